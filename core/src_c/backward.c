@@ -9,7 +9,7 @@ static PyObject *call_vjp(PyObject *step, PyObject *dy, PyObject *saved) {
     Py_ssize_t n = 0;
     for (; n < PyTuple_GET_SIZE(residuals); n++) { /* owned: the list may be cleared */
         Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(residuals, n));
-        args[1 + n] = Py_XNewRef(PyList_GetItem(saved, at));
+        args[1 + n] = item_at(saved, at);
         if (args[1 + n] == NULL) break;
     }
     if (n == PyTuple_GET_SIZE(residuals))
@@ -46,9 +46,8 @@ static PyObject *unbroadcast(PyObject *dx, PyObject *tape_id, PyObject *kernel,
 
 /* Add `dx`, which it takes, to the cotangent of `tape_id`: 0, or -1 with an error. */
 static int accumulate(PyObject *cotangents, PyObject *tape_id, PyObject *dx) {
-    PyObject *have = dx ? PyDict_GetItemWithError(cotangents, tape_id) : NULL;
+    PyObject *have = dx ? item_of(cotangents, tape_id) : NULL;
     if (have != NULL) {
-        Py_INCREF(have);
         Py_SETREF(dx, PyNumber_Add(have, dx));
         Py_DECREF(have);
     }
@@ -74,8 +73,8 @@ static int is_plain(PyObject *node, PyObject *backend) {
 static int is_unobserved(void) {
     PyObject *context = current_context();
     if (context == NULL) return PyErr_Occurred() ? -1 : 0;
-    int unobserved = SLOT(context, Context, quiet) == Py_True ||
-                SLOT(context, Context, tape) != Py_None;
+    int unobserved = PEEK(context, Context, quiet) == Py_True ||
+                     PEEK(context, Context, tape) != Py_None;
     Py_DECREF(context);
     return unobserved;
 }
@@ -84,7 +83,7 @@ static int is_unobserved(void) {
 static int backward_input(PyObject *node, PyObject *step, PyObject *dy, PyObject *tracked,
                   PyObject *cotangents) {
     Py_ssize_t at = PyLong_AsSsize_t(FIELD(step, VJPStep, where));
-    PyObject *tape_id = Py_XNewRef(PyList_GetItem(FIELD(node, Node, inputs), at));
+    PyObject *tape_id = item_at(FIELD(node, Node, inputs), at);
     if (tape_id == NULL) return -1;
     PyObject *kernel = FIELD(FIELD(node, Node, plan), Plan, kernel);
     int found = PySet_Contains(tracked, tape_id); /* None never is */
@@ -140,12 +139,12 @@ static int apply_vjps(PyObject *node, PyObject *tracked, PyObject *dy,
 
 /* _backward_node(node, tracked, cotangents, wanted, backend, linear_only) */
 PyObject *call_backward_node(CALL) {
-    if (!enabled || names != NULL || PyVectorcall_NARGS(nargsf) != 6 ||
+    if (!is_on() || names != NULL || PyVectorcall_NARGS(nargsf) != 6 ||
         args[5] != Py_False || !is_plain(args[0], args[4]) || is_unobserved() != 1)
         return slow_path(self, args, nargsf, names);
     PyObject *node = args[0], *cotangents = args[2];
-    PyObject *y = Py_XNewRef(PyList_GetItem(FIELD(node, Node, outputs), 0));
-    PyObject *dy = y ? Py_XNewRef(PyDict_GetItemWithError(cotangents, y)) : NULL;
+    PyObject *y = item_at(FIELD(node, Node, outputs), 0);
+    PyObject *dy = y ? item_of(cotangents, y) : NULL;
     int done = PyErr_Occurred() ? -1 : 0;
     if (dy != NULL) {
         done = PySequence_Contains(args[3], y);

@@ -108,13 +108,17 @@ static PyObject *enable(PyObject *module, PyObject *on) {
     (void)module;
     int wanted = PyObject_IsTrue(on);
     if (wanted < 0 || (wanted && import_objects() < 0)) return NULL;
+#ifdef Py_GIL_DISABLED
+    _Py_atomic_store_int(&enabled, wanted);
+#else
     enabled = wanted;
+#endif
     return Py_NewRef(Py_None);
 }
 
 static PyObject *is_enabled(PyObject *module, PyObject *nothing) {
     (void)module, (void)nothing;
-    return PyBool_FromLong(enabled);
+    return PyBool_FromLong(is_on());
 }
 
 static PyMethodDef methods[] = {
@@ -124,14 +128,6 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef definition = {
-    .m_base = PyModuleDef_HEAD_INIT,
-    .m_name = "plugrad._speedups",
-    .m_doc = "The fast paths of the engine's hottest functions.",
-    .m_size = -1,
-    .m_methods = methods,
-};
-
 static int add_type(PyObject *module, const char *name, PyType_Spec *spec) {
     PyObject *type = PyType_FromSpec(spec);
     int failed = type == NULL || PyModule_AddObjectRef(module, name, type) < 0;
@@ -139,12 +135,34 @@ static int add_type(PyObject *module, const char *name, PyType_Spec *spec) {
     return failed ? -1 : 0;
 }
 
-PyMODINIT_FUNC PyInit__speedups(void) {
-    if (intern_names() < 0) return NULL;
-    PyObject *module = PyModule_Create(&definition);
-    if (module == NULL) return NULL;
-    if (add_type(module, "Accelerated", &accelerated_spec) < 0 ||
-        add_type(module, "Watcher", &watcher_spec) < 0)
-        Py_CLEAR(module);
-    return module;
+/* The objects of the engine are static data: all threads share them, as they share the
+   engine, and a second interpreter would have an engine of its own. */
+static int fill_module(PyObject *module) {
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError,
+                        "plugrad._speedups runs in the main interpreter only");
+        return -1;
+    }
+    if (intern_names() < 0 || start_runs() < 0 ||
+        add_type(module, "Accelerated", &accelerated_spec) < 0)
+        return -1;
+    return add_type(module, "Watcher", &watcher_spec);
 }
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)fill_module},
+#ifdef Py_mod_gil
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "plugrad._speedups",
+    .m_doc = "The fast paths of the engine's hottest functions.",
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__speedups(void) { return PyModuleDef_Init(&definition); }

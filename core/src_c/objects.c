@@ -15,7 +15,8 @@ int enabled = 0;
 
 int intern_names(void) {
 #define INTERN(name)                                                                     \
-    if ((n_##name = PyUnicode_InternFromString(#name)) == NULL) return -1;
+    if (n_##name == NULL && (n_##name = PyUnicode_InternFromString(#name)) == NULL)          \
+        return -1;
     NAMES(INTERN)
     return 0;
 }
@@ -66,13 +67,38 @@ int import_objects(void) {
     return 0;
 }
 
+/* --- what other threads may change ----------------------------------------------- */
+
+int assign(PyObject *object, Py_ssize_t at, PyObject *value) {
+    PyMemberDef slot = {.type = T_OBJECT, .offset = at};
+    return PyMember_SetOne((char *)object, &slot, value);
+}
+
+PyObject *item_of(PyObject *dict, PyObject *key) {
+    PyObject *found = NULL;
+#if PY_VERSION_HEX >= 0x030D0000
+    (void)PyDict_GetItemRef(dict, key, &found); /* NULL with an error, too */
+#else
+    found = Py_XNewRef(PyDict_GetItemWithError(dict, key));
+#endif
+    return found;
+}
+
+PyObject *item_at(PyObject *list, Py_ssize_t at) {
+#if PY_VERSION_HEX >= 0x030D0000
+    return PyList_GetItemRef(list, at);
+#else
+    return Py_XNewRef(PyList_GetItem(list, at));
+#endif
+}
+
 /* --- tensors --------------------------------------------------------------------- */
 
 /* Tell whether all slots are filled, too: one may be deleted, or never set. */
 int is_tensor(PyObject *x) {
-    return IS(x, Tensor) && SLOT(x, Tensor, _data) && SLOT(x, Tensor, _home) &&
-           SLOT(x, Tensor, _dtype) && SLOT(x, Tensor, _shape) &&
-           SLOT(x, Tensor, _tape_id) && SLOT(x, Tensor, _cached_copies);
+    return IS(x, Tensor) && PEEK(x, Tensor, _data) && PEEK(x, Tensor, _home) &&
+           PEEK(x, Tensor, _dtype) && PEEK(x, Tensor, _shape) &&
+           PEEK(x, Tensor, _tape_id) && PEEK(x, Tensor, _cached_copies);
 }
 
 /* The members of a tensor that cannot be assigned, and where their slots are. */
@@ -117,22 +143,19 @@ PyObject *fix_members(PyObject *module, PyObject *args) {
     return Py_NewRef(Py_None);
 }
 
-static void fill(PyObject *y, PyObject *data, PyObject *home, PyObject *dtype,
-                 PyObject *shape, PyObject *tape_id, PyObject *copies) {
-    SLOT(y, Tensor, _data) = Py_NewRef(data);
-    SLOT(y, Tensor, _home) = Py_NewRef(home);
-    SLOT(y, Tensor, _dtype) = Py_NewRef(dtype);
-    SLOT(y, Tensor, _shape) = Py_NewRef(shape);
-    SLOT(y, Tensor, _tape_id) = Py_NewRef(tape_id);
-    SLOT(y, Tensor, _cached_copies) = Py_NewRef(copies);
-}
-
 PyObject *new_tensor(PyObject *data, PyObject *home) {
     if (data == NULL) return NULL;
     PyObject *y = NULL, *dtype = PyObject_GetAttr(data, n_dtype);
     PyObject *shape = dtype ? PyObject_GetAttr(data, n_shape) : NULL;
     if (shape != NULL) y = NEW(Tensor, 0);
-    if (y != NULL) fill(y, data, home, dtype, shape, Py_None, Py_None);
+    if (y != NULL) {
+        SLOT(y, Tensor, _data) = Py_NewRef(data);
+        SLOT(y, Tensor, _home) = Py_NewRef(home);
+        SLOT(y, Tensor, _dtype) = Py_NewRef(dtype);
+        SLOT(y, Tensor, _shape) = Py_NewRef(shape);
+        SLOT(y, Tensor, _tape_id) = Py_NewRef(Py_None);
+        SLOT(y, Tensor, _cached_copies) = Py_NewRef(Py_None);
+    }
     Py_XDECREF(shape);
     Py_XDECREF(dtype);
     Py_DECREF(data);
@@ -141,24 +164,30 @@ PyObject *new_tensor(PyObject *data, PyObject *home) {
 
 PyObject *alias_of(PyObject *x) {
     PyObject *y = NEW(Tensor, 0); /* before x is read: garbage collected may dispose it */
-    if (y != NULL && is_tensor(x) && SLOT(x, Tensor, _home) != NOWHERE)
-        fill(y, SLOT(x, Tensor, _data), SLOT(x, Tensor, _home), SLOT(x, Tensor, _dtype),
-             SLOT(x, Tensor, _shape), SLOT(x, Tensor, _tape_id),
-             SLOT(x, Tensor, _cached_copies));
-    else
-        Py_CLEAR(y);
+    if (y == NULL || !is_tensor(x)) {
+        Py_XDECREF(y);
+        return NULL;
+    }
+    SLOT(y, Tensor, _data) = HELD(x, Tensor, _data); /* `dispose` empties it last */
+    SLOT(y, Tensor, _home) = HELD(x, Tensor, _home);
+    SLOT(y, Tensor, _dtype) = Py_NewRef(SLOT(x, Tensor, _dtype));
+    SLOT(y, Tensor, _shape) = Py_NewRef(SLOT(x, Tensor, _shape));
+    SLOT(y, Tensor, _tape_id) = HELD(x, Tensor, _tape_id);
+    SLOT(y, Tensor, _cached_copies) = HELD(x, Tensor, _cached_copies);
+    if (SLOT(y, Tensor, _home) == NOWHERE) Py_CLEAR(y);
     return y;
 }
 
 /* alias(x, tape_id=None) */
 PyObject *call_alias(CALL) {
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
-    if (!enabled || names != NULL || n < 1 || n > 2 || !is_tensor(args[0]))
+    if (!is_on() || names != NULL || n < 1 || n > 2 || !is_tensor(args[0]))
         return slow_path(self, args, nargsf, names);
-    if (SLOT(args[0], Tensor, _cached_copies) == Py_None) {
+    if (PEEK(args[0], Tensor, _cached_copies) == Py_None) {
         PyObject *copies = PyDict_New(); /* shared from now on */
-        if (copies == NULL) return NULL;
-        Py_SETREF(SLOT(args[0], Tensor, _cached_copies), copies);
+        int done = copies ? ASSIGN(args[0], Tensor, _cached_copies, copies) : -1;
+        Py_XDECREF(copies);
+        if (done < 0) return NULL;
     }
     PyObject *y = alias_of(args[0]);
     if (y == NULL) return slow_path(self, args, nargsf, names);
@@ -171,7 +200,7 @@ PyObject *new_tape_id(PyObject *y) {
     if (tape_id == NULL) return NULL;
     SLOT(tape_id, TapeId, dtype) = Py_NewRef(SLOT(y, Tensor, _dtype));
     SLOT(tape_id, TapeId, shape) = Py_NewRef(SLOT(y, Tensor, _shape));
-    Py_SETREF(SLOT(y, Tensor, _tape_id), Py_NewRef(tape_id));
+    if (ASSIGN(y, Tensor, _tape_id, tape_id) < 0) Py_CLEAR(tape_id);
     return tape_id;
 }
 
@@ -194,7 +223,7 @@ PyObject *attribute_of(PyObject *borrowed, PyObject *name) {
 
 PyObject *current_context(void) {
     PyObject *found = NULL;
-    if (enabled && PyContextVar_Get(_current, NULL, &found) == 0 &&
+    if (is_on() && PyContextVar_Get(_current, NULL, &found) == 0 &&
         !IS(found, Context)) {
         PyErr_Format(PyExc_TypeError, "expected a Context of plugrad, got %R", found);
         Py_CLEAR(found);
@@ -203,16 +232,17 @@ PyObject *current_context(void) {
 }
 
 PyObject *active_backend(PyObject *context) {
-    PyObject *backend = SLOT(context, Context, backend);
-    if (backend == Py_None) backend = SLOT(PROCESS, Context, backend);
-    return backend == Py_None ? NULL : Py_NewRef(backend);
+    PyObject *backend = HELD(context, Context, backend);
+    if (backend == Py_None) Py_SETREF(backend, HELD(PROCESS, Context, backend));
+    if (backend == Py_None) Py_CLEAR(backend);
+    return backend;
 }
 
 PyObject *look_up(PyObject *object, PyObject *attribute, PyObject *key) {
     PyObject *table = PyObject_GetAttr(object, attribute), *found = NULL;
     Py_INCREF(key);
     if (table != NULL && PyDict_CheckExact(table))
-        found = Py_XNewRef(PyDict_GetItemWithError(table, key));
+        found = item_of(table, key);
     Py_DECREF(key);
     Py_XDECREF(table);
     return found;

@@ -19,6 +19,12 @@ typedef struct {
 
 static PyObject *reduction_attrs; /* ("axis", "keepdims") */
 
+int start_runs(void) {
+    if (reduction_attrs == NULL)
+        reduction_attrs = Py_BuildValue("(ss)", "axis", "keepdims");
+    return reduction_attrs == NULL ? -1 : 0;
+}
+
 static Py_ssize_t attrs_of(const Run *run) {
     return run->attrs ? PyTuple_GET_SIZE(run->attrs) : 0;
 }
@@ -72,8 +78,8 @@ static PyObject *save_other(const Run *run, PyObject *residual, PyObject *y) {
     if (kind == ATTRIBUTE) return attribute(run, where);
     if (kind == SPEC && PyLong_CheckExact(where)) { /* a tape_id does for a spec */
         PyObject *x = value(run, where, y);
-        if (x != NULL && is_tensor(x) && SLOT(x, Tensor, _tape_id) != Py_None)
-            return Py_NewRef(SLOT(x, Tensor, _tape_id));
+        if (x != NULL && is_tensor(x) && PEEK(x, Tensor, _tape_id) != Py_None)
+            return HELD(x, Tensor, _tape_id);
     }
     return save_in_python(run, kind, where, y);
 }
@@ -98,8 +104,8 @@ static PyObject *tape_ids_of(const Run *run) {
     PyObject *ids = PyList_New(run->count);
     for (Py_ssize_t i = 0; ids != NULL && i < run->count; i++) {
         PyObject *x = run->inputs[i];
-        PyObject *tape_id = x == Py_None ? NULL : SLOT(x, Tensor, _tape_id);
-        PyList_SET_ITEM(ids, i, Py_NewRef(tape_id ? tape_id : Py_None));
+        PyObject *tape_id = x == Py_None ? Py_NewRef(x) : HELD(x, Tensor, _tape_id);
+        PyList_SET_ITEM(ids, i, tape_id);
     }
     return ids;
 }
@@ -136,7 +142,7 @@ static int record_node(const Run *run, PyObject *plan, PyObject *y) {
 
 /* record(tapes, plan, backend, inputs, attrs, outputs): one tape, and one output */
 PyObject *call_record(CALL) {
-    if (!enabled || names != NULL || PyVectorcall_NARGS(nargsf) != 6)
+    if (!is_on() || names != NULL || PyVectorcall_NARGS(nargsf) != 6)
         return slow_path(self, args, nargsf, names);
     PyObject *tapes = args[0], *plan = args[1], *inputs = args[3], *outputs = args[5];
     PyObject *attrs = args[4], *name, *values[MOST];
@@ -173,7 +179,9 @@ static long tracked_of(const Run *run) {
         PyObject *x = run->inputs[i];
         if (x == Py_None) continue;
         if (!is_tensor(x)) return -2;
-        int found = PySet_Contains(run->tracked, SLOT(x, Tensor, _tape_id));
+        PyObject *tape_id = HELD(x, Tensor, _tape_id);
+        int found = PySet_Contains(run->tracked, tape_id);
+        Py_DECREF(tape_id);
         if (found < 0) return -1;
         mask |= (long)found << i;
     }
@@ -204,10 +212,11 @@ static int collect(Run *run) {
         if (x != Py_None && !is_tensor(x)) return 0;
         if (x == Py_None)
             run->given[i] = Py_NewRef(x);
-        else if (SLOT(x, Tensor, _home) == run->backend)
-            run->given[i] = Py_NewRef(SLOT(x, Tensor, _data));
-        else
-            run->given[i] = PyObject_CallFunctionObjArgs(native, x, run->backend, NULL);
+        else /* `dispose` empties it last, so it is there if the home is */
+            run->given[i] = HELD(x, Tensor, _data);
+        if (x != Py_None && PEEK(x, Tensor, _home) != run->backend)
+            Py_XSETREF(run->given[i],
+                       PyObject_CallFunctionObjArgs(native, x, run->backend, NULL));
         if (run->given[i] == NULL) return -1;
         run->owned = i + 1;
     }
@@ -276,14 +285,16 @@ static PyObject *run_on_backend(Run *run) {
 static PyObject *fast_path(Run *run) {
     if (!IS(run->kernel, Kernel) || !SLOT(run->kernel, Kernel, name)) return NULL;
     if (run->count > MOST || attrs_of(run) > MOST) return NULL;
-    PyObject *tape = SLOT(run->context, Context, tape), *y = NULL;
-    if (SLOT(run->context, Context, quiet) == Py_True) {
+    PyObject *y = NULL;
+    if (PEEK(run->context, Context, quiet) == Py_True) {
         run->backend = active_backend(run->context);
-    } else if (tape != Py_None && SLOT(run->context, Context, overrides) == Py_None &&
+    } else if (PEEK(run->context, Context, overrides) == Py_None &&
                SLOT(run->kernel, Kernel, single) == Py_True) {
-        run->backend = active_backend(run->context);
-        run->tape = Py_NewRef(tape); /* the context may be changed by another thread */
-        run->tracked = Py_NewRef(SLOT(tape, Tape, tracked));
+        run->tape = HELD(run->context, Context, tape); /* another thread may undo it */
+        if (run->tape != Py_None) {
+            run->backend = active_backend(run->context);
+            run->tracked = Py_NewRef(SLOT(run->tape, Tape, tracked));
+        }
     }
     if (run->backend != NULL) y = run_on_backend(run);
     for (Py_ssize_t i = 0; i < run->owned; i++) Py_DECREF(run->given[i]);
@@ -348,11 +359,9 @@ static int prepare_floating_unary(Run *run, Args args, Py_ssize_t n) {
 
 static int prepare_reduction(Run *run, Args args, Py_ssize_t n) {
     if (run->attrs != NULL || n != 4 || !PyBool_Check(args[3])) return 0;
-    if (reduction_attrs == NULL)
-        reduction_attrs = Py_BuildValue("(ss)", "axis", "keepdims");
     run->attrs = reduction_attrs;
     run->values = args + 2;
-    return reduction_attrs != NULL && begin(run, args, 1);
+    return begin(run, args, 1);
 }
 
 /* Tell whether shapes broadcast: counted from the last, sizes are equal or one is 1. */
@@ -402,9 +411,9 @@ static int fit(PyObject *a, PyObject *b, PyObject *kinds) {
 
 /* Tell whether to read a variable tells nobody but the tapes, which may hear it twice. */
 static int reads_quietly(PyObject *context) {
-    int unobserved = SLOT(context, Context, quiet) == Py_True ||
-                     SLOT(context, Context, tape) != Py_None;
-    return unobserved && SLOT(context, Context, level) == Py_None;
+    int unobserved = PEEK(context, Context, quiet) == Py_True ||
+                     PEEK(context, Context, tape) != Py_None;
+    return unobserved && PEEK(context, Context, level) == Py_None;
 }
 
 static int prepare_elementwise(Run *run, Args args, Py_ssize_t n) {

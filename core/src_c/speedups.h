@@ -12,6 +12,12 @@ watch.c (which code runs in a block), module.c (the type of accelerated function
 
 Functions that return a PyObject return a new reference, or NULL; where NULL may also
 stand for "take the slow path", without an error, they say so.
+
+Without the GIL, another thread may assign a slot while it is read. HELD returns a new
+reference, and ASSIGN replaces one; PEEK returns a pointer that may only be compared. SLOT
+reads what nobody assigns after the object is made (the shape and dtype of a tensor, a
+kernel, a tape), or an object of which no other thread knows. Decision 26 lists what
+guards what.
 */
 
 #ifndef PLUGRAD_SPEEDUPS_H
@@ -20,10 +26,6 @@ stand for "take the slow path", without an error, they say so.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
-
-#ifdef Py_GIL_DISABLED
-#error "the accelerators rely on the GIL; without it plugrad runs its Python functions"
-#endif
 
 /* Inputs and attributes of a run, and arguments of a gradient: more is the slow path. */
 enum { MOST = 16 };
@@ -123,11 +125,37 @@ SLOTS(DECLARE_SLOT)
 
 #define SLOT(object, class, name)                                                        \
     (*(PyObject **)((char *)(object) + class##_##name))
+#ifdef Py_GIL_DISABLED
+#define PEEK(object, class, name) _Py_atomic_load_ptr_relaxed(&SLOT(object, class, name))
+#define is_on() _Py_atomic_load_int(&enabled)
+#else
+#define PEEK(object, class, name) SLOT(object, class, name)
+#define is_on() enabled
+#endif
+/* None if the slot is empty. */
+#define HELD(object, class, name) held(object, class##_##name)
+/* 0, or -1 with an error. */
+#define ASSIGN(object, class, name, value) assign(object, class##_##name, value)
 #define IS(object, class) Py_IS_TYPE(object, (PyTypeObject *)(class))
 #define NEW(class, size)                                                                 \
     ((PyTypeObject *)(class))->tp_alloc((PyTypeObject *)(class), size)
 
-extern int enabled;
+extern int enabled; /* read it by is_on() */
+
+static inline PyObject *held(PyObject *object, Py_ssize_t offset) {
+#ifdef Py_GIL_DISABLED
+    PyMemberDef slot = {.type = T_OBJECT, .offset = offset};
+    return PyMember_GetOne((const char *)object, &slot);
+#else
+    PyObject *found = *(PyObject **)((char *)object + offset);
+    return Py_NewRef(found ? found : Py_None);
+#endif
+}
+
+int assign(PyObject *object, Py_ssize_t offset, PyObject *value);
+/* The item of a dict; NULL without an error if it is missing. */
+PyObject *item_of(PyObject *dict, PyObject *key);
+PyObject *item_at(PyObject *list, Py_ssize_t at);
 
 int intern_names(void);   /* 0, or -1 with an error */
 int import_objects(void); /* 0, or -1 with an error */
@@ -160,6 +188,7 @@ PyObject *call_reduction(CALL);
 PyObject *call_record(CALL);
 PyObject *call_alias(CALL);
 PyObject *call_backward_node(CALL);
+int start_runs(void); /* 0, or -1 with an error */
 
 /* Call the Python function, unless there is an error. */
 PyObject *slow_path(CALL);

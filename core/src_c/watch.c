@@ -50,7 +50,17 @@ typedef struct {
     Table seen;
 } Watcher;
 
-static Table ignored_code; /* guarded by the GIL */
+static Table ignored_code;
+
+/* Around the tables, which threads share: with the GIL, no thread waits here. */
+#ifdef Py_GIL_DISABLED
+static PyMutex lock;
+#define LOCK() PyMutex_Lock(&lock)
+#define UNLOCK() PyMutex_Unlock(&lock)
+#else
+#define LOCK() (void)0
+#define UNLOCK() (void)0
+#endif
 
 /* End the profile function after an error of the hook, as Python does with its own. */
 static int abort_profiling(void) {
@@ -72,14 +82,21 @@ static int on_event(PyObject *of, PyFrameObject *frame, int what, PyObject *arg)
     PyCodeObject *code = PyFrame_GetCode(frame);
     uintptr_t address = (uintptr_t)code;
     Py_DECREF(code);
-    if (contains(&ignored_code, address) || contains(&self->seen, address)) return 0;
+    LOCK();
+    int known = contains(&ignored_code, address) || contains(&self->seen, address);
+    UNLOCK();
+    if (known) return 0;
     PyObject *answer = PyObject_CallOneArg(self->hook, (PyObject *)frame);
     if (answer == NULL) return abort_profiling();
     long kind = PyLong_AsLong(answer);
     Py_DECREF(answer);
     if (kind == IGNORE_CALLEES) self->finalizer = frame;
-    Table *table = kind == IGNORE_THIS_CALL ? &self->seen : kind == IGNORE_CODE ? &ignored_code : NULL;
-    if (table != NULL && add(table, address) < 0) return abort_profiling();
+    int added = 0;
+    LOCK();
+    if (kind == IGNORE_THIS_CALL) added = add(&self->seen, address);
+    if (kind == IGNORE_CODE) added = add(&ignored_code, address);
+    UNLOCK();
+    if (added < 0) return abort_profiling();
     return kind == -1 && PyErr_Occurred() ? abort_profiling() : 0;
 }
 

@@ -2,28 +2,39 @@
 #define MAIN
 #include "native.h"
 
-static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT,
-    "_native",
-    "The native part of plugrad-cpu.",
-    -1,
-    pool_methods,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
+/* Types, the pool and the library are static data, which all threads share: the pool has
+   a lock, and the others do not change once a backend is open. */
+static int fill_module(PyObject *module) {
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError,
+                        "plugrad_cpu._native runs in the main interpreter only");
+        return -1;
+    }
+    if (PyArray_ImportNumPyAPI() < 0 || start_pool() < 0 || start_quiet() < 0 ||
+        start_regions() < 0 || PyType_Ready(&FunctionType) < 0 ||
+        PyType_Ready(&ElementwiseType) < 0)
+        return -1;
+    PyMethodDef *const methods[] = {call_methods, elementwise_methods, quiet_methods,
+                                    region_methods};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (PyModule_AddFunctions(module, methods[i]) < 0) return -1;
+    return 0;
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)fill_module},
+#ifdef Py_mod_gil
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
 };
 
-PyMODINIT_FUNC PyInit__native(void) {
-    import_array();
-    if (start_pool() < 0 || start_quiet() < 0 || start_regions() < 0 ||
-        PyType_Ready(&FunctionType) < 0 || PyType_Ready(&ElementwiseType) < 0)
-        return NULL;
-    PyObject *made = PyModule_Create(&module);
-    if (made != NULL && (PyModule_AddFunctions(made, call_methods) < 0 ||
-                         PyModule_AddFunctions(made, elementwise_methods) < 0 ||
-                         PyModule_AddFunctions(made, quiet_methods) < 0 ||
-                         PyModule_AddFunctions(made, region_methods) < 0))
-        Py_CLEAR(made);
-    return made;
-}
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "plugrad_cpu._native",
+    .m_doc = "The native part of plugrad-cpu.",
+    .m_methods = pool_methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&definition); }

@@ -298,6 +298,7 @@ static void after_fork(void) { UNLOCK(); }
 #endif
 
 int start_pool(void) {
+    if (capsule != NULL) return 0; /* the module is imported once more */
 #ifndef _WIN32
     if (pthread_atfork(before_fork, after_fork, after_fork) != 0) {
         PyErr_NoMemory();

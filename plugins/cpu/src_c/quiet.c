@@ -99,7 +99,7 @@ PyTypeObject QuietType = {
 };
 
 int start_quiet(void) {
-    key = PyUnicode_InternFromString("plugrad_cpu.context");
+    if (key == NULL) key = PyUnicode_InternFromString("plugrad_cpu.context");
     return key == NULL ? -1 : PyType_Ready(&QuietType);
 }
 
