@@ -2,6 +2,8 @@
 
 import asyncio
 import contextvars
+import subprocess
+import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -97,11 +99,44 @@ def test_a_task_keeps_the_scopes_that_it_was_created_in():
 # --- threads ---------------------------------------------------------------------
 
 
-def test_a_thread_starts_outside_of_scopes_and_takes_a_copy_of_the_context():
+def test_a_thread_takes_a_copy_of_the_context():
     with scale(3.0), ThreadPoolExecutor(1) as pool:
-        assert pool.submit(slope).result() == 1.0
+        assert pool.submit(contextvars.Context().run, slope).result() == 1.0
         assert pool.submit(contextvars.copy_context().run, slope).result() == 3.0
-        assert pool.submit(slope).result() == 1.0
+        assert pool.submit(contextvars.Context().run, slope).result() == 1.0
+
+
+STARTED = """
+import threading
+import plugrad as pg
+
+def work():
+    found.append(pg.grad(pg.relu)(1.0).item())
+    after.wait()
+    found.append(pg.grad(pg.relu)(1.0).item())
+
+found, after = [], threading.Event()
+with pg.override_gradient("Relu", x=lambda dy: dy * 3):
+    thread = threading.Thread(target=work)
+    thread.start()
+after.set()
+thread.join()
+print(found, pg.grad(pg.relu)(1.0).item())
+"""
+
+
+@pytest.mark.parametrize("inherits", [0, 1])
+def test_where_a_thread_starts(inherits):
+    if sys.version_info < (3, 14):
+        if inherits:
+            pytest.skip("threads inherit the context since Python 3.14")
+        options = []
+    else:
+        options = ["-X", f"thread_inherit_context={inherits}"]
+    command = [sys.executable, *options, "-c", STARTED]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    inside = 3.0 if inherits else 1.0
+    assert done.stdout == f"{[inside, inside]} 1.0\n"
 
 
 def test_what_a_thread_runs_in_a_copy_of_the_context_is_recorded(backend):
@@ -160,6 +195,27 @@ def test_a_scope_that_is_left_in_another_thread_does_not_stay():
     thread.start()
     thread.join()
     assert slope() == 1.0
+
+
+def test_a_scope_that_is_left_in_a_task_does_not_stay():
+    suspended = _inside(scale(2.0))
+    next(suspended)
+    inside = contextvars.copy_context()  # of a task, say: it inherits the scope
+    assert inside.run(slope) == slope() == 2.0
+    inside.run(suspended.close)
+    assert inside.run(slope) == slope() == 1.0
+
+
+def test_a_scope_is_left_around_one_that_stays_in_a_copy():
+    outer, inner = scale(2.0), scale(3.0)
+    outer.__enter__()
+    inner.__enter__()
+    inside = contextvars.copy_context()
+    inside.run(outer.__exit__, None, None, None)
+    assert inside.run(slope) == slope() == 3.0
+    inner.__exit__(None, None, None)
+    assert slope() == 1.0
+    assert inside.run(slope) == 3.0  # a copy keeps what was entered before it
 
 
 def test_an_open_generator_in_f_does_not_keep_the_tape():

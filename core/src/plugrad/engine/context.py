@@ -1,8 +1,9 @@
 """Scopes: the active backend, tapes, observers and overrides in force.
 
-They are kept in a context variable of Python: threads do not see each other's scopes,
-and a task of asyncio sees those in which it was created and its own. To run a function
-elsewhere inside the present scopes, run it in a copy of the context:
+They are kept in a context variable of Python. A task of asyncio sees those in which it
+was created and its own, and so does a thread where threads inherit the context
+(``sys.flags.thread_inherit_context``); elsewhere a thread starts without scopes. To run
+a function elsewhere inside the present scopes, run it in a copy of the context:
 ``executor.submit(contextvars.copy_context().run, function)``.
 
 Map: ``Run`` (what observers can read); ``Context`` and where it is kept; ``Scope``,
@@ -15,7 +16,7 @@ import functools
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -220,11 +221,12 @@ class Scope:
     Each scope undoes its own change, in whichever order scopes are left.
     """
 
-    __slots__ = ("changes", "inside")
+    __slots__ = ("changes", "inside", "token")
 
     def __init__(self, **changes: Any) -> None:
         self.changes: dict[str, Any] = changes
         self.inside: Context | None = None
+        self.token: Token[Context] | None = None
 
     def __enter__(self) -> None:
         if self.inside is not None:
@@ -233,19 +235,27 @@ class Scope:
                 "entered already; make another one for a block inside"
             )
         self.inside = Context(current(), self.changes)
-        _current.set(self.inside)
+        self.token = _current.set(self.inside)
 
     def __exit__(self, *_: object) -> None:
-        inside, self.inside = self.inside, None
-        if inside is None:
+        inside, token = self.inside, self.token
+        self.inside = self.token = None
+        if inside is None or token is None:
             raise RuntimeError("this scope of plugrad has not been entered")
         now = current()
-        if now is inside:
-            _current.set(inside.under)
-        elif (rest := now.without(inside)) is not None:
-            _current.set(rest)  # an inner scope is left later: a suspended generator
-        else:
+        rest = inside.under if now is inside else now.without(inside)
+        try:
+            _current.reset(token)
+            if now is inside:
+                return
+        except (
+            ValueError
+        ):  # it was entered in another thread or task, and is left there
             inside.undo()
+        if rest is None:
+            inside.undo()
+        # With ``rest``, an inner scope is left later: a suspended generator.
+        _current.set(now if rest is None else rest)
 
 
 class UserScope(Scope):
