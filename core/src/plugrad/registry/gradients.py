@@ -167,7 +167,7 @@ class GradientRegistry:
         with self.lock:
             if backend is not None:
                 self._known(backend, "register_gradient")
-            self._user.append((name, backend, table))
+            self._user = [*self._user, (name, backend, table)]
             self.plans = {}
 
     def drop(self, name: str, backend: str | None) -> None:
@@ -176,7 +176,7 @@ class GradientRegistry:
             self._contract(name, "unregister_gradient")
             for i, (kernel, of, _) in reversed([*enumerate(self._user)]):
                 if (kernel, of) == (name, backend):
-                    del self._user[i]
+                    self._user = [*self._user[:i], *self._user[i + 1 :]]
                     self.plans = {}
                     return
         where = f" for {backend!r}" if backend is not None else ""

@@ -249,11 +249,17 @@ class Claims(Generic[N]):
         self, kind: str, error: type[Exception], published: Sequence[str] = ()
     ) -> None:
         self.kind, self.error, self.published = kind, error, published
+        # Replaced and never changed, for readers in other threads.
         self.entries: dict[str, list[Entry[N]]] = {}
 
     def add(self, entry: Entry[N]) -> None:
-        """Record the claims of entries."""
-        self.entries.setdefault(entry.value.name, []).append(entry)
+        """Record the claim of an entry."""
+        name = entry.value.name
+        self.entries = {**self.entries, name: [*self.entries.get(name, ()), entry]}
+
+    def drop(self, name: str) -> None:
+        """Remove all claims of a name."""
+        self.entries = {n: claims for n, claims in self.entries.items() if n != name}
 
     def settle(self, plugins: Iterable[Plugin]) -> None:
         """Leave at most one owner for each name."""

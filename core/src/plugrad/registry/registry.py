@@ -99,7 +99,7 @@ class Registry:
                         "inputs, attributes or flags; give yours another name"
                     )
             self._contracts = {**self._contracts, **new}
-            self.owners |= dict.fromkeys(new, owner)
+            self.owners = self.owners | dict.fromkeys(new, owner)
 
     def contract(self, name: str, who: str) -> Kernel:
         """Return a contract by name, or raise with a suggestion."""
@@ -230,7 +230,7 @@ class Registry:
             for (name, backend), layers in [*self.kernels.items()]:
                 left = [layer for layer in layers if layer.owner is not plugin]
                 if len(left) < len(layers):
-                    self.kernels[name, backend] = left
+                    self.kernels = {**self.kernels, (name, backend): left}
                     self._refresh(name, backend)
 
     # --- opening -----------------------------------------------------------------
@@ -268,14 +268,14 @@ class Registry:
         """Remove a backend and everything that was registered for it."""
         with self.lock:
             self.known(name, "remove_backend")
-            del self._backends.entries[name]
+            self._backends.drop(name)
             opened = self.opened.get(name)
             self.opened = {n: b for n, b in self.opened.items() if n != name}
-            dropped = [
-                layer
-                for key in [key for key in self.kernels if key[1] == name]
-                for layer in self.kernels.pop(key)
-            ]
+            own = {
+                key: layers for key, layers in self.kernels.items() if key[1] == name
+            }
+            dropped = [layer for layers in own.values() for layer in layers]
+            self.kernels = {k: v for k, v in self.kernels.items() if k not in own}
             self.gradients.close(name)
         with contextlib.ExitStack() as stack:  # each is called, whatever others raise
             if opened is not None:
@@ -312,7 +312,8 @@ class Registry:
             n: runtime.wrap(found[0].function) for n, found in layers.items() if found
         }
         opened.table = table  # all is checked: from here on nothing raises
-        self.kernels.update({(n, backend.name): found for n, found in layers.items()})
+        more_kernels = {(n, backend.name): found for n, found in layers.items()}
+        self.kernels = self.kernels | more_kernels
         self.gradients.open(backend.name, [own, *more])
         for by in entries:
             by.opened()
@@ -371,7 +372,7 @@ class Registry:
             self.known(backend, "register_kernel")
             layer = Layer(USER, function, self.user, dispose)
             under = self.kernels.get((name, backend), [])
-            self.kernels[name, backend] = [layer, *under]
+            self.kernels = {**self.kernels, (name, backend): [layer, *under]}
             self._refresh(name, backend)
 
     def drop_kernel(self, name: str, backend: str) -> None:
@@ -385,7 +386,7 @@ class Registry:
                     f"unregister_kernel: {name!r} on {backend!r} was not registered by "
                     "you with register_kernel"
                 )
-            self.kernels[name, backend] = layers[1:]
+            self.kernels = {**self.kernels, (name, backend): layers[1:]}
             self._refresh(name, backend)
         if layers[0].dispose is not None:
             layers[0].dispose()
