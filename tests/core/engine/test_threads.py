@@ -1,5 +1,7 @@
 """Threads have their own scopes and tapes; the registry is one."""
 
+import contextvars
+import functools
 import os
 import signal
 import threading
@@ -7,6 +9,7 @@ import threading
 import numpy as np
 import plugrad as pg
 import pytest
+from plugrad.engine.tape import alias
 from plugrad_conformance.toy import toy
 
 STEPS = 3000
@@ -114,3 +117,141 @@ def test_a_child_assigns_items_while_a_thread_of_its_parent_does():
     forked.set()
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
+
+
+# --- what threads share ----------------------------------------------------------
+
+
+def test_tapes_of_many_threads_watch_one_variable(backend):
+    variables = [pg.Variable([1.0, 2.0]) for _ in range(STEPS // 5)]
+
+    def differentiate():
+        for v in variables:
+            slopes = pg.variable_grads(lambda v=v: pg.sum(v * v))[1]
+            assert slopes[v].tolist() == [2.0, 4.0]
+
+    run = [contextvars.copy_context().run for _ in range(4)]
+    _together(*[functools.partial(one, differentiate) for one in run])
+
+
+def test_a_variable_is_assigned_while_others_differentiate():
+    v, done = pg.Variable(1.0), threading.Event()
+
+    def differentiate():
+        try:
+            for _ in range(STEPS // 3):
+                value, slopes = pg.variable_grads(lambda: pg.square(v))
+                assert slopes[v].item() ** 2 == 4 * value.item() != 0
+        finally:
+            done.set()
+
+    def assign():
+        while not done.is_set():
+            v.assign(float(np.random.default_rng().integers(1, 100)))
+
+    _together(differentiate, differentiate, assign)
+
+
+def test_a_tensor_is_assigned_while_others_move_it():
+    done = threading.Event()
+
+    def move():
+        try:
+            for _ in range(STEPS // 3):
+                y = alias(x)
+                with pg.use_backend("toy"):
+                    there = pg.abs(y)
+                assert there.tolist() == y.tolist()
+        finally:
+            done.set()
+
+    def assign():
+        n = 1.0
+        while not done.is_set():
+            x[:] = n = n % 5 + 1
+
+    with toy(), pg.use_backend("cpu"):
+        x = pg.asarray([1.0, 1.0])
+        here = [contextvars.copy_context().run for _ in range(3)]
+        _together(*map(functools.partial, here, (move, move, assign)))
+
+
+def test_a_tensor_is_disposed_while_others_use_it(backend):
+    tensors = [pg.zeros(2) for _ in range(STEPS // 3)]
+
+    def use():
+        for x in tensors:
+            try:
+                assert pg.exp(x).tolist() == [1.0, 1.0]
+            except ValueError as error:
+                if "disposed" not in str(error):
+                    raise
+
+    run = [contextvars.copy_context().run for _ in range(3)]
+    dispose = functools.partial(pg.dispose, tensors)
+    _together(*[functools.partial(one, use) for one in run], dispose)
+
+
+def test_backends_come_and_go_while_others_list_them():
+    done = threading.Event()
+
+    def list_them():
+        try:
+            for _ in range(STEPS):
+                assert "cpu" in pg.backends()
+                assert pg.engine().opened
+        finally:
+            done.set()
+
+    def come_and_go(name):
+        while not done.is_set():
+            with toy(name):
+                pg.register_kernel("Exp", name, np.exp)
+
+    _together(list_them, lambda: come_and_go("one"), lambda: come_and_go("two"))
+
+
+def test_gradients_change_while_threads_share_a_scope():
+    done = threading.Event()
+
+    def compute():
+        try:
+            for _ in range(STEPS):
+                assert pg.grad(lambda x: pg.relu(x) * x)(2.0).item() in (6.0, 10.0)
+        finally:
+            done.set()
+
+    def change():
+        while not done.is_set():
+            pg.register_gradient("Multiply", a=lambda dy, b: dy * b * 2)
+            pg.unregister_gradient("Multiply")
+
+    with pg.override_gradient("Relu", x=lambda dy: dy * 2):
+        run = [contextvars.copy_context().run for _ in range(3)]
+        _together(*map(functools.partial, run, (compute, compute, change)))
+        assert pg.grad(lambda x: pg.relu(x) * x)(2.0).item() == 6.0
+
+
+def test_keep_in_threads_that_share_a_block(backend):
+    with pg.tidy():
+        run = [contextvars.copy_context().run for _ in range(4)]
+        make = lambda: kept.extend([pg.keep(pg.ones(1)) for _ in range(STEPS // 4)])
+        kept = []
+        _together(*[functools.partial(one, make) for one in run])
+    assert {x.tolist()[0] for x in kept} == {1.0}
+    assert len(kept) == STEPS // 4 * 4
+
+
+def test_runs_of_decompositions_are_all_counted():
+    def count():
+        return sum(
+            n for (_, at, _), n in pg.engine().fallback_counts.items() if at == "toy"
+        )
+
+    with toy(without=["Relu"]), pg.use_backend("toy"):
+        pg.relu(1.0)
+        before, runs = count(), STEPS // 10
+        run = [contextvars.copy_context().run for _ in range(4)]
+        work = lambda: [pg.relu(1.0) for _ in range(runs)]
+        _together(*[functools.partial(one, work) for one in run])
+        assert count() - before == 4 * runs

@@ -175,6 +175,7 @@ def test_another_thread_may_read_while_a_call_is_recorded():
 def test_work_of_other_threads_in_a_call():
     """It is not seen without a copy of the context, so the call stays eager."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()  # the thread starts outside of all calls
 
         def g(x):
             with_context = contextvars.copy_context().run
@@ -192,6 +193,29 @@ def test_work_of_other_threads_in_a_call():
         with pytest.warns(RuntimeWarning, match="what it does changes"):
             [alone(X) for _ in range(8)]
         assert "comes from a place that jit does not see" in reason(alone, X)
+        assert reason(pg.jit(g), X) == "kernels run in another thread"
+
+
+FACTOR = 1.0
+
+
+def _scaled(x):
+    return x * FACTOR
+
+
+def test_code_of_other_threads_in_a_call_is_not_seen(monkeypatch):
+    """A thread that has the context runs kernels, and what its code reads changes."""
+
+    @pg.jit
+    def g(x):
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            run = contextvars.copy_context().run
+            return pool.submit(run, _scaled, x).result()
+
+    for n in range(1, 6):
+        monkeypatch.setattr(sys.modules[__name__], "FACTOR", float(n))
+        assert look(g(X)) == look(X * float(n))
+    assert reason(g, X) == "kernels run in another thread"
 
 
 # --- what is remembered ----------------------------------------------------------

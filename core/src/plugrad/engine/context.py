@@ -80,6 +80,7 @@ class Run:
         self.start = perf_counter()
 
 
+Plans = dict[tuple[Any, ...], Plan | None]
 Layer = tuple[str | None, Mapping[str, VJPs]]  # for one backend, or for all (None)
 
 
@@ -106,9 +107,9 @@ class Overrides:
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
         self.layers: tuple[Layer, ...] = layers
-        self.plans: dict[tuple[Any, ...], Plan | None] = {}
-        # Another object once a gradient has changed.
-        self.under: Mapping[tuple[Any, ...], Any] = registry.gradients.plans
+        # Registered plans, another object once a gradient has changed, and the plans
+        # over them. Threads that share a scope replace both at once.
+        self.plans: tuple[object, Plans] = registry.gradients.plans, {}
 
 
 class Context:

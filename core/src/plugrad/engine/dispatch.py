@@ -34,6 +34,7 @@ from plugrad.registry.registry import registry
 from plugrad.tensor.dtypes import DType, named
 from plugrad.tensor.tensor import NOWHERE, Native, Tensor
 
+from . import tape
 from .accelerated import accelerated
 from .context import (
     PROCESS,
@@ -275,7 +276,8 @@ def _note_fallback(
     kernel: Kernel, backend: OpenBackend, how: str, where: OpenBackend | None = None
 ) -> None:
     """Record that something other than an implementation of ``backend`` runs."""
-    fallback_counts[kernel.name, backend.name, how] += 1
+    with tape.state_lock:
+        fallback_counts[kernel.name, backend.name, how] += 1
     if (run := running()) is not None:
         run.how = how
         run.where = where or backend
@@ -351,20 +353,21 @@ def native(x: Any, backend: OpenBackend) -> Native:
     """Return the values of ``x`` on ``backend``; ``x`` caches a copy on another one."""
     if x is None:  # an optional input
         return None
-    home = x._home
+    data, home = x._data, x._home  # in this order: ``dispose`` empties the home first
     if home is backend:
-        return x._data
+        return data
     if home is NOWHERE:
         x._alive()
     if home.depth or backend.depth:  # inside vmap
         return backend.lift(x)
-    if x._cached_copies is None:
-        x._cached_copies = {}
-    copies = x._cached_copies  # another dict after x[...] = value
-    found = copies.get(backend)
-    if found is None:
+    copies = x._cached_copies
+    if copies is None:
+        x._cached_copies = copies = {}
+    of, found = copies.get(backend, (None, None))
+    if of is not data:  # none yet, or another thread has run x[...] = value
         start = perf_counter()
-        found = copies[backend] = move(x._data, home, backend)
+        found = move(data, home, backend)
+        copies[backend] = data, found
         if (run := running()) is not None:
             size = backend.runtime.arrays.nbytes(found)
             spent = perf_counter() - start
@@ -389,7 +392,7 @@ def _moved(
     (x,), there = inputs, lifted(registry.open(attrs["backend"]))
     moved = Tensor(native(x, there), there)
     moved._tape_id = x._tape_id
-    moved._cached_copies = {x._home: x._data}
+    moved._cached_copies = {x._home: (moved._data, x._data)}
     return (moved,)
 
 
@@ -444,9 +447,9 @@ def _plan(kernel: Kernel, backend: OpenBackend, mask: int, count: int) -> Plan |
     if overrides is None:
         plans = registry.gradients.plans
     else:
-        if overrides.under is not registry.gradients.plans:
-            overrides.plans, overrides.under = {}, registry.gradients.plans
-        plans = overrides.plans
+        under, plans = overrides.plans
+        if under is not registry.gradients.plans:
+            overrides.plans = registry.gradients.plans, (plans := {})
     key = (kernel, backend, mask, 1 << count)
     try:
         return cast("Plan | None", plans[key])

@@ -9,6 +9,8 @@ Map: ``Plan`` and how it is made; ``Tape``, ``Node`` and ``record``; small helpe
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, NoReturn
 
@@ -117,6 +119,16 @@ class Node(NamedTuple):
 
 
 new = tuple.__new__  # half the price of calling the class of a named tuple
+state_lock = threading.RLock()  # around a few assignments, which call nothing
+
+
+def _forked() -> None:  # another thread may have held it
+    global state_lock
+    state_lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class Tape:
@@ -137,11 +149,16 @@ class Tape:
 
     def watch(self, x: Tensor) -> TapeId:
         """Track ``x`` from now on; return its tape_id."""
-        if x._tape_id is None:
-            x._tape_id = tape_id = TapeId()
-            tape_id.shape, tape_id.dtype = x.shape, x.dtype
-        self.tracked.add(x._tape_id)
-        return x._tape_id
+        tape_id = x._tape_id
+        if tape_id is None:
+            made = TapeId()
+            made.shape, made.dtype = x.shape, x.dtype
+            with state_lock:  # another thread's tape may watch it, too
+                tape_id = x._tape_id
+                if tape_id is None:
+                    x._tape_id = tape_id = made
+        self.tracked.add(tape_id)
+        return tape_id
 
 
 class Guard(Tape):

@@ -67,24 +67,31 @@ class Variable(Methods):
     def value(self) -> Tensor:
         """The tensor that it holds now; tapes that record variables watch it."""
         context = current()
+        held = self._value  # read once: another thread may assign the variable
         if not context.quiet or context.level is not None:
-            self._noticed(context)
+            held = self._noticed(context)
         # An alias, so that x[...] = value in the tensor does not assign the variable.
-        return alias(self._value, self._value._tape_id)
+        return alias(held, held._tape_id)
 
-    def _noticed(self, context: Context) -> None:
-        """Make the tapes that record variables watch this one, and tell observers."""
+    def _noticed(self, context: Context) -> Tensor:
+        """Make the tapes that record variables watch this one, and tell observers.
+
+        Returns:
+            The tensor held now, which they watch.
+
+        """
         if context.tape is None or context.level is not None:
-            tell_outermost("variable", self)
-        if self.trainable and differentiable(self._value.dtype):
+            tell_outermost("variable", self)  # which may give it another array
+        held = self._value
+        if self.trainable and differentiable(held.dtype):
             for tape in all_tapes(context):
                 if tape.variables is not None and self not in tape.variables:
-                    tape.variables[self] = tape.watch(self._value)
+                    tape.variables[self] = tape.watch(held)
+        return held
 
     def watched_by(self, tape: Tape) -> TapeId:
         """Make a tape watch the tensor held now; return its identity."""
-        self._noticed(current())
-        return tape.watch(self._value)
+        return tape.watch(self._noticed(current()))
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -106,7 +106,8 @@ class Tensor(Methods):
         self._dtype: DType = data.dtype
         self._shape: tuple[int, ...] = data.shape
         self._tape_id: TapeId | None = None
-        self._cached_copies: dict[Home, Native] | None = None
+        # By backend, the array that was copied and the copy.
+        self._cached_copies: dict[Home, tuple[Native, Native]] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:

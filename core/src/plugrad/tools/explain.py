@@ -161,7 +161,7 @@ def _how(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
     key = kernel.name, backend.name
     layers = registry.kernels.get(key)
     fallback_counts = sorted(
-        how for *of, how in dispatch.fallback_counts if tuple(of) == key
+        how for *of, how in [*dispatch.fallback_counts] if tuple(of) == key
     )
     how = " or ".join(
         ["implementation", *fallback_counts] if layers else fallback_counts

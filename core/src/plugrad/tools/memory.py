@@ -10,6 +10,7 @@ Map: ``Tidy``; ``dispose``; ``Memory`` and how it is gathered; ``owner`` of memo
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Generator, Mapping
@@ -128,22 +129,24 @@ def dispose(tree: Any, /) -> None:
 
 
 class Weak:
-    """Weak references to tensors."""
+    """Weak references to tensors, which several threads may add."""
 
     def __init__(self) -> None:
         self._refs: list[weakref.ref[Tensor]] = []
         self._most = 256
+        self._lock = threading.RLock()  # a finalizer may add one meanwhile
 
     def add(self, x: Tensor) -> None:
         """Add a tensor; drop references to those that are gone now and then."""
-        self._refs.append(weakref.ref(x))
-        if len(self._refs) > self._most:
-            self._refs = [ref for ref in self._refs if ref() is not None]
-            self._most = 256 + 2 * len(self._refs)
+        with self._lock:
+            self._refs.append(weakref.ref(x))
+            if len(self._refs) > self._most:
+                self._refs[:] = [ref for ref in self._refs if ref() is not None]
+                self._most = 256 + 2 * len(self._refs)
 
     def alive(self) -> dict[int, Tensor]:
         """Return those that are neither gone nor disposed, by ``id``."""
-        found = [x for ref in self._refs if (x := ref()) is not None]
+        found = [x for ref in [*self._refs] if (x := ref()) is not None]
         return {id(x): x for x in found if x._home is not NOWHERE}
 
 
@@ -317,7 +320,7 @@ def memory() -> Memory:
         tally = of(home)
         tally.tensors += 1
         tally.add(data, home)
-        for other, native in (copies or {}).copy().items():
+        for other, (_, native) in (copies or {}).copy().items():
             if other is not home:
                 tally = of(other)
                 tally.add(native, other)

@@ -235,8 +235,7 @@ class Jitted(Generic[P, R]):
             again = [*self._retraces]
             return Explanation(self._name, None, resting.reason, 0, again, ())
         if entry is None:
-            self._record(sign, None, why, explained=True)
-            entry = self._entries[0]
+            entry = self._record(sign, None, why, explained=True)[0]
         graph, plan = entry.graph, Plan()
         if entry.confirmed:
             program = self._loaded(entry)
@@ -272,7 +271,8 @@ class Jitted(Generic[P, R]):
                 found = [*(self._varying | slots).items()]
                 self._varying = dict(found[-MAX_SLOTS:])
             return None, sign, stale[0][0]
-        why = difference(self._entries[0].sign, sign) if self._entries else ""
+        latest = self._entries[:1]  # another thread may clear them
+        why = difference(latest[0].sign, sign) if latest else ""
         return None, sign, why
 
     def _call_unmatched(self, args: Any, kwargs: Any) -> Any:
@@ -284,7 +284,7 @@ class Jitted(Generic[P, R]):
             resting.calls -= 1
             return self._run(sign)
         if entry is None or not entry.confirmed:
-            return self._record(sign, entry, why)
+            return self._record(sign, entry, why)[1]
         if entry.graph is None:
             self._loaded(entry)
             self._remember(entry)
@@ -317,7 +317,7 @@ class Jitted(Generic[P, R]):
         before: Recording | None,
         why: str,
         explained: bool = False,
-    ) -> Any:
+    ) -> tuple[Recording, Any]:
         """Run a call, and remember what it did.
 
         Args:
@@ -325,6 +325,9 @@ class Jitted(Generic[P, R]):
             before: An earlier recording that this one may confirm; None for the first.
             why: What differs from earlier calls; empty if nothing does.
             explained: Whether ``explain`` asks for it: no argument is used up then.
+
+        Returns:
+            The recording, and what the function returned.
 
         """
         if why:
@@ -348,7 +351,7 @@ class Jitted(Generic[P, R]):
             _use_up(sign, messages)
         entry.sign = sign._replace(args=(), kwargs={}, leaves=[])
         self._remember(entry, before)
-        return value
+        return entry, value
 
     def _settle(self, entry: Recording, before: Recording | None) -> None:
         """Decide whether a recording is replayed, recorded again, or neither."""
@@ -410,8 +413,10 @@ class Jitted(Generic[P, R]):
 
     def _note_retrace(self, why: str) -> None:
         """Remember why a call is recorded anew; warn if it happens often."""
-        self._retraces = [*self._retraces[-MAX_RECORDINGS:], why]
-        if len(self._retraces) != MAX_RETRACES + 1:
+        with self._lock:
+            retraces = [*self._retraces[-MAX_RECORDINGS:], why]
+            self._retraces = retraces
+        if len(retraces) != MAX_RETRACES + 1:
             return
         remedy = "see explain(...).retraces"
         if ": float " in why:

@@ -127,12 +127,28 @@ class Recorder:
 
     # --- events ------------------------------------------------------------------
 
+    def _is_elsewhere(self) -> bool:
+        """Return whether another thread, which has this context, runs kernels.
+
+        The code that it runs is not seen, so the call cannot be replayed.
+        """
+        if threading.get_ident() == self._thread:
+            return False
+        self.reason = self.reason or "kernels run in another thread"
+        return True
+
     def __call__(
         self, kernel: Kernel, inputs: Inputs, attrs: Attrs, outputs: Outputs
     ) -> None:
         """Record a run that has just ended, unless its parts have been recorded."""
         run = running()
-        if self.reason or self._paused or run is None or run.how == "decomposition":
+        if (
+            self._is_elsewhere()
+            or self.reason
+            or self._paused
+            or run is None
+            or run.how == "decomposition"
+        ):
             return
         where: Home = outputs[0]._home if kernel is dispatch._TO else run.where
         given = tuple([None if x is None else self.number(x, where) for x in inputs])
@@ -157,7 +173,12 @@ class Recorder:
     def variable(self, v: Variable) -> None:
         """Note that a variable is about to be read or assigned."""
         x = v._value
-        if v in self.variables or id(x) in self.given or self.reason:
+        if (
+            self._is_elsewhere()
+            or v in self.variables
+            or id(x) in self.given
+            or self.reason
+        ):
             return
         if not (home := x._home).depth:  # else it was made inside vmap
             if isinstance(x._data, np.bool_) or self._find(x._data, home) is not None:
@@ -174,11 +195,14 @@ class Recorder:
 
     def keep(self, x: Tensor) -> None:
         """Note that a variable is given a tensor of this call."""
-        self.given.add(id(x))
-        self._held.append(x)
+        if not self._is_elsewhere():
+            self.given.add(id(x))
+            self._held.append(x)
 
     def draw(self, draw: Callable[[Any], Tensor], key: Tensor | None) -> Tensor:
         """Draw random numbers, and record how to draw others."""
+        if self._is_elsewhere():
+            return draw(key)
         self._paused = True
         try:
             y = draw(key)
@@ -272,7 +296,7 @@ class Recorder:
     def number(self, x: Tensor, where: Home) -> int:
         """Return the number of a tensor on the backend of a run."""
         if x._home is not where and x._cached_copies is not None:  # it has been moved
-            copy = x._cached_copies[where]
+            _, copy = x._cached_copies[where]
             if self._find(copy, where) is None:
                 self._move(self.number(x, x._home), copy, where)
             return self._known(copy, where)
@@ -335,7 +359,7 @@ def _forget(
 def _is_scalar(native: Native, backend: Home) -> bool:
     """Return whether a backend, or ``vmap`` over it, keeps an array as a scalar."""
     while backend is not None:
-        for x in backend.scalars.values():
+        for x in [*backend.scalars.values()]:  # other threads add some
             while x._home.depth:
                 x = x._data.tensor
             if x._data is native:

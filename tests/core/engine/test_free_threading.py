@@ -1,0 +1,42 @@
+"""Free-threaded Python: no extension of plugrad brings the GIL back."""
+
+import importlib.util
+import subprocess
+import sys
+import sysconfig
+
+import pytest
+from plugrad.engine import accelerated
+
+EXTENSIONS = "plugrad._speedups", "plugrad_cpu._native"
+PROGRAM = """
+import sys
+import plugrad as pg
+from plugrad.engine import accelerated
+with pg.use_backend("cpu"):
+    assert pg.grad(pg.exp)(0.0).item() == 1.0
+print(sys._is_gil_enabled(), accelerated.how())
+"""
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python has the GIL"
+)
+def test_plugrad_does_not_enable_the_gil():
+    refuse = "error:The global interpreter lock:RuntimeWarning"
+    command = [sys.executable, "-W", refuse, "-c", PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    how = "Python" if accelerated._speedups is None else "C"
+    assert done.stdout == f"False {how}\n"
+
+
+@pytest.mark.parametrize("name", EXTENSIONS)
+def test_an_extension_is_loaded_twice(name):
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        pytest.skip(f"{name} has not been compiled")
+    first = importlib.import_module(name)
+    second = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(second)
+    assert second is not first
+    assert vars(second).keys() >= {n for n in vars(first) if not n.startswith("__")}
