@@ -66,14 +66,6 @@ def settle(sizes):
 
 
 @pytest.fixture
-def seconds(request):
-    chosen = request.config.getoption("--soak-seconds")
-    if chosen is not None:
-        return chosen
-    return 5.0 if request.config.getoption("--all") else 1.0
-
-
-@pytest.fixture
 def backends():
     """Give all installed ones, and two that move, decompose and ask their host."""
     more = {"host": "cpu", "host_kernels": ["ArgMax", "Unique", "Sign"]}

@@ -1,0 +1,11 @@
+"""How long a test of the soak plays."""
+
+import pytest
+
+
+@pytest.fixture
+def seconds(request):
+    chosen = request.config.getoption("--soak-seconds")
+    if chosen is not None:
+        return chosen
+    return 5.0 if request.config.getoption("--all") else 1.0

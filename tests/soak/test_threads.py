@@ -1,0 +1,177 @@
+"""Sixteen threads get the results that one thread gets, whatever the others do.
+
+Each worker has a random program: gradients, jitted functions that all share, overrides,
+backends and kernels that come and go, variables. What it does follows from its seed, so
+the programs run one after the other first, and then in threads at once.
+"""
+
+import contextvars
+import itertools
+import random
+import threading
+import time
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad.registry.contract import Kernel
+from plugrad_conformance.toy import toy
+
+THREADS, STEPS = 16, 8
+
+
+def tensor(rng, *shape):
+    """Return a tensor of random eighths."""
+    size = int(np.prod(shape))
+    values = [rng.randrange(-16, 17) / 8 for _ in range(size)]
+    return pg.asarray(np.array(values, np.float32).reshape(shape))
+
+
+class Shared:
+    """What all workers use at once."""
+
+    def __init__(self, seed):
+        rng = random.Random(seed)
+        self.weights = [tensor(rng, 3, 4), tensor(rng, 4, 2)]
+        self.variable = pg.Variable(tensor(rng, 3))
+        self.forward = pg.jit(self.network)
+        self.step = pg.jit(pg.value_and_grad(self.network))
+
+    def network(self, x):
+        """Return a number for a batch of rows."""
+        first, second = self.weights
+        return pg.mean(pg.square(pg.softmax(pg.tanh(x @ first) @ second)))
+
+
+class Worker:
+    """One program."""
+
+    def __init__(self, number, seed, shared):
+        self.rng, self.shared = random.Random(f"{seed} {number}"), shared
+        self.name, self.kernel = f"soak{number}", Kernel(f"soak.Times{number}(x)")
+        self.variable = pg.Variable(tensor(self.rng, 3))
+        self.state = {"factor": 1.0}
+        self.scaled = pg.jit(lambda x: pg.sum(pg.exp(x) * self.state["factor"]))
+
+    def run(self):
+        """Return the results of some steps, as numbers."""
+        jobs = [self.differentiate, self.replay, self.replay_step, self.change_state]
+        jobs += [self.override, self.change_backend, self.register, self.use_variables]
+        jobs += [self.assign_items]
+        found = []
+        for _ in range(STEPS):
+            job = self.rng.choice(jobs)
+            results = pg.tree.leaves(job())
+            found.append((job.__name__, [x.tolist() for x in results]))
+        return found
+
+    def rows(self):
+        """Return a batch of one of several sizes."""
+        return tensor(self.rng, self.rng.randrange(1, 5), 3)
+
+    def differentiate(self):
+        """Return a value, its gradient, and a second derivative."""
+        x = self.rows()
+        slope = lambda x: pg.sum(pg.grad(self.shared.network)(x))
+        return pg.value_and_grad(self.shared.network)(x), pg.grad(slope)(x)
+
+    def replay(self):
+        """Call a function that all threads record and replay."""
+        return [self.shared.forward(self.rows()) for _ in range(4)]
+
+    def replay_step(self):
+        """Call one that differentiates."""
+        return [self.shared.step(self.rows()) for _ in range(4)]
+
+    def change_state(self):
+        """Change what a function under ``jit`` reads."""
+        x = tensor(self.rng, 2)
+        found = [self.scaled(x) for _ in range(3)]
+        self.state["factor"] = float(self.rng.randrange(4))
+        return [*found, self.scaled(x)]
+
+    def override(self):
+        """Differentiate inside and outside of a block."""
+        factor, x = float(self.rng.randrange(4)), self.rows()
+        with pg.override_gradient("Tanh", x=lambda dy, original: factor * original(dy)):
+            inside = pg.grad(self.shared.network)(x)
+        return inside, pg.grad(self.shared.network)(x)
+
+    def change_backend(self):
+        """Compute on a backend that is there for a moment."""
+        x, factor = tensor(self.rng, 5), self.rng.randrange(4)
+        with toy(self.name), pg.use_backend(self.name):
+            pg.register_kernel("Abs", self.name, lambda x: np.abs(x) * factor)
+            return [y.to("cpu") for y in (pg.abs(x), pg.grad(pg.exp)(x[0]))]
+
+    def register(self):
+        """Register a kernel and its gradient, and remove both."""
+        factor, x = float(self.rng.randrange(4)), tensor(self.rng, 5)
+        name = self.kernel.name
+        pg.register_kernel(self.kernel, "cpu", lambda x: x * np.float32(factor))
+        pg.register_gradient(name, x=lambda dy: dy * factor)
+        try:
+            with pg.use_backend("cpu"):
+                f = lambda x: pg.sum(pg.run_kernel(name, [x]) * x)
+                return pg.value_and_grad(f)(x)
+        finally:
+            pg.unregister_gradient(name)
+            pg.unregister_kernel(name, "cpu")
+
+    def use_variables(self):
+        """Take a step of gradient descent in one variable, beside one that all read."""
+        read = self.shared.variable
+        loss = lambda: pg.sum(pg.square(self.variable * read) + pg.tanh(read))
+        value, slopes = pg.variable_grads(loss)
+        self.variable.assign_sub(slopes[self.variable] * 0.125)
+        return value, slopes[self.variable], slopes[read], self.variable.value
+
+    def assign_items(self):
+        """Give a tensor new items; what was made from it keeps the old ones."""
+        x = self.rows()
+        y = x * 2.0
+        x[:, self.rng.randrange(3)] = 0.5
+        return x, y
+
+
+def together(works):
+    """Run functions in threads at once; return what each returned."""
+    found, failures = {}, []
+    barrier = threading.Barrier(len(works))
+
+    def guarded(number, work):
+        try:
+            barrier.wait(timeout=60)
+            found[number] = work()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = []
+    for number, work in enumerate(works):
+        run = contextvars.copy_context().run
+        arguments = (guarded, number, work)
+        threads.append(threading.Thread(target=run, args=arguments))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return [found[number] for number in range(len(works))]
+
+
+@pytest.mark.filterwarnings("ignore:jit. ")
+@pytest.mark.thread_unsafe(reason="it has threads of its own")
+def test_soak_of_threads(seconds, request):
+    first = request.config.getoption("--soak-seed")
+    end = time.monotonic() + seconds
+    for seed in itertools.count(first):
+        alone, shared = Shared(seed), Shared(seed)
+        wanted = [Worker(n, seed, alone).run() for n in range(THREADS)]
+        workers = [Worker(n, seed, shared) for n in range(THREADS)]
+        found = together([worker.run for worker in workers])
+        for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
+            assert one == other, f"worker {number}, --soak-seed={seed}"
+        if time.monotonic() > end:
+            break
+    print(f"{seed - first + 1} rounds of {THREADS} threads from seed {first}")
