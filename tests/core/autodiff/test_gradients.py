@@ -88,6 +88,7 @@ def test_declared_without_derivative(half):
         assert [d.item() for d in pg.grads(half)(2.0, 3.0)] == [3.0, 0.0]
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_order_is_scope_user_backend_core():
     answer = {"Exp": {"x": lambda dy: dy * 3}}
     with toy(gradients=answer), pg.use_backend("toy"):

@@ -408,6 +408,7 @@ def test_tensors_that_leak():
             use()
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_a_kernel_without_a_rule():
     bare = plugin.Kernel("test.Bare(x: floating)", out=plugin.same)
     pg.register_kernel(bare, pg.get_backend(), lambda x: x)

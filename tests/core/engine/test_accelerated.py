@@ -249,6 +249,7 @@ def test_an_accelerator_is_pickled_and_copied_as_a_function_is():
         assert same_one(dispatch.run) is dispatch.run
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_nothing_is_moved_to_a_backend_that_lacks_the_kernel():
     x = f32(2)
     runtime = pg.plugin.Runtime(arrays=dispatch.active().runtime.arrays, kernels={})

@@ -118,6 +118,7 @@ def test_neither_kernels_nor_finalizers_nor_plugrad():
         pg.unregister_kernel("Tanh", "cpu")
 
 
+@pytest.mark.thread_unsafe(reason="it counts what the garbage collector calls")
 def test_callbacks_of_the_garbage_collector():
     called = []
 

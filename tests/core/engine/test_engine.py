@@ -14,6 +14,7 @@ from plugrad_conformance.toy import toy
 X = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_a_missing_kernel_is_decomposed():
     names = ("bool", "int32", "float32", "float64")
     with toy(without=["Softmax", "Square"], dtypes=names), pg.use_backend("toy"):
@@ -24,6 +25,7 @@ def test_a_missing_kernel_is_decomposed():
         check_gradients(pg.square, X)
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_a_decomposition_is_one_node_where_the_kernel_has_a_gradient():
     with toy(without=["Square"]), pg.use_backend("toy"):
         with pg.override_gradient("Multiply", a=lambda dy: dy * 99, b=None):
@@ -34,12 +36,14 @@ def test_a_decomposition_is_one_node_where_the_kernel_has_a_gradient():
             assert pg.grad(pg.square)(1.0).item() == 7.0
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_not_implemented_goes_on_as_if_the_kernel_were_missing():
     decline = {"Softmax": lambda logits, axis: NotImplemented}
     with toy(extra=decline), pg.use_backend("toy"):
         assert pg.softmax(X).shape == X.shape
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_the_declared_host_runs_what_the_backend_leaves_to_it():
     host = {"host": "cpu", "host_kernels": ["Exp"]}
     with toy(without=["Exp"], **host), pg.use_backend("toy"):
@@ -59,6 +63,7 @@ HOSTED = {  # what the backend lacks or declines; whether the host runs Unique
 }
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 @pytest.mark.parametrize("row", HOSTED)
 def test_kernels_without_decomposition_run_on_the_host(row):
     more, hosted = HOSTED[row]
@@ -73,6 +78,7 @@ def test_kernels_without_decomposition_run_on_the_host(row):
         assert fallback_counts["Unique", "toy", "host"] == before + hosted
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_the_host_runs_no_kernel_that_has_a_decomposition_or_is_a_plugins():
     alone = Kernel("seams.Alone(x: number)", out=same)
     double = lambda x: x * 2
@@ -103,6 +109,7 @@ def test_without_host_it_is_an_error_until_a_fallback_is_allowed(monkeypatch):
         assert caught[0].filename == __file__  # not a line of plugrad's
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_backward_runs_where_forward_ran():
     seen = []
     with toy(gradients={"Exp": {"x": lambda dy, y: seen.append(1) or dy * y}}):
@@ -112,6 +119,7 @@ def test_backward_runs_where_forward_ran():
         assert (dx.backend, dx.item(), seen) == ("toy", 1.0, [1])
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_a_replica_is_the_same_tensor_and_is_made_once():
     with toy() as arrays:
         w = pg.asarray([2.0])
@@ -129,11 +137,13 @@ def test_a_replica_is_the_same_tensor_and_is_made_once():
         assert w.to("toy").backend == "toy"
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_a_dtype_the_backend_lacks_is_an_error():
     with toy(dtypes=["float32"]), pytest.raises(TypeError, match="has no float64"):
         pg.asarray(X.astype(np.float64)).to("toy")
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 @pytest.mark.parametrize(
     ("kernel", "inputs", "attrs"),
     [
@@ -151,6 +161,7 @@ def test_a_kernel_by_name_makes_no_dtype_that_the_backend_lacks(kernel, inputs, 
         pg.run_kernel(kernel, inputs, attrs)
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_threads_have_their_own_backend_and_no_tapes():
     with toy():
         seen = {}
@@ -188,6 +199,7 @@ def test_misspelt_names_get_a_suggestion():
         pg.set_backend("cpuu")
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_a_backend_registers_all_or_nothing():
     with (
         pytest.raises(pg.BackendUnavailable, match="did you mean 'Exp'") as caught,

@@ -207,6 +207,7 @@ def test_the_environment_turns_packs_on():
     assert "PLUGRAD_GRADIENTS: unknown pack 'guidedd'" in wrong.stderr
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_a_pack_that_breaks_is_listed_with_the_reason():
     def broken():
         raise OSError("gone")
@@ -241,6 +242,7 @@ def extended():
     registry._kernel_packs = before
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_an_extension_brings_gradients_for_the_backend_of_another(extended):
     extended("one", Relu=lambda dy, original: 2 * original(dy))
     with toy(), pg.use_backend("toy"):
@@ -249,6 +251,7 @@ def test_an_extension_brings_gradients_for_the_backend_of_another(extended):
     assert slope() == 1.0
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_two_extensions_that_bring_the_same_gradient_are_blocked(extended):
     one = extended("one", Relu=lambda dy: 2 * dy)
     two = extended("two", Relu=lambda dy: 3 * dy, Relu6=lambda dy: 3 * dy)
@@ -263,6 +266,7 @@ def test_two_extensions_that_bring_the_same_gradient_are_blocked(extended):
     assert "Relu on 'toy' is also extended by plugrad-two 1.0" in one.reason
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_an_extension_whose_gradients_are_wrong_fails_alone(extended):
     bad = extended("bad", Relu=lambda dy, nothing: dy)
     with toy(), pg.use_backend("toy"):

@@ -12,6 +12,7 @@ import pytest
 from plugrad.engine.tape import alias
 from plugrad_conformance.toy import toy
 
+pytestmark = pytest.mark.thread_unsafe(reason="it has threads of its own")
 STEPS = 3000
 
 

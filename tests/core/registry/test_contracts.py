@@ -154,12 +154,14 @@ def kept():
     return call
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 @pytest.mark.parametrize(("kind", "given", "wanted"), CANONICAL)
 def test_attributes_reach_kernels_in_canonical_form(kind, given, wanted, kept):
     found = kept(kind, given)
     assert (found, type(found)) == (wanted, type(wanted))
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 @pytest.mark.parametrize(("kind", "given", "error", "message"), REFUSED)
 def test_attributes_of_another_kind_are_refused(kind, given, error, message, kept):
     with pytest.raises(error, match=rf"^test.Kept: .*{message}"):

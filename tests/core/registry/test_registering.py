@@ -58,6 +58,7 @@ def test_kernels_registered_before_their_backend_opens():
         pg.remove_backend("later")
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_copy_registered_kernels():
     kernels = len(pg.get_kernels_for_backend("cpu"))
     runtime = Runtime(arrays=NumpyArrays(), kernels={})
@@ -144,6 +145,7 @@ def test_a_users_kernel_may_run_ops_and_never_warns(backend):
             pg.unregister_kernel("test.Inner", "cpu")
 
 
+@pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_the_engine_says_what_it_is_doing():
     with toy(without=["Softmax"]), pg.use_backend("toy"):
         pg.softmax([[1.0, 2.0]])
