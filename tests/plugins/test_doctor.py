@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 
 import pytest
 from plugrad.engine import accelerated
@@ -275,33 +274,32 @@ def test_every_entry_of_a_plugin_says_what_is_wrong_with_it():
     assert text.endswith("backend too cold failed: too cold")
 
 
-ACCELERATORS = {  # why they are missing, what does the work, without the GIL: the text
-    ("", "C", 0): ["C accelerators: in use"],
-    ("", "Python", 0): [
+ACCELERATORS = {  # why they are missing, what does the work, the interpreter: the text
+    ("", "C", "cpython"): ["C accelerators: in use"],
+    ("", "Python", "cpython"): [
         "C accelerators: not in use, PLUGRAD_COMPILED=0 is in the environment; "
         "everything works, only slower",
         "          to do: unset PLUGRAD_COMPILED",
     ],
-    ("undefined symbol: x", "Python", 0): [
+    ("undefined symbol: x", "Python", "cpython"): [
         "C accelerators: not in use, undefined symbol: x; "
         "everything works, only slower",
         "          to do: install a wheel of plugrad, or install a C compiler and "
         "Python's headers and reinstall plugrad with `--force-reinstall "
         "--no-cache-dir`",
     ],
-    ("they were not compiled", "Python", 1): [
-        "C accelerators: not in use, they need CPython with its GIL; "
-        "everything works, only slower",
+    ("they were not compiled", "Python", "pypy"): [
+        "C accelerators: not in use, they need CPython; everything works, only slower",
     ],
 }
 
 
 @pytest.mark.parametrize("case", ACCELERATORS)
 def test_accelerators(case, monkeypatch):
-    missing, how, without_gil = case
+    missing, how, implementation = case
     monkeypatch.setattr(accelerated, "missing", missing)
     monkeypatch.setattr(accelerated, "how", lambda: how)
-    monkeypatch.setattr(sysconfig, "get_config_var", lambda name: without_gil)
+    monkeypatch.setattr(sys.implementation, "name", implementation)
     assert _told_accelerators(_accelerators()) == ACCELERATORS[case]
 
 

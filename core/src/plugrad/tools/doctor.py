@@ -19,7 +19,6 @@ import platform
 import signal
 import subprocess
 import sys
-import sysconfig
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -161,9 +160,8 @@ def _row(plugin: Plugin, tests: dict[Entry[Any], tuple[bool, list[str]]]) -> Row
 def _accelerators() -> Row:
     """Return whether the C accelerators are in use, if not why, and what to do."""
     reason = advice = ""
-    gil = not sysconfig.get_config_var("Py_GIL_DISABLED")
-    if accelerated.missing and not (gil and sys.implementation.name == "cpython"):
-        reason = "they need CPython with its GIL"
+    if accelerated.missing and sys.implementation.name != "cpython":
+        reason = "they need CPython"
     elif accelerated.missing:
         reason = accelerated.missing
         advice = (
