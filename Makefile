@@ -14,6 +14,7 @@
 #                             the array API standard
 #   make check                style, types and layers alone
 #   make test ARGS="-k relu"  further arguments of pytest; JOBS=0 runs one process
+#   make test CONSTRAINTS=tests/lowest.txt  with the oldest dependencies that are allowed
 #   make test-consumers       scikit-learn and other libraries that take tensors
 #   make test-sanitized       plugrad-cpu's C under AddressSanitizer and UBSan: Linux, gcc
 #   make test-arm64           its kernels on an arm64 that QEMU emulates
@@ -38,11 +39,15 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3
 ARGS ?=
 JOBS ?= auto
 SUITE ?=
+CONSTRAINTS ?=
 
 # What is tested is installed from wheels into an environment of its own, as users have
 # it; with EDITABLE=1 it is the checkout, in .venv: faster while you change it.
-VENV := .venv
-INSTALLED := build/installed
+VENV := $(if $(CONSTRAINTS),.cache/constrained,.venv)
+INSTALLED := build/$(if $(CONSTRAINTS),constrained,installed)
+ifneq ($(CONSTRAINTS),)
+export PIP_CONSTRAINT := $(CURDIR)/$(CONSTRAINTS)
+endif
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 PIP := $(RUN) -m pip --quiet --disable-pip-version-check
@@ -211,7 +216,7 @@ demo: $(ENV)/.group-demo
 installed: $(INSTALLED)/.installed
 	$(INSTALLED)/bin/python -m release.host --install
 
-$(INSTALLED)/.installed: pyproject.toml
+$(INSTALLED)/.installed: pyproject.toml $(CONSTRAINTS)
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --upgrade "pip>=25.1"
@@ -222,7 +227,7 @@ $(INSTALLED)/.group-%: installed
 	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --group $*
 	@touch $@
 
-$(STAMP): pyproject.toml $(PACKAGES:%=%/pyproject.toml)
+$(STAMP): pyproject.toml $(PACKAGES:%=%/pyproject.toml) $(CONSTRAINTS)
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --upgrade "pip>=25.1"
