@@ -38,6 +38,7 @@ def cases():
 def _made():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, of expected values
+        warnings.simplefilter("ignore", DeprecationWarning)  # ONNX sets `x.shape`
         from onnx.backend.test.loader import load_model_tests
 
         found = [case for kind in KINDS for case in load_model_tests(kind=kind)]

@@ -223,7 +223,7 @@ def the_shape_of_a_numpy_array():
     table = np.arange(6.0)
 
     def change():
-        table.shape = (2, 3)
+        table.resize((2, 3), refcheck=False)
 
     return lambda x: x * float(len(table)), change
 
