@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import plugrad as pg
 import pytest
+import scipy
+from packaging.version import Version
 from plugrad.plugin import runtime
 from scipy import (
     cluster,
@@ -96,10 +98,11 @@ READ_ONLY = ValueError, "read-only"
 
 
 def oaconvolve(a):
-    """Check that oaconvolve, which adds in a view, loses what it added."""
+    """Check that oaconvolve, which adds in a view before 1.18, loses what it added."""
     found = signal.oaconvolve(a.xp.concat([a.s] * 9), a.b)
     expected = signal.fftconvolve(a.xp.concat([a.s] * 9), a.b)
-    assert not np.allclose(np.asarray(found), np.asarray(expected), atol=1e-3)
+    is_right = np.allclose(np.asarray(found), np.asarray(expected), atol=1e-3)
+    assert is_right == (Version(scipy.__version__) >= Version("1.18"))
 
 
 def to_infinity(a):
