@@ -5,6 +5,7 @@ import dis
 import functools
 import gc
 import sys
+import threading
 import types
 import weakref
 from pathlib import Path
@@ -137,6 +138,30 @@ def test_an_error_ends_the_block():
     with pytest.raises(ZeroDivisionError):
         ran(lambda: 1 / 0)
     assert sys.gettrace() is sys.getprofile() is None
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="threading got it in 3.12")
+@pytest.mark.parametrize("kind", ["profile", "trace"])
+def test_code_that_replaces_the_hook_of_all_threads_for_a_while(kind):
+    set_hook = getattr(threading, f"set{kind}_all_threads")
+    get_hook = getattr(sys, f"get{kind}")
+
+    def call():
+        hook = get_hook()
+        set_hook(None)
+        unseen()
+        set_hook(hook)
+
+    def unseen():
+        pass
+
+    try:
+        with RunningCode() as running:
+            call()
+    finally:
+        getattr(threading, f"set{kind}")(None)
+    assert sys.gettrace() is sys.getprofile() is None
+    assert running.reason == "the call starts or stops a debugger or a profiler"
 
 
 def test_a_finalizer_that_raises(monkeypatch):
