@@ -63,7 +63,7 @@ def _narrow(indices: Array) -> Array:
     """Return int32; -1, which is out of range, for what does not fit."""
     if indices.dtype.itemsize > 4 or indices.dtype == np.uint32:
         fits = (indices >= 0) & (indices < MOST)
-        indices = np.where(fits, indices, -1)
+        indices = np.where(fits, indices.astype(np.int32), np.int32(-1))
     return in_order(indices.astype(np.int32, copy=False))
 
 

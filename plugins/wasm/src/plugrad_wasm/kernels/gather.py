@@ -41,7 +41,7 @@ def int32_indices(indices: WasmArray) -> WasmArray:
     values = download(indices)
     outside = (values < 0) | (values >= 2**31)
     native: WasmArray = upload(
-        indices.machine, np.where(outside, -1, values).astype(np.int32)
+        indices.machine, np.where(outside, np.int32(-1), values.astype(np.int32))
     )
     return native
 
