@@ -115,8 +115,8 @@ def _other_surface(distribution: str, group: str) -> str:
     )
 
 
-def too_old(plugin: Plugin) -> str:
-    """Return why the installed plugrad is too old for a plugin; empty if it is not.
+def too_old(plugin: Plugin, core: str) -> str:
+    """Return why version ``core`` of plugrad is too old for a plugin, or "".
 
     A newer plugrad than the plugin asks for is no reason: its surface is the same.
     """
@@ -126,7 +126,7 @@ def too_old(plugin: Plugin) -> str:
     from packaging.version import InvalidVersion, Version
 
     try:
-        wanted, have = SpecifierSet(plugin.requirement), Version(version("plugrad"))
+        wanted, have = SpecifierSet(plugin.requirement), Version(core)
         lowest = [s for s in wanted if s.operator in (">=", ">", "==", "~=")]
         if all(
             spec.contains(have, prereleases=True)

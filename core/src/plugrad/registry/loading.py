@@ -78,6 +78,8 @@ def _load() -> None:
                 "tensors into `open`"
             )
         _ = registry.plugins  # searches for them if nobody has done so
+        if not registry.core.version:
+            registry.core.version = discovery.version("plugrad")
         allowed, blocked = names_in("PLUGRAD_PLUGINS"), names_in("PLUGRAD_BLOCK")
         for plugin in registry.pending:
             if plugin.phase is not Phase.DISCOVERED:
@@ -86,12 +88,10 @@ def _load() -> None:
                 plugin.block("named in PLUGRAD_BLOCK")
             elif allowed and not allowed & _names(plugin):
                 plugin.block("not named in PLUGRAD_PLUGINS")
-            elif reason := discovery.too_old(plugin):
+            elif reason := discovery.too_old(plugin, registry.core.version):
                 plugin.refuse(reason)
             else:
                 _load_plugin(plugin)
-        if not registry.core.version:
-            registry.core.version = discovery.version("plugrad")
         registry.settle()
         registry.pending.clear()  # last: other threads read it as "all is loaded"
     finally:
