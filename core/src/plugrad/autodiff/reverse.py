@@ -449,7 +449,7 @@ def _forward(
     for x in leaves:
         source = dispatch.tracked_alias(x)  # so that what f closes over stays apart
         sources.append(source)
-        wanted.append(tape.watch(source) if x.dtype.kind in "fc" else None)
+        wanted.append(tape.watch_own(source) if x.dtype.kind in "fc" else None)
     if not tape.tracked:
         kinds = ", ".join(str(x.dtype) for x in leaves) or "nothing"
         raise TypeError(

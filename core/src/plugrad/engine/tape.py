@@ -160,6 +160,15 @@ class Tape:
         self.tracked.add(tape_id)
         return tape_id
 
+    def watch_own(self, x: Tensor) -> TapeId:
+        """Track a tensor that no other thread knows: it takes no lock."""
+        if x._tape_id is None:
+            tape_id = TapeId()
+            tape_id.shape, tape_id.dtype = x.shape, x.dtype
+            x._tape_id = tape_id
+        self.tracked.add(x._tape_id)
+        return x._tape_id
+
 
 class Guard(Tape):
     """The innermost tape while a function of ``custom_grad`` runs.
