@@ -81,8 +81,13 @@ def build_kernels(to: Path) -> None:
             "git config core.symlinks true, and check the files out again"
         )
     to.mkdir(parents=True, exist_ok=True)
-    for level in os.environ.get("PLUGRAD_CPU_LEVELS", levels).split():
-        library = to / f"{level}{compile_kernels.suffix(SYSTEMS[system])}"
+    chosen = os.environ.get("PLUGRAD_CPU_LEVELS", levels).split()
+    suffix = compile_kernels.suffix(SYSTEMS[system])
+    for old in to.glob(f"*{suffix}"):
+        if old.stem not in chosen:  # an older build has left it
+            old.unlink()
+    for level in chosen:
+        library = to / f"{level}{suffix}"
         compile_kernels.build_library(library, level, SYSTEMS[system])
 
 

@@ -46,8 +46,9 @@ def _library() -> str:
         if path.exists():
             try:
                 native.load(str(path))
-            except OSError as error:
-                return f"{path.name} cannot be opened: {error}"
+                native.get("set_threads")  # older builds have no entry points
+            except (OSError, KeyError) as error:
+                return f"{path.name} cannot be used: {error}"
             return level
     return f"there is no library for {best}"
 
