@@ -215,7 +215,8 @@ def run_inside(suite, checkout, version, command):
     lines += [f"mount --rbind /{f} {shlex.quote(f'{suite}/{f}')}" for f in FILESYSTEMS]
     for source, target in binds.items():
         lines += _bind(source, suite / target.lstrip("/"))
-    inside = f'cd {INSIDE} && git config --global safe.directory {INSIDE} && exec "$@"'
+    trust = f"git config --global --replace-all safe.directory {INSIDE}"
+    inside = f'cd {INSIDE} && {trust} && exec "$@"'
     entered = ["chroot", str(suite), "sh", "-c", inside, "sh", *command]
     lines.append(f"exec {shlex.join(entered)}")
     settings |= {"HOME": "/root", "PATH": DEBIAN_PATH, "PYTHON": f"python{version}"}
