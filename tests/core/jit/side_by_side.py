@@ -59,10 +59,12 @@ class Instance:
         before = helpers.runs()
         try:
             found = eval(event_code(event), self.space)
+            ran = helpers.runs() > before + 1
+            values = helpers.look(found) if is_call(event) else None
+            pg.zeros(1).tolist()  # a device may report an error at a later read
         except Exception as error:
             return f"{type(error).__name__}: {error}", True
-        ran = helpers.runs() > before + 1
-        return helpers.look(found) if is_call(event) else None, ran
+        return values, ran
 
     def state(self):
         """Return all that the program can see, by name."""
