@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -82,7 +83,8 @@ def compile_family(tmp_path, monkeypatch):
 
     It gives a folder with the package and all modules, from where it can be imported.
     """
-    pytest.importorskip("plugrad_wasm", reason="plugrad-wasm is not installed")
+    reason = "plugrad-wasm is not installed"
+    plugrad_wasm = pytest.importorskip("plugrad_wasm", reason=reason)
     pytest.importorskip("ziglang", reason="ziglang, which compiles, is not installed")
     script = WASM / "hatch_build.py"
     spec = importlib.util.spec_from_file_location("hatch_build", script)
@@ -91,10 +93,11 @@ def compile_family(tmp_path, monkeypatch):
     package = tmp_path / "site" / "plugrad_wasm"
     modules = package / "modules" / "plain"
     modules.mkdir(parents=True)
-    for path in (WASM / "src" / "plugrad_wasm").iterdir():
+    installed = Path(plugrad_wasm.__file__).parent
+    for path in installed.iterdir():
         if path.name != "modules":
             (package / path.name).symlink_to(path)
-    others = build.MODULES / "plain"
+    others = installed / "modules" / "plain"
     for path in others.glob("*.wasm"):
         (modules / path.name).symlink_to(path)
     index = json.loads((others / "index.json").read_text())
