@@ -58,6 +58,8 @@ SMALL_STACK = """
     import wasmtime
     from plugrad.plugin import Kernel, same
     from plugrad_wasm import load_kernel
+    # Python 3.14 cannot import it in so small a stack: it parses annotations.
+    import plugrad_wasm.sandbox
 
     def work():
         deep = load_kernel({module!r}, Kernel("sandbox.Copy(x)", out=same), **{options})
