@@ -1,0 +1,57 @@
+"""``release.host`` builds a wheel for each content of a folder; misfits of plugins."""
+
+import subprocess
+
+import pytest
+
+from release import compat, host
+from tests.plugins.metadata import read_wheel
+
+
+@pytest.fixture
+def package(tmp_path):
+    """Return a folder in a repository of its own, with a file that git tracks."""
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    folder = tmp_path / "package"
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "one.py").write_text("x = 1\n")
+    (tmp_path / ".gitignore").write_text("build/\n")
+    subprocess.run(["git", "add", "."], check=True, cwd=tmp_path)
+    return folder
+
+
+def test_a_digest_is_that_of_the_files_that_git_does_not_ignore(package, monkeypatch):
+    first = host.digest(package)
+    (package / "build").mkdir()
+    (package / "build" / "made.o").write_text("object")
+    assert host.digest(package) == first
+    (package / "src" / "two.py").write_text("")  # not tracked yet
+    second = host.digest(package)
+    (package / "src" / "one.py").write_text("x = 2\n")
+    third = host.digest(package)
+    monkeypatch.setenv("CFLAGS", "-O1")
+    assert len({first, second, third, host.digest(package)}) == 4
+
+
+def test_a_copy_keeps_objects_and_loses_what_is_gone(package, tmp_path):
+    copy = tmp_path / "copy"
+    host.copy(package, copy)
+    (copy / "build" / "zig").mkdir(parents=True)
+    (copy / "build" / "zig" / "cached.o").write_text("object")
+    (copy / "build" / "lib").mkdir()
+    (copy / "build" / "lib" / "old.py").write_text("")
+    before = (copy / "src" / "one.py").stat().st_mtime_ns
+    (package / "src" / "two.py").write_text("")
+    host.copy(package, copy)
+    (package / "src" / "two.py").unlink()
+    host.copy(package, copy)
+    found = {str(p.relative_to(copy)) for p in copy.rglob("*") if p.is_file()}
+    assert found == {"src/one.py", "build/zig/cached.o"}
+    assert (copy / "src" / "one.py").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("name", compat.MISFITS)
+def test_a_misfit_is_a_wheel(name, tmp_path):
+    wheel = compat.written(name, tmp_path)
+    assert compat.name_of(wheel) == name
+    assert f"Name: {name}" in str(read_wheel(wheel))
