@@ -83,17 +83,16 @@ def compile_family(tmp_path, monkeypatch):
 
     It gives a folder with the package and all modules, from where it can be imported.
     """
-    reason = "plugrad-wasm is not installed"
-    plugrad_wasm = pytest.importorskip("plugrad_wasm", reason=reason)
+    package = pytest.importorskip("plugrad_wasm", reason="it is not installed")
     pytest.importorskip("ziglang", reason="ziglang, which compiles, is not installed")
     script = WASM / "hatch_build.py"
     spec = importlib.util.spec_from_file_location("hatch_build", script)
     build = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(build)
+    installed = Path(package.__file__).parent
     package = tmp_path / "site" / "plugrad_wasm"
     modules = package / "modules" / "plain"
     modules.mkdir(parents=True)
-    installed = Path(plugrad_wasm.__file__).parent
     for path in installed.iterdir():
         if path.name != "modules":
             (package / path.name).symlink_to(path)
