@@ -152,17 +152,32 @@ def test_it_can_be_turned_off():
     assert run(program, PLUGRAD_CPU_POOL="0") == ["default_allocator"]
 
 
-def test_without_the_native_part():
-    program = """
+WITHOUT = {  # how the native part is missing, and what doctor says
+    "not compiled": ("ModuleNotFoundError", "plugrad-cpu was installed without a C"),
+    "for another NumPy": (
+        "ImportError",
+        "plugrad_cpu._native cannot be imported, reinstall plugrad-cpu: of no use",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WITHOUT)
+def test_without_the_native_part(way):
+    error, reason = WITHOUT[way]
+    program = f"""
     import sys
-    sys.modules["plugrad_cpu._native"] = None
+    class Finder:
+        def find_spec(self, name, *_):
+            if name == "plugrad_cpu._native":
+                raise {error}("of no use")
+    sys.meta_path.insert(0, Finder())
     import numpy as np, plugrad as pg
     from plugrad import plugin
     from plugrad_cpu import pool
     y = pg.ones(1 << 18) + 1.0
     pool_is_off, kernels_are_off = plugin.runtime("cpu").self_test()
-    assert "memory pool is not in use" in pool_is_off
-    assert "installed without a C compiler): all run on NumPy" in kernels_are_off
+    assert pool_is_off.startswith("the memory pool is not in use ({reason}")
+    assert kernels_are_off.startswith("the kernels in C are not in use ({reason}")
     print(np._core.multiarray.get_handler_name(y._data), pool.kept(), pool.native)
     """
     assert run(program) == ["default_allocator", "0", "None"]

@@ -55,9 +55,8 @@ ANY_ATTRIBUTE = frozenset(
 )
 
 
-CodeWithGlobals = Iterable[
-    tuple[CodeType, dict[str, Any]]
-]  # code with the globals it ran in
+# Code with the globals that it ran in.
+CodeWithGlobals = Iterable[tuple[CodeType, dict[str, Any]]]
 
 
 def package_of(module: str) -> str:

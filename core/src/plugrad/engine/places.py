@@ -35,7 +35,10 @@ def is_value(x: Any) -> bool:
 
 
 def exact(x: Any) -> Any:
-    """Return a key of a value: 0.0 and -0.0, or 1 and True, have different ones."""
+    """Return a key of a value: 0.0 and -0.0, or 1 and True, have different ones.
+
+    The key of a float has its ``repr``, so NaN equals NaN.
+    """
     kind = type(x)
     if kind in (tuple, list):
         return kind, tuple(map(exact, x))

@@ -85,7 +85,7 @@ def _named(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str, An
         except TypeError:
             _check_call(kernel, inputs, attrs)
             raise
-    attrs = {**{n: x for n, x in kernel.defaults.items() if n not in attrs}, **attrs}
+    attrs = kernel.defaults | attrs
     lacking = [name for name in kernel.attrs if name not in attrs]
     unknown = [name for name in attrs if name not in kernel.attrs]
     wrong = [f"lacks {', '.join(lacking)}"] * bool(lacking)

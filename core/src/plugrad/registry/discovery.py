@@ -94,7 +94,7 @@ def _read(name: str, version: str, requirement: str, files: Any) -> Iterator[Plu
                 continue
             plugin = Plugin(name, version, entry.name, entry.value)
             if entry.group != hooks.GROUP:
-                plugin.refuse(_other_surface(name, entry.group))
+                plugin.refuse(*_other_surface(name, entry.group))
             plugin.requirement = requirement
             yield plugin
     except Exception as error:
@@ -103,40 +103,37 @@ def _read(name: str, version: str, requirement: str, files: Any) -> Iterator[Plu
         yield plugin
 
 
-def _other_surface(distribution: str, group: str) -> str:
-    """Return why a plugin in another group of entry points is not loaded."""
+def _other_surface(distribution: str, group: str) -> tuple[str, str]:
+    """Return why another group of entry points is not loaded, and what to upgrade."""
     surface = group.removeprefix("plugrad.v")
     if not surface.isdigit():
-        return f"in group {group}, and plugins are in {hooks.GROUP}"
+        return f"in group {group}, and plugins are in {hooks.GROUP}", ""
     older = int(surface) < int(hooks.GROUP.removeprefix("plugrad.v"))
     return (
         f"it is built for the plugin surface {group}, and plugrad {version('plugrad')} "
-        f"has {hooks.GROUP}; upgrade {distribution if older else 'plugrad'}"
+        f"has {hooks.GROUP}",
+        distribution if older else "plugrad",
     )
 
 
-def too_old(plugin: Plugin, core: str) -> str:
-    """Return why version ``core`` of plugrad is too old for a plugin, or "".
+def is_too_old(core: str, requirement: str) -> bool:
+    """Return whether a version of the core is below what a plugin requires.
 
-    A newer plugrad than the plugin asks for is no reason: its surface is the same.
+    A newer one than the plugin allows is no reason to refuse it: the surface is the
+    same.
     """
-    if not plugin.requirement:
-        return ""
+    if not requirement:
+        return False
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.version import InvalidVersion, Version
 
     try:
-        wanted, have = SpecifierSet(plugin.requirement), Version(core)
-        lowest = [s for s in wanted if s.operator in (">=", ">", "==", "~=")]
-        if all(
-            spec.contains(have, prereleases=True)
-            or (spec.operator != ">" and Version(spec.version.rstrip(".*")) <= have)
-            for spec in lowest
-        ):
-            return ""
+        have = Version(core)
+        return any(
+            have < (lowest := Version(spec.version.removesuffix(".*")))
+            or (spec.operator == ">" and have == lowest)
+            for spec in SpecifierSet(requirement)
+            if spec.operator in (">=", ">", "==", "~=")
+        )
     except (InvalidSpecifier, InvalidVersion):
-        return ""  # pip has not read it either
-    return (
-        f"it needs plugrad{plugin.requirement}, and plugrad {have} is installed; "
-        "upgrade plugrad"
-    )
+        return False  # pip has not read it either

@@ -77,7 +77,7 @@ def _load() -> None:
                 "entry-point module returns descriptors; move code that needs "
                 "tensors into `open`"
             )
-        _ = registry.plugins  # searches for them if nobody has done so
+        registry.search_once()
         if not registry.core.version:
             registry.core.version = discovery.version("plugrad")
         allowed, blocked = names_in("PLUGRAD_PLUGINS"), names_in("PLUGRAD_BLOCK")
@@ -88,8 +88,10 @@ def _load() -> None:
                 plugin.block("named in PLUGRAD_BLOCK")
             elif allowed and not allowed & _names(plugin):
                 plugin.block("not named in PLUGRAD_PLUGINS")
-            elif reason := discovery.too_old(plugin, registry.core.version):
-                plugin.refuse(reason)
+            elif discovery.is_too_old(registry.core.version, plugin.requirement):
+                needs = f"it needs plugrad{plugin.requirement}"
+                have = f"plugrad {registry.core.version} is installed"
+                plugin.refuse(f"{needs}, and {have}", "plugrad")
             else:
                 _load_plugin(plugin)
         registry.settle()

@@ -60,6 +60,7 @@ class Plugin:
             own, and the plugin is in use as long as one of them is.
         reason: Why it, or a part of it, is left out.
         requirement: Which versions of plugrad its distribution requires, ``>=0.3``.
+        outdated: The distribution to upgrade, if that is why it is refused.
         error: What was raised, with its traceback.
         seconds: How long its code has taken, to load and to open.
         notes: What its code did that it must not do; others were protected from it.
@@ -77,7 +78,7 @@ class Plugin:
         self.distribution, self.version = distribution, version
         self.name, self.module = name, module
         self.phase, self.reason = phase, ""
-        self.requirement = ""
+        self.requirement = self.outdated = ""
         self.error: BaseException | None = None
         self.seconds = 0.0
         self.notes: list[str] = []
@@ -92,21 +93,27 @@ class Plugin:
         """Leave it out for a reason that is not an error."""
         self.phase, self.reason = Phase.BLOCKED, reason
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str, outdated: str = "") -> None:
         """Leave it out because it does not go with this version of plugrad."""
-        self.phase, self.reason = Phase.INCOMPATIBLE, reason
+        advice = f"; upgrade {outdated}" if outdated else ""
+        self.phase, self.reason = Phase.INCOMPATIBLE, f"{reason}{advice}"
+        self.outdated = outdated
 
     def fail(self, error: BaseException) -> None:
         """Leave it out and keep the error with its traceback."""
-        self.phase, self.error, self.reason = Phase.FAILED, error, self.described(error)
+        self.phase, self.error, self.reason = Phase.FAILED, error, self.why(error)
 
-    def described(self, error: BaseException) -> str:
-        """Return the reason that is reported for an error of its code."""
+    def lacks(self, error: BaseException | None) -> str:
+        """Return the module of its own package that is missing; "" if none is."""
         name = error.name if isinstance(error, ModuleNotFoundError) else None
         package = self.module.partition(":")[0].partition(".")[0]
-        if name and package == name.partition(".")[0]:
+        return name if name and package == name.partition(".")[0] else ""
+
+    def why(self, error: BaseException) -> str:
+        """Return the reason that is reported for an error of its code."""
+        if missing := self.lacks(error):
             return (
-                f"it is installed only in part, {name} is missing; reinstall "
+                f"it is installed only in part, {missing} is missing; reinstall "
                 f"{self.distribution}"
             )
         return described(error)
@@ -218,7 +225,7 @@ class Entry(Generic[V]):
 
     def fail(self, error: BaseException) -> None:
         """Leave it out and keep the error with its traceback."""
-        self._leave(Phase.FAILED, self.owner.described(error), error)
+        self._leave(Phase.FAILED, self.owner.why(error), error)
 
     def _leave(self, phase: Phase, reason: str, error: BaseException | None) -> None:
         self.phase, self.reason, owner = phase, reason, self.owner

@@ -113,10 +113,14 @@ class Registry:
 
     @property
     def plugins(self) -> list[Plugin]:
-        """All plugins that are installed; the first reader searches for them."""
+        """All plugins that are installed."""
+        self.search_once()
+        return self._plugins
+
+    def search_once(self) -> None:
+        """Find the plugins that are installed, unless somebody has asked before."""
         if not self._searched:
             self.search()
-        return self._plugins
 
     def search(self) -> None:
         """Find the plugins that have been installed since the last search."""

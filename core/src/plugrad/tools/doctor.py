@@ -313,13 +313,12 @@ def _advice(plugin: Plugin, needs: Sequence[Need]) -> str:
     """Return what to do about a plugin that does not work."""
     who, error = plugin.distribution, plugin.error
     if plugin.phase is Phase.INCOMPATIBLE:
-        newer = plugin.reason.endswith("upgrade plugrad")
-        return install.advice("plugrad" if newer else who, upgrade=True)
+        return install.advice(plugin.outdated or who, upgrade=True)
     if plugin.phase is Phase.BLOCKED and not plugin.entries:
         return "change that variable to load it"
     if error is None and "PLUGRAD_BLOCK" in plugin.reason:
         return f"to leave out the one of {who}, set PLUGRAD_BLOCK={plugin.name}"
-    if plugin.reason.endswith(f"reinstall {who}"):
+    if plugin.lacks(error):
         return f"{install.advice(who)}, with the option --force-reinstall"
     if needs:
         return install.advice(*(need.argument for need in needs))

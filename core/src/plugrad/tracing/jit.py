@@ -187,6 +187,8 @@ class Jitted(Generic[P, R]):
         """
         if 0 in self._static:
             return self
+        if (found := self._method) is not None:
+            return found
         with self._lock:
             if self._method is None:
                 method = object.__new__(type(self))

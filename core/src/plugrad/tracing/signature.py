@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plugrad.engine.places import PLAIN
+from plugrad.engine.places import PLAIN, exact, is_value
 from plugrad.ops._convert import asarray
 from plugrad.ops.variable import Variable
 from plugrad.registry.backend import OpenBackend
@@ -46,11 +46,8 @@ class Same:
 def value_key(value: Any) -> Any:
     """Return what equals that of another value only if ``jit`` may take both as one."""
     kind = type(value)
-    if kind in PLAIN:
-        # repr tells 0.0 from -0.0, and has NaN equal NaN.
-        return kind, repr(value) if kind in (float, complex) else value
-    if isinstance(value, np.generic | np.ndarray) and not value.dtype.hasobject:
-        return kind, value.shape, value.dtype, value.tobytes()
+    if kind in PLAIN or issubclass(kind, np.generic | np.ndarray):
+        return exact(value) if is_value(value) else Same(value)
     if kind is Tensor:
         return kind, Same(value, value._data)
     if kind is dict:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from plugrad.geometry import Windows
 
-from .pool import native
+from .pool import missing, native
 
 Array = np.ndarray[Any, Any]
 Kernel = Callable[..., Any]
@@ -35,8 +35,8 @@ SUFFIX = ".dll" if sys.platform == "win32" else ".so"  # of libraries
 
 def _library() -> str:
     """Open the library for this processor; return its level, or why there is none."""
-    if native is None or not hasattr(native, "load"):
-        return "plugrad-cpu was installed without a C compiler"
+    if native is None:
+        return missing
     if os.environ.get("PLUGRAD_CPU_NATIVE", "1") == "0":
         return "PLUGRAD_CPU_NATIVE=0"
     best = native.level()
@@ -158,8 +158,7 @@ def remarks() -> list[str]:
     found = []
     if not native:
         found.append(
-            "the memory pool is not in use, because plugrad-cpu was installed without "
-            "a C compiler: large arrays take more time"
+            f"the memory pool is not in use ({missing}): large arrays take more time"
         )
     if not LOADED:
         found.append(f"the kernels in C are not in use ({LIBRARY}): all run on NumPy")

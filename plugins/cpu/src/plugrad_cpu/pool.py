@@ -16,15 +16,14 @@ MOST = 1 << 30  # bytes to keep by default, on a machine with 8 GiB or more
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def _native() -> ModuleType | None:
-    """Return the native part, if it was compiled when plugrad-cpu was installed."""
-    try:
-        return importlib.import_module("plugrad_cpu._native")
-    except ImportError:
-        return None
-
-
-native = _native()
+native: ModuleType | None = None
+missing = ""  # why there is no native part, if there is none
+try:
+    native = importlib.import_module("plugrad_cpu._native")
+except ModuleNotFoundError:
+    missing = "plugrad-cpu was installed without a C compiler"
+except Exception as error:  # compiled for another NumPy or Python, or damaged
+    missing = f"plugrad_cpu._native cannot be imported, reinstall plugrad-cpu: {error}"
 
 
 def limit_of(text: str | None) -> int:
