@@ -12,8 +12,15 @@ import io
 import tarfile
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+WHEEL = """\
+Wheel-Version: 1.0
+Generator: plugrad
+Root-Is-Purelib: true
+Tag: py3-none-any
+"""
 
 
 def write_sdist(sdist: Path, to: Path, epoch: int) -> None:
@@ -54,6 +61,36 @@ def write_wheel(wheel: Path, to: Path, epoch: int, sboms: Mapping[str, str]) -> 
             info.external_attr = (0o100755 if executable else 0o100644) << 16
             info.compress_type, info.create_system = zipfile.ZIP_DEFLATED, 3
             archive.writestr(info, files[name])
+
+
+def write_module_wheel(
+    folder: Path,
+    name: str,
+    source: str,
+    entry_points: str,
+    requires: Iterable[str] = (),
+) -> Path:
+    """Write a wheel of one module, version 1.0, as a build would; return its path."""
+    module = name.replace("-", "_")
+    info = f"{module}-1.0.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+    metadata += "".join([f"Requires-Dist: {need}\n" for need in requires])
+    files = {
+        f"{module}.py": source,
+        f"{info}/METADATA": metadata,
+        f"{info}/WHEEL": WHEEL,
+        f"{info}/entry_points.txt": entry_points,
+    }
+    rows = [
+        f"{path},{digest(text.encode())},{len(text.encode())}"
+        for path, text in files.items()
+    ]
+    files[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""])
+    wheel = folder / f"{module}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+    return wheel
 
 
 def digest(data: bytes) -> str:

@@ -91,16 +91,33 @@ def epoch() -> str:
 # --- sdists ----------------------------------------------------------------------
 
 
+def files_of(package: Path, *options: str) -> Iterator[tuple[Path, Path]]:
+    """Yield the files that git tracks in a folder, with what links lead to.
+
+    Args:
+        package: The folder.
+        options: Further options of ``git ls-files``.
+
+    Yields:
+        The path in the folder, and where the file is.
+
+    """
+    listed = run("git", "-C", package, "ls-files", "-z", *options, "--", ".")
+    for name in sorted(filter(None, listed.split("\0"))):
+        path = package / name
+        if path.is_dir():  # a link to the sources of another distribution
+            for below, found in files_of(path.resolve(), *options):
+                yield Path(name) / below, found
+        elif path.exists():
+            yield Path(name), path
+
+
 def copy_tracked(package: Path, to: Path) -> None:
-    """Copy the files that git tracks, with what links lead to."""
-    tracked = run("git", "ls-files", "-z", "--", package).split("\0")
-    for name in filter(None, tracked):
-        source, target = ROOT / name, to / (ROOT / name).relative_to(package)
+    """Copy the files that git tracks."""
+    for name, source in files_of(package):
+        target = to / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():  # a link to the sources of another distribution
-            copy_tracked(source.resolve(), target)
-        else:
-            shutil.copyfile(source, target)
+        shutil.copyfile(source, target)
 
 
 def build_sdist(package: Path, work: Path, into: Path) -> Path:

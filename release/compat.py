@@ -19,17 +19,15 @@ import subprocess
 import sys
 import tomllib
 import venv
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from release import host
+from release import archives, host
 from release.build import ROOT
 from release.check import PROGRAMS
 
 RELEASES = tomllib.loads((ROOT / "release" / "releases.toml").read_text())
-WHEEL = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 BACKENDS = ("cpu", "wasm", "opencl")
 WORK = ROOT / ".cache" / "compat"
 KIT = [
@@ -45,7 +43,8 @@ KIT = [
 ]
 KIT += ["-c", os.devnull]  # no settings of this checkout
 
-PROGRAMS = PROGRAMS | {
+NO_PLUGINS = ("plugrad-conformance", "plugrad-gradient-packs")  # the kit, an example
+PROGRAMS = {n: text for n, text in PROGRAMS.items() if n not in NO_PLUGINS} | {
     "plugrad-train": """
 import plugrad as pg, plugrad_train as pt
 params = {"w": pg.asarray([1.0, 2.0])}
@@ -68,23 +67,38 @@ for _ in range(4):
 """,
 }
 
-# What no core of this surface can take: its metadata and code, and what doctor says.
+
+class Misfit(NamedTuple):
+    """A plugin that no core of this surface can take.
+
+    Attributes:
+        entry_points: Its entry points.
+        source: The code of its module.
+        reason: A pattern of what doctor says of it.
+        requires: What its distribution requires.
+
+    """
+
+    entry_points: str
+    source: str
+    reason: str
+    requires: tuple[str, ...] = ()
+
+
 MISFITS = {
-    "plugrad-of-tomorrow": (
+    "plugrad-of-tomorrow": Misfit(
         "[plugrad.v2]\ntomorrow = plugrad_of_tomorrow\n",
-        "",
         "raise SystemExit",
         r"built for the plugin surface plugrad\.v2, and plugrad \S+ has plugrad\.v1",
     ),
-    "plugrad-too-new": (
+    "plugrad-too-new": Misfit(
         "[plugrad.v1]\ntoo-new = plugrad_too_new\n",
-        "Requires-Dist: plugrad>=99\n",
         "raise SystemExit",
         r"needs plugrad>=99, and plugrad \S+ is installed; upgrade plugrad",
+        ("plugrad>=99",),
     ),
-    "plugrad-broken": (
+    "plugrad-broken": Misfit(
         "[plugrad.v1]\nbroken = plugrad_broken\n",
-        "",
         "from plugrad.plugin import a_name_that_no_surface_has",
         r"ImportError: cannot import name 'a_name_that_no_surface_has'",
     ),
@@ -147,28 +161,17 @@ def environment(name: str, core: dict[str, Path], plugins: dict[str, Path]) -> P
     python = folder / "bin" / "python"
     pip = ("--python", str(python), "install")
     host.pip(*pip, "pytest-xdist", *plugins.values(), plugins["plugrad"])
-    misfits = [written(name, folder) for name in MISFITS]
+    misfits = [write_misfit(name, folder) for name in MISFITS]
     host.pip(*pip, "--no-deps", "--force-reinstall", core["plugrad"], *misfits)
     return python
 
 
-def written(name: str, folder: Path) -> Path:
+def write_misfit(name: str, folder: Path) -> Path:
     """Write the wheel of a plugin that no core can take."""
-    module, (entry_points, requires, code, _) = name.replace("-", "_"), MISFITS[name]
-    info = f"{module}-1.0.dist-info"
-    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{requires}"
-    files = {
-        f"{module}.py": code,
-        f"{info}/METADATA": metadata,
-        f"{info}/WHEEL": WHEEL,
-        f"{info}/entry_points.txt": entry_points,
-    }
-    files[f"{info}/RECORD"] = "".join([f"{path},,\n" for path in [*files, "RECORD"]])
-    wheel = folder / f"{module}-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for path, text in files.items():
-            archive.writestr(path, text)
-    return wheel
+    misfit = MISFITS[name]
+    return archives.write_module_wheel(
+        folder, name, misfit.source, misfit.entry_points, misfit.requires
+    )
 
 
 # --- one pair --------------------------------------------------------------------
@@ -193,6 +196,49 @@ def run(
     )
 
 
+def examined(python: Path, core: str, version: str) -> list[Line]:
+    """Return what doctor says of the plugins that do not work."""
+    answer = run(python, "-m", "plugrad", "doctor", "--json").stdout
+    try:
+        rows = json.loads(answer)["plugins"]
+    except ValueError:
+        return [Line(core, f"all {version}", f"doctor fails: {answer[-300:]}", False)]
+    found = []
+    for row in rows:
+        name, reason = row["distribution"], f"{row['phase']}: {row['reason']}"
+        if misfit := MISFITS.get(name):
+            is_well = bool(re.search(misfit.reason, reason))
+            found.append(Line(core, f"{name} 1.0", reason, is_well))
+        elif row["state"] != "works":
+            is_refused = row["phase"] == "incompatible"
+            found.append(Line(core, f"{name} {version}", reason, is_refused))
+    for name in MISFITS.keys() - {row["distribution"] for row in rows}:
+        found.append(Line(core, f"{name} 1.0", "not found by doctor", False))
+    return found
+
+
+def ran(python: Path, core: str, plugin: str) -> Line:
+    """Return what the program of a plugin does."""
+    done = run(python, "-I", "-c", PROGRAMS[plugin.partition(" ")[0]])
+    last = (done.stdout.strip().splitlines() or ["no output"])[-1]
+    is_well = done.returncode == 0
+    return Line(core, plugin, "its program runs" if is_well else last, is_well)
+
+
+def conforms(
+    python: Path, core: str, plugin: str, backend: str, options: Sequence[str]
+) -> Line:
+    """Return what the conformance kit says of a backend; print what fails."""
+    blocked = ",".join(MISFITS)  # doctor has examined them
+    chosen = f"--plugrad-backend={backend}"
+    done = run(python, *KIT, chosen, *options, PLUGRAD_BLOCK=blocked)
+    if done.returncode:
+        failed = re.findall(r"^(?:FAILED|ERROR) .*", done.stdout, re.M)
+        print("\n".join(failed[:20]), flush=True)
+    last = done.stdout.strip().splitlines()[-1].strip("= ")
+    return Line(core, plugin, f"kit: {last}", done.returncode == 0)
+
+
 def tried(
     python: Path,
     core: str,
@@ -201,46 +247,14 @@ def tried(
     options: Sequence[str],
 ) -> list[Line]:
     """Return the lines of one pair."""
-    answer = run(python, "-m", "plugrad", "doctor", "--json").stdout
-    try:
-        rows = json.loads(answer)["plugins"]
-    except ValueError:
-        return [Line(core, f"all {version}", f"doctor fails: {answer[-300:]}", False)]
-    found = []
-    for row in rows:
-        name = row["distribution"]
-        if name in MISFITS:
-            is_well = bool(re.search(MISFITS[name][3], row["reason"]))
-            found.append(
-                Line(core, f"{name} 1.0", f"refused: {row['reason']}", is_well)
-            )
-        elif row["state"] != "works":
-            refused = row["phase"] == "incompatible"
-            how = "refused" if refused else "broken"
-            found.append(
-                Line(core, f"{name} {version}", f"{how}: {row['reason']}", refused)
-            )
-    if missing := MISFITS.keys() - {row["distribution"] for row in rows}:
-        found.append(Line(core, " ".join(missing), "not found by doctor", False))
+    found = examined(python, core, version)
     out = {line.plugin.partition(" ")[0] for line in found}
-    for name, program in PROGRAMS.items():
-        if name in out or name in ("plugrad-conformance", "plugrad-gradient-packs"):
-            continue
-        done = run(python, "-I", "-c", program)
-        last = (done.stdout.strip().splitlines() or ["no output"])[-1]
-        result = "its program runs" if done.returncode == 0 else last
-        found.append(Line(core, f"{name} {version}", result, done.returncode == 0))
+    names = [name for name in PROGRAMS if name not in out]
+    found += [ran(python, core, f"{name} {version}") for name in names]
     for backend in backends:
-        if f"plugrad-{backend}" not in out:
-            one = f"--plugrad-backend={backend}"
-            blocked = ",".join(MISFITS)  # they are tested above
-            done = run(python, *KIT, one, *options, PLUGRAD_BLOCK=blocked)
-            last = done.stdout.strip().splitlines()[-1].strip("= ")
-            plugin = f"plugrad-{backend} {version}"
-            found.append(Line(core, plugin, f"kit: {last}", done.returncode == 0))
-            if done.returncode:
-                failed = re.findall(r"^(?:FAILED|ERROR) .*", done.stdout, re.M)
-                print("\n".join(failed[:20]), flush=True)
+        if (name := f"plugrad-{backend}") not in out:
+            plugin = f"{name} {version}"
+            found.append(conforms(python, core, plugin, backend, options))
     return found
 
 

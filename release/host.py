@@ -18,7 +18,7 @@ import sysconfig
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from release.build import ROOT, packages
+from release.build import ROOT, files_of, packages
 
 MAX_CACHED_WHEELS = 4  # of each distribution
 # What decides about a wheel besides the files of its folder.
@@ -29,23 +29,8 @@ KEPT_OBJECTS = ("build/kernels", "build/zig", "build/temp")
 
 
 def files(package: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield the files of a distribution that git does not ignore.
-
-    Yields:
-        The path in the distribution, and where the file is.
-
-    """
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(
-        [*command, "--", "."], cwd=package, check=True, capture_output=True, text=True
-    )
-    for name in sorted(filter(None, listed.stdout.split("\0"))):
-        path = package / name
-        if path.is_dir():  # a link to the sources of another distribution
-            inside = files(path.resolve())
-            yield from ((Path(name) / below, found) for below, found in inside)
-        elif path.exists():
-            yield Path(name), path
+    """Yield the files of a distribution that git does not ignore."""
+    return files_of(package, "--cached", "--others", "--exclude-standard")
 
 
 def digest(package: Path) -> str:

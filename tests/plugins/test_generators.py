@@ -18,6 +18,7 @@ from plugrad_conformance.__main__ import main
 from plugrad_conformance.new import KINDS, LONGEST, OURS
 from plugrad_conformance.primitives import DATA_DEPENDENT, HOST, PRIMITIVES
 
+from release.archives import write_module_wheel
 from tests.docs.blocks import blocks, promised
 from tests.plugins.wheels import (
     ROOT,
@@ -25,7 +26,6 @@ from tests.plugins.wheels import (
     clean,
     downloaded,
     run,
-    written_wheel,
 )
 
 NEEDS = [
@@ -113,7 +113,7 @@ def plugrad_backends():
 def among_others(workshop):
     """Install a backend of ten kernels, and one that does not open, beside cpu."""
     entry = "[plugrad.v1]\ndeviceless = plugrad_deviceless\n"
-    written_wheel(workshop.house, "plugrad-deviceless", NO_DEVICE, entry)
+    write_module_wheel(workshop.house, "plugrad-deviceless", NO_DEVICE, entry)
     with workshop.environment.having("plugrad-mine", "plugrad-deviceless"):
         yield workshop
 

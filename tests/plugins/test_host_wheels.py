@@ -52,6 +52,6 @@ def test_a_copy_keeps_objects_and_loses_what_is_gone(package, tmp_path):
 
 @pytest.mark.parametrize("name", compat.MISFITS)
 def test_a_misfit_is_a_wheel(name, tmp_path):
-    wheel = compat.written(name, tmp_path)
+    wheel = compat.write_misfit(name, tmp_path)
     assert compat.name_of(wheel) == name
     assert f"Name: {name}" in str(read_wheel(wheel))

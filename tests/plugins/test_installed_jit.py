@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from release.archives import write_module_wheel
 from tests.onnx.networks import image
 from tests.plugins.wheels import (
     NEEDS,
@@ -15,7 +16,6 @@ from tests.plugins.wheels import (
     copied,
     downloaded,
     package,
-    written_wheel,
 )
 from tests.tfjs.files import layers_model
 
@@ -116,7 +116,7 @@ def installed(tmp_path_factory, wheelhouse):
         target = wheelhouse / wheel.name
         if not target.exists():
             target.symlink_to(wheel)
-    written_wheel(wheelhouse, "user-package", USER_PACKAGE, "", ["plugrad"])
+    write_module_wheel(wheelhouse, "user-package", USER_PACKAGE, "", ["plugrad"])
     made = Environment(tmp_path_factory.mktemp("environment"), wheelhouse)
     made.install("plugrad-cpu", "plugrad-onnx", "plugrad-tfjs", "user-package")
     return made

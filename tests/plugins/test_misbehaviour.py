@@ -8,7 +8,8 @@ import plugrad
 import pytest
 from plugrad.registry import install
 
-from tests.plugins.wheels import PROGRAM, written_wheel
+from release.archives import write_module_wheel
+from tests.plugins.wheels import PROGRAM
 
 VERSION = plugrad.__version__
 BACKEND = """
@@ -153,7 +154,9 @@ def crowded(environment, wheelhouse):
         module = f"plugrad_{name.replace('-', '_')}"
         entry_points = f"[{GROUPS.get(name, 'plugrad.v1')}]\n{name} = {module}\n"
         requires = REQUIRES.get(name, [])
-        written_wheel(wheelhouse, f"plugrad-{name}", source, entry_points, requires)
+        write_module_wheel(
+            wheelhouse, f"plugrad-{name}", source, entry_points, requires
+        )
     names = [f"plugrad-{name}" for name in PLUGINS if name not in REQUIRES]
     infos = [environment.site / f"neighbour_{i}-1.0.dist-info" for i in range(300)]
     with environment.having("plugrad-cpu", *names):
@@ -294,7 +297,7 @@ CRASHING = EXTENDING.replace("lambda: {", "lambda: __import__('os').abort() or {
 
 def test_doctor_finds_what_crashes_with_another(environment, wheelhouse):
     entry_points = "[plugrad.v1]\ncrashing = plugrad_crashing\n"
-    written_wheel(wheelhouse, "plugrad-crashing", CRASHING, entry_points)
+    write_module_wheel(wheelhouse, "plugrad-crashing", CRASHING, entry_points)
     with environment.having("plugrad-cpu", "plugrad-crashing"):
         data, status = environment.told("doctor")
     rows = {row["name"]: row for row in data["plugins"]}
@@ -307,7 +310,7 @@ def test_doctor_outlives_those_that_end_the_process(environment, wheelhouse):
     for name, (line, _) in DEADLY.items():
         entry_points = f"[plugrad.v1]\n{name} = plugrad_{name}\n"
         source = opening(name, line) if name == "leaving" else working(name, line)
-        written_wheel(wheelhouse, f"plugrad-{name}", source, entry_points)
+        write_module_wheel(wheelhouse, f"plugrad-{name}", source, entry_points)
     names = [f"plugrad-{name}" for name in DEADLY]
     with environment.having("plugrad-cpu", *names):
         data, status = environment.told("doctor", "--timeout", "12")

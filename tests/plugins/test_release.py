@@ -15,9 +15,10 @@ from contextlib import nullcontext
 import pytest
 
 from release import archives, build, check, sbom
+from release.archives import write_module_wheel
 from tests.plugins.metadata import BUNDLED
 from tests.plugins.test_metadata import PACKAGES, ROOT, project
-from tests.plugins.wheels import run, written_wheel
+from tests.plugins.wheels import run
 
 EPOCH = 1_700_000_000
 FILES = {
@@ -59,7 +60,7 @@ def test_a_wheel_depends_on_its_contents_alone(tmp_path):
     for order in (1, -1):
         folder = tmp_path / str(order)
         folder.mkdir()
-        wheel = written_wheel(folder, "plugrad-wasm", "x = 1\n", "")
+        wheel = write_module_wheel(folder, "plugrad-wasm", "x = 1\n", "")
         shuffled = folder / "shuffled"
         with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(shuffled, "w") as new:
             for name in old.namelist()[::order]:

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from plugrad.registry import install
 
+from release.archives import write_module_wheel
 from tests.plugins.metadata import read_wheel, what_is_wrong
-from tests.plugins.wheels import PROGRAM, written_wheel
+from tests.plugins.wheels import PROGRAM
 
 BROKEN = {  # what is wrong: the entry-point module, the error, what it says
     "importing": ("import nothing_of_that_name", "ModuleNotFoundError", "nothing_of"),
@@ -67,9 +68,9 @@ def broken(wheelhouse):
     """Add the wheels of this file to the folder."""
     for name, (source, _, _) in BROKEN.items():
         entry_points = f"[plugrad.v1]\n{name} = plugrad_{name}\n"
-        written_wheel(wheelhouse, f"plugrad-{name}", source, entry_points)
+        write_module_wheel(wheelhouse, f"plugrad-{name}", source, entry_points)
     entry_points = "[console_scripts]\nzzz = unrelated:main\n"
-    written_wheel(wheelhouse, "unrelated", "", entry_points)
+    write_module_wheel(wheelhouse, "unrelated", "", entry_points)
 
 
 def test_a_wheel_is_complete(wheelhouse):

@@ -4,9 +4,7 @@ An environment holds the core alone; a test installs wheels and removes them aga
 What numpy and the core's other needs come from is downloaded once, into .cache/.
 """
 
-import base64
 import contextlib
-import hashlib
 import importlib.metadata
 import json
 import os
@@ -14,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import venv
-import zipfile
 from pathlib import Path
 
 from tests.docs.blocks import published_backend
@@ -69,32 +66,6 @@ def package(source, folder, *, kind="wheel", **environment):
     run(*command, **environment)
     (made,) = {*folder.glob("*")} - before
     return made
-
-
-def written_wheel(folder, name, source, entry_points, requires=()):
-    """Write a wheel of one module, as a build would; return its path."""
-    module = name.replace("-", "_")
-    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
-    metadata += "".join(f"Requires-Dist: {need}\n" for need in requires)
-    info = f"{module}-1.0.dist-info"
-    files = {
-        f"{module}.py": source,
-        f"{info}/METADATA": metadata,
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\n"
-        "Root-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/entry_points.txt": entry_points,
-    }
-    record = ""
-    for path, text in files.items():
-        digest = hashlib.sha256(text.encode()).digest()
-        code = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-        record += f"{path},sha256={code},{len(text.encode())}\n"
-    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n"
-    wheel = folder / f"{module}-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for path, text in files.items():
-            archive.writestr(path, text)
-    return wheel
 
 
 def downloaded(needs=NEEDS):
