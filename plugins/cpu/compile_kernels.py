@@ -23,7 +23,7 @@ SOURCES = ["activation", "binary", "cast", "compare", "conv", "cumulative", "dep
 SOURCES += ["elementwise", "gather", "gemm", "integer", "integer_depthwise", "matmul"]
 SOURCES += ["norm", "pool", "recurrent", "reduce", "region", "resize", "unary"]
 SOURCES += ["winograd"]
-TARGET = ["blocks", "copy", "threads", "together"]
+TARGET = ["blocks", "copy", "half", "threads", "together"]
 # Loops that wait for memory. On Zen 4, whose caches move 256 bits at once, vectors of
 # 512 take up to a third longer. Not measured on processors of Intel.
 NARROW = {"binary", "cast", "compare"}

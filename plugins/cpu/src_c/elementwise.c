@@ -2,8 +2,10 @@
    `function`, a kernel on NumPy, that runs in C where it can.
 
    `types` says what C takes and gives: "ff->?" are two arrays of float32, and bool. Other
-   dtypes go to the function, on NumPy or in C again. A call costs less than one of a ufunc: there are no
-   types to resolve, and no loop to choose.
+   dtypes go to the function, on NumPy or in C again. Where all operands are float32, float16
+   is calculated in float32 and rounded once (half.c), also if `name` is empty and there is
+   no kernel in C. A call costs less than one of a ufunc: there are no types to resolve, and
+   no loop to choose.
 
    One array is copied first if there are gaps between its elements. Several are
    broadcast: C reads rows whose elements are neighbours, or one element for a whole row,
@@ -26,6 +28,7 @@ typedef struct {
     const Entry *entry;
     PyObject *wrapped, *symbol;
     int nin, types[MOST], result;
+    bool takes_half;
 } Elementwise;
 
 /* --- broadcasting ---------------------------------------------------------------- */
@@ -207,13 +210,31 @@ static PyArrayObject *run_several(const Elementwise *self, PyArrayObject **in) {
     return y;
 }
 
+/* What C does not do at once: float16, and what is left to the function on NumPy. */
+static PyObject *call_wrapped(const Elementwise *self, PyObject *const *args, size_t count,
+                              PyObject *names) {
+    Py_ssize_t given = PyVectorcall_NARGS(count), nin = self->nin;
+    if (self->takes_half && names == NULL && given >= nin && given <= nin + NUMBERS) {
+        double numbers[NUMBERS] = {0, 0};
+        bool fits = true;
+        for (Py_ssize_t i = nin; fits && i < given; i++)
+            fits = number(args[i], &numbers[i - nin]);
+        PyObject *again = self->entry ? (PyObject *)self : self->wrapped;
+        PyObject *y = fits ? call_half(self->entry, self->result, again, args, self->nin,
+                                       given, numbers)
+                           : NULL;
+        if (y != NULL || PyErr_Occurred()) return y;
+    }
+    return PyObject_Vectorcall(self->wrapped, args, count, names);
+}
+
 static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
                       PyObject *names) {
     const Elementwise *self = (Elementwise *)object;
     Py_ssize_t given = PyVectorcall_NARGS(count), nin = self->nin;
     PyArrayObject *in[MOST] = {NULL, NULL, NULL}, *y = NULL;
     double numbers[NUMBERS] = {0, 0};
-    bool fits = names == NULL && given >= nin && given <= nin + NUMBERS;
+    bool fits = self->entry != NULL && names == NULL && given >= nin && given <= nin + NUMBERS;
     for (Py_ssize_t i = 0; fits && i < given; i++) {
         if (i < nin)
             fits = (in[i] = operand(args[i], self->types[i])) != NULL;
@@ -223,7 +244,7 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
     if (fits) y = nin == 1 ? run_unary(self, in, numbers) : run_several(self, in);
     for (int i = 0; i < MOST; i++) Py_XDECREF(in[i]);
     if (y != NULL || PyErr_Occurred()) return (PyObject *)y;
-    return PyObject_Vectorcall(self->wrapped, args, count, names);
+    return call_wrapped(self, args, count, names);
 }
 
 /* --- the type -------------------------------------------------------------------- */
@@ -243,6 +264,13 @@ static bool read_types(Elementwise *self, const char *text) {
     return true;
 }
 
+/* Whether float16 can be calculated in float32. */
+static bool takes_half(const Elementwise *self) {
+    for (int k = 0; k < self->nin; k++)
+        if (self->types[k] != NPY_FLOAT) return false;
+    return self->result == NPY_FLOAT || self->result == NPY_BOOL;
+}
+
 /* Whether calls pass what the kernel takes: by the number of arrays, see run_unary and
    run_loop. */
 static bool is_callable(const Entry *entry, int nin) {
@@ -259,9 +287,9 @@ static PyObject *make(PyObject *module, PyObject *args) {
     if (!read_types(&read, types))
         return PyErr_Format(PyExc_ValueError, "types %s: use such as ff->?", types);
     const char *symbol = PyUnicode_AsUTF8(name);
-    const Entry *entry = symbol ? entry_named(symbol) : NULL;
-    if (entry == NULL) return NULL;
-    if (!is_callable(entry, read.nin))
+    const Entry *entry = symbol && *symbol ? entry_named(symbol) : NULL;
+    if (entry == NULL && (symbol == NULL || *symbol)) return NULL;
+    if (entry != NULL && !is_callable(entry, read.nin))
         return PyErr_Format(PyExc_TypeError, "%s is no kernel for types %s",
                             entry->prototype, types);
     Elementwise *self = PyObject_GC_New(Elementwise, &ElementwiseType);
@@ -270,6 +298,7 @@ static PyObject *make(PyObject *module, PyObject *args) {
     self->symbol = Py_NewRef(name);
     self->nin = read.nin, self->result = read.result;
     memcpy(self->types, read.types, sizeof read.types);
+    self->takes_half = takes_half(self);
     PyObject_GC_Track(self);
     return (PyObject *)self;
 }
@@ -302,7 +331,7 @@ static PyObject *attribute(PyObject *self, PyObject *name) {
 static PyMemberDef members[] = {
     {"nin", T_INT, offsetof(Elementwise, nin), READONLY, "The number of arrays."},
     {"symbol", T_OBJECT, offsetof(Elementwise, symbol), READONLY,
-     "The name of the kernel in C."},
+     "The name of the kernel in C; empty if there is none."},
     {"__wrapped__", T_OBJECT, offsetof(Elementwise, wrapped), READONLY,
      "The kernel on NumPy."},
     {NULL},
@@ -324,6 +353,7 @@ PyTypeObject ElementwiseType = {
 
 PyMethodDef elementwise_methods[] = {
     {"elementwise", make, METH_VARARGS,
-     "elementwise(name, types, function): the kernel in C, else the function on NumPy."},
+     "elementwise(name, types, function): the kernel in C, else the function on NumPy; "
+     "without a name, float16 in float32, and else the function on NumPy."},
     {NULL, NULL, 0, NULL},
 };

@@ -31,3 +31,10 @@ void *function_named(const char *name);
 /* Reads argument `k` of a kernel: 0, or -1 with an error. */
 int read_argument(const Entry *entry, Py_ssize_t k, PyObject *x, Argument *to);
 int check_count(const Entry *entry, Py_ssize_t count); /* the same */
+
+/* Calls a kernel of float32 with operands of float16: in blocks, or, if that does not fit
+   or `kernel` is NULL, `function` with arrays of float32, and `given` arguments in all.
+   NULL, with no error, if an operand is no array of float16. */
+PyObject *call_half(const Entry *kernel, int result, PyObject *function,
+                    PyObject *const *args, int nin, Py_ssize_t given,
+                    const double *numbers);

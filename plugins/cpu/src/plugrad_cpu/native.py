@@ -29,6 +29,7 @@ NUMBERS = NAMES | {np.dtype(name): f"_i{name[-2:]}" for name in ("int32", "int64
 BITS = NUMBERS | {np.dtype(f"u{t.name}"): NUMBERS[t] for t in [*NUMBERS][2:]}
 LEVELS = ["x86_64_v4", "x86_64_v3", "x86_64_v2"]  # a processor has those that follow
 MOST = 2**31  # elements: the kernels count in 32 bits
+HALVES = "cast_f16_f32", "cast_f32_f16"
 LARGE = 1 << 16  # bytes that NumPy copies more slowly
 SUFFIX = ".dll" if sys.platform == "win32" else ".so"  # of libraries
 
@@ -104,6 +105,49 @@ def elementwise(name: str, types: str = "f->f") -> Callable[[Kernel], Kernel]:
     if not LOADED:
         return lambda function: function
     return functools.partial(native.elementwise, name, types)  # type: ignore[union-attr]
+
+
+def by_float32(types: str = "f->f") -> Callable[[Kernel], Kernel]:
+    """Return a decorator: float16 becomes float32 before a kernel on NumPy gets it.
+
+    NumPy itself calculates in float16 one element at a time.
+
+    Args:
+        types: The dtypes that it takes and gives of float32, by NumPy's letters.
+
+    """
+    return elementwise("", types)
+
+
+HALF, FLOAT32 = np.dtype("float16"), np.dtype("float32")
+WIDEN, ROUND = (kernels(name, {None: ""}).get(None) for name in HALVES)
+
+
+def widened(x: Array) -> Array:
+    """Return an array of float16 as float32, and others as they are."""
+    return _converted(x, FLOAT32, WIDEN) if x.dtype == HALF else x
+
+
+def rounded(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Return an array in a dtype; of float32 in float16, it is rounded in C."""
+    if x.dtype == FLOAT32 and dtype == HALF:
+        return _converted(x, HALF, ROUND)
+    return x.astype(dtype, copy=False)
+
+
+def in_float32(kernel: Kernel, *xs: Array | None, **attrs: Any) -> Any:
+    """Return what a kernel makes of arrays of float16, calculated in float32."""
+    y = kernel(*[None if x is None else widened(x) for x in xs], **attrs)
+    return y if y is NotImplemented else rounded(y, HALF)
+
+
+def _converted(x: Array, dtype: np.dtype[Any], function: Any) -> Array:
+    """Return ``x.astype(dtype)``, by a function in C if there is one."""
+    if function is None or not 0 < x.size < MOST:
+        return x.astype(dtype)
+    y = np.empty(x.shape, dtype)
+    function(in_order(x), y, x.size)
+    return y
 
 
 COPY: Any = strided("copy_strided")

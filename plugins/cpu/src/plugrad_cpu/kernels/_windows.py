@@ -14,6 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 from plugrad.geometry import Windows
 
 from ..arrays import Array
+from ..native import HALF, in_float32
 
 F = TypeVar("F", bound=Callable[..., Array])
 Index = tuple[slice, ...]
@@ -128,17 +129,14 @@ def widened(kernel: F) -> F:
 
     @functools.wraps(kernel)
     def wide(x: Array, *xs: Array | None, **attrs: object) -> Array:
-        if x.dtype.kind in "fc" and x.dtype != np.float16:
+        if x.dtype == HALF:
+            return in_float32(kernel, x, *xs, **attrs)
+        if x.dtype.kind in "fc" or not _exact([y for y in (x, *xs) if y is not None]):
             return kernel(x, *xs, **attrs)
-        given = [y for y in (x, *xs) if y is not None]
-        if x.dtype != np.float16 and not _exact(given):
-            return kernel(x, *xs, **attrs)
-        dtype = np.float32 if x.dtype == np.float16 else np.float64
         result = kernel(
-            *(y if y is None else y.astype(dtype) for y in (x, *xs)), **attrs
+            *(y if y is None else y.astype(np.float64) for y in (x, *xs)), **attrs
         )
-        whole = result if x.dtype == np.float16 else result.astype(np.int64)
-        return whole.astype(x.dtype)
+        return result.astype(np.int64).astype(x.dtype)
 
     return cast("F", wide)
 

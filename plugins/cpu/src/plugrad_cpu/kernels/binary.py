@@ -4,14 +4,14 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ..native import elementwise
+from ..native import by_float32, elementwise
 
 kernels = KernelTable(
     Add=elementwise("add_f32", "ff->f")(np.add),
-    Atan2=np.arctan2,
+    Atan2=by_float32("ff->f")(np.arctan2),
     Maximum=elementwise("max_f32", "ff->f")(np.maximum),
     Minimum=elementwise("min_f32", "ff->f")(np.minimum),
-    Mod=np.remainder,
+    Mod=by_float32("ff->f")(np.remainder),
     Multiply=elementwise("mul_f32", "ff->f")(np.multiply),
     RealDiv=elementwise("div_f32", "ff->f")(np.true_divide),
     Sub=elementwise("sub_f32", "ff->f")(np.subtract),
@@ -39,6 +39,7 @@ def squared_difference(a: Array, b: Array) -> Array:
 
 
 @kernels("FloorDiv")
+@by_float32("ff->f")
 def floor_divide(a: Array, b: Array) -> Array:
     """As Python, but 1 / -inf is -0, and that its own floor."""
     y = np.floor_divide(a, b)
@@ -50,6 +51,7 @@ def floor_divide(a: Array, b: Array) -> Array:
 
 
 @kernels("Pow")
+@by_float32("ff->f")
 def pow(a: Array, b: Array) -> Array:
     """Powers that are a product or two are ten times faster as such."""
     if not b.ndim:

@@ -4,24 +4,24 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ..native import elementwise
+from ..native import by_float32, elementwise
 
 kernels = KernelTable(
     BitwiseAnd=np.bitwise_and,
     BitwiseNot=np.invert,
     BitwiseOr=np.bitwise_or,
     BitwiseXor=np.bitwise_xor,
-    Equal=np.equal,
-    Greater=np.greater,
-    GreaterEqual=np.greater_equal,
+    Equal=by_float32("ff->?")(np.equal),
+    Greater=by_float32("ff->?")(np.greater),
+    GreaterEqual=by_float32("ff->?")(np.greater_equal),
     LeftShift=np.left_shift,
-    Less=np.less,
-    LessEqual=np.less_equal,
+    Less=by_float32("ff->?")(np.less),
+    LessEqual=by_float32("ff->?")(np.less_equal),
     LogicalAnd=np.logical_and,
     LogicalNot=np.logical_not,
     LogicalOr=np.logical_or,
     LogicalXor=np.logical_xor,
-    NotEqual=np.not_equal,
+    NotEqual=by_float32("ff->?")(np.not_equal),
     RightShift=np.right_shift,
 )
 

@@ -9,14 +9,14 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array, NumpyArrays
-from ..native import MOST, in_order
+from ..native import MOST, in_order, widened
 from ..native import kernels as in_c
 
 kernels = KernelTable()
 
 FEW = 1 << 16  # elements, of which NumPy's own way is as fast
 SHORT = {"u1": "u8", "i1": "i8", "?": "u8", "i4": "i32", "i8": "i64"}
-SHORT |= {"f4": "f32", "f8": "f64"}
+SHORT |= {"f2": "f16", "f4": "f32", "f8": "f64"}
 CASTS = {
     (np.dtype(x), np.dtype(y)): function
     for x, of_x in SHORT.items()
@@ -36,7 +36,7 @@ def cast(x: Array, *, dtype: np.dtype) -> Array:
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         x = x.real
     whole = x.dtype.kind == "f" and dtype.kind in "iu"
-    x = x.astype(np.float32) if whole and x.dtype == np.float16 else x
+    x = widened(x) if whole else x
     function = CASTS.get((x.dtype, dtype)) if whole or x.size >= FEW else None
     if function and x.size < MOST and (whole or x.flags.c_contiguous):
         y = np.empty(x.shape, dtype)

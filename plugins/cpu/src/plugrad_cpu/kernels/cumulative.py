@@ -8,7 +8,7 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ..native import BITS, MOST, around, in_order
+from ..native import BITS, HALF, MOST, around, in_float32, in_order
 from ..native import kernels as in_c
 from .gather import added
 
@@ -26,10 +26,13 @@ def _scan(name: str, ufunc: Any) -> Callable[..., Array]:
     """Return the kernel that accumulates, in double precision."""
 
     def kernel(x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Array:
+        if x.dtype == HALF and SCANS[name]:
+            how = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
+            return in_float32(kernel, x, **how)
         if x.dtype in SCANS[name] and 0 < x.size < MOST:
             y = np.empty(x.shape, x.dtype)
-            how = (*around(x.shape, axis), exclusive, reverse)
-            SCANS[name][x.dtype](in_order(x), y, *how)
+            sizes = around(x.shape, axis)
+            SCANS[name][x.dtype](in_order(x), y, *sizes, exclusive, reverse)
             return y
         x = np.flip(x, axis) if reverse else x
         y = ufunc.accumulate(x, axis, WIDE.get(x.dtype, x.dtype))

@@ -29,6 +29,9 @@ Shape = tuple[int, ...]
 @kernels("BatchMatMul")
 def batch_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Array:
     """Transposes are views; float16 goes by float32."""
+    if a.dtype == native.HALF:
+        how = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+        return native.in_float32(batch_matmul, a, b, **how)
     if PRODUCT:
         y = MATRICES(PRODUCT, a, b, transpose_a, transpose_b, *LEAST)
         if y is not None:
@@ -37,12 +40,8 @@ def batch_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) ->
     b = b.swapaxes(-1, -2) if transpose_b else b
     if a.dtype == FLOAT32 and (y := product(a, b, NOTHING)) is not None:
         return y
-    kind = a.dtype.kind
-    if kind in "iu" and a.size and b.size:
+    if a.dtype.kind in "iu" and a.size and b.size:
         return _whole(a, b)
-    if kind == "f" and a.itemsize == 2:
-        wide = np.matmul(a.astype(np.float32), b.astype(np.float32))
-        return wide.astype(np.float16)
     return np.matmul(a, b)
 
 

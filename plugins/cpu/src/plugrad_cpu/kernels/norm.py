@@ -8,7 +8,7 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ..native import LOADED, around, contiguous
+from ..native import HALF, LOADED, around, contiguous, in_float32, rounded, widened
 from ..native import kernels as in_c
 from ._windows import lined
 from .reduce import along
@@ -18,10 +18,6 @@ InC = dict[Any, Callable[..., None]]  # by dtype
 kernels = KernelTable()
 SOFTMAX, LAYER_NORM, BATCH_NORM = map(in_c, ("softmax", "layer_norm", "batch_norm"))
 SOFTMAX_GRAD, LAYER_NORM_GRAD = map(in_c, ("softmax_grad", "layer_norm_grad"))
-
-
-def _wide(x: Array) -> Array:
-    return x.astype(np.float32) if x.dtype == np.float16 else x
 
 
 def _in_c(functions: InC, sizes: Axes, log: int, *xs: Array) -> Array:
@@ -36,21 +32,23 @@ def _in_c(functions: InC, sizes: Axes, log: int, *xs: Array) -> Array:
     return y
 
 
-def _softmax(log: int, logits: Array, *, axis: int) -> Array:
+def _softmax(log: int, x: Array, *, axis: int) -> Array:
     """Shift by the maximum first, so that exp never overflows."""
-    y = _in_c(SOFTMAX, around(logits.shape, axis), log, logits)
+    y = _in_c(SOFTMAX, around(x.shape, axis), log, x)
     if y is not NotImplemented:
         return y
-    x = _wide(logits)
+    if x.dtype == HALF:
+        return in_float32(partial(_softmax, log), x, axis=axis)
     y = x - along(np.maximum, x, (axis,), True)
     e = np.exp(y, out=None if log else y)
     total = along(np.add, e, (axis,), True)
-    y = np.subtract(y, np.log(total), out=y) if log else np.divide(e, total, out=e)
-    return y.astype(logits.dtype, copy=False)
+    return np.subtract(y, np.log(total), out=y) if log else np.divide(e, total, out=e)
 
 
 def _back(log: int, dy: Array, y: Array) -> Array:
     """Return what softmax along the last axis hands back."""
+    if y.dtype == HALF:
+        return in_float32(partial(_back, log), dy, y)
     return _in_c(SOFTMAX_GRAD, around(y.shape, y.ndim - 1)[:2], log, dy, y)
 
 
@@ -71,6 +69,9 @@ def fused_batch_norm(
     epsilon: float,
 ) -> Array:
     """In C for one number a channel; else in place but for the first difference."""
+    if x.dtype == HALF:
+        more = mean, variance, scale, offset
+        return in_float32(fused_batch_norm, x, *more, epsilon=epsilon)
     c, more = x.shape[-1:], (mean, variance, scale, offset)
     if all([t is None or (t.shape == c and t.dtype is x.dtype) for t in more]):
         function = BATCH_NORM.get(x.dtype)
@@ -79,9 +80,9 @@ def fused_batch_norm(
             factor, y = np.empty(c, x.dtype), np.empty(x.shape, x.dtype)
             function(*given, factor, y, x.size // c[0], *c, float(epsilon))
             return y
-    factor = 1 / np.sqrt(_wide(variance) + epsilon)
+    factor = 1 / np.sqrt(variance + epsilon)
     factor = factor if scale is None else factor * scale  # which may have more axes
-    return _moved(_wide(x) - lined(mean, x), factor, offset).astype(x.dtype, copy=False)
+    return _moved(x - lined(mean, x), factor, offset)
 
 
 @kernels("LayerNorm")
@@ -91,6 +92,8 @@ def layer_norm(
     """Over the last axis, in place but for the first difference; BLAS adds up."""
     if axis != (x.ndim - 1,):
         return NotImplemented
+    if x.dtype == HALF:
+        return in_float32(layer_norm, x, scale, offset, axis=axis, epsilon=epsilon)
     n = x.shape[-1]
     function = LAYER_NORM.get(x.dtype)
     fits = function and _is_row(scale, n) and _is_row(offset, n)
@@ -102,10 +105,9 @@ def layer_norm(
         return z
     if n > 8192:  # of more it would lose digits
         return NotImplemented
-    y = _wide(x)
-    y = y - np.vecdot(y, np.ones(n, y.dtype))[..., None] / n
+    y = x - np.vecdot(x, np.ones(n, x.dtype))[..., None] / n
     y *= 1 / np.sqrt(np.vecdot(y, y)[..., None] / n + epsilon)
-    return _moved(y, scale, offset).astype(x.dtype, copy=False)
+    return _moved(y, scale, offset)
 
 
 def _is_row(y: Array | None, n: int) -> bool:
@@ -117,6 +119,8 @@ def layer_norm_grad(
     dy: Array, x: Array, scale: Array | None, *, axis: Axes, epsilon: float
 ) -> Array:
     """Over the last axis, in C alone."""
+    if x.dtype == HALF:
+        return in_float32(layer_norm_grad, dy, x, scale, axis=axis, epsilon=epsilon)
     function, n = LAYER_NORM_GRAD.get(x.dtype), x.shape[-1] if x.shape else 0
     fits = function and axis == (x.ndim - 1,) and _is_row(scale, n)
     given = contiguous(dy, x, scale) if fits else None
@@ -146,9 +150,9 @@ def lrn(
     x: Array, *, depth_radius: int, bias: float, alpha: float, beta: float
 ) -> Array:
     """A power of the sum of the neighbours' squares."""
-    wide = _wide(x)
+    wide = widened(x)
     y = wide * (bias + alpha * _band(wide * wide, depth_radius)) ** -beta
-    return y.astype(x.dtype, copy=False)
+    return rounded(y, x.dtype)
 
 
 @kernels("LRNGrad")
@@ -163,11 +167,11 @@ def lrn_grad(
     beta: float,
 ) -> Array:
     """``norm`` depends on every neighbour, and each of them on it."""
-    wide, wide_y, wide_dy = _wide(x), _wide(y), _wide(dy)
+    wide, wide_y, wide_dy = widened(x), widened(y), widened(dy)
     norm = bias + alpha * _band(wide * wide, depth_radius)
     dx = wide_dy * norm**-beta
     dx -= 2 * alpha * beta * wide * _band(wide_dy * wide_y / norm, depth_radius)
-    return dx.astype(x.dtype, copy=False)
+    return rounded(dx, x.dtype)
 
 
 def _band(x: Array, radius: int) -> Array:

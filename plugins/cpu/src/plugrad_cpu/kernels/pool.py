@@ -9,9 +9,10 @@ from plugrad.geometry import Shape, Windows
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ..native import FLOAT, contiguous, described
+from ..native import FLOAT, HALF, contiguous, described, in_float32, rounded, widened
 from ..native import kernels as in_c
-from ._windows import core, empty, padded, seen, widened
+from . import _windows
+from ._windows import core, empty, padded, seen
 
 kernels = KernelTable()
 MAX, AVERAGE = in_c("max_pool", FLOAT), in_c("avg_pool", FLOAT)
@@ -46,6 +47,8 @@ def is_worth(shape: Shape) -> bool:
 @kernels("MaxPool")
 def max_pool(x: Array, *, geometry: Windows) -> Array:
     """``np.maximum`` is faster than ``np.fmax``, and NaN is rare."""
+    if x.dtype == HALF:
+        return in_float32(max_pool, x, geometry=geometry)
     if (z := _forward_in_c(MAX, x, geometry)) is not None:
         return z
     least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
@@ -63,6 +66,8 @@ def max_pool_grad(dy: Array, x: Array, y: Array, *, geometry: Windows) -> Array:
 
     Cotangents are chosen as bits: infinite ones times False would be NaN.
     """
+    if x.dtype == HALF:
+        return in_float32(max_pool_grad, dy, x, y, geometry=geometry)
     if (z := _in_c(MAX_BACK, x.shape, geometry, dy, x, y)) is not None:
         return z
     dx = empty(x.shape, geometry, dy.dtype)
@@ -78,7 +83,7 @@ def max_pool_grad(dy: Array, x: Array, y: Array, *, geometry: Windows) -> Array:
 
 @kernels("AvgPool3D")
 @kernels("AvgPool")
-@widened
+@_windows.widened
 def avg_pool(x: Array, *, geometry: Windows) -> Array:
     """Sum, and divide by how many were there."""
     if (z := _forward_in_c(AVERAGE, x, geometry)) is not None:
@@ -89,7 +94,7 @@ def avg_pool(x: Array, *, geometry: Windows) -> Array:
 
 @kernels("AvgPool3DGrad")
 @kernels("AvgPoolGrad")
-@widened
+@_windows.widened
 def avg_pool_grad(dy: Array, x: Array | None, *, geometry: Windows) -> Array:
     """Spread the shares along one axis after the other."""
     if (z := _in_c(AVERAGE_BACK, geometry.in_shape, geometry, dy)) is not None:
@@ -111,6 +116,13 @@ def max_pool_with_argmax(
     x: Array, *, geometry: Windows, include_batch_in_index: bool
 ) -> tuple[Array, Array]:
     """Go from the last kernel position to the first, so that the first one stays."""
+    if x.dtype == HALF:
+        wide, indices = max_pool_with_argmax(
+            widened(x),
+            geometry=geometry,
+            include_batch_in_index=include_batch_in_index,
+        )
+        return rounded(wide, HALF), indices
     y = max_pool(x, geometry=geometry)
     if (function := ARGMAX.get(x.dtype)) is not None:
         given, how = contiguous(x, y), described(geometry)

@@ -11,7 +11,7 @@ from plugrad.geometry import broadcast_strides, collapse_axes
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ..native import BITS, MOST, NUMBERS, around, in_order
+from ..native import BITS, HALF, MOST, NUMBERS, around, in_order, rounded, widened
 from ..native import kernels as in_c
 
 kernels = KernelTable()
@@ -39,9 +39,15 @@ def along(
 ) -> Array:
     """Return ``ufunc.reduce(x, axis) / count`` in the dtype of ``x``.
 
-    What is repeated, and may be much larger than its memory, is left to NumPy.
+    What is repeated, and may be much larger than its memory, is left to NumPy. float16
+    is reduced in float32, and multiplied in float64, whose products do not overflow on
+    the way.
     """
     dtype = x.dtype
+    if dtype == HALF and x.size >= FEW and 0 not in x.strides:
+        wide = widened(x)
+        wide = wide.astype(np.float64) if ufunc is np.multiply else wide
+        return rounded(along(ufunc, wide, axis, keepdims, count), HALF)
     if not FEW <= x.size < MOST or dtype not in FOLDS[ufunc] or 0 in x.strides:
         return _in_numpy(ufunc, x, axis, keepdims, count)
     shape, steps = plan(x.shape, axis, keepdims)
@@ -149,6 +155,7 @@ def _arg(name: str, ufunc: Any) -> Callable[..., Array]:
     find = getattr(np.ndarray, name)
 
     def kernel(x: Array, *, axis: int) -> Array:
+        x = widened(x)
         inner, floating = math.prod(x.shape[axis + 1 :]), x.dtype.kind == "f"
         large = FEW <= x.size < MOST and (inner >= 16 or (inner == 1 and floating))
         if large and x.dtype in ARGS[name]:

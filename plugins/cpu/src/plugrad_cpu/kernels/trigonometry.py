@@ -4,23 +4,24 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ..native import elementwise
+from ..native import by_float32, elementwise
 
 kernels = KernelTable(
-    Acos=np.arccos,
-    Acosh=np.arccosh,
-    Asin=np.arcsin,
-    Asinh=np.arcsinh,
-    Atan=np.arctan,
-    Atanh=np.arctanh,
+    Acos=by_float32()(np.arccos),
+    Acosh=by_float32()(np.arccosh),
+    Asin=by_float32()(np.arcsin),
+    Asinh=by_float32()(np.arcsinh),
+    Atan=by_float32()(np.arctan),
+    Atanh=by_float32()(np.arctanh),
     Cos=elementwise("cos_f32")(np.cos),
-    Cosh=np.cosh,
+    Cosh=by_float32()(np.cosh),
     Sin=elementwise("sin_f32")(np.sin),
-    Sinh=np.sinh,
+    Sinh=by_float32()(np.sinh),
 )
 
 
 @kernels("Tan")
+@by_float32()
 def tan(x: Array) -> Array:
     """NumPy's own of float32 is off by up to 4 ulp, this by 3."""
     if x.dtype == np.float32:

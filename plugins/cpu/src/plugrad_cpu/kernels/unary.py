@@ -4,16 +4,16 @@ import numpy as np
 from plugrad.plugin import KernelTable, erf_polynomials
 
 from ..arrays import Array
-from ..native import elementwise
+from ..native import by_float32, elementwise
 
 kernels = KernelTable(
     Abs=elementwise("abs_f32")(np.absolute),
     Ceil=elementwise("ceil_f32")(np.ceil),
     Exp=elementwise("exp_f32")(np.exp),
     Floor=elementwise("floor_f32")(np.floor),
-    IsFinite=np.isfinite,
-    IsInf=np.isinf,
-    IsNan=np.isnan,
+    IsFinite=by_float32("f->?")(np.isfinite),
+    IsInf=by_float32("f->?")(np.isinf),
+    IsNan=by_float32("f->?")(np.isnan),
     Neg=elementwise("neg_f32")(np.negative),
     Reciprocal=elementwise("reciprocal_f32")(np.reciprocal),
     Round=elementwise("round_f32")(np.rint),
@@ -24,6 +24,7 @@ kernels = KernelTable(
 
 
 @kernels("Sign")
+@by_float32()
 def sign(x: Array) -> Array:
     """Complex numbers have it scaled, as their size may overflow and vanish."""
     if x.dtype.kind != "c":
