@@ -46,7 +46,8 @@ HALF = "sqrt rsqrt log log1p log2 log10 reciprocal"  # of positive numbers
 ANY = "tan exp2 asin acos acosh atanh abs negative sign floor ceil round trunc positive"
 ANY += " step isnan isinf isfinite signbit logical_not"
 PAIRS = "add subtract multiply maximum minimum squared_difference"
-OF_FLOATS = "divide divide_no_nan atan2 hypot logaddexp copysign nextafter prelu"
+OF_FLOATS = "divide divide_no_nan remainder floor_divide fmod atan2 hypot logaddexp"
+OF_FLOATS += " copysign nextafter prelu"
 COMPARED = "equal not_equal less less_equal greater greater_equal"
 COMPARED += " logical_and logical_or logical_xor"
 

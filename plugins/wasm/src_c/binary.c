@@ -22,25 +22,84 @@ BINARY(squared_difference_f32, f32, f32, GRAIN, (p - q) * (p - q))
 BINARY_SMALL(squared_difference_f64, f64, f64, GRAIN, (p - q) * (p - q))
 BINARY_SMALL(atan2_f32, f32, f32, SLOW, (f32)atan2(p, q))
 BINARY_SMALL(atan2_f64, f64, f64, SLOW, atan2(p, q))
+BINARY(copysign_f32, f32, f32, GRAIN, __builtin_copysignf(p, q))
+BINARY_SMALL(copysign_f64, f64, f64, GRAIN, __builtin_copysign(p, q))
+
+/* Infinite also beside NaN. Squares of float32 neither overflow nor vanish in float64. */
+#define ENDLESS(a) (__builtin_fabs(a) == INFINITY)
+BINARY(hypot_f32, f32, f32, GRAIN,
+       (ENDLESS(p) | ENDLESS(q)) ? INFINITY : (f32)__builtin_sqrt((f64)p * p + (f64)q * q))
+BINARY_SMALL(hypot_f64, f64, f64, SLOW, hypot(p, q))
 
 /* The remainder has the sign of the divisor, as Python's. */
 #define REMAINDERS(T)                                                                    \
-    INLINE T mod_of_##T(T p, T q) {                                                      \
+    static T mod_of_##T(T p, T q) {                                                      \
         T r = (T)fmod(p, q);                                                             \
         return r == 0 ? (T)copysign(0, q) : (q < 0) != (r < 0) ? r + q : r;              \
     }                                                                                    \
-    INLINE T floor_div_of_##T(T p, T q) {                                                \
+    static T floor_div_of_##T(T p, T q) {                                                \
         if (q == 0 || isinf(p) || isinf(q)) return (T)floor(p / q);                      \
         T r = (T)fmod(p, q), y = (p - r) / q;                                            \
         if (r != 0 && (q < 0) != (r < 0)) y -= 1;                                        \
         if (y == 0) return (T)copysign(0, p / q);                                        \
         T whole = (T)floor(y);                                                           \
         return y - whole > (T)0.5 ? whole + 1 : whole;                                   \
-    }                                                                                    \
-    BINARY_SMALL(mod_##T, T, T, SLOW, mod_of_##T(p, q))                                        \
-    BINARY_SMALL(floor_div_##T, T, T, SLOW, floor_div_of_##T(p, q))
+    }
 REMAINDERS(f32)
 REMAINDERS(f64)
+BINARY_SMALL(mod_f64, f64, f64, SLOW, mod_of_f64(p, q))
+BINARY_SMALL(floor_div_f64, f64, f64, SLOW, floor_div_of_f64(p, q))
+
+typedef f32 floats __attribute__((vector_size(4 * LANES)));
+typedef f64 doubles __attribute__((vector_size(8 * LANES)));
+#define TO_DOUBLES(v) __builtin_convertvector((floats)(v), doubles)
+#define OF_DOUBLES(v) ((vec)__builtin_convertvector(v, floats))
+
+
+#define FLOOR(v) ((vec)__builtin_elementwise_floor((floats)(v)))
+#define SIGN(v) AND(v, VINT((i32)0x80000000)) /* its bit */
+#define DIFFER(a, b) SHR(XOR(a, b), 31) /* in their signs */
+
+/* The remainder of p / q truncated, exact: a quotient below 2^29 times q fits float64. By
+   its rounding it is too large by one at most. `known` leaves out lanes with a larger
+   quotient or an infinity. */
+INLINE vec truncated_remainder(vec p, vec q, vec *known) {
+    doubles x = TO_DOUBLES(p), y = TO_DOUBLES(q), n = __builtin_elementwise_trunc(x / y);
+    *known = AND(LT(ABS(OF_DOUBLES(n)), VEC(0x1p29f)), LT(ABS(q), VEC(INFINITY)));
+    vec r = OF_DOUBLES(x - n * y), beyond = AND_NOT(DIFFER(r, p), EQ(r, VEC(0)));
+    return WHERE(beyond, ADD(r, OR(ABS(q), SIGN(p))), r);
+}
+
+/* z, and in lanes that are not known what `one` gives. */
+static __attribute__((noinline)) vec one_by_one(f32 (*one)(f32, f32), vec p, vec q, vec z,
+                                                vec known) {
+    f32 a[LANES], b[LANES], y[LANES];
+    i32 is_known[LANES];
+    STORE(a, p), STORE(b, q), STORE(y, z), STORE(is_known, known);
+    for (u32 i = 0; i < LANES; i++)
+        if (!is_known[i]) y[i] = one(a[i], b[i]);
+    return VLOAD(y);
+}
+
+INLINE vec vec_mod(vec p, vec q) {
+    vec known, r = truncated_remainder(p, q, &known);
+    vec y = WHERE(DIFFER(r, q), ADD(r, q), r);
+    y = WHERE(EQ(r, VEC(0)), SIGN(q), y);
+    return ALL_TRUE(known) ? y : one_by_one(mod_of_f32, p, q, y, known);
+}
+
+INLINE vec vec_floor_div(vec p, vec q) {
+    vec known, r = truncated_remainder(p, q, &known), y = DIV(SUB(p, r), q);
+    vec down = AND_NOT(DIFFER(r, q), EQ(r, VEC(0)));
+    y = WHERE(down, SUB(y, VEC(1)), y);
+    vec whole = FLOOR(y), up = GT(SUB(y, whole), VEC(0.5f));
+    vec z = WHERE(up, ADD(whole, VEC(1)), whole);
+    z = WHERE(EQ(y, VEC(0)), SIGN(XOR(p, q)), z);
+    return ALL_TRUE(known) ? z : one_by_one(floor_div_of_f32, p, q, z, known);
+}
+
+BINARY_BY(mod_f32, vec_mod, ALONE)
+BINARY_BY(floor_div_f32, vec_floor_div, ALONE)
 
 /* Integers: what is divided by 0 gives 0, and the least by -1 itself. */
 #define WHOLE(T, U)                                                                      \
@@ -78,11 +137,6 @@ WHOLE(u64, u64)
 
 /* --- powers ----------------------------------------------------------------------- */
 
-typedef f32 floats __attribute__((vector_size(4 * LANES)));
-typedef f64 doubles __attribute__((vector_size(8 * LANES)));
-#define TO_DOUBLES(v) __builtin_convertvector((floats)(v), doubles)
-#define OF_DOUBLES(v) ((vec)__builtin_convertvector(v, floats))
-
 /* y log2(x), to 2^-30 of one: x = m 2^e, and the series of log2((1 + s) / (1 - s)). */
 INLINE doubles log2_times(vec m, vec e, vec y) {
     doubles x = TO_DOUBLES(m), s = (x - 1) / (x + 1), z = s * s;
@@ -90,16 +144,6 @@ INLINE doubles log2_times(vec m, vec e, vec y) {
 #pragma clang loop unroll(full)
     for (i32 k = 11; k > 0; k -= 2) p = p * z + 2.8853900817779268 / k;
     return (p * s + TO_DOUBLES(e)) * TO_DOUBLES(y);
-}
-
-/* z, and of what is not normal x^y. */
-static __attribute__((noinline)) vec pow_rare(vec x, vec y, vec z, vec normal) {
-    f32 p[LANES], q[LANES], r[LANES];
-    i32 known[LANES];
-    STORE(p, x), STORE(q, y), STORE(r, z), STORE(known, normal);
-    for (u32 i = 0; i < LANES; i++)
-        if (!known[i]) r[i] = powf(p[i], q[i]);
-    return VLOAD(r);
 }
 
 /* x^y as 2^n 2^f in float64, but for the last step. */
@@ -113,7 +157,7 @@ INLINE vec vec_pow(vec x, vec y) {
     z = IADD(z, SHL(TO_INT(n), 23));
     vec square = EQ(y, VEC(2)); /* exactly x x, as a user expects */
     z = WHERE(square, MUL(x, x), z), normal = OR(normal, square);
-    return ALL_TRUE(normal) ? z : pow_rare(x, y, z, normal); /* normal: the result, too */
+    return ALL_TRUE(normal) ? z : one_by_one(powf, x, y, z, normal); /* normal: the result, too */
 }
 
 BINARY_BY(pow_f32, vec_pow, ALONE)

@@ -11,7 +11,7 @@ kernels = KernelTable(
     Atan2=by_float32("ff->f")(np.arctan2),
     Maximum=elementwise("max_f32", "ff->f")(np.maximum),
     Minimum=elementwise("min_f32", "ff->f")(np.minimum),
-    Mod=by_float32("ff->f")(np.remainder),
+    Mod=elementwise("mod_f32", "ff->f")(np.remainder),
     Multiply=elementwise("mul_f32", "ff->f")(np.multiply),
     RealDiv=elementwise("div_f32", "ff->f")(np.true_divide),
     Sub=elementwise("sub_f32", "ff->f")(np.subtract),
@@ -39,7 +39,7 @@ def squared_difference(a: Array, b: Array) -> Array:
 
 
 @kernels("FloorDiv")
-@by_float32("ff->f")
+@elementwise("floor_div_f32", "ff->f")
 def floor_divide(a: Array, b: Array) -> Array:
     """As Python, but 1 / -inf is -0, and that its own floor."""
     y = np.floor_divide(a, b)

@@ -169,6 +169,21 @@ def test_the_rest_of_a_large_number_is_exact(backend):
     assert [(one // tenth).item(), (one % tenth).item()] == [1.0 // 0.1, 1.0 % 0.1]
 
 
+def test_remainders_are_exact(backend):
+    """However large the quotient is, and next to a multiple."""
+    rng = np.random.default_rng(5)
+    sizes = 10.0 ** rng.integers(-15, 15, (2, 600))
+    a, b = (rng.standard_normal((2, 600)) * sizes).astype(np.float32)
+    multiple = b * rng.integers(1, 4000, 600).astype(np.float32)
+    a[:240] = np.nextafter(multiple, np.float32(0))[:240]
+    truncated = [math.fmod(*pair) for pair in zip(a.tolist(), b.tolist(), strict=True)]
+    expected = np.array(truncated, np.float32)
+    np.testing.assert_array_equal(pg.fmod(a, b).numpy(), expected)
+    other = (expected != 0) & (np.signbit(expected) != np.signbit(b))
+    floored = np.where(other, expected + b, expected)
+    np.testing.assert_array_equal(pg.remainder(a, b).numpy(), floored)
+
+
 def test_fmod_has_the_sign_of_the_dividend(backend):
     a, b = np.array([7, -7, 7, -7, 0, 5, -128]), np.array([3, 3, -3, -3, 2, 0, -5])
     for dtype in ("int8", "int32", "float32"):
