@@ -147,7 +147,8 @@ QR = Kernel(
     doc="""``q·r = x``, the columns of ``q`` orthonormal, ``r`` upper triangular.
 
     Of ``[..., m, n]`` and with ``k = min(m, n)`` they are ``[..., m, k]`` and
-    ``[..., k, n]``; in mode "complete" ``k = m``. The sign of a column is free.""",
+    ``[..., k, n]``; in mode "complete" ``k = m``. The sign of a column is free.
+    A matrix with NaN or an infinity gives NaN.""",
 )
 
 
@@ -158,7 +159,8 @@ def qr(
 
     The columns of ``q`` are orthonormal, and ``r`` is upper triangular. The sign of a
     column of ``q`` is free. The first ``min(m, n)`` columns of ``x`` must be
-    independent for a gradient, and the columns that "complete" adds have none.
+    independent for a gradient, and the columns that "complete" adds have none. A matrix
+    with NaN or an infinity gives NaN.
 
     Args:
         x: ``[..., m, n]``.
@@ -271,7 +273,8 @@ EIGH = Kernel(
     orthonormal vectors: ``x·v = v·diag(w)``.
 
     Only the lower triangle of ``x`` is read. Vectors may have any sign, or phase;
-    of equal values they are arbitrary.""",
+    of equal values they are arbitrary. A matrix with NaN or an infinity there gives
+    NaN.""",
 )
 
 
@@ -280,7 +283,8 @@ def eigh(x: TensorLike, /) -> EighResult:
 
     ``x·v = v·diag(w)``. ``x`` is taken as Hermitian: only its lower triangle is read,
     and the gradient is Hermitian. Vectors have any sign, or phase; those of equal
-    eigenvalues are not unique and have no gradient.
+    eigenvalues are not unique and have no gradient. A matrix with NaN or an infinity in
+    its lower triangle gives NaN.
 
     Args:
         x: ``[..., n, n]``.
@@ -330,7 +334,8 @@ EIGVALSH = Kernel(
     op="linalg.eigvalsh",
     doc="""The eigenvalues of Hermitian matrices, real and ascending.
 
-    Only the lower triangle of ``x`` is read.""",
+    Only the lower triangle of ``x`` is read. A matrix with NaN or an infinity there
+    gives NaN.""",
 )
 
 
@@ -338,7 +343,7 @@ def eigvalsh(x: TensorLike, /) -> Tensor:
     """Return the eigenvalues of Hermitian matrices, real and ascending.
 
     Only the lower triangle of ``x`` is read. The gradient is right where eigenvalues
-    are equal, too.
+    are equal, too. A matrix with NaN or an infinity in that triangle gives NaN.
 
     Args:
         x: ``[..., n, n]``.
@@ -386,7 +391,7 @@ SVD = Kernel(
 
     Of ``[..., m, n]`` and with ``k = min(m, n)`` they are ``[..., m, k]``, ``[..., k]``
     and ``[..., k, n]``; ``full_matrices`` makes ``u`` and ``vh`` square. A pair of
-    vectors may have any sign, or phase.""",
+    vectors may have any sign, or phase. A matrix with NaN or an infinity gives NaN.""",
 )
 
 
@@ -395,7 +400,8 @@ def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVDResult:
 
     The columns of ``u`` and the rows of ``vh`` are orthonormal; a pair of them has any
     sign, or phase. The vectors that ``full_matrices`` adds are arbitrary and have no
-    gradient, and neither have vectors of equal singular values.
+    gradient, and neither have vectors of equal singular values. A matrix with NaN or an
+    infinity gives NaN.
 
     Args:
         x: ``[..., m, n]``.
@@ -467,14 +473,17 @@ SVDVALS = Kernel(
     out=lambda x: _values(matrix.stacked("svdvals", x, square=False)),
     checks="x",
     op="linalg.svdvals",
-    doc="""The singular values of each matrix, real and descending.""",
+    doc="""The singular values of each matrix, real and descending.
+
+    A matrix with NaN or an infinity gives NaN.""",
 )
 
 
 def svdvals(x: TensorLike, /) -> Tensor:
     """Return the singular values of each matrix, real and descending.
 
-    The gradient is right where singular values are equal, too.
+    The gradient is right where singular values are equal, too. A matrix with NaN or an
+    infinity gives NaN.
 
     Args:
         x: ``[..., m, n]``.
@@ -523,7 +532,7 @@ def _tolerance(op: str, x: Tensor, rtol: Any) -> Tensor:
 def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
     """Return the number of singular values above ``rtol`` times the largest one.
 
-    A matrix with NaN has rank 0.
+    A matrix with NaN or an infinity has rank 0.
 
     Args:
         x: ``[..., m, n]``.
@@ -567,7 +576,8 @@ PINV = Kernel(
     doc="""``v·diag(1 / s)·uᴴ`` of the singular values ``s`` above ``rtol · max(s)``.
 
     The others count as 0, and so do their inverses. ``rtol`` broadcasts to the axes
-    before those of matrices; NaN leaves no value.""",
+    before those of matrices; NaN leaves no value. A matrix with NaN or an infinity
+    gives NaN.""",
 )
 
 
@@ -575,7 +585,7 @@ def pinv(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
     """Return the pseudo-inverse ``v·diag(1/s)·uᴴ`` of each matrix.
 
     Singular values ``s`` that are at most ``rtol`` times the largest one are left out.
-    The gradient is that at constant rank.
+    The gradient is that at constant rank. A matrix with NaN or an infinity gives NaN.
 
     Args:
         x: ``[..., m, n]``.
@@ -629,7 +639,8 @@ def lstsq(
 ) -> Tensor:
     """Return the least-squares solution ``y`` that makes ``|a·y - b|`` smallest.
 
-    Of several solutions it is the shortest one, ``pinv(a) @ b``.
+    Of several solutions it is the shortest one, ``pinv(a) @ b``. A matrix ``a`` with
+    NaN or an infinity gives NaN.
 
     Args:
         a: ``[..., m, n]``.

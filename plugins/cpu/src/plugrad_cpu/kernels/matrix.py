@@ -25,7 +25,7 @@ def lapack(
     try:
         return function(x, *more)
     except np.linalg.LinAlgError:
-        odd = np.asarray(~np.isfinite(x).all((-2, -1)))
+        odd = _odd(x)
     alone = np.linalg.inv if more else function
     for index in np.argwhere(~odd).tolist():
         try:
@@ -33,12 +33,37 @@ def lapack(
         except np.linalg.LinAlgError:
             which = f"matrix {index}" if index else "the matrix"
             raise ValueError(f"{op}: {which} is {problem}") from None
-    regular = np.where(odd[..., None, None], np.eye(*x.shape[-2:], dtype=x.dtype), x)
+    return _with_nan(function(_regular(x, odd), *more), odd)
+
+
+def finite(op: str, problem: str, function: Callable[..., Any], x: Array) -> Any:
+    """Return ``function(x)``, and NaN for matrices with NaN or an infinity.
+
+    LAPACK never sees these matrices: an infinity may keep its iterations running for
+    ever.
+    """
+    odd = _odd(x)
+    if not odd.any():
+        return lapack(op, problem, function, x)
+    return _with_nan(lapack(op, problem, function, _regular(x, odd)), odd)
+
+
+def _odd(x: Array) -> Array:
+    """Return which matrices hold NaN or an infinity."""
+    return np.asarray(~np.isfinite(x).all((-2, -1)))
+
+
+def _regular(x: Array, odd: Array) -> Array:
+    """Return ``x`` with the identity in place of ``odd`` matrices."""
+    return np.where(odd[..., None, None], np.eye(*x.shape[-2:], dtype=x.dtype), x)
+
+
+def _with_nan(found: Any, odd: Array) -> Any:
+    """Return results with NaN for ``odd`` matrices."""
 
     def filled(y: Array) -> Any:
         return np.where(odd[(..., *[None] * min(y.ndim - odd.ndim, 2))], np.nan, y)
 
-    found = function(regular, *more)
     return tuple(map(filled, found)) if isinstance(found, tuple) else filled(found)
 
 

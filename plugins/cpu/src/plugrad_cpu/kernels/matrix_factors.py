@@ -9,21 +9,14 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from .matrix import lapack
+from .matrix import finite, lapack
 
 ENDLESS = "one for which the iteration does not converge"
 
 
-def _known(function: Any, x: Array) -> Any:
-    """LAPACK takes NaN on the diagonal for some number, and finds eigenvalues."""
-    if np.isnan(np.trace(x, axis1=-2, axis2=-1)).any():
-        raise np.linalg.LinAlgError
-    return function(x)
-
-
-def _low(op: str, problem: str, function: Any) -> Any:
+def _low(call: Any) -> Any:
     """Return a kernel that looks at the lower triangle alone, for NaN too."""
-    return lambda x: lapack(op, problem, function, np.tril(x))
+    return lambda x: call(np.tril(x))
 
 
 def _complex(function: Any) -> Any:
@@ -38,19 +31,29 @@ def _complex(function: Any) -> Any:
     return widened
 
 
+def _cholesky(x: Array) -> Array:
+    return lapack("cholesky", "not positive definite", np.linalg.cholesky, x)
+
+
 kernels = KernelTable(
-    Cholesky=_low("cholesky", "not positive definite", np.linalg.cholesky),
-    Eig=partial(lapack, "eig", ENDLESS, _complex(np.linalg.eig)),
-    Eigvals=partial(lapack, "eigvals", ENDLESS, _complex(np.linalg.eigvals)),
-    Eigh=_low("eigh", ENDLESS, partial(_known, np.linalg.eigh)),
-    Eigvalsh=_low("eigvalsh", ENDLESS, partial(_known, np.linalg.eigvalsh)),
-    Qr=np.linalg.qr,
-    Svdvals=partial(lapack, "svdvals", ENDLESS, np.linalg.svdvals),
+    Cholesky=_low(_cholesky),
+    Eig=partial(finite, "eig", ENDLESS, _complex(np.linalg.eig)),
+    Eigvals=partial(finite, "eigvals", ENDLESS, _complex(np.linalg.eigvals)),
+    Eigh=_low(partial(finite, "eigh", ENDLESS, np.linalg.eigh)),
+    Eigvalsh=_low(partial(finite, "eigvalsh", ENDLESS, np.linalg.eigvalsh)),
+    Svdvals=partial(finite, "svdvals", ENDLESS, np.linalg.svdvals),
 )
+
+
+@kernels("Qr")
+def qr(x: Array, *, mode: Any) -> Any:
+    """Where ``x`` is not finite ``r`` is triangular, too."""
+    q, r = finite("qr", ENDLESS, partial(np.linalg.qr, mode=mode), x)
+    return q, np.triu(r)
 
 
 @kernels("Svd")
 def svd(x: Array, *, full_matrices: bool) -> Any:
     """Singular values with vectors: all that fit, or those that belong to a value."""
     function = partial(np.linalg.svd, full_matrices=full_matrices)
-    return lapack("svd", ENDLESS, function, x)
+    return finite("svd", ENDLESS, function, x)
