@@ -17,7 +17,7 @@ from plugrad import geometry
 from plugrad.engine.dispatch import run
 from plugrad.engine.tape import alias
 from plugrad.geometry import Shape
-from plugrad.tensor.arguments import Axis, flag, integer, real
+from plugrad.tensor.arguments import Axis, flag, integer, misfit, real
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import (
@@ -130,7 +130,8 @@ def vector_norm(
         axis: The axis or axes; None for all.
         keepdims: Whether the reduced axes stay, with size 1.
         ord: The order. inf is the largest ``|x|``, -inf the smallest, and 0 the number
-            of elements that are not 0.
+            of elements that are not 0. The norm of no elements is 0, or inf for a
+            negative order.
 
     Returns:
         A real tensor: of the dtype of ``x``, of its parts if it is complex, float32 for
@@ -167,6 +168,7 @@ def vector_norm(
         y = reduce.min(sizes, axis=axes, keepdims=keepdims)
     elif ord == 1 or not math.prod([x.shape[i] for i in axes]):
         y = run(reduce.SUM, sizes, axis=axes, keepdims=keepdims)
+        y = y + math.inf if ord < 0 else y
     elif ord == math.inf:
         y = run(reduce.MAX, sizes, axis=axes, keepdims=keepdims)
     else:
@@ -210,7 +212,8 @@ def matrix_norm(
         keepdims: Whether the last two axes stay, with size 1.
         ord: "fro" is ``√Σ |x|²``; 1 is the largest sum of ``|x|`` along a column, and
             -1 the smallest; inf and -inf are the same for rows; 2 is the largest
-            singular value, -2 the smallest, and "nuc" their sum.
+            singular value, -2 the smallest, and "nuc" their sum. The norm of an empty
+            matrix is 0.
 
     Returns:
         A real tensor ``[...]``: of the dtype of ``x``, of its parts if it is complex,
@@ -218,7 +221,7 @@ def matrix_norm(
 
     Raises:
         ValueError: ``ord`` is unknown, ``x`` has fewer than two axes, or there is no
-            largest or smallest because a matrix is empty.
+            smallest value because a matrix is empty.
         TypeError: ``x`` holds strings, or is float16 and ``ord`` needs singular values.
 
     Example:
@@ -240,7 +243,11 @@ def matrix_norm(
         parts = abs(x).sum(axis=-2 if abs(ord) == 1 else -1)
     else:
         raise ValueError(f"matrix_norm: ord {ord!r}: use 'fro', 'nuc', ±1, ±2 or ±inf")
-    pick = Tensor.sum if ord == "nuc" else Tensor.max if ord > 0 else Tensor.min
+    empty = not parts.shape[-1]
+    if empty and ord != "nuc" and ord < 0:
+        raise misfit("matrix_norm", f"ord {ord}: there is no smallest of nothing", x)
+    total = empty or ord == "nuc"
+    pick = Tensor.sum if total else Tensor.max if ord > 0 else Tensor.min
     y, keep = pick(parts, axis=-1), flag("matrix_norm", "keepdims", keepdims)
     return matrix.column(matrix.column(y)) if keep else y
 
@@ -277,12 +284,12 @@ def cond(x: TensorLike, /, *, ord: Order = 2) -> Tensor:
 
     """
     ord = ord if isinstance(ord, str) else real("cond", "ord", ord)
+    x = matrix.matrices("cond", x, square=ord not in (2, -2))
+    if not math.prod(x.shape[-2:]):
+        raise misfit("cond", "an empty matrix has no condition number", x)
     if ord not in (2, -2):
-        x = matrix.matrices("cond", x)
         return matrix_norm(x, ord=ord) * matrix_norm(inv(x), ord=ord)
-    s = run(matrix_factors.SVDVALS, matrix.matrices("cond", x, square=False))
-    if not s.shape[-1]:
-        raise ValueError("cond: an empty matrix has no singular values")
+    s = run(matrix_factors.SVDVALS, x)
     first, last = s[..., 0], s[..., -1]
     if ord == -2:
         return last / first

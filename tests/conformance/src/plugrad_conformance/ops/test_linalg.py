@@ -357,25 +357,6 @@ def test_a_norm_of_an_order_below_1_passes_zeros_over(ord, backend):
     assert op(pg.asarray([-math.inf, math.inf])).item() == math.inf
 
 
-def test_norms_of_nothing_and_of_integers(backend):
-    empty = pg.asarray(np.empty((3, 0), np.float32))
-    for ord in (2, 1, 3, 0, math.inf):
-        assert linalg.vector_norm(empty, axis=1, ord=ord).tolist() == [0, 0, 0]
-    assert linalg.vector_norm([3, 4]).item() == 5
-    assert linalg.vector_norm([3, 4]).dtype == np.float32
-
-
-@pytest.mark.parametrize("keepdims", [False, True])
-@pytest.mark.parametrize("ord", ["fro", 1, -1, math.inf, -math.inf])
-def test_matrix_norm(ord, keepdims, backend):
-    held(backend, "float64")
-    x = RNG.normal(size=(2, 3, 4))
-    op = lambda x: linalg.matrix_norm(x, keepdims=keepdims, ord=ord)
-    expected = np.linalg.norm(x, ord, (1, 2), keepdims)
-    np.testing.assert_allclose(op(x).numpy(), expected, rtol=1e-12)
-    check_gradients(op, x)
-
-
 # --- errors ----------------------------------------------------------------------
 
 A = np.ones((2, 3), np.float32)

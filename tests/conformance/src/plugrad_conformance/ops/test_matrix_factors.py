@@ -428,6 +428,8 @@ ERRORS = [
     (lambda: linalg.cond(A, ord=1), ValueError, r"cond: takes .* shape \(2, 3\)"),
     (lambda: linalg.cond(ONES, ord=1), ValueError, "the matrix is singular"),
     (lambda: linalg.cond(np.ones((0, 3))), ValueError, "cond: an empty matrix"),
+    (lambda: linalg.cond(np.ones((0, 0)), ord=1), ValueError, "cond: an empty matrix"),
+    (lambda: linalg.cond(np.ones((0, 0)), ord="fro"), ValueError, "cond: an empty mat"),
     (lambda: linalg.lstsq(A, A[0]), ValueError, r"lstsq: b must be .* \(3,\)"),
     (lambda: linalg.lstsq(A, 1.0), ValueError, r"lstsq: b must be .* \(\)"),
     (
