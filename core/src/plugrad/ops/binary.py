@@ -456,8 +456,9 @@ gradients(MOD, a=lambda dy: dy, b=lambda dy, a, b: -dy * run(FLOOR_DIV, a, b))
 def fmod(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the remainder of ``a / b`` truncated towards 0; it has the sign of ``a``.
 
-    The result is exact. Divided by zero, integers give 0 and floating numbers NaN. The
-    derivative in ``a`` is 1, and in ``b`` it is ``-trunc(a / b)``.
+    A zero has that sign, too. The result is exact. Divided by zero, integers give 0 and
+    floating numbers NaN. The derivative in ``a`` is 1, and in ``b`` it is
+    ``-trunc(a / b)``.
 
     Args:
         a: A tensor of real numbers.
@@ -482,7 +483,8 @@ def fmod(a: TensorLike, b: TensorLike, /) -> Tensor:
     if a.dtype.kind == "f":
         below = a < 0
         rest = remainder(compare.where(below, -a, a), unary.abs(b))
-        return compare.where(below, -rest, rest)
+        rest = compare.where(below, -rest, rest)
+        return compare.where(compare.equal(a, rest), a, rest)  # keeps the sign of -0.0
     rest = _convert.elementwise(MOD, a, b, "iuf")
     if a.dtype.kind == "u":
         return rest
@@ -711,7 +713,8 @@ def hypot(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``√(a² + b²)`` for each pair of elements.
 
     Squares neither overflow nor vanish on the way. The result is inf where one argument
-    is infinite, even if the other one is NaN. Both derivatives at (0, 0) are 0.
+    is infinite, even if the other one is NaN. Both derivatives at (0, 0) are 0. Where
+    the result is infinite, the derivatives are those of ``|a|`` or ``|b|``.
 
     Args:
         a: A tensor of real numbers.
@@ -733,12 +736,14 @@ def hypot(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     """
     a, b = floats("hypot", a, b, "f")
-    u, v, s = _scaled(a, b)
+    a_is_inf = unary.isinf(a)
+    inf = compare.logical_or(a_is_inf, unary.isinf(b))
+    u, v, s = _scaled(*(compare.where(inf, 0, x) for x in (a, b)))
     squares = u * u + v * v
     null = compare.equal(squares, 0)
     length = unary.sqrt(compare.where(null, 1, squares)) * s
-    inf = compare.logical_or(unary.isinf(a), unary.isinf(b))
-    return compare.where(inf, float("inf"), compare.where(null, 0, length))
+    length = compare.where(null, 0, length)
+    return compare.where(inf, unary.abs(compare.where(a_is_inf, a, b)), length)
 
 
 def logaddexp(a: TensorLike, b: TensorLike, /) -> Tensor:

@@ -210,8 +210,9 @@ def conjugate(x: Tensor) -> Tensor:
 def angle(x: TensorLike, /) -> Tensor:
     """Return the angle of each number in the complex plane, in radians in [-π, π].
 
-    The angle of 0 is 0, and its derivative is 0 too. Real numbers have the angle 0 or
-    π.
+    It is ``atan2(imag(x), real(x))``, the imaginary part of ``log(x)``: a zero whose
+    real part is -0.0 has the angle π, or -π if the imaginary part is -0.0, too. The
+    derivative at 0 is 0. Real numbers have the angle 0 or π.
 
     Args:
         x: A tensor of numbers or bool.
@@ -231,7 +232,6 @@ def angle(x: TensorLike, /) -> Tensor:
 
     """
     x = _convert.floating("angle", x)
-    x = compare.where(compare.equal(x, 0), 1, x)
     return binary.atan2(imag(x), real(x))
 
 

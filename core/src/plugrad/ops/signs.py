@@ -5,15 +5,17 @@ Map: ``signbit`` and ``copysign``; ``nextafter``.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from plugrad.engine.dispatch import run
-from plugrad.engine.tape import alias
 from plugrad.registry.contract import Kernel, compared, decomposition, gradients
 from plugrad.tensor.dtypes import DType
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, compare, creation, unary
+from . import _convert, compare, creation, reduce, unary
+from .custom import custom_grad
 
 __all__ = ["copysign", "nextafter", "signbit"]
 
@@ -95,8 +97,9 @@ def copysign(a: TensorLike, b: TensorLike, /) -> Tensor:
 def nextafter(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the floating number next to ``a`` in the direction of ``b``.
 
-    It is ``b`` where the two are equal, and NaN where one is NaN. The derivative in
-    ``a`` is 1.
+    It is ``b`` where the two are equal, and NaN where one is NaN. A zero that is
+    reached from another number has the sign of that number, as in C. The derivative in
+    ``a`` is 1 everywhere, and in ``b`` it is 0.
 
     Args:
         a: A tensor of real numbers.
@@ -119,16 +122,18 @@ def nextafter(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     """
     both = _convert.promote_and_broadcast("nextafter", a, b)
-    a, b = (_convert.floating("nextafter", x, "f") for x in both)
-    c = alias(a)
-    up = c < b
-    size = compare.where(up, c, -c)  # step up from here
-    step = _successor(size, c.dtype)
-    moved = compare.where(up, step, -step)
-    y = a + alias(moved - c)  # the derivative is that of a
-    y = compare.where(compare.equal(y, moved), y, moved)
-    y = compare.where(compare.equal(c, b), b, y)
-    return compare.where(compare.logical_or(unary.isnan(c), unary.isnan(b)), c + b, y)
+    return _next(*(_convert.floating("nextafter", x, "f") for x in both))
+
+
+@custom_grad
+def _next(a: Tensor, b: Tensor) -> Any:
+    up = a < b
+    step = _successor(compare.where(up, a, -a), a.dtype)  # step up from here
+    y = compare.where(up, step, -step)
+    y = compare.where(compare.equal(y, 0), a * 0, y)  # of the sign of a
+    y = compare.where(compare.equal(a, b), b, y)
+    y = compare.where(compare.logical_or(unary.isnan(a), unary.isnan(b)), a + b, y)
+    return y, lambda dy: (reduce.sum_to(dy, a.shape), None)
 
 
 def _successor(c: Tensor, dtype: DType) -> Tensor:

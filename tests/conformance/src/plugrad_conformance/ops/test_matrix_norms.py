@@ -49,5 +49,5 @@ def test_the_norm_of_an_empty_matrix_is_0(shape, backend):
             y = linalg.matrix_norm(x, ord=ord)
             np.testing.assert_array_equal(y.numpy(), expected, strict=True)
         else:
-            with pytest.raises(ValueError, match="matrix_norm: ord .* no smallest"):
+            with pytest.raises(ValueError, match=r"matrix_norm: ord .* no smallest"):
                 linalg.matrix_norm(x, ord=ord)
