@@ -4,9 +4,9 @@ Kernels: ``ClipByValue Elu EluGrad Gelu GeluTanh LeakyRelu Prelu Relu Relu6 Selu
 Softplus Step``. They need an order, so complex numbers raise a TypeError. Integers and
 bool become float32, except in ops whose docstring says that they keep the dtype.
 
-The value at NaN is NaN, and so is the derivative, with these exceptions: ``leaky_relu``
-and ``prelu`` have the derivative ``alpha`` there, as in TensorFlow.js and PyTorch, and
-``step`` and ``clip`` have 0.
+The value at NaN is NaN, and so is the derivative, by ``vjp`` and by ``jvp``, with these
+exceptions: ``leaky_relu`` and ``prelu`` have the derivative ``alpha`` there, as in
+TensorFlow.js and PyTorch, and ``step`` and ``clip`` have 0.
 
 Map: straight lines; steps and limits; exponentials; compositions.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from plugrad.engine.dispatch import run
 from plugrad.registry.contract import (
@@ -32,6 +33,7 @@ from plugrad.tensor.dtypes import check_range, named, weak
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, trigonometry, unary
+from .custom import custom_grad
 
 __all__ = [
     "clip",
@@ -102,8 +104,20 @@ def relu(x: TensorLike, /) -> Tensor:
 decomposition(RELU, lambda x: binary.maximum(x, 0) + 0)
 
 
-# Where y is not positive it is 0 or NaN; dy may be infinite there.
-gradients(RELU, x=lambda dy, y: compare.where(y > 0, dy, y))
+def _masked(dy: Tensor, outside: Tensor, x: Tensor) -> Tensor:
+    """Return 0 where ``outside``, else ``dy``; NaN where ``x`` is, which is inside.
+
+    It is linear in ``dy``, so that forward derivatives are the same, and ``dy`` may be
+    infinite outside.
+    """
+    return compare.where(outside, 0, dy) * run(STEP, x, alpha=1.0)  # times 1 or NaN
+
+
+def relu_gradient(dy: Tensor, y: Tensor) -> Tensor:
+    return _masked(dy, y <= 0, y)
+
+
+gradients(RELU, x=relu_gradient)
 
 
 RELU6 = _elementwise(
@@ -138,8 +152,7 @@ def relu6(x: TensorLike, /) -> Tensor:
 
 decomposition(RELU6, lambda x: binary.minimum(binary.maximum(x, 0) + 0, 6))
 
-# Where y is a number, y * 0 is 0.
-gradients(RELU6, x=lambda dy, x, y: compare.where((x > 0) & (x <= 6), dy, y * 0))
+gradients(RELU6, x=lambda dy, x: _masked(dy, (x <= 0) | (x > 6), x))
 
 
 LEAKY_RELU = Kernel(
@@ -228,7 +241,8 @@ def prelu(x: TensorLike, alpha: TensorLike, /) -> Tensor:
 
 decomposition(PRELU, lambda x, alpha: compare.where(x < 0, x * alpha, x))
 gradients(PRELU, x=lambda dy, x, alpha: compare.where(x > 0, dy, dy * alpha))
-gradients(PRELU, alpha=lambda dy, x: compare.where(x > 0, 0, dy * x))
+# Of x > 0 nothing is multiplied: infinity times 0 is NaN.
+gradients(PRELU, alpha=lambda dy, x: compare.where(x > 0, 0, dy * binary.minimum(x, 0)))
 
 
 # --- steps and limits ------------------------------------------------------------
@@ -408,7 +422,7 @@ def elu(x: TensorLike, /, *, alpha: float = 1) -> Tensor:
     if scale == 1:
         return _convert.floating_unary(ELU, x, "f")
     x = _convert.floating("elu", x, "f")
-    return compare.where(x > 0, x, unary.expm1(binary.minimum(x, 0)) * scale)
+    return compare.where(x > 0, x, run(ELU, x) * scale)
 
 
 decomposition(ELU, lambda x: compare.where(x < 0, run(unary.EXPM1, x), x))
@@ -609,6 +623,8 @@ def hard_sigmoid(
 ) -> Tensor:
     """Return ``alpha · x + beta``, limited to 0 and 1: a sigmoid of straight lines.
 
+    The derivative is ``alpha`` within these limits and at them, and 0 outside.
+
     Args:
         x: A tensor of real numbers.
         alpha: The slope: 1/6 as in PyTorch; ONNX and Keras 2 have 0.2.
@@ -633,11 +649,20 @@ def hard_sigmoid(
         arguments.real("hard_sigmoid", name, value)
         for name, value in (("alpha", alpha), ("beta", beta))
     )
-    return clip(x * slope + offset, 0, 1)
+    return _limited(x * slope + offset)
+
+
+@custom_grad
+def _limited(x: Tensor) -> Any:
+    """Return ``clip(x, 0, 1)`` with the derivative NaN at NaN."""
+    y = run(CLIP_BY_VALUE, x, min=0.0, max=1.0)
+    return y, lambda dy: _masked(dy, (x < 0) | (x > 1), x)
 
 
 def hard_swish(x: TensorLike, /) -> Tensor:
-    """Return ``x · hard_sigmoid(x)`` for each element.
+    """Return ``x · hard_sigmoid(x)`` for each element; NaN for -inf.
+
+    The derivative is ``x/3 + 1/2`` from -3 to 3, 0 below and 1 above.
 
     Args:
         x: A tensor of real numbers.
@@ -657,7 +682,19 @@ def hard_swish(x: TensorLike, /) -> Tensor:
 
     """
     x = _convert.floating("hard_swish", x, "f")
-    return x * hard_sigmoid(x)
+    return _hard_swish(x)
+
+
+@custom_grad
+def _hard_swish(x: Tensor) -> Any:
+    """Return ``hard_swish``; in the gradient of its parts infinity meets 0."""
+
+    def grad_func(dy: Tensor) -> Tensor:
+        near = run(CLIP_BY_VALUE, x, min=-3.0, max=3.0)
+        slope = compare.where(x > 3, 1, near * (1 / 3) + 0.5)
+        return compare.where(x < -3, 0, dy * slope)
+
+    return x * run(CLIP_BY_VALUE, x * (1 / 6) + 0.5, min=0.0, max=1.0), grad_func
 
 
 def softsign(x: TensorLike, /) -> Tensor:

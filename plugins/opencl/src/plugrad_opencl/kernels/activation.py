@@ -14,7 +14,7 @@ _CLIP = """
 
 _NORMAL = "const T y = f_erf(x * (S)0.7071067811865476) * (S)0.5 + (S)0.5;"
 _TANH = """
-  const T n = WHERE(x >= (S)-10, WHERE(x <= (S)10, x, (T)10), (T)-10);
+  const T n = WHERE(x < (S)-10, (T)-10, WHERE(x > (S)10, (T)10, x));
   const T t = f_tanh(n * (n * n * (S)0.044715 + (S)1) * (S)0.7978845608028654);
   const T y = t * (S)0.5 + (S)0.5;
 """
@@ -25,7 +25,7 @@ _SLOPE = """
 _GELU = (
     f"{_NORMAL} return x * y;",
     f"""{_NORMAL}
-  const T n = WHERE(x >= (S)-40, WHERE(x <= (S)40, x, (T)40), (T)-40);
+  const T n = WHERE(x < (S)-40, (T)-40, WHERE(x > (S)40, (T)40, x));
   return dy * (y + n * f_exp(n * n * (S)-0.5) * (S)0.3989422804014327);
 """,
 )
