@@ -19,10 +19,11 @@ import plugrad as pg
 import pytest
 from plugrad.engine.context import Scope
 from plugrad.engine.tape import spec
-from plugrad.ops import FAMILIES
+from plugrad.ops import FAMILIES, activation
 from plugrad.registry.registry import registry
 from plugrad_conformance.golden import cases, judge, reach
 from plugrad_conformance.misuse import right_calls
+from plugrad_conformance.ops.test_strange_gradients import ACTIVATIONS
 from plugrad_conformance.primitives import DATA_DEPENDENT, HOST, PRIMITIVES
 from plugrad_conformance.toy import toy
 
@@ -380,3 +381,8 @@ def _mentioned(tree):
 def test_every_public_name_is_in_a_test():
     lacking = sorted(set(public()) - mentioned())
     assert lacking == sorted(UNCALLED), "add a row to ops/test_<family>.py of the kit"
+
+
+def test_the_derivatives_of_every_activation_are_tested_at_infinities():
+    tested = {name.split()[0] for name in ACTIVATIONS}
+    assert set(activation.__all__) - tested == {"step"}  # which has a test of its own

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from plugrad.engine.dispatch import run
-from plugrad.ops import activation, compare, complexes, reduce, unary
+from plugrad.ops import activation, complexes, creation, reduce, unary
 from plugrad.registry.contract import Kernel, decomposition
 from plugrad.registry.specs import Spec, one_shape
 from plugrad.tensor.tensor import Tensor
@@ -98,18 +98,22 @@ def _rows(dy: Spec, y: Spec) -> Spec:
 
 
 def _softmax(dy: Tensor, y: Tensor) -> Tensor:
-    part = dy * y
-    return part - y * reduce.sum(part, axis=-1, keepdims=True)
+    wide = reduce.widened(y)
+    part = reduce.widened(dy) * wide
+    dx = part - wide * reduce.sum(part, axis=-1, keepdims=True)
+    return creation.cast(dx, dy.dtype)
 
 
 def _log_softmax(dy: Tensor, y: Tensor) -> Tensor:
-    return dy - unary.exp(y) * reduce.sum(dy, axis=-1, keepdims=True)
+    wide = reduce.widened(dy)
+    total = reduce.sum(wide, axis=-1, keepdims=True)
+    return creation.cast(wide - unary.exp(reduce.widened(y)) * total, dy.dtype)
 
 
 CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
     (
         "ReluGrad(dy: floating, y: dy)",
-        lambda dy, y: compare.where(y > 0, dy, y),
+        activation.relu_gradient,
         one_shape,
         "``dy`` where y > 0, else ``y``, which is 0 or NaN: y is the output of Relu.",
     ),
@@ -149,12 +153,14 @@ CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
         "SoftmaxGrad(dy: floating, y: dy)",
         _softmax,
         _rows,
-        "``dy · y - y · Σ dy · y`` along the last axis; y is the output of Softmax.",
+        """``dy · y - y · Σ dy · y`` along the last axis; y is the output of Softmax.
+        float16 is computed in float32.""",
     ),
     (
         "LogSoftmaxGrad(dy: floating, y: dy)",
         _log_softmax,
         _rows,
-        "``dy - e^y · Σ dy`` along the last axis; y is the output of LogSoftmax.",
+        """``dy - e^y · Σ dy`` along the last axis; y is the output of LogSoftmax.
+        float16 is computed in float32.""",
     ),
 ]

@@ -86,8 +86,10 @@ def _(logits: Tensor, *, axis: int) -> Tensor:
 
 
 def _softmax_gradient(dy: Tensor, y: Tensor, axis: int) -> Tensor:
-    part = dy * y
-    return part - y * run(reduce.SUM, part, axis=(axis,), keepdims=True)
+    wide = reduce.widened(y)
+    part = reduce.widened(dy) * wide
+    dx = part - wide * run(reduce.SUM, part, axis=(axis,), keepdims=True)
+    return creation.cast(dx, dy.dtype)
 
 
 gradients(SOFTMAX, logits=_softmax_gradient)
@@ -140,7 +142,9 @@ def _(logits: Tensor, *, axis: int) -> Tensor:
 
 
 def _log_softmax_gradient(dy: Tensor, y: Tensor, axis: int) -> Tensor:
-    return dy - unary.exp(y) * run(reduce.SUM, dy, axis=(axis,), keepdims=True)
+    wide = reduce.widened(dy)
+    total = run(reduce.SUM, wide, axis=(axis,), keepdims=True)
+    return creation.cast(wide - unary.exp(reduce.widened(y)) * total, dy.dtype)
 
 
 gradients(LOG_SOFTMAX, logits=_log_softmax_gradient)

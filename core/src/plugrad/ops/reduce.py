@@ -199,7 +199,8 @@ def count(x: Tensor | Spec, axis: Shape) -> int:
 
 def _mean_gradient(dy: Tensor, x_spec: Spec, axis: Shape, keepdims: bool) -> Tensor:
     share = 1 / builtins.max(count(x_spec, axis), 1)
-    return _spread(dy * share, x_spec, axis, keepdims)
+    dx = creation.cast(widened(dy) * share, dy.dtype)
+    return _spread(dx, x_spec, axis, keepdims)
 
 
 gradients(MEAN, x=_mean_gradient)
@@ -234,11 +235,14 @@ def _not_of_nothing(op: str) -> Callable[..., Spec]:
 
 
 def _shared(dy: Tensor, x: Tensor, y: Tensor, axis: Shape, keepdims: bool) -> Tensor:
-    """Share ``dy`` equally among the elements that equal the extreme; NaN gets none."""
-    y, dy = _kept(y, x, axis, keepdims), _kept(dy, x, axis, keepdims)
-    hit = creation.cast(compare.equal(x, y), dy.dtype)
+    """Share ``dy`` equally among the elements that equal the extreme.
+
+    Nothing equals NaN: the shares of its row are 0/0.
+    """
+    y, wide = _kept(y, x, axis, keepdims), widened(_kept(dy, x, axis, keepdims))
+    hit = creation.cast(compare.equal(x, y), wide.dtype)
     ties = run(SUM, hit, axis=axis, keepdims=True)
-    return dy / binary.maximum(ties, 1) * hit
+    return creation.cast(wide / ties * hit, dy.dtype)
 
 
 MAX = Kernel(
@@ -262,8 +266,8 @@ def max(
 ) -> Tensor:
     """Return the maximum over ``axis``; NaN where an element is NaN.
 
-    Elements that equal the maximum share the gradient equally. The maximum of 0.0 and
-    -0.0 is either of the two.
+    Elements that equal the maximum share the gradient equally; where the maximum is
+    NaN, the gradient is NaN, too. The maximum of 0.0 and -0.0 is either of the two.
 
     Args:
         x: A tensor of real numbers.
@@ -337,8 +341,8 @@ def min(
 ) -> Tensor:
     """Return the minimum over ``axis``; NaN where an element is NaN.
 
-    Elements that equal the minimum share the gradient equally. The minimum of 0.0 and
-    -0.0 is either of the two.
+    Elements that equal the minimum share the gradient equally; where the minimum is
+    NaN, the gradient is NaN, too. The minimum of 0.0 and -0.0 is either of the two.
 
     Args:
         x: A tensor of real numbers.

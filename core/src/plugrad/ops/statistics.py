@@ -6,14 +6,17 @@ size 1.
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from plugrad.engine.dispatch import run
-from plugrad.engine.tape import alias
-from plugrad.geometry import axes
+from plugrad.geometry import Shape, axes
 from plugrad.tensor.arguments import Axis, flag, real
 from plugrad.tensor.dtypes import DType
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, compare, creation, reduce, shape, unary
+from . import _convert, compare, creation, norm, reduce, shape, unary
+from .custom import custom_grad
 
 __all__ = ["logsumexp", "moments", "std", "var"]
 
@@ -134,7 +137,8 @@ def moments(
 def logsumexp(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Return ``log Σ exp(x)`` over ``axis``, without overflow.
 
-    The result is -inf where there are no elements.
+    The result is -inf where there are no elements. The gradient is ``softmax(x)``;
+    where the result is infinite, the elements that equal it share the gradient equally.
 
     Args:
         x: A tensor of real numbers.
@@ -155,12 +159,45 @@ def logsumexp(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) ->
     """
     x = _convert.floating("logsumexp", x, "f")
     axis = axes("logsumexp", axis, len(x.shape))
-    wide, keepdims = reduce.widened(x), flag("logsumexp", "keepdims", keepdims)
+    keepdims = flag("logsumexp", "keepdims", keepdims)
     if not reduce.count(x, axis):
         return unary.log(run(reduce.SUM, x, axis=axis, keepdims=keepdims))
+    return _log_of_sum(x, axis, keepdims)
+
+
+@custom_grad
+def _log_of_sum(x: Tensor, axis: Shape, keepdims: bool) -> Any:
+    """Return ``logsumexp``.
+
+    Its gradient is written by hand, because that of the parts is NaN at infinities.
+    """
+    wide = reduce.widened(x)
     top = run(reduce.MAX, wide, axis=axis, keepdims=True)
-    top = alias(top)  # a constant to all tapes
-    top = compare.where(unary.isfinite(top), top, 0.0)
-    total = run(reduce.SUM, unary.exp(wide - top), axis=axis, keepdims=keepdims)
+    is_top = compare.equal(wide, top)
+    # Infinity minus itself is NaN.
+    shifted = compare.where(is_top, 0.0, wide - top)
+    total = run(reduce.SUM, unary.exp(shifted), axis=axis, keepdims=keepdims)
     y = unary.log(total) + run(shape.RESHAPE, top, shape=total.shape)
-    return creation.cast(y, x.dtype)
+
+    def grad_func(dy: Tensor) -> Tensor:
+        share = compare.where(is_top, 0.0, -math.inf)
+        logits = compare.where(unary.isinf(top), share, wide)
+        dx = reduce._spread(reduce.widened(dy), x, axis, keepdims) * _softmax(
+            logits, axis
+        )
+        return creation.cast(dx, x.dtype)
+
+    return creation.cast(y, x.dtype), grad_func
+
+
+def _softmax(x: Tensor, axis: Shape) -> Tensor:
+    """Return ``softmax`` over several axes."""
+    if len(axis) == 1:
+        return run(norm.SOFTMAX, x, axis=axis[0])
+    order = (*[i for i in range(len(x.shape)) if i not in axis], *axis)
+    moved = shape.permute_dims(x, order)
+    lead = moved.shape[: len(order) - len(axis)]
+    rows = run(shape.RESHAPE, moved, shape=(*lead, reduce.count(x, axis)))
+    y = run(norm.SOFTMAX, rows, axis=len(rows.shape) - 1)
+    back = tuple(order.index(i) for i in range(len(order)))
+    return shape.permute_dims(run(shape.RESHAPE, y, shape=moved.shape), back)
