@@ -35,7 +35,7 @@ from plugrad.tensor.dtypes import (
 )
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, compare
+from . import _convert, compare, unary
 from . import shape as shapes
 from .variable import Variable
 
@@ -756,7 +756,8 @@ LIN_SPACE = Kernel(
     doc="""``start + i * (stop - start) / n`` for i below ``num``.
 
     n is ``num - 1`` with ``endpoint``, of which the last element is ``stop``, else
-    ``num``. A single element is ``start``. Computed in double precision, and rounded to
+    ``num``. A single element is ``start``, and so are all where ``stop`` equals it,
+    even if both are infinite. Computed in double precision, and rounded to
     ``dtype``, which is floating or complex.""",
 )
 
@@ -774,8 +775,9 @@ def linspace(
     """Return ``num`` evenly spaced numbers from ``start`` to ``stop``.
 
     The distance of two is ``(stop - start) / (num - 1)``, or ``(stop - start) / num``
-    without the endpoint. A single number is ``start``. Elements are computed in double
-    precision and then rounded; if an end is a tensor, in the dtype of the result.
+    without the endpoint. A single number is ``start``. Two equal ends give that number,
+    even if they are infinite. Elements are computed in double precision and then
+    rounded; if an end is a tensor, in the dtype of the result.
 
     Args:
         start: The first number, real or complex; or a tensor without axes, which has a
@@ -835,8 +837,11 @@ def _between(start: End, stop: End, num: int, dtype: Any, endpoint: bool) -> Ten
         raise TypeError(f"linspace: {named(wanted)} cannot hold numbers of {a.dtype}")
     a, b = cast(a, wanted), cast(b, wanted)
     parts = linspace(0, 1, num, dtype=wanted, endpoint=endpoint)
-    y = a + (b - a) * parts
-    if not endpoint or len(parts) < 2:
+    if len(parts) < 2:
+        return run(shapes.BROADCAST_TO, a, shape=parts.shape)
+    same = compare.logical_and(compare.equal(a, b), unary.isinf(a))
+    y = a + compare.where(same, 0, b - a) * parts  # infinity minus itself is NaN
+    if not endpoint:
         return y
     return compare.where(arange(len(parts)) == len(parts) - 1, b, y)
 
@@ -844,8 +849,10 @@ def _between(start: End, stop: End, num: int, dtype: Any, endpoint: bool) -> Ten
 @decomposition(LIN_SPACE)
 def _(start: complex, stop: complex, num: int, endpoint: bool, dtype: DType) -> Tensor:
     steps = max(num - 1 if endpoint else num, 1)
+    if num == 1 or start == stop:
+        return _convert.tensor_of(np.full(num, start, dtype), copy=False)
     with np.errstate(all="ignore"):
         values = start + np.arange(num) * ((stop - start) / steps)
-    if endpoint and num > 1:
+    if endpoint and num:
         values[-1] = stop
     return _convert.tensor_of(values.astype(dtype), copy=False)

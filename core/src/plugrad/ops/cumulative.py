@@ -253,7 +253,8 @@ def diff(
 
     Args:
         x: A tensor of numbers with at least one axis.
-        n: How many times to take differences; each time there is one element less.
+        n: How many times to take differences; each time there is one element less. 0
+            returns ``x`` without ``prepend`` and ``append``.
         axis: The axis.
         prepend: A tensor of the rank of ``x`` to put in front of it first; None for
             none.
@@ -279,7 +280,8 @@ def diff(
     x = _convert.asarray(x)
     axis = shapes._axis("diff", axis, len(x.shape))
     times = integer("diff", "n", n, 0)
-    parts = [part for part in (prepend, x, append) if part is not None]
+    around = (prepend, x, append) if times else (x,)
+    parts = [part for part in around if part is not None]
     y = shapes.concat(parts, axis=axis) if len(parts) > 1 else x
     if y.dtype is BOOL:
         raise TypeError("diff: is not defined for bool; use not_equal, or astype")

@@ -130,4 +130,7 @@ def linspace(
     dtype: np.dtype,
 ) -> Array:
     """In double precision, and then rounded; a large int would make objects."""
-    return np.linspace(start * 1.0, stop * 1.0, num, endpoint).astype(dtype)
+    if num == 1 or start == stop:  # without infinity minus itself
+        return np.full(num, start, dtype)
+    ends = [n if isinstance(n, complex) else float(n) for n in (start, stop)]
+    return np.linspace(*ends, num, endpoint).astype(dtype)

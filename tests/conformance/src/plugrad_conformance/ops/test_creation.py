@@ -421,6 +421,24 @@ def test_numbers_may_be_tensors_without_axes(call, expected, backend):
         np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("endpoint", [True, False])
+@pytest.mark.parametrize("end", [np.inf, -np.inf, 2.0])
+def test_linspace_of_one_number(end, endpoint, backend):
+    """Two equal ends give that number; a single number is the first end."""
+    for start in (end, pg.asarray(end, dtype="float32")):
+        for num in (0, 1, 2, 4):
+            y = pg.linspace(start, end, num, endpoint=endpoint)
+            assert (y.tolist(), y.dtype) == ([end] * num, np.float32)
+        for stop in (end, 1.0, -np.inf, np.nan):
+            assert pg.linspace(start, stop, 1, endpoint=endpoint).tolist() == [end]
+    y = pg.run_kernel(
+        "LinSpace", [], {"start": end, "stop": end, "num": 3, "endpoint": endpoint}
+    )
+    assert y.tolist() == [end] * 3
+    total = lambda x: pg.sum(pg.linspace(x, 2.0, 3, endpoint=endpoint))
+    assert pg.grad(total)(2.0).item() == pytest.approx(1.5 if endpoint else 2.0)
+
+
 def test_numbers_that_are_tensors_keep_their_gradient(backend):
     weights = pg.asarray(np.arange(5.0), dtype="float32")
     check_gradients(lambda x: pg.full((5,), x) * weights, np.array(0.5))

@@ -147,6 +147,16 @@ def test_diff(dtype, backend):
     assert pg.diff([1, 4], prepend=[0.5]).tolist() == [0.5, 3]
 
 
+def test_diff_taken_0_times(backend):
+    """The result is the tensor itself, without what else was to be put around it."""
+    x, ends = np.asarray([[1, 4]], np.int32), np.asarray([[0.5]], np.float32)
+    for given in ({}, {"prepend": ends}, {"append": ends, "axis": 0}):
+        y = pg.diff(x, n=0, **given).numpy()
+        np.testing.assert_array_equal(y, np.diff(x, n=0, **given), strict=True)
+    dx = pg.grad(lambda x: pg.sum(pg.diff(x, n=0, prepend=ends)))(ends * 3)
+    assert dx.tolist() == [[1]]
+
+
 def test_gradients_of_diff(backend):
     held(backend, "float64")
     check_gradients(lambda x: pg.square(pg.diff(x, axis=1, n=2)), X)
