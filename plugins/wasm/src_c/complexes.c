@@ -47,7 +47,10 @@ static c128 pow_of(c128 p, c128 q) {
     f64 n = creal(q);
     if (q == 0) return 1;
     if (p == 0) return n > 0 ? 0 : CMPLX(NAN, NAN);
-    if (cimag(q) == 0 && n == floor(n) && fabs(n) <= 100) {
+    if (cimag(q) == 0 && n == floor(n) && fabs(n) < 100) {
+        if (n == 1) return p; /* no product with 1, which is NaN of an infinity */
+        if (n == 2) return times(p, p);
+        if (n == 3) return times(p, times(p, p));
         c128 y = 1, base = p;
         for (u32 k = (u32)fabs(n); k; k >>= 1, base = times(base, base))
             if (k & 1) y = times(y, base);

@@ -24,7 +24,7 @@ from plugrad.tensor.arguments import Axis, OneAxis, flag, misfit, real
 from plugrad.tensor.dtypes import BOOL, DTYPES, FLOAT32, INT32, canonical, named, weak
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, binary, compare, creation, shape, unary
+from . import _convert, binary, compare, complexes, creation, shape, unary
 
 __all__ = [
     "all",
@@ -189,6 +189,9 @@ def mean(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tens
 @decomposition(MEAN)
 def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
     total = run(SUM, widened(x), axis=axis, keepdims=keepdims)
+    if x.dtype.kind == "c":  # count would become complex: NaN of infinite parts
+        parts = complexes.parts(total)
+        return run(complexes.COMPLEX, *[part / count(x, axis) for part in parts])
     return creation.cast(total / count(x, axis), x.dtype)
 
 

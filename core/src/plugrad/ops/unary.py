@@ -76,6 +76,17 @@ def chain_inverse(dy: Tensor, slope: Tensor) -> Tensor:
     return dy / complexes.conjugate(slope)
 
 
+def _times(x: Tensor, factor: float) -> Tensor:
+    """Return ``x`` times a real number, which leaves infinite parts alone.
+
+    The product with a complex number of imaginary part 0 would have NaN there.
+    """
+    if x.dtype.kind != "c":
+        return x * factor
+    real, imag = complexes.parts(x)
+    return run(complexes.COMPLEX, real * factor, imag * factor)
+
+
 def odd_extension(x: Tensor, y: Tensor) -> Tensor:
     """Return ``f(x)`` of an odd function from ``y = f(|x|)``; ``f(-0.0)`` is -0.0."""
     return compare.where(x > 0, y, compare.where(x < 0, -y, x))
@@ -727,7 +738,10 @@ def exp2(x: TensorLike, /) -> Tensor:
         Tensor([0.5, 8. ], dtype=float32, backend='cpu')
 
     """
-    return binary.pow(2, _convert.floating("exp2", x))
+    x = _convert.floating("exp2", x)
+    if x.dtype.kind == "c":
+        return exp(_times(x, math.log(2)))
+    return binary.pow(2, x)
 
 
 LOG = _elementwise(
@@ -817,7 +831,7 @@ def log2(x: TensorLike, /) -> Tensor:
         Tensor([0., 3.], dtype=float32, backend='cpu')
 
     """
-    return log(_convert.floating("log2", x)) / math.log(2)
+    return _logarithm(_convert.floating("log2", x), 2)
 
 
 def log10(x: TensorLike, /) -> Tensor:
@@ -840,7 +854,14 @@ def log10(x: TensorLike, /) -> Tensor:
         Tensor([0., 3.], dtype=float32, backend='cpu')
 
     """
-    return log(_convert.floating("log10", x)) / math.log(10)
+    return _logarithm(_convert.floating("log10", x), 10)
+
+
+def _logarithm(x: Tensor, base: int) -> Tensor:
+    y = run(LOG, x)
+    if x.dtype.kind == "c":
+        return _times(y, 1 / math.log(base))
+    return y / math.log(base)
 
 
 # --- the error function ----------------------------------------------------------

@@ -102,7 +102,19 @@ def _in_numpy(ufunc: Any, x: Array, axis: Axes, keepdims: bool, count: float) ->
             some = np.asarray(np.moveaxis(x, axis, at), order="C")
     y = ufunc.reduce(some, at, wide, None, False)
     y = np.expand_dims(y, axis) if keepdims else y
-    return y if wide is x.dtype and count == 1 else (y / count).astype(x.dtype)
+    if wide is x.dtype and count == 1:
+        return y
+    return _divided(y, count).astype(x.dtype)
+
+
+def _divided(y: Array, count: float) -> Array:
+    """Return ``y / count``; NumPy makes it complex, and NaN of infinite parts."""
+    if y.dtype.kind != "c":
+        return y / count
+    z = np.array(y)
+    z.real /= count
+    z.imag /= count
+    return z
 
 
 @kernels("Sum")
@@ -118,7 +130,8 @@ def mean(x: Array, *, axis: Axes, keepdims: bool) -> Array:
     """Divide the sum; small ones at once."""
     count = math.prod([x.shape[i] for i in axis])
     if 0 < x.size < FEW and x.itemsize > 2:
-        return ADD.reduce(x, axis, x.dtype, None, keepdims) / x.dtype.type(count)
+        y = ADD.reduce(x, axis, x.dtype, None, keepdims)
+        return _divided(y, x.dtype.type(count).real)
     return along(np.add, x, axis, keepdims, float(count))
 
 

@@ -114,7 +114,10 @@ static inline float2 c_tanh(float2 a) {
 static inline float2 c_pow(float2 a, float2 b) {
   if (b.x == 0 && b.y == 0) return (float2)(1, 0);
   if (a.x == 0 && a.y == 0) return b.x > 0 ? (float2)(0, 0) : (float2)(NAN, NAN);
-  if (b.y == 0 && b.x == floor(b.x) && fabs(b.x) <= 64) {
+  if (b.y == 0 && b.x == floor(b.x) && fabs(b.x) < 100) {
+    if (b.x == 1) return a;  // no product with 1, which is NaN of an infinity
+    if (b.x == 2) return c_mul(a, a);
+    if (b.x == 3) return c_mul(a, c_mul(a, a));
     float2 y = (float2)(1, 0), base = a;
     for (int n = abs((int)b.x); n; n >>= 1) {
       if (n & 1) y = c_mul(y, base);

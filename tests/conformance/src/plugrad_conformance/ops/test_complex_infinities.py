@@ -1,0 +1,112 @@
+"""Logarithms and powers of complex infinities: a real constant adds no NaN to them."""
+
+import math
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+from ..check import check_complex_gradients, held
+
+INF, NAN = math.inf, math.nan
+DTYPES = ["complex64", "complex128"]
+Z = [
+    complex(INF, 1), complex(-INF, 1), complex(1, INF), complex(-1, -INF),
+    complex(INF, INF), complex(-INF, INF), complex(INF, 0), complex(0, 0),
+    complex(-0.0, 0), complex(INF, NAN), complex(NAN, 1), complex(3, -4),
+]  # fmt: skip
+
+
+def check(y, expected, dtype):
+    """Compare the parts, of which each may be infinite or NaN."""
+    y = y.numpy()
+    assert y.dtype == dtype
+    expected = np.asarray(expected)
+    for found, wanted in ((y.real, expected.real), (y.imag, expected.imag)):
+        np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-7)
+
+
+def joined(real, imag):
+    """Return complex numbers; a product with 1j would make NaN."""
+    z = np.empty(np.shape(real), complex)
+    z.real, z.imag = real, imag
+    return z
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("op", "base"), [(pg.log2, 2), (pg.log10, 10)])
+def test_logarithms(op, base, dtype, backend):
+    held(backend, dtype)
+    z = np.asarray(Z, dtype)
+    with np.errstate(all="ignore"):
+        logs = np.log(np.asarray(Z))
+    scale = math.log(base)
+    check(op(pg.asarray(z)), joined(logs.real / scale, logs.imag / scale), dtype)
+    if dtype == "complex128":
+        check_complex_gradients(op, np.asarray([1 + 2j, -3 + 0.5j]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_powers_of_two(dtype, backend):
+    held(backend, dtype)
+    rows = {
+        complex(INF, 1): complex(INF, INF),
+        complex(INF, 0): complex(INF, 0),
+        complex(INF, 3): complex(-INF, INF),
+        complex(-INF, 1): 0,
+        complex(-INF, INF): 0,
+        complex(1, INF): complex(NAN, NAN),
+        complex(NAN, 0): complex(NAN, 0),
+        3: 8,
+        complex(-1, 2): 2 ** complex(-1, 2),
+    }
+    check(pg.exp2(pg.asarray(np.asarray([*rows], dtype))), [*rows.values()], dtype)
+    if dtype == "complex128":
+        check_complex_gradients(pg.exp2, np.asarray([1 + 2j, -3 + 0.5j]))
+
+
+POWERS = {  # of (inf+1j, 1+infj, -inf+infj, 3-4j)
+    1: [complex(INF, 1), complex(1, INF), complex(-INF, INF), 3 - 4j],
+    2: [complex(INF, INF), complex(-INF, INF), complex(NAN, -INF), -7 - 24j],
+    3: [complex(NAN, INF), complex(-INF, NAN), complex(NAN, NAN), -117 - 44j],
+    4: [complex(NAN, NAN)] * 3 + [-527 + 336j],
+    0: [1, 1, 1, 1],
+    0.5: [complex(INF, NAN)] * 3 + [2 - 1j],
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", POWERS)
+def test_powers(n, dtype, backend):
+    """They are the products, as in NumPy, whether the exponent is one number or not."""
+    held(backend, dtype)
+    z = pg.asarray(
+        np.asarray(
+            [complex(INF, 1), complex(1, INF), complex(-INF, INF), 3 - 4j], dtype
+        )
+    )
+    check(pg.pow(z, n), POWERS[n], dtype)
+    check(pg.pow(z, pg.full((4,), n, dtype=dtype)), POWERS[n], dtype)
+    if n in (1, 2):
+        check(pg.square(z) if n == 2 else pg.positive(z), POWERS[n], dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rows", [1, 2, 5000])
+def test_means(rows, dtype, backend):
+    held(backend, dtype)
+    z = np.asarray([[complex(INF, 1), complex(2, -INF), 3 - 4j]] * rows, dtype)
+    expected = [complex(INF, 1), complex(2, -INF), 3 - 4j]
+    check(pg.mean(pg.asarray(z), axis=0), expected, dtype)
+    check(pg.mean(pg.asarray(z.T), axis=1), expected, dtype)
+    check(pg.mean(pg.asarray(z[:, :1])), expected[0], dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_ends_of_linspace_stay(dtype, backend):
+    held(backend, dtype)
+    ends = complex(INF, 1), complex(INF, 2)
+    y = pg.linspace(*ends, 3, dtype=dtype)
+    check(y[-1], ends[1], dtype)
+    for start in (ends[0], pg.asarray(np.asarray(ends[0], dtype))):
+        check(pg.linspace(start, ends[0], 3, dtype=dtype), [ends[0]] * 3, dtype)
