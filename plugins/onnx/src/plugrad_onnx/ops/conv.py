@@ -89,12 +89,9 @@ def conv_transpose(
         if output_shape or window.auto_pad in ("SAME_UPPER", "SAME_LOWER"):
             wanted = output_shape[i - n] if output_shape else size * steps[i]
             total = max(full - wanted, 0)
-            low = total // 2
-            ends = (
-                (total - low, low)
-                if window.auto_pad == "SAME_LOWER"
-                else (low, total - low)
-            )
+            half = total // 2
+            upper = window.auto_pad == "SAME_UPPER"
+            ends = (half, total - half) if upper else (total - half, half)
             sizes.append(wanted)
         else:
             ends = (pads[i], pads[i + n]) if pads else (0, 0)

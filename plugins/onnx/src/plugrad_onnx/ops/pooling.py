@@ -12,6 +12,7 @@ from plugrad import geometry
 
 from ..graph import Node
 from ..registry import Value, op
+from .shape import ints
 from .windows import WINDOW, Ints, Window, first, last
 
 
@@ -101,17 +102,57 @@ def max_unpool(
 ) -> Value:
     n = len(kernel_shape)
     steps, ends = strides or (1,) * n, pads or (0,) * 2 * n
-    inner = [
+    inner = tuple(
         (x.shape[i + 2] - 1) * steps[i] + kernel_shape[i] - ends[i] - ends[i + n]
         for i in range(n)
-    ]
-    shape = tuple([*x.shape[:2], *inner])
-    wanted = shape if output_shape is None else tuple(output_shape.tolist())
+    )
+    shape = (*x.shape[:2], *inner)
+    wanted = shape if output_shape is None else ints(output_shape)
+    if any(w > s for w, s in zip(wanted, shape, strict=True)):
+        begins = tuple(np.arange(x.shape[i + 2]) * steps[i] - ends[i] for i in range(n))
+        places = _in_output(places, shape, wanted, begins, kernel_shape)
     flat = pg.reshape(places, (-1, 1))
-    y = pg.scatter_nd(flat, pg.reshape(x, (-1,)), (math.prod(shape),))
-    y = pg.reshape(y, shape)
-    margins = [(0, w - s) for w, s in zip(wanted, shape, strict=True)]
-    return pg.pad(y, margins) if wanted != shape else y
+    y = pg.scatter_nd(flat, pg.reshape(x, (-1,)), (math.prod(wanted),))
+    return pg.reshape(y, wanted)
+
+
+def _in_output(
+    places: Value, inferred: Ints, wanted: Ints, begins: Any, window: Ints
+) -> Value:
+    """Return flat places in an output that is larger than the windows reach.
+
+    The places are in the space of this output, as MaxPool, ONNX Runtime and PyTorch
+    have them. ONNX' node test counts in the space of the inferred shape: so it is if
+    all places are in their windows there, and in the other space they are not.
+    """
+    ours = _coordinates(places, wanted)
+    others = _coordinates(places, inferred)
+    counted = pg.zeros_like(places)
+    for at, size in zip(others, wanted, strict=True):
+        counted = counted * size + at
+    here, there = (_in_windows(at, begins, window) for at in (ours, others))
+    return pg.where(pg.logical_and(there, pg.logical_not(here)), counted, places)
+
+
+def _coordinates(places: Value, shape: Ints) -> list[Value]:
+    """Return the coordinates of flat places along each axis."""
+    found = []
+    for size in reversed(shape[1:]):
+        found.append(pg.remainder(places, size))
+        places = pg.floor_divide(places, size)
+    return [places, *reversed(found)]
+
+
+def _in_windows(at: list[Value], begins: Any, window: Ints) -> Value:
+    """Return whether all coordinates are in the windows that they were chosen from."""
+    rank, fits = len(at), pg.asarray(True)
+    starts = [np.arange(at[0].shape[0]), np.arange(at[0].shape[1]), *begins]
+    for axis, start in enumerate(starts):
+        low = start.reshape([-1 if i == axis else 1 for i in range(rank)])
+        high = low + (window[axis - 2] if axis > 1 else 1)
+        inside = pg.logical_and(at[axis] >= low, at[axis] < high)
+        fits = pg.logical_and(fits, pg.all(inside))
+    return fits
 
 
 def _axes(x: Value, channels_last: int) -> Ints:

@@ -66,6 +66,7 @@ def nearest_places(axis: Axis, rule: Rule) -> Array:
     """Return which element is nearest."""
     x = positions(axis, rule)
     rounded = {
+        "opset_10": lambda: np.ceil(x) if axis.scale < 1 else np.floor(x),
         "round_prefer_floor": lambda: np.ceil(x - 0.5),
         "round_prefer_ceil": lambda: np.floor(x + 0.5),
         "floor": lambda: np.floor(x),
@@ -186,11 +187,12 @@ def upsample_attribute(
     return upsample(x, np.array(scales), mode=mode, channels_last=channels_last)
 
 
-@op("Upsample", "Resize", since=9, reads=(1,))
+@op("Upsample", since=9, reads=(1,))
+@op("Resize", since=10, reads=(1,))
 def upsample(
     x: Value, scales: Value, *, mode: str = "nearest", channels_last: int = 0
 ) -> Value:
-    rule = Rule(mode, "asymmetric", "floor")
+    rule = Rule(mode, "asymmetric", "opset_10")
     return _run(x, _numbers(scales), None, None, range(x.ndim), rule, channels_last)
 
 

@@ -11,7 +11,26 @@ import plugrad as pg
 
 from ..graph import Node
 from ..registry import Value, op
+from .shape import ints
 from .windows import Ints, extent
+
+
+@op("AffineGrid", since=20, reads=(1,))
+def affine_grid(theta: Value, size: Value, *, align_corners: int = 0) -> Value:
+    """Return ``theta · (x, y, 1)`` of each pixel, or ``theta · (x, y, z, 1)``."""
+    sizes = ints(size)[2:]
+    axes = [_pixel_centers(n, bool(align_corners)) for n in sizes]
+    grid = np.meshgrid(*axes, indexing="ij")[::-1]  # the last axis is x
+    points = np.stack([*grid, np.ones(sizes)], axis=-1).reshape(-1, len(sizes) + 1)
+    y = pg.matmul(points.astype(theta.dtype), theta, transpose_b=True)
+    return pg.reshape(y, (theta.shape[0], *sizes, len(sizes)))
+
+
+def _pixel_centers(count: int, align_corners: bool) -> Any:
+    """Return the coordinates of pixels between -1 and 1, of a single one 0."""
+    if align_corners and count > 1:
+        return np.linspace(-1, 1, count)
+    return (2 * np.arange(count) + 1) / max(count, 1) - 1
 
 
 @op("GridSample", since=16)
