@@ -20,6 +20,7 @@ SOURCES = ("core/src/plugrad", "plugins/*/src/*")
 OWN = {
     "BackendError",
     "BackendUnavailable",
+    "BudgetError",
     "GradientNotFound",
     "KernelNotFound",
     "StaleReplay",

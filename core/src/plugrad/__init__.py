@@ -79,6 +79,8 @@ if TYPE_CHECKING:
     from .autodiff.jacobian import hessian as hessian
     from .autodiff.jacobian import jacobian as jacobian
     from .batching.vmap import vmap as vmap
+    from .tools.budget import Budget as Budget
+    from .tools.budget import BudgetError as BudgetError
     from .tools.debug import check_gradients as check_gradients
     from .tools.debug import debug as debug
     from .tools.explain import explain as explain
@@ -99,6 +101,8 @@ if TYPE_CHECKING:
 _NAMESPACES = "fft fused image linalg losses quantized random signal"
 _NAMESPACES += " sparse strings tree"
 _LATER = {
+    "Budget": "tools.budget",
+    "BudgetError": "tools.budget",
     "EngineState": "tools.state",
     "StaleReplay": "tracing.checking",
     "check_gradients": "tools.debug",
@@ -152,6 +156,8 @@ if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public 
     __all__ = [
         "BackendError",
         "BackendUnavailable",
+        "Budget",
+        "BudgetError",
         "GradientNotFound",
         "KernelNotFound",
         "PlugradDeprecationWarning",

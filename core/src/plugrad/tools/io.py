@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import re
 import stat
@@ -22,6 +23,8 @@ from plugrad.ops._convert import asarray, tensor_of
 from plugrad.tensor import arguments
 from plugrad.tensor.dtypes import DTYPES, DType, named
 from plugrad.tensor.tensor import Tensor, TensorLike
+
+from .budget import Budget
 
 Path = str | os.PathLike[str]
 
@@ -96,7 +99,7 @@ def _write(
         raise OSError(number, f"save: {error}", target, number) from error
 
 
-def load(path: Path, /) -> dict[str, Tensor]:
+def load(path: Path, /, *, budget: Budget | None = None) -> dict[str, Tensor]:
     """Return the tensors in a safetensors file by name, on the active backend.
 
     The whole file is checked before the first tensor is made. bfloat16 becomes float32,
@@ -104,6 +107,7 @@ def load(path: Path, /) -> dict[str, Tensor]:
 
     Args:
         path: The file.
+        budget: What loading may cost; by default ``Budget()``.
 
     Returns:
         A dict from name to tensor.
@@ -112,6 +116,7 @@ def load(path: Path, /) -> dict[str, Tensor]:
         ImportError: The safetensors package is not installed.
         OSError: The file cannot be read.
         ValueError: The file is not a safetensors file, or is damaged.
+        BudgetError: It has more tensors or bytes than the budget.
         TypeError: It holds a dtype that plugrad or the active backend lacks.
 
     Example:
@@ -124,17 +129,20 @@ def load(path: Path, /) -> dict[str, Tensor]:
 
     """
     package, path = _package("load"), arguments.path("load", path)
-    open(path, "rb").close()  # raises if it cannot be read
+    budget = Budget.started(budget, "load")
+    try:
+        budget.open(path).close()  # raises if it cannot be read
+    except ValueError as error:
+        raise ValueError(f"load: {error}") from None
     try:
         with package.safe_open(path, framework="np") as file:
             names = file.keys()
-            codes = {name: file.get_slice(name).get_dtype() for name in names}
+            budget.count(len(names))
+            rows = {name: file.get_slice(name) for name in names}
+            codes = {name: row.get_dtype() for name, row in rows.items()}
             for name, code in codes.items():
-                if code not in _READ:
-                    raise TypeError(
-                        f"load: {name!r} in {path} is {code}, which plugrad lacks; it "
-                        f"reads {', '.join(_READ)}"
-                    )
+                width, shape = _width(name, code, path), rows[name].get_shape()
+                budget.allocate(width * math.prod(shape))
             arrays = {n: file.get_tensor(n) for n in codes if codes[n] in _CODES}
         arrays |= _of_bfloat16(path, [n for n in codes if n not in arrays])
     except package.SafetensorError as error:
@@ -142,6 +150,16 @@ def load(path: Path, /) -> dict[str, Tensor]:
             f"load: {path} is not a complete safetensors file: {error}"
         ) from error
     return {name: _made(name, arrays[name]) for name in codes}
+
+
+def _width(name: str, code: str, path: Path) -> int:
+    """Return the bytes of an element; TypeError for a dtype that plugrad lacks."""
+    if code not in _READ:
+        raise TypeError(
+            f"load: {name!r} in {path} is {code}, which plugrad lacks; it reads "
+            f"{', '.join(_READ)}"
+        )
+    return np.dtype(_CODES.get(code, "float32")).itemsize
 
 
 def _of_bfloat16(path: Path, names: list[str]) -> dict[str, Any]:

@@ -1,0 +1,364 @@
+"""Budgets: what loading a file that nobody vouches for may cost.
+
+A loader starts a copy of the budget that its caller gave, and charges everything that
+a file can make large to it, before it is made: bytes, nodes, seconds and depth.
+
+Map: ``Budget``; which files are read; JSON.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import dataclasses
+import errno
+import json
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+__all__ = ["Budget", "BudgetError"]
+
+BASE_BYTES = 2**28  # what the smallest file may need
+BYTES_PER_FILE_BYTE = 8  # uint8 that becomes float32: 1 to read, 4 to keep, and room
+JSON_BYTES_PER_BYTE = 16  # an empty list of two characters takes 56 bytes
+JSON_LEVELS = 4  # brackets for a model in a model
+MAX_SCANNED_NAMES = 10_000  # in a folder in which the other links to a file may be
+
+
+class BudgetError(ValueError):
+    """Loading a file would cost more than its ``Budget`` allows.
+
+    Attributes:
+        problem: The message without the name of the function.
+
+    """
+
+    def __init__(self, who: str, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"{who}: {problem}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """Limits on what loading a file may cost: ``budget=`` of every loader.
+
+    A file that is no larger than an e-mail can describe terabytes, or billions of
+    nodes. A loader charges what it is about to make to its budget, and raises where a
+    limit is passed. The defaults fit files that people exchange. Each load starts
+    from zero, so that one budget serves many.
+
+    Args:
+        bytes: What may be allocated. None: 256 MiB, and eight times the size of the
+            files that are read, each counted once, but no more memory than there is.
+        nodes: Ops, layers or tensors, with functions written out.
+        seconds: Processor time of the thread that loads.
+        depth: Functions that call functions, branches in branches, models in models.
+            JSON may be nested four times as deep.
+
+    Example:
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "weights.safetensors")
+        ...     pg.save(path, {"w": pg.ones(1000)})
+        ...     try:
+        ...         pg.load(path, budget=pg.Budget(bytes=1000))
+        ...     except pg.BudgetError as error:
+        ...         print(error)
+        load: 4000 bytes are needed, and the budget has 1000; if you trust the file, \
+raise it: budget=plugrad.Budget(bytes=...)
+
+    """
+
+    bytes: int | None = None
+    nodes: int = 100_000
+    seconds: float = 30.0
+    depth: int = 100
+    _spent: _Spent = field(
+        default_factory=lambda: _Spent(), init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        """Check the limits."""
+        for name in ("bytes", "nodes", "depth"):
+            value = getattr(self, name)
+            if value is None and name == "bytes":
+                continue
+            if type(value) is not int or value < 0:
+                raise TypeError(
+                    f"Budget: {name} must be a non-negative integer, got {value!r}"
+                )
+        if type(self.seconds) not in (int, float) or not self.seconds >= 0:
+            raise TypeError(
+                f"Budget: seconds must be a non-negative number, got {self.seconds!r}"
+            )
+
+    @classmethod
+    def started(cls, budget: object, who: str) -> Budget:
+        """Return a copy from which nothing is spent; its clock starts now.
+
+        Args:
+            budget: What the caller gave; None: the defaults.
+            who: The name of the function, with which messages begin.
+
+        Raises:
+            TypeError: It is no budget.
+
+        """
+        if not (budget is None or isinstance(budget, Budget)):
+            kind = type(budget).__name__
+            raise TypeError(f"{who}: budget must be a plugrad.Budget, got {kind}")
+        started = cls() if budget is None else dataclasses.replace(budget)
+        started._spent.who = who
+        return started
+
+    def allocate(self, nbytes: int) -> None:
+        """Charge memory, before it is allocated.
+
+        Args:
+            nbytes: How many bytes.
+
+        Raises:
+            BudgetError: The limit is passed.
+
+        """
+        self._spent.bytes += nbytes
+        limit = self._limit()
+        if self._spent.bytes > limit:
+            raise self._error("bytes", limit, f"{self._spent.bytes} bytes are needed")
+
+    def affords(self, nbytes: int) -> bool:
+        """Return whether so many bytes are left, for what can be done without."""
+        return self._spent.bytes + nbytes <= self._limit()
+
+    def count(self, nodes: int = 1) -> None:
+        """Charge nodes, and check the time.
+
+        Args:
+            nodes: How many there are more.
+
+        Raises:
+            BudgetError: A limit is passed.
+
+        """
+        self._spent.nodes += nodes
+        if self._spent.nodes > self.nodes:
+            what = f"{self._spent.nodes} nodes or more, functions written out"
+            raise self._error("nodes", self.nodes, what)
+        self.tick()
+
+    def tick(self) -> None:
+        """Check the time; to be called for each node of a pass.
+
+        Raises:
+            BudgetError: The limit is passed.
+
+        """
+        spent = time.thread_time() - self._spent.start
+        if spent > self.seconds:
+            what = f"{spent:.1f} seconds of processor time"
+            raise self._error("seconds", self.seconds, what)
+
+    @contextlib.contextmanager
+    def nested(self) -> Iterator[None]:
+        """Return a block that is one level deeper.
+
+        Raises:
+            BudgetError: The limit is passed.
+
+        """
+        self._spent.depth += 1
+        self.check_depth(self._spent.depth)
+        try:
+            yield
+        finally:
+            self._spent.depth -= 1
+
+    def check_depth(self, depth: int) -> None:
+        """Check a depth that is known before anything is nested.
+
+        Args:
+            depth: The number of levels.
+
+        Raises:
+            BudgetError: There are more than there may be.
+
+        """
+        if depth > self.depth:
+            what = f"{depth} levels of functions, branches or models in each other"
+            raise self._error("depth", self.depth, what)
+
+    def _limit(self) -> int:
+        """Return how many bytes may be allocated after what was read so far."""
+        if self.bytes is not None:
+            return self.bytes
+        limit = BASE_BYTES + BYTES_PER_FILE_BYTE * self._spent.size
+        return min(limit, _memory() or limit)
+
+    def _error(self, name: str, limit: float, what: str) -> BudgetError:
+        return BudgetError(
+            self._spent.who,
+            f"{what}, and the budget has {limit}; if you trust the file, raise it: "
+            f"budget=plugrad.Budget({name}=...)",
+        )
+
+    # --- files -------------------------------------------------------------------
+
+    def measure(self, size: int) -> None:
+        """Count data that was given, as if it were a file of its size."""
+        self._spent.size += size
+
+    def open(
+        self, path: str | os.PathLike[str], folder: Path | None = None
+    ) -> BinaryIO:
+        """Return a regular file, open to be read; its size is counted once.
+
+        Pipes and devices are refused, as they may have no end, or never begin.
+
+        Args:
+            path: The file; relative to ``folder``, if there is one.
+            folder: The file must be in this folder, with all names that it has, hard
+                links among them; None: anywhere.
+
+        Raises:
+            OSError: It cannot be opened, or is a folder.
+            ValueError: It is no regular file, or outside of the folder.
+
+        """
+        found = Path(path) if folder is None else _inside(os.fspath(path), folder)
+        _check_kind(os.stat(found), found)  # opening a device may have an effect
+        flags = os.O_RDONLY
+        for name in ("O_NONBLOCK", "O_BINARY", "O_CLOEXEC"):
+            flags |= getattr(os, name, 0)
+        file = os.fdopen(os.open(found, flags), "rb")
+        try:
+            status = os.fstat(file.fileno())
+            _check_kind(status, found)
+            if folder is not None:
+                _check_links(status, path, folder)
+        except BaseException:
+            file.close()
+            raise
+        if (status.st_dev, status.st_ino) not in self._spent.files:
+            self._spent.files.add((status.st_dev, status.st_ino))
+            self._spent.size += status.st_size
+        return file
+
+    def read(
+        self, path: str | os.PathLike[str], folder: Path | None = None
+    ) -> builtins.bytes:
+        """Return the content of a regular file, which is charged.
+
+        Args:
+            path: The file; relative to ``folder``, if there is one.
+            folder: As for ``open``.
+
+        Raises:
+            OSError: It cannot be opened, or is a folder.
+            ValueError: It is no regular file, or outside of the folder.
+            BudgetError: It is too large.
+
+        """
+        with self.open(path, folder) as file:
+            size = os.fstat(file.fileno()).st_size
+            self.allocate(size)
+            return file.read(size)
+
+    def json(self, data: builtins.bytes) -> Any:
+        """Return what JSON says, after a check of how deep it is.
+
+        Args:
+            data: The text.
+
+        Raises:
+            ValueError: It is no JSON.
+            BudgetError: It is nested too deep, or too large.
+
+        """
+        self.allocate(JSON_BYTES_PER_BYTE * len(data))
+        limit, depth = JSON_LEVELS * self.depth, _json_depth(data)
+        if depth <= limit:
+            with contextlib.suppress(RecursionError):  # the caller's stack is deep, too
+                return json.loads(data)
+        what = f"{depth} levels of JSON, {JSON_LEVELS} of which count as one"
+        raise self._error("depth", self.depth, what)
+
+
+class _Spent:
+    """What one load has spent so far; ``size`` is that of the files that it read."""
+
+    def __init__(self) -> None:
+        self.who = "load"
+        self.start = time.thread_time()
+        self.bytes = self.nodes = self.depth = self.size = 0
+        self.files: set[tuple[int, int]] = set()
+
+
+def _memory() -> int | None:
+    """Return how much memory the machine has, if the system says it."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # Windows, or no such name
+        return None
+
+
+# --- which files are read --------------------------------------------------------
+
+
+def _inside(name: str, folder: Path) -> Path:
+    """Return the path of a file that a model names, which must be in its folder."""
+    root = folder.resolve()
+    try:
+        path = (root / name).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # a link to itself, a NUL
+        raise ValueError(f"the file {name!r} cannot be found: {error}") from None
+    if not name or Path(name).is_absolute() or not path.is_relative_to(root):
+        raise ValueError(f"the file {name!r} is outside of the model's folder")
+    return path
+
+
+def _check_kind(status: os.stat_result, path: object) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a pipe" if stat.S_ISFIFO(status.st_mode) else "a device or a socket"
+        raise ValueError(f"the file {str(path)!r} is {kind}, not a regular file")
+
+
+def _check_links(status: os.stat_result, path: object, folder: Path) -> None:
+    """Raise if a file has a name outside of the folder, as a hard link to it has."""
+    if status.st_nlink < 2:
+        return
+    found = 0
+    for i, one in enumerate(folder.rglob("*")):
+        with contextlib.suppress(OSError):  # a link that leads nowhere
+            other = one.lstat()
+            found += (other.st_dev, other.st_ino) == (status.st_dev, status.st_ino)
+        if found == status.st_nlink or i == MAX_SCANNED_NAMES:
+            break
+    if found < status.st_nlink:
+        raise ValueError(
+            f"the file {path!r} has hard links outside of the model's folder: it may "
+            "be another user's file; copy it if it is yours"
+        )
+
+
+# --- JSON ------------------------------------------------------------------------
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+
+
+def _json_depth(data: bytes) -> int:
+    """Return how deep the brackets of a text are nested, outside of strings."""
+    rest = np.frombuffer(_STRING.sub(b"", data), np.uint8)
+    steps = np.zeros(len(rest), np.int8)
+    for characters, step in ((b"[{", 1), (b"]}", -1)):
+        steps[np.isin(rest, np.frombuffer(characters, np.uint8))] = step
+    return int(np.cumsum(steps, dtype=np.int64).max(initial=0))
