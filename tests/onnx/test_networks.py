@@ -230,10 +230,9 @@ def test_what_a_model_says_of_itself():
 
 CALLS = [
     ((), {}, "missing: \\['x'\\]"),
-    ((IMAGES, IMAGES), {}, "2 inputs, of 1"),
+    ((IMAGES, IMAGES), {}, r"takes 1 input, \['x'\], got 2"),
     ((IMAGES,), {"x": IMAGES}, "given twice"),
     ((), {"x": IMAGES, "z": 1}, "unknown: \\['z'\\]"),
-    ((IMAGES[:, :2],), {}, r"must be x: float32\[N, 3, 17, 18\], not float32\[2, 2"),
     ((IMAGES.astype(np.float64),), {}, "not float64"),
 ]
 
@@ -242,6 +241,22 @@ CALLS = [
 def test_wrong_calls(args, named, message):
     with pytest.raises(TypeError, match=message):
         load(image(), backend="cpu")(*args, **named)
+
+
+def test_a_wrong_shape_is_a_value_error():
+    message = r"must be x: float32\[N, 3, 17, 18\], not float32\[2, 2"
+    with pytest.raises(ValueError, match=message):
+        load(image(), backend="cpu")(IMAGES[:, :2])
+
+
+@pytest.mark.parametrize("how", ["load", "to"])
+def test_an_unknown_backend_is_named_by_what_was_called(how):
+    make = {
+        "load": lambda: load(image(), backend="gpu"),
+        "to": lambda: load(image()).to("gpu"),
+    }
+    with pytest.raises(pg.BackendUnavailable, match=f"^{how}: unknown backend 'gpu'"):
+        make[how]()
 
 
 def test_weights_of_constant_nodes_are_parameters(backend):

@@ -149,10 +149,22 @@ raise it: budget=plugrad.Budget(bytes=...)
 
         """
         self._spent.nodes += nodes
-        if self._spent.nodes > self.nodes:
-            what = f"{self._spent.nodes} nodes or more, functions written out"
-            raise self._error("nodes", self.nodes, what)
+        self.check_nodes(self._spent.nodes)
         self.tick()
+
+    def check_nodes(self, nodes: int) -> None:
+        """Check a number of nodes that is known before they are made.
+
+        Args:
+            nodes: How many there will be.
+
+        Raises:
+            BudgetError: There are more than there may be.
+
+        """
+        if nodes > self.nodes:
+            what = f"{nodes} nodes or more, functions written out"
+            raise self._error("nodes", self.nodes, what)
 
     def tick(self) -> None:
         """Check the time; to be called for each node of a pass.

@@ -51,11 +51,11 @@ def _given(value: Any) -> Any:
     if isinstance(value, list):
         return [_given(one) for one in value]
     if isinstance(value, onnx.TensorProto):
-        value = to_array(value, None)
+        value = to_array(value)
     if value is None or np.asarray(value).dtype.kind in "OU":
         return value
     if value.dtype.name in ("bfloat16", "int4", "uint4", "int2", "uint2"):
-        value = to_array(onnx.numpy_helper.from_array(value), None)
+        value = to_array(onnx.numpy_helper.from_array(value))
     return pg.asarray(value)
 
 

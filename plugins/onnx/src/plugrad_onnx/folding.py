@@ -6,11 +6,12 @@ The parameters stay those of the file: nodes that run once compute the weights.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 import plugrad as pg
 
-from .graph import Graph, Node, makers, users
+from .graph import Graph, Node, makers, uses
 from .program import Known
 from .registry import Value, op, own
 
@@ -49,7 +50,9 @@ def _folded_bias(
 
 def _fold_batch_norms(graph: Graph, known: Known, changes: Counter[str]) -> None:
     """Let a convolution multiply by what the batch norm behind it would."""
-    used, made, nodes = users(graph), makers(graph), []
+    used, made = uses(graph), makers(graph)
+    nodes: list[Node | None] = []
+    places: dict[str, int] = {}
     for node in graph.nodes:
         conv = made.get(node.inputs[0]) if node.inputs else None
         if not (
@@ -57,9 +60,10 @@ def _fold_batch_norms(graph: Graph, known: Known, changes: Counter[str]) -> None
             and not node.attrs.get("training_mode")
             and conv is not None
             and conv.op == "Conv"
-            and used[conv.outputs[0]] == [node]
+            and used[conv.outputs[0]] == 1
             and all(name in known for name in (*node.inputs[1:], *conv.inputs[1:]))
         ):
+            places |= dict.fromkeys(node.outputs, len(nodes))
             nodes.append(node)
             continue
         changes["batch norms folded"] += 1
@@ -72,10 +76,10 @@ def _fold_batch_norms(graph: Graph, known: Known, changes: Counter[str]) -> None
         parts = [Node(own("FoldedFilter"), 1, node.name, inputs, [w], more)]
         inputs = [scale, offset, mean, variance, *conv.inputs[2:3]]
         parts.append(Node(own("FoldedBias"), 1, node.name, inputs, [b], more))
-        nodes.remove(conv)
+        nodes[places[conv.outputs[0]]] = None
         folded = replace(conv, inputs=[conv.inputs[0], w, b], outputs=[y])
         nodes += [*parts, folded]
-    graph.nodes[:] = nodes
+    graph.nodes[:] = [node for node in nodes if node is not None]
 
 
 @op("Channels", domain="plugrad")
@@ -91,33 +95,43 @@ def _scaled_filter(w: Value, factor: Value) -> Value:
 
 def _fold_affine(graph: Graph, known: Known, changes: Counter[str]) -> None:
     """Let a convolution multiply by, and add, what a node behind it does by channel."""
-    used, made = users(graph), makers(graph)
-    for node in [node for node in graph.nodes if node.op in ("Mul", "Add")]:
+    used, made, ranks = uses(graph), makers(graph), graph.ranks
+    rows = [[node] for node in graph.nodes]  # what each node becomes
+    places = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
+    for i, node in enumerate(graph.nodes):
+        if node.op not in ("Mul", "Add"):
+            continue
         for name, other in zip(node.inputs, node.inputs[::-1], strict=True):
-            conv = made.get(name)
+            row = rows[places[name]] if name in places else []
+            conv = row[-1] if row else None
             if (
                 conv is None
                 or conv.op != "Conv"
-                or used[name] != [node]
+                or used[name] != 1
                 or not all(name in known for name in conv.inputs[1:])
-                or not _by_channel(other, graph, known, graph.ranks.get(name, 0))
+                or not _by_channel(other, ranks.get(name, 0), made, known, ranks)
             ):
                 continue
             changes["factors and sums of channels folded"] += 1
-            graph.nodes.remove(conv)
-            at = graph.nodes.index(node)  # after what computes the other one
-            graph.nodes[at : at + 1] = nodes = _affine(node, conv, other, known)
-            made |= {output: nodes[-1] for output in node.outputs}
+            row.pop()
+            rows[i] = _affine(node, conv, other, known)  # after what computes the other
             break
+    graph.nodes[:] = [node for row in rows for node in row]
 
 
-def _by_channel(name: str, graph: Graph, known: Known, rank: int) -> bool:
+def _by_channel(
+    name: str,
+    rank: int,
+    made: Mapping[str, Node],
+    known: Known,
+    ranks: Mapping[str, int],
+) -> bool:
     """Return whether what is known has one number, or one for each channel."""
     value = known.constants.get(name, known.params.get(name))
     if value is not None:
         shape = (*[1] * (rank - value.ndim), *value.shape)
         return len(shape) == rank > 2 and bool(value.size == shape[1])
-    maker = makers(graph).get(name)
+    maker = made.get(name)
     if maker is None or name not in known or rank < 3:
         return False
     given = known.constants.get(maker.inputs[1]) if maker.inputs[1:] else None
@@ -126,7 +140,7 @@ def _by_channel(name: str, graph: Graph, known: Known, rank: int) -> bool:
         vector = known.params.get(maker.inputs[0])
         sizes = () if vector is None else (-1, vector.size)
         return any([*numbers] == [1, n, *[1] * (rank - 2)] for n in sizes)
-    is_vector = graph.ranks.get(maker.inputs[0]) == 1
+    is_vector = ranks.get(maker.inputs[0]) == 1
     return maker.op == "Unsqueeze" and is_vector and [*numbers] == [*range(1, rank - 1)]
 
 

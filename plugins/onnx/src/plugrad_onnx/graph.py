@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from .proto import ValueInfo
+from .proto import ValueInfo, printable
 from .registry import Op
 
-__all__ = ["Graph", "Node", "makers", "settle_params", "users"]
+__all__ = ["Graph", "Node", "makers", "settle_params", "uses"]
 
 Array = np.ndarray[Any, Any]
 
@@ -42,7 +43,8 @@ class Node:
     def __str__(self) -> str:
         """Return "y = Conv(x, w)"."""
         inputs = ", ".join(name or "None" for name in self.inputs)
-        return f"{', '.join(filter(None, self.outputs))} = {self.op}({inputs})"
+        outputs = ", ".join(filter(None, self.outputs))
+        return printable(f"{outputs} = {self.op}({inputs})")
 
 
 @dataclass
@@ -95,7 +97,7 @@ class Graph:
         rows = [f"input {info}" for info in self.inputs]
         rows += [f"  {node}" for node in self.nodes]
         rows += [f"output {info}" for info in self.outputs]
-        return "\n".join([f"graph {self.name}", *rows])
+        return "\n".join([f"graph {printable(self.name)}", *rows])
 
 
 def settle_params(graphs: Sequence[Graph]) -> None:
@@ -111,16 +113,14 @@ def settle_params(graphs: Sequence[Graph]) -> None:
             graph.constants[name] = graph.params.pop(name)
 
 
-def users(graph: Graph) -> dict[str, list[Node | None]]:
-    """Return which nodes use each value; None stands for an output of the graph."""
-    users: dict[str, list[Node | None]] = {}
+def uses(graph: Graph) -> Counter[str]:
+    """Return how often each value is used: by nodes, in branches, as an output."""
+    found: Counter[str] = Counter(info.name for info in graph.outputs)
     for node in graph.nodes:
-        inner = [name for g in node.subgraphs for name in g.free_names()]
-        for name in [*node.inputs, *inner]:
-            users.setdefault(name, []).append(node)
-    for info in graph.outputs:
-        users.setdefault(info.name, []).append(None)
-    return users
+        found.update(node.inputs)
+        for inner in node.subgraphs:
+            found.update(inner.free_names())
+    return found
 
 
 def makers(graph: Graph) -> dict[str, Node]:

@@ -6,10 +6,13 @@ themselves or become more nodes than there may be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Set
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import onnx
+import plugrad as pg
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 
 from .proto import ModelError
@@ -17,6 +20,7 @@ from .proto import ModelError
 __all__ = ["check_calls", "check_text", "types_of"]
 
 SMALL = 64  # elements that a shape can have
+Key = tuple[str, str]  # domain and name of an op
 
 
 def types_of(model: ModelProto) -> Mapping[str, TypeProto]:
@@ -33,9 +37,7 @@ def types_of(model: ModelProto) -> Mapping[str, TypeProto]:
     graph.value_info.extend(source.value_info)
     named = {info.name for info in source.input}
     for tensor in source.initializer:
-        external = tensor.data_location == onnx.TensorProto.EXTERNAL
-        size = len(tensor.raw_data) or 8 * sum(tensor.dims)
-        if not external and size <= 8 * SMALL:
+        if _is_small(tensor):
             graph.initializer.append(tensor)
         elif tensor.name not in named:
             graph.input.append(
@@ -43,12 +45,44 @@ def types_of(model: ModelProto) -> Mapping[str, TypeProto]:
                     tensor.name, tensor.data_type, list(tensor.dims)
                 )
             )
+    known = {tensor.name for tensor in graph.initializer}
+    for nodes in (graph.node, *(f.node for f in light.functions)):
+        _forget_ranks(nodes, known)
     try:
         # Not data_prop=True, which makes what a small sparse tensor stands for.
         light = onnx.shape_inference.infer_shapes(light)
     except Exception:  # of any type; the reader says what is wrong
         light = ModelProto(graph=graph)
     return _collected(light.graph, source)
+
+
+def _is_small(tensor: onnx.TensorProto) -> bool:
+    """Return whether a tensor has the data of a shape, as much as it says."""
+    if tensor.data_location == onnx.TensorProto.EXTERNAL or len(tensor.dims) > 1:
+        return False
+    has = len(tensor.raw_data) // 8 or len(tensor.int64_data)
+    is_shape = tensor.data_type == onnx.TensorProto.INT64 and has <= SMALL
+    return not tensor.dims or (is_shape and math.prod(tensor.dims) == has)
+
+
+def _forget_ranks(nodes: Iterable[NodeProto], known: Set[str]) -> None:
+    """Hide the shapes that ``Expand`` takes, unless their values are known.
+
+    ONNX makes as many axes as the shape is said to have elements, and allocates them.
+    """
+    known = known | {
+        node.output[0]
+        for node in nodes
+        if node.op_type == "Constant"
+        and len(node.output) == 1
+        and any(a.name == "value" and _is_small(a.t) for a in node.attribute)
+    }
+    for node in nodes:
+        if node.op_type == "Expand" and {*node.input[1:2]} - known:
+            node.input[1] = ""
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                _forget_ranks(graph.node, known)
 
 
 def _collected(graph: GraphProto, source: GraphProto) -> dict[str, TypeProto]:
@@ -74,33 +108,52 @@ def check_text(message: Any) -> None:
                 check_text(one)
 
 
-def check_calls(model: ModelProto, most: int) -> None:
-    """Raise if functions call themselves, or a model has more than ``most`` nodes."""
-    functions = {(f.domain, f.name): f for f in model.functions}
-    sizes: dict[tuple[str, str], int] = {}
+def check_calls(model: ModelProto, budget: pg.Budget) -> None:
+    """Raise if functions call themselves, or more nodes or levels than there may be."""
+    functions = {(f.domain, f.name): f for f in model.functions if f.name}
+    top: Key = ("", "")  # no op has this name
+    calls = {top: [*_levels(model.graph.node, budget)]}
+    waiting = [top]
+    while waiting:
+        for key, _ in calls[waiting.pop()]:
+            if key in functions and key not in calls:
+                calls[key] = [*_levels(functions[key].node, budget)]
+                waiting.append(key)
+    called = {
+        k: [key for key, _ in rows if key in functions] for k, rows in calls.items()
+    }
+    try:
+        order = [*TopologicalSorter(called).static_order()]
+    except CycleError as error:
+        names = " -> ".join(f"{d}.{n}" for d, n in _from_first(error.args[1], [*calls]))
+        raise ModelError([f"a function calls itself: {names}"]) from None
+    sizes: dict[Key, int] = {}
+    depths: dict[Key, int] = {}
+    for one in order:
+        budget.tick()
+        sizes[one] = sum(1 + sizes.get(key, 0) for key, _ in calls[one])
+        depths[one] = max((n + depths.get(k, -1) + 1 for k, n in calls[one]), default=0)
+    budget.check_depth(depths[top])
+    budget.check_nodes(sizes[top])
 
-    def size(nodes: Iterable[NodeProto], path: tuple[tuple[str, str], ...]) -> int:
-        total = 0
-        for node in _all_nodes(nodes):
-            key = (node.domain, node.op_type)
-            if key in path:
-                names = " -> ".join(f"{d}.{n}" for d, n in (*path, key))
-                raise ModelError([f"a function calls itself: {names}"])
-            if key in functions and key not in sizes:
-                sizes[key] = size(functions[key].node, (*path, key))
-            total += sizes.get(key, 1)
-        return total
 
-    count = size(model.graph.node, ())
-    if count > most:
-        raise ModelError(
-            [f"{count} nodes with functions written out, of {most} at most"]
-        )
+def _from_first(cycle: list[Any], order: list[Any]) -> list[Any]:
+    """Return a cycle of callees as one of callers, from the first that is called."""
+    ring = cycle[:0:-1]
+    at = min(range(len(ring)), key=lambda i: order.index(ring[i]))
+    return [*ring[at:], *ring[:at], ring[at]]
 
 
-def _all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            for graph in [attribute.g, *attribute.graphs]:
-                yield from _all_nodes(graph.node)
+def _levels(nodes: Iterable[NodeProto], budget: pg.Budget) -> Iterator[tuple[Key, int]]:
+    """Yield the op of each node, and in how many branches it is."""
+    stack = [(iter(nodes), 0)]
+    while stack:
+        rows, level = stack[-1]
+        node = next(rows, None)
+        if node is None:
+            stack.pop()
+            continue
+        budget.tick()
+        yield (node.domain, node.op_type), level
+        graphs = [g for a in node.attribute for g in (a.g, *a.graphs) if len(g.node)]
+        stack += [(iter(graph.node), level + 1) for graph in graphs]

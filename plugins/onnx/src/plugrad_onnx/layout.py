@@ -6,8 +6,8 @@ transposes it where a node needs it as the file has it. A filter is turned once.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import ChainMap, Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -59,6 +59,22 @@ def with_channels_last(graph: Graph, known: Known, changes: Counter[str]) -> Non
         _Layout(graph, known, changes).run()
 
 
+class _Ranks(Mapping[str, int]):
+    """The numbers of axes of arrays, without a copy of the mapping."""
+
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        self.arrays = arrays
+
+    def __getitem__(self, name: str) -> int:
+        return int(self.arrays[name].ndim)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+
 class _Layout:
     """The rewriting of one graph.
 
@@ -66,17 +82,19 @@ class _Layout:
         last: What each value is called that there is with its channels last.
         plain: Which values there are as in the file.
         ones: Values whose spatial axes have the size 1.
+        filters: Of which filter each folded one is computed.
 
     """
 
     def __init__(self, graph: Graph, known: Known, changes: Counter[str]) -> None:
         self.graph, self.known, self.changes = graph, known, changes
         self.last: dict[str, str] = {}
-        self.ranks = dict(graph.ranks)
-        self.ranks |= {name: x.ndim for name, x in known.constants.items()}
-        self.ranks |= {name: x.ndim for name, x in known.params.items()}
+        arrays: Any = (_Ranks(known.params), _Ranks(known.constants))
+        self.ranks: ChainMap[str, int] = ChainMap({}, *arrays, graph.ranks)
         made = {name for node in graph.nodes for name in node.outputs}
-        self.plain = {*self.ranks, *graph.free_names()} - made
+        own = {*graph.ranks, *graph.constants, *graph.params}
+        self.plain = {*own, *graph.free_names()} - made
+        self.filters: dict[str, str] = {}
         self.plain |= {info.name for info in graph.inputs}
         self.ones: set[str] = set()
         self.nodes: list[Node] = []
@@ -89,6 +107,8 @@ class _Layout:
                     self.as_plain(name)
                 self.nodes.append(node)
                 self.plain.update(node.outputs)
+                if node.op in FILTERS:
+                    self.filters[node.outputs[0]] = node.inputs[0]
         for info in self.graph.outputs:
             self.as_plain(info.name)
         self.graph.nodes[:] = self.nodes
@@ -194,9 +214,8 @@ class _Layout:
 
     def weights_rank(self, name: str) -> int:
         """Return the rank of weights that are computed once; 0 if they are not."""
-        makers = {output: node for node in self.nodes for output in node.outputs}
-        while name in makers and makers[name].op in FILTERS:
-            name = makers[name].inputs[0]
+        while name in self.filters:
+            name = self.filters[name]
         return self.ranks.get(name, 0) if name in self.known else 0
 
     def image(self, node: Node, rank: int = 0) -> bool:
@@ -246,7 +265,7 @@ class _Layout:
                 inputs.append(name)
             else:
                 output = f"{name}@last{rank}"
-                if output not in self.last.values():
+                if output not in self.last:
                     self.add("ChannelsLast", "plugrad", [name], output, rank=rank)
                     self.last[output] = output
                 inputs.append(output)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,13 @@ __all__ = ["Explanation", "Model", "load"]
 Source = str | Path | bytes | onnx.ModelProto
 
 
-def load(source: Source, *, backend: str | None = None, optimize: bool = True) -> Model:
+def load(
+    source: Source,
+    *,
+    backend: str | None = None,
+    optimize: bool = True,
+    budget: pg.Budget | None = None,
+) -> Model:
     """Return a model that is called with tensors.
 
     Args:
@@ -34,10 +40,13 @@ def load(source: Source, *, backend: str | None = None, optimize: bool = True) -
         optimize: Whether batch norms are folded into convolutions, activations are run
             by the kernels before them, constants are folded, and images are kept with
             channels last from one convolution to the next.
+        budget: What loading may cost; by default ``plugrad.Budget()``.
 
     Raises:
+        OSError: The file cannot be opened.
         ModelError: The model is malformed, or has ops or dtypes that are not supported;
-            the message names all of them.
+            the message names all of them. Or it costs more than the budget.
+        BackendUnavailable: There is no such backend.
 
     Example:
         >>> import onnx
@@ -52,38 +61,62 @@ def load(source: Source, *, backend: str | None = None, optimize: bool = True) -
 
     """
     registry.load_plugins()
-    proto, folder = _read(source)
+    has = None if backend is None else dtypes_of("load", backend)
+    budget = pg.Budget.started(budget, "load")
     try:
-        graph, report = Reader(proto, folder).read(), Report()
+        proto, folder = _read(source, budget)
+        graph, report = Reader(proto, folder, budget).read(), Report(budget)
+        if has is not None:
+            _check_dtypes(graph, str(backend), has)
+        if optimize:
+            optimized(graph, report)
+        return Model(graph, report, backend)
+    except pg.BudgetError as error:
+        raise ModelError([error.problem]) from None
     except UnicodeDecodeError as error:
         raise ModelError([f"a name in it is not UTF-8: {error}"]) from None
-    if backend is not None:
-        _check_dtypes(graph, backend)
-    if optimize:
-        optimized(graph, report)
-    return Model(graph, report, backend)
+    except RecursionError:
+        raise ModelError(["it is nested deeper than Python's stack"]) from None
+    except MemoryError:
+        raise ModelError(["there is not enough memory for it"]) from None
 
 
-def _read(source: Source) -> tuple[onnx.ModelProto, Path | None]:
+def _read(source: Source, budget: pg.Budget) -> tuple[onnx.ModelProto, Path | None]:
     if isinstance(source, onnx.ModelProto):
+        budget.measure(source.ByteSize())
         return source, None
     if isinstance(source, bytes):
+        budget.measure(len(source))
         data, folder = source, None
     else:
         path = Path(source)
-        data, folder = path.read_bytes(), path.parent
+        try:
+            data, folder = budget.read(path), path.parent
+        except pg.BudgetError:
+            raise
+        except ValueError as error:  # a pipe
+            raise ModelError([str(error)]) from None
     try:
         return onnx.ModelProto.FromString(data), folder
     except DecodeError as error:
         raise ModelError([f"it is no ONNX file: {error}"]) from None
 
 
-def _check_dtypes(graph: Graph, backend: str) -> None:
+def dtypes_of(who: str, backend: str) -> Collection[str]:
+    """Return the dtypes of a backend; BackendUnavailable names the function ``who``."""
+    try:
+        return runtime(backend).dtypes
+    except pg.BackendUnavailable as error:
+        reason = str(error).removeprefix("runtime: ")
+        raise pg.BackendUnavailable(f"{who}: {reason}") from error
+
+
+def _check_dtypes(graph: Graph, backend: str, has: Collection[str]) -> None:
     """Raise if a backend lacks the dtype of an input or a parameter."""
     found = {info.name: info.dtype for info in graph.inputs if info.dtype is not None}
     for one in [graph, *graph.inner()]:
         found |= {name: x.dtype for name, x in one.params.items()}
-    has = {*runtime(backend).dtypes, "object"}
+    has = {*has, "object"}
     lacking = [(name, dtype) for name, dtype in found.items() if str(dtype) not in has]
     if lacking:
         raise ModelError(
@@ -163,7 +196,7 @@ class Model:
     def to(self, backend: str | None) -> Model:
         """Return the same model on another backend; None: on the active one."""
         if backend is not None:
-            _check_dtypes(self.graph, backend)
+            _check_dtypes(self.graph, backend, dtypes_of("to", backend))
         return Model(self.graph, self._report, backend)
 
     def explain(self) -> Explanation:

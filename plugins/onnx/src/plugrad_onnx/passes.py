@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import plugrad as pg
 
 from .folding import fold_into_convolutions
-from .graph import Graph, Node, makers, users
+from .graph import Graph, Node, makers, uses
 from .layout import with_channels_last
 from .ops import shape
 from .program import Known
@@ -30,16 +31,29 @@ __all__ = ["Report", "optimized"]
 
 
 class Report:
-    """What the passes did: how often each change was made, how much was folded."""
+    """What the passes did: how often each change was made, how much was folded.
 
-    def __init__(self) -> None:
+    Attributes:
+        budget: What the passes are charged to.
+
+    """
+
+    def __init__(self, budget: pg.Budget) -> None:
         self.changes: Counter[str] = Counter()
         self.folded = 0
+        self.budget = budget
+
+    def walk(self, graph: Graph) -> Iterator[Node]:
+        """Yield the nodes of a graph, and check the time for each."""
+        for node in graph.nodes:
+            self.budget.tick()
+            yield node
 
 
 def optimized(graph: Graph, report: Report, outer: Known | None = None) -> None:
     """Rewrite a graph, and the graphs in it."""
     known = Known(graph, outer)
+    graph.nodes[:] = report.walk(graph)
     _fold_constants(graph, known, report)
     for node in graph.nodes:
         for inner in node.subgraphs:
@@ -74,11 +88,13 @@ def _fold_constants(graph: Graph, known: Known, report: Report) -> None:
     """Compute on the host what depends on constants alone."""
     kept = []
     token = shape.most_elements.set(LIMIT)
-    for node in graph.nodes:
+    for node in report.walk(graph):
         values = _evaluated(node, known) if report.folded < LIMIT else None
-        if values is None:
+        nbytes = sum(value.nbytes for value in values or ())
+        if values is None or not report.budget.affords(nbytes):
             kept.append(node)
             continue
+        report.budget.allocate(nbytes)
         report.changes["constants folded"] += 1
         report.folded += sum(value.size for value in values)
         for name, value in zip(node.outputs, values, strict=False):
@@ -112,7 +128,7 @@ def _evaluated(node: Node, known: Known) -> list[Any] | None:
 def _inline_branches(graph: Graph, known: Known, report: Report) -> None:
     """Put the branch of an ``If`` in its place where the condition is a constant."""
     nodes = []
-    for node in graph.nodes:
+    for node in report.walk(graph):
         condition = known.constants.get(node.inputs[0]) if node.inputs else None
         if node.op != "If" or condition is None:
             nodes.append(node)
@@ -165,7 +181,7 @@ def _renamed_graph(graph: Graph, names: dict[str, str]) -> Graph:
 def _drop_identities(graph: Graph, known: Known) -> None:
     """Remove nodes that only rename, among them dropout that does not train."""
     ends = {info.name for info in graph.outputs}
-    used, names, nodes = users(graph), dict[str, str](), []
+    used, names, nodes = uses(graph), dict[str, str](), []
     for node in graph.nodes:
         node = _renamed(node, names) if names else node
         if _only_renames(node, known, used) and node.outputs[0] not in ends:
@@ -211,22 +227,24 @@ def _activation(node: Node, known: Known) -> dict[str, Any] | None:
 
 def _fuse_activations(graph: Graph, known: Known, report: Report) -> None:
     """Let the kernel of a product add the bias, and run the activation behind it."""
-    used, made = users(graph), makers(graph)
-    for node in [*graph.nodes]:
-        for i, name in enumerate(node.inputs[:2]):
-            maker = made.get(name)
-            if maker is None or used[name] != [node]:
+    used, nodes = uses(graph), list[Node | None](graph.nodes)
+    places = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
+    for i, node in enumerate(report.walk(graph)):
+        for side, name in enumerate(node.inputs[:2]):
+            place = places.get(name)
+            maker = None if place is None else nodes[place]
+            if place is None or maker is None or used[name] != 1:
                 continue
-            fused = _with_bias(maker, node, i, known) or _with_activation(
-                maker, node, i, known
+            fused = _with_bias(maker, node, side, known) or _with_activation(
+                maker, node, side, known
             )
             if fused is not None:
                 report.changes["biases and activations fused"] += 1
-                graph.nodes[graph.nodes.index(node)] = fused
-                graph.nodes.remove(maker)
-                made |= {output: fused for output in fused.outputs}
-                used = users(graph)
+                nodes[place], nodes[i] = None, fused
+                used.subtract([*maker.inputs, *node.inputs])
+                used.update(fused.inputs)
                 break
+    graph.nodes[:] = [node for node in nodes if node is not None]
 
 
 def _with_activation(maker: Node, node: Node, i: int, known: Known) -> Node | None:
@@ -258,10 +276,10 @@ def _with_bias(maker: Node, node: Node, i: int, known: Known) -> Node | None:
 
 def _fuse_shuffles(graph: Graph, known: Known, report: Report) -> None:
     """Let one node shuffle channels, which it can where these are last, too."""
-    used, made = users(graph), makers(graph)
+    used, made = uses(graph), makers(graph)
 
     def before(node: Node, op: str) -> Node | None:
-        maker, alone = made.get(node.inputs[0]), used[node.inputs[0]] == [node]
+        maker, alone = made.get(node.inputs[0]), used[node.inputs[0]] == 1
         return maker if maker is not None and maker.op == op and alone else None
 
     for i, node in enumerate(graph.nodes):
@@ -299,7 +317,7 @@ RECURRENT = {
 def _order_gates(graph: Graph, known: Known, report: Report) -> None:
     """Prepare the weights of LSTM and GRU once, in the order of plugrad's gates."""
     nodes = []
-    for node in graph.nodes:
+    for node in report.walk(graph):
         maker, places, each, count = RECURRENT.get(node.op, ("", (), 0, 0))
         inputs = [*node.inputs, *[""] * count][:count]
         weights = [inputs[i] for i in places]
@@ -329,7 +347,7 @@ QUANTIZED = {
 def _pack_weights(graph: Graph, known: Known, report: Report) -> None:
     """Pack weights once, instead of in each call."""
     nodes = []
-    for node in graph.nodes:
+    for node in report.walk(graph):
         names = QUANTIZED.get(node.op, "").split()
         given = dict(zip(names, node.inputs, strict=False))
         constant = [known.constants.get(given.get(key, "")) for key in ("w", "w_zero")]

@@ -10,6 +10,7 @@ Map: ``Program`` and its ``Step``; ``Session``; ``Branch``, which a control op c
 from __future__ import annotations
 
 import functools
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -62,10 +63,9 @@ class Known:
 
     def __init__(self, graph: Graph, outer: Known | None = None) -> None:
         self.once: set[str] = set()
-        self.constants: dict[str, Array] = dict(outer.constants if outer else {})
-        self.params: dict[str, Array] = dict(outer.params if outer else {})
-        self.constants |= graph.constants
-        self.params |= graph.params
+        above = (outer.constants, outer.params) if outer else (ChainMap(), ChainMap())
+        self.constants: ChainMap[str, Array] = above[0].new_child({**graph.constants})
+        self.params: ChainMap[str, Array] = above[1].new_child({**graph.params})
 
     def __contains__(self, name: str) -> bool:
         return name in self.constants or name in self.params or name in self.once
@@ -110,11 +110,8 @@ class Program:
         kept |= {NONE, *self.constants, *self.params}
         self.before = _with_drops(before, kept)
         fixed_places = {self.places[name] for name in fixed}
-        self.after = _with_drops(after, {*kept, *fixed_places} - _made_by(after))
-        for place in self.outputs:
-            for step in self.after:
-                if place in step.drops:
-                    step.drops = tuple(p for p in step.drops if p != place)
+        kept = ({*kept, *fixed_places} - _made_by(after)) | {*self.outputs}
+        self.after = _with_drops(after, kept)
 
     def place(self, name: str) -> int:
         """Return the place of a value, a new one if it has none."""

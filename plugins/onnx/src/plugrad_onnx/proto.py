@@ -1,11 +1,12 @@
 """What stands in files: tensors, types, external data, each checked before it is read.
 
-Nothing here allocates much more than the file has, or ``LIMIT`` elements.
+What is allocated is charged to the budget of the load.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,23 @@ from typing import Any
 
 import numpy as np
 import onnx
+import plugrad as pg
 from onnx import TensorProto, TypeProto, numpy_helper
 
-__all__ = ["LIMIT", "ModelError", "ValueInfo", "described", "dtype_of", "to_array"]
+__all__ = [
+    "LIMIT",
+    "ModelError",
+    "ValueInfo",
+    "described",
+    "domain_of",
+    "dtype_of",
+    "printable",
+    "to_array",
+]
 
 LIMIT = 2**24  # elements of what a file describes by less than it has: it may be a bomb
+LINE = 500  # characters of a problem that are shown
+STRING_BYTES = 64  # a str of a few characters, and its place in an array
 Array = np.ndarray[Any, Any]
 
 _SAME = (
@@ -54,12 +67,24 @@ class ModelError(ValueError):
     """A model that cannot be loaded; ``problems`` says all that is in the way."""
 
     def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(dict.fromkeys(problems))
+        self.problems = tuple(dict.fromkeys(map(_line, problems)))
         count = len(self.problems)
         lines = "".join(f"\n- {problem}" for problem in self.problems[:50])
         rest = f"\n- and {count - 50} more" if count > 50 else ""
         word = "a problem" if count == 1 else f"{count} problems"
         super().__init__(f"load: the model has {word}:{lines}{rest}")
+
+
+def printable(text: str) -> str:
+    """Return text of a file as a terminal may print it: control characters escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _line(problem: str) -> str:
+    shown = printable(problem[: LINE + 1])
+    return shown if len(problem) <= LINE else f"{shown[:LINE]}..."
 
 
 @dataclass(frozen=True)
@@ -81,7 +106,7 @@ class ValueInfo:
         sizes = "[...]"
         if self.shape is not None:
             sizes = f"[{', '.join('?' if n is None else str(n) for n in self.shape)}]"
-        return f"{self.name}: {kind}{sizes}"
+        return printable(f"{self.name}: {kind}{sizes}")
 
 
 def dtype_of(elem_type: int) -> np.dtype[Any]:
@@ -93,6 +118,11 @@ def dtype_of(elem_type: int) -> np.dtype[Any]:
             f"plugrad has no dtype {type_name(elem_type)}: convert the model to "
             "float32 or int8"
         ) from None
+
+
+def domain_of(name: str) -> str:
+    """Return the name of a domain: ONNX' own has two."""
+    return "" if name == "ai.onnx" else name
 
 
 def type_name(elem_type: int) -> str:
@@ -120,14 +150,18 @@ def _size(dim: Any) -> int | str | None:
     return str(dim.dim_param) or None
 
 
-def to_array(tensor: TensorProto, folder: Path | None) -> Array:
+def to_array(
+    tensor: TensorProto, folder: Path | None = None, budget: pg.Budget | None = None
+) -> Array:
     """Return the values of a tensor of a file, which are as many as it says.
 
     Args:
         tensor: What stands in the file.
         folder: Where its external data may be; None: nowhere.
+        budget: What the values are charged to.
 
     """
+    budget = pg.Budget() if budget is None else budget
     shape, kind = tuple(tensor.dims), tensor.data_type
     dtype = dtype_of(kind)
     if any(n < 0 for n in shape):
@@ -135,11 +169,12 @@ def to_array(tensor: TensorProto, folder: Path | None) -> Array:
     count = math.prod(shape)
     bits = _BITS.get(kind, 8 * dtype.itemsize)
     if tensor.data_location == TensorProto.EXTERNAL:
-        return _from_file(tensor, folder, (count * bits + 7) // 8)
+        return _from_file(tensor, folder, budget, (count * bits + 7) // 8)
     if kind == TensorProto.STRING:
         has = len(tensor.string_data)
         if has != count:
             raise ValueError(f"its shape {shape} needs {count} strings, not {has}")
+        budget.allocate(STRING_BYTES * count + sum(map(len, tensor.string_data)))
         values = [one.decode("utf-8", "surrogateescape") for one in tensor.string_data]
         return np.array(values, object).reshape(shape)
     if tensor.HasField("raw_data"):
@@ -157,6 +192,7 @@ def to_array(tensor: TensorProto, folder: Path | None) -> Array:
         needs = -(-count // packed) * (2 if dtype.kind == "c" else 1)
     if has != needs:
         raise ValueError(f"its shape {shape} needs {needs} values or bytes, not {has}")
+    budget.allocate(count * dtype.itemsize)
     return _plain(numpy_helper.to_array(tensor), dtype)
 
 
@@ -165,46 +201,56 @@ def _plain(values: Array, dtype: np.dtype[Any]) -> Array:
     return np.array(values.astype(dtype) if values.dtype != dtype else values)
 
 
-def _from_file(tensor: TensorProto, folder: Path | None, needs: int) -> Array:
+def _from_file(
+    tensor: TensorProto, folder: Path | None, budget: pg.Budget, needs: int
+) -> Array:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     if folder is None:
         raise ValueError(
             f"its data is in the file {location!r}: load the model by its path"
         )
-    root = folder.resolve()
-    path = (root / location).resolve()
-    if not location or Path(location).is_absolute() or not path.is_relative_to(root):
-        raise ValueError(f"its data is in {location!r}, outside of the model's folder")
-    if not path.is_file():
-        raise ValueError(f"its data is in the file {location!r}, which is not there")
     offset = _number(entries.get("offset", "0"))
     length = _number(entries.get("length", str(needs)))
-    if length != needs or offset + length > path.stat().st_size:
-        raise ValueError(
-            f"its shape {tuple(tensor.dims)} needs {needs} bytes; the file "
-            f"{location!r} of {path.stat().st_size} bytes has {length} at {offset}"
-        )
-    with path.open("rb") as file:
+    try:
+        file = budget.open(location, folder)
+    except (FileNotFoundError, IsADirectoryError):
+        message = f"its data is in the file {location!r}, which is not there"
+        raise ValueError(message) from None
+    except OSError as error:
+        raise ValueError(f"its data is in the file {location!r}: {error}") from None
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        if length != needs or offset + length > size:
+            raise ValueError(
+                f"its shape {tuple(tensor.dims)} needs {needs} bytes; the file "
+                f"{location!r} of {size} bytes has {length} at {offset}"
+            )
+        budget.allocate(needs)
         file.seek(offset)
         inline = TensorProto(data_type=tensor.data_type, dims=tensor.dims)
         inline.raw_data = file.read(length)
-    return to_array(inline, None)
+    return to_array(inline, None, budget)
 
 
 def _number(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise ValueError(f"its external data has the offset or length {text!r}")
     return int(text)
 
 
-def to_dense(sparse: onnx.SparseTensorProto, folder: Path | None) -> Array:
+def to_dense(
+    sparse: onnx.SparseTensorProto, folder: Path | None, budget: pg.Budget
+) -> Array:
     """Return the values of a sparse tensor, of at most ``LIMIT`` elements."""
     shape = tuple(sparse.dims)
     if any(n < 0 for n in shape) or math.prod(shape) > LIMIT:
         raise ValueError(f"its shape {shape} has more than {LIMIT} elements")
-    values = to_array(sparse.values, folder)
-    places = to_array(sparse.indices, folder)
+    values = to_array(sparse.values, folder, budget)
+    places = to_array(sparse.indices, folder, budget)
+    if places.dtype != np.int64:
+        raise TypeError(f"its indices are {places.dtype}, not int64")
+    budget.allocate(math.prod(shape) * values.itemsize)
     y = np.zeros(shape, values.dtype)
     if places.ndim == 1:
         y.reshape(-1)[places] = values

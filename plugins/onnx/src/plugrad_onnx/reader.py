@@ -1,12 +1,10 @@
 """Makes a graph of a model's file, and collects all that is wrong with it.
 
-Map: ``Scope``, what names of the file are called; ``Reader``; functions, whose nodes
-are written out; what is checked of a node; the order of the nodes.
+Map: ``Reader``; functions, whose nodes are written out; what is checked of a node.
 """
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import plugrad as pg
 from onnx import (
     AttributeProto,
     FunctionProto,
@@ -25,6 +24,7 @@ from onnx import (
 )
 
 from . import registry
+from .functions import defaults_of, with_attributes
 from .graph import Graph, Node, settle_params
 from .inference import check_calls, check_text, types_of
 from .proto import (
@@ -32,50 +32,35 @@ from .proto import (
     ModelError,
     ValueInfo,
     described,
+    domain_of,
     dtype_of,
     to_array,
     to_dense,
 )
 from .registry import Op
+from .scopes import Scope, in_order
 
 __all__ = ["Reader"]
 
-MOST_NODES = 10**6
-ROOM = 2**28  # bytes that a model may have beside four times the size of its files
+PREFIX = 40  # characters of an op's name that are put before those of its values
+ITEM_BYTES = 40  # an integer, and its place in a tuple
 OLDEST = 6
 Array = np.ndarray[Any, Any]
-
-
-class Scope:
-    """What the names of a graph of a file are called in the model.
-
-    Those of functions that are written out get a prefix.
-    """
-
-    def __init__(self, prefix: str = "", outer: Scope | None = None) -> None:
-        self.prefix = prefix
-        self.names: dict[str, str] = {} if outer is None else dict(outer.names)
-
-    def define(self, name: str) -> str:
-        """Return what a name of the file is called from now on."""
-        if name:
-            self.names[name] = self.prefix + name
-        return self.names.get(name, "")
 
 
 class Reader:
     """Makes a ``Graph`` of a model; ``ModelError`` says all that is in the way."""
 
-    def __init__(self, model: ModelProto, folder: Path | None) -> None:
-        self.model, self.folder = model, folder
+    def __init__(
+        self, model: ModelProto, folder: Path | None, budget: pg.Budget
+    ) -> None:
+        self.model, self.folder, self.budget = model, folder, budget
         self.problems: list[str] = []
         self.count = itertools.count()
-        self.functions = {(f.domain, f.name): f for f in model.functions}
-        self.opsets = {_domain(o.domain): o.version for o in model.opset_import}
+        self.functions = {(f.domain, f.name): f for f in model.functions if f.name}
+        self.opsets = {domain_of(o.domain): o.version for o in model.opset_import}
         self.types: Mapping[str, onnx.TypeProto] = {}
         self.initialized: set[str] = set()
-        self.budget = ROOM + 4 * model.ByteSize()
-        self.files: set[str] = set()
 
     def read(self) -> Graph:
         """Return the graph of the model."""
@@ -87,9 +72,11 @@ class Reader:
             )
             raise ModelError(self.problems)
         check_text(self.model)
-        check_calls(self.model, MOST_NODES)
+        check_calls(self.model, self.budget)
         self.types = types_of(self.model)
-        graph = self.graph(self.model.graph, Scope(), self.opsets)
+        graph = self.graph(self.model.graph, Scope(self.budget), self.opsets)
+        if not self.model.graph.output:
+            self.problems.append("the graph has no outputs")
         if self.problems:
             raise ModelError(self.problems)
         settle_params([graph, *graph.inner()])
@@ -102,13 +89,13 @@ class Reader:
         self, proto: GraphProto, outer: Scope, opsets: Mapping[str, int]
     ) -> Graph:
         """Return a graph of the file; ``outer`` has the names that it may use."""
-        scope, graph = Scope(outer.prefix, outer), Graph(proto.name)
+        scope, graph = Scope(self.budget, outer.prefix, outer), Graph(proto.name)
         self.initializers(proto, graph, scope)
         for info in proto.input:
             name = scope.define(info.name)
             if name not in graph.constants and name not in graph.params:
                 graph.inputs.append(self.value(name, info.type))
-        self.add_nodes(in_order(proto.node, scope, self), graph, scope, opsets)
+        self.add_nodes(in_order(proto.node, scope, self.problems), graph, scope, opsets)
         for info in proto.output:
             if info.name not in scope.names:
                 self.problems.append(f"output {info.name!r}: no node computes it")
@@ -117,18 +104,10 @@ class Reader:
         return graph
 
     def array(self, tensor: TensorProto | SparseTensorProto) -> Array:
-        """Return the values of a tensor, unless all that was read is far too much."""
-        read: Any = to_array if isinstance(tensor, TensorProto) else to_dense
-        values = read(tensor, self.folder)
-        if isinstance(tensor, TensorProto) and self.folder is not None:
-            for entry in tensor.external_data:
-                if entry.key == "location" and entry.value not in self.files:
-                    self.files.add(entry.value)
-                    self.budget += 4 * (self.folder / entry.value).stat().st_size
-        self.budget -= values.nbytes
-        if self.budget < 0:
-            raise ModelError(["its tensors need far more memory than its files have"])
-        return values
+        """Return the values of a tensor."""
+        if isinstance(tensor, TensorProto):
+            return to_array(tensor, self.folder, self.budget)
+        return to_dense(tensor, self.folder, self.budget)
 
     def value(self, name: str, kind: onnx.TypeProto) -> ValueInfo:
         """Return what the file says of an input or output."""
@@ -145,7 +124,7 @@ class Reader:
         for name, tensor in rows:
             try:
                 values = self.array(tensor)
-            except ModelError:
+            except (ModelError, pg.BudgetError):
                 raise
             except (TypeError, ValueError, IndexError) as error:
                 self.problems.append(f"initializer {name!r}: {error}")
@@ -174,11 +153,8 @@ class Reader:
     ) -> None:
         """Append nodes to a graph; what functions consist of is written out."""
         for proto in nodes:
-            if len(graph.nodes) > MOST_NODES:
-                raise ModelError(
-                    [f"more than {MOST_NODES} nodes, functions written out"]
-                )
-            domain = _domain(proto.domain)
+            self.budget.count()
+            domain = domain_of(proto.domain)
             version = opsets.get(domain, self.opsets.get(domain, 1))
             label = f"node {proto.name or proto.op_type!r}, op {proto.op_type}"
             label += f" of {domain or 'ONNX'}, opset {version}"
@@ -197,7 +173,8 @@ class Reader:
                 for name in proto.output:
                     scope.define(name)
             else:
-                self.expand(proto, body, label, graph, scope)
+                with self.budget.nested():
+                    self.expand(proto, body, label, graph, scope)
 
     def append(
         self,
@@ -217,8 +194,10 @@ class Reader:
             name, values = proto.output[0], np.zeros(0)
             try:
                 values = constant(next(iter(attrs.values())))
-            except TypeError as error:
+            except (TypeError, OverflowError) as error:
                 self.problems.append(f"{label}: {error}")
+            if not name:
+                return
             weights = values.dtype.kind == "f" and values.size > 1
             self.keep(name, values, graph, scope, param=weights)
             return
@@ -240,7 +219,7 @@ class Reader:
         for attribute in proto.attribute:
             try:
                 found[attribute.name] = self.attribute(attribute, scope, opsets)
-            except ModelError:
+            except (ModelError, pg.BudgetError):
                 raise
             except (TypeError, ValueError, IndexError) as error:
                 self.problems.append(f"{label}, attribute {attribute.name}: {error}")
@@ -252,7 +231,8 @@ class Reader:
         """Return an attribute as a value of Python, an array or a graph."""
         kind = attribute.type
         if kind == AttributeProto.GRAPH:
-            return self.graph(attribute.g, scope, opsets)
+            with self.budget.nested():
+                return self.graph(attribute.g, scope, opsets)
         if kind == AttributeProto.TENSOR:
             return self.array(attribute.t)
         if kind == AttributeProto.SPARSE_TENSOR:
@@ -261,9 +241,11 @@ class Reader:
             return attribute.tp
         value = onnx.helper.get_attribute_value(attribute)
         if isinstance(value, bytes):
+            self.budget.allocate(len(value))
             return value.decode("utf-8", "surrogateescape")
         if isinstance(value, float | int):
             return value
+        self.budget.allocate(ITEM_BYTES * len(value))
         return tuple(
             one.decode("utf-8", "surrogateescape") if isinstance(one, bytes) else one
             for one in value
@@ -325,17 +307,18 @@ class Reader:
                 f"{len(body.output)} outputs"
             )
             return
-        inner = Scope(f"{scope.prefix}{proto.op_type}_{next(self.count)}/")
-        inner.names = {
+        word = f"{proto.op_type[:PREFIX]}_{next(self.count)}/"
+        inner = Scope(self.budget, scope.prefix + word)
+        inner.names |= {
             name: scope.names.get(given, "")
             for name, given in zip(body.input, proto.input, strict=False)
         }
-        given = dict(_defaults(body, proto.op_type))
+        given = dict(defaults_of(body, proto.op_type))
         given |= {one.name: one for one in body.attribute_proto}
         given |= {one.name: one for one in proto.attribute}
-        nodes = [_with_attributes(node, given) for node in body.node]
-        opsets = {_domain(o.domain): o.version for o in body.opset_import}
-        nodes = in_order(nodes, inner, self)
+        nodes = [with_attributes(node, given, self.budget) for node in body.node]
+        opsets = {domain_of(o.domain): o.version for o in body.opset_import}
+        nodes = in_order(nodes, inner, self.problems)
         self.add_nodes(nodes, graph, inner, opsets)
         renamed = {}
         for name, formal in zip(proto.output, body.output, strict=False):
@@ -354,7 +337,7 @@ def problems_of(
     """Yield what does not fit the function of an op, or its schema."""
     count = len(proto.input)
     if not row.least <= count <= row.most:
-        yield f"{label}: {count} inputs, of {row.least} to {row.most}"
+        yield f"{label}: takes {inputs_text(row.least, row.most)}, got {count}"
     unknown = sorted(attrs.keys() - row.attributes)
     if unknown:
         yield f"{label}: the attributes {', '.join(unknown)} are not supported"
@@ -371,7 +354,8 @@ def problems_of(
         return
     schema: Any = onnx.defs.get_schema(row.name, version, row.domain)
     if len(proto.output) > schema.max_output:
-        yield f"{label}: {len(proto.output)} outputs, of {schema.max_output} at most"
+        counts = f"at most {schema.max_output} outputs, got {len(proto.output)}"
+        yield f"{label}: has {counts}"
     for attribute in proto.attribute:
         wanted = schema.attributes.get(attribute.name)
         if wanted is not None and int(wanted.type.value) != attribute.type:
@@ -379,8 +363,13 @@ def problems_of(
             yield f"{label}: attribute {attribute.name} must be of type {kind}"
 
 
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name
+def inputs_text(least: int, most: float) -> str:
+    """Return "2 inputs", "2 or 3 inputs", "2 to 5 inputs" or "2 inputs or more"."""
+    if least == most:
+        return f"{least} input{'s' if least != 1 else ''}"
+    if most == float("inf"):
+        return f"{least} input{'s' if least != 1 else ''} or more"
+    return f"{least} {'or' if most == least + 1 else 'to'} {most:.0f} inputs"
 
 
 def _missing(domain: str, name: str) -> str:
@@ -402,98 +391,3 @@ def constant(value: Any) -> Array:
     if type(first) not in kinds:
         raise TypeError(f"Constant: its value is a {type(first).__name__}")
     return np.array(value, kinds[type(first)])
-
-
-def _defaults(body: FunctionProto, name: str) -> Iterator[tuple[str, AttributeProto]]:
-    """Yield the defaults that the schema of an op gives its attributes."""
-    domain = _domain(body.domain)
-    if body.attribute and onnx.defs.has(name, domain):
-        for key, attribute in onnx.defs.get_schema(
-            name, domain=domain
-        ).attributes.items():
-            if attribute.default_value.name:
-                yield key, attribute.default_value
-
-
-def _with_attributes(node: NodeProto, given: Mapping[str, AttributeProto]) -> NodeProto:
-    """Return a node of a function with the attributes of the call."""
-    copy = NodeProto()
-    copy.CopyFrom(node)
-    _resolve(copy, given)
-    return copy
-
-
-def _resolve(node: NodeProto, given: Mapping[str, AttributeProto]) -> None:
-    kept = []
-    for attribute in node.attribute:
-        if attribute.ref_attr_name:
-            if attribute.ref_attr_name not in given:
-                continue
-            value = AttributeProto()
-            value.CopyFrom(given[attribute.ref_attr_name])
-            value.name = attribute.name
-            attribute = value
-        for graph in [attribute.g, *attribute.graphs]:
-            for inner in graph.node:
-                _resolve(inner, given)
-        kept.append(attribute)
-    del node.attribute[:]
-    node.attribute.extend(kept)
-
-
-def in_order(
-    nodes: Iterable[NodeProto], scope: Scope, reader: Reader
-) -> list[NodeProto]:
-    """Return nodes so that each comes after those whose outputs it uses.
-
-    Those that cannot run, as an input is missing or part of a cycle, are problems.
-    """
-    rows = list(nodes)
-    made: dict[str, int] = {}
-    for i, node in enumerate(rows):
-        for name in filter(None, node.output):
-            if name in made or (name in scope.names and not scope.prefix):
-                reader.problems.append(f"value {name!r} is defined twice")
-            made.setdefault(name, i)
-    users: dict[int, list[int]] = {}
-    waits = [0] * len(rows)
-    for i, node in enumerate(rows):
-        for name in {*_used(node)} - {""}:
-            if name in made:
-                waits[i] += 1
-                users.setdefault(made[name], []).append(i)
-            elif name not in scope.names and name in node.input:
-                reader.problems.append(
-                    f"node {node.name or node.op_type!r}: its input {name!r} is not "
-                    "defined"
-                )
-    ready = [i for i, count in enumerate(waits) if not count]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        i = heapq.heappop(ready)
-        order.append(rows[i])
-        for user in users.get(i, ()):
-            waits[user] -= 1
-            if not waits[user]:
-                heapq.heappush(ready, user)
-    stuck = [rows[i] for i, count in enumerate(waits) if count]
-    if stuck:
-        names = [node.name or node.op_type for node in stuck]
-        reader.problems.append(f"nodes that wait for each other: {names[:10]}")
-        for name in [name for node in stuck for name in node.output]:
-            scope.define(name)  # so that only they are named
-    return order
-
-
-def _used(node: NodeProto) -> Iterator[str]:
-    """Yield the names that a node uses, also those that its branches use."""
-    yield from node.input
-    for attribute in node.attribute:
-        for graph in [attribute.g, *attribute.graphs]:
-            inner = {name for one in graph.node for name in _used(one)}
-            inner |= {info.name for info in graph.output}
-            inner -= {name for one in graph.node for name in one.output}
-            inner -= {info.name for info in graph.input}
-            inner -= {one.name for one in graph.initializer}
-            yield from inner - {one.values.name for one in graph.sparse_initializer}

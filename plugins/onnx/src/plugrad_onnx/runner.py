@@ -79,7 +79,10 @@ class Runner:
         """Return the inputs in their order, each of the dtype that the file says."""
         names = [info.name for info in self.graph.inputs]
         if len(args) > len(names):
-            raise TypeError(f"model: {len(args)} inputs, of {len(names)}: {names}")
+            word = "input" if len(names) == 1 else "inputs"
+            raise TypeError(
+                f"model: takes {len(names)} {word}, {names}, got {len(args)}"
+            )
         given = dict(zip(names, args, strict=False))
         twice, unknown = given.keys() & named.keys(), named.keys() - {*names}
         given |= named
@@ -98,11 +101,11 @@ def _as_input(info: ValueInfo, value: Any) -> Any:
         value = np.asarray(value, info.dtype)
     if value.dtype.kind == "O" or info.dtype == object:
         return _strings(value)
-    wrong = info.dtype is not None and value.dtype != info.dtype
-    if wrong or not _fits(tuple(value.shape), info.shape):
-        raise TypeError(
-            f"model: the input must be {info}, not {value.dtype}{[*value.shape]}"
-        )
+    message = f"model: the input must be {info}, not {value.dtype}{[*value.shape]}"
+    if info.dtype is not None and value.dtype != info.dtype:
+        raise TypeError(message)
+    if not _fits(tuple(value.shape), info.shape):
+        raise ValueError(message)
     small = value.dtype.kind in "iub" and value.size <= SMALL
     if isinstance(value, np.ndarray) and small:
         return value

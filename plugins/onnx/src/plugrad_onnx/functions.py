@@ -1,0 +1,67 @@
+"""The attributes of functions that are written out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import onnx
+import plugrad as pg
+from onnx import AttributeProto, FunctionProto, NodeProto
+
+from .proto import domain_of
+
+__all__ = ["defaults_of", "with_attributes"]
+
+
+def defaults_of(body: FunctionProto, name: str) -> Iterator[tuple[str, AttributeProto]]:
+    """Yield the defaults that the schema of an op gives its attributes."""
+    domain = domain_of(body.domain)
+    if body.attribute and onnx.defs.has(name, domain):
+        for key, attribute in onnx.defs.get_schema(
+            name, domain=domain
+        ).attributes.items():
+            if attribute.default_value.name:
+                yield key, attribute.default_value
+
+
+def with_attributes(
+    node: NodeProto, given: Mapping[str, AttributeProto], budget: pg.Budget
+) -> NodeProto:
+    """Return a node of a function with the attributes of the call."""
+    if not _refers(node):
+        return node
+    copy = NodeProto()
+    budget.allocate(node.ByteSize())
+    copy.CopyFrom(node)
+    _resolve(copy, given, budget)
+    return copy
+
+
+def _refers(node: NodeProto) -> bool:
+    """Return whether a node takes an attribute of the function that it is in."""
+    return any(
+        attribute.ref_attr_name
+        or any(_refers(one) for g in (attribute.g, *attribute.graphs) for one in g.node)
+        for attribute in node.attribute
+    )
+
+
+def _resolve(
+    node: NodeProto, given: Mapping[str, AttributeProto], budget: pg.Budget
+) -> None:
+    kept = []
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            if attribute.ref_attr_name not in given:
+                continue
+            value = AttributeProto()
+            budget.allocate(given[attribute.ref_attr_name].ByteSize())
+            value.CopyFrom(given[attribute.ref_attr_name])
+            value.name = attribute.name
+            attribute = value
+        for graph in [attribute.g, *attribute.graphs]:
+            for inner in graph.node:
+                _resolve(inner, given, budget)
+        kept.append(attribute)
+    del node.attribute[:]
+    node.attribute.extend(kept)
