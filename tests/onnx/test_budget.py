@@ -1,0 +1,150 @@
+"""Models that would cost far more than their files: bytes, nodes, seconds, depth."""
+
+import os
+import resource
+import time
+
+import numpy as np
+import plugrad as pg
+import pytest
+from onnx import TensorProto, helper
+from plugrad_onnx import ModelError, load
+
+from tests.onnx.files import MINE, X, Y, external, graph, node
+from tests.onnx.networks import image, model
+
+
+def test_one_region_of_a_file_for_many_tensors_is_a_bomb(tmp_path):
+    size = 2**24
+    many = [
+        external(f"w{i}", [size // 4], location="big.bin", length=size)
+        for i in range(200)
+    ]
+    proto = graph(node("Add", "x w0", "y"), initializers=many)
+    with (tmp_path / "big.bin").open("wb") as file:
+        file.truncate(size)
+    (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
+    with pytest.raises(ModelError, match="bytes are needed, and the budget has"):
+        load(tmp_path / "model.onnx")
+
+
+def test_one_file_under_many_names_is_a_bomb(tmp_path):
+    size = 2**24
+    many = [
+        external(f"w{i}", [size // 4], location="./" * i + "d", length=size)
+        for i in range(200)
+    ]
+    proto = graph(node("Add", "x w0", "y"), initializers=many)
+    (tmp_path / "d").write_bytes(bytes(size))
+    (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
+    with pytest.raises(ModelError, match="bytes are needed, and the budget has 40"):
+        load(tmp_path / "model.onnx")
+
+
+def test_a_budget_is_raised_by_the_caller(tmp_path):
+    data = image().SerializeToString()
+    with pytest.raises(ModelError, match=r"nodes or more, .* and the budget has 10;"):
+        load(data, budget=pg.Budget(nodes=10))
+    with pytest.raises(ModelError, match="seconds of processor time, and the budget"):
+        load(data, budget=pg.Budget(seconds=0))
+    with pytest.raises(ModelError, match="bytes are needed, and the budget has 100;"):
+        load(data, budget=pg.Budget(bytes=100))
+    many = [node("Neg", f"t{i}", f"t{i + 1}") for i in range(2000)]
+    many[0].input[0], many[-1].output[0] = "x", "y"
+    assert load(graph(*many), budget=pg.Budget(nodes=2000))([2.0]).tolist() == [2.0]
+
+
+def test_a_pipe_is_no_model(tmp_path):
+    os.mkfifo(tmp_path / "model.onnx")
+    with pytest.raises(ModelError, match=r"model.onnx' is a pipe, not a regular file"):
+        load(tmp_path / "model.onnx")
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "none.onnx")
+
+
+@pytest.mark.parametrize("place", ["graph", "function", "branch"])
+def test_inference_does_not_believe_declared_sizes(place):
+    """ONNX makes an axis for each element that the shape of Expand is said to have."""
+    huge = helper.make_tensor_value_info("s", TensorProto.INT64, [10**8])
+    expand = node("Expand", "x s", "y")
+    functions = []
+    if place == "function":
+        opsets = [helper.make_opsetid("", 9)]
+        inputs, nodes = ["a", "b"], [node("Expand", "a b", "c")]
+        functions = [helper.make_function("mine", "F", inputs, ["c"], nodes, opsets)]
+        expand = helper.make_node("F", ["x", "s"], ["y"], domain="mine")
+    if place == "branch":
+        branch = helper.make_graph([expand], "branch", [], [Y])
+        test = helper.make_node("Cast", ["x"], ["c"], to=TensorProto.BOOL)
+        expand = node("If", "c", "y", then_branch=branch, else_branch=branch)
+    nodes = [test, expand] if place == "branch" else [expand]
+    net = helper.make_graph(nodes, "net", [X, huge], [Y])
+    opsets = [helper.make_opsetid("", 9), MINE]
+    proto = helper.make_model(net, opset_imports=opsets, functions=functions)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    load(proto, backend="cpu")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # KiB
+
+
+CHAINS = {
+    "Mul": "Mul (c{i}, factor)",
+    "Add": "Add (c{i}, factor)",
+    "BatchNormalization": "BatchNormalization (c{i}, scale, scale, scale, scale)",
+    "Relu": "Relu (c{i})",
+}
+
+
+def chain(op, count):
+    rows = [
+        f"c{i} = Conv (x{i}, w)\nx{i + 1} = {CHAINS[op].format(i=i)}\n"
+        for i in range(count)
+    ]
+    weights = {"w": np.ones((2, 2, 1, 1), "float32"), "scale": np.ones(2, "float32")}
+    weights["factor"] = np.ones((1, 2, 1, 1), "float32")
+    text = f"net (float[1, 2, 4, 4] x0) => (float[1, 2, 4, 4] x{count}) "
+    return model(text + "{" + "".join(rows) + "}", weights).SerializeToString()
+
+
+@pytest.mark.parametrize("op", CHAINS)
+def test_passes_are_linear_in_nodes(op):
+    """4,000 pairs load in about a second; quadratic passes took 44."""
+    load(chain(op, 2))
+    data = chain(op, 4000)
+    start = time.process_time()
+    loaded = load(data)
+    assert time.process_time() - start < 6
+    assert [*loaded.explain().changes.values()] == [4000]
+
+
+def doubling(count):
+    """Return text that joins a constant with itself ``count`` times."""
+    rows = [f"a{i + 1} = Concat <axis = 0> (a{i}, a{i})" for i in range(count)]
+    return "a0 = Constant <value_ints = [1]> ()\n" + "\n".join(rows)
+
+
+# What constant folding would make large: it is left to the run, or made small.
+BOMBS = {
+    "ConstantOfShape": "s = Constant <value_ints = [1099511627776]> () "
+    "b = ConstantOfShape (s)",
+    "Range": "s = Constant <value_int = 0> () "
+    "e = Constant <value_int = 1099511627776> () "
+    "d = Constant <value_int = 1> () b = Range (s, e, d)",
+    "Tile": "s = Constant <value_ints = [1]> () "
+    "e = Constant <value_ints = [1099511627776]> () b = Tile (s, e)",
+    "Expand": "s = Constant <value_ints = [1]> () "
+    "e = Constant <value_ints = [1099511627776]> () b = Expand (s, e)",
+    "Pad": "s = Constant <value_ints = [1]> () "
+    "e = Constant <value_ints = [0, 1099511627776]> () b = Pad (s, e)",
+    "Concat": doubling(40) + "\nb = Identity (a40)",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_constants_do_not_explode_at_load(name):
+    text = f"net (float[N] x) => (float[N] y, int64[M] z) {{ {BOMBS[name]} \n"
+    text += "y = Relu (x) z = Shape (b) }"
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    loaded = load(model(text), backend="cpu")
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert after - before < 2**20  # KiB
+    assert loaded.inputs[0].name == "x"
