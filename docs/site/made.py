@@ -48,7 +48,7 @@ FAMILIES = {
     "Dtypes": ("What dtypes there are, and what they promote to.", "namespace"),
     "Elementary functions": (
         "Element-wise ops of one argument.",
-        "unary trigonometry",
+        "special trigonometry unary",
     ),
     "Indexing": (
         "Elements at indices, slices, and what writes to them.",
@@ -61,7 +61,7 @@ FAMILIES = {
     ),
     "Reductions": (
         "Sums, means and other reductions; sums and counts along an axis.",
-        "cumulative reduce statistics",
+        "cumulative nans reduce statistics",
     ),
     "Shapes": (
         "Ops that move elements without computing with them.",

@@ -32,6 +32,7 @@ from .ops.grids import *
 from .ops.indexing import *
 from .ops.matrix import *
 from .ops.namespace import *
+from .ops.nans import *
 from .ops.norm import *
 from .ops.pool import *
 from .ops.products import *
@@ -48,6 +49,7 @@ from .ops.shape import *
 from .ops.signs import *
 from .ops.slicing import *
 from .ops.sorting import *
+from .ops.special import *
 from .ops.statistics import *
 from .ops.trigonometry import *
 from .ops.unary import *
@@ -215,6 +217,7 @@ if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public 
     __all__ += ops.indexing.__all__
     __all__ += ops.matrix.__all__
     __all__ += ops.namespace.__all__
+    __all__ += ops.nans.__all__
     __all__ += ops.norm.__all__
     __all__ += ops.pool.__all__
     __all__ += ops.products.__all__
@@ -227,6 +230,7 @@ if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public 
     __all__ += ops.signs.__all__
     __all__ += ops.slicing.__all__
     __all__ += ops.sorting.__all__
+    __all__ += ops.special.__all__
     __all__ += ops.statistics.__all__
     __all__ += ops.trigonometry.__all__
     __all__ += ops.unary.__all__

@@ -18,7 +18,7 @@ LEVELS = ("primitives", "inference", "training", "everything")
 # of ``golden/reach`` and of ``ops`` are called.
 RARE = (
     "complex_special_values|complexes|eigenvalues|fft|linalg|matrix_factors|ragged|"
-    "random|signal|sparse|strings|string_dtype"
+    "random|signal|sparse|special|strings|string_dtype"
 )
 
 # (file, words in the name of the test, level); the first row that matches wins.
