@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..registry import Value, op
+from .patterns import matcher
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +27,8 @@ def string_concat(x: Value, y: Value) -> Value:
 
 @op("RegexFullMatch", since=20, reads=(0,))
 def regex_full_match(x: Value, *, pattern: str) -> Value:
-    found = [re.fullmatch(pattern, text) is not None for text in x.reshape(-1)]
+    matches = matcher(pattern)
+    found = [matches(text) for text in x.reshape(-1)]
     return np.array(found, bool).reshape(x.shape)
 
 
