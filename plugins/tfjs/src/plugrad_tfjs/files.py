@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import plugrad as pg
 
 from .errors import ModelError
 
@@ -24,11 +25,13 @@ DTYPES = {"float32": "<f4", "int32": "<i4", "bool": "|u1", "complex64": "<c8"}
 QUANTIZED = {"uint8": "|u1", "uint16": "<u2", "float16": "<f2"}
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+def read(path: Path, budget: pg.Budget) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return what stands in a ``model.json``, and the weights by name."""
     try:
-        model = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
+        model = budget.json(budget.read(path))
+    except pg.BudgetError:
+        raise
+    except ValueError as error:
         raise ModelError([f"{path.name} is not JSON: {error}"]) from None
     if not isinstance(model, dict):
         raise ModelError([f"{path.name} is not a JSON object"])
@@ -42,10 +45,12 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     weights: dict[str, Array] = {}
     for i, group in enumerate(manifest):
         try:
-            for name, values in _group(group, path.parent, seen):
+            for name, values in _group(group, path.parent, seen, budget):
                 if name in weights:
                     raise ValueError(f"weight {name!r} is there twice")
                 weights[name] = values
+        except pg.BudgetError:
+            raise
         except (ValueError, TypeError, OSError) as error:
             problems.append(f"weightsManifest[{i}]: {error}")
     if problems:
@@ -53,38 +58,41 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     return model, weights
 
 
-def _group(group: Any, folder: Path, seen: set[Path]) -> Iterator[tuple[str, Array]]:
+def _group(
+    group: Any, folder: Path, seen: set[Path], budget: pg.Budget
+) -> Iterator[tuple[str, Array]]:
     """Yield the weights of a group, after all of it has been checked."""
     if not isinstance(group, dict) or not all(
         isinstance(group.get(key), list) for key in ("paths", "weights")
     ):
         raise TypeError("it must be an object with the lists paths and weights")
+    budget.count(len(group["weights"]) + len(group["paths"]))
     sizes = [_stored_bytes(spec) for spec in group["weights"]]
-    paths = [_inside(path, folder, seen) for path in group["paths"]]
-    has = sum(path.stat().st_size for path in paths)
+    has = sum(_file_bytes(path, folder, seen, budget) for path in group["paths"])
     if has != sum(sizes):
         raise ValueError(f"its files have {has} bytes, and its weights {sum(sizes)}")
-    data = b"".join(path.read_bytes() for path in paths)
+    data = b"".join(budget.read(path, folder) for path in group["paths"])
     begin = 0
     for spec, size in zip(group["weights"], sizes, strict=True):
+        budget.allocate(math.prod(_shape(spec)) * np.dtype(spec["dtype"]).itemsize)
         yield spec["name"], _decoded(spec, data[begin : begin + size])
         begin += size
 
 
-def _inside(path: Any, folder: Path, seen: set[Path]) -> Path:
-    """Return the path of a shard, which must be in the folder of the model."""
+def _file_bytes(path: Any, folder: Path, seen: set[Path], budget: pg.Budget) -> int:
+    """Return the size of a shard, which must be in the folder of the model."""
     if not isinstance(path, str):
         raise TypeError(f"a path must be a string, not {path!r}")
-    root = folder.resolve()
-    found = (root / path).resolve()
-    if not path or Path(path).is_absolute() or not found.is_relative_to(root):
-        raise ValueError(f"the file {path!r} is outside of the model's folder")
-    if not found.is_file():
-        raise ValueError(f"the file {path!r} is not there")
+    try:
+        with budget.open(path, folder) as file:
+            size = os.fstat(file.fileno()).st_size
+    except (FileNotFoundError, IsADirectoryError):
+        raise ValueError(f"the file {path!r} is not there") from None
+    found = (folder / path).resolve()
     if found in seen:
         raise ValueError(f"the file {path!r} is named twice")
     seen.add(found)
-    return found
+    return size
 
 
 def size_of(value: Any) -> int:
@@ -106,22 +114,35 @@ def _stored_bytes(spec: Any) -> int:
     if dtype not in DTYPES:
         raise TypeError(f"weight {name!r}: there is no dtype {dtype!r} here")
     stored = DTYPES[dtype]
-    if "quantization" in spec:
+    if spec.get("quantization") is not None:
         stored = _quantized(name, dtype, spec["quantization"])
-    return math.prod(map(size_of, shape)) * np.dtype(stored).itemsize
+    return math.prod(_shape(spec)) * np.dtype(stored).itemsize
+
+
+def _shape(spec: Mapping[str, Any]) -> tuple[int, ...]:
+    return tuple(map(size_of, spec["shape"]))
 
 
 def _quantized(name: str, dtype: str, rule: Any) -> str:
     """Return the dtype of quantized values, after a check."""
-    kind = str(rule.get("dtype") if isinstance(rule, dict) else rule)
+    if not isinstance(rule, dict):
+        raise TypeError(
+            f"weight {name!r}: its quantization must be an object, not {rule!r}"
+        )
+    kind = str(rule.get("dtype"))
     if kind not in QUANTIZED or dtype not in ("float32", "int32"):
         raise TypeError(f"weight {name!r}: {dtype} cannot be quantized by {kind!r}")
     if kind == "float16" and dtype != "float32":
         raise TypeError(f"weight {name!r}: float16 is for float32, not for {dtype}")
     numbers = [rule.get(key) for key in ("min", "scale")]
-    if kind != "float16" and not all(type(x) in (int, float) for x in numbers):
+    if kind != "float16" and not all(map(_is_finite, numbers)):
         raise TypeError(f"weight {name!r}: {kind} needs the numbers min and scale")
     return QUANTIZED[kind]
+
+
+def _is_finite(value: Any) -> bool:
+    """Return whether a value is a number that a float can be."""
+    return type(value) in (int, float) and abs(value) < 1e300
 
 
 def _decoded(spec: Mapping[str, Any], data: bytes) -> Array:
@@ -132,8 +153,8 @@ def _decoded(spec: Mapping[str, Any], data: bytes) -> Array:
     if rule and rule["dtype"] != "float16":
         values = values * float(rule["scale"]) + float(rule["min"])
         values = np.floor(values + 0.5) if dtype == "int32" else values
-    with np.errstate(over="ignore"):
-        return values.astype(dtype).reshape(spec["shape"])
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values.astype(dtype).reshape(_shape(spec))
 
 
 def write(path: Path, model: Mapping[str, Any], weights: Mapping[str, Array]) -> None:

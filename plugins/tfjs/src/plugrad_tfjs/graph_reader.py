@@ -9,10 +9,12 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from .errors import ModelError, ValueInfo
+import plugrad as pg
+
+from .errors import ModelError, ValueInfo, inputs_text
 from .files import Array, size_of
 from .ops.table import Op, find
-from .program import Name, Program, Step, in_order
+from .program import OUTPUT_BYTES, Name, Program, Step, in_order
 from .settings import inputs_of, settings_of
 from .topology import need
 
@@ -27,19 +29,25 @@ DTYPES |= {str(number): DTYPES[name] for name, number in NUMBERS.items()}
 INPUTS = ("Placeholder", "PlaceholderWithDefault")
 
 
-def read_graph(model: Mapping[str, Any], weights: Mapping[str, Array]) -> Program:
+def read_graph(
+    model: Mapping[str, Any], weights: Mapping[str, Array], budget: pg.Budget
+) -> Program:
     """Return the program of a graph model; ModelError says all that is in the way."""
-    return Reader(model, weights).read()
+    return Reader(model, weights, budget).read()
 
 
 class Reader:
     """Collects the steps of a graph, and what is wrong with it."""
 
-    def __init__(self, model: Mapping[str, Any], weights: Mapping[str, Array]) -> None:
+    def __init__(
+        self, model: Mapping[str, Any], weights: Mapping[str, Array], budget: pg.Budget
+    ) -> None:
+        self.budget = budget
         rows = need(model["modelTopology"], "node", list, "modelTopology")
         self.nodes: dict[str, Mapping[str, Any]] = {}
         self.problems: list[str] = []
         for row in rows:
+            budget.count()
             name = need(row, "name", str, "a node")
             need(row, "op", str, f"node {name!r}")
             if name in self.nodes:
@@ -70,9 +78,12 @@ class Reader:
         """Return the program."""
         outputs = self.outputs()
         needs = lambda name: [ref[0] for ref in self.inputs_of(name)]
-        order, cycles = in_order([name for name, _ in outputs], needs)
+        told = [name for name, _ in outputs] if self.entries("outputs") else self.nodes
+        order, cycles = in_order(told, needs)
         if cycles:
-            raise ModelError([f"nodes that wait for each other: {cycles}"])
+            raise ModelError([f"nodes that wait for each other: {cycles[:10]}"])
+        if not outputs:
+            raise ModelError(["the graph has no outputs"])
         refs = [r for name in order for r in self.inputs_of(str(name))]
         counts: dict[str, int] = {}
         for name, number in [*refs, *outputs]:
@@ -176,11 +187,12 @@ class Reader:
         inputs = self.inputs_of(name)
         least, most = inputs_of(inner)
         if not least <= len(inputs) <= most:
-            problems.append(f"{len(inputs)} inputs, of {least} to {most}")
+            problems.append(f"takes {inputs_text(least, most)}, got {len(inputs)}")
         if problems:
             self.problems += [f"{label}: {problem}" for problem in problems]
             return None
         values = tuple(self.value(ref) for ref in inputs)
+        self.budget.allocate(OUTPUT_BYTES * outputs)
         ends = tuple((name, i) for i in range(outputs))
         return Step(node["op"], label, row.function, values, ends, {}, settings), row
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import plugrad as pg
 
-from .errors import ModelError, ValueInfo
+from .errors import ModelError, ValueInfo, inputs_text
 from .files import Array, size_of
 from .layers.table import find, names
-from .program import MOST_STEPS, Name, Program, Step, in_order
+from .program import OUTPUT_BYTES, Name, Program, Step, in_order
 from .settings import inputs_of, settings_of
 from .topology import MODELS, Container, Spec, need
 
@@ -34,14 +34,17 @@ def _ignored(key: str) -> bool:
     return key in IGNORED or key.endswith(ENDINGS)
 
 
-def read_layers(model: Mapping[str, Any], weights: Mapping[str, Array]) -> Program:
+def read_layers(
+    model: Mapping[str, Any], weights: Mapping[str, Array], budget: pg.Budget
+) -> Program:
     """Return the program of a layers model; ModelError says all that is in the way."""
     topology = need(model, "modelTopology", dict, "model.json")
     topology = topology.get("model_config", topology)
     kind = need(topology, "class_name", str, "the topology")
     if kind not in MODELS:
         raise ModelError([f"the topology is of class {kind!r}, not of {MODELS}"])
-    return Reader(Container(kind, topology.get("config"), "the model"), weights).read()
+    top = Container(kind, topology.get("config"), "the model", budget)
+    return Reader(top, weights).read()
 
 
 class Reader:
@@ -93,9 +96,10 @@ class Reader:
         self, box: Container, prefix: Any, inputs: Sequence[Name], trained: bool
     ) -> list[Name]:
         """Add the steps of a model in the model; return the names of its outputs."""
-        if len(inputs) != len(box.inputs):
+        count = len(box.inputs)
+        if len(inputs) != count:
             self.problems.append(
-                f"{box.where}: {len(inputs)} inputs, of {len(box.inputs)}"
+                f"{box.where}: takes {inputs_text(count, count)}, got {len(inputs)}"
             )
             return [*inputs][:1] * len(box.outputs)
         given = dict(zip(box.inputs, inputs, strict=True))
@@ -105,7 +109,8 @@ class Reader:
                 [f"{box.where}: layers that wait for each other: {cycles}"]
             )
         values: dict[Any, list[Name]] = {}
-        counts = box.used()
+        counts = box.used
+        box.budget.count(1 + len(order) + len(box.outputs))
         for key in order:
             name, number = key
             spec = box.specs[name]
@@ -115,10 +120,10 @@ class Reader:
                 values[key] = [given[name]]
                 continue
             found = [self.output(values, ref) for ref in spec.calls[number].inputs]
-            outputs = [(prefix, name, number, i) for i in range(counts.get(key, 1))]
+            count = counts.get(key, 1)
+            box.budget.allocate(OUTPUT_BYTES * count)
+            outputs = [(prefix, name, number, i) for i in range(count)]
             values[key] = self.call(spec, found, outputs, trained)
-            if len(self.steps) > MOST_STEPS:
-                raise ModelError([f"more than {MOST_STEPS} calls of layers"])
         return [self.output(values, ref) for ref in box.outputs]
 
     def output(self, values: Mapping[Any, Sequence[Name]], ref: Any) -> Name:
@@ -165,7 +170,7 @@ class Reader:
         settings, problems = settings_of(row.function, config, _ignored)
         least, most = inputs_of(row.function)
         if not least <= len(inputs) <= most or not inputs:
-            problems.append(f"{len(inputs)} inputs, of {least} to {most}")
+            problems.append(f"takes {inputs_text(least, most)}, got {len(inputs)}")
         if problems:
             self.problems += [f"{label}: {problem}" for problem in problems]
             return settings

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import plugrad as pg
+from plugrad.plugin import runtime
 
 from . import layers, ops  # noqa: F401 - they fill the tables
-from .errors import ValueInfo
+from .errors import ModelError, ValueInfo
 from .files import read, write
 from .graph_reader import read_graph
 from .layers_reader import read_layers
@@ -20,7 +21,12 @@ from .program import Program
 __all__ = ["Explanation", "Model", "load"]
 
 
-def load(path: str | Path, *, backend: str | None = None) -> Model:
+def load(
+    path: str | Path,
+    *,
+    backend: str | None = None,
+    budget: pg.Budget | None = None,
+) -> Model:
     """Return a model that is called with tensors.
 
     Args:
@@ -28,11 +34,13 @@ def load(path: str | Path, *, backend: str | None = None) -> Model:
             read from that folder alone.
         backend: Where the model runs; by default on the backend that is active in each
             call.
+        budget: What loading may cost; by default ``plugrad.Budget()``.
 
     Raises:
-        OSError: There is no such file.
+        OSError: The file cannot be opened.
         ModelError: The model is malformed, or has layers, ops or settings that are not
-            supported; the message names all of them.
+            supported; the message names all of them. Or it costs more than the budget.
+        BackendUnavailable: There is no such backend.
 
     Example:
         >>> import json, pathlib, tempfile
@@ -50,13 +58,32 @@ def load(path: str | Path, *, backend: str | None = None) -> Model:
         [[1.0, 2.0, 3.0, 4.0]]
 
     """
+    if backend is not None:
+        _open("load", backend)
+    budget = pg.Budget.started(budget, "load")
     path = Path(path)
     path = path / "model.json" if path.is_dir() else path
-    model, weights = read(path)
-    topology = model.get("modelTopology")
-    is_graph = isinstance(topology, Mapping) and "node" in topology
-    program = (read_graph if is_graph else read_layers)(model, weights)
-    return Model(program, model, backend)
+    try:
+        model, weights = read(path, budget)
+        topology = model.get("modelTopology")
+        is_graph = isinstance(topology, Mapping) and "node" in topology
+        make = read_graph if is_graph else read_layers
+        return Model(make(model, weights, budget), model, backend)
+    except pg.BudgetError as error:
+        raise ModelError([error.problem]) from None
+    except RecursionError:
+        raise ModelError(["it is nested deeper than Python's stack"]) from None
+    except MemoryError:
+        raise ModelError(["there is not enough memory for it"]) from None
+
+
+def _open(who: str, backend: str) -> None:
+    """Open a backend; BackendUnavailable names the function ``who``."""
+    try:
+        runtime(backend)
+    except pg.BackendUnavailable as error:
+        reason = str(error).removeprefix("runtime: ")
+        raise pg.BackendUnavailable(f"{who}: {reason}") from error
 
 
 class Explanation:
@@ -126,6 +153,8 @@ class Model:
 
     def to(self, backend: str | None) -> Model:
         """Return the same model on another backend; None: on the active one."""
+        if backend is not None:
+            _open("to", backend)
         return Model(self._program, self._source, backend)
 
     def explain(self) -> Explanation:
@@ -213,8 +242,11 @@ def _as_input(info: ValueInfo, value: Any) -> pg.Tensor:
         pairs = zip(x.shape, info.shape, strict=True)
         fits = all(n is None or n == m for m, n in pairs)
     kinds = {"bool": "b", "int32": "biu", "float32": "biuf"}.get(info.dtype, "biufc")
-    if not fits or x.dtype.kind not in kinds:
-        raise TypeError(f"model: the input must be {info}, not {x.dtype}{[*x.shape]}")
+    message = f"model: the input must be {info}, not {x.dtype}{[*x.shape]}"
+    if x.dtype.kind not in kinds:
+        raise TypeError(message)
+    if not fits:
+        raise ValueError(message)
     if str(x.dtype) == info.dtype:
         return pg.asarray(x)
     if isinstance(x, np.ndarray):

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .errors import ValueInfo
+from .errors import ValueInfo, printable
 from .files import Array
 
-__all__ = ["MOST_STEPS", "Program", "Step", "in_order"]
+__all__ = ["OUTPUT_BYTES", "Program", "Step", "in_order"]
 
-MOST_STEPS = 20_000
+OUTPUT_BYTES = 200  # the name of an output of a step
 Name = Any  # of a value, hashable: a weight has a string, all others have tuples
 
 
@@ -45,13 +45,13 @@ class Step:
         try:
             found = self.function(*inputs, **weights, **self.settings)
         except Exception as error:
-            error.add_note(f"This is {self.label} of the model.")
+            error.add_note(printable(f"This is {self.label} of the model."))
             raise
         if not isinstance(found, list | tuple):
             found = (found,)
         if len(found) < len(self.outputs):
             raise ValueError(
-                f"model: {self.label} has {len(found)} outputs, and output "
+                f"model: {printable(self.label)} has {len(found)} outputs, and output "
                 f"{len(self.outputs) - 1} is used"
             )
         values.update(zip(self.outputs, found, strict=False))
@@ -84,8 +84,9 @@ class Program:
             names = (*step.inputs, *step.outputs, *step.weights.values())
             last |= dict.fromkeys(names, i)
         self._done: list[list[Name]] = [[] for _ in self.steps]
+        ends = {*self.outputs}
         for name, i in last.items():
-            if name not in self.outputs:
+            if name not in ends:
                 self._done[i].append(name)
 
     def run(self, params: Mapping[str, Any], inputs: Sequence[Any]) -> list[Any]:

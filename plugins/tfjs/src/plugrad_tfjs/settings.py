@@ -13,10 +13,11 @@ from typing import Any
 
 from .activations import activation, fused_names
 
-__all__ = ["Format", "Ints", "Padding", "inputs_of", "settings_of"]
+__all__ = ["Format", "Inference", "Ints", "Padding", "inputs_of", "settings_of"]
 
 Ints = tuple[int, ...]
 Padding = Any  # "valid", "same", ...: the function says which
+Inference = bool  # whether the batch is normalized by its own moments: it must not be
 Format = str  # whether channels come first or last
 Function = Callable[..., Any]
 
@@ -24,13 +25,18 @@ Function = Callable[..., Any]
 def _int(value: Any) -> int:
     if type(value) is not int and not (type(value) is float and value.is_integer()):
         raise TypeError("an integer")
+    if abs(value) >= 2**63:
+        raise TypeError("an integer of 64 bits")
     return int(value)
 
 
 def _float(value: Any) -> float:
     if type(value) not in (int, float):
         raise TypeError("a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise TypeError("a number that a float can be") from None
 
 
 def _ints(value: Any) -> Ints:
@@ -59,6 +65,12 @@ def _one_of(*names: str) -> Callable[[Any], Any]:
     return check
 
 
+def _of_inference(value: Any) -> bool:
+    if value is not False:
+        raise TypeError("false, as a model that is loaded does not normalize by batch")
+    return value
+
+
 def _is(kind: type, text: str) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         if not isinstance(value, kind):
@@ -78,6 +90,7 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "Format": _one_of(*FORMATS),
     "Fused": fused_names,
     "Activation": activation,
+    "Inference": _of_inference,
     "Any": lambda value: value,
 }
 

@@ -6,17 +6,19 @@ from 1, because building it is its first call; ``Container`` counts all from 0.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import plugrad as pg
 
 from .errors import ModelError
 
 __all__ = ["MODELS", "Call", "Container", "Ref", "Spec", "need"]
 
 MODELS = ("Sequential", "Model", "Functional")
-DEEPEST = 32  # models in models
 MOST = 10_000  # calls of a layer, and outputs
 Ref = tuple[str, int, int]  # layer, call, output
 
@@ -57,22 +59,22 @@ class Container:
 
     """
 
-    def __init__(self, kind: str, config: Any, where: str, depth: int = 0) -> None:
-        if depth > DEEPEST:
-            raise ModelError([f"{where}: more than {DEEPEST} models in models"])
+    def __init__(self, kind: str, config: Any, where: str, budget: pg.Budget) -> None:
+        self.budget = budget
         if kind == "Sequential" and isinstance(config, list):  # of Keras 1
             config = {"layers": config}
         self.where = where
         self.specs: dict[str, Spec] = {}
         layers = need(config, "layers", list, where)
         for layer in layers:
-            self._add(layer, depth)
+            self._add(layer)
         if kind == "Sequential":
             self._chain()
         else:
             self._connect(config, layers)
 
-    def _add(self, layer: Any, depth: int) -> None:
+    def _add(self, layer: Any) -> None:
+        self.budget.count()
         kind = need(layer, "class_name", str, self.where)
         where = f"a layer {kind} of {self.where}"
         config = layer.get("config")
@@ -85,7 +87,8 @@ class Container:
             raise ModelError([f"{where}: {name!r} is no name, or is there twice"])
         spec = Spec(name, kind, config if isinstance(config, dict) else {})
         if kind in MODELS:
-            spec.inner = Container(kind, config, f"model {name!r}", depth + 1)
+            with self.budget.nested():
+                spec.inner = Container(kind, config, f"model {name!r}", self.budget)
         self.specs[name] = spec
 
     def _chain(self) -> None:
@@ -99,6 +102,10 @@ class Container:
             self.specs = {source.name: source, **self.specs}
             names = [*self.specs]
         for before, name in itertools.pairwise(names):
+            if self.specs[name].kind == "InputLayer":
+                raise ModelError(
+                    [f"{self.where}: the InputLayer {name!r} is not its first layer"]
+                )
             self.specs[name].calls.append(Call(((before, 0, 0),)))
         self.inputs, self.outputs = [names[0]], [(names[-1], 0, 0)]
 
@@ -121,9 +128,20 @@ class Container:
             rows = [rows] if rows and isinstance(rows[0], str) else rows
             ends.append([self._ref(row, f"{key} of {self.where}") for row in rows])
         self.inputs, self.outputs = [name for name, _, _ in ends[0]], ends[1]
+        if not self.outputs:
+            raise ModelError([f"{self.where}: it has no outputs"])
         for name in self.inputs:
             if self.specs[name].kind != "InputLayer":
                 raise ModelError([f"{self.where}: the input {name!r} is no InputLayer"])
+        if len({*self.inputs}) < len(self.inputs):
+            raise ModelError(
+                [f"{self.where}: an input of {self.inputs} is there twice"]
+            )
+        for spec in self.specs.values():
+            if spec.kind == "InputLayer" and spec.calls:
+                raise ModelError(
+                    [f"{self.where}: the InputLayer {spec.name!r} takes an input"]
+                )
 
     def _ref(self, row: Any, where: str) -> Ref:
         """Return the value that a row ``[layer, node, output, arguments]`` names."""
@@ -150,8 +168,9 @@ class Container:
             raise ModelError([f"layer {name!r}: it has no call {number}"])
         return [ref[:2] for ref in spec.calls[number].inputs]
 
+    @functools.cached_property
     def used(self) -> dict[tuple[str, int], int]:
-        """Return how many outputs of each call are used."""
+        """How many outputs of each call are used."""
         refs = [r for s in self.specs.values() for call in s.calls for r in call.inputs]
         counts: dict[tuple[str, int], int] = {}
         for name, number, output in [*refs, *self.outputs]:

@@ -7,7 +7,7 @@ from typing import Any
 import plugrad as pg
 
 from ..activations import Fused
-from ..settings import Format, Ints, Padding
+from ..settings import Format, Inference, Ints, Padding
 from .table import op
 
 ONES = (1, 1, 1, 1)
@@ -180,7 +180,7 @@ def batch_norm(
     *,
     epsilon: float = 1e-4,
     data_format: Format = "NHWC",
-    is_training: bool = False,
+    is_training: Inference = False,
 ) -> Any:
     if data_format not in LAST:
         x = pg.moveaxis(x, 1, -1)
