@@ -19,8 +19,9 @@ import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -229,7 +230,7 @@ raise it: budget=plugrad.Budget(bytes=...)
 
     def open(
         self, path: str | os.PathLike[str], folder: Path | None = None
-    ) -> BinaryIO:
+    ) -> BufferedReader:
         """Return a regular file, open to be read; its size is counted once.
 
         Pipes and devices are refused, as they may have no end, or never begin.

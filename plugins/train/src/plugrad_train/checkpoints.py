@@ -17,7 +17,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,16 @@ FORMAT = 1
 NAME = re.compile(r"step-(\d{8,})\.json")
 TENSORS = re.compile(r"step-(\d{8,})\.[0-9a-f]{16}\.safetensors")
 DRAFT = ".tmp"
+# What a JSON file has: a name that is no path, and what restore returns.
+PARTS: dict[str, Callable[[Any], bool]] = {
+    "step": lambda x: type(x) is int,
+    "file": lambda x: isinstance(x, str) and TENSORS.fullmatch(x) is not None,
+    "sha256": lambda x: isinstance(x, str),
+    "rest": lambda x: isinstance(x, dict),
+    "metrics": lambda x: (
+        isinstance(x, dict) and all(type(one) in (int, float) for one in x.values())
+    ),
+}
 
 
 class CheckpointError(ValueError):
@@ -66,6 +76,7 @@ class Checkpoints:
         keep: How many of the last checkpoints are kept.
         best: The name of the metric of which the best checkpoint is kept, too.
         mode: ``"min"`` if a smaller metric is better, ``"max"`` if a larger one is.
+        budget: What reading a checkpoint may cost; by default ``plugrad.Budget()``.
 
     Example:
         >>> import tempfile
@@ -89,10 +100,13 @@ class Checkpoints:
         keep: int = 3,
         best: str | None = None,
         mode: str = "min",
+        *,
+        budget: pg.Budget | None = None,
     ) -> None:
         whole("Checkpoints", "keep", keep)
         self.mode = choice("Checkpoints", "mode", mode, ("min", "max"))
         self.folder, self.keep, self.best = Path(folder), keep, best
+        self.budget = pg.Budget.started(budget, "Checkpoints")
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def steps(self) -> list[int]:
@@ -126,6 +140,7 @@ class Checkpoints:
         Raises:
             TypeError: A leaf is not a tensor, or ``rest`` has no form in JSON.
             ValueError: ``metrics`` has no number for ``best``.
+            BudgetError: ``rest`` is nested deeper, or is larger, than may be restored.
             OSError: A file cannot be written.
 
         """
@@ -140,10 +155,10 @@ class Checkpoints:
         draft = self.folder / f"{step}.{os.urandom(4).hex()}{DRAFT}"
         body: dict[str, Any] = {"format": FORMAT, "step": step, "metrics": numbers}
         body |= {"rest": dict(rest or {})}
-        body = json.loads(_encoded(body))  # as restore will read it
+        body = self._started("save").json(_encoded(body))  # as restore will read it
         try:
             pg.save(draft, tensors)
-            checksum = _checksum(draft)
+            checksum = _checksum(draft, self._started("save"))
             file = f"step-{step:08}.{checksum[:16]}.safetensors"
             os.replace(draft, self.folder / file)
             body |= {"file": file, "sha256": checksum}
@@ -181,17 +196,17 @@ class Checkpoints:
                     f"restore: {self.folder} has no checkpoint of step {step}; it has "
                     f"{listed}"
                 )
-            return self._loaded(self._checked(step), like)
+            return self._as_restored(*self._loaded(step), like)
         damaged: list[str] = []
         for newest in reversed(self.steps()):
             try:
-                body = self._checked(newest)
+                body, tensors = self._loaded(newest)
             except CheckpointError as error:
                 damaged.append(str(error))
                 continue
             for message in damaged:
                 warnings.warn(message, CheckpointWarning, stacklevel=2)
-            return self._loaded(body, like)
+            return self._as_restored(body, tensors, like)
         if damaged:
             raise CheckpointError("; ".join(damaged))
         raise FileNotFoundError(f"restore: {self.folder} has no checkpoint")
@@ -208,34 +223,51 @@ class Checkpoints:
         numbers = [(sign * x, s) for x, s in found if x is not None and x == x]
         return min(numbers)[1] if numbers else None
 
-    def _loaded(self, body: dict[str, Any], like: Tree) -> Restored:
-        path = self.folder / body["file"]
-        tree = _as_tree(pg.load(path), like, self.path(body["step"]))
+    def _started(self, who: str) -> pg.Budget:
+        return pg.Budget.started(self.budget, who)
+
+    def _as_restored(
+        self, body: dict[str, Any], tensors: dict[str, pg.Tensor], like: Tree
+    ) -> Restored:
+        tree = _as_tree(tensors, like, self.path(body["step"]))
         return Restored(body["step"], tree, body["rest"], body["metrics"])
 
     def _body(self, step: int) -> dict[str, Any]:
         """Return what the JSON file of a step says; raise if it is damaged."""
-        path = self.path(step)
+        path, budget = self.path(step), self._started("restore")
         try:
-            body = json.loads(path.read_bytes())
+            body = budget.json(budget.read(path))
             signed = body.pop("checksum")
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise _damaged(path, f"it is not complete ({error})") from error
+        except IsADirectoryError as error:
+            raise _damaged(path, "it is a folder") from error
         if signed != _signed(body):
             raise _damaged(path, "it was altered: its checksum differs")
-        if body["format"] != FORMAT:
-            raise _damaged(path, f"format {body['format']} is unknown")
+        if body.get("format") != FORMAT:
+            raise _damaged(path, f"format {body.get('format')} is unknown")
+        wrong = [name for name, fits in PARTS.items() if not fits(body.get(name))]
+        if wrong or body["step"] != step:
+            about = f"its {wrong[0]}" if wrong else f"step {body['step']}"
+            raise _damaged(path, f"{about} is none that save writes for step {step}")
         return dict(body)
 
-    def _checked(self, step: int) -> dict[str, Any]:
-        """Return what the JSON file of a step says; raise if a file is damaged."""
+    def _loaded(self, step: int) -> tuple[dict[str, Any], dict[str, pg.Tensor]]:
+        """Return what the files of a step have; raise if one is damaged."""
         body = self._body(step)
         path = self.folder / body["file"]
-        if not path.exists():
-            raise _damaged(self.path(step), f"its file {path.name} is missing")
-        if _checksum(path) != body["sha256"]:
-            raise _damaged(path, "it was truncated or altered: its checksum differs")
-        return body
+        try:
+            if _checksum(path, self._started("restore")) != body["sha256"]:
+                message = "it was truncated or altered: its checksum differs"
+                raise _damaged(path, message)
+            return body, pg.load(path, budget=self.budget)
+        except FileNotFoundError as error:
+            message = f"its file {path.name} is missing"
+            raise _damaged(self.path(step), message) from error
+        except CheckpointError:
+            raise
+        except (ValueError, TypeError, IsADirectoryError) as error:
+            raise _damaged(path, str(error)) from error
 
     def _clean(self, step: int, body: Mapping[str, Any]) -> None:
         """Remove checkpoints that are not kept, and files that none names."""
@@ -275,8 +307,8 @@ def _signed(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(_encoded(body)).hexdigest()
 
 
-def _checksum(path: Path) -> str:
-    with open(path, "rb") as file:
+def _checksum(path: Path, budget: pg.Budget) -> str:
+    with budget.open(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
