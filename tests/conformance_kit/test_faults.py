@@ -1,21 +1,8 @@
 """A backend with a fault fails, and with the test that is about it."""
 
-import re
-from typing import NamedTuple
-
 import pytest
 
-
-class Fault(NamedTuple):
-    """What is wrong, which tests see it (all others pass), and what they say."""
-
-    name: str
-    fault: str
-    where: tuple[str, ...]
-    fails: str
-    says: str
-    light: str = ""
-
+from .faults import Fault, assert_found
 
 PRIMITIVES = "backend.test_primitives"
 OWN_GRADIENTS = {
@@ -27,6 +14,23 @@ OWN_GRADIENTS = {
         '"LogSoftmax": {"logits": lambda dy, y: '
         "dy - pg.exp(y) * pg.sum(dy, axis=-1, keepdims=True)}"
     ),
+}
+WRONG_BITS = {  # fast math: the kernel, and what a compiler makes of it
+    "x - x as 0": ("Sub", "lambda a, b: np.zeros_like(a) if a is b else a - b"),
+    "x / x as 1": ("RealDiv", "lambda a, b: np.ones_like(a) if a is b else a / b"),
+    "x * 0 as 0": (
+        "Multiply",
+        "lambda a, b: np.where((a == 0) | (b == 0), a.dtype.type(0), a * b)",
+    ),
+    "products without -0.0": ("Multiply", "lambda a, b: a * b + a.dtype.type(0)"),
+    "x + 0 as x": ("Add", "lambda a, b: np.where(b == 0, a, a + b)"),
+    "0 - x as -x": ("Sub", "lambda a, b: np.where(a == 0, -b, a - b)"),
+    "sums of fewer bits": (
+        "Add",
+        "lambda a, b: (a + b) * (1 + np.finfo(a.dtype).eps) if a.dtype.kind == 'f' "
+        "else a + b",
+    ),
+    "quotients by reciprocals": ("RealDiv", "lambda a, b: a * (1 / b)"),
 }
 FAULTS = [
     Fault(
@@ -86,6 +90,78 @@ FAULTS = [
         ("backend.test_arrays", "-k", "come_back and (float32 or int32)"),
         r"backend/test_arrays.py::test_values_come_back\[faulty-float32\]",
         "tobytes",
+    ),
+    Fault(
+        "an index that is clamped",
+        """
+        take = kernels["GatherV2"]
+        def clamped(x, indices, axis, batch_dims):
+            last = max(x.shape[axis] - 1, 0)
+            return take(x, np.clip(indices, 0, last), axis=axis, batch_dims=batch_dims)
+        kernels["GatherV2"] = clamped
+        """,
+        (PRIMITIVES, "-k", "an_index"),
+        r"backend/test_primitives.py::test_an_index_out_of_range_is_an_error\[.*\]",
+        "index 3 of 3 gives",
+    ),
+    Fault(
+        "an index that counts from the end",
+        """
+        take = kernels["GatherV2"]
+        def wrapped(x, indices, axis, batch_dims):
+            size = x.shape[axis]
+            near = (indices >= -size) & (indices < 0)
+            at = np.where(near, indices + size, indices)
+            return take(x, at, axis=axis, batch_dims=batch_dims)
+        kernels["GatherV2"] = wrapped
+        """,
+        (PRIMITIVES, "-k", "an_index"),
+        r"backend/test_primitives.py::test_an_index_out_of_range_is_an_error\[.*\]",
+        "index -1 of 3 gives",
+    ),
+    Fault(
+        "an index that is cut to 32 bits",
+        """
+        take = kernels["GatherV2"]
+        def cut(x, indices, **attrs):
+            return take(x, indices.astype(np.int32), **attrs)
+        kernels["GatherV2"] = cut
+        more["dtypes"] += ("int64",)
+        """,
+        (PRIMITIVES, "-k", "an_index"),
+        r"backend/test_primitives.py::test_an_index_out_of_range_is_an_error"
+        r"\[faulty-\d-int64\]",
+        "index 4294967296 of 3 gives",
+    ),
+    Fault(
+        "a segment that is clamped",
+        """
+        sums = kernels["UnsortedSegmentSum"]
+        def clamped(x, segment_ids, num_segments):
+            ids = np.clip(segment_ids, -1, num_segments - 1)
+            return sums(x, ids, num_segments=num_segments)
+        kernels["UnsortedSegmentSum"] = clamped
+        """,
+        (PRIMITIVES, "-k", "egment"),
+        r"backend/test_primitives.py::test_segments_out_of_range_are_left_out\[.*\]",
+        "Mismatched elements",
+    ),
+    *[
+        Fault(
+            f"a kernel that computes {name}",
+            f'kernels["{kernel}"] = {function}',
+            (PRIMITIVES, "-k", f"bits and ({kernel} or Floor)"),
+            rf"backend/test_primitives.py::test_bits_of_arithmetic\[faulty-{kernel}\]",
+            f"{kernel} of x",
+        )
+        for name, (kernel, function) in WRONG_BITS.items()
+    ],
+    Fault(
+        "a sine without signed zeros",
+        'kernels["Sin"] = lambda x: np.sin(x) + x.dtype.type(0)',
+        (PRIMITIVES, "-k", "signs"),
+        r"backend/test_primitives.py::test_signs_of_zeros\[faulty-Sin\]",
+        "Sin: [0.] instead of [-0.]",
     ),
     Fault(
         "a leak",
@@ -204,20 +280,9 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_fault_is_found(kit, fault):
-    kit.install(fault.fault, fault.light)
-    if fault.name.startswith("a host"):
-        info = kit.folder / "plugrad_faulty-2.5.dist-info" / "METADATA"
-        info.write_text("Name: plugrad-faulty\nVersion: 2.5\nRequires-Dist: plugrad\n")
-    done = kit.run(*fault.where)
-    assert done.returncode == 1, done.stdout + done.stderr
-    failed = kit.failed()
-    assert failed, done.stdout
-    assert not [test for test in failed if not re.fullmatch(fault.fails, test)]
-    assert fault.says in done.stdout
-    counts = kit.score()["levels"].values()
-    assert sum(c["passed"] for c in counts) or fault.name.startswith(("a child", "thr"))
+    assert_found(kit, fault)
 
 
 def test_a_backend_without_fault_passes_where_these_fail(kit):

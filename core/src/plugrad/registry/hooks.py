@@ -45,9 +45,11 @@ class Arrays(Protocol):
     For ``plugrad.profile`` implement both or neither of these. ``time_device(on)``:
     after ``True`` the device measures its work, after ``False`` it does not; calls
     alternate, however many profiles there are. ``device_seconds()``: waits, and returns
-    how long kernels launched by the calling thread since the last call have run on the
-    device, without transfers from and to the host. If the device cannot tell threads
-    apart, it counts the kernels of all.
+    a running total: how long kernels launched by the calling thread since
+    ``time_device(True)`` have run on the device, without transfers from and to the
+    host. The total never decreases, and kernels that run side by side count once, so
+    it grows no faster than the time. If the device cannot tell threads apart, it counts
+    the kernels of all.
 
     Example:
         >>> from plugrad import plugin

@@ -24,7 +24,7 @@ RARE = (
 # (file, words in the name of the test, level); the first row that matches wins.
 TABLE = (
     ("backend/test_(arrays|imports|life|primitives)", "", "primitives"),
-    ("backend/test_(huge|kernels|leaks|reference)", "", "inference"),
+    ("backend/test_(device_memory|huge|kernels|leaks|reference)", "", "inference"),
     ("backend/test_own_gradients", "", "training"),
     ("backend/.*", "", "everything"),
     (f"ops/test_({RARE})", "", "everything"),

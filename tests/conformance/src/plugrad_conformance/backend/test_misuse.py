@@ -84,6 +84,10 @@ def _tuple(found: object) -> tuple[pg.Tensor, ...]:
 def _difference(found: Outcome, expected: Outcome) -> str:
     """Return how what ran on a backend differs from what cpu says, or nothing."""
     if expected.values is None:
+        if isinstance(expected.error, IndexError) and not any(
+            y.size for y in found.values or ()
+        ):
+            return ""  # no index is read, so any may pass: see GatherV2
         return f"runs, and is refused on cpu ({expected.error})"
     assert found.values is not None
     for y, z in zip(found.values, expected.values, strict=True):

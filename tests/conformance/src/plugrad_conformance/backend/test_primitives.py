@@ -14,7 +14,7 @@ import pytest
 from plugrad.plugin import contracts, runtime
 
 from ..primitives import PRIMITIVES
-from .formulae import LAYOUTS, ROWS, assert_near, expected, laid_out, listed
+from .formulae import LAYOUTS, ROWS, Array, assert_near, expected, laid_out, listed
 
 DTYPES = [
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -141,6 +141,123 @@ def test_nan_wins_every_maximum(backend: str) -> None:
     x = np.asarray([[1, np.nan, 2], [3, 4, 5]], np.float32)
     y = pg.run_kernel("Max", [pg.asarray(x)], {"axis": (1,), "keepdims": False})
     np.testing.assert_array_equal(y.numpy(), [np.nan, 5])
+
+
+# --- indices ---------------------------------------------------------------------
+
+INDEX_DTYPES = [dtype for dtype in DTYPES if np.dtype(dtype).kind in "iu"]
+OUTSIDE = [3, 4, 100, 127, -1, -3, -128, 2**15, -(2**31), 2**31 - 1, 2**31]
+OUTSIDE += [2**32 - 1, 2**32, 2**32 + 1, -(2**32), 2**63 - 1, 2**63, 2**64 - 1]
+
+
+def indices_of(dtype: str) -> list[int]:
+    """Return indices that a dtype has and that no table of three rows has."""
+    ends = np.iinfo(dtype)
+    return [i for i in OUTSIDE if ends.min <= i <= ends.max]
+
+
+@pytest.mark.parametrize("dtype", INDEX_DTYPES)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_an_index_out_of_range_is_an_error(axis: int, dtype: str, backend: str) -> None:
+    """An IndexError, at once or at the next read; the device works on after it."""
+    fits("GatherV2", dtype, backend)
+    attrs = {"axis": axis, "batch_dims": 0}
+    x = pg.asarray(np.arange(9, dtype=np.float32).reshape(3, 3))
+    for index in indices_of(dtype):
+        for indices in ([index], [0, 1, index, 2]):
+            given = pg.asarray(np.asarray(indices, dtype))
+            with pytest.raises(IndexError):  # noqa: PT012  either of the two
+                y = pg.run_kernel("GatherV2", [x, given], attrs)
+                pytest.fail(f"index {index} of 3 gives {y.numpy().tolist()}")
+        right = pg.asarray(np.asarray([2, 0, 1], dtype))
+        y = pg.run_kernel("GatherV2", [x, right], attrs)
+        wanted = np.take(x.numpy(), [2, 0, 1], axis)
+        np.testing.assert_array_equal(y.numpy(), wanted)
+
+
+def test_a_table_without_rows_has_no_index(backend: str) -> None:
+    given = [pg.zeros((0, 3)), pg.asarray([0], dtype="int32")]
+    with pytest.raises(IndexError):
+        pg.run_kernel("GatherV2", given, {"axis": 0, "batch_dims": 0}).numpy()
+
+
+def test_an_index_out_of_range_of_an_empty_result(backend: str) -> None:
+    """Nothing is read, so the index may pass: an IndexError, or no elements."""
+    given = [pg.zeros((3, 0)), pg.asarray([7, 0], dtype="int32")]
+    try:
+        y = pg.run_kernel("GatherV2", given, {"axis": 0, "batch_dims": 0}).numpy()
+    except IndexError:
+        return
+    assert (y.shape, y.dtype) == ((2, 0), np.float32)
+
+
+@pytest.mark.parametrize("dtype", INDEX_DTYPES)
+def test_segments_out_of_range_are_left_out(dtype: str, backend: str) -> None:
+    """Rows whose number no segment has are in no sum, whatever the number is."""
+    fits("UnsortedSegmentSum", dtype, backend)
+    outside = indices_of(dtype)
+    ids = np.asarray([0, *outside, 2, 0], dtype)
+    x = np.arange(1, 2 * len(ids) + 1, dtype=np.float32).reshape(len(ids), 2)
+    given = [pg.asarray(x), pg.asarray(ids)]
+    y = pg.run_kernel("UnsortedSegmentSum", given, {"num_segments": 3}).numpy()
+    np.testing.assert_array_equal(y, [x[0] + x[-1], [0, 0], x[-2]])
+
+
+# --- bits ------------------------------------------------------------------------
+
+EXACT = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Multiply": np.multiply,
+    "RealDiv": np.divide,
+    "Floor": np.floor,
+}
+ODD = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 1e8, -1e8, 16777216.0, 16777217]
+ODD += [3e38, -3e38, 1e-20, 1e20, 0.1, -0.7, 3.0, 1 / 3, 1.0000001, 8388608.5]
+
+
+def assert_bits(found: Array, wanted: Array, what: str) -> None:
+    """Demand the bits of each number; all NaN are alike, and denormals may be zero."""
+    tiny = np.finfo(wanted.dtype).tiny
+    denormal = (np.abs(wanted) < tiny) & (wanted != 0)
+    alike = (found.view(np.uint32) == wanted.view(np.uint32)) | denormal
+    alike |= np.isnan(found) & np.isnan(wanted)
+    bad = np.flatnonzero(~alike)[:5]
+    assert not bad.size, f"{what}: {found[bad]} instead of {wanted[bad]}"
+
+
+@pytest.mark.parametrize("kernel", EXACT)
+def test_bits_of_arithmetic(kernel: str, backend: str) -> None:
+    """Each kernel rounds once, keeps the sign of zeros and loses no NaN.
+
+    ``x - x`` is not 0 for infinities, ``x * 0`` is -0.0 or NaN for some x, and an input
+    given twice is no reason to compute something else.
+    """
+    drawn = np.random.default_rng(5).normal(size=20)
+    values = np.asarray([*ODD, *drawn, *(drawn * 1e5)], np.float32)
+    pairs = [x.ravel() for x in np.meshgrid(values, values)]
+    x, y = (pg.asarray(v) for v in pairs)
+    scalars = [(pg.asarray(s), s) for s in values[:9]]
+    calls = [("x and y", (x, y), pairs), ("x twice", (x, x), [pairs[0]] * 2)]
+    calls += [(f"x and {s}", (x, t), [pairs[0], s]) for t, s in scalars]
+    calls += [(f"{s} and x", (t, x), [s, pairs[0]]) for t, s in scalars]
+    count = len(contracts()[kernel].inputs)
+    for what, tensors, arrays in calls[: None if count == 2 else 1]:
+        with np.errstate(all="ignore"):
+            wanted = EXACT[kernel](*arrays[:count])
+        found = pg.run_kernel(kernel, [*tensors[:count]], {}).numpy()
+        if kernel == "RealDiv":  # may be off by one unit, but for what is exact
+            exact = ~np.isfinite(wanted) | (wanted == 0) | (wanted == 1)
+            found, wanted = found[exact], wanted[exact]
+        assert_bits(found, wanted, f"{kernel} of {what}")
+
+
+@pytest.mark.parametrize("kernel", ["Atan2", "Expm1", "Log1p", "Sin", "Sqrt", "Tanh"])
+def test_signs_of_zeros(kernel: str, backend: str) -> None:
+    zeros = np.asarray([0.0, -0.0], np.float32)
+    given = [zeros, np.ones(2, np.float32)][: len(contracts()[kernel].inputs)]
+    y = pg.run_kernel(kernel, [pg.asarray(x) for x in given], {}).numpy()
+    assert_bits(y, zeros, kernel)
 
 
 def test_every_primitive_has_a_formula() -> None:

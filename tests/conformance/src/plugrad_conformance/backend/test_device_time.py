@@ -1,0 +1,97 @@
+"""The time that a device works, as ``time_device`` and ``device_seconds`` tell it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad.plugin import runtime
+
+CLOCKS = 1.02  # two clocks agree within 2 %, ...
+TICK = 1e-3  # ... and a millisecond
+
+
+@pytest.fixture
+def arrays(backend: str) -> Iterator[Any]:
+    """Measure the device, if the backend can."""
+    found: Any = runtime(backend).arrays
+    if not hasattr(found, "time_device"):
+        pytest.skip(f"{backend} does not measure its device")
+    found.time_device(True)
+    yield found
+    found.time_device(False)
+
+
+def work(count: int = 20) -> float:
+    """Run matrix products, wait for them, and return how long all that took."""
+    start = time.perf_counter()
+    x = pg.asarray(np.full((256, 256), 1 / 256, np.float32))
+    y = x
+    for _ in range(count):
+        y = pg.matmul(x, y)
+    y.numpy()
+    return time.perf_counter() - start
+
+
+def test_there_are_both_methods_or_neither(backend: str) -> None:
+    arrays = runtime(backend).arrays
+    there = [
+        callable(getattr(arrays, n, None)) for n in ("time_device", "device_seconds")
+    ]
+    assert there in ([True, True], [False, False])
+
+
+def test_it_is_a_running_total_within_the_time_that_has_passed(arrays: Any) -> None:
+    """It never decreases, grows by work alone, and by no more than the clock does."""
+    work(1)  # which may compile
+    first = arrays.device_seconds()
+    assert first >= 0
+    passed = 0.0
+    last = first
+    for _ in range(3):
+        start = time.perf_counter()
+        work()
+        now = arrays.device_seconds()
+        passed = time.perf_counter() - start
+        assert now > last, "matrix products have taken no time, or it began anew"
+        assert now - last <= passed * CLOCKS + TICK, "more than all that has passed"
+        last = now
+
+
+def test_asking_again_tells_the_same(arrays: Any) -> None:
+    """The total is since ``time_device(True)``, not since the last question."""
+    work()
+    told = arrays.device_seconds()
+    time.sleep(0.05)  # in which the device has nothing to do
+    assert arrays.device_seconds() == pytest.approx(told, abs=1e-6)
+
+
+def test_the_time_while_nothing_measures_does_not_count(arrays: Any) -> None:
+    work(1)
+    before = arrays.device_seconds()
+    arrays.time_device(False)
+    passed = work(40)
+    arrays.time_device(True)
+    after = arrays.device_seconds()
+    assert after - before <= passed / 10 + TICK
+
+
+def test_a_profile_shows_no_more_than_the_time_of_its_block(
+    arrays: Any, backend: str
+) -> None:
+    arrays.time_device(False)  # the profile measures
+    work(1)
+    start = time.perf_counter()
+    with pg.profile() as outer:
+        work()
+        with pg.profile() as inner:
+            work()
+    passed = time.perf_counter() - start
+    arrays.time_device(True)
+    assert inner.device_seconds is not None
+    assert outer.device_seconds is not None
+    assert 0 < inner.device_seconds < outer.device_seconds <= passed * CLOCKS + TICK
