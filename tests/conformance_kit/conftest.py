@@ -89,7 +89,7 @@ class Kit:
             env=os.environ | {"PYTHONPATH": path, "COLUMNS": "200"},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
             check=False,
         )
 

@@ -367,19 +367,31 @@ def real(op: str, value: TensorLike) -> Tensor:
 def integer_tensor(op: str, name: str, value: TensorLike) -> Tensor:
     """Return ``value`` as a tensor of int32, or of int64 if its values need it.
 
+    On a backend without int64, what does not fit into int32 becomes its least or
+    greatest number: as an index, both are out of range of every axis.
+
     Raises:
         TypeError: It does not hold integers.
 
     """
     known = on_host(op, name, value)
+    if known is not None and known.dtype != INT32:
+        known = np.clip(known, *LIMITS[widest()]).astype(widest())
     x = tensor_of(value if known is None else known, copy=False)
     if x.dtype is INT32 or x.dtype is INT64:
         return x
     if x.dtype.kind not in "iu":
         raise _no_integers(op, name, x.dtype)
-    if x.dtype.itemsize == 8:  # uint64
-        x = binary.minimum(x, LARGEST)
-    return creation.cast(x, INT32 if np.can_cast(x.dtype, INT32) else INT64)
+    if np.can_cast(x.dtype, INT32):
+        return creation.cast(x, INT32)
+    if not np.can_cast(x.dtype, widest()):
+        x = binary.minimum(x, LIMITS[widest()][1])
+    return creation.cast(x, widest())
+
+
+def widest() -> DType:
+    """Return int64, or int32 if the active backend has no int64."""
+    return INT64 if INT64 in active().dtypes else INT32
 
 
 def on_host(op: str, name: str, value: Any) -> np.ndarray[Any, DType] | None:

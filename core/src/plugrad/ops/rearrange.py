@@ -12,6 +12,7 @@ from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape
 from plugrad.registry.contract import Kernel, Spec, decomposition
 from plugrad.tensor.arguments import Ints, integers, misfit, several, sizes
+from plugrad.tensor.dtypes import check_range
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, creation, gather, shape, slicing
@@ -191,9 +192,18 @@ def broadcast_args(s0: TensorLike, s1: TensorLike, /) -> Tensor:
         Tensor([5, 2, 3], dtype=int32, backend='cpu')
 
     """
-    s0, s1 = (_convert.integer_tensor("broadcast_args", "shapes", s) for s in (s0, s1))
+    s0, s1 = (_sizes("broadcast_args", s) for s in (s0, s1))
     _check_vectors(s0, s1)
     return run(BROADCAST_ARGS, *_convert.promote_all("broadcast_args", s0, s1))
+
+
+def _sizes(op: str, value: TensorLike) -> Tensor:
+    """Return a tensor of sizes; none may become another one, as an index may."""
+    x = _convert.asarray(value)
+    if x.dtype.kind == "u" and not np.can_cast(x.dtype, _convert.widest()):
+        for size in x.numpy().ravel().tolist():
+            check_range(op, size, _convert.widest())
+    return _convert.integer_tensor(op, "shapes", x if x.dtype.kind == "u" else value)
 
 
 @decomposition(BROADCAST_ARGS)

@@ -1,8 +1,8 @@
 """What is no fault of a backend: a dtype that it never declared, no cpu beside it.
 
 A dtype excuses a test only if the test itself asks for it: one of its parameters names
-it, or an argument of the call that failed does. Where an op makes it of other dtypes,
-the op is wrong, and the test fails.
+it or a kernel whose results have it, or an argument of the call that failed does. Where
+an op makes it of other dtypes, the op is wrong, and the test fails.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from plugrad.plugin import runtime
 
 SMALL = ("uint8", "uint16")
 PACKAGE = str(Path(__file__).parent)
+COMPLEX_OF_REAL = ("Eig", "Eigvals")
 _LACKS = re.compile(r"backend '([^']+)' has no (\w+)")
 _VARIADIC = 4 | 8  # CO_VARARGS, CO_VARKEYWORDS
 
@@ -28,7 +29,8 @@ def excuse(error: BaseException, backend: str, parameters: object) -> str:
     """Return why a test that raised ``error`` cannot run on ``backend``, or ""."""
     for cause in _causes(error):
         dtype = _lacking(cause, backend)
-        if dtype and (names(parameters, dtype) or names(_arguments(cause), dtype)):
+        asked = (parameters, _arguments(cause))
+        if dtype and (any(names(a, dtype) for a in asked) or makes(parameters, dtype)):
             return f"{backend} has no {dtype}"
         if _asked_for_cpu(cause) and runtime(backend).host != "cpu":
             return "needs plugrad-cpu, the reference"
@@ -67,6 +69,14 @@ def names(value: object, dtype: str) -> bool:
         fields = [getattr(value, field.name) for field in dataclasses.fields(value)]
         return names(fields, dtype)
     return hasattr(value, "__array__") and names(np.asarray(value), dtype)
+
+
+def makes(parameters: object, dtype: str) -> bool:
+    """Tell whether a parameter is a kernel that makes complex numbers of real ones."""
+    given = parameters.values() if isinstance(parameters, dict) else ()
+    return dtype.startswith("complex") and any(
+        isinstance(value, str) and value in COMPLEX_OF_REAL for value in given
+    )
 
 
 def _spelled(dtype: str) -> str:

@@ -55,10 +55,12 @@ def _pinned(path: Path, name: str, table: Any) -> Pinned:
 
 def follows(reason: str, parameters: object) -> bool:
     """Tell whether a test is skipped for want of a dtype that its parameters name."""
-    from .excuses import names  # which imports plugrad
+    from .excuses import makes, names  # which imports plugrad
 
     found = re.fullmatch(r"\S+ has no (bool|string|[a-z]+\d+)", reason)
-    return found is not None and names(parameters, found[1])
+    if found is None:
+        return False
+    return names(parameters, found[1]) or makes(parameters, found[1])
 
 
 def changes(

@@ -48,6 +48,17 @@ def outcome(case: cases.Case, kernel: str) -> Any:
         return error
 
 
+def narrowed(wanted: Any, backend: str) -> Any:
+    """Return what a backend gives that has no int64, to which cpu widens uint32."""
+    if isinstance(wanted, Exception) or "int64" in runtime(backend).dtypes:
+        return wanted
+    small = np.iinfo(np.int32)
+    wide = [y for y in wanted if y.dtype == np.int64]
+    if any(((y < small.min) | (y > small.max)).any() for y in wide):
+        return OverflowError(f"does not fit into int32; {backend} has no int64")
+    return [y.astype(np.int32) if y.dtype == np.int64 else y for y in wanted]
+
+
 def basis(dtype: str) -> str:
     """Return the dtype of the corpus in the place of which ``dtype`` is put."""
     return "int32" if np.dtype(dtype).kind in "iu" else "float32"
@@ -95,6 +106,7 @@ def test_it_agrees_with_cpu(kernel: str, dtype: str, backend: str) -> None:
         found = outcome(made, kernel)
         if isinstance(found, Exception) and (reason := excuse(found, backend, asked)):
             pytest.skip(reason)
+        wanted = narrowed(wanted, backend)
         if isinstance(wanted, Exception) or isinstance(found, Exception):
             assert type(found) is type(wanted), f"{found!r} instead of {wanted!r}"
             continue

@@ -7,7 +7,7 @@ import plugrad as pg
 import pytest
 from plugrad.plugin import contracts
 
-from ..check import check_gradients
+from ..check import check_gradients, held
 from .moves import (
     DTYPES,
     Move,
@@ -116,6 +116,28 @@ def test_all_integers_are_indices(dtype, backend):
     for indices in (np.array([2, 0], dtype), pg.asarray(np.array([2, 0], dtype))):
         assert pg.gather(x, indices).tolist() == pg.take(x, indices).tolist() == [3, 1]
         assert pg.one_hot(indices, 3).tolist() == [[0, 0, 1], [1, 0, 0]]
+
+
+@pytest.mark.parametrize("dtype", ["uint32", "int64", "uint64"])
+@pytest.mark.parametrize("form", [np.asarray, pg.asarray], ids=["array", "tensor"])
+def test_what_int32_cannot_hold_is_out_of_range(form, dtype, backend):
+    """Whether the backend has int64 for it, or not; no number wraps."""
+    held(backend, *([dtype] if form is pg.asarray else []))
+    far = [2**31 - 1, 2**31, 2**32 - 1] + [2**32, 2**63 - 1] * (dtype[-2:] == "64")
+    x = pg.asarray([1.0, 2.0, 3.0])
+    for index in far:
+        at = form(np.asarray([index, 2], dtype))
+        with pytest.raises(IndexError):
+            pg.gather(x, at).numpy()
+        with pytest.raises(IndexError):
+            pg.gather_nd(x, at[:, None]).numpy()
+        with pytest.raises(IndexError):
+            pg.scatter_nd(at[:, None], x[:2], (3,)).numpy()
+        with pytest.raises(IndexError):
+            pg.take_along_axis(x, at).numpy()
+        assert pg.one_hot(at, 3).tolist() == [[0, 0, 0], [0, 0, 1]]
+        assert pg.unsorted_segment_sum(x[:2], at, 3).tolist() == [0, 0, 2]
+        assert pg.bincount(at, size=3).tolist() == [0, 0, 1]
 
 
 def test_indices_keep_no_empty_list_from_being_integers(backend):
