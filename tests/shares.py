@@ -30,6 +30,7 @@ SLOW = [
     "conformance_kit/test_device_faults",
     "conformance_kit/test_faults",
     "conformance_kit/test_few_dtypes",
+    "conformance_kit/test_killed",
     "conformance_kit/test_options",
     "conformance_kit/test_skips",
     "docs/test_pages",

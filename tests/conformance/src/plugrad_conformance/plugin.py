@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from . import expected, levels, skips
+from . import expected, levels, running, skips
 from .scorecard import Scorecard
 
 pytest.register_assert_rewrite(
@@ -87,7 +87,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Refuse to run on a backend that is not there, or that does not open."""
+    """Refuse to run on a backend that is not there, or that does not open.
+
+    Before that, name the tests during which earlier runs were killed.
+    """
+    running.start(session.config)
     names = session.config.getoption("plugrad_backends")
     if names:
         from .backends import refusal
