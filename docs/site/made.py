@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import plugrad as pg
 from plugrad import geometry, plugin
+from plugrad.tensor import foreign, hints
 from plugrad.tools import cli
 from plugrad.tools.names import ROWS
 
@@ -244,6 +245,26 @@ def names(library: str) -> str:
     )
 
 
+def foreign_keywords() -> str:
+    """Return the keywords of other libraries, and those here."""
+    table = "| keyword | plugrad |\n| --- | --- |\n"
+    for line in foreign.KEYWORDS.strip().splitlines():
+        names, here, hint = map(str.strip, line.split("|"))
+        theirs = ", ".join(f"`{name}=`" for name in names.split())
+        ours = hint or ", ".join(f"`{name}=`" for name in here.split())
+        table += f"| {theirs} | {ours} |\n"
+    return table
+
+
+def foreign_names(what: str) -> str:
+    """Return names of other libraries, and what to write."""
+    rows = hints.rows(getattr(foreign, what.upper()))
+    table = "| name | plugrad |\n| --- | --- |\n"
+    for names, hint in rows:
+        table += f"| {', '.join(f'`{name}`' for name in names)} | {hint} |\n"
+    return table
+
+
 LIBRARIES = {
     "numpy": "NumPy",
     "torch": "PyTorch",
@@ -254,4 +275,10 @@ PARTS: dict[str, Callable[[], str]] = {
     "reference": index,
     "commands": commands,
     "errors": errors.page,
-} | {f"names of {library}": partial(names, library) for library in LIBRARIES}
+    "foreign keywords": foreign_keywords,
+}
+PARTS |= {f"names of {library}": partial(names, library) for library in LIBRARIES}
+PARTS |= {
+    f"foreign {what}": partial(foreign_names, what)
+    for what in ("attributes", "methods", "dtypes", "devices")
+}

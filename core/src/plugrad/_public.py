@@ -6,6 +6,8 @@ import functools
 from importlib import import_module
 from typing import Any
 
+from .tensor.hints import hide_unknown
+
 
 def publish(module: dict[str, Any]) -> None:
     """Set the ``__module__`` of what a public module has imported from private ones.
@@ -24,6 +26,7 @@ def publish(module: dict[str, Any]) -> None:
     for value in [*module.values()]:
         if hasattr(value, "__qualname__") and _is_private(value.__module__):
             value.__module__ = module["__name__"]
+            hide_unknown(value)
 
 
 def _missing(module: dict[str, Any], name: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import copysign, isfinite
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, Unpack, cast
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from plugrad.tensor.dtypes import (
     promote,
     weak,
 )
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import binary, creation, shape, variable
@@ -53,6 +54,7 @@ def asarray(
     dtype: Any = None,
     device: str | None = None,
     copy: bool | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``value`` as a tensor on the active backend.
 
@@ -92,6 +94,8 @@ def asarray(
         Tensor([1., 2.], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(asarray, unknown)
     if device is not None:
         return placed(device, asarray, value, dtype=dtype, copy=copy)
     if type(value) is Tensor and dtype is None and not copy:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from plugrad.engine.dispatch import run
 from plugrad.registry.contract import (
@@ -30,6 +30,7 @@ from plugrad.registry.contract import (
 )
 from plugrad.tensor import arguments
 from plugrad.tensor.dtypes import check_range, named, weak
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, trigonometry, unary
@@ -165,7 +166,9 @@ LEAKY_RELU = Kernel(
 )
 
 
-def leaky_relu(x: TensorLike, /, *, alpha: float = 0.2) -> Tensor:
+def leaky_relu(
+    x: TensorLike, /, *, alpha: float = 0.2, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return ``x`` where it is positive, and ``alpha · x`` elsewhere.
 
     The derivative at 0 is ``alpha``.
@@ -190,6 +193,8 @@ def leaky_relu(x: TensorLike, /, *, alpha: float = 0.2) -> Tensor:
         Network Acoustic Models", 2013.
 
     """
+    if unknown:
+        raise unexpected(leaky_relu, unknown)
     x = _convert.floating("leaky_relu", x, "f")
     return run(LEAKY_RELU, x, alpha=arguments.real("leaky_relu", "alpha", alpha))
 
@@ -257,7 +262,7 @@ STEP = Kernel(
 )
 
 
-def step(x: TensorLike, /, *, alpha: float = 0.0) -> Tensor:
+def step(x: TensorLike, /, *, alpha: float = 0.0, **unknown: Unpack[Nothing]) -> Tensor:
     """Return 1 where ``x`` is positive, and ``alpha`` elsewhere.
 
     NaN stays NaN. The derivative is 0 everywhere.
@@ -278,6 +283,8 @@ def step(x: TensorLike, /, *, alpha: float = 0.0) -> Tensor:
         Tensor([0.5, 0.5, 1. ], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(step, unknown)
     x = _convert.floating("step", x, "f")
     return run(STEP, x, alpha=arguments.real("step", "alpha", alpha))
 
@@ -311,7 +318,11 @@ def _not_crossed(min: float, max: float) -> None:
 
 
 def clip(
-    x: TensorLike, /, min: TensorLike | None = None, max: TensorLike | None = None
+    x: TensorLike,
+    /,
+    min: TensorLike | None = None,
+    max: TensorLike | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``x`` within bounds: ``min`` where it is less, ``max`` where it is more.
 
@@ -346,6 +357,8 @@ def clip(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(clip, unknown)
     x = _convert.real("clip", x)
     low, high = _bound("min", min), _bound("max", max)
     if isinstance(low, int | float) and isinstance(high, int | float):
@@ -393,7 +406,7 @@ ELU = _elementwise(
 )
 
 
-def elu(x: TensorLike, /, *, alpha: float = 1) -> Tensor:
+def elu(x: TensorLike, /, *, alpha: float = 1, **unknown: Unpack[Nothing]) -> Tensor:
     """Return ``x`` where it is positive, and ``alpha · (e^x - 1)`` elsewhere.
 
     No precision is lost near 0. NaN stays NaN, and the result for -inf is ``-alpha``.
@@ -418,6 +431,8 @@ def elu(x: TensorLike, /, *, alpha: float = 1) -> Tensor:
         Learning by Exponential Linear Units (ELUs)", 2015.
 
     """
+    if unknown:
+        raise unexpected(elu, unknown)
     scale = arguments.real("elu", "alpha", alpha)
     if scale == 1:
         return _convert.floating_unary(ELU, x, "f")
@@ -619,7 +634,12 @@ def silu(x: TensorLike, /) -> Tensor:
 
 
 def hard_sigmoid(
-    x: TensorLike, /, *, alpha: float = 1 / 6, beta: float = 0.5
+    x: TensorLike,
+    /,
+    *,
+    alpha: float = 1 / 6,
+    beta: float = 0.5,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``alpha · x + beta``, limited to 0 and 1: a sigmoid of straight lines.
 
@@ -644,6 +664,8 @@ def hard_sigmoid(
         PyTorch, ``torch.nn.functional.hardsigmoid``; ``alpha`` and ``beta`` from ONNX.
 
     """
+    if unknown:
+        raise unexpected(hard_sigmoid, unknown)
     x = _convert.floating("hard_sigmoid", x, "f")
     slope, offset = (
         arguments.real("hard_sigmoid", name, value)

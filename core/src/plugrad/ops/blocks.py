@@ -7,13 +7,14 @@ each is differentiated through its decomposition, which only moves elements.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, Unpack
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape
 from plugrad.registry.contract import Kernel, Spec, decomposition
 from plugrad.tensor.arguments import Ints, Margins, choice, integer, integers, misfit
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, shape, slicing
@@ -54,7 +55,12 @@ DEPTH_TO_SPACE = Kernel(
 
 
 def depth_to_space(
-    x: TensorLike, /, block_size: int, *, data_format: Literal["NHWC", "NCHW"] = "NHWC"
+    x: TensorLike,
+    /,
+    block_size: int,
+    *,
+    data_format: Literal["NHWC", "NCHW"] = "NHWC",
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return images ``x`` whose channels are moved into blocks of pixels.
 
@@ -84,6 +90,8 @@ def depth_to_space(
         The semantics are those of ``tf.depthToSpace`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(depth_to_space, unknown)
     op, x = "depth_to_space", _convert.asarray(x)
     b = integer(op, "block_size", block_size)
     choice(op, "data_format", data_format, "NHWC", "NCHW")
@@ -132,7 +140,9 @@ SPACE_TO_BATCH_ND = Kernel(
 )
 
 
-def space_to_batch_nd(x: TensorLike, /, block_shape: Ints, paddings: Margins) -> Tensor:
+def space_to_batch_nd(
+    x: TensorLike, /, block_shape: Ints, paddings: Margins, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return ``x`` with the elements of each block of space moved into the batch.
 
     For a ``block_shape`` of (a, b) it is
@@ -165,6 +175,8 @@ def space_to_batch_nd(x: TensorLike, /, block_shape: Ints, paddings: Margins) ->
         The semantics are those of ``tf.spaceToBatchND`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(space_to_batch_nd, unknown)
     x = _convert.asarray(x)
     blocks, pads = _cut(x, block_shape, paddings)
     return run(SPACE_TO_BATCH_ND, x, block_shape=blocks, paddings=pads)

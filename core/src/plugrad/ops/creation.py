@@ -9,7 +9,7 @@ that are composed of these.
 from __future__ import annotations
 
 import math
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, Unpack
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from plugrad.tensor.dtypes import (
     dtype_of,
     named,
 )
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, unary
@@ -43,10 +44,7 @@ __all__ = [
     "arange",
     "astype",
     "bitcast",
-    "empty",
-    "empty_like",
     "full",
-    "full_like",
     "identity",
     "linspace",
     "ones",
@@ -281,7 +279,12 @@ FILL = Kernel(
 
 
 def full(
-    shape: Ints, fill_value: Value, *, dtype: Any = None, device: str | None = None
+    shape: Ints,
+    fill_value: Value,
+    *,
+    dtype: Any = None,
+    device: str | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return a tensor of a shape in which every element is ``fill_value``.
 
@@ -312,6 +315,8 @@ def full(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(full, unknown)
     if device is not None:
         return _convert.placed(device, full, shape, fill_value, dtype=dtype)
     if _is_scalar(fill_value):
@@ -341,7 +346,11 @@ def _repeated(shape: Ints, fill_value: Tensor | Variable, dtype: Any) -> Tensor:
 
 
 def zeros(
-    shape: Ints, *more: int, dtype: Any = None, device: str | None = None
+    shape: Ints,
+    *more: int,
+    dtype: Any = None,
+    device: str | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return a tensor of zeros.
 
@@ -368,14 +377,20 @@ def zeros(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(zeros, unknown)
     if device is not None:
         return _convert.placed(device, zeros, shape, *more, dtype=dtype)
     wanted = FLOAT32 if dtype is None else _held("zeros", _numeric("zeros", dtype))
-    return run(FILL, shape=_sizes("zeros", shape, more), value=0, dtype=wanted)
+    return run(FILL, shape=shape_of("zeros", shape, more), value=0, dtype=wanted)
 
 
 def ones(
-    shape: Ints, *more: int, dtype: Any = None, device: str | None = None
+    shape: Ints,
+    *more: int,
+    dtype: Any = None,
+    device: str | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return a tensor of ones.
 
@@ -401,13 +416,15 @@ def ones(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(ones, unknown)
     if device is not None:
         return _convert.placed(device, ones, shape, *more, dtype=dtype)
     wanted = FLOAT32 if dtype is None else _held("ones", _numeric("ones", dtype))
-    return run(FILL, shape=_sizes("ones", shape, more), value=1, dtype=wanted)
+    return run(FILL, shape=shape_of("ones", shape, more), value=1, dtype=wanted)
 
 
-def _sizes(op: str, shape: Ints, more: tuple[int, ...]) -> tuple[int, ...]:
+def shape_of(op: str, shape: Ints, more: tuple[int, ...]) -> tuple[int, ...]:
     """Return a shape that was passed as one argument, or as its sizes."""
     if not more:
         return sizes(op, shape)
@@ -428,97 +445,7 @@ def _numeric(op: str, dtype: Any) -> DType:
     return wanted
 
 
-def empty(
-    shape: Ints, *more: int, dtype: Any = None, device: str | None = None
-) -> Tensor:
-    """Return a tensor whose elements you are going to replace: zeros.
-
-    Args:
-        shape: The shape; 3 is short for (3,).
-        more: The other sizes, where ``shape`` is the first one.
-        dtype: The dtype; float32 by default.
-        device: Where the tensor is made, a backend; by default the active one.
-
-    Returns:
-        A tensor of ``shape`` and the dtype.
-
-    Raises:
-        ValueError: A size is negative.
-        TypeError: A size is not an integer, the dtype is that of strings, or the
-            backend lacks it.
-
-    Example:
-        >>> pg.empty((2, 3)).shape
-        (2, 3)
-
-    Source:
-        The array API standard.
-
-    """
-    return zeros(_sizes("empty", shape, more), dtype=dtype, device=device)
-
-
-def empty_like(
-    x: TensorLike, /, *, dtype: Any = None, device: str | None = None
-) -> Tensor:
-    """Return a tensor like ``x`` whose elements you are going to replace: zeros.
-
-    Args:
-        x: A tensor; only its shape and dtype matter.
-        dtype: The dtype; by default that of ``x``.
-        device: Where the tensor is made, a backend; by default the active one.
-
-    Returns:
-        A tensor of the shape of ``x`` and the dtype.
-
-    Raises:
-        TypeError: The dtype is that of strings, or the backend lacks it.
-
-    Example:
-        >>> pg.empty_like([1, 2, 3]).dtype
-        dtype('int32')
-
-    Source:
-        The array API standard.
-
-    """
-    return zeros_like(x, dtype=dtype, device=device)
-
-
 # --- constants like a tensor -----------------------------------------------------
-
-
-def full_like(
-    x: TensorLike, /, fill_value: Value, *, dtype: Any = None, device: str | None = None
-) -> Tensor:
-    """Return a tensor of the shape of ``x`` in which every element is ``fill_value``.
-
-    Args:
-        x: A tensor of any dtype; only its shape and dtype matter.
-        fill_value: A number, str or bytes; or a tensor without axes.
-        dtype: The dtype; by default that of ``x``.
-        device: Where the tensor is made, a backend; by default the active one.
-
-    Returns:
-        A tensor of the shape of ``x`` and the dtype.
-
-    Raises:
-        TypeError: The value does not have the kind of the dtype, or the backend lacks
-            the dtype.
-        OverflowError: The dtype cannot represent the value.
-
-    Example:
-        >>> pg.full_like([1.0, 2.0], 0.5)
-        Tensor([0.5, 0.5], dtype=float32, backend='cpu')
-
-    Source:
-        The array API standard.
-
-    """
-    if device is not None:
-        return _convert.placed(device, full_like, x, fill_value, dtype=dtype)
-    x = _convert.asarray(x)
-    return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype)
 
 
 ZEROS_LIKE = Kernel(
@@ -530,7 +457,12 @@ ZEROS_LIKE = Kernel(
 
 
 def zeros_like(
-    x: TensorLike, /, *, dtype: Any = None, device: str | None = None
+    x: TensorLike,
+    /,
+    *,
+    dtype: Any = None,
+    device: str | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return a tensor of zeros of the shape of ``x``.
 
@@ -553,6 +485,8 @@ def zeros_like(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(zeros_like, unknown)
     if device is not None:
         return _convert.placed(device, zeros_like, x, dtype=dtype)
     x = _convert.asarray(x)
@@ -573,7 +507,12 @@ ONES_LIKE = Kernel(
 
 
 def ones_like(
-    x: TensorLike, /, *, dtype: Any = None, device: str | None = None
+    x: TensorLike,
+    /,
+    *,
+    dtype: Any = None,
+    device: str | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return a tensor of ones of the shape of ``x``.
 
@@ -596,6 +535,8 @@ def ones_like(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(ones_like, unknown)
     if device is not None:
         return _convert.placed(device, ones_like, x, dtype=dtype)
     x = _convert.asarray(x)
@@ -670,6 +611,7 @@ def arange(
     *,
     dtype: Any = None,
     device: str | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the numbers ``start, start + step, …`` that come before ``stop``.
 
@@ -703,6 +645,8 @@ def arange(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(arange, unknown)
     if device is not None:
         return _convert.placed(device, arange, start, stop, step, dtype=dtype)
     first, last = (0, start) if stop is None else (start, stop)
@@ -771,6 +715,7 @@ def linspace(
     dtype: Any = None,
     device: str | None = None,
     endpoint: bool = True,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``num`` evenly spaced numbers from ``start`` to ``stop``.
 
@@ -808,6 +753,8 @@ def linspace(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(linspace, unknown)
     if device is not None:
         more = {"dtype": dtype, "endpoint": endpoint}
         return _convert.placed(device, linspace, start, stop, num, **more)

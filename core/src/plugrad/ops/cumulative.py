@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from plugrad.engine.dispatch import run
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import flag, integer, misfit, sizes
 from plugrad.tensor.dtypes import BOOL, INT32, DType
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, gather, reduce, slicing
@@ -67,6 +68,7 @@ def cumulative_sum(
     include_initial: bool = False,
     exclusive: bool = False,
     reverse: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the sums ``x[0] + … + x[i]`` along an axis.
 
@@ -104,6 +106,8 @@ def cumulative_sum(
         in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(cumulative_sum, unknown)
     return _cumulative(CUMSUM, x, axis, dtype, include_initial, exclusive, reverse)
 
 
@@ -192,6 +196,7 @@ def cumulative_prod(
     include_initial: bool = False,
     exclusive: bool = False,
     reverse: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the products ``x[0] · … · x[i]`` along an axis.
 
@@ -228,6 +233,8 @@ def cumulative_prod(
         ``tf.cumprod`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(cumulative_prod, unknown)
     return _cumulative(CUMPROD, x, axis, dtype, include_initial, exclusive, reverse)
 
 
@@ -246,6 +253,7 @@ def diff(
     *,
     prepend: TensorLike | None = None,
     append: TensorLike | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the differences ``x[i+1] - x[i]`` along an axis, taken ``n`` times.
 
@@ -277,6 +285,8 @@ def diff(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(diff, unknown)
     x = _convert.asarray(x)
     axis = shapes._axis("diff", axis, len(x.shape))
     times = integer("diff", "n", n, 0)
@@ -341,6 +351,7 @@ def bincount(
     weights: TensorLike | None = None,
     size: int | None = None,
     minlength: int = 0,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return how often each of 0, 1, …, ``size - 1`` occurs in ``x``.
 
@@ -372,6 +383,8 @@ def bincount(
         Tensor([0., 2., 0.], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(bincount, unknown)
     ids = _convert.integer_tensor("bincount", "x", x)
     weigh = _weights("bincount", weights, ids)
     least = integer("bincount", "minlength", minlength, 0)
@@ -420,6 +433,7 @@ def dense_bincount(
     size: int,
     weights: TensorLike | None = None,
     binary_output: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``bincount`` of each row of ``x``, its last axis.
 
@@ -448,6 +462,8 @@ def dense_bincount(
         The semantics are those of ``tf.denseBincount`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(dense_bincount, unknown)
     ids = _convert.integer_tensor("dense_bincount", "x", x)
     _of_rows(ids)
     weigh = _weights("dense_bincount", weights, ids)
@@ -477,6 +493,7 @@ def confusion_matrix(
     num_classes: int,
     *,
     weights: TensorLike | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the counts ``[i, j]`` of label i with prediction j.
 
@@ -507,6 +524,8 @@ def confusion_matrix(
         weights.
 
     """
+    if unknown:
+        raise unexpected(confusion_matrix, unknown)
     op = "confusion_matrix"
     rows = _convert.integer_tensor(op, "labels", labels)
     columns = _convert.integer_tensor(op, "predictions", predictions)
@@ -533,6 +552,7 @@ def moving_average(
     *,
     step: TensorLike | None = None,
     zero_debias: bool = True,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the moving average ``v`` updated by ``x``: ``v + (x - v)·(1 - decay)``.
 
@@ -565,6 +585,8 @@ def moving_average(
         The semantics are those of ``tf.movingAverage`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(moving_average, unknown)
     v, x = binary.floats("moving_average", v, x)
     if v.shape != x.shape:
         raise misfit("moving_average", "v and x must have the same shape", v, x)

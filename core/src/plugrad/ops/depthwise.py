@@ -6,13 +6,14 @@ convolutions with as many groups as there are channels.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Padding, Rounding, Shape, Sizes
 from plugrad.registry.contract import Kernel, decomposition
 from plugrad.tensor.arguments import misfit
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _windows, conv, shape
@@ -70,6 +71,7 @@ def depthwise_conv2d(
     dilations: Sizes = 1,
     data_format: str = "NHWC",
     dim_rounding_mode: Rounding | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the convolution of each channel of ``x`` with filters of its own.
 
@@ -112,6 +114,8 @@ def depthwise_conv2d(
         The semantics are those of ``tf.depthwiseConv2d`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(depthwise_conv2d, unknown)
     given = _windows.given(strides, pad, dilations, dim_rounding_mode)
     kernel, rule = DEPTHWISE_CONV2D, geometry.depthwise
     return conv.convolved(kernel, rule, 2, data_format, given, x, filter)
@@ -149,6 +153,7 @@ def separable_conv2d(
     dilations: Sizes = 1,
     data_format: str = "NHWC",
     dim_rounding_mode: Rounding | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``conv2d(depthwise_conv2d(x, depthwise_filter), pointwise_filter)``.
 
@@ -190,6 +195,8 @@ def separable_conv2d(
         The semantics are those of ``tf.separableConv2d`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(separable_conv2d, unknown)
     op = "separable_conv2d"
     x, first, second = _windows.numbers(op, x, depthwise_filter, pointwise_filter)
     geometry.rank(op, "depthwise_filter", first.shape, 2)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run
@@ -20,9 +20,21 @@ from plugrad.geometry import Padding, Shape, Sizes
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import misfit
 from plugrad.tensor.dtypes import INT32
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, _windows, binary, compare, conv, creation, pool, reduce, shape
+from . import (
+    _convert,
+    _windows,
+    binary,
+    compare,
+    conv,
+    creation,
+    grids,
+    pool,
+    reduce,
+    shape,
+)
 
 if TYPE_CHECKING:
     from plugrad.geometry import Windows
@@ -113,6 +125,7 @@ def dilation2d(
     pad: Padding = "valid",
     dilations: Sizes = 1,
     data_format: str = "NHWC",
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the largest sum of ``x`` and ``filter`` in each window.
 
@@ -151,6 +164,8 @@ def dilation2d(
         The definition is that of ``tf.dilation2d`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(dilation2d, unknown)
     op, given = "dilation2d", _windows.given(strides, pad, dilations, None)
     x, filter = _convert.promote_all(op, x, filter)
     x, back = _windows.channels_last(op, pool.ordered(op, x), 2, data_format)
@@ -195,7 +210,7 @@ def _winners(x: Tensor, filter: Tensor, windows: Windows) -> Tensor:
     """
     y = run(DILATION2D, x, filter, geometry=windows)
     found = creation.zeros(y.shape, dtype=INT32)
-    most = creation.full_like(y, -math.inf) if x.dtype.kind == "f" else None
+    most = grids.full_like(y, -math.inf) if x.dtype.kind == "f" else None
     for position, (a, b) in reversed(list(enumerate(_pairs(x, filter, windows)))):
         total = a + b
         hit = pool.kept(position, compare.equal(total, y), y, windows)

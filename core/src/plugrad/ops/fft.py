@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from plugrad.tensor.arguments import (
     sizes,
 )
 from plugrad.tensor.dtypes import FLOAT32, canonical
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import (
@@ -202,7 +203,13 @@ Steps = list[tuple[int, int]]  # axes, counted from 0, and the sizes of their tr
 
 
 def fft(
-    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+    x: TensorLike,
+    /,
+    *,
+    n: int | None = None,
+    axis: int = -1,
+    norm: Norm = "backward",
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the discrete Fourier transform ``y[k] = Σ x[t] · e^(-2πi kt/n)``.
 
@@ -233,11 +240,19 @@ def fft(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(fft, unknown)
     return _transformed("fft", FFT, x, n, axis, norm)
 
 
 def ifft(
-    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+    x: TensorLike,
+    /,
+    *,
+    n: int | None = None,
+    axis: int = -1,
+    norm: Norm = "backward",
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the inverse transform ``y[t] = 1/n · Σ x[k] · e^(2πi kt/n)``.
 
@@ -268,11 +283,19 @@ def ifft(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(ifft, unknown)
     return _transformed("ifft", IFFT, x, n, axis, norm)
 
 
 def fftn(
-    x: TensorLike, /, *, s: Axes = None, axes: Axes = None, norm: Norm = "backward"
+    x: TensorLike,
+    /,
+    *,
+    s: Axes = None,
+    axes: Axes = None,
+    norm: Norm = "backward",
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the discrete Fourier transform along several axes.
 
@@ -304,11 +327,19 @@ def fftn(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(fftn, unknown)
     return _transformed("fftn", FFT, x, s, axes, norm)
 
 
 def ifftn(
-    x: TensorLike, /, *, s: Axes = None, axes: Axes = None, norm: Norm = "backward"
+    x: TensorLike,
+    /,
+    *,
+    s: Axes = None,
+    axes: Axes = None,
+    norm: Norm = "backward",
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the inverse of the transform along several axes.
 
@@ -340,6 +371,8 @@ def ifftn(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(ifftn, unknown)
     return _transformed("ifftn", IFFT, x, s, axes, norm)
 
 
@@ -414,7 +447,13 @@ def _scaled(op: str, y: Tensor, norm: Norm, steps: Steps, inverse: bool) -> Tens
 
 
 def rfft(
-    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+    x: TensorLike,
+    /,
+    *,
+    n: int | None = None,
+    axis: int = -1,
+    norm: Norm = "backward",
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the first ``n // 2 + 1`` elements of the transform of real numbers.
 
@@ -445,11 +484,19 @@ def rfft(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(rfft, unknown)
     return _halved("rfft", x, n, axis, norm)
 
 
 def irfft(
-    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+    x: TensorLike,
+    /,
+    *,
+    n: int | None = None,
+    axis: int = -1,
+    norm: Norm = "backward",
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the ``n`` real numbers whose transform begins with ``x``.
 
@@ -481,11 +528,19 @@ def irfft(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(irfft, unknown)
     return _doubled("irfft", x, n, axis, norm)
 
 
 def rfftn(
-    x: TensorLike, /, *, s: Axes = None, axes: Axes = None, norm: Norm = "backward"
+    x: TensorLike,
+    /,
+    *,
+    s: Axes = None,
+    axes: Axes = None,
+    norm: Norm = "backward",
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the transform of real numbers along several axes.
 
@@ -516,11 +571,19 @@ def rfftn(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(rfftn, unknown)
     return _halved("rfftn", x, s, axes, norm)
 
 
 def irfftn(
-    x: TensorLike, /, *, s: Axes = None, axes: Axes = None, norm: Norm = "backward"
+    x: TensorLike,
+    /,
+    *,
+    s: Axes = None,
+    axes: Axes = None,
+    norm: Norm = "backward",
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the real numbers whose transform along several axes is ``x``.
 
@@ -554,11 +617,19 @@ def irfftn(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(irfftn, unknown)
     return _doubled("irfftn", x, s, axes, norm)
 
 
 def hfft(
-    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+    x: TensorLike,
+    /,
+    *,
+    n: int | None = None,
+    axis: int = -1,
+    norm: Norm = "backward",
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the real transform of a signal whose second half mirrors ``x``.
 
@@ -589,11 +660,19 @@ def hfft(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(hfft, unknown)
     return _doubled("hfft", complexes.conj(x), n, axis, _other("hfft", norm))
 
 
 def ihfft(
-    x: TensorLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+    x: TensorLike,
+    /,
+    *,
+    n: int | None = None,
+    axis: int = -1,
+    norm: Norm = "backward",
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the first ``n // 2 + 1`` elements of the inverse of real numbers.
 
@@ -624,6 +703,8 @@ def ihfft(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(ihfft, unknown)
     return complexes.conj(_halved("ihfft", x, n, axis, _other("ihfft", norm)))
 
 
@@ -669,7 +750,13 @@ def _last(op: str, steps: Steps) -> tuple[int, int]:
 
 
 def fftfreq(
-    n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | None = None
+    n: int,
+    /,
+    *,
+    d: float = 1.0,
+    dtype: Any = None,
+    device: str | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the frequencies of the elements of ``fft``.
 
@@ -697,13 +784,21 @@ def fftfreq(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(fftfreq, unknown)
     if device is not None:
         return _convert.placed(device, fftfreq, n, d=d, dtype=dtype)
     return _frequencies("fftfreq", n, d, dtype, False)
 
 
 def rfftfreq(
-    n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | None = None
+    n: int,
+    /,
+    *,
+    d: float = 1.0,
+    dtype: Any = None,
+    device: str | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the frequencies of the elements of ``rfft``.
 
@@ -731,6 +826,8 @@ def rfftfreq(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(rfftfreq, unknown)
     if device is not None:
         return _convert.placed(device, rfftfreq, n, d=d, dtype=dtype)
     return _frequencies("rfftfreq", n, d, dtype, True)
@@ -753,7 +850,7 @@ def _floats(op: str, values: Numbers, dtype: Any) -> Tensor:
     return _convert.tensor_of(values.astype(wanted), copy=False)
 
 
-def fftshift(x: TensorLike, /, axes: Axes = None) -> Tensor:
+def fftshift(x: TensorLike, /, axes: Axes = None, **unknown: Unpack[Nothing]) -> Tensor:
     """Return ``x`` rolled so that frequency 0 is in the middle, at index ``n // 2``.
 
     Args:
@@ -774,10 +871,14 @@ def fftshift(x: TensorLike, /, axes: Axes = None) -> Tensor:
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(fftshift, unknown)
     return _rolled("fftshift", x, axes, 1)
 
 
-def ifftshift(x: TensorLike, /, axes: Axes = None) -> Tensor:
+def ifftshift(
+    x: TensorLike, /, axes: Axes = None, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return ``x`` rolled so that frequency 0 is first: the inverse of ``fftshift``.
 
     Args:
@@ -798,6 +899,8 @@ def ifftshift(x: TensorLike, /, axes: Axes = None) -> Tensor:
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(ifftshift, unknown)
     return _rolled("ifftshift", x, axes, -1)
 
 

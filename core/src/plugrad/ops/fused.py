@@ -10,13 +10,14 @@ Relu inside; that is why none has a gradient of its own.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, get_args
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Padding, Rounding, Shape, Sizes
 from plugrad.registry.contract import Kernel, Spec, decomposition
 from plugrad.tensor.arguments import choice, flag, misfit, real
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, _windows, conv, depthwise, products, shape
@@ -245,6 +246,7 @@ def conv2d(
     groups: int = 1,
     activation: Activation = "linear",
     leaky_relu_alpha: float = 0.2,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``activation(plugrad.conv2d(x, filter) + bias)``.
 
@@ -287,6 +289,8 @@ def conv2d(
         The semantics are those of ``tf.fused.conv2d`` in TensorFlow.js, with groups.
 
     """
+    if unknown:
+        raise unexpected(conv2d, unknown)
     given = _windows.given(strides, pad, dilations, dim_rounding_mode, groups)
     acts = _acts("fused.conv2d", activation, leaky_relu_alpha, prelu_weights)
     xs = (x, filter, bias, prelu_weights)
@@ -307,6 +311,7 @@ def depthwise_conv2d(
     dim_rounding_mode: Rounding | None = None,
     activation: Activation = "linear",
     leaky_relu_alpha: float = 0.2,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``activation(plugrad.depthwise_conv2d(x, filter) + bias)``.
 
@@ -346,6 +351,8 @@ def depthwise_conv2d(
         The semantics are those of ``tf.fused.depthwiseConv2d`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(depthwise_conv2d, unknown)
     given = _windows.given(strides, pad, dilations, dim_rounding_mode)
     acts = _acts("fused.depthwise_conv2d", activation, leaky_relu_alpha, prelu_weights)
     xs, rule = (x, filter, bias, prelu_weights), geometry.depthwise

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from plugrad.engine.dispatch import run
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import integer, misfit, sizes
 from plugrad.tensor.dtypes import BOOL, INT32, DType, canonical
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, shape, slicing
@@ -62,7 +63,13 @@ GATHER_V2 = Kernel(
 
 
 def gather(
-    x: TensorLike, indices: TensorLike, /, axis: int = 0, *, batch_dims: int = 0
+    x: TensorLike,
+    indices: TensorLike,
+    /,
+    axis: int = 0,
+    *,
+    batch_dims: int = 0,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the slices of ``x`` along an axis at ``indices``.
 
@@ -98,6 +105,8 @@ def gather(
         in NumPy.
 
     """
+    if unknown:
+        raise unexpected(gather, unknown)
     op, x = "gather", _convert.asarray(x)
     axis = shape._axis(op, axis, len(x.shape))
     indices = counted_from_0(op, indices, x.shape[axis], axis)
@@ -212,7 +221,13 @@ def counted_from_0(
     return _convert.tensor_of(found, copy=False)
 
 
-def take(x: TensorLike, indices: TensorLike, /, axis: int | None = None) -> Tensor:
+def take(
+    x: TensorLike,
+    indices: TensorLike,
+    /,
+    axis: int | None = None,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
     """Return the slices of ``x`` along an axis at ``indices``.
 
     Negative indices count from the end. The axes of ``indices`` replace ``axis``.
@@ -240,6 +255,8 @@ def take(x: TensorLike, indices: TensorLike, /, axis: int | None = None) -> Tens
         The array API standard; ``indices`` of any rank and negative ones as in NumPy.
 
     """
+    if unknown:
+        raise unexpected(take, unknown)
     x = _convert.asarray(x)
     if axis is None and len(x.shape) != 1:
         raise ValueError(f"take: x of shape {x.shape} must have one axis; give axis")
@@ -248,7 +265,9 @@ def take(x: TensorLike, indices: TensorLike, /, axis: int | None = None) -> Tens
     return run(GATHER_V2, x, found, axis=axis, batch_dims=0)
 
 
-def take_along_axis(x: TensorLike, indices: TensorLike, /, axis: int = -1) -> Tensor:
+def take_along_axis(
+    x: TensorLike, indices: TensorLike, /, axis: int = -1, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return the elements of ``x`` along an axis at ``indices``, row by row.
 
     ``y[..., k] = x[..., indices[..., k]]`` for the last axis. Negative indices count
@@ -277,6 +296,8 @@ def take_along_axis(x: TensorLike, indices: TensorLike, /, axis: int = -1) -> Te
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(take_along_axis, unknown)
     x = _convert.asarray(x)
     rank = len(x.shape)
     axis = shape._axis("take_along_axis", axis, rank)
@@ -406,6 +427,7 @@ def one_hot(
     off_value: complex = 0,
     axis: int = -1,
     dtype: Any = "float32",
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``on_value`` at each index along a new axis, and ``off_value`` elsewhere.
 
@@ -438,6 +460,8 @@ def one_hot(
         default dtype.
 
     """
+    if unknown:
+        raise unexpected(one_hot, unknown)
     indices = _convert.integer_tensor("one_hot", "indices", indices)
     size = integer("one_hot", "depth", depth, 0)
     axis = shape._axis("one_hot", axis, len(indices.shape) + 1)

@@ -16,7 +16,7 @@ import operator
 import os
 import threading
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape
 from plugrad.tensor.arguments import Ints, integers, misfit
 from plugrad.tensor.dtypes import BOOL, STRING, named
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import (
@@ -221,6 +222,7 @@ def strided_slice(
     ellipsis_mask: int = 0,
     new_axis_mask: int = 0,
     shrink_axis_mask: int = 0,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``x[begin:end:strides]``, with one entry for each axis.
 
@@ -263,6 +265,8 @@ def strided_slice(
         The semantics are those of ``tf.stridedSlice`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(strided_slice, unknown)
     op = "strided_slice"
     starts, ends = integers(op, "begin", begin), integers(op, "end", end)
     steps = (1,) * len(starts) if strides is None else integers(op, "strides", strides)

@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, Unpack, get_args
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from plugrad.engine.dispatch import run
 from plugrad.geometry import Sizes
 from plugrad.tensor.arguments import choice, flag, misfit, real
 from plugrad.tensor.dtypes import INT32
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, _sampling, _windows, binary, compare, creation, gather, resize
@@ -55,6 +56,7 @@ def resize_bicubic(
     align_corners: bool = False,
     half_pixel_centers: bool = False,
     coefficient: float = KEYS,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return images of another size, interpolated between the 16 nearest pixels.
 
@@ -89,6 +91,8 @@ def resize_bicubic(
         ``align_corners=False`` is ``half_pixel_centers`` here.
 
     """
+    if unknown:
+        raise unexpected(resize_bicubic, unknown)
     op = "image.resize_bicubic"
     x, back = _windows.channels_last(op, _convert.floating(op, images, "f"), 2, "NHWC")
     new = resize._resizing(op, x.shape, size, align_corners, half_pixel_centers)

@@ -9,7 +9,7 @@ Map: what is public here; powers; norms; the condition number.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, Unpack
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from plugrad.engine.dispatch import run
 from plugrad.engine.tape import alias
 from plugrad.geometry import Shape
 from plugrad.tensor.arguments import Axis, flag, integer, misfit, real
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import (
@@ -119,6 +120,7 @@ def vector_norm(
     axis: Axis = None,
     keepdims: bool = False,
     ord: float = 2,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the norm ``(Σ |x|^ord)^(1/ord)`` over one or more axes.
 
@@ -152,6 +154,8 @@ def vector_norm(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(vector_norm, unknown)
     x, ord = _convert.floating("vector_norm", x), real("vector_norm", "ord", ord)
     if ord != ord:
         raise ValueError("vector_norm: ord must be a number or infinite, got nan")
@@ -203,7 +207,12 @@ Order = float | Literal["fro", "nuc"]
 
 
 def matrix_norm(
-    x: TensorLike, /, *, keepdims: bool = False, ord: Order = "fro"
+    x: TensorLike,
+    /,
+    *,
+    keepdims: bool = False,
+    ord: Order = "fro",
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the norm of each matrix.
 
@@ -233,6 +242,8 @@ def matrix_norm(
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(matrix_norm, unknown)
     x = products.as_matrices("matrix_norm", _convert.floating("matrix_norm", x))
     ord = ord if isinstance(ord, str) else real("matrix_norm", "ord", ord)
     if ord == "fro":

@@ -16,10 +16,11 @@ shapes or a reduction that do not fit raise a ValueError.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
 from plugrad.engine.dispatch import run
 from plugrad.tensor.arguments import choice, misfit, real
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import (
@@ -66,7 +67,12 @@ def _alike(op: str, labels: TensorLike, given: TensorLike) -> tuple[Tensor, Tens
 
 
 def compute_weighted_loss(
-    losses: TensorLike, /, weights: Weights = None, *, reduction: Reduction = DEFAULT
+    losses: TensorLike,
+    /,
+    weights: Weights = None,
+    *,
+    reduction: Reduction = DEFAULT,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``losses · weights``, reduced to one number.
 
@@ -96,6 +102,8 @@ def compute_weighted_loss(
         The semantics are those of ``tf.losses.computeWeightedLoss`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(compute_weighted_loss, unknown)
     return _weighted("compute_weighted_loss", losses, weights, reduction)
 
 
@@ -131,6 +139,7 @@ def absolute_difference(
     weights: Weights = None,
     *,
     reduction: Reduction = DEFAULT,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``|labels - predictions|``, weighted and reduced.
 
@@ -158,6 +167,8 @@ def absolute_difference(
         The semantics are those of ``tf.losses.absoluteDifference`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(absolute_difference, unknown)
     a, b = _alike("absolute_difference", labels, predictions)
     return _weighted("absolute_difference", abs(a - b), weights, reduction)
 
@@ -169,6 +180,7 @@ def mean_squared_error(
     weights: Weights = None,
     *,
     reduction: Reduction = DEFAULT,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``(labels - predictions)²``, weighted and reduced.
 
@@ -196,6 +208,8 @@ def mean_squared_error(
         The semantics are those of ``tf.losses.meanSquaredError`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(mean_squared_error, unknown)
     a, b = _alike("mean_squared_error", labels, predictions)
     losses = binary.squared_difference(a, b)
     return _weighted("mean_squared_error", losses, weights, reduction)
@@ -209,6 +223,7 @@ def huber_loss(
     *,
     delta: float = 1.0,
     reduction: Reduction = DEFAULT,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``e²/2`` where ``|e| ≤ delta``, else ``delta · (|e| - delta/2)``.
 
@@ -241,6 +256,8 @@ def huber_loss(
         Huber, "Robust Estimation of a Location Parameter", 1964.
 
     """
+    if unknown:
+        raise unexpected(huber_loss, unknown)
     a, b = _alike("huber_loss", labels, predictions)
     error, delta = a - b, real("huber_loss", "delta", delta)
     size = abs(error)
@@ -257,6 +274,7 @@ def hinge_loss(
     weights: Weights = None,
     *,
     reduction: Reduction = DEFAULT,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``max(0, 1 - (2 labels - 1) · predictions)``, weighted and reduced.
 
@@ -284,6 +302,8 @@ def hinge_loss(
         The semantics are those of ``tf.losses.hingeLoss`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(hinge_loss, unknown)
     a, b = _alike("hinge_loss", labels, predictions)
     losses = activation.relu(1 - (2 * a - 1) * b)
     return _weighted("hinge_loss", losses, weights, reduction)
@@ -297,6 +317,7 @@ def log_loss(
     *,
     epsilon: float = 1e-7,
     reduction: Reduction = DEFAULT,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the cross entropy of labels and probabilities, weighted and reduced.
 
@@ -328,6 +349,8 @@ def log_loss(
         The semantics are those of ``tf.losses.logLoss`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(log_loss, unknown)
     a, p = _alike("log_loss", labels, predictions)
     epsilon = real("log_loss", "epsilon", epsilon)
     losses = -a * (p + epsilon).log() - (1 - a) * (1 - p + epsilon).log()
@@ -342,6 +365,7 @@ def cosine_distance(
     *,
     axis: int,
     reduction: Reduction = DEFAULT,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``1 - Σ labels · predictions`` along an axis, weighted and reduced.
 
@@ -372,6 +396,8 @@ def cosine_distance(
         The semantics are those of ``tf.losses.cosineDistance`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(cosine_distance, unknown)
     a, b = _alike("cosine_distance", labels, predictions)
     axis = reduce.one_axis("cosine_distance", axis, len(a.shape))
     losses = 1 - reduce.sum(a * b, axis=axis, keepdims=True)
@@ -394,6 +420,7 @@ def sigmoid_cross_entropy(
     *,
     label_smoothing: float = 0.0,
     reduction: Reduction = DEFAULT,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the cross entropy of labels and ``σ(logits)``, weighted and reduced.
 
@@ -428,6 +455,8 @@ def sigmoid_cross_entropy(
         The semantics are those of ``tf.losses.sigmoidCrossEntropy`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(sigmoid_cross_entropy, unknown)
     a, x = _alike("sigmoid_cross_entropy", labels, logits)
     a = _smoothed("sigmoid_cross_entropy", a, label_smoothing, 2)
     # Both terms are positive, so nothing cancels, and the gradient is right at 0.
@@ -443,6 +472,7 @@ def softmax_cross_entropy(
     *,
     label_smoothing: float = 0.0,
     reduction: Reduction = DEFAULT,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``-Σ labels · log softmax(logits)`` along the last axis, reduced.
 
@@ -477,6 +507,8 @@ def softmax_cross_entropy(
         The semantics are those of ``tf.losses.softmaxCrossEntropy`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(softmax_cross_entropy, unknown)
     a, x = _alike("softmax_cross_entropy", labels, logits)
     if not x.shape or not x.shape[-1]:
         raise ValueError(f"softmax_cross_entropy: shape {x.shape} has no classes")
@@ -515,6 +547,7 @@ def sparse_softmax_cross_entropy(
     weights: Weights = None,
     *,
     reduction: Reduction = DEFAULT,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``-log softmax(logits)[label]`` along the last axis, reduced.
 
@@ -549,6 +582,8 @@ def sparse_softmax_cross_entropy(
         TensorFlow, with weights.
 
     """
+    if unknown:
+        raise unexpected(sparse_softmax_cross_entropy, unknown)
     op = "sparse_softmax_cross_entropy"
     classes, x = _convert.asarray(labels), _convert.floating(op, logits, "f")
     if classes.dtype.kind not in "iu":

@@ -6,13 +6,14 @@ Kernels: ``FusedBatchNorm LRN LRNGrad LayerNorm LayerNormGrad LogSoftmax Softmax
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape, axes
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.registry.specs import one_shape
 from plugrad.tensor.arguments import Ints, integer, misfit, real
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, creation, reduce, shape, slicing, unary
@@ -48,7 +49,9 @@ SOFTMAX = Kernel(
 )
 
 
-def softmax(logits: TensorLike, /, axis: int = -1) -> Tensor:
+def softmax(
+    logits: TensorLike, /, axis: int = -1, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return ``exp(logits) / Σ exp(logits)`` along ``axis``, without overflow.
 
     The results are from 0 to 1 and add up to 1. If the axis holds NaN or inf, or -inf
@@ -70,6 +73,8 @@ def softmax(logits: TensorLike, /, axis: int = -1) -> Tensor:
         Tensor([0.09  , 0.2447, 0.6652], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(softmax, unknown)
     logits = _convert.floating("softmax", logits, "f")
     axis = reduce.one_axis("softmax", axis, len(logits.shape))
     if not logits.shape[axis]:
@@ -104,7 +109,9 @@ LOG_SOFTMAX = Kernel(
 )
 
 
-def log_softmax(logits: TensorLike, /, axis: int = -1) -> Tensor:
+def log_softmax(
+    logits: TensorLike, /, axis: int = -1, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return ``logits - log Σ exp(logits)`` along ``axis``: the log of ``softmax``.
 
     It is more accurate than ``log(softmax(logits))``, which is -inf where ``softmax``
@@ -126,6 +133,8 @@ def log_softmax(logits: TensorLike, /, axis: int = -1) -> Tensor:
         Tensor([-2.4076, -1.4076, -0.4076], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(log_softmax, unknown)
     logits = _convert.floating("log_softmax", logits, "f")
     axis = reduce.one_axis("log_softmax", axis, len(logits.shape))
     if not logits.shape[axis]:
@@ -186,6 +195,7 @@ def batch_norm(
     scale: TensorLike | None = None,
     *,
     epsilon: float = 1e-3,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``(x - mean) / √(variance + epsilon) · scale + offset``.
 
@@ -219,6 +229,8 @@ def batch_norm(
         Training by Reducing Internal Covariate Shift", 2015.
 
     """
+    if unknown:
+        raise unexpected(batch_norm, unknown)
     op = "batch_norm"
     x, inputs = _affine(op, x, mean=mean, variance=variance, scale=scale, offset=offset)
     return run(FUSED_BATCH_NORM, x, *inputs, epsilon=real(op, "epsilon", epsilon))
@@ -278,6 +290,7 @@ def layer_norm(
     *,
     axis: Ints = -1,
     epsilon: float = 1e-5,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``(x - mean) / √(variance + epsilon) · scale + offset``.
 
@@ -308,6 +321,8 @@ def layer_norm(
         J. L. Ba, J. R. Kiros and G. E. Hinton, "Layer Normalization", 2016.
 
     """
+    if unknown:
+        raise unexpected(layer_norm, unknown)
     x, inputs = _affine("layer_norm", x, scale=scale, offset=offset)
     axis = axes("layer_norm", axis, len(x.shape))
     epsilon = real("layer_norm", "epsilon", epsilon)
@@ -380,6 +395,7 @@ def group_norm(
     groups: int,
     axis: int = -1,
     epsilon: float = 1e-5,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``x`` with mean 0 and variance 1 in each group of channels of each sample.
 
@@ -409,6 +425,8 @@ def group_norm(
         Y. Wu and K. He, "Group Normalization", 2018.
 
     """
+    if unknown:
+        raise unexpected(group_norm, unknown)
     op = "group_norm"
     x = _convert.asarray(x)
     at = reduce.one_axis(op, axis, len(x.shape))
@@ -475,6 +493,7 @@ def local_response_normalization(
     bias: float = 1.0,
     alpha: float = 1.0,
     beta: float = 0.5,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``x / (bias + alpha · Σ x²)^beta``, summed over neighbouring channels.
 
@@ -506,6 +525,8 @@ def local_response_normalization(
         Convolutional Neural Networks", 2012.
 
     """
+    if unknown:
+        raise unexpected(local_response_normalization, unknown)
     x = _convert.floating(RESPONSE, x, "f")
     _check_images(x)
     attrs = {"bias": bias, "alpha": alpha, "beta": beta}

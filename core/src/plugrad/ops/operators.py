@@ -19,9 +19,10 @@ from plugrad.engine.tape import Guard, tapes_tracking
 from plugrad.registry.deprecation import outside
 from plugrad.tensor.arguments import Ints, misfit
 from plugrad.tensor.dtypes import STRING
+from plugrad.tensor.hints import Absent, ForeignNames
 from plugrad.tensor.tensor import Tensor
 
-from . import binary, compare, indexing, products, unary
+from . import binary, compare, creation, indexing, products, unary
 from .shape import permute_dims, reshape
 from .variable import Variable
 
@@ -181,6 +182,8 @@ TABLE |= {"reshape": _reshape, "transpose": _transpose}
 for name, op in TABLE.items():
     setattr(Tensor, name, op)
     setattr(Variable, name, op)
+for name in {*public} - {*TABLE} - {*creation.__all__}:  # functions, but no methods
+    setattr(ForeignNames, name, Absent(name))
 Tensor.to = to
 Tensor.__array__ = _array
 Tensor.__array_ufunc__ = _array_ufunc

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from plugrad.geometry import Padding, Rounding, Sizes
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import choice, flag, misfit, sizes
 from plugrad.tensor.dtypes import INT32, DType
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, _windows, binary, compare, creation, gather, reduce, slicing
@@ -178,6 +179,7 @@ def max_pool(
     dilations: Sizes = 1,
     data_format: str | None = None,
     dim_rounding_mode: Rounding | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the maximum of each window; NaN and padding are ignored.
 
@@ -210,6 +212,8 @@ def max_pool(
                 [13, 15]], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(max_pool, unknown)
     x = ordered("max_pool", x)
     given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
     return _pool(MAXIMA, "max_pool", x, data_format, given)
@@ -226,6 +230,7 @@ def avg_pool(
     data_format: str | None = None,
     dim_rounding_mode: Rounding | None = None,
     count_include_pad: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the average of each window, over the elements that lie in ``x``.
 
@@ -259,6 +264,8 @@ def avg_pool(
                 [10.5, 12.5]], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(avg_pool, unknown)
     x = _convert.floating("avg_pool", x)
     given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
     return _pool(AVERAGES, "avg_pool", x, data_format, given, count_include_pad)
@@ -274,6 +281,7 @@ def max_pool1d(
     dilations: Sizes = 1,
     data_format: str = "NWC",
     dim_rounding_mode: Rounding | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the maximum of each window along one spatial axis; see ``max_pool``.
 
@@ -298,6 +306,8 @@ def max_pool1d(
         Tensor([5, 4], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(max_pool1d, unknown)
     given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
     return _pool1d(MAX_POOL, "max_pool1d", ordered("max_pool1d", x), data_format, given)
 
@@ -313,6 +323,7 @@ def avg_pool1d(
     data_format: str = "NWC",
     dim_rounding_mode: Rounding | None = None,
     count_include_pad: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the average of each window along one spatial axis; see ``avg_pool``.
 
@@ -338,6 +349,8 @@ def avg_pool1d(
         Tensor([3., 3.], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(avg_pool1d, unknown)
     x, op = _convert.floating("avg_pool1d", x), "avg_pool1d"
     given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
     return _pool1d(AVG_POOL, op, x, data_format, given, count_include_pad)
@@ -354,6 +367,7 @@ def pool(
     dilations: Sizes = 1,
     data_format: str | None = None,
     dim_rounding_mode: Rounding | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``max_pool`` or ``avg_pool`` of ``x``; windows are 1 apart by default.
 
@@ -383,6 +397,8 @@ def pool(
                 [7, 8]], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(pool, unknown)
     given = _given(window_shape, strides, pad, dilations, dim_rounding_mode)
     if choice("pool", "pooling_type", pooling_type, "max", "avg") == "max":
         return _pool(MAXIMA, "pool", ordered("pool", x), data_format, given)
@@ -471,6 +487,7 @@ def max_pool_with_argmax(
     dilations: Sizes = 1,
     dim_rounding_mode: Rounding | None = None,
     include_batch_in_index: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> tuple[Tensor, Tensor]:
     """Return ``max_pool`` and the index of each maximum.
 
@@ -503,6 +520,8 @@ def max_pool_with_argmax(
                 [13, 15]], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(max_pool_with_argmax, unknown)
     op, name = "max_pool_with_argmax", "include_batch_in_index"
     x = ordered(op, x)
     geometry.rank(op, "x", x.shape, 2)

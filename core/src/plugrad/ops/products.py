@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run
@@ -20,6 +20,7 @@ from plugrad.geometry import Shape
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import entries, flag, integer, integers, misfit
 from plugrad.tensor.dtypes import BOOL, INT32, STRING, canonical, named
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, complexes, creation, reduce, shape, slicing
@@ -209,7 +210,9 @@ def _vectors(
     return a, b, geometry.axes(op, axis, rank)[0] - rank
 
 
-def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
+def vecdot(
+    a: TensorLike, b: TensorLike, /, *, axis: int = -1, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return the inner products of vectors along ``axis``, ``Σ conj(a) · b``.
 
     The other axes broadcast.
@@ -233,6 +236,8 @@ def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
         Tensor([21., 43.], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(vecdot, unknown)
     a, b, at = _vectors("vecdot", a, b, axis)
     if a.shape[at] != b.shape[at]:
         raise misfit("vecdot", f"sizes along axis {axis} must be equal", a, b)
@@ -243,7 +248,9 @@ def vecdot(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
 Axes = int | tuple[Sequence[int], Sequence[int]]
 
 
-def tensordot(a: TensorLike, b: TensorLike, /, axes: Axes = 2) -> Tensor:
+def tensordot(
+    a: TensorLike, b: TensorLike, /, axes: Axes = 2, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return the sum of products over several axes at once.
 
     Args:
@@ -266,6 +273,8 @@ def tensordot(a: TensorLike, b: TensorLike, /, axes: Axes = 2) -> Tensor:
         Tensor([21., 43.], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(tensordot, unknown)
     a, b = factors("tensordot", a, b)
     ours, theirs = _pairs(axes, len(a.shape), len(b.shape))
     mine, yours = [a.shape[i] for i in ours], [b.shape[i] for i in theirs]
@@ -358,7 +367,9 @@ def kron(a: TensorLike, b: TensorLike, /) -> Tensor:
     return run(shape.RESHAPE, a * b, shape=sizes)
 
 
-def cross(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
+def cross(
+    a: TensorLike, b: TensorLike, /, *, axis: int = -1, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return the cross product ``a × b`` of vectors of size 3 along ``axis``.
 
     The other axes broadcast.
@@ -383,6 +394,8 @@ def cross(a: TensorLike, b: TensorLike, /, *, axis: int = -1) -> Tensor:
         Tensor([0., 0., 1.], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(cross, unknown)
     a, b, at = _vectors("cross", a, b, axis)
     if not a.shape[at] == b.shape[at] == 3:
         raise misfit("cross", f"axis {axis} must have size 3", a, b)
@@ -428,7 +441,9 @@ def matrix_transpose(x: TensorLike, /) -> Tensor:
     return shape.permute_dims(x, [*batch, column, row])
 
 
-def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
+def diagonal(
+    x: TensorLike, /, *, offset: int = 0, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return the diagonal of each matrix, ``y[..., i] = x[..., i, i + offset]``.
 
     Args:
@@ -447,6 +462,8 @@ def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
         Tensor([2, 6], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(diagonal, unknown)
     x, offset = as_matrices("diagonal", x), integer("diagonal", "offset", offset)
     *batch, rows, columns = x.shape
     size = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
@@ -455,7 +472,9 @@ def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
     return slicing.along(flat, len(batch), start, size, columns + 1)
 
 
-def trace(x: TensorLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
+def trace(
+    x: TensorLike, /, *, offset: int = 0, dtype: Any = None, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return the sum of the diagonal of each matrix, ``Σ x[..., i, i + offset]``.
 
     Args:
@@ -475,5 +494,7 @@ def trace(x: TensorLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
         Tensor(5, dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(trace, unknown)
     x = diagonal(as_matrices("trace", x), offset=offset)
     return reduce.sum(x, axis=-1, dtype=dtype)

@@ -10,7 +10,7 @@ Map: what kernels share; packed weights; contracts and decompositions; ops.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run
@@ -18,6 +18,7 @@ from plugrad.geometry import Padding, Rounding, Shape, Sizes
 from plugrad.registry.contract import Kernel, Spec, decomposition
 from plugrad.tensor.arguments import misfit, sizes
 from plugrad.tensor.dtypes import FLOAT32, INT32, named
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import (
@@ -246,6 +247,7 @@ def conv2d(
     pad: Padding = "valid",
     dilations: Sizes = 1,
     dim_rounding_mode: Rounding | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the convolution of ``x - x_zero_point`` and packed weights.
 
@@ -283,6 +285,8 @@ def conv2d(
         [[[[-9], [-10]]]]
 
     """
+    if unknown:
+        raise unexpected(conv2d, unknown)
     op = "quantized.conv2d"
     x, panels, sums = map(_convert.asarray, (x, panels, sums))
     more = _others(op, x, x_zero_point, bias, scale, zero_point)
@@ -313,6 +317,7 @@ def depthwise_conv2d(
     pad: Padding = "valid",
     dilations: Sizes = 1,
     dim_rounding_mode: Rounding | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the convolution of each channel of ``x - x_zero_point``.
 
@@ -346,6 +351,8 @@ def depthwise_conv2d(
         [[[[107, 108]]]]
 
     """
+    if unknown:
+        raise unexpected(depthwise_conv2d, unknown)
     op = "quantized.depthwise_conv2d"
     x, filter = _convert.asarray(x), _convert.asarray(filter)
     more = _others(op, x, x_zero_point, bias, scale, zero_point)
@@ -364,6 +371,7 @@ def matmul(
     bias: MaybeLike = None,
     scale: MaybeLike = None,
     zero_point: MaybeLike = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the product of ``a - a_zero_point`` and packed weights.
 
@@ -391,6 +399,8 @@ def matmul(
         [[2]]
 
     """
+    if unknown:
+        raise unexpected(matmul, unknown)
     a = _convert.asarray(a)
     if not a.shape:
         raise misfit("quantized.matmul", "a must have 1 axis or more", a)

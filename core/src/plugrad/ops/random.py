@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Never, cast
+from typing import Any, Never, Unpack, cast
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor import arguments
 from plugrad.tensor.arguments import Ints, misfit
 from plugrad.tensor.dtypes import FLOAT32, INT32, LIMITS, DType, canonical
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import (
@@ -310,6 +311,7 @@ def uniform(
     maxval: Number = 1.0,
     dtype: Any = None,
     seed: Seed = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return numbers from ``minval`` to below ``maxval``, all equally likely.
 
@@ -335,6 +337,8 @@ def uniform(
         Tensor([0.4585, 0.3036, 0.7295], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(uniform, unknown)
     sizes, wanted = _sizes("uniform", shape, more), _floating("uniform", dtype)
     a, b = _finite("uniform", "minval", minval), _finite("uniform", "maxval", maxval)
     with np.errstate(over="ignore"):
@@ -345,7 +349,14 @@ def uniform(
 
 
 def uniform_int(
-    shape: Ints, /, minval: int, maxval: int, *, dtype: Any = "int32", seed: Seed = None
+    shape: Ints,
+    /,
+    minval: int,
+    maxval: int,
+    *,
+    dtype: Any = "int32",
+    seed: Seed = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return integers from ``minval`` to below ``maxval``, all equally likely.
 
@@ -369,6 +380,8 @@ def uniform_int(
         Tensor([7, 5, 8, 6, 4], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(uniform_int, unknown)
     op = "uniform_int"
     sizes, wanted = arguments.sizes(op, shape), creation._held(op, canonical(dtype))
     if wanted.kind not in "iu":
@@ -382,7 +395,9 @@ def uniform_int(
     return _drawn(op, seed, sizes, _draws.integers, low, high, wanted)
 
 
-def bernoulli(shape: Ints, /, p: Number = 0.5, *, seed: Seed = None) -> Tensor:
+def bernoulli(
+    shape: Ints, /, p: Number = 0.5, *, seed: Seed = None, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return bool, each True with probability ``p``.
 
     For a tensor of probabilities write ``uniform(p.shape) < p``.
@@ -403,6 +418,8 @@ def bernoulli(shape: Ints, /, p: Number = 0.5, *, seed: Seed = None) -> Tensor:
         Tensor([ True,  True, False, False], dtype=bool, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(bernoulli, unknown)
     sizes, chance = arguments.sizes("bernoulli", shape), _finite("bernoulli", "p", p)
     if not 0 <= chance <= 1:
         raise ValueError(f"bernoulli: p must be from 0 to 1, got {chance}")
@@ -440,6 +457,7 @@ def normal(
     stddev: Number = 1.0,
     dtype: Any = None,
     seed: Seed = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return normal numbers, of density ``∝ exp(-((x - mean) / stddev)² / 2)``.
 
@@ -465,6 +483,8 @@ def normal(
         Tensor([-1.0288, -0.1908,  1.4182], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(normal, unknown)
     sizes = _sizes("normal", shape, more)
     return _transformed(_draws.normal, sizes, mean, stddev, dtype, seed)
 
@@ -477,6 +497,7 @@ def truncated_normal(
     stddev: Number = 1.0,
     dtype: Any = None,
     seed: Seed = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return normal numbers within two standard deviations of the mean.
 
@@ -503,6 +524,8 @@ def truncated_normal(
         Tensor([-0.9636, -0.182 ,  1.2973], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(truncated_normal, unknown)
     sizes = _sizes("truncated_normal", shape, more)
     return _transformed(_draws.truncated_normal, sizes, mean, stddev, dtype, seed)
 
@@ -517,6 +540,7 @@ def exponential(
     rate: Number = 1.0,
     dtype: Any = None,
     seed: Seed = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return positive numbers of density ``rate · exp(-rate · x)``, mean ``1 / rate``.
 
@@ -539,6 +563,8 @@ def exponential(
         Tensor([1.1921, 0.164 , 1.857 ], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(exponential, unknown)
     scale = 1 / _finite("exponential", "rate", rate, positive=True)
     sizes = _sizes("exponential", shape, more)
     return _transformed(_draws.exponential, sizes, 0.0, scale, dtype, seed)
@@ -552,6 +578,7 @@ def gamma(
     *,
     dtype: Any = None,
     seed: Seed = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return positive numbers of density ``∝ x^(alpha - 1) · exp(-beta · x)``.
 
@@ -581,6 +608,8 @@ def gamma(
         2000.
 
     """
+    if unknown:
+        raise unexpected(gamma, unknown)
     sizes, wanted = arguments.sizes("gamma", shape), _floating("gamma", dtype)
     form = _finite("gamma", "alpha", alpha, positive=True)
     rate = _finite("gamma", "beta", beta, positive=True)
@@ -591,7 +620,7 @@ def gamma(
 # --- order and choice ------------------------------------------------------------
 
 
-def permutation(n: int, /, *, seed: Seed = None) -> Tensor:
+def permutation(n: int, /, *, seed: Seed = None, **unknown: Unpack[Nothing]) -> Tensor:
     """Return 0 to ``n - 1`` in random order; all orders are equally likely.
 
     Args:
@@ -609,11 +638,15 @@ def permutation(n: int, /, *, seed: Seed = None) -> Tensor:
         Tensor([3, 2, 0, 1, 4], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(permutation, unknown)
     size = arguments.integer("permutation", "n", n, 0)
     return _drawn("permutation", seed, (size,), _draws.order)
 
 
-def shuffle(x: TensorLike, /, *, axis: int = 0, seed: Seed = None) -> Tensor:
+def shuffle(
+    x: TensorLike, /, *, axis: int = 0, seed: Seed = None, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return the slices of ``x`` along ``axis`` in random order.
 
     Args:
@@ -632,6 +665,8 @@ def shuffle(x: TensorLike, /, *, axis: int = 0, seed: Seed = None) -> Tensor:
         Tensor([40, 30, 10, 20], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(shuffle, unknown)
     x = _convert.asarray(x)
     axis = reduce.one_axis("shuffle", axis, len(x.shape))
     order = _drawn("shuffle", seed, (x.shape[axis],), _draws.order)
@@ -647,6 +682,7 @@ def choice(
     p: TensorLike | None = None,
     axis: int = 0,
     seed: Seed = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return slices of ``x`` along ``axis``, chosen at random.
 
@@ -671,6 +707,8 @@ def choice(
         Tensor([40, 30], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(choice, unknown)
     sizes = arguments.sizes("choice", shape)
     replace = arguments.flag("choice", "replace", replace)
     if isinstance(x, int | np.integer):
@@ -729,6 +767,7 @@ def multinomial(
     *,
     normalized: bool = False,
     seed: Seed = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return classes drawn with probability ``softmax(logits)``.
 
@@ -757,6 +796,8 @@ def multinomial(
         Tensor([1, 1, 2, 2, 2, 2], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(multinomial, unknown)
     x = reduce.widened(_convert.floating("multinomial", logits, "f"))
     count = arguments.integer("multinomial", "num_samples", num_samples, 0)
     if not x.shape or not x.shape[-1]:
@@ -803,7 +844,13 @@ gradients(MULTINOMIAL, logits=None, noise=None)
 
 
 def dropout(
-    x: TensorLike, /, rate: Number, *, noise_shape: NoiseShape = None, seed: Seed = None
+    x: TensorLike,
+    /,
+    rate: Number,
+    *,
+    noise_shape: NoiseShape = None,
+    seed: Seed = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``x / (1 - rate)``, with each element set to 0 with probability ``rate``.
 
@@ -834,6 +881,8 @@ def dropout(
         Overfitting", 2014.
 
     """
+    if unknown:
+        raise unexpected(dropout, unknown)
     x = _convert.floating("dropout", x)
     chance = _finite("dropout", "rate", rate)
     if not 0 <= chance < 1:

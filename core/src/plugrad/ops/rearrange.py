@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from plugrad.geometry import Shape
 from plugrad.registry.contract import Kernel, Spec, decomposition
 from plugrad.tensor.arguments import Ints, integers, misfit, several, sizes
 from plugrad.tensor.dtypes import check_range
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, creation, gather, shape, slicing
@@ -70,7 +72,9 @@ def _each(op: str, name: str, given: Ints, rank: int) -> list[int]:
     return [geometry.axes(op, i, rank)[0] for i in integers(op, name, given)]
 
 
-def roll(x: TensorLike, /, shift: Ints, axis: Ints | None = None) -> Tensor:
+def roll(
+    x: TensorLike, /, shift: Ints, axis: Ints | None = None, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return the elements shifted along ``axis``, from its end back to its start.
 
     Args:
@@ -90,6 +94,8 @@ def roll(x: TensorLike, /, shift: Ints, axis: Ints | None = None) -> Tensor:
         Tensor([4, 1, 2, 3], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(roll, unknown)
     x = _convert.asarray(x)
     shifts = integers("roll", "shift", shift)
     if axis is None:
@@ -109,7 +115,13 @@ def roll(x: TensorLike, /, shift: Ints, axis: Ints | None = None) -> Tensor:
     return creation.identity(x) if x is given else x
 
 
-def repeat(x: TensorLike, repeats: TensorLike, /, axis: int | None = None) -> Tensor:
+def repeat(
+    x: TensorLike,
+    repeats: TensorLike,
+    /,
+    axis: int | None = None,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
     """Return each element ``repeats`` times in a row along ``axis``.
 
     Args:
@@ -130,6 +142,8 @@ def repeat(x: TensorLike, repeats: TensorLike, /, axis: int | None = None) -> Te
         Tensor([1, 1, 2, 2, 3, 3], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(repeat, unknown)
     x = _convert.asarray(x)
     if axis is None:
         x = run(shape.RESHAPE, x, shape=(math.prod(x.shape),))
@@ -262,7 +276,9 @@ def broadcast_shapes(*shapes: Ints) -> Shape:
     return geometry.broadcast("broadcast_shapes", *given)
 
 
-def ensure_shape(x: TensorLike, /, shape: Sequence[int | None]) -> Tensor:
+def ensure_shape(
+    x: TensorLike, /, shape: Sequence[int | None], **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return ``x``, after a check that it has ``shape``; None stands for any size.
 
     Args:
@@ -280,6 +296,8 @@ def ensure_shape(x: TensorLike, /, shape: Sequence[int | None]) -> Tensor:
         (2, 2)
 
     """
+    if unknown:
+        raise unexpected(ensure_shape, unknown)
     x, given = _convert.asarray(x), several("ensure_shape", "shape", shape)
     integers("ensure_shape", "shape", [n for n in given if n is not None])
     wanted = [m if n is None else n for n, m in zip(given, x.shape, strict=False)]

@@ -13,7 +13,7 @@ import builtins
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from plugrad.geometry import Shape, axes
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients, reduced
 from plugrad.tensor.arguments import Axis, OneAxis, flag, misfit, real
 from plugrad.tensor.dtypes import BOOL, DTYPES, FLOAT32, INT32, canonical, named, weak
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, complexes, creation, shape, unary
@@ -98,7 +99,13 @@ SUM = Kernel(
 
 
 def sum(
-    x: TensorLike, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    dtype: Any = None,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the sum over ``axis``; 0 where there are no elements.
 
@@ -124,6 +131,8 @@ def sum(
         Tensor([4., 6.], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(sum, unknown)
     if type(x) is not Tensor or dtype is not None or x.dtype.kind not in "fc":
         x = _summand(x, dtype)
     return _convert.reduction(SUM, x, axes("sum", axis, len(x.shape)), keepdims)
@@ -162,7 +171,14 @@ MEAN = Kernel(
 )
 
 
-def mean(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def mean(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
     """Return the mean over ``axis``, ``Σ x / n``; NaN where there are no elements.
 
     Args:
@@ -182,6 +198,8 @@ def mean(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tens
         Tensor([1.5, 3.5], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(mean, unknown)
     x = _convert.floating("mean", x)
     return _convert.reduction(MEAN, x, axes("mean", axis, len(x.shape)), keepdims)
 
@@ -266,6 +284,7 @@ def max(
     *,
     keepdims: bool = False,
     initial: float | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the maximum over ``axis``; NaN where an element is NaN.
 
@@ -294,6 +313,8 @@ def max(
         Tensor([-1., -1.], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(max, unknown)
     if initial is not None:
         return _with_initial("max", x, axis, keepdims, initial)
     x, axis = _ordered("max", x, axis)
@@ -341,6 +362,7 @@ def min(
     *,
     keepdims: bool = False,
     initial: float | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the minimum over ``axis``; NaN where an element is NaN.
 
@@ -366,6 +388,8 @@ def min(
         Tensor([1., 4.], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(min, unknown)
     if initial is not None:
         return _with_initial("min", x, axis, keepdims, initial)
     x, axis = _ordered("min", x, axis)
@@ -418,7 +442,14 @@ ARG_MAX = Kernel(
 )
 
 
-def argmax(x: TensorLike, /, axis: OneAxis = None, *, keepdims: bool = False) -> Tensor:
+def argmax(
+    x: TensorLike,
+    /,
+    axis: OneAxis = None,
+    *,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
     """Return the index of the maximum along ``axis``; the first of equal elements.
 
     NaN is ignored, as in TensorFlow.js, although ``max`` returns NaN, as the array API
@@ -441,6 +472,8 @@ def argmax(x: TensorLike, /, axis: OneAxis = None, *, keepdims: bool = False) ->
         Tensor([1, 0], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(argmax, unknown)
     return _argument(ARG_MAX, x, axis, keepdims)
 
 
@@ -472,7 +505,14 @@ ARG_MIN = Kernel(
 )
 
 
-def argmin(x: TensorLike, /, axis: OneAxis = None, *, keepdims: bool = False) -> Tensor:
+def argmin(
+    x: TensorLike,
+    /,
+    axis: OneAxis = None,
+    *,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
     """Return the index of the minimum along ``axis``; the first of equal elements.
 
     NaN is ignored, as in ``argmax``. The index is 0 if all elements are NaN.
@@ -494,6 +534,8 @@ def argmin(x: TensorLike, /, axis: OneAxis = None, *, keepdims: bool = False) ->
         Tensor([0, 1], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(argmin, unknown)
     return _argument(ARG_MIN, x, axis, keepdims)
 
 
@@ -515,7 +557,13 @@ PROD = Kernel(
 
 
 def prod(
-    x: TensorLike, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    dtype: Any = None,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the product over ``axis``; 1 where there are no elements.
 
@@ -540,6 +588,8 @@ def prod(
         Tensor([3., 8.], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(prod, unknown)
     x = _summand(x, dtype, "prod")
     return _convert.reduction(PROD, x, axes("prod", axis, len(x.shape)), keepdims)
 
@@ -581,7 +631,14 @@ ALL = Kernel(
 )
 
 
-def all(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def all(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
     """Return whether all elements along ``axis`` are true; True where there are none.
 
     Every number but 0 counts as true, NaN too.
@@ -603,6 +660,8 @@ def all(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tenso
         Tensor([ True, False], dtype=bool, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(all, unknown)
     return _convert.reduction(ALL, *_truth("all", x, axis), keepdims)
 
 
@@ -617,7 +676,14 @@ ANY = Kernel(
 )
 
 
-def any(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def any(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
     """Return whether any element along ``axis`` is true; False where there are none.
 
     Every number but 0 counts as true, NaN too.
@@ -639,6 +705,8 @@ def any(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tenso
         Tensor([False,  True], dtype=bool, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(any, unknown)
     return _convert.reduction(ANY, *_truth("any", x, axis), keepdims)
 
 
@@ -652,7 +720,12 @@ def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
 
 
 def count_nonzero(
-    x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the number of elements along ``axis`` that are not 0.
 
@@ -673,6 +746,8 @@ def count_nonzero(
         Tensor([1, 2], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(count_nonzero, unknown)
     x, axis = _truth("count_nonzero", x, axis)
     keepdims = flag("count_nonzero", "keepdims", keepdims)
     return run(SUM, creation.cast(x, INT32), axis=axis, keepdims=keepdims)

@@ -8,7 +8,7 @@ which read images at coordinates computed from tensors, by ``_sampling``.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from plugrad.geometry import Shape, Sizes
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import Ints, choice, flag, misfit, sizes
 from plugrad.tensor.dtypes import INT32
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, _sampling, _windows, gather, shape, slicing
@@ -135,6 +136,7 @@ def resize_bilinear(
     *,
     align_corners: bool = False,
     half_pixel_centers: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return images of another size, interpolated between the four nearest pixels.
 
@@ -167,6 +169,8 @@ def resize_bilinear(
         TensorFlow, ``tf.compat.v1.image.resize_bilinear``.
 
     """
+    if unknown:
+        raise unexpected(resize_bilinear, unknown)
     op = "image.resize_bilinear"
     x, back = _windows.channels_last(op, _convert.floating(op, images, "f"), 2, "NHWC")
     new = _resizing(op, x.shape, size, align_corners, half_pixel_centers)
@@ -180,6 +184,7 @@ def resize_nearest_neighbor(
     *,
     align_corners: bool = False,
     half_pixel_centers: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return images of another size, with the value of the nearest pixel.
 
@@ -211,6 +216,8 @@ def resize_nearest_neighbor(
         TensorFlow, ``tf.compat.v1.image.resize_nearest_neighbor``.
 
     """
+    if unknown:
+        raise unexpected(resize_nearest_neighbor, unknown)
     op = "image.resize_nearest_neighbor"
     x, back = _windows.channels_last(op, _convert.asarray(images), 2, "NHWC")
     new = _resizing(op, x.shape, size, align_corners, half_pixel_centers)

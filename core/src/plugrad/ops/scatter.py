@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from plugrad.geometry import Shape
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import Ints, choice, misfit, sizes
 from plugrad.tensor.dtypes import BOOL, INT32, named
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, gather, reduce, slicing, sorting
@@ -156,7 +157,9 @@ SCATTER_ND = Kernel(
 )
 
 
-def scatter_nd(indices: TensorLike, updates: TensorLike, /, shape: Ints) -> Tensor:
+def scatter_nd(
+    indices: TensorLike, updates: TensorLike, /, shape: Ints, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return zeros of ``shape`` to which ``updates`` are added at ``indices``.
 
     Updates of the same index add up; those of bool combine by or.
@@ -181,6 +184,8 @@ def scatter_nd(indices: TensorLike, updates: TensorLike, /, shape: Ints) -> Tens
         Tensor([5, 0, 2, 0], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(scatter_nd, unknown)
     shape = sizes("scatter_nd", shape)
     updates = _convert.numbers("scatter_nd", updates)
     places = _places("scatter_nd", indices, updates.shape, shape)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Unpack
 
 from plugrad.engine.dispatch import run, run_many
 from plugrad.geometry import Shape
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import choice, flag, misfit
 from plugrad.tensor.dtypes import BOOL, INT32
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, cumulative, gather, indexing, sorting
@@ -308,7 +309,12 @@ UNIQUE = Kernel(
 
 
 def unique_values(
-    x: TensorLike, /, *, axis: int | None = None, sorted: bool = True
+    x: TensorLike,
+    /,
+    *,
+    axis: int | None = None,
+    sorted: bool = True,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the unique elements of ``x``, in ascending order.
 
@@ -337,11 +343,18 @@ def unique_values(
         Tensor([3, 1, 2], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(unique_values, unknown)
     return _unique("unique_values", x, axis, sorted)[0]
 
 
 def unique_inverse(
-    x: TensorLike, /, *, axis: int | None = None, sorted: bool = True
+    x: TensorLike,
+    /,
+    *,
+    axis: int | None = None,
+    sorted: bool = True,
+    **unknown: Unpack[Nothing],
 ) -> UniqueInverse:
     """Return unique elements or slices, and for each element of ``x`` which one it is.
 
@@ -367,12 +380,19 @@ def unique_inverse(
         Tensor([2, 0, 2, 1], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(unique_inverse, unknown)
     values, inverse, _, sizes = _unique("unique_inverse", x, axis, sorted)
     return UniqueInverse(values, run(shapes.RESHAPE, inverse, shape=sizes))
 
 
 def unique_counts(
-    x: TensorLike, /, *, axis: int | None = None, sorted: bool = True
+    x: TensorLike,
+    /,
+    *,
+    axis: int | None = None,
+    sorted: bool = True,
+    **unknown: Unpack[Nothing],
 ) -> UniqueCounts:
     """Return unique elements or slices, and how often each occurs.
 
@@ -396,12 +416,19 @@ def unique_counts(
         Tensor([1, 1, 2], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(unique_counts, unknown)
     values, inverse, along, _ = _unique("unique_counts", x, axis, sorted)
     return UniqueCounts(values, _counts(values, inverse, along))
 
 
 def unique_all(
-    x: TensorLike, /, *, axis: int | None = None, sorted: bool = True
+    x: TensorLike,
+    /,
+    *,
+    axis: int | None = None,
+    sorted: bool = True,
+    **unknown: Unpack[Nothing],
 ) -> UniqueAll:
     """Return unique elements or slices, their first indices, the inverse, and counts.
 
@@ -427,6 +454,8 @@ def unique_all(
         Tensor([1, 3, 0], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(unique_all, unknown)
     values, inverse, along, sizes = _unique("unique_all", x, axis, sorted)
     counts = _counts(values, inverse, along)
     starts = cumulative.cumulative_sum(counts, exclusive=True)
@@ -505,7 +534,9 @@ def setdiff1d(x: TensorLike, y: TensorLike, /) -> tuple[Tensor, Tensor]:
 # --- elements on a condition -----------------------------------------------------
 
 
-def boolean_mask(x: TensorLike, mask: TensorLike, /, axis: int = 0) -> Tensor:
+def boolean_mask(
+    x: TensorLike, mask: TensorLike, /, axis: int = 0, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return the slices of ``x`` for which ``mask`` is True.
 
     Their number depends on the values, so ``mask`` is read on the host.
@@ -528,6 +559,8 @@ def boolean_mask(x: TensorLike, mask: TensorLike, /, axis: int = 0) -> Tensor:
         Tensor([1, 3], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(boolean_mask, unknown)
     x, mask = _convert.asarray(x), _convert.asarray(mask)
     if mask.dtype is not BOOL:
         raise TypeError(f"boolean_mask: mask must be bool, got {mask.dtype}")

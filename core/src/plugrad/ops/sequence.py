@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Unpack
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from plugrad.engine.dispatch import run, run_many
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import flag, misfit, several
 from plugrad.tensor.dtypes import BOOL, LIMITS
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, norm, products, reduce, shape, slicing
@@ -549,6 +551,7 @@ def scaled_dot_product_attention(
     mask: TensorLike | None = None,
     is_causal: bool = False,
     scale: float | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``softmax(q · kᵀ · scale) · v``, averages of values weighted by attention.
 
@@ -580,6 +583,8 @@ def scaled_dot_product_attention(
         A. Vaswani et al., "Attention Is All You Need", 2017.
 
     """
+    if unknown:
+        raise unexpected(scaled_dot_product_attention, unknown)
     op = "scaled_dot_product_attention"
     q, k, v = (_convert.floating(op, x, "f") for x in _convert.promote_all(op, q, k, v))
     ranks = min(len(x.shape) for x in (q, k, v))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from typing import Unpack
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run, run_many
@@ -26,6 +27,7 @@ from plugrad.tensor.arguments import (
     several,
     sizes,
 )
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, reduce
@@ -59,7 +61,14 @@ RESHAPE = Kernel(
 )
 
 
-def reshape(x: TensorLike, /, shape: Ints, *, copy: bool | None = None) -> Tensor:
+def reshape(
+    x: TensorLike,
+    /,
+    shape: Ints,
+    *,
+    copy: bool | None = None,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
     """Return the same elements, in row-major order, under a new shape.
 
     Args:
@@ -80,6 +89,8 @@ def reshape(x: TensorLike, /, shape: Ints, *, copy: bool | None = None) -> Tenso
                 [4, 5, 6]], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(reshape, unknown)
     x = x if type(x) is Tensor else _convert.asarray(x)
     shape = integers("reshape", "shape", shape)
     if min(shape, default=0) < -1:
@@ -115,7 +126,7 @@ EXPAND_DIMS = Kernel(
 )
 
 
-def expand_dims(x: TensorLike, /, axis: Ints = 0) -> Tensor:
+def expand_dims(x: TensorLike, /, axis: Ints = 0, **unknown: Unpack[Nothing]) -> Tensor:
     """Return ``x`` with new axes of size 1, which become the axes ``axis``.
 
     Args:
@@ -140,6 +151,8 @@ def expand_dims(x: TensorLike, /, axis: Ints = 0) -> Tensor:
         The array API standard.
 
     """
+    if unknown:
+        raise unexpected(expand_dims, unknown)
     x = x if type(x) is Tensor else _convert.asarray(x)
     if isinstance(axis, tuple | list):
         new = geometry.axes("expand_dims", axis, len(x.shape) + len(axis))
@@ -164,7 +177,9 @@ def _axis(op: str, axis: Ints, rank: int) -> int:
     return geometry.axes(op, integer(op, "axis", axis), rank)[0]
 
 
-def squeeze(x: TensorLike, /, axis: Ints | None = None) -> Tensor:
+def squeeze(
+    x: TensorLike, /, axis: Ints | None = None, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return ``x`` without axes of size 1.
 
     Args:
@@ -184,6 +199,8 @@ def squeeze(x: TensorLike, /, axis: Ints | None = None) -> Tensor:
         (2, 1)
 
     """
+    if unknown:
+        raise unexpected(squeeze, unknown)
     x = _convert.asarray(x)
     if axis is None:
         gone = tuple([i for i, n in enumerate(x.shape) if n == 1])
@@ -211,7 +228,7 @@ BROADCAST_TO = Kernel(
 )
 
 
-def broadcast_to(x: TensorLike, /, shape: Ints) -> Tensor:
+def broadcast_to(x: TensorLike, /, shape: Ints, **unknown: Unpack[Nothing]) -> Tensor:
     """Return ``x`` repeated to ``shape``, along axes of size 1 and new axes in front.
 
     Args:
@@ -230,6 +247,8 @@ def broadcast_to(x: TensorLike, /, shape: Ints) -> Tensor:
                 [1, 2, 3]], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(broadcast_to, unknown)
     x = x if type(x) is Tensor else _convert.asarray(x)
     shape = integers("broadcast_to", "shape", shape)
     x = _convert.check_broadcast("broadcast_to", "x", x, shape)
@@ -324,7 +343,9 @@ CONCAT = Kernel(
 )
 
 
-def concat(xs: Sequence[TensorLike], /, axis: int | None = 0) -> Tensor:
+def concat(
+    xs: Sequence[TensorLike], /, axis: int | None = 0, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return tensors joined end to end along an existing axis.
 
     Args:
@@ -344,6 +365,8 @@ def concat(xs: Sequence[TensorLike], /, axis: int | None = 0) -> Tensor:
         Tensor([1, 2, 3], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(concat, unknown)
     tensors = _several("concat", xs)
     if axis is None:
         flat = [run(RESHAPE, t, shape=(math.prod(t.shape),)) for t in tensors]
@@ -393,7 +416,9 @@ PACK = Kernel(
 )
 
 
-def stack(xs: Sequence[TensorLike], /, axis: int = 0) -> Tensor:
+def stack(
+    xs: Sequence[TensorLike], /, axis: int = 0, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return tensors of one shape joined along a new axis.
 
     Args:
@@ -413,6 +438,8 @@ def stack(xs: Sequence[TensorLike], /, axis: int = 0) -> Tensor:
                 [2, 4]], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(stack, unknown)
     tensors = _several("stack", xs)
     _check_equal(tensors)
     return run(PACK, *tensors, axis=_axis("stack", axis, len(tensors[0].shape) + 1))
@@ -445,7 +472,9 @@ SPLIT_V: Kernel = Kernel(
 )
 
 
-def split(x: TensorLike, /, sizes: Ints, axis: int = 0) -> list[Tensor]:
+def split(
+    x: TensorLike, /, sizes: Ints, axis: int = 0, **unknown: Unpack[Nothing]
+) -> list[Tensor]:
     """Return ``x`` cut along ``axis``, into pieces of given sizes or into equal ones.
 
     Args:
@@ -467,6 +496,8 @@ def split(x: TensorLike, /, sizes: Ints, axis: int = 0) -> list[Tensor]:
         Tensor([3, 4, 5], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(split, unknown)
     x = _convert.asarray(x)
     axis = _axis("split", axis, len(x.shape))
     n, given = x.shape[axis], integers("split", "sizes", sizes)
@@ -498,7 +529,9 @@ UNPACK: Kernel = Kernel(
 )
 
 
-def unstack(x: TensorLike, /, axis: int = 0) -> tuple[Tensor, ...]:
+def unstack(
+    x: TensorLike, /, axis: int = 0, **unknown: Unpack[Nothing]
+) -> tuple[Tensor, ...]:
     """Return the slices of ``x`` along ``axis``, each without that axis.
 
     Args:
@@ -517,6 +550,8 @@ def unstack(x: TensorLike, /, axis: int = 0) -> tuple[Tensor, ...]:
         Tensor([3, 4], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(unstack, unknown)
     x = x if type(x) is Tensor else _convert.asarray(x)
     return run_many(UNPACK, x, axis=_axis("unstack", axis, len(x.shape)))
 
@@ -545,7 +580,9 @@ TRANSPOSE = Kernel(
 )
 
 
-def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
+def permute_dims(
+    x: TensorLike, /, axes: Sequence[int], **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return ``x`` with its axes in another order: axis i of the result is ``axes[i]``.
 
     Args:
@@ -565,6 +602,8 @@ def permute_dims(x: TensorLike, /, axes: Sequence[int]) -> Tensor:
                 [3, 6]], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(permute_dims, unknown)
     x = x if type(x) is Tensor else _convert.asarray(x)
     rank, given = len(x.shape), integers("permute_dims", "axes", axes)
     order = tuple([i + rank if i < 0 else i for i in given])
@@ -594,7 +633,9 @@ REVERSE = Kernel(
 )
 
 
-def flip(x: TensorLike, /, axis: Ints | None = None) -> Tensor:
+def flip(
+    x: TensorLike, /, axis: Ints | None = None, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return the elements in reverse order along ``axis``.
 
     Args:
@@ -613,6 +654,8 @@ def flip(x: TensorLike, /, axis: Ints | None = None) -> Tensor:
                 [4, 3]], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(flip, unknown)
     x = _convert.asarray(x)
     return run(REVERSE, x, axis=geometry.axes("flip", axis, len(x.shape)))
 

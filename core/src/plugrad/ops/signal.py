@@ -8,13 +8,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from plugrad.engine.dispatch import run
 from plugrad.tensor.arguments import flag, integer, misfit, real
 from plugrad.tensor.dtypes import BOOL, INT32, DType
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, fft, gather, reduce, shape
@@ -43,6 +44,7 @@ def cosine_window(
     *,
     periodic: bool | None = None,
     dtype: Any = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``a - b · cos(2πt/m)`` for t from 0 to ``window_length - 1``.
 
@@ -67,11 +69,18 @@ def cosine_window(
         Tensor([0. , 0.5, 1. , 0.5], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(cosine_window, unknown)
     return _cosine("cosine_window", window_length, a, b, periodic, dtype)
 
 
 def hann_window(
-    window_length: int, /, *, periodic: bool | None = None, dtype: Any = None
+    window_length: int,
+    /,
+    *,
+    periodic: bool | None = None,
+    dtype: Any = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the Hann window, ``0.5 - 0.5 · cos(2πt/m)``.
 
@@ -92,11 +101,18 @@ def hann_window(
         Tensor([0. , 0.5, 1. , 0.5], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(hann_window, unknown)
     return _cosine("hann_window", window_length, 0.5, 0.5, periodic, dtype)
 
 
 def hamming_window(
-    window_length: int, /, *, periodic: bool | None = None, dtype: Any = None
+    window_length: int,
+    /,
+    *,
+    periodic: bool | None = None,
+    dtype: Any = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the Hamming window, ``0.54 - 0.46 · cos(2πt/m)``.
 
@@ -117,6 +133,8 @@ def hamming_window(
         Tensor([0.08, 0.54, 1.  , 0.54], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(hamming_window, unknown)
     return _cosine("hamming_window", window_length, 0.54, 0.46, periodic, dtype)
 
 

@@ -7,7 +7,7 @@ of ``SplitV Unpack Reverse``, kernels of ``shape``, are here, as they are slices
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from plugrad import geometry
 from plugrad.engine.dispatch import run
@@ -23,6 +23,7 @@ from plugrad.tensor.arguments import (
     sizes,
 )
 from plugrad.tensor.dtypes import STRING, DType, named, weak
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, shape
@@ -120,7 +121,9 @@ def along(x: Tensor, axis: int, begin: int, size: int, stride: int = 1) -> Tenso
     return run(STRIDED_SLICE, x, **part)
 
 
-def slice(x: TensorLike, /, begin: Ints, size: Ints | None = None) -> Tensor:
+def slice(
+    x: TensorLike, /, begin: Ints, size: Ints | None = None, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return the block of ``x`` of ``size`` elements from ``begin`` on along each axis.
 
     Args:
@@ -140,6 +143,8 @@ def slice(x: TensorLike, /, begin: Ints, size: Ints | None = None) -> Tensor:
         Tensor([2, 3, 4], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(slice, unknown)
     x = _convert.asarray(x)
     starts = integers("slice", "begin", begin)
     sizes = () if size is None else integers("slice", "size", size)
@@ -224,6 +229,7 @@ def pad(
     *,
     mode: Literal["constant", "reflect", "symmetric", "edge", "wrap"] = "constant",
     constant_values: complex | str | bytes = 0,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``x`` with elements added before and after it along each axis.
 
@@ -257,6 +263,8 @@ def pad(
         The modes are those of ``numpy.pad``.
 
     """
+    if unknown:
+        raise unexpected(pad, unknown)
     x = _convert.asarray(x)
     found = geometry.pairs("pad", "paddings", paddings, len(x.shape))
     modes = ("constant", "reflect", "symmetric", "edge", "wrap")

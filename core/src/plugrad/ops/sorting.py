@@ -9,7 +9,7 @@ Map: the largest elements; sorting; quantiles (``median quantile``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from plugrad.engine.dispatch import run, run_many
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import Axis, choice, flag, integer, misfit
 from plugrad.tensor.dtypes import BOOL, INT32, DType
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import (
@@ -162,7 +163,13 @@ SORT = Kernel(
 
 
 def sort(
-    x: TensorLike, /, axis: int = -1, *, descending: bool = False, stable: bool = True
+    x: TensorLike,
+    /,
+    axis: int = -1,
+    *,
+    descending: bool = False,
+    stable: bool = True,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the elements in ascending order along ``axis``, NaN last.
 
@@ -188,6 +195,8 @@ def sort(
         Tensor([1., 2., 3.], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(sort, unknown)
     x = _convert.real("sort", x)
     axis = shapes._axis("sort", axis, len(x.shape))
     return run(SORT, x, axis=axis, descending=flag("sort", "descending", descending))
@@ -198,7 +207,13 @@ decomposition(SORT, lambda x, axis, descending: _in_order(x, axis, descending, 0
 
 
 def argsort(
-    x: TensorLike, /, axis: int = -1, *, descending: bool = False, stable: bool = True
+    x: TensorLike,
+    /,
+    axis: int = -1,
+    *,
+    descending: bool = False,
+    stable: bool = True,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the indices that sort ``x`` along ``axis``.
 
@@ -223,6 +238,8 @@ def argsort(
         Tensor([1, 2, 0], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(argsort, unknown)
     x = _convert.real("argsort", x)
     axis = shapes._axis("argsort", axis, len(x.shape))
     indices = _in_order(x, axis, flag("argsort", "descending", descending), 1)
@@ -259,7 +276,14 @@ _PLACES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def median(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def median(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
     """Return the median over ``axis``; of an even number, the mean of the middle two.
 
     The result is NaN where an element is NaN.
@@ -281,6 +305,8 @@ def median(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Te
         Tensor(3., dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(median, unknown)
     return _quantile("median", x, np.asarray(0.5), axis, keepdims, "linear")
 
 
@@ -292,6 +318,7 @@ def quantile(
     *,
     keepdims: bool = False,
     method: Method = "linear",
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the ``q``-quantile of the elements over ``axis``.
 
@@ -322,6 +349,8 @@ def quantile(
         Tensor([ 3., 10.], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(quantile, unknown)
     try:
         shares = np.asarray(q)
     except ValueError:  # ragged

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from plugrad.engine.dispatch import run, run_many
 from plugrad.geometry import Shape, reshaped
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import Ints, integer, misfit, sizes
 from plugrad.tensor.dtypes import BOOL, INT32, STRING, check_range
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, gather, reduce, scatter
@@ -66,6 +67,7 @@ def to_dense(
     shape: Ints,
     *,
     default_value: TensorLike | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return a tensor of ``shape`` with ``values`` at coordinates ``indices``.
 
@@ -94,6 +96,8 @@ def to_dense(
                 [6, 0]], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(to_dense, unknown)
     op, shape = "sparse.to_dense", sizes("sparse.to_dense", shape)
     at = _convert.integer_tensor(op, "indices", indices)
     if len(at.shape) < 2:

@@ -7,12 +7,13 @@ size 1.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape, axes
 from plugrad.tensor.arguments import Axis, flag, real
 from plugrad.tensor.dtypes import DType
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, creation, norm, reduce, shape, unary
@@ -41,6 +42,7 @@ def var(
     *,
     correction: float = 0.0,
     keepdims: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the variance over ``axis``, ``Σ (x - mean)² / (n - correction)``.
 
@@ -65,6 +67,8 @@ def var(
         Tensor(3.5, dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(var, unknown)
     _, variance, dtype = _moments("var", x, axis, correction, keepdims)
     return creation.cast(variance, dtype)
 
@@ -76,6 +80,7 @@ def std(
     *,
     correction: float = 0.0,
     keepdims: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the standard deviation over ``axis``, ``√var(x)``.
 
@@ -100,12 +105,19 @@ def std(
         Tensor([1., 2.], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(std, unknown)
     _, variance, dtype = _moments("std", x, axis, correction, keepdims)
     return creation.cast(reduce.root(variance), dtype)
 
 
 def moments(
-    x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> tuple[Tensor, Tensor]:
     """Return mean and variance over ``axis``, as ``(mean, variance)``.
 
@@ -129,12 +141,21 @@ def moments(
         (3.0, 3.5)
 
     """
+    if unknown:
+        raise unexpected(moments, unknown)
     middle, variance, dtype = _moments("moments", x, axis, 0.0, keepdims)
     middle = run(shape.RESHAPE, middle, shape=variance.shape)
     return creation.cast(middle, dtype), creation.cast(variance, dtype)
 
 
-def logsumexp(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def logsumexp(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
     """Return ``log Σ exp(x)`` over ``axis``, without overflow.
 
     The result is -inf where there are no elements. The gradient is ``softmax(x)``;
@@ -157,6 +178,8 @@ def logsumexp(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) ->
         Tensor(1000.6932, dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(logsumexp, unknown)
     x = _convert.floating("logsumexp", x, "f")
     axis = axes("logsumexp", axis, len(x.shape))
     keepdims = flag("logsumexp", "keepdims", keepdims)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from plugrad.tensor.hints import of_device
+
 from . import install
 from .contract import suggest
 
@@ -327,13 +329,15 @@ class Claims(Generic[N]):
     def unknown(self, name: object, who: str) -> Exception:
         """Return the error about a name that is not claimed."""
         hint, names = suggest(str(name), self.entries), ", ".join(self.usable())
-        wanted = [one for one in self.published if one == str(name)]
+        device = of_device(name) if self.kind == "backend" else ""
+        wanted = [x for x in self.published if x == str(name) or f'"{x}"' in device]
+        wanted = [one for one in wanted if one not in self.usable()]
         if not names:
             wanted += self.published[:1]
         advice = f"; try {install.advice(f'plugrad-{wanted[0]}')}" if wanted else ""
         return self.error(
             f"{who}: unknown {self.kind} {name!r}{hint}; installed: "
-            f"{names or 'none'}{advice}"
+            f"{names or 'none'}{device and f'; {device}'}{advice}"
         )
 
     def usable(self) -> list[str]:

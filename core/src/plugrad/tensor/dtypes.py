@@ -11,16 +11,15 @@ promoted with strings only.
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
 
+from .hints import NAMES, of_dtype
+
 DType = np.dtype[Any]
 
-NAMES = (
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
-    "float16 float32 float64 complex64 complex128 string"
-)
 STRING: DType = np.dtype(object)
 DTYPES: dict[str, DType] = {
     name: STRING if name == "string" else np.dtype(name) for name in NAMES.split()
@@ -162,8 +161,10 @@ def canonical(dtype: Any) -> DType:
     except (TypeError, ValueError):
         name = repr(dtype)
     if name not in DTYPES:
-        own = name.rpartition(".")[2]  # float32 of torch.float32
-        hint = f"write plugrad.{own}" if own in DTYPES else f"there are {NAMES}"
+        words = re.findall(r"\w+", name)
+        own = next((word for word in words if word in DTYPES), "")  # of torch.float32
+        hint = f"write plugrad.{own}" if own else of_dtype(name)
+        hint = hint or f"there are {NAMES}"
         raise TypeError(f"dtype {name} is not supported; {hint}")
     return DTYPES[name]
 

@@ -4,8 +4,15 @@
 ``methods.pyi`` has their signatures, for type checkers and editors.
 """
 
+from __future__ import annotations
 
-class Methods:
+from .hints import ForeignNames
+
+
+class Methods(ForeignNames):
     """Operators, and ops with the tensor as their first argument."""
 
     __slots__ = ()
+
+    def __dir__(self) -> list[str]:
+        return [name for name in object.__dir__(self) if hasattr(type(self), name)]

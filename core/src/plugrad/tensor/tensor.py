@@ -14,7 +14,7 @@ from collections.abc import Callable
 from importlib import import_module
 from operator import attrgetter
 from types import ModuleType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Never, Protocol
 
 import numpy as np
 
@@ -54,6 +54,9 @@ class _Nowhere:
 
 NOWHERE: Home = _Nowhere()
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # of the standard
+MADE_BY_BACKENDS = (
+    "Tensor: backends make tensors; write plugrad.asarray(values, dtype=...)"
+)
 HOST = (1, 0)  # the device of the host's memory, in DLPack's words
 
 
@@ -100,11 +103,16 @@ class Tensor(Methods):
 
     to: ClassVar[Callable[[Tensor, str], Tensor]]  # ops/operators.py sets it
 
-    def __init__(self, data: Native, home: Home) -> None:
+    def __init__(self, data: Native, home: Home | None = None, **others: Never) -> None:
+        if home is None or others:
+            raise TypeError(MADE_BY_BACKENDS)
         self._data = data
         self._home = home
-        self._dtype: DType = data.dtype
-        self._shape: tuple[int, ...] = data.shape
+        try:
+            self._dtype: DType = data.dtype
+            self._shape: tuple[int, ...] = data.shape
+        except AttributeError:  # as of Tensor(2, 3)
+            raise TypeError(MADE_BY_BACKENDS) from None
         self._tape_id: TapeId | None = None
         # By backend, the array that was copied and the copy.
         self._cached_copies: dict[Home, tuple[Native, Native]] | None = None

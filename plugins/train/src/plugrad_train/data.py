@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import plugrad as pg
+from plugrad.plugin import hinted
 
 from ._trees import Tree, choice, whole
 
@@ -73,6 +74,7 @@ class Batches:
 
     """
 
+    @hinted
     def __init__(
         self, data: Tree, size: int, *, shuffle: int | None = None, last: str = "drop"
     ) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import plugrad as pg
+from plugrad.plugin import hinted
 
 from . import logs
 from ._trees import Tree, choice, whole
@@ -51,6 +52,7 @@ class Step(NamedTuple):
     run: Callable[..., tuple[Tree, Any, pg.Tensor]]
 
 
+@hinted
 def train_step(
     loss: Loss,
     optimizer: Optimizer,
@@ -148,6 +150,7 @@ class Fitted(NamedTuple):
 Callback = Callable[[Progress], str | None]
 
 
+@hinted
 def fit(
     loss: Loss,
     params: Tree,

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, overload
 
 import plugrad as pg
+from plugrad.plugin import hinted
 
 from . import transforms
 from ._trees import Tree, check_params, is_none, is_trained
@@ -157,6 +158,7 @@ def _optimizer(*parts: Transform | None, learning_rate: Rate) -> Optimizer:
     return of_transform(transforms.chained(*filter(None, parts), rate))
 
 
+@hinted
 def sgd(
     learning_rate: Rate, momentum: float | None = None, nesterov: bool = False
 ) -> Optimizer:
@@ -189,6 +191,7 @@ def sgd(
     return _optimizer(parts, learning_rate=learning_rate)
 
 
+@hinted
 def adam(
     learning_rate: Rate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 ) -> Optimizer:
@@ -223,6 +226,7 @@ def adam(
     return _optimizer(adam, learning_rate=learning_rate)
 
 
+@hinted
 def adamw(
     learning_rate: Rate,
     b1: float = 0.9,
@@ -255,6 +259,7 @@ def adamw(
     return _optimizer(adam, decay, learning_rate=learning_rate)
 
 
+@hinted
 def rmsprop(
     learning_rate: Rate,
     decay: float = 0.9,
@@ -295,6 +300,7 @@ def rmsprop(
     return _optimizer(rms, step, learning_rate=learning_rate)
 
 
+@hinted
 def adagrad(
     learning_rate: Rate, initial_accumulator_value: float = 0.1, eps: float = 1e-7
 ) -> Optimizer:
@@ -318,6 +324,7 @@ def adagrad(
     return _optimizer(rss, learning_rate=learning_rate)
 
 
+@hinted
 def lion(
     learning_rate: Rate,
     b1: float = 0.9,

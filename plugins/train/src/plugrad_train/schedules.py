@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import plugrad as pg
+from plugrad.plugin import hinted
 
 from ._trees import within
 
@@ -34,6 +35,7 @@ def _as_step(step: Any) -> pg.Tensor:
     return pg.astype(pg.asarray(step), pg.float32)
 
 
+@hinted
 def constant(value: float) -> Schedule:
     """Return the schedule that is ``value`` in every step.
 
@@ -46,6 +48,7 @@ def constant(value: float) -> Schedule:
     return lambda step: pg.zeros_like(_as_step(step)) + value
 
 
+@hinted
 def step(value: float, factors: Mapping[int, float]) -> Schedule:
     """Return the schedule that is multiplied by a factor at some steps.
 
@@ -81,6 +84,7 @@ def _share(step: Any, steps: int) -> pg.Tensor:
     return pg.clip(_as_step(step) / float(steps), 0.0, 1.0)
 
 
+@hinted
 def linear(first: float, last: float, steps: int) -> Schedule:
     """Return the schedule that goes from ``first`` to ``last`` in a straight line.
 
@@ -94,6 +98,7 @@ def linear(first: float, last: float, steps: int) -> Schedule:
     return lambda step: first + (last - first) * _share(step, steps)
 
 
+@hinted
 def exponential(value: float, steps: int, factor: float) -> Schedule:
     """Return the schedule ``value · factor ** (step / steps)``.
 
@@ -107,6 +112,7 @@ def exponential(value: float, steps: int, factor: float) -> Schedule:
     return lambda step: value * pg.exp(_as_step(step) * power)
 
 
+@hinted
 def cosine(value: float, steps: int, last: float = 0.0) -> Schedule:
     """Return the schedule that goes from ``value`` to ``last`` along half a cosine.
 
@@ -154,6 +160,7 @@ def join(first: Schedule, then: Schedule, boundary: int) -> Schedule:
     return schedule
 
 
+@hinted
 def warmup(schedule: Schedule, steps: int, first: float = 0.0) -> Schedule:
     """Return the schedule that rises from ``first`` to that of ``schedule(0)``.
 
@@ -185,6 +192,7 @@ def warmup(schedule: Schedule, steps: int, first: float = 0.0) -> Schedule:
     return join(rising, schedule, steps)
 
 
+@hinted
 def one_cycle(
     peak: float,
     steps: int,

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import plugrad as pg
+from plugrad.plugin import hinted
 
 from ._trees import Tree, cast, is_none, map_leaves, within, zero, zeros_like
 
@@ -89,6 +90,7 @@ def _correction(decay: float, steps: pg.Tensor) -> pg.Tensor | float:
     return -pg.expm1(pg.astype(steps, pg.float32) * math.log(decay))
 
 
+@hinted
 def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Transform:
     """Return the transform of Adam: ``m̂ / (√v̂ + eps)``.
 
@@ -143,6 +145,7 @@ class Squares(NamedTuple):
     mean: Tree
 
 
+@hinted
 def scale_by_rms(
     decay: float = 0.9,
     eps: float = 1e-8,
@@ -189,6 +192,7 @@ def scale_by_rms(
     return Transform(init, update)
 
 
+@hinted
 def scale_by_rss(
     initial_accumulator_value: float = 0.1, eps: float = 1e-7
 ) -> Transform:
@@ -221,6 +225,7 @@ def scale_by_rss(
     return Transform(init, update)
 
 
+@hinted
 def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transform:
     """Return the transform of Lion: ``sign(b1·m + (1 - b1)·g)``.
 
@@ -245,6 +250,7 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transform:
     return Transform(zeros_like, update)
 
 
+@hinted
 def trace(decay: float, *, nesterov: bool = False) -> Transform:
     """Return the transform of momentum: ``t = g + decay·t``, or ``g + decay·t`` of it.
 
@@ -273,6 +279,7 @@ def trace(decay: float, *, nesterov: bool = False) -> Transform:
 # --- scale -----------------------------------------------------------------------
 
 
+@hinted
 def scale(factor: float) -> Transform:
     """Return the transform that multiplies by a number.
 
@@ -307,6 +314,7 @@ def _scaled(rate: float | Schedule, sign: float) -> Transform:
     return Transform(init, update)
 
 
+@hinted
 def scale_by_schedule(schedule: Schedule) -> Transform:
     """Return the transform that multiplies by ``schedule(step)``, a tensor.
 
@@ -315,6 +323,7 @@ def scale_by_schedule(schedule: Schedule) -> Transform:
     return _scaled(schedule, 1.0)
 
 
+@hinted
 def scale_by_learning_rate(learning_rate: float | Schedule) -> Transform:
     """Return the transform that multiplies by ``-learning_rate``.
 
@@ -387,6 +396,7 @@ def set_learning_rate(state: Any, rate: float | pg.Tensor, /) -> Any:
 # --- weights and clipping --------------------------------------------------------
 
 
+@hinted
 def add_decayed_weights(weight_decay: float, mask: Mask | None = None) -> Transform:
     """Return the transform that adds ``weight_decay · params``.
 
@@ -424,6 +434,7 @@ def add_decayed_weights(weight_decay: float, mask: Mask | None = None) -> Transf
     return stateless(added)
 
 
+@hinted
 def clip_by_value(max_delta: float) -> Transform:
     """Return the transform that clips each element to ``±max_delta`` (optax' ``clip``).
 
@@ -454,6 +465,7 @@ def global_norm(tree: Tree, /) -> pg.Tensor:
     return pg.sqrt(total)
 
 
+@hinted
 def clip_by_global_norm(max_norm: float) -> Transform:
     """Return the transform that scales all updates so that their norm is at most this.
 
