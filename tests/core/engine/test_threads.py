@@ -23,7 +23,7 @@ def _together(*works):
 
     def guarded(work):
         try:
-            barrier.wait(timeout=10)
+            barrier.wait()
             work()
         except BaseException as error:
             failures.append(error)
@@ -64,9 +64,11 @@ def test_registering_while_others_compute(backend):
 
     def compute():
         x = pg.asarray([1.0, 2.0])
-        for _ in range(STEPS):
-            assert pg.grad(lambda x: pg.sum(x * x))(x).tolist() == [2.0, 4.0]
-        done.set()
+        try:
+            for _ in range(STEPS):
+                assert pg.grad(lambda x: pg.sum(x * x))(x).tolist() == [2.0, 4.0]
+        finally:
+            done.set()
 
     def register():
         while not done.is_set():
