@@ -7,6 +7,8 @@
 #ifndef MAIN
 #define NO_IMPORT_ARRAY
 #endif
+/* What the module uses: the headers of NumPy 2.1 leave out some of it by default. */
+#define NPY_TARGET_VERSION NPY_2_0_API_VERSION
 #include <numpy/arrayobject.h>
 
 #include "target/entry.h"
