@@ -420,6 +420,7 @@ def elu(x: TensorLike, /, *, alpha: float = 1, **unknown: Unpack[Nothing]) -> Te
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
+        ValueError: ``alpha`` is infinite or NaN.
         TypeError: ``x`` is complex, or holds strings.
 
     Example:
@@ -433,7 +434,7 @@ def elu(x: TensorLike, /, *, alpha: float = 1, **unknown: Unpack[Nothing]) -> Te
     """
     if unknown:
         raise unexpected(elu, unknown)
-    scale = arguments.real("elu", "alpha", alpha)
+    scale = arguments.finite("elu", "alpha", alpha)
     if scale == 1:
         return _convert.floating_unary(ELU, x, "f")
     x = _convert.floating("elu", x, "f")
@@ -654,6 +655,7 @@ def hard_sigmoid(
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
+        ValueError: ``alpha`` or ``beta`` is infinite or NaN.
         TypeError: ``x`` is complex, or holds strings.
 
     Example:
@@ -668,7 +670,7 @@ def hard_sigmoid(
         raise unexpected(hard_sigmoid, unknown)
     x = _convert.floating("hard_sigmoid", x, "f")
     slope, offset = (
-        arguments.real("hard_sigmoid", name, value)
+        arguments.finite("hard_sigmoid", name, value)
         for name, value in (("alpha", alpha), ("beta", beta))
     )
     return _limited(x * slope + offset)

@@ -26,7 +26,7 @@ from plugrad.registry.contract import (
     gradients,
     same,
 )
-from plugrad.tensor.arguments import flag
+from plugrad.tensor.arguments import finite, flag
 from plugrad.tensor.dtypes import BOOL, DTYPES, INT32, named
 from plugrad.tensor.tensor import Tensor, TensorLike
 
@@ -872,7 +872,7 @@ def isclose(
         A bool tensor of the broadcast shape.
 
     Raises:
-        ValueError: The shapes do not broadcast.
+        ValueError: The shapes do not broadcast, or a tolerance is negative.
         TypeError: An argument holds strings.
 
     Example:
@@ -890,6 +890,9 @@ def isclose(
     if x1.dtype.kind not in "fc":  # the difference of two integers may not fit
         widest = "float64" if DTYPES["float64"] in active().dtypes else "float32"
         x1, x2 = creation.cast(x1, widest), creation.cast(x2, widest)
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if isinstance(tolerance, _convert.SCALARS):
+            finite("isclose", name, tolerance, least=0)
     near = unary.abs(x1 - x2) <= unary.abs(x2) * rtol + atol
     near = (near & unary.isfinite(x2)) | equal(x1, x2)
     if flag("isclose", "equal_nan", equal_nan):
@@ -919,7 +922,7 @@ def allclose(
         A bool scalar tensor.
 
     Raises:
-        ValueError: The shapes do not broadcast.
+        ValueError: The shapes do not broadcast, or a tolerance is negative.
         TypeError: An argument holds strings.
 
     Example:

@@ -15,7 +15,7 @@ import numpy as np
 
 from plugrad.engine.dispatch import run
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
-from plugrad.tensor.arguments import flag, integer, misfit, sizes
+from plugrad.tensor.arguments import finite, flag, integer, misfit, sizes
 from plugrad.tensor.dtypes import BOOL, INT32, DType
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
@@ -571,8 +571,8 @@ def moving_average(
         A tensor of the shape of ``v`` and the promoted dtype; float32 for integers.
 
     Raises:
-        ValueError: The shapes differ, or ``zero_debias`` is True and ``step`` is
-            missing.
+        ValueError: The shapes differ, ``zero_debias`` is True and ``step`` is missing,
+            or ``decay`` or ``step`` is a number out of range.
         TypeError: An argument holds strings.
 
     Example:
@@ -593,9 +593,20 @@ def moving_average(
     zero_debias = flag("moving_average", "zero_debias", zero_debias)
     if zero_debias and step is None:
         raise ValueError("moving_average: zero_debias needs step, the count of values")
+    _check_average(decay, step, zero_debias)
     keep, count = _number(decay), None if step is None else _number(step)
     change = (x - v) * (1 - keep)
     return v + (change / (1 - keep**count) if zero_debias else change)
+
+
+def _check_average(decay: TensorLike, step: TensorLike | None, debias: bool) -> None:
+    """Raise if a number that is not a tensor is out of range."""
+    if isinstance(decay, _convert.SCALARS):
+        share = finite("moving_average", "decay", decay, least=0, most=1)
+        if debias and share == 1:
+            raise ValueError("moving_average: decay must be below 1 with zero_debias")
+    if debias and isinstance(step, _convert.SCALARS):
+        finite("moving_average", "step", step, least=1)
 
 
 def _number(value: Any) -> Any:

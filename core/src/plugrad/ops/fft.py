@@ -28,10 +28,10 @@ from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import (
     Ints,
     choice,
+    finite,
     integer,
     integers,
     misfit,
-    real,
     sizes,
 )
 from plugrad.tensor.dtypes import FLOAT32, canonical
@@ -773,7 +773,7 @@ def fftfreq(
         A tensor ``[n]`` of the dtype.
 
     Raises:
-        ValueError: ``n`` is less than 1, or ``d`` is 0.
+        ValueError: ``n`` is less than 1, or ``d`` is 0 or not finite.
         TypeError: The dtype is not real floating, or the backend lacks it.
 
     Example:
@@ -815,7 +815,7 @@ def rfftfreq(
         A tensor ``[n // 2 + 1]`` of the dtype.
 
     Raises:
-        ValueError: ``n`` is less than 1, or ``d`` is 0.
+        ValueError: ``n`` is less than 1, or ``d`` is 0 or not finite.
         TypeError: The dtype is not real floating, or the backend lacks it.
 
     Example:
@@ -834,12 +834,12 @@ def rfftfreq(
 
 
 def _frequencies(op: str, n: int, d: float, dtype: Any, half: bool) -> Tensor:
-    size, d = integer(op, "n", n, 1), real(op, "d", d)
-    if not d:
+    size, step = integer(op, "n", n, 1), finite(op, "d", d)
+    if not step:
         raise ValueError(f"{op}: d {d} must not be 0")
     middle, places = size // 2, np.arange(size)
     places = places[: middle + 1] if half else (places + middle) % size - middle
-    return _floats(op, places / (size * d), dtype)
+    return _floats(op, places / (size * step), dtype)
 
 
 def _floats(op: str, values: Numbers, dtype: Any) -> Tensor:

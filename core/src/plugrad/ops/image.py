@@ -16,7 +16,15 @@ import numpy as np
 from plugrad import geometry
 from plugrad.engine.dispatch import active, run
 from plugrad.registry.contract import Kernel, Spec, decomposition
-from plugrad.tensor.arguments import choice, entries, flag, integer, misfit, real
+from plugrad.tensor.arguments import (
+    choice,
+    entries,
+    finite,
+    flag,
+    integer,
+    misfit,
+    real,
+)
 from plugrad.tensor.dtypes import DTYPES, INT32
 from plugrad.tensor.tensor import Tensor, TensorLike
 
@@ -461,7 +469,8 @@ def threshold(
         An int32 tensor ``[height, width, 1]``.
 
     Raises:
-        ValueError: The shape does not fit, or the method is unknown.
+        ValueError: The shape does not fit, the method is unknown, or ``thresh_value``
+            is not from 0 to 1.
         TypeError: ``image`` is complex or holds strings.
 
     Example:
@@ -480,7 +489,7 @@ def threshold(
     choice(op, "method", method, "binary", "otsu")
     inverted = flag(op, "inverted", inverted)
     gray = _luma(x) if x.shape[2] == 3 else _convert.floating(op, x)
-    share = real(op, "thresh_value", thresh_value)
+    share = finite(op, "thresh_value", thresh_value, least=0, most=1)
     limit = _otsu(gray) if method == "otsu" else 255 * share
     hit = gray <= limit if inverted else gray > limit
     return compare.where(hit, 255, creation.zeros(hit.shape, dtype=INT32))

@@ -16,7 +16,7 @@ import numpy as np
 
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Sizes
-from plugrad.tensor.arguments import choice, flag, misfit, real
+from plugrad.tensor.arguments import choice, finite, flag, misfit
 from plugrad.tensor.dtypes import INT32
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
@@ -77,7 +77,8 @@ def resize_bicubic(
         and bool.
 
     Raises:
-        ValueError: A shape or size does not fit, or both options are given.
+        ValueError: A shape or size does not fit, both options are given, or
+            ``coefficient`` is not finite.
         TypeError: ``images`` are complex, or hold strings.
 
     Example:
@@ -96,7 +97,7 @@ def resize_bicubic(
     op = "image.resize_bicubic"
     x, back = _windows.channels_last(op, _convert.floating(op, images, "f"), 2, "NHWC")
     new = resize._resizing(op, x.shape, size, align_corners, half_pixel_centers)
-    a = float(real(op, "coefficient", coefficient))
+    a = finite(op, "coefficient", coefficient)
     for axis, (n, numerators, denominator) in enumerate(new._places, 1):
         if n == new.out_shape[axis]:
             continue

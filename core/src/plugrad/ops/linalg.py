@@ -254,11 +254,12 @@ def matrix_norm(
         parts = abs(x).sum(axis=-2 if abs(ord) == 1 else -1)
     else:
         raise ValueError(f"matrix_norm: ord {ord!r}: use 'fro', 'nuc', ±1, ±2 or ±inf")
-    empty = not parts.shape[-1]
-    if empty and ord != "nuc" and ord < 0:
-        raise misfit("matrix_norm", f"ord {ord}: there is no smallest of nothing", x)
-    total = empty or ord == "nuc"
-    pick = Tensor.sum if total else Tensor.max if ord > 0 else Tensor.min
+    pick = Tensor.sum if ord == "nuc" else Tensor.max if ord > 0 else Tensor.min
+    if not parts.shape[-1]:
+        if pick is Tensor.min:
+            rule = f"ord {ord}: there is no smallest of nothing"
+            raise misfit("matrix_norm", rule, x)
+        pick = Tensor.sum
     y, keep = pick(parts, axis=-1), flag("matrix_norm", "keepdims", keepdims)
     return matrix.column(matrix.column(y)) if keep else y
 

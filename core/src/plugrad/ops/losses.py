@@ -19,7 +19,7 @@ import math
 from typing import Any, Literal, Unpack, get_args
 
 from plugrad.engine.dispatch import run
-from plugrad.tensor.arguments import choice, misfit, real
+from plugrad.tensor.arguments import choice, finite, misfit, positive
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
@@ -244,7 +244,8 @@ def huber_loss(
         the promoted one; float32 for integers and bool.
 
     Raises:
-        ValueError: The shapes do not fit, or the reduction is unknown.
+        ValueError: The shapes do not fit, ``delta`` is not positive and finite, or the
+            reduction is unknown.
         TypeError: An argument is complex or holds strings.
 
     Example:
@@ -259,7 +260,7 @@ def huber_loss(
     if unknown:
         raise unexpected(huber_loss, unknown)
     a, b = _alike("huber_loss", labels, predictions)
-    error, delta = a - b, real("huber_loss", "delta", delta)
+    error, delta = a - b, positive("huber_loss", "delta", delta)
     size = abs(error)
     near = size <= delta
     inside = compare.where(near, error, 0.0)  # inf² outside would make the gradient NaN
@@ -328,7 +329,7 @@ def log_loss(
         labels: A tensor of numbers from 0 to 1.
         predictions: The probabilities p, a tensor of the same shape.
         weights: A tensor that broadcasts to the losses; None for 1.
-        epsilon: A small number that keeps the logarithms finite.
+        epsilon: A small number, not negative, that keeps the logarithms finite.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
             divided by the sum of the weights; "sum_by_nonzero_weights" their sum
             divided by the number of losses whose weight is not 0.
@@ -338,7 +339,8 @@ def log_loss(
         the promoted one; float32 for integers and bool.
 
     Raises:
-        ValueError: The shapes do not fit, or the reduction is unknown.
+        ValueError: The shapes do not fit, ``epsilon`` is negative, or the reduction is
+            unknown.
         TypeError: An argument is complex or holds strings.
 
     Example:
@@ -352,7 +354,7 @@ def log_loss(
     if unknown:
         raise unexpected(log_loss, unknown)
     a, p = _alike("log_loss", labels, predictions)
-    epsilon = real("log_loss", "epsilon", epsilon)
+    epsilon = finite("log_loss", "epsilon", epsilon, least=0)
     losses = -a * (p + epsilon).log() - (1 - a) * (1 - p + epsilon).log()
     return _weighted("log_loss", losses, weights, reduction)
 
@@ -406,9 +408,7 @@ def cosine_distance(
 
 def _smoothed(op: str, labels: Tensor, smoothing: float, classes: int) -> Tensor:
     """Return ``(1 - smoothing)·labels + smoothing / classes``."""
-    share = real(op, "label_smoothing", smoothing)
-    if not 0 <= share <= 1:
-        raise ValueError(f"{op}: label_smoothing must be from 0 to 1, got {share}")
+    share = finite(op, "label_smoothing", smoothing, least=0, most=1)
     return labels * (1 - share) + share / classes if share else labels
 
 

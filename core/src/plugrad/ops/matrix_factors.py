@@ -25,7 +25,7 @@ from plugrad.engine.context import current, tapes
 from plugrad.engine.dispatch import run, run_many
 from plugrad.engine.tape import tapes_tracking
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
-from plugrad.tensor.arguments import choice, flag, misfit
+from plugrad.tensor.arguments import choice, finite, flag, misfit
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import (
@@ -524,6 +524,8 @@ def _tolerance(op: str, x: Tensor, rtol: Any) -> Tensor:
     if rtol is None:
         rtol = max(x.shape[-2:]) * float(np.finfo(dtype).eps)
     if isinstance(rtol, _convert.SCALARS):
+        if not np.iscomplexobj(rtol):  # what is complex is refused below
+            rtol = finite(op, "rtol", rtol, least=0)
         return _convert.scalar(op, rtol, dtype)
     rtol = creation.cast(_convert.real(op, rtol), dtype)
     return _convert.check_broadcast(op, "rtol", rtol, x.shape[:-2])
@@ -543,7 +545,8 @@ def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> 
         An int32 tensor ``[...]``.
 
     Raises:
-        ValueError: ``x`` has fewer than two axes, or ``rtol`` does not broadcast.
+        ValueError: ``x`` has fewer than two axes, ``rtol`` does not broadcast, or it
+            is a negative number.
         TypeError: ``x`` is float16 or holds strings.
 
     Example:
@@ -596,7 +599,8 @@ def pinv(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
         A tensor ``[..., n, m]`` of the dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        ValueError: ``x`` has fewer than two axes, or ``rtol`` does not broadcast.
+        ValueError: ``x`` has fewer than two axes, ``rtol`` does not broadcast, or it
+            is a negative number.
         TypeError: ``x`` is float16 or holds strings.
 
     Example:

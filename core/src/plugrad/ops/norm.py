@@ -12,7 +12,7 @@ from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape, axes
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.registry.specs import one_shape
-from plugrad.tensor.arguments import Ints, integer, misfit, real
+from plugrad.tensor.arguments import Ints, finite, integer, misfit
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
@@ -208,14 +208,14 @@ def batch_norm(
         variance: Not negative.
         offset: Added at the end; None for 0.
         scale: Multiplied after the division; None for 1.
-        epsilon: Added to the variance, so that nothing is divided by 0.
+        epsilon: Added to the variance, so that nothing is divided by 0; not negative.
 
     Returns:
         A tensor of the shape of ``x``. dtypes are promoted; integers and bool give
         float32.
 
     Raises:
-        ValueError: A tensor does not broadcast to ``x``.
+        ValueError: A tensor does not broadcast to ``x``, or ``epsilon`` is negative.
         TypeError: A tensor is complex, or holds strings.
 
     Example:
@@ -233,7 +233,8 @@ def batch_norm(
         raise unexpected(batch_norm, unknown)
     op = "batch_norm"
     x, inputs = _affine(op, x, mean=mean, variance=variance, scale=scale, offset=offset)
-    return run(FUSED_BATCH_NORM, x, *inputs, epsilon=real(op, "epsilon", epsilon))
+    epsilon = finite(op, "epsilon", epsilon, least=0)
+    return run(FUSED_BATCH_NORM, x, *inputs, epsilon=epsilon)
 
 
 @decomposition(FUSED_BATCH_NORM)  # and no gradient: the parts share what they compute
@@ -302,14 +303,15 @@ def layer_norm(
         scale: Multiplied after the division; it broadcasts to ``x``. None for 1.
         offset: Added at the end; it broadcasts to ``x``. None for 0.
         axis: The axes to normalize: an int, several, or None for all.
-        epsilon: Added to the variance, so that nothing is divided by 0.
+        epsilon: Added to the variance, so that nothing is divided by 0; not negative.
 
     Returns:
         A tensor of the shape of ``x``. dtypes are promoted; integers and bool give
         float32.
 
     Raises:
-        ValueError: A tensor does not broadcast to ``x``, or an axis is out of range.
+        ValueError: A tensor does not broadcast to ``x``, an axis is out of range, or
+            ``epsilon`` is negative.
         TypeError: A tensor is complex, or holds strings.
 
     Example:
@@ -325,7 +327,7 @@ def layer_norm(
         raise unexpected(layer_norm, unknown)
     x, inputs = _affine("layer_norm", x, scale=scale, offset=offset)
     axis = axes("layer_norm", axis, len(x.shape))
-    epsilon = real("layer_norm", "epsilon", epsilon)
+    epsilon = finite("layer_norm", "epsilon", epsilon, least=0)
     return run(LAYER_NORM, x, *inputs, axis=axis, epsilon=epsilon)
 
 
@@ -406,7 +408,7 @@ def group_norm(
         groups: The number of groups, which divides the number of channels. As many
             groups as channels give instance normalization.
         axis: The axis of the channels. It cannot be 0, the axis of the batch.
-        epsilon: Added to the variance, so that nothing is divided by 0.
+        epsilon: Added to the variance, so that nothing is divided by 0; not negative.
 
     Returns:
         A tensor of the shape of ``x``. dtypes are promoted; integers and bool give
@@ -414,7 +416,8 @@ def group_norm(
 
     Raises:
         ValueError: ``groups`` does not divide the number of channels, ``axis`` is that
-            of the batch, or ``scale`` or ``offset`` does not have shape ``[channels]``.
+            of the batch, ``scale`` or ``offset`` does not have shape ``[channels]``, or
+            ``epsilon`` is negative.
         TypeError: A tensor is complex, or holds strings.
 
     Example:
@@ -443,7 +446,8 @@ def group_norm(
     sizes = (*x.shape[:at], groups, channels // groups, *behind)
     rest = tuple(i for i in range(1, len(sizes)) if i != at)
     y = run(shape.RESHAPE, x, shape=sizes)
-    y = run(LAYER_NORM, y, None, None, axis=rest, epsilon=real(op, "epsilon", epsilon))
+    epsilon = finite(op, "epsilon", epsilon, least=0)
+    y = run(LAYER_NORM, y, None, None, axis=rest, epsilon=epsilon)
     return _scaled(run(shape.RESHAPE, y, shape=x.shape), *inputs)
 
 
@@ -504,15 +508,15 @@ def local_response_normalization(
     Args:
         x: ``[batch, height, width, channels]`` or ``[height, width, channels]``.
         depth_radius: The distance of the farthest neighbours, 0 or more.
-        bias: Keeps the base of the power from 0.
-        alpha: The factor of the sum.
-        beta: The exponent.
+        bias: Keeps the base of the power from 0; not negative.
+        alpha: The factor of the sum, not negative.
+        beta: The exponent, not negative.
 
     Returns:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
 
     Raises:
-        ValueError: ``x`` does not have rank 3 or 4, or ``depth_radius`` is negative.
+        ValueError: ``x`` does not have rank 3 or 4, or another argument is negative.
         TypeError: ``x`` is complex, or holds strings.
 
     Example:
@@ -530,7 +534,7 @@ def local_response_normalization(
     x = _convert.floating(RESPONSE, x, "f")
     _check_images(x)
     attrs = {"bias": bias, "alpha": alpha, "beta": beta}
-    attrs = {name: real(RESPONSE, name, value) for name, value in attrs.items()}
+    attrs = {n: finite(RESPONSE, n, value, least=0) for n, value in attrs.items()}
     radius = integer(RESPONSE, "depth_radius", depth_radius, 0)
     return run(LRN, x, depth_radius=min(radius, x.shape[-1]), **attrs)
 

@@ -201,15 +201,6 @@ def _floating(op: str, dtype: Any) -> DType:
     return wanted
 
 
-def _finite(op: str, name: str, value: Number, *, positive: bool = False) -> float:
-    """Return a parameter as a finite float."""
-    number = float(arguments.real(op, name, value))
-    if not math.isfinite(number) or (positive and number <= 0):
-        rule = "positive and finite" if positive else "finite"
-        raise ValueError(f"{op}: {name} must be {rule}, got {number}")
-    return number
-
-
 # --- keys ------------------------------------------------------------------------
 
 
@@ -340,7 +331,10 @@ def uniform(
     if unknown:
         raise unexpected(uniform, unknown)
     sizes, wanted = _sizes("uniform", shape, more), _floating("uniform", dtype)
-    a, b = _finite("uniform", "minval", minval), _finite("uniform", "maxval", maxval)
+    a, b = (
+        arguments.finite("uniform", "minval", minval),
+        arguments.finite("uniform", "maxval", maxval),
+    )
     with np.errstate(over="ignore"):
         low, high = map(float, np.asarray((a, b), wanted))
     if not (low < high and math.isfinite(high - low)):
@@ -420,7 +414,10 @@ def bernoulli(
     """
     if unknown:
         raise unexpected(bernoulli, unknown)
-    sizes, chance = arguments.sizes("bernoulli", shape), _finite("bernoulli", "p", p)
+    sizes, chance = (
+        arguments.sizes("bernoulli", shape),
+        arguments.finite("bernoulli", "p", p),
+    )
     if not 0 <= chance <= 1:
         raise ValueError(f"bernoulli: p must be from 0 to 1, got {chance}")
     return _drawn("bernoulli", seed, sizes, _draws.true, chance)
@@ -435,7 +432,10 @@ def _transformed(
     """Draw numbers of mean 0 and standard deviation 1, then scale and shift them."""
     op = draw.__name__
     wanted = _floating(op, dtype)
-    middle, scale = _finite(op, "mean", mean), _finite(op, "stddev", stddev)
+    middle, scale = (
+        arguments.finite(op, "mean", mean),
+        arguments.finite(op, "stddev", stddev),
+    )
     if scale < 0:
         raise ValueError(f"{op}: stddev must not be negative, got {scale}")
 
@@ -565,7 +565,7 @@ def exponential(
     """
     if unknown:
         raise unexpected(exponential, unknown)
-    scale = 1 / _finite("exponential", "rate", rate, positive=True)
+    scale = 1 / arguments.positive("exponential", "rate", rate)
     sizes = _sizes("exponential", shape, more)
     return _transformed(_draws.exponential, sizes, 0.0, scale, dtype, seed)
 
@@ -611,8 +611,8 @@ def gamma(
     if unknown:
         raise unexpected(gamma, unknown)
     sizes, wanted = arguments.sizes("gamma", shape), _floating("gamma", dtype)
-    form = _finite("gamma", "alpha", alpha, positive=True)
-    rate = _finite("gamma", "beta", beta, positive=True)
+    form = arguments.positive("gamma", "alpha", alpha)
+    rate = arguments.positive("gamma", "beta", beta)
     with np.errstate(over="ignore"):
         return _drawn("gamma", seed, sizes, _draws.gamma, form, rate, wanted)
 
@@ -884,7 +884,7 @@ def dropout(
     if unknown:
         raise unexpected(dropout, unknown)
     x = _convert.floating("dropout", x)
-    chance = _finite("dropout", "rate", rate)
+    chance = arguments.finite("dropout", "rate", rate)
     if not 0 <= chance < 1:
         raise ValueError(f"dropout: rate must be from 0 to below 1, got {chance}")
     sizes = x.shape

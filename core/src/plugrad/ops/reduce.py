@@ -78,7 +78,7 @@ def _kept(y: Tensor, x: Tensor | Spec, axis: Shape, keepdims: bool) -> Tensor:
     return run(shape.RESHAPE, y, shape=sizes)
 
 
-def _spread(dy: Tensor, x_spec: Spec, axis: Shape, keepdims: bool) -> Tensor:
+def _spread(dy: Tensor, x_spec: Tensor | Spec, axis: Shape, keepdims: bool) -> Tensor:
     """Repeat ``dy`` along the axes that a reduction of ``x`` has dropped."""
     dy = _kept(dy, x_spec, axis, keepdims)
     return run(shape.BROADCAST_TO, dy, shape=x_spec.shape)

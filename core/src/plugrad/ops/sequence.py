@@ -14,7 +14,7 @@ import numpy as np
 from plugrad import geometry
 from plugrad.engine.dispatch import run, run_many
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
-from plugrad.tensor.arguments import flag, misfit, several
+from plugrad.tensor.arguments import finite, flag, misfit, several
 from plugrad.tensor.dtypes import BOOL, LIMITS
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
@@ -570,7 +570,7 @@ def scaled_dot_product_attention(
         are promoted to one dtype; integers and bool give float32.
 
     Raises:
-        ValueError: The shapes do not fit.
+        ValueError: The shapes do not fit, or ``scale`` is not finite.
         TypeError: The mask holds integers, or an argument is complex or holds strings.
 
     Example:
@@ -593,6 +593,8 @@ def scaled_dot_product_attention(
         raise misfit(op, rule, q, k, v)
     geometry.broadcast(op, *[x.shape[:-2] for x in (q, k, v)])
     factor = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else scale
+    if isinstance(scale, _convert.SCALARS):
+        finite(op, "scale", scale)
     scores = products.matmul(q * factor, k, transpose_b=True)
     allowed = None
     if mask is not None:

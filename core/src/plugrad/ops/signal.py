@@ -13,7 +13,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from plugrad.engine.dispatch import run
-from plugrad.tensor.arguments import flag, integer, misfit, real
+from plugrad.tensor.arguments import finite, flag, integer, misfit
 from plugrad.tensor.dtypes import BOOL, INT32, DType
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
@@ -142,7 +142,7 @@ def _cosine(
     op: str, length: int, a: float, b: float, periodic: bool | None, dtype: Any
 ) -> Tensor:
     size = integer(op, "window_length", length, 0)
-    a, b = real(op, "a", a), real(op, "b", b)
+    a, b = finite(op, "a", a), finite(op, "b", b)
     around = size % 2 == 0 if periodic is None else flag(op, "periodic", periodic)
     if size == 1:
         return fft._floats(op, np.asarray([a + b]), dtype)

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape, axes
-from plugrad.tensor.arguments import Axis, flag, real
+from plugrad.tensor.arguments import Axis, finite, flag
 from plugrad.tensor.dtypes import DType
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
@@ -31,7 +31,7 @@ def _moments(
     wide, keepdims = reduce.widened(x), flag(op, "keepdims", keepdims)
     middle = run(reduce.MEAN, wide, axis=axis, keepdims=True)
     total = run(reduce.SUM, unary.square(wide - middle), axis=axis, keepdims=keepdims)
-    freedom = max(reduce.count(x, axis) - real(op, "correction", correction), 0)
+    freedom = max(reduce.count(x, axis) - finite(op, "correction", correction), 0)
     return middle, total / freedom, x.dtype
 
 
@@ -60,7 +60,7 @@ def var(
 
     Raises:
         TypeError: ``x`` is complex, or holds strings.
-        ValueError: An axis is out of range.
+        ValueError: An axis is out of range, or ``correction`` is infinite or NaN.
 
     Example:
         >>> pg.var([1.0, 2.0, 3.0, 6.0])
@@ -98,7 +98,7 @@ def std(
 
     Raises:
         TypeError: ``x`` is complex, or holds strings.
-        ValueError: An axis is out of range.
+        ValueError: An axis is out of range, or ``correction`` is infinite or NaN.
 
     Example:
         >>> pg.std([[1.0, 3.0], [2.0, 6.0]], axis=1)

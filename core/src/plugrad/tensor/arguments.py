@@ -3,8 +3,9 @@
 They take scalars and sequences of Python and NumPy. ``op`` and ``name`` are for
 messages. A bool is not accepted as an integer, nor is 1.0.
 
-Map: ``integers`` and ``integer``; ``entries`` and ``several``; ``sizes``; ``number``
-and ``real``; ``flag``, ``path``, ``choice`` and ``function``; ``misfit`` of shapes.
+Map: ``integers`` and ``integer``; ``entries`` and ``several``; ``sizes``; ``number``,
+``real``, ``finite`` and ``positive``; ``flag``, ``path``, ``choice`` and ``function``;
+``misfit`` of shapes.
 """
 
 from __future__ import annotations
@@ -103,6 +104,32 @@ def real(op: str, name: str, given: object) -> float:
     plain = given if type(given) is float else number(op, name, given)
     if isinstance(plain, complex):
         raise TypeError(f"{op}: {name} must be real, got {plain}")
+    return plain
+
+
+def finite(
+    op: str,
+    name: str,
+    given: object,
+    *,
+    least: float | None = None,
+    most: float = math.inf,
+) -> float:
+    """Return a finite number from ``least`` to ``most``."""
+    plain = float(real(op, name, given))
+    low = -math.inf if least is None else least
+    if not (math.isfinite(plain) and low <= plain <= most):
+        rule = "finite" if least is None else f"{least} or more, and finite"
+        rule = rule if most == math.inf else f"from {least} to {most}"
+        raise ValueError(f"{op}: {name} must be {rule}, got {plain}")
+    return plain
+
+
+def positive(op: str, name: str, given: object) -> float:
+    """Return a finite number above 0."""
+    plain = float(real(op, name, given))
+    if not 0 < plain < math.inf:
+        raise ValueError(f"{op}: {name} must be positive and finite, got {plain}")
     return plain
 
 

@@ -132,5 +132,5 @@ def linspace(
     """In double precision, and then rounded; a large int would make objects."""
     if num == 1 or start == stop:  # without infinity minus itself
         return np.full(num, start, dtype)
-    ends = [n if isinstance(n, complex) else float(n) for n in (start, stop)]
-    return np.linspace(*ends, num, endpoint).astype(dtype)
+    # The difference is floating, and keeps -0.0 and infinite parts.
+    return np.linspace(start - 0.0, stop - 0.0, num, endpoint).astype(dtype)
