@@ -34,7 +34,7 @@ from plugrad.tensor.tree import (
     split,
 )
 
-from .mistakes import check_leaves, warn_if_captured
+from .mistakes import check_leaves, warn_if_lost, warn_if_read
 from .signatures import GradientFunction
 
 __all__ = [
@@ -292,6 +292,8 @@ def variable_grads(
             "the variables to differentiate in"
         )
     one = _seed(value)
+    if value._tape_id not in tape.tracked:
+        warn_if_read(tape)
     seeds = {} if value._tape_id is None else {value._tape_id: one}
     cotangents = _backward(tape, seeds, found.values())
     return value, {v: _result(tape_id, cotangents) for v, tape_id in found.items()}
@@ -460,7 +462,7 @@ def _forward(
     outputs, structure = ([value], LEAF) if type(value) is Tensor else split(value)
     found = [y._tape_id if type(y) is Tensor else _no_tensor(y) for y in outputs]
     if tape.tracked.isdisjoint(found):
-        warn_if_captured(of or f, xs)
+        warn_if_lost(of or f, xs, tape)
     return new(_Forward, (value, outputs, structure, tape, wanted, build))
 
 

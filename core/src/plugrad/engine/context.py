@@ -121,9 +121,10 @@ class Context:
         backend: The active backend; None leaves the choice to ``PROCESS``.
         tapes: They record runs, outermost first.
         observers: Called after a run with its kernel, inputs, attributes and outputs;
-            ``running()`` tells more. Their methods ``made``, ``keep`` and ``failed``,
-            if any, are called for tensors that no run has made, for tensors that
-            outlive the block, and for the error of a run.
+            ``running()`` tells more. Their methods ``made``, ``keep``, ``failed`` and
+            ``read``, if any, are called for tensors that no run has made, for tensors
+            that outlive the block, for the error of a run, and with a description of a
+            read of values that are being differentiated.
         overrides: Gradients over all others.
         quiet: Whether there is no tape and no observer. For fast paths.
         tape: The tape, if there is one and no observer. For the fast path.

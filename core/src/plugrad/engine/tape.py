@@ -138,9 +138,15 @@ class Tape:
         variables: Where to record the variables that are read while the tape records;
             None if the tape does not record variables.
 
+    Attributes:
+        read: How and where values of a tracked tensor have left plugrad first. It is
+            not set before, which costs nothing.
+
     """
 
-    __slots__ = ("nodes", "tracked", "variables")
+    __slots__ = ("nodes", "read", "tracked", "variables")
+
+    read: str
 
     def __init__(self, variables: dict[Any, TapeId] | None = None) -> None:
         self.nodes: list[Node] = []

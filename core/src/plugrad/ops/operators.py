@@ -73,15 +73,16 @@ def _array(
 ) -> np.ndarray[Any, Any]:
     """Return the values for NumPy, and warn if a gradient is lost."""
     x = x.value if isinstance(x, Variable) else x
+    values = x.numpy()
     recording = tapes_tracking(tapes(), (x,))[0]
     if recording and Guard not in map(type, tapes()):  # custom_grad has a gradient
         warnings.warn(
             f"np.asarray: a tensor of shape {x.shape} is being differentiated, and has "
-            "no gradient through NumPy; use the ops of plugrad, or x.numpy() if no "
-            "gradient is wanted",
+            "no gradient through NumPy; use the ops of plugrad, or stop_gradient(x) if "
+            "no gradient is wanted",
             stacklevel=outside(),
         )
-    return np.array(x.numpy(), dtype=dtype, copy=copy)
+    return np.array(values, dtype=dtype, copy=copy)
 
 
 # Of two arguments, and in reverse where the tensor stands on the right.

@@ -99,6 +99,7 @@ class Tensor(Methods):
     )
     __array__: ClassVar[Callable[..., np.ndarray[Any, DType]]]  # ops/operators.py
     __array_ufunc__: ClassVar[Any]  # ops/operators.py sets it
+    _notice_read: ClassVar[Callable[[Tensor], None]]  # autodiff/mistakes.py sets it
     __hash__: ClassVar[Callable[[object], int]] = object.__hash__
 
     to: ClassVar[Callable[[Tensor, str], Tensor]]  # ops/operators.py sets it
@@ -174,7 +175,13 @@ class Tensor(Methods):
         return size
 
     def numpy(self) -> np.ndarray[Any, DType]:
-        """Return the values as a NumPy array, read-only where the memory is shared."""
+        """Return the values as a NumPy array, read-only where the memory is shared.
+
+        No gradient goes through the array: ``debug`` raises an error if the tensor is
+        being differentiated. ``stop_gradient(x).numpy()`` reads it on purpose.
+        """
+        if self._tape_id is not None:
+            self._notice_read()
         return self._alive().download(self._data)
 
     def item(self) -> Any:
@@ -240,6 +247,8 @@ class Tensor(Methods):
         """
         if self.dtype.hasobject:
             raise BufferError("__dlpack__: DLPack has no strings; use numpy()")
+        if self._tape_id is not None:
+            self._notice_read()
         home = self._alive()
         values = home.lend(self._data)
         lent = values is not None

@@ -44,7 +44,7 @@ Where = tuple[str, str, str]  # the kernel, the backend, the user's line
 
 
 class DebugError(AssertionError):
-    """A kernel or a gradient breaks its contract, or memory was left behind."""
+    """A contract is broken, a gradient is lost, or memory was left behind."""
 
 
 class Debug:
@@ -113,6 +113,15 @@ class Debug:
         if run is not None and not any(n.startswith("debug: ") for n in known):
             place = f"{run.kernel.name} on {run.where.name!r}"
             error.add_note(f"debug: in {place}, {self._called()}")
+
+    def read(self, what: str) -> None:
+        """Raise: values are read that are being differentiated."""
+        raise DebugError(
+            f"debug: {what} reads values that are being differentiated, and what is "
+            "computed from them has no gradient; use the ops of plugrad, or wrap the "
+            "function in custom_grad; for a log or a decision read stop_gradient(x); "
+            f"called at {_line()}"
+        )
 
     # --- memory ------------------------------------------------------------------
 
@@ -260,7 +269,9 @@ def debug(*, finite: bool = True, leaks: bool = False) -> Debug:
     It compares shapes, dtypes and backends of all results with the contract. Messages
     name the op, the kernel, the backend, the owner of the implementation and your line;
     in backward also the gradient and the line that it belongs to. It reads the values
-    after each run, which is slow.
+    after each run, which is slow. It is an error to read a tensor by ``numpy()``,
+    ``item()``, ``float()``, ``np.asarray`` or DLPack while it is being differentiated,
+    because no gradient goes that way: read ``stop_gradient(x)``.
 
     Args:
         finite: Whether infinities and NaN that result from finite inputs are an error.
@@ -274,7 +285,8 @@ def debug(*, finite: bool = True, leaks: bool = False) -> Debug:
         A context manager.
 
     Raises:
-        AssertionError: A result breaks the contract, or memory is still held.
+        AssertionError: A result breaks the contract, a tensor is read that is being
+            differentiated, or memory is still held.
         FloatingPointError: A result is not finite.
 
     Example:
