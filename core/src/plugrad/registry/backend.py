@@ -6,6 +6,7 @@ among several.
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from plugrad.tensor.dtypes import DType, canonical, named
 from plugrad.tensor.tensor import Native, Tensor
 
 from .contract import Kernel
+from .limits import check_nbytes, limited
 from .plugins import Plugin
 
 if TYPE_CHECKING:
@@ -51,8 +53,15 @@ class OpenBackend:
         self.dtypes: frozenset[DType] = frozenset(
             canonical(name) for name in runtime.dtypes
         )
+        self.max_nbytes = runtime.max_nbytes or sys.maxsize
         self.table: Mapping[str, Function] = {}
         self.scalars: dict[tuple[object, ...], Tensor] = {}  # weak ones, uploaded
+
+    def wrapped(self, kernel: Kernel, function: Function) -> Function:
+        """Return a kernel function as the table has it."""
+        found = self.runtime.wrap(function)
+        limit = self.runtime.max_nbytes
+        return limited(kernel, found, self.name, limit) if limit else found
 
     def leaves_to_host(self, kernel: Kernel) -> bool:
         """Return whether the host runs a kernel that this backend lacks or declines."""
@@ -76,6 +85,8 @@ class OpenBackend:
             )
         one = canonical(dtype)  # unpickled arrays bring equal, other objects
         values = values if dtype is one else values.view(one)
+        if values.nbytes > self.max_nbytes and not dtype.hasobject:
+            check_nbytes("asarray", values, self.name, self.max_nbytes)
         if not watchers:
             return self.runtime.arrays.upload(values)
         start = perf_counter()

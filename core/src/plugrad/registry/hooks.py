@@ -169,11 +169,14 @@ class Runtime:
             parallel_for(void (*body)(uint32_t begin, uint32_t end, void *context),
             void *context, uint32_t n, uint32_t grain)`` calls ``body`` for pieces of at
             most ``grain`` of ``n`` items, on threads with 1 MiB of stack at least.
+        max_nbytes: The most bytes of one array, if the device has such a limit. A
+            larger upload or result is a MemoryError before anything is allocated.
 
     Raises:
         TypeError: A method of ``arrays`` is missing, an argument is not a function, or
-            a list of names is a string.
-        ValueError: There are ``host_kernels`` and no ``host``.
+            a list of names is a string, or ``max_nbytes`` is not an int.
+        ValueError: There are ``host_kernels`` and no ``host``, or ``max_nbytes`` is
+            less than 1.
 
     Example:
         >>> from plugrad import plugin
@@ -196,6 +199,7 @@ class Runtime:
     fusable: Fusable = ()
     compile: Compile | None = None
     parallel_for: int | None = None
+    max_nbytes: int | None = None
 
     def __post_init__(self) -> None:
         for method in ("upload", "download", "nbytes"):
@@ -205,6 +209,13 @@ class Runtime:
                 raise TypeError(f"Runtime: {name} must be a list of names: {names!r}")
         if self.host_kernels and self.host is None:
             raise ValueError("Runtime: host_kernels need host=, which runs them")
+        limit = self.max_nbytes
+        if limit is not None and type(limit) is not int:
+            raise TypeError(
+                f"Runtime: max_nbytes must be an int or None, got {limit!r}"
+            )
+        if limit is not None and limit < 1:
+            raise ValueError(f"Runtime: max_nbytes must be at least 1, got {limit}")
         _callable("Runtime", self.wrap, "wrap")
         for name in ("close", "self_test", "compile"):
             if getattr(self, name) is not None:

@@ -313,7 +313,9 @@ class Registry:
         for name, function in own_kernels.items():
             layers.setdefault(name, []).append(Layer(OWNER, function, owner))
         table = {
-            n: runtime.wrap(found[0].function) for n, found in layers.items() if found
+            n: opened.wrapped(self.contracts[n], found[0].function)
+            for n, found in layers.items()
+            if found
         }
         opened.table = table  # all is checked: from here on nothing raises
         more_kernels = {(n, backend.name): found for n, found in layers.items()}
@@ -405,7 +407,8 @@ class Registry:
         if opened := self.opened.get(backend):
             table = {k: f for k, f in opened.table.items() if k != name}
             if layers := self.kernels[name, backend]:
-                table[name] = opened.runtime.wrap(layers[0].function)
+                kernel = self.contracts[name]
+                table[name] = opened.wrapped(kernel, layers[0].function)
             opened.table = table
 
 

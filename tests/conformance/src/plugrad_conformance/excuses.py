@@ -32,6 +32,10 @@ def excuse(error: BaseException, backend: str, parameters: object) -> str:
         asked = (parameters, _arguments(cause))
         if dtype and (any(names(a, dtype) for a in asked) or makes(parameters, dtype)):
             return f"{backend} has no {dtype}"
+        if isinstance(cause, MemoryError) and f"{backend!r} holds at most" in str(
+            cause
+        ):
+            return f"{backend} holds no array of this size: max_nbytes"
         if _asked_for_cpu(cause) and runtime(backend).host != "cpu":
             return "needs plugrad-cpu, the reference"
     return ""

@@ -105,6 +105,20 @@ def test_a_native_array_has_shape_dtype_and_size(backend: str) -> None:
         assert arrays.nbytes(x) >= 6 * np.dtype(dtype).itemsize
 
 
+def test_the_largest_array_can_be_held(backend: str) -> None:
+    """``max_nbytes`` is what the device can hold, and no more is asked of it."""
+    limit = runtime(backend).max_nbytes
+    if limit is None:
+        pytest.skip(f"{backend} declares no max_nbytes")
+    with pytest.raises(MemoryError, match=rf"{backend}' holds at most {limit:,} in"):
+        pg.zeros((limit // 4 + 1,))
+    if limit > 1 << 28:
+        pytest.skip("the largest array needs too much memory")
+    x = pg.ones((limit // 4,))
+    assert x[-1].item() == 1
+    assert pg.sum(x).item() == pytest.approx(limit // 4, rel=1e-5)
+
+
 def test_the_dtypes_that_every_backend_has(backend: str) -> None:
     assert {"bool", "int32", "float32"} <= {*runtime(backend).dtypes}
 

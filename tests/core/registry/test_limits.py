@@ -1,0 +1,86 @@
+"""A backend that declares the most bytes of an array gets none that is larger."""
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad.plugin import Runtime, runtime
+from plugrad_conformance.toy import toy
+
+LIMIT = 1000
+X = np.ones(200, np.float32)  # 800 bytes
+LARGE = {
+    "full": lambda x: pg.ones(251),
+    "asarray": lambda x: pg.asarray(np.ones(251, np.float32)),
+    "broadcast_to": lambda x: pg.broadcast_to(x, (2, 200)),
+    "matmul": lambda x: pg.matmul(x[:16, None], x[None, :16]),
+    "concat": lambda x: pg.concat([x, x]),
+    "multiply": lambda x: x[:, None] * x,
+    "tile": lambda x: pg.tile(x, (2,)),
+    "one_hot": lambda x: pg.one_hot(pg.zeros(16, dtype="int32"), 16),
+    "astype": lambda x: pg.astype(x, "complex64"),
+}
+
+
+@pytest.fixture(params=["kernels", "decompositions"])
+def made(request):
+    """Activate a backend with a limit; give the sizes of what its kernels made."""
+    found = []
+
+    def spied(function):
+        def kernel(*xs, **attrs):
+            y = wrap(function)(*xs, **attrs)
+            found.extend(z.nbytes for z in (y if isinstance(y, tuple) else [y]))
+            return y
+
+        return kernel
+
+    wrap = runtime("cpu").wrap
+    without = ("Tile", "OneHot", "Relu") if request.param == "decompositions" else ()
+    dtypes = runtime("cpu").dtypes
+    more = {"dtypes": dtypes, "wrap": spied, "max_nbytes": LIMIT}
+    with toy(without=without, **more), pg.use_backend("toy"):
+        yield found
+
+
+@pytest.mark.parametrize("op", LARGE)
+@pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jit"])
+def test_a_larger_array_is_refused_before_it_is_allocated(op, jitted, made):
+    x = pg.asarray(X)
+    f = pg.jit(LARGE[op]) if jitted else LARGE[op]
+    message = r"bytes, and backend 'toy' holds at most 1,000 in one array; use smaller"
+    for _ in range(2):
+        with pytest.raises(MemoryError, match=message) as caught:
+            f(x)
+        assert "an array of shape (" in str(caught.value)
+    assert max(made, default=0) <= LIMIT
+
+
+def test_what_fits_runs(made):
+    x = pg.asarray(np.ones(250, np.float32))
+    assert pg.relu(x + x)[0].item() == 2
+    assert pg.grad(lambda x: pg.sum(x * x))(x)[0].item() == 2
+    assert pg.asarray(["a"] * 1000).shape == (1000,)
+    assert max(made) == LIMIT
+
+
+def test_an_overlaid_kernel_is_limited_too(made):
+    pg.register_kernel("Tanh", "toy", lambda x: np.tanh(x))
+    try:
+        with pytest.raises(MemoryError, match="broadcast_to: an array"):
+            pg.broadcast_to(pg.tanh(pg.asarray(X)), (2, 200))
+        pg.register_kernel("Concat", "toy", lambda *xs, axis: np.concatenate(xs, axis))
+        with pytest.raises(MemoryError, match="concat: an array"):
+            pg.concat([X, X])
+    finally:
+        pg.unregister_kernel("Tanh", "toy")
+        pg.unregister_kernel("Concat", "toy")
+
+
+@pytest.mark.parametrize(
+    ("limit", "error"),
+    [(0, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError)],
+)
+def test_a_limit_that_is_none_is_refused(limit, error):
+    arrays = runtime("cpu").arrays
+    with pytest.raises(error, match=r"^Runtime: max_nbytes must be .*got "):
+        Runtime(arrays=arrays, kernels={}, max_nbytes=limit)
