@@ -5,11 +5,15 @@ import resource
 import time
 
 import numpy as np
+import onnx
 import plugrad as pg
 import pytest
+from google.protobuf.internal import encoder
 from onnx import TensorProto, helper
 from plugrad_onnx import ModelError, load
+from plugrad_onnx.wire import MESSAGE_BYTES, charge
 
+from tests.fuzz.mutations import messages
 from tests.onnx.files import MINE, X, Y, external, graph, node
 from tests.onnx.networks import image, model
 
@@ -52,6 +56,39 @@ def test_a_budget_is_raised_by_the_caller(tmp_path):
     many = [node("Neg", f"t{i}", f"t{i + 1}") for i in range(2000)]
     many[0].input[0], many[-1].output[0] = "x", "y"
     assert load(graph(*many), budget=pg.Budget(nodes=2000))([2.0]).tolist() == [2.0]
+
+
+def field(number, content):
+    """Return a field of protobuf with some bytes."""
+    return bytes([number << 3 | 2]) + encoder._VarintBytes(len(content)) + content
+
+
+@pytest.mark.parametrize(
+    ("inside", "what"),
+    [
+        (lambda rows: rows(1), "nodes of a graph"),
+        (lambda rows: field(1, rows(5)), "attributes of a node"),
+        (lambda rows: field(11, field(2, field(1, field(2, rows(1))))), "sizes"),
+        (lambda rows: field(15, rows(1)), "sparse tensors"),
+    ],
+)
+def test_messages_without_content_are_charged_before_they_are_made(inside, what):
+    """Two bytes of a file become some hundred of memory."""
+    data = field(7, inside(lambda number: bytes([number << 3 | 2, 0]) * 2**18))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ModelError, match="bytes are needed, and the budget has"):
+        load(data, budget=pg.Budget(bytes=2**25))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**16  # KiB
+
+
+def test_messages_of_a_model_are_found():
+    """As many as protobuf makes."""
+    data = image().SerializeToString()
+    spent = pg.Budget.started(pg.Budget(bytes=10**9), "load")
+    charge(data, spent)
+    count = len(messages(onnx.ModelProto.FromString(data))) - 1
+    assert not spent.affords(10**9 - MESSAGE_BYTES * count)
+    assert spent.affords(10**9 - MESSAGE_BYTES * count - 10**5)
 
 
 def test_a_pipe_is_no_model(tmp_path):

@@ -12,6 +12,7 @@ import builtins
 import contextlib
 import dataclasses
 import errno
+import functools
 import json
 import os
 import re
@@ -35,16 +36,12 @@ MAX_SCANNED_NAMES = 10_000  # in a folder in which the other links to a file may
 
 
 class BudgetError(ValueError):
-    """Loading a file would cost more than its ``Budget`` allows.
+    """Loading a file would cost more than its ``Budget`` allows."""
 
-    Attributes:
-        problem: The message without the name of the function.
-
-    """
-
-    def __init__(self, who: str, problem: str) -> None:
-        self.problem = problem
-        super().__init__(f"{who}: {problem}")
+    @property
+    def problem(self) -> str:
+        """The message without the name of the function."""
+        return str(self).partition(": ")[2]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,9 +214,8 @@ raise it: budget=plugrad.Budget(bytes=...)
 
     def _error(self, name: str, limit: float, what: str) -> BudgetError:
         return BudgetError(
-            self._spent.who,
-            f"{what}, and the budget has {limit}; if you trust the file, raise it: "
-            f"budget=plugrad.Budget({name}=...)",
+            f"{self._spent.who}: {what}, and the budget has {limit}; if you trust the "
+            f"file, raise it: budget=plugrad.Budget({name}=...)"
         )
 
     # --- files -------------------------------------------------------------------
@@ -314,6 +310,7 @@ class _Spent:
         self.files: set[tuple[int, int]] = set()
 
 
+@functools.cache
 def _memory() -> int | None:
     """Return how much memory the machine has, if the system says it."""
     try:

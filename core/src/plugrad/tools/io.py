@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from plugrad.ops._convert import asarray, tensor_of
+from plugrad.registry.plugins import printable
 from plugrad.tensor import arguments
 from plugrad.tensor.dtypes import DTYPES, DType, named
 from plugrad.tensor.tensor import Tensor, TensorLike
@@ -147,7 +148,7 @@ def load(path: Path, /, *, budget: Budget | None = None) -> dict[str, Tensor]:
         arrays |= _of_bfloat16(path, [n for n in codes if n not in arrays])
     except package.SafetensorError as error:
         raise ValueError(
-            f"load: {path} is not a complete safetensors file: {error}"
+            f"load: {path} is not a complete safetensors file: {printable(str(error))}"
         ) from error
     return {name: _made(name, arrays[name]) for name in codes}
 

@@ -18,6 +18,7 @@ from .program import Program
 from .proto import ModelError, ValueInfo
 from .reader import Reader
 from .runner import Runner
+from .wire import charge
 
 __all__ = ["Explanation", "Model", "load"]
 
@@ -96,6 +97,7 @@ def _read(source: Source, budget: pg.Budget) -> tuple[onnx.ModelProto, Path | No
             raise
         except ValueError as error:  # a pipe
             raise ModelError([str(error)]) from None
+    charge(data, budget)
     try:
         return onnx.ModelProto.FromString(data), folder
     except DecodeError as error:

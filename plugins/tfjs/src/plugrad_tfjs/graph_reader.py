@@ -6,7 +6,7 @@ A value is named ``(node, output)``; a constant has the name of its node.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plugrad as pg
@@ -77,13 +77,7 @@ class Reader:
     def read(self) -> Program:
         """Return the program."""
         outputs = self.outputs()
-        needs = lambda name: [ref[0] for ref in self.inputs_of(name)]
-        told = [name for name, _ in outputs] if self.entries("outputs") else self.nodes
-        order, cycles = in_order(told, needs)
-        if cycles:
-            raise ModelError([f"nodes that wait for each other: {cycles[:10]}"])
-        if not outputs:
-            raise ModelError(["the graph has no outputs"])
+        order = self.order(outputs)
         refs = [r for name in order for r in self.inputs_of(str(name))]
         counts: dict[str, int] = {}
         for name, number in [*refs, *outputs]:
@@ -117,6 +111,17 @@ class Reader:
         frozen |= {name for name, x in params.items() if x.ndim == 0}  # an epsilon
         names = frozenset(str(name) for name in frozen if name in params)
         return Program(pairs, ends, steps, params, others, names)
+
+    def order(self, outputs: Sequence[tuple[str, int]]) -> list[Name]:
+        """Return the nodes that the outputs need, each after what it needs itself."""
+        needs = lambda name: [ref[0] for ref in self.inputs_of(name)]
+        told = [name for name, _ in outputs] if self.entries("outputs") else self.nodes
+        order, cycles = in_order(told, needs)
+        if cycles:
+            raise ModelError([f"nodes that wait for each other: {cycles[:10]}"])
+        if not outputs:
+            raise ModelError(["the graph has no outputs"])
+        return order
 
     def value(self, ref: tuple[str, int]) -> Name:
         """Return the name of a value: a constant has that of its node."""

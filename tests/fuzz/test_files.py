@@ -1,0 +1,217 @@
+"""Damaged files of every format: they are loaded, or refused by an error that says so.
+
+``make test`` tries some hundred files a format, and ``make test-all`` 5,000. No other
+error leaves a loader, no load takes long, and the classes of errors are counted.
+"""
+
+import json
+import random
+import time
+import warnings
+from collections import Counter
+
+import numpy as np
+import plugrad as pg
+import pytest
+
+from tests.fuzz.mutations import (
+    mutated_bytes,
+    mutated_json,
+    mutated_proto,
+    nested_json,
+)
+
+COUNT, ALL = 300, 5000  # files of a format, and those of test-all
+MAX_SECONDS = 10  # of processor time for one file
+SEED = 20261126
+
+
+def tried(request, load, make, errors, share=1):
+    """Return how often what was raised by loading mutated files, by class."""
+    count = (ALL if request.config.getoption("all") else COUNT) // share
+    rng = random.Random(request.config.getoption("soak_seed") or SEED)
+    found, said = Counter(), []
+    for i in range(count):
+        source = make(rng)
+        start = time.process_time()
+        try:
+            load(source)
+            found["loaded"] += 1
+        except errors as error:
+            found[type(error).__name__] += 1
+            said.append(str(error))
+        except Exception as error:
+            error.add_note(f"This was file {i}; then there are {dict(found)}.")
+            raise
+        assert time.process_time() - start < MAX_SECONDS, f"file {i} takes long"
+    assert [text for text in said if not text.replace("\n", "").isprintable()] == []
+    print(request.node.name, dict(found))  # shown by -s
+    assert found.total() == count
+    return found
+
+
+# --- ONNX ------------------------------------------------------------------------
+
+
+def onnx_models():
+    """Return models of all kinds as bytes."""
+    onnx = pytest.importorskip("onnx", reason="onnx has no wheel for this Python")
+    from tests.onnx.networks import attention, control, image, quantized, voice
+
+    text = """<ir_version: 8, opset_import: ["": 17, "mine": 1]>
+    net (float[N, 2] x) => (float[N, 2] y) {
+      s = Constant <value = int64[2] {1, 2}> ()
+      w = mine.Scaled <by = 2.0> (x)
+      e = Expand (w, s)
+      y = Add (w, e)
+    }
+    <domain: "mine", opset_import: ["": 17]>
+    Scaled <by> (a) => (b) {
+      c = Constant <value_float: float = @by> ()
+      b = Mul (a, c)
+    }"""
+    makers = (image, voice, quantized, control, attention)
+    made = [make() for make in makers] + [onnx.parser.parse_model(text)]
+    return [one.SerializeToString() for one in made]
+
+
+@pytest.mark.parametrize("how", ["bytes", "parts"])
+def test_onnx(how, request):
+    models = onnx_models()
+    from plugrad_onnx import ModelError, load
+
+    change = mutated_bytes if how == "bytes" else mutated_proto
+    make = lambda rng: change(rng.choice(models), rng)
+    found = tried(request, lambda data: load(data, backend="cpu"), make, ModelError, 2)
+    assert min(found["loaded"], found["ModelError"]) > found.total() // 20, found
+
+
+# --- TensorFlow.js ---------------------------------------------------------------
+
+TFJS = ["lstm_states", "nested", "bidirectional", "masked", "masking", "bert"]
+
+
+@pytest.mark.parametrize("how", ["json", "bytes", "weights"])
+def test_tfjs(how, request, tmp_path):
+    from plugrad_tfjs import ModelError, load
+
+    from tests.tfjs.test_models import graph_model, layers_model
+
+    sources = []
+    for name in TFJS:
+        make = graph_model if name == "bert" else layers_model
+        path, _ = make(tmp_path / name, name)
+        text = path.read_text()
+        sources.append((path, text, json.loads(text)))
+    shards = {path: [*path.parent.glob("*.bin")] for path, _, _ in sources}
+    content = {one: one.read_bytes() for rows in shards.values() for one in rows}
+
+    def make(rng):
+        path, text, value = rng.choice(sources)
+        path.write_text(text)
+        if how == "weights":
+            for one in shards[path]:
+                data = content[one]
+                one.write_bytes(
+                    mutated_bytes(data, rng) if rng.random() < 0.5 else data
+                )
+        elif how == "bytes":
+            path.write_bytes(mutated_bytes(text.encode(), rng))
+        elif rng.random() < 0.02:
+            path.write_text(nested_json(value, rng))
+        else:
+            path.write_text(json.dumps(mutated_json(value, rng)))
+        return path
+
+    found = tried(request, lambda path: load(path, backend="cpu"), make, ModelError, 3)
+    assert min(found["loaded"], found["ModelError"]) > found.total() // 200, found
+
+
+# --- safetensors and checkpoints -------------------------------------------------
+
+
+def weights():
+    return {
+        "w": np.arange(6.0).reshape(2, 3),
+        "b": np.ones(3, "int32"),
+        "n": np.ones(()),
+    }
+
+
+def damaged_tensors(data, rng):
+    """Return a safetensors file with another header, or other bytes."""
+    size = int.from_bytes(data[:8], "little")
+    if rng.random() < 0.4:
+        return mutated_bytes(data, rng)
+    header = mutated_json(json.loads(data[8 : 8 + size]), rng)
+    text = json.dumps(header).encode()
+    text = nested_json(header, rng).encode() if rng.random() < 0.05 else text
+    return len(text).to_bytes(8, "little") + text + data[8 + size :]
+
+
+def test_safetensors(request, tmp_path):
+    path = tmp_path / "weights.safetensors"
+    pg.save(path, weights())
+    data = path.read_bytes()
+
+    def make(rng):
+        path.write_bytes(damaged_tensors(data, rng))
+
+    errors = (ValueError, TypeError)  # TypeError: of a dtype that plugrad lacks
+    with pg.use_backend("cpu"):
+        found = tried(request, lambda _: pg.load(path), make, errors)
+    assert found["ValueError"] > found.total() // 20, found
+    assert found["loaded"] > found.total() // 100, found
+
+
+def test_checkpoints(request, tmp_path):
+    """The newest checkpoint is damaged: restore takes it, or the one before."""
+    train = pytest.importorskip("plugrad_train", reason="plugrad-train is left out")
+    checkpoints = train.Checkpoints(tmp_path, best="loss")
+    for step in (1, 2):
+        checkpoints.save(step, weights_as_tensors(), {"a": [1, {}]}, {"loss": 1.0})
+    path, tensors = (
+        checkpoints.path(2),
+        next(tmp_path.glob("step-00000002.*.safetens*")),
+    )
+    text, data = path.read_text(), tensors.read_bytes()
+
+    def make(rng):
+        value = json.loads(text)
+        path.write_text(text)
+        tensors.write_bytes(data)
+        how = rng.randrange(5)
+        if how == 0:
+            tensors.write_bytes(mutated_bytes(data, rng))
+        elif how == 1:
+            path.write_bytes(mutated_bytes(text.encode(), rng))
+        elif how == 2:
+            path.write_text(nested_json(value, rng))
+        else:
+            value = mutated_json(
+                {k: x for k, x in value.items() if k != "checksum"}, rng
+            )
+            body = json.dumps(value, sort_keys=True, indent=1).encode()
+            value["checksum"] = checksum(body)
+            path.write_text(json.dumps(value))
+
+    def load(_):
+        found = checkpoints.restore(weights_as_tensors())
+        assert checkpoints.best_step() in (1, 2)
+        if found.step == 1:
+            raise train.CheckpointError("the one before was restored")
+
+    with pg.use_backend("cpu"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", train.CheckpointWarning)
+        found = tried(request, load, make, train.CheckpointError)
+    assert min(found["loaded"], found["CheckpointError"]) > found.total() // 50, found
+
+
+def weights_as_tensors():
+    return {name: pg.asarray(x) for name, x in weights().items()}
+
+
+def checksum(body):
+    import hashlib
+
+    return hashlib.sha256(body).hexdigest()
