@@ -10,7 +10,7 @@ import pytest
 from tests.surface import namespaces
 
 # Modules that hold a few lines for several layers.
-SHARED = {"_polynomials", "_public"}
+SHARED = {"_polynomials", "_public", "_rationals"}
 PARTS = dict.fromkeys(["_numbers", "_resampling", "_windows"], "geometry")
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 

@@ -12,7 +12,7 @@ import plugrad as pg
 import pytest
 
 from ..check import check_gradients
-from . import test_trigonometry, test_unary
+from . import test_special, test_trigonometry, test_unary
 
 # Kernels whose parts have nothing to differentiate: truth values, integers, strings.
 # (The scales of quantized ones are float32; their gradient has a test of its own.)
@@ -59,7 +59,7 @@ class Row:
 # their family are taken from there, unless the row is for numbers of one sign.
 UNARY = {
     row.kernel: (row.op, *row.domain)
-    for row in [*test_trigonometry.ROWS, *test_unary.ROWS]
+    for row in [*test_special.ROWS, *test_trigonometry.ROWS, *test_unary.ROWS]
     if row.kernel
 }
 UNARY |= {
@@ -69,6 +69,7 @@ UNARY |= {
     "Elu": (pg.elu, -2, 2),
     "Identity": (pg.identity, -2, 2),
     "LeakyRelu": (lambda x: pg.leaky_relu(x, alpha=0.3), -2, 2),
+    "Polygamma": (lambda x: pg.polygamma(x, 2), 0.5, 4),
     "Relu": (pg.relu, -2, 2),
     "Relu6": (pg.relu6, -2, 8),
     "Selu": (pg.selu, -2, 2),

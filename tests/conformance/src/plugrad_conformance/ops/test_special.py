@@ -5,10 +5,21 @@ import math
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.plugin import runtime
 
 from ..check import check_gradients
-from .elementwise import assert_near
+from .elementwise import (
+    Row,
+    assert_near,
+    check_decomposition,
+    check_gradient,
+    check_integers,
+    check_signs_of_zero,
+    check_values,
+    every,
+    held,
+    run,
+)
+from .special_values import DIGAMMA, ERFINV, POLYGAMMA
 
 NAN, INF = np.nan, np.inf
 by_name = {"ids": lambda f: f.__name__}
@@ -32,12 +43,11 @@ ENDS = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, -2.0, 2.5, 1e-30, 3e30]
 
 @pytest.mark.parametrize(("op", "reference"), LOGARITHMS, **by_name)
 def test_products_with_a_logarithm(op, reference, backend):
-    for dtype in ("float32", "float64"):
-        if dtype in runtime(backend).dtypes:
-            x = np.asarray(ENDS, dtype)
-            y, wide = op(x[:, None], x).numpy(), x.astype(float)
-            expected = reference(wide[:, None], wide).astype(dtype)
-            assert_near(y, expected, 4)
+    for dtype in held(["float32", "float64"]):
+        x = np.asarray(ENDS, dtype)
+        y, wide = op(x[:, None], x).numpy(), x.astype(float)
+        expected = reference(wide[:, None], wide).astype(dtype)
+        assert_near(y, expected, 4)
     assert op([0, 2], [0, 1]).dtype == np.float32
     assert op(2.0, pg.asarray([1.0, 3.0])).shape == (2,)
 
@@ -69,12 +79,174 @@ def test_gradients_of_products_with_a_logarithm(op, backend):
     check_gradients(op, a, b)
 
 
+# --- the gamma function, and the inverse of the error function -------------------
+
+
+@np.vectorize(otypes=[float])
+def lgamma(x):
+    if x == -INF or (x <= 0 and x == math.floor(x)):
+        return INF
+    return math.lgamma(x)
+
+
+@np.vectorize(otypes=[float])
+def digamma(x):
+    """Add ``1 / x`` until the asymptotic series is exact in float64, for positive x."""
+    terms = []
+    while x < 20:
+        terms.append(-1 / x)
+        x += 1
+    u = 1 / (x * x)
+    series = u * (1 / 12 - u * (1 / 120 - u * (1 / 252 - u * (1 / 240 - u / 132))))
+    return math.fsum([*terms, math.log(x), -0.5 / x, -series])
+
+
+@np.vectorize(otypes=[float])
+def erfinv(x):
+    """Solve ``erf(y) = x`` by Newton's method."""
+    y = 0.0
+    for _ in range(60):
+        y += (x - math.erf(y)) * math.exp(y * y) * math.sqrt(math.pi) / 2
+    return y
+
+
+GAMMA = Row(pg.lgamma, "Lgamma", lgamma, domain=(4.0, 9.0))
+PSI = Row(pg.digamma, "Digamma", digamma, domain=(4.0, 9.0))
+INVERSE = Row(pg.erfinv, "Erfinv", erfinv, domain=(-0.7, 0.7))
+ROWS = [GAMMA, PSI, INVERSE]
+
+
+@every(ROWS)
+def test_values(row, backend):
+    check_values(row, backend)
+
+
+@every([GAMMA])
+def test_integers(row, backend):
+    check_integers(row, backend)
+    assert pg.digamma([1, 2]).dtype == pg.erfinv([True]).dtype == np.float32
+
+
+@every(ROWS)
+def test_gradients(row, backend):
+    check_gradient(row)
+
+
+@every(ROWS)
+def test_gradients_of_negative_numbers(row, backend):
+    check_gradients(row.op, -np.asarray([0.3, 0.62]))
+
+
+@every(ROWS)
+def test_decompositions(row):
+    check_decomposition(row, ["float32", "float64", "float16", "int32", "bool"])
+
+
+def test_erfinv_keeps_the_sign_of_zero(backend):
+    check_signs_of_zero(pg.erfinv, [True, False])
+
+
+TABLES = [(pg.digamma, DIGAMMA), (pg.erfinv, ERFINV)]
+TABLES += [(pg.erfinv, [(-x, -y) for x, y in ERFINV])]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("op", "table"), TABLES, ids=["digamma", "erfinv", "odd"])
+def test_known_values(op, table, dtype, backend):
+    for _ in held([dtype]):
+        x, y = np.asarray(table).T.astype(dtype)
+        assert_near(run(op, x), y, 4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_known_values_of_polygamma(n, dtype, backend):
+    for _ in held([dtype]):
+        rows = [(x, y) for order, x, y in POLYGAMMA if order == n]
+        x, y = np.asarray(rows).T.astype(dtype)
+        assert_near(pg.polygamma(x, n).numpy(), y, 3 + 3 * n)
+
+
+def test_lgamma_over_all_magnitudes(backend):
+    wide = np.geomspace(1e-38, 3e38, 20_001).astype(np.float32)
+    near = np.linspace(0, 12, 20_001).astype(np.float32)
+    for x in (wide, near):
+        with np.errstate(over="ignore"):
+            expected = lgamma(x.astype(float)).astype(np.float32)
+        assert_near(run(pg.lgamma, x), expected, 3)
+
+
+def test_lgamma_of_negative_numbers(backend):
+    x = -np.linspace(0.001, 30, 20_001).astype(np.float32)
+    found, y = run(pg.lgamma, x), lgamma(x.astype(float))
+    finite = np.isfinite(y)
+    assert np.isinf(found[~finite]).all()
+    terms = np.abs(y) + lgamma(1 - x.astype(float)) + 1
+    error = np.abs(found[finite] - y[finite]) / terms[finite]
+    assert error.max() < 4e-7
+
+
+def test_factorials(backend):
+    n = np.arange(1, 30)
+    logs = [math.log(math.factorial(i)) for i in n.tolist()]
+    np.testing.assert_allclose(pg.lgamma(n + 1).numpy(), logs, rtol=3e-7)
+
+
+POLES = [0.0, -0.0, -1.0, -2.0, -1e6, -3e38, -INF, INF, NAN]
+AT_POLES = [
+    (pg.lgamma, [INF, INF, INF, INF, INF, INF, INF, INF, NAN]),
+    (pg.digamma, [-INF, INF, NAN, NAN, NAN, NAN, NAN, INF, NAN]),
+    (lambda x: pg.polygamma(x, 1), [INF, INF, INF, INF, INF, INF, NAN, 0, NAN]),
+    (lambda x: pg.polygamma(x, 2), [-INF, INF, NAN, NAN, NAN, NAN, NAN, 0, NAN]),
+    (lambda x: pg.polygamma(x, 0), [-INF, INF, NAN, NAN, NAN, NAN, NAN, INF, NAN]),
+]
+
+
+@pytest.mark.parametrize(("op", "expected"), AT_POLES, ids=range(len(AT_POLES)))
+def test_poles(op, expected, backend):
+    for dtype in held(["float32", "float64"]):
+        y = run(op, np.asarray(POLES, dtype))
+        np.testing.assert_array_equal(y, expected)
+
+
+def test_erfinv_at_its_ends(backend):
+    for dtype in held(["float16", "float32", "float64"]):
+        x = np.asarray([1, -1, 1.5, -2, INF, -INF, NAN], dtype)
+        y = run(pg.erfinv, x)
+        np.testing.assert_array_equal(y, [INF, -INF, NAN, NAN, NAN, NAN, NAN])
+
+
+def test_polygamma_recurs(backend):
+    """``ψ(n, x) - ψ(n, x + 1)`` is ``-(-1)^n n! / x^(n+1)``, of all orders."""
+    x = np.asarray([0.3, 0.7, 1.1], np.float32)
+    for n in range(1, 31):
+        found = (pg.polygamma(x, n) - pg.polygamma(x + 1, n)).numpy()
+        term = -((-1.0) ** n) * math.factorial(n) / x.astype(float) ** (n + 1)
+        expected = np.asarray(
+            [t if abs(t) < 3.4e38 else np.sign(t) * INF for t in term]
+        )
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_gradients_of_polygamma(backend):
+    for n in (0, 1, 2, 3):
+        check_gradients(lambda x, n=n: pg.polygamma(x, n), np.asarray([0.8, 2.5]))
+        check_gradients(lambda x, n=n: pg.polygamma(x, n), np.asarray([-0.3, -1.6]))
+
+
 # --- errors ----------------------------------------------------------------------
 
 ERRORS = [
     (lambda: pg.xlogy(1j, 1.0), TypeError, "xlogy: .* complex"),
     (lambda: pg.xlog1py("a", 1.0), TypeError, "xlog1py: .* string"),
     (lambda: pg.xlogy([1.0, 2.0], [1.0, 2.0, 3.0]), ValueError, "xlogy: .*broadcast"),
+    (lambda: pg.lgamma([1j]), TypeError, "lgamma: .*complex"),
+    (lambda: pg.digamma("a"), TypeError, "digamma: .* strings"),
+    (lambda: pg.erfinv([1j]), TypeError, "erfinv: .*complex"),
+    (lambda: pg.polygamma([1j], 1), TypeError, "polygamma: .*complex"),
+    (lambda: pg.polygamma([1.0], 31), ValueError, "polygamma: n 31 must be from 0 to"),
+    (lambda: pg.polygamma([1.0], -1), ValueError, "polygamma: n -1 must be 0 or more"),
+    (lambda: pg.polygamma([1.0], 1.5), TypeError, "polygamma: n must be an integer"),
 ]
 
 
