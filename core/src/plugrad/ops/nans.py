@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from plugrad.engine.dispatch import run
 from plugrad.geometry import axes
 from plugrad.tensor.arguments import Axis, flag, real
 from plugrad.tensor.dtypes import INT32
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, complexes, creation, reduce, unary
@@ -159,7 +160,13 @@ def _extreme(op: str, a: TensorLike, b: TensorLike, whole: Any, wins: Any) -> Te
 
 
 def nansum(
-    x: TensorLike, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    dtype: Any = None,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the sum over ``axis`` of the elements that are not NaN; 0 for none.
 
@@ -186,6 +193,8 @@ def nansum(
         ``numpy.nansum``.
 
     """
+    if unknown:
+        raise unexpected(nansum, unknown)
     x = reduce._summand(x, dtype, "nansum")
     axis = axes("nansum", axis, len(x.shape))
     keepdims = flag("nansum", "keepdims", keepdims)
@@ -198,7 +207,14 @@ def _without(x: Tensor, value: float = 0) -> tuple[Tensor, Tensor]:
     return (compare.where(missing, value, x) if x.dtype.kind in "fc" else x), missing
 
 
-def nanmean(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def nanmean(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
     """Return the mean over ``axis`` of the elements that are not NaN; NaN for none.
 
     The derivative at NaN is 0.
@@ -223,6 +239,8 @@ def nanmean(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> T
         ``numpy.nanmean``.
 
     """
+    if unknown:
+        raise unexpected(nanmean, unknown)
     x = _convert.floating("nanmean", x)
     along = axes("nanmean", axis, len(x.shape))
     return _mean(x, along, flag("nanmean", "keepdims", keepdims))
@@ -237,7 +255,14 @@ def _mean(x: Tensor, axis: tuple[int, ...], keepdims: bool) -> Tensor:
     return creation.cast(total / creation.cast(count, total.dtype), x.dtype)
 
 
-def nanmax(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def nanmax(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
     """Return the maximum over ``axis`` of the elements that are not NaN.
 
     It is NaN where all elements are. Elements that equal the maximum share the gradient
@@ -263,10 +288,19 @@ def nanmax(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Te
         ``numpy.nanmax``.
 
     """
+    if unknown:
+        raise unexpected(nanmax, unknown)
     return _nan_extreme("nanmax", reduce.max, -math.inf, x, axis, keepdims)
 
 
-def nanmin(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+def nanmin(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
     """Return the minimum over ``axis`` of the elements that are not NaN.
 
     It is NaN where all elements are. Elements that equal the minimum share the gradient
@@ -292,6 +326,8 @@ def nanmin(x: TensorLike, /, axis: Axis = None, *, keepdims: bool = False) -> Te
         ``numpy.nanmin``.
 
     """
+    if unknown:
+        raise unexpected(nanmin, unknown)
     return _nan_extreme("nanmin", reduce.min, math.inf, x, axis, keepdims)
 
 

@@ -431,14 +431,14 @@ def _fitted(kernel: Kernel, function: Function, who: str) -> Function:
 
     if not callable(function):
         raise TypeError(f"{who}: {kernel} needs a function, got {function!r}")
-    try:
-        signature = inspect.signature(function)
-    except ValueError:
-        return function  # some built-in functions have none
     positional = len(kernel.inputs) or 1  # without inputs: the backend's Arrays
     takes = getattr(function, "nin", positional)  # a ufunc's outputs look like inputs
     if takes != positional and kernel.variadic is None:
         raise ValueError(f"{who}: {function!r} takes {takes} inputs, not as {kernel}")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return function  # some built-in functions have none, as ufuncs of NumPy 2.1
     parameters = signature.parameters
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     new = {
