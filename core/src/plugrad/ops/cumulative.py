@@ -2,7 +2,8 @@
 
 Kernels: ``Bincount Cumprod Cumsum DenseBincount``.
 
-Map: cumulative sums and products; differences; counting; moving averages.
+Map: cumulative sums and products; cumulative extremes, and logarithms of sums;
+differences; counting; moving averages.
 """
 
 from __future__ import annotations
@@ -14,18 +15,22 @@ from typing import Any, Unpack
 import numpy as np
 
 from plugrad.engine.dispatch import run
+from plugrad.engine.tape import alias
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor.arguments import finite, flag, integer, misfit, sizes
 from plugrad.tensor.dtypes import BOOL, INT32, DType
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, binary, compare, creation, gather, reduce, slicing
+from . import _convert, binary, compare, creation, gather, reduce, slicing, unary
 from . import shape as shapes
 
 __all__ = [
     "bincount",
     "confusion_matrix",
+    "cumulative_logsumexp",
+    "cumulative_max",
+    "cumulative_min",
     "cumulative_prod",
     "cumulative_sum",
     "dense_bincount",
@@ -122,9 +127,7 @@ def _cumulative(
 ) -> Tensor:
     op = kernel.op
     x = reduce._summand(x, dtype, op)
-    if axis is None and len(x.shape) != 1:
-        raise ValueError(f"{op}: x of shape {x.shape} must have one axis; give axis")
-    axis = shapes._axis(op, 0 if axis is None else axis, len(x.shape))
+    axis = _only_axis(op, x, axis)
     include_initial = flag(op, "include_initial", include_initial)
     exclusive, reverse = flag(op, "exclusive", exclusive), flag(op, "reverse", reverse)
     if include_initial and exclusive:
@@ -132,6 +135,13 @@ def _cumulative(
     if include_initial:
         x = _padded(x, axis, 0 if kernel is CUMSUM else 1, 1, reverse)
     return run(kernel, x, axis=axis, exclusive=exclusive, reverse=reverse)
+
+
+def _only_axis(op: str, x: Tensor, axis: int | None) -> int:
+    """Return the axis, which may be left out if there is only one."""
+    if axis is None and len(x.shape) != 1:
+        raise ValueError(f"{op}: x of shape {x.shape} must have one axis; give axis")
+    return shapes._axis(op, 0 if axis is None else axis, len(x.shape))
 
 
 def _padded(x: Tensor, axis: int, value: int, count: int, behind: bool) -> Tensor:
@@ -240,6 +250,158 @@ def cumulative_prod(
 
 # No gradient: the gradients of the decomposition never divide.
 decomposition(CUMPROD, _scan(binary.MULTIPLY, 1))
+
+
+# --- cumulative extremes, and logarithms of sums ---------------------------------
+
+
+def cumulative_max(
+    x: TensorLike, /, axis: int | None = None, *, reverse: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return the maxima of ``x[0], …, x[i]`` along an axis, and their indices.
+
+    Of equal elements the index is that of the last one. NaN makes all later maxima NaN,
+    and the index is that of the last NaN. The cotangent of a maximum flows to the
+    element at its index.
+
+    Args:
+        x: A tensor of real numbers or bool with at least one axis.
+        axis: The axis; may be None if ``x`` has only one.
+        reverse: Whether to go from the end: the maxima of ``x[n-1], …, x[i]``.
+
+    Returns:
+        The maxima, of the shape and dtype of ``x``, and int32 indices along the axis.
+
+    Raises:
+        ValueError: The axis is missing or out of range.
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> values, indices = pg.cumulative_max([1, 3, 2, 3, 5])
+        >>> values.tolist(), indices.tolist()
+        ([1, 3, 3, 3, 5], [0, 1, 1, 3, 4])
+
+    Source:
+        ``torch.cummax``.
+
+    """
+    return _extremes("cumulative_max", compare.GREATER_EQUAL, x, axis, reverse)
+
+
+def cumulative_min(
+    x: TensorLike, /, axis: int | None = None, *, reverse: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return the minima of ``x[0], …, x[i]`` along an axis, and their indices.
+
+    Of equal elements the index is that of the last one. NaN makes all later minima NaN,
+    and the index is that of the last NaN. The cotangent of a minimum flows to the
+    element at its index.
+
+    Args:
+        x: A tensor of real numbers or bool with at least one axis.
+        axis: The axis; may be None if ``x`` has only one.
+        reverse: Whether to go from the end: the minima of ``x[n-1], …, x[i]``.
+
+    Returns:
+        The minima, of the shape and dtype of ``x``, and int32 indices along the axis.
+
+    Raises:
+        ValueError: The axis is missing or out of range.
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> values, indices = pg.cumulative_min([4, 3, 5, 3, 1])
+        >>> values.tolist(), indices.tolist()
+        ([4, 3, 3, 3, 1], [0, 1, 1, 3, 4])
+
+    Source:
+        ``torch.cummin``.
+
+    """
+    return _extremes("cumulative_min", compare.LESS_EQUAL, x, axis, reverse)
+
+
+def cumulative_logsumexp(
+    x: TensorLike, /, axis: int | None = None, *, reverse: bool = False
+) -> Tensor:
+    """Return ``log(e^x[0] + … + e^x[i])`` along an axis, without overflow.
+
+    NaN makes all later results NaN. float16 is computed in float32.
+
+    Args:
+        x: A tensor of real numbers with at least one axis.
+        axis: The axis; may be None if ``x`` has only one.
+        reverse: Whether to sum from the end: ``e^x[i] + … + e^x[n-1]``.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        ValueError: The axis is missing or out of range.
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.cumulative_logsumexp([1000.0, 1000.0, -np.inf])
+        Tensor([1000.    , 1000.6932, 1000.6932], dtype=float32, backend='cpu')
+
+    Source:
+        ``torch.logcumsumexp``, and ``tf.math.cumulative_logsumexp`` in TensorFlow.
+
+    """
+    op = "cumulative_logsumexp"
+    x = _convert.floating(op, x, "f")
+    axis, reverse = _only_axis(op, x, axis), flag(op, "reverse", reverse)
+    combine = lambda a, b: (binary.logaddexp(*a, *b),)
+    (y,) = _doubled((reduce.widened(x),), combine, axis, reverse)
+    return creation.cast(y, x.dtype)
+
+
+Parts = tuple[Tensor, ...]
+
+
+def _extremes(
+    op: str, wins: Kernel, x: TensorLike, axis: int | None, reverse: bool
+) -> tuple[Tensor, Tensor]:
+    """Find the indices, as constants; the values at them have the gradient of x."""
+    x = _convert.real(op, x)
+    axis, reverse = _only_axis(op, x, axis), flag(op, "reverse", reverse)
+    line = [1] * len(x.shape)
+    line[axis] = x.shape[axis]
+    places = creation.arange(x.shape[axis], dtype=INT32)
+    places = run(shapes.RESHAPE, places, shape=tuple(line))
+    places = run(shapes.BROADCAST_TO, places, shape=x.shape)
+
+    def combine(before: Parts, after: Parts) -> Parts:
+        later = run(wins, after[0], before[0])
+        later = compare.logical_or(later, unary.isnan(after[0]))
+        pairs = zip(after, before, strict=True)
+        return tuple([compare.where(later, a, b) for a, b in pairs])
+
+    constant = creation.cast(x, INT32) if x.dtype is BOOL else alias(x)
+    _, places = _doubled((constant, places), combine, axis, reverse)
+    return gather.take_along_axis(x, places, axis=axis), places
+
+
+def _doubled(
+    parts: Parts, combine: Callable[[Parts, Parts], Parts], axis: int, reverse: bool
+) -> Parts:
+    """Combine all elements up to each one, by those 1, 2, 4, … apart.
+
+    The rounds are log2(n). ``parts`` are tensors of one shape, of which the elements
+    belong together.
+    """
+    size, step = parts[0].shape[axis], 1
+    if reverse:
+        parts = tuple([shapes.flip(x, axis=axis) for x in parts])
+    while step < size:
+        head, before, after = (
+            tuple([slicing.along(x, axis, begin, count) for x in parts])
+            for begin, count in ((0, step), (0, size - step), (step, size - step))
+        )
+        joined = zip(head, combine(before, after), strict=True)
+        parts = tuple([shapes.concat(pair, axis=axis) for pair in joined])
+        step *= 2
+    return tuple([shapes.flip(x, axis=axis) for x in parts]) if reverse else parts
 
 
 # --- differences -----------------------------------------------------------------

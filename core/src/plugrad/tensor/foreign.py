@@ -91,6 +91,13 @@ concat | concat concatenate hstack | cat concat concatenate hstack | + | | `vsta
 conj | conj conjugate | conj | + | | computed at once
 conv1d_transpose | | nn.functional.conv_transpose1d | | |
 conv2d | | nn.functional.conv2d | lax.conv_general_dilated | | images are [batch, height, width, channels], filters [height, width, in, out]
+cumulative_logsumexp | | logcumsumexp | lax.cumlogsumexp | |
+cumulative_max | | cummax | lax.cummax | | returns the indices, too
+cumulative_min | | cummin | lax.cummin | | returns the indices, too
+digamma | | digamma special.psi | lax.digamma scipy.special.digamma | |
+erfinv | | erfinv special.erfinv | lax.erf_inv scipy.special.erfinv | |
+lgamma | | lgamma special.gammaln | lax.lgamma scipy.special.gammaln | |
+polygamma | | polygamma special.polygamma | scipy.special.polygamma | | the order comes second
 cumulative_prod | cumulative_prod cumprod | cumprod | + | |
 cumulative_sum | cumulative_sum cumsum | cumsum | + | |
 divide | divide true_divide | div divide true_divide | + | |

@@ -112,8 +112,10 @@ class Tensor(Methods):
         try:
             self._dtype: DType = data.dtype
             self._shape: tuple[int, ...] = data.shape
-        except AttributeError:  # as of Tensor(2, 3)
-            raise TypeError(MADE_BY_BACKENDS) from None
+        except AttributeError:
+            if hasattr(home, "runtime"):
+                raise
+            raise TypeError(MADE_BY_BACKENDS) from None  # as of Tensor(2, 3)
         self._tape_id: TapeId | None = None
         # By backend, the array that was copied and the copy.
         self._cached_copies: dict[Home, tuple[Native, Native]] | None = None
