@@ -256,7 +256,12 @@ decomposition(CUMPROD, _scan(binary.MULTIPLY, 1))
 
 
 def cumulative_max(
-    x: TensorLike, /, axis: int | None = None, *, reverse: bool = False
+    x: TensorLike,
+    /,
+    axis: int | None = None,
+    *,
+    reverse: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> tuple[Tensor, Tensor]:
     """Return the maxima of ``x[0], …, x[i]`` along an axis, and their indices.
 
@@ -285,11 +290,18 @@ def cumulative_max(
         ``torch.cummax``.
 
     """
+    if unknown:
+        raise unexpected(cumulative_max, unknown)
     return _extremes("cumulative_max", compare.GREATER_EQUAL, x, axis, reverse)
 
 
 def cumulative_min(
-    x: TensorLike, /, axis: int | None = None, *, reverse: bool = False
+    x: TensorLike,
+    /,
+    axis: int | None = None,
+    *,
+    reverse: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> tuple[Tensor, Tensor]:
     """Return the minima of ``x[0], …, x[i]`` along an axis, and their indices.
 
@@ -318,11 +330,18 @@ def cumulative_min(
         ``torch.cummin``.
 
     """
+    if unknown:
+        raise unexpected(cumulative_min, unknown)
     return _extremes("cumulative_min", compare.LESS_EQUAL, x, axis, reverse)
 
 
 def cumulative_logsumexp(
-    x: TensorLike, /, axis: int | None = None, *, reverse: bool = False
+    x: TensorLike,
+    /,
+    axis: int | None = None,
+    *,
+    reverse: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``log(e^x[0] + … + e^x[i])`` along an axis, without overflow.
 
@@ -348,6 +367,8 @@ def cumulative_logsumexp(
         ``torch.logcumsumexp``, and ``tf.math.cumulative_logsumexp`` in TensorFlow.
 
     """
+    if unknown:
+        raise unexpected(cumulative_logsumexp, unknown)
     op = "cumulative_logsumexp"
     x = _convert.floating(op, x, "f")
     axis, reverse = _only_axis(op, x, axis), flag(op, "reverse", reverse)
