@@ -1,0 +1,60 @@
+"""Facts that pages repeat are those of the place where they stand first."""
+
+import re
+from pathlib import Path
+
+import pytest
+from plugrad.plugin import backward_kernels
+
+ROOT = Path(__file__).parents[2]
+BENCHMARKS = (ROOT / "docs" / "benchmarks.md").read_text()
+TABLES = re.findall(  # from the last header before the mean
+    r"^(us (?:(?!^us ).)*?^geometric mean.*?)$", BENCHMARKS, re.M | re.S
+)
+
+
+def ends(line):
+    return {word.end() for word in re.finditer(r"\S+", line)}
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.split("\n", 1)[0][:9])
+def test_a_geometric_mean_stands_under_its_ratios(table):
+    header, *rows, mean = table.splitlines()
+    widths = [ends(row) for row in rows]
+    under = ends(mean) - ends("geometric mean")
+    assert under <= set.union(*widths), mean
+    ratios = [word.end() for word in re.finditer(r"\S+/\S+", header)]
+    assert all(min(abs(end - ratio) for ratio in ratios) < 3 for end in under), mean
+
+
+def test_the_benchmarks_have_tables_with_means():
+    assert len(TABLES) == 9
+
+
+def test_the_number_of_pretrained_models_is_that_of_the_table():
+    page = (ROOT / "docs" / "onnx.md").read_text()
+    _, _, section = page.partition("\n## Pretrained models\n")
+    rows = re.findall(r"^\| ([a-z]\w*) \| ([\w-]+) \|", section.split("\n## ")[0], re.M)
+    readme = (ROOT / "README.md").read_text()
+    told = f"[{len(rows)} pretrained models](docs/onnx.md#pretrained-models) of "
+    assert f"{told}{len({package for _, package in rows})} packages" in readme
+
+
+def test_files_of_plugins_that_the_guide_of_backends_names_exist():
+    page = (ROOT / "docs" / "publish.md").read_text()
+    section = page.partition("## Make gradients fast")[2].partition("\n## ")[0]
+    text = section.split("```")[-1]
+    plugins = set(re.findall(r"plugrad-(\w+)", text))
+    assert plugins == {"cpu", "wasm", "opencl"}
+    for name in re.findall(r"`([\w/]+\.py)`", text):
+        folders = [ROOT / "plugins" / p / "src" / f"plugrad_{p}" for p in plugins]
+        have = [folder.name for folder in folders if (folder / name).is_file()]
+        assert have == [f.name for f in folders] or "plugrad_wasm" in have, name
+
+
+def test_the_guide_of_backends_names_the_gradients_of_one_kernel():
+    page = (ROOT / "docs" / "publish.md").read_text()
+    sentence = re.search(r"gradients of ((?:`\w+`[,\s]+(?:and )?)+)with", page)[1]
+    named = set(re.findall(r"`(\w+)`", sentence))
+    contracts = {name.removesuffix("Grad") for name in backward_kernels("plugrad_mine")}
+    assert named == contracts - {"GeluTanh"}  # gelu of the other form
