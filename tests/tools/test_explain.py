@@ -1,11 +1,17 @@
 """``plugrad.explain``: what ran, and whose gradients were in force."""
 
+import argparse
+import functools
 import importlib.metadata
 import json
+from pathlib import Path
 
 import plugrad as pg
 import pytest
 from plugrad.plugin import Kernel, decomposition, run, same
+from plugrad.registry.registry import registry
+from plugrad.tools.answer import where
+from plugrad.tools.why import why
 from plugrad_conformance.toy import toy
 
 CORE = f"plugrad {importlib.metadata.version('plugrad')}"
@@ -48,6 +54,80 @@ def test_who_wrote_the_implementation():
     assert row["how"] == "implementation"
     assert row["by"] == f"plugrad-cpu {importlib.metadata.version('plugrad-cpu')}"
     assert "plugrad_cpu/kernels/activation.py:" in row["at"]
+
+
+def doubled(dy, y, original):
+    return original(dy) * 2.0
+
+
+def plain(dy):
+    return dy
+
+
+def with_a_number(number, dy):
+    return number * dy
+
+
+@functools.wraps(plain)
+def logged(dy):
+    return plain(dy)
+
+
+class Halved:
+    def __call__(self, dy):
+        return dy / 2.0
+
+    def method(self, dy):
+        return dy / 2.0
+
+
+RULES = {  # the gradient of an author: the first line of its code
+    "original": (doubled, "def doubled("),
+    "plain": (plain, "def plain("),
+    "partial": (functools.partial(with_a_number, 2.0), "def with_a_number("),
+    "wrapped": (logged, "def plain("),
+    "object": (Halved(), "def __call__("),
+    "method": (Halved().method, "def method("),
+    "partial of original": (functools.partial(doubled), "def doubled("),
+}
+
+
+@pytest.mark.parametrize("kind", RULES)
+@pytest.mark.parametrize("tool", ["explain", "why"])
+def test_an_override_is_cited_at_the_line_of_its_author(kind, tool):
+    rule, line = RULES[kind]
+    with pg.use_backend("cpu"), pg.override_gradient(pg.tanh, x=rule):
+        if tool == "explain":
+            (row,) = explained(pg.tanh).rows
+            place = row["vjp"]
+        else:
+            options = argparse.Namespace(kernel="Tanh", grad=True, backend="cpu")
+            place = why(options).data["rules"][0]["where"]
+    path, _, number = place.rpartition(":")
+    assert Path(path) == Path(__file__)
+    assert line in Path(path).read_text().splitlines()[int(number) - 1]
+
+
+OWN = {"Tanh": pg.tanh, "Relu": pg.relu, "Softmax": pg.softmax, "Gelu": pg.gelu}
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("own", ["cpu", "wasm", "opencl"])
+def test_a_gradient_in_one_kernel_is_cited_where_the_kernel_is_written(name, own):
+    if own not in pg.backends():
+        pytest.skip(f"plugrad-{own} is not installed")
+    with pg.use_backend(own):
+        gradient = pg.get_gradient(name)
+        (rule,) = gradient.values()
+        if not rule.owner.startswith(f"plugrad-{own}"):
+            pytest.skip(f"{own} composes the gradient of {name}")
+        (row,) = explained(OWN[name]).rows
+        options = argparse.Namespace(kernel=name, grad=True, backend=own)
+        found = why(options).data["rules"][0]["where"]
+    assert found == row["vjp"]
+    kernel = registry.kernels[f"plugrad_{own}.{name}Grad", own][0]
+    assert found == where(kernel.function)
+    assert f"plugrad_{own}" in found
 
 
 def test_the_gradient_that_was_in_force_is_remembered():

@@ -84,11 +84,16 @@ def _gradient(name: str, kernel: Kernel) -> dict[str, Callable[..., Any]]:
     def along(dy: Tensor, y: Tensor, axis: int, original: Callable[..., Any]) -> Any:
         return run(kernel, dy, y) if axis == len(y.shape) - 1 else original(dy)
 
-    if name.endswith("SoftmaxGrad"):
-        return {"logits": along}
-    if "x" in kernel.inputs:
-        return {"x": lambda dy, x: run(kernel, dy, x)}
-    return {"x": lambda dy, y: run(kernel, dy, y)}
+    def of_input(dy: Tensor, x: Tensor) -> Any:
+        return run(kernel, dy, x)
+
+    def of_output(dy: Tensor, y: Tensor) -> Any:
+        return run(kernel, dy, y)
+
+    found: Any = of_input if "x" in kernel.inputs else of_output
+    found = along if name.endswith("SoftmaxGrad") else found
+    found.backward_kernel = kernel.name  # `why --grad` shows who wrote that
+    return {"logits" if found is along else "x": found}
 
 
 def _rows(dy: Spec, y: Spec) -> Spec:

@@ -30,6 +30,7 @@ from .specs import same as same
 
 F = TypeVar("F", bound=Callable[..., Any])
 CO_VARARGS = 4  # of inspect
+MAX_WRAPPERS = 100  # around a function
 
 
 class KernelNotFound(NotImplementedError):
@@ -331,14 +332,34 @@ def over(kernel: Kernel, name: str, rule: VJP, under: VJP | None) -> VJP:
         mine = saved[: len(own)]
         return rule.function(*values[:split], *mine[:at], original, *mine[at:])
 
+    call.__wrapped__ = rule.function  # type: ignore[attr-defined]  # for ``authored``
     residuals = own + (under.residuals if under else ())
     linear = rule.linear and (under is None or under.linear)
     return rule._replace(function=call, residuals=residuals, linear=linear)
 
 
+def authored(function: Any) -> Any:
+    """Return the function that an author wrote: without wrappers, of an object's class.
+
+    Wrappers are those of ``functools.wraps`` and ``partial``, in any order.
+    """
+    for _ in range(MAX_WRAPPERS):  # an object may answer every name
+        partial = isinstance(function, functools.partial)
+        inner = function.func if partial else getattr(function, "__wrapped__", None)
+        if inner is None:
+            break
+        function = inner
+    if hasattr(function, "__code__") or isinstance(function, type):
+        return function
+    import inspect  # for messages alone
+
+    call = inspect.getattr_static(function, "__call__", None)
+    return call if hasattr(call, "__code__") else function
+
+
 def origin(function: Callable[..., Any], owner: str) -> str:
     """Return the owner and place of a function: ``plugrad (plugrad.ops.unary:58)``."""
-    function = getattr(function, "__wrapped__", function)
+    function = authored(function)
     code = getattr(function, "__code__", None)
     line = f":{code.co_firstlineno}" if code else ""
     home = getattr(function, "__module__", None) or "?"

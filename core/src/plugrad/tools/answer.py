@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from plugrad.registry.contract import authored
 from plugrad.registry.plugins import Plugin, printable
+from plugrad.registry.registry import registry
 
 Row = dict[str, Any]
 
@@ -35,14 +35,19 @@ def trace(plugin: Plugin) -> str:
 
 def where(function: Any) -> str:
     """Return the file and the line of a function, or its name if it is built in."""
-    function = inspect.unwrap(function)
-    while isinstance(function, functools.partial):
-        function = function.func
+    function = authored(function)
     if code := getattr(function, "__code__", None):
         return f"{code.co_filename}:{code.co_firstlineno}"
     named = function if hasattr(function, "__name__") else type(function)
     module = getattr(named, "__module__", None) or type(function).__module__
     return f"{module}.{named.__name__} ({type(function).__name__})"
+
+
+def where_gradient(function: Any, backend: str) -> str:
+    """Return where a gradient is written: the kernel function that it only runs."""
+    kernel = getattr(authored(function), "backward_kernel", "")
+    layers = registry.kernels.get((kernel, backend), [])
+    return where(layers[0].function if layers else function)
 
 
 def short(place: str) -> str:

@@ -18,7 +18,7 @@ from plugrad.registry.contract import Kernel
 from plugrad.registry.registry import registry
 from plugrad.tensor.tensor import TapeId, Tensor
 
-from .answer import Row, short, table, where
+from .answer import Row, short, table, where, where_gradient
 from .debug import Debug
 from .memory import brief, living
 
@@ -145,7 +145,7 @@ def _rows(number: int, node: Node, sources: dict[TapeId | None, str]) -> list[Ro
         tape_ids = given if name == kernel.variadic else [given]
         of = [sources.get(t, "argument") for t in tape_ids if t is not None]
         row = run | {"input": name, "of": ", ".join(of) or "constant"}
-        gradient, vjp = _gradient(kernel, steps.get(name))
+        gradient, vjp = _gradient(kernel, steps.get(name), backend)
         rows.append(row | {"gradient": gradient, "vjp": vjp})
     return rows
 
@@ -175,7 +175,9 @@ def _how(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
     return (how, str(host[0].owner), where(host[0].function)) if host else (how, "", "")
 
 
-def _gradient(kernel: Kernel, step: VJPStep | None) -> tuple[str, str]:
+def _gradient(
+    kernel: Kernel, step: VJPStep | None, backend: OpenBackend
+) -> tuple[str, str]:
     """Return the owner and the place of the gradient of an input."""
     if step is None:
         return "", ""  # nothing is differentiated there
@@ -184,4 +186,6 @@ def _gradient(kernel: Kernel, step: VJPStep | None) -> tuple[str, str]:
     owner = vjp.owner
     if " " not in owner and owner != "user":  # it came with the contract
         owner = str(registry.owners.get(kernel.name, owner))
-    return owner, vjp.origin if kernel.name == _CUSTOM else where(vjp.function)
+    if kernel.name == _CUSTOM:
+        return owner, vjp.origin
+    return owner, where_gradient(vjp.function, backend.name)

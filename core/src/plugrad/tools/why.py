@@ -24,7 +24,7 @@ from plugrad.registry.backend import (
 from plugrad.registry.contract import Kernel, VJPs, suggest
 from plugrad.registry.registry import registry
 
-from .answer import Answer, Row, table, where
+from .answer import Answer, Row, table, where, where_gradient
 from .composition import find, kernels_of
 
 LAYERS = {USER: "user", KERNEL_PACK: "kernel pack", OWNER: "owner"}
@@ -175,7 +175,11 @@ def _rules(kernel: Kernel, backend: OpenBackend) -> list[Row]:
             owner = vjp.owner if vjp and brought else owners.get(layer, "user")
             owner, _, pack = owner.partition(", ")
             row = {"input": name, "layer": f"{layer}, {pack}" if pack else layer}
-            at = where(vjp.function) if vjp else "declared to have none"
+            at = (
+                where_gradient(vjp.function, backend.name)
+                if vjp
+                else "declared to have none"
+            )
             rows.append(row | _written(owner, UNDER if i else FIRST, at))
         if not found:
             row = {"input": name, "layer": "none"}
