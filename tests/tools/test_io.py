@@ -3,8 +3,11 @@
 import errno
 import json
 import os
+import signal
 import stat
+import subprocess
 import sys
+import time
 
 import numpy as np
 import plugrad as pg
@@ -238,3 +241,63 @@ def test_without_the_package(path, monkeypatch, backend):
         with pytest.raises(ImportError, match=r"try `pip install safetensors`"):
             use()
     assert os.listdir(path.parent) == []
+
+
+# --- processes that are killed or stopped while they save --------------------------
+
+SAVES = """
+import sys, plugrad as pg
+x = pg.zeros(4_000_000, device="cpu")
+print("ready", flush=True)
+while True:
+    pg.save(sys.argv[1], {"x": x})
+"""
+
+
+@pytest.fixture
+def writer(path):
+    """Start a process that saves again and again, and end it."""
+    if sys.platform == "win32":
+        pytest.skip("Windows has neither SIGSTOP nor locks of folders")
+    command = [sys.executable, "-c", SAVES, str(path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    with process, process.stdout:
+        try:
+            assert process.stdout.readline() == b"ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def in_the_middle(process, path):
+    """Stop a process while it writes; return what it has begun."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        os.kill(process.pid, signal.SIGCONT)
+        time.sleep(0.003)
+        os.kill(process.pid, signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        if begun := [*path.parent.glob("*.tmp/*")]:
+            return begun
+    raise AssertionError("the process never writes")
+
+
+def test_what_a_killed_save_has_left_is_removed_by_the_next_one(path, writer):
+    begun = in_the_middle(writer, path)
+    other = path.with_name("other.safetensors")
+    pg.save(path, {"x": 1.0})  # by another process, while that one is stopped
+    assert all(file.exists() for file in begun), "it took the files of a live writer"
+    writer.kill()
+    writer.wait()
+    pg.save(other, {"x": 1.0})  # of another name
+    assert all(file.exists() for file in begun)
+    pg.save(path, {"x": 2.0})
+    assert sorted(os.listdir(path.parent)) == [path.name, other.name]
+    assert pg.load(path)["x"].item() == 2.0
+
+
+def test_a_file_that_is_named_like_a_draft_stays(path):
+    for name in (f"{path.name}.0123abcd.tmp", f"{path.name}.x.tmp", "0123abcd.tmp"):
+        path.with_name(name).write_text("a user's")
+    pg.save(path, {"x": 1.0})
+    assert len(os.listdir(path.parent)) == 4

@@ -11,9 +11,10 @@ import json
 import math
 import os
 import re
+import shutil
 import stat
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
@@ -27,6 +28,11 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from .budget import Budget
 
+fcntl: Any = None
+with suppress(ImportError):  # on Windows
+    fcntl = importlib.import_module("fcntl")
+
+DRAFT, NO_LOCKS = re.compile(r"\.[0-9a-f]{8}\.tmp"), -1
 Path = str | os.PathLike[str]
 
 _CODES = {  # the format's names of dtypes: ours
@@ -71,19 +77,82 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
         )
     arrays = {_name(name): _values(name, x) for name, x in tensors.items()}
     target = os.path.realpath(path)  # not in the place of a link
-    draft = f"{target}.{os.urandom(4).hex()}.tmp"
-    open(draft, "xb").close()  # raises if it cannot be written; takes the default mode
-    try:
+    with _workshop(target) as folder:
+        draft = os.path.join(folder, "draft")
+        open(draft, "xb").close()  # takes the default mode
         like = os.stat(target if os.path.exists(target) else draft)
         _write(package, arrays, draft, target)
         os.chmod(draft, stat.S_IMODE(like.st_mode))
         with open(draft, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(draft, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(draft)
+
+
+@contextmanager
+def _workshop(target: str) -> Iterator[str]:
+    """Make a folder next to ``target`` for the block, in which a draft is written.
+
+    The safetensors package has temporary files of its own, which are in it, too. Its
+    lock ends with the process: what a process that was killed has left is removed by
+    the next one that saves under this name.
+    """
+    _remove_abandoned(target)
+    handle = None
+    while handle is None:
+        folder = f"{target}.{os.urandom(4).hex()}.tmp"
+        os.mkdir(folder)
+        with suppress(FileNotFoundError):  # another process took it for abandoned
+            handle = _locked(folder, wait=True)
+        if handle is not None and not os.path.exists(folder):  # so did another one
+            _unlock(handle)
+            handle = None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        _unlock(handle)
+
+
+def _remove_abandoned(target: str) -> None:
+    """Remove the folders of processes that were killed while they saved ``target``."""
+    parent, name = os.path.split(target)
+    with suppress(OSError):  # saving says what is wrong with the place
+        for entry in os.listdir(parent):
+            if entry.startswith(name) and DRAFT.fullmatch(entry[len(name) :]):
+                folder = os.path.join(parent, entry)
+                with suppress(OSError):  # it is in use, or another process removes it
+                    handle = _locked(folder, wait=False)
+                    if handle != NO_LOCKS:
+                        shutil.rmtree(folder, ignore_errors=True)
+                    _unlock(handle)
+
+
+def _locked(folder: str, *, wait: bool) -> int:
+    """Lock a folder and return its handle; ``NO_LOCKS`` if the system has no locks.
+
+    Raises:
+        BlockingIOError: Another process has locked it, and ``wait`` is false.
+        OSError: It is not a folder, or not there.
+
+    """
+    if fcntl is None:
+        return NO_LOCKS
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        os.close(handle)
         raise
+    except OSError:  # a file system without locks
+        os.close(handle)
+        return NO_LOCKS
+    return handle
+
+
+def _unlock(handle: int) -> None:
+    if handle != NO_LOCKS:
+        fcntl.flock(handle, fcntl.LOCK_UN)  # a child may have inherited the handle
+        os.close(handle)
 
 
 def _write(

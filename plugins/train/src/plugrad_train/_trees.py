@@ -6,6 +6,7 @@ None for integers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
@@ -106,7 +107,9 @@ def within(
 
 
 def whole(op: str, name: str, value: int, least: int = 1) -> int:
-    """Return an integer that must be ``least`` or more."""
-    if within(op, name, value, least) != int(value):
+    """Return an integer that must be ``least`` or more; 3.0 is one."""
+    number = within(op, name, value, least)
+    exact = isinstance(number, int) or math.isfinite(number)
+    if not exact or number != int(number):
         raise TypeError(f"{op}: {name} must be an integer, got {value!r}")
-    return int(value)
+    return int(number)

@@ -3,8 +3,8 @@
 A checkpoint is two files: ``step-00000012.json``, and the safetensors file that it
 names, whose name contains the start of its checksum. The JSON file is written last.
 Each file is written under a temporary name, synchronized and renamed, so that a process
-that is killed leaves the checkpoints before, and at most files that the next ``save``
-removes.
+that is killed leaves the checkpoints before, and at most files that a later ``save``
+removes, when no other process writes.
 
 Map: ``Checkpoints``; files and checksums; trees.
 """
@@ -16,19 +16,23 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import plugrad as pg
 
+from ._locks import writing
 from ._trees import Tree, choice, paths, whole
 
 FORMAT = 1
 NAME = re.compile(r"step-(\d{8,})\.json")
 TENSORS = re.compile(r"step-(\d{8,})\.[0-9a-f]{16}\.safetensors")
-DRAFT = ".tmp"
+DRAFT = re.compile(r"\d+\.[0-9a-f]{8}\.tmp(\.[0-9a-f]{8}\.tmp)?")  # with pg.save's
+MAX_STEP = 10**18  # a name of a file has 255 characters at most
 # What a JSON file has: a name that is no path, and what restore returns.
 PARTS: dict[str, Callable[[Any], bool]] = {
     "step": lambda x: type(x) is int,
@@ -43,6 +47,10 @@ PARTS: dict[str, Callable[[Any], bool]] = {
 
 class CheckpointError(ValueError):
     """A checkpoint is damaged, or is one of another model."""
+
+
+class _DamagedError(CheckpointError):
+    """A checkpoint is damaged: ``restore`` may pass it over."""
 
 
 class CheckpointWarning(UserWarning):
@@ -69,7 +77,8 @@ class Restored(NamedTuple):
 class Checkpoints:
     """The checkpoints in a folder: the last ``keep`` of them, and the best.
 
-    One process at a time may save into a folder.
+    Several processes may save into a folder and restore from it. Each keeps its last
+    checkpoint; of all others, those of the last steps are kept.
 
     Args:
         folder: The folder, which is created.
@@ -103,9 +112,13 @@ class Checkpoints:
         *,
         budget: pg.Budget | None = None,
     ) -> None:
-        whole("Checkpoints", "keep", keep)
+        self.keep = whole("Checkpoints", "keep", keep)
         self.mode = choice("Checkpoints", "mode", mode, ("min", "max"))
-        self.folder, self.keep, self.best = Path(folder), keep, best
+        if best is not None and not isinstance(best, str):
+            raise TypeError(
+                f"Checkpoints: best must be the name of a metric, got {best!r}"
+            )
+        self.folder, self.best = Path(folder), best
         self.budget = pg.Budget.started(budget, "Checkpoints")
         self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -116,7 +129,7 @@ class Checkpoints:
 
     def path(self, step: int) -> Path:
         """Return the JSON file of a step."""
-        return self.folder / f"step-{step:08}.json"
+        return self.folder / f"step-{whole('path', 'step', step, 0):08}.json"
 
     def save(
         self,
@@ -138,13 +151,17 @@ class Checkpoints:
             The JSON file.
 
         Raises:
-            TypeError: A leaf is not a tensor, or ``rest`` has no form in JSON.
-            ValueError: ``metrics`` has no number for ``best``.
+            TypeError: A leaf is not a tensor, ``rest`` has no form in JSON, or the step
+                is not an integer.
+            ValueError: ``metrics`` has no number for ``best``, or the step is negative
+                or above 10¹⁸.
             BudgetError: ``rest`` is nested deeper, or is larger, than may be restored.
             OSError: A file cannot be written.
 
         """
-        whole("save", "step", step, 0)
+        step = whole("save", "step", step, 0)
+        if step > MAX_STEP:
+            raise ValueError(f"save: step must be 10¹⁸ at most, got {step}")
         numbers = {name: float(x) for name, x in (metrics or {}).items()}
         if metrics is not None and self.best not in {None, *numbers}:
             raise ValueError(
@@ -152,10 +169,20 @@ class Checkpoints:
                 f"metrics has {', '.join(map(repr, numbers)) or 'none'}; pass it"
             )
         tensors = _named(tree)
-        draft = self.folder / f"{step}.{os.urandom(4).hex()}{DRAFT}"
         body: dict[str, Any] = {"format": FORMAT, "step": step, "metrics": numbers}
         body |= {"rest": dict(rest or {})}
         body = self._started("save").json(_encoded(body))  # as restore will read it
+        with writing(self.folder) as is_abandoned:
+            self._write(step, tensors, body)
+            self._remove_old(step)
+            self._remove_unused(is_abandoned)
+        return self.path(step)
+
+    def _write(
+        self, step: int, tensors: Mapping[str, Any], body: dict[str, Any]
+    ) -> None:
+        """Write the two files of a checkpoint, the JSON file last."""
+        draft = self.folder / f"{step}.{os.urandom(4).hex()}.tmp"
         try:
             pg.save(draft, tensors)
             checksum = _checksum(draft, self._started("save"))
@@ -168,8 +195,6 @@ class Checkpoints:
         finally:
             draft.unlink(missing_ok=True)
         _synchronize(self.folder)
-        self._clean(step, body)
-        return self.path(step)
 
     def restore(self, like: Tree, step: int | None = None) -> Restored:
         """Return the newest checkpoint that is complete, or that of a step.
@@ -190,25 +215,30 @@ class Checkpoints:
 
         """
         if step is not None:
-            if not self.path(step).exists():
+            step = whole("restore", "step", step, 0)
+            try:
+                return self._as_restored(*self._checked(step), like)
+            except FileNotFoundError:
                 listed = ", ".join(map(str, self.steps())) or "none"
                 raise FileNotFoundError(
                     f"restore: {self.folder} has no checkpoint of step {step}; it has "
                     f"{listed}"
-                )
-            return self._as_restored(*self._loaded(step), like)
-        damaged: list[str] = []
-        for newest in reversed(self.steps()):
-            try:
-                body, tensors = self._loaded(newest)
-            except CheckpointError as error:
-                damaged.append(str(error))
-                continue
-            for message in damaged:
-                warnings.warn(message, CheckpointWarning, stacklevel=2)
-            return self._as_restored(body, tensors, like)
+                ) from None
+        steps, damaged = None, dict[int, str]()
+        while steps != (steps := self.steps()):  # until no other process changes them
+            for newest in reversed(steps):
+                try:
+                    found = self._as_restored(*self._checked(newest), like)
+                except FileNotFoundError:  # another process has removed it
+                    continue
+                except _DamagedError as error:
+                    damaged[newest] = str(error)
+                    continue
+                for passed_over in damaged.keys() & {*self.steps()}:
+                    warnings.warn(damaged[passed_over], CheckpointWarning, stacklevel=2)
+                return found
         if damaged:
-            raise CheckpointError("; ".join(damaged))
+            raise CheckpointError("; ".join(damaged.values()))
         raise FileNotFoundError(f"restore: {self.folder} has no checkpoint")
 
     def best_step(self) -> int | None:
@@ -218,7 +248,7 @@ class Checkpoints:
         sign = 1 if self.mode == "min" else -1
         found = []
         for step in self.steps():
-            with contextlib.suppress(CheckpointError):  # restore names damaged ones
+            with contextlib.suppress(CheckpointError, FileNotFoundError):
                 found.append((self._body(step)["metrics"].get(self.best), step))
         numbers = [(sign * x, s) for x, s in found if x is not None and x == x]
         return min(numbers)[1] if numbers else None
@@ -252,54 +282,90 @@ class Checkpoints:
             raise _damaged(path, f"{about} is none that save writes for step {step}")
         return dict(body)
 
-    def _loaded(self, step: int) -> tuple[dict[str, Any], dict[str, pg.Tensor]]:
+    def _checked(self, step: int) -> tuple[dict[str, Any], dict[str, pg.Tensor]]:
         """Return what the files of a step have; raise if one is damaged."""
-        body = self._body(step)
+        before, body = None, self._body(step)
+        while True:
+            try:
+                return body, self._check_file(body)
+            except _DamagedError:
+                before, body = body, self._body(step)
+                if body == before:  # no other process has saved the step again
+                    raise
+
+    def _check_file(self, body: Mapping[str, Any]) -> dict[str, pg.Tensor]:
+        """Return the tensors; raise if they are not those that a JSON file names."""
         path = self.folder / body["file"]
         try:
-            if _checksum(path, self._started("restore")) != body["sha256"]:
-                message = "it was truncated or altered: its checksum differs"
-                raise _damaged(path, message)
-            return body, pg.load(path, budget=self.budget)
-        except FileNotFoundError as error:
-            message = f"its file {path.name} is missing"
-            raise _damaged(self.path(step), message) from error
-        except CheckpointError:
-            raise
+            checksum = _checksum(path, self._started("restore"))
+            if checksum == body["sha256"]:
+                return pg.load(path, budget=self.budget)
+        except FileNotFoundError:
+            why = f"its file {path.name} is missing"
+            raise _damaged(self.path(body["step"]), why) from None
         except (ValueError, TypeError, IsADirectoryError) as error:
             raise _damaged(path, str(error)) from error
+        raise _damaged(path, "it was truncated or altered: its checksum differs")
 
-    def _clean(self, step: int, body: Mapping[str, Any]) -> None:
-        """Remove checkpoints that are not kept, and files that none names."""
+    def _remove_old(self, step: int) -> None:
+        """Remove checkpoints that are not kept; ``step`` was saved now."""
         steps = self.steps()
         kept = {*steps[-self.keep :], step, self.best_step()}
         for old in {*steps} - kept:
-            self.path(old).unlink()
-        used, damaged = {body["file"]}, set()
-        for one in {*steps} & kept:
+            file = ""
+            with contextlib.suppress(CheckpointError, FileNotFoundError):
+                file = self._body(old)["file"]
+            self.path(old).unlink(missing_ok=True)
+            if TENSORS.fullmatch(file):  # nothing outside of the folder
+                (self.folder / file).unlink(missing_ok=True)
+
+    def _remove_unused(self, is_abandoned: Callable[[Path], bool]) -> None:
+        """Remove files that no checkpoint names and that no process writes."""
+        used, damaged = set(), set()
+        for step in self.steps():
             try:
-                used.add(self._body(one)["file"])
+                used.add(self._body(step)["file"])
+            except FileNotFoundError:  # another process has removed it
+                continue
             except CheckpointError:  # its tensors may be of use
-                damaged.add(one)
-        for file in self.folder.iterdir():
-            match = TENSORS.fullmatch(file.name)
+                damaged.add(step)
+        for path in self.folder.iterdir():
+            match = TENSORS.fullmatch(path.name)
             if match is None:
-                unused = file.name.endswith(DRAFT)
+                unused = DRAFT.fullmatch(path.name) is not None
             else:
-                unused = file.name not in used and int(match[1]) not in damaged
-            if unused:
-                file.unlink(missing_ok=True)
+                unused = path.name not in used and int(match[1]) not in damaged
+            if unused and is_abandoned(path):
+                _remove(path)
 
 
 # --- files and checksums ---------------------------------------------------------
 
 
 def _damaged(path: Path, why: str) -> CheckpointError:
-    return CheckpointError(f"restore: the checkpoint {path} is refused: {why}")
+    return _DamagedError(f"restore: the checkpoint {path} is refused: {why}")
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:
-    return json.dumps(body, sort_keys=True, indent=1).encode()
+    try:
+        return json.dumps(body, sort_keys=True, indent=1, default=_as_json).encode()
+    except (TypeError, ValueError) as error:  # the latter if it contains itself
+        raise TypeError(f"save: rest has no form in JSON: {error}") from error
+
+
+def _as_json(value: object) -> Any:
+    """Return a scalar of NumPy as JSON has it."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} is a {type(value).__name__}")
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, or the folder of a draft; another process may do so, too."""
+    try:
+        path.unlink(missing_ok=True)
+    except (IsADirectoryError, PermissionError):  # the latter on macOS
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _signed(body: Mapping[str, Any]) -> str:

@@ -1,0 +1,123 @@
+"""Checkpoints that a stranger wrote: passed over, and read within a budget."""
+
+import hashlib
+import json
+import os
+import re
+
+import plugrad as pg
+import plugrad_train as pt
+import pytest
+
+
+def tree(value=1.0):
+    return {"w": pg.full((2, 3), float(value))}
+
+
+def write_signed(checkpoints, number, /, **changes):
+    """Change a JSON file, and its checksum with it, as a stranger can."""
+    path = checkpoints.path(number)
+    body = json.loads(path.read_bytes()) | changes
+    del body["checksum"]
+    body = {key: x for key, x in body.items() if x is not KeyError}
+    text = json.dumps(body, sort_keys=True, indent=1).encode()
+    body["checksum"] = hashlib.sha256(text).hexdigest()
+    path.write_text(json.dumps(body))
+
+
+def replaced(make):
+    """Return what puts something else in the place of the JSON file of step 2."""
+
+    def spoil(checkpoints):
+        path = checkpoints.path(2)
+        path.unlink()
+        make(path)
+
+    return spoil
+
+
+def replaced_tensors(make):
+    def spoil(checkpoints):
+        path = next(checkpoints.folder.glob("step-00000002.*.safetensors"))
+        path.unlink()
+        make(path)
+
+    return spoil
+
+
+OF_STRANGERS = {
+    "a pipe": (replaced(os.mkfifo), "is a pipe, not a regular file"),
+    "a folder": (replaced(os.mkdir), "it is a folder"),
+    "deep JSON": (
+        replaced(lambda p: p.write_text("[" * 10**5 + "]" * 10**5)),
+        "100000 levels of JSON",
+    ),
+    "deep objects": (
+        replaced(lambda p: p.write_text('{"a":' * 10**5 + "1" + "}" * 10**5)),
+        "100000 levels of JSON",
+    ),
+    "a list": (replaced(lambda p: p.write_text("[]")), "it is not complete"),
+    "tensors that are a pipe": (
+        replaced_tensors(os.mkfifo),
+        "is a pipe, not a regular file",
+    ),
+    "tensors that are a folder": (replaced_tensors(os.mkdir), "Is a directory"),
+    **{
+        f"{name} is {value!r}": (
+            lambda checkpoints, name=name, value=value: write_signed(
+                checkpoints, 2, **{name: value}
+            ),
+            f"its {name} is none that save writes for step 2",
+        )
+        for name, value in [
+            ("file", "../step-00000002.0123456789abcdef.safetensors"),
+            ("file", "/etc/passwd"),
+            ("file", 3),
+            ("file", KeyError),
+            ("sha256", None),
+            ("step", "2"),
+            ("rest", []),
+            ("metrics", {"loss": "small"}),
+            ("metrics", 1),
+        ]
+    },
+    "the step is another": (
+        lambda checkpoints: write_signed(checkpoints, 2, step=3),
+        "step 3 is none that save writes for step 2",
+    ),
+    "the format is missing": (
+        lambda checkpoints: write_signed(checkpoints, 2, format=KeyError),
+        "format None is unknown",
+    ),
+}
+
+
+@pytest.mark.parametrize("row", OF_STRANGERS)
+def test_a_checkpoint_of_a_stranger_is_passed_over(row, tmp_path):
+    spoil, message = OF_STRANGERS[row]
+    checkpoints = pt.Checkpoints(tmp_path, best="loss")
+    for step in (1, 2):
+        checkpoints.save(step, tree(step), metrics={"loss": 1.0})
+    spoil(checkpoints)
+    with pytest.warns(pt.CheckpointWarning, match=re.escape(message)):
+        assert checkpoints.restore(tree()).step == 1
+    with pytest.raises(pt.CheckpointError, match=re.escape(message)):
+        checkpoints.restore(tree(), step=2)
+    if "tensors" not in row:
+        assert checkpoints.best_step() == 1
+
+
+def test_a_budget_limits_what_is_restored(tmp_path):
+    pt.Checkpoints(tmp_path).save(1, tree(), {"long": [0] * 1000})
+    with pytest.raises(
+        pt.CheckpointError, match="bytes are needed, and the budget has"
+    ):
+        pt.Checkpoints(tmp_path, budget=pg.Budget(bytes=1000)).restore(tree())
+    deep = []
+    for _ in range(500):
+        deep = [deep]
+    with pytest.raises(pg.BudgetError, match="save: 503 levels of JSON, 4 of which"):
+        pt.Checkpoints(tmp_path).save(2, tree(), {"deep": deep})
+    checkpoints = pt.Checkpoints(tmp_path, budget=pg.Budget(depth=200))
+    checkpoints.save(2, tree(), {"deep": deep})
+    assert checkpoints.restore(tree()).rest == {"deep": deep}
