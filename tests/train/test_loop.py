@@ -1,7 +1,7 @@
 """``fit``: what it reports, when it ends, and that it resumes to the same bits."""
 
-import json
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -30,6 +30,10 @@ def fit(optimizer=None, loss=loss, batches=None, **options):
     params = {"a": pg.asarray(0.0), "b": pg.asarray(0.0)}
     batches = batches or pt.Batches((X, 3 * X + 1), 8, shuffle=0)
     return pt.fit(loss, params, optimizer or pt.sgd(0.5), batches, **options)
+
+
+def examples():
+    return zip(X, 3 * X + 1, strict=True)
 
 
 def bits(fitted):
@@ -116,6 +120,16 @@ def test_it_ends_with_a_report(row):
     assert [record["step"] for record in fitted.history[-1:]] == [steps] * (steps > 0)
 
 
+def test_the_result_is_shown_without_its_records():
+    fitted = fit(epochs=2, report_every=1)
+    shown = r"Fitted\(step=8, ended='epochs', loss=[\d.e-]+, learning_rate=0.5, "
+    shown += r"seconds=[\d.e-]+, params=2 numbers in 2 tensors\)"
+    assert re.fullmatch(shown, repr(fitted))
+    assert repr(fit(steps=0)) == (
+        "Fitted(step=0, ended='steps', params=2 numbers in 2 tensors)"
+    )
+
+
 def test_early_stopping_counts_epochs_without_a_better_metric():
     numbers = iter([0.5, 0.6, 0.7, 0.7, 0.65, 0.9])
     stop = pt.EarlyStopping("accuracy", patience=2, mode="max")
@@ -146,40 +160,6 @@ def test_100_steps_are_recorded_once(backend):
     assert explanation.retraces == []
 
 
-# --- what it writes --------------------------------------------------------------
-
-
-def test_logs_curves_and_the_bar(tmp_path, capfd):
-    pytest.importorskip("matplotlib", reason="curves need matplotlib: make demo")
-    pytest.importorskip("tqdm", reason="the bar needs tqdm: make demo")
-    log, curves = tmp_path / "a" / "log.jsonl", tmp_path / "b" / "curves.png"
-    rates = pt.schedules.linear(0.5, 0.0, 12)
-    fitted = fit(
-        pt.sgd(rates), epochs=3, report_every=3, log=log, curves=curves, progress=True
-    )
-    records = pt.read_log(log)
-    assert records == fitted.history
-    assert [r["step"] for r in records] == [3, 4, 6, 8, 9, 12]
-    assert [r["epoch"] for r in records] == [0, 0, 1, 1, 2, 2]
-    assert records[0]["learning_rate"] == pytest.approx(0.5 * 10 / 12)
-    assert curves.read_bytes().startswith(b"\x89PNG")
-    assert "epoch 3/3, loss " in capfd.readouterr().err
-
-
-def test_a_log_is_continued_and_nan_is_null(tmp_path):
-    log = tmp_path / "log.jsonl"
-    checkpoints = pt.Checkpoints(tmp_path / "c")
-    fit(steps=4, checkpoints=checkpoints, log=log, report_every=1)
-    with log.open("a") as file:
-        file.write('{"step": 5, "epoch": 1, "loss": 1.0}\n{"step": 6, "ep')
-    fit(steps=6, checkpoints=checkpoints, log=log, report_every=1, resume=True)
-    assert [r["step"] for r in pt.read_log(log)] == [1, 2, 3, 4, 5, 6]
-    broken = lambda params, batch: params["a"] * math.nan
-    fit(loss=broken, steps=1, nonfinite="skip", report_every=1, log=log)
-    (record,) = map(json.loads, log.read_text().splitlines())
-    assert (record["loss"], record["skipped"]) == (None, 1.0)
-
-
 # --- gradients that are not finite -----------------------------------------------
 
 
@@ -208,6 +188,47 @@ def test_gradients_with_nan_stop_or_are_skipped_or_applied(tmp_path):
     ]
     applied = fit(loss=poisoned, epochs=1, nonfinite="apply")
     assert math.isnan(applied.params["a"].item())
+
+
+def no_number(bad):
+    """Return a loss that is ``bad`` for one of four batches; its gradient is finite."""
+
+    def f(params, batch):
+        x, _ = batch
+        wrong = pg.where(pg.any(x == X[3]), bad, 0.0)
+        return loss(params, batch) + wrong
+
+    return f
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("jit", [True, False])
+def test_a_loss_that_is_no_number_is_as_such_a_gradient(bad, jit, tmp_path):
+    options = {"loss": no_number(bad), "jit": jit}
+    checkpoints = pt.Checkpoints(tmp_path)
+    with pytest.raises(pt.NonFiniteError, match=r"up to 4, 1 had .*or such a loss"):
+        fit(epochs=1, checkpoints=checkpoints, **options)
+    assert checkpoints.steps() == [4]
+    skipped = fit(epochs=2, nonfinite="skip", **options)
+    assert skipped.history[-1]["skipped"] == 2.0
+    applied = fit(epochs=2, nonfinite="apply", **options)
+    assert "skipped" not in applied.history[-1]
+    whole = fit(epochs=2)
+    assert bits(applied)[1] == [
+        x.numpy().tobytes() for x in pg.tree.leaves((whole.params, applied.state))
+    ]
+    assert skipped.params["a"].item() != whole.params["a"].item()
+
+
+def test_a_loss_that_is_no_number_is_skipped_in_mixed_precision():
+    with pg.use_backend("cpu"):
+        whole = fit(epochs=1, precision=pg.float16)
+        once = fit(epochs=1, loss=no_number(math.nan), precision=pg.float16)
+        assert all(math.isfinite(x.item()) for x in once.params.values())
+        assert once.state.scale.item() == whole.state.scale.item() / 2  # one more
+        never = lambda params, batch: loss(params, batch) * 0.0 + math.nan
+        with pytest.raises(pt.NonFiniteError):
+            fit(steps=100, loss=never, precision=pg.float16)
 
 
 def test_mixed_precision_trains():
@@ -337,90 +358,3 @@ def test_it_runs_in_another_thread():
     thread.start()
     thread.join()
     assert ended == ["epochs"]
-
-
-WRONG = {
-    "length": (lambda: fit(), "neither epochs nor steps"),
-    "resume": (lambda: fit(epochs=1, resume=True), "no checkpoints; pass them"),
-    "nonfinite": (lambda: fit(epochs=1, nonfinite="x"), "'stop', 'skip', 'apply'"),
-    "empty": (
-        lambda: fit(epochs=1, batches=pt.IterableBatches(lambda: [], 2)),
-        "no batch in an epoch",
-    ),
-}
-
-
-@pytest.mark.parametrize("row", WRONG)
-def test_what_does_not_fit_is_refused(row):
-    call, message = WRONG[row]
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-REFUSED = {  # options of fit: what the message says
-    "epochs": ({"epochs": -1}, "fit: epochs must be from 0 to inf, got -1"),
-    "steps": ({"steps": 1.5}, "fit: steps must be an integer, got 1.5"),
-    "report": (
-        {"epochs": 1, "report_every": 0},
-        "fit: report_every must be from 1 to inf, got 0",
-    ),
-    "save": (
-        {"epochs": 1, "save_every": "2"},
-        "fit: save_every must be a number, got '2'",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_options_that_make_no_sense_are_refused(name):
-    options, message = REFUSED[name]
-    with pytest.raises((TypeError, ValueError), match=message):
-        fit(**options)
-
-
-OTHER_STATES = {  # the state of another optimizer, or of other parameters
-    "another optimizer": lambda params: pt.sgd(0.1, momentum=0.9).init(params),
-    "other parameters": lambda params: pt.adam(0.1).init({"a": params["a"]}),
-    "none": lambda params: None,
-}
-
-
-@pytest.mark.parametrize("name", OTHER_STATES)
-def test_the_state_of_another_optimizer_is_refused(name):
-    params = {"a": pg.asarray(0.0), "b": pg.asarray(0.0)}
-    state = OTHER_STATES[name](params)
-    with pytest.raises(ValueError, match="not of this optimizer and these parameters"):
-        pt.adam(0.1).update(params, state, params)
-
-
-NUMBERS = {  # a call: what the message says
-    "size": (lambda: pt.Batches(X, 2.5), "Batches: size must be an integer, got 2.5"),
-    "flag": (lambda: pt.Batches(X, True), "Batches: size must be a number, got True"),
-    "rows": (lambda: pt.Batches(np.float32(1), 1), "Batches: an array has no axis"),
-    "rate": (lambda: pt.adam("x"), "learning_rate must be a number, got 'x'"),
-    "cosine": (
-        lambda: pt.schedules.cosine(float("nan"), 5),
-        "cosine: value must be from -inf to inf, got nan",
-    ),
-    "constant": (
-        lambda: pt.schedules.constant("a"),
-        "constant: value must be a number, got 'a'",
-    ),
-    "warmup": (
-        lambda: pt.schedules.warmup(0.1, 5),
-        "warmup: schedule must be a function of the step, got 0.1",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", NUMBERS)
-def test_arguments_that_make_no_sense_are_refused(name):
-    call, message = NUMBERS[name]
-    with pytest.raises((TypeError, ValueError), match=message):
-        call()
-
-
-def test_the_step_of_a_checkpoint_is_not_negative(tmp_path):
-    with pytest.raises(ValueError, match="save: step must be from 0 to inf, got -1"):
-        pt.Checkpoints(tmp_path).save(-1, pg.ones(2))
-    assert [*tmp_path.iterdir()] == []

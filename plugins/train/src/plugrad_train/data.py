@@ -19,6 +19,7 @@ import numpy as np
 import plugrad as pg
 from plugrad.plugin import hinted
 
+from ._arguments import check_source
 from ._trees import Tree, choice, whole
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -234,6 +235,7 @@ class Prefetch:
     """
 
     def __init__(self, source: Source, count: int = 2) -> None:
+        check_source("Prefetch", source)
         self.source = source
         self.count = whole("Prefetch", "count", count)
         self.state = source.state

@@ -82,8 +82,7 @@ class JsonLines:
     def __init__(self, path: str | Path, step: int = 0) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        old = read_log(self.path) if step and self.path.exists() else []
-        kept = [record for record in old if record["step"] <= step]
+        kept = records_until(self.path, step) if step else []
         self.path.write_text("".join(map(_line, kept)))
 
     def __call__(self, now: Progress) -> None:
@@ -105,6 +104,13 @@ def read_log(path: str | Path, /) -> list[Record]:
         with contextlib.suppress(json.JSONDecodeError):  # killed while it wrote
             found.append(json.loads(line))
     return found
+
+
+def records_until(path: str | Path | None, step: int) -> list[Record]:
+    """Return the records of a log up to a step; none if there is no log."""
+    if path is None or not Path(path).exists():
+        return []
+    return [record for record in read_log(path) if record["step"] <= step]
 
 
 def draw_curves(records: Sequence[Record], path: str | Path, /) -> None:
@@ -139,29 +145,42 @@ def opened(
     stack: contextlib.ExitStack,
     log: str | Path | None,
     curves: str | Path | None,
-    progress: bool,
+    curve: list[Record] | None,
     step: int,
-    limits: tuple[int | None, int | None],
 ) -> list[Callable[[Progress], str | None]]:
-    """Return the callbacks of the log, the curves and the bar; the stack ends them."""
-    epochs, steps = limits
+    """Return the callbacks of the log and the curves, which the stack ends.
+
+    Args:
+        stack: What ends them.
+        log: The file of the log, if any.
+        curves: The file of the curves, if any.
+        curve: The records to be drawn so far.
+        step: The step from which the training continues.
+
+    """
     found: list[Any] = []
-    if log is not None:
-        found.append(JsonLines(log, step))
     if curves is not None:
         _package("matplotlib.figure")  # an error before the training
-        records: list[Record] = []
-        found.append(lambda now: records.append({"step": now.step, **now.metrics}))
-        stack.callback(lambda: draw_curves(records, curves))
-    if progress:
-        tqdm = _package("tqdm").tqdm
-        bar = stack.enter_context(tqdm(total=steps, initial=step, unit=" steps"))
-
-        def show(now: Progress) -> None:
-            loss = now.metrics.get("loss", math.nan)
-            of = f"/{epochs}" if epochs else ""
-            bar.set_postfix_str(f"epoch {now.epoch + 1}{of}, loss {loss:.4g}")
-            bar.update(now.step - bar.n)
-
-        found.append(show)
+    if log is not None:
+        found.append(JsonLines(log, step))
+    if curves is not None and curve is not None:
+        found.append(lambda now: curve.append({"step": now.step, **now.metrics}))
+        stack.callback(lambda: draw_curves(curve, curves))
     return found
+
+
+def bar(
+    stack: contextlib.ExitStack, step: int, epochs: int | None, total: int | None
+) -> Callable[[Progress], str | None]:
+    """Return the callback of the progress bar: a widget in notebooks, where it can."""
+    tqdm = _package("tqdm.auto").tqdm
+    shown = stack.enter_context(tqdm(total=total, initial=step, unit=" steps"))
+
+    def show(now: Progress) -> None:
+        loss = now.metrics.get("loss", math.nan)
+        of = f"/{epochs}" if epochs else ""
+        text = f"epoch {now.epoch + 1}{of}, loss {loss:.4g}"
+        shown.set_postfix_str(text, refresh=False)
+        shown.update(now.step - shown.n)
+
+    return show

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +19,10 @@ import plugrad as pg
 from plugrad.plugin import hinted
 
 from . import logs
+from ._arguments import check_optimizer, check_options, check_training
 from ._trees import Tree, choice, whole
 from .checkpoints import Checkpoints
-from .data import Source
+from .data import Prefetch, Source
 from .interrupts import how_to_resume, interrupts
 from .optimizers import Optimizer
 from .transforms import learning_rate
@@ -87,22 +89,53 @@ def train_step(
         ([0.75, 2.5], 2.5)
 
     """
+    if not callable(loss):
+        raise TypeError(f"train_step: loss must be a function, got {loss!r:.100}")
+    check_optimizer("train_step", optimizer)
+    return _step(loss, optimizer, precision, jit, donate, checks_loss=False)
+
+
+def _step(
+    loss: Loss,
+    optimizer: Optimizer,
+    precision: Any,
+    jit: bool,
+    donate: bool,
+    checks_loss: bool,
+) -> Step:
+    """Return a step; with ``checks_loss``, it has no gradient if the loss is no number.
+
+    ``skip_nonfinite`` and ``scale_loss`` then leave out the step.
+    """
     if precision is None:
-        whole = pg.value_and_grad(loss)
-        gradients: Callable[..., Any] = lambda params, state, *args: whole(
-            params, *args
-        )
+        both = pg.value_and_grad(loss)
+        gradients: Callable[..., Any] = lambda params, state, *args: both(params, *args)
     else:
         gradients = half_precision(loss, precision)
         optimizer = scale_loss(optimizer)
 
     def run(params: Tree, state: Any, *args: Any) -> tuple[Tree, Any, pg.Tensor]:
         value, grads = gradients(params, state, *args)
+        if checks_loss:
+            grads = _nan_unless_finite(grads, value)
         params, state = optimizer.update(grads, state, params)
         return params, state, value
 
+    run.__qualname__ = "train_step"  # for messages
     used_up = ("params", "state") if donate else ()
     return Step(optimizer, pg.jit(run, donate=used_up) if jit else run)
+
+
+def _nan_unless_finite(grads: Tree, value: pg.Tensor) -> Tree:
+    """Return the gradients, with NaN in the smallest one if ``value`` is not finite."""
+    leaves, structure = pg.tree.flatten(grads)
+    sizes = {n: x.size for n, x in enumerate(leaves) if isinstance(x, pg.Tensor)}
+    if not sizes:
+        return grads
+    smallest = min(sizes, key=lambda n: sizes[n])
+    x = leaves[smallest]
+    leaves[smallest] = pg.where(pg.isfinite(value), x, pg.full_like(x, math.nan))
+    return structure(leaves)
 
 
 class Progress(NamedTuple):
@@ -145,6 +178,18 @@ class Fitted(NamedTuple):
     step: int
     history: list[dict[str, float]]
     ended: str
+
+    def __repr__(self) -> str:
+        """Return the last metrics, in place of all tensors and records."""
+        tensors = [x for x in pg.tree.leaves(self.params) if isinstance(x, pg.Tensor)]
+        last = self.history[-1] if self.history else {}
+        metrics = [
+            f"{n}={x:.4g}" for n, x in last.items() if n not in ("step", "epoch")
+        ]
+        count = sum(x.size for x in tensors)
+        what = [f"step={self.step}", f"ended={self.ended!r}", *metrics]
+        what.append(f"params={count} numbers in {len(tensors)} tensors")
+        return f"Fitted({', '.join(what)})"
 
 
 Callback = Callable[[Progress], str | None]
@@ -197,13 +242,14 @@ def fit(
             same arguments give the same bits as without the interruption.
         report_every: After how many steps the loss is read and reported.
         log: A file for the metrics, one JSON object a line.
-        curves: A PNG file for the curves of the metrics; needs matplotlib.
+        curves: A PNG file for the curves of the metrics, also of those before a
+            resumption; needs matplotlib.
         progress: Whether to show a bar; needs tqdm.
-        nonfinite: What to do about gradients with NaN or infinity: ``"stop"`` leaves
-            them out and raises NonFiniteError at the next report, ``"skip"`` leaves
-            them out and counts them in the metric ``skipped``, ``"apply"`` does not
-            look.
-        precision: See ``train_step``; then such gradients are always left out, and
+        nonfinite: What to do about steps whose loss or gradients have NaN or infinity:
+            ``"stop"`` leaves them out and raises NonFiniteError at the next report,
+            ``"skip"`` leaves them out and counts them in the metric ``skipped``,
+            ``"apply"`` does not look.
+        precision: See ``train_step``; then such steps are always left out, and
             ``"stop"`` raises an error only if no scale of the loss is left to try.
         jit: Whether the step is recorded and replayed.
 
@@ -211,7 +257,10 @@ def fit(
         The parameters, the state, the number of steps, the history, and why it ended.
 
     Raises:
-        ValueError: Neither ``epochs`` nor ``steps`` is given, or there are no batches.
+        TypeError: An argument is of another kind: the optimizer was not called, say, or
+            the loss takes other arguments.
+        ValueError: Neither ``epochs`` nor ``steps`` is given, there is nothing to
+            train, or there are no batches.
         NonFiniteError: See ``nonfinite``.
         FileExistsError: ``checkpoints`` has some, and ``resume`` is false.
 
@@ -224,38 +273,35 @@ def fit(
         (40, 3.0, 'epochs')
 
     """
-    _check_length(epochs, steps)
-    _check_numbers(1, save_every=save_every, report_every=report_every)
+    check_training(loss, params, optimizer, batches, key, precision)
+    check_options(validate, callbacks, log, curves, checkpoints)
     choice("fit", "nonfinite", nonfinite, NONFINITE)
     _check_folder(checkpoints, resume)
-    if precision is None and nonfinite != "apply":
+    looks = nonfinite != "apply" or precision is not None
+    if looks and precision is None:
         optimizer = skip_nonfinite(optimizer)
-    step = train_step(loss, optimizer, precision=precision, jit=jit, donate=True)
-    loop = _Loop(step, params, batches, key, (epochs, steps))
-    loop.validate, loop.checkpoints, loop.save_every = validate, checkpoints, save_every
-    loop.report_every, loop.stops_at_nonfinite = report_every, nonfinite == "stop"
+    step = _step(loss, optimizer, precision, jit, True, checks_loss=looks)
+    loop = _Loop(step, params, batches, key, _limits(epochs, steps))
+    loop.validate, loop.checkpoints = validate, checkpoints
+    loop.save_every = _number("save_every", save_every, 1)
+    loop.report_every = whole("fit", "report_every", report_every)
+    loop.stops_at_nonfinite, loop.curve = nonfinite == "stop", [] if curves else None
     if resume and checkpoints and checkpoints.steps():
-        loop.restore(checkpoints, callbacks)
-    with contextlib.ExitStack() as stack:
-        ours = logs.opened(stack, log, curves, progress, loop.step, loop.limits)
-        loop.callbacks = [*callbacks, *ours]
-        loop.interrupted = stack.enter_context(interrupts())
-        loop.run()
+        loop.restore(checkpoints, callbacks, log)
+    loop.run_with(callbacks, log, curves, progress)
     return Fitted(loop.params, loop.state, loop.step, loop.history, loop.ended)
 
 
-def _check_length(epochs: int | None, steps: int | None) -> None:
-    """Raise an error if it is not clear how long to train."""
+def _limits(epochs: int | None, steps: int | None) -> tuple[int | None, int | None]:
+    """Return the numbers of epochs and steps; raise if neither is given."""
     if epochs is None and steps is None:
         raise ValueError("fit: got neither epochs nor steps; say how long to train")
-    _check_numbers(0, epochs=epochs, steps=steps)
+    return _number("epochs", epochs, 0), _number("steps", steps, 0)
 
 
-def _check_numbers(least: int, **numbers: int | None) -> None:
-    """Raise an error for numbers of steps or epochs that are none."""
-    for name, value in numbers.items():
-        if value is not None:
-            whole("fit", name, value, least)
+def _number(name: str, value: int | None, least: int) -> int | None:
+    """Return a number of steps or epochs, or None; raise if it is none."""
+    return None if value is None else whole("fit", name, value, least)
 
 
 def _check_folder(checkpoints: Checkpoints | None, resume: bool) -> None:
@@ -275,6 +321,7 @@ class _Loop:
 
     Attributes:
         limits: After how many epochs and steps it ends.
+        curve: The records that ``curves`` draws, also those before a resumption.
         interrupted: Set when Ctrl-C was pressed.
         metrics: The last known ones.
         saved: The step of the last checkpoint.
@@ -288,6 +335,7 @@ class _Loop:
     save_every: int | None
     report_every: int
     stops_at_nonfinite: bool
+    curve: list[dict[str, float]] | None
     callbacks: Sequence[Callback]
     interrupted: threading.Event
 
@@ -312,7 +360,23 @@ class _Loop:
     def tree(self) -> Tree:
         return {"params": self.params, "optimizer": self.state, "key": self.key}
 
-    def restore(self, checkpoints: Checkpoints, callbacks: Sequence[Callback]) -> None:
+    def last_step(self) -> int | None:
+        """Return the step after which it ends, if that is known."""
+        epochs, steps = self.limits
+        source = self.batches
+        while isinstance(source, Prefetch):
+            source = source.source
+        length = None
+        if epochs is not None and isinstance(source, Sized):
+            length = epochs * len(source)
+        return min((n for n in (length, steps) if n is not None), default=None)
+
+    def restore(
+        self,
+        checkpoints: Checkpoints,
+        callbacks: Sequence[Callback],
+        log: str | Path | None,
+    ) -> None:
         """Continue from the newest checkpoint."""
         found = checkpoints.restore(self.tree)
         self.params, self.state = found.tree["params"], found.tree["optimizer"]
@@ -327,6 +391,26 @@ class _Loop:
             )
         for callback, state in zip(given, states, strict=True):
             callback.state = state
+        if self.curve is not None:
+            saved = found.rest.get("curve")  # None if curves were not asked for
+            self.curve += logs.records_until(log, self.step) if saved is None else saved
+
+    def run_with(
+        self,
+        callbacks: Sequence[Callback],
+        log: str | Path | None,
+        curves: str | Path | None,
+        progress: bool,
+    ) -> None:
+        """Train, with a log, curves and a bar where they are asked for."""
+        with contextlib.ExitStack() as stack:
+            ours = logs.opened(stack, log, curves, self.curve, self.step)
+            if progress:
+                end = self.last_step()
+                ours.append(logs.bar(stack, self.step, self.limits[0], end))
+            self.callbacks = [*callbacks, *ours]
+            self.interrupted = stack.enter_context(interrupts())
+            self.run()
 
     def run(self) -> None:
         """Train until an end is reached, and save."""
@@ -413,8 +497,8 @@ class _Loop:
             self._save(None)
             raise NonFiniteError(
                 f"fit: of the steps up to {self.step}, {new} had gradients with NaN or "
-                "infinity, which were left out; reduce the learning rate, clip the "
-                'gradients, or pass nonfinite="skip"'
+                "infinity, or such a loss, and were left out; reduce the learning "
+                'rate, clip the gradients, or pass nonfinite="skip"'
             )
 
     def _save(self, metrics: Mapping[str, float] | None) -> None:
@@ -422,6 +506,8 @@ class _Loop:
             return
         states = [callback.state for callback in _with_state(self.callbacks)]
         rest = {"batches": self.batches.state, "callbacks": states}
+        if self.curve is not None:
+            rest["curve"] = self.curve
         self.checkpoints.save(self.step, self.tree, rest, metrics)
         self.saved = self.step
 

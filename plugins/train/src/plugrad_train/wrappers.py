@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import plugrad as pg
 
+from ._arguments import check_optimizer
 from ._trees import (
     Tree,
     cast,
@@ -19,6 +20,7 @@ from ._trees import (
     is_trained,
     map_leaves,
     trained,
+    whole,
     within,
     zero,
     zeros_like,
@@ -70,7 +72,8 @@ def accumulate(optimizer: Optimizer, steps: int, /) -> Optimizer:
         ``optax.MultiSteps``.
 
     """
-    within("accumulate", "steps", steps, 1)
+    check_optimizer("accumulate", optimizer)
+    steps = whole("accumulate", "steps", steps, 1)
 
     def init(params: Tree) -> Accumulated:
         return Accumulated(optimizer.init(params), zero(), zeros_like(params))
@@ -126,6 +129,7 @@ def average_params(optimizer: Optimizer, decay: float = 0.999, /) -> Optimizer:
         ``torch.optim.swa_utils.AveragedModel``.
 
     """
+    check_optimizer("average_params", optimizer)
     within("average_params", "decay", decay, 0, 1)
 
     def init(params: Tree) -> Averaged:
@@ -204,6 +208,7 @@ def skip_nonfinite(optimizer: Optimizer, /) -> Optimizer:
         ``optax.apply_if_finite``.
 
     """
+    check_optimizer("skip_nonfinite", optimizer)
 
     def init(params: Tree) -> Finite:
         return Finite(optimizer.init(params), zero(), zero())
@@ -298,6 +303,7 @@ def scale_loss(
         ``torch.amp.GradScaler``, whose defaults these are.
 
     """
+    check_optimizer("scale_loss", optimizer)
     within("scale_loss", "factor", factor, 1)
 
     def init(params: Tree) -> Scaled:

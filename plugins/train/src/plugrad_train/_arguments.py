@@ -1,0 +1,157 @@
+"""Checks of what ``fit`` and the other functions get, before a training begins."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plugrad as pg
+
+from ._trees import Tree, check_params, is_trained
+from .optimizers import Optimizer
+from .transforms import Transform
+
+
+def check_training(
+    loss: object,
+    params: Tree,
+    optimizer: object,
+    batches: object,
+    key: object,
+    precision: object,
+) -> None:
+    """Raise an error for what ``fit`` cannot train, or train with."""
+    named = ["params", "batch"] if key is None else ["params", "batch", "key"]
+    check_loss("fit", loss, named)
+    check_optimizer("fit", optimizer)
+    check_source("fit", batches)
+    check_leaves(params)
+    check_key(key)
+    check_precision(precision)
+
+
+def check_optimizer(op: str, given: object) -> None:
+    """Raise TypeError unless an optimizer is given."""
+    if isinstance(given, Optimizer):
+        return
+    if isinstance(given, Transform):
+        advice = "make one of it by pt.of_transform, or by pt.chain with an optimizer"
+    elif callable(given):
+        name = getattr(given, "__name__", type(given).__name__)
+        raise TypeError(
+            f"{op}: optimizer must be an optimizer, got the function {name}, which "
+            f"makes one; call it, as in pt.{name}(0.1)"
+        )
+    else:
+        advice = "pass one, such as pt.sgd(0.1)"
+    raise TypeError(
+        f"{op}: optimizer must be an optimizer, got {_described(given)}; {advice}"
+    )
+
+
+def check_loss(op: str, loss: Any, arguments: Sequence[str]) -> None:
+    """Raise TypeError unless ``loss`` is a function of these arguments."""
+    listed = f"loss({', '.join(arguments)})"
+    if not callable(loss):
+        raise TypeError(f"{op}: expected a function {listed}, got {loss!r:.100}")
+    try:
+        signature = inspect.signature(loss)
+    except (TypeError, ValueError):  # some functions in C have none
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        hint = "" if "key" in arguments else "; with key=, it gets a key as well"
+        raise TypeError(
+            f"{op}: it calls {listed}, and the function takes {signature}: "
+            f"{error}{hint}"
+        ) from None
+
+
+def check_source(op: str, given: Any) -> None:
+    """Raise TypeError unless batches are given whose order can be saved."""
+    state = getattr(given, "state", None)
+    known = isinstance(state, Mapping) and {"epoch", "batch"} <= {*state}
+    if known and hasattr(given, "__iter__"):
+        return
+    advice = "pass pt.Batches(data, size), or pt.IterableBatches(function, size)"
+    if isinstance(given, list | tuple):
+        advice += "; both make batches of examples"
+    raise TypeError(
+        f"{op}: batches must have the place in their order as `state`, got "
+        f"{_described(given)}; {advice}"
+    )
+
+
+def check_options(
+    validate: object, callbacks: Any, log: object, curves: object, checkpoints: object
+) -> None:
+    """Raise TypeError for options of ``fit`` that are of another kind."""
+    if validate is not None:
+        check_loss("fit: validate", validate, ["params"])
+    if callable(callbacks) or not isinstance(callbacks, Sequence):
+        raise TypeError(
+            f"fit: callbacks must be a list of functions, got {_described(callbacks)}; "
+            "put brackets around one"
+        )
+    for one in callbacks:
+        if inspect.isclass(one):
+            what, advice = f"the class {one.__name__}", f"call it: {one.__name__}(...)"
+        elif not callable(one):
+            what, advice = _described(one), "it gets Progress at each report"
+        else:
+            continue
+        raise TypeError(f"fit: a callback must be a function, got {what}; {advice}")
+    for name, path in (("log", log), ("curves", curves)):
+        if path is not None and not isinstance(path, str | os.PathLike):
+            raise TypeError(f"fit: {name} must be the path of a file, got {path!r}")
+    missing = [m for m in ("save", "restore", "steps") if not hasattr(checkpoints, m)]
+    if checkpoints is not None and (missing or inspect.isclass(checkpoints)):
+        raise TypeError(
+            f"fit: checkpoints must be pt.Checkpoints(folder), got {checkpoints!r:.100}"
+        )
+
+
+def check_key(key: Any) -> None:
+    """Raise TypeError unless a random key is given, or none."""
+    if key is None:
+        return
+    if isinstance(key, pg.Tensor):
+        pg.random.fold_in(key, 0)  # which says what is wrong
+        return
+    raise TypeError(
+        f"fit: key must be a random key, got {key!r:.100}; write pg.random.key(0)"
+    )
+
+
+def check_precision(precision: Any) -> None:
+    """Raise TypeError unless a real floating dtype is given, or none."""
+    if precision is None:
+        return
+    dtype = pg.zeros((), dtype=precision).dtype  # an error if there is no such dtype
+    if not pg.isdtype(dtype, "real floating"):
+        raise TypeError(
+            f"fit: precision must be a real floating dtype, such as pg.float16, got "
+            f"{dtype}"
+        )
+
+
+def check_leaves(params: Tree) -> None:
+    """Raise unless there are parameters to train."""
+    check_params(params)
+    leaves = pg.tree.leaves(params)
+    if not any(map(is_trained, leaves)):
+        kinds = ", ".join(sorted({_described(x) for x in leaves})) or "no leaf"
+        raise ValueError(f"fit: params must have floating tensors, got {kinds}")
+
+
+def _described(given: object) -> str:
+    """Return what is given, in a few words."""
+    if inspect.isclass(given):
+        return f"the class {given.__name__}"
+    if inspect.isroutine(given):
+        return f"the function {given.__name__}"
+    kind = type(given).__name__
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
