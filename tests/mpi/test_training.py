@@ -4,6 +4,7 @@ import importlib.util
 import os
 import re
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from .launch import launch, needs_mpi
 
 pytestmark = needs_mpi
+TRAINEES = Path(__file__).with_name("trainees.py")
 needs_train = pytest.mark.skipif(
     importlib.util.find_spec("plugrad_train") is None,
     reason="needs plugrad-train: plugins/train is not installed",
@@ -104,9 +106,48 @@ def test_debug_mode_tells_where_ranks_differ(how, what):
     assert "trainees.py:" in done.stderr.partition(what)[2].splitlines()[0]
 
 
-def test_a_timeout_that_is_no_number_is_refused():
-    done = launch(0, "-c", "import plugrad_mpi as m; m.size()", PLUGRAD_MPI_TIMEOUT="0")
-    assert "PLUGRAD_MPI_TIMEOUT=0: use a number of seconds above 0" in done.stderr
+@pytest.mark.parametrize("how", ["jit", "a thread", "jit in a thread"])
+def test_debug_mode_names_the_line_of_the_program(how):
+    """Not one of generated code, nor that of another thread."""
+    done = train(2, "differs_in_the_last_call", how, PLUGRAD_MPI_DEBUG="1")
+    assert "thread" in how or done.returncode != 0
+    found = re.findall(
+        r"(rank \d): mpi.* at (\S*trainees.py):(\d+)$", done.stderr, re.M
+    )
+    source = TRAINEES.read_text().splitlines()
+    told = {rank: source[int(number) - 1] for rank, _, number in found}
+    assert {rank: line.partition("# ")[2] for rank, line in told.items()} == {
+        "rank 0": "what rank 0 does",
+        "rank 1": "what rank 1 does",
+    }, done.stderr
+
+
+NO_TIMEOUTS = ("0", "-1", "nan", "-inf", "ten", "", "5s", "1,5", "True")
+
+
+@pytest.mark.parametrize("text", NO_TIMEOUTS)
+def test_a_timeout_that_is_no_number_is_refused(text):
+    code = "import plugrad_mpi as m; m.size()"
+    done = launch(0, "-c", code, PLUGRAD_MPI_TIMEOUT=text)
+    told = f"ValueError: plugrad_mpi: PLUGRAD_MPI_TIMEOUT={text}: use a number of "
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(told), done.stderr
+
+
+@pytest.mark.parametrize("text", ["inf", "Infinity", "1e300", "1e10", "60.5", " 60 "])
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_a_timeout_may_be_any_number_above_0(text, ranks):
+    code = "import plugrad_mpi as m; m.barrier(); print(m.all_reduce([1.0]).item())"
+    done = launch(ranks, "-c", code, PLUGRAD_MPI_TIMEOUT=text)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == [str(float(max(1, ranks)))] * max(1, ranks)
+
+
+def test_a_timeout_of_almost_nothing_ends_the_start():
+    code = "import plugrad_mpi as m; print(m.size())"
+    done = launch(0, "-c", code, PLUGRAD_MPI_TIMEOUT="1e-300")
+    assert done.stdout == ""
+    assert done.stderr.startswith("Timeout (0:00:00.001000)!"), done.stderr
 
 
 # --- the example -------------------------------------------------------------------

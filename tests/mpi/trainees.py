@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -232,6 +233,24 @@ def fail(how, rank="1"):
             mpi.all_gather([1.0, 2.0])
     mpi.all_reduce([1.0] * (2 + (how == "has another shape") * mpi.rank()))
     print("not reached")
+
+
+def differs_in_the_last_call(how):
+    """The ranks run different collectives after some that are equal."""
+    reduce = lambda x: 3.0 * mpi.all_reduce(pg.tanh(2.0 * x))  # what rank 0 does
+    step = pg.jit(reduce) if "jit" in how else reduce
+
+    def run():
+        for number in range(5):
+            if number == 4 and mpi.rank() == 1:
+                mpi.all_gather([1.0, 2.0])  # what rank 1 does
+            step(pg.ones(2))  # what rank 0 does
+
+    if "thread" not in how:
+        return run()
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
 
 
 def ends_early():

@@ -74,7 +74,7 @@ def _caller(graph: Graph, plan: Plan, run: native.Run) -> Function:
     """
     xs = ", ".join(f"x{v}" for v in graph.inputs)
     lines = [f"def region({xs}):"]
-    space: dict[str, Any] = {"run": run, "again": _again}
+    space: dict[str, Any] = {"run": run, "again": _again, "__name__": __name__}
     space |= {f"x{v}": np.asarray(constant) for v, constant in graph.constants.items()}
     for y in plan.made:
         spec = graph.specs[y]

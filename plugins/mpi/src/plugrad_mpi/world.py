@@ -27,12 +27,14 @@ from .witness import Witness, start
 
 PATIENCE = 600.0  # seconds, as of NCCL in PyTorch
 STEP = 1e-3  # seconds between calls that have MPI advance what is under way
+MAX_ALARM_S = 1e9  # seconds above which the C library takes no alarm; 30 years
 GRACE = 3.0  # seconds that the ranks have to say where they are
 ASK, ANSWER = 1, 2  # tags of messages without content
 NOTHING = np.empty(0, np.uint8)
 
 
 def _seconds() -> float:
+    """Return the limit of a collective in seconds; infinity is none."""
     text = os.environ.get("PLUGRAD_MPI_TIMEOUT", str(PATIENCE))
     try:
         found = float(text)
@@ -40,7 +42,8 @@ def _seconds() -> float:
         found = 0.0
     if not found > 0:
         raise ValueError(
-            f"plugrad_mpi: PLUGRAD_MPI_TIMEOUT={text}: use a number of seconds above 0"
+            f"plugrad_mpi: PLUGRAD_MPI_TIMEOUT={text}: use a number of seconds above "
+            "0, or inf for no limit"
         )
     return found
 
@@ -51,7 +54,9 @@ def _wait_for_all_ranks_to_start() -> Any:
     It holds Python's lock, so no thread of Python could end it. If another rank has
     ended before, ``faulthandler`` does, with a traceback that names this function.
     """
-    faulthandler.dump_traceback_later(_seconds(), exit=True, file=2)
+    limit = _seconds()
+    if limit < MAX_ALARM_S:
+        faulthandler.dump_traceback_later(max(limit, STEP), exit=True, file=2)
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -125,6 +130,7 @@ class World:
         self.busy: tuple[tuple[Any, ...], float] | None = None
         self.under_way = threading.Event()
         self._last: tuple[Any, ...] = ("nothing", None, {})
+        self._thread = threading.main_thread().ident or 0  # of the last collective
         self.witness: Witness | None = None
         if self.size > 1:
             self.witness = start(self.comm, self.mpi.COMM_TYPE_SHARED)
@@ -146,6 +152,7 @@ class World:
 
         """
         self._last = (name, x if x is None else (x.dtype, x.shape), attrs)
+        self._thread = threading.get_ident()
         self.count += together
         self.busy = (self._last, monotonic())
         if self.debug and together and self.size > 1:
@@ -167,7 +174,7 @@ class World:
     def _compare(self) -> None:
         """Raise on all ranks unless all run the same collective."""
         mine = described(self._last)
-        found = self.comm.allgather((mine, _place()))
+        found = self.comm.allgather((mine, _place(self._thread)))
         if len({what for what, _ in found}) > 1:
             self.busy = None
             lines = [f"  rank {n}: {x} at {at}" for n, (x, at) in enumerate(found)]
@@ -180,9 +187,9 @@ class World:
         """Return what this rank does, for messages."""
         if (busy := self.busy) is not None:
             what, since = described(busy[0]), monotonic() - busy[1]
-            return f"waits in {what} for {since:.1f} s, at {_place()}"
+            return f"waits in {what} for {since:.1f} s, at {_place(self._thread)}"
         last = described(self._last)
-        return f"is in no collective, at {_place()}; its last was {last}"
+        return f"is in no collective, at {_place(self._thread)}; its last was {last}"
 
 
 @functools.cache
@@ -261,7 +268,7 @@ class Watchdog(threading.Thread):
 
     def run(self) -> None:
         """Look at this rank, and listen to the others, until the process ends."""
-        step = min(0.5, self.here.timeout / 4)
+        step = min(0.5, max(STEP, self.here.timeout / 4))
         while not self.ended.is_set():
             if self.here.under_way.wait(step):
                 sleep(STEP)
@@ -313,10 +320,13 @@ class Watchdog(threading.Thread):
 # --- where a rank is ---------------------------------------------------------------
 
 
-def _place() -> str:
-    """Return the file and line of the program that the main thread is at."""
-    main = threading.main_thread().ident
-    frame = sys._current_frames().get(main or 0)
+def _place(thread: int) -> str:
+    """Return the file and line of the program that a thread is at.
+
+    If it has ended, it is the main thread that is waited for.
+    """
+    frames = sys._current_frames()
+    frame = frames.get(thread) or frames.get(threading.main_thread().ident or 0)
     while frame is not None and frame.f_back is not None:
         if not str(frame.f_globals.get("__name__", "")).startswith("plugrad"):
             break
