@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -156,8 +157,11 @@ def canonical(dtype: Any) -> DType:
         return _SPELLINGS[dtype]
     except (KeyError, TypeError):
         pass
-    try:  # other spellings, and the other byte order; None would be float64
-        name = repr(dtype) if dtype is None else np.dtype(dtype).name
+    # Other spellings, and the other byte order. None would be float64, and of a module
+    # NumPy reads the attribute dtype.
+    try:
+        is_none = dtype is None or isinstance(dtype, ModuleType)
+        name = repr(dtype) if is_none else np.dtype(dtype).name
     except (TypeError, ValueError):
         name = repr(dtype)
     if name not in DTYPES:

@@ -8,7 +8,6 @@ from ..native import by_float32, elementwise
 
 kernels = KernelTable(
     Acos=by_float32()(np.arccos),
-    Acosh=by_float32()(np.arccosh),
     Asin=by_float32()(np.arcsin),
     Asinh=by_float32()(np.arcsinh),
     Atan=by_float32()(np.arctan),
@@ -18,6 +17,16 @@ kernels = KernelTable(
     Sin=elementwise("sin_f32")(np.sin),
     Sinh=by_float32()(np.sinh),
 )
+
+
+@kernels("Acosh")
+@by_float32()
+def acosh(x: Array) -> Array:
+    """NumPy before 2.3 has NaN for both parts where the real one is 0, and Im x NaN."""
+    y: Array = np.arccosh(x, out=np.empty_like(x))
+    if x.dtype.kind == "c":
+        np.copyto(y.imag, np.pi / 2, where=(x.real == 0) & np.isnan(x.imag))
+    return y
 
 
 @kernels("Tan")

@@ -288,7 +288,9 @@ def test_rank(x, rtol, backend):
     held(backend, "float64")
     rank = linalg.matrix_rank(pg.asarray(x), rtol=rtol)
     assert rank.dtype == np.int32
-    np.testing.assert_array_equal(rank.numpy(), np.linalg.matrix_rank(x, rtol=rtol))
+    # NumPy before 2.4 refuses empty matrices.
+    wanted = np.linalg.matrix_rank(x, rtol=rtol) if x.size else np.zeros(x.shape[:-2])
+    np.testing.assert_array_equal(rank.numpy(), wanted)
     expected = np.linalg.pinv(x, rtol=rtol)
     y = linalg.pinv(pg.asarray(x), rtol=rtol)
     assert y.shape == expected.shape

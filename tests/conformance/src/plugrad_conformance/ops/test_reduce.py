@@ -54,7 +54,7 @@ CASES = [
     Reduction(pg.any, np.any, "bool", "bool", "bool", "bool", nothing=False),
     Reduction(
         pg.count_nonzero,
-        np.count_nonzero,
+        lambda x, **how: np.asarray(np.count_nonzero(x, **how)),
         *("int32", "int32", "int32", "int32"),
         nothing=0,
     ),
