@@ -84,6 +84,7 @@ def test_what_is_right_passes(case: Case, row: Row, backend: str) -> None:
     judge(case, row, None)
 
 
+@pytest.mark.filterwarnings("ignore:grad. the gradient is zero:UserWarning")
 @pytest.mark.parametrize(
     ("case", "row", "complaint"),
     [

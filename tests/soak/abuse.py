@@ -80,7 +80,7 @@ def targets():
     found = {n: f for n, f in public().items() if n not in LASTING and callable(f)}
     for kind in (pg.Tensor, pg.Variable):
         for name in dir(kind):
-            method = getattr(kind, name)
+            method = getattr(kind, name, None)  # of other libraries' there is none
             if callable(method) and not name.startswith("__"):
                 found[f"{kind.__name__}.{name}"] = method
     for name in ("__getitem__", "__matmul__", "__pow__", "__format__", "__dlpack__"):

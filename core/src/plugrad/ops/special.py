@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 import math
-from fractions import Fraction
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from plugrad.tensor.arguments import integer
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, reduce, trigonometry, unary
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 __all__ = ["digamma", "erfinv", "lgamma", "polygamma", "xlog1py", "xlogy"]
 
@@ -135,6 +138,8 @@ def _cotangent(r: Tensor) -> Tensor:
 @functools.cache
 def _bernoulli(n: int) -> Fraction:
     """Return the Bernoulli number ``B(n)``."""
+    from fractions import Fraction  # which imports decimal
+
     if n == 0:
         return Fraction(1)
     sums = (
@@ -433,6 +438,8 @@ def _zeta(x: Tensor, n: int) -> Tensor:
     for k in range(1, shift):
         total = total + binary.pow(x + k, -s)
     y = x + shift
+    from fractions import Fraction  # which imports decimal
+
     coefficients, factor = [], Fraction(1)
     for k in range(1, _terms(x, 4, 10) + 1):
         factor = Fraction(math.prod(range(s, s + 2 * k - 1)), math.factorial(2 * k))

@@ -63,6 +63,7 @@ def hinted(function: F) -> F:
     program calls rarely, such as those that make an optimizer.
 
     Example:
+        >>> from plugrad import plugin
         >>> @plugin.hinted
         ... def descent(learning_rate):
         ...     return learning_rate
