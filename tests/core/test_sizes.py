@@ -75,21 +75,6 @@ def contract_docs(path):
     }
 
 
-def refusals(path):
-    """Return the lines of ``**unknown``: three that are alike in each op that has it.
-
-    They are a parameter, and ``if unknown: raise unexpected(op, unknown)``.
-    """
-    found = set()
-    for node in ast.walk(tree(path)):
-        more = node.args.kwarg if isinstance(node, ast.FunctionDef) else None
-        if more is not None and more.arg == "unknown":
-            found.add(more.lineno)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "unknown":
-            found |= {node.lineno, node.end_lineno}
-    return found
-
-
 def wrapped_imports(path):
     """Return the lines of imports and of ``__all__``, but for the first of each."""
     return {
@@ -111,7 +96,7 @@ def lengths(root):
         text, name = path.read_text(), str(path.relative_to(ROOT))
         files[name] = text.count("\n")
         files[name] -= len(contract_docs(path) | wrapped_imports(path))
-        files[name] -= len(docstrings(path)) + len(refusals(path))
+        files[name] -= len(docstrings(path))
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 doc = node.body[0] if ast.get_docstring(node) is not None else None

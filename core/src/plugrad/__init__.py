@@ -26,7 +26,9 @@ from .ops.cumulative import *
 from .ops.custom import *
 from .ops.depthwise import *
 from .ops.dilation import *
+from .ops.dropout import dropout as dropout
 from .ops.einsum import *
+from .ops.extremes import *
 from .ops.gather import *
 from .ops.grids import *
 from .ops.indexing import *
@@ -36,7 +38,7 @@ from .ops.nans import *
 from .ops.norm import *
 from .ops.pool import *
 from .ops.products import *
-from .ops.random import dropout as dropout
+from .ops.ranges import *
 from .ops.rearrange import *
 from .ops.reduce import *
 from .ops.scatter import *
@@ -212,6 +214,7 @@ if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public 
     __all__ += ops.depthwise.__all__
     __all__ += ops.dilation.__all__
     __all__ += ops.einsum.__all__
+    __all__ += ops.extremes.__all__
     __all__ += ops.gather.__all__
     __all__ += ops.grids.__all__
     __all__ += ops.indexing.__all__
@@ -221,6 +224,7 @@ if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public 
     __all__ += ops.norm.__all__
     __all__ += ops.pool.__all__
     __all__ += ops.products.__all__
+    __all__ += ops.ranges.__all__
     __all__ += ops.rearrange.__all__
     __all__ += ops.reduce.__all__
     __all__ += ops.scatter.__all__

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar, overload
 from plugrad.engine.dispatch import run, run_many
 from plugrad.ops import shape as shapes
 from plugrad.ops.compare import where
-from plugrad.ops.creation import arange
+from plugrad.ops.ranges import arange
 from plugrad.ops.rearrange import moveaxis
 from plugrad.registry.contract import Kernel
 from plugrad.tensor.arguments import choice, function

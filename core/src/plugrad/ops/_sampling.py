@@ -23,7 +23,7 @@ from plugrad.tensor.arguments import misfit
 from plugrad.tensor.dtypes import INT32, DType
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, compare, creation, gather, grids, reduce, shape, slicing
+from . import _convert, compare, creation, gather, reduce, shape, slicing
 
 Shaped = Tensor | Spec
 
@@ -268,7 +268,7 @@ def _folded(v: Tensor, size: int, mode: str) -> tuple[Tensor, Tensor | None]:
     if mode == "reflect":
         v = v % (2 * size)
         other = 2 * size - 1 - v
-        slope = compare.where(v < other, 1, grids.full_like(v, -1))
+        slope = compare.where(v < other, 1, creation.full_like(v, -1))
         v = v.minimum(other)
     inside = creation.cast(_on(v, size), v.dtype)
     v = v.maximum(0).minimum(size - 1)

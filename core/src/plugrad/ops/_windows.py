@@ -13,11 +13,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Padding, Pair, Shape, Sizes, rank
 from plugrad.registry.contract import Spec
 from plugrad.tensor.arguments import choice, integer, misfit
-from plugrad.tensor.dtypes import BOOL, INT32
+from plugrad.tensor.dtypes import BOOL, INT32, DType
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, shape, slicing
@@ -239,3 +241,16 @@ def ungrouped(y: Tensor, shape_: Shape) -> Tensor:
     if y.shape[0] > 1:
         y = shape.permute_dims(y, (1, 0, 2))
     return shape.reshape(y, shape_)
+
+
+def ordered(op: str, value: TensorLike) -> Tensor:
+    """Return ``value`` as a tensor of numbers that have an order."""
+    x = _convert.real(op, value)
+    if x.dtype.kind == "b":
+        raise TypeError(f"{op}: bool has no order; cast to a number")
+    return x
+
+
+def least(dtype: DType) -> float:
+    """Return the least number of a dtype: -inf, or the least integer."""
+    return -math.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)

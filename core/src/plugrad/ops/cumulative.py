@@ -22,7 +22,17 @@ from plugrad.tensor.dtypes import BOOL, INT32, DType
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, binary, compare, creation, gather, reduce, slicing, unary
+from . import (
+    _convert,
+    binary,
+    compare,
+    creation,
+    gather,
+    ranges,
+    reduce,
+    slicing,
+    unary,
+)
 from . import shape as shapes
 
 __all__ = [
@@ -388,7 +398,7 @@ def _extremes(
     axis, reverse = _only_axis(op, x, axis), flag(op, "reverse", reverse)
     line = [1] * len(x.shape)
     line[axis] = x.shape[axis]
-    places = creation.arange(x.shape[axis], dtype=INT32)
+    places = ranges.arange(x.shape[axis], dtype=INT32)
     places = run(shapes.RESHAPE, places, shape=tuple(line))
     places = run(shapes.BROADCAST_TO, places, shape=x.shape)
 
@@ -408,8 +418,8 @@ def _doubled(
 ) -> Parts:
     """Combine all elements up to each one, by those 1, 2, 4, … apart.
 
-    The rounds are log2(n). ``parts`` are tensors of one shape, of which the elements
-    belong together.
+    There are log2(n) rounds. ``parts`` are tensors of one shape; ``combine`` takes and
+    returns their elements together.
     """
     size, step = parts[0].shape[axis], 1
     if reverse:

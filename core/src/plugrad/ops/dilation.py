@@ -30,7 +30,6 @@ from . import (
     compare,
     conv,
     creation,
-    grids,
     pool,
     reduce,
     shape,
@@ -168,7 +167,7 @@ def dilation2d(
         raise unexpected(dilation2d, unknown)
     op, given = "dilation2d", _windows.given(strides, pad, dilations, None)
     x, filter = _convert.promote_all(op, x, filter)
-    x, back = _windows.channels_last(op, pool.ordered(op, x), 2, data_format)
+    x, back = _windows.channels_last(op, _windows.ordered(op, x), 2, data_format)
     windows = _over(op, x.shape, filter.shape, **given)
     return back(run(DILATION2D, x, filter, geometry=windows))
 
@@ -195,7 +194,7 @@ def _rows(filter: Tensor, windows: Windows) -> tuple[Tensor, ...]:
 
 @decomposition(DILATION2D)
 def _(x: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
-    sums, least = [], pool.least(x.dtype)
+    sums, least = [], _windows.least(x.dtype)
     for position, (a, b) in enumerate(_pairs(x, filter, geometry)):
         y = a + b
         counts = pool.kept(position, compare.equal(y, y), y, geometry)
@@ -210,7 +209,7 @@ def _winners(x: Tensor, filter: Tensor, windows: Windows) -> Tensor:
     """
     y = run(DILATION2D, x, filter, geometry=windows)
     found = creation.zeros(y.shape, dtype=INT32)
-    most = grids.full_like(y, -math.inf) if x.dtype.kind == "f" else None
+    most = creation.full_like(y, -math.inf) if x.dtype.kind == "f" else None
     for position, (a, b) in reversed(list(enumerate(_pairs(x, filter, windows)))):
         total = a + b
         hit = pool.kept(position, compare.equal(total, y), y, windows)

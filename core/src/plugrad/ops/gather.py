@@ -23,7 +23,7 @@ from plugrad.tensor.dtypes import BOOL, INT32, DType, canonical
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, binary, compare, creation, shape, slicing
+from . import _convert, binary, compare, creation, ranges, shape, slicing
 
 __all__ = ["gather", "one_hot", "take", "take_along_axis", "unsorted_segment_sum"]
 
@@ -135,7 +135,7 @@ def _gather_gradient(
         dy = run(shape.TRANSPOSE, dy, axes=order)
     if b:
         kind = INT32 if count * size < 2**31 else _convert.INT64
-        starts = run(creation.RANGE, start=0, step=max(size, 1), size=count, dtype=kind)
+        starts = run(ranges.RANGE, start=0, step=max(size, 1), size=count, dtype=kind)
         indices = creation.cast(indices, kind)
         sizes = (count,) if each == 1 else (count, each)
         starts = shape.shaped(starts, sizes if each == 1 else (count, 1))

@@ -1,130 +1,19 @@
-"""Constants, matrices with diagonals, and grids, composed of other ops. No kernels."""
+"""Matrices with diagonals, and grids, composed of other ops. No kernels."""
 
 from __future__ import annotations
 
 from typing import Any, Literal, Unpack
 
-from plugrad.tensor.arguments import Ints, choice, integer, sizes
+from plugrad.tensor.arguments import choice, integer, sizes
 from plugrad.tensor.dtypes import FLOAT32
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, compare
+from . import _convert, compare, creation
 from . import shape as shapes
-from .creation import Value, arange, cast, full, shape_of, zeros, zeros_like
+from .ranges import arange
 
-__all__ = ["empty", "empty_like", "eye", "full_like", "meshgrid", "tril", "triu"]
-
-
-def empty(
-    shape: Ints,
-    *more: int,
-    dtype: Any = None,
-    device: str | None = None,
-    **unknown: Unpack[Nothing],
-) -> Tensor:
-    """Return a tensor whose elements you are going to replace: zeros.
-
-    Args:
-        shape: The shape; 3 is short for (3,).
-        more: The other sizes, where ``shape`` is the first one.
-        dtype: The dtype; float32 by default.
-        device: Where the tensor is made, a backend; by default the active one.
-
-    Returns:
-        A tensor of ``shape`` and the dtype.
-
-    Raises:
-        ValueError: A size is negative.
-        TypeError: A size is not an integer, the dtype is that of strings, or the
-            backend lacks it.
-
-    Example:
-        >>> pg.empty((2, 3)).shape
-        (2, 3)
-
-    Source:
-        The array API standard.
-
-    """
-    if unknown:
-        raise unexpected(empty, unknown)
-    return zeros(shape_of("empty", shape, more), dtype=dtype, device=device)
-
-
-def empty_like(
-    x: TensorLike,
-    /,
-    *,
-    dtype: Any = None,
-    device: str | None = None,
-    **unknown: Unpack[Nothing],
-) -> Tensor:
-    """Return a tensor like ``x`` whose elements you are going to replace: zeros.
-
-    Args:
-        x: A tensor; only its shape and dtype matter.
-        dtype: The dtype; by default that of ``x``.
-        device: Where the tensor is made, a backend; by default the active one.
-
-    Returns:
-        A tensor of the shape of ``x`` and the dtype.
-
-    Raises:
-        TypeError: The dtype is that of strings, or the backend lacks it.
-
-    Example:
-        >>> pg.empty_like([1, 2, 3]).dtype
-        dtype('int32')
-
-    Source:
-        The array API standard.
-
-    """
-    if unknown:
-        raise unexpected(empty_like, unknown)
-    return zeros_like(x, dtype=dtype, device=device)
-
-
-def full_like(
-    x: TensorLike,
-    /,
-    fill_value: Value,
-    *,
-    dtype: Any = None,
-    device: str | None = None,
-    **unknown: Unpack[Nothing],
-) -> Tensor:
-    """Return a tensor of the shape of ``x`` in which every element is ``fill_value``.
-
-    Args:
-        x: A tensor of any dtype; only its shape and dtype matter.
-        fill_value: A number, str or bytes; or a tensor without axes.
-        dtype: The dtype; by default that of ``x``.
-        device: Where the tensor is made, a backend; by default the active one.
-
-    Returns:
-        A tensor of the shape of ``x`` and the dtype.
-
-    Raises:
-        TypeError: The value does not have the kind of the dtype, or the backend lacks
-            the dtype.
-        OverflowError: The dtype cannot represent the value.
-
-    Example:
-        >>> pg.full_like([1.0, 2.0], 0.5)
-        Tensor([0.5, 0.5], dtype=float32, backend='cpu')
-
-    Source:
-        The array API standard.
-
-    """
-    if unknown:
-        raise unexpected(full_like, unknown)
-    if device is not None:
-        return _convert.placed(device, full_like, x, fill_value, dtype=dtype)
-    x = _convert.asarray(x)
-    return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype)
+__all__ = ["eye", "meshgrid", "tril", "triu"]
 
 
 def eye(
@@ -169,7 +58,7 @@ def eye(
         return _convert.placed(device, eye, n, m, k=k, dtype=dtype)
     rows, columns = sizes("eye", (n, n if m is None else m))
     hit = _diagonal("eye", rows, columns, k) == arange(columns)
-    return cast(hit, FLOAT32 if dtype is None else dtype)
+    return creation.cast(hit, FLOAT32 if dtype is None else dtype)
 
 
 def _diagonal(op: str, rows: int, columns: int, k: int) -> Tensor:

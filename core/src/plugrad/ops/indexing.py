@@ -34,6 +34,7 @@ from . import (
     compare,
     creation,
     gather,
+    ranges,
     scatter,
     shape,
     slicing,
@@ -169,7 +170,7 @@ def _numbers(sizes: Shape, key: Any) -> Tensor:
     kind = np.int32 if total < 2**31 else np.int64
     read = _read("setitem", sizes, key if isinstance(key, tuple) else (key,))
     if read.arrays:
-        every = shape.reshape(creation.arange(total, dtype=np.dtype(kind)), sizes)
+        every = shape.reshape(ranges.arange(total, dtype=np.dtype(kind)), sizes)
         return select("setitem", every, key)
     at = np.zeros((), kind)
     steps = zip(read.source, read.begin, read.size, read.strides, strict=True)

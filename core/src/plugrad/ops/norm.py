@@ -33,7 +33,7 @@ Maybe = Tensor | None  # a scale or an offset
 
 
 def _along(logits: Spec, *, axis: int) -> Spec:
-    reduce._something("softmax", logits, (axis,))
+    reduce.check_not_empty("softmax", logits, (axis,))
     return logits
 
 

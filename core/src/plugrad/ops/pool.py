@@ -214,7 +214,7 @@ def max_pool(
     """
     if unknown:
         raise unexpected(max_pool, unknown)
-    x = ordered("max_pool", x)
+    x = _windows.ordered("max_pool", x)
     given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
     return _pool(MAXIMA, "max_pool", x, data_format, given)
 
@@ -309,7 +309,8 @@ def max_pool1d(
     if unknown:
         raise unexpected(max_pool1d, unknown)
     given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
-    return _pool1d(MAX_POOL, "max_pool1d", ordered("max_pool1d", x), data_format, given)
+    x = _windows.ordered("max_pool1d", x)
+    return _pool1d(MAX_POOL, "max_pool1d", x, data_format, given)
 
 
 def avg_pool1d(
@@ -401,7 +402,7 @@ def pool(
         raise unexpected(pool, unknown)
     given = _given(window_shape, strides, pad, dilations, dim_rounding_mode)
     if choice("pool", "pooling_type", pooling_type, "max", "avg") == "max":
-        return _pool(MAXIMA, "pool", ordered("pool", x), data_format, given)
+        return _pool(MAXIMA, "pool", _windows.ordered("pool", x), data_format, given)
     return _pool(AVERAGES, "pool", _convert.floating("pool", x), data_format, given)
 
 
@@ -523,21 +524,13 @@ def max_pool_with_argmax(
     if unknown:
         raise unexpected(max_pool_with_argmax, unknown)
     op, name = "max_pool_with_argmax", "include_batch_in_index"
-    x = ordered(op, x)
+    x = _windows.ordered(op, x)
     geometry.rank(op, "x", x.shape, 2)
     given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
     windows = geometry.windows(op, x.shape, **given)
     attrs = {name: flag(op, name, include_batch_in_index)}
     y, indices = run_many(MAX_POOL_WITH_ARGMAX, x, geometry=windows, **attrs)
     return y, indices
-
-
-def ordered(op: str, value: TensorLike) -> Tensor:
-    """Return ``value`` as a tensor of numbers that have an order."""
-    x = _convert.real(op, value)
-    if x.dtype.kind == "b":
-        raise TypeError(f"{op}: bool has no order; cast to a number")
-    return x
 
 
 # --- decompositions --------------------------------------------------------------
@@ -552,11 +545,6 @@ def _reduced(op: Any, x: Tensor, windows: Windows, value: float) -> Tensor:
             parts = [slicing.along(x, i + 1, a * gap, *rest) for a in range(count)]
             x = functools.reduce(op, parts)
     return x
-
-
-def least(dtype: DType) -> float:
-    """Return the least number of a dtype: -inf, or the least integer."""
-    return -math.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
 
 
 def _counts(windows: Windows) -> np.ndarray[Any, DType]:
@@ -580,7 +568,7 @@ def _share(x: Tensor, windows: Windows, least: int) -> Tensor:
 @decomposition(MAX_POOL_3D)
 @decomposition(MAX_POOL)
 def _(x: Tensor, *, geometry: Windows) -> Tensor:
-    lowest = least(x.dtype)
+    lowest = _windows.least(x.dtype)
     if x.dtype.kind == "f":
         x = compare.where(compare.equal(x, x), x, lowest)
     return _reduced(binary.maximum, x, geometry, lowest)

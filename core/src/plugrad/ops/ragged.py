@@ -20,7 +20,7 @@ from plugrad.tensor.arguments import misfit, several
 from plugrad.tensor.dtypes import named
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, compare, creation, reduce, scatter, slicing
+from . import _convert, compare, ranges, reduce, scatter, slicing
 from . import shape as shapes
 from ._convert import Shaped
 
@@ -115,7 +115,7 @@ def _added(
 ) -> Tensor:
     """Add up the cotangents of each value that was gathered."""
     count = params_dense_values_spec.shape[0]
-    numbers = creation.arange(count)
+    numbers = ranges.arange(count)
     *_, taken = run_many(RAGGED_GATHER, *params_nested_splits, numbers, indices)
     return scatter._sums(dys[-1], taken, count)
 
@@ -332,7 +332,7 @@ def _numbered(shape: Tensor, values: Spec, parts: Tensors, types: Types) -> Tens
     """Return the number of the value at each position of the result; -1 for none."""
     if shape.shape:
         shape = slicing.along(shape, 0, 0, _levels(types))
-    xs = (shape, creation.arange(values.shape[0]), _convert.asarray(-1), *parts)
+    xs = (shape, ranges.arange(values.shape[0]), _convert.asarray(-1), *parts)
     return run(RAGGED_TENSOR_TO_TENSOR, *xs, row_partition_types=types)
 
 

@@ -32,7 +32,7 @@ import numpy as np
 
 from plugrad.engine.context import current
 from plugrad.engine.dispatch import run
-from plugrad.geometry import Shape, broadcast
+from plugrad.geometry import Shape
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad.tensor import arguments
 from plugrad.tensor.arguments import Ints, misfit
@@ -45,6 +45,7 @@ from . import (
     _draws,
     compare,
     creation,
+    extremes,
     gather,
     reduce,
     shape,
@@ -141,7 +142,7 @@ def _keys(words: _draws.Words, sizes: Shape) -> Tensor:
     return _convert.tensor_of(halves.reshape(*sizes, 2), copy=False)
 
 
-def _drawn(op: str, seed: Seed, sizes: Shape, draw: Draw, *attrs: Any) -> Tensor:
+def drawn(op: str, seed: Seed, sizes: Shape, draw: Draw, *attrs: Any) -> Tensor:
     """Return ``draw(stream, count, *attrs)`` in the shape ``sizes``."""
 
     def drawn(number: int | None) -> Tensor:
@@ -339,7 +340,7 @@ def uniform(
         low, high = map(float, np.asarray((a, b), wanted))
     if not (low < high and math.isfinite(high - low)):
         raise ValueError(f"uniform: minval {a} to maxval {b} is no range of {wanted}")
-    return _drawn("uniform", seed, sizes, _draws.uniform, low, high, wanted)
+    return drawn("uniform", seed, sizes, _draws.uniform, low, high, wanted)
 
 
 def uniform_int(
@@ -386,7 +387,7 @@ def uniform_int(
     least, most = LIMITS[wanted]
     if low < least or high - 1 > most:
         raise OverflowError(f"{op}: {wanted} does not hold {low} to {high - 1}")
-    return _drawn(op, seed, sizes, _draws.integers, low, high, wanted)
+    return drawn(op, seed, sizes, _draws.integers, low, high, wanted)
 
 
 def bernoulli(
@@ -420,7 +421,7 @@ def bernoulli(
     )
     if not 0 <= chance <= 1:
         raise ValueError(f"bernoulli: p must be from 0 to 1, got {chance}")
-    return _drawn("bernoulli", seed, sizes, _draws.true, chance)
+    return drawn("bernoulli", seed, sizes, _draws.true, chance)
 
 
 # --- normal ----------------------------------------------------------------------
@@ -446,7 +447,7 @@ def _transformed(
         return z
 
     with np.errstate(over="ignore"):
-        return _drawn(op, seed, sizes, _draws.filled, scaled, wanted)
+        return drawn(op, seed, sizes, _draws.filled, scaled, wanted)
 
 
 def normal(
@@ -614,7 +615,7 @@ def gamma(
     form = arguments.positive("gamma", "alpha", alpha)
     rate = arguments.positive("gamma", "beta", beta)
     with np.errstate(over="ignore"):
-        return _drawn("gamma", seed, sizes, _draws.gamma, form, rate, wanted)
+        return drawn("gamma", seed, sizes, _draws.gamma, form, rate, wanted)
 
 
 # --- order and choice ------------------------------------------------------------
@@ -641,7 +642,7 @@ def permutation(n: int, /, *, seed: Seed = None, **unknown: Unpack[Nothing]) -> 
     if unknown:
         raise unexpected(permutation, unknown)
     size = arguments.integer("permutation", "n", n, 0)
-    return _drawn("permutation", seed, (size,), _draws.order)
+    return drawn("permutation", seed, (size,), _draws.order)
 
 
 def shuffle(
@@ -669,7 +670,7 @@ def shuffle(
         raise unexpected(shuffle, unknown)
     x = _convert.asarray(x)
     axis = reduce.one_axis("shuffle", axis, len(x.shape))
-    order = _drawn("shuffle", seed, (x.shape[axis],), _draws.order)
+    order = drawn("shuffle", seed, (x.shape[axis],), _draws.order)
     return run(gather.GATHER_V2, x, order, axis=axis, batch_dims=0)
 
 
@@ -721,7 +722,7 @@ def choice(
     count, there = math.prod(sizes), n if weights is None else np.count_nonzero(weights)
     if (count and not there) if replace else count > there:
         raise ValueError(f"choice: cannot choose {count} of {there} ({replace=})")
-    places = _drawn("choice", seed, sizes, _draws.chosen, n, weights, replace)
+    places = drawn("choice", seed, sizes, _draws.chosen, n, weights, replace)
     if isinstance(x, int | np.integer):
         return places
     return run(gather.GATHER_V2, x, places, axis=axis, batch_dims=0)
@@ -834,70 +835,7 @@ def _(logits: Tensor, noise: Tensor, *, normalized: bool) -> Tensor:
     else:
         top = reduce.max(logits, axis=1, keepdims=True)
         score = compare.where(unary.isfinite(top), logits - top, logits) + noise
-    return run(shape.TRANSPOSE, run(reduce.ARG_MAX, score, axis=2), axes=(1, 0))
+    return run(shape.TRANSPOSE, run(extremes.ARG_MAX, score, axis=2), axes=(1, 0))
 
 
 gradients(MULTINOMIAL, logits=None, noise=None)
-
-
-# --- dropout ---------------------------------------------------------------------
-
-
-def dropout(
-    x: TensorLike,
-    /,
-    rate: Number,
-    *,
-    noise_shape: NoiseShape = None,
-    seed: Seed = None,
-    **unknown: Unpack[Nothing],
-) -> Tensor:
-    """Return ``x / (1 - rate)``, with each element set to 0 with probability ``rate``.
-
-    The mean stays the same. With ``noise_shape``, elements that it broadcasts over are
-    dropped or kept as one.
-
-    Args:
-        x: A tensor of numbers.
-        rate: The probability to drop an element, from 0 to below 1.
-        noise_shape: A shape that broadcasts to that of ``x``; None in it stands for the
-            size there. By default the shape of ``x``: each element is dropped on its
-            own.
-        seed: Fixes which elements are dropped.
-
-    Returns:
-        A tensor of the shape and dtype of ``x``; float32 for integers and bool.
-
-    Raises:
-        ValueError: ``rate`` is not from 0 to below 1, or ``noise_shape`` does not fit.
-        TypeError: ``x`` holds strings.
-
-    Example:
-        >>> pg.dropout([1.0, 2.0, 3.0, 4.0], 0.5, seed=1)
-        Tensor([2., 4., 0., 0.], dtype=float32, backend='cpu')
-
-    Source:
-        N. Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from
-        Overfitting", 2014.
-
-    """
-    if unknown:
-        raise unexpected(dropout, unknown)
-    x = _convert.floating("dropout", x)
-    chance = arguments.finite("dropout", "rate", rate)
-    if not 0 <= chance < 1:
-        raise ValueError(f"dropout: rate must be from 0 to below 1, got {chance}")
-    sizes = x.shape
-    if noise_shape is not None:
-        told = arguments.entries(noise_shape)
-        told = [noise_shape] if told is None else told
-        lead = len(x.shape) - len(told)
-        axes = enumerate(told, lead)
-        given = [x.shape[i] if n is None and lead >= 0 else n for i, n in axes]
-        sizes = arguments.sizes("dropout", given, "noise_shape")
-        if broadcast("dropout", x.shape, sizes) != x.shape:
-            raise misfit("dropout", f"noise_shape must broadcast to {x.shape}", sizes)
-    if not chance:
-        return creation.identity(x)
-    kept = _drawn("dropout", seed, sizes, _draws.true, 1 - chance)
-    return compare.where(kept, x * (1 / (1 - chance)), 0.0)

@@ -1,7 +1,8 @@
-"""Reductions. Kernels: ``All Any ArgMax ArgMin Max Mean Min Prod Sum``.
+"""Reductions. Kernels: ``All Any Max Mean Min Prod Sum``.
 
-Map: sums and means; maximum, minimum and their indices; products; logic;
-``count_nonzero`` and ``root``. ``statistics`` has what is composed of these.
+Map: sums and means; maximum and minimum; products; logic; ``count_nonzero`` and
+``root``. ``extremes`` has the indices of maxima, ``statistics`` what is composed of
+these.
 
 ``axis`` is an int, several ints, or None for all axes; ``keepdims`` keeps them with
 size 1. In contracts ``axis`` is a sorted tuple of non-negative ints.
@@ -20,7 +21,7 @@ import numpy as np
 from plugrad.engine.dispatch import run
 from plugrad.geometry import Shape, axes
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients, reduced
-from plugrad.tensor.arguments import Axis, OneAxis, flag, misfit, real
+from plugrad.tensor.arguments import Axis, flag, misfit, real
 from plugrad.tensor.dtypes import BOOL, DTYPES, FLOAT32, INT32, canonical, named, weak
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
@@ -30,8 +31,6 @@ from . import _convert, binary, compare, complexes, creation, shape, unary
 __all__ = [
     "all",
     "any",
-    "argmax",
-    "argmin",
     "count_nonzero",
     "max",
     "mean",
@@ -235,11 +234,11 @@ def _ordered(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Shape]:
     x = _convert.real(op, x)
     axis = axes(op, axis, len(x.shape))
     if 0 in x.shape:
-        _something(op, x, axis)
+        check_not_empty(op, x, axis)
     return x, axis
 
 
-def _something(op: str, x: Tensor | Spec, axis: Shape) -> None:
+def check_not_empty(op: str, x: Tensor | Spec, axis: Shape) -> None:
     if not count(x, axis):
         raise misfit(op, f"cannot reduce axis {axis} without elements", x)
 
@@ -249,7 +248,7 @@ def _not_of_nothing(op: str) -> Callable[..., Spec]:
 
     def out(x: Spec, *, axis: Shape, keepdims: bool) -> Spec:
         found = reduced(x, axis=axis, keepdims=keepdims)
-        _something(op, x, axis)
+        check_not_empty(op, x, axis)
         return found
 
     return out
@@ -398,10 +397,10 @@ def min(
 
 @decomposition(MIN)
 def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
-    return _reversed(run(MAX, _reversed(x), axis=axis, keepdims=keepdims))
+    return reversed_order(run(MAX, reversed_order(x), axis=axis, keepdims=keepdims))
 
 
-def _reversed(x: Tensor) -> Tensor:
+def reversed_order(x: Tensor) -> Tensor:
     """Reverse the order of numbers; ``-x`` would overflow for integers."""
     if x.dtype.kind == "f":
         return unary.negative(x)
@@ -409,138 +408,6 @@ def _reversed(x: Tensor) -> Tensor:
 
 
 gradients(MIN, x=_shared)
-
-
-def _place(x: Spec, *, axis: int) -> Spec:
-    _something("argmax", x, (axis,))
-    return Spec((*x.shape[:axis], *x.shape[axis + 1 :]), INT32)
-
-
-def _argument(kernel: Kernel, x: TensorLike, axis: OneAxis, keepdims: bool) -> Tensor:
-    """Run ``ArgMax`` or ``ArgMin``; without an axis the index counts all elements."""
-    op = kernel.op
-    x = _convert.real(op, x)
-    if axis is None:
-        kept = (1,) * len(x.shape)
-        x, axis = run(shape.RESHAPE, x, shape=(x.size,)), 0
-    else:
-        axis = one_axis(op, axis, len(x.shape))
-        kept = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-    _something(op, x, (axis,))
-    y = run(kernel, creation.cast(x, INT32) if x.dtype is BOOL else x, axis=axis)
-    return run(shape.RESHAPE, y, shape=kept) if flag(op, "keepdims", keepdims) else y
-
-
-ARG_MAX = Kernel(
-    "ArgMax(x: integer | floating; axis: axis)",
-    out=_place,
-    op="argmax",
-    doc="""The index of the largest element along ``axis``, int32; the first of ties.
-
-    NaN is ignored; if all elements are NaN, the index is 0. It is an error to
-    reduce an axis without elements.""",
-)
-
-
-def argmax(
-    x: TensorLike,
-    /,
-    axis: OneAxis = None,
-    *,
-    keepdims: bool = False,
-    **unknown: Unpack[Nothing],
-) -> Tensor:
-    """Return the index of the maximum along ``axis``; the first of equal elements.
-
-    NaN is ignored, as in TensorFlow.js, although ``max`` returns NaN, as the array API
-    standard says. The index is 0 if all elements are NaN.
-
-    Args:
-        x: A tensor of real numbers.
-        axis: The axis to search; None for all elements in row-major order.
-        keepdims: Whether the reduced axes stay, with size 1.
-
-    Returns:
-        An int32 tensor.
-
-    Raises:
-        ValueError: There are no elements to search, or ``axis`` is out of range.
-        TypeError: ``x`` is complex, or holds strings.
-
-    Example:
-        >>> pg.argmax([[1.0, 5.0], [4.0, 3.0]], axis=1)
-        Tensor([1, 0], dtype=int32, backend='cpu')
-
-    """
-    if unknown:
-        raise unexpected(argmax, unknown)
-    return _argument(ARG_MAX, x, axis, keepdims)
-
-
-@decomposition(ARG_MAX)
-def _(x: Tensor, *, axis: int) -> Tensor:
-    size = x.shape[axis]
-    line = (size, *[1] * (len(x.shape) - axis - 1))
-    places = _convert.asarray(np.arange(size, dtype=np.int32).reshape(line))
-    numbers = x
-    if x.dtype.kind == "f":
-        numbers = compare.where(compare.equal(x, x), x, -math.inf)
-    top = run(MAX, numbers, axis=(axis,), keepdims=True)
-    hit = compare.where(compare.equal(x, top), places, size)
-    first = run(MIN, hit, axis=(axis,), keepdims=False)
-    return compare.where(compare.equal(first, size), 0, first)
-
-
-gradients(ARG_MAX, x=None)
-
-
-ARG_MIN = Kernel(
-    "ArgMin(x: integer | floating; axis: axis)",
-    out=_place,
-    op="argmin",
-    doc="""The index of the smallest element along ``axis``, int32; the first of ties.
-
-    NaN is ignored; if all elements are NaN, the index is 0. It is an error to
-    reduce an axis without elements.""",
-)
-
-
-def argmin(
-    x: TensorLike,
-    /,
-    axis: OneAxis = None,
-    *,
-    keepdims: bool = False,
-    **unknown: Unpack[Nothing],
-) -> Tensor:
-    """Return the index of the minimum along ``axis``; the first of equal elements.
-
-    NaN is ignored, as in ``argmax``. The index is 0 if all elements are NaN.
-
-    Args:
-        x: A tensor of real numbers.
-        axis: The axis to search; None for all elements in row-major order.
-        keepdims: Whether the reduced axes stay, with size 1.
-
-    Returns:
-        An int32 tensor.
-
-    Raises:
-        ValueError: There are no elements to search, or ``axis`` is out of range.
-        TypeError: ``x`` is complex, or holds strings.
-
-    Example:
-        >>> pg.argmin([[1.0, 5.0], [4.0, 3.0]], axis=1)
-        Tensor([0, 1], dtype=int32, backend='cpu')
-
-    """
-    if unknown:
-        raise unexpected(argmin, unknown)
-    return _argument(ARG_MIN, x, axis, keepdims)
-
-
-decomposition(ARG_MIN, lambda x, axis: run(ARG_MAX, _reversed(x), axis=axis))
-gradients(ARG_MIN, x=None)
 
 
 # --- products --------------------------------------------------------------------

@@ -23,7 +23,17 @@ from plugrad.tensor.dtypes import BOOL, INT32, named
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, binary, compare, creation, gather, reduce, slicing, sorting
+from . import (
+    _convert,
+    binary,
+    compare,
+    creation,
+    gather,
+    ranges,
+    reduce,
+    slicing,
+    sorting,
+)
 from . import shape as shapes
 
 __all__ = ["gather_nd", "scatter_nd", "tensor_scatter_update"]
@@ -328,7 +338,7 @@ def _(tensor: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     count, total = ids.shape[0], math.prod(lead)
     at = compare.where(_last(ids, total), ids, -1)  # the others are dropped
     hit = _sums(creation.ones((count, 1), dtype=INT32), at, total) > 0
-    new = run(gather.GATHER_V2, rows, _sums(creation.arange(count), at, total), **FIRST)
+    new = run(gather.GATHER_V2, rows, _sums(ranges.arange(count), at, total), **FIRST)
     old = run(shapes.RESHAPE, tensor, shape=(total, rows.shape[1]))
     return run(shapes.RESHAPE, run(compare.SELECT, hit, new, old), shape=tensor.shape)
 
@@ -365,7 +375,7 @@ def _stayed(dy: Tensor, indices: Tensor, tensor_spec: Spec) -> Tensor:
     Writing the numbers of the updates in their place shows which one stayed.
     """
     *lead, depth = indices.shape
-    numbers = run(shapes.RESHAPE, creation.arange(math.prod(lead)), shape=tuple(lead))
+    numbers = run(shapes.RESHAPE, ranges.arange(math.prod(lead)), shape=tuple(lead))
     blank = creation.zeros(tensor_spec.shape[:depth], dtype=INT32)
     written = run(TENSOR_SCATTER_UPDATE, blank, indices, numbers)
     hit = compare.equal(run(GATHER_ND, written, indices), numbers)

@@ -38,7 +38,7 @@ _elementwise = partial(Kernel, out=same)
 def xlogy(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``a · log(b)``, and 0 where ``a`` is 0, unless ``b`` is NaN.
 
-    It is the term of an entropy, of which the limit at ``a = 0`` is 0. Where ``a`` is 0
+    It is the term of an entropy, whose limit at ``a = 0`` is 0. Where ``a`` is 0
     and ``b`` is not a positive finite number, the derivatives are 0, too.
 
     Args:
@@ -99,7 +99,7 @@ def xlog1py(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 # --- tools -----------------------------------------------------------------------
 
-LARGE = 8  # from here on, asymptotic series have the accuracy of float64
+ASYMPTOTIC_MIN = 8  # from here on, the series have the accuracy of float64
 
 
 def _piecewise(pieces: Pieces, x: Tensor) -> Tensor:
@@ -261,16 +261,18 @@ def _(x: Tensor) -> Tensor:
 def _log_gamma(a: Tensor, small: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return ``log Γ(a)``, and c and f with ``Γ(1 + a) = e^c · f``."""
     z, product = a, creation.ones_like(a)
-    for i in range(1, LARGE - 2):  # Γ(a) = (a - 1) (a - 2) … Γ(z), z from 2 to 3
+    for i in range(
+        1, ASYMPTOTIC_MIN - 2
+    ):  # Γ(a) = (a - 1) (a - 2) … Γ(z), z from 2 to 3
         above, less = a >= i + 2, a - i
         z = compare.where(above, less, z)
         product = compare.where(above, product * less, product)
-    middle = a < LARGE
+    middle = a < ASYMPTOTIC_MIN
     t = compare.where(small, a, z - 1)
     t = compare.where(middle, t, 0)
     core = t * (t - 1) * _piecewise(_rationals.LOG_GAMMA, t)
     log = unary.log(compare.where(middle, compare.where(small, a, product), a))
-    b = binary.maximum(a, LARGE)
+    b = binary.maximum(a, ASYMPTOTIC_MIN)
     coefficients = [
         float(_bernoulli(2 * k) / (2 * k * (2 * k - 1)))
         for k in range(_terms(a, 3, 10), 0, -1)
@@ -339,16 +341,16 @@ def _(x: Tensor) -> Tensor:
 
 def _digamma(a: Tensor, small: Tensor) -> Tensor:
     z, total = a, creation.zeros_like(a)
-    for i in range(1, LARGE - 2):  # ψ(a) = 1/(a - 1) + 1/(a - 2) + … + ψ(z)
+    for i in range(1, ASYMPTOTIC_MIN - 2):  # ψ(a) = 1/(a - 1) + 1/(a - 2) + … + ψ(z)
         above, less = a >= i + 2, a - i
         z = compare.where(above, less, z)
         total = total + compare.where(above, 1 / compare.where(above, less, 1), 0)
-    middle = a < LARGE
+    middle = a < ASYMPTOTIC_MIN
     t = compare.where(small, a, z - 1)
     t = compare.where(middle, t, 0)
     high, low = _rationals.DIGAMMA_ROOT[a.dtype.itemsize]
     core = ((t - high) - low) * _piecewise(_rationals.DIGAMMA, t)
-    b = binary.maximum(a, LARGE)
+    b = binary.maximum(a, ASYMPTOTIC_MIN)
     coefficients = [
         float(_bernoulli(2 * k) / (2 * k)) for k in range(_terms(a, 3, 11), 0, -1)
     ]
@@ -433,7 +435,7 @@ def _(x: Tensor, *, n: int) -> Tensor:
 
 def _zeta(x: Tensor, n: int) -> Tensor:
     """Return ``n! · Σ 1 / (x + k)^(n+1)`` over all ``k`` from 0, by Euler-Maclaurin."""
-    s, shift = n + 1, LARGE + n // 2
+    s, shift = n + 1, ASYMPTOTIC_MIN + n // 2
     total = binary.pow(x, -s)
     for k in range(1, shift):
         total = total + binary.pow(x + k, -s)

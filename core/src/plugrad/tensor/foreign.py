@@ -259,8 +259,8 @@ nonzero | `pg.nonzero(x)`
 set_shape | `pg.ensure_shape(x, shape)`
 """
 
-# Keywords: names | the keywords here, of which a function has one | hint. Without
-# keywords here, the hint is for every function.
+# Keywords: names | the keywords here | hint. The row holds for functions that have
+# one of the keywords here, and for all functions if there are none.
 KEYWORDS = """
 dim dims axes_ reduction_indices | axis axes |
 axis | axes |
