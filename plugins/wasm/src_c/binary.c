@@ -22,14 +22,6 @@ BINARY(squared_difference_f32, f32, f32, GRAIN, (p - q) * (p - q))
 BINARY_SMALL(squared_difference_f64, f64, f64, GRAIN, (p - q) * (p - q))
 BINARY_SMALL(atan2_f32, f32, f32, SLOW, (f32)atan2(p, q))
 BINARY_SMALL(atan2_f64, f64, f64, SLOW, atan2(p, q))
-BINARY(copysign_f32, f32, f32, GRAIN, __builtin_copysignf(p, q))
-BINARY_SMALL(copysign_f64, f64, f64, GRAIN, __builtin_copysign(p, q))
-
-/* Infinite also beside NaN. Squares of float32 neither overflow nor vanish in float64. */
-#define ENDLESS(a) (__builtin_fabs(a) == INFINITY)
-BINARY(hypot_f32, f32, f32, GRAIN,
-       (ENDLESS(p) | ENDLESS(q)) ? INFINITY : (f32)__builtin_sqrt((f64)p * p + (f64)q * q))
-BINARY_SMALL(hypot_f64, f64, f64, SLOW, hypot(p, q))
 
 /* The remainder has the sign of the divisor, as Python's. */
 #define REMAINDERS(T)                                                                    \
@@ -54,8 +46,6 @@ typedef f32 floats __attribute__((vector_size(4 * LANES)));
 typedef f64 doubles __attribute__((vector_size(8 * LANES)));
 #define TO_DOUBLES(v) __builtin_convertvector((floats)(v), doubles)
 #define OF_DOUBLES(v) ((vec)__builtin_convertvector(v, floats))
-
-
 #define FLOOR(v) ((vec)__builtin_elementwise_floor((floats)(v)))
 #define SIGN(v) AND(v, VINT((i32)0x80000000)) /* its bit */
 #define DIFFER(a, b) SHR(XOR(a, b), 31) /* in their signs */

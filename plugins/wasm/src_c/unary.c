@@ -37,7 +37,6 @@ UNARY_SMALL(softplus_f64, f64, f64, SLOW, a != a ? a : (a > 0 ? a : 0) + log1p(e
 #define FLOATING(UNARY, T, F)                                                            \
     UNARY(floor_##T, T, T, GRAIN, __builtin_floor##F(a))                                 \
     UNARY(ceil_##T, T, T, GRAIN, __builtin_ceil##F(a))                                   \
-    UNARY(trunc_##T, T, T, GRAIN, __builtin_trunc##F(a))                                 \
     UNARY(round_##T, T, T, GRAIN, __builtin_rint##F(a))                                  \
     UNARY(rsqrt_##T, T, T, GRAIN, 1 / __builtin_sqrt##F(a))                              \
     UNARY(reciprocal_##T, T, T, GRAIN, 1 / a)                                            \
