@@ -1,4 +1,4 @@
-"""Print what ops on a million numbers of float16 take on cpu, beside PyTorch.
+"""Time ops on a million float16 numbers on cpu, beside PyTorch.
 
 Each figure is the minimum of interleaved rounds, in microseconds. The table marks ops
 that take more than three times as long as PyTorch's::

@@ -93,13 +93,12 @@ def nabla(size: int) -> Array:
 
 def find_start(target: Array, steps: int, iterations: int) -> tuple[Any, list[float]]:
     """Return water that becomes the target after so many steps, and the losses."""
-    goal = pg.asarray(target)
+    goal, start = pg.asarray(target), pg.zeros(target.shape)
 
     def loss(start: pg.Tensor, goal: pg.Tensor) -> pg.Tensor:
         return 0.5 * pg.sum(pg.square(simulate(start, steps)[-1] - goal))
 
     step = pt.train_step(loss, pt.sgd(0.5, 0.8))
-    start = pg.zeros(target.shape)
     state, losses = step.optimizer.init(start), []
     for _ in range(iterations):
         start, state, value = step.run(start, state, goal)

@@ -238,7 +238,7 @@ def test_a_dtype_is_answered(name, hint):
 
 
 class OfAnother:
-    """A dtype of another library, of which plugrad knows how it is shown."""
+    """A dtype of another library; plugrad knows it by its repr."""
 
     def __init__(self, shown):
         self.shown = shown

@@ -8,7 +8,7 @@ from plugrad_conformance.toy import toy
 
 LIMIT = 1000
 X = np.ones(200, np.float32)  # 800 bytes
-LARGE = {
+ABOVE_LIMIT = {
     "full": lambda x: pg.ones(251),
     "asarray": lambda x: pg.asarray(np.ones(251, np.float32)),
     "broadcast_to": lambda x: pg.broadcast_to(x, (2, 200)),
@@ -42,11 +42,11 @@ def made(request):
         yield found
 
 
-@pytest.mark.parametrize("op", LARGE)
+@pytest.mark.parametrize("op", ABOVE_LIMIT)
 @pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jit"])
 def test_a_larger_array_is_refused_before_it_is_allocated(op, jitted, made):
     x = pg.asarray(X)
-    f = pg.jit(LARGE[op]) if jitted else LARGE[op]
+    f = pg.jit(ABOVE_LIMIT[op]) if jitted else ABOVE_LIMIT[op]
     message = r"bytes, and backend 'toy' holds at most 1,000 in one array; use smaller"
     for _ in range(2):
         with pytest.raises(MemoryError, match=message) as caught:

@@ -4,8 +4,6 @@ Optimizers are pairs of pure functions over trees. Checkpoints, batches, losses 
 loop, ``fit``, can each be used without the others. docs/train.md is the guide.
 """
 
-from plugrad.plugin import missing as _missing
-
 from . import initializers, losses, metrics, schedules, transforms
 from .checkpoints import CheckpointError, Checkpoints, CheckpointWarning, Restored
 from .data import Batches, IterableBatches, Padded, Prefetch, padded
@@ -114,7 +112,9 @@ __all__ = [
 def __getattr__(name: str) -> str:
     """Read the version from the metadata, which takes too long for every import."""
     if name != "__version__":
-        raise _missing(__name__, name, __all__)
+        from plugrad.plugin import missing
+
+        raise missing(__name__, name, __all__)
     from importlib.metadata import version
 
     return version("plugrad-train")

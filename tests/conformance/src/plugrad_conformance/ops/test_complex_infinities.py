@@ -18,7 +18,7 @@ Z = [
 
 
 def check(y, expected, dtype):
-    """Compare the parts, of which each may be infinite or NaN."""
+    """Compare real and imaginary parts; each may be infinite or NaN."""
     y = y.numpy()
     assert y.dtype == dtype
     expected = np.asarray(expected)
