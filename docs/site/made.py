@@ -49,7 +49,7 @@ FAMILIES = {
     "Dtypes": ("What dtypes there are, and what they promote to.", "namespace"),
     "Elementary functions": (
         "Element-wise ops of one argument.",
-        "special trigonometry unary",
+        "integers special trigonometry unary",
     ),
     "Indexing": (
         "Elements at indices, slices, and what writes to them.",
@@ -62,7 +62,7 @@ FAMILIES = {
     ),
     "Reductions": (
         "Sums, means and other reductions; sums and counts along an axis.",
-        "cumulative nans reduce statistics",
+        "cumulative nans reduce samples statistics",
     ),
     "Shapes": (
         "Ops that move elements without computing with them.",

@@ -32,6 +32,7 @@ from .ops.extremes import *
 from .ops.gather import *
 from .ops.grids import *
 from .ops.indexing import *
+from .ops.integers import *
 from .ops.matrix import *
 from .ops.namespace import *
 from .ops.nans import *
@@ -41,6 +42,7 @@ from .ops.products import *
 from .ops.ranges import *
 from .ops.rearrange import *
 from .ops.reduce import *
+from .ops.samples import *
 from .ops.scatter import *
 from .ops.search import *
 from .ops.search import UniqueAll as UniqueAll
@@ -218,6 +220,7 @@ if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public 
     __all__ += ops.gather.__all__
     __all__ += ops.grids.__all__
     __all__ += ops.indexing.__all__
+    __all__ += ops.integers.__all__
     __all__ += ops.matrix.__all__
     __all__ += ops.namespace.__all__
     __all__ += ops.nans.__all__
@@ -227,6 +230,7 @@ if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public 
     __all__ += ops.ranges.__all__
     __all__ += ops.rearrange.__all__
     __all__ += ops.reduce.__all__
+    __all__ += ops.samples.__all__
     __all__ += ops.scatter.__all__
     __all__ += ops.search.__all__
     __all__ += ops.sequence.__all__

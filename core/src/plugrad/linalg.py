@@ -3,6 +3,7 @@ from typing import TYPE_CHECKING
 from ._public import publish
 from .ops._results import EighResult as EighResult
 from .ops._results import EigResult as EigResult
+from .ops._results import LUResult as LUResult
 from .ops._results import QRResult as QRResult
 from .ops._results import SlogdetResult as SlogdetResult
 from .ops._results import SVDResult as SVDResult

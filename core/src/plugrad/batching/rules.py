@@ -296,19 +296,19 @@ RULES: dict[Callable[[Kernel], Rule], str] = {
     elementwise: """
         Abs Acos Acosh Add Asin Asinh Atan Atan2 Atanh BitwiseAnd BitwiseNot BitwiseOr
         BitwiseXor Cast Ceil ClipByValue ComplexAbs Cos Cosh Digamma Elu EluGrad Equal
-        Erf Erfinv Exp Expm1 Floor FloorDiv Gelu GeluTanh Greater GreaterEqual Identity
-        Imag IsFinite IsInf IsNan LeakyRelu LeftShift Less LessEqual Lgamma Log Log1p
-        LogicalAnd LogicalNot LogicalOr LogicalXor Maximum Minimum Mod Multiply Neg
-        NotEqual OnesLike Polygamma Pow Prelu Real RealDiv Reciprocal Relu Relu6
+        Erf Erfinv Exp Expm1 Floor FloorDiv Gcd Gelu GeluTanh Greater GreaterEqual
+        Identity Imag IsFinite IsInf IsNan LeakyRelu LeftShift Less LessEqual Lgamma Log
+        Log1p LogicalAnd LogicalNot LogicalOr LogicalXor Maximum Minimum Mod Multiply
+        Neg NotEqual OnesLike Polygamma Pow Prelu Real RealDiv Reciprocal Relu Relu6
         RightShift Round Rsqrt Select Selu Sigmoid Sign SignBit Sin Sinh Softplus Sqrt
         Square SquaredDifference StaticRegexReplace Step StringToHashBucketFast Sub Tan
         Tanh ZerosLike
         """,
     leading: """
         AddN All Any ArgMax ArgMin Bitcast Cholesky Cofactor Complex Concat Cumprod
-        Cumsum Det Eig Eigh Eigvals Eigvalsh ExpandDims FFT IFFT Inverse LogSoftmax Max
-        Mean Min MirrorPad OneHot Pack PadV2 Prod Qr Reverse Slogdet Softmax Solve Sort
-        SplitV Sum Svd Svdvals TopK Transpose TriangularSolve Unpack
+        Cumsum Det Eig Eigh Eigvals Eigvalsh ExpandDims FFT IFFT Inverse LogSoftmax Lu
+        MatrixExp Max Mean Min MirrorPad OneHot Pack PadV2 Prod Qr Reverse Slogdet
+        Softmax Solve Sort SplitV Sum Svd Svdvals TopK Transpose TriangularSolve Unpack
         """,
     _reshape: "Reshape",
     _broadcast_to: "BroadcastTo",

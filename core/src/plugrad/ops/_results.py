@@ -17,6 +17,14 @@ class QRResult(NamedTuple):
     R: Tensor
 
 
+class LUResult(NamedTuple):
+    """The result of ``lu``: ``P``, ``L`` and ``U``."""
+
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
 class EighResult(NamedTuple):
     """The result of ``eigh``: ``eigenvalues`` and ``eigenvectors``."""
 

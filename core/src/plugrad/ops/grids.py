@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, Unpack
 
+import numpy as np
+
 from plugrad.tensor.arguments import choice, integer, sizes
-from plugrad.tensor.dtypes import FLOAT32
+from plugrad.tensor.dtypes import FLOAT32, INT32
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
@@ -13,7 +15,7 @@ from . import _convert, compare, creation
 from . import shape as shapes
 from .ranges import arange
 
-__all__ = ["eye", "meshgrid", "tril", "triu"]
+__all__ = ["eye", "meshgrid", "tril", "tril_indices", "triu", "triu_indices"]
 
 
 def eye(
@@ -65,6 +67,81 @@ def _diagonal(op: str, rows: int, columns: int, k: int) -> Tensor:
     """Return a column with the position of diagonal ``k`` in each row."""
     k = max(-rows, min(integer(op, "k", k), columns))
     return shapes.reshape(arange(k, rows + k), (rows, 1))
+
+
+def tril_indices(
+    n: int, /, m: int | None = None, *, k: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Return the rows and columns of the lower triangle of an ``[n, m]`` matrix.
+
+    ``x[tril_indices(n)]`` are its elements, row by row.
+
+    Args:
+        n: The number of rows.
+        m: The number of columns; by default ``n``.
+        k: The last diagonal: 0 is the main one, positive numbers are above it, negative
+            ones below it.
+
+    Returns:
+        Two int32 tensors of one size.
+
+    Raises:
+        ValueError: A size is negative.
+        TypeError: A size or ``k`` is not an integer.
+
+    Example:
+        >>> rows, columns = pg.tril_indices(2)
+        >>> rows.tolist(), columns.tolist()
+        ([0, 1, 1], [0, 0, 1])
+
+    Source:
+        ``numpy.tril_indices``, where ``k`` comes second.
+
+    """
+    return _triangle("tril_indices", n, m, k, lower=True)
+
+
+def triu_indices(
+    n: int, /, m: int | None = None, *, k: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Return the rows and columns of the upper triangle of an ``[n, m]`` matrix.
+
+    ``x[triu_indices(n)]`` are its elements, row by row.
+
+    Args:
+        n: The number of rows.
+        m: The number of columns; by default ``n``.
+        k: The first diagonal: 0 is the main one, positive numbers are above it,
+            negative ones below it.
+
+    Returns:
+        Two int32 tensors of one size.
+
+    Raises:
+        ValueError: A size is negative.
+        TypeError: A size or ``k`` is not an integer.
+
+    Example:
+        >>> rows, columns = pg.triu_indices(2)
+        >>> rows.tolist(), columns.tolist()
+        ([0, 0, 1], [0, 1, 1])
+
+    Source:
+        ``numpy.triu_indices``, where ``k`` comes second.
+
+    """
+    return _triangle("triu_indices", n, m, k, lower=False)
+
+
+def _triangle(
+    op: str, n: int, m: int | None, k: int, lower: bool
+) -> tuple[Tensor, Tensor]:
+    rows, columns = sizes(op, (n, n if m is None else m))
+    k = max(-rows, min(integer(op, "k", k), columns))
+    below = np.tri(rows, columns, k if lower else k - 1, dtype=bool)
+    found = np.nonzero(below if lower else ~below)
+    first, second = (_convert.tensor_of(i.astype(INT32), copy=False) for i in found)
+    return first, second
 
 
 def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:

@@ -1,7 +1,7 @@
 """The namespace ``plugrad.linalg``; matrix powers, norms and condition. No kernels.
 
-``products``, ``matrix``, ``matrix_factors``, ``eigenvalues`` and ``determinants``
-define its other ops.
+``products``, ``matrix``, ``matrix_factors``, ``matrix_functions``, ``eigenvalues`` and
+``determinants`` define its other ops.
 
 Map: what is public here; powers; norms; the condition number.
 """
@@ -47,10 +47,12 @@ from .matrix_factors import (
     svd,
     svdvals,
 )
+from .matrix_functions import lu, matrix_exp, multi_dot
 from .products import cross, diagonal, kron, outer, trace
 
 __all__ = ["band_part", "cholesky", "cond", "cross", "det", "diagonal", "eig"]
 __all__ += ["eigh", "eigvals", "eigvalsh", "gram_schmidt", "inv", "kron", "lstsq"]
+__all__ += ["lu", "matrix_exp", "multi_dot"]
 __all__ += [
     "matrix_norm",
     "matrix_power",

@@ -17,8 +17,8 @@ LEVELS = ("primitives", "inference", "training", "everything")
 # Families that neither inference nor training of common networks needs, as the modules
 # of ``golden/reach`` and of ``ops`` are called.
 RARE = (
-    "complex_special_values|complexes|eigenvalues|fft|linalg|matrix_factors|ragged|"
-    "random|signal|sparse|special|strings|string_dtype"
+    "complex_special_values|complexes|eigenvalues|fft|linalg|matrix_factors|"
+    "matrix_functions|ragged|random|signal|sparse|special|strings|string_dtype"
 )
 
 # (file, words in the name of the test, level); the first row that matches wins.

@@ -72,6 +72,8 @@ HOST: dict[str, str] = {
     "Cholesky": _LAPACK,
     "Eig": _LAPACK,
     "Eigh": _LAPACK,
+    "Lu": "each pivot depends on the values left by those before it",
+    "MatrixExp": "how often to square depends on the values",
     "Qr": _LAPACK,
     "Slogdet": _LAPACK,
     "Solve": _LAPACK,

@@ -20,7 +20,7 @@ DISCRETE = """
     All Any BitwiseNot BitwiseOr BitwiseXor BroadcastArgs LeftShift LogicalAnd
     LogicalNot LogicalOr LogicalXor MatMulInteger OneHot QuantizedConv2D
     QuantizedDepthwiseConv2D RightShift SparseReshape
-    Draw FromPixels
+    Draw FromPixels Gcd
 """
 # Constants: there is nothing to call.
 CONSTANT = "OnesLike ZerosLike"
@@ -363,6 +363,10 @@ TABLE = [
     ("Eigvalsh", lambda x: linalg.eigvalsh(x + x.mT), (3, 3)),
     ("Einsum", lambda a, b: pg.einsum("ij,...jk->...i", a, b), (2, 3), (2, 3, 4)),
     ("Inverse", linalg.inv, (2, 3, 3)),
+    ("Lu", lambda x: together(*linalg.lu(x)), (2, 3, 3)),
+    ("Lu", lambda x: together(*linalg.lu(x)), (2, 4)),
+    ("Lu", lambda x: together(*linalg.lu(x)), (4, 2)),
+    ("MatrixExp", linalg.matrix_exp, (2, 3, 3)),
     ("MatrixBandPart", lambda x: linalg.band_part(x, 1, 0) ** 2, (2, 3, 4)),
     ("Pinv", linalg.pinv, (2, 3)),
     ("Qr", lambda x: together(*linalg.qr(x)), (3, 2)),

@@ -23,6 +23,7 @@ CALLS = {
     **{name: call(SQUARES) for name in ("Cofactor", "Det", "Inverse", "Slogdet")},
     **{name: call(SQUARES) for name in ("Eig", "Eigvals")},
     **{name: call(HERMITIAN) for name in ("Cholesky", "Eigh", "Eigvalsh")},
+    **{name: call(SQUARES) for name in ("Lu", "MatrixExp")},
     "Solve": call(SQUARES, floats(2, 3, 4)),
     "TriangularSolve": call(SQUARES, floats(2, 3, 4), upper=False),
     "Qr": call(floats(2, 4, 3), mode="complete"),
