@@ -58,7 +58,7 @@ FAMILIES = {
     "Matrices": ("Products, `einsum` and diagonals.", "einsum matrix products"),
     "Networks": (
         "Normalization, pooling, attention and recurrent cells.",
-        "norm pool sequence",
+        "adaptive norm pool sequence",
     ),
     "Reductions": (
         "Sums, means and other reductions; sums and counts along an axis.",

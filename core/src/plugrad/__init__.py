@@ -15,6 +15,7 @@ from .ops._convert import *
 from .ops._processes import _restored as _restored
 from .ops._processes import _restored_variable as _restored_variable
 from .ops.activation import *
+from .ops.adaptive import *
 from .ops.binary import *
 from .ops.blocks import *
 from .ops.by_name import *
@@ -204,6 +205,7 @@ if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public 
     __all__ += _control.__all__ + _overrides.__all__
     __all__ += ops._convert.__all__
     __all__ += ops.activation.__all__
+    __all__ += ops.adaptive.__all__
     __all__ += ops.binary.__all__
     __all__ += ops.blocks.__all__
     __all__ += ops.by_name.__all__

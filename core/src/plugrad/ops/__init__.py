@@ -8,12 +8,13 @@ from plugrad.registry.registry import registry
 from . import _processes, operators
 
 NAMES = """
-    activation binary blocks boxes compare complexes conv creation cumulative
-    depthwise determinants dilation dropout eigenvalues einsum extremes fft fused
-    gather grids image integers linalg losses matrix matrix_factors matrix_functions
-    namespace nans norm pool products quantized ragged random ranges rearrange
-    reduce resize samples scatter search sequence shape signal signs slicing sorting
-    sparse special statistics strings trigonometry unary
+    activation adaptive alignments binary blocks boxes compare complexes conv
+    creation cumulative depthwise determinants dilation dropout eigenvalues einsum
+    extremes fft fused gather grids image integers linalg losses matrix
+    matrix_factors matrix_functions namespace nans norm pool products quantized
+    ragged random ranges rearrange reduce resize samples scatter search sequence
+    shape signal signs slicing sorting sparse special statistics strings
+    trigonometry unary
 """
 FAMILIES = tuple(import_module(f"{__name__}.{name}") for name in NAMES.split())
 

@@ -19,7 +19,7 @@ import math
 from typing import Any, Literal, Unpack, get_args
 
 from plugrad.engine.dispatch import run
-from plugrad.tensor.arguments import choice, finite, misfit, positive
+from plugrad.tensor.arguments import choice, finite, flag, misfit, positive
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
@@ -33,18 +33,23 @@ from . import (
     norm,
     reduce,
     shape,
+    special,
     unary,
 )
+from .alignments import negative_log_probability
 from .custom import custom_grad
 
 __all__ = [
     "absolute_difference",
     "compute_weighted_loss",
     "cosine_distance",
+    "ctc_loss",
     "hinge_loss",
     "huber_loss",
+    "kl_divergence",
     "log_loss",
     "mean_squared_error",
+    "negative_log_likelihood",
     "sigmoid_cross_entropy",
     "softmax_cross_entropy",
     "sparse_softmax_cross_entropy",
@@ -585,11 +590,185 @@ def sparse_softmax_cross_entropy(
     if unknown:
         raise unexpected(sparse_softmax_cross_entropy, unknown)
     op = "sparse_softmax_cross_entropy"
-    classes, x = _convert.asarray(labels), _convert.floating(op, logits, "f")
+    classes, x = _classes(op, labels, logits, "logits")
+    return _weighted(op, _unlikely(norm.log_softmax(x), classes), weights, reduction)
+
+
+def _classes(
+    op: str, labels: TensorLike, given: TensorLike, name: str
+) -> tuple[Tensor, Tensor]:
+    """Return the classes of rows, and the rows."""
+    classes, x = _convert.asarray(labels), _convert.floating(op, given, "f")
     if classes.dtype.kind not in "iu":
         raise TypeError(f"{op}: labels must be integers, got {classes.dtype}")
     if not x.shape or classes.shape != x.shape[:-1]:
-        raise misfit(op, "there must be one label for each row of logits", classes, x)
-    x, axis = norm.log_softmax(x), len(classes.shape)
-    found = run(gather.GATHER_V2, x, classes, axis=axis, batch_dims=axis)
-    return _weighted(op, -found, weights, reduction)
+        raise misfit(op, f"there must be one label for each row of {name}", classes, x)
+    return classes, x
+
+
+def _unlikely(logs: Tensor, classes: Tensor) -> Tensor:
+    """Return the element of each row at its class, negated."""
+    axis = len(classes.shape)
+    return -run(gather.GATHER_V2, logs, classes, axis=axis, batch_dims=axis)
+
+
+def negative_log_likelihood(
+    labels: TensorLike,
+    log_probabilities: TensorLike,
+    /,
+    weights: Weights = None,
+    *,
+    reduction: Reduction = DEFAULT,
+) -> Tensor:
+    """Return ``-log_probabilities[label]`` along the last axis, weighted and reduced.
+
+    It gives one loss for each row. Of ``log_softmax`` it is
+    ``sparse_softmax_cross_entropy``.
+
+    Args:
+        labels: Integers ``[...]``, the class of each row.
+        log_probabilities: ``[..., classes]``.
+        weights: A tensor that broadcasts to the losses; None for 1.
+        reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
+
+    Returns:
+        A scalar tensor; ``[...]`` for the reduction "none". The dtype is the promoted
+        one; float32 for integers and bool.
+
+    Raises:
+        ValueError: The shapes do not fit, or the reduction is unknown.
+        TypeError: The labels are not integers, or another argument is complex or holds
+            strings.
+        IndexError: A label is not a class.
+
+    Example:
+        >>> logs = pg.log([[0.25, 0.75], [0.5, 0.5]])
+        >>> pg.losses.negative_log_likelihood([1, 0], logs, reduction="none")
+        Tensor([0.2877, 0.6931], dtype=float32, backend='cpu')
+
+    Source:
+        ``torch.nn.functional.nll_loss``, where classes are on axis 1 and have weights.
+
+    """
+    op = "negative_log_likelihood"
+    classes, x = _classes(op, labels, log_probabilities, "log_probabilities")
+    return _weighted(op, _unlikely(x, classes), weights, reduction)
+
+
+def kl_divergence(
+    labels: TensorLike,
+    log_predictions: TensorLike,
+    /,
+    weights: Weights = None,
+    *,
+    log_labels: bool = False,
+    reduction: Reduction = DEFAULT,
+) -> Tensor:
+    """Return ``labels · (log(labels) - log_predictions)``, weighted and reduced.
+
+    These are the terms of the Kullback-Leibler divergence of distributions, one for
+    each element. A label of 0 contributes 0, even if the prediction is 0.
+
+    Args:
+        labels: Probabilities, or their logarithms if ``log_labels`` is True.
+        log_predictions: Logarithms of probabilities, a tensor of the same shape.
+        weights: A tensor that broadcasts to the losses; None for 1.
+        log_labels: Whether the labels are logarithms.
+        reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
+
+    Returns:
+        A scalar tensor; the shape of ``labels`` for the reduction "none". The dtype is
+        the promoted one; float32 for integers and bool.
+
+    Raises:
+        ValueError: The shapes do not fit, or the reduction is unknown.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> logs = pg.log([0.5, 0.5])
+        >>> pg.losses.kl_divergence([0.25, 0.75], logs, reduction="sum").item()
+        0.1308
+
+    Source:
+        ``torch.nn.functional.kl_div``, where the labels come second.
+
+    """
+    op = "kl_divergence"
+    a, x = _alike(op, labels, log_predictions)
+    if flag(op, "log_labels", log_labels):
+        never = compare.equal(a, -math.inf)
+        apart = compare.where(never, 0, a) - compare.where(never, 0, x)
+        losses = compare.where(never, 0, unary.exp(a) * apart)
+    else:
+        never = compare.logical_and(compare.equal(a, 0), compare.equal(x, -math.inf))
+        losses = special.xlogy(a, a) - a * compare.where(never, 0, x)
+    return _weighted(op, losses, weights, reduction)
+
+
+def ctc_loss(
+    labels: TensorLike,
+    logits: TensorLike,
+    /,
+    weights: Weights = None,
+    *,
+    label_lengths: TensorLike | None = None,
+    logit_lengths: TensorLike | None = None,
+    blank: int = 0,
+    zero_infinity: bool = False,
+    reduction: Reduction = DEFAULT,
+) -> Tensor:
+    """Return the loss of connectionist temporal classification, one for each sequence.
+
+    It is the negative logarithm of the probability that the labels are read from
+    ``softmax(logits)``, summed over all alignments: each step reads a class; repeated
+    classes are read once, and blanks are dropped. It is inf where the steps are too
+    few, and the gradient is 0 there. It is computed with logarithms, in float32 or
+    wider.
+
+    Args:
+        labels: Integers ``[batch, labels]``, none of them ``blank``.
+        logits: ``[batch, steps, classes]``; logarithms of probabilities are logits.
+        weights: A tensor that broadcasts to the losses; None for 1.
+        label_lengths: How many labels of each sequence count, integers ``[batch]``; by
+            default all. The others may be any numbers.
+        logit_lengths: How many steps of each sequence count, integers ``[batch]``; by
+            default all.
+        blank: The class that stands for no label.
+        zero_infinity: Whether to return 0 instead of inf.
+        reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
+            divided by the sum of the weights; "sum_by_nonzero_weights" their sum
+            divided by the number of losses whose weight is not 0.
+
+    Returns:
+        A scalar tensor; ``[batch]`` for the reduction "none". The dtype is that of the
+        logits; float32 for integers and bool.
+
+    Raises:
+        ValueError: The shapes do not fit, ``blank`` is not a class, or the reduction is
+            unknown. A length that is known on the host is out of range.
+        TypeError: The labels or lengths are not integers, or another argument is
+            complex or holds strings.
+        IndexError: A label is not a class.
+
+    Example:
+        >>> logits = pg.zeros((1, 3, 2))
+        >>> pg.losses.ctc_loss([[1]], logits).item()  # 6 of 8 sequences read it
+        0.2877
+
+    Source:
+        A. Graves et al., "Connectionist Temporal Classification: Labelling Unsegmented
+        Sequence Data with Recurrent Neural Networks", 2006.
+        ``torch.nn.functional.ctc_loss``, where steps come before the batch.
+
+    """
+    op = "ctc_loss"
+    losses = negative_log_probability(
+        labels, logits, label_lengths, logit_lengths, blank
+    )
+    if flag(op, "zero_infinity", zero_infinity):
+        losses = compare.where(compare.equal(losses, math.inf), 0, losses)
+    return _weighted(op, losses, weights, reduction)

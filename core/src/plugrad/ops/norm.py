@@ -24,6 +24,7 @@ __all__ = [
     "layer_norm",
     "local_response_normalization",
     "log_softmax",
+    "rms_norm",
     "softmax",
 ]
 
@@ -449,6 +450,55 @@ def group_norm(
     epsilon = finite(op, "epsilon", epsilon, least=0)
     y = run(LAYER_NORM, y, None, None, axis=rest, epsilon=epsilon)
     return _scaled(run(shape.RESHAPE, y, shape=x.shape), *inputs)
+
+
+def rms_norm(
+    x: TensorLike,
+    /,
+    scale: TensorLike | None = None,
+    *,
+    axis: Ints = -1,
+    epsilon: float = 1e-5,
+) -> Tensor:
+    """Return ``x / √(mean(x²) + epsilon) · scale``, the mean along ``axis``.
+
+    Unlike ``layer_norm`` it subtracts no mean and has no offset. float16 is computed in
+    float32.
+
+    Args:
+        x: A tensor of real numbers.
+        scale: Multiplied after the division; it broadcasts to ``x``. None for 1.
+        axis: The axes to normalize: an int, several, or None for all.
+        epsilon: Added to the mean of squares, so that nothing is divided by 0.
+
+    Returns:
+        A tensor of the shape of ``x``. dtypes are promoted; integers and bool give
+        float32.
+
+    Raises:
+        ValueError: ``scale`` does not broadcast to ``x``, an axis is out of range, or
+            ``epsilon`` is negative.
+        TypeError: A tensor is complex, or holds strings.
+
+    Example:
+        >>> pg.rms_norm([[3.0, 4.0], [0.0, 2.0]], epsilon=0.0)
+        Tensor([[0.8485, 1.1314],
+                [0.    , 1.4142]], dtype=float32, backend='cpu')
+
+    Source:
+        B. Zhang and R. Sennrich, "Root Mean Square Layer Normalization", 2019.
+
+    """
+    op = "rms_norm"
+    x, (factor,) = _affine(op, x, scale=scale)
+    along = axes(op, axis, len(x.shape))
+    epsilon = real(op, "epsilon", epsilon)
+    if not epsilon >= 0:
+        raise ValueError(f"{op}: epsilon must be 0 or more, got {epsilon}")
+    wide = reduce.widened(x)
+    squares = run(reduce.MEAN, unary.square(wide), axis=along, keepdims=True)
+    y = wide * unary.rsqrt(squares + epsilon)
+    return creation.cast(_scaled(y, factor), x.dtype)
 
 
 def _row(op: str, t: TensorLike, line: Shape) -> Tensor:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 
 from plugrad.engine.dispatch import run
-from plugrad.tensor.arguments import finite, flag, integer, misfit
+from plugrad.tensor.arguments import finite, flag, integer, misfit, positive, several
 from plugrad.tensor.dtypes import BOOL, INT32, DType
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
@@ -21,12 +21,18 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 from . import _convert, compare, creation, fft, gather, reduce, shape
 
 __all__ = [
+    "bartlett_window",
+    "blackman_window",
     "cosine_window",
     "enclosing_power_of_two",
     "frame",
+    "gaussian_window",
+    "general_cosine_window",
     "hamming_window",
     "hann_window",
     "istft",
+    "kaiser_window",
+    "nuttall_window",
     "overlap_and_add",
     "stft",
 ]
@@ -138,16 +144,268 @@ def hamming_window(
     return _cosine("hamming_window", window_length, 0.54, 0.46, periodic, dtype)
 
 
+def bartlett_window(
+    window_length: int, /, *, periodic: bool | None = None, dtype: Any = None
+) -> Tensor:
+    """Return the Bartlett window, a triangle: ``1 - |2t/m - 1|``.
+
+    Args:
+        window_length: The number of elements, 0 or more.
+        periodic: Which m to take, as in ``cosine_window``.
+        dtype: A real floating dtype; float32 unless given.
+
+    Returns:
+        ``[window_length]``, of ``dtype``.
+
+    Raises:
+        ValueError: The length is negative.
+        TypeError: The dtype is not a real floating one.
+
+    Example:
+        >>> pg.signal.bartlett_window(4)
+        Tensor([0. , 0.5, 1. , 0.5], dtype=float32, backend='cpu')
+
+    Source:
+        ``numpy.bartlett`` and ``torch.bartlett_window``.
+
+    """
+    formula = lambda at: 1 - np.abs(2 * at - 1)
+    return _shaped("bartlett_window", window_length, formula, periodic, dtype)
+
+
+def blackman_window(
+    window_length: int, /, *, periodic: bool | None = None, dtype: Any = None
+) -> Tensor:
+    """Return the Blackman window, ``0.42 - 0.5 · cos(2πt/m) + 0.08 · cos(4πt/m)``.
+
+    Args:
+        window_length: The number of elements, 0 or more.
+        periodic: Which m to take, as in ``cosine_window``.
+        dtype: A real floating dtype; float32 unless given.
+
+    Returns:
+        ``[window_length]``, of ``dtype``.
+
+    Raises:
+        ValueError: The length is negative.
+        TypeError: The dtype is not a real floating one.
+
+    Example:
+        >>> pg.signal.blackman_window(4)[1:]
+        Tensor([0.34, 1.  , 0.34], dtype=float32, backend='cpu')
+
+    Source:
+        ``numpy.blackman`` and ``torch.blackman_window``.
+
+    """
+    op, terms = "blackman_window", (0.42, 0.5, 0.08)
+    return _cosines(op, window_length, terms, periodic, dtype)
+
+
+def nuttall_window(
+    window_length: int, /, *, periodic: bool | None = None, dtype: Any = None
+) -> Tensor:
+    """Return Nuttall's window, a sum of four cosines with low side lobes.
+
+    It is ``general_cosine_window`` with the coefficients 0.3635819, 0.4891775,
+    0.1365995 and 0.0106411.
+
+    Args:
+        window_length: The number of elements, 0 or more.
+        periodic: Which m to take, as in ``cosine_window``.
+        dtype: A real floating dtype; float32 unless given.
+
+    Returns:
+        ``[window_length]``, of ``dtype``.
+
+    Raises:
+        ValueError: The length is negative.
+        TypeError: The dtype is not a real floating one.
+
+    Example:
+        >>> pg.signal.nuttall_window(4)
+        Tensor([0.0004, 0.227 , 1.    , 0.227 ], dtype=float32, backend='cpu')
+
+    Source:
+        ``scipy.signal.windows.nuttall``. A. H. Nuttall, "Some Windows with Very Good
+        Sidelobe Behavior", 1981.
+
+    """
+    op, terms = "nuttall_window", (0.3635819, 0.4891775, 0.1365995, 0.0106411)
+    return _cosines(op, window_length, terms, periodic, dtype)
+
+
+def general_cosine_window(
+    window_length: int,
+    /,
+    coefficients: Sequence[float],
+    *,
+    periodic: bool | None = None,
+    dtype: Any = None,
+) -> Tensor:
+    """Return ``Σ (-1)^k · coefficients[k] · cos(2πkt/m)``.
+
+    Args:
+        window_length: The number of elements, 0 or more.
+        coefficients: One real number or more.
+        periodic: Which m to take, as in ``cosine_window``.
+        dtype: A real floating dtype; float32 unless given.
+
+    Returns:
+        ``[window_length]``, of ``dtype``.
+
+    Raises:
+        ValueError: The length is negative, or there are no coefficients.
+        TypeError: The dtype is not a real floating one.
+
+    Example:
+        >>> pg.signal.general_cosine_window(4, [0.5, 0.5])
+        Tensor([0. , 0.5, 1. , 0.5], dtype=float32, backend='cpu')
+
+    Source:
+        ``scipy.signal.windows.general_cosine``.
+
+    """
+    op = "general_cosine_window"
+    terms = [
+        finite(op, "coefficients", c) for c in several(op, "coefficients", coefficients)
+    ]
+    if not terms:
+        raise ValueError(f"{op}: coefficients must be one number or more, got none")
+    return _cosines(op, window_length, terms, periodic, dtype)
+
+
+def gaussian_window(
+    window_length: int,
+    /,
+    std: float,
+    *,
+    periodic: bool | None = None,
+    dtype: Any = None,
+) -> Tensor:
+    """Return the Gaussian window, ``exp(-((t - m/2) / std)² / 2)``.
+
+    Args:
+        window_length: The number of elements, 0 or more.
+        std: The standard deviation, a positive number of elements.
+        periodic: Which m to take, as in ``cosine_window``.
+        dtype: A real floating dtype; float32 unless given.
+
+    Returns:
+        ``[window_length]``, of ``dtype``.
+
+    Raises:
+        ValueError: The length is negative, or ``std`` is not positive.
+        TypeError: The dtype is not a real floating one.
+
+    Example:
+        >>> pg.signal.gaussian_window(5, 1.0)
+        Tensor([0.1353, 0.6065, 1.    , 0.6065, 0.1353], dtype=float32, backend='cpu')
+
+    Source:
+        ``scipy.signal.windows.gaussian``.
+
+    """
+    op = "gaussian_window"
+    std = positive(op, "std", std)
+    size, around = _length(op, window_length, periodic)
+    t = np.arange(size) - (size if around and size > 1 else size - 1) / 2
+    return fft._floats(op, np.exp(-0.5 * (t / std) ** 2), dtype)
+
+
+def kaiser_window(
+    window_length: int,
+    /,
+    beta: float = 12.0,
+    *,
+    periodic: bool | None = None,
+    dtype: Any = None,
+) -> Tensor:
+    """Return the Kaiser window, ``I₀(beta · √(1 - (2t/m - 1)²)) / I₀(beta)``.
+
+    ``I₀`` is the modified Bessel function of order 0.
+
+    Args:
+        window_length: The number of elements, 0 or more.
+        beta: The shape, 0 or more: 0 gives ones, larger numbers a narrower window.
+        periodic: Which m to take, as in ``cosine_window``.
+        dtype: A real floating dtype; float32 unless given.
+
+    Returns:
+        ``[window_length]``, of ``dtype``.
+
+    Raises:
+        ValueError: The length is negative, or ``beta`` is negative or above 700.
+        TypeError: The dtype is not a real floating one.
+
+    Example:
+        >>> pg.signal.kaiser_window(5, 8.0)
+        Tensor([0.0023, 0.369 , 1.    , 0.369 , 0.0023], dtype=float32, backend='cpu')
+
+    Source:
+        ``numpy.kaiser`` and ``torch.kaiser_window``.
+
+    """
+    op = "kaiser_window"
+    beta = finite(op, "beta", beta, least=0, most=KAISER_MAX_BETA)
+
+    def formula(at: Any) -> Any:
+        root = np.sqrt(np.maximum(1 - (2 * at - 1) ** 2, 0))
+        return np.i0(beta * root) / np.i0(beta)
+
+    return _shaped(op, window_length, formula, periodic, dtype)
+
+
+# The largest argument of which I0 is a finite float64.
+KAISER_MAX_BETA = 700
+
+
 def _cosine(
     op: str, length: int, a: float, b: float, periodic: bool | None, dtype: Any
 ) -> Tensor:
+    terms = finite(op, "a", a), finite(op, "b", b)
+    return _cosines(op, length, terms, periodic, dtype)
+
+
+def _cosines(
+    op: str, length: int, terms: Sequence[float], periodic: bool | None, dtype: Any
+) -> Tensor:
+    def formula(at: Any) -> Any:
+        turns = enumerate(terms)
+        return sum((-1) ** k * c * np.cos(2 * np.pi * k * at) for k, c in turns)
+
+    return _shaped(op, length, formula, periodic, dtype)
+
+
+def _length(op: str, length: int, periodic: bool | None) -> tuple[int, bool]:
+    """Return the number of elements, and whether the window is periodic."""
     size = integer(op, "window_length", length, 0)
-    a, b = finite(op, "a", a), finite(op, "b", b)
     around = size % 2 == 0 if periodic is None else flag(op, "periodic", periodic)
-    if size == 1:
-        return fft._floats(op, np.asarray([a + b]), dtype)
-    turn = 2 * np.pi / max(size if around else size - 1, 1)
-    return fft._floats(op, a - b * np.cos(turn * np.arange(size)), dtype)
+    return size, around
+
+
+def _shaped(
+    op: str,
+    length: int,
+    formula: Callable[[Any], Any],
+    periodic: bool | None,
+    dtype: Any,
+) -> Tensor:
+    """Return ``formula(t / m)``; a single element is that of the middle."""
+    size, around = _length(op, length, periodic)
+    at = np.arange(size) / max(size if around else size - 1, 1)
+    return fft._floats(op, formula(at if size != 1 else np.asarray([0.5])), dtype)
+
+
+# Those that a length is enough for.
+WINDOWS = (
+    bartlett_window,
+    blackman_window,
+    hamming_window,
+    hann_window,
+    kaiser_window,
+    nuttall_window,
+)
 
 
 def _window(op: str, window_fn: Window | None, length: int, dtype: DType) -> Tensor:
@@ -156,7 +414,7 @@ def _window(op: str, window_fn: Window | None, length: int, dtype: DType) -> Ten
         return creation.ones((length,), dtype=dtype)
     if not callable(window_fn):
         raise TypeError(f"{op}: window_fn must be a function, got {window_fn!r}")
-    if window_fn in (hann_window, hamming_window):  # as precise as the signal
+    if window_fn in WINDOWS:  # as precise as the signal
         return window_fn(length, dtype=dtype)
     window = fft._real(op, window_fn(length))
     if window.shape != (length,):

@@ -164,6 +164,17 @@ unstack | unstack | unbind | + | |
 var | var | var | + | | `correction=0`, as NumPy; PyTorch has 1
 vecdot | vecdot inner | linalg.vecdot inner | + | |
 where | where | where masked_fill | + | |
+adaptive_avg_pool | | nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d | | | channels are last
+adaptive_max_pool | | nn.functional.adaptive_max_pool2d nn.functional.adaptive_max_pool3d | | | channels are last
+linalg.matrix_exp | | linalg.matrix_exp matrix_exp | scipy.linalg.expm | |
+linalg.multi_dot | linalg.multi_dot | linalg.multi_dot chain_matmul | + | |
+losses.kl_divergence | | nn.functional.kl_div | | | the labels come first
+losses.negative_log_likelihood | | nn.functional.nll_loss | | | the labels come first
+signal.bartlett_window | bartlett | bartlett_window | + | |
+signal.blackman_window | blackman | blackman_window | + | |
+signal.hamming_window | hamming | hamming_window | + | |
+signal.hann_window | hanning | hann_window | + | |
+signal.kaiser_window | kaiser | kaiser_window | + | |
 losses.sigmoid_cross_entropy | | nn.functional.binary_cross_entropy_with_logits | | |
 losses.softmax_cross_entropy | | nn.functional.cross_entropy | | | of one-hot labels, not of class numbers
 losses.mean_squared_error | | nn.functional.mse_loss | | |

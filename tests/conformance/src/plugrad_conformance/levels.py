@@ -29,7 +29,7 @@ TABLE = (
     ("backend/.*", "", "everything"),
     (f"ops/test_({RARE})", "", "everything"),
     ("ops/.*", "errors?|refused|variables?|threads?", "everything"),
-    ("ops/test_(losses|gradients_everywhere)", "", "training"),
+    ("ops/test_(losses|likelihoods|gradients_everywhere)", "", "training"),
     (
         "ops/.*",
         "backward|cotangents?|derivatives?|differentiated|gradients?|order|overrid.*|"

@@ -3,6 +3,7 @@
 import numpy as np
 import plugrad as pg
 import pytest
+from plugrad.plugin import runtime
 
 from ..check import check_complex_gradients, check_gradients, held
 
@@ -31,6 +32,102 @@ def test_windows(op, length, how, expected, backend):
     y = op(length, **how)
     assert y.dtype == np.float32
     np.testing.assert_allclose(y.numpy(), np.asarray(expected), atol=1e-7)
+
+
+I0_8, I0_ROOT = 427.5641157218048, 157.75949587070554  # of 8 and of 8 · √0.75
+KAISER = [1 / I0_8, I0_ROOT / I0_8, 1, I0_ROOT / I0_8, 1 / I0_8]
+SHAPED = [  # of 5 and 4 elements, symmetric and periodic, from SciPy
+    (
+        signal.bartlett_window,
+        (),
+        [0, 0.5, 1, 0.5, 0],
+        [0, 0.5, 1, 0.5],
+    ),
+    (
+        signal.blackman_window,
+        (),
+        [0, 0.34, 1, 0.34, 0],
+        [0, 0.34, 1, 0.34],
+    ),
+    (
+        signal.nuttall_window,
+        (),
+        [0.0003628, 0.2269824, 1, 0.2269824, 0.0003628],
+        [0.0003628, 0.2269824, 1, 0.2269824],
+    ),
+    (
+        signal.general_cosine_window,
+        ([0.5, 0.25, 0.125, 0.0625],),
+        [0.3125, 0.375, 0.9375, 0.375, 0.3125],
+        [0.3125, 0.375, 0.9375, 0.375],
+    ),
+    (
+        signal.gaussian_window,
+        (2.0,),
+        [
+            0.6065306597126334,
+            0.8824969025845955,
+            1,
+            0.8824969025845955,
+            0.6065306597126334,
+        ],
+        [0.6065306597126334, 0.8824969025845955, 1, 0.8824969025845955],
+    ),
+    (
+        signal.kaiser_window,
+        (8.0,),
+        KAISER,
+        KAISER[:4],
+    ),
+]
+
+
+@pytest.mark.parametrize(("op", "args", "symmetric", "periodic"), SHAPED)
+def test_shapes_of_windows(op, args, symmetric, periodic, backend):
+    for dtype in ("float32", "float64"):
+        if dtype in runtime(backend).dtypes:
+            how = {"dtype": dtype}
+            atol = 1e-15 if dtype == "float64" else 1e-7
+            for y, expected in (
+                (op(5, *args, **how), symmetric),
+                (op(5, *args, periodic=False, **how), symmetric),
+                (op(4, *args, **how), periodic),
+                (op(4, *args, periodic=True, **how), periodic),
+            ):
+                np.testing.assert_allclose(y.numpy(), expected, rtol=atol, atol=atol)
+                assert y.dtype == dtype
+    assert op(0, *args).shape == (0,)
+    if op is not signal.general_cosine_window:
+        for periodic in (None, False, True):
+            np.testing.assert_allclose(op(1, *args, periodic=periodic).numpy(), [1])
+
+
+def test_windows_of_transforms_are_as_precise_as_the_signal(backend):
+    held(backend, "complex128")
+    x = RNG.normal(size=40)
+    for op in (signal.blackman_window, signal.kaiser_window):
+        given = signal.stft(x, 8, 4, window_fn=op)
+        wide = signal.stft(x, 8, 4, window_fn=lambda n, op=op: op(n, dtype="float64"))
+        np.testing.assert_array_equal(given.numpy(), wide.numpy())
+
+
+BAD_WINDOWS = [
+    (lambda: signal.blackman_window(-1), ValueError, "window_length -1 must be 0"),
+    (lambda: signal.bartlett_window(3, dtype=int), TypeError, "bartlett_window: "),
+    (lambda: signal.general_cosine_window(3, []), ValueError, "one number or more"),
+    (lambda: signal.general_cosine_window(3, 2.0), TypeError, "must be a sequence"),
+    (lambda: signal.gaussian_window(3, 0.0), ValueError, "std must be a positive num"),
+    (lambda: signal.gaussian_window(3, "a"), TypeError, "std must be a number"),
+    (lambda: signal.kaiser_window(3, -1.0), ValueError, "beta must be from 0 to 700"),
+    (lambda: signal.kaiser_window(3, 1e3), ValueError, "beta must be from 0 to 700"),
+    (lambda: signal.nuttall_window(3, periodic=2), TypeError, "periodic must be True"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), BAD_WINDOWS)
+def test_errors_of_windows(call, error, message, backend):
+    with pytest.raises(error, match=message):
+        call()
 
 
 def test_other_windows(backend):
