@@ -8,10 +8,8 @@ of the gamma function; its derivatives.
 
 from __future__ import annotations
 
-import functools
 import math
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,9 +21,6 @@ from plugrad.tensor.arguments import integer
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, reduce, trigonometry, unary
-
-if TYPE_CHECKING:
-    from fractions import Fraction
 
 __all__ = ["digamma", "erfinv", "lgamma", "polygamma", "xlog1py", "xlogy"]
 
@@ -101,6 +96,12 @@ def xlog1py(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 ASYMPTOTIC_MIN = 8  # from here on, the series have the accuracy of float64
 
+# The Bernoulli numbers B(2), B(4), B(6), …
+BERNOULLI = (
+    *(1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6),
+    *(-3617 / 510, 43867 / 798, -174611 / 330, 854513 / 138),
+)
+
 
 def _piecewise(pieces: Pieces, x: Tensor) -> Tensor:
     """Return the rational function of the interval in which ``x`` lies."""
@@ -133,19 +134,6 @@ def _sine(r: Tensor) -> Tensor:
 def _cotangent(r: Tensor) -> Tensor:
     """Return ``cot(πr)`` for r from -0.5 to 0.5, accurate next to its zeros, too."""
     return _sine(0.5 - unary.abs(r)) / _sine(r)
-
-
-@functools.cache
-def _bernoulli(n: int) -> Fraction:
-    """Return the Bernoulli number ``B(n)``."""
-    from fractions import Fraction  # which imports decimal
-
-    if n == 0:
-        return Fraction(1)
-    sums = (
-        math.comb(n + 1, k) * _bernoulli(k) for k in range(n) if k < 2 or k % 2 == 0
-    )
-    return -sum(sums, Fraction(0)) / (n + 1)
 
 
 def _terms(x: Tensor, single: int, double: int) -> int:
@@ -274,8 +262,7 @@ def _log_gamma(a: Tensor, small: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     log = unary.log(compare.where(middle, compare.where(small, a, product), a))
     b = binary.maximum(a, ASYMPTOTIC_MIN)
     coefficients = [
-        float(_bernoulli(2 * k) / (2 * k * (2 * k - 1)))
-        for k in range(_terms(a, 3, 10), 0, -1)
+        BERNOULLI[k - 1] / (2 * k * (2 * k - 1)) for k in range(_terms(a, 3, 10), 0, -1)
     ]
     u = 1 / b
     series = u * unary._polynomial(tuple(coefficients), u * u)
@@ -351,9 +338,7 @@ def _digamma(a: Tensor, small: Tensor) -> Tensor:
     high, low = _rationals.DIGAMMA_ROOT[a.dtype.itemsize]
     core = ((t - high) - low) * _piecewise(_rationals.DIGAMMA, t)
     b = binary.maximum(a, ASYMPTOTIC_MIN)
-    coefficients = [
-        float(_bernoulli(2 * k) / (2 * k)) for k in range(_terms(a, 3, 11), 0, -1)
-    ]
+    coefficients = [BERNOULLI[k - 1] / (2 * k) for k in range(_terms(a, 3, 11), 0, -1)]
     u = 1 / b
     series = u * u * unary._polynomial(tuple(coefficients), u * u)
     return compare.where(middle, core + total, unary.log(b) - 0.5 * u - series)
@@ -440,12 +425,10 @@ def _zeta(x: Tensor, n: int) -> Tensor:
     for k in range(1, shift):
         total = total + binary.pow(x + k, -s)
     y = x + shift
-    from fractions import Fraction  # which imports decimal
-
-    coefficients, factor = [], Fraction(1)
+    coefficients = []
     for k in range(1, _terms(x, 4, 10) + 1):
-        factor = Fraction(math.prod(range(s, s + 2 * k - 1)), math.factorial(2 * k))
-        coefficients.append(float(_bernoulli(2 * k) * factor))
+        factor = math.prod(range(s, s + 2 * k - 1)) / math.factorial(2 * k)
+        coefficients.append(BERNOULLI[k - 1] * factor)
     u = 1 / y
     series = unary._polynomial(tuple(reversed(coefficients)), u * u)
     rest = binary.pow(y, -n) * (1 / n + 0.5 * u + u * u * series)
