@@ -8,6 +8,7 @@ which the kernels of ``pool`` read.
 from __future__ import annotations
 
 import functools
+from typing import Unpack
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from plugrad.geometry import Shape, Sizes
 from plugrad.registry.contract import Kernel
 from plugrad.tensor.arguments import integers, misfit
 from plugrad.tensor.dtypes import INT32
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, _windows, compare, creation, gather, pool, reduce
@@ -31,7 +33,12 @@ __all__ = [
 
 
 def adaptive_max_pool(
-    x: TensorLike, /, output_size: Sizes, *, data_format: str | None = None
+    x: TensorLike,
+    /,
+    output_size: Sizes,
+    *,
+    data_format: str | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the maxima of as many windows as ``output_size`` says.
 
@@ -64,13 +71,20 @@ def adaptive_max_pool(
         ``torch.nn.functional.adaptive_max_pool2d``, where channels are first.
 
     """
+    if unknown:
+        raise unexpected(adaptive_max_pool, unknown)
     op = "adaptive_max_pool"
-    x = pool.ordered(op, x)
+    x = _windows.ordered(op, x)
     return _pooled(op, x, output_size, _spatial(op, x), data_format, pool.MAXIMA)
 
 
 def adaptive_avg_pool(
-    x: TensorLike, /, output_size: Sizes, *, data_format: str | None = None
+    x: TensorLike,
+    /,
+    output_size: Sizes,
+    *,
+    data_format: str | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the averages of as many windows as ``output_size`` says.
 
@@ -102,13 +116,20 @@ def adaptive_avg_pool(
         ``torch.nn.functional.adaptive_avg_pool2d``, where channels are first.
 
     """
+    if unknown:
+        raise unexpected(adaptive_avg_pool, unknown)
     op = "adaptive_avg_pool"
     x = _convert.floating(op, x)
     return _pooled(op, x, output_size, _spatial(op, x), data_format, pool.AVERAGES)
 
 
 def adaptive_max_pool1d(
-    x: TensorLike, /, output_size: Sizes, *, data_format: str = "NWC"
+    x: TensorLike,
+    /,
+    output_size: Sizes,
+    *,
+    data_format: str = "NWC",
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the maxima of windows along one spatial axis; see ``adaptive_max_pool``.
 
@@ -129,12 +150,21 @@ def adaptive_max_pool1d(
         Tensor([5, 4], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(adaptive_max_pool1d, unknown)
     op = "adaptive_max_pool1d"
-    return _pooled(op, pool.ordered(op, x), output_size, 1, data_format, pool.MAXIMA)
+    return _pooled(
+        op, _windows.ordered(op, x), output_size, 1, data_format, pool.MAXIMA
+    )
 
 
 def adaptive_avg_pool1d(
-    x: TensorLike, /, output_size: Sizes, *, data_format: str = "NWC"
+    x: TensorLike,
+    /,
+    output_size: Sizes,
+    *,
+    data_format: str = "NWC",
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the averages of windows along one spatial axis; see ``adaptive_avg_pool``.
 
@@ -156,6 +186,8 @@ def adaptive_avg_pool1d(
         Tensor([3., 3.], dtype=float32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(adaptive_avg_pool1d, unknown)
     op = "adaptive_avg_pool1d"
     x = _convert.floating(op, x)
     return _pooled(op, x, output_size, 1, data_format, pool.AVERAGES)

@@ -6,6 +6,7 @@ Map: common divisors and multiples; positions.
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from plugrad.engine.dispatch import run
 from plugrad.registry.contract import Kernel, broadcasted, decomposition
 from plugrad.tensor.arguments import Ints, sizes
 from plugrad.tensor.dtypes import DTYPES, DType, named
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, reduce, unary
@@ -115,7 +117,9 @@ def lcm(a: TensorLike, b: TensorLike, /) -> Tensor:
 # --- positions -------------------------------------------------------------------
 
 
-def unravel_index(indices: TensorLike, /, shape: Ints) -> tuple[Tensor, ...]:
+def unravel_index(
+    indices: TensorLike, /, shape: Ints, **unknown: Unpack[Nothing]
+) -> tuple[Tensor, ...]:
     """Return the positions, in an array of ``shape``, of elements counted row by row.
 
     ``x.reshape(-1)[i]`` is ``x[unravel_index(i, x.shape)]``. The indices of a tensor
@@ -142,6 +146,8 @@ def unravel_index(indices: TensorLike, /, shape: Ints) -> tuple[Tensor, ...]:
         ``numpy.unravel_index``, with the order "C".
 
     """
+    if unknown:
+        raise unexpected(unravel_index, unknown)
     wanted = sizes("unravel_index", shape)
     x = _convert.integer_tensor("unravel_index", "indices", indices)
     count = math.prod(wanted)

@@ -619,6 +619,7 @@ def negative_log_likelihood(
     weights: Weights = None,
     *,
     reduction: Reduction = DEFAULT,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``-log_probabilities[label]`` along the last axis, weighted and reduced.
 
@@ -652,6 +653,8 @@ def negative_log_likelihood(
         ``torch.nn.functional.nll_loss``, where classes are on axis 1 and have weights.
 
     """
+    if unknown:
+        raise unexpected(negative_log_likelihood, unknown)
     op = "negative_log_likelihood"
     classes, x = _classes(op, labels, log_probabilities, "log_probabilities")
     return _weighted(op, _unlikely(x, classes), weights, reduction)
@@ -665,6 +668,7 @@ def kl_divergence(
     *,
     log_labels: bool = False,
     reduction: Reduction = DEFAULT,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``labels · (log(labels) - log_predictions)``, weighted and reduced.
 
@@ -697,6 +701,8 @@ def kl_divergence(
         ``torch.nn.functional.kl_div``, where the labels come second.
 
     """
+    if unknown:
+        raise unexpected(kl_divergence, unknown)
     op = "kl_divergence"
     a, x = _alike(op, labels, log_predictions)
     if flag(op, "log_labels", log_labels):
@@ -720,6 +726,7 @@ def ctc_loss(
     blank: int = 0,
     zero_infinity: bool = False,
     reduction: Reduction = DEFAULT,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the loss of connectionist temporal classification, one for each sequence.
 
@@ -765,6 +772,8 @@ def ctc_loss(
         ``torch.nn.functional.ctc_loss``, where steps come before the batch.
 
     """
+    if unknown:
+        raise unexpected(ctc_loss, unknown)
     op = "ctc_loss"
     losses = negative_log_probability(
         labels, logits, label_lengths, logit_lengths, blank

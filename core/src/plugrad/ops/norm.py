@@ -459,6 +459,7 @@ def rms_norm(
     *,
     axis: Ints = -1,
     epsilon: float = 1e-5,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``x / √(mean(x²) + epsilon) · scale``, the mean along ``axis``.
 
@@ -469,7 +470,8 @@ def rms_norm(
         x: A tensor of real numbers.
         scale: Multiplied after the division; it broadcasts to ``x``. None for 1.
         axis: The axes to normalize: an int, several, or None for all.
-        epsilon: Added to the mean of squares, so that nothing is divided by 0.
+        epsilon: Added to the mean of squares, so that nothing is divided by 0; not
+            negative.
 
     Returns:
         A tensor of the shape of ``x``. dtypes are promoted; integers and bool give
@@ -489,12 +491,12 @@ def rms_norm(
         B. Zhang and R. Sennrich, "Root Mean Square Layer Normalization", 2019.
 
     """
+    if unknown:
+        raise unexpected(rms_norm, unknown)
     op = "rms_norm"
     x, (factor,) = _affine(op, x, scale=scale)
     along = axes(op, axis, len(x.shape))
-    epsilon = real(op, "epsilon", epsilon)
-    if not epsilon >= 0:
-        raise ValueError(f"{op}: epsilon must be 0 or more, got {epsilon}")
+    epsilon = finite(op, "epsilon", epsilon, least=0)
     wide = reduce.widened(x)
     squares = run(reduce.MEAN, unary.square(wide), axis=along, keepdims=True)
     y = wide * unary.rsqrt(squares + epsilon)

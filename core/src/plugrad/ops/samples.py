@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from plugrad.engine.dispatch import run
-from plugrad.tensor.arguments import entries, flag, integer, misfit, real
+from plugrad.tensor.arguments import entries, finite, flag, integer, misfit, real
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import (
@@ -42,6 +43,7 @@ def cov(
     correction: float = 1.0,
     fweights: TensorLike | None = None,
     aweights: TensorLike | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the covariances of variables, ``Σ w (x - mean) (x - mean)ᴴ / d``.
 
@@ -76,8 +78,10 @@ def cov(
         ``torch.cov``; ``numpy.cov`` calls the correction ``ddof``.
 
     """
+    if unknown:
+        raise unexpected(cov, unknown)
     x, rows = _variables("cov", x)
-    correction = real("cov", "correction", correction)
+    correction = finite("cov", "correction", correction)
     y = _covariances(rows, correction, fweights, aweights)
     y = creation.cast(y, x.dtype)
     return y if len(x.shape) == 2 else run(shapes.RESHAPE, y, shape=())
@@ -180,6 +184,7 @@ def histogram(
     range: tuple[float, float] | None = None,
     weights: TensorLike | None = None,
     density: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> tuple[Tensor, Tensor]:
     """Return how many elements lie in each bin, and the edges of the bins.
 
@@ -217,6 +222,8 @@ def histogram(
         ``numpy.histogram``.
 
     """
+    if unknown:
+        raise unexpected(histogram, unknown)
     x = _convert.real("histogram", x)
     density = flag("histogram", "density", density)
     if isinstance(bins, str | bytes):

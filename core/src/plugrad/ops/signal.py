@@ -145,7 +145,12 @@ def hamming_window(
 
 
 def bartlett_window(
-    window_length: int, /, *, periodic: bool | None = None, dtype: Any = None
+    window_length: int,
+    /,
+    *,
+    periodic: bool | None = None,
+    dtype: Any = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the Bartlett window, a triangle: ``1 - |2t/m - 1|``.
 
@@ -169,12 +174,19 @@ def bartlett_window(
         ``numpy.bartlett`` and ``torch.bartlett_window``.
 
     """
+    if unknown:
+        raise unexpected(bartlett_window, unknown)
     formula = lambda at: 1 - np.abs(2 * at - 1)
     return _shaped("bartlett_window", window_length, formula, periodic, dtype)
 
 
 def blackman_window(
-    window_length: int, /, *, periodic: bool | None = None, dtype: Any = None
+    window_length: int,
+    /,
+    *,
+    periodic: bool | None = None,
+    dtype: Any = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the Blackman window, ``0.42 - 0.5 · cos(2πt/m) + 0.08 · cos(4πt/m)``.
 
@@ -198,12 +210,19 @@ def blackman_window(
         ``numpy.blackman`` and ``torch.blackman_window``.
 
     """
+    if unknown:
+        raise unexpected(blackman_window, unknown)
     op, terms = "blackman_window", (0.42, 0.5, 0.08)
     return _cosines(op, window_length, terms, periodic, dtype)
 
 
 def nuttall_window(
-    window_length: int, /, *, periodic: bool | None = None, dtype: Any = None
+    window_length: int,
+    /,
+    *,
+    periodic: bool | None = None,
+    dtype: Any = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return Nuttall's window, a sum of four cosines with low side lobes.
 
@@ -231,6 +250,8 @@ def nuttall_window(
         Sidelobe Behavior", 1981.
 
     """
+    if unknown:
+        raise unexpected(nuttall_window, unknown)
     op, terms = "nuttall_window", (0.3635819, 0.4891775, 0.1365995, 0.0106411)
     return _cosines(op, window_length, terms, periodic, dtype)
 
@@ -242,6 +263,7 @@ def general_cosine_window(
     *,
     periodic: bool | None = None,
     dtype: Any = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return ``Σ (-1)^k · coefficients[k] · cos(2πkt/m)``.
 
@@ -266,6 +288,8 @@ def general_cosine_window(
         ``scipy.signal.windows.general_cosine``.
 
     """
+    if unknown:
+        raise unexpected(general_cosine_window, unknown)
     op = "general_cosine_window"
     terms = [
         finite(op, "coefficients", c) for c in several(op, "coefficients", coefficients)
@@ -282,6 +306,7 @@ def gaussian_window(
     *,
     periodic: bool | None = None,
     dtype: Any = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the Gaussian window, ``exp(-((t - m/2) / std)² / 2)``.
 
@@ -306,6 +331,8 @@ def gaussian_window(
         ``scipy.signal.windows.gaussian``.
 
     """
+    if unknown:
+        raise unexpected(gaussian_window, unknown)
     op = "gaussian_window"
     std = positive(op, "std", std)
     size, around = _length(op, window_length, periodic)
@@ -320,6 +347,7 @@ def kaiser_window(
     *,
     periodic: bool | None = None,
     dtype: Any = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the Kaiser window, ``I₀(beta · √(1 - (2t/m - 1)²)) / I₀(beta)``.
 
@@ -346,6 +374,8 @@ def kaiser_window(
         ``numpy.kaiser`` and ``torch.kaiser_window``.
 
     """
+    if unknown:
+        raise unexpected(kaiser_window, unknown)
     op = "kaiser_window"
     beta = finite(op, "beta", beta, least=0, most=KAISER_MAX_BETA)
 

@@ -182,9 +182,13 @@ ERRORS = [
     (
         lambda: pg.rms_norm(X, epsilon=-1.0),
         ValueError,
-        "epsilon must be 0 or more, got",
+        "epsilon must be 0 or more, and finite, got",
     ),
-    (lambda: pg.rms_norm(X, epsilon=NAN), ValueError, "epsilon must be 0 or more, got"),
+    (
+        lambda: pg.rms_norm(X, epsilon=NAN),
+        ValueError,
+        "epsilon must be 0 or more, and finite, got",
+    ),
     (lambda: pg.rms_norm(X, np.ones(3, "f")), ValueError, "rms_norm: .*broadcast"),
     (lambda: pg.rms_norm(X, axis=4), ValueError, "rms_norm: axis 4 is out of range"),
     (lambda: pg.rms_norm(1j * X), TypeError, "rms_norm: .*complex"),

@@ -116,7 +116,11 @@ BAD_WINDOWS = [
     (lambda: signal.bartlett_window(3, dtype=int), TypeError, "bartlett_window: "),
     (lambda: signal.general_cosine_window(3, []), ValueError, "one number or more"),
     (lambda: signal.general_cosine_window(3, 2.0), TypeError, "must be a sequence"),
-    (lambda: signal.gaussian_window(3, 0.0), ValueError, "std must be a positive num"),
+    (
+        lambda: signal.gaussian_window(3, 0.0),
+        ValueError,
+        "std must be positive and finite",
+    ),
     (lambda: signal.gaussian_window(3, "a"), TypeError, "std must be a number"),
     (lambda: signal.kaiser_window(3, -1.0), ValueError, "beta must be from 0 to 700"),
     (lambda: signal.kaiser_window(3, 1e3), ValueError, "beta must be from 0 to 700"),
