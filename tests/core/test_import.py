@@ -14,9 +14,10 @@ ALLOWED = {"__future__", "importlib", "threading"}  # of the standard library
 # What the first question imports: who finds and loads plugins, and makes descriptors.
 LOADING = {"plugrad.registry.discovery", "plugrad.registry.loading"}
 LOADING |= {"plugrad.registry.hooks", "pluggy", "importlib_metadata"}
+# Signatures need ``inspect``, which NumPy itself imports, but not yet in 2.1.
 IMPORTED = """
 import json, sys
-import numpy
+import numpy, inspect
 before = {*sys.modules}
 import plugrad
 import_of_plugrad = [name for name in sys.modules if name not in before]
