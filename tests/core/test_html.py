@@ -41,7 +41,11 @@ class Reader(HTMLParser):
 
 
 def read(x):
-    return Reader(x._repr_html_())
+    found = Reader(x._repr_html_())
+    captions = found.texts.get("caption", [])
+    assert not any(" " in text for text in captions)  # it does not wrap by the word
+    found.texts |= {"caption": [text.replace("\xa0", " ") for text in captions]}
+    return found
 
 
 def test_a_matrix(backend):
@@ -115,3 +119,11 @@ def test_values_that_cannot_be_read(backend):
     pg.vmap(lambda x: seen.append((read(x).texts["p"], repr(x))) or x)(pg.ones((2, 3)))
     assert seen[0][0] == [seen[0][1]]
     assert "of 2 examples" in seen[0][1]
+
+
+def test_a_profile_is_shown_as_its_table(backend):
+    with pg.profile() as profile:
+        pg.relu(pg.asarray([1.0, -1.0]))
+    assert repr(profile) == str(profile)
+    assert "relu" in repr(profile).lower()
+    assert " at 0x" not in repr(profile)

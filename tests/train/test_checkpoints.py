@@ -68,6 +68,13 @@ def test_the_last_and_the_best_are_kept(tmp_path):
     assert pt.Checkpoints(tmp_path).best_step() is None
 
 
+def test_checkpoints_say_where_they_are(tmp_path):
+    told = repr(str(tmp_path))
+    assert repr(pt.Checkpoints(tmp_path)) == f"Checkpoints({told}, keep=3)"
+    best = pt.Checkpoints(tmp_path, 2, "loss")
+    assert repr(best) == f"Checkpoints({told}, keep=2, best='loss', mode='min')"
+
+
 def test_a_step_is_saved_again(tmp_path):
     checkpoints = pt.Checkpoints(tmp_path)
     for value in (1.0, 2.0):

@@ -158,3 +158,16 @@ def test_what_does_not_fit_is_refused(row):
     error, call, message = WRONG[row]
     with pytest.raises(error, match=message):
         call()
+
+
+def test_sources_say_what_they_are():
+    batches = pt.Batches(np.arange(5), 2, shuffle=1)
+    next(iter(batches))
+    said = "Batches(rows=5, size=2, shuffle=1, last='drop', "
+    said += "state={'epoch': 0, 'batch': 1})"
+    assert repr(batches) == said
+    assert repr(pt.Prefetch(batches, 3)) == f"Prefetch({said}, count=3)"
+    assert repr(pt.IterableBatches(lambda: [], 2, last="pad")) == (
+        "IterableBatches(size=2, shuffle=None, last='pad', "
+        "state={'epoch': 0, 'batch': 0})"
+    )

@@ -13,6 +13,7 @@ import numpy as np
 
 MOST = 10  # rows, and columns, that are shown; longer axes are cut in the middle
 MORE = "…"
+NO_BREAK = "\N{NO-BREAK SPACE}"  # or the caption of a narrow table has a line a word
 
 
 def page(caption: str, values: np.ndarray[Any, Any] | None = None) -> str:
@@ -36,7 +37,7 @@ def page(caption: str, values: np.ndarray[Any, Any] | None = None) -> str:
             for i in rows
         ]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<table><caption>{about}</caption>{body}</table>"
+    return f"<table><caption>{about.replace(' ', NO_BREAK)}</caption>{body}</table>"
 
 
 def _shown(size: int) -> list[int | None]:

@@ -264,6 +264,8 @@ class Profile:
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
+    __repr__ = __str__  # what a notebook shows
+
     def _lines(self) -> Iterator[str]:
         yield ROW.format(*TITLES)
         groups: defaultdict[tuple[str, ...], list[Record]] = defaultdict(list)

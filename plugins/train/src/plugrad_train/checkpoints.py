@@ -122,6 +122,11 @@ class Checkpoints:
         self.budget = pg.Budget.started(budget, "Checkpoints")
         self.folder.mkdir(parents=True, exist_ok=True)
 
+    def __repr__(self) -> str:
+        """Return the folder, and what is kept there."""
+        best = f", best={self.best!r}, mode={self.mode!r}" if self.best else ""
+        return f"Checkpoints({str(self.folder)!r}, keep={self.keep}{best})"
+
     def steps(self) -> list[int]:
         """Return the steps of the checkpoints, also of damaged ones, in order."""
         found = [NAME.fullmatch(name) for name in os.listdir(self.folder)]

@@ -100,6 +100,11 @@ class Batches:
             )
         self.state = {"epoch": 0, "batch": 0}
 
+    def __repr__(self) -> str:
+        """Return how the batches are made, and how many were taken."""
+        made = f"rows={self.rows}, size={self.size}, shuffle={self.shuffle}"
+        return f"Batches({made}, last={self.last!r}, state={self.state})"
+
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
         whole, more = divmod(self.rows, self.size)
@@ -170,6 +175,11 @@ class IterableBatches:
         self.last = choice("IterableBatches", "last", last, LAST)
         self.state = {"epoch": 0, "batch": 0}
 
+    def __repr__(self) -> str:
+        """Return how the batches are made, and how many were taken."""
+        made = f"size={self.size}, shuffle={self.shuffle}, last={self.last!r}"
+        return f"IterableBatches({made}, state={self.state})"
+
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of the rest of this epoch."""
         epoch, done = self.state["epoch"], self.state["batch"]
@@ -239,6 +249,10 @@ class Prefetch:
         self.source = source
         self.count = whole("Prefetch", "count", count)
         self.state = source.state
+
+    def __repr__(self) -> str:
+        """Return what is prepared ahead."""
+        return f"Prefetch({self.source!r}, count={self.count})"
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of the rest of this epoch."""
