@@ -15,7 +15,7 @@ import tomllib
 import pytest
 from plugrad.registry.hooks import RESERVED
 from plugrad_conformance.__main__ import main
-from plugrad_conformance.new import KINDS, LONGEST, OURS
+from plugrad_conformance.new import KINDS, LONGEST, OURS, write
 from plugrad_conformance.primitives import DATA_DEPENDENT, HOST, PRIMITIVES
 
 from release.archives import write_module_wheel
@@ -36,6 +36,7 @@ PACKAGES = {  # by the command that writes them: the name, the distribution
     "new-ops": ("mylib", "mylib"),
     "new-gradients": ("my_pack", "my-pack"),
 }
+FOLDERS = {"plugrad-mybackend": "mybackend", "mylib": "mylib", "my-pack": "my-pack"}
 LITTER = shutil.ignore_patterns("build", "dist", "*.egg-info", "__pycache__")
 TOOL = [sys.executable, "-m"]
 
@@ -58,7 +59,7 @@ class Workshop:
             asked = ("-m", "plugrad_conformance", command, name)
             told = self.environment.run(*asked, "--into", str(self.folder))
             assert told.returncode == 0, told.stderr
-            self.build(self.folder / distribution)
+            self.build(self.folder / FOLDERS[distribution])
         self.environment.install(*(package for _, package in PACKAGES.values()))
 
     def build(self, source):
@@ -72,7 +73,7 @@ class Workshop:
             capture_output=True,
             text=True,
             env=clean() | variables,
-            cwd=self.folder / distribution,
+            cwd=self.folder / FOLDERS[distribution],
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -166,7 +167,7 @@ def test_all_three_are_healthy_together(workshop):
 
 @pytest.mark.parametrize("distribution", [d for _, d in PACKAGES.values()])
 def test_its_readme_says_the_truth(distribution, workshop):
-    text = (workshop.folder / distribution / "README.md").read_text()
+    text = (workshop.folder / FOLDERS[distribution] / "README.md").read_text()
     (program,) = blocks("python", text)
     assert workshop.environment.prints(program).splitlines() == promised(program)
 
@@ -191,12 +192,23 @@ def test_a_program_of_the_page_prints_what_it_says(number, workshop):
 
 @pytest.mark.parametrize("number", range(len(EXCERPTS)))
 def test_an_excerpt_of_the_page_stands_in_the_package(number, workshop):
-    folder = workshop.folder / "plugrad-mybackend"
+    folder = workshop.folder / "mybackend"
     files = [*folder.rglob("*.py"), *folder.glob("*.toml")]
     assert [path for path in files if EXCERPTS[number] in path.read_text()]
 
 
 # --- names -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", KINDS)
+def test_the_folder_has_the_name_that_was_given(command, tmp_path, capsys):
+    folder = tmp_path / "my-own"
+    assert write(command, "my_own", tmp_path) == folder
+    assert (folder / "pyproject.toml").is_file()
+    told = ["new-gradients", "my_other", "--into", str(tmp_path)]
+    assert main(told) == 0
+    assert f"cd {tmp_path / 'my-other'}\n" in capsys.readouterr().out
+
 
 BAD = {
     "MyBackend": "try 'mybackend'",
@@ -238,10 +250,10 @@ def test_an_installed_backend_keeps_its_name(workshop):
 
 
 def test_nothing_is_overwritten(tmp_path, capsys):
-    (tmp_path / "plugrad-other").mkdir()
+    (tmp_path / "other").mkdir()
     assert main(["new", "other", "--into", str(tmp_path)]) == 2
     assert "is there already" in capsys.readouterr().err
-    assert not [*(tmp_path / "plugrad-other").iterdir()]
+    assert not [*(tmp_path / "other").iterdir()]
 
 
 @pytest.mark.parametrize("command", KINDS)

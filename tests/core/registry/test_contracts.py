@@ -8,7 +8,7 @@ import pytest
 from plugrad import plugin
 from plugrad.engine.context import Scope
 from plugrad.engine.tape import spec
-from plugrad.plugin import Kernel, Spec, run
+from plugrad.plugin import Kernel, Spec, run, same
 from plugrad.registry.canonical import canonical
 from plugrad.registry.registry import registry
 
@@ -37,8 +37,19 @@ def test_declaring_registers_nothing_and_two_must_agree():
     pg.register_kernel(Kernel("test.Twice(x)"), "cpu", np.exp)
     with pytest.raises(ValueError, match="is already declared as"):
         pg.register_kernel(Kernel("test.Twice(a, b)"), "cpu", np.add)
-    with pytest.raises(ValueError, match="needs a dotted name"):
-        pg.register_kernel(Kernel("Swish(x)"), "cpu", np.exp)
+
+
+@pytest.mark.parametrize(
+    "signature", ["Shrink(x)", "Shrink(*xs)", "Swish(x: floating; beta: float) -> y"]
+)
+def test_a_name_without_a_dot_is_refused_when_the_contract_is_made(signature):
+    name = signature.partition("(")[0]
+    told = rf"kernel '{name}' from outside .* dotted name, such as 'mylib\.{name}'"
+    with pytest.raises(ValueError, match=told):
+        Kernel(signature)
+    with pytest.raises(ValueError, match=told):
+        Kernel(signature, out=same)
+    assert Kernel(f"test.{signature}").name == f"test.{name}"
 
 
 RUNS = [

@@ -13,6 +13,7 @@ meaning. Rules for outputs are in ``specs``.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar, overload
@@ -31,6 +32,7 @@ from .specs import same as same
 F = TypeVar("F", bound=Callable[..., Any])
 CO_VARARGS = 4  # of inspect
 MAX_WRAPPERS = 100  # around a function
+CORE_NAMES: set[str] = set()  # of the contracts that plugrad itself makes
 
 
 class KernelNotFound(NotImplementedError):
@@ -51,6 +53,17 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _check_home(name: str, module: str) -> None:
+    """Raise unless a name without a dot is one of the core's; ``module`` makes it."""
+    if module.partition(".")[0] == "plugrad":
+        CORE_NAMES.add(name)
+    elif "." not in name and name not in CORE_NAMES:
+        raise ValueError(
+            f"kernel {name!r} from outside the core needs a dotted name, such as "
+            f"'mylib.{name}'"
+        )
 
 
 # --- contracts -------------------------------------------------------------------
@@ -100,8 +113,8 @@ class Kernel:
 
     Raises:
         TypeError: The signature is not a string, or a rule not a function.
-        ValueError: The signature does not follow the grammar, or ``checks`` names
-            something else than an input.
+        ValueError: The signature does not follow the grammar, the name has no dot, or
+            ``checks`` names something else than an input.
 
     Example:
         >>> from plugrad import plugin
@@ -171,6 +184,7 @@ class Kernel:
         doc: str = "",
     ) -> None:
         self.name, inputs, attrs, outputs, self.kinds, self.defaults = parse(signature)
+        _check_home(self.name, str(sys._getframe(1).f_globals.get("__name__", "")))
         for rule in (out, canonicalize):
             if rule is not None:
                 arguments.function(f"kernel {self.name}: out and canonicalize", rule)

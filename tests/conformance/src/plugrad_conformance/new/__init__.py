@@ -53,6 +53,8 @@ KINDS = {
 def write(command: str, name: str, into: Path, author: str = "") -> Path:
     """Write the package that ``command`` starts and return its folder, a new one.
 
+    The folder has the given name, with dashes: ``my-pack`` for ``my_pack``.
+
     Raises:
         ValueError: The name is none, or is taken.
         FileExistsError: The folder is there already.
@@ -68,7 +70,7 @@ def write(command: str, name: str, into: Path, author: str = "") -> Path:
         "plugrad": ".".join(importlib.metadata.version("plugrad").split(".")[:2]),
     }
     _check_free(command, name, words["distribution"], words["module"])
-    folder = into / words["distribution"]
+    folder = into / words["dashed"]
     if folder.exists():
         raise FileExistsError(
             f"{command}: {folder} is there already; remove it, or say --into elsewhere"
