@@ -3,6 +3,7 @@
 The network is not changed: an installed gradient pack and a block that overrides
 gradients change what ``pg.grad`` gives::
 
+    python -m pip install --upgrade pip  # --group needs 25.1
     pip install --group demo scikit-image ./core ./plugins/cpu ./examples/gradient_packs
     python -m examples.look_inside
     python -m examples.look_inside --model net.onnx --images a.jpg b.jpg

@@ -4,6 +4,7 @@ The program is the same for all of them. The weights, the order of the batches a
 dropout come from seeds, which give the same numbers on every backend. What is left are
 the last bits of sums, which each backend adds up in an order of its own::
 
+    python -m pip install --upgrade pip  # --group needs 25.1
     pip install --group demo ./core ./plugins/cpu ./plugins/wasm ./plugins/opencl
     python examples/gallery/backends.py
 """
