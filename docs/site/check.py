@@ -1,7 +1,8 @@
 """Checks of the built site: ``python -m docs.site.check build/site``.
 
 Links and anchors lead somewhere; no page loads anything from elsewhere; lists are
-lists; every public name has an entry in the reference.
+lists; every public name has an entry in the reference; nothing of Python is published,
+and a sitemap has all pages.
 """
 
 from __future__ import annotations
@@ -96,6 +97,19 @@ def broken(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
                 yield f"{path}: {link} leads nowhere"
 
 
+def unwanted(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
+    """Yield files that are not for readers, and what the sitemap lacks."""
+    for path in sorted(site.rglob("*")):
+        if path.name == "__pycache__" or path.suffix in (".py", ".pyc"):
+            yield f"{path} is not for readers"
+    sitemap = site / "sitemap.xml"
+    if sitemap.exists():
+        mapped = len(re.findall("<loc>", sitemap.read_text()))
+        known = sum(path.name == "index.html" for path in pages)
+        if mapped != known:
+            yield f"{sitemap} has {mapped} of {known} pages"
+
+
 def undocumented(pages: dict[Path, Document], names: set[str]) -> Iterator[str]:
     """Yield the names that have no entry on any page."""
     anchors = {anchor for page in pages.values() for anchor in page.anchors}
@@ -119,7 +133,8 @@ def names() -> set[str]:
 def main(site: Path) -> int:
     """Check a site, print what is wrong and how much there is; return the status."""
     pages = read(site)
-    faults = [*loaded(site, pages), *broken(site, pages), *undocumented(pages, names())]
+    faults = [*loaded(site, pages), *broken(site, pages), *unwanted(site, pages)]
+    faults += undocumented(pages, names())
     for path, page in pages.items():
         faults += [f"{path}: not a list: {item.strip()}" for item in page.items]
     print(*faults, sep="\n", end="\n" if faults else "")

@@ -229,7 +229,35 @@ def _joined(node: ast.expr) -> ast.expr:
 
 
 def page() -> str:
-    """Return the tables of all messages, one for each distribution."""
+    """Return the tables of all messages."""
+    return "\n".join(
+        f"### {package}\n\n{_table(found)}" for package, found in _tables().items()
+    )
+
+
+def index() -> str:
+    """Return links to the pages of the distributions."""
+    lines = [
+        f"- [{package}](reference/errors/{package}.md): {len(found)} messages\n"
+        for package, found in _tables().items()
+    ]
+    return "".join(lines)
+
+
+def pages() -> dict[str, str]:
+    """Return a page for each distribution, without a table of contents beside it."""
+    return {
+        f"reference/errors/{package}.md": (
+            f"---\nhide:\n  - toc\n---\n\n# Messages of {package}\n\n"
+            "What stands in braces is a value. Which exception means what stands in "
+            f"[Troubleshooting](../../troubleshooting.md).\n\n{_table(found)}"
+        )
+        for package, found in _tables().items()
+    }
+
+
+def _tables() -> dict[str, set[tuple[str, ...]]]:
+    """Return the cells of all messages by distribution."""
     tables: dict[str, set[tuple[str, ...]]] = {}
     for row in rows():
         package, *inner = Path(row.path.partition("src/")[2]).with_suffix("").parts
@@ -238,17 +266,32 @@ def page() -> str:
         if cure.startswith("got "):
             said, cure = row.message, ""
         cells = said, row.error, row.cause, cure, module
-        tables.setdefault(package.replace("_", "-"), set()).add(cells)
-    return "\n".join(_table(package, tables[package]) for package in tables)
+        tables.setdefault(_title(package, inner), set()).add(cells)
+    return dict(sorted(tables.items()))
 
 
-def _table(package: str, found: set[tuple[str, ...]]) -> str:
+def _title(package: str, inner: list[str]) -> str:
+    """Return the table of a module: that of its distribution, or of a part of the core.
+
+    Ops are in several tables, by their first letter.
+    """
+    if package != "plugrad" or inner[0] not in ("ops", "registry", "tensor"):
+        return package.replace("_", "-")
+    if inner[0] != "ops":
+        return f"plugrad.{inner[0]}"
+    letter = inner[1].lstrip("_")[0]
+    spans = ("a-e", "f-l", "m-r", "s-z")
+    (span,) = (span for span in spans if span[0] <= letter <= span[2])
+    return f"plugrad.ops-{span}"
+
+
+def _table(found: set[tuple[str, ...]]) -> str:
     """Return a table in the order of messages, those that begin with a value last."""
     ordered = sorted(found, key=lambda cells: (cells[0][:1] in ("", "{"), cells))
     lines = [f"| {' | '.join(map(_code, cells))} |\n" for cells in ordered]
     head = "| message | exception | raised if | what to do | module |\n"
     table = f"{head}|{' --- |' * 5}\n{''.join(lines)}"
-    return f'### {package}\n\n<div class="errors" markdown>\n\n{table}\n</div>\n'
+    return f'<div class="errors" markdown>\n\n{table}\n</div>\n'
 
 
 def _code(text: str) -> str:

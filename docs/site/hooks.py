@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs.site import dialect, links, made, navigation
+from docs.site import dialect, errors, kernels, links, made, navigation
 
+WIDE = "---\nhide:\n  - toc\n---\n\n"  # a table takes the place of the contents
 MARK = re.compile(r"^<!-- site: (?P<what>[\w -]+) -->$", re.M)
 
 
@@ -26,11 +28,23 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             text = (links.ROOT / source).read_text()
             text = links.relinked(text, source, page)
             files.append(File.generated(config, page, content=text))
-    for page, text in made.pages().items():
+    for page, text in (made.pages() | errors.pages() | _kernels(files, config)).items():
         files.append(File.generated(config, page, content=text))
     paths = sorted(file.src_uri for file in files.documentation_pages())
     config.nav = navigation.expanded(config.nav, paths)
     return files
+
+
+def _kernels(files: Files, config: MkDocsConfig) -> dict[str, str]:
+    """Replace the page of kernels by its table; return the pages of contracts."""
+    whole = files.get_file_from_path("kernels.md")
+    if whole is None:
+        return {}
+    table, pages = kernels.split(whole.content_string)
+    files.remove(whole)
+    text = WIDE + links.relinked(table, "docs/kernels.md", "kernels.md")
+    files.append(File.generated(config, "kernels.md", content=text))
+    return pages
 
 
 def on_page_markdown(
@@ -41,3 +55,10 @@ def on_page_markdown(
         path = page.file.src_uri
         markdown = links.relinked(markdown, f"docs/{path}", path)
     return dialect.bars(MARK.sub(lambda mark: made.part(mark["what"]), markdown))
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Remove the map of a site that does not know its address: it would be empty."""
+    if not config.site_url:
+        for path in Path(config.site_dir).glob("sitemap.xml*"):
+            path.unlink()

@@ -274,7 +274,7 @@ LIBRARIES = {
 PARTS: dict[str, Callable[[], str]] = {
     "reference": index,
     "commands": commands,
-    "errors": errors.page,
+    "errors": errors.index,
     "foreign keywords": foreign_keywords,
 }
 PARTS |= {f"names of {library}": partial(names, library) for library in LIBRARIES}

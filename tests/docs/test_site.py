@@ -8,16 +8,17 @@ import doctest
 import re
 import tomllib
 from fnmatch import fnmatch
+from pathlib import Path
 
 import pytest
 
-from docs.site import check, diagrams, dialect, errors, links, made, navigation
+from docs.site import check, diagrams, dialect, errors, kernels, links, made, navigation
 from tests.docs.blocks import ROOT, texts
 from tests.surface import public
 
 
 @pytest.mark.parametrize(
-    "module", [dialect, links, made, navigation], ids=lambda m: m.__name__
+    "module", [dialect, kernels, links, made, navigation], ids=lambda m: m.__name__
 )
 def test_examples_run(module):
     failed, tried = doctest.testmod(module)
@@ -127,6 +128,63 @@ def test_every_raise_is_in_the_table():
     assert not [line for line in lines if line.split(" | ")[3].startswith("<code>got")]
 
 
+def test_messages_are_on_pages_of_their_distribution():
+    pages, index = errors.pages(), errors.index()
+    tables = [
+        {line for line in text.splitlines() if "<code>" in line}
+        for text in pages.values()
+    ]
+    all_rows = {line for line in errors.page().splitlines() if "<code>" in line}
+    assert set.union(*tables) == all_rows
+    assert max(map(len, tables)) < 200  # one page of all is 50,000 pixels high
+    for path, table in zip(pages, tables, strict=True):
+        assert f"]({path}): {len(table)} messages" in index
+
+
+def test_contracts_of_kernels_are_on_several_pages():
+    table, pages = kernels.split((ROOT / "docs" / "kernels.md").read_text())
+    linked = re.findall(r"^\| \[`(\w+)`\]\((\S+)#(\w+)\) \|", table, re.M)
+    headings = {
+        (name, path, name.lower())
+        for path, text in pages.items()
+        for name in re.findall(r"^## (\w+)$", text, re.M)
+    }
+    assert {*linked} == headings
+    assert len(linked) > 200
+    assert 4 < len(pages) < 12
+    assert max(text.count("\n## ") for text in pages.values()) < 60
+
+
+def test_the_menu_has_the_titles_of_the_pages():
+    """An entry with a title of its own is a section."""
+    text = (ROOT / "mkdocs.yml").read_text()
+    nav = re.search(r"(?ms)^nav:\n(.*?)^\S", text)[1]
+    assert re.findall(r"- (.+): [^*\n]+\.md$", nav, re.M) == []
+    assert len(re.findall(r"- [\w-]+\.md$", nav, re.M)) > 25
+
+
+PHOTOGRAPHS = {"look_inside.png", "gradient_packs.png", "waves.png"}
+
+
+def test_plots_are_dark_in_the_dark():
+    css = (ROOT / "docs" / "site" / "extra.css").read_text()
+    rule = re.search(r"img:is\((.*?)\) \{\s*filter: invert", css, re.S)[1]
+    ends = re.findall(r'^\s*\[src\$="([\w.]+)"\]', rule, re.M)
+    folders = re.findall(r'\[src\*="(\w+/)"\]', rule)
+    kept = re.findall(r':not\(\[src\$="([\w.]+)"\]\)', rule)
+    shown = {
+        image
+        for path, text in texts().items()
+        if path.startswith("docs/")
+        for image in re.findall(r"\]\(([\w./]+\.(?:png|svg))\)", text)
+    }
+    for image in shown:
+        name = Path(image).name
+        inverted = name in ends or any(folder in image for folder in folders)
+        inverted &= name not in kept
+        assert inverted != (name in PHOTOGRAPHS), image
+
+
 @pytest.mark.parametrize("library", made.LIBRARIES)
 def test_a_table_of_names_has_three_columns(library):
     head, rule, *rows = made.names(library).splitlines()
@@ -218,6 +276,19 @@ def test_a_fault_is_found(html, tmp_path, capsys, monkeypatch):
     built(tmp_path, html)
     assert check.main(tmp_path) == 1
     assert FAULTS[html] in capsys.readouterr().out
+
+
+def test_files_of_python_and_an_empty_map_are_found(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(check, "names", set)
+    built(tmp_path, "")
+    (tmp_path / "site" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "site" / "hooks.py").touch()
+    (tmp_path / "sitemap.xml").write_text("<urlset></urlset>")
+    assert check.main(tmp_path) == 1
+    out = capsys.readouterr().out
+    assert "__pycache__ is not for readers" in out
+    assert "hooks.py is not for readers" in out
+    assert "sitemap.xml has 0 of 2 pages" in out
 
 
 def test_a_site_without_faults_passes(tmp_path, capsys, monkeypatch):

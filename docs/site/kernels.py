@@ -1,0 +1,54 @@
+"""``docs/kernels.md`` as several pages; on GitHub it is one."""
+
+from __future__ import annotations
+
+import re
+
+MIN_KERNELS = 20  # on a page; one page of all is 50,000 pixels high
+DETAILS = "\n## What each kernel computes\n"
+ROW = re.compile(r"^\| `(\w+)` ", re.M)
+
+
+def split(text: str) -> tuple[str, dict[str, str]]:
+    r"""Return the page of the table, and the pages of contracts by path.
+
+    Examples:
+        >>> text = "| `Abs` | `abs` |\n\n## What each kernel computes\n\nHow.\n"
+        >>> table, pages = split(text + "\n### Abs\n\n    Abs(x) -> y\n")
+        >>> table
+        '| [`Abs`](reference/kernels/a.md#abs) | `abs` |\n'
+        >>> pages["reference/kernels/a.md"]
+        '# Kernels: A\n\nHow.\n\n## Abs\n\n    Abs(x) -> y\n'
+
+    """
+    table, _, details = text.partition(DETAILS)
+    intro, *sections = re.split(r"^### ", details, flags=re.M)
+    pages, places = {}, {}
+    for group in _grouped(sections):
+        letters = [section[0].upper() for section in group if section[0] != "_"]
+        first, last = letters[0], letters[-1]
+        span = first if first == last else f"{first} to {last}"
+        path = f"reference/kernels/{span.lower().replace(' ', '-')}.md"
+        body = "".join(f"## {section}" for section in group)
+        pages[path] = f"# Kernels: {span}\n\n{intro.strip()}\n\n{body}"
+        for section in group:
+            name = section.partition("\n")[0]
+            places[name] = f"{path}#{name.lower()}"
+
+    def linked(row: re.Match[str]) -> str:
+        name = row[1]
+        return f"| [`{name}`]({places[name]}) " if name in places else row[0]
+
+    return ROW.sub(linked, table), pages
+
+
+def _grouped(sections: list[str]) -> list[list[str]]:
+    """Return the sections in groups of some initial letters."""
+    groups: list[list[str]] = [[]]
+    for section in sections:
+        group = groups[-1]
+        begins = group and group[-1][0].lower() != section[0].lower()
+        if begins and len(group) >= MIN_KERNELS:
+            groups.append([])
+        groups[-1].append(section)
+    return groups
