@@ -67,10 +67,11 @@ def hinted(function: F) -> F:
         >>> @plugin.hinted
         ... def descent(learning_rate):
         ...     return learning_rate
-        >>> descent(lr=0.1)
-        Traceback (most recent call last):
-        TypeError: descent() got an unexpected keyword argument 'lr'; lr= is \
-learning_rate= here
+        >>> try:
+        ...     descent(lr=0.1)
+        ... except TypeError as error:
+        ...     print(str(error).partition("; ")[2])
+        lr= is learning_rate= here
 
     """
     known = keywords(function)
