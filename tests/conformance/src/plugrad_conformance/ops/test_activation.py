@@ -67,8 +67,8 @@ def approximate_gelu(x):
 
 SMOOTH = [
     Row(pg.elu, "Elu", elu, domain=(-2.0, -0.1)),
-    Row(pg.selu, "Selu", selu, domain=(-2.0, -0.1)),
-    Row(pg.sigmoid, "Sigmoid", sigmoid),
+    Row(pg.selu, "Selu", selu, domain=(-2.0, -0.1), composed=9),
+    Row(pg.sigmoid, "Sigmoid", sigmoid, composed=9),
     Row(pg.softplus, "Softplus", softplus),
     Row(pg.log_sigmoid, "", lambda x: -softplus(-x)),
     Row(pg.relu, "Relu", lambda x: np.maximum(x, 0), domain=(0.1, 2.0), keeps=True),

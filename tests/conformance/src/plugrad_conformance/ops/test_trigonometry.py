@@ -26,11 +26,11 @@ from .elementwise import (
 ROWS = [
     Row(pg.sin, "Sin", np.sin),
     Row(pg.cos, "Cos", np.cos),
-    Row(pg.tan, "Tan", np.tan, domain=(-1.2, 1.2)),
+    Row(pg.tan, "Tan", np.tan, domain=(-1.2, 1.2), composed=13),
     Row(pg.asin, "Asin", np.arcsin, domain=(-0.9, 0.9), loose=4),
     Row(pg.acos, "Acos", np.arccos, domain=(-0.9, 0.9)),
     Row(pg.atan, "Atan", np.arctan),
-    Row(pg.sinh, "Sinh", np.sinh),
+    Row(pg.sinh, "Sinh", np.sinh, composed=10),
     Row(pg.cosh, "Cosh", np.cosh),
     Row(pg.tanh, "Tanh", np.tanh),
     Row(pg.asinh, "Asinh", np.arcsinh),
