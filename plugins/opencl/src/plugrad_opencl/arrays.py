@@ -6,6 +6,7 @@ Strings are NumPy's object arrays, read-only: they stay on the host.
 from __future__ import annotations
 
 import math
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ AXES = 64  # as in NumPy, to which they go
 
 
 class ClArray:
-    """An array on a device, that frees itself.
+    """An array on a device: a view of another one, or a ``ClOwner``.
 
     Attributes:
         shape, dtype, size: As NumPy's.
@@ -32,19 +33,12 @@ class ClArray:
 
     __slots__ = ("__weakref__", "base", "buffer", "device", "dtype", "shape", "size")
 
-    def __init__(self, device: Device, shape: Shape, dtype: DType, size: int) -> None:
-        if size < 0 or len(shape) > AXES:
-            raise _refused(shape)
-        self.buffer = device.pool.take(size * dtype.itemsize)
-        self.device = device
-        self.shape = shape
-        self.dtype = dtype
-        self.size = size
-        self.base: ClArray | None = None  # last: from now on there is memory to return
-
-    def __del__(self) -> None:
-        if getattr(self, "base", self) is None:
-            self.device.pool.give(self.buffer)
+    buffer: Any
+    device: Device
+    shape: Shape
+    dtype: DType
+    size: int
+    base: ClArray | None
 
     def view(self, shape: Shape, dtype: DType | None = None) -> ClArray:
         """Return the same memory under another shape, or as another dtype."""
@@ -62,6 +56,30 @@ class ClArray:
         return self.size * self.dtype.itemsize
 
 
+class ClOwner(ClArray):
+    """An array with a buffer of its own, which goes back to the pool.
+
+    The finalizer of each is ``append`` of the list of returned buffers. It runs no
+    Python code, in which an interrupt by the user would be lost: Python ignores the
+    exceptions of finalizers.
+    """
+
+    __slots__ = ("__del__",)
+    __del__: MethodType
+
+    def __init__(self, device: Device, shape: Shape, dtype: DType, size: int) -> None:
+        if size < 0 or len(shape) > AXES:
+            raise _refused(shape)
+        self.device = device
+        self.shape = shape
+        self.dtype = dtype
+        self.size = size
+        self.base = None
+        pool = device.pool
+        self.buffer = pool.take(size * dtype.itemsize)
+        self.__del__ = MethodType(pool.returned.append, self.buffer)
+
+
 def _refused(shape: Shape, given: Shape | None = None) -> ValueError:
     """Return the error for a shape that an array cannot have."""
     if len(shape) > AXES:
@@ -75,7 +93,7 @@ def _refused(shape: Shape, given: Shape | None = None) -> ValueError:
 
 def empty(device: Device, shape: Shape, dtype: DType) -> ClArray:
     """Return an array with arbitrary contents."""
-    return ClArray(device, shape, dtype, math.prod(shape))
+    return ClOwner(device, shape, dtype, math.prod(shape))
 
 
 class ClArrays:
@@ -97,7 +115,7 @@ class ClArrays:
         if values.dtype == bool:
             raw = values.view(np.uint8)
             values = raw != 0 if raw.max(initial=0) > 1 else values
-        y = ClArray(self.device, values.shape, values.dtype, values.size)
+        y = ClOwner(self.device, values.shape, values.dtype, values.size)
         if values.size:
             self.device.write(y.buffer, values)
         return y

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import source
-from .arrays import ClArray, DType
+from .arrays import ClArray, ClOwner, DType
 from .runtime import Device, Launch
 from .walk import Input, Output, layout, walk
 
@@ -74,7 +74,7 @@ def _kernel(programs: Programs, count: int) -> Function:
             flat[key] = found
         launch, dtype = found
         n = x.size
-        y = ClArray(x.device, shape, dtype, n)
+        y = ClOwner(x.device, shape, dtype, n)
         if n:
             numbers = programs.numbers(_dtypes(xs), attrs) if attrs else ()
             buffers = [x.buffer for x in xs]
@@ -96,7 +96,7 @@ def _broadcast(
         return NotImplemented
     launch, dtype = found
     n = prod(shape)
-    y = ClArray(device, shape, dtype, n)
+    y = ClOwner(device, shape, dtype, n)
     if n:
         numbers = programs.numbers(_dtypes(xs), attrs) if attrs else ()
         buffers = [x.buffer for x in xs]

@@ -6,7 +6,9 @@ takes it next comes after them in that queue.
 
 Arrays are dropped by finalizers, and those run at any allocation of Python's, in any
 thread, also inside of these functions: no step relies on what an earlier one has seen,
-the lock may be taken again by its owner, and ``give`` never waits for it.
+the lock may be taken again by its owner, and ``give`` never waits for it. Arrays only
+append their buffers to ``returned``; whatever uses the pool next puts these where they
+belong.
 """
 
 from __future__ import annotations
@@ -55,6 +57,7 @@ class Pool:
         self.limit, self.largest, self.total, self._left = limit, largest, total, left
         self._idle: dict[int, list[Any]] = {}
         self.lock = lock or threading.RLock()
+        self.returned: list[Any] = []  # by finalizers, in any thread
         self.held = 0  # bytes of all buffers there are, idle or not
         self.peak = 0
         self._promised = 0  # bytes of buffers that nothing may have written to yet
@@ -62,18 +65,20 @@ class Pool:
 
     def take(self, nbytes: int) -> Any:
         """Return a buffer of at least ``nbytes``, whose contents are arbitrary."""
+        if self.returned:
+            self._settle()
         try:
             return self._idle[_class(nbytes)].pop()
         except (KeyError, IndexError):
             return self._new(_class(nbytes))
 
     def give(self, buffer: Any) -> None:
-        """Take a buffer back; called by finalizers, so from anywhere."""
+        """Take a buffer back; may be called by finalizers, so from anywhere."""
         size = buffer.size
         self._idle.setdefault(size, []).append(buffer)
         if size >= self.large:
             # Another thread that has the lock may be past its look: so look again.
-            while self.idle() > self.limit and self.lock.acquire(blocking=False):
+            while self._waiting() > self.limit and self.lock.acquire(blocking=False):
                 try:
                     self._trim(self.limit)
                 finally:
@@ -81,10 +86,24 @@ class Pool:
 
     def idle(self) -> int:
         """Return the bytes that wait for reuse."""
+        self._settle()
+        return self._waiting()
+
+    def _settle(self) -> None:
+        """Take back what finalizers have returned."""
+        while self.returned:
+            try:
+                buffer = self.returned.pop()
+            except IndexError:  # another thread has taken it
+                return
+            self.give(buffer)
+
+    def _waiting(self) -> int:
         return sum([size * len(self._idle[size]) for size in list(self._idle)])
 
     def empty(self) -> None:
         """Give all idle buffers back to the device."""
+        self._settle()
         with self.lock:
             self._trim(0)
 
@@ -96,6 +115,7 @@ class Pool:
             )
         with self.lock:
             for prepare in (self._recycled, self._written, self._emptied):
+                self._settle()
                 prepare()
                 try:
                     return self._granted(size)
@@ -145,7 +165,7 @@ class Pool:
         OpenCL keeps the memory until the kernels have run that wait for it.
         """
         for size in sorted(self._idle, reverse=True):
-            for _ in range(-(-(self.idle() - limit) // size)):
+            for _ in range(-(-(self._waiting() - limit) // size)):
                 try:
                     self._idle[size].pop().release()
                 except IndexError:

@@ -17,7 +17,7 @@ from typing import Any
 from plugrad.plugin import Graph, Step
 
 from . import source
-from .arrays import ClArray, DType, Shape
+from .arrays import ClArray, ClOwner, DType, Shape
 from .elementwise import Programs, signed, width
 from .kernels import KERNELS
 from .kernels.creation import converter
@@ -54,7 +54,7 @@ def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
     constants = [*graph.constants.values()]
 
     def run(*xs: ClArray) -> Any:
-        ys = [ClArray(device, shape, dtype, n) for dtype in dtypes]
+        ys = [ClOwner(device, shape, dtype, n) for dtype in dtypes]
         buffers = [x.buffer for x in (*xs, *constants)]
         made = [y.buffer for y in ys]
         launch(n, items, *buffers, *numbers, *made, n, *sizes)
