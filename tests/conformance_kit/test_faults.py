@@ -32,6 +32,23 @@ WRONG_BITS = {  # fast math: the kernel, and what a compiler makes of it
     ),
     "quotients by reciprocals": ("RealDiv", "lambda a, b: a * (1 / b)"),
 }
+WRONG_IN_RANGE = {  # the test that sees it, and the kernel
+    "trunc_is_exact": ("Trunc", "np.floor"),
+    "copysign_is_exact": (
+        "CopySign",
+        "lambda a, b: np.abs(a) * np.where(b < 0, -1, 1)",
+    ),
+    "hypot_is_within_3_ulp": ("Hypot", "lambda a, b: np.sqrt(a * a + b * b)"),
+    "exp2_of_whole_numbers_is_exact": (
+        "Exp2",
+        "lambda x: np.exp2(x) * (1 + np.finfo(x.dtype).eps)",
+    ),
+    "exp2_is_within_3_ulp": (
+        "Exp2",
+        "lambda x: np.where(x == np.rint(x), np.exp2(x), "
+        "np.exp(x * x.dtype.type(0.693147)))",
+    ),
+}
 FAULTS = [
     Fault(
         "a function that is a little wrong",
@@ -155,6 +172,16 @@ FAULTS = [
             f"{kernel} of x",
         )
         for name, (kernel, function) in WRONG_BITS.items()
+    ],
+    *[
+        Fault(
+            f"a kernel that is wrong where {test}",
+            f'kernels["{kernel}"] = lambda *xs: ({function})(*xs).astype(xs[0].dtype)',
+            ("ops.test_whole_range", "-k", f"{test} or slopes_of_copysign"),
+            rf"ops/test_whole_range.py::test_{test}\[faulty-float(32|64)\]",
+            "Error",
+        )
+        for test, (kernel, function) in WRONG_IN_RANGE.items()
     ],
     Fault(
         "a sine without signed zeros",

@@ -22,6 +22,15 @@ BINARY(squared_difference_f32, f32, f32, GRAIN, (p - q) * (p - q))
 BINARY_SMALL(squared_difference_f64, f64, f64, GRAIN, (p - q) * (p - q))
 BINARY_SMALL(atan2_f32, f32, f32, SLOW, (f32)atan2(p, q))
 BINARY_SMALL(atan2_f64, f64, f64, SLOW, atan2(p, q))
+BINARY(copysign_f32, f32, f32, GRAIN, __builtin_copysignf(p, q))
+BINARY_SMALL(copysign_f64, f64, f64, GRAIN, __builtin_copysign(p, q))
+BINARY(copysign_f16, u16, u16, GRAIN, (u16)((p & 0x7fff) | (q & 0x8000)))
+
+/* Infinite also next to NaN. Squares of float32 neither overflow nor vanish in float64. */
+#define IS_INF(a) (__builtin_fabsf(a) == INFINITY)
+BINARY(hypot_f32, f32, f32, GRAIN,
+       (IS_INF(p) | IS_INF(q)) ? INFINITY : (f32)__builtin_sqrt((f64)p * p + (f64)q * q))
+BINARY_SMALL(hypot_f64, f64, f64, SLOW, hypot(p, q))
 
 /* The remainder has the sign of the divisor, as Python's. */
 #define REMAINDERS(T)                                                                    \
@@ -142,8 +151,7 @@ INLINE vec vec_pow(vec x, vec y) {
     doubles power = log2_times(m, e, y), whole = __builtin_elementwise_rint(power);
     vec f = OF_DOUBLES(power - whole), n = OF_DOUBLES(whole);
     vec normal = AND(AND(GT(x, VEC(0)), LT(x, VEC(INFINITY))), LT(ABS(n), VEC(126)));
-    vec z = POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f,
-                       5.550328642e-2f, 2.402264625e-1f, 6.931471825e-1f, 1);
+    vec z = exp2_of_fraction(f);
     z = IADD(z, SHL(TO_INT(n), 23));
     vec square = EQ(y, VEC(2)); /* exactly x x, as a user expects */
     z = WHERE(square, MUL(x, x), z), normal = OR(normal, square);

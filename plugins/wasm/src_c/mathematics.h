@@ -32,6 +32,12 @@ INLINE vec scaled(vec y, vec n) {
     return MUL(y, IADD(SHL(rest, 23), one));
 }
 
+/* 2^f for |f| <= 1/2; of 0 it is 1. */
+INLINE vec exp2_of_fraction(vec f) {
+    return POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f,
+                      5.550328642e-2f, 2.402264625e-1f, 6.931471825e-1f, 1);
+}
+
 /* e^x for |x| <= 87, as 2^n 2^f. Adding LARGE rounds to the integer n, and the last bits
    of the sum are n. */
 #define LARGE 12582912
@@ -39,9 +45,7 @@ INLINE vec exp_near(vec x) {
     vec n = FMA(x, VEC(1.44269502f), VEC(LARGE));
     vec f = FMA(x, VEC(1.44269502f), SUB(VEC(LARGE), n));
     f = FMA(x, VEC(1.92596303e-8f), f);
-    vec y = POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f,
-                      5.550328642e-2f, 2.402264625e-1f, 6.931471825e-1f, 1);
-    return IADD(y, SHL(n, 23));
+    return IADD(exp2_of_fraction(f), SHL(n, 23));
 }
 
 /* `nearby`, and of x that is not near e^x; a call, so that its constants leave the registers to
@@ -57,6 +61,18 @@ static __attribute__((noinline)) vec exp_far(vec x, vec near, vec nearby) {
 INLINE vec vec_exp(vec x) {
     vec near = LE(ABS(x), VEC(87)), y = exp_near(x);
     return ALL_TRUE(near) ? y : exp_far(x, near, y);
+}
+
+/* `nearby`, and of x that is not near 2^x, where it is subnormal, 0 or infinite, too. */
+static __attribute__((noinline)) vec exp2_far(vec x, vec near, vec nearby) {
+    vec a = AT_MOST(AT_LEAST(x, -151), 129), n = NEAREST(a);
+    return WHERE(near, nearby, scaled(exp2_of_fraction(SUB(a, n)), n));
+}
+
+INLINE vec vec_exp2(vec x) {
+    vec near = LE(ABS(x), VEC(125)), n = ADD(x, VEC(LARGE));
+    vec y = IADD(exp2_of_fraction(SUB(x, SUB(n, VEC(LARGE)))), SHL(n, 23));
+    return ALL_TRUE(near) ? y : exp2_far(x, near, y);
 }
 
 INLINE vec vec_expm1(vec x) {

@@ -4,6 +4,7 @@
 #include "mathematics.h"
 
 UNARY_VEC(exp_f32, vec_exp)
+UNARY_VEC(exp2_f32, vec_exp2)
 UNARY_VEC(expm1_f32, vec_expm1)
 UNARY_VEC(log_f32, vec_log)
 UNARY_VEC(log1p_f32, vec_log1p)
@@ -26,6 +27,7 @@ UNARY_SMALL(acosh_f64, f64, f64, SLOW, a < 1 ? NAN : acosh(a))
 DOUBLE(sin)
 DOUBLE(cos)
 DOUBLE(exp)
+DOUBLE(exp2)
 DOUBLE(expm1)
 DOUBLE(log)
 DOUBLE(log1p)
@@ -37,6 +39,7 @@ UNARY_SMALL(softplus_f64, f64, f64, SLOW, a != a ? a : (a > 0 ? a : 0) + log1p(e
 #define FLOATING(UNARY, T, F)                                                            \
     UNARY(floor_##T, T, T, GRAIN, __builtin_floor##F(a))                                 \
     UNARY(ceil_##T, T, T, GRAIN, __builtin_ceil##F(a))                                   \
+    UNARY(trunc_##T, T, T, GRAIN, __builtin_trunc##F(a))                                 \
     UNARY(round_##T, T, T, GRAIN, __builtin_rint##F(a))                                  \
     UNARY(rsqrt_##T, T, T, GRAIN, 1 / __builtin_sqrt##F(a))                              \
     UNARY(reciprocal_##T, T, T, GRAIN, 1 / a)                                            \

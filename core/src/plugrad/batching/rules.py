@@ -295,14 +295,14 @@ def batching(kernel: Kernel, rule: Kind | None = None) -> Callable[[F], F] | Non
 RULES: dict[Callable[[Kernel], Rule], str] = {
     elementwise: """
         Abs Acos Acosh Add Asin Asinh Atan Atan2 Atanh BitwiseAnd BitwiseNot BitwiseOr
-        BitwiseXor Cast Ceil ClipByValue ComplexAbs Cos Cosh Digamma Elu EluGrad Equal
-        Erf Erfinv Exp Expm1 Floor FloorDiv Gcd Gelu GeluTanh Greater GreaterEqual
-        Identity Imag IsFinite IsInf IsNan LeakyRelu LeftShift Less LessEqual Lgamma Log
-        Log1p LogicalAnd LogicalNot LogicalOr LogicalXor Maximum Minimum Mod Multiply
-        Neg NotEqual OnesLike Polygamma Pow Prelu Real RealDiv Reciprocal Relu Relu6
-        RightShift Round Rsqrt Select Selu Sigmoid Sign SignBit Sin Sinh Softplus Sqrt
-        Square SquaredDifference StaticRegexReplace Step StringToHashBucketFast Sub Tan
-        Tanh ZerosLike
+        BitwiseXor Cast Ceil ClipByValue ComplexAbs CopySign Cos Cosh Digamma Elu
+        EluGrad Equal Erf Erfinv Exp Exp2 Expm1 Floor FloorDiv Gcd Gelu GeluTanh Greater
+        GreaterEqual Hypot Identity Imag IsFinite IsInf IsNan LeakyRelu LeftShift Less
+        LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr LogicalXor Maximum
+        Minimum Mod Multiply Neg NotEqual OnesLike Polygamma Pow Prelu Real RealDiv
+        Reciprocal Relu Relu6 RightShift Round Rsqrt Select Selu Sigmoid Sign SignBit
+        Sin Sinh Softplus Sqrt Square SquaredDifference StaticRegexReplace Step
+        StringToHashBucketFast Sub Tan Tanh Trunc ZerosLike
         """,
     leading: """
         AddN All Any ArgMax ArgMin Bitcast Cholesky Cofactor Complex Concat Cumprod

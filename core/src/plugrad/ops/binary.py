@@ -1,6 +1,6 @@
 """Element-wise ops of two arguments.
 
-Kernels: ``Add AddN Atan2 FloorDiv Maximum Minimum Mod Multiply Pow RealDiv
+Kernels: ``Add AddN Atan2 FloorDiv Hypot Maximum Minimum Mod Multiply Pow RealDiv
 SquaredDifference Sub``. All but AddN broadcast; the engine sums the cotangents back to
 the shapes of the inputs, so the gradients here do not.
 
@@ -709,6 +709,16 @@ gradients(ATAN2, a=lambda dy, a, b: _angle(dy, a, b)[1])
 gradients(ATAN2, b=lambda dy, a, b: -_angle(dy, a, b)[0])
 
 
+HYPOT = _broadcasting(
+    "Hypot(a: floating, b: a)",
+    op="hypot",
+    doc="""``√(a² + b²)``, whose squares neither overflow nor vanish on the way.
+
+    inf where one is infinite, even beside NaN; else NaN where one is NaN. Within 3
+    ulp.""",
+)
+
+
 def hypot(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``√(a² + b²)`` for each pair of elements.
 
@@ -735,7 +745,11 @@ def hypot(a: TensorLike, b: TensorLike, /) -> Tensor:
         The array API standard.
 
     """
-    a, b = floats("hypot", a, b, "f")
+    return run(HYPOT, *floats("hypot", a, b, "f"))
+
+
+@decomposition(HYPOT)
+def _(a: Tensor, b: Tensor) -> Tensor:
     a_is_inf = unary.isinf(a)
     inf = compare.logical_or(a_is_inf, unary.isinf(b))
     u, v, s = _scaled(*(compare.where(inf, 0, x) for x in (a, b)))
@@ -744,6 +758,26 @@ def hypot(a: TensorLike, b: TensorLike, /) -> Tensor:
     length = unary.sqrt(compare.where(null, 1, squares)) * s
     length = compare.where(null, 0, length)
     return compare.where(inf, unary.abs(compare.where(a_is_inf, a, b)), length)
+
+
+def _unit(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``a`` and ``b`` over their length: zeros at (0, 0).
+
+    An infinite ``a``, else an infinite ``b``, counts as ±1 next to 0.
+    """
+    a_is_inf = unary.isinf(a)
+    inf = compare.logical_or(a_is_inf, unary.isinf(b))
+    u = compare.where(inf, compare.where(a_is_inf, run(unary.SIGN, a), 0), a)
+    v = compare.where(inf, compare.where(a_is_inf, 0, run(unary.SIGN, b)), b)
+    u, v, _ = _scaled(u, v)
+    squares = u * u + v * v
+    null = compare.equal(squares, 0)
+    length = unary.sqrt(compare.where(null, 1, squares))
+    return compare.where(null, 0, u / length), compare.where(null, 0, v / length)
+
+
+gradients(HYPOT, a=lambda dy, a, b: dy * _unit(a, b)[0])
+gradients(HYPOT, b=lambda dy, a, b: dy * _unit(a, b)[1])
 
 
 def logaddexp(a: TensorLike, b: TensorLike, /) -> Tensor:

@@ -1,4 +1,4 @@
-"""The sign bit, and neighbouring floating numbers. Kernels: ``SignBit``.
+"""The sign bit, and neighbouring floating numbers. Kernels: ``CopySign SignBit``.
 
 Map: ``signbit`` and ``copysign``; ``nextafter``.
 """
@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 
 from plugrad.engine.dispatch import run
-from plugrad.registry.contract import Kernel, compared, decomposition, gradients
+from plugrad.registry.contract import (
+    Kernel,
+    broadcasted,
+    compared,
+    decomposition,
+    gradients,
+)
 from plugrad.tensor.dtypes import DType
 from plugrad.tensor.tensor import Tensor, TensorLike
 
@@ -67,8 +73,22 @@ def _(x: Tensor) -> Tensor:
 gradients(SIGN_BIT, x=None)
 
 
+COPY_SIGN = Kernel(
+    "CopySign(a: floating, b: a)",
+    out=broadcasted,
+    broadcasts=True,
+    op="copysign",
+    doc="""``a`` with the sign bit of ``b``, exactly; also of zeros and infinities.
+
+    NaN where ``a`` is NaN. Where ``b`` is NaN, its sign is that of ``SignBit``.""",
+)
+
+
 def copysign(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``|a|`` with the sign of ``b``.
+
+    -0.0 and -inf are negative. The derivative in ``a`` is 1 where the signs of ``a``
+    and ``b`` are equal and -1 elsewhere, and in ``b`` it is 0.
 
     Args:
         a: A tensor of real numbers.
@@ -91,7 +111,20 @@ def copysign(a: TensorLike, b: TensorLike, /) -> Tensor:
     """
     both = _convert.promote_and_broadcast("copysign", a, b)
     a, b = (_convert.floating("copysign", x, "f") for x in both)
-    return compare.where(compare.equal(signbit(a), signbit(b)), a, -a)
+    return run(COPY_SIGN, a, b)
+
+
+def _signed_alike(y: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Return ``y`` where ``a`` and ``b`` have the same sign bit, and else ``-y``."""
+    return compare.where(compare.equal(run(SIGN_BIT, a), run(SIGN_BIT, b)), y, -y)
+
+
+decomposition(COPY_SIGN, lambda a, b: _signed_alike(a, a, b))
+gradients(
+    COPY_SIGN,
+    a=lambda dy, a, b: _signed_alike(dy, a, b),
+    b=lambda dy, b_spec: creation.zeros(b_spec.shape, dtype=b_spec.dtype),
+)
 
 
 def nextafter(a: TensorLike, b: TensorLike, /) -> Tensor:

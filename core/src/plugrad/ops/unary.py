@@ -1,7 +1,8 @@
 """Element-wise ops of one argument.
 
-Kernels: ``Abs Ceil Erf Exp Expm1 Floor IsFinite IsInf IsNan Log Log1p Neg Reciprocal
-Round Rsqrt Sign Sqrt Square``. More of them are in ``trigonometry`` and ``activation``.
+Kernels: ``Abs Ceil Erf Exp Exp2 Expm1 Floor IsFinite IsInf IsNan Log Log1p Neg
+Reciprocal Round Rsqrt Sign Sqrt Square Trunc``. More of them are in ``trigonometry``
+and ``activation``.
 
 An op keeps the dtype; ops that round return integers unchanged. Roots, ``exp``,
 logarithms and ``erf`` convert integers and bool to float32.
@@ -373,10 +374,20 @@ def _(x: Tensor) -> Tensor:
 gradients(ROUND, x=lambda dy: creation.zeros_like(dy))
 
 
+TRUNC = _elementwise(
+    "Trunc(x: floating)",
+    op="trunc",
+    doc="""``x`` without its fraction: ``⌊x⌋``, and ``⌈x⌉`` where ``x < 0``.
+
+    NaN, infinities and -0.0 stay what they are; between -1 and 0 it is -0.0.""",
+)
+
+
 def trunc(x: TensorLike, /) -> Tensor:
     """Return ``x`` without its fraction: the next whole number towards 0.
 
-    Integers and bool are returned unchanged. The derivative is 0.
+    NaN, infinities and -0.0 are returned unchanged, and so are integers and bool;
+    between -1 and 0 the result is -0.0. The derivative is 0.
 
     Args:
         x: A tensor of real numbers.
@@ -392,10 +403,11 @@ def trunc(x: TensorLike, /) -> Tensor:
         Tensor([-1.,  1.], dtype=float32, backend='cpu')
 
     """
-    x = _convert.real("trunc", x)
-    if x.dtype.kind != "f":
-        return creation.identity(x)
-    return compare.where(x < 0, run(CEIL, x), run(FLOOR, x))
+    return run_or_identity(TRUNC, x, "f")
+
+
+decomposition(TRUNC, lambda x: compare.where(x < 0, run(CEIL, x), run(FLOOR, x)))
+gradients(TRUNC, x=lambda dy: creation.zeros_like(dy))
 
 
 # --- what is finite --------------------------------------------------------------
@@ -721,8 +733,19 @@ def expm1(x: TensorLike, /) -> Tensor:
 gradients(EXPM1, x=lambda dy, x: chain(dy, run(EXP, x)))
 
 
+EXP2 = _elementwise(
+    "Exp2(x: floating)",
+    op="exp2",
+    doc="""``2^x``; 0 for -inf, and inf where it overflows.
+
+    Exact where ``x`` is whole, also of subnormal results. Within 3 ulp.""",
+)
+
+
 def exp2(x: TensorLike, /) -> Tensor:
-    """Return ``2^x`` for each element.
+    """Return ``2^x`` for each element; 0 for -inf, and inf where it overflows.
+
+    The result is exact where ``x`` is a whole real number.
 
     Args:
         x: A tensor of numbers.
@@ -741,7 +764,11 @@ def exp2(x: TensorLike, /) -> Tensor:
     x = _convert.floating("exp2", x)
     if x.dtype.kind == "c":
         return exp(_times(x, math.log(2)))
-    return binary.pow(2, x)
+    return run(EXP2, x)
+
+
+decomposition(EXP2, lambda x: binary.pow(2, x))
+gradients(EXP2, x=lambda dy, y: dy * (y * math.log(2)))
 
 
 LOG = _elementwise(

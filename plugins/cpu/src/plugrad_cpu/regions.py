@@ -39,7 +39,10 @@ NAMES = {"less": ("Less", "Greater"), "less_equal": ("LessEqual", "GreaterEqual"
 def _loops() -> dict[tuple[str, str], Loop]:
     """Return what there is, by the kernel and the dtypes of its inputs."""
     found = {}
+    function: Any
     for kernel, function in KERNELS.items():
+        if getattr(function, "symbol", "").endswith("_f16"):
+            function = function.__wrapped__
         symbol, count = getattr(function, "symbol", ""), getattr(function, "nin", 0)
         if symbol:
             suffix = "_piece" if count == 1 else "_row"

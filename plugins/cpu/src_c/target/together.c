@@ -23,6 +23,7 @@
     }
 
 UNARY(exp_f32, vec_exp)
+UNARY(exp2_f32, vec_exp2)
 UNARY(expm1_f32, vec_expm1)
 UNARY(log_f32, vec_log)
 UNARY(log1p_f32, vec_log1p)

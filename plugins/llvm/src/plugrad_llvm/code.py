@@ -321,5 +321,5 @@ class Vector:
         return self.code.call("sqrt", self.kind, self)
 
     def rounded(self, how: str) -> Vector:
-        """Return the integer by ``rint``, ``floor`` or ``ceil``."""
+        """Return the integer by ``rint``, ``floor``, ``ceil`` or ``trunc``."""
         return self.code.call(how, self.kind, self)

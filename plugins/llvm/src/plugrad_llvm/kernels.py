@@ -87,6 +87,16 @@ def _sign_bit(x: Vector) -> Vector:
     return x.bits().by("icmp slt", 0, "?")
 
 
+def _copy_sign(p: Vector, q: Vector) -> Vector:
+    return p.code.call("copysign", p.kind, p, q)
+
+
+def _hypot(p: Vector, q: Vector) -> Vector:
+    x, y = p.to("d"), q.to("d")
+    infinite = abs(p).equal(inf) | abs(q).equal(inf)
+    return p.code.where(infinite, inf, (x * x + y * y).sqrt().to("f"))
+
+
 ANY, F = "fd", "f"
 EXACT: dict[str, tuple[str, Callable[..., Vector]]] = {
     "Add": (ANY, lambda p, q: p + q),
@@ -104,11 +114,14 @@ EXACT: dict[str, tuple[str, Callable[..., Vector]]] = {
     "Ceil": (ANY, lambda x: x.rounded("ceil")),
     "Floor": (ANY, lambda x: x.rounded("floor")),
     "Round": (ANY, lambda x: x.rounded("rint")),
+    "Trunc": (ANY, lambda x: x.rounded("trunc")),
     "Sign": (ANY, _sign),
     "IsNan": (ANY, lambda x: x.is_nan()),
     "IsInf": (ANY, lambda x: abs(x).equal(inf)),
     "IsFinite": (ANY, lambda x: abs(x) < inf),
     "SignBit": (F, _sign_bit),
+    "CopySign": (ANY, _copy_sign),
+    "Hypot": (F, _hypot),
     "Equal": (ANY, lambda p, q: p.equal(q)),
     "NotEqual": (ANY, lambda p, q: p.unequal(q)),
     "Greater": (ANY, lambda p, q: p > q),
@@ -126,6 +139,7 @@ EXACT: dict[str, tuple[str, Callable[..., Vector]]] = {
 }
 PROBED: dict[str, Callable[..., Vector]] = {
     "Exp": m.exp,
+    "Exp2": m.exp2,
     "Expm1": m.expm1,
     "Log": m.log,
     "Log1p": m.log1p,

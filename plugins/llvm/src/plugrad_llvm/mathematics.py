@@ -84,6 +84,23 @@ def exp(x: Vector) -> Vector:
     return code.unless(near, y, x, "exp_far", _exp_far)
 
 
+def _exp2_far(code: Code) -> None:
+    x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
+    a = at_most(at_least(x, -151.0), 129.0)
+    n = a.rounded("rint")
+    far = _scaled(polynomial(a - n, *EXP2), n)
+    result = code.where(abs(x) <= 125.0, nearby, far)
+    code.do(f"ret {code.type('f')} {result.name}")
+
+
+def exp2(x: Vector) -> Vector:
+    """Return 2^x."""
+    n = x + LARGE
+    y = polynomial(x - (n - LARGE), *EXP2)
+    y = (y.bits() + (n.bits() << 23)).floats()
+    return x.code.unless(abs(x) <= 125.0, y, x, "exp2_far", _exp2_far)
+
+
 def expm1(x: Vector) -> Vector:
     """Return e^x - 1."""
     code = x.code

@@ -20,7 +20,17 @@ LEAST, ALONE = 600_000, 1 << 13
 # Functions that follow from each other: behind more of them the processor waits, as few
 # turns of a loop overlap.
 DEEPEST = 2
-ELEMENTARY = {"Exp", "Expm1", "Log", "Log1p", "Tanh", "Sigmoid", "Softplus", "Erf"}
+ELEMENTARY = {
+    "Exp",
+    "Exp2",
+    "Expm1",
+    "Log",
+    "Log1p",
+    "Tanh",
+    "Sigmoid",
+    "Softplus",
+    "Erf",
+}
 ELEMENTARY |= {"Sin", "Cos", "Elu", "Selu", "Gelu", "GeluTanh"}
 ELEMENTARY |= {f"plugrad_cpu.{name}Grad" for name in ("Erf", "Gelu", "GeluTanh")}
 REDUCTIONS = {"Sum", "Mean", "Prod", "Max", "Min"}

@@ -33,13 +33,12 @@ STEP = np.dtype(
 )
 FEW = 1 << 14  # elements: of more, kernels are as fast where all results are wanted
 BYTES, POINTER = np.dtype(np.uint8), np.dtype(np.uint32)
-UNARY = (
-    "Abs Ceil Cos Elu Erf Exp Expm1 Floor Log Log1p Neg Reciprocal Relu Relu6 Round "
-)
-UNARY += "Rsqrt Selu Sigmoid Sign Sin Softplus Sqrt Square Tanh "
+UNARY = "Abs Ceil Cos Elu Erf Exp Exp2 Expm1 Floor Log Log1p Neg Reciprocal Relu "
+UNARY += "Relu6 Round Rsqrt Selu Sigmoid Sign Sin Softplus Sqrt Square Tanh Trunc "
 UNARY += "Gelu IsFinite IsInf IsNan SignBit"
 BINARY = {"Add": "add", "Sub": "sub", "Multiply": "mul", "RealDiv": "div"}
 BINARY |= {"Maximum": "max", "Minimum": "min", "Pow": "pow", "Prelu": "prelu"}
+BINARY |= {"CopySign": "copysign", "Hypot": "hypot"}
 BINARY |= {"SquaredDifference": "squared_difference", "EluGrad": "elu_grad"}
 for _name in ("Erf", "Gelu", "Relu", "Sigmoid", "Tanh"):
     BINARY[f"plugrad_wasm.{_name}Grad"] = f"{_name.lower()}_grad"

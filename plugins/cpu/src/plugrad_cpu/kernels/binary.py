@@ -9,6 +9,10 @@ from ..native import by_float32, elementwise
 kernels = KernelTable(
     Add=elementwise("add_f32", "ff->f")(np.add),
     Atan2=by_float32("ff->f")(np.arctan2),
+    CopySign=elementwise("copysign_f16", "ee->e")(
+        elementwise("copysign_f32", "ff->f")(np.copysign)
+    ),
+    Hypot=elementwise("hypot_f32", "ff->f")(np.hypot),
     Maximum=elementwise("max_f32", "ff->f")(np.maximum),
     Minimum=elementwise("min_f32", "ff->f")(np.minimum),
     Mod=elementwise("mod_f32", "ff->f")(np.remainder),

@@ -10,6 +10,7 @@ kernels = KernelTable(
     Abs=elementwise("abs_f32")(np.absolute),
     Ceil=elementwise("ceil_f32")(np.ceil),
     Exp=elementwise("exp_f32")(np.exp),
+    Exp2=elementwise("exp2_f32")(np.exp2),
     Floor=elementwise("floor_f32")(np.floor),
     IsFinite=by_float32("f->?")(np.isfinite),
     IsInf=by_float32("f->?")(np.isinf),
@@ -20,6 +21,7 @@ kernels = KernelTable(
     SignBit=np.signbit,
     Sqrt=elementwise("sqrt_f32")(np.sqrt),
     Square=elementwise("square_f32")(np.square),
+    Trunc=elementwise("trunc_f32")(np.trunc),
 )
 
 

@@ -4,6 +4,7 @@
 #if DOUBLE
 #define F(x) (x)
 #define f_exp exp
+#define f_exp2 exp2
 #define f_expm1 expm1
 #define f_log log
 #define f_log1p log1p
@@ -33,6 +34,21 @@ static inline T f_exp(T x) {
   const T e = f_rest(c < F(-104.0) ? (T)F(-104.0) : c, &whole);
   const I part = whole >> 1;
   return (e + F(1.0)) * f_two_to(part) * f_two_to(whole - part);
+}
+
+// The nearest whole number is a power of 2, and the rest is from -1/2 to 1/2.
+static inline T f_exp2(T x) {
+  T c = x > F(129.0) ? (T)F(129.0) : x;
+  c = c < F(-151.0) ? (T)F(-151.0) : c;
+  const T shifted = c + F(12582912.0), r = c - (shifted - F(12582912.0));
+  T p = F(1.534581097e-4) * r + F(1.33999309e-3);
+  p = p * r + F(9.618489072e-3);
+  p = p * r + F(5.550328642e-2);
+  p = p * r + F(2.402264625e-1);
+  p = p * r + F(6.931471825e-1);
+  p = p * r + F(1.0);
+  const I whole = AS(I, shifted) - 0x4B400000, part = whole >> 1;
+  return p * f_two_to(part) * f_two_to(whole - part);
 }
 
 // 2^n e + 2^n - 1, divided by half of 2^n and multiplied again, for it may overflow.
@@ -278,3 +294,17 @@ static inline T f_erf(T x) {
 // NaN wins, which the built-in functions lose.
 static inline T f_max(T a, T b) { return ((a > b) | (a != a)) ? a : b; }
 static inline T f_min(T a, T b) { return ((a < b) | (a != a)) ? a : b; }
+
+// By powers of 2 that keep the squares in range. Infinite also next to NaN.
+static inline T f_hypot(T a, T b) {
+  const T x = fabs(a), z = fabs(b), big = x > z ? x : z;
+#if DOUBLE
+  const T by = big > 0x1p+500 ? (T)0x1p-560 : big < 0x1p-450 ? (T)0x1p+640 : (T)1.0;
+  const T back = big > 0x1p+500 ? (T)0x1p+560 : big < 0x1p-450 ? (T)0x1p-640 : (T)1.0;
+#else
+  const T by = big > 0x1p+60f ? (T)0x1p-66f : big < 0x1p-50f ? (T)0x1p+98f : (T)1.0f;
+  const T back = big > 0x1p+60f ? (T)0x1p+66f : big < 0x1p-50f ? (T)0x1p-98f : (T)1.0f;
+#endif
+  const T u = x * by, v = z * by, y = sqrt(u * u + v * v) * back;
+  return (x == (T)INFINITY) | (z == (T)INFINITY) ? (T)INFINITY : y;
+}

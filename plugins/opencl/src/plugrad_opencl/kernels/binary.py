@@ -37,6 +37,8 @@ _pair("SquaredDifference", fiu="(a - b) * (a - b)")
 _pair("Maximum", f="f_max(a, b)", iu="WHERE(a > b, a, b)", b="a | b")
 _pair("Minimum", f="f_min(a, b)", iu="WHERE(a < b, a, b)", b="a & b")
 _pair("Atan2", f="atan2(a, b)")
+_pair("CopySign", f="f_sign_of(fabs(a), b)")
+_pair("Hypot", f="f_hypot(a, b)")
 _pair(
     "Mod", alone="iu", f="f_mod(a, b)", i=_MOD_INTEGER, u="return b == 0 ? 0 : a % b;"
 )

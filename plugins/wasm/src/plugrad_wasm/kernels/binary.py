@@ -7,7 +7,9 @@ from ..launch import binary
 kernels = KernelTable(
     Add=binary("add", bits=True),
     Atan2=binary("atan2"),
+    CopySign=binary("copysign"),
     FloorDiv=binary("floor_div"),
+    Hypot=binary("hypot"),
     Maximum=binary("max"),
     Minimum=binary("min"),
     Mod=binary("mod"),

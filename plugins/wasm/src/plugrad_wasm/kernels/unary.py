@@ -9,6 +9,7 @@ from .complexes import parts
 kernels = KernelTable(
     Erf=unary("erf"),
     Exp=unary("exp"),
+    Exp2=unary("exp2"),
     Expm1=unary("expm1"),
     Log=unary("log"),
     Log1p=unary("log1p"),
@@ -22,7 +23,7 @@ kernels["plugrad_wasm.ErfGrad"] = binary("erf_grad")
 
 
 def whole(name: str) -> Kernel:
-    """Return a kernel of which whole numbers are what comes out."""
+    """Return a kernel that rounds to whole numbers; integers stay what they are."""
     floating = unary(name)
 
     def kernel(x: WasmArray) -> WasmArray:
@@ -37,6 +38,7 @@ def whole(name: str) -> Kernel:
 kernels["Floor"] = whole("floor")
 kernels["Ceil"] = whole("ceil")
 kernels["Round"] = whole("round")
+kernels["Trunc"] = whole("trunc")
 
 
 def test(name: str) -> Kernel:

@@ -56,6 +56,7 @@ CASES = [
     row(pg.squared_difference, lambda a, b: (a - b) * (a - b), NUMBERS),
     row(pg.atan2, np.arctan2, FLOATS),
     row(pg.hypot, np.hypot, FLOATS),
+    row(pg.copysign, np.copysign, FLOATS),
     row(pg.logaddexp, np.logaddexp, FLOATS),
 ]
 SHAPES = [

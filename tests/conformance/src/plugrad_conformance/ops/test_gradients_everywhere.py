@@ -85,7 +85,9 @@ UNARY |= {
 BINARY = {
     "Add": (pg.add, -2, 2),
     "Atan2": (pg.atan2, 0.3, 2),
+    "CopySign": (pg.copysign, 0.3, 2),
     "FloorDiv": (pg.floor_divide, 0.3, 2),
+    "Hypot": (pg.hypot, 0.3, 2),
     "Maximum": (pg.maximum, -2, 2),
     "Minimum": (pg.minimum, -2, 2),
     "Mod": (pg.remainder, 0.3, 2),

@@ -36,7 +36,7 @@ inverse_root = lambda x: 1 / np.sqrt(x)
 
 FLOATING = [
     Row(pg.exp, "Exp", np.exp),
-    Row(pg.exp2, "", np.exp2),
+    Row(pg.exp2, "Exp2", np.exp2),
     Row(pg.expm1, "Expm1", np.expm1),
     Row(pg.log, "Log", np.log, domain=POSITIVE),
     Row(pg.log1p, "Log1p", np.log1p, domain=(-0.9, 4.0)),
@@ -62,7 +62,7 @@ EXACT = [
         ulp=0,
     ),
     Row(pg.square, "Square", lambda x: x * x, keeps=True, ulp=0),
-    Row(pg.trunc, "", np.trunc, domain=(0.1, 0.9), keeps=True, ulp=0),
+    Row(pg.trunc, "Trunc", np.trunc, domain=(0.1, 0.9), keeps=True, ulp=0),
 ]
 NEGATIVE = Row(pg.negative, "Neg", np.negative, keeps=True, ulp=0)
 ROWS = [*FLOATING, *EXACT, NEGATIVE]

@@ -5,7 +5,10 @@ from .. import bools, call, complexes, floats, ints
 CALLS = {
     **{
         name: call(floats(2, 1, 3), floats(4, 1))
-        for name in ("Atan2", "FloorDiv", "Maximum", "Mod", "SquaredDifference", "Sub")
+        for name in (
+            *("Atan2", "CopySign", "FloorDiv", "Hypot", "Maximum", "Mod"),
+            *("SquaredDifference", "Sub"),
+        )
     },
     "Add": call(bools(2, 3), bools(3)),
     "AddN": call(floats(2, 3), floats(2, 3), floats(2, 3)),
