@@ -21,6 +21,17 @@ INLINE c128 over(c128 p, c128 q) {
     return CMPLX((a * r + b) / s, (b * r - a) / s);
 }
 
+/* Not over(1, z), where the part 0 of 1 takes part in the signs of zeros. */
+INLINE c128 reciprocal_of(c128 z) {
+    f64 c = creal(z), d = cimag(z);
+    if (fabs(c) >= fabs(d)) {
+        f64 r = d / c, s = c + d * r;
+        return CMPLX(1 / s, -r / s);
+    }
+    f64 r = c / d, s = c * r + d;
+    return CMPLX(r / s, -1 / s);
+}
+
 static c128 log_of(c128 z) {
     f64 a = fabs(creal(z)), b = fabs(cimag(z)), x = MAX(a, b), y = MIN(a, b);
     if (x > 0.5 && a < 1.5 && b < 1.5) /* |z|^2 - 1 without cancelling; no NaN */
@@ -90,7 +101,7 @@ static c128 sign_of(c128 z) {
     BINARY_SMALL(equal_##T, T, u8, GRAIN, p == q)                                        \
     UNARY_SMALL(neg_##T, T, T, GRAIN, -a)                                                \
     UNARY_SMALL(square_##T, T, T, GRAIN, (T)times(a, a))                                 \
-    UNARY_SMALL(reciprocal_##T, T, T, GRAIN, (T)over(1, a))                              \
+    UNARY_SMALL(reciprocal_##T, T, T, GRAIN, (T)reciprocal_of(a))                         \
     UNARY_SMALL(exp_##T, T, T, SLOW, (T)cexp(a))                                         \
     UNARY_SMALL(expm1_##T, T, T, SLOW, (T)expm1_of(a))                                   \
     UNARY_SMALL(log_##T, T, T, SLOW, (T)log_of(a))                                       \

@@ -165,21 +165,23 @@ def _scan(combine: Kernel, nothing: int) -> Callable[..., Tensor]:
     """Return a decomposition that combines elements 1, 2, 4, … apart: log2(n) rounds.
 
     Sums of 2, 4, … neighbours may overflow though no sum from the beginning does.
+    Nothing is combined with ``nothing``: 1 times a complex infinity is NaN.
     """
 
     def scan(x: Tensor, *, axis: int, exclusive: bool, reverse: bool) -> Tensor:
-        n, step = x.shape[axis], 1
-        y = reduce.widened(x)
-
-        def moved(y: Tensor, by: int) -> Tensor:
-            y = _padded(y, axis, nothing, by, reverse)
-            return slicing.along(y, axis, by if reverse else 0, n)
-
-        if exclusive:
-            y = moved(y, 1)
+        y, step = reduce.widened(x), 1
+        if exclusive and x.shape[axis]:
+            y = slicing.along(y, axis, int(reverse), x.shape[axis] - 1)
+        n = y.shape[axis]
         while step < n:
-            y = run(combine, y, moved(y, step))
+            ends = [slicing.along(y, axis, i, n - step) for i in (0, step)]
+            near, far = ends if reverse else ends[::-1]
+            done = slicing.along(y, axis, n - step if reverse else 0, step)
+            pieces = [run(combine, near, far), done]
+            y = shapes.concat(pieces if reverse else pieces[::-1], axis=axis)
             step *= 2
+        if n < x.shape[axis]:
+            y = _padded(y, axis, nothing, 1, reverse)
         return creation.cast(y, x.dtype)
 
     return scan
@@ -203,7 +205,8 @@ CUMPROD = Kernel(
 
     ``exclusive`` leaves ``x[i]`` out: the first product is 1. ``reverse`` multiplies
     from the end. Integers wrap. NaN makes all later products NaN. float16 is multiplied
-    in float32, or in a wider dtype.""",
+    in float32, or in a wider dtype. The first factor stays what it is, even a complex
+    infinity: it is not multiplied by 1+0j, which would make NaN.""",
 )
 
 

@@ -47,6 +47,7 @@ from . import (
     rearrange,
     shape,
     slicing,
+    unary,
 )
 from .complexes import Pair
 
@@ -86,7 +87,8 @@ FFT = Kernel(
     op="fft.fft",
     doc="""``y[..., k] = Σ input[..., t] · e^(-2πi kt/n)``, n the size of the last axis.
 
-    The result of a row with NaN or an infinity has no finite element.""",
+    The result of a row with NaN or an infinity has no finite element; which parts are
+    infinite and which NaN is free. A row of one element stays what it is.""",
 )
 
 
@@ -123,20 +125,21 @@ gradients(IFFT, input=lambda dy: run(FFT, dy) * (1 / dy.shape[-1]))
 def _dft(z: Pair) -> Pair:
     """Transform the last axis of both parts, ``[batch, n]``.
 
-    Small sizes are transformed by a matrix. Other sizes ``n = f·m`` follow Cooley and
-    Tukey, with t = f·t' + t″ and k = m·k' + k″: transform t' to k″, multiply by
-    w^(t″k″), transform t″ to k'.
+    A single element stays what it is. Small sizes are transformed by a matrix. Other
+    sizes ``n = f·m`` follow Cooley and Tukey, with t = f·t' + t″ and k = m·k' + k″:
+    transform t' to k″, multiply by w^(t″k″), transform t″ to k'.
     """
     batch, n = z[0].shape
     if n <= DIRECT:
-        return _times(z, _sent(_circle(n, n, n), z), products.matmul)
+        return z if n == 1 else _times(z, _sent(_circle(n, n, n), z), products.matmul)
     factors = [f for f in range(2, DIRECT + 1) if n % f == 0]
     if not factors:
         return _chirped(z)
     f = min(factors, key=lambda f: f + n // f)
     m = n // f
-    z = _reshaped(z, batch, m, f)
-    z = _each(z, lambda v: run(shape.TRANSPOSE, v, axes=(0, 2, 1)))
+    z = _each(
+        _reshaped(z, batch, m, f), lambda v: run(shape.TRANSPOSE, v, axes=(0, 2, 1))
+    )
     z = _reshaped(_dft(_reshaped(z, batch * f, m)), batch, f, m)
     z = _times(z, _sent(_circle(f, m, n), z), binary.multiply)
     z = _times(_sent(_circle(f, f, f), z), z, products.matmul)
@@ -440,7 +443,7 @@ def _other(op: str, norm: Norm) -> Norm:
 def _scaled(op: str, y: Tensor, norm: Norm, steps: Steps, inverse: bool) -> Tensor:
     power = _POWERS[choice(op, "norm", norm, *_POWERS)]
     count = math.prod([n for _, n in steps])
-    return y * count ** (power if inverse else -power) if power else y
+    return unary._times(y, count ** (power if inverse else -power)) if power else y
 
 
 # --- real signals ----------------------------------------------------------------

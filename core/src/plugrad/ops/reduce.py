@@ -419,7 +419,9 @@ PROD = Kernel(
     op="prod",
     doc="""``y = Π x`` over ``axis``, in the dtype of ``x``; 1 for no elements.
 
-    Integers wrap. float16 is multiplied in float32.""",
+    Integers wrap. float16 is multiplied in float32. The product of one complex number
+    is this number, even if it is infinite: there is no factor 1+0j, which would make
+    NaN.""",
 )
 
 
@@ -435,6 +437,8 @@ def prod(
     """Return the product over ``axis``; 1 where there are no elements.
 
     Integers wrap. The gradient does not divide, so it is right where elements are 0.
+    The product of one complex number is this number, even if it is infinite, where
+    ``np.prod`` multiplies it by 1+0j and gives NaN.
 
     Args:
         x: A tensor of numbers.

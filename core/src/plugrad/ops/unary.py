@@ -638,12 +638,17 @@ RECIPROCAL = _elementwise(
     op="reciprocal",
     doc="""``1 / x``.
 
-    Of real numbers ±0 gives ±inf, and ±inf gives ±0.""",
+    Of real numbers ±0 gives ±inf, and ±inf gives ±0. Of complex numbers it is
+    ``conj(x) / |x|²``, with the signs of the parts of ``conj(x)``; 0 gives NaN, and
+    infinities give zeros unless both parts are infinite or NaN.""",
 )
 
 
 def reciprocal(x: TensorLike, /) -> Tensor:
     """Return ``1 / x`` for each element; ±inf for ±0, and ±0 for ±inf.
+
+    For complex numbers it is ``conj(x) / |x|²``, as ``np.reciprocal`` gives it, and NaN
+    for 0.
 
     Args:
         x: A tensor of numbers.
@@ -662,7 +667,19 @@ def reciprocal(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(RECIPROCAL, x)
 
 
-decomposition(RECIPROCAL, lambda x: 1 / x)
+@decomposition(RECIPROCAL)
+def _(x: Tensor) -> Tensor:
+    """Divide complex numbers as Smith does: no square, which would overflow."""
+    if x.dtype.kind != "c":
+        return 1 / x
+    re, im = complexes.parts(x)
+    flat = run(compare.GREATER_EQUAL, abs(re), abs(im))
+    ratio = compare.where(flat, im, re) / compare.where(flat, re, im)
+    size = compare.where(flat, re + im * ratio, re * ratio + im)
+    re, im = compare.where(flat, 1, ratio), compare.where(flat, ratio, 1)
+    return run(complexes.COMPLEX, re / size, -im / size)
+
+
 gradients(RECIPROCAL, x=lambda dy, y: chain(chain(-dy, y), y))
 
 

@@ -100,7 +100,9 @@ def _in_numpy(ufunc: Any, x: Array, axis: Axes, keepdims: bool, count: float) ->
         if ufunc is np.add and x.flags.c_contiguous:
             at = tuple(range(x.ndim - len(axis), x.ndim))
             some = np.asarray(np.moveaxis(x, axis, at), order="C")
-    y = ufunc.reduce(some, at, wide, None, False)
+    # NumPy begins products with 1, which makes NaN of a complex infinity.
+    begin = {"initial": None} if ufunc is np.multiply and x.size else {}
+    y = ufunc.reduce(some, at, wide, None, False, **begin)
     y = np.expand_dims(y, axis) if keepdims else y
     if wide is x.dtype and count == 1:
         return y

@@ -4,6 +4,13 @@ static inline float2 c_mul(float2 a, float2 b) {
   return (float2)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
+// Products begin with 1 - 0i, which is left out: with an infinity it would make NaN.
+static inline bool c_begins(float2 a) { return a.x == 1 && as_uint(a.y) == 0x80000000; }
+
+static inline float2 c_product(float2 a, float2 b) {
+  return c_begins(a) ? b : c_begins(b) ? a : c_mul(a, b);
+}
+
 // Smith's way: no square of the size, which would overflow.
 static inline float2 c_div(float2 a, float2 b) {
   if (fabs(b.x) >= fabs(b.y)) {
@@ -13,6 +20,16 @@ static inline float2 c_div(float2 a, float2 b) {
   }
   const float ratio = b.x / b.y, scale = 1 / (b.y + b.x * ratio);
   return (float2)((a.x * ratio + a.y) * scale, (a.y * ratio - a.x) * scale);
+}
+
+// Not c_div of 1, whose part 0 would take part in the signs of zeros.
+static inline float2 c_reciprocal(float2 a) {
+  if (fabs(a.x) >= fabs(a.y)) {
+    const float ratio = a.y / a.x, size = a.x + a.y * ratio;
+    return (float2)(1 / size, -ratio / size);
+  }
+  const float ratio = a.x / a.y, size = a.x * ratio + a.y;
+  return (float2)(ratio / size, -1 / size);
 }
 
 // A part that is 0 stays 0, even times infinity.

@@ -44,7 +44,7 @@ __kernel GROUPED void fft(__global const float2 *restrict x, __global float2 *re
       float2 total = part[0];
       EACH(int u = 1; u < RADIX; u++) {
         const float2 turn = roots[u * v % RADIX * each];
-        total += TIMES(part[u], ((float2)(turn.x, sign * turn.y)));
+        total += v ? TIMES(part[u], ((float2)(turn.x, sign * turn.y))) : part[u];
       }
       to[v * length] = total * scale;
     }

@@ -1,4 +1,5 @@
-// y[a, :, m] = what is up to each element of x, added or multiplied: START, then join.
+// y[a, :, m] = what is up to each element of x, added or multiplied. No START is joined
+// with the first element: the complex product of 1 and an infinity is NaN.
 // An item goes along one line, a strip of lines on a CPU; W is wider than S.
 typedef $type S;
 typedef $wide W;
@@ -22,7 +23,7 @@ __kernel GROUPED void scan(__global const S *restrict x, __global S *restrict y,
   for (long i = 0; i < n; i++) {
     const long at = (reverse ? n - 1 - i : i) * m;
     for (int j = 0; j < count; j++) {
-      const W next = join(total[j], $widened(x[at + j]));
+      const W value = $widened(x[at + j]), next = i ? join(total[j], value) : value;
       y[at + j] = $narrowed(exclusive ? total[j] : next);
       total[j] = next;
     }

@@ -47,6 +47,8 @@ def _program(device: Device, radix: int, items: int) -> Launch:
 def _transform(inverse: bool) -> Function:
     def kernel(x: ClArray) -> Any:
         n, device = x.shape[-1] if x.shape else 0, x.device
+        if n == 1 and x.dtype == np.complex64:
+            return x
         factors = _factors(n) if n > 1 else ()
         if x.dtype != np.complex64 or not (factors and x.size):
             return NotImplemented

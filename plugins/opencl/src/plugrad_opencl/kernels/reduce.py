@@ -29,10 +29,10 @@ _MOST = {"f": "INFINITY", "i": "$most", "u": "$most", "b": "1"}
 _MAX = {"f": "((a > b) | (a != a)) ? a : b", "iub": "a > b ? a : b"}
 _MIN = {"f": "((a < b) | (a != a)) ? a : b", "iub": "a < b ? a : b"}
 _ADD = {"fiuc": "a + b"}
-_MULTIPLY = {"fiu": "a * b", "c": "c_mul(a, b)"}
+_MULTIPLY = {"fiu": "a * b", "c": "c_product(a, b)"}
 _RULES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "Sum": ({"fiuc": "0"}, _ADD),
-    "Prod": ({"fiu": "1", "c": "(float2)(1, 0)"}, _MULTIPLY),
+    "Prod": ({"fiu": "1", "c": "(float2)(1, -0.0f)"}, _MULTIPLY),
     "Max": (_LEAST, _MAX),
     "Min": (_MOST, _MIN),
     "Any": ({"b": "0"}, {"b": "a | b"}),

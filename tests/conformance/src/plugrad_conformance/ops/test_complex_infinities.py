@@ -7,6 +7,7 @@ import plugrad as pg
 import pytest
 
 from ..check import check_complex_gradients, held
+from .moves import decomposed
 
 INF, NAN = math.inf, math.nan
 DTYPES = ["complex64", "complex128"]
@@ -110,3 +111,74 @@ def test_the_ends_of_linspace_stay(dtype, backend):
     check(y[-1], ends[1], dtype)
     for start in (ends[0], pg.asarray(np.asarray(ends[0], dtype))):
         check(pg.linspace(start, ends[0], 3, dtype=dtype), [ends[0]] * 3, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("z", Z)
+def test_a_product_of_one_number_is_the_number(z, dtype, backend):
+    """It has no factor 1+0j, which would make NaN of an infinity."""
+    held(backend, dtype)
+    x = pg.asarray(np.asarray([[z] * 3], dtype))
+    for op in (pg.prod, pg.cumulative_prod):
+        check(op(x[:, :1], axis=1), [z] if op is pg.prod else [[z]], dtype)
+        check(op(x, axis=0), [z] * 3 if op is pg.prod else [[z] * 3], dtype)
+    first = {"axis": 1, "exclusive": True}
+    check(pg.cumulative_prod(x, **first)[:, :2], [[1, z]], dtype)
+    check(pg.cumulative_prod(x, **first, reverse=True)[:, 1:], [[z, 1]], dtype)
+
+
+@pytest.mark.parametrize("how", [{}, {"reverse": True}], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_cumulative_products(dtype, how, backend):
+    """The first product is the first number, the second one that of two numbers."""
+    held(backend, dtype)
+    a, b = (part.reshape(-1) for part in np.meshgrid(Z, Z))
+    pairs = np.stack([b, a] if how else [a, b]).astype(dtype)
+    with np.errstate(all="ignore"):
+        expected = np.multiply(a, b)
+    y = pg.cumulative_prod(pg.asarray(pairs), axis=0, **how)
+    check(y[1 if how else 0], a, dtype)
+    check(y[0 if how else 1], expected, dtype)
+
+
+RECIPROCALS = {
+    complex(0, 0): complex(NAN, NAN),
+    complex(INF, 1): complex(0.0, -0.0),
+    complex(-INF, -1): complex(-0.0, 0.0),
+    complex(0.0, INF): complex(0.0, -0.0),
+    complex(-0.0, -INF): complex(-0.0, 0.0),
+    complex(INF, -0.0): complex(0.0, 0.0),
+    complex(INF, INF): complex(NAN, NAN),
+    complex(NAN, 1): complex(NAN, NAN),
+    complex(0.0, -2): complex(0.0, 0.5),
+    complex(-0.0, 2): complex(-0.0, -0.5),
+    complex(-2, 0.0): complex(-0.5, -0.0),
+    complex(3, -4): complex(0.12, 0.16),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_reciprocals(dtype, backend):
+    """They are ``conj(z) / |z|²`` with its signs, as in NumPy."""
+    held(backend, dtype)
+    z, expected = (np.asarray([*x], dtype) for x in (RECIPROCALS, RECIPROCALS.values()))
+    y = pg.reciprocal(pg.asarray(z))
+    check(y, expected, dtype)
+    with decomposed("Reciprocal"):
+        check(pg.reciprocal(pg.asarray(z)), expected, dtype)
+    for part in (np.real, np.imag):
+        signed = ~np.isnan(part(expected))
+        found = np.signbit(part(y.numpy()))
+        assert (found == np.signbit(part(expected)))[signed].all()
+    big = np.asarray([complex(1e38, 1e38)], dtype)
+    check(pg.reciprocal(pg.asarray(big)) * 1e38, [0.5 - 0.5j], dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("z", Z)
+def test_a_transform_of_one_number_is_the_number(z, dtype, backend):
+    held(backend, dtype)
+    x = pg.asarray(np.asarray([[z], [1]], dtype))
+    for op in (pg.fft.fft, pg.fft.ifft):
+        for norm in ("backward", "ortho", "forward"):
+            check(op(x, norm=norm), [[z], [1]], dtype)
