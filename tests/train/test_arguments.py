@@ -187,7 +187,7 @@ NUMBERS = {  # a call: what the message says
     "rate": (lambda: pt.adam("x"), "learning_rate must be a number, got 'x'"),
     "cosine": (
         lambda: pt.schedules.cosine(float("nan"), 5),
-        "cosine: value must be from -inf to inf, got nan",
+        "cosine: value must be finite and at least 0, got nan",
     ),
     "constant": (
         lambda: pt.schedules.constant("a"),

@@ -94,13 +94,18 @@ def choice(op: str, name: str, given: K, allowed: tuple[K, ...]) -> K:
     return given
 
 
+def check_number(op: str, name: str, value: object) -> None:
+    """Raise TypeError unless a number is given."""
+    numbers = int | float | np.number | pg.Tensor
+    if isinstance(value, bool) or not isinstance(value, numbers):
+        raise TypeError(f"{op}: {name} must be a number, got {value!r}")
+
+
 def within(
     op: str, name: str, value: float, low: float, high: float = float("inf")
 ) -> float:
     """Return a number that must be from ``low`` to ``high``."""
-    numbers = int | float | np.number | pg.Tensor
-    if isinstance(value, bool) or not isinstance(value, numbers):
-        raise TypeError(f"{op}: {name} must be a number, got {value!r}")
+    check_number(op, name, value)
     if not low <= value <= high:
         raise ValueError(f"{op}: {name} must be from {low:g} to {high:g}, got {value}")
     return value

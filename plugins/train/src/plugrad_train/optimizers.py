@@ -16,6 +16,7 @@ import plugrad as pg
 from plugrad.plugin import hinted
 
 from . import transforms
+from ._ranges import check_ranges
 from ._trees import Tree, check_params, is_none, is_trained
 from .transforms import Mask, Schedule, Transform
 
@@ -153,6 +154,15 @@ def chain(*parts: Any) -> Any:
     return of_transform(whole) if ends else whole
 
 
+def _check(op: str, learning_rate: Rate, momentum: float | None, **more: Any) -> None:
+    """Raise for a number out of range; schedules check their own."""
+    if not callable(learning_rate):
+        more["learning_rate"] = learning_rate
+    if momentum is not None:
+        more["momentum"] = momentum
+    check_ranges(op, **more)
+
+
 def _optimizer(*parts: Transform | None, learning_rate: Rate) -> Optimizer:
     rate = transforms.scale_by_learning_rate(learning_rate)
     return of_transform(transforms.chained(*filter(None, parts), rate))
@@ -168,12 +178,16 @@ def sgd(
     ``g + momentum · t`` does.
 
     Args:
-        learning_rate: A number, or a schedule (``schedules``).
-        momentum: The share of the last step that is kept.
+        learning_rate: A number of 0 or more, or a schedule (``schedules``).
+        momentum: The share of the last step that is kept, from 0 to 1.
         nesterov: Whether to look one step ahead.
 
     Returns:
         An optimizer.
+
+    Raises:
+        TypeError: An argument is not a number.
+        ValueError: A number is out of its range, infinite or NaN.
 
     Example:
         >>> optimizer = pt.sgd(0.1, momentum=0.9)
@@ -187,6 +201,7 @@ def sgd(
         ``optax.sgd``; ``torch.optim.SGD`` without ``dampening``.
 
     """
+    _check("sgd", learning_rate, momentum)
     parts = None if momentum is None else transforms.trace(momentum, nesterov=nesterov)
     return _optimizer(parts, learning_rate=learning_rate)
 
@@ -201,13 +216,17 @@ def adam(
     divided by ``1 - decayᵗ`` in step ``t``.
 
     Args:
-        learning_rate: A number, or a schedule (``schedules``).
-        b1: The decay of the mean.
-        b2: The decay of the mean of squares.
-        eps: Added to the denominator.
+        learning_rate: A number of 0 or more, or a schedule (``schedules``).
+        b1: The decay of the mean, from 0 to less than 1.
+        b2: The decay of the mean of squares, from 0 to less than 1.
+        eps: Added to the denominator; 0 or more.
 
     Returns:
         An optimizer.
+
+    Raises:
+        TypeError: An argument is not a number.
+        ValueError: A number is out of its range, infinite or NaN.
 
     Example:
         >>> optimizer = pt.adam(0.1)
@@ -222,6 +241,7 @@ def adam(
         ``optax.adam``, ``torch.optim.Adam``.
 
     """
+    _check("adam", learning_rate, None, b1=b1, b2=b2, eps=eps)
     adam = transforms.scale_by_adam(b1, b2, eps)
     return _optimizer(adam, learning_rate=learning_rate)
 
@@ -238,10 +258,10 @@ def adamw(
     """Return AdamW: ``p - learning_rate · (m̂ / (√v̂ + eps) + weight_decay · p)``.
 
     Args:
-        learning_rate: A number, or a schedule (``schedules``).
-        b1: The decay of the mean.
-        b2: The decay of the mean of squares.
-        eps: Added to the denominator.
+        learning_rate: A number of 0 or more, or a schedule (``schedules``).
+        b1: The decay of the mean, from 0 to less than 1.
+        b2: The decay of the mean of squares, from 0 to less than 1.
+        eps: Added to the denominator; 0 or more.
         weight_decay: The share of the parameters that is subtracted; PyTorch's default
             is 0.01.
         mask: Which parameters decay: see ``add_decayed_weights``.
@@ -249,11 +269,17 @@ def adamw(
     Returns:
         An optimizer.
 
+    Raises:
+        TypeError: An argument is not a number.
+        ValueError: A number is out of its range, infinite or NaN.
+
     Source:
         I. Loshchilov and F. Hutter, "Decoupled weight decay regularization", ICLR 2019;
         ``optax.adamw``, ``torch.optim.AdamW``.
 
     """
+    more = {"b1": b1, "b2": b2, "eps": eps, "weight_decay": weight_decay}
+    _check("adamw", learning_rate, None, **more)
     adam = transforms.scale_by_adam(b1, b2, eps)
     decay = transforms.add_decayed_weights(weight_decay, mask)
     return _optimizer(adam, decay, learning_rate=learning_rate)
@@ -276,23 +302,28 @@ def rmsprop(
     ``decay=0.99`` and ``eps_in_sqrt=False``.
 
     Args:
-        learning_rate: A number, or a schedule (``schedules``).
-        decay: The decay of the mean.
-        eps: Added to the denominator.
+        learning_rate: A number of 0 or more, or a schedule (``schedules``).
+        decay: The decay of the mean, from 0 to less than 1.
+        eps: Added to the denominator; 0 or more.
         centered: Whether ``v`` is the variance.
-        momentum: The share of the last step that is kept. PyTorch applies it before the
-            learning rate, as here; optax after it.
+        momentum: The share of the last step that is kept, from 0 to 1. PyTorch applies
+            it before the learning rate, as here; optax after it.
         nesterov: Whether to look one step ahead.
         eps_in_sqrt: Whether ``eps`` is added under the root.
 
     Returns:
         An optimizer.
 
+    Raises:
+        TypeError: An argument is not a number.
+        ValueError: A number is out of its range, infinite or NaN.
+
     Source:
         G. Hinton, lecture 6 of "Neural networks for machine learning", 2012;
         ``optax.rmsprop``, ``torch.optim.RMSprop``.
 
     """
+    _check("rmsprop", learning_rate, momentum, decay=decay, eps=eps)
     rms = transforms.scale_by_rms(
         decay, eps, centered=centered, eps_in_sqrt=eps_in_sqrt
     )
@@ -307,7 +338,7 @@ def adagrad(
     """Return Adagrad: ``p - learning_rate · g / √(Σg² + eps)``.
 
     Args:
-        learning_rate: A number, or a schedule (``schedules``).
+        learning_rate: A number of 0 or more, or a schedule (``schedules``).
         initial_accumulator_value: The sum of squares before the first step; PyTorch's
             default is 0.
         eps: Added under the root. PyTorch adds it to the root.
@@ -315,12 +346,19 @@ def adagrad(
     Returns:
         An optimizer.
 
+    Raises:
+        TypeError: An argument is not a number.
+        ValueError: A number is out of its range, infinite or NaN.
+
     Source:
         J. Duchi, E. Hazan and Y. Singer, "Adaptive subgradient methods for online
         learning and stochastic optimization", JMLR 2011; ``optax.adagrad``.
 
     """
-    rss = transforms.scale_by_rss(initial_accumulator_value, eps)
+    start = initial_accumulator_value
+    more = {"initial_accumulator_value": start, "eps": eps}
+    _check("adagrad", learning_rate, None, **more)
+    rss = transforms.scale_by_rss(start, eps)
     return _optimizer(rss, learning_rate=learning_rate)
 
 
@@ -339,19 +377,25 @@ def lion(
     Args:
         learning_rate: A number, or a schedule (``schedules``); a third to a tenth of
             that of AdamW.
-        b1: The share of the mean in the step.
-        b2: The decay of the mean.
+        b1: The share of the mean in the step, from 0 to less than 1.
+        b2: The decay of the mean, from 0 to less than 1.
         weight_decay: The share of the parameters that is subtracted.
         mask: Which parameters decay: see ``add_decayed_weights``.
 
     Returns:
         An optimizer.
 
+    Raises:
+        TypeError: An argument is not a number.
+        ValueError: A number is out of its range, infinite or NaN.
+
     Source:
         X. Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023;
         ``optax.lion``.
 
     """
+    more = {"b1": b1, "b2": b2, "weight_decay": weight_decay}
+    _check("lion", learning_rate, None, **more)
     signs = transforms.scale_by_lion(b1, b2)
     decay = transforms.add_decayed_weights(weight_decay, mask)
     return _optimizer(signs, decay, learning_rate=learning_rate)

@@ -2,7 +2,8 @@
 
 A step is a number or a tensor, and the result a float32 tensor; ``pg.jit`` records them
 once for all steps. Pass a schedule as the ``learning_rate`` of an optimizer. Any
-function of this kind is a schedule.
+function of this kind is a schedule. Rates are finite and not negative, and the
+functions here raise ValueError for others.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import plugrad as pg
 from plugrad.plugin import hinted
 
-from ._trees import within
+from ._ranges import check_ranges
 
 __all__ = [
     "Schedule",
@@ -44,7 +45,7 @@ def constant(value: float) -> Schedule:
         0.5
 
     """
-    within("constant", "value", value, -math.inf)
+    check_ranges("constant", value=value)
     return lambda step: pg.zeros_like(_as_step(step)) + value
 
 
@@ -68,6 +69,9 @@ def step(value: float, factors: Mapping[int, float]) -> Schedule:
         ``optax.piecewise_constant_schedule``, ``torch.optim.lr_scheduler.MultiStepLR``.
 
     """
+    check_ranges("step", value=value)
+    for boundary, factor in factors.items():
+        check_ranges("step", boundary=boundary, factors=factor)
 
     def schedule(step: Any) -> pg.Tensor:
         at = _as_step(step)
@@ -94,7 +98,7 @@ def linear(first: float, last: float, steps: int) -> Schedule:
         (1.0, 0.75, 0.0)
 
     """
-    within("linear", "steps", steps, 1)
+    check_ranges("linear", first=first, last=last, steps=steps)
     return lambda step: first + (last - first) * _share(step, steps)
 
 
@@ -107,8 +111,8 @@ def exponential(value: float, steps: int, factor: float) -> Schedule:
         0.25
 
     """
-    within("exponential", "steps", steps, 1)
-    power = math.log(within("exponential", "factor", factor, 1e-30)) / steps
+    check_ranges("exponential", value=value, steps=steps, factor=factor)
+    power = math.log(factor) / steps
     return lambda step: value * pg.exp(_as_step(step) * power)
 
 
@@ -134,8 +138,7 @@ def cosine(value: float, steps: int, last: float = 0.0) -> Schedule:
         restarts", ICLR 2017; ``optax.cosine_decay_schedule``.
 
     """
-    within("cosine", "value", value, -math.inf)
-    within("cosine", "steps", steps, 1)
+    check_ranges("cosine", value=value, steps=steps, last=last)
     half = (value - last) / 2
     return lambda step: last + half * (1.0 + pg.cos(_share(step, steps) * math.pi))
 
@@ -151,6 +154,7 @@ def join(first: Schedule, then: Schedule, boundary: int) -> Schedule:
         (1.0, 0.75)
 
     """
+    check_ranges("join", boundary=boundary)
 
     def schedule(step: Any) -> pg.Tensor:
         at = _as_step(step)
@@ -178,7 +182,7 @@ def warmup(schedule: Schedule, steps: int, first: float = 0.0) -> Schedule:
         (0.0, 0.5, 1.0)
 
     """
-    within("warmup", "steps", steps, 1)
+    check_ranges("warmup", steps=steps, first=first)
     if not callable(schedule):
         raise TypeError(
             f"warmup: schedule must be a function of the step, got {schedule!r}; use "
@@ -222,7 +226,10 @@ def one_cycle(
         networks using large learning rates", 2018; ``optax.cosine_onecycle_schedule``.
 
     """
-    up = round(within("one_cycle", "rising", rising, 0, 1) * steps)
+    check_ranges("one_cycle", peak=peak, steps=steps, rising=rising)
+    factors = {"first_factor": first_factor, "last_factor": last_factor}
+    check_ranges("one_cycle", **factors)
+    up = round(rising * steps)
     if not 0 < up < steps:
         raise ValueError(
             f"one_cycle: {steps} steps with rising={rising} have {up} steps up; both "

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import plugrad as pg
 from plugrad.plugin import hinted
 
+from ._ranges import check_ranges
 from ._trees import Tree, cast, is_none, map_leaves, within, zero, zeros_like
 
 Schedule = Callable[[Any], pg.Tensor]
@@ -117,8 +118,7 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Tran
         D. P. Kingma and J. Ba, "Adam: a method for stochastic optimization", ICLR 2015.
 
     """
-    within("scale_by_adam", "b1", b1, 0, 1)
-    within("scale_by_adam", "b2", b2, 0, 1)
+    check_ranges("scale_by_adam", b1=b1, b2=b2, eps=eps)
 
     def init(params: Tree) -> Moments:
         return Moments(zero(), zeros_like(params), zeros_like(params))
@@ -173,7 +173,7 @@ def scale_by_rms(
         A. Graves, "Generating sequences with recurrent neural networks", 2013.
 
     """
-    within("scale_by_rms", "decay", decay, 0, 1)
+    check_ranges("scale_by_rms", decay=decay, eps=eps)
 
     def init(params: Tree) -> Squares:
         return Squares(zeros_like(params), zeros_like(params) if centered else None)
@@ -210,7 +210,8 @@ def scale_by_rss(
         learning and stochastic optimization", JMLR 2011.
 
     """
-    start = within("scale_by_rss", "the initial value", initial_accumulator_value, 0)
+    start = initial_accumulator_value
+    check_ranges("scale_by_rss", initial_accumulator_value=start, eps=eps)
 
     def init(params: Tree) -> Squares:
         return Squares(map_leaves(lambda z: z + start, zeros_like(params)), None)
@@ -240,8 +241,7 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transform:
         X. Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023.
 
     """
-    within("scale_by_lion", "b1", b1, 0, 1)
-    within("scale_by_lion", "b2", b2, 0, 1)
+    check_ranges("scale_by_lion", b1=b1, b2=b2)
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Any]:
         signs = map_leaves(lambda g, m: pg.sign(_decayed(b1)(g, m)), updates, state)
@@ -266,7 +266,7 @@ def trace(decay: float, *, nesterov: bool = False) -> Transform:
         initialization and momentum in deep learning", ICML 2013.
 
     """
-    within("trace", "decay", decay, 0, 1)
+    check_ranges("trace", momentum=decay)
     added = lambda g, t: g + decay * t
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Any]:
@@ -338,7 +338,7 @@ def scale_by_learning_rate(learning_rate: float | Schedule) -> Transform:
 
     """
     if not callable(learning_rate):
-        within("scale_by_learning_rate", "learning_rate", learning_rate, 0)
+        check_ranges("scale_by_learning_rate", learning_rate=learning_rate)
     return _scaled(learning_rate, -1.0)
 
 
@@ -376,6 +376,10 @@ def learning_rate(state: Any, /) -> pg.Tensor:
 def set_learning_rate(state: Any, rate: float | pg.Tensor, /) -> Any:
     """Return the state with another learning rate; a schedule replaces it again.
 
+    Raises:
+        ValueError: The state has no learning rate, or the rate is a number below 0,
+            infinite or NaN. The values of tensors are not looked at.
+
     Example:
         >>> optimizer = pt.sgd(1.0)
         >>> params = pg.zeros(2)
@@ -385,6 +389,8 @@ def set_learning_rate(state: Any, rate: float | pg.Tensor, /) -> Any:
 
     """
     learning_rate(state)  # raises if there is none
+    if not isinstance(rate, pg.Tensor):
+        check_ranges("set_learning_rate", learning_rate=rate)
     value = pg.asarray(rate, dtype=pg.float32)
     return pg.tree.map(
         lambda x: x._replace(rate=value) if _is_rate(x) else x,
@@ -420,7 +426,7 @@ def add_decayed_weights(weight_decay: float, mask: Mask | None = None) -> Transf
         I. Loshchilov and F. Hutter, "Decoupled weight decay regularization", ICLR 2019.
 
     """
-    within("add_decayed_weights", "weight_decay", weight_decay, 0)
+    check_ranges("add_decayed_weights", weight_decay=weight_decay)
 
     def added(updates: Tree, params: Tree) -> Tree:
         if mask is None:

@@ -1,0 +1,75 @@
+"""The ranges of the numbers that optimizers, transforms and schedules take."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from ._trees import check_number
+
+
+class Range(NamedTuple):
+    """Finite numbers from ``low`` to ``high``, one or both of them left out."""
+
+    low: float
+    high: float = math.inf
+    without_low: bool = False
+    without_high: bool = True
+
+    def __contains__(self, value: object) -> bool:
+        number: Any = value  # of NaN, no comparison is true
+        above = number > self.low if self.without_low else number >= self.low
+        below = number < self.high if self.without_high else number <= self.high
+        return bool(above and below)
+
+    def __str__(self) -> str:
+        """Return the interval, and what it means where it is not closed."""
+        low = f"{'more than' if self.without_low else 'at least'} {self.low:g}"
+        if math.isinf(self.high):
+            return f"finite and {low}"
+        return (
+            f"{low} and {'less than' if self.without_high else 'at most'} {self.high:g}"
+        )
+
+
+NOT_NEGATIVE = Range(0)
+POSITIVE = Range(0, without_low=True)
+DECAY = Range(0, 1)  # with 1, a mean would never change
+SHARE = Range(0, 1, without_high=False)
+
+RANGES = {
+    "learning_rate": NOT_NEGATIVE,
+    "weight_decay": NOT_NEGATIVE,
+    "eps": NOT_NEGATIVE,
+    "initial_accumulator_value": NOT_NEGATIVE,
+    "b1": DECAY,
+    "b2": DECAY,
+    "decay": DECAY,
+    "momentum": SHARE,
+    # of schedules
+    "value": NOT_NEGATIVE,
+    "first": NOT_NEGATIVE,
+    "last": NOT_NEGATIVE,
+    "peak": NOT_NEGATIVE,
+    "factors": NOT_NEGATIVE,
+    "factor": POSITIVE,
+    "first_factor": POSITIVE,
+    "last_factor": POSITIVE,
+    "boundary": NOT_NEGATIVE,
+    "steps": Range(1),
+    "rising": SHARE,
+}
+
+
+def check_ranges(op: str, **values: Any) -> None:
+    """Raise for a number out of the range that arguments of its name have.
+
+    Raises:
+        TypeError: One is not a number.
+        ValueError: One is out of range, infinite or NaN.
+
+    """
+    for name, value in values.items():
+        check_number(op, name, value)
+        if value not in RANGES[name]:
+            raise ValueError(f"{op}: {name} must be {RANGES[name]}, got {value}")
