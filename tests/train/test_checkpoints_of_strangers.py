@@ -121,3 +121,71 @@ def test_a_budget_limits_what_is_restored(tmp_path):
     checkpoints = pt.Checkpoints(tmp_path, budget=pg.Budget(depth=200))
     checkpoints.save(2, tree(), {"deep": deep})
     assert checkpoints.restore(tree()).rest == {"deep": deep}
+
+
+TENSORS = f"step-00000001.{16 * 'a'}.safetensors"
+DRAFT = "1.0123abcd.tmp"
+
+
+def filled(path):
+    """Make a folder that is not empty."""
+    (path / "mine").mkdir(parents=True)
+    (path / "mine/notes.txt").write_text("hours of work")
+
+
+def looped(path):
+    path.symlink_to(path.name)
+
+
+def linked(path):
+    """Make a link to a folder beside the checkpoints."""
+    filled(path.parent.parent / "elsewhere")
+    path.symlink_to("../elsewhere", target_is_directory=True)
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+@pytest.mark.parametrize("make", [filled, os.mkdir, os.mkfifo, looped, linked])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "step-00000001.json",
+        "step-000000001.json",
+        "step-99999999.json",
+        TENSORS,
+        DRAFT,
+        "step-00000001",
+        "checkpoint-1",
+    ],
+)
+def test_what_is_no_file_stays(name, make, keep, tmp_path):
+    """It is never removed, is no error, and does not count."""
+    folder = tmp_path / "checkpoints"
+    checkpoints = pt.Checkpoints(folder, keep=keep, best="loss")
+    stranger = folder / name
+    make(stranger)
+    before = os.lstat(stranger)
+    for step in range(2, 6):
+        checkpoints.save(step, tree(step), metrics={"loss": -step})
+        assert os.lstat(stranger).st_ino == before.st_ino
+    if make in (filled, linked):
+        assert (stranger / "mine/notes.txt").read_text() == "hours of work"
+    saved = {int(path.name[5:13]) for path in folder.glob("step-*.safetensors")}
+    assert saved - {1} == {*range(6 - keep, 6)}
+
+
+def test_a_folder_with_the_name_of_the_draft_of_save_stays_if_it_has_folders(tmp_path):
+    filled(tmp_path / f"{DRAFT}.4567abcd.tmp")
+    pt.Checkpoints(tmp_path).save(1, tree())
+    assert (tmp_path / f"{DRAFT}.4567abcd.tmp/mine/notes.txt").exists()
+
+
+def test_tensors_that_are_a_folder_stay_when_their_checkpoint_goes(tmp_path):
+    checkpoints = pt.Checkpoints(tmp_path, keep=1)
+    checkpoints.save(1, tree())
+    path = next(tmp_path.glob("step-00000001.*.safetensors"))
+    path.unlink()
+    filled(path)
+    checkpoints.save(2, tree())
+    checkpoints.save(3, tree())
+    assert checkpoints.steps() == [3]
+    assert (path / "mine/notes.txt").exists()

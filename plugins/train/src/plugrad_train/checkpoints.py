@@ -78,7 +78,8 @@ class Checkpoints:
     """The checkpoints in a folder: the last ``keep`` of them, and the best.
 
     Several processes may save into a folder and restore from it. Each keeps its last
-    checkpoint; of all others, those of the last steps are kept.
+    checkpoint; of all others, those of the last steps are kept. What else is in the
+    folder stays, even a folder with the name of a checkpoint.
 
     Args:
         folder: The folder, which is created.
@@ -253,7 +254,7 @@ class Checkpoints:
         sign = 1 if self.mode == "min" else -1
         found = []
         for step in self.steps():
-            with contextlib.suppress(CheckpointError, FileNotFoundError):
+            with contextlib.suppress(CheckpointError, OSError):
                 found.append((self._body(step)["metrics"].get(self.best), step))
         numbers = [(sign * x, s) for x, s in found if x is not None and x == x]
         return min(numbers)[1] if numbers else None
@@ -313,16 +314,19 @@ class Checkpoints:
         raise _damaged(path, "it was truncated or altered: its checksum differs")
 
     def _remove_old(self, step: int) -> None:
-        """Remove checkpoints that are not kept; ``step`` was saved now."""
-        steps = self.steps()
+        """Remove checkpoints that are not kept; ``step`` was saved now.
+
+        A folder or a pipe of such a name is a stranger's: it does not count, and stays.
+        """
+        steps = [step for step in self.steps() if self.path(step).is_file()]
         kept = {*steps[-self.keep :], step, self.best_step()}
         for old in {*steps} - kept:
             file = ""
-            with contextlib.suppress(CheckpointError, FileNotFoundError):
+            with contextlib.suppress(CheckpointError, OSError):
                 file = self._body(old)["file"]
-            self.path(old).unlink(missing_ok=True)
+            _remove(self.path(old))
             if TENSORS.fullmatch(file):  # nothing outside of the folder
-                (self.folder / file).unlink(missing_ok=True)
+                _remove(self.folder / file)
 
     def _remove_unused(self, is_abandoned: Callable[[Path], bool]) -> None:
         """Remove files that no checkpoint names and that no process writes."""
@@ -332,7 +336,7 @@ class Checkpoints:
                 used.add(self._body(step)["file"])
             except FileNotFoundError:  # another process has removed it
                 continue
-            except CheckpointError:  # its tensors may be of use
+            except (CheckpointError, OSError):  # its tensors may be of use
                 damaged.add(step)
         for path in self.folder.iterdir():
             match = TENSORS.fullmatch(path.name)
@@ -366,11 +370,20 @@ def _as_json(value: object) -> Any:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, or the folder of a draft; another process may do so, too."""
-    try:
+    """Remove a file, or the folder of a draft; another process may do so, too.
+
+    Whatever else has such a name is a stranger's, and stays. The draft of ``pg.save``
+    is a folder of nothing but files.
+    """
+    if path.is_file():
         path.unlink(missing_ok=True)
-    except (IsADirectoryError, PermissionError):  # the latter on macOS
-        shutil.rmtree(path, ignore_errors=True)
+        return
+    match = DRAFT.fullmatch(path.name)
+    if match is None or match[1] is None or path.is_symlink():
+        return
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if all(one.is_file() for one in path.iterdir()):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _signed(body: Mapping[str, Any]) -> str:
