@@ -499,6 +499,7 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     ),
     "Equal": (pg.equal, np.equal, TWO),
     "Erf": (pg.erf, erf, ONE),
+    "Erfc": (pg.erfc, lambda x: 1 - erf(x), ONE),
     "Exp": (pg.exp, np.exp, ONE),
     "Exp2": (pg.exp2, np.exp2, ONE),
     "ExpandDims": (pg.expand_dims, lambda x: x[None], ONE),
@@ -626,6 +627,7 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     "Mean": (lambda x: pg.mean(x, axis=1), lambda x: x.mean(1), ONE),
     "Min": (lambda x: pg.min(x, axis=1), lambda x: x.min(1), ONE),
     "Minimum": (pg.minimum, np.minimum, TWO),
+    "Mish": (pg.mish, lambda x: x * np.tanh(np.logaddexp(x, 0)), ONE),
     "MirrorPad": (
         lambda x: pg.pad(x, [(2, 2), (2, 2)], mode="reflect"),
         lambda x: np.pad(x, 2, mode="reflect"),
@@ -715,6 +717,11 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     "Sign": (pg.sign, np.sign, ONE),
     "SignBit": (pg.signbit, np.signbit, ONE),
     "Sin": (pg.sin, np.sin, ONE),
+    "SigmoidGrad": (
+        kernel("SigmoidGrad"),
+        lambda dy, x: dy * (0.5 / np.cosh(x / 2)) ** 2,
+        TWO,
+    ),
     "Sinh": (pg.sinh, np.sinh, ONE),
     "Slice": (
         lambda x: pg.slice(x, (1, 1), (-1, -1)),
@@ -728,6 +735,7 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     ),
     "Softmax": (pg.softmax, softmax, ONE),
     "Softplus": (pg.softplus, lambda x: np.logaddexp(x, 0), ONE),
+    "Softsign": (pg.softsign, lambda x: x / (1 + np.abs(x)), ONE),
     "Solve": (pg.linalg.solve, np.linalg.solve, stacks),
     "Sort": (pg.sort, np.sort, ONE),
     "SpaceToBatchND": (
@@ -798,6 +806,7 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     ),
     "Tan": (pg.tan, np.tan, ONE),
     "Tanh": (pg.tanh, np.tanh, ONE),
+    "TanhGrad": (kernel("TanhGrad"), lambda dy, x: dy / np.cosh(x) ** 2, TWO),
     "TensorScatterExtremum": (
         lambda *xs: pg.tensor_scatter_update(*xs, reduction="max"),
         put_greatest,

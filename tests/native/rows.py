@@ -39,9 +39,9 @@ def back(op, *xs):
 # --- element-wise ----------------------------------------------------------------
 
 SMOOTH = (
-    "exp expm1 tanh sigmoid softplus log_sigmoid sin cos erf elu selu gelu silu mish"
+    "exp expm1 tanh sigmoid softplus log_sigmoid sin cos erf erfc elu selu gelu silu"
 )
-SMOOTH += " relu relu6 leaky_relu square sinh cosh asinh atan"
+SMOOTH += " mish relu relu6 leaky_relu square sinh cosh asinh atan"
 HALF = "sqrt rsqrt log log1p log2 log10 reciprocal"  # of positive numbers
 ANY = "tan exp2 asin acos acosh atanh abs negative sign floor ceil round trunc positive"
 ANY += " step isnan isinf isfinite signbit logical_not"

@@ -218,8 +218,8 @@ def test_what_is_kept_disposed_or_a_variables_is_no_leak(backend):
 
 def test_what_a_tape_saved_is_found(backend):
     x, pullbacks = pg.asarray(X), []
-    with pytest.raises(AssertionError, match="Tanh on"), pg.debug(leaks=True):
-        pullbacks.append(pg.vjp(lambda x: pg.tanh(x) * 2.0, x)[1])
+    with pytest.raises(AssertionError, match="Exp on"), pg.debug(leaks=True):
+        pullbacks.append(pg.vjp(lambda x: pg.exp(x) * 2.0, x)[1])
 
 
 def test_views_of_what_was_there_are_no_leak_on_cpu():

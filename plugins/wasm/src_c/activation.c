@@ -17,14 +17,16 @@ EVERY(UNARY, UNARY_PQ, i32)
     UNARY_PQ(step_##T, T, a != a ? a : a > 0 ? 1 : p)                                    \
     BINARY(prelu_##T, T, T, GRAIN, p >= 0 || p != p ? p : p * q)                       \
     BINARY(elu_grad_##T, T, T, GRAIN, q < 0 ? p *(q + 1) : q != q ? q : p)               \
-    BINARY(relu_grad_##T, T, T, GRAIN, q > 0 ? p : q)                                    \
-    BINARY(tanh_grad_##T, T, T, GRAIN, p *(1 - q * q))                                   \
-    BINARY(sigmoid_grad_##T, T, T, GRAIN, p *(q * (1 - q)))
+    BINARY(relu_grad_##T, T, T, GRAIN, q > 0 ? p : q)
 FLOATING(BINARY, f32)
 FLOATING(BINARY_SMALL, f64)
 
 BINARY_VEC(erf_grad_f32, vec_erf_grad)
-BINARY_SMALL(erf_grad_f64, f64, f64, SLOW, p *(exp(-(q * q)) * SLOPE_OF_ERF))
+BINARY_VEC(tanh_grad_f32, vec_tanh_grad)
+BINARY_VEC(sigmoid_grad_f32, vec_sigmoid_grad)
+BINARY_SMALL(erf_grad_f64, f64, f64, SLOW, p *erf_slope_f64(q))
+BINARY_SMALL(tanh_grad_f64, f64, f64, SLOW, p *(4 * sigmoid_slope_f64(2 * q)))
+BINARY_SMALL(sigmoid_grad_f64, f64, f64, SLOW, p *sigmoid_slope_f64(q))
 
 UNARY_VEC(elu_f32, vec_elu)
 UNARY_VEC(selu_f32, vec_selu)
@@ -35,3 +37,7 @@ UNARY_VEC(gelu_f32, vec_gelu)
 UNARY_VEC(gelu_tanh_f32, vec_gelu_tanh)
 BINARY_VEC(gelu_grad_f32, vec_gelu_grad)
 BINARY_VEC(gelu_tanh_grad_f32, vec_gelu_tanh_grad)
+UNARY_SMALL(gelu_f64, f64, f64, SLOW, gelu_f64_of(a))
+UNARY_SMALL(gelu_tanh_f64, f64, f64, SLOW, gelu_tanh_f64_of(a))
+BINARY_SMALL(gelu_grad_f64, f64, f64, SLOW, p *gelu_slope_f64(q))
+BINARY_SMALL(gelu_tanh_grad_f64, f64, f64, SLOW, p *gelu_tanh_slope_f64(q))

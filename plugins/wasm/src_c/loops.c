@@ -6,12 +6,12 @@
 
 #define PIECES(X)                                                                        \
     X(exp_f32) X(exp2_f32) X(expm1_f32) X(log_f32) X(log1p_f32) X(tanh_f32)              \
-    X(sigmoid_f32) X(softplus_f32) X(erf_f32) X(sin_f32) X(cos_f32) X(sqrt_f32)          \
-    X(rsqrt_f32) X(reciprocal_f32) X(neg_f32) X(square_f32) X(abs_f32) X(sign_f32)       \
-    X(floor_f32) X(ceil_f32) X(round_f32) X(trunc_f32) X(isnan_f32) X(isinf_f32)         \
-    X(isfinite_f32) X(signbit_f32) X(relu_f32) X(relu6_f32) X(elu_f32) X(selu_f32)       \
-    X(clip_f32) X(leaky_relu_f32) X(gelu_f32) X(gelu_tanh_f32) X(step_f32) X(neg_i32)    \
-    X(square_i32) X(not_b8) X(cast_u8_f32) X(cast_u8_i32)                                \
+    X(sigmoid_f32) X(softplus_f32) X(erf_f32) X(erfc_f32) X(sin_f32) X(cos_f32)          \
+    X(sqrt_f32) X(rsqrt_f32) X(reciprocal_f32) X(neg_f32) X(square_f32) X(abs_f32)       \
+    X(sign_f32) X(floor_f32) X(ceil_f32) X(round_f32) X(trunc_f32) X(isnan_f32)          \
+    X(isinf_f32) X(isfinite_f32) X(signbit_f32) X(relu_f32) X(relu6_f32) X(elu_f32)      \
+    X(selu_f32) X(clip_f32) X(leaky_relu_f32) X(gelu_f32) X(gelu_tanh_f32) X(step_f32)   \
+    X(neg_i32) X(square_i32) X(not_b8) X(cast_u8_f32) X(cast_u8_i32)                     \
     X(cast_i32_f32) X(cast_i32_b8) X(cast_f32_b8)
 #define ROWS(X)                                                                          \
     X(add_f32) X(sub_f32) X(mul_f32) X(div_f32) X(max_f32) X(min_f32) X(pow_f32)         \

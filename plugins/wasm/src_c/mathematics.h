@@ -206,8 +206,90 @@ INLINE vec vec_erf(vec x) {
 }
 
 #define SLOPE_OF_ERF 1.1283791670955126 /* at 0: 2 / sqrt(pi) */
+
+/* Tails. A rounded exponent is a relative error of the power, so squares here have twice
+   the digits. They come from a fused FMA: on an engine for WebAssembly that rounds twice,
+   results are only as accurate as a rounded exponent allows. benchmarks/fit_tails.py finds
+   the polynomials.
+
+   The power e^(-x^2) is e^(main + small) 2^n; the last bits of `n` are the integer, as in
+   `exp_near`. */
+typedef struct {
+    vec main, small, n;
+} Gaussian;
+
+INLINE Gaussian gaussian(vec x) { /* for |x| <= 10.5 */
+    vec high = MUL(x, x), low = FMA(x, x, NEG(high));
+    Gaussian e;
+    e.n = FMA(high, VEC(-1.44269504f), VEC(LARGE));
+    vec n = SUB(e.n, VEC(LARGE));
+    e.main = NMA(n, VEC(LN2_HIGH), NEG(high));
+    e.small = NMA(n, VEC(LN2_LOW), NEG(low));
+    return e;
+}
+
+/* y (1 + correction) e^(-x^2), without the power of 2. */
+INLINE vec times_gaussian(vec y, vec correction, Gaussian e) {
+    vec r = ADD(e.main, e.small);
+    vec g = FMA(MUL(r, r), exp_tail(r), ADD(e.small, correction));
+    return FMA(y, ADD(e.main, g), y);
+}
+
+/* e^(a^2) erfc(a) is y t (1 + correction) for a >= 0, by the polynomial of
+   plugrad.plugin.erfc_polynomial; the correction is the rounding error of t. */
+typedef struct {
+    vec y, t, correction;
+} ScaledErfc;
+
+#define ERFC_OFFSET 0.75f
+INLINE ScaledErfc scaled_erfc(vec a) {
+    vec q = SUB(VEC(1), DIV(VEC(6), ADD(a, VEC(3)))); /* (a - 3) / (a + 3) */
+    vec divisor = ADD(a, VEC(ERFC_OFFSET)), t = DIV(VEC(1), divisor);
+    vec lost = SUB(AT_MOST(a, ERFC_OFFSET), SUB(divisor, AT_LEAST(a, ERFC_OFFSET)));
+    vec correction = NMA(t, lost, NMA(t, divisor, VEC(1)));
+    vec y = POLYNOMIAL(q, -0.00011725809204f, -0.00037458744075f, 0.00085601767103f,
+                           0.0014597831144f, -0.010834257889f, 0.028049510785f,
+                           -0.041718506293f, 0.027294285878f, 0.0376197189f,
+                           -0.14936896198f, 0.67125431766f);
+    return (ScaledErfc){y, t, correction};
+}
+
+/* erfc(a) without the power of 2. */
+INLINE vec erfc_tail(vec a, Gaussian e) {
+    ScaledErfc s = scaled_erfc(a);
+    return MUL(times_gaussian(s.y, s.correction, e), s.t);
+}
+
+INLINE vec whole_power(Gaussian e) { return SUB(e.n, VEC(LARGE)); }
+INLINE vec shifted(vec y, Gaussian e) { return IADD(y, SHL(e.n, 23)); }
+INLINE vec erfc_of(vec x, vec y) { return WHERE(LT(x, VEC(0)), SUB(VEC(2), y), y); }
+
+/* `nearby`, and erfc where it may be denormal; a call, as `exp_far` is. */
+static __attribute__((noinline)) vec erfc_far(vec x, vec near, vec nearby) {
+    vec a = AT_MOST(ABS(x), 10.5f);
+    Gaussian e = gaussian(a);
+    vec y = scaled(erfc_tail(a, e), whole_power(e));
+    return WHERE(near, nearby, erfc_of(x, y));
+}
+
+INLINE vec vec_erfc(vec x) {
+    vec a = ABS(x), near = LE(a, VEC(9));
+    Gaussian e = gaussian(a);
+    vec y = erfc_of(x, shifted(erfc_tail(a, e), e));
+    return ALL_TRUE(near) ? y : erfc_far(x, near, y);
+}
+
+static __attribute__((noinline)) vec erf_slope_far(vec x, vec near, vec nearby) {
+    Gaussian e = gaussian(AT_MOST(ABS(x), 10.5f));
+    vec y = scaled(times_gaussian(VEC((f32)SLOPE_OF_ERF), VEC(0), e), whole_power(e));
+    return WHERE(near, nearby, y);
+}
+
 INLINE vec vec_erf_grad(vec dy, vec x) {
-    return MUL(dy, MUL(vec_exp(MUL(x, NEG(x))), VEC((f32)SLOPE_OF_ERF)));
+    vec near = LE(ABS(x), VEC(9));
+    Gaussian e = gaussian(x);
+    vec y = shifted(times_gaussian(VEC((f32)SLOPE_OF_ERF), VEC(0), e), e);
+    return MUL(dy, ALL_TRUE(near) ? y : erf_slope_far(x, near, y));
 }
 
 #define SCALE 1.0507009873554805
@@ -218,29 +300,187 @@ INLINE vec vec_selu(vec x) {
     return WHERE(GT(x, VEC(0)), MUL(x, VEC((f32)SCALE)), y);
 }
 
-/* GELU and its slope rounds each operation as its parts would: no FMA. */
-INLINE vec normal(vec x) {
-    return ADD(MUL(vec_erf(MUL(x, VEC(0.70710678f))), VEC(0.5f)), VEC(0.5f));
+#define ROOT_HALF 0.7071067811865476
+#define DENSITY 0.3989422804014327 /* 1 / sqrt(2 pi) */
+
+/* e^(a^2 / 2) times the normal distribution function of -a, for a >= 0. It takes fewer
+   operations than erfc, and is less accurate. */
+INLINE vec scaled_normal(vec a) {
+    vec t = DIV(VEC(1), FMA(a, VEC((f32)ROOT_HALF), VEC(1.25f)));
+    vec q = NMA(t, VEC(2.5f), VEC(1));
+    vec y = POLYNOMIAL(q, 4.9725125048e-05f, 0.00029375129094f, 0.00042517606594f,
+                          -0.00054644774272f, -0.0026995525837f, -0.0026764396986f,
+                          0.0070179187354f, 0.024273364183f, -0.011017582148f,
+                          -0.19278988017f, 0.45977864495f);
+    return MUL(y, t);
 }
-INLINE vec vec_gelu(vec x) { return MUL(x, normal(x)); }
-INLINE vec vec_gelu_grad(vec dy, vec x) {
-    vec n = AT_MOST(AT_LEAST(x, -40), 40), e = vec_exp(MUL(MUL(n, n), VEC(-0.5f)));
-    return MUL(dy, ADD(normal(x), MUL(MUL(n, e), VEC(0.39894228f))));
+
+/* y e^(-a^2 / 2) without the power of 2, which is in the last bits of n. */
+INLINE vec times_half(vec y, vec a, vec *n) {
+    vec high = MUL(a, a), low = FMA(a, a, NEG(high)), log2e = VEC(-1.44269502f / 2);
+    *n = FMA(high, log2e, VEC(LARGE));
+    vec f = FMA(high, log2e, SUB(VEC(LARGE), *n));
+    f = FMA(low, log2e, FMA(high, VEC(-1.92596303e-8f / 2), f));
+    vec g = POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f,
+                      5.550328642e-2f, 2.402264625e-1f, 6.931471825e-1f);
+    return FMA(y, MUL(f, g), y);
 }
-INLINE vec near_tanh(vec n) {
-    vec factor = ADD(MUL(MUL(n, n), VEC(0.044715f)), VEC(1));
-    return vec_tanh(MUL(MUL(n, factor), VEC(0.79788456f)));
+
+/* `nearby`, and gelu below -4. It multiplies by -a before the power of 2: the distribution
+   function may be denormal where the product is not. */
+static __attribute__((noinline)) vec gelu_far(vec x, vec near, vec nearby) {
+    vec n, a = AT_MOST(ABS(x), 15), y = times_half(MUL(scaled_normal(a), NEG(a)), a, &n);
+    y = WHERE(LT(x, VEC(0)), scaled(y, SUB(n, VEC(LARGE))), x);
+    return WHERE(near, nearby, WHERE(EQ(x, VEC(-INFINITY)), VEC(NAN), y));
 }
+
+/* The logarithm to base 2 of the normal distribution function of -a, for a <= 4, is a
+   polynomial less a^2 log2(e) / 2, whose rounded factor the polynomial corrects: fewer
+   operations than `scaled_normal` takes. Beyond, the result is small enough. */
+INLINE vec normal_near(vec a) {
+    vec log = POLYNOMIAL(SUB(a, VEC(2)), 2.6231224295e-07f, -9.0507733298e-07f,
+                          -2.7475646248e-06f, 4.2929445601e-05f, -0.00034956151806f,
+                          0.0023673548589f, -0.014272205721f, 0.082436132075f,
+                          -0.5384362259f, -2.5725913294f);
+    vec high = MUL(a, a), low = FMA(a, a, NEG(high)), log2e = VEC(-1.44269502f / 2);
+    vec n = ADD(FMA(high, log2e, log), VEC(LARGE));
+    vec f = ADD(FMA(high, log2e, SUB(VEC(LARGE), n)), FMA(low, log2e, log));
+    vec y = POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f, 5.550328642e-2f,
+                      2.402264625e-1f, 6.931471825e-1f, 1);
+    return IADD(y, SHL(n, 23));
+}
+
+INLINE vec vec_gelu(vec x) {
+    vec near = GE(x, VEC(-4)), a = AT_MOST(ABS(x), 5.5f);
+    vec y = NMA(a, normal_near(a), AT_LEAST(x, 0));
+    return ALL_TRUE(near) ? y : gelu_far(x, near, y);
+}
+
+/* The slope at -a is -u, and at a it is 1 + u; `slope_tail` is u without the power of 2. */
+INLINE vec slope_of(vec x, vec u) { return WHERE(LT(x, VEC(0)), NEG(u), ADD(u, VEC(1))); }
+INLINE vec slope_tail(vec a, vec *n) {
+    return times_half(FMA(a, VEC((f32)DENSITY), NEG(scaled_normal(a))), a, n);
+}
+
+static __attribute__((noinline)) vec gelu_slope_far(vec x, vec near, vec nearby) {
+    vec n, u = slope_tail(AT_MOST(ABS(x), 15), &n);
+    return WHERE(near, nearby, slope_of(x, scaled(u, SUB(n, VEC(LARGE)))));
+}
+
+INLINE vec gelu_slope(vec x) {
+    vec n, a = ABS(x), near = LE(a, VEC(12.5f)), u = slope_tail(a, &n);
+    vec y = slope_of(x, IADD(u, SHL(n, 23)));
+    return ALL_TRUE(near) ? y : gelu_slope_far(x, near, y);
+}
+INLINE vec vec_gelu_grad(vec dy, vec x) { return MUL(dy, gelu_slope(x)); }
+
+/* e^-|u| for u = sqrt(8 / pi) (x + 0.044715 x^3), and |x| <= 11; gelu by tanh is x times the
+   sigmoid of u. The high part of the factor of x has 20 bits, so that what the sum with it
+   loses can be computed without an error. */
+#define TANH_SLOPE 1.5957691216057308 /* sqrt(8 / pi) */
+#define LINE_HIGH 1.5957698822021484f
+#define LINE_LOW -7.605964177e-7f
+#define CUBE_HIGH 0.07135481387376785f
+#define CUBE_LOW 2.398832396e-9f
+INLINE vec exp_gelu_tanh(vec x) {
+    vec square = MUL(x, x), rest = FMA(x, x, NEG(square));
+    vec factor = FMA(square, VEC(CUBE_HIGH), VEC(LINE_HIGH));
+    vec lost = FMA(square, VEC(CUBE_HIGH), SUB(VEC(LINE_HIGH), factor));
+    lost = FMA(square, VEC(CUBE_LOW), ADD(lost, VEC(LINE_LOW)));
+    lost = FMA(rest, VEC(CUBE_HIGH), lost);
+    vec u = MUL(x, factor), small = FMA(x, lost, FMA(x, factor, NEG(u)));
+    vec e = vec_exp(OR(u, VEC(-0.0f)));
+    return FMA(e, XOR(small, sign_of(NEG(x))), e);
+}
+
 INLINE vec vec_gelu_tanh(vec x) {
-    vec t = near_tanh(AT_MOST(AT_LEAST(x, -10), 10));
-    return MUL(x, ADD(MUL(t, VEC(0.5f)), VEC(0.5f)));
+    vec e = exp_gelu_tanh(AT_MOST(AT_LEAST(x, -11), 11)), r = DIV(VEC(1), ADD(e, VEC(1)));
+    return MUL(x, WHERE(LT(x, VEC(0)), MUL(e, r), r));
 }
 INLINE vec vec_gelu_tanh_grad(vec dy, vec x) {
-    vec n = AT_MOST(AT_LEAST(x, -10), 10), t = near_tanh(n);
-    vec factor = ADD(MUL(MUL(n, n), VEC(0.134145f)), VEC(1));
-    vec inner = MUL(SUB(VEC(1), MUL(t, t)), factor);
-    vec slope = MUL(MUL(n, inner), VEC(0.39894228f));
-    return MUL(dy, ADD(ADD(MUL(t, VEC(0.5f)), VEC(0.5f)), slope));
+    vec n = AT_MOST(AT_LEAST(x, -11), 11), e = exp_gelu_tanh(n);
+    vec r = DIV(VEC(1), ADD(e, VEC(1))), low = MUL(e, r);
+    vec slope = MUL(MUL(n, VEC((f32)TANH_SLOPE)), FMA(MUL(n, n), VEC(0.134145f), VEC(1)));
+    return MUL(dy, FMA(MUL(slope, r), low, WHERE(LT(x, VEC(0)), low, r)));
+}
+
+/* Gradients from inputs: 1 - y would cancel where y rounds to 1. */
+INLINE vec vec_sigmoid_grad(vec dy, vec x) { /* e / (1 + e)^2 of e = e^-|x| */
+    vec e = vec_exp(OR(x, VEC(-0.0f))), r = DIV(VEC(1), ADD(e, VEC(1)));
+    return MUL(dy, MUL(MUL(e, r), r));
+}
+INLINE vec vec_tanh_grad(vec dy, vec x) { /* four times that of 2 x */
+    vec e = vec_exp(OR(ADD(x, x), VEC(-0.0f))), r = DIV(VEC(1), ADD(e, VEC(1)));
+    return MUL(dy, MUL(MUL(MUL(e, VEC(4)), r), r));
+}
+
+/* In float64, by the polynomial of plugrad.plugin.erfc_polynomial. */
+static inline f64 scaled_erfc_f64(f64 a) {
+    static const f64 terms[] = {
+        -7.17909869071216e-10, -6.238766115543097e-09, -4.758036172765533e-09,
+        5.3326905626357655e-08, 3.790169358447992e-08, -3.927842778767373e-07,
+        7.970117003386988e-08, 2.7562060400530364e-06, -4.876406438481974e-06,
+        -1.2677139492007422e-05, 6.967220644886231e-05, -7.988202836426113e-05,
+        -0.0003843271313407982, 0.0023162031871228317, -0.007083801117971053,
+        0.015372771272010137, -0.02534041877666945, 0.031089463588551206,
+        -0.023278738668420302, -0.007015927046961294, 0.06236974578087602,
+        -0.13457757061032433, 0.6507474237190416,
+    };
+    f64 q = (a - 4) / (a + 4), y = terms[0];
+    for (u32 i = 1; i < sizeof terms / sizeof *terms; i++) y = y * q + terms[i];
+    return y / (a + 0.75);
+}
+
+/* y e^(-a^2 factor): the square of c is exact, and what is left is small. */
+static inline f64 times_gaussian_f64(f64 y, f64 a, f64 factor) {
+    f64 c = (f64)(f32)a, rest = (c - a) * (c + a);
+    return (y + y * expm1(rest * factor)) * exp(c * c * -factor);
+}
+
+static inline f64 gelu_f64_of(f64 x) {
+    f64 size = fabs(x), a = size > 39 ? 39 : size, near = x > 39 ? 39 : x;
+    f64 tail = near * scaled_erfc_f64(a * ROOT_HALF) * 0.5;
+    tail = times_gaussian_f64(tail, a, 0.5);
+    return x <= 0 ? tail : x - tail;
+}
+
+static inline f64 gelu_slope_f64(f64 x) {
+    f64 size = fabs(x), a = size > 39 ? 39 : size;
+    f64 u = a * DENSITY - scaled_erfc_f64(a * ROOT_HALF) * 0.5;
+    u = times_gaussian_f64(u, a, 0.5);
+    return x < 0 ? -u : 1 + u;
+}
+
+static inline f64 sigmoid_slope_f64(f64 x) {
+    f64 e = exp(-fabs(x)), r = 1 / (1 + e);
+    return e * r * r;
+}
+
+/* e^-|u| as above, for |x| <= 22. `c` has 13 bits and the high constants few enough for an
+   exact sum; what is left of u is small. */
+static inline f64 exp_gelu_tanh_f64(f64 x) {
+    static const f64 line_high = 1.5957691216026433, cube_high = 0.07135391235351562;
+    static const f64 line_low = 3.0874305383944692e-12, cube_low = 9.039190846237764e-07;
+    f64 c = rint(x * 256) / 256, cube = c * c * c;
+    f64 small = line_low * c + cube_low * cube;
+    small += (x - c) * (TANH_SLOPE + 0.07135481627260025 * (x * x + x * c + c * c));
+    return exp(-fabs(line_high * c + cube_high * cube)) * exp(x < 0 ? small : -small);
+}
+
+static inline f64 gelu_tanh_f64_of(f64 x) {
+    f64 e = exp_gelu_tanh_f64(x > 22 ? 22 : x < -22 ? -22 : x);
+    return x * ((x < 0 ? e : 1) / (1 + e));
+}
+
+static inline f64 gelu_tanh_slope_f64(f64 x) {
+    f64 n = x > 22 ? 22 : x < -22 ? -22 : x, e = exp_gelu_tanh_f64(n), r = 1 / (1 + e);
+    f64 slope = n * TANH_SLOPE * (n * n * 0.134145 + 1);
+    return (x < 0 ? e : 1) * r + slope * (e * r * r);
+}
+
+static inline f64 erf_slope_f64(f64 x) {
+    f64 size = fabs(x), a = size > 28 ? 28 : size;
+    return times_gaussian_f64(SLOPE_OF_ERF, a, 1);
 }
 
 /* The same of four, for kernels whose structure is four. */

@@ -17,15 +17,16 @@ enum { CHUNK = 256 }; /* elements whose sum is taken in float32 */
    integer n, whose bits are then the last ones of the sum; NaN stays NaN. With few
    constants, all of which stay in registers. */
 INLINE vec exp_below(vec x) {
-    vec large = VEC(12582912 + 127), log2e = VEC(1.44269504f);
+    vec large = VEC(12582912 + 127), log2e = VEC(1.44269502f);
     vec sum = FMA(x, log2e, large), f = FMA(x, log2e, SUB(large, sum));
+    f = FMA(x, VEC(1.92596303e-8f), f); /* the rest of log2(e) */
     vec y = POLYNOMIAL(f, 1.53533634e-4f, 1.33989006e-3f, 9.61843785e-3f,
                       5.55033237e-2f, 0.240226477f, 0.693147183f, 1);
     y = MUL(y, SHL(sum, 23)); /* n + 127 is the exponent of 2^n */
     return AND_NOT(y, LT(x, VEC(-87.3f)));
 }
 
-INLINE f32 largest(const f32 *x, u32 n) { /* NaN is found later, by the sum */
+INLINE f32 largest_f32(const f32 *x, u32 n) { /* NaN is found later, by the sum */
     vec a = VEC(-INFINITY), b = a;
     u32 i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES)
@@ -77,7 +78,7 @@ static void rows(u32 begin, u32 end, void *ctx) {
     u32 n = s->n;
     for (u32 row = begin; row < end; row++) {
         const f32 *x = (const f32 *)s->x + row * n;
-        f32 *restrict y = (f32 *)s->y + row * n, most = largest(x, n);
+        f32 *restrict y = (f32 *)s->y + row * n, most = largest_f32(x, n);
         if (s->log) {
             f32 less = (f32)log(sum_of_exponentials(x, most, n));
             for (u32 i = 0; i < n; i++) y[i] = x[i] - most - less;
@@ -326,8 +327,24 @@ static void exp_f64_row(const f64 *x, f64 *restrict y, u32 n) {
     SMALL for (u32 i = 0; i < n; i++) y[i] = exp(x[i]);
 }
 
-/* dx = dy y - y sum(dy y), or of the logarithm dy - e^y sum(dy), along rows of `n`. */
+static f64 largest_f64(const f64 *x, u32 n) {
+    f64 most = -INFINITY;
+    SMALL for (u32 i = 0; i < n; i++) most = x[i] > most ? x[i] : most;
+    return most;
+}
+
+/* dx = dy y - y sum(dy y), or of the logarithm dy - e^y sum(dy), along rows of `n`. A row
+   adds up to 0. An element whose y or e^y is next to 1 cancels, so it is minus the sum of
+   the others. At most one element of a row is above the limits, however y was rounded. */
+#define DOMINANT_ABOVE 0.6
+#define LOG_DOMINANT_ABOVE -0.5
 #define SOFTMAX_GRAD(T, LOOP)                                                          \
+    static void balance_##T(const T *y, T *restrict dx, u32 n, T limit) {              \
+        if (!(largest_##T(y, n) > limit)) return;                                      \
+        LOOP(n, dx[i] = y[i] > limit ? 0 : dx[i];)                                     \
+        T total = sum_##T(dx, n, 0, false, 0);                                         \
+        LOOP(n, dx[i] = y[i] > limit ? -total : dx[i];)                                \
+    }                                                                                  \
     static void back_##T(u32 begin, u32 end, void *ctx) {                              \
         const Task *s = ctx;                                                           \
         for (u32 row = begin, n = s->n; row < end; row++) {                            \
@@ -342,6 +359,7 @@ static void exp_f64_row(const f64 *x, f64 *restrict y, u32 n) {
                 total = sum_##T(dx, n, 0, false, 0);                                   \
                 LOOP(n, dx[i] -= y[i] * total;)                                        \
             }                                                                          \
+            balance_##T(y, dx, n, (T)(s->log ? LOG_DOMINANT_ABOVE : DOMINANT_ABOVE)); \
         }                                                                              \
     }                                                                                  \
     EXPORT("softmax_grad_" #T)                                                         \

@@ -176,11 +176,11 @@ def test_long_chains(on, count):
     assert sum(len(region.steps) for region in regions) == 2 * count
 
 
-FLOATING = "Abs Ceil Cos Elu Erf Exp Exp2 Expm1 Floor Log Log1p Neg Reciprocal Relu "
-FLOATING += "Gelu GeluTanh Round Rsqrt Selu Sigmoid Sign Sin Softplus Sqrt Square Tanh "
-FLOATING += "IsFinite IsInf IsNan Relu6 SignBit Trunc"
+FLOATING = "Abs Ceil Cos Elu Erf Erfc Exp Exp2 Expm1 Floor Log Log1p Neg Reciprocal "
+FLOATING += "Relu Gelu GeluTanh Round Rsqrt Selu Sigmoid Sign Sin Softplus Sqrt Square "
+FLOATING += "Tanh IsFinite IsInf IsNan Relu6 SignBit Trunc"
 PAIRS = "Add Sub Multiply RealDiv Maximum Minimum Pow Prelu SquaredDifference EluGrad "
-PAIRS += "CopySign Hypot"
+PAIRS += "CopySign Hypot SigmoidGrad TanhGrad"
 COMPARED = "Equal NotEqual Less LessEqual Greater GreaterEqual"
 NUMBERS = {"ClipByValue": {"min": -0.5, "max": 0.75}, "LeakyRelu": {"alpha": 0.2}}
 NUMBERS |= {"Step": {"alpha": 0.5}}

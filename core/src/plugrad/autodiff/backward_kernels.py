@@ -8,12 +8,11 @@ as there.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from plugrad.engine.dispatch import run
-from plugrad.ops import activation, complexes, creation, reduce, unary
+from plugrad.ops import activation, norm, trigonometry, unary
 from plugrad.registry.contract import Kernel, decomposition
 from plugrad.registry.specs import Spec, one_shape
 from plugrad.tensor.tensor import Tensor
@@ -40,7 +39,7 @@ def backward_kernels(package: str) -> dict[str, Kernel]:
     Example:
         >>> from plugrad import plugin
         >>> plugin.backward_kernels("plugrad_mine")["TanhGrad"]
-        plugrad_mine.TanhGrad(dy: inexact, y: dy) -> dx
+        plugrad_mine.TanhGrad(dy: inexact, x: dy) -> dx
 
     """
     found: dict[str, Kernel] = {}
@@ -102,19 +101,6 @@ def _rows(dy: Spec, y: Spec) -> Spec:
     return one_shape(dy, y)
 
 
-def _softmax(dy: Tensor, y: Tensor) -> Tensor:
-    wide = reduce.widened(y)
-    part = reduce.widened(dy) * wide
-    dx = part - wide * reduce.sum(part, axis=-1, keepdims=True)
-    return creation.cast(dx, dy.dtype)
-
-
-def _log_softmax(dy: Tensor, y: Tensor) -> Tensor:
-    wide = reduce.widened(dy)
-    total = reduce.sum(wide, axis=-1, keepdims=True)
-    return creation.cast(wide - unary.exp(reduce.widened(y)) * total, dy.dtype)
-
-
 CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
     (
         "ReluGrad(dy: floating, y: dy)",
@@ -123,49 +109,57 @@ CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
         "``dy`` where y > 0, else ``y``, which is 0 or NaN: y is the output of Relu.",
     ),
     (
-        "TanhGrad(dy: inexact, y: dy)",
-        lambda dy, y: dy * complexes.conjugate(1 - y * y),
+        "TanhGrad(dy: inexact, x: dy)",
+        lambda dy, x: run(trigonometry.TANH_GRAD, dy, x),
         one_shape,
-        "``dy · conj(1 - y²)``; y is the output of Tanh.",
+        """``dy · conj(1 / cosh(x)²)``; x is the input of Tanh. From the output it
+        would be 0 where that rounds to 1.""",
     ),
     (
-        "SigmoidGrad(dy: floating, y: dy)",
-        lambda dy, y: dy * (y * (1 - y)),
+        "SigmoidGrad(dy: floating, x: dy)",
+        lambda dy, x: run(activation.SIGMOID_GRAD, dy, x),
         one_shape,
-        "``dy · y · (1 - y)``; y is the output of Sigmoid.",
+        """``dy · s(x) · s(-x)``; s is Sigmoid, and x its input. From the output it
+        would be 0 where that rounds to 1.""",
     ),
     (
         "ErfGrad(dy: floating, x: dy)",
-        lambda dy, x: dy * (unary.exp(-(x * x)) * (2 / math.sqrt(math.pi))),
+        lambda dy, x: dy * (unary.gaussian(x) * unary.SLOPE_OF_ERF),
         one_shape,
-        "``dy · 2/√π · e^(-x²)``; x is the input of Erf.",
+        """``dy · 2/√π · e^(-x²)``; x is the input of Erf. The rounding error of x² is
+        no error of the result.""",
     ),
     (
         "GeluGrad(dy: floating, x: dy)",
         activation.gelu_gradient,
         one_shape,
-        """``dy · (erf(x · √½) · ½ + ½ + n · e^(-n²/2) / √(2π))``, where n is x within
-        -40 and 40; x is the input of Gelu.""",
+        """``dy · (erfc(-x · √½) · ½ + n · e^(-n²/2) / √(2π))``, where n is x within
+        -40 and 40; x is the input of Gelu. The relative error is small where the slope
+        is.""",
     ),
     (
         "GeluTanhGrad(dy: floating, x: dy)",
         activation.gelu_tanh_gradient,
         one_shape,
-        """``dy · (t · ½ + ½ + n · (1 - t²) · (1 + 0.134145 n²) · √(2/π) / 2)``; n is x
-        within -10 and 10, t the tanh in GeluTanh, and x the input of GeluTanh.""",
+        """``dy · (s(u) + n · √(8/π) · (1 + 0.134145 n²) · s(u) · s(-u))``; s is the
+        sigmoid, u its argument in GeluTanh, x the input of GeluTanh, and n is x within
+        limits beyond which ``s(u) · s(-u)`` is 0.""",
     ),
     (
         "SoftmaxGrad(dy: floating, y: dy)",
-        _softmax,
+        lambda dy, y: norm.softmax_gradient(dy, y, len(y.shape) - 1),
         _rows,
         """``dy · y - y · Σ dy · y`` along the last axis; y is the output of Softmax.
-        float16 is computed in float32.""",
+        float16 is computed in float32. The row adds up to 0: where y is more than 0.6,
+        the result is minus the sum of the others, as the difference would cancel.""",
     ),
     (
         "LogSoftmaxGrad(dy: floating, y: dy)",
-        _log_softmax,
+        lambda dy, y: norm.log_softmax_gradient(dy, y, len(y.shape) - 1),
         _rows,
         """``dy - e^y · Σ dy`` along the last axis; y is the output of LogSoftmax.
-        float16 is computed in float32.""",
+        float16 is computed in float32. The row adds up to 0: where y is more than
+        -0.5, the result is minus the sum of the others, as the difference would
+        cancel.""",
     ),
 ]

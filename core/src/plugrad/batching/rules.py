@@ -296,13 +296,14 @@ RULES: dict[Callable[[Kernel], Rule], str] = {
     elementwise: """
         Abs Acos Acosh Add Asin Asinh Atan Atan2 Atanh BitwiseAnd BitwiseNot BitwiseOr
         BitwiseXor Cast Ceil ClipByValue ComplexAbs CopySign Cos Cosh Digamma Elu
-        EluGrad Equal Erf Erfinv Exp Exp2 Expm1 Floor FloorDiv Gcd Gelu GeluTanh Greater
-        GreaterEqual Hypot Identity Imag IsFinite IsInf IsNan LeakyRelu LeftShift Less
-        LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr LogicalXor Maximum
-        Minimum Mod Multiply Neg NotEqual OnesLike Polygamma Pow Prelu Real RealDiv
-        Reciprocal Relu Relu6 RightShift Round Rsqrt Select Selu Sigmoid Sign SignBit
-        Sin Sinh Softplus Sqrt Square SquaredDifference StaticRegexReplace Step
-        StringToHashBucketFast Sub Tan Tanh Trunc ZerosLike
+        EluGrad Equal Erf Erfc Erfinv Exp Exp2 Expm1 Floor FloorDiv Gcd Gelu GeluTanh
+        Greater GreaterEqual Hypot Identity Imag IsFinite IsInf IsNan LeakyRelu
+        LeftShift Less LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr
+        LogicalXor Maximum Minimum Mish Mod Multiply Neg NotEqual OnesLike Polygamma Pow
+        Prelu Real RealDiv Reciprocal Relu Relu6 RightShift Round Rsqrt Select Selu
+        Sigmoid SigmoidGrad Sign SignBit Sin Sinh Softplus Softsign Sqrt Square
+        SquaredDifference StaticRegexReplace Step StringToHashBucketFast Sub Tan Tanh
+        TanhGrad Trunc ZerosLike
         """,
     leading: """
         AddN All Any ArgMax ArgMin Bitcast Cholesky Cofactor Complex Concat Cumprod

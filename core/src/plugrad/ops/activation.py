@@ -1,8 +1,9 @@
 """Activation functions, and ``clip``.
 
-Kernels: ``ClipByValue Elu EluGrad Gelu GeluTanh LeakyRelu Prelu Relu Relu6 Selu Sigmoid
-Softplus Step``. They need an order, so complex numbers raise a TypeError. Integers and
-bool become float32, except in ops whose docstring says that they keep the dtype.
+Kernels: ``ClipByValue Elu EluGrad Gelu GeluTanh LeakyRelu Mish Prelu Relu Relu6 Selu
+Sigmoid SigmoidGrad Softplus Softsign Step``. They need an order, so complex numbers
+raise a TypeError. Integers and bool become float32, except in ops whose docstring says
+that they keep the dtype.
 
 The value at NaN is NaN, and so is the derivative, by ``vjp`` and by ``jvp``, with these
 exceptions: ``leaky_relu`` and ``prelu`` have the derivative ``alpha`` there, as in
@@ -29,7 +30,7 @@ from plugrad.registry.contract import (
     same,
 )
 from plugrad.tensor import arguments
-from plugrad.tensor.dtypes import check_range, named, weak
+from plugrad.tensor.dtypes import FLOAT32, check_range, named, weak
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
@@ -454,7 +455,8 @@ ELU_GRAD = Kernel(
 
 
 decomposition(ELU_GRAD, lambda dy, y: dy * (binary.minimum(y, 0) + 1))
-gradients(ELU, x=lambda dy, y: run(ELU_GRAD, dy, y))
+# Not by EluGrad: ``y + 1`` cancels where y is next to -1.
+gradients(ELU, x=lambda dy, x: dy * run(unary.EXP, binary.minimum(x, 0)))
 gradients(ELU_GRAD, dy=lambda ddx, y: run(ELU_GRAD, ddx, y))
 gradients(ELU_GRAD, y=lambda ddx, dy, y: compare.where(y < 0, ddx * dy, 0))
 
@@ -547,7 +549,29 @@ def _(x: Tensor) -> Tensor:
     return compare.where(x < 0, e, 1) / (e + 1)
 
 
-gradients(SIGMOID, x=lambda dy, y: dy * (y * (1 - y)))
+SIGMOID_GRAD = Kernel(
+    "SigmoidGrad(dy: floating, x: dy) -> dx",
+    out=one_shape,
+    doc="""``dy · s(x) · s(-x)``; s is ``Sigmoid``, and ``x`` its input.
+
+    From the output it would be 0 where that rounds to 1. The shapes are equal.""",
+)
+
+
+@decomposition(SIGMOID_GRAD)
+def _(dy: Tensor, x: Tensor) -> Tensor:
+    e = run(unary.EXP, -unary.abs(x))
+    r = 1 / (1 + e)
+    return dy * (e * r * r)
+
+
+def _sigmoid_bend(ddx: Tensor, dy: Tensor, x: Tensor) -> Tensor:
+    """Return the derivative by ``x``; ``s(-x) - s(x)`` would cancel next to 0."""
+    return run(SIGMOID_GRAD, ddx * dy, x) * -run(trigonometry.TANH, x * 0.5)
+
+
+gradients(SIGMOID_GRAD, dy=lambda ddx, x: run(SIGMOID_GRAD, ddx, x), x=_sigmoid_bend)
+gradients(SIGMOID, x=lambda dy, x: run(SIGMOID_GRAD, dy, x))
 
 
 SOFTPLUS = _elementwise(
@@ -723,6 +747,15 @@ def _hard_swish(x: Tensor) -> Any:
     return x * run(CLIP_BY_VALUE, x * (1 / 6) + 0.5, min=0.0, max=1.0), grad_func
 
 
+SOFTSIGN = _elementwise(
+    "Softsign(x: floating)",
+    op="softsign",
+    doc="""``x / (1 + |x|)``; NaN for ±inf.
+
+    Within 1 ulp in float32.""",
+)
+
+
 def softsign(x: TensorLike, /) -> Tensor:
     """Return ``x / (1 + |x|)`` for each element; NaN for ±inf.
 
@@ -743,8 +776,25 @@ def softsign(x: TensorLike, /) -> Tensor:
         PyTorch, ``torch.nn.functional.softsign``.
 
     """
-    x = _convert.floating("softsign", x, "f")
-    return x / (unary.abs(x) + 1)
+    return _convert.floating_unary(SOFTSIGN, x, "f")
+
+
+def _softsign_gradient(dy: Tensor, x: Tensor) -> Tensor:
+    divisor = unary.abs(x) + 1
+    return dy / divisor / divisor
+
+
+decomposition(SOFTSIGN, lambda x: x / (unary.abs(x) + 1))
+gradients(SOFTSIGN, x=_softsign_gradient)
+
+
+MISH = _elementwise(
+    "Mish(x: floating)",
+    op="mish",
+    doc="""``x · tanh(log(1 + e^x))``, without overflow on the way; NaN for -inf.
+
+    Within 6 ulp in float32.""",
+)
 
 
 def mish(x: TensorLike, /) -> Tensor:
@@ -767,30 +817,55 @@ def mish(x: TensorLike, /) -> Tensor:
         D. Misra, "Mish: A Self Regularized Non-Monotonic Activation Function", 2019.
 
     """
-    x = _convert.floating("mish", x, "f")
-    return x * run(trigonometry.TANH, run(SOFTPLUS, x))
+    return _convert.floating_unary(MISH, x, "f")
+
+
+def _mish_gradient(dy: Tensor, x: Tensor) -> Tensor:
+    """Return ``dy · (t + x · t')`` with ``t = tanh(softplus(x))``, from two sigmoids.
+
+    With s = sigmoid(x) and r = sigmoid(-x), ``t = (1 - r²) / (1 + r²)``, which is
+    ``s (1 + r) / (1 + r²)`` where r is next to 1, and ``t' = 4 s r² / (1 + r²)²``. The
+    rounding error of softplus(x) would be magnified.
+    """
+    s, r = run(SIGMOID, x), run(SIGMOID, -x)
+    near = run(CLIP_BY_VALUE, x, min=-1000, max=1000)  # inf · 0 is NaN
+    divisor = r * r + 1
+    part = r / divisor
+    t = compare.where(x < 0, s * (r + 1), 1 - r * r) / divisor
+    return dy * (t + near * 4 * s * (part * part))
+
+
+decomposition(MISH, lambda x: x * run(trigonometry.TANH, run(SOFTPLUS, x)))
+gradients(MISH, x=_mish_gradient)
 
 
 GELU = _elementwise(
     "Gelu(x: floating)",
     op="gelu",
-    doc="``x · (erf(x · √½) · ½ + ½)``; NaN for -inf. Each operation rounds.",
+    doc="""``x · erfc(-x · √½) · ½``; NaN for -inf.
+
+    Within 6 ulp in float32 and float64, also where the result is small.""",
 )
 GELU_TANH = _elementwise(
     "GeluTanh(x: floating)",
     op="gelu",
-    doc="""``x · (tanh(√(2/π) · n · (1 + 0.044715 n²)) · ½ + ½)``, where n is x within
-    -10 and 10, so that n² does not overflow; NaN for -inf. Each operation rounds.""",
+    doc="""``x · sigmoid(u)`` with ``u = √(8/π) · x · (1 + 0.044715 x²)``; NaN for -inf.
+
+    It is equal to ``x · (tanh(u / 2) · ½ + ½)``, which cancels. Within 8 ulp in float32
+    and float64, also where the result is small.""",
 )
 
 
 def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
     """Return ``x`` times the normal distribution function, ``x/2 · (1 + erf(x / √2))``.
 
+    The relative error is small also where ``x`` is negative and the result is small.
+
     Args:
         x: A tensor of real numbers.
         approximate: Whether to compute ``tanh(√(2/π) · (x + 0.044715 x³))`` in place of
-            the error function. The result then differs by at most 5e-4.
+            the error function. The result then differs by at most 5e-4. It is computed
+            as ``x · sigmoid(√(8/π) · (x + 0.044715 x³))``, which is equal.
 
     Returns:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
@@ -810,30 +885,85 @@ def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
     return run(GELU_TANH if tanh else GELU, _convert.floating("gelu", x, "f"))
 
 
-def _normal(x: Tensor) -> Tensor:
-    """Return the normal distribution function."""
-    return run(unary.ERF, x * math.sqrt(0.5)) * 0.5 + 0.5
+ROOT_HALF = math.sqrt(0.5)
+DENSITY, SLOPE = 1 / math.sqrt(2 * math.pi), math.sqrt(8 / math.pi)
+CUBE = 0.044715 * SLOPE
+
+
+@decomposition(GELU)
+def _(x: Tensor) -> Tensor:
+    if x.dtype.itemsize == 2:
+        return creation.cast(run(GELU, creation.cast(x, FLOAT32)), x.dtype)
+    y, correction = unary.scaled_erfc(unary.abs(x) * ROOT_HALF)
+    near = binary.minimum(x, 40)  # inf · 0 is NaN
+    tail = unary.times_gaussian(near * (y * 0.5), correction, x, 0.5)
+    y = compare.where(x < 0, tail, x - tail)
+    return compare.where(compare.equal(x, 0), x, y)  # -0
 
 
 def gelu_gradient(dy: Tensor, x: Tensor) -> Tensor:
     near = run(CLIP_BY_VALUE, x, min=-40, max=40)  # inf · 0 is NaN
-    return dy * (_normal(x) + near * unary.exp(near * near * -0.5) * DENSITY)
+    normal = run(unary.ERFC, x * -ROOT_HALF) * 0.5
+    return dy * (normal + near * unary.gaussian(x, 0.5) * DENSITY)
 
 
-def _near_tanh(x: Tensor) -> tuple[Tensor, Tensor]:
-    near = run(CLIP_BY_VALUE, x, min=-10, max=10)  # tanh(10) rounds to 1
-    cubic = near * (near * near * 0.044715 + 1) * SLOPE
-    return near, run(trigonometry.TANH, cubic)
+# Per itemsize: steps of x, √(8/π), and 0.044715 · √(8/π). Each factor is a number with
+# few bits, and the rest of it.
+_SPLIT = {
+    4: (
+        8.0,
+        (1.59576416015625, 4.96144948071176e-06),
+        (0.0703125, 0.0010423162726002487),
+    ),
+    8: (
+        256.0,
+        (1.5957691216026433, 3.0874305383944692e-12),
+        (0.07135391235351562, 9.039190846237764e-07),
+    ),
+}
+
+
+def _exp_gelu_tanh(x: Tensor) -> Tensor:
+    """Return ``e^-|u|`` for ``u = √(8/π) · (x + 0.044715 x³)`` and limited ``x``.
+
+    The rounding error of ``u`` would be a relative error of the power. So ``x`` is
+    rounded to ``c``, and the factors are split: the sum of the products of ``c`` is
+    exact. The derivative follows from ``rest`` alone: ``c`` is constant.
+    """
+    steps, (line, line_rest), (cube, cube_rest) = _SPLIT[x.dtype.itemsize]
+    c = run(unary.ROUND, x * steps) * (1 / steps)
+    c_cubed = c * c * c
+    rest = c * line_rest + c_cubed * cube_rest
+    rest = rest + (x - c) * ((x * x + x * c + c * c) * CUBE + SLOPE)
+    e = run(unary.EXP, -unary.abs(c * line + c_cubed * cube))
+    return e * run(unary.EXP, compare.where(x < 0, rest, -rest))
+
+
+def _limit(x: Tensor) -> Tensor:
+    """Return ``x`` where ``e^-|u|`` is not 0, and what is next to it elsewhere."""
+    end = 22.0 if x.dtype.itemsize == 8 else 11.0
+    return run(CLIP_BY_VALUE, x, min=-end, max=end)
+
+
+@decomposition(GELU_TANH)
+def _(x: Tensor) -> Tensor:
+    if x.dtype.itemsize == 2:
+        return creation.cast(run(GELU_TANH, creation.cast(x, FLOAT32)), x.dtype)
+    e = _exp_gelu_tanh(_limit(x))
+    return x * (compare.where(x < 0, e, 1) / (e + 1))
 
 
 def gelu_tanh_gradient(dy: Tensor, x: Tensor) -> Tensor:
-    near, y = _near_tanh(x)
-    inner = (1 - y * y) * (near * near * (3 * 0.044715) + 1)
-    return dy * (y * 0.5 + 0.5 + near * inner * (SLOPE / 2))
+    if x.dtype.itemsize == 2:
+        wide = gelu_tanh_gradient(*(creation.cast(t, FLOAT32) for t in (dy, x)))
+        return creation.cast(wide, x.dtype)
+    near = _limit(x)
+    e = _exp_gelu_tanh(near)
+    r = 1 / (e + 1)
+    low = e * r
+    slope = near * ((near * near * (3 * 0.044715) + 1) * SLOPE)
+    return dy * (compare.where(x < 0, low, r) + slope * r * low)
 
 
-DENSITY, SLOPE = 1 / math.sqrt(2 * math.pi), math.sqrt(2 / math.pi)
-decomposition(GELU, lambda x: x * _normal(x))
-decomposition(GELU_TANH, lambda x: x * (_near_tanh(x)[1] * 0.5 + 0.5))
 gradients(GELU, x=gelu_gradient)
 gradients(GELU_TANH, x=gelu_tanh_gradient)

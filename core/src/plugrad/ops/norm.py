@@ -16,7 +16,7 @@ from plugrad.tensor.arguments import Ints, finite, integer, misfit
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, binary, creation, reduce, shape, slicing, unary
+from . import _convert, binary, compare, creation, reduce, shape, slicing, unary
 
 __all__ = [
     "batch_norm",
@@ -91,14 +91,28 @@ def _(logits: Tensor, *, axis: int) -> Tensor:
     return creation.cast(y, logits.dtype)
 
 
-def _softmax_gradient(dy: Tensor, y: Tensor, axis: int) -> Tensor:
+def _balanced(dx: Tensor, dominant: Tensor, axis: int) -> Tensor:
+    """Return ``dx``, and where ``dominant`` is true minus the sum of the others.
+
+    The gradient of a softmax adds up to 0 along the axis. It cancels where the softmax
+    is next to 1. ``dominant`` says where the softmax is above a limit of more than a
+    half, which is true of at most one element, however the softmax was rounded.
+    """
+    rest = compare.where(dominant, 0, dx)
+    return compare.where(
+        dominant, -run(reduce.SUM, rest, axis=(axis,), keepdims=True), dx
+    )
+
+
+def softmax_gradient(dy: Tensor, y: Tensor, axis: int) -> Tensor:
+    """Return ``dy · y - y · Σ dy · y``, balanced."""
     wide = reduce.widened(y)
     part = reduce.widened(dy) * wide
     dx = part - wide * run(reduce.SUM, part, axis=(axis,), keepdims=True)
-    return creation.cast(dx, dy.dtype)
+    return creation.cast(_balanced(dx, wide > 0.6, axis), dy.dtype)
 
 
-gradients(SOFTMAX, logits=_softmax_gradient)
+gradients(SOFTMAX, logits=softmax_gradient)
 
 
 LOG_SOFTMAX = Kernel(
@@ -151,13 +165,15 @@ def _(logits: Tensor, *, axis: int) -> Tensor:
     return creation.cast(x - unary.log(total), logits.dtype)
 
 
-def _log_softmax_gradient(dy: Tensor, y: Tensor, axis: int) -> Tensor:
+def log_softmax_gradient(dy: Tensor, y: Tensor, axis: int) -> Tensor:
+    """Return ``dy - e^y · Σ dy``, balanced."""
     wide = reduce.widened(dy)
     total = run(reduce.SUM, wide, axis=(axis,), keepdims=True)
-    return creation.cast(wide - unary.exp(reduce.widened(y)) * total, dy.dtype)
+    dx = wide - unary.exp(reduce.widened(y)) * total
+    return creation.cast(_balanced(dx, y > -0.5, axis), dy.dtype)
 
 
-gradients(LOG_SOFTMAX, logits=_log_softmax_gradient)
+gradients(LOG_SOFTMAX, logits=log_softmax_gradient)
 
 
 # --- normalization by given or found moments -------------------------------------

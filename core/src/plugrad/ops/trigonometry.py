@@ -16,7 +16,13 @@ from functools import partial
 import numpy as np
 
 from plugrad.engine.dispatch import run
-from plugrad.registry.contract import Kernel, decomposition, gradients, same
+from plugrad.registry.contract import (
+    Kernel,
+    decomposition,
+    gradients,
+    one_shape,
+    same,
+)
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, complexes, creation, unary
@@ -296,7 +302,17 @@ def asin(x: TensorLike, /) -> Tensor:
 
 
 _inverse(ASIN, _asin, lambda x: binary.atan2(x, unary.sqrt((1 - x) * (1 + x))))
-gradients(ASIN, x=lambda dy, x: unary.chain(dy, unary.rsqrt((1 - x) * (1 + x))))
+
+
+def _one_less_square(x: Tensor) -> Tensor:
+    """Return ``1 - x²`` without cancelling next to ±1, nor in its slope next to 0."""
+    product = (1 - x) * (1 + x)
+    if x.dtype.kind == "c":
+        return product
+    return compare.where(unary.abs(x) < 0.5, 1 - x * x, product)
+
+
+gradients(ASIN, x=lambda dy, x: unary.chain(dy, unary.rsqrt(_one_less_square(x))))
 
 
 ACOS = _elementwise(
@@ -332,7 +348,7 @@ def acos(x: TensorLike, /) -> Tensor:
 
 
 _inverse(ACOS, _acos, lambda x: binary.atan2(unary.sqrt((1 - x) * (1 + x)), x))
-gradients(ACOS, x=lambda dy, x: unary.chain(-dy, unary.rsqrt((1 - x) * (1 + x))))
+gradients(ACOS, x=lambda dy, x: unary.chain(-dy, unary.rsqrt(_one_less_square(x))))
 
 
 ATAN = _elementwise(
@@ -369,7 +385,24 @@ def atan(x: TensorLike, /) -> Tensor:
 
 
 _inverse(ATAN, _atan, lambda x: binary.atan2(x, 1))
-gradients(ATAN, x=lambda dy, x: unary.chain_inverse(dy, x * x + 1))
+
+
+def _root_of_one_more(x: Tensor) -> Tensor:
+    """Return ``√(x² + 1)`` of real numbers, without overflow."""
+    end = _far(x)
+    near = binary.maximum(binary.minimum(x, end), -end)
+    a = unary.abs(x)
+    return compare.where(a < end, unary.sqrt(near * near + 1), a)
+
+
+def _atan_gradient(dy: Tensor, x: Tensor) -> Tensor:
+    if x.dtype.kind == "c":
+        return unary.chain_inverse(dy, x * x + 1)
+    root = _root_of_one_more(x)
+    return dy / root / root
+
+
+gradients(ATAN, x=_atan_gradient)
 
 
 # --- hyperbolic functions --------------------------------------------------------
@@ -500,7 +533,38 @@ def tanh(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(TANH, x)
 
 
-gradients(TANH, x=lambda dy, y: unary.chain(dy, 1 - y * y))
+TANH_GRAD = Kernel(
+    "TanhGrad(dy: inexact, x: dy) -> dx",
+    out=one_shape,
+    doc="""``dy · conj(1 / cosh(x)²)``; ``x`` is the input of ``Tanh``.
+
+    From the output it would be 0 where that rounds to 1. The shapes are equal.""",
+)
+
+
+@decomposition(TANH_GRAD)
+def _(dy: Tensor, x: Tensor) -> Tensor:
+    """Return ``dy · 4e / (1 + e)²`` with ``e = e^(-2|x|)``, which does not overflow."""
+    if x.dtype.kind == "c":
+        e = run(unary.EXP, x * compare.where(complexes.real_part(x) < 0, 2.0, -2.0))
+        return unary.chain(dy, e * 4 / (1 + e) / (1 + e))
+    e = run(unary.EXP, unary.abs(x) * -2)
+    r = 1 / (1 + e)
+    return dy * (e * 4 * r * r)
+
+
+def _slope_of_dy(ddx: Tensor, x: Tensor) -> Tensor:
+    y = run(TANH_GRAD, complexes.conjugate(ddx), x)
+    return complexes.conjugate(y)
+
+
+def _slope_of_x(ddx: Tensor, dy: Tensor, x: Tensor) -> Tensor:
+    y = run(TANH_GRAD, complexes.conjugate(ddx) * dy, x)
+    return y * complexes.conjugate(run(TANH, x)) * -2
+
+
+gradients(TANH_GRAD, dy=_slope_of_dy, x=_slope_of_x)
+gradients(TANH, x=lambda dy, x: run(TANH_GRAD, dy, x))
 
 
 ASINH = _elementwise(
@@ -543,7 +607,16 @@ def _real_asinh(x: Tensor) -> Tensor:
 
 
 _inverse(ASINH, _asinh, _real_asinh)
-gradients(ASINH, x=lambda dy, y: unary.chain_inverse(dy, run(COSH, y)))
+
+
+def _asinh_gradient(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Take the root from ``x``: cosh would magnify the rounding error of ``y``."""
+    if x.dtype.kind == "c":
+        return unary.chain_inverse(dy, run(COSH, y))
+    return dy / _root_of_one_more(x)
+
+
+gradients(ASINH, x=_asinh_gradient)
 
 
 ACOSH = _elementwise(
@@ -585,7 +658,16 @@ def _real_acosh(x: Tensor) -> Tensor:
 
 
 _inverse(ACOSH, _acosh, _real_acosh)
-gradients(ACOSH, x=lambda dy, y: unary.chain_inverse(dy, run(SINH, y)))
+
+
+def _acosh_gradient(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Take the roots from ``x``: sinh would magnify the rounding error of ``y``."""
+    if x.dtype.kind == "c":
+        return unary.chain_inverse(dy, run(SINH, y))
+    return dy * (unary.rsqrt(x - 1) * unary.rsqrt(x + 1))
+
+
+gradients(ACOSH, x=_acosh_gradient)
 
 
 ATANH = _elementwise(
@@ -626,4 +708,4 @@ def _real_atanh(x: Tensor) -> Tensor:
 
 
 _inverse(ATANH, _atanh, _real_atanh)
-gradients(ATANH, x=lambda dy, x: unary.chain_inverse(dy, (1 - x) * (1 + x)))
+gradients(ATANH, x=lambda dy, x: unary.chain_inverse(dy, _one_less_square(x)))

@@ -7,6 +7,7 @@ the same order: results are equal to the bit.
 from __future__ import annotations
 
 from math import inf, nan
+from typing import NamedTuple
 
 from .code import Code, Vector, literal
 
@@ -22,8 +23,24 @@ ERF_POWER = [-1.819796744e-3, 2.258191071e-2, -1.317510307e-1]
 ERF_POWER += [-9.384062886e-1, -1.616392493, -2.628945746e-3]
 ERF_EXP2 = [1.327647129e-3, 9.675540961e-3, 5.550713092e-2]
 ERF_EXP2 += [2.402212024e-1, 6.93146944e-1, 1.00000012]
+ERFC_TAIL = [-0.00011725809204, -0.00037458744075, 0.00085601767103]
+ERFC_TAIL += [0.0014597831144, -0.010834257889, 0.028049510785]
+ERFC_TAIL += [-0.041718506293, 0.027294285878, 0.0376197189]
+ERFC_TAIL += [-0.14936896198, 0.67125431766]
+ERFC_OFFSET = 0.75
+NORMAL_LOG = [2.6231224295e-07, -9.0507733298e-07, -2.7475646248e-06]
+NORMAL_LOG += [4.2929445601e-05, -0.00034956151806, 0.0023673548589]
+NORMAL_LOG += [-0.014272205721, 0.082436132075, -0.5384362259]
+NORMAL_LOG += [-2.5725913294]
+NORMAL_TAIL = [4.9725125048e-05, 0.00029375129094, 0.00042517606594, -0.00054644774272]
+NORMAL_TAIL += [-0.0026995525837, -0.0026764396986, 0.0070179187354, 0.024273364183]
+NORMAL_TAIL += [-0.011017582148, -0.19278988017, 0.45977864495]
 SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 SLOPE_OF_ERF = 1.1283791670955126
+ROOT_HALF, DENSITY = 0.7071067811865476, 0.3989422804014327
+TANH_SLOPE = 1.5957691216057308
+LINE_HIGH, LINE_LOW = 1.5957698822021484, -7.605964177e-7
+CUBE_HIGH, CUBE_LOW = 0.07135481387376785, 2.398832396e-9
 
 
 def polynomial(x: Vector, *coefficients: float) -> Vector:
@@ -34,7 +51,7 @@ def polynomial(x: Vector, *coefficients: float) -> Vector:
     return y
 
 
-def nma(a: Vector, b: float, c: Vector) -> Vector:
+def nma(a: Vector, b: Vector | float, c: Vector | float) -> Vector:
     """Return ``c - a * b`` with one rounding."""
     return a.code.fma(-a, b, c)
 
@@ -215,41 +232,208 @@ def erf(x: Vector) -> Vector:
     return code.where(a >= 0.9, with_sign(1.0 - y, x), inner)
 
 
+class Gaussian(NamedTuple):
+    """A power e^(-x²) as e^(main + small) 2^n; n is in the last bits of ``n``."""
+
+    main: Vector
+    small: Vector
+    n: Vector
+
+    @classmethod
+    def of(cls, x: Vector) -> Gaussian:
+        """Take the square of x with twice the digits."""
+        code = x.code
+        high = x * x
+        low = code.fma(x, x, -high)
+        n = code.fma(high, -1.44269504, LARGE)
+        whole = n - LARGE
+        main = nma(whole, LN2_HIGH, -high)
+        return cls(main, nma(whole, LN2_LOW, -low), n)
+
+    def times(self, y: Vector, correction: Vector | float) -> Vector:
+        """Return the product with y (1 + correction), without the power of 2."""
+        code = y.code
+        r = self.main + self.small
+        g = code.fma(r * r, polynomial(r, *EXP_TAIL), self.small + correction)
+        return code.fma(y, self.main + g, y)
+
+    def shifted(self, y: Vector) -> Vector:
+        """Return y 2^n."""
+        return (y.bits() + (self.n.bits() << 23)).floats()
+
+    def scaled(self, y: Vector) -> Vector:
+        """Return y 2^n, which may be a denormal number."""
+        return _scaled(y, self.n - LARGE)
+
+
+def _scaled_erfc(a: Vector) -> tuple[Vector, Vector, Vector]:
+    """Return y, t and c: e^(a²) erfc(a) is y t (1 + c)."""
+    q = 1.0 - 6.0 / (a + 3.0)
+    divisor = a + ERFC_OFFSET
+    t = 1.0 / divisor
+    lost = at_most(a, ERFC_OFFSET) - (divisor - at_least(a, ERFC_OFFSET))
+    correction = nma(t, lost, nma(t, divisor, 1.0))
+    return polynomial(q, *ERFC_TAIL), t, correction
+
+
+def _erfc_tail(a: Vector, e: Gaussian) -> Vector:
+    y, t, correction = _scaled_erfc(a)
+    return e.times(y, correction) * t
+
+
+def _erfc_of(x: Vector, y: Vector) -> Vector:
+    return x.code.where(x < 0.0, 2.0 - y, y)
+
+
+def _erfc_far(code: Code) -> None:
+    x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
+    a = at_most(abs(x), 10.5)
+    e = Gaussian.of(a)
+    y = _erfc_of(x, e.scaled(_erfc_tail(a, e)))
+    result = code.where(abs(x) <= 9.0, nearby, y)
+    code.do(f"ret {code.type('f')} {result.name}")
+
+
+def erfc(x: Vector) -> Vector:
+    """Return 1 - erf(x)."""
+    a = abs(x)
+    e = Gaussian.of(a)
+    y = _erfc_of(x, e.shifted(_erfc_tail(a, e)))
+    return x.code.unless(a <= 9.0, y, x, "erfc_far", _erfc_far)
+
+
+def _erf_slope_far(code: Code) -> None:
+    x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
+    e = Gaussian.of(at_most(abs(x), 10.5))
+    y = e.scaled(e.times(x.like(SLOPE_OF_ERF), 0.0))
+    result = code.where(abs(x) <= 9.0, nearby, y)
+    code.do(f"ret {code.type('f')} {result.name}")
+
+
 def erf_grad(dy: Vector, x: Vector) -> Vector:
     """Return the gradient of the error function."""
-    return dy * (exp(x * -x) * SLOPE_OF_ERF)
+    e = Gaussian.of(x)
+    y = e.shifted(e.times(x.like(SLOPE_OF_ERF), 0.0))
+    near = abs(x) <= 9.0
+    return dy * x.code.unless(near, y, x, "erf_slope_far", _erf_slope_far)
 
 
-def _normal(x: Vector) -> Vector:
-    return erf(x * 0.70710678) * 0.5 + 0.5
+def sigmoid_grad(dy: Vector, x: Vector) -> Vector:
+    """Return the gradient of the sigmoid, from its input."""
+    e = exp(negative(x))
+    r = 1.0 / (e + 1.0)
+    return dy * (e * r * r)
+
+
+def tanh_grad(dy: Vector, x: Vector) -> Vector:
+    """Return the gradient of the hyperbolic tangent, from its input."""
+    e = exp(negative(x + x))
+    r = 1.0 / (e + 1.0)
+    return dy * (e * 4.0 * r * r)
+
+
+def _scaled_normal(a: Vector) -> Vector:
+    """Return e^(a²/2) times the normal distribution function of -a."""
+    t = 1.0 / a.code.fma(a, ROOT_HALF, 1.25)
+    return polynomial(nma(t, 2.5, 1.0), *NORMAL_TAIL) * t
+
+
+def _times_half(y: Vector, a: Vector) -> tuple[Vector, Vector]:
+    """Return y e^(-a²/2) without the power of 2, and what has it in the last bits."""
+    code = a.code
+    high = a * a
+    low = code.fma(a, a, -high)
+    n = code.fma(high, -1.44269502 / 2, LARGE)
+    f = code.fma(high, -1.44269502 / 2, LARGE - n)
+    f = code.fma(low, -1.44269502 / 2, code.fma(high, -1.92596303e-8 / 2, f))
+    return code.fma(y, f * polynomial(f, *EXP2[:-1]), y), n
+
+
+def _gelu_far(code: Code) -> None:
+    x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
+    a = at_most(abs(x), 15.0)
+    y, n = _times_half(_scaled_normal(a) * -a, a)
+    y = code.where(x < 0.0, _scaled(y, n - LARGE), x)
+    y = code.where(x.equal(-inf), nan, y)
+    result = code.where(x >= -4.0, nearby, y)
+    code.do(f"ret {code.type('f')} {result.name}")
+
+
+def _normal_near(a: Vector) -> Vector:
+    """Return the normal distribution function of -a, accurate up to 4."""
+    code = a.code
+    log = polynomial(a - 2.0, *NORMAL_LOG)
+    high = a * a
+    low = code.fma(a, a, -high)
+    n = code.fma(high, -1.44269502 / 2, log) + LARGE
+    f = code.fma(high, -1.44269502 / 2, LARGE - n)
+    f = f + code.fma(low, -1.44269502 / 2, log)
+    return (polynomial(f, *EXP2).bits() + (n.bits() << 23)).floats()
 
 
 def gelu(x: Vector) -> Vector:
     """Return x times the normal distribution function."""
-    return x * _normal(x)
+    code = x.code
+    a = at_most(abs(x), 5.5)
+    y = nma(a, _normal_near(a), at_least(x, 0.0))
+    return code.unless(x >= -4.0, y, x, "gelu_far", _gelu_far)
+
+
+def _slope_of(x: Vector, u: Vector) -> Vector:
+    return x.code.where(x < 0.0, -u, u + 1.0)
+
+
+def _slope_tail(a: Vector) -> tuple[Vector, Vector]:
+    return _times_half(a.code.fma(a, DENSITY, -_scaled_normal(a)), a)
+
+
+def _gelu_slope_far(code: Code) -> None:
+    x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
+    u, n = _slope_tail(at_most(abs(x), 15.0))
+    y = _slope_of(x, _scaled(u, n - LARGE))
+    result = code.where(abs(x) <= 12.5, nearby, y)
+    code.do(f"ret {code.type('f')} {result.name}")
 
 
 def gelu_grad(dy: Vector, x: Vector) -> Vector:
     """Return the gradient of it."""
-    n = at_most(at_least(x, -40.0), 40.0)
-    return dy * (_normal(x) + n * exp(n * n * -0.5) * 0.39894228)
+    a = abs(x)
+    u, n = _slope_tail(a)
+    y = _slope_of(x, (u.bits() + (n.bits() << 23)).floats())
+    return dy * x.code.unless(a <= 12.5, y, x, "gelu_slope_far", _gelu_slope_far)
 
 
-def _near_tanh(n: Vector) -> Vector:
-    return tanh(n * (n * n * 0.044715 + 1.0) * 0.79788456)
+def _exp_gelu_tanh(x: Vector) -> Vector:
+    """Return e^-|u| for u = √(8/π) (x + 0.044715 x³), whose rounding error is small."""
+    code = x.code
+    square = x * x
+    rest = code.fma(x, x, -square)
+    factor = code.fma(square, CUBE_HIGH, LINE_HIGH)
+    lost = code.fma(square, CUBE_HIGH, LINE_HIGH - factor)
+    lost = code.fma(square, CUBE_LOW, lost + LINE_LOW)
+    lost = code.fma(rest, CUBE_HIGH, lost)
+    u = x * factor
+    small = code.fma(x, lost, code.fma(x, factor, -u))
+    e = exp(negative(u))
+    return code.fma(e, code.where(x < 0.0, small, -small), e)
 
 
 def gelu_tanh(x: Vector) -> Vector:
     """Return the approximation of ``gelu`` by the hyperbolic tangent."""
-    return x * (_near_tanh(at_most(at_least(x, -10.0), 10.0)) * 0.5 + 0.5)
+    e = _exp_gelu_tanh(at_most(at_least(x, -11.0), 11.0))
+    r = 1.0 / (e + 1.0)
+    return x * x.code.where(x < 0.0, e * r, r)
 
 
 def gelu_tanh_grad(dy: Vector, x: Vector) -> Vector:
     """Return the gradient of it."""
-    n = at_most(at_least(x, -10.0), 10.0)
-    t = _near_tanh(n)
-    inner = (1.0 - t * t) * (n * n * 0.134145 + 1.0)
-    return dy * (t * 0.5 + 0.5 + n * inner * 0.39894228)
+    code = x.code
+    n = at_most(at_least(x, -11.0), 11.0)
+    e = _exp_gelu_tanh(n)
+    r = 1.0 / (e + 1.0)
+    low = e * r
+    slope = n * TANH_SLOPE * code.fma(n * n, 0.134145, 1.0)
+    return dy * code.fma(slope * r, low, code.where(x < 0.0, low, r))
 
 
 def elu(x: Vector) -> Vector:

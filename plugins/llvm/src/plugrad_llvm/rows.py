@@ -13,7 +13,7 @@ from typing import Any
 
 from .code import Code, Vector
 from .loops import Accumulate, accumulate, for_each, for_each_in_place
-from .mathematics import LOG2E, exp, polynomial
+from .mathematics import exp, polynomial
 
 CHUNK = 256  # elements whose exponentials are summed in float32
 SUMMED = 512  # elements that are summed in float32
@@ -21,6 +21,7 @@ ROUND, NEXT = 64, 16  # elements that are added at once, and those of one vector
 LARGE = 12582912.0 + 127
 EXP2 = [1.53533634e-4, 1.33989006e-3, 9.61843785e-3, 5.55033237e-2]
 EXP2 += [0.240226477, 0.693147183, 1.0]
+LOG2E_HIGH, LOG2E_LOW = 1.44269502, 1.92596303e-8
 
 Row = Sequence[Any]  # where the rows of operands begin; None for an optional one
 Attrs = Mapping[str, Any]
@@ -67,8 +68,9 @@ def put(code: Code, row: str, i: str, x: Vector) -> None:
 
 def exp_below(x: Vector) -> Vector:
     """Return e^x of x up to 0, and 0 where it is denormal."""
-    total = x.code.fma(x, LOG2E, LARGE)
-    f = x.code.fma(x, LOG2E, LARGE - total)
+    total = x.code.fma(x, LOG2E_HIGH, LARGE)
+    f = x.code.fma(x, LOG2E_HIGH, LARGE - total)
+    f = x.code.fma(x, LOG2E_LOW, f)
     y = polynomial(f, *EXP2) * (total.bits() << 23).floats()
     return x.code.where(x < -87.3, 0.0, y)
 
@@ -246,6 +248,25 @@ def softmax_grad(code: Code, xs: Row, to: str, n: int, attrs: Attrs) -> None:
         put(code, to, i, at(code, to, i, lanes) - less)
 
     for_each_in_place(code, n, subtract)
+    _balance(code, y, to, n, 0.6)
+
+
+def _balance(code: Code, y: str, to: str, n: int, limit: float) -> None:
+    """Make the row add up to 0: where y is above the limit, minus the other sum."""
+
+    def clear(i: str, lanes: int) -> None:
+        above = at(code, y, i, lanes) > limit
+        put(code, to, i, code.where(above, 0.0, at(code, to, i, lanes)))
+
+    for_each_in_place(code, n, clear)
+    total = -summed(code, to, n).to("f")
+
+    def fill(i: str, lanes: int) -> None:
+        above = at(code, y, i, lanes) > limit
+        dx = code.where(above, widened(total, lanes), at(code, to, i, lanes))
+        put(code, to, i, dx)
+
+    for_each_in_place(code, n, fill)
 
 
 def log_softmax_grad(code: Code, xs: Row, to: str, n: int, attrs: Attrs) -> None:
@@ -257,6 +278,7 @@ def log_softmax_grad(code: Code, xs: Row, to: str, n: int, attrs: Attrs) -> None
         put(code, to, i, at(code, dy, i) - exp(at(code, y, i)) * total)
 
     for_each(code, n, subtract)
+    _balance(code, y, to, n, -0.5)
 
 
 ROWS: dict[str, Write] = {

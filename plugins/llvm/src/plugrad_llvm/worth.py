@@ -20,19 +20,12 @@ LEAST, ALONE = 600_000, 1 << 13
 # Functions that follow from each other: behind more of them the processor waits, as few
 # turns of a loop overlap.
 DEEPEST = 2
+GRADIENTS = ("Erf", "Gelu", "GeluTanh", "Sigmoid", "Tanh")
 ELEMENTARY = {
-    "Exp",
-    "Exp2",
-    "Expm1",
-    "Log",
-    "Log1p",
-    "Tanh",
-    "Sigmoid",
-    "Softplus",
-    "Erf",
+    *("Exp", "Exp2", "Expm1", "Log", "Log1p", "Sin", "Cos", "Tanh", "Erf", "Erfc"),
+    *("Sigmoid", "Softplus", "Elu", "Selu", "Gelu", "GeluTanh"),
+    *(f"plugrad_cpu.{name}Grad" for name in GRADIENTS),
 }
-ELEMENTARY |= {"Sin", "Cos", "Elu", "Selu", "Gelu", "GeluTanh"}
-ELEMENTARY |= {f"plugrad_cpu.{name}Grad" for name in ("Erf", "Gelu", "GeluTanh")}
 REDUCTIONS = {"Sum", "Mean", "Prod", "Max", "Min"}
 # Steps of a region that ends in a reduction: cpu's own compiler keeps in the cache what
 # the reduction reads, and is as fast up to so many.

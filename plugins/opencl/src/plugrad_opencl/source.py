@@ -13,7 +13,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from plugrad.plugin import erf_polynomials
+from plugrad.plugin import erf_polynomials, erfc_polynomial
 
 if TYPE_CHECKING:
     from .runtime import Device, Launch
@@ -82,9 +82,10 @@ def functions(code: str, dtype: np.dtype[Any]) -> str:
 
 @functools.cache
 def mathematics(dtype: np.dtype[Any]) -> str:
-    """Return ``cl/math.cl`` for a floating dtype, with the polynomials of erf."""
+    """Return ``cl/math.cl`` for a floating dtype, with the polynomials of erf, erfc."""
     double = dtype.itemsize == 8
     near, far, end = erf_polynomials(dtype)
+    tail, middle, offset, last = erfc_polynomial(dtype)
 
     def literal(number: float) -> str:
         return repr(number) if double else f"{number!r}f"
@@ -97,7 +98,11 @@ def mathematics(dtype: np.dtype[Any]) -> str:
         f"#define DOUBLE {int(double)}\n"
         f"#define ERF_NEAR(x) {horner(near)}\n"
         f"#define ERF_FAR(x) {horner(far)}\n"
-        f"#define ERF_END {literal(end)}\n" + text("math")
+        f"#define ERF_END {literal(end)}\n"
+        f"#define ERFC_TAIL(x) {horner(tail)}\n"
+        f"#define ERFC_MIDDLE {literal(middle)}\n"
+        f"#define ERFC_OFFSET {literal(offset)}\n"
+        f"#define ERFC_END {literal(last)}\n" + text("math")
     )
 
 

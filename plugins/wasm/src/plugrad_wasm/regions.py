@@ -33,7 +33,7 @@ STEP = np.dtype(
 )
 FEW = 1 << 14  # elements: of more, kernels are as fast where all results are wanted
 BYTES, POINTER = np.dtype(np.uint8), np.dtype(np.uint32)
-UNARY = "Abs Ceil Cos Elu Erf Exp Exp2 Expm1 Floor Log Log1p Neg Reciprocal Relu "
+UNARY = "Abs Ceil Cos Elu Erf Erfc Exp Exp2 Expm1 Floor Log Log1p Neg Reciprocal Relu "
 UNARY += "Relu6 Round Rsqrt Selu Sigmoid Sign Sin Softplus Sqrt Square Tanh Trunc "
 UNARY += "Gelu IsFinite IsInf IsNan SignBit"
 BINARY = {"Add": "add", "Sub": "sub", "Multiply": "mul", "RealDiv": "div"}
@@ -43,6 +43,7 @@ BINARY |= {"SquaredDifference": "squared_difference", "EluGrad": "elu_grad"}
 for _name in ("Erf", "Gelu", "Relu", "Sigmoid", "Tanh"):
     BINARY[f"plugrad_wasm.{_name}Grad"] = f"{_name.lower()}_grad"
 BINARY["plugrad_wasm.GeluTanhGrad"] = "gelu_tanh_grad"
+BINARY |= {"SigmoidGrad": "sigmoid_grad", "TanhGrad": "tanh_grad"}
 COMPARED = [("Less", "less", (0, 1)), ("Greater", "less", (1, 0))]
 COMPARED += [
     ("LessEqual", "less_equal", (0, 1)),

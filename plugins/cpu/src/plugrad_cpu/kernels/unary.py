@@ -1,7 +1,10 @@
 """Unary kernels: a ufunc each, where NumPy has one; of float32 most are in C."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
-from plugrad.plugin import KernelTable, erf_polynomials
+from plugrad.plugin import KernelTable, erf_polynomials, erfc_polynomial
 
 from ..arrays import Array
 from ..native import by_float32, elementwise
@@ -86,20 +89,26 @@ def log1p(x: Array) -> Array:
 BLOCK = 1 << 15  # elements, so that the fifty passes over them stay in the cache
 
 
-@kernels("Erf")
-@elementwise("erf_f32")
-def erf(x: Array) -> Array:
+def by_blocks(function: Callable[[Array, Array], None]) -> Callable[[Array], Array]:
+    """Return a kernel that calls ``function`` of a block and a part of the result.
+
+    float16 is computed in float32.
+    """
+
+    def kernel(x: Array) -> Array:
+        if x.dtype == np.float16:
+            return kernel(x.astype(np.float32)).astype(np.float16)
+        y = np.empty(x.shape, x.dtype)
+        flat, out = x.reshape(-1), y.reshape(-1)
+        for at in range(0, flat.size, BLOCK):
+            function(flat[at : at + BLOCK], out[at : at + BLOCK])
+        return y
+
+    return kernel
+
+
+def _erf_of(x: Array, out: Array) -> None:
     """Within 1 ulp in float64, 2 in float32."""
-    if x.dtype == np.float16:
-        return erf(x.astype(np.float32)).astype(np.float16)
-    y = np.empty(x.shape, x.dtype)
-    flat, out = x.reshape(-1), y.reshape(-1)
-    for at in range(0, flat.size, BLOCK):
-        _erf(flat[at : at + BLOCK], out[at : at + BLOCK])
-    return y
-
-
-def _erf(x: Array, out: Array) -> None:
     inner_terms, outer_terms, end = erf_polynomials(x.dtype)
     bits_type = np.dtype(f"i{x.itemsize}")
     a = np.abs(x)
@@ -122,6 +131,47 @@ def _erf(x: Array, out: Array) -> None:
     y ^= bits
     y &= mask
     y ^= bits
+
+
+kernels["Erf"] = elementwise("erf_f32")(by_blocks(_erf_of))
+
+
+@by_blocks
+def _erfc(x: Array, out: Array) -> None:
+    """Compute float32 in float64, as NumPy's own ``exp`` of float32 is off by 2 ulp."""
+    a = np.abs(x, dtype=np.float64)
+    y = times_gaussian(*scaled_erfc(a, x.dtype), a, 1.0)
+    np.copyto(out, np.where(x < 0, 2 - y, y), casting="same_kind")
+
+
+kernels["Erfc"] = elementwise("erfc_f32")(_erfc)
+
+
+def times_gaussian(y: Array, correction: Array, a: Array, factor: float) -> Array:
+    """Return ``y · (1 + correction) · e^(-factor · a²)`` of float64.
+
+    The square has twice the digits.
+    """
+    a = np.minimum(a, 40.0)  # e^(-40²/2) is 0
+    c = a.astype(np.float32).astype(np.float64)
+    y = y + y * (np.expm1((c - a) * (c + a) * factor) + correction)
+    y *= np.exp(c * c * -factor)
+    return y
+
+
+def scaled_erfc(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """Return y and c: ``e^(a²) · erfc(a)`` of ``a >= 0`` is ``y · (1 + c)``.
+
+    All are of float64; ``dtype`` says how accurate the polynomial has to be.
+    """
+    terms, middle, offset, end = erfc_polynomial(dtype)
+    a = np.minimum(a, end)
+    divisor = a + offset
+    part = divisor - a
+    lost = (a - (divisor - part)) + (offset - part)
+    y = _polynomial(terms, (a - middle) / (a + middle))
+    y /= divisor
+    return y, -lost / divisor
 
 
 def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:

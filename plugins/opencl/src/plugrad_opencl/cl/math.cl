@@ -278,6 +278,12 @@ static inline T f_sigmoid(T x) {
   return (x < F(0.0) ? e : (T)F(1.0)) / (F(1.0) + e);
 }
 
+// Its derivative, without 1 - y, which would cancel.
+static inline T f_sigmoid_slope(T x) {
+  const T e = f_exp(-fabs(x)), r = F(1.0) / (F(1.0) + e);
+  return e * r * r;
+}
+
 static inline T f_softplus(T x) {
   const T above = x < F(0.0) ? (T)F(0.0) : x;
   return above + f_log1p(f_exp(-fabs(x)));
@@ -289,6 +295,64 @@ static inline T f_erf(T x) {
   const T p = ERF_NEAR(s), q = ERF_FAR(b);
   const T far = f_sign_of(F(1.0) - f_exp(q), x);
   return a < F(1.0) ? x + x * p : x != x ? x : far;
+}
+
+// y (1 + correction) e^(-x^2 factor) for a factor of 1 or 1/2, and a small correction. The
+// square of c is exact, and what is left of x^2 is small.
+static inline T f_times_gaussian(T y, T correction, T x, S factor) {
+  const S steps = DOUBLE ? (S)1048576 : (S)256;
+  const T c = rint(x * steps) * ((S)1 / steps), rest = (c - x) * (c + x);
+  const T small = f_expm1(rest * factor) + correction, power = f_exp(c * c * -factor);
+#if defined(cl_khr_fp64) && !DOUBLE  // one rounding in the place of three
+  const f_real wide = TO(f_real, y);
+  return TO(T, (wide + wide * TO(f_real, small)) * TO(f_real, power));
+#else
+  return (y + y * small) * power;
+#endif
+}
+
+// e^(a^2) erfc(a) is y (1 + correction) for a >= 0. ERFC_TAIL and the other names are those of
+// plugrad.plugin.erfc_polynomial.
+static inline T f_scaled_erfc(T a, T *correction) {
+  const T divisor = a + ERFC_OFFSET, part = divisor - a;
+  *correction = -((a - (divisor - part)) + (ERFC_OFFSET - part)) / divisor;
+  const T q = (a - ERFC_MIDDLE) / (a + ERFC_MIDDLE);
+  return ERFC_TAIL(q) / divisor;
+}
+
+static inline T f_erfc(T x) {
+  const T size = fabs(x), a = size > ERFC_END ? (T)ERFC_END : size;
+  T correction;
+  T y = f_scaled_erfc(a, &correction);
+  y = f_times_gaussian(y, correction, a, F(1.0));
+  return x < F(0.0) ? F(2.0) - y : y;
+}
+
+// e^-|u| for u = sqrt(8 / pi) (x + 0.044715 x^3), of limited x. GELU_LINE and GELU_CUBE are
+// its factors with few bits: the sum of their products with c, which is x rounded, is
+// exact, and what is left of u is small.
+#if DOUBLE
+#define GELU_STEPS 256.0
+#define GELU_LIMIT 22.0
+#define GELU_LINE 1.5957691216026433
+#define GELU_LINE_REST 3.0874305383944692e-12
+#define GELU_CUBE 0.07135391235351562
+#define GELU_CUBE_REST 9.039190846237764e-07
+#else
+#define GELU_STEPS 8.0f
+#define GELU_LIMIT 11.0f
+#define GELU_LINE 1.59576416015625f
+#define GELU_LINE_REST 4.96144948071176e-06f
+#define GELU_CUBE 0.0703125f
+#define GELU_CUBE_REST 0.0010423162726002487f
+#endif
+static inline T f_exp_gelu_tanh(T x) {
+  x = x < -GELU_LIMIT ? (T)-GELU_LIMIT : x > GELU_LIMIT ? (T)GELU_LIMIT : x;
+  const T c = rint(x * GELU_STEPS) * (F(1.0) / GELU_STEPS), cube = c * c * c;
+  T rest = c * GELU_LINE_REST + cube * GELU_CUBE_REST;
+  rest += (x - c) * ((x * x + x * c + c * c) * F(0.07135481627260025) + F(1.5957691216057308));
+  const T e = f_exp(-fabs(c * GELU_LINE + cube * GELU_CUBE));
+  return e * f_exp(x < F(0.0) ? rest : -rest);
 }
 
 // NaN wins, which the built-in functions lose.

@@ -1,4 +1,7 @@
-// dx = dy y - y sum(dy y), with LOG dy - e^y sum(dy), along rows, as in softmax.cl.
+// dx = dy y - y sum(dy y), with LOG dy - e^y sum(dy), along rows, as in softmax.cl. A row
+// adds up to 0. An element whose y or e^y is next to 1 cancels, so it is minus the sum of
+// the others. At most one element of a row is above the limit, however y was rounded.
+#define DOMINANT_ABOVE (LOG ? (S)-0.5 : (S)0.6)
 $rows
 typedef S Y;
 VECTOR(I, $integer);
@@ -25,6 +28,15 @@ __kernel GROUPED void softmax_grad(__global const S *restrict y, __global S *res
       const T by = GET(back, i, 0);
       PUT(i, LOG ? by - f_exp(value) * sum : by * value - value * sum);
     })
+    total = (T)(0), some = (T)(0), level = 0;
+    EACH_OF(0, from, 0, {
+      some += value > DOMINANT_ABOVE ? (T)(0) : GET(to, i, 0);
+      if (++level == LEVEL) total += some, some = (T)(0), level = 0;
+    })
+    total += some;
+    sum = 0;
+    for (int l = 0; l < WIDTH; l++) sum += total[l];
+    EACH_OF(0, from, 0, { PUT(i, value > DOMINANT_ABOVE ? (T)(-sum) : GET(to, i, 0)); })
   }
 #else
   __local S shared[GROUP];
@@ -36,7 +48,14 @@ __kernel GROUPED void softmax_grad(__global const S *restrict y, __global S *res
   S sum = 0;
   for (long i = me; i < n; i += GROUP) sum += LOG ? dy[i] : dy[i] * y[i];
   JOIN(sum, a + b)
+  S others = 0;
+  for (long i = me; i < n; i += GROUP) {
+    const S back = LOG ? dy[i] - f_exp(y[i]) * sum : dy[i] * y[i] - y[i] * sum;
+    dx[i] = back;
+    others += y[i] > DOMINANT_ABOVE ? (S)0 : back;
+  }
+  JOIN(others, a + b)
   for (long i = me; i < n; i += GROUP)
-    dx[i] = LOG ? dy[i] - f_exp(y[i]) * sum : dy[i] * y[i] - y[i] * sum;
+    if (y[i] > DOMINANT_ABOVE) dx[i] = -others;
 #endif
 }

@@ -12,24 +12,38 @@ _CLIP = """
   return WHERE(y <= max_, y, y != y ? y : (T)max_);
 """
 
-_NORMAL = "const T y = f_erf(x * (S)0.7071067811865476) * (S)0.5 + (S)0.5;"
-_TANH = """
-  const T n = WHERE(x < (S)-10, (T)-10, WHERE(x > (S)10, (T)10, x));
-  const T t = f_tanh(n * (n * n * (S)0.044715 + (S)1) * (S)0.7978845608028654);
-  const T y = t * (S)0.5 + (S)0.5;
-"""
-_SLOPE = """
-  const T inner = ((S)1 - t * t) * (n * n * (S)0.134145 + (S)1);
-  return dy * (y + n * inner * (S)0.3989422804014327);
+# Value and slope have the relative error of e^(-x²/2): nothing cancels.
+_NORMAL = """
+  const T end = ERFC_END * (S)1.4142135623730951;
+  const T a = WHERE(fabs(x) > end, end, fabs(x));
+  T correction;
+  const T y = f_scaled_erfc(a * (S)0.7071067811865476, &correction) * (S)0.5;
 """
 _GELU = (
-    f"{_NORMAL} return x * y;",
     f"""{_NORMAL}
-  const T n = WHERE(x < (S)-40, (T)-40, WHERE(x > (S)40, (T)40, x));
-  return dy * (y + n * f_exp(n * n * (S)-0.5) * (S)0.3989422804014327);
+  const T near = WHERE(x > end, end, x);
+  const T tail = f_times_gaussian(near * y, correction, a, (S)0.5);
+  return WHERE(x <= (S)0, tail, x - tail);
+""",
+    f"""{_NORMAL}
+  const T slope = a * (S)0.3989422804014327 - (y + y * correction);
+  const T u = f_times_gaussian(slope, (T)0, a, (S)0.5);
+  return dy * WHERE(x < (S)0, -u, (S)1 + u);
 """,
 )
-_GELU_TANH = f"{_TANH} return x * y;", f"{_TANH} {_SLOPE}"
+# x times the sigmoid of u, and its slope; e is e^-|u|.
+_GELU_TANH = (
+    """
+  const T e = f_exp_gelu_tanh(x);
+  return x * (WHERE(x < (S)0, e, (S)1) / ((S)1 + e));
+""",
+    """
+  const T n = WHERE(x < -GELU_LIMIT, -GELU_LIMIT, WHERE(x > GELU_LIMIT, GELU_LIMIT, x));
+  const T e = f_exp_gelu_tanh(n), r = (S)1 / ((S)1 + e);
+  const T slope = n * (S)1.5957691216057308 * (n * n * (S)0.134145 + (S)1);
+  return dy * (WHERE(x < (S)0, e, (T)1) * r + slope * (e * r * r));
+""",
+)
 
 kernels = KernelTable(
     Relu=elementwise("Relu", "x", fi="WHERE(x <= (S)0, (S)0, x)", ub="x"),
@@ -70,6 +84,6 @@ for _name, (_value, _slope) in {"Gelu": _GELU, "GeluTanh": _GELU_TANH}.items():
 kernels["plugrad_opencl.ReluGrad"] = elementwise(
     "ReluGrad", "dy y", f="WHERE(y > (S)0, dy, y)"
 )
-kernels["plugrad_opencl.SigmoidGrad"] = elementwise(
-    "SigmoidGrad", "dy y", f="dy * (y * ((S)1 - y))"
+kernels["SigmoidGrad"] = kernels["plugrad_opencl.SigmoidGrad"] = elementwise(
+    "SigmoidGrad", "dy x", f="dy * f_sigmoid_slope(x)"
 )

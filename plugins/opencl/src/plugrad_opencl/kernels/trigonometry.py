@@ -18,6 +18,6 @@ kernels = KernelTable(
     Acosh=elementwise("Acosh", "x", f="acosh(x)"),
     Atanh=elementwise("Atanh", "x", f="atanh(x)"),
 )
-kernels["plugrad_opencl.TanhGrad"] = elementwise(
-    "TanhGrad", "dy y", f="dy * ((S)1 - y * y)"
+kernels["TanhGrad"] = kernels["plugrad_opencl.TanhGrad"] = elementwise(
+    "TanhGrad", "dy x", f="dy * ((S)4 * f_sigmoid_slope((S)2 * x))"
 )

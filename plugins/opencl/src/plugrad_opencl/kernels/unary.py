@@ -34,6 +34,9 @@ _unary("Expm1", f="f_expm1(x)", c="c_expm1(x)")
 _unary("Log", f="f_log(x)", c="c_log(x)")
 _unary("Log1p", f="f_log1p(x)", c="c_log1p(x)")
 _unary("Erf", f="f_erf(x)")
-kernels["plugrad_opencl.ErfGrad"] = elementwise(
-    "ErfGrad", "dy x", f="dy * (f_exp(-(x * x)) * (S)1.1283791670955126)"
-)
+_unary("Erfc", f="f_erfc(x)")
+_SLOPE = """
+  const T a = WHERE(fabs(x) > (S)ERFC_END, (S)ERFC_END, fabs(x));
+  return dy * f_times_gaussian((T)((S)1.1283791670955126), (T)((S)0), a, (S)1);
+"""
+kernels["plugrad_opencl.ErfGrad"] = elementwise("ErfGrad", "dy x", f=_SLOPE)

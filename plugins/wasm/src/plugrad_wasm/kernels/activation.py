@@ -20,7 +20,7 @@ kernels = KernelTable(
 kernels["plugrad_wasm.GeluGrad"] = binary("gelu_grad")
 kernels["plugrad_wasm.GeluTanhGrad"] = binary("gelu_tanh_grad")
 kernels["plugrad_wasm.ReluGrad"] = binary("relu_grad")
-kernels["plugrad_wasm.SigmoidGrad"] = binary("sigmoid_grad")
+kernels["SigmoidGrad"] = kernels["plugrad_wasm.SigmoidGrad"] = binary("sigmoid_grad")
 _clip, _leaky_relu, _step = map(unary, ("clip", "leaky_relu", "step"))
 
 

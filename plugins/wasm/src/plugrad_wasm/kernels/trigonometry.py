@@ -18,4 +18,4 @@ kernels = KernelTable(
     Tan=unary("tan"),
     Tanh=unary("tanh"),
 )
-kernels["plugrad_wasm.TanhGrad"] = binary("tanh_grad")
+kernels["TanhGrad"] = kernels["plugrad_wasm.TanhGrad"] = binary("tanh_grad")

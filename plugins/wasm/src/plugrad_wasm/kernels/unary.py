@@ -8,6 +8,7 @@ from .complexes import parts
 
 kernels = KernelTable(
     Erf=unary("erf"),
+    Erfc=unary("erfc"),
     Exp=unary("exp"),
     Exp2=unary("exp2"),
     Expm1=unary("expm1"),

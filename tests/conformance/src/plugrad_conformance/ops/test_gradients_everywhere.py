@@ -68,6 +68,7 @@ UNARY |= {
     "ClipByValue": (lambda x: pg.clip(x, -1, 1), -2, 2),
     "Elu": (pg.elu, -2, 2),
     "Identity": (pg.identity, -2, 2),
+    "Mish": (pg.mish, -2, 2),
     "LeakyRelu": (lambda x: pg.leaky_relu(x, alpha=0.3), -2, 2),
     "Polygamma": (lambda x: pg.polygamma(x, 2), 0.5, 4),
     "Relu": (pg.relu, -2, 2),
@@ -78,6 +79,7 @@ UNARY |= {
     "Sigmoid": (pg.sigmoid, -2, 2),
     "Sign": (pg.sign, -2, 2),
     "Softplus": (pg.softplus, -2, 2),
+    "Softsign": (pg.softsign, 0.1, 2),
     "Step": (lambda x: pg.step(x, alpha=0.4), -2, 2),
 }
 
@@ -155,6 +157,8 @@ BANDS = {"depth_radius": 1, "bias": 1.5, "alpha": 0.4, "beta": 0.6}
 TABLE = [
     ("AddN", lambda *xs: pg.add_n(xs), (3, 2), (3, 2), (3, 2)),
     ("EluGrad", kernel("EluGrad"), (9,), (9,)),
+    ("SigmoidGrad", kernel("SigmoidGrad"), (9,), (9,)),
+    ("TanhGrad", kernel("TanhGrad"), (9,), (9,)),
     ("Prelu", pg.prelu, (3, 4), (4,)),
     ("Prelu", pg.prelu, (2, 3), (2, 3)),
     ("Select", lambda a, b: pg.where(a > b, a * a, b), (3, 4), (4,)),

@@ -32,6 +32,7 @@ from .elementwise import (
 
 POSITIVE = (0.1, 4.0)
 erf = np.vectorize(math.erf, otypes=[float])
+erfc = np.vectorize(math.erfc, otypes=[float])
 inverse_root = lambda x: 1 / np.sqrt(x)
 
 FLOATING = [
@@ -46,6 +47,7 @@ FLOATING = [
     Row(pg.rsqrt, "Rsqrt", inverse_root, domain=POSITIVE, ulp=1),
     Row(pg.reciprocal, "Reciprocal", lambda x: 1 / x, domain=POSITIVE, ulp=1),
     Row(pg.erf, "Erf", erf),
+    Row(pg.erfc, "Erfc", erfc),
 ]
 EXACT = [
     Row(pg.abs, "Abs", np.abs, domain=POSITIVE, keeps=True, ulp=0),
