@@ -27,7 +27,7 @@ IN_C = {
 # Those of which a contract does not say which zero comes out.
 EITHER_ZERO = ["Maximum", "Minimum", "Elu", "Selu", "Prelu", "leaky_relu"]
 # Those that NumPy has other polynomials for; all others round alike.
-APPROXIMATE = ["Exp", "Expm1", "Log", "Log1p", "Tanh", "Sin", "Cos", "Erf"]
+APPROXIMATE = ["Exp", "Exp2", "Expm1", "Log", "Log1p", "Tanh", "Sin", "Cos", "Erf"]
 APPROXIMATE += ["SigmoidGrad", "TanhGrad", "Erfc", "Sigmoid", "Softplus", "Elu", "Selu"]
 UNARY = [name for name, (function, _) in IN_C.items() if function.nin == 1]
 BINARY = [name for name, (function, _) in IN_C.items() if function.nin == 2]

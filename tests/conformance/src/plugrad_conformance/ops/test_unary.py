@@ -47,7 +47,7 @@ FLOATING = [
     Row(pg.rsqrt, "Rsqrt", inverse_root, domain=POSITIVE, ulp=1),
     Row(pg.reciprocal, "Reciprocal", lambda x: 1 / x, domain=POSITIVE, ulp=1),
     Row(pg.erf, "Erf", erf),
-    Row(pg.erfc, "Erfc", erfc),
+    Row(pg.erfc, "Erfc", erfc, composed=8),
 ]
 EXACT = [
     Row(pg.abs, "Abs", np.abs, domain=POSITIVE, keeps=True, ulp=0),
