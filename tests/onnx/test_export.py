@@ -24,19 +24,26 @@ def transposed(x):
 
 
 UNARY = """
-abs acos asin asinh atan ceil cos cosh elu erf exp expm1 floor gelu isfinite isinf isnan
-log_sigmoid mish negative positive relu relu6 round selu sigmoid sign silu sin sinh
-softplus square step tan tanh
+abs acos asin asinh atan ceil cos cosh elu erf exp exp2 expm1 floor gelu isfinite isinf
+isnan log_sigmoid mish negative positive relu relu6 round selu sigmoid sign silu sin
+sinh softplus square step tan tanh trunc
 """
 POSITIVE = "acosh log log1p log2 reciprocal rsqrt sqrt"
 BINARY = """
-add divide equal floor_divide greater greater_equal less less_equal maximum minimum
-multiply not_equal remainder squared_difference subtract
+add copysign divide equal floor_divide greater greater_equal hypot less less_equal
+maximum minimum multiply not_equal remainder squared_difference subtract
 """
 ROWS = {name: (getattr(pg, name), [np.clip(X, -0.9, 0.9)]) for name in UNARY.split()}
 ROWS |= {name: (getattr(pg, name), [P + 1]) for name in POSITIVE.split()}
 ROWS |= {name: (getattr(pg, name), [X, P[0, 0]]) for name in BINARY.split()}
+EDGES = np.asarray([0.0, -0.0, 1e-30, -3e38, np.inf, -np.inf, 2.5, -0.5], np.float32)
 ROWS |= {
+    "trunc at its edges": (pg.trunc, [EDGES]),
+    "hypot at its edges": (pg.hypot, [EDGES[:, None], EDGES]),
+    "copysign at its edges": (
+        lambda a, b: 1 / pg.copysign(a, b),
+        [EDGES[:, None], EDGES],
+    ),
     "pow": (pg.pow, [P, X]),
     "remainder of integers": (pg.remainder, [N, N * 0 + 3]),
     "floor_divide of integers": (pg.floor_divide, [N, N * 0 + 3]),

@@ -72,12 +72,19 @@ def _near_tanh(w: Writer, x: str) -> str:
 
 EXPORTS |= {
     "Cast": lambda w, x, a, _: w.emit("Cast", x[0], to=_type(a["dtype"])),
+    "Exp2": lambda w, x, a, _: w.emit("Pow", w.like(2, x[0]), x[0]),
     "Expm1": lambda w, x, a, _: w.emit("Sub", w.emit("Exp", x[0]), w.like(1, x[0])),
     "Log1p": lambda w, x, a, _: w.emit("Log", w.emit("Add", x[0], w.like(1, x[0]))),
     "NotEqual": lambda w, x, a, _: w.emit("Not", w.emit("Equal", *x)),
     "Relu6": lambda w, x, a, _: w.emit("Clip", x[0], w.like(0, x[0]), w.like(6, x[0])),
     "Rsqrt": lambda w, x, a, _: w.emit("Reciprocal", w.emit("Sqrt", x[0])),
     "Square": lambda w, x, a, _: w.emit("Mul", x[0], x[0]),
+    "Trunc": lambda w, x, a, _: w.emit(
+        "Where",
+        w.emit("Less", x[0], w.like(0, x[0])),
+        w.emit("Ceil", x[0]),
+        w.emit("Floor", x[0]),
+    ),
     "ClipByValue": lambda w, x, a, _: w.emit(
         "Clip", x[0], w.like(a["min"], x[0]), w.like(a["max"], x[0])
     ),
@@ -105,6 +112,30 @@ def _type(dtype: Any) -> int:
 def _squared_difference(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
     d = w.emit("Sub", *x)
     return w.emit("Mul", d, d)
+
+
+@export("CopySign")
+def _copy_sign(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
+    zero, one, inverse = w.like(0, x[1]), w.like(1, x[1]), w.emit("Reciprocal", x[1])
+    b = w.emit("Where", w.emit("Equal", x[1], zero), inverse, x[1])  # -inf for -0.0
+    # A product, because Where of ONNX Runtime turns -0.0 into 0.0.
+    sign = w.emit("Where", w.emit("Less", b, zero), w.emit("Neg", one), one)
+    return w.emit("Mul", w.emit("Abs", x[0]), sign)
+
+
+@export("Hypot")
+def _hypot(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
+    sizes, inf = [w.emit("Abs", name) for name in x], w.like(np.inf, x[0])
+    scale = w.emit("Max", *sizes)
+    usual = w.emit(
+        "And", w.emit("Greater", scale, w.like(0, x[0])), w.emit("Less", scale, inf)
+    )
+    scale = w.emit("Where", usual, scale, w.like(1, x[0]))
+    parts = [w.emit("Div", size, scale) for size in sizes]
+    squares = w.emit("Add", *[w.emit("Mul", part, part) for part in parts])
+    length = w.emit("Mul", w.emit("Sqrt", squares), scale)
+    infinite = w.emit("Or", *[w.emit("Equal", size, inf) for size in sizes])
+    return w.emit("Where", infinite, inf, length)
 
 
 def _floor_divide(w: Writer, x: Names, a: Attrs, y: list[Spec]) -> str:
