@@ -208,7 +208,7 @@ def test_each_kernel(on, dtype, inputs):
             made = [pg.run_kernel(name, [x], NUMBERS.get(name, {})) for name in unary]
             return made + [pg.astype(x, to) for to in CASTS[dtype]]
         made = [pg.run_kernel(name, [x, y], {}) for name in binary]
-        return made + [pg.where(condition, x, y), pg.where(condition, y, x)]
+        return [*made, pg.where(condition, x, y), pg.where(condition, y, x)]
 
     xs = [numbers(2050, seed=s) for s in range(3)]
     xs[2] = xs[2] > 0

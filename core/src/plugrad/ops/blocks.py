@@ -231,7 +231,9 @@ BATCH_TO_SPACE_ND = Kernel(
 )
 
 
-def batch_to_space_nd(x: TensorLike, /, block_shape: Ints, crops: Margins) -> Tensor:
+def batch_to_space_nd(
+    x: TensorLike, /, block_shape: Ints, crops: Margins, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return ``x`` with the elements of the batch moved back into blocks of space.
 
     It undoes ``space_to_batch_nd``; ``crops`` take the place of its ``paddings``.
@@ -262,6 +264,8 @@ def batch_to_space_nd(x: TensorLike, /, block_shape: Ints, crops: Margins) -> Te
         The semantics are those of ``tf.batchToSpaceND`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(batch_to_space_nd, unknown)
     x = _convert.asarray(x)
     blocks, cuts = _joined(x, block_shape, crops)
     return run(BATCH_TO_SPACE_ND, x, block_shape=blocks, crops=cuts)

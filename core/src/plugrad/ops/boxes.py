@@ -8,12 +8,13 @@ backend has no kernel function, the loop runs on the host.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 from plugrad.engine.dispatch import run, run_many
 from plugrad.registry.contract import Kernel, Spec, gradients
 from plugrad.tensor.arguments import flag, integer, misfit, real
 from plugrad.tensor.dtypes import INT32
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, gather, slicing
@@ -96,6 +97,7 @@ def non_max_suppression(
     *,
     iou_threshold: float = 0.5,
     score_threshold: float = -math.inf,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the indices of the boxes to keep: the best ones that do not overlap much.
 
@@ -131,6 +133,8 @@ def non_max_suppression(
         The semantics are those of ``tf.image.nonMaxSuppression`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(non_max_suppression, unknown)
     op = "image.non_max_suppression"
     given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
     return run(NON_MAX_SUPPRESSION_V3, *given[:2], **given[2])
@@ -145,6 +149,7 @@ def non_max_suppression_with_score(
     iou_threshold: float = 0.5,
     score_threshold: float = -math.inf,
     soft_nms_sigma: float = 0.0,
+    **unknown: Unpack[Nothing],
 ) -> tuple[Tensor, Tensor]:
     """Return the indices of the boxes to keep, and their scores.
 
@@ -182,6 +187,8 @@ def non_max_suppression_with_score(
         Detection With One Line of Code", 2017.
 
     """
+    if unknown:
+        raise unexpected(non_max_suppression_with_score, unknown)
     op = "image.non_max_suppression_with_score"
     given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
     sigma = _deviation(op, float(real(op, "soft_nms_sigma", soft_nms_sigma)))
@@ -203,6 +210,7 @@ def non_max_suppression_padded(
     iou_threshold: float = 0.5,
     score_threshold: float = -math.inf,
     pad_to_max_output_size: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> tuple[Tensor, Tensor]:
     """Return the indices of the boxes to keep, and how many these are.
 
@@ -236,6 +244,8 @@ def non_max_suppression_padded(
         TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(non_max_suppression_padded, unknown)
     op = "image.non_max_suppression_padded"
     given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
     indices, count = run_many(NON_MAX_SUPPRESSION_V4, *given[:2], **given[2])

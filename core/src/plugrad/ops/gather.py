@@ -341,7 +341,11 @@ UNSORTED_SEGMENT_SUM: Kernel = Kernel(
 
 
 def unsorted_segment_sum(
-    x: TensorLike, segment_ids: TensorLike, /, num_segments: int
+    x: TensorLike,
+    segment_ids: TensorLike,
+    /,
+    num_segments: int,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the sums of the slices of ``x`` that have the same segment id.
 
@@ -368,6 +372,8 @@ def unsorted_segment_sum(
         The semantics are those of ``tf.unsortedSegmentSum`` in TensorFlow.js.
 
     """
+    if unknown:
+        raise unexpected(unsorted_segment_sum, unknown)
     op = "unsorted_segment_sum"
     x = _convert.numbers(op, x)
     x = creation.cast(x, INT32) if x.dtype is BOOL else x

@@ -11,6 +11,7 @@ Rows of rows have splits for each level.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from plugrad.engine.dispatch import run, run_many
 from plugrad.registry.contract import Kernel, Spec, gradients
 from plugrad.tensor.arguments import misfit, several
 from plugrad.tensor.dtypes import named
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, compare, ranges, reduce, scatter, slicing
@@ -279,6 +281,7 @@ def ragged_tensor_to_tensor(
     row_partition_tensors: Sequence[TensorLike],
     /,
     row_partition_types: Sequence[str],
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return a ragged tensor as a dense one; rows are cut off or filled up.
 
@@ -310,6 +313,8 @@ def ragged_tensor_to_tensor(
         TensorFlow, ``tf.raw_ops.RaggedTensorToTensor``.
 
     """
+    if unknown:
+        raise unexpected(ragged_tensor_to_tensor, unknown)
     op = "sparse.ragged_tensor_to_tensor"
     sizes = _convert.integer_tensor(op, "shape", shape)
     x, default = _convert.promote_all(op, values, default_value)

@@ -330,6 +330,7 @@ def crop_and_resize(
     *,
     method: Method = "bilinear",
     extrapolation_value: float = 0,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the parts of images in boxes, resized to one size.
 
@@ -365,6 +366,8 @@ def crop_and_resize(
         TensorFlow, ``tf.image.crop_and_resize``.
 
     """
+    if unknown:
+        raise unexpected(crop_and_resize, unknown)
     image, boxes = _sampling.arguments(CROP, image, boxes)
     box_ind = _convert.integer_tensor(CROP, "box_ind", box_ind)
     _check_boxes(boxes, box_ind)

@@ -463,6 +463,7 @@ def frame(
     *,
     pad_end: bool = False,
     pad_value: complex = 0,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return frames of a signal, ``y[..., i, t] = signal[..., i · frame_step + t]``.
 
@@ -487,6 +488,8 @@ def frame(
                 [3, 4, 5]], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(frame, unknown)
     x, length, step = _checked("frame", signal, 1, frame_length, frame_step)
     pad_end = flag("frame", "pad_end", pad_end)
     *batch, size = x.shape
@@ -499,7 +502,9 @@ def frame(
     return run(shape.RESHAPE, y, shape=(*batch, count, length))
 
 
-def overlap_and_add(frames: TensorLike, /, frame_step: int) -> Tensor:
+def overlap_and_add(
+    frames: TensorLike, /, frame_step: int, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return the sum of frames ``frame_step`` apart, the transpose of ``frame``.
 
     Args:
@@ -519,6 +524,8 @@ def overlap_and_add(frames: TensorLike, /, frame_step: int) -> Tensor:
         Tensor([1, 2, 7, 5, 6], dtype=int32, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(overlap_and_add, unknown)
     frames = _convert.numbers("overlap_and_add", frames)
     x, length, step = _checked("overlap_and_add", frames, 2, None, frame_step)
     x = creation.cast(x, INT32) if x.dtype is BOOL else x
@@ -591,6 +598,7 @@ def stft(
     *,
     fft_length: int | None = None,
     window_fn: Window | None = hann_window,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the short-time Fourier transform: the spectra of windowed frames.
 
@@ -622,6 +630,8 @@ def stft(
         TensorFlow, ``tf.signal.stft``.
 
     """
+    if unknown:
+        raise unexpected(stft, unknown)
     x = reduce.widened(fft._real("stft", signal))
     x, length, step = _checked("stft", x, 1, frame_length, frame_step)
     n = enclosing_power_of_two(length) if fft_length is None else fft_length
@@ -641,6 +651,7 @@ def istft(
     fft_length: int | None = None,
     window_fn: Window | None = hann_window,
     length: int | None = None,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     """Return the signal whose ``stft`` is nearest to ``spectra``, in least squares.
 
@@ -675,6 +686,8 @@ def istft(
         Transform", 1984.
 
     """
+    if unknown:
+        raise unexpected(istft, unknown)
     x, size, step = _checked("istft", spectra, 2, frame_length, frame_step)
     n = enclosing_power_of_two(size) if fft_length is None else fft_length
     n = integer("istft", "fft_length", n, 1)

@@ -55,7 +55,9 @@ TOP_K = Kernel(
 )
 
 
-def top_k(x: TensorLike, /, k: int, *, sorted: bool = True) -> tuple[Tensor, Tensor]:
+def top_k(
+    x: TensorLike, /, k: int, *, sorted: bool = True, **unknown: Unpack[Nothing]
+) -> tuple[Tensor, Tensor]:
     """Return the ``k`` largest elements along the last axis, and their indices.
 
     NaN counts as the largest number, and of equal elements the first is taken. The
@@ -81,6 +83,8 @@ def top_k(x: TensorLike, /, k: int, *, sorted: bool = True) -> tuple[Tensor, Ten
         ([4.0, 3.0], [2, 0])
 
     """
+    if unknown:
+        raise unexpected(top_k, unknown)
     x = _convert.real("top_k", x)
     return _top(x, _count("top_k", x, k), flag("top_k", "sorted", sorted))
 
@@ -108,7 +112,9 @@ def _put_back(dy: Tensor, dindices: Tensor, indices: Tensor, x_spec: Spec) -> Te
 gradients(TOP_K, x=_put_back)
 
 
-def in_top_k(predictions: TensorLike, targets: TensorLike, /, k: int) -> Tensor:
+def in_top_k(
+    predictions: TensorLike, targets: TensorLike, /, k: int, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return whether each target is among the ``k`` classes of largest prediction.
 
     Of equal predictions that of the lower class counts as larger. The result is False
@@ -133,6 +139,8 @@ def in_top_k(predictions: TensorLike, targets: TensorLike, /, k: int) -> Tensor:
         Tensor([ True, False], dtype=bool, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(in_top_k, unknown)
     scores = _convert.real("in_top_k", predictions)
     classes = _convert.integer_tensor("in_top_k", "targets", targets)
     if not scores.shape or scores.shape[:-1] != classes.shape:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Unpack
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from plugrad._rationals import Pieces, Rational
 from plugrad.engine.dispatch import run
 from plugrad.registry.contract import Kernel, Spec, decomposition, gradients, same
 from plugrad.tensor.arguments import integer
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, creation, reduce, trigonometry, unary
@@ -371,7 +373,7 @@ POLYGAMMA = Kernel(
 )
 
 
-def polygamma(x: TensorLike, /, n: int) -> Tensor:
+def polygamma(x: TensorLike, /, n: int, **unknown: Unpack[Nothing]) -> Tensor:
     """Return the ``n``-th derivative of ``digamma``.
 
     ``n = 0`` is ``digamma`` itself, and ``n = 1`` the trigamma function. At 0 and
@@ -397,6 +399,8 @@ def polygamma(x: TensorLike, /, n: int) -> Tensor:
         ``torch.polygamma`` and ``scipy.special.polygamma``, which take ``n`` first.
 
     """
+    if unknown:
+        raise unexpected(polygamma, unknown)
     n = integer("polygamma", "n", n, 0)
     x = _convert.floating("polygamma", x, "f")
     return run(POLYGAMMA, x, n=_check_order(n)) if n else run(DIGAMMA, x)

@@ -9,12 +9,13 @@ All kernels run on the host and have no decomposition.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from plugrad.engine.dispatch import run, run_many
 from plugrad.registry.contract import Kernel, Spec
 from plugrad.tensor.arguments import Ints, flag, integer, integers, misfit
 from plugrad.tensor.dtypes import DTYPES, INT32, STRING, named
+from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, ragged
@@ -61,7 +62,9 @@ STRING_TO_HASH_BUCKET_FAST = Kernel(
 )
 
 
-def to_hash_bucket_fast(x: TensorLike, /, num_buckets: int) -> Tensor:
+def to_hash_bucket_fast(
+    x: TensorLike, /, num_buckets: int, **unknown: Unpack[Nothing]
+) -> Tensor:
     """Return a bucket number from 0 to below ``num_buckets`` for each string.
 
     The number is FarmHash's 64-bit fingerprint modulo ``num_buckets``: always the same
@@ -87,6 +90,8 @@ def to_hash_bucket_fast(x: TensorLike, /, num_buckets: int) -> Tensor:
         TensorFlow, ``tf.strings.to_hash_bucket_fast``.
 
     """
+    if unknown:
+        raise unexpected(to_hash_bucket_fast, unknown)
     op = "strings.to_hash_bucket_fast"
     count = _counted(op, num_buckets)
     return run(STRING_TO_HASH_BUCKET_FAST, _text(op, "x", x), num_buckets=count)
@@ -120,7 +125,13 @@ STATIC_REGEX_REPLACE = Kernel(
 
 
 def regex_replace(
-    x: TensorLike, /, pattern: str, rewrite: str, *, replace_global: bool = True
+    x: TensorLike,
+    /,
+    pattern: str,
+    rewrite: str,
+    *,
+    replace_global: bool = True,
+    **unknown: Unpack[Nothing],
 ) -> Tensor:
     r"""Return each string with matches of ``pattern`` replaced by ``rewrite``.
 
@@ -145,6 +156,8 @@ def regex_replace(
         Tensor([b'a+b', b'c'], dtype=string, backend='cpu')
 
     """
+    if unknown:
+        raise unexpected(regex_replace, unknown)
     op = "strings.regex_replace"
     for given in (pattern, rewrite):
         if not isinstance(given, str):
@@ -271,6 +284,7 @@ def ngrams(
     right_pad: str | bytes = "",
     pad_width: int = 0,
     preserve_short_sequences: bool = False,
+    **unknown: Unpack[Nothing],
 ) -> tuple[Tensor, Tensor]:
     """Return the n-grams of each row of a ragged tensor of strings, and their splits.
 
@@ -304,6 +318,8 @@ def ngrams(
         TensorFlow, ``tf.raw_ops.StringNGrams``.
 
     """
+    if unknown:
+        raise unexpected(ngrams, unknown)
     op = "strings.ngrams"
     x = _text(op, "data", data, 1)
     splits = ragged.whole(op, "data_splits", data_splits, 1)

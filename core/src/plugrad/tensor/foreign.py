@@ -302,6 +302,11 @@ batch_size | size |
 total_steps decay_steps T_max num_steps | steps |
 steps | num |
 num_classes | depth |
+minlength | size |
+num_split num_or_size_splits split_size_or_sections split_size indices_or_sections | sizes |
+shifts | shift |
+block_shape blocksize upscale_factor downscale_factor | block_size |
+num_bins | size num_buckets |
 depth | num_classes |
 largest | descending |
 weight | scale weights |
@@ -316,6 +321,7 @@ reps dims | shape |
 newshape | shape |
 preferred_dtype type | dtype |
 requires_grad | | leave it out: `pg.grad` differentiates by the arguments of a function
+input x tensor tensors other weight kernel filters | | pass it by position: tensors have no keywords
 out | | leave it out: functions return new tensors
 inplace | | leave it out: functions return new tensors; `x[...] = values` gives `x` a new value
 device | | leave it out: a result is where its tensors are; `x.to("opencl")` moves one
