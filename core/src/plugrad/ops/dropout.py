@@ -16,6 +16,7 @@ from . import (
     compare,
     creation,
     random,
+    unary,
 )
 from .creation import Number
 
@@ -79,4 +80,4 @@ def dropout(
     if not chance:
         return creation.identity(x)
     kept = random.drawn("dropout", seed, sizes, _draws.true, 1 - chance)
-    return compare.where(kept, x * (1 / (1 - chance)), 0.0)
+    return compare.where(kept, unary.times_real(x, 1 / (1 - chance)), 0.0)

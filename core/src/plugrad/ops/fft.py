@@ -443,7 +443,7 @@ def _other(op: str, norm: Norm) -> Norm:
 def _scaled(op: str, y: Tensor, norm: Norm, steps: Steps, inverse: bool) -> Tensor:
     power = _POWERS[choice(op, "norm", norm, *_POWERS)]
     count = math.prod([n for _, n in steps])
-    return unary._times(y, count ** (power if inverse else -power)) if power else y
+    return unary.times_real(y, count ** (power if inverse else -power)) if power else y
 
 
 # --- real signals ----------------------------------------------------------------

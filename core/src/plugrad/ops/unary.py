@@ -78,7 +78,7 @@ def chain_inverse(dy: Tensor, slope: Tensor) -> Tensor:
     return dy / complexes.conjugate(slope)
 
 
-def _times(x: Tensor, factor: float) -> Tensor:
+def times_real(x: Tensor, factor: float) -> Tensor:
     """Return ``x`` times a real number, which leaves infinite parts alone.
 
     The product with a complex number of imaginary part 0 would have NaN there.
@@ -781,7 +781,7 @@ def exp2(x: TensorLike, /) -> Tensor:
     """
     x = _convert.floating("exp2", x)
     if x.dtype.kind == "c":
-        return exp(_times(x, math.log(2)))
+        return exp(times_real(x, math.log(2)))
     return run(EXP2, x)
 
 
@@ -905,7 +905,7 @@ def log10(x: TensorLike, /) -> Tensor:
 def _logarithm(x: Tensor, base: int) -> Tensor:
     y = run(LOG, x)
     if x.dtype.kind == "c":
-        return _times(y, 1 / math.log(base))
+        return times_real(y, 1 / math.log(base))
     return y / math.log(base)
 
 

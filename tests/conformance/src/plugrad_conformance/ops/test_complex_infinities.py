@@ -104,6 +104,16 @@ def test_means(rows, dtype, backend):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_dropout(dtype, backend):
+    held(backend, dtype)
+    z = np.full(20, complex(INF, 1), dtype)
+    y = pg.dropout(pg.asarray(z), 0.5, seed=1).numpy()
+    kept = y != 0
+    assert 0 < kept.sum() < 20
+    check(pg.asarray(y[kept]), [complex(INF, 2)] * kept.sum(), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_the_ends_of_linspace_stay(dtype, backend):
     held(backend, dtype)
     ends = complex(INF, 1), complex(INF, 2)
