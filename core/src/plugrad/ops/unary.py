@@ -786,7 +786,15 @@ def exp2(x: TensorLike, /) -> Tensor:
 
 
 decomposition(EXP2, lambda x: binary.pow(2, x))
-gradients(EXP2, x=lambda dy, y: dy * (y * math.log(2)))
+
+
+def _exp2_gradient(dy: Tensor, x: Tensor) -> Tensor:
+    """Multiply two roots: 2^x overflows before its derivative does."""
+    root = run(EXP2, x * 0.5)
+    return dy * (root * (root * math.log(2)))
+
+
+gradients(EXP2, x=_exp2_gradient)
 
 
 LOG = _elementwise(
