@@ -296,69 +296,6 @@ def test_a_tensor_is_not_made_by_its_class(how):
         MADE[how]()
 
 
-MODULES_OF_OPS = [pg, pg.fft, pg.fused, pg.image, pg.linalg, pg.losses]
-MODULES_OF_OPS += [pg.quantized, pg.random, pg.signal, pg.sparse, pg.strings]
-
-
-def required():
-    """Return each function that hints at keywords, with what it cannot do without."""
-    for module in MODULES_OF_OPS:
-        for name in module.__all__:
-            f = getattr(module, name)
-            code = getattr(f, "__code__", None)
-            if code is None or "unknown" not in code.co_varnames:
-                continue
-            parameters = inspect.signature(f).parameters.values()
-            empty = [p.name for p in parameters if p.default is p.empty and p.kind < 2]
-            if empty:
-                yield pytest.param(f, empty, id=f"{module.__name__}.{name}")
-
-
-@pytest.mark.parametrize(("f", "names"), [*required()])
-def test_a_wrong_keyword_is_named_before_a_missing_argument(f, names):
-    """So it is with none of the arguments, and with all but the last one."""
-    some = [pg.ones((1, 4, 4, 1))] * (len(names) - 1)
-    for given in ([], some):
-        message = f"{f.__name__}() got an unexpected keyword argument 'rate_of_nothing'"
-        with pytest.raises(TypeError, match=re.escape(message)):
-            f(*given, rate_of_nothing=2)
-    missing = rf"{f.__name__}\(\) missing a required argument: '({'|'.join(names)})'"
-    with pytest.raises(TypeError, match=missing):
-        f()
-
-
-X = pg.ones((1, 4, 4, 1))
-REQUIRED = {  # a call: what the message ends with
-    "max_pool": (lambda: pg.max_pool(X, kernel_size=2), "filter_size="),
-    "avg_pool": (lambda: pg.avg_pool(X, pool_size=2, stride=1), "filter_size="),
-    "max_pool1d": (lambda: pg.max_pool1d(X, ksize=2), "filter_size="),
-    "argmax": (lambda: pg.max_pool_with_argmax(X, kernel_size=2), "filter_size="),
-    "pool": (lambda: pg.pool(X, kernel_size=2, pooling_type="max"), "window_shape="),
-    "reshape": (lambda: pg.reshape(X, newshape=16), "shape="),
-    "broadcast_to": (lambda: pg.broadcast_to(X, size=(2, 4, 4, 1)), "shape="),
-    "permute_dims": (lambda: pg.permute_dims(X, dims=(0, 1, 2, 3)), "axes="),
-    "pad": (lambda: pg.pad(X, pad_width=1), "paddings="),
-    "roll": (lambda: pg.roll(X, shifts=1), "shift="),
-    "split": (lambda: pg.split(X, num_or_size_splits=2), "sizes="),
-    "one_hot": (lambda: pg.one_hot(X, num_classes=2), "depth="),
-    "zeros": (lambda: pg.zeros(size=2), "shape="),
-    "linspace": (lambda: pg.linspace(0, 1, steps=5), "num="),
-    "dropout": (lambda: pg.dropout(X, p=0.5), "rate="),
-    "group_norm": (lambda: pg.group_norm(X, num_groups=2), "groups="),
-    "depth": (lambda: pg.depth_to_space(X, blocksize=2), "block_size="),
-    "top_k": (lambda: pg.top_k(X, largest=True), "it has k=, sorted="),
-    "conv2d": (lambda: pg.conv2d(X, weight=X), "weight=: pass it by position"),
-}
-
-
-@pytest.mark.parametrize("name", REQUIRED)
-def test_a_wrong_keyword_for_a_required_argument_is_answered(name):
-    call, hint = REQUIRED[name]
-    with pytest.raises(TypeError, match=r"got .*unexpected keyword") as error:
-        call()
-    assert hint in str(error.value)
-
-
 def test_the_signature_shows_what_is_required():
     parameters = inspect.signature(pg.max_pool).parameters
     assert [*parameters][:2] == ["x", "filter_size"]

@@ -120,54 +120,14 @@ def _close(word: str, known: list[str]) -> str:
 
 
 def hide_unknown(function: Any) -> None:
-    """Leave ``**unknown`` out of the signature that ``help`` and editors show.
-
-    Python raises its own error about a call without a required argument before the
-    function can name the unknown keyword that stands in its place. So required
-    parameters get a default, which the signature does not show.
-    """
+    """Leave ``**unknown`` out of the signature that ``help`` and editors show."""
     code = getattr(function, "__code__", None)
     if code is None or code.co_flags & inspect.CO_VARKEYWORDS == 0:
         return
     signature = inspect.signature(function)
     parameters = [*signature.parameters.values()]
-    if parameters[-1].name != "unknown":
-        return
-    function.__signature__ = signature.replace(parameters=parameters[:-1])
-    op, named = function.__qualname__, function.__kwdefaults__ or {}
-    first = code.co_varnames[: code.co_argcount - len(function.__defaults__ or ())]
-    missing = tuple([_Missing(op, name) for name in first])
-    function.__defaults__ = missing + (function.__defaults__ or ())
-    others = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    function.__kwdefaults__ = {x: named.get(x, _Missing(op, x)) for x in others} or None
-
-
-class _Missing:
-    """The default of a required parameter: whatever uses it raises a TypeError."""
-
-    __slots__ = ("_what",)
-
-    def __init__(self, op: str, name: str) -> None:
-        object.__setattr__(
-            self, "_what", f"{op}() missing a required argument: {name!r}"
-        )
-
-    def __getattribute__(self, name: str) -> NoReturn:
-        raise TypeError(object.__getattribute__(self, "_what"))
-
-
-def _refused(self: _Missing, *args: object) -> NoReturn:
-    raise TypeError(object.__getattribute__(self, "_what"))
-
-
-_SPECIAL = (  # methods that Python looks up in the class alone
-    "array bool bytes complex contains eq float format ge getitem gt hash index int "
-    "iter le len lt ne next repr str add radd sub rsub mul rmul truediv rtruediv "
-    "floordiv rfloordiv mod rmod pow rpow matmul rmatmul and rand or ror xor rxor "
-    "lshift rshift neg pos abs invert round trunc floor ceil"
-)
-for _name in _SPECIAL.split():
-    setattr(_Missing, f"__{_name}__", _refused)
+    if parameters[-1].name == "unknown":
+        function.__signature__ = signature.replace(parameters=parameters[:-1])
 
 
 # --- attributes of tensors -------------------------------------------------------
