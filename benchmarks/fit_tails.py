@@ -12,6 +12,7 @@ of its error, and repeat. Logarithms are interpolated at Chebyshev's nodes.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -34,7 +35,7 @@ def minimax(f: Exact, degree: int, low: Any, high: Any, steps: int = 8) -> list[
         solved = mp.lu_solve(mp.matrix(rows), mp.matrix([1] * count))
         terms = [solved[j] for j in range(degree, -1, -1)]
         errors = [
-            mp.polyval(terms, x) / y - 1 for x, y in zip(grid, values, strict=True)
+            _polynomial(terms, x) / y - 1 for x, y in zip(grid, values, strict=True)
         ]
         extrema = _alternating(errors, count)
         if len(extrema) < count:
@@ -43,6 +44,10 @@ def minimax(f: Exact, degree: int, low: Any, high: Any, steps: int = 8) -> list[
         if max(map(abs, errors)) < abs(solved[degree + 1]) * 1.02:
             return terms
     return terms
+
+
+def _polynomial(terms: list[Any], x: Any) -> Any:
+    return functools.reduce(lambda y, c: y * x + c, terms)
 
 
 def _chebyshev(count: int, low: Any, high: Any) -> list[Any]:

@@ -49,7 +49,7 @@ FAMILIES = {
     "Dtypes": ("What dtypes there are, and what they promote to.", "namespace"),
     "Elementary functions": (
         "Element-wise ops of one argument.",
-        "integers special trigonometry unary",
+        "error_functions integers special trigonometry unary",
     ),
     "Indexing": (
         "Elements at indices, slices, and what writes to them.",

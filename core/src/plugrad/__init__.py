@@ -29,8 +29,10 @@ from .ops.depthwise import *
 from .ops.dilation import *
 from .ops.dropout import dropout as dropout
 from .ops.einsum import *
+from .ops.error_functions import *
 from .ops.extremes import *
 from .ops.gather import *
+from .ops.gelu import *
 from .ops.grids import *
 from .ops.indexing import *
 from .ops.integers import *
@@ -218,8 +220,10 @@ if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public 
     __all__ += ops.depthwise.__all__
     __all__ += ops.dilation.__all__
     __all__ += ops.einsum.__all__
+    __all__ += ops.error_functions.__all__
     __all__ += ops.extremes.__all__
     __all__ += ops.gather.__all__
+    __all__ += ops.gelu.__all__
     __all__ += ops.grids.__all__
     __all__ += ops.indexing.__all__
     __all__ += ops.integers.__all__

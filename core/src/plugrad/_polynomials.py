@@ -119,7 +119,7 @@ _TAIL_DOUBLE = ErfcPolynomial(_TAIL64, 4.0, 0.75, 27.5)
 def erfc_polynomial(dtype: DType) -> ErfcPolynomial:
     """Return the minimax polynomial from which erfc is computed.
 
-    Its relative error is at most 1e-17 for float64, and 3e-9 for narrower dtypes, from
+    Its relative error is at most 3e-17 for float64, and 3e-9 for narrower dtypes, from
     0 to ``end``. The core's decompositions of Erfc and Gelu use it; kernel functions of
     a backend may, too. The other factor, ``e^(-a²)``, needs more digits of ``a²`` than
     the dtype has.

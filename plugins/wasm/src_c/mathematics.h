@@ -374,31 +374,33 @@ INLINE vec gelu_slope(vec x) {
 }
 INLINE vec vec_gelu_grad(vec dy, vec x) { return MUL(dy, gelu_slope(x)); }
 
-/* e^-|u| for u = sqrt(8 / pi) (x + 0.044715 x^3), and |x| <= 11; gelu by tanh is x times the
-   sigmoid of u. The high part of the factor of x has 20 bits, so that what the sum with it
-   loses can be computed without an error. */
+/* e^-|u| for u = sqrt(8 / pi) (x + 0.044715 x^3), and 0 below 2^-125; gelu by tanh is x times
+   the sigmoid of u. The constants are those of u, times -log2(e). LINE has 22 bits, so that
+   the rounding error of the sum with it can be computed exactly. */
 #define TANH_SLOPE 1.5957691216057308 /* sqrt(8 / pi) */
-#define LINE_HIGH 1.5957698822021484f
-#define LINE_LOW -7.605964177e-7f
-#define CUBE_HIGH 0.07135481387376785f
-#define CUBE_LOW 2.398832396e-9f
+#define GELU_LINE -2.3022079467773438f
+#define GELU_LINE_REST -2.51366981e-07f
+#define GELU_CUBE -0.10294324159622192f
+#define GELU_CUBE_REST 2.01619844e-09f
 INLINE vec exp_gelu_tanh(vec x) {
-    vec square = MUL(x, x), rest = FMA(x, x, NEG(square));
-    vec factor = FMA(square, VEC(CUBE_HIGH), VEC(LINE_HIGH));
-    vec lost = FMA(square, VEC(CUBE_HIGH), SUB(VEC(LINE_HIGH), factor));
-    lost = FMA(square, VEC(CUBE_LOW), ADD(lost, VEC(LINE_LOW)));
-    lost = FMA(rest, VEC(CUBE_HIGH), lost);
-    vec u = MUL(x, factor), small = FMA(x, lost, FMA(x, factor, NEG(u)));
-    vec e = vec_exp(OR(u, VEC(-0.0f)));
-    return FMA(e, XOR(small, sign_of(NEG(x))), e);
+    vec a = ABS(x), square = MUL(a, a), rest = FMA(a, a, NEG(square));
+    vec factor = FMA(square, VEC(GELU_CUBE), VEC(GELU_LINE));
+    vec lost = FMA(square, VEC(GELU_CUBE), SUB(VEC(GELU_LINE), factor));
+    lost = FMA(square, VEC(GELU_CUBE_REST), ADD(lost, VEC(GELU_LINE_REST)));
+    lost = FMA(rest, VEC(GELU_CUBE), lost);
+    vec u = MUL(a, factor), small = FMA(a, lost, FMA(a, factor, NEG(u)));
+    vec n = ADD(u, VEC(LARGE)), f = ADD(SUB(u, SUB(n, VEC(LARGE))), small);
+    vec y = POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f, 5.550328642e-2f,
+                      2.402264625e-1f, 6.931471825e-1f, 1);
+    return AND_NOT(IADD(y, SHL(n, 23)), LT(u, VEC(-125)));
 }
 
 INLINE vec vec_gelu_tanh(vec x) {
-    vec e = exp_gelu_tanh(AT_MOST(AT_LEAST(x, -11), 11)), r = DIV(VEC(1), ADD(e, VEC(1)));
+    vec e = exp_gelu_tanh(x), r = DIV(VEC(1), ADD(e, VEC(1)));
     return MUL(x, WHERE(LT(x, VEC(0)), MUL(e, r), r));
 }
 INLINE vec vec_gelu_tanh_grad(vec dy, vec x) {
-    vec n = AT_MOST(AT_LEAST(x, -11), 11), e = exp_gelu_tanh(n);
+    vec n = AT_MOST(AT_LEAST(x, -11), 11), e = exp_gelu_tanh(x);
     vec r = DIV(VEC(1), ADD(e, VEC(1))), low = MUL(e, r);
     vec slope = MUL(MUL(n, VEC((f32)TANH_SLOPE)), FMA(MUL(n, n), VEC(0.134145f), VEC(1)));
     return MUL(dy, FMA(MUL(slope, r), low, WHERE(LT(x, VEC(0)), low, r)));

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from plugrad.engine.dispatch import run
-from plugrad.ops import activation, norm, trigonometry, unary
+from plugrad.ops import activation, error_functions, gelu, norm, trigonometry
 from plugrad.registry.contract import Kernel, decomposition
 from plugrad.registry.specs import Spec, one_shape
 from plugrad.tensor.tensor import Tensor
@@ -124,14 +124,14 @@ CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
     ),
     (
         "ErfGrad(dy: floating, x: dy)",
-        lambda dy, x: dy * (unary.gaussian(x) * unary.SLOPE_OF_ERF),
+        lambda dy, x: dy * (error_functions.gaussian(x) * error_functions.SLOPE_OF_ERF),
         one_shape,
         """``dy · 2/√π · e^(-x²)``; x is the input of Erf. The rounding error of x² is
         no error of the result.""",
     ),
     (
         "GeluGrad(dy: floating, x: dy)",
-        activation.gelu_gradient,
+        gelu.gelu_gradient,
         one_shape,
         """``dy · (erfc(-x · √½) · ½ + n · e^(-n²/2) / √(2π))``, where n is x within
         -40 and 40; x is the input of Gelu. The relative error is small where the slope
@@ -139,7 +139,7 @@ CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
     ),
     (
         "GeluTanhGrad(dy: floating, x: dy)",
-        activation.gelu_tanh_gradient,
+        gelu.gelu_tanh_gradient,
         one_shape,
         """``dy · (s(u) + n · √(8/π) · (1 + 0.134145 n²) · s(u) · s(-u))``; s is the
         sigmoid, u its argument in GeluTanh, x the input of GeluTanh, and n is x within

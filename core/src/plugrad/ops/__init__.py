@@ -10,10 +10,10 @@ from . import _processes, operators
 NAMES = """
     activation adaptive alignments binary blocks boxes compare complexes conv
     creation cumulative depthwise determinants dilation dropout eigenvalues einsum
-    extremes fft fused gather grids image integers linalg losses matrix
-    matrix_factors matrix_functions namespace nans norm pool products quantized
-    ragged random ranges rearrange reduce resize samples scatter search sequence
-    shape signal signs slicing sorting sparse special statistics strings
+    error_functions extremes fft fused gather gelu grids image integers linalg
+    losses matrix matrix_factors matrix_functions namespace nans norm pool products
+    quantized ragged random ranges rearrange reduce resize samples scatter search
+    sequence shape signal signs slicing sorting sparse special statistics strings
     trigonometry unary
 """
 FAMILIES = tuple(import_module(f"{__name__}.{name}") for name in NAMES.split())

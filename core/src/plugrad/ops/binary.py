@@ -549,17 +549,10 @@ def _pow_base(dy: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return dy * complexes.conjugate(b * pow(compare.where(constant, 1, a), b - 1))
 
 
-def _pow_exponent(dy: Tensor, a: Tensor, b: Tensor, y: Tensor) -> Tensor:
-    """Return ``dy · y · log a``; 0 where ``y`` is finite and ``a`` has no logarithm.
-
-    Of real numbers ``y`` is a square: it may overflow where the product does not.
-    """
-    if a.dtype.kind == "c":
-        safe = compare.where(compare.not_equal(a, 0), a, 1)
-        return dy * complexes.conjugate(y * unary.log(safe))
-    safe = compare.where(a > 0, a, 1)
-    root = pow(safe, b * 0.5)
-    return dy * compare.where(a > 0, root * unary.log(safe) * root, y * 0)
+def _pow_exponent(dy: Tensor, a: Tensor, y: Tensor) -> Tensor:
+    """Return ``dy · y · log a``; 0 where ``y`` is finite and ``a`` has no logarithm."""
+    safe = compare.not_equal(a, 0) if a.dtype.kind == "c" else a > 0
+    return dy * complexes.conjugate(y * unary.log(compare.where(safe, a, 1)))
 
 
 gradients(POW, a=_pow_base, b=_pow_exponent)

@@ -137,9 +137,9 @@ METHODS = """
     top_k unique_values unsorted_segment_sum unstack var zeros_like
 """
 FAMILIES = """
-    activation binary blocks compare conv creation cumulative depthwise extremes gather
-    indexing norm pool products reduce search shape slicing sorting statistics
-    trigonometry unary
+    activation binary blocks compare conv creation cumulative depthwise error_functions
+    extremes gather gelu indexing norm pool products reduce search shape slicing sorting
+    statistics trigonometry unary
 """
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from plugrad.tensor.tensor import Tensor, TensorLike
 
 from . import _convert, binary, compare, complexes, creation, unary
 from .complexes import Pair
+from .custom import custom_grad
 from .signs import SIGN_BIT
 
 __all__ = [
@@ -389,17 +391,23 @@ _inverse(ATAN, _atan, lambda x: binary.atan2(x, 1))
 
 def _root_of_one_more(x: Tensor) -> Tensor:
     """Return ``√(x² + 1)`` of real numbers, without overflow."""
-    end = _far(x)
-    near = binary.maximum(binary.minimum(x, end), -end)
     a = unary.abs(x)
-    return compare.where(a < end, unary.sqrt(near * near + 1), a)
+    near = binary.minimum(a, _far(x))
+    return binary.maximum(run(unary.SQRT, near * near + 1), a)
 
 
 def _atan_gradient(dy: Tensor, x: Tensor) -> Tensor:
     if x.dtype.kind == "c":
         return unary.chain_inverse(dy, x * x + 1)
-    root = _root_of_one_more(x)
-    return dy / root / root
+    return _by_one_more_square(dy, x)
+
+
+@custom_grad
+def _by_one_more_square(dy: Tensor, x: Tensor) -> Any:
+    """Return ``dy / (x² + 1)``; the square of the divisor overflows in its gradient."""
+    divisor = x * x + 1
+    y = dy / divisor
+    return y, lambda ddx: (ddx / divisor, ddx * (y * x / divisor * -2))
 
 
 gradients(ATAN, x=_atan_gradient)

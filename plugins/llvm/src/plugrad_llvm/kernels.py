@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import gelu
 from . import mathematics as m
 from .code import Vector
 
@@ -152,8 +153,8 @@ PROBED: dict[str, Callable[..., Vector]] = {
     "Cos": m.cos,
     "Elu": m.elu,
     "Selu": m.selu,
-    "Gelu": m.gelu,
-    "GeluTanh": m.gelu_tanh,
+    "Gelu": gelu.gelu,
+    "GeluTanh": gelu.gelu_tanh,
     "Relu": lambda x: x.code.where(x <= 0.0, 0.0, x),
     "Relu6": _relu6,
     "ClipByValue": _clip,
@@ -169,8 +170,8 @@ PROBED: dict[str, Callable[..., Vector]] = {
     "plugrad_cpu.TanhGrad": m.tanh_grad,
     "plugrad_cpu.SigmoidGrad": m.sigmoid_grad,
     "plugrad_cpu.ErfGrad": m.erf_grad,
-    "plugrad_cpu.GeluGrad": m.gelu_grad,
-    "plugrad_cpu.GeluTanhGrad": m.gelu_tanh_grad,
+    "plugrad_cpu.GeluGrad": gelu.gelu_grad,
+    "plugrad_cpu.GeluTanhGrad": gelu.gelu_tanh_grad,
 }
 ELEMENTWISE = {name: Elementwise(of, True, f) for name, (of, f) in EXACT.items()}
 ELEMENTWISE |= {name: Elementwise(F, False, f) for name, f in PROBED.items()}

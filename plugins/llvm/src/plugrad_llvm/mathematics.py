@@ -1,7 +1,7 @@
 """Elementary functions of vectors of float32.
 
 They are those of ``mathematics.h`` of the kernels of cpu, with the same operations in
-the same order: results are equal to the bit.
+the same order: results are equal to the bit. ``gelu`` is in a file of its own.
 """
 
 from __future__ import annotations
@@ -28,19 +28,8 @@ ERFC_TAIL += [0.0014597831144, -0.010834257889, 0.028049510785]
 ERFC_TAIL += [-0.041718506293, 0.027294285878, 0.0376197189]
 ERFC_TAIL += [-0.14936896198, 0.67125431766]
 ERFC_OFFSET = 0.75
-NORMAL_LOG = [2.6231224295e-07, -9.0507733298e-07, -2.7475646248e-06]
-NORMAL_LOG += [4.2929445601e-05, -0.00034956151806, 0.0023673548589]
-NORMAL_LOG += [-0.014272205721, 0.082436132075, -0.5384362259]
-NORMAL_LOG += [-2.5725913294]
-NORMAL_TAIL = [4.9725125048e-05, 0.00029375129094, 0.00042517606594, -0.00054644774272]
-NORMAL_TAIL += [-0.0026995525837, -0.0026764396986, 0.0070179187354, 0.024273364183]
-NORMAL_TAIL += [-0.011017582148, -0.19278988017, 0.45977864495]
 SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 SLOPE_OF_ERF = 1.1283791670955126
-ROOT_HALF, DENSITY = 0.7071067811865476, 0.3989422804014327
-TANH_SLOPE = 1.5957691216057308
-LINE_HIGH, LINE_LOW = 1.5957698822021484, -7.605964177e-7
-CUBE_HIGH, CUBE_LOW = 0.07135481387376785, 2.398832396e-9
 
 
 def polynomial(x: Vector, *coefficients: float) -> Vector:
@@ -71,7 +60,8 @@ def without_multiple(n: Vector, x: Vector) -> Vector:
     return nma(n, LN2_LOW, nma(n, LN2_HIGH, x))
 
 
-def _scaled(y: Vector, n: Vector) -> Vector:
+def scaled(y: Vector, n: Vector) -> Vector:
+    """Return ``y · 2^n`` by two factors, so that none overflows."""
     i = n.integers()
     half = i >> 1
     y = y * ((half << 23) + 0x3F800000).floats()
@@ -84,7 +74,7 @@ def _exp_far(code: Code) -> None:
     n = (a * LOG2E).rounded("rint")
     r = without_multiple(n, a)
     y = code.fma(r * r, polynomial(r, *EXP_TAIL), r)
-    far = _scaled(y + 1.0, n)
+    far = scaled(y + 1.0, n)
     result = code.where(abs(x) <= 87.0, nearby, far)
     code.do(f"ret {code.type('f')} {result.name}")
 
@@ -105,7 +95,7 @@ def _exp2_far(code: Code) -> None:
     x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
     a = at_most(at_least(x, -151.0), 129.0)
     n = a.rounded("rint")
-    far = _scaled(polynomial(a - n, *EXP2), n)
+    far = scaled(polynomial(a - n, *EXP2), n)
     result = code.where(abs(x) <= 125.0, nearby, far)
     code.do(f"ret {code.type('f')} {result.name}")
 
@@ -263,7 +253,7 @@ class Gaussian(NamedTuple):
 
     def scaled(self, y: Vector) -> Vector:
         """Return y 2^n, which may be a denormal number."""
-        return _scaled(y, self.n - LARGE)
+        return scaled(y, self.n - LARGE)
 
 
 def _scaled_erfc(a: Vector) -> tuple[Vector, Vector, Vector]:
@@ -330,110 +320,6 @@ def tanh_grad(dy: Vector, x: Vector) -> Vector:
     e = exp(negative(x + x))
     r = 1.0 / (e + 1.0)
     return dy * (e * 4.0 * r * r)
-
-
-def _scaled_normal(a: Vector) -> Vector:
-    """Return e^(a²/2) times the normal distribution function of -a."""
-    t = 1.0 / a.code.fma(a, ROOT_HALF, 1.25)
-    return polynomial(nma(t, 2.5, 1.0), *NORMAL_TAIL) * t
-
-
-def _times_half(y: Vector, a: Vector) -> tuple[Vector, Vector]:
-    """Return y e^(-a²/2) without the power of 2, and what has it in the last bits."""
-    code = a.code
-    high = a * a
-    low = code.fma(a, a, -high)
-    n = code.fma(high, -1.44269502 / 2, LARGE)
-    f = code.fma(high, -1.44269502 / 2, LARGE - n)
-    f = code.fma(low, -1.44269502 / 2, code.fma(high, -1.92596303e-8 / 2, f))
-    return code.fma(y, f * polynomial(f, *EXP2[:-1]), y), n
-
-
-def _gelu_far(code: Code) -> None:
-    x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
-    a = at_most(abs(x), 15.0)
-    y, n = _times_half(_scaled_normal(a) * -a, a)
-    y = code.where(x < 0.0, _scaled(y, n - LARGE), x)
-    y = code.where(x.equal(-inf), nan, y)
-    result = code.where(x >= -4.0, nearby, y)
-    code.do(f"ret {code.type('f')} {result.name}")
-
-
-def _normal_near(a: Vector) -> Vector:
-    """Return the normal distribution function of -a, accurate up to 4."""
-    code = a.code
-    log = polynomial(a - 2.0, *NORMAL_LOG)
-    high = a * a
-    low = code.fma(a, a, -high)
-    n = code.fma(high, -1.44269502 / 2, log) + LARGE
-    f = code.fma(high, -1.44269502 / 2, LARGE - n)
-    f = f + code.fma(low, -1.44269502 / 2, log)
-    return (polynomial(f, *EXP2).bits() + (n.bits() << 23)).floats()
-
-
-def gelu(x: Vector) -> Vector:
-    """Return x times the normal distribution function."""
-    code = x.code
-    a = at_most(abs(x), 5.5)
-    y = nma(a, _normal_near(a), at_least(x, 0.0))
-    return code.unless(x >= -4.0, y, x, "gelu_far", _gelu_far)
-
-
-def _slope_of(x: Vector, u: Vector) -> Vector:
-    return x.code.where(x < 0.0, -u, u + 1.0)
-
-
-def _slope_tail(a: Vector) -> tuple[Vector, Vector]:
-    return _times_half(a.code.fma(a, DENSITY, -_scaled_normal(a)), a)
-
-
-def _gelu_slope_far(code: Code) -> None:
-    x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
-    u, n = _slope_tail(at_most(abs(x), 15.0))
-    y = _slope_of(x, _scaled(u, n - LARGE))
-    result = code.where(abs(x) <= 12.5, nearby, y)
-    code.do(f"ret {code.type('f')} {result.name}")
-
-
-def gelu_grad(dy: Vector, x: Vector) -> Vector:
-    """Return the gradient of it."""
-    a = abs(x)
-    u, n = _slope_tail(a)
-    y = _slope_of(x, (u.bits() + (n.bits() << 23)).floats())
-    return dy * x.code.unless(a <= 12.5, y, x, "gelu_slope_far", _gelu_slope_far)
-
-
-def _exp_gelu_tanh(x: Vector) -> Vector:
-    """Return e^-|u| for u = √(8/π) (x + 0.044715 x³), whose rounding error is small."""
-    code = x.code
-    square = x * x
-    rest = code.fma(x, x, -square)
-    factor = code.fma(square, CUBE_HIGH, LINE_HIGH)
-    lost = code.fma(square, CUBE_HIGH, LINE_HIGH - factor)
-    lost = code.fma(square, CUBE_LOW, lost + LINE_LOW)
-    lost = code.fma(rest, CUBE_HIGH, lost)
-    u = x * factor
-    small = code.fma(x, lost, code.fma(x, factor, -u))
-    e = exp(negative(u))
-    return code.fma(e, code.where(x < 0.0, small, -small), e)
-
-
-def gelu_tanh(x: Vector) -> Vector:
-    """Return the approximation of ``gelu`` by the hyperbolic tangent."""
-    e = _exp_gelu_tanh(at_most(at_least(x, -11.0), 11.0))
-    r = 1.0 / (e + 1.0)
-    return x * x.code.where(x < 0.0, e * r, r)
-
-
-def gelu_tanh_grad(dy: Vector, x: Vector) -> Vector:
-    """Return the gradient of it."""
-    code = x.code
-    n = at_most(at_least(x, -11.0), 11.0)
-    e = _exp_gelu_tanh(n)
-    r = 1.0 / (e + 1.0)
-    low = e * r
-    slope = n * TANH_SLOPE * code.fma(n * n, 0.134145, 1.0)
-    return dy * code.fma(slope * r, low, code.where(x < 0.0, low, r))
 
 
 def elu(x: Vector) -> Vector:
