@@ -21,7 +21,18 @@ from plugrad.tensor.dtypes import INT32
 from plugrad.tensor.hints import Nothing, unexpected
 from plugrad.tensor.tensor import Tensor, TensorLike
 
-from . import _convert, _sampling, _windows, binary, compare, creation, gather, resize
+from . import (
+    _convert,
+    _sampling,
+    _windows,
+    binary,
+    compare,
+    creation,
+    gather,
+    reduce,
+    resize,
+    slicing,
+)
 from . import shape as shapes
 
 __all__ = ["grid_sample", "resize_bicubic"]
@@ -220,19 +231,28 @@ def _taps(v: Tensor, size: int, method: str, outside: str, aligned: bool) -> lis
 
 
 def _summed(x: Tensor, taps: list[list[Tap]], zeros: bool) -> Tensor:
-    """Return the weighted sums of pixels, whose taps are given for each axis."""
-    (b, *sizes, c), total = x.shape, []
-    pixels = run(shapes.RESHAPE, x, shape=(b, math.prod(sizes), c))
-    for corner in itertools.product(*taps):
+    """Return the weighted sums of pixels, whose taps are given for each axis.
+
+    All corners are read at once. What is outside reads a pixel of zeros behind the
+    last one of its image, as an infinite pixel with the weight 0 would make NaN.
+    """
+    (b, *sizes, c), corners = x.shape, [*itertools.product(*taps)]
+    count, shape = math.prod(sizes), corners[0][0].pixel.shape
+    pixels = run(shapes.RESHAPE, x, shape=(b, count, c))
+    if zeros:
+        pixels = slicing.pad(pixels, [(0, 0), (0, 1), (0, 0)])
+    points, places, weights = math.prod(shape[1:]), [], []
+    for corner in corners:
         at = corner[0].pixel
         for tap, n in zip(corner[1:], sizes[1:], strict=True):
             at = at * n + tap.pixel
-        flat = run(shapes.RESHAPE, at, shape=(b, math.prod(at.shape[1:])))
-        y = run(gather.GATHER_V2, pixels, flat, axis=1, batch_dims=1)
-        y = run(shapes.RESHAPE, y, shape=(*at.shape, c))
         if zeros:
             inside = functools.reduce(compare.logical_and, [t.inside for t in corner])
-            y = compare.where(shapes.expand_dims(inside, axis=-1), y, 0)
+            at = compare.where(inside, at, count)
+        places.append(run(shapes.RESHAPE, at, shape=(b, 1, points)))
         weight = functools.reduce(binary.multiply, [tap.weight for tap in corner])
-        total.append(y * _sampling._column(weight, x.dtype))
-    return functools.reduce(binary.add, total)
+        weights.append(run(shapes.RESHAPE, weight, shape=(b, 1, points, 1)))
+    flat = shapes.concat(places, axis=1)
+    y = run(gather.GATHER_V2, pixels, flat, axis=1, batch_dims=1)
+    y = y * creation.cast(shapes.concat(weights, axis=1), x.dtype)
+    return run(shapes.RESHAPE, reduce.sum(y, axis=1), shape=(*shape, c))

@@ -197,6 +197,34 @@ def test_an_infinite_pixel_at_the_edge_is_not_read_outside(backend):
     x = np.full((1, 2, 2, 1), np.inf, "float32")
     y = pg.image.grid_sample(x, [[[[3.0, 0.0], [0.0, -9.0]]]])
     assert y.numpy().ravel().tolist() == [0, 0]
+    y = pg.image.grid_sample(x, [[[[1.0, 0.0], [-1.0, 1.0]]]])  # partly outside
+    assert y.numpy().ravel().tolist() == [np.inf, np.inf]
+
+
+def test_batches_read_their_own_images_even_outside(backend):
+    """What is behind the last pixel of an image is not the first one of the next."""
+    x = np.full((3, 2, 2, 2), 1.0, "float32") * np.arange(1, 4).reshape(3, 1, 1, 1)
+    grid = np.asarray([[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0], [5.0, 5.0]], "float32")
+    y = pg.image.grid_sample(x, np.broadcast_to(grid, (3, 1, 4, 2)))
+    expected = np.asarray([1, 0.25, 0.25, 0]) * np.arange(1, 4).reshape(3, 1)
+    np.testing.assert_allclose(y.numpy()[:, 0, :, 1], expected, rtol=1e-6)
+
+
+@outside
+@pytest.mark.parametrize("method", WEIGHTS)
+@pytest.mark.parametrize(
+    ("shape", "places"),
+    [((0, 2, 3, 1), (0, 4, 5)), ((2, 2, 3, 0), (2, 4, 5)), ((2, 2, 3, 1), (2, 0, 5))],
+)
+def test_grids_of_nothing(shape, places, method, padding_mode, backend):
+    x, grid = np.ones(shape, "float32"), np.zeros((*places, 2), "float32")
+    options = {"method": method, "padding_mode": padding_mode}
+    y = pg.image.grid_sample(x, grid, **options)
+    assert y.shape == (*places, shape[-1])
+    f = lambda x, grid: pg.sum(pg.image.grid_sample(x, grid, **options))
+    dx, dgrid = pg.grads(f)(pg.asarray(x), pg.asarray(grid))
+    assert (dx.shape, dgrid.shape) == (x.shape, grid.shape)
+    assert not dx.numpy().any()
 
 
 X, G = np.ones((1, 2, 2, 1)), np.zeros((1, 2, 2, 2))
