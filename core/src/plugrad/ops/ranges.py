@@ -206,8 +206,9 @@ def linspace(
 
     The distance of two is ``(stop - start) / (num - 1)``, or ``(stop - start) / num``
     without the endpoint. A single number is ``start``. Two equal ends give that number,
-    even if they are infinite. Elements are computed in double precision and then
-    rounded; if an end is a tensor, in the dtype of the result.
+    even if they are infinite, where NumPy, PyTorch and JAX have NaN. Elements are
+    computed in double precision and then rounded; if an end is a tensor, in the dtype
+    of the result.
 
     Args:
         start: The first number, real or complex; or a tensor without axes, which has a

@@ -159,7 +159,10 @@ def logsumexp(
     """Return ``log Σ exp(x)`` over ``axis``, without overflow.
 
     The result is -inf where there are no elements. The gradient is ``softmax(x)``;
-    where the result is infinite, the elements that equal it share the gradient equally.
+    where the result is infinite, the elements that equal it share the gradient equally:
+    of ``n`` elements that are all -inf, each has 1/n. That is the limit of equal
+    elements, and the sum of the gradient stays 1, as for all numbers. PyTorch and JAX
+    have NaN there.
 
     Args:
         x: A tensor of real numbers.

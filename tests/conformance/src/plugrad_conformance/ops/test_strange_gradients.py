@@ -127,6 +127,7 @@ ROWS = {  # the derivative of logsumexp in each element of the row
     (-INF, INF): [0, 1],
     (-INF, 0.0): [0, 1],
     (-INF, -INF): [0.5, 0.5],
+    (-INF,) * 4: [0.25] * 4,
     (0.0, NAN): [NAN, NAN],
     (INF, NAN): [NAN, NAN],
     (1000.0, 1000.0): [0.5, 0.5],
