@@ -8,6 +8,7 @@ import cProfile
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import plugrad as pg
 import pytest
@@ -246,7 +247,7 @@ def test_two_threads_record_with_hooks_of_their_own(name, wrap):
 
 
 def test_two_threads_record_one_function(wrap):
-    model, ready, found = Model(), threading.Barrier(2), []
+    model, ready = Model(), threading.Barrier(2)
 
     def f(x):
         time.sleep(0.005)
@@ -254,19 +255,22 @@ def test_two_threads_record_one_function(wrap):
 
     jitted = wrap(f)
 
-    def work(events):
-        ready.wait(timeout=10)
+    def work():
+        events = Events()
+        ready.wait(timeout=60)
         sys.setprofile(events)
-        results = [look(jitted(X)) for _ in range(4)]
-        found.append((results, sys.getprofile() is events, events.is_balanced()))
-        sys.setprofile(None)
+        try:
+            results = [look(jitted(X)) for _ in range(4)]
+            return results, sys.getprofile() is events, events
+        finally:
+            sys.setprofile(None)
 
-    threads = [threading.Thread(target=work, args=(Events(),)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [([look(model(X))] * 4, True, True)] * 2
+    with ThreadPoolExecutor(2) as pool:  # which raises the error of a thread
+        found = [thread.result() for thread in [pool.submit(work) for _ in range(2)]]
+    for results, has_hook, events in found:
+        assert results == [look(model(X))] * 4
+        assert has_hook
+        assert events.is_balanced(), events.seen
 
 
 def test_only_the_thread_of_a_hook_has_it(wrap):
