@@ -232,9 +232,9 @@ def test_an_open_generator_in_f_does_not_keep_the_tape():
 
 
 def test_set_backend_shows_inside_of_scopes_that_choose_no_backend():
-    before = pg.get_backend()
+    run = contextvars.Context().run  # outside of the backend of this test
+    before = run(pg.get_backend)
     with toy():
-        run = contextvars.Context().run  # outside of the backend of this test
         try:
             with scale(2.0):
                 run(pg.set_backend, "toy")
