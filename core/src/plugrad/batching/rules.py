@@ -16,12 +16,14 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, Literal, TypeVar, overload
 
+import numpy as np
+
 from plugrad.engine.dispatch import run, run_many
 from plugrad.ops import shape as shapes
 from plugrad.ops.compare import where
 from plugrad.ops.ranges import arange
 from plugrad.ops.rearrange import moveaxis
-from plugrad.registry.contract import Kernel
+from plugrad.registry.contract import Kernel, one_shape
 from plugrad.tensor.arguments import choice, function
 from plugrad.tensor.tensor import Tensor
 
@@ -77,7 +79,12 @@ def elementwise(kernel: Kernel) -> Rule:
     """Return the rule of a kernel whose inputs broadcast, element by element."""
 
     def rule(batched: Flags, *inputs: Tensor | None, **attrs: Any) -> Any:
-        return called(kernel, aligned(batched, inputs), attrs)
+        xs = aligned(batched, inputs)
+        shapes_of = {x.shape for x in xs if x is not None}
+        if len(shapes_of) > 1 and kernel.out is one_shape:
+            whole = np.broadcast_shapes(*shapes_of)
+            xs = [None if x is None else shapes.broadcast_to(x, whole) for x in xs]
+        return called(kernel, xs, attrs)
 
     return rule
 
