@@ -128,7 +128,8 @@ def test_it_passes_beside_a_backend_that_lacks_kernels(distribution, among_other
             for name in ("cpu", "mine", "deviceless")
         )
         assert cpu == {"PASSED"}
-        assert mine in ({"PASSED", "SKIPPED"}, {"SKIPPED"})
+        assert mine
+        assert mine <= {"PASSED", "SKIPPED"}
         assert deviceless == {"SKIPPED"}
 
 

