@@ -140,12 +140,12 @@ def test_a_backend_is_installed_and_removed(environment):
         assert environment.run("-c", PROGRAM).returncode == 1
 
 
-def test_a_third_party_publishes_ten_kernels(environment):
+def test_a_third_party_publishes_twelve_kernels(environment):
     with environment.having("plugrad-mine"):
         assert environment.prints(PROGRAM) == "[0.5, 0.5] mine"
         table = environment.told("kernels")[0]["kernels"]
         found = {row["kernel"]: row["mine"] for row in table}
-        assert list(found.values()).count("implemented") == 10
+        assert list(found.values()).count("implemented") == 12
         assert found["Softmax"] == "decomposed"
         way = environment.told("why", "Softmax")[0]["ways"][0]
         assert way["way"] == "decomposition"

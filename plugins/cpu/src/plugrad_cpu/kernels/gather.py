@@ -14,6 +14,7 @@ kernels = KernelTable()
 
 READ, SET = (in_c(name, {None: ""}).get(None) for name in ("gather", "one_hot"))
 ADD, ADD_WIDE = in_c("scatter_add", BITS), in_c("scatter_add_wide", NAMES)
+AXES = 64  # of an array of NumPy
 FEW = 8192  # elements, of which NumPy's own way is as fast
 
 
@@ -28,6 +29,9 @@ def gathered(
 ) -> Array:
     """Read in C, or let ``take`` check the range; ``op`` is for messages."""
     n = x.shape[axis]
+    axes = x.ndim - 1 + indices.ndim - batch_dims
+    if axes > AXES:  # NumPy's take ends the process
+        raise ValueError(f"{op}: the result would have {axes} axes, of at most {AXES}")
     if batch_dims or indices.size * x.size >= FEW * n:
         y = _read(x, indices, axis, batch_dims)
         if y is not None:
