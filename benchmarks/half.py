@@ -1,7 +1,7 @@
-"""Time ops on a million float16 numbers on cpu, beside PyTorch.
+"""Compare the time of float16 ops on cpu with that of PyTorch.
 
-Each figure is the minimum of interleaved rounds, in microseconds. The table marks ops
-that take more than three times as long as PyTorch's::
+Tensors have a million elements. Each figure is the minimum of interleaved rounds, in
+microseconds. The table marks ops that take more than three times as long as PyTorch's::
 
     python benchmarks/half.py [--threads 1] [--only exp softmax]
 

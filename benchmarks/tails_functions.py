@@ -63,7 +63,7 @@ def bend(x: Any) -> Any:
 
 
 def tail(x: Any) -> Any:
-    """Return erfc(x), of which mpmath computes no large numbers."""
+    """Return erfc(x), and its limit where x is too large for mpmath."""
     return mp.erfc(x) if abs(x) < 100 else mp.mpf(0 if x > 0 else 2)
 
 

@@ -245,7 +245,7 @@ def index() -> str:
 
 
 def pages() -> dict[str, str]:
-    """Return a page for each distribution, without a table of contents beside it."""
+    """Return one page for each distribution; the pages hide the table of contents."""
     return {
         f"reference/errors/{package}.md": (
             f"---\nhide:\n  - toc\n---\n\n# Messages of {package}\n\n"

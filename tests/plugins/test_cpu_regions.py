@@ -4,6 +4,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
+from tests.core.jit.helpers import bits
 from tests.processes import output
 
 native = pytest.importorskip("plugrad_cpu.native", reason="plugrad-cpu is not there")
@@ -43,17 +44,6 @@ def floats(*shape):
 
 def run(kernel, *xs):
     return pg.run_kernel(kernel, xs, NUMBERS.get(kernel, {}))
-
-
-def bits(x):
-    """Return the bytes of an array, with one NaN for all.
-
-    Which of two NaNs a sum has depends on the order of the operands in an instruction.
-    """
-    values = x.numpy()
-    if values.dtype.kind == "f":
-        values = np.where(np.isnan(values), values.dtype.type(np.nan), values)
-    return values.tobytes()
 
 
 def check(f, *xs, regions=1):

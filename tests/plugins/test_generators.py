@@ -112,14 +112,18 @@ def plugrad_backends():
 
 @pytest.fixture
 def among_others(workshop):
-    """Install a backend of ten kernels, and one that does not open, beside cpu."""
+    """Install a backend of twelve kernels, and one that does not open, beside cpu."""
     entry = "[plugrad.v1]\ndeviceless = plugrad_deviceless\n"
     write_module_wheel(workshop.house, "plugrad-deviceless", NO_DEVICE, entry)
     with workshop.environment.having("plugrad-mine", "plugrad-deviceless"):
         yield workshop
 
 
-@pytest.mark.parametrize("distribution", ["mylib", "my-pack"])
+# What becomes of the tests on a backend of few kernels, which has what mylib needs.
+OUTCOMES = {"mylib": [{"PASSED"}], "my-pack": [{"PASSED", "SKIPPED"}, {"SKIPPED"}]}
+
+
+@pytest.mark.parametrize("distribution", OUTCOMES)
 def test_it_passes_beside_a_backend_that_lacks_kernels(distribution, among_others):
     for chosen in ({}, {"PLUGRAD_BACKEND": "mine", "PLUGRAD_FALLBACK": "warn"}):
         told = among_others.pytest(distribution, "-v", **chosen)
@@ -128,8 +132,7 @@ def test_it_passes_beside_a_backend_that_lacks_kernels(distribution, among_other
             for name in ("cpu", "mine", "deviceless")
         )
         assert cpu == {"PASSED"}
-        assert mine
-        assert mine <= {"PASSED", "SKIPPED"}
+        assert mine in OUTCOMES[distribution]
         assert deviceless == {"SKIPPED"}
 
 

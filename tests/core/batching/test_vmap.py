@@ -9,6 +9,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad import plugin
+from plugrad.batching import rules
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(5, 4)).astype("float32")
@@ -26,6 +27,23 @@ def loop(f, xs):
 
 def network(w, x):
     return pg.sum(pg.softmax(pg.tanh(x @ w)) ** 2)
+
+
+@pytest.mark.parametrize("op", [pg.tanh, pg.sigmoid, pg.elu])
+def test_a_recorded_gradient_whose_cotangent_is_one_for_all(op):
+    """Kernels of gradients take equal shapes, which a recording checks."""
+    slope = pg.grad(lambda x: pg.sum(op(x)))
+    x = pg.asarray([-1.0, 0.5, 2.0])
+    jitted = pg.jit(pg.vmap(slope))
+    for _ in range(3):
+        close(jitted(x), loop(slope, x.numpy()))
+
+
+def test_only_kernels_that_broadcast_are_batched_without_equal_shapes():
+    names = rules.RULES[rules.elementwise].split()
+    several = [k for k in map(plugin.contracts().get, names) if len(k.inputs) > 1]
+    assert several
+    assert [k.name for k in several if not k.broadcasts] == []
 
 
 # --- axes and structures ---------------------------------------------------------

@@ -31,6 +31,17 @@ def look(tree):
     return repr(pg.tree.structure(tree)), leaves
 
 
+def bits(tree):
+    """Return the bits of tensors; the sign and payload of a NaN may differ."""
+    found = []
+    for y in pg.tree.leaves(tree):
+        values = y.numpy()
+        if values.dtype.kind == "f":
+            values = np.where(np.isnan(values), values.dtype.type(np.nan), values)
+        found.append((y.backend, y.dtype, y.shape, values.tobytes()))
+    return found
+
+
 def reason(jitted, *args, **kwargs):
     """Return why calls with these arguments run Python; empty if they do not."""
     found = jitted.explain(*args, **kwargs)

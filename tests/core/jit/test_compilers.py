@@ -10,6 +10,8 @@ import numpy as np
 import plugrad as pg
 import pytest
 
+from tests.core.jit.helpers import bits
+
 COMPILERS = [name for name in ("wasm", "opencl") if name in pg.backends()]
 ODD = [np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-42, -1e-42, 3e38, -3e38, 88.0, -104.0]
 SHAPES = [(), (1,), (3,), (4, 5), (2, 3, 7), (1025,), (257, 129)]
@@ -92,17 +94,6 @@ def numbers(*shape, seed=0):
     x = rng.normal(size=shape, scale=2.0).astype("float32")
     some = rng.random(size=shape) < 0.1
     return np.where(some, rng.choice(ODD, size=shape), x).astype("float32")
-
-
-def bits(tree):
-    """Return the bits of tensors; those of NaN are not told apart."""
-    found = []
-    for y in pg.tree.leaves(tree):
-        values = y.numpy()
-        if values.dtype.kind == "f":
-            values = np.where(np.isnan(values), np.float32(np.nan), values)
-        found.append((y.backend, y.dtype, y.shape, values.tobytes()))
-    return found
 
 
 def check(f, *calls):

@@ -16,14 +16,12 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, Literal, TypeVar, overload
 
-import numpy as np
-
 from plugrad.engine.dispatch import run, run_many
 from plugrad.ops import shape as shapes
 from plugrad.ops.compare import where
 from plugrad.ops.ranges import arange
 from plugrad.ops.rearrange import moveaxis
-from plugrad.registry.contract import Kernel, one_shape
+from plugrad.registry.contract import Kernel
 from plugrad.tensor.arguments import choice, function
 from plugrad.tensor.tensor import Tensor
 
@@ -79,12 +77,7 @@ def elementwise(kernel: Kernel) -> Rule:
     """Return the rule of a kernel whose inputs broadcast, element by element."""
 
     def rule(batched: Flags, *inputs: Tensor | None, **attrs: Any) -> Any:
-        xs = aligned(batched, inputs)
-        shapes_of = {x.shape for x in xs if x is not None}
-        if len(shapes_of) > 1 and kernel.out is one_shape:
-            whole = np.broadcast_shapes(*shapes_of)
-            xs = [None if x is None else shapes.broadcast_to(x, whole) for x in xs]
-        return called(kernel, xs, attrs)
+        return called(kernel, aligned(batched, inputs), attrs)
 
     return rule
 
@@ -302,21 +295,21 @@ def batching(kernel: Kernel, rule: Kind | None = None) -> Callable[[F], F] | Non
 RULES: dict[Callable[[Kernel], Rule], str] = {
     elementwise: """
         Abs Acos Acosh Add Asin Asinh Atan Atan2 Atanh BitwiseAnd BitwiseNot BitwiseOr
-        BitwiseXor Cast Ceil ClipByValue ComplexAbs CopySign Cos Cosh Digamma Elu
-        EluGrad Equal Erf Erfc Erfinv Exp Exp2 Expm1 Floor FloorDiv Gcd Gelu GeluTanh
-        Greater GreaterEqual Hypot Identity Imag IsFinite IsInf IsNan LeakyRelu
-        LeftShift Less LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr
-        LogicalXor Maximum Minimum Mish Mod Multiply Neg NotEqual OnesLike Polygamma Pow
-        Prelu Real RealDiv Reciprocal Relu Relu6 RightShift Round Rsqrt Select Selu
-        Sigmoid SigmoidGrad Sign SignBit Sin Sinh Softplus Softsign Sqrt Square
-        SquaredDifference StaticRegexReplace Step StringToHashBucketFast Sub Tan Tanh
-        TanhGrad Trunc ZerosLike
+        BitwiseXor Cast Ceil ClipByValue ComplexAbs CopySign Cos Cosh Digamma Elu Equal
+        Erf Erfc Erfinv Exp Exp2 Expm1 Floor FloorDiv Gcd Gelu GeluTanh Greater
+        GreaterEqual Hypot Identity Imag IsFinite IsInf IsNan LeakyRelu LeftShift Less
+        LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr LogicalXor Maximum
+        Minimum Mish Mod Multiply Neg NotEqual OnesLike Polygamma Pow Prelu Real RealDiv
+        Reciprocal Relu Relu6 RightShift Round Rsqrt Select Selu Sigmoid Sign SignBit
+        Sin Sinh Softplus Softsign Sqrt Square SquaredDifference StaticRegexReplace Step
+        StringToHashBucketFast Sub Tan Tanh Trunc ZerosLike
         """,
     leading: """
         AddN All Any ArgMax ArgMin Bitcast Cholesky Cofactor Complex Concat Cumprod
-        Cumsum Det Eig Eigh Eigvals Eigvalsh ExpandDims FFT IFFT Inverse LogSoftmax Lu
-        MatrixExp Max Mean Min MirrorPad OneHot Pack PadV2 Prod Qr Reverse Slogdet
-        Softmax Solve Sort SplitV Sum Svd Svdvals TopK Transpose TriangularSolve Unpack
+        Cumsum Det Eig Eigh Eigvals Eigvalsh EluGrad ExpandDims FFT IFFT Inverse
+        LogSoftmax Lu MatrixExp Max Mean Min MirrorPad OneHot Pack PadV2 Prod Qr Reverse
+        SigmoidGrad Slogdet Softmax Solve Sort SplitV Sum Svd Svdvals TanhGrad TopK
+        Transpose TriangularSolve Unpack
         """,
     _reshape: "Reshape",
     _broadcast_to: "BroadcastTo",

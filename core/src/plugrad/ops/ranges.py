@@ -184,9 +184,9 @@ LIN_SPACE = Kernel(
     op="linspace",
     doc="""``start + i * (stop - start) / n`` for i below ``num``.
 
-    n is ``num - 1`` with ``endpoint``, of which the last element is ``stop``, else
-    ``num``. A single element is ``start``, and so are all where ``stop`` equals it,
-    even if both are infinite. Computed in double precision, and rounded to
+    With ``endpoint``, n is ``num - 1``, and the last element is exactly ``stop``; else
+    n is ``num``. If there is one element, or if ``stop`` equals ``start``, all elements
+    are ``start``, even infinite ones. Computed in double precision, and rounded to
     ``dtype``, which is floating or complex.""",
 )
 

@@ -251,9 +251,8 @@ def _(x: Tensor) -> Tensor:
 def _log_gamma(a: Tensor, small: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return ``log Γ(a)``, and c and f with ``Γ(1 + a) = e^c · f``."""
     z, product = a, creation.ones_like(a)
-    for i in range(
-        1, ASYMPTOTIC_MIN - 2
-    ):  # Γ(a) = (a - 1) (a - 2) … Γ(z), z from 2 to 3
+    # Γ(a) = (a - 1) (a - 2) … Γ(z), z from 2 to 3
+    for i in range(1, ASYMPTOTIC_MIN - 2):
         above, less = a >= i + 2, a - i
         z = compare.where(above, less, z)
         product = compare.where(above, product * less, product)

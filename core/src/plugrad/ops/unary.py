@@ -761,7 +761,8 @@ EXP2 = _elementwise(
     op="exp2",
     doc="""``2^x``; 0 for -inf, and inf where it overflows.
 
-    Exact where ``x`` is whole, also of subnormal results. Within 3 ulp.""",
+    Exact where ``x`` is whole, also of subnormal results. Within 3 ulp; where it is
+    composed of ``Pow``, as exact as that is.""",
 )
 
 

@@ -29,9 +29,6 @@ def gathered(
 ) -> Array:
     """Read in C, or let ``take`` check the range; ``op`` is for messages."""
     n = x.shape[axis]
-    axes = x.ndim - 1 + indices.ndim - batch_dims
-    if axes > AXES:  # NumPy's take ends the process
-        raise ValueError(f"{op}: the result would have {axes} axes, of at most {AXES}")
     if batch_dims or indices.size * x.size >= FEW * n:
         y = _read(x, indices, axis, batch_dims)
         if y is not None:
@@ -39,6 +36,10 @@ def gathered(
     try:
         at = _unsigned(indices)
         if not batch_dims:
+            axes = x.ndim - 1 + at.ndim
+            if axes > AXES:  # ``take`` would end the process
+                rule = f"the result would have {axes} axes, more than {AXES}"
+                raise ValueError(f"{op}: {rule}")
             return boxed(x.take(at, axis))
         middle = (*x.shape[batch_dims:axis], *indices.shape[batch_dims:])
         y = np.empty((*x.shape[:batch_dims], *middle, *x.shape[axis + 1 :]), x.dtype)
