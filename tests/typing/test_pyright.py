@@ -2,8 +2,10 @@
 
 import importlib
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import plugrad
 import pytest
@@ -21,7 +23,15 @@ def told(*arguments):
     """Return what pyright finds, as it would for a user of an installed plugrad."""
     command = [sys.executable, "-m", "pyright", "--outputjson"]
     command += ["--pythonpath", sys.executable, *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    # With --verifytypes, pyright takes the first Python of PATH all the same.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+    )
     assert done.stdout.startswith("{"), done.stdout + done.stderr
     return json.loads(done.stdout)
 

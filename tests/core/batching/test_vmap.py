@@ -8,8 +8,6 @@ import threading
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad import plugin
-from plugrad.batching import rules
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(5, 4)).astype("float32")
@@ -27,23 +25,6 @@ def loop(f, xs):
 
 def network(w, x):
     return pg.sum(pg.softmax(pg.tanh(x @ w)) ** 2)
-
-
-@pytest.mark.parametrize("op", [pg.tanh, pg.sigmoid, pg.elu])
-def test_a_recorded_gradient_whose_cotangent_is_one_for_all(op):
-    """Kernels of gradients take equal shapes, which a recording checks."""
-    slope = pg.grad(lambda x: pg.sum(op(x)))
-    x = pg.asarray([-1.0, 0.5, 2.0])
-    jitted = pg.jit(pg.vmap(slope))
-    for _ in range(3):
-        close(jitted(x), loop(slope, x.numpy()))
-
-
-def test_only_kernels_that_broadcast_are_batched_without_equal_shapes():
-    names = rules.RULES[rules.elementwise].split()
-    several = [k for k in map(plugin.contracts().get, names) if len(k.inputs) > 1]
-    assert several
-    assert [k.name for k in several if not k.broadcasts] == []
 
 
 # --- axes and structures ---------------------------------------------------------
@@ -424,35 +405,6 @@ def test_tensors_that_leak():
     for use in (lambda: x + 1.0, x.numpy, lambda: pg.vmap(lambda y: x + y)(X)):
         with pytest.raises(ValueError, match="vmap: this tensor was computed inside"):
             use()
-
-
-@pytest.mark.thread_unsafe(reason="it registers for the process")
-def test_a_kernel_without_a_rule():
-    bare = plugin.Kernel("test.Bare(x: floating)", out=plugin.same)
-    pg.register_kernel(bare, pg.get_backend(), lambda x: x)
-    bare = plugin.contracts()["test.Bare"]  # declared by the first run of this test
-    bare.batching = None
-    try:
-        f = lambda x: plugin.run(bare, x)
-        with pytest.raises(
-            NotImplementedError, match=r"vmap: test\.Bare.*plugin\.batching"
-        ):
-            pg.vmap(f)(X)
-        constant = pg.asarray(W)
-        close(pg.vmap(lambda x: f(constant)[0, 0] * x)(X), W[0, 0] * X)
-        plugin.batching(bare, "elementwise")
-        assert pg.vmap(f)(X).shape == X.shape
-        plugin.batching(bare)(lambda batched, x: pg.sum(x))
-        with pytest.raises(ValueError, match=r"rule of test\.Bare returned shape \(\)"):
-            pg.vmap(f)(X)
-    finally:
-        pg.unregister_kernel("test.Bare", pg.get_backend())
-    with pytest.raises(
-        ValueError, match="batching: rule 'nonsense': use 'elementwise'"
-    ):
-        plugin.batching(bare, "nonsense")
-    with pytest.raises(TypeError, match="batching: expected a Kernel, got 'Relu'"):
-        plugin.batching("Relu", "each")
 
 
 def test_errors_inside_leave_nothing_behind():

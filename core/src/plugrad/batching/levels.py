@@ -34,6 +34,10 @@ class Batched:
 
     __slots__ = ("dtype", "level", "shape", "tensor")
 
+    level: Level | None
+    shape: tuple[int, ...]
+    tensor: Tensor
+
     def __init__(self, tensor: Tensor, level: Level | None) -> None:
         self.tensor, self.level = tensor, level
         self.dtype: DType = tensor.dtype
@@ -79,6 +83,8 @@ class BatchingBackend(OpenBackend):
 
     It has the name of ``base``, so that gradients for that backend are in force.
     """
+
+    base: OpenBackend
 
     def __init__(self, base: OpenBackend) -> None:
         from plugrad.registry.hooks import Runtime
@@ -128,6 +134,11 @@ class Level:
     """One ``vmap`` that is running: how many examples it has, and what is around it."""
 
     __slots__ = ("backend", "context", "depth", "first", "running", "size")
+
+    context: Context
+    depth: int
+    running: bool
+    size: int
 
     def __init__(self, size: int, first: Level | None = None) -> None:
         self.size, self.running = size, True

@@ -283,6 +283,8 @@ class RunningCode:
 
     """
 
+    reason: str
+
     def __init__(self) -> None:
         self.ran: list[tuple[CodeType, dict[str, Any]]] = []
         self.reason = ""

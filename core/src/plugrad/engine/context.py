@@ -70,6 +70,15 @@ class Run:
         "where",
     )
 
+    backend: OpenBackend
+    how: str
+    inner: float
+    kernel: Kernel
+    parent: Run | None
+    seconds: float
+    start: float
+    where: OpenBackend
+
     def __init__(self, kernel: Kernel, backend: OpenBackend, parent: Run | None):
         self.kernel = kernel
         self.backend = self.where = backend
@@ -88,6 +97,8 @@ class Override:
     """The layer of gradients that one scope puts over all others."""
 
     __slots__ = ("last", "layer")
+
+    layer: Layer
 
     def __init__(self, layer: Layer) -> None:
         self.layer = layer

@@ -79,6 +79,9 @@ class Place:
 
     __slots__ = ("holder", "label", "names", "values")
 
+    holder: Any
+    label: str
+
     def __init__(self, label: str, holder: Any, names: Iterable[Any] = ()) -> None:
         self.label, self.holder = label, holder
         self.names: list[Any] = [*names]
@@ -202,6 +205,11 @@ class Entries(Place):
 
     __slots__ = ("absent", "form", "owner", "whole")
 
+    absent: frozenset[str]
+    form: str
+    owner: Any
+    whole: bool
+
     def __init__(
         self,
         label: str,
@@ -278,6 +286,8 @@ class Attributes(Place):
 
     __slots__ = ("form",)
 
+    form: str
+
     def __init__(
         self, label: str, holder: Any, names: Iterable[str], form: str = "{}.{}"
     ) -> None:
@@ -328,6 +338,9 @@ class Computed(Place):
     """
 
     __slots__ = ("code", "fixed", "get")
+
+    code: str
+    fixed: bool
 
     def __init__(
         self,
@@ -384,6 +397,10 @@ class Slot:
     """
 
     __slots__ = ("_code", "_get", "holder", "label", "name")
+
+    holder: Any
+    label: str
+    name: Any
 
     def __init__(self, label: str, holder: Any, name: Any, how: str) -> None:
         self.label, self.holder, self.name = label, holder, name

@@ -93,6 +93,9 @@ class References:
 
     """
 
+    reason: str
+    sets_hooks: bool
+
     def __init__(
         self,
         roots: Iterable[Any],

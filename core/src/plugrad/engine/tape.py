@@ -185,6 +185,8 @@ class Guard(Tape):
 
     __slots__ = ("name",)
 
+    name: str
+
     def __init__(self, tape: Tape, name: str) -> None:
         self.nodes, self.tracked, self.name = [], tape.tracked, name
         self.variables = None if tape.variables is None else {}

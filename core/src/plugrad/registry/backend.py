@@ -53,7 +53,7 @@ class OpenBackend:
         self.dtypes: frozenset[DType] = frozenset(
             canonical(name) for name in runtime.dtypes
         )
-        self.max_nbytes = runtime.max_nbytes or sys.maxsize
+        self.max_nbytes: int = runtime.max_nbytes or sys.maxsize
         self.table: Mapping[str, Function] = {}
         self.scalars: dict[tuple[object, ...], Tensor] = {}  # weak ones, uploaded
 

@@ -69,6 +69,15 @@ class Plugin:
 
     """
 
+    distribution: str
+    version: str
+    name: str
+    module: str
+    phase: Phase
+    reason: str
+    outdated: str
+    seconds: float
+
     def __init__(
         self,
         distribution: str,
@@ -193,6 +202,10 @@ class Entry(Generic[V]):
     ``content`` is the result of opening it, if it is kept here.
     """
 
+    owner: Plugin
+    phase: Phase
+    reason: str
+
     def __init__(self, value: V, owner: Plugin) -> None:
         self.value, self.owner = value, owner
         self.phase, self.reason = Phase.REGISTERED, ""
@@ -253,6 +266,9 @@ class Claims(Generic[N]):
     no one gets it until all but one are blocked. The messages say how to install the
     names that are ``published`` with plugrad.
     """
+
+    kind: str
+    published: Sequence[str]
 
     def __init__(
         self, kind: str, error: type[Exception], published: Sequence[str] = ()

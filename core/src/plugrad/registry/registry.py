@@ -42,6 +42,9 @@ Opened = tuple["Entry[KernelPack]", Mapping[str, Function], dict[str, VJPs]]
 class Registry:
     """Everything that is registered; ``registry`` is the only instance in use."""
 
+    core: Plugin
+    user: Plugin
+
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.core = Plugin("plugrad", phase=Phase.REGISTERED)

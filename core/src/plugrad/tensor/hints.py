@@ -153,6 +153,8 @@ class Absent:
 
     __slots__ = ("name",)
 
+    name: str
+
     def __init__(self, name: str) -> None:
         self.name = name
 

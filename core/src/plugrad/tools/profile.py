@@ -110,6 +110,9 @@ class Transfer(NamedTuple):
 class Alive:
     """The bytes that results hold, and the most they ever held."""
 
+    now: int
+    peak: int
+
     def __init__(self) -> None:
         self.now = self.peak = 0
         self._known: dict[int, weakref.ref[Any]] = {}

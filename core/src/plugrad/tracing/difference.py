@@ -31,6 +31,8 @@ class Differ:
 
     """
 
+    difference: str
+
     def __init__(self, old: Recording, new: Recording, *, code: bool = True) -> None:
         self._old, self._new, self._code = old, new, code
         self.same: dict[int, int] = {}

@@ -483,6 +483,12 @@ class Attempts:
 
     __slots__ = ("calls", "key", "reason", "recordings", "rests")
 
+    calls: int
+    key: Any
+    reason: str
+    recordings: int
+    rests: int
+
     def __init__(self, key: Any) -> None:
         self.key = key
         self.recordings = self.calls = self.rests = 0

@@ -80,7 +80,15 @@ class Program:
     """
 
     call: Call | None = None
-    runs_again = False
+    runs_again: bool = False
+
+    name: str
+    lines: list[str]
+    ends: list[str]
+    starts: list[str]
+    source: str
+    named: dict[int, str]
+    donated: list[int]
     finish: Callable[..., Any]
 
     def __init__(self, of: Recording, name: str) -> None:

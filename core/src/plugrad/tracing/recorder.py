@@ -69,6 +69,12 @@ class Recorder:
 
     """
 
+    draft: Draft
+    reason: str
+    is_temporary: bool
+    raised: bool
+    elsewhere: bool
+
     def __init__(self, *, strict: bool, with_lines: bool, hold_arrays: bool) -> None:
         self.draft, self.reason, self.is_temporary = Draft(), "", False
         self.sources: list[Source] = []

@@ -85,6 +85,14 @@ class Recording:
 
     program: Program
 
+    sign: Signature
+    reason: str
+    is_temporary: bool
+    value: Any
+    recorded: int
+    references: References
+    unseen: set[int]
+
     def __init__(
         self,
         f: Callable[..., Any],

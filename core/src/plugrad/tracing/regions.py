@@ -148,6 +148,17 @@ class Grouping:
 
     """
 
+    graph: Graph
+    of: list[int]
+    groups: dict[int, int]
+    reads: list[int]
+    makes: list[int]
+    reduces: list[int]
+    makers: dict[int, int]
+    after: dict[int, int]
+    found: dict[int, Any]
+    given: dict[int, int]
+
     def __init__(self, graph: Graph, plan: list[Step | Region]) -> None:
         self.graph, self.plan = graph, plan
         self.of = [*range(len(plan))]

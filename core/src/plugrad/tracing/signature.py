@@ -33,6 +33,9 @@ class Same:
 
     __slots__ = ("ids", "values")
 
+    ids: tuple[int, ...]
+    values: tuple[object, ...]
+
     def __init__(self, *values: object) -> None:
         self.values, self.ids = values, (*map(id, values),)
 
@@ -69,6 +72,8 @@ class Static:
     """A static argument: one leaf, whatever it is."""
 
     __slots__ = ("value",)
+
+    value: Any
 
     def __init__(self, value: Any) -> None:
         self.value = value
