@@ -176,7 +176,7 @@ def measured(name: str) -> Figures:
 def where() -> str:
     """Return the folder of the core, and whether its accelerators are in C."""
     import plugrad as pg
-    from plugrad.engine.accelerated import _speedups
+    from plugrad._src.engine.accelerated import _speedups
 
     return f"{Path(pg.__file__).parent}, {'C' if _speedups else 'Python'}"
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import plugrad as pg
 from numpy.lib.stride_tricks import sliding_window_view as windows
-from plugrad.registry.registry import registry
+from plugrad._src.registry.registry import registry
 
 Array = np.ndarray[Any, Any]
 Sizes = Callable[[bool], tuple[Array, ...]]

@@ -31,6 +31,6 @@ def ops():
         name: value
         for name, value in public().items()
         if inspect.isfunction(value)
-        and value.__globals__["__name__"].startswith("plugrad.ops")
+        and value.__globals__["__name__"].startswith("plugrad._src.ops")
         and value not in (pg.custom_grad, pg.engine, pg.run_kernel)
     }

@@ -13,7 +13,7 @@ from typing import Any
 
 import models
 import plugrad as pg
-from plugrad.registry.registry import registry
+from plugrad._src.registry.registry import registry
 from serve import Case, Cases, serve
 
 Tensor = pg.Tensor

@@ -56,7 +56,7 @@ static int check_field(PyObject *class, Py_ssize_t at, const char *name,
 
 int import_objects(void) {
 #define IMPORT(name, module)                                                             \
-    if (name == NULL && (name = imported("plugrad." module, #name)) == NULL) return -1;
+    if (name == NULL && (name = imported("plugrad._src." module, #name)) == NULL) return -1;
 #define FIND(class, name)                                                                \
     if ((class##_##name = offset(class, #name)) < 0) return -1;
 #define CHECK(class, name)                                                               \

@@ -261,6 +261,7 @@ def _tables() -> dict[str, set[tuple[str, ...]]]:
     tables: dict[str, set[tuple[str, ...]]] = {}
     for row in rows():
         package, *inner = Path(row.path.partition("src/")[2]).with_suffix("").parts
+        inner = [name for name in inner if name != "_src"]
         module = ".".join(inner).removesuffix("__init__")
         said, _, cure = row.message.partition("; ")
         if cure.startswith("got "):

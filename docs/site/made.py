@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import plugrad as pg
 from plugrad import geometry, plugin
-from plugrad.tensor import foreign, hints
-from plugrad.tools import cli
-from plugrad.tools.names import ROWS
+from plugrad._src.tensor import foreign, hints
+from plugrad._src.tools import cli
+from plugrad._src.tools.names import ROWS
 
 from tests.surface import namespaces, public
 

@@ -1,7 +1,7 @@
 """All tests in this folder run twice: with the accelerators in C, and without them."""
 
 import pytest
-from plugrad.engine import accelerated
+from plugrad._src.engine import accelerated
 
 
 @pytest.fixture(autouse=True, params=["C", "Python"])

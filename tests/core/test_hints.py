@@ -8,8 +8,8 @@ import numpy as np
 import plugrad as pg
 import plugrad_train as pt
 import pytest
-from plugrad.tensor import foreign, hints
-from plugrad.tensor.hints import ForeignNames
+from plugrad._src.tensor import foreign, hints
+from plugrad._src.tensor.hints import ForeignNames
 
 from tests.surface import ops
 

@@ -12,8 +12,8 @@ from tests.processes import output
 
 ALLOWED = {"__future__", "importlib", "threading"}  # of the standard library
 # What the first question imports: who finds and loads plugins, and makes descriptors.
-LOADING = {"plugrad.registry.discovery", "plugrad.registry.loading"}
-LOADING |= {"plugrad.registry.hooks", "pluggy", "importlib_metadata"}
+LOADING = {"plugrad._src.registry.discovery", "plugrad._src.registry.loading"}
+LOADING |= {"plugrad._src.registry.hooks", "pluggy", "importlib_metadata"}
 # Signatures need ``inspect``, which NumPy itself imports, but not yet in 2.1.
 IMPORTED = """
 import json, sys

@@ -10,8 +10,8 @@ import pytest
 from tests.surface import namespaces
 
 # Modules that hold a few lines for several layers.
-SHARED = {"_polynomials", "_public", "_rationals"}
-PARTS = dict.fromkeys(["_numbers", "_resampling", "_windows"], "geometry")
+SHARED = {"polynomials", "public", "rationals"}
+PARTS = dict.fromkeys(["window_numbers", "resampling", "windows"], "geometry")
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
 
@@ -26,13 +26,18 @@ def drawn():
     return {name: set(imported.split()) for name, imported in rows}
 
 
+def part(module):
+    """Return the folder, or the module, of the core that a module belongs to."""
+    return f"{module.replace('._src', '')}.".split(".")[1]
+
+
 def imported():
     """Return what each folder of the core imports."""
     graph = grimp.build_graph("plugrad", exclude_type_checking_imports=True)
     found = defaultdict(set)
     for module in graph.modules:
         for other in graph.find_modules_directly_imported_by(module):
-            names = [f"{name}.".split(".")[1] for name in (module, other)]
+            names = [part(name) for name in (module, other)]
             if all(names) and names[0] != names[1]:
                 found[names[0]].add(PARTS.get(names[1], names[1]))
     found["geometry"] -= {"geometry"}

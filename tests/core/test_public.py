@@ -12,7 +12,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad import plugin
-from plugrad.registry.contract import origin
+from plugrad._src.registry.contract import origin
 
 from tests.surface import namespaces, public
 
@@ -53,7 +53,7 @@ OF_NAMESPACE = {"interpolation": "image"}
 
 
 @pytest.mark.parametrize(
-    "family", sorted(f for f in sys.modules if f.startswith("plugrad.ops."))
+    "family", sorted(f for f in sys.modules if f.startswith("plugrad._src.ops."))
 )
 def test_what_a_family_exports_is_public(family):
     module, name = sys.modules[family], family.rpartition(".")[2]
@@ -112,4 +112,4 @@ def test_a_traceback_shows_the_public_name(name):
 
 def test_the_origin_of_a_gradient_is_the_module_that_has_the_line():
     line = pg.negative.__code__.co_firstlineno
-    assert origin(pg.negative, "user") == f"user (plugrad.ops.unary:{line})"
+    assert origin(pg.negative, "user") == f"user (plugrad._src.ops.unary:{line})"

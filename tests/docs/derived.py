@@ -14,16 +14,16 @@ from collections import defaultdict
 from functools import partial
 from pathlib import Path
 
-from plugrad.ops import operators
-from plugrad.registry import install
-from plugrad.tools.names import ROWS as OTHERS
+from plugrad._src.ops import operators
+from plugrad._src.registry import install
+from plugrad._src.tools.names import ROWS as OTHERS
 
 from docs.site import diagrams
 from tests.docs.blocks import texts
 from tests.surface import ops
 
 ROOT = Path(__file__).parents[2]
-STUB = ROOT / "core" / "src" / "plugrad" / "tensor" / "methods.pyi"
+STUB = ROOT / "core" / "src" / "plugrad" / "_src" / "tensor" / "methods.pyi"
 NAMES = ROOT / "docs" / "names.md"
 ELSEWHERE = "## Names of other libraries"
 ONLY_HERE, RULE = "## Only in plugrad", "| --- | --- |\n"

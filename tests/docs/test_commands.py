@@ -4,7 +4,7 @@ import re
 
 import plugrad as pg
 import pytest
-from plugrad.tools import cli
+from plugrad._src.tools import cli
 
 from tests.docs.blocks import texts
 

@@ -1,7 +1,7 @@
 """What messages and pages say to install can be installed today.
 
 Until plugrad is released, no index has its distributions: messages and pages take the
-command from ``plugrad.registry.install``, or name folders of the checkout.
+command from ``plugrad._src.registry.install``, or name folders of the checkout.
 """
 
 import re
@@ -10,7 +10,7 @@ import sys
 import tomllib
 
 import pytest
-from plugrad.registry import install
+from plugrad._src.registry import install
 
 from tests.docs.blocks import ROOT
 

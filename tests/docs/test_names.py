@@ -7,7 +7,7 @@ from pathlib import Path
 
 import plugrad as pg
 import pytest
-from plugrad.tools.names import ROWS
+from plugrad._src.tools.names import ROWS
 
 from tests.surface import ops
 

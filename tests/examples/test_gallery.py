@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.registry.registry import registry
+from plugrad._src.registry.registry import registry
 
 from tests.docs.blocks import ROOT
 

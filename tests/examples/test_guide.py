@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.registry.registry import registry
+from plugrad._src.registry.registry import registry
 from plugrad_conformance.check import check_gradients
 
 from tests.docs.blocks import blocks, promised

@@ -12,7 +12,7 @@ if importlib.util.find_spec("pyopencl") is None or "opencl" not in pg.backends()
 @pytest.fixture(scope="session")
 def device():
     """Return the device of the backend."""
-    from plugrad.registry.registry import registry
+    from plugrad._src.registry.registry import registry
 
     with pg.use_backend("opencl"):
         return registry.open("opencl").runtime.arrays.device

@@ -9,8 +9,8 @@ import numpy as np
 import plugrad as pg
 import plugrad_opencl
 import pytest
+from plugrad._src.registry.registry import registry
 from plugrad.plugin import Kernel, Spec, broadcasted, decomposition, gradients
-from plugrad.registry.registry import registry
 from plugrad_conformance.check import check_gradients
 from plugrad_opencl import elementwise_kernel, source_kernel
 

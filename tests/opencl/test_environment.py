@@ -403,7 +403,7 @@ x = pg.zeros(1 << 20)
 for _ in range(10):
     x = x + 1.0
 print(x.numpy().max())
-from plugrad.registry.registry import registry
+from plugrad._src.registry.registry import registry
 pool = registry.open("opencl").runtime.arrays.device.pool
 del x
 assert pool.idle() == 0, pool.idle()

@@ -12,8 +12,8 @@ from types import FunctionType
 from typing import get_origin
 
 from plugrad import geometry, plugin
+from plugrad._src.registry import hooks
 from plugrad.plugin import GROUP
-from plugrad.registry import hooks
 
 ROOT = Path(__file__).parents[2]
 RELEASED = Path(__file__).with_name("api.txt")

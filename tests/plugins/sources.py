@@ -41,7 +41,7 @@ def plugrad_backend():
 
 PHASES = """
     import plugrad as pg
-    from plugrad.registry.registry import registry
+    from plugrad._src.registry.registry import registry
     pg.set_backend("cpu")
     for p in sorted(registry.plugins, key=lambda p: p.distribution):
         print(p.distribution, p.phase, p.reason)

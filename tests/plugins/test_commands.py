@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from plugrad.registry.plugins import printable
+from plugrad._src.registry.plugins import printable
 
 from tests.plugins.conftest import OTHERS
 

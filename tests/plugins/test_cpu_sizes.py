@@ -6,7 +6,7 @@ Kernels are compared with their decompositions, which have one way for all.
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.registry.registry import registry
+from plugrad._src.registry.registry import registry
 from plugrad_conformance.toy import toy
 
 RNG = np.random.default_rng(0)

@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from plugrad.engine import accelerated
-from plugrad.tools import installed
-from plugrad.tools.doctor import _accelerators, _text, _told_accelerators
+from plugrad._src.engine import accelerated
+from plugrad._src.tools import installed
+from plugrad._src.tools.doctor import _accelerators, _text, _told_accelerators
 
 from tests.plugins.sources import GOOD
 
@@ -224,13 +224,13 @@ def test_malformed_metadata_of_a_plugin(site, doctor):
 
 
 def test_a_deprecation_is_noted(site, doctor):
-    warns = "from plugrad.registry.deprecation import warn_deprecated as w\n"
+    warns = "from plugrad._src.registry.deprecation import warn_deprecated as w\n"
     warns += "w('it', since='0.2', until='0.4', use='that')\n"
     site("plugrad-it", warns + BACKEND.format(test="return []"))
     _, _, rows = doctor()
     notes = rows["it"]["notes"]
     assert "uses a deprecated feature: it is deprecated since plugrad 0.2" in notes[0]
-    assert "imports plugrad.registry.deprecation.warn_deprecated" in notes[1]
+    assert "imports plugrad._src.registry.deprecation.warn_deprecated" in notes[1]
 
 
 def test_distributions_that_are_there_twice(site, doctor, tmp_path):
@@ -327,12 +327,12 @@ PRIVATE = {  # an import: whether it is of something private
     "from plugrad import linalg, geometry": False,
     "from plugrad.plugin import Kernel": False,
     "from plugrad import __version__": False,
-    "import plugrad.engine.dispatch": True,
-    "from plugrad.engine import dispatch": True,
-    "from plugrad.tensor.dtypes import DType": True,
+    "import plugrad._src.engine.dispatch": True,
+    "from plugrad._src.engine import dispatch": True,
+    "from plugrad._src.tensor.dtypes import DType": True,
     "from plugrad import engine, Tensor": False,
-    "from plugrad.ops import unary": True,
-    "from plugrad.tools.cli import main": True,
+    "from plugrad._src.ops import unary": True,
+    "from plugrad._src.tools.cli import main": True,
     "from plugrad.plugin import _hidden": True,
     "from plugrad_cpu._internal import x": False,
     "from . import _own": False,

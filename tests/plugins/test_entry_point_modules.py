@@ -104,7 +104,7 @@ def test_what_open_may_not_return_is_named(site, python):
     site("plugrad-it", OPENS)
     out = python("""
         import plugrad as pg
-        from plugrad.registry.registry import registry
+        from plugrad._src.registry.registry import registry
         pg.set_backend("cpu")
         for ask, name in ((pg.set_backend, "it"), (pg.use_gradients, "rules")):
             try:

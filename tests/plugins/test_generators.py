@@ -13,7 +13,7 @@ import sys
 import tomllib
 
 import pytest
-from plugrad.registry.hooks import RESERVED
+from plugrad._src.registry.hooks import RESERVED
 from plugrad_conformance.__main__ import main
 from plugrad_conformance.new import KINDS, LONGEST, OURS, write
 from plugrad_conformance.primitives import DATA_DEPENDENT, HOST, PRIMITIVES

@@ -297,8 +297,8 @@ def test_who_takes_over_the_name_of_a_pack_opens_its_own(site, python):
     out = python(
         SLOPE
         + """
-from plugrad.registry.plugins import Phase, Plugin
-from plugrad.registry.registry import registry
+from plugrad._src.registry.plugins import Phase, Plugin
+from plugrad._src.registry.registry import registry
 
 print(slope("double"))
 with pg.use_gradients("double"):

@@ -6,7 +6,7 @@ the guilty.
 
 import plugrad
 import pytest
-from plugrad.registry import install
+from plugrad._src.registry import install
 
 from release.archives import write_module_wheel
 from tests.plugins.wheels import PROGRAM
@@ -63,7 +63,7 @@ def opening(name, line):
 
 
 PANIC = "class Panic(BaseException): pass\nraise Panic('of rust')"
-PRIVATE = "from plugrad.engine.dispatch import active"
+PRIVATE = "from plugrad._src.engine.dispatch import active"
 # Name of the plugin: its module, what doctor says of it, and words from its row there.
 PLUGINS = {
     "metal-a": (working("metal"), "broken", "claimed by plugrad-metal-a 1.0 and plu"),
@@ -102,7 +102,7 @@ PLUGINS = {
     "private": (
         working("private", PRIVATE),
         "works",
-        "imports plugrad.engine.dispatch.active",
+        "imports plugrad._src.engine.dispatch.active",
     ),
     "reentering": (
         working("reentering", "import plugrad; plugrad.ones((2,))"),

@@ -6,8 +6,8 @@ from importlib import import_module
 import numpy as np
 import plugrad as pg
 import pytest
+from plugrad._src.tools import cli
 from plugrad.plugin import backward_gradients, backward_kernels, runtime
-from plugrad.tools import cli
 
 BROUGHT = {"Erf", "Gelu", "GeluTanh", "LogSoftmax"}
 BROUGHT |= {"Relu", "Sigmoid", "Softmax", "Tanh"}
@@ -45,7 +45,7 @@ def test_why_names_the_plugin_and_the_file(kernel, on, capsys):
     name, *_ = runtime(on).gradients[kernel]
     origin = pg.get_gradient(kernel)[name].origin
     assert origin.startswith(f"plugrad-{on} ")
-    assert "(plugrad.autodiff.backward_kernels:" in origin
+    assert "(plugrad._src.autodiff.backward_kernels:" in origin
     assert cli.main(["why", kernel, "--backend", on, "--grad", "--json"]) == 0
     own, core = json.loads(capsys.readouterr().out)["rules"]
     assert (own["layer"], own["distribution"]) == ("backend", f"plugrad-{on}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import plugrad as pg
 import pytest
-from plugrad.registry.deprecation import deprecated, warn_deprecated
+from plugrad._src.registry.deprecation import deprecated, warn_deprecated
 
 from tests.plugins import api
 

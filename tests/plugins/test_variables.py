@@ -140,7 +140,7 @@ def test_a_warning_points_at_the_users_line(site, python):
 def test_the_list_of_backends_says_why_none_is_active(python):
     out = python(
         """
-        from plugrad.tools import cli
+        from plugrad._src.tools import cli
         print(cli.main(["backends"]))
         """,
         PLUGRAD_BACKEND="cup",

@@ -4,7 +4,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from plugrad.registry import install
+from plugrad._src.registry import install
 
 from release.archives import write_module_wheel
 from tests.plugins.metadata import read_wheel, what_is_wrong
@@ -79,7 +79,7 @@ def test_a_wheel_is_complete(wheelhouse):
         assert what_is_wrong(read_wheel(wheel)) == []
         names = zipfile.ZipFile(wheel).namelist()
         assert f"{package}/py.typed" in names
-        assert package != "plugrad" or "plugrad/tensor/methods.pyi" in names
+        assert package != "plugrad" or "plugrad/_src/tensor/methods.pyi" in names
         assert [name for name in names if name.endswith("licenses/LICENSE")]
         assert not [name for name in names if "test" in name]
 
@@ -149,7 +149,7 @@ def test_a_third_party_publishes_twelve_kernels(environment):
         assert found["Softmax"] == "decomposed"
         way = environment.told("why", "Softmax")[0]["ways"][0]
         assert way["way"] == "decomposition"
-        assert "/plugrad/ops/" in way["where"]
+        assert "/plugrad/_src/ops/" in way["where"]
         way = environment.told("why", "Sum", "--backend", "mine")[0]["ways"][0]
         assert (way["distribution"], way["version"]) == ("plugrad-mine", "0.1.0")
         path, line = way["where"].rsplit(":", 1)

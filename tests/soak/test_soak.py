@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.engine.context import current
-from plugrad.registry import backend as open_backends
-from plugrad.registry.registry import registry
+from plugrad._src.engine.context import current
+from plugrad._src.registry import backend as open_backends
+from plugrad._src.registry.registry import registry
 from plugrad_conformance.toy import toy
 
 from tests.core.jit.side_by_side import Instance, compared, compiled, report

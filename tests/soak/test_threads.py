@@ -14,7 +14,7 @@ import time
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.registry.contract import Kernel
+from plugrad._src.registry.contract import Kernel
 from plugrad_conformance.toy import toy
 
 THREADS, STEPS = 16, 8

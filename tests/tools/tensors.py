@@ -2,7 +2,7 @@
 
 import numpy as np
 import plugrad as pg
-from plugrad.tensor import dtypes
+from plugrad._src.tensor import dtypes
 
 DTYPES = [name for name in dtypes.DTYPES if name != "string"]
 LAYOUTS = {

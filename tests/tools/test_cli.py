@@ -7,11 +7,11 @@ import sys
 
 import plugrad as pg
 import pytest
-from plugrad.engine import dispatch
+from plugrad._src.engine import dispatch
+from plugrad._src.registry.contract import vjp_rules
+from plugrad._src.registry.registry import registry
+from plugrad._src.tools import cli
 from plugrad.plugin import Backend, Kernel
-from plugrad.registry.contract import vjp_rules
-from plugrad.registry.registry import registry
-from plugrad.tools import cli
 from plugrad_conformance.toy import toy
 
 
@@ -197,7 +197,7 @@ def test_why_shows_the_layers_of_kernels(told):
     assert owner["version"] == importlib.metadata.version("plugrad-cpu")
     assert "plugrad_cpu/kernels/" in owner["where"]
     assert owner["when"] == "once the one above is removed"
-    assert "plugrad/ops/" in parts["where"]
+    assert "plugrad/_src/ops/" in parts["where"]
     assert parts["when"] == "if the first returns NotImplemented"
     assert lines[0].startswith("Softmax(logits: floating; axis: axis) -> y on cpu")
     table = lines[[line.split(" ")[0] for line in lines].index("way") :]
@@ -242,7 +242,7 @@ def test_why_shows_the_layers_of_gradients(told):
         "plugrad",
         importlib.metadata.version("plugrad"),
     )
-    assert "plugrad/ops/binary.py:" in core["where"]
+    assert "plugrad/_src/ops/binary.py:" in core["where"]
     table = under(lines, "input ")
     assert table[0].split() == [*scope]
     assert len(table) == 5
@@ -284,7 +284,7 @@ def test_why_points_at_the_parts_of_a_composite(told):
     _, lines, data = told("why", "FusedConv2D", "--grad")
     assert data["gradient"] == "through its parts"
     assert "its parts are recorded: " in lines[-1]
-    assert "plugrad/ops/fused.py:" in lines[-1]
+    assert "plugrad/_src/ops/fused.py:" in lines[-1]
 
 
 @pytest.mark.parametrize("op", ["divide", "RealDiv"])
@@ -395,5 +395,6 @@ def test_the_module_runs_and_the_reader_may_leave():
 
 
 def test_the_import_of_plugrad_leaves_the_tools_alone():
-    code = "import plugrad, sys; print({'argparse', 'plugrad.tools'} & {*sys.modules})"
+    code = "import plugrad, sys; "
+    code += "print({'argparse', 'plugrad._src.tools'} & {*sys.modules})"
     assert python("-c", code).stdout == "set()\n"

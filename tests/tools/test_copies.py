@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.ops import _processes
+from plugrad._src.ops import _processes
 from plugrad.plugin import Backend
 from plugrad_conformance.toy import toy
 

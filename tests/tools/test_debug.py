@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.engine import context
+from plugrad._src.engine import context
 from plugrad.plugin import Kernel, broadcasted, gradients, run, same
 from plugrad_conformance.check import held
 from plugrad_conformance.toy import toy
@@ -146,7 +146,7 @@ def test_a_gradient_that_is_not_finite_names_the_line_forward(backend):
     with pg.debug(), pytest.raises(FloatingPointError) as error:
         pg.grad(f)(pg.asarray([0.0, 1.0]))
     text = str(error.value)
-    assert "in the gradient of Sqrt for 'x', from plugrad (plugrad.ops." in text
+    assert "in the gradient of Sqrt for 'x', from plugrad (plugrad._src.ops." in text
     assert f"of the run at {lines[0]}`return pg.sum(pg.sqrt(x))`" in text
 
 

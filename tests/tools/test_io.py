@@ -12,7 +12,7 @@ import time
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.tensor.dtypes import DTYPES
+from plugrad._src.tensor.dtypes import DTYPES
 from plugrad_conformance.toy import toy
 
 reason = "needs safetensors: pip install safetensors"

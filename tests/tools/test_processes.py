@@ -12,7 +12,7 @@ import time
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.registry.registry import registry
+from plugrad._src.registry.registry import registry
 from plugrad_conformance.toy import toy
 
 pytestmark = [  # of Python 3.12, and of JAX, if another test has imported it

@@ -9,8 +9,8 @@ import time
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.engine.context import current, running
-from plugrad.registry import backend as backends
+from plugrad._src.engine.context import current, running
+from plugrad._src.registry import backend as backends
 from plugrad_conformance.toy import toy
 
 X = np.arange(1.0, 5.0, dtype=np.float32)

@@ -3,73 +3,761 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import autodiff, ops
-from ._public import publish
-from .autodiff.reverse import *
-from .engine import accelerated
-from .engine import control as _control
-from .engine import overrides as _overrides
-from .engine.control import *
-from .engine.overrides import *
-from .ops._convert import *
-from .ops._processes import _restored as _restored
-from .ops._processes import _restored_variable as _restored_variable
-from .ops.activation import *
-from .ops.adaptive import *
-from .ops.binary import *
-from .ops.blocks import *
-from .ops.by_name import *
-from .ops.compare import *
-from .ops.complexes import *
-from .ops.conv import *
-from .ops.creation import *
-from .ops.cumulative import *
-from .ops.custom import *
-from .ops.depthwise import *
-from .ops.dilation import *
-from .ops.dropout import dropout as dropout
-from .ops.einsum import *
-from .ops.error_functions import *
-from .ops.extremes import *
-from .ops.gather import *
-from .ops.gelu import *
-from .ops.grids import *
-from .ops.indexing import *
-from .ops.integers import *
-from .ops.matrix import *
-from .ops.namespace import *
-from .ops.nans import *
-from .ops.norm import *
-from .ops.pool import *
-from .ops.products import *
-from .ops.ranges import *
-from .ops.rearrange import *
-from .ops.reduce import *
-from .ops.samples import *
-from .ops.scatter import *
-from .ops.search import *
-from .ops.search import UniqueAll as UniqueAll
-from .ops.search import UniqueCounts as UniqueCounts
-from .ops.search import UniqueInverse as UniqueInverse
-from .ops.sequence import *
-from .ops.shape import *
-from .ops.signs import *
-from .ops.slicing import *
-from .ops.sorting import *
-from .ops.special import *
-from .ops.statistics import *
-from .ops.trigonometry import *
-from .ops.unary import *
-from .ops.variable import *
-from .registry.backend import BackendUnavailable as BackendUnavailable
-from .registry.contract import BackendError as BackendError
-from .registry.contract import GradientNotFound as GradientNotFound
-from .registry.contract import KernelNotFound as KernelNotFound
-from .registry.deprecation import PlugradDeprecationWarning as PlugradDeprecationWarning
-from .registry.gradients import PackInfo as PackInfo
-from .tensor.dtypes import STRING as string
-from .tensor.tensor import Tensor as Tensor
-from .tensor.tensor import TensorLike as TensorLike
+from ._src.autodiff.reverse import (
+    grad,
+    grads,
+    jvp,
+    stop_gradient,
+    value_and_grad,
+    value_and_grads,
+    variable_grads,
+    vjp,
+)
+from ._src.engine import accelerated
+from ._src.engine.control import (
+    backends,
+    copy_registered_kernels,
+    get_backend,
+    get_kernel,
+    get_kernels_for_backend,
+    register_backend,
+    register_kernel,
+    remove_backend,
+    remove_plugin,
+    set_backend,
+    unregister_kernel,
+    use_backend,
+)
+from ._src.engine.overrides import (
+    bind_overrides,
+    get_gradient,
+    gradient_packs,
+    override_gradient,
+    register_gradient,
+    set_gradients,
+    unregister_gradient,
+    use_gradients,
+)
+from ._src.ops._convert import (
+    asarray,
+)
+from ._src.ops._processes import _restored, _restored_variable
+from ._src.ops.activation import (
+    clip,
+    elu,
+    hard_sigmoid,
+    hard_swish,
+    leaky_relu,
+    log_sigmoid,
+    mish,
+    prelu,
+    relu,
+    relu6,
+    selu,
+    sigmoid,
+    silu,
+    softplus,
+    softsign,
+    step,
+)
+from ._src.ops.adaptive import (
+    adaptive_avg_pool,
+    adaptive_avg_pool1d,
+    adaptive_max_pool,
+    adaptive_max_pool1d,
+)
+from ._src.ops.binary import (
+    add,
+    add_n,
+    atan2,
+    divide,
+    divide_no_nan,
+    floor_divide,
+    fmod,
+    hypot,
+    logaddexp,
+    maximum,
+    minimum,
+    multiply,
+    pow,
+    remainder,
+    squared_difference,
+    subtract,
+)
+from ._src.ops.blocks import (
+    batch_to_space_nd,
+    depth_to_space,
+    space_to_batch_nd,
+)
+from ._src.ops.by_name import (
+    engine,
+    run_kernel,
+)
+from ._src.ops.compare import (
+    allclose,
+    bitwise_and,
+    bitwise_invert,
+    bitwise_left_shift,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+    equal,
+    greater,
+    greater_equal,
+    isclose,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    nonzero,
+    not_equal,
+    where,
+)
+from ._src.ops.complexes import (
+    angle,
+    complex,
+    conj,
+    imag,
+    real,
+)
+from ._src.ops.conv import (
+    conv1d,
+    conv1d_transpose,
+    conv2d,
+    conv2d_transpose,
+    conv3d,
+    conv3d_transpose,
+)
+from ._src.ops.creation import (
+    astype,
+    bitcast,
+    empty,
+    empty_like,
+    full,
+    full_like,
+    identity,
+    ones,
+    ones_like,
+    zeros,
+    zeros_like,
+)
+from ._src.ops.cumulative import (
+    bincount,
+    confusion_matrix,
+    cumulative_logsumexp,
+    cumulative_max,
+    cumulative_min,
+    cumulative_prod,
+    cumulative_sum,
+    dense_bincount,
+    diff,
+    moving_average,
+)
+from ._src.ops.custom import (
+    custom_grad,
+)
+from ._src.ops.depthwise import (
+    depthwise_conv2d,
+    separable_conv2d,
+)
+from ._src.ops.dilation import (
+    dilation2d,
+)
+from ._src.ops.dropout import dropout
+from ._src.ops.einsum import (
+    einsum,
+)
+from ._src.ops.error_functions import (
+    erf,
+    erfc,
+)
+from ._src.ops.extremes import (
+    argmax,
+    argmin,
+)
+from ._src.ops.gather import (
+    gather,
+    one_hot,
+    take,
+    take_along_axis,
+    unsorted_segment_sum,
+)
+from ._src.ops.gelu import (
+    gelu,
+)
+from ._src.ops.grids import (
+    eye,
+    meshgrid,
+    tril,
+    tril_indices,
+    triu,
+    triu_indices,
+)
+from ._src.ops.indexing import (
+    strided_slice,
+)
+from ._src.ops.integers import (
+    gcd,
+    lcm,
+    unravel_index,
+)
+from ._src.ops.matrix import (
+    diag,
+)
+from ._src.ops.namespace import (
+    __array_api_version__,
+    __array_namespace_info__,
+    bool,
+    can_cast,
+    complex64,
+    complex128,
+    e,
+    finfo,
+    float16,
+    float32,
+    float64,
+    iinfo,
+    inf,
+    int8,
+    int16,
+    int32,
+    int64,
+    isdtype,
+    nan,
+    newaxis,
+    pi,
+    result_type,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from ._src.ops.nans import (
+    fmax,
+    fmin,
+    nan_to_num,
+    nanmax,
+    nanmean,
+    nanmin,
+    nansum,
+)
+from ._src.ops.norm import (
+    batch_norm,
+    group_norm,
+    layer_norm,
+    local_response_normalization,
+    log_softmax,
+    rms_norm,
+    softmax,
+)
+from ._src.ops.pool import (
+    avg_pool,
+    avg_pool1d,
+    max_pool,
+    max_pool1d,
+    max_pool_with_argmax,
+    pool,
+)
+from ._src.ops.products import (
+    matmul,
+    matrix_transpose,
+    tensordot,
+    vecdot,
+)
+from ._src.ops.ranges import (
+    arange,
+    linspace,
+)
+from ._src.ops.rearrange import (
+    broadcast_args,
+    broadcast_arrays,
+    broadcast_shapes,
+    ensure_shape,
+    moveaxis,
+    repeat,
+    roll,
+)
+from ._src.ops.reduce import (
+    all,
+    any,
+    count_nonzero,
+    max,
+    mean,
+    min,
+    prod,
+    sum,
+)
+from ._src.ops.samples import (
+    corrcoef,
+    cov,
+    histogram,
+)
+from ._src.ops.scatter import (
+    gather_nd,
+    scatter_nd,
+    tensor_scatter_update,
+)
+from ._src.ops.search import (
+    UniqueAll,
+    UniqueCounts,
+    UniqueInverse,
+    boolean_mask,
+    isin,
+    lower_bound,
+    searchsorted,
+    setdiff1d,
+    unique_all,
+    unique_counts,
+    unique_inverse,
+    unique_values,
+    upper_bound,
+)
+from ._src.ops.sequence import (
+    basic_lstm_cell,
+    gru,
+    lstm,
+    multi_rnn_cell,
+    scaled_dot_product_attention,
+)
+from ._src.ops.shape import (
+    broadcast_to,
+    concat,
+    expand_dims,
+    flip,
+    permute_dims,
+    reshape,
+    split,
+    squeeze,
+    stack,
+    tile,
+    unstack,
+)
+from ._src.ops.signs import (
+    copysign,
+    nextafter,
+    signbit,
+)
+from ._src.ops.slicing import (
+    pad,
+    slice,
+)
+from ._src.ops.sorting import (
+    argsort,
+    in_top_k,
+    median,
+    quantile,
+    sort,
+    top_k,
+)
+from ._src.ops.special import (
+    digamma,
+    erfinv,
+    lgamma,
+    polygamma,
+    xlog1py,
+    xlogy,
+)
+from ._src.ops.statistics import (
+    logsumexp,
+    moments,
+    std,
+    var,
+)
+from ._src.ops.trigonometry import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atanh,
+    cos,
+    cosh,
+    sin,
+    sinh,
+    tan,
+    tanh,
+)
+from ._src.ops.unary import (
+    abs,
+    ceil,
+    exp,
+    exp2,
+    expm1,
+    floor,
+    isfinite,
+    isinf,
+    isnan,
+    log,
+    log1p,
+    log2,
+    log10,
+    negative,
+    positive,
+    reciprocal,
+    round,
+    rsqrt,
+    sign,
+    sqrt,
+    square,
+    trunc,
+)
+from ._src.ops.variable import (
+    Variable,
+)
+from ._src.public import name_publicly, publish
+from ._src.registry.backend import BackendUnavailable
+from ._src.registry.contract import BackendError, GradientNotFound, KernelNotFound
+from ._src.registry.deprecation import PlugradDeprecationWarning
+from ._src.registry.gradients import PackInfo
+from ._src.tensor.dtypes import STRING as string
+from ._src.tensor.tensor import Tensor, TensorLike
+
+__all__ = [
+    "BackendError",
+    "BackendUnavailable",
+    "Budget",
+    "BudgetError",
+    "GradientNotFound",
+    "KernelNotFound",
+    "PlugradDeprecationWarning",
+    "StaleReplay",
+    "Tensor",
+    "TensorLike",
+    "Variable",
+    "__array_api_version__",
+    "__array_namespace_info__",
+    "abs",
+    "acos",
+    "acosh",
+    "adaptive_avg_pool",
+    "adaptive_avg_pool1d",
+    "adaptive_max_pool",
+    "adaptive_max_pool1d",
+    "add",
+    "add_n",
+    "all",
+    "allclose",
+    "angle",
+    "any",
+    "arange",
+    "argmax",
+    "argmin",
+    "argsort",
+    "asarray",
+    "asin",
+    "asinh",
+    "astype",
+    "atan",
+    "atan2",
+    "atanh",
+    "avg_pool",
+    "avg_pool1d",
+    "backends",
+    "basic_lstm_cell",
+    "batch_norm",
+    "batch_to_space_nd",
+    "bincount",
+    "bind_overrides",
+    "bitcast",
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "bool",
+    "boolean_mask",
+    "broadcast_args",
+    "broadcast_arrays",
+    "broadcast_shapes",
+    "broadcast_to",
+    "can_cast",
+    "ceil",
+    "check_gradients",
+    "clip",
+    "complex",
+    "complex64",
+    "complex128",
+    "concat",
+    "confusion_matrix",
+    "conj",
+    "conv1d",
+    "conv1d_transpose",
+    "conv2d",
+    "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
+    "copy_registered_kernels",
+    "copysign",
+    "corrcoef",
+    "cos",
+    "cosh",
+    "count_nonzero",
+    "cov",
+    "cumulative_logsumexp",
+    "cumulative_max",
+    "cumulative_min",
+    "cumulative_prod",
+    "cumulative_sum",
+    "custom_grad",
+    "debug",
+    "dense_bincount",
+    "depth_to_space",
+    "depthwise_conv2d",
+    "diag",
+    "diff",
+    "digamma",
+    "dilation2d",
+    "dispose",
+    "divide",
+    "divide_no_nan",
+    "dropout",
+    "e",
+    "einsum",
+    "elu",
+    "empty",
+    "empty_like",
+    "engine",
+    "ensure_shape",
+    "equal",
+    "erf",
+    "erfc",
+    "erfinv",
+    "exp",
+    "exp2",
+    "expand_dims",
+    "explain",
+    "expm1",
+    "eye",
+    "fft",
+    "finfo",
+    "flip",
+    "float16",
+    "float32",
+    "float64",
+    "floor",
+    "floor_divide",
+    "fmax",
+    "fmin",
+    "fmod",
+    "from_dlpack",
+    "full",
+    "full_like",
+    "fused",
+    "gather",
+    "gather_nd",
+    "gcd",
+    "gelu",
+    "get_backend",
+    "get_gradient",
+    "get_kernel",
+    "get_kernels_for_backend",
+    "grad",
+    "gradient_packs",
+    "grads",
+    "greater",
+    "greater_equal",
+    "group_norm",
+    "gru",
+    "hard_sigmoid",
+    "hard_swish",
+    "hessian",
+    "histogram",
+    "hypot",
+    "identity",
+    "iinfo",
+    "imag",
+    "image",
+    "in_top_k",
+    "inf",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "isclose",
+    "isdtype",
+    "isfinite",
+    "isin",
+    "isinf",
+    "isnan",
+    "jacobian",
+    "jit",
+    "jvp",
+    "keep",
+    "layer_norm",
+    "lcm",
+    "leaky_relu",
+    "less",
+    "less_equal",
+    "lgamma",
+    "linalg",
+    "linspace",
+    "load",
+    "local_response_normalization",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "log_sigmoid",
+    "log_softmax",
+    "logaddexp",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "logsumexp",
+    "losses",
+    "lower_bound",
+    "lstm",
+    "matmul",
+    "matrix_transpose",
+    "max",
+    "max_pool",
+    "max_pool1d",
+    "max_pool_with_argmax",
+    "maximum",
+    "mean",
+    "median",
+    "memory",
+    "meshgrid",
+    "min",
+    "minimum",
+    "mish",
+    "moments",
+    "moveaxis",
+    "moving_average",
+    "multi_rnn_cell",
+    "multiply",
+    "nan",
+    "nan_to_num",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nansum",
+    "negative",
+    "newaxis",
+    "nextafter",
+    "nonzero",
+    "not_equal",
+    "one_hot",
+    "ones",
+    "ones_like",
+    "override_gradient",
+    "pad",
+    "permute_dims",
+    "pi",
+    "polygamma",
+    "pool",
+    "positive",
+    "pow",
+    "prelu",
+    "prod",
+    "profile",
+    "quantile",
+    "quantized",
+    "random",
+    "real",
+    "reciprocal",
+    "register_backend",
+    "register_gradient",
+    "register_kernel",
+    "relu",
+    "relu6",
+    "remainder",
+    "remove_backend",
+    "remove_plugin",
+    "repeat",
+    "reshape",
+    "result_type",
+    "rms_norm",
+    "roll",
+    "round",
+    "rsqrt",
+    "run_kernel",
+    "save",
+    "scaled_dot_product_attention",
+    "scatter_nd",
+    "searchsorted",
+    "selu",
+    "separable_conv2d",
+    "set_backend",
+    "set_gradients",
+    "setdiff1d",
+    "sigmoid",
+    "sign",
+    "signal",
+    "signbit",
+    "silu",
+    "sin",
+    "sinh",
+    "slice",
+    "softmax",
+    "softplus",
+    "softsign",
+    "sort",
+    "space_to_batch_nd",
+    "sparse",
+    "split",
+    "sqrt",
+    "square",
+    "squared_difference",
+    "squeeze",
+    "stack",
+    "std",
+    "step",
+    "stop_gradient",
+    "strided_slice",
+    "string",
+    "strings",
+    "subtract",
+    "sum",
+    "take",
+    "take_along_axis",
+    "tan",
+    "tanh",
+    "tensor_scatter_update",
+    "tensordot",
+    "tidy",
+    "tile",
+    "time",
+    "top_k",
+    "tree",
+    "tril",
+    "tril_indices",
+    "triu",
+    "triu_indices",
+    "trunc",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+    "unravel_index",
+    "unregister_gradient",
+    "unregister_kernel",
+    "unsorted_segment_sum",
+    "unstack",
+    "upper_bound",
+    "use_backend",
+    "use_gradients",
+    "value_and_grad",
+    "value_and_grads",
+    "var",
+    "variable_grads",
+    "vecdot",
+    "vjp",
+    "vmap",
+    "where",
+    "xlog1py",
+    "xlogy",
+    "zeros",
+    "zeros_like",
+]
 
 __version__: str
 
@@ -85,26 +773,26 @@ if TYPE_CHECKING:
     from . import sparse as sparse
     from . import strings as strings
     from . import tree as tree
-    from .autodiff.jacobian import hessian as hessian
-    from .autodiff.jacobian import jacobian as jacobian
-    from .batching.vmap import vmap as vmap
-    from .tools.budget import Budget as Budget
-    from .tools.budget import BudgetError as BudgetError
-    from .tools.debug import check_gradients as check_gradients
-    from .tools.debug import debug as debug
-    from .tools.explain import explain as explain
-    from .tools.interchange import from_dlpack as from_dlpack
-    from .tools.io import load as load
-    from .tools.io import save as save
-    from .tools.memory import dispose as dispose
-    from .tools.memory import keep as keep
-    from .tools.memory import memory as memory
-    from .tools.memory import tidy as tidy
-    from .tools.profile import profile as profile
-    from .tools.state import EngineState as EngineState
-    from .tools.timing import time as time
-    from .tracing.checking import StaleReplay as StaleReplay
-    from .tracing.jit import jit as jit
+    from ._src.autodiff.jacobian import hessian as hessian
+    from ._src.autodiff.jacobian import jacobian as jacobian
+    from ._src.batching.vmap import vmap as vmap
+    from ._src.tools.budget import Budget as Budget
+    from ._src.tools.budget import BudgetError as BudgetError
+    from ._src.tools.debug import check_gradients as check_gradients
+    from ._src.tools.debug import debug as debug
+    from ._src.tools.explain import explain as explain
+    from ._src.tools.interchange import from_dlpack as from_dlpack
+    from ._src.tools.io import load as load
+    from ._src.tools.io import save as save
+    from ._src.tools.memory import dispose as dispose
+    from ._src.tools.memory import keep as keep
+    from ._src.tools.memory import memory as memory
+    from ._src.tools.memory import tidy as tidy
+    from ._src.tools.profile import profile as profile
+    from ._src.tools.state import EngineState as EngineState
+    from ._src.tools.timing import time as time
+    from ._src.tracing.checking import StaleReplay as StaleReplay
+    from ._src.tracing.jit import jit as jit
 
 # What most programs do not use -> the module, which is imported at its first use.
 _NAMESPACES = "fft fused image linalg losses quantized random signal"
@@ -140,16 +828,16 @@ if not TYPE_CHECKING:  # or else type checkers would accept every name
         if name in _NAMESPACES.split():
             return import_module(f".{name}", __name__)
         if name == "__version__":
-            discovery = import_module(".registry.discovery", __name__)
+            discovery = import_module("._src.registry.discovery", __name__)
             value = discovery.version("plugrad") or "unknown"
         elif name in _LATER:
-            value = getattr(import_module(f".{_LATER[name]}", __name__), name)
+            value = getattr(import_module(f"._src.{_LATER[name]}", __name__), name)
         elif name.startswith("_"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         else:
-            names = import_module(".tools.names", __name__)
+            names = import_module("._src.tools.names", __name__)
             raise AttributeError(names.missing(name, __all__))
-        publish({"__name__": __name__, name: value})
+        name_publicly(value, __name__)
         globals()[name] = value
         return value
 
@@ -157,95 +845,13 @@ if not TYPE_CHECKING:  # or else type checkers would accept every name
         return sorted([*__all__, "__version__"])  # for completion
 
 
-publish(globals())
+publish(
+    globals(),
+    _restored,
+    _restored_variable,
+    PackInfo,
+    UniqueAll,
+    UniqueCounts,
+    UniqueInverse,
+)
 accelerated.start()
-del globals()["tensor"]  # the package: pg.tensor is answered with pg.asarray
-
-if not TYPE_CHECKING:  # mypy reads literal lists only; star imports are public to it
-    __all__ = [
-        "BackendError",
-        "BackendUnavailable",
-        "Budget",
-        "BudgetError",
-        "GradientNotFound",
-        "KernelNotFound",
-        "PlugradDeprecationWarning",
-        "StaleReplay",
-        "Tensor",
-        "TensorLike",
-        "check_gradients",
-        "debug",
-        "dispose",
-        "dropout",
-        "explain",
-        "fft",
-        "from_dlpack",
-        "fused",
-        "hessian",
-        "image",
-        "jacobian",
-        "jit",
-        "keep",
-        "linalg",
-        "load",
-        "losses",
-        "memory",
-        "profile",
-        "quantized",
-        "random",
-        "save",
-        "signal",
-        "sparse",
-        "string",
-        "strings",
-        "tidy",
-        "time",
-        "tree",
-        "vmap",
-    ]
-    __all__ += autodiff.reverse.__all__
-    __all__ += _control.__all__ + _overrides.__all__
-    __all__ += ops._convert.__all__
-    __all__ += ops.activation.__all__
-    __all__ += ops.adaptive.__all__
-    __all__ += ops.binary.__all__
-    __all__ += ops.blocks.__all__
-    __all__ += ops.by_name.__all__
-    __all__ += ops.compare.__all__
-    __all__ += ops.complexes.__all__
-    __all__ += ops.conv.__all__
-    __all__ += ops.creation.__all__
-    __all__ += ops.cumulative.__all__
-    __all__ += ops.custom.__all__
-    __all__ += ops.depthwise.__all__
-    __all__ += ops.dilation.__all__
-    __all__ += ops.einsum.__all__
-    __all__ += ops.error_functions.__all__
-    __all__ += ops.extremes.__all__
-    __all__ += ops.gather.__all__
-    __all__ += ops.gelu.__all__
-    __all__ += ops.grids.__all__
-    __all__ += ops.indexing.__all__
-    __all__ += ops.integers.__all__
-    __all__ += ops.matrix.__all__
-    __all__ += ops.namespace.__all__
-    __all__ += ops.nans.__all__
-    __all__ += ops.norm.__all__
-    __all__ += ops.pool.__all__
-    __all__ += ops.products.__all__
-    __all__ += ops.ranges.__all__
-    __all__ += ops.rearrange.__all__
-    __all__ += ops.reduce.__all__
-    __all__ += ops.samples.__all__
-    __all__ += ops.scatter.__all__
-    __all__ += ops.search.__all__
-    __all__ += ops.sequence.__all__
-    __all__ += ops.shape.__all__
-    __all__ += ops.signs.__all__
-    __all__ += ops.slicing.__all__
-    __all__ += ops.sorting.__all__
-    __all__ += ops.special.__all__
-    __all__ += ops.statistics.__all__
-    __all__ += ops.trigonometry.__all__
-    __all__ += ops.unary.__all__
-    __all__ += ops.variable.__all__

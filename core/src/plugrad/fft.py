@@ -1,10 +1,41 @@
-from typing import TYPE_CHECKING
+"""Fourier transforms, of one axis or several, with the names of ``numpy.fft``."""
 
-from ._public import publish
-from .ops.fft import *
-from .ops.fft import __doc__ as __doc__
+from ._src.ops.fft import (
+    __doc__ as __doc__,
+)
+from ._src.ops.fft import (
+    fft,
+    fftfreq,
+    fftn,
+    fftshift,
+    hfft,
+    ifft,
+    ifftn,
+    ifftshift,
+    ihfft,
+    irfft,
+    irfftn,
+    rfft,
+    rfftfreq,
+    rfftn,
+)
+from ._src.public import publish
 
-if not TYPE_CHECKING:  # mypy takes names from literal lists only
-    from .ops.fft import __all__ as __all__
+__all__ = [
+    "fft",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "ifft",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "irfft",
+    "irfftn",
+    "rfft",
+    "rfftfreq",
+    "rfftn",
+]
 
 publish(globals())

@@ -1,10 +1,19 @@
-from typing import TYPE_CHECKING
+"""Products and convolutions with a bias and an activation, in one kernel each."""
 
-from ._public import publish
-from .ops.fused import *
-from .ops.fused import __doc__ as __doc__
+from ._src.ops.fused import (
+    __doc__ as __doc__,
+)
+from ._src.ops.fused import (
+    conv2d,
+    depthwise_conv2d,
+    matmul,
+)
+from ._src.public import publish
 
-if not TYPE_CHECKING:  # mypy takes names from literal lists only
-    from .ops.fused import __all__ as __all__
+__all__ = [
+    "conv2d",
+    "depthwise_conv2d",
+    "matmul",
+]
 
 publish(globals())

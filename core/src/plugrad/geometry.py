@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, get_args
 
 import numpy as np
 
-from .tensor.arguments import Ints, choice, entries, integer, integers, sizes
+from ._src.tensor.arguments import Ints, choice, entries, integer, integers, sizes
 
 __all__ = [
     "Padding",
@@ -50,18 +50,18 @@ Rounding = Literal["floor", "ceil", "ceil_inside", "round"]
 P = ParamSpec("P")
 
 if TYPE_CHECKING:
-    from ._resampling import Resizing as Resizing
-    from ._resampling import Rotation as Rotation
-    from ._windows import Phase as Phase
-    from ._windows import Windows as Windows
+    from ._src.resampling import Resizing as Resizing
+    from ._src.resampling import Rotation as Rotation
+    from ._src.windows import Phase as Phase
+    from ._src.windows import Windows as Windows
 else:  # imported at their first use, as Python takes 0.4 ms for each frozen dataclass
-    _MODULES = {"Phase": "_windows", "Windows": "_windows"}
-    _MODULES |= {"Resizing": "_resampling", "Rotation": "_resampling"}
+    _MODULES = {"Phase": "windows", "Windows": "windows"}
+    _MODULES |= {"Resizing": "resampling", "Rotation": "resampling"}
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(f"plugrad.{_MODULES[name]}"), name)
+        found = getattr(import_module(f"plugrad._src.{_MODULES[name]}"), name)
         globals()[name] = found
         return found
 
@@ -220,7 +220,7 @@ def _windows(
     groups: int,
     output_sizes: Shape | None,
 ) -> Windows:
-    from ._windows import Windows
+    from ._src.windows import Windows
 
     counts, padding = [], []
     for i, size in enumerate(shape[1:-1]):

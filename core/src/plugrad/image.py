@@ -1,10 +1,47 @@
-from typing import TYPE_CHECKING
+"""Images: resizing, cropping, rotation, colors, and boxes."""
 
-from ._public import publish
-from .ops.image import *
-from .ops.image import __doc__ as __doc__
+from ._src.ops.image import (
+    __doc__ as __doc__,
+)
+from ._src.ops.image import (
+    crop_and_resize,
+    flip_left_right,
+    flip_up_down,
+    from_pixels,
+    grayscale_to_rgb,
+    grid_sample,
+    non_max_suppression,
+    non_max_suppression_padded,
+    non_max_suppression_with_score,
+    resize_bicubic,
+    resize_bilinear,
+    resize_nearest_neighbor,
+    rgb_to_grayscale,
+    rotate_with_offset,
+    threshold,
+    to_pixels,
+    transform,
+)
+from ._src.public import publish
 
-if not TYPE_CHECKING:  # mypy takes names from literal lists only
-    from .ops.image import __all__ as __all__
+__all__ = [
+    "crop_and_resize",
+    "flip_left_right",
+    "flip_up_down",
+    "from_pixels",
+    "grayscale_to_rgb",
+    "grid_sample",
+    "non_max_suppression",
+    "non_max_suppression_padded",
+    "non_max_suppression_with_score",
+    "resize_bicubic",
+    "resize_bilinear",
+    "resize_nearest_neighbor",
+    "rgb_to_grayscale",
+    "rotate_with_offset",
+    "threshold",
+    "to_pixels",
+    "transform",
+]
 
 publish(globals())

@@ -1,20 +1,93 @@
-from typing import TYPE_CHECKING
+"""Linear algebra: products, factorizations, eigenvalues, norms and solvers."""
 
-from ._public import publish
-from .ops._results import EighResult as EighResult
-from .ops._results import EigResult as EigResult
-from .ops._results import LUResult as LUResult
-from .ops._results import QRResult as QRResult
-from .ops._results import SlogdetResult as SlogdetResult
-from .ops._results import SVDResult as SVDResult
-from .ops.linalg import *
-from .ops.linalg import __doc__ as __doc__
-from .ops.products import matmul as matmul
-from .ops.products import matrix_transpose as matrix_transpose
-from .ops.products import tensordot as tensordot
-from .ops.products import vecdot as vecdot
+from ._src.ops._results import (
+    EighResult,
+    EigResult,
+    LUResult,
+    QRResult,
+    SlogdetResult,
+    SVDResult,
+)
+from ._src.ops.linalg import (
+    __doc__ as __doc__,
+)
+from ._src.ops.linalg import (
+    band_part,
+    cholesky,
+    cond,
+    cross,
+    det,
+    diagonal,
+    eig,
+    eigh,
+    eigvals,
+    eigvalsh,
+    gram_schmidt,
+    inv,
+    kron,
+    lstsq,
+    lu,
+    matrix_exp,
+    matrix_norm,
+    matrix_power,
+    matrix_rank,
+    multi_dot,
+    outer,
+    pinv,
+    qr,
+    slogdet,
+    solve,
+    svd,
+    svdvals,
+    trace,
+    triangular_solve,
+    vector_norm,
+)
+from ._src.ops.products import (
+    matmul as matmul,
+)
+from ._src.ops.products import (
+    matrix_transpose as matrix_transpose,
+)
+from ._src.ops.products import (
+    tensordot as tensordot,
+)
+from ._src.ops.products import (
+    vecdot as vecdot,
+)
+from ._src.public import publish
 
-if not TYPE_CHECKING:  # mypy takes names from literal lists only
-    from .ops.linalg import __all__ as __all__
+__all__ = [
+    "band_part",
+    "cholesky",
+    "cond",
+    "cross",
+    "det",
+    "diagonal",
+    "eig",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
+    "gram_schmidt",
+    "inv",
+    "kron",
+    "lstsq",
+    "lu",
+    "matrix_exp",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "multi_dot",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "svdvals",
+    "trace",
+    "triangular_solve",
+    "vector_norm",
+]
 
-publish(globals())
+publish(globals(), EighResult, EigResult, LUResult, QRResult, SlogdetResult, SVDResult)

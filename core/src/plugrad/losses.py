@@ -1,10 +1,39 @@
-from typing import TYPE_CHECKING
+"""Losses: differences of predictions and labels, weighted and reduced."""
 
-from ._public import publish
-from .ops.losses import *
-from .ops.losses import __doc__ as __doc__
+from ._src.ops.losses import (
+    __doc__ as __doc__,
+)
+from ._src.ops.losses import (
+    absolute_difference,
+    compute_weighted_loss,
+    cosine_distance,
+    ctc_loss,
+    hinge_loss,
+    huber_loss,
+    kl_divergence,
+    log_loss,
+    mean_squared_error,
+    negative_log_likelihood,
+    sigmoid_cross_entropy,
+    softmax_cross_entropy,
+    sparse_softmax_cross_entropy,
+)
+from ._src.public import publish
 
-if not TYPE_CHECKING:  # mypy takes names from literal lists only
-    from .ops.losses import __all__ as __all__
+__all__ = [
+    "absolute_difference",
+    "compute_weighted_loss",
+    "cosine_distance",
+    "ctc_loss",
+    "hinge_loss",
+    "huber_loss",
+    "kl_divergence",
+    "log_loss",
+    "mean_squared_error",
+    "negative_log_likelihood",
+    "sigmoid_cross_entropy",
+    "softmax_cross_entropy",
+    "sparse_softmax_cross_entropy",
+]
 
 publish(globals())

@@ -1,10 +1,21 @@
-from typing import TYPE_CHECKING
+"""Products and convolutions of int8 and uint8, summed in int32."""
 
-from ._public import publish
-from .ops.quantized import *
-from .ops.quantized import __doc__ as __doc__
+from ._src.ops.quantized import (
+    __doc__ as __doc__,
+)
+from ._src.ops.quantized import (
+    conv2d,
+    depthwise_conv2d,
+    matmul,
+    pack,
+)
+from ._src.public import publish
 
-if not TYPE_CHECKING:  # mypy takes names from literal lists only
-    from .ops.quantized import __all__ as __all__
+__all__ = [
+    "conv2d",
+    "depthwise_conv2d",
+    "matmul",
+    "pack",
+]
 
 publish(globals())

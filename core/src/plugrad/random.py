@@ -1,10 +1,43 @@
-from typing import TYPE_CHECKING
+"""Reproducible random numbers: distributions, keys and seeds."""
 
-from ._public import publish
-from .ops.random import *
-from .ops.random import __doc__ as __doc__
+from ._src.ops.random import (
+    __doc__ as __doc__,
+)
+from ._src.ops.random import (
+    bernoulli,
+    choice,
+    exponential,
+    fold_in,
+    gamma,
+    key,
+    multinomial,
+    normal,
+    permutation,
+    seed,
+    shuffle,
+    split,
+    truncated_normal,
+    uniform,
+    uniform_int,
+)
+from ._src.public import publish
 
-if not TYPE_CHECKING:  # mypy takes names from literal lists only
-    from .ops.random import __all__ as __all__
+__all__ = [
+    "bernoulli",
+    "choice",
+    "exponential",
+    "fold_in",
+    "gamma",
+    "key",
+    "multinomial",
+    "normal",
+    "permutation",
+    "seed",
+    "shuffle",
+    "split",
+    "truncated_normal",
+    "uniform",
+    "uniform_int",
+]
 
 publish(globals())

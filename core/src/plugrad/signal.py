@@ -1,10 +1,41 @@
-from typing import TYPE_CHECKING
+"""Signals: windows, frames, and the short-time Fourier transform."""
 
-from ._public import publish
-from .ops.signal import *
-from .ops.signal import __doc__ as __doc__
+from ._src.ops.signal import (
+    __doc__ as __doc__,
+)
+from ._src.ops.signal import (
+    bartlett_window,
+    blackman_window,
+    cosine_window,
+    enclosing_power_of_two,
+    frame,
+    gaussian_window,
+    general_cosine_window,
+    hamming_window,
+    hann_window,
+    istft,
+    kaiser_window,
+    nuttall_window,
+    overlap_and_add,
+    stft,
+)
+from ._src.public import publish
 
-if not TYPE_CHECKING:  # mypy takes names from literal lists only
-    from .ops.signal import __all__ as __all__
+__all__ = [
+    "bartlett_window",
+    "blackman_window",
+    "cosine_window",
+    "enclosing_power_of_two",
+    "frame",
+    "gaussian_window",
+    "general_cosine_window",
+    "hamming_window",
+    "hann_window",
+    "istft",
+    "kaiser_window",
+    "nuttall_window",
+    "overlap_and_add",
+    "stft",
+]
 
 publish(globals())

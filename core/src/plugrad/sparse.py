@@ -1,11 +1,32 @@
-from typing import TYPE_CHECKING
+"""Sparse matrices as indices and values: conversion, products, segments."""
 
-from ._public import publish
-from .ops._results import FilledRows as FilledRows
-from .ops.sparse import *
-from .ops.sparse import __doc__ as __doc__
+from ._src.ops._results import (
+    FilledRows,
+)
+from ._src.ops.sparse import (
+    __doc__ as __doc__,
+)
+from ._src.ops.sparse import (
+    fill_empty_rows,
+    ragged_gather,
+    ragged_range,
+    ragged_tensor_to_tensor,
+    reshape,
+    segment_mean,
+    segment_sum,
+    to_dense,
+)
+from ._src.public import publish
 
-if not TYPE_CHECKING:  # mypy takes names from literal lists only
-    from .ops.sparse import __all__ as __all__
+__all__ = [
+    "fill_empty_rows",
+    "ragged_gather",
+    "ragged_range",
+    "ragged_tensor_to_tensor",
+    "reshape",
+    "segment_mean",
+    "segment_sum",
+    "to_dense",
+]
 
-publish(globals())
+publish(globals(), FilledRows)

@@ -1,11 +1,24 @@
-from typing import TYPE_CHECKING
+"""Tensors of strings: comparison, splitting, joining, and hashes."""
 
-from ._public import publish
-from .ops._results import Pieces as Pieces
-from .ops.strings import *
-from .ops.strings import __doc__ as __doc__
+from ._src.ops._results import (
+    Pieces,
+)
+from ._src.ops.strings import (
+    __doc__ as __doc__,
+)
+from ._src.ops.strings import (
+    ngrams,
+    regex_replace,
+    split,
+    to_hash_bucket_fast,
+)
+from ._src.public import publish
 
-if not TYPE_CHECKING:  # mypy takes names from literal lists only
-    from .ops.strings import __all__ as __all__
+__all__ = [
+    "ngrams",
+    "regex_replace",
+    "split",
+    "to_hash_bucket_fast",
+]
 
-publish(globals())
+publish(globals(), Pieces)

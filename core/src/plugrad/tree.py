@@ -24,10 +24,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from ._public import publish
-from .tensor import tree as _tree
-from .tensor.arguments import function
-from .tensor.tree import Flatten, IsLeaf, Structure, Unflatten
+from ._src.public import publish
+from ._src.tensor import tree as _tree
+from ._src.tensor.arguments import function
+from ._src.tensor.tree import Flatten, IsLeaf, Structure, Unflatten
 
 __all__ = [
     "Structure",

@@ -7,9 +7,9 @@ import weakref
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.engine import context
-from plugrad.engine.context import taping
-from plugrad.engine.tape import Tape
+from plugrad._src.engine import context
+from plugrad._src.engine.context import taping
+from plugrad._src.engine.tape import Tape
 from plugrad.plugin import Kernel, run, same
 from plugrad_conformance.toy import toy
 

@@ -3,8 +3,8 @@
 import plugrad as pg
 import pytest
 from plugrad import plugin
-from plugrad.engine.context import Scope, tapes
-from plugrad.registry.registry import registry
+from plugrad._src.engine.context import Scope, tapes
+from plugrad._src.registry.registry import registry
 from plugrad_conformance.ops.test_gradients_everywhere import CONSTANT, DISCRETE, ROWS
 
 ROW = "add a row to TABLE in plugrad_conformance/ops/test_gradients_everywhere.py"

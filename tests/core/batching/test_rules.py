@@ -4,7 +4,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad import plugin
-from plugrad.batching import rules
+from plugrad._src.batching import rules
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(5, 4)).astype("float32")

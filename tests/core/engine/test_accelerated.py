@@ -16,13 +16,13 @@ from types import SimpleNamespace
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.autodiff import reverse
-from plugrad.engine import accelerated, context, dispatch
-from plugrad.engine import tape as _tape
-from plugrad.ops import _convert, binary, reduce, shape, trigonometry, unary
-from plugrad.ops.error_functions import ERF
-from plugrad.registry.contract import VJP, Kernel, same
-from plugrad.tensor.tensor import Tensor
+from plugrad._src.autodiff import reverse
+from plugrad._src.engine import accelerated, context, dispatch
+from plugrad._src.engine import tape as _tape
+from plugrad._src.ops import _convert, binary, reduce, shape, trigonometry, unary
+from plugrad._src.ops.error_functions import ERF
+from plugrad._src.registry.contract import VJP, Kernel, same
+from plugrad._src.tensor.tensor import Tensor
 
 SOURCES = Path(__file__).parents[3] / "core/src_c"
 PYTHON = {

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.engine import accelerated, context, dispatch
-from plugrad.engine import tape as _tape
-from plugrad.ops import binary
-from plugrad.registry.contract import Kernel, same
-from plugrad.tensor.tensor import Tensor
+from plugrad._src.engine import accelerated, context, dispatch
+from plugrad._src.engine import tape as _tape
+from plugrad._src.ops import binary
+from plugrad._src.registry.contract import Kernel, same
+from plugrad._src.tensor.tensor import Tensor
 
 from tests.core.engine.test_accelerated import (
     SlowPath,

@@ -12,8 +12,14 @@ from pathlib import Path
 
 import plugrad as pg
 import pytest
-from plugrad.engine import accelerated
-from plugrad.engine.code import RunningCode, all_names, code_inside, code_of, names_in
+from plugrad._src.engine import accelerated
+from plugrad._src.engine.code import (
+    RunningCode,
+    all_names,
+    code_inside,
+    code_of,
+    names_in,
+)
 
 LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 READS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM")

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.engine.dispatch import fallback_counts
+from plugrad._src.engine.dispatch import fallback_counts
 from plugrad.plugin import Backend, Kernel, same
 from plugrad_conformance.check import check_gradients
 from plugrad_conformance.toy import toy

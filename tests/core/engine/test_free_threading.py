@@ -6,13 +6,13 @@ import sys
 import sysconfig
 
 import pytest
-from plugrad.engine import accelerated
+from plugrad._src.engine import accelerated
 
 EXTENSIONS = "plugrad._speedups", "plugrad_cpu._native"
 PROGRAM = """
 import sys
 import plugrad as pg
-from plugrad.engine import accelerated
+from plugrad._src.engine import accelerated
 with pg.use_backend("cpu"):
     assert pg.grad(pg.exp)(0.0).item() == 1.0
 print(sys._is_gil_enabled(), accelerated.how())

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import plugrad as pg
 import pytest
+from plugrad._src.registry.plugins import Phase, Plugin
+from plugrad._src.registry.registry import registry
 from plugrad.plugin import GradientPack, Kernel, KernelPack, gradients, run, same
-from plugrad.registry.plugins import Phase, Plugin
-from plugrad.registry.registry import registry
 from plugrad_conformance.toy import toy
 
 

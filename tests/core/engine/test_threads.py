@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.engine.tape import alias
+from plugrad._src.engine.tape import alias
 from plugrad_conformance.toy import toy
 
 pytestmark = pytest.mark.thread_unsafe(reason="it has threads of its own")

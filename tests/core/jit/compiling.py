@@ -5,7 +5,7 @@ import dataclasses
 
 import plugrad as pg
 from plugrad import plugin
-from plugrad.registry.registry import registry
+from plugrad._src.registry.registry import registry
 
 
 class Compiler:

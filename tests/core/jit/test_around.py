@@ -380,9 +380,9 @@ def test_it_can_be_switched_off():
 
 LATE = """
 import sys, plugrad
-print(*[name for name in sys.modules if name.startswith("plugrad.tracing.")])
+print(*[name for name in sys.modules if name.startswith("plugrad._src.tracing.")])
 plugrad.jit
-import plugrad.plugin, plugrad.tracing.jit
+import plugrad.plugin, plugrad._src.tracing.jit
 print(callable(plugrad.jit))
 """
 

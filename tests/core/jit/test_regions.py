@@ -7,11 +7,11 @@ import tracemalloc
 import numpy as np
 import plugrad as pg
 import pytest
+from plugrad._src.registry.plugins import Phase, Plugin
+from plugrad._src.registry.registry import registry
+from plugrad._src.tracing import program
+from plugrad._src.tracing import regions as tracing
 from plugrad.plugin import KernelPack, Runtime, runtime
-from plugrad.registry.plugins import Phase, Plugin
-from plugrad.registry.registry import registry
-from plugrad.tracing import program
-from plugrad.tracing import regions as tracing
 
 from .compiling import Compiler, compiling
 from .helpers import floats, look

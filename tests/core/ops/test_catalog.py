@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.engine.context import Scope
-from plugrad.engine.tape import spec
-from plugrad.ops import FAMILIES, activation
-from plugrad.registry.registry import registry
+from plugrad._src.engine.context import Scope
+from plugrad._src.engine.tape import spec
+from plugrad._src.ops import FAMILIES, activation
+from plugrad._src.registry.registry import registry
 from plugrad_conformance.golden import cases, judge, reach
 from plugrad_conformance.misuse import right_calls
 from plugrad_conformance.ops.test_strange_gradients import ACTIVATIONS
@@ -339,7 +339,7 @@ def test_every_kernel_names_its_op():
 
 
 def file_of(kernel):
-    """Return the module of ``plugrad.ops`` that has a kernel."""
+    """Return the module of ops that has a kernel."""
     families = [f for f in FAMILIES if any(v is kernel for v in vars(f).values())]
     return f"core/src/{families[0].__name__.replace('.', '/')}.py"
 

@@ -7,7 +7,7 @@ from operator import attrgetter
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.tools.names import answers
+from plugrad._src.tools.names import answers
 
 from tests.surface import ops
 

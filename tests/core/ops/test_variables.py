@@ -3,7 +3,7 @@
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad.engine.context import Scope
+from plugrad._src.engine.context import Scope
 
 
 def test_ops_and_operators_accept_variables(backend):

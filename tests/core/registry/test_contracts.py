@@ -6,11 +6,11 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad import plugin
-from plugrad.engine.context import Scope
-from plugrad.engine.tape import spec
+from plugrad._src.engine.context import Scope
+from plugrad._src.engine.tape import spec
+from plugrad._src.registry.canonical import canonical
+from plugrad._src.registry.registry import registry
 from plugrad.plugin import Kernel, Spec, run, same
-from plugrad.registry.canonical import canonical
-from plugrad.registry.registry import registry
 
 
 def test_the_grammar():

@@ -1,4 +1,4 @@
-"""Kernels by family, under the same file names as ``plugrad.ops``."""
+"""Kernels by family, under the same file names as the ops of the core."""
 
 from plugrad.plugin import KernelTable
 

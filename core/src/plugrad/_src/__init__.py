@@ -1,0 +1,1 @@
+"""What is private: any of it may change in any version."""

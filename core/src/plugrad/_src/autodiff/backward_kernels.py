@@ -1,0 +1,165 @@
+"""Kernels that a backend may implement to compute a gradient in one run.
+
+Public in ``plugin``. The core's gradients of these ops run two to five kernels each.
+Every contract is decomposed into the core's gradient, so that derivatives of higher
+order are recorded as the core's are, and dtypes without an implementation are computed
+as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from plugrad._src.engine.dispatch import run
+from plugrad._src.ops import activation, error_functions, gelu, norm, trigonometry
+from plugrad._src.registry.contract import Kernel, decomposition
+from plugrad._src.registry.specs import Spec, one_shape
+from plugrad._src.tensor.tensor import Tensor
+
+
+def backward_kernels(package: str) -> dict[str, Kernel]:
+    """Return contracts of kernels that compute a gradient in one run, by plain name.
+
+    ``ReluGrad TanhGrad SigmoidGrad ErfGrad GeluGrad GeluTanhGrad SoftmaxGrad
+    LogSoftmaxGrad``. Declare them as ``contracts`` of your ``Backend``, implement
+    ``"plugrad_mine.TanhGrad"`` and so on, and pass ``backward_gradients`` of them to
+    ``Runtime``::
+
+        KERNELS = backward_kernels("plugrad_mine")
+        Backend("mine", open=open_mine, contracts=[*KERNELS.values()])
+        Runtime(gradients=backward_gradients(KERNELS), ...)  # in open_mine
+
+    Args:
+        package: The name of your package, which prefixes the names of the kernels.
+
+    Returns:
+        A dict from plain name to contract.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> plugin.backward_kernels("plugrad_mine")["TanhGrad"]
+        plugrad_mine.TanhGrad(dy: inexact, x: dy) -> dx
+
+    """
+    found: dict[str, Kernel] = {}
+    for signature, parts, out, doc in CONTRACTS:
+        kernel = Kernel(f"{package}.{signature} -> dx", out=out, doc=doc)
+        decomposition(kernel, parts)
+        found[kernel.name.removeprefix(f"{package}.")] = kernel
+    return found
+
+
+def backward_gradients(
+    kernels: Mapping[str, Kernel],
+) -> dict[str, dict[str, Callable[..., Any]]]:
+    """Return the gradients that run ``backward_kernels``, by differentiated kernel.
+
+    Those of ``Softmax`` and ``LogSoftmax`` run the core's gradient where ``axis`` is
+    not the last one.
+
+    Args:
+        kernels: The dict that ``backward_kernels`` has returned, or a part of it.
+
+    Returns:
+        A table for ``Runtime(gradients=...)``, without the kernels that are left out.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> kernels = plugin.backward_kernels("plugrad_mine")
+        >>> sorted(plugin.backward_gradients(kernels))
+        ['Erf', 'Gelu', 'GeluTanh', 'LogSoftmax', 'Relu', 'Sigmoid', 'Softmax', 'Tanh']
+
+    """
+    return {
+        name.removesuffix("Grad"): _gradient(name, kernel)
+        for name, kernel in kernels.items()
+    }
+
+
+def _gradient(name: str, kernel: Kernel) -> dict[str, Callable[..., Any]]:
+    """Return a function that runs ``kernel``, by the input that it is for."""
+
+    def along(dy: Tensor, y: Tensor, axis: int, original: Callable[..., Any]) -> Any:
+        return run(kernel, dy, y) if axis == len(y.shape) - 1 else original(dy)
+
+    def of_input(dy: Tensor, x: Tensor) -> Any:
+        return run(kernel, dy, x)
+
+    def of_output(dy: Tensor, y: Tensor) -> Any:
+        return run(kernel, dy, y)
+
+    found: Any = of_input if "x" in kernel.inputs else of_output
+    found = along if name.endswith("SoftmaxGrad") else found
+    found.backward_kernel = kernel.name  # `why --grad` shows who wrote that
+    return {"logits" if found is along else "x": found}
+
+
+def _rows(dy: Spec, y: Spec) -> Spec:
+    if not dy.shape:
+        raise ValueError("output: dy has rank 0, and no axis to sum over; reshape it")
+    return one_shape(dy, y)
+
+
+CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
+    (
+        "ReluGrad(dy: floating, y: dy)",
+        activation.relu_gradient,
+        one_shape,
+        "``dy`` where y > 0, else ``y``, which is 0 or NaN: y is the output of Relu.",
+    ),
+    (
+        "TanhGrad(dy: inexact, x: dy)",
+        lambda dy, x: run(trigonometry.TANH_GRAD, dy, x),
+        one_shape,
+        """``dy · conj(1 / cosh(x)²)``; x is the input of Tanh. From the output it
+        would be 0 where that rounds to 1.""",
+    ),
+    (
+        "SigmoidGrad(dy: floating, x: dy)",
+        lambda dy, x: run(activation.SIGMOID_GRAD, dy, x),
+        one_shape,
+        """``dy · s(x) · s(-x)``; s is Sigmoid, and x its input. From the output it
+        would be 0 where that rounds to 1.""",
+    ),
+    (
+        "ErfGrad(dy: floating, x: dy)",
+        lambda dy, x: dy * (error_functions.gaussian(x) * error_functions.SLOPE_OF_ERF),
+        one_shape,
+        """``dy · 2/√π · e^(-x²)``; x is the input of Erf. The rounding error of x² is
+        no error of the result.""",
+    ),
+    (
+        "GeluGrad(dy: floating, x: dy)",
+        gelu.gelu_gradient,
+        one_shape,
+        """``dy · (erfc(-x · √½) · ½ + n · e^(-n²/2) / √(2π))``, where n is x within
+        -40 and 40; x is the input of Gelu. The relative error is small where the slope
+        is.""",
+    ),
+    (
+        "GeluTanhGrad(dy: floating, x: dy)",
+        gelu.gelu_tanh_gradient,
+        one_shape,
+        """``dy · (s(u) + n · √(8/π) · (1 + 0.134145 n²) · s(u) · s(-u))``; s is the
+        sigmoid, u its argument in GeluTanh, x the input of GeluTanh, and n is x within
+        limits beyond which ``s(u) · s(-u)`` is 0.""",
+    ),
+    (
+        "SoftmaxGrad(dy: floating, y: dy)",
+        lambda dy, y: norm.softmax_gradient(dy, y, len(y.shape) - 1),
+        _rows,
+        """``dy · y - y · Σ dy · y`` along the last axis; y is the output of Softmax.
+        float16 is computed in float32. The row adds up to 0: where y is more than 0.6,
+        the result is minus the sum of the others, as the difference would cancel.""",
+    ),
+    (
+        "LogSoftmaxGrad(dy: floating, y: dy)",
+        lambda dy, y: norm.log_softmax_gradient(dy, y, len(y.shape) - 1),
+        _rows,
+        """``dy - e^y · Σ dy`` along the last axis; y is the output of LogSoftmax.
+        float16 is computed in float32. The row adds up to 0: where y is more than
+        -0.5, the result is minus the sum of the others, as the difference would
+        cancel.""",
+    ),
+]

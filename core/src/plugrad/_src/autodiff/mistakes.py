@@ -1,0 +1,147 @@
+"""Mistakes in calls of ``grad``: no tensors, captured ones, and values that are read.
+
+``grad(lambda x: sum(t))(t)`` is zero: ``t`` is a constant, and ``x`` is not used. A
+function without any other fault may have the gradient zero, so there is a warning only
+if the result depends on no argument, and the function refers to a tensor that holds the
+values of an argument. The search runs in this case alone.
+
+So it is with values that leave plugrad: what is computed from ``x.numpy()`` has no
+gradient, but to read a value for a log or a decision is right. There is a warning only
+if the result depends on no argument. ``debug`` raises an error at the line that reads.
+
+Map: ``check_leaves``; ``warn_if_lost`` and ``warn_if_read``; ``_notice_read``.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from plugrad._src.engine.context import tapes, tell
+from plugrad._src.engine.tape import Guard, Tape, tapes_tracking
+from plugrad._src.ops._convert import asarray
+from plugrad._src.ops.variable import Variable
+from plugrad._src.registry.deprecation import line_outside, outside
+from plugrad._src.tensor.tensor import Tensor
+from plugrad._src.tensor.tree import split
+
+
+def check_leaves(xs: tuple[Any, ...]) -> None:
+    """Raise an error that says which leaf of the arguments is not a tensor."""
+    leaves, structure = split(xs)
+    for path, x in zip(structure.paths(), leaves, strict=True):
+        try:
+            asarray(x)
+        except TypeError as error:
+            raise TypeError(
+                f"grad: argument {path}: {error}; what is not a tensor belongs in a "
+                "static field of a dataclass (plugrad.tree), or in a closure"
+            ) from None
+
+
+def warn_if_lost(f: Callable[..., Any], xs: tuple[Any, ...], tape: Tape) -> None:
+    """Warn if ``f``, whose result does not depend on ``xs``, has lost the gradient."""
+    if not warn_if_read(tape):
+        _warn_if_captured(f, xs)
+
+
+def warn_if_read(tape: Tape) -> bool:
+    """Warn if values have left plugrad while the tape recorded; return whether."""
+    read = getattr(tape, "read", None)
+    if read:
+        warnings.warn(
+            f"grad: the gradient is zero, because the result does not depend on the "
+            f"argument, whose values were read by {read}; what is computed from them "
+            "has no gradient: use the ops of plugrad, or wrap the function in "
+            "custom_grad; read stop_gradient(x) if no gradient is wanted",
+            stacklevel=outside(),
+        )
+    return bool(read)
+
+
+def _warn_if_captured(f: Callable[..., Any], xs: tuple[Any, ...]) -> None:
+    """Warn if ``f`` refers to a tensor of ``xs``."""
+    if str(getattr(f, "__module__", "")).partition(".")[0] == "plugrad":
+        return  # a wrapper, which refers to the other arguments
+    from plugrad._src.engine.code import code_of
+    from plugrad._src.engine.references import References
+
+    wanted = {id(values) for x in split(xs)[0] if (values := _values(x)) is not None}
+    found = References([f], code_of(f, str(getattr(f, "__module__", ""))))
+    for place in found.places:
+        for at, value in enumerate(place.values):
+            if id(_values(value)) in wanted:
+                warnings.warn(
+                    "grad: the gradient is zero, because f does not use its argument "
+                    f"but {place.describe(at)}, the same tensor, which is a constant "
+                    "inside f; use the argument of f in its place",
+                    stacklevel=outside(),
+                )
+                return
+
+
+def _values(x: Any) -> Any:
+    """Return the object that holds the values; None if there are none to compare."""
+    if isinstance(x, Variable):
+        x = x._value
+    if isinstance(x, Tensor):
+        return x._data
+    return x if isinstance(x, np.ndarray) else None
+
+
+# --- values that are read --------------------------------------------------------
+
+# What reads values, by the name of its function; and what only shows or tests them.
+_READERS = {
+    "numpy": "numpy()",
+    "item": "item()",
+    "tolist": "tolist()",
+    "__float__": "float()",
+    "__int__": "int()",
+    "__complex__": "complex()",
+    "__dlpack__": "DLPack",
+    "_array": "np.asarray()",
+}
+_SHOWS = {"__bool__", "__format__", "__repr__", "_repr_html_"}
+_MODULES = {
+    "plugrad._src.tensor.tensor",
+    "plugrad._src.ops.variable",
+    "plugrad._src.ops.operators",
+}
+
+
+def _notice_read(x: Tensor) -> None:
+    """Note on the tapes that track ``x`` that its values leave plugrad.
+
+    Functions of ``custom_grad`` may read, as they have a gradient of their own.
+    """
+    in_force = tapes()
+    tracking = tapes_tracking(in_force, (x,))[0]
+    if not tracking or Guard in map(type, in_force):
+        return
+    if not (reader := _reader()):
+        return
+    tell("read", f"{reader} of a tensor of shape {x.shape}")
+    if reader != _READERS["_array"]:  # which warns at once
+        for tape in tracking:
+            if not hasattr(tape, "read"):
+                tape.read = f"{reader} at {line_outside()}"
+
+
+def _reader() -> str:
+    """Return what reads a tensor; nothing if plugrad does, or only shows it."""
+    frame, name = sys._getframe(2), ""
+    while frame.f_back and frame.f_globals.get("__name__") in _MODULES:
+        name = frame.f_code.co_name
+        if name in _SHOWS:
+            return ""
+        frame = frame.f_back
+    module = str(frame.f_globals.get("__name__", ""))
+    return "" if module.partition(".")[0] == "plugrad" else _READERS.get(name, "")
+
+
+Tensor._notice_read = _notice_read

@@ -1,0 +1,630 @@
+"""Reverse mode: walk a tape backwards and accumulate cotangents.
+
+Gradients are ops, so outer tapes record them and every order of derivative works.
+Arguments and results may be trees of tensors (``plugrad.tree``).
+
+Map: ``grad`` and its relatives; ``variable_grads``; ``vjp`` and ``jvp``;
+``stop_gradient``; backward itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar, TypeVarTuple, cast
+
+from plugrad._src.engine import context, dispatch
+from plugrad._src.engine.accelerated import accelerated
+from plugrad._src.engine.tape import Node, Tape, VJPStep, alias, new, spec
+from plugrad._src.ops import _convert, creation, reduce
+from plugrad._src.ops._convert import asarray
+from plugrad._src.ops.custom import CUSTOM
+from plugrad._src.ops.variable import Variable
+from plugrad._src.registry.backend import OpenBackend
+from plugrad._src.registry.contract import Kernel
+from plugrad._src.tensor.arguments import flag, function, integers
+from plugrad._src.tensor.dtypes import differentiable
+from plugrad._src.tensor.tensor import TapeId, Tensor, TensorLike
+from plugrad._src.tensor.tree import (
+    LEAF,
+    Build,
+    Structure,
+    describe,
+    flatten,
+    kind_of,
+    split,
+)
+
+from .mistakes import check_leaves, warn_if_lost, warn_if_read
+from .signatures import GradientFunction
+
+__all__ = [
+    "grad",
+    "grads",
+    "jvp",
+    "stop_gradient",
+    "value_and_grad",
+    "value_and_grads",
+    "variable_grads",
+    "vjp",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Xs = TypeVarTuple("Xs")
+Cotangents = dict[TapeId, Tensor]
+Argnums = int | Sequence[int]
+
+
+# --- gradients of functions ------------------------------------------------------
+
+
+def grad(
+    f: Callable[P, Any], *, argnums: Argnums = 0, has_aux: bool = False
+) -> GradientFunction[P, Any]:
+    """Return ``g(x, *rest, dy=None)``: the gradient of ``f`` in its first argument.
+
+    ``x`` may be a tree of tensors: nested dicts, lists, tuples, dataclasses and objects
+    of registered classes (``plugrad.tree``). The gradient has the same structure, with
+    None for integers. Use the argument inside ``f``: a tensor from
+    outside is a constant.
+
+    Args:
+        f: A function that returns one floating scalar, or any floating tensors if
+            ``dy`` is passed to ``g``: the cotangents of its result.
+        argnums: The position of the argument to differentiate in, or several: then the
+            gradients are a tuple.
+        has_aux: Whether ``f`` returns ``(value, aux)``, of which ``aux`` is not
+            differentiated.
+
+    Returns:
+        A function that takes the arguments of ``f`` and returns the gradient;
+        with ``has_aux`` it returns ``(gradient, aux)``.
+
+    Raises:
+        TypeError: ``x`` holds no floating tensor, or ``f`` does not return a floating
+            one.
+        ValueError: ``f`` does not return a scalar and there is no ``dy``, or ``dy``
+            does not fit.
+        GradientNotFound: A kernel that ``f`` runs has no gradient.
+
+    Example:
+        >>> pg.grad(lambda x: pg.sum(x * x))(pg.asarray([1.0, 2.0]))
+        Tensor([2., 4.], dtype=float32, backend='cpu')
+
+    """
+    both: Any = value_and_grad(f, argnums=argnums, has_aux=has_aux)
+    if not has_aux:
+        return lambda *xs, **rest: both(*xs, **rest)[1]
+
+    def g(*xs: Any, **rest: Any) -> Any:
+        (_, aux), gradient = both(*xs, **rest)
+        return gradient, aux
+
+    return cast("GradientFunction[P, Any]", g)
+
+
+def grads(f: Callable[P, Any]) -> GradientFunction[P, tuple[Any, ...]]:
+    """Return ``g(*xs, dy=None)``: the gradients of ``f`` in all arguments.
+
+    Args:
+        f: A function that returns one floating scalar, or any floating tensors if
+            ``dy`` is passed to ``g``.
+
+    Returns:
+        A function that takes the arguments of ``f`` and returns a tuple of gradients,
+        one for each argument.
+
+    Raises:
+        TypeError: No argument holds a floating tensor, or ``f`` does not return one.
+        ValueError: ``f`` does not return a scalar and there is no ``dy``, or ``dy``
+            does not fit.
+        GradientNotFound: A kernel that ``f`` runs has no gradient.
+
+    Example:
+        >>> dx, dy = pg.grads(lambda x, y: x * y)(2.0, 3.0)
+        >>> dx.item(), dy.item()
+        (3.0, 2.0)
+
+    """
+    value_and_gradients = value_and_grads(f)
+    return lambda *xs, **rest: value_and_gradients(*xs, **rest)[1]
+
+
+def value_and_grad(
+    f: Callable[P, R], *, argnums: Argnums = 0, has_aux: bool = False
+) -> GradientFunction[P, tuple[R, Any]]:
+    """Return ``g(x, *rest, dy=None)``: the value of ``f`` and its gradient in ``x``.
+
+    Args:
+        f: A function that returns one floating scalar, or any floating tensors if
+            ``dy`` is passed to ``g``.
+        argnums: The position of the argument to differentiate in, or several: then the
+            gradients are a tuple.
+        has_aux: Whether ``f`` returns ``(value, aux)``, of which ``aux`` is not
+            differentiated.
+
+    Returns:
+        A function that takes the arguments of ``f`` and returns the value and the
+        gradient of ``grad``.
+
+    Raises:
+        TypeError: ``x`` holds no floating tensor, or ``f`` does not return a floating
+            one.
+        ValueError: ``f`` does not return a scalar and there is no ``dy``, or ``dy``
+            does not fit.
+        GradientNotFound: A kernel that ``f`` runs has no gradient.
+
+    Example:
+        >>> value, gradient = pg.value_and_grad(lambda x: x * x)(3.0)
+        >>> value.item(), gradient.item()
+        (9.0, 6.0)
+
+    """
+    function("grad", f)
+    call: Callable[..., Any] = f
+    if argnums != 0 or flag("grad", "has_aux", has_aux):
+        return cast(
+            "GradientFunction[P, tuple[R, Any]]", _of_some(call, argnums, has_aux)
+        )
+
+    def g(x: Any, *others: Any, dy: Any = None, **rest: Any) -> Any:
+        of_x = (lambda x: call(x, *others, **rest)) if others or rest else call
+        run = _forward(of_x, (x,), call)
+        return run.value, run.backward(run.seeds(dy))[0]
+
+    return cast("GradientFunction[P, tuple[R, Any]]", g)
+
+
+def _of_some(f: Callable[..., Any], argnums: Argnums, has_aux: bool) -> Any:
+    """Return ``value_and_grad`` in some arguments, or of a value with ``aux``."""
+    numbers = integers("grad", "argnums", argnums)
+
+    def g(*xs: Any, dy: Any = None, **rest: Any) -> Any:
+        found: list[Any] = []
+        if not all(-len(xs) <= n < len(xs) for n in numbers):
+            raise ValueError(
+                f"grad: argnums {argnums} must name some of {len(xs)} positional "
+                "arguments"
+            )
+        if len({n % len(xs) for n in numbers}) < len(numbers):
+            raise ValueError(f"grad: argnums {argnums} names one argument twice")
+
+        def of_chosen(*chosen: Any) -> Any:
+            given = list(xs)
+            for n, x in zip(numbers, chosen, strict=True):
+                given[n] = x
+            value = f(*given, **rest)
+            if not has_aux:
+                return value
+            if not isinstance(value, tuple) or len(value) != 2:
+                raise TypeError(
+                    f"grad: with has_aux=True f must return (value, aux), got {value!r}"
+                )
+            found.append(value[1])
+            return value[0]
+
+        run = _forward(of_chosen, tuple([xs[n] for n in numbers]), f)
+        gradients = run.backward(run.seeds(dy))
+        value = (run.value, found[-1]) if has_aux else run.value
+        return value, gradients[0] if isinstance(argnums, int) else gradients
+
+    return g
+
+
+def value_and_grads(
+    f: Callable[P, R],
+) -> GradientFunction[P, tuple[R, tuple[Any, ...]]]:
+    """Return ``g(*xs, dy=None)``: the value of ``f`` and its gradients in all ``xs``.
+
+    Args:
+        f: A function that returns one floating scalar, or any floating tensors if
+            ``dy`` is passed to ``g``.
+
+    Returns:
+        A function that takes the arguments of ``f`` and returns the value and the
+        gradients of ``grads``.
+
+    Raises:
+        TypeError: No argument holds a floating tensor, or ``f`` does not return one.
+        ValueError: ``f`` does not return a scalar and there is no ``dy``, or ``dy``
+            does not fit.
+        GradientNotFound: A kernel that ``f`` runs has no gradient.
+
+    Example:
+        >>> value, (dx, dy) = pg.value_and_grads(lambda x, y: x * y)(2.0, 3.0)
+        >>> value.item(), dx.item(), dy.item()
+        (6.0, 3.0, 2.0)
+
+    """
+    function("grads", f)
+
+    def g(*xs: Any, dy: Any = None, **rest: Any) -> Any:
+        run = _forward((lambda *xs: f(*xs, **rest)) if rest else f, xs, f)
+        return run.value, run.backward(run.seeds(dy))
+
+    return g
+
+
+def variable_grads(
+    f: Callable[[], Tensor], variables: Iterable[Variable] | None = None
+) -> tuple[Tensor, dict[Variable, Tensor]]:
+    """Return ``f()`` and its gradients in the variables that it reads.
+
+    Args:
+        f: A function without arguments that returns one floating scalar.
+        variables: Differentiate in these; by default in all trainable ones that ``f``
+            reads. The gradient in a variable that ``f`` does not read is zero.
+
+    Returns:
+        The value, and a dict from variable to gradient. If ``f`` assigns a variable
+        after reading it, the gradient is that in the value before.
+
+    Raises:
+        TypeError: A variable is not a floating one, or ``f`` does not return a floating
+            tensor.
+        ValueError: ``f`` reads no trainable variable, or does not return a scalar.
+        GradientNotFound: A kernel that ``f`` runs has no gradient.
+
+    Example:
+        >>> v = pg.Variable(3.0)
+        >>> value, gradients = pg.variable_grads(lambda: v * v)
+        >>> gradients[v]
+        Tensor(6., dtype=float32, backend='cpu')
+
+    """
+    function("variable_grads", f)
+    if variables is not None and not isinstance(variables, Iterable):
+        raise TypeError(f"variable_grads: variables must be a list, got {variables!r}")
+    chosen: list[Any] = [] if variables is None else list(variables)
+    for v in chosen:
+        if not isinstance(v, Variable) or not differentiable(v.dtype):
+            raise TypeError(
+                f"variable_grads: {v!r} is not a floating Variable; make it of floats"
+            )
+    tape = Tape(variables={} if variables is None else None)
+    found = {v: v.watched_by(tape) for v in chosen}
+    value = context.call((*context.tapes(), tape), f, ())
+    if tape.variables is not None:
+        found |= tape.variables
+    if not found:
+        raise ValueError(
+            "variable_grads: f has read no trainable variable; use one in f, or pass "
+            "the variables to differentiate in"
+        )
+    one = _seed(value)
+    if value._tape_id not in tape.tracked:
+        warn_if_read(tape)
+    seeds = {} if value._tape_id is None else {value._tape_id: one}
+    cotangents = _backward(tape, seeds, found.values())
+    return value, {v: _result(tape_id, cotangents) for v, tape_id in found.items()}
+
+
+def vjp(f: Callable[[*Xs], R], *xs: *Xs) -> tuple[R, Callable[[Any], tuple[Any, ...]]]:
+    """Return ``f(*xs)`` and a pullback from its cotangents to those of ``xs``.
+
+    The pullback can be called several times, later, and in another thread or scope.
+
+    Args:
+        f: A function that returns floating tensors.
+        xs: Its arguments: trees of tensors (``plugrad.tree``).
+
+    Returns:
+        The value, and a function that takes a cotangent of the value and returns a
+        tuple of cotangents, one for each argument; None for integers.
+
+    Raises:
+        TypeError: No argument holds a floating tensor, or ``f`` does not return
+            tensors.
+        ValueError: The cotangent does not have the structure, shape and dtype of the
+            value; raised by the pullback.
+        GradientNotFound: A kernel that ``f`` runs has no gradient; raised by the
+            pullback.
+
+    Example:
+        >>> y, pullback = pg.vjp(lambda x: x * x, pg.asarray([1.0, 2.0]))
+        >>> (dx,) = pullback(pg.asarray([1.0, 10.0]))
+        >>> dx
+        Tensor([ 2., 40.], dtype=float32, backend='cpu')
+
+    """
+    function("vjp", f)
+    run = _forward(f, xs)
+    return run.value, lambda dy: run.backward(run.seeds_of(dy))
+
+
+def jvp(f: Callable[..., R], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[R, R]:
+    """Return ``f(*xs)`` and its derivative along ``vs``.
+
+    It is computed by two vjps: a pullback is linear in ``dy``, and its own pullback is
+    the derivative.
+
+    Args:
+        f: A function that returns floating tensors.
+        xs: A list of its arguments.
+        vs: A list of tangents of the shapes and dtypes of ``xs``; None for integers.
+
+    Returns:
+        The value, and the tangent of the value.
+
+    Raises:
+        TypeError: ``xs`` or ``vs`` is not a list or tuple, or a gradient on the way is
+            not linear in ``dy`` (guided ReLU).
+        ValueError: ``vs`` do not fit ``xs``.
+        GradientNotFound: A kernel that ``f`` runs has no gradient.
+
+    Example:
+        >>> y, dy = pg.jvp(lambda x: x * x, [3.0], [1.0])
+        >>> y.item(), dy.item()
+        (9.0, 6.0)
+
+    """
+    function("jvp", f)
+    for name, given in (("xs", xs), ("vs", vs)):
+        if not isinstance(given, list | tuple):
+            raise TypeError(
+                f"jvp: {name} must be a list of arguments, got {type(given).__name__}"
+            )
+    run = _forward(f, tuple(xs))
+    zeros = run.structure([creation.zeros(y.shape, dtype=y.dtype) for y in run.outputs])
+    backward = lambda dy: run.backward(run.seeds_of(dy), linear_only=True)
+    transpose = _forward(backward, (zeros,))
+    return run.value, transpose.backward(
+        transpose.seeds_of(tuple(vs), "jvp: vs must match xs")
+    )[0]
+
+
+def stop_gradient(x: TensorLike, /) -> Tensor:
+    """Return ``x`` as a constant: an alias of the same values that no tape tracks.
+
+    Args:
+        x: A tensor of any dtype.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Example:
+        >>> pg.grad(lambda x: x * pg.stop_gradient(x))(3.0)
+        Tensor(3., dtype=float32, backend='cpu')
+
+    """
+    x, level = asarray(x), context.current().level
+    if level is None:
+        return alias(x)
+    inner, batched = level.unwrap(x)  # inside vmap: the tapes around it track the batch
+    with level.outside():
+        inner = stop_gradient(inner)
+    return cast(Tensor, level.wrap(inner, batched))
+
+
+class _Forward(NamedTuple):
+    """A function that has run under a tape of its own, ready for backward."""
+
+    value: Any
+    outputs: list[Tensor]  # the leaves of the value
+    structure: Structure  # of the value
+    tape: Tape
+    wanted: list[TapeId | None]  # of the arguments; None for integers
+    build: Build  # the arguments from their leaves
+
+    def seeds(self, dy: Any) -> Cotangents:
+        """Return the cotangents of the results; by default one, for a scalar."""
+        if dy is not None:
+            return self.seeds_of(dy)
+        one, tape_id = _seed(self.value), self.value._tape_id
+        return {} if tape_id is None else {tape_id: one}
+
+    def seeds_of(self, dy: Any, what: str = "dy must match f(x)") -> Cotangents:
+        """Return the cotangents of the results, checked against them."""
+        dys = self.structure.match(dy, what)
+        found: Cotangents = {}
+        for i, (y, dy) in enumerate(zip(self.outputs, dys, strict=True)):
+            part = None if kind_of(dy) else asarray(dy)
+            if part is None or spec(part) != spec(y):
+                at = f" at {path}" if (path := self.structure.paths()[i]) else ""
+                got = describe(dy) if part is None else _spec_of(part)
+                raise ValueError(f"{what}{at}: expected {_spec_of(y)}, got {got}")
+            if y._tape_id is not None:
+                have = found.get(y._tape_id)
+                found[y._tape_id] = part if have is None else have + part
+        return found
+
+    def backward(self, seeds: Cotangents, *, linear_only: bool = False) -> Any:
+        """Return the cotangents of the arguments, in their structure."""
+        cotangents = _backward(self.tape, seeds, self.wanted, linear_only)
+        return self.build(
+            [None if t is None else _result(t, cotangents) for t in self.wanted]
+        )
+
+
+def _forward(
+    f: Callable[..., Any], xs: tuple[Any, ...], of: Callable[..., Any] | None = None
+) -> _Forward:
+    """Run ``f`` under a tape; ``of`` is the function of the user in it."""
+    try:
+        leaves, build = flatten(xs, asarray)
+    except TypeError:
+        check_leaves(xs)
+        raise
+    tape = Tape()
+    wanted: list[TapeId | None] = []
+    sources = []
+    for x in leaves:
+        source = dispatch.tracked_alias(x)  # so that what f closes over stays apart
+        sources.append(source)
+        wanted.append(tape.watch_own(source) if x.dtype.kind in "fc" else None)
+    if not tape.tracked:
+        kinds = ", ".join(str(x.dtype) for x in leaves) or "nothing"
+        raise TypeError(
+            f"grad: there is no floating tensor among the arguments, but {kinds}; cast "
+            "one with astype(x, 'float32')"
+        )
+    value = context.call((*context.tapes(), tape), f, build(sources))
+    outputs, structure = ([value], LEAF) if type(value) is Tensor else split(value)
+    found = [y._tape_id if type(y) is Tensor else _no_tensor(y) for y in outputs]
+    if tape.tracked.isdisjoint(found):
+        warn_if_lost(of or f, xs, tape)
+    return new(_Forward, (value, outputs, structure, tape, wanted, build))
+
+
+def _no_tensor(value: object) -> NoReturn:
+    raise TypeError(
+        f"grad: f must return tensors, got {type(value).__name__}; a function of "
+        "tensors that leaves plugrad (item, numpy) has no gradient"
+    )
+
+
+def _seed(value: Any) -> Tensor:
+    """Return the cotangent one of a scalar."""
+    if not isinstance(value, Tensor):
+        _no_tensor(value)
+    if value.shape:
+        raise ValueError(
+            f"grad: f must return a scalar, got shape {value.shape}; take a sum or a "
+            "mean of it, or pass dy="
+        )
+    if not differentiable(value.dtype):
+        raise TypeError(
+            f"grad: f must return a floating scalar, got {value.dtype}; integers and "
+            "bool have no derivative"
+        )
+    return alias(_convert.scalar("grad", 1, value.dtype))  # it may be disposed of
+
+
+# --- backward --------------------------------------------------------------------
+
+
+def _backward(
+    tape: Tape,
+    cotangents: Cotangents,
+    wanted: Collection[TapeId | None],
+    linear_only: bool = False,
+) -> Cotangents:
+    """Return the cotangents of the wanted tape_ids from those of the results."""
+    backend, tracked = dispatch.active(), tape.tracked
+    for node in reversed(tape.nodes):
+        _backward_node(node, tracked, cotangents, wanted, backend, linear_only)
+    return cotangents
+
+
+@accelerated
+def _backward_node(
+    node: Node,
+    tracked: set[TapeId | None],
+    cotangents: Cotangents,
+    wanted: Collection[TapeId | None],
+    backend: OpenBackend,
+    linear_only: bool,
+) -> None:
+    """Propagate through one node, on the backend that it ran on."""
+    outputs = node.outputs
+    if cotangents.keys().isdisjoint(outputs):
+        return
+    dys = tuple([_result(y, cotangents) for y in outputs])
+    for y in outputs:
+        if y not in wanted:
+            cotangents.pop(y, None)
+    if node.backend is backend:
+        _apply_vjps(node, tracked, dys, cotangents, linear_only)
+    else:
+        with context.Scope(backend=context.lifted(node.backend)):
+            _apply_vjps(node, tracked, dys, cotangents, linear_only)
+
+
+def _apply_vjps(
+    node: Node,
+    tracked: set[TapeId | None],
+    dys: tuple[Any, ...],
+    cotangents: Cotangents,
+    linear_only: bool,
+) -> None:
+    """Add the cotangents that the outputs of one node give to its inputs."""
+    (kernel, _, _, steps), _, inputs, _, values = node
+    if kernel.variadic_outputs:
+        dys = (list(dys),)
+    for step in steps:
+        where, function, residuals, _, _ = step
+        if isinstance(where, int):
+            tape_id = inputs[where]
+            if tape_id is None or tape_id not in tracked:
+                continue
+            if linear_only:
+                _check_linear(step)
+            dx = function(*dys, *[values[i] for i in residuals])
+            dx = _unbroadcast(dx, tape_id, kernel, step)
+            have = cotangents.get(tape_id)
+            cotangents[tape_id] = dx if have is None else have + dx
+        elif not tracked.isdisjoint(tape_ids := inputs[where[0] : where[1]]):
+            if linear_only:
+                _check_linear(step)
+            dxs = function(*dys, *[values[i] for i in residuals])
+            _accumulate(dxs, tape_ids, tracked, cotangents, kernel, step)
+
+
+def _accumulate(
+    dxs: Any,
+    tape_ids: list[TapeId | None],
+    tracked: set[TapeId | None],
+    cotangents: Cotangents,
+    kernel: Kernel,
+    step: VJPStep,
+) -> None:
+    """Add the cotangents of a variadic input."""
+    if not isinstance(dxs, list | tuple) or len(dxs) != len(tape_ids):
+        got = len(dxs) if isinstance(dxs, list | tuple) else type(dxs).__name__
+        raise ValueError(
+            f"{_describe(kernel, step)}: got {got} cotangents for {len(tape_ids)} "
+            "inputs"
+        )
+    for tape_id, dx in zip(tape_ids, dxs, strict=True):
+        if tape_id is None or tape_id not in tracked:
+            continue
+        if dx is not None or kernel is not CUSTOM:
+            dx = _unbroadcast(dx, tape_id, kernel, step)
+            cotangents[tape_id] = (
+                cotangents[tape_id] + dx if tape_id in cotangents else dx
+            )
+
+
+def _check_linear(step: VJPStep) -> None:
+    if step.vjp is not None and not step.vjp.linear:
+        raise TypeError(
+            f"jvp: {step.vjp.origin} is not linear in dy; there is no jvp of it"
+        )
+
+
+def _unbroadcast(dx: Any, tape_id: TapeId, kernel: Kernel, step: VJPStep) -> Tensor:
+    """Return ``dx`` summed to the shape before broadcasting; raise if it differs."""
+    if type(dx) is Tensor and dx.shape == tape_id.shape and dx.dtype == tape_id.dtype:
+        return dx
+    if (
+        kernel.broadcasts
+        and isinstance(dx, Tensor)
+        and dx.dtype == tape_id.dtype
+        and reduce.broadcast_axes(tape_id.shape, dx.shape) is not None
+    ):
+        return reduce.sum_to(dx, tape_id.shape)
+    got = _spec_of(dx) if isinstance(dx, Tensor) else type(dx).__name__
+    raise ValueError(
+        f"{_describe(kernel, step)}: expected {_spec_of(tape_id)}, like the input, "
+        f"got {got}"
+    )
+
+
+def _spec_of(x: Tensor | TapeId) -> str:
+    """Return shape and dtype as messages state them."""
+    return f"shape {x.shape} {x.dtype}"
+
+
+def _describe(kernel: Kernel, step: VJPStep) -> str:
+    origin = step.vjp.origin if step.vjp else "?"
+    if kernel is CUSTOM:
+        return origin
+    return f"gradient of {kernel.name} for {step.name!r}, from {origin}"
+
+
+def _result(tape_id: TapeId, cotangents: Cotangents) -> Tensor:
+    """Return the cotangent; zeros where there is none."""
+    found = cotangents.get(tape_id)
+    if found is None:
+        return creation.zeros(tape_id.shape, dtype=tape_id.dtype)
+    return found

@@ -1,0 +1,75 @@
+"""``custom_grad`` inside ``vmap``: one node of the tapes around, for all examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from plugrad._src.engine.context import current
+from plugrad._src.ops import reduce, shape
+from plugrad._src.ops._convert import asarray
+from plugrad._src.ops.custom import (
+    as_leaf,
+    gradients_of,
+    outputs_of,
+    plans_for,
+    recorded_call,
+    unpacked,
+)
+from plugrad._src.tensor.tensor import Tensor
+from plugrad._src.tensor.tree import flatten
+
+
+def as_one_node(f: Callable[..., Any], name: str, guarded: bool, *args: Any) -> Any:
+    """Run ``f`` inside ``vmap``, as one node of the tapes around it too."""
+    level, tapes = current().level, current().tapes
+    found: list[Any] = []
+    leaves, build = flatten(args, as_leaf)
+    inputs = [level.unwrap(x) for x in leaves if type(x) is Tensor]
+
+    def whole(*tensors: Tensor) -> Any:
+        """Return the outputs of ``f`` for all examples, and their gradient function."""
+        again = level.again()
+        given = iter(
+            again.wrap(x, has) for x, (_, has) in zip(tensors, inputs, strict=True)
+        )
+        with again.inside(tapes):
+            value, grad_func = unpacked(
+                f(*build([next(given) if type(x) is Tensor else x for x in leaves])),
+                name,
+            )
+            ys, build_value = outputs_of(value, name)
+            outputs = [again.unwrap(y) for y in ys]
+        found[:] = grad_func, build_value, [has for _, has in outputs]
+
+        def pull(*dys: Tensor) -> list[Tensor | None]:
+            again = level.again()
+            with again.inside():
+                pairs = zip(dys, outputs, strict=True)
+                inner = [again.wrap(dy, has) for dy, (_, has) in pairs]
+                grads = gradients_of(grad_func, inner, build_value, args, name)
+            return [
+                _of_all(again, dx, has)
+                for dx, (_, has) in zip(grads, inputs, strict=True)
+            ]
+
+        return tuple(x for x, _ in outputs), pull
+
+    with level.outside():
+        given = tuple(x for x, _ in inputs)
+        ys = recorded_call(whole, name, plans_for(name), given, guarded)
+    grad_func, build_value, flags = found
+    value = [level.wrap(y, has) for y, has in zip(ys, flags, strict=True)]
+    return build_value(value), grad_func
+
+
+def _of_all(level: Any, dx: Tensor | None, batched: bool) -> Tensor | None:
+    """Return a gradient inside ``vmap`` as that of an input outside."""
+    if dx is None:
+        return None
+    y, has = level.unwrap(asarray(dx))
+    if has and not batched:
+        return reduce.sum(y, axis=0)
+    if batched and not has:
+        return shape.broadcast_to(y, (level.size, *y.shape))
+    return y

@@ -1,0 +1,254 @@
+"""Batches of examples as a backend: what ``vmap`` runs a function on.
+
+Inside ``vmap`` the active backend is a ``BatchingBackend``. Its native arrays are
+``Batched``: a tensor of another backend, with the examples on an axis in front that the
+function does not see. Its kernels call the batching rule of a kernel, which runs other
+kernels on whole batches, outside of the ``vmap``: there outer tapes record them, and an
+outer ``vmap`` batches them again.
+
+Map: ``Batched``; ``BatchingBackend``; ``Level``, one ``vmap`` that is running.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from plugrad._src.engine.context import Context, Scope, all_tapes, current, switched
+from plugrad._src.engine.dispatch import active, run, run_many
+from plugrad._src.engine.tape import Tape
+from plugrad._src.registry.backend import OpenBackend, ended
+from plugrad._src.registry.contract import Kernel
+from plugrad._src.registry.registry import registry
+from plugrad._src.tensor.dtypes import DType, named
+from plugrad._src.tensor.tensor import Native, Tensor
+
+from .custom import as_one_node
+
+
+class Batched:
+    """A tensor with one example or, with a level, with one for each on axis 0."""
+
+    __slots__ = ("dtype", "level", "shape", "tensor")
+
+    level: Level | None
+    shape: tuple[int, ...]
+    tensor: Tensor
+
+    def __init__(self, tensor: Tensor, level: Level | None) -> None:
+        self.tensor, self.level = tensor, level
+        self.dtype: DType = tensor.dtype
+        self.shape = tensor.shape if level is None else tensor.shape[1:]
+
+    def __repr__(self) -> str:
+        if self.level is None:
+            return repr(self.tensor)
+        return (
+            f"Tensor(shape={self.shape}, dtype={named(self.dtype)}, of "
+            f"{self.level.size} examples in vmap:\n{self.tensor!r})"
+        )
+
+
+class _Arrays:
+    """Moves values of a backend's tensors, unless they differ between examples."""
+
+    def __init__(self, base: OpenBackend) -> None:
+        self.base = base
+
+    def upload(self, values: np.ndarray[Any, Any]) -> Batched:
+        return Batched(Tensor(self.base.upload(values), self.base), None)
+
+    def download(self, native: Batched) -> np.ndarray[Any, Any]:
+        if native.level is None:
+            return native.tensor.numpy()
+        if not native.level.running:
+            raise ended()
+        raise ValueError(
+            f"vmap: the values of a tensor of shape {native.shape} differ between the "
+            f"{native.level.size} examples, so the function cannot read them (numpy, "
+            "item, bool, if, shapes that depend on values); use ops such as where, or "
+            "return the tensor and read it outside"
+        )
+
+    def nbytes(self, native: Batched) -> int:
+        x = native.tensor
+        return x._home.runtime.arrays.nbytes(x._data)
+
+
+class BatchingBackend(OpenBackend):
+    """The backend inside ``vmap``: batches of tensors of ``base``.
+
+    It has the name of ``base``, so that gradients for that backend are in force.
+    """
+
+    base: OpenBackend
+
+    def __init__(self, base: OpenBackend) -> None:
+        from plugrad._src.registry.hooks import Runtime
+
+        runtime = Runtime(arrays=_Arrays(base), kernels={}, dtypes=[])
+        super().__init__(base.name, base.owner, runtime)
+        self.base, self.depth, self.dtypes = base, base.depth + 1, base.dtypes
+        self.contracts: dict[str, Kernel] = {}  # those in the table
+
+    def upload(self, values: np.ndarray[Any, Any]) -> Native:
+        """Return a native array of values that are the same for all examples."""
+        return self.runtime.arrays.upload(values)
+
+    def download(self, native: Native) -> np.ndarray[Any, DType]:
+        """Return the values, if they are the same for all examples."""
+        return self.runtime.arrays.download(native)
+
+    def refresh(self) -> None:
+        """Give the table a function for each kernel that is declared now."""
+        contracts = registry.contracts  # another dict once one is declared
+        if self.contracts is not contracts:
+            self.table = {n: _function(self, kernel) for n, kernel in contracts.items()}
+            self.contracts = contracts
+
+    def lift(self, x: Tensor) -> Batched:
+        """Return a tensor from outside as a native array of this backend."""
+        home: Any = x._home
+        if home.depth == self.depth:  # over another backend: use_backend inside vmap
+            there = x._data
+            with current().level.outside():
+                return Batched(there.tensor.to(self.base.name), there.level)
+        if home.depth > self.depth:
+            raise ended()
+        return Batched(x, None)
+
+
+def batching(base: OpenBackend) -> BatchingBackend:
+    """Return the one backend of batches over ``base``, with all kernels there are."""
+    found: Any = base.batches
+    if found is None:
+        found = base.batches = BatchingBackend(base)
+    found.refresh()
+    return found
+
+
+class Level:
+    """One ``vmap`` that is running: how many examples it has, and what is around it."""
+
+    __slots__ = ("backend", "context", "depth", "first", "running", "size")
+
+    context: Context
+    depth: int
+    running: bool
+    size: int
+
+    def __init__(self, size: int, first: Level | None = None) -> None:
+        self.size, self.running = size, True
+        base, around = active(), current()
+        if around.backend is not base:  # the default of the process, fixed meanwhile
+            around = Context(around, {"backend": base})
+        self.context, self.backend = around, batching(base)
+        self.depth = self.backend.depth
+        self.first: Level = first or self  # it and its copies are one vmap
+
+    def again(self) -> Level:
+        """Return the same ``vmap`` with the present context around it."""
+        return Level(self.size, self.first)
+
+    def lifted(self, backend: OpenBackend) -> OpenBackend:
+        """Return the backend of batches, in as many levels as there are, over one."""
+        if backend.depth > self.depth:
+            raise ended()
+        while backend.depth < self.depth:
+            backend = batching(backend)
+        return backend
+
+    def inside(self, tapes: tuple[Tape, ...] = ()) -> Scope:
+        """Return the scope in which the function runs: outer tapes do not see it."""
+        return Scope(backend=self.backend, level=self, tapes=tapes, observers=())
+
+    def custom(
+        self, f: Callable[..., Any], name: str, guarded: bool
+    ) -> Callable[..., Any]:
+        """Return a function of ``custom_grad`` as the tapes around have to see it."""
+        return functools.partial(as_one_node, f, name, guarded) if self.taped else f
+
+    @property
+    def taped(self) -> bool:
+        """Whether there is a tape around it."""
+        return bool(all_tapes(self.context))
+
+    def outside(self, base: OpenBackend | None = None) -> switched:
+        """Return the scope around the ``vmap``, with ``base`` as its backend.
+
+        Gradients that the function overrides stay in force.
+        """
+        around, overrides = self.context, current().overrides
+        base = base or around.backend
+        if base is not around.backend or overrides is not around.overrides:
+            around = Context(around, {"backend": base})
+            around.overrides = overrides
+        return switched(around)
+
+    def wrap(self, x: Tensor, batched: bool) -> Tensor:
+        """Return a tensor from outside as the function sees it."""
+        return Tensor(Batched(x, self.first if batched else None), self.backend)
+
+    def unwrap(self, x: Tensor) -> tuple[Tensor, bool]:
+        """Return a tensor of the function as it is outside, and whether it batches."""
+        home: Any = x._home
+        if home.depth < self.depth:
+            return x, False
+        native = x._data
+        if home.depth > self.depth or native.level not in (None, self.first):
+            raise ended()
+        return native.tensor, native.level is not None
+
+
+def _function(backend: BatchingBackend, kernel: Kernel) -> Callable[..., Any]:
+    """Return the kernel function of a backend of batches."""
+    call: Any = run if kernel.single else run_many
+
+    def function(*natives: Any, **attrs: Any) -> Any:
+        level = current().level
+        if level is None or level.depth != backend.depth:
+            raise ended()
+        inputs: list[Tensor | None] = []
+        batched: list[bool] = []
+        for x in natives:
+            if type(x) is Batched:
+                inputs.append(x.tensor)
+                batched.append(x.level is not None)
+                if x.level is not None and x.level is not level.first:
+                    raise ended()
+            elif x is None:  # else: what a kernel without inputs gets
+                inputs.append(None)
+                batched.append(False)
+        inner = level.first if True in batched else None
+        with level.outside(backend.base):
+            if inner is None:
+                outputs = call(kernel, *inputs, **attrs)
+            elif kernel.batching is not None:
+                outputs = kernel.batching(tuple(batched), *inputs, **attrs)
+            elif kernel.decomposition is not None:
+                return NotImplemented
+            else:
+                raise NotImplementedError(
+                    f"vmap: {kernel} has neither a batching rule nor a decomposition; "
+                    "give it one with plugrad.plugin.batching"
+                )
+        if outputs is NotImplemented:
+            return NotImplemented
+        if kernel.single:
+            return Batched(_checked(kernel, level, outputs, inner), inner)
+        return [Batched(_checked(kernel, level, y, inner), inner) for y in outputs]
+
+    return function
+
+
+def _checked(kernel: Kernel, level: Level, y: Tensor, inner: Level | None) -> Tensor:
+    """Return an output of a batching rule, if it has the examples in front."""
+    if inner is not None and (not y.shape or y.shape[0] != level.size):
+        raise ValueError(
+            f"vmap: the batching rule of {kernel.name} returned shape {y.shape}, which "
+            f"does not have the {level.size} examples on axis 0"
+        )
+    return y

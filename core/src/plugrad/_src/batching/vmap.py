@@ -1,0 +1,193 @@
+"""``vmap``: a function of one example, run for many at once."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from plugrad._src.ops import shape
+from plugrad._src.ops._convert import asarray
+from plugrad._src.ops.rearrange import moveaxis
+from plugrad._src.registry.registry import registry
+from plugrad._src.tensor.arguments import function
+from plugrad._src.tensor.tensor import Tensor
+from plugrad._src.tensor.tree import Structure, split
+
+from . import rules, windows
+from .levels import Level
+
+__all__ = ["vmap"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def vmap(f: Callable[P, R], /, in_axes: Any = 0, out_axes: Any = 0) -> Callable[P, R]:
+    """Return ``f`` for many examples: arguments and results have one more axis.
+
+    ``f`` is written for one example, and called once. Inside it tensors look as for one
+    example, and each kernel runs for all: ``vmap(f)(xs)`` equals
+    ``stack([f(x) for x in xs])``.
+
+    It may be nested with itself and with gradients, in either order:
+    ``vmap(grad(f))`` gives the gradient of each example. Tensors that ``f`` reads from
+    outside are the same for all examples, and so are random numbers with ``seed=``.
+
+    Args:
+        f: A function of tensors, or of nested structures of them. It cannot read values
+            that differ between examples (``item``, ``numpy``, ``if``), nor run ops
+            whose shape depends on values, such as ``nonzero``.
+        in_axes: The axis of each argument that counts the examples: an int for all
+            arguments, or a tuple with an int, None or a structure for each. None passes
+            an argument as it is. Keyword arguments are mapped along axis 0.
+        out_axes: The axis of the results that counts the examples: an int, or a
+            structure like the results. None is for results that are the same for all
+            examples.
+
+    Returns:
+        A function with the arguments of ``f``.
+
+    Raises:
+        TypeError: ``in_axes`` or ``out_axes`` holds something other than int and None,
+            or ``f`` returns something that is no tensor.
+        ValueError: ``in_axes`` or ``out_axes`` does not fit, no argument is mapped,
+            the sizes of the mapped axes differ, or ``f`` reads values that differ
+            between examples.
+        NotImplementedError: A kernel has neither a batching rule nor a decomposition.
+
+    Example:
+        >>> pg.vmap(lambda x, y: pg.sum(x * y))(pg.ones((3, 2)), pg.ones((3, 2)))
+        Tensor([2., 2., 2.], dtype=float32, backend='cpu')
+        >>> pg.vmap(pg.grad(lambda w, x: pg.tanh(w * x)), in_axes=(None, 0))(
+        ...     1.0, pg.asarray([0.0, 1.0])
+        ... )
+        Tensor([0.       , 0.4199743], dtype=float32, backend='cpu')
+
+    Source:
+        ``jax.vmap``.
+
+    """
+    function("vmap", f)
+    call: Callable[..., Any] = f
+
+    @functools.wraps(f)
+    def g(*args: Any, **named: Any) -> Any:
+        _attach()
+        leaves, axes, structure = _split(args, _of_each(in_axes, args), "in_axes")
+        more, by_name = split(named)
+        places = structure.paths() + by_name.paths()
+        given = [*zip(leaves + more, axes + [0] * len(more), places, strict=True)]
+        mapped = {
+            i: _front(x, axis, place)
+            for i, (x, axis, place) in enumerate(given)
+            if axis is not None
+        }
+        level = Level(_size(mapped, places))
+        inner = [
+            level.wrap(mapped[i], True) if i in mapped else x
+            for i, (x, _, _) in enumerate(given)
+        ]
+        try:
+            with level.inside():
+                count = structure.num_leaves
+                value = call(*structure(inner[:count]), **by_name(inner[count:]))
+                leaves, axes, structure = _split(value, out_axes, "out_axes")
+                pairs = zip(leaves, axes, structure.paths(), strict=True)
+                return structure([_result(level, *one) for one in pairs])
+        finally:
+            level.running = False
+
+    return g
+
+
+@functools.cache
+def _attach() -> None:
+    """Give the kernels of the core their batching rules."""
+    for module in (rules, windows):
+        for make, names in module.RULES.items():
+            for name in names.split():
+                kernel = registry.contracts[name]
+                kernel.batching = kernel.batching or make(kernel)
+
+
+def _of_each(in_axes: Any, args: tuple[Any, ...]) -> Any:
+    """Return the axes of each argument."""
+    if in_axes is None or not isinstance(in_axes, list | tuple):
+        return tuple([in_axes] * len(args))
+    if len(in_axes) != len(args):
+        raise ValueError(
+            f"vmap: in_axes {in_axes} has {len(in_axes)} entries for {len(args)} "
+            "positional arguments"
+        )
+    return tuple(in_axes)
+
+
+def _split(
+    tree: Any, axes: Any, what: str
+) -> tuple[list[Any], list[int | None], Structure]:
+    """Return the leaves, their axes, and the structure.
+
+    ``axes`` is an axis for all leaves, or a structure that the tree begins with.
+    """
+    heads, outline = split(axes, lambda x: x is None)
+    for axis in heads:
+        if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int)):
+            raise TypeError(f"vmap: {what} must hold int and None, got {axis!r}")
+    leaves, structure = split(tree)
+    parts = [split(part)[0] for part in outline.match(tree, f"vmap: {what}")]
+    if any(a is not b for a, b in zip(leaves, itertools.chain(*parts), strict=True)):
+        raise ValueError(
+            f"vmap: {what} {axes!r} must have its keys in the order of the tree"
+        )
+    spread = [
+        axis for axis, part in zip(heads, parts, strict=True) for _ in range(len(part))
+    ]
+    return leaves, spread, structure
+
+
+def _front(value: Any, axis: int, place: str) -> Tensor:
+    """Return a leaf of the arguments as a tensor, with the examples on axis 0."""
+    x = asarray(value)
+    rank = len(x.shape)
+    if not -rank <= axis < rank:
+        raise ValueError(
+            f"vmap: argument {place} of shape {x.shape} has no axis {axis}; if it is "
+            "the same for all examples, give it None in in_axes"
+        )
+    return moveaxis(x, axis, 0)
+
+
+def _size(mapped: dict[int, Tensor], places: list[str]) -> int:
+    """Return the number of examples."""
+    sizes = {x.shape[0] for x in mapped.values()}
+    if len(sizes) == 1:
+        return sizes.pop()
+    if not mapped:
+        raise ValueError(
+            "vmap: no argument is mapped; give one of them an axis in in_axes"
+        )
+    told = ", ".join(f"{x.shape[0]} of argument {places[i]}" for i, x in mapped.items())
+    raise ValueError(f"vmap: the mapped axes differ in size: {told}")
+
+
+def _result(level: Level, value: Any, axis: int | None, place: str) -> Tensor:
+    """Return a leaf of the results as it is outside of ``vmap``."""
+    x, batched = level.unwrap(asarray(value))
+    if axis is None and batched:
+        raise ValueError(
+            f"vmap: result{place} differs between examples; give it an axis in out_axes"
+        )
+    if axis is None:
+        return x
+    with level.outside():
+        rank = len(x.shape) + (not batched)
+        if not -rank <= axis < rank:
+            raise ValueError(
+                f"vmap: out_axes {axis} is out of range for result{place} of "
+                f"rank {rank}, with the examples"
+            )
+        if not batched:
+            x = shape.broadcast_to(x, (level.size, *x.shape))
+        return moveaxis(x, 0, axis)

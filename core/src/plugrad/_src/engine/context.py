@@ -1,0 +1,441 @@
+"""Scopes: the active backend, tapes, observers and overrides in force.
+
+They are kept in a context variable of Python. A task of asyncio sees those in which it
+was created and its own, and so does a thread where threads inherit the context
+(``sys.flags.thread_inherit_context``); elsewhere a thread starts without scopes. To run
+a function elsewhere inside the present scopes, run it in a copy of the context:
+``executor.submit(contextvars.copy_context().run, function)``.
+
+Map: ``Run`` (what observers can read); ``Context`` and where it is kept; ``Scope``,
+which changes it for a block; notifying observers.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar, Token
+from time import perf_counter
+from typing import Any, NamedTuple, TypeVar, cast
+
+from plugrad._src.registry.backend import OpenBackend
+from plugrad._src.registry.contract import Kernel, VJPs
+from plugrad._src.registry.registry import registry
+from plugrad._src.tensor import arguments
+from plugrad._src.tensor.tensor import Tensor
+
+from .tape import Outputs, Plan, Tape
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Move(NamedTuple):
+    """Values that were moved from one backend to another."""
+
+    source: str
+    target: str
+    bytes: int
+    start: float
+    seconds: float
+
+
+class Run:
+    """A run that is observed; ``running()`` returns it while it lasts.
+
+    Attributes:
+        kernel: Its contract; ``plugrad.To`` for ``x.to(backend)``.
+        backend: The active one.
+        parent: The run whose decomposition contains this one, or None.
+        how: "implementation", "decomposition", "host" or "fallback"; "region" where
+            ``jit`` runs kernels as one function.
+        where: The backend that did the work.
+        start: In seconds of ``perf_counter``.
+        seconds: From start to end, including the runs inside.
+        inner: The seconds of the runs inside, including their observers.
+        moves: The values that had to be moved for it.
+
+    """
+
+    __slots__ = (
+        "backend",
+        "how",
+        "inner",
+        "kernel",
+        "moves",
+        "parent",
+        "seconds",
+        "start",
+        "where",
+    )
+
+    backend: OpenBackend
+    how: str
+    inner: float
+    kernel: Kernel
+    parent: Run | None
+    seconds: float
+    start: float
+    where: OpenBackend
+
+    def __init__(self, kernel: Kernel, backend: OpenBackend, parent: Run | None):
+        self.kernel = kernel
+        self.backend = self.where = backend
+        self.parent = parent
+        self.how = "implementation"
+        self.moves: list[Move] = []
+        self.seconds = self.inner = 0.0
+        self.start = perf_counter()
+
+
+Plans = dict[tuple[Any, ...], Plan | None]
+Layer = tuple[str | None, Mapping[str, VJPs]]  # for one backend, or for all (None)
+
+
+class Override:
+    """The layer of gradients that one scope puts over all others."""
+
+    __slots__ = ("last", "layer")
+
+    layer: Layer
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+        self.last: tuple[Overrides | None, Overrides] | None = None
+
+    def over(self, outer: Overrides | None) -> Overrides:
+        """Return the layers of ``outer`` and this one, cached."""
+        last = self.last
+        if last is None or last[0] is not outer:
+            layers = outer.layers if outer else ()
+            self.last = last = (outer, Overrides((*layers, self.layer)))
+        return last[1]
+
+
+class Overrides:
+    """The gradients that scopes put over all others, the innermost last."""
+
+    def __init__(self, layers: tuple[Layer, ...]) -> None:
+        self.layers: tuple[Layer, ...] = layers
+        # Registered plans, another object once a gradient has changed, and the plans
+        # over them. Threads that share a scope replace both at once.
+        self.plans: tuple[object, Plans] = registry.gradients.plans, {}
+
+
+class Context:
+    """The state of all scopes around one place of the program.
+
+    A context never changes, except ``PROCESS``, the outermost one.
+
+    Attributes:
+        backend: The active backend; None leaves the choice to ``PROCESS``.
+        tapes: They record runs, outermost first.
+        observers: Called after a run with its kernel, inputs, attributes and outputs;
+            ``running()`` tells more. Their methods ``made``, ``keep``, ``failed`` and
+            ``read``, if any, are called for tensors that no run has made, for tensors
+            that outlive the block, for the error of a run, and with a description of a
+            read of values that are being differentiated.
+        overrides: Gradients over all others.
+        quiet: Whether there is no tape and no observer. For fast paths.
+        tape: The tape, if there is one and no observer. For the fast path.
+        level: The innermost ``vmap`` around, or None.
+        under: The context in which the innermost scope was entered.
+        changes: What that scope changes in it; the object stands for the scope.
+
+    """
+
+    __slots__ = (
+        "backend",
+        "changes",
+        "level",
+        "observers",
+        "overrides",
+        "quiet",
+        "tape",
+        "tapes",
+        "under",
+    )
+
+    def __init__(self, under: Context, changes: Mapping[str, Any]) -> None:
+        self.under: Context = under
+        self.changes: Mapping[str, Any] = changes
+        self.backend: OpenBackend | None = changes.get("backend", under.backend)
+        self.tapes: tuple[Tape, ...] = changes.get("tapes", under.tapes)
+        self.level: Any = changes.get("level", under.level)
+        self.observers: tuple[Callable[..., None], ...]
+        self.observers = changes.get("observers", under.observers)
+        if "observer" in changes:
+            self.observers += (changes["observer"],)
+        self.overrides: Overrides | None = changes.get("overrides", under.overrides)
+        if "override" in changes:
+            self.overrides = changes["override"].over(under.overrides)
+        self._see_who_watches()
+
+    def _see_who_watches(self) -> None:
+        tapes, observers = self.tapes, self.observers
+        self.quiet: bool = not tapes and not observers
+        self.tape: Tape | None = tapes[0] if len(tapes) == 1 and not observers else None
+
+    def without(self, other: Context) -> Context | None:
+        """Return this context without the scope that made ``other``.
+
+        None if it is not inside of that scope.
+        """
+        if self.changes is other.changes:
+            return self.under
+        under = None if self is PROCESS else self.under.without(other)
+        return None if under is None else Context(under, self.changes)
+
+    def undo(self) -> None:
+        """Undo the changes in place: the scope was left in another thread."""
+        for name in self.__slots__:
+            if name not in ("under", "changes"):
+                setattr(self, name, getattr(self.under, name))
+        self.changes = {}
+
+
+PROCESS = Context.__new__(Context)  # outside of all scopes: the process' default
+PROCESS.backend, PROCESS.overrides, PROCESS.under = None, None, PROCESS
+PROCESS.level = None
+PROCESS.tapes, PROCESS.observers, PROCESS.changes = (), (), {}
+PROCESS._see_who_watches()
+
+# A context variable: threads and tasks of asyncio have contexts of their own.
+_current: ContextVar[Context] = ContextVar("plugrad", default=PROCESS)
+_running: ContextVar[Run | None] = ContextVar("plugrad.run", default=None)
+current = _current.get  # the context of the caller
+running = _running.get  # the run that the caller is in, as far as one is observed
+
+
+class _InThread(threading.local):
+    """What a thread has, in whatever context a kernel function runs.
+
+    Attributes:
+        hook: It collects the code that runs, and pauses while kernels do.
+
+    """
+
+    hook: Any = None
+
+
+in_thread = _InThread()
+
+
+def make_default(backend: OpenBackend | None) -> None:
+    """Make ``backend`` the default of the process; None resets it."""
+    PROCESS.backend = backend
+
+
+class Scope:
+    """Change parts of the context inside the ``with`` block.
+
+    The change is visible to the thread, or the task of asyncio, that enters the block.
+    Each scope undoes its own change, in whichever order scopes are left.
+    """
+
+    __slots__ = ("changes", "inside", "token")
+
+    def __init__(self, **changes: Any) -> None:
+        self.changes: dict[str, Any] = changes
+        self.inside: Context | None = None
+        self.token: Token[Context] | None = None
+
+    def __enter__(self) -> None:
+        if self.inside is not None:
+            raise RuntimeError(
+                "this scope of plugrad (use_backend, override_gradient, ...) has been "
+                "entered already; make another one for a block inside"
+            )
+        self.inside = Context(current(), self.changes)
+        self.token = _current.set(self.inside)
+
+    def __exit__(self, *_: object) -> None:
+        inside, token = self.inside, self.token
+        self.inside = self.token = None
+        if inside is None or token is None:
+            raise RuntimeError("this scope of plugrad has not been entered")
+        now = current()
+        rest = inside.under if now is inside else now.without(inside)
+        try:
+            _current.reset(token)
+            if now is inside:
+                return
+        except (
+            ValueError
+        ):  # it was entered in another thread or task, and is left there
+            inside.undo()
+        if rest is None:
+            inside.undo()
+        # With ``rest``, an inner scope is left later: a suspended generator.
+        _current.set(now if rest is None else rest)
+
+
+class UserScope(Scope):
+    """A scope that users make: also a decorator, and it warns if it is never entered.
+
+    As a decorator it is in force while the function runs, also an ``async`` one.
+    """
+
+    __slots__ = ("__weakref__", "entered", "what")
+
+    def __init__(self, what: str, **changes: Any) -> None:
+        self.what: str = what
+        self.entered: bool = False
+        super().__init__(**changes)
+
+    def __enter__(self) -> None:
+        self.entered = True
+        super().__enter__()
+
+    def __call__(self, function: F) -> F:
+        """Return ``function``, which runs inside this scope."""
+        self.entered = True
+        import inspect  # only for decorators
+
+        arguments.function(self.what, function)
+        kinds = inspect.isgeneratorfunction, inspect.isasyncgenfunction
+        if any(is_kind(function) for is_kind in kinds):
+            raise TypeError(
+                f"{self.what}: a generator is left and entered again while the scope "
+                "is in force; use `with` inside of it, around code without yield"
+            )
+
+        @functools.wraps(function)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with Scope(**self.changes):
+                return function(*args, **kwargs)
+
+        @functools.wraps(function)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            with Scope(**self.changes):
+                return await function(*args, **kwargs)
+
+        return cast("F", awaited if inspect.iscoroutinefunction(function) else inside)
+
+    def __del__(self) -> None:
+        if not getattr(self, "entered", True):  # True: __init__ has failed before
+            warnings.warn(
+                f"{self.what}(...) changes nothing by itself; write `with "
+                f"{self.what}(...):`, or use it as a decorator",
+                RuntimeWarning,
+                stacklevel=2,  # at the line that drops the last reference
+            )
+
+
+def tapes() -> tuple[Tape, ...]:
+    """Return the tapes in force, outermost first."""
+    return current().tapes
+
+
+def all_tapes(context: Context) -> tuple[Tape, ...]:
+    """Return the tapes of a context, and those that ``vmap`` hides in it."""
+    found = context.tapes
+    while context.level is not None:
+        context = context.level.context
+        found += context.tapes
+    return found
+
+
+def made_outside(x: Tensor) -> bool:
+    """Return whether a ``vmap`` is running, and ``x`` was made outside of it."""
+    level = current().level
+    return level is not None and cast("Any", x._home).depth < level.depth
+
+
+def taping(tapes: tuple[Tape, ...]) -> Scope:
+    """Record on exactly these tapes inside the block; observers continue."""
+    return Scope(tapes=tapes)
+
+
+def _taped(under: Context, tapes: tuple[Tape, ...]) -> Context:
+    """Return ``Context(under, {"tapes": tapes})``, in half the time."""
+    inside = Context.__new__(Context)
+    inside.under, inside.changes = under, {"tapes": tapes}
+    inside.backend, inside.overrides = under.backend, under.overrides
+    inside.level = under.level
+    inside.tapes, inside.observers = tapes, under.observers
+    inside._see_who_watches()
+    return inside
+
+
+def call(tapes: tuple[Tape, ...], f: Callable[..., Any], xs: Sequence[Any]) -> Any:
+    """Return ``f(*xs)``, run inside ``taping(tapes)``."""
+    before = current()
+    inside = _taped(before, tapes)
+    _current.set(inside)
+    try:
+        return f(*xs)
+    finally:
+        if current() is inside:
+            _current.set(before)
+        else:  # f has left a scope open, in a generator say
+            _current.set(current().without(inside) or before)
+
+
+class switched:
+    """Go to ``context``, which is around the present one, inside the block."""
+
+    __slots__ = ("before", "context")
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def __enter__(self) -> Context:
+        self.before = current()
+        _current.set(self.context)
+        return self.context
+
+    def __exit__(self, *_: object) -> None:
+        _current.set(self.before)
+
+
+def lifted(backend: OpenBackend) -> OpenBackend:
+    """Return ``backend`` or, inside ``vmap``, the backend of batches over it."""
+    level = current().level
+    return backend if level is None else cast("OpenBackend", level.lifted(backend))
+
+
+def observed_run(
+    work: Callable[..., Outputs],
+    kernel: Kernel,
+    backend: OpenBackend,
+    inputs: tuple[Any, ...],
+    attrs: dict[str, Any],
+) -> Outputs:
+    """Return ``work(kernel, inputs, attrs, True)``, and notify the observers."""
+    parent, hook = running(), in_thread.hook
+    run = Run(kernel, backend, parent)
+    _running.set(run)
+    if hook is not None:
+        hook.pause()
+    try:
+        outputs = work(kernel, inputs, attrs, True)
+        run.seconds = perf_counter() - run.start
+    except Exception as error:
+        tell("failed", error)
+        raise
+    else:
+        for observer in current().observers:
+            observer(kernel, inputs, attrs, outputs)
+    finally:
+        _running.set(parent)
+        if hook is not None:
+            hook.resume()
+        if parent is not None:
+            parent.inner += perf_counter() - run.start
+    return outputs
+
+
+def keep(x: Tensor) -> Tensor:
+    """Notify the observers in force that ``x`` outlives their blocks."""
+    tell("keep", x)
+    return x
+
+
+def tell(what: str, value: object) -> None:
+    """Call the method ``what`` of those observers in force that have it."""
+    for observer in current().observers:
+        told = getattr(observer, what, None)
+        if told is not None:
+            told(value)

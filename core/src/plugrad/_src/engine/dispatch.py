@@ -1,0 +1,462 @@
+"""The engine: run a kernel on the active backend, and record it on tapes.
+
+``run`` has a fast path, down to the line "everything special", which also has an
+accelerator in C, as a run under one tape has. The slow path tries, in this order:
+observers, tapes, implementation, decomposition, host, fallback.
+
+Map: the active backend; ``run``; the other ways to run; moving; gradients in force.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any, cast
+
+from plugrad._src.registry import install
+from plugrad._src.registry.backend import BackendUnavailable, OpenBackend, move
+from plugrad._src.registry.canonical import canonical
+from plugrad._src.registry.contract import (
+    VJP,
+    Kernel,
+    KernelNotFound,
+    VJPs,
+    origin,
+    over,
+    same,
+)
+from plugrad._src.registry.deprecation import outside
+from plugrad._src.registry.plugins import printable
+from plugrad._src.registry.registry import registry
+from plugrad._src.tensor.dtypes import DType, named
+from plugrad._src.tensor.tensor import NOWHERE, Native, Tensor
+
+from . import tape
+from .accelerated import accelerated
+from .context import (
+    PROCESS,
+    Move,
+    Override,
+    UserScope,
+    current,
+    in_thread,
+    lifted,
+    made_outside,
+    make_default,
+    observed_run,
+    running,
+    tapes,
+    taping,
+)
+from .tape import Outputs, Plan, alias, make_plan, record, specs, tapes_tracking
+
+# How often something other than an implementation ran: (kernel, backend, how).
+fallback_counts: Counter[tuple[str, str, str]] = Counter()
+
+
+# --- the active backend ----------------------------------------------------------
+
+
+def active() -> OpenBackend:
+    """Return the active backend; choose one if there is none yet."""
+    return current().backend or PROCESS.backend or _choose()
+
+
+def _choose() -> OpenBackend:
+    """Open the backend that PLUGRAD_BACKEND names, or the best that works."""
+    name = os.environ.get("PLUGRAD_BACKEND")
+    chosen = registry.open(name, "PLUGRAD_BACKEND") if name else None
+    for name in registry.backends() if chosen is None else ():
+        try:
+            chosen = registry.open(name)
+        except BackendUnavailable:  # its plugin is marked as failed, and named below
+            continue
+        break
+    failed = [plugin for plugin in registry.plugins if plugin.error is not None]
+    for plugin in failed:
+        text = (
+            f"skipped plugin {plugin}: {plugin.reason}; to silence this, set "
+            f"PLUGRAD_BLOCK={plugin.name or plugin.distribution}"
+        )
+        warnings.warn(printable(text), stacklevel=outside())
+    if chosen is None:
+        raise BackendUnavailable(
+            "no backend works; see `python -m plugrad plugins`"
+            if failed
+            else f"no backend is installed; try {install.advice('plugrad-cpu')}"
+        )
+    make_default(chosen)
+    return chosen
+
+
+def held(who: str, dtype: DType) -> DType:
+    """Return ``dtype`` if the active backend holds it."""
+    backend = active()
+    if dtype not in backend.dtypes:
+        raise TypeError(f"{who}: backend {backend.name!r} has no {named(dtype)}")
+    return dtype
+
+
+# --- running ---------------------------------------------------------------------
+
+
+@accelerated
+def run(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Tensor:
+    """Run a kernel of one output on the active backend."""
+    context = current()
+    backend = context.backend or PROCESS.backend
+    if backend is not None and context.quiet:
+        function = backend.table.get(kernel.name)
+        if function is not None:
+            natives = []
+            for x in inputs:
+                if type(x) is Tensor and x._home is backend:
+                    natives.append(x._data)
+                else:
+                    natives.append(native(x, backend))
+            if not natives:
+                natives.append(backend.runtime.arrays)
+            result = function(*natives, **attrs)
+            if result is NotImplemented:
+                return declined(kernel, inputs, attrs)
+            try:
+                return Tensor(result, backend)
+            except AttributeError:
+                raise no_array(kernel, backend, result) from None
+    return _run(kernel, inputs, attrs)[0]  # everything special
+
+
+def declined(
+    kernel: Kernel, inputs: tuple[Tensor | None, ...], attrs: dict[str, Any]
+) -> Tensor:
+    """Run a kernel whose implementation has just returned ``NotImplemented``."""
+    return _run(kernel, inputs, attrs, implemented=False)[0]
+
+
+def run_many(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Outputs:
+    """Run a kernel of several outputs, or of a number that depends on the run."""
+    return _run(kernel, inputs, attrs)
+
+
+def checked(
+    kernel: Kernel, inputs: tuple[Tensor | None, ...], attrs: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the canonical attributes of a run that no op has checked."""
+    found = _checked_once(kernel, inputs, attrs)
+    if kernel.kinds.get("dtype") == "dtype":
+        held(kernel.name, found["dtype"])
+    return found
+
+
+def _checked_once(
+    kernel: Kernel, inputs: tuple[Tensor | None, ...], attrs: dict[str, Any]
+) -> dict[str, Any]:
+    """Check a run, whatever the backend, and return its canonical attributes.
+
+    A kernel caches the calls that passed, by their specs and attributes, so a loop pays
+    for the checks once.
+    """
+    key: Any = None
+    try:
+        looks = [None if x is None else (type(x), x.shape, x.dtype) for x in inputs]
+        key = (*looks, *attrs.items(), *map(type, attrs.values()))
+        return kernel._calls[key]
+    except KeyError:
+        pass  # the first one of its kind
+    except (TypeError, AttributeError):
+        key = None  # a list among the attributes, or refused below
+    for name, value in kernel.bind(inputs).items():
+        for x in value if name == kernel.variadic else (value,):
+            if not (isinstance(x, Tensor) or (x is None and name in kernel.optional)):
+                raise TypeError(
+                    f"{kernel.name}: {name!r} must be a Tensor, got "
+                    f"{type(x).__name__}; use asarray"
+                )
+    found = canonical(kernel, specs(inputs), attrs)
+    if key is not None:
+        if len(kernel._calls) >= 1024:
+            kernel._calls = {}
+        kernel._calls[key] = found
+    return found
+
+
+def _run(
+    kernel: Kernel,
+    inputs: tuple[Any, ...],
+    attrs: dict[str, Any],
+    observed: bool = False,
+    implemented: bool = True,
+) -> Outputs:
+    """Run under tapes and observers: one decision, made now, for all tapes.
+
+    ``implemented=False`` says that the implementation has declined already.
+    """
+    context, backend = current(), active()
+    if context.observers and not observed:
+        return observed_run(_run, kernel, backend, inputs, attrs)
+    recording, mask = tapes_tracking(context.tapes, inputs)
+    plan = _plan(kernel, backend, mask, len(inputs)) if mask else None
+    if mask and plan is None:
+        return _decompose(kernel, inputs, attrs, backend)  # the parts are recorded
+    outputs = None
+    if implemented:
+        outputs = _implementation(kernel, inputs, attrs, backend)
+    if outputs is None:
+        outputs = _without_implementation(kernel, inputs, attrs, backend)
+    if plan is not None:
+        record(recording, plan, backend, inputs, attrs, outputs)
+    return outputs
+
+
+def _without_implementation(
+    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
+) -> Outputs:
+    """Run the decomposition, or on the host, or on an allowed fallback."""
+    if kernel.decomposition is not None:
+        with taping(()):  # it is one node, not its parts
+            outputs = _decompose(kernel, inputs, attrs, backend)
+        return tuple([alias(y) for y in outputs])
+    return _run_on_host_or_fallback(kernel, inputs, attrs, backend)
+
+
+def _implementation(
+    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
+) -> Outputs | None:
+    """Run the backend's own implementation; None if it has none for this."""
+    function = backend.table.get(kernel.name)
+    if function is None:
+        return None
+    natives: list[Any] = []
+    for x in inputs:
+        there = x is None or x._home is not backend
+        natives.append(native(x, backend) if there else x._data)
+    if not inputs:
+        natives.append(backend.runtime.arrays)
+    result = function(*natives, **attrs) if attrs else function(*natives)
+    if result is NotImplemented:
+        return None
+    try:
+        results = (result,) if kernel.single else result
+        return tuple([Tensor(y, backend) for y in results])
+    except (AttributeError, TypeError):
+        raise no_array(kernel, backend, result) from None
+
+
+def no_array(kernel: Kernel, backend: OpenBackend, result: object) -> TypeError:
+    """Return the error about an implementation that did not return its outputs."""
+    layer = registry.kernels[kernel.name, backend.name][0]
+    wanted = "an array" if kernel.single else f"arrays for {', '.join(kernel.outputs)}"
+    where = f"on {backend.name!r}, from {origin(layer.function, str(layer.owner))}"
+    return TypeError(
+        f"{kernel.name}: the implementation {where}, returned {repr(result)[:80]}, and "
+        f"not {wanted}; does it lack a return?"
+    )
+
+
+def _decompose(
+    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
+) -> Outputs:
+    """Run the decomposition; an input that it returns as is is moved to ``backend``."""
+    if not backend.depth:  # else its parts, and kernels outside of vmap, are counted
+        _note_fallback(kernel, backend, "decomposition")
+    decomposition, hook = cast("Any", kernel.decomposition), in_thread.hook
+    if hook is None:
+        result = decomposition(*inputs, **attrs)
+    else:
+        with hook.resumed():
+            result = decomposition(*inputs, **attrs)
+    outputs = (result,) if kernel.single else tuple(result)
+    return tuple([y if y._home is backend else to(y, backend.name) for y in outputs])
+
+
+def _note_fallback(
+    kernel: Kernel, backend: OpenBackend, how: str, where: OpenBackend | None = None
+) -> None:
+    """Record that something other than an implementation of ``backend`` runs."""
+    with tape.state_lock:
+        fallback_counts[kernel.name, backend.name, how] += 1
+    if (run := running()) is not None:
+        run.how = how
+        run.where = where or backend
+
+
+def _run_on_host_or_fallback(
+    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
+) -> Outputs:
+    """Run on the host, or where ``PLUGRAD_FALLBACK`` allows; results move back."""
+    runtime, policy = backend.runtime, os.environ.get("PLUGRAD_FALLBACK", "error")
+    if backend.depth:
+        raise KernelNotFound(
+            f"vmap: {kernel} is not declared, or was inside of vmap, and has no "
+            "decomposition; register_kernel declares it"
+        )
+    if policy not in ("error", "warn", "allow"):
+        raise ValueError(f"PLUGRAD_FALLBACK={policy}: use error, warn or allow")
+    if runtime.host is not None and backend.leaves_to_host(kernel):
+        names, how = [runtime.host], "host"
+    elif policy != "error":
+        names, how = [n for n in registry.backends() if n != backend.name], "fallback"
+    else:
+        raise _not_found(kernel, backend)
+    for name in names:
+        try:
+            other = registry.open(name)
+        except BackendUnavailable:
+            if how == "host":
+                raise
+            continue  # a backend that does not open is skipped; `plugins` shows why
+        outputs = _implementation(kernel, inputs, attrs, other)
+        if outputs is not None:
+            _note_fallback(kernel, backend, how, other)
+            if how == "fallback" and policy == "warn":
+                warnings.warn(
+                    f"{kernel.name} is missing on {backend.name!r} and runs on "
+                    f"{other.name!r}",
+                    stacklevel=outside(),
+                )
+            return _moved_back(kernel, outputs, backend)
+    raise _not_found(kernel, backend)
+
+
+def _moved_back(kernel: Kernel, outputs: Outputs, backend: OpenBackend) -> Outputs:
+    """Return what another backend has computed as tensors on ``backend``."""
+    try:
+        return tuple([Tensor(native(y, backend), backend) for y in outputs])
+    except TypeError as error:  # it lacks the dtype
+        raise TypeError(f"{kernel.op}: {error}") from None
+
+
+def _not_found(kernel: Kernel, backend: OpenBackend) -> KernelNotFound:
+    if registry.opened.get(backend.name) is not backend:
+        return KernelNotFound(f"{kernel.name}: {backend.name!r} has been removed")
+    opened = registry.opened
+    others = [name for name in registry.backends() if name != backend.name]
+    have = [n for n in others if n in opened and kernel.name in opened[n].table]
+    closed = [n for n in others if n not in opened]
+    who = [f"implemented on {', '.join(have)}"] if have else []
+    who += [f"perhaps on {', '.join(closed)} (not opened yet)"] if closed else []
+    return KernelNotFound(
+        f"{kernel.op}: backend {backend.name!r} does not implement {kernel} for "
+        "these inputs, and it has no decomposition; "
+        f"{'; '.join(who) or 'no other backend implements it'}; use_backend, "
+        "register_kernel, or set PLUGRAD_FALLBACK=warn"
+    )
+
+
+# --- moving ----------------------------------------------------------------------
+
+
+def native(x: Any, backend: OpenBackend) -> Native:
+    """Return the values of ``x`` on ``backend``; ``x`` caches a copy on another one."""
+    if x is None:  # an optional input
+        return None
+    data, home = x._data, x._home  # in this order: ``dispose`` empties the home first
+    if home is backend:
+        return data
+    if home is NOWHERE:
+        x._alive()
+    if home.depth or backend.depth:  # inside vmap
+        return backend.lift(x)
+    copies = x._cached_copies
+    if copies is None:
+        x._cached_copies = copies = {}
+    of, found = copies.get(backend, (None, None))
+    if of is not data:  # none yet, or another thread has run x[...] = value
+        start = perf_counter()
+        found = move(data, home, backend)
+        copies[backend] = data, found
+        if (run := running()) is not None:
+            size = backend.runtime.arrays.nbytes(found)
+            spent = perf_counter() - start
+            run.moves.append(Move(home.name, backend.name, size, start, spent))
+    return found
+
+
+def to(x: Tensor, backend: str, /) -> Tensor:
+    """Return ``x`` moved to ``backend``: the same tensor for every tape."""
+    there = lifted(registry.open(backend, "to"))
+    if x._alive() is there:
+        return x
+    if current().observers:
+        run = observed_run(_moved, _TO, active(), (x,), {"backend": backend})
+        return run[0]
+    return _moved(_TO, (x,), {"backend": backend})[0]
+
+
+def _moved(
+    kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], _: bool = False
+) -> Outputs:
+    (x,), there = inputs, lifted(registry.open(attrs["backend"]))
+    moved = Tensor(native(x, there), there)
+    moved._tape_id = x._tape_id
+    moved._cached_copies = {x._home: (moved._data, x._data)}
+    return (moved,)
+
+
+_TO = Kernel("plugrad.To(x; backend)", out=same)
+
+
+def tracked_alias(x: Tensor) -> Tensor:
+    """Return ``x`` under a new identity, which the tapes know to equal ``x``."""
+    if made_outside(x):  # tapes around the vmap know it by the tensor inside
+        x = current().level.wrap(x, False)
+    y = alias(x)
+    if x._tape_id is not None:
+        recording, mask = tapes_tracking(tapes(), (x,))
+        if mask:
+            record(recording, _SAME, active(), (x,), {}, (y,))
+    return y
+
+
+_SAME = make_plan(
+    Kernel("plugrad.Alias(x)"), {"x": VJP(lambda dy: dy, (), "plugrad")}, 1, 1
+)
+
+
+# --- which gradient --------------------------------------------------------------
+
+
+def override(layer: Mapping[str, VJPs], backend: str | None, who: str) -> UserScope:
+    """Put rules over all others inside the block."""
+    if backend is not None:
+        registry.known(backend, who)
+    return UserScope(who, override=Override((backend, layer)))
+
+
+def vjp_rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, VJP | None]:
+    """Return the vjp of each input, of the innermost layer that has one."""
+    layers = [table for _, table in registry.gradients.layers(kernel, backend.name)]
+    overrides = current().overrides
+    scopes = overrides.layers if overrides else ()
+    for only, layer in scopes:
+        if only in (None, backend.name):
+            layers.append(layer.get(kernel.name, {}))
+    found: dict[str, VJP | None] = {}
+    for table in layers:
+        for name, vjp in table.items():
+            found[name] = vjp and over(kernel, name, vjp, found.get(name))
+    return found
+
+
+def _plan(kernel: Kernel, backend: OpenBackend, mask: int, count: int) -> Plan | None:
+    """Return how to record a run; None if its decomposition is recorded instead."""
+    overrides = current().overrides
+    if overrides is None:
+        plans = registry.gradients.plans
+    else:
+        under, plans = overrides.plans
+        if under is not registry.gradients.plans:
+            overrides.plans = registry.gradients.plans, (plans := {})
+    key = (kernel, backend, mask, 1 << count)
+    try:
+        return cast("Plan | None", plans[key])
+    except KeyError:
+        rules = vjp_rules_in_force(kernel, backend)
+        decomposed = not rules and kernel.decomposition is not None
+        plans[key] = found = (
+            None if decomposed else make_plan(kernel, rules, mask, count)
+        )
+        return found

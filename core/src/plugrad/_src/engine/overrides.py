@@ -1,0 +1,287 @@
+"""Public functions to register gradients: for the process, for a block, by packs.
+
+Map: what is registered for the process; what is in force in a block; packs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from plugrad._src.registry.contract import Functions, VJPs, collected
+from plugrad._src.registry.gradients import PackInfo
+from plugrad._src.registry.registry import registry
+from plugrad._src.tensor import arguments
+
+from . import context, dispatch
+
+__all__ = [
+    "bind_overrides",
+    "get_gradient",
+    "gradient_packs",
+    "override_gradient",
+    "register_gradient",
+    "set_gradients",
+    "unregister_gradient",
+    "use_gradients",
+]
+
+KernelName = str | Callable[..., Any]  # a name, or the op that runs the kernel
+
+
+def register_gradient(
+    kernel: KernelName,
+    named: Functions | None = None,
+    /,
+    *,
+    backend: str | None = None,
+    linear: bool = True,
+    **functions: Callable[..., Any] | None,
+) -> None:
+    """Register gradient functions of ``kernel``, for the whole process.
+
+    They override the ones of backends and the core, until you unregister them.
+
+    Args:
+        kernel: Its name, or an op that runs this kernel and no other: ``pg.relu``.
+        named: Functions for inputs called ``backend`` or ``linear``, by name.
+        backend: Only for runs on this backend.
+        linear: Whether the functions are linear in the cotangent; if not, there is no
+            ``jvp`` through them.
+        functions: One for each input. It takes the cotangents, then any inputs,
+            outputs, attributes and ``<name>_spec`` by name. None declares an input
+            without derivative. A parameter ``original`` gets the gradient that is
+            replaced, a function of the cotangents:
+            ``x=lambda dy, original: 2 * original(dy)``.
+
+    Raises:
+        ValueError: The kernel is unknown or fused, no function is given, or a parameter
+            does not name anything of the kernel.
+        TypeError: An argument that must be a function is not one.
+        BackendUnavailable: The backend is unknown.
+
+    Example:
+        >>> pg.register_gradient(pg.relu, x=lambda dy, original: 2.0 * original(dy))
+        >>> pg.grad(pg.relu)(3.0).item()
+        2.0
+        >>> pg.unregister_gradient(pg.relu)
+
+    """
+    name, table = _checked(
+        "register_gradient", kernel, named, functions, backend, linear
+    )
+    registry.gradients.add(name, backend, table)
+
+
+def _checked(
+    who: str,
+    kernel: KernelName,
+    named: Functions | None,
+    functions: Functions,
+    backend: object,
+    linear: object,
+) -> tuple[str, VJPs]:
+    """Return the name of a kernel, and gradient functions for it as rules."""
+    name = _kernel_name(kernel, who)
+    given = collected(who, named, functions, backend=backend, linear=linear)
+    linear = arguments.flag(who, "linear", linear)
+    return name, registry.gradients.checked(who, name, given, linear)
+
+
+def _kernel_name(kernel: KernelName, who: str) -> str:
+    """Return the name of a kernel; an op stands for the one kernel that it runs.
+
+    Raises:
+        ValueError: The name is that of an op, or unknown; or the op runs several
+            kernels, or none of its own.
+
+    """
+    if isinstance(kernel, str) and kernel in registry.contracts:
+        return kernel
+    ops = import_module("plugrad._src.tools.composition")  # only where it is needed
+    found: str = ops.kernel_name(kernel, who)
+    return found
+
+
+def unregister_gradient(kernel: KernelName, *, backend: str | None = None) -> None:
+    """Remove the gradient you registered last; what it overrode applies again.
+
+    Args:
+        kernel: The name of the kernel, or the op that runs it.
+        backend: The backend for which the gradient was registered, if any.
+
+    Raises:
+        ValueError: The kernel is unknown, or you have registered no such gradient.
+
+    Example:
+        >>> pg.register_gradient(pg.relu, x=lambda dy: 2.0 * dy)
+        >>> pg.unregister_gradient(pg.relu)
+        >>> pg.grad(pg.relu)(3.0).item()
+        1.0
+
+    """
+    registry.gradients.drop(_kernel_name(kernel, "unregister_gradient"), backend)
+
+
+def get_gradient(kernel: KernelName) -> VJPs:
+    """Return the gradients in force for ``kernel``: a rule for each input.
+
+    They are those of the calling thread, on the active backend.
+
+    Args:
+        kernel: The name of the kernel, or the op that runs it.
+
+    Returns:
+        A mapping from input to rule. A rule names its ``function``, the ``residuals``
+        that a tape saves for it, its ``owner`` and its ``origin``; None declares an
+        input without derivative.
+
+    Raises:
+        ValueError: The kernel is unknown.
+
+    Example:
+        >>> pg.get_gradient("Sum")["x"].owner
+        'plugrad'
+
+    """
+    contract = registry.contracts[_kernel_name(kernel, "get_gradient")]
+    return dispatch.vjp_rules_in_force(contract, dispatch.active())
+
+
+def override_gradient(
+    kernel: KernelName,
+    named: Functions | None = None,
+    /,
+    *,
+    backend: str | None = None,
+    linear: bool = True,
+    **functions: Callable[..., Any] | None,
+) -> context.UserScope:
+    """Replace gradient functions of ``kernel`` inside the ``with`` block.
+
+    It is also a decorator. What is recorded inside the block keeps the replacement,
+    also if backward runs later.
+
+    Args:
+        kernel: Its name, or an op that runs this kernel and no other: ``pg.relu``.
+        named: Functions for inputs called ``backend`` or ``linear``, by name.
+        backend: Only for runs on this backend.
+        linear: Whether the functions are linear in the cotangent.
+        functions: One for each input, as in ``register_gradient``.
+
+    Returns:
+        A context manager.
+
+    Raises:
+        ValueError: The kernel is unknown or fused, no function is given, or a parameter
+            does not name anything of the kernel.
+        TypeError: An argument that must be a function is not one.
+        BackendUnavailable: The backend is unknown.
+
+    Example:
+        >>> with pg.override_gradient(pg.relu, x=lambda dy: 2.0 * dy):
+        ...     pg.grad(pg.relu)(-3.0).item()
+        2.0
+
+    """
+    who = "override_gradient"
+    name, rules = _checked(who, kernel, named, functions, backend, linear)
+    return dispatch.override({name: rules}, backend, who)
+
+
+def bind_overrides(f: context.F, /) -> context.F:
+    """Return ``f`` bound to the overrides of gradients that are in force now.
+
+    The function runs with these, and with no others, whenever it is called: in another
+    block, or in backward. Use it in functions that run a part of a model once more.
+
+    Args:
+        f: A function.
+
+    Returns:
+        A function of the same arguments.
+
+    Example:
+        >>> with pg.override_gradient(pg.relu, x=lambda dy: 2.0 * dy):
+        ...     slope = pg.bind_overrides(pg.grad(pg.relu))
+        >>> slope(-3.0).item()
+        2.0
+
+    """
+    return context.UserScope("bind_overrides", overrides=context.current().overrides)(f)
+
+
+def use_gradients(
+    pack: str, *, kernels: Sequence[str] | None = None, backend: str | None = None
+) -> context.UserScope:
+    """Use a gradient pack of a plugin inside the ``with`` block.
+
+    It is also a decorator. ``set_gradients`` does the same for the process.
+
+    Args:
+        pack: The name of the pack; ``gradient_packs`` lists them.
+        kernels: Use only its gradients of these kernels.
+        backend: Only for runs on this backend.
+
+    Returns:
+        A context manager.
+
+    Raises:
+        ValueError: There is no such pack, or it has nothing for one of the kernels.
+        BackendUnavailable: The backend is unknown.
+
+    Example:
+        >>> with pg.use_gradients("straight_through"):  # of plugrad-gradient-packs
+        ...     pg.grad(pg.round)(0.3).item()
+        1.0
+
+    """
+    layer = registry.gradients.pack(pack, "use_gradients", kernels)
+    return dispatch.override(layer, backend, "use_gradients")
+
+
+def set_gradients(
+    *packs: str, kernels: Sequence[str] | None = None, backend: str | None = None
+) -> None:
+    """Use gradient packs of plugins in the whole process, replacing those set before.
+
+    ``set_gradients()`` uses none. The last pack overrides the others and what
+    ``register_gradient`` has registered; scopes override both. The environment variable
+    ``PLUGRAD_GRADIENTS``, names separated by commas, sets packs from outside.
+
+    Args:
+        packs: The names of the packs.
+        kernels: Use only their gradients of these kernels.
+        backend: Only for runs on this backend.
+
+    Raises:
+        ValueError: There is no such pack, or it has nothing for one of the kernels.
+        BackendUnavailable: The backend is unknown.
+
+    Example:
+        >>> pg.set_gradients("straight_through")  # of plugrad-gradient-packs
+        >>> pg.grad(pg.round)(0.3).item()
+        1.0
+        >>> pg.set_gradients()
+
+    """
+    who = "set_gradients"
+    layers = [registry.gradients.pack(pack, who, kernels) for pack in packs]
+    registry.gradients.set_process(layers, backend, who)
+
+
+def gradient_packs() -> list[PackInfo]:
+    """Return the gradient packs that plugins provide, and what each overrides.
+
+    Returns:
+        A list of ``name``, ``owner``, ``overrides`` (inputs by kernel) and ``reason``,
+        which is empty unless the pack cannot be used.
+
+    Example:
+        >>> packs = {pack.name: pack for pack in pg.gradient_packs()}
+        >>> packs["guided"].overrides  # of plugrad-gradient-packs
+        {'Relu': ('x',), 'Relu6': ('x',)}
+
+    """
+    return registry.gradients.described()

@@ -1,0 +1,288 @@
+"""Tapes: the runs, in order, and all that backward needs of them.
+
+Nodes refer to tape_ids and never to tensors, so a tape keeps alive exactly what
+gradients have asked for by name. What can be known before a run is in a ``Plan``, made
+once for a kernel, a backend and the set of tracked inputs.
+
+Map: ``Plan`` and how it is made; ``Tape``, ``Node`` and ``record``; small helpers.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, NoReturn
+
+from plugrad._src.registry.backend import OpenBackend
+from plugrad._src.registry.contract import VJP, GradientNotFound, Kernel, Spec, VJPs
+from plugrad._src.tensor.tensor import TapeId, Tensor
+
+from .accelerated import accelerated
+
+Outputs = tuple[Tensor, ...]
+# Where the inputs, and after them the outputs, of a run stand: the index of one, or
+# start and stop of a variadic one.
+Where = int | tuple[int, int]
+
+TENSOR, SPEC, ATTRIBUTE = range(3)  # the kinds of things that a tape saves
+
+
+class VJPStep(NamedTuple):
+    """How one input gets its cotangent."""
+
+    where: Where
+    function: Callable[..., Any]  # of the vjp; where there is none, it raises
+    saved: tuple[int, ...]  # which of the saved values the function takes
+    name: str
+    vjp: VJP | None
+
+
+class Plan(NamedTuple):
+    """What to save when a kernel runs, and how to go back through it."""
+
+    kernel: Kernel
+    # The inputs to save, and the outputs counted from the end; before all other keeps.
+    tensors: tuple[int, ...]
+    others: tuple[tuple[int, Any], ...]  # (kind, where) or (ATTRIBUTE, name)
+    steps: tuple[VJPStep, ...]
+
+
+def make_plan(kernel: Kernel, rules: VJPs, mask: int, count: int) -> Plan:
+    """Return the plan of a run with ``count`` inputs, of which ``mask`` are tracked.
+
+    ``mask`` has one bit for each input of the run, the lowest for the first.
+    """
+    places = kernel.places(count)
+    in_force: list[tuple[str, VJP | None]] = []
+    for name in kernel.inputs:
+        if mask & _bits(places[name]):
+            if name not in rules:
+                in_force.append((name, None))
+            elif rules[name] is not None:  # else: declared without derivative
+                in_force.append((name, rules[name]))
+    residuals = [residual for _, vjp in in_force if vjp for residual in vjp.residuals]
+    keeps = {residual: _keep(kernel, places, residual) for residual in residuals}
+    tensors = [w for w in keeps if keeps[w][0] == TENSOR and type(keeps[w][1]) is int]
+    others = [residual for residual in keeps if residual not in tensors]
+    order, ends = [*tensors, *others], len(kernel.outputs)
+    steps = [
+        VJPStep(
+            places[name],
+            vjp.function if vjp else _missing_gradient(kernel, name),
+            tuple(map(order.index, vjp.residuals if vjp else ())),
+            name,
+            vjp,
+        )
+        for name, vjp in in_force
+    ]
+    return Plan(
+        kernel,
+        tuple(i if (i := keeps[w][1]) < count else i - count - ends for w in tensors),
+        tuple(keeps[residual] for residual in others),
+        tuple(steps),
+    )
+
+
+def _missing_gradient(kernel: Kernel, name: str) -> Callable[..., Any]:
+    """Return a function that raises the error about a missing gradient."""
+
+    def missing(*_: Any) -> Any:
+        raise GradientNotFound(
+            f"{kernel.name}: there is no gradient for input {name!r} "
+            f"({kernel}); register_gradient({kernel.name!r}, {name}=...)"
+        )
+
+    return missing
+
+
+def _keep(kernel: Kernel, places: dict[str, Where], residual: str) -> tuple[int, Any]:
+    if residual in kernel.attrs:
+        return ATTRIBUTE, residual
+    if residual in places:
+        return TENSOR, places[residual]
+    return SPEC, places[residual.removesuffix("_spec")]
+
+
+def _bits(where: Where) -> int:
+    return 1 << where if isinstance(where, int) else sum(1 << i for i in range(*where))
+
+
+class Node(NamedTuple):
+    """One run: tape_ids of inputs and outputs, and the saved values."""
+
+    plan: Plan
+    backend: OpenBackend
+    inputs: list[TapeId | None]
+    outputs: list[TapeId]
+    saved: list[Any]
+
+
+new = tuple.__new__  # half the price of calling the class of a named tuple
+state_lock = threading.RLock()  # around a few assignments, which call nothing
+
+
+def _forked() -> None:  # another thread may have held it
+    global state_lock
+    state_lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+class Tape:
+    """The runs that depend on the watched tensors, in order.
+
+    Args:
+        variables: Where to record the variables that are read while the tape records;
+            None if the tape does not record variables.
+
+    Attributes:
+        read: How and where values of a tracked tensor have left plugrad first. It is
+            not set before, which costs nothing.
+
+    """
+
+    __slots__ = ("nodes", "read", "tracked", "variables")
+
+    read: str
+
+    def __init__(self, variables: dict[Any, TapeId] | None = None) -> None:
+        self.nodes: list[Node] = []
+        self.tracked: set[TapeId | None] = set()  # None never is: no test is needed
+        self.variables: dict[Any, TapeId] | None = variables
+
+    def watch(self, x: Tensor) -> TapeId:
+        """Track ``x`` from now on; return its tape_id."""
+        tape_id = x._tape_id
+        if tape_id is None:
+            made = TapeId()
+            made.shape, made.dtype = x.shape, x.dtype
+            with state_lock:  # another thread's tape may watch it, too
+                tape_id = x._tape_id
+                if tape_id is None:
+                    x._tape_id = tape_id = made
+        self.tracked.add(tape_id)
+        return tape_id
+
+    def watch_own(self, x: Tensor) -> TapeId:
+        """Track a tensor that no other thread knows: it takes no lock."""
+        if x._tape_id is None:
+            tape_id = TapeId()
+            tape_id.shape, tape_id.dtype = x.shape, x.dtype
+            x._tape_id = tape_id
+        self.tracked.add(x._tape_id)
+        return x._tape_id
+
+
+class Guard(Tape):
+    """The innermost tape while a function of ``custom_grad`` runs.
+
+    That function is not differentiated, so every tracked tensor that it reads has to be
+    an argument: else its gradient would be lost.
+    """
+
+    __slots__ = ("name",)
+
+    name: str
+
+    def __init__(self, tape: Tape, name: str) -> None:
+        self.nodes, self.tracked, self.name = [], tape.tracked, name
+        self.variables = None if tape.variables is None else {}
+
+    def watch(self, x: Tensor) -> TapeId:
+        """Raise: a variable is read that the tape would differentiate in."""
+        self.refuse("a variable")
+
+    def refuse(self, what: str) -> NoReturn:
+        """Raise the error about a tensor that is not an argument."""
+        raise TypeError(
+            f"custom_grad: {self.name} reads a tensor that is being differentiated and "
+            f"is not an argument ({what}), so its gradient would be lost; pass it as "
+            "an argument, or read stop_gradient of it"
+        )
+
+
+def tapes_tracking(
+    tapes: tuple[Tape, ...], inputs: tuple[Tensor | None, ...]
+) -> tuple[tuple[Tape, ...], int]:
+    """Return the tapes that track an input, and the bits of the tracked inputs."""
+    found: tuple[Tape, ...] = ()
+    mask = 0
+    for tape in tapes:
+        tracked, mine, bit = tape.tracked, 0, 1
+        for x in inputs:
+            if x is not None and x._tape_id in tracked:
+                mine |= bit
+            bit += bit
+        if mine:
+            mask |= mine
+            found += (tape,)
+    return found, mask
+
+
+@accelerated
+def record(
+    tapes: tuple[Tape, ...],
+    plan: Plan,
+    backend: OpenBackend,
+    inputs: tuple[Any, ...],
+    attrs: dict[str, Any],
+    outputs: Outputs,
+) -> None:
+    """Add a node to all tapes that track an input; integer outputs are not tracked."""
+    if all([y.dtype.kind not in "fc" for y in outputs]):
+        return
+    for tape in tapes:
+        if type(tape) is Guard:
+            tape.refuse(f"an input of {plan.kernel.name}")
+    tape_ids: list[TapeId] = []
+    for y in outputs:
+        tape_id = TapeId()
+        tape_id.shape = y.shape
+        tape_id.dtype = y.dtype
+        tape_ids.append(tape_id)
+        if y.dtype.kind in "fc":
+            y._tape_id = tape_id
+            for tape in tapes:
+                tape.tracked.add(tape_id)
+    marks = [None if x is None else x._tape_id for x in inputs]
+    values = inputs + outputs
+    saved = [save(TENSOR, i, values) for i in plan.tensors]
+    for kind, where in plan.others:
+        saved.append(attrs[where] if kind == ATTRIBUTE else save(kind, where, values))
+    node = new(Node, (plan, backend, marks, tape_ids, saved))
+    for tape in tapes:
+        tape.nodes.append(node)
+
+
+@accelerated
+def alias(x: Tensor, tape_id: TapeId | None = None) -> Tensor:
+    """Return another tensor of the same values, with this identity for tapes."""
+    return x._alias(tape_id)
+
+
+def save(kind: int, where: Where, values: tuple[Any, ...]) -> Any:
+    """Return an input or output under its present identity, or its spec.
+
+    A tape_id serves as a spec: it has the shape and the dtype.
+    """
+    if isinstance(where, tuple):
+        return tuple([save(kind, i, values) for i in range(*where)])
+    x = values[where]
+    if x is None:
+        return None
+    if kind == TENSOR:
+        return alias(x, x._tape_id)
+    return x._tape_id or Spec(x.shape, x.dtype)
+
+
+def spec(x: Tensor) -> Spec:
+    """Return the shape and dtype."""
+    return Spec(x.shape, x.dtype)
+
+
+def specs(xs: Iterable[Tensor | None]) -> tuple[Spec | None, ...]:
+    """Return the specs of the inputs of a run; None for an optional one."""
+    return tuple([None if x is None else Spec(x.shape, x.dtype) for x in xs])

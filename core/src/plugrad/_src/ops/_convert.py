@@ -1,0 +1,508 @@
+"""Conversion of arguments to tensors, and promotion of dtypes.
+
+Map: ``asarray``; ``unary``, ``floating_unary``, ``elementwise``, ``reduction``, which
+convert and run in one call and have accelerators in C; ``floating``, ``real``,
+``integer_tensor``, ``promote_all`` for all other ops; weak scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import copysign, isfinite
+from typing import Any, Literal, TypeVar, Unpack, cast
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._src.engine.accelerated import accelerated
+from plugrad._src.engine.context import Scope, current, lifted, tell
+from plugrad._src.engine.dispatch import active, run, to
+from plugrad._src.registry.backend import share
+from plugrad._src.registry.contract import Kernel, Spec
+from plugrad._src.registry.registry import registry
+from plugrad._src.tensor.arguments import flag, misfit
+from plugrad._src.tensor.dtypes import (
+    DTYPES,
+    INT32,
+    LIMITS,
+    STRING,
+    DType,
+    canonical,
+    check_range,
+    named,
+    promote,
+    weak,
+)
+from plugrad._src.tensor.hints import Nothing, unexpected
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+
+from . import binary, creation, shape, variable
+
+__all__ = ["asarray"]
+
+Shaped = TypeVar("Shaped", Tensor, Spec)
+_KINDS = dict(b="bool", i="integers", f="floating", c="complex numbers", O="strings")
+INT64 = DTYPES["int64"]
+LARGEST = np.iinfo(np.int64).max
+SCALARS = (bool, int, float, complex, np.number, np.bool_)
+
+
+def asarray(
+    value: TensorLike,
+    /,
+    *,
+    dtype: Any = None,
+    device: str | None = None,
+    copy: bool | None = None,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return ``value`` as a tensor on the active backend.
+
+    Without ``dtype``, Python's numbers become float32, int32, bool or complex64, NumPy
+    arrays keep their dtype, and text becomes ``plugrad.string``: bytes in UTF-8. With
+    ``dtype``, values that have a dtype (tensors, NumPy arrays and scalars) are
+    converted as ``astype`` converts; Python's numbers have none, so the dtype must be
+    able to hold them. Converting to integers drops the fraction.
+
+    Args:
+        value: A tensor or variable (returned unchanged); a number; nested lists of
+            numbers and tensors, which are stacked with their gradients; a NumPy array
+            or an object that NumPy converts to one; or ``str`` and ``bytes`` in place
+            of numbers.
+        dtype: The dtype of the result.
+        copy: None returns a tensor as it is, and copies an array; True copies both
+            (on cpu, wasm and opencl the result lies in C order, whatever the strides of
+            ``value`` are); False shares the memory of an array where the backend can:
+            do not write to it then.
+        device: Where the tensor is made, a backend; by default the active one.
+
+    Returns:
+        A tensor.
+
+    Raises:
+        TypeError: The dtype is unknown or the backend lacks it, strings are mixed with
+            numbers, Python's complex numbers would become real, or an array has masked
+            elements.
+        ValueError: The nested lists differ in length.
+        OverflowError: The dtype cannot hold a Python number.
+
+    Example:
+        >>> pg.asarray([[1, 2], [3, 4]])
+        Tensor([[1, 2],
+                [3, 4]], dtype=int32, backend='cpu')
+        >>> pg.asarray([1, 2], dtype="float32")
+        Tensor([1., 2.], dtype=float32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(asarray, unknown)
+    if device is not None:
+        return placed(device, asarray, value, dtype=dtype, copy=copy)
+    if type(value) is Tensor and dtype is None and not copy:
+        return value
+    x = tensor_of(value, dtype=dtype, copy=copy)
+    if copy is False and x is not value:  # others may write to its memory
+        share(x._data)
+    return x
+
+
+def tensor_of(value: Any, *, dtype: Any = None, copy: bool | None = None) -> Tensor:
+    """Return ``asarray(value)``; ``copy=False`` takes over an array of our own."""
+    if isinstance(value, Tensor):
+        y = value if dtype is None else creation.cast(value, dtype)
+        return creation.identity(y) if copy else y
+    if isinstance(value, variable.Variable):
+        return asarray(value.value, dtype=dtype)  # a tensor of its own already
+    backend = active()
+    if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
+        given = array_of("asarray", value)
+        text = given.dtype.kind in "SUTO"
+        own = STRING if text else given.dtype
+        wanted = canonical(own if dtype is None else dtype)
+        if text or wanted is STRING:
+            array = _text(given, wanted)
+        else:
+            array = _cast(given, wanted, copy is not False)
+    elif isinstance(value, list | tuple) and _has_tensors(value):
+        return _stacked(value, dtype)
+    else:
+        array = _parsed(value, dtype)
+    if array.dtype is STRING and STRING not in backend.dtypes:
+        raise TypeError(f"asarray: backend {backend.name!r} has no strings")
+    x = Tensor(backend.upload(array), backend)
+    return notify_created(x) if current().observers else x
+
+
+def placed(
+    device: str, make: Callable[..., Tensor], *args: Any, **named: Any
+) -> Tensor:
+    """Return what an op makes on a device, which is the name of a backend."""
+    backend = lifted(registry.open(device, f"{make.__name__}: device"))
+    with Scope(backend=backend):
+        return to(make(*args, **named), backend.name)  # it may be the argument itself
+
+
+def notify_created(x: Tensor) -> Tensor:
+    """Return ``x``, which was not made by a run, and notify observers of it."""
+    tell("made", x)
+    return x
+
+
+def array_of(op: str, value: Any) -> np.ndarray[Any, DType]:
+    """Return ``value`` as a NumPy array; raise if it has masked elements."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        hint = "fill them, x.filled(0), and keep the mask beside them"
+        raise TypeError(f"{op}: a tensor has no masked elements; {hint}")
+    array = np.asarray(value)
+    if array.dtype == STRING and not array.shape and array[()] is value:
+        raise _stranger(op, value)
+    return array
+
+
+def _stranger(op: str, x: object) -> TypeError:
+    """Return the error about an array that NumPy does not take for one."""
+    return TypeError(
+        f"{op}: cannot make a tensor of {type(x).__name__}, an array of "
+        f"{type(x).__module__}; take it over with plugrad.from_dlpack"
+    )
+
+
+def _cast(given: np.ndarray[Any, Any], wanted: DType, copy: bool) -> Any:
+    """Return an array converted as the kernel Cast converts a tensor."""
+    order: Literal["C", "K"] = "C" if copy else "K"
+    with np.errstate(all="ignore"):
+        if given.dtype.kind == "c" and wanted.kind not in "cb":
+            given = given.real
+        if given.dtype.kind == "f" and wanted.kind in "iu":
+            return _truncated(np.asarray(given, order=order), wanted)
+        return np.array(given, wanted, copy=True if copy else None, order=order)
+
+
+def _truncated(given: np.ndarray[Any, Any], wanted: DType) -> Any:
+    """Return integers; out-of-range values wrap, independently of the processor."""
+    x = np.trunc(given.astype(np.float64))
+    low, high = LIMITS[wanted]
+    if ((x >= low) & (x < float(high + 1))).all():
+        return x.astype(wanted)
+    x = np.where(np.isfinite(x), np.fmod(x, 2.0**64), 0)
+    x = np.where(x >= 2.0**63, x - 2.0**64, x)
+    return np.where(x < -(2.0**63), x + 2.0**64, x).astype(np.int64).astype(wanted)
+
+
+def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
+    """Return an array of a Python number or of nested lists of them."""
+    try:
+        given = np.asarray(value)
+    except UnicodeDecodeError:  # there are bytes beside str
+        given = np.asarray(value, object)
+    except ValueError:
+        raise ValueError(
+            "asarray: the nested lists differ in length; a tensor is rectangular"
+        ) from None
+    if given.dtype.kind == "f" and (whole := _whole(value, given)) is not None:
+        wanted = canonical(int if dtype is None else dtype)
+        for end in (whole.min(), whole.max()):
+            check_range("asarray", end, wanted)
+        return whole.astype(wanted)
+    if given.dtype.kind in "SU":  # which cut off zeros at the end
+        given = np.asarray(value, object)
+    elif given.dtype.kind not in "biufcO":
+        raise TypeError(f"asarray: cannot make a tensor of {type(value).__name__}")
+    text = given.dtype is STRING
+    own = STRING if text else type(given.dtype.type().item())
+    wanted = canonical(own if dtype is None else dtype)
+    if text or wanted is STRING:
+        return _text(given, wanted)
+    if given.dtype.kind == "c" and wanted.kind != "c":
+        raise TypeError(f"asarray: {wanted} cannot hold complex numbers")
+    for end in _ends(given.reshape(-1).view(given.real.dtype)) if given.size else ():
+        check_range("asarray", end, wanted)
+    return given.astype(wanted)
+
+
+def _whole(value: Any, given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """Return Python's integers of which NumPy has made float64, if they are integers.
+
+    It does so if some do not fit into int64 and others do.
+    """
+    if not given.size or not given.max() >= 2.0**63:
+        return None
+    exact = np.asarray(value, object)
+    return exact if all(isinstance(v, int) for v in exact.flat) else None
+
+
+def _ends(x: np.ndarray[Any, Any]) -> list[float]:
+    """Return the least and the greatest number, also of the finite ones."""
+    ends = [x.min().item(), x.max().item()]
+    if all(map(isfinite, ends)):
+        return ends
+    finite = x[np.isfinite(x)]
+    return ends + ([finite.min().item(), finite.max().item()] if finite.size else [])
+
+
+def _text(given: np.ndarray[Any, Any], wanted: DType) -> np.ndarray[Any, DType]:
+    """Return an array of bytes for one of str or bytes, in any dtype of NumPy."""
+    values = given.astype(object).ravel().tolist()
+    parts = [v.encode() if isinstance(v, str) else v for v in values]
+    odd = [part for part in parts if not isinstance(part, bytes)]
+    odd.sort(key=lambda part: isinstance(part, int | float | complex))
+    if odd and isinstance(odd[0], int) and odd[0].bit_length() > 63:
+        raise OverflowError(f"asarray: {odd[0]} does not fit into 64 bits")
+    if odd and hasattr(odd[0], "__dlpack__"):
+        raise _stranger("asarray", odd[0])
+    if odd:
+        raise TypeError(
+            f"asarray: cannot make a tensor of {type(odd[0]).__name__}; elements are "
+            "all str or bytes, or all numbers that a dtype holds"
+        )
+    if wanted is not STRING:
+        raise TypeError(f"asarray: strings do not become {wanted}; parse them before")
+    array = np.empty(len(parts), STRING)
+    array[:] = [bytes(part) for part in parts]
+    return array.reshape(given.shape)
+
+
+def _has_tensors(values: Any, depth: int = 1) -> bool:
+    if depth > 64:  # NumPy has at most 64 axes; a list may hold itself
+        raise ValueError("asarray: lists are nested more than 64 deep")
+    return any(
+        _has_tensors(value, depth + 1)
+        if isinstance(value, list | tuple)
+        else isinstance(value, Tensor | variable.Variable)
+        for value in values
+    )
+
+
+def _stacked(values: Any, dtype: Any) -> Tensor:
+    """Return nested lists that hold tensors as one tensor, with their gradients."""
+    kinds = (bool, int, float, complex)  # weak, as in an operation
+    parts = [v if isinstance(v, kinds) else asarray(v, dtype=dtype) for v in values]
+    tensors = promote_all("asarray", *parts)
+    if len({x.shape for x in tensors}) > 1:
+        shapes = ", ".join(str(x.shape) for x in tensors)
+        raise ValueError(
+            f"asarray: a list of tensors must have one shape, got {shapes}; use concat"
+        )
+    y = shape.stack(tensors)
+    return y if dtype is None else creation.cast(y, dtype)
+
+
+# --- convert and run -------------------------------------------------------------
+
+
+@accelerated
+def unary(kernel: Kernel, x: TensorLike) -> Tensor:
+    """Run a kernel of one argument of any dtype."""
+    return run(kernel, asarray(x))
+
+
+@accelerated
+def floating_unary(kernel: Kernel, x: TensorLike, kinds: str = "fc") -> Tensor:
+    """Run a kernel of one floating argument; integers become float32.
+
+    ``kinds="f"`` rejects complex numbers.
+    """
+    return run(kernel, floating(kernel.op, x, kinds))
+
+
+@accelerated
+def elementwise(
+    kernel: Kernel, a: TensorLike, b: TensorLike, kinds: str = ""
+) -> Tensor:
+    """Run a kernel of two arguments, brought to one dtype, whose shapes broadcast.
+
+    ``kinds`` are the kinds of dtypes (letters of NumPy) for which the op is defined, if
+    not for all numbers.
+    """
+    if type(a) is not Tensor or type(b) is not Tensor or a.dtype is not b.dtype:
+        a, b = promote_and_broadcast(kernel.op, a, b)
+    elif a.shape and b.shape and a.shape != b.shape:
+        geometry.broadcast(kernel.op, a.shape, b.shape)
+    kinds = kinds or "biufc"
+    if a.dtype.kind not in kinds:
+        raise refused(kernel, a.dtype, kinds)
+    return run(kernel, a, b)
+
+
+def refused(kernel: Kernel, dtype: DType, kinds: str) -> TypeError:
+    """Return the error of an op that is defined for ``kinds``, not for ``dtype``."""
+    known = ", ".join(name for kind, name in _KINDS.items() if kind in kinds)
+    got = "string" if dtype is STRING else f"{dtype}; cast with astype"
+    return TypeError(f"{kernel.op}: is defined for {known}, got {got}")
+
+
+@accelerated
+def reduction(
+    kernel: Kernel, x: Tensor, axis: tuple[int, ...], keepdims: bool
+) -> Tensor:
+    """Run a reduction; ``axis`` is sorted and not negative."""
+    return run(kernel, x, axis=axis, keepdims=flag(kernel.op, "keepdims", keepdims))
+
+
+# --- convert ---------------------------------------------------------------------
+
+
+def floating(op: str, value: TensorLike, kinds: str = "fc") -> Tensor:
+    """Return ``value`` as a floating tensor; integers and bool become float32."""
+    x = value if type(value) is Tensor else asarray(value)
+    if x.dtype.kind in kinds:
+        return x
+    if x.dtype.kind == "c":
+        raise TypeError(f"{op}: there is no {op} of complex numbers ({x.dtype})")
+    return creation.cast(numbers(op, x), "float32")
+
+
+def numbers(op: str, value: TensorLike) -> Tensor:
+    """Return ``value`` as a tensor of numbers of any kind: no strings."""
+    x = value if type(value) is Tensor else asarray(value)
+    if x.dtype is STRING:
+        raise TypeError(f"{op}: there is no {op} of strings")
+    return x
+
+
+def real(op: str, value: TensorLike) -> Tensor:
+    """Return ``value`` as a tensor that has an order: no complex numbers."""
+    x = numbers(op, value)
+    if x.dtype.kind == "c":
+        raise TypeError(f"{op}: complex numbers have no order ({x.dtype})")
+    return x
+
+
+def integer_tensor(op: str, name: str, value: TensorLike) -> Tensor:
+    """Return ``value`` as a tensor of int32, or of int64 if its values need it.
+
+    On a backend without int64, what does not fit into int32 becomes its least or
+    greatest number: as an index, both are out of range of every axis.
+
+    Raises:
+        TypeError: It does not hold integers.
+
+    """
+    known = on_host(op, name, value)
+    if known is not None and known.dtype != INT32:
+        known = np.clip(known, *LIMITS[widest()]).astype(widest())
+    x = tensor_of(value if known is None else known, copy=False)
+    if x.dtype is INT32 or x.dtype is INT64:
+        return x
+    if x.dtype.kind not in "iu":
+        raise _no_integers(op, name, x.dtype)
+    if np.can_cast(x.dtype, INT32):
+        return creation.cast(x, INT32)
+    if not np.can_cast(x.dtype, widest()):
+        x = binary.minimum(x, LIMITS[widest()][1])
+    return creation.cast(x, widest())
+
+
+def widest() -> DType:
+    """Return int64, or int32 if the active backend has no int64."""
+    return INT64 if INT64 in active().dtypes else INT32
+
+
+def on_host(op: str, name: str, value: Any) -> np.ndarray[Any, DType] | None:
+    """Return integers that are known on the host; None for a tensor."""
+    if isinstance(value, Tensor | variable.Variable):
+        return None
+    array = array_of(op, value) if hasattr(value, "dtype") else listed(value)
+    if array.dtype.kind not in "iu":
+        raise _no_integers(op, name, array.dtype)
+    if array.dtype != INT32:
+        if array.dtype == np.uint64:  # of which no number may wrap
+            array = np.minimum(array, LARGEST)
+        narrow = array.astype(INT32)
+        array = narrow if (narrow == array).all() else array.astype(INT64)
+    return array
+
+
+def listed(value: Any) -> np.ndarray[Any, DType]:
+    """Return an array of Python numbers; an empty list is one of int32."""
+    array = _parsed(value, None)
+    return array if array.size else array.astype(INT32)
+
+
+def _no_integers(op: str, name: str, dtype: DType) -> TypeError:
+    what = f"{op}: {name} must be integers"
+    return TypeError(f"{what}, got {named(dtype)}; cast with astype")
+
+
+def check_broadcast(op: str, name: str, x: Shaped, wanted: geometry.Shape) -> Shaped:
+    """Return ``x``, called ``name`` in messages, if it broadcasts to ``wanted``."""
+    if geometry.broadcast(op, x.shape, wanted) != wanted:
+        raise misfit(op, f"{name} must broadcast to {wanted}", x)
+    return x
+
+
+def promote_all(op: str, *values: TensorLike) -> list[Tensor]:
+    """Return all as tensors of the dtype that promotion gives; scalars are weak."""
+    tensors = [v for v in values if type(v) is Tensor]
+    if len(tensors) == len(values) and len({x.dtype for x in tensors}) == 1:
+        return tensors
+    known: list[Any] = [v if isinstance(v, SCALARS) else asarray(v) for v in values]
+    strong = [x for x in known if isinstance(x, Tensor)]
+    if not strong:  # scalars alone are as strong as tensors
+        known = strong = [asarray(v) for v in values]
+    dtype = strong[0].dtype
+    for x in strong[1:]:
+        dtype = promote(op, dtype, x.dtype)
+    for v in known:
+        if not isinstance(v, Tensor):
+            dtype = promote(op, dtype, weak(op, v, dtype))
+    return [
+        creation.cast(v, dtype) if isinstance(v, Tensor) else scalar(op, v, dtype)
+        for v in known
+    ]
+
+
+def promote_and_broadcast(
+    op: str, a: TensorLike, b: TensorLike
+) -> tuple[Tensor, Tensor]:
+    """Return both as tensors of one dtype whose shapes broadcast."""
+    if type(a) is Tensor and (type(b) is float or type(b) is int):
+        other = scalar(op, b, a.dtype)
+        if other.dtype is a.dtype:
+            return a, other
+    elif type(b) is Tensor and (type(a) is float or type(a) is int):
+        other = scalar(op, a, b.dtype)
+        if other.dtype is b.dtype:
+            return other, b
+    if type(b) is Tensor or not isinstance(b, SCALARS):
+        a, b = promote_pair(op, a, asarray(b))
+    elif not isinstance(a, SCALARS):
+        b, a = promote_pair(op, b, asarray(a))
+    else:
+        a, b = promote_all(op, a, b)
+    if a.shape and b.shape and a.shape != b.shape:
+        geometry.broadcast(op, a.shape, b.shape)
+    return a, b
+
+
+def promote_pair(op: str, value: TensorLike, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``value`` and ``x`` as tensors of one dtype; a scalar is weak."""
+    other = scalar(op, value, x.dtype) if isinstance(value, SCALARS) else asarray(value)
+    if other.dtype is x.dtype:
+        return other, x
+    dtype = promote(op, other.dtype, x.dtype)
+    return creation.cast(other, dtype), creation.cast(x, dtype)
+
+
+def scalar(op: str, value: complex | np.generic, beside: DType) -> Tensor:
+    """Return a weak scalar; common ones are uploaded once for each backend.
+
+    -0.0 is not cached, as it equals 0.0 and would get its tensor; nor is NaN, which
+    would never be found again.
+    """
+    backend = active()
+    plain = cast("complex", value)
+    key = (plain, type(value), beside.num)
+    negative_zero = not plain and -1 in (
+        copysign(1, plain.real),
+        copysign(1, plain.imag),
+    )
+    found = None if negative_zero else backend.scalars.get(key)
+    if found is None:
+        array = np.asarray(value, weak(op, value, beside))
+        found = Tensor(backend.upload(array), backend)
+        if plain == plain and not negative_zero:
+            if len(backend.scalars) >= 4096:  # such as a decaying rate
+                backend.scalars = {}
+            backend.scalars[key] = found
+    return found

@@ -1,0 +1,77 @@
+"""Tensors and variables in other processes: pickle and fork.
+
+A pickle, which is how values go to another process, holds the values as a NumPy array
+and the name of the backend: no history on tapes, no cached copies. ``copyreg`` makes
+it, because ``Tensor`` itself has no access to backends. Pickles name
+the functions ``plugrad._restored`` and ``plugrad._restored_variable``.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import os
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+
+from plugrad._src.engine.context import Scope
+from plugrad._src.engine.tape import alias
+from plugrad._src.registry.backend import BackendUnavailable
+from plugrad._src.registry.deprecation import outside
+from plugrad._src.registry.registry import registry
+from plugrad._src.tensor.tensor import Tensor
+
+from ._convert import tensor_of
+from .variable import Variable
+
+
+def _restored(values: object, backend: object) -> Tensor:
+    """Return a tensor from a pickle: on its backend, or else on the active one.
+
+    A backend that is not installed here is replaced without a warning, one that does
+    not open with a warning. The pickle holds nothing but values and a name.
+    """
+    if not isinstance(values, np.ndarray) or not isinstance(backend, str):
+        raise pickle.UnpicklingError(
+            "a Tensor in a pickle is an array and the name of a backend, got "
+            f"{type(values).__name__} and {type(backend).__name__}"
+        )
+    if backend in registry.backends():
+        try:
+            home = registry.open(backend)
+        except BackendUnavailable as error:
+            text = f"a tensor in a pickle moves to the active backend: {error}"
+            warnings.warn(text, stacklevel=outside())
+        else:
+            with Scope(backend=home):
+                return tensor_of(values, copy=False)
+    return tensor_of(values, copy=False)
+
+
+def _restored_variable(value: Tensor, trainable: bool, name: str) -> Variable:
+    """Return a variable from a pickle or a copy, with a tensor of its own."""
+    return Variable(alias(value), trainable=trainable, name=name)
+
+
+def _reduced(x: Tensor) -> tuple[Any, ...]:
+    return _restored, (x.numpy(), x.backend)
+
+
+def _reduced_variable(variable: Variable) -> tuple[Any, ...]:
+    value = variable._value  # reading ``value`` would notify tapes
+    return _restored_variable, (value, variable.trainable, variable.name)
+
+
+copyreg.pickle(Tensor, _reduced)
+copyreg.pickle(Variable, _reduced_variable)
+
+# No other thread may be halfway through the registry when a process is forked: the
+# child would wait for that thread, which it does not have.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=registry.lock.acquire,
+        after_in_parent=registry.lock.release,
+        after_in_child=registry.lock.release,
+    )

@@ -1,0 +1,117 @@
+"""Run a kernel by name, and inspect the engine.
+
+Map: ``run_kernel``; ``engine``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from plugrad._src.engine import context, dispatch
+from plugrad._src.registry.contract import Kernel
+from plugrad._src.registry.registry import registry
+from plugrad._src.tensor import arguments
+from plugrad._src.tensor.tensor import TensorLike
+
+from . import _convert
+
+if TYPE_CHECKING:
+    from plugrad._src.tools.state import EngineState
+
+__all__ = ["engine", "run_kernel"]
+
+
+def run_kernel(
+    name: str,
+    inputs: Sequence[TensorLike | None] | Mapping[str, Any],
+    attrs: Mapping[str, Any] | None = None,
+) -> Any:
+    """Run a kernel by name on the active backend; tapes record it like any op.
+
+    Dtypes must fit the contract of the kernel: nothing is promoted.
+
+    Args:
+        name: The name of the kernel.
+        inputs: The inputs in the order of the contract, or a dict of them by name.
+            Numbers and NumPy arrays become tensors. An optional input may be None, or
+            left out of a dict. In a dict, a variadic input is a list.
+        attrs: The attributes: those of the contract, or those that the op takes
+            (``strides`` and ``pad`` for ``geometry``). Axes may be negative.
+
+    Returns:
+        A tensor, or a tuple of tensors if the contract has several outputs.
+
+    Raises:
+        ValueError: The kernel is unknown, an attribute is out of range, or the shapes
+            do not fit.
+        TypeError: Inputs or attributes are missing or unknown, or have another kind or
+            dtype than the contract says.
+
+    Example:
+        >>> pg.run_kernel("Softmax", {"logits": [1.0, 1.0]}, {"axis": -1})
+        Tensor([0.5, 0.5], dtype=float32, backend='cpu')
+        >>> pg.run_kernel("Add", [[1.0, 2.0], [0.5, 0.5]])
+        Tensor([1.5, 2.5], dtype=float32, backend='cpu')
+
+    """
+    kernel = registry.contract(name, "run_kernel")
+    given = attrs if attrs is not None else {}
+    if not isinstance(inputs, list | tuple | Mapping) or not isinstance(given, Mapping):
+        raise TypeError(
+            f"run_kernel: {kernel.name} takes a list or a dict of inputs and a dict of "
+            f"attributes, got {inputs!r} and {attrs!r}"
+        )
+    values = _ordered(kernel, inputs) if isinstance(inputs, Mapping) else inputs
+    tensors = [None if x is None else _convert.asarray(x) for x in values]
+    run = dispatch.run if kernel.single else dispatch.run_many
+    return run(
+        kernel, *tensors, **dispatch.checked(kernel, tuple(tensors), dict(given))
+    )
+
+
+def _ordered(kernel: Kernel, inputs: Mapping[str, Any]) -> list[Any]:
+    """Return inputs given by name, in the order of the contract."""
+    unknown = [str(name) for name in inputs if name not in kernel.inputs]
+    needed = [name for name in kernel.inputs if name not in kernel.optional]
+    lacking = [name for name in needed if name not in inputs]
+    if unknown or lacking:
+        wrong = [f"lacks the input {', '.join(lacking)}"] * bool(lacking)
+        wrong += [f"has no input {', '.join(unknown)}"] * bool(unknown)
+        raise TypeError(f"run_kernel: {kernel.name} {' and '.join(wrong)}: {kernel}")
+    found: list[Any] = []
+    for name in kernel.inputs:
+        if name != kernel.variadic:
+            found.append(inputs.get(name))
+        else:
+            found += arguments.several("run_kernel", name, inputs[name])
+    return found
+
+
+# --- the engine ------------------------------------------------------------------
+
+
+def engine() -> EngineState:
+    """Return the state of the engine: its backends, plugins and fallback counts.
+
+    The call opens no backend.
+
+    Returns:
+        A dataclass with the attributes ``backend``, ``opened``, ``plugins`` and
+        ``fallback_counts``. It is a snapshot and does not change.
+
+    Example:
+        >>> x = pg.asarray([1.0, 2.0])
+        >>> pg.engine().backend == x.backend
+        True
+
+    """
+    active = context.current().backend or context.PROCESS.backend
+    kind: type[EngineState] = import_module("plugrad").EngineState
+    return kind(
+        None if active is None else active.name,
+        tuple(registry.opened),
+        tuple(registry.plugins),
+        dict(dispatch.fallback_counts),
+    )

@@ -1,0 +1,266 @@
+"""Complex numbers and their parts. Kernels: ``Complex ComplexAbs Imag Real``.
+
+The cotangent of a complex z is the one under Re(conj(a)·b), so that a step ``-dz`` goes
+downhill: the gradients of real inputs are real, and a function with the complex
+derivative f' passes on ``dy · conj(f')``. ``abs`` is in ``unary``.
+"""
+
+from __future__ import annotations
+
+from plugrad import geometry
+from plugrad._src.engine.dispatch import run
+from plugrad._src.registry.contract import (
+    Kernel,
+    Spec,
+    decomposition,
+    gradients,
+    one_shape,
+)
+from plugrad._src.tensor.dtypes import COMPLEX64, DTYPES, FLOAT32
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+
+from . import _convert, binary, compare, creation, shape, unary
+
+__all__ = ["angle", "complex", "conj", "imag", "real"]
+
+# The dtype of the parts of each complex dtype, and the reverse.
+PARTS = {COMPLEX64: FLOAT32, DTYPES["complex128"]: DTYPES["float64"]}
+WHOLES = {part: whole for whole, part in PARTS.items()}
+
+
+def _joined(real: Spec, imag: Spec) -> Spec:
+    return Spec(one_shape(real, imag).shape, WHOLES[real.dtype])
+
+
+COMPLEX = Kernel(
+    "Complex(real: float32 | float64, imag: real)",
+    out=_joined,
+    op="complex",
+    doc="""``real + i · imag``, complex64 of float32 and complex128 of float64.
+
+    The shapes are equal. Both parts are copied, so that signs of zeros, NaN and
+    infinities of one leave the other as it is.""",
+)
+
+
+def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
+    """Return the complex number ``real + i·imag`` for each pair of elements.
+
+    The parts are copied: signs of zeros, NaN and infinities of one do not change the
+    other.
+
+    Args:
+        real: A tensor of real numbers or bool.
+        imag: A tensor of real numbers or bool; the shapes broadcast.
+
+    Returns:
+        A tensor of the broadcast shape: complex128 if the promoted dtype is float64,
+        complex64 otherwise.
+
+    Raises:
+        TypeError: A part is complex or holds strings, or the backend lacks the complex
+            dtype.
+        ValueError: The shapes do not broadcast.
+
+    Example:
+        >>> pg.complex([1.0, 2.0], [0.5, -1.0])
+        Tensor([1.+0.5j, 2.-1.j ], dtype=complex64, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.complex`` in TensorFlow.js.
+
+    """
+    parts = _convert.promote_and_broadcast("complex", real, imag)
+    a, b = (_convert.numbers("complex", x) for x in parts)
+    if a.dtype.kind == "c":
+        raise TypeError(f"complex: the parts must be real, got {a.dtype}; take real(x)")
+    if a.dtype not in WHOLES:
+        a, b = creation.cast(a, FLOAT32), creation.cast(b, FLOAT32)
+    creation._held("complex", WHOLES[a.dtype])
+    if a.shape != b.shape:
+        sizes = geometry.broadcast("complex", a.shape, b.shape)
+        a, b = (run(shape.BROADCAST_TO, x, shape=sizes) for x in (a, b))
+    return run(COMPLEX, a, b)
+
+
+gradients(COMPLEX, real=lambda dy: run(REAL, dy), imag=lambda dy: run(IMAG, dy))
+
+
+def whole(x: Tensor) -> Tensor:
+    """Return a floating tensor as a complex one; float16 becomes complex64."""
+    if x.dtype.kind == "c":
+        return x
+    return creation.cast(x, WHOLES.get(x.dtype, COMPLEX64))
+
+
+Pair = tuple[Tensor, Tensor]  # real and imaginary parts
+
+
+def parts(z: Tensor) -> Pair:
+    """Return the real and the imaginary parts of a complex tensor."""
+    return run(REAL, z), run(IMAG, z)
+
+
+def _part(x: Spec) -> Spec:
+    return Spec(x.shape, PARTS[x.dtype])
+
+
+REAL: Kernel = Kernel(
+    "Real(input: complexfloating)",
+    out=_part,
+    op="real",
+    doc="The real part, float32 of complex64 and float64 of complex128.",
+)
+
+
+def real(x: TensorLike, /) -> Tensor:
+    """Return the real part of each element.
+
+    Args:
+        x: A tensor of numbers or bool.
+
+    Returns:
+        A tensor of the shape of ``x``: float32 for complex64, float64 for complex128.
+        Other dtypes stay.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.real(pg.complex([1.0, 2.0], [0.5, -1.0]))
+        Tensor([1., 2.], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
+    x = _convert.numbers("real", x)
+    return run(REAL, x) if x.dtype.kind == "c" else creation.identity(x)
+
+
+def real_part(x: Tensor) -> Tensor:
+    """Return the real part; ``x`` itself where it is real."""
+    return run(REAL, x) if x.dtype.kind == "c" else x
+
+
+gradients(REAL, input=lambda dy, input_spec: creation.cast(dy, input_spec.dtype))
+
+
+IMAG: Kernel = Kernel(
+    "Imag(input: complexfloating)",
+    out=_part,
+    op="imag",
+    doc="The imaginary part, float32 of complex64 and float64 of complex128.",
+)
+
+
+def imag(x: TensorLike, /) -> Tensor:
+    """Return the imaginary part of each element.
+
+    Args:
+        x: A tensor of numbers or bool.
+
+    Returns:
+        A tensor of the shape of ``x``: float32 for complex64, float64 for complex128.
+        For other dtypes it is zeros of the dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.imag(pg.complex([1.0, 2.0], [0.5, -1.0]))
+        Tensor([ 0.5, -1. ], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
+    x = _convert.numbers("imag", x)
+    return run(IMAG, x) if x.dtype.kind == "c" else creation.zeros_like(x)
+
+
+gradients(IMAG, input=lambda dy: run(COMPLEX, creation.zeros_like(dy), dy))
+
+
+def conj(x: TensorLike, /) -> Tensor:
+    """Return the complex conjugate, ``Re x - i·Im x``, of each element.
+
+    Args:
+        x: A tensor of numbers or bool.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.conj(pg.complex([1.0, 2.0], [0.5, -1.0]))
+        Tensor([1.-0.5j, 2.+1.j ], dtype=complex64, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
+    x = _convert.numbers("conj", x)
+    return conjugate(x) if x.dtype.kind == "c" else creation.identity(x)
+
+
+def conjugate(x: Tensor) -> Tensor:
+    """Return the conjugate; ``x`` itself where it is real."""
+    if x.dtype.kind != "c":
+        return x
+    return run(COMPLEX, run(REAL, x), run(unary.NEG, run(IMAG, x)))
+
+
+def angle(x: TensorLike, /) -> Tensor:
+    """Return the angle of each number in the complex plane, in radians in [-π, π].
+
+    It is ``atan2(imag(x), real(x))``, the imaginary part of ``log(x)``: a zero whose
+    real part is -0.0 has the angle π, or -π if the imaginary part is -0.0, too. The
+    derivative at 0 is 0. Real numbers have the angle 0 or π.
+
+    Args:
+        x: A tensor of numbers or bool.
+
+    Returns:
+        A tensor of the shape of ``x``. Complex numbers give the dtype of their parts,
+        integers and bool give float32, and floating numbers keep their dtype.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.angle(pg.complex([1.0, 0.0], [1.0, -2.0]))
+        Tensor([ 0.7854, -1.5708], dtype=float32, backend='cpu')
+        >>> pg.angle([2.0, -2.0])
+        Tensor([0.    , 3.1416], dtype=float32, backend='cpu')
+
+    """
+    x = _convert.floating("angle", x)
+    return binary.atan2(imag(x), real(x))
+
+
+COMPLEX_ABS = Kernel(
+    "ComplexAbs(x: complexfloating)",
+    out=_part,
+    op="abs",
+    doc="""``√(Re² + Im²)``, without overflow on the way; real.
+
+    Infinite where a part is infinite, even if the other one is NaN; else NaN where a
+    part is NaN.""",
+)
+
+
+decomposition(COMPLEX_ABS, lambda x: binary.hypot(run(REAL, x), run(IMAG, x)))
+
+
+# Not through the parts, which have no derivative at 0.
+gradients(COMPLEX_ABS, x=lambda dy, x: dy * run(unary.SIGN, x))
+
+
+def direction(x: Tensor, /) -> Tensor:
+    """Return ``x / |x|`` of complex numbers, and 0 for 0, as ``Sign`` does."""
+    u, v, _ = binary._scaled(run(REAL, x), run(IMAG, x))
+    size = unary.sqrt(u * u + v * v)
+    return compare.where(compare.equal(size, 0), 0, run(COMPLEX, u / size, v / size))

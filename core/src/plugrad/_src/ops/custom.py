@@ -1,0 +1,279 @@
+"""``custom_grad``: functions whose gradient is written by hand. No kernels.
+
+Map: ``custom_grad``; its arguments, its value, and the gradients that come back.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any, ParamSpec, TypeVar
+
+from plugrad._src.engine import dispatch
+from plugrad._src.engine.context import call, current
+from plugrad._src.engine.tape import (
+    ATTRIBUTE,
+    Guard,
+    Plan,
+    Tape,
+    VJPStep,
+    alias,
+    record,
+    tapes_tracking,
+)
+from plugrad._src.registry.contract import VJP, Kernel
+from plugrad._src.tensor.arguments import function
+from plugrad._src.tensor.tensor import TapeId, Tensor
+from plugrad._src.tensor.tree import flatten, split
+
+from . import _convert
+from .variable import Variable
+
+__all__ = ["custom_grad"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+CUSTOM = Kernel("plugrad.CustomGradient(*xs; f) -> *ys")
+
+
+def custom_grad(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
+    """Return ``f`` with a gradient of its own: ``f(*xs)`` returns (value, grad_func).
+
+    ``grad_func(*dys)`` takes one cotangent for each output and returns one gradient for
+    each argument, of the same structure; None stands for zero. Derivatives of every
+    order are right, because ``grad_func`` is composed of ops.
+
+    Arguments may be trees of tensors (``plugrad.tree``), and may be given by name.
+    Floats and arrays become tensors. ``int``, ``bool``, ``str``, ``None`` and all
+    other objects reach ``f`` as they are and have no gradient: leave them out, or
+    return None in their place. The value is a tensor, or a tree of tensors.
+
+    ``f`` itself is not differentiated. It may read tensors that are being
+    differentiated only as arguments.
+
+    Args:
+        f: A function that returns its value and ``grad_func``.
+
+    Returns:
+        A function with the arguments of ``f`` that returns the value.
+
+    Raises:
+        TypeError: ``f`` is not a function, does not return (value, grad_func), or reads
+            a tensor that is being differentiated and is not an argument.
+        ValueError: ``grad_func`` returns gradients whose number, structure, shape or
+            dtype is not that of the arguments.
+
+    Example:
+        >>> @pg.custom_grad
+        ... def clip_gradient(x, limit: int):
+        ...     return x, lambda dy: pg.clip(dy, -limit, limit)
+        >>> pg.grad(lambda x: 10.0 * clip_gradient(x, limit=1))(2.0).item()
+        1.0
+
+    Source:
+        ``tf.customGrad`` in TensorFlow.js, whose ``save`` is not needed: ``grad_func``
+        may capture tensors.
+
+    """
+    function("custom_grad", f)
+    name = getattr(f, "__qualname__", repr(f))
+    plans = plans_for(name)
+    call_f: Callable[..., Any] = f
+
+    @functools.wraps(f)
+    def g(*args: Any, **named: Any) -> Any:
+        if named:
+            args = _positional(f, name, args, named)
+        return recorded_call(call_f, name, plans, args)
+
+    return g
+
+
+def recorded_call(
+    f: Callable[..., Any],
+    name: str,
+    plans: Callable[[int], Plan],
+    args: tuple[Any, ...],
+    guarded: bool = True,
+) -> Any:
+    """Run ``f``, and record it as one node.
+
+    If it is guarded, the innermost tape does not record what ``f`` runs.
+    """
+    context = current()
+    flat = _AS_THEY_ARE.issuperset(map(type, args))
+    leaves, build = (args, tuple) if flat else flatten(args, as_leaf)
+    inputs = tuple([x for x in leaves if type(x) is Tensor])
+    if context.level is not None:
+        f = context.level.custom(f, name, guarded and not context.tapes)
+    if context.tapes and guarded:
+        guard = Guard(context.tapes[-1], name)
+        given = _aliases(leaves, context.tapes[:-1], guard.tracked)
+        tapes = (*context.tapes[:-1], guard)  # outer tapes record inside f
+        found = call(tapes, f, build(given))
+    else:
+        found = f(*build(leaves))
+    value, grad_func = unpacked(found, name)
+    plain = type(value) is Tensor
+    ys, build_value = ([value], _FIRST) if plain else outputs_of(value, name)
+    if context.tapes and guarded and any([y._tape_id in guard.tracked for y in ys]):
+        guard.refuse("its value")
+    outputs = tuple([alias(y) for y in ys])
+    for y in outputs if context.observers else ():
+        _convert.notify_created(y)  # dispatch has not created these tensors
+    recording, mask = tapes_tracking(context.tapes, inputs)
+    if mask:
+        plain = plain and flat and len(inputs) == len(args)
+        attrs = {"f": (grad_func, None if plain else (build_value, args, name))}
+        plan, backend = plans(len(inputs)), dispatch.active()
+        record(recording, plan, backend, inputs, attrs, outputs)
+    return build_value(outputs)
+
+
+def plans_for(name: str) -> Callable[[int], Plan]:
+    """Return a function that gives the plan to record a call with ``count`` tensors."""
+    vjp = VJP(_pull, (), "user", origin=f"custom_grad of {name}")
+
+    @functools.cache
+    def plan(count: int) -> Plan:
+        step = VJPStep((0, count), _pull, (0,), "xs", vjp)
+        return Plan(CUSTOM, (), ((ATTRIBUTE, "f"),), (step,))
+
+    return plan
+
+
+def _aliases(
+    leaves: Sequence[Any], outer: tuple[Tape, ...], tracked: set[TapeId | None]
+) -> list[Any]:
+    """Return ``leaves``; tracked ones become aliases that only outer tapes track."""
+    if len(leaves) == 1 and type(x := leaves[0]) is Tensor and not outer:
+        return [alias(x) if x._tape_id in tracked else x]
+    given: list[Any] = []
+    for x in leaves:
+        if type(x) is not Tensor or x._tape_id not in tracked:
+            given.append(x)
+        elif outer:
+            given.append(call(outer, dispatch.tracked_alias, (x,)))
+        else:
+            given.append(alias(x))
+    return given
+
+
+def _pull(dys: list[Tensor], saved: tuple[Any, Any]) -> Any:
+    """Return one gradient for each tensor among the arguments."""
+    grad_func, structure = saved
+    if structure is not None:
+        return gradients_of(grad_func, dys, *structure)
+    found = grad_func(*dys)  # all arguments and the value are tensors
+    return found if isinstance(found, list | tuple) else (found,)
+
+
+# --- arguments and values --------------------------------------------------------
+
+_FIRST: Callable[[Any], Any] = itemgetter(0)
+_AS_THEY_ARE = frozenset({Tensor, int, bool, str, type(None)})
+
+
+def as_leaf(value: Any) -> Any:
+    """Return what may have a gradient as a tensor, and everything else as it is."""
+    if type(value) in _AS_THEY_ARE:
+        return value
+    numeric = isinstance(value, float | complex | Variable)
+    if numeric or hasattr(value, "__array__"):
+        return _convert.asarray(value)
+    return value
+
+
+def _positional(
+    f: Callable[..., Any], name: str, args: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Return all arguments by position, in the order of the parameters of ``f``."""
+    from inspect import signature
+
+    try:
+        bound = signature(f).bind(*args, **named)
+    except TypeError as error:
+        raise TypeError(f"custom_grad: {name}: {error}") from None
+    if bound.kwargs:
+        raise TypeError(
+            f"custom_grad: {name} has keyword-only parameters "
+            f"({', '.join(bound.kwargs)}), and gradients are returned by position; "
+            "remove the * before them"
+        )
+    return bound.args
+
+
+def unpacked(found: Any, name: str) -> tuple[Any, Any]:
+    """Return the value and the gradient function, or raise a TypeError."""
+    if isinstance(found, tuple) and len(found) == 2 and callable(found[1]):
+        return found
+    raise TypeError(
+        f"custom_grad: {name} must return (value, grad_func), got {found!r}"
+    )
+
+
+def outputs_of(value: Any, name: str) -> tuple[list[Tensor], Callable[[Any], Any]]:
+    """Return the tensors in a value, and a function that rebuilds it from others."""
+
+    def refuse(leaf: Any) -> Any:
+        raise TypeError(
+            f"custom_grad: {name} must return tensors, got {type(leaf).__name__}"
+        )
+
+    return flatten(value, refuse)
+
+
+# --- gradients -------------------------------------------------------------------
+
+
+def _of_active(grads: list[Any], active: list[bool], name: str) -> list[Any]:
+    """Return the gradients of arguments that hold tensors; others must be None."""
+    if len(grads) != len(active):
+        return grads
+    for dx, has in zip(grads, active, strict=True):
+        if dx is not None and not has:
+            raise ValueError(
+                f"custom_grad of {name}: an argument without tensors has no "
+                f"gradient, got {dx!r}; return None"
+            )
+    return [dx for dx, has in zip(grads, active, strict=True) if has]
+
+
+def gradients_of(
+    grad_func: Callable[..., Any],
+    dys: list[Tensor],
+    build: Callable[[Any], Any],
+    args: tuple[Any, ...],
+    name: str,
+) -> list[Tensor | None]:
+    """Return one gradient for each tensor among nested or static arguments."""
+    built = build(dys)
+    several = isinstance(built, tuple | list)
+    found = grad_func(*built) if several else grad_func(built)
+    active = [_has_tensors(x) for x in args]
+    wanted = [x for x, has in zip(args, active, strict=True) if has]
+    grads = list(found) if isinstance(found, tuple | list) else [found]
+    if len(wanted) == 1 and isinstance(wanted[0], tuple | list) and len(grads) != 1:
+        grads = [found]  # the structure of the one argument
+    grads = _of_active(grads, active, name)
+    if len(grads) != len(wanted):
+        raise ValueError(
+            f"custom_grad of {name}: got {len(grads)} cotangents for "
+            f"{len(wanted)} inputs"
+        )
+    pairs = zip(wanted, grads, strict=True)
+    return [dx for x, grad in pairs for dx in _beside(x, grad, name)]
+
+
+def _has_tensors(tree: Any) -> bool:
+    return any(type(x) is Tensor for x in flatten(tree, as_leaf)[0])
+
+
+def _beside(tree: Any, grad: Any, name: str) -> Iterator[Tensor | None]:
+    """Yield the gradient of each tensor in ``tree``; None stands for zero."""
+    what = f"custom_grad of {name}: a gradient must have the structure of its argument"
+    leaves, structure = split(tree)
+    for x, dx in zip(leaves, structure.match(grad, what, none_fills=True), strict=True):
+        if type(as_leaf(x)) is Tensor:
+            yield dx

@@ -1,0 +1,193 @@
+"""Operators and methods of ``Tensor`` and ``Variable``: the one table of ops for them.
+
+Ops are set as methods directly, without a wrapper. The reflected operators
+(``__rsub__``) get their arguments in reverse.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from plugrad._src.engine.context import tapes
+from plugrad._src.engine.dispatch import to
+from plugrad._src.engine.tape import Guard, tapes_tracking
+from plugrad._src.registry.deprecation import outside
+from plugrad._src.tensor.arguments import Ints, misfit
+from plugrad._src.tensor.dtypes import STRING
+from plugrad._src.tensor.hints import Absent, ForeignNames
+from plugrad._src.tensor.tensor import Tensor
+
+from . import binary, compare, creation, indexing, products, unary
+from .shape import permute_dims, reshape
+from .variable import Variable
+
+COMPARABLE = (Tensor, Variable, int, float, complex, np.generic, list, tuple)
+
+
+def _known(a: Any, b: object) -> bool:
+    """Return whether ``b`` can be compared; ``tensor == None`` is False, no error."""
+    if isinstance(b, COMPARABLE) or hasattr(b, "__array__"):
+        return True
+    return isinstance(b, str | bytes) and a.dtype is STRING
+
+
+def _reshape(x: Tensor, /, *shape: Ints, copy: bool | None = None) -> Tensor:
+    """Return ``reshape(x, shape)``; the sizes may be arguments: ``x.reshape(2, 3)``."""
+    sizes: Any = shape[0] if len(shape) == 1 else shape
+    return reshape(x, sizes, copy=copy)
+
+
+def _transpose(x: Tensor, /, *axes: Sequence[int]) -> Tensor:
+    """Return ``permute_dims(x, axes)``; ``transpose()`` reverses the axes.
+
+    opt_einsum calls it. The axes are one sequence: of two integers, NumPy would make
+    the new order, and PyTorch swap them.
+    """
+    order = axes or (range(x.ndim)[::-1],)
+    if len(order) > 1 or not isinstance(order[0], Sequence):
+        raise TypeError(
+            f"transpose: the new order is one sequence, got {axes}; "
+            "transpose((1, 0)) is permute_dims(x, (1, 0)), and mT swaps the last two"
+        )
+    return permute_dims(x, order[0])
+
+
+def _if_known(op: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``op`` that gives NotImplemented where ``b`` cannot be compared."""
+    return lambda a, b: op(a, b) if _known(a, b) else NotImplemented
+
+
+def _transposed(x: Tensor) -> Tensor:
+    if len(x.shape) != 2:
+        raise misfit("T", "is for matrices; use mT or permute_dims", x)
+    return products.matrix_transpose(x)
+
+
+def _array(
+    x: Tensor | Variable, dtype: Any = None, copy: bool | None = None
+) -> np.ndarray[Any, Any]:
+    """Return the values for NumPy, and warn if a gradient is lost."""
+    x = x.value if isinstance(x, Variable) else x
+    values = x.numpy()
+    recording = tapes_tracking(tapes(), (x,))[0]
+    if recording and Guard not in map(type, tapes()):  # custom_grad has a gradient
+        warnings.warn(
+            f"np.asarray: a tensor of shape {x.shape} is being differentiated, and has "
+            "no gradient through NumPy; use the ops of plugrad, or stop_gradient(x) if "
+            "no gradient is wanted",
+            stacklevel=outside(),
+        )
+    return np.array(values, dtype=dtype, copy=copy)
+
+
+# Of two arguments, and in reverse where the tensor stands on the right.
+BINARY = {
+    "add": binary.add,
+    "sub": binary.subtract,
+    "mul": binary.multiply,
+    "truediv": binary.divide,
+    "floordiv": binary.floor_divide,
+    "mod": binary.remainder,
+    "pow": binary.pow,
+    "matmul": products.matmul,
+    "and": compare.bitwise_and,
+    "or": compare.bitwise_or,
+    "xor": compare.bitwise_xor,
+    "lshift": compare.bitwise_left_shift,
+    "rshift": compare.bitwise_right_shift,
+}
+
+OTHERS = {
+    "__eq__": _if_known(compare.equal),
+    "__ne__": _if_known(compare.not_equal),
+    "__lt__": compare.less,
+    "__le__": compare.less_equal,
+    "__gt__": compare.greater,
+    "__ge__": compare.greater_equal,
+    "__neg__": unary.negative,
+    "__pos__": unary.positive,
+    "__abs__": unary.abs,
+    "__invert__": compare.bitwise_invert,
+    "__getitem__": indexing.getitem,
+    "__setitem__": indexing.setitem,
+    "__iter__": indexing.iterate,
+    "__contains__": indexing.contains,
+    "T": property(_transposed),
+    "mT": property(products.matrix_transpose),
+}
+
+# The ops that are methods, and the families that export them.
+METHODS = """
+    abs acos acosh add all any argmax argmin asin asinh astype atan atan2 atanh avg_pool
+    batch_norm batch_to_space_nd broadcast_to ceil clip conv1d conv2d conv2d_transpose
+    cos cosh cumulative_prod cumulative_sum depth_to_space depthwise_conv2d divide
+    divide_no_nan elu equal erf exp expand_dims expm1 flip floor floor_divide gather
+    greater greater_equal isfinite isinf isnan leaky_relu less less_equal
+    local_response_normalization log log1p log_sigmoid log_softmax logical_and
+    logical_not logical_or logical_xor logsumexp matmul max max_pool maximum mean min
+    minimum multiply negative not_equal one_hot ones_like pad permute_dims pool pow
+    prelu prod reciprocal relu relu6 remainder reshape round rsqrt selu separable_conv2d
+    sigmoid sign sin sinh slice softmax softplus space_to_batch_nd split sqrt square
+    squared_difference squeeze std step strided_slice subtract sum take tan tanh tile
+    top_k unique_values unsorted_segment_sum unstack var zeros_like
+"""
+FAMILIES = """
+    activation binary blocks compare conv creation cumulative depthwise error_functions
+    extremes gather gelu indexing norm pool products reduce search shape slicing sorting
+    statistics trigonometry unary
+"""
+
+
+families = [import_module(f"{__package__}.{name}") for name in FAMILIES.split()]
+public = {name: getattr(f, name) for f in families for name in f.__all__}
+
+# What NumPy's operators call: ``ndarray * tensor`` is a tensor, with its gradient.
+UFUNCS = """
+    add bitwise_and bitwise_or bitwise_xor divide equal floor_divide greater
+    greater_equal less less_equal matmul multiply not_equal remainder subtract
+"""
+OF_UFUNC = {name: public[name] for name in UFUNCS.split()} | {
+    "left_shift": compare.bitwise_left_shift,
+    "power": binary.pow,
+    "right_shift": compare.bitwise_right_shift,
+}
+
+
+def _array_ufunc(
+    self: object, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
+) -> Any:
+    """Run the op of an operator; raise a TypeError for other functions of NumPy."""
+    name = ufunc.__name__
+    op = OF_UFUNC.get(name)
+    if op is not None and method == "__call__" and not options:
+        return op(*inputs)
+    hint = import_module("plugrad._src.tools.names").of_numpy(name)
+    raise TypeError(
+        f"np.{name} does not take tensors of plugrad; {hint}or np.{name}(x.numpy()), "
+        "which has no gradient"
+    )
+
+
+def _reversed(op: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda b, a: op(a, b)
+
+
+TABLE: dict[str, Any] = {f"__{name}__": op for name, op in BINARY.items()} | OTHERS
+TABLE |= {f"__r{name}__": _reversed(op) for name, op in BINARY.items()}
+TABLE |= {name: public[name] for name in METHODS.split()}
+TABLE |= {"reshape": _reshape, "transpose": _transpose}
+for name, op in TABLE.items():
+    setattr(Tensor, name, op)
+    setattr(Variable, name, op)
+for name in {*public} - {*TABLE} - {*creation.__all__}:  # functions, but no methods
+    setattr(ForeignNames, name, Absent(name))
+Tensor.to = to
+Tensor.__array__ = _array
+Tensor.__array_ufunc__ = _array_ufunc
+setattr(Variable, "__array__", _array)  # noqa: B010, mypy
+setattr(Variable, "__array_ufunc__", _array_ufunc)  # noqa: B010, mypy

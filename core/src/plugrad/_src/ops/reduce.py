@@ -1,0 +1,644 @@
+"""Reductions. Kernels: ``All Any Max Mean Min Prod Sum``.
+
+Map: sums and means; maximum and minimum; products; logic; ``count_nonzero`` and
+``root``. ``extremes`` has the indices of maxima, ``statistics`` what is composed of
+these.
+
+``axis`` is an int, several ints, or None for all axes; ``keepdims`` keeps them with
+size 1. In contracts ``axis`` is a sorted tuple of non-negative ints.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, Unpack
+
+import numpy as np
+
+from plugrad._src.engine.dispatch import run
+from plugrad._src.registry.contract import (
+    Kernel,
+    Spec,
+    decomposition,
+    gradients,
+    reduced,
+)
+from plugrad._src.tensor.arguments import Axis, flag, misfit, real
+from plugrad._src.tensor.dtypes import (
+    BOOL,
+    DTYPES,
+    FLOAT32,
+    INT32,
+    canonical,
+    named,
+    weak,
+)
+from plugrad._src.tensor.hints import Nothing, unexpected
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+from plugrad.geometry import Shape, axes
+
+from . import _convert, binary, compare, complexes, creation, shape, unary
+
+__all__ = [
+    "all",
+    "any",
+    "count_nonzero",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "sum",
+]
+
+FLOAT16 = DTYPES["float16"]
+SUMMED_AS = {DTYPES[name]: INT32 for name in ("bool", "int8", "int16")}
+SUMMED_AS |= {DTYPES[name]: DTYPES["uint32"] for name in ("uint8", "uint16")}
+
+
+def widened(x: Tensor) -> Tensor:
+    """Return float16 as float32, in which to accumulate."""
+    return creation.cast(x, FLOAT32) if x.dtype is FLOAT16 else x
+
+
+def one_axis(op: str, axis: int, rank: int) -> int:
+    """Return ``axis`` as a non-negative int; raise unless it names one axis."""
+    found = axes(op, axis, rank)
+    if len(found) != 1:
+        raise ValueError(f"{op}: axis {axis} must be one int")
+    return found[0]
+
+
+def _summand(x: TensorLike, dtype: Any, op: str = "sum") -> Tensor:
+    """Convert what is to be summed; bool and small integers become 32 bits wide."""
+    x = _convert.numbers(op, x)
+    wanted = SUMMED_AS.get(x.dtype, x.dtype) if dtype is None else canonical(dtype)
+    if wanted is BOOL:
+        raise TypeError(f"{op}: is not defined in bool; use any, all or count_nonzero")
+    return creation.cast(x, wanted)
+
+
+def _kept(y: Tensor, x: Tensor | Spec, axis: Shape, keepdims: bool) -> Tensor:
+    """Return a reduction of ``x`` with the dropped axes restored, with size 1.
+
+    A scalar is returned as is: it broadcasts anyway.
+    """
+    if keepdims or not y.shape:
+        return y
+    sizes = tuple([1 if i in axis else n for i, n in enumerate(x.shape)])
+    return run(shape.RESHAPE, y, shape=sizes)
+
+
+def _spread(dy: Tensor, x_spec: Tensor | Spec, axis: Shape, keepdims: bool) -> Tensor:
+    """Repeat ``dy`` along the axes that a reduction of ``x`` has dropped."""
+    dy = _kept(dy, x_spec, axis, keepdims)
+    return run(shape.BROADCAST_TO, dy, shape=x_spec.shape)
+
+
+# --- sums and means --------------------------------------------------------------
+
+
+SUM = Kernel(
+    "Sum(x: number; axis: axes, keepdims: bool)",
+    out=reduced,
+    op="sum",
+    doc="""``y = Σ x`` over ``axis``, in the dtype of ``x``; 0 for no elements.
+
+    Integers wrap. Floating sums are pairwise, or as accurate; float16 is summed in
+    float32. NaN, and infinities of both signs, give NaN.""",
+)
+
+
+def sum(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    dtype: Any = None,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the sum over ``axis``; 0 where there are no elements.
+
+    Integers wrap. The rounding error hardly grows with the number of elements, on any
+    axis.
+
+    Args:
+        x: A tensor of numbers.
+        axis: The axes to reduce: an int, several, or None for all.
+        dtype: Cast ``x`` to this dtype first. By default bool, int8 and int16 become
+            int32, uint8 and uint16 become uint32, and other dtypes stay.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        A tensor of the dtype in which it was summed.
+
+    Raises:
+        TypeError: ``x`` holds strings, or ``dtype`` is bool.
+        ValueError: An axis is out of range.
+
+    Example:
+        >>> pg.sum([[1.0, 2.0], [3.0, 4.0]], axis=0)
+        Tensor([4., 6.], dtype=float32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(sum, unknown)
+    if type(x) is not Tensor or dtype is not None or x.dtype.kind not in "fc":
+        x = _summand(x, dtype)
+    return _convert.reduction(SUM, x, axes("sum", axis, len(x.shape)), keepdims)
+
+
+gradients(SUM, x=_spread)
+
+
+@functools.lru_cache(maxsize=4096)
+def broadcast_axes(sizes: Shape, wanted: Shape) -> Shape | None:
+    """Return along which axes ``sizes`` broadcasts to ``wanted``; None if it does not.
+
+    The axes are those of ``wanted``, which has all of its new axes in front.
+    """
+    lead = len(wanted) - len(sizes)
+    pairs = zip(sizes, wanted[lead:], strict=False)
+    if lead < 0 or not builtins.all(n in (1, m) for n, m in pairs):
+        return None
+    return *range(lead), *[i for i, n in enumerate(sizes, lead) if n != wanted[i]]
+
+
+def sum_to(x: Tensor, sizes: tuple[int, ...], /) -> Tensor:
+    """Return ``x`` summed down to a shape: the transpose of broadcasting."""
+    if x.shape == sizes:
+        return x
+    axis, keepdims = broadcast_axes(sizes, x.shape), len(x.shape) == len(sizes)
+    y = run(SUM, x, axis=axis, keepdims=keepdims)
+    return shape.shaped(y, sizes)
+
+
+MEAN = Kernel(
+    "Mean(x: inexact; axis: axes, keepdims: bool)",
+    out=reduced,
+    op="mean",
+    doc="""``y = Σ x / n`` over ``axis``, summed as by ``Sum``; NaN where n is 0.""",
+)
+
+
+def mean(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the mean over ``axis``, ``Σ x / n``; NaN where there are no elements.
+
+    Args:
+        x: A tensor of numbers.
+        axis: The axes to reduce: an int, several, or None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        A tensor of the dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+        ValueError: An axis is out of range.
+
+    Example:
+        >>> pg.mean([[1.0, 2.0], [3.0, 4.0]], axis=1)
+        Tensor([1.5, 3.5], dtype=float32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(mean, unknown)
+    x = _convert.floating("mean", x)
+    return _convert.reduction(MEAN, x, axes("mean", axis, len(x.shape)), keepdims)
+
+
+@decomposition(MEAN)
+def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
+    total = run(SUM, widened(x), axis=axis, keepdims=keepdims)
+    if x.dtype.kind == "c":  # count would become complex: NaN of infinite parts
+        parts = complexes.parts(total)
+        return run(complexes.COMPLEX, *[part / count(x, axis) for part in parts])
+    return creation.cast(total / count(x, axis), x.dtype)
+
+
+def count(x: Tensor | Spec, axis: Shape) -> int:
+    """Return the number of elements that a reduction over ``axis`` combines."""
+    return math.prod([x.shape[i] for i in axis])
+
+
+def _mean_gradient(dy: Tensor, x_spec: Spec, axis: Shape, keepdims: bool) -> Tensor:
+    share = 1 / builtins.max(count(x_spec, axis), 1)
+    dx = creation.cast(widened(dy) * share, dy.dtype)
+    return _spread(dx, x_spec, axis, keepdims)
+
+
+gradients(MEAN, x=_mean_gradient)
+
+
+# --- maximum and minimum ---------------------------------------------------------
+
+
+def _ordered(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Shape]:
+    """Convert an argument of real numbers that has elements to reduce over ``axis``."""
+    x = _convert.real(op, x)
+    axis = axes(op, axis, len(x.shape))
+    if 0 in x.shape:
+        check_not_empty(op, x, axis)
+    return x, axis
+
+
+def check_not_empty(op: str, x: Tensor | Spec, axis: Shape) -> None:
+    if not count(x, axis):
+        raise misfit(op, f"cannot reduce axis {axis} without elements", x)
+
+
+def _not_of_nothing(op: str) -> Callable[..., Spec]:
+    """Return the rule of a reduction that is undefined for no elements."""
+
+    def out(x: Spec, *, axis: Shape, keepdims: bool) -> Spec:
+        found = reduced(x, axis=axis, keepdims=keepdims)
+        check_not_empty(op, x, axis)
+        return found
+
+    return out
+
+
+def _shared(dy: Tensor, x: Tensor, y: Tensor, axis: Shape, keepdims: bool) -> Tensor:
+    """Share ``dy`` equally among the elements that equal the extreme.
+
+    Nothing equals NaN: the shares of its row are 0/0.
+    """
+    y, wide = _kept(y, x, axis, keepdims), widened(_kept(dy, x, axis, keepdims))
+    hit = creation.cast(compare.equal(x, y), wide.dtype)
+    ties = run(SUM, hit, axis=axis, keepdims=True)
+    return creation.cast(wide / ties * hit, dy.dtype)
+
+
+MAX = Kernel(
+    "Max(x: integer | floating; axis: axes, keepdims: bool)",
+    out=_not_of_nothing("max"),
+    op="max",
+    doc="""The maximum over ``axis``; NaN where an element is NaN.
+
+    The maximum of 0.0 and -0.0 is either of them. It is an error to reduce an axis
+    without elements.""",
+)
+
+
+def max(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: float | None = None,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the maximum over ``axis``; NaN where an element is NaN.
+
+    Elements that equal the maximum share the gradient equally; where the maximum is
+    NaN, the gradient is NaN, too. The maximum of 0.0 and -0.0 is either of the two.
+
+    Args:
+        x: A tensor of real numbers.
+        axis: The axes to reduce: an int, several, or None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+        initial: A number that the dtype of ``x`` can hold, which is one more element of
+            each maximum; the result for no elements.
+
+    Returns:
+        A tensor of the dtype of ``x``.
+
+    Raises:
+        ValueError: There are no elements to reduce and no ``initial``, or an axis is
+            out of range.
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.max([[1.0, 5.0], [3.0, 4.0]], axis=0)
+        Tensor([3., 5.], dtype=float32, backend='cpu')
+        >>> pg.max(pg.zeros((2, 0)), axis=1, initial=-1.0)
+        Tensor([-1., -1.], dtype=float32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(max, unknown)
+    if initial is not None:
+        return _with_initial("max", x, axis, keepdims, initial)
+    x, axis = _ordered("max", x, axis)
+    return _convert.reduction(ANY if x.dtype is BOOL else MAX, x, axis, keepdims)
+
+
+def _with_initial(
+    op: str, x: TensorLike, axis: Axis, keepdims: bool, initial: float
+) -> Tensor:
+    """Return a maximum or minimum that has one more element."""
+    x, number = _convert.real(op, x), real(op, "initial", initial)
+    if weak(op, number, x.dtype) is not x.dtype:
+        rule = f"initial {initial} does not fit into {named(x.dtype)}; cast x"
+        raise TypeError(f"{op}: {rule}")
+    first, along = _convert.asarray(number, dtype=x.dtype), axes(op, axis, x.ndim)
+    kernel, of_bool, function = {
+        "max": (MAX, ANY, binary.maximum),
+        "min": (MIN, ALL, binary.minimum),
+    }[op]
+    if x.dtype is BOOL:
+        kernel = of_bool
+    elif not count(x, along):  # a sum of nothing, which has a gradient
+        return _convert.reduction(SUM, x, along, keepdims) + first
+    return function(_convert.reduction(kernel, x, along, keepdims), first)
+
+
+gradients(MAX, x=_shared)
+
+
+MIN = Kernel(
+    "Min(x: integer | floating; axis: axes, keepdims: bool)",
+    out=_not_of_nothing("min"),
+    op="min",
+    doc="""The minimum over ``axis``; NaN where an element is NaN.
+
+    The minimum of 0.0 and -0.0 is either of them. It is an error to reduce an axis
+    without elements.""",
+)
+
+
+def min(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: float | None = None,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the minimum over ``axis``; NaN where an element is NaN.
+
+    Elements that equal the minimum share the gradient equally; where the minimum is
+    NaN, the gradient is NaN, too. The minimum of 0.0 and -0.0 is either of the two.
+
+    Args:
+        x: A tensor of real numbers.
+        axis: The axes to reduce: an int, several, or None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+        initial: One more element of each minimum, as for ``max``.
+
+    Returns:
+        A tensor of the dtype of ``x``.
+
+    Raises:
+        ValueError: There are no elements to reduce and no ``initial``, or an axis is
+            out of range.
+        TypeError: ``x`` is complex, or holds strings.
+
+    Example:
+        >>> pg.min([[1.0, 5.0], [3.0, 4.0]], axis=0)
+        Tensor([1., 4.], dtype=float32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(min, unknown)
+    if initial is not None:
+        return _with_initial("min", x, axis, keepdims, initial)
+    x, axis = _ordered("min", x, axis)
+    return _convert.reduction(ALL if x.dtype is BOOL else MIN, x, axis, keepdims)
+
+
+@decomposition(MIN)
+def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
+    return reversed_order(run(MAX, reversed_order(x), axis=axis, keepdims=keepdims))
+
+
+def reversed_order(x: Tensor) -> Tensor:
+    """Reverse the order of numbers; ``-x`` would overflow for integers."""
+    if x.dtype.kind == "f":
+        return unary.negative(x)
+    return (-1 if x.dtype.kind == "i" else int(np.iinfo(x.dtype).max)) - x
+
+
+gradients(MIN, x=_shared)
+
+
+# --- products --------------------------------------------------------------------
+
+
+PROD = Kernel(
+    "Prod(x: number; axis: axes, keepdims: bool)",
+    out=reduced,
+    op="prod",
+    doc="""``y = Π x`` over ``axis``, in the dtype of ``x``; 1 for no elements.
+
+    Integers wrap. float16 is multiplied in float32. The product of one complex number
+    is this number, even if it is infinite: there is no factor 1+0j, which would make
+    NaN.""",
+)
+
+
+def prod(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    dtype: Any = None,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the product over ``axis``; 1 where there are no elements.
+
+    Integers wrap. The gradient does not divide, so it is right where elements are 0.
+    The product of one complex number is this number, even if it is infinite, where
+    ``np.prod`` multiplies it by 1+0j and gives NaN.
+
+    Args:
+        x: A tensor of numbers.
+        axis: The axes to reduce: an int, several, or None for all.
+        dtype: Cast ``x`` to this dtype first. By default bool, int8 and int16 become
+            int32, uint8 and uint16 become uint32, and other dtypes stay.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        A tensor of the dtype in which it was multiplied.
+
+    Raises:
+        TypeError: ``x`` holds strings, or ``dtype`` is bool.
+        ValueError: An axis is out of range.
+
+    Example:
+        >>> pg.prod([[1.0, 2.0], [3.0, 4.0]], axis=0)
+        Tensor([3., 8.], dtype=float32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(prod, unknown)
+    x = _summand(x, dtype, "prod")
+    return _convert.reduction(PROD, x, axes("prod", axis, len(x.shape)), keepdims)
+
+
+@decomposition(PROD)  # and no gradient: that of the parts never divides
+def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
+    sizes = reduced(Spec(x.shape, x.dtype), axis=axis, keepdims=keepdims).shape
+    if not count(x, axis):
+        return creation.full(sizes, 1, dtype=x.dtype)
+    y = widened(x)
+    for i in axis:
+        y = _product(y, i)
+    return creation.cast(run(shape.RESHAPE, y, shape=sizes), x.dtype)
+
+
+def _product(x: Tensor, axis: int) -> Tensor:
+    """Multiply halves of an axis until size 1; odd elements are multiplied last."""
+    waiting: list[Tensor] = []
+    while (size := x.shape[axis]) > 1:
+        sizes = [size // 2, size // 2, *[1] * (size % 2)]
+        a, b, *odd = shape.split(x, sizes, axis=axis)
+        x, waiting = a * b, waiting + odd
+    return math.prod(waiting, start=x)
+
+
+# --- logic -----------------------------------------------------------------------
+
+
+def _truth(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Shape]:
+    x = creation.cast(_convert.numbers(op, x), BOOL)
+    return x, axes(op, axis, len(x.shape))
+
+
+ALL = Kernel(
+    "All(x: bool; axis: axes, keepdims: bool)",
+    out=reduced,
+    op="all",
+    doc="""Whether all elements over ``axis`` are true; True for no elements.""",
+)
+
+
+def all(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return whether all elements along ``axis`` are true; True where there are none.
+
+    Every number but 0 counts as true, NaN too.
+
+    Args:
+        x: A tensor of numbers or bool.
+        axis: The axes to reduce: an int, several, or None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        A bool tensor.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+        ValueError: An axis is out of range.
+
+    Example:
+        >>> pg.all([[True, True], [True, False]], axis=1)
+        Tensor([ True, False], dtype=bool, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(all, unknown)
+    return _convert.reduction(ALL, *_truth("all", x, axis), keepdims)
+
+
+decomposition(ALL, lambda x, axis, keepdims: ~(~x).any(axis=axis, keepdims=keepdims))
+
+
+ANY = Kernel(
+    "Any(x: bool; axis: axes, keepdims: bool)",
+    out=reduced,
+    op="any",
+    doc="""Whether any element over ``axis`` is true; False for no elements.""",
+)
+
+
+def any(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return whether any element along ``axis`` is true; False where there are none.
+
+    Every number but 0 counts as true, NaN too.
+
+    Args:
+        x: A tensor of numbers or bool.
+        axis: The axes to reduce: an int, several, or None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        A bool tensor.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+        ValueError: An axis is out of range.
+
+    Example:
+        >>> pg.any([[False, False], [True, False]], axis=1)
+        Tensor([False,  True], dtype=bool, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(any, unknown)
+    return _convert.reduction(ANY, *_truth("any", x, axis), keepdims)
+
+
+@decomposition(ANY)
+def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
+    ones = creation.cast(x, INT32)  # no elements have a sum, and no maximum
+    return creation.cast(run(SUM, ones, axis=axis, keepdims=keepdims), BOOL)
+
+
+# --- compositions ----------------------------------------------------------------
+
+
+def count_nonzero(
+    x: TensorLike,
+    /,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the number of elements along ``axis`` that are not 0.
+
+    Args:
+        x: A tensor of numbers or bool.
+        axis: The axes to count along: an int, several, or None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+
+    Returns:
+        An int32 tensor.
+
+    Raises:
+        TypeError: ``x`` holds strings.
+        ValueError: An axis is out of range.
+
+    Example:
+        >>> pg.count_nonzero([[1.0, 0.0], [3.0, 4.0]], axis=1)
+        Tensor([1, 2], dtype=int32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(count_nonzero, unknown)
+    x, axis = _truth("count_nonzero", x, axis)
+    keepdims = flag("count_nonzero", "keepdims", keepdims)
+    return run(SUM, creation.cast(x, INT32), axis=axis, keepdims=keepdims)
+
+
+def root(x: Tensor, /) -> Tensor:
+    """Return ``√x``, with the derivative 0 at 0, as norms and ``std`` need it."""
+    zero = compare.equal(x, 0)
+    return compare.where(zero, 0.0, unary.sqrt(compare.where(zero, 1.0, x)))

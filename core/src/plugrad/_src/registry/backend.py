@@ -1,0 +1,224 @@
+"""Open backends: what the engine reads of them, and who watches their transfers.
+
+Map: ``OpenBackend``; ``move``; ``share``; ``watch``; ``Layer``, one kernel function
+among several.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from plugrad._src.tensor.dtypes import DType, canonical, named
+from plugrad._src.tensor.tensor import Native, Tensor
+
+from .contract import Kernel
+from .limits import check_nbytes, limited
+from .plugins import Plugin
+
+if TYPE_CHECKING:
+    from .hooks import Runtime
+
+Function = Callable[..., Any]
+
+
+class BackendUnavailable(RuntimeError):
+    """A backend that is unknown, blocked or broken; the cause is the original error."""
+
+
+class OpenBackend:
+    """An open backend, with the flat table of kernels that the engine reads.
+
+    Attributes:
+        depth: How many calls of ``vmap`` it is inside of; see ``batching.levels``.
+        batches: The backend of batches over this one, if there is one yet.
+
+    """
+
+    depth: int = 0
+    batches: OpenBackend | None = None
+    name: str
+    owner: Plugin
+    runtime: Runtime
+
+    def __init__(self, name: str, owner: Plugin, runtime: Runtime) -> None:
+        self.name, self.owner, self.runtime = name, owner, runtime
+        self.dtypes: frozenset[DType] = frozenset(
+            canonical(name) for name in runtime.dtypes
+        )
+        self.max_nbytes: int = runtime.max_nbytes or sys.maxsize
+        self.table: Mapping[str, Function] = {}
+        self.scalars: dict[tuple[object, ...], Tensor] = {}  # weak ones, uploaded
+
+    def wrapped(self, kernel: Kernel, function: Function) -> Function:
+        """Return a kernel function as the table has it."""
+        found = self.runtime.wrap(function)
+        limit = self.runtime.max_nbytes
+        return limited(kernel, found, self.name, limit) if limit else found
+
+    def leaves_to_host(self, kernel: Kernel) -> bool:
+        """Return whether the host runs a kernel that this backend lacks or declines."""
+        names = self.runtime.host_kernels
+        if names is not None:
+            return kernel.name in names
+        core = "." not in kernel.name  # a dot is in the names of all others
+        return core and kernel.decomposition is None and self.runtime.host is not None
+
+    def lift(self, x: Tensor) -> Native:
+        """Raise: only a backend of batches takes tensors of others as they are."""
+        raise ended()
+
+    def upload(self, values: np.ndarray[Any, Any]) -> Native:
+        """Return a native array of the dtype of ``values``; raise if it has another."""
+        dtype = values.dtype
+        if dtype not in self.dtypes:
+            have = ", ".join(sorted(map(named, self.dtypes)))
+            raise TypeError(
+                f"backend {self.name!r} has no {dtype}; pass dtype= one of {have}"
+            )
+        one = canonical(dtype)  # unpickled arrays bring equal, other objects
+        values = values if dtype is one else values.view(one)
+        if values.nbytes > self.max_nbytes and not dtype.hasobject:
+            check_nbytes("asarray", values, self.name, self.max_nbytes)
+        if not watchers:
+            return self.runtime.arrays.upload(values)
+        start = perf_counter()
+        with transferring:
+            native = self.runtime.arrays.upload(values)
+        self.tell("upload", native, start)
+        return native
+
+    def download(self, native: Native) -> np.ndarray[Any, DType]:
+        """Return the values of a native array."""
+        if not watchers:
+            return self.runtime.arrays.download(native)
+        start = perf_counter()
+        with transferring:
+            values = self.runtime.arrays.download(native)
+        self.tell("download", native, start)
+        return values
+
+    def lend(self, native: Native) -> Any:
+        """Return what shares the memory of an array by DLPack; None if nothing does."""
+        lend = getattr(self.runtime.arrays, "to_dlpack", None)
+        if lend is None:
+            return None
+        start = perf_counter()
+        with transferring:
+            lent = lend(share(native))
+        self.tell("lend", native, start)
+        return lent
+
+    def tell(self, what: str, native: Native, start: float) -> None:
+        """Tell the watchers of a transfer."""
+        for watcher in watchers:
+            watcher(what, self, native, start)
+
+
+def ended() -> ValueError:
+    """Return the error about a tensor of a ``vmap`` that is used outside of it."""
+    return ValueError(
+        "vmap: this tensor was computed inside a call of vmap that has ended, or in "
+        "another thread; return it from the function, and use what vmap returns"
+    )
+
+
+def move(native: Native, source: OpenBackend, target: OpenBackend) -> Native:
+    """Return an array of ``source`` as one of ``target``.
+
+    Watchers are told of a download and an upload, and ``transferring.moves`` says that
+    the values do not leave for Python.
+    """
+    if not watchers:
+        return target.upload(source.download(native))
+    transferring.moves += 1
+    try:
+        return target.upload(source.download(native))
+    finally:
+        transferring.moves -= 1
+
+
+# --- memory that others may write to ---------------------------------------------
+
+_shared: dict[int, weakref.ref[Any]] = {}
+
+
+def share(native: Native) -> Native:
+    """Return an array, and remember that others may write to its memory."""
+    with suppress(TypeError):  # it has no weak references
+        key = id(native)
+        _shared[key] = weakref.ref(native, lambda _: _shared.pop(key, None))
+    return native
+
+
+def is_shared(native: Native) -> bool:
+    """Return whether others may write to the memory of an array, or of its base."""
+    while native is not None and _shared:
+        if id(native) in _shared:
+            return True
+        native = getattr(native, "base", None)
+    return False
+
+
+# --- watching --------------------------------------------------------------------
+
+
+class _Transferring(threading.local):
+    """What a backend does for a transfer of this thread that is watched.
+
+    Attributes:
+        depth: How many transfers run now.
+        moves: How many moves run now.
+
+    """
+
+    depth = 0
+    moves = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.depth -= 1
+
+
+transferring = _Transferring()
+
+# Called after each upload and download of the process, and before memory is lent by
+# DLPack, in its thread, with the time at which it began; replaced and never changed.
+Watcher = Callable[[str, OpenBackend, Native, float], None]
+watchers: tuple[Watcher, ...] = ()
+_watching = threading.Lock()
+
+
+def watch(watcher: Watcher) -> None:
+    """Call ``watcher`` after every upload and download from now on."""
+    global watchers
+    with _watching:
+        watchers = (*watchers, watcher)
+
+
+def unwatch(watcher: Watcher) -> None:
+    """Stop calling ``watcher``."""
+    global watchers
+    with _watching:
+        watchers = tuple(w for w in watchers if w != watcher)
+
+
+class Layer(NamedTuple):
+    """One implementation of a kernel on a backend; the lowest rank is in force."""
+
+    rank: int
+    function: Function
+    owner: Plugin
+    dispose: Callable[[], None] | None = None
+
+
+USER, KERNEL_PACK, OWNER = range(3)

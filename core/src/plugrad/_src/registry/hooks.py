@@ -1,0 +1,370 @@
+"""What hooks return: descriptors that are cheap to create and open lazily.
+
+Plugin authors import these from ``plugrad.plugin``, which adds what op libraries need.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+import pluggy
+
+from .contract import Functions, Kernel
+
+if TYPE_CHECKING:
+    from plugrad._src.tracing.graph import Graph, Step
+
+F = TypeVar("F", bound=Callable[..., Any])
+# Which steps of a graph a compiler takes, and what compiles a part of a graph.
+Fusable: TypeAlias = "Sequence[str] | Callable[[Step, Graph], Hashable]"
+Compile: TypeAlias = "Callable[[Graph], Callable[..., Any] | None]"
+
+# No backend has these names: disposed tensors are "nowhere", and the others are columns
+# beside the backends in what ``python -m plugrad kernels`` answers.
+RESERVED = ("nowhere", "kernel", "op", "decomposes", "gradient")
+GROUP = "plugrad.v1"  # the major version of this file: others are never imported
+hookspec = pluggy.HookspecMarker("plugrad")
+hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker("plugrad")
+
+
+class Arrays(Protocol):
+    """How a backend moves values in and out of its own array type.
+
+    Optional methods: ``synchronize()`` waits for the work that a device has queued,
+    ``peak()`` returns the most bytes it has held, ``kept()`` the bytes it keeps for
+    later arrays, ``to_dlpack(native)`` and ``from_dlpack(x)`` share memory with other
+    libraries. A native array with a ``base``
+    is a view of it, for ``plugrad.memory``.
+
+    For ``plugrad.profile`` implement both or neither of these. ``time_device(on)``:
+    after ``True`` the device measures its work, after ``False`` it does not; calls
+    alternate, however many profiles there are. ``device_seconds()``: waits, and returns
+    a running total: how long kernels launched by the calling thread since
+    ``time_device(True)`` have run on the device, without transfers from and to the
+    host. The total never decreases, and kernels that run side by side count once, so
+    it grows no faster than the time. If the device cannot tell threads apart, it counts
+    the kernels of all.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> class NumPyArrays:
+        ...     def upload(self, values):
+        ...         return values.copy()
+        ...     def download(self, native):
+        ...         return native
+        ...     def nbytes(self, native):
+        ...         return native.nbytes
+        >>> runtime = plugin.Runtime(arrays=NumPyArrays(), kernels={"Neg": np.negative})
+
+    """
+
+    def upload(self, values: np.ndarray[Any, Any]) -> Any:
+        """Return a native copy of ``values``, or ``values`` if they are native."""
+
+    def download(self, native: Any) -> np.ndarray[Any, Any]:
+        """Return the values of a native array."""
+
+    def nbytes(self, native: Any) -> int:
+        """Return the number of bytes that a native array holds."""
+
+
+class KernelTable(dict[str, Callable[..., Any]]):
+    """A dict of kernel functions by name; call it as a decorator to add one.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> kernels = plugin.KernelTable()
+        >>> @kernels("Neg")
+        ... def neg(x):
+        ...     return -x
+        >>> list(kernels)
+        ['Neg']
+
+    """
+
+    def __call__(self, name: str) -> Callable[[F], F]:
+        """Add the decorated function as the kernel ``name``.
+
+        Raises:
+            ValueError: The table has this kernel already.
+
+        """
+
+        def add(function: F) -> F:
+            if name in self:
+                raise ValueError(f"kernel {name!r} is defined twice in this table")
+            self[name] = function
+            return function
+
+        return add
+
+    @classmethod
+    def collect(cls, package: str) -> KernelTable:
+        """Return one table with the kernels of all modules of a package.
+
+        Each module has a table named ``kernels``. Modules whose names begin with an
+        underscore are left out. Write it into the ``__init__`` of the package::
+
+            KERNELS = KernelTable.collect(__name__)
+
+        Args:
+            package: The name of the package.
+
+        Raises:
+            ValueError: Two modules define one kernel.
+            TypeError: A module has no table.
+
+        """
+        found = cls()
+        path = importlib.import_module(package).__path__
+        names = [info.name for info in pkgutil.iter_modules(path)]
+        for name in sorted(name for name in names if name[0] != "_"):
+            module = f"{package}.{name}"
+            table = getattr(importlib.import_module(module), "kernels", None)
+            if not isinstance(table, KernelTable):
+                raise TypeError(
+                    f"KernelTable.collect: {module} has no KernelTable named kernels; "
+                    "add one, or begin the name of the module with an underscore"
+                )
+            if twice := sorted(found.keys() & table.keys()):
+                raise ValueError(
+                    f"KernelTable.collect: {module} defines kernels that another "
+                    f"module of {package} defines too: {', '.join(twice)}"
+                )
+            found |= table
+        return found
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """An open backend: what ``Backend.open`` returns.
+
+    Args:
+        arrays: Moves values to and from the backend.
+        kernels: Implementations by kernel name.
+        gradients: Gradients for this backend, by kernel and input, that compute the
+            same mathematics in another way.
+        dtypes: The names of the dtypes it has; others are a TypeError.
+        host: The backend that runs ``host_kernels`` for this one.
+        host_kernels: The kernels that the host runs where this backend does not. By
+            default they are the kernels of the core that have no decomposition.
+        wrap: Applied to every implementation for this backend, also those of others.
+        close: Called when the backend is removed.
+        self_test: Called by ``python -m plugrad doctor``; returns remarks for the user,
+            such as devices that were left out, and raises if something is broken.
+        fusable: The kernels that ``compile`` takes under ``plugrad.jit``: their names,
+            or a function of a ``Step`` and its ``Graph`` that returns whether it does.
+            Of steps for which it returns different true values, none are in one region.
+        compile: Takes a part of a graph, as a ``Graph``. Returns a function of the
+            native arrays of its inputs that returns the native array of its output, or
+            a tuple of several; None leaves the part to the kernels, and so does
+            NotImplemented in a call. See docs/publish.md.
+        parallel_for: The address of a function in C, for compilers of others: ``void
+            parallel_for(void (*body)(uint32_t begin, uint32_t end, void *context),
+            void *context, uint32_t n, uint32_t grain)`` calls ``body`` for pieces of at
+            most ``grain`` of ``n`` items, on threads with 1 MiB of stack at least.
+        max_nbytes: The most bytes of one array, if the device has such a limit. A
+            larger upload or result is a MemoryError before anything is allocated.
+
+    Raises:
+        TypeError: A method of ``arrays`` is missing, an argument is not a function, or
+            a list of names is a string, or ``max_nbytes`` is not an int.
+        ValueError: There are ``host_kernels`` and no ``host``, or ``max_nbytes`` is
+            less than 1.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> arrays = plugin.runtime("cpu").arrays
+        >>> plugin.Runtime(arrays=arrays, kernels={"Neg": np.negative}).dtypes
+        ('bool', 'int32', 'float32')
+
+    """
+
+    _: KW_ONLY
+    arrays: Arrays
+    kernels: Mapping[str, Callable[..., Any]]
+    gradients: Mapping[str, Functions] = field(default_factory=dict)
+    dtypes: Sequence[str] = ("bool", "int32", "float32")
+    host: str | None = None
+    host_kernels: Sequence[str] | None = None
+    wrap: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda function: function
+    close: Callable[[], None] | None = None
+    self_test: Callable[[], Sequence[str]] | None = None
+    fusable: Fusable = ()
+    compile: Compile | None = None
+    parallel_for: int | None = None
+    max_nbytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for method in ("upload", "download", "nbytes"):
+            _callable("Runtime: arrays", getattr(self.arrays, method, None), method)
+        for name in ("dtypes", "host_kernels", "fusable"):
+            if isinstance(names := getattr(self, name), str):
+                raise TypeError(f"Runtime: {name} must be a list of names: {names!r}")
+        if self.host_kernels and self.host is None:
+            raise ValueError("Runtime: host_kernels need host=, which runs them")
+        limit = self.max_nbytes
+        if limit is not None and type(limit) is not int:
+            raise TypeError(
+                f"Runtime: max_nbytes must be an int or None, got {limit!r}"
+            )
+        if limit is not None and limit < 1:
+            raise ValueError(f"Runtime: max_nbytes must be at least 1, got {limit}")
+        _callable("Runtime", self.wrap, "wrap")
+        for name in ("close", "self_test", "compile"):
+            if getattr(self, name) is not None:
+                _callable("Runtime", getattr(self, name), name)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A backend by name; the one of highest priority is the default.
+
+    Args:
+        name: Lower-case letters, digits, ``-`` and ``_``.
+        open: Returns the runtime; called at the first use of the backend.
+        priority: The higher it is, the earlier the backend is chosen as the default.
+        contracts: Kernels of its own that it declares, with dotted names.
+
+    Raises:
+        ValueError: The name is not allowed.
+        TypeError: ``open`` is not a function, or ``priority`` not an int.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> arrays, kernels = plugin.runtime("cpu").arrays, {"Neg": np.negative}
+        >>> runtime = plugin.Runtime(arrays=arrays, kernels=kernels)
+        >>> plugin.Backend("mine", open=lambda: runtime, priority=-1).name
+        'mine'
+
+    """
+
+    name: str
+    _: KW_ONLY
+    open: Callable[[], Runtime]
+    priority: int = 0
+    contracts: Sequence[Kernel] = ()
+
+    def __post_init__(self) -> None:
+        _backend_name("Backend", self.name)
+        _callable(f"Backend {self.name!r}", self.open, "open")
+        if not isinstance(self.priority, int):
+            raise TypeError(
+                f"Backend {self.name!r}: priority must be an int, got {self.priority!r}"
+            )
+
+
+@dataclass(frozen=True)
+class KernelPack:
+    """Kernels for the backend of another owner; opened when that backend is.
+
+    Args:
+        backend: The name of the backend.
+        open: Returns implementations by kernel name.
+        contracts: Kernels of its own that it declares, with dotted names.
+        gradients: Returns, by kernel, gradient functions for this backend that compute
+            the same mathematics in another way. They override those of the backend.
+        fusable: The kernels that ``compile`` takes, as in ``Runtime``.
+        compile: Compiles parts of graphs for the backend, as in ``Runtime``. It is
+            asked before the backend.
+
+    Raises:
+        ValueError: The name is not allowed.
+        TypeError: ``open``, ``gradients`` or ``compile`` is not a function, or
+            ``fusable`` is a string.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> pack = plugin.KernelPack("cpu", open=lambda: {"Neg": np.negative})
+        >>> pack.backend
+        'cpu'
+
+    """
+
+    backend: str
+    _: KW_ONLY
+    open: Callable[[], Mapping[str, Callable[..., Any]]] = dict
+    contracts: Sequence[Kernel] = ()
+    gradients: Callable[[], Mapping[str, Functions]] = dict
+    fusable: Fusable = ()
+    compile: Compile | None = None
+
+    def __post_init__(self) -> None:
+        _backend_name("KernelPack", self.backend)
+        who = f"KernelPack of {self.backend!r}"
+        _callable(who, self.open, "open")
+        _callable(who, self.gradients, "gradients")
+        if self.compile is not None:
+            _callable(who, self.compile, "compile")
+        if isinstance(self.fusable, str):
+            raise TypeError(f"{who}: fusable must be a list: {self.fusable!r}")
+
+
+@dataclass(frozen=True)
+class GradientPack:
+    """A named set of gradients of other mathematics, which ``use_gradients`` activates.
+
+    Args:
+        name: The name for ``use_gradients`` and ``set_gradients``.
+        open: Returns gradient functions by kernel and input.
+        linear: Whether they are linear in ``dy``; guided ReLU is not.
+
+    Raises:
+        TypeError: The name is not a string, or ``open`` not a function.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> gradients = {"Round": {"x": lambda dy: dy}}
+        >>> plugin.GradientPack("straight_through", open=lambda: gradients).name
+        'straight_through'
+
+    """
+
+    name: str
+    _: KW_ONLY
+    open: Callable[[], Mapping[str, Functions]]
+    linear: bool = True
+
+    def __post_init__(self) -> None:
+        _pack_name(self.name)
+        _callable(f"GradientPack {self.name!r}", self.open, "open")
+
+
+def _backend_name(who: str, name: object) -> None:
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
+        raise ValueError(
+            f"{who}: bad name {name!r}; use letters, all lower-case, digits, - and _"
+        )
+    if name in RESERVED:
+        raise ValueError(f"{who}: plugrad uses the name {name!r} itself; take another")
+
+
+def _pack_name(name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"GradientPack: the name must be a str, got {name!r}")
+
+
+def _callable(who: str, value: object, name: str) -> None:
+    if not callable(value):
+        raise TypeError(f"{who}: {name} must be a function, got {value!r}")
+
+
+@hookspec
+def plugrad_backends() -> list[Backend]:  # type: ignore[empty-body]
+    """Return the backends that this plugin owns."""
+
+
+@hookspec
+def plugrad_kernels() -> list[KernelPack]:  # type: ignore[empty-body]
+    """Return kernels for the backends of other owners."""
+
+
+@hookspec
+def plugrad_gradients() -> list[GradientPack]:  # type: ignore[empty-body]
+    """Return named gradient packs."""

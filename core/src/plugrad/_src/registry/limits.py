@@ -1,0 +1,47 @@
+"""The limit of the bytes of an array, which a backend may declare.
+
+Some devices take no buffer above a size, such as WebGPU's. Results are as large as
+their contracts say, so the error comes before the kernel function allocates anything.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+from plugrad._src.tensor.dtypes import named
+
+from .contract import Kernel, Spec
+
+Function = Callable[..., Any]
+
+
+def check_nbytes(who: str, x: Any, backend: str, limit: int) -> None:
+    """Raise a MemoryError if an array of the shape and dtype of ``x`` is too large."""
+    nbytes = math.prod(x.shape) * x.dtype.itemsize
+    if nbytes > limit:
+        raise MemoryError(
+            f"{who}: an array of shape {x.shape} and dtype {named(x.dtype)} takes "
+            f"{nbytes:,} bytes, and backend {backend!r} holds at most {limit:,} in one "
+            "array; use smaller tensors, or another backend"
+        )
+
+
+def limited(kernel: Kernel, function: Function, backend: str, limit: int) -> Function:
+    """Return ``function``, which is not called if a result would be too large."""
+    rule = kernel.out
+    if rule is None:  # the size depends on values
+        return function
+
+    @functools.wraps(function)
+    def checked(*natives: Any, **attrs: Any) -> Any:
+        given = natives if kernel.inputs else ()  # without inputs it gets the Arrays
+        specs = [None if x is None else Spec(x.shape, x.dtype) for x in given]
+        found = rule(*specs, **attrs)
+        for y in [found] if isinstance(found, Spec) else found or ():
+            check_nbytes(kernel.op or kernel.name, y, backend, limit)
+        return function(*natives, **attrs)
+
+    return checked

@@ -1,0 +1,370 @@
+"""Plugins: their contents, how far each has got, and which one owns a name.
+
+Map: ``Phase``; ``Plugin`` and how its code is called; ``Entry``, one thing that it
+provides; ``Claims``, which gives each name one owner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import copy_context
+from enum import StrEnum
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from plugrad._src.tensor.hints import of_device
+
+from . import install
+from .contract import suggest
+
+if TYPE_CHECKING:
+    from .hooks import Backend, GradientPack, KernelPack
+
+T = TypeVar("T")
+V = TypeVar("V", bound="Backend | KernelPack | GradientPack")
+N = TypeVar("N", bound="Backend | GradientPack")
+
+
+class Phase(StrEnum):
+    """How far a plugin, or one of its entries, has got."""
+
+    DISCOVERED = "discovered"
+    IMPORTED = "imported"
+    REGISTERED = "registered"
+    OPENED = "opened"
+    BLOCKED = "blocked"
+    INCOMPATIBLE = "incompatible"
+    FAILED = "failed"
+
+    @property
+    def out(self) -> bool:
+        """Whether something in this phase is not in use."""
+        return self in (Phase.BLOCKED, Phase.INCOMPATIBLE, Phase.FAILED)
+
+
+# How messages say in which phase something is.
+STATES = {phase: f"is {phase}" for phase in Phase} | {Phase.FAILED: "has failed"}
+# Whose code the registry is calling, innermost last; it holds the lock meanwhile.
+running: list[Plugin] = []
+turns: list[Callable[[], None]] = []  # called whenever that changes; by doctor
+_skipping = False  # whether a KeyboardInterrupt ends only the plugin
+
+
+class Plugin:
+    """The owner of registrations: an installed plugin, the core, or the user.
+
+    Attributes:
+        phase: How far it got. If a plugin has several entries, each has a phase of its
+            own, and the plugin is in use as long as one of them is.
+        reason: Why it, or a part of it, is left out.
+        requirement: Which versions of plugrad its distribution requires, ``>=0.3``.
+        outdated: The distribution to upgrade, if that is why it is refused.
+        error: What was raised, with its traceback.
+        seconds: How long its code has taken, to load and to open.
+        notes: What its code did that it must not do; others were protected from it.
+
+    """
+
+    distribution: str
+    version: str
+    name: str
+    module: str
+    phase: Phase
+    reason: str
+    outdated: str
+    seconds: float
+
+    def __init__(
+        self,
+        distribution: str,
+        version: str = "",
+        name: str = "",
+        module: str = "",
+        phase: Phase = Phase.DISCOVERED,
+    ) -> None:
+        self.distribution, self.version = distribution, version
+        self.name, self.module = name, module
+        self.phase, self.reason = phase, ""
+        self.requirement = self.outdated = ""
+        self.error: BaseException | None = None
+        self.seconds = 0.0
+        self.notes: list[str] = []
+        self.entries: list[Entry[Any]] = []
+
+    @property
+    def usable(self) -> bool:
+        """Whether its registrations are in use."""
+        return not self.phase.out
+
+    def block(self, reason: str) -> None:
+        """Leave it out for a reason that is not an error."""
+        self.phase, self.reason = Phase.BLOCKED, reason
+
+    def refuse(self, reason: str, outdated: str = "") -> None:
+        """Leave it out because it does not go with this version of plugrad."""
+        advice = f"; upgrade {outdated}" if outdated else ""
+        self.phase, self.reason = Phase.INCOMPATIBLE, f"{reason}{advice}"
+        self.outdated = outdated
+
+    def fail(self, error: BaseException) -> None:
+        """Leave it out and keep the error with its traceback."""
+        self.phase, self.error, self.reason = Phase.FAILED, error, self.why(error)
+
+    def lacks(self, error: BaseException | None) -> str:
+        """Return the module of its own package that is missing; "" if none is."""
+        name = error.name if isinstance(error, ModuleNotFoundError) else None
+        package = self.module.partition(":")[0].partition(".")[0]
+        return name if name and package == name.partition(".")[0] else ""
+
+    def why(self, error: BaseException) -> str:
+        """Return the reason that is reported for an error of its code."""
+        if missing := self.lacks(error):
+            return (
+                f"it is installed only in part, {missing} is missing; reinstall "
+                f"{self.distribution}"
+            )
+        return described(error)
+
+    def call(self, function: Callable[..., T], *values: Any) -> T:
+        """Call code of the plugin, and undo what it sets in its context.
+
+        This is, first of all, NumPy's error state, which would otherwise stay changed.
+        """
+        context, before, start = copy_context(), np.geterr(), perf_counter()
+        running.append(self)
+        for turn in turns:
+            turn()
+        try:
+            return context.run(function, *values)
+        except KeyboardInterrupt as error:
+            if not _skipping:
+                raise
+            raise RuntimeError("KeyboardInterrupt while its code ran") from error
+        finally:
+            running.pop()
+            for turn in turns:
+                turn()
+            self.seconds += perf_counter() - start
+            if context.run(np.geterr) != before:
+                self.note(
+                    "sets NumPy's error state, which has been restored; use "
+                    "np.errstate around the code that needs it"
+                )
+
+    def note(self, text: str) -> None:
+        """Record what its code did, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}".rstrip()
+
+    def __repr__(self) -> str:
+        shown = {name: v for name, v in vars(self).items() if name != "entries"}
+        return f"Plugin({', '.join([f'{name}={v!r}' for name, v in shown.items()])})"
+
+
+@contextlib.contextmanager
+def skipping() -> Iterator[None]:
+    """Treat a KeyboardInterrupt in a plugin's code, in the block, as its failure.
+
+    A command continues with the other plugins, whether the plugin raised the interrupt
+    or the user sent it.
+    """
+    global _skipping
+    before, _skipping = _skipping, True
+    try:
+        yield
+    finally:
+        _skipping = before
+
+
+def described(error: BaseException) -> str:
+    """Return the reason that is reported for an error."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with control characters as escapes, so a terminal shows them.
+
+    Names, versions and messages of plugins come from others. Lines stay lines.
+    """
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+class Entry(Generic[V]):
+    """One thing that a plugin provides; if it fails, the others do not.
+
+    ``content`` is the result of opening it, if it is kept here.
+    """
+
+    owner: Plugin
+    phase: Phase
+    reason: str
+
+    def __init__(self, value: V, owner: Plugin) -> None:
+        self.value, self.owner = value, owner
+        self.phase, self.reason = Phase.REGISTERED, ""
+        self.content: Any = None
+        owner.entries.append(self)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is in use."""
+        return not self.phase.out and self.owner.usable
+
+    def open(self) -> Any:
+        """Return the result of ``open``, after a check of its type."""
+        from .hooks import Backend, Runtime
+
+        kind = Runtime if isinstance(self.value, Backend) else Mapping
+        found = self.owner.call(self.value.open)
+        if not isinstance(found, kind):
+            raise TypeError(
+                f"open of {self} must return a {kind.__name__}, got {found!r}"
+            )
+        return found
+
+    def opened(self, content: Any = None) -> None:
+        """Record that it is in use."""
+        self.content = content
+        self.phase = self.owner.phase = Phase.OPENED
+
+    def block(self, reason: str) -> None:
+        """Leave it out for a reason that is not an error."""
+        self._leave(Phase.BLOCKED, reason, None)
+
+    def fail(self, error: BaseException) -> None:
+        """Leave it out and keep the error with its traceback."""
+        self._leave(Phase.FAILED, self.owner.why(error), error)
+
+    def _leave(self, phase: Phase, reason: str, error: BaseException | None) -> None:
+        self.phase, self.reason, owner = phase, reason, self.owner
+        owner.error = error or owner.error
+        if all(entry.phase.out for entry in owner.entries):
+            owner.phase, owner.reason = phase, reason
+        else:
+            owner.reason = f"{self} {STATES[phase]}: {reason}"
+
+    def __str__(self) -> str:
+        from .hooks import Backend, KernelPack
+
+        if isinstance(self.value, KernelPack):
+            return f"kernel pack of {self.value.backend!r}"
+        kind = "backend" if isinstance(self.value, Backend) else "pack"
+        return f"{kind} {self.value.name!r}"
+
+
+class Claims(Generic[N]):
+    """The owners of backends, or of gradient packs, by name.
+
+    A name belongs to the distribution ``plugrad-<name>``. If several others claim it,
+    no one gets it until all but one are blocked. The messages say how to install the
+    names that are ``published`` with plugrad.
+    """
+
+    kind: str
+    published: Sequence[str]
+
+    def __init__(
+        self, kind: str, error: type[Exception], published: Sequence[str] = ()
+    ) -> None:
+        self.kind, self.error, self.published = kind, error, published
+        # Replaced and never changed, for readers in other threads.
+        self.entries: dict[str, list[Entry[N]]] = {}
+
+    def add(self, entry: Entry[N]) -> None:
+        """Record the claim of an entry."""
+        name = entry.value.name
+        self.entries = {**self.entries, name: [*self.entries.get(name, ()), entry]}
+
+    def drop(self, name: str) -> None:
+        """Remove all claims of a name."""
+        self.entries = {n: claims for n, claims in self.entries.items() if n != name}
+
+    def settle(self, plugins: Iterable[Plugin]) -> None:
+        """Leave at most one owner for each name."""
+        plugins = list(plugins)
+        for name, claims in self.entries.items():
+            at_home = [
+                p
+                for p in plugins
+                if p.distribution == canonical_name(f"plugrad-{name}")
+            ]
+            own = [entry for entry in claims if entry.owner in at_home]
+            home = [entry.owner for entry in own] or [
+                plugin  # its entries are not known
+                for plugin in at_home
+                if plugin.phase in (Phase.FAILED, Phase.INCOMPATIBLE)
+                and not plugin.entries
+            ]
+            rivals = own if home else claims
+            names = " and ".join(str(entry.owner) for entry in rivals)
+            for entry in claims:
+                if entry.phase is not Phase.REGISTERED:
+                    continue  # it is in use, or out already
+                if entry not in rivals:
+                    entry.block(f"{self.kind} {name!r} belongs to {home[0]}")
+                elif len(rivals) > 1:
+                    entry.block(
+                        f"{self.kind} {name!r} is claimed by {names}; set "
+                        "PLUGRAD_BLOCK to all but one of them"
+                    )
+
+    def find(self, name: Any, who: str, plugins: Iterable[Plugin] = ()) -> Entry[N]:
+        """Return the owner's entry of a name; ``who`` asks, for messages."""
+        if not isinstance(name, str):
+            raise self.unknown(name, who)
+        claims = self.entries.get(name, [])
+        for entry in claims:
+            if entry.usable:
+                return entry
+        out: list[Plugin | Entry[N]] = [
+            plugin for plugin in plugins if plugin.name == name and not plugin.entries
+        ]
+        out += [entry if entry.phase.out else entry.owner for entry in claims]
+        if out and out[0].phase is Phase.REGISTERED:
+            raise self.error(
+                f"{who}: {out[0]} brings no {self.kind} {name!r}, nor anything else: "
+                "its hooks return empty lists"
+            )
+        if out:
+            raise self.unavailable(name, out[0]) from _owner(out[0]).error
+        raise self.unknown(name, who)
+
+    def unavailable(self, name: str, out: Plugin | Entry[N]) -> Exception:
+        """Return the error about a name whose owner is left out."""
+        return self.error(
+            f"{self.kind} {name!r} of {_owner(out)} {STATES[out.phase]}: {out.reason}"
+        )
+
+    def unknown(self, name: object, who: str) -> Exception:
+        """Return the error about a name that is not claimed."""
+        hint, names = suggest(str(name), self.entries), ", ".join(self.usable())
+        device = of_device(name) if self.kind == "backend" else ""
+        wanted = [x for x in self.published if x == str(name) or f'"{x}"' in device]
+        wanted = [one for one in wanted if one not in self.usable()]
+        if not names:
+            wanted += self.published[:1]
+        advice = f"; try {install.advice(f'plugrad-{wanted[0]}')}" if wanted else ""
+        return self.error(
+            f"{who}: unknown {self.kind} {name!r}{hint}; installed: "
+            f"{names or 'none'}{device and f'; {device}'}{advice}"
+        )
+
+    def usable(self) -> list[str]:
+        """Return the names that have an owner."""
+        return sorted(n for n, es in self.entries.items() if any(e.usable for e in es))
+
+
+def _owner(of: Plugin | Entry[Any]) -> Plugin:
+    return of if isinstance(of, Plugin) else of.owner
+
+
+def canonical_name(distribution: str) -> str:
+    """Return the normalized name of a distribution, as package indexes compare it."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()

@@ -1,0 +1,203 @@
+"""What error messages say about names of other libraries: the rows of ``foreign``.
+
+Nothing here runs while a program has no error, except when plugrad is imported.
+
+Map: ``rows``; keywords; attributes of tensors; dtypes and devices.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import Any, NoReturn, TypedDict, TypeVar, cast
+
+from . import foreign
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Nothing(TypedDict):
+    """No keyword: for type checkers, ``**unknown: Unpack[Nothing]`` is not there."""
+
+
+def rows(table: str) -> Iterator[tuple[list[str], str]]:
+    """Yield the names and the hint of each row of a table without other columns."""
+    for line in table.strip().splitlines():
+        names, hint = line.split(" | ")
+        yield names.split(), hint
+
+
+@functools.cache
+def by_name(table: str) -> dict[str, str]:
+    """Return the hints of a table by the names."""
+    return {name: hint for names, hint in rows(table) for name in names}
+
+
+# --- keywords --------------------------------------------------------------------
+
+
+def unexpected(
+    function: Callable[..., Any], unknown: Mapping[str, object]
+) -> TypeError:
+    """Return the error about keywords that a function does not have.
+
+    Python's own error has no place for a hint. So a function that has attributes ends
+    its parameters by ``**unknown: Unpack[Nothing]``.
+    """
+    known = keywords(function)
+    given = " and ".join(map(repr, unknown))
+    many = "keyword arguments" if len(unknown) > 1 else "an unexpected keyword argument"
+    what = f"unexpected {many}" if len(unknown) > 1 else many
+    hints = "".join(f"; {of_keyword(word, known)}" for word in unknown)
+    return TypeError(f"{function.__qualname__}() got {what} {given}{hints}")
+
+
+def hinted(function: F) -> F:
+    """Return a function whose errors about unknown keywords say what to write.
+
+    The keywords that users of NumPy, PyTorch, JAX and TensorFlow know are one table in
+    plugrad. This wrapper takes a fraction of a microsecond: it is for functions that a
+    program calls rarely, such as those that make an optimizer.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> @plugin.hinted
+        ... def descent(learning_rate):
+        ...     return learning_rate
+        >>> try:
+        ...     descent(lr=0.1)
+        ... except TypeError as error:
+        ...     print(str(error).partition("; ")[2])
+        lr= is learning_rate= here
+
+    """
+    known = keywords(function)
+
+    @functools.wraps(function)
+    def checked(*args: Any, **named: Any) -> Any:
+        if unknown := {word: x for word, x in named.items() if word not in known}:
+            raise unexpected(function, unknown)
+        return function(*args, **named)
+
+    return cast("F", checked)
+
+
+def keywords(function: Callable[..., Any]) -> list[str]:
+    """Return the keywords that a function has."""
+    return [
+        parameter.name
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    ]
+
+
+def of_keyword(word: str, known: list[str]) -> str:
+    """Return what to write for a keyword, by the keywords that a function has."""
+    everywhere = ""
+    for line in foreign.KEYWORDS.strip().splitlines():
+        names, here, hint = map(str.strip, line.split("|"))
+        if word not in names.split():
+            continue
+        if not here:
+            everywhere = f"{word}=: {hint}"
+        fitting = [name for name in here.split() if name in known]
+        if fitting:
+            return f"{word}= is {hint or f'{fitting[0]}='} here"
+    return everywhere or _close(word, known)
+
+
+def _close(word: str, known: list[str]) -> str:
+    """Return the keyword that looks like this one, or all of them."""
+    import difflib  # for an error alone
+
+    close = difflib.get_close_matches(word, known, n=1)
+    if close:
+        return f"did you mean {close[0]}=?"
+    return f"it has {', '.join(f'{name}=' for name in known)}"
+
+
+def hide_unknown(function: Any) -> None:
+    """Leave ``**unknown`` out of the signature that ``help`` and editors show."""
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_flags & inspect.CO_VARKEYWORDS == 0:
+        return
+    signature = inspect.signature(function)
+    parameters = [*signature.parameters.values()]
+    if parameters[-1].name == "unknown":
+        function.__signature__ = signature.replace(parameters=parameters[:-1])
+
+
+# --- attributes of tensors -------------------------------------------------------
+
+
+def attributes() -> set[str]:
+    """Return the names that tensors of NumPy and PyTorch have, or functions there."""
+    found = {name for names, _ in rows(foreign.METHODS) for name in names}
+    for line in foreign.FUNCTIONS.strip().splitlines():
+        here, numpy, torch, *_ = line.split("|")
+        if here.strip():
+            found |= {name.rpartition(".")[2] for name in f"{numpy} {torch}".split()}
+    return found
+
+
+class Absent:
+    """A method or an attribute that tensors of other libraries have.
+
+    ``Tensor.__getattr__`` would slow down every access to every attribute; this
+    descriptor is found only where the name is asked for. It raises the AttributeError,
+    so ``hasattr`` is False.
+    """
+
+    __slots__ = ("name",)
+
+    name: str
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        names = import_module("plugrad._src.tools.names")  # only where it is needed
+        raise AttributeError(names.of_method(self.name, owner.__name__))
+
+    def __repr__(self) -> str:
+        return f"<absent: {by_name(foreign.METHODS).get(self.name, 'a function')}>"
+
+
+class ForeignNames:
+    """Names that tensors of other libraries have: each raises an error with a hint."""
+
+    __slots__ = ()
+
+
+for _name in attributes():
+    setattr(ForeignNames, _name, Absent(_name))
+
+
+# --- dtypes and devices ----------------------------------------------------------
+
+NAMES = (
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+    "float16 float32 float64 complex64 complex128 string"
+)
+
+
+def of_dtype(given: object) -> str:
+    """Return the hint about a dtype of another library; empty if there is none."""
+    text = given if isinstance(given, str) else repr(given)
+    words = re.findall(r"\w+", text)
+    known = by_name(foreign.DTYPES)
+    return next((f"write {known[word]}" for word in words if word in known), "")
+
+
+def of_device(given: object) -> str:
+    """Return the hint about a device of another library; empty if there is none."""
+    text = given if isinstance(given, str) else repr(given)
+    known = by_name(foreign.DEVICES)
+    if found := [known[w] for w in re.findall(r"[A-Za-z]+", text) if w in known]:
+        return found[0]
+    words = re.findall(r"\w+", text)  # x.to(torch.float32)
+    dtypes = {*by_name(foreign.DTYPES), *NAMES.split(), "dtype"}
+    return "`x.astype(dtype)` changes the dtype" if dtypes & {*words} else ""

@@ -1,0 +1,129 @@
+"""The kernels that an op runs: for messages about gradients, and for ``why``.
+
+Map: ``kernel_name``; ``kernels_of``, which tries an op; the arguments it tries.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+import plugrad
+from plugrad._src.autodiff import reverse
+from plugrad._src.ops import _convert
+from plugrad._src.registry.contract import suggest
+from plugrad._src.registry.registry import registry
+from plugrad._src.tensor.tree import flatten
+
+from .explain import kernels_behind
+
+
+def kernel_name(given: Any, who: str) -> str:
+    """Return the name of the one kernel that an op runs.
+
+    Raises:
+        ValueError: ``given`` is the name of an op, or unknown: the message names
+            kernels. Or it is an op that runs several kernels, or none of its own.
+
+    """
+    op, name = (given, op_name(given)) if callable(given) else (find(given), given)
+    if op is None or not name:
+        hint = suggest(str(given), registry.contracts)
+        raise ValueError(f"{who}: unknown kernel {given!r}{hint}")
+    own = [kernel.name for kernel in registry.contracts.values() if kernel.op == name]
+    if len(own) == 1 and callable(given):
+        return own[0]
+    raise ValueError(f"{who}: {told(name, op)}")
+
+
+def told(name: str, op: Callable[..., Any]) -> str:
+    """Return what to override for an op, in words."""
+    own = [kernel.name for kernel in registry.contracts.values() if kernel.op == name]
+    if len(own) == 1:
+        return f"the op {name} runs the kernel {own[0]}; name {own[0]!r}"
+    if own:
+        return f"the op {name} runs the kernels {', '.join(own)}; name one of them"
+    parts = kernels_of(op)
+    if not parts:
+        return (
+            f"the op {name} is composed of other ops; explain(y), inside of the "
+            "function that is differentiated, shows their kernels: name one of these"
+        )
+    return f"the op {name} runs {', '.join(parts)}; name one of these kernels"
+
+
+def find(name: object) -> Callable[..., Any] | None:
+    """Return the public op of this name, such as "gelu" or "image.resize_bilinear"."""
+    if not isinstance(name, str) or name.startswith("_"):
+        return None
+    try:
+        found = attrgetter(name)(plugrad)
+    except AttributeError:
+        return None
+    if not inspect.isfunction(found):
+        return None
+    home = found.__globals__["__name__"]  # ``__module__`` is the public place
+    return found if home.startswith("plugrad._src.ops.") else None
+
+
+def op_name(op: Callable[..., Any]) -> str:
+    """Return the public name of an op; an empty string if it is none."""
+    plain = getattr(op, "__name__", "")
+    known = vars(plugrad)
+    spaces = [name for name in known["__all__"] if inspect.ismodule(known.get(name))]
+    for name in (plain, *(f"{space}.{plain}" for space in spaces)):
+        if plain and find(name) is op:
+            return name
+    return ""
+
+
+def kernels_of(op: Callable[..., Any]) -> list[str]:
+    """Return the kernels that a tape records when an op runs on small examples.
+
+    None if no example fits, or if the result of the op has no derivative.
+    """
+    for xs, options in _examples(op):
+        try:
+            value, _pull = reverse.vjp(lambda *xs, o=options: op(*xs, **o), *xs)
+            leaves = flatten(value, _convert.asarray)[0]
+            found = [name for y in leaves for name in kernels_behind(y)]
+        except (ValueError, TypeError, IndexError, NotImplementedError, RuntimeError):
+            continue  # this example does not fit, or is not recorded
+        if found:
+            return list(dict.fromkeys(found))
+    return []
+
+
+# --- examples --------------------------------------------------------------------
+
+SHAPES = ((2, 3), (3, 3), (4,), (1, 4, 4, 2), (1, 4, 4, 4, 2), ())
+OPTIONS: dict[str, Any] = {
+    "axis": 0,
+    "filter_size": 2,
+    "num_segments": 2,
+    "pad_width": 1,
+    "rate": 0.5,
+    "seed": 0,
+    "shape": (2, 3),
+    "size": (2, 2),
+}
+
+
+def _examples(op: Callable[..., Any]) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    """Yield arguments that may fit: tensors of one shape, and options by name."""
+    tensors, options = [], {}
+    for parameter in inspect.signature(op).parameters.values():
+        required = parameter.default is parameter.empty
+        if parameter.kind is parameter.POSITIONAL_ONLY and required:
+            tensors.append(parameter.name)
+        elif parameter.name in OPTIONS and (required or parameter.name == "seed"):
+            options[parameter.name] = OPTIONS[parameter.name]
+    for shape in SHAPES:
+        size = int(np.prod(shape))
+        x = ((np.arange(size, dtype=np.float32) + 1) / (size + 1)).reshape(shape)
+        yield [x] * len(tensors), options
+        yield [x, *[0.5] * (len(tensors) - 1)], options

@@ -1,0 +1,452 @@
+"""Checks of the ``debug`` block: contracts, finite values, memory that is still held.
+
+Map: ``Debug`` and its checks; the parts of messages (the user's line, the
+implementation, the gradient that runs); ``check_gradients``.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import linecache
+import operator
+import sys
+import weakref
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from traceback import walk_stack, walk_tb
+from types import CodeType, FrameType, TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from plugrad._src.autodiff import reverse
+from plugrad._src.engine import context, dispatch
+from plugrad._src.engine.context import Run, running
+from plugrad._src.engine.tape import Outputs, spec, specs
+from plugrad._src.ops import complexes, reduce
+from plugrad._src.ops._convert import asarray
+from plugrad._src.ops.variable import Variable
+from plugrad._src.registry.backend import Function
+from plugrad._src.registry.contract import Kernel, Spec, origin
+from plugrad._src.registry.registry import registry
+from plugrad._src.tensor.arguments import function, integer, real
+from plugrad._src.tensor.dtypes import canonical
+from plugrad._src.tensor.tensor import TapeId, Tensor
+from plugrad._src.tensor.tree import flatten
+
+from .device import wait
+from .memory import Inputs, brief, owner
+
+Array = np.ndarray[Any, Any]
+Where = tuple[str, str, str]  # the kernel, the backend, the user's line
+
+
+class DebugError(AssertionError):
+    """A contract is broken, a gradient is lost, or memory was left behind."""
+
+
+class Debug:
+    """A block in which every run of this thread is checked.
+
+    Attributes:
+        checks_replays: Whether ``jit`` compares calls in the block with their replays.
+
+    """
+
+    checks_replays = True
+
+    def __init__(self, *, finite: bool, leaks: bool) -> None:
+        self._finite, self._leaks = finite, leaks
+        self._lines: dict[TapeId, str] = {}  # where tapes have recorded what
+        self._made: dict[int, tuple[weakref.ref[Any], Where, int]] = {}
+        self._kept: list[weakref.ref[Any]] = []
+
+    def __enter__(self) -> Debug:
+        self._scope = context.Scope(observer=self)
+        self._scope.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._scope.__exit__(kind, error, trace)
+        if error is not None:
+            note = self._gradient(reversed(list(walk_tb(trace))))
+            if note and note not in str(error):
+                error.add_note(f"debug: {note}")
+        elif self._leaks and (left := self.left()):
+            total = sum(size for *_, size in left)
+            rows = [
+                f"\n  {count} x {kernel} on {backend!r}, {size:,} bytes, made at {line}"
+                for kernel, backend, line, count, size in left
+            ]
+            raise DebugError(
+                f"debug: {total:,} bytes that were made in the block are still held; "
+                "drop the handles and pullbacks that hold them, use tidy, or use keep:"
+                + "".join(rows)
+            )
+
+    def __call__(
+        self, kernel: Kernel, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs
+    ) -> None:
+        """Check a run that has just ended."""
+        run = running()
+        assert run is not None  # the engine calls observers in a run
+        if kernel.checks:  # by the device, which says so when it is waited for
+            wait(run.where)
+        if wrong := _broken(run, inputs, attrs, outputs):
+            raise DebugError(self._said(run, inputs, wrong))
+        if run.parent is None:  # what a decomposition hides in a branch is its own
+            if self._finite and (wrong := _not_finite(inputs, attrs, outputs)):
+                raise FloatingPointError(self._said(run, inputs, wrong))
+            if self._leaks:
+                self._note(run, inputs, outputs)
+        if tape_ids := [y._tape_id for y in outputs if y._tape_id is not None]:
+            self._lines |= dict.fromkeys(tape_ids, _line())
+
+    def failed(self, error: Exception) -> None:
+        """Add a note to an error that tells its origin; the innermost run does it."""
+        run = running()
+        known = getattr(error, "__notes__", ())
+        if run is not None and not any(n.startswith("debug: ") for n in known):
+            place = f"{run.kernel.name} on {run.where.name!r}"
+            error.add_note(f"debug: in {place}, {self._called()}")
+
+    def read(self, what: str) -> None:
+        """Raise: values are read that are being differentiated."""
+        raise DebugError(
+            f"debug: {what} reads values that are being differentiated, and what is "
+            "computed from them has no gradient; use the ops of plugrad, or wrap the "
+            "function in custom_grad; for a log or a decision read stop_gradient(x); "
+            f"called at {_line()}"
+        )
+
+    # --- memory ------------------------------------------------------------------
+
+    def keep(self, x: Tensor) -> None:
+        """Do not report that the memory of ``x`` is still held."""
+        with suppress(TypeError):  # NumPy's scalars
+            self._kept.append(weakref.ref(owner(x._data)))
+
+    def left(self) -> list[tuple[str, str, str, int, int]]:
+        """Return the memory made in the block that is still held, the largest first.
+
+        There is a row for each kernel, backend and user's line, with the number of
+        buffers and their bytes. NumPy's scalars, of a few bytes, are not included.
+        """
+        gc.collect()
+        kept = {id(x) for ref in self._kept if (x := ref()) is not None}
+        sizes: defaultdict[Where, list[int]] = defaultdict(list)
+        for key, (ref, who, size) in self._made.items():
+            if ref() is not None and key not in kept:
+                sizes[who].append(size)
+        rows = [(*who, len(each), sum(each)) for who, each in sizes.items()]
+        return sorted(rows, key=operator.itemgetter(-1), reverse=True)
+
+    def _note(self, run: Run, inputs: Inputs, outputs: Outputs) -> None:
+        before = {id(owner(x._data)) for x in inputs if x is not None}
+        for y in outputs:
+            held, home = owner(y._data), y._home
+            known = self._made.get(id(held))
+            if id(held) in before or (known is not None and known[0]() is not None):
+                continue  # a view
+            who = run.kernel.name, home.name, _line()
+            size = home.runtime.arrays.nbytes(held)
+            with suppress(TypeError):  # NumPy's scalars
+                self._made[id(held)] = weakref.ref(held), who, size
+
+    # --- messages ----------------------------------------------------------------
+
+    def _said(self, run: Run, inputs: Inputs, wrong: str) -> str:
+        kernel, given = run.kernel, ", ".join(map(brief, inputs)) or "none"
+        return (
+            f"{kernel.op}: {kernel.name} on {run.where.name!r}, the {run.how} of "
+            f"{_origin(run)}, {wrong}; inputs: {given}; {self._called()}"
+        )
+
+    def _called(self) -> str:
+        note = self._gradient(walk_stack(sys._getframe()))
+        return f"called at {_line()}" + (f", in the {note}" if note else "")
+
+    def _gradient(self, frames: Iterable[tuple[FrameType, int]]) -> str:
+        """Return which gradient one of the frames computes, innermost first."""
+        for frame, _ in frames:
+            if frame.f_code is _APPLY_VJPS and "step" in frame.f_locals:
+                node, step = frame.f_locals["node"], frame.f_locals["step"]
+                line = self._lines.get(node.outputs[0], "a line outside of debug")
+                return (
+                    f"{reverse._describe(node.plan.kernel, step)}, of the run at {line}"
+                )
+        return ""
+
+
+_APPLY_VJPS: CodeType = reverse._apply_vjps.__code__
+
+
+# --- the checks ------------------------------------------------------------------
+
+
+def _broken(run: Run, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -> str:
+    """Return how a run breaks its contract, or an empty string."""
+    kernel = run.kernel
+    if not kernel.variadic_outputs and len(outputs) != len(kernel.outputs):
+        return f"returned {len(outputs)} outputs, and {kernel} has other"
+    home = attrs["backend"] if kernel.name == "plugrad.To" else run.backend.name
+    for y in outputs:
+        if y._home.name != home:
+            return f"returned a tensor at home on {y._home.name!r}"
+        if type(y.shape) is not tuple or any(type(n) is not int for n in y.shape):
+            return f"returned the shape {y.shape!r}, which is no tuple of int"
+        try:
+            known = canonical(y.dtype)
+        except TypeError:
+            return f"returned {y.dtype!r}, which plugrad does not have"
+        if known is not y.dtype:
+            return f"returned another object for the dtype {y.dtype}"
+        if spec(y) != (y._data.shape, y._data.dtype):
+            return "changed an array after it had returned it"
+    told = None if kernel.out is None else kernel.out(*specs(inputs), **attrs)
+    if told is not None:
+        expected = (told,) if isinstance(told, Spec) else tuple(told)
+        if tuple(map(spec, outputs)) != expected:
+            got, said = (", ".join(map(brief, xs)) for xs in (outputs, expected))
+            return f"returned {got}, and its contract says {said}"
+    return ""
+
+
+def _not_finite(inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -> str:
+    """Return where an output is not finite from finite inputs, or an empty string."""
+    for y in outputs:
+        if len(places := _infinite(y)):
+            numbers = [v for v in attrs.values() if isinstance(v, float | complex)]
+            if not np.isfinite(numbers).all() or any(len(_infinite(x)) for x in inputs):
+                return ""
+            at, more = tuple(map(int, places[0])), len(places) - 1
+            return (
+                f"returned {y.numpy()[at]} at {at} and {more} more values that are not "
+                "finite, from inputs that are (debug(finite=False) lets them pass)"
+            )
+    return ""
+
+
+def _infinite(x: Tensor | None) -> Array:
+    """Return where values are not finite, as a row of indices for each."""
+    if x is None or x.dtype.kind not in "fc":
+        return np.empty((0, 0))
+    return np.argwhere(~np.isfinite(x.numpy()))
+
+
+# --- what messages say -----------------------------------------------------------
+
+
+def _origin(run: Run) -> str:
+    """Return the owner and the place of the code that ran."""
+    kernel = run.kernel
+    if run.how == "decomposition" and kernel.decomposition is not None:
+        return origin(kernel.decomposition, "the contract")
+    layers = registry.kernels.get((kernel.name, run.where.name))
+    return origin(layers[0].function, str(layers[0].owner)) if layers else "plugrad"
+
+
+def _line() -> str:
+    """Return the user's line: that of the first frame outside of plugrad."""
+    for frame, number in walk_stack(sys._getframe()):
+        if frame.f_globals.get("__name__", "").partition(".")[0] != "plugrad":
+            file = frame.f_code.co_filename
+            text = linecache.getline(file, number, frame.f_globals).strip()
+            return f"{file}:{number}" + (f" `{text}`" if text else "")
+    return "nowhere"
+
+
+# --- gradients against finite differences ----------------------------------------
+
+
+def debug(*, finite: bool = True, leaks: bool = False) -> Debug:
+    """Return a block in which every run of this thread is checked.
+
+    It compares shapes, dtypes and backends of all results with the contract. Messages
+    name the op, the kernel, the backend, the owner of the implementation and your line;
+    in backward also the gradient and the line that it belongs to. It reads the values
+    after each run, which is slow. It is an error to read a tensor by ``numpy()``,
+    ``item()``, ``float()``, ``np.asarray`` or DLPack while it is being differentiated,
+    because no gradient goes that way: read ``stop_gradient(x)``.
+
+    Args:
+        finite: Whether infinities and NaN that result from finite inputs are an error.
+            Values inside a decomposition are not checked, only its result.
+        leaks: Whether it is an error if memory that was made in the block is still held
+            at its end, unless ``keep`` or a variable got it. Views, and what tapes have
+            saved, count as what they hold. ``left()`` of the block then lists the
+            memory by kernel and line at any time.
+
+    Returns:
+        A context manager.
+
+    Raises:
+        AssertionError: A result breaks the contract, a tensor is read that is being
+            differentiated, or memory is still held.
+        FloatingPointError: A result is not finite.
+
+    Example:
+        >>> try:
+        ...     with pg.debug():
+        ...         y = pg.log(-1.0)
+        ... except FloatingPointError as error:
+        ...     print(str(error).partition(" on ")[0])
+        log: Log
+
+    """
+    return Debug(finite=finite, leaks=leaks)
+
+
+def check_gradients(
+    f: Function,
+    /,
+    *xs: Any,
+    order: int = 2,
+    eps: float | None = None,
+    rtol: float | None = None,
+) -> None:
+    """Compare the gradients of ``f`` at ``xs`` with finite differences.
+
+    ``f`` must be smooth at ``xs``. All arguments are moved along one random direction,
+    the same in every call. Real arguments, also integers, become float64 and complex
+    ones complex128; they become float32 and complex64 where the active backend lacks
+    float64.
+
+    Args:
+        f: A function of tensors that returns tensors of any shape.
+        xs: Arrays, tensors, variables, numbers or lists.
+        order: 1 checks the gradients, 2 also the gradients of the gradients.
+        eps: How far to move; 1e-6, or 1e-2 in float32.
+        rtol: The relative tolerance; 1e-5, or 2e-2 in float32. In second order it is at
+            least 1e-4.
+
+    Raises:
+        AssertionError: They differ. The message tells by how much, and for which
+            argument and element.
+        ValueError: ``order`` is neither 1 nor 2, or ``eps`` or ``rtol`` is not
+            positive.
+        TypeError: ``xs`` hold no numbers, or ``f`` does not return floating tensors.
+
+    Example:
+        >>> pg.check_gradients(lambda x: pg.sin(x) * x, [1.0, 2.0])
+
+    """
+    function("check_gradients", f)
+    if integer("check_gradients", "order", order) not in (1, 2):
+        raise ValueError(f"check_gradients: order is 1 or 2, got {order}")
+    held = dispatch.active().dtypes
+    double = all(_wide(x, True).dtype in held for x in xs)
+    step, near, atol = (1e-6, 1e-5, 1e-7) if double else (1e-2, 2e-2, 1e-3)
+    eps = real("check_gradients", "eps", step if eps is None else eps)
+    rtol = real("check_gradients", "rtol", near if rtol is None else rtol)
+    if not (eps > 0 and rtol > 0):
+        raise ValueError(f"check_gradients: eps {eps} and rtol {rtol} must be positive")
+    arrays = [_wide(x, double) for x in xs]
+    rng = np.random.default_rng(1)
+    vs = [_like(x, rng) for x in arrays]
+    ys = _values(f, arrays)
+    if not any(y.dtype.kind in "fc" for y in ys):
+        got = " and ".join(str(y.dtype) for y in ys) or "none"
+        raise TypeError(f"check_gradients: f must return floating tensors, got {got}")
+    dys = [_like(y, rng) for y in ys]
+    check = _Check(f, arrays, vs, dys, eps, rtol, atol)
+    check.compare("order 1")
+    if order == 2:
+        ones = [np.ones_like(y) for y in _values(check.along, arrays)]
+        again = check._replace(f=check.along, dys=ones, rtol=max(rtol, 1e-4))
+        again.compare("order 2")
+
+
+class _Check(NamedTuple):
+    """The derivative of ``f`` at ``xs`` along ``vs``, weighted by ``dys``."""
+
+    f: Function
+    xs: list[Array]
+    vs: list[Array]
+    dys: list[Array]
+    eps: float
+    rtol: float
+    atol: float
+
+    def compare(self, what: str) -> None:
+        """Raise if gradients and finite differences do not agree."""
+        dxs = [dx.numpy() for dx in self.pulled(*map(asarray, self.xs))]
+        exact = sum(_dot(dx, v) for dx, v in zip(dxs, self.vs, strict=True))
+        if self.off(exact, measured := self.numeric(self.vs)):
+            raise DebugError(
+                f"check_gradients: {what}: along a random direction the gradients give "
+                f"{exact:.9g}, finite differences {measured:.9g} (rtol={self.rtol:g}, "
+                f"atol={self.atol:g}, eps={self.eps:g})" + "".join(self.culprits(dxs))
+            )
+
+    def off(self, a: float, b: float) -> bool:
+        return not abs(a - b) <= self.atol + self.rtol * abs(b)  # NaN is off
+
+    def numeric(self, vs: list[Array]) -> float:
+        """Return the derivative along ``vs`` by finite differences."""
+        ends = []
+        for t in (self.eps, -self.eps):
+            moved = [x + t * v for x, v in zip(self.xs, vs, strict=True)]
+            ends.append(_values(self.f, moved))
+        pairs = zip(self.dys, *ends, strict=True)
+        return sum(_dot(dy, a - b) for dy, a, b in pairs) / (2 * self.eps)
+
+    def pulled(self, *xs: Tensor) -> list[Tensor]:
+        """Return the cotangents of ``xs``."""
+        value, pull_back = reverse.vjp(self.f, *xs)
+        build = flatten(value, reverse._no_tensor)[1]
+        return list(pull_back(build([asarray(dy) for dy in self.dys])))
+
+    def along(self, *xs: Tensor) -> Tensor:
+        """Return the derivative of ``f`` along ``vs``, as a function of ``xs``."""
+        parts = [
+            complexes.real_part(reduce.sum(complexes.conjugate(dx) * asarray(v)))
+            for dx, v in zip(self.pulled(*xs), self.vs, strict=True)
+        ]
+        return functools.reduce(operator.add, parts)
+
+    def culprits(self, dxs: list[Array]) -> Iterator[str]:
+        """Yield a line for each wrong argument, and one for a wrong element of it."""
+        for i, (dx, v) in enumerate(zip(dxs, self.vs, strict=True)):
+            mine = list(map(np.zeros_like, self.vs))
+            mine[i] = v
+            if not self.off(exact := _dot(dx, v), alone := self.numeric(mine)):
+                continue
+            yield f"\n  argument {i}: {exact:.9g} against {alone:.9g}"
+            for at in np.ndindex(dx.shape if dx.size <= 1000 else (0,)):
+                mine[i] = np.zeros_like(v)
+                mine[i][at] = 1.0
+                if self.off(one := float(dx[at].real), alone := self.numeric(mine)):
+                    yield f"\n    its element {at}: {one:.9g} against {alone:.9g}"
+                    break
+
+
+def _values(f: Function, xs: list[Array]) -> list[Array]:
+    """Return the leaves of ``f(*xs)``."""
+    found = f(*map(asarray, xs))
+    return [y.numpy() for y in flatten(found, reverse._no_tensor)[0]]
+
+
+def _wide(x: Any, double: bool) -> Array:
+    """Return the values in the widest dtype of their kind."""
+    values = np.asarray(x.numpy() if isinstance(x, Tensor | Variable) else x)
+    if values.dtype.kind not in "biufc":
+        raise TypeError(f"check_gradients: xs must be numbers, got {x!r}")
+    if values.dtype.kind == "c":
+        return values.astype(np.complex128 if double else np.complex64)
+    return values.astype(np.float64 if double else np.float32)
+
+
+def _like(x: Array, rng: np.random.Generator) -> Array:
+    y = rng.normal(size=x.shape)
+    if x.dtype.kind == "c":
+        return np.asarray(y + 1j * rng.normal(size=x.shape), x.dtype)
+    return np.asarray(y, x.dtype)
+
+
+def _dot(a: Array, b: Array) -> float:
+    return float(np.sum(np.conj(a) * b).real)

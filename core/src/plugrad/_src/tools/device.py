@@ -1,0 +1,52 @@
+"""Backends that work on a device: waiting for it, and the time that it works."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, ClassVar
+
+from plugrad._src.registry.backend import OpenBackend
+from plugrad._src.registry.registry import registry
+
+
+def wait(backend: OpenBackend) -> None:
+    """Wait for the work that a backend has queued, if it has ``synchronize``."""
+    finish = getattr(backend.runtime.arrays, "synchronize", None)
+    if finish is not None:
+        finish()
+
+
+def synchronize() -> None:
+    """Wait for the work that all backends have queued."""
+    for backend in registry.opened.values():
+        wait(backend)
+
+
+class Clock:
+    """The time that a device works for this thread; it measures while clocks exist."""
+
+    _running: ClassVar[Counter[OpenBackend]] = Counter()  # in all threads
+
+    def __init__(self, backend: OpenBackend) -> None:
+        self._backend = backend
+        self._arrays: Any = backend.runtime.arrays
+        self._seen = 0.0
+
+    def __enter__(self) -> Clock:
+        with registry.lock:
+            if not self._running[self._backend]:
+                self._arrays.time_device(True)
+            self._running[self._backend] += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with registry.lock:
+            self._running[self._backend] -= 1
+            if not self._running[self._backend]:
+                del self._running[self._backend]
+                self._arrays.time_device(False)
+
+    def lap(self) -> float:
+        """Return the seconds since the last lap."""
+        before, self._seen = self._seen, self._arrays.device_seconds()
+        return self._seen - before

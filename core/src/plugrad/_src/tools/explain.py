@@ -1,0 +1,191 @@
+"""``explain``: the kernels and gradients of a result that a tape has recorded.
+
+Ops record nothing for it. The tapes that watch a tensor are found as ``memory`` finds
+tensors, and a node of a tape knows its kernel, its backend and the gradients that were
+in force.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from plugrad._src.engine import context, dispatch
+from plugrad._src.engine.tape import Node, Tape, VJPStep
+from plugrad._src.registry.backend import OpenBackend
+from plugrad._src.registry.contract import Kernel
+from plugrad._src.registry.registry import registry
+from plugrad._src.tensor.tensor import TapeId, Tensor
+
+from .answer import Row, short, table, where, where_gradient
+from .debug import Debug
+from .memory import brief, living
+
+_CUSTOM = "plugrad.CustomGradient"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The runs that computed a recorded result, in order.
+
+    Attributes:
+        rows: One for each input of each run: ``run`` (a number), ``kernel``, ``output``
+            (dtype and shape), ``backend``, ``how`` it ran, and the owner (``by``), file
+            and line (``at``) of the implementation; the ``input``, the run that made it
+            (``of``), and the owner of its ``gradient`` with file and line (``vjp``).
+            Inside ``debug`` also your ``line`` that ran it.
+
+    """
+
+    rows: list[Row]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rows as plain values, for JSON."""
+        return {"rows": self.rows}
+
+    def __repr__(self) -> str:
+        once = {"run", "kernel", "output", "backend", "how", "by", "at", "line"}
+        lines = []
+        for last, row in pairwise([{"run": 0}, *self.rows]):
+            again = once & row.keys() if row["run"] == last["run"] else ()
+            places = {name: short(row[name]) for name in ("at", "vjp")}
+            lines.append(row | places | dict.fromkeys(again, ""))
+        return table(lines)
+
+
+def explain(x: Tensor, /) -> Explanation:
+    """Return the kernels and gradients that computed ``x``, which a tape has recorded.
+
+    Inside the function that ``grad`` differentiates ``x`` is any result; outside of it,
+    the value of ``vjp`` while its pullback exists. ``print`` shows a table; ``rows``
+    and ``to_dict()`` have the same for programs. Each run is listed with kernel,
+    backend, how it ran and the owner of the implementation, and each input with the
+    gradient that was in force, its owner, file and line. Inside ``debug`` your own
+    lines are listed, too.
+
+    Args:
+        x: A tensor that a tape has recorded.
+
+    Returns:
+        An ``Explanation``.
+
+    Raises:
+        ValueError: No tape has recorded ``x``.
+        TypeError: ``x`` is not a tensor.
+
+    Example:
+        >>> y, pullback = pg.vjp(lambda x: pg.relu(pg.exp(x)), 3.0)
+        >>> [row["kernel"] for row in pg.explain(y).rows]
+        ['Exp', 'Relu']
+
+    """
+    if not isinstance(x, Tensor):
+        raise TypeError(f"explain: expected a Tensor, got {type(x).__name__}")
+    sources: dict[TapeId | None, str] = {}  # the numbers of the runs that made them
+    known = _lines()
+    rows: list[Row] = []
+    number = 0
+    for node in _behind(x._tape_id, _nodes(x._tape_id)):
+        if node.plan is dispatch._SAME:  # another name for the same tensor
+            sources[node.outputs[0]] = sources.get(node.inputs[0], "argument")
+            continue
+        number += 1
+        line = {"line": known.get(node.outputs[0], "")} if known else {}
+        rows += [row | line for row in _rows(number, node, sources)]
+        sources |= dict.fromkeys(node.outputs, str(number))
+    return Explanation(rows)
+
+
+def kernels_behind(x: Tensor) -> list[str]:
+    """Return the kernels that a tape has recorded for ``x``, in order."""
+    nodes = _behind(x._tape_id, _nodes(x._tape_id))
+    names = [node.plan.kernel.name for node in nodes if node.plan is not dispatch._SAME]
+    return list(dict.fromkeys(names))
+
+
+def _nodes(tape_id: TapeId | None) -> list[Node]:
+    """Return the nodes of the longest tape that has recorded a tensor."""
+    tapes = [tape.nodes for tape in living(Tape)]
+    tapes = [nodes for nodes in tapes if any(tape_id in node.outputs for node in nodes)]
+    if tape_id is None or not tapes:
+        raise ValueError(
+            "explain: no tape has recorded this tensor; call it on a result inside the "
+            "function that grad differentiates, or on the value of vjp while its "
+            "pullback is there"
+        )
+    return [Node(*node) for node in max(tapes, key=len)]
+
+
+def _lines() -> dict[TapeId, str]:
+    """Return the lines that the ``debug`` blocks of this thread have noted."""
+    blocks = [o for o in context.current().observers if isinstance(o, Debug)]
+    return {t: line for block in blocks for t, line in block._lines.items()}
+
+
+def _behind(tape_id: TapeId | None, nodes: list[Node]) -> list[Node]:
+    """Return the nodes on which a tensor depends, in order."""
+    wanted, found = {tape_id}, []
+    for node in reversed(nodes):
+        if not wanted.isdisjoint(node.outputs):
+            wanted |= {*node.inputs} - {None}
+            found.append(node)
+    return found[::-1]
+
+
+def _rows(number: int, node: Node, sources: dict[TapeId | None, str]) -> list[Row]:
+    kernel, backend = node.plan.kernel, node.backend
+    outputs = " ".join(map(brief, node.outputs))
+    run = {"run": number, "kernel": kernel.name, "output": outputs}
+    how, by, at = _how(kernel, backend)
+    run |= {"backend": backend.name, "how": how, "by": by, "at": at}
+    steps = {step.name: step for step in node.plan.steps}
+    rows = []
+    for name, given in kernel.bind(node.inputs).items():
+        tape_ids = given if name == kernel.variadic else [given]
+        of = [sources.get(t, "argument") for t in tape_ids if t is not None]
+        row = run | {"input": name, "of": ", ".join(of) or "constant"}
+        gradient, vjp = _gradient(kernel, steps.get(name), backend)
+        rows.append(row | {"gradient": gradient, "vjp": vjp})
+    return rows
+
+
+def _how(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
+    """Return how a kernel ran, and the owner and the place of the code.
+
+    It reflects the present state: a node does not record it. If a backend has an
+    implementation, but has also run the kernel in another way, both are named.
+    """
+    if kernel.name == _CUSTOM:
+        return "custom_grad", "user", ""
+    key = kernel.name, backend.name
+    layers = registry.kernels.get(key)
+    fallback_counts = sorted(
+        how for *of, how in [*dispatch.fallback_counts] if tuple(of) == key
+    )
+    how = " or ".join(
+        ["implementation", *fallback_counts] if layers else fallback_counts
+    )
+    if layers:
+        return how, str(layers[0].owner), where(layers[0].function)
+    if kernel.decomposition is not None:
+        owner = registry.owners.get(kernel.name, registry.core)
+        return how, str(owner), where(kernel.decomposition)
+    host = registry.kernels.get((kernel.name, backend.runtime.host or ""))
+    return (how, str(host[0].owner), where(host[0].function)) if host else (how, "", "")
+
+
+def _gradient(
+    kernel: Kernel, step: VJPStep | None, backend: OpenBackend
+) -> tuple[str, str]:
+    """Return the owner and the place of the gradient of an input."""
+    if step is None:
+        return "", ""  # nothing is differentiated there
+    if (vjp := step.vjp) is None:
+        return "GradientNotFound", ""
+    owner = vjp.owner
+    if " " not in owner and owner != "user":  # it came with the contract
+        owner = str(registry.owners.get(kernel.name, owner))
+    if kernel.name == _CUSTOM:
+        return owner, vjp.origin
+    return owner, where_gradient(vjp.function, backend.name)

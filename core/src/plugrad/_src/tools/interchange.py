@@ -1,0 +1,87 @@
+"""``from_dlpack``: arrays of other libraries as tensors, without a copy where possible.
+
+The other half of DLPack is ``Tensor.__dlpack__``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from plugrad._src.engine.dispatch import active
+from plugrad._src.ops._convert import asarray, notify_created, placed
+from plugrad._src.ops.variable import Variable
+from plugrad._src.registry.backend import share
+from plugrad._src.tensor.arguments import flag
+from plugrad._src.tensor.dtypes import DType, canonical
+from plugrad._src.tensor.tensor import HOST, Tensor
+
+
+def from_dlpack(
+    x: Any, /, *, device: str | None = None, copy: bool | None = None
+) -> Tensor:
+    """Return the array of another library as a tensor on the active backend.
+
+    Args:
+        x: An object with ``__dlpack__``, of NumPy, PyTorch, JAX, CuPy... A tensor or
+            variable of plugrad is returned unchanged, with its gradient.
+        device: Where the tensor is, a backend; by default the active one.
+        copy: None shares memory where the backend can (cpu does), and copies elsewhere;
+            do not write to shared memory. True always copies, False never does.
+
+    Returns:
+        A tensor.
+
+    Raises:
+        TypeError: ``x`` has no ``__dlpack__``, or a dtype that plugrad or the backend
+            lacks.
+        BufferError: The backend cannot share the memory and ``copy`` is False, or the
+            other library does not export it (PyTorch: detach the tensor first).
+
+    Example:
+        >>> pg.from_dlpack(np.asarray([1.0, 2.0], np.float32))
+        Tensor([1., 2.], dtype=float32, backend='cpu')
+
+    """
+    if device is not None:
+        return placed(device, from_dlpack, x, copy=copy)
+    if isinstance(x, Tensor | Variable):
+        return asarray(x, copy=copy)
+    kind = type(x).__name__
+    if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
+        raise TypeError(f"from_dlpack: {kind} has no __dlpack__; use asarray")
+    copy = None if copy is None else flag("from_dlpack", "copy", copy)
+    backend = active()
+    take = None if copy else getattr(backend.runtime.arrays, "from_dlpack", None)
+    try:
+        native = NotImplemented if take is None else take(x)
+        if native is not NotImplemented:
+            share(native)
+        if native is NotImplemented:
+            place = tuple(x.__dlpack_device__())
+            if copy is False:
+                raise BufferError(
+                    f"from_dlpack: backend {backend.name!r} cannot share memory of "
+                    f"device {place} with {kind}; allow a copy"
+                )
+            # The other library copies from its device.
+            host = np.from_dlpack(x, device=None if place == HOST else "cpu")
+            native = backend.upload(np.array(host, _known(host.dtype), copy=copy))
+    except RuntimeError as error:  # NumPy's for a dtype that it lacks
+        raise TypeError(
+            f"from_dlpack: {kind} of dtype {getattr(x, 'dtype', '?')}: {error}; cast "
+            "it first"
+        ) from error
+    if _known(native.dtype) not in backend.dtypes:
+        raise TypeError(
+            f"from_dlpack: backend {backend.name!r} has no {native.dtype}; cast first"
+        )
+    return notify_created(Tensor(native, backend))
+
+
+def _known(dtype: DType) -> DType:
+    try:
+        return canonical(dtype)
+    except TypeError as error:
+        raise TypeError(f"from_dlpack: {error}; cast first") from None

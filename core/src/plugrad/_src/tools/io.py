@@ -1,0 +1,282 @@
+"""Files of named tensors, as safetensors: ``save`` and ``load``.
+
+The format holds values, shapes, dtypes and names, and no code. It is that of the
+``safetensors`` package, which comes with ``plugrad[io]`` and is imported when needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from plugrad._src.ops._convert import asarray, tensor_of
+from plugrad._src.registry.plugins import printable
+from plugrad._src.tensor import arguments
+from plugrad._src.tensor.dtypes import DTYPES, DType, named
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+
+from .budget import Budget
+
+fcntl: Any = None
+with suppress(ImportError):  # on Windows
+    fcntl = importlib.import_module("fcntl")
+
+DRAFT, NO_LOCKS = re.compile(r"\.[0-9a-f]{8}\.tmp"), -1
+Path = str | os.PathLike[str]
+
+_CODES = {  # the format's names of dtypes: ours
+    "BOOL": "bool",
+    **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+    **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    "C64": "complex64",
+}
+_HELD = frozenset(DTYPES[name] for name in _CODES.values())
+_READ = (*_CODES, "BF16")
+
+
+def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
+    """Write named tensors to a safetensors file; the file is complete or not written.
+
+    Args:
+        path: The file. An existing one is replaced when the new one is complete.
+        tensors: A mapping from names to tensors of any backend, variables, arrays or
+            numbers.
+
+    Raises:
+        ImportError: The safetensors package is not installed.
+        TypeError: A name is not a string, or the format does not support a dtype:
+            complex128 and strings.
+        ValueError: A name is empty or ``__metadata__``, which the format reserves.
+        OSError: The file cannot be written; an existing one is left unchanged.
+
+    Example:
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "weights.safetensors")
+        ...     pg.save(path, {"w": [1.0, 2.0]})
+        ...     pg.load(path)["w"].tolist()
+        [1.0, 2.0]
+
+    """
+    package, path = _package("save"), arguments.path("save", path)
+    if not isinstance(tensors, Mapping):
+        raise TypeError(
+            f"save: takes a mapping from name to tensor, got {type(tensors).__name__}"
+        )
+    arrays = {_name(name): _values(name, x) for name, x in tensors.items()}
+    target = os.path.realpath(path)  # not in the place of a link
+    with _workshop(target) as folder:
+        draft = os.path.join(folder, "draft")
+        open(draft, "xb").close()  # takes the default mode
+        like = os.stat(target if os.path.exists(target) else draft)
+        _write(package, arrays, draft, target)
+        os.chmod(draft, stat.S_IMODE(like.st_mode))
+        with open(draft, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(draft, target)
+
+
+@contextmanager
+def _workshop(target: str) -> Iterator[str]:
+    """Make a folder next to ``target`` for the block, in which a draft is written.
+
+    The safetensors package has temporary files of its own, which are in it, too. Its
+    lock ends with the process: what a process that was killed has left is removed by
+    the next one that saves under this name.
+    """
+    _remove_abandoned(target)
+    handle = None
+    while handle is None:
+        folder = f"{target}.{os.urandom(4).hex()}.tmp"
+        os.mkdir(folder)
+        with suppress(FileNotFoundError):  # another process took it for abandoned
+            handle = _locked(folder, wait=True)
+        if handle is not None and not os.path.exists(folder):  # so did another one
+            _unlock(handle)
+            handle = None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        _unlock(handle)
+
+
+def _remove_abandoned(target: str) -> None:
+    """Remove the folders of processes that were killed while they saved ``target``."""
+    parent, name = os.path.split(target)
+    with suppress(OSError):  # saving says what is wrong with the place
+        for entry in os.listdir(parent):
+            if entry.startswith(name) and DRAFT.fullmatch(entry[len(name) :]):
+                folder = os.path.join(parent, entry)
+                with suppress(OSError):  # it is in use, or another process removes it
+                    handle = _locked(folder, wait=False)
+                    if handle != NO_LOCKS:
+                        shutil.rmtree(folder, ignore_errors=True)
+                    _unlock(handle)
+
+
+def _locked(folder: str, *, wait: bool) -> int:
+    """Lock a folder and return its handle; ``NO_LOCKS`` if the system has no locks.
+
+    Raises:
+        BlockingIOError: Another process has locked it, and ``wait`` is false.
+        OSError: It is not a folder, or not there.
+
+    """
+    if fcntl is None:
+        return NO_LOCKS
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        os.close(handle)
+        raise
+    except OSError:  # a file system without locks
+        os.close(handle)
+        return NO_LOCKS
+    return handle
+
+
+def _unlock(handle: int) -> None:
+    if handle != NO_LOCKS:
+        fcntl.flock(handle, fcntl.LOCK_UN)  # a child may have inherited the handle
+        os.close(handle)
+
+
+def _write(
+    package: ModuleType, arrays: Mapping[str, Any], draft: str, target: str
+) -> None:
+    """Write a file; an error of the operating system in it becomes an OSError."""
+    try:
+        package.numpy.save_file(arrays, draft)
+    except package.SafetensorError as error:
+        code = re.search(r"\(os error (\d+)\)", str(error))
+        if code is None:
+            raise
+        number = int(code[1])  # of Windows there, which OSError translates
+        raise OSError(number, f"save: {error}", target, number) from error
+
+
+def load(path: Path, /, *, budget: Budget | None = None) -> dict[str, Tensor]:
+    """Return the tensors in a safetensors file by name, on the active backend.
+
+    The whole file is checked before the first tensor is made. bfloat16 becomes float32,
+    which holds its values exactly.
+
+    Args:
+        path: The file.
+        budget: What loading may cost; by default ``Budget()``.
+
+    Returns:
+        A dict from name to tensor.
+
+    Raises:
+        ImportError: The safetensors package is not installed.
+        OSError: The file cannot be read.
+        ValueError: The file is not a safetensors file, or is damaged.
+        BudgetError: It has more tensors or bytes than the budget.
+        TypeError: It holds a dtype that plugrad or the active backend lacks.
+
+    Example:
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "weights.safetensors")
+        ...     pg.save(path, {"w": [1.0, 2.0]})
+        ...     list(pg.load(path))
+        ['w']
+
+    """
+    package, path = _package("load"), arguments.path("load", path)
+    budget = Budget.started(budget, "load")
+    try:
+        budget.open(path).close()  # raises if it cannot be read
+    except ValueError as error:
+        raise ValueError(f"load: {error}") from None
+    try:
+        with package.safe_open(path, framework="np") as file:
+            names = file.keys()
+            budget.count(len(names))
+            rows = {name: file.get_slice(name) for name in names}
+            codes = {name: row.get_dtype() for name, row in rows.items()}
+            for name, code in codes.items():
+                width, shape = _width(name, code, path), rows[name].get_shape()
+                budget.allocate(width * math.prod(shape))
+            arrays = {n: file.get_tensor(n) for n in codes if codes[n] in _CODES}
+        arrays |= _of_bfloat16(path, [n for n in codes if n not in arrays])
+    except package.SafetensorError as error:
+        raise ValueError(
+            f"load: {path} is not a complete safetensors file: {printable(str(error))}"
+        ) from error
+    return {name: _made(name, arrays[name]) for name in codes}
+
+
+def _width(name: str, code: str, path: Path) -> int:
+    """Return the bytes of an element; TypeError for a dtype that plugrad lacks."""
+    if code not in _READ:
+        raise TypeError(
+            f"load: {name!r} in {path} is {code}, which plugrad lacks; it reads "
+            f"{', '.join(_READ)}"
+        )
+    return np.dtype(_CODES.get(code, "float32")).itemsize
+
+
+def _of_bfloat16(path: Path, names: list[str]) -> dict[str, Any]:
+    """Return float32 of tensors of bfloat16, whose bits are the upper ones of it."""
+    found: dict[str, Any] = {}
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size)) if names else {}
+    for name in names:
+        begin, end = header[name]["data_offsets"]
+        count, offset = (end - begin) // 2, 8 + size + begin
+        halves = np.fromfile(path, "<u2", count, offset=offset).astype("<u4")
+        found[name] = (halves << 16).view("<f4").reshape(header[name]["shape"])
+    return found
+
+
+def _package(who: str) -> ModuleType:
+    try:
+        importlib.import_module("safetensors.numpy")
+        return importlib.import_module("safetensors")
+    except ImportError as error:
+        raise ImportError(
+            f"{who}: needs the safetensors package; try `pip install safetensors`"
+        ) from error
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"save: a name must be a str, got {name!r}")
+    if name in ("", "__metadata__"):
+        raise ValueError(f"save: a tensor cannot be named {name!r}; choose another")
+    return name
+
+
+def _values(name: str, x: TensorLike) -> np.ndarray[Any, DType]:
+    """Return the values in C order, as the package expects them."""
+    values = asarray(x).numpy()
+    if values.dtype not in _HELD:
+        raise TypeError(
+            f"save: {name!r} is {named(values.dtype)}, which safetensors does not "
+            "support; save its parts, or cast it"
+        )
+    return np.asarray(values, order="C")
+
+
+def _made(name: str, values: np.ndarray[Any, DType]) -> Tensor:
+    try:
+        return tensor_of(values, copy=False)
+    except TypeError as error:
+        raise TypeError(f"load: {name!r}: {error}") from None

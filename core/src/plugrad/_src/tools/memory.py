@@ -1,0 +1,357 @@
+"""The memory of tensors: ``tidy``, ``dispose``, and the report of ``memory``.
+
+Ops count nothing. ``memory`` asks Python's garbage collector for all tensors; ``tidy``
+observes the runs inside its block.
+
+Map: ``Tidy``; ``dispose``; ``Memory`` and how it is gathered; ``owner`` of memory, and
+``brief``, the description of a tensor.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from dataclasses import astuple, dataclass, field
+from itertools import chain, compress, repeat, starmap
+from operator import is_
+from typing import Any, TypeVar, overload
+
+from plugrad._src.engine import context
+from plugrad._src.ops.variable import Variable
+from plugrad._src.registry.backend import OpenBackend
+from plugrad._src.registry.contract import Spec
+from plugrad._src.registry.registry import registry
+from plugrad._src.tensor import arguments
+from plugrad._src.tensor.tensor import NOWHERE, Native, TapeId, Tensor
+from plugrad._src.tensor.tree import kind_of
+
+T = TypeVar("T")
+Thing = TypeVar("Thing")
+Inputs = tuple[Tensor | None, ...]
+
+ROW = "{:12} {:>8} {:>8} {:>8} {:>14} {:>14} {:>14}"
+
+# --- disposing -------------------------------------------------------------------
+
+
+def tensors_in(tree: Any) -> list[Tensor]:
+    """Return the tensors of a tree, of other mappings and sets, and of variables."""
+    if isinstance(tree, Tensor):
+        return [tree]
+    if isinstance(tree, Variable):
+        return [tree._value]
+    if kind := kind_of(tree):
+        tree = kind.split(tree)[1]
+    elif isinstance(tree, Mapping):
+        tree = tree.values()
+    elif not isinstance(tree, set | frozenset):
+        return []
+    return [x for part in tree for x in tensors_in(part)]
+
+
+@overload
+def tidy() -> Tidy: ...
+@overload
+def tidy(f: Callable[[], T], /) -> T: ...
+def tidy(f: Callable[[], Any] | None = None, /) -> Any:
+    """Return ``f()``, and dispose all other tensors that were made inside.
+
+    Without ``f`` it is a context manager: ``with tidy(): ...``. The tensors of the
+    result, in a tree (``plugrad.tree``), stay; so do those passed to ``keep`` or
+    assigned to a variable. Blocks nest: what an inner block leaves belongs to the outer
+    one. An error disposes, too. Only handles are emptied: views, and what a tape has
+    saved, stay valid. Tensors of other threads are left to Python, which frees every
+    tensor when its last handle is gone.
+
+    Args:
+        f: A function without arguments.
+
+    Returns:
+        The result of ``f``; or a context manager.
+
+    Raises:
+        TypeError: ``f`` returned a generator or a coroutine.
+
+    Example:
+        >>> pg.tidy(lambda: pg.sqrt(pg.asarray([3.0, 8.0]) + 1.0))
+        Tensor([2., 3.], dtype=float32, backend='cpu')
+
+    """
+    return Tidy() if f is None else Tidy().run(f)
+
+
+def keep(tree: T, /) -> T:
+    """Return ``tree``, whose tensors no ``tidy`` block of this thread will dispose.
+
+    Args:
+        tree: A tree of tensors, or a tensor.
+
+    Returns:
+        ``tree``.
+
+    Example:
+        >>> with pg.tidy():
+        ...     x = pg.keep(pg.asarray([1.0, 2.0]))
+        ...     y = x + 1.0
+        >>> x
+        Tensor([1., 2.], dtype=float32, backend='cpu')
+        >>> y
+        <disposed Tensor shape=(2,) dtype=float32>
+
+    """
+    for x in tensors_in(tree):
+        context.keep(x)
+    return tree
+
+
+def dispose(tree: Any, /) -> None:
+    """Empty the tensors and variables in a tree (``plugrad.tree``).
+
+    Other handles on the same values, views, and what a tape has saved stay valid; the
+    memory is freed when the last of them is gone. Tensors that are disposed already,
+    and objects of other types, are left alone.
+
+    Args:
+        tree: A tree of tensors and variables, or one of them.
+
+    Example:
+        >>> x = pg.asarray([1.0, 2.0])
+        >>> pg.dispose(x)
+        >>> x
+        <disposed Tensor shape=(2,) dtype=float32>
+
+    """
+    for x in tensors_in(tree):
+        x.dispose()
+
+
+class Weak:
+    """Weak references to tensors, which several threads may add."""
+
+    def __init__(self) -> None:
+        self._refs: list[weakref.ref[Tensor]] = []
+        self._most = 256
+        self._lock = threading.RLock()  # a finalizer may add one meanwhile
+
+    def add(self, x: Tensor) -> None:
+        """Add a tensor; drop references to those that are gone now and then."""
+        with self._lock:
+            self._refs.append(weakref.ref(x))
+            if len(self._refs) > self._most:
+                self._refs[:] = [ref for ref in self._refs if ref() is not None]
+                self._most = 256 + 2 * len(self._refs)
+
+    def alive(self) -> dict[int, Tensor]:
+        """Return those that are neither gone nor disposed, by ``id``."""
+        found = [x for ref in [*self._refs] if (x := ref()) is not None]
+        return {id(x): x for x in found if x._home is not NOWHERE}
+
+
+class Tidy:
+    """A block at whose end the tensors that ops have made inside are disposed."""
+
+    def __init__(self) -> None:
+        self._made, self._kept = Weak(), Weak()
+
+    def __call__(
+        self, kernel: object, inputs: Inputs, attrs: object, outputs: Any
+    ) -> None:
+        """Note the outputs of a run."""
+        for y in outputs:
+            if not any([y is x for x in inputs]):  # a decomposition may hand it on
+                self._made.add(y)
+
+    def made(self, x: Tensor) -> None:
+        """Note a tensor that was not made by a run, such as one of ``asarray``."""
+        self._made.add(x)
+
+    def keep(self, x: Tensor) -> None:
+        """Do not dispose ``x`` at the end."""
+        self._kept.add(x)
+
+    def __enter__(self) -> None:
+        self._scope = context.Scope(observer=self)
+        self._scope.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._scope.__exit__(*error)
+        made, kept = self._made.alive(), self._kept.alive()
+        for x in [x for key, x in made.items() if key not in kept]:
+            x.dispose()
+
+    def run(self, f: Callable[[], Any]) -> Any:
+        """Return ``f()``, whose tensors are not disposed at the end."""
+        arguments.function("tidy", f)
+        with self:
+            result = f()
+            if isinstance(result, Generator | Coroutine):
+                result.close()
+                raise TypeError(
+                    f"tidy: f returned a {type(result).__name__}, which would run after"
+                    " the end of the block; use `with tidy():` inside it"
+                )
+            for x in tensors_in(result):
+                self.keep(x)
+        return result
+
+
+# --- the report ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OfBackend:
+    """The memory on one backend.
+
+    Attributes:
+        tensors: Tensors whose home it is.
+        cached_copies: Copies cached here of tensors of other backends.
+        buffers: The pieces of memory that hold them; views share one.
+        bytes: The size of the buffers.
+        peak: The most bytes that the backend has held; None if it does not tell.
+        kept: The bytes that it keeps for later arrays; None if it does not tell.
+
+    """
+
+    tensors: int
+    cached_copies: int
+    buffers: int
+    bytes: int
+    peak: int | None
+    kept: int | None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memory that tensors hold at one moment: in total, and by backend."""
+
+    backends: Mapping[str, OfBackend]
+
+    @property
+    def tensors(self) -> int:
+        """The number of tensors on all backends."""
+        return sum(b.tensors for b in self.backends.values())
+
+    @property
+    def cached_copies(self) -> int:
+        """The number of cached copies on all backends."""
+        return sum(b.cached_copies for b in self.backends.values())
+
+    @property
+    def buffers(self) -> int:
+        """The number of buffers on all backends."""
+        return sum(b.buffers for b in self.backends.values())
+
+    @property
+    def bytes(self) -> int:
+        """The number of bytes on all backends."""
+        return sum(b.bytes for b in self.backends.values())
+
+    def __str__(self) -> str:
+        rows = [["backend", "tensors", "copies", "buffers", "bytes", "peak", "kept"]]
+        for name, b in self.backends.items():
+            rows.append([name, *("" if n is None else f"{n:,}" for n in astuple(b))])
+        return "\n".join(ROW.format(*row).rstrip() for row in rows)
+
+
+@dataclass
+class _Tally:
+    """The findings on one backend so far, by ids; holding objects keeps ids unique.
+
+    ``owners`` are the owners of memory, each with its bytes.
+    """
+
+    peak: Callable[[], int] | None = None
+    kept: Callable[[], int] | None = None
+    tensors: int = 0
+    cached_copies: dict[int, Native] = field(default_factory=dict)
+    owners: dict[int, tuple[Native, int]] = field(default_factory=dict)
+
+    def add(self, native: Native, home: OpenBackend) -> None:
+        held = owner(native)
+        if id(held) not in self.owners:
+            self.owners[id(held)] = held, home.runtime.arrays.nbytes(held)
+
+    def told(self) -> OfBackend:
+        sizes = [size for _, size in self.owners.values()]
+        peak, kept = (f() if f else None for f in (self.peak, self.kept))
+        copies = len(self.cached_copies)
+        return OfBackend(self.tensors, copies, len(sizes), sum(sizes), peak, kept)
+
+
+def memory() -> Memory:
+    """Return what tensors hold now: tensors, cached copies, buffers, bytes, by backend.
+
+    ``tensors`` counts handles that are not disposed, including those of tapes and of
+    plugrad itself. ``buffers`` counts the memory that several of them may share, and
+    ``bytes`` is its exact size (a view keeps all of what it views). Not counted are the
+    memory that kernels need while they run, and objects hidden by ``gc.freeze``.
+    ``kept`` is what a backend keeps for reuse, and ``peak`` the most that it has held,
+    if it tells; ``profile`` finds the peak of a block. Tensors of a backend that was
+    removed are under ``"name (removed)"``.
+
+    It inspects every object of the process, which takes milliseconds.
+
+    Returns:
+        A ``Memory``; ``print`` shows a table.
+
+    Example:
+        >>> x = pg.asarray([1.0, 2.0])
+        >>> pg.memory().tensors >= 1
+        True
+
+    """
+    names = {home: home.name for home in registry.opened.values()}
+    tallies: defaultdict[str, _Tally] = defaultdict(_Tally)
+    for backend, name in names.items():
+        for told in ("peak", "kept"):
+            setattr(tallies[name], told, getattr(backend.runtime.arrays, told, None))
+
+    def of(home: OpenBackend) -> _Tally:  # several of one name may have been removed
+        return tallies[names.get(home) or f"{home.name} (removed)"]
+
+    for x in living(Tensor):
+        home: Any = getattr(x, "_home", NOWHERE)  # another thread is making it
+        data, copies = getattr(x, "_data", None), getattr(x, "_cached_copies", None)
+        if home is NOWHERE or home.depth or data is None:
+            continue  # inside vmap: the tensors that it holds are counted
+        tally = of(home)
+        tally.tensors += 1
+        tally.add(data, home)
+        for other, (_, native) in (copies or {}).copy().items():
+            if other is not home:
+                tally = of(other)
+                tally.add(native, other)
+                tally.cached_copies[id(native)] = native
+    return Memory({name: tally.told() for name, tally in tallies.items()})
+
+
+def living(kind: type[Thing]) -> list[Thing]:
+    """Return all objects of exactly this type that Python's collector knows.
+
+    ``tuple(generator)`` fails in another thread if the collector's list, which contains
+    the unfinished tuple, holds a reference to it. So one call of ``list``, which no
+    other thread interrupts, gathers, selects and releases.
+    """
+    everything: list[Any] = []
+    gather = map(everything.extend, starmap(gc.get_objects, [()]))
+    fits = map(is_, map(type, everything), repeat(kind))
+    drop = starmap(everything.clear, [()])
+    return list(
+        chain(filter(None, gather), compress(everything, fits), filter(None, drop))
+    )
+
+
+def brief(x: Tensor | TapeId | Spec | None) -> str:
+    """Return the description of a tensor in messages and tables: ``float32[2,3]``."""
+    return "none" if x is None else f"{x.dtype}[{','.join(map(str, x.shape))}]"
+
+
+def owner(native: Native) -> Native:
+    """Return the native array that owns the memory of ``native``: follow ``base``."""
+    base = getattr(native, "base", None)
+    while hasattr(base, "shape") and hasattr(base, "dtype"):
+        native, base = base, getattr(base, "base", None)
+    return native

@@ -1,0 +1,110 @@
+"""Names of other libraries for what plugrad calls otherwise: ``tensor/foreign``.
+
+``plugrad.__getattr__`` names the function of plugrad in its AttributeError, as do the
+attributes that tensors lack, and ``docs/names.md`` shows the table of functions.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import NamedTuple
+
+from plugrad._src.ops import operators
+from plugrad._src.registry.contract import suggest
+from plugrad._src.tensor import foreign, hints
+
+
+class Row(NamedTuple):
+    """What the libraries call one function; names are relative to their module.
+
+    Attributes:
+        here: The name in plugrad; empty where it has nothing of the kind.
+        numpy: The names in ``numpy``.
+        torch: The names in ``torch``.
+        jax: The names in ``jax``; ``jnp`` stands for ``jax.numpy``.
+        tfjs: The names in TensorFlow.js, of what is no op there. The table of its ops
+            is in ``docs/names.md``.
+        remark: What differs.
+
+    """
+
+    here: str
+    numpy: Sequence[str]
+    torch: Sequence[str]
+    jax: Sequence[str]
+    tfjs: Sequence[str]
+    remark: str
+
+
+def _row(line: str) -> Row:
+    here, numpy, torch, jax, tfjs, remark = map(str.strip, line.split("|"))
+    of_jax = [f"jnp.{x}" for x in numpy.split()] if jax == "+" else jax.split()
+    return Row(here, numpy.split(), torch.split(), of_jax, tfjs.split(), remark)
+
+
+ROWS = [_row(line) for line in foreign.FUNCTIONS.strip().splitlines()]
+
+
+@functools.cache
+def answers() -> dict[str, Row]:
+    """Return the row for each name of another library that ``plugrad`` lacks.
+
+    ``trace`` is ``np.trace`` rather than ``jax.profiler.trace``.
+    """
+    public = import_module("plugrad").__all__
+    found: dict[str, Row] = {}
+    for dotted in (False, True):
+        for row in ROWS:
+            for name in (*row.numpy, *row.torch, *row.jax, *row.tfjs):
+                *space, last = name.split(".")
+                if bool(space) == dotted and name != row.here and last not in public:
+                    found.setdefault(last, row)
+    return found
+
+
+def of_numpy(name: str) -> str:
+    """Return what a message says to use in place of a function of NumPy."""
+    here = _elsewhere(name)
+    return f"use plugrad.{here}, " if here else "use an op of plugrad, "
+
+
+def _elsewhere(name: str) -> str:
+    """Return the full name of what has this name here or elsewhere, if any."""
+    plugrad = import_module("plugrad")
+    if name in plugrad.__all__:
+        return name
+    if row := answers().get(name):
+        return row.here
+    for space in plugrad.__all__:
+        module = getattr(plugrad, space)
+        if isinstance(module, ModuleType) and name in module.__all__:
+            return f"{space}.{name}"
+    return ""
+
+
+def missing(name: str, known: Sequence[str], module: str = "plugrad") -> str:
+    """Return the message about a name that ``plugrad``, or another module, lacks."""
+    row, here = answers().get(name), _elsewhere(name)
+    told = hints.by_name(foreign.ATTRIBUTES).get(name)
+    if here:
+        hint = f"; it is plugrad.{here} here"
+        hint += f" ({row.remark})" if row and row.remark else ""
+    elif told:
+        hint = f"; {told}"
+    else:
+        hint = f"; {row.remark}" if row else suggest(name, known)
+    return f"module {module!r} has no attribute {name!r}{hint}"
+
+
+def of_method(name: str, kind: str) -> str:
+    """Return the message about a name that the tensors of other libraries have."""
+    told = hints.by_name(foreign.METHODS).get(name)
+    if not told:
+        row, here = answers().get(name), _elsewhere(name)
+        is_method = here in operators.TABLE
+        told = f"it is x.{here} here" if is_method else f"write plugrad.{here}(x)"
+        told += f" ({row.remark})" if row and row.remark else ""
+    return f"{kind!r} object has no attribute {name!r}; {told}"

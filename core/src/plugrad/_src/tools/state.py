@@ -1,0 +1,39 @@
+"""The state of the engine, as ``plugrad.engine()`` returns it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from plugrad._src.ops.by_name import run_kernel
+from plugrad._src.registry.plugins import Plugin
+from plugrad._src.tensor.tensor import TensorLike
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """The state of the engine at one moment.
+
+    Attributes:
+        backend: The active backend of this thread; None before the first op.
+        opened: The backends that have been opened.
+        plugins: Every plugin that was discovered, with its phase and the reason for it.
+        fallback_counts: How often something other than a kernel function of the backend
+            ran, by kernel, backend and "decomposition", "host" or "fallback".
+
+    """
+
+    backend: str | None
+    opened: tuple[str, ...]
+    plugins: tuple[Plugin, ...]
+    fallback_counts: Mapping[tuple[str, str, str], int]
+
+    def run_kernel(
+        self,
+        name: str,
+        inputs: Sequence[TensorLike | None] | Mapping[str, Any],
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run a kernel by name: the same as ``plugrad.run_kernel``."""
+        return run_kernel(name, inputs, attrs)

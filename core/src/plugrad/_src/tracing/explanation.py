@@ -1,0 +1,73 @@
+"""``Explanation``: what runs for a call of a function under ``jit``, and why."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from plugrad._src.registry.contract import origin
+from plugrad._src.registry.registry import registry
+
+from .graph import DRAW, MOVE, Graph, Step
+from .regions import Region
+
+
+class Explanation(NamedTuple):
+    """What runs for a call of a function under ``jit``.
+
+    Attributes:
+        name: The function.
+        graph: The kernels that are replayed; None if the function runs as it is.
+        reason: Why it runs as it is; empty if kernels are replayed.
+        recorded: How many kernel runs were recorded, before the optimization passes.
+        retraces: Why each call after the first had to be recorded anew.
+        regions: The parts of the graph that a compiler turned into one function each.
+            ``graph`` holds the kernels, ``by`` names the compiler, and ``saved`` counts
+            the bytes of intermediate results that a call does not write to memory.
+        confirmed: Whether two calls did the same; nothing is replayed before.
+
+    """
+
+    name: str
+    graph: Graph | None
+    reason: str
+    recorded: int
+    retraces: list[str]
+    regions: tuple[Region, ...]
+    confirmed: bool = True
+
+    def _by(self, step: Step) -> str:
+        """Return who runs a step: the number of its region, or what runs the kernel."""
+        for n, region in enumerate(self.regions, 1):
+            if step.outputs[0] in {s.outputs[0] for s in region.graph.steps}:
+                return f"region {n}"
+        return _who(step)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain values, for JSON."""
+        g, found = self.graph, self.regions
+        rows = [g._row(s) | {"by": self._by(s)} for s in g.steps] if g else []
+        parts = [{"by": r.by, "kernels": len(r.steps), "saved": r.saved} for r in found]
+        return self._asdict() | {"graph": rows, "regions": parts}
+
+    def __repr__(self) -> str:
+        lines = [f"{self.name} runs as it is: {self.reason}"]
+        if self.graph is not None:
+            count = len(self.graph.steps)
+            lines = [f"{self.name} replays {count} of {self.recorded} kernels"]
+            if not self.confirmed:
+                lines[0] += " once a second call does the same"
+            lines += [f"  {line}" for line in self.graph._lines(self._by)]
+        for n, r in enumerate(self.regions, 1):
+            count = len(r.steps)
+            what = f"{count} kernel{'s' * (count > 1)}, compiled by {r.by}"
+            saved = f"; {r.saved:,} bytes are not written to memory" if r.saved else ""
+            lines.append(f"region {n}: {what}{saved}")
+        return "\n".join([*lines, *[f"recorded again: {w}" for w in self.retraces]])
+
+
+def _who(step: Step) -> str:
+    """Return the owner and the place of what runs a step."""
+    if step.kernel in (MOVE, DRAW):
+        return "plugrad"
+    layer = registry.kernels[step.kernel.name, step.backend][0]
+    return origin(layer.function, str(layer.owner))

@@ -1,0 +1,158 @@
+"""Passes: from the steps that ran to those that have to. None changes a bit.
+
+Map: ``Draft``, what passes work on; ``merge``: identities and common subexpressions;
+``constants``; ``dead_steps``.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from plugrad._src.registry.backend import OpenBackend
+from plugrad._src.registry.contract import Spec
+from plugrad._src.tensor.tensor import Native
+
+from .graph import Graph, Step
+
+# To keep a larger constant costs more memory than time.
+MAX_FOLDED_BYTES = 1 << 16
+
+
+class Draft:
+    """A graph that is not finished.
+
+    Attributes:
+        inputs: The numbers of the inputs.
+        steps: The steps, in the order in which they ran.
+        outputs: The numbers of the outputs.
+        specs: The shape and dtype of each value.
+        natives: The native array of each value; None where it is not known.
+        homes: The backend of each value.
+        dynamic: The values that depend on an input or on an effect.
+
+    """
+
+    def __init__(self) -> None:
+        self.inputs: list[int] = []
+        self.steps: list[Step] = []
+        self.outputs: list[int] = []
+        self.specs: list[Spec] = []
+        self.natives: list[Native] = []
+        self.homes: list[OpenBackend] = []
+        self.dynamic: set[int] = set()
+
+    def add(self, native: Native, spec: Spec, home: OpenBackend) -> int:
+        """Return the number of a new value."""
+        self.specs.append(spec)
+        self.natives.append(native)
+        self.homes.append(home)
+        return len(self.specs) - 1
+
+    def copy(self) -> Draft:
+        """Return a draft that passes may change while this one stays."""
+        made = Draft()
+        made.inputs, made.outputs = [*self.inputs], [*self.outputs]
+        made.steps, made.specs = [*self.steps], [*self.specs]
+        made.natives, made.homes = [*self.natives], [*self.homes]
+        made.dynamic = {*self.dynamic}
+        return made
+
+    def finished(self) -> Graph:
+        """Run all passes and return the graph."""
+        merge(self)
+        constants(self)
+        dead_steps(self)
+        made = {y for step in self.steps for y in step.outputs}.union(self.inputs)
+        read = {x for step in self.steps for x in step.inputs if x is not None}
+        return Graph(
+            tuple(self.inputs),
+            {v: self.natives[v] for v in sorted(read.union(self.outputs) - made)},
+            tuple(self.steps),
+            tuple(self.outputs),
+            {v: self.specs[v] for v in sorted(read.union(self.outputs, made))},
+        )
+
+
+def merge(draft: Draft) -> None:
+    """Drop steps that return their input, or what another step returns."""
+    same: dict[int, int] = {}
+    first: dict[Any, Step] = {}
+    turned: dict[int | None, Step] = {}  # transpositions
+    kept = []
+    for step in draft.steps:
+        inputs = tuple([x if x is None else same.get(x, x) for x in step.inputs])
+        step = _joined(step._replace(inputs=inputs), turned)
+        of: Any = step.inputs if _returns_input(draft, step) else step.outputs
+        if of is step.outputs and not step.kernel.effect:
+            with suppress(TypeError):  # a list among the attributes
+                of = first.setdefault(_key(step), step).outputs
+        if of is step.outputs:
+            kept.append(step)
+        same |= dict(zip(step.outputs, of, strict=True))
+    draft.steps = kept
+    draft.outputs = [same.get(value, value) for value in draft.outputs]
+
+
+def _joined(step: Step, turned: dict[int | None, Step]) -> Step:
+    """Return a transposition of a transposition as one.
+
+    Two reshapes are not joined, as one of them may copy: where a backend has strides,
+    the layout decides in which order a later sum is taken.
+    """
+    if step.kernel.name != "Transpose":
+        return step
+    if before := turned.get(step.inputs[0]):
+        axes = tuple([before.attrs["axes"][i] for i in step.attrs["axes"]])
+        step = step._replace(inputs=before.inputs, attrs={"axes": axes})
+    turned[step.outputs[0]] = step
+    return step
+
+
+def _returns_input(draft: Draft, step: Step) -> bool:
+    if step.kernel.name == "Transpose":
+        return bool(step.attrs["axes"] == tuple(range(len(step.attrs["axes"]))))
+    if step.kernel.name not in ("Cast", "Reshape", "BroadcastTo"):
+        return False
+    (x,), (y,) = step.inputs, step.outputs
+    return x is not None and draft.specs[x] == draft.specs[y]
+
+
+def _key(step: Step) -> Any:
+    """Return what equal steps have in common."""
+    # repr tells 1 from 1.0 and 0.0 from -0.0; equality tells what repr shortens.
+    attrs = [(name, value, repr(value)) for name, value in step.attrs.items()]
+    return step.kernel, step.backend, step.inputs, *attrs
+
+
+def constants(draft: Draft) -> None:
+    """Keep small results that depend on no input, and drop the steps."""
+
+    def is_small(y: int) -> bool:
+        native, arrays = draft.natives[y], draft.homes[y].runtime.arrays
+        return native is not None and arrays.nbytes(native) <= MAX_FOLDED_BYTES
+
+    def is_kept(ys: tuple[int, ...]) -> bool:
+        return draft.dynamic.isdisjoint(ys) and all(map(is_small, ys))
+
+    draft.steps = [step for step in draft.steps if not is_kept(step.outputs)]
+
+
+def dead_steps(draft: Draft) -> None:
+    """Drop steps of which nothing is used, unless they have effects or may raise."""
+    used: set[int | None] = {*draft.outputs}
+    kept = []
+    for step in reversed(draft.steps):
+        is_needed = step.kernel.effect or not used.isdisjoint(step.outputs)
+        if is_needed or _may_raise(draft, step):
+            kept.append(step)
+            used.update(step.inputs)
+    draft.steps = kept[::-1]
+
+
+def _may_raise(draft: Draft, step: Step) -> bool:
+    """Return whether a kernel checks values that are not the same in each call."""
+    bound = step.kernel.bind(step.inputs)
+    checked = [bound[name] for name in step.kernel.checks]
+    alone = [x for of in checked for x in (of if isinstance(of, tuple) else [of])]
+    return not draft.dynamic.isdisjoint(alone)

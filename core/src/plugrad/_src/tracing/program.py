@@ -1,0 +1,488 @@
+"""Code: a function that checks whether a call is the one recorded, and replays it.
+
+The generated module has two functions. ``call(args, kwargs)`` compares the call with
+the recorded one and returns ``MISS`` if anything differs. ``finish(*tensors)`` runs
+the kernels, which it has as globals, and deletes each value after its last use::
+
+    def finish(x0):
+        a0 = x0._data
+        t1 = k0(a0, a0)
+        if t1 is NotImplemented: t1 = d1(a0, a0)
+        return Tensor(t1, h1)
+
+The first call needs no code. When a call like it comes, compilers get their regions and
+the code is compiled, so a call that does not come again costs neither.
+
+Map: ``Program``; guards; the body; the code of a step; ``KernelByKernel``; what runs a
+step; ``_observed``.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import signal
+import traceback
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from types import CodeType
+from typing import Any
+
+from plugrad._src.engine import dispatch
+from plugrad._src.engine.context import PROCESS, Scope, current, observed_run, running
+from plugrad._src.engine.places import GONE, MISSING, Place, Slot
+from plugrad._src.ops.variable import Variable
+from plugrad._src.registry.registry import registry
+from plugrad._src.tensor.tensor import Native, Tensor
+from plugrad._src.tensor.tree import LEAF, kind_of, split
+
+from .graph import DRAW, MOVE, REGION, Graph, Step
+from .recording import Recording
+from .regions import Plan, Region, compiled, last_uses
+from .signature import Static, leaf_key, structure_key, value_key
+
+MISS: Any = object()
+Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+SOURCES = 64  # whose code is kept
+HEAD = """\
+def call(args, kwargs):
+  try:
+    context = current()
+    if (
+      not context.quiet or context.level is not None
+      or context.overrides is not overrides or gradients.plans is not plans
+      or (context.backend or PROCESS.backend) is not backend
+    ): return MISS"""
+# An attribute, an item or what is in a cell is gone.
+TAIL = "  except GONE: return MISS"
+data_of = attrgetter("_data")
+
+
+@functools.lru_cache(SOURCES)
+def _compiled(source: str, name: str) -> CodeType:
+    """Return code, which calls that differ in shapes and numbers may share."""
+    return compile(source, f"<plugrad.jit of {name}>", "exec")
+
+
+class Program:
+    """The code of a recorded call, its lines and the objects that they name.
+
+    Attributes:
+        graph: The steps, after ``load`` in the order in which they run; None if the
+            code calls the function.
+        plan: The steps, and the regions that compilers have made of some.
+        call: Runs a call that is the recorded one, and returns ``MISS`` for others;
+            None before ``load``.
+        finish: Runs the plan on the tensors among the arguments, and those that are
+            read anew.
+        runs_again: Whether the function may run after a replay of it has failed.
+
+    """
+
+    call: Call | None = None
+    runs_again: bool = False
+
+    name: str
+    lines: list[str]
+    ends: list[str]
+    starts: list[str]
+    source: str
+    named: dict[int, str]
+    donated: list[int]
+    finish: Callable[..., Any]
+
+    def __init__(self, of: Recording, name: str) -> None:
+        self.name, self.graph, self.plan = name, of.graph, Plan()
+        self.lines, self.numbers = [HEAD], itertools.count()
+        self.tensors: list[str] = []  # among the arguments
+        self.handles: dict[int, str] = {}  # the tensors of the result, by id
+        self.calls: dict[str, Step | Region] = {}  # what functions of the plan run
+        self.instead: dict[str, KernelByKernel] = {}  # of regions
+        self.names: dict[str, Any] = {used.__name__: used for used in USED}
+        self.names |= {"MISS": MISS, "PROCESS": PROCESS, "current": current}
+        self.names |= {"GONE": GONE, "MISSING": MISSING, "data_of": data_of}
+        self.names |= {"gradients": registry.gradients, "plans": of.plans}
+        self.names |= {"backend": of.sign.key[2], "overrides": of.overrides}
+        self.names["function"] = of.function
+        self.names["__name__"] = __name__  # recordings skip code of plugrad
+        self.guards(of)
+        self.ends = ["  return function(*args, **kwargs)"]
+        if of.graph is not None:
+            self.ends = self.begin(of, of.graph)
+        self.starts = self.lines
+
+    def load(self) -> None:
+        """Let compilers have their regions, and compile the code."""
+        self.lines = [*self.starts]
+        if self.graph is not None:
+            self.graph, self.plan = compiled(self.graph)
+            self.body(self.graph)
+        self.source = "\n".join([*self.lines, *self.ends])
+        exec(_compiled(self.source, self.name), self.names)
+        self.finish = self.names.get("finish", self.names["function"])
+        self.call = self.names["call"]
+
+    def observed(self, *tensors: Tensor) -> Any:
+        """Run the plan as ``finish`` does, and tell observers of each part."""
+        names, number = {**self.names}, 0
+        for name, item in self.calls.items():
+            number += isinstance(item, Region)
+            label = f"region {number} of {self.name.rpartition('.')[2]}"
+            functions = names[name], self.instead.get(name)
+            names[name] = functools.partial(_observed, label, item, functions)
+        exec(_compiled(self.source, self.name), names)
+        return names["finish"](*tensors)
+
+    def bind(self, value: Any) -> str:
+        """Return a name for an object."""
+        name = f"g{next(self.numbers)}"
+        self.names[name] = value
+        return name
+
+    # --- guards ------------------------------------------------------------------
+
+    def guards(self, of: Recording) -> None:
+        """Add the comparisons with the recorded call."""
+        for backend, table in of.tables:
+            self.miss(f"{self.bind(backend)}.table is not {self.bind(table)}")
+        for name, given in (("args", of.sign.args), ("kwargs", of.sign.kwargs)):
+            if given:
+                self.unpack(name, given)
+            else:
+                self.miss(name)
+        for variable, home in of.variables:
+            self.miss(f"{self.bind(variable)}._value._home is not {self.bind(home)}")
+        arguments = len(self.tensors)
+        for slot in of.inputs:
+            self.slot(slot)
+        if len(of.inputs) > 1:
+            ids = ", ".join([f"id({name})" for name in self.tensors[arguments:]])
+            self.miss(f"len({{{{{ids}}}}}) < {len(of.inputs)}")
+        for slot, first in of.aliases:
+            self.miss(f"{self.read(slot)} is not {self.read(first)}")
+        if of.shared:
+            names = self.inputs_of(of)
+            for slot, position in of.shared:
+                self.miss(f"{self.read(slot)}._data is not {names[position]}._data")
+        for slot, x in of.pinned:
+            self.miss(f"{self.read(slot)} is not {self.bind(x)}")
+        for place in of.references.places:
+            self.place(place)
+        if of.constants:
+            tensors = self.bind(tuple([x for x, _ in of.constants]))
+            arrays = tuple([native for _, native in of.constants])
+            self.bind(arrays)  # which keep their ids
+            ids = self.bind([*map(id, arrays)])
+            self.miss(f"[*map(id, map(data_of, {tensors}))] != {ids}")
+        self.lines.append(TAIL)
+
+    def miss(self, condition: str) -> None:
+        """Add a line: the call is another one under this condition."""
+        self.lines.append(f"    if {condition}: return MISS")
+
+    def place(self, place: Place) -> None:
+        """Compare what is at a place that the function reads.
+
+        The same objects are found fast. Equal numbers that are other objects pass, too.
+        """
+        changed = f"{self.bind(place)}.changed()"
+        holder = self.bind(place.holder)
+        code = place.expression(holder)
+        if absent := getattr(place, "absent", None):
+            self.miss(f"not {self.bind(absent)}.isdisjoint({holder})")
+        if not code:
+            self.miss(changed)
+        elif (parts := place.parts(holder)) is not None:
+            pairs = zip(parts, place.values, strict=True)
+            others = [f"{part} is not {self.bind(x)}" for part, x in pairs]
+            if others:
+                self.miss(f"({' or '.join(others)}) and {changed}")
+        else:
+            ids = self.bind([*map(id, place.values)])
+            self.miss(f"[*map(id, {code})] != {ids} and {changed}")
+
+    def read(self, slot: Slot) -> str:
+        """Return code for the tensor in a slot."""
+        return slot.expression(self.bind(slot.holder))
+
+    def slot(self, slot: Slot) -> None:
+        """Compare the kind of a tensor that is read anew, and give it a name."""
+        name = f"p{next(self.numbers)}"
+        self.lines.append(f"    {name} = {self.read(slot)}")
+        self.leaf(name, slot.read())
+
+    def unpack(self, name: str, value: Any) -> None:
+        """Compare a part of the arguments, and give names to what is inside."""
+        kind = type(value)
+        if kind in (tuple, list):
+            of = f"type({name}) is not {kind.__name__} or len({name}) != {len(value)}"
+            inside = [(f"{name}[{i}]", child) for i, child in enumerate(value)]
+        elif kind is dict:
+            held = self.bind([*value])  # which keep their ids
+            ids = self.bind([*map(id, self.names[held])])
+            other = f"[*map(id, {name})] != {ids}"
+            keys = f"value_key([*{name}]) != {self.bind(value_key([*value]))}"
+            of = f"type({name}) is not dict or {other} and {keys}"
+            _, structure = split(value)
+            inside = [(f"{name}[{self.bind(k)}]", value[k]) for k in structure._keys]
+        elif kind_of(value) is None:
+            self.leaf(name, value)
+            return
+        else:
+            leaves, structure = split(value)
+            self.lines.append(f"    {name}s, of = split({name})")
+            of = f"structure_key(of) != {self.bind(structure_key(structure))}"
+            inside = [(f"{name}s[{i}]", leaf) for i, leaf in enumerate(leaves)]
+        self.miss(of)
+        for get, child in inside:
+            part = f"p{next(self.numbers)}"
+            self.lines.append(f"    {part} = {get}")
+            self.unpack(part, child)
+
+    def leaf(self, name: str, value: Any) -> None:
+        """Compare one leaf of the arguments."""
+        if type(value) is Tensor:
+            home, shape = self.bind(value._home), self.bind(value.shape)
+            other = f"type({name}) is not Tensor or {name}._home is not {home} or "
+            dtype = f"{name}._dtype is not {self.bind(value.dtype)}"
+            self.miss(f"{other}{name}._shape != {shape} or {dtype}")
+            self.tensors.append(name)
+            return
+        given = f"Static({name})" if isinstance(value, Static) else name
+        inside = self.bind(value.value if isinstance(value, Static) else value)
+        key = self.bind(leaf_key(value))
+        self.miss(f"{name} is not {inside} and leaf_key({given}) != {key}")
+
+    # --- the body ----------------------------------------------------------------
+
+    def begin(self, of: Recording, graph: Graph) -> list[str]:
+        """Add the first lines of ``finish``; return the last, which build results."""
+        tensors = ", ".join(self.tensors)
+        self.lines += self.end(tensors, graph, of)
+        self.named = {v: f"t{v}" for v in graph.specs}
+        self.named |= {v: self.bind(native) for v, native in graph.constants.items()}
+        for value, where in zip(graph.inputs, self.inputs_of(of), strict=True):
+            self.lines.append(f"  {self.named[value]} = {where}._data")
+        for n, why in of.donated.items():  # only this function holds the arrays
+            x = self.tensors[n]
+            self.lines.append(f"  {x}.dispose(); {x}._data = {why!r}")
+        self.donated = [graph.inputs[n] for n in of.donated]
+        made, lines = list[str](), list[str]()
+        first = len(self.tensors) - len(of.inputs)
+        keys = [slot.key for slot in of.inputs]
+        rereads = dict(zip(keys, self.tensors[first:], strict=True))
+        for value in graph.outputs:
+            made.append(f"Tensor({self.named[value]}, {self.bind(of.homes[value])})")
+        for tensor, (place, argument) in of.results.items():
+            self.handles[tensor] = name = f"r{place}"
+            handle, captured = made[place], of.captured.get(tensor)
+            if argument is not None and not of.donated:
+                handle = self.tensors[argument]
+            elif isinstance(captured, Tensor):
+                handle = self.bind(captured)
+            elif captured is not None:
+                handle = rereads[captured.key]
+            lines.append(f"  {name} = {handle}")
+        built = self.result(of.value)
+        last = made[len(made) - len(of.assigned) :]
+        for v, code in zip(of.assigned, last, strict=True):
+            lines.append(f"  {self.bind(v)}._value = {code}")
+        return [*lines, f"  return {built}"]
+
+    def inputs_of(self, of: Recording) -> list[str]:
+        """Return code for the tensor of each input."""
+        given = iter(self.tensors)
+        return [
+            f"{self.bind(source)}._value"
+            if isinstance(source, Variable)
+            else next(given)
+            for source in of.recorder.sources
+        ]
+
+    def end(self, tensors: str, graph: Graph, of: Recording) -> list[str]:
+        """Return the end of ``call`` and the head of ``finish``.
+
+        If a kernel raises, the function runs as it is: it raises the same error at the
+        user's line, or catches it.
+        """
+        self.runs_again = not of.donated and not has_effects(graph)
+        lines = [f"  return finish({tensors})"]
+        if self.runs_again:
+            lines = [f"  try: return finish({tensors})"]
+            lines += ["  except Exception as error:", "    if is_signal(error): raise"]
+            lines.append("  return function(*args, **kwargs)")
+        return [*lines, f"def finish({tensors}):"]
+
+    def body(self, graph: Graph) -> None:
+        """Add the lines that run the kernels and the regions."""
+        dead_after = last_uses(self.plan, graph.outputs, self.donated)
+        for item, dead in zip(self.plan, dead_after, strict=True):
+            if isinstance(item, Region):
+                self.region(item)
+            else:
+                self.step(item)
+            if dead:
+                self.lines.append(f"  del {', '.join(self.named[x] for x in dead)}")
+
+    def region(self, region: Region) -> None:
+        """Add the call of a compiled function; without its result run the kernels."""
+        named = self.named
+        made = [named[y] for y in region.outputs]
+        to = made[0] if len(made) == 1 else "made"
+        given = ", ".join(named[x] for x in region.inputs)
+        name = self.bind(region.function)
+        self.calls[name] = region
+        self.instead[name] = KernelByKernel(region.graph)
+        instead = f"{self.bind(self.instead[name])}.run({given})"
+        self.lines.append(f"  {to} = {name}({given})")
+        self.lines.append(f"  if {to} is NotImplemented: {to} = {instead}")
+        if len(made) > 1:
+            self.lines.append(f"  [{', '.join(made)}] = made")
+
+    def step(self, step: Step) -> None:
+        """Add the call of one kernel."""
+        name, lines = step_code(step, self.named, self.bind)
+        self.calls[name] = step
+        self.lines += [f"  {line}" for line in lines]
+
+    def result(self, tree: Any) -> str:
+        """Return the code that builds the results; a tensor returned twice is one."""
+        if type(tree) is Tensor:
+            return self.handles[id(tree)]
+        if type(tree) is tuple:
+            return f"({''.join(f'{self.result(part)}, ' for part in tree)})"
+        if type(tree) is list:
+            return f"[{', '.join(map(self.result, tree))}]"
+        if type(tree) is dict:
+            items = [f"{self.bind(k)}: {self.result(x)}" for k, x in tree.items()]
+            return f"{{{', '.join(items)}}}"
+        leaves, structure = split(tree)
+        if structure is LEAF:
+            return self.bind(tree)
+        return f"{self.bind(structure)}([{', '.join(map(self.result, leaves))}])"
+
+
+def is_signal(error: BaseException) -> bool:
+    """Return whether the handler of a signal has raised an error, and no kernel."""
+    handlers = map(signal.getsignal, signal.valid_signals())
+    codes = [getattr(handler, "__code__", None) for handler in handlers]
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(frame.f_code in codes for frame in frames)
+
+
+# What the generated code calls by name.
+USED = (Static, Tensor, is_signal, leaf_key, value_key, structure_key, split)
+
+
+def has_effects(graph: Graph) -> bool:
+    """Return whether a run of a graph does more than compute its outputs."""
+    return any(step.kernel.effect for step in graph.steps)
+
+
+def step_code(
+    step: Step, named: Mapping[int, str], bind: Callable[[Any], str]
+) -> tuple[str, list[str]]:
+    """Return the name of the function that runs a step, and the lines that call it."""
+    function, attrs = function_of(step)
+    given = ["None" if x is None else named[x] for x in step.inputs]
+    if not given:
+        given = [bind(registry.opened[step.backend].runtime.arrays)]
+    instead = f"{bind(functools.partial(run_declined, step))}({', '.join(given)})"
+    given += [f"{name}={bind(value)}" for name, value in attrs.items()]
+    to = named[step.outputs[0]] if step.kernel.single else "made"
+    name = bind(function)
+    lines = [f"{to} = {name}({', '.join(given)})"]
+    lines.append(f"if {to} is NotImplemented: {to} = {instead}")
+    if not step.kernel.single:
+        lines.append(f"[{', '.join([named[y] for y in step.outputs])}] = made")
+    return name, lines
+
+
+class KernelByKernel:
+    """Runs the kernels of a region, for arrays that its function does not take.
+
+    A cpu region declines arrays with strides, such as a transposed weight, and then
+    does so in every call. ``run`` is compiled when it is first needed.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    @functools.cached_property
+    def run(self) -> Callable[..., Any]:
+        """A function of the inputs that returns the outputs, or the only one."""
+        graph = self.graph
+        names: dict[str, Any] = {"__name__": __name__}
+
+        def bind(value: Any) -> str:
+            name = f"g{len(names)}"
+            names[name] = value
+            return name
+
+        named = {v: f"t{v}" for v in graph.specs}
+        named |= {v: bind(native) for v, native in graph.constants.items()}
+        lines = [f"def run({', '.join([named[x] for x in graph.inputs])}):"]
+        dead_after = last_uses(graph.steps, graph.outputs)
+        for step, dead in zip(graph.steps, dead_after, strict=True):
+            lines += [f"  {line}" for line in step_code(step, named, bind)[1]]
+            if dead:
+                lines.append(f"  del {', '.join([named[x] for x in dead])}")
+        lines.append(f"  return {', '.join([named[y] for y in graph.outputs])}")
+        exec(_compiled("\n".join(lines), "a region"), names)
+        return names["run"]
+
+
+def run_declined(step: Step, *natives: Native) -> Any:
+    """Run a kernel that has declined, which it had not when it was recorded."""
+    where = registry.opened[step.backend]
+    xs = [None if x is None else Tensor(x, where) for x in natives[: len(step.inputs)]]
+    with Scope(backend=where):
+        made = dispatch._run(step.kernel, (*xs,), {**step.attrs}, implemented=False)
+    return made[0]._data if step.kernel.single else [y._data for y in made]
+
+
+def function_of(step: Step) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Return what runs a step on native arrays, and the attributes that it takes."""
+    where = registry.opened[step.backend]
+    if step.kernel not in (MOVE, DRAW):
+        return where.table[step.kernel.name], dict(step.attrs)
+    source = registry.opened[step.attrs["source"]]
+
+    def drawn(key: Native | None) -> Native:
+        with Scope(backend=where):
+            y = step.attrs["draw"](None if key is None else Tensor(key, source))
+        return y._data
+
+    moved = lambda native: where.upload(source.download(native))
+    return moved if step.kernel is MOVE else drawn, {}
+
+
+def _observed(
+    label: str, item: Step | Region, functions: Any, *natives: Native, **given: Any
+) -> Any:
+    """Run a part of a plan as the engine runs a kernel that is observed.
+
+    ``functions`` are what runs it and, of a region, what does so where that declines.
+    """
+    function, instead = functions
+    steps = item.steps if isinstance(item, Region) else (item,)
+    kernel, attrs, home = steps[0].kernel, steps[0].attrs, steps[0].backend
+    if isinstance(item, Region) and len(steps) > 1:
+        kernel, attrs = REGION, item.about(label)
+    where, result = registry.opened[home], NotImplemented
+
+    def work(*_: Any) -> tuple[Tensor, ...]:
+        nonlocal result
+        result = function(*natives, **given)
+        if result is NotImplemented:
+            declined = functools.partial(run_declined, steps[0])
+            result = (instead.run if instead else declined)(*natives)
+        if kernel is REGION and (run := running()):
+            run.how = "region"
+        one = len(item.outputs) == 1 if isinstance(item, Region) else kernel.single
+        return tuple([Tensor(y, where) for y in ([result] if one else result)])
+
+    pairs = zip(item.inputs, natives, strict=False)  # arrays, if there are no inputs
+    inputs = tuple([None if x is None else Tensor(n, where) for x, n in pairs])
+    observed_run(work, kernel, where, inputs, {**attrs})
+    return result

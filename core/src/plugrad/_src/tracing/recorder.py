@@ -1,0 +1,396 @@
+"""The recorder: an observer that turns the runs of a call into a draft of a graph.
+
+A value is known by its native array and its backend. No two values have one array:
+where they would, one of them gets a copy. An array that is gone is forgotten, as its
+``id`` may be used again; those that have no weak references are held.
+
+Map: ``Recorder``: what the engine, ``Variable`` and draws tell it, then values; arrays.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from plugrad._src.engine import dispatch
+from plugrad._src.engine.context import Scope, current, running
+from plugrad._src.engine.places import Slot
+from plugrad._src.engine.tape import Outputs
+from plugrad._src.ops.variable import Variable
+from plugrad._src.registry import backend as backends
+from plugrad._src.registry.contract import Kernel, Spec
+from plugrad._src.registry.deprecation import line_outside
+from plugrad._src.tensor.dtypes import named
+from plugrad._src.tensor.tensor import Native, Tensor
+
+from .graph import DRAW, MOVE, Step
+from .passes import MAX_FOLDED_BYTES, Draft
+
+MAY_RETURN_INPUT = ("BroadcastTo", "Cast", "Identity", "Reshape", "Transpose")
+Inputs = tuple[Tensor | None, ...]
+Attrs = Mapping[str, Any]
+Numbers = tuple[int | None, ...]
+Home = Any  # an OpenBackend; of a tensor the type checker knows less
+
+
+Source = int | Slot | Variable  # of an input: an argument by its number, ...
+
+
+class Recorder:
+    """Records a call of this thread.
+
+    Args:
+        strict: Whether what forbids replay is an error.
+        with_lines: Whether to remember the user's line of each step, for messages.
+        hold_arrays: Whether to hold all arrays, to compare them with those of a replay.
+
+    Attributes:
+        draft: What has been recorded.
+        sources: Where each input of the draft comes from.
+        input_arrays: The array of each input, until the call has ended.
+        reason: Why the call cannot be replayed, with the user's line; empty if it can.
+        is_temporary: Whether the reason may be gone in the next call.
+        variables: The variables that were used, with the tensor each held before.
+        given: The ids of the tensors that variables have got in the call.
+        free: The tensors that were neither passed nor made in the call, with their
+            arrays, by the numbers of their values.
+        read: The arrays of unknown origin whose values left for Python, by their ids,
+            with the reason to refuse the call if their origin stays unknown.
+        raised: Whether a kernel has raised an error.
+        elsewhere: Whether values of any tensor left for Python in another thread.
+        lines: The user's lines, by the numbers of the values that were made there.
+        arrays: The arrays of all values by number, if they are held.
+
+    """
+
+    draft: Draft
+    reason: str
+    is_temporary: bool
+    raised: bool
+    elsewhere: bool
+
+    def __init__(self, *, strict: bool, with_lines: bool, hold_arrays: bool) -> None:
+        self.draft, self.reason, self.is_temporary = Draft(), "", False
+        self.sources: list[Source] = []
+        self.input_arrays: list[Native] = []
+        self.variables: dict[Variable, Tensor] = {}
+        self.given: set[int] = set()
+        self.free: dict[int, tuple[Tensor, Native]] = {}
+        self.read: dict[int, tuple[Native, str]] = {}
+        self.raised = self.elsewhere = False
+        self.lines: dict[int, str] = {}
+        self.arrays: dict[int, Native] = {}
+        self._numbers: dict[tuple[int, Home], int] = {}  # by the id of the array
+        self._held: list[Any] = []
+        self._thread = threading.get_ident()
+        self._threads_before = {thread.ident for thread in threading.enumerate()}
+        self._strict, self._with_lines, self._hold_arrays = (
+            strict,
+            with_lines,
+            hold_arrays,
+        )
+        self._paused = False
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record what runs inside the block."""
+        backends.watch(self._transferred)
+        try:
+            with Scope(observer=self):
+                yield
+        finally:
+            backends.unwatch(self._transferred)
+
+    def refuse(self, reason: str, *, is_temporary: bool = False) -> None:
+        """Do not replay this call, as something at the user's line forbids it."""
+        if not self.reason:
+            self.reason = f"{reason} ({line_outside()})"
+            self.is_temporary = is_temporary
+            if self._strict:
+                raise ValueError(f"jit: strict=True, and {self.reason}")
+
+    def end(self) -> None:
+        """Forget what is only needed while the call runs."""
+        self.variables, self.given, self._held, self._numbers = {}, set(), [], {}
+        self.input_arrays.clear()
+        self.release(above=MAX_FOLDED_BYTES)
+
+    def release(self, above: int = -1) -> None:
+        """Release the arrays of more than ``above`` bytes that steps have made."""
+        natives, homes = self.draft.natives, self.draft.homes
+        for y in [y for step in self.draft.steps for y in step.outputs]:
+            native = natives[y]
+            if native is None:
+                continue
+            if above < 0 or homes[y].runtime.arrays.nbytes(native) > above:
+                natives[y] = None
+
+    # --- events ------------------------------------------------------------------
+
+    def _is_elsewhere(self) -> bool:
+        """Return whether another thread, which has this context, runs kernels.
+
+        The code that it runs is not seen, so the call cannot be replayed.
+        """
+        if threading.get_ident() == self._thread:
+            return False
+        self.reason = self.reason or "kernels run in another thread"
+        return True
+
+    def __call__(
+        self, kernel: Kernel, inputs: Inputs, attrs: Attrs, outputs: Outputs
+    ) -> None:
+        """Record a run that has just ended, unless its parts have been recorded."""
+        run = running()
+        if (
+            self._is_elsewhere()
+            or self.reason
+            or self._paused
+            or run is None
+            or run.how == "decomposition"
+        ):
+            return
+        where: Home = outputs[0]._home if kernel is dispatch._TO else run.where
+        given = tuple([None if x is None else self.number(x, where) for x in inputs])
+        if kernel is dispatch._TO:  # the move has been recorded
+            return
+        if run.how == "fallback":
+            self.refuse(f"{kernel.op} runs on a fallback, {where.name!r}")
+        specs = [None if n is None else self.draft.specs[n] for n in given]
+        found = kernel.out and kernel.out(*specs, **attrs)
+        if found is None and (kernel.effect or self._is_dynamic(given)):
+            hint = "" if kernel.out else "; give its contract out="
+            what = f"the shape of what {kernel.op} returns"
+            self.refuse(f"{what} depends on values{hint}")
+        made = [self._output(kernel, y, where, given) for y in outputs]
+        if len(made) == 1 and made[0] in given:
+            return  # an input as it is
+        self._step(kernel, where, given, attrs, made)
+        for y, number in zip(outputs, made, strict=True):
+            if where is not y._home:  # a host
+                self._move(number, y._data, y._home)
+
+    def variable(self, v: Variable) -> None:
+        """Note that a variable is about to be read or assigned."""
+        x = v._value
+        if (
+            self._is_elsewhere()
+            or v in self.variables
+            or id(x) in self.given
+            or self.reason
+        ):
+            return
+        if not (home := x._home).depth:  # else it was made inside vmap
+            if isinstance(x._data, np.bool_) or self._find(x._data, home) is not None:
+                x._data = _copy(x._data, home)
+            self.variables[v] = x
+            self._input(x, v)
+
+    def failed(self, error: Exception) -> None:
+        """Refuse a call in which a kernel raises: with other values it may not."""
+        self.raised = True
+        if not self.reason:
+            name = type(error).__name__
+            self.reason = f"a kernel raises {name}, which is caught ({line_outside()})"
+
+    def keep(self, x: Tensor) -> None:
+        """Note that a variable is given a tensor of this call."""
+        if not self._is_elsewhere():
+            self.given.add(id(x))
+            self._held.append(x)
+
+    def draw(self, draw: Callable[[Any], Tensor], key: Tensor | None) -> Tensor:
+        """Draw random numbers, and record how to draw others."""
+        if self._is_elsewhere():
+            return draw(key)
+        self._paused = True
+        try:
+            y = draw(key)
+        finally:
+            self._paused = False
+        if not self.reason:
+            source: Home = (y if key is None else key)._home
+            given = None if key is None else self.number(key, source)
+            attrs = {"draw": draw, "source": source.name}
+            made = [self._known(y._data, y._home)]
+            self._step(DRAW, y._home, (given,), attrs, made)
+        return y
+
+    def _transferred(self, what: str, home: Home, native: Native, _: float) -> None:
+        """Note an upload, which makes a constant, or refuse what leaves for Python."""
+        if self.reason or self._paused or backends.transferring.moves:
+            return
+        if threading.get_ident() != self._thread:
+            if what != "upload":
+                self._transferred_elsewhere(home, native)
+            return
+        found = self._find(native, home)
+        if what == "upload":
+            self._known(native, home)
+            return
+        reason = f"the values of a tensor, {_described(native)}, leave for Python"
+        if self._is_dynamic([found]) or backends.is_shared(native):
+            self.refuse(reason)
+        elif found is None and not _is_scalar(native, home):
+            self.read[id(native)] = native, f"{reason} ({line_outside()})"
+
+    def _transferred_elsewhere(self, home: Home, native: Native) -> None:
+        """Note that values leave for Python in another thread."""
+        found = self._find(native, home)
+        is_made_here = self._is_dynamic([found]) and found not in self.draft.inputs
+        if is_made_here or threading.get_ident() not in self._threads_before:
+            values = f"the values of a tensor, {_described(native)},"
+            self.reason = self.reason or f"{values} leave for Python in another thread"
+            self.is_temporary = True
+        self.elsewhere = True
+
+    # --- values ------------------------------------------------------------------
+
+    def argument(self, x: Tensor, at: int) -> Tensor:
+        """Return an argument as an input of the graph, with an array of its own.
+
+        It is another tensor if the array is known: the next call may pass two arrays.
+        """
+        home = x._alive()
+        if isinstance(x._data, np.bool_) or self._find(x._data, home) is not None:
+            x = Tensor(_copy(x._data, home), home)
+        self._input(x, at)
+        return x
+
+    def position(self, x: Tensor) -> int | None:
+        """Return the position of the input that has the array of a tensor, if any."""
+        ids = [id(native) for native in self.input_arrays]
+        return ids.index(id(x._data)) if id(x._data) in ids else None
+
+    def reread(self, x: Tensor, slot: Slot) -> None:
+        """Make a tensor that the function refers to an input: it is read anew."""
+        if isinstance(x._data, np.bool_) or self._find(x._data, x._home) is not None:
+            x._data = _copy(x._data, x._home)
+        self._input(x, slot)
+
+    def _input(self, x: Tensor, source: Source) -> None:
+        number = self._known(x._data, x._home)
+        self.draft.inputs.append(number)
+        self.sources.append(source)
+        self.input_arrays.append(x._data)
+        self._vary([number])
+
+    def _find(self, native: Native, home: Home) -> int | None:
+        return self._numbers.get((id(native), home))
+
+    def _known(self, native: Native, home: Home) -> int:
+        """Return the number of a value; add the value if its array is not known."""
+        found = self._numbers.get(key := (id(native), home))
+        if found is None:
+            found = self.draft.add(native, Spec(native.shape, native.dtype), home)
+            self._numbers[key] = found
+            if self._hold_arrays:
+                self.arrays[found] = native
+            try:
+                gone = functools.partial(_forget, self._numbers, key)
+                self._held.append(weakref.ref(native, gone))
+            except TypeError:
+                self._held.append(native)
+        return found
+
+    def number(self, x: Tensor, where: Home) -> int:
+        """Return the number of a tensor on the backend of a run."""
+        if x._home is not where and x._cached_copies is not None:  # it has been moved
+            _, copy = x._cached_copies[where]
+            if self._find(copy, where) is None:
+                self._move(self.number(x, x._home), copy, where)
+            return self._known(copy, where)
+        found = self._find(x._data, x._home)
+        if found is not None:
+            return found
+        if isinstance(x._data, np.bool_):  # True is one object
+            x._data = _copy(x._data, x._home)
+        if backends.is_shared(x._data):  # others may write to it
+            self.reread(x, Slot("a tensor in shared memory", x, "_data", "tensor"))
+        elif not _is_scalar(x._data, x._home):
+            self.free[self._known(x._data, x._home)] = x, x._data
+        return self._known(x._data, x._home)
+
+    def _is_dynamic(self, numbers: Iterable[int | None]) -> bool:
+        """Return whether one of these values depends on an input or an effect."""
+        return not self.draft.dynamic.isdisjoint(numbers)
+
+    def _output(self, kernel: Kernel, y: Tensor, where: Home, given: Numbers) -> int:
+        """Return the number of an output; give it an array of its own."""
+        if y._home is not where:  # the array on the host is gone
+            return self.draft.add(None, Spec(y.shape, y.dtype), where)
+        number = self._find(y._data, where)
+        if number in given and kernel.name in MAY_RETURN_INPUT and number is not None:
+            return number
+        if number is not None or isinstance(y._data, np.bool_):
+            _separate(y)
+        return self._known(y._data, where)
+
+    def _move(self, number: int, native: Native, where: Home) -> None:
+        attrs = {"source": self.draft.homes[number].name}
+        self._step(MOVE, where, (number,), attrs, [self._known(native, where)])
+
+    def _step(
+        self, kernel: Kernel, where: Home, given: Numbers, attrs: Attrs, made: list[int]
+    ) -> None:
+        step = Step(kernel, where.name, given, dict(attrs), tuple(made))
+        self.draft.steps.append(step)
+        if self._with_lines:
+            self.lines |= dict.fromkeys(made, line_outside())
+        if kernel.effect or self._is_dynamic(given):
+            self._vary(made)
+
+    def _vary(self, values: Iterable[int]) -> None:
+        """Note that values are not the same in each call."""
+        self.draft.dynamic.update(values)
+        for value in values:
+            self.draft.natives[value] = None
+
+
+# --- arrays ----------------------------------------------------------------------
+
+
+def _forget(
+    numbers: dict[tuple[int, Home], int], key: tuple[int, Home], _: Any
+) -> None:
+    numbers.pop(key, None)
+
+
+def _is_scalar(native: Native, backend: Home) -> bool:
+    """Return whether a backend, or ``vmap`` over it, keeps an array as a scalar."""
+    while backend is not None:
+        for x in [*backend.scalars.values()]:  # other threads add some
+            while x._home.depth:
+                x = x._data.tensor
+            if x._data is native:
+                return True
+        backend = backend.batches
+    return False
+
+
+def _described(native: Native) -> str:
+    return f"{named(native.dtype)} of shape {native.shape}"
+
+
+def _copy(native: Native, home: Home) -> Native:
+    """Return an array of the same values that nothing else has."""
+    arrays = home.runtime.arrays
+    return arrays.upload(np.array(arrays.download(native)))
+
+
+def _separate(y: Tensor) -> None:
+    """Give an output an array of its own, also where a tape has just saved it.
+
+    NumPy's True is one object, and a kernel may return its input for some values.
+    """
+    shared, y._data = y._data, _copy(y._data, y._home)
+    nodes = [tape.nodes[-1] for tape in current().tapes if tape.nodes]
+    for saved in [x for node in nodes for x in node.saved if type(x) is Tensor]:
+        if saved._data is shared and saved._tape_id is y._tape_id is not None:
+            saved._data = y._data

@@ -1,0 +1,209 @@
+"""Signatures: what the arguments of calls have in common that one recording serves.
+
+``engine.references`` finds what a function reads that is no argument.
+
+Map: ``value_key``, by which values are compared; ``Static``; ``Signature`` of a call;
+keys of leaves and structures; ``difference``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from plugrad._src.engine.places import PLAIN, exact, is_value
+from plugrad._src.ops._convert import asarray
+from plugrad._src.ops.variable import Variable
+from plugrad._src.registry.backend import OpenBackend
+from plugrad._src.tensor.dtypes import named
+from plugrad._src.tensor.tensor import Tensor
+from plugrad._src.tensor.tree import LEAF, Structure, split
+
+# Objects that equal themselves alone, and whose changes are seen or matter to nothing.
+FUNCTIONS = FunctionType, MethodType, BuiltinFunctionType, np.ufunc
+IDENTITY = *FUNCTIONS, type, ModuleType, Variable, Enum, np.dtype, type(Ellipsis)
+
+
+class Same:
+    """Equal only to the same objects in the same order."""
+
+    __slots__ = ("ids", "values")
+
+    ids: tuple[int, ...]
+    values: tuple[object, ...]
+
+    def __init__(self, *values: object) -> None:
+        self.values, self.ids = values, (*map(id, values),)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.ids == self.ids
+
+    def __hash__(self) -> int:
+        return hash(self.ids)
+
+
+def value_key(value: Any) -> Any:
+    """Return what equals that of another value only if ``jit`` may take both as one."""
+    kind = type(value)
+    if kind in PLAIN or issubclass(kind, np.generic | np.ndarray):
+        return exact(value) if is_value(value) else Same(value)
+    if kind is Tensor:
+        return kind, Same(value, value._data)
+    if kind is dict:
+        return kind, value_key([*value]), value_key([*value.values()])
+    if kind in (list, tuple):
+        kinds = {*map(type, value)}
+        if kinds == {Tensor}:
+            return kind, Same(*value, *[x._data for x in value])
+        return kind, *(value if kinds == {str} else map(value_key, value))
+    if kind in (set, frozenset):
+        return kind, frozenset(map(value_key, value))
+    return Same(value)
+
+
+# --- arguments -------------------------------------------------------------------
+
+
+class Static:
+    """A static argument: one leaf, whatever it is."""
+
+    __slots__ = ("value",)
+
+    value: Any
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Signature(NamedTuple):
+    """A call as ``jit`` sees it.
+
+    Attributes:
+        args: The positional arguments, with tensors in place of NumPy's arrays.
+        kwargs: The named arguments.
+        leaves: Their leaves.
+        structure: Their structure.
+        key: What calls of one signature have in common.
+
+    """
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    leaves: list[Any]
+    structure: Structure
+    key: tuple[Any, ...]
+
+
+def signature(
+    args: Any, kwargs: Any, static: Collection[int | str], backend: OpenBackend
+) -> Signature:
+    """Return the signature of a call.
+
+    Raises:
+        TypeError: An argument is of a class that jit does not know.
+
+    """
+    if static:
+        args = tuple([Static(x) if i in static else x for i, x in enumerate(args)])
+        kwargs = {n: Static(x) if n in static else x for n, x in kwargs.items()}
+    leaves, structure = split((args, kwargs))
+    if any([isinstance(x, np.ndarray) for x in leaves]):
+        leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in leaves]
+        args, kwargs = structure(leaves)
+    keys = []
+    for i, x in enumerate(leaves):
+        try:
+            keys.append(leaf_key(x))
+        except TypeError:
+            raise TypeError(
+                f"jit: {argument(structure.paths()[i])} is a {type(x).__name__}, whose "
+                "changes jit cannot see; pass tensors, numbers, text or trees of them, "
+                "or name it in static= if it is hashable"
+            ) from None
+    key = structure_key(structure), tuple(keys), backend
+    return Signature(args, kwargs, leaves, structure, key)
+
+
+def leaf_key(x: Any) -> Any:
+    """Return what equal leaves have in common; raise TypeError for unknown classes."""
+    if type(x) is Tensor:
+        return Tensor, x.shape, x.dtype, x._alive()
+    static = isinstance(x, Static)
+    value = x.value if static else x
+    if isinstance(value, IDENTITY):
+        return Same(value)
+    if isinstance(value, set | frozenset) and not static:
+        return type(value), frozenset(map(leaf_key, value))
+    key = value_key(value)
+    if not isinstance(key, Same):
+        return key
+    by_identity: Any = type(value).__hash__
+    if static and by_identity is None:  # self of a dataclass, say
+        return Same(value)
+    if not static and by_identity is object.__hash__:
+        raise TypeError("its objects may change unseen")
+    # Decimals, times and ranges may be equal and still differ: 1.0 is 1.00.
+    written: Any = type(value).__repr__
+    if static or written is object.__repr__:
+        return type(value), value, hash(value)
+    return type(value), value, hash(value), repr(value)
+
+
+def structure_key(structure: Structure) -> Any:
+    """Return the structure with the order of dicts, which the order of runs follows."""
+    if structure is LEAF:
+        return LEAF
+    children = tuple([structure_key(child) for child in structure._children])
+    keys = (
+        value_key(structure._keys),
+        value_key(structure._order),
+    )  # which tell 1 from True
+    return structure._class, keys, value_key(structure._static), children
+
+
+def argument(path: str) -> str:
+    """Return the place of a leaf of ``(args, kwargs)``, for messages."""
+    first, _, rest = path[4:].partition("]")
+    return f"argument {first}{rest}"
+
+
+def donated(sign: Signature, names: Mapping[Any, str], of: str) -> dict[int, str]:
+    """Return the tensors in some arguments by their numbers, with what errors say."""
+    given = [*enumerate(sign.args), *sorted(sign.kwargs.items())]
+    paths = [(key, path) for key, x in given for path in split(x)[1].paths()]
+    leaves = zip(paths, sign.leaves, strict=True)
+    tensors = [place for place, leaf in leaves if type(leaf) is Tensor]
+    return {
+        n: f"donated to jit as argument {names[key]}{path} of {of}; use what the call "
+        "returned, donate a copy (copy.copy(x)), or leave it out of donate="
+        for n, (key, path) in enumerate(tensors)
+        if key in names
+    }
+
+
+def difference(old: Signature, new: Signature) -> str:
+    """Return the part in which a call differs from another, for messages."""
+    if old.key[0] != new.key[0]:
+        return f"the structure of the arguments: {old.structure!r}, {new.structure!r}"
+    pairs = zip(old.key[1], new.key[1], new.structure.paths(), strict=True)
+    for before, now, path in pairs:
+        if before != now:
+            return f"{argument(path)}: {described(before)}, {described(now)}"
+    return f"the active backend: {old.key[2].name}, {new.key[2].name}"
+
+
+def described(key: Any) -> str:
+    """Return the key of a leaf for people."""
+    if isinstance(key, Same):
+        return repr(key.values[0])
+    if key[0] is Tensor and len(key) == 4:
+        _, shape, dtype, home = key
+        return f"{named(dtype)} of shape {shape} on {home.name}"
+    try:
+        return f"{key[0].__name__} {key[1]}"
+    except ValueError:  # more digits than Python writes
+        return f"{key[0].__name__} of many digits"

@@ -1,0 +1,201 @@
+"""Where the windows of convolutions and pooling lie.
+
+Public in ``plugrad.geometry``, which makes them.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+from . import window_numbers
+
+Shape = tuple[int, ...]
+Pair = tuple[int, int]
+
+
+class Phase(NamedTuple):
+    """Elements of an input axis that the same kernel positions read.
+
+    They are ``strides`` of the windows apart. See ``Windows.phases``.
+
+    Attributes:
+        start: The index of the first of these elements.
+        size: The number of elements.
+        readers: For each kernel position that reads the first element, in rising order,
+            the position and the index of the window. The index may lie outside of the
+            output. Element ``i`` of the phase is read by the windows ``i`` further on.
+
+    """
+
+    start: int
+    size: int
+    readers: tuple[Pair, ...]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Where the windows of a convolution or a pooling lie, for any number of axes.
+
+    Shapes are channels last: batch, spatial axes, channels. Everything else has one
+    entry a spatial axis. A window has ``window`` elements, ``dilations`` apart, and the
+    next begins ``strides`` later.
+
+    Attributes:
+        padding: How far the first window begins before the input, and the last one
+            reaches past its end. What the user padded beyond is seen by no window.
+        groups: In how many parts the channels are cut, each with filters of its own.
+
+    """
+
+    in_shape: Shape
+    out_shape: Shape
+    window: Shape
+    strides: Shape
+    dilations: Shape
+    padding: tuple[Pair, ...]
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        """Raise unless all windows lie in the padded input: kernels rely on it."""
+        axes = len(self.in_shape) - 2
+        each = (self.window, self.strides, self.dilations)
+        for numbers in (self.in_shape, self.out_shape, *each, *self.padding):
+            if not all(type(n) is int and 0 <= n < 2**59 for n in numbers):
+                raise TypeError(f"Windows: {self} must have tuples of sizes")
+        fits = (
+            len(self.out_shape) == axes + 2
+            and all(len(one) == axes and min(one, default=1) > 0 for one in each)
+            and len(self.padding) == axes
+            and all(len(ends) == 2 for ends in self.padding)
+            and self.in_shape[0] == self.out_shape[0]
+            and type(self.groups) is int
+            and self.groups > 0
+            and not self.in_shape[-1] % self.groups
+            and not self.out_shape[-1] % self.groups
+        )
+        for i in range(axes if fits else 0):
+            span = sum(self.padding[i]) + self.in_shape[i + 1]
+            count = self.out_shape[i + 1]
+            end = (count - 1) * self.strides[i] + self.extents[i]
+            fits = fits and (count == 0 or end <= span)
+            if max(span, self.extents[i], self.strides[i]) >= 2**31:
+                raise ValueError(
+                    f"Windows: {self} must span less than 2**31 elements of each axis, "
+                    "padding included: kernels' integers do not count further"
+                )
+        if not fits:
+            raise ValueError(f"Windows: {self} do not lie in their input")
+
+    @property
+    def filter_shape(self) -> Shape:
+        """The shape of the filter: window, channels in of a group, channels out."""
+        return (*self.window, self.in_shape[-1] // self.groups, self.out_shape[-1])
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether each channel is a group of its own, and there are several."""
+        return self.groups == self.in_shape[-1] > 1
+
+    @functools.cached_property
+    def extents(self) -> Shape:
+        """How many elements a window spans, gaps included."""
+        sizes = zip(self.window, self.dilations, strict=True)
+        return tuple([(k - 1) * d + 1 for k, d in sizes])
+
+    @functools.cached_property
+    def kernel_positions(self) -> tuple[Shape, ...]:
+        """The places of the first window's elements in the padded input, row by row."""
+        offsets = map(range, (0,) * len(self.window), self.extents, self.dilations)
+        return tuple(itertools.product(*offsets))
+
+    @functools.cached_property
+    def inside(self) -> tuple[tuple[Shape, ...], ...]:
+        """For each axis and window, which of its elements lie in the input: 0 or 1."""
+        found = []
+        for i, n in enumerate(self.in_shape[1:-1]):
+            s, d, before = self.strides[i], self.dilations[i], self.padding[i][0]
+            begins = range(-before, self.out_shape[i + 1] * s - before, s)
+            offsets = range(0, self.extents[i], d)
+            rows = [tuple([int(0 <= b + a < n) for a in offsets]) for b in begins]
+            found.append(tuple(rows))
+        return tuple(found)
+
+    @functools.cached_property
+    def transposed(self) -> Windows:
+        """The windows of stride 1 that carry cotangents back.
+
+        Each input element sees, through one window, all windows that see it: those lie
+        where the padding of ``in_shape`` says, ``strides`` apart.
+        """
+        spatial = self.in_shape[1:-1]
+        reach = (n + e - 1 for n, e in zip(spatial, self.extents, strict=True))
+        return replace(
+            self,
+            in_shape=(self.in_shape[0], *reach, self.out_shape[-1]),
+            out_shape=self.in_shape,
+            strides=(1,) * len(spatial),
+            padding=((0, 0),) * len(spatial),
+        )
+
+    @functools.cached_property
+    def phases(self) -> tuple[tuple[Phase, ...], ...]:
+        """The phases of each spatial axis: a gradient is one convolution for each.
+
+        The transposed windows of stride ``s`` fall into ``s`` phases. Kernel position
+        ``k`` of window ``w`` reads the element ``w * s + k * dilation - padding``.
+        """
+        found = []
+        for i, n in enumerate(self.in_shape[1:-1]):
+            s, d, before = self.strides[i], self.dilations[i], self.padding[i][0]
+            axis = []
+            for start in range(min(s, n)):
+                origins = [start + before - k * d for k in range(self.window[i])]
+                readers = [(k, at // s) for k, at in enumerate(origins) if at % s == 0]
+                axis.append(Phase(start, -(-(n - start) // s), tuple(readers)))
+            found.append(tuple(axis))
+        return tuple(found)
+
+    @functools.cached_property
+    def group(self) -> Windows:
+        """The same windows over the channels of one group."""
+        (*x, c), (*y, k), g = self.in_shape, self.out_shape, self.groups
+        return replace(self, in_shape=(*x, c // g), out_shape=(*y, k // g), groups=1)
+
+    def numbers(self, *, back: bool = False) -> tuple[int, ...]:
+        """Return the windows as numbers, for kernels in C.
+
+        Along an axis, window p reads with kernel position t at ``p step + first + t
+        gap`` and writes at ``p stride + start``. To carry cotangents back through
+        windows of stride s, the elements ``start, start + s, ...`` of an axis are read
+        by the same kernel positions: those are a phase.
+
+        Args:
+            back: Whether what reads is the gradient, from the output to the input.
+
+        Returns:
+            The batch, the channels read and written, the groups; the window of three
+            axes; the number of phases; and for each of these, for each of three axes:
+            the size that is read, the number of windows, step, first, positions, gap,
+            the number of the first position, the distance of these numbers, the size
+            that is written, start and stride.
+
+        """
+        return window_numbers.numbers(self, back)
+
+    def with_leading_axis(self) -> Self:
+        """Return the same windows with one more spatial axis, of size 1, in front."""
+        return replace(
+            self,
+            in_shape=(self.in_shape[0], 1, *self.in_shape[1:]),
+            out_shape=(self.out_shape[0], 1, *self.out_shape[1:]),
+            window=(1, *self.window),
+            strides=(1, *self.strides),
+            dilations=(1, *self.dilations),
+            padding=((0, 0), *self.padding),
+        )
+
+
+Phase.__module__ = Windows.__module__ = "plugrad.geometry"
