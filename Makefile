@@ -5,10 +5,10 @@
 # pyproject.toml changes or when the checkout has moved.
 #
 #   make demo                 train a classifier of digits
-#   make test                 style, types, layers and the suite: what CI runs; a share
+#   make test                 style, types, layers and the suite: what CI runs; a few
 #                             of slow tests, and of those of the kit on wasm and opencl
 #   make test EDITABLE=1      the same on the checkout, in .venv: no wheel is built
-#   make test-all             everything: all shares, more random examples, longer soaks,
+#   make test-all             everything: all rows, more random examples, longer soaks,
 #                             cpu without the C extension, the backend over Numba,
 #                             libraries that take tensors; with SUITE=path the tests of
 #                             the array API standard
@@ -85,7 +85,8 @@ ENV := $(VENV)
 READY := $(BUILT)
 WHEELS :=
 endif
-OURS := tests examples/gradient_packs/tests --ignore tests/conformance
+# The kit is tested where it is installed: in a checkout, in tests/conformance.
+OURS := tests examples/gradient_packs/tests $(if $(EDITABLE),,--ignore tests/conformance)
 KIT := --pyargs plugrad_conformance
 PYTEST := $(ENV)/bin/python -m pytest --numprocesses $(JOBS) --dist worksteal
 TEST := $(PYTEST) $(WHEELS) --primitives

@@ -1,6 +1,6 @@
 """The whole kit passes on a device with few dtypes: what it lacks is skipped.
 
-The ordinary suite runs a share of the parts, ``--all`` runs all of them.
+The ordinary suite runs some of the parts, ``--all`` runs all of them.
 """
 
 from pathlib import Path

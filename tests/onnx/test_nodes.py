@@ -1,4 +1,4 @@
-"""ONNX' own tests of its ops, on every backend; a share of them without ``--all``."""
+"""ONNX' own tests of its ops, on every backend; a few on others without ``--all``."""
 
 import re
 

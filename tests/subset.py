@@ -1,0 +1,115 @@
+"""The tests that run without ``--all``, which are the same in every commit.
+
+On cpu all tests of ops run. On another backend each test function runs with a few of
+its rows, those that differ most from each other, and a few functions that have one row
+for each kernel run with all of them. Of slow tests some run, on every backend.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+# How many rows of a function run: this many, or one in so many if that is more. opencl
+# compiles each kernel, which takes a fifth of a second.
+ROWS = {"primitives": 2, "wasm": 2, "opencl": 1}
+ONE_IN = {"primitives": 24, "wasm": 24, "opencl": 96}
+# Functions of the kit that run with all rows, of which each is another kernel.
+WHOLE = {
+    "primitives": ["ops/test_jit.py::test_each_kernel"],
+    "wasm": ["ops/test_jit.py::test_each_kernel"],
+    "opencl": ["backend/test_kernels.py::test_results_are_as_the_contract_says"],
+}
+# Files of our own whose tests run with a few rows, as those of the kit do.
+SAMPLED = [
+    "consumers/test_scipy",
+    "core/jit/test_changes",
+    "core/jit/test_compilers",
+    "core/jit/test_random_state",
+    "docs/test_docstrings",
+    "onnx/test_nodes",
+    "soak/test_abuse",
+    "soak/test_soak",
+    "train/test_optimizers",
+]
+# Files, and tests, that start processes or run for long: one in ``SLOW_EVERY`` runs.
+SLOW_EVERY = 6
+SLOW = [
+    "benchmarks/test_compare",
+    "benchmarks/test_growth",
+    "benchmarks/test_jit_calls",
+    "benchmarks/test_language_model",
+    "benchmarks/test_mpi",
+    "benchmarks/test_workloads",
+    "conformance_kit/test_device_faults",
+    "conformance_kit/test_faults",
+    "conformance_kit/test_few_dtypes",
+    "conformance_kit/test_killed",
+    "conformance_kit/test_options",
+    "conformance_kit/test_skips",
+    "core/jit/test_changes::test_no_pattern_is_silent",
+    "core/jit/test_changes::test_patterns_can_be_repeated",
+    "docs/test_excerpts",
+    "docs/test_pages",
+    "examples/test_digits",
+    "examples/test_gallery",
+    "examples/test_guide",
+    "examples/test_look_inside",
+    "examples/test_profile_step",
+    "examples/test_training",
+    "llvm/test_elementwise",
+    "llvm/test_rows",
+    "mpi/test_collectives",
+    "mpi/test_training",
+    "native/test_native",
+    "onnx/test_budget",
+    "opencl/test_custom",
+    "opencl/test_environment",
+    "opencl/test_regions",
+    "opencl/test_runtime",
+    "opencl/test_styles",
+    "plugins/test_commands",
+    "plugins/test_cpu_moves",
+    "plugins/test_cpu_pool",
+    "plugins/test_doctor",
+    "plugins/test_generators",
+    "plugins/test_life_cycle",
+    "plugins/test_metadata",
+    "plugins/test_misbehaviour",
+    "plugins/test_wheels",
+    "plugrad_conformance/backend/test_leaks",
+    "plugrad_conformance/ops/test_random_inputs",
+    "plugrad_conformance/ops/test_resize",
+    "tfjs/test_errors",
+    "tools/test_explain",
+    "tools/test_processes",
+    "wasm/test_build",
+    "wasm/test_dense",
+    "wasm/test_guard",
+    "wasm/test_heap",
+    "wasm/test_interrupts",
+    "wasm/test_regions",
+    "wasm/test_runtime",
+    "wasm/test_sandbox_guests",
+]
+
+
+def most_different(rows: Sequence[Iterable[Any]], count: int) -> list[int]:
+    """Return the places of ``count`` rows: each has the most that none before it has.
+
+    Of equally good ones it is the first, so that the first row is among them.
+    """
+    left = {i: {*enumerate(row)} for i, row in enumerate(rows)}
+    chosen = []
+    while left and len(chosen) < count:
+        best = max(left, key=lambda i: len(left[i]))
+        shown = left.pop(best)
+        chosen.append(best)
+        for words in left.values():
+            words -= shown
+    return sorted(chosen)
+
+
+def sample(backend: str, function: str, rows: Sequence[Iterable[Any]]) -> list[int]:
+    """Return the places of the rows with which a function runs on a backend."""
+    if backend not in ROWS or function.endswith(tuple(WHOLE[backend])):
+        return [*range(len(rows))]
+    return most_different(rows, max(ROWS[backend], len(rows) // ONE_IN[backend]))

@@ -1,0 +1,52 @@
+"""The tests that run without ``--all`` are the same each time, and cover kernels."""
+
+from pathlib import Path
+
+import pytest
+from plugrad import plugin
+
+from tests.subset import ONE_IN, ROWS, SAMPLED, SLOW, WHOLE, most_different, sample
+
+ROOT = Path(__file__).parent
+
+
+def test_rows_that_differ_most_are_taken():
+    rows = ["a0x", "a0y", "a1x", "b1y", "b1z"]
+    assert most_different(rows, 1) == [0]
+    assert most_different(rows, 2) == [0, 3]
+    assert most_different(rows, 3) == [0, 3, 4]
+    assert most_different(rows, 9) == [0, 1, 2, 3, 4]
+    assert most_different([], 2) == []
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_large_tables_run_with_more_rows(name):
+    rows = [(str(i % 7), str(i)) for i in range(ONE_IN[name] * 5)]
+    chosen = sample(name, "ops/test_reduce.py::test_values", rows)
+    assert len(chosen) == 5
+    assert len({rows[i][0] for i in chosen}) == 5
+
+
+@pytest.mark.parametrize("name", ["cpu", "mine", None])
+def test_others_run_with_all_rows(name):
+    rows = [(str(i),) for i in range(100)]
+    assert sample(name, "ops/test_reduce.py::test_values", rows) == [*range(100)]
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_each_kernel_runs_on_each_backend(name):
+    """The functions that run with all rows have one for each kernel, or most."""
+    (function,) = WHOLE[name]
+    rows = [(kernel,) for kernel in plugin.contracts()]
+    assert sample(name, f"plugrad_conformance/{function}", rows) == [*range(len(rows))]
+    file, test = function.split("::")
+    source = (ROOT / "conformance/src/plugrad_conformance" / file).read_text()
+    assert f"def {test}(" in source
+
+
+def test_the_files_exist():
+    for name in SAMPLED + SLOW:
+        file, _, function = name.partition("::")
+        folder = ROOT / "conformance/src" if file.startswith("plugrad_") else ROOT
+        source = (folder / f"{file}.py").read_text()
+        assert f"def {function}" in source, name
