@@ -1,0 +1,68 @@
+"""Files and modules that pages name exist."""
+
+import functools
+import importlib
+import re
+
+import pytest
+
+from tests.docs.blocks import ROOT, texts
+
+# Decisions and the changelog are frozen: they name what there was.
+FROZEN = ("CHANGELOG.md", "docs/decisions/0")
+PAGES = {page: text for page, text in texts().items() if not page.startswith(FROZEN)}
+FOLDERS = (
+    "benchmarks|core|docs|examples|native|plugins|release|tests|[.]github|[.]ci"  # ours
+)
+PATH = re.compile(rf"(?:{FOLDERS})/[\w./*-]+")
+# Not the group of entry points, files, or the plugin that a reader writes.
+MODULE = re.compile(r"plugrad(?!\.v\d)(?!_mine)(?:_\w+)?(?:\.(?!py$|h$|c$|so$)\w+)+")
+# Files that a reader makes.
+MADE = {"tests/test_backend.py"}
+
+
+def spans(text):
+    """Return what stands in backticks in a line."""
+    plain = re.sub(r"(?sm)^```.*?^```", "", text)
+    return re.findall(r"`([^`\n]+)`", plain)
+
+
+def paths(text):
+    return [s for s in spans(text) if PATH.fullmatch(s) and s not in MADE]
+
+
+def modules(text):
+    return [span for span in spans(text) if MODULE.fullmatch(span)]
+
+
+@functools.cache
+def exists(name):
+    """Tell whether a dotted name is a module, or what hangs below one."""
+    words = name.split(".")
+    for end in range(len(words), 0, -1):
+        try:
+            found = importlib.import_module(".".join(words[:end]))
+        except ModuleNotFoundError:
+            continue
+        for word in words[end:]:
+            found = getattr(found, word, None)
+        return found is not None
+    return False
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_files_exist(page):
+    missing = [path for path in paths(PAGES[page]) if not [*ROOT.glob(path)]]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_modules_exist(page):
+    assert [name for name in modules(PAGES[page]) if not exists(name)] == []
+
+
+def test_what_does_not_exist_is_found():
+    text = "`docs/gone.md` `docs/guide.md` `plugrad.nothing.at_all` `plugrad.relu`"
+    assert [path for path in paths(text) if not [*ROOT.glob(path)]] == ["docs/gone.md"]
+    names = [name for name in modules(text) if not exists(name)]
+    assert names == ["plugrad.nothing.at_all"]
