@@ -56,8 +56,8 @@ def relinked(text: str, source: str, page: str) -> str:
         page: Its path on the site.
 
     Examples:
-        >>> relinked("[c](../CONTRIBUTING.md#release)", "docs/a.md", "a.md")
-        '[c](contributing.md#release)'
+        >>> relinked("[c](../CONTRIBUTING.md#make-a-change)", "docs/a.md", "a.md")
+        '[c](contributing.md#make-a-change)'
         >>> relinked("[v](../docs/vmap.md)", "core/README.md", "packages/plugrad.md")
         '[v](../vmap.md)'
         >>> relinked("[`c`](../CONTRIBUTING.md) `[c](d.md)`", "docs/a.md", "a.md")

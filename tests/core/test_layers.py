@@ -1,4 +1,4 @@
-"""The drawing of the layers in CONTRIBUTING.md is the import graph."""
+"""The drawing of the layers in docs/development.md is the import graph."""
 
 import re
 from collections import defaultdict
@@ -12,7 +12,7 @@ from tests.surface import namespaces
 # Modules that hold a few lines for several layers.
 SHARED = {"polynomials", "public", "rationals"}
 PARTS = dict.fromkeys(["window_numbers", "resampling", "windows"], "geometry")
-PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
+PAGE = Path(__file__).parents[2] / "docs/development.md"
 
 
 @pytest.fixture(autouse=True)
