@@ -70,7 +70,7 @@ typedef struct {
     X(declined, "engine.dispatch")                                                       \
     X(no_array, "engine.dispatch")                                                       \
     X(native, "engine.dispatch")                                                         \
-    X(Variable, "ops.variable")                                                          \
+    X(Variable, "ops.basis.variable")                                                    \
     X(_accumulate, "autodiff.reverse")                                                   \
     X(_unbroadcast, "autodiff.reverse")
 

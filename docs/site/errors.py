@@ -274,16 +274,11 @@ def _tables() -> dict[str, set[tuple[str, ...]]]:
 def _title(package: str, inner: list[str]) -> str:
     """Return the table of a module: that of its distribution, or of a part of the core.
 
-    Ops are in several tables, by their first letter.
+    Each folder of ops has a table.
     """
     if package != "plugrad" or inner[0] not in ("ops", "registry", "tensor"):
         return package.replace("_", "-")
-    if inner[0] != "ops":
-        return f"plugrad.{inner[0]}"
-    letter = inner[1].lstrip("_")[0]
-    spans = ("a-e", "f-l", "m-r", "s-z")
-    (span,) = (span for span in spans if span[0] <= letter <= span[2])
-    return f"plugrad.ops-{span}"
+    return ".".join([package, *inner[:2]] if len(inner) > 2 else [package, inner[0]])
 
 
 def _table(found: set[tuple[str, ...]]) -> str:

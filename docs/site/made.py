@@ -104,7 +104,7 @@ def _title(value: Any) -> str:
     if inspect.isclass(value) or not hasattr(value, "__globals__"):
         return "Types and errors"
     _, *inner = value.__globals__["__name__"].split(".")
-    for word in inner:
+    for word in reversed(inner):  # the module, then the folders around it
         if word in TITLES:
             return TITLES[word]
     return inner[-1].replace("_", " ").capitalize()

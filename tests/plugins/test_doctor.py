@@ -331,7 +331,7 @@ PRIVATE = {  # an import: whether it is of something private
     "from plugrad._src.engine import dispatch": True,
     "from plugrad._src.tensor.dtypes import DType": True,
     "from plugrad import engine, Tensor": False,
-    "from plugrad._src.ops import unary": True,
+    "from plugrad._src.ops.basis import unary": True,
     "from plugrad._src.tools.cli import main": True,
     "from plugrad.plugin import _hidden": True,
     "from plugrad_cpu._internal import x": False,

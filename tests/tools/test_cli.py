@@ -242,7 +242,7 @@ def test_why_shows_the_layers_of_gradients(told):
         "plugrad",
         importlib.metadata.version("plugrad"),
     )
-    assert "plugrad/_src/ops/binary.py:" in core["where"]
+    assert "plugrad/_src/ops/basis/binary.py:" in core["where"]
     table = under(lines, "input ")
     assert table[0].split() == [*scope]
     assert len(table) == 5
@@ -284,7 +284,7 @@ def test_why_points_at_the_parts_of_a_composite(told):
     _, lines, data = told("why", "FusedConv2D", "--grad")
     assert data["gradient"] == "through its parts"
     assert "its parts are recorded: " in lines[-1]
-    assert "plugrad/_src/ops/fused.py:" in lines[-1]
+    assert "plugrad/_src/ops/nn/fused.py:" in lines[-1]
 
 
 @pytest.mark.parametrize("op", ["divide", "RealDiv"])

@@ -44,7 +44,7 @@ def test_runs_and_gradients_in_order(backend):
     assert {row["backend"] for row in rows} == {backend}
     assert {row["output"] for row in rows} == {"float32[2]"}
     assert rows[0]["gradient"] == CORE
-    assert "plugrad/_src/ops/binary.py:" in rows[0]["vjp"]
+    assert "plugrad/_src/ops/basis/binary.py:" in rows[0]["vjp"]
     assert rows[1]["gradient"] == rows[1]["vjp"] == ""  # a constant
 
 
@@ -158,7 +158,7 @@ def test_a_composite_shows_its_parts_and_a_detour_its_way():
         (exp,) = explained(pg.exp).rows
         parts = explained(lambda x: pg.fused.matmul([X], x, activation="relu"), [X, X])
     assert (softmax["how"], softmax["by"]) == ("decomposition", CORE)
-    assert "plugrad/_src/ops/norm.py:" in softmax["at"]
+    assert "plugrad/_src/ops/nn/norm.py:" in softmax["at"]
     assert exp["how"] == "host"
     assert exp["by"].startswith("plugrad-cpu ")
     kernels = [row["kernel"] for row in parts.rows]
@@ -203,7 +203,7 @@ def test_as_text_and_as_json():
     assert len(lines) == 1 + len(found.rows)
     assert lines[1].startswith("1    Multiply")
     assert not lines[2].strip().startswith("1")  # what the run repeats is left out
-    assert "plugrad/_src/ops/binary.py:" in lines[1]
+    assert "plugrad/_src/ops/basis/binary.py:" in lines[1]
     assert json.loads(json.dumps(found.to_dict()))["rows"] == found.rows
 
 

@@ -38,35 +38,48 @@ from ._src.engine.overrides import (
     unregister_gradient,
     use_gradients,
 )
-from ._src.ops._convert import (
+from ._src.ops._processes import _restored, _restored_variable
+from ._src.ops.array.blocks import (
+    batch_to_space_nd,
+    depth_to_space,
+    space_to_batch_nd,
+)
+from ._src.ops.array.gather import (
+    gather,
+    one_hot,
+    take,
+    take_along_axis,
+    unsorted_segment_sum,
+)
+from ._src.ops.array.grids import (
+    eye,
+    meshgrid,
+    tril,
+    tril_indices,
+    triu,
+    triu_indices,
+)
+from ._src.ops.array.ranges import (
+    arange,
+    linspace,
+)
+from ._src.ops.array.rearrange import (
+    broadcast_args,
+    broadcast_arrays,
+    broadcast_shapes,
+    ensure_shape,
+    moveaxis,
+    repeat,
+    roll,
+)
+from ._src.ops.array.slicing import (
+    pad,
+    slice,
+)
+from ._src.ops.basis._convert import (
     asarray,
 )
-from ._src.ops._processes import _restored, _restored_variable
-from ._src.ops.activation import (
-    clip,
-    elu,
-    hard_sigmoid,
-    hard_swish,
-    leaky_relu,
-    log_sigmoid,
-    mish,
-    prelu,
-    relu,
-    relu6,
-    selu,
-    sigmoid,
-    silu,
-    softplus,
-    softsign,
-    step,
-)
-from ._src.ops.adaptive import (
-    adaptive_avg_pool,
-    adaptive_avg_pool1d,
-    adaptive_max_pool,
-    adaptive_max_pool1d,
-)
-from ._src.ops.binary import (
+from ._src.ops.basis.binary import (
     add,
     add_n,
     atan2,
@@ -84,16 +97,7 @@ from ._src.ops.binary import (
     squared_difference,
     subtract,
 )
-from ._src.ops.blocks import (
-    batch_to_space_nd,
-    depth_to_space,
-    space_to_batch_nd,
-)
-from ._src.ops.by_name import (
-    engine,
-    run_kernel,
-)
-from ._src.ops.compare import (
+from ._src.ops.basis.compare import (
     allclose,
     bitwise_and,
     bitwise_invert,
@@ -115,22 +119,14 @@ from ._src.ops.compare import (
     not_equal,
     where,
 )
-from ._src.ops.complexes import (
+from ._src.ops.basis.complexes import (
     angle,
     complex,
     conj,
     imag,
     real,
 )
-from ._src.ops.conv import (
-    conv1d,
-    conv1d_transpose,
-    conv2d,
-    conv2d_transpose,
-    conv3d,
-    conv3d_transpose,
-)
-from ._src.ops.creation import (
+from ._src.ops.basis.creation import (
     astype,
     bitcast,
     empty,
@@ -143,68 +139,141 @@ from ._src.ops.creation import (
     zeros,
     zeros_like,
 )
-from ._src.ops.cumulative import (
-    bincount,
-    confusion_matrix,
-    cumulative_logsumexp,
-    cumulative_max,
-    cumulative_min,
-    cumulative_prod,
-    cumulative_sum,
-    dense_bincount,
-    diff,
-    moving_average,
+from ._src.ops.basis.reduce import (
+    all,
+    any,
+    count_nonzero,
+    max,
+    mean,
+    min,
+    prod,
+    sum,
+)
+from ._src.ops.basis.shape import (
+    broadcast_to,
+    concat,
+    expand_dims,
+    flip,
+    permute_dims,
+    reshape,
+    split,
+    squeeze,
+    stack,
+    tile,
+    unstack,
+)
+from ._src.ops.basis.unary import (
+    abs,
+    ceil,
+    exp,
+    exp2,
+    expm1,
+    floor,
+    isfinite,
+    isinf,
+    isnan,
+    log,
+    log1p,
+    log2,
+    log10,
+    negative,
+    positive,
+    reciprocal,
+    round,
+    rsqrt,
+    sign,
+    sqrt,
+    square,
+    trunc,
+)
+from ._src.ops.basis.variable import (
+    Variable,
+)
+from ._src.ops.by_name import (
+    engine,
+    run_kernel,
 )
 from ._src.ops.custom import (
     custom_grad,
 )
-from ._src.ops.depthwise import (
-    depthwise_conv2d,
-    separable_conv2d,
-)
-from ._src.ops.dilation import (
-    dilation2d,
-)
-from ._src.ops.dropout import dropout
-from ._src.ops.einsum import (
-    einsum,
-)
-from ._src.ops.error_functions import (
+from ._src.ops.elementwise.error_functions import (
     erf,
     erfc,
 )
-from ._src.ops.extremes import (
-    argmax,
-    argmin,
-)
-from ._src.ops.gather import (
-    gather,
-    one_hot,
-    take,
-    take_along_axis,
-    unsorted_segment_sum,
-)
-from ._src.ops.gelu import (
-    gelu,
-)
-from ._src.ops.grids import (
-    eye,
-    meshgrid,
-    tril,
-    tril_indices,
-    triu,
-    triu_indices,
-)
-from ._src.ops.indexing import (
-    strided_slice,
-)
-from ._src.ops.integers import (
+from ._src.ops.elementwise.integers import (
     gcd,
     lcm,
     unravel_index,
 )
-from ._src.ops.matrix import (
+from ._src.ops.elementwise.signs import (
+    copysign,
+    nextafter,
+    signbit,
+)
+from ._src.ops.elementwise.special import (
+    digamma,
+    erfinv,
+    lgamma,
+    polygamma,
+    xlog1py,
+    xlogy,
+)
+from ._src.ops.elementwise.trigonometry import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atanh,
+    cos,
+    cosh,
+    sin,
+    sinh,
+    tan,
+    tanh,
+)
+from ._src.ops.indexing.indexing import (
+    strided_slice,
+)
+from ._src.ops.indexing.scatter import (
+    gather_nd,
+    scatter_nd,
+    tensor_scatter_update,
+)
+from ._src.ops.indexing.search import (
+    UniqueAll,
+    UniqueCounts,
+    UniqueInverse,
+    boolean_mask,
+    isin,
+    lower_bound,
+    searchsorted,
+    setdiff1d,
+    unique_all,
+    unique_counts,
+    unique_inverse,
+    unique_values,
+    upper_bound,
+)
+from ._src.ops.indexing.sorting import (
+    argsort,
+    in_top_k,
+    median,
+    quantile,
+    sort,
+    top_k,
+)
+from ._src.ops.linalg.einsum import (
+    einsum,
+)
+from ._src.ops.linalg.matrix import (
     diag,
+)
+from ._src.ops.linalg.products import (
+    matmul,
+    matrix_transpose,
+    tensordot,
+    vecdot,
 )
 from ._src.ops.namespace import (
     __array_api_version__,
@@ -234,16 +303,50 @@ from ._src.ops.namespace import (
     uint32,
     uint64,
 )
-from ._src.ops.nans import (
-    fmax,
-    fmin,
-    nan_to_num,
-    nanmax,
-    nanmean,
-    nanmin,
-    nansum,
+from ._src.ops.nn.activation import (
+    clip,
+    elu,
+    hard_sigmoid,
+    hard_swish,
+    leaky_relu,
+    log_sigmoid,
+    mish,
+    prelu,
+    relu,
+    relu6,
+    selu,
+    sigmoid,
+    silu,
+    softplus,
+    softsign,
+    step,
 )
-from ._src.ops.norm import (
+from ._src.ops.nn.adaptive import (
+    adaptive_avg_pool,
+    adaptive_avg_pool1d,
+    adaptive_max_pool,
+    adaptive_max_pool1d,
+)
+from ._src.ops.nn.conv import (
+    conv1d,
+    conv1d_transpose,
+    conv2d,
+    conv2d_transpose,
+    conv3d,
+    conv3d_transpose,
+)
+from ._src.ops.nn.depthwise import (
+    depthwise_conv2d,
+    separable_conv2d,
+)
+from ._src.ops.nn.dilation import (
+    dilation2d,
+)
+from ._src.ops.nn.dropout import dropout
+from ._src.ops.nn.gelu import (
+    gelu,
+)
+from ._src.ops.nn.norm import (
     batch_norm,
     group_norm,
     layer_norm,
@@ -252,7 +355,7 @@ from ._src.ops.norm import (
     rms_norm,
     softmax,
 )
-from ._src.ops.pool import (
+from ._src.ops.nn.pool import (
     avg_pool,
     avg_pool1d,
     max_pool,
@@ -260,151 +363,48 @@ from ._src.ops.pool import (
     max_pool_with_argmax,
     pool,
 )
-from ._src.ops.products import (
-    matmul,
-    matrix_transpose,
-    tensordot,
-    vecdot,
-)
-from ._src.ops.ranges import (
-    arange,
-    linspace,
-)
-from ._src.ops.rearrange import (
-    broadcast_args,
-    broadcast_arrays,
-    broadcast_shapes,
-    ensure_shape,
-    moveaxis,
-    repeat,
-    roll,
-)
-from ._src.ops.reduce import (
-    all,
-    any,
-    count_nonzero,
-    max,
-    mean,
-    min,
-    prod,
-    sum,
-)
-from ._src.ops.samples import (
-    corrcoef,
-    cov,
-    histogram,
-)
-from ._src.ops.scatter import (
-    gather_nd,
-    scatter_nd,
-    tensor_scatter_update,
-)
-from ._src.ops.search import (
-    UniqueAll,
-    UniqueCounts,
-    UniqueInverse,
-    boolean_mask,
-    isin,
-    lower_bound,
-    searchsorted,
-    setdiff1d,
-    unique_all,
-    unique_counts,
-    unique_inverse,
-    unique_values,
-    upper_bound,
-)
-from ._src.ops.sequence import (
+from ._src.ops.nn.sequence import (
     basic_lstm_cell,
     gru,
     lstm,
     multi_rnn_cell,
     scaled_dot_product_attention,
 )
-from ._src.ops.shape import (
-    broadcast_to,
-    concat,
-    expand_dims,
-    flip,
-    permute_dims,
-    reshape,
-    split,
-    squeeze,
-    stack,
-    tile,
-    unstack,
+from ._src.ops.reduction.cumulative import (
+    bincount,
+    confusion_matrix,
+    cumulative_logsumexp,
+    cumulative_max,
+    cumulative_min,
+    cumulative_prod,
+    cumulative_sum,
+    dense_bincount,
+    diff,
+    moving_average,
 )
-from ._src.ops.signs import (
-    copysign,
-    nextafter,
-    signbit,
+from ._src.ops.reduction.extremes import (
+    argmax,
+    argmin,
 )
-from ._src.ops.slicing import (
-    pad,
-    slice,
+from ._src.ops.reduction.nans import (
+    fmax,
+    fmin,
+    nan_to_num,
+    nanmax,
+    nanmean,
+    nanmin,
+    nansum,
 )
-from ._src.ops.sorting import (
-    argsort,
-    in_top_k,
-    median,
-    quantile,
-    sort,
-    top_k,
+from ._src.ops.statistics.samples import (
+    corrcoef,
+    cov,
+    histogram,
 )
-from ._src.ops.special import (
-    digamma,
-    erfinv,
-    lgamma,
-    polygamma,
-    xlog1py,
-    xlogy,
-)
-from ._src.ops.statistics import (
+from ._src.ops.statistics.statistics import (
     logsumexp,
     moments,
     std,
     var,
-)
-from ._src.ops.trigonometry import (
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atanh,
-    cos,
-    cosh,
-    sin,
-    sinh,
-    tan,
-    tanh,
-)
-from ._src.ops.unary import (
-    abs,
-    ceil,
-    exp,
-    exp2,
-    expm1,
-    floor,
-    isfinite,
-    isinf,
-    isnan,
-    log,
-    log1p,
-    log2,
-    log10,
-    negative,
-    positive,
-    reciprocal,
-    round,
-    rsqrt,
-    sign,
-    sqrt,
-    square,
-    trunc,
-)
-from ._src.ops.variable import (
-    Variable,
 )
 from ._src.public import name_publicly, publish
 from ._src.registry.backend import BackendUnavailable

@@ -1,9 +1,9 @@
 """Fourier transforms, of one axis or several, with the names of ``numpy.fft``."""
 
-from ._src.ops.fft import (
+from ._src.ops.signal.fft import (
     __doc__ as __doc__,
 )
-from ._src.ops.fft import (
+from ._src.ops.signal.fft import (
     fft,
     fftfreq,
     fftn,

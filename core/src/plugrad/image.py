@@ -1,9 +1,9 @@
 """Images: resizing, cropping, rotation, colors, and boxes."""
 
-from ._src.ops.image import (
+from ._src.ops.image.image import (
     __doc__ as __doc__,
 )
-from ._src.ops.image import (
+from ._src.ops.image.image import (
     crop_and_resize,
     flip_left_right,
     flip_up_down,

@@ -1,6 +1,6 @@
 """Linear algebra: products, factorizations, eigenvalues, norms and solvers."""
 
-from ._src.ops._results import (
+from ._src.ops.linalg._results import (
     EighResult,
     EigResult,
     LUResult,
@@ -8,10 +8,10 @@ from ._src.ops._results import (
     SlogdetResult,
     SVDResult,
 )
-from ._src.ops.linalg import (
+from ._src.ops.linalg.linalg import (
     __doc__ as __doc__,
 )
-from ._src.ops.linalg import (
+from ._src.ops.linalg.linalg import (
     band_part,
     cholesky,
     cond,
@@ -43,16 +43,16 @@ from ._src.ops.linalg import (
     triangular_solve,
     vector_norm,
 )
-from ._src.ops.products import (
+from ._src.ops.linalg.products import (
     matmul as matmul,
 )
-from ._src.ops.products import (
+from ._src.ops.linalg.products import (
     matrix_transpose as matrix_transpose,
 )
-from ._src.ops.products import (
+from ._src.ops.linalg.products import (
     tensordot as tensordot,
 )
-from ._src.ops.products import (
+from ._src.ops.linalg.products import (
     vecdot as vecdot,
 )
 from ._src.public import publish

@@ -1,9 +1,9 @@
 """Losses: differences of predictions and labels, weighted and reduced."""
 
-from ._src.ops.losses import (
+from ._src.ops.nn.losses import (
     __doc__ as __doc__,
 )
-from ._src.ops.losses import (
+from ._src.ops.nn.losses import (
     absolute_difference,
     compute_weighted_loss,
     cosine_distance,

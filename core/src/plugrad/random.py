@@ -1,9 +1,9 @@
 """Reproducible random numbers: distributions, keys and seeds."""
 
-from ._src.ops.random import (
+from ._src.ops.random.random import (
     __doc__ as __doc__,
 )
-from ._src.ops.random import (
+from ._src.ops.random.random import (
     bernoulli,
     choice,
     exponential,

@@ -1,9 +1,9 @@
 """Signals: windows, frames, and the short-time Fourier transform."""
 
-from ._src.ops.signal import (
+from ._src.ops.signal.signal import (
     __doc__ as __doc__,
 )
-from ._src.ops.signal import (
+from ._src.ops.signal.signal import (
     bartlett_window,
     blackman_window,
     cosine_window,

@@ -1,12 +1,12 @@
 """Sparse matrices as indices and values: conversion, products, segments."""
 
-from ._src.ops._results import (
+from ._src.ops.sparse._results import (
     FilledRows,
 )
-from ._src.ops.sparse import (
+from ._src.ops.sparse.sparse import (
     __doc__ as __doc__,
 )
-from ._src.ops.sparse import (
+from ._src.ops.sparse.sparse import (
     fill_empty_rows,
     ragged_gather,
     ragged_range,

@@ -1,12 +1,12 @@
 """Tensors of strings: comparison, splitting, joining, and hashes."""
 
-from ._src.ops._results import (
+from ._src.ops.sparse._results import (
     Pieces,
 )
-from ._src.ops.strings import (
+from ._src.ops.text.strings import (
     __doc__ as __doc__,
 )
-from ._src.ops.strings import (
+from ._src.ops.text.strings import (
     ngrams,
     regex_replace,
     split,

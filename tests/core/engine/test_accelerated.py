@@ -19,8 +19,9 @@ import pytest
 from plugrad._src.autodiff import reverse
 from plugrad._src.engine import accelerated, context, dispatch
 from plugrad._src.engine import tape as _tape
-from plugrad._src.ops import _convert, binary, reduce, shape, trigonometry, unary
-from plugrad._src.ops.error_functions import ERF
+from plugrad._src.ops.basis import _convert, binary, reduce, shape, unary
+from plugrad._src.ops.elementwise import trigonometry
+from plugrad._src.ops.elementwise.error_functions import ERF
 from plugrad._src.registry.contract import VJP, Kernel, same
 from plugrad._src.tensor.tensor import Tensor
 

@@ -13,7 +13,7 @@ import plugrad as pg
 import pytest
 from plugrad._src.engine import accelerated, context, dispatch
 from plugrad._src.engine import tape as _tape
-from plugrad._src.ops import binary
+from plugrad._src.ops.basis import binary
 from plugrad._src.registry.contract import Kernel, same
 from plugrad._src.tensor.tensor import Tensor
 

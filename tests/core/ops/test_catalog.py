@@ -19,7 +19,8 @@ import plugrad as pg
 import pytest
 from plugrad._src.engine.context import Scope
 from plugrad._src.engine.tape import spec
-from plugrad._src.ops import FAMILIES, activation
+from plugrad._src.ops import FAMILIES
+from plugrad._src.ops.nn import activation
 from plugrad._src.registry.registry import registry
 from plugrad_conformance.golden import cases, judge, reach
 from plugrad_conformance.misuse import right_calls

@@ -6,8 +6,8 @@ from statistics import NormalDist
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad._src.ops import _draws
-from plugrad._src.ops import random as module
+from plugrad._src.ops.random import _draws
+from plugrad._src.ops.random import random as module
 from plugrad_conformance.ops.test_random import OPS
 
 

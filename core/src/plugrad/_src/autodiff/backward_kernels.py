@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from plugrad._src.engine.dispatch import run
-from plugrad._src.ops import activation, error_functions, gelu, norm, trigonometry
+from plugrad._src.ops.elementwise import error_functions, trigonometry
+from plugrad._src.ops.nn import activation, gelu, norm
 from plugrad._src.registry.contract import Kernel, decomposition
 from plugrad._src.registry.specs import Spec, one_shape
 from plugrad._src.tensor.tensor import Tensor

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, ParamSpec
 
-from plugrad._src.ops import creation, grids, shape
-from plugrad._src.ops._convert import asarray
+from plugrad._src.ops.array import grids
+from plugrad._src.ops.basis import creation, shape
+from plugrad._src.ops.basis._convert import asarray
 from plugrad._src.tensor.arguments import choice, function
 from plugrad._src.tensor.tensor import Tensor
 

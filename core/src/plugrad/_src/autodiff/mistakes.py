@@ -23,8 +23,8 @@ import numpy as np
 
 from plugrad._src.engine.context import tapes, tell
 from plugrad._src.engine.tape import Guard, Tape, tapes_tracking
-from plugrad._src.ops._convert import asarray
-from plugrad._src.ops.variable import Variable
+from plugrad._src.ops.basis._convert import asarray
+from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry.deprecation import line_outside, outside
 from plugrad._src.tensor.tensor import Tensor
 from plugrad._src.tensor.tree import split
@@ -109,7 +109,7 @@ _READERS = {
 _SHOWS = {"__bool__", "__format__", "__repr__", "_repr_html_"}
 _MODULES = {
     "plugrad._src.tensor.tensor",
-    "plugrad._src.ops.variable",
+    "plugrad._src.ops.basis.variable",
     "plugrad._src.ops.operators",
 }
 

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar, TypeVarTuple, 
 from plugrad._src.engine import context, dispatch
 from plugrad._src.engine.accelerated import accelerated
 from plugrad._src.engine.tape import Node, Tape, VJPStep, alias, new, spec
-from plugrad._src.ops import _convert, creation, reduce
-from plugrad._src.ops._convert import asarray
+from plugrad._src.ops.basis import _convert, creation, reduce
+from plugrad._src.ops.basis._convert import asarray
+from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.ops.custom import CUSTOM
-from plugrad._src.ops.variable import Variable
 from plugrad._src.registry.backend import OpenBackend
 from plugrad._src.registry.contract import Kernel
 from plugrad._src.tensor.arguments import flag, function, integers

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from plugrad._src.engine.context import current
-from plugrad._src.ops import reduce, shape
-from plugrad._src.ops._convert import asarray
+from plugrad._src.ops.basis import reduce, shape
+from plugrad._src.ops.basis._convert import asarray
 from plugrad._src.ops.custom import (
     as_leaf,
     gradients_of,

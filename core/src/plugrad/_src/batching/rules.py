@@ -17,10 +17,10 @@ from math import prod
 from typing import Any, Literal, TypeVar, overload
 
 from plugrad._src.engine.dispatch import run, run_many
-from plugrad._src.ops import shape as shapes
-from plugrad._src.ops.compare import where
-from plugrad._src.ops.ranges import arange
-from plugrad._src.ops.rearrange import moveaxis
+from plugrad._src.ops.array.ranges import arange
+from plugrad._src.ops.array.rearrange import moveaxis
+from plugrad._src.ops.basis import shape as shapes
+from plugrad._src.ops.basis.compare import where
 from plugrad._src.registry.contract import Kernel
 from plugrad._src.tensor.arguments import choice, function
 from plugrad._src.tensor.tensor import Tensor

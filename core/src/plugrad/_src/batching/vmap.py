@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from plugrad._src.ops import shape
-from plugrad._src.ops._convert import asarray
-from plugrad._src.ops.rearrange import moveaxis
+from plugrad._src.ops.array.rearrange import moveaxis
+from plugrad._src.ops.basis import shape
+from plugrad._src.ops.basis._convert import asarray
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.arguments import function
 from plugrad._src.tensor.tensor import Tensor

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from plugrad._src.engine.dispatch import run, run_many
-from plugrad._src.ops import shape as shapes
-from plugrad._src.ops.rearrange import moveaxis
+from plugrad._src.ops.array.rearrange import moveaxis
+from plugrad._src.ops.basis import shape as shapes
 from plugrad._src.registry.contract import Kernel
 from plugrad._src.tensor.tensor import Tensor
 from plugrad.geometry import Resizing, Windows

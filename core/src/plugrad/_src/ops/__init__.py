@@ -1,4 +1,18 @@
-"""Every op, by family; the core's contracts are collected from here."""
+"""Every op, by family; the core's contracts are collected from here.
+
+A folder is a family, and its docstring is the map of its modules. Each imports only
+those below it:
+
+- ``operators``: the operators and methods of ``Tensor``.
+- ``image``, ``statistics``, ``text``.
+- ``nn``, ``sparse``.
+- ``indexing``, ``random``, ``signal``.
+- ``linalg``, ``reduction``.
+- ``array``, ``elementwise``.
+- ``custom``: gradients written by hand; ``by_name``: kernels run by name;
+  ``namespace``: that of the array API standard; ``_processes``: pickle and fork.
+- ``basis``: conversion, arithmetic, comparison, sums and shapes.
+"""
 
 from importlib import import_module
 
@@ -7,16 +21,32 @@ from plugrad._src.registry.registry import registry
 
 from . import _processes, operators
 
-NAMES = """
-    activation adaptive alignments binary blocks boxes compare complexes conv
-    creation cumulative depthwise determinants dilation dropout eigenvalues einsum
-    error_functions extremes fft fused gather gelu grids image integers linalg
-    losses matrix matrix_factors matrix_functions namespace nans norm pool products
-    quantized ragged random ranges rearrange reduce resize samples scatter search
-    sequence shape signal signs slicing sorting sparse special statistics strings
-    trigonometry unary
-"""
-FAMILIES = tuple(import_module(f"{__name__}.{name}") for name in NAMES.split())
+FOLDERS = {
+    "basis": "binary compare complexes creation reduce shape unary",
+    "elementwise": "error_functions integers signs special trigonometry",
+    "array": "blocks gather grids ranges rearrange slicing",
+    "reduction": "cumulative extremes nans",
+    "linalg": """
+        determinants eigenvalues einsum linalg matrix matrix_factors matrix_functions
+        products
+    """,
+    "indexing": "scatter search sorting",
+    "random": "random",
+    "signal": "fft signal",
+    "nn": """
+        activation adaptive alignments conv depthwise dilation dropout fused gelu losses
+        norm pool quantized sequence
+    """,
+    "sparse": "ragged sparse",
+    "image": "boxes image interpolation resize",
+    "statistics": "samples statistics",
+    "text": "strings",
+}
+FAMILIES = tuple(
+    import_module(f"{__name__}.{folder}.{name}")
+    for folder, names in FOLDERS.items()
+    for name in names.split()
+)
 
 registry.declare(
     [

@@ -23,8 +23,8 @@ from plugrad._src.registry.deprecation import outside
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.tensor import Tensor
 
-from ._convert import tensor_of
-from .variable import Variable
+from .basis._convert import tensor_of
+from .basis.variable import Variable
 
 
 def _restored(values: object, backend: object) -> Tensor:

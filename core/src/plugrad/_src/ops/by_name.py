@@ -15,7 +15,7 @@ from plugrad._src.registry.registry import registry
 from plugrad._src.tensor import arguments
 from plugrad._src.tensor.tensor import TensorLike
 
-from . import _convert
+from .basis import _convert
 
 if TYPE_CHECKING:
     from plugrad._src.tools.state import EngineState

@@ -27,8 +27,8 @@ from plugrad._src.tensor.arguments import function
 from plugrad._src.tensor.tensor import TapeId, Tensor
 from plugrad._src.tensor.tree import flatten, split
 
-from . import _convert
-from .variable import Variable
+from .basis import _convert
+from .basis.variable import Variable
 
 __all__ = ["custom_grad"]
 

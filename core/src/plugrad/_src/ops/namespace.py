@@ -29,8 +29,8 @@ from plugrad._src.tensor.dtypes import (
 )
 from plugrad._src.tensor.tensor import Tensor
 
-from . import _convert
-from .variable import Variable
+from .basis import _convert
+from .basis.variable import Variable
 
 __all__ = [
     "__array_api_version__",

@@ -22,9 +22,11 @@ from plugrad._src.tensor.dtypes import STRING
 from plugrad._src.tensor.hints import Absent, ForeignNames
 from plugrad._src.tensor.tensor import Tensor
 
-from . import binary, compare, creation, indexing, products, unary
-from .shape import permute_dims, reshape
-from .variable import Variable
+from .basis import binary, compare, creation, unary
+from .basis.shape import permute_dims, reshape
+from .basis.variable import Variable
+from .indexing import indexing
+from .linalg import products
 
 COMPARABLE = (Tensor, Variable, int, float, complex, np.generic, list, tuple)
 
@@ -137,9 +139,11 @@ METHODS = """
     top_k unique_values unsorted_segment_sum unstack var zeros_like
 """
 FAMILIES = """
-    activation binary blocks compare conv creation cumulative depthwise error_functions
-    extremes gather gelu indexing norm pool products reduce search shape slicing sorting
-    statistics trigonometry unary
+    array.blocks array.gather array.slicing basis.binary basis.compare basis.creation
+    basis.reduce basis.shape basis.unary elementwise.error_functions
+    elementwise.trigonometry indexing.indexing indexing.search indexing.sorting
+    linalg.products nn.activation nn.conv nn.depthwise nn.gelu nn.norm nn.pool
+    reduction.cumulative reduction.extremes statistics.statistics
 """
 
 

@@ -374,7 +374,7 @@ def authored(function: Any) -> Any:
 def origin(function: Callable[..., Any], owner: str) -> str:
     """Return the owner and place of a function.
 
-    Such as ``plugrad (plugrad._src.ops.unary:58)``.
+    Such as ``plugrad (plugrad._src.ops.basis.unary:58)``.
     """
     function = authored(function)
     code = getattr(function, "__code__", None)

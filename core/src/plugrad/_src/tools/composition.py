@@ -14,7 +14,7 @@ import numpy as np
 
 import plugrad
 from plugrad._src.autodiff import reverse
-from plugrad._src.ops import _convert
+from plugrad._src.ops.basis import _convert
 from plugrad._src.registry.contract import suggest
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.tree import flatten

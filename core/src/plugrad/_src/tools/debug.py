@@ -25,9 +25,9 @@ from plugrad._src.autodiff import reverse
 from plugrad._src.engine import context, dispatch
 from plugrad._src.engine.context import Run, running
 from plugrad._src.engine.tape import Outputs, spec, specs
-from plugrad._src.ops import complexes, reduce
-from plugrad._src.ops._convert import asarray
-from plugrad._src.ops.variable import Variable
+from plugrad._src.ops.basis import complexes, reduce
+from plugrad._src.ops.basis._convert import asarray
+from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry.backend import Function
 from plugrad._src.registry.contract import Kernel, Spec, origin
 from plugrad._src.registry.registry import registry

@@ -27,8 +27,9 @@ import numpy as np
 
 from plugrad._src.autodiff.reverse import grad
 from plugrad._src.engine import accelerated, context
-from plugrad._src.ops import linalg, reduce
-from plugrad._src.ops._convert import asarray
+from plugrad._src.ops.basis import reduce
+from plugrad._src.ops.basis._convert import asarray
+from plugrad._src.ops.linalg import linalg
 from plugrad._src.registry import install, loading, plugins
 from plugrad._src.registry.backend import BackendUnavailable, OpenBackend
 from plugrad._src.registry.contract import KernelNotFound, suggest

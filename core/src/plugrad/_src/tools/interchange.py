@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from plugrad._src.engine.dispatch import active
-from plugrad._src.ops._convert import asarray, notify_created, placed
-from plugrad._src.ops.variable import Variable
+from plugrad._src.ops.basis._convert import asarray, notify_created, placed
+from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry.backend import share
 from plugrad._src.tensor.arguments import flag
 from plugrad._src.tensor.dtypes import DType, canonical

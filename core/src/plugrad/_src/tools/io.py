@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad._src.ops._convert import asarray, tensor_of
+from plugrad._src.ops.basis._convert import asarray, tensor_of
 from plugrad._src.registry.plugins import printable
 from plugrad._src.tensor import arguments
 from plugrad._src.tensor.dtypes import DTYPES, DType, named

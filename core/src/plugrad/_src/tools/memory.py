@@ -20,7 +20,7 @@ from operator import is_
 from typing import Any, TypeVar, overload
 
 from plugrad._src.engine import context
-from plugrad._src.ops.variable import Variable
+from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry.backend import OpenBackend
 from plugrad._src.registry.contract import Spec
 from plugrad._src.registry.registry import registry

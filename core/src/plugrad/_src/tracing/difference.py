@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from plugrad._src.engine.places import Slot, same_value
-from plugrad._src.ops.variable import Variable
+from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.tensor.tensor import Native, Tensor
 
 from .graph import Step

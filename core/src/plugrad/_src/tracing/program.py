@@ -31,7 +31,7 @@ from typing import Any
 from plugrad._src.engine import dispatch
 from plugrad._src.engine.context import PROCESS, Scope, current, observed_run, running
 from plugrad._src.engine.places import GONE, MISSING, Place, Slot
-from plugrad._src.ops.variable import Variable
+from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.tensor import Native, Tensor
 from plugrad._src.tensor.tree import LEAF, kind_of, split

@@ -22,7 +22,7 @@ from plugrad._src.engine import dispatch
 from plugrad._src.engine.context import Scope, current, running
 from plugrad._src.engine.places import Slot
 from plugrad._src.engine.tape import Outputs
-from plugrad._src.ops.variable import Variable
+from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry import backend as backends
 from plugrad._src.registry.contract import Kernel, Spec
 from plugrad._src.registry.deprecation import line_outside

@@ -15,7 +15,7 @@ from plugrad._src.engine.code import TRUSTED, RunningCode, package_of
 from plugrad._src.engine.context import Overrides, current
 from plugrad._src.engine.places import Slot
 from plugrad._src.engine.references import References
-from plugrad._src.ops.variable import Variable
+from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.tensor import NOWHERE, Native, Tensor
 from plugrad._src.tensor.tree import split

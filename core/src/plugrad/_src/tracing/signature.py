@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plugrad._src.engine.places import PLAIN, exact, is_value
-from plugrad._src.ops._convert import asarray
-from plugrad._src.ops.variable import Variable
+from plugrad._src.ops.basis._convert import asarray
+from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry.backend import OpenBackend
 from plugrad._src.tensor.dtypes import named
 from plugrad._src.tensor.tensor import Tensor

@@ -1,0 +1,307 @@
+"""Changes of shape and positions, composed of other ops. Kernels: ``BroadcastArgs``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Unpack
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._src.engine.dispatch import run
+from plugrad._src.ops.basis import _convert, creation, shape
+from plugrad._src.registry.contract import Kernel, Spec, decomposition
+from plugrad._src.tensor.arguments import Ints, integers, misfit, several, sizes
+from plugrad._src.tensor.dtypes import check_range
+from plugrad._src.tensor.hints import Nothing, unexpected
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+from plugrad.geometry import Shape
+
+from . import gather, slicing
+
+__all__ = [
+    "broadcast_args",
+    "broadcast_arrays",
+    "broadcast_shapes",
+    "ensure_shape",
+    "moveaxis",
+    "repeat",
+    "roll",
+]
+
+
+def moveaxis(x: TensorLike, source: Ints, destination: Ints, /) -> Tensor:
+    """Return ``x`` with the axes ``source`` moved to the positions ``destination``.
+
+    The other axes keep their order.
+
+    Args:
+        x: A tensor of any dtype.
+        source: The axes to move: an int or several.
+        destination: Their positions in the result, as many.
+
+    Returns:
+        A tensor of the dtype of ``x``.
+
+    Raises:
+        ValueError: The numbers of axes differ, or an axis is named twice or out of
+            range.
+
+    Example:
+        >>> pg.moveaxis(pg.zeros((2, 3, 4)), 0, -1).shape
+        (3, 4, 2)
+
+    """
+    x = _convert.asarray(x)
+    rank = len(x.shape)
+    sources = _each("moveaxis", "axes", source, rank)
+    places = _each("moveaxis", "places", destination, rank)
+    if not len(sources) == len({*sources}) == len(places) == len({*places}):
+        raise ValueError(
+            f"moveaxis: source {source} and destination {destination} must name as "
+            "many axes, none twice"
+        )
+    order = [i for i in range(rank) if i not in sources]
+    for place, axis in sorted(zip(places, sources, strict=True)):
+        order.insert(place, axis)
+    return run(shape.TRANSPOSE, x, axes=tuple(order))
+
+
+def _each(op: str, name: str, given: Ints, rank: int) -> list[int]:
+    """Return the axes that an op takes in an order, as non-negative ints."""
+    return [geometry.axes(op, i, rank)[0] for i in integers(op, name, given)]
+
+
+def roll(
+    x: TensorLike, /, shift: Ints, axis: Ints | None = None, **unknown: Unpack[Nothing]
+) -> Tensor:
+    """Return the elements shifted along ``axis``, from its end back to its start.
+
+    Args:
+        x: A tensor of any dtype.
+        shift: By how many positions, negative ones towards the start: one number for
+            all axes, or one for each.
+        axis: An axis or several; None shifts the elements in row-major order.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Raises:
+        ValueError: The numbers of shifts and axes differ, or an axis is out of range.
+
+    Example:
+        >>> pg.roll([1, 2, 3, 4], 1)
+        Tensor([4, 1, 2, 3], dtype=int32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(roll, unknown)
+    x = _convert.asarray(x)
+    shifts = integers("roll", "shift", shift)
+    if axis is None:
+        flat = run(shape.RESHAPE, x, shape=(math.prod(x.shape),))
+        return run(shape.RESHAPE, roll(flat, sum(shifts), axis=0), shape=x.shape)
+    axes = _each("roll", "axis", axis, len(x.shape))
+    shifts = shifts * len(axes) if len(shifts) == 1 else shifts
+    if len(shifts) != len(axes):
+        raise ValueError(f"roll: {len(shifts)} shifts do not fit {len(axes)} axes")
+    given = x
+    for i, step in zip(axes, shifts, strict=True):
+        n = x.shape[i]
+        cut = -step % n if n else 0
+        if cut:
+            ends = slicing.along(x, i, cut, n - cut), slicing.along(x, i, 0, cut)
+            x = run(shape.CONCAT, *ends, axis=i)
+    return creation.identity(x) if x is given else x
+
+
+def repeat(
+    x: TensorLike,
+    repeats: TensorLike,
+    /,
+    axis: int | None = None,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return each element ``repeats`` times in a row along ``axis``.
+
+    Args:
+        x: A tensor of any dtype.
+        repeats: How often: one integer, or one for each element along the axis. A
+            tensor is read on the host, as the shape depends on its values.
+        axis: The axis along which to repeat; None flattens ``x`` first.
+
+    Returns:
+        A tensor of the dtype of ``x``.
+
+    Raises:
+        ValueError: ``repeats`` has another number of elements, or negative ones.
+        TypeError: ``repeats`` are not integers.
+
+    Example:
+        >>> pg.repeat([1, 2, 3], 2)
+        Tensor([1, 1, 2, 2, 3, 3], dtype=int32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(repeat, unknown)
+    x = _convert.asarray(x)
+    if axis is None:
+        x = run(shape.RESHAPE, x, shape=(math.prod(x.shape),))
+    axis = shape._axis("repeat", 0 if axis is None else axis, len(x.shape))
+    size = x.shape[axis]
+    counts = _convert.on_host("repeat", "repeats", repeats)
+    if counts is None:
+        counts = _convert.integer_tensor("repeat", "repeats", repeats).numpy()
+    if counts.shape not in ((), (1,), (size,)) or counts.min(initial=0) < 0:
+        raise ValueError(
+            f"repeat: expected one number or {size}, none negative, got {repeats!r}"
+        )
+    if counts.size != 1:
+        where = np.repeat(np.arange(size, dtype=np.int32), counts)
+        return gather.gather(x, where, axis=axis)
+    old, count = x.shape, counts.item()
+    x = run(shape.RESHAPE, x, shape=shape._with(old, axis, size, 1))
+    x = run(shape.BROADCAST_TO, x, shape=shape._with(old, axis, size, count))
+    return run(shape.RESHAPE, x, shape=shape._with(old, axis, size * count))
+
+
+def _longer(s0: Spec, s1: Spec) -> Spec:
+    _check_vectors(s0, s1)
+    return max(s0, s1, key=lambda s: s.shape)
+
+
+def _check_vectors(s0: Spec | Tensor, s1: Spec | Tensor) -> None:
+    if len(s0.shape) != 1 or len(s1.shape) != 1:
+        raise misfit("broadcast_args", "shapes must be of rank 1", s0, s1)
+
+
+BROADCAST_ARGS = Kernel(
+    "BroadcastArgs(s0: int32 | int64, s1: s0)",
+    out=_longer,
+    checks=("s0", "s1"),
+    op="broadcast_args",
+    doc="""The shape to which the shapes ``s0`` and ``s1`` broadcast.
+
+    They are aligned at the end, the shorter one gets ones in front, and a size of 1
+    becomes the other one. Sizes that differ, neither of them 1, are a ValueError.""",
+)
+
+
+def broadcast_args(s0: TensorLike, s1: TensorLike, /) -> Tensor:
+    """Return the shape to which two shapes, given as tensors, broadcast.
+
+    Args:
+        s0: ``[m]``, integers, the sizes of the first shape.
+        s1: ``[n]``, integers, the sizes of the second shape.
+
+    Returns:
+        ``[max(m, n)]``, int32, or int64 if one of the arguments is.
+
+    Raises:
+        TypeError: The shapes are not integers.
+        ValueError: They are not of rank 1, or do not broadcast.
+
+    Example:
+        >>> pg.broadcast_args([2, 1], [5, 1, 3])
+        Tensor([5, 2, 3], dtype=int32, backend='cpu')
+
+    """
+    s0, s1 = (_sizes("broadcast_args", s) for s in (s0, s1))
+    _check_vectors(s0, s1)
+    return run(BROADCAST_ARGS, *_convert.promote_all("broadcast_args", s0, s1))
+
+
+def _sizes(op: str, value: TensorLike) -> Tensor:
+    """Return a tensor of sizes; none may become another one, as an index may."""
+    x = _convert.asarray(value)
+    if x.dtype.kind == "u" and not np.can_cast(x.dtype, _convert.widest()):
+        for size in x.numpy().ravel().tolist():
+            check_range(op, size, _convert.widest())
+    return _convert.integer_tensor(op, "shapes", x if x.dtype.kind == "u" else value)
+
+
+@decomposition(BROADCAST_ARGS)
+def _(s0: Tensor, s1: Tensor) -> Tensor:
+    known = [tuple(s.numpy().tolist()) for s in (s0, s1)]  # a few numbers
+    sizes = geometry.broadcast("broadcast_args", *known)
+    return _convert.asarray(np.array(sizes, s0.dtype))
+
+
+def broadcast_arrays(*xs: TensorLike) -> tuple[Tensor, ...]:
+    """Return all tensors broadcast to their common shape; each keeps its dtype.
+
+    Args:
+        xs: Tensors of any dtype.
+
+    Returns:
+        A tuple of tensors of one shape.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+
+    Example:
+        >>> a, b = pg.broadcast_arrays([1, 2, 3], [[1.0], [2.0]])
+        >>> a
+        Tensor([[1, 2, 3],
+                [1, 2, 3]], dtype=int32, backend='cpu')
+
+    """
+    tensors = [_convert.asarray(x) for x in xs]
+    common = geometry.broadcast("broadcast_arrays", *(x.shape for x in tensors))
+    return tuple([run(shape.BROADCAST_TO, x, shape=common) for x in tensors])
+
+
+def broadcast_shapes(*shapes: Ints) -> Shape:
+    """Return the shape to which tensors of these shapes broadcast.
+
+    Args:
+        shapes: Shapes; an int n stands for ``(n,)``.
+
+    Returns:
+        A tuple of int; ``()`` without shapes.
+
+    Raises:
+        ValueError: The shapes do not broadcast, or a size is negative.
+        TypeError: A size is not an integer.
+
+    Example:
+        >>> pg.broadcast_shapes((2, 1), (3,), (1, 1, 1))
+        (1, 2, 3)
+
+    Source:
+        The array API standard.
+
+    """
+    given = [sizes("broadcast_shapes", s) for s in shapes]
+    return geometry.broadcast("broadcast_shapes", *given)
+
+
+def ensure_shape(
+    x: TensorLike, /, shape: Sequence[int | None], **unknown: Unpack[Nothing]
+) -> Tensor:
+    """Return ``x``, after a check that it has ``shape``; None stands for any size.
+
+    Args:
+        x: A tensor of any dtype.
+        shape: The sizes that ``x`` must have, or None.
+
+    Returns:
+        A tensor of the same elements.
+
+    Raises:
+        ValueError: ``x`` has another shape.
+
+    Example:
+        >>> pg.ensure_shape([[1, 2], [3, 4]], (None, 2)).shape
+        (2, 2)
+
+    """
+    if unknown:
+        raise unexpected(ensure_shape, unknown)
+    x, given = _convert.asarray(x), several("ensure_shape", "shape", shape)
+    integers("ensure_shape", "shape", [n for n in given if n is not None])
+    wanted = [m if n is None else n for n, m in zip(given, x.shape, strict=False)]
+    if len(given) != len(x.shape) or tuple(wanted) != x.shape:
+        raise ValueError(f"ensure_shape: shape {x.shape} is not {tuple(given)}")
+    return creation.identity(x)

@@ -1,0 +1,364 @@
+"""Parts of tensors, and padding. Kernels: ``MirrorPad PadV2 Slice StridedSlice``.
+
+Python's ``x[...]`` and the op ``strided_slice`` are in ``indexing``. The decompositions
+of ``SplitV Unpack Reverse``, kernels of ``shape``, are here, as they are slices.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any, Literal, Unpack
+
+from plugrad import geometry
+from plugrad._src.engine.dispatch import run
+from plugrad._src.ops.basis import _convert, shape
+from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad._src.tensor.arguments import (
+    Ints,
+    Margins,
+    choice,
+    integers,
+    misfit,
+    number,
+    sizes,
+)
+from plugrad._src.tensor.dtypes import STRING, DType, named, weak
+from plugrad._src.tensor.hints import Nothing, unexpected
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+from plugrad.geometry import Shape
+
+__all__ = ["pad", "slice"]
+
+Pairs = tuple[tuple[int, int], ...]
+
+# --- parts -----------------------------------------------------------------------
+
+
+def _sliced(x: Spec, *, begin: Shape, size: Shape) -> Spec:
+    if len(begin) != len(x.shape) or len(size) != len(x.shape):
+        raise misfit("slice", f"begin {begin} and size {size} must name each axis", x)
+    _check_inside(x, begin, size)
+    return Spec(size, x.dtype)
+
+
+def _check_inside(x: Spec | Tensor, begin: Shape, size: Shape) -> None:
+    for b, k, n in zip(begin, size, x.shape, strict=True):
+        if not 0 <= b <= b + k <= n:
+            rule = f"begin {begin}, from 0, and size {size} must lie inside"
+            raise misfit("slice", rule, x)
+
+
+SLICE = Kernel(
+    "Slice(x; begin: shape, size: shape)",
+    out=_sliced,
+    op="slice",
+    doc="""``x[begin[0] : begin[0] + size[0], ...]``, which lies inside of ``x``.""",
+)
+
+
+def _stepped(x: Spec, *, begin: Shape, size: Shape, strides: Shape) -> Spec:
+    rank = len(x.shape)
+    if not len(begin) == len(size) == len(strides) == rank:
+        rule = f"begin {begin}, size {size} and strides {strides} must name each axis"
+        raise misfit("strided_slice", rule, x)
+    for b, k, s, n in zip(begin, size, strides, x.shape, strict=True):
+        last, room = (b + (k - 1) * s, n) if k else (b, n + 1)
+        if not (0 <= b < room and 0 <= last < room and 0 < abs(s) < 2**31):
+            rule = f"begin {begin}, size {size} and strides {strides}, which are not 0,"
+            raise misfit("strided_slice", f"{rule} must lie inside", x)
+    return Spec(size, x.dtype)
+
+
+STRIDED_SLICE = Kernel(
+    "StridedSlice(x; begin: shape, size: shape, strides: ints)",
+    out=_stepped,
+    op="strided_slice",
+    doc="""``y[i, ...] = x[begin[0] + i * strides[0], ...]`` for i below ``size[0]``.
+
+    Strides may be negative. All that is read lies inside of ``x``.""",
+)
+
+
+def _put_back(
+    dy: Tensor, x_spec: Spec, begin: Shape, size: Shape, strides: Shape
+) -> Tensor:
+    """Return zeros of the shape of ``x`` with ``dy`` where a slice has read.
+
+    An axis that was read backwards is reversed; a stride of s puts s - 1 zeros after
+    each element, and those after the last element are cut off.
+    """
+    turned = tuple(i for i, s in enumerate(strides) if s < 0 and size[i] > 1)
+    if turned:
+        dy = run(shape.REVERSE, dy, axis=turned)
+    steps = [abs(s) if n > 1 else 1 for s, n in zip(strides, size, strict=True)]
+    spans = tuple((n - 1) * s + 1 if n else 0 for n, s in zip(size, steps, strict=True))
+    if any(s > 1 for s in steps):
+        wide, gaps, long = [], [], []
+        for n, s in zip(size, steps, strict=True):
+            wide += [n, 1] if s > 1 else [n]
+            gaps += [(0, 0), (0, s - 1)] if s > 1 else [(0, 0)]
+            long.append(n * s)
+        dy = pad(run(shape.RESHAPE, dy, shape=tuple(wide)), gaps)
+        dy = run(shape.RESHAPE, dy, shape=tuple(long))
+        dy = run(SLICE, dy, begin=(0,) * len(size), size=spans)
+    read = zip(begin, size, strides, strict=True)
+    lows = [b + (n - 1) * min(s, 0) if n else 0 for b, n, s in read]
+    room = zip(lows, x_spec.shape, spans, strict=True)
+    paddings = tuple([(low, n - low - span) for low, n, span in room])
+    return run(PAD_V2, dy, paddings=paddings, constant_values=0)
+
+
+gradients(STRIDED_SLICE, x=_put_back)
+
+
+def along(x: Tensor, axis: int, begin: int, size: int, stride: int = 1) -> Tensor:
+    """Return ``size`` elements of one axis and all elements of the others."""
+    begins, sizes, strides = [0] * len(x.shape), [*x.shape], [1] * len(x.shape)
+    begin = begin if size else 0  # of an empty axis, every position is outside
+    begins[axis], sizes[axis], strides[axis] = begin, size, stride
+    part = {"begin": tuple(begins), "size": tuple(sizes), "strides": tuple(strides)}
+    return run(STRIDED_SLICE, x, **part)
+
+
+def slice(
+    x: TensorLike, /, begin: Ints, size: Ints | None = None, **unknown: Unpack[Nothing]
+) -> Tensor:
+    """Return the block of ``x`` of ``size`` elements from ``begin`` on along each axis.
+
+    Args:
+        x: A tensor of any dtype.
+        begin: The first index of each axis, from 0; axes that are not named start at 0.
+        size: The number of elements of each axis; -1, and axes that are not named, take
+            all that follow.
+
+    Returns:
+        A tensor of the dtype of ``x``.
+
+    Raises:
+        ValueError: The block is not inside ``x``, or ``begin`` or ``size`` is too long.
+
+    Example:
+        >>> pg.slice([1, 2, 3, 4, 5], 1, 3)
+        Tensor([2, 3, 4], dtype=int32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(slice, unknown)
+    x = _convert.asarray(x)
+    starts = integers("slice", "begin", begin)
+    sizes = () if size is None else integers("slice", "size", size)
+    rank = len(x.shape)
+    if len(starts) > rank or len(sizes) > rank:
+        raise misfit("slice", f"begin {starts} or size {sizes} is too long", x)
+    starts += (0,) * (rank - len(starts))
+    sizes += (-1,) * (rank - len(sizes))
+    given = zip(starts, sizes, x.shape, strict=True)
+    wanted = tuple([n - b if k == -1 else k for b, k, n in given])
+    _check_inside(x, starts, wanted)
+    return run(SLICE, x, begin=starts, size=wanted)
+
+
+@decomposition(SLICE)
+def _(x: Tensor, *, begin: Shape, size: Shape) -> Tensor:
+    return run(STRIDED_SLICE, x, begin=begin, size=size, strides=(1,) * len(size))
+
+
+def _placed(dy: Tensor, x_spec: Spec, begin: Shape, size: Shape) -> Tensor:
+    return _put_back(dy, x_spec, begin, size, (1,) * len(size))
+
+
+gradients(SLICE, x=_placed)
+
+
+# --- padding ---------------------------------------------------------------------
+
+
+def _wider(x: Spec, paddings: Pairs) -> Spec:
+    paddings = geometry.pairs("pad", "paddings", paddings, len(x.shape))
+    each = zip(x.shape, paddings, strict=True)
+    shape = tuple([before + n + after for n, (before, after) in each])
+    return Spec(sizes("pad", shape, "the result"), x.dtype)
+
+
+def _padded(x: Spec, *, paddings: Pairs, constant_values: complex | bytes) -> Spec:
+    check_constant("pad", constant_values, x.dtype)
+    return _wider(x, paddings)
+
+
+PAD_V2 = Kernel(
+    "PadV2(x; paddings: pairs, constant_values: scalar)",
+    out=_padded,
+    op="pad",
+    doc="""``x`` between ``before`` and ``after`` elements along each axis.
+
+    ``paddings`` has a pair (before, after) for each axis, neither negative. The
+    elements are ``constant_values``: a number that the dtype holds, or bytes.""",
+)
+
+
+def _mirrored(x: Spec, *, paddings: Pairs, mode: str) -> Spec:
+    found = _wider(x, paddings)
+    _check_mirrors(x, paddings, mode)
+    return found
+
+
+def _check_mirrors(x: Spec | Tensor, paddings: Pairs, mode: str) -> None:
+    for n, padding in zip(x.shape, paddings, strict=True):
+        if max(padding) > max(n - (mode == "reflect"), 0):
+            rule = f"an axis of size {n} has no {padding} elements to mirror ({mode})"
+            raise misfit("pad", rule, x)
+
+
+MIRROR_PAD = Kernel(
+    "MirrorPad(x; paddings: pairs, mode: 'reflect' | 'symmetric')",
+    out=_mirrored,
+    op="pad",
+    doc="""``x`` between mirror images of itself along each axis, of sizes ``paddings``.
+
+    ``'reflect'`` mirrors at the first and the last element: 1 2 3 becomes 3 2 1 2 3 2 1
+    with 2 at both ends. ``'symmetric'`` repeats them: 2 1 1 2 3 3 2. There is never
+    more padding than there are elements to mirror.""",
+)
+
+
+def pad(
+    x: TensorLike,
+    /,
+    paddings: Margins,
+    *,
+    mode: Literal["constant", "reflect", "symmetric", "edge", "wrap"] = "constant",
+    constant_values: complex | str | bytes = 0,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return ``x`` with elements added before and after it along each axis.
+
+    Args:
+        x: A tensor of any dtype.
+        paddings: A pair (before, after) for each axis, not negative.
+        mode: ``"constant"`` adds ``constant_values``. ``"reflect"`` mirrors at the
+            first and the last element; ``"symmetric"`` mirrors at the edges, so that
+            these elements come twice. ``"edge"`` repeats the first and the last
+            element; ``"wrap"`` goes on with the other end.
+        constant_values: A number that the dtype of ``x`` can hold, or ``str`` or
+            ``bytes`` for a tensor of strings.
+
+    Returns:
+        A larger tensor of the dtype of ``x``.
+
+    Raises:
+        ValueError: There is not one pair for each axis, one is negative, or the axis
+            has too few elements to mirror, or none to repeat.
+        TypeError: The dtype cannot hold ``constant_values``.
+
+    Example:
+        >>> pg.pad([1, 2, 3], [(1, 2)])
+        Tensor([0, 1, 2, 3, 0, 0], dtype=int32, backend='cpu')
+        >>> pg.pad([1, 2, 3], [(1, 2)], mode="reflect")
+        Tensor([2, 1, 2, 3, 2, 1], dtype=int32, backend='cpu')
+        >>> pg.pad([1, 2, 3], [(1, 2)], mode="wrap")
+        Tensor([3, 1, 2, 3, 1, 2], dtype=int32, backend='cpu')
+
+    Source:
+        The modes are those of ``numpy.pad``.
+
+    """
+    if unknown:
+        raise unexpected(pad, unknown)
+    x = _convert.asarray(x)
+    found = geometry.pairs("pad", "paddings", paddings, len(x.shape))
+    modes = ("constant", "reflect", "symmetric", "edge", "wrap")
+    if choice("pad", "mode", mode, *modes) == "constant":
+        value = constant("pad", constant_values, x.dtype)
+        return run(PAD_V2, x, paddings=found, constant_values=value)
+    if mode in ("edge", "wrap"):
+        return _repeated(x, found, mode)
+    _check_mirrors(x, found, mode)
+    return run(MIRROR_PAD, x, paddings=found, mode=mode)
+
+
+def _repeated(x: Tensor, paddings: Pairs, mode: str) -> Tensor:
+    """Return ``x`` between copies of its edges, or of itself."""
+    _wider(Spec(x.shape, x.dtype), paddings)
+    for axis, (before, after) in enumerate(paddings):
+        n = x.shape[axis]
+        if not before and not after:
+            continue
+        if not n:
+            raise misfit("pad", f"axis {axis} has no elements to repeat ({mode})", x)
+        if mode == "edge":
+            ends = [along(x, axis, i, 1) for i in (0, n - 1)]
+            sizes = [shape._with(x.shape, axis, k) for k in (before, after)]
+            front, back = (
+                run(shape.BROADCAST_TO, end, shape=size)
+                for end, size in zip(ends, sizes, strict=True)
+            )
+        else:
+            (copies, left), (more, right) = divmod(before, n), divmod(after, n)
+            front = shape.concat([along(x, axis, n - left, left), *[x] * copies], axis)
+            back = shape.concat([*[x] * more, along(x, axis, 0, right)], axis)
+        x = run(shape.CONCAT, front, x, back, axis=axis)
+    return x
+
+
+def constant(op: str, value: Any, dtype: DType) -> complex | bytes:
+    """Return a number for an attribute as a Python number that ``dtype`` can hold.
+
+    For strings it returns bytes; 0 stands for the empty string.
+    """
+    if dtype is STRING and (isinstance(value, str | bytes) or value == 0):
+        return value.encode() if isinstance(value, str) else bytes(value or b"")
+    plain = number(op, "the value", value)
+    if weak(op, plain, dtype) is dtype:
+        return plain
+    if plain not in (0, 1):
+        raise TypeError(f"{op}: {plain} does not fit into {dtype}; cast the tensor")
+    return int(plain.real)
+
+
+def check_constant(op: str, value: complex | bytes, dtype: DType) -> None:
+    """Raise unless ``value`` is what ``constant`` returns for ``dtype``."""
+    found = constant(op, value, dtype)
+    if type(found) is not type(value):
+        raise TypeError(f"{op}: {named(dtype)} takes {found!r}, got {value!r}")
+
+
+def _inside(dy: Tensor, x_spec: Spec, paddings: Pairs) -> Tensor:
+    begin = tuple([before for before, _ in paddings])
+    return run(SLICE, dy, begin=begin, size=x_spec.shape)
+
+
+gradients(PAD_V2, x=_inside)
+
+
+@decomposition(MIRROR_PAD)  # and no gradient: it is that of the parts
+def _(x: Tensor, *, paddings: Pairs, mode: str) -> Tensor:
+    skip = 1 if mode == "reflect" else 0
+    for axis, (before, after) in enumerate(paddings):
+        last = x.shape[axis] - 1 - skip
+        front = [along(x, axis, skip + before - 1, before, -1)] if before else []
+        back = [along(x, axis, last, after, -1)] if after else []
+        if before or after:
+            x = run(shape.CONCAT, *front, x, *back, axis=axis)
+    return x
+
+
+# --- decompositions of kernels of ``shape`` --------------------------------------
+
+
+@decomposition(shape.SPLIT_V)
+def _(x: Tensor, *, sizes: Shape, axis: int) -> list[Tensor]:
+    ends = zip(accumulate(sizes), sizes, strict=True)
+    return [along(x, axis, end - size, size) for end, size in ends]
+
+
+@decomposition(shape.UNPACK)
+def _(value: Tensor, *, axis: int) -> list[Tensor]:
+    n, left = value.shape[axis], shape._with(value.shape, axis)
+    return [run(shape.RESHAPE, along(value, axis, i, 1), shape=left) for i in range(n)]
+
+
+@decomposition(shape.REVERSE)
+def _(x: Tensor, *, axis: Shape) -> Tensor:
+    begin = tuple(n - 1 if i in axis and n else 0 for i, n in enumerate(x.shape))
+    strides = tuple(-1 if i in axis and n else 1 for i, n in enumerate(x.shape))
+    return run(STRIDED_SLICE, x, begin=begin, size=x.shape, strides=strides)

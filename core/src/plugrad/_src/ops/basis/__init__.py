@@ -1,0 +1,16 @@
+"""The basis of all other ops: these modules import each other, and no other family.
+
+They are mutual by nature: the derivative of a sum is a broadcast, and the derivative of
+a broadcast is a sum; every op converts its arguments, and the conversion runs ops. Only
+here are circles of imports allowed.
+
+- ``_convert``: arguments to tensors, promotion of dtypes, and calls of kernels.
+- ``binary``: element-wise ops of two arguments.
+- ``compare``: comparisons, ``where``, logic and bits.
+- ``complexes``: complex numbers and their parts.
+- ``creation``: constants, tensors like others, and ``astype``.
+- ``reduce``: sums, means, products, maxima and logic along axes.
+- ``shape``: reshaping, broadcasting, joining, splitting and transposing.
+- ``unary``: element-wise ops of one argument.
+- ``variable``: ``Variable``, a mutable holder of a tensor.
+"""

@@ -1,0 +1,316 @@
+"""Reading images between pixels: for ``crop_and_resize`` and ``transform``.
+
+Both compute a grid of coordinates from tensors and read images there; all else is
+shared. At a pixel's center no other pixel contributes to the value, and the derivative
+in the coordinate is that towards the next pixel.
+
+Map: ``Grid``; ``sampled`` and its derivatives, ``to_image`` and ``to_places``; grids of
+boxes, and of transforms, with their derivatives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from plugrad._src.engine.dispatch import run
+from plugrad._src.ops.array import gather, slicing
+from plugrad._src.ops.basis import _convert, compare, creation, reduce, shape
+from plugrad._src.registry.contract import Spec
+from plugrad._src.tensor.arguments import misfit
+from plugrad._src.tensor.dtypes import INT32, DType
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+from plugrad.geometry import Shape
+
+Shaped = Tensor | Spec
+
+
+class Grid(NamedTuple):
+    """Coordinates in images; all tensors broadcast to ``[n, rows, columns]``.
+
+    Attributes:
+        sizes: The shape of the images, ``[batch, height, width, channels]``.
+        batch: The index of the image.
+        y, x: The coordinates, in pixels; 0 unless ``seen``.
+        seen: Whether there is a pixel to read; other elements are filled.
+        edge: What surrounds the image: nothing ("clamp"), one pixel of the fill value
+            ("pad"), the opposite side ("wrap").
+
+    """
+
+    sizes: Shape
+    batch: Tensor
+    y: Tensor
+    x: Tensor
+    seen: Tensor
+    edge: Literal["clamp", "pad", "wrap"]
+
+    @property
+    def rim(self) -> int:
+        """The number of pixels added around the image."""
+        return 1 if self.edge == "pad" else 0
+
+
+# --- arguments -------------------------------------------------------------------
+
+
+def arguments(op: str, image: TensorLike, places: TensorLike) -> tuple[Tensor, Tensor]:
+    """Return images, after a check of their shape, and coordinates.
+
+    The dtype of the coordinates is that of the image, but at least float32.
+    """
+    image, places = (_convert.floating(op, x, "f") for x in (image, places))
+    check_image(op, image)
+    dtype = np.result_type(places.dtype, image.dtype, np.float32)
+    return image, creation.cast(places, dtype)
+
+
+def check_image(op: str, image: Shaped) -> None:
+    """Raise unless the shape is that of images with pixels."""
+    if len(image.shape) != 4 or 0 in image.shape[1:3]:
+        rule = "image must be [batch, height, width, channels] and have pixels"
+        raise misfit(op, rule, image)
+
+
+def constant(values: Any, dtype: DType) -> Tensor:
+    """Return a constant that is known on the host as a tensor."""
+    return _convert.asarray(np.asarray(values, dtype), copy=False)
+
+
+# --- reading ---------------------------------------------------------------------
+
+
+def sampled(image: Tensor, grid: Grid, method: str, fill: Any) -> Tensor:
+    """Return the images at the coordinates, ``[n, rows, columns, channels]``."""
+    read = _reader(image, grid, fill)
+    if method == "nearest":
+        y = read(*_near(grid))
+    else:
+        (y0, y1, down), (x0, x1, right) = _around(grid)
+        down, right = (_column(t, image.dtype) for t in (down, right))
+        top = _mix(read(y0, x0), read(y0, x1), right)
+        y = _mix(top, _mix(read(y1, x0), read(y1, x1), right), down)
+    return compare.where(shape.expand_dims(grid.seen, axis=-1), y, fill)
+
+
+def to_image(dy: Tensor, grid: Grid, method: str) -> Tensor:
+    """Return the cotangent of the images."""
+    if method == "nearest":
+        parts = [(*_near(grid), dy)]
+    else:
+        (y0, y1, down), (x0, x1, right) = _around(grid, slope=True)
+        parts = [
+            (i, j, dy * _column(p * q, dy.dtype))
+            for i, p in ((y0, 1 - down), (y1, down))
+            for j, q in ((x0, 1 - right), (x1, right))
+        ]
+    b, h, w, c = _wide(grid)
+    ids = [compare.where(grid.seen, _numbers(grid, i, j), -1) for i, j, _ in parts]
+    to = shape.concat(ids, axis=None)  # -1 is dropped
+    rows = shape.concat([part for _, _, part in parts], axis=None)
+    rows = shape.reshape(rows, (*to.shape, c))
+    dx = run(gather.UNSORTED_SEGMENT_SUM, rows, to, num_segments=b * h * w)
+    dx = shape.reshape(dx, (b, h, w, c))
+    return slicing.slice(dx, (0, 1, 1, 0), grid.sizes) if grid.rim else dx
+
+
+def to_places(
+    dy: Tensor, image: Tensor, grid: Grid, fill: Any
+) -> tuple[Tensor, Tensor]:
+    """Return the cotangents of ``grid.y`` and ``grid.x``, of linear interpolation."""
+    read = _reader(image, grid, fill)
+    (y0, y1, down), (x0, x1, right) = _around(grid, slope=True)
+    corners = (read(i, j) for i in (y0, y1) for j in (x0, x1))
+    sums = (reduce.sum(dy * v, axis=-1) for v in corners)
+    a, b, c, d = (creation.cast(v, grid.y.dtype) for v in sums)
+    to_y = (c - a) * (1 - right) + (d - b) * right
+    to_x = (b - a) * (1 - down) + (d - c) * down
+    return compare.where(grid.seen, to_y, 0), compare.where(grid.seen, to_x, 0)
+
+
+def _wide(grid: Grid) -> Shape:
+    """Return the shape of the images with the pixels added around them."""
+    b, h, w, c = grid.sizes
+    return b, h + 2 * grid.rim, w + 2 * grid.rim, c
+
+
+def _reader(image: Tensor, grid: Grid, fill: Any) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return a function that reads pixels by their rows and columns."""
+    if grid.rim:
+        image = image.pad(((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=fill)
+    *lead, c = image.shape
+    pixels = shape.reshape(image, (math.prod(lead), c))
+
+    def read(row: Tensor, column: Tensor) -> Tensor:
+        at = _numbers(grid, row, column)
+        return run(gather.GATHER_V2, pixels, at, axis=0, batch_dims=0)
+
+    return read
+
+
+def _numbers(grid: Grid, row: Tensor, column: Tensor) -> Tensor:
+    """Return the indices of pixels in all images, flattened."""
+    _, h, w, _ = _wide(grid)
+    return (creation.cast(grid.batch, row.dtype) * h + row) * w + column
+
+
+def _index(v: Tensor, grid: Grid) -> Tensor:
+    """Return whole coordinates as indices, wide enough for all images."""
+    many = math.prod(_wide(grid)[:3]) >= 2**31
+    at = creation.cast(v, _convert.INT64 if many else INT32)
+    return at + 1 if grid.rim else at
+
+
+def _around(grid: Grid, *, slope: bool = False) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Return for y and x the pixels before and after, and the weight of the latter.
+
+    With ``slope`` the last pixel, too, has a pixel after it, if the image has two.
+    """
+    found = []
+    for v, size in zip((grid.y, grid.x), grid.sizes[1:3], strict=True):
+        low = v.floor()
+        if grid.edge == "clamp" and slope:
+            low = low.minimum(max(size - 2, 0))
+        before = _index(low, grid)
+        behind = before + 1
+        if grid.edge == "clamp":
+            behind = behind.minimum(size - 1)
+        elif grid.edge == "wrap":  # behind the last pixel is the first
+            behind = compare.where(compare.equal(behind, size), 0, behind)
+        found.append((before, behind, v - low))
+    return found
+
+
+def _near(grid: Grid) -> list[Tensor]:
+    """Return the nearest pixels, along both axes; halves round up."""
+    return [compare.where(share < 0.5, a, b) for a, b, share in _around(grid)]
+
+
+def _column(v: Tensor, dtype: DType) -> Tensor:
+    return shape.expand_dims(creation.cast(v, dtype), axis=-1)
+
+
+def _mix(a: Tensor, b: Tensor, share: Tensor) -> Tensor:
+    return compare.where(compare.equal(share, 0), a, a * (1 - share) + b * share)
+
+
+def _on(v: Tensor, size: int) -> Tensor:
+    """Return whether a coordinate is on the image; NaN is not."""
+    return compare.logical_and(v >= 0, v <= size - 1)
+
+
+# --- boxes -----------------------------------------------------------------------
+
+
+def _shares(count: int) -> tuple[Any, int]:
+    """Return the weights of start and end of a box at each step, and both stacked."""
+    if count == 1:
+        return np.array([[1], [1]]), 2
+    back = np.arange(count)
+    return np.array([back[::-1], back]), count - 1
+
+
+def box_grid(image: Shaped, boxes: Tensor, box_ind: Tensor, size: Shape) -> Grid:
+    """Return the coordinates of ``crop_and_resize``: from edge to edge of each box.
+
+    The first step is at the first edge and the last one at the last, without rounding
+    if these are 0 and 1; a single step is in the middle.
+    """
+    sizes, k, places = image.shape, boxes.shape[0], []
+    for axis, count in enumerate(size):
+        start, end = (slicing.along(boxes, 1, axis + i, 1) for i in (0, 2))
+        shares, whole = _shares(count)
+        front, back = (constant(row, boxes.dtype) for row in shares)
+        v = (start * front + end * back) * (sizes[axis + 1] - 1) / whole
+        places.append(shape.reshape(v, (k, 1, count) if axis else (k, count, 1)))
+    y, x = places
+    seen = compare.logical_and(_on(y, sizes[1]), _on(x, sizes[2]))
+    y, x = compare.where(seen, y, 0), compare.where(seen, x, 0)
+    return Grid(sizes, shape.reshape(box_ind, (k, 1, 1)), y, x, seen, "clamp")
+
+
+def to_boxes(to_y: Tensor, to_x: Tensor, grid: Grid) -> Tensor:
+    """Return the cotangent of the boxes."""
+    sums = reduce.sum(to_y, axis=2), reduce.sum(to_x, axis=1)
+    found = []
+    for dv, size, count in zip(sums, grid.sizes[1:3], to_y.shape[1:], strict=True):
+        shares, whole = _shares(count)
+        slopes = shares.T * ((size - 1) / whole)
+        found.append(dv @ constant(slopes, dv.dtype))
+    boxes = shape.stack(found, axis=2)  # [k, start and end, y and x]
+    return shape.reshape(boxes, (boxes.shape[0], 4))
+
+
+# --- transforms ------------------------------------------------------------------
+
+
+def _projected(transforms: Tensor, output_shape: Shape) -> tuple[Tensor, ...]:
+    """Return x, y and the divisor of both for each pixel of the output."""
+    rows, columns = output_shape
+    x = constant(np.arange(columns), transforms.dtype)
+    y = constant(np.arange(rows)[:, None], transforms.dtype)
+    t = shape.expand_dims(transforms, axis=-1)
+    a = [slicing.along(t, 1, i, 1) for i in range(8)]
+    divisor = a[6] * x + a[7] * y + 1
+    lines = [a[i] * x + a[i + 1] * y + a[i + 2] for i in (0, 3)]
+    return lines[0] / divisor, lines[1] / divisor, divisor
+
+
+def _folded(v: Tensor, size: int, mode: str) -> tuple[Tensor, Tensor | None]:
+    """Return coordinates mapped into the image, and their slope in ``v`` unless 1."""
+    if mode == "wrap":
+        v = v % size  # which may be rounded up to size
+        return compare.where(compare.equal(v, size), 0, v), None
+    slope = None
+    if mode == "reflect":
+        v = v % (2 * size)
+        other = 2 * size - 1 - v
+        slope = compare.where(v < other, 1, creation.full_like(v, -1))
+        v = v.minimum(other)
+    inside = creation.cast(_on(v, size), v.dtype)
+    v = v.maximum(0).minimum(size - 1)
+    return v, inside if slope is None else slope * inside
+
+
+def transform_grid(image: Shaped, transforms: Tensor, mode: str, size: Shape) -> Grid:
+    """Return the coordinates of ``transform``; those not finite are not ``seen``."""
+    b, h, w, _ = image.shape
+    x, y, _ = _projected(transforms, size)
+    if mode == "constant":
+        inside = [compare.logical_and(v > -1, v < n) for v, n in ((y, h), (x, w))]
+    else:
+        inside = [v.isfinite() for v in (y, x)]
+        (y, _), (x, _) = _folded(y, h, mode), _folded(x, w, mode)
+    seen = compare.logical_and(*inside)
+    y, x = compare.where(seen, y, 0), compare.where(seen, x, 0)
+    batch = constant(np.arange(b)[:, None, None], INT32)
+    edge: Any = {"constant": "pad", "wrap": "wrap"}.get(mode, "clamp")
+    return Grid(image.shape, batch, y, x, seen, edge)
+
+
+def to_transforms(
+    to_y: Tensor, to_x: Tensor, transforms: Tensor, grid: Grid, fill_mode: str
+) -> Tensor:
+    """Return the cotangent of the transforms.
+
+    As matrices of 3 x 3 with 1 as the last entry: the cotangent of each line times the
+    pixels.
+    """
+    n, rows, columns = to_x.shape
+    *lines, divisor = _projected(transforms, (rows, columns))
+    divisor = compare.where(grid.seen, divisor, 1)
+    found, total = [], creation.zeros_like(to_x)
+    for dv, v, size in zip((to_x, to_y), lines, grid.sizes[2:0:-1], strict=True):
+        v = compare.where(grid.seen, v, 0)
+        slope = None if grid.rim else _folded(v, size, fill_mode)[1]
+        dv = (dv if slope is None else dv * slope) / divisor
+        found.append(dv)
+        total = total - dv * v
+    dv = shape.reshape(shape.stack([*found, total], axis=1), (n, 3, rows * columns))
+    x, y = np.meshgrid(np.arange(columns), np.arange(rows))
+    pixels = np.stack([x, y, np.ones_like(x)], axis=-1).reshape(-1, 3)
+    nine = shape.reshape(dv @ constant(pixels, dv.dtype), (n, 9))
+    return reduce.sum_to(slicing.along(nine, 1, 0, 8), transforms.shape)

@@ -1,0 +1,271 @@
+"""Non-maximum suppression of boxes. The ops are in the namespace ``image``.
+
+Kernels: ``NonMaxSuppressionV3 V4 V5``. None has a decomposition: each box depends on
+those that were selected before it, which would be thousands of small kernels. Where a
+backend has no kernel function, the loop runs on the host.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Unpack
+
+from plugrad._src.engine.dispatch import run, run_many
+from plugrad._src.ops.array import gather, slicing
+from plugrad._src.ops.basis import _convert
+from plugrad._src.ops.basis._convert import Shaped
+from plugrad._src.registry.contract import Kernel, Spec, gradients
+from plugrad._src.tensor.arguments import flag, integer, misfit, real
+from plugrad._src.tensor.dtypes import INT32
+from plugrad._src.tensor.hints import Nothing, unexpected
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+
+_GIVEN = (
+    "boxes: floating, scores: floating; max_output_size: size, iou_threshold: float, "
+    "score_threshold: float"
+)
+
+
+def _check(op: str, boxes: Shaped, scores: Shaped, iou: float, score: float) -> None:
+    """Raise unless boxes, scores and thresholds fit each other."""
+    if len(scores.shape) != 1 or boxes.shape != (*scores.shape, 4):
+        raise misfit(op, "boxes and scores must be (n, 4) and (n,)", boxes, scores)
+    if not 0 <= iou <= 1:
+        raise ValueError(f"{op}: iou_threshold {iou} must be in [0, 1]")
+    if math.isnan(score):
+        raise ValueError(f"{op}: score_threshold {score} must be a number")
+
+
+def _deviation(op: str, sigma: float) -> float:
+    if not sigma >= 0:
+        raise ValueError(f"{op}: soft_nms_sigma must not be negative, got {sigma}")
+    return sigma
+
+
+def _chosen(boxes: Spec, scores: Spec, **how: float) -> None:
+    op = "image.non_max_suppression"
+    _check(op, boxes, scores, how["iou_threshold"], how["score_threshold"])
+
+
+def _padded(
+    boxes: Spec, scores: Spec, *, max_output_size: int, **how: float
+) -> tuple[Spec, Spec]:
+    _chosen(boxes, scores, **how)
+    return Spec((max_output_size,), INT32), Spec((), INT32)
+
+
+def _scored(boxes: Spec, scores: Spec, *, soft_nms_sigma: float, **how: float) -> None:
+    _chosen(boxes, scores, **how)
+    _deviation("image.non_max_suppression_with_score", soft_nms_sigma)
+
+
+NON_MAX_SUPPRESSION_V3 = Kernel(
+    f"NonMaxSuppressionV3({_GIVEN}) -> indices",
+    out=_chosen,
+    op="image.non_max_suppression",
+    doc="""The indices of at most ``max_output_size`` boxes, int32, by descending score.
+
+    Candidates have a score above ``score_threshold``, which NaN is not. The best is
+    selected, of equal ones the first. All boxes whose overlap with it, intersection
+    over union, is ``iou_threshold`` or more are dropped, and so on. The overlap of a
+    box without area, or with NaN, is 0. Corners and areas are float64.""",
+)
+NON_MAX_SUPPRESSION_V4 = Kernel(
+    f"NonMaxSuppressionV4({_GIVEN}) -> indices, count",
+    out=_padded,
+    op="image.non_max_suppression_padded",
+    doc="""The indices of ``NonMaxSuppressionV3``, then zeros, and their number.""",
+)
+NON_MAX_SUPPRESSION_V5 = Kernel(
+    f"NonMaxSuppressionV5({_GIVEN}, soft_nms_sigma: float) -> indices, selected_scores",
+    out=_scored,
+    op="image.non_max_suppression_with_score",
+    doc="""The indices of ``NonMaxSuppressionV3``, and the scores of these boxes.
+
+    If sigma is not 0, each selected box multiplies the scores of the others by
+    ``exp(-iou² / (2·sigma))``, in float64. Those no longer above ``score_threshold``
+    are dropped, and the best is the one with the largest new score, which is
+    returned.""",
+)
+
+
+def non_max_suppression(
+    boxes: TensorLike,
+    scores: TensorLike,
+    /,
+    max_output_size: int,
+    *,
+    iou_threshold: float = 0.5,
+    score_threshold: float = -math.inf,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the indices of the boxes to keep: the best ones that do not overlap much.
+
+    The box with the highest score is selected (of equal scores the first one), all
+    boxes that overlap it by ``iou_threshold`` or more are dropped, and so on with the
+    rest.
+
+    Args:
+        boxes: ``[n, 4]``, rows of (y1, x1, y2, x2): any two opposite corners of each
+            box.
+        scores: ``[n]``, real numbers.
+        max_output_size: The largest number of boxes to select.
+        iou_threshold: The overlap at which a box is dropped, from 0 to 1: the
+            intersection of two boxes divided by their union. A box without area, or
+            with NaN, overlaps nothing.
+        score_threshold: Boxes are left out unless their score is above it. A score of
+            NaN never is.
+
+    Returns:
+        int32 indices, ``[at most max_output_size]``, by descending score.
+
+    Raises:
+        ValueError: Shapes do not fit, ``max_output_size`` is negative, or a threshold
+            is out of range.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> boxes = [[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 1.8], [0.0, 5.0, 2.0, 7.0]]
+        >>> pg.image.non_max_suppression(boxes, [0.8, 0.9, 0.7], 3)
+        Tensor([1, 2], dtype=int32, backend='cpu')
+
+    Source:
+        The semantics are those of ``tf.image.nonMaxSuppression`` in TensorFlow.js.
+
+    """
+    if unknown:
+        raise unexpected(non_max_suppression, unknown)
+    op = "image.non_max_suppression"
+    given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
+    return run(NON_MAX_SUPPRESSION_V3, *given[:2], **given[2])
+
+
+def non_max_suppression_with_score(
+    boxes: TensorLike,
+    scores: TensorLike,
+    /,
+    max_output_size: int,
+    *,
+    iou_threshold: float = 0.5,
+    score_threshold: float = -math.inf,
+    soft_nms_sigma: float = 0.0,
+    **unknown: Unpack[Nothing],
+) -> tuple[Tensor, Tensor]:
+    """Return the indices of the boxes to keep, and their scores.
+
+    With ``soft_nms_sigma``, each selected box multiplies the scores of the others by
+    ``exp(-iou² / (2·sigma))``, where iou is their overlap. Boxes that overlap it by
+    ``iou_threshold`` or more are dropped all the same. The scores have a gradient only
+    if sigma is 0.
+
+    Args:
+        boxes: ``[n, 4]``, as in ``non_max_suppression``.
+        scores: ``[n]``, real numbers.
+        max_output_size: The largest number of boxes to select.
+        iou_threshold: The overlap at which a box is dropped, from 0 to 1.
+        score_threshold: Boxes are left out unless their score, which may have been
+            lowered, is above it.
+        soft_nms_sigma: The width of the decay, 0 or more; 0 does not lower scores.
+
+    Returns:
+        int32 indices and the scores, lowered by sigma, of the selected boxes.
+
+    Raises:
+        ValueError: Shapes do not fit, ``max_output_size`` or sigma is negative, or a
+            threshold is out of range.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> boxes = [[0.0, 0.0, 2.0, 2.0], [0.0, 1.0, 2.0, 3.0]]
+        >>> pg.image.non_max_suppression_with_score(
+        ...     boxes, [0.9, 0.8], 2, soft_nms_sigma=0.5
+        ... )[1]
+        Tensor([0.9   , 0.7159], dtype=float32, backend='cpu')
+
+    Source:
+        N. Bodla, B. Singh, R. Chellappa and L. S. Davis, "Soft-NMS: Improving Object
+        Detection With One Line of Code", 2017.
+
+    """
+    if unknown:
+        raise unexpected(non_max_suppression_with_score, unknown)
+    op = "image.non_max_suppression_with_score"
+    given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
+    sigma = _deviation(op, float(real(op, "soft_nms_sigma", soft_nms_sigma)))
+    boxes, scores, attrs = given
+    if not sigma:  # the scores do not change, and have a gradient
+        indices = run(NON_MAX_SUPPRESSION_V3, boxes, scores, **attrs)
+        return indices, run(gather.GATHER_V2, scores, indices, axis=0, batch_dims=0)
+    attrs |= {"soft_nms_sigma": sigma}
+    indices, kept = run_many(NON_MAX_SUPPRESSION_V5, boxes, scores, **attrs)
+    return indices, kept
+
+
+def non_max_suppression_padded(
+    boxes: TensorLike,
+    scores: TensorLike,
+    /,
+    max_output_size: int,
+    *,
+    iou_threshold: float = 0.5,
+    score_threshold: float = -math.inf,
+    pad_to_max_output_size: bool = False,
+    **unknown: Unpack[Nothing],
+) -> tuple[Tensor, Tensor]:
+    """Return the indices of the boxes to keep, and how many these are.
+
+    Args:
+        boxes: ``[n, 4]``, as in ``non_max_suppression``.
+        scores: ``[n]``, real numbers.
+        max_output_size: The largest number of boxes to select.
+        iou_threshold: The overlap at which a box is dropped, from 0 to 1.
+        score_threshold: Boxes are left out unless their score is above it.
+        pad_to_max_output_size: Whether to append zeros to the indices, so that their
+            shape is ``[max_output_size]`` whatever the boxes are.
+
+    Returns:
+        int32 indices, and their number without padding, an int32 scalar.
+
+    Raises:
+        ValueError: Shapes do not fit, ``max_output_size`` is negative, or a threshold
+            is out of range.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> boxes = [[0.0, 0.0, 2.0, 2.0], [0.0, 5.0, 2.0, 7.0]]
+        >>> indices, count = pg.image.non_max_suppression_padded(
+        ...     boxes, [0.8, 0.9], 4, pad_to_max_output_size=True
+        ... )
+        >>> indices.tolist(), count.item()
+        ([1, 0, 0, 0], 2)
+
+    Source:
+        The semantics are those of ``tf.image.nonMaxSuppressionPadded`` in
+        TensorFlow.js.
+
+    """
+    if unknown:
+        raise unexpected(non_max_suppression_padded, unknown)
+    op = "image.non_max_suppression_padded"
+    given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
+    indices, count = run_many(NON_MAX_SUPPRESSION_V4, *given[:2], **given[2])
+    if not flag(op, "pad_to_max_output_size", pad_to_max_output_size):
+        indices = slicing.along(indices, 0, 0, int(count.item()))
+    return indices, count
+
+
+def _rated(
+    op: str, boxes: TensorLike, scores: TensorLike, size: int, iou: float, score: float
+) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """Return boxes, scores and attributes that fit each other."""
+    boxes, scores = (_convert.floating(op, x, "f") for x in (boxes, scores))
+    size = integer(op, "max_output_size", size, 0)
+    iou = float(real(op, "iou_threshold", iou))
+    score = float(real(op, "score_threshold", score))
+    _check(op, boxes, scores, iou, score)
+    attrs = {"max_output_size": size, "iou_threshold": iou, "score_threshold": score}
+    return boxes, scores, attrs
+
+
+gradients(NON_MAX_SUPPRESSION_V3, boxes=None, scores=None)
+gradients(NON_MAX_SUPPRESSION_V4, boxes=None, scores=None)

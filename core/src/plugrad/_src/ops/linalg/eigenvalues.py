@@ -1,0 +1,157 @@
+"""Eigenvalues of general matrices, public in ``linalg``. Kernels: ``Eig Eigvals``.
+
+``Eig`` uses LAPACK and has no decomposition into ops: a backend without it leaves it to
+its host. The eigenvalues of Hermitian matrices are in ``matrix_factors``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plugrad._src.engine.dispatch import held, run, run_many
+from plugrad._src.ops.array import grids
+from plugrad._src.ops.basis import complexes
+from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+
+from . import matrix, products
+from .matrix_factors import idle
+
+if TYPE_CHECKING:
+    from ._results import EigResult
+
+
+def _eigenvalues(op: str, x: Spec) -> Spec:
+    dtype = held(op, complexes.WHOLES.get(x.dtype, x.dtype))
+    return Spec(matrix.stacked(op, x).shape[:-1], dtype)
+
+
+def _pair(x: Spec) -> tuple[Spec, Spec]:
+    w = _eigenvalues("eig", x)
+    return w, Spec(x.shape, w.dtype)
+
+
+def _matrices(op: str, x: TensorLike) -> Tensor:
+    """Return matrices whose complex dtype the backend has."""
+    x = matrix.matrices(op, x)
+    held(op, complexes.WHOLES.get(x.dtype, x.dtype))
+    return x
+
+
+EIG = Kernel(
+    f"Eig(x: {matrix.LAPACK}) -> w, v",
+    out=_pair,
+    checks="x",
+    op="linalg.eig",
+    doc="""The eigenvalues of square matrices, and as columns vectors of length 1:
+    ``x·v = v·diag(w)``.
+
+    Both are complex, complex64 of float32 and complex128 of float64. The order of the
+    values is free, and vectors may have any phase. A matrix with NaN or an infinity
+    gives NaN.""",
+)
+
+
+def eig(x: TensorLike, /) -> EigResult:
+    """Return the eigenvalues ``w`` and eigenvectors ``v`` of square matrices.
+
+    ``x·v = v·diag(w)``. Both are complex, also of real matrices. The order of the
+    eigenvalues is free, and so is the phase of a vector, on which a function must not
+    depend to have a gradient. Equal eigenvalues have no gradient of their vectors, and
+    a matrix without a basis of eigenvectors has no gradient. Use ``eigh`` for Hermitian
+    matrices.
+
+    Args:
+        x: ``[..., n, n]``.
+
+    Returns:
+        A named tuple of ``eigenvalues``, ``[..., n]``, and ``eigenvectors``,
+        ``[..., n, n]``, columns of length 1. They are complex128 if ``x`` is float64 or
+        complex128, and else complex64. A matrix with NaN or an infinity gives NaN.
+
+    Raises:
+        ValueError: The matrices are not square.
+        TypeError: ``x`` is float16 or holds strings, or the backend lacks the complex
+            dtype.
+
+    Example:
+        >>> w, v = pg.linalg.eig([[0.0, -1.0], [1.0, 0.0]])
+        >>> w
+        Tensor([0.+1.j, 0.-1.j], dtype=complex64, backend='cpu')
+        >>> pg.abs(v)
+        Tensor([[0.7071, 0.7071],
+                [0.7071, 0.7071]], dtype=float32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
+    from ._results import EigResult
+
+    return EigResult(*run_many(EIG, _matrices("eig", x)))
+
+
+def _eig_gradient(dw: Tensor, dv: Tensor, x: Tensor, w: Tensor, v: Tensor) -> Tensor:
+    """Return ``v⁻ᴴ·(diag(dw) + p / e)·vᴴ``, its real part if ``x`` is real.
+
+    ``p`` is ``vᴴ·dv`` less what would change the lengths of the vectors, and ``e`` has
+    the conjugates of ``w[j] - w[i]``.
+    """
+    unit = grids.eye(w.shape[-1], dtype=w.dtype)
+    inner = matrix.row(dw) * unit
+    if not idle(dv):
+        turns = matrix.of(v, dv)
+        lengths = complexes.real(products.diagonal(turns))
+        turns = turns - matrix.of(v, v * matrix.row(lengths))
+        gaps = complexes.conjugate(matrix.row(w) - matrix.column(w))
+        inner = inner + turns * (1 - unit) / (gaps + unit)
+    dx = run(matrix.SOLVE, matrix.adjoint(v), matrix.by(inner, v))
+    return dx if x.dtype.kind == "c" else complexes.real(dx)
+
+
+gradients(EIG, x=_eig_gradient)
+
+
+EIGVALS = Kernel(
+    f"Eigvals(x: {matrix.LAPACK})",
+    out=lambda x: _eigenvalues("eigvals", x),
+    checks="x",
+    op="linalg.eigvals",
+    doc="""The eigenvalues of square matrices, in any order.
+
+    They are complex, complex64 of float32 and complex128 of float64. A matrix with NaN
+    or an infinity gives NaN.""",
+)
+
+
+def eigvals(x: TensorLike, /) -> Tensor:
+    """Return the eigenvalues of square matrices, which are complex.
+
+    Their order is free. A matrix without a basis of eigenvectors has no gradient. Use
+    ``eigvalsh`` for Hermitian matrices.
+
+    Args:
+        x: ``[..., n, n]``.
+
+    Returns:
+        A tensor ``[..., n]``: complex128 if ``x`` is float64 or complex128, and else
+        complex64. A matrix with NaN or an infinity gives NaN.
+
+    Raises:
+        ValueError: The matrices are not square.
+        TypeError: ``x`` is float16 or holds strings, or the backend lacks the complex
+            dtype.
+
+    Example:
+        >>> pg.linalg.eigvals([[2.0, -1.0], [1.0, 2.0]])
+        Tensor([2.+1.j, 2.-1.j], dtype=complex64, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
+    return run(EIGVALS, _matrices("eigvals", x))
+
+
+# No gradient: the decomposition computes the vectors that it needs.
+decomposition(EIGVALS, lambda x: run_many(EIG, x)[0])

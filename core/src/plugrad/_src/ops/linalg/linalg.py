@@ -1,0 +1,301 @@
+"""The namespace ``plugrad.linalg``; matrix powers, norms and condition. No kernels.
+
+``products``, ``matrix``, ``matrix_factors``, ``matrix_functions``, ``eigenvalues`` and
+``determinants`` define its other ops.
+
+Map: what is public here; powers; norms; the condition number.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Unpack
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._src.engine.dispatch import run
+from plugrad._src.engine.tape import alias
+from plugrad._src.ops.basis import _convert, compare, creation, reduce, shape, unary
+from plugrad._src.tensor.arguments import Axis, flag, integer, misfit, real
+from plugrad._src.tensor.hints import Nothing, unexpected
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+from plugrad.geometry import Shape
+
+from . import matrix, matrix_factors, products
+from .determinants import det, slogdet
+from .eigenvalues import eig, eigvals
+from .matrix import band_part, inv, solve, triangular_solve
+from .matrix_factors import (
+    cholesky,
+    eigh,
+    eigvalsh,
+    gram_schmidt,
+    lstsq,
+    matrix_rank,
+    pinv,
+    qr,
+    svd,
+    svdvals,
+)
+from .matrix_functions import lu, matrix_exp, multi_dot
+from .products import cross, diagonal, kron, outer, trace
+
+__all__ = ["band_part", "cholesky", "cond", "cross", "det", "diagonal", "eig"]
+__all__ += ["eigh", "eigvals", "eigvalsh", "gram_schmidt", "inv", "kron", "lstsq"]
+__all__ += ["lu", "matrix_exp", "multi_dot"]
+__all__ += [
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+]
+__all__ += ["svd", "svdvals", "trace", "triangular_solve", "vector_norm"]
+
+# Public at the top level; the array API standard has them in linalg, too.
+matmul, matrix_transpose = products.matmul, products.matrix_transpose
+tensordot, vecdot = products.tensordot, products.vecdot
+
+# --- powers ----------------------------------------------------------------------
+
+
+def matrix_power(x: TensorLike, n: int, /) -> Tensor:
+    """Return the product of ``n`` copies of each matrix; of its inverse if ``n < 0``.
+
+    ``n = 0`` gives the identity matrix. Integers wrap.
+
+    Args:
+        x: ``[..., m, m]``.
+        n: The exponent.
+
+    Returns:
+        A tensor of the shape and dtype of ``x``. bool becomes int32; integers become
+        float32 if ``n`` is negative.
+
+    Raises:
+        ValueError: The matrices are not square, or singular and ``n`` is negative.
+        TypeError: ``n`` is not an integer, ``x`` holds strings, or it is float16 and
+            ``n`` is negative.
+
+    Example:
+        >>> pg.linalg.matrix_power([[1, 1], [1, 0]], 5)
+        Tensor([[8, 5],
+                [5, 3]], dtype=int32, backend='cpu')
+
+    Source:
+        The array API standard.
+
+    """
+    x, n = products.as_matrices("matrix_power", x), integer("matrix_power", "n", n)
+    x, _ = products.factors("matrix_power", x, x)
+    if n < 0 or x.shape[-1] != x.shape[-2]:  # which matrices() refuses
+        x, n = run(matrix.INVERSE, matrix.matrices("matrix_power", x)), -n
+    if n == 0:
+        return matrix.one(x)
+    y = creation.identity(x)
+    for bit in f"{n:b}"[1:]:
+        y = matmul(y, y)
+        y = matmul(y, x) if bit == "1" else y
+    return y
+
+
+# --- norms -----------------------------------------------------------------------
+
+
+def vector_norm(
+    x: TensorLike,
+    /,
+    *,
+    axis: Axis = None,
+    keepdims: bool = False,
+    ord: float = 2,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the norm ``(Σ |x|^ord)^(1/ord)`` over one or more axes.
+
+    Powers neither overflow nor underflow on the way. The derivative is 0 where all
+    elements are 0.
+
+    Args:
+        x: A tensor of numbers or bool.
+        axis: The axis or axes; None for all.
+        keepdims: Whether the reduced axes stay, with size 1.
+        ord: The order. inf is the largest ``|x|``, -inf the smallest, and 0 the number
+            of elements that are not 0. The norm of no elements is 0, or inf for a
+            negative order.
+
+    Returns:
+        A real tensor: of the dtype of ``x``, of its parts if it is complex, float32 for
+        integers and bool.
+
+    Raises:
+        ValueError: ``ord`` is NaN, it is -inf and there are no elements, or the axis is
+            out of range.
+        TypeError: ``x`` holds strings, or ``ord`` is not a real number.
+
+    Example:
+        >>> pg.linalg.vector_norm([[3.0, 4.0], [6.0, 8.0]], axis=1)
+        Tensor([ 5., 10.], dtype=float32, backend='cpu')
+        >>> pg.linalg.vector_norm([3.0, -4.0], ord=1).item()
+        7.0
+
+    Source:
+        The array API standard.
+
+    """
+    if unknown:
+        raise unexpected(vector_norm, unknown)
+    x, ord = _convert.floating("vector_norm", x), real("vector_norm", "ord", ord)
+    if ord != ord:
+        raise ValueError("vector_norm: ord must be a number or infinite, got nan")
+    keepdims = flag("vector_norm", "keepdims", keepdims)
+    axes = geometry.axes("vector_norm", axis, len(x.shape))
+    wide = reduce.widened(x)
+    most = float(np.finfo(wide.dtype).max)
+    if abs(ord) > most:
+        ord = math.copysign(math.inf, ord)
+    sizes = unary.abs(wide)
+    if ord == 0:
+        y = reduce.count_nonzero(wide, axis=axes, keepdims=keepdims)
+    elif ord == -math.inf:
+        y = reduce.min(sizes, axis=axes, keepdims=keepdims)
+    elif ord == 1 or not math.prod([x.shape[i] for i in axes]):
+        y = run(reduce.SUM, sizes, axis=axes, keepdims=keepdims)
+        y = y + math.inf if ord < 0 else y
+    elif ord == math.inf:
+        y = run(reduce.MAX, sizes, axis=axes, keepdims=keepdims)
+    else:
+        y = _p_norm(wide, sizes, axes, keepdims, ord)
+    return creation.cast(y, matrix.magnitude(x.dtype))
+
+
+def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Tensor:
+    """Divide by the largest first: a constant, because the norm is homogeneous."""
+    top = alias(run(reduce.MAX, sizes, axis=axes, keepdims=True))
+    top = compare.where((top > 0) & unary.isfinite(top), top, 1.0)
+    # Use x and not |x| for even powers: its second derivative at 0 is right.
+    parts = (x if ord % 2 == 0 and x.dtype.kind == "f" else sizes) / top
+    if ord == 2:
+        y = reduce.root(run(reduce.SUM, unary.square(parts), axis=axes, keepdims=keep))
+    else:
+        powers = _power(parts, ord) if ord < 1 else parts**ord
+        most = float(np.finfo(parts.dtype).max)
+        root = max(-most, min(1 / ord, most))
+        y = _power(run(reduce.SUM, powers, axis=axes, keepdims=keep), root)
+    return y * run(shape.RESHAPE, top, shape=y.shape)
+
+
+def _power(x: Tensor, n: float) -> Tensor:
+    """Return ``x^n`` with the derivative 0 at 0, as for a norm of zeros."""
+    zero = compare.equal(x, 0)
+    y = compare.where(zero, 1.0, x) ** n
+    return compare.where(zero, 0.0 if n > 0 else math.inf, y)
+
+
+Order = float | Literal["fro", "nuc"]
+
+
+def matrix_norm(
+    x: TensorLike,
+    /,
+    *,
+    keepdims: bool = False,
+    ord: Order = "fro",
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the norm of each matrix.
+
+    Args:
+        x: ``[..., m, n]``.
+        keepdims: Whether the last two axes stay, with size 1.
+        ord: "fro" is ``√Σ |x|²``; 1 is the largest sum of ``|x|`` along a column, and
+            -1 the smallest; inf and -inf are the same for rows; 2 is the largest
+            singular value, -2 the smallest, and "nuc" their sum. The norm of an empty
+            matrix is 0.
+
+    Returns:
+        A real tensor ``[...]``: of the dtype of ``x``, of its parts if it is complex,
+        float32 for integers and bool.
+
+    Raises:
+        ValueError: ``ord`` is unknown, ``x`` has fewer than two axes, or there is no
+            smallest value because a matrix is empty.
+        TypeError: ``x`` holds strings, or is float16 and ``ord`` needs singular values.
+
+    Example:
+        >>> x = [[3.0, 0.0], [4.0, 0.0]]
+        >>> pg.linalg.matrix_norm(x).item(), pg.linalg.matrix_norm(x, ord=1).item()
+        (5.0, 7.0)
+
+    Source:
+        The array API standard.
+
+    """
+    if unknown:
+        raise unexpected(matrix_norm, unknown)
+    x = products.as_matrices("matrix_norm", _convert.floating("matrix_norm", x))
+    ord = ord if isinstance(ord, str) else real("matrix_norm", "ord", ord)
+    if ord == "fro":
+        return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
+    if ord in (2, -2, "nuc"):
+        parts = svdvals(matrix.matrices("matrix_norm", x, square=False))
+    elif ord in (1, -1, math.inf, -math.inf):
+        parts = abs(x).sum(axis=-2 if abs(ord) == 1 else -1)
+    else:
+        raise ValueError(f"matrix_norm: ord {ord!r}: use 'fro', 'nuc', ±1, ±2 or ±inf")
+    pick = Tensor.sum if ord == "nuc" else Tensor.max if ord > 0 else Tensor.min
+    if not parts.shape[-1]:
+        if pick is Tensor.min:
+            rule = f"ord {ord}: there is no smallest of nothing"
+            raise misfit("matrix_norm", rule, x)
+        pick = Tensor.sum
+    y, keep = pick(parts, axis=-1), flag("matrix_norm", "keepdims", keepdims)
+    return matrix.column(matrix.column(y)) if keep else y
+
+
+# --- the condition number --------------------------------------------------------
+
+
+def cond(x: TensorLike, /, *, ord: Order = 2) -> Tensor:
+    """Return the condition number of each matrix: its norm times that of its inverse.
+
+    With ``ord=2`` it is the largest singular value divided by the smallest, and with -2
+    the inverse of that. These allow matrices that are singular or not square; a
+    singular matrix then gives inf, or at least about 1 / epsilon where rounding leaves
+    a small value.
+
+    Args:
+        x: ``[..., m, n]``; square unless ``ord`` is 2 or -2.
+        ord: The norm, as in ``matrix_norm``.
+
+    Returns:
+        A real tensor ``[...]``.
+
+    Raises:
+        ValueError: The matrix is singular and ``ord`` is not 2 or -2, it is empty, or
+            ``ord`` is unknown.
+        TypeError: ``x`` is float16 or holds strings.
+
+    Example:
+        >>> pg.linalg.cond([[4.0, 0.0], [0.0, 0.5]], ord=1).item()
+        8.0
+
+    Source:
+        The semantics are those of ``numpy.linalg.cond``, except for singular matrices.
+
+    """
+    ord = ord if isinstance(ord, str) else real("cond", "ord", ord)
+    x = matrix.matrices("cond", x, square=ord not in (2, -2))
+    if not math.prod(x.shape[-2:]):
+        raise misfit("cond", "an empty matrix has no condition number", x)
+    if ord not in (2, -2):
+        return matrix_norm(x, ord=ord) * matrix_norm(inv(x), ord=ord)
+    s = run(matrix_factors.SVDVALS, x)
+    first, last = s[..., 0], s[..., -1]
+    if ord == -2:
+        return last / first
+    return compare.where(compare.equal(last, 0), float("inf"), first / last)

@@ -1,0 +1,500 @@
+"""Products of vectors and matrices, and their diagonals.
+
+Kernels: ``BatchMatMul MatMulInteger``.
+
+``matmul matrix_transpose tensordot vecdot`` are public at the top level, where the
+array API standard has them, and all others in ``linalg``.
+
+Map: products; parts and transposes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+from plugrad import geometry
+from plugrad._src.engine.dispatch import run
+from plugrad._src.ops.array import slicing
+from plugrad._src.ops.basis import _convert, complexes, creation, reduce, shape
+from plugrad._src.ops.basis.variable import Variable
+from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad._src.tensor.arguments import entries, flag, integer, integers, misfit
+from plugrad._src.tensor.dtypes import BOOL, INT32, STRING, canonical, named
+from plugrad._src.tensor.hints import Nothing, unexpected
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+from plugrad.geometry import Shape
+
+__all__ = ["matmul", "matrix_transpose", "tensordot", "vecdot"]
+
+# --- products --------------------------------------------------------------------
+
+
+def factors(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
+    """Return both in one dtype; products of bool are summed as int32."""
+    a = a.value if type(a) is Variable else a
+    b = b.value if type(b) is Variable else b
+    if not (type(a) is Tensor and type(b) is Tensor and a.dtype is b.dtype):
+        a, b = _convert.promote_all(op, a, b)
+    if a.dtype is BOOL:
+        return creation.cast(a, INT32), creation.cast(b, INT32)
+    if a.dtype is STRING:
+        _convert.numbers(op, a)
+    return a, b
+
+
+def _product(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
+    if min(len(a.shape), len(b.shape)) < 2:
+        raise misfit("matmul", "its kernel takes matrices; reshape vectors", a, b)
+    return Spec(_matmul_shapes(a.shape, b.shape, transpose_a, transpose_b)[2], a.dtype)
+
+
+BATCH_MATMUL = Kernel(
+    "BatchMatMul(a: number, b: a; transpose_a: bool, transpose_b: bool)",
+    out=_product,
+    broadcasts=True,
+    op="matmul",
+    doc="""``y[..., i, j] = Σ a[..., i, k] · b[..., k, j]``; the first axes broadcast.
+
+    ``transpose_a`` says that ``a`` is ``[..., k, i]``, ``transpose_b`` that ``b`` is
+    ``[..., j, k]``; complex numbers are not conjugated. The sum of nothing is 0.
+    Integers wrap. Sums are in any order, those of float16 in float32.""",
+)
+
+
+def _integer_product(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
+    found = _product(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+    return Spec(found.shape, INT32)
+
+
+MAT_MUL_INTEGER = Kernel(
+    "MatMulInteger(a: int8 | uint8, b: int8; transpose_a: bool, transpose_b: bool)",
+    out=_integer_product,
+    op="matmul",
+    doc="""BatchMatMul of both as int32: sums that are out of its range wrap.""",
+)
+
+
+@decomposition(MAT_MUL_INTEGER)
+def _(a: Tensor, b: Tensor, *, transpose_a: bool, transpose_b: bool) -> Tensor:
+    a, b = creation.cast(a, INT32), creation.cast(b, INT32)
+    return run(BATCH_MATMUL, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+
+
+def _preferred(
+    a: TensorLike, b: TensorLike, dtype: Any
+) -> tuple[Tensor, Tensor, Kernel]:
+    """Return both, and the kernel whose product has the ``dtype``."""
+    a, b, dtype = _convert.asarray(a), _convert.asarray(b), canonical(dtype)
+    if dtype.kind not in "iufc":
+        rule = f"preferred_element_type must be that of numbers, got {named(dtype)}"
+        raise TypeError(f"matmul: {rule}")
+    names = a.dtype.name, b.dtype.name
+    if dtype is INT32 and names in (("int8", "int8"), ("uint8", "int8")):
+        return a, b, MAT_MUL_INTEGER
+    return creation.cast(a, dtype), creation.cast(b, dtype), BATCH_MATMUL
+
+
+def matmul(
+    a: TensorLike,
+    b: TensorLike,
+    /,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    preferred_element_type: Any = None,
+) -> Tensor:
+    """Return the matrix product, ``y[..., i, j] = Σ a[..., i, k] · b[..., k, j]``.
+
+    A vector ``a`` is taken as a row and a vector ``b`` as a column, and the result
+    lacks that axis. All axes before the last two broadcast. Integers wrap, and the sum
+    over no elements is 0.
+
+    Args:
+        a: ``[..., i, k]`` or ``[k]``.
+        b: ``[..., k, j]`` or ``[k]``.
+        transpose_a: Whether ``a`` is ``[..., k, i]``.
+        transpose_b: Whether ``b`` is ``[..., j, k]``.
+        preferred_element_type: The dtype in which products are computed and summed, and
+            that of the result. int8 or uint8 times int8 in int32 uses the processor's
+            product of bytes.
+
+    Returns:
+        ``[..., i, j]``, of the dtype to which both are promoted; int32 for bool.
+
+    Raises:
+        ValueError: One is a scalar, or the shapes do not fit.
+        TypeError: No dtype holds both, they hold strings, or the backend lacks
+            ``preferred_element_type``.
+
+    Example:
+        >>> pg.matmul([[1.0, 2.0], [3.0, 4.0]], [[1.0], [10.0]])
+        Tensor([[21.],
+                [43.]], dtype=float32, backend='cpu')
+        >>> a = pg.asarray([[100, 100]], dtype="int8")
+        >>> pg.matmul(a, a, transpose_b=True, preferred_element_type="int32")
+        Tensor([[20000]], dtype=int32, backend='cpu')
+
+    """
+    kernel = BATCH_MATMUL
+    if preferred_element_type is None:
+        a, b = factors("matmul", a, b)
+    else:
+        a, b, kernel = _preferred(a, b, preferred_element_type)
+    if transpose_a is not False or transpose_b is not False:
+        transpose_a = flag("matmul", "transpose_a", transpose_a)
+        transpose_b = flag("matmul", "transpose_b", transpose_b)
+    plain = len(a.shape) == 2 == len(b.shape)
+    if plain and a.shape[1 - transpose_a] == b.shape[transpose_b]:
+        return run(kernel, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+    left, right, sizes = _matmul_shapes(a.shape, b.shape, transpose_a, transpose_b)
+    a, b = shape.shaped(a, left), shape.shaped(b, right)
+    y = run(kernel, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+    return shape.shaped(y, sizes)
+
+
+def _matmul_shapes(a: Shape, b: Shape, turn_a: bool, turn_b: bool) -> tuple[Shape, ...]:
+    """Return the shapes to give ``a``, ``b`` and their product.
+
+    A batch of matrices times one matrix becomes one product of a large matrix, and so
+    does its gradient.
+    """
+    if not a or not b or (turn_a and len(a) == 1) or (turn_b and len(b) == 1):
+        rule = "a scalar is not a matrix, use multiply; a vector cannot be transposed"
+        raise misfit("matmul", rule, a, b)
+    left, right = a if len(a) > 1 else (1, *a), b if len(b) > 1 else (*b, 1)
+    inner, other = left[-1 - turn_a], right[-2 + turn_b]
+    if inner != other:
+        turned = " and ".join(["a"] * turn_a + ["b"] * turn_b)
+        turned = f" ({turned} transposed)" if turned else ""
+        rule = f"inner sizes {inner} and {other}{turned} must be equal"
+        raise misfit("matmul", rule, a, b)
+    batch = left[:-2]
+    if len(right) > 2:
+        batch = geometry.broadcast("matmul", batch, right[:-2])
+    rows = () if len(a) == 1 else (left[-2 + turn_a],)
+    columns = () if len(b) == 1 else (right[-1 - turn_b],)
+    sizes = (*batch, *rows, *columns)
+    if len(left) > 2 and len(right) == 2 and not turn_a:
+        left = (math.prod(left[:-1]), left[-1])
+    return left, right, sizes
+
+
+def _gradient_a(dy: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor:
+    b = complexes.conjugate(b)
+    if transpose_a:
+        return run(BATCH_MATMUL, b, dy, transpose_a=transpose_b, transpose_b=True)
+    return run(BATCH_MATMUL, dy, b, transpose_a=False, transpose_b=not transpose_b)
+
+
+def _gradient_b(dy: Tensor, a: Tensor, transpose_a: bool, transpose_b: bool) -> Tensor:
+    a = complexes.conjugate(a)
+    if transpose_b:
+        return run(BATCH_MATMUL, dy, a, transpose_a=True, transpose_b=transpose_a)
+    return run(BATCH_MATMUL, a, dy, transpose_a=not transpose_a, transpose_b=False)
+
+
+gradients(BATCH_MATMUL, a=_gradient_a, b=_gradient_b)
+
+
+def _vectors(
+    op: str, a: TensorLike, b: TensorLike, axis: int
+) -> tuple[Tensor, Tensor, int]:
+    """Return both in one dtype, and the axis of their vectors, from the end."""
+    a, b = factors(op, a, b)
+    rank, axis = min(len(a.shape), len(b.shape)), integer(op, "axis", axis)
+    if axis >= 0 and len(a.shape) != len(b.shape):
+        rule = f"axis {axis} is ambiguous where ranks differ; count from the end"
+        raise misfit(op, rule, a, b)
+    return a, b, geometry.axes(op, axis, rank)[0] - rank
+
+
+def vecdot(
+    a: TensorLike, b: TensorLike, /, *, axis: int = -1, **unknown: Unpack[Nothing]
+) -> Tensor:
+    """Return the inner products of vectors along ``axis``, ``Σ conj(a) · b``.
+
+    The other axes broadcast.
+
+    Args:
+        a: A tensor of numbers, conjugated if it is complex.
+        b: A tensor with the same size along ``axis``.
+        axis: The axis of the vectors. It must count from the end (be negative) if the
+            ranks differ.
+
+    Returns:
+        A tensor without ``axis``, of the dtype to which both are promoted; int32 for
+        bool.
+
+    Raises:
+        ValueError: The sizes along ``axis`` differ, or the other axes do not broadcast.
+        TypeError: No dtype holds both, or they hold strings.
+
+    Example:
+        >>> pg.vecdot([[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0])
+        Tensor([21., 43.], dtype=float32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(vecdot, unknown)
+    a, b, at = _vectors("vecdot", a, b, axis)
+    if a.shape[at] != b.shape[at]:
+        raise misfit("vecdot", f"sizes along axis {axis} must be equal", a, b)
+    y = complexes.conjugate(a) * b
+    return run(reduce.SUM, y, axis=(len(y.shape) + at,), keepdims=False)
+
+
+Axes = int | tuple[Sequence[int], Sequence[int]]
+
+
+def tensordot(
+    a: TensorLike, b: TensorLike, /, axes: Axes = 2, **unknown: Unpack[Nothing]
+) -> Tensor:
+    """Return the sum of products over several axes at once.
+
+    Args:
+        a: A tensor of numbers.
+        b: A tensor of numbers.
+        axes: A number n for the last n axes of ``a`` and the first n of ``b``; or two
+            sequences: the axes of ``a``, and those of ``b`` in the same order. Their
+            sizes must agree.
+
+    Returns:
+        A tensor with the other axes of ``a``, then those of ``b``, of the dtype to
+        which both are promoted; int32 for bool.
+
+    Raises:
+        ValueError: Axes are out of range, or their sizes or numbers differ.
+        TypeError: No dtype holds both, or they hold strings.
+
+    Example:
+        >>> pg.tensordot([[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0], axes=1)
+        Tensor([21., 43.], dtype=float32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(tensordot, unknown)
+    a, b = factors("tensordot", a, b)
+    ours, theirs = _pairs(axes, len(a.shape), len(b.shape))
+    mine, yours = [a.shape[i] for i in ours], [b.shape[i] for i in theirs]
+    if mine != yours:
+        rule = f"sizes {mine} and {yours} of axes {axes} must be equal"
+        raise misfit("tensordot", rule, a, b)
+    rows = [i for i in range(len(a.shape)) if i not in ours]
+    columns = [i for i in range(len(b.shape)) if i not in theirs]
+    left, right = [a.shape[i] for i in rows], [b.shape[i] for i in columns]
+    m, inner, n = math.prod(left), math.prod(mine), math.prod(right)
+    a = run(shape.RESHAPE, shape.permute_dims(a, rows + ours), shape=(m, inner))
+    b = run(shape.RESHAPE, shape.permute_dims(b, theirs + columns), shape=(inner, n))
+    y = run(BATCH_MATMUL, a, b, transpose_a=False, transpose_b=False)
+    return run(shape.RESHAPE, y, shape=(*left, *right))
+
+
+def _pairs(axes: Any, rank: int, other: int) -> tuple[list[int], list[int]]:
+    """Return the axes of both arguments, in order and not negative."""
+    given = entries(axes)
+    if given is None:
+        axes = integer("tensordot", "axes", axes)
+        if not 0 <= axes <= min(rank, other):
+            raise ValueError(f"tensordot: ranks {rank} and {other} have no {axes} axes")
+        return list(range(rank - axes, rank)), list(range(axes))
+    given = [integers("tensordot", "axes", one) for one in given]
+    if len(given) != 2 or len(given[0]) != len(given[1]):
+        rule = "must be an int or two sequences of one length"
+        raise ValueError(f"tensordot: axes {axes} {rule}")
+    for one, n in zip(given, (rank, other), strict=True):
+        geometry.axes("tensordot", one, n)
+    return [i % rank for i in given[0]], [i % other for i in given[1]]
+
+
+def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return all products of two vectors, ``y[i, j] = a[i] · b[j]``.
+
+    Args:
+        a: ``[m]``, numbers.
+        b: ``[n]``, numbers.
+
+    Returns:
+        ``[m, n]``, of the dtype to which both are promoted; int32 for bool.
+
+    Raises:
+        ValueError: One is not a vector.
+        TypeError: No dtype holds both, or they hold strings.
+
+    Example:
+        >>> pg.linalg.outer([1.0, 2.0], [3.0, 4.0])
+        Tensor([[3., 4.],
+                [6., 8.]], dtype=float32, backend='cpu')
+
+    """
+    a, b = factors("outer", a, b)
+    if len(a.shape) != 1 or len(b.shape) != 1:
+        raise misfit("outer", "takes vectors; reshape, or use tensordot(axes=0)", a, b)
+    return run(shape.RESHAPE, a, shape=(*a.shape, 1)) * b
+
+
+def kron(a: TensorLike, b: TensorLike, /) -> Tensor:
+    """Return the Kronecker product: blocks of ``b``, each times an element of ``a``.
+
+    The tensor of lower rank gets axes of size 1 in front.
+
+    Args:
+        a: A tensor of numbers.
+        b: A tensor of numbers.
+
+    Returns:
+        A tensor whose sizes are the products of both, axis by axis, of the dtype to
+        which both are promoted; int32 for bool.
+
+    Raises:
+        TypeError: No dtype holds both, or they hold strings.
+
+    Example:
+        >>> pg.linalg.kron([[1.0, 2.0]], [[1.0, 1.0], [0.0, 1.0]])
+        Tensor([[1., 1., 2., 2.],
+                [0., 1., 0., 2.]], dtype=float32, backend='cpu')
+
+    """
+    a, b = factors("kron", a, b)
+    rank = max(len(a.shape), len(b.shape))
+    left = [1] * (rank - len(a.shape)) + list(a.shape)
+    right = [1] * (rank - len(b.shape)) + list(b.shape)
+    coarse = tuple([size for n in left for size in (n, 1)])
+    fine = tuple([size for n in right for size in (1, n)])
+    a, b = run(shape.RESHAPE, a, shape=coarse), run(shape.RESHAPE, b, shape=fine)
+    sizes = tuple([n * m for n, m in zip(left, right, strict=True)])
+    return run(shape.RESHAPE, a * b, shape=sizes)
+
+
+def cross(
+    a: TensorLike, b: TensorLike, /, *, axis: int = -1, **unknown: Unpack[Nothing]
+) -> Tensor:
+    """Return the cross product ``a × b`` of vectors of size 3 along ``axis``.
+
+    The other axes broadcast.
+
+    Args:
+        a: A tensor of numbers with size 3 along ``axis``.
+        b: A tensor of numbers with size 3 along ``axis``.
+        axis: The axis of the vectors. It must count from the end (be negative) if the
+            ranks differ.
+
+    Returns:
+        A tensor of the broadcast shape, of the dtype to which both are promoted; int32
+        for bool.
+
+    Raises:
+        ValueError: The size along ``axis`` is not 3, or the other axes do not
+            broadcast.
+        TypeError: No dtype holds both, or they hold strings.
+
+    Example:
+        >>> pg.linalg.cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0])
+        Tensor([0., 0., 1.], dtype=float32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(cross, unknown)
+    a, b, at = _vectors("cross", a, b, axis)
+    if not a.shape[at] == b.shape[at] == 3:
+        raise misfit("cross", f"axis {axis} must have size 3", a, b)
+    x, y, z = shape.split(a, [1, 1, 1], axis=at)
+    u, v, w = shape.split(b, [1, 1, 1], axis=at)
+    return shape.concat([y * w - z * v, z * u - x * w, x * v - y * u], axis=at)
+
+
+# --- parts and transposes --------------------------------------------------------
+
+
+def as_matrices(op: str, x: TensorLike) -> Tensor:
+    """Return ``x`` as a tensor; raise ValueError if it has fewer than two axes."""
+    x = _convert.asarray(x)
+    if len(x.shape) < 2:
+        raise ValueError(f"{op}: shape {x.shape} is not that of matrices; reshape")
+    return x
+
+
+def matrix_transpose(x: TensorLike, /) -> Tensor:
+    """Return each matrix transposed: ``y[..., i, j] = x[..., j, i]``.
+
+    Complex numbers are not conjugated.
+
+    Args:
+        x: ``[..., i, j]``, of any dtype.
+
+    Returns:
+        ``[..., j, i]``, of the dtype of ``x``.
+
+    Raises:
+        ValueError: ``x`` has fewer than two axes.
+
+    Example:
+        >>> pg.matrix_transpose([[1, 2, 3], [4, 5, 6]])
+        Tensor([[1, 4],
+                [2, 5],
+                [3, 6]], dtype=int32, backend='cpu')
+
+    """
+    x = as_matrices("matrix_transpose", x)
+    *batch, row, column = range(len(x.shape))
+    return shape.permute_dims(x, [*batch, column, row])
+
+
+def diagonal(
+    x: TensorLike, /, *, offset: int = 0, **unknown: Unpack[Nothing]
+) -> Tensor:
+    """Return the diagonal of each matrix, ``y[..., i] = x[..., i, i + offset]``.
+
+    Args:
+        x: ``[..., rows, columns]``, of any dtype.
+        offset: 0 is the main diagonal; a positive one is above it, a negative one
+            below. A diagonal outside of the matrix has no elements.
+
+    Returns:
+        ``[..., size]``, of the dtype of ``x``.
+
+    Raises:
+        ValueError: ``x`` has fewer than two axes.
+
+    Example:
+        >>> pg.linalg.diagonal([[1, 2, 3], [4, 5, 6]], offset=1)
+        Tensor([2, 6], dtype=int32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(diagonal, unknown)
+    x, offset = as_matrices("diagonal", x), integer("diagonal", "offset", offset)
+    *batch, rows, columns = x.shape
+    size = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+    start = (offset if offset >= 0 else -offset * columns) if size else 0
+    flat = run(shape.RESHAPE, x, shape=(*batch, rows * columns))
+    return slicing.along(flat, len(batch), start, size, columns + 1)
+
+
+def trace(
+    x: TensorLike, /, *, offset: int = 0, dtype: Any = None, **unknown: Unpack[Nothing]
+) -> Tensor:
+    """Return the sum of the diagonal of each matrix, ``Σ x[..., i, i + offset]``.
+
+    Args:
+        x: ``[..., rows, columns]``, numbers.
+        offset: Which diagonal, as in ``diagonal``.
+        dtype: The dtype in which to sum; by default as in ``sum``.
+
+    Returns:
+        ``[...]``, of the dtype that ``sum`` gives.
+
+    Raises:
+        ValueError: ``x`` has fewer than two axes.
+        TypeError: ``x`` holds strings, or ``dtype`` is bool.
+
+    Example:
+        >>> pg.linalg.trace([[1, 2], [3, 4]])
+        Tensor(5, dtype=int32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(trace, unknown)
+    x = diagonal(as_matrices("trace", x), offset=offset)
+    return reduce.sum(x, axis=-1, dtype=dtype)

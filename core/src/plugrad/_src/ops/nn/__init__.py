@@ -1,0 +1,18 @@
+"""Neural networks.
+
+- ``_windows``: what convolutions and pooling share: layouts and windows.
+- ``activation``: activation functions, and ``clip``.
+- ``adaptive``: pooling to a number of windows, whatever the size of the input.
+- ``alignments``: the probability of labels over all alignments, for ``ctc_loss``.
+- ``conv``: convolutions and their transposes.
+- ``depthwise``: convolutions of each channel by itself.
+- ``dilation``: grey-scale dilation.
+- ``dropout``: dropout.
+- ``fused``: a product or convolution, a bias and an activation in one kernel.
+- ``gelu``: the Gaussian error linear unit.
+- ``losses``: losses, the namespace ``plugrad.losses``.
+- ``norm``: softmax and normalization.
+- ``pool``: the maximum or the average of each window.
+- ``quantized``: convolutions and products of bytes, ``plugrad.quantized``.
+- ``sequence``: recurrent networks and attention.
+"""

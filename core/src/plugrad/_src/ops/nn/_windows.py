@@ -1,0 +1,256 @@
+"""What convolutions and pooling share: layouts, and windows in terms of other ops.
+
+Map: arguments of ops and kernels, and what contracts check; ``FORMATS`` and
+``channels_last``; ``window_values`` and ``spread``, which read and write windows;
+``of_winners`` and ``to_winners``, which read and write one position of each window;
+``columns`` and the like, which make matrices of windows.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plugrad._src.engine.dispatch import run
+from plugrad._src.ops.array import slicing
+from plugrad._src.ops.basis import _convert, binary, compare, creation, shape
+from plugrad._src.registry.contract import Spec
+from plugrad._src.tensor.arguments import choice, integer, misfit
+from plugrad._src.tensor.dtypes import BOOL, INT32, DType
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+from plugrad.geometry import Padding, Pair, Shape, Sizes, rank
+
+if TYPE_CHECKING:
+    from plugrad.geometry import Windows
+
+Options = dict[str, Any]
+
+# --- what ops and kernels are told -----------------------------------------------
+
+# From which windows are made: attributes of ops and of run_kernel.
+OPTIONS = ("strides", "pad", "dilations", "dim_rounding_mode", "groups")
+
+
+def given(
+    strides: Sizes, pad: Padding, dilations: Sizes, mode: str | None, groups: int = 1
+) -> Options:
+    """Return the arguments of an op as arguments of ``geometry.windows``."""
+    told: Options = {"strides": strides, "pad": pad, "dilations": dilations}
+    return told | {"dim_rounding_mode": mode, "groups": groups}
+
+
+def attributes(
+    given: Options, rule: Callable[..., Windows], *of: Any, dy: Spec | None = None
+) -> Options:
+    """Convert the user's attributes, such as strides and pad, to the contract's.
+
+    ``rule`` is the function of ``geometry`` for these windows, which takes ``of``
+    first. The shape of ``dy`` gives the number of windows.
+    """
+    told = {name: given.pop(name) for name in OPTIONS if name in given}
+    if "groups" in told:
+        told["groups"] = integer("run_kernel", "groups", told["groups"], 1)
+    sizes = {} if dy is None else {"output_sizes": dy.shape[1:-1]}
+    windows = rule("run_kernel", *of, **told, **sizes)
+    if told.get("groups", windows.groups) != windows.groups:
+        wanted = f"must be {windows.groups}; leave it out"
+        raise ValueError(f"run_kernel: groups {told['groups']} {wanted}")
+    return {"geometry": windows, **given}
+
+
+def check(
+    windows: Windows, spatial: int, *rows: tuple[str, Spec | None, Shape]
+) -> None:
+    """Raise unless there are ``spatial`` axes, and tensors have the shapes of windows.
+
+    ``rows`` are names, specs (None for an optional input) and the required shapes.
+    """
+    rank("geometry", "the input", windows.in_shape, spatial)
+    for name, x, wanted in rows:
+        if x is not None:
+            fits("geometry", name, x.shape, wanted)
+
+
+def check_channels(windows: Windows) -> None:
+    """Raise unless each channel has its own windows, as in pooling."""
+    c, k = windows.in_shape[-1], windows.out_shape[-1]
+    if windows.groups != 1 or c != k:
+        raise ValueError(
+            f"geometry: there must be one group, and as many channels out as in, got "
+            f"{windows.groups}, {c} in and {k} out"
+        )
+
+
+# --- layouts ---------------------------------------------------------------------
+
+FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
+
+
+def channels_last(
+    op: str, x: Tensor, spatial: int, data_format: str
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Return ``x`` with a batch and channels last, and a function that undoes it."""
+    last, first = FORMATS[spatial]
+    choice(op, "data_format", data_format, last, first)
+    full, single = spatial + 2, len(x.shape) == spatial + 1
+    if data_format == last and len(x.shape) == full:
+        return x, _unchanged
+    if len(x.shape) != full and not single:
+        raise misfit(op, f"x must have rank {full}, or {full - 1} without a batch", x)
+    if single:
+        x = shape.reshape(x, (1, *x.shape))
+    if data_format == first:
+        x = shape.permute_dims(x, (0, *range(2, full), 1))
+
+    def back(y: Tensor) -> Tensor:
+        if data_format == first:
+            y = shape.permute_dims(y, (0, full - 1, *range(1, full - 1)))
+        return shape.reshape(y, y.shape[1:]) if single else y
+
+    return x, back
+
+
+def _unchanged(y: Tensor) -> Tensor:
+    return y
+
+
+def numbers(op: str, *values: TensorLike) -> list[Tensor]:
+    """Return tensors of one dtype; sums of bool are int32, as in ``matmul``."""
+    xs = _convert.promote_all(op, *values)
+    if xs[0].dtype.kind in "fiuc":
+        return xs
+    xs = [_convert.numbers(op, x) for x in xs]
+    return [creation.cast(x, INT32) if x.dtype is BOOL else x for x in xs]
+
+
+def fits(op: str, what: str, got: Shape, wanted: Shape) -> None:
+    """Raise unless a shape is the one of the windows."""
+    if got != wanted:
+        raise ValueError(f"{op}: {what} must have shape {wanted}, got {got}")
+
+
+# --- through the windows ---------------------------------------------------------
+
+
+def padded(x: Tensor, padding: Sequence[Pair], value: float = 0) -> Tensor:
+    """Return ``x`` with ``padding`` of ``value`` at its spatial axes."""
+    if not any(map(any, padding)):
+        return x
+    return slicing.pad(x, [(0, 0), *padding, (0, 0)], constant_values=value)
+
+
+def window_values(x: Tensor, windows: Windows, value: float = 0) -> list[Tensor]:
+    """Return the element of all windows at each kernel position.
+
+    Each tensor has the shape ``[batch, *output_sizes, channels]``; ``x`` is padded with
+    ``value``.
+    """
+    x = padded(x, windows.padding, value)
+    size = (x.shape[0], *windows.out_shape[1:-1], x.shape[-1])
+    strides = (1, *windows.strides, 1)
+    return [
+        part(x, (0, *position, 0), size, strides)
+        for position in windows.kernel_positions
+    ]
+
+
+def part(x: Tensor, begin: Shape, size: Shape, strides: Shape) -> Tensor:
+    """Return ``size`` elements of ``x``, each ``strides`` after the one before."""
+    if size == x.shape and min(strides) > 0:
+        return x
+    if 0 in size:  # of an empty array, every position is outside
+        begin = tuple([b if n else 0 for b, n in zip(begin, size, strict=True)])
+    return run(slicing.STRIDED_SLICE, x, begin=begin, size=size, strides=strides)
+
+
+def spread(dy: Tensor, windows: Windows) -> Tensor:
+    """Place ``dy`` among zeros where ``windows.transposed`` reads it.
+
+    Its elements are ``strides`` apart: by reshape, pad and reshape.
+    """
+    n, *places, c = dy.shape
+    if max(windows.strides) > 1:
+        y = shape.reshape(dy, (n, *(m for place in places for m in (place, 1)), c))
+        gaps = [gap for s in windows.strides for gap in ((0, 0), (0, s - 1))]
+        y = slicing.pad(y, [(0, 0), *gaps, (0, 0)])
+        places = [m * s for m, s in zip(places, windows.strides, strict=True)]
+        dy = shape.reshape(y, (n, *places, c))
+    begins, sizes, paddings = [], [], []
+    for i, reach in enumerate(windows.transposed.in_shape[1:-1]):
+        begin = windows.extents[i] - 1 - windows.padding[i][0]
+        cut, before = min(max(-begin, 0), places[i]), min(max(begin, 0), reach)
+        size = min(places[i] - cut, reach - before)
+        begins.append(cut)
+        sizes.append(size)
+        paddings.append((before, reach - before - size))
+    dy = part(dy, (0, *begins, 0), (n, *sizes, c), (1,) * len(dy.shape))
+    return padded(dy, paddings)
+
+
+# The winner of a window is the number of its kernel position, from 1; 0 if none is.
+
+
+def mine(winners: Tensor, position: int, value: Tensor) -> Tensor:
+    """Return ``value`` where kernel position ``position`` is the winner, else 0."""
+    return compare.where(compare.equal(winners, position), value, 0)
+
+
+def of_winners(x: Tensor, winners: Tensor, windows: Windows) -> Tensor:
+    """Return the element of ``x`` at the winning position of each window."""
+    seen = enumerate(window_values(x, windows), 1)
+    return functools.reduce(binary.add, [mine(winners, i, part) for i, part in seen])
+
+
+def to_winners(dy: Tensor, winners: Tensor, windows: Windows) -> Tensor:
+    """Return the transpose: each element sums the windows in which it has won."""
+    there = windows.transposed
+    dys, who = (window_values(spread(x, windows), there) for x in (dy, winners))
+    rows = zip(who, range(len(dys), 0, -1), dys, strict=True)
+    return functools.reduce(binary.add, [mine(*row) for row in rows])
+
+
+# --- as matrices -----------------------------------------------------------------
+
+
+def columns(x: Tensor, windows: Windows) -> Tensor:
+    """Return a row for each window: ``[groups, windows, positions · channels]``."""
+    y = shape.concat(window_values(x, windows), axis=-1)
+    g, k, count = windows.groups, len(windows.kernel_positions), math.prod(y.shape[:-1])
+    c = x.shape[-1] // g
+    if g > 1:
+        y = shape.permute_dims(shape.reshape(y, (count, k, g, c)), (2, 0, 1, 3))
+    return shape.reshape(y, (g, count, k * c))
+
+
+def grouped(x: Tensor, groups: int) -> Tensor:
+    """Return ``[..., channels]`` as ``[groups, all else, channels of a group]``."""
+    *lead, c = x.shape
+    count = math.prod(lead)
+    if groups > 1:
+        x = shape.reshape(x, (count, groups, c // groups))
+        x = shape.permute_dims(x, (1, 0, 2))
+    return shape.reshape(x, (groups, count, c // groups))
+
+
+def ungrouped(y: Tensor, shape_: Shape) -> Tensor:
+    """Return ``[groups, all else, channels of a group]`` under its own shape."""
+    if y.shape[0] > 1:
+        y = shape.permute_dims(y, (1, 0, 2))
+    return shape.reshape(y, shape_)
+
+
+def ordered(op: str, value: TensorLike) -> Tensor:
+    """Return ``value`` as a tensor of numbers that have an order."""
+    x = _convert.real(op, value)
+    if x.dtype.kind == "b":
+        raise TypeError(f"{op}: bool has no order; cast to a number")
+    return x
+
+
+def least(dtype: DType) -> float:
+    """Return the least number of a dtype: -inf, or the least integer."""
+    return -math.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)

@@ -1,0 +1,279 @@
+"""Pooling to a number of windows, whatever the size of the input. No kernels.
+
+Along an axis of size ``n``, window ``i`` of ``m`` begins at ``⌊i·n / m⌋`` and ends
+before ``⌈(i + 1)·n / m⌉``. Windows that differ in size are gathered into equal ones,
+which the kernels of ``pool`` read.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Unpack
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._src.engine.dispatch import run
+from plugrad._src.ops.array import gather
+from plugrad._src.ops.basis import _convert, compare, creation, reduce
+from plugrad._src.ops.basis import shape as shapes
+from plugrad._src.registry.contract import Kernel
+from plugrad._src.tensor.arguments import integers, misfit
+from plugrad._src.tensor.dtypes import INT32
+from plugrad._src.tensor.hints import Nothing, unexpected
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+from plugrad.geometry import Shape, Sizes
+
+from . import _windows, pool
+
+__all__ = [
+    "adaptive_avg_pool",
+    "adaptive_avg_pool1d",
+    "adaptive_max_pool",
+    "adaptive_max_pool1d",
+]
+
+
+def adaptive_max_pool(
+    x: TensorLike,
+    /,
+    output_size: Sizes,
+    *,
+    data_format: str | None = None,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the maxima of as many windows as ``output_size`` says.
+
+    Window ``i`` of ``m`` begins at ``⌊i·n / m⌋`` and ends before ``⌈(i + 1)·n / m⌉``,
+    where ``n`` is the size of the axis. NaN is ignored, and the gradient goes to the
+    first element that attains the maximum, as in ``max_pool``.
+
+    Args:
+        x: ``[batch, height, width, channels]``, or without the batch; for three spatial
+            axes ``[batch, depth, height, width, channels]``.
+        output_size: The number of windows, one for all spatial axes or one each.
+        data_format: The layout: channels last by default; ``"NCHW"`` or ``"NCDHW"`` for
+            channels first.
+
+    Returns:
+        The maxima, in the layout and dtype of ``x``.
+
+    Raises:
+        ValueError: Shapes do not fit, or a spatial axis is empty.
+        TypeError: ``x`` is complex, bool, or holds strings, which have no maximum.
+
+    Example:
+        >>> x = pg.reshape(pg.arange(16), (4, 4, 1))
+        >>> pg.adaptive_max_pool(x, (3, 2))[:, :, 0]
+        Tensor([[ 5,  7],
+                [ 9, 11],
+                [13, 15]], dtype=int32, backend='cpu')
+
+    Source:
+        ``torch.nn.functional.adaptive_max_pool2d``, where channels are first.
+
+    """
+    if unknown:
+        raise unexpected(adaptive_max_pool, unknown)
+    op = "adaptive_max_pool"
+    x = _windows.ordered(op, x)
+    return _pooled(op, x, output_size, _spatial(op, x), data_format, pool.MAXIMA)
+
+
+def adaptive_avg_pool(
+    x: TensorLike,
+    /,
+    output_size: Sizes,
+    *,
+    data_format: str | None = None,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the averages of as many windows as ``output_size`` says.
+
+    Window ``i`` of ``m`` begins at ``⌊i·n / m⌋`` and ends before ``⌈(i + 1)·n / m⌉``,
+    where ``n`` is the size of the axis.
+
+    Args:
+        x: ``[batch, height, width, channels]``, or without the batch; for three spatial
+            axes ``[batch, depth, height, width, channels]``.
+        output_size: The number of windows, one for all spatial axes or one each.
+        data_format: The layout: channels last by default; ``"NCHW"`` or ``"NCDHW"`` for
+            channels first.
+
+    Returns:
+        The averages, in the layout and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        ValueError: Shapes do not fit, or a spatial axis is empty.
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> x = pg.reshape(pg.arange(16), (4, 4, 1))
+        >>> pg.adaptive_avg_pool(x, (3, 2))[:, :, 0]
+        Tensor([[ 2.5,  4.5],
+                [ 6.5,  8.5],
+                [10.5, 12.5]], dtype=float32, backend='cpu')
+
+    Source:
+        ``torch.nn.functional.adaptive_avg_pool2d``, where channels are first.
+
+    """
+    if unknown:
+        raise unexpected(adaptive_avg_pool, unknown)
+    op = "adaptive_avg_pool"
+    x = _convert.floating(op, x)
+    return _pooled(op, x, output_size, _spatial(op, x), data_format, pool.AVERAGES)
+
+
+def adaptive_max_pool1d(
+    x: TensorLike,
+    /,
+    output_size: Sizes,
+    *,
+    data_format: str = "NWC",
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the maxima of windows along one spatial axis; see ``adaptive_max_pool``.
+
+    Args:
+        x: ``[batch, width, channels]``, or without the batch.
+        output_size: The number of windows.
+        data_format: "NWC", or "NCW" for channels first.
+
+    Returns:
+        The maxima, in the layout and dtype of ``x``.
+
+    Raises:
+        ValueError: Shapes do not fit, or the spatial axis is empty.
+        TypeError: ``x`` is complex, bool, or holds strings, which have no maximum.
+
+    Example:
+        >>> pg.adaptive_max_pool1d(pg.reshape([1, 5, 2, 4, 3], (5, 1)), 2)[:, 0]
+        Tensor([5, 4], dtype=int32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(adaptive_max_pool1d, unknown)
+    op = "adaptive_max_pool1d"
+    return _pooled(
+        op, _windows.ordered(op, x), output_size, 1, data_format, pool.MAXIMA
+    )
+
+
+def adaptive_avg_pool1d(
+    x: TensorLike,
+    /,
+    output_size: Sizes,
+    *,
+    data_format: str = "NWC",
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the averages of windows along one spatial axis; see ``adaptive_avg_pool``.
+
+    Args:
+        x: ``[batch, width, channels]``, or without the batch.
+        output_size: The number of windows.
+        data_format: "NWC", or "NCW" for channels first.
+
+    Returns:
+        The averages, in the layout and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        ValueError: Shapes do not fit, or the spatial axis is empty.
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> x = pg.reshape([1.0, 5.0, 3.0, 4.0, 2.0], (5, 1))
+        >>> pg.adaptive_avg_pool1d(x, 2)[:, 0]
+        Tensor([3., 3.], dtype=float32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(adaptive_avg_pool1d, unknown)
+    op = "adaptive_avg_pool1d"
+    x = _convert.floating(op, x)
+    return _pooled(op, x, output_size, 1, data_format, pool.AVERAGES)
+
+
+def _spatial(op: str, x: Tensor) -> int:
+    if len(x.shape) not in (3, 4, 5):
+        raise misfit(op, "x must have rank 4, or 3 without a batch, or 5 in 3D", x)
+    return 3 if len(x.shape) == 5 else 2
+
+
+def _pooled(
+    op: str,
+    x: Tensor,
+    output_size: Sizes,
+    spatial: int,
+    data_format: str | None,
+    kernels: dict[int, Kernel],
+) -> Tensor:
+    wanted = integers(op, "output_size", output_size)
+    wanted = wanted * spatial if len(wanted) == 1 else wanted
+    if len(wanted) != spatial or min(wanted) < 1:
+        rule = f"must be {spatial} sizes, or one for all, of 1 or more"
+        raise ValueError(f"{op}: output_size {output_size} {rule}")
+    data_format = data_format or _windows.FORMATS[spatial][0]
+    x, back = _windows.channels_last(op, x, spatial, data_format)
+    if 0 in x.shape[1:-1]:
+        raise misfit(op, "the spatial axes must have elements", x)
+    averages = kernels is pool.AVERAGES
+    places = [_places(*pair) for pair in zip(x.shape[1:-1], wanted, strict=True)]
+    if averages and any(indices is not None for indices, _ in places):
+        return back(_averages(x, wanted, places))
+    for axis, (indices, _) in enumerate(places, 1):
+        x = _gathered(x, indices, axis)
+    size = tuple([n // m for n, m in zip(x.shape[1:-1], wanted, strict=True)])
+    windows = geometry.windows(op, x.shape, size, strides=size)
+    if spatial > 1:
+        return back(run(kernels[spatial], x, geometry=windows))
+    flat = windows.with_leading_axis()
+    y = run(kernels[2], shapes.reshape(x, flat.in_shape), geometry=flat)
+    return back(shapes.reshape(y, windows.out_shape))
+
+
+Places = tuple[np.ndarray | None, np.ndarray]
+
+
+@functools.lru_cache(maxsize=256)
+def _places(n: int, m: int) -> Places:
+    """Return what each window reads, ``[m, size]``, and how many elements it has.
+
+    Windows with less than the largest number repeat their last element. The indices are
+    None if all windows have as many and lie side by side.
+    """
+    i = np.arange(m, dtype=np.int64)
+    begins, ends = i * n // m, -(-(i + 1) * n // m)
+    counts = ends - begins
+    if n % m == 0:
+        return None, counts
+    offsets = np.arange(counts.max())
+    return np.minimum(begins[:, None] + offsets, ends[:, None] - 1), counts
+
+
+def _gathered(x: Tensor, indices: np.ndarray | None, axis: int) -> Tensor:
+    if indices is None:
+        return x
+    ids = _convert.tensor_of(indices.ravel().astype(INT32), copy=False)
+    return run(gather.GATHER_V2, x, ids, axis=axis, batch_dims=0)
+
+
+def _averages(x: Tensor, wanted: Shape, places: list[Places]) -> Tensor:
+    """Sum the elements of each window, those that repeat counting as 0."""
+    wide, sizes, total = reduce.widened(x), [x.shape[0]], np.ones(())
+    for axis, (indices, counts) in enumerate(places, 1):
+        m, most = wanted[axis - 1], int(counts.max())
+        wide = _gathered(wide, indices, axis)
+        if counts.min() < most:
+            there = np.arange(most) < counts[:, None]
+            line = (m * most, *[1] * (len(x.shape) - axis - 1))
+            mask = _convert.tensor_of(there.reshape(line), copy=False)
+            wide = compare.where(mask, wide, 0)
+        sizes += [m, most]
+        total = np.multiply.outer(total, counts)
+    wide = run(shapes.RESHAPE, wide, shape=(*sizes, x.shape[-1]))
+    axes = tuple(range(2, len(sizes), 2))
+    wide = run(reduce.SUM, wide, axis=axes, keepdims=False)
+    number = _convert.tensor_of(total[..., None].astype(np.float32), copy=False)
+    return creation.cast(wide / creation.cast(number, wide.dtype), x.dtype)

@@ -1,0 +1,263 @@
+"""Grey-scale dilation. Kernels: ``Dilation2D``, and a gradient for each input.
+
+The result is the largest of the sums ``x + filter`` in each window. As in pooling,
+padding is not an element and NaN is never the largest; a window of nothing else gives
+-inf, or the least integer. The cotangent of a window flows to the first position, row
+by row, whose *exact* sum is largest: sums that differ may be rounded to one number, and
+then their rounding errors decide. That position changes in steps, so the kernels of the
+gradients, which are linear in ``dy``, have no derivative in ``x`` and ``filter``.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any, Unpack
+
+from plugrad import geometry
+from plugrad._src.engine.dispatch import run
+from plugrad._src.ops.basis import _convert, binary, compare, creation, reduce, shape
+from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad._src.tensor.arguments import misfit
+from plugrad._src.tensor.dtypes import INT32
+from plugrad._src.tensor.hints import Nothing, unexpected
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+from plugrad.geometry import Padding, Shape, Sizes
+
+from . import _windows, conv, pool
+
+if TYPE_CHECKING:
+    from plugrad.geometry import Windows
+
+__all__ = ["dilation2d"]
+
+# --- contracts -------------------------------------------------------------------
+
+
+def _over(op: str, x: Shape, filter: Shape, **given: Any) -> Windows:
+    """Return the windows of ``filter`` (window, channels) over ``x``."""
+    geometry.rank(op, "the input", x, 2)
+    if len(filter) != 3 or filter[-1] != x[-1]:
+        rule = f"filter must have shape (height, width, {x[-1]}), with channels of x"
+        raise misfit(op, rule, filter, x)
+    return geometry.windows(op, x, filter[:-1], **given)
+
+
+def _check(x: Spec, filter: Spec, dy: Spec | None, windows: Windows) -> None:
+    rows = ("x", x, windows.in_shape), ("dy", dy, windows.out_shape)
+    of_filter = "filter", filter, (*windows.window, windows.in_shape[-1])
+    _windows.check(windows, 2, *rows, of_filter)
+    _windows.check_channels(windows)
+
+
+def _dilated(x: Spec, filter: Spec, *, geometry: Windows) -> Spec:
+    _check(x, filter, None, geometry)
+    return Spec(geometry.out_shape, x.dtype)
+
+
+def _like_x(x: Spec, filter: Spec, dy: Spec, *, geometry: Windows) -> Spec:
+    _check(x, filter, dy, geometry)
+    return x
+
+
+def _like_filter(x: Spec, filter: Spec, dy: Spec, *, geometry: Windows) -> Spec:
+    _check(x, filter, dy, geometry)
+    return filter
+
+
+DILATION2D = Kernel(
+    "Dilation2D(x: integer | floating, filter: x; geometry: Windows)",
+    canonicalize=functools.partial(conv.of, _over),
+    out=_dilated,
+    op="dilation2d",
+    doc="""``y[n, p, q, c] = max (x[n, i, j, c] + filter[h, w, c])`` over h and w, where
+    ``i = s·p + d·h - top`` and ``j = s·q + d·w - left``, with strides s and dilations
+    d.
+
+    Padding and sums that are NaN are ignored; a window of nothing else gives -inf,
+    or the least integer of the dtype. Integers wrap. For zeros of different
+    signs the result may be either.""",
+)
+
+_back = functools.partial(conv.back, _over)
+
+DILATION2D_INPUT = Kernel(
+    "Dilation2DBackpropInput(x: integer | floating, filter: x, dy: x; "
+    "geometry: Windows) -> dx",
+    canonicalize=_back,
+    out=_like_x,
+    doc="""``dy`` of each window is added to the element of ``x`` whose sum with
+    ``filter`` is the largest: of equal ones the first, row by row.
+
+    Sums are compared exactly, without rounding. A window of padding and NaN alone
+    adds nothing.""",
+)
+
+DILATION2D_FILTER = Kernel(
+    "Dilation2DBackpropFilter(x: integer | floating, filter: x, dy: x; "
+    "geometry: Windows) -> dfilter",
+    canonicalize=_back,
+    out=_like_filter,
+    doc="""``dy`` of each window is added to the element of ``filter`` whose sum with
+    ``x`` is the largest, which is found as by ``Dilation2DBackpropInput``.""",
+)
+
+
+# --- op --------------------------------------------------------------------------
+
+
+def dilation2d(
+    x: TensorLike,
+    filter: TensorLike,
+    /,
+    *,
+    strides: Sizes = 1,
+    pad: Padding = "valid",
+    dilations: Sizes = 1,
+    data_format: str = "NHWC",
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the largest sum of ``x`` and ``filter`` in each window.
+
+    ``y[n, p, q, c] = max (x[n, i, j, c] + filter[h, w, c])`` over h and w, where
+    ``i = s·p + d·h - top`` and ``j = s·q + d·w - left``, with stride s and dilation d.
+    Padding and sums that are NaN are ignored; a window of nothing else gives -inf, or
+    the least integer. Integers wrap.
+
+    Args:
+        x: ``[batch, height, width, channels]``, or without the batch; real numbers.
+        filter: ``[height, width, channels]``; zeros make it a ``max_pool``.
+        strides: Steps between neighbouring windows: one number for both axes or one for
+            each.
+        pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``, as in
+            ``conv2d``.
+        dilations: Steps between neighbouring elements of one window.
+        data_format: "NHWC" or "NCHW", for ``x`` and the result; the filter has one
+            layout.
+
+    Returns:
+        A tensor ``[batch, out_height, out_width, channels]`` in the format of ``x``, of
+        the promoted dtype.
+
+    Raises:
+        ValueError: Shapes or attributes do not fit each other.
+        TypeError: An argument is complex or holds strings, or both are bool.
+
+    Example:
+        >>> x = pg.reshape(pg.arange(9.0), (1, 3, 3, 1))
+        >>> filter = [[[0.0], [10.0]], [[0.0], [0.0]]]
+        >>> pg.dilation2d(x, filter)[0, :, :, 0]
+        Tensor([[11., 12.],
+                [14., 15.]], dtype=float32, backend='cpu')
+
+    Source:
+        The definition is that of ``tf.dilation2d`` in TensorFlow.js.
+
+    """
+    if unknown:
+        raise unexpected(dilation2d, unknown)
+    op, given = "dilation2d", _windows.given(strides, pad, dilations, None)
+    x, filter = _convert.promote_all(op, x, filter)
+    x, back = _windows.channels_last(op, _windows.ordered(op, x), 2, data_format)
+    windows = _over(op, x.shape, filter.shape, **given)
+    return back(run(DILATION2D, x, filter, geometry=windows))
+
+
+# --- decompositions --------------------------------------------------------------
+
+
+def _pairs(x: Tensor, filter: Tensor, windows: Windows) -> list[tuple[Tensor, Tensor]]:
+    """Return the two summands at each position of the windows.
+
+    They are ``[batch, *output_sizes, channels]`` of ``x`` and ``[channels]`` of the
+    filter. The padding of ``x`` is NaN if its dtype has NaN.
+    """
+    seen = _windows.window_values(x, windows, math.nan if x.dtype.kind == "f" else 0)
+    return list(zip(seen, _rows(filter, windows), strict=True))
+
+
+def _rows(filter: Tensor, windows: Windows) -> tuple[Tensor, ...]:
+    """Return the elements of ``filter`` at each position: ``[channels]``."""
+    return shape.unstack(
+        shape.reshape(filter, (len(windows.kernel_positions), filter.shape[-1]))
+    )
+
+
+@decomposition(DILATION2D)
+def _(x: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
+    sums, least = [], _windows.least(x.dtype)
+    for position, (a, b) in enumerate(_pairs(x, filter, geometry)):
+        y = a + b
+        counts = pool.kept(position, compare.equal(y, y), y, geometry)
+        sums.append(compare.where(counts, y, least))
+    return functools.reduce(binary.maximum, sums)
+
+
+def _winners(x: Tensor, filter: Tensor, windows: Windows) -> Tensor:
+    """Return which position of each window is the first to have the largest sum.
+
+    Positions are counted from 1; 0 stands for windows of NaN and padding alone.
+    """
+    y = run(DILATION2D, x, filter, geometry=windows)
+    found = creation.zeros(y.shape, dtype=INT32)
+    most = creation.full_like(y, -math.inf) if x.dtype.kind == "f" else None
+    for position, (a, b) in reversed(list(enumerate(_pairs(x, filter, windows)))):
+        total = a + b
+        hit = pool.kept(position, compare.equal(total, y), y, windows)
+        if most is not None:
+            error = _error(a, b, total)
+            hit = compare.logical_and(hit, compare.logical_not(error < most))
+            most = compare.where(hit, error, most)
+        found = compare.where(hit, position + 1, found)
+    return found
+
+
+def _error(a: Tensor, b: Tensor, total: Tensor) -> Tensor:
+    """Return the rounding error of ``a + b`` (Knuth); NaN where the sum is infinite."""
+    part = total - a
+    return (a - (total - part)) + (b - part)
+
+
+@decomposition(DILATION2D_INPUT)
+def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
+    return _windows.to_winners(dy, _winners(x, filter, geometry), geometry)
+
+
+@decomposition(DILATION2D_FILTER)
+def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
+    winners, positions = (
+        _winners(x, filter, geometry),
+        range(1, len(geometry.kernel_positions) + 1),
+    )
+    mine = [_windows.mine(winners, position, dy) for position in positions]
+    rows = [run(reduce.SUM, part, axis=(0, 1, 2), keepdims=False) for part in mine]
+    return shape.reshape(shape.stack(rows), filter.shape)
+
+
+# --- gradients -------------------------------------------------------------------
+
+
+def _seen(ddx: Tensor, x: Tensor, filter: Tensor, geometry: Windows) -> Tensor:
+    return _windows.of_winners(ddx, _winners(x, filter, geometry), geometry)
+
+
+def _added(ddf: Tensor, x: Tensor, filter: Tensor, geometry: Windows) -> Tensor:
+    """Return the element of ``ddf`` at the largest sum of each window."""
+    winners, rows = _winners(x, filter, geometry), _rows(ddf, geometry)
+    parts = [
+        _windows.mine(winners, position, row) for position, row in enumerate(rows, 1)
+    ]
+    return functools.reduce(binary.add, parts)
+
+
+gradients(
+    DILATION2D,
+    x=lambda dy, x, filter, geometry: run(
+        DILATION2D_INPUT, x, filter, dy, geometry=geometry
+    ),
+    filter=lambda dy, x, filter, geometry: run(
+        DILATION2D_FILTER, x, filter, dy, geometry=geometry
+    ),
+)
+gradients(DILATION2D_INPUT, x=None, filter=None, dy=_seen)
+gradients(DILATION2D_FILTER, x=None, filter=None, dy=_added)

@@ -1,0 +1,685 @@
+"""Pooling: the maximum or the average of each window.
+
+Kernels: ``MaxPool AvgPool MaxPool3D AvgPool3D``, a gradient kernel for each, and
+``MaxPoolWithArgmax``. One op serves two and three spatial axes, by the rank of ``x``.
+
+Padding is not counted as elements: a maximum ignores it (a window of padding alone
+gives -inf, or the least integer), and so does an average (a window of padding alone
+gives NaN). A maximum ignores NaN, too. Its gradient goes to the first element that
+attains it, in row-major order.
+
+Map: contracts; ops; decompositions; gradients.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._src.engine.dispatch import run, run_many
+from plugrad._src.ops.array import gather, slicing
+from plugrad._src.ops.basis import _convert, binary, compare, creation, reduce
+from plugrad._src.ops.basis import shape as shapes
+from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad._src.tensor.arguments import choice, flag, misfit, sizes
+from plugrad._src.tensor.dtypes import INT32, DType
+from plugrad._src.tensor.hints import Nothing, unexpected
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+from plugrad.geometry import Padding, Rounding, Sizes
+
+from . import _windows
+from ._windows import Options
+
+if TYPE_CHECKING:
+    from plugrad.geometry import Windows
+
+__all__ = [
+    "avg_pool",
+    "avg_pool1d",
+    "max_pool",
+    "max_pool1d",
+    "max_pool_with_argmax",
+    "pool",
+]
+
+# --- contracts -------------------------------------------------------------------
+
+
+def _of(spatial: int, x: Spec, *, filter_size: Sizes, **given: Any) -> Options:
+    """Convert the user's attributes, such as strides and pad, to the contract's."""
+    geometry.rank("run_kernel", "the input", x.shape, spatial)
+    return _windows.attributes(given, geometry.windows, x.shape, filter_size)
+
+
+def _back(
+    spatial: int, dy: Spec, input: Spec | None, *_: Spec, filter_size: Sizes, **o: Any
+) -> Options:
+    """Convert attributes for the gradient of a pooling; ``dy`` tells the rounding."""
+    shape = sizes("run_kernel", o.pop("in_shape", ()), "in_shape") if not input else ()
+    x = input or Spec(shape, dy.dtype)
+    geometry.rank("run_kernel", "the input", x.shape, spatial)
+    return _windows.attributes(o, geometry.windows, x.shape, filter_size, dy=dy)
+
+
+def _pooled(spatial: int, x: Spec, *, geometry: Windows) -> Spec:
+    _windows.check(geometry, spatial, ("x", x, geometry.in_shape))
+    _windows.check_channels(geometry)
+    return Spec(geometry.out_shape, x.dtype)
+
+
+def _with_argmax(
+    x: Spec, *, geometry: Windows, include_batch_in_index: bool
+) -> tuple[Spec, Spec]:
+    y = _pooled(2, x, geometry=geometry)
+    return y, y._replace(dtype=INT32)
+
+
+def _unpooled(spatial: int, *given: Spec, geometry: Windows) -> Spec:
+    shapes, dy = (geometry.out_shape, geometry.in_shape, geometry.out_shape), given[0]
+    rows = zip(("dy", "input", "output"), given, shapes, strict=False)
+    _windows.check(geometry, spatial, *rows)
+    _windows.check_channels(geometry)
+    return Spec(geometry.in_shape, dy.dtype)
+
+
+def _rules(out: Any, canonicalize: Any, spatial: int) -> dict[str, Any]:
+    parts = {"out": out, "canonicalize": canonicalize}
+    return {name: functools.partial(part, spatial) for name, part in parts.items()}
+
+
+_2D, _3D = (_rules(_pooled, _of, spatial) for spatial in (2, 3))
+
+MAX_POOL = Kernel(
+    "MaxPool(x: integer | floating; geometry: Windows)",
+    op="max_pool",
+    doc="""The largest element of ``x`` in each window.
+
+    Padding and NaN are ignored; a window of nothing else gives -inf, or the least
+    integer of the dtype. The maximum of 0.0 and -0.0 is either of them.""",
+    **_2D,
+)
+MAX_POOL_3D = Kernel(
+    "MaxPool3D(x: integer | floating; geometry: Windows)",
+    op="max_pool",
+    doc="""``MaxPool`` with three spatial axes.""",
+    **_3D,
+)
+MAX_POOL_WITH_ARGMAX = Kernel(
+    "MaxPoolWithArgmax(x: integer | floating; geometry: Windows, "
+    "include_batch_in_index: bool) -> y, indices",
+    op="max_pool_with_argmax",
+    doc="""``MaxPool``, and where it finds the first of equal elements, row by row:
+    int32 ``(h · width + w) · channels + c``, counted from the first image with
+    ``include_batch_in_index``, else from that of the window.
+
+    The index is -1 in a window of padding and NaN alone.""",
+    **_2D | {"out": _with_argmax},
+)
+AVG_POOL = Kernel(
+    "AvgPool(x: inexact; geometry: Windows)",
+    op="avg_pool",
+    doc="""The sum of the elements of ``x`` in each window, divided by their number.
+
+    Padding is not counted; a window of padding alone gives NaN. float16 is summed in
+    float32.""",
+    **_2D,
+)
+AVG_POOL_3D = Kernel(
+    "AvgPool3D(x: inexact; geometry: Windows)",
+    op="avg_pool",
+    doc="""``AvgPool`` with three spatial axes.""",
+    **_3D,
+)
+
+_B2, _B3 = (_rules(_unpooled, _back, spatial) for spatial in (2, 3))
+
+MAX_POOL_GRAD = Kernel(
+    "MaxPoolGrad(dy: floating, input: dy, output: dy; geometry: Windows) -> dx",
+    doc="""``dy`` of each window is added to the first element of ``input`` in it, row
+    by row, that is equal to ``output``.
+
+    A window of padding and NaN alone adds nothing. ``output`` is that of ``MaxPool``;
+    with another one the result is not defined.""",
+    **_B2,
+)
+MAX_POOL_3D_GRAD = Kernel(
+    "MaxPool3DGrad(dy: floating, input: dy, output: dy; geometry: Windows) -> dx",
+    doc="""``MaxPoolGrad`` with three spatial axes.""",
+    **_B3,
+)
+# The gradient does not depend on the values of ``input``: no tape saves them.
+AVG_POOL_GRAD = Kernel(
+    "AvgPoolGrad(dy: inexact, input?; geometry: Windows) -> dx",
+    doc="""``dy`` of each window, divided by the number of elements of the input in it,
+    is added to each of these.
+
+    A window of padding alone adds nothing. float16 is summed in float32. Only the shape
+    of ``input`` is used.""",
+    **_B2,
+)
+AVG_POOL_3D_GRAD = Kernel(
+    "AvgPool3DGrad(dy: inexact, input?; geometry: Windows) -> dx",
+    doc="""``AvgPoolGrad`` with three spatial axes.""",
+    **_B3,
+)
+
+
+# --- ops -------------------------------------------------------------------------
+
+
+def max_pool(
+    x: TensorLike,
+    /,
+    filter_size: Sizes,
+    *,
+    strides: Sizes | None = None,
+    pad: Padding = "valid",
+    dilations: Sizes = 1,
+    data_format: str | None = None,
+    dim_rounding_mode: Rounding | None = None,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the maximum of each window; NaN and padding are ignored.
+
+    A window of nothing but NaN and padding gives -inf, or the least integer. The
+    gradient goes to the first element that attains the maximum, in row-major order.
+
+    Args:
+        x: ``[batch, height, width, channels]``, or without the batch; for three spatial
+            axes ``[batch, depth, height, width, channels]``.
+        filter_size: The size of windows, one for all spatial axes or one each.
+        strides: Steps between neighbouring windows; by default ``filter_size``.
+        pad: ``"same"`` gives ``ceil(size / stride)`` windows; ``"valid"`` adds nothing;
+            a number pads all ends; a pair (before, after) for each spatial axis.
+        dilations: Steps between neighbouring elements of one window.
+        data_format: The layout: channels last by default; ``"NCHW"`` or ``"NCDHW"`` for
+            channels first.
+        dim_rounding_mode: How to round the number of windows, as in ``conv2d``.
+
+    Returns:
+        The maxima, in the layout and dtype of ``x``.
+
+    Raises:
+        ValueError: Shapes or attributes do not fit each other.
+        TypeError: ``x`` is complex, bool, or holds strings, which have no maximum.
+
+    Example:
+        >>> x = pg.reshape(pg.arange(16), (4, 4, 1))
+        >>> pg.max_pool(x, 2).reshape((2, 2))
+        Tensor([[ 5,  7],
+                [13, 15]], dtype=int32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(max_pool, unknown)
+    x = _windows.ordered("max_pool", x)
+    given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
+    return _pool(MAXIMA, "max_pool", x, data_format, given)
+
+
+def avg_pool(
+    x: TensorLike,
+    /,
+    filter_size: Sizes,
+    *,
+    strides: Sizes | None = None,
+    pad: Padding = "valid",
+    dilations: Sizes = 1,
+    data_format: str | None = None,
+    dim_rounding_mode: Rounding | None = None,
+    count_include_pad: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the average of each window, over the elements that lie in ``x``.
+
+    Padding is not counted, unless ``count_include_pad`` is set. Then it counts as
+    zeros; what a window sees behind the padding, with "ceil_inside", is not counted.
+    Otherwise a window of padding alone gives NaN. A window that holds NaN gives NaN.
+
+    Args:
+        x: ``[batch, height, width, channels]``, or without the batch; for three spatial
+            axes ``[batch, depth, height, width, channels]``.
+        filter_size: The size of windows, one for all spatial axes or one each.
+        strides: Steps between neighbouring windows; by default ``filter_size``.
+        pad: ``"same"``, ``"valid"``, a number or pairs, as in ``max_pool``.
+        dilations: Steps between neighbouring elements of one window.
+        data_format: The layout: channels last by default; ``"NCHW"`` or ``"NCDHW"`` for
+            channels first.
+        dim_rounding_mode: How to round the number of windows, as in ``conv2d``.
+        count_include_pad: Whether padding is counted, as in PyTorch.
+
+    Returns:
+        The averages, in the layout and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        ValueError: Shapes or attributes do not fit each other.
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> x = pg.reshape(pg.arange(16), (4, 4, 1))
+        >>> pg.avg_pool(x, 2).reshape((2, 2))
+        Tensor([[ 2.5,  4.5],
+                [10.5, 12.5]], dtype=float32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(avg_pool, unknown)
+    x = _convert.floating("avg_pool", x)
+    given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
+    return _pool(AVERAGES, "avg_pool", x, data_format, given, count_include_pad)
+
+
+def max_pool1d(
+    x: TensorLike,
+    /,
+    filter_size: Sizes,
+    *,
+    strides: Sizes | None = None,
+    pad: Padding = "valid",
+    dilations: Sizes = 1,
+    data_format: str = "NWC",
+    dim_rounding_mode: Rounding | None = None,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the maximum of each window along one spatial axis; see ``max_pool``.
+
+    Args:
+        x: ``[batch, width, channels]``, or without the batch.
+        filter_size: The size of windows.
+        strides: The step between neighbouring windows; by default ``filter_size``.
+        pad: ``"same"``, ``"valid"``, a number, or ``[(left, right)]``.
+        dilations: Steps between neighbouring elements of one window.
+        data_format: "NWC", or "NCW" for channels first.
+        dim_rounding_mode: How to round the number of windows, as in ``conv2d``.
+
+    Returns:
+        The maxima, in the layout and dtype of ``x``.
+
+    Raises:
+        ValueError: Shapes or attributes do not fit each other.
+        TypeError: ``x`` is complex, bool, or holds strings, which have no maximum.
+
+    Example:
+        >>> pg.max_pool1d(pg.reshape([1, 5, 2, 4], (4, 1)), 2)[:, 0]
+        Tensor([5, 4], dtype=int32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(max_pool1d, unknown)
+    given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
+    x = _windows.ordered("max_pool1d", x)
+    return _pool1d(MAX_POOL, "max_pool1d", x, data_format, given)
+
+
+def avg_pool1d(
+    x: TensorLike,
+    /,
+    filter_size: Sizes,
+    *,
+    strides: Sizes | None = None,
+    pad: Padding = "valid",
+    dilations: Sizes = 1,
+    data_format: str = "NWC",
+    dim_rounding_mode: Rounding | None = None,
+    count_include_pad: bool = False,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the average of each window along one spatial axis; see ``avg_pool``.
+
+    Args:
+        x: ``[batch, width, channels]``, or without the batch.
+        filter_size: The size of windows.
+        strides: The step between neighbouring windows; by default ``filter_size``.
+        pad: ``"same"``, ``"valid"``, a number, or ``[(left, right)]``.
+        dilations: Steps between neighbouring elements of one window.
+        data_format: "NWC", or "NCW" for channels first.
+        dim_rounding_mode: How to round the number of windows, as in ``conv2d``.
+        count_include_pad: Whether padding is counted, as in ``avg_pool``.
+
+    Returns:
+        The averages, in the layout and dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        ValueError: Shapes or attributes do not fit each other.
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.avg_pool1d(pg.reshape([1.0, 5.0, 2.0, 4.0], (4, 1)), 2)[:, 0]
+        Tensor([3., 3.], dtype=float32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(avg_pool1d, unknown)
+    x, op = _convert.floating("avg_pool1d", x), "avg_pool1d"
+    given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
+    return _pool1d(AVG_POOL, op, x, data_format, given, count_include_pad)
+
+
+def pool(
+    x: TensorLike,
+    /,
+    window_shape: Sizes,
+    pooling_type: Literal["max", "avg"],
+    *,
+    strides: Sizes = 1,
+    pad: Padding = "valid",
+    dilations: Sizes = 1,
+    data_format: str | None = None,
+    dim_rounding_mode: Rounding | None = None,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return ``max_pool`` or ``avg_pool`` of ``x``; windows are 1 apart by default.
+
+    Args:
+        x: ``[batch, height, width, channels]``, or without the batch; for three spatial
+            axes ``[batch, depth, height, width, channels]``.
+        window_shape: The size of windows, one for all spatial axes or one each.
+        pooling_type: ``"max"`` or ``"avg"``.
+        strides: Steps between neighbouring windows.
+        pad: ``"same"``, ``"valid"``, a number or pairs, as in ``max_pool``.
+        dilations: Steps between neighbouring elements of one window.
+        data_format: The layout: channels last by default; ``"NCHW"`` or ``"NCDHW"`` for
+            channels first.
+        dim_rounding_mode: How to round the number of windows, as in ``conv2d``.
+
+    Returns:
+        The maxima or averages, as ``max_pool`` and ``avg_pool`` return them.
+
+    Raises:
+        ValueError: Shapes or attributes do not fit each other.
+        TypeError: The pooling does not take the dtype of ``x``.
+
+    Example:
+        >>> x = pg.reshape(pg.arange(9), (3, 3, 1))
+        >>> pg.pool(x, 2, "max").reshape((2, 2))
+        Tensor([[4, 5],
+                [7, 8]], dtype=int32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(pool, unknown)
+    given = _given(window_shape, strides, pad, dilations, dim_rounding_mode)
+    if choice("pool", "pooling_type", pooling_type, "max", "avg") == "max":
+        return _pool(MAXIMA, "pool", _windows.ordered("pool", x), data_format, given)
+    return _pool(AVERAGES, "pool", _convert.floating("pool", x), data_format, given)
+
+
+def _given(
+    window: Sizes, strides: Sizes | None, pad: Padding, dilations: Sizes, mode: Any
+) -> Options:
+    """Return the arguments of ``geometry.windows``; strides default to the window."""
+    strides = window if strides is None else strides
+    given = {"window": window, "strides": strides, "pad": pad, "dilations": dilations}
+    return given | {"dim_rounding_mode": mode}
+
+
+MAXIMA, AVERAGES = {2: MAX_POOL, 3: MAX_POOL_3D}, {2: AVG_POOL, 3: AVG_POOL_3D}
+
+
+def _pool(
+    kernels: dict[int, Kernel],
+    op: str,
+    x: Tensor,
+    data_format: str | None,
+    given: Any,
+    count_include_pad: bool = False,
+) -> Tensor:
+    spatial = 3 if len(x.shape) == 5 else 2
+    if len(x.shape) not in (3, 4, 5):
+        raise misfit(op, "x must have rank 4, or 3 without a batch, or 5 in 3D", x)
+    if data_format is None:
+        data_format = _windows.FORMATS[spatial][0]
+    x, back = _windows.channels_last(op, x, spatial, data_format)
+    windows = geometry.windows(op, x.shape, **given)
+    y = run(kernels[spatial], x, geometry=windows)
+    if flag(op, "count_include_pad", count_include_pad):
+        y = _over_padding(y, windows, given["pad"])
+    return back(y)
+
+
+def _pool1d(
+    kernel: Kernel,
+    op: str,
+    x: Tensor,
+    data_format: str,
+    given: Any,
+    count_include_pad: bool = False,
+) -> Tensor:
+    x, back = _windows.channels_last(op, x, 1, data_format)
+    windows = geometry.windows(op, x.shape, **given)
+    flat = windows.with_leading_axis()
+    y = run(kernel, shapes.reshape(x, flat.in_shape), geometry=flat)
+    y = shapes.reshape(y, windows.out_shape)
+    if flag(op, "count_include_pad", count_include_pad):
+        y = _over_padding(y, windows, given["pad"])
+    return back(y)
+
+
+def _over_padding(y: Tensor, windows: Windows, pad: Padding) -> Tensor:
+    """Return averages over input and padding, of averages over the input alone."""
+    ends = geometry._ends("avg_pool", pad, len(windows.window))
+    ends = windows.padding if isinstance(ends, str) else ends
+    sizes = zip(windows.in_shape[1:-1], ends, strict=True)
+    spatial = [before + n + after for n, (before, after) in sizes]
+    beyond = zip(windows.padding, ends, strict=True)
+    from dataclasses import replace
+
+    wide = replace(
+        windows,
+        in_shape=(windows.in_shape[0], *spatial, windows.in_shape[-1]),
+        padding=tuple([(0, max(p[1] - e[1], 0)) for p, e in beyond]),
+    )
+    seen = _counts(windows)
+    if not seen.all():
+        y = compare.where(_convert.asarray(seen > 0), y, 0)
+    share = (seen / _counts(wide)).astype(y.dtype)
+    return y * _convert.asarray(share)
+
+
+def max_pool_with_argmax(
+    x: TensorLike,
+    /,
+    filter_size: Sizes,
+    *,
+    strides: Sizes | None = None,
+    pad: Padding = "valid",
+    dilations: Sizes = 1,
+    dim_rounding_mode: Rounding | None = None,
+    include_batch_in_index: bool = False,
+    **unknown: Unpack[Nothing],
+) -> tuple[Tensor, Tensor]:
+    """Return ``max_pool`` and the index of each maximum.
+
+    Args:
+        x: ``[batch, height, width, channels]``.
+        filter_size: The size of windows, one for both spatial axes or one each.
+        strides: Steps between neighbouring windows; by default ``filter_size``.
+        pad: ``"same"``, ``"valid"``, a number or pairs, as in ``max_pool``.
+        dilations: Steps between neighbouring elements of one window.
+        dim_rounding_mode: How to round the number of windows: "floor", "ceil" or
+            "round".
+        include_batch_in_index: Whether indices count through the whole batch instead of
+            one image.
+
+    Returns:
+        The maxima, and int32 indices of the same shape. An index is that of the first
+        element that attains the maximum: ``(h · width + w) · channels + c``, counted
+        from the start of its image, or of the batch. It is -1 in a window of nothing
+        but NaN and padding.
+
+    Raises:
+        ValueError: Shapes or attributes do not fit each other.
+        TypeError: ``x`` is complex, bool, or holds strings, which have no maximum.
+
+    Example:
+        >>> x = pg.reshape(pg.arange(16), (1, 4, 4, 1))
+        >>> y, indices = pg.max_pool_with_argmax(x, 2)
+        >>> indices.reshape((2, 2))
+        Tensor([[ 5,  7],
+                [13, 15]], dtype=int32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(max_pool_with_argmax, unknown)
+    op, name = "max_pool_with_argmax", "include_batch_in_index"
+    x = _windows.ordered(op, x)
+    geometry.rank(op, "x", x.shape, 2)
+    given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
+    windows = geometry.windows(op, x.shape, **given)
+    attrs = {name: flag(op, name, include_batch_in_index)}
+    y, indices = run_many(MAX_POOL_WITH_ARGMAX, x, geometry=windows, **attrs)
+    return y, indices
+
+
+# --- decompositions --------------------------------------------------------------
+
+
+def _reduced(op: Any, x: Tensor, windows: Windows, value: float) -> Tensor:
+    """Reduce each window by ``op``, axis by axis; ``value`` is neutral for ``op``."""
+    x = _windows.padded(x, windows.padding, value)
+    for i, count in enumerate(windows.window):
+        gap, rest = windows.dilations[i], (windows.out_shape[i + 1], windows.strides[i])
+        if count > 1 or rest[0] < x.shape[i + 1]:
+            parts = [slicing.along(x, i + 1, a * gap, *rest) for a in range(count)]
+            x = functools.reduce(op, parts)
+    return x
+
+
+def _counts(windows: Windows) -> np.ndarray[Any, DType]:
+    """Return how many elements of the input each window sees: ``[*places, 1]``."""
+    return _outer([np.array([sum(row) for row in a]) for a in windows.inside])
+
+
+def _outer(axes: list[Any]) -> np.ndarray[Any, DType]:
+    product: np.ndarray[Any, DType] = functools.reduce(np.multiply.outer, axes)
+    return product[..., None]
+
+
+def _share(x: Tensor, windows: Windows, least: int) -> Tensor:
+    """Divide by the number of elements in each window, at least ``least``."""
+    if not any(map(any, windows.padding)):
+        return binary.divide(x, math.prod(windows.window))
+    counts = np.maximum(_counts(windows), least).astype(x.dtype)
+    return binary.divide(x, _convert.asarray(counts))
+
+
+@decomposition(MAX_POOL_3D)
+@decomposition(MAX_POOL)
+def _(x: Tensor, *, geometry: Windows) -> Tensor:
+    lowest = _windows.least(x.dtype)
+    if x.dtype.kind == "f":
+        x = compare.where(compare.equal(x, x), x, lowest)
+    return _reduced(binary.maximum, x, geometry, lowest)
+
+
+@decomposition(AVG_POOL_3D)
+@decomposition(AVG_POOL)
+def _(x: Tensor, *, geometry: Windows) -> Tensor:
+    total = _reduced(binary.add, reduce.widened(x), geometry, 0)
+    return creation.cast(_share(total, geometry, 0), x.dtype)
+
+
+@decomposition(AVG_POOL_3D_GRAD)
+@decomposition(AVG_POOL_GRAD)
+def _(dy: Tensor, input: Tensor | None, *, geometry: Windows) -> Tensor:
+    shares = _windows.spread(_share(reduce.widened(dy), geometry, 1), geometry)
+    dx = _reduced(binary.add, shares, geometry.transposed, 0)
+    return creation.cast(dx, dy.dtype)
+
+
+def _winners(x: Tensor, y: Tensor, windows: Windows) -> Tensor:
+    """Return which position of each window is the first to have the maximum.
+
+    Positions count from 1; 0 stands for none, in windows of NaN and padding alone.
+    """
+    seen = _windows.window_values(x, windows, math.nan if x.dtype.kind == "f" else 0)
+    found = creation.zeros(y.shape, dtype=INT32)
+    for position in reversed(range(len(seen))):
+        hit = kept(position, compare.equal(seen[position], y), x, windows)
+        found = compare.where(hit, position + 1, found)
+    return found
+
+
+def kept(position: int, hit: Tensor, x: Tensor, windows: Windows) -> Tensor:
+    """Return ``hit`` where a position of the window lies in the input, else False.
+
+    In floating dtypes the padding is NaN, which never hits, so ``hit`` is returned as
+    is.
+    """
+    if x.dtype.kind == "f" or not any(map(any, windows.padding)):
+        return hit
+    at = zip(windows.inside, np.unravel_index(position, windows.window), strict=True)
+    inside = _outer([[row[a] for row in axis] for axis, a in at])
+    return compare.logical_and(hit, _convert.asarray(inside.astype(bool)))
+
+
+@decomposition(MAX_POOL_3D_GRAD)
+@decomposition(MAX_POOL_GRAD)
+def _(dy: Tensor, input: Tensor, output: Tensor, *, geometry: Windows) -> Tensor:
+    return _windows.to_winners(dy, _winners(input, output, geometry), geometry)
+
+
+@decomposition(MAX_POOL_WITH_ARGMAX)
+def _(
+    x: Tensor, *, geometry: Windows, include_batch_in_index: bool
+) -> tuple[Tensor, Tensor]:
+    y = run(MAX_POOL, x, geometry=geometry)
+    winners = _winners(x, y, geometry)
+    steps, origins = _addresses(geometry, include_batch_in_index)
+    offsets = _convert.asarray(steps)
+    indices = run(gather.GATHER_V2, offsets, winners, axis=0, batch_dims=0) + origins
+    return y, compare.where(compare.equal(winners, 0), -1, indices)
+
+
+def _addresses(windows: Windows, batch: bool) -> tuple[Any, Any]:
+    """Return the offset of each position, from 1, to the first one, and its address."""
+    n, height, width, c = windows.in_shape
+    steps = [0, *((h * width + w) * c for h, w in windows.kernel_positions)]
+    (top, _), (left, _) = windows.padding
+    h = np.arange(windows.out_shape[1]) * windows.strides[0] - top
+    w = np.arange(windows.out_shape[2]) * windows.strides[1] - left
+    origins = (h[:, None] * width + w)[..., None] * c + np.arange(c)
+    images = np.arange(n if batch else 1)[:, None, None, None] * (height * width * c)
+    return np.asarray(steps, np.int32), (images + origins).astype(np.int32)
+
+
+# --- gradients -------------------------------------------------------------------
+
+
+def _collected(ddx: Tensor, input: Tensor, output: Tensor, geometry: Windows) -> Tensor:
+    return _windows.of_winners(ddx, _winners(input, output, geometry), geometry)
+
+
+def _maximal(pool: Kernel, back: Kernel) -> None:
+    """Register the gradients of a maximum and of its gradient ``back``."""
+    gradients(pool, x=lambda dy, x, y, geometry: run(back, dy, x, y, geometry=geometry))
+    # The winner changes in steps, so there is no derivative in ``input`` and
+    # ``output``.
+    gradients(back, dy=_collected, input=None, output=None)
+
+
+def _average(pool: Kernel, back: Kernel) -> None:
+    """Register the gradients of an average and of its gradient ``back``."""
+
+    def averages(ddx: Tensor, geometry: Windows) -> Tensor:
+        """Return averages; zeros for windows without elements."""
+        y, seen = run(pool, ddx, geometry=geometry), _counts(geometry) > 0
+        return y if seen.all() else compare.where(_convert.asarray(seen), y, 0)
+
+    gradients(pool, x=lambda dy, geometry: run(back, dy, None, geometry=geometry))
+    gradients(back, dy=averages, input=None)
+
+
+_maximal(MAX_POOL, MAX_POOL_GRAD)
+_maximal(MAX_POOL_3D, MAX_POOL_3D_GRAD)
+_average(AVG_POOL, AVG_POOL_GRAD)
+_average(AVG_POOL_3D, AVG_POOL_3D_GRAD)
+
+gradients(
+    MAX_POOL_WITH_ARGMAX,
+    x=lambda dy, _, x, y, geometry: run(MAX_POOL_GRAD, dy, x, y, geometry=geometry),
+)

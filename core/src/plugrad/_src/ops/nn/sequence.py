@@ -1,0 +1,629 @@
+"""Recurrent networks and attention. Kernels: ``GRU GRUGrad LSTM LSTMGrad``.
+
+Map: recurrent cells; what LSTM and GRU share; LSTM; GRU; attention.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Unpack
+
+import numpy as np
+
+from plugrad import geometry
+from plugrad._src.engine.dispatch import run, run_many
+from plugrad._src.ops.array import slicing
+from plugrad._src.ops.basis import _convert, compare, creation, reduce, shape
+from plugrad._src.ops.linalg import products
+from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad._src.tensor.arguments import finite, flag, misfit, several
+from plugrad._src.tensor.dtypes import BOOL, LIMITS
+from plugrad._src.tensor.hints import Nothing, unexpected
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+
+from . import norm
+
+__all__ = [
+    "basic_lstm_cell",
+    "gru",
+    "lstm",
+    "multi_rnn_cell",
+    "scaled_dot_product_attention",
+]
+
+# --- recurrent cells -------------------------------------------------------------
+
+
+def basic_lstm_cell(
+    forget_bias: TensorLike,
+    lstm_kernel: TensorLike,
+    lstm_bias: TensorLike,
+    data: TensorLike,
+    c: TensorLike,
+    h: TensorLike,
+    /,
+) -> tuple[Tensor, Tensor]:
+    """Return the next state ``c'`` and output ``h'`` of an LSTM cell.
+
+    With ``i, j, f, o`` the four parts of
+    ``concat(data, h) · lstm_kernel + lstm_bias``::
+
+        c' = σ(i) · tanh(j) + σ(f + forget_bias) · c
+        h' = σ(o) · tanh(c')
+
+    Args:
+        forget_bias: A scalar; 1 makes the cell keep its state at the start of training.
+        lstm_kernel: ``[inputs + units, 4 · units]``.
+        lstm_bias: ``[4 · units]``.
+        data: ``[batch, inputs]``.
+        c: The state, ``[batch, units]``.
+        h: The last output, ``[batch, units]``.
+
+    Returns:
+        The next state and output, ``[batch, units]`` each, of the floating dtype to
+        which all arguments are promoted.
+
+    Raises:
+        ValueError: The shapes do not fit.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> kernel, bias = pg.zeros((3, 4)), pg.zeros((4,))
+        >>> c, h = pg.basic_lstm_cell(1.0, kernel, bias, [[1.0, 2.0]], [[1.0]], [[0.0]])
+        >>> c
+        Tensor([[0.7311]], dtype=float32, backend='cpu')
+
+    Source:
+        S. Hochreiter and J. Schmidhuber, "Long Short-Term Memory", 1997; W. Zaremba, I.
+        Sutskever and O. Vinyals, "Recurrent Neural Network Regularization", 2014.
+
+    """
+    op = "basic_lstm_cell"
+    given = _convert.promote_all(op, forget_bias, lstm_kernel, lstm_bias, data, c, h)
+    forget, kernel, bias, data, c, h = (_convert.floating(op, x, "f") for x in given)
+    if len(data.shape) != 2 or len(c.shape) != 2:
+        raise misfit(op, "data must be [batch, inputs], c [batch, units]", data, c)
+    (batch, inputs), units = data.shape, c.shape[1]
+    wanted = {"forget_bias": (), "lstm_kernel": (inputs + units, 4 * units)}
+    wanted |= {"lstm_bias": (4 * units,), "c": (batch, units), "h": (batch, units)}
+    weights = (forget, kernel, bias, c, h)
+    _check_shapes(op, wanted, weights, "data and c", data, c)
+    y = products.matmul(shape.concat([data, h], axis=1), kernel) + bias
+    i, j, f, o = shape.split(y, 4, axis=1)
+    state = i.sigmoid() * j.tanh() + (f + forget).sigmoid() * c
+    return state, o.sigmoid() * state.tanh()
+
+
+def _check_shapes(
+    op: str,
+    wanted: Mapping[str, geometry.Shape],
+    given: Sequence[Tensor | Spec | None],
+    others: str,
+    *known: Tensor | Spec,
+) -> None:
+    """Raise unless tensors have the shapes that ``known`` ones ask for."""
+    for (name, sizes), x in zip(wanted.items(), given, strict=True):
+        if x is not None and x.shape != sizes:
+            raise misfit(
+                op, f"{name} must have shape {sizes} to fit {others}", x, *known
+            )
+
+
+Cell = Callable[[Tensor, Tensor, Tensor], Sequence[Tensor]]
+
+
+def multi_rnn_cell(
+    lstm_cells: Sequence[Cell],
+    data: TensorLike,
+    c: Sequence[TensorLike],
+    h: Sequence[TensorLike],
+    /,
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the next states and outputs of stacked cells.
+
+    Each cell gets the output of the one before it as its data.
+
+    Args:
+        lstm_cells: Functions of data, c and h that return the next c and h, such as
+            ``functools.partial(basic_lstm_cell, forget_bias, lstm_kernel, lstm_bias)``.
+        data: The input of the first cell.
+        c: The state of each cell.
+        h: The last output of each cell.
+
+    Returns:
+        The list of the next states, and that of the next outputs.
+
+    Raises:
+        ValueError: There are not as many ``c`` and ``h`` as cells, or a cell is not a
+            function.
+
+    Example:
+        >>> cell = lambda data, c, h: (c + data, c * data)
+        >>> states, outputs = pg.multi_rnn_cell([cell], 2.0, [3.0], [0.0])
+        >>> outputs
+        [Tensor(6., dtype=float32, backend='cpu')]
+
+    """
+    given = (("lstm_cells", lstm_cells), ("c", c), ("h", h))
+    cells, c, h = (several("multi_rnn_cell", *one) for one in given)
+    if not len(cells) == len(c) == len(h) or not all(map(callable, cells)):
+        rule = f"{len(cells)} cells need as many c and h, got {len(c)} and {len(h)}"
+        raise ValueError(f"multi_rnn_cell: {rule}; cells are functions")
+    x, states, outputs = _convert.asarray(data), [], []
+    for cell, state, output in zip(cells, c, h, strict=True):
+        state, x = cell(x, _convert.asarray(state), _convert.asarray(output))
+        states.append(state)
+        outputs.append(x)
+    return states, outputs
+
+
+# --- what LSTM and GRU share -----------------------------------------------------
+
+
+def _sizes(op: str, gates: int, x: Spec) -> geometry.Shape:
+    """Return the shape of the states of all steps, from the spec of the gates."""
+    if len(x.shape) != 3 or not x.shape[0] or x.shape[2] % gates:
+        rule = f"gates must be [steps, batch, {gates} n] with at least one step"
+        raise misfit(op, rule, x)
+    return (*x.shape[:2], x.shape[2] // gates)
+
+
+def _prepared(
+    op: str,
+    x: TensorLike,
+    weights: Sequence[TensorLike],
+    biases: Sequence[TensorLike | None],
+    states: Sequence[TensorLike | None],
+) -> tuple[Tensor, Tensor, list[Tensor | None], list[Tensor]]:
+    """Return all in one floating dtype, after the checks.
+
+    Of x the products with its weights are returned, those of the state as ``[n, m]``.
+    States that are not given are 0.
+    """
+    optional = [*biases, *states]
+    given = [x, *weights, *[t for t in optional if t is not None]]
+    found = [_convert.floating(op, t, "f") for t in _convert.promote_all(op, *given)]
+    inputs, of_x, of_h, *some = found
+    rest = [None if t is None else some.pop(0) for t in optional]
+    if len(inputs.shape) != 3 or not inputs.shape[0]:
+        rule = "x must be [steps, batch, inputs] with at least one step"
+        raise misfit(op, rule, inputs)
+    (_, batch, size), n = inputs.shape, of_h.shape[-1] if of_h.shape else 0
+    m = (4 if len(states) == 2 else 3) * n
+    wanted: dict[str, geometry.Shape]
+    wanted = {"weight_ih": (m, size), "weight_hh": (m, n), "bias_ih": (m,)}
+    wanted |= {"bias_hh": (m,), "h0": (batch, n)}
+    wanted |= {"c0": (batch, n)} if len(states) == 2 else {}
+    _check_shapes(op, wanted, [of_x, of_h, *rest], "x and weight_hh", inputs, of_h)
+    zeros = creation.zeros((batch, n), dtype=inputs.dtype)
+    first = [zeros if state is None else state for state in rest[2:]]
+    gates = products.matmul(inputs, of_x, transpose_b=True)
+    return gates, products.matrix_transpose(of_h), rest[:2], first
+
+
+def _steps(x: Tensor, reverse: bool) -> Sequence[Tensor]:
+    """Return the steps in the order in which they are run."""
+    return shape.unstack(x)[:: -1 if reverse else 1]
+
+
+def _all_steps(xs: list[Tensor], reverse: bool) -> Tensor:
+    return shape.stack(xs[:: -1 if reverse else 1])
+
+
+def _before(y: Tensor, first: Tensor, reverse: bool) -> Tensor:
+    """Return the states before each step, of which the first one is given."""
+    first, count = shape.expand_dims(first, 0), y.shape[0] - 1
+    rest = slicing.along(y, 0, int(reverse), count)
+    return shape.concat([rest, first] if reverse else [first, rest])
+
+
+def _weight_gradient(states: Tensor, da: Tensor) -> Tensor:
+    rows = math.prod(da.shape[:2])
+    a, b = (shape.reshape(x, (rows, x.shape[2])) for x in (states, da))
+    return products.matmul(a, b, transpose_a=True)
+
+
+# --- LSTM ------------------------------------------------------------------------
+
+
+def _lstm_out(*xs: Spec, reverse: bool) -> tuple[Spec, ...]:
+    if len(xs) != 4:
+        raise misfit("lstm", "xs must be the gates, h, c and the weights", *xs)
+    sizes = _, batch, n = _sizes("lstm", 4, xs[0])
+    wanted = {"h": (batch, n), "c": (batch, n), "weights": (n, 4 * n)}
+    _check_shapes("lstm", wanted, xs[1:], "the gates", xs[0])
+    return (Spec(sizes, xs[0].dtype),) * 2
+
+
+LSTM = Kernel(
+    "LSTM(*xs: floating; reverse: bool) -> y, cells",
+    out=_lstm_out,
+    op="lstm",
+    doc="""The states ``y`` and the cells after each step, ``[steps, batch, n]``.
+
+    xs are the gates as far as they depend on the inputs, ``[steps, batch, 4 n]``, with
+    at least one step; the first state h and cell c, ``[batch, n]``; and the weights of
+    the state, ``[n, 4 n]``. ``i, f, g, o`` are the four parts of
+    ``gates[step] + h · weights``; the next cell is ``σ(f) · c + σ(i) · tanh(g)``, the
+    next state ``σ(o) · tanh(c)``. With ``reverse`` the last step is run first.""",
+)
+
+
+def lstm(
+    x: TensorLike,
+    weight_ih: TensorLike,
+    weight_hh: TensorLike,
+    /,
+    bias_ih: TensorLike | None = None,
+    bias_hh: TensorLike | None = None,
+    h0: TensorLike | None = None,
+    c0: TensorLike | None = None,
+    *,
+    reverse: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Run one layer of an LSTM over a sequence, in one direction.
+
+    The weights are those of ``torch.nn.LSTM``. ``i, f, g, o`` are the four parts of
+    ``weight_ih · x + bias_ih + weight_hh · h + bias_hh``, in this order::
+
+        c' = σ(f) · c + σ(i) · tanh(g)
+        h' = σ(o) · tanh(c')
+
+    Args:
+        x: ``[steps, batch, inputs]``, with at least one step.
+        weight_ih: ``[4 n, inputs]``.
+        weight_hh: ``[4 n, n]``.
+        bias_ih: ``[4 n]``; None for 0.
+        bias_hh: ``[4 n]``; None for 0.
+        h0: The first state, ``[batch, n]``; None for 0.
+        c0: The first cell, ``[batch, n]``; None for 0.
+        reverse: Whether to run from the last step to the first, as the second direction
+            of a bidirectional network.
+
+    Returns:
+        The state after each step, ``[steps, batch, n]``, the order of which is that of
+        ``x``; the state and the cell after the step that was run last. All arguments
+        are promoted to one dtype; integers and bool give float32.
+
+    Raises:
+        ValueError: The shapes do not fit, or there is no step.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> x = pg.ones((3, 1, 2))
+        >>> y, h, c = pg.lstm(x, pg.ones((4, 2)), pg.ones((4, 1)))
+        >>> h
+        Tensor([[0.9353]], dtype=float32, backend='cpu')
+
+    Source:
+        S. Hochreiter and J. Schmidhuber, "Long Short-Term Memory", 1997.
+
+    """
+    reverse = flag("lstm", "reverse", reverse)
+    weights, states = (weight_ih, weight_hh), (h0, c0)
+    prepared = _prepared("lstm", x, weights, (bias_ih, bias_hh), states)
+    gates, weight, biases, first = prepared
+    if some := [bias for bias in biases if bias is not None]:
+        gates = gates + (some[0] if len(some) == 1 else some[0] + some[1])
+    y, cells = run_many(LSTM, gates, *first, weight, reverse=reverse)
+    last = 0 if reverse else -1
+    return y, y[last], cells[last]
+
+
+@decomposition(LSTM)
+def _(*xs: Tensor, reverse: bool) -> tuple[Tensor, Tensor]:
+    gates, h, c, weight = xs
+    ys, cells = [], []
+    for a in _steps(gates, reverse):
+        i, f, g, o = shape.split(a + products.matmul(h, weight), 4, axis=1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        ys.append(h)
+        cells.append(c)
+    return _all_steps(ys, reverse), _all_steps(cells, reverse)
+
+
+def _lstm_grad_out(
+    dy: Spec, dcells: Spec, a: Spec, before: Spec, weight: Spec, *, reverse: bool
+) -> tuple[Spec, ...]:
+    sizes = _, batch, n = _sizes("lstm", 4, a)
+    wanted = {"dy": sizes, "dcells": sizes, "before": sizes, "weight": (n, 4 * n)}
+    _check_shapes("lstm", wanted, (dy, dcells, before, weight), "the gates", a)
+    return a, Spec((batch, n), a.dtype), Spec((batch, n), a.dtype)
+
+
+LSTM_GRAD = Kernel(
+    "LSTMGrad(dy: floating, dcells: dy, a: dy, before: dy, weight: dy; reverse: bool)"
+    " -> da, dh, dc",
+    out=_lstm_grad_out,
+    op="lstm",
+    doc="""The gradients of LSTM in its gates, first state and first cell, from those in
+    ``y`` and the cells. ``a`` are ``gates[step] + h · weight`` of all steps, with the h
+    before each, and ``before`` the cells before each step; ``reverse`` is LSTM's.""",
+)
+
+
+@decomposition(LSTM_GRAD)
+def _(
+    dy: Tensor,
+    dcells: Tensor,
+    a: Tensor,
+    before: Tensor,
+    weight: Tensor,
+    *,
+    reverse: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    i, f, g, o = shape.split(a, 4, axis=2)
+    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+    t = (f * before + i * g).tanh()
+    slopes = g * i * (1 - i), before * f * (1 - f), i * (1 - g * g), t * o * (1 - o)
+    parts = [_steps(x, not reverse) for x in (dy, dcells, o * (1 - t * t), f, *slopes)]
+    found = []
+    dh = dc = creation.zeros(before.shape[1:], dtype=a.dtype)
+    for d, e, slope, f, *by in zip(*parts, strict=True):
+        d = d + dh
+        e = e + dc + d * slope
+        cotangents = zip((e, e, e, d), by, strict=True)
+        found.append(shape.concat([x * y for x, y in cotangents], axis=1))
+        dh, dc = products.matmul(found[-1], weight, transpose_b=True), e * f
+    return _all_steps(found, not reverse), dh, dc
+
+
+def _lstm_gradient(
+    dy: Tensor,
+    dcells: Tensor,
+    xs: Sequence[Tensor],
+    y: Tensor,
+    cells: Tensor,
+    reverse: bool,
+) -> list[Tensor]:
+    """All at once: what the inputs have in common is computed once."""
+    gates, h, c, weight = xs
+    states, before = _before(y, h, reverse), _before(cells, c, reverse)
+    a = gates + products.matmul(states, weight)
+    found = run_many(LSTM_GRAD, dy, dcells, a, before, weight, reverse=reverse)
+    return [*found, _weight_gradient(states, found[0])]
+
+
+gradients(LSTM, xs=_lstm_gradient)
+
+# --- GRU -------------------------------------------------------------------------
+
+
+def _gru_out(*xs: Spec, reverse: bool) -> Spec:
+    if len(xs) != 4:
+        raise misfit("gru", "xs must be the gates, h, the weights and the bias", *xs)
+    sizes = _, batch, n = _sizes("gru", 3, xs[0])
+    wanted = {"h": (batch, n), "weights": (n, 3 * n), "bias": (3 * n,)}
+    _check_shapes("gru", wanted, xs[1:], "the gates", xs[0])
+    return Spec(sizes, xs[0].dtype)
+
+
+GRU = Kernel(
+    "GRU(*xs: floating; reverse: bool) -> y",
+    out=_gru_out,
+    op="gru",
+    doc="""The states after each step, ``[steps, batch, n]``.
+
+    xs are the gates as far as they depend on the inputs, ``[steps, batch, 3 n]``, with
+    at least one step; the first state h, ``[batch, n]``; the weights of the state,
+    ``[n, 3 n]``, and its bias, ``[3 n]``. ``r, z, m`` are the three parts of
+    ``gates[step]``, ``r', z', m'`` those of ``h · weights + bias``; with
+    ``z'' = σ(z + z')`` the next state is
+    ``(1 - z'') · tanh(m + σ(r + r') · m') + z'' · h``. With ``reverse`` the last step
+    is run first.""",
+)
+
+
+def gru(
+    x: TensorLike,
+    weight_ih: TensorLike,
+    weight_hh: TensorLike,
+    /,
+    bias_ih: TensorLike | None = None,
+    bias_hh: TensorLike | None = None,
+    h0: TensorLike | None = None,
+    *,
+    reverse: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Run one layer of a GRU over a sequence, in one direction.
+
+    The weights are those of ``torch.nn.GRU``. ``r, z, m`` are the three parts of
+    ``weight_ih · x + bias_ih``, and ``r', z', m'`` those of
+    ``weight_hh · h + bias_hh``, in this order::
+
+        z'' = σ(z + z')
+        h'  = (1 - z'') · tanh(m + σ(r + r') · m') + z'' · h
+
+    Args:
+        x: ``[steps, batch, inputs]``, with at least one step.
+        weight_ih: ``[3 n, inputs]``.
+        weight_hh: ``[3 n, n]``.
+        bias_ih: ``[3 n]``; None for 0.
+        bias_hh: ``[3 n]``; None for 0.
+        h0: The first state, ``[batch, n]``; None for 0.
+        reverse: Whether to run from the last step to the first, as the second direction
+            of a bidirectional network.
+
+    Returns:
+        The state after each step, ``[steps, batch, n]``, the order of which is that of
+        ``x``; and the state after the step that was run last. All arguments are
+        promoted to one dtype; integers and bool give float32.
+
+    Raises:
+        ValueError: The shapes do not fit, or there is no step.
+        TypeError: An argument is complex or holds strings.
+
+    Example:
+        >>> y, h = pg.gru(pg.ones((3, 1, 2)), pg.ones((3, 2)), pg.ones((3, 1)))
+        >>> h
+        Tensor([[0.2832]], dtype=float32, backend='cpu')
+
+    Source:
+        K. Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder for
+        Statistical Machine Translation", 2014.
+
+    """
+    reverse = flag("gru", "reverse", reverse)
+    gates, weight, (bias, of_h), first = _prepared(
+        "gru", x, (weight_ih, weight_hh), (bias_ih, bias_hh), (h0,)
+    )
+    gates = gates if bias is None else gates + bias
+    of_h = creation.zeros(weight.shape[1:], dtype=gates.dtype) if of_h is None else of_h
+    y = run(GRU, gates, *first, weight, of_h, reverse=reverse)
+    return y, y[0 if reverse else -1]
+
+
+@decomposition(GRU)
+def _(*xs: Tensor, reverse: bool) -> Tensor:
+    gates, h, weight, bias = xs
+    found = []
+    for a in _steps(gates, reverse):
+        b = products.matmul(h, weight) + bias
+        (r, z, m), of_h = shape.split(a, 3, axis=1), shape.split(b, 3, axis=1)
+        z = (z + of_h[1]).sigmoid()
+        m = (m + (r + of_h[0]).sigmoid() * of_h[2]).tanh()
+        h = (1 - z) * m + z * h
+        found.append(h)
+    return _all_steps(found, reverse)
+
+
+def _gru_grad_out(
+    dy: Spec, a: Spec, b: Spec, before: Spec, weight: Spec, *, reverse: bool
+) -> tuple[Spec, ...]:
+    sizes = _, batch, n = _sizes("gru", 3, a)
+    wanted = {"dy": sizes, "b": a.shape, "before": sizes, "weight": (n, 3 * n)}
+    _check_shapes("gru", wanted, (dy, b, before, weight), "the gates", a)
+    return a, a, Spec((batch, n), a.dtype)
+
+
+GRU_GRAD = Kernel(
+    "GRUGrad(dy: floating, a: dy, b: dy, before: dy, weight: dy; reverse: bool)"
+    " -> da, db, dh",
+    out=_gru_grad_out,
+    op="gru",
+    doc="""The gradients of GRU in its gates, in ``h · weight + bias`` of all steps, and
+    in the first state, from that in ``y``. ``a`` are the gates, ``b`` is
+    ``h · weight + bias`` with the h before each step, which are ``before``; ``reverse``
+    is GRU's.""",
+)
+
+
+@decomposition(GRU_GRAD)
+def _(
+    dy: Tensor, a: Tensor, b: Tensor, before: Tensor, weight: Tensor, *, reverse: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    (r, z, m), of_h = shape.split(a, 3, axis=2), shape.split(b, 3, axis=2)
+    r, z = (r + of_h[0]).sigmoid(), (z + of_h[1]).sigmoid()
+    m = (m + r * of_h[2]).tanh()
+    slopes = of_h[2] * r * (1 - r), (before - m) * z * (1 - z), (1 - z) * (1 - m * m)
+    parts = [_steps(x, not reverse) for x in (dy, r, z, *slopes)]
+    das, dbs, dh = [], [], creation.zeros(before.shape[1:], dtype=a.dtype)
+    for d, r, z, of_r, of_z, of_m in zip(*parts, strict=True):
+        d = d + dh
+        dm, dz = d * of_m, d * of_z
+        das.append(shape.concat([dm * of_r, dz, dm], axis=1))
+        dbs.append(shape.concat([dm * of_r, dz, dm * r], axis=1))
+        dh = d * z + products.matmul(dbs[-1], weight, transpose_b=True)
+    return _all_steps(das, not reverse), _all_steps(dbs, not reverse), dh
+
+
+def _gru_gradient(
+    dy: Tensor, xs: Sequence[Tensor], y: Tensor, reverse: bool
+) -> list[Tensor]:
+    """All at once: what the inputs have in common is computed once."""
+    gates, h, weight, bias = xs
+    before = _before(y, h, reverse)
+    b = products.matmul(before, weight) + bias
+    da, db, dh = run_many(GRU_GRAD, dy, gates, b, before, weight, reverse=reverse)
+    return [da, dh, _weight_gradient(before, db), reduce.sum(db, axis=(0, 1))]
+
+
+gradients(GRU, xs=_gru_gradient)
+
+# --- attention -------------------------------------------------------------------
+
+
+def scaled_dot_product_attention(
+    q: TensorLike,
+    k: TensorLike,
+    v: TensorLike,
+    /,
+    *,
+    mask: TensorLike | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return ``softmax(q · kᵀ · scale) · v``, averages of values weighted by attention.
+
+    Args:
+        q: Queries, ``[..., queries, size]``.
+        k: Keys, ``[..., keys, size]``.
+        v: Values, ``[..., keys, width]``. All axes before the last two broadcast.
+        mask: Which keys each query attends to; it broadcasts to
+            ``[..., queries, keys]``. Bool: True where it does. Floating: added to the
+            scores, so that -inf masks.
+        is_causal: Whether query ``i`` attends to keys 0 to ``i`` only.
+        scale: By default ``1 / √size``.
+
+    Returns:
+        ``[..., queries, width]``; zeros for a query that attends to no key. q, k and v
+        are promoted to one dtype; integers and bool give float32.
+
+    Raises:
+        ValueError: The shapes do not fit, or ``scale`` is not finite.
+        TypeError: The mask holds integers, or an argument is complex or holds strings.
+
+    Example:
+        >>> q = k = [[1.0, 0.0], [0.0, 1.0]]
+        >>> pg.scaled_dot_product_attention(q, k, [[1.0], [2.0]], is_causal=True)
+        Tensor([[1.    ],
+                [1.6698]], dtype=float32, backend='cpu')
+
+    Source:
+        A. Vaswani et al., "Attention Is All You Need", 2017.
+
+    """
+    if unknown:
+        raise unexpected(scaled_dot_product_attention, unknown)
+    op = "scaled_dot_product_attention"
+    q, k, v = (_convert.floating(op, x, "f") for x in _convert.promote_all(op, q, k, v))
+    ranks = min(len(x.shape) for x in (q, k, v))
+    if ranks < 2 or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        rule = "q is [..., queries, size], k [..., keys, size] and v [..., keys, width]"
+        raise misfit(op, rule, q, k, v)
+    geometry.broadcast(op, *[x.shape[:-2] for x in (q, k, v)])
+    factor = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else scale
+    if isinstance(scale, _convert.SCALARS):
+        finite(op, "scale", scale)
+    scores = products.matmul(q * factor, k, transpose_b=True)
+    allowed = None
+    if mask is not None:
+        scores, allowed = _masked(op, scores, mask)
+    if flag(op, "is_causal", is_causal):
+        past = _convert.asarray(np.tri(*scores.shape[-2:], dtype=bool), copy=False)
+        allowed = past if allowed is None else compare.logical_and(allowed, past)
+    if allowed is None:
+        return products.matmul(norm.softmax(scores), v)
+    # Not -inf: a query without keys would give NaN, here and in backward
+    weights = norm.softmax(compare.where(allowed, scores, LIMITS[q.dtype][0]))
+    if mask is not None:  # else each query attends to the first key
+        weights = compare.where(allowed, weights, 0.0)
+    return products.matmul(weights, v)
+
+
+def _masked(op: str, scores: Tensor, mask: TensorLike) -> tuple[Tensor, Tensor]:
+    """Return the scores plus a floating mask, and where attention is allowed."""
+    mask, sizes = _convert.asarray(mask), scores.shape
+    if mask.dtype.kind not in "bf":
+        raise TypeError(
+            f"{op}: mask must be bool or floating, got {mask.dtype}; pass mask != 0"
+        )
+    if geometry.broadcast(op, sizes, mask.shape)[-2:] != sizes[-2:]:
+        raise misfit(op, f"mask must broadcast to {sizes[-2:]}, queries and keys", mask)
+    if mask.dtype is BOOL:
+        return scores, mask
+    allowed = compare.not_equal(mask, -math.inf)  # NaN stays visible
+    return scores + creation.cast(mask, scores.dtype), allowed

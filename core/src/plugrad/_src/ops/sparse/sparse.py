@@ -1,0 +1,457 @@
+"""Sparse and ragged tensors, public as ``plugrad.sparse``.
+
+Kernels: ``SparseFillEmptyRows SparseReshape SparseSegmentMean SparseSegmentSum
+SparseToDense``. Those of ragged tensors are in ``ragged``.
+
+A sparse tensor consists of three tensors: the coordinates of its elements, integers
+``[n, k]``, its values ``[n]`` and its shape ``[k]``.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Unpack
+
+from plugrad._src.engine.dispatch import run, run_many
+from plugrad._src.ops.array import gather
+from plugrad._src.ops.basis import _convert, binary, compare, creation, reduce
+from plugrad._src.ops.basis import shape as shapes
+from plugrad._src.ops.basis._convert import Shaped
+from plugrad._src.ops.indexing import scatter
+from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
+from plugrad._src.tensor.arguments import Ints, integer, misfit, sizes
+from plugrad._src.tensor.dtypes import BOOL, INT32, STRING, check_range
+from plugrad._src.tensor.hints import Nothing, unexpected
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+from plugrad.geometry import Shape, reshaped
+
+from .ragged import ragged_gather, ragged_range, ragged_tensor_to_tensor, whole
+
+if TYPE_CHECKING:
+    from ._results import FilledRows
+
+__all__ = ["ragged_gather", "ragged_range", "ragged_tensor_to_tensor"]
+__all__ += ["fill_empty_rows", "reshape", "segment_mean", "segment_sum", "to_dense"]
+
+# --- coordinates -----------------------------------------------------------------
+
+
+def _dense(indices: Spec, values: Spec, default: Spec, *, shape: Shape) -> Spec:
+    _placed(indices, values, default, shape)
+    return Spec(shape, values.dtype)
+
+
+def _placed(indices: Shaped, values: Shaped, default: Shaped, shape: Shape) -> None:
+    fits = indices.shape[1:] == (len(shape),) and values.shape == indices.shape[:1]
+    if not fits or default.shape:
+        rule = f"indices [n, k], values [n], default_value [] must fit shape {shape}"
+        raise misfit("sparse.to_dense", rule, indices, values, default)
+
+
+SPARSE_TO_DENSE = Kernel(
+    "SparseToDense(sparse_indices: int32 | int64, sparse_values, default_value: "
+    "sparse_values; shape: shape)",
+    out=_dense,
+    checks="sparse_indices",
+    op="sparse.to_dense",
+    doc="""``y[sparse_indices[i]] = sparse_values[i]``, and ``default_value`` elsewhere.
+
+    ``sparse_indices`` are ``[n, k]``, k coordinates from 0 each. Of several values for
+    one place the last stays. A coordinate out of range is an IndexError.""",
+)
+
+
+def to_dense(
+    indices: TensorLike,
+    values: TensorLike,
+    /,
+    shape: Ints,
+    *,
+    default_value: TensorLike | None = None,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return a tensor of ``shape`` with ``values`` at coordinates ``indices``.
+
+    Of several values for one place the last stays.
+
+    Args:
+        indices: ``[n, k]``, integers; ``[n]`` stands for ``[n, 1]``, and a scalar for
+            ``[1, 1]``.
+        values: ``[n]``, or one value for all places, of any dtype.
+        shape: ``k`` sizes.
+        default_value: The value of all other elements; by default 0, False or the empty
+            string.
+
+    Returns:
+        A tensor of ``shape``, of the dtype to which ``values`` and ``default_value``
+        are promoted.
+
+    Raises:
+        ValueError: The shapes do not fit.
+        IndexError: A coordinate is out of range.
+        TypeError: ``indices`` are not integers, or no dtype holds values and default.
+
+    Example:
+        >>> pg.sparse.to_dense([[0, 1], [1, 0]], [5, 6], (2, 2))
+        Tensor([[0, 5],
+                [6, 0]], dtype=int32, backend='cpu')
+
+    """
+    if unknown:
+        raise unexpected(to_dense, unknown)
+    op, shape = "sparse.to_dense", sizes("sparse.to_dense", shape)
+    at = _convert.integer_tensor(op, "indices", indices)
+    if len(at.shape) < 2:
+        at = run(shapes.RESHAPE, at, shape=(at.size, 1))
+    if default_value is None:
+        values = _convert.asarray(values)
+        default_value = b"" if values.dtype is STRING else False
+    values, default = _convert.promote_all(op, values, default_value)
+    if not values.shape:
+        values = run(shapes.BROADCAST_TO, values, shape=at.shape[:1])
+    _placed(at, values, default, shape)
+    return run(SPARSE_TO_DENSE, at, values, default, shape=shape)
+
+
+@decomposition(SPARSE_TO_DENSE)  # and no gradient: it is that of the parts
+def _(
+    sparse_indices: Tensor, sparse_values: Tensor, default_value: Tensor, shape: Shape
+) -> Tensor:
+    blank = run(shapes.BROADCAST_TO, default_value, shape=shape)
+    with gather.range_errors("sparse.to_dense", sparse_indices, shape):
+        return run(scatter.TENSOR_SCATTER_UPDATE, blank, sparse_indices, sparse_values)
+
+
+def _moved(indices: Spec, old: Spec, new: Spec) -> tuple[Spec, Spec]:
+    _coordinates(indices, old, new)
+    return Spec((indices.shape[0], new.shape[0]), indices.dtype), new
+
+
+def _coordinates(indices: Shaped, old: Shaped, new: Shaped) -> None:
+    fits = len(indices.shape) == 2 and indices.shape[1:] == old.shape
+    if not fits or len(new.shape) != 1:
+        rule = "indices [n, k], input_shape [k] and new_shape [m] must fit"
+        raise misfit("sparse.reshape", rule, indices, old, new)
+
+
+SPARSE_RESHAPE = Kernel(
+    "SparseReshape(input_indices: int32 | int64, input_shape: input_indices, "
+    "new_shape: input_indices) -> output_indices, output_shape",
+    out=_moved,
+    checks=("input_indices", "input_shape", "new_shape"),
+    op="sparse.reshape",
+    doc="""The coordinates ``[n, k]`` in ``input_shape`` as those of the same places, in
+    row-major order, in ``new_shape``; and that shape, with its -1 worked out.
+
+    A coordinate out of range is an IndexError. Shapes whose numbers of elements differ,
+    or are 2⁶³ and more, are a ValueError; a size that the dtype does not hold is an
+    OverflowError.""",
+)
+
+
+def reshape(
+    indices: TensorLike, input_shape: TensorLike, new_shape: TensorLike, /
+) -> tuple[Tensor, Tensor]:
+    """Return the coordinates of a sparse tensor under a new shape, and that shape.
+
+    Elements keep their place in row-major order.
+
+    Args:
+        indices: ``[n, k]``, integers.
+        input_shape: ``[k]``, integers.
+        new_shape: ``[m]``, integers, of which one may be -1 and is computed from the
+            others.
+
+    Returns:
+        Coordinates ``[n, m]`` and a shape ``[m]``: int32, or int64 if an argument is.
+
+    Raises:
+        ValueError: The shapes do not have the same number of elements, or it is not
+            below 2⁶³; or ``input_shape`` is negative.
+        IndexError: A coordinate is not inside ``input_shape``.
+        OverflowError: A size does not fit into int32, and no argument is int64.
+
+    Example:
+        >>> indices, shape = pg.sparse.reshape([[0, 1], [1, 2]], [2, 3], [3, -1])
+        >>> indices.tolist(), shape.tolist()
+        ([[0, 1], [2, 1]], [3, 2])
+
+    """
+    op = "sparse.reshape"
+    at = whole(op, "indices", indices, 2)
+    old = whole(op, "input_shape", input_shape, 1)
+    new = whole(op, "new_shape", new_shape, 1)
+    _coordinates(at, old, new)
+    places, sizes = run_many(SPARSE_RESHAPE, *_convert.promote_all(op, at, old, new))
+    return places, sizes
+
+
+@decomposition(SPARSE_RESHAPE)
+def _(input_indices: Tensor, input_shape: Tensor, new_shape: Tensor) -> list[Tensor]:
+    lead = tuple(input_shape.numpy().tolist())
+    if min(lead, default=0) < 0 or math.prod(lead) >= 2**63:
+        rule = "must not be negative, and have fewer than 2**63 elements"
+        raise ValueError(f"sparse.reshape: input_shape {lead} {rule}")
+    sizes = list(reshaped(lead, new_shape.numpy().tolist()))
+    dtype = input_indices.dtype
+    check_range("sparse.reshape", max(sizes, default=0), dtype)
+    if error := gather.bad_index("sparse.reshape", input_indices, lead):
+        raise error
+    flat = shapes.expand_dims(scatter._row_numbers(input_indices, lead), axis=1)
+    steps = [max(math.prod(sizes[i + 1 :]), 1) for i in range(len(sizes))]
+    step, size = (_convert.asarray(s, dtype=flat.dtype) for s in (steps, sizes))
+    places = creation.cast(flat // step % size, dtype)
+    return [places, _convert.asarray(sizes, dtype=dtype)]
+
+
+def _lines(indices: Shaped, values: Shaped, sizes: Shaped, default: Shaped) -> None:
+    """Raise unless the arguments are a sparse tensor with rows, and a scalar."""
+    op, n, k = "sparse.fill_empty_rows", indices.shape[:1], indices.shape[1:]
+    fits = len(k) == 1 and values.shape == n and sizes.shape == k
+    if not fits or default.shape:
+        rule = "indices [n, k], values [n], dense_shape [k], default_value [] must fit"
+        raise misfit(op, rule, indices, values, sizes, default)
+    if not k[0]:
+        raise ValueError(f"{op}: a tensor without axes has no rows")
+
+
+SPARSE_FILL_EMPTY_ROWS = Kernel(
+    "SparseFillEmptyRows(indices: int32 | int64, values, dense_shape: int32 | int64, "
+    "default_value: values) -> output_indices, output_values, empty_row_indicator, "
+    "reverse_index_map",
+    out=_lines,
+    checks=("indices", "dense_shape"),
+    op="sparse.fill_empty_rows",
+    doc="""The elements sorted by row, ``indices[:, 0]``, those of one row in their
+    order; each of the ``dense_shape[0]`` rows without any gets ``default_value``, at
+    (row, 0, …).
+
+    ``empty_row_indicator``: which rows these are, bool. ``reverse_index_map``: where
+    each element has gone, in the dtype of ``indices``. A row out of range is an
+    IndexError; other coordinates are not looked at.""",
+)
+
+
+def fill_empty_rows(
+    indices: TensorLike,
+    values: TensorLike,
+    dense_shape: TensorLike,
+    default_value: TensorLike,
+    /,
+) -> FilledRows:
+    """Return a sparse tensor with ``default_value`` at the start of each empty row.
+
+    Args:
+        indices: ``[n, k]``, integers, the row first.
+        values: ``[n]``, of any dtype.
+        dense_shape: ``[k]``, integers, the number of rows first.
+        default_value: One value.
+
+    Returns:
+        A named tuple. ``indices`` and ``values``, sorted by row;
+        ``empty_row_indicator``, bool, whether each row was empty;
+        ``reverse_index_map``, ``[n]``, the position of each element in the result.
+
+    Raises:
+        ValueError: The shapes do not fit, or the number of rows is negative.
+        IndexError: A row is out of range; the other coordinates are not checked.
+        TypeError: Indices or shape are not integers, or no dtype holds values and
+            default.
+
+    Example:
+        >>> filled = pg.sparse.fill_empty_rows([[0, 1], [2, 0]], [5, 6], [3, 2], 0)
+        >>> filled.indices.tolist(), filled.values.tolist()
+        ([[0, 1], [1, 0], [2, 0]], [5, 0, 6])
+
+    Source:
+        TensorFlow, ``tf.sparse.fill_empty_rows``.
+
+    """
+    op = "sparse.fill_empty_rows"
+    at = whole(op, "indices", indices, 2)
+    sizes = whole(op, "dense_shape", dense_shape, 1)
+    values, default = _convert.promote_all(op, values, default_value)
+    _lines(at, values, sizes, default)
+    from ._results import FilledRows
+
+    return FilledRows(*run_many(SPARSE_FILL_EMPTY_ROWS, at, values, sizes, default))
+
+
+def _new(dy: Tensor, places: Tensor) -> Tensor:
+    """Sum up the cotangents of the values that have been filled in."""
+    ones = creation.ones(places.shape, dtype=INT32)
+    hits = scatter._sums(ones, places, dy.shape[0])
+    return reduce.sum(compare.where(compare.equal(hits, 0), dy, 0))
+
+
+def _rows(x: Tensor, places: Tensor) -> Tensor:
+    return run(gather.GATHER_V2, x, places, axis=0, batch_dims=0)
+
+
+gradients(
+    SPARSE_FILL_EMPTY_ROWS,
+    indices=None,
+    values=lambda di, dy, de, dr, reverse_index_map: _rows(dy, reverse_index_map),
+    dense_shape=None,
+    default_value=lambda di, dy, de, dr, reverse_index_map: _new(dy, reverse_index_map),
+)
+
+
+# --- segments --------------------------------------------------------------------
+
+
+def _check_rows(op: str, data: Shaped, indices: Shaped, ids: Shaped) -> None:
+    if not data.shape or len(ids.shape) != 1 or indices.shape != ids.shape:
+        rule = "data must have rows, and indices as many elements as segment_ids"
+        raise misfit(op, rule, data, indices, ids)
+
+
+def _summed(
+    op: str, data: Spec, indices: Spec, ids: Spec, *, num_segments: int
+) -> Spec:
+    _check_rows(op, data, indices, ids)
+    return Spec((num_segments, *data.shape[1:]), data.dtype)
+
+
+SPARSE_SEGMENT_SUM = Kernel(
+    "SparseSegmentSum(data: number, indices: int32 | int64, segment_ids: "
+    "int32 | int64; num_segments: size)",
+    out=partial(_summed, "sparse.segment_sum"),
+    checks="indices",
+    op="sparse.segment_sum",
+    doc="""``y[s] = Σ data[indices[i]]`` over all i with ``segment_ids[i] = s``, in any
+    order of ids; 0 where there is none.
+
+    Negative ids, and those from ``num_segments`` on, are left out. An index out of
+    range is an IndexError. Integers wrap.""",
+)
+SPARSE_SEGMENT_MEAN = Kernel(
+    "SparseSegmentMean(data: inexact, indices: int32 | int64, segment_ids: "
+    "int32 | int64; num_segments: size)",
+    out=partial(_summed, "sparse.segment_mean"),
+    checks="indices",
+    op="sparse.segment_mean",
+    doc="""``SparseSegmentSum`` divided by the numbers of rows; 0 where there is none.
+
+    The sums of float16 are kept in float32 or wider.""",
+)
+
+
+def segment_sum(
+    data: TensorLike,
+    indices: TensorLike,
+    segment_ids: TensorLike,
+    /,
+    *,
+    num_segments: int | None = None,
+) -> Tensor:
+    """Return the sums of the rows ``data[indices]`` that have the same id.
+
+    The sum of no row is 0.
+
+    Args:
+        data: ``[m, …]``, numbers.
+        indices: ``[n]``, integers, rows of ``data``.
+        segment_ids: ``[n]``, integers: the sum to which each row belongs.
+        num_segments: The number of sums; rows with ids outside of 0 to below it are
+            left out. By default the last id plus one: the ids are then read on the
+            host, and must begin at 0 or more and not decrease.
+
+    Returns:
+        ``[num_segments, …]``, of the dtype of ``data``; int32 for bool.
+
+    Raises:
+        ValueError: The shapes do not fit; or, without ``num_segments``, the ids
+            decrease or are negative.
+        IndexError: An index is out of range.
+        TypeError: ``data`` holds strings, or indices or ids are not integers.
+
+    Example:
+        >>> pg.sparse.segment_sum([1.0, 2.0, 4.0], [0, 2, 1], [0, 0, 1])
+        Tensor([5., 2.], dtype=float32, backend='cpu')
+
+    Source:
+        TensorFlow, ``tf.sparse.segment_sum``.
+
+    """
+    x = _convert.numbers("sparse.segment_sum", data)
+    x = creation.cast(x, INT32) if x.dtype is BOOL else x
+    return _by_id(SPARSE_SEGMENT_SUM, x, indices, segment_ids, num_segments)
+
+
+def segment_mean(
+    data: TensorLike,
+    indices: TensorLike,
+    segment_ids: TensorLike,
+    /,
+    *,
+    num_segments: int | None = None,
+) -> Tensor:
+    """Return the means of the rows ``data[indices]`` that have the same id.
+
+    The mean of no row is 0.
+
+    Args:
+        data: ``[m, …]``, numbers.
+        indices: ``[n]``, integers, rows of ``data``.
+        segment_ids: ``[n]``, integers: the mean to which each row belongs.
+        num_segments: The number of means; rows with ids outside of 0 to below it are
+            left out. By default the last id plus one: the ids are then read on the
+            host, and must begin at 0 or more and not decrease.
+
+    Returns:
+        ``[num_segments, …]``, of the dtype of ``data``; float32 for integers and bool.
+
+    Raises:
+        ValueError: The shapes do not fit; or, without ``num_segments``, the ids
+            decrease or are negative.
+        IndexError: An index is out of range.
+        TypeError: ``data`` holds strings, or indices or ids are not integers.
+
+    Example:
+        >>> pg.sparse.segment_mean([1.0, 2.0, 4.0], [0, 2, 1], [0, 0, 1])
+        Tensor([2.5, 2. ], dtype=float32, backend='cpu')
+
+    Source:
+        TensorFlow, ``tf.sparse.segment_mean``.
+
+    """
+    x = _convert.floating("sparse.segment_mean", data)
+    return _by_id(SPARSE_SEGMENT_MEAN, x, indices, segment_ids, num_segments)
+
+
+def _by_id(
+    kernel: Kernel, x: Tensor, indices: TensorLike, ids: TensorLike, count: int | None
+) -> Tensor:
+    """Check the ids, count the segments unless their number is given, and run."""
+    op, at = kernel.op, whole(kernel.op, "indices", indices, 1)
+    ids = whole(op, "segment_ids", ids, 1)
+    _check_rows(op, x, at, ids)
+    if count is None:
+        known = ids.numpy()
+        if known.size and (known[0] < 0 or (known[1:] < known[:-1]).any()):
+            hint = "sort them, and the indices with them"
+            raise ValueError(f"{op}: segment_ids are negative or decrease; {hint}")
+        count = int(known[-1]) + 1 if known.size else 0
+    return run(kernel, x, at, ids, num_segments=integer(op, "num_segments", count, 0))
+
+
+def _read(op: str, data: Tensor, indices: Tensor) -> Tensor:
+    with gather.range_errors(op, indices, data.shape[:1]):
+        return _rows(data, indices)
+
+
+@decomposition(SPARSE_SEGMENT_SUM)  # and no gradient: it is that of the parts
+def _(data: Tensor, indices: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
+    rows = _read("sparse.segment_sum", data, indices)
+    return scatter._sums(rows, segment_ids, num_segments)
+
+
+@decomposition(SPARSE_SEGMENT_MEAN)  # and no gradient: it is that of the parts
+def _(data: Tensor, indices: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
+    rows = reduce.widened(_read("sparse.segment_mean", data, indices))
+    ones = creation.ones((rows.shape[0], *[1] * (len(rows.shape) - 1)), dtype=INT32)
+    counts = binary.maximum(scatter._sums(ones, segment_ids, num_segments), 1)
+    means = scatter._sums(rows, segment_ids, num_segments) / counts
+    return creation.cast(means, data.dtype)

@@ -1,0 +1,292 @@
+"""Statistics of samples: covariances and histograms, composed of other ops. No kernels.
+
+Map: covariances; histograms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from plugrad._src.engine.dispatch import run
+from plugrad._src.ops.basis import (
+    _convert,
+    binary,
+    compare,
+    complexes,
+    creation,
+    reduce,
+    unary,
+)
+from plugrad._src.ops.basis import shape as shapes
+from plugrad._src.ops.indexing import search
+from plugrad._src.ops.linalg import matrix, products
+from plugrad._src.ops.reduction import cumulative
+from plugrad._src.tensor.arguments import entries, finite, flag, integer, misfit, real
+from plugrad._src.tensor.hints import Nothing, unexpected
+from plugrad._src.tensor.tensor import Tensor, TensorLike
+
+__all__ = ["corrcoef", "cov", "histogram"]
+
+# --- covariances -----------------------------------------------------------------
+
+
+def cov(
+    x: TensorLike,
+    /,
+    *,
+    correction: float = 1.0,
+    fweights: TensorLike | None = None,
+    aweights: TensorLike | None = None,
+    **unknown: Unpack[Nothing],
+) -> Tensor:
+    """Return the covariances of variables, ``Σ w (x - mean) (x - mean)ᴴ / d``.
+
+    Without weights, ``w`` is 1 and ``d`` the number of observations less
+    ``correction``. With them, ``w`` is the product of both kinds, and
+    ``d = Σ w - correction · Σ w·aweights / Σ w``. The result is NaN or inf where ``d``
+    is not positive.
+
+    Args:
+        x: ``[variables, observations]`` or, for one variable, ``[observations]``.
+        correction: What to subtract from the number of observations: 1 for the unbiased
+            estimate, 0 for the average.
+        fweights: Integers ``[observations]``: how often each one occurs.
+        aweights: ``[observations]``: how much each one counts. Weights must not be
+            negative, which is not checked.
+
+    Returns:
+        ``[variables, variables]``, or a scalar for one variable ``[observations]``, of
+        the dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        ValueError: ``x`` has more than two axes, or the weights do not fit.
+        TypeError: ``x`` holds strings, ``fweights`` are not integers, or ``aweights``
+            are complex.
+
+    Example:
+        >>> pg.cov([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]])
+        Tensor([[ 1., -2.],
+                [-2.,  4.]], dtype=float32, backend='cpu')
+
+    Source:
+        ``torch.cov``; ``numpy.cov`` calls the correction ``ddof``.
+
+    """
+    if unknown:
+        raise unexpected(cov, unknown)
+    x, rows = _variables("cov", x)
+    correction = finite("cov", "correction", correction)
+    y = _covariances(rows, correction, fweights, aweights)
+    y = creation.cast(y, x.dtype)
+    return y if len(x.shape) == 2 else run(shapes.RESHAPE, y, shape=())
+
+
+def _variables(op: str, x: TensorLike) -> tuple[Tensor, Tensor]:
+    """Return a floating tensor, and its variables as rows."""
+    x = _convert.floating(op, x)
+    if len(x.shape) > 2:
+        rule = "x must be [variables, observations], or [observations]; reshape it"
+        raise misfit(op, rule, x)
+    wide = reduce.widened(x)
+    if len(x.shape) < 2:
+        wide = run(shapes.RESHAPE, wide, shape=(1, x.size))
+    return x, wide
+
+
+def _covariances(
+    x: Tensor, correction: float, fweights: Any = None, aweights: Any = None
+) -> Tensor:
+    size, dtype = x.shape[1], matrix.magnitude(x.dtype)
+    weights: Tensor | None = None
+    if fweights is not None:
+        counts = _convert.integer_tensor("cov", "fweights", fweights)
+        weights = _fitting("fweights", creation.cast(counts, dtype), size)
+    if aweights is not None:
+        shares = creation.cast(_convert.floating("cov", aweights, "f"), dtype)
+        shares = _fitting("aweights", shares, size)
+        weights = shares if weights is None else weights * shares
+    if weights is None:
+        centered = x - run(reduce.MEAN, x, axis=(1,), keepdims=True)
+        y = matrix.by(centered, centered)
+        return y / max(size - correction, 0)
+    total, lost = reduce.sum(weights), _convert.asarray(correction, dtype=dtype)
+    if aweights is not None:
+        lost = reduce.sum(weights * shares) / total * correction
+    mean = run(reduce.SUM, x * weights, axis=(1,), keepdims=True) / total
+    centered = x - mean
+    y = matrix.by(centered * weights, centered)
+    return y / binary.maximum(total - lost, 0)
+
+
+def _fitting(name: str, weights: Tensor, size: int) -> Tensor:
+    if weights.shape != (size,):
+        rule = f"{name} must have shape {(size,)}, one for each observation"
+        raise misfit("cov", rule, weights)
+    return weights
+
+
+def corrcoef(x: TensorLike, /) -> Tensor:
+    """Return the correlations of variables, ``c[i, j] / √(c[i, i] c[j, j])``.
+
+    ``c`` are the covariances. Real and imaginary parts are limited to -1 and 1, which
+    rounding might exceed. Those of a variable that does not vary are NaN.
+
+    Args:
+        x: ``[variables, observations]`` or, for one variable, ``[observations]``.
+
+    Returns:
+        ``[variables, variables]``, or a scalar for one variable ``[observations]``, of
+        the dtype of ``x``; float32 for integers and bool.
+
+    Raises:
+        ValueError: ``x`` has more than two axes.
+        TypeError: ``x`` holds strings.
+
+    Example:
+        >>> pg.corrcoef([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]])
+        Tensor([[ 1., -1.],
+                [-1.,  1.]], dtype=float32, backend='cpu')
+
+    Source:
+        ``numpy.corrcoef`` and ``torch.corrcoef``.
+
+    """
+    x, rows = _variables("corrcoef", x)
+    c = _covariances(rows, 1.0)
+    spread = unary.sqrt(complexes.real_part(products.diagonal(c)))
+    y = c / matrix.column(spread) / matrix.row(spread)
+    if y.dtype.kind == "c":
+        y = complexes.complex(*[_limited(part) for part in complexes.parts(y)])
+    else:
+        y = _limited(y)
+    y = creation.cast(y, x.dtype)
+    return y if len(x.shape) == 2 else run(shapes.RESHAPE, y, shape=())
+
+
+def _limited(x: Tensor) -> Tensor:
+    return binary.minimum(binary.maximum(x, -1), 1)
+
+
+# --- histograms ------------------------------------------------------------------
+
+
+def histogram(
+    x: TensorLike,
+    /,
+    bins: int | TensorLike = 10,
+    *,
+    range: tuple[float, float] | None = None,
+    weights: TensorLike | None = None,
+    density: bool = False,
+    **unknown: Unpack[Nothing],
+) -> tuple[Tensor, Tensor]:
+    """Return how many elements lie in each bin, and the edges of the bins.
+
+    A bin includes its left edge, and the last bin also its right one. Elements outside
+    of the edges and NaN are left out.
+
+    Args:
+        x: Real numbers of any shape.
+        bins: A number of bins of equal width; or ``bins + 1`` edges, which ascend.
+        range: The first and the last edge of bins of equal width. None takes the least
+            and the greatest element, which are read from the device, and 0 to 1 if
+            there are no elements. Where both are equal, half is subtracted and added.
+        weights: A tensor of the shape of ``x``: what to add up instead of counting. It
+            has a gradient.
+        density: Whether to divide the counts by their sum and the widths of the bins,
+            so that the integral is 1.
+
+    Returns:
+        A tensor ``[bins]``: int32 counts, sums in the dtype of the weights (int32 for
+        bool), or densities in a floating dtype; and the edges, ``[bins + 1]``, of the
+        dtype of given edges, else of that of ``x``, but float32 for integers, bool and
+        float16.
+
+    Raises:
+        ValueError: There are no bins, the edges do not ascend or have not one axis, the
+            range is not finite or descends, or the weights do not fit.
+        TypeError: ``x`` is complex or holds strings, or ``bins`` is neither.
+
+    Example:
+        >>> counts, edges = pg.histogram([1.0, 2.0, 2.5, 4.0], 3)
+        >>> counts.tolist(), edges.tolist()
+        ([1, 2, 1], [1.0, 2.0, 3.0, 4.0])
+
+    Source:
+        ``numpy.histogram``.
+
+    """
+    if unknown:
+        raise unexpected(histogram, unknown)
+    x = _convert.real("histogram", x)
+    density = flag("histogram", "density", density)
+    if isinstance(bins, str | bytes):
+        rule = "bins must be a number of bins, or their edges"
+        raise TypeError(f"histogram: {rule}, got {bins!r}")
+    if isinstance(bins, Tensor) or entries(bins) is not None:
+        edges = _ascending(bins)
+        if range is not None:
+            raise ValueError("histogram: range is for a number of bins, not for edges")
+    else:
+        count = integer("histogram", "bins", bins, 1)
+        edges = _even(x, count, range)
+    weigh = cumulative._weights("histogram", weights, x)
+    counts = _counted(x, edges, weigh)
+    if not density:
+        return counts, edges
+    widths = cumulative.diff(_convert.floating("histogram", edges))
+    counts = _convert.floating("histogram", counts)
+    return counts / reduce.sum(counts) / widths, edges
+
+
+def _counted(x: Tensor, edges: Tensor, weights: Tensor | None) -> Tensor:
+    flat = run(shapes.RESHAPE, x, shape=(x.size,))
+    bins = max(edges.size - 1, 0)
+    place = search.searchsorted(edges, flat, side="right") - 1
+    if bins:
+        place = compare.where(compare.equal(flat, edges[-1]), bins - 1, place)
+    if weights is not None:
+        weights = run(shapes.RESHAPE, weights, shape=flat.shape)
+    return run(cumulative.BINCOUNT, place, weights, size=bins)
+
+
+def _ascending(bins: TensorLike) -> Tensor:
+    edges = _convert.real("histogram", bins)
+    if len(edges.shape) != 1:
+        raise misfit("histogram", "edges of bins must have one axis", edges)
+    if reduce.any(edges[1:] < edges[:-1]).item():
+        raise ValueError("histogram: edges of bins must ascend; sort them")
+    return edges
+
+
+def _even(x: Tensor, count: int, range: Sequence[float] | None) -> Tensor:
+    """Return the edges of bins of equal width."""
+    first, last = _ends(x, range)
+    if first == last:
+        first, last = first - 0.5, last + 0.5
+    dtype = x.dtype if x.dtype.kind == "f" and x.dtype.itemsize > 2 else np.float32
+    edges = np.linspace(first, last, count + 1).astype(dtype)
+    return _convert.tensor_of(edges, copy=False)
+
+
+def _ends(x: Tensor, range: Sequence[float] | None) -> tuple[float, float]:
+    if range is None:
+        if not x.size:
+            return 0.0, 1.0
+        ends = [float(f(x).item()) for f in (reduce.min, reduce.max)]
+        hint = "the elements are from {} to {}; give a finite range"
+    else:
+        given = entries(range)
+        if given is None or len(given) != 2:
+            raise ValueError(f"histogram: range must be two numbers, got {range!r}")
+        ends = [real("histogram", "range", end) for end in given]
+        hint = "range {} to {} must be finite"
+    if not all(map(math.isfinite, ends)):
+        raise ValueError(f"histogram: {hint.format(*ends)}")
+    if ends[0] > ends[1]:
+        raise ValueError(f"histogram: range {ends[0]} to {ends[1]} must ascend")
+    return ends[0], ends[1]

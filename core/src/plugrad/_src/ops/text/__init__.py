@@ -1,0 +1,4 @@
+"""Text.
+
+- ``strings``: ops on strings, the namespace ``plugrad.strings``.
+"""
