@@ -1,7 +1,7 @@
 """Every op, by family; the core's contracts are collected from here.
 
-A folder is a family, and its docstring is the map of its modules. Each imports only
-those below it:
+A folder holds the families that belong together; its docstring is their map. Each
+folder or module imports only those further down:
 
 - ``operators``: the operators and methods of ``Tensor``.
 - ``image``, ``statistics``, ``text``.

@@ -1,6 +1,6 @@
-"""Element-wise functions that ``basis`` does not need.
+"""Element-wise functions; those that ``basis`` needs itself are there.
 
-- ``error_functions``: ``erf``, ``erfc``, and the powers of e that ``gelu`` shares.
+- ``error_functions``: ``erf`` and ``erfc``, and the exponentials that ``gelu`` shares.
 - ``integers``: divisors and multiples, and positions in a shape.
 - ``signs``: the sign bit, and neighbouring floating numbers.
 - ``special``: gamma functions, the inverse error function, products with logarithms.

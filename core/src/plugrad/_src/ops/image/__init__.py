@@ -1,4 +1,4 @@
-"""Images; all ops are public in the namespace ``plugrad.image``.
+"""Images, the namespace ``plugrad.image``.
 
 - ``_sampling``: reading images between pixels.
 - ``boxes``: non-maximum suppression of boxes.

@@ -1,9 +1,9 @@
-"""Read and write elements at positions, and find positions; sorting.
+"""Reading and writing elements at indices, sorting and searching.
 
-``array`` has what these are made of: ``gather`` and ``slicing``.
+``gather`` and ``slicing``, of which these are composed, are in ``array``.
 
 - ``indexing``: Python's ``x[...]`` and ``x[...] = y``, and ``strided_slice``.
-- ``scatter``: slices at multi-dimensional indices, read, written and combined.
+- ``scatter``: reading, writing and combining slices at multi-dimensional indices.
 - ``search``: positions in sorted sequences, unique elements, masks.
-- ``sorting``: sorting, the largest elements, and quantiles.
+- ``sorting``: sorting, the k largest elements, and quantiles.
 """

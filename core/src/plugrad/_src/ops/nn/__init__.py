@@ -1,6 +1,6 @@
 """Neural networks.
 
-- ``_windows``: what convolutions and pooling share: layouts and windows.
+- ``_windows``: layouts and windows, shared by convolutions and pooling.
 - ``activation``: activation functions, and ``clip``.
 - ``adaptive``: pooling to a number of windows, whatever the size of the input.
 - ``alignments``: the probability of labels over all alignments, for ``ctc_loss``.

@@ -1,6 +1,6 @@
-"""Reductions that ``basis.reduce`` does not have.
+"""Reductions and scans; sums, means and maxima are in ``basis.reduce``.
 
-- ``cumulative``: sums, products and extremes up to each element; counts; differences.
+- ``cumulative``: cumulative sums, products and extremes; differences; counting.
 - ``extremes``: the index of the largest or smallest element.
-- ``nans``: ops that leave NaN out, or replace it.
+- ``nans``: reductions that ignore NaN, and ``nan_to_num``.
 """
