@@ -205,6 +205,33 @@ def test_a_layer_that_is_not_trainable_is_frozen(tmp_path):
     assert first["name"] not in {name.partition("/")[0] for name in loaded.trainable}
 
 
+def _in_vmap(model, x):
+    pg.vmap(lambda x: model(pg.expand_dims(x, 0)))(x)
+
+
+def _in_tidy(model, x):
+    with pg.tidy():
+        model(x)
+
+
+def _in_jit(model, x):
+    pg.jit(lambda x: model(x))(x)
+
+
+def _in_a_gradient(model, x):
+    pg.grad(lambda x: pg.sum(model(x)))(x)
+
+
+@pytest.mark.parametrize("first", [_in_vmap, _in_tidy, _in_jit, _in_a_gradient])
+def test_parameters_outlive_the_scope_of_the_first_call(first, backend, tmp_path):
+    path, answers = layers_model(tmp_path, "conv2d")
+    model = load(path)
+    x = pg.asarray(inputs_of(model)[0])
+    first(model, x)
+    assert_answers(model(x), answers)
+    assert {w.backend for w in model.params.values()} == {backend}
+
+
 @pytest.mark.parametrize("name", ["conv2d", "gru"])
 def test_jit_replays_a_model(name, backend, tmp_path):
     path, answers = layers_model(tmp_path, name)

@@ -28,6 +28,7 @@ from ._src.engine.control import (
     unregister_kernel,
     use_backend,
 )
+from ._src.engine.outside import outside
 from ._src.engine.overrides import (
     bind_overrides,
     get_gradient,
@@ -644,6 +645,7 @@ __all__ = [
     "one_hot",
     "ones",
     "ones_like",
+    "outside",
     "override_gradient",
     "pad",
     "permute_dims",

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -239,10 +238,7 @@ class Session:
         return values
 
     def compute(self, f: Callable[[], Value]) -> Value:
-        """Return ``f()``; what lasts is computed apart from ``vmap``, ``jit``, tapes.
-
-        These hold for a thread, so it is computed in another one.
-        """
+        """Return ``f()``; what lasts is computed outside of all scopes around."""
         return f() if self.backend is None else apart(f, self.backend)
 
     def run(self, steps: Sequence[Step], values: list[Value], program: Program) -> None:
@@ -286,11 +282,6 @@ class Session:
 
 
 def apart(f: Callable[[], Value], backend: str) -> Value:
-    """Return ``f()``, run in a thread of its own on a backend."""
-
-    def run() -> Value:
-        with pg.use_backend(backend), np.errstate(all="ignore"):
-            return f()
-
-    with ThreadPoolExecutor(1) as threads:
-        return threads.submit(run).result()
+    """Return ``f()``, run on a backend, outside of all scopes of the caller."""
+    with pg.outside(), pg.use_backend(backend), np.errstate(all="ignore"):
+        return f()

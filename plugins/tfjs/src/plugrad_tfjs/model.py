@@ -195,7 +195,8 @@ class Model:
         backend = pg.get_backend()
         if backend not in self._tensors:
             arrays = self._program.params
-            self._tensors[backend] = {k: pg.asarray(x) for k, x in arrays.items()}
+            with pg.outside(), pg.use_backend(backend):  # they outlive this call
+                self._tensors[backend] = {k: pg.asarray(x) for k, x in arrays.items()}
         return self._tensors[backend]
 
     def _checked(self, who: str, params: Mapping[str, Any]) -> Mapping[str, Any]:

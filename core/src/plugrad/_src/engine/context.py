@@ -135,7 +135,8 @@ class Context:
             ``running()`` tells more. Their methods ``made``, ``keep``, ``failed`` and
             ``read``, if any, are called for tensors that no run has made, for tensors
             that outlive the block, for the error of a run, and with a description of a
-            read of values that are being differentiated.
+            read of values that are being differentiated. ``outside`` returns an
+            observer of the block of ``outside()``, which hides all others.
         overrides: Gradients over all others.
         quiet: Whether there is no tape and no observer. For fast paths.
         tape: The tape, if there is one and no observer. For the fast path.
@@ -206,6 +207,7 @@ _current: ContextVar[Context] = ContextVar("plugrad", default=PROCESS)
 _running: ContextVar[Run | None] = ContextVar("plugrad.run", default=None)
 current = _current.get  # the context of the caller
 running = _running.get  # the run that the caller is in, as far as one is observed
+set_running = _running.set
 
 
 class _InThread(threading.local):
@@ -288,6 +290,10 @@ class UserScope(Scope):
         self.entered = True
         super().__enter__()
 
+    def again(self) -> Scope:
+        """Return another scope that does the same."""
+        return Scope(**self.changes)
+
     def __call__(self, function: F) -> F:
         """Return ``function``, which runs inside this scope."""
         self.entered = True
@@ -303,12 +309,12 @@ class UserScope(Scope):
 
         @functools.wraps(function)
         def inside(*args: Any, **kwargs: Any) -> Any:
-            with Scope(**self.changes):
+            with self.again():
                 return function(*args, **kwargs)
 
         @functools.wraps(function)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            with Scope(**self.changes):
+            with self.again():
                 return await function(*args, **kwargs)
 
         return cast("F", awaited if inspect.iscoroutinefunction(function) else inside)

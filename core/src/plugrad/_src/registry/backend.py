@@ -125,8 +125,9 @@ class OpenBackend:
 def ended() -> ValueError:
     """Return the error about a tensor of a ``vmap`` that is used outside of it."""
     return ValueError(
-        "vmap: this tensor was computed inside a call of vmap that has ended, or in "
-        "another thread; return it from the function, and use what vmap returns"
+        "vmap: this tensor was computed inside a call of vmap that has ended, runs in "
+        "another thread, or is left by outside(); return it from the function, and use "
+        "what vmap returns"
     )
 
 

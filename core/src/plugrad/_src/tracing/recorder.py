@@ -95,6 +95,7 @@ class Recorder:
             with_lines,
             hold_arrays,
         )
+        self._apart: set[int] = set()
         self._paused = False
 
     @contextmanager
@@ -118,6 +119,7 @@ class Recorder:
     def end(self) -> None:
         """Forget what is only needed while the call runs."""
         self.variables, self.given, self._held, self._numbers = {}, set(), [], {}
+        self._apart.clear()
         self.input_arrays.clear()
         self.release(above=MAX_FOLDED_BYTES)
 
@@ -175,6 +177,28 @@ class Recorder:
         for y, number in zip(outputs, made, strict=True):
             if where is not y._home:  # a host
                 self._move(number, y._data, y._home)
+
+    def outside(self) -> Bystander:
+        """Return an observer of what the call runs in a block of ``outside``."""
+        return Bystander(self)
+
+    def skip(self, kernel: Kernel, inputs: Inputs, outputs: Outputs) -> None:
+        """Note a run in a block of ``outside``, which a replay would skip.
+
+        Refuse the call if the run depends on what differs between calls.
+        """
+        if self._is_elsewhere() or self.reason or self._paused:
+            return
+        given = [x for x in inputs if x is not None and id(x._data) not in self._apart]
+        numbers = [self.number(x, x._home) for x in given]
+        if kernel.effect:
+            self.refuse(f"{kernel.op}, which has an effect, runs in outside()")
+        elif self._is_dynamic(numbers):
+            self.refuse(f"{kernel.op} in outside() reads a tensor of the call")
+        known = [self._find(y._data, y._home) is not None for y in outputs]
+        made = [y._data for y, k in zip(outputs, known, strict=True) if not k]
+        self._apart.update(map(id, made))
+        self._held += made
 
     def variable(self, v: Variable) -> None:
         """Note that a variable is about to be read or assigned."""
@@ -237,6 +261,8 @@ class Recorder:
         reason = f"the values of a tensor, {_described(native)}, leave for Python"
         if self._is_dynamic([found]) or backends.is_shared(native):
             self.refuse(reason)
+        elif id(native) in self._apart:
+            return  # it depends on nothing that differs between calls
         elif found is None and not _is_scalar(native, home):
             self.read[id(native)] = native, f"{reason} ({line_outside()})"
 
@@ -351,6 +377,30 @@ class Recorder:
         self.draft.dynamic.update(values)
         for value in values:
             self.draft.natives[value] = None
+
+
+class Bystander:
+    """Observes what a recorded call runs in a block of ``outside``.
+
+    Nothing of it is recorded. The recorder is told of variables, of draws, and of all
+    that would differ from call to call.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.variable, self.keep = recorder.variable, recorder.keep
+        self.draw, self.refuse = recorder.draw, recorder.refuse
+        self.failed = recorder.failed
+
+    def __call__(
+        self, kernel: Kernel, inputs: Inputs, _: Attrs, outputs: Outputs
+    ) -> None:
+        """Note a run that has just ended."""
+        self._recorder.skip(kernel, inputs, outputs)
+
+    def outside(self) -> Bystander:
+        """Return the observer of a block inside of this one."""
+        return self
 
 
 # --- arrays ----------------------------------------------------------------------
