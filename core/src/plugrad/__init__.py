@@ -409,7 +409,12 @@ from ._src.ops.statistics.statistics import (
 )
 from ._src.public import name_publicly, publish
 from ._src.registry.backend import BackendUnavailable
-from ._src.registry.contract import BackendError, GradientNotFound, KernelNotFound
+from ._src.registry.contract import (
+    BackendError,
+    GradientNotFound,
+    KernelNotFound,
+    seal_core_names,
+)
 from ._src.registry.deprecation import PlugradDeprecationWarning
 from ._src.registry.gradients import PackInfo
 from ._src.tensor.dtypes import STRING as string
@@ -856,4 +861,5 @@ publish(
     UniqueCounts,
     UniqueInverse,
 )
+seal_core_names()
 accelerated.start()

@@ -14,7 +14,6 @@ Map: ``check_leaves``; ``warn_if_lost`` and ``warn_if_read``; ``_notice_read``.
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -95,27 +94,11 @@ def _values(x: Any) -> Any:
 
 # --- values that are read --------------------------------------------------------
 
-# What reads values, by the name of its function; and what only shows or tests them.
-_READERS = {
-    "numpy": "numpy()",
-    "item": "item()",
-    "tolist": "tolist()",
-    "__float__": "float()",
-    "__int__": "int()",
-    "__complex__": "complex()",
-    "__dlpack__": "DLPack",
-    "_array": "np.asarray()",
-}
-_SHOWS = {"__bool__", "__format__", "__repr__", "_repr_html_"}
-_MODULES = {
-    "plugrad._src.tensor.tensor",
-    "plugrad._src.ops.basis.variable",
-    "plugrad._src.ops.operators",
-}
+ARRAY = "np.asarray()"
 
 
-def _notice_read(x: Tensor) -> None:
-    """Note on the tapes that track ``x`` that its values leave plugrad.
+def _notice_read(x: Tensor, reader: str) -> None:
+    """Note on the tapes that track ``x`` that its values leave plugrad by ``reader``.
 
     Functions of ``custom_grad`` may read, as they have a gradient of their own.
     """
@@ -123,25 +106,11 @@ def _notice_read(x: Tensor) -> None:
     tracking = tapes_tracking(in_force, (x,))[0]
     if not tracking or Guard in map(type, in_force):
         return
-    if not (reader := _reader()):
-        return
     tell("read", f"{reader} of a tensor of shape {x.shape}")
-    if reader != _READERS["_array"]:  # which warns at once
+    if reader != ARRAY:  # which warns at once
         for tape in tracking:
             if not hasattr(tape, "read"):
                 tape.read = f"{reader} at {line_outside()}"
-
-
-def _reader() -> str:
-    """Return what reads a tensor; nothing if plugrad does, or only shows it."""
-    frame, name = sys._getframe(2), ""
-    while frame.f_back and frame.f_globals.get("__name__") in _MODULES:
-        name = frame.f_code.co_name
-        if name in _SHOWS:
-            return ""
-        frame = frame.f_back
-    module = str(frame.f_globals.get("__name__", ""))
-    return "" if module.partition(".")[0] == "plugrad" else _READERS.get(name, "")
 
 
 Tensor._notice_read = _notice_read

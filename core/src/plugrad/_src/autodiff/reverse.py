@@ -10,6 +10,7 @@ Map: ``grad`` and its relatives; ``variable_grads``; ``vjp`` and ``jvp``;
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar, TypeVarTuple, cast
 
 from plugrad._src.engine import context, dispatch
@@ -537,27 +538,48 @@ def _apply_vjps(
     cotangents: Cotangents,
     linear_only: bool,
 ) -> None:
-    """Add the cotangents that the outputs of one node give to its inputs."""
-    (kernel, _, _, steps), _, inputs, _, values = node
-    if kernel.variadic_outputs:
+    """Add the cotangents that the outputs of one node give to its inputs.
+
+    The method ``gradient`` of observers returns a block in which each step runs.
+    """
+    if node.plan.kernel.variadic_outputs:
         dys = (list(dys),)
-    for step in steps:
-        where, function, residuals, _, _ = step
-        if isinstance(where, int):
-            tape_id = inputs[where]
-            if tape_id is None or tape_id not in tracked:
-                continue
-            if linear_only:
-                _check_linear(step)
-            dx = function(*dys, *[values[i] for i in residuals])
-            dx = _unbroadcast(dx, tape_id, kernel, step)
-            have = cotangents.get(tape_id)
-            cotangents[tape_id] = dx if have is None else have + dx
-        elif not tracked.isdisjoint(tape_ids := inputs[where[0] : where[1]]):
-            if linear_only:
-                _check_linear(step)
-            dxs = function(*dys, *[values[i] for i in residuals])
-            _accumulate(dxs, tape_ids, tracked, cotangents, kernel, step)
+    blocks = [getattr(o, "gradient", None) for o in context.current().observers]
+    for step in node.plan.steps:
+        with ExitStack() as stack:
+            for block in blocks:
+                if block is not None:
+                    what = _describe(node.plan.kernel, step)
+                    stack.enter_context(block(what, node.outputs[0]))
+            _apply_vjp(node, step, tracked, dys, cotangents, linear_only)
+
+
+def _apply_vjp(
+    node: Node,
+    step: VJPStep,
+    tracked: set[TapeId | None],
+    dys: tuple[Any, ...],
+    cotangents: Cotangents,
+    linear_only: bool,
+) -> None:
+    """Add the cotangent that the outputs of one node give to one input."""
+    (kernel, *_), _, inputs, _, values = node
+    where, function, residuals, _, _ = step
+    if isinstance(where, int):
+        tape_id = inputs[where]
+        if tape_id is None or tape_id not in tracked:
+            return
+        if linear_only:
+            _check_linear(step)
+        dx = function(*dys, *[values[i] for i in residuals])
+        dx = _unbroadcast(dx, tape_id, kernel, step)
+        have = cotangents.get(tape_id)
+        cotangents[tape_id] = dx if have is None else have + dx
+    elif not tracked.isdisjoint(tape_ids := inputs[where[0] : where[1]]):
+        if linear_only:
+            _check_linear(step)
+        dxs = function(*dys, *[values[i] for i in residuals])
+        _accumulate(dxs, tape_ids, tracked, cotangents, kernel, step)
 
 
 def _accumulate(

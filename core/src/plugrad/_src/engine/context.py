@@ -135,8 +135,9 @@ class Context:
             ``running()`` tells more. Their methods ``made``, ``keep``, ``failed`` and
             ``read``, if any, are called for tensors that no run has made, for tensors
             that outlive the block, for the error of a run, and with a description of a
-            read of values that are being differentiated. ``outside`` returns an
-            observer of the block of ``outside()``, which hides all others.
+            read of values that are being differentiated. ``gradient`` returns a block
+            in which one gradient is computed. ``outside`` returns an observer of the
+            block of ``outside()``, which hides all others.
         overrides: Gradients over all others.
         quiet: Whether there is no tape and no observer. For fast paths.
         tape: The tape, if there is one and no observer. For the fast path.

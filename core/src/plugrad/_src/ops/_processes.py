@@ -56,7 +56,7 @@ def _restored_variable(value: Tensor, trainable: bool, name: str) -> Variable:
 
 
 def _reduced(x: Tensor) -> tuple[Any, ...]:
-    return _restored, (x.numpy(), x.backend)
+    return _restored, (x._values(), x.backend)
 
 
 def _reduced_variable(variable: Variable) -> tuple[Any, ...]:

@@ -13,7 +13,6 @@ meaning. Rules for outputs are in ``specs``.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar, overload
@@ -33,6 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 CO_VARARGS = 4  # of inspect
 MAX_WRAPPERS = 100  # around a function
 CORE_NAMES: set[str] = set()  # of the contracts that plugrad itself makes
+_is_sealed = False  # whether it has made all of them
 
 
 class KernelNotFound(NotImplementedError):
@@ -55,9 +55,15 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _check_home(name: str, module: str) -> None:
-    """Raise unless a name without a dot is one of the core's; ``module`` makes it."""
-    if module.partition(".")[0] == "plugrad":
+def seal_core_names() -> None:
+    """Reserve names without a dot: the core has declared all of its kernels."""
+    global _is_sealed
+    _is_sealed = True
+
+
+def _check_name(name: str) -> None:
+    """Raise unless a name without a dot is one of the core's."""
+    if not _is_sealed:
         CORE_NAMES.add(name)
     elif "." not in name and name not in CORE_NAMES:
         raise ValueError(
@@ -184,7 +190,7 @@ class Kernel:
         doc: str = "",
     ) -> None:
         self.name, inputs, attrs, outputs, self.kinds, self.defaults = parse(signature)
-        _check_home(self.name, str(sys._getframe(1).f_globals.get("__name__", "")))
+        _check_name(self.name)
         for rule in (out, canonicalize):
             if rule is not None:
                 arguments.function(f"kernel {self.name}: out and canonicalize", rule)

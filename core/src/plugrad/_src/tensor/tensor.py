@@ -93,13 +93,16 @@ class Tensor(Methods):
         "_cached_copies",
         "_data",
         "_dtype",
+        "_gone",
         "_home",
         "_shape",
         "_tape_id",
     )
+    _gone: str  # why it is empty; it is set when it is emptied
     __array__: ClassVar[Callable[..., np.ndarray[Any, DType]]]  # ops/operators.py
     __array_ufunc__: ClassVar[Any]  # ops/operators.py sets it
-    _notice_read: ClassVar[Callable[[Tensor], None]]  # autodiff/mistakes.py sets it
+    # autodiff/mistakes.py sets it; it gets what reads, for messages.
+    _notice_read: ClassVar[Callable[[Tensor, str], None]]
     __hash__: ClassVar[Callable[[object], int]] = object.__hash__
 
     to: ClassVar[Callable[[Tensor, str], Tensor]]  # ops/operators.py sets it
@@ -182,8 +185,16 @@ class Tensor(Methods):
         No gradient goes through the array: ``debug`` raises an error if the tensor is
         being differentiated. ``stop_gradient(x).numpy()`` reads it on purpose.
         """
+        return self._read("numpy()")
+
+    def _read(self, reader: str) -> np.ndarray[Any, DType]:
+        """Return the values for the user, who reads them by ``reader``."""
         if self._tape_id is not None:
-            self._notice_read()
+            self._notice_read(reader)
+        return self._values()
+
+    def _values(self) -> np.ndarray[Any, DType]:
+        """Return the values for plugrad, of which no tape is told."""
         return self._alive().download(self._data)
 
     def item(self) -> Any:
@@ -193,26 +204,34 @@ class Tensor(Methods):
             ValueError: There is more than one element, or none.
 
         """
+        return self._item("item()")
+
+    def _item(self, reader: str = "") -> Any:
+        """Return the single element, for the user if there is a reader."""
         if self.size != 1:
             raise ValueError(
                 f"item: a tensor of shape {self.shape} has {self.size} elements, not "
                 "one; index it, or use tolist()"
             )
-        return self.numpy().item()
+        return (self._read(reader) if reader else self._values()).item()
 
     def tolist(self) -> Any:
         """Return the values as nested lists; without axes, the value itself."""
-        return self.numpy().tolist()
+        return self._read("tolist()").tolist()
 
     def dispose(self) -> None:
         """Empty this handle; other handles, and what a tape has saved, stay valid."""
+        self._empty("disposed; keep another handle on it, or dispose it later")
+
+    def _empty(self, why: str) -> None:
+        """Empty this handle; ``why`` goes on after "this tensor has been" in errors."""
+        self._gone = why
         self._home, self._data, self._cached_copies = NOWHERE, None, None
 
     def _alive(self) -> Home:
         if self._home is NOWHERE:
-            why = "disposed; keep another handle on it, or dispose it later"
             about = f"this tensor of shape {self.shape} and dtype {self.dtype}"
-            raise ValueError(f"{about} has been {self._data or why}")  # told by jit
+            raise ValueError(f"{about} has been {self._gone}")
         return self._home
 
     def _alias(self, tape_id: TapeId | None = None) -> Tensor:
@@ -250,7 +269,7 @@ class Tensor(Methods):
         if self.dtype.hasobject:
             raise BufferError("__dlpack__: DLPack has no strings; use numpy()")
         if self._tape_id is not None:
-            self._notice_read()
+            self._notice_read("DLPack")
         home = self._alive()
         values = home.lend(self._data)
         lent = values is not None
@@ -292,21 +311,21 @@ class Tensor(Methods):
                 f"the truth of a tensor of shape {self.shape} is ambiguous; use any() "
                 "or all()"
             )
-        return bool(self.item())
+        return bool(self._item())
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._item("int()"))
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._item("float()"))
 
     def __complex__(self) -> complex:
-        return complex(self.item())
+        return complex(self._item("complex()"))
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
             raise TypeError(f"only an integer tensor is an index, not {self.dtype}")
-        return int(self.item())
+        return int(self._item())
 
     def __len__(self) -> int:
         if not self.shape:
@@ -319,7 +338,7 @@ class Tensor(Methods):
                 f"format: {form!r} is for one number, got shape {self.shape}; index "
                 "the tensor, or leave the format out"
             )
-        return format(self.item() if form else repr(self), form)
+        return format(self._item() if form else repr(self), form)
 
     def __repr__(self) -> str:
         if self._home is NOWHERE:
@@ -327,7 +346,7 @@ class Tensor(Methods):
         if self._home.depth:  # inside vmap
             return repr(self._data)
         values = np.array2string(
-            self.numpy(), separator=", ", threshold=20, prefix="Tensor("
+            self._values(), separator=", ", threshold=20, prefix="Tensor("
         )
         dtype, home = named(self.dtype), self._home.name
         return f"Tensor({values}, dtype={dtype}, backend={home!r})"
@@ -339,7 +358,7 @@ class Tensor(Methods):
         if self._home is NOWHERE or self._home.depth:
             return page(repr(self))
         about = f"shape {self.shape}, {named(self.dtype)}, on {self._home.name}"
-        return page(f"{what}: {about}", self.numpy())
+        return page(f"{what}: {about}", self._values())
 
 
 def _refuse(x: Tensor, value: object = None) -> None:

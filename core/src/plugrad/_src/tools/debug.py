@@ -11,12 +11,13 @@ import gc
 import linecache
 import operator
 import sys
+import threading
 import weakref
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from traceback import walk_stack, walk_tb
-from types import CodeType, FrameType, TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from traceback import walk_stack
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,6 +63,7 @@ class Debug:
         self._lines: dict[TapeId, str] = {}  # where tapes have recorded what
         self._made: dict[int, tuple[weakref.ref[Any], Where, int]] = {}
         self._kept: list[weakref.ref[Any]] = []
+        self._gradients = _Gradients()
 
     def __enter__(self) -> Debug:
         self._scope = context.Scope(observer=self)
@@ -72,11 +74,7 @@ class Debug:
         self, kind: object, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._scope.__exit__(kind, error, trace)
-        if error is not None:
-            note = self._gradient(reversed(list(walk_tb(trace))))
-            if note and note not in str(error):
-                error.add_note(f"debug: {note}")
-        elif self._leaks and (left := self.left()):
+        if error is None and self._leaks and (left := self.left()):
             total = sum(size for *_, size in left)
             rows = [
                 f"\n  {count} x {kernel} on {backend!r}, {size:,} bytes, made at {line}"
@@ -113,6 +111,28 @@ class Debug:
         if run is not None and not any(n.startswith("debug: ") for n in known):
             place = f"{run.kernel.name} on {run.where.name!r}"
             error.add_note(f"debug: in {place}, {self._called()}")
+
+    @contextmanager
+    def gradient(self, what: str, of: TapeId) -> Iterator[None]:
+        """Remember which gradient runs in the block, for the messages of errors.
+
+        Args:
+            what: Its kernel, input and origin.
+            of: The identity of the first output of the run that it belongs to.
+
+        """
+        line = self._lines.get(of, "a line outside of debug")
+        running = f"{what}, of the run at {line}"
+        self._gradients.running.append(running)
+        try:
+            yield
+        except Exception as error:  # the innermost gradient says so
+            notes = getattr(error, "__notes__", ())
+            if running not in str(error) and not any(map(_names_gradient, notes)):
+                error.add_note(f"debug: {running}")
+            raise
+        finally:
+            self._gradients.running.pop()
 
     def read(self, what: str) -> None:
         """Raise: values are read that are being differentiated."""
@@ -167,22 +187,20 @@ class Debug:
         )
 
     def _called(self) -> str:
-        note = self._gradient(walk_stack(sys._getframe()))
-        return f"called at {_line()}" + (f", in the {note}" if note else "")
-
-    def _gradient(self, frames: Iterable[tuple[FrameType, int]]) -> str:
-        """Return which gradient one of the frames computes, innermost first."""
-        for frame, _ in frames:
-            if frame.f_code is _APPLY_VJPS and "step" in frame.f_locals:
-                node, step = frame.f_locals["node"], frame.f_locals["step"]
-                line = self._lines.get(node.outputs[0], "a line outside of debug")
-                return (
-                    f"{reverse._describe(node.plan.kernel, step)}, of the run at {line}"
-                )
-        return ""
+        running = self._gradients.running
+        return f"called at {_line()}" + (f", in the {running[-1]}" if running else "")
 
 
-_APPLY_VJPS: CodeType = reverse._apply_vjps.__code__
+class _Gradients(threading.local):
+    """The gradients that this thread computes, the innermost last."""
+
+    def __init__(self) -> None:
+        self.running: list[str] = []
+
+
+def _names_gradient(note: str) -> bool:
+    """Return whether ``Debug.gradient`` has made a note, and not ``Debug.failed``."""
+    return note.startswith("debug: ") and not note.startswith("debug: in ")
 
 
 # --- the checks ------------------------------------------------------------------
@@ -224,8 +242,9 @@ def _not_finite(inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -> str:
             if not np.isfinite(numbers).all() or any(len(_infinite(x)) for x in inputs):
                 return ""
             at, more = tuple(map(int, places[0])), len(places) - 1
+            value = y._values()[at]
             return (
-                f"returned {y.numpy()[at]} at {at} and {more} more values that are not "
+                f"returned {value} at {at} and {more} more values that are not "
                 "finite, from inputs that are (debug(finite=False) lets them pass)"
             )
     return ""
@@ -235,7 +254,7 @@ def _infinite(x: Tensor | None) -> Array:
     """Return where values are not finite, as a row of indices for each."""
     if x is None or x.dtype.kind not in "fc":
         return np.empty((0, 0))
-    return np.argwhere(~np.isfinite(x.numpy()))
+    return np.argwhere(~np.isfinite(x._values()))
 
 
 # --- what messages say -----------------------------------------------------------
@@ -374,7 +393,7 @@ class _Check(NamedTuple):
 
     def compare(self, what: str) -> None:
         """Raise if gradients and finite differences do not agree."""
-        dxs = [dx.numpy() for dx in self.pulled(*map(asarray, self.xs))]
+        dxs = [dx._values() for dx in self.pulled(*map(asarray, self.xs))]
         exact = sum(_dot(dx, v) for dx, v in zip(dxs, self.vs, strict=True))
         if self.off(exact, measured := self.numeric(self.vs)):
             raise DebugError(
@@ -428,12 +447,13 @@ class _Check(NamedTuple):
 def _values(f: Function, xs: list[Array]) -> list[Array]:
     """Return the leaves of ``f(*xs)``."""
     found = f(*map(asarray, xs))
-    return [y.numpy() for y in flatten(found, reverse._no_tensor)[0]]
+    return [y._values() for y in flatten(found, reverse._no_tensor)[0]]
 
 
 def _wide(x: Any, double: bool) -> Array:
     """Return the values in the widest dtype of their kind."""
-    values = np.asarray(x.numpy() if isinstance(x, Tensor | Variable) else x)
+    x = x._value if isinstance(x, Variable) else x
+    values = x._values() if isinstance(x, Tensor) else np.asarray(x)
     if values.dtype.kind not in "biufc":
         raise TypeError(f"check_gradients: xs must be numbers, got {x!r}")
     if values.dtype.kind == "c":

@@ -253,7 +253,7 @@ def _ops(backend: OpenBackend) -> list[str]:
     with context.Scope(backend=backend), _no_fallback():
         for what, (run, expected) in TESTS.items():
             try:
-                found = run(asarray(A), asarray(B)).numpy()
+                found = run(asarray(A), asarray(B))._values()
             except KernelNotFound:
                 continue
             if found.shape != expected.shape or not np.allclose(found, expected, 1e-5):

@@ -266,7 +266,7 @@ def _name(name: object) -> str:
 
 def _values(name: str, x: TensorLike) -> np.ndarray[Any, DType]:
     """Return the values in C order, as the package expects them."""
-    values = asarray(x).numpy()
+    values = asarray(x)._values()
     if values.dtype not in _HELD:
         raise TypeError(
             f"save: {name!r} is {named(values.dtype)}, which safetensors does not "

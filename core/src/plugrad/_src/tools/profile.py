@@ -10,7 +10,6 @@ import json
 import os
 import threading
 import weakref
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
@@ -211,8 +210,6 @@ class Profile:
         """Record a run that has just ended."""
         run = running()
         assert run is not None  # the engine calls observers in a run
-        for move in run.moves:  # which are noted with the run
-            self._forget(move.start - self._since, move.seconds)
         waited, device = self._finish(run.where)
         for y in outputs:
             self._alive.add(y._data, y._home)
@@ -247,20 +244,18 @@ class Profile:
     def _transferred(
         self, what: str, backend: OpenBackend, native: Native, start: float
     ) -> None:
-        """Record an upload or a download of this thread."""
+        """Record an upload or a download of this thread.
+
+        Those of a move are in ``Run.moves``, of which the run tells.
+        """
+        if backends.transferring.moves and running() is not None:
+            return
         if what != "lend" and threading.current_thread() is self._thread:
             times = start - self._since, perf_counter() - start
             self._time(backend)  # it may have opened in the block
             size = backend.runtime.arrays.nbytes(native)
             values = Spec(native.shape, native.dtype)
             self.transfers.append(Transfer(what, backend.name, values, size, *times))
-
-    def _forget(self, start: float, seconds: float) -> None:
-        """Drop the transfers that a move consists of."""
-        begins = attrgetter("start")
-        first = bisect_left(self.transfers, start, key=begins)
-        last = bisect_right(self.transfers, start + seconds, key=begins)
-        del self.transfers[first:last]
 
     # --- the table ---------------------------------------------------------------
 

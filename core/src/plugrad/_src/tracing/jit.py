@@ -499,8 +499,7 @@ def _use_up(sign: Signature, messages: Mapping[int, str]) -> None:
     """Empty the donated tensors of a call."""
     tensors = [x for x in sign.leaves if type(x) is Tensor]
     for n, why in messages.items():
-        tensors[n].dispose()
-        tensors[n]._data = why
+        tensors[n]._empty(why)
 
 
 def _named(option: str, f: Callable[..., Any], given: Any) -> dict[int | str, str]:

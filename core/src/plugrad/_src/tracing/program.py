@@ -265,7 +265,7 @@ class Program:
             self.lines.append(f"  {self.named[value]} = {where}._data")
         for n, why in of.donated.items():  # only this function holds the arrays
             x = self.tensors[n]
-            self.lines.append(f"  {x}.dispose(); {x}._data = {why!r}")
+            self.lines.append(f"  {x}._empty({why!r})")
         self.donated = [graph.inputs[n] for n in of.donated]
         made, lines = list[str](), list[str]()
         first = len(self.tensors) - len(of.inputs)

@@ -161,7 +161,7 @@ def bad_index(op: str, indices: Tensor, sizes: geometry.Shape) -> IndexError | N
 
     ``indices`` ``[..., k]`` are positions along axes of ``sizes``.
     """
-    known = indices.numpy()
+    known = indices._values()
     for axis, n in enumerate(sizes):
         at = known.reshape(-1, len(sizes))[:, axis]
         bad = at[(at < 0) | (at >= n)]

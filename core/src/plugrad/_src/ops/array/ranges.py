@@ -134,9 +134,9 @@ def arange(
     if device is not None:
         return _convert.placed(device, arange, start, stop, step, dtype=dtype)
     first, last = (0, start) if stop is None else (start, stop)
-    end = real("arange", "stop", last.item() if is_scalar(last) else last)
+    end = real("arange", "stop", last._item() if is_scalar(last) else last)
     begin, by = (
-        real("arange", name, n.item() if is_scalar(n) and n.dtype.kind in "iu" else n)
+        real("arange", name, n._item() if is_scalar(n) and n.dtype.kind in "iu" else n)
         for name, n in (("start", first), ("step", step))
     )
     usual = "int32" if all(isinstance(n, int) for n in (begin, end, by)) else "float32"

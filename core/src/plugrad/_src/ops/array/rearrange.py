@@ -152,7 +152,7 @@ def repeat(
     size = x.shape[axis]
     counts = _convert.on_host("repeat", "repeats", repeats)
     if counts is None:
-        counts = _convert.integer_tensor("repeat", "repeats", repeats).numpy()
+        counts = _convert.integer_tensor("repeat", "repeats", repeats)._values()
     if counts.shape not in ((), (1,), (size,)) or counts.min(initial=0) < 0:
         raise ValueError(
             f"repeat: expected one number or {size}, none negative, got {repeats!r}"
@@ -216,14 +216,14 @@ def _sizes(op: str, value: TensorLike) -> Tensor:
     """Return a tensor of sizes; none may become another one, as an index may."""
     x = _convert.asarray(value)
     if x.dtype.kind == "u" and not np.can_cast(x.dtype, _convert.widest()):
-        for size in x.numpy().ravel().tolist():
+        for size in x._values().ravel().tolist():
             check_range(op, size, _convert.widest())
     return _convert.integer_tensor(op, "shapes", x if x.dtype.kind == "u" else value)
 
 
 @decomposition(BROADCAST_ARGS)
 def _(s0: Tensor, s1: Tensor) -> Tensor:
-    known = [tuple(s.numpy().tolist()) for s in (s0, s1)]  # a few numbers
+    known = [tuple(s._values().tolist()) for s in (s0, s1)]  # a few numbers
     sizes = geometry.broadcast("broadcast_args", *known)
     return _convert.asarray(np.array(sizes, s0.dtype))
 

@@ -407,7 +407,7 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
     x = _convert.asarray(x)
     if not x.shape:
         raise ValueError("nonzero: x has no axes, so that there are no indices")
-    return tuple([_convert.asarray(i, dtype=INT32) for i in x.numpy().nonzero()])
+    return tuple([_convert.asarray(i, dtype=INT32) for i in x._values().nonzero()])
 
 
 # --- logic -----------------------------------------------------------------------

@@ -178,6 +178,9 @@ class Variable(Methods):
         """Return the one element as a Python number; see ``Tensor.item``."""
         return self._value.item()
 
+    def _item(self) -> Any:
+        return self._value._item()
+
     def tolist(self) -> Any:
         """Return the values as nested lists; see ``Tensor.tolist``."""
         return self._value.tolist()

@@ -151,7 +151,7 @@ def unravel_index(
     x = _convert.integer_tensor("unravel_index", "indices", indices)
     count = math.prod(wanted)
     if x.size:
-        for index in (reduce.min(x).item(), reduce.max(x).item()):
+        for index in (reduce.min(x)._item(), reduce.max(x)._item()):
             if not 0 <= index < count:
                 rule = f"is out of range for shape {wanted} with {count} elements"
                 raise ValueError(f"unravel_index: index {index} {rule}")

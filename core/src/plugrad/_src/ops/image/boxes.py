@@ -236,7 +236,7 @@ def non_max_suppression_padded(
         >>> indices, count = pg.image.non_max_suppression_padded(
         ...     boxes, [0.8, 0.9], 4, pad_to_max_output_size=True
         ... )
-        >>> indices.tolist(), count.item()
+        >>> indices.tolist(), count._item()
         ([1, 0, 0, 0], 2)
 
     Source:
@@ -250,7 +250,7 @@ def non_max_suppression_padded(
     given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
     indices, count = run_many(NON_MAX_SUPPRESSION_V4, *given[:2], **given[2])
     if not flag(op, "pad_to_max_output_size", pad_to_max_output_size):
-        indices = slicing.along(indices, 0, 0, int(count.item()))
+        indices = slicing.along(indices, 0, 0, int(count._item()))
     return indices, count
 
 

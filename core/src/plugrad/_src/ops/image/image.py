@@ -180,10 +180,10 @@ def to_pixels(image: TensorLike, /) -> np.ndarray[Any, np.dtype[np.uint8]]:
         raise TypeError(f"{op}: is not defined for {x.dtype}; cast to float32 or int32")
     _drawn(op, "image", x)
     top = 1 if x.dtype.kind == "f" else 255
-    low, high = (reduce.min(x).item(), reduce.max(x).item()) if x.size else (0, 0)
+    low, high = (reduce.min(x)._item(), reduce.max(x)._item()) if x.size else (0, 0)
     if not (low >= 0 and high <= top):
         raise ValueError(f"{op}: {x.dtype} must be in [0, {top}], got {low} to {high}")
-    y = run(DRAW, x).numpy().astype(np.uint8)
+    y = run(DRAW, x)._values().astype(np.uint8)
     return y[..., 0] if x.shape[2:] == (1,) else y
 
 
@@ -500,7 +500,7 @@ def _otsu(gray: Tensor) -> float:
     """Return Otsu's threshold, from a histogram that is read from the device."""
     levels = shape.reshape(creation.cast(unary.round(gray), INT32), -1)
     ones = creation.ones(levels.shape, dtype=INT32)
-    counts = gather.unsorted_segment_sum(ones, levels, 256).numpy().astype(np.float64)
+    counts = gather.unsorted_segment_sum(ones, levels, 256)._values().astype(np.float64)
     dark, mass = counts.cumsum(), (counts * np.arange(256)).cumsum()
     bright = dark[-1] - dark
     with np.errstate(all="ignore"):

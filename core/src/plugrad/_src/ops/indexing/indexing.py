@@ -184,7 +184,7 @@ def contains(x: TensorLike, value: TensorLike, /) -> bool:
 
     A ``value`` with axes broadcasts, and one equal element is enough.
     """
-    return bool(compare.equal(x, value).numpy().any())
+    return bool(compare.equal(x, value)._values().any())
 
 
 def select(op: str, x: Tensor, key: Any) -> Tensor:
@@ -355,7 +355,7 @@ def _array(op: str, entry: Any, axis: int, sizes: Shape) -> Tensor:
         raise IndexError(
             f"{op}: a mask of shape {entry.shape} does not fit axes of shape {sizes}"
         )  # an axis of size 0 selects nothing
-    mask = entry.numpy() if isinstance(entry, Tensor) else entry
+    mask = entry._values() if isinstance(entry, Tensor) else entry
     return _convert.integer_tensor(op, "indices", np.flatnonzero(mask))
 
 

@@ -46,7 +46,7 @@ def idle(*dys: Tensor) -> bool:
     if level is not None and any(level.unwrap(dy)[1] for dy in dys):
         return False  # each example has its own
     tracked = tapes_tracking(tapes(), dys)[1]
-    return not tracked and not any(dy.numpy().any() for dy in dys)
+    return not tracked and not any(dy._values().any() for dy in dys)
 
 
 def _mirrored(x: Tensor) -> Tensor:

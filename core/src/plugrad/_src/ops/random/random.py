@@ -132,7 +132,7 @@ def _as_key(op: str, key: TensorLike) -> Tensor:
 
 def _number(op: str, key: TensorLike) -> int:
     """Return the 64 bits of a key."""
-    high, low = _as_key(op, key).numpy().view(np.uint32).tolist()
+    high, low = _as_key(op, key)._values().view(np.uint32).tolist()
     return int(high << 32 | low)
 
 

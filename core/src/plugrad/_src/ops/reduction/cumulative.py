@@ -575,7 +575,7 @@ def bincount(
     weigh = _weights("bincount", weights, ids)
     least = integer("bincount", "minlength", minlength, 0)
     if size is None:
-        size = max(int(reduce.max(ids).item()) + 1, least) if ids.size else least
+        size = max(int(reduce.max(ids)._item()) + 1, least) if ids.size else least
     elif least:
         raise ValueError(
             f"bincount: size {size} and minlength {least} exclude each other; give "

@@ -189,11 +189,11 @@ def reshape(
 
 @decomposition(SPARSE_RESHAPE)
 def _(input_indices: Tensor, input_shape: Tensor, new_shape: Tensor) -> list[Tensor]:
-    lead = tuple(input_shape.numpy().tolist())
+    lead = tuple(input_shape._values().tolist())
     if min(lead, default=0) < 0 or math.prod(lead) >= 2**63:
         rule = "must not be negative, and have fewer than 2**63 elements"
         raise ValueError(f"sparse.reshape: input_shape {lead} {rule}")
-    sizes = list(reshaped(lead, new_shape.numpy().tolist()))
+    sizes = list(reshaped(lead, new_shape._values().tolist()))
     dtype = input_indices.dtype
     check_range("sparse.reshape", max(sizes, default=0), dtype)
     if error := gather.bad_index("sparse.reshape", input_indices, lead):
@@ -429,7 +429,7 @@ def _by_id(
     ids = whole(op, "segment_ids", ids, 1)
     _check_rows(op, x, at, ids)
     if count is None:
-        known = ids.numpy()
+        known = ids._values()
         if known.size and (known[0] < 0 or (known[1:] < known[:-1]).any()):
             hint = "sort them, and the indices with them"
             raise ValueError(f"{op}: segment_ids are negative or decrease; {hint}")

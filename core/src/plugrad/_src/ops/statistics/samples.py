@@ -258,7 +258,7 @@ def _ascending(bins: TensorLike) -> Tensor:
     edges = _convert.real("histogram", bins)
     if len(edges.shape) != 1:
         raise misfit("histogram", "edges of bins must have one axis", edges)
-    if reduce.any(edges[1:] < edges[:-1]).item():
+    if reduce.any(edges[1:] < edges[:-1])._item():
         raise ValueError("histogram: edges of bins must ascend; sort them")
     return edges
 
@@ -277,7 +277,7 @@ def _ends(x: Tensor, range: Sequence[float] | None) -> tuple[float, float]:
     if range is None:
         if not x.size:
             return 0.0, 1.0
-        ends = [float(f(x).item()) for f in (reduce.min, reduce.max)]
+        ends = [float(f(x)._item()) for f in (reduce.min, reduce.max)]
         hint = "the elements are from {} to {}; give a finite range"
     else:
         given = entries(range)
