@@ -233,12 +233,12 @@ SOURCES = {
     ),
 }
 COMPILE = f"""
-from plugrad_opencl import environment
+from plugrad_opencl import _pocl, environment
 environment.prepare()
 import numpy as np, pyopencl as cl
 (platform,) = [p for p in cl.get_platforms() if "Portable" in p.name]
 device = platform.get_devices()[0]
-environment.name_processor(device)
+_pocl.name_processor(device)
 context = cl.Context([device])
 queue = cl.CommandQueue(context)
 for source, _ in {SOURCES!r}.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,9 +17,12 @@ def open_pack() -> dict[str, Callable[..., Any]]:
 
     Raises:
         ImportError: llvmlite is missing.
-        RuntimeError: Machine code cannot read the objects of this Python.
+        RuntimeError: Machine code cannot read the objects of this Python, or
+            ``PLUGRAD_LLVM_PLAIN`` is set.
 
     """
+    if os.environ.get("PLUGRAD_LLVM_PLAIN", "0") != "0":
+        raise RuntimeError("PLUGRAD_LLVM_PLAIN is set: no machine code reads objects")
     if importlib.util.find_spec("llvmlite") is None:
         raise ImportError("plugrad-llvm needs llvmlite: pip install llvmlite")
     if not knows_objects():

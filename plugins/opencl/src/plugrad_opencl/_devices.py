@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import environment
+from . import _pocl, environment
 
 RETRY = 600  # seconds until a device that did not work is tried again
 PATIENCE = 120  # seconds that a trial may take
@@ -48,7 +48,7 @@ class DeviceInfo:
     @property
     def key(self) -> str:
         """The name under which the cache knows it: a new driver is another device."""
-        parts = (self.name, self.platform, self.version, environment.processor())
+        parts = (self.name, self.platform, self.version, _pocl.processor())
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ def devices() -> tuple[DeviceInfo, ...]:
         pocl = platform.name == "Portable Computing Language"
         if pocl:
             for handle in handles:
-                environment.name_processor(handle)
+                _pocl.name_processor(handle)
             small = [h for h in handles if h.name.startswith("basic")]
             rest = [h for h in handles if h not in small]
             groups = [(h, *small[:1]) for h in rest] or [(h,) for h in small]

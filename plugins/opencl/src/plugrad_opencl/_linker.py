@@ -6,6 +6,14 @@ without start-up code, thread-local data and libraries. Whatever else is in an o
 refused. `environment` puts a script on PATH that runs `main` in a process of its own,
 without the packages of plugrad; so this file imports nothing of them.
 
+It is a trick: it leans on what LLVM's objects for x86-64 happen to contain.
+
+- *Fallback*: an ``ld`` on PATH goes first; without an interpreter, that of the package
+  ziglang. ``test_without_a_linker`` runs kernels with each.
+- *Tried with*: the objects of pocl-binary-distribution 3.0 (LLVM 14).
+- *Delete it* when the package index has a PoCL that links by itself. It makes nothing
+  faster: without it and an ``ld`` there is no device at all.
+
 The library has two segments, whose offsets in the file are their addresses: headers,
 symbols, code and constants; and what the loader or the kernel writes to.
 """

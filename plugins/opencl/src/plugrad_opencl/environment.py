@@ -6,7 +6,6 @@ cache, and does not compile for processors that are newer than it is.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import hashlib
 import importlib.util
@@ -17,7 +16,8 @@ import shutil
 import sys
 import tempfile
 import threading
-from typing import Any
+
+from . import _pocl
 
 Path = pathlib.Path
 
@@ -76,7 +76,7 @@ def prepare() -> None:
     """Set the variables that OpenCL reads, as far as the user has not."""
     given = os.environ.get("POCL_CACHE_DIR")
     if not given or not _writable(Path(given)):
-        cache = folder() / f"pocl-{processor() or 'own'}"
+        cache = folder() / f"pocl-{_pocl.processor() or 'own'}"
         cache.mkdir(exist_ok=True)
         os.environ["POCL_CACHE_DIR"] = str(cache)
     # Pyopencl would raise where its cache is damaged, or cannot be written; nothing is
@@ -173,54 +173,3 @@ def _add_intel() -> None:
         shutil.copy(icd, vendors)
     (vendors / "intel-cpu.icd").write_text(f"{library}\n")
     os.environ["OCL_ICD_VENDORS"] = str(vendors)
-
-
-# --- the processor that PoCL compiles for ------------------------------------------
-
-_AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-_AVX2 = {"avx2", "fma", "bmi1", "bmi2", "f16c", "movbe"}
-_NAME_OF_CPU = 80  # where PoCL 3.0 has it, in words from the start of a device
-
-
-@functools.cache
-def processor() -> str:
-    """Return the name under which LLVM 14 knows what this processor can do."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return ""
-    flags = next((x for x in text.splitlines() if x.startswith("flags")), "").split()
-    if _AVX512.issubset(flags):
-        return "skylake-avx512"
-    return "haswell" if _AVX2.issubset(flags) else ""
-
-
-def name_processor(device: Any) -> None:
-    """Tell a device of the PoCL of the package index for which processor to compile.
-
-    It asks LLVM 14 for the name of the processor and its flags for the library of
-    built-in functions. Where the two do not fit each other, functions are not inlined
-    (ten times as slow), vectors of 16 do not compile, and for a processor that LLVM 14
-    has never heard of nothing does: "unknown target CPU 'generic'".
-    """
-    if "PoCL 3.0" not in device.platform.version or "pyopencl" not in _library():
-        return
-    words = (ctypes.c_void_p * (_NAME_OF_CPU + 1)).from_address(device.int_ptr)
-    name = ctypes.string_at(words[_NAME_OF_CPU - 11] or 0).decode(errors="replace")
-    if processor() and name == device.name:  # the layout is the one that we know
-        words[_NAME_OF_CPU] = ctypes.addressof(_name())
-
-
-@functools.cache
-def _name() -> ctypes.Array[ctypes.c_char]:
-    """Return it where it stays, for PoCL to read."""
-    return ctypes.create_string_buffer(processor().encode())
-
-
-def _library() -> str:
-    """Return the paths of the PoCL that this process has loaded."""
-    try:
-        lines = Path("/proc/self/maps").read_text().splitlines()
-    except OSError:
-        return ""
-    return " ".join({x.split()[-1] for x in lines if "libpocl" in x})

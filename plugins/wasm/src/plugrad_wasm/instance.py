@@ -3,6 +3,16 @@
 ``wasmtime.Func.__call__`` costs 60 us. Here the arguments are packed into the slots
 from which wasmtime takes them, and the C function behind is called: 0.9 us.
 
+It is a trick: wasmtime's C interface is promised, but not the way from objects of its
+package for Python to those of C (``_ffi``, ``_func``, ``_instance``, ``_from_raw``).
+
+- *Fallback* for calls: ``Func.__call__``, which ``PLUGRAD_WASM_PLAIN=1`` chooses.
+  ``test_tricks`` runs kernels, errors and threads on it. Host functions and exports
+  have none.
+- *Tried with*: wasmtime 50.0.
+- *Delete it* when ``Func.__call__`` takes less than 5 us, or if
+  ``benchmarks/tricks.py`` shows less than a factor of 1.3.
+
 Map: ``engine`` (the compiler); ``HostFunction``; ``on_large_stack``; ``Instance``
 (``prepare`` a call, or ``invoke`` one that is rare); ``Library`` and ``Program``, our
 own modules; errors; memories.
@@ -13,6 +23,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
+import os
 import struct
 import threading
 from collections.abc import Callable
@@ -152,6 +163,19 @@ def on_large_stack(function: Callable[[], T]) -> T:
     return found[0]
 
 
+def _call_plainly(
+    store: wasmtime.Store, function: wasmtime.Func, layout: struct.Struct, slots: Any
+) -> Exception | None:
+    """Call a function as wasmtime's package does; return what ended it."""
+    try:
+        found = function(store, *layout.unpack_from(slots, 0))
+    except (wasmtime.Trap, wasmtime.WasmtimeError) as error:
+        return error
+    for kind in function.type(store).results:
+        struct.pack_into(f"<{_SLOTS[str(kind)]}", slots, 0, found)
+    return None
+
+
 class _Trap(_POINTER):
     """Where a call leaves a trap; holds what the call needs."""
 
@@ -205,7 +229,11 @@ class Instance:
             _POINTER(ctypes.addressof(trap)),
         )
         pack = functools.partial(layout.pack_into, slots, 0)
-        return pack, functools.partial(_call, *fixed), slots, trap
+        start = functools.partial(_call, *fixed)
+        if os.environ.get("PLUGRAD_WASM_PLAIN", "0") != "0":
+            given = self.store, function, layout, slots
+            start = functools.partial(_call_plainly, *given)
+        return pack, start, slots, trap
 
     def invoke(self, name: str, *args: int) -> int:
         """Call an exported function that is not called often, and return its result.
@@ -331,8 +359,10 @@ class Program:
 # --- errors ----------------------------------------------------------------------
 
 
-def taken(error: int | None, trap: Any) -> Exception:
+def taken(error: int | Exception | None, trap: Any) -> Exception:
     """Take the error over from wasmtime."""
+    if isinstance(error, Exception):
+        return error
     if error:
         failed = ctypes.cast(error, ctypes.POINTER(ffi.wasmtime_error_t))
         return wasmtime.WasmtimeError._from_ptr(failed)

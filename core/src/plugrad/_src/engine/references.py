@@ -13,6 +13,11 @@ them. The search starts with some objects and with the code that runs. It follow
 
 It does not look into the standard library, NumPy and plugrad.
 
+This is the only search for values. ``code.code_of`` walks over functions, too, but to
+find code: it estimates which code a call would run, where nothing has run, and passes
+this on as ``ran``. ``tracing.difference`` compares the closures of two given functions
+and follows nothing.
+
 Map: ``References``; what it needs to know of objects.
 """
 

@@ -1,0 +1,112 @@
+"""Tricks, which lean on private layouts, have plain fallbacks that compute the same.
+
+``PLUGRAD_<PLUGIN>_PLAIN=1`` chooses the fallback; the modules say what the tricks are.
+"""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+WORK = """
+import numpy as np
+import plugrad as pg
+
+x = np.linspace(-3, 3, 30_000, dtype=np.float32).reshape(100, 300)
+def f(x):
+    y = pg.exp(x) * pg.tanh(x) + 1 / (1 + x * x)
+    return pg.sum(pg.matmul(y, y.mT), axis=1)
+fast = pg.jit(f)
+with pg.use_backend(backend):
+    a = pg.asarray(x)
+    for _ in range(4):
+        found = fast(a).numpy()
+    pg.grad(lambda x: pg.sum(f(x)))(a)
+    pg.max(pg.conv2d(pg.ones((1, 8, 8, 3)), pg.ones((3, 3, 3, 4))))
+wide = x.astype(np.float64)
+y = np.exp(wide) * np.tanh(wide) + 1 / (1 + wide * wide)
+np.testing.assert_allclose(found, (y @ y.T).sum(1), rtol=1e-3)
+"""
+
+
+def run(code, **variables):
+    """Return what code prints in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.split()
+
+
+def needs(*packages):
+    """Skip a test unless packages are installed."""
+    lacking = [name for name in packages if importlib.util.find_spec(name) is None]
+    return pytest.mark.skipif(bool(lacking), reason=f"{lacking} not installed")
+
+
+@needs("plugrad_wasm")
+@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("plain", ["0", "1"])
+def test_calls_of_wasm(plain, threads):
+    code = """
+    from plugrad.plugin import runtime
+    from plugrad_wasm import instance
+    ran, plain = [], instance._call_plainly
+    instance._call_plainly = lambda *xs: ran.append(1) or plain(*xs)
+    backend = "wasm"
+    """
+    errors = """
+    try:
+        with pg.use_backend("wasm"):
+            pg.gather(pg.ones(3), pg.asarray([7]))
+    except IndexError:
+        print("refused")
+    print(bool(ran))
+    """
+    code = textwrap.dedent(code) + WORK + textwrap.dedent(errors)
+    found = run(code, PLUGRAD_WASM_THREADS=threads, PLUGRAD_WASM_PLAIN=plain)
+    assert found == ["refused", str(plain == "1")]
+
+
+@needs("plugrad_llvm", "llvmlite")
+@pytest.mark.parametrize("plain", ["0", "1"])
+def test_regions_of_llvm(plain):
+    code = """
+    import sys
+    import numpy as np
+    import plugrad as pg
+
+    def gelu(x):
+        return 0.5 * x * (1 + pg.tanh(0.7978846 * (x + 0.044715 * (x * x * x))))
+
+    pg.set_backend("cpu")
+    fast, x = pg.jit(gelu), pg.asarray(np.linspace(-3, 3, 1_000_000, dtype=np.float32))
+    for _ in range(4):
+        np.testing.assert_array_equal(fast(x).numpy(), gelu(x).numpy())
+    print("plugrad_llvm.native" in sys.modules)
+    """
+    assert run(code, PLUGRAD_LLVM_PLAIN=plain) == [str(plain == "0")]
+
+
+@needs("pyopencl")
+@pytest.mark.parametrize("plain", ["0", "1"])
+def test_the_processor_of_pocl(plain, tmp_path):
+    code = """
+    from plugrad_opencl import _pocl
+    named, name = [], _pocl._name
+    _pocl._name = lambda: named.append(1) or name()
+    backend = "opencl"
+    """
+    shows = "\nprint('named' if named else 'asked')\n"
+    variables = {
+        "XDG_CACHE_HOME": str(tmp_path),  # else programs would be found there
+        "PLUGRAD_OPENCL_PLAIN": plain,
+    }
+    (found,) = run(textwrap.dedent(code) + WORK + shows, **variables)
+    assert found in (["asked"] if plain == "1" else ["named", "asked"])  # another PoCL
