@@ -3,9 +3,10 @@
 It leans on the layout of a struct of PoCL that no header promises: word 80 of a device
 points to the name of the processor, and word 69 to that of the device.
 
-- *Fallback*: PoCL asks LLVM. ``PLUGRAD_OPENCL_PLAIN=1`` chooses it, and so does a
-  layout in which word 69 is not the name of the device. ``test_tricks`` runs kernels
-  on it.
+- *Fallback*: PoCL asks LLVM, and the kernels are those for GPUs, which have no
+  vectors: on a processor that LLVM 14 does not know, vectors of 16 end the process.
+  ``PLUGRAD_OPENCL_PLAIN=1`` chooses it; ``test_tricks`` runs kernels on it. Where word
+  69 is not the name of the device, nothing is written.
 - *Tried with*: pocl-binary-distribution 3.0 (LLVM 14) and pyopencl 2026.1, x86-64.
   Any other PoCL is left alone.
 - *Delete it* when the package index has a PoCL whose LLVM knows the processors of the
@@ -25,10 +26,15 @@ _AVX2 = {"avx2", "fma", "bmi1", "bmi2", "f16c", "movbe"}
 _NAME_OF_CPU = 80  # where PoCL 3.0 has it, in words from the start of a device
 
 
+def is_plain() -> bool:
+    """Return whether the fallback is chosen."""
+    return os.environ.get("PLUGRAD_OPENCL_PLAIN", "0") != "0"
+
+
 @functools.cache
 def processor() -> str:
     """Return the name by which LLVM 14 knows this processor; empty: PoCL asks."""
-    if os.environ.get("PLUGRAD_OPENCL_PLAIN", "0") != "0":
+    if is_plain():
         return ""
     try:
         text = Path("/proc/cpuinfo").read_text()

@@ -23,7 +23,7 @@ import numpy as np
 import plugrad as pg
 import pyopencl as cl
 
-from . import memory, pool, programs
+from . import _pocl, memory, pool, programs
 from ._devices import DeviceInfo
 from .source import BLOCK
 from .timing import Timed, Timer
@@ -379,7 +379,8 @@ def _style(info: DeviceInfo) -> str:
             f"PLUGRAD_OPENCL_STYLE={given}: give cpu or gpu, or unset it for the one "
             "that fits the device"
         )
-    return given or ("cpu" if info.kind == "cpu" else "gpu")
+    has_vectors = info.kind == "cpu" and not _pocl.is_plain()
+    return given or ("cpu" if has_vectors else "gpu")
 
 
 def blocks(n: int) -> int:
