@@ -243,11 +243,13 @@ $(ACCELERATORS): %/build/.accelerators: | $(STAMP)
 	@touch $@
 
 core/build/.accelerators: $(wildcard core/src_c/*) core/setup.py
-plugins/cpu/build/.accelerators: $(wildcard plugins/cpu/*.py) $(wildcard plugins/cpu/src_c/*.*) \
-	$(wildcard plugins/cpu/src_c/target/* plugins/wasm/src_c/*)
+# Kernels in C of several backends.
+NATIVE := $(wildcard native/*/*)
+plugins/cpu/build/.accelerators: $(wildcard plugins/cpu/*.py) $(NATIVE) \
+	$(wildcard plugins/cpu/src_c/*.* plugins/cpu/src_c/library/*)
 
 # The modules of plugrad-wasm are made when it is installed, and when C changes.
-$(WASM): $(wildcard plugins/wasm/src_c/*) | $(STAMP)
+$(WASM): $(NATIVE) $(wildcard plugins/wasm/src_c/* plugins/wasm/hatch_build.py) | $(STAMP)
 	$(RUN) plugins/wasm/hatch_build.py
 
 # Tools that few targets need: make .venv/.group-bench

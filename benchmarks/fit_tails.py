@@ -2,7 +2,7 @@
 
     python benchmarks/fit_tails.py  # needs mpmath; takes ten seconds
 
-They are in ``_src/polynomials.py`` of the core, ``plugins/wasm/src_c/mathematics.h``
+They are in ``_src/polynomials.py`` of the core, ``native/kernels/mathematics.h``
 and ``plugins/llvm/src/plugrad_llvm/mathematics.py``.
 
 Minimax polynomials are found by Remez' algorithm: solve for a polynomial whose relative

@@ -26,6 +26,8 @@ from release import archives, sbom
 
 ROOT = Path(__file__).parents[1]
 COMPILED = ("core", "plugins/cpu")
+# Their sources are also those of `native`, of which an sdist has a copy.
+SHARES_NATIVE = ("plugins/cpu", "plugins/wasm")
 MUSL = "1_2"  # PEP 656's version of what ziglang brings
 
 
@@ -92,23 +94,23 @@ def epoch() -> str:
 
 
 def files_of(package: Path, *options: str) -> Iterator[tuple[Path, Path]]:
-    """Yield the files that git tracks in a folder, with what links lead to.
+    """Yield the files of a distribution that git tracks, and those that it shares.
 
     Args:
         package: The folder.
         options: Further options of ``git ls-files``.
 
     Yields:
-        The path in the folder, and where the file is.
+        The path in the sdist, and where the file is.
 
     """
+    if package in [ROOT / name for name in SHARES_NATIVE]:
+        for name, path in files_of(ROOT / "native", *options):
+            yield Path("native") / name, path
     listed = run("git", "-C", package, "ls-files", "-z", *options, "--", ".")
     for name in sorted(filter(None, listed.split("\0"))):
         path = package / name
-        if path.is_dir():  # a link to the sources of another distribution
-            for below, found in files_of(path.resolve(), *options):
-                yield Path(name) / below, found
-        elif path.exists():
+        if path.exists():
             yield Path(name), path
 
 

@@ -29,12 +29,15 @@ KEPT_OBJECTS = ("build/kernels", "build/zig", "build/temp")
 
 
 def files(package: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield the files of a distribution that git does not ignore."""
+    """Yield the files of a distribution that git does not ignore, as ``files_of``."""
     return files_of(package, "--cached", "--others", "--exclude-standard")
 
 
 def digest(package: Path) -> str:
-    """Return a digest of all that decides about the wheel of a distribution."""
+    """Return a digest of all that decides about the wheel of a distribution.
+
+    The sources that it shares with others are among its files.
+    """
     found = hashlib.sha256(PLATFORM.encode())
     for variable in VARIABLES:
         found.update(f"\0{variable}={os.environ.get(variable, '')}".encode())

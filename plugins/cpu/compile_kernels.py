@@ -1,11 +1,12 @@
 """Compile the kernels in C into one shared library for each level of processors.
 
-The sources are those of plugrad-wasm and ``src_c/target``; the compiler is clang out of
-ziglang, on every platform. ``setup.py`` calls this, and so does
-``tests/native/platforms.py``, for other platforms than that of the machine.
+The sources are those of ``native/kernels``, which plugrad-wasm compiles, too, and of
+``src_c/library``. The compiler is clang out of ziglang, on every platform. ``setup.py``
+calls this, and so does ``tests/native/platforms.py``, for other platforms than that of
+the machine.
 
-Python calls kernels by entry points (``src_c/target/entry.h``). ``with_entries`` writes
-a source that includes one of them, and has an entry point for each kernel in it.
+Python calls kernels by entry points (``src_c/library/entry.h``). ``with_entries``
+writes a source that includes one of them, and has an entry point for each kernel in it.
 """
 
 from __future__ import annotations
@@ -19,16 +20,23 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parent
-SOURCES = ["activation", "binary", "cast", "compare", "conv", "cumulative", "depthwise"]
-SOURCES += ["elementwise", "gather", "gemm", "integer", "integer_depthwise", "matmul"]
-SOURCES += ["norm", "pool", "recurrent", "reduce", "region", "resize", "unary"]
-SOURCES += ["winograd"]
-TARGET = ["blocks", "copy", "half", "threads", "together"]
+# The C that backends share: an sdist has a copy, and a checkout has it at its top.
+NATIVE = next(
+    path for path in (ROOT / "native", ROOT.parents[1] / "native") if path.is_dir()
+)
+FOLDERS = [NATIVE / "kernels", ROOT / "src_c/library"]
 # Loops that wait for memory. On Zen 4, whose caches move 256 bits at once, vectors of
 # 512 take up to a third longer. Not measured on processors of Intel.
 NARROW = {"binary", "cast", "compare"}
 FLAGS = ["-std=gnu17", "-O3", "-ffp-contract=off", "-fno-math-errno"]
-FLAGS += ["-fno-trapping-math", "-Isrc_c/target", "-Isrc_c/kernels"]
+FLAGS += ["-fno-trapping-math"]
+# Between quotation marks alone: <windows.h> is no header of ours.
+INCLUDES = [
+    word
+    for folder in (*FOLDERS, NATIVE)
+    for word in ("-iquote", Path(os.path.relpath(folder, ROOT)).as_posix())
+]
+FLAGS += INCLUDES
 FLAGS += ["-Wall", "-Wno-unknown-attributes", "-Wno-unknown-pragmas"]
 SANITIZE = os.environ.get("PLUGRAD_CPU_SANITIZE", "0") != "0"
 # zig has the runtime of UBSan. It drops -fsanitize=address, for which it has none: the
@@ -77,16 +85,16 @@ def build_library(to: Path, level: str, system: str) -> None:
     folder = ROOT / "build" / kind / system / level
     folder.mkdir(parents=True, exist_ok=True)
 
-    def compiled(name: str) -> str:
-        wide = [f"-mprefer-vector-width={256 if name in NARROW else 512}"]
+    def compiled(path: Path) -> str:
+        wide = [f"-mprefer-vector-width={256 if path.stem in NARROW else 512}"]
         flags = [*target, *(wide if level == "x86_64_v4" else []), *FLAGS]
-        source, made = folder / f"{name}_entries.c", str(folder / f"{name}.o")
-        source.write_text(with_entries(f"{name}.c", flags))
+        source, made = folder / f"{path.stem}_entries.c", str(folder / f"{path.stem}.o")
+        source.write_text(with_entries(path, flags))
         zig("cc", *flags, "-c", str(source), "-o", made)
         return made
 
     with ThreadPoolExecutor(os.cpu_count()) as executor:
-        objects = list(executor.map(compiled, [*SOURCES, *TARGET]))
+        objects = list(executor.map(compiled, sources()))
     options = ["-fsanitize=undefined"] if SANITIZE else ["-s"]
     libraries = [] if system.startswith("windows") else ["-lm"]
     made = folder / to.name  # beside which zig puts what Windows' linkers want
@@ -96,19 +104,23 @@ def build_library(to: Path, level: str, system: str) -> None:
     new.replace(to)
 
 
-def with_entries(name: str, flags: list[str]) -> str:
+def sources() -> list[Path]:
+    """Return what is compiled: the shared kernels, and those of this plugin."""
+    return [path for folder in FOLDERS for path in sorted(folder.glob("*.c"))]
+
+
+def with_entries(path: Path, flags: list[str]) -> str:
     """Return a source that includes another one and has entry points of its kernels."""
-    folder = "src_c/kernels" if name.removesuffix(".c") in SOURCES else "src_c/target"
     mark = [f"-DEXPORT(name)={MARK}", "-w", "-E", "-P"]
-    text = zig("cc", *flags, *mark, f"{folder}/{name}")
+    text = zig("cc", *flags, *mark, str(path))
     kernels = KERNEL.findall(text)
     if len(kernels) != text.count(MARK):
         raise ValueError(
-            f"{folder}/{name}: of {text.count(MARK)} kernels {len(kernels)} are "
+            f"{path.name}: of {text.count(MARK)} kernels {len(kernels)} are "
             "definitions as `void name(...) {`, which Python can call"
         )
     entries = [entry(kernel, parameters) for kernel, parameters in kernels]
-    return "\n".join([f'#include "{name}"', '#include "entry.h"', *entries, ""])
+    return "\n".join([f'#include "{path.name}"', '#include "entry.h"', *entries, ""])
 
 
 def entry(name: str, parameters: str) -> str:

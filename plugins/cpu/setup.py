@@ -1,7 +1,8 @@
 """What plugrad-cpu has in C; without compilers it is left out, and all runs on NumPy.
 
 The module ``_native`` is compiled by the system's C compiler, and the kernels by clang
-out of ziglang, into ``src/plugrad_cpu/lib``: see ``compile_kernels.py``.
+out of ziglang, into ``src/plugrad_cpu/lib``: see ``compile_kernels.py``. Their sources
+are in ``native``, at the top of a checkout; an sdist has a copy of that folder.
 PLUGRAD_CPU_LEVELS names the levels of processors; wheels have ``x86_64_v2``, too.
 PLUGRAD_CPU_LIBC names the C library of Linux as zig does. With PLUGRAD_CPU_SANITIZE=1
 both are compiled for AddressSanitizer and UBSan: see ``tests/native/sanitized.py``.
@@ -9,6 +10,7 @@ both are compiled for AddressSanitizer and UBSan: see ``tests/native/sanitized.p
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -18,6 +20,7 @@ from pathlib import Path
 import numpy
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))  # which pip and build leave out
@@ -61,6 +64,16 @@ class Build(build_ext):
         return [*super().get_outputs(), *map(str, libraries)]
 
 
+class SourceDistribution(sdist):
+    """Copy the sources that other distributions have, too."""
+
+    def make_release_tree(self, base_dir, files):
+        """Put a copy of ``native`` beside the files of this distribution."""
+        super().make_release_tree(base_dir, files)
+        to = Path(base_dir) / "native"
+        shutil.copytree(compile_kernels.NATIVE, to, dirs_exist_ok=True)
+
+
 def build_kernels(to: Path) -> None:
     """Write a library for each level of processors.
 
@@ -75,11 +88,6 @@ def build_kernels(to: Path) -> None:
     levels = compile_kernels.default_levels(machine)
     if system not in SYSTEMS or levels is None:
         raise OSError(f"there are none for {sysconfig.get_platform()}")
-    if not (ROOT / "src_c/kernels").is_dir():
-        raise OSError(
-            "src_c/kernels is a link, which git has written as a file: run "
-            "git config core.symlinks true, and check the files out again"
-        )
     to.mkdir(parents=True, exist_ok=True)
     chosen = os.environ.get("PLUGRAD_CPU_LEVELS", levels).split()
     suffix = compile_kernels.suffix(SYSTEMS[system])
@@ -92,18 +100,17 @@ def build_kernels(to: Path) -> None:
 
 
 setup(
-    cmdclass={"build_ext": Build},
+    cmdclass={"build_ext": Build, "sdist": SourceDistribution},
     ext_modules=[
         Extension(
             "plugrad_cpu._native",
             sorted(glob("src_c/*.c")),
             depends=[
                 "src_c/native.h",
-                "src_c/kernels/region.h",
-                "src_c/target/blocks.h",
-                "src_c/target/entry.h",
+                *sorted(glob("src_c/library/*.h")),
+                str(compile_kernels.NATIVE / "kernels/region.h"),
             ],
-            include_dirs=[numpy.get_include()],
+            include_dirs=[numpy.get_include(), str(compile_kernels.NATIVE)],
             define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_1_API_VERSION")],
             extra_compile_args=[*MODULE_FLAGS],
             extra_link_args=[*MODULE_FLAGS],

@@ -1,4 +1,7 @@
-"""Compiles ``src_c`` into the modules of the wheel, with clang out of ziglang.
+"""Compiles the modules of the wheel, with clang out of ziglang.
+
+The sources are those of ``native/kernels``, which plugrad-cpu compiles, too, and of
+``src_c``. In a checkout ``native`` is at the top; an sdist has a copy of it.
 
 Every family is a module of its own, which becomes machine code when one of its kernels
 is first needed. All import one memory, in which each has a place for its data; none
@@ -23,6 +26,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent
+NATIVE = next(
+    path for path in (ROOT / "native", ROOT.parents[1] / "native") if path.is_dir()
+)
+FOLDERS = [NATIVE / "kernels", ROOT / "src_c"]
+INCLUDES = [f"-iquote{folder}" for folder in (NATIVE, NATIVE / "kernels")]
 MODULES = ROOT / "src" / "plugrad_wasm" / "modules"
 KINDS = ("plain", "threaded")
 # Files in which kernels call functions of the others' are one module.
@@ -67,9 +75,15 @@ def compile_modules(to: Path = MODULES, *, debug: bool | None = None) -> None:
     new.rename(to)
 
 
+def sources() -> dict[str, Path]:
+    """Return the sources by their names."""
+    found = [path for folder in FOLDERS for path in folder.glob("*.c")]
+    return {path.stem: path for path in sorted(found, key=lambda path: path.stem)}
+
+
 def families() -> dict[str, list[str]]:
     """Return the files of each module by its name."""
-    alone = {path.stem for path in (ROOT / "src_c").glob("*.c")} - {*COMMON}
+    alone = {*sources()} - {*COMMON}
     alone -= {file for files in TOGETHER.values() for file in files}
     return {name: [name] for name in sorted(alone)} | TOGETHER
 
@@ -81,8 +95,7 @@ def compile_all(kind: str, debug: bool) -> tuple[dict[str, str], list[str]]:
     """
     flags = COMPILE + (SHARED if kind == "threaded" else [])
     flags += ["-DPLUGRAD_DEBUG"] if debug else []
-    sources = sorted(path.stem for path in (ROOT / "src_c").glob("*.c"))
-    objects, libraries = compile_files(f"{kind}.wasm", flags, sources)
+    objects, libraries = compile_files(f"{kind}.wasm", flags, [*sources()])
     flags += ["-DEXPORT(name)="]
     files = [*sorted({x for files in COPIES.values() for x in files}), *COMMON]
     copies, _ = compile_files(f"{kind}-copies.wasm", flags, files)
@@ -99,8 +112,8 @@ def compile_files(
     """
     output = ROOT / "build" / name
     output.parent.mkdir(exist_ok=True)
-    sources = [f"{file}.c" for file in files]
-    said = ziglang("cc", *flags, *sources, "-o", str(output))
+    paths = [str(sources()[file]) for file in files]
+    said = ziglang("cc", *flags, *INCLUDES, *paths, "-o", str(output))
     (command,) = [line for line in said.splitlines() if line.startswith("wasm-ld ")]
     words = [Path(word) for word in shlex.split(command)]
     objects = {p.stem: str(p) for p in words if p.suffix == ".o"}
@@ -149,7 +162,7 @@ def ziglang(*arguments: str) -> str:
             **os.environ,
             "ZIG_VERBOSE_LINK": "1",
         },
-        cwd=ROOT / "src_c",  # so that no message of an assertion names a folder
+        cwd=ROOT,
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -218,12 +231,12 @@ def text(data: bytes, at: int) -> tuple[str, int]:
 
 def outdated() -> bool:
     """Tell whether a module is missing, or older than a source."""
-    sources = [*(ROOT / "src_c").iterdir(), Path(__file__)]
+    files = [path for folder in (NATIVE, ROOT / "src_c") for path in folder.rglob("*")]
     made = [MODULES / kind / f"{name}.wasm" for name in families() for kind in KINDS]
     made += [MODULES / kind / "index.json" for kind in KINDS]
     if not all(path.exists() for path in made):
         return True
-    newest = max(path.stat().st_mtime for path in sources)
+    newest = max(path.stat().st_mtime for path in (*files, Path(__file__)))
     return newest > min(path.stat().st_mtime for path in made)
 
 
@@ -238,6 +251,7 @@ else:
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
             """Bring the modules up to date and into the wheel."""
             if self.target_name == "sdist":
+                build_data["force_include"][str(NATIVE)] = "native"
                 return
             if outdated() or os.environ.get("PLUGRAD_WASM_DEBUG_BUILD"):
                 compile_modules()

@@ -104,15 +104,15 @@ def compile_family(tmp_path, monkeypatch):
     def compiled(text):
         sources = tmp_path / "src_c"
         sources.mkdir()
-        for path in (WASM / "src_c").iterdir():
-            if path.suffix == ".h" or path.stem in build.COMMON:
-                shutil.copy(path, sources)
+        for name in build.COMMON:
+            shutil.copy(build.sources()[name], sources)
         (sources / "shown.c").write_text(text)
         cache = WASM / "build" / "zig"  # has the C library, which takes a minute
         cache.mkdir(parents=True, exist_ok=True)
         (tmp_path / "build").mkdir()
         (tmp_path / "build" / "zig").symlink_to(cache)
         monkeypatch.setattr(build, "ROOT", tmp_path)
+        monkeypatch.setattr(build, "FOLDERS", [sources])
         monkeypatch.setattr(build, "TOGETHER", {})
         monkeypatch.setattr(build, "COPIES", {})
         monkeypatch.setattr(build, "STACK", index["heap"])

@@ -142,6 +142,7 @@ def build_module(platform: Platform, folder: Path, name: str) -> Path:
     windows = platform.system.startswith("windows")
     headers = [numpy_headers(platform, folder), python_headers(platform, folder)]
     includes = [word for path in headers for word in ("-isystem", str(path))]
+    includes += ["-iquote", str(compile_kernels.NATIVE)]
     made = folder / f"{name}{'.pyd' if windows else '.so'}"
     link = ["-shared", *map(str, sorted(MODULES[name].glob("*.c"))), "-o", str(made)]
     if windows:

@@ -117,7 +117,7 @@ def build(platform: Platform, folder: Path) -> tuple[Path, Path]:
     compile_kernels.build_library(library, platform.level, platform.system)
     machine = "aarch64" if platform.level == "aarch64" else "x86_64"
     source = str(Path(__file__).parent / "replay.c")
-    command = ["cc", "-target", f"{machine}-{platform.system}", "-Isrc_c/target"]
+    command = ["cc", "-target", f"{machine}-{platform.system}", "-Isrc_c/library"]
     command += ["-Wall", "-fno-sanitize=all", source, "-o", str(program)]
     compile_kernels.zig(*command)
     return program, library

@@ -19,6 +19,7 @@ from packaging.version import Version
 from plugrad_conformance.__main__ import main
 from plugrad_conformance.new import KINDS
 
+from release.build import SHARES_NATIVE
 from tests.plugins.metadata import read_sdist, what_is_wrong
 from tests.plugins.wheels import PROGRAM, ROOT, clean, copied, package, run
 
@@ -31,6 +32,7 @@ PACKAGES = [
 # What a build needs besides Python, and no rule of the build backend brings by itself.
 SOURCES = {
     "core": {"setup.py"},
+    "plugins/cpu": {"setup.py", "compile_kernels.py"},
     "plugins/wasm": {"hatch_build.py"},
     "plugins/opencl": {"src/plugrad_opencl/cl/math.cl"},
 }
@@ -47,7 +49,13 @@ def test_wheel_and_sdist_say_what_they_are(folder, tmp_path):
     (tmp_path / "dist").mkdir()
     metadata, names = read_sdist(package(source, tmp_path / "dist", kind="sdist"))
     assert what_is_wrong(metadata) == []
-    c_sources = {f"src_c/{path.name}" for path in (source / "src_c").glob("*.[ch]")}
+    folders = [source / "src_c", source / "native"]
+    c_sources = {
+        path.relative_to(source).as_posix()
+        for each in folders
+        for path in each.rglob("*.[ch]")
+    }
+    assert ("native/kernels/gemm.c" in c_sources) == (folder in SHARES_NATIVE)
     assert {"LICENSE", "README.md", *SOURCES.get(folder, ()), *c_sources} <= {*names}
     typed = "Typing :: Typed" in metadata.get_all("Classifier")
     assert any(name.endswith("/py.typed") for name in names) == typed

@@ -182,9 +182,7 @@ def test_a_workflow_calls_what_there_is_and_pins_its_actions(name):
 def test_the_files_are_those_that_git_tracks(tmp_path):
     build.copy_tracked(ROOT / "plugins/cpu", tmp_path / "cpu")
     assert (tmp_path / "cpu/LICENSE").read_text() == (ROOT / "LICENSE").read_text()
-    kernels = tmp_path / "cpu/src_c/kernels"
-    assert (kernels / "conv.c").read_bytes() == (
-        ROOT / "plugins/wasm/src_c/conv.c"
-    ).read_bytes()
+    shared = "native/kernels/conv.c"
+    assert (tmp_path / "cpu" / shared).read_bytes() == (ROOT / shared).read_bytes()
     assert not [path for path in tmp_path.rglob("*") if path.is_symlink()]
     assert not [*tmp_path.rglob("*.so"), *tmp_path.rglob("__pycache__")]

@@ -14,6 +14,7 @@ import sys
 import venv
 from pathlib import Path
 
+from release.build import SHARES_NATIVE
 from tests.docs.blocks import published_backend
 
 ROOT = Path(__file__).parents[2]
@@ -51,11 +52,17 @@ def install(folder, target):
 
 
 def copied(name, folder):
-    """Copy the sources of a distribution, without what builds have left there."""
+    """Copy the sources of a distribution, without what builds have left there.
+
+    As in an sdist, the copy has the sources that distributions share.
+    """
     litter = shutil.ignore_patterns(
         "build", "dist", "*.egg-info", "__pycache__", "*.so"
     )
-    return Path(shutil.copytree(ROOT / name, folder, ignore=litter))
+    made = Path(shutil.copytree(ROOT / name, folder, ignore=litter))
+    if name in SHARES_NATIVE:
+        shutil.copytree(ROOT / "native", made / "native")
+    return made
 
 
 def package(source, folder, *, kind="wheel", **environment):

@@ -3,7 +3,7 @@
    Operands that are alike, or one element for all, go through target/half.c in blocks.
    Others, and those of kernels on NumPy, become arrays of float32 for the call. */
 #include "native.h"
-#include "target/half.h"
+#include "library/half.h"
 
 #include <stdbool.h>
 #include <string.h>

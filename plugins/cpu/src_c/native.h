@@ -11,7 +11,7 @@
 #define NPY_TARGET_VERSION NPY_2_0_API_VERSION
 #include <numpy/arrayobject.h>
 
-#include "target/entry.h"
+#include "library/entry.h"
 
 enum { LARGE = 1 << 16 }; /* bytes: a kernel that has as many runs without the GIL */
 

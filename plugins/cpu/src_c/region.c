@@ -11,7 +11,7 @@
    NotImplemented. */
 #include "kernels/region.h"
 #include "native.h"
-#include "target/blocks.h"
+#include "library/blocks.h"
 
 #include <stddef.h>
 #include <string.h>

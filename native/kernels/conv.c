@@ -6,7 +6,7 @@
    Map: what windows see, by rows and by columns; float32; other dtypes.
 */
 #include "winograd.h"
-#ifndef __wasm__
+#if READS_IN_PLACE
 #include "around.h"
 #endif
 
@@ -174,7 +174,7 @@ static void turn_filters(u32 begin, u32 end, void *ctx) {
     }
 }
 
-#ifndef __wasm__
+#if READS_IN_PLACE
 /* --- float32 on processors: windows are read where they lie ------------------------ */
 
 /* Gives how many numbers `Around` has in the workspace; f64, because of windows that
@@ -233,7 +233,7 @@ void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *wo
     Finish end = {bias, slopes, activation, (f32)slope};
     check_tensors(w, x, y, sizeof(f32));
     clear(w, y, sizeof(f32));
-#ifndef __wasm__
+#if READS_IN_PLACE
     Around around = {.w = w, .x = x};
     i32 *space = tiles ? 0 : surround(&around, between);
 #endif
@@ -264,7 +264,7 @@ void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *wo
         }
         if (strided) g.offset = offset_in_out;
         if (points) g.pack = 0, g.a_row = w->in, g.a_column = 1;
-#ifndef __wasm__
+#if READS_IN_PLACE
         if (!points) where_they_lie(&g, &around, axes, outputs, space);
 #endif
         gemm(&g);

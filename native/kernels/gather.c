@@ -8,7 +8,7 @@
 
 enum { GRAIN = 65536, COLUMNS = 64 };
 #define OUTSIDE UINT32_MAX
-#ifdef __wasm__
+#if SMALL_CODE
 enum { SINGLE = 0 };
 #else
 enum { SINGLE = 1 }; /* numbers that are added one by one have a loop of their own */

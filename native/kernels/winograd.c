@@ -16,7 +16,7 @@ typedef struct {
     const f32 *x, *filter;
     f32 *u, *m, *y; /* [16, in, out], [16, tiles, out] */
     u32 plane;      /* from one of the 16 to the next in m: no power of two */
-#ifndef __wasm__
+#if READS_IN_PLACE
     f32 *v; /* [16, tiles, in], and from one to the next */
     u32 v_plane;
 #endif
@@ -24,11 +24,7 @@ typedef struct {
     const Finish *end;
 } Job;
 
-#ifdef __wasm__
-enum { FILTERS = 16384 }; /* that are worth a thread */
-#else
-enum { FILTERS = 2048 };
-#endif
+enum { FILTERS = WINOGRAD_THREAD_FILTERS }; /* that are worth a thread */
 
 /* --- the filter ------------------------------------------------------------------- */
 
@@ -57,7 +53,7 @@ static void prepare(u32 c, u32 end, void *ctx) {
 /* --- what tiles see --------------------------------------------------------------- */
 
 static const f32 nothing[DEPTH];
-#ifdef __wasm__
+#if !READS_IN_PLACE
 /* Row p of Bᵀ: this element of four, and plus or minus that one. */
 static const i32 these[4] = {0, 1, 2, 1}, those[4] = {2, 2, 1, 3};
 static const f32 signs[4] = {-1, 1, -1, -1};
@@ -70,7 +66,7 @@ static const f32 *seen(const Job *s, Output p, i32 row, i32 column, u32 k) {
     return at < 0 ? nothing : s->x + (u32)at * s->in + k;
 }
 
-#ifdef __wasm__
+#if !READS_IN_PLACE
 /* Rows of A are tiles; `a` says which of the 16 matrices it is. */
 static void pack_tiles(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 depth,
                        f32 *block) {
@@ -161,7 +157,7 @@ static void outputs_of_tile(const Job *s, u32 i, Output *at, f32 **to) {
     }
 }
 
-#ifdef __wasm__
+#if !READS_IN_PLACE
 static void collect(u32 i, u32 end, void *ctx) {
     const Job *s = ctx;
     const Finish *f = s->end;
@@ -255,7 +251,7 @@ static Gemm products(const Job *s, u32 tiles) {
                   .c = s->m, .c_row = (i32)s->out, .c_batch = (i32)s->plane};
 }
 
-#ifdef __wasm__
+#if !READS_IN_PLACE
 static void all_tiles(Job *s, u32 all, u32 tiles, u32 lanes) {
     for (; s->first < all; s->first += tiles) {
         Gemm g = products(s, MIN(tiles, all - s->first));

@@ -9,7 +9,7 @@ typedef struct {
     u32 n, m, inner;
 } Mix;
 
-#ifdef __wasm__
+#if SMALL_CODE
 enum { FEW = 0 };
 #else
 enum { FEW = 1 }; /* terms have paths of their own */

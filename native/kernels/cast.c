@@ -20,7 +20,7 @@ static i64 whole(f64 x) {
     return (i64)(x < 0 ? -(u64)-x : (u64)x);
 }
 
-#ifndef __wasm__ /* at once where none of a few is out of range */
+#if !SMALL_CODE /* at once where none of a few is out of range */
 #define TRUNCATE(NAME, X, T, Y, LIMIT)                                                   \
     static void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
         const X *restrict x = ((Flat *)ctx)->x;                                          \

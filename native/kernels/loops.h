@@ -2,7 +2,7 @@
 #pragma once
 #include "plugrad.h"
 
-#ifndef __wasm__
+#if !SMALL_CODE
 #undef SMALL
 #define SMALL
 #endif

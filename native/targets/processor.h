@@ -1,11 +1,23 @@
-/* The vectors of WebAssembly on processors: what the kernels in C use of the header of
-   this name that clang has, over vector types. Their values are the same, but for `relaxed`
-   instructions, which are those with one rounding here. Beside `v128_t` there is `vec`, as
-   wide as a register of the processor; plugrad.h says what it needs of it. */
+/* What the headers of processors have in common: WebAssembly's vectors over vector types.
+
+   The functions are those that kernels use of clang's wasm_simd128.h. Their values are the
+   same, but for `relaxed` instructions, which are those with one rounding here. Next to
+   `v128_t` there is `vec`, as wide as a register; plugrad.h says what it needs of it. The
+   header that includes this one defines REGISTER, the elements of a register, and HAS_FMA.
+*/
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+
+#define SMALL_CODE 0
+#define READS_IN_PLACE 1
+#define CACHE_CONTROL 1
+#define INTERLEAVES 1
+#define WINOGRAD_THREAD_FILTERS 2048
+/* The latency of an addition is as long as eight of them take. */
+#define ROUND 64
+#define BY_ROUND _Pragma("clang loop vectorize_width(16) interleave_count(4)")
 
 #define OP static inline __attribute__((always_inline, unused, overloadable))
 #define OF_SIZE(n) __attribute__((vector_size(n)))
@@ -16,13 +28,13 @@ typedef uint32_t of_u32x4 OF_SIZE(16);
 typedef int64_t of_i64x2 OF_SIZE(16);
 typedef int8_t of_i8x16 OF_SIZE(16);
 
-#if defined(__FMA__) || defined(__aarch64__)
+#if HAS_FMA
 #define FUSED(a, b, c) __builtin_elementwise_fma(a, b, c)
 #else /* the product is exact in float64 */
 #define OF_TWICE(x) __attribute__((vector_size(2 * sizeof(x)))) double
-#define WIDENED(x) __builtin_convertvector(x, OF_TWICE(x))
+#define IN_DOUBLE(x) __builtin_convertvector(x, OF_TWICE(x))
 #define FUSED(a, b, c)                                                                   \
-    __builtin_convertvector(WIDENED(a) * WIDENED(b) + WIDENED(c), __typeof__(c))
+    __builtin_convertvector(IN_DOUBLE(a) * IN_DOUBLE(b) + IN_DOUBLE(c), __typeof__(c))
 #endif
 
 #define T v128_t
@@ -42,19 +54,8 @@ OP v128_t wasm_i32x4_splat(int32_t x) { return (v128_t){x, x, x, x}; }
 #define wasm_i8x16_shuffle(a, b, ...)                                                    \
     (v128_t) __builtin_shufflevector((of_i8x16)(a), (of_i8x16)(b), __VA_ARGS__)
 
-/* The latency of an addition is as long as eight of them take. */
-#define ROUND 64
-#define BY_ROUND _Pragma("clang loop vectorize_width(16) interleave_count(4)")
-
 /* --- as wide as a register, or as REGISTERS of them ------------------------------- */
 
-#if defined(__AVX512F__)
-#define REGISTER 16
-#elif defined(__AVX2__)
-#define REGISTER 8
-#else
-#define REGISTER 4
-#endif
 #ifdef REGISTERS
 #define LANES (REGISTER * REGISTERS)
 #elif REGISTER > 4

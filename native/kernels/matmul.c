@@ -51,7 +51,7 @@ void matmul_f32(const f32 *a, const f32 *b, f32 *c, u32 m, u32 n, u32 k, u32 tur
     gemm(&g);
 }
 
-#ifndef __wasm__
+#if READS_IN_PLACE
 /* Of matrices that lie in memory as `how` says: m, n, k, batches; the steps of a and of b
    from row to row, column to column and batch to batch; 1 if where batches begin follows,
    of a and of b, instead of steps. */

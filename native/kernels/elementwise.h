@@ -58,9 +58,9 @@ typedef struct {
         parallel_for(NAME##_piece, &(Flat){x, y, p, q}, n, PIECE_SIZE(n, GRAIN));        \
     }
 
-/* On processors, `target/together.c` computes most of a long array: four registers at
-   once. Tells how many elements are done. */
-#ifdef __wasm__
+/* Where that INTERLEAVES, functions NAME_together of the plugin compute most of a long
+   array: four registers at once. Tells how many elements are done. */
+#if !INTERLEAVES
 #define TOGETHER(NAME, n, ...) 0
 #else
 #define TOGETHER(NAME, n, ...) NAME##_together(n, __VA_ARGS__)

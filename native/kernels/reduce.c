@@ -8,7 +8,7 @@
    rows only, and those sums in float64. */
 #include "loops.h"
 
-#ifdef __wasm__
+#if SMALL_CODE
 enum { LINE = 128, WIDTH = 32, ROWS = 32, GRAIN = 65536, FOURS = 0, EARLY = 0 };
 #else /* longer lines: a row of few vectors is over before it is fetched */
 enum { LINE = 1024, WIDTH = 32, ROWS = 32, GRAIN = 65536, FOURS = 1, EARLY = 1536 };
@@ -187,7 +187,7 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
         run(NAME##_piece, (Fold){x, y, n, inner, chunk, 0, 0, divisor}, outer, sizeof(T));\
     }
 
-#ifdef __wasm__ /* the same without lines: a fifth of the code */
+#if SMALL_CODE /* the same without lines: a fifth of the code */
 #define FOLD_SMALL(NAME, T, A, STEP)                                                     \
     static void NAME##_piece(u32 item, u32 end, void *ctx) {                             \
         const Fold *f = ctx;                                                             \
@@ -253,14 +253,14 @@ FOLD(min_of_b8, u8, u8, u8, SMALLER)
 #define MORE(q, p) (!((q) <= (p)) & ((q) == (q)))
 #define LESS(q, p) (!((q) >= (p)) & ((q) == (q)))
 
-#ifdef __wasm__
+#if SMALL_CODE
 enum { AHEAD = 16, POLL = 1024 };
 #else
 enum { AHEAD = 4096, POLL = 1024 };
 #endif
 
 /* Whether one of AHEAD elements comes before `best`, a number, or may do so. */
-#ifdef __wasm__
+#if SMALL_CODE
 #define LOOK(NAME, T, SPLAT, IS)                                                         \
     INLINE bool NAME(const T *x, T best) {                                               \
         v128_t all = SPLAT(best), found = IS(LOAD(x), all);                              \
@@ -275,7 +275,7 @@ LOOK(look_argmin_i32, i32, wasm_i32x4_splat, wasm_i32x4_lt)
 #define AT_ONCE(x, best) true
 #endif
 
-#ifdef __wasm__
+#if SMALL_CODE
 #define ARG_ROW(NAME, T, BEATS, LOOK)                                                   \
     static i32 NAME##_row(const T *x, u32 n) {                                           \
         T best = x[0];                                                                   \
@@ -374,7 +374,7 @@ LOOK(look_argmin_i32, i32, wasm_i32x4_splat, wasm_i32x4_lt)
 #define ARGS(T, MAX, MIN, HOW)                                                           \
     ARG(argmax_##T, T, MORE, MAX, HOW)                                                   \
     ARG(argmin_##T, T, LESS, MIN, HOW)
-#ifdef __wasm__
+#if SMALL_CODE
 ARGS(f32, look_argmax_f32, look_argmin_f32, )
 ARGS(i32, look_argmax_i32, look_argmin_i32, )
 ARGS(f64, AT_ONCE, AT_ONCE, SMALL)

@@ -8,12 +8,8 @@
    Map: the sum of products of words; tiles; rows of A; the product; panels.
 */
 #include "integer.h"
-#if defined(__x86_64__)
-#include <cpuid.h>
-#include <immintrin.h>
-#elif defined(__aarch64__)
-#include <arm_neon.h>
-#endif
+
+#include INTRINSICS
 
 typedef i32 Sums __attribute__((vector_size(4 * LANES)));
 typedef i64 Words __attribute__((vector_size(4 * LANES)));
@@ -23,21 +19,7 @@ enum { HEIGHT = LANES == 16 ? 8 : 4, PANEL = 16, WORD = 4 * PANEL, BLOCK = 64 };
 
 /* --- the sum of products of words ------------------------------------------------- */
 
-#if defined(__AVX512BW__)
-#define PAIRS(s, a, b) ((s) + (Sums)_mm512_madd_epi16((__m512i)(a), (__m512i)(b)))
-#elif defined(__AVX2__)
-#define PAIRS(s, a, b) ((s) + (Sums)_mm256_madd_epi16((__m256i)(a), (__m256i)(b)))
-#elif defined(__x86_64__)
-#define PAIRS(s, a, b) ((s) + (Sums)_mm_madd_epi16((__m128i)(a), (__m128i)(b)))
-#elif defined(__aarch64__)
-INLINE Sums pairs(Sums s, int16x8_t a, int16x8_t b) {
-    int32x4_t low = vmull_s16(vget_low_s16(a), vget_low_s16(b));
-    return s + (Sums)vpaddq_s32(low, vmull_high_s16(a, b));
-}
-#define PAIRS(s, a, b) pairs(s, (int16x8_t)(a), (int16x8_t)(b))
-#else
-#define PAIRS(s, a, b) ((s) + (Sums)wasm_i32x4_dot_i16x8((v128_t)(a), (v128_t)(b)))
-#endif
+#define PAIRS(s, a, b) ((s) + (Sums)MADD_I16(a, b))
 
 /* --- tiles ------------------------------------------------------------------------ */
 
@@ -83,25 +65,15 @@ typedef void Tile(const u8 *a, u32 step, u32 words, const i8 *b, u32 second, i32
 TILE(pairs_of_many, , i64, Words, Bytes, WIDENED, HEIGHT, 1, OF_PAIRS(HEIGHT))
 TILE(pairs_of_one, , i64, Words, Bytes, WIDENED, 1, 4, OF_PAIRS(1))
 
-#if defined(__AVX512BW__)
-#define VNNI __attribute__((target("avx512vnni")))
-#define FOURS(s, a, b)                                                                   \
-    (Sums)_mm512_dpbusd_epi32((__m512i)(s), (__m512i)(a), (__m512i)(b))
-TILE(fours_of_many, VNNI, i32, Sums, Sums, FOURS, HEIGHT, 1, memcpy(out, s, sizeof s);)
-TILE(fours_of_one, VNNI, i32, Sums, Sums, FOURS, 1, 4, memcpy(out, s, sizeof s);)
-
-/* Whether the processor multiplies four bytes: bit 11 of what cpuid tells of it. That takes
-   16 us in a virtual machine, so it is asked once. */
-static bool has_fours(void) {
-    static _Atomic u32 known; /* 1: no, 2: yes */
-    u32 a, b, c, d;
-    if (!known) known = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c >> 11 & 1) ? 2 : 1;
-    return known == 2;
-}
+#ifdef DOT_I8
+#define FOURS(s, a, b) (Sums)DOT_I8(s, a, b)
+TILE(fours_of_many, WITH_DOT_I8, i32, Sums, Sums, FOURS, HEIGHT, 1,
+     memcpy(out, s, sizeof s);)
+TILE(fours_of_one, WITH_DOT_I8, i32, Sums, Sums, FOURS, 1, 4, memcpy(out, s, sizeof s);)
 #else
 #define fours_of_many pairs_of_many
 #define fours_of_one pairs_of_one
-static bool has_fours(void) { return false; }
+static bool has_dot_i8(void) { return false; }
 #endif
 
 /* --- rows of A -------------------------------------------------------------------- */
@@ -246,7 +218,7 @@ void quantized_conv_i8(const Windows *w, const u8 *x, const i8 *panels, const i3
     check_tensors(w, x, y, 1);
     u32 n = (u32)w->out, k = positions_of(w->axes[0]) * (u32)w->in;
     u32 wide = CEIL_DIV(n, MOST_COLUMNS) * MOST_COLUMNS, words = CEIL_DIV(k, 4);
-    bool fours = has_fours();
+    bool fours = has_dot_i8();
     i32 shift = byte_at(x_zero, is_signed);
     i32 factor = shift + (fours && is_signed ? 128 : 0);
     INSIDE(panels, (u64)CEIL_DIV(n, PANEL) * words * WORD);
@@ -319,7 +291,7 @@ EXPORT("matmul_integer_i8")
 void matmul_integer_i8(const u8 *a, const i8 *b, i32 *y, i32 *memory, u32 m, u32 n, u32 k,
                        u32 is_signed, u32 turn_b, u32 rows) {
     u32 words = CEIL_DIV(k, 4), wide = CEIL_DIV(n, MOST_COLUMNS) * MOST_COLUMNS;
-    bool fours = has_fours();
+    bool fours = has_dot_i8();
     i32 *sums = memory + 2 * wide, *panels = sums + wide;
     Packing p = {.b = b, .panels = (i8 *)panels, .sums = sums, .n = n, .k = k,
                  .words = words, .row = turn_b ? 1 : (i32)n, .column = turn_b ? (i32)k : 1};

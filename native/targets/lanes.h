@@ -1,4 +1,4 @@
-/* The functions of wasm_simd128.h on vectors of float32 of any width. It is included for
+/* The functions of processor.h on vectors of float32 of any width. It is included for
    each type T, whose elements as float32 are TF and as u32 TU; `of_f32x4` and the like in
    a name say what an element is, not how many there are. */
 #define F(v) ((TF)(v))

@@ -32,21 +32,13 @@ typedef struct {
    WebAssembly, of one of B:
    rows[i][j..j+width) (+)= a b; with f, plus bias, between the bounds of a ReLU, where NaN
    stays. On WebAssembly A is packed. */
-#ifdef __wasm__
+#if !READS_IN_PLACE
 
 /* Written for what Cranelift (wasmtime 50) makes of it, which was measured: a constant
-   offset outside of the load becomes an addition, hence assembly; load32_splat takes
+   offset outside of the load becomes an addition, hence LOAD_AT; load32_splat takes
    three instructions, a shuffle one; and all loads between two branches are moved to
    their beginning, so that without the exits in between registers are spilled. Of one,
    two and three steps a round, two are best on Zen 5, three by 4 % on Zen 4. */
-#define LOAD_AT(p, offset)                                                             \
-    ({                                                                                 \
-        v4 v_;                                                                         \
-        __asm__("local.get %1\n\tv128.load " #offset ":p2align=2\n\tlocal.set %0"      \
-                : "=r"(v_)                                                             \
-                : "r"(p));                                                             \
-        v_;                                                                            \
-    })
 #define LANE(v, i)                                                                     \
     wasm_i8x16_shuffle(v, v, 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3, 4 * i, 4 * i + 1, \
                        4 * i + 2, 4 * i + 3, 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3,   \
@@ -115,13 +107,7 @@ static void tile(Left a, u32 depth, Right b, f32 *const *rows, u32 height, u32 j
 
 /* A vector of the processor; -ffp-contract=off does not hold for products, whose sums
    have one rounding less. */
-#if defined(__AVX512F__)
-enum { WIDTH = 16 };
-#elif defined(__AVX2__)
-enum { WIDTH = 8 };
-#else
-enum { WIDTH = 4 };
-#endif
+enum { WIDTH = REGISTER };
 typedef f32 Vector __attribute__((vector_size(4 * WIDTH), aligned(4)));
 typedef i32 Mask __attribute__((vector_size(4 * WIDTH)));
 

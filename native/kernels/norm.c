@@ -223,7 +223,7 @@ BATCH_NORM(f64, __builtin_sqrt, SMALL)
 /* Prefetches the row behind the one that is computed. Rows of a page and more gain
    nothing: the processor prefetches inside of a page. */
 INLINE void fetch(const void *row, size_t bytes) {
-#ifndef __wasm__
+#if CACHE_CONTROL
     enum { PAGE = 4096, CACHE_LINE = 64 };
     for (size_t at = 0; at < bytes && bytes < PAGE; at += CACHE_LINE)
         __builtin_prefetch((const u8 *)row + at);

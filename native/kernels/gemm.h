@@ -10,19 +10,9 @@
 /* A panel of A times a panel of B gives a tile of C, in registers: TILE rows at once, or
    SCATTERED where each row has a place of its own. ROWS, DEPTH and COLUMNS are blocks of A
    and B, in caches; HEIGHT is how many rows a task has. PANEL_A is a multiple of four. */
-#if defined(__AVX512F__) /* 32 registers of 16: 24 for C */
-enum { TILE = 12, SCATTERED = 6, PANEL_A = 12, PANEL_B = 32 };
-enum { ROWS = 4 * PANEL_A, HEIGHT = 132, DEPTH = 512, COLUMNS = 512 };
-#elif defined(__AVX2__) /* 16 registers of 8: 12 for C */
-enum { TILE = 6, SCATTERED = 6, PANEL_A = 12, PANEL_B = 16 };
-enum { ROWS = 4 * PANEL_A, HEIGHT = 120, DEPTH = 320, COLUMNS = 512 };
-#elif defined(__aarch64__) /* 32 registers of 4: 16 for C */
-enum { TILE = 8, SCATTERED = 8, PANEL_A = 8, PANEL_B = 8 };
-enum { ROWS = 4 * PANEL_A, HEIGHT = 128, DEPTH = 320, COLUMNS = 512 };
-#else
-enum { TILE = 4, SCATTERED = 4, PANEL_A = 4, PANEL_B = 8 };
-enum { ROWS = 64, HEIGHT = 64, DEPTH = 256, COLUMNS = 1024 };
-#endif
+enum { TILE = GEMM_MR, SCATTERED = GEMM_SCATTERED_MR };
+enum { PANEL_A = GEMM_PANEL_A, PANEL_B = GEMM_NR };
+enum { ROWS = GEMM_MC, HEIGHT = GEMM_TASK_ROWS, DEPTH = GEMM_KC, COLUMNS = GEMM_NC };
 
 /* Tiles of TILE rows, two thirds and a third of them are there, where these are whole. */
 enum { EXACT = TILE % 3 ? TILE : TILE / 3 };

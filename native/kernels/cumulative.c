@@ -3,7 +3,7 @@
 #include "loops.h"
 
 enum { STRIP = 64, GRAIN = 32768, POLL = 1024 };
-#ifdef __wasm__
+#if SMALL_CODE
 enum { TOGETHER = 1 };
 #else
 enum { TOGETHER = 8 }; /* rows: a sum waits for the one before */

@@ -19,7 +19,7 @@ INLINE void copy(u8 *restrict y, const u8 *restrict x, u32 n) {
     SMALL for (; n; n--) *y++ = *x++;
 }
 
-#ifdef __wasm__
+#if SMALL_CODE
 #define OTHER_WIDTHS(DO)
 #else
 #define OTHER_WIDTHS(DO)                                                                 \

@@ -8,7 +8,7 @@
 
 /* Blocks of A and B. On a processor several runs may be under way, so every thread of it
    has its own; and where rows of A are contiguous, they are read where they lie. */
-#ifdef __wasm__
+#if !READS_IN_PLACE
 #ifdef THREADS
 static _Alignas(64) f32 packed_a[MAX_THREADS][ROWS * DEPTH];
 #else
@@ -21,7 +21,7 @@ static f32 *block_of_b(void) { return packed_b; }
 enum { FEW = 0, BESIDE = 1 };
 enum { DIRECT = 0, LEAST_WORK = 0, MOST_WORK = 1, NEAR = 0, TASKS = 0 };
 enum { PAGE = 1, MANY = 0, STRIP = 1 };
-static u32 thread_count(void) { return 1; } /* of which nothing depends here */
+#define thread_count() (u32)1 /* on which nothing depends here */
 #else
 /* Products that are worth a thread, 5 us, and those of a task at most, 2 to 4 ms. */
 enum { DIRECT = 1, LEAST_WORK = 1 << 19, MOST_WORK = 1 << 28, TASKS = 2 /* a thread */ };
@@ -137,7 +137,7 @@ static Right copied(Right b, u32 depth) {
 static void multiply(const Blocks *s, Left a, u32 height, f32 *const *rows, Right b, u32 j,
                      u32 last, const Finish *f) {
     bool add = s->k > 0, quick = !f || f->activation <= RELU6;
-#ifdef __wasm__
+#if !READS_IN_PLACE
     for (u32 at = j; at < last; at += PANEL_B, b.at += b.next) {
         Left panel = a;
         for (u32 i = 0; i < height; i += PANEL_A, panel.at += PANEL_A * s->depth)
@@ -332,7 +332,7 @@ void gemm(const Gemm *g) {
 /* --- few rows -------------------------------------------------------------------- */
 
 /* c = a b for one row a, without packing: b is read once, four rows at a time. */
-#ifdef __wasm__
+#if !READS_IN_PLACE
 static void by_rows(const f32 *a, i32 step, const f32 *b, i32 row, u32 k, f32 *c,
                     u32 n) {
     memset(c, 0, n * sizeof(f32));

@@ -6,7 +6,7 @@
 #include "windows.h"
 
 enum { BLOCK = 16, SHARE = 64 }; /* channels at once, and of a task on the way back */
-#ifdef __wasm__
+#if SMALL_CODE
 enum { WIDE_BLOCK = 0 };
 #else
 enum { WIDE_BLOCK = 64 }; /* to find where positions lie takes as long as 16 channels */

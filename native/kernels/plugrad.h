@@ -17,7 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <wasm_simd128.h>
+
+#include "targets/target.h"
 
 typedef int8_t i8;
 typedef int16_t i16;
@@ -50,11 +51,8 @@ typedef _Complex double c128;
 #define WIDE _Pragma("clang loop vectorize_width(16)")
 /* Of loops over a multiple of 16 elements, of which there may be few. */
 #define BY_16 _Pragma("clang loop vectorize_width(16) interleave_count(1)")
-/* Of sums over a multiple of ROUND elements, as many of which are added at once. */
-#ifndef ROUND
-#define ROUND 16
-#define BY_ROUND BY_16
-#endif
+/* BY_ROUND is in front of sums over a multiple of ROUND elements, as many of which are
+   added at once. */
 /* For each i < n, in rows that may be short: what is left behind 16 goes by one. */
 #define STRETCH(n, ...)                                                                  \
     {                                                                                    \
@@ -64,7 +62,7 @@ typedef _Complex double c128;
     }
 #define ONE_BY_ONE(n, ...) SMALL for (u32 i = 0; i < n; i++) { __VA_ARGS__ }
 
-/* --- threads (runtime.c) --------------------------------------------------------- */
+/* --- threads (a plugin's own C) -------------------------------------------------- */
 
 #define MAX_THREADS 64 /* as in runtime.py; a worker has 256 KiB of stack */
 
@@ -78,9 +76,8 @@ void parallel_for(void (*body)(u32 begin, u32 end, void *ctx), void *ctx, u32 n,
 
 /* The number of this thread, 0 (the caller) to threads - 1. */
 u32 thread_id(void);
-#ifndef __wasm__
+/* How many there are at most; where READS_IN_PLACE. */
 u32 thread_count(void);
-#endif
 
 /* On processors: memory for intermediate results that this thread keeps until it ends, in
    lines of the cache; `which` is 0, 1 or 2, and has one size. */
@@ -101,7 +98,7 @@ _Noreturn void fail(const char *message);
 #define STRING_(x) #x
 #define STRING(x) STRING_(x)
 #define CHECK(condition, message)                                                      \
-    ((condition) ? (void)0 : fail(__FILE__ ":" STRING(__LINE__) ": " message))
+    ((condition) ? (void)0 : fail(__FILE_NAME__ ":" STRING(__LINE__) ": " message))
 bool in_memory(const void *p, u64 bytes);
 #define INSIDE(p, bytes) CHECK(in_memory(p, bytes), #p " is out of bounds")
 #else

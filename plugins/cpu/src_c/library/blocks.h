@@ -1,7 +1,7 @@
 /* Row programs: element-wise steps and kernels of rows take turns. */
 #pragma once
-#include "../kernels/region.h"
 #include "entry.h"
+#include "kernels/region.h"
 
 enum { BLOCK_MEMORY = 1 << 17 }; /* of a thread, in elements */
 

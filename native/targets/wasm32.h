@@ -1,0 +1,36 @@
+/* WebAssembly with 128-bit and relaxed SIMD, whose modules are sent to browsers. */
+#pragma once
+#include <wasm_simd128.h> /* clang's: its names are those that all kernels use */
+
+#define REGISTER 4
+#define ROUND 16
+#define BY_ROUND _Pragma("clang loop vectorize_width(16) interleave_count(1)")
+
+#define SMALL_CODE 1
+#define READS_IN_PLACE 0
+#define CACHE_CONTROL 0
+#define INTERLEAVES 0
+
+#define GEMM_MR 4
+#define GEMM_SCATTERED_MR 4
+#define GEMM_PANEL_A 4
+#define GEMM_NR 8
+#define GEMM_MC 64
+#define GEMM_TASK_ROWS 64
+#define GEMM_KC 256
+#define GEMM_NC 1024
+#define WINOGRAD_THREAD_FILTERS 16384
+
+#define INTRINSICS <wasm_simd128.h>
+#define MADD_I16(a, b) wasm_i32x4_dot_i16x8((v128_t)(a), (v128_t)(b))
+
+/* Loads a vector at a constant offset. For Cranelift (wasmtime 50) an offset outside of
+   the load becomes an addition, hence assembly. */
+#define LOAD_AT(p, offset)                                                             \
+    ({                                                                                 \
+        v128_t v_;                                                                     \
+        __asm__("local.get %1\n\tv128.load " #offset ":p2align=2\n\tlocal.set %0"      \
+                : "=r"(v_)                                                             \
+                : "r"(p));                                                             \
+        v_;                                                                            \
+    })

@@ -1,0 +1,68 @@
+/* x86-64: registers of AVX-512 (x86_64_v4), AVX2 (x86_64_v3) or SSE4 (x86_64_v2). */
+#pragma once
+
+#if defined(__AVX512F__)
+#define REGISTER 16
+/* 32 registers: 24 for C */
+#define GEMM_MR 12
+#define GEMM_SCATTERED_MR 6
+#define GEMM_PANEL_A 12
+#define GEMM_NR 32
+#define GEMM_TASK_ROWS 132
+#define GEMM_KC 512
+#elif defined(__AVX2__)
+#define REGISTER 8
+/* 16 registers: 12 for C */
+#define GEMM_MR 6
+#define GEMM_SCATTERED_MR 6
+#define GEMM_PANEL_A 12
+#define GEMM_NR 16
+#define GEMM_TASK_ROWS 120
+#define GEMM_KC 320
+#else
+#define REGISTER 4
+#define GEMM_MR 4
+#define GEMM_SCATTERED_MR 4
+#define GEMM_PANEL_A 4
+#define GEMM_NR 8
+#define GEMM_TASK_ROWS 64
+#define GEMM_KC 256
+#endif
+#if REGISTER > 4
+#define GEMM_MC (4 * GEMM_PANEL_A)
+#define GEMM_NC 512
+#else
+#define GEMM_MC 64
+#define GEMM_NC 1024
+#endif
+#ifdef __FMA__
+#define HAS_FMA 1
+#else
+#define HAS_FMA 0
+#endif
+#include "processor.h"
+
+#define INTRINSICS <immintrin.h>
+#if defined(__AVX512BW__)
+#define MADD_I16(a, b) _mm512_madd_epi16((__m512i)(a), (__m512i)(b))
+#elif defined(__AVX2__)
+#define MADD_I16(a, b) _mm256_madd_epi16((__m256i)(a), (__m256i)(b))
+#else
+#define MADD_I16(a, b) _mm_madd_epi16((__m128i)(a), (__m128i)(b))
+#endif
+
+#if defined(__AVX512BW__)
+#include <cpuid.h>
+
+#define WITH_DOT_I8 __attribute__((target("avx512vnni")))
+#define DOT_I8(s, a, b) _mm512_dpbusd_epi32((__m512i)(s), (__m512i)(a), (__m512i)(b))
+
+/* Whether the processor has VNNI: bit 11 of what cpuid tells of it. That takes 16 us in a
+   virtual machine, so it is asked once. */
+static inline bool has_dot_i8(void) {
+    static _Atomic uint32_t known; /* 1: no, 2: yes */
+    uint32_t a, b, c, d;
+    if (!known) known = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c >> 11 & 1) ? 2 : 1;
+    return known == 2;
+}
+#endif
