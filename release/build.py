@@ -105,8 +105,8 @@ def files_of(package: Path, *options: str) -> Iterator[tuple[Path, Path]]:
 
     """
     if package in [ROOT / name for name in SHARES_NATIVE]:
-        for name, path in files_of(ROOT / "native", *options):
-            yield Path("native") / name, path
+        for below, path in files_of(ROOT / "native", *options):
+            yield Path("native") / below, path
     listed = run("git", "-C", package, "ls-files", "-z", *options, "--", ".")
     for name in sorted(filter(None, listed.split("\0"))):
         path = package / name

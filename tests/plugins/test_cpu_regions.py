@@ -1,5 +1,7 @@
 """plugrad-cpu's regions: under ``jit`` several kernels run in one pass, to the bit."""
 
+import doctest
+
 import numpy as np
 import plugrad as pg
 import pytest
@@ -12,8 +14,9 @@ if not native.LOADED:
     pytest.skip(f"no kernels in C: {native.LIBRARY}", allow_module_level=True)
 
 from plugrad_cpu import regions  # noqa: E402  # of this module
+from plugrad_cpu.compiler import compile as compiler  # noqa: E402  # of this module
 
-LOOPS = regions.LOOPS
+LOOPS = compiler.LOOPS
 
 RNG = np.random.default_rng(3)
 SPECIAL = [0, -0.0, 1, -1, 0.5, 1e-40, 3e38, -3e38, 88.7, -104, np.nan, np.inf, -np.inf]
@@ -88,14 +91,14 @@ ARITHMETIC = {
 @pytest.fixture
 def names(monkeypatch):
     """Return a list that gets the names of what regions run."""
-    real, found = regions.program, []
+    real, found = compiler.program, []
 
     def program(graph, loop_of):
         slots, runs = real(graph, loop_of)
         found.extend(run.name for run in runs)
         return slots, runs
 
-    monkeypatch.setattr(regions, "program", program)
+    monkeypatch.setattr(compiler, "program", program)
     return found
 
 
@@ -295,3 +298,13 @@ def test_threads_change_nothing():
     found = {output(THREADS, PLUGRAD_CPU_THREADS=n, **plugins) for n in "128"}
     assert len(found) == 1
     assert found.pop().endswith(" 1\n")
+
+
+def test_the_public_module_has_these_names_and_an_example():
+    """Another plugin uses them: a name that goes, or is new, is in the changelog."""
+    assert doctest.testmod(regions) == (0, 5)
+    assert [*regions.__all__] == [
+        *("MAX_SLOTS", "SHORT_TILE", "SLOT", "Loop", "Run", "Slots", "Tables"),
+        *("program", "step_dtype", "tables"),
+    ]
+    assert all(hasattr(regions, name) for name in regions.__all__)

@@ -99,7 +99,7 @@ def test_the_module_has_each_loop():
         1,
         """
     from plugrad_wasm.regions import LOOPS, _addresses
-    from plugrad_cpu.slots import ARITHMETIC
+    from plugrad_cpu.regions import ARITHMETIC
     wanted = {n for loop in LOOPS.values() for n in (loop.name, loop.then) if n}
     names = [*ARITHMETIC.values()]
     wanted |= {f"{a}_{b}_f32_row" for a in names for b in (*names, "rsub")}

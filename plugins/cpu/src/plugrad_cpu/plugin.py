@@ -16,9 +16,9 @@ BACKWARD_KERNELS = backward_kernels("plugrad_cpu")
 def open_cpu() -> Runtime:
     """Return the NumPy backend in working order."""
     from .arrays import DTYPES, NumpyArrays, quiet
+    from .compiler.compile import compile_region, is_fusable
     from .kernels import KERNELS, MOVERS
     from .native import LOADED, PARALLEL_FOR, remarks
-    from .regions import compile_region, is_fusable
 
     return Runtime(
         arrays=NumpyArrays(),

@@ -1,137 +1,268 @@
-"""Regions of graphs of ``plugrad.jit``: element-wise kernels in C, in one pass.
+"""The format of region programs: public, for backends that run ``native/kernels``.
 
-The kernels run on one tile of elements after the other: what they make stays in the
-first cache. A region is a program of the structures in ``region.h``; it is data, so it
-takes no compiler.
+A region is a part of a graph of ``plugrad.jit`` whose element-wise kernels run in one
+pass: all steps on one tile of elements, then all on the next, so that what they make
+stays in the first cache. Its program is data, so nothing has to be compiled.
+``region.h`` declares the structures, and ``region.c`` runs them. A program consists of
+three tables:
 
-Map: ``LOOPS``, what runs in the place of kernels; ``is_fusable``; ``compile_region``.
+``slots``
+    Where each value is, a row of ``SLOT``. ``kind`` is ``ARRAY`` (as many elements as
+    the region), ``SCALAR`` (one for all), ``BROADCAST`` (an array that is repeated into
+    a tile) or ``TILE`` (what a step makes for later ones alone). ``size`` is that of an
+    element in bytes, ``place`` the number of the tile in the memory of a thread, and
+    ``loop`` where the row of ``loops`` begins.
+``steps``
+    What runs on each tile, a row of ``step_dtype``: the address ``run`` of a loop in C,
+    its numbers ``p`` and ``q``, and the slots that it reads (``count`` of the three in
+    ``in``) and writes (``to``).
+``loops``
+    How arrays are broadcast: int32 numbers, rank, sizes and strides in elements.
+
+A call of ``run_region`` gets the addresses of the values in the order of the slots, and
+the number of elements. A tile has ``Slots.tile_size`` of them.
+
+Map: ``Loop``, what runs in the place of a kernel; ``program``, the steps of a region;
+``tables``, the program as bytes; ``Slots``, where its values are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from plugrad.geometry import broadcast_strides, collapse_axes
 from plugrad.plugin import Graph, Step
 
-from . import blocks
-from .kernels import KERNELS
-from .native import LOADED, MOST
-from .pool import native
-from .rows import CALLS, FOLDS, call_of, values
-from .single import SINGLE, ends
-from .slots import SHORT, SLOT, Loop, Run, Slots, program
+__all__ = [
+    "MAX_SLOTS",
+    "SHORT_TILE",
+    "SLOT",
+    "Loop",
+    "Run",
+    "Slots",
+    "Tables",
+    "program",
+    "step_dtype",
+    "tables",
+]
 
-STEP = np.dtype(
-    [
-        *[("run", "u8"), ("p", "f8"), ("q", "f8")],
-        *[("count", "i4"), ("in", "i4", 3), ("to", "i4")],
-    ],
-    align=True,
-)
-MANY = 1 << 16  # elements, of which a kernel alone is as fast as a region
-EITHER_ZERO = ("Maximum", "Minimum", "Prelu")
-SQUARE = Loop("square_f32_piece")  # what a power is whose exponent is 2
-NAMES = {"less": ("Less", "Greater"), "less_equal": ("LessEqual", "GreaterEqual")}
-
-
-def _loops() -> dict[tuple[str, str], Loop]:
-    """Return what there is, by the kernel and the dtypes of its inputs."""
-    found = {}
-    function: Any
-    for kernel, function in KERNELS.items():
-        if getattr(function, "symbol", "").endswith("_f16"):
-            function = function.__wrapped__
-        symbol, count = getattr(function, "symbol", ""), getattr(function, "nin", 0)
-        if symbol:
-            suffix = "_piece" if count == 1 else "_row"
-            types = "?ff" if kernel == "Select" else "f" * count
-            found[kernel, types] = Loop(symbol + suffix, (*range(count),))
-    found["ClipByValue", "f"] = Loop("clip_f32_piece", (0,), ("min", "max"))
-    found["LeakyRelu", "f"] = Loop("leaky_relu_f32_piece", (0,), ("alpha",))
-    found["Step", "f"] = Loop("step_f32_piece", (0,), ("alpha",))
-    found["Equal", "ff"] = Loop("equal_f32_row", (0, 1))
-    for name in ("less", "less_equal"):
-        found[NAMES[name][0], "ff"] = Loop(f"{name}_f32_row", (0, 1))
-        found[NAMES[name][1], "ff"] = Loop(f"{name}_f32_row", (1, 0))
-    found["NotEqual", "ff"] = Loop("equal_f32_row", (0, 1), (), "not_b8_piece")
-    for name in ("And", "Or", "Xor"):
-        found[f"Logical{name}", "??"] = Loop(f"{name.lower()}_b8_row", (0, 1))
-    found["LogicalNot", "?"] = Loop("not_b8_piece", (0,))
-    found["Cast", "?"] = Loop("cast_u8_f32_piece", (0,))
-    found["BroadcastTo", "f"] = found["BroadcastTo", "?"] = Loop("", (0,))
-    return found
+SLOT = np.dtype([("kind", "i4"), ("size", "i4"), ("place", "i4"), ("loop", "i4")])
+ARRAY, SCALAR, BROADCAST, TILE = range(4)
+MAX_SLOTS = 128  # REGION_SLOTS of region.h
+MAX_OPERANDS = 3  # of a step
+CACHE = 8192  # elements of float32: two thirds of the smallest first caches
+LONGEST_TILE = 2048  # elements
+SHORT_TILE = 1024  # the same where a call of a loop costs little: 4 % less on Zen 3
+Tables = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]
+BOOL = np.dtype(np.bool_)
+# Two of these are one run, if only the second reads what the first one makes.
+ARITHMETIC = {f"{name}_f32_row": name for name in ("add", "sub", "mul")}
 
 
-LOOPS = _loops() if LOADED else {}
+class Loop(NamedTuple):
+    """What runs in the place of a kernel.
 
+    Attributes:
+        name: Of the function in C; empty for what changes no element.
+        order: Which inputs it reads.
+        numbers: The attributes that it takes.
+        then: A further function, of its result.
 
-def _loop(step: Step, graph: Graph) -> Loop | None:
-    """Return what runs in the place of a step; None if it has to run as it is."""
-    if None in step.inputs:
-        return None
-    specs = [graph.specs[x] for x in (*step.inputs, *step.outputs) if x is not None]
-    types = [spec.dtype.char for spec in specs]
-    if step.kernel.name == "Pow":
-        power = graph.constants.get(values(step)[1])
-        square = types[0] == "f" and power is not None and power.ndim == 0
-        return SQUARE if square and power == 2 else None
-    of = "".join(types[:-1]) if step.kernel.single else ""
-    return LOOPS.get((step.kernel.name, of)) if types[-1] in "f?" else None
-
-
-def is_fusable(step: Step, graph: Graph) -> Any:
-    """Return what is equal for steps that may be in one region; a false value if none.
-
-    NumPy broadcasts short rows, and may choose another of two zeros.
     """
-    if call_of(step, graph):
-        return True
-    if step.kernel.name in SINGLE:
-        return step.outputs  # which are its own
-    shapes = {graph.specs[x].shape for x in step.inputs if x is not None}
-    if len(shapes) > 1 and step.kernel.name in EITHER_ZERO:
-        return False
-    return _loop(step, graph) is not None
+
+    name: str
+    order: tuple[int, ...] = (0,)
+    numbers: tuple[str, ...] = ()
+    then: str = ""
 
 
-def compile_region(graph: Graph) -> Any:
-    """Return a function of NumPy's arrays; None if the kernels are as fast."""
-    specs, alone = graph.specs, len(graph.steps) == 1
-    if bind := alone and SINGLE.get(graph.steps[0].kernel.name):
-        return bind(graph)
-    count = max([prod(spec.shape) for spec in specs.values()])
-    as_fast = alone and (count >= MANY or graph.steps[0].kernel.name in FOLDS)
-    if as_fast or count >= MOST:
+class Run(NamedTuple):
+    """A run of a loop: its name, numbers, and slots."""
+
+    name: str
+    p: float
+    q: float
+    given: list[int]
+    to: int
+
+
+def program(
+    graph: Graph, loop_of: Callable[[Step], Loop | None]
+) -> tuple[Slots, list[Run]] | None:
+    """Return the slots and the runs of a region.
+
+    Args:
+        graph: The region; all its steps are element-wise.
+        loop_of: What returns the loop of a step.
+
+    Returns:
+        Where the values are, and what runs; None if kernels are to run instead: if the
+        region returns what it broadcasts, or has more than ``MAX_SLOTS`` values.
+
+    Example:
+        >>> from plugrad.plugin import Graph, Spec, Step, contracts
+        >>> step = Step(contracts()["Neg"], "cpu", (0,), {}, (1,))
+        >>> spec = Spec((4,), np.dtype("float32"))
+        >>> graph = Graph((0,), {}, (step,), (1,), {0: spec, 1: spec})
+        >>> program(graph, lambda step: Loop("neg_f32_piece"))[1]
+        [Run(name='neg_f32_piece', p=0.0, q=0.0, given=[0], to=1)]
+
+    """
+    views = {s.outputs[0] for s in graph.steps if s.kernel.name == "BroadcastTo"}
+    if views & {*graph.outputs}:
         return None
-    if any(step.kernel.name in CALLS for step in graph.steps):
-        return blocks.compiled(graph, _written)
-    written = _written(graph)
-    if written is None:
+    slots = Slots(graph, graph.specs[graph.outputs[0]].shape)
+    runs: list[Run] = []
+    for step in graph.steps:
+        loop = loop_of(step)
+        assert loop is not None  # all are fusable
+        given = [slots.of[x] for x in step.inputs if x is not None]
+        if not loop.name:  # its input has been broadcast
+            slots.of[step.outputs[0]] = given[0]
+            continue
+        to = slots.of[step.outputs[0]] = slots.new(step.outputs[0])
+        first = slots.tile(BOOL) if loop.then else to
+        p, q = [*[float(step.attrs[name]) for name in loop.numbers], 0.0, 0.0][:2]
+        runs.append(Run(loop.name, p, q, [given[k] for k in loop.order], first))
+        if loop.then:
+            runs.append(Run(loop.then, 0.0, 0.0, [first], to))
+            slots.drop(first)
+        slots.drop_after(step)
+        if joined := _joined(runs[-2:], slots):
+            runs[-2:] = [joined]
+    return (slots, runs) if len(slots.rows) <= MAX_SLOTS else None
+
+
+def _joined(runs: Sequence[Run], slots: Slots) -> Run | None:
+    """Return one run in the place of two, where there is one."""
+    if len(runs) < 2 or any(run.name not in ARITHMETIC for run in runs):
         return None
-    slots, arrays = written
-    kept = slots.constants.items()
-    constants = {at: np.ascontiguousarray(graph.constants[x]) for x, at in kept}
-    return native.region(  # type: ignore[union-attr]
-        *[array.tobytes() for array in arrays],
-        slots.tile_size(SHORT),
-        constants,
-        *ends(graph, slots.of),
-        count,
-    )
-
-
-def _written(graph: Graph) -> tuple[Slots, list[Any]] | None:
-    """Return slots of element-wise steps; and slots, steps and loops of region.h."""
-    found = program(graph, lambda step: _loop(step, graph))
-    if found is None:
+    first, second = runs
+    if second.given.count(first.to) != 1 or first.to not in slots.free[4]:
         return None
-    slots, runs = found
-    steps = np.array([_row(run) for run in runs], STEP)
-    return slots, [np.array(slots.rows, SLOT), steps, np.array(slots.loops, np.int32)]
+    one, two = (ARITHMETIC[run.name] for run in runs)
+    a, b = second.given
+    two = "rsub" if two == "sub" and b == first.to else two
+    given = [*first.given, a if b == first.to else b]
+    return Run(f"{one}_{two}_f32_row", 0.0, 0.0, given, second.to)
 
 
-def _row(run: Run) -> Any:
-    address = native.address(run.name)  # type: ignore[union-attr]
-    return address, run.p, run.q, len(run.given), [*run.given, 0, 0][:3], run.to
+def step_dtype(pointer: str) -> np.dtype[Any]:
+    """Return the dtype of a step, where addresses are ``"u4"`` or ``"u8"``."""
+    numbers = [("p", "f8"), ("q", "f8")]
+    slots = [("count", "i4"), ("in", "i4", MAX_OPERANDS), ("to", "i4")]
+    return np.dtype([("run", pointer), *numbers, *slots], align=True)
+
+
+def tables(
+    slots: Slots, runs: Sequence[Run], address: Callable[[str], int], *, pointer: str
+) -> Tables:
+    """Return the tables of a program: its slots, steps and loops.
+
+    Args:
+        slots: Where the values are.
+        runs: What runs.
+        address: What returns the address of a loop by its name.
+        pointer: The dtype of addresses on the machine: ``"u4"`` or ``"u8"``.
+
+    """
+    steps = [
+        (address(r.name), r.p, r.q, len(r.given), [*r.given, 0, 0][:MAX_OPERANDS], r.to)
+        for r in runs
+    ]
+    rows = np.array(slots.rows, SLOT), np.array(steps, step_dtype(pointer))
+    return (*rows, np.array(slots.loops, np.int32))
+
+
+class Slots:
+    """Where the values of a region are: see region.h.
+
+    Attributes:
+        of: The slot of each value.
+        rows: The slots.
+        loops: How arrays are broadcast.
+        constants: The slots of constants, which are not passed in a call.
+        places: How many tiles of memory are in use at most.
+        periods: After how many elements arrays repeat that are broadcast.
+        free: Those in the memory that have no value any more, by the size of elements.
+
+    """
+
+    def __init__(self, graph: Graph, shape: tuple[int, ...]) -> None:
+        self.graph, self.shape, self.places = graph, shape, 0
+        self.of: dict[int, int] = {}
+        self.rows: list[tuple[int, int, int, int]] = []
+        self.loops: list[int] = []
+        self.periods: list[int] = []
+        self.free: dict[int, list[int]] = {1: [], 4: []}  # by size
+        self._last = {x: s for s in graph.steps for x in s.inputs}
+        moved = {s.inputs[0] for s in graph.steps if s.kernel.name == "BroadcastTo"}
+        for x in (*graph.inputs, *graph.constants):
+            self.of[x] = self._input(x, x in moved)
+        self.constants = {x: self.of[x] for x in graph.constants}
+
+    def _input(self, x: int, moved: bool) -> int:
+        """Return a slot for an input; one that is moved must be as large as others."""
+        spec = self.graph.specs[x]
+        size, count = spec.dtype.itemsize, prod(spec.shape)
+        if count == prod(self.shape):
+            return self._add(ARRAY, size)
+        if count == 1 and not moved:
+            return self._add(SCALAR, size)
+        axes = collapse_axes(self.shape, broadcast_strides(spec.shape, len(self.shape)))
+        loop, self.loops = len(self.loops), [*self.loops, len(axes)]
+        self.loops += [n for n, _ in axes] + [step for _, step in axes]
+        if axes[0][1] == 0:
+            self.periods.append(prod([n for n, _ in axes[1:]]))
+        self.places += 1
+        return self._add(BROADCAST, size, self.places - 1, loop)
+
+    def _add(self, kind: int, size: int, place: int = 0, loop: int = 0) -> int:
+        self.rows.append((kind, size, place, loop))
+        return len(self.rows) - 1
+
+    def new(self, y: int) -> int:
+        """Return a slot for what a step makes."""
+        dtype = self.graph.specs[y].dtype
+        if y in self.graph.outputs:
+            return self._add(ARRAY, dtype.itemsize)
+        return self.tile(dtype)
+
+    def tile_size(self, preferred: int = LONGEST_TILE) -> int:
+        """Return how many elements a tile has, so that all tiles fit into the cache.
+
+        Arrays often begin at the same place of a page, and then their tiles compete for
+        the same lines of the cache. What repeats in each tile is broadcast once.
+
+        Args:
+            preferred: The size of a tile in which no array repeats, if it fits.
+
+        """
+        arrays = sum(kind == ARRAY for kind, *_ in self.rows)
+        best = LONGEST_TILE if arrays < 4 else 512 if arrays < 6 else 256
+        most = min(best, CACHE // (arrays + self.places) // 64 * 64)
+        period = max([p for p in self.periods if p <= most], default=1)
+        return max(min(preferred, most) // period, 1) * period
+
+    def tile(self, dtype: np.dtype[Any]) -> int:
+        """Return a slot in the memory; each has room for float32."""
+        free = self.free[dtype.itemsize]
+        if free:
+            return free.pop()
+        self.places += 1
+        return self._add(TILE, dtype.itemsize, self.places - 1)
+
+    def drop(self, slot: int) -> None:
+        """Use a slot in the memory for others."""
+        kind, size, *_ = self.rows[slot]
+        if kind == TILE:
+            self.free[size].append(slot)
+
+    def drop_after(self, step: Step) -> None:
+        """Drop what no later step reads."""
+        for x in {*step.inputs, *step.outputs}:
+            if x is not None and self._last.get(x, step) is step:
+                self.drop(self.of[x])

@@ -2,8 +2,8 @@
 
 The module ``region`` has copies of the kernels' loops. It runs them on one tile of
 elements after the other, so that what they make stays in the first cache. A region is a
-program of the structures in ``region.h``, which lies in linear memory; nothing is
-compiled for it.
+program, which lies in linear memory; nothing is compiled for it. Its format is that of
+``plugrad_cpu.regions``.
 
 Map: ``LOOPS``, what runs in the place of kernels; ``fusable``; ``compiled``.
 """
@@ -18,19 +18,12 @@ from typing import Any
 
 import numpy as np
 from plugrad.plugin import Graph, Step
-from plugrad_cpu.slots import SLOT, Loop, Run, Slots, program
+from plugrad_cpu.regions import Loop, Run, Slots, program, tables
 
 from .arrays import WasmArray, empty, writable
 from .launch import TYPES
 from .runtime import Machine
 
-STEP = np.dtype(
-    [
-        *[("run", "u4"), ("p", "f8"), ("q", "f8")],
-        *[("count", "i4"), ("in", "i4", 3), ("to", "i4")],
-    ],
-    align=True,
-)
 FEW = 1 << 14  # elements: of more, kernels are as fast where all results are wanted
 BYTES, POINTER = np.dtype(np.uint8), np.dtype(np.uint32)
 UNARY = "Abs Ceil Cos Elu Erf Erfc Exp Exp2 Expm1 Floor Log Log1p Neg Reciprocal Relu "
@@ -144,12 +137,8 @@ def compiled(machine: Machine, graph: Graph) -> Callable[..., Any] | None:
 def _written(machine: Machine, slots: Slots, runs: list[Run]) -> WasmArray:
     """Return a ``Region`` in linear memory, with all that it points to."""
     names = machine.cached[_addresses]()
-    steps = [
-        (names[r.name], r.p, r.q, len(r.given), [*r.given, 0, 0][:3], r.to)
-        for r in runs
-    ]
-    parts = [np.array(slots.rows, SLOT).tobytes(), np.array(steps, STEP).tobytes()]
-    parts.append(np.array(slots.loops, np.int32).tobytes())
+    found = tables(slots, runs, names.__getitem__, pointer="u4")
+    parts = [table.tobytes() for table in found]
     head = 32  # bytes, for what points to the parts
     ends = [head + sum(map(len, parts[:i])) for i in range(4)]
     region = empty(machine, (ends[-1],), BYTES)

@@ -6,8 +6,7 @@ import functools
 from typing import Any
 
 import numpy as np
-from plugrad.plugin import KernelTable
-from plugrad_cpu.kernels import KERNELS as HOST
+from plugrad.plugin import KernelTable, runtime
 
 from ..arrays import ClArray, ClArrays, DType, Shape, empty
 from ..elementwise import Function, elementwise
@@ -93,7 +92,8 @@ def filled(device: Device, shape: Shape, value: complex, dtype: DType) -> ClArra
 @kernels("Range")
 def range_(arrays: ClArrays, **attrs: Any) -> Any:
     """Made on the host, which knows how to round."""
-    return arrays.upload(HOST["Range"](arrays, **attrs))
+    host = runtime("cpu")
+    return arrays.upload(host.kernels["Range"](host.arrays, **attrs))
 
 
 @kernels("ZerosLike")

@@ -9,7 +9,7 @@ Map: ``bound``; products and rows; windows; ``SINGLE``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from math import prod
 from typing import Any
@@ -18,21 +18,13 @@ import numpy as np
 from plugrad.geometry import contiguous_strides
 from plugrad.plugin import Graph, Spec, Step
 
-from .kernels import conv, depthwise, fused, linalg, pool, quantized
-from .native import MOST, around, described, in_order
-from .pool import native
-from .slots import bytes_of
+from ..kernels import conv, depthwise, fused, linalg, pool, quantized
+from ..native import MOST, around, described, in_order
+from ..pool import native
+from .operands import bytes_of, operands
 
 MEMORY = (-1,)  # the argument that is memory for a kernel
 Argument = Any  # a number, None, an array, or a tuple of the number of a value
-
-
-def ends(graph: Graph, of: Mapping[int, int]) -> Any:
-    """Return inputs, outputs and shape of a function, by the numbers of arrays."""
-    specs, ys = graph.specs, graph.outputs
-    given = [(of[x], specs[x].dtype.num, prod(specs[x].shape)) for x in graph.inputs]
-    made = [(of[y], specs[y].dtype.num, bytes_of(specs[y].shape)) for y in ys]
-    return given, made
 
 
 def bound(graph: Graph, name: str, *arguments: Argument, memory: int = 0) -> Any:
@@ -47,7 +39,7 @@ def bound(graph: Graph, name: str, *arguments: Argument, memory: int = 0) -> Any
     """
     of = {v: n for n, v in enumerate((*graph.inputs, *graph.outputs))}
     of[MEMORY[0]] = len(of)
-    given, made = ends(graph, of)
+    given, made = operands(graph, of)
     if memory:
         made.append((of[MEMORY[0]], linalg.FLOAT32.num, bytes_of((memory,))))
 

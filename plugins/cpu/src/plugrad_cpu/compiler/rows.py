@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from plugrad.plugin import Graph, Step
 
-from .kernels.reduce import FEW, plan
-from .native import MOST
+from ..kernels.reduce import FEW, plan
+from ..native import MOST
 
 LONGEST = 1 << 16  # elements that a kernel takes at once
 VIEW = "BroadcastTo"

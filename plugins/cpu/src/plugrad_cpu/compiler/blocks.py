@@ -1,4 +1,4 @@
-"""Regions with kernels of rows and with reductions: programs of ``target/blocks.h``.
+"""Regions with kernels of rows and with reductions: programs of ``library/blocks.h``.
 
 All steps run on one block of rows after the other. Element-wise steps between kernels
 of rows are programs of their own; what is in between is in memory that a thread keeps.
@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 from plugrad.plugin import Graph, Step
 
-from .kernels import KERNELS
-from .kernels.reduce import folded
-from .native import FLOAT
-from .native import kernels as in_c
-from .pool import native
+from ..kernels import KERNELS
+from ..kernels.reduce import folded
+from ..native import FLOAT
+from ..native import kernels as in_c
+from ..pool import native
+from ..regions import MAX_SLOTS, SHORT_TILE, Slots, Tables
+from .operands import bytes_of
 from .rows import FOLDS, VIEW, Call, Count, call_of, divisor_of, values
-from .slots import MOST_SLOTS, SHORT, Slots, bytes_of
 
 ARGUMENTS = 16  # MAX_ARGUMENTS of entry.h
 REGION = np.dtype(
@@ -55,7 +56,7 @@ BLOCK = 1 << 12  # elements of a block, where rows are shorter
 LINE = 16  # elements of a line of the cache
 PIECE = 1 << 16  # elements of a piece of work; a step of a block takes longer
 
-Write = Callable[[Graph], tuple[Slots, Sequence[Any]] | None]
+Write = Callable[[Graph], tuple[Slots, Tables] | None]
 End = Callable[[Any], Any]
 
 
@@ -64,8 +65,8 @@ def compiled(graph: Graph, write: Write) -> Callable[..., Any] | None:
 
     Args:
         graph: The region.
-        write: What returns, of element-wise steps, their slots and the arrays that a
-            ``Region`` points to: slots, steps and loops.
+        write: What returns, of element-wise steps, their slots and the tables of
+            their program.
 
     """
     if any(s.outputs[0] in graph.outputs for s in graph.steps if s.kernel.name == VIEW):
@@ -217,7 +218,7 @@ class Program:
         of = np.full(len(slots.rows), -1, np.int32)
         for v in (*given, *constants, *wanted):
             of[slots.of[v]] = self._place(v)
-        sizes = [len(slots.rows), len(arrays[1]), slots.tile_size(SHORT)]
+        sizes = [len(slots.rows), len(arrays[1]), slots.tile_size(SHORT_TILE)]
         region = np.array([(*sizes, *[a.ctypes.data for a in arrays])], REGION)
         self.kept += [*arrays, of, region]
         nothing = [(NUMBER, 0)] * ARGUMENTS
@@ -251,7 +252,7 @@ class Program:
         times = 1 if exact else min(BLOCK, MEMORY // max(held, 1)) // unit
         block = unit * max(times, 1)
         room = -(-block // LINE) * LINE
-        if room * held > MEMORY or len(self.values) > MOST_SLOTS:
+        if room * held > MEMORY or len(self.values) > MAX_SLOTS:
             return None
         places = iter(range(0, held * room + 1, room))
         rows = [

@@ -1,0 +1,25 @@
+"""How the functions in C that Python calls are told about arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
+from plugrad.plugin import Graph
+
+Inputs = Sequence[tuple[int, int, int]]  # slot, number of the dtype, elements
+Outputs = list[tuple[int, int, bytes]]  # slot, number of the dtype, shape
+
+
+def operands(graph: Graph, of: Mapping[int, int]) -> tuple[Inputs, Outputs]:
+    """Return inputs and outputs of a function, by the slots of its values."""
+    specs, ys = graph.specs, graph.outputs
+    given = [(of[x], specs[x].dtype.num, prod(specs[x].shape)) for x in graph.inputs]
+    made: Outputs = [(of[y], specs[y].dtype.num, bytes_of(specs[y].shape)) for y in ys]
+    return given, made
+
+
+def bytes_of(shape: tuple[int, ...]) -> bytes:
+    """Return a shape as NumPy's functions in C take it."""
+    return np.array(shape, np.intp).tobytes()
