@@ -61,7 +61,7 @@ def compile_region(graph: Graph) -> Callable[..., Any] | None:
 
     if not pays(graph):
         return None
-    from .regions import compiled
+    from .compile import compiled
 
     return compiled(graph)
 

@@ -15,10 +15,10 @@ from plugrad.geometry import broadcast_strides, collapse_axes
 from plugrad.plugin import Graph, Step
 
 from .code import ELEMENTS, SIZES, Code, Module, Vector
+from .graphs import values
 from .kernels import ELEMENTWISE, KINDS
 from .loops import write_loop
 from .rows import ROWS
-from .steps import values
 
 MOST_BUFFERS = 1 << 18  # bytes of the stack
 # Registers of each value in a turn of a loop. In a chain of operations, each waits for

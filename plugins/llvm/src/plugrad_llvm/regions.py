@@ -11,9 +11,9 @@ import numpy as np
 from plugrad.plugin import Graph, Step, runtime
 
 from . import native
+from .graphs import VIEW, values
 from .programs import MOST_BUFFERS, Plan, Writer, buffers
 from .rows import ROWS
-from .steps import VIEW, is_equal, values
 from .worth import REDUCTIONS
 
 RELEASE = 1 << 14  # elements, from which on other threads of Python may run
@@ -22,11 +22,6 @@ POOLED = 1 << 15  # bytes of a result that has its memory from the pool of cpu
 AFTERWARDS = {VIEW, *REDUCTIONS}  # the kernels run on what the code has written
 
 Function = Callable[..., Any]
-
-
-def compiled(graph: Graph) -> Function | None:
-    """Return the function of a graph; None if a kernel has other bits."""
-    return function_of(graph) if all(map(is_equal, graph.steps)) else None
 
 
 def function_of(graph: Graph, level: int = native.LEVEL) -> Function | None:

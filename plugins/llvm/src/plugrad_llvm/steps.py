@@ -7,13 +7,13 @@ from math import prod
 import numpy as np
 from plugrad.plugin import Graph, Step
 
+from .graphs import VIEW, values
 from .kernels import ELEMENTWISE, KINDS, ZEROS
 from .probes import agrees, rows_agree
 from .rows import ROWS
 from .worth import REDUCTIONS, own_compiler, own_takes
 
 LONGEST = 1 << 14  # elements of rows, of which there are buffers on the stack
-VIEW = "BroadcastTo"  # its result is a view, of which no element is computed
 
 
 def takes(step: Step, graph: Graph) -> bool:
@@ -37,11 +37,6 @@ def is_equal(step: Step) -> bool:
     if step.kernel.name in REDUCTIONS:  # the kernel itself runs
         return True
     return ELEMENTWISE[step.kernel.name].exact or agrees(step.kernel)
-
-
-def values(step: Step) -> list[int]:
-    """Return what a step reads."""
-    return [x for x in step.inputs if x is not None]
 
 
 def _takes_elements(step: Step, graph: Graph) -> bool:

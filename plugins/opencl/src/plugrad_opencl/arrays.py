@@ -96,6 +96,14 @@ def empty(device: Device, shape: Shape, dtype: DType) -> ClArray:
     return ClOwner(device, shape, dtype, math.prod(shape))
 
 
+def filled(device: Device, shape: Shape, value: complex, dtype: DType) -> ClArray:
+    """Return an array with ``value`` everywhere."""
+    y = empty(device, shape, dtype)
+    if y.size:
+        device.fill(y.buffer, np.full((), value, dtype), y.nbytes)
+    return y
+
+
 class ClArrays:
     """Moves values to and from one device."""
 

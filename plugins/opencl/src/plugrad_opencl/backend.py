@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
-from plugrad.plugin import Runtime, backward_gradients, with_strings
+from plugrad.plugin import Kernel, Runtime, backward_gradients, with_strings
 
 from ._devices import choose, remarks
 from .arrays import ClArrays
 from .folds import compiled, fusable
 from .kernels import KERNELS
-from .plugin import BACKWARD_KERNELS
 from .runtime import Device
 
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 complex64"
 
 
-def runtime(wanted: str = "") -> Runtime:
-    """Return the backend of a device; see ``choose`` for ``wanted``."""
+def runtime(wanted: str, backward: Mapping[str, Kernel]) -> Runtime:
+    """Return the backend of a device.
+
+    Args:
+        wanted: The device; see ``choose``.
+        backward: The contracts of gradients in one kernel.
+
+    """
     device = Device(choose(wanted))
     arrays = ClArrays(device)
     dtypes = [*DTYPES.split(), *(["float64"] if device.double else []), "string"]
     return Runtime(
         arrays=arrays,
         kernels=with_strings(KERNELS, arrays, host="cpu"),
-        gradients=backward_gradients(BACKWARD_KERNELS),
+        gradients=backward_gradients(backward),
         dtypes=dtypes,
         host="cpu",
         close=device.close,

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from plugrad.plugin import Graph, Step
 
-from . import regions, source
+from . import reductions, regions, source
 from .arrays import DType
-from .kernels import KERNELS, reduce
+from .kernels import KERNELS
+from .kernels.reduce import divide
 from .runtime import Device
 
 FOLDS = {"Sum": "Sum", "Mean": "Sum", "Max": "Max", "Min": "Min"}
@@ -92,15 +93,15 @@ def _fused(device: Device, part: Graph, step: Step) -> Callable[..., Any] | None
         return None
     whole = [own == shape for own in shapes]
     reads, fold = _reads(code, part, whole, FLOAT32), FOLDS[name]
-    launch = reduce.reducer(device, fold, FLOAT32, sizes[2] == 1, *reads)
+    launch = reductions.reducer(device, fold, FLOAT32, sizes[2] == 1, *reads)
     keeps, constants = step.attrs["keepdims"], [*part.constants.values()]
     kept = [(i, 1 if i in axis else n) for i, n in enumerate(shape)]
     to = tuple([n for i, n in kept if keeps or i not in axis])
 
     def run(*xs: Any) -> Any:
         given = [*[x.buffer for x in (*xs, *constants)], *code.numbers]
-        y = reduce.reduced(launch, fold, FLOAT32, sizes, *given).view(to)
-        return reduce.divide(y, count=sizes[1]) if name == "Mean" else y
+        y = reductions.reduced(launch, fold, FLOAT32, sizes, *given).view(to)
+        return divide(y, count=sizes[1]) if name == "Mean" else y
 
     return run
 

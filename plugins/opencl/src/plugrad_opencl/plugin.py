@@ -25,7 +25,7 @@ def open_opencl(number: int) -> Runtime:
     prepare()  # before anything imports pyopencl
     from .backend import runtime
 
-    return runtime(_wanted()[number])
+    return runtime(_wanted()[number], BACKWARD_KERNELS)
 
 
 def _wanted() -> list[str]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from . import source
 from .arrays import ClArray, ClArrays, DType, Shape, empty
+from .reductions import along
 from .runtime import Device, Launch
 from .source import width as width
 
@@ -127,8 +128,6 @@ def thin(
 
 
 def _added(y: ClArray, shape: Shape) -> ClArray:
-    from .kernels.reduce import along
-
     total: ClArray = along("Sum", y, (0,), False)
     return total.view(shape)
 

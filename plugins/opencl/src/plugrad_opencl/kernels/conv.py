@@ -18,11 +18,10 @@ from plugrad.geometry import Windows, contiguous_strides
 from plugrad.plugin import KernelTable
 
 from .. import winograd
-from ..arrays import ClArray, Shape
+from ..arrays import ClArray, Shape, filled
 from ..moves import put
 from ..products import Finish, Matrix, fits, product, table
 from . import depthwise
-from .creation import filled
 from .shape import reverse, transpose
 from .slicing import pad
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import numpy as np
 from plugrad.plugin import KernelTable, runtime
 
-from ..arrays import ClArray, ClArrays, DType, Shape, empty
+from ..arrays import ClArray, ClArrays, DType, Shape, filled
 from ..elementwise import Function, elementwise
-from ..runtime import Device
 from .complexes import real
 
 kernels = KernelTable()
@@ -79,14 +77,6 @@ def fill(arrays: ClArrays, *, shape: Shape, value: Any, dtype: DType) -> Any:
     if dtype.hasobject:
         return NotImplemented
     return filled(arrays.device, tuple(shape), value, dtype)
-
-
-def filled(device: Device, shape: Shape, value: complex, dtype: DType) -> ClArray:
-    """Return ``value`` everywhere."""
-    y = empty(device, shape, dtype)
-    if y.size:
-        device.fill(y.buffer, np.full((), value, dtype), y.nbytes)
-    return y
 
 
 @kernels("Range")

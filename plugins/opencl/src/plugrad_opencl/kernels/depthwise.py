@@ -8,11 +8,10 @@ from __future__ import annotations
 from plugrad.geometry import Windows
 from plugrad.plugin import KernelTable
 
-from ..arrays import ClArray
+from ..arrays import ClArray, filled
 from ..products import Finish
+from ..reductions import along
 from ..windows import Body, filters, look, look_back
-from .creation import filled
-from .reduce import along
 from .shape import broadcast_to
 
 kernels = KernelTable()

@@ -7,9 +7,8 @@ import math
 from plugrad.geometry import broadcast
 from plugrad.plugin import KernelTable
 
-from ..arrays import ClArray, Shape
+from ..arrays import ClArray, Shape, filled
 from ..products import Finish, Matrix, product, thin
-from .creation import filled
 from .shape import broadcast_to, transpose
 
 kernels = KernelTable()

@@ -9,11 +9,10 @@ import numpy as np
 from plugrad.geometry import Windows
 from plugrad.plugin import KernelTable
 
-from ..arrays import ClArray, ClArrays, DType
+from ..arrays import ClArray, ClArrays, DType, filled
 from ..runtime import Device
 from ..windows import Body, look, look_back
 from .binary import kernels as binary
-from .creation import filled
 from .shape import broadcast_to
 
 kernels = KernelTable()

@@ -13,11 +13,10 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from .. import source
-from ..arrays import ClArray, DType, empty
+from ..arrays import ClArray, DType, empty, filled
 from ..products import table
 from ..runtime import Device, Launch
 from . import gather
-from .creation import filled
 
 kernels = KernelTable()
 

@@ -10,11 +10,10 @@ from plugrad.geometry import contiguous_strides
 from plugrad.plugin import KernelTable
 
 from .. import source
-from ..arrays import ClArray, DType, Shape, empty
+from ..arrays import ClArray, DType, Shape, empty, filled
 from ..moves import move, put
 from ..products import table
 from ..runtime import Device, Launch
-from .creation import filled
 
 kernels = KernelTable()
 

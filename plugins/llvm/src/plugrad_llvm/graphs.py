@@ -1,0 +1,12 @@
+"""What all parts of the compiler ask about the steps of a graph."""
+
+from __future__ import annotations
+
+from plugrad.plugin import Step
+
+VIEW = "BroadcastTo"  # its result is a view, of which no element is computed
+
+
+def values(step: Step) -> list[int]:
+    """Return what a step reads."""
+    return [x for x in step.inputs if x is not None]
