@@ -1,7 +1,7 @@
 /* Products of 8-bit integers that are summed in 32 bits: y = a b. They are exact; sums wrap.
 
    b is packed: panels of 16 columns, [words][16 columns][4], whose words are four numbers
-   along k. `quantized.pack` of plugrad packs weights so, once. A word is multiplied at once
+   along k. `pack_panels_i8` packs weights so. A word is multiplied at once
    where the processor has a product of four bytes (VNNI of AVX-512); else bytes become 16
    bits, and pairs of them are multiplied. Rows of A are words of the one or the other.
 
@@ -207,28 +207,47 @@ static bool is_plain(const Windows *w) {
     return true;
 }
 
-/* Of windows with one group. `scale` has none, one, or as many elements as there are
-   columns. Memory has 2 N + 2 rows W words, N being the columns rounded up to a multiple of
-   32, and W the words of a panel. */
+/* Runs a product with columns that `pack_panels_i8` has packed. `scale` has none, one, or
+   as many elements as there are columns. Memory has 2 N + 2 rows W words, N being the
+   columns rounded up to a multiple of 32, and W the words of a panel. */
+static void quantized(Product *s, u32 m, const i32 *sums, const void *x_zero,
+                      const i32 *bias, const f32 *scale, const void *zero, i32 *memory,
+                      u32 scales, u32 to, u32 rows) {
+    u32 wide = CEIL_DIV(s->n, MOST_COLUMNS) * MOST_COLUMNS;
+    s->words = CEIL_DIV(s->k, 4), s->fours = has_dot_i8();
+    s->zero = byte_at(x_zero, s->is_signed);
+    i32 factor = s->zero + (s->fours && s->is_signed ? 128 : 0);
+    INSIDE(s->panels, (u64)CEIL_DIV(s->n, PANEL) * s->words * WORD);
+    INSIDE(memory, ((u64)2 * wide + (u64)2 * rows * s->words) * sizeof(i32));
+    End end = end_of(s->n, memory, sums, factor, bias, scale, scales, to, zero);
+    s->end = &end;
+    product(s, m, (u8 *)(memory + 2 * wide), rows);
+}
+
+/* Of windows with one group. */
 EXPORT("quantized_conv_i8")
 void quantized_conv_i8(const Windows *w, const u8 *x, const i8 *panels, const i32 *sums,
                        const void *x_zero, const i32 *bias, const f32 *scale,
                        const void *zero, void *y, i32 *memory, u32 is_signed, u32 scales,
                        u32 to, u32 rows) {
     check_tensors(w, x, y, 1);
-    u32 n = (u32)w->out, k = positions_of(w->axes[0]) * (u32)w->in;
-    u32 wide = CEIL_DIV(n, MOST_COLUMNS) * MOST_COLUMNS, words = CEIL_DIV(k, 4);
-    bool fours = has_dot_i8();
-    i32 shift = byte_at(x_zero, is_signed);
-    i32 factor = shift + (fours && is_signed ? 128 : 0);
-    INSIDE(panels, (u64)CEIL_DIV(n, PANEL) * words * WORD);
-    INSIDE(memory, ((u64)2 * wide + (u64)2 * rows * words) * sizeof(i32));
-    End end = end_of(n, memory, sums, factor, bias, scale, scales, to, zero);
-    Product s = {.w = is_plain(w) ? 0 : w, .x = x, .panels = panels, .y = y, .end = &end,
-                 .n = n, .k = k, .words = words, .zero = shift, .is_signed = is_signed,
-                 .fours = fours};
+    Product s = {.w = is_plain(w) ? 0 : w, .x = x, .panels = panels, .y = y,
+                 .n = (u32)w->out, .k = positions_of(w->axes[0]) * (u32)w->in,
+                 .is_signed = is_signed};
     u32 m = (u32)w->batch * outputs_of(w->axes[0]);
-    product(&s, m, (u8 *)(memory + 2 * wide), rows);
+    quantized(&s, m, sums, x_zero, bias, scale, zero, memory, scales, to, rows);
+}
+
+/* Of a matrix [m, k]. */
+EXPORT("quantized_matmul_i8")
+void quantized_matmul_i8(const u8 *a, const i8 *panels, const i32 *sums,
+                         const void *a_zero, const i32 *bias, const f32 *scale,
+                         const void *zero, void *y, i32 *memory, u32 is_signed,
+                         u32 scales, u32 to, u32 rows, u32 m, u32 n, u32 k) {
+    INSIDE(a, (u64)m * k);
+    INSIDE(y, (u64)m * n * (to <= TO_FLOAT32 ? 4 : 1));
+    Product s = {.x = a, .panels = panels, .y = y, .n = n, .k = k, .is_signed = is_signed};
+    quantized(&s, m, sums, a_zero, bias, scale, zero, memory, scales, to, rows);
 }
 
 /* --- panels ----------------------------------------------------------------------- */
@@ -283,6 +302,18 @@ static void pack_panels(u32 begin, u32 end, void *ctx) {
         }
         memcpy(s->sums + j, sums, here * sizeof(i32));
     }
+}
+
+/* b is [k, n]. Panels have n rounded up to a multiple of PANEL, times k rounded up to one of
+   4 elements. */
+EXPORT("pack_panels_i8")
+void pack_panels_i8(const i8 *b, i8 *panels, i32 *sums, u32 k, u32 n) {
+    Packing p = {.b = b, .panels = panels, .sums = sums, .n = n, .k = k,
+                 .words = CEIL_DIV(k, 4), .row = (i32)n, .column = 1};
+    INSIDE(b, (u64)n * k);
+    INSIDE(panels, (u64)CEIL_DIV(n, PANEL) * p.words * WORD);
+    INSIDE(sums, (u64)n * sizeof(i32));
+    parallel_for(pack_panels, &p, CEIL_DIV(n, PANEL), 32768 / k / PANEL + 1);
 }
 
 /* b is [k, n], or [n, k] if it is turned. Memory has 3 N + (N + 2 rows) W words, N being n

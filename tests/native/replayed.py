@@ -62,7 +62,7 @@ PLATFORMS = {
 ADDRESSES = {"join"}  # kernels with arrays of addresses, which hold in a process only
 # Kernels of which the last array is memory to work in: what is there depends on the
 # instructions that the processor has.
-MEMORY = {"matmul_integer_i8", "quantized_conv_i8"}
+MEMORY = {"matmul_integer_i8", "quantized_conv_i8", "quantized_matmul_i8"}
 FAR = {"f": 1e-5, "d": 1e-12}  # in units of the largest number
 
 

@@ -327,8 +327,9 @@ def quantized(each, d):
     if each:
         w = d.array(*window, columns, 1, dtype="int8")
         return pg.quantized.depthwise_conv2d(x, w, *end, **how)
-    packed = pg.quantized.pack(d.array(*window, x.shape[-1], k, dtype="int8"))
-    return pg.quantized.conv2d(x, *packed, *end, window=window, **how)
+    w = d.array(*window, x.shape[-1], k, dtype="int8")
+    flat = pg.quantized.matmul(x, pg.reshape(w, (-1, k))[: x.shape[-1]], *end)
+    return flat, pg.quantized.conv2d(x, w, *end, **how)
 
 
 def recurrent(name, d):

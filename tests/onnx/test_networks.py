@@ -334,7 +334,7 @@ def test_jit_sees_parameters_of_a_training_step(backend):
 def test_weights_of_integers_are_prepared_once():
     explanation = load(quantized(), backend="cpu").explain()
     assert explanation.folded == 3  # the weights of both, and a factor
-    assert explanation.changes["weights packed"] == 2
+    assert explanation.changes["weights made int8"] == 2
     assert "plugrad.Weights" not in explanation.ops
     assert load(quantized(), backend="cpu", optimize=False).explain().folded == 0
 

@@ -250,4 +250,4 @@ def test_an_lstm_of_onnx_runtime(direction, each_column, backend):
         for found, wanted in zip(loaded(x), expected, strict=True):
             np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-5)
     assert loaded.explain().changes["gates put into order"] == 1
-    assert "plugrad.PackedGates" not in loaded.explain().ops
+    assert "plugrad.QuantizedGates" not in loaded.explain().ops

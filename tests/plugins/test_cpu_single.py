@@ -128,17 +128,21 @@ def test_products_with_an_end(activation):
 def test_products_of_bytes(kind, result):
     draw = lambda *shape: np.random.default_rng(7).integers(-128, 128, shape, "int8")
     x = pg.astype(pg.asarray(draw(2, 7, 8, 5)), kind)
-    panels, sums = pg.quantized.pack(pg.asarray(draw(3, 3, 5, 40)))
+    w = pg.asarray(draw(3, 3, 5, 40))
     zero, bias = pg.asarray(3, dtype=kind), pg.asarray(draw(40).astype("int32"))
-    end = {"window": 3}
+    end = {}
     if result != "int32":
         end["scale"] = pg.abs(floats(40)) * 1e-3
     if result == "uint8":
         end["zero_point"] = pg.asarray(100, dtype="uint8")
-    f = lambda x, zero: pg.quantized.conv2d(x, panels, sums, zero, bias, **end)
+    f = lambda x, zero: pg.quantized.conv2d(x, w, zero, bias, **end)
     assert f(x, zero).dtype == result
     check(f, x, zero)
-    check(lambda x: pg.quantized.conv2d(x, panels, sums, window=3), x)
+    check(lambda x: pg.quantized.conv2d(x, w), x)
+    check(lambda x, w: pg.quantized.conv2d(x, w, **end), x, w, regions=0)
+    matrix = pg.reshape(w[0, 0], (5, 40))
+    check(lambda x, zero: pg.quantized.matmul(x, matrix, zero, bias, **end), x, zero)
+    check(lambda x, w: pg.quantized.matmul(x, w), x, matrix, regions=0)
 
 
 def test_other_convolutions_run_as_they_are():

@@ -7,7 +7,6 @@ from ._src.ops.nn.quantized import (
     conv2d,
     depthwise_conv2d,
     matmul,
-    pack,
 )
 from ._src.public import publish
 
@@ -15,7 +14,6 @@ __all__ = [
     "conv2d",
     "depthwise_conv2d",
     "matmul",
-    "pack",
 ]
 
 publish(globals())

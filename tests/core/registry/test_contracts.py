@@ -297,3 +297,30 @@ def test_an_implementation_that_was_written_before(way, declared):
 def test_attributes_without_defaults_are_needed(declared):
     with pytest.raises(ValueError, match=r"does not fit test\.Scaled.*factor"):
         pg.register_kernel(declared, "cpu", lambda x, reverse, mode: x)
+
+
+# What belongs to one processor, and to backends.
+ELSEWHERE = re.compile(
+    r"\b(pack(s|ed|ing)?|layouts?|panels?|tile[sd]?|cache[sd]?|threads?|memory|buffers?|"
+    r"vnni|avx\w*|simd|neon|sse\d*|lanes?|registers?|prefetch\w*|blas|mkl|onednn|gpu|cpu|"
+    r"processors?|devices?|instructions?|contiguous)\b",
+    re.IGNORECASE,
+)
+MATHEMATICS = {"Pack", "Tile"}  # TensorFlow.js' names of a stack and of repetitions
+
+
+@pytest.mark.parametrize("name", sorted(n for n in plugin.contracts() if "." not in n))
+def test_contracts_name_mathematical_operands_only(name):
+    """A backend keeps another form of an operand by itself: ``plugin.prepared``."""
+    kernel = plugin.contracts()[name]
+    assert not ELSEWHERE.findall(kernel.doc)
+    words = re.findall("[A-Z]?[a-z]+", repr(kernel).replace("_", " "))
+    found = {word for word in words if ELSEWHERE.fullmatch(word)}
+    assert found <= MATHEMATICS & {name}
+
+
+@pytest.mark.parametrize(
+    "text", ["weights that ``pack`` packed", "on VNNI", "a cache", "panels"]
+)
+def test_words_of_a_processor_are_found(text):
+    assert ELSEWHERE.search(text)

@@ -62,7 +62,7 @@ def optimized(graph: Graph, report: Report, outer: Known | None = None) -> None:
     _drop_identities(graph, known)
     fold_into_convolutions(graph, known, report.changes)
     _fuse_activations(graph, known, report)
-    _pack_weights(graph, known, report)
+    _prepare_weights(graph, known, report)
     _order_gates(graph, known, report)
     _fuse_shuffles(graph, known, report)
     with_channels_last(graph, known, report.changes)
@@ -310,7 +310,7 @@ def _fuse_shuffles(graph: Graph, known: Known, report: Report) -> None:
 RECURRENT = {
     "LSTM": ("Gates", (1, 2, 3), 4, 8),
     "GRU": ("Gates", (1, 2, 3), 4, 6),
-    "com.microsoft.DynamicQuantizeLSTM": ("PackedGates", (1, 2, 9, 11), 6, 12),
+    "com.microsoft.DynamicQuantizeLSTM": ("QuantizedGates", (1, 2, 9, 11), 4, 12),
 }
 
 
@@ -344,8 +344,8 @@ QUANTIZED = {
 }
 
 
-def _pack_weights(graph: Graph, known: Known, report: Report) -> None:
-    """Pack weights once, instead of in each call."""
+def _prepare_weights(graph: Graph, known: Known, report: Report) -> None:
+    """Make weights int8 once, instead of in each call."""
     nodes = []
     for node in report.walk(graph):
         names = QUANTIZED.get(node.op, "").split()
@@ -354,20 +354,20 @@ def _pack_weights(graph: Graph, known: Known, report: Report) -> None:
         if constant[0] is None or (given.get("w_zero") and constant[1] is None):
             nodes.append(node)
         else:
-            nodes += _packed(node, given, constant[0])
-            report.changes["weights packed"] += 1
+            nodes += _prepared(node, given, constant[0])
+            report.changes["weights made int8"] += 1
     graph.nodes[:] = nodes
 
 
-def _packed(node: Node, given: Mapping[str, str], w: Any) -> list[Node]:
+def _prepared(node: Node, given: Mapping[str, str], w: Any) -> list[Node]:
     """Return the nodes for one whose weights ``w`` are known."""
     y, matrix = node.outputs[0], node.op.endswith(("MatMul", "MatMulInteger"))
     if matrix and w.ndim != 2:
         return [node]
-    packed = [f"{y}/{name}" for name in ("weights", "sums", "rest")]
+    made = [f"{y}/{name}" for name in ("weights", "rest")]
     attrs = {"matrix": 1} if matrix else {"group": node.attrs.get("group", 1)}
     inputs = [given["w"], given.get("w_zero", "")]
-    nodes = [Node(own("Weights"), 1, node.name, inputs, packed, attrs)]
+    nodes = [Node(own("Weights"), 1, node.name, inputs, made, attrs)]
     scale = ""
     if "scale" in given:
         inputs, scale = (
@@ -375,7 +375,7 @@ def _packed(node: Node, given: Mapping[str, str], w: Any) -> list[Node]:
             f"{y}/scale",
         )
         nodes.append(Node(own("Factor"), 1, node.name, inputs, [scale]))
-    inputs = [given["x"], *packed, given.get("x_zero", "")]
+    inputs = [given["x"], *made, given.get("x_zero", "")]
     inputs += [] if matrix else [given.get("bias", "")]
     inputs += [scale, given.get("zero", "")]
     row = own("QuantizedMatMul" if matrix else "QuantizedConv")

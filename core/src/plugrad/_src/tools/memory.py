@@ -23,6 +23,7 @@ from plugrad._src.engine import context
 from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry.backend import OpenBackend
 from plugrad._src.registry.contract import Spec
+from plugrad._src.registry.prepared import forms_of
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor import arguments
 from plugrad._src.tensor.tensor import NOWHERE, Native, TapeId, Tensor
@@ -207,7 +208,8 @@ class OfBackend:
 
     Attributes:
         tensors: Tensors whose home it is.
-        cached_copies: Copies cached here of tensors of other backends.
+        cached_copies: Copies cached here: of tensors of other backends, and those in
+            another form that kernels keep (``plugrad.plugin.prepared``).
         buffers: The pieces of memory that hold them; views share one.
         bytes: The size of the buffers.
         peak: The most bytes that the backend has held; None if it does not tell.
@@ -274,6 +276,13 @@ class _Tally:
         if id(held) not in self.owners:
             self.owners[id(held)] = held, home.runtime.arrays.nbytes(held)
 
+    def add_forms(self, native: Native, home: OpenBackend) -> None:
+        """Count the forms of an array that are kept."""
+        for form in forms_of(native):
+            self.cached_copies[id(form)] = form
+            for part in form if type(form) is tuple else (form,):
+                self.add(part, home)
+
     def told(self) -> OfBackend:
         sizes = [size for _, size in self.owners.values()]
         peak, kept = (f() if f else None for f in (self.peak, self.kept))
@@ -320,10 +329,12 @@ def memory() -> Memory:
         tally = of(home)
         tally.tensors += 1
         tally.add(data, home)
+        tally.add_forms(data, home)
         for other, (_, native) in (copies or {}).copy().items():
             if other is not home:
                 tally = of(other)
                 tally.add(native, other)
+                tally.add_forms(native, other)
                 tally.cached_copies[id(native)] = native
     return Memory({name: tally.told() for name, tally in tallies.items()})
 

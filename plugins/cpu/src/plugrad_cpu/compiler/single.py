@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 from plugrad.geometry import contiguous_strides
-from plugrad.plugin import Graph, Spec, Step
+from plugrad.plugin import Graph, Spec, Step, prepared
 
 from ..kernels import conv, depthwise, fused, linalg, pool, quantized
 from ..native import MOST, around, described, in_order
 from ..pool import native
 from .operands import bytes_of, operands
+from .rows import values
 
 MEMORY = (-1,)  # the argument that is memory for a kernel
 Argument = Any  # a number, None, an array, or a tuple of the number of a value
@@ -139,18 +140,32 @@ def _pool(name: str, step: Step, specs: Any, graph: Graph) -> Any:
 
 
 def _quantized(graph: Graph) -> Any:
+    """Return a product or convolution of bytes whose weights are constants."""
     (step,), (y,) = graph.steps, graph.steps[0].outputs
     specs: list[Any] = [None if x is None else graph.specs[x] for x in step.inputs]
-    windows, shape, dtype = step.attrs["geometry"], *graph.specs[y]
-    how, sizes = described(windows), [prod(x.shape) for x in specs if x]
-    words, rows = quantized.needs(windows)
-    if how is None or not 0 < min(*sizes, prod(shape)) <= max(*sizes, words) < MOST:
+    w, (shape, dtype) = graph.constants.get(values(step)[1]), graph.specs[y]
+    how, name, more, (words, rows) = _quantized_sizes(step, specs)
+    sizes = [prod(x.shape) for x in specs if x]
+    fits = 0 < min(*sizes, prod(shape)) <= max(*sizes, words) < MOST
+    if w is None or how is None or not fits:
         return None
-    arrays = [None if x is None else (x,) for x in step.inputs]
-    scales = prod(specs[5].shape) if specs[5] else 0
+    x, _, *end = [None if x is None else (x,) for x in step.inputs]
+    scales = prod(specs[4].shape) if specs[4] else 0
     numbers = int(specs[0].dtype == np.int8), scales, quantized.RESULTS.index(dtype)
-    name, arrays = "quantized_conv_i8", [*arrays, (y,), MEMORY]
-    return bound(graph, name, how, *arrays, *numbers, rows, memory=words)
+    weights = prepared(w, quantized.panels, reused=True)
+    arrays = x, *weights, *end, (y,), MEMORY
+    return bound(graph, name, *how, *arrays, *numbers, rows, *more, memory=words)
+
+
+def _quantized_sizes(step: Step, specs: list[Any]) -> Any:
+    """Return windows, the name, the sizes of matrices, and what needs memory."""
+    if step.kernel.name == "QuantizedMatMul":
+        m, (k, n) = prod(specs[0].shape[:-1]), specs[1].shape
+        return (), "quantized_matmul_i8", (m, n, k), linalg.packed(m, n, k)
+    windows = step.attrs["geometry"]
+    how = described(windows)
+    found = None if how is None else (how,)
+    return found, "quantized_conv_i8", (), quantized.needs(windows)
 
 
 def _made(make: Callable[[Step, Any, Graph], Any]) -> Callable[[Graph], Any]:
@@ -176,4 +191,4 @@ MAKERS: dict[str, Callable[[Step, Any, Graph], Any]] = {
     **dict.fromkeys(("DepthwiseConv2dNative", "FusedDepthwiseConv2D"), _depthwise),
 }
 SINGLE = {name: _made(make) for name, make in MAKERS.items()}
-SINGLE["QuantizedConv2D"] = _quantized
+SINGLE |= dict.fromkeys(("QuantizedConv2D", "QuantizedMatMul"), _quantized)

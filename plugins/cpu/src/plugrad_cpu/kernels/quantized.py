@@ -1,4 +1,8 @@
-"""Convolutions and products of bytes, in C; elsewhere their decompositions run."""
+"""Convolutions and products of bytes, in C; elsewhere their decompositions run.
+
+C multiplies weights that are packed in panels, which are kept beside those that are
+used again.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from plugrad.geometry import Windows
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, prepared
 
 from .. import native
 from ..arrays import Array
@@ -16,15 +20,31 @@ from .linalg import packed
 kernels = KernelTable()
 INT8 = np.dtype(np.int8)
 CONV = native.kernels("quantized_conv", {INT8: "_i8"})
+PRODUCT = native.kernels("quantized_matmul", {INT8: "_i8"})
 DEPTHWISE = native.kernels("quantized_depthwise", {INT8: "_i8"})
+PACK = native.kernels("pack_panels", {INT8: "_i8"})
+PANEL = 16  # columns, as in integer.c
 MOST_POSITIONS = 64  # as in integer_depthwise.c
 # The number of a result's dtype, as in integer.h.
 RESULTS = [np.dtype(name) for name in ("int32", "float32", "int8", "uint8")]
 
 
-def conv(x: Array, panels: Array, sums: Array, *end: Any, geometry: Windows) -> Any:
-    """A product of what windows see, and panels."""
-    return _run(CONV, (x, panels, sums), end, geometry, *needs(geometry))
+def panels(w: Array) -> tuple[Array, Array]:
+    """Return weights in the order in which C multiplies them, and their sums."""
+    n = w.shape[-1]
+    k = w.size // n
+    made = np.empty((-(-n // PANEL), -(-k // 4), PANEL, 4), INT8)
+    sums = np.empty(n, np.int32)
+    PACK[INT8](native.in_order(w), made, sums, k, n)
+    return made, sums
+
+
+def conv(x: Array, filter: Array, *end: Any, geometry: Windows) -> Any:
+    """A product of what windows see, and the filter."""
+    words, rows = needs(geometry)
+    if (how := native.described(geometry)) is None:
+        return NotImplemented
+    return _run(CONV, (how,), (x, filter), end, geometry.out_shape, words, rows)
 
 
 def needs(windows: Windows) -> tuple[int, int]:
@@ -33,33 +53,42 @@ def needs(windows: Windows) -> tuple[int, int]:
     return packed(prod(windows.out_shape[:-1]), n, k)
 
 
+def matmul(a: Array, b: Array, *end: Any) -> Any:
+    """A product of all rows, and the weights."""
+    m, (k, n) = prod(a.shape[:-1]), b.shape
+    words, rows = packed(m, n, k)
+    return _run(PRODUCT, (), (a, b), end, (*a.shape[:-1], n), words, rows, m, n, k)
+
+
 def depthwise(x: Array, filter: Array, *end: Any, geometry: Windows) -> Any:
     """Each channel by itself, if it has one result."""
+    how = native.described(geometry)
     many = prod(geometry.window) > MOST_POSITIONS
-    if many or filter.shape[-1] != 1:
+    if many or filter.shape[-1] != 1 or how is None:
         return NotImplemented
     words, _ = packed(0, geometry.out_shape[-1], 0)
-    return _run(DEPTHWISE, (x, filter), end, geometry, words)
+    return _run(DEPTHWISE, (how,), (x, filter), end, geometry.out_shape, words)
 
 
 def _run(
-    kernel: Any, given: Any, end: Any, windows: Windows, words: int, *more: int
+    kernel: Any, how: Any, given: Any, end: Any, shape: Any, words: int, *more: int
 ) -> Any:
-    x_zero, bias, scale, zero = end
-    how, xs = native.described(windows), native.contiguous(*given, bias, scale)
-    if how is None or xs is None or not min(x.size for x in given):
+    (x, w), (x_zero, bias, scale, zero), size = given, end, prod(shape)
+    if max(x.size, w.size, size, words) >= native.MOST or not (x.size and w.size):
+        return NotImplemented
+    if not size:
         return NotImplemented
     dtype = RESULTS[scale is not None] if zero is None else zero.dtype
-    y = np.empty(windows.out_shape, dtype)
-    if y.size >= native.MOST or words >= native.MOST or not y.size:
-        return NotImplemented
-    *xs, bias, scale = xs
-    numbers = xs[0].dtype == np.int8, 0 if scale is None else scale.size
-    pointers = (how, *xs, x_zero, bias, scale, zero, y, np.empty(words, np.int32))
-    kernel[INT8](*pointers, *numbers, RESULTS.index(dtype), *more)
+    y, memory = np.empty(shape, dtype), np.empty(words, np.int32)
+    weights = (native.in_order(w),) if kernel is DEPTHWISE else prepared(w, panels)
+    bias, scale = (v if v is None else native.in_order(v) for v in (bias, scale))
+    arrays = native.in_order(x), *weights, x_zero, bias, scale, zero, y, memory
+    numbers = x.dtype == INT8, 0 if scale is None else scale.size, RESULTS.index(dtype)
+    kernel[INT8](*how, *arrays, *numbers, *more)
     return y
 
 
 if CONV:
     kernels["QuantizedConv2D"] = conv
+    kernels["QuantizedMatMul"] = matmul
     kernels["QuantizedDepthwiseConv2D"] = depthwise

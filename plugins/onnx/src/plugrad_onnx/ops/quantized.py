@@ -1,7 +1,7 @@
 """Quantized ops: exact.
 
-Products and convolutions of bytes are those of ``pg.quantized``, summed in int32, whose
-weights are packed: once, by a node of a pass, if they are constants. Products of
+Products and convolutions of bytes are those of ``pg.quantized``, summed in int32. Their
+weights are made int8 once, by a node of a pass, if they are constants. Products of
 batches, and convolutions in groups or in three dimensions, go by pieces: float32 holds
 all integers up to 2^24, so what stays below is computed in float32, and the pieces are
 added in int32.
@@ -111,25 +111,22 @@ def dynamic_quantize_linear(x: Value) -> Value:
 def weights(
     w: Value, zero: Value = None, *, group: int = 1, matrix: int = 0
 ) -> tuple[Value, ...]:
-    """Return weights less their zero point, their sums, and what is left of the zero.
+    """Return weights less their zero point, and what is left of the zero point.
 
-    Weights that ``pg.quantized.matmul`` and ``conv2d`` take are packed; those of
-    channels by themselves are int8, and have no sums. If they do not fit into int8 with
-    the zero point subtracted, it is left, and there is one more column of ones: the
-    product with it, times what is left, is subtracted. Others are float32.
+    Weights that ops of ``pg.quantized`` take are int8. If they do not fit into int8
+    with the zero point subtracted, it is left, and there is one more column of ones,
+    unless channels are by themselves: the product with it, times what is left, is
+    subtracted. Others are float32.
     """
     if not matrix and (w.ndim > 4 or (group > 1 and w.shape[1] > 1)):
         many = zero is not None and zero.size > 1
         zero = pg.reshape(zero, (-1, *[1] * (w.ndim - 1))) if many else zero
-        return _shifted(w, zero), None, None
+        return _shifted(w, zero), None
     w, zero = _signed(w, zero)
     y = w if matrix else filter_of(w, group=group)
-    if not matrix and group > 1:
-        return pg.asarray(y, copy=True), None, zero
-    if zero is not None:
+    if zero is not None and (matrix or group == 1):
         y = pg.concat([y, pg.ones((*y.shape[:-1], 1), dtype="int8")], axis=-1)
-    panels, sums = pg.quantized.pack(y)
-    return pg.asarray(panels, copy=True), sums, zero
+    return pg.asarray(y, copy=True), zero
 
 
 def _signed(w: Any, zero: Any) -> tuple[Any, Any]:
@@ -181,30 +178,29 @@ def _ended(sums: Value, rest: Value, bias: Value, scale: Value, zero: Value) -> 
 @op("QuantizedMatMul", domain="plugrad")
 def quantized_matmul(
     a: Value,
-    panels: Value,
-    sums: Value,
+    w: Value,
     rest: Value = None,
     a_zero: Value = None,
     scale: Value = None,
     zero: Value = None,
 ) -> Value:
-    """Multiply by packed weights: a node of a pass."""
+    """Multiply by what ``weights`` returns: a node of a pass."""
     rows = a_zero is not None and a_zero.size > 1
     start = None if a_zero is None or rows else pg.reshape(a_zero, ())
     if rest is None and not rows and (scale is None or scale.ndim <= 1):
-        return pg.quantized.matmul(a, panels, sums, start, None, scale, zero)
-    y = pg.quantized.matmul(a, panels, sums, start)
+        return pg.quantized.matmul(a, w, start, None, scale, zero)
+    y = pg.quantized.matmul(a, w, start)
     if rows:
         a_zero = pg.expand_dims(a_zero, -1) if a_zero.ndim == 1 else a_zero
-        y = y - pg.astype(a_zero, "int32") * sums
+        y = y - pg.astype(a_zero, "int32") * pg.sum(w, axis=0, dtype="int32")
     return _ended(y, rest, None, scale, zero)
 
 
 def _matmul(a: Value, b: Value, a_zero: Value, b_zero: Value, *end: Value) -> Value:
     """Return the product in int32, or as it ends."""
     if b.ndim == 2 and (b_zero is None or b_zero.ndim < 2):
-        panels, sums, rest = weights(b, b_zero, matrix=1)
-        return quantized_matmul(a, panels, sums, rest, a_zero, *end)
+        w, rest = weights(b, b_zero, matrix=1)
+        return quantized_matmul(a, w, rest, a_zero, *end)
     if a_zero is not None and a_zero.ndim == 1 and a_zero.size > 1:
         a_zero = pg.expand_dims(a_zero, -1)
     count, n = EXACT // (_bound(a, a_zero) * _bound(b, b_zero)), a.shape[-1]
@@ -222,11 +218,11 @@ def _tail(b: Value) -> tuple[slice, ...]:
     return (slice(None),) if b.ndim > 1 else ()
 
 
-def dynamic_matmul(a: Value, *, packed: Sequence[Value], scale: Value) -> Value:
-    """Return the product of what is quantized as it comes with packed weights."""
+def dynamic_matmul(a: Value, *, given: Sequence[Value], scale: Value) -> Value:
+    """Return the product of what is quantized as it comes with ``given`` weights."""
     a, of_a, a_zero = dynamic_quantize_linear(a)
-    panels, sums, rest = packed
-    y = quantized_matmul(a, panels, sums, rest, a_zero)
+    w, rest = given
+    y = quantized_matmul(a, w, rest, a_zero)
     return pg.astype(y, "float32") * (of_a * scale)
 
 
@@ -258,7 +254,6 @@ def qlinear_matmul(
 def quantized_conv(
     x: Value,
     w: Value,
-    sums: Value,
     rest: Value,
     x_zero: Value = None,
     bias: Value = None,
@@ -279,12 +274,12 @@ def quantized_conv(
     wide = x if n == 2 else pg.expand_dims(x, 1)
     x_zero = None if x_zero is None else pg.reshape(x_zero, ())
     if rest is None:
-        y = _windows(wide, w, sums, x_zero, end, window, options)
+        y = _windows(wide, w, x_zero, end, group, options)
     else:
-        y = _windows(wide, w, sums, x_zero, (), window, options)
-        if sums is None:
+        y = _windows(wide, w, x_zero, (), group, options)
+        if group > 1:
             ones = pg.ones_like(w)
-            more = _windows(wide, ones, None, x_zero, (), window, options)
+            more = _windows(wide, ones, x_zero, (), group, options)
             y, rest = y - rest * more, None
         y = _ended(y, rest, *end)
     y = y if n == 2 else pg.squeeze(y, 1)
@@ -292,12 +287,10 @@ def quantized_conv(
 
 
 def _windows(
-    x: Value, w: Value, sums: Value, x_zero: Value, end: Any, window: Window, more: Any
+    x: Value, w: Value, x_zero: Value, end: Any, group: int, options: Any
 ) -> Value:
-    if sums is None:
-        return pg.quantized.depthwise_conv2d(x, w, x_zero, *end, **more)
-    size = (1, *window.kernel_shape)[-2:]
-    return pg.quantized.conv2d(x, w, sums, x_zero, *end, window=size, **more)
+    convolve = pg.quantized.depthwise_conv2d if group > 1 else pg.quantized.conv2d
+    return convolve(x, w, x_zero, *end, **options)
 
 
 def _by_pieces(
@@ -326,8 +319,8 @@ def _by_pieces(
 def _convolved(x: Value, w: Value, w_zero: Value, *end: Value, **how: Any) -> Value:
     """Return a convolution in int32, or as it ends."""
     window = replace(how.pop("window"), kernel_shape=tuple(w.shape[2:]))
-    packed = weights(w, w_zero, group=how["group"])
-    return quantized_conv(x, *packed, *end, window=window, **how)
+    given = weights(w, w_zero, group=how["group"])
+    return quantized_conv(x, *given, *end, window=window, **how)
 
 
 @op("ConvInteger", since=10)

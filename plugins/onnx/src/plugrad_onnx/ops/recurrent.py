@@ -353,17 +353,17 @@ def dynamic_quantize_lstm(
     """Run an LSTM of ONNX Runtime's, whose inputs and states are quantized as it runs.
 
     Weights are turned; scales and zero points are of a direction or of its columns.
-    ``own`` is what ``packed_gates`` returns, if that is known.
+    ``own`` is what ``gate_weights`` returns, if that is known.
     """
     steps = _Steps(cell, r.shape[-2], b, (initial_h, initial_c), p, input_forget)
-    own = own or packed_gates(w, r, w_zero, r_zero)
+    own = own or gate_weights(w, r, w_zero, r_zero)
 
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
         of_input, of_state = (
-            functools.partial(quantized.dynamic_matmul, packed=packed, scale=scale)
-            for packed, scale in (
-                (own[6 * number : 6 * number + 3], w_scale[number]),
-                (own[6 * number + 3 : 6 * number + 6], r_scale[number]),
+            functools.partial(quantized.dynamic_matmul, given=given, scale=scale)
+            for given, scale in (
+                (own[4 * number : 4 * number + 2], w_scale[number]),
+                (own[4 * number + 2 : 4 * number + 4], r_scale[number]),
             )
         )
         return steps.run(number, x, mask, of_input, of_state)
@@ -371,9 +371,9 @@ def dynamic_quantize_lstm(
     return _directions(x, lengths, cell, run)
 
 
-@op("PackedGates", domain="plugrad", reads=(0, 1, 2, 3))
-def packed_gates(w: Value, r: Value, w_zero: Value, r_zero: Value) -> Value:
-    """Return packed weights, six for each direction: a node of a pass."""
+@op("QuantizedGates", domain="plugrad", reads=(0, 1, 2, 3))
+def gate_weights(w: Value, r: Value, w_zero: Value, r_zero: Value) -> Value:
+    """Return weights of bytes, four for each direction: a node of a pass."""
     found: list[Value] = []
     for i in range(w.shape[0]):
         for v, zero in ((w, w_zero), (r, r_zero)):

@@ -1,4 +1,8 @@
-"""Convolutions and products of bytes."""
+"""Convolutions and products of bytes.
+
+C multiplies weights that are packed in panels, which are kept beside those that are
+used again.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from plugrad.geometry import Windows
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, prepared
 
 from ..arrays import WasmArray, empty
 from ..launch import FLOAT32, INT32
@@ -15,19 +19,41 @@ from ._windows import forward
 from .linalg import packed
 
 kernels = KernelTable()
+INT8 = np.dtype("int8")
+PANEL = 16  # columns, as in integer.c
+DEPTHWISE = "quantized_depthwise_i8"
 MOST_POSITIONS = 64  # as in integer_depthwise.c
 # The numbers of the dtypes of results, as in integer.h.
-RESULTS = (INT32, FLOAT32, np.dtype("int8"), np.dtype("uint8"))
+RESULTS = (INT32, FLOAT32, INT8, np.dtype("uint8"))
+
+
+def panels(w: WasmArray) -> tuple[WasmArray, WasmArray]:
+    """Return weights in the order in which C multiplies them, and their sums."""
+    n = w.shape[-1]
+    k = w.size // n
+    made = empty(w.machine, (-(-n // PANEL), -(-k // 4), PANEL, 4), INT8)
+    sums = empty(w.machine, (n,), INT32)
+    pointers = w.pointer, made.pointer, sums.pointer
+    w.machine.callers["pack_panels_i8"](*pointers, k, n)
+    return made, sums
 
 
 @kernels("QuantizedConv2D")
-def conv(
-    x: WasmArray, panels: WasmArray, sums: WasmArray, *end: Any, geometry: Windows
-) -> Any:
-    """A product of what windows see, and panels."""
+def conv(x: WasmArray, filter: WasmArray, *end: Any, geometry: Windows) -> Any:
+    """A product of what windows see, and the filter."""
     n, k = geometry.out_shape[-1], prod(geometry.filter_shape[:-1])
     words, rows = packed(prod(geometry.out_shape[:-1]), n, k)
-    return _run("quantized_conv_i8", (x, panels, sums), end, geometry, words, rows)
+    how, name = x.machine.cached[forward](geometry), "quantized_conv_i8"
+    return _run(name, (how,), (x, filter), end, geometry.out_shape, words, rows)
+
+
+@kernels("QuantizedMatMul")
+def matmul(a: WasmArray, b: WasmArray, *end: Any) -> Any:
+    """A product of all rows, and the weights."""
+    m, (k, n) = prod(a.shape[:-1]), b.shape
+    words, rows = packed(m, n, k)
+    shape, more = (*a.shape[:-1], n), (rows, m, n, k)
+    return _run("quantized_matmul_i8", (), (a, b), end, shape, words, *more)
 
 
 @kernels("QuantizedDepthwiseConv2D")
@@ -36,21 +62,21 @@ def depthwise(x: WasmArray, filter: WasmArray, *end: Any, geometry: Windows) -> 
     if prod(geometry.window) > MOST_POSITIONS or filter.shape[-1] != 1:
         return NotImplemented
     words, _ = packed(0, geometry.out_shape[-1], 0)
-    return _run("quantized_depthwise_i8", (x, filter), end, geometry, words)
+    how = x.machine.cached[forward](geometry)
+    return _run(DEPTHWISE, (how,), (x, filter), end, geometry.out_shape, words)
 
 
 def _run(
-    name: str, given: Any, end: Any, windows: Windows, words: int, *more: int
+    name: str, how: Any, given: Any, end: Any, shape: Any, words: int, *more: int
 ) -> Any:
-    x_zero, bias, scale, zero = end
-    if not min(x.size for x in given) or not prod(windows.out_shape):
+    (x, w), (x_zero, bias, scale, zero), machine = given, end, given[0].machine
+    if not (x.size and w.size and prod(shape)):
         return NotImplemented
-    machine, signed = given[0].machine, given[0].dtype.kind == "i"
     dtype = RESULTS[scale is not None] if zero is None else zero.dtype
-    y = empty(machine, windows.out_shape, dtype)
-    how, between = machine.cached[forward](windows), empty(machine, (words,), INT32)
-    arrays = (how, *given, x_zero, bias, scale, zero, y, between)
+    y, memory = empty(machine, shape, dtype), empty(machine, (words,), INT32)
+    weights = (w,) if name == DEPTHWISE else prepared(w, panels)
+    arrays = *how, x, *weights, x_zero, bias, scale, zero, y, memory
     pointers = [0 if x is None else x.pointer for x in arrays]
-    numbers = signed, 0 if scale is None else scale.size, RESULTS.index(dtype)
+    numbers = x.dtype == INT8, 0 if scale is None else scale.size, RESULTS.index(dtype)
     machine.callers[name](*pointers, *numbers, *more)
     return y

@@ -19,7 +19,7 @@ from . import test_special, test_trigonometry, test_unary
 DISCRETE = """
     All Any BitwiseNot BitwiseOr BitwiseXor BroadcastArgs LeftShift LogicalAnd
     LogicalNot LogicalOr LogicalXor MatMulInteger OneHot QuantizedConv2D
-    QuantizedDepthwiseConv2D RightShift SparseReshape
+    QuantizedDepthwiseConv2D QuantizedMatMul RightShift SparseReshape
     Draw FromPixels Gcd
 """
 # Constants: there is nothing to call.

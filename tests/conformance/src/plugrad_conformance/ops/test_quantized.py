@@ -101,8 +101,7 @@ def test_convolutions(row, end, plain, each, backend):
         w = pg.asarray(w[..., None])
         y = quantized.depthwise_conv2d(pg.asarray(x), w, *more, **how)
     else:
-        packed = quantized.pack(w)
-        y = quantized.conv2d(pg.asarray(x), *packed, *more, window=window, **how)
+        y = quantized.conv2d(pg.asarray(x), pg.asarray(w), *more, **how)
     assert y.dtype == expected.dtype
     np.testing.assert_array_equal(y.numpy(), expected)
 
@@ -141,7 +140,7 @@ def test_products(shape, end, backend):
     a_zero, *rest = given(end, n, rows[-1] > 60000)
     wide = a.astype(np.int32) - (0 if a_zero is None else np.int32(a_zero))
     expected = ended(np.matmul(wide, w.astype(np.int32)), *rest)
-    y = quantized.matmul(a, *quantized.pack(w), *tensors(a_zero, *rest))
+    y = quantized.matmul(a, w, *tensors(a_zero, *rest))
     assert (y.dtype, y.shape) == (expected.dtype, expected.shape)
     np.testing.assert_array_equal(y.numpy(), expected)
 
@@ -149,82 +148,193 @@ def test_products(shape, end, backend):
 def test_results_are_rounded_half_to_even_and_bounded(backend):
     held(backend, "int8", "uint8")
     sums = np.array([-(2**31), -600, -5, -3, -1, 0, 1, 3, 5, 600, 2**31 - 1], np.int32)
-    packed = quantized.pack(np.zeros((1, sums.size), np.int8))
+    w = np.zeros((1, sums.size), np.int8)
     a, end = np.zeros((1, 1), np.uint8), (pg.asarray(sums), pg.asarray(np.float32(0.5)))
     for zero, expected in {
         np.uint8(3): [0, 0, 1, 1, 3, 3, 3, 5, 5, 255, 255],
         np.int8(-4): [-128, -128, -6, -6, -4, -4, -4, -2, -2, 127, 127],
     }.items():
-        y = quantized.matmul(a, *packed, None, *end, pg.asarray(zero))
+        y = quantized.matmul(a, w, None, *end, pg.asarray(zero))
         assert y.tolist() == [expected]
-
-
-def test_packed_weights(backend):
-    held(backend, "int8")
-    w = drawn("int8", (3, 2, 5, 20))
-    panels, sums = quantized.pack(w)
-    assert (panels.shape, panels.dtype, sums.dtype) == ((2, 8, 16, 4), "int8", "int32")
-    flat = np.pad(w.reshape(30, 20), [(0, 2), (0, 12)])
-    found = panels.numpy().transpose(1, 3, 0, 2).reshape(32, 32)
-    np.testing.assert_array_equal(found, flat)
-    np.testing.assert_array_equal(sums.numpy(), w.reshape(30, 20).sum(0, np.int32))
 
 
 def test_the_gradient_in_the_scale_is_the_sum(backend):
     held(backend, "int8", "uint8")
     a, w = drawn("uint8", (3, 4)), drawn("int8", (4, 2))
-    packed = quantized.pack(w)
-    f = lambda scale: pg.sum(quantized.matmul(a, *packed, None, None, scale))
+    f = lambda scale: pg.sum(quantized.matmul(a, w, None, None, scale))
     found = pg.grad(f)(pg.asarray(np.ones(2, np.float32)))
     expected = (a.astype(np.int32) @ w.astype(np.int32)).sum(0)
     np.testing.assert_array_equal(found.numpy(), expected.astype(np.float32))
 
 
+# A backend may keep weights in a form of its own, from one call to the next.
+
+OPS = {"conv2d": (1, 2, 3, 5), "depthwise_conv2d": (1, 2, 5, 1), "matmul": (5, 20)}
+
+
+def run(op, x, w):
+    return getattr(quantized, op)(x, w)
+
+
+def sums(op, x, w):
+    """Return what ``run`` returns, by NumPy."""
+    if op == "matmul":
+        return x.astype(np.int32) @ w.astype(np.int32)
+    w = w[..., 0] if op == "depthwise_conv2d" else w
+    return convolved(x, w, None, (1, 1), [(0, 0), (0, 0)], (1, 1))
+
+
+def operands(op):
+    x = drawn("uint8", (3, 5) if op == "matmul" else (2, 3, 4, OPS[op][2]))
+    return x, drawn("int8", OPS[op]), drawn("int8", OPS[op])
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_weights_that_are_used_again(op, backend):
+    held(backend, "int8", "uint8")
+    x, w, other = operands(op)
+    one, two = pg.asarray(w), pg.asarray(other)
+    for _ in range(4):
+        assert (run(op, x, one).numpy() == sums(op, x, w)).all()
+        assert (run(op, x, two).numpy() == sums(op, x, other)).all()
+        assert (run(op, x, pg.asarray(other)).numpy() == sums(op, x, other)).all()
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_weights_that_are_assigned(op, backend):
+    held(backend, "int8", "uint8")
+    x, w, _ = operands(op)
+    v = pg.asarray(w)
+    alias = pg.stop_gradient(v)
+    for number in range(6):
+        for _ in range(3):
+            assert (run(op, x, v).numpy() == sums(op, x, w)).all()
+        w = w.copy()
+        w[0] = v[0] = number
+    assert (run(op, x, alias).numpy() != run(op, x, v).numpy()).any()
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_weights_in_memory_of_others(op, backend):
+    """They may write to it, if the backend shares it."""
+    held(backend, "int8", "uint8")
+    x, w, _ = operands(op)
+    v = pg.asarray(w, copy=False)
+    for number in range(4):
+        w[0] = number
+        assert (run(op, x, v).numpy() == sums(op, x, v.numpy())).all()
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_weights_that_are_results(op, backend):
+    """Their memory is used again, for others."""
+    held(backend, "int8", "uint8")
+    x, w, other = operands(op)
+    for number in range(8):
+        y = run(op, x, pg.asarray(w if number % 2 else other))
+        y = y + run(op, x, pg.astype(pg.asarray(w), "int32").astype("int8"))
+        expected = sums(op, x, w if number % 2 else other) + sums(op, x, w)
+        assert (y.numpy() == expected).all()
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_weights_under_jit(op, backend):
+    held(backend, "int8", "uint8")
+    x, w, other = operands(op)
+    one, two = pg.asarray(w), pg.asarray(other)
+    passed = pg.jit(lambda x, w: run(op, x, w))
+    closed = pg.jit(lambda x: run(op, x, one))
+    computed = pg.jit(lambda x, w: run(op, x, (w.astype("int32") // 2).astype("int8")))
+    for _ in range(4):
+        for tensor, array in ((one, w), (two, other)):
+            y = passed(pg.asarray(x), tensor)
+            assert (y.numpy() == sums(op, x, array)).all()
+            y = computed(pg.asarray(x), tensor)
+            assert (y.numpy() == sums(op, x, array // 2)).all()
+        assert (closed(pg.asarray(x)).numpy() == sums(op, x, w)).all()
+    one[0] = two[0]
+    w = w.copy()
+    w[0] = other[0]
+    for _ in range(3):
+        assert (closed(pg.asarray(x)).numpy() == sums(op, x, w)).all()
+
+
 X, W = np.zeros((1, 4, 4, 3), np.uint8), np.zeros((2, 2, 3, 5), np.int8)
+V = W[0, 0]
 ERRORS = {
-    "a rank": (lambda p: quantized.conv2d(X[0], *p), ValueError, "x must have rank 4"),
-    "a window": (
-        lambda p: quantized.conv2d(X, *p, window=3),
+    "a rank": (
+        lambda: quantized.conv2d(X[0], W),
         ValueError,
-        "the shape (3, 3, 3, 5) are packed in panels (1, 7, 16, 4)",
+        "quantized.conv2d: the input must have rank 4, got shape (4, 4, 3)",
+    ),
+    "a matrix of weights": (
+        lambda: quantized.conv2d(X, V),
+        ValueError,
+        "quantized.conv2d: filter must have rank 4, got shape (3, 5)",
+    ),
+    "channels": (
+        lambda: quantized.conv2d(X[..., :2], W),
+        ValueError,
+        "quantized.conv2d: input has 2 channels but filter expects 3",
     ),
     "a dtype": (
-        lambda p: quantized.conv2d(X, *p, np.int8(1), window=2),
+        lambda: quantized.conv2d(X, W, np.int8(1)),
         TypeError,
         "quantized.conv2d: x_zero_point must be uint8, got int8",
     ),
+    "a dtype of rows": (
+        lambda: quantized.matmul(X, V, np.int8(1)),
+        TypeError,
+        "quantized.matmul: a_zero_point must be uint8, got int8",
+    ),
     "a bias": (
-        lambda p: quantized.conv2d(X, *p, None, np.zeros(4, np.int32), window=2),
+        lambda: quantized.conv2d(X, W, None, np.zeros(4, np.int32)),
         ValueError,
         "quantized.conv2d: bias must have the shape (5,), got (4,)",
     ),
     "a zero point without a scale": (
-        lambda p: quantized.conv2d(X, *p, zero_point=np.uint8(1), window=2),
+        lambda: quantized.conv2d(X, W, zero_point=np.uint8(1)),
         ValueError,
         "quantized.conv2d: a result with a zero point needs a scale",
     ),
     "weights": (
-        lambda p: quantized.pack(W.astype(np.uint8)),
+        lambda: quantized.conv2d(X, W.astype(np.uint8)),
         TypeError,
-        "quantized.pack: weights must be int8, got uint8",
+        "quantized.conv2d: filter must be int8, got uint8",
+    ),
+    "numbers that are no bytes": (
+        lambda: quantized.depthwise_conv2d(X.astype(np.float32), W[..., :1]),
+        TypeError,
+        "quantized.depthwise_conv2d: x must be int8 or uint8, got float32",
+    ),
+    "a matrix that is no bytes": (
+        lambda: quantized.matmul(X, V.astype(np.int32)),
+        TypeError,
+        "quantized.matmul: b must be int8, got int32",
     ),
     "a vector of weights": (
-        lambda p: quantized.pack(W[0, 0, 0]),
+        lambda: quantized.matmul(X, V[0]),
         ValueError,
-        "quantized.pack: weights must have 2 axes or more",
+        "quantized.matmul: a must have 1 axis or more, and b 2; "
+        "got shapes (1, 4, 4, 3) and (5,)",
     ),
     "a number": (
-        lambda p: quantized.matmul(np.uint8(3), *p),
+        lambda: quantized.matmul(np.uint8(3), V),
         ValueError,
-        "quantized.matmul: a must have 1 axis or more",
+        "quantized.matmul: a must have 1 axis or more, and b 2",
+    ),
+    "rows that are too long": (
+        lambda: quantized.matmul(X[..., :2], V),
+        ValueError,
+        "quantized.matmul: the last axis of a must be as long as the first of b; "
+        "got shapes (1, 4, 4, 2) and (3, 5)",
     ),
 }
 
 
 @pytest.mark.parametrize("row", ERRORS)
 def test_errors(row, backend):
-    held(backend, "int8", "uint8")
+    held(backend, "int8", "uint8", "float32")
     call, error, message = ERRORS[row]
-    packed = quantized.pack(W)
     with pytest.raises(error, match=re.escape(message)):
-        call(packed)
+        call()

@@ -158,11 +158,11 @@ BITCAST = Kernel(
     "Bitcast(x: number; dtype: dtype)",
     out=_same_bits,
     op="bitcast",
-    doc="""The bits of ``x`` as elements of another dtype; the memory may be the same.
+    doc="""The bits of ``x`` as elements of another dtype.
 
     An element of n times the width becomes n elements along a new last axis, and n
-    elements along the last axis become one of n times the width. The bytes keep the
-    order that they have in memory: least significant first on today's processors.""",
+    elements along the last axis become one of n times the width. The least
+    significant byte of an element comes first.""",
 )
 
 
@@ -205,7 +205,7 @@ IDENTITY = Kernel(
     "Identity(x)",
     out=same,
     op="identity",
-    doc="""The elements of ``x``; the memory may be the same.""",
+    doc="""The elements of ``x``.""",
 )
 
 

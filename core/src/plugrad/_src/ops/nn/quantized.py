@@ -1,23 +1,24 @@
 """Convolutions and products of bytes, public as ``plugrad.quantized``.
 
-Kernels: ``QuantizedConv2D QuantizedDepthwiseConv2D``. They sum in int32, exactly, add a
-bias, and round to bytes again. Weights are packed once, by ``pack``, in the order in
-which processors multiply bytes.
+Kernels: ``QuantizedConv2D QuantizedDepthwiseConv2D QuantizedMatMul``. They sum in
+int32, exactly, add a bias, and round to bytes again.
 
-Map: what kernels share; packed weights; contracts and decompositions; ops.
+Map: what kernels share; contracts and decompositions; ops.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any, Unpack
 
 from plugrad import geometry
 from plugrad._src.engine.dispatch import run
 from plugrad._src.ops.array import slicing
-from plugrad._src.ops.basis import _convert, creation, reduce, shape, unary
+from plugrad._src.ops.basis import _convert, creation, shape, unary
+from plugrad._src.ops.linalg import products
 from plugrad._src.registry.contract import Kernel, Spec, decomposition
-from plugrad._src.tensor.arguments import misfit, sizes
+from plugrad._src.tensor.arguments import misfit
 from plugrad._src.tensor.dtypes import FLOAT32, INT32, named
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
@@ -28,21 +29,27 @@ from . import _windows, activation, conv, depthwise
 if TYPE_CHECKING:
     from plugrad.geometry import Windows
 
-__all__ = ["conv2d", "depthwise_conv2d", "matmul", "pack"]
+__all__ = ["conv2d", "depthwise_conv2d", "matmul"]
 
 Maybe = Tensor | None
 MaybeLike = TensorLike | None
 
 # --- what kernels share ----------------------------------------------------------
 
-_NAMES = "x_zero_point", "bias", "scale", "zero_point"
-_END = "x_zero_point?: x, bias?: int32, scale?: float32, zero_point?: int8 | uint8"
+_NAMES = "bias", "scale", "zero_point"
+_MORE = "bias?: int32, scale?: float32, zero_point?: int8 | uint8"
+_END = f"x_zero_point?: x, {_MORE}"
+
+
+def _names(op: str) -> tuple[str, ...]:
+    """Return what the inputs behind the operands are called."""
+    return f"{'a' if op == 'quantized.matmul' else 'x'}_zero_point", *_NAMES
 
 
 def _ended(op: str, out: Shape, *end: Any) -> Spec:
     """Return the result; raise unless its shape fits the tensors of the end."""
     allowed = ((),), (out[-1:],), ((), out[-1:]), ((),)
-    for name, x, shapes in zip(_NAMES, end, allowed, strict=True):
+    for name, x, shapes in zip(_names(op), end, allowed, strict=True):
         if x is not None and x.shape not in shapes:
             wanted = " or ".join(map(str, shapes))
             raise ValueError(
@@ -80,101 +87,31 @@ _DOC = """
     is added, and the result is the nearest number of the dtype of ``zero_point``.
     ``scale`` is one number or one for each channel."""
 
-# --- packed weights --------------------------------------------------------------
-
-PANEL = 16
-
-
-def _packed_shape(k: int, n: int) -> Shape:
-    return -(-n // PANEL), -(-k // 4), PANEL, 4
-
-
-def pack(filter: TensorLike, /) -> tuple[Tensor, Tensor]:
-    """Return weights as ``conv2d`` and ``matmul`` take them, and their sums.
-
-    Do it once for weights that do not change.
-
-    Args:
-        filter: int8, ``[..., channels, out_channels]``: the window of a convolution, if
-            it has one, is in front.
-
-    Returns:
-        The panels: the weights as a matrix ``[k, out_channels]``, with as many zeros at
-        the ends of both axes as make them multiples of 4 and of 16, as
-        ``[out_channels / 16, k / 4, 16, 4]``. And the sums of the matrix over k, int32.
-
-    Raises:
-        ValueError: ``filter`` has fewer than two axes.
-        TypeError: ``filter`` is not int8.
-
-    Example:
-        >>> w = pg.asarray([[1, 2], [3, 4], [5, 6]], dtype="int8")
-        >>> panels, sums = pg.quantized.pack(w)
-        >>> panels.shape, panels[0, 0, :2].tolist(), sums.tolist()
-        ((1, 1, 16, 4), [[1, 3, 5, 0], [2, 4, 6, 0]], [9, 12])
-
-    """
-    w = _convert.asarray(filter)
-    if w.dtype.name != "int8":
-        raise TypeError(f"quantized.pack: weights must be int8, got {named(w.dtype)}")
-    if len(w.shape) < 2:
-        raise misfit("quantized.pack", "weights must have 2 axes or more", w)
-    k, n = math.prod(w.shape[:-1]), w.shape[-1]
-    across, words, _, _ = _packed_shape(k, n)
-    w = shape.reshape(w, (k, n))
-    y = slicing.pad(w, [(0, words * 4 - k), (0, across * PANEL - n)])
-    y = shape.reshape(y, (words, 4, across, PANEL))
-    sums = reduce.sum(w, axis=0, dtype=INT32)
-    return shape.permute_dims(y, (2, 0, 3, 1)), sums
-
-
-def _unpacked(panels: Tensor, like: Shape) -> Tensor:
-    """Return the weights of a shape again."""
-    k, n = math.prod(like[:-1]), like[-1]
-    across, words = panels.shape[:2]
-    y = shape.permute_dims(panels, (1, 3, 0, 2))
-    y = shape.reshape(y, (words * 4, across * PANEL))
-    return shape.reshape(y[:k, :n], like)
-
-
 # --- contracts and decompositions ------------------------------------------------
 
 
-def _convolved(x: Spec, panels: Spec, sums: Spec, *end: Any, geometry: Windows) -> Spec:
-    op, n = "quantized.conv2d", geometry.out_shape[-1]
+def _convolved(x: Spec, filter: Spec, *end: Any, geometry: Windows) -> Spec:
+    op = "quantized.conv2d"
     if geometry.groups != 1:
         raise ValueError(f"{op}: there must be one group, got {geometry.groups}")
-    packed = _packed_shape(math.prod(geometry.filter_shape[:-1]), n)
-    rows = ("panels", panels, packed), ("sums", sums, (n,))
-    _windows.check(geometry, 2, ("x", x, geometry.in_shape), *rows)
+    rows = ("x", x, geometry.in_shape), ("filter", filter, geometry.filter_shape)
+    _windows.check(geometry, 2, *rows)
     return _ended(op, geometry.out_shape, *end)
 
 
-def _windows_of(x: Spec, panels: Spec, sums: Spec, *_: Any, **given: Any) -> Any:
-    """Canonicalize attributes of the op: its window, strides and so on."""
-    if "geometry" in given:
-        return given
-    window = sizes("run_kernel", given.pop("window", (1, 1)), "window")
-    filter = Spec((*window, *x.shape[-1:], *sums.shape), x.dtype)
-    return conv.of(conv.IN_2D, x, filter, **given)
-
-
 QUANTIZED_CONV2D = Kernel(
-    f"QuantizedConv2D(x: int8 | uint8, panels: int8, sums: int32, {_END}; "
-    "geometry: Windows)",
+    f"QuantizedConv2D(x: int8 | uint8, filter: int8, {_END}; geometry: Windows)",
     out=_convolved,
-    canonicalize=_windows_of,
+    canonicalize=functools.partial(conv.of, conv.IN_2D),
     op="quantized.conv2d",
-    doc=f"""``Conv2D`` of ``x - x_zero_point`` and the weights that ``pack`` packed in
-    ``panels``, whose ``sums`` over k it gave, too. There is one group. {_DOC}""",
+    doc=f"""``Conv2D`` of ``x - x_zero_point`` and ``filter``; one group. {_DOC}""",
 )
 
 
 @decomposition(QUANTIZED_CONV2D)
 def _(
     x: Tensor,
-    panels: Tensor,
-    sums: Tensor,
+    filter: Tensor,
     x_zero_point: Maybe,
     bias: Maybe,
     scale: Maybe,
@@ -182,8 +119,8 @@ def _(
     *,
     geometry: Windows,
 ) -> Tensor:
-    filter = creation.cast(_unpacked(panels, geometry.filter_shape), INT32)
-    y = run(conv.CONV2D, _less(x, x_zero_point), filter, geometry=geometry)
+    w = creation.cast(filter, INT32)
+    y = run(conv.CONV2D, _less(x, x_zero_point), w, geometry=geometry)
     return _end(y, bias, scale, zero_point)
 
 
@@ -198,7 +135,7 @@ QUANTIZED_DEPTHWISE_CONV2D = Kernel(
     f"QuantizedDepthwiseConv2D(x: int8 | uint8, filter: int8, {_END}; "
     "geometry: Windows)",
     out=_each,
-    canonicalize=lambda *xs, **given: conv.of(geometry.depthwise, *xs, **given),
+    canonicalize=functools.partial(conv.of, geometry.depthwise),
     op="quantized.depthwise_conv2d",
     doc=f"""``DepthwiseConv2dNative`` of ``x - x_zero_point`` and ``filter``. {_DOC}""",
 )
@@ -220,33 +157,63 @@ def _(
     return _end(y, bias, scale, zero_point)
 
 
+def _multiplied(a: Spec, b: Spec, *end: Any) -> Spec:
+    op = "quantized.matmul"
+    if not a.shape or len(b.shape) != 2:
+        raise misfit(op, "a must have 1 axis or more, and b 2", a, b)
+    if a.shape[-1] != b.shape[0]:
+        raise misfit(op, "the last axis of a must be as long as the first of b", a, b)
+    return _ended(op, (*a.shape[:-1], b.shape[1]), *end)
+
+
+QUANTIZED_MAT_MUL = Kernel(
+    f"QuantizedMatMul(a: int8 | uint8, b: int8, a_zero_point?: a, {_MORE})",
+    out=_multiplied,
+    op="quantized.matmul",
+    doc=f"""``y[..., j] = Σ (a[..., k] - a_zero_point) b[k, j]`` over k. {_DOC}""",
+)
+
+
+@decomposition(QUANTIZED_MAT_MUL)
+def _(
+    a: Tensor,
+    b: Tensor,
+    a_zero_point: Maybe,
+    bias: Maybe,
+    scale: Maybe,
+    zero_point: Maybe,
+) -> Tensor:
+    rows = math.prod(a.shape[:-1])
+    x = shape.reshape(_less(a, a_zero_point), (rows, a.shape[-1]))
+    how = {"transpose_a": False, "transpose_b": False}
+    y = run(products.BATCH_MATMUL, x, creation.cast(b, INT32), **how)
+    y = _end(y, bias, scale, zero_point)
+    return shape.reshape(y, (*a.shape[:-1], b.shape[1]))
+
+
 # --- ops -------------------------------------------------------------------------
 
 
 def conv2d(
     x: TensorLike,
-    panels: TensorLike,
-    sums: TensorLike,
+    filter: TensorLike,
     /,
     x_zero_point: MaybeLike = None,
     bias: MaybeLike = None,
     scale: MaybeLike = None,
     zero_point: MaybeLike = None,
     *,
-    window: Sizes = 1,
     strides: Sizes = 1,
     pad: Padding = "valid",
     dilations: Sizes = 1,
     dim_rounding_mode: Rounding | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the convolution of ``x - x_zero_point`` and packed weights.
+    """Return the convolution of ``x - x_zero_point`` and ``filter``.
 
     Args:
         x: int8 or uint8, ``[batch, height, width, channels]``.
-        panels: Weights ``[height, width, channels, out_channels]`` as ``pack`` returns
-            them.
-        sums: Their sums, which ``pack`` returns, too.
+        filter: int8, ``[height, width, channels, out_channels]``.
         x_zero_point: The zero point of ``x``: a number of its dtype. It is what the
             padding has.
         bias: int32, ``[out_channels]``, which is added to the sums.
@@ -254,7 +221,6 @@ def conv2d(
             by it. None: the result is int32.
         zero_point: The zero point of the result, int8 or uint8, to which the products
             with ``scale`` are rounded. None: the result is float32.
-        window: The height and width of the weights.
         strides: As for ``plugrad.conv2d``, like the attributes that follow.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
         dilations: Steps between neighbouring elements of one window.
@@ -271,28 +237,16 @@ def conv2d(
 
     Example:
         >>> x = pg.asarray([[[[7], [8], [9]]]], dtype="uint8")
-        >>> packed = pg.quantized.pack(pg.asarray([[[[1]], [[-2]]]], dtype="int8"))
-        >>> pg.quantized.conv2d(x, *packed, window=(1, 2)).tolist()
+        >>> w = pg.asarray([[[[1]], [[-2]]]], dtype="int8")
+        >>> pg.quantized.conv2d(x, w).tolist()
         [[[[-9], [-10]]]]
 
     """
     if unknown:
         raise unexpected(conv2d, unknown)
-    op = "quantized.conv2d"
-    x, panels, sums = map(_convert.asarray, (x, panels, sums))
-    more = _others(op, x, x_zero_point, bias, scale, zero_point)
-    if len(x.shape) != 4 or len(sums.shape) != 1:
-        raise misfit(op, "x must have rank 4, and the sums of weights 1", x, sums)
     given = _windows.given(strides, pad, dilations, dim_rounding_mode)
-    window = _pair(op, window)
-    filter = (*window, x.shape[-1], *sums.shape)
-    windows = conv.IN_2D(op, x.shape, filter, **given)
-    packed = _packed_shape(math.prod(filter[:-1]), filter[-1])
-    if panels.shape != packed:
-        rule = f"weights of the shape {filter} are packed in panels {packed}"
-        raise misfit(op, rule, panels)
-    _ended(op, windows.out_shape, *more)
-    return run(QUANTIZED_CONV2D, x, panels, sums, *more, geometry=windows)
+    end = x_zero_point, bias, scale, zero_point
+    return _run(QUANTIZED_CONV2D, conv.IN_2D, (x, filter), end, given)
 
 
 def depthwise_conv2d(
@@ -344,19 +298,15 @@ def depthwise_conv2d(
     """
     if unknown:
         raise unexpected(depthwise_conv2d, unknown)
-    op = "quantized.depthwise_conv2d"
-    x, filter = _convert.asarray(x), _convert.asarray(filter)
-    more = _others(op, x, x_zero_point, bias, scale, zero_point)
     given = _windows.given(strides, pad, dilations, dim_rounding_mode)
-    windows = geometry.depthwise(op, x.shape, filter.shape, **given)
-    _ended(op, windows.out_shape, *more)
-    return run(QUANTIZED_DEPTHWISE_CONV2D, x, filter, *more, geometry=windows)
+    end = x_zero_point, bias, scale, zero_point
+    rule = geometry.depthwise
+    return _run(QUANTIZED_DEPTHWISE_CONV2D, rule, (x, filter), end, given)
 
 
 def matmul(
     a: TensorLike,
-    panels: TensorLike,
-    sums: TensorLike,
+    b: TensorLike,
     /,
     a_zero_point: MaybeLike = None,
     bias: MaybeLike = None,
@@ -364,12 +314,11 @@ def matmul(
     zero_point: MaybeLike = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the product of ``a - a_zero_point`` and packed weights.
+    """Return the product of ``a - a_zero_point`` and ``b``.
 
     Args:
         a: int8 or uint8, ``[..., k]``.
-        panels: Weights ``[k, n]`` as ``pack`` returns them.
-        sums: Their sums, which ``pack`` returns, too.
+        b: int8, ``[k, n]``.
         a_zero_point: The zero point of ``a``: a number of its dtype.
         bias: As in ``quantized.conv2d``, like all that follow.
         scale: One number, or one for each column.
@@ -385,31 +334,47 @@ def matmul(
         TypeError: A tensor has another dtype.
 
     Example:
-        >>> packed = pg.quantized.pack(pg.asarray([[1], [-3]], dtype="int8"))
-        >>> pg.quantized.matmul(pg.asarray([[5, 1]], dtype="uint8"), *packed).tolist()
+        >>> w = pg.asarray([[1], [-3]], dtype="int8")
+        >>> pg.quantized.matmul(pg.asarray([[5, 1]], dtype="uint8"), w).tolist()
         [[2]]
 
     """
     if unknown:
         raise unexpected(matmul, unknown)
-    a = _convert.asarray(a)
-    if not a.shape:
-        raise misfit("quantized.matmul", "a must have 1 axis or more", a)
-    rows = math.prod(a.shape[:-1])
-    x = shape.reshape(a, (rows, 1, 1, a.shape[-1]))
-    y = conv2d(x, panels, sums, a_zero_point, bias, scale, zero_point)
-    return shape.reshape(y, (*a.shape[:-1], y.shape[-1]))
+    op = "quantized.matmul"
+    a, b = _bytes(op, a, b)
+    end = _others(op, a, a_zero_point, bias, scale, zero_point)
+    _multiplied(a, b, *end)  # type: ignore[arg-type]  # a tensor has what a spec has
+    return run(QUANTIZED_MAT_MUL, a, b, *end)
 
 
-def _pair(op: str, window: Sizes) -> Shape:
-    return (window,) * 2 if isinstance(window, int) else sizes(op, window, "window")
+def _run(kernel: Kernel, rule: Any, operands: Any, end: Any, given: Any) -> Tensor:
+    """Return a convolution whose windows ``rule`` makes."""
+    op = kernel.op
+    x, filter = _bytes(op, *operands)
+    more = _others(op, x, *end)
+    windows = rule(op, x.shape, filter.shape, **given)
+    _ended(op, windows.out_shape, *more)
+    return run(kernel, x, filter, *more, geometry=windows)
+
+
+def _bytes(op: str, x: TensorLike, w: TensorLike) -> tuple[Tensor, Tensor]:
+    """Return the operands; raise unless they are bytes."""
+    x, w = _convert.asarray(x), _convert.asarray(w)
+    if x.dtype.name not in ("int8", "uint8"):
+        name = "a" if op == "quantized.matmul" else "x"
+        raise TypeError(f"{op}: {name} must be int8 or uint8, got {named(x.dtype)}")
+    if w.dtype.name != "int8":
+        name = "b" if op == "quantized.matmul" else "filter"
+        raise TypeError(f"{op}: {name} must be int8, got {named(w.dtype)}")
+    return x, w
 
 
 def _others(op: str, x: Tensor, *given: MaybeLike) -> list[Maybe]:
     """Return the zero points, bias and scale; a scale that is a number is float32."""
     found = [v if v is None else _convert.asarray(v) for v in given]
     allowed = (x.dtype.name,), ("int32",), ("float32",), ("int8", "uint8")
-    for name, v, names in zip(_NAMES, found, allowed, strict=True):
+    for name, v, names in zip(_names(op), found, allowed, strict=True):
         if v is not None and v.dtype.name not in names:
             wanted = " or ".join(names)
             raise TypeError(f"{op}: {name} must be {wanted}, got {named(v.dtype)}")

@@ -1,0 +1,133 @@
+"""Other forms of arrays that a backend keeps: weights in the order of its processor.
+
+A form belongs to the native array of a tensor, which never changes: item assignment
+gives a tensor another array. It is dropped with the array, and ``plugrad.memory``
+counts it with the cached copies.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from plugrad._src.tensor.tensor import Native
+
+from .backend import is_shared
+
+Form = TypeVar("Form")  # a native array, or a tuple of them
+Make = Callable[[Any], Form]
+
+
+class _Forms(weakref.ref[Any]):
+    """A reference to an array, with the forms of it that are kept.
+
+    Attributes:
+        key: The id of the array.
+        made: The form by the function that made it; None after one call.
+
+    """
+
+    __slots__ = ("key", "made")
+    key: int
+    made: dict[Make[Any], Any]
+
+
+_forms: dict[int, _Forms] = {}  # by the id of the array
+
+
+def prepared(native: Native, make: Make[Form], *, reused: bool = False) -> Form:
+    """Return ``make(native)``, which is kept from the second call with one array on.
+
+    Kernels use it for operands that other calls have, too, in a form of their own:
+    weights in the order in which a processor multiplies them. The first call with an
+    array keeps nothing, because most arrays are results that no other call sees. The
+    form is dropped with the array; ``plugrad.memory`` counts it as a cached copy.
+    Nothing is kept of memory that others may write to (DLPack). Any thread may call it.
+
+    Args:
+        native: A native array of a backend, which never changes.
+        make: Makes the form: a native array, or a tuple of them. Pass the same function
+            in each call, not a new lambda: it tells the forms of an array apart.
+        reused: Whether other calls are certain, as for the constants of a ``Graph``:
+            then the first call keeps the form.
+
+    Returns:
+        What ``make`` returns.
+
+    Example:
+        >>> from plugrad import plugin
+        >>> def columns_first(w):
+        ...     return np.asfortranarray(w)
+        >>> w = np.ones((2, 3), np.float32)
+        >>> first = plugin.prepared(w, columns_first)
+        >>> second = plugin.prepared(w, columns_first)
+        >>> second is first, plugin.prepared(w, columns_first) is second
+        (False, True)
+
+    """
+    entry = _forms.get(id(native))
+    if entry is not None and entry() is native:
+        found = entry.made.get(make)
+        if found is not None and not is_shared(native):
+            return cast("Form", found)
+    return _made(native, make, reused)
+
+
+def _made(native: Native, make: Make[Form], reused: bool) -> Form:
+    """Return a form that is not there yet, and keep it if the array is used again."""
+    if is_shared(native):
+        _forms.pop(id(native), None)
+        return make(native)
+    entry = _entry(native)
+    if entry is None:
+        return make(native)
+    if not reused and make not in entry.made:
+        entry.made[make] = None
+        return make(native)
+    form = make(native)
+    if _holds(form, native):
+        return form
+    # Two threads may both have made it: one of the forms stays.
+    if entry.made.get(make) is None:
+        entry.made[make] = form
+    return cast("Form", entry.made[make])
+
+
+def _entry(native: Native) -> _Forms | None:
+    """Return the forms of an array; None if there are no weak references to it."""
+    key = id(native)
+    entry = _forms.get(key)
+    if entry is None or entry() is not native:
+        try:
+            new = _Forms(native, _forget)
+        except TypeError:
+            return None
+        new.key, new.made = key, {}
+        _forms[key] = entry = new
+    return entry
+
+
+def _forget(entry: Any) -> None:
+    """Drop the forms of an array that is gone; another one may have its id by now."""
+    key = entry.key
+    if _forms.get(key) is entry:
+        _forms.pop(key, None)
+
+
+def _holds(form: Any, native: Native) -> bool:
+    """Return whether a form is a view of the array, which would then never go."""
+    for x in form if type(form) is tuple else (form,):
+        while x is not None:
+            if x is native:
+                return True
+            x = getattr(x, "base", None)
+    return False
+
+
+def forms_of(native: Native) -> list[Any]:
+    """Return the forms that are kept of an array."""
+    entry = _forms.get(id(native))
+    if entry is None or entry() is not native:
+        return []
+    return [form for form in entry.made.copy().values() if form is not None]
