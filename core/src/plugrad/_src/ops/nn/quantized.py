@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from plugrad import geometry
 from plugrad._src.engine.dispatch import run
-from plugrad._src.ops.array import slicing
 from plugrad._src.ops.basis import _convert, creation, shape, unary
 from plugrad._src.ops.linalg import products
 from plugrad._src.registry.contract import Kernel, Spec, decomposition
