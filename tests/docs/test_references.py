@@ -66,3 +66,19 @@ def test_what_does_not_exist_is_found():
     assert [path for path in paths(text) if not [*ROOT.glob(path)]] == ["docs/gone.md"]
     names = [name for name in modules(text) if not exists(name)]
     assert names == ["plugrad.nothing.at_all"]
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in (ROOT / "plugins").iterdir()))
+def test_what_is_to_be_read_exists(name):
+    """The README of each distribution says in which order to read its modules."""
+    text = (ROOT / "plugins" / name / "README.md").read_text()
+    section = text.partition("\n## Read the code in this order\n")[2]
+    steps = section.partition("1. ")[2]
+    source = ROOT / "plugins" / name / "src" / f"plugrad_{name}"
+    modules = re.findall(r"`([a-z_]+(?:/[a-z_]+)?)`", steps)
+    read = {module for module in modules if (source / f"{module}.py").exists()}
+    other = {"jit", "src_c", "cl", "load", "save", "fit", "onnx"}
+    assert {*modules} - read - other == set()
+    top = {p.stem for p in source.glob("*.py") if not p.name.startswith("_")}
+    said = {module for module in read if "/" not in module}
+    assert len(said) >= 0.8 * len(top), sorted(top - said)
