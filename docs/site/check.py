@@ -118,14 +118,14 @@ def undocumented(pages: dict[Path, Document], names: set[str]) -> Iterator[str]:
 
 def names() -> set[str]:
     """Return the public names of plugrad that the reference must have."""
-    from plugrad import geometry, plugin
+    from plugrad import geometry, importing, plugin
 
     from tests.surface import public
 
     from .made import documented
 
     found = {f"plugrad.{name}" for name in public()}
-    for module in (plugin, geometry):
+    for module in (plugin, geometry, importing):
         found |= {f"{module.__name__}.{name}" for name in documented(module)}
     return found
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import plugrad as pg
-from plugrad import geometry, plugin
+from plugrad import geometry, importing, plugin
 from plugrad._src.tensor import foreign, hints
 from plugrad._src.tools import cli
 from plugrad._src.tools.names import ROWS
@@ -121,7 +121,9 @@ def pages() -> dict[str, str]:
         if space:
             page = f"reference/namespaces/{space}.md"
             made[page] = _module(f"plugrad.{space}", module)
-    made["reference/namespaces/geometry.md"] = _module("plugrad.geometry", geometry)
+    for module in (geometry, importing):
+        space = module.__name__.removeprefix("plugrad.")
+        made[f"reference/namespaces/{space}.md"] = _module(f"plugrad.{space}", module)
     for name in OTHERS:
         module = importlib.import_module(name)
         made[f"reference/distributions/{name}.md"] = _module(name, module)
@@ -180,7 +182,7 @@ def index() -> str:
         page = f"reference/functions/{_slug(title)}.md"
         parts.append(f"\n## {title}\n\n{_table(page, 'plugrad', names, pg)}")
     spaces = {n: m for n, m in namespaces().items() if n}
-    spaces |= {"plugin": plugin, "geometry": geometry}
+    spaces |= {"plugin": plugin, "geometry": geometry, "importing": importing}
     for space, module in spaces.items():
         page, prefix = f"reference/namespaces/{space}.md", f"plugrad.{space}"
         table = _table(page, prefix, documented(module), module)

@@ -11,15 +11,16 @@ from importlib import import_module
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad import plugin
+from plugrad import importing, plugin
 from plugrad._src.registry.contract import origin
 
 from tests.surface import namespaces, public
 
-MODULES = ["plugrad", "plugrad.plugin", "plugrad.geometry"]
+MODULES = ["plugrad", "plugrad.plugin", "plugrad.geometry", "plugrad.importing"]
 MODULES += [f"plugrad.{name}" for name in namespaces() if name]
 OBJECTS = {f"pg.{name}": value for name, value in public().items()}
 OBJECTS |= {f"plugin.{name}": getattr(plugin, name) for name in plugin.__all__}
+OBJECTS |= {f"importing.{n}": getattr(importing, n) for n in importing.__all__}
 # A union of types, such as TensorLike, has no name of its own; in 3.14 it has typing's.
 NAMED = {n: v for n, v in OBJECTS.items() if not isinstance(v, types.UnionType)}
 OBJECTS = {n: v for n, v in NAMED.items() if hasattr(v, "__qualname__")}
@@ -74,6 +75,7 @@ PICKLED = {
     "pieces": lambda: pg.strings.split(["a b"], " "),
     "packs": lambda: pg.gradient_packs(),
     "error": lambda: pg.KernelNotFound("no kernel"),
+    "model error": lambda: importing.ModelError(["no outputs", "a circle"]),
     "backend error": lambda: pg.BackendUnavailable("no backend"),
     "op": lambda: pg.relu,
     "op of a namespace": lambda: pg.image.resize_bilinear,

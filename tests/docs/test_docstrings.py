@@ -13,7 +13,7 @@ import re
 import numpy as np
 import plugrad as pg
 import pytest
-from plugrad import plugin
+from plugrad import importing, plugin
 
 from tests.surface import public
 
@@ -24,6 +24,7 @@ PARSER = doctest.DocTestParser()
 def documented():
     """Return the public functions and classes, and those for authors of plugins."""
     authors = {f"plugin.{n}": getattr(plugin, n) for n in plugin.__all__}
+    authors |= {f"importing.{n}": getattr(importing, n) for n in importing.__all__}
     return {
         name: value
         for name, value in {**public(), **authors}.items()

@@ -63,7 +63,7 @@ WRONG = {
     "no ONNX file": (b"\xff\xfe no protobuf", ["it is no ONNX file"]),
     "cycle": (
         graph(node("Add", "x b", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")),
-        ["nodes that wait for each other"],
+        ["nodes that wait for each other: Add -> Relu -> Add"],
     ),
     "missing input": (
         graph(node("Add", "x z", "y")),

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import get_origin
 
-from plugrad import geometry, plugin
+from plugrad import geometry, importing, plugin
 from plugrad._src.registry import hooks
 from plugrad.plugin import GROUP
 
@@ -23,7 +23,9 @@ def surface():
     """Return every promised item with its form, as it is now."""
     found = {"GROUP": repr(GROUP)}
     items = {name: getattr(plugin, name) for name in plugin.__all__}
-    items |= {f"geometry.{name}": getattr(geometry, name) for name in geometry.__all__}
+    for module in (geometry, importing):
+        space = module.__name__.removeprefix("plugrad.")
+        items |= {f"{space}.{name}": getattr(module, name) for name in module.__all__}
     for name, value in items.items():
         value = inspect.unwrap(value)
         if inspect.isclass(value):
@@ -83,9 +85,21 @@ def unreleased():
 
 
 def unnamed(before, now, changelog):
-    """Return the items that have changed and that the changelog does not name."""
+    """Return the items that have changed and that the changelog does not name.
+
+    The name of a new module stands for all that is in it.
+    """
     changed = {n for n in before.keys() | now.keys() if before.get(n) != now.get(n)}
+    spaces = {_space(name) for name in now} - {_space(name) for name in before}
+    told = {space for space in spaces if f"`plugrad.{space}`" in changelog}
+    changed = {name for name in changed if _space(name) not in told}
     return sorted(name for name in changed if f"`{name}`" not in changelog)
+
+
+def _space(name):
+    """Return the module of an item; "" for the items of ``plugrad.plugin``."""
+    first = name.partition(".")[0]
+    return first if first[0].islower() and "." in name else ""
 
 
 def breaking(before, now):

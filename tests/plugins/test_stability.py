@@ -44,6 +44,15 @@ def test_a_change_that_the_changelog_does_not_name_is_found(change):
     assert api.unnamed(now, now, "") == []
 
 
+def test_a_new_module_stands_for_what_is_in_it():
+    before, now = {"geometry.axes": "()"}, {"importing.ValueInfo.name": "str"}
+    now |= {"geometry.axes": "()"}
+    assert not api.unnamed(before, now, "- `plugrad.importing`, for importers")
+    assert api.unnamed(before, now, "- nothing") == ["importing.ValueInfo.name"]
+    more = now | {"importing.in_order": "()"}
+    assert api.unnamed(now, more, "- `plugrad.importing`") == ["importing.in_order"]
+
+
 def minor(version):
     return tuple(map(int, version.split(".")[:2]))
 
@@ -97,6 +106,8 @@ def test_the_surface_is_all_that_authors_use():
         assert item in items
     for item in ("windows", "Windows.padding", "Resizing.nearest", "Rotation.table"):
         assert f"geometry.{item}" in items
+    for item in ("ModelError", "ValueInfo.fits", "ValueInfo.shape", "in_order"):
+        assert f"importing.{item}" in items
     assert not [item for item in items if re.search(r"\b_(?!_call__)", item)]
     assert "fused: 'bool' = False" in items["Kernel"]
     assert " at 0x" not in str(items)
@@ -104,7 +115,7 @@ def test_the_surface_is_all_that_authors_use():
 
 def test_the_page_names_what_is_there():
     named = set(re.findall(r"`([A-Za-z_.]+)`", PAGE.split("## What is not")[0]))
-    items = {name.removeprefix("geometry.") for name in api.surface()}
+    items = {re.sub(r"^(geometry|importing)\.", "", name) for name in api.surface()}
     exported = {name for name in items if "." not in name}
     missing = exported - named - {"Spec", "Tensor", "TensorLike"}
     assert not missing

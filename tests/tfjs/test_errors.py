@@ -115,7 +115,7 @@ WRONG = {
             layer("Add", "add", [("dense", 0, 0), ("x", 0, 0)]),
         ),
         WEIGHTS,
-        ["layers that wait for each other"],
+        ["the model: layers that wait for each other: dense -> add -> dense"],
     ),
     "no such layer": (
         functional(layer("Dense", **DENSE, inbound=[("y", 0, 0)])),
@@ -227,7 +227,7 @@ WRONG = {
     "graph of one cycle": (
         graph(lambda g: (g.Add("a", "x", "b"), g.Neg("b", "a"))),
         {},
-        ["nodes that wait for each other: ['a']"],
+        ["nodes that wait for each other: a -> a"],
     ),
     "graph of nothing": ({"node": []}, {}, ["the graph has no outputs"]),
     "batch norm that trains": (

@@ -298,7 +298,7 @@ def test_padding_one_dimension_and_causal(tmp_path):
             r"must be input1: float32\[\?, 4\], not float64",
         ),
         (lambda m: m(), r"the inputs are \['input1'\]; missing: \['input1'\]"),
-        (lambda m: m(1, 2), "2 are given"),
+        (lambda m: m(1, 2), r"takes 1 input, \['input1'\], got 2"),
         (lambda m: m(np.ones((1, 4)), z=1), r"unknown: \['z'\]"),
         (lambda m: m.apply({"w": 1.0}, np.ones((1, 4))), "no parameter 'w'"),
         (

@@ -6,10 +6,11 @@
 
 from typing import Any
 
+from plugrad.importing import ModelError, ValueInfo
+
 from .export import save
 from .graph import Graph, Node
 from .model import Explanation, Model, load
-from .proto import ModelError, ValueInfo
 from .registry import op
 
 __all__ = [

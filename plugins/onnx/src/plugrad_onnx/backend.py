@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import onnx
 import plugrad as pg
 from onnx.backend.base import Backend, BackendRep
+from plugrad.importing import on_backend
 
 from .model import Model, load
 from .proto import to_array
@@ -29,7 +29,7 @@ class PreparedModel(BackendRep):
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Return the outputs for inputs in their order, or by name."""
-        with _scope(self.model.backend):
+        with on_backend(self.model.backend):
             return self._run(inputs)
 
     def _run(self, inputs: Any) -> tuple[Any, ...]:
@@ -40,10 +40,6 @@ class PreparedModel(BackendRep):
             found = self.model(*map(_given, given))
         outputs = found if len(self.model.outputs) > 1 else (found,)
         return tuple(map(_as_array, outputs))
-
-
-def _scope(backend: str | None) -> Any:
-    return pg.use_backend(backend) if backend else contextlib.nullcontext()
 
 
 def _given(value: Any) -> Any:

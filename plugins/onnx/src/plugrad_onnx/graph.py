@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from plugrad.importing import ValueInfo, printable
 
-from .proto import ValueInfo, printable
 from .registry import Op
 
 __all__ = ["Graph", "Node", "makers", "settle_params", "uses"]

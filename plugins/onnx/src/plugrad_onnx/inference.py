@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Set
-from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import onnx
 import plugrad as pg
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto
-
-from .proto import ModelError
+from plugrad.importing import ModelError, in_order
 
 __all__ = ["check_calls", "check_text", "types_of"]
 
@@ -122,11 +120,10 @@ def check_calls(model: ModelProto, budget: pg.Budget) -> None:
     called = {
         k: [key for key, _ in rows if key in functions] for k, rows in calls.items()
     }
-    try:
-        order = [*TopologicalSorter(called).static_order()]
-    except CycleError as error:
-        names = " -> ".join(f"{d}.{n}" for d, n in _from_first(error.args[1], [*calls]))
-        raise ModelError([f"a function calls itself: {names}"]) from None
+    order, circle = in_order(called)
+    if circle:
+        names = " -> ".join(f"{domain}.{name}" for domain, name in reversed(circle))
+        raise ModelError([f"a function calls itself: {names}"])
     sizes: dict[Key, int] = {}
     depths: dict[Key, int] = {}
     for one in order:
@@ -135,13 +132,6 @@ def check_calls(model: ModelProto, budget: pg.Budget) -> None:
         depths[one] = max((n + depths.get(k, -1) + 1 for k, n in calls[one]), default=0)
     budget.check_depth(depths[top])
     budget.check_nodes(sizes[top])
-
-
-def _from_first(cycle: list[Any], order: list[Any]) -> list[Any]:
-    """Return a cycle of callees as one of callers, from the first that is called."""
-    ring = cycle[:0:-1]
-    at = min(range(len(ring)), key=lambda i: order.index(ring[i]))
-    return [*ring[at:], *ring[:at], ring[at]]
 
 
 def _levels(nodes: Iterable[NodeProto], budget: pg.Budget) -> Iterator[tuple[Key, int]]:

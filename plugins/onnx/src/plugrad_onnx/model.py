@@ -9,13 +9,12 @@ from typing import Any
 import onnx
 import plugrad as pg
 from google.protobuf.message import DecodeError
-from plugrad.plugin import runtime
+from plugrad.importing import ModelError, ValueInfo, loading, open_backend
 
 from . import registry
 from .graph import Graph
 from .passes import Report, optimized
 from .program import Program
-from .proto import ModelError, ValueInfo
 from .reader import Reader
 from .runner import Runner
 from .wire import charge
@@ -62,24 +61,19 @@ def load(
 
     """
     registry.load_plugins()
-    has = None if backend is None else dtypes_of("load", backend)
+    has = None if backend is None else open_backend("load", backend).dtypes
     budget = pg.Budget.started(budget, "load")
-    try:
+    with loading():
         proto, folder = _read(source, budget)
-        graph, report = Reader(proto, folder, budget).read(), Report(budget)
+        try:
+            graph, report = Reader(proto, folder, budget).read(), Report(budget)
+        except UnicodeDecodeError as error:
+            raise ModelError([f"a name in it is not UTF-8: {error}"]) from None
         if has is not None:
             _check_dtypes(graph, str(backend), has)
         if optimize:
             optimized(graph, report)
         return Model(graph, report, backend)
-    except pg.BudgetError as error:
-        raise ModelError([error.problem]) from None
-    except UnicodeDecodeError as error:
-        raise ModelError([f"a name in it is not UTF-8: {error}"]) from None
-    except RecursionError:
-        raise ModelError(["it is nested deeper than Python's stack"]) from None
-    except MemoryError:
-        raise ModelError(["there is not enough memory for it"]) from None
 
 
 def _read(source: Source, budget: pg.Budget) -> tuple[onnx.ModelProto, Path | None]:
@@ -102,15 +96,6 @@ def _read(source: Source, budget: pg.Budget) -> tuple[onnx.ModelProto, Path | No
         return onnx.ModelProto.FromString(data), folder
     except DecodeError as error:
         raise ModelError([f"it is no ONNX file: {error}"]) from None
-
-
-def dtypes_of(who: str, backend: str) -> Collection[str]:
-    """Return the dtypes of a backend; BackendUnavailable names the function ``who``."""
-    try:
-        return runtime(backend).dtypes
-    except pg.BackendUnavailable as error:
-        reason = str(error).removeprefix("runtime: ")
-        raise pg.BackendUnavailable(f"{who}: {reason}") from error
 
 
 def _check_dtypes(graph: Graph, backend: str, has: Collection[str]) -> None:
@@ -198,7 +183,8 @@ class Model:
     def to(self, backend: str | None) -> Model:
         """Return the same model on another backend; None: on the active one."""
         if backend is not None:
-            _check_dtypes(self.graph, backend, dtypes_of("to", backend))
+            has = open_backend("to", backend).dtypes
+            _check_dtypes(self.graph, backend, has)
         return Model(self.graph, self._report, backend)
 
     def explain(self) -> Explanation:

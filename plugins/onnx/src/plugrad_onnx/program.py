@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import plugrad as pg
+from plugrad.importing import last_uses
 
 from .graph import Graph, Node
 from .registry import Value
@@ -178,11 +179,9 @@ def _made_by(steps: Sequence[Step]) -> set[int]:
 
 def _with_drops(steps: Sequence[Step], kept: set[int]) -> list[Step]:
     """Let each step drop what no later one uses, and is not ``kept``."""
-    seen = set(kept)
-    for step in reversed(steps):
-        used = {*step.inputs, *step.outputs} - {-1}
-        step.drops = tuple(used - seen)
-        seen |= used
+    rows = [[*s.inputs, *(p for p in s.outputs if p >= 0)] for s in steps]
+    for step, drops in zip(steps, last_uses(rows, kept), strict=True):
+        step.drops = drops
     return list(steps)
 
 

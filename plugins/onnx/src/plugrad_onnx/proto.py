@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +14,17 @@ import numpy as np
 import onnx
 import plugrad as pg
 from onnx import TensorProto, TypeProto, numpy_helper
+from plugrad.importing import ValueInfo
 
 __all__ = [
     "LIMIT",
-    "ModelError",
-    "ValueInfo",
     "described",
     "domain_of",
     "dtype_of",
-    "printable",
     "to_array",
 ]
 
 LIMIT = 2**24  # elements of what a file describes by less than it has: it may be a bomb
-LINE = 500  # characters of a problem that are shown
 STRING_BYTES = 64  # a str of a few characters, and its place in an array
 Array = np.ndarray[Any, Any]
 
@@ -61,52 +56,6 @@ NARROW: dict[int, tuple[int, int]] = {
 }
 _BITS: dict[int, int] = {TensorProto.INT4: 4, TensorProto.UINT4: 4}
 _BITS |= {TensorProto.INT2: 2, TensorProto.UINT2: 2, TensorProto.BFLOAT16: 16}
-
-
-class ModelError(ValueError):
-    """A model that cannot be loaded; ``problems`` says all that is in the way."""
-
-    def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(dict.fromkeys(map(_line, problems)))
-        count = len(self.problems)
-        lines = "".join(f"\n- {problem}" for problem in self.problems[:50])
-        rest = f"\n- and {count - 50} more" if count > 50 else ""
-        word = "a problem" if count == 1 else f"{count} problems"
-        super().__init__(f"load: the model has {word}:{lines}{rest}")
-
-
-def printable(text: str) -> str:
-    """Return text of a file as a terminal may print it: control characters escaped."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-def _line(problem: str) -> str:
-    shown = printable(problem[: LINE + 1])
-    return shown if len(problem) <= LINE else f"{shown[:LINE]}..."
-
-
-@dataclass(frozen=True)
-class ValueInfo:
-    """The name, dtype and shape of an input or output, as far as the file tells them.
-
-    ``dtype`` is None for a sequence and for what the file does not say; sizes that are
-    not known are their names, or None.
-    """
-
-    name: str
-    dtype: np.dtype[Any] | None = None
-    shape: tuple[int | str | None, ...] | None = None
-
-    def __str__(self) -> str:
-        """Return "x: float32[N, 3]"."""
-        kind = "?" if self.dtype is None else str(self.dtype)
-        kind = "string" if kind == "object" else kind
-        sizes = "[...]"
-        if self.shape is not None:
-            sizes = f"[{', '.join('?' if n is None else str(n) for n in self.shape)}]"
-        return printable(f"{self.name}: {kind}{sizes}")
 
 
 def dtype_of(elem_type: int) -> np.dtype[Any]:

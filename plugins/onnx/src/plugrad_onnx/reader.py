@@ -22,6 +22,7 @@ from onnx import (
     SparseTensorProto,
     TensorProto,
 )
+from plugrad.importing import ModelError, ValueInfo, inputs_text
 
 from . import registry
 from .functions import defaults_of, with_attributes
@@ -29,8 +30,6 @@ from .graph import Graph, Node, settle_params
 from .inference import check_calls, check_text, types_of
 from .proto import (
     NARROW,
-    ModelError,
-    ValueInfo,
     described,
     domain_of,
     dtype_of,
@@ -38,7 +37,7 @@ from .proto import (
     to_dense,
 )
 from .registry import Op
-from .scopes import Scope, in_order
+from .scopes import Scope, sorted_nodes
 
 __all__ = ["Reader"]
 
@@ -95,7 +94,9 @@ class Reader:
             name = scope.define(info.name)
             if name not in graph.constants and name not in graph.params:
                 graph.inputs.append(self.value(name, info.type))
-        self.add_nodes(in_order(proto.node, scope, self.problems), graph, scope, opsets)
+        self.add_nodes(
+            sorted_nodes(proto.node, scope, self.problems), graph, scope, opsets
+        )
         for info in proto.output:
             if info.name not in scope.names:
                 self.problems.append(f"output {info.name!r}: no node computes it")
@@ -318,7 +319,7 @@ class Reader:
         given |= {one.name: one for one in proto.attribute}
         nodes = [with_attributes(node, given, self.budget) for node in body.node]
         opsets = {domain_of(o.domain): o.version for o in body.opset_import}
-        nodes = in_order(nodes, inner, self.problems)
+        nodes = sorted_nodes(nodes, inner, self.problems)
         self.add_nodes(nodes, graph, inner, opsets)
         renamed = {}
         for name, formal in zip(proto.output, body.output, strict=False):
@@ -361,15 +362,6 @@ def problems_of(
         if wanted is not None and int(wanted.type.value) != attribute.type:
             kind = wanted.type.name
             yield f"{label}: attribute {attribute.name} must be of type {kind}"
-
-
-def inputs_text(least: int, most: float) -> str:
-    """Return "2 inputs", "2 or 3 inputs", "2 to 5 inputs" or "2 inputs or more"."""
-    if least == most:
-        return f"{least} input{'s' if least != 1 else ''}"
-    if most == float("inf"):
-        return f"{least} input{'s' if least != 1 else ''} or more"
-    return f"{least} {'or' if most == least + 1 else 'to'} {most:.0f} inputs"
 
 
 def _missing(domain: str, name: str) -> str:

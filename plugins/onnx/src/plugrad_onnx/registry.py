@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-import numpy as np
-import plugrad as pg
+from plugrad.importing import input_counts
 
 __all__ = [
     "ALL",
@@ -24,7 +23,6 @@ __all__ = [
     "Op",
     "Value",
     "find",
-    "namespace",
     "op",
     "own",
     "since_versions",
@@ -67,11 +65,6 @@ class Op:
     def __post_init__(self) -> None:
         """Read the numbers of inputs and the attributes from the signature."""
         parameters = inspect.signature(self.function).parameters.values()
-        inputs = [
-            p
-            for p in parameters
-            if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "session"
-        ]
         named: set[str] = set()
         groups: dict[str, Any] = {}
         for p in parameters:
@@ -81,11 +74,10 @@ class Op:
             elif p.kind is p.KEYWORD_ONLY:
                 named.add(p.name)
         object.__setattr__(self, "groups", groups)
-        variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-        least = sum(p.default is p.empty for p in inputs)
+        least, most = input_counts(self.function, without=["session"])
         object.__setattr__(self, "attributes", frozenset(named))
         object.__setattr__(self, "least", least)
-        object.__setattr__(self, "most", float("inf") if variadic else len(inputs))
+        object.__setattr__(self, "most", most)
         names = {p.name for p in parameters}
         object.__setattr__(self, "takes_session", "session" in names)
 
@@ -181,11 +173,6 @@ def load_plugins() -> None:
 
     for entry in entry_points(group=GROUP):
         entry.load()
-
-
-def namespace(*values: Value) -> Any:
-    """Return ``plugrad`` if one of the values is a tensor, else ``numpy``."""
-    return pg if any(isinstance(value, pg.Tensor) for value in values) else np
 
 
 def own(name: str, domain: str = "plugrad") -> Op:

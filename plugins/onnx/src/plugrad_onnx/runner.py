@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import plugrad as pg
+from plugrad.importing import ValueInfo, bind_inputs, on_backend
 
 from .graph import Graph
 from .program import Program, Session, apart
-from .proto import ValueInfo
 
 __all__ = ["Runner"]
 
@@ -27,12 +26,6 @@ class Runner:
         self.sessions: dict[str, Session] = {}
         self.tensors: list[list[pg.Tensor]] = []  # of each session
 
-    def scope(self) -> Any:
-        """Return a block in which the backend of the model is active."""
-        if self.backend is None:
-            return contextlib.nullcontext()
-        return pg.use_backend(self.backend)
-
     def session(self) -> Session:
         """Return the session of the active backend."""
         backend = pg.get_backend()
@@ -46,7 +39,7 @@ class Runner:
 
     def params(self) -> dict[str, pg.Tensor]:
         """Return the parameters on the backend of the model."""
-        with self.scope():
+        with on_backend(self.backend):
             return dict(self.session().params)
 
     def run(
@@ -56,11 +49,13 @@ class Runner:
         named: Mapping[str, Any],
     ) -> Any:
         """Return the outputs with some other parameters."""
-        with self.scope(), np.errstate(all="ignore"):
+        with on_backend(self.backend), np.errstate(all="ignore"):
             session = self.session()
             if params:
                 session = self.with_params(session, params)
-            found = self.program.run(session, self.values(args, named))
+            infos = self.graph.inputs
+            rows = zip(infos, bind_inputs(infos, args, named), strict=True)
+            found = self.program.run(session, [_as_input(*row) for row in rows])
         outputs = [_as_output(value) for value in found]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -75,24 +70,6 @@ class Runner:
         given = {name: pg.asarray(value) for name, value in params.items()}
         return Session({**session.params, **given})
 
-    def values(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """Return the inputs in their order, each of the dtype that the file says."""
-        names = [info.name for info in self.graph.inputs]
-        if len(args) > len(names):
-            word = "input" if len(names) == 1 else "inputs"
-            raise TypeError(
-                f"model: takes {len(names)} {word}, {names}, got {len(args)}"
-            )
-        given = dict(zip(names, args, strict=False))
-        twice, unknown = given.keys() & named.keys(), named.keys() - {*names}
-        given |= named
-        missing = [name for name in names if name not in given]
-        if twice or unknown or missing:
-            said = {"given twice": twice, "unknown": unknown, "missing": missing}
-            reasons = [f"{what}: {sorted(x)}" for what, x in said.items() if x]
-            raise TypeError(f"model: the inputs are {names}; {', '.join(reasons)}")
-        return [_as_input(info, given[info.name]) for info in self.graph.inputs]
-
 
 def _as_input(info: ValueInfo, value: Any) -> Any:
     if value is None or (info.dtype is None and isinstance(value, list | tuple)):
@@ -104,21 +81,12 @@ def _as_input(info: ValueInfo, value: Any) -> Any:
     message = f"model: the input must be {info}, not {value.dtype}{[*value.shape]}"
     if info.dtype is not None and value.dtype != info.dtype:
         raise TypeError(message)
-    if not _fits(tuple(value.shape), info.shape):
+    if not info.fits(value.shape):
         raise ValueError(message)
     small = value.dtype.kind in "iub" and value.size <= SMALL
     if isinstance(value, np.ndarray) and small:
         return value
     return pg.asarray(value)
-
-
-def _fits(shape: tuple[int, ...], wanted: tuple[int | str | None, ...] | None) -> bool:
-    return wanted is None or (
-        len(shape) == len(wanted)
-        and all(
-            type(n) is not int or n == m for m, n in zip(shape, wanted, strict=True)
-        )
-    )
 
 
 def _strings(value: Any) -> Any:

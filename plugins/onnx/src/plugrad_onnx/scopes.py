@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import ChainMap
 from collections.abc import Iterable, Iterator
 
 import plugrad as pg
 from onnx import NodeProto
+from plugrad.importing import in_order
 
-__all__ = ["Scope", "in_order"]
+__all__ = ["Scope", "sorted_nodes"]
 
 
 class Scope:
@@ -33,7 +33,7 @@ class Scope:
         return self.names.get(name, "")
 
 
-def in_order(
+def sorted_nodes(
     nodes: Iterable[NodeProto], scope: Scope, problems: list[str]
 ) -> list[NodeProto]:
     """Return nodes so that each comes after those whose outputs it uses.
@@ -47,35 +47,23 @@ def in_order(
             if name in made or (name in scope.names and not scope.prefix):
                 problems.append(f"value {name!r} is defined twice")
             made.setdefault(name, i)
-    users: dict[int, list[int]] = {}
-    waits = [0] * len(rows)
+    needs: dict[int, list[int]] = {}
     for i, node in enumerate(rows):
-        for name in {*_used(node)} - {""}:
-            if name in made:
-                waits[i] += 1
-                users.setdefault(made[name], []).append(i)
-            elif name not in scope.names and name in node.input:
-                problems.append(
-                    f"node {node.name or node.op_type!r}: its input {name!r} is not "
-                    "defined"
-                )
-    ready = [i for i, count in enumerate(waits) if not count]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        i = heapq.heappop(ready)
-        order.append(rows[i])
-        for user in users.get(i, ()):
-            waits[user] -= 1
-            if not waits[user]:
-                heapq.heappush(ready, user)
-    stuck = [rows[i] for i, count in enumerate(waits) if count]
-    if stuck:
-        names = [node.name or node.op_type for node in stuck]
-        problems.append(f"nodes that wait for each other: {names[:10]}")
-        for name in [name for node in stuck for name in node.output]:
-            scope.define(name)  # so that only they are named
-    return order
+        used = [name for name in dict.fromkeys(_used(node)) if name]
+        needs[i] = [made[name] for name in used if name in made]
+        problems += [
+            f"node {node.name or node.op_type!r}: its input {name!r} is not defined"
+            for name in used
+            if name not in made and name not in scope.names and name in node.input
+        ]
+    order, circle = in_order(needs)
+    if circle:
+        names = [rows[i].name or rows[i].op_type for i in circle]
+        problems.append(f"nodes that wait for each other: {' -> '.join(names)}")
+        for i in needs.keys() - {*order}:
+            for name in rows[i].output:
+                scope.define(name)  # so that only they are named
+    return [rows[i] for i in order]
 
 
 def _used(node: NodeProto) -> Iterator[str]:
@@ -83,9 +71,10 @@ def _used(node: NodeProto) -> Iterator[str]:
     yield from node.input
     for attribute in node.attribute:
         for graph in [attribute.g, *attribute.graphs]:
-            inner = {name for one in graph.node for name in _used(one)}
-            inner |= {info.name for info in graph.output}
-            inner -= {name for one in graph.node for name in one.output}
-            inner -= {info.name for info in graph.input}
-            inner -= {one.name for one in graph.initializer}
-            yield from inner - {one.values.name for one in graph.sparse_initializer}
+            inner = {name: None for one in graph.node for name in _used(one)}
+            inner |= {info.name: None for info in graph.output}
+            defined = {name for one in graph.node for name in one.output}
+            defined |= {info.name for info in graph.input}
+            defined |= {one.name for one in graph.initializer}
+            defined |= {one.values.name for one in graph.sparse_initializer}
+            yield from (name for name in inner if name not in defined)

@@ -6,7 +6,8 @@
 
 from typing import Any
 
-from .errors import ModelError, ValueInfo
+from plugrad.importing import ModelError, ValueInfo
+
 from .model import Explanation, Model, load
 
 __all__ = ["Explanation", "Model", "ModelError", "ValueInfo", "load"]

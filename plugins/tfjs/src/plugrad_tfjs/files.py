@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 import plugrad as pg
-
-from .errors import ModelError
+from plugrad.importing import ModelError
 
 __all__ = ["Array", "read", "size_of", "write"]
 

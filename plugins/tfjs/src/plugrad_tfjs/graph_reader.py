@@ -9,12 +9,13 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import plugrad as pg
+from plugrad.importing import ModelError, ValueInfo, in_order, inputs_text
 
-from .errors import ModelError, ValueInfo, inputs_text
 from .files import Array, size_of
 from .ops.table import Op, find
-from .program import OUTPUT_BYTES, Name, Program, Step, in_order
+from .program import OUTPUT_BYTES, Name, Program, Step, needed
 from .settings import inputs_of, settings_of
 from .topology import need
 
@@ -116,9 +117,11 @@ class Reader:
         """Return the nodes that the outputs need, each after what it needs itself."""
         needs = lambda name: [ref[0] for ref in self.inputs_of(name)]
         told = [name for name, _ in outputs] if self.entries("outputs") else self.nodes
-        order, cycles = in_order(told, needs)
-        if cycles:
-            raise ModelError([f"nodes that wait for each other: {cycles[:10]}"])
+        found = needed(told, needs)
+        order, circle = in_order({n: found[n] for n in self.nodes if n in found})
+        if circle:
+            names = " -> ".join(circle)
+            raise ModelError([f"nodes that wait for each other: {names}"])
         if not outputs:
             raise ModelError(["the graph has no outputs"])
         return order
@@ -170,7 +173,8 @@ class Reader:
         """Return what the file says of an input."""
         if str(dtype) not in DTYPES:
             self.problems.append(f"input {name!r}: there is no dtype {dtype!r} here")
-        return ValueInfo(name, DTYPES.get(str(dtype), "float32"), _shape(shape))
+        known = np.dtype(DTYPES.get(str(dtype), "float32"))
+        return ValueInfo(name, known, _shape(shape))
 
     def step(self, name: str, outputs: int) -> tuple[Step, Op] | None:
         """Return the step of a node, or note what is wrong with it."""

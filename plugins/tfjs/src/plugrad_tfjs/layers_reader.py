@@ -6,12 +6,13 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import plugrad as pg
+from plugrad.importing import ModelError, ValueInfo, in_order, inputs_text
 
-from .errors import ModelError, ValueInfo, inputs_text
 from .files import Array, size_of
 from .layers.table import find, names
-from .program import OUTPUT_BYTES, Name, Program, Step, in_order
+from .program import OUTPUT_BYTES, Name, Program, Step, needed
 from .settings import inputs_of, settings_of
 from .topology import MODELS, Container, Spec, need
 
@@ -90,7 +91,8 @@ class Reader:
                 self.problems.append(f"input {spec.name!r}: {error}")
         if dtype not in ("float32", "int32", "bool", "complex64"):
             self.problems.append(f"input {spec.name!r}: there is no dtype {dtype!r}")
-        return ValueInfo(spec.name, str(dtype), shape)
+            dtype = "float32"
+        return ValueInfo(spec.name, np.dtype(dtype), shape)
 
     def model(
         self, box: Container, prefix: Any, inputs: Sequence[Name], trained: bool
@@ -103,11 +105,7 @@ class Reader:
             )
             return [*inputs][:1] * len(box.outputs)
         given = dict(zip(box.inputs, inputs, strict=True))
-        order, cycles = in_order([ref[:2] for ref in box.outputs], box.needs)
-        if cycles:
-            raise ModelError(
-                [f"{box.where}: layers that wait for each other: {cycles}"]
-            )
+        order = _order(box)
         values: dict[Any, list[Name]] = {}
         counts = box.used
         box.budget.count(1 + len(order) + len(box.outputs))
@@ -309,6 +307,18 @@ class Reader:
         self.steps.append(Step("TimeDistributed", label, unfold, ends, (*outputs,)))
         if inputs[0] in self.masks:
             self.masks[outputs[0]] = self.masks[inputs[0]]
+
+
+def _order(box: Container) -> list[tuple[str, int]]:
+    """Return the calls that the outputs need, in the order of the file if it is one."""
+    found = needed([ref[:2] for ref in box.outputs], box.needs)
+    places = {name: i for i, name in enumerate(box.specs)}
+    calls = sorted(found, key=lambda call: (places[call[0]], call[1]))
+    order, circle = in_order({call: found[call] for call in calls})
+    if circle:
+        names = " -> ".join(name for name, _ in circle)
+        raise ModelError([f"{box.where}: layers that wait for each other: {names}"])
+    return order
 
 
 def _mask(value: float | None, x: Any) -> Any:

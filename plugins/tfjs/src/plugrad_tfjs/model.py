@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import plugrad as pg
-from plugrad.plugin import runtime
+from plugrad.importing import (
+    ValueInfo,
+    bind_inputs,
+    loading,
+    on_backend,
+    open_backend,
+)
 
 from . import layers, ops  # noqa: F401 - they fill the tables
-from .errors import ModelError, ValueInfo
 from .files import read, write
 from .graph_reader import read_graph
 from .layers_reader import read_layers
@@ -59,31 +63,16 @@ def load(
 
     """
     if backend is not None:
-        _open("load", backend)
+        open_backend("load", backend)
     budget = pg.Budget.started(budget, "load")
     path = Path(path)
     path = path / "model.json" if path.is_dir() else path
-    try:
+    with loading():
         model, weights = read(path, budget)
         topology = model.get("modelTopology")
         is_graph = isinstance(topology, Mapping) and "node" in topology
         make = read_graph if is_graph else read_layers
         return Model(make(model, weights, budget), model, backend)
-    except pg.BudgetError as error:
-        raise ModelError([error.problem]) from None
-    except RecursionError:
-        raise ModelError(["it is nested deeper than Python's stack"]) from None
-    except MemoryError:
-        raise ModelError(["there is not enough memory for it"]) from None
-
-
-def _open(who: str, backend: str) -> None:
-    """Open a backend; BackendUnavailable names the function ``who``."""
-    try:
-        runtime(backend)
-    except pg.BackendUnavailable as error:
-        reason = str(error).removeprefix("runtime: ")
-        raise pg.BackendUnavailable(f"{who}: {reason}") from error
 
 
 class Explanation:
@@ -135,7 +124,7 @@ class Model:
     @property
     def params(self) -> dict[str, pg.Tensor]:
         """The floating-point weights by name, as tensors."""
-        with self._scope():
+        with on_backend(self.backend):
             return dict(self._params())
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -145,16 +134,18 @@ class Model:
     def apply(self, params: Mapping[str, Any], /, *args: Any, **named: Any) -> Any:
         """Return the outputs with other parameters; those left out stay as they are."""
         program: Program = self._program
-        with self._scope():
+        with on_backend(self.backend):
             given = {**self._params(), **self._checked("apply", params)}
-            found = program.run(given, self._values(args, named))
+            values = bind_inputs(self.inputs, args, named)
+            rows = zip(self.inputs, values, strict=True)
+            found = program.run(given, [_as_input(*row) for row in rows])
             outputs = tuple(pg.asarray(x) for x in found)
         return outputs[0] if len(outputs) == 1 else outputs
 
     def to(self, backend: str | None) -> Model:
         """Return the same model on another backend; None: on the active one."""
         if backend is not None:
-            _open("to", backend)
+            open_backend("to", backend)
         return Model(self._program, self._source, backend)
 
     def explain(self) -> Explanation:
@@ -184,12 +175,6 @@ class Model:
         }
         write(Path(path), self._source, {**arrays, **new})
 
-    def _scope(self) -> Any:
-        """Return a block in which the backend of the model is active."""
-        if self.backend is None:
-            return contextlib.nullcontext()
-        return pg.use_backend(self.backend)
-
     def _params(self) -> dict[str, pg.Tensor]:
         """Return the parameters on the active backend."""
         backend = pg.get_backend()
@@ -215,21 +200,6 @@ class Model:
                 )
         return params
 
-    def _values(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """Return the inputs in their order, each of the dtype that the file says."""
-        names = [info.name for info in self.inputs]
-        given = dict(zip(names, args, strict=False))
-        twice, unknown = given.keys() & named.keys(), named.keys() - {*names}
-        given |= named
-        missing = [name for name in names if name not in given]
-        said = {"given twice": twice, "unknown": unknown, "missing": missing}
-        reasons = [f"{what}: {sorted(x)}" for what, x in said.items() if x]
-        if len(args) > len(names):
-            reasons.append(f"{len(args)} are given")
-        if reasons:
-            raise TypeError(f"model: the inputs are {names}; {', '.join(reasons)}")
-        return [_as_input(info, given[info.name]) for info in self.inputs]
-
     def __repr__(self) -> str:
         """Return the inputs."""
         return f"<Model ({', '.join(map(str, self.inputs))})>"
@@ -238,17 +208,15 @@ class Model:
 def _as_input(info: ValueInfo, value: Any) -> pg.Tensor:
     """Return an input in the dtype of the model; only floats are never cut off."""
     x = value if isinstance(value, pg.Tensor | pg.Variable) else np.asarray(value)
-    fits = info.shape is None or len(x.shape) == len(info.shape)
-    if fits and info.shape is not None:
-        pairs = zip(x.shape, info.shape, strict=True)
-        fits = all(n is None or n == m for m, n in pairs)
-    kinds = {"bool": "b", "int32": "biu", "float32": "biuf"}.get(info.dtype, "biufc")
+    kinds = {"bool": "b", "int32": "biu", "float32": "biuf"}.get(
+        str(info.dtype), "biufc"
+    )
     message = f"model: the input must be {info}, not {x.dtype}{[*x.shape]}"
     if x.dtype.kind not in kinds:
         raise TypeError(message)
-    if not fits:
+    if not info.fits(x.shape):
         raise ValueError(message)
-    if str(x.dtype) == info.dtype:
+    if x.dtype == info.dtype:
         return pg.asarray(x)
     if isinstance(x, np.ndarray):
         return pg.asarray(x.astype(info.dtype))

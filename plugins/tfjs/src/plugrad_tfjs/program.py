@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .errors import ValueInfo, printable
+from plugrad.importing import ValueInfo, last_uses, printable
+
 from .files import Array
 
-__all__ = ["OUTPUT_BYTES", "Program", "Step", "in_order"]
+__all__ = ["OUTPUT_BYTES", "Program", "Step", "needed"]
 
 OUTPUT_BYTES = 200  # the name of an output of a step
 Name = Any  # of a value, hashable: a weight has a string, all others have tuples
@@ -79,15 +80,8 @@ class Program:
 
     def __post_init__(self) -> None:
         """Find after which step a value is not needed any more."""
-        last: dict[Name, int] = {}
-        for i, step in enumerate(self.steps):
-            names = (*step.inputs, *step.outputs, *step.weights.values())
-            last |= dict.fromkeys(names, i)
-        self._done: list[list[Name]] = [[] for _ in self.steps]
-        ends = {*self.outputs}
-        for name, i in last.items():
-            if name not in ends:
-                self._done[i].append(name)
+        rows = [(*s.inputs, *s.outputs, *s.weights.values()) for s in self.steps]
+        self._done = last_uses(rows, self.outputs)
 
     def run(self, params: Mapping[str, Any], inputs: Sequence[Any]) -> list[Any]:
         """Return the outputs."""
@@ -100,26 +94,15 @@ class Program:
         return [values[name] for name in self.outputs]
 
 
-def in_order(
+def needed(
     wanted: Iterable[Name], needs: Callable[[Name], Iterable[Name]]
-) -> tuple[list[Name], list[Name]]:
-    """Return what is needed, each after what it needs itself, and what is in cycles."""
-    order: dict[Name, None] = {}
-    cycles: list[Name] = []
-    on_path: set[Name] = set()
-    stack = [(name, iter([name])) for name in wanted][::-1]
-    while stack:
-        parent, rest = stack[-1]
-        for name in rest:
-            if name in on_path:
-                cycles.append(name)
-            elif name not in order:
-                on_path.add(name)
-                stack.append((name, iter([*needs(name)])))
-                break
-        else:
-            stack.pop()
-            if parent in on_path:
-                on_path.discard(parent)
-                order[parent] = None
-    return [*order], cycles
+) -> dict[Name, list[Name]]:
+    """Return, for all that is wanted and all that this needs, what it needs itself."""
+    found: dict[Name, list[Name]] = {}
+    waiting = [*wanted][::-1]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = [*needs(name)]
+            waiting += found[name][::-1]
+    return found

@@ -11,6 +11,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from plugrad.importing import input_counts
+
 from .activations import activation, fused_names
 
 __all__ = ["Format", "Inference", "Ints", "Padding", "inputs_of", "settings_of"]
@@ -107,10 +109,7 @@ def _is_weight(parameter: inspect.Parameter) -> bool:
 @functools.cache
 def inputs_of(function: Function) -> tuple[int, float]:
     """Return how many inputs a function takes, at least and at most."""
-    inputs = [p for p in _parameters(function) if p.kind is p.POSITIONAL_OR_KEYWORD]
-    least = sum(p.default is p.empty for p in inputs)
-    variadic = any(p.kind is p.VAR_POSITIONAL for p in _parameters(function))
-    return least, float("inf") if variadic else len(inputs)
+    return input_counts(function)
 
 
 def settings_of(

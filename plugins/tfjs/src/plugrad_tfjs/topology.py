@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import plugrad as pg
-
-from .errors import ModelError
+from plugrad.importing import ModelError
 
 __all__ = ["MODELS", "Call", "Container", "Ref", "Spec", "need"]
 

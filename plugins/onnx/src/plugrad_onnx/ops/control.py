@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import plugrad as pg
+from plugrad.importing import namespace
 
 from ..program import Branch, Session
-from ..registry import Value, namespace, op
+from ..registry import Value, op
 
 Ints = tuple[int, ...]
 

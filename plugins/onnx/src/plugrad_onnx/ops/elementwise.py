@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import plugrad as pg
 from onnx import TensorProto
+from plugrad.importing import namespace
 
 from ..proto import NARROW, dtype_of
-from ..registry import Value, namespace, op
+from ..registry import Value, op
 
 # The op of ONNX, and the function of plugrad, and of NumPy, that computes it.
 BOTH = """

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import plugrad as pg
+from plugrad.importing import namespace
 
-from ..registry import Value, namespace, op
+from ..registry import Value, op
 from .shape import ints
 
 Ints = tuple[int, ...]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from plugrad.importing import namespace
 
 from ..program import Branch, Session
-from ..registry import Value, namespace, op
+from ..registry import Value, op
 from .shape import cut, ints
 
 

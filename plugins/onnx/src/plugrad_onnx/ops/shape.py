@@ -10,10 +10,11 @@ from typing import Any, cast
 import numpy as np
 import plugrad as pg
 from plugrad import geometry
+from plugrad.importing import namespace
 
 from ..graph import Node
 from ..proto import dtype_of
-from ..registry import Value, namespace, op
+from ..registry import Value, op
 from .windows import first, last
 
 Ints = tuple[int, ...]

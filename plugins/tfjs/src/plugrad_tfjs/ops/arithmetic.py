@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import plugrad as pg
+from plugrad.importing import namespace
 
-from .table import namespace, op
+from .table import op
 
 # Ops whose functions have one name in plugrad and, where it has them, in NumPy.
 UNARY = {"Abs": "abs", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Exp": "exp"}

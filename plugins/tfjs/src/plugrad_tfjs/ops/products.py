@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import plugrad as pg
+from plugrad.importing import namespace
 
 from ..activations import Fused
 from .images import NOTHING, fused
-from .table import namespace, op
+from .table import op
 
 
 @op("MatMul")

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import plugrad as pg
+from plugrad.importing import namespace
 
 from ..settings import Ints
-from .table import namespace, on_host, op
+from .table import on_host, op
 
 
 @op("Shape")

@@ -1,7 +1,7 @@
 """The table of ops of graph models: which function runs an op.
 
 Values are tensors, or arrays of NumPy: shapes, and all that is computed of them,
-stay on the host. ``namespace`` gives the library that fits.
+stay on the host. ``plugrad.importing.namespace`` gives the library that fits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import plugrad as pg
 
-__all__ = ["Op", "find", "namespace", "on_host", "op"]
+__all__ = ["Op", "find", "on_host", "op"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -70,8 +70,3 @@ def find(name: str) -> Op | None:
 def on_host(value: Any) -> Any:
     """Return an array of NumPy."""
     return value.numpy() if isinstance(value, pg.Tensor) else np.asarray(value)
-
-
-def namespace(*values: Any) -> Any:
-    """Return ``plugrad`` if one of the values is a tensor, else ``numpy``."""
-    return pg if any(isinstance(value, pg.Tensor) for value in values) else np

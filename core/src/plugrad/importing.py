@@ -1,0 +1,443 @@
+"""For authors of importers: what loading and running a model of a file has in common.
+
+plugrad-onnx and plugrad-tfjs are built on it, and so can be an importer of another
+format. ``import plugrad`` does not import this module. A loader collects all problems
+of a file, and raises them together::
+
+    def load(path, *, backend=None, budget=None):
+        budget = pg.Budget.started(budget, "load")
+        with importing.loading():
+            nodes, problems = read(budget.read(path))
+            order, circle = importing.in_order({n.name: n.inputs for n in nodes})
+            if circle:
+                problems.append(f"nodes in a circle: {' -> '.join(circle)}")
+            if problems:
+                raise importing.ModelError(problems)
+            ...
+
+Map: errors of a load; inputs of a node; inputs of a model; order; values during a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import inspect
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, TypeVar
+
+import numpy as np
+
+import plugrad as pg
+
+from ._src.public import publish
+from .plugin import Runtime, runtime
+
+__all__ = [
+    "ModelError",
+    "ValueInfo",
+    "bind_inputs",
+    "in_order",
+    "input_counts",
+    "inputs_text",
+    "last_uses",
+    "loading",
+    "namespace",
+    "on_backend",
+    "open_backend",
+    "printable",
+]
+
+MAX_PROBLEM_CHARACTERS = 500  # of one problem, shown in a message
+MAX_PROBLEMS = 50  # shown in a message
+N = TypeVar("N")
+
+# --- errors of a load ------------------------------------------------------------
+
+
+class ModelError(ValueError):
+    """A model that cannot be loaded.
+
+    Args:
+        problems: Everything that is in the way, one text each. The message shows the
+            first 50, 500 characters of each, with control characters escaped.
+
+    Attributes:
+        problems: The problems, each once, as the message shows them.
+
+    """
+
+    problems: tuple[str, ...]
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        given = [problems] if isinstance(problems, str) else problems
+        self.problems = tuple(dict.fromkeys(map(_line, given)))
+        count = len(self.problems)
+        lines = "".join(f"\n- {problem}" for problem in self.problems[:MAX_PROBLEMS])
+        more = count - MAX_PROBLEMS
+        rest = f"\n- and {more} more" if more > 0 else ""
+        word = "a problem" if count == 1 else f"{count} problems"
+        super().__init__(f"load: the model has {word}:{lines}{rest}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how a pickle or a copy makes it again."""
+        return type(self), (self.problems,)
+
+
+def _line(problem: str) -> str:
+    shown = printable(problem[: MAX_PROBLEM_CHARACTERS + 1])
+    if len(problem) <= MAX_PROBLEM_CHARACTERS:
+        return shown
+    return f"{shown[:MAX_PROBLEM_CHARACTERS]}..."
+
+
+def printable(text: str) -> str:
+    r"""Return text of a file as a terminal may print it: control characters escaped.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The text, with ``\x1b`` and its kind in place of what cannot be printed.
+
+    Example:
+        >>> from plugrad import importing
+        >>> print(importing.printable("a\x1b[2Jb"))
+        a\x1b[2Jb
+
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """Return a block in which what a file can exhaust is a ``ModelError``.
+
+    Returns:
+        A context manager. A ``BudgetError``, ``RecursionError`` or ``MemoryError`` of
+        its block is raised as a ``ModelError``; all others pass.
+
+    Raises:
+        ModelError: The block exceeds the budget, Python's stack or the memory.
+
+    Example:
+        >>> from plugrad import importing
+        >>> budget = pg.Budget.started(pg.Budget(nodes=1), "load")
+        >>> try:
+        ...     with importing.loading():
+        ...         budget.count(2)
+        ... except importing.ModelError as error:
+        ...     print(error.problems[0].partition(",")[0])
+        2 nodes or more
+
+    """
+    try:
+        yield
+    except pg.BudgetError as error:
+        raise ModelError([error.problem]) from None
+    except RecursionError:
+        raise ModelError(["it is nested deeper than Python's stack"]) from None
+    except MemoryError:
+        raise ModelError(["there is not enough memory for it"]) from None
+
+
+# --- inputs of a node ------------------------------------------------------------
+
+
+def input_counts(
+    function: Callable[..., Any], *, without: Collection[str] = ()
+) -> tuple[int, float]:
+    """Return how many inputs a function takes by position, at least and at most.
+
+    Args:
+        function: What runs a node: inputs by position, attributes by keyword only.
+        without: Names of positional parameters that are no inputs.
+
+    Returns:
+        Two numbers; the second is infinity for a function with ``*args``.
+
+    Example:
+        >>> from plugrad import importing
+        >>> importing.input_counts(lambda x, y=None, *, axis=0: x)
+        (1, 2)
+
+    """
+    every = inspect.signature(function).parameters.values()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    inputs = [p for p in every if p.kind in kinds and p.name not in without]
+    least = sum(p.default is p.empty for p in inputs)
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in every)
+    return least, float("inf") if variadic else len(inputs)
+
+
+def inputs_text(least: int, most: float) -> str:
+    """Return a number of inputs in words, for messages.
+
+    Args:
+        least: The lowest number.
+        most: The highest one, or infinity.
+
+    Returns:
+        "2 inputs", "2 or 3 inputs", "2 to 5 inputs", or "2 inputs or more".
+
+    Example:
+        >>> from plugrad import importing
+        >>> importing.inputs_text(1, 2)
+        '1 or 2 inputs'
+
+    """
+    if least == most:
+        return f"{least} input{'s' if least != 1 else ''}"
+    if most == float("inf"):
+        return f"{least} input{'s' if least != 1 else ''} or more"
+    return f"{least} {'or' if most == least + 1 else 'to'} {most:.0f} inputs"
+
+
+# --- inputs of a model -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ValueInfo:
+    """The name, dtype and shape of an input or output, as far as a file tells them.
+
+    Attributes:
+        name: The name in the file.
+        dtype: The dtype; None for a sequence, and for what the file does not say.
+        shape: The sizes, a name or None for each that is not known; None: no rank is
+            known.
+
+    Example:
+        >>> from plugrad import importing
+        >>> print(importing.ValueInfo("x", np.dtype("float32"), ("N", 3, None)))
+        x: float32[N, 3, ?]
+
+    """
+
+    name: str
+    dtype: np.dtype[Any] | None = None
+    shape: tuple[int | str | None, ...] | None = None
+
+    def __str__(self) -> str:
+        """Return "x: float32[N, 3]"."""
+        kind = "?" if self.dtype is None else str(self.dtype)
+        kind = "string" if kind == "object" else kind
+        sizes = "[...]"
+        if self.shape is not None:
+            sizes = f"[{', '.join('?' if n is None else str(n) for n in self.shape)}]"
+        return printable(f"{self.name}: {kind}{sizes}")
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Return whether a value of this shape can be the input."""
+        if self.shape is None:
+            return True
+        pairs = zip(shape, self.shape, strict=False)
+        return len(shape) == len(self.shape) and all(
+            type(wanted) is not int or wanted == n for n, wanted in pairs
+        )
+
+
+def bind_inputs(
+    infos: Sequence[ValueInfo], args: Sequence[Any], named: Mapping[str, Any]
+) -> list[Any]:
+    """Return what a call gives for each input of a model.
+
+    Args:
+        infos: The inputs.
+        args: What is given by position.
+        named: What is given by name.
+
+    Returns:
+        A value for each input, in their order.
+
+    Raises:
+        TypeError: An input is missing, unknown or given twice, or there are too many.
+
+    Example:
+        >>> from plugrad import importing
+        >>> infos = [importing.ValueInfo("x"), importing.ValueInfo("y")]
+        >>> importing.bind_inputs(infos, [1.0], {"y": 2.0})
+        [1.0, 2.0]
+
+    """
+    names = [info.name for info in infos]
+    if len(args) > len(names):
+        count = inputs_text(len(names), len(names))
+        raise TypeError(f"model: takes {count}, {names}, got {len(args)}")
+    given = dict(zip(names, args, strict=False))
+    twice, unknown = given.keys() & named.keys(), named.keys() - {*names}
+    given |= named
+    missing = [name for name in names if name not in given]
+    said = {"given twice": twice, "unknown": unknown, "missing": missing}
+    reasons = [f"{what}: {sorted(x)}" for what, x in said.items() if x]
+    if reasons:
+        raise TypeError(f"model: the inputs are {names}; {', '.join(reasons)}")
+    return [given[name] for name in names]
+
+
+def open_backend(who: str, backend: str) -> Runtime:
+    """Return the ``Runtime`` of a backend; errors name the function ``who``.
+
+    Args:
+        who: The public function that is called, such as "load".
+        backend: The name of the backend.
+
+    Returns:
+        What ``plugrad.plugin.runtime`` returns.
+
+    Raises:
+        BackendUnavailable: The backend is unknown, blocked or broken.
+
+    Example:
+        >>> from plugrad import importing
+        >>> "float32" in importing.open_backend("load", "cpu").dtypes
+        True
+
+    """
+    try:
+        return runtime(backend)
+    except pg.BackendUnavailable as error:
+        reason = str(error).removeprefix("runtime: ")
+        raise pg.BackendUnavailable(f"{who}: {reason}") from error
+
+
+def on_backend(backend: str | None) -> AbstractContextManager[Any]:
+    """Return a block in which the backend of a model is active.
+
+    Args:
+        backend: The name of a backend; None: the block changes nothing.
+
+    Returns:
+        A context manager.
+
+    Example:
+        >>> from plugrad import importing
+        >>> with importing.on_backend("cpu"):
+        ...     pg.get_backend()
+        'cpu'
+
+    """
+    return contextlib.nullcontext() if backend is None else pg.use_backend(backend)
+
+
+# --- order -----------------------------------------------------------------------
+
+
+def in_order(needs: Mapping[N, Iterable[N]]) -> tuple[list[N], list[N]]:
+    """Return nodes in an order in which they can run.
+
+    Whenever several nodes are ready, the one that is first in ``needs`` comes next. So
+    the order is always the same, and that of ``needs`` is kept if it is one.
+
+    Args:
+        needs: For each node, those that it needs. What is no node itself is there
+            from the start.
+
+    Returns:
+        The nodes, each after those that it needs, and a circle: nodes that wait for
+        each other, each before one that needs it, the first one again at the end.
+        Without a circle the second list is empty; else the nodes of circles, and those
+        that need them, are not in the first list.
+
+    Example:
+        >>> from plugrad import importing
+        >>> importing.in_order({"c": ["a", "b"], "a": ["x"], "b": ["a"]})
+        (['a', 'b', 'c'], [])
+        >>> importing.in_order({"a": [], "b": ["c", "a"], "c": ["b"]})
+        (['a'], ['b', 'c', 'b'])
+
+    """
+    rows = {
+        node: [one for one in wanted if one in needs] for node, wanted in needs.items()
+    }
+    if _is_ordered(rows):
+        return [*rows], []
+    names, circle = [*rows], list[N]()
+    places = {node: i for i, node in enumerate(names)}
+    sorter = TopologicalSorter(rows)
+    try:
+        sorter.prepare()
+    except CycleError as error:  # what does not wait for a circle is still sorted
+        circle = _from_first(error.args[1], places)
+    ready = sorted(places[node] for node in sorter.get_ready())
+    order: list[N] = []
+    while ready:
+        node = names[heapq.heappop(ready)]
+        order.append(node)
+        sorter.done(node)
+        for one in sorter.get_ready():
+            heapq.heappush(ready, places[one])
+    return order, circle
+
+
+def _is_ordered(rows: Mapping[N, Sequence[N]]) -> bool:
+    """Return whether each node already comes after those that it needs."""
+    seen = set[N]()
+    for node, wanted in rows.items():
+        if not seen.issuperset(wanted):
+            return False
+        seen.add(node)
+    return True
+
+
+def _from_first(circle: Sequence[N], places: Mapping[N, int]) -> list[N]:
+    """Return a circle turned so that it begins with the node that is listed first."""
+    ring = [*circle[:-1]]
+    at = ring.index(min(ring, key=places.__getitem__))
+    return [*ring[at:], *ring[:at], ring[at]]
+
+
+# --- values during a run ---------------------------------------------------------
+
+
+def last_uses(steps: Sequence[Iterable[N]], kept: Iterable[N]) -> list[tuple[N, ...]]:
+    """Return, for each step of a run, the values that no later step uses.
+
+    A run that drops them after the step needs no more memory than its values in use.
+
+    Args:
+        steps: The values that each step takes and gives, in the order of the run.
+        kept: Values that are never dropped, such as the outputs of the model.
+
+    Returns:
+        A tuple of values for each step.
+
+    Example:
+        >>> from plugrad import importing
+        >>> importing.last_uses([["x", "a"], ["a", "b"], ["b", "x", "y"]], ["y"])
+        [(), ('a',), ('b', 'x')]
+
+    """
+    seen, found = {*kept}, list[tuple[N, ...]]()
+    for values in reversed(steps):
+        used = dict.fromkeys(values)
+        found.append(tuple(value for value in used if value not in seen))
+        seen.update(used)
+    return found[::-1]
+
+
+def namespace(*values: Any) -> Any:
+    """Return the library that computes with some values: ``plugrad`` or ``numpy``.
+
+    Shapes, and what is computed of them, are NumPy arrays, which stay on the host.
+
+    Args:
+        values: Tensors, arrays or numbers.
+
+    Returns:
+        The module ``plugrad`` if one of the values is a tensor, else ``numpy``.
+
+    Example:
+        >>> from plugrad import importing
+        >>> importing.namespace(np.arange(3)).__name__
+        'numpy'
+
+    """
+    return pg if any(isinstance(value, pg.Tensor) for value in values) else np
+
+
+publish(globals())
