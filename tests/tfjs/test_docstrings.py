@@ -3,11 +3,13 @@
 import doctest
 
 import plugrad as pg
-from plugrad_tfjs import model
+import pytest
+from plugrad_tfjs import cells, model
 
 
-def test_examples():
+@pytest.mark.parametrize("module", [cells, model])
+def test_examples(module):
     with pg.use_backend("cpu"):
-        failed, tried = doctest.testmod(model)
+        failed, tried = doctest.testmod(module)
     assert tried
     assert not failed

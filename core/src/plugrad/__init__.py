@@ -365,10 +365,8 @@ from ._src.ops.nn.pool import (
     pool,
 )
 from ._src.ops.nn.sequence import (
-    basic_lstm_cell,
     gru,
     lstm,
-    multi_rnn_cell,
     scaled_dot_product_attention,
 )
 from ._src.ops.reduction.cumulative import (
@@ -461,7 +459,6 @@ __all__ = [
     "avg_pool",
     "avg_pool1d",
     "backends",
-    "basic_lstm_cell",
     "batch_norm",
     "batch_to_space_nd",
     "bincount",
@@ -634,7 +631,6 @@ __all__ = [
     "moments",
     "moveaxis",
     "moving_average",
-    "multi_rnn_cell",
     "multiply",
     "nan",
     "nan_to_num",

@@ -193,6 +193,8 @@ numpy jnp lax math experimental | the functions are in plugrad itself: `pg.sum`,
 utils data DataLoader Dataset TensorDataset | plugrad-train has batches: `pt.Batches((x, y), 32)`
 distributed pmap shard_map DistributedDataParallel DataParallel | the package plugrad-mpi trains on several processes
 onnx | the package plugrad-onnx loads and runs ONNX models
+basic_lstm_cell basicLSTMCell | `plugrad_tfjs.basic_lstm_cell`, of the package plugrad-tfjs
+multi_rnn_cell multiRNNCell | `plugrad_tfjs.multi_rnn_cell`, of the package plugrad-tfjs
 distributions | samples are in `pg.random`: `pg.random.normal(shape)`
 checkpoint remat | plugrad-train: `pt.remat(f)` computes the activations again in the backward pass
 amp autocast GradScaler | plugrad-train: `pt.half_precision(loss)` with `pt.scale_loss(optimizer)`

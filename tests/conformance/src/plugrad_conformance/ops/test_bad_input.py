@@ -265,7 +265,6 @@ SEQUENCE = [
     ("concat", "xs", pg.concat),
     ("stack", "xs", pg.stack),
     ("ensure_shape", "shape", use(pg.ensure_shape, X)),
-    ("multi_rnn_cell", "c", lambda c: pg.multi_rnn_cell([len], X, c, [X])),
     ("sparse.ragged_gather", "nested_splits", lambda s: sparse.ragged_gather(s, X, 0)),
 ]
 KINDS = {

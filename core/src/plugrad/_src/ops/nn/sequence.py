@@ -1,12 +1,12 @@
 """Recurrent networks and attention. Kernels: ``GRU GRUGrad LSTM LSTMGrad``.
 
-Map: recurrent cells; what LSTM and GRU share; LSTM; GRU; attention.
+Map: what LSTM and GRU share; LSTM; GRU; attention.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Unpack
 
 import numpy as np
@@ -17,7 +17,7 @@ from plugrad._src.ops.array import slicing
 from plugrad._src.ops.basis import _convert, compare, creation, reduce, shape
 from plugrad._src.ops.linalg import products
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
-from plugrad._src.tensor.arguments import finite, flag, misfit, several
+from plugrad._src.tensor.arguments import finite, flag, misfit
 from plugrad._src.tensor.dtypes import BOOL, LIMITS
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
@@ -25,74 +25,12 @@ from plugrad._src.tensor.tensor import Tensor, TensorLike
 from . import norm
 
 __all__ = [
-    "basic_lstm_cell",
     "gru",
     "lstm",
-    "multi_rnn_cell",
     "scaled_dot_product_attention",
 ]
 
-# --- recurrent cells -------------------------------------------------------------
-
-
-def basic_lstm_cell(
-    forget_bias: TensorLike,
-    lstm_kernel: TensorLike,
-    lstm_bias: TensorLike,
-    data: TensorLike,
-    c: TensorLike,
-    h: TensorLike,
-    /,
-) -> tuple[Tensor, Tensor]:
-    """Return the next state ``c'`` and output ``h'`` of an LSTM cell.
-
-    With ``i, j, f, o`` the four parts of
-    ``concat(data, h) · lstm_kernel + lstm_bias``::
-
-        c' = σ(i) · tanh(j) + σ(f + forget_bias) · c
-        h' = σ(o) · tanh(c')
-
-    Args:
-        forget_bias: A scalar; 1 makes the cell keep its state at the start of training.
-        lstm_kernel: ``[inputs + units, 4 · units]``.
-        lstm_bias: ``[4 · units]``.
-        data: ``[batch, inputs]``.
-        c: The state, ``[batch, units]``.
-        h: The last output, ``[batch, units]``.
-
-    Returns:
-        The next state and output, ``[batch, units]`` each, of the floating dtype to
-        which all arguments are promoted.
-
-    Raises:
-        ValueError: The shapes do not fit.
-        TypeError: An argument is complex or holds strings.
-
-    Example:
-        >>> kernel, bias = pg.zeros((3, 4)), pg.zeros((4,))
-        >>> c, h = pg.basic_lstm_cell(1.0, kernel, bias, [[1.0, 2.0]], [[1.0]], [[0.0]])
-        >>> c
-        Tensor([[0.7311]], dtype=float32, backend='cpu')
-
-    Source:
-        S. Hochreiter and J. Schmidhuber, "Long Short-Term Memory", 1997; W. Zaremba, I.
-        Sutskever and O. Vinyals, "Recurrent Neural Network Regularization", 2014.
-
-    """
-    op = "basic_lstm_cell"
-    given = _convert.promote_all(op, forget_bias, lstm_kernel, lstm_bias, data, c, h)
-    forget, kernel, bias, data, c, h = (_convert.floating(op, x, "f") for x in given)
-    if len(data.shape) != 2 or len(c.shape) != 2:
-        raise misfit(op, "data must be [batch, inputs], c [batch, units]", data, c)
-    (batch, inputs), units = data.shape, c.shape[1]
-    wanted = {"forget_bias": (), "lstm_kernel": (inputs + units, 4 * units)}
-    wanted |= {"lstm_bias": (4 * units,), "c": (batch, units), "h": (batch, units)}
-    weights = (forget, kernel, bias, c, h)
-    _check_shapes(op, wanted, weights, "data and c", data, c)
-    y = products.matmul(shape.concat([data, h], axis=1), kernel) + bias
-    i, j, f, o = shape.split(y, 4, axis=1)
-    state = i.sigmoid() * j.tanh() + (f + forget).sigmoid() * c
-    return state, o.sigmoid() * state.tanh()
+# --- what LSTM and GRU share -----------------------------------------------------
 
 
 def _check_shapes(
@@ -108,57 +46,6 @@ def _check_shapes(
             raise misfit(
                 op, f"{name} must have shape {sizes} to fit {others}", x, *known
             )
-
-
-Cell = Callable[[Tensor, Tensor, Tensor], Sequence[Tensor]]
-
-
-def multi_rnn_cell(
-    lstm_cells: Sequence[Cell],
-    data: TensorLike,
-    c: Sequence[TensorLike],
-    h: Sequence[TensorLike],
-    /,
-) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the next states and outputs of stacked cells.
-
-    Each cell gets the output of the one before it as its data.
-
-    Args:
-        lstm_cells: Functions of data, c and h that return the next c and h, such as
-            ``functools.partial(basic_lstm_cell, forget_bias, lstm_kernel, lstm_bias)``.
-        data: The input of the first cell.
-        c: The state of each cell.
-        h: The last output of each cell.
-
-    Returns:
-        The list of the next states, and that of the next outputs.
-
-    Raises:
-        ValueError: There are not as many ``c`` and ``h`` as cells, or a cell is not a
-            function.
-
-    Example:
-        >>> cell = lambda data, c, h: (c + data, c * data)
-        >>> states, outputs = pg.multi_rnn_cell([cell], 2.0, [3.0], [0.0])
-        >>> outputs
-        [Tensor(6., dtype=float32, backend='cpu')]
-
-    """
-    given = (("lstm_cells", lstm_cells), ("c", c), ("h", h))
-    cells, c, h = (several("multi_rnn_cell", *one) for one in given)
-    if not len(cells) == len(c) == len(h) or not all(map(callable, cells)):
-        rule = f"{len(cells)} cells need as many c and h, got {len(c)} and {len(h)}"
-        raise ValueError(f"multi_rnn_cell: {rule}; cells are functions")
-    x, states, outputs = _convert.asarray(data), [], []
-    for cell, state, output in zip(cells, c, h, strict=True):
-        state, x = cell(x, _convert.asarray(state), _convert.asarray(output))
-        states.append(state)
-        outputs.append(x)
-    return states, outputs
-
-
-# --- what LSTM and GRU share -----------------------------------------------------
 
 
 def _sizes(op: str, gates: int, x: Spec) -> geometry.Shape:
