@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.internal import encoder
 from onnx import TensorProto, helper
 from plugrad_onnx import ModelError, load
-from plugrad_onnx.wire import MESSAGE_BYTES, charge
+from plugrad_onnx.reader.wire import MESSAGE_BYTES, charge
 
 from tests.fuzz.mutations import messages
 from tests.onnx.files import MINE, X, Y, external, graph, node

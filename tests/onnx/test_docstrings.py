@@ -6,7 +6,7 @@ import importlib
 import plugrad as pg
 import pytest
 
-MODULES = ("export", "model", "registry")
+MODULES = ("export.saving", "model", "registry")
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -16,7 +16,7 @@ from onnx.backend.base import Backend, BackendRep
 from plugrad.importing import on_backend
 
 from .model import Model, load
-from .proto import to_array
+from .reader import to_array
 
 __all__ = ["PlugradBackend", "PreparedModel", "prepare", "run_model", "supports_device"]
 

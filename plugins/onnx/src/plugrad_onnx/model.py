@@ -11,13 +11,12 @@ import plugrad as pg
 from google.protobuf.message import DecodeError
 from plugrad.importing import ModelError, ValueInfo, loading, open_backend
 
-from . import registry
+from . import ops, registry  # noqa: F401 - ops fill the table
 from .graph import Graph
 from .passes import Report, optimized
 from .program import Program
-from .reader import Reader
+from .reader import Reader, charge
 from .runner import Runner
-from .wire import charge
 
 __all__ = ["Explanation", "Model", "load"]
 

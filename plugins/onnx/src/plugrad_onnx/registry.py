@@ -168,9 +168,7 @@ def since_versions(domain: str, name: str) -> list[int]:
 
 @functools.cache
 def load_plugins() -> None:
-    """Import the ops of ONNX, and the modules that entry points of ``GROUP`` name."""
-    from . import ops  # noqa: F401
-
+    """Import the modules that entry points of ``GROUP`` name."""
     for entry in entry_points(group=GROUP):
         entry.load()
 

@@ -10,7 +10,7 @@ import plugrad as pg
 from onnx import TensorProto
 from plugrad.importing import namespace
 
-from ..proto import NARROW, dtype_of
+from ..dtypes import NARROW, dtype_of
 from ..registry import Value, op
 
 # The op of ONNX, and the function of plugrad, and of NumPy, that computes it.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import plugrad as pg
 
+from ..dtypes import dtype_of
 from ..graph import Node
-from ..proto import dtype_of
 from ..registry import Value, op
 
 Ints = tuple[int, ...]

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import plugrad as pg
 
-from ..proto import dtype_of
+from ..dtypes import dtype_of
 from ..registry import Value, op
 from .conv import conv, filter_of, of_two_axes
 from .elementwise import bounds

@@ -6,7 +6,7 @@ from typing import Any
 
 import plugrad as pg
 
-from ..proto import dtype_of
+from ..dtypes import dtype_of
 from ..registry import Value, op
 
 Ints = tuple[int, ...]

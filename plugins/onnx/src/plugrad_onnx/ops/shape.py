@@ -12,8 +12,8 @@ import plugrad as pg
 from plugrad import geometry
 from plugrad.importing import namespace
 
+from ..dtypes import dtype_of
 from ..graph import Node
-from ..proto import dtype_of
 from ..registry import Value, op
 from .windows import first, last
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plugrad as pg
 
-from ..proto import dtype_of
+from ..dtypes import dtype_of
 from ..registry import Value, op
 
 

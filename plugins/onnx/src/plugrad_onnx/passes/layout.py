@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import plugrad as pg
 
-from . import registry
-from .graph import Graph, Node
-from .ops import elementwise
-from .program import Known
-from .registry import Value, op
+from .. import registry
+from ..graph import Graph, Node
+from ..ops import elementwise
+from ..program import Known
+from ..registry import Value, op
 
 __all__ = ["with_channels_last"]
 

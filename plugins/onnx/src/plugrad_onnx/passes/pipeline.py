@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 import plugrad as pg
 
+from ..dtypes import LIMIT
+from ..graph import Graph, Node, makers, uses
+from ..ops import shape
+from ..program import Known
+from ..registry import own
 from .folding import fold_into_convolutions
-from .graph import Graph, Node, makers, uses
 from .layout import with_channels_last
-from .ops import shape
-from .program import Known
-from .proto import LIMIT
-from .registry import own
 
 __all__ = ["Report", "optimized"]
 

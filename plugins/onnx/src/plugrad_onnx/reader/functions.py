@@ -8,7 +8,7 @@ import onnx
 import plugrad as pg
 from onnx import AttributeProto, FunctionProto, NodeProto
 
-from .proto import domain_of
+from ..dtypes import domain_of
 
 __all__ = ["defaults_of", "with_attributes"]
 

@@ -1,101 +1,40 @@
-"""``save``: a function of plugrad's ops as a model of ONNX.
-
-The kernels that ``jit`` records become nodes; ``export_ops`` has the table.
-"""
+"""Writes a graph that ``jit`` has recorded as an ONNX model, by a table of kernels."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
-import plugrad as pg
 from onnx import helper, numpy_helper
 from plugrad.plugin import Graph, Spec, Step
 
-from .export_ops import EXPORTS
-
-__all__ = ["Writer", "save"]
+__all__ = ["Writer"]
 
 OPSET = 18
 IR_VERSION = 9
-
-
-def save(
-    f: Callable[..., Any],
-    example_inputs: Sequence[Any],
-    path: str | Path | None = None,
-    *,
-    input_names: Sequence[str] = (),
-    output_names: Sequence[str] = (),
-) -> onnx.ModelProto:
-    """Return a function as a model of ONNX, and write it to a file.
-
-    The shapes of the model are those of the examples. Tensors that the function uses
-    become initializers.
-
-    Args:
-        f: Takes tensors, and returns a tensor or a tree of them. Its kernels may not
-            depend on values.
-        example_inputs: A list with an example of each input.
-        path: Where the file is written; None: nowhere.
-        input_names: By default ``x0``, ``x1`` and so on.
-        output_names: By default ``y0``, ``y1`` and so on.
-
-    Raises:
-        TypeError: ``example_inputs`` is not a list or a tuple.
-        ValueError: ``jit`` cannot record the function, it reads Variables, or ONNX has
-            nothing for some of its kernels; the message names all of them.
-
-    Example:
-        >>> import plugrad as pg
-        >>> from plugrad_onnx import load, save
-        >>> proto = save(lambda x: pg.tanh(x) + 1.0, [pg.ones(2)])
-        >>> [node.op_type for node in proto.graph.node]
-        ['Tanh', 'Add']
-        >>> load(proto, backend="cpu")([0.0, 0.0])
-        Tensor([1., 1.], dtype=float32, backend='cpu')
-
-    """
-    if not isinstance(example_inputs, list | tuple):
-        raise TypeError(
-            "save: example_inputs must be a list with an example of each input, got "
-            f"{type(example_inputs).__name__}; for one input, pass [x]"
-        )
-    with pg.use_backend("cpu"):  # whose native arrays are arrays of NumPy
-        values = [pg.asarray(x).to("cpu") for x in example_inputs]
-        explanation = pg.jit(f).explain(*values)
-    graph = explanation.graph
-    if graph is None:
-        raise ValueError(f"save: the function cannot be recorded: {explanation.reason}")
-    if len(graph.inputs) != len(values):
-        raise ValueError(
-            f"save: the function has {len(graph.inputs)} inputs, of {len(values)} "
-            "examples: it must use all of them, and no Variables but their values"
-        )
-    model = Writer(graph, input_names, output_names).model()
-    onnx.checker.check_model(model)
-    if path is not None:
-        onnx.save(model, str(path))
-    return model
 
 
 class Writer:
     """Makes nodes of the steps of a graph.
 
     Attributes:
+        exports: What writes the nodes of each kernel, by the kernel's name.
         specs: Shape and dtype of each value, by the name that it has in the model.
         arrays: Initializers by name.
 
     """
 
     def __init__(
-        self, graph: Graph, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
+        self,
+        graph: Graph,
+        exports: Mapping[str, Callable[..., Any]],
+        inputs: Sequence[str] = (),
+        outputs: Sequence[str] = (),
     ) -> None:
-        self.graph, self.count = graph, itertools.count()
+        self.graph, self.exports, self.count = graph, exports, itertools.count()
         self.nodes: list[onnx.NodeProto] = []
         self.arrays: dict[str, Any] = {}
         self.specs: dict[str, Spec] = {}
@@ -107,7 +46,7 @@ class Writer:
     def model(self) -> onnx.ModelProto:
         """Return the model."""
         graph = self.graph
-        lacking = {s.kernel.name for s in graph.steps} - EXPORTS.keys()
+        lacking = {s.kernel.name for s in graph.steps} - self.exports.keys()
         if lacking:
             names = ", ".join(sorted(lacking))
             raise ValueError(f"save: ONNX has nothing for the kernels {names}")
@@ -165,7 +104,7 @@ class Writer:
         """Append the nodes of a step."""
         inputs = ["" if i is None else self.names[i] for i in step.inputs]
         specs = [self.graph.specs[i] for i in step.outputs]
-        found = EXPORTS[step.kernel.name](self, inputs, dict(step.attrs), specs)
+        found = self.exports[step.kernel.name](self, inputs, dict(step.attrs), specs)
         found = [found] if isinstance(found, str) else found
         for number, name in zip(step.outputs, found, strict=True):
             self.names[number] = name

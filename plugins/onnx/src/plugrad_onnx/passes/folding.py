@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import plugrad as pg
 
-from .graph import Graph, Node, makers, uses
-from .program import Known
-from .registry import Value, op, own
+from ..graph import Graph, Node, makers, uses
+from ..program import Known
+from ..registry import Value, op, own
 
 __all__ = ["fold_into_convolutions"]
 

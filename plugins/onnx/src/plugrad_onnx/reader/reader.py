@@ -24,20 +24,14 @@ from onnx import (
 )
 from plugrad.importing import ModelError, ValueInfo, inputs_text
 
-from . import registry
+from .. import registry
+from ..dtypes import NARROW, domain_of, dtype_of
+from ..graph import Graph, Node, settle_params
+from ..registry import Op
 from .functions import defaults_of, with_attributes
-from .graph import Graph, Node, settle_params
 from .inference import check_calls, check_text, types_of
-from .proto import (
-    NARROW,
-    described,
-    domain_of,
-    dtype_of,
-    to_array,
-    to_dense,
-)
-from .registry import Op
 from .scopes import Scope, sorted_nodes
+from .tensors import described, to_array, to_dense
 
 __all__ = ["Reader"]
 

@@ -1,4 +1,4 @@
-"""What stands in files: tensors, types, external data, each checked before it is read.
+"""Tensors, types and external data of a file, each checked before it is read.
 
 What is allocated is charged to the budget of the load.
 """
@@ -16,68 +16,14 @@ import plugrad as pg
 from onnx import TensorProto, TypeProto, numpy_helper
 from plugrad.importing import ValueInfo
 
-__all__ = [
-    "LIMIT",
-    "described",
-    "domain_of",
-    "dtype_of",
-    "to_array",
-]
+from ..dtypes import LIMIT, dtype_of
 
-LIMIT = 2**24  # elements of what a file describes by less than it has: it may be a bomb
+__all__ = ["described", "to_array", "to_dense"]
+
 STRING_BYTES = 64  # a str of a few characters, and its place in an array
 Array = np.ndarray[Any, Any]
-
-_SAME = (
-    "FLOAT UINT8 INT8 UINT16 INT16 INT32 INT64 BOOL FLOAT16 DOUBLE UINT32 UINT64 "
-    "COMPLEX64 COMPLEX128"
-)
-_DTYPES: dict[int, np.dtype[Any]] = {
-    getattr(TensorProto, name): onnx.helper.tensor_dtype_to_np_dtype(
-        getattr(TensorProto, name)
-    )
-    for name in _SAME.split()
-}
-# What stands for a dtype that plugrad lacks.
-_DTYPES |= {
-    TensorProto.BFLOAT16: np.dtype("float32"),
-    TensorProto.STRING: np.dtype(object),
-    TensorProto.INT4: np.dtype("int8"),
-    TensorProto.UINT4: np.dtype("uint8"),
-    TensorProto.INT2: np.dtype("int8"),
-    TensorProto.UINT2: np.dtype("uint8"),
-}
-# The least and greatest integers of dtypes with less than a byte.
-NARROW: dict[int, tuple[int, int]] = {
-    TensorProto.INT4: (-8, 7),
-    TensorProto.UINT4: (0, 15),
-    TensorProto.INT2: (-2, 1),
-    TensorProto.UINT2: (0, 3),
-}
 _BITS: dict[int, int] = {TensorProto.INT4: 4, TensorProto.UINT4: 4}
 _BITS |= {TensorProto.INT2: 2, TensorProto.UINT2: 2, TensorProto.BFLOAT16: 16}
-
-
-def dtype_of(elem_type: int) -> np.dtype[Any]:
-    """Return the dtype that stands for one of ONNX; TypeError if there is none."""
-    try:
-        return _DTYPES[elem_type]
-    except KeyError:
-        raise TypeError(
-            f"plugrad has no dtype {type_name(elem_type)}: convert the model to "
-            "float32 or int8"
-        ) from None
-
-
-def domain_of(name: str) -> str:
-    """Return the name of a domain: ONNX' own has two."""
-    return "" if name == "ai.onnx" else name
-
-
-def type_name(elem_type: int) -> str:
-    """Return ONNX' name of a dtype."""
-    names = {number: name for name, number in TensorProto.DataType.items()}
-    return names.get(elem_type, f"number {elem_type}")
 
 
 def described(name: str, kind: TypeProto) -> ValueInfo:

@@ -7,21 +7,20 @@ outputs, and returns the name of the output, or their names.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper
 from plugrad.geometry import Windows
 from plugrad.plugin import Spec
 
-if TYPE_CHECKING:
-    from .export import Writer
+from .writer import Writer
 
 __all__ = ["EXPORTS"]
 
 Names = list[str]
 Attrs = Mapping[str, Any]
-Export = Callable[["Writer", Names, Attrs, list[Spec]], Any]
+Export = Callable[[Writer, Names, Attrs, list[Spec]], Any]
 EXPORTS: dict[str, Export] = {}
 
 # Kernels that an op of ONNX computes: with the same inputs, and the attributes' names.

@@ -1,0 +1,62 @@
+"""The dtypes of ONNX, and what stands for those that plugrad lacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+__all__ = ["LIMIT", "NARROW", "domain_of", "dtype_of"]
+
+LIMIT = 2**24  # elements of what a file describes by less than it has: it may be a bomb
+
+_SAME = (
+    "FLOAT UINT8 INT8 UINT16 INT16 INT32 INT64 BOOL FLOAT16 DOUBLE UINT32 UINT64 "
+    "COMPLEX64 COMPLEX128"
+)
+_DTYPES: dict[int, np.dtype[Any]] = {
+    getattr(TensorProto, name): onnx.helper.tensor_dtype_to_np_dtype(
+        getattr(TensorProto, name)
+    )
+    for name in _SAME.split()
+}
+# What stands for a dtype that plugrad lacks.
+_DTYPES |= {
+    TensorProto.BFLOAT16: np.dtype("float32"),
+    TensorProto.STRING: np.dtype(object),
+    TensorProto.INT4: np.dtype("int8"),
+    TensorProto.UINT4: np.dtype("uint8"),
+    TensorProto.INT2: np.dtype("int8"),
+    TensorProto.UINT2: np.dtype("uint8"),
+}
+# The least and greatest integers of dtypes with less than a byte.
+NARROW: dict[int, tuple[int, int]] = {
+    TensorProto.INT4: (-8, 7),
+    TensorProto.UINT4: (0, 15),
+    TensorProto.INT2: (-2, 1),
+    TensorProto.UINT2: (0, 3),
+}
+
+
+def dtype_of(elem_type: int) -> np.dtype[Any]:
+    """Return the dtype that stands for one of ONNX; TypeError if there is none."""
+    try:
+        return _DTYPES[elem_type]
+    except KeyError:
+        raise TypeError(
+            f"plugrad has no dtype {type_name(elem_type)}: convert the model to "
+            "float32 or int8"
+        ) from None
+
+
+def domain_of(name: str) -> str:
+    """Return the name of a domain: ONNX' own has two."""
+    return "" if name == "ai.onnx" else name
+
+
+def type_name(elem_type: int) -> str:
+    """Return ONNX' name of a dtype."""
+    names = {number: name for name, number in TensorProto.DataType.items()}
+    return names.get(elem_type, f"number {elem_type}")

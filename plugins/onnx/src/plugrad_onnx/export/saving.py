@@ -1,0 +1,77 @@
+"""``save``: a function of plugrad's ops as a model of ONNX.
+
+The kernels that ``jit`` records become nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+import plugrad as pg
+
+from .table import EXPORTS
+from .writer import Writer
+
+__all__ = ["save"]
+
+
+def save(
+    f: Callable[..., Any],
+    example_inputs: Sequence[Any],
+    path: str | Path | None = None,
+    *,
+    input_names: Sequence[str] = (),
+    output_names: Sequence[str] = (),
+) -> onnx.ModelProto:
+    """Return a function as a model of ONNX, and write it to a file.
+
+    The shapes of the model are those of the examples. Tensors that the function uses
+    become initializers.
+
+    Args:
+        f: Takes tensors, and returns a tensor or a tree of them. Its kernels may not
+            depend on values.
+        example_inputs: A list with an example of each input.
+        path: Where the file is written; None: nowhere.
+        input_names: By default ``x0``, ``x1`` and so on.
+        output_names: By default ``y0``, ``y1`` and so on.
+
+    Raises:
+        TypeError: ``example_inputs`` is not a list or a tuple.
+        ValueError: ``jit`` cannot record the function, it reads Variables, or ONNX has
+            nothing for some of its kernels; the message names all of them.
+
+    Example:
+        >>> import plugrad as pg
+        >>> from plugrad_onnx import load, save
+        >>> proto = save(lambda x: pg.tanh(x) + 1.0, [pg.ones(2)])
+        >>> [node.op_type for node in proto.graph.node]
+        ['Tanh', 'Add']
+        >>> load(proto, backend="cpu")([0.0, 0.0])
+        Tensor([1., 1.], dtype=float32, backend='cpu')
+
+    """
+    if not isinstance(example_inputs, list | tuple):
+        raise TypeError(
+            "save: example_inputs must be a list with an example of each input, got "
+            f"{type(example_inputs).__name__}; for one input, pass [x]"
+        )
+    with pg.use_backend("cpu"):  # whose native arrays are arrays of NumPy
+        values = [pg.asarray(x).to("cpu") for x in example_inputs]
+        explanation = pg.jit(f).explain(*values)
+    graph = explanation.graph
+    if graph is None:
+        raise ValueError(f"save: the function cannot be recorded: {explanation.reason}")
+    if len(graph.inputs) != len(values):
+        raise ValueError(
+            f"save: the function has {len(graph.inputs)} inputs, of {len(values)} "
+            "examples: it must use all of them, and no Variables but their values"
+        )
+    model = Writer(graph, EXPORTS, input_names, output_names).model()
+    onnx.checker.check_model(model)
+    if path is not None:
+        onnx.save(model, str(path))
+    return model
