@@ -1,13 +1,9 @@
 """Answers of ONNX Runtime where ONNX' own tests of nodes do not look."""
 
-import sys
-import time
-
 import numpy as np
 import pytest
 from onnx.parser import parse_model
 from plugrad_onnx import load
-from plugrad_onnx.ops.patterns import matcher
 
 HEAD = '<ir_version: 8, opset_import: ["": {}]>\n'
 
@@ -151,73 +147,3 @@ def test_places_in_the_inferred_space():
     found = run(UNPOOL, 11, x, places, np.int64([1, 1, 5, 5]))[0, 0]
     assert found[[1, 1, 3, 3], [1, 3, 1, 3]].tolist() == [5, 6, 7, 8]
     assert np.count_nonzero(found) == 4
-
-
-# --- RegexFullMatch --------------------------------------------------------------
-
-MATCH = """g (string[N] x) => (bool[N] y) {
-  y = RegexFullMatch <pattern = "%s"> (x)
-}"""
-PATTERNS = [
-    (
-        r"[a-c]{2,3}x?",
-        ["ab", "abcx", "a", "abcd", ""],
-        [True, True, False, False, False],
-    ),
-    (r"(\\W|^)[\\w.]{0,25}@(a|b)x$", ["me@ax", "me@cx"], [True, False]),
-    (r"a*", ["a" * 1000, "b"], [True, False]),
-    (r"(ab)*", ["ab" * 100, "aba"], [True, False]),
-]
-
-
-@pytest.fixture(params=["re2", "re"])
-def expressions(request, monkeypatch):
-    """Run patterns by RE2, then as if it were not installed."""
-    matcher.cache_clear()
-    if request.param == "re2":
-        pytest.importorskip("re2", reason="google-re2 has no wheel for this Python")
-    else:
-        monkeypatch.setitem(sys.modules, "re2", None)
-    yield request.param
-    matcher.cache_clear()
-
-
-@pytest.mark.parametrize(("pattern", "texts", "expected"), PATTERNS)
-def test_patterns(pattern, texts, expected, expressions):
-    found = load(parse_model(HEAD.format(20) + MATCH % pattern))(
-        np.array(texts, object)
-    )
-    assert found.tolist() == expected
-
-
-SLOW = ["(a*)*(a*)*b", "(a|aa)+b", "a*a*a*a*a*a*a*a*b", "((a?){30}){30}b", "(a+)+b"]
-SLOW += ["(a|a|aa)(a|a|aa)" * 20 + "b", "(?:a|ab?)*c", "([a-z]+)*1"]
-
-
-@pytest.mark.parametrize("pattern", SLOW)
-def test_no_pattern_runs_for_ever(pattern, expressions):
-    model = load(parse_model(HEAD.format(20) + MATCH % pattern))
-    text = np.array(["a" * 2000], object)
-    start = time.process_time()
-    if expressions == "re2":
-        assert model(text).tolist() == [False]
-    else:
-        with pytest.raises(ValueError, match=r"may take very long on a text of 2000"):
-            model(text)
-    assert time.process_time() - start < 2
-
-
-@pytest.mark.parametrize("pattern", ["(a", r"(a)\\1", "(?=a)a"])
-def test_what_is_no_pattern(pattern, expressions):
-    model = load(parse_model(HEAD.format(20) + MATCH % pattern))
-    with pytest.raises(ValueError, match="is no pattern of RE2"):
-        model(np.array(["a"], object))
-
-
-def test_a_deep_pattern_is_no_recursion_error(expressions):
-    model = load(parse_model(HEAD.format(20) + MATCH % ("(" * 5000 + ")" * 5000)))
-    if expressions == "re2":
-        assert model(np.array(["", "a"], object)).tolist() == [True, False]
-    else:
-        with pytest.raises(ValueError, match="maximum recursion depth"):
-            model(np.array(["a"], object))

@@ -45,6 +45,7 @@ class Op:
         reads: Positions of inputs whose values the function needs as arrays of NumPy.
         either: Positions of inputs that the function takes as they are.
         random: Whether two calls give two answers, so that nothing may be folded.
+        requires: Modules that the function imports, and what to install for each.
 
     """
 
@@ -56,6 +57,7 @@ class Op:
     reads: Sequence[int] = ()
     either: Sequence[int] = ()
     random: bool = False
+    requires: Mapping[str, str] = field(default_factory=dict, hash=False)
     attributes: frozenset[str] = field(init=False)
     least: int = field(init=False)
     most: float = field(init=False)
@@ -114,6 +116,7 @@ def op(
     reads: Sequence[int] = (),
     either: Sequence[int] = (),
     random: bool = False,
+    requires: Mapping[str, str] | None = None,
 ) -> Callable[[F], F]:
     """Return a decorator that registers a function as what runs an op of ONNX.
 
@@ -132,6 +135,9 @@ def op(
         reads: The positions of inputs that the function gets as arrays of NumPy.
         either: The positions of inputs that may be tensors or arrays of NumPy.
         random: Whether two calls give two answers.
+        requires: Modules that the function imports, and what to install for each:
+            ``{"re2": "plugrad-onnx[re2]"}``. Without one, ``load`` refuses a model with
+            the op, and says what to install.
 
     Example:
         >>> import plugrad as pg
@@ -147,7 +153,8 @@ def op(
         for name in names:
             rows = _TABLE.setdefault((domain, name), [])
             rows[:] = [row for row in rows if row.since != since]
-            row = Op(name, since, domain, function, on_host, reads, either, random)
+            places, needs = (tuple(reads), tuple(either)), requires or {}
+            row = Op(name, since, domain, function, on_host, *places, random, needs)
             rows.append(row)
             rows.sort(key=lambda row: row.since)
         return function

@@ -25,7 +25,7 @@ def string_concat(x: Value, y: Value) -> Value:
     return x + y
 
 
-@op("RegexFullMatch", since=20, reads=(0,))
+@op("RegexFullMatch", since=20, reads=(0,), requires={"re2": "plugrad-onnx[re2]"})
 def regex_full_match(x: Value, *, pattern: str) -> Value:
     matches = matcher(pattern)
     found = [matches(text) for text in x.reshape(-1)]

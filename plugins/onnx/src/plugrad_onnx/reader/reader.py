@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -336,6 +337,9 @@ def problems_of(
     unknown = sorted(attrs.keys() - row.attributes)
     if unknown:
         yield f"{label}: the attributes {', '.join(unknown)} are not supported"
+    for module, install in row.requires.items():
+        if find_spec(module) is None:
+            yield f"{label}: needs the module {module}: pip install '{install}'"
     missing = sorted(row.required - attrs.keys() - {"node"})
     if missing:
         yield f"{label}: attribute {', '.join(missing)} is missing"

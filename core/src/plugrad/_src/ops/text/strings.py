@@ -138,7 +138,9 @@ def regex_replace(
     Args:
         x: Strings, read as UTF-8. A byte that is not UTF-8 only matches ``.`` and
             similar classes.
-        pattern: A regular expression of Python's ``re``.
+        pattern: A regular expression of Python's ``re``. Some, such as ``(a+)+$``, take
+            time that is exponential in the length of a string: pass only patterns
+            that you trust.
         rewrite: The replacement, in which ``\1`` to ``\9`` stand for the groups and
             ``\0`` for the whole match; all else is as in ``re.sub``.
         replace_global: Whether to replace all matches, or the first one only.
