@@ -227,7 +227,7 @@ WRONG = {
     "graph of one cycle": (
         graph(lambda g: (g.Add("a", "x", "b"), g.Neg("b", "a"))),
         {},
-        ["nodes that wait for each other: a -> a"],
+        ["nodes that wait for each other: a -> b -> a"],
     ),
     "graph of nothing": ({"node": []}, {}, ["the graph has no outputs"]),
     "batch norm that trains": (
