@@ -1,5 +1,6 @@
 """Public objects name public modules: in tracebacks, pickles and ``help``."""
 
+import ast
 import pickle
 import pickletools
 import re
@@ -7,6 +8,7 @@ import sys
 import traceback
 import types
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import plugrad as pg
@@ -112,3 +114,31 @@ def test_a_traceback_shows_the_public_name(name):
 def test_the_origin_of_a_gradient_is_the_module_that_has_the_line():
     line = pg.negative.__code__.co_firstlineno
     assert origin(pg.negative, "user") == f"user (plugrad._src.ops.basis.unary:{line})"
+
+
+def published(module):
+    """Return the names beside ``__all__`` that a public module publishes."""
+    tree = ast.parse(module.read_text())
+    calls = [node.value for node in tree.body if isinstance(node, ast.Expr)]
+    publishing = [
+        call
+        for call in calls
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "publish"
+    ]
+    return {ast.unparse(name) for call in publishing for name in call.args[1:]}
+
+
+@pytest.mark.parametrize(
+    "module", sorted(Path(pg.__file__).parent.glob("*.py")), ids=lambda p: p.stem
+)
+def test_type_checkers_find_what_is_published_beside_all(module):
+    """They take an imported name as public if it is imported as itself."""
+    aliases = {
+        name.name
+        for node in ast.parse(module.read_text()).body
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+        if name.asname == name.name
+    }
+    private = {name for name in published(module) if name.startswith("_")}
+    assert published(module) - private - aliases == set()

@@ -242,9 +242,15 @@ from ._src.ops.indexing.scatter import (
     tensor_scatter_update,
 )
 from ._src.ops.indexing.search import (
-    UniqueAll,
-    UniqueCounts,
-    UniqueInverse,
+    UniqueAll as UniqueAll,
+)
+from ._src.ops.indexing.search import (
+    UniqueCounts as UniqueCounts,
+)
+from ._src.ops.indexing.search import (
+    UniqueInverse as UniqueInverse,
+)
+from ._src.ops.indexing.search import (
     boolean_mask,
     isin,
     lower_bound,
@@ -414,7 +420,7 @@ from ._src.registry.contract import (
     seal_core_names,
 )
 from ._src.registry.deprecation import PlugradDeprecationWarning
-from ._src.registry.gradients import PackInfo
+from ._src.registry.gradients import PackInfo as PackInfo
 from ._src.tensor.dtypes import STRING as string
 from ._src.tensor.tensor import Tensor, TensorLike
 

@@ -1,12 +1,22 @@
 """Linear algebra: products, factorizations, eigenvalues, norms and solvers."""
 
 from ._src.ops.linalg._results import (
-    EighResult,
-    EigResult,
-    LUResult,
-    QRResult,
-    SlogdetResult,
-    SVDResult,
+    EighResult as EighResult,
+)
+from ._src.ops.linalg._results import (
+    EigResult as EigResult,
+)
+from ._src.ops.linalg._results import (
+    LUResult as LUResult,
+)
+from ._src.ops.linalg._results import (
+    QRResult as QRResult,
+)
+from ._src.ops.linalg._results import (
+    SlogdetResult as SlogdetResult,
+)
+from ._src.ops.linalg._results import (
+    SVDResult as SVDResult,
 )
 from ._src.ops.linalg.linalg import (
     __doc__ as __doc__,

@@ -1,7 +1,7 @@
 """Sparse matrices as indices and values: conversion, products, segments."""
 
 from ._src.ops.sparse._results import (
-    FilledRows,
+    FilledRows as FilledRows,
 )
 from ._src.ops.sparse.sparse import (
     __doc__ as __doc__,

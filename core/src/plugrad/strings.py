@@ -1,7 +1,7 @@
 """Tensors of strings: comparison, splitting, joining, and hashes."""
 
 from ._src.ops.sparse._results import (
-    Pieces,
+    Pieces as Pieces,
 )
 from ._src.ops.text.strings import (
     __doc__ as __doc__,
