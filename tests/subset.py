@@ -1,8 +1,8 @@
 """The tests that run without ``--all``, which are the same in every commit.
 
 On cpu all tests of ops run. On another backend each test function runs with a few of
-its rows, those that differ most from each other, and a few functions that have one row
-for each kernel run with all of them. Of slow tests some run, on every backend.
+its rows, those that differ most from each other, and one function runs with all of its
+rows, one for each kernel. Of slow tests some run, on every backend.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,12 +12,8 @@ from typing import Any
 # compiles each kernel, which takes a fifth of a second.
 ROWS = {"primitives": 2, "wasm": 2, "opencl": 1}
 ONE_IN = {"primitives": 24, "wasm": 24, "opencl": 96}
-# Functions of the kit that run with all rows, of which each is another kernel.
-WHOLE = {
-    "primitives": ["ops/test_jit.py::test_each_kernel"],
-    "wasm": ["ops/test_jit.py::test_each_kernel"],
-    "opencl": ["backend/test_kernels.py::test_results_are_as_the_contract_says"],
-}
+# The function of the kit that runs with all rows: each is another kernel.
+WHOLE = "backend/test_kernels.py::test_results_are_as_the_contract_says"
 # Files of our own whose tests run with a few rows, as those of the kit do.
 SAMPLED = [
     "consumers/test_scipy",
@@ -45,9 +41,7 @@ SLOW = [
     "conformance_kit/test_killed",
     "conformance_kit/test_options",
     "conformance_kit/test_skips",
-    "core/jit/test_changes::test_no_pattern_is_silent",
     "core/jit/test_changes::test_patterns_can_be_repeated",
-    "docs/test_excerpts",
     "docs/test_pages",
     "examples/test_digits",
     "examples/test_gallery",
@@ -90,6 +84,13 @@ SLOW = [
     "wasm/test_runtime",
     "wasm/test_sandbox_guests",
 ]
+# Tests that take 10 seconds or more, which ``--all`` alone runs.
+LEFT_OUT = [
+    "core/jit/test_changes::test_no_pattern_is_silent",
+    "docs/test_excerpts::test_how_a_family_of_wasm_is_written",
+    "plugins/test_tricks::test_the_processor_of_pocl",
+    "wasm/test_build::test_a_build_gives_the_same_bytes_again",
+]
 
 
 def most_different(rows: Sequence[Iterable[Any]], count: int) -> list[int]:
@@ -110,6 +111,6 @@ def most_different(rows: Sequence[Iterable[Any]], count: int) -> list[int]:
 
 def sample(backend: str, function: str, rows: Sequence[Iterable[Any]]) -> list[int]:
     """Return the places of the rows with which a function runs on a backend."""
-    if backend not in ROWS or function.endswith(tuple(WHOLE[backend])):
+    if backend not in ROWS or function.endswith(WHOLE):
         return [*range(len(rows))]
     return most_different(rows, max(ROWS[backend], len(rows) // ONE_IN[backend]))
