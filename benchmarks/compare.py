@@ -21,23 +21,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 Times = dict[str, float]  # microseconds by workload
-NOISE = (
-    1.1  # a ratio up to this, or down to its inverse, says nothing on shared machines
-)
+# Ratios between this and its inverse are noise on shared machines.
+NOISE_MAX_RATIO = 1.1
 
 
-def measured(checkout: Path, only: Sequence[str]) -> Times:
-    """Return the times of one turn of a checkout."""
+def measure_checkout(checkout: Path, only: Sequence[str]) -> Times:
+    """Run the workloads of a checkout for one turn; return the times."""
     python = checkout / ".venv" / "bin" / "python"
     scripts = checkout / "benchmarks"
     times: Times = {}
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         command = [python, scripts / "workloads.py", "--quick", "--json", report.name]
-        command += [
-            "--backend",
-            "cpu,cpu-jit",
-            *(["--only", ",".join(only)] * bool(only)),
-        ]
+        command += ["--backend", "cpu,cpu-jit"]
+        if only:
+            command += ["--only", ",".join(only)]
         subprocess.run([str(word) for word in command], check=True, capture_output=True)
         for workload, found in json.loads(Path(report.name).read_text())["us"].items():
             times |= {f"{workload}, {backend}": us for backend, us in found.items()}
@@ -51,7 +48,7 @@ def measured(checkout: Path, only: Sequence[str]) -> Times:
     return times
 
 
-def best(turns: Sequence[Times]) -> Times:
+def best_times(turns: Sequence[Times]) -> Times:
     """Return the best time of each workload."""
     names = [name for name in turns[0] if all(name in turn for turn in turns)]
     return {name: min(turn[name] for turn in turns) for name in names}
@@ -62,7 +59,11 @@ def comparison(base: Mapping[str, float], head: Mapping[str, float]) -> str:
     ratios = {name: head[name] / base[name] for name in base if name in head}
     if not ratios:
         raise ValueError("compare: the checkouts have no workload in common")
-    differ = [n for n, ratio in ratios.items() if not 1 / NOISE <= ratio <= NOISE]
+    differ = [
+        n
+        for n, ratio in ratios.items()
+        if not 1 / NOISE_MAX_RATIO <= ratio <= NOISE_MAX_RATIO
+    ]
     differ.sort(key=lambda name: ratios[name], reverse=True)
     mean = math.exp(sum(map(math.log, ratios.values())) / len(ratios))
     rows = {
@@ -73,7 +74,7 @@ def comparison(base: Mapping[str, float], head: Mapping[str, float]) -> str:
     head_lines += ["| --- | ---: | ---: | ---: |"]
     lines = [
         f"**{len(differ)} of {len(ratios)} workloads differ by more than "
-        f"{NOISE - 1:.0%}**; the geometric mean of head / base is {mean:.2f}."
+        f"{NOISE_MAX_RATIO - 1:.0%}**; the geometric mean of head / base is {mean:.2f}."
     ]
     if differ:
         lines += ["", *head_lines, *(rows[name] for name in differ)]
@@ -100,8 +101,8 @@ def main() -> None:
     turns: tuple[list[Times], list[Times]] = ([], [])
     for _ in range(given.rounds):
         for checkout, times in zip((given.base, given.head), turns, strict=True):
-            times.append(measured(checkout.absolute(), given.only))
-    print(comparison(*map(best, turns)))
+            times.append(measure_checkout(checkout.absolute(), given.only))
+    print(comparison(*map(best_times, turns)))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Print what the first calls of functions under ``jit`` take, in milliseconds.
+"""Print the overhead of the first two calls under ``jit``, in milliseconds.
 
-Each workload of ``workloads.py`` that has ``jit`` runs in a few fresh processes. There
-it is called eagerly until nothing is made for the first time; then its first call under
-``jit`` is timed and its second one, which both record; ``jit_calls.py`` times the
-third, which compiles. The figures are the least of all processes, less an eager call,
-and less a later call. The cache of
+Each workload of ``workloads.py`` that supports ``jit`` runs in a few fresh processes.
+It is first called eagerly, so that all one-time work is done. Then its first and second
+call under ``jit`` are timed, both of which record; ``jit_calls.py`` times the third,
+which compiles. The time of an eager call is subtracted from the first call, that of a
+later call from the second. Each figure is the minimum over all processes. The cache of
 plugrad-llvm is empty. The targets for first calls are 5 ms, and 80 with plugrad-llvm::
 
     python benchmarks/first_calls.py --threads 1
@@ -25,19 +25,20 @@ from typing import Any
 
 PEERS = Path(__file__).parent / "peers"
 BACKENDS = {"cpu": "cpu", "cpu and llvm": "cpu,llvm"}
-EAGER, LATER = 10, 10  # calls
+EAGER_CALLS = 10  # before the first call under jit; the fastest one is subtracted
+LATER_CALLS = 10  # after the second call under jit; the fastest one is subtracted
 Case = Callable[[], Any]
 
 
-def timed(f: Case) -> float:
+def call_ms(f: Case) -> float:
     """Return the milliseconds of a call."""
     start = time.perf_counter()
     f()
     return (time.perf_counter() - start) * 1e3
 
 
-def maker(name: str, backend: str) -> Callable[[Callable[..., Any]], Case]:
-    """Return what makes the case of a workload, given ``jit`` or the like."""
+def case_factory(name: str, backend: str) -> Callable[[Callable[..., Any]], Case]:
+    """Return a function that makes a workload's case, given ``jit`` or the identity."""
     sys.path.insert(0, str(PEERS))
     import definitions
     import plugrad as pg
@@ -58,33 +59,33 @@ def maker(name: str, backend: str) -> Callable[[Callable[..., Any]], Case]:
     return make
 
 
-def measured(name: str, backend: str) -> tuple[float, float]:
-    """Return what the first and the second call take beyond others, in this process."""
-    make = maker(name, backend)
+def first_call_overheads(name: str, backend: str) -> tuple[float, float]:
+    """Return the milliseconds of the first and second call beyond those of others."""
+    make = case_factory(name, backend)
     run = make(lambda f: f)
-    eager = min([timed(run) for _ in range(EAGER)])
+    eager = min([call_ms(run) for _ in range(EAGER_CALLS)])
     import plugrad as pg
 
     run = make(pg.jit)
-    first, second = timed(run), timed(run)
-    return first - eager, second - min([timed(run) for _ in range(LATER)])
+    first, second = call_ms(run), call_ms(run)
+    return first - eager, second - min([call_ms(run) for _ in range(LATER_CALLS)])
 
 
-def answer(
+def run_in_fresh_process(
     script: str,
     *arguments: str,
     plugins: str,
     threads: int,
     paths: Sequence[str] = (),
 ) -> Any:
-    """Return what a script prints in a fresh process, whose caches on disk are empty.
+    """Run a script in a fresh process with empty disk caches; return its JSON output.
 
     Args:
-        script: Its file; its last line is JSON.
-        arguments: Of its command line.
-        plugins: Those that are loaded.
-        threads: How many threads kernels use.
-        paths: Folders that come first in the search for modules.
+        script: The path of the script; the last line that it prints is JSON.
+        arguments: The arguments of its command line.
+        plugins: The plugins to load.
+        threads: The number of threads of kernels.
+        paths: Folders to search for modules before all others.
 
     """
     names = ("OMP_NUM_THREADS", "PLUGRAD_CPU_THREADS")
@@ -103,11 +104,13 @@ def answer(
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def of_process(name: str, backend: str, threads: int) -> tuple[float, float]:
-    """Return ``measured`` of a fresh process, which has compiled nothing before."""
+def measure_in_process(name: str, backend: str, threads: int) -> tuple[float, float]:
+    """Return ``first_call_overheads`` of a fresh process."""
     given = ("--of", name, backend.split(" ")[0])
     plugins = BACKENDS[backend]
-    first, second = answer(__file__, *given, plugins=plugins, threads=threads)
+    first, second = run_in_fresh_process(
+        __file__, *given, plugins=plugins, threads=threads
+    )
     return first, second
 
 
@@ -120,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--of", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.of:
-        print(json.dumps(measured(*options.of)))
+        print(json.dumps(first_call_overheads(*options.of)))
         return 0
     sys.path.insert(0, str(PEERS))
     import plugrad_peer
@@ -131,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cells = []
         for backend in BACKENDS:
             runs = [
-                of_process(name, backend, options.threads)
+                measure_in_process(name, backend, options.threads)
                 for _ in range(options.processes)
             ]
             first, second = (min(times) for times in zip(*runs, strict=True))

@@ -1,9 +1,9 @@
 """Time the workloads at 1/16, 1/4, 1, 4 and 16 times their size.
 
-What counts is the time of one element: where it rises, a library has left a cache,
-begun to use threads, or taken another path. The axes that grow are in
-``peers.definitions.GROWS``: rows, batches, the sides of images. Elements are those of
-the inputs that grow::
+The table shows the time per element: where it changes, the arrays no longer fit into a
+cache, or a library begins to use threads or another algorithm. The axes that grow are
+in ``peers.definitions.GROWING_AXES``: rows, batches, the sides of images. Only the
+elements of the inputs that grow are counted::
 
     python benchmarks/growth.py --peers torch --svg docs/profile/growth.svg
 """
@@ -23,20 +23,20 @@ from peers import definitions
 from peers.definitions import WORKLOADS
 
 FACTORS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
-HEADS = ("1/16", "1/4", "1", "4", "16")
+FACTOR_LABELS = ("1/16", "1/4", "1", "4", "16")
 Curves = dict[str, dict[str, list[float | None]]]  # ns: workload, contestant, factor
 
 
 def elements(name: str, factor: float) -> int:
     """Return the size of the inputs that grow."""
     inputs = WORKLOADS[name].inputs(definitions.Draw())
-    grown = definitions.grown(name, inputs, factor)
-    growing = definitions.GROWS.get(name, {"x": (0,)})
-    return sum(grown[key].size for key in growing)
+    scaled = definitions.scaled_inputs(name, inputs, factor)
+    growing = definitions.GROWING_AXES.get(name, {"x": (0,)})
+    return sum(scaled[key].size for key in growing)
 
 
 def measure(given: argparse.Namespace) -> Curves:
-    """Return nanoseconds for an element; None where a contestant is wrong or fails."""
+    """Return nanoseconds per element; None where a contestant is wrong or fails."""
     contestants = workloads.start(
         given.backend, given.peers, given.threads, given.python
     )
@@ -65,9 +65,9 @@ def table(curves: Curves) -> str:
     def row(first: str, second: str, cells: Iterable[str]) -> str:
         return f"{first:14}{second:10}{''.join(f'{x:>10}' for x in cells)}"
 
-    lines = [row("ns an element", "", HEADS)]
-    for name, of in curves.items():
-        for one, curve in of.items():
+    lines = [row("ns an element", "", FACTOR_LABELS)]
+    for name, by_contestant in curves.items():
+        for one, curve in by_contestant.items():
             cells = ["-" if x is None else f"{x:.3g}" for x in curve]
             lines.append(row(name, one, cells))
     return "\n".join(lines)
@@ -76,24 +76,36 @@ def table(curves: Curves) -> str:
 # --- the chart -------------------------------------------------------------------
 
 COLORS = ("#1668b8", "#e07b00", "#2e8b57", "#8b3fa0", "#666666")
-WIDE, HIGH, COLUMNS = 220, 150, 4  # of a panel, in pixels, and panels in a row
-LEFT, TOP, SIZE = 44, 26, (160, 92)  # of the axes in a panel
+PANEL_WIDTH, PANEL_HEIGHT, PANELS_PER_ROW = (
+    220,
+    150,
+    4,
+)  # of a panel, in pixels, and panels in a row
+AXES_LEFT, AXES_TOP, AXES_SIZE = 44, 26, (160, 92)  # of the axes in a panel
 
 
 def svg(curves: Curves) -> str:
     """Return a chart: a panel for each workload, both axes logarithmic."""
     names = list(next(iter(curves.values()), {}))
-    high = HIGH * math.ceil(len(curves) / COLUMNS) + 30
+    high = PANEL_HEIGHT * math.ceil(len(curves) / PANELS_PER_ROW) + 30
+    width = PANEL_WIDTH * PANELS_PER_ROW
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDE * COLUMNS}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
         f'height="{high}" font-family="sans-serif" font-size="10">',
         '<rect width="100%" height="100%" fill="white"/>',
     ]
     for i, (one, color) in enumerate(zip(names, COLORS, strict=False)):
-        parts.append(f'<text x="{LEFT + 90 * i}" y="16" fill="{color}">{one}</text>')
-    parts.append(_text(LEFT + 90 * len(names), 16, "ns an element, by relative size"))
+        parts.append(
+            f'<text x="{AXES_LEFT + 90 * i}" y="16" fill="{color}">{one}</text>'
+        )
+    parts.append(
+        _text(AXES_LEFT + 90 * len(names), 16, "ns an element, by relative size")
+    )
     for i, (name, of) in enumerate(curves.items()):
-        at = WIDE * (i % COLUMNS), HIGH * (i // COLUMNS) + 24
+        at = (
+            PANEL_WIDTH * (i % PANELS_PER_ROW),
+            PANEL_HEIGHT * (i // PANELS_PER_ROW) + 24,
+        )
         parts += [f'<g transform="translate{at}">', *_panel(name, of), "</g>"]
     return "\n".join([*parts, "</svg>\n"])
 
@@ -103,22 +115,25 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
 
 
 def _panel(name: str, of: Mapping[str, list[float | None]]) -> list[str]:
-    """Return the parts of one panel; its axis spans a factor of ten at least."""
+    """Return the parts of one panel; its axis spans at least a factor of ten."""
     found = [x for curve in of.values() for x in curve if x is not None]
     if not found:
-        return [_text(LEFT, 16, f"{name}: no times")]
+        return [_text(AXES_LEFT, 16, f"{name}: no times")]
     low, most = math.log10(min(found)), math.log10(max(found))
     room = max(0.0, 1 - (most - low)) / 2 + 0.05
     low, most = low - room, most + room
-    (width, height), last = SIZE, len(FACTORS) - 1
-    y = lambda v: TOP + height * (most - math.log10(v)) / (most - low)
-    x = lambda i: LEFT + width * i / last
-    frame = f'<rect x="{LEFT}" y="{TOP}" width="{width}" height="{height}" '
-    parts = [_text(LEFT, 20, name), frame + 'fill="none" stroke="#bbb"/>']
-    parts += [_text(x(i), TOP + height + 13, h, "middle") for i, h in enumerate(HEADS)]
+    (width, height), last = AXES_SIZE, len(FACTORS) - 1
+    y = lambda v: AXES_TOP + height * (most - math.log10(v)) / (most - low)
+    x = lambda i: AXES_LEFT + width * i / last
+    frame = f'<rect x="{AXES_LEFT}" y="{AXES_TOP}" width="{width}" height="{height}" '
+    parts = [_text(AXES_LEFT, 20, name), frame + 'fill="none" stroke="#bbb"/>']
+    parts += [
+        _text(x(i), AXES_TOP + height + 13, h, "middle")
+        for i, h in enumerate(FACTOR_LABELS)
+    ]
     for value in (min(found), max(found)):
         text = f"{value:.2g}" if value < 100 else f"{value:,.0f}"
-        parts.append(_text(LEFT - 4, y(value) + 3, text, "end"))
+        parts.append(_text(AXES_LEFT - 4, y(value) + 3, text, "end"))
     for curve, color in zip(of.values(), COLORS, strict=False):
         points = [(x(i), y(v)) for i, v in enumerate(curve) if v is not None]
         line = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
@@ -138,7 +153,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     names = lambda text: [name for name in text.split(",") if name]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", type=names, default=["cpu"], help="cpu,wasm,...")
-    known = ",".join(workloads.KNOWN)
+    known = ",".join(workloads.KNOWN_PEERS)
     parser.add_argument("--peers", type=names, default=[], help=known)
     parser.add_argument("--only", type=names, default=[*WORKLOADS], help="workloads")
     parser.add_argument("--threads", type=int, default=1, help="of every contestant")

@@ -14,18 +14,18 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-LIMIT = 3.0
+MAX_RATIO = 3.0  # plugrad's time to PyTorch's; above it, a row is marked as slow
 SHAPE = (1024, 1024)
-IMAGES = (4, 64, 64, 64)  # a million numbers, channels last
+IMAGE_SHAPE = (4, 64, 64, 64)  # a million numbers, channels last
 
 
 class Case(NamedTuple):
     """One op of both libraries.
 
     Attributes:
-        name: That of plugrad's op.
-        ours: Calls it on tensors of plugrad.
-        theirs: Calls PyTorch's on its tensors.
+        name: The name of plugrad's op.
+        ours: Calls plugrad's op on plugrad tensors.
+        theirs: Calls PyTorch's op on PyTorch tensors.
         inputs: The names of the inputs, as in ``arrays``.
 
     """
@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
 
 def arrays() -> dict[str, Any]:
-    """Return arrays of float16 by name."""
+    """Return float16 arrays by name."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -53,7 +53,7 @@ def arrays() -> dict[str, Any]:
         "above_one": np.abs(x) + 1,
         "row": rng.standard_normal(SHAPE[1:]),
         "one": rng.standard_normal(()),
-        "images": rng.standard_normal(IMAGES),
+        "images": rng.standard_normal(IMAGE_SHAPE),
         "filter": rng.standard_normal((3, 3, 64, 64)) / 24,
         "left": rng.standard_normal((256, 1024)) / 32,
     }
@@ -152,7 +152,7 @@ def reductions(pg: Any, torch: Any) -> list[Case]:
 
 
 def others(pg: Any, torch: Any) -> list[Case]:
-    """Return the rows of what is no function of one element, and no reduction."""
+    """Return the rows of ops that are neither element-wise nor reductions."""
     return [
         Case("matmul", pg.matmul, torch.matmul, ("left", "x")),
         *windows(pg, torch.nn.functional),
@@ -211,7 +211,7 @@ def copies(pg: Any, torch: Any) -> list[Case]:
 
 
 def measure(functions: list[Callable[[], Any]], seconds: float) -> list[float]:
-    """Return the least time of each call, in microseconds; the calls take turns."""
+    """Return the fastest time of each call in microseconds; the calls take turns."""
     least = [float("inf")] * len(functions)
     for function in functions:
         function()
@@ -253,7 +253,7 @@ def main() -> None:
             ],
             options.seconds,
         )
-        mark = "  <- slow" if us > LIMIT * them else ""
+        mark = "  <- slow" if us > MAX_RATIO * them else ""
         print(f"{case.name:20}{us:10.0f}{them:10.0f}{us / them:8.2f}{mark}", flush=True)
 
 

@@ -1,15 +1,17 @@
-"""Print what ``import plugrad`` takes beyond ``import numpy``.
+"""Print the time of ``import plugrad`` beyond that of ``import numpy``.
 
 Fresh processes take turns: one imports nothing, one NumPy, one NumPy and plugrad. The
-CPU time of a process counts, and the least of many rounds. The first two give the time
-of NumPy, the last two that of plugrad; the ratio of these should be at most 0.6::
+figure is the minimum of their CPU times over many rounds. The difference of the first
+two is the time of NumPy, that of the last two the time of plugrad; the ratio of plugrad
+to NumPy should be at most 0.6::
 
-    python benchmarks/import_time.py [--rounds 20]         # of new environments
-    python benchmarks/import_time.py .venv/bin/python ...  # of environments as they are
+    python benchmarks/import_time.py [--rounds 20]         # in new environments
+    python benchmarks/import_time.py .venv/bin/python ...  # in existing environments
 
-A new environment has wheels with compiled bytecode: the core alone, with plugrad-cpu,
-and with 300 other distributions and 10 more plugins. It also measures the first
-question about plugins there, which finds and registers all of them.
+A new environment contains wheels with compiled bytecode: the core alone, the core with
+plugrad-cpu, and these with 300 other distributions and 10 more plugins. There the
+benchmark also times the first query about plugins, which finds and registers all of
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from pathlib import Path
 import neighbours
 
 ROOT = Path(__file__).parents[1]
-TARGET = 0.6  # of the time of NumPy
+MAX_RATIO = 0.6  # plugrad's import time to NumPy's
 PROGRAMS = {
     "bare": "pass",
     "numpy": "import numpy",
@@ -38,11 +40,11 @@ PACKAGES = {
     "with cpu": "plugins/cpu",
     "among 300, 10 plugins": None,
 }
-LITTER = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "*.so")
+IGNORED_FILES = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "*.so")
 
 
-def once(python: str, program: str) -> float:
-    """Return the milliseconds of CPU time of a process, from its start to its end."""
+def process_cpu_ms(python: str, program: str) -> float:
+    """Return the CPU time of a process in milliseconds, from its start to its end."""
     process = subprocess.Popen([python, "-I", "-c", program])
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -52,12 +54,12 @@ def once(python: str, program: str) -> float:
 
 
 def measure(pythons: list[str], rounds: int) -> list[dict[str, float]]:
-    """Return the least time of each program, after one round that does not count."""
+    """Return the fastest time of each program, after one round that does not count."""
     least = [dict.fromkeys(PROGRAMS, float("inf")) for _ in pythons]
     for i in range(rounds + 1):
         for python, times in zip(pythons, least, strict=True):
             for name, program in PROGRAMS.items():
-                time = once(python, program)
+                time = process_cpu_ms(python, program)
                 times[name] = min(time, times[name]) if i else times[name]
     return least
 
@@ -92,13 +94,13 @@ def install(folder: str, package: str | None) -> None:
         neighbours.plugins(site, 10)
         return
     source = f"{folder}/{package}"  # a build writes into its folder
-    shutil.copytree(ROOT / package, source, ignore=LITTER)
+    shutil.copytree(ROOT / package, source, ignore=IGNORED_FILES)
     pip = [sys.executable, "-m", "pip", "--quiet", "--python", f"{folder}/bin/python"]
     subprocess.run([*pip, "install", source], check=True)
 
 
 def main() -> int:
-    """Measure and print; return 0 if the ratio is met everywhere."""
+    """Measure and print; return 0 if no ratio exceeds the limit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pythons", nargs="*", help="interpreters; none: install")
     parser.add_argument("--rounds", type=int, default=20)
@@ -115,8 +117,8 @@ def main() -> int:
             print("slowest modules, by their own time:")
             for milliseconds, name in slowest(python):
                 print(f"{milliseconds:6.1f} ms  {name}")
-    met = max(ratios) <= TARGET
-    print(f"ratio of at most {TARGET}: {'met' if met else 'missed'}")
+    met = max(ratios) <= MAX_RATIO
+    print(f"ratio of at most {MAX_RATIO}: {'met' if met else 'missed'}")
     return int(not met)
 
 

@@ -1,14 +1,15 @@
 """Print the CPU time of calls under ``jit``: the first four, later and eager ones.
 
-Each case runs in a few fresh processes, and the least of each figure counts. ``call 1``
-to ``call 4`` are the first calls, less an eager one: two record, and the third
-compiles. ``later`` is a call after these, and ``arguments`` a later call of the same
-function that gets its weights as arguments instead of reading them from Python objects.
-The cases are a network of objects, a function that reads a dict of 300 tensors, and the
-workloads of ``first_calls.py``.
+Each case runs in a few fresh processes, and the minimum of each figure counts. ``call
+1`` to ``call 4`` are the first calls, minus an eager one: two record, and the third
+compiles. ``later`` is a call after these. ``arguments`` is a later call of the same
+function if it gets its weights as arguments instead of reading them from Python
+objects. The cases are a network of objects, a function that reads a dict of 300
+tensors, and the workloads of ``first_calls.py``.
 
-``--against PATH`` takes turns with the core of another checkout, whose C accelerators
-are compiled, and prints its figures and the ratios of time here to time there::
+``--against PATH`` alternates with the core of another checkout, whose C accelerators
+must be compiled, and prints its figures and the ratios of the times here to those
+there::
 
     python benchmarks/jit_calls.py --only grad_small,layers
     python benchmarks/jit_calls.py --against ../before --json calls.json
@@ -32,9 +33,9 @@ Run = Callable[[], Any]
 Figures = dict[str, float]  # microseconds, by the name of a column
 CALLS = [f"call {n}" for n in range(1, 5)]
 COLUMNS = [*CALLS, "later", "arguments", "eager"]
-EAGER_CALLS = 20  # before the first call under jit, so that nothing else is a first one
-ROUNDS = 20  # of later calls
-ROUND_S = 0.01  # of a round, in seconds
+WARMUP_CALLS = 20  # eager, so that the first call under jit does no other one-time work
+LATER_ROUNDS = 20  # rounds of later calls; the fastest counts
+ROUND_S = 0.01  # duration of a round, in seconds
 
 # --- cases -----------------------------------------------------------------------
 
@@ -43,8 +44,9 @@ class Case(NamedTuple):
     """A function of no arguments: eager, and under ``jit``.
 
     Attributes:
-        make: Returns the function, given ``jit`` or the like.
-        with_arguments: The same for what gets all tensors as arguments; or None.
+        make: Returns the function, given ``jit`` or the identity.
+        with_arguments: The same for a function that gets all tensors as arguments; or
+            None.
 
     """
 
@@ -53,13 +55,13 @@ class Case(NamedTuple):
 
 
 class Layer:
-    """A dense layer, as users write it who have no library of layers."""
+    """A dense layer, written as users do without a layer library."""
 
     def __init__(self, w: Any, b: Any, activated: bool) -> None:
         self.w, self.b, self.activated = w, b, activated
 
     def __call__(self, x: Any) -> Any:
-        """Return what the layer makes of a batch."""
+        """Return the layer's output for a batch."""
         import plugrad as pg
 
         y = pg.matmul(x, self.w) + self.b
@@ -67,13 +69,13 @@ class Layer:
 
 
 class Network:
-    """Layers, one behind the other."""
+    """A sequence of layers."""
 
     def __init__(self, layers: list[Layer]) -> None:
         self.layers = layers
 
     def __call__(self, x: Any) -> Any:
-        """Return what the last layer makes of a batch."""
+        """Return the last layer's output for a batch."""
         for layer in self.layers:
             x = layer(x)
         return x
@@ -118,7 +120,7 @@ def layers() -> Case:
 
 
 def captured() -> Case:
-    """Return 150 products with sums, of tensors in a dict."""
+    """Return a chain of 150 matrix products and additions with tensors in a dict."""
     x, found = weights(150, 8)
 
     def chain(found: Mapping[str, Any], x: Any) -> Any:
@@ -144,14 +146,14 @@ OBJECTS = {"layers": layers, "captured": captured}
 # --- measuring -------------------------------------------------------------------
 
 
-def microseconds(f: Run) -> float:
+def cpu_us(f: Run) -> float:
     """Return the CPU time of a call."""
     start = time.process_time()
     f()
     return (time.process_time() - start) * 1e6
 
 
-def measured(name: str) -> Figures:
+def measure_case(name: str) -> Figures:
     """Return the figures of one case in this process."""
     import plugrad as pg
 
@@ -160,36 +162,36 @@ def measured(name: str) -> Figures:
         sys.path.insert(0, str(first_calls.PEERS))
         case = OBJECTS[name]()
     else:
-        case = Case(first_calls.maker(name, "cpu"))
+        case = Case(first_calls.case_factory(name, "cpu"))
     eager = case.make(lambda f: f)
-    for _ in range(EAGER_CALLS):
+    for _ in range(WARMUP_CALLS):
         eager()
     later = case.make(pg.jit)
-    found = {call: microseconds(later) for call in CALLS}
+    found = {call: cpu_us(later) for call in CALLS}
     runs = {"eager": eager, "later": later}
     if case.with_arguments:
         runs["arguments"] = case.with_arguments(pg.jit)
         runs["arguments"]()
-    return found | dispatch.measure(runs, ROUNDS, ROUND_S, time.process_time)
+    return found | dispatch.measure(runs, LATER_ROUNDS, ROUND_S, time.process_time)
 
 
-def where() -> str:
-    """Return the folder of the core, and whether its accelerators are in C."""
+def core_description() -> str:
+    """Return the folder of the core, and whether it uses its C accelerators."""
     import plugrad as pg
     from plugrad._src.engine.accelerated import _speedups
 
     return f"{Path(pg.__file__).parent}, {'C' if _speedups else 'Python'}"
 
 
-def of_processes(
+def least_figures(
     name: str, checkouts: Mapping[str, Sequence[str]], processes: int, threads: int
 ) -> dict[str, Figures]:
-    """Return the least figures of some processes of each checkout, in turns."""
+    """Return the minimum of each figure over processes that alternate by checkout."""
     least: dict[str, Figures] = {which: {} for which in checkouts}
     for _ in range(processes):
         for which, paths in checkouts.items():
             given = {"plugins": "cpu", "threads": threads, "paths": paths}
-            found = first_calls.answer(__file__, "--of", name, **given)
+            found = first_calls.run_in_fresh_process(__file__, "--of", name, **given)
             for column, us in found.items():
                 least[which][column] = min(us, least[which].get(column, us))
     for figures in least.values():
@@ -198,16 +200,19 @@ def of_processes(
     return least
 
 
-def against(path: Path) -> list[str]:
-    """Return what comes first in the search for modules to import another core.
+def import_paths(path: Path) -> list[str]:
+    """Return the module search path that imports the core of another checkout.
 
     Raises:
-        SystemExit: It is not imported so, or has no accelerators where this one has.
+        SystemExit: Python finds another core, or only one of the two cores uses its C
+            accelerators.
 
     """
     paths = [str(path.resolve() / "core" / "src")]
     here, there = (
-        first_calls.answer(__file__, "--where", plugins="cpu", threads=1, paths=p)
+        first_calls.run_in_fresh_process(
+            __file__, "--where", plugins="cpu", threads=1, paths=p
+        )
         for p in ([], paths)
     )
     if not there.startswith(paths[0] + os.sep):
@@ -227,7 +232,7 @@ def row(first: str, figures: Figures) -> str:
 
 
 def ratios(here: Figures, there: Figures) -> Figures:
-    """Return time here by time there, where both are positive."""
+    """Return time here divided by time there, where both are positive."""
     both = [c for c in here if min(here[c], there.get(c, 0)) > 0]
     return {c: here[c] / there[c] for c in both}
 
@@ -253,7 +258,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--where", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.of or options.where:
-        print(json.dumps(measured(options.of) if options.of else where()))
+        print(
+            json.dumps(measure_case(options.of) if options.of else core_description())
+        )
         return 0
     sys.path.insert(0, str(first_calls.PEERS))
     import plugrad_peer
@@ -262,11 +269,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = options.only.split(",") if options.only else known
     checkouts: dict[str, Sequence[str]] = {"here": []}
     if options.against:
-        checkouts["there"] = against(options.against)
+        checkouts["there"] = import_paths(options.against)
     report = {}
     print(f"{'us of CPU time':18}" + "".join([f"{c:>12}" for c in COLUMNS]))
     for name in chosen:
-        report[name] = of_processes(name, checkouts, options.processes, options.threads)
+        report[name] = least_figures(
+            name, checkouts, options.processes, options.threads
+        )
         print(table(name, report[name]), flush=True)
     if options.json:
         options.json.write_text(json.dumps(report, indent=1))

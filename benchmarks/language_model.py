@@ -1,17 +1,18 @@
-"""Train the model of ``examples/language_model.py`` beside PyTorch, from one start.
+"""Train the model of ``examples/language_model.py`` in plugrad and in PyTorch.
 
-All contestants get the same parameters, batches and learning rates. They take turns of
-some steps in one process each, and the best turn counts; the losses are compared::
+All contestants get the same initial parameters, batches and learning rates. Each is a
+process; they take turns of a few steps, and the best turn counts. The losses are
+compared::
 
     python benchmarks/language_model.py --backends cpu,cpu-eager,wasm --python PATH
 
-``--python`` is an interpreter that has PyTorch. A backend is under ``pg.jit`` unless
-its name ends in ``-eager``. A ratio is the tokens of a contestant in a second, divided
-by those of PyTorch: above 1, plugrad is faster. ``of CPU`` counts the time of the CPU:
-compare by it on a busy machine.
+``--python`` is an interpreter with PyTorch. A backend runs under ``pg.jit`` unless its
+name ends in ``-eager``. A ratio is a contestant's tokens per second divided by those of
+PyTorch: above 1, plugrad is faster. The column ``of CPU`` counts CPU time: use it on a
+busy machine.
 
-A longer run shows what the model learns: the curves of the losses and what the models
-of plugrad write go to a folder, by ``--turns 140 --backends cpu --out FOLDER``.
+A longer run shows what the model learns: ``--turns 140 --backends cpu --out FOLDER``
+writes the loss curves, and text sampled from the plugrad models, to a folder.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from optimizers import ask
+from optimizers import take_turn
 from workloads import environment
 
 sys.path.append(str(Path(__file__).parents[1]))  # for examples
-STEPS = 8  # of a turn
-COMPARED = 5 * STEPS  # losses that have to be the same
-Step = Callable[[int], float]  # of the number of the step; returns the loss
-Writes = Callable[[int], str]  # of a length; returns what the model writes
+STEPS_PER_TURN = 8
+COMPARED_LOSSES = 5 * STEPS_PER_TURN  # the first losses, which have to agree
+Step = Callable[[int], float]  # the number of the step -> its loss
+Writes = Callable[[int], str]  # a number of characters -> text sampled from the model
 
 
 def prepare(folder: Path, shape: list[int], batch: int, steps: int) -> int:
-    """Write parameters, batches and rates; return how many tokens a step has."""
+    """Write parameters, batches and rates; return the number of tokens per step."""
     import plugrad as pg
 
     from examples import language_model as model
@@ -59,7 +60,7 @@ def prepare(folder: Path, shape: list[int], batch: int, steps: int) -> int:
 # --- contestants -----------------------------------------------------------------
 
 
-def of_plugrad(
+def plugrad_contestant(
     name: str, params: list[Any], data: Any, threads: int
 ) -> tuple[Step, Writes]:
     """Return a step on a backend, and a function that samples."""
@@ -99,10 +100,10 @@ def torch_block(layer: Any, x: Any, heads: int) -> Any:
     return x + hidden @ down + down_b
 
 
-def of_torch(
+def torch_contestant(
     name: str, params: list[Any], data: Any, threads: int
 ) -> tuple[Step, Writes]:
-    """Return a step of the same model in PyTorch, eager; it writes nothing."""
+    """Return an eager step of the same model in PyTorch; it samples no text."""
     import torch
     from torch.nn import functional as F
 
@@ -143,7 +144,7 @@ def of_torch(
 def serve(name: str, folder: Path, threads: int, steps: int) -> None:
     """Take a turn for each line of the input; write the time of a step, and losses.
 
-    A line after the last turn is how many characters the model has to write.
+    A line after the last turn is the number of characters that the model has to sample.
     """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-threads:])
@@ -151,12 +152,12 @@ def serve(name: str, folder: Path, threads: int, steps: int) -> None:
         params = [file[key] for key in file.files]
     with np.load(folder / "data.npz") as file:
         data = {key: file[key] for key in file.files}
-    contestant = of_torch if name == "torch" else of_plugrad
+    contestant = torch_contestant if name == "torch" else plugrad_contestant
     step, write = contestant(name, params, data, threads)
-    for first in range(0, steps, STEPS):
+    for first in range(0, steps, STEPS_PER_TURN):
         sys.stdin.readline()
         times, losses = [], []
-        for n in range(first, first + STEPS):
+        for n in range(first, first + STEPS_PER_TURN):
             start = time.perf_counter(), time.process_time()
             losses.append(step(n))
             times.append(
@@ -171,9 +172,9 @@ def serve(name: str, folder: Path, threads: int, steps: int) -> None:
 
 
 def compare(given: argparse.Namespace) -> dict[str, Any]:
-    """Return the least time of a step, on the clock and of the CPU, and the losses."""
+    """Return the fastest step, in wall-clock and CPU time, and the losses."""
     names = [*filter(None, [given.peer]), *given.backends.split(",")]
-    steps = given.turns * STEPS
+    steps = given.turns * STEPS_PER_TURN
     with tempfile.TemporaryDirectory() as folder:
         tokens, processes = prepare(Path(folder), given.size, given.batch, steps), {}
         for name in names:
@@ -190,16 +191,19 @@ def compare(given: argparse.Namespace) -> dict[str, Any]:
         found: dict[str, Any] = {name: {"times": [], "losses": []} for name in names}
         for _ in range(given.turns):
             for name, process in processes.items():
-                turn = json.loads(ask(process))
+                turn = json.loads(take_turn(process))
                 found[name]["times"].append(turn["times"])
                 found[name]["losses"] += turn["losses"]
         for name, process in processes.items():
-            told = process.communicate(f"{given.sample}\n" if given.out else "")
-            found[name]["sample"] = json.loads(told[0] or '""')
+            output = process.communicate(f"{given.sample}\n" if given.out else "")
+            found[name]["sample"] = json.loads(output[0] or '""')
     for x in found.values():
         x["tokens"] = [tokens / t for t in np.min(x["times"], 0)]
-        # Later, what has been rounded differently has grown.
-        pairs = x["losses"][:COMPARED], found[names[0]]["losses"][:COMPARED]
+        # Only the first losses are compared: rounding differences grow with the steps.
+        pairs = (
+            x["losses"][:COMPARED_LOSSES],
+            found[names[0]]["losses"][:COMPARED_LOSSES],
+        )
         np.testing.assert_allclose(*pairs, rtol=2e-2)
     return found
 
@@ -213,10 +217,10 @@ def write_results(found: dict[str, Any], folder: Path) -> None:
     figure = Figure(figsize=(6, 3), layout="constrained")
     axes = figure.subplots()
     for n, (name, x) in enumerate(found.items()):
-        means = np.reshape(x["losses"], (-1, STEPS)).mean(1)
-        steps = STEPS * np.arange(1, len(means) + 1)
+        means = np.reshape(x["losses"], (-1, STEPS_PER_TURN)).mean(1)
+        steps = STEPS_PER_TURN * np.arange(1, len(means) + 1)
         axes.plot(steps, means, label=name, lw=3 - n / 2, ls=("-", "--", ":")[n % 3])
-    axes.set(xlabel="step", ylabel=f"loss, mean of {STEPS} steps")
+    axes.set(xlabel="step", ylabel=f"loss, mean of {STEPS_PER_TURN} steps")
     axes.legend()
     figure.savefig(folder / "language_model.png", dpi=100)
 
@@ -229,7 +233,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--size", type=int, nargs=4, default=[4, 4, 128, 128])
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--turns", type=int, default=5, help=f"of {STEPS} steps")
+    parser.add_argument(
+        "--turns", type=int, default=5, help=f"of {STEPS_PER_TURN} steps"
+    )
     parser.add_argument("--python", default=sys.executable, help="that has PyTorch")
     parser.add_argument("--out", type=Path, help="folder for curves and samples")
     parser.add_argument("--sample", type=int, default=500, help="characters")
@@ -237,7 +243,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.serve:
-        serve(given.serve, given.folder, given.threads, given.turns * STEPS)
+        serve(given.serve, given.folder, given.threads, given.turns * STEPS_PER_TURN)
         return
     found = compare(given)
     print(f"{'':12}{'tokens/s':>10}{'ratio':>8}{'of CPU':>10}{'ratio':>8}  losses")

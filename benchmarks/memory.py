@@ -1,10 +1,10 @@
 """Compare the peak memory of training steps with PyTorch's.
 
-Each workload runs in a process of its own: first at a sixteenth of its size, so that
-what a library allocates once is there, then ten steps of the size of the table. The
-figure is how much the resident memory of the process grew at most, beyond the inputs
-and weights. For backends of plugrad, ``tensors`` is what ``plugrad.memory()`` counts
-behind the last step, and ``kept`` what is kept for later results. It needs Linux::
+Each workload runs in a separate process: first at a sixteenth of its size, so that
+one-time allocations of the library are not counted, then ten steps at full size. The
+figure is the peak of the process's resident memory beyond the inputs and weights. For
+plugrad backends, ``tensors`` is what ``plugrad.memory()`` counts after the last step,
+and ``kept`` is the memory that the backend keeps for later results. Linux only::
 
     python benchmarks/memory.py --backend cpu --peers torch
 """
@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from peers import definitions
-from workloads import KNOWN, Contestant
+from workloads import KNOWN_PEERS, Contestant
 
 TRAINING = ("mlp_train", "cnn_train", "transformer")
-STEPS = 9  # behind the first
+LATER_STEPS = 9  # after the first step
 
 
 def peak(name: str, contestant: str, given: argparse.Namespace) -> dict[str, Any]:
-    """Return what one contestant answers about one workload."""
+    """Return the answer of one contestant about one workload: its peak, in bytes."""
     process = Contestant(contestant, given.threads, given.python)
     try:
-        for factor, more in ((1 / 16, {}), (given.size, {"memory": STEPS})):
+        for factor, more in ((1 / 16, {}), (given.size, {"memory": LATER_STEPS})):
             with tempfile.TemporaryDirectory() as folder:
                 definitions.write(name, Path(folder), factor)
                 answer = process.ask(load=name, folder=folder, **more)
@@ -47,8 +47,8 @@ def table(report: dict[str, dict[str, Any]]) -> str:
     lines = [f"{'MB':14}{'':10}{'peak':>10}{'tensors':>10}{'kept':>10}"]
     for name, of in report.items():
         for contestant, answer in of.items():
-            told = answer.get("told", {})
-            cells = [answer["peak"], told.get("bytes"), told.get("kept")]
+            usage = answer.get("usage", {})
+            cells = [answer["peak"], usage.get("bytes"), usage.get("kept")]
             numbers = "".join(map(megabytes, cells)).rstrip()
             lines.append(f"{name:14}{contestant:10}{numbers}")
     return "\n".join(lines)
@@ -59,7 +59,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     names = lambda text: [name for name in text.split(",") if name]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", type=names, default=["cpu"], help="cpu,wasm,...")
-    parser.add_argument("--peers", type=names, default=[], help=",".join(KNOWN))
+    parser.add_argument("--peers", type=names, default=[], help=",".join(KNOWN_PEERS))
     parser.add_argument("--only", type=names, default=[*TRAINING], help="workloads")
     parser.add_argument("--size", type=float, default=1.0, help="of the inputs")
     parser.add_argument("--threads", type=int, default=1, help="of every contestant")

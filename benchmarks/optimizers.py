@@ -1,14 +1,15 @@
 """Compare a step of AdamW over many parameters with PyTorch's and optax'.
 
 All libraries update the same parameters with the same gradients, and their results are
-compared. They take turns in one process each, and the best turn counts. PyTorch runs
-with ``foreach``; plugrad and optax under ``jit``, with their arguments donated::
+compared. Each library runs in a process; they take turns, and the best turn counts.
+PyTorch runs with ``foreach``; plugrad and optax run under ``jit`` and donate their
+arguments::
 
     python benchmarks/optimizers.py --peers torch,optax --python PATH
 
-``--python`` is an interpreter that has the peers. A ratio is the time of the other
-library divided by that of plugrad: above 1, plugrad is faster. ``--clock cpu`` counts
-the time of the CPU: use it on a busy machine, with one thread.
+``--python`` is an interpreter with the peers. A ratio is the time of the other library
+divided by that of plugrad: above 1, plugrad is faster. ``--clock cpu`` counts CPU time:
+use it on a busy machine, with one thread.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ import numpy as np
 
 RATE, DECAY = 1e-3, 0.01
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
-WARM, SECONDS = 3, 1.0  # steps, and how long a turn takes
+WARMUP_STEPS = 3  # before the first turn
+TURN_S = 1.0  # duration of a turn, in seconds
 
-# --- what is updated -------------------------------------------------------------
+# --- parameters ------------------------------------------------------------------
 
 
-def arrays(total: int, tensors: int) -> list[Any]:
-    """Return parameters: matrices, and vectors of which each is a hundredth."""
+def new_params(total: int, tensors: int) -> list[Any]:
+    """Return parameters: large ones, and as many of a hundredth of their size."""
     rng = np.random.default_rng(0)
     each = total // tensors
     sizes = [each // 101 if i % 2 else each + each * 100 // 101 for i in range(tensors)]
@@ -43,7 +45,7 @@ def arrays(total: int, tensors: int) -> list[Any]:
 Step = Callable[[], Any]
 
 
-def of_plugrad(params: list[Any], threads: int) -> tuple[Step, Step]:
+def plugrad_step(params: list[Any], threads: int) -> tuple[Step, Step]:
     """Return a step, and a function that returns the parameters."""
     import plugrad as pg
     import plugrad_train as pt
@@ -62,7 +64,7 @@ def of_plugrad(params: list[Any], threads: int) -> tuple[Step, Step]:
     return step, lambda: [x.numpy() for x in now[0]]
 
 
-def of_torch(params: list[Any], threads: int) -> tuple[Step, Step]:
+def torch_step(params: list[Any], threads: int) -> tuple[Step, Step]:
     """Return a step of PyTorch's, and a function that returns the parameters."""
     import torch
 
@@ -74,7 +76,7 @@ def of_torch(params: list[Any], threads: int) -> tuple[Step, Step]:
     return step, lambda: [p.detach().numpy() for p in ours]
 
 
-def of_optax(params: list[Any], threads: int) -> tuple[Step, Step]:
+def optax_step(params: list[Any], threads: int) -> tuple[Step, Step]:
     """Return a step of optax, and a function that returns the parameters."""
     import jax
     import optax
@@ -96,7 +98,7 @@ def of_optax(params: list[Any], threads: int) -> tuple[Step, Step]:
     return step, lambda: [np.asarray(x) for x in now[0]]
 
 
-LIBRARIES = {"plugrad": of_plugrad, "torch": of_torch, "optax": of_optax}
+LIBRARIES = {"plugrad": plugrad_step, "torch": torch_step, "optax": optax_step}
 
 # --- turns -----------------------------------------------------------------------
 
@@ -107,13 +109,16 @@ def serve(library: str, given: argparse.Namespace) -> None:
         processors = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, processors[-given.threads :])
     clock = CLOCKS[given.clock]
-    params = arrays(given.parameters, given.tensors)
-    step, read = LIBRARIES[library](params, given.threads)
-    for _ in range(WARM):
+    params = new_params(given.parameters, given.tensors)
+    step, read_params = LIBRARIES[library](params, given.threads)
+    for _ in range(WARMUP_STEPS):
         step()
-    print(json.dumps([float(np.abs(x).sum(dtype=float)) for x in read()]), flush=True)
+    print(
+        json.dumps([float(np.abs(x).sum(dtype=float)) for x in read_params()]),
+        flush=True,
+    )
     for _ in sys.stdin:
-        times, end = [], time.perf_counter() + SECONDS
+        times, end = [], time.perf_counter() + TURN_S
         while time.perf_counter() < end:
             start = clock()
             step()
@@ -143,32 +148,32 @@ def compare(given: argparse.Namespace) -> dict[str, float]:
             env=environment(given.threads),
         )
     try:
-        sums = {name: json.loads(read(p)) for name, p in processes.items()}
+        sums = {name: json.loads(read_line(p)) for name, p in processes.items()}
         for name in names[1:]:
             np.testing.assert_allclose(sums[name], sums["plugrad"], rtol=1e-5)
         best = dict.fromkeys(names, float("inf"))
         for _ in range(given.turns):
             for name, process in processes.items():
-                best[name] = min(best[name], float(ask(process)))
+                best[name] = min(best[name], float(take_turn(process)))
         return best
     finally:
         for process in processes.values():
             process.communicate()
 
 
-def read(process: Any) -> str:
-    """Return a line of a process."""
+def read_line(process: Any) -> str:
+    """Return the next line that a process writes."""
     line: str = process.stdout.readline()
     if not line:
         raise SystemExit(f"{process.args[3]} has failed")
     return line
 
 
-def ask(process: Any) -> str:
-    """Have a process take its turn; return its time."""
+def take_turn(process: Any) -> str:
+    """Have a process take its turn; return the line that it writes."""
     process.stdin.write("\n")
     process.stdin.flush()
-    return read(process)
+    return read_line(process)
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, float]:

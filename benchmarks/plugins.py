@@ -1,4 +1,4 @@
-"""Print the cost of one op without further plugins, and with 20 of them.
+"""Print the cost of one op without additional plugins, and with 20 of them.
 
 The benchmark times ``a + b`` of 8x8 float32 on cpu, and a gradient, in fresh processes
 that take turns; the best of many short rounds in each counts. The two columns should
@@ -35,7 +35,7 @@ print(json.dumps({"plugins": len(pg.engine().plugins), "us": best}))
 """
 
 
-def once(path: str) -> dict[str, float]:
+def best_times_us(path: str) -> dict[str, float]:
     """Return the best times of a fresh process, in microseconds."""
     environment = os.environ | {"PYTHONPATH": path}
     done = subprocess.run(
@@ -57,13 +57,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         neighbours.plugins(Path(folder), 20)
         runs = [
-            (once(ours), once(os.pathsep.join([folder, ours]))) for _ in range(rounds)
+            (best_times_us(ours), best_times_us(os.pathsep.join([folder, ours])))
+            for _ in range(rounds)
         ]
-    few, many = runs[0][0]["plugins"], runs[0][1]["plugins"]
-    print(f"{'':10}  {few} plugins  {many} plugins  ratio")
+    base_count, more_count = runs[0][0]["plugins"], runs[0][1]["plugins"]
+    print(f"{'':10}  {base_count} plugins  {more_count} plugins  ratio")
     for name in runs[0][0]["us"]:
-        less, more = (min(run[i]["us"][name] for run in runs) for i in (0, 1))
-        print(f"{name:10}  {less:6.2f} us  {more:7.2f} us  {more / less:5.2f}")
+        base_us, more_us = (min(run[i]["us"][name] for run in runs) for i in (0, 1))
+        print(
+            f"{name:10}  {base_us:6.2f} us  {more_us:7.2f} us  {more_us / base_us:5.2f}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Measure the first and second derivatives of functions over all floating numbers.
+"""Measure the errors of first and second derivatives over the whole range of floats.
 
     python benchmarks/tails.py                       # cpu, a table on the screen
     python benchmarks/tails.py --backend opencl --only "tanh;gelu"
     python benchmarks/tails.py --peers PYTHON --write docs/tails.md  # has torch, jax
 
-The reference is mpmath. The unit is the ulp of the exact result: the distance of the
-two numbers of the dtype around it. Results of less than 1024 times the smallest normal
-number are left out, and so are those that the dtype does not hold. From half to one
-and a half times a zero of a derivative, the unit is what half an ulp of x makes of the
-derivative, if that is more.
+The reference is mpmath. The unit is the ulp of the exact result: the distance between
+the two numbers of the dtype around it. Results below 1024 times the smallest normal
+number, and results that the dtype cannot represent, are left out. For x between half
+and one and a half times a zero of the derivative, the unit is the change of the
+derivative when x changes by half an ulp, if that is more than an ulp.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 DTYPES = ("float32", "float64")
-MARKS = "<!-- tails -->\n"
+TABLE_MARKER = "<!-- tails -->\n"
 Array = np.ndarray[Any, Any]
 
 
 def points(low: float, high: float, dtype: str) -> Array:
-    """Return numbers of all exponents and both signs, and some of special points."""
+    """Return numbers of all exponents and both signs, and others near special points."""
     info = np.finfo(dtype)
     exponents = np.arange(info.minexp - info.nmant, info.maxexp)
     exponents = exponents if dtype == "float32" else exponents[::7]
@@ -38,15 +38,15 @@ def points(low: float, high: float, dtype: str) -> Array:
     far = np.linspace(0, top, 400)
     close = [0.25, 0.5, 1, 2**0.5, 2, np.pi / 2, 9.2, 17, 88.5, 103, 1024.0000000000002]
     steps = np.asarray([0, 1e-12, 1e-7, 1e-4, 0.01])
-    beside = np.outer(close, np.concatenate([1 + steps, 1 - steps])).ravel()
-    x = np.concatenate([sizes, np.linspace(0, 12, 400), far, beside])
+    near_special = np.outer(close, np.concatenate([1 + steps, 1 - steps])).ravel()
+    x = np.concatenate([sizes, np.linspace(0, 12, 400), far, near_special])
     with np.errstate(all="ignore"):
         x = np.concatenate([-x, x, low + sizes, high - sizes]).astype(dtype)
     return np.unique(x[np.isfinite(x) & (x > low) & (x < high) & (x != 0)])
 
 
 def errors(found: Array, x: Array, exact: Callable[[Any], Any]) -> Array:
-    """Return the errors of ``found`` in units of this module; 0 where none counts."""
+    """Return the errors of ``found`` in the unit above; 0 for results left out."""
     import mpmath as mp
 
     info = np.finfo(found.dtype)
@@ -55,7 +55,7 @@ def errors(found: Array, x: Array, exact: Callable[[Any], Any]) -> Array:
     counts = (np.abs(rounded) >= info.tiny * 1024) & (np.abs(rounded) < float(info.max))
     with np.errstate(all="ignore"):
         gaps = np.spacing(np.abs(rounded).astype(found.dtype)).astype(float)
-    for i in next_to_zeros(x, rounded):
+    for i in indices_near_zeros(x, rounded):
         moved = exact(mp.mpf(float(x[i])) * (1 + mp.mpf(2) ** -60))
         change = abs(moved - truth[i]) * mp.mpf(2) ** 60 * float(info.eps) / 2
         gaps[i] = max(gaps[i], float(change))
@@ -68,8 +68,8 @@ def errors(found: Array, x: Array, exact: Callable[[Any], Any]) -> Array:
     return result
 
 
-def next_to_zeros(x: Array, y: Array) -> Iterable[int]:
-    """Return the indices of numbers from half to one and a half times a zero of y."""
+def indices_near_zeros(x: Array, y: Array) -> Iterable[int]:
+    """Return the indices of x between half and one and a half times a zero of y."""
     signs, x = np.sign(y), np.asarray(x, float)
     crossed = np.flatnonzero(
         (signs[:-1] * signs[1:] < 0) & (np.sign(x[:-1]) == np.sign(x[1:]))
@@ -80,7 +80,7 @@ def next_to_zeros(x: Array, y: Array) -> Iterable[int]:
     return np.flatnonzero(near)
 
 
-def of_plugrad(op: Callable[..., Any], x: Array) -> tuple[Array, Array]:
+def plugrad_derivatives(op: Callable[..., Any], x: Array) -> tuple[Array, Array]:
     """Return the first and second derivatives of an op."""
     import plugrad as pg
 
@@ -90,8 +90,8 @@ def of_plugrad(op: Callable[..., Any], x: Array) -> tuple[Array, Array]:
     return first(t).numpy(), second(t).numpy()
 
 
-def of_torch(text: str, x: Array) -> tuple[Array, Array]:
-    """Return the same of a function of PyTorch."""
+def torch_derivatives(text: str, x: Array) -> tuple[Array, Array]:
+    """Return the first and second derivatives of a PyTorch expression."""
     import torch
 
     op = eval(text, {"torch": torch, "F": torch.nn.functional})
@@ -104,8 +104,8 @@ def of_torch(text: str, x: Array) -> tuple[Array, Array]:
     return first.detach().numpy(), second.numpy()
 
 
-def of_jax(text: str, x: Array) -> tuple[Array, Array]:
-    """Return the same of a function of JAX."""
+def jax_derivatives(text: str, x: Array) -> tuple[Array, Array]:
+    """Return the first and second derivatives of a JAX expression."""
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -115,11 +115,11 @@ def of_jax(text: str, x: Array) -> tuple[Array, Array]:
     return np.asarray(first(x)), np.asarray(second(x))
 
 
-PEERS = {"torch": of_torch, "jax": of_jax}
+PEERS = {"torch": torch_derivatives, "jax": jax_derivatives}
 
 
-def answer(path: str) -> None:
-    """Compute what another process has asked for: in the interpreter of the peers."""
+def answer_request(path: str) -> None:
+    """Answer another process: compute in the interpreter of the peers."""
     asked = np.load(path)
     found = {}
     for key in asked.files:
@@ -129,8 +129,8 @@ def answer(path: str) -> None:
     np.savez(path, **found)
 
 
-def ask(python: str, rows: dict[str, Any]) -> dict[str, Array]:
-    """Return what the peers compute, by peer, expression, dtype and order."""
+def ask_peers(python: str, rows: dict[str, Any]) -> dict[str, Array]:
+    """Return the peers' derivatives, by peer, expression, dtype and order."""
     asked = {
         f"{peer} {getattr(row, peer)} {dtype}": points(row.low, row.high, dtype)
         for row in rows.values()
@@ -144,10 +144,12 @@ def ask(python: str, rows: dict[str, Any]) -> dict[str, Array]:
         return dict(np.load(path))
 
 
-def measured(row: Any, dtype: str, peers: dict[str, Array]) -> dict[str, list[float]]:
+def largest_errors(
+    row: Any, dtype: str, peers: dict[str, Array]
+) -> dict[str, list[float]]:
     """Return the largest errors of first and second derivatives, by library."""
     x = points(row.low, row.high, dtype)
-    found = {"plugrad": of_plugrad(row.op, x)}
+    found = {"plugrad": plugrad_derivatives(row.op, x)}
     for peer in PEERS if peers else ():
         key = f"{peer} {getattr(row, peer)} {dtype}"
         found[peer] = peers[f"{key} 1"], peers[f"{key} 2"]
@@ -160,7 +162,7 @@ def measured(row: Any, dtype: str, peers: dict[str, Array]) -> dict[str, list[fl
     }
 
 
-def shown(error: float) -> str:
+def error_text(error: float) -> str:
     """Return an error as text."""
     if not np.isfinite(error):
         return "∞"
@@ -177,7 +179,7 @@ def main() -> None:
     parser.add_argument("--answer", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.answer:
-        answer(options.answer)
+        answer_request(options.answer)
         return
     import mpmath as mp
     import plugrad as pg
@@ -186,7 +188,7 @@ def main() -> None:
     mp.mp.prec = 400
     names = options.only.split(";") if options.only else [*FUNCTIONS]
     rows = {name: FUNCTIONS[name] for name in names}
-    peers = ask(options.peers, rows) if options.peers else {}
+    peers = ask_peers(options.peers, rows) if options.peers else {}
     libraries = ["plugrad", *(PEERS if peers else ())]
     lines = [
         "| function | dtype | " + " | ".join(f"{n} f′ | {n} f″" for n in libraries)
@@ -195,14 +197,14 @@ def main() -> None:
     with pg.use_backend(options.backend):
         for name, row in rows.items():
             for dtype in DTYPES:
-                found = measured(row, dtype, peers)
-                cells = [shown(e) for library in libraries for e in found[library]]
+                found = largest_errors(row, dtype, peers)
+                cells = [error_text(e) for library in libraries for e in found[library]]
                 lines.append(f"| `{name}` | {dtype} | {' | '.join(cells)} |")
                 print(lines[-1], flush=True)
     if options.write:
-        before, _, after = options.write.read_text().split(MARKS)
+        before, _, after = options.write.read_text().split(TABLE_MARKER)
         table = "\n".join([lines[0] + " |", *lines[1:]]) + "\n"
-        options.write.write_text(f"{before}{MARKS}{table}{MARKS}{after}")
+        options.write.write_text(f"{before}{TABLE_MARKER}{table}{TABLE_MARKER}{after}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The functions that ``tails.py`` measures: of plugrad, and their exact derivatives.
+"""The functions that ``tails.py`` measures, with their exact derivatives.
 
-A row is the function, and its first and second derivative in mpmath; where the
-function is defined; and the names of the same function in PyTorch and JAX.
+A row contains a plugrad function, its first and second derivative in mpmath, the range
+where it is defined, and the same function in PyTorch and JAX.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Row:
     """A function with its exact derivatives.
 
     Attributes:
-        op: The function of plugrad.
+        op: The plugrad function.
         first: The first derivative, in mpmath.
-        second: The second one; None where it is 0 or does not exist.
-        low: Where the function begins to be defined.
-        high: Where it ends.
-        torch: What is called in PyTorch, as an expression of ``torch`` and ``F``.
-        jax: The same of ``jnp`` and ``jax``.
-        limits: The largest errors of both derivatives, in ulp.
-        reason: Why one of them is more than 8 ulp.
+        second: The second derivative; None where it is 0 or does not exist.
+        low: The lower end of the range where the function is defined.
+        high: The upper end of this range.
+        torch: The same function in PyTorch: an expression of ``torch`` and ``F``.
+        jax: The same function in JAX: an expression of ``jnp`` and ``jax``.
+        limits: The largest errors allowed for both derivatives, in ulp.
+        reason: Why one of the limits is more than 8 ulp.
 
     """
 
@@ -52,22 +52,22 @@ def sigmoid(x: Any) -> Any:
     return 1 / (1 + mp.exp(-x))
 
 
-def slope(x: Any) -> Any:
+def sigmoid_first(x: Any) -> Any:
     """Return the derivative of the sigmoid."""
     return sigmoid(x) * sigmoid(-x)
 
 
-def bend(x: Any) -> Any:
-    """Return its second derivative."""
-    return -slope(x) * mp.tanh(x / 2)
+def sigmoid_second(x: Any) -> Any:
+    """Return the second derivative of the sigmoid."""
+    return -sigmoid_first(x) * mp.tanh(x / 2)
 
 
-def tail(x: Any) -> Any:
+def clamped_erfc(x: Any) -> Any:
     """Return erfc(x), and its limit where x is too large for mpmath."""
     return mp.erfc(x) if abs(x) < 100 else mp.mpf(0 if x > 0 else 2)
 
 
-def normal(x: Any) -> Any:
+def normal_density(x: Any) -> Any:
     """Return the density of the normal distribution."""
     return mp.exp(-x * x / 2) / mp.sqrt(2 * mp.pi)
 
@@ -88,8 +88,10 @@ def gelu_tanh(x: Any, order: int) -> Any:
     c, k = mp.sqrt(8 / mp.pi), mp.mpf("0.044715")
     u, du, ddu = c * (x + k * x**3), c * (1 + 3 * k * x * x), c * 6 * k * x
     if order == 1:
-        return sigmoid(u) + x * slope(u) * du
-    return 2 * slope(u) * du + x * (bend(u) * du**2 + slope(u) * ddu)
+        return sigmoid(u) + x * sigmoid_first(u) * du
+    return 2 * sigmoid_first(u) * du + x * (
+        sigmoid_second(u) * du**2 + sigmoid_first(u) * ddu
+    )
 
 
 def sign(x: Any) -> Any:
@@ -97,27 +99,37 @@ def sign(x: Any) -> Any:
     return mp.mpf(-1 if x < 0 else 1)
 
 
-def below(of: Exact, above: Any) -> Exact:
-    """Return ``of`` where x is not positive, else a constant."""
-    return lambda x: of(x) if x <= 0 else mp.mpf(above)
+def piecewise(f: Exact, constant: Any) -> Exact:
+    """Return a function that is ``f`` where x is not positive, else a constant."""
+    return lambda x: f(x) if x <= 0 else mp.mpf(constant)
 
 
 FUNCTIONS: dict[str, Row] = {
-    "sigmoid": Row(pg.sigmoid, slope, bend, torch="F.sigmoid", jax="jax.nn.sigmoid"),
+    "sigmoid": Row(
+        pg.sigmoid,
+        sigmoid_first,
+        sigmoid_second,
+        torch="F.sigmoid",
+        jax="jax.nn.sigmoid",
+    ),
     "tanh": Row(
         pg.tanh,
-        lambda x: 4 * slope(2 * x),
-        lambda x: 8 * bend(2 * x),
+        lambda x: 4 * sigmoid_first(2 * x),
+        lambda x: 8 * sigmoid_second(2 * x),
         torch="torch.tanh",
         jax="jnp.tanh",
     ),
     "elu": Row(
-        pg.elu, below(mp.exp, 1), below(mp.exp, 0), torch="F.elu", jax="jax.nn.elu"
+        pg.elu,
+        piecewise(mp.exp, 1),
+        piecewise(mp.exp, 0),
+        torch="F.elu",
+        jax="jax.nn.elu",
     ),
     "selu": Row(
         pg.selu,
-        below(lambda x: SELU * SELU_ALPHA * mp.exp(x), SELU),
-        below(lambda x: SELU * SELU_ALPHA * mp.exp(x), 0),
+        piecewise(lambda x: SELU * SELU_ALPHA * mp.exp(x), SELU),
+        piecewise(lambda x: SELU * SELU_ALPHA * mp.exp(x), 0),
         torch="F.selu",
         jax="jax.nn.selu",
     ),
@@ -129,19 +141,19 @@ FUNCTIONS: dict[str, Row] = {
         jax="jax.nn.soft_sign",
     ),
     "softplus": Row(
-        pg.softplus, sigmoid, slope, torch="F.softplus", jax="jax.nn.softplus"
+        pg.softplus, sigmoid, sigmoid_first, torch="F.softplus", jax="jax.nn.softplus"
     ),
     "log_sigmoid": Row(
         pg.log_sigmoid,
         lambda x: sigmoid(-x),
-        lambda x: -slope(x),
+        lambda x: -sigmoid_first(x),
         torch="F.logsigmoid",
         jax="jax.nn.log_sigmoid",
     ),
     "silu": Row(
         pg.silu,
-        lambda x: sigmoid(x) + x * slope(x),
-        lambda x: 2 * slope(x) + x * bend(x),
+        lambda x: sigmoid(x) + x * sigmoid_first(x),
+        lambda x: 2 * sigmoid_first(x) + x * sigmoid_second(x),
         torch="F.silu",
         jax="jax.nn.silu",
     ),
@@ -156,8 +168,8 @@ FUNCTIONS: dict[str, Row] = {
     ),
     "gelu": Row(
         pg.gelu,
-        lambda x: tail(-x / mp.sqrt(2)) / 2 + x * normal(x),
-        lambda x: (2 - x * x) * normal(x),
+        lambda x: clamped_erfc(-x / mp.sqrt(2)) / 2 + x * normal_density(x),
+        lambda x: (2 - x * x) * normal_density(x),
         torch="F.gelu",
         jax="(lambda x: jax.nn.gelu(x, approximate=False))",
     ),
@@ -324,14 +336,14 @@ FUNCTIONS: dict[str, Row] = {
     "logaddexp(x, 0)": Row(
         lambda x: pg.logaddexp(x, x * 0),
         sigmoid,
-        slope,
+        sigmoid_first,
         torch="(lambda x: torch.logaddexp(x, torch.zeros_like(x)))",
         jax="(lambda x: jnp.logaddexp(x, jnp.zeros_like(x)))",
     ),
     "softmax([x, 0])[0]": Row(
         lambda x: pg.softmax(pg.stack([x, x * 0], axis=-1), axis=-1)[..., 0],
-        slope,
-        bend,
+        sigmoid_first,
+        sigmoid_second,
         torch="(lambda x: F.softmax(torch.stack([x, x * 0], -1), -1)[..., 0])",
         jax="(lambda x: jax.nn.softmax(jnp.stack([x, x * 0], -1), -1)[..., 0])",
         low=0.5,
@@ -340,7 +352,7 @@ FUNCTIONS: dict[str, Row] = {
     "log_softmax([x, 0])[0]": Row(
         lambda x: pg.log_softmax(pg.stack([x, x * 0], axis=-1), axis=-1)[..., 0],
         lambda x: sigmoid(-x),
-        lambda x: -slope(x),
+        lambda x: -sigmoid_first(x),
         torch="(lambda x: F.log_softmax(torch.stack([x, x * 0], -1), -1)[..., 0])",
         jax="(lambda x: jax.nn.log_softmax(jnp.stack([x, x * 0], -1), -1)[..., 0])",
         limits=(400, 400),

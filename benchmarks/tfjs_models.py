@@ -1,9 +1,9 @@
-"""Time models of TensorFlow.js on each backend, beside TensorFlow.js' wasm backend.
+"""Compare TensorFlow.js models on each backend with TensorFlow.js' wasm backend.
 
 The models are those of the npm package nsfwjs, which npm downloads into a folder: two
-of MobileNetV2 and one of InceptionV3. A row has milliseconds of the fastest of some
-calls, eager and under jit, and the largest difference from TensorFlow.js' answer. All
-have one thread. ``make peers`` installs TensorFlow.js::
+MobileNetV2 models and one InceptionV3. A row shows the fastest call in milliseconds,
+eager and under jit, and the largest difference from TensorFlow.js' answer. Everything
+runs on one thread. ``make peers`` installs TensorFlow.js::
 
     python benchmarks/tfjs_models.py FOLDER --backend cpu,wasm,opencl
 """
@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 
 PACKAGE = "nsfwjs@4.3.0"
-PEER = Path(__file__).parent / "peers/tfjs_models.mjs"
-THREADS = ("OMP_NUM_THREADS", "PLUGRAD_CPU_THREADS", "PLUGRAD_WASM_THREADS")
-CALLS = 12
+PEER_SCRIPT = Path(__file__).parent / "peers/tfjs_models.mjs"
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "PLUGRAD_CPU_THREADS", "PLUGRAD_WASM_THREADS")
+TIMED_CALLS = 12  # of each model and backend; the fastest counts
 
 
-def unpacked(folder: Path) -> Path:
-    """Return where the package is; download it if it is not there."""
+def download_package(folder: Path) -> Path:
+    """Return the folder of the package; download it if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "package").exists():
         command = ["npm", "pack", "--silent", PACKAGE]
@@ -44,22 +44,24 @@ def unpacked(folder: Path) -> Path:
 
 
 def image(size: int) -> np.ndarray[Any, Any]:
-    """Return the image that TensorFlow.js gets."""
+    """Return the same image as ``peers/tfjs_models.mjs`` uses."""
     numbers = np.arange(size * size * 3) * 7919 % 1000 / 1000
     return numbers.astype(np.float32).reshape(1, size, size, 3)
 
 
-def fastest(f: Callable[[], Any]) -> float:
+def fastest_ms(f: Callable[[], Any]) -> float:
     """Return the milliseconds of the fastest call."""
     best = math.inf
-    for _ in range(CALLS):
+    for _ in range(TIMED_CALLS):
         start = time.perf_counter()
         f()
         best = min(best, time.perf_counter() - start)
     return best * 1e3
 
 
-def of_plugrad(folder: Path, size: int, backend: str) -> tuple[float, float, float]:
+def measure_plugrad(
+    folder: Path, size: int, backend: str
+) -> tuple[float, float, float]:
     """Return the times of eager and jit, and the difference from the answer."""
     import plugrad as pg
     from plugrad_tfjs import load
@@ -73,7 +75,7 @@ def of_plugrad(folder: Path, size: int, backend: str) -> tuple[float, float, flo
         replayed = pg.jit(model.__call__)
         answer = np.array(json.loads((folder / "answer.json").read_text()))
         off = float(np.abs(run(model).ravel() - answer).max())
-        return fastest(lambda: run(model)), fastest(lambda: run(replayed)), off
+        return fastest_ms(lambda: run(model)), fastest_ms(lambda: run(replayed)), off
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,16 +84,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--backend", default="cpu,wasm,opencl")
     options = parser.parse_args(arguments)
-    os.environ |= dict.fromkeys((*THREADS, "POCL_MAX_PTHREAD_COUNT"), "1")
-    package = unpacked(options.folder)
-    command = ["node", str(PEER), str(package)]
+    os.environ |= dict.fromkeys((*THREAD_VARIABLES, "POCL_MAX_PTHREAD_COUNT"), "1")
+    package = download_package(options.folder)
+    command = ["node", str(PEER_SCRIPT), str(package)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     for line in done.stdout.splitlines():
         about = json.loads(line)
         name, size = about["name"], about["size"]
         print(f"{name:18} TensorFlow.js {about['ms']:8.1f} ms")
         for backend in options.backend.split(","):
-            eager, jit, off = of_plugrad(package / name, size, backend)
+            eager, jit, off = measure_plugrad(package / name, size, backend)
             times = f"{eager:8.1f} ms, jit {jit:8.1f}, off {off:.0e}"
             print(f"{'':18} {backend:13} {times}", flush=True)
     return 0

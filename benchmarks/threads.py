@@ -1,11 +1,11 @@
-"""Run one workload in 1, 2, 4 and 8 threads of a process: how many calls a second.
+"""Measure the calls per second of a workload in 1, 2, 4 and 8 threads of a process.
 
 Each thread has its own data and calls the workload over and over for some seconds; the
 calls of all threads count. Kernels use one thread each. On free-threaded Python the
-threads run at the same time, on other Pythons as far as kernels release the GIL. Each
-number of threads has a process of its own. They take turns, and the best turn counts.
-The second table has the CPU time that a call takes in its thread: what threads cost
-each other, whatever else the machine does. It is that of the turn with the least::
+threads run at the same time; on other Pythons, only as far as kernels release the GIL.
+Each number of threads is measured in a separate process. They take turns, and the best
+turn counts. The second table shows the CPU time of a call in its thread, the minimum of
+all turns: it shows what threads cost each other, whatever else the machine does::
 
     python3.14t benchmarks/threads.py
     python3.14t benchmarks/threads.py --contestants cpu,cpu-jit,jax-jit,torch --turns 5
@@ -30,12 +30,14 @@ from time import perf_counter, thread_time
 from typing import Any
 
 HERE = Path(__file__).parent
-ONE = {f"{pool}_NUM_THREADS": "1" for pool in ("OMP", "OPENBLAS", "MKL", "VECLIB")}
-ONE |= {"PLUGRAD_CPU_THREADS": "1", "JAX_PLATFORMS": "cpu"}
-ONE |= {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+SINGLE_THREAD_ENV = {
+    f"{pool}_NUM_THREADS": "1" for pool in ("OMP", "OPENBLAS", "MKL", "VECLIB")
+}
+SINGLE_THREAD_ENV |= {"PLUGRAD_CPU_THREADS": "1", "JAX_PLATFORMS": "cpu"}
+SINGLE_THREAD_ENV |= {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
 
 
-def maker(contestant: str, workload: str) -> Callable[[], Callable[[], Any]]:
+def workload_factory(contestant: str, workload: str) -> Callable[[], Callable[[], Any]]:
     """Return a function that prepares the workload with data of its own."""
     sys.path[:0] = [str(HERE), str(HERE / "peers")]
     library, _, option = contestant.partition("-")
@@ -65,7 +67,7 @@ def measure(
     contestant: str, workload: str, threads: int, seconds: float
 ) -> tuple[float, float]:
     """Return the calls of all threads in a second, and the CPU time of one in us."""
-    make = maker(contestant, workload)
+    make = workload_factory(contestant, workload)
     calls = [make() for _ in range(threads)]
     for call in calls:
         for _ in range(5):  # compile, and warm up
@@ -118,7 +120,7 @@ def main() -> None:
         for workload, contestant in rows:
             for count in numbers:
                 key = workload, contestant, count
-                speed, cost = _in_a_process(*key, given.seconds)
+                speed, cost = _measure_in_process(*key, given.seconds)
                 most, least = best.get(key, (0.0, cost))
                 best[key] = max(most, speed), min(least, cost)
     for which, what in enumerate(("calls a second", "CPU time of a call, us")):
@@ -132,12 +134,14 @@ def main() -> None:
         print()
 
 
-def _in_a_process(workload: str, contestant: str, count: int, seconds: float) -> Any:
+def _measure_in_process(
+    workload: str, contestant: str, count: int, seconds: float
+) -> Any:
     """Measure in a process of its own."""
     command = [sys.executable, __file__, "--one", "--contestants", contestant]
     command += ["--workloads", workload, "--threads", str(count)]
     command += ["--seconds", str(seconds)]
-    env = {**os.environ, **ONE}
+    env = {**os.environ, **SINGLE_THREAD_ENV}
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{contestant}, {workload}, {count} threads:\n{done.stderr[-2000:]}")

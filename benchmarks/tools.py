@@ -1,4 +1,4 @@
-"""Print how much longer ops take inside ``tidy``, ``profile`` or ``debug``.
+"""Print how much ``tidy``, ``profile`` and ``debug`` slow down ops.
 
 All arrays are 8x8 float32, where the overhead dominates. The benchmark also measures
 ops outside the tools, whose time the tools must not change; ``benchmarks/dispatch.py``
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import plugrad as pg
 
-NUMBER = 200  # calls in a round
+CALLS_PER_ROUND = 200
 
 Block = Callable[[], AbstractContextManager[Any]]
 BLOCKS: dict[str, Block] = {
@@ -52,7 +52,11 @@ def measure(rounds: int) -> dict[str, dict[str, float]]:
         for name, block in BLOCKS.items():
             for what, case in cases().items():
                 with block():
-                    taken = timeit.timeit(case, number=NUMBER) / NUMBER * 1e6
+                    taken = (
+                        timeit.timeit(case, number=CALLS_PER_ROUND)
+                        / CALLS_PER_ROUND
+                        * 1e6
+                    )
                 best[name][what] = min(best[name].get(what, np.inf), taken)
         gc.collect()
     return best
@@ -67,7 +71,7 @@ def main() -> None:
     given = parser.parse_args()
     with pg.use_backend(given.backend):
         found = measure(given.rounds)
-        kept = [pg.zeros((8, 8)) for _ in range(1000)]
+        tensors = [pg.zeros((8, 8)) for _ in range(1000)]
         report = min(timeit.repeat(pg.memory, number=1, repeat=5)) * 1e3
     if given.json:
         print(json.dumps({"backend": given.backend, "us": found, "memory_ms": report}))
@@ -79,7 +83,7 @@ def main() -> None:
             f"{times[n]:8.2f} us x{times[n] / found['off'][n]:5.1f}" for n in names
         ]
         print(f"{block:20}" + "".join(f"{cell:>18}" for cell in cells))
-    print(f"memory() with {len(kept):,} tensors: {report:.1f} ms")
+    print(f"memory() with {len(tensors):,} tensors: {report:.1f} ms")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
-"""What each trick gains: time the workloads with it and with its plain fallback.
+"""Measure the gain of each trick: time the workloads with it and with its fallback.
 
-A trick leans on a private layout of somebody else. It stays if it gains a factor of 1.3
-on published workloads, and else it is deleted; its module says so. Both sides run
-``workloads.py`` in processes of their own and take turns, and the best time of each
+A trick depends on a private memory layout of another library. It stays only if it gains
+a factor of 1.3 on published workloads; its module says so. The two sides run
+``workloads.py`` in separate processes and take turns, and the best time of each
 workload counts, so a busy machine affects both alike::
 
     python benchmarks/tricks.py --rounds 5 > tricks.md
     python benchmarks/tricks.py --tricks wasmtime --only add_8,exp_1m --quick
 
-``opencl`` compiles its kernels twice, once for each side; the first round pays for it.
-The linker of plugrad-opencl is no candidate: without it, and without an ``ld``, there
-is no device.
+``opencl`` compiles its kernels twice, once for each side, in the first round. The
+linker of plugrad-opencl is not measured: without it, and without an ``ld``, there is no
+device.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from compare import Times, best
+from compare import Times, best_times
 
-GAIN = 1.3  # what a trick has to gain
+MIN_GAIN = 1.3  # the plain time divided by the trick's, on some published workloads
 
 
 class Trick(NamedTuple):
-    """A trick: the module that has it, the switch, and the contestant that shows it."""
+    """A trick: its module, the variable that turns it off, and the contestant."""
 
     module: str
     switch: str
@@ -45,13 +45,16 @@ TRICKS = {
 }
 
 
-def measured(trick: Trick, plain: bool, only: Sequence[str], quick: bool) -> Times:
+def measure_trick(trick: Trick, plain: bool, only: Sequence[str], quick: bool) -> Times:
     """Return the microseconds of each workload, with a trick or with its fallback."""
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         script = Path(__file__).with_name("workloads.py")
         command = [sys.executable, str(script), "--backend", trick.contestant]
-        command += ["--json", report.name, *["--quick"] * quick]
-        command += ["--only", ",".join(only)] if only else []
+        command += ["--json", report.name]
+        if quick:
+            command.append("--quick")
+        if only:
+            command += ["--only", ",".join(only)]
         variables = {**os.environ, trick.switch: str(int(plain))}
         subprocess.run(command, check=True, capture_output=True, env=variables)
         found = json.loads(Path(report.name).read_text())["us"]
@@ -67,11 +70,11 @@ def table(name: str, tricky: Mapping[str, float], plain: Mapping[str, float]) ->
     gains = {w: plain[w] / tricky[w] for w in tricky if w in plain}
     if not gains:
         raise ValueError(f"tricks: {name} has no workload that ran on both sides")
-    count = sum(gain >= GAIN for gain in gains.values())
+    count = sum(gain >= MIN_GAIN for gain in gains.values())
     trick = TRICKS[name]
     lines = [
         f"**{name}** ({trick.module}, on {trick.contestant}): {count} of {len(gains)} "
-        f"workloads gain a factor of {GAIN} or more.",
+        f"workloads gain a factor of {MIN_GAIN} or more.",
         "",
         "| workload | trick, us | plain, us | plain / trick |",
         "| --- | ---: | ---: | ---: |",
@@ -100,9 +103,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         turns: tuple[list[Times], list[Times]] = ([], [])
         for _ in range(given.rounds):
             for plain, times in enumerate(turns):
-                found = measured(TRICKS[name], bool(plain), given.only, given.quick)
+                found = measure_trick(
+                    TRICKS[name], bool(plain), given.only, given.quick
+                )
                 times.append(found)
-        print(table(name, *map(best, turns)), flush=True)
+        print(table(name, *map(best_times, turns)), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,26 @@
-"""Time the workloads on backends of plugrad and, in the same run, on other libraries.
+"""Time the workloads on plugrad backends and, in the same run, on other libraries.
 
 Every contestant is a process that stays open. All prepare one workload, then they take
 turns, and the best time of each counts, so a busy machine affects all alike. In a turn,
-a contestant warms up and then runs for 0.3 s and ten calls at least, as in a program of
-its own. ``--turns short`` takes turns of 4 ms, in which the threads of others sleep and
-caches are cold: on a busy machine some of them are undisturbed. The benchmark compares
-the results and gives a wrong one no ratio. What waits for memory takes up to a third
-longer in one process than in another, which has other pages: with ``--processes 3``,
-each contestant is started three times, and the best time counts. A ratio is the time of
-a peer divided by the time of plugrad: above 1, plugrad is faster::
+a contestant warms up and then runs for 0.3 s and at least ten calls, as it would in a
+program that uses it alone. ``--turns short`` takes turns of 4 ms, at whose start the
+threads of a library are asleep and its caches are cold; on a busy machine, some of
+these turns are undisturbed.
+
+The benchmark compares the results and gives a wrong one no ratio. Memory-bound
+workloads vary by up to a third between processes, because each process gets different
+physical pages: with ``--processes 3``, each contestant is started three times, and the
+best time counts. A ratio is the time of a peer divided by the time of plugrad: above 1,
+plugrad is faster::
 
     python benchmarks/workloads.py --backend cpu --peers numpy,autograd
     make peers  # installs torch, jax, autograd and TensorFlow.js
     python benchmarks/workloads.py --backend wasm --peers tfjs --json wasm.json
     python benchmarks/workloads.py --list
 
-Backends: ``cpu-jit`` is cpu with ``pg.jit``, for those workloads that can show it, and
-``cpu-jit-own`` the same without compilers of other distributions, as plugrad-llvm.
-``wasm-jit`` and ``opencl-jit`` are wasm and opencl with ``pg.jit``.
+Backends: ``cpu-jit`` is cpu with ``pg.jit``, for the workloads that benefit from it,
+and ``cpu-jit-own`` the same without compilers of other distributions, such as
+plugrad-llvm. ``wasm-jit`` and ``opencl-jit`` are wasm and opencl with ``pg.jit``.
 
 Peers: torch; torch-compile (for the workloads of ``cpu-jit``: it needs a C++ compiler,
 and some seconds for each); jax (without compilation for workloads that measure eager
@@ -56,18 +59,18 @@ from peers.definitions import WORKLOADS, Array
 
 HERE = Path(__file__).parent
 Times = dict[str, dict[str, float]]  # by workload and contestant
-PATIENCE = 600  # seconds to wait for the answer of a contestant
+ANSWER_TIMEOUT_S = 600  # seconds to wait for the answer of a contestant
 TOLERANCE = 2e-3  # relative to an array's largest number; for deep float32 networks
-TURNS = {  # of a turn: seconds, those before to warm up, and the least number of calls
+TURNS = {  # per turn: seconds, seconds to warm up, and the minimum number of calls
     "sustained": {"time": 0.3, "warm": 0.1, "calls": 10},
     "short": {"time": 0.004, "warm": 0.0, "calls": 1},
 }
-LEAST = 3  # turns
+MIN_TURNS = 3  # of each contestant, even if they exceed its budget of seconds
 
 # --- contestants -----------------------------------------------------------------
 
-KNOWN = ("torch", "torch-compile", "torch-cuda", "jax", "jax-jit", "jax-cuda")
-KNOWN += ("numpy", "autograd", "tfjs", "tfjs-cpu")
+KNOWN_PEERS = ("torch", "torch-compile", "torch-cuda", "jax", "jax-jit", "jax-cuda")
+KNOWN_PEERS += ("numpy", "autograd", "tfjs", "tfjs-cpu")
 
 
 def command(name: str, threads: int, python: str) -> list[str]:
@@ -80,7 +83,7 @@ def command(name: str, threads: int, python: str) -> list[str]:
         return ["node", str(HERE / "peers/tfjs.mjs"), kind]
     library, _, option = name.partition("-")
     arguments = {"torch": [str(threads), option], "jax": [option]}
-    if name not in KNOWN:
+    if name not in KNOWN_PEERS:
         library, arguments, python = "plugrad", {"plugrad": [name]}, sys.executable
     script = HERE / f"peers/{library}_peer.py"
     return [python, str(script), *arguments.get(library, [])]
@@ -102,7 +105,7 @@ def environment(name: str, threads: int) -> dict[str, str]:
 
 
 class Contestant:
-    """A process that runs workloads on request; ``error`` is why it cannot."""
+    """A process that runs workloads on request; ``error`` says why it has stopped."""
 
     def __init__(self, name: str, threads: int, python: str) -> None:
         self.name, self.error = name, ""
@@ -122,7 +125,7 @@ class Contestant:
         self.versions = self._answer().get("versions", {})
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """Return the answer to a request; it has ``error`` if the request failed."""
+        """Return the answer to a request; it has an ``error`` if the request failed."""
         if self.error:
             return {"error": self.error}
         assert self._process.stdin is not None
@@ -139,8 +142,8 @@ class Contestant:
     def _answer(self) -> dict[str, Any]:
         stdout = self._process.stdout
         assert stdout is not None
-        if not select.select([stdout], [], [], PATIENCE)[0]:
-            self.error = f"no answer for {PATIENCE} s"
+        if not select.select([stdout], [], [], ANSWER_TIMEOUT_S)[0]:
+            self.error = f"no answer for {ANSWER_TIMEOUT_S} s"
         elif line := stdout.readline():
             return dict(json.loads(line))
         else:
@@ -195,8 +198,8 @@ def run(
 ) -> dict[str, Any]:
     """Return the times of one workload in microseconds, and errors.
 
-    ``budget`` is in seconds, for each contestant; ``turn`` is what a turn asks for. The
-    inputs are ``factor`` times as large as those of the table.
+    ``budget`` is in seconds, for each contestant; ``turn`` is the request for one turn.
+    The inputs are ``factor`` times as large as those of the table.
     """
     us: dict[str, float] = {}
     errors: dict[str, str] = {}
@@ -228,7 +231,7 @@ def _take_turns(
     while able := [
         one
         for one in able
-        if one.name not in errors and (turns < LEAST or spent[one.name] < budget)
+        if one.name not in errors and (turns < MIN_TURNS or spent[one.name] < budget)
     ]:
         turns += 1
         for one in able:
@@ -391,7 +394,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
                 one.close()
             _progress("")
     peers = [name for name in versions if name not in given.backend]
-    by_pair = ratios(_right(us, differ), given.backend, peers)
+    by_pair = ratios(_correct_times(us, differ), given.backend, peers)
     means = {
         ours: {peer: geometric_mean(of.values()) for peer, of in by_peer.items()}
         for ours, by_peer in by_pair.items()
@@ -410,7 +413,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _right(us: Times, differ: Times) -> Times:
+def _correct_times(us: Times, differ: Times) -> Times:
     """Return the times of the contestants with correct results."""
     return {
         name: {one: time for one, time in of.items() if one not in differ[name]}
@@ -428,7 +431,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     names = lambda text: [name for name in text.split(",") if name]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", type=names, default=["cpu"], help="cpu,wasm,...")
-    parser.add_argument("--peers", type=names, default=[], help=",".join(KNOWN))
+    parser.add_argument("--peers", type=names, default=[], help=",".join(KNOWN_PEERS))
     parser.add_argument("--only", type=names, default=[*WORKLOADS], help="workloads")
     parser.add_argument("--threads", type=int, default=1, help="of every contestant")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each pair")
@@ -442,7 +445,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     given = parser.parse_args(arguments)
     for kind, chosen, known in (
         ("workload", given.only, WORKLOADS),
-        ("peer", given.peers, KNOWN),
+        ("peer", given.peers, KNOWN_PEERS),
     ):
         for name in chosen:
             if name not in known:

@@ -244,7 +244,7 @@ WORKLOADS = {
 # Which axes of which inputs grow with the size of a workload, in equal shares; others
 # (weights, and what is gathered from) do not.
 _ROWS, _IMAGE = {"x": (0,)}, {"x": (1, 2)}
-GROWS: dict[str, dict[str, tuple[int, ...]]] = {
+GROWING_AXES: dict[str, dict[str, tuple[int, ...]]] = {
     "add_8": {"a": (0, 1), "b": (0, 1)},
     "grad_small": {"x": (0, 1)},
     "custom_grad": {"x": (0, 1)},
@@ -262,17 +262,17 @@ GROWS: dict[str, dict[str, tuple[int, ...]]] = {
     "tiny_transformer": {"x": (1,)},
 }
 IMAGES = ("conv3x3", "conv1x1", "dwconv3x3", "maxpool", "mobilenet_v2")
-GROWS |= dict.fromkeys(IMAGES, _IMAGE)
-MULTIPLES = {"mobilenet_v2": 32}  # of sides: PyTorch pads the others differently
+GROWING_AXES |= dict.fromkeys(IMAGES, _IMAGE)
+SIDE_MULTIPLES = {"mobilenet_v2": 32}  # pixels: PyTorch pads other sizes differently
 
 
-def grown(name: str, inputs: Inputs, factor: float) -> Inputs:
-    """Return inputs whose size is another one: parts of them, or repetitions."""
+def scaled_inputs(name: str, inputs: Inputs, factor: float) -> Inputs:
+    """Return inputs whose size is scaled: parts of them, or repetitions."""
     found = dict(inputs)
-    for key, axes in GROWS.get(name, _ROWS).items() if factor != 1 else ():
+    for key, axes in GROWING_AXES.get(name, _ROWS).items() if factor != 1 else ():
         for axis in axes:
             old = found[key].shape[axis]
-            step = MULTIPLES.get(name, 1)
+            step = SIDE_MULTIPLES.get(name, 1)
             new = round(old * factor ** (1 / len(axes)) / step) * step
             found[key] = found[key].take(np.arange(new) % old, axis)
     return found
@@ -287,7 +287,7 @@ def write(name: str, folder: Path, factor: float = 1) -> Inputs:
     They are ``factor`` times as large as those of the table.
     """
     workload = WORKLOADS[name]
-    inputs = grown(name, workload.inputs(Draw()), factor)
+    inputs = scaled_inputs(name, workload.inputs(Draw()), factor)
     form = [[key, str(x.dtype), x.shape] for key, x in inputs.items()]
     (folder / "inputs.json").write_text(
         json.dumps({"inputs": form, "layers": workload.layers})

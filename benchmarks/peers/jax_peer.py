@@ -16,7 +16,7 @@ from serve import Case, Cases, serve
 
 Array = jax.Array
 cases = Cases()
-EVERYTHING = not {"jit", "cuda"}.isdisjoint(sys.argv[1:])
+COMPILE_ALL = not {"jit", "cuda"}.isdisjoint(sys.argv[1:])
 
 
 def ready(f: Callable[..., Any], *xs: Any) -> Case:
@@ -26,7 +26,7 @@ def ready(f: Callable[..., Any], *xs: Any) -> Case:
 
 def eager(f: Callable[..., Any], *xs: Any) -> Case:
     """Return a case that is compiled only with the argument ``jit``."""
-    return ready(jax.jit(f) if EVERYTHING else f, *xs)
+    return ready(jax.jit(f) if COMPILE_ALL else f, *xs)
 
 
 def compiled(f: Callable[..., Any], *xs: Any) -> Case:

@@ -1,8 +1,7 @@
 """The workloads in plugrad; the argument is the backend, ``cpu-jit`` with ``jit``.
 
-``cpu-jit-own`` is that without plugins of others.
-
-With ``jit`` there are those whose functions take their data as arguments.
+``cpu-jit-own`` is the same without plugins of other distributions. With ``jit``, only
+the workloads run whose functions take their data as arguments.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ def main(name: str) -> None:
     opened = registry.opened[backend]
     wait = getattr(opened.runtime.arrays, "synchronize", None)
     packages = ["plugrad", opened.owner.distribution, "numpy"]
-    serve(cases, packages, pg.asarray, lambda y: y.numpy(), wait, told)
+    serve(cases, packages, pg.asarray, lambda y: y.numpy(), wait, memory_usage)
 
 
-def told() -> dict[str, int]:
-    """Return the bytes that tensors hold, and those kept for later ones."""
+def memory_usage() -> dict[str, int]:
+    """Return the bytes of tensors, and the bytes kept for later results."""
     found = pg.memory().backends[pg.get_backend()]
     return {"bytes": found.bytes, "kept": found.kept}
 

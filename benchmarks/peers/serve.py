@@ -1,12 +1,12 @@
-"""The server of every contestant in Python: one request and one answer for each line.
+"""The server of every Python contestant: one request and one answer per line.
 
 The requests in JSON, which are the same for ``tfjs.mjs``:
 
 - ``{"load": name, "folder": path}`` prepares a workload of ``definitions``, runs it
   once and writes the result to the folder as ``result.bin``, all in float32.
-- ``{"load": name, "folder": path, "memory": calls}`` runs it this many times more, and
-  answers with the bytes that the process had at most beyond those before the first call
-  (``peak``, on Linux), and with what the library tells of its memory (``told``).
+- ``{"load": name, "folder": path, "memory": calls}`` runs it this many more times. The
+  answer contains the peak of the resident bytes beyond those before the first call
+  (``peak``, on Linux), and the library's own statistics (``usage``).
 - ``{"time": seconds, "warm": seconds, "calls": number, "clock": "wall"}`` calls it for
   ``warm``, at least once, to warm up; then for about ``time``, at least ``calls``
   times; and answers with the microseconds of one call. ``"cpu"`` counts the CPU time of
@@ -60,7 +60,7 @@ def serve(
     convert: Callable[[Any], Any] = lambda array: array,
     arrays: Callable[[Any], Any] = np.asarray,
     wait: Callable[[], None] | None = None,
-    told: Callable[[], dict[str, int]] = dict,
+    memory_usage: Callable[[], dict[str, int]] = dict,
 ) -> None:
     """Answer requests until the input ends.
 
@@ -70,7 +70,7 @@ def serve(
         convert: Converts an array to an input.
         arrays: Converts a result to an array.
         wait: Waits for the result after each call of a case; None if calls block.
-        told: Returns what the library tells of its memory.
+        memory_usage: Returns the library's own statistics of its memory, in bytes.
 
     """
     answers = os.fdopen(os.dup(1), "w", buffering=1)
@@ -85,7 +85,7 @@ def serve(
                 folder = Path(request["folder"])
                 case, answer = _load(cases, request, folder, convert, arrays)
                 if "memory" in request:
-                    answer["told"] = told()
+                    answer["usage"] = memory_usage()
                 case = case if wait is None else _waiting(case, wait)
             else:
                 clock = {"wall": perf_counter, "cpu": process_time}[request["clock"]]
@@ -127,9 +127,9 @@ def _load(
 
 
 def resident(what: str) -> int:
-    """Return the bytes that this process has in memory, now or at most (``VmHWM``).
+    """Return the resident bytes of the process, now (``VmRSS``) or at most (``VmHWM``).
 
-    To ask for those that it has now begins the most anew.
+    ``VmRSS`` also resets the maximum.
     """
     if what == "VmRSS":
         Path("/proc/self/clear_refs").write_text("5")

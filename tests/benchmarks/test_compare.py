@@ -39,7 +39,7 @@ def test_without_a_difference_there_is_one_table():
 
 
 def test_the_best_of_all_turns_counts():
-    assert compare.best([{"a": 2.0, "b": 1.0}, {"a": 1.5}]) == {"a": 1.5}
+    assert compare.best_times([{"a": 2.0, "b": 1.0}, {"a": 1.5}]) == {"a": 1.5}
 
 
 def test_nothing_in_common_is_an_error():

@@ -42,18 +42,18 @@ def test_each_image_keeps_its_label(growth):
         inputs = workload.inputs(growth.definitions.Draw())
         if "labels" in inputs:
             for factor in growth.FACTORS:
-                grown = growth.definitions.grown(name, inputs, factor)
-                assert len(grown["x"]) == len(grown["labels"]), name
+                scaled = growth.definitions.scaled_inputs(name, inputs, factor)
+                assert len(scaled["x"]) == len(scaled["labels"]), name
 
 
 def test_weights_keep_their_size(growth):
     definitions = growth.definitions
     inputs = growth.WORKLOADS["cnn_train"].inputs(definitions.Draw())
-    grown = definitions.grown("cnn_train", inputs, 4)
-    assert (grown["x"].shape, grown["labels"].shape) == ((128, 28, 28, 1), (128,))
-    np.testing.assert_array_equal(grown["x"][32:64], inputs["x"])
-    assert all(grown[key] is inputs[key] for key in inputs if key.startswith("w"))
-    assert definitions.grown("cnn_train", inputs, 1 / 16)["x"].shape[0] == 2
+    scaled = definitions.scaled_inputs("cnn_train", inputs, 4)
+    assert (scaled["x"].shape, scaled["labels"].shape) == ((128, 28, 28, 1), (128,))
+    np.testing.assert_array_equal(scaled["x"][32:64], inputs["x"])
+    assert all(scaled[key] is inputs[key] for key in inputs if key.startswith("w"))
+    assert definitions.scaled_inputs("cnn_train", inputs, 1 / 16)["x"].shape[0] == 2
 
 
 def test_a_run_prints_draws_and_writes(tmp_path):
@@ -90,4 +90,4 @@ def test_memory(tmp_path):
     found = json.loads(report.read_text())["mlp_train"]["cpu"]
     hidden = 2048 * (256 + 128) * 4  # bytes: activations that the gradient needs
     assert 2 * hidden < found["peak"] < 40 * hidden
-    assert found["told"]["bytes"] >= 2048 * 784 * 4
+    assert found["usage"]["bytes"] >= 2048 * 784 * 4

@@ -38,7 +38,7 @@ def test_a_bar_goes_from_one_to_the_ratio(monkeypatch):
     found = {"fast": {"cpu": 0.25, "wasm": 1.0}, "slow": {"cpu": 2.0, "wasm": 4.0}}
     drawn = ET.fromstring(onnx_models.chart(found))
     bars = [bar.attrib for bar in drawn.iter(f"{SVG}rect")][1:]
-    left, width = onnx_models.LEFT, onnx_models.WIDE
+    left, width = onnx_models.NAMES_WIDTH, onnx_models.AXIS_WIDTH
     one = left + width / 2  # from a quarter to 4
     edges = [(float(b["x"]), float(b["x"]) + float(b["width"])) for b in bars]
     expected = [

@@ -33,15 +33,15 @@ def packages(monkeypatch):
 
 
 def test_the_table_pins_each_package(packages):
-    found = packages.rows("")
+    found = packages.table_rows("")
     assert len({row["package"] for row in found.values()}) > 12
     for row in found.values():
         assert re.fullmatch(r"[a-z0-9-]+==[0-9.]+", row["package"])
         assert row["file"].endswith(".onnx")
         assert row.keys() <= {"package", "file", "inputs", "values", "below", "squares"}
-    assert [*packages.rows("voice,magika")] == ["voice", "magika"]
+    assert [*packages.table_rows("voice,magika")] == ["voice", "magika"]
     with pytest.raises(SystemExit, match=r"unknown \['magica'\]; there are"):
-        packages.rows("magica")
+        packages.table_rows("magica")
 
 
 def test_a_model_comes_out_of_a_wheel(packages, tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ def optimizers(monkeypatch):
 
 
 def test_the_parameters_have_about_the_number_that_was_asked_for(optimizers):
-    arrays = optimizers.arrays(1_000_000, 20)
+    arrays = optimizers.new_params(1_000_000, 20)
     assert len(arrays) == 20
     assert sum(x.size for x in arrays) == pytest.approx(1_000_000, rel=0.001)
     assert {x.dtype for x in arrays} == {np.dtype("float32")}

@@ -131,7 +131,7 @@ def test_derivatives_within_8_ulp(name, dtype, on):
     """Some numbers of ``benchmarks/tails.py``; rows with a reason have other limits."""
     row = FUNCTIONS[name]
     x = tails.points(row.low, row.high, dtype)[:: 11 if dtype == "float32" else 17]
-    found = tails.of_plugrad(row.op, x)
+    found = tails.plugrad_derivatives(row.op, x)
     for y, exact, limit in zip(found, (row.first, row.second), row.limits, strict=True):
         error = tails.errors(y, x, exact)
         at = int(error.argmax())
