@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 
 
 def points(low: float, high: float, dtype: str) -> Array:
-    """Return numbers of all exponents and both signs, and others near special points."""
+    """Return numbers of all exponents and signs, and others near special points."""
     info = np.finfo(dtype)
     exponents = np.arange(info.minexp - info.nmant, info.maxexp)
     exponents = exponents if dtype == "float32" else exponents[::7]

@@ -1,1 +1,1 @@
-"""What ``make site`` makes of docs/: pages from the code, links, and checks."""
+"""The build of the documentation site: generated pages, links, and checks."""

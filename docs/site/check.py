@@ -1,8 +1,8 @@
 """Checks of the built site: ``python -m docs.site.check build/site``.
 
-Links and anchors lead somewhere; no page loads anything from elsewhere; lists are
-lists; every public name has an entry in the reference; nothing of Python is published,
-and a sitemap has all pages.
+No link or anchor is broken; no page loads anything from another server; every Markdown
+list is rendered as a list; every public name has an entry in the reference; no Python
+file is published; and a sitemap contains all pages.
 """
 
 from __future__ import annotations
@@ -15,51 +15,51 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
-# Elements that load what an attribute names, and relations of <link> that load nothing.
-LOADS = {"src", "srcset", "poster", "data"}
-SILENT = {"canonical", "next", "prev", "alternate"}
-OUTSIDE = re.compile(r"(?i)\s*(?:https?:)?//")
-IN_STYLES = re.compile(r"""(?:url\(|@import)\s*["']?\s*((?:https?:)?//[^"')\s]*)""")
-ITEM = re.compile(r"(?m)^\s*(?:[-*]|1\.) ")
+# Attributes whose URL the browser loads, and relations of <link> that load nothing.
+LOADING_ATTRIBUTES = {"src", "srcset", "poster", "data"}
+NON_LOADING_RELATIONS = {"canonical", "next", "prev", "alternate"}
+EXTERNAL_URL = re.compile(r"(?i)\s*(?:https?:)?//")
+STYLE_URLS = re.compile(r"""(?:url\(|@import)\s*["']?\s*((?:https?:)?//[^"')\s]*)""")
+LIST_ITEM = re.compile(r"(?m)^\s*(?:[-*]|1\.) ")
 
 
 @dataclass
 class Document(HTMLParser):
-    """What a page loads, where it links to, and its anchors."""
+    """The URLs that a page loads, its links, its anchors, and lists left as text."""
 
     loads: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     anchors: set[str] = field(default_factory=set)
-    items: list[str] = field(default_factory=list)
+    unparsed_lists: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__()
-        self._in: list[str] = []
+        self._open_tags: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what an element loads, its link and its anchor."""
+        """Collect the URLs that an element loads, its link and its anchors."""
         given = {name: value or "" for name, value in attrs}
-        self._in.append(tag)
+        self._open_tags.append(tag)
         self.anchors |= {given[name] for name in ("id", "name") if name in given}
-        self.loads += [given[name] for name in LOADS & given.keys()]
-        self.loads += IN_STYLES.findall(given.get("style", ""))
+        self.loads += [given[name] for name in LOADING_ATTRIBUTES & given.keys()]
+        self.loads += STYLE_URLS.findall(given.get("style", ""))
         if tag == "link":
-            if not SILENT & {*given.get("rel", "").split()}:
+            if not NON_LOADING_RELATIONS & {*given.get("rel", "").split()}:
                 self.loads.append(given.get("href", ""))
         elif "href" in given:
             self.links.append(given["href"])
 
     def handle_endtag(self, tag: str) -> None:
-        """Leave an element, and those in it that have no end."""
-        while tag in self._in and self._in.pop() != tag:
+        """Close an element, and elements inside it that have no end tag."""
+        while tag in self._open_tags and self._open_tags.pop() != tag:
             pass
 
     def handle_data(self, data: str) -> None:
-        """Note what a style loads, and lists that are not lists."""
-        if self._in[-1:] == ["style"]:
-            self.loads += IN_STYLES.findall(data)
-        elif self._in[-1:] == ["p"] and "\n" in data and ITEM.search(data):
-            self.items.append(data)
+        """Collect the URLs that a style loads, and lists that were left as text."""
+        if self._open_tags[-1:] == ["style"]:
+            self.loads += STYLE_URLS.findall(data)
+        elif self._open_tags[-1:] == ["p"] and "\n" in data and LIST_ITEM.search(data):
+            self.unparsed_lists.append(data)
 
 
 def read(site: Path) -> dict[Path, Document]:
@@ -72,23 +72,25 @@ def read(site: Path) -> dict[Path, Document]:
     return found
 
 
-def loaded(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
-    """Yield what pages and styles load from elsewhere."""
+def external_loads(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
+    """Yield the URLs that pages and styles load from other servers."""
     for path, page in pages.items():
-        yield from (f"{path}: loads {url}" for url in page.loads if OUTSIDE.match(url))
+        yield from (
+            f"{path}: loads {url}" for url in page.loads if EXTERNAL_URL.match(url)
+        )
     for path in sorted(site.rglob("*.css")):
-        for url in IN_STYLES.findall(path.read_text()):
+        for url in STYLE_URLS.findall(path.read_text()):
             yield f"{path}: loads {url}"
 
 
-def broken(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
-    """Yield the links that lead to no file or to no anchor of the site."""
+def broken_links(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
+    """Yield the links whose file or anchor does not exist on the site."""
     for path, page in pages.items():
         if path.name == "404.html":
             continue  # its links begin at the root of the host
         for link in [*page.links, *page.loads]:
             address, anchor = urldefrag(link)
-            if ":" in address or OUTSIDE.match(address):
+            if ":" in address or EXTERNAL_URL.match(address):
                 continue
             target = (path.parent / unquote(address)).resolve() if address else path
             target = target / "index.html" if target.is_dir() else target
@@ -97,8 +99,8 @@ def broken(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
                 yield f"{path}: {link} leads nowhere"
 
 
-def unwanted(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
-    """Yield files that are not for readers, and what the sitemap lacks."""
+def unwanted_files(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
+    """Yield files that are not for readers, and a sitemap that lacks pages."""
     for path in sorted(site.rglob("*")):
         if path.name == "__pycache__" or path.suffix in (".py", ".pyc"):
             yield f"{path} is not for readers"
@@ -110,13 +112,15 @@ def unwanted(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
             yield f"{sitemap} has {mapped} of {known} pages"
 
 
-def undocumented(pages: dict[Path, Document], names: set[str]) -> Iterator[str]:
+def undocumented_names(
+    pages: dict[Path, Document], expected: set[str]
+) -> Iterator[str]:
     """Yield the names that have no entry on any page."""
     anchors = {anchor for page in pages.values() for anchor in page.anchors}
-    yield from (f"{name} has no entry" for name in sorted(names - anchors))
+    yield from (f"{name} has no entry" for name in sorted(expected - anchors))
 
 
-def names() -> set[str]:
+def public_names() -> set[str]:
     """Return the public names of plugrad that the reference must have."""
     from plugrad import geometry, importing, plugin
 
@@ -131,12 +135,18 @@ def names() -> set[str]:
 
 
 def main(site: Path) -> int:
-    """Check a site, print what is wrong and how much there is; return the status."""
+    """Check a site; print its faults and a summary; return the exit status."""
     pages = read(site)
-    faults = [*loaded(site, pages), *broken(site, pages), *unwanted(site, pages)]
-    faults += undocumented(pages, names())
+    faults = [
+        *external_loads(site, pages),
+        *broken_links(site, pages),
+        *unwanted_files(site, pages),
+    ]
+    faults += undocumented_names(pages, public_names())
     for path, page in pages.items():
-        faults += [f"{path}: not a list: {item.strip()}" for item in page.items]
+        faults += [
+            f"{path}: not a list: {item.strip()}" for item in page.unparsed_lists
+        ]
     print(*faults, sep="\n", end="\n" if faults else "")
     links = sum(len(page.links) for page in pages.values())
     print(f"{len(pages)} pages, {links} links, {len(faults)} faults")

@@ -24,7 +24,7 @@ markerHeight="8" orient="auto"><path d="M0 0 8 4 0 8z" fill="#5c6370"/></marker>
 """
 
 
-def drawn(text: str, title: str) -> str:
+def render(text: str, title: str) -> str:
     """Return the SVG of a diagram.
 
     Raises:
@@ -82,8 +82,8 @@ def _text(x: float, y: float, text: str, style: str) -> str:
 
 
 def derive(path: Path) -> str:
-    """Return what the file of a picture should hold."""
-    return drawn(path.with_suffix(".txt").read_text(), path.stem)
+    """Return the SVG that belongs in the file of a diagram."""
+    return render(path.with_suffix(".txt").read_text(), path.stem)
 
 
 FILES = [path.with_suffix(".svg") for path in sorted(FOLDER.glob("*.txt"))]

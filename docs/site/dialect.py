@@ -1,16 +1,16 @@
-"""Where the Markdown of GitHub and that of MkDocs differ."""
+"""Conversions where GitHub's Markdown and that of MkDocs differ."""
 
 from __future__ import annotations
 
 import re
 from html import escape
 
-ROW = re.compile(r"(?m)^\|.*$")
-CODE = re.compile(r"`([^`]*\\\|[^`]*)`")
+TABLE_ROW = re.compile(r"(?m)^\|.*$")
+CODE_WITH_BAR = re.compile(r"`([^`]*\\\|[^`]*)`")
 
 
 def slug(heading: str, separator: str) -> str:
-    """Return the anchor of a heading, as GitHub makes it.
+    """Return the anchor that GitHub gives to a heading.
 
     Examples:
         >>> slug("From `TensorFlow.js`: a table", "-")
@@ -21,17 +21,17 @@ def slug(heading: str, separator: str) -> str:
     return text.replace(" ", separator)
 
 
-def bars(text: str) -> str:
-    r"""Return Markdown whose tables have code with bars, which MkDocs shows escaped.
+def escape_bars(text: str) -> str:
+    r"""Return Markdown with the escaped bars of code in tables as MkDocs needs them.
 
     Examples:
-        >>> bars(r"| `a\|b` | `c` |")
+        >>> escape_bars(r"| `a\|b` | `c` |")
         '| <code>a&#124;b</code> | `c` |'
 
     """
 
     def replaced(code: re.Match[str]) -> str:
-        told = escape(code[1].replace(r"\|", "|")).replace("|", "&#124;")
-        return f"<code>{told}</code>"
+        escaped = escape(code[1].replace(r"\|", "|")).replace("|", "&#124;")
+        return f"<code>{escaped}</code>"
 
-    return ROW.sub(lambda row: CODE.sub(replaced, row[0]), text)
+    return TABLE_ROW.sub(lambda row: CODE_WITH_BAR.sub(replaced, row[0]), text)

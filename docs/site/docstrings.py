@@ -1,4 +1,4 @@
-"""An extension of Griffe: docstrings of plugrad as mkdocstrings wants them."""
+"""A Griffe extension that adapts plugrad's docstrings to mkdocstrings."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from griffe import Extension, Function, Object
 
 
 class Docstrings(Extension):
-    """Examples become a section of that name, and literal blocks Markdown's.
+    """Rename ``Example`` sections, and turn literal blocks into Markdown.
 
-    A function that refuses unknown keywords itself does not show ``**unknown``.
+    The parameter ``**unknown``, by which ops refuse unknown keywords, is hidden.
     """
 
     def on_object(self, *, obj: Object, **others: Any) -> None:

@@ -1,7 +1,7 @@
-"""What plugrad raises: each exception in the source, with its message and its cause.
+"""The exceptions that plugrad raises, with their messages and conditions.
 
-An exception is written where it is raised, or by a helper (``raise misfit(op, ...)``),
-whose message is then completed with what the caller passes.
+They are found in the source. An exception is constructed where it is raised, or by a
+helper (``raise misfit(op, ...)``); then the arguments of the call complete the message.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from .links import ROOT
 
 SOURCES = ("core/src/plugrad", "plugins/*/src/*")
-OWN = {
+PLUGRAD_EXCEPTIONS = {
     "BackendError",
     "BackendUnavailable",
     "BudgetError",
@@ -25,24 +25,24 @@ OWN = {
     "KernelNotFound",
     "StaleReplay",
 }
-EXCEPTIONS = OWN | {
+EXCEPTIONS = PLUGRAD_EXCEPTIONS | {
     name
     for name, value in vars(builtins).items()
     if isinstance(value, type) and issubclass(value, Exception)
 }
-LONG = 160  # characters of a message or a condition that a table shows
+MAX_CELL_CHARACTERS = 160  # of a message or a condition; the rest is cut off
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Row(NamedTuple):
-    """One place that raises.
+    """One ``raise`` statement.
 
     Attributes:
         path: The source file, in the repository.
         line: The line of ``raise``.
         error: The name of the exception, or the call that makes it.
         message: The message; ``{x.dtype}`` stands for a value.
-        cause: The condition in the code.
+        cause: The condition under which it is raised, as code.
 
     """
 
@@ -55,16 +55,16 @@ class Row(NamedTuple):
 
 @functools.cache
 def rows() -> list[Row]:
-    """Return every place of the core and of its backends that raises."""
+    """Return every ``raise`` of the core and of the plugins."""
     modules = {}
     for pattern in SOURCES:
         for folder in sorted(ROOT.glob(pattern)):
             for path in sorted(folder.rglob("*.py")):
                 modules[path.relative_to(ROOT).as_posix()] = path.read_text()
-    return extracted(modules)
+    return extract_rows(modules)
 
 
-def extracted(modules: dict[str, str]) -> list[Row]:
+def extract_rows(modules: dict[str, str]) -> list[Row]:
     """Return the rows of source code by path."""
     trees = {path: ast.parse(text) for path, text in modules.items()}
     functions = [
@@ -76,7 +76,7 @@ def extracted(modules: dict[str, str]) -> list[Row]:
     helpers: dict[str, tuple[Function, ast.Call]] = {}
     for _ in range(2):  # a helper may call another one
         for function in functions:
-            if (made := _made(function, helpers)) is not None:
+            if (made := _helper_exception(function, helpers)) is not None:
                 helpers[function.name] = function, made
     found: list[Row] = []
     for path, tree in trees.items():
@@ -84,7 +84,7 @@ def extracted(modules: dict[str, str]) -> list[Row]:
     return found
 
 
-def _made(function: Function, helpers: Container[str]) -> ast.Call | None:
+def _helper_exception(function: Function, helpers: Container[str]) -> ast.Call | None:
     """Return the exception that a helper returns, or None if it is no helper."""
     returned = [n.value for n in ast.walk(function) if isinstance(n, ast.Return)]
     names = {value.id for value in returned if isinstance(value, ast.Name)}
@@ -93,13 +93,13 @@ def _made(function: Function, helpers: Container[str]) -> ast.Call | None:
             returned.append(node.value)
     for value in returned:
         if isinstance(value, ast.Call) and (
-            _exception(value) or ast.unparse(value.func) in helpers
+            _exception_name(value) or ast.unparse(value.func) in helpers
         ):
             return value
     return None
 
 
-def _exception(node: ast.expr | None) -> str | None:
+def _exception_name(node: ast.expr | None) -> str | None:
     """Return the name of the exception that an expression constructs."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
         name = ast.unparse(node.func).rpartition(".")[2]
@@ -111,7 +111,7 @@ def _exception(node: ast.expr | None) -> str | None:
 
 @dataclass
 class _Reader:
-    """Walks a module, with the conditions and the local texts around each ``raise``."""
+    """Collects the ``raise`` statements of a module with their conditions."""
 
     path: str
     helpers: dict[str, tuple[Function, ast.Call]]
@@ -134,23 +134,25 @@ class _Reader:
     def _add(self, node: ast.Raise, cause: str, texts: dict[str, str]) -> None:
         if not isinstance(node.exc, ast.Call):
             return  # a caught exception, raised again
-        error, message = self._told(node.exc, texts)
+        error, message = self._resolve(node.exc, texts)
         self.found.append(Row(self.path, node.lineno, error, message, cause))
 
-    def _told(self, call: ast.Call, texts: dict[str, str]) -> tuple[str, str]:
-        """Return the exception and the message of what is raised."""
-        if name := _exception(call):
+    def _resolve(self, call: ast.Call, texts: dict[str, str]) -> tuple[str, str]:
+        """Return the name and the message of the exception that a call constructs."""
+        if name := _exception_name(call):
             message = _text(call.args[0], texts) if call.args else ""
             return name, message
         name = ast.unparse(call.func).rpartition(".")[2]
         if name not in self.helpers:
             return name, ""
         helper, made = self.helpers[name]
-        passed = _passed(helper, call, texts)
-        return self._told(made, _texts(helper.body, passed) | passed)
+        passed = _passed_texts(helper, call, texts)
+        return self._resolve(made, _texts(helper.body, passed) | passed)
 
 
-def _passed(helper: Function, call: ast.Call, texts: dict[str, str]) -> dict[str, str]:
+def _passed_texts(
+    helper: Function, call: ast.Call, texts: dict[str, str]
+) -> dict[str, str]:
     """Return the texts that a call passes to a helper, by parameter."""
     names = [a.arg for a in (*helper.args.posonlyargs, *helper.args.args)]
     names = [name for name in names if name != "self"]
@@ -160,19 +162,19 @@ def _passed(helper: Function, call: ast.Call, texts: dict[str, str]) -> dict[str
 
 
 def _texts(body: list[ast.stmt], known: dict[str, str] | None = None) -> dict[str, str]:
-    """Return the texts that are assigned once in a body, by name."""
+    """Return the texts that a body assigns exactly once, by name."""
     texts: dict[str, str] = {}
     twice = set()
     for node in (n for statement in body for n in ast.walk(statement)):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
             twice |= {name} & texts.keys()
-            if isinstance(node.value, ast.JoinedStr) or _constant(node.value):
+            if isinstance(node.value, ast.JoinedStr) or _is_text(node.value):
                 texts[name] = _text(node.value, known or {})
     return {name: text for name, text in texts.items() if name not in twice}
 
 
-def _constant(node: ast.expr) -> bool:
+def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
@@ -197,7 +199,7 @@ def _branches(node: ast.stmt, cause: str) -> Iterator[tuple[list[ast.stmt], str]
 
 
 def _text(node: ast.expr, texts: dict[str, str]) -> str:
-    """Return a message with the names of values in braces."""
+    """Return a message in which values are expressions in braces."""
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
@@ -208,16 +210,16 @@ def _text(node: ast.expr, texts: dict[str, str]) -> str:
         return _text(node.left, texts) + _text(node.right, texts)
     if isinstance(node, ast.Name) and node.id in texts:
         return texts[node.id]
-    return f"{{{ast.unparse(_joined(node))}}}"
+    return f"{{{ast.unparse(_joined_items(node))}}}"
 
 
-def _joined(node: ast.expr) -> ast.expr:
+def _joined_items(node: ast.expr) -> ast.expr:
     """Return ``names`` of ``", ".join(map(str, names)) or "none"``."""
     if isinstance(node, ast.BoolOp):
-        return _joined(node.values[0])
+        return _joined_items(node.values[0])
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return node
-    if node.func.attr != "join" or not _constant(node.func.value):
+    if node.func.attr != "join" or not _is_text(node.func.value):
         return node
     (items,) = node.args
     if isinstance(items, ast.GeneratorExp | ast.ListComp):
@@ -293,10 +295,10 @@ def _table(found: set[tuple[str, ...]]) -> str:
 def _code(text: str) -> str:
     """Return a cell of a table, as code."""
     text = " ".join(text.split())
-    if len(text) > LONG:
-        text = text[: LONG - 1] + "…"
-    told = "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in text)
-    return f"<code>{told}</code>" if text else ""
+    if len(text) > MAX_CELL_CHARACTERS:
+        text = text[: MAX_CELL_CHARACTERS - 1] + "…"
+    escaped = "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in text)
+    return f"<code>{escaped}</code>" if text else ""
 
 
 if __name__ == "__main__":

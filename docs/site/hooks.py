@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: the navigation, pages that are made of the code, and links."""
+"""MkDocs hooks: the navigation, pages generated from the code, and links."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mkdocs.structure.pages import Page
 
 from docs.site import dialect, errors, kernels, links, made, navigation
 
-WIDE = "---\nhide:\n  - toc\n---\n\n"  # a table takes the place of the contents
-MARK = re.compile(r"^<!-- site: (?P<what>[\w -]+) -->$", re.M)
+HIDE_CONTENTS = "---\nhide:\n  - toc\n---\n\n"  # makes room for a wide table
+PART_MARKER = re.compile(r"^<!-- site: (?P<what>[\w -]+) -->$", re.M)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -26,23 +26,25 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for source, page in links.pages().items():
         if page != "index.md":
             text = (links.ROOT / source).read_text()
-            text = links.relinked(text, source, page)
+            text = links.relink(text, source, page)
             files.append(File.generated(config, page, content=text))
-    for page, text in (made.pages() | errors.pages() | _kernels(files, config)).items():
+    for page, text in (
+        made.pages() | errors.pages() | _split_kernels(files, config)
+    ).items():
         files.append(File.generated(config, page, content=text))
     paths = sorted(file.src_uri for file in files.documentation_pages())
-    config.nav = navigation.expanded(config.nav, paths)
+    config.nav = navigation.expand(config.nav, paths)
     return files
 
 
-def _kernels(files: Files, config: MkDocsConfig) -> dict[str, str]:
+def _split_kernels(files: Files, config: MkDocsConfig) -> dict[str, str]:
     """Replace the page of kernels by its table; return the pages of contracts."""
     whole = files.get_file_from_path("kernels.md")
     if whole is None:
         return {}
     table, pages = kernels.split(whole.content_string)
     files.remove(whole)
-    text = WIDE + links.relinked(table, "docs/kernels.md", "kernels.md")
+    text = HIDE_CONTENTS + links.relink(table, "docs/kernels.md", "kernels.md")
     files.append(File.generated(config, "kernels.md", content=text))
     return pages
 
@@ -50,15 +52,17 @@ def _kernels(files: Files, config: MkDocsConfig) -> dict[str, str]:
 def on_page_markdown(
     markdown: str, *, page: Page, config: MkDocsConfig, files: Files
 ) -> str:
-    """Replace marks by what is made of the code, and links by those of the site."""
+    """Replace markers by parts generated from the code, and links by the site's."""
     if page.file.generated_by is None:
         path = page.file.src_uri
-        markdown = links.relinked(markdown, f"docs/{path}", path)
-    return dialect.bars(MARK.sub(lambda mark: made.part(mark["what"]), markdown))
+        markdown = links.relink(markdown, f"docs/{path}", path)
+    return dialect.escape_bars(
+        PART_MARKER.sub(lambda mark: made.part(mark["what"]), markdown)
+    )
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Remove the map of a site that does not know its address: it would be empty."""
+    """Remove the sitemap if the address of the site is unknown: it would be empty."""
     if not config.site_url:
         for path in Path(config.site_dir).glob("sitemap.xml*"):
             path.unlink()

@@ -1,10 +1,10 @@
-"""``docs/kernels.md`` as several pages; on GitHub it is one."""
+"""Split ``docs/kernels.md``, one page on GitHub, into several pages."""
 
 from __future__ import annotations
 
 import re
 
-MIN_KERNELS = 20  # on a page; one page of all is 50,000 pixels high
+MIN_KERNELS_PER_PAGE = 20  # a single page with all kernels is 50,000 pixels high
 DETAILS = "\n## What each kernel computes\n"
 ROW = re.compile(r"^\| `(\w+)` ", re.M)
 
@@ -24,7 +24,7 @@ def split(text: str) -> tuple[str, dict[str, str]]:
     table, _, details = text.partition(DETAILS)
     intro, *sections = re.split(r"^### ", details, flags=re.M)
     pages, places = {}, {}
-    for group in _grouped(sections):
+    for group in _group_by_letter(sections):
         letters = [section[0].upper() for section in group if section[0] != "_"]
         first, last = letters[0], letters[-1]
         span = first if first == last else f"{first} to {last}"
@@ -42,13 +42,13 @@ def split(text: str) -> tuple[str, dict[str, str]]:
     return ROW.sub(linked, table), pages
 
 
-def _grouped(sections: list[str]) -> list[list[str]]:
-    """Return the sections in groups of some initial letters."""
+def _group_by_letter(sections: list[str]) -> list[list[str]]:
+    """Return the sections grouped by ranges of initial letters."""
     groups: list[list[str]] = [[]]
     for section in sections:
         group = groups[-1]
         begins = group and group[-1][0].lower() != section[0].lower()
-        if begins and len(group) >= MIN_KERNELS:
+        if begins and len(group) >= MIN_KERNELS_PER_PAGE:
             groups.append([])
         groups[-1].append(section)
     return groups

@@ -1,7 +1,8 @@
-"""Links of Markdown files in the repository, as links between pages of the site.
+"""Conversion of links between Markdown files to links between pages of the site.
 
-A file of docs/ is a page under its own path. ``ELSEWHERE`` has files beside docs/ that
-are pages, too. Every other file of the repository is shown by its host.
+A file in docs/ becomes a page under its own path, and so do the files of
+``PAGES_OUTSIDE_DOCS`` and the READMEs. A link to any other file leads to the host of
+the repository.
 """
 
 from __future__ import annotations
@@ -12,28 +13,30 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ELSEWHERE = {
+PAGES_OUTSIDE_DOCS = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "README.md": "index.md",  # it says what the front page says
 }
-PACKAGES = ("core", "plugins/*", "tests/conformance", "examples/gradient_packs")
+README_FOLDERS = ("core", "plugins/*", "tests/conformance", "examples/gradient_packs")
 CODE = re.compile(r"(?ms)^ *```.*?^ *```|`+[^`\n]+`+")
 LINK = r"(?P<text>!?\[[^\]]*\]\()(?P<target>[^)\s]+)\)"
 CODE_OR_LINK = re.compile(f"{CODE.pattern}|{LINK}")  # a link's text may have code
-RAW = re.compile(r"https://raw\.githubusercontent\.com/[^/]+/[^/]+/main/(?P<path>.*)")
+RAW_URL = re.compile(
+    r"https://raw\.githubusercontent\.com/[^/]+/[^/]+/main/(?P<path>.*)"
+)
 
 
 def pages() -> dict[str, str]:
-    """Return the pages that are written beside docs/, by their path in the repository.
+    """Return the pages whose source is outside of docs/, by its path.
 
     Examples:
         >>> pages()["plugins/cpu/README.md"]
         'packages/plugrad-cpu.md'
 
     """
-    found = dict(ELSEWHERE)
-    for pattern in PACKAGES:
+    found = dict(PAGES_OUTSIDE_DOCS)
+    for pattern in README_FOLDERS:
         for readme in sorted(ROOT.glob(f"{pattern}/README.md")):
             project = tomllib.loads((readme.parent / "pyproject.toml").read_text())
             name = project["project"]["name"]
@@ -41,14 +44,14 @@ def pages() -> dict[str, str]:
     return found
 
 
-def host() -> str:
-    """Return the address of a file of the repository, without its path."""
+def repository_url() -> str:
+    """Return the start of the URL of a file of the repository, before its path."""
     project = tomllib.loads((ROOT / "core" / "pyproject.toml").read_text())["project"]
     return f"{project['urls']['Homepage']}/blob/main/"
 
 
-def relinked(text: str, source: str, page: str) -> str:
-    """Return Markdown with links that fit its place on the site.
+def relink(text: str, source: str, page: str) -> str:
+    """Return Markdown with its links rewritten for its place on the site.
 
     Args:
         text: The Markdown.
@@ -56,22 +59,22 @@ def relinked(text: str, source: str, page: str) -> str:
         page: Its path on the site.
 
     Examples:
-        >>> relinked("[c](../CONTRIBUTING.md#make-a-change)", "docs/a.md", "a.md")
+        >>> relink("[c](../CONTRIBUTING.md#make-a-change)", "docs/a.md", "a.md")
         '[c](contributing.md#make-a-change)'
-        >>> relinked("[v](../docs/vmap.md)", "core/README.md", "packages/plugrad.md")
+        >>> relink("[v](../docs/vmap.md)", "core/README.md", "packages/plugrad.md")
         '[v](../vmap.md)'
-        >>> relinked("[`c`](../CONTRIBUTING.md) `[c](d.md)`", "docs/a.md", "a.md")
+        >>> relink("[`c`](../CONTRIBUTING.md) `[c](d.md)`", "docs/a.md", "a.md")
         '[`c`](contributing.md) `[c](d.md)`'
 
     """
     known = pages()
-    address = host()
+    address = repository_url()
 
     def replaced(match: re.Match[str]) -> str:
         if match["target"] is None:
             return match[0]
         name, hash, anchor = match["target"].partition("#")
-        raw = RAW.match(name)  # how READMEs of distributions show pictures of docs/
+        raw = RAW_URL.match(name)  # how READMEs of distributions show pictures of docs/
         if not raw and (":" in name or not name):
             return match[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), name))

@@ -1,4 +1,4 @@
-"""Pages and parts of pages that are made of the code when the site is built."""
+"""Pages, and parts of pages, that are generated from the code for the site."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.surface import namespaces, public
 
 from . import errors
 
-# The pages of functions: their title, what stands under it, and the modules of plugrad
-# that define them. Another module has a page of its own.
+# The pages of functions: title, first sentence, and the plugrad modules that define the
+# functions. Each other module has a page of its own.
 FAMILIES = {
     "Activation": ("Activation functions, `clip` and `dropout`.", "activation random"),
     "Arithmetic": ("Element-wise ops of two arguments, and signs.", "binary signs"),
@@ -78,8 +78,8 @@ TITLES = {
     for module in modules.split()
 }
 # Distributions that are not part of plugrad, and their public modules.
-OTHERS = ("plugrad_mpi", "plugrad_onnx", "plugrad_tfjs", "plugrad_train")
-MEMBERS = (
+OTHER_DISTRIBUTIONS = ("plugrad_mpi", "plugrad_onnx", "plugrad_tfjs", "plugrad_train")
+CLASS_OPTIONS = (
     "    options:\n      inherited_members: true\n      show_if_no_docstring: true\n"
 )
 
@@ -120,13 +120,15 @@ def pages() -> dict[str, str]:
     for space, module in [*namespaces().items(), ("plugin", plugin)]:
         if space:
             page = f"reference/namespaces/{space}.md"
-            made[page] = _module(f"plugrad.{space}", module)
+            made[page] = _module_page(f"plugrad.{space}", module)
     for module in (geometry, importing):
         space = module.__name__.removeprefix("plugrad.")
-        made[f"reference/namespaces/{space}.md"] = _module(f"plugrad.{space}", module)
-    for name in OTHERS:
+        made[f"reference/namespaces/{space}.md"] = _module_page(
+            f"plugrad.{space}", module
+        )
+    for name in OTHER_DISTRIBUTIONS:
         module = importlib.import_module(name)
-        made[f"reference/distributions/{name}.md"] = _module(name, module)
+        made[f"reference/distributions/{name}.md"] = _module_page(name, module)
     return made
 
 
@@ -135,21 +137,21 @@ def _slug(title: str) -> str:
 
 
 def _summary(title: str, names: list[str]) -> str:
-    """Return what stands under the heading."""
+    """Return the sentence under the heading."""
     if title in FAMILIES:
         return FAMILIES[title][0]
     value = inspect.unwrap(getattr(pg, names[0]))
-    return _first(importlib.import_module(value.__globals__["__name__"]))
+    return _first_paragraph(importlib.import_module(value.__globals__["__name__"]))
 
 
-def _first(value: Any) -> str:
+def _first_paragraph(value: Any) -> str:
     """Return the first paragraph of a docstring, on one line."""
     paragraph = (inspect.getdoc(value) or "").partition("\n\n")[0]
     return " ".join(paragraph.split())
 
 
-def _module(path: str, module: ModuleType) -> str:
-    text = f"# {path}\n\n{_first(module)}\n\n"
+def _module_page(path: str, module: ModuleType) -> str:
+    text = f"# {path}\n\n{_first_paragraph(module)}\n\n"
     return text + "\n".join(
         _entry(f"{path}.{name}", getattr(module, name)) for name in documented(module)
     )
@@ -163,7 +165,9 @@ def documented(module: ModuleType) -> list[str]:
 
 def _entry(path: str, value: Any) -> str:
     """Return the entry of an object; in plugrad, with all members of a class."""
-    options = MEMBERS if inspect.isclass(value) and path.startswith("plugrad.") else ""
+    options = (
+        CLASS_OPTIONS if inspect.isclass(value) and path.startswith("plugrad.") else ""
+    )
     return f"::: {path}\n{options}"
 
 
@@ -171,7 +175,7 @@ def _entry(path: str, value: Any) -> str:
 
 
 def part(what: str) -> str:
-    """Return what replaces the mark ``<!-- site: what -->``."""
+    """Return the Markdown that replaces the marker ``<!-- site: what -->``."""
     return PARTS[what]()
 
 
@@ -187,7 +191,7 @@ def index() -> str:
         page, prefix = f"reference/namespaces/{space}.md", f"plugrad.{space}"
         table = _table(page, prefix, documented(module), module)
         parts.append(f"\n## {prefix}\n\n{table}")
-    for name in OTHERS:
+    for name in OTHER_DISTRIBUTIONS:
         page, module = (
             f"reference/distributions/{name}.md",
             importlib.import_module(name),
@@ -195,25 +199,25 @@ def index() -> str:
         table = _table(page, name, documented(module), module)
         parts.append(f"\n## {name}\n\n{table}")
     everything: list[str] = pg.__all__  # type: ignore[attr-defined]  # it is made late
-    constants = (name for name in everything if _constant(getattr(pg, name)))
-    told = ", ".join(f"`{name}`" for name in constants)
-    parts.append(f"\n## Constants and dtypes\n\n{told}\n")
+    constants = (name for name in everything if _is_constant(getattr(pg, name)))
+    listed = ", ".join(f"`{name}`" for name in constants)
+    parts.append(f"\n## Constants and dtypes\n\n{listed}\n")
     return "".join(parts)
 
 
-def _constant(value: Any) -> bool:
+def _is_constant(value: Any) -> bool:
     return value is None or isinstance(value, np.dtype | float | str)
 
 
 def _table(page: str, prefix: str, names: list[str], module: ModuleType) -> str:
-    rows = [
-        f"| [`{name}`]({page}#{prefix}.{name}) | {_line(getattr(module, name))} |\n"
-        for name in sorted(names)
-    ]
+    rows = []
+    for name in sorted(names):
+        summary = _summary_line(getattr(module, name))
+        rows.append(f"| [`{name}`]({page}#{prefix}.{name}) | {summary} |\n")
     return f"| name | what it does |\n| --- | --- |\n{''.join(rows)}"
 
 
-def _line(value: Any) -> str:
+def _summary_line(value: Any) -> str:
     if not (inspect.isroutine(value) or inspect.isclass(value)):
         return "a type, for annotations"
     return (inspect.getdoc(value) or "").partition("\n")[0].replace("|", r"\|")
@@ -233,14 +237,14 @@ def commands() -> str:
 
 
 def names(library: str) -> str:
-    """Return the functions that another library calls differently."""
+    """Return a table of the functions that another library calls differently."""
     rows = []
     for row in ROWS:
         theirs = getattr(row, library)
         if theirs:
             here = f"`pg.{row.here}`" if row.here else "none"
-            told = ", ".join(f"`{name}`" for name in theirs)
-            rows.append(f"| {told} | {here} | {row.remark} |\n")
+            listed = ", ".join(f"`{name}`" for name in theirs)
+            rows.append(f"| {listed} | {here} | {row.remark} |\n")
     rows.sort(key=str.casefold)
     return (
         f"| {LIBRARIES[library]} | plugrad | remark |\n|{' --- |' * 3}\n{''.join(rows)}"
@@ -248,7 +252,7 @@ def names(library: str) -> str:
 
 
 def foreign_keywords() -> str:
-    """Return the keywords of other libraries, and those here."""
+    """Return a table of other libraries' keywords and plugrad's."""
     table = "| keyword | plugrad |\n| --- | --- |\n"
     for line in foreign.KEYWORDS.strip().splitlines():
         names, here, hint = map(str.strip, line.split("|"))
@@ -259,7 +263,7 @@ def foreign_keywords() -> str:
 
 
 def foreign_names(what: str) -> str:
-    """Return names of other libraries, and what to write."""
+    """Return a table of other libraries' names and what to use in plugrad."""
     rows = hints.rows(getattr(foreign, what.upper()))
     table = "| name | plugrad |\n| --- | --- |\n"
     for names, hint in rows:

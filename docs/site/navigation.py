@@ -6,16 +6,16 @@ from fnmatch import fnmatch
 from typing import Any
 
 
-def expanded(entries: list[Any], paths: list[str]) -> list[Any]:
-    """Return a navigation with pages in place of patterns.
+def expand(entries: list[Any], paths: list[str]) -> list[Any]:
+    """Return the navigation with patterns replaced by the pages that they match.
 
     A path without a page, and a section without entries, are left out. A pattern with a
     ``*`` becomes a section, whose pages have the titles of their headings.
 
     Examples:
-        >>> expanded([{"Train": "train.md"}, {"All": ["a.md", "*/*.md"]}], ["a.md"])
+        >>> expand([{"Train": "train.md"}, {"All": ["a.md", "*/*.md"]}], ["a.md"])
         [{'All': ['a.md']}]
-        >>> expanded([{"All": "*.md"}], ["a.md", "b.md"])
+        >>> expand([{"All": "*.md"}], ["a.md", "b.md"])
         [{'All': ['a.md', 'b.md']}]
 
     """
@@ -26,7 +26,7 @@ def expanded(entries: list[Any], paths: list[str]) -> list[Any]:
             continue
         ((title, value),) = entry.items()
         if isinstance(value, list):
-            inner = expanded(value, paths)
+            inner = expand(value, paths)
         else:
             inner = [path for path in paths if fnmatch(path, value)]
         if inner:

@@ -54,7 +54,7 @@ def test_a_link_fits_the_site(given):
     source, page, link = given
     text = f"[a]({link}) `[a]({link})`\n```\n[a]({link})\n```\n"
     made = text.replace(link, LINKS[given], 1)
-    assert links.relinked(text, source, page) == made
+    assert links.relink(text, source, page) == made
 
 
 def test_every_distribution_has_a_page():
@@ -103,7 +103,7 @@ def f(x, axis):
 
 
 def test_errors_have_their_message_and_cause():
-    found = [row[2:] for row in errors.extracted({"f.py": RAISING})]
+    found = [row[2:] for row in errors.extract_rows({"f.py": RAISING})]
     assert found == [
         ("TypeError", "f: {x.dtype} does not fit; cast one", "x.ndim"),
         ("ValueError", "f: axis twice; got {given}", "not (x.ndim)"),
@@ -227,7 +227,7 @@ def test_figures_of_a_page_are_those_of_the_benchmarks(page):
 
 
 def test_a_diagram_has_its_boxes_and_labels():
-    svg = diagrams.drawn("a\nb <c>\n+ d\n\n-> e\n\nf", "title")
+    svg = diagrams.render("a\nb <c>\n+ d\n\n-> e\n\nf", "title")
     assert re.findall(r"<text.*>(.*)</text>", svg) == [
         "a",
         "b &lt;c&gt;",
@@ -241,7 +241,7 @@ def test_a_diagram_has_its_boxes_and_labels():
 
 def test_a_line_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="too long for its box; break it"):
-        diagrams.drawn("x\n" + "y" * 60 + "\n+ z", "title")
+        diagrams.render("x\n" + "y" * 60 + "\n+ z", "title")
 
 
 # --- checks of the built site ----------------------------------------------------
@@ -272,14 +272,14 @@ def built(folder, html):
 
 @pytest.mark.parametrize("html", FAULTS)
 def test_a_fault_is_found(html, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(check, "names", set)
+    monkeypatch.setattr(check, "public_names", set)
     built(tmp_path, html)
     assert check.main(tmp_path) == 1
     assert FAULTS[html] in capsys.readouterr().out
 
 
 def test_files_of_python_and_an_empty_map_are_found(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(check, "names", set)
+    monkeypatch.setattr(check, "public_names", set)
     built(tmp_path, "")
     (tmp_path / "site" / "__pycache__").mkdir(parents=True)
     (tmp_path / "site" / "hooks.py").touch()
@@ -292,14 +292,14 @@ def test_files_of_python_and_an_empty_map_are_found(tmp_path, capsys, monkeypatc
 
 
 def test_a_site_without_faults_passes(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(check, "names", lambda: {"top"})
+    monkeypatch.setattr(check, "public_names", lambda: {"top"})
     built(tmp_path, '<a href="https://x.org">a</a><a href="other/">b</a>')
     assert check.main(tmp_path) == 0
     assert "2 pages, 4 links, 0 faults" in capsys.readouterr().out
 
 
 def test_a_style_and_a_lost_name_are_found(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(check, "names", lambda: {"plugrad.lost"})
+    monkeypatch.setattr(check, "public_names", lambda: {"plugrad.lost"})
     built(tmp_path, "")
     (tmp_path / "a.css").write_text('a { background: url("https://x.org/a.png") }')
     assert check.main(tmp_path) == 1
@@ -309,5 +309,9 @@ def test_a_style_and_a_lost_name_are_found(tmp_path, capsys, monkeypatch):
 
 
 def test_names_of_the_reference_are_the_public_ones():
-    assert {"plugrad.relu", "plugrad.fft.rfft", "plugrad.plugin.run"} <= check.names()
-    assert "plugrad.geometry.windows" in check.names()
+    assert {
+        "plugrad.relu",
+        "plugrad.fft.rfft",
+        "plugrad.plugin.run",
+    } <= check.public_names()
+    assert "plugrad.geometry.windows" in check.public_names()
