@@ -63,7 +63,7 @@ WRONG = {
     "no ONNX file": (b"\xff\xfe no protobuf", ["it is no ONNX file"]),
     "cycle": (
         graph(node("Add", "x b", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")),
-        ["nodes that wait for each other: Add -> Relu -> Add"],
+        ["nodes in a cycle: Add -> Relu -> Add"],
     ),
     "missing input": (
         graph(node("Add", "x z", "y")),
@@ -91,13 +91,13 @@ WRONG = {
             more=[helper.make_opsetid("ai.onnx.ml", 5)],
         ),
         [
-            "node 'Frobnicate', op Frobnicate of ONNX, opset 17: there is no such op",
+            "node 'Frobnicate', op Frobnicate of ONNX, opset 17: this op is not",
             "op Cast of ONNX, opset 17: plugrad has no dtype FLOAT8E5M2: convert",
             "op Softmax of ONNX, opset 17: the attributes temperature are not",
             "op Concat of ONNX, opset 17: attribute axis is missing",
             "op Add of ONNX, opset 17: takes 2 inputs, got 1",
             "op LeakyRelu of ONNX, opset 17: attribute alpha must be of type FLOAT",
-            "op TreeEnsemble of ai.onnx.ml, opset 5: there is no such op here; "
+            "op TreeEnsemble of ai.onnx.ml, opset 5: this op is not supported; "
             "register a function with plugrad_onnx.op('TreeEnsemble', domain='ai",
         ],
     ),

@@ -181,10 +181,10 @@ V = pg.Variable([1.0])
 ERRORS = {
     "kernels": (
         lambda x: pg.atan2(x, pg.linalg.svdvals(x)[0]),
-        "nothing for the kernels Atan2, Svdvals",
+        "no equivalent of the kernels Atan2, Svdvals",
     ),
     "values": (lambda x: x if pg.sum(x) > 0 else -x, "cannot be recorded: the values"),
-    "variables": (lambda x: x * V, "2 inputs, of 1 examples"),
+    "variables": (lambda x: x * V, "2 inputs, but there are 1 examples"),
 }
 
 

@@ -46,7 +46,7 @@ def test_patterns(pattern, expected):
 @needs_re2
 @pytest.mark.parametrize("pattern", ["(a", r"(a)\\1", "(?=a)a", "a{1001}", r"(?>a)"])
 def test_what_is_no_pattern(pattern):
-    with pytest.raises(ValueError, match=r"is no pattern of RE2: [a-z]"):
+    with pytest.raises(ValueError, match=r"is not a valid RE2 pattern: [a-z]"):
         matched(pattern, "a")
 
 

@@ -1,7 +1,7 @@
-"""ONNX models on every backend of plugrad, with gradients.
+"""ONNX models on every plugrad backend, with gradients.
 
 ``load`` reads a model, ``save`` writes one, and ``op`` registers ops of other domains.
-``backend`` is ONNX' interface for backends.
+``backend`` implements the ONNX backend interface.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Read the version."""
+    """Look up the version of the distribution."""
     if name == "__version__":
         from importlib.metadata import version
 

@@ -1,7 +1,7 @@
-"""``plugrad_onnx.backend``: the interface that ONNX has for backends.
+"""``plugrad_onnx.backend``: the ONNX backend interface.
 
 ``prepare(model, "CPU").run(inputs)`` takes arrays and returns arrays. A device is
-"CPU", for the active backend of plugrad, or the name of a backend.
+"CPU", which means the active plugrad backend, or the name of a backend.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["PlugradBackend", "PreparedModel", "prepare", "run_model", "supports_
 
 
 class PreparedModel(BackendRep):
-    """A model that takes and returns arrays."""
+    """A model that maps arrays to arrays."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Return the outputs for inputs in their order, or by name."""
+        """Return the outputs; inputs are a sequence or a dict of names."""
         with on_backend(self.model.backend):
             return self._run(inputs)
 
@@ -43,7 +43,7 @@ class PreparedModel(BackendRep):
 
 
 def _given(value: Any) -> Any:
-    """Return an input as a tensor: a model keeps small arrays on the host."""
+    """Return an input as a tensor, because models keep small arrays on the host."""
     if isinstance(value, list):
         return [_given(one) for one in value]
     if isinstance(value, onnx.TensorProto):
@@ -67,13 +67,13 @@ def _as_array(value: Any) -> Any:
 
 
 class PlugradBackend(Backend):
-    """plugrad as a backend of ONNX."""
+    """plugrad as an ONNX backend."""
 
     @classmethod
     def prepare(
         cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any
     ) -> PreparedModel:
-        """Return the model, ready to run."""
+        """Load a model for a device."""
         backend = None if device.upper() == "CPU" else device
         return PreparedModel(load(model, backend=backend, **kwargs))
 
@@ -81,7 +81,7 @@ class PlugradBackend(Backend):
     def run_model(
         cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any
     ) -> tuple[Any, ...]:
-        """Return the outputs of a model."""
+        """Load a model and return its outputs."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
@@ -93,7 +93,7 @@ class PlugradBackend(Backend):
         outputs_info: Any = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """Return the outputs of a node."""
+        """Run a single node and return its outputs."""
         make = onnx.helper.make_tensor_value_info
         kinds = [
             onnx.helper.np_dtype_to_tensor_dtype(np.asarray(x).dtype) for x in inputs
@@ -109,7 +109,7 @@ class PlugradBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Tell whether there is such a backend."""
+        """Return whether a device names an available backend."""
         return device.upper() == "CPU" or device in pg.backends()
 
 

@@ -1,4 +1,4 @@
-"""The dtypes of ONNX, and what stands for those that plugrad lacks."""
+"""Maps ONNX dtypes to plugrad dtypes, with substitutes for the missing ones."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-__all__ = ["LIMIT", "NARROW", "domain_of", "dtype_of"]
+__all__ = ["MAX_EXPANDED_ELEMENTS", "SUB_BYTE_BOUNDS", "domain_of", "dtype_of"]
 
-LIMIT = 2**24  # elements of what a file describes by less than it has: it may be a bomb
+# Elements of an array that needs fewer bytes in the file than in memory, such as a
+# sparse tensor: a limit against decompression bombs.
+MAX_EXPANDED_ELEMENTS = 2**24
 
-_SAME = (
+_SHARED_DTYPES = (
     "FLOAT UINT8 INT8 UINT16 INT16 INT32 INT64 BOOL FLOAT16 DOUBLE UINT32 UINT64 "
     "COMPLEX64 COMPLEX128"
 )
@@ -20,9 +22,9 @@ _DTYPES: dict[int, np.dtype[Any]] = {
     getattr(TensorProto, name): onnx.helper.tensor_dtype_to_np_dtype(
         getattr(TensorProto, name)
     )
-    for name in _SAME.split()
+    for name in _SHARED_DTYPES.split()
 }
-# What stands for a dtype that plugrad lacks.
+# Substitutes for the dtypes that plugrad lacks.
 _DTYPES |= {
     TensorProto.BFLOAT16: np.dtype("float32"),
     TensorProto.STRING: np.dtype(object),
@@ -31,8 +33,8 @@ _DTYPES |= {
     TensorProto.INT2: np.dtype("int8"),
     TensorProto.UINT2: np.dtype("uint8"),
 }
-# The least and greatest integers of dtypes with less than a byte.
-NARROW: dict[int, tuple[int, int]] = {
+# The smallest and largest integers of dtypes narrower than a byte.
+SUB_BYTE_BOUNDS: dict[int, tuple[int, int]] = {
     TensorProto.INT4: (-8, 7),
     TensorProto.UINT4: (0, 15),
     TensorProto.INT2: (-2, 1),
@@ -41,7 +43,7 @@ NARROW: dict[int, tuple[int, int]] = {
 
 
 def dtype_of(elem_type: int) -> np.dtype[Any]:
-    """Return the dtype that stands for one of ONNX; TypeError if there is none."""
+    """Return the dtype for an ONNX elem_type; TypeError if there is none."""
     try:
         return _DTYPES[elem_type]
     except KeyError:
@@ -52,11 +54,11 @@ def dtype_of(elem_type: int) -> np.dtype[Any]:
 
 
 def domain_of(name: str) -> str:
-    """Return the name of a domain: ONNX' own has two."""
+    """Return the canonical name of a domain: "" for "ai.onnx"."""
     return "" if name == "ai.onnx" else name
 
 
 def type_name(elem_type: int) -> str:
-    """Return ONNX' name of a dtype."""
+    """Return the ONNX name of a dtype."""
     names = {number: name for name, number in TensorProto.DataType.items()}
     return names.get(elem_type, f"number {elem_type}")

@@ -1,4 +1,4 @@
-"""A model as nodes: what is read from a file, and what the passes rewrite."""
+"""Holds a model as nodes: ``reader`` creates them, ``passes`` rewrite them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from plugrad.importing import ValueInfo, printable
 
 from .registry import Op
 
-__all__ = ["Graph", "Node", "makers", "settle_params", "uses"]
+__all__ = ["Graph", "Node", "count_uses", "move_params_to_host", "producers"]
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass
 class Node:
-    """A node: an op, with the names of its inputs and outputs ("" for none)."""
+    """An op with the names of its inputs and outputs; "" if omitted."""
 
     row: Op
     version: int
@@ -31,7 +31,7 @@ class Node:
 
     @property
     def op(self) -> str:
-        """The name of the op, with its domain."""
+        """The name of the op, with its domain if it is not an ONNX op."""
         domain = self.row.domain
         return f"{domain}.{self.row.name}" if domain else self.row.name
 
@@ -49,12 +49,12 @@ class Node:
 
 @dataclass
 class Graph:
-    """The nodes of a model or of a branch, in an order in which they can run.
+    """The nodes of a model or of a branch, in topological order.
 
     Attributes:
-        constants: Arrays by name, among them small integers that are shapes.
+        constants: Arrays by name, including integer arrays that are shapes.
         params: Floating-point weights by name.
-        ranks: The numbers of axes that are known.
+        ranks: The known ranks of values, by name.
 
     """
 
@@ -67,7 +67,7 @@ class Graph:
     ranks: dict[str, int] = field(default_factory=dict)
 
     def free_names(self) -> list[str]:
-        """Return what the graph uses and does not define, as branches do."""
+        """Return the names that the graph uses but does not define."""
         defined = {info.name for info in self.inputs} | {*self.constants, *self.params}
         free: dict[str, None] = {}
         for node in self.nodes:
@@ -81,27 +81,27 @@ class Graph:
         return list(free)
 
     def all_nodes(self) -> Iterator[Node]:
-        """Yield the nodes, with those of all branches."""
+        """Yield the nodes of the graph and of all branches."""
         for node in self.nodes:
             yield node
             for graph in node.subgraphs:
                 yield from graph.all_nodes()
 
     def inner(self) -> Iterator[Graph]:
-        """Yield the graphs of all branches."""
+        """Yield the graphs of all branches, nested ones included."""
         for node in self.all_nodes():
             yield from node.subgraphs
 
     def __str__(self) -> str:
-        """Return the inputs, the nodes and the outputs, a line each."""
+        """Return one line for each input, node and output."""
         rows = [f"input {info}" for info in self.inputs]
         rows += [f"  {node}" for node in self.nodes]
         rows += [f"output {info}" for info in self.outputs]
         return "\n".join([f"graph {printable(self.name)}", *rows])
 
 
-def settle_params(graphs: Sequence[Graph]) -> None:
-    """Make constants of parameters that are only read on the host, as scales are."""
+def move_params_to_host(graphs: Sequence[Graph]) -> None:
+    """Turn parameters that only the host reads, such as scales, into constants."""
     read, used = set[str](), set[str]()
     for graph in graphs:
         used |= {info.name for info in graph.outputs}
@@ -113,8 +113,8 @@ def settle_params(graphs: Sequence[Graph]) -> None:
             graph.constants[name] = graph.params.pop(name)
 
 
-def uses(graph: Graph) -> Counter[str]:
-    """Return how often each value is used: by nodes, in branches, as an output."""
+def count_uses(graph: Graph) -> Counter[str]:
+    """Count the uses of each value by nodes, in branches and as an output."""
     found: Counter[str] = Counter(info.name for info in graph.outputs)
     for node in graph.nodes:
         found.update(node.inputs)
@@ -123,6 +123,6 @@ def uses(graph: Graph) -> Counter[str]:
     return found
 
 
-def makers(graph: Graph) -> dict[str, Node]:
-    """Return which node computes each value."""
+def producers(graph: Graph) -> dict[str, Node]:
+    """Return the node that computes each value."""
     return {name: node for node in graph.nodes for name in node.outputs}

@@ -13,8 +13,8 @@ from plugrad.importing import ModelError, ValueInfo, loading, open_backend
 
 from . import ops, registry  # noqa: F401 - ops fill the table
 from .graph import Graph
-from .passes import Report, optimized
-from .program import Program
+from .passes import Report, optimize_graph
+from .program import OnnxProgram
 from .reader import Reader, charge
 from .runner import Runner
 
@@ -33,18 +33,19 @@ def load(
     """Return a model that is called with tensors.
 
     Args:
-        source: The path of a file, what stands in it, or a ``ModelProto``. Data in
-            other files is found by path only, in the folder of the model.
-        backend: Where it runs; by default on the backend that is active in each call.
-        optimize: Whether batch norms are folded into convolutions, activations are run
-            by the kernels before them, constants are folded, and images are kept with
-            channels last from one convolution to the next.
-        budget: What loading may cost; by default ``plugrad.Budget()``.
+        source: The path of a file, its content, or a ``ModelProto``. External data
+            is found only if a path is given, in the folder of the model.
+        backend: The backend to run on; None: the one that is active in each call.
+        optimize: Whether to fold batch norms into convolutions, fuse activations into
+            the kernels before them, fold constants, and keep images channels-last
+            from one convolution to the next.
+        budget: Limits on the memory and time of loading; by default
+            ``plugrad.Budget()``.
 
     Raises:
         OSError: The file cannot be opened.
-        ModelError: The model is malformed, or has ops or dtypes that are not supported;
-            the message names all of them. Or it costs more than the budget.
+        ModelError: The model is malformed, contains unsupported ops or dtypes (the
+            message names all of them), or exceeds the budget.
         BackendUnavailable: There is no such backend.
 
     Example:
@@ -71,7 +72,7 @@ def load(
         if has is not None:
             _check_dtypes(graph, str(backend), has)
         if optimize:
-            optimized(graph, report)
+            optimize_graph(graph, report)
         return Model(graph, report, backend)
 
 
@@ -113,18 +114,18 @@ def _check_dtypes(graph: Graph, backend: str, has: Collection[str]) -> None:
 
 
 class Explanation:
-    """What became of a model; ``print`` shows it.
+    """A summary of the optimized graph; ``print`` shows it.
 
     Attributes:
-        nodes: The number of nodes that run for each input.
-        folded: The number of nodes that are computed once.
-        transposes: The number of transposes that run for each input.
-        changes: What the passes did, and how often.
-        ops: The ops that run for each input, and how many there are of each.
+        nodes: The number of nodes that run in each call.
+        folded: The number of nodes that run only once.
+        transposes: The number of transposes that run in each call.
+        changes: How often the passes made each change.
+        ops: The number of nodes of each op that run in each call.
 
     """
 
-    def __init__(self, program: Program, report: Report) -> None:
+    def __init__(self, program: OnnxProgram, report: Report) -> None:
         self.nodes, self.folded = len(program.after), len(program.before)
         names = [step.node.op for step in program.after]
         self.ops = {name: names.count(name) for name in sorted({*names})}
@@ -132,7 +133,7 @@ class Explanation:
         self.changes = dict(report.changes)
 
     def __str__(self) -> str:
-        """Return one line for each of them."""
+        """Return one line for each attribute."""
         rows = [
             f"{self.nodes} nodes run for each input, {self.folded} once",
             f"{self.transposes} transposes are left",
@@ -143,16 +144,16 @@ class Explanation:
 
 
 class Model:
-    """A model of ONNX: a function of tensors, and of parameters.
+    """An ONNX model: a function of tensors and of parameters.
 
     ``model(x)`` and ``model(name=x)`` return a tensor, or a tuple if the model has more
-    than one output. ``apply(params, x)`` does so with other parameters, by which it can
-    be differentiated.
+    than one output. ``apply(params, x)`` does the same with other parameters, so that
+    you can differentiate with respect to them.
 
     Attributes:
         graph: The nodes, inputs, outputs, constants and parameters; ``print`` shows it.
         inputs: Name, dtype and shape of each input.
-        outputs: The same of the outputs.
+        outputs: Name, dtype and shape of each output.
 
     """
 
@@ -163,7 +164,7 @@ class Model:
         self._runner = Runner(graph, backend)
 
     def __jit_state__(self) -> tuple[Any, ...]:
-        """Return what calls read of the model that may change: the rest never does."""
+        """Return the state that calls read and that may change between calls."""
         return self.backend, self._runner.tensors
 
     @property
@@ -176,18 +177,18 @@ class Model:
         return self._runner.run({}, args, named)
 
     def apply(self, params: Mapping[str, Any], /, *args: Any, **named: Any) -> Any:
-        """Return the outputs with other parameters; those left out stay as they are."""
+        """Return the outputs with some parameters replaced; the others stay."""
         return self._runner.run(params, args, named)
 
     def to(self, backend: str | None) -> Model:
-        """Return the same model on another backend; None: on the active one."""
+        """Return the same model on another backend; None: the active one."""
         if backend is not None:
             has = open_backend("to", backend).dtypes
             _check_dtypes(self.graph, backend, has)
         return Model(self.graph, self._report, backend)
 
     def explain(self) -> Explanation:
-        """Return how many nodes run, and what the passes did."""
+        """Return the node counts and the changes that the passes made."""
         return Explanation(self._runner.program, self._report)
 
     def __repr__(self) -> str:

@@ -1,10 +1,10 @@
-"""How a graph runs: steps in a straight line over a list of values.
+"""Runs a graph as a sequence of steps over a list of values.
 
-What depends on parameters and constants alone is computed once in a ``Session``, before
-the steps that depend on the inputs. Arrays of NumPy are on the host: shapes and what is
-computed of them. A step gets tensors, but for the inputs that it reads on the host.
+Values that depend only on parameters and constants are computed once in a ``Session``,
+before the steps that depend on the inputs. Shapes, and values computed from them, are
+NumPy arrays on the host. A step gets tensors, except for inputs that it reads there.
 
-Map: ``Program`` and its ``Step``; ``Session``; ``Branch``, which a control op calls.
+Map: ``OnnxProgram`` and ``OnnxStep``; ``Session``; ``Branch``, called by control ops.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from plugrad.importing import last_uses
 from .graph import Graph, Node
 from .registry import Value
 
-__all__ = ["Branch", "Program", "Session", "apart"]
+__all__ = ["Branch", "OnnxProgram", "Session", "run_outside_scopes"]
 
 Array = np.ndarray[Any, Any]
-NONE = 0  # the place of an input that is left out
+OMITTED = 0  # the slot of an omitted input
 
 
 @dataclass(slots=True)
-class Step:
+class OnnxStep:
     """A node that is ready to run.
 
     Attributes:
-        function: Takes tensors, and arrays at the places that it reads.
-        host: Takes arrays of NumPy; None if there is no such function.
-        inputs: Places of the values.
-        tensors: Which inputs must be tensors.
-        reads: Which inputs must be arrays.
-        drops: Places of the values that no later step uses.
+        function: Runs on tensors; the inputs in ``reads`` are NumPy arrays.
+        host: Runs on NumPy arrays; None if there is no such function.
+        inputs: Slots of the input values.
+        tensors: Positions of the inputs that must be tensors.
+        reads: Positions of the inputs that must be NumPy arrays.
+        drops: Slots of the values that no later step uses.
 
     """
 
@@ -53,15 +53,15 @@ class Step:
     takes_session: bool = False
 
 
-class Known:
-    """What the constants and parameters are called, with those of outer graphs.
+class KnownValues:
+    """The constants and parameters by name, including those of outer graphs.
 
     Attributes:
-        once: What passes know to be computed of them alone.
+        once: Names of the values that are computed from them alone.
 
     """
 
-    def __init__(self, graph: Graph, outer: Known | None = None) -> None:
+    def __init__(self, graph: Graph, outer: KnownValues | None = None) -> None:
         self.once: set[str] = set()
         above = (outer.constants, outer.params) if outer else (ChainMap(), ChainMap())
         self.constants: ChainMap[str, Array] = above[0].new_child({**graph.constants})
@@ -70,27 +70,30 @@ class Known:
     def __contains__(self, name: str) -> bool:
         return name in self.constants or name in self.params or name in self.once
 
-    def follow(self, graph: Graph) -> None:
-        """Add what the nodes of a graph compute once."""
+    def add_known(self, graph: Graph) -> None:
+        """Add the values that the nodes of a graph compute once."""
         for node in graph.nodes:
-            if self.fixes(node):
+            if self.is_known(node):
                 self.once.update(filter(None, node.outputs))
 
-    def fixes(self, node: Node) -> bool:
-        """Return whether a node depends on what is known alone."""
+    def is_known(self, node: Node) -> bool:
+        """Return whether a node depends only on known values."""
         free = all(not name or name in self for name in node.inputs)
         return free and not node.row.random and not node.subgraphs
 
 
-class Program:
-    """A graph as steps; ``captures`` are the values of outer graphs that it uses."""
+class OnnxProgram:
+    """A graph as steps; ``captures`` are the values that it uses of outer graphs."""
 
     def __init__(
-        self, graph: Graph, captures: Sequence[str] = (), outer: Known | None = None
+        self,
+        graph: Graph,
+        captures: Sequence[str] = (),
+        outer: KnownValues | None = None,
     ) -> None:
         self.graph = graph
-        self.known = Known(graph, outer)
-        self.places = {"": NONE}
+        self.known = KnownValues(graph, outer)
+        self.places = {"": OMITTED}
         names = [info.name for info in graph.inputs]
         self.inputs = tuple(self.place(name) for name in [*names, *captures])
         self.constants: dict[int, Array] = {}
@@ -107,18 +110,18 @@ class Program:
                 after.append(step)
         self.outputs = tuple(self.use(info.name) for info in graph.outputs)
         kept = {place for step in after for place in step.inputs} | {*self.outputs}
-        kept |= {NONE, *self.constants, *self.params}
+        kept |= {OMITTED, *self.constants, *self.params}
         self.before = _with_drops(before, kept)
         fixed_places = {self.places[name] for name in fixed}
-        kept = ({*kept, *fixed_places} - _made_by(after)) | {*self.outputs}
+        kept = ({*kept, *fixed_places} - _output_places(after)) | {*self.outputs}
         self.after = _with_drops(after, kept)
 
     def place(self, name: str) -> int:
-        """Return the place of a value, a new one if it has none."""
+        """Return the slot of a value; assign a new one if it has none."""
         return self.places.setdefault(name, len(self.places))
 
     def use(self, name: str) -> int:
-        """Return the place of a value that is used."""
+        """Return the slot of a value, and note if it is a parameter or a constant."""
         place = self.place(name)
         if name in self.known.params:
             self.params[place] = name
@@ -126,8 +129,8 @@ class Program:
             self.constants[place] = self.known.constants[name]
         return place
 
-    def step(self, node: Node) -> Step:
-        """Return a node with its attributes bound, and with places for its values."""
+    def step(self, node: Node) -> OnnxStep:
+        """Return a step: the node with its attributes bound and slots assigned."""
         row, attrs = node.row, dict(node.attrs)
         inputs = list(node.inputs)
         captures = list(
@@ -140,7 +143,7 @@ class Program:
         )
         for name, value in attrs.items():
             if isinstance(value, Graph):
-                attrs[name] = Branch(Program(value, captures, self.known))
+                attrs[name] = Branch(OnnxProgram(value, captures, self.known))
         attrs = row.arguments(attrs, node)
 
         def bind(f: Any) -> Any:
@@ -149,7 +152,7 @@ class Program:
         positions = range(len(inputs))
         read = tuple(i for i in positions if i in row.reads)
         moved = (i for i in positions if i not in row.reads and i not in row.either)
-        return Step(
+        return OnnxStep(
             node,
             bind(row.function),
             bind(row.host),
@@ -161,24 +164,24 @@ class Program:
         )
 
     def run(self, session: Session, args: Sequence[Value]) -> list[Value]:
-        """Return the outputs for inputs, and for what is captured after them."""
+        """Return the outputs; ``args`` are the inputs, then the captured values."""
         values = list(session.start(self))
         for place, value in zip(self.inputs, args, strict=True):
             values[place] = value
         session.run(self.after, values, self)
         return [values[place] for place in self.outputs]
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[OnnxStep]:
         """Return all steps."""
         return [*self.before, *self.after]
 
 
-def _made_by(steps: Sequence[Step]) -> set[int]:
+def _output_places(steps: Sequence[OnnxStep]) -> set[int]:
     return {place for step in steps for place in step.outputs}
 
 
-def _with_drops(steps: Sequence[Step], kept: set[int]) -> list[Step]:
-    """Let each step drop what no later one uses, and is not ``kept``."""
+def _with_drops(steps: Sequence[OnnxStep], kept: set[int]) -> list[OnnxStep]:
+    """Let each step drop the values that no later step uses, except ``kept``."""
     rows = [[*s.inputs, *(p for p in s.outputs if p >= 0)] for s in steps]
     for step, drops in zip(steps, last_uses(rows, kept), strict=True):
         step.drops = drops
@@ -189,28 +192,28 @@ def _with_drops(steps: Sequence[Step], kept: set[int]) -> list[Step]:
 class Branch:
     """A graph among the attributes of ``If``, ``Loop`` or ``Scan``."""
 
-    program: Program
+    program: OnnxProgram
 
     @property
     def count(self) -> int:
-        """The number of inputs of its own."""
+        """The number of inputs, without captured values."""
         return len(self.program.graph.inputs)
 
     def __call__(self, session: Session, *args: Value) -> list[Value]:
-        """Return the outputs for its inputs and what it captures."""
+        """Return the outputs for the inputs followed by the captured values."""
         return self.program.run(session, args)
 
 
 class Session:
-    """The values of parameters, and what was computed of them and of constants.
+    """The values of parameters, and the values computed from them and from constants.
 
     Args:
         params: Tensors by name.
-        backend: Where the session lasts for all calls of a model; None: for one call,
-            which may be differentiated in the parameters.
+        backend: The backend of a session that is shared by all calls of a model; None:
+            a session for one call, which is differentiable in the parameters.
 
     Attributes:
-        tensors: Those that last.
+        tensors: The tensors that the session keeps between calls.
 
     """
 
@@ -219,11 +222,11 @@ class Session:
     ) -> None:
         self.params, self.backend = params, backend
         self.tensors: list[pg.Tensor] = []
-        self.values: dict[Program, list[Value]] = {}
-        self.others: dict[tuple[Program, int, bool], Value] = {}
+        self.values: dict[OnnxProgram, list[Value]] = {}
+        self.others: dict[tuple[OnnxProgram, int, bool], Value] = {}
 
-    def start(self, program: Program) -> list[Value]:
-        """Return the values with which a program begins."""
+    def start(self, program: OnnxProgram) -> list[Value]:
+        """Return the initial values of a program."""
         values = self.values.get(program)
         if values is None:
             values = [None] * len(program.places)
@@ -237,10 +240,12 @@ class Session:
         return values
 
     def compute(self, f: Callable[[], Value]) -> Value:
-        """Return ``f()``; what lasts is computed outside of all scopes around."""
-        return f() if self.backend is None else apart(f, self.backend)
+        """Return ``f()``; values that outlive the call are computed outside scopes."""
+        return f() if self.backend is None else run_outside_scopes(f, self.backend)
 
-    def run(self, steps: Sequence[Step], values: list[Value], program: Program) -> None:
+    def run(
+        self, steps: Sequence[OnnxStep], values: list[Value], program: OnnxProgram
+    ) -> None:
         """Run steps one after the other."""
         for step in steps:
             args = [values[place] for place in step.inputs]
@@ -251,10 +256,10 @@ class Session:
             else:
                 for i in step.tensors:
                     if type(args[i]) is np.ndarray and args[i].dtype != object:
-                        args[i] = self.moved(program, step.inputs[i], args[i], False)
+                        args[i] = self.convert(program, step.inputs[i], args[i], False)
                 for i in step.reads:
                     if isinstance(args[i], pg.Tensor):
-                        args[i] = self.moved(program, step.inputs[i], args[i], True)
+                        args[i] = self.convert(program, step.inputs[i], args[i], True)
                 more = (self,) if step.takes_session else ()
                 result = step.function(*more, *args)
             if type(result) is not tuple:
@@ -267,8 +272,10 @@ class Session:
             for place in step.drops:
                 values[place] = None
 
-    def moved(self, program: Program, place: int, value: Value, read: bool) -> Value:
-        """Return a tensor as an array, or an array as a tensor."""
+    def convert(
+        self, program: OnnxProgram, place: int, value: Value, read: bool
+    ) -> Value:
+        """Convert a tensor to an array or an array to a tensor, once if constant."""
         key = (program, place, read)
         if key in self.others:
             return self.others[key]
@@ -280,7 +287,7 @@ class Session:
         return found
 
 
-def apart(f: Callable[[], Value], backend: str) -> Value:
-    """Return ``f()``, run on a backend, outside of all scopes of the caller."""
+def run_outside_scopes(f: Callable[[], Value], backend: str) -> Value:
+    """Return ``f()``, run on a backend and outside all scopes of the caller."""
     with pg.outside(), pg.use_backend(backend), np.errstate(all="ignore"):
         return f()

@@ -1,4 +1,4 @@
-"""The table of ONNX ops: which function runs an op from which opset on.
+"""The table of ONNX ops: the function that runs each op, by opset version.
 
 ``op`` registers a function. Plugins register their own ops in the same way: an entry
 point of the group ``plugrad_onnx.ops`` names a module, which is imported when the first
@@ -18,19 +18,19 @@ from typing import Any, TypeVar
 from plugrad.importing import input_counts
 
 __all__ = [
-    "ALL",
     "GROUP",
+    "MAX_INPUTS",
     "Op",
     "Value",
     "find",
     "op",
-    "own",
+    "pass_op",
     "since_versions",
 ]
 
 GROUP = "plugrad_onnx.ops"
-ALL = 10**6  # reads=range(ALL): the function takes NumPy's arrays alone
-Value = Any  # a tensor, an array of NumPy on the host, a list (a sequence), or None
+MAX_INPUTS = 10**6  # reads=range(MAX_INPUTS): the function takes only NumPy arrays
+Value = Any  # a tensor, a NumPy array on the host, a list (a sequence), or None
 Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
 
@@ -40,12 +40,12 @@ class Op:
     """How an op runs.
 
     Attributes:
-        function: Takes the inputs by position and the attributes by name.
-        host: The same for arrays of NumPy; None if there is no such function.
-        reads: Positions of inputs whose values the function needs as arrays of NumPy.
-        either: Positions of inputs that the function takes as they are.
-        random: Whether two calls give two answers, so that nothing may be folded.
-        requires: Modules that the function imports, and what to install for each.
+        function: Gets the inputs by position and the attributes by name.
+        host: The same for NumPy arrays; None if there is no such function.
+        reads: Positions of inputs that the function needs as NumPy arrays.
+        either: Positions of inputs that may be tensors or NumPy arrays.
+        random: Whether results differ between calls, so that nothing may be folded.
+        requires: Modules that the function imports, with the package for each.
 
     """
 
@@ -65,7 +65,7 @@ class Op:
     groups: Mapping[str, Any] = field(init=False, hash=False)
 
     def __post_init__(self) -> None:
-        """Read the numbers of inputs and the attributes from the signature."""
+        """Derive the input counts and the attributes from the signature."""
         parameters = inspect.signature(self.function).parameters.values()
         named: set[str] = set()
         groups: dict[str, Any] = {}
@@ -84,7 +84,7 @@ class Op:
         object.__setattr__(self, "takes_session", "session" in names)
 
     def arguments(self, attrs: Mapping[str, Any], node: Any) -> dict[str, Any]:
-        """Return what the function gets by name for the attributes of a node."""
+        """Return the keyword arguments for the attributes of a node."""
         rest = dict(attrs)
         if "node" in self.attributes:
             rest["node"] = node
@@ -96,7 +96,7 @@ class Op:
 
     @functools.cached_property
     def required(self) -> frozenset[str]:
-        """The attributes without a default."""
+        """The names of the attributes without a default."""
         parameters = inspect.signature(self.function).parameters.values()
         return frozenset(
             p.name
@@ -118,26 +118,27 @@ def op(
     random: bool = False,
     requires: Mapping[str, str] | None = None,
 ) -> Callable[[F], F]:
-    """Return a decorator that registers a function as what runs an op of ONNX.
+    """Return a decorator that registers a function as the implementation of an op.
 
-    The function takes the inputs by position, None for one that is left out, and the
+    The function takes the inputs by position (None for an omitted one) and the
     attributes as keyword-only parameters, whose defaults are those of ONNX. It returns
-    one value, or a tuple of the outputs. The fields of a dataclass that is the default
-    of a parameter are attributes, too. A keyword-only parameter ``node`` gets the
-    ``Node``, and a first parameter ``session`` what subgraphs are run with.
+    one value or a tuple of outputs. If the default of a parameter is a dataclass, the
+    fields of the dataclass are attributes as well. A keyword-only parameter ``node``
+    gets the ``Node``; a first parameter ``session`` gets the session in which subgraphs
+    run.
 
     Args:
-        names: The ops, ``Relu``.
-        since: The first version of the opset for which it holds.
-        domain: The domain of the op; "" is that of ONNX.
-        host: What computes the same of arrays of NumPy; True: the function itself.
-            It runs where all inputs are on the host, as shapes are.
-        reads: The positions of inputs that the function gets as arrays of NumPy.
-        either: The positions of inputs that may be tensors or arrays of NumPy.
-        random: Whether two calls give two answers.
-        requires: Modules that the function imports, and what to install for each:
-            ``{"re2": "plugrad-onnx[re2]"}``. Without one, ``load`` refuses a model with
-            the op, and says what to install.
+        names: The names of the ops, such as ``Relu``.
+        since: The first opset version that the function implements.
+        domain: The domain of the op; "" is the ONNX domain.
+        host: The same function for NumPy arrays; True: ``function`` itself. It runs
+            if all inputs are on the host, as shapes are.
+        reads: The positions of inputs that the function gets as NumPy arrays.
+        either: The positions of inputs that may be tensors or NumPy arrays.
+        random: Whether results differ between calls.
+        requires: Modules that the function imports, with the package that provides
+            each: ``{"re2": "plugrad-onnx[re2]"}``. If one is missing, ``load`` refuses
+            a model with the op and names the package to install.
 
     Example:
         >>> import plugrad as pg
@@ -163,13 +164,13 @@ def op(
 
 
 def find(domain: str, name: str, version: int) -> Op | None:
-    """Return how an op of some version of its opset runs, or None."""
+    """Return the implementation of an op for an opset version, or None."""
     rows = [row for row in _TABLE.get((domain, name), ()) if row.since <= version]
     return rows[-1] if rows else None
 
 
 def since_versions(domain: str, name: str) -> list[int]:
-    """Return from which versions on there are functions for an op."""
+    """Return the opset versions since which an op is implemented."""
     return [row.since for row in _TABLE.get((domain, name), ())]
 
 
@@ -180,8 +181,8 @@ def load_plugins() -> None:
         entry.load()
 
 
-def own(name: str, domain: str = "plugrad") -> Op:
-    """Return an op of the passes, or another one."""
+def pass_op(name: str, domain: str = "plugrad") -> Op:
+    """Return an op that passes insert; it is registered."""
     row = find(domain, name, 13)
     assert row is not None
     return row

@@ -10,19 +10,20 @@ import plugrad as pg
 from plugrad.importing import ValueInfo, bind_inputs, on_backend
 
 from .graph import Graph
-from .program import Program, Session, apart
+from .program import OnnxProgram, Session, run_outside_scopes
 
 __all__ = ["Runner"]
 
-SMALL = 1024  # integers of an input, at most this many, stay on the host
+# Elements of an integer or bool input that stays on the host, as shapes do.
+HOST_MAX_ELEMENTS = 1024
 
 
 class Runner:
-    """What a ``Model`` calls."""
+    """Runs a graph for a ``Model``, with one session per backend."""
 
     def __init__(self, graph: Graph, backend: str | None) -> None:
         self.graph, self.backend = graph, backend
-        self.program = Program(graph)
+        self.program = OnnxProgram(graph)
         self.sessions: dict[str, Session] = {}
         self.tensors: list[list[pg.Tensor]] = []  # of each session
 
@@ -33,7 +34,7 @@ class Runner:
             graphs = [self.graph, *self.graph.inner()]
             arrays = {k: v for graph in graphs for k, v in graph.params.items()}
             move = lambda: {name: pg.asarray(x) for name, x in arrays.items()}
-            self.sessions[backend] = Session(apart(move, backend), backend)
+            self.sessions[backend] = Session(run_outside_scopes(move, backend), backend)
             self.tensors.append(self.sessions[backend].tensors)
         return self.sessions[backend]
 
@@ -48,7 +49,7 @@ class Runner:
         args: Sequence[Any],
         named: Mapping[str, Any],
     ) -> Any:
-        """Return the outputs with some other parameters."""
+        """Return the outputs with some parameters replaced."""
         with on_backend(self.backend), np.errstate(all="ignore"):
             session = self.session()
             if params:
@@ -60,7 +61,7 @@ class Runner:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def with_params(self, session: Session, params: Mapping[str, Any]) -> Session:
-        """Return a session of one call."""
+        """Return a session for one call with some parameters replaced."""
         unknown = sorted(params.keys() - session.params.keys())
         if unknown:
             raise ValueError(
@@ -83,14 +84,14 @@ def _as_input(info: ValueInfo, value: Any) -> Any:
         raise TypeError(message)
     if not info.fits(value.shape):
         raise ValueError(message)
-    small = value.dtype.kind in "iub" and value.size <= SMALL
+    small = value.dtype.kind in "iub" and value.size <= HOST_MAX_ELEMENTS
     if isinstance(value, np.ndarray) and small:
         return value
     return pg.asarray(value)
 
 
 def _strings(value: Any) -> Any:
-    """Return an array of str: text stays on the host."""
+    """Return text as a host array of str."""
     values = value.numpy() if isinstance(value, pg.Tensor) else np.asarray(value)
     rows = [
         x.decode("utf-8") if isinstance(x, bytes) else str(x)

@@ -1,6 +1,7 @@
-"""Exports functions: ``save`` writes the kernels of a function as ops of ONNX.
+"""Exports functions: ``save`` writes the kernels of a function as ONNX ops.
 
-Map: ``saving`` has ``save``; ``table`` a row for each kernel; ``writer`` makes nodes.
+Map: ``saving`` defines ``save``; ``table`` has a row for each kernel; ``writer``
+creates the nodes.
 """
 
 from .saving import save

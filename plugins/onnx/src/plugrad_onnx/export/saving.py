@@ -1,4 +1,4 @@
-"""``save``: a function of plugrad's ops as a model of ONNX.
+"""``save`` exports a function of plugrad ops as an ONNX model.
 
 The kernels that ``jit`` records become nodes.
 """
@@ -26,23 +26,23 @@ def save(
     input_names: Sequence[str] = (),
     output_names: Sequence[str] = (),
 ) -> onnx.ModelProto:
-    """Return a function as a model of ONNX, and write it to a file.
+    """Return a function as an ONNX model, and write it to a file.
 
-    The shapes of the model are those of the examples. Tensors that the function uses
-    become initializers.
+    The model has the shapes of the examples. Tensors that the function captures become
+    initializers.
 
     Args:
-        f: Takes tensors, and returns a tensor or a tree of them. Its kernels may not
-            depend on values.
-        example_inputs: A list with an example of each input.
-        path: Where the file is written; None: nowhere.
+        f: The function, of tensors, which returns a tensor or a tree of them. The
+            kernels that it calls may not depend on values.
+        example_inputs: A list with one example tensor per input.
+        path: The file to write; None: no file.
         input_names: By default ``x0``, ``x1`` and so on.
         output_names: By default ``y0``, ``y1`` and so on.
 
     Raises:
         TypeError: ``example_inputs`` is not a list or a tuple.
         ValueError: ``jit`` cannot record the function, it reads Variables, or ONNX has
-            nothing for some of its kernels; the message names all of them.
+            no equivalent of some of its kernels; the message names all of them.
 
     Example:
         >>> import plugrad as pg
@@ -59,7 +59,7 @@ def save(
             "save: example_inputs must be a list with an example of each input, got "
             f"{type(example_inputs).__name__}; for one input, pass [x]"
         )
-    with pg.use_backend("cpu"):  # whose native arrays are arrays of NumPy
+    with pg.use_backend("cpu"):  # its native arrays are NumPy arrays
         values = [pg.asarray(x).to("cpu") for x in example_inputs]
         explanation = pg.jit(f).explain(*values)
     graph = explanation.graph
@@ -67,8 +67,9 @@ def save(
         raise ValueError(f"save: the function cannot be recorded: {explanation.reason}")
     if len(graph.inputs) != len(values):
         raise ValueError(
-            f"save: the function has {len(graph.inputs)} inputs, of {len(values)} "
-            "examples: it must use all of them, and no Variables but their values"
+            f"save: the function uses {len(graph.inputs)} inputs, but there are "
+            f"{len(values)} examples; it must use all of them, and values instead of "
+            "Variables"
         )
     model = Writer(graph, EXPORTS, input_names, output_names).model()
     onnx.checker.check_model(model)

@@ -1,7 +1,7 @@
-"""What each kernel of plugrad is in ops of ONNX: the table of ``save``.
+"""The table of ``save``: the ONNX ops for each plugrad kernel.
 
-A row takes the writer, the names of the inputs, the attributes and the specs of the
-outputs, and returns the name of the output, or their names.
+A row is called with the writer, the names of the inputs, the attributes and the specs
+of the outputs. It returns the name or the names of the outputs.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Attrs = Mapping[str, Any]
 Export = Callable[[Writer, Names, Attrs, list[Spec]], Any]
 EXPORTS: dict[str, Export] = {}
 
-# Kernels that an op of ONNX computes: with the same inputs, and the attributes' names.
-SAME = """
+# Kernels that equal one ONNX op with the same inputs; kernel:op:attributes.
+SAME_OPS = """
 Abs Acos Acosh Add Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil
 Cos Cosh Det Elu Equal Erf Exp Floor Greater Identity IsInf Less Log Neg Pow Reciprocal
 Relu Round Sigmoid Sign Sin Sinh Softplus Sqrt Sub Tan Tanh
@@ -35,17 +35,17 @@ LogSoftmax:LogSoftmax:axis Concat:Concat:axis Einsum:Einsum:equation Selu
 """
 
 
-def _same(op: str, keep: Sequence[str]) -> Export:
+def _same_op(op: str, keep: Sequence[str]) -> Export:
     return lambda w, x, a, _: w.emit(op, *x, **{name: a[name] for name in keep})
 
 
-for _row in SAME.split():
+for _row in SAME_OPS.split():
     _kernel, *_rest = _row.split(":")
-    EXPORTS[_kernel] = _same(_rest[0] if _rest else _kernel, _rest[1:])
+    EXPORTS[_kernel] = _same_op(_rest[0] if _rest else _kernel, _rest[1:])
 
 
 def export(*kernels: str) -> Callable[[Export], Export]:
-    """Return a decorator that writes rows of the table."""
+    """Return a decorator that adds a row for each of the kernels."""
 
     def register(row: Export) -> Export:
         EXPORTS.update(dict.fromkeys(kernels, row))
@@ -117,7 +117,7 @@ def _squared_difference(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
 def _copy_sign(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
     zero, one, inverse = w.like(0, x[1]), w.like(1, x[1]), w.emit("Reciprocal", x[1])
     b = w.emit("Where", w.emit("Equal", x[1], zero), inverse, x[1])  # -inf for -0.0
-    # A product, because Where of ONNX Runtime turns -0.0 into 0.0.
+    # A product, because ONNX Runtime's Where turns -0.0 into 0.0.
     sign = w.emit("Where", w.emit("Less", b, zero), w.emit("Neg", one), one)
     return w.emit("Mul", w.emit("Abs", x[0]), sign)
 
@@ -322,19 +322,19 @@ EXPORTS |= {
 @export("BatchMatMul", "_FusedMatMul")
 def _matmul(w: Writer, x: Names, a: Attrs, y: list[Spec]) -> str:
     a_, b_ = (
-        _turned(w, name) if a[flag] else name
+        _swap_last_axes(w, name) if a[flag] else name
         for name, flag in zip(x[:2], ("transpose_a", "transpose_b"), strict=True)
     )
     return _with_bias(w, w.emit("MatMul", a_, b_), x, a)
 
 
-def _turned(w: Writer, x: str) -> str:
+def _swap_last_axes(w: Writer, x: str) -> str:
     axes = [*range(len(w.specs[x].shape))]
     return w.transpose(x, [*axes[:-2], axes[-1], axes[-2]])
 
 
 def _with_bias(w: Writer, y: str, x: Names, a: Attrs) -> str:
-    """Return what a fused kernel does with a product."""
+    """Append the bias and activation of a fused kernel."""
     y = w.emit("Add", y, x[2]) if len(x) > 2 and x[2] else y
     activation = a.get("activation", "linear")
     if activation == "linear":
@@ -347,7 +347,7 @@ def _with_bias(w: Writer, y: str, x: Names, a: Attrs) -> str:
 
 
 def _axes(rank: int) -> tuple[list[int], list[int]]:
-    """Return the permutations to channels first, and back."""
+    """Return the permutations to channels-first and back."""
     return [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
 
 
@@ -407,7 +407,7 @@ def _pool(op: str) -> Export:
         to, back = _axes(len(g.in_shape))
         options = _window(g)
         if op == "AveragePool" and set(g.dilations) == {1}:
-            del options["dilations"]  # which opset 18 does not have
+            del options["dilations"]  # opset 18 does not define it
         return w.transpose(w.emit(op, w.transpose(x[0], to), **options), back)
 
     return row

@@ -1,4 +1,4 @@
-"""Writes a graph that ``jit`` has recorded as an ONNX model, by a table of kernels."""
+"""Writes a graph recorded by ``jit`` as an ONNX model, by a table of kernels."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ IR_VERSION = 9
 
 
 class Writer:
-    """Makes nodes of the steps of a graph.
+    """Creates the nodes for the steps of a graph.
 
     Attributes:
-        exports: What writes the nodes of each kernel, by the kernel's name.
-        specs: Shape and dtype of each value, by the name that it has in the model.
+        exports: The function that writes the nodes of each kernel, by kernel name.
+        specs: Shape and dtype of each value, by its name in the model.
         arrays: Initializers by name.
 
     """
@@ -38,18 +38,19 @@ class Writer:
         self.nodes: list[onnx.NodeProto] = []
         self.arrays: dict[str, Any] = {}
         self.specs: dict[str, Spec] = {}
-        self.turned: dict[str, tuple[str, tuple[int, ...]]] = {}  # by a transpose
+        # The input and the axes of each transpose, by output.
+        self.transposes: dict[str, tuple[str, tuple[int, ...]]] = {}
         self.inputs = [*inputs] or [f"x{i}" for i in range(len(graph.inputs))]
         self.outputs = [*outputs] or [f"y{i}" for i in range(len(graph.outputs))]
         self.names: dict[int, str] = {}
 
     def model(self) -> onnx.ModelProto:
-        """Return the model."""
+        """Return the model as a ``ModelProto``."""
         graph = self.graph
         lacking = {s.kernel.name for s in graph.steps} - self.exports.keys()
         if lacking:
             names = ", ".join(sorted(lacking))
-            raise ValueError(f"save: ONNX has nothing for the kernels {names}")
+            raise ValueError(f"save: ONNX has no equivalent of the kernels {names}")
         for name, number in zip(self.inputs, graph.inputs, strict=True):
             self.define(number, name)
         for number, native in graph.constants.items():
@@ -73,7 +74,7 @@ class Writer:
         return helper.make_model(made, opset_imports=opsets, ir_version=IR_VERSION)
 
     def name_outputs(self) -> None:
-        """Call the outputs as the user does; an input or a constant is copied."""
+        """Give the outputs their names; copy outputs that are inputs or constants."""
         made = {name: node for node in self.nodes for name in node.output}
         renamed: dict[str, str] = {}
         for name, number in zip(self.outputs, self.graph.outputs, strict=True):
@@ -87,7 +88,7 @@ class Writer:
                 rows[:] = [renamed.get(name, name) for name in rows]
 
     def drop_unused(self) -> None:
-        """Remove nodes that nothing needs, such as transposes that cancel."""
+        """Remove unused nodes, such as transposes that cancel."""
         needed, kept = {*self.outputs}, []
         for node in reversed(self.nodes):
             if needed.intersection(node.output):
@@ -96,12 +97,12 @@ class Writer:
         self.nodes = kept[::-1]
 
     def define(self, number: int, name: str) -> None:
-        """Note what a value of the graph is called."""
+        """Set the name of a value of the graph."""
         self.names[number] = name
         self.specs[name] = self.graph.specs[number]
 
     def step(self, step: Step) -> None:
-        """Append the nodes of a step."""
+        """Append the nodes for a step."""
         inputs = ["" if i is None else self.names[i] for i in step.inputs]
         specs = [self.graph.specs[i] for i in step.outputs]
         found = self.exports[step.kernel.name](self, inputs, dict(step.attrs), specs)
@@ -113,7 +114,7 @@ class Writer:
     # --- for the table -----------------------------------------------------------
 
     def constant(self, value: Any, dtype: Any = None) -> str:
-        """Return the name of an initializer."""
+        """Return the name of a new initializer."""
         name = f"c{next(self.count)}"
         array = np.asarray(value, dtype)
         self.arrays[name] = array
@@ -121,15 +122,15 @@ class Writer:
         return name
 
     def ints(self, *values: int) -> str:
-        """Return the name of integers that are an input, as axes are."""
+        """Return the name of a new int64 initializer, such as axes."""
         return self.constant(values, np.int64)
 
     def like(self, value: float, name: str) -> str:
-        """Return the name of a number in the dtype of a value."""
+        """Return the name of a number in the dtype of another value."""
         return self.constant(value, self.specs[name].dtype)
 
     def emit(self, op: str, *inputs: str, output: str = "", **attrs: Any) -> str:
-        """Append a node of one output, and return its name."""
+        """Append a node with one output and return the name of the output."""
         name = output or f"v{next(self.count)}"
         given = {key: value for key, value in attrs.items() if value is not None}
         self.nodes.append(helper.make_node(op, [*inputs], [name], **given))
@@ -137,22 +138,22 @@ class Writer:
         return name
 
     def transpose(self, x: str, axes: Sequence[int]) -> str:
-        """Return a value with its axes permuted; two that cancel are left out."""
+        """Permute the axes of a value; transposes that cancel are left out."""
         perm = tuple(axes)
         if perm == tuple(range(len(perm))):
             return x
         if x in self.arrays:
             return self.constant(np.ascontiguousarray(self.arrays[x].transpose(perm)))
-        if x in self.turned:
-            source, before = self.turned[x]
+        if x in self.transposes:
+            source, before = self.transposes[x]
             perm = tuple(before[i] for i in perm)
             return self.transpose(source, perm)
         name = self.emit("Transpose", x, perm=perm)
-        self.turned[name] = (x, perm)
+        self.transposes[name] = (x, perm)
         return name
 
     def reshape(self, x: str, shape: Sequence[int]) -> str:
-        """Return a value in another shape."""
+        """Reshape a value."""
         return self.emit("Reshape", x, self.ints(*shape))
 
 

@@ -1,4 +1,4 @@
-"""If, Loop and Scan: branches are programs of their own."""
+"""If, Loop and Scan, whose branches are separate programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def if_(
 
 
 def stacked(values: Sequence[Value]) -> Value:
-    """Return what an output was in each step, one after the other."""
+    """Stack the values of an output in all steps."""
     if not values:
         return np.zeros(0, np.float32)
     xp = namespace(*values)
@@ -61,11 +61,11 @@ def loop(
         for values, value in zip(scans, outputs[count + 1 :], strict=True):
             values.append(value)
         i += 1
-    return (*states, *(_of_no_step(body, scans, k, count) for k in range(len(scans))))
+    return (*states, *(_scan_output(body, scans, k, count) for k in range(len(scans))))
 
 
-def _of_no_step(body: Branch, scans: list[list[Value]], k: int, count: int) -> Value:
-    """Return an output of all steps; without any its dtype is that of the file."""
+def _scan_output(body: Branch, scans: list[list[Value]], k: int, count: int) -> Value:
+    """Stack an output of all steps; without steps its dtype is from the file."""
     if scans[k]:
         return stacked(scans[k])
     info = body.program.graph.outputs[k + count + 1]
@@ -93,7 +93,7 @@ def scan(
     found: list[list[Value]] = [[] for _ in body.program.outputs[count:]]
     for i in range(steps):
         parts = [
-            _part(x, a, steps - 1 - i if back else i)
+            _slice_at(x, a, steps - 1 - i if back else i)
             for x, a, back in zip(inputs, axes, backward, strict=True)
         ]
         outputs = body(session, *states, *parts, *captured)
@@ -103,14 +103,14 @@ def scan(
     places = scan_output_axes or (0,) * len(found)
     turned = scan_output_directions or (0,) * len(found)
     rows = zip(found, places, turned, strict=True)
-    return (*states, *(_joined(v[::-1] if t else v, a) for v, a, t in rows))
+    return (*states, *(_stack_along(v[::-1] if t else v, a) for v, a, t in rows))
 
 
-def _part(x: Value, axis: int, i: int) -> Value:
+def _slice_at(x: Value, axis: int, i: int) -> Value:
     return x[(slice(None),) * (axis % x.ndim) + (i,)]
 
 
-def _joined(values: Sequence[Value], axis: int) -> Value:
+def _stack_along(values: Sequence[Value], axis: int) -> Value:
     y = stacked(values)
     return namespace(y).moveaxis(y, 0, axis) if axis else y
 
@@ -124,7 +124,7 @@ def scan_of_batches(
     num_scan_inputs: int,
     directions: Ints | None = None,
 ) -> Value:
-    """Scan each example of a batch on its own, as opset 8 had it."""
+    """Scan each example of a batch separately, as opset 8 defines it."""
     count = body.count - num_scan_inputs
     found: list[Any] = []
     for k in range(rest[0].shape[0]):

@@ -1,4 +1,4 @@
-"""Convolutions and their transposes, of one, two and three spatial axes."""
+"""Convolutions and transposed convolutions with one, two or three spatial axes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 import plugrad as pg
 
 from ..registry import Value, op
-from .linear import activated, built_in
-from .windows import WINDOW, Ints, Window, extent, first, last
+from .linear import activated, activation_attrs
+from .windows import WINDOW, Ints, Window, extent, to_channels_first, to_channels_last
 
 
 def filter_of(w: Value, *, group: int = 1) -> Value:
-    """Return a filter as kernels take it, window first; one axis becomes two."""
+    """Return a filter in the layout of kernels, window first; 1D becomes 2D."""
     w = pg.expand_dims(w, 2) if w.ndim == 3 else w
     y = pg.permute_dims(w, (*range(2, w.ndim), 1, 0))
     if w.ndim == 4 and group > 1 and w.shape[1] == 1 and w.shape[0] % group == 0:
@@ -22,14 +22,14 @@ def filter_of(w: Value, *, group: int = 1) -> Value:
 
 
 def of_two_axes(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of one axis for an image of one row."""
+    """Return the options of a 1D window for an image with one row."""
     wide = {key: (1, *options[key]) for key in ("strides", "dilations")}
     return options | wide | {"pad": ((0, 0), *options["pad"])}
 
 
 @op("Filter", domain="plugrad")
 def contiguous_filter(w: Value, *, group: int = 1) -> Value:
-    """Return a filter that no call must copy: a node of a pass, which runs once."""
+    """Return a contiguous filter; passes insert this op, which runs once."""
     return pg.asarray(filter_of(w, group=group), copy=True)
 
 
@@ -47,21 +47,21 @@ def conv(
 ) -> Value:
     n = x.ndim - 2
     if not channels_last:
-        x, w = last(x), filter_of(w, group=group)
-    options = window.over(x, w.shape[-2 - n : -2])
+        x, w = to_channels_last(x), filter_of(w, group=group)
+    options = window.arguments(x, w.shape[-2 - n : -2])
     if n == 1:
         x, options = pg.expand_dims(x, 1), of_two_axes(options)
     if n < 3 and group > 1 and group == x.shape[-1]:
-        options |= built_in(activation, slope)
+        options |= activation_attrs(activation, slope)
         y = pg.fused.depthwise_conv2d(x, w, b, **options)
     elif n < 3 and x.dtype.kind == "f":
-        options |= built_in(activation, slope)
+        options |= activation_attrs(activation, slope)
         y = pg.fused.conv2d(x, w, b, groups=group, **options)
     else:
         y = (pg.conv2d, pg.conv3d)[n == 3](x, w, groups=group, **options)
         y = activated(y if b is None else y + b, activation, slope)
     y = pg.squeeze(y, 1) if n == 1 else y
-    return y if channels_last else first(y)
+    return y if channels_last else to_channels_first(y)
 
 
 @op("ConvTranspose")
@@ -78,7 +78,7 @@ def conv_transpose(
 ) -> Value:
     n, pads = w.ndim - 2, window.pads
     x, w = (
-        x if channels_last else last(x),
+        x if channels_last else to_channels_last(x),
         pg.permute_dims(w, (*range(2, w.ndim), 1, 0)),
     )
     steps, gaps = window.strides or (1,) * n, window.dilations or (1,) * n
@@ -99,13 +99,13 @@ def conv_transpose(
         pad.append(ends)
     y = _transposed(x, w, sizes, steps, pad, gaps, group)
     y = y if b is None else y + b
-    return y if channels_last else first(y)
+    return y if channels_last else to_channels_first(y)
 
 
 def _transposed(
     x: Value, w: Value, sizes: list[int], steps: Ints, pad: Any, gaps: Ints, group: int
 ) -> Value:
-    """Run a transpose whose output may be larger than all windows reach."""
+    """Run a transposed convolution; the output may exceed the reach of windows."""
     functions = pg.conv1d_transpose, pg.conv2d_transpose, pg.conv3d_transpose
     function: Any = functions[len(sizes) - 1]
     seen, fill = [], []
@@ -131,7 +131,7 @@ def col2im(
     pads: Ints | None = None,
     strides: Ints | None = None,
 ) -> Value:
-    """Add up blocks where they overlap."""
+    """Sum overlapping blocks into an image."""
     image, block = image_shape.tolist(), block_shape.tolist()
     n = len(image)
     steps, gaps = strides or (1,) * n, dilations or (1,) * n

@@ -1,4 +1,4 @@
-"""Ops that treat each element alone: arithmetic, comparisons, activations, casts."""
+"""Elementwise ops: arithmetic, comparisons, activations, casts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import plugrad as pg
 from onnx import TensorProto
 from plugrad.importing import namespace
 
-from ..dtypes import NARROW, dtype_of
+from ..dtypes import SUB_BYTE_BOUNDS, dtype_of
 from ..registry import Value, op
 
-# The op of ONNX, and the function of plugrad, and of NumPy, that computes it.
-BOTH = """
+# ONNX op:function, the same name in plugrad and in NumPy; unary ones come first.
+SHARED_OPS = """
 Abs:abs Acos:acos Acosh:acosh Asin:asin Asinh:asinh Atan:atan Atanh:atanh Ceil:ceil
 Cos:cos Cosh:cosh Exp:exp Floor:floor IsNaN:isnan Log:log Neg:negative Not:logical_not
 Reciprocal:reciprocal Round:round Sign:sign Sin:sin Sinh:sinh Sqrt:sqrt Tan:tan
@@ -24,24 +24,25 @@ Equal:equal Greater:greater GreaterOrEqual:greater_equal Less:less
 LessOrEqual:less_equal BitwiseAnd:bitwise_and BitwiseOr:bitwise_or
 BitwiseXor:bitwise_xor
 """
-OURS = """
+PLUGRAD_OPS = """
 Erf:erf HardSwish:hard_swish Sigmoid:sigmoid Softplus:softplus Softsign:softsign
 Mish:mish PRelu:prelu
 """
 UNARY = frozenset(
-    row.partition(":")[0] for row in (BOTH[: BOTH.index("Add")] + OURS).split()
+    row.partition(":")[0]
+    for row in (SHARED_OPS[: SHARED_OPS.index("Add")] + PLUGRAD_OPS).split()
 ) - {"PRelu"}
 
 
 def _fixed(count: int, function: Any) -> Any:
-    """Return a function with a fixed number of inputs, which the table reads."""
+    """Wrap a function with a fixed input count, from which the registry derives it."""
     if count == 1:
         return lambda x: function(x)
     return lambda a, b: function(a, b)
 
 
 def _register() -> None:
-    for row in (BOTH + OURS).split():
+    for row in (SHARED_OPS + PLUGRAD_OPS).split():
         name, _, word = row.partition(":")
         count, since = (1, 1) if name in UNARY else (2, 7)
         host = _fixed(count, getattr(np, word)) if hasattr(np, word) else False
@@ -63,7 +64,7 @@ def relu(x: Value) -> Value:
 
 @op("Div", since=7, host=True)
 def divide(a: Value, b: Value) -> Value:
-    """Divide; integers are truncated towards 0."""
+    """Divide; integer quotients are truncated towards 0."""
     xp = namespace(a, b)
     if a.dtype.kind not in "iu":
         return xp.divide(a, b)
@@ -75,7 +76,7 @@ def divide(a: Value, b: Value) -> Value:
 
 
 def _typed(xp: Any, value: float, like: Value) -> Value:
-    """Return a number in the dtype of an array."""
+    """Return a number as a scalar with the dtype of ``like``."""
     return xp.asarray(value, dtype=like.dtype)
 
 
@@ -135,20 +136,20 @@ def is_inf(x: Value, *, detect_negative: int = 1, detect_positive: int = 1) -> V
 
 
 def bounds(elem_type: int) -> tuple[int, int]:
-    """Return the least and greatest integer of a dtype of ONNX."""
-    if elem_type in NARROW:
-        return NARROW[elem_type]
+    """Return the smallest and largest integer of an ONNX dtype."""
+    if elem_type in SUB_BYTE_BOUNDS:
+        return SUB_BYTE_BOUNDS[elem_type]
     limits = np.iinfo(dtype_of(elem_type))
     return int(limits.min), int(limits.max)
 
 
 @op("Cast", host=True)
 def cast(x: Value, *, to: int, saturate: int = 1, round_mode: str = "") -> Value:
-    """Convert to another dtype; integers of less than a byte keep their lowest bits."""
+    """Convert to another dtype; int4 and int2 keep their lowest bits."""
     xp, dtype = namespace(x), dtype_of(to)
     if "O" in (dtype.kind, x.dtype.kind):
         return _cast_text(x if xp is np else x.numpy(), dtype)
-    if to not in NARROW:
+    if to not in SUB_BYTE_BOUNDS:
         return xp.astype(x, dtype)
     least, most = bounds(to)
     y = xp.astype(x, np.int32)
@@ -183,11 +184,16 @@ def cast_like(
 @op("BitCast", host=True)
 def bit_cast(x: Value, *, to: int, output_dtype: int = 0) -> Value:
     wide = (np.dtype(x.dtype).itemsize, dtype_of(to).itemsize)
-    if wide[0] != wide[1] or to in NARROW or output_dtype or to == TensorProto.BFLOAT16:
-        raise TypeError(f"BitCast: {x.dtype} and ONNX' dtype {to} differ in their bits")
+    if (
+        wide[0] != wide[1]
+        or to in SUB_BYTE_BOUNDS
+        or output_dtype
+        or to == TensorProto.BFLOAT16
+    ):
+        raise TypeError(f"BitCast: {x.dtype} and ONNX dtype {to} differ in bit width")
     if isinstance(x, np.ndarray):
         return x.view(dtype_of(to))
-    truth = x.dtype == np.bool or to == TensorProto.BOOL  # which are bytes, 0 and 1
+    truth = x.dtype == np.bool or to == TensorProto.BOOL  # bytes 0 and 1
     return pg.astype(x, dtype_of(to)) if truth else pg.bitcast(x, dtype_of(to))
 
 

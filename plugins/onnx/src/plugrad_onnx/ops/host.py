@@ -1,4 +1,4 @@
-"""Text, and boxes that suppress each other: on the host, with NumPy."""
+"""Text ops and non-maximum suppression, on the host with NumPy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..registry import Value, op
-from .patterns import matcher
+from .patterns import compile_pattern
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +27,7 @@ def string_concat(x: Value, y: Value) -> Value:
 
 @op("RegexFullMatch", since=20, reads=(0,), requires={"re2": "plugrad-onnx[re2]"})
 def regex_full_match(x: Value, *, pattern: str) -> Value:
-    matches = matcher(pattern)
+    matches = compile_pattern(pattern)
     found = [matches(text) for text in x.reshape(-1)]
     return np.array(found, bool).reshape(x.shape)
 
@@ -82,7 +82,7 @@ def tf_idf_vectorizer(
             grams[tuple(pool[at : at + n])] = len(grams)
     y = np.zeros((len(np.atleast_2d(x)), max(ngram_indexes) + 1), np.float32)
     for row, items in zip(y, np.atleast_2d(x).tolist(), strict=True):
-        for gram in _grams(items, min_gram_length, max_gram_length, max_skip_count):
+        for gram in _ngrams(items, min_gram_length, max_gram_length, max_skip_count):
             if gram in grams:
                 row[ngram_indexes[grams[gram]]] += 1
     scale = np.ones(y.shape[1], np.float32)
@@ -92,7 +92,7 @@ def tf_idf_vectorizer(
     return counted.astype(np.float32).reshape(*x.shape[:-1], -1)
 
 
-def _grams(items: Sequence[Any], least: int, most: int, skips: int) -> Any:
+def _ngrams(items: Sequence[Any], least: int, most: int, skips: int) -> Any:
     for n in range(least, most + 1):
         for skip in range(1, (skips if n > 1 else 0) + 2):
             for start in range(len(items) - (n - 1) * skip):
@@ -118,7 +118,7 @@ def non_max_suppression(
             order = np.argsort(-row, kind="stable")
             if least_score is not None:
                 order = order[row[order] > least_score.item()]
-            kept = _kept(corners[batch], order, count, threshold)
+            kept = _suppress(corners[batch], order, count, threshold)
             found += [(batch, label, i) for i in kept]
     return np.array(found, np.int64).reshape(-1, 3)
 
@@ -130,8 +130,8 @@ def _corners(boxes: Array, by_center: int) -> Array:
     return np.concatenate([np.minimum(a, b), np.maximum(a, b)], axis=-1)
 
 
-def _kept(boxes: Array, order: Array, count: int, threshold: float) -> list[int]:
-    """Return the best boxes that do not overlap a better one by more than allowed."""
+def _suppress(boxes: Array, order: Array, count: int, threshold: float) -> list[int]:
+    """Return up to ``count`` boxes, none of which overlaps a better one too much."""
     kept: list[int] = []
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     while len(order) and len(kept) < count:

@@ -1,4 +1,4 @@
-"""Gather, scatter, and what searches and sorts."""
+"""Gather, scatter, search and sort."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opset 6, the oldest that is read: shapes broadcast from an axis on."""
+"""Ops of opset 6, the oldest supported: broadcasting starts at a given axis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .normalization import batch_normalization
 
 
 def _from_axis(a: Value, b: Value, axis: int | None) -> Value:
-    """Return b so that its first axis lies under an axis of a."""
+    """Reshape b so that its first axis aligns with an axis of a."""
     if axis is None or axis < 0:
         return b
     return pg.reshape(b, (*b.shape, *[1] * (a.ndim - axis - b.ndim)))

@@ -1,4 +1,4 @@
-"""Matrix products, with the bias and activation that a pass puts into them."""
+"""Matrix products, with the bias and activation that a pass may fuse."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def dense(
     activation: str = "linear",
     slope: float = 0.2,
 ) -> Value:
-    """Multiply matrices, add a bias and run an activation: a node of a pass."""
-    return pg.fused.matmul(a, b, bias, **built_in(activation, slope))
+    """Multiply, add a bias and apply an activation; passes insert this op."""
+    return pg.fused.matmul(a, b, bias, **activation_attrs(activation, slope))
 
 
 @op("Gemm", since=7)
@@ -43,7 +43,7 @@ def gemm(
     flips: dict[str, Any] = {"transpose_a": bool(transA), "transpose_b": bool(transB)}
     scaled = alpha != 1 or beta != 1 or a.dtype.kind != "f"
     if not scaled and (c is None or c.ndim == 1):
-        return pg.fused.matmul(a, b, c, **flips, **built_in(activation, slope))
+        return pg.fused.matmul(a, b, c, **flips, **activation_attrs(activation, slope))
     y = pg.matmul(a, b, **flips)
     y = y if alpha == 1 else _scaled(y, alpha)
     if c is not None:
@@ -55,8 +55,8 @@ def _scaled(x: Value, factor: float) -> Value:
     return x * (factor if x.dtype.kind == "f" else int(factor))
 
 
-def built_in(activation: str, slope: float) -> dict[str, Any]:
-    """Return how a fused kernel is told its activation."""
+def activation_attrs(activation: str, slope: float) -> dict[str, Any]:
+    """Return the attributes that select an activation of a fused kernel."""
     return {"activation": activation, "leaky_relu_alpha": slope}
 
 
@@ -70,7 +70,7 @@ ACTIVATIONS: dict[str, Any] = {
 
 
 def activated(x: Value, activation: str, slope: float) -> Value:
-    """Apply an activation that fused kernels have built in."""
+    """Apply an activation that fused kernels support."""
     if activation == "leaky_relu":
         return pg.leaky_relu(x, alpha=slope)
     return ACTIVATIONS[activation](x)

@@ -1,4 +1,4 @@
-"""Normalization by batch, instance, group, layer; losses."""
+"""Batch, instance, group and layer normalization; losses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Ints = tuple[int, ...]
 
 
 def _by_channel(v: Value, x: Value, channels_last: int) -> Value:
-    """Return a vector so that it broadcasts against the channels."""
+    """Reshape a vector to broadcast along the channels."""
     return v if channels_last else pg.reshape(v, (-1, *[1] * (x.ndim - 2)))
 
 
@@ -76,7 +76,7 @@ def group_normalization(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> Value:
-    """Normalize groups of channels; scale and bias are by group, or by channel."""
+    """Normalize groups of channels; scale and bias are per group or per channel."""
     kind = pg.float32 if stash_type == 1 and x.dtype == np.float16 else x.dtype
     groups = pg.reshape(pg.astype(x, kind), (x.shape[0], num_groups, -1))
     mean, variance = pg.moments(groups, 2, keepdims=True)

@@ -1,8 +1,8 @@
-"""Regular expressions of models, which must not run for ever.
+"""Regular expressions from models, matched in time linear in the text.
 
-ONNX means those of RE2, whose time is linear in the text: package ``google-re2``, of
-the extra ``plugrad-onnx[re2]``. Python's ``re`` tries alternatives one after the other,
-and its classes are those of Unicode, so that it cannot take the place of RE2.
+ONNX specifies the syntax of RE2, from the package ``google-re2`` (the extra
+``plugrad-onnx[re2]``). Python's ``re`` cannot replace it: it backtracks, so a model
+could make it run for ever, and its character classes are those of Unicode.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["matcher"]
+__all__ = ["compile_pattern"]
 
 
 @functools.lru_cache(maxsize=64)
-def matcher(pattern: str) -> Callable[[str], bool]:
-    """Return a function that tells whether all of a text matches a pattern.
+def compile_pattern(pattern: str) -> Callable[[str], bool]:
+    """Return a function that returns whether a whole text matches a pattern.
 
-    Bytes that are not UTF-8 are surrogates in both, and match no character.
+    Bytes that are not UTF-8 are surrogates in both; they match no character.
 
     Raises:
-        ValueError: It is no pattern of RE2.
+        ValueError: The pattern is not valid in RE2.
         ModuleNotFoundError: RE2 is not installed.
 
     """
@@ -34,7 +34,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     except re2.error as error:
         why = error.args[0].decode() if error.args else "unknown reason"
         raise ValueError(
-            f"RegexFullMatch: {pattern!r} is no pattern of RE2: {why}"
+            f"RegexFullMatch: {pattern!r} is not a valid RE2 pattern: {why}"
         ) from None
     return lambda text: compiled.fullmatch(_encoded(text)) is not None
 

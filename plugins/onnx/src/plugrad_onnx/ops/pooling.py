@@ -1,4 +1,4 @@
-"""Pooling over windows, and over all of an image."""
+"""Pooling over windows, regions and whole images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plugrad import geometry
 from ..graph import Node
 from ..registry import Value, op
 from .shape import ints
-from .windows import WINDOW, Ints, Window, first, last
+from .windows import WINDOW, Ints, Window, to_channels_first, to_channels_last
 
 
 @op("AveragePool")
@@ -24,25 +24,28 @@ def average_pool(
     count_include_pad: int = 0,
     channels_last: int = 0,
 ) -> Value:
-    x, size = x if channels_last else last(x), window.kernel_shape
+    x, size = x if channels_last else to_channels_last(x), window.kernel_shape
     pool: Any = pg.avg_pool1d if len(size) == 1 else pg.avg_pool
     counted = bool(count_include_pad)
-    y = pool(x, size, **window.over(x, size), count_include_pad=counted)
-    return y if channels_last else first(y)
+    y = pool(x, size, **window.arguments(x, size), count_include_pad=counted)
+    return y if channels_last else to_channels_first(y)
 
 
 @op("LpPool", since=2)
 def lp_pool(
     x: Value, *, window: Window = WINDOW, p: int = 2, channels_last: int = 0
 ) -> Value:
-    x, size = pg.abs(x if channels_last else last(x)) ** p, window.kernel_shape
-    options = window.over(x, size)
+    x, size = (
+        pg.abs(x if channels_last else to_channels_last(x)) ** p,
+        window.kernel_shape,
+    )
+    options = window.arguments(x, size)
     pad = geometry.windows("LpPool", x.shape, size, **options).padding
     x = pg.pad(x, [(0, 0), *pad, (0, 0)])
     pool: Any = pg.avg_pool1d if len(size) == 1 else pg.avg_pool
     y = pool(x, size, strides=options["strides"], dilations=options["dilations"])
     y = (y * math.prod(size)) ** (1 / p)
-    return y if channels_last else first(y)
+    return y if channels_last else to_channels_first(y)
 
 
 @op("MaxPool")
@@ -54,20 +57,20 @@ def max_pool(
     channels_last: int = 0,
     node: Node,
 ) -> Value:
-    x, size = x if channels_last else last(x), window.kernel_shape
-    options = window.over(x, size)
+    x, size = x if channels_last else to_channels_last(x), window.kernel_shape
+    options = window.arguments(x, size)
     if len(node.outputs) > 1:
         windows = geometry.windows("MaxPool", x.shape, size, **options)
-        return _with_places(first(x), windows, storage_order)
+        return _with_places(to_channels_first(x), windows, storage_order)
     pool: Any = pg.max_pool1d if len(size) == 1 else pg.max_pool
     y = pool(x, size, **options)
-    return y if channels_last else first(y)
+    return y if channels_last else to_channels_first(y)
 
 
 def _with_places(
     x: Value, windows: geometry.Windows, by_column: int
 ) -> tuple[Value, Value]:
-    """Return the maxima, and where they are in the flat input, channels first."""
+    """Return the maxima and their indices in the flat, channels-first input."""
     sizes = x.shape[2:]
     least = -math.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).min)
     wide = pg.pad(x, [(0, 0), (0, 0), *windows.padding], constant_values=least)
@@ -119,11 +122,11 @@ def max_unpool(
 def _in_output(
     places: Value, inferred: Ints, wanted: Ints, begins: Any, window: Ints
 ) -> Value:
-    """Return flat places in an output that is larger than the windows reach.
+    """Return flat indices into an output that is larger than the reach of the windows.
 
-    The places are in the space of this output, as MaxPool, ONNX Runtime and PyTorch
-    have them. ONNX' node test counts in the space of the inferred shape: so it is if
-    all places are in their windows there, and in the other space they are not.
+    In MaxPool, ONNX Runtime and PyTorch, indices refer to the shape of this output. In
+    the ONNX node test, they refer to the inferred shape. The inferred shape is assumed
+    if all indices lie in their windows there, but not in the shape of the output.
     """
     ours = _coordinates(places, wanted)
     others = _coordinates(places, inferred)
@@ -135,7 +138,7 @@ def _in_output(
 
 
 def _coordinates(places: Value, shape: Ints) -> list[Value]:
-    """Return the coordinates of flat places along each axis."""
+    """Return the coordinates of flat indices along each axis."""
     found = []
     for size in reversed(shape[1:]):
         found.append(pg.remainder(places, size))
@@ -144,7 +147,7 @@ def _coordinates(places: Value, shape: Ints) -> list[Value]:
 
 
 def _in_windows(at: list[Value], begins: Any, window: Ints) -> Value:
-    """Return whether all coordinates are in the windows that they were chosen from."""
+    """Return whether all coordinates lie in the windows of their maxima."""
     rank, fits = len(at), pg.asarray(True)
     starts = [np.arange(at[0].shape[0]), np.arange(at[0].shape[1]), *begins]
     for axis, start in enumerate(starts):
@@ -198,7 +201,7 @@ def max_roi_pool(
 
 @functools.cache
 def _bins(start: int, end: int, count: int, size: int) -> list[tuple[int, int]]:
-    """Return where the bins of a region begin and end."""
+    """Return the start and end of each bin of a region."""
     each = max(end - start + 1, 1) / count
 
     def clipped(place: int) -> int:

@@ -1,12 +1,12 @@
-"""Quantized ops: exact.
+"""Quantized ops, with exact sums.
 
-Products and convolutions of bytes are those of ``pg.quantized``, summed in int32. Their
-weights are made int8 once, by a node of a pass, if they are constants. Products of
-batches, and convolutions in groups or in three dimensions, go by pieces: float32 holds
-all integers up to 2^24, so what stays below is computed in float32, and the pieces are
+Int8 products and convolutions use ``pg.quantized``, which sums in int32. Constant
+weights are converted to int8 once, by an op that a pass inserts. Batched products, and
+grouped or 3D convolutions, are split into pieces: float32 represents all integers up to
+2^24, so each piece whose sums stay below is computed in float32, and the pieces are
 added in int32.
 
-Map: quantization; weights; products; convolutions.
+Map: quantization; weights; matrix products; convolutions.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ..dtypes import dtype_of
 from ..registry import Value, op
 from .conv import conv, filter_of, of_two_axes
 from .elementwise import bounds
-from .windows import WINDOW, Window, first, last
+from .windows import WINDOW, Window, to_channels_first, to_channels_last
 
-EXACT = 2**24
+MAX_EXACT_FLOAT32 = 2**24  # float32 represents all integers up to this one
 
 
 def _along(v: Value, x: Value, axis: int, block: int = 0) -> Value:
-    """Return a scale or zero point so that it broadcasts against a tensor."""
+    """Reshape a scale or zero point to broadcast against a tensor."""
     if v.ndim == 0 or (v.size == 1 and v.ndim <= 1):
         return pg.reshape(v, ())
     axis = axis % x.ndim
@@ -43,7 +43,7 @@ def _along(v: Value, x: Value, axis: int, block: int = 0) -> Value:
 
 
 def _rounded(x: Value, zero: Value, elem_type: int, dtype: Any) -> Value:
-    """Return the nearest integers plus a zero point, within the bounds of a dtype."""
+    """Round to integers, add a zero point and clip to the bounds of a dtype."""
     least, most = bounds(elem_type)
     y = pg.round(x)
     y = y if zero is None else y + pg.astype(zero, y.dtype)
@@ -111,12 +111,12 @@ def dynamic_quantize_linear(x: Value) -> Value:
 def weights(
     w: Value, zero: Value = None, *, group: int = 1, matrix: int = 0
 ) -> tuple[Value, ...]:
-    """Return weights less their zero point, and what is left of the zero point.
+    """Return weights minus their zero point, and the remaining zero point or None.
 
-    Weights that ops of ``pg.quantized`` take are int8. If they do not fit into int8
-    with the zero point subtracted, it is left, and there is one more column of ones,
-    unless channels are by themselves: the product with it, times what is left, is
-    subtracted. Others are float32.
+    Weights for the ops of ``pg.quantized`` are int8. If they do not fit into int8 after
+    the zero point is subtracted, the zero point remains, and a column of ones is
+    appended, except to depthwise filters: the product with it, times the remaining zero
+    point, has to be subtracted. Other weights are float32.
     """
     if not matrix and (w.ndim > 4 or (group > 1 and w.shape[1] > 1)):
         many = zero is not None and zero.size > 1
@@ -130,7 +130,7 @@ def weights(
 
 
 def _signed(w: Any, zero: Any) -> tuple[Any, Any]:
-    """Return int8 and the zero point that is left, int32; None if it is 0."""
+    """Return int8 weights and the remaining zero point, int32; None if it is 0."""
     if isinstance(w, np.ndarray):
         along = (-1,) if w.ndim == 2 else (-1, *[1] * (w.ndim - 1))
         less = 0 if zero is None else zero.astype(np.int32).reshape(along)
@@ -145,34 +145,36 @@ def _signed(w: Any, zero: Any) -> tuple[Any, Any]:
 
 
 def _shifted(x: Value, zero: Value) -> Value:
-    """Return small integers less their zero point, in float32."""
+    """Return 8-bit integers minus their zero point, in float32."""
     y = pg.astype(x, "float32")
     return y if zero is None else y - pg.astype(zero, "float32")
 
 
 def _bound(x: Value, zero: Value) -> int:
-    """Return the largest magnitude of a value less its zero point."""
+    """Return the largest magnitude of a value minus its zero point."""
     return 255 if zero is not None or x.dtype != np.int8 else 128
 
 
 @op("Factor", domain="plugrad")
 def factor(a: Value, b: Value, scale: Value) -> Value:
-    """Return what sums are multiplied by: a number, or one for each channel."""
+    """Return the requantization factor of sums: a scalar, or one per channel."""
     if a.ndim == 1 and a.size > 1:
         a = pg.expand_dims(a, -1)
     y = pg.astype(a * b, "float32") / pg.astype(scale, "float32")
     return pg.reshape(y, ()) if y.size == 1 else y
 
 
-def _ended(sums: Value, rest: Value, bias: Value, scale: Value, zero: Value) -> Value:
-    """Return sums as kernels would have ended them, with the last column of ones."""
+def _apply_epilogue(
+    sums: Value, rest: Value, bias: Value, scale: Value, zero: Value
+) -> Value:
+    """Apply the epilogue: remaining zero point, bias, scale and rounding."""
     y = sums if rest is None else sums[..., :-1] - rest * sums[..., -1:]
     y = y if bias is None else y + bias
     y = y if scale is None else pg.astype(y, "float32") * scale
     return y if zero is None else _rounded(y, zero, _onnx_type(zero.dtype), zero.dtype)
 
 
-# --- products ----------------------------------------------------------------------
+# --- matrix products ---------------------------------------------------------------
 
 
 @op("QuantizedMatMul", domain="plugrad")
@@ -184,7 +186,7 @@ def quantized_matmul(
     scale: Value = None,
     zero: Value = None,
 ) -> Value:
-    """Multiply by what ``weights`` returns: a node of a pass."""
+    """Multiply by prepared ``weights``; passes insert this op."""
     rows = a_zero is not None and a_zero.size > 1
     start = None if a_zero is None or rows else pg.reshape(a_zero, ())
     if rest is None and not rows and (scale is None or scale.ndim <= 1):
@@ -193,33 +195,37 @@ def quantized_matmul(
     if rows:
         a_zero = pg.expand_dims(a_zero, -1) if a_zero.ndim == 1 else a_zero
         y = y - pg.astype(a_zero, "int32") * pg.sum(w, axis=0, dtype="int32")
-    return _ended(y, rest, None, scale, zero)
+    return _apply_epilogue(y, rest, None, scale, zero)
 
 
 def _matmul(a: Value, b: Value, a_zero: Value, b_zero: Value, *end: Value) -> Value:
-    """Return the product in int32, or as it ends."""
+    """Return the product in int32, or with the epilogue ``end`` applied."""
     if b.ndim == 2 and (b_zero is None or b_zero.ndim < 2):
         w, rest = weights(b, b_zero, matrix=1)
         return quantized_matmul(a, w, rest, a_zero, *end)
     if a_zero is not None and a_zero.ndim == 1 and a_zero.size > 1:
         a_zero = pg.expand_dims(a_zero, -1)
-    count, n = EXACT // (_bound(a, a_zero) * _bound(b, b_zero)), a.shape[-1]
+    count, n = MAX_EXACT_FLOAT32 // (_bound(a, a_zero) * _bound(b, b_zero)), a.shape[-1]
     a, b = _shifted(a, a_zero), _shifted(b, b_zero)
     total = None
     for start in range(0, n, count):
         left = a if n <= count else a[..., start : start + count]
-        right = b if n <= count else b[(..., slice(start, start + count), *_tail(b))]
+        right = (
+            b
+            if n <= count
+            else b[(..., slice(start, start + count), *_column_slices(b))]
+        )
         part = pg.astype(pg.matmul(left, right), "int32")
         total = part if total is None else total + part
-    return _ended(total, None, None, *end) if end else total
+    return _apply_epilogue(total, None, None, *end) if end else total
 
 
-def _tail(b: Value) -> tuple[slice, ...]:
+def _column_slices(b: Value) -> tuple[slice, ...]:
     return (slice(None),) if b.ndim > 1 else ()
 
 
 def dynamic_matmul(a: Value, *, given: Sequence[Value], scale: Value) -> Value:
-    """Return the product of what is quantized as it comes with ``given`` weights."""
+    """Quantize ``a`` and multiply it by the prepared weights ``given``."""
     a, of_a, a_zero = dynamic_quantize_linear(a)
     w, rest = given
     y = quantized_matmul(a, w, rest, a_zero)
@@ -264,12 +270,12 @@ def quantized_conv(
     group: int = 1,
     channels_last: int = 0,
 ) -> Value:
-    """Convolve with what ``weights`` returns: a node of a pass."""
-    x, n = x if channels_last else last(x), len(window.kernel_shape)
+    """Convolve with prepared ``weights``; passes insert this op."""
+    x, n = x if channels_last else to_channels_last(x), len(window.kernel_shape)
     end = bias, scale, zero
-    options = window.over(x, window.kernel_shape)
+    options = window.arguments(x, window.kernel_shape)
     if w.dtype == np.float32:
-        return _by_pieces(x, w, x_zero, end, window, group, channels_last)
+        return _convolve_in_pieces(x, w, x_zero, end, window, group, channels_last)
     options = of_two_axes(options) if n == 1 else options
     wide = x if n == 2 else pg.expand_dims(x, 1)
     x_zero = None if x_zero is None else pg.reshape(x_zero, ())
@@ -281,9 +287,9 @@ def quantized_conv(
             ones = pg.ones_like(w)
             more = _windows(wide, ones, x_zero, (), group, options)
             y, rest = y - rest * more, None
-        y = _ended(y, rest, *end)
+        y = _apply_epilogue(y, rest, *end)
     y = y if n == 2 else pg.squeeze(y, 1)
-    return y if channels_last else first(y)
+    return y if channels_last else to_channels_first(y)
 
 
 def _windows(
@@ -293,13 +299,13 @@ def _windows(
     return convolve(x, w, x_zero, *end, **options)
 
 
-def _by_pieces(
+def _convolve_in_pieces(
     x: Value, w: Value, zero: Value, end: Any, window: Window, group: int, last_: int
 ) -> Value:
-    """Convolve in float32, over as many channels at once as are exact."""
+    """Convolve in float32, over as many channels at once as stay exact."""
     options: Any = {"window": window, "group": group}
-    x = first(x)
-    most, channels = EXACT // (_bound(x, zero) * 255), w.shape[1]
+    x = to_channels_first(x)
+    most, channels = MAX_EXACT_FLOAT32 // (_bound(x, zero) * 255), w.shape[1]
     count = most // math.prod(w.shape[2:])
     x = _shifted(x, zero)
     if channels <= count:
@@ -312,12 +318,12 @@ def _by_pieces(
             conv(x[:, i : i + count], w[:, i : i + count], **options) for i in starts
         ]
         y = pg.add_n([pg.astype(part, "int32") for part in parts])
-    y = _ended(last(y), None, *end)
-    return y if last_ else first(y)
+    y = _apply_epilogue(to_channels_last(y), None, *end)
+    return y if last_ else to_channels_first(y)
 
 
-def _convolved(x: Value, w: Value, w_zero: Value, *end: Value, **how: Any) -> Value:
-    """Return a convolution in int32, or as it ends."""
+def _integer_conv(x: Value, w: Value, w_zero: Value, *end: Value, **how: Any) -> Value:
+    """Return the convolution in int32, or with the epilogue ``end`` applied."""
     window = replace(how.pop("window"), kernel_shape=tuple(w.shape[2:]))
     given = weights(w, w_zero, group=how["group"])
     return quantized_conv(x, *given, *end, window=window, **how)
@@ -333,7 +339,7 @@ def conv_integer(
     window: Window = WINDOW,
     group: int = 1,
 ) -> Value:
-    return _convolved(x, w, w_zero, zero, window=window, group=group)
+    return _integer_conv(x, w, w_zero, zero, window=window, group=group)
 
 
 @op("QLinearConv", since=10)
@@ -352,4 +358,4 @@ def qlinear_conv(
     group: int = 1,
 ) -> Value:
     end = x_zero, b, factor(x_scale, w_scale, scale), zero
-    return _convolved(x, w, w_zero, *end, window=window, group=group)
+    return _integer_conv(x, w, w_zero, *end, window=window, group=group)

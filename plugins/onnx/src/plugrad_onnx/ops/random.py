@@ -1,4 +1,4 @@
-"""Random numbers: those of plugrad, so that a seed gives others than elsewhere."""
+"""Random numbers from plugrad; other runtimes draw others for the same seed."""
 
 from __future__ import annotations
 

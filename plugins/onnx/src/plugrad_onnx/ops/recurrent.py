@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN: plugrad's own where they are, else a loop over the steps."""
+"""LSTM, GRU and RNN: a plugrad op if there is one, else a loop over the steps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Cell:
     def functions(self, *names: str) -> list[Activation]:
         """Return the activations; by default those of ``names``, in each direction.
 
-        Those that have a parameter take the next one that is given.
+        An activation with a parameter uses the next one of the attribute.
         """
         found = []
         rest = {"alpha": [*self.activation_alpha], "beta": [*self.activation_beta]}
@@ -41,12 +41,12 @@ class Cell:
         return found
 
     def default(self, *names: str) -> bool:
-        """Return whether the activations are those of ``names``, without a bound."""
+        """Return whether the activations are those of ``names``, without ``clip``."""
         given = zip(self.activations, names * 2, strict=False)
         return self.clip is None and all(a.lower() == b.lower() for a, b in given)
 
     def bound(self, x: Value) -> Value:
-        """Return a value within the bounds of ``clip``."""
+        """Clip a value if ``clip`` is set."""
         return x if self.clip is None else pg.clip(x, -self.clip, self.clip)
 
 
@@ -72,7 +72,7 @@ def _directions(
     cell: Cell,
     run: Callable[[int, Value, Value], tuple[Value, ...]],
 ) -> tuple[Value, ...]:
-    """Run each direction; return all outputs of it, and the last states."""
+    """Run each direction; return the outputs of all steps and the last states."""
     x = pg.permute_dims(x, (1, 0, 2)) if cell.layout else x
     both = {"forward": (0,), "reverse": (1,), "bidirectional": (0, 1)}
     ways = both[cell.direction.lower()]
@@ -91,7 +91,7 @@ def _directions(
 
 
 def _mask(lengths: Value, x: Value) -> Value:
-    """Return which steps each row of the batch has, [steps, batch, 1]; None: all."""
+    """Return a mask of valid steps, [steps, batch, 1]; None: all are valid."""
     if lengths is None or (lengths == x.shape[0]).all():
         return None
     steps = pg.arange(x.shape[0], dtype="int64")
@@ -113,7 +113,7 @@ def _loop(
     mask: Value,
     step: Callable[[Value, tuple[Value, ...]], tuple[Value, ...]],
 ) -> tuple[Value, ...]:
-    """Run the steps; rows that have ended keep their states, and their output is 0."""
+    """Run the steps; rows that have ended keep their states and output 0."""
     outputs = []
     for i in range(x.shape[0]):
         new = step(x[i], states)
@@ -130,15 +130,15 @@ def _loop(
     return all_outputs, *states
 
 
-# The order of the gates of plugrad's ops, which is PyTorch's, among those of ONNX.
+# The ONNX gates in the order of plugrad's ops, which is that of PyTorch.
 ORDERS = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2)}
 
 
 @op("Gates", domain="plugrad")
 def gates(w: Value, r: Value, b: Value = None, *, kind: str) -> Value:
-    """Return four for each direction: weights and biases as plugrad's ops have them.
+    """Return four arrays per direction: weights and biases in the layout of plugrad.
 
-    A node of a pass, which runs once.
+    Passes insert this op, which runs once.
     """
 
     def ordered(v: Value) -> Value:
@@ -152,19 +152,21 @@ def gates(w: Value, r: Value, b: Value = None, *, kind: str) -> Value:
     return tuple(found)
 
 
-def _own(run: Any, own: Any, number: int, x: Value, start: Any) -> tuple[Value, ...]:
-    """Run an op of plugrad's with the weights of a direction."""
+def _run_op(run: Any, own: Any, number: int, x: Value, start: Any) -> tuple[Value, ...]:
+    """Run a plugrad op with the weights of a direction."""
     return tuple(run(x, *own[4 * number : 4 * number + 4], *start))
 
 
-def _start(given: Value, number: int, x: Value, hidden: int, layout: int) -> Value:
+def _initial_state(
+    given: Value, number: int, x: Value, hidden: int, layout: int
+) -> Value:
     if given is None:
         return pg.zeros((x.shape[1], hidden), dtype=x.dtype)
     return given[:, number] if layout else given[number]
 
 
 def _inputs(x: Value, w: Value, b: Value, count: int) -> Value:
-    """Return the products of all steps with the weights, and the bias of inputs."""
+    """Return the input projections of all steps, with the input bias."""
     y = pg.matmul(x, w, transpose_b=True)
     return y if b is None else y + b[:count]
 
@@ -190,7 +192,7 @@ def rnn(
         bias = None if b is None else b[number, :n] + b[number, n:]
         f, turn = functions[number], pg.matrix_transpose(r[number])
         step = lambda a, s: (f(bound(a + pg.matmul(s[0], turn))),)
-        start = (_start(initial_h, number, x, n, layout),)
+        start = (_initial_state(initial_h, number, x, n, layout),)
         return _loop(_inputs(x, w[number], bias, n), start, mask, step)
 
     return _directions(x, lengths, cell, run)
@@ -208,15 +210,15 @@ def gru(
     cell: Cell = CELL,
     linear_before_reset: int = 0,
 ) -> Value:
-    """Run a GRU; ``own`` is what ``gates`` returns, if a pass knows it."""
+    """Run a GRU; ``own`` is the result of ``gates``, if a pass inserted it."""
     functions, bound = cell.functions("Sigmoid", "Tanh"), cell.bound
     n, layout = r.shape[-1], cell.layout
     plain = linear_before_reset and cell.default("Sigmoid", "Tanh") and x.size
 
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
-        start = (_start(initial_h, number, x, n, layout),)
+        start = (_initial_state(initial_h, number, x, n, layout),)
         if plain and mask is None:
-            return _own(pg.gru, own or gates(w, r, b, kind="GRU"), number, x, start)
+            return _run_op(pg.gru, own or gates(w, r, b, kind="GRU"), number, x, start)
         f, g = functions[2 * number : 2 * number + 2]
         both, turn = r[number, : 2 * n], pg.matrix_transpose(r[number, 2 * n :])
         both = pg.matrix_transpose(both)
@@ -248,7 +250,7 @@ def _general(
     functions: Sequence[Activation],
     bound: Activation,
 ) -> tuple[Value, Value]:
-    """Return a step of an LSTM, which may have peepholes, coupled gates or a bound."""
+    """Return a step of an LSTM with peepholes, coupled gates or ``clip``."""
     f, g, h = functions
     i, o, forget, c = pg.split(gates, 4, axis=1)
     if peep is not None:
@@ -262,7 +264,7 @@ def _general(
 
 @dataclass(frozen=True)
 class _Steps:
-    """The steps of an LSTM, but for its products with weights."""
+    """The steps of an LSTM, without its products with weights."""
 
     cell: Cell
     hidden: int
@@ -273,14 +275,14 @@ class _Steps:
 
     @property
     def plain(self) -> bool:
-        """Whether the op of plugrad takes these steps."""
+        """Whether the plugrad op supports these steps."""
         names = "Sigmoid", "Tanh", "Tanh"
         return self.p is None and not self.input_forget and self.cell.default(*names)
 
     def start(self, number: int, x: Value) -> tuple[Value, ...]:
-        """Return the state that a direction begins with."""
+        """Return the initial states of a direction."""
         how = number, x, self.hidden, self.cell.layout
-        return tuple(_start(state, *how) for state in self.initial)
+        return tuple(_initial_state(state, *how) for state in self.initial)
 
     def run(
         self,
@@ -290,7 +292,7 @@ class _Steps:
         of_input: Activation,
         of_state: Activation,
     ) -> tuple[Value, ...]:
-        """Run the steps of a direction; two functions are the products with weights."""
+        """Run the steps of a direction; the two functions multiply by the weights."""
         functions = self.cell.functions("Sigmoid", "Tanh", "Tanh")
         how = functions[3 * number : 3 * number + 3], self.cell.bound
         n, b = self.hidden, self.b
@@ -318,13 +320,13 @@ def lstm(
     cell: Cell = CELL,
     input_forget: int = 0,
 ) -> Value:
-    """Run an LSTM; ``own`` is what ``gates`` returns, if a pass knows it."""
+    """Run an LSTM; ``own`` is the result of ``gates``, if a pass inserted it."""
     steps = _Steps(cell, r.shape[-1], b, (initial_h, initial_c), p, input_forget)
 
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
         if steps.plain and mask is None and x.size:
             weights, start = own or gates(w, r, b, kind="LSTM"), steps.start(number, x)
-            return _own(pg.lstm, weights, number, x, start)
+            return _run_op(pg.lstm, weights, number, x, start)
         turn = pg.matrix_transpose(r[number])
         of_input = lambda x: pg.matmul(x, w[number], transpose_b=True)
         return steps.run(number, x, mask, of_input, lambda h: pg.matmul(h, turn))
@@ -350,10 +352,10 @@ def dynamic_quantize_lstm(
     cell: Cell = CELL,
     input_forget: int = 0,
 ) -> Value:
-    """Run an LSTM of ONNX Runtime's, whose inputs and states are quantized as it runs.
+    """Run the ONNX Runtime LSTM that quantizes inputs and states dynamically.
 
-    Weights are turned; scales and zero points are of a direction or of its columns.
-    ``own`` is what ``gate_weights`` returns, if that is known.
+    Weights are transposed; scales and zero points are per direction or per column.
+    ``own`` is the result of ``gate_weights``, if a pass inserted it.
     """
     steps = _Steps(cell, r.shape[-2], b, (initial_h, initial_c), p, input_forget)
     own = own or gate_weights(w, r, w_zero, r_zero)
@@ -373,7 +375,7 @@ def dynamic_quantize_lstm(
 
 @op("QuantizedGates", domain="plugrad", reads=(0, 1, 2, 3))
 def gate_weights(w: Value, r: Value, w_zero: Value, r_zero: Value) -> Value:
-    """Return weights of bytes, four for each direction: a node of a pass."""
+    """Return int8 weights, four per direction; passes insert this op."""
     found: list[Value] = []
     for i in range(w.shape[0]):
         for v, zero in ((w, w_zero), (r, r_zero)):

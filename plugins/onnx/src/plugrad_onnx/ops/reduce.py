@@ -1,4 +1,4 @@
-"""Reductions, softmax, and where the maximum is."""
+"""Reductions, softmax, argmax and argmin."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .shape import ints
 Ints = tuple[int, ...]
 
 
-def _on_ends(word: str, sign: float) -> Any:
-    """Return a maximum or minimum that is infinite where there are no elements."""
+def _extreme(word: str, sign: float) -> Any:
+    """Return a max or min reduction that is infinite over no elements."""
 
     def extreme(xp: Any, x: Value, axes: Ints | None, keep: bool) -> Value:
         options: dict[str, Any] = {"axis": axes, "keepdims": keep}
@@ -64,8 +64,8 @@ REDUCTIONS: dict[str, Any] = {
     "ReduceSum": _sum,
     "ReduceMean": _mean,
     "ReduceProd": _prod,
-    "ReduceMax": _on_ends("max", -1),
-    "ReduceMin": _on_ends("min", 1),
+    "ReduceMax": _extreme("max", -1),
+    "ReduceMin": _extreme("min", 1),
     "ReduceL1": lambda xp, x, a, k: _sum(xp, xp.abs(x), a, k),
     "ReduceL2": lambda xp, x, a, k: _root(xp, _sum(xp, x * x, a, k)),
     "ReduceSumSquare": lambda xp, x, a, k: _sum(xp, x * x, a, k),

@@ -1,4 +1,4 @@
-"""Resize: the kernels of plugrad where they fit, matrices otherwise."""
+"""Resize: by plugrad kernels where they fit, else by matrices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Axis:
-    """How one axis is resized."""
+    """The sizes, scale and region of one resized axis."""
 
     size: int
     wanted: int
@@ -29,7 +29,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Rule:
-    """The attributes of ONNX that say which elements are read, and how."""
+    """The attributes that select and weight the elements that are read."""
 
     mode: str = "nearest"
     coordinates: str = "half_pixel"
@@ -41,7 +41,7 @@ class Rule:
 
 
 def positions(axis: Axis, rule: Rule) -> Array:
-    """Return which coordinate of the input each element of the output is read at."""
+    """Return the input coordinate of each output element."""
     i, n, wide = np.arange(axis.wanted), axis.size, axis.scale * axis.size
     half = (i + 0.5) / axis.scale - 0.5
     if rule.coordinates == "half_pixel" or axis.wanted == 1 == n:
@@ -63,7 +63,7 @@ def positions(axis: Axis, rule: Rule) -> Array:
 
 
 def nearest_places(axis: Axis, rule: Rule) -> Array:
-    """Return which element is nearest."""
+    """Return the index of the nearest input element."""
     x = positions(axis, rule)
     rounded = {
         "opset_10": lambda: np.ceil(x) if axis.scale < 1 else np.floor(x),
@@ -77,7 +77,7 @@ def nearest_places(axis: Axis, rule: Rule) -> Array:
 
 @functools.lru_cache(maxsize=256)
 def matrix(axis: Axis, rule: Rule) -> Array:
-    """Return the weights by which an axis is multiplied, [wanted, size]."""
+    """Return the interpolation weights of an axis, [wanted, size]."""
     x = positions(axis, rule)
     stretch = min(axis.scale, 1.0) if rule.antialias else 1.0
     reach = (2 if rule.mode == "cubic" else 1) / stretch
@@ -126,7 +126,7 @@ def resized(x: Value, axes: dict[int, Axis], rule: Rule) -> Value:
 
 
 def _by_kernel(x: Value, axes: dict[int, Axis], rule: Rule) -> Value | None:
-    """Run the kernel of images, channels last, where it means the same."""
+    """Run the channels-last image kernel if it computes the same, else None."""
     if x.ndim != 4 or not {*axes} >= {1, 2} or x.dtype != np.float32:
         return None
     exact = all(a.scale * a.size == a.wanted for a in axes.values())

@@ -1,4 +1,4 @@
-"""Sequences are lists, and an optional value that is missing is None."""
+"""Sequences, which are lists; a missing optional value is None."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from plugrad.importing import namespace
 
 from ..program import Branch, Session
 from ..registry import Value, op
-from .shape import cut, ints
+from .shape import ints, split_at
 
 
 @op("SequenceConstruct")
@@ -53,15 +53,18 @@ def split_to_sequence(
 ) -> Value:
     n = x.shape[axis]
     if sizes is None:
-        parts = cut(x, (1,) * n, axis)
+        parts = split_at(x, (1,) * n, axis)
         if not keepdims:
             return [namespace(x).squeeze(part, axis) for part in parts]
         return list(parts)
     if sizes.ndim:
-        return list(cut(x, ints(sizes), axis))
+        return list(split_at(x, ints(sizes), axis))
     each = int(sizes.item())
     whole, rest = divmod(n, each)
-    return list(cut(x, [each] * whole + [rest] * bool(rest), axis))
+    pieces = [each] * whole
+    if rest:
+        pieces.append(rest)
+    return list(split_at(x, pieces, axis))
 
 
 @op("ConcatFromSequence")

@@ -1,4 +1,4 @@
-"""Shapes: they are on the host, and so is what is computed of them."""
+"""Shape ops; shapes and integers computed from them stay on the host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plugrad.importing import namespace
 from ..dtypes import dtype_of
 from ..graph import Node
 from ..registry import Value, op
-from .windows import first, last
+from .windows import to_channels_first, to_channels_last
 
 Ints = tuple[int, ...]
 
@@ -25,13 +25,13 @@ def ints(x: Value) -> Ints:
     return tuple(x.reshape(-1).tolist())
 
 
-# How many elements an array may have that is made from a few numbers.
-most_elements: ContextVar[float] = ContextVar("most_elements", default=math.inf)
+# The limit on elements of an array that is made from a few numbers, such as a range.
+max_elements: ContextVar[float] = ContextVar("max_elements", default=math.inf)
 
 
 def bounded(name: str, shape: Sequence[int]) -> Sequence[int]:
-    """Return a shape that is made on the host, unless it is too large for that."""
-    most = most_elements.get()
+    """Return a shape; raise if an array of it must not be made on the host."""
+    most = max_elements.get()
     if any(n < 0 for n in shape) or math.prod(shape) > most:
         raise ValueError(
             f"{name}: the shape {tuple(shape)} has a negative size, or more than "
@@ -52,17 +52,17 @@ def size(x: Value) -> Value:
 
 @op("Reshape", since=5, reads=(1,), host=True)
 def reshape(x: Value, shape: Value, *, allowzero: int = 0) -> Value:
-    return namespace(x).reshape(x, wanted(x.shape, ints(shape), allowzero))
+    return namespace(x).reshape(x, inferred_shape(x.shape, ints(shape), allowzero))
 
 
-def wanted(shape: Ints, sizes: Ints, allowzero: int = 0) -> Ints:
-    """Return the sizes that a reshape wants: 0 stands for one that stays."""
+def inferred_shape(shape: Ints, sizes: Ints, allowzero: int = 0) -> Ints:
+    """Return the target shape of a reshape; 0 copies the size of the input."""
     if allowzero:
         return sizes
     kept = tuple([shape[i] if n == 0 else n for i, n in enumerate(sizes)])
     if 0 not in kept or -1 not in kept:
         return kept
-    # NumPy does not say what -1 is where nothing is left: what the other axes have.
+    # NumPy cannot infer -1 for an empty array: infer it from the axes not copied.
     left = math.prod(n for i, n in enumerate(shape) if i >= len(sizes) or sizes[i])
     count, rest = divmod(left, math.prod(n for n in sizes if n > 0))
     return tuple([count if n == -1 and not rest else n for n in kept])
@@ -70,23 +70,23 @@ def wanted(shape: Ints, sizes: Ints, allowzero: int = 0) -> Ints:
 
 @op("Shuffle", domain="plugrad")
 def shuffle(x: Value, *, wide: Ints, narrow: Ints, channels_last: int = 0) -> Value:
-    """Let the channels of groups take turns: a node of a pass.
+    """Shuffle channels between groups; passes insert this op.
 
-    The file has it as a reshape to ``wide``, which is [n, groups, channels, ...], a
-    transpose of the groups and their channels, and a reshape to ``narrow``.
+    In the file, this is a reshape to ``wide``, which is [n, groups, channels, ...], a
+    transpose of groups and channels, and a reshape to ``narrow``.
     """
     if not channels_last:
-        y = pg.reshape(x, wanted(x.shape, wide))
+        y = pg.reshape(x, inferred_shape(x.shape, wide))
         y = pg.permute_dims(y, (0, 2, 1, *range(3, y.ndim)))
-        return pg.reshape(y, wanted(y.shape, narrow))
+        return pg.reshape(y, inferred_shape(y.shape, narrow))
     shape = (x.shape[0], x.shape[-1], *x.shape[1:-1])
-    sizes = geometry.reshaped(shape, wanted(shape, wide))
+    sizes = geometry.reshaped(shape, inferred_shape(shape, wide))
     swapped = (sizes[0], sizes[2], sizes[1], *sizes[3:])
-    kept = geometry.reshaped(shape, wanted(swapped, narrow)) == shape
+    kept = geometry.reshaped(shape, inferred_shape(swapped, narrow)) == shape
     if kept and (sizes[0], *sizes[3:]) == (shape[0], *shape[2:]):
         y = pg.reshape(x, (*x.shape[:-1], *sizes[1:3]))
         return pg.reshape(pg.permute_dims(y, (*range(y.ndim - 2), -1, -2)), x.shape)
-    return last(shuffle(first(x), wide=wide, narrow=narrow))
+    return to_channels_last(shuffle(to_channels_first(x), wide=wide, narrow=narrow))
 
 
 @op("Flatten", host=True)
@@ -130,8 +130,8 @@ def concat(*xs: Value, axis: int) -> Value:
     return namespace(*xs).concat(xs, axis=axis)
 
 
-def cut(x: Value, sizes: Sequence[int], axis: int) -> tuple[Value, ...]:
-    """Return pieces of some sizes along an axis."""
+def split_at(x: Value, sizes: Sequence[int], axis: int) -> tuple[Value, ...]:
+    """Split into pieces of the given sizes along an axis."""
     if isinstance(x, np.ndarray):
         ends: Any = np.cumsum(sizes)[:-1] if sizes else []
         return tuple(np.split(x, ends, axis))
@@ -143,7 +143,7 @@ def split_attribute(
     x: Value, *, axis: int = 0, split: Ints | None = None, node: Node
 ) -> Value:
     count = len(node.outputs)
-    return cut(x, split or (x.shape[axis] // count,) * count, axis)
+    return split_at(x, split or (x.shape[axis] // count,) * count, axis)
 
 
 @op("Split", since=13, reads=(1,), host=True)
@@ -156,10 +156,10 @@ def split(
     node: Node,
 ) -> Value:
     if sizes is not None:
-        return cut(x, ints(sizes), axis)
+        return split_at(x, ints(sizes), axis)
     count, n = num_outputs or len(node.outputs), x.shape[axis]
     each = -(-n // count)
-    return cut(x, [*[each] * (count - 1), n - each * (count - 1)], axis)
+    return split_at(x, [*[each] * (count - 1), n - each * (count - 1)], axis)
 
 
 @op("Slice", host=True)
@@ -187,7 +187,7 @@ def slice_(
 
 
 def _slice(start: int, end: int, step: int, size: int) -> slice:
-    """Return a slice of Python; ONNX clips what lies outside."""
+    """Return a Python slice; ONNX clips positions outside the axis."""
     start, end = (n + size if n < 0 else n for n in (start, end))
     if step > 0:
         return slice(max(start, 0), max(end, 0), step)
@@ -230,7 +230,7 @@ def constant(
     value_strings: Sequence[str] | None = None,
     sparse_value: Value = None,
 ) -> Value:
-    raise ValueError("Constant: it has no value, or more than one")
+    raise ValueError("Constant: exactly one value attribute is needed")
 
 
 @op("Range", reads=(0, 1, 2), host=True)

@@ -1,4 +1,4 @@
-"""Fourier transforms and what goes with them."""
+"""Fourier transforms and mel weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..registry import Value, op
 
 
 def _complex(x: Value) -> Value:
-    """Return complex numbers, which ONNX keeps as pairs on the last axis."""
+    """Return complex numbers; ONNX stores them as pairs on the last axis."""
     if x.shape[-1] == 1:
         return pg.complex(x[..., 0], pg.zeros_like(x[..., 0]))
     return pg.complex(x[..., 0], x[..., 1])

@@ -1,4 +1,4 @@
-"""Images that are read at any place: grids, regions, deformed windows."""
+"""Sampling of images at arbitrary coordinates: grids, regions, deformed windows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def affine_grid(theta: Value, size: Value, *, align_corners: int = 0) -> Value:
 
 
 def _pixel_centers(count: int, align_corners: bool) -> Any:
-    """Return the coordinates of pixels between -1 and 1, of a single one 0."""
+    """Return pixel coordinates between -1 and 1; 0 for a single pixel."""
     if align_corners and count > 1:
         return np.linspace(-1, 1, count)
     return (2 * np.arange(count) + 1) / max(count, 1) - 1
@@ -92,7 +92,7 @@ def roi_align(
 
 
 def _aligned(image: Value, sizes: Ints, grid: Any, mode: str) -> Value:
-    """Read places of a region: those up to a pixel outside count as on the edge."""
+    """Sample a region; points up to one pixel outside count as on the edge."""
     valid = np.ones(grid.shape[1:], bool)
     places = []
     for at, n in zip(grid, sizes, strict=True):
@@ -134,7 +134,7 @@ def deform_conv(
     pads: Ints = (0, 0, 0, 0),
     strides: Ints = (1, 1),
 ) -> Value:
-    """Convolve windows whose elements are read at places of their own."""
+    """Convolve windows whose elements are read at displaced coordinates."""
     window, count = w.shape[2:], math.prod(w.shape[2:])
     batch, channels, *sizes = x.shape
     out = [
@@ -147,7 +147,7 @@ def deform_conv(
     moved = pg.reshape(offset, shape)
     each = channels // offset_group
     columns = []
-    # With zeros up to powers of two, whole pixels are exact coordinates of a grid.
+    # Padded to powers of two, whole pixels have exact grid coordinates.
     halves = [2 ** (n - 1).bit_length() / 2 for n in sizes]
     margins = [(0, int(2 * h) + 1 - n) for h, n in zip(halves, sizes, strict=True)]
     for g in range(offset_group):
@@ -166,7 +166,7 @@ def deform_conv(
 def _displaced(
     x: Value, offset: Value, begin: list[int], strides: Ints, halves: list[float]
 ) -> Value:
-    """Read one element of each window, moved by [batch, (y, x), rows, columns]."""
+    """Read one element of each window, displaced by [batch, (y, x), rows, columns]."""
     grid = []
     for i in (1, 0):
         places = (
@@ -181,7 +181,7 @@ def _displaced(
 def _weighted(
     columns: list[Value], w: Value, b: Value, group: int, parts: int, out: list[int]
 ) -> Value:
-    """Multiply what was read, [batch, points, channels] a place, by the filter."""
+    """Multiply the sampled columns, [batch, points, channels] each, by the filter."""
     count = len(columns) // parts
     by_place = [
         pg.concat(columns[k::count], axis=-1) if parts > 1 else columns[k]

@@ -1,7 +1,7 @@
-"""What convolutions and pooling share: padding, and channels first or last.
+"""Shared by convolutions and pooling: window attributes and channel layouts.
 
-Tensors of ONNX have their channels first; kernels of plugrad have them last. A pass
-sets ``channels_last`` where a tensor is turned already.
+ONNX tensors are channels-first; plugrad kernels expect channels-last. A pass sets
+``channels_last`` where a tensor is channels-last already.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Ints = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Window:
-    """The attributes that convolutions and pooling share."""
+    """The attributes shared by convolutions and pooling."""
 
     auto_pad: str = "NOTSET"
     ceil_mode: int = 0
@@ -27,8 +27,8 @@ class Window:
     pads: Ints = ()
     strides: Ints = ()
 
-    def over(self, x: Value, window: Ints) -> dict[str, Any]:
-        """Return the arguments of plugrad's ops for channels-last input."""
+    def arguments(self, x: Value, window: Ints) -> dict[str, Any]:
+        """Return the keyword arguments of plugrad ops for channels-last input."""
         n = len(window)
         steps, gaps = self.strides or (1,) * n, self.dilations or (1,) * n
         found: dict[str, Any] = {"strides": steps, "dilations": gaps}
@@ -49,16 +49,16 @@ class Window:
 WINDOW = Window()
 
 
-def last(x: Value) -> Value:
-    """Return a tensor with its channels last."""
+def to_channels_last(x: Value) -> Value:
+    """Return a channels-first tensor as channels-last."""
     return pg.permute_dims(x, (0, *range(2, x.ndim), 1))
 
 
-def first(x: Value) -> Value:
-    """Return a tensor with its channels first."""
+def to_channels_first(x: Value) -> Value:
+    """Return a channels-last tensor as channels-first."""
     return pg.permute_dims(x, (0, x.ndim - 1, *range(1, x.ndim - 1)))
 
 
 def extent(window: int, dilation: int) -> int:
-    """Return how many elements a window spans."""
+    """Return the number of elements that a dilated window spans."""
     return (window - 1) * dilation + 1

@@ -1,9 +1,9 @@
-"""Rewrites graphs at load: ``optimized`` runs the passes, ``Report`` counts changes.
+"""Rewrites graphs at load: ``optimize_graph`` runs the passes; ``Report`` counts them.
 
-Map: ``pipeline`` has the order and the small passes; ``folding`` what convolutions
-compute for nodes behind them; ``layout`` keeps channels last.
+Map: ``pipeline`` defines the order and the small passes; ``folding`` folds following
+nodes into convolutions; ``layout`` keeps images channels-last.
 """
 
-from .pipeline import Report, optimized
+from .pipeline import Report, optimize_graph
 
-__all__ = ["Report", "optimized"]
+__all__ = ["Report", "optimize_graph"]

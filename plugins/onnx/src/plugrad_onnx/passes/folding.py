@@ -1,6 +1,6 @@
-"""Folding: a convolution does what batch norms, factors and sums behind it would do.
+"""Fold batch norms, factors and sums that follow a convolution into its weights.
 
-The parameters stay those of the file: nodes that run once compute the weights.
+The parameters stay those of the file: nodes that run once compute the new weights.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from dataclasses import replace
 
 import plugrad as pg
 
-from ..graph import Graph, Node, makers, uses
-from ..program import Known
-from ..registry import Value, op, own
+from ..graph import Graph, Node, count_uses, producers
+from ..program import KnownValues
+from ..registry import Value, op, pass_op
 
 __all__ = ["fold_into_convolutions"]
 
 
-def fold_into_convolutions(graph: Graph, known: Known, changes: Counter[str]) -> None:
-    """Fold what multiplies or adds by channel."""
-    known.follow(graph)
+def fold_into_convolutions(
+    graph: Graph, known: KnownValues, changes: Counter[str]
+) -> None:
+    """Fold nodes that multiply or add per channel."""
+    known.add_known(graph)
     _fold_batch_norms(graph, known, changes)
     _fold_affine(graph, known, changes)
 
@@ -48,9 +50,9 @@ def _folded_bias(
     return offset - (mean if bias is None else mean - bias) * factor
 
 
-def _fold_batch_norms(graph: Graph, known: Known, changes: Counter[str]) -> None:
-    """Let a convolution multiply by what the batch norm behind it would."""
-    used, made = uses(graph), makers(graph)
+def _fold_batch_norms(graph: Graph, known: KnownValues, changes: Counter[str]) -> None:
+    """Fold a batch norm into the filter and bias of the convolution before it."""
+    used, made = count_uses(graph), producers(graph)
     nodes: list[Node | None] = []
     places: dict[str, int] = {}
     for node in graph.nodes:
@@ -73,9 +75,9 @@ def _fold_batch_norms(graph: Graph, known: Known, changes: Counter[str]) -> None
         w, b = f"{y}/filter", f"{y}/bias"
         known.once |= {w, b}
         inputs = [conv.inputs[1], scale, variance]
-        parts = [Node(own("FoldedFilter"), 1, node.name, inputs, [w], more)]
+        parts = [Node(pass_op("FoldedFilter"), 1, node.name, inputs, [w], more)]
         inputs = [scale, offset, mean, variance, *conv.inputs[2:3]]
-        parts.append(Node(own("FoldedBias"), 1, node.name, inputs, [b], more))
+        parts.append(Node(pass_op("FoldedBias"), 1, node.name, inputs, [b], more))
         nodes[places[conv.outputs[0]]] = None
         folded = replace(conv, inputs=[conv.inputs[0], w, b], outputs=[y])
         nodes += [*parts, folded]
@@ -84,7 +86,7 @@ def _fold_batch_norms(graph: Graph, known: Known, changes: Counter[str]) -> None
 
 @op("Channels", domain="plugrad")
 def _channels(x: Value, like: Value) -> Value:
-    """Return one number for each channel, of which a filter has as many as ``like``."""
+    """Reshape to one number per channel, one for each element of ``like``."""
     return pg.broadcast_to(pg.reshape(x, (-1,)), like.shape[:1])
 
 
@@ -93,10 +95,10 @@ def _scaled_filter(w: Value, factor: Value) -> Value:
     return w * pg.reshape(factor, (-1, *[1] * (w.ndim - 1)))
 
 
-def _fold_affine(graph: Graph, known: Known, changes: Counter[str]) -> None:
-    """Let a convolution multiply by, and add, what a node behind it does by channel."""
-    used, made, ranks = uses(graph), makers(graph), graph.ranks
-    rows = [[node] for node in graph.nodes]  # what each node becomes
+def _fold_affine(graph: Graph, known: KnownValues, changes: Counter[str]) -> None:
+    """Fold a per-channel factor or sum into the convolution before it."""
+    used, made, ranks = count_uses(graph), producers(graph), graph.ranks
+    rows = [[node] for node in graph.nodes]  # the replacement of each node
     places = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
     for i, node in enumerate(graph.nodes):
         if node.op not in ("Mul", "Add"):
@@ -114,7 +116,8 @@ def _fold_affine(graph: Graph, known: Known, changes: Counter[str]) -> None:
                 continue
             changes["factors and sums of channels folded"] += 1
             row.pop()
-            rows[i] = _affine(node, conv, other, known)  # after what computes the other
+            # In the place of the node, after the one that computes the other operand.
+            rows[i] = _affine(node, conv, other, known)
             break
     graph.nodes[:] = [node for row in rows for node in row]
 
@@ -123,10 +126,10 @@ def _by_channel(
     name: str,
     rank: int,
     made: Mapping[str, Node],
-    known: Known,
+    known: KnownValues,
     ranks: Mapping[str, int],
 ) -> bool:
-    """Return whether what is known has one number, or one for each channel."""
+    """Return whether a known value is a scalar or has one number per channel."""
     value = known.constants.get(name, known.params.get(name))
     if value is not None:
         shape = (*[1] * (rank - value.ndim), *value.shape)
@@ -144,13 +147,13 @@ def _by_channel(
     return maker.op == "Unsqueeze" and is_vector and [*numbers] == [*range(1, rank - 1)]
 
 
-def _affine(node: Node, conv: Node, other: str, known: Known) -> list[Node]:
-    """Return the convolution with a factor or a sum, and what computes its weights."""
+def _affine(node: Node, conv: Node, other: str, known: KnownValues) -> list[Node]:
+    """Return the folded convolution and the nodes that compute its weights."""
     y, parts = node.outputs[0], list[Node]()
     w, b = [*conv.inputs[1:], ""][:2]
 
     def add(name: str, inputs: list[str], output: str) -> str:
-        row = own(name, "" if name in ("Add", "Mul") else "plugrad")
+        row = pass_op(name, "" if name in ("Add", "Mul") else "plugrad")
         parts.append(Node(row, 13, node.name, inputs, [output]))
         known.once.add(output)
         return output

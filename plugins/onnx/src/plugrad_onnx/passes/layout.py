@@ -1,7 +1,7 @@
-"""Channels last: kernels of plugrad take images so, and files have them first.
+"""Move channels last: plugrad kernels expect images in that layout, ONNX files do not.
 
-The pass keeps a value with its channels last from one convolution to the next, and
-transposes it where a node needs it as the file has it. A filter is turned once.
+The pass keeps a value channels-last from one convolution to the next and transposes it
+back where a node needs the layout of the file. A filter is transposed once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import plugrad as pg
 from .. import registry
 from ..graph import Graph, Node
 from ..ops import elementwise
-from ..program import Known
+from ..program import KnownValues
 from ..registry import Value, op
 
 __all__ = ["with_channels_last"]
@@ -48,19 +48,19 @@ ALONG_AN_AXIS = frozenset(BY_AXIS.split())
 
 @op("ChannelsLast", domain="plugrad")
 def _channels_last(x: Value, *, rank: int) -> Value:
-    """Return what broadcasts against a tensor of a rank with its channels last."""
+    """Reshape to broadcast against a channels-last tensor of the given rank."""
     wide = pg.reshape(x, (*[1] * (rank - x.ndim), *x.shape))
     return pg.permute_dims(wide, (0, *range(2, rank), 1))
 
 
-def with_channels_last(graph: Graph, known: Known, changes: Counter[str]) -> None:
+def with_channels_last(graph: Graph, known: KnownValues, changes: Counter[str]) -> None:
     """Rewrite the nodes of a graph so that images keep their channels last."""
     if any(node.op in STARTS for node in graph.nodes):
         _Layout(graph, known, changes).run()
 
 
 class _Ranks(Mapping[str, int]):
-    """The numbers of axes of arrays, without a copy of the mapping."""
+    """A view of a mapping of arrays that gives their ranks."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         self.arrays = arrays
@@ -76,17 +76,17 @@ class _Ranks(Mapping[str, int]):
 
 
 class _Layout:
-    """The rewriting of one graph.
+    """Rewrites one graph.
 
     Attributes:
-        last: What each value is called that there is with its channels last.
-        plain: Which values there are as in the file.
-        ones: Values whose spatial axes have the size 1.
-        filters: Of which filter each folded one is computed.
+        last: The name of the channels-last copy of each value that has one.
+        plain: Names of the values that exist in the layout of the file.
+        ones: Names of the values whose spatial axes have size 1.
+        filters: The original filter from which each folded one is computed.
 
     """
 
-    def __init__(self, graph: Graph, known: Known, changes: Counter[str]) -> None:
+    def __init__(self, graph: Graph, known: KnownValues, changes: Counter[str]) -> None:
         self.graph, self.known, self.changes = graph, known, changes
         self.last: dict[str, str] = {}
         arrays: Any = (_Ranks(known.params), _Ranks(known.constants))
@@ -101,16 +101,16 @@ class _Layout:
 
     def run(self) -> None:
         for node in self.graph.nodes:
-            if not self.rewritten(node):
+            if not self.rewrite(node):
                 inner = [name for g in node.subgraphs for name in g.free_names()]
                 for name in [*node.inputs, *inner]:
-                    self.as_plain(name)
+                    self.to_file_layout(name)
                 self.nodes.append(node)
                 self.plain.update(node.outputs)
                 if node.op in FILTERS:
                     self.filters[node.outputs[0]] = node.inputs[0]
         for info in self.graph.outputs:
-            self.as_plain(info.name)
+            self.to_file_layout(info.name)
         self.graph.nodes[:] = self.nodes
 
     # --- values in one layout or the other -----------------------------------------
@@ -118,22 +118,22 @@ class _Layout:
     def add(
         self, name: str, domain: str, inputs: list[str], output: str, **attrs: Any
     ) -> str:
-        """Append a node; return what its output is called."""
+        """Append a node and return the name of its output."""
         row = registry.find(domain, name, 10**6)
         assert row is not None
         self.nodes.append(Node(row, 1, f"layout of {output}", inputs, [output], attrs))
         return output
 
-    def as_plain(self, name: str) -> None:
-        """Make a value be there as the file has it."""
+    def to_file_layout(self, name: str) -> None:
+        """Append a transpose if a value is missing in the layout of the file."""
         if name in self.last and name not in self.plain:
             rank = self.ranks[name]
             perm = (0, rank - 1, *range(1, rank - 1))
             self.add("Transpose", "", [self.last[name]], name, perm=perm)
             self.plain.add(name)
 
-    def as_last(self, name: str) -> str:
-        """Return what a value is called with its channels last."""
+    def to_channels_last(self, name: str) -> str:
+        """Return the name of a channels-last value, after a transpose if need be."""
         if name not in self.last:
             rank = self.ranks[name]
             perm = (0, *range(2, rank), 1)
@@ -141,8 +141,8 @@ class _Layout:
             self.last[name] = self.add("Transpose", "", [name], output, perm=perm)
         return self.last[name]
 
-    def made_last(self, node: Node, rank: int) -> list[str]:
-        """Return what the outputs of a node are called, with their channels last."""
+    def define_channels_last(self, node: Node, rank: int) -> list[str]:
+        """Return the names of the channels-last outputs of a node."""
         for name in filter(None, node.outputs):
             self.last[name] = f"{name}@last"
             self.ranks[name] = rank
@@ -154,7 +154,7 @@ class _Layout:
         return name
 
     def numbers(self, node: Node, i: int, name: str) -> tuple[int, ...] | None:
-        """Return integers that are an input or an attribute; None if not known."""
+        """Return integers from an input or an attribute; None if not constant."""
         if name in node.attrs:
             return tuple(node.attrs[name])
         given = node.inputs[i] if i < len(node.inputs) else ""
@@ -163,39 +163,39 @@ class _Layout:
 
     # --- rules ---------------------------------------------------------------------
 
-    def rewritten(self, node: Node) -> bool:
-        """Append a node that takes or makes channels last; False if there is none."""
+    def rewrite(self, node: Node) -> bool:
+        """Append the channels-last form of a node; False if it has none."""
         rules: dict[str, Callable[[Node], bool]] = {
-            "Transpose": self.transpose,
-            "Pad": self.pad,
-            "Slice": self.slice,
-            "Flatten": self.flat,
-            "Reshape": self.flat,
-            "Squeeze": self.squeeze,
-            "plugrad.Shuffle": self.shuffle,
-            "QuantizeLinear": self.quantized,
-            "DequantizeLinear": self.quantized,
+            "Transpose": self.rewrite_transpose,
+            "Pad": self.rewrite_pad,
+            "Slice": self.rewrite_slice,
+            "Flatten": self.rewrite_flatten,
+            "Reshape": self.rewrite_flatten,
+            "Squeeze": self.rewrite_squeeze,
+            "plugrad.Shuffle": self.rewrite_shuffle,
+            "QuantizeLinear": self.rewrite_quantized,
+            "DequantizeLinear": self.rewrite_quantized,
         }
         name = node.op
         if not node.inputs or node.subgraphs:
             return False
         if name in STARTS:
-            return self.window(node)
+            return self.rewrite_window(node)
         if not any(one in self.last for one in node.inputs) and name != "Transpose":
             return False
         if name in FOLLOWING:
-            return self.image(node)
+            return self.rewrite_image(node)
         if name in ELEMENTWISE:
-            return self.one_input(node)
+            return self.rewrite_unary(node)
         if name in BROADCASTING and node.version >= 7:
-            return self.many_inputs(node)
+            return self.rewrite_broadcast(node)
         if name in ALONG_AN_AXIS:
-            return self.by_axis(node)
+            return self.rewrite_axis(node)
         if name.startswith("Reduce"):
-            return self.reduction(node)
+            return self.rewrite_reduction(node)
         return name in rules and rules[name](node)
 
-    def window(self, node: Node) -> bool:
+    def rewrite_window(self, node: Node) -> bool:
         x, inputs = node.inputs[0], list(node.inputs)
         if node.op.startswith("Conv"):
             rank = self.weights_rank(node.inputs[1])
@@ -204,21 +204,21 @@ class _Layout:
         if rank < 3 or len(node.outputs) > 1:
             return False
         self.ranks[x] = rank
-        inputs[0] = self.as_last(x)
+        inputs[0] = self.to_channels_last(x)
         if node.op == "Conv":
             group = node.attrs.get("group", 1)
             output = f"{node.outputs[0]}@filter"
             self.add("Filter", "plugrad", [inputs[1]], output, group=group)
             inputs[1] = output
-        return self.image(replace(node, inputs=inputs), rank)
+        return self.rewrite_image(replace(node, inputs=inputs), rank)
 
     def weights_rank(self, name: str) -> int:
-        """Return the rank of weights that are computed once; 0 if they are not."""
+        """Return the rank of weights that are computed once, else 0."""
         while name in self.filters:
             name = self.filters[name]
         return self.ranks.get(name, 0) if name in self.known else 0
 
-    def image(self, node: Node, rank: int = 0) -> bool:
+    def rewrite_image(self, node: Node, rank: int = 0) -> bool:
         x = node.inputs[0]
         if not rank:
             if x not in self.last:
@@ -230,29 +230,29 @@ class _Layout:
             return False
         if node.op.startswith("Global"):
             self.ones.add(node.outputs[0])
-        inputs, outputs = [x, *node.inputs[1:]], self.made_last(node, rank)
+        inputs, outputs = [x, *node.inputs[1:]], self.define_channels_last(node, rank)
         self.nodes.append(replace(node, inputs=inputs, outputs=outputs, attrs=attrs))
         return True
 
-    def one_input(self, node: Node) -> bool:
+    def rewrite_unary(self, node: Node) -> bool:
         x = node.inputs[0]
         if x not in self.last:
             return False
         self.ones |= {*node.outputs} if x in self.ones else set()
         inputs = [self.last[x], *node.inputs[1:]]
-        outputs = self.made_last(node, self.ranks[x])
+        outputs = self.define_channels_last(node, self.ranks[x])
         self.nodes.append(replace(node, inputs=inputs, outputs=outputs))
         return True
 
-    def quantized(self, node: Node) -> bool:
-        """Let the axis of several scales move."""
+    def rewrite_quantized(self, node: Node) -> bool:
+        """Move the axis of per-axis scales."""
         if self.ranks.get(node.inputs[1], 2) > 1 or node.attrs.get("block_size"):
             return False
         rank = self.ranks[node.inputs[0]]
-        axis = self.moved(node.attrs.get("axis", 1), rank)
-        return self.one_input(replace(node, attrs={**node.attrs, "axis": axis}))
+        axis = self.moved_axis(node.attrs.get("axis", 1), rank)
+        return self.rewrite_unary(replace(node, attrs={**node.attrs, "axis": axis}))
 
-    def many_inputs(self, node: Node) -> bool:
+    def rewrite_broadcast(self, node: Node) -> bool:
         rank = max(self.ranks[name] for name in node.inputs if name in self.last)
         ranks = [self.ranks.get(name, rank + 1) for name in node.inputs]
         if max(ranks) > rank:
@@ -271,14 +271,16 @@ class _Layout:
                 inputs.append(output)
         if all(name in self.ones for name in node.inputs if name in self.last):
             self.ones.update(n for n in node.outputs if all(r < 2 for r in ranks[1:]))
-        outputs = self.made_last(node, rank)
+        outputs = self.define_channels_last(node, rank)
         self.nodes.append(replace(node, inputs=inputs, outputs=outputs))
         return True
 
     def operand(self, name: str, rank: int) -> str:
-        return self.as_last(name) if self.ranks[name] == rank else self.last[name]
+        return (
+            self.to_channels_last(name) if self.ranks[name] == rank else self.last[name]
+        )
 
-    def by_axis(self, node: Node) -> bool:
+    def rewrite_axis(self, node: Node) -> bool:
         rank = next(self.ranks[name] for name in node.inputs if name in self.last)
         images = node.inputs if node.op == "Concat" else node.inputs[:1]
         flattens = node.op.endswith("oftmax") and node.version < 13
@@ -287,21 +289,21 @@ class _Layout:
         if node.op.startswith("Arg") and not node.attrs.get("keepdims", 1):
             return False
         default = -1 if node.op.endswith("oftmax") else 0
-        axis = self.moved(node.attrs.get("axis", default), rank)
-        inputs = [self.as_last(name) for name in images]
+        axis = self.moved_axis(node.attrs.get("axis", default), rank)
+        inputs = [self.to_channels_last(name) for name in images]
         inputs += node.inputs[len(images) :]
-        outputs = self.made_last(node, rank)
+        outputs = self.define_channels_last(node, rank)
         attrs = {**node.attrs, "axis": axis}
         self.nodes.append(replace(node, inputs=inputs, outputs=outputs, attrs=attrs))
         return True
 
     @staticmethod
-    def moved(axis: int, rank: int) -> int:
-        """Return which axis it is with the channels last."""
+    def moved_axis(axis: int, rank: int) -> int:
+        """Return the channels-last number of an axis."""
         axis %= rank
         return 0 if axis == 0 else rank - 1 if axis == 1 else axis - 1
 
-    def reduction(self, node: Node) -> bool:
+    def rewrite_reduction(self, node: Node) -> bool:
         x = node.inputs[0]
         axes = self.numbers(node, 1, "axes")
         if x not in self.last or axes is None:
@@ -311,15 +313,15 @@ class _Layout:
         keep = node.attrs.get("keepdims", 1)
         if not keep and not spatial:
             return False
-        return self.with_axes(node, axes, last=bool(keep), ones=spatial)
+        return self.append_with_axes(node, axes, last=bool(keep), ones=spatial)
 
-    def with_axes(
+    def append_with_axes(
         self, node: Node, axes: Sequence[int], *, last: bool, ones: bool = False
     ) -> bool:
-        """Append a node whose axes are moved; its output may be without channels."""
+        """Append a node with its axes renumbered; the output may be plain."""
         x = node.inputs[0]
         rank = self.ranks[x]
-        places = tuple(self.moved(a, rank) for a in axes)
+        places = tuple(self.moved_axis(a, rank) for a in axes)
         attrs, inputs = dict(node.attrs), [self.last[x], *node.inputs[1:]]
         if "axes" in attrs:
             attrs["axes"] = places
@@ -327,29 +329,29 @@ class _Layout:
             inputs[1] = self.constant(f"{node.outputs[0]}@axes", places)
         if last:
             self.ones |= {*node.outputs} if ones else set()
-            outputs = self.made_last(node, rank)
+            outputs = self.define_channels_last(node, rank)
         else:
             outputs = node.outputs
             self.plain.update(outputs)
         self.nodes.append(replace(node, inputs=inputs, outputs=outputs, attrs=attrs))
         return True
 
-    def squeeze(self, node: Node) -> bool:
+    def rewrite_squeeze(self, node: Node) -> bool:
         x, axes = node.inputs[0], self.numbers(node, 1, "axes")
         if x not in self.last or axes is None:
             return False
         rank = self.ranks[x]
         if {a % rank for a in axes} != {*range(2, rank)}:
             return False
-        return self.with_axes(node, axes, last=False)
+        return self.append_with_axes(node, axes, last=False)
 
-    def shuffle(self, node: Node) -> bool:
-        """Let channels be shuffled, unless the rank changes."""
+    def rewrite_shuffle(self, node: Node) -> bool:
+        """Rewrite a channel shuffle that keeps the rank."""
         same = self.ranks[node.inputs[0]] == len(node.attrs["narrow"])
-        return same and self.image(node)
+        return same and self.rewrite_image(node)
 
-    def flat(self, node: Node) -> bool:
-        """Let what only has channels be reshaped: its elements are in order."""
+    def rewrite_flatten(self, node: Node) -> bool:
+        """Rewrite a flatten of spatial size 1: the order of elements is the same."""
         x = node.inputs[0]
         if x not in self.ones or node.attrs.get("axis", 1) != 1:
             return False
@@ -361,7 +363,7 @@ class _Layout:
         self.plain.update(node.outputs)
         return True
 
-    def transpose(self, node: Node) -> bool:
+    def rewrite_transpose(self, node: Node) -> bool:
         x, perm = node.inputs[0], node.attrs.get("perm", ())
         rank = len(perm)
         if rank < 3:
@@ -377,7 +379,7 @@ class _Layout:
         self.changes["transposes cancelled"] += 1
         return True
 
-    def pad(self, node: Node) -> bool:
+    def rewrite_pad(self, node: Node) -> bool:
         x, pads = node.inputs[0], self.numbers(node, 1, "pads")
         if x not in self.last or pads is None or len(node.inputs) > 3:
             return False
@@ -388,21 +390,21 @@ class _Layout:
             attrs["pads"] = tuple(moved)
         else:
             inputs[1] = self.constant(f"{node.outputs[0]}@pads", moved)
-        outputs = self.made_last(node, n)
+        outputs = self.define_channels_last(node, n)
         self.nodes.append(replace(node, inputs=inputs, outputs=outputs, attrs=attrs))
         return True
 
-    def slice(self, node: Node) -> bool:
+    def rewrite_slice(self, node: Node) -> bool:
         x, axes = node.inputs[0], self.numbers(node, 3, "axes")
         if x not in self.last or axes is None:
             return False
         rank = self.ranks[x]
-        places = tuple(self.moved(a, rank) for a in axes)
+        places = tuple(self.moved_axis(a, rank) for a in axes)
         attrs, inputs = dict(node.attrs), [self.last[x], *node.inputs[1:]]
         if "axes" in attrs:
             attrs["axes"] = places
         else:
             inputs[3] = self.constant(f"{node.outputs[0]}@axes", places)
-        outputs = self.made_last(node, rank)
+        outputs = self.define_channels_last(node, rank)
         self.nodes.append(replace(node, inputs=inputs, outputs=outputs, attrs=attrs))
         return True

@@ -1,11 +1,11 @@
-"""What ``load(optimize=True)`` does to a graph; no parameter is changed.
+"""The passes of ``load(optimize=True)``; none of them changes a parameter.
 
-What a pass computes of parameters becomes nodes, which a session runs once: the filter
-of a convolution into which a batch norm is folded still depends on the parameters of
-both, and so gradients reach them.
+Whatever a pass computes from parameters becomes nodes that a session runs once. A
+filter into which a batch norm is folded, for example, still depends on the parameters
+of both, so gradients reach them.
 
-Map: ``optimized``; constants; branches that are known; activations; shuffles; gates;
-quantized weights.
+Map: ``optimize_graph``; constants; known branches; activations; channel shuffles;
+gates; quantized weights.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from typing import Any
 import numpy as np
 import plugrad as pg
 
-from ..dtypes import LIMIT
-from ..graph import Graph, Node, makers, uses
+from ..dtypes import MAX_EXPANDED_ELEMENTS
+from ..graph import Graph, Node, count_uses, producers
 from ..ops import shape
-from ..program import Known
-from ..registry import own
+from ..program import KnownValues
+from ..registry import pass_op
 from .folding import fold_into_convolutions
 from .layout import with_channels_last
 
-__all__ = ["Report", "optimized"]
+__all__ = ["Report", "optimize_graph"]
 
 
 class Report:
-    """What the passes did: how often each change was made, how much was folded.
+    """Counts the changes of the passes and the elements of folded constants.
 
     Attributes:
-        budget: What the passes are charged to.
+        budget: The budget to which the passes are charged.
 
     """
 
@@ -44,20 +44,22 @@ class Report:
         self.budget = budget
 
     def walk(self, graph: Graph) -> Iterator[Node]:
-        """Yield the nodes of a graph, and check the time for each."""
+        """Yield the nodes of a graph; check the time limit at each one."""
         for node in graph.nodes:
             self.budget.tick()
             yield node
 
 
-def optimized(graph: Graph, report: Report, outer: Known | None = None) -> None:
-    """Rewrite a graph, and the graphs in it."""
-    known = Known(graph, outer)
+def optimize_graph(
+    graph: Graph, report: Report, outer: KnownValues | None = None
+) -> None:
+    """Rewrite a graph and its subgraphs."""
+    known = KnownValues(graph, outer)
     graph.nodes[:] = report.walk(graph)
     _fold_constants(graph, known, report)
     for node in graph.nodes:
         for inner in node.subgraphs:
-            optimized(inner, report, known)
+            optimize_graph(inner, report, known)
     _inline_branches(graph, known, report)
     _drop_identities(graph, known)
     fold_into_convolutions(graph, known, report.changes)
@@ -70,7 +72,7 @@ def optimized(graph: Graph, report: Report, outer: Known | None = None) -> None:
 
 
 def _drop_unused(graph: Graph) -> None:
-    """Remove nodes whose outputs are not used."""
+    """Remove nodes whose outputs are unused."""
     needed = {info.name for info in graph.outputs}
     kept = []
     for node in reversed(graph.nodes):
@@ -84,12 +86,14 @@ def _drop_unused(graph: Graph) -> None:
 # --- constants -------------------------------------------------------------------
 
 
-def _fold_constants(graph: Graph, known: Known, report: Report) -> None:
-    """Compute on the host what depends on constants alone."""
+def _fold_constants(graph: Graph, known: KnownValues, report: Report) -> None:
+    """Compute nodes that depend only on constants, on the host."""
     kept = []
-    token = shape.most_elements.set(LIMIT)
+    token = shape.max_elements.set(MAX_EXPANDED_ELEMENTS)
     for node in report.walk(graph):
-        values = _evaluated(node, known) if report.folded < LIMIT else None
+        values = (
+            _evaluated(node, known) if report.folded < MAX_EXPANDED_ELEMENTS else None
+        )
         nbytes = sum(value.nbytes for value in values or ())
         if values is None or not report.budget.affords(nbytes):
             kept.append(node)
@@ -99,34 +103,34 @@ def _fold_constants(graph: Graph, known: Known, report: Report) -> None:
         report.folded += sum(value.size for value in values)
         for name, value in zip(node.outputs, values, strict=False):
             graph.constants[name] = known.constants[name] = value
-    shape.most_elements.reset(token)
+    shape.max_elements.reset(token)
     graph.nodes[:] = kept
 
 
-def _evaluated(node: Node, known: Known) -> list[Any] | None:
+def _evaluated(node: Node, known: KnownValues) -> list[Any] | None:
     row = node.row
     if row.host is None or row.random or node.subgraphs or not any(node.inputs):
         return None
     if not all(not name or name in known.constants for name in node.inputs):
         return None
     args = [known.constants[name] if name else None for name in node.inputs]
-    if math.prod(max(x.size, 1) for x in args if x is not None) > LIMIT:
-        return None  # no result has more elements: they broadcast, or are gathered
+    if math.prod(max(x.size, 1) for x in args if x is not None) > MAX_EXPANDED_ELEMENTS:
+        return None  # an upper bound of the result: inputs broadcast or are gathered
     try:
         with np.errstate(all="ignore"):
             found = row.host(*args, **row.arguments(node.attrs, node))
     except (ArithmeticError, IndexError, TypeError, ValueError):
-        return None  # it is an error when the node runs, if it does
+        return None  # the node raises the error when it runs, if it ever does
     if isinstance(found, list):  # a sequence
         return None
     return [np.array(x) for x in (found if isinstance(found, tuple) else (found,))]
 
 
-# --- branches that are known -----------------------------------------------------
+# --- known branches --------------------------------------------------------------
 
 
-def _inline_branches(graph: Graph, known: Known, report: Report) -> None:
-    """Put the branch of an ``If`` in its place where the condition is a constant."""
+def _inline_branches(graph: Graph, known: KnownValues, report: Report) -> None:
+    """Replace an ``If`` with a constant condition by its branch."""
     nodes = []
     for node in report.walk(graph):
         condition = known.constants.get(node.inputs[0]) if node.inputs else None
@@ -142,7 +146,7 @@ def _inline_branches(graph: Graph, known: Known, report: Report) -> None:
         names = {name: prefix + name for name in inner if name}
         _move_arrays(branch, graph, known, names)
         nodes += [_renamed(one, names) for one in branch.nodes]
-        identity = own("Identity", "")
+        identity = pass_op("Identity", "")
         for info, name in zip(branch.outputs, node.outputs, strict=False):
             source = names.get(info.name, info.name)
             nodes.append(Node(identity, 1, node.name, [source], [name]))
@@ -150,9 +154,9 @@ def _inline_branches(graph: Graph, known: Known, report: Report) -> None:
 
 
 def _move_arrays(
-    branch: Graph, graph: Graph, known: Known, names: dict[str, str]
+    branch: Graph, graph: Graph, known: KnownValues, names: dict[str, str]
 ) -> None:
-    """Move the arrays of a branch; parameters keep their names."""
+    """Move the arrays of a branch to the graph; parameters keep their names."""
     for name, value in branch.params.items():
         names[name] = name
         graph.params[name] = known.params[name] = value
@@ -161,7 +165,7 @@ def _move_arrays(
 
 
 def _renamed(node: Node, names: dict[str, str]) -> Node:
-    """Return a node, and what is in its branches, with other names."""
+    """Return a copy of a node, branches included, with values renamed."""
     attrs = {
         key: _renamed_graph(value, names) if isinstance(value, Graph) else value
         for key, value in node.attrs.items()
@@ -178,10 +182,10 @@ def _renamed_graph(graph: Graph, names: dict[str, str]) -> Graph:
     return replace(graph, nodes=nodes, outputs=ends)
 
 
-def _drop_identities(graph: Graph, known: Known) -> None:
-    """Remove nodes that only rename, among them dropout that does not train."""
+def _drop_identities(graph: Graph, known: KnownValues) -> None:
+    """Remove nodes that only rename a value, including inference-mode dropout."""
     ends = {info.name for info in graph.outputs}
-    used, names, nodes = uses(graph), dict[str, str](), []
+    used, names, nodes = count_uses(graph), dict[str, str](), []
     for node in graph.nodes:
         node = _renamed(node, names) if names else node
         if _only_renames(node, known, used) and node.outputs[0] not in ends:
@@ -191,7 +195,7 @@ def _drop_identities(graph: Graph, known: Known) -> None:
     graph.nodes[:] = nodes
 
 
-def _only_renames(node: Node, known: Known, used: Mapping[str, Any]) -> bool:
+def _only_renames(node: Node, known: KnownValues, used: Mapping[str, Any]) -> bool:
     if node.op == "Identity":
         return True
     if node.op != "Dropout" or any(name in used for name in node.outputs[1:]):
@@ -204,8 +208,8 @@ def _only_renames(node: Node, known: Known, used: Mapping[str, Any]) -> bool:
 # --- activations -----------------------------------------------------------------
 
 
-def _activation(node: Node, known: Known) -> dict[str, Any] | None:
-    """Return the attributes by which a kernel has a node's activation built in."""
+def _activation(node: Node, known: KnownValues) -> dict[str, Any] | None:
+    """Return the fused-kernel attributes of an activation node, or None."""
     words = {"Relu": "relu", "Sigmoid": "sigmoid"}
     if node.op in words:
         return {"activation": words[node.op]}
@@ -225,9 +229,9 @@ def _activation(node: Node, known: Known) -> dict[str, Any] | None:
     return {"activation": "relu6"} if ends == [0.0, 6.0] else None
 
 
-def _fuse_activations(graph: Graph, known: Known, report: Report) -> None:
-    """Let the kernel of a product add the bias, and run the activation behind it."""
-    used, nodes = uses(graph), list[Node | None](graph.nodes)
+def _fuse_activations(graph: Graph, known: KnownValues, report: Report) -> None:
+    """Fuse a bias and an activation into the matrix product or convolution."""
+    used, nodes = count_uses(graph), list[Node | None](graph.nodes)
     places = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
     for i, node in enumerate(report.walk(graph)):
         for side, name in enumerate(node.inputs[:2]):
@@ -247,7 +251,9 @@ def _fuse_activations(graph: Graph, known: Known, report: Report) -> None:
     graph.nodes[:] = [node for node in nodes if node is not None]
 
 
-def _with_activation(maker: Node, node: Node, i: int, known: Known) -> Node | None:
+def _with_activation(
+    maker: Node, node: Node, i: int, known: KnownValues
+) -> Node | None:
     if maker.op not in ("Conv", "plugrad.Dense", "Gemm") or i:
         return None
     if maker.attrs.get("activation", "linear") != "linear":
@@ -258,7 +264,7 @@ def _with_activation(maker: Node, node: Node, i: int, known: Known) -> Node | No
     return replace(maker, outputs=node.outputs, attrs={**maker.attrs, **found})
 
 
-def _with_bias(maker: Node, node: Node, i: int, known: Known) -> Node | None:
+def _with_bias(maker: Node, node: Node, i: int, known: KnownValues) -> Node | None:
     if maker.op != "MatMul" or node.op != "Add":
         return None
     bias = known.params.get(node.inputs[1 - i])
@@ -268,15 +274,15 @@ def _with_bias(maker: Node, node: Node, i: int, known: Known) -> Node | None:
     if bias.shape[0] != weights.shape[1]:
         return None
     inputs = [*maker.inputs, node.inputs[1 - i]]
-    return replace(maker, row=own("Dense"), inputs=inputs, outputs=node.outputs)
+    return replace(maker, row=pass_op("Dense"), inputs=inputs, outputs=node.outputs)
 
 
-# --- shuffles of channels --------------------------------------------------------
+# --- channel shuffles ------------------------------------------------------------
 
 
-def _fuse_shuffles(graph: Graph, known: Known, report: Report) -> None:
-    """Let one node shuffle channels, which it can where these are last, too."""
-    used, made = uses(graph), makers(graph)
+def _fuse_shuffles(graph: Graph, known: KnownValues, report: Report) -> None:
+    """Fuse a channel shuffle into one node, which supports either layout."""
+    used, made = count_uses(graph), producers(graph)
 
     def before(node: Node, op: str) -> Node | None:
         maker, alone = made.get(node.inputs[0]), used[node.inputs[0]] == 1
@@ -298,15 +304,15 @@ def _fuse_shuffles(graph: Graph, known: Known, report: Report) -> None:
         ):
             report.changes["shuffles of channels fused"] += 1
             attrs = {"wide": wide, "narrow": narrow}
-            inputs, row = split.inputs[:1], own("Shuffle")
+            inputs, row = split.inputs[:1], pass_op("Shuffle")
             graph.nodes[i] = replace(node, row=row, inputs=inputs, attrs=attrs)
 
 
 # --- gates -----------------------------------------------------------------------
 
 
-# The node that prepares weights, the inputs that it takes, how many values it has for a
-# direction, and how many inputs the op has before these.
+# The node that prepares the weights, the inputs that it reads, the number of its
+# outputs per direction, and the number of inputs of the op that come before them.
 RECURRENT = {
     "LSTM": ("Gates", (1, 2, 3), 4, 8),
     "GRU": ("Gates", (1, 2, 3), 4, 6),
@@ -314,8 +320,8 @@ RECURRENT = {
 }
 
 
-def _order_gates(graph: Graph, known: Known, report: Report) -> None:
-    """Prepare the weights of LSTM and GRU once, in the order of plugrad's gates."""
+def _order_gates(graph: Graph, known: KnownValues, report: Report) -> None:
+    """Reorder LSTM and GRU weights once into the gate order of plugrad."""
     nodes = []
     for node in report.walk(graph):
         maker, places, each, count = RECURRENT.get(node.op, ("", (), 0, 0))
@@ -327,7 +333,7 @@ def _order_gates(graph: Graph, known: Known, report: Report) -> None:
             first = next(filter(None, node.outputs))
             gates = [f"{first}/gates{i}" for i in range(each * ways)]
             more = {"kind": node.op} if maker == "Gates" else {}
-            nodes.append(Node(own(maker), 1, node.name, weights, gates, more))
+            nodes.append(Node(pass_op(maker), 1, node.name, weights, gates, more))
             node = replace(node, inputs=[*inputs, *gates])
         nodes.append(node)
     graph.nodes[:] = nodes
@@ -335,7 +341,7 @@ def _order_gates(graph: Graph, known: Known, report: Report) -> None:
 
 # --- quantized weights -----------------------------------------------------------
 
-# The inputs of quantized ops, by name, in their order.
+# The names of the inputs of quantized ops, in order.
 QUANTIZED = {
     "ConvInteger": "x w x_zero w_zero",
     "MatMulInteger": "x w x_zero w_zero",
@@ -344,8 +350,8 @@ QUANTIZED = {
 }
 
 
-def _prepare_weights(graph: Graph, known: Known, report: Report) -> None:
-    """Make weights int8 once, instead of in each call."""
+def _prepare_weights(graph: Graph, known: KnownValues, report: Report) -> None:
+    """Convert weights to int8 once instead of in each call."""
     nodes = []
     for node in report.walk(graph):
         names = QUANTIZED.get(node.op, "").split()
@@ -360,24 +366,24 @@ def _prepare_weights(graph: Graph, known: Known, report: Report) -> None:
 
 
 def _prepared(node: Node, given: Mapping[str, str], w: Any) -> list[Node]:
-    """Return the nodes for one whose weights ``w`` are known."""
+    """Return the nodes that replace one whose weights ``w`` are known."""
     y, matrix = node.outputs[0], node.op.endswith(("MatMul", "MatMulInteger"))
     if matrix and w.ndim != 2:
         return [node]
     made = [f"{y}/{name}" for name in ("weights", "rest")]
     attrs = {"matrix": 1} if matrix else {"group": node.attrs.get("group", 1)}
     inputs = [given["w"], given.get("w_zero", "")]
-    nodes = [Node(own("Weights"), 1, node.name, inputs, made, attrs)]
+    nodes = [Node(pass_op("Weights"), 1, node.name, inputs, made, attrs)]
     scale = ""
     if "scale" in given:
         inputs, scale = (
             [given[k] for k in ("x_scale", "w_scale", "scale")],
             f"{y}/scale",
         )
-        nodes.append(Node(own("Factor"), 1, node.name, inputs, [scale]))
+        nodes.append(Node(pass_op("Factor"), 1, node.name, inputs, [scale]))
     inputs = [given["x"], *made, given.get("x_zero", "")]
     inputs += [] if matrix else [given.get("bias", "")]
     inputs += [scale, given.get("zero", "")]
-    row = own("QuantizedMatMul" if matrix else "QuantizedConv")
+    row = pass_op("QuantizedMatMul" if matrix else "QuantizedConv")
     attrs = {} if matrix else {**node.attrs, "kernel_shape": tuple(w.shape[2:])}
     return [*nodes, replace(node, row=row, inputs=inputs, attrs=attrs)]

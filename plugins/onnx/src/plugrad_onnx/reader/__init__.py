@@ -1,8 +1,8 @@
-"""Reads the file of a model: ``Reader`` makes a graph, and collects all problems.
+"""Reads model files: ``Reader`` builds a graph and collects all problems.
 
-Map: ``wire`` charges a file before protobuf reads it; ``inference`` finds types and
-checks calls of functions; ``tensors`` has values and external data; ``scopes`` orders
-nodes; ``functions`` writes functions out; ``reader`` makes the graph.
+Map: ``wire`` charges a file before protobuf reads it; ``inference`` infers types and
+checks function calls; ``tensors`` reads values and external data; ``scopes`` sorts
+nodes; ``functions`` inlines functions; ``reader`` builds the graph.
 """
 
 from .reader import Reader

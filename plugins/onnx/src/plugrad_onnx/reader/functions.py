@@ -1,4 +1,4 @@
-"""The attributes of functions that are written out."""
+"""Resolves the attributes of inlined functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["defaults_of", "with_attributes"]
 
 
 def defaults_of(body: FunctionProto, name: str) -> Iterator[tuple[str, AttributeProto]]:
-    """Yield the defaults that the schema of an op gives its attributes."""
+    """Yield the default attributes from the schema of an op."""
     domain = domain_of(body.domain)
     if body.attribute and onnx.defs.has(name, domain):
         for key, attribute in onnx.defs.get_schema(
@@ -27,7 +27,7 @@ def defaults_of(body: FunctionProto, name: str) -> Iterator[tuple[str, Attribute
 def with_attributes(
     node: NodeProto, given: Mapping[str, AttributeProto], budget: pg.Budget
 ) -> NodeProto:
-    """Return a node of a function with the attributes of the call."""
+    """Return a node of a function with the attributes of the call resolved."""
     if not _refers(node):
         return node
     copy = NodeProto()
@@ -38,7 +38,7 @@ def with_attributes(
 
 
 def _refers(node: NodeProto) -> bool:
-    """Return whether a node takes an attribute of the function that it is in."""
+    """Return whether a node refers to an attribute of its function."""
     return any(
         attribute.ref_attr_name
         or any(_refers(one) for g in (attribute.g, *attribute.graphs) for one in g.node)

@@ -1,7 +1,7 @@
-"""What is known of a model before it is read: the types of values, and its size.
+"""Infers types and checks function calls before a model is read.
 
-ONNX' shape inference does not get the weights, and no model whose functions call
-themselves or become more nodes than there may be.
+ONNX shape inference gets the model without its weights, and only if no function calls
+itself and inlining stays within the limit on nodes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from plugrad.importing import ModelError, in_order
 
 __all__ = ["check_calls", "check_text", "types_of"]
 
-SMALL = 64  # elements that a shape can have
+MAX_SHAPE_ELEMENTS = 64  # an integer vector of at most this length may be a shape
 Key = tuple[str, str]  # domain and name of an op
 
 
 def types_of(model: ModelProto) -> Mapping[str, TypeProto]:
-    """Return the types of the values of the main graph, as far as they are found."""
+    """Return the types of the values of the main graph that can be inferred."""
     light = ModelProto()
     light.ir_version = model.ir_version
     light.opset_import.extend(model.opset_import)
@@ -35,7 +35,7 @@ def types_of(model: ModelProto) -> Mapping[str, TypeProto]:
     graph.value_info.extend(source.value_info)
     named = {info.name for info in source.input}
     for tensor in source.initializer:
-        if _is_small(tensor):
+        if _has_shape_data(tensor):
             graph.initializer.append(tensor)
         elif tensor.name not in named:
             graph.input.append(
@@ -45,45 +45,45 @@ def types_of(model: ModelProto) -> Mapping[str, TypeProto]:
             )
     known = {tensor.name for tensor in graph.initializer}
     for nodes in (graph.node, *(f.node for f in light.functions)):
-        _forget_ranks(nodes, known)
+        _hide_unknown_shapes(nodes, known)
     try:
-        # Not data_prop=True, which makes what a small sparse tensor stands for.
+        # Not data_prop=True, which would expand small sparse tensors to dense ones.
         light = onnx.shape_inference.infer_shapes(light)
-    except Exception:  # of any type; the reader says what is wrong
+    except Exception:  # of any type; the reader reports what is wrong
         light = ModelProto(graph=graph)
-    return _collected(light.graph, source)
+    return _value_types(light.graph, source)
 
 
-def _is_small(tensor: onnx.TensorProto) -> bool:
-    """Return whether a tensor has the data of a shape, as much as it says."""
+def _has_shape_data(tensor: onnx.TensorProto) -> bool:
+    """Return whether a tensor is a scalar or may be a shape, with all its data."""
     if tensor.data_location == onnx.TensorProto.EXTERNAL or len(tensor.dims) > 1:
         return False
     has = len(tensor.raw_data) // 8 or len(tensor.int64_data)
-    is_shape = tensor.data_type == onnx.TensorProto.INT64 and has <= SMALL
+    is_shape = tensor.data_type == onnx.TensorProto.INT64 and has <= MAX_SHAPE_ELEMENTS
     return not tensor.dims or (is_shape and math.prod(tensor.dims) == has)
 
 
-def _forget_ranks(nodes: Iterable[NodeProto], known: Set[str]) -> None:
-    """Hide the shapes that ``Expand`` takes, unless their values are known.
+def _hide_unknown_shapes(nodes: Iterable[NodeProto], known: Set[str]) -> None:
+    """Hide the shape inputs of ``Expand`` whose values are not known.
 
-    ONNX makes as many axes as the shape is said to have elements, and allocates them.
+    ONNX allocates one axis for each element that the shape claims to have.
     """
     known = known | {
         node.output[0]
         for node in nodes
         if node.op_type == "Constant"
         and len(node.output) == 1
-        and any(a.name == "value" and _is_small(a.t) for a in node.attribute)
+        and any(a.name == "value" and _has_shape_data(a.t) for a in node.attribute)
     }
     for node in nodes:
         if node.op_type == "Expand" and {*node.input[1:2]} - known:
             node.input[1] = ""
         for attribute in node.attribute:
             for graph in (attribute.g, *attribute.graphs):
-                _forget_ranks(graph.node, known)
+                _hide_unknown_shapes(graph.node, known)
 
 
-def _collected(graph: GraphProto, source: GraphProto) -> dict[str, TypeProto]:
+def _value_types(graph: GraphProto, source: GraphProto) -> dict[str, TypeProto]:
     infos = [*graph.value_info, *graph.input, *graph.output]
     found = {info.name: info.type for info in infos}
     for tensor in source.initializer:
@@ -94,7 +94,7 @@ def _collected(graph: GraphProto, source: GraphProto) -> dict[str, TypeProto]:
 
 
 def check_text(message: Any) -> None:
-    """Raise if a name is not UTF-8: protobuf gives bytes then, or an error."""
+    """Raise if a name is not UTF-8; protobuf then returns bytes or raises."""
     for field, value in message.ListFields():
         if field.type not in (field.TYPE_MESSAGE, field.TYPE_STRING):
             continue
@@ -107,7 +107,7 @@ def check_text(message: Any) -> None:
 
 
 def check_calls(model: ModelProto, budget: pg.Budget) -> None:
-    """Raise if functions call themselves, or more nodes or levels than there may be."""
+    """Raise if functions are recursive, or exceed the limits on nodes or depth."""
     functions = {(f.domain, f.name): f for f in model.functions if f.name}
     top: Key = ("", "")  # no op has this name
     calls = {top: [*_levels(model.graph.node, budget)]}
@@ -135,7 +135,7 @@ def check_calls(model: ModelProto, budget: pg.Budget) -> None:
 
 
 def _levels(nodes: Iterable[NodeProto], budget: pg.Budget) -> Iterator[tuple[Key, int]]:
-    """Yield the op of each node, and in how many branches it is."""
+    """Yield the op of each node and the depth of branches around it."""
     stack = [(iter(nodes), 0)]
     while stack:
         rows, level = stack[-1]

@@ -1,6 +1,6 @@
-"""Makes a graph of a model's file, and collects all that is wrong with it.
+"""Builds a graph from a model file and collects all problems.
 
-Map: ``Reader``; functions, whose nodes are written out; what is checked of a node.
+Map: ``Reader``; inlining of functions; checks of a node.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from onnx import (
 from plugrad.importing import ModelError, ValueInfo, inputs_text
 
 from .. import registry
-from ..dtypes import NARROW, domain_of, dtype_of
-from ..graph import Graph, Node, settle_params
+from ..dtypes import SUB_BYTE_BOUNDS, domain_of, dtype_of
+from ..graph import Graph, Node, move_params_to_host
 from ..registry import Op
 from .functions import defaults_of, with_attributes
 from .inference import check_calls, check_text, types_of
@@ -36,14 +36,14 @@ from .tensors import described, to_array, to_dense
 
 __all__ = ["Reader"]
 
-PREFIX = 40  # characters of an op's name that are put before those of its values
-ITEM_BYTES = 40  # an integer, and its place in a tuple
-OLDEST = 6
+PREFIX_MAX_CHARS = 40  # characters of an op name that prefix the names of its values
+ITEM_BYTES = 40  # memory of an integer in a tuple
+MIN_OPSET = 6  # the oldest opset that can be read
 Array = np.ndarray[Any, Any]
 
 
 class Reader:
-    """Makes a ``Graph`` of a model; ``ModelError`` says all that is in the way."""
+    """Builds the ``Graph`` of a model; raises ``ModelError`` with every problem."""
 
     def __init__(
         self, model: ModelProto, folder: Path | None, budget: pg.Budget
@@ -58,10 +58,10 @@ class Reader:
 
     def read(self) -> Graph:
         """Return the graph of the model."""
-        newest, version = onnx.defs.onnx_opset_version(), self.opsets.get("", OLDEST)
-        if not OLDEST <= version <= newest:
+        newest, version = onnx.defs.onnx_opset_version(), self.opsets.get("", MIN_OPSET)
+        if not MIN_OPSET <= version <= newest:
             self.problems.append(
-                f"opset {version} of ONNX: those from {OLDEST} to {newest} are "
+                f"opset {version} of ONNX: those from {MIN_OPSET} to {newest} are "
                 "supported; convert the model with onnx.version_converter"
             )
             raise ModelError(self.problems)
@@ -73,7 +73,7 @@ class Reader:
             self.problems.append("the graph has no outputs")
         if self.problems:
             raise ModelError(self.problems)
-        settle_params([graph, *graph.inner()])
+        move_params_to_host([graph, *graph.inner()])
         for name, kind in self.types.items():
             if kind.tensor_type.HasField("shape"):
                 graph.ranks[name] = len(kind.tensor_type.shape.dim)
@@ -82,7 +82,7 @@ class Reader:
     def graph(
         self, proto: GraphProto, outer: Scope, opsets: Mapping[str, int]
     ) -> Graph:
-        """Return a graph of the file; ``outer`` has the names that it may use."""
+        """Return a graph of the file; ``outer`` is the scope around it."""
         scope, graph = Scope(self.budget, outer.prefix, outer), Graph(proto.name)
         self.initializers(proto, graph, scope)
         for info in proto.input:
@@ -106,7 +106,7 @@ class Reader:
         return to_dense(tensor, self.folder, self.budget)
 
     def value(self, name: str, kind: onnx.TypeProto) -> ValueInfo:
-        """Return what the file says of an input or output."""
+        """Return the name, dtype and shape of an input or output."""
         try:
             return described(name, kind)
         except TypeError as error:
@@ -128,14 +128,14 @@ class Reader:
             if not name:
                 self.problems.append("an initializer has no name")
                 continue
-            self.keep(name, values, graph, scope, param=values.dtype.kind == "f")
+            self.add_array(name, values, graph, scope, param=values.dtype.kind == "f")
 
-    def keep(
+    def add_array(
         self, name: str, values: Array, graph: Graph, scope: Scope, *, param: bool
     ) -> None:
         """Add a parameter or a constant to a graph."""
         scope.define(name)
-        if scope.names[name] in self.initialized:  # of another branch
+        if scope.names[name] in self.initialized:  # by another branch
             scope.names[name] += f"_{next(self.count)}"
         self.initialized.add(scope.names[name])
         (graph.params if param else graph.constants)[scope.names[name]] = values
@@ -147,7 +147,7 @@ class Reader:
         scope: Scope,
         opsets: Mapping[str, int],
     ) -> None:
-        """Append nodes to a graph; what functions consist of is written out."""
+        """Append nodes to a graph; functions are inlined."""
         for proto in nodes:
             self.budget.count()
             domain = domain_of(proto.domain)
@@ -157,22 +157,22 @@ class Reader:
             local = self.functions.get((proto.domain, proto.op_type))
             row = None if local else registry.find(domain, proto.op_type, version)
             if row is not None:
-                self.append(row, version, proto, label, graph, scope, opsets)
+                self.append_node(row, version, proto, label, graph, scope, opsets)
                 continue
             missing = _missing(domain, proto.op_type)
             try:
                 body = local or self.schema_body(domain, proto, version, scope)
             except Exception as error:  # of any type: C++ reads the node
-                body, missing = None, f"ONNX cannot write it out: {error}"
+                body, missing = None, f"ONNX cannot expand it: {error}"
             if body is None:
                 self.problems.append(f"{label}: {missing}")
                 for name in proto.output:
                     scope.define(name)
             else:
                 with self.budget.nested():
-                    self.expand(proto, body, label, graph, scope)
+                    self.inline_function(proto, body, label, graph, scope)
 
-    def append(
+    def append_node(
         self,
         row: Op,
         version: int,
@@ -182,7 +182,7 @@ class Reader:
         scope: Scope,
         opsets: Mapping[str, int],
     ) -> None:
-        """Append a node that has a function."""
+        """Append a node whose op is registered."""
         inputs = [scope.names.get(name, "") for name in proto.input]
         attrs = self.attributes(proto, label, scope, opsets)
         self.problems += problems_of(row, proto, version, attrs, label)
@@ -195,9 +195,9 @@ class Reader:
             if not name:
                 return
             weights = values.dtype.kind == "f" and values.size > 1
-            self.keep(name, values, graph, scope, param=weights)
+            self.add_array(name, values, graph, scope, param=weights)
             return
-        self.narrow(row, proto, scope, attrs)
+        self.set_elem_type(row, proto, scope, attrs)
         outputs = [scope.define(name) for name in proto.output]
         while inputs and not inputs[-1]:
             inputs.pop()
@@ -224,7 +224,7 @@ class Reader:
     def attribute(
         self, attribute: AttributeProto, scope: Scope, opsets: Mapping[str, int]
     ) -> Any:
-        """Return an attribute as a value of Python, an array or a graph."""
+        """Return an attribute as a Python value, an array or a graph."""
         kind = attribute.type
         if kind == AttributeProto.GRAPH:
             with self.budget.nested():
@@ -247,17 +247,17 @@ class Reader:
             for one in value
         )
 
-    def narrow(
+    def set_elem_type(
         self, row: Op, proto: NodeProto, scope: Scope, attrs: dict[str, Any]
     ) -> None:
-        """Tell an op of a dtype that the arrays do not show: int4 is in an int8."""
+        """Set the ONNX dtype where arrays do not show it, as int4 stored in int8."""
         place = {"QuantizeLinear": 2, "CastLike": 1, "BitCast": 0}.get(row.name)
         if place is None or len(proto.input) <= place:
             return
         elem_type = self.types.get(
             scope.names.get(proto.input[place], ""), onnx.TypeProto()
         ).tensor_type.elem_type
-        if elem_type in NARROW or row.name == "CastLike":
+        if elem_type in SUB_BYTE_BOUNDS or row.name == "CastLike":
             name = "to" if row.name == "CastLike" else "output_dtype"
             attrs.setdefault(name, elem_type)
 
@@ -266,7 +266,7 @@ class Reader:
     def schema_body(
         self, domain: str, proto: NodeProto, version: int, scope: Scope
     ) -> FunctionProto | None:
-        """Return of which ops ONNX says that an op without a row consists."""
+        """Return the body that the ONNX schema defines for an unregistered op."""
         if not onnx.defs.has(proto.op_type, version, domain):
             return None
         schema: Any = onnx.defs.get_schema(proto.op_type, version, domain)
@@ -287,7 +287,7 @@ class Reader:
         body = FunctionProto.FromString(text)
         return body if body.node else None
 
-    def expand(
+    def inline_function(
         self,
         proto: NodeProto,
         body: FunctionProto,
@@ -295,7 +295,7 @@ class Reader:
         graph: Graph,
         scope: Scope,
     ) -> None:
-        """Append the nodes of a function in place of a node that calls it."""
+        """Append the nodes of a function instead of the node that calls it."""
         key = f"{body.domain}.{body.name}"
         if len(proto.input) > len(body.input) or len(proto.output) > len(body.output):
             self.problems.append(
@@ -303,7 +303,7 @@ class Reader:
                 f"{len(body.output)} outputs"
             )
             return
-        word = f"{proto.op_type[:PREFIX]}_{next(self.count)}/"
+        word = f"{proto.op_type[:PREFIX_MAX_CHARS]}_{next(self.count)}/"
         inner = Scope(self.budget, scope.prefix + word)
         inner.names |= {
             name: scope.names.get(given, "")
@@ -330,7 +330,7 @@ class Reader:
 def problems_of(
     row: Op, proto: NodeProto, version: int, attrs: Mapping[str, Any], label: str
 ) -> Iterator[str]:
-    """Yield what does not fit the function of an op, or its schema."""
+    """Yield each mismatch between a node and the function or schema of its op."""
     count = len(proto.input)
     if not row.least <= count <= row.most:
         yield f"{label}: takes {inputs_text(row.least, row.most)}, got {count}"
@@ -367,13 +367,13 @@ def _missing(domain: str, name: str) -> str:
     if versions:
         return f"there are only its versions since {versions}"
     return (
-        "there is no such op here; register a function with plugrad_onnx.op("
+        "this op is not supported; register a function with plugrad_onnx.op("
         f"{name!r}, domain={domain!r})"
     )
 
 
 def constant(value: Any) -> Array:
-    """Return the value of a node ``Constant``, which is a tensor, a number or text."""
+    """Return the value of a ``Constant`` node: a tensor, numbers or text."""
     if isinstance(value, np.ndarray):
         return value
     first = value[0] if isinstance(value, tuple) and value else value

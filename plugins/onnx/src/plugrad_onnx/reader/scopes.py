@@ -1,4 +1,4 @@
-"""Names of a file, and nodes in an order in which they can run."""
+"""Resolves the names of a file and sorts nodes topologically."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["Scope", "sorted_nodes"]
 
 
 class Scope:
-    """What the names of a graph of a file are called in the model.
+    """Maps the names in a graph of a file to names in the model.
 
-    Those of functions that are written out get a prefix.
+    Names in inlined functions get a prefix.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class Scope:
         self.names: ChainMap[str, str] = above.new_child()
 
     def define(self, name: str) -> str:
-        """Return what a name of the file is called from now on."""
+        """Define a name of the file and return its name in the model."""
         if name:
             self.budget.allocate(len(self.prefix) + len(name) if self.prefix else 0)
             self.names[name] = self.prefix + name
@@ -38,7 +38,7 @@ def sorted_nodes(
 ) -> list[NodeProto]:
     """Return nodes so that each comes after those whose outputs it uses.
 
-    Those that cannot run, as an input is missing or part of a cycle, are problems.
+    Nodes with a missing input, or in a cycle, are added to ``problems``.
     """
     rows = list(nodes)
     made: dict[str, int] = {}
@@ -59,15 +59,15 @@ def sorted_nodes(
     order, circle = in_order(needs)
     if circle:
         names = [rows[i].name or rows[i].op_type for i in circle]
-        problems.append(f"nodes that wait for each other: {' -> '.join(names)}")
+        problems.append(f"nodes in a cycle: {' -> '.join(names)}")
         for i in needs.keys() - {*order}:
             for name in rows[i].output:
-                scope.define(name)  # so that only they are named
+                scope.define(name)  # so that later nodes are not reported as well
     return [rows[i] for i in order]
 
 
 def _used(node: NodeProto) -> Iterator[str]:
-    """Yield the names that a node uses, also those that its branches use."""
+    """Yield the names that a node and its branches use."""
     yield from node.input
     for attribute in node.attribute:
         for graph in [attribute.g, *attribute.graphs]:

@@ -1,6 +1,6 @@
-"""Tensors, types and external data of a file, each checked before it is read.
+"""Reads tensors, types and external data; each is checked before it is read.
 
-What is allocated is charged to the budget of the load.
+Allocations are charged to the budget of the load.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import plugrad as pg
 from onnx import TensorProto, TypeProto, numpy_helper
 from plugrad.importing import ValueInfo
 
-from ..dtypes import LIMIT, dtype_of
+from ..dtypes import MAX_EXPANDED_ELEMENTS, dtype_of
 
 __all__ = ["described", "to_array", "to_dense"]
 
-STRING_BYTES = 64  # a str of a few characters, and its place in an array
+STRING_BYTES = 64  # memory of a short str in an array
 Array = np.ndarray[Any, Any]
 _BITS: dict[int, int] = {TensorProto.INT4: 4, TensorProto.UINT4: 4}
 _BITS |= {TensorProto.INT2: 2, TensorProto.UINT2: 2, TensorProto.BFLOAT16: 16}
 
 
 def described(name: str, kind: TypeProto) -> ValueInfo:
-    """Return what a file says of a value; TypeError for a dtype that plugrad lacks."""
+    """Return a ``ValueInfo`` from the file; TypeError for an unsupported dtype."""
     while kind.WhichOneof("value") == "optional_type":
         kind = kind.optional_type.elem_type
     tensor = kind.tensor_type
@@ -40,7 +40,7 @@ def described(name: str, kind: TypeProto) -> ValueInfo:
 
 
 def _size(dim: Any) -> int | str | None:
-    if dim.HasField("dim_value") and dim.dim_value >= 0:  # some write -1 for open
+    if dim.HasField("dim_value") and dim.dim_value >= 0:  # -1: dynamic
         return int(dim.dim_value)
     return str(dim.dim_param) or None
 
@@ -48,12 +48,12 @@ def _size(dim: Any) -> int | str | None:
 def to_array(
     tensor: TensorProto, folder: Path | None = None, budget: pg.Budget | None = None
 ) -> Array:
-    """Return the values of a tensor of a file, which are as many as it says.
+    """Return the values of a tensor, after a check that their count fits its shape.
 
     Args:
-        tensor: What stands in the file.
-        folder: Where its external data may be; None: nowhere.
-        budget: What the values are charged to.
+        tensor: The message in the file.
+        folder: The folder of external data; None: external data is refused.
+        budget: The budget to which the values are charged.
 
     """
     budget = pg.Budget() if budget is None else budget
@@ -92,7 +92,7 @@ def to_array(
 
 
 def _plain(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Return values in the dtype that stands for theirs, in an array of their own."""
+    """Return a copy of the values in the dtype that plugrad uses for theirs."""
     return np.array(values.astype(dtype) if values.dtype != dtype else values)
 
 
@@ -137,10 +137,12 @@ def _number(text: str) -> int:
 def to_dense(
     sparse: onnx.SparseTensorProto, folder: Path | None, budget: pg.Budget
 ) -> Array:
-    """Return the values of a sparse tensor, of at most ``LIMIT`` elements."""
+    """Return a sparse tensor as a dense array; ``MAX_EXPANDED_ELEMENTS`` applies."""
     shape = tuple(sparse.dims)
-    if any(n < 0 for n in shape) or math.prod(shape) > LIMIT:
-        raise ValueError(f"its shape {shape} has more than {LIMIT} elements")
+    if any(n < 0 for n in shape) or math.prod(shape) > MAX_EXPANDED_ELEMENTS:
+        raise ValueError(
+            f"its shape {shape} has more than {MAX_EXPANDED_ELEMENTS} elements"
+        )
     values = to_array(sparse.values, folder, budget)
     places = to_array(sparse.indices, folder, budget)
     if places.dtype != np.int64:

@@ -1,7 +1,7 @@
-"""The size of a file in memory, before protobuf makes messages of it.
+"""Estimates the memory of a file before protobuf parses it.
 
-A message without content takes two bytes in a file, and protobuf allocates some hundred
-for it. Here the lengths of fields are read alone, and each message is charged.
+An empty message costs two bytes in a file, but protobuf allocates some hundred bytes
+for it. This module reads only the lengths of fields and charges each message.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import plugrad as pg
 
 __all__ = ["charge"]
 
-MESSAGE_BYTES = 200  # of the largest message without content, a node
+MESSAGE_BYTES = 200  # memory of the largest empty message, a node
 STRING_BYTES = 16
 NUMBER_BYTES = 8
-BATCH_BYTES = 2**20  # that are charged at once
+BATCH_BYTES = 2**20  # bytes that are charged at once
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # how a field is encoded
 
 
@@ -49,19 +49,19 @@ def charge(data: bytes, budget: pg.Budget) -> None:
                 nbytes += NUMBER_BYTES
                 at += 4 if wire == FIXED32 else 8
             else:
-                return  # a group, or malformed: protobuf says what is wrong
+                return  # a group, or malformed: protobuf reports what is wrong
         budget.allocate(nbytes)
 
 
 @functools.cache
 def _types(kind: Any) -> dict[int, Any]:
-    """Return the types of the fields that are messages, by number."""
+    """Return the message type of each message field, by field number."""
     rows = {one.number: one.message_type for one in kind.fields}
     return {number: one for number, one in rows.items() if one is not None}
 
 
 def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return an integer, and where it ends; past the end there are no more."""
+    """Return an integer and the offset after it; past the end, nothing follows."""
     value = shift = 0
     while at < end:
         byte = data[at]
