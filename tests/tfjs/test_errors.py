@@ -77,11 +77,11 @@ WRONG = {
         [
             "layer 'dense' (Dense): units must be an integer, not 'two'",
             "layer 'dense' (Dense): there is no activation 'steep' here; there are lin",
-            "layer 'frobnicate' (Frobnicate): there is no such layer here; there are",
+            "layer 'frobnicate' (Frobnicate): this layer is not supported; there are",
             "layer 'conv2d' (Conv2D): kernel_size is missing",
             "layer 'conv2d' (Conv2D): padding must be one of valid, same, causal, ex",
             "layer 'gru' (GRU): reset_after=True is not supported",
-            "layer 'lambda' (Lambda): there is no such layer here",
+            "layer 'lambda' (Lambda): this layer is not supported",
         ],
     ),
     "weight missing": (
@@ -92,7 +92,7 @@ WRONG = {
     "weight of nothing": (
         sequential(dense(use_bias=False)),
         WEIGHTS,
-        ["the weights ['dense/bias'] belong to no layer"],
+        ["the weights ['dense/bias'] do not belong to any layer"],
     ),
     "shape of a weight": (
         sequential(dense(units=3)),
@@ -102,12 +102,12 @@ WRONG = {
     "two of a name": (
         sequential(dense(), dense()),
         WEIGHTS,
-        ["'dense' is no name, or is there twice"],
+        ["'dense' is not a name, or occurs twice"],
     ),
     "shared by accident": (
         sequential(dense(), {**sequential(dense()), "name": "inner"}),
         WEIGHTS,
-        ["layer 'dense' (Dense): another layer has the weight 'dense/kernel', too"],
+        ["layer 'dense' (Dense): the weight 'dense/kernel' also belongs to another"],
     ),
     "cycle": (
         functional(
@@ -115,12 +115,12 @@ WRONG = {
             layer("Add", "add", [("dense", 0, 0), ("x", 0, 0)]),
         ),
         WEIGHTS,
-        ["the model: layers that wait for each other: dense -> add -> dense"],
+        ["the model: layers in a cycle: dense -> add -> dense"],
     ),
     "no such layer": (
         functional(layer("Dense", **DENSE, inbound=[("y", 0, 0)])),
         WEIGHTS,
-        ["layer 'dense': ['y', 0, 0, {}] names no output of a layer"],
+        ["layer 'dense': ['y', 0, 0, {}] is not an output of a layer"],
     ),
     "no such call": (
         functional(layer("Dense", **DENSE, inbound=[("x", 3, 0)])),
@@ -135,7 +135,7 @@ WRONG = {
     "Keras 3": (
         functional({**dense(), "name": "dense", "inbound_nodes": [{"args": []}]}),
         WEIGHTS,
-        ["its inbound_nodes are those of Keras 3"],
+        ["its inbound_nodes have the format of Keras 3"],
     ),
     "too deep": (
         nested(110),
@@ -153,7 +153,7 @@ WRONG = {
             layer("Dense", **DENSE, inbound=[("in", 0, 0)]),
         ),
         WEIGHTS,
-        ["the model: the InputLayer 'in' takes an input"],
+        ["the model: the InputLayer 'in' has an input"],
     ),
     "an input that is not connected": (
         functional(
@@ -169,7 +169,7 @@ WRONG = {
             inputs=[("x", 0, 0), ("x", 0, 0)],
         ),
         WEIGHTS,
-        ["the model: an input of ['x', 'x'] is there twice"],
+        ["the model: an input of ['x', 'x'] occurs twice"],
     ),
     "no outputs": (functional(outputs=[]), {}, ["the model: it has no outputs"]),
     "numbers that no float or integer is": (
@@ -186,7 +186,7 @@ WRONG = {
     "names that a terminal would obey": (
         sequential(layer("\x1b[2J\nBell\a")),
         {},
-        [r"layer '\x1b[2j\nbell\x07' (\x1b[2J\nBell\x07): there is no such layer"],
+        [r"layer '\x1b[2j\nbell\x07' (\x1b[2J\nBell\x07): this layer is not"],
     ),
     "mask at a merge": (
         functional(
@@ -208,7 +208,7 @@ WRONG = {
         ),
         {},
         [
-            "node 'loop', op While: there is no such op here",
+            "node 'loop', op While: this op is not supported",
             "node 'conv', op Conv2D: takes 2 inputs, got 1",
             "node 'fused', op _FusedMatMul: the fused ops ('BiasAdd', 'Tan') are not",
             "node 'y', op Softmax: takes 1 input, got 3",
@@ -222,12 +222,12 @@ WRONG = {
     "graph with a cycle": (
         graph(lambda g: (g.Add("a", "x", "b"), g.Neg("b", "a"), g.Neg("y", "b"))),
         {},
-        ["nodes that wait for each other"],
+        ["nodes in a cycle"],
     ),
     "graph of one cycle": (
         graph(lambda g: (g.Add("a", "x", "b"), g.Neg("b", "a"))),
         {},
-        ["nodes that wait for each other: a -> b -> a"],
+        ["nodes in a cycle: a -> b -> a"],
     ),
     "graph of nothing": ({"node": []}, {}, ["the graph has no outputs"]),
     "batch norm that trains": (
@@ -240,7 +240,7 @@ WRONG = {
     "graph without a node": (
         graph(lambda g: g.Neg("y", "z")),
         {},
-        ["node 'y': 'z' names no output of a node"],
+        ["node 'y': 'z' is not an output of a node"],
     ),
 }
 

@@ -1,8 +1,8 @@
-"""Models of TensorFlow.js on every backend of plugrad, with gradients.
+"""TensorFlow.js models on every plugrad backend, with gradients.
 
-``load`` reads a ``model.json`` and its weights: a layers model, which Keras and
-``tf.layers`` write, or a graph model, which the converter makes of a SavedModel.
-``basic_lstm_cell`` and ``multi_rnn_cell`` are functions of TensorFlow.js itself.
+``load`` reads a ``model.json`` and its weights: a layers model, as written by Keras and
+``tf.layers``, or a graph model, as the converter makes from a SavedModel.
+``basic_lstm_cell`` and ``multi_rnn_cell`` are functions of the TensorFlow.js API.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Read the version."""
+    """Look up the version of the distribution."""
     if name == "__version__":
         from importlib.metadata import version
 

@@ -1,4 +1,4 @@
-"""Activations by the names that Keras and TensorFlow.js give them."""
+"""Activations by their Keras and TensorFlow.js names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import plugrad as pg
 __all__ = ["Activation", "Fused", "activation", "fused_names"]
 
 Activation = Callable[[Any], Any]
-Fused = tuple[bool, str]  # of a fused op: whether it has a bias, and its activation
+Fused = tuple[
+    bool, str
+]  # whether a fused op has a bias, and the name of its activation
 
 ACTIVATIONS: dict[str, Activation] = {
     "linear": lambda x: x,
@@ -36,7 +38,7 @@ _CAMEL = {"hardSigmoid": "hard_sigmoid", "logSoftmax": "log_softmax"}
 
 
 def activation(name: Any) -> Activation:
-    """Return an activation by its name; ValueError if there is none."""
+    """Return an activation by name; ValueError for an unknown name."""
     if isinstance(name, dict):  # of a layer without settings, as Keras 2 writes it
         name = str(name.get("class_name")).lower()
     name = _CAMEL.get(str(name), str(name))
@@ -51,7 +53,7 @@ FUSED |= {"LeakyRelu": "leaky_relu", "Sigmoid": "sigmoid"}
 
 
 def fused_names(names: Any) -> Fused:
-    """Return what the list ``fused_ops`` of a fused op says."""
+    """Parse the attribute ``fused_ops`` of a fused op."""
     rest = [*names] if isinstance(names, tuple) else [names]
     bias = rest[:1] == ["BiasAdd"]
     rest = rest[bias:]

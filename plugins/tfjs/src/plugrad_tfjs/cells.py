@@ -1,6 +1,6 @@
-"""Cells of recurrent networks, as TensorFlow.js has them: ``tf.basicLSTMCell``.
+"""Recurrent cells with the TensorFlow.js interface: ``tf.basicLSTMCell``.
 
-plugrad itself has ``lstm`` and ``gru``, which run over a whole sequence in one kernel.
+plugrad itself provides ``lstm`` and ``gru``, which run a whole sequence in one kernel.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def basic_lstm_cell(
 
 
 def _floating(op: str, *values: TensorLike) -> list[Tensor]:
-    """Return all as tensors of the floating dtype to which they are promoted."""
+    """Return the arguments as tensors of their common floating dtype."""
     known: list[Any] = [x if isinstance(x, NUMBER) else pg.asarray(x) for x in values]
     if any(x.dtype.kind == "O" for x in known if isinstance(x, Tensor)):
         raise TypeError(f"{op}: there is no {op} of strings")
@@ -98,7 +98,7 @@ def _floating(op: str, *values: TensorLike) -> list[Tensor]:
 def _check_shapes(
     op: str, forget: Tensor, kernel: Tensor, bias: Tensor, data: Tensor, *cell: Tensor
 ) -> None:
-    """Raise unless the shapes of a cell, ``cell`` being c and h, fit each other."""
+    """Raise unless the shapes of the arguments fit; ``cell`` is (c, h)."""
     c, _ = cell
     known = f"{data.shape} and {c.shape}"
     if data.ndim != 2 or c.ndim != 2:
@@ -136,11 +136,11 @@ def multi_rnn_cell(
         h: The last output of each cell.
 
     Returns:
-        The list of the next states, and that of the next outputs.
+        The list of the next states and the list of the next outputs.
 
     Raises:
-        ValueError: There are not as many ``c`` and ``h`` as cells, or a cell is not a
-            function.
+        ValueError: The number of ``c`` or ``h`` differs from the number of cells, or a
+            cell is not a function.
         TypeError: ``lstm_cells``, ``c`` or ``h`` is not a sequence.
 
     Example:
@@ -166,7 +166,7 @@ def multi_rnn_cell(
 
 
 def _listed(op: str, name: str, given: Any) -> list[Any]:
-    """Return the elements of a sequence, or of another iterable that has an order."""
+    """Return the elements of a sequence or of another ordered iterable."""
     odd = isinstance(given, str | bytes | Mapping | Set) or not np.iterable(given)
     if odd or getattr(given, "shape", None) == ():
         raise TypeError(f"{op}: {name} must be a sequence, got {given!r}")

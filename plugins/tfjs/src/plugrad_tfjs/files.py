@@ -1,7 +1,7 @@
-"""The files of a model: ``model.json``, and its weights in shards.
+"""Reads and writes the files of a model: ``model.json`` and the shards of its weights.
 
-Nothing is allocated for a weight before the files that have it are found to be as large
-as the manifest says.
+Memory for a weight is allocated only after its files are found to be as large as the
+manifest says.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUANTIZED = {"uint8": "|u1", "uint16": "<u2", "float16": "<f2"}
 
 
 def read(path: Path, budget: pg.Budget) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return what stands in a ``model.json``, and the weights by name."""
+    """Return the content of a ``model.json`` and the weights by name."""
     try:
         model = budget.json(budget.read(path))
     except pg.BudgetError:
@@ -46,7 +46,7 @@ def read(path: Path, budget: pg.Budget) -> tuple[dict[str, Any], dict[str, Array
         try:
             for name, values in _group(group, path.parent, seen, budget):
                 if name in weights:
-                    raise ValueError(f"weight {name!r} is there twice")
+                    raise ValueError(f"weight {name!r} occurs twice")
                 weights[name] = values
         except pg.BudgetError:
             raise
@@ -60,7 +60,7 @@ def read(path: Path, budget: pg.Budget) -> tuple[dict[str, Any], dict[str, Array
 def _group(
     group: Any, folder: Path, seen: set[Path], budget: pg.Budget
 ) -> Iterator[tuple[str, Array]]:
-    """Yield the weights of a group, after all of it has been checked."""
+    """Yield the weights of a group after the whole group has been checked."""
     if not isinstance(group, dict) or not all(
         isinstance(group.get(key), list) for key in ("paths", "weights")
     ):
@@ -69,7 +69,9 @@ def _group(
     sizes = [_stored_bytes(spec) for spec in group["weights"]]
     has = sum(_file_bytes(path, folder, seen, budget) for path in group["paths"])
     if has != sum(sizes):
-        raise ValueError(f"its files have {has} bytes, and its weights {sum(sizes)}")
+        raise ValueError(
+            f"its files contain {has} bytes, but its weights need {sum(sizes)}"
+        )
     data = b"".join(budget.read(path, folder) for path in group["paths"])
     begin = 0
     for spec, size in zip(group["weights"], sizes, strict=True):
@@ -86,32 +88,32 @@ def _file_bytes(path: Any, folder: Path, seen: set[Path], budget: pg.Budget) -> 
         with budget.open(path, folder) as file:
             size = os.fstat(file.fileno()).st_size
     except (FileNotFoundError, IsADirectoryError):
-        raise ValueError(f"the file {path!r} is not there") from None
+        raise ValueError(f"the file {path!r} does not exist") from None
     found = (folder / path).resolve()
     if found in seen:
-        raise ValueError(f"the file {path!r} is named twice")
+        raise ValueError(f"the file {path!r} is listed twice")
     seen.add(found)
     return size
 
 
 def size_of(value: Any) -> int:
-    """Return a size of the file, or raise if it is none."""
+    """Return the size of an axis, or raise if the value is not one."""
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value[:20])
     if type(value) is not int or not 0 <= value < 2**48:
-        raise ValueError(f"{value!r} is no size of an axis")
+        raise ValueError(f"{value!r} is not a valid size of an axis")
     return value
 
 
 def _stored_bytes(spec: Any) -> int:
-    """Return how many bytes a weight takes in the file, after a check."""
+    """Check a weight and return its number of bytes in the file."""
     if not isinstance(spec, dict) or not isinstance(spec.get("name"), str):
         raise TypeError("a weight must be an object with a name")
     name, dtype, shape = spec["name"], str(spec.get("dtype")), spec.get("shape")
     if not isinstance(shape, list) or len(shape) > 32:
-        raise TypeError(f"weight {name!r}: its shape {shape!r} is no list of sizes")
+        raise TypeError(f"weight {name!r}: its shape {shape!r} is not a list of sizes")
     if dtype not in DTYPES:
-        raise TypeError(f"weight {name!r}: there is no dtype {dtype!r} here")
+        raise TypeError(f"weight {name!r}: the dtype {dtype!r} is not supported")
     stored = DTYPES[dtype]
     if spec.get("quantization") is not None:
         stored = _quantized(name, dtype, spec["quantization"])
@@ -123,7 +125,7 @@ def _shape(spec: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _quantized(name: str, dtype: str, rule: Any) -> str:
-    """Return the dtype of quantized values, after a check."""
+    """Check a quantization and return the dtype of the quantized values."""
     if not isinstance(rule, dict):
         raise TypeError(
             f"weight {name!r}: its quantization must be an object, not {rule!r}"
@@ -140,12 +142,12 @@ def _quantized(name: str, dtype: str, rule: Any) -> str:
 
 
 def _is_finite(value: Any) -> bool:
-    """Return whether a value is a number that a float can be."""
+    """Return whether a value is a number that fits a finite float."""
     return type(value) in (int, float) and abs(value) < 1e300
 
 
 def _decoded(spec: Mapping[str, Any], data: bytes) -> Array:
-    """Return the values of a weight, dequantized as TensorFlow.js does it."""
+    """Return the values of a weight, dequantized like in TensorFlow.js."""
     dtype, rule = spec["dtype"], spec.get("quantization")
     stored = QUANTIZED[rule["dtype"]] if rule else DTYPES[dtype]
     values = np.frombuffer(data, stored)
@@ -157,7 +159,7 @@ def _decoded(spec: Mapping[str, Any], data: bytes) -> Array:
 
 
 def write(path: Path, model: Mapping[str, Any], weights: Mapping[str, Array]) -> None:
-    """Write a model to ``path``, and its weights to one file beside it."""
+    """Write a model to ``path`` and its weights to one file next to it."""
     shard = path.with_name(f"{path.stem}.weights.bin")
     specs = [
         {"name": name, "shape": [*x.shape], "dtype": str(x.dtype)}
@@ -170,7 +172,7 @@ def write(path: Path, model: Mapping[str, Any], weights: Mapping[str, Array]) ->
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write a file; an old one is replaced when the new one is complete."""
+    """Write a file; replace an old one only when the new one is complete."""
     draft = path.with_name(f"{path.name}.{os.urandom(4).hex()}.tmp")
     try:
         draft.write_bytes(data)

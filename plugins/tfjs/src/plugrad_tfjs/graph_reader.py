@@ -1,6 +1,6 @@
-"""Makes a program of a graph model.
+"""Builds a program from a graph model.
 
-A value is named ``(node, output)``; a constant has the name of its node.
+A value is named ``(node, output)``; the name of a constant is that of its node.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from plugrad.importing import ModelError, ValueInfo, in_order, inputs_text
 
 from .files import Array, size_of
 from .ops.table import Op, find
-from .program import OUTPUT_BYTES, Name, Program, Step, needed
+from .program import OUTPUT_BYTES, Name, TfjsProgram, TfjsStep, dependencies
 from .settings import inputs_of, settings_of
-from .topology import need
+from .topology import require
 
 __all__ = ["read_graph"]
 
@@ -32,27 +32,27 @@ INPUTS = ("Placeholder", "PlaceholderWithDefault")
 
 def read_graph(
     model: Mapping[str, Any], weights: Mapping[str, Array], budget: pg.Budget
-) -> Program:
-    """Return the program of a graph model; ModelError says all that is in the way."""
+) -> TfjsProgram:
+    """Return the program of a graph model; ModelError lists every problem."""
     return Reader(model, weights, budget).read()
 
 
 class Reader:
-    """Collects the steps of a graph, and what is wrong with it."""
+    """Collects the steps of a graph and its problems."""
 
     def __init__(
         self, model: Mapping[str, Any], weights: Mapping[str, Array], budget: pg.Budget
     ) -> None:
         self.budget = budget
-        rows = need(model["modelTopology"], "node", list, "modelTopology")
+        rows = require(model["modelTopology"], "node", list, "modelTopology")
         self.nodes: dict[str, Mapping[str, Any]] = {}
         self.problems: list[str] = []
         for row in rows:
             budget.count()
-            name = need(row, "name", str, "a node")
-            need(row, "op", str, f"node {name!r}")
+            name = require(row, "name", str, "a node")
+            require(row, "op", str, f"node {name!r}")
             if name in self.nodes:
-                self.problems.append(f"node {name!r} is there twice")
+                self.problems.append(f"node {name!r} is defined twice")
             self.nodes[name] = row
         metadata = model.get("userDefinedMetadata")
         told = metadata.get("signature") if isinstance(metadata, Mapping) else None
@@ -61,21 +61,21 @@ class Reader:
         self.weights = weights
 
     def inputs_of(self, name: str) -> list[tuple[str, int]]:
-        """Return the values that a node takes; inputs that only order are left out."""
+        """Return the input values of a node, without control dependencies."""
         given = self.nodes[name].get("input", [])
         if not isinstance(given, list) or not all(isinstance(x, str) for x in given):
             raise ModelError([f"node {name!r}: input must be a list of names"])
         return [self.ref(x, f"node {name!r}") for x in given if not x.startswith("^")]
 
     def ref(self, text: Any, where: str) -> tuple[str, int]:
-        """Return the node and the output that a name stands for."""
+        """Return the node and the output to which a name refers."""
         name, _, rest = str(text).partition(":")
         number = rest.rpartition(":")[2] or "0"
         if name not in self.nodes or not number.isdecimal() or len(number) > 4:
-            raise ModelError([f"{where}: {text!r} names no output of a node"])
+            raise ModelError([f"{where}: {text!r} is not an output of a node"])
         return name, int(number)
 
-    def read(self) -> Program:
+    def read(self) -> TfjsProgram:
         """Return the program."""
         outputs = self.outputs()
         order = self.order(outputs)
@@ -85,7 +85,7 @@ class Reader:
             counts[name] = max(counts.get(name, 0), number + 1)
         infos = self.inputs()
         sources = {source for _, source in infos}
-        steps: list[Step] = []
+        steps: list[TfjsStep] = []
         on_host, frozen = set[Name](), set[Name]()
         elsewhere: set[Name] = {name for name, _ in outputs}
         for name in map(str, order):
@@ -109,29 +109,31 @@ class Reader:
         others = {name: x for name, x in self.weights.items() if name not in params}
         pairs = [(info, (source, 0)) for info, source in infos]
         ends = [self.value(ref) for ref in outputs]
-        frozen |= {name for name, x in params.items() if x.ndim == 0}  # an epsilon
+        frozen |= {
+            name for name, x in params.items() if x.ndim == 0
+        }  # such as an epsilon
         names = frozenset(str(name) for name in frozen if name in params)
-        return Program(pairs, ends, steps, params, others, names)
+        return TfjsProgram(pairs, ends, steps, params, others, names)
 
     def order(self, outputs: Sequence[tuple[str, int]]) -> list[Name]:
-        """Return the nodes that the outputs need, each after what it needs itself."""
+        """Return the nodes on which the outputs depend, in topological order."""
         needs = lambda name: [ref[0] for ref in self.inputs_of(name)]
-        told = [name for name, _ in outputs] if self.entries("outputs") else self.nodes
-        found = needed(told, needs)
+        roots = [name for name, _ in outputs] if self.entries("outputs") else self.nodes
+        found = dependencies(roots, needs)
         order, circle = in_order({n: found[n] for n in self.nodes if n in found})
         if circle:
             names = " -> ".join(circle)
-            raise ModelError([f"nodes that wait for each other: {names}"])
+            raise ModelError([f"nodes in a cycle: {names}"])
         if not outputs:
             raise ModelError(["the graph has no outputs"])
         return order
 
     def value(self, ref: tuple[str, int]) -> Name:
-        """Return the name of a value: a constant has that of its node."""
+        """Return the name of a value; for a constant, that of its node."""
         return ref[0] if self.nodes[ref[0]]["op"] == "Const" else ref
 
     def outputs(self) -> list[tuple[str, int]]:
-        """Return what the model returns: by its signature, or what no node takes."""
+        """Return the outputs: those of the signature, or else the unused values."""
         told = self.entries("outputs")
         if told:
             return [self.ref(one.get("name"), f"output {key!r}") for key, one in told]
@@ -139,7 +141,7 @@ class Reader:
         return [(name, 0) for name in self.nodes if name not in taken]
 
     def inputs(self) -> list[tuple[ValueInfo, str]]:
-        """Return the inputs, and their nodes."""
+        """Return the inputs and their nodes."""
         told = self.entries("inputs")
         if told:
             return [
@@ -162,22 +164,24 @@ class Reader:
         """Return the inputs or the outputs of the signature."""
         told = self.signature.get(key)
         rows = told.items() if isinstance(told, Mapping) else []
-        return [(name, need({name: x}, name, dict, key)) for name, x in rows]
+        return [(name, require({name: x}, name, dict, key)) for name, x in rows]
 
     def attrs(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the attributes of a node as they stand in the file."""
+        """Return the attributes of a node as they are in the file."""
         found = node.get("attr")
         return found if isinstance(found, Mapping) else {}
 
     def info(self, name: str, dtype: Any, shape: Any) -> ValueInfo:
-        """Return what the file says of an input."""
+        """Return the name, dtype and shape of an input."""
         if str(dtype) not in DTYPES:
-            self.problems.append(f"input {name!r}: there is no dtype {dtype!r} here")
+            self.problems.append(
+                f"input {name!r}: the dtype {dtype!r} is not supported"
+            )
         known = np.dtype(DTYPES.get(str(dtype), "float32"))
         return ValueInfo(name, known, _shape(shape))
 
-    def step(self, name: str, outputs: int) -> tuple[Step, Op] | None:
-        """Return the step of a node, or note what is wrong with it."""
+    def step(self, name: str, outputs: int) -> tuple[TfjsStep, Op] | None:
+        """Return the step of a node, or record its problems."""
         node = self.nodes[name]
         label = f"node {name!r}, op {node['op']}"
         row = find(node["op"])
@@ -185,11 +189,11 @@ class Reader:
             more = (
                 "an input that the signature lacks"
                 if node["op"] in INPUTS
-                else ("there is no such op here")
+                else ("this op is not supported")
             )
             self.problems.append(f"{label}: {more}")
             return None
-        # As in TensorFlow.js, attributes that say nothing to the op are left out.
+        # As in TensorFlow.js, attributes that the op does not know are ignored.
         attrs = {key: _decoded(value) for key, value in self.attrs(node).items()}
         inner = getattr(row.function, "__wrapped__", row.function)
         settings, problems = settings_of(inner, attrs, lambda key: True)
@@ -203,7 +207,9 @@ class Reader:
         values = tuple(self.value(ref) for ref in inputs)
         self.budget.allocate(OUTPUT_BYTES * outputs)
         ends = tuple((name, i) for i in range(outputs))
-        return Step(node["op"], label, row.function, values, ends, {}, settings), row
+        return TfjsStep(
+            node["op"], label, row.function, values, ends, {}, settings
+        ), row
 
 
 def _part(value: Any, key: str) -> Any:
@@ -211,7 +217,7 @@ def _part(value: Any, key: str) -> Any:
 
 
 def _shape(proto: Any) -> tuple[int | None, ...] | None:
-    """Return a shape, None where the file does not say a size."""
+    """Return a shape, with None for each unknown size."""
     if not isinstance(proto, Mapping) or proto.get("unknownRank"):
         return None
     rows = proto.get("dim")
@@ -219,7 +225,7 @@ def _shape(proto: Any) -> tuple[int | None, ...] | None:
 
 
 def _known(row: Any) -> int | None:
-    """Return a size, or None: -1 is one that is not known."""
+    """Return a size; None if it is unknown, which is -1 in the file."""
     try:
         return size_of(_part(row, "size"))
     except ValueError:
@@ -227,7 +233,7 @@ def _known(row: Any) -> int | None:
 
 
 def _decoded(value: Any) -> Any:
-    """Return the value of an attribute: a number, text, a dtype, or a tuple of them."""
+    """Return the value of an attribute: a number, text, a dtype or a tuple."""
     if not isinstance(value, Mapping) or len(value) != 1:
         return value
     ((kind, x),) = value.items()
@@ -248,7 +254,7 @@ def _is_number(text: str) -> bool:
 
 
 def _text(value: Any) -> str:
-    """Return text that is written in base64, or as a list of bytes."""
+    """Decode text from base64 or from a list of bytes."""
     try:
         raw = bytes(value) if isinstance(value, list) else base64.b64decode(value)
         return raw.decode()

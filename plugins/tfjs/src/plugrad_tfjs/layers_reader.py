@@ -1,4 +1,4 @@
-"""Makes a program of a layers model."""
+"""Builds a program from a layers model."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from plugrad.importing import ModelError, ValueInfo, in_order, inputs_text
 
 from .files import Array, size_of
 from .layers.table import find, names
-from .program import OUTPUT_BYTES, Name, Program, Step, needed
+from .program import OUTPUT_BYTES, Name, TfjsProgram, TfjsStep, dependencies
 from .settings import inputs_of, settings_of
-from .topology import MODELS, Container, Spec, need
+from .topology import MODELS, Container, Spec, require
 
 __all__ = ["read_layers"]
 
@@ -31,17 +31,17 @@ MERGES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _ignored(key: str) -> bool:
+def _is_ignored(key: str) -> bool:
     return key in IGNORED or key.endswith(ENDINGS)
 
 
 def read_layers(
     model: Mapping[str, Any], weights: Mapping[str, Array], budget: pg.Budget
-) -> Program:
-    """Return the program of a layers model; ModelError says all that is in the way."""
-    topology = need(model, "modelTopology", dict, "model.json")
+) -> TfjsProgram:
+    """Return the program of a layers model; ModelError lists every problem."""
+    topology = require(model, "modelTopology", dict, "model.json")
     topology = topology.get("model_config", topology)
-    kind = need(topology, "class_name", str, "the topology")
+    kind = require(topology, "class_name", str, "the topology")
     if kind not in MODELS:
         raise ModelError([f"the topology is of class {kind!r}, not of {MODELS}"])
     top = Container(kind, topology.get("config"), "the model", budget)
@@ -49,38 +49,40 @@ def read_layers(
 
 
 class Reader:
-    """Collects the steps of a model, and what is wrong with it."""
+    """Collects the steps of a model and its problems."""
 
     def __init__(self, top: Container, weights: Mapping[str, Array]) -> None:
         self.top, self.weights = top, weights
         self.problems: list[str] = []
-        self.steps: list[Step] = []
+        self.steps: list[TfjsStep] = []
         self.masks: dict[Name, Name] = {}
-        self.owners: dict[str, object] = {}  # the layer that has a weight
+        self.owners: dict[str, object] = {}  # the layer of each weight
         self.frozen: set[str] = set()
-        self.short = {}  # without the name of a cell, which Keras 2 puts there
+        self.cell_free_names = {}  # weight names without the cell name of Keras 2
         for name in weights:
             parts = name.split("/")
-            self.short["/".join([*parts[:-2], parts[-1]])] = name
+            self.cell_free_names["/".join([*parts[:-2], parts[-1]])] = name
 
-    def read(self) -> Program:
+    def read(self) -> TfjsProgram:
         """Return the program."""
         inputs = [self.input(self.top.specs[name]) for name in self.top.inputs]
         names: list[Name] = [((), info.name, 0, 0) for info in inputs]
         outputs = self.model(self.top, (), names, True)
         unused = [name for name in self.weights if name not in self.owners]
         if unused and not self.problems:
-            self.problems.append(f"the weights {unused[:20]} belong to no layer")
+            self.problems.append(
+                f"the weights {unused[:20]} do not belong to any layer"
+            )
         if self.problems:
             raise ModelError(self.problems)
         floats = {k: v for k, v in self.weights.items() if v.dtype.kind in "fc"}
         others = {k: v for k, v in self.weights.items() if k not in floats}
         pairs = [*zip(inputs, names, strict=True)]
         frozen = frozenset(self.frozen)
-        return Program(pairs, outputs, self.steps, floats, others, frozen)
+        return TfjsProgram(pairs, outputs, self.steps, floats, others, frozen)
 
     def input(self, spec: Spec) -> ValueInfo:
-        """Return what the file says of an input."""
+        """Return the name, dtype and shape of an input."""
         sizes = spec.config.get("batch_input_shape", spec.config.get("batch_shape"))
         dtype = spec.config.get("dtype", "float32")
         shape = None
@@ -90,14 +92,16 @@ class Reader:
             except ValueError as error:
                 self.problems.append(f"input {spec.name!r}: {error}")
         if dtype not in ("float32", "int32", "bool", "complex64"):
-            self.problems.append(f"input {spec.name!r}: there is no dtype {dtype!r}")
+            self.problems.append(
+                f"input {spec.name!r}: the dtype {dtype!r} is not supported"
+            )
             dtype = "float32"
         return ValueInfo(spec.name, np.dtype(dtype), shape)
 
     def model(
         self, box: Container, prefix: Any, inputs: Sequence[Name], trained: bool
     ) -> list[Name]:
-        """Add the steps of a model in the model; return the names of its outputs."""
+        """Add the steps of a nested model; return the names of its outputs."""
         count = len(box.inputs)
         if len(inputs) != count:
             self.problems.append(
@@ -107,7 +111,7 @@ class Reader:
         given = dict(zip(box.inputs, inputs, strict=True))
         order = _order(box)
         values: dict[Any, list[Name]] = {}
-        counts = box.used
+        counts = box.output_counts
         box.budget.count(1 + len(order) + len(box.outputs))
         for key in order:
             name, number = key
@@ -134,7 +138,7 @@ class Reader:
     def call(
         self, spec: Spec, inputs: Sequence[Name], outputs: list[Any], trained: bool
     ) -> list[Name]:
-        """Add the steps of a call; return the names of its outputs."""
+        """Add the steps of a layer call; return the names of its outputs."""
         trained = trained and spec.config.get("trainable", True) is not False
         if spec.inner is not None:
             return self.model(spec.inner, outputs[0][:3], inputs, trained)
@@ -155,17 +159,17 @@ class Reader:
         trained: bool,
         **more: Any,
     ) -> Mapping[str, Any]:
-        """Add the step of a layer whose weights begin with ``path``."""
+        """Add the step of a layer whose weight names begin with ``path``."""
         label = f"layer {spec.name!r} ({spec.kind})"
         row = find(spec.kind)
         if row is None:
             known = ", ".join([*names(), "Bidirectional", "TimeDistributed", *MODELS])
             self.problems.append(
-                f"{label}: there is no such layer here; there are {known}"
+                f"{label}: this layer is not supported; there are {known}"
             )
             return {}
         config = {**spec.config, **more}
-        settings, problems = settings_of(row.function, config, _ignored)
+        settings, problems = settings_of(row.function, config, _is_ignored)
         least, most = inputs_of(row.function)
         if not least <= len(inputs) <= most or not inputs:
             problems.append(f"takes {inputs_text(least, most)}, got {len(inputs)}")
@@ -174,7 +178,7 @@ class Reader:
             return settings
         found = self.find_weights(row.shapes(settings), path, spec, label, trained)
         self.mask(row.masks, spec.kind, settings, label, inputs, outputs, found)
-        step = Step(
+        step = TfjsStep(
             spec.kind, label, row.function, (*inputs,), (*outputs,), found, settings
         )
         self.steps.append(step)
@@ -188,11 +192,13 @@ class Reader:
         label: str,
         trained: bool,
     ) -> dict[str, Name]:
-        """Return the names of a layer's weights, after a check of their shapes."""
+        """Check the weights of a layer and return their names."""
         found: dict[str, Name] = {}
         for parameter, shape in shapes.items():
             name = f"{path}/{parameter}"
-            name = name if name in self.weights else self.short.get(name, name)
+            name = (
+                name if name in self.weights else self.cell_free_names.get(name, name)
+            )
             if name not in self.weights:
                 self.problems.append(
                     f"{label}: its weight {name!r} is not in the manifest"
@@ -201,7 +207,7 @@ class Reader:
             has = self.weights[name].shape
             if self.owners.setdefault(name, spec) is not spec:
                 self.problems.append(
-                    f"{label}: another layer has the weight {name!r}, too"
+                    f"{label}: the weight {name!r} also belongs to another layer"
                 )
             if shape is not None and not _fits(has, shape):
                 wanted = ", ".join("?" if n is None else str(n) for n in shape)
@@ -223,18 +229,18 @@ class Reader:
         outputs: Sequence[Any],
         weights: dict[str, Name],
     ) -> None:
-        """Say what becomes of the masks of the inputs, or make one."""
+        """Pass on, ignore or refuse the masks of the inputs, or create a mask."""
         masked = [self.masks[name] for name in inputs if name in self.masks]
         if kind == "Masking" or settings.get("mask_zero"):
             of = functools.partial(_mask, settings.get("mask_value"))
             name = ("mask", *outputs[0])
             self.steps.append(
-                Step("Mask", f"the mask of {label}", of, (inputs[0],), (name,))
+                TfjsStep("Mask", f"the mask of {label}", of, (inputs[0],), (name,))
             )
             self.masks[outputs[0]] = name
         elif masked and rule == "refuses":
             self.problems.append(
-                f"{label}: it gets a mask of time steps, which is not supported"
+                f"{label}: its input has a mask of time steps, which is not supported"
             )
         elif masked and rule == "keeps":
             self.masks[outputs[0]] = masked[0]
@@ -244,19 +250,19 @@ class Reader:
                 self.masks[outputs[0]] = masked[0]
 
     def inner(self, spec: Spec) -> Spec:
-        """Return the layer in a wrapper."""
+        """Return the layer inside a wrapper layer."""
         label = f"layer {spec.name!r} ({spec.kind})"
-        layer = need(spec.config, "layer", dict, label)
+        layer = require(spec.config, "layer", dict, label)
         kind, config = (
-            need(layer, "class_name", str, label),
-            need(layer, "config", dict, label),
+            require(layer, "class_name", str, label),
+            require(layer, "config", dict, label),
         )
         return Spec(f"{spec.name}/{config.get('name')}", kind, config)
 
     def bidirectional(
         self, spec: Spec, inputs: Sequence[Name], outputs: list[Any], trained: bool
     ) -> None:
-        """Add a layer in both directions, and what joins them."""
+        """Add a layer in both directions and the op that merges them."""
         layer = self.inner(spec)
         label, mode = (
             f"layer {spec.name!r} (Bidirectional)",
@@ -268,7 +274,9 @@ class Reader:
             )
             return
         if len(inputs) != 1 or len(outputs) != 1 or layer.config.get("return_state"):
-            self.problems.append(f"{label}: states in and out are not supported")
+            self.problems.append(
+                f"{label}: initial and returned states are not supported"
+            )
             return
         ends: list[Name] = []
         back = layer.config.get("go_backwards") is True
@@ -283,46 +291,46 @@ class Reader:
         def join(a: Any, b: Any) -> Any:
             return merge(a, pg.flip(b, axis=1) if sequences else b)
 
-        self.steps.append(Step("Bidirectional", label, join, (*ends,), (*outputs,)))
+        self.steps.append(TfjsStep("Bidirectional", label, join, (*ends,), (*outputs,)))
         if sequences and inputs[0] in self.masks:
             self.masks[outputs[0]] = self.masks[inputs[0]]
 
     def time_distributed(
         self, spec: Spec, inputs: Sequence[Name], outputs: list[Any], trained: bool
     ) -> None:
-        """Add a layer that runs on all time steps at once, as on a larger batch."""
+        """Add a layer that runs on all time steps at once, as one larger batch."""
         layer, (flat, done) = (
             self.inner(spec),
             ((*outputs[0], n) for n in ("in", "out")),
         )
         label = f"layer {spec.name!r} (TimeDistributed)"
         if len(inputs) != 1 or len(outputs) != 1 or layer.kind in MODELS:
-            self.problems.append(f"{label}: {layer.kind} in it is not supported")
+            self.problems.append(f"{label}: {layer.kind} inside it is not supported")
             return
         fold = lambda x: pg.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
         unfold = lambda y, x: pg.reshape(y, (*x.shape[:2], *y.shape[1:]))
-        self.steps.append(Step("TimeDistributed", label, fold, (*inputs,), (flat,)))
+        self.steps.append(TfjsStep("TimeDistributed", label, fold, (*inputs,), (flat,)))
         self.add(layer, spec.name, [flat], [done], trained)
         ends = (done, inputs[0])
-        self.steps.append(Step("TimeDistributed", label, unfold, ends, (*outputs,)))
+        self.steps.append(TfjsStep("TimeDistributed", label, unfold, ends, (*outputs,)))
         if inputs[0] in self.masks:
             self.masks[outputs[0]] = self.masks[inputs[0]]
 
 
 def _order(box: Container) -> list[tuple[str, int]]:
-    """Return the calls that the outputs need, in the order of the file if it is one."""
-    found = needed([ref[:2] for ref in box.outputs], box.needs)
+    """Return the calls on which the outputs depend, in topological order."""
+    found = dependencies([ref[:2] for ref in box.outputs], box.needs)
     places = {name: i for i, name in enumerate(box.specs)}
     calls = sorted(found, key=lambda call: (places[call[0]], call[1]))
     order, circle = in_order({call: found[call] for call in calls})
     if circle:
         names = " -> ".join(name for name, _ in circle)
-        raise ModelError([f"{box.where}: layers that wait for each other: {names}"])
+        raise ModelError([f"{box.where}: layers in a cycle: {names}"])
     return order
 
 
 def _mask(value: float | None, x: Any) -> Any:
-    """Return where there is something: an index that is not 0, or another vector."""
+    """Return where a step is valid: its index is not 0, or its vector differs."""
     if value is None:
         return pg.not_equal(x, 0)
     return pg.any(pg.not_equal(x, value), axis=-1)

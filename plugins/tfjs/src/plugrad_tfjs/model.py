@@ -20,7 +20,7 @@ from . import layers, ops  # noqa: F401 - they fill the tables
 from .files import read, write
 from .graph_reader import read_graph
 from .layers_reader import read_layers
-from .program import Program
+from .program import TfjsProgram
 
 __all__ = ["Explanation", "Model", "load"]
 
@@ -34,16 +34,16 @@ def load(
     """Return a model that is called with tensors.
 
     Args:
-        path: The path of a ``model.json``, or the folder that has one. The weights are
-            read from that folder alone.
-        backend: Where the model runs; by default on the backend that is active in each
-            call.
-        budget: What loading may cost; by default ``plugrad.Budget()``.
+        path: The path of a ``model.json`` or of its folder. The weights are read only
+            from that folder.
+        backend: The backend to run on; None: the one that is active in each call.
+        budget: Limits on the memory and time of loading; by default
+            ``plugrad.Budget()``.
 
     Raises:
         OSError: The file cannot be opened.
-        ModelError: The model is malformed, or has layers, ops or settings that are not
-            supported; the message names all of them. Or it costs more than the budget.
+        ModelError: The model is malformed, contains unsupported layers, ops or settings
+            (the message names all of them), or exceeds the budget.
         BackendUnavailable: There is no such backend.
 
     Example:
@@ -76,31 +76,32 @@ def load(
 
 
 class Explanation:
-    """What a model consists of; ``print`` shows it.
+    """A summary of a model; ``print`` shows it.
 
     Attributes:
-        ops: The layers or ops that run, and how many there are of each.
-        parameters: The number of numbers in its parameters.
+        ops: The number of layers or ops that run, by name.
+        parameters: The total number of elements in its parameters.
 
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: TfjsProgram) -> None:
         names = [step.op for step in program.steps]
         self.ops = {name: names.count(name) for name in sorted({*names})}
         self.parameters = sum(x.size for x in program.params.values())
 
     def __str__(self) -> str:
-        """Return a line for each of them."""
+        """Return the totals and a line for each op."""
         rows = [f"{sum(self.ops.values())} steps, {self.parameters} parameters"]
         return "\n".join([*rows, *(f"  {op} {n}" for op, n in self.ops.items())])
 
 
 class Model:
-    """A model of TensorFlow.js: a function of tensors, and of parameters.
+    """A TensorFlow.js model: a function of tensors and of parameters.
 
     ``model(x)`` and ``model(name=x)`` return a tensor, or a tuple if the model has more
-    than one output. ``apply(params, x)`` does so with other parameters, by which it can
-    be differentiated. Dropout does nothing, and batch norms use the moving averages.
+    than one output. ``apply(params, x)`` does the same with other parameters, so that
+    you can differentiate with respect to them. Dropout does nothing, and batch norms
+    use the moving averages.
 
     Attributes:
         inputs: Name, dtype and shape of each input.
@@ -109,16 +110,16 @@ class Model:
     """
 
     def __init__(
-        self, program: Program, source: Mapping[str, Any], backend: str | None
+        self, program: TfjsProgram, source: Mapping[str, Any], backend: str | None
     ) -> None:
         self.backend = backend
         self.inputs: tuple[ValueInfo, ...] = tuple(info for info, _ in program.inputs)
         self.trainable = tuple(n for n in program.params if n not in program.frozen)
         self._program, self._source = program, source
-        self._tensors: dict[str, dict[str, pg.Tensor]] = {}  # of each backend
+        self._tensors: dict[str, dict[str, pg.Tensor]] = {}  # by backend
 
     def __jit_state__(self) -> tuple[Any, ...]:
-        """Return what calls read of the model that may change: the rest never does."""
+        """Return the state that calls read and that may change between calls."""
         return self.backend, self._tensors
 
     @property
@@ -132,8 +133,8 @@ class Model:
         return self.apply({}, *args, **named)
 
     def apply(self, params: Mapping[str, Any], /, *args: Any, **named: Any) -> Any:
-        """Return the outputs with other parameters; those left out stay as they are."""
-        program: Program = self._program
+        """Return the outputs with some parameters replaced; the others stay."""
+        program: TfjsProgram = self._program
         with on_backend(self.backend):
             given = {**self._params(), **self._checked("apply", params)}
             values = bind_inputs(self.inputs, args, named)
@@ -143,31 +144,31 @@ class Model:
         return outputs[0] if len(outputs) == 1 else outputs
 
     def to(self, backend: str | None) -> Model:
-        """Return the same model on another backend; None: on the active one."""
+        """Return the same model on another backend; None: the active one."""
         if backend is not None:
             open_backend("to", backend)
         return Model(self._program, self._source, backend)
 
     def explain(self) -> Explanation:
-        """Return what the model consists of."""
+        """Return a summary of the model."""
         return Explanation(self._program)
 
     def save(self, path: str | Path, params: Mapping[str, Any] | None = None) -> None:
-        """Write the model in the format of TensorFlow.js, which loads it.
+        """Write the model in the TensorFlow.js format.
 
         Args:
             path: The file of the topology, ``model.json``. The weights are written in
-                one file beside it, ``model.weights.bin``. Weights that were quantized
-                are written in float32.
-            params: Parameters by name, as training returns them; those left out are
-                the ones of the file.
+                one file next to it, ``model.weights.bin``. Quantized weights are
+                written as float32.
+            params: Parameters by name, as training returns them; those left out keep
+                the values of the file.
 
         Raises:
             OSError: A file cannot be written.
-            ValueError: There is no parameter of that name, or it has another shape.
+            ValueError: A parameter is unknown or has the wrong shape.
 
         """
-        program: Program = self._program
+        program: TfjsProgram = self._program
         given = self._checked("save", params or {})
         arrays = {**program.params, **program.constants}
         new = {
@@ -180,7 +181,7 @@ class Model:
         backend = pg.get_backend()
         if backend not in self._tensors:
             arrays = self._program.params
-            with pg.outside(), pg.use_backend(backend):  # they outlive this call
+            with pg.outside(), pg.use_backend(backend):  # tensors outlive the call
                 self._tensors[backend] = {k: pg.asarray(x) for k, x in arrays.items()}
         return self._tensors[backend]
 
@@ -206,7 +207,7 @@ class Model:
 
 
 def _as_input(info: ValueInfo, value: Any) -> pg.Tensor:
-    """Return an input in the dtype of the model; only floats are never cut off."""
+    """Convert an input to the dtype of the model if no value is truncated."""
     x = value if isinstance(value, pg.Tensor | pg.Variable) else np.asarray(value)
     kinds = {"bool": "b", "int32": "biu", "float32": "biuf"}.get(
         str(info.dtype), "biufc"

@@ -1,4 +1,4 @@
-"""A model as steps, in an order in which they can run."""
+"""Runs a model as steps in topological order."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from plugrad.importing import ValueInfo, last_uses, printable
 
 from .files import Array
 
-__all__ = ["OUTPUT_BYTES", "Program", "Step", "needed"]
+__all__ = ["OUTPUT_BYTES", "TfjsProgram", "TfjsStep", "dependencies"]
 
-OUTPUT_BYTES = 200  # the name of an output of a step
-Name = Any  # of a value, hashable: a weight has a string, all others have tuples
+OUTPUT_BYTES = 200  # memory of the name of a step output
+Name = Any  # the hashable name of a value: a string for a weight, else a tuple
 
 
 @dataclass(frozen=True)
-class Step:
-    """A call of a function that runs a layer or an op.
+class TfjsStep:
+    """A call of the function of a layer or an op.
 
     Attributes:
         op: The name of the layer's class, or of the op.
-        label: What messages call it.
-        function: Takes the inputs by position, weights and settings by name.
-        inputs: The names of the values that it takes.
-        outputs: The names of those that it gives.
-        weights: The name of the weight for each parameter that takes one.
-        settings: What the file says of it, by parameter.
+        label: The description of the step in messages.
+        function: Gets the inputs by position, weights and settings by name.
+        inputs: The names of the input values.
+        outputs: The names of the output values.
+        weights: The name of the weight for each weight parameter.
+        settings: The settings in the file, by parameter.
 
     """
 
@@ -40,7 +40,7 @@ class Step:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def run(self, values: dict[Name, Any]) -> None:
-        """Run the function; the outputs are added to the values."""
+        """Run the function and add the outputs to the values."""
         inputs = [values[name] for name in self.inputs]
         weights = {key: values[name] for key, name in self.weights.items()}
         try:
@@ -52,39 +52,39 @@ class Step:
             found = (found,)
         if len(found) < len(self.outputs):
             raise ValueError(
-                f"model: {printable(self.label)} has {len(found)} outputs, and output "
+                f"model: {printable(self.label)} has {len(found)} outputs, but output "
                 f"{len(self.outputs) - 1} is used"
             )
         values.update(zip(self.outputs, found, strict=False))
 
 
 @dataclass
-class Program:
-    """The steps of a model, with its weights.
+class TfjsProgram:
+    """The steps and the weights of a model.
 
     Attributes:
-        inputs: Those of the model, each with the name of its value.
+        inputs: The inputs of the model, each with the name of its value.
         outputs: The names of the values that the model returns.
         params: The floating-point weights.
         constants: The other weights, which stay on the host.
-        frozen: The names of those that training leaves alone.
+        frozen: The names of the weights that training does not change.
 
     """
 
     inputs: Sequence[tuple[ValueInfo, Name]]
     outputs: Sequence[Name]
-    steps: Sequence[Step]
+    steps: Sequence[TfjsStep]
     params: Mapping[str, Array]
     constants: Mapping[str, Array]
     frozen: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        """Find after which step a value is not needed any more."""
+        """Find the values that are no longer used after each step."""
         rows = [(*s.inputs, *s.outputs, *s.weights.values()) for s in self.steps]
         self._done = last_uses(rows, self.outputs)
 
     def run(self, params: Mapping[str, Any], inputs: Sequence[Any]) -> list[Any]:
-        """Return the outputs."""
+        """Return the outputs for parameters and inputs."""
         values: dict[Name, Any] = {**self.constants, **params}
         values |= {name: x for (_, name), x in zip(self.inputs, inputs, strict=True)}
         for step, done in zip(self.steps, self._done, strict=True):
@@ -94,10 +94,10 @@ class Program:
         return [values[name] for name in self.outputs]
 
 
-def needed(
+def dependencies(
     wanted: Iterable[Name], needs: Callable[[Name], Iterable[Name]]
 ) -> dict[Name, list[Name]]:
-    """Return, for all that is wanted and all that this needs, what it needs itself."""
+    """Return the direct dependencies of the wanted names and of all they need."""
     found: dict[Name, list[Name]] = {}
     waiting = [*wanted][::-1]
     while waiting:

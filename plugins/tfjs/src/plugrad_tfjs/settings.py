@@ -1,7 +1,7 @@
-"""What a file says of a layer or an op, checked against the function that runs it.
+"""Checks the settings of a layer or an op against the function that runs it.
 
-A keyword-only parameter is a setting; its annotation says of which kind. One that is
-annotated as a ``Tensor`` is a weight.
+A keyword-only parameter is a setting, and its annotation is its kind. A parameter that
+is annotated as a ``Tensor`` is a weight.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .activations import activation, fused_names
 __all__ = ["Format", "Inference", "Ints", "Padding", "inputs_of", "settings_of"]
 
 Ints = tuple[int, ...]
-Padding = Any  # "valid", "same", ...: the function says which
-Inference = bool  # whether the batch is normalized by its own moments: it must not be
-Format = str  # whether channels come first or last
+Padding = Any  # "valid", "same", ...; the function checks which
+Inference = bool  # whether to normalize by batch statistics, which is refused
+Format = str  # channels-first or channels-last
 Function = Callable[..., Any]
 
 
@@ -28,7 +28,7 @@ def _int(value: Any) -> int:
     if type(value) is not int and not (type(value) is float and value.is_integer()):
         raise TypeError("an integer")
     if abs(value) >= 2**63:
-        raise TypeError("an integer of 64 bits")
+        raise TypeError("a 64-bit integer")
     return int(value)
 
 
@@ -67,9 +67,9 @@ def _one_of(*names: str) -> Callable[[Any], Any]:
     return check
 
 
-def _of_inference(value: Any) -> bool:
+def _inference_only(value: Any) -> bool:
     if value is not False:
-        raise TypeError("false, as a model that is loaded does not normalize by batch")
+        raise TypeError("false, because a loaded model does not use batch statistics")
     return value
 
 
@@ -92,7 +92,7 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "Format": _one_of(*FORMATS),
     "Fused": fused_names,
     "Activation": activation,
-    "Inference": _of_inference,
+    "Inference": _inference_only,
     "Any": lambda value: value,
 }
 
@@ -108,16 +108,16 @@ def _is_weight(parameter: inspect.Parameter) -> bool:
 
 @functools.cache
 def inputs_of(function: Function) -> tuple[int, float]:
-    """Return how many inputs a function takes, at least and at most."""
+    """Return the minimum and maximum number of inputs of a function."""
     return input_counts(function)
 
 
 def settings_of(
     function: Function, given: Mapping[str, Any], ignored: Callable[[str], bool]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the settings of a function, and what is wrong with those of the file.
+    """Return the settings of a function and the problems of those in the file.
 
-    Those that are unknown must be ``ignored``, or say nothing (null, false).
+    Unknown settings must be ``ignored`` or empty (null, false).
     """
     found: dict[str, Any] = {}
     problems: list[str] = []

@@ -1,4 +1,4 @@
-"""Reads layers models: the layers of a topology become steps, models in models too.
+"""Reads topologies: the layers of a model and of the models nested in it.
 
 A value is named ``(prefix, layer, call, output)``. Keras counts the calls of a model
 from 1, because building it is its first call; ``Container`` counts all from 0.
@@ -15,15 +15,15 @@ from typing import Any
 import plugrad as pg
 from plugrad.importing import ModelError
 
-__all__ = ["MODELS", "Call", "Container", "Ref", "Spec", "need"]
+__all__ = ["MODELS", "Call", "Container", "Ref", "Spec", "require"]
 
 MODELS = ("Sequential", "Model", "Functional")
-MOST = 10_000  # calls of a layer, and outputs
+MAX_INDEX = 10_000  # limit of the numbers of calls and outputs in references
 Ref = tuple[str, int, int]  # layer, call, output
 
 
-def need(config: Any, key: str, kind: type, where: str) -> Any:
-    """Return a part of the file, or raise if it is missing or of another kind."""
+def require(config: Any, key: str, kind: type, where: str) -> Any:
+    """Return an entry of the file; raise if it is missing or of the wrong kind."""
     value = config.get(key) if isinstance(config, Mapping) else None
     if not isinstance(value, kind):
         raise ModelError([f"{where}: {key} must be a {kind.__name__}, not {value!r}"])
@@ -32,14 +32,14 @@ def need(config: Any, key: str, kind: type, where: str) -> Any:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a layer: the values that it takes."""
+    """A call of a layer: its input values."""
 
     inputs: tuple[Ref, ...]
 
 
 @dataclass
 class Spec:
-    """A layer of the file."""
+    """A layer in the file."""
 
     name: str
     kind: str
@@ -49,7 +49,7 @@ class Spec:
 
 
 class Container:
-    """A model of the file: its layers, and what is taken and returned.
+    """A model in the file: its layers, inputs and outputs.
 
     Attributes:
         specs: The layers by name.
@@ -64,7 +64,7 @@ class Container:
             config = {"layers": config}
         self.where = where
         self.specs: dict[str, Spec] = {}
-        layers = need(config, "layers", list, where)
+        layers = require(config, "layers", list, where)
         for layer in layers:
             self._add(layer)
         if kind == "Sequential":
@@ -74,16 +74,16 @@ class Container:
 
     def _add(self, layer: Any) -> None:
         self.budget.count()
-        kind = need(layer, "class_name", str, self.where)
+        kind = require(layer, "class_name", str, self.where)
         where = f"a layer {kind} of {self.where}"
         config = layer.get("config")
         if not (kind == "Sequential" and isinstance(config, list)):
-            config = need(layer, "config", dict, where)
+            config = require(layer, "config", dict, where)
         name = layer.get("name")
         if name is None and isinstance(config, dict):
             name = config.get("name")
         if not isinstance(name, str) or name in self.specs:
-            raise ModelError([f"{where}: {name!r} is no name, or is there twice"])
+            raise ModelError([f"{where}: {name!r} is not a name, or occurs twice"])
         spec = Spec(name, kind, config if isinstance(config, dict) else {})
         if kind in MODELS:
             with self.budget.nested():
@@ -91,7 +91,7 @@ class Container:
         self.specs[name] = spec
 
     def _chain(self) -> None:
-        """Connect each layer with the one before it."""
+        """Connect each layer to the one before it."""
         names = [*self.specs]
         if not names:
             raise ModelError([f"{self.where}: it has no layers"])
@@ -109,21 +109,21 @@ class Container:
         self.inputs, self.outputs = [names[0]], [(names[-1], 0, 0)]
 
     def _connect(self, config: Any, layers: Sequence[Any]) -> None:
-        """Read what each call of a layer takes, and the ends of the model."""
+        """Read the inputs of each layer call, and the ends of the model."""
         for layer, spec in zip(layers, self.specs.values(), strict=True):
-            for node in need(layer, "inbound_nodes", list, f"layer {spec.name!r}"):
+            for node in require(layer, "inbound_nodes", list, f"layer {spec.name!r}"):
                 if not isinstance(node, list):
                     raise ModelError(
                         [
-                            f"layer {spec.name!r}: its inbound_nodes are those of "
-                            "Keras 3; save the model with Keras 2 (tf_keras)"
+                            f"layer {spec.name!r}: its inbound_nodes have the format "
+                            "of Keras 3; save the model with Keras 2 (tf_keras)"
                         ]
                     )
                 refs = tuple(self._ref(one, f"layer {spec.name!r}") for one in node)
                 spec.calls.append(Call(refs))
         ends = []
         for key in ("input_layers", "output_layers"):
-            rows = need(config, key, list, self.where)
+            rows = require(config, key, list, self.where)
             rows = [rows] if rows and isinstance(rows[0], str) else rows
             ends.append([self._ref(row, f"{key} of {self.where}") for row in rows])
         self.inputs, self.outputs = [name for name, _, _ in ends[0]], ends[1]
@@ -131,34 +131,34 @@ class Container:
             raise ModelError([f"{self.where}: it has no outputs"])
         for name in self.inputs:
             if self.specs[name].kind != "InputLayer":
-                raise ModelError([f"{self.where}: the input {name!r} is no InputLayer"])
+                raise ModelError(
+                    [f"{self.where}: the input {name!r} is not an InputLayer"]
+                )
         if len({*self.inputs}) < len(self.inputs):
-            raise ModelError(
-                [f"{self.where}: an input of {self.inputs} is there twice"]
-            )
+            raise ModelError([f"{self.where}: an input of {self.inputs} occurs twice"])
         for spec in self.specs.values():
             if spec.kind == "InputLayer" and spec.calls:
                 raise ModelError(
-                    [f"{self.where}: the InputLayer {spec.name!r} takes an input"]
+                    [f"{self.where}: the InputLayer {spec.name!r} has an input"]
                 )
 
     def _ref(self, row: Any, where: str) -> Ref:
-        """Return the value that a row ``[layer, node, output, arguments]`` names."""
+        """Return the reference in a row ``[layer, node, output, arguments]``."""
         numbers = row[1:3] if isinstance(row, list) else []
         fits = len(numbers) == 2 and all(
-            type(n) is int and 0 <= n < MOST for n in numbers
+            type(n) is int and 0 <= n < MAX_INDEX for n in numbers
         )
         if not fits or not isinstance(row[0], str) or row[0] not in self.specs:
-            raise ModelError([f"{where}: {row!r} names no output of a layer"])
+            raise ModelError([f"{where}: {row!r} is not an output of a layer"])
         arguments = row[3] if len(row) > 3 and isinstance(row[3], dict) else {}
-        told = {key: x for key, x in arguments.items() if x not in (None, False, {})}
-        if told:
-            raise ModelError([f"{where}: the arguments {told} are not supported"])
+        given = {key: x for key, x in arguments.items() if x not in (None, False, {})}
+        if given:
+            raise ModelError([f"{where}: the arguments {given} are not supported"])
         name, node, output = row[:3]
         return name, node - (self.specs[name].inner is not None), output
 
     def needs(self, key: Any) -> Iterable[tuple[str, int]]:
-        """Return the calls whose outputs a call takes; ModelError if there is none."""
+        """Return the calls on which a call depends; ModelError if it does not exist."""
         name, number = key
         spec = self.specs[name]
         if spec.kind == "InputLayer" and number == 0:
@@ -168,8 +168,8 @@ class Container:
         return [ref[:2] for ref in spec.calls[number].inputs]
 
     @functools.cached_property
-    def used(self) -> dict[tuple[str, int], int]:
-        """How many outputs of each call are used."""
+    def output_counts(self) -> dict[tuple[str, int], int]:
+        """The number of outputs of each call that are used."""
         refs = [r for s in self.specs.values() for call in s.calls for r in call.inputs]
         counts: dict[tuple[str, int], int] = {}
         for name, number, output in [*refs, *self.outputs]:
@@ -179,7 +179,7 @@ class Container:
 
 
 def _first_config(spec: Spec) -> Mapping[str, Any]:
-    """Return where the shape of the first layer of a model stands."""
+    """Return the config that contains the input shape of a nested model."""
     while spec.inner is not None and spec.inner.inputs:
         spec = spec.inner.specs[spec.inner.inputs[0]]
     return spec.config

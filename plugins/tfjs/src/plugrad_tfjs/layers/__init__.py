@@ -1,4 +1,4 @@
-"""The layers of Keras and TensorFlow.js; importing a module registers its layers."""
+"""Keras and TensorFlow.js layers; importing a module registers its layers."""
 
 from . import basic, conv, merge, pooling, recurrent
 

@@ -1,4 +1,4 @@
-"""Dense, embedding, normalization, activations and changes of shape."""
+"""Dense, embedding, normalization, activation and reshaping layers."""
 
 from __future__ import annotations
 

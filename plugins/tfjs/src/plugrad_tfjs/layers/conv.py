@@ -1,4 +1,4 @@
-"""Convolutions, padding, cropping and upsampling. Images may have channels first."""
+"""Convolutions, padding, cropping and upsampling. Images may be channels-first."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ..settings import Format, Ints, Padding
 from .basic import LINEAR, with_bias
 from .table import Shapes, layer
 
-FIRST = ("channels_first", "channelsFirst")
+CHANNELS_FIRST = ("channels_first", "channelsFirst")
 
 
 def channels_last(x: Any, data_format: str, function: Callable[[Any], Any]) -> Any:
-    """Return a function of ``x`` with its channels last, in the format of ``x``."""
-    if data_format not in FIRST:
+    """Apply a channels-last function to ``x``; keep the data format of ``x``."""
+    if data_format not in CHANNELS_FIRST:
         return function(x)
     return pg.moveaxis(function(pg.moveaxis(x, 1, -1)), -1, 1)
 
 
 def spread(sizes: Ints, rank: int) -> Ints:
-    """Return a size for each axis of an image."""
+    """Return a size for each spatial axis."""
     return sizes * rank if len(sizes) == 1 else sizes
 
 
@@ -183,7 +183,7 @@ def separable_conv2d(
 
 
 def margins(value: Any, rank: int) -> list[tuple[int, int]]:
-    """Return what is added or cut at both ends of each axis: 1, [1, 2] or pairs."""
+    """Return (before, after) for each axis, from 1, [1, 2] or pairs."""
     rows = value if isinstance(value, list | tuple) else [value] * rank
     if rank == 1 and len(rows) == 2:
         rows = [rows]

@@ -1,4 +1,4 @@
-"""Layers of several inputs."""
+"""Layers with several inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .table import layer
 
 
 def _aligned(xs: tuple[Any, ...]) -> list[Any]:
-    """Return the inputs with as many axes each: new ones follow the batch."""
+    """Reshape the inputs to the same rank; new axes follow the batch axis."""
     rank = max(x.ndim for x in xs)
     shapes = [(x.shape[0], *[1] * (rank - x.ndim), *x.shape[1:]) for x in xs]
     return [

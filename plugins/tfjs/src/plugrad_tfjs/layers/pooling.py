@@ -7,7 +7,7 @@ from typing import Any
 import plugrad as pg
 
 from ..settings import Format, Ints, Padding
-from .conv import FIRST, channels_last, spread
+from .conv import CHANNELS_FIRST, channels_last, spread
 from .table import layer
 
 
@@ -52,19 +52,21 @@ def average_pooling(
     return _pooled(pg.avg_pool, x, pool_size, strides, padding, data_format)
 
 
-def _positions(x: Any, data_format: str) -> Ints:
-    return tuple(range(2, x.ndim) if data_format in FIRST else range(1, x.ndim - 1))
+def _spatial_axes(x: Any, data_format: str) -> Ints:
+    return tuple(
+        range(2, x.ndim) if data_format in CHANNELS_FIRST else range(1, x.ndim - 1)
+    )
 
 
 @layer("GlobalMaxPooling1D", "GlobalMaxPooling2D", "GlobalMaxPooling3D")
 def global_max_pooling(
     x: Any, *, data_format: Format = "channels_last", keepdims: bool = False
 ) -> Any:
-    return pg.max(x, axis=_positions(x, data_format), keepdims=keepdims)
+    return pg.max(x, axis=_spatial_axes(x, data_format), keepdims=keepdims)
 
 
 @layer("GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalAveragePooling3D")
 def global_average_pooling(
     x: Any, *, data_format: Format = "channels_last", keepdims: bool = False
 ) -> Any:
-    return pg.mean(x, axis=_positions(x, data_format), keepdims=keepdims)
+    return pg.mean(x, axis=_spatial_axes(x, data_format), keepdims=keepdims)

@@ -1,6 +1,6 @@
 """SimpleRNN, GRU and LSTM.
 
-A mask has a row for each sequence: where it is false, the state stays as it is.
+A mask has a row for each sequence; where it is false, the state does not change.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def _scan(
     return (output, *state) if states else output
 
 
-def _start(x: Any, states: Sequence[Any], units: int, count: int) -> State:
+def _initial_states(x: Any, states: Sequence[Any], units: int, count: int) -> State:
     if states:
         return tuple(states)
     return (pg.zeros((x.shape[0], units), dtype=x.dtype),) * count
 
 
 def _input_gates(x: Any, kernel: Any, bias: Any) -> Any:
-    """Return the part of the gates without the state, in one product."""
+    """Return the input projections of all steps in one product."""
     y = x @ kernel
     return y if bias is None else y + bias
 
@@ -84,7 +84,7 @@ def simple_rnn(
     def step(gates: Any, state: State) -> State:
         return (activation(gates + state[0] @ recurrent_kernel),)
 
-    start = _start(x, states, units, 1)
+    start = _initial_states(x, states, units, 1)
     order = (go_backwards, return_sequences, return_state)
     return _scan(step, _input_gates(x, kernel, bias), start, mask, order)
 
@@ -114,7 +114,7 @@ def gru(
         z, r = both[:, :units], both[:, units:]
         return (z * h + (1.0 - z) * activation(new + (r * h) @ outer),)
 
-    start = _start(x, states, units, 1)
+    start = _initial_states(x, states, units, 1)
     order = (go_backwards, return_sequences, return_state)
     return _scan(step, _input_gates(x, kernel, bias), start, mask, order)
 
@@ -141,6 +141,6 @@ def lstm(
         c = recurrent_activation(f) * c + recurrent_activation(i) * activation(new)
         return recurrent_activation(o) * activation(c), c
 
-    start = _start(x, states, units, 2)
+    start = _initial_states(x, states, units, 2)
     order = (go_backwards, return_sequences, return_state)
     return _scan(step, _input_gates(x, kernel, bias), start, mask, order)

@@ -1,4 +1,4 @@
-"""The table of layers: which function runs a class of Keras, with which weights."""
+"""The table of layers: the function and weight shapes of each Keras class."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 __all__ = ["Layer", "Shapes", "find", "layer", "names"]
 
-# For settings: the shape of each weight, None where the file does not tell a size.
+# From settings to the shape of each weight; None for a size that they do not fix.
 Shapes = Callable[[Mapping[str, Any]], dict[str, tuple[int | None, ...] | None]]
 F = TypeVar("F", bound=Callable[..., Any])
 Masks = Literal["keeps", "takes", "drops", "refuses"]
@@ -16,13 +16,13 @@ Masks = Literal["keeps", "takes", "drops", "refuses"]
 
 @dataclass(frozen=True)
 class Layer:
-    """How a layer runs.
+    """The implementation of a layer class.
 
     Attributes:
-        function: Takes the inputs by position, weights and settings by name.
-        shapes: Gives the shapes of the weights that some settings call for.
-        masks: What becomes of a mask of time steps: the output has the same one, the
-            function takes it as ``mask``, the layer does without it, or it is refused.
+        function: Gets the inputs by position, weights and settings by name.
+        shapes: Returns the shapes of the weights for given settings.
+        masks: The treatment of a mask of time steps: the output gets the same mask, the
+            function gets it as ``mask``, it is ignored, or it is refused.
 
     """
 
@@ -37,7 +37,7 @@ _TABLE: dict[str, Layer] = {}
 def layer(
     *names: str, shapes: Shapes = lambda s: {}, masks: Masks = "drops"
 ) -> Callable[[F], F]:
-    """Return a decorator that registers a function as what runs some layers."""
+    """Return a decorator that registers a function for layer classes."""
 
     def register(function: F) -> F:
         _TABLE.update(dict.fromkeys(names, Layer(function, shapes, masks)))
@@ -47,10 +47,10 @@ def layer(
 
 
 def find(name: str) -> Layer | None:
-    """Return how a layer runs, or None."""
+    """Return the implementation of a layer class, or None."""
     return _TABLE.get(name)
 
 
 def names() -> tuple[str, ...]:
-    """Return the classes that are supported."""
+    """Return the names of the supported classes."""
     return tuple(_TABLE)

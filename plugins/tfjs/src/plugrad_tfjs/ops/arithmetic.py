@@ -1,4 +1,4 @@
-"""Element-wise ops, comparisons, selections and reductions."""
+"""Elementwise ops, comparisons, selections and reductions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plugrad.importing import namespace
 
 from .table import op
 
-# Ops whose functions have one name in plugrad and, where it has them, in NumPy.
+# Ops by the name of their function, in plugrad and (if it exists there) in NumPy.
 UNARY = {"Abs": "abs", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Exp": "exp"}
 UNARY |= {"Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh"}
 UNARY |= {"Atan": "atan", "Atanh": "atanh", "Expm1": "expm1", "Floor": "floor"}

@@ -11,21 +11,21 @@ from ..settings import Format, Inference, Ints, Padding
 from .table import op
 
 ONES = (1, 1, 1, 1)
-NOTHING: Any = ()  # fused
-LAST = ("NWC", "NHWC", "NDHWC")
+NO_EXTRAS: Any = ()  # no fused ops
+CHANNELS_LAST = ("NWC", "NHWC", "NDHWC")
 
 
 def spatial(values: Ints, data_format: str) -> Ints:
-    """Return the numbers of the axes of an image, of those of all axes."""
-    return values[1:-1] if data_format in LAST else values[2:]
+    """Return the values of the spatial axes out of those of all axes."""
+    return values[1:-1] if data_format in CHANNELS_LAST else values[2:]
 
 
 def padding(pad: str, explicit: Ints, data_format: str) -> Any:
-    """Return the padding of an image as plugrad takes it."""
+    """Convert the padding of an image to the plugrad form."""
     if pad.lower() != "explicit":
         return pad.lower()
     pairs = tuple(zip(explicit[::2], explicit[1::2], strict=True))
-    return pairs[1:-1] if data_format in LAST else pairs[2:]
+    return pairs[1:-1] if data_format in CHANNELS_LAST else pairs[2:]
 
 
 @op("Conv2D")
@@ -73,7 +73,7 @@ def _window(
 
 
 def fused(fused_ops: Fused, extra: tuple[Any, ...]) -> dict[str, Any]:
-    """Return bias, activation and the weights of PRelu of a fused op."""
+    """Return the bias, the activation and the PRelu weights of a fused op."""
     (has_bias, activation), rest = fused_ops, [*extra]
     found: dict[str, Any] = {"activation": activation}
     if has_bias:
@@ -93,7 +93,7 @@ def fused_conv2d(
     explicit_paddings: Ints = (),
     data_format: Format = "NHWC",
     dilations: Ints = ONES,
-    fused_ops: Fused = NOTHING,
+    fused_ops: Fused = NO_EXTRAS,
     leakyrelu_alpha: float = 0.2,
 ) -> Any:
     window = _window(strides, padding, explicit_paddings, data_format, dilations)
@@ -113,7 +113,7 @@ def fused_depthwise_conv2d(
     explicit_paddings: Ints = (),
     data_format: Format = "NHWC",
     dilations: Ints = ONES,
-    fused_ops: Fused = NOTHING,
+    fused_ops: Fused = NO_EXTRAS,
     leakyrelu_alpha: float = 0.2,
 ) -> Any:
     window = _window(strides, padding, explicit_paddings, data_format, dilations)
@@ -182,10 +182,10 @@ def batch_norm(
     data_format: Format = "NHWC",
     is_training: Inference = False,
 ) -> Any:
-    if data_format not in LAST:
+    if data_format not in CHANNELS_LAST:
         x = pg.moveaxis(x, 1, -1)
     y = pg.batch_norm(x, mean, variance, offset, scale, epsilon=epsilon)
-    return y if data_format in LAST else pg.moveaxis(y, -1, 1)
+    return y if data_format in CHANNELS_LAST else pg.moveaxis(y, -1, 1)
 
 
 @op("LRN")

@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Matrix products."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import plugrad as pg
 from plugrad.importing import namespace
 
 from ..activations import Fused
-from .images import NOTHING, fused
+from .images import NO_EXTRAS, fused
 from .table import op
 
 
@@ -31,7 +31,7 @@ def fused_matmul(
     *extra: Any,
     transpose_a: bool = False,
     transpose_b: bool = False,
-    fused_ops: Fused = NOTHING,
+    fused_ops: Fused = NO_EXTRAS,
     leakyrelu_alpha: float = 0.2,
 ) -> Any:
     options: dict[str, Any] = {"transpose_a": transpose_a, "transpose_b": transpose_b}

@@ -1,4 +1,4 @@
-"""Ops that make, move, join and cut arrays."""
+"""Ops that create, rearrange, join and split arrays."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The table of ops of graph models: which function runs an op.
+"""The table of graph-model ops: the function that runs each op.
 
-Values are tensors, or arrays of NumPy: shapes, and all that is computed of them,
-stay on the host. ``plugrad.importing.namespace`` gives the library that fits.
+Values are tensors or NumPy arrays: shapes, and values computed from them, stay on the
+host. ``plugrad.importing.namespace`` returns the matching library.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Op:
-    """How an op runs.
+    """The implementation of an op.
 
     Attributes:
-        function: Takes the inputs by position, and the attributes by name.
-        reads: Positions of inputs that the function gets as arrays of NumPy.
-        frozen: Positions of inputs that training leaves alone.
+        function: Gets the inputs by position and the attributes by name.
+        reads: Positions of inputs that the function gets as NumPy arrays.
+        frozen: Positions of inputs that training does not change.
 
     """
 
@@ -40,18 +40,18 @@ _TABLE: dict[str, Op] = {}
 def op(
     *names: str, reads: Sequence[int] = (), frozen: Sequence[int] = ()
 ) -> Callable[[F], F]:
-    """Return a decorator that registers a function as what runs some ops."""
+    """Return a decorator that registers a function for ops."""
 
     def register(function: F) -> F:
-        run = _reading(function, reads) if reads else function
+        run = _with_host_inputs(function, reads) if reads else function
         _TABLE.update(dict.fromkeys(names, Op(run, reads, frozen)))
         return function
 
     return register
 
 
-def _reading(function: F, reads: Sequence[int]) -> F:
-    """Return the function, with some of its inputs moved to the host."""
+def _with_host_inputs(function: F, reads: Sequence[int]) -> F:
+    """Wrap a function so that it gets some of its inputs on the host."""
 
     def run(*inputs: Any, **attrs: Any) -> Any:
         places = [n % len(inputs) for n in reads]
@@ -63,10 +63,10 @@ def _reading(function: F, reads: Sequence[int]) -> F:
 
 
 def find(name: str) -> Op | None:
-    """Return how an op runs, or None."""
+    """Return the implementation of an op, or None."""
     return _TABLE.get(name)
 
 
 def on_host(value: Any) -> Any:
-    """Return an array of NumPy."""
+    """Return a value as a NumPy array."""
     return value.numpy() if isinstance(value, pg.Tensor) else np.asarray(value)
