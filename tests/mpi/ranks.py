@@ -9,7 +9,7 @@ import numpy as np
 import plugrad as pg
 import plugrad_mpi as mpi
 from plugrad.plugin import Backend, contracts, runtime
-from plugrad_mpi.collectives import mean_started, waited
+from plugrad_mpi.collectives import start_mean, wait_for_mean
 from plugrad_mpi.world import world
 
 PROGRAMS = {}
@@ -185,10 +185,10 @@ def waiting_time(x, pause):
     found = []
     for _ in range(8):
         mpi.barrier()
-        ticket = mean_started([x])
+        ticket = start_mean([x])
         time.sleep(pause)
         start = time.perf_counter()
-        (y,) = waited(ticket, [x])
+        (y,) = wait_for_mean(ticket, [x])
         found.append(time.perf_counter() - start)
         assert y[0].item() == (mpi.size() - 1) / 2
     return min(found)

@@ -54,7 +54,7 @@ for wrong in (
 """
 ERRORS = """\
 all_reduce: op 'min' must be 'sum', 'mean' or 'max'
-all_reduce: the mean is not an integer, and x is int32; convert x with astype, or use \
+all_reduce: the mean of int32 is not an integer; convert x with astype, or use \
 op='sum'
 all_gather: x must have an axis 0, got a scalar; reshape it
 reduce_scatter: x must have an axis 0, got a scalar; reshape it

@@ -47,7 +47,7 @@ FAILURES = {
         "rank 1 of 2 is in no collective, at ",
         "its last was barrier",
     ],
-    "ends": ["no answer of rank 1: it has ended or is stopped"],
+    "ends": ["no answer from rank 1: it has ended or is stopped"],
 }
 
 

@@ -1,13 +1,13 @@
 """Data-parallel training on MPI: collectives with gradients, for every backend.
 
-MPI starts when a function first needs it, not with ``import plugrad_mpi``; and the
-modules are loaded when a name of them is, as plugrad imports this package for its
+MPI starts when a function first needs it, not with ``import plugrad_mpi``. Modules are
+loaded on first use of one of their names, because plugrad imports this package for its
 entry point.
 
 Map: ``contracts``, ``plugin`` and ``kernels``, the collectives as kernels;
-``collectives``, the same as functions; ``world``, the ranks and what ends a job;
-``parallel``, gradients, data, checkpoints and messages; ``zero``, an optimizer whose
-state is divided.
+``collectives``, the same as functions; ``world``, the ranks and the watchdog;
+``parallel``, gradients, data, checkpoints and messages; ``zero``, an optimizer with
+divided state.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _MODULES = ("collectives", "parallel", "zero", "world")
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name, or the version, when it is first used."""
+    """Look up a public name or the version on first use."""
     if name == "__version__":
         from importlib.metadata import version
 

@@ -1,7 +1,7 @@
-"""The collectives as functions of tensors, on whatever backend is active.
+"""The collectives as functions of tensors, on the active backend.
 
-All ranks call them in the same order, with tensors of one shape and dtype. They are in
-their order under ``jit``, too. The convention of their gradients is in ``contracts``.
+All ranks must call them in the same order, with tensors of one shape and dtype. ``jit``
+keeps their order. ``contracts`` documents the convention of their gradients.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from plugrad.plugin import Kernel, Runtime, TensorLike, run, run_many, runtime
 from . import contracts
 from .plugin import BACKENDS
 
-_prepared: dict[str, Runtime] = {}  # another may come under the name of one removed
+_prepared: dict[str, Runtime] = {}  # a runtime may be replaced under its name
 
 
 def prepare() -> None:
-    """Give the active backend its kernels, if the plugin does not name it."""
+    """Register the kernels for the active backend if the plugin does not list it."""
     backend = pg.get_backend()
     if backend in BACKENDS:
         return
@@ -48,8 +48,8 @@ def all_reduce(x: TensorLike, /, op: str = "sum") -> Tensor:
         op: ``"sum"``, ``"mean"`` or ``"max"``.
 
     Raises:
-        ValueError: ``op`` is another one.
-        TypeError: ``op`` is ``"mean"`` and ``x`` has integers.
+        ValueError: ``op`` is unknown.
+        TypeError: ``op`` is ``"mean"`` and ``x`` contains integers.
 
     Example:
         >>> mpi.all_reduce([1.0, 2.0])  # with one rank
@@ -64,7 +64,7 @@ def all_reduce(x: TensorLike, /, op: str = "sum") -> Tensor:
 
 
 def all_gather(x: TensorLike, /) -> Tensor:
-    """Return the ``x`` of all ranks, one after the other along axis 0, on each rank.
+    """Return the ``x`` of all ranks, concatenated along axis 0, on each rank.
 
     The gradient is ``reduce_scatter`` of the cotangents.
 
@@ -93,8 +93,8 @@ def reduce_scatter(x: TensorLike, /, op: str = "sum") -> Tensor:
         op: ``"sum"`` or ``"mean"``.
 
     Raises:
-        ValueError: Axis 0 does not divide, or ``op`` is another one.
-        TypeError: ``op`` is ``"mean"`` and ``x`` has integers.
+        ValueError: ``size()`` does not divide axis 0, or ``op`` is unknown.
+        TypeError: ``op`` is ``"mean"`` and ``x`` contains integers.
 
     Example:
         >>> mpi.reduce_scatter([1.0, 2.0]).shape == (2 // mpi.size(),)
@@ -127,7 +127,7 @@ def broadcast(x: TensorLike, /, root: int = 0) -> Tensor:
 def send(x: TensorLike, /, dest: int, tag: int = 0) -> Tensor:
     """Send ``x`` to the rank ``dest``, and return it.
 
-    Backward receives the cotangent of what was sent, if the result depends on the
+    Backward receives the cotangent of the message, if the result depends on the
     returned tensor (ChainerMN calls it a delegate variable): ``loss + 0 * sum(sent)``.
 
     Args:
@@ -152,11 +152,11 @@ def send(x: TensorLike, /, dest: int, tag: int = 0) -> Tensor:
 def receive(like: TensorLike, /, source: int, tag: int = 0) -> Tensor:
     """Return what the rank ``source`` sends.
 
-    Backward sends the cotangent back, if ``like`` depends on what is differentiated.
-    Its values are not used, and its gradient is zero.
+    Backward sends the cotangent back, if ``like`` depends on a differentiated tensor.
+    The values of ``like`` are not used, and its gradient is zero.
 
     Args:
-        like: A tensor of the shape and dtype of what is sent.
+        like: A tensor of the shape and dtype of the message.
         source: The rank that calls ``send``.
         tag: The number that ``send`` got.
 
@@ -170,12 +170,12 @@ def receive(like: TensorLike, /, source: int, tag: int = 0) -> Tensor:
     return _run(contracts.RECEIVE, like, source=source, tag=tag)
 
 
-def mean_started(xs: list[Tensor]) -> Tensor:
-    """Start the means of tensors over all ranks, and return a ticket for ``waited``."""
+def start_mean(xs: list[Tensor]) -> Tensor:
+    """Start the means of tensors; return a ticket for ``wait_for_mean``."""
     prepare()
     return run(contracts.START, *xs)
 
 
-def waited(ticket: Tensor, xs: list[Tensor]) -> tuple[Tensor, ...]:
-    """Return the means that were started for ``xs``."""
+def wait_for_mean(ticket: Tensor, xs: list[Tensor]) -> tuple[Tensor, ...]:
+    """Return the means that ``start_mean`` started for ``xs``."""
     return run_many(contracts.WAIT, ticket, *xs)

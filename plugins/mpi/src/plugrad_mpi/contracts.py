@@ -1,13 +1,13 @@
 """The contracts of the collectives, with their gradients and decompositions.
 
 A gradient is the adjoint of the collective as a linear map on the tensors of all ranks:
-what is differentiated is the sum of what all ranks return. Horovod and
-``torch.distributed.nn`` have this convention; in mpi4jax the gradient of a sum over the
-ranks is the identity, which counts the results of all ranks as one.
+the differentiated function is the sum of the results of all ranks. Horovod and
+``torch.distributed.nn`` share this convention; in mpi4jax the gradient of a sum over
+the ranks is the identity, which counts the results of all ranks as one.
 
-The gradients run collectives, too, so that derivatives of every order are right. A
-value that a rank does not need is masked, not left out: all ranks run the same kernels.
-Under ``vmap``, a collective is one message with the values of all examples.
+The gradients run collectives themselves, so derivatives of every order are right. A
+value that a rank does not need is masked, not omitted: all ranks run the same kernels.
+Under ``vmap``, a collective sends one message with the values of all examples.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from plugrad.plugin import Kernel, Spec, Tensor, decomposition, gradients, run, 
 from .world import rank, size
 
 
-def _if(holds: bool, x: Tensor) -> Tensor:
-    """Return ``x``, or zeros, in a way that backward still reaches ``x``."""
+def _masked(holds: bool, x: Tensor) -> Tensor:
+    """Return ``x`` or zeros; in both cases backward reaches ``x``."""
     return pg.where(pg.asarray(holds), x, pg.zeros_like(x))
 
 
 def _reduced(x: Spec, *, op: str) -> Spec:
     if op == "mean" and x.dtype.kind in "iu":
         raise TypeError(
-            f"all_reduce: the mean is not an integer, and x is {x.dtype}; convert x "
+            f"all_reduce: the mean of {x.dtype} is not an integer; convert x "
             "with astype, or use op='sum'"
         )
     return x
@@ -148,11 +148,11 @@ BROADCAST = Kernel(
 )
 decomposition(
     BROADCAST,
-    lambda x, root: run(ALL_REDUCE, _if(rank() == root, x), op="sum"),
+    lambda x, root: run(ALL_REDUCE, _masked(rank() == root, x), op="sum"),
 )
 gradients(
     BROADCAST,
-    x=lambda dy, root: _if(rank() == root, run(ALL_REDUCE, dy, op="sum")),
+    x=lambda dy, root: _masked(rank() == root, run(ALL_REDUCE, dy, op="sum")),
 )
 
 
@@ -186,7 +186,7 @@ gradients(
 )
 gradients(
     RECEIVE,
-    like=lambda dy, source, tag: _if(False, run(SEND, dy, dest=source, tag=tag)),
+    like=lambda dy, source, tag: _masked(False, run(SEND, dy, dest=source, tag=tag)),
 )
 
 
@@ -225,7 +225,7 @@ for _kernel in (ALL_REDUCE, ALL_REDUCE_MAX, BROADCAST, SEND, RECEIVE):
 def _by_rows(kernel: Kernel) -> None:
     @plugin.batching(kernel)
     def _(batched: tuple[bool, ...], x: Tensor, **attrs: str) -> Tensor:
-        if x.ndim < 2:  # the contract tells of one example that it has no rows
+        if x.ndim < 2:  # a single example has no rows: the contract reports it
             return run(kernel, x[0], **attrs)
         return pg.moveaxis(run(kernel, pg.moveaxis(x, 0, 1), **attrs), 1, 0)
 

@@ -1,7 +1,7 @@
-"""Data-parallel training: each rank has a part of the data, all have the parameters.
+"""Data-parallel training: ranks share the parameters and divide the data.
 
 Gradients are averaged in buckets: tensors of one dtype that are sent as one message.
-A bucket is started as soon as it is full, and all are waited for at the end.
+A bucket is sent as soon as it is full; at the end, all of them are awaited.
 
 Map: ``data_parallel``, ``overlap`` and ``average``; data and parameters; checkpoints
 and messages.
@@ -19,17 +19,17 @@ import numpy as np
 import plugrad as pg
 from plugrad import Tensor
 
-from .collectives import broadcast, mean_started, waited
+from .collectives import broadcast, start_mean, wait_for_mean
 from .world import world
 
-BUCKET_MIB = 25.0  # as of DistributedDataParallel in PyTorch
+BUCKET_MIB = 25.0  # MiB; the default of PyTorch's DistributedDataParallel
 MIB = 2**20
 Tree = Any
 DType = np.dtype[Any]
 
 
 class _Buckets:
-    """Tensors on their way to the mean over all ranks."""
+    """Collects tensors into buckets and averages them over all ranks."""
 
     def __init__(self, mib: float) -> None:
         self.limit = mib * MIB
@@ -38,10 +38,10 @@ class _Buckets:
         self.seen: set[int] = set()
 
     def add(self, x: Tensor) -> None:
-        """Add a tensor once, and start its bucket if that is full."""
+        """Add a tensor unless already added; send its bucket if full."""
         if id(x) in self.seen:
             return
-        self.seen.add(id(x))  # the buckets hold it: the id stays its own
+        self.seen.add(id(x))  # the bucket keeps it alive, so the id stays unique
         xs = self.filling.setdefault(x.dtype, [])
         xs.append(x)
         if sum(y.size * y.dtype.itemsize for y in xs) >= self.limit:
@@ -49,15 +49,15 @@ class _Buckets:
 
     def _start(self, dtype: DType) -> None:
         xs = self.filling.pop(dtype)
-        self.started.append((mean_started(xs), xs))
+        self.started.append((start_mean(xs), xs))
 
     def means(self) -> dict[int, Tensor]:
-        """Start what is left, wait for all, and return the means by the ids."""
+        """Send the remaining buckets, wait for all, and return the means by id."""
         for dtype in [*self.filling]:
             self._start(dtype)
         found: dict[int, Tensor] = {}
         for ticket, xs in self.started:
-            ys = waited(ticket, xs)
+            ys = wait_for_mean(ticket, xs)
             found |= {id(x): y for x, y in zip(xs, ys, strict=True)}
         return found
 
@@ -66,8 +66,8 @@ _current: ContextVar[_Buckets | None] = ContextVar("plugrad_mpi", default=None)
 
 
 @contextmanager
-def _collecting(mib: float) -> Iterator[_Buckets]:
-    """Have ``overlap`` start the buckets of this block."""
+def _bucket_scope(mib: float) -> Iterator[_Buckets]:
+    """Let ``overlap`` send the buckets of this block."""
     if not mib > 0:
         raise ValueError(f"data_parallel: bucket_mib {mib} must be above 0")
     buckets = _Buckets(mib)
@@ -82,8 +82,8 @@ def _is_averaged(x: Any) -> bool:
     return isinstance(x, Tensor) and x.dtype.kind in "fc"
 
 
-def _finished(buckets: _Buckets, tree: Tree) -> Tree:
-    """Return the tree with the means of its floating tensors."""
+def _with_means(buckets: _Buckets, tree: Tree) -> Tree:
+    """Replace the floating tensors of a tree by their means."""
     leaves, structure = pg.tree.flatten(tree)
     for x in leaves:
         if _is_averaged(x):
@@ -121,16 +121,16 @@ def data_parallel(
         (2.0, 1.0)
 
     Source:
-        ``DistributedDataParallel`` of PyTorch; its ``bucket_cap_mb`` is 25, too.
+        ``DistributedDataParallel`` of PyTorch; its ``bucket_cap_mb`` is also 25.
 
     """
 
     def g(*args: Any, **named: Any) -> tuple[Any, Tree]:
-        with _collecting(bucket_mib) as buckets:
+        with _bucket_scope(bucket_mib) as buckets:
             value, gradients = value_and_grad(*args, **named)
-            aux = value[1:] if type(value) is tuple else None  # of has_aux=True
+            aux = value[1:] if type(value) is tuple else None  # with has_aux=True
             loss = value if aux is None else value[0]
-            loss, gradients = _finished(buckets, (loss, gradients))
+            loss, gradients = _with_means(buckets, (loss, gradients))
         return loss if aux is None else (loss, *aux), gradients
 
     return g
@@ -154,12 +154,12 @@ def average(tree: Tree, *, bucket_mib: float = BUCKET_MIB) -> Tree:
         ``horovod.torch.grouped_allreduce``.
 
     """
-    with _collecting(bucket_mib) as buckets:
-        return _finished(buckets, tree)
+    with _bucket_scope(bucket_mib) as buckets:
+        return _with_means(buckets, tree)
 
 
 @pg.custom_grad
-def _marked(*leaves: Tensor) -> tuple[Any, Callable[..., Any]]:
+def _mark(*leaves: Tensor) -> tuple[Any, Callable[..., Any]]:
     def arrived(*gradients: Tensor) -> tuple[Tensor, ...]:
         if (buckets := _current.get()) is not None:
             for x in gradients:
@@ -192,7 +192,7 @@ def overlap(parameters: Tree, /) -> Tree:
     """
     leaves, structure = pg.tree.flatten(parameters)
     numbers = [n for n, x in enumerate(leaves) if _is_averaged(x)]
-    marked = _marked(*[leaves[n] for n in numbers]) if numbers else ()
+    marked = _mark(*[leaves[n] for n in numbers]) if numbers else ()
     for n, x in zip(numbers, marked, strict=True):
         leaves[n] = x
     return structure(leaves)
@@ -202,14 +202,14 @@ def overlap(parameters: Tree, /) -> Tree:
 
 
 def shard(tree: Tree, /) -> Tree:
-    """Return the part of this rank of a batch, along axis 0.
+    """Return this rank's part of a batch, along axis 0.
 
     Args:
-        tree: Tensors or arrays, the same on all ranks. So the batches do not depend on
-            the number of ranks, and a training resumes with another number.
+        tree: Tensors or arrays, the same on all ranks. The batches therefore do not
+            depend on the number of ranks, and training can resume with another number.
 
     Raises:
-        ValueError: A leaf has no axis 0, or it does not divide by ``size()``.
+        ValueError: A leaf has no axis 0, or ``size()`` does not divide it.
 
     Example:
         >>> images, labels = mpi.shard((np.ones((8, 3)), np.arange(8)))
@@ -264,14 +264,14 @@ def broadcast_parameters(tree: Tree, /, root: int = 0) -> Tree:
 
 
 class Checkpoints:
-    """Checkpoints that the rank 0 writes and reads, with the methods of another.
+    """Checkpoints that rank 0 writes and reads, with the methods of ``checkpoints``.
 
-    Each method runs on the rank 0 alone, and returns its result, or raises its error,
-    on all ranks. So no other rank needs the files, and all of them resume from one. All
-    ranks call a method together.
+    Each method runs only on rank 0; all ranks return its result or raise its error. No
+    other rank needs the files, and all of them resume from one. All ranks must call a
+    method together.
 
     Args:
-        checkpoints: ``plugrad_train.Checkpoints``, or an object with methods of yours.
+        checkpoints: ``plugrad_train.Checkpoints``, or an object with your own methods.
 
     Example:
         >>> class Latest:
@@ -299,7 +299,7 @@ class Checkpoints:
 
 
 def _on_first_rank(method: Callable[..., Any], args: Any, named: Any) -> Any:
-    """Return what a method returns on the rank 0, or raise its error, on all ranks."""
+    """Run a method on rank 0; return its result or raise its error on all ranks."""
     here, outcome, error = world(), None, None
     if here.rank == 0:
         try:
@@ -314,10 +314,10 @@ def _on_first_rank(method: Callable[..., Any], args: Any, named: Any) -> Any:
 
 
 def log(*values: object, every_rank: bool = False) -> None:
-    """Print on the rank 0 only, or on every rank with its number in front.
+    """Print only on rank 0, or on every rank with a prefix that names the rank.
 
     Args:
-        values: As of ``print``.
+        values: The arguments of ``print``.
         every_rank: Whether all ranks print.
 
     Example:
@@ -329,5 +329,5 @@ def log(*values: object, every_rank: bool = False) -> None:
     if every_rank and here.size > 1:
         values = (f"[rank {here.rank} of {here.size}]", *values)
     if every_rank or here.rank == 0:
-        sys.stdout.write(" ".join(map(str, values)) + "\n")  # in one piece
+        sys.stdout.write(" ".join(map(str, values)) + "\n")  # in one write
         sys.stdout.flush()

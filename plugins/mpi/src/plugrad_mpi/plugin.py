@@ -1,4 +1,4 @@
-"""The entry-point module: the contracts, and their kernels for each backend of plugrad.
+"""The entry-point module: the contracts and their kernels for each plugrad backend.
 
 Other backends get the same kernels when a collective first runs on them.
 """
@@ -25,7 +25,7 @@ def open_kernels(backend: str) -> Mapping[str, Callable[..., Any]]:
 
 @hookimpl
 def plugrad_kernels() -> list[KernelPack]:
-    """Return one pack for each backend."""
+    """Return one kernel pack for each backend."""
     return [
         KernelPack(name, open=partial(open_kernels, name), contracts=CONTRACTS)
         for name in BACKENDS

@@ -1,16 +1,16 @@
-"""A process beside the ranks of a machine that says which of them was killed.
+"""A process next to the ranks of a machine that reports which of them was killed.
 
-mpiexec ends all ranks as soon as one is killed, before another could say so, and that
-of MPICH may name a process which it has ended itself. The witness is in a session of
-its own, where mpiexec does not end it. ``epoll`` returns the ranks in the order in
-which they have ended, also if the witness begins or wakes up later. It needs Linux.
+When a rank is killed, mpiexec ends all the others before any of them can report it, and
+the mpiexec of MPICH may name a process that it ended itself. The witness runs in its
+own session, where mpiexec does not end it. ``epoll`` returns the ranks in the order in
+which they ended, even if the witness starts or wakes up later. It needs Linux.
 
-mpiexec hears of the end of a rank from the socket which the system closes, and that is
-before the process has ended: on a busy machine another one, which mpiexec kills, can
-be through first. So each rank holds a pipe, too. Linux closes the files of a process
-that ends from the highest number down, and the pipe's is above the socket's.
+mpiexec notices the end of a rank when the system closes its socket, which is before the
+process has ended: on a busy machine, another process that mpiexec kills can end first.
+Therefore each rank also holds a pipe. Linux closes the files of an ending process from
+the highest number down, and the number of the pipe is above that of the socket.
 
-Map: ``start`` and ``Witness``, which the ranks call; what the process runs.
+Map: ``start`` and ``Witness``, which the ranks call; the code of the process.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from typing import Any
 
 
 class Witness:
-    """The witness of this machine, as a rank knows it.
+    """A rank's handle on the witness of this machine.
 
     Attributes:
-        pid: Its process.
-        process: The same, in the rank that has started it; None in others.
-        held: The end of the pipe that is closed when this rank ends.
+        pid: The process id of the witness.
+        process: The process, in the rank that started it; None in others.
+        write_end: The end of the pipe that is closed when this rank ends.
 
     """
 
     def __init__(
-        self, pid: int, process: subprocess.Popen[bytes] | None, held: int
+        self, pid: int, process: subprocess.Popen[bytes] | None, write_end: int
     ) -> None:
-        self.pid, self.process, self.held = pid, process, held
+        self.pid, self.process, self.write_end = pid, process, write_end
 
-    def saw(self) -> bool:
-        """Return whether a rank has ended."""
+    def has_exited(self) -> bool:
+        """Return whether the witness has reported the end of a rank."""
         return self.process is not None and self.process.poll() == 1
 
     def dismiss(self) -> None:
-        """End it without a word, since the job ends for another reason."""
+        """End the witness silently, because the job ends for another reason."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)
         if self.process is not None:
@@ -66,58 +66,58 @@ def start(comm: Any, kind: int) -> Witness | None:
     if not hasattr(os, "pidfd_open"):
         here.Free()
         return None
-    closes, held = _pipe()
+    closes, write_end = _pipe()
     ranks = here.gather((comm.rank, os.getpid(), closes))
     process = None
     if here.rank == 0:
-        with contextlib.suppress(OSError):  # which a sandbox may forbid
+        with contextlib.suppress(OSError):  # a sandbox may forbid it
             process = _process(comm.size, ranks)
     pid = here.bcast(process and process.pid)  # until then none of them has ended
     here.Free()
     os.close(closes)
     if pid is None:
-        os.close(held)
+        os.close(write_end)
         return None
-    return Witness(pid, process, held)
+    return Witness(pid, process, write_end)
 
 
 def _pipe() -> tuple[int, int]:
-    """Return both ends of a pipe; that to write has the highest number of all files."""
-    import fcntl  # which Windows does not have
+    """Return both ends of a pipe; the write end gets the highest file number."""
+    import fcntl  # not available on Windows
 
     closes, low = os.pipe()
     above = 1 + max(map(int, os.listdir("/dev/fd")))
-    held = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, above)
+    write_end = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, above)
     os.close(low)
-    return closes, held
+    return closes, write_end
 
 
 def _process(size: int, ranks: list[tuple[int, int, int]]) -> subprocess.Popen[bytes]:
-    """Start the witness of some ranks: their numbers, processes, and ends of pipes."""
-    with select.epoll() as polled, contextlib.ExitStack() as stack:
+    """Start the witness of ranks, given by their number, process and pipe end."""
+    with select.epoll() as pollable, contextlib.ExitStack() as stack:
         files = {}
         for rank, pid, closes in ranks:
             pipe = os.open(f"/proc/{pid}/fd/{closes}", os.O_RDONLY)
             for file in (pipe, os.pidfd_open(pid)):
                 stack.callback(os.close, file)
-                polled.register(file, select.EPOLLIN)
+                pollable.register(file, select.EPOLLIN)
                 files[file] = f"{file}:{rank}:{pid}"
-        numbers = [str(polled.fileno()), str(size), *files.values()]
+        numbers = [str(pollable.fileno()), str(size), *files.values()]
         return subprocess.Popen(
             [sys.executable, "-I", "-S", __file__, *numbers],
             start_new_session=True,
-            pass_fds=[polled.fileno(), *files],
+            pass_fds=[pollable.fileno(), *files],
         )
 
 
 # --- the process -------------------------------------------------------------------
 
 
-def watch(polled: str, size: str, *ranks: str) -> int:
-    """Wait for the first rank that ends; write which it was, and what is known."""
+def watch(pollable: str, size: str, *ranks: str) -> int:
+    """Wait for the first rank that ends; report which it was, and the cause."""
     before = killed_for_memory()
     watched = dict(rank.split(":", 1) for rank in ranks)
-    [(file, _)] = select.epoll.fromfd(int(polled)).poll(maxevents=1)
+    [(file, _)] = select.epoll.fromfd(int(pollable)).poll(maxevents=1)
     rank, pid = watched[str(file)].split(":")
     at = datetime.now().strftime("%H:%M:%S.%f")[:-3]
     text = (
@@ -125,23 +125,25 @@ def watch(polled: str, size: str, *ranks: str) -> int:
     )
     text += f"{at}, without MPI_Finalize: {cause(int(pid))}"
     if killed_for_memory() > before:
-        text += "; the system has killed a process because memory was short"
+        text += "; the system killed a process because it ran out of memory"
     os.write(2, f"plugrad-mpi: {text}\n".encode())
     return 1
 
 
 def cause(pid: int) -> str:
-    """Return why a process has ended, which is known until its parent has asked."""
+    """Return why a process ended, if its parent has not reaped it yet."""
     with contextlib.suppress(OSError):
-        select.select([os.pidfd_open(pid)], [], [], 10)  # seconds: files close first
+        select.select(
+            [os.pidfd_open(pid)], [], [], 10
+        )  # at most 10 s, because files close before the process ends
         _, _, words = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")
         if words[0] == "Z" and (number := int(words.split()[-1]) & 0x7F):
             return f"killed by signal {number} ({signal.Signals(number).name})"
-    return "killed (SIGKILL, as where memory is short), crashed, or by os._exit"
+    return "killed (SIGKILL, as when memory runs out), crashed, or ended by os._exit"
 
 
 def killed_for_memory() -> int:
-    """Return how many processes the system has killed because memory was short."""
+    """Return how many processes the system has killed for lack of memory."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/vmstat").read_text().splitlines():
             if line.startswith("oom_kill "):

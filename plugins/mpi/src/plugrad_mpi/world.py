@@ -1,11 +1,11 @@
-"""The ranks of this job, and what ends it when one of them fails.
+"""The ranks of this job, and the watchdog that ends it when one of them fails.
 
-MPI starts when a function first needs it, and not with ``import plugrad_mpi``, which is
-part of opening a backend. Then the process has a watchdog, a thread: if a collective
-takes longer than ``PLUGRAD_MPI_TIMEOUT`` seconds, it asks all ranks to say where they
-are, and ends the job. An exception that nothing catches ends the job, too.
+MPI starts when a function first needs it, not with ``import plugrad_mpi``, because that
+import is part of opening a backend. From then on, a watchdog thread runs: if a
+collective takes longer than ``PLUGRAD_MPI_TIMEOUT`` seconds, it makes all ranks report
+where they are, and ends the job. An uncaught exception ends the job as well.
 
-Map: ``rank``, ``size``, ``barrier``; ``World``; the watchdog; where a rank is.
+Map: ``rank``, ``size``, ``barrier``; ``World``; the watchdog; the location of a rank.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ import numpy as np
 
 from .witness import Witness, start
 
-PATIENCE = 600.0  # seconds, as of NCCL in PyTorch
-STEP = 1e-3  # seconds between calls that have MPI advance what is under way
-MAX_ALARM_S = 1e9  # seconds above which the C library takes no alarm; 30 years
-GRACE = 3.0  # seconds that the ranks have to say where they are
-ASK, ANSWER = 1, 2  # tags of messages without content
-NOTHING = np.empty(0, np.uint8)
+DEFAULT_TIMEOUT_S = 600.0  # the default of NCCL in PyTorch
+POLL_INTERVAL_S = 1e-3  # between calls that make MPI advance pending messages
+MAX_ALARM_S = 1e9  # above this the C library accepts no alarm; 30 years
+ANSWER_TIMEOUT_S = 3.0  # for the ranks to report where they are
+ASK, ANSWER = 1, 2  # tags of empty messages
+EMPTY_MESSAGE = np.empty(0, np.uint8)
 
 
-def _seconds() -> float:
-    """Return the limit of a collective in seconds; infinity is none."""
-    text = os.environ.get("PLUGRAD_MPI_TIMEOUT", str(PATIENCE))
+def _timeout_s() -> float:
+    """Return the time limit of a collective in seconds; infinity: no limit."""
+    text = os.environ.get("PLUGRAD_MPI_TIMEOUT", str(DEFAULT_TIMEOUT_S))
     try:
         found = float(text)
     except ValueError:
@@ -49,20 +49,23 @@ def _seconds() -> float:
 
 
 def _wait_for_all_ranks_to_start() -> Any:
-    """Import mpi4py, which starts MPI and waits there for all ranks.
+    """Import mpi4py, which starts MPI and waits in MPI_Init for all ranks.
 
-    It holds Python's lock, so no thread of Python could end it. If another rank has
-    ended before, ``faulthandler`` does, with a traceback that names this function.
+    The import holds Python's global lock, so no Python thread could end it. If another
+    rank has ended before, ``faulthandler`` ends it with a traceback that names this
+    function.
     """
-    limit = _seconds()
+    limit = _timeout_s()
     if limit < MAX_ALARM_S:
-        faulthandler.dump_traceback_later(max(limit, STEP), exit=True, file=2)
+        faulthandler.dump_traceback_later(
+            max(limit, POLL_INTERVAL_S), exit=True, file=2
+        )
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise ImportError(
             f"plugrad_mpi: mpi4py cannot load MPI ({error}); install one: pip install "
-            "mpich, or use that of the cluster"
+            "mpich, or use the one of the cluster"
         ) from error
     finally:
         faulthandler.cancel_dump_traceback_later()
@@ -96,7 +99,7 @@ def size() -> int:
 
 
 def barrier() -> None:
-    """Wait until all ranks are here; ``jit`` does not record it.
+    """Wait until all ranks have called it; ``jit`` does not record it.
 
     Example:
         >>> mpi.barrier()
@@ -114,10 +117,10 @@ class World:
         size: The number of processes.
         mpi: The module ``mpi4py.MPI``.
         comm: The communicator of the collectives; ``MPI.COMM_WORLD`` is the user's.
-        count: How many collectives this rank has begun.
-        busy: The text of the collective that runs, and since when; None outside.
-        under_way: Set while messages are under way that the rank does not wait for.
-        witness: The process that says which rank was killed, if there is one.
+        count: The number of collectives that this rank has begun.
+        busy: The running collective and its start time; None outside of one.
+        under_way: Set while there are pending messages for which no call waits.
+        witness: The process that reports which rank was killed, if there is one.
 
     """
 
@@ -125,7 +128,7 @@ class World:
         self.mpi, self.count = _wait_for_all_ranks_to_start(), 0
         self.comm = self.mpi.COMM_WORLD.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
-        self.timeout = _seconds()
+        self.timeout = _timeout_s()
         self.debug = os.environ.get("PLUGRAD_MPI_DEBUG", "0") == "1"
         self.busy: tuple[tuple[Any, ...], float] | None = None
         self.under_way = threading.Event()
@@ -136,17 +139,17 @@ class World:
             self.witness = start(self.comm, self.mpi.COMM_TYPE_SHARED)
 
     def __jit_state__(self) -> tuple[int, int]:
-        """Return what results depend on: ``jit`` need not compare the counters."""
+        """Return the state on which results depend, without the counters."""
         return self.rank, self.size
 
     def during(
         self, name: str, x: Any = None, together: bool = True, **attrs: Any
     ) -> World:
-        """Note a collective for the block, which gets the communicator.
+        """Record a collective; ``with`` returns the communicator and ends the record.
 
         Args:
-            name: The kernel.
-            x: The array that it takes.
+            name: The name of the kernel.
+            x: The input array.
             together: Whether all ranks take part, so that debug mode compares it.
             attrs: The attributes.
 
@@ -173,8 +176,8 @@ class World:
 
     def _compare(self) -> None:
         """Raise on all ranks unless all run the same collective."""
-        mine = described(self._last)
-        found = self.comm.allgather((mine, _place(self._thread)))
+        own = format_collective(self._last)
+        found = self.comm.allgather((own, _program_location(self._thread)))
         if len({what for what, _ in found}) > 1:
             self.busy = None
             lines = [f"  rank {n}: {x} at {at}" for n, (x, at) in enumerate(found)]
@@ -184,31 +187,32 @@ class World:
             )
 
     def where(self) -> str:
-        """Return what this rank does, for messages."""
+        """Describe what this rank is doing, for messages."""
+        at = _program_location(self._thread)
         if (busy := self.busy) is not None:
-            what, since = described(busy[0]), monotonic() - busy[1]
-            return f"waits in {what} for {since:.1f} s, at {_place(self._thread)}"
-        last = described(self._last)
-        return f"is in no collective, at {_place(self._thread)}; its last was {last}"
+            what, since = format_collective(busy[0]), monotonic() - busy[1]
+            return f"waits in {what} for {since:.1f} s, at {at}"
+        last = format_collective(self._last)
+        return f"is in no collective, at {at}; its last was {last}"
 
 
 @functools.cache
 def world() -> World:
-    """Return all ranks; the first call begins to watch them."""
+    """Return the world of all ranks; the first call starts the watchdog."""
     found = World()
     if found.size > 1:
         if found.debug:
             where = f"process {os.getpid()} on {platform.node()}"
-            _say(f"plugrad-mpi: rank {found.rank} of {found.size} is {where}")
-        sys.excepthook = functools.partial(_end, found, sys.excepthook)
+            _write_message(f"plugrad-mpi: rank {found.rank} of {found.size} is {where}")
+        sys.excepthook = functools.partial(_end_job, found, sys.excepthook)
         watchdog = Watchdog(found)
         watchdog.start()
         atexit.register(watchdog.stop)
     return found
 
 
-def described(run: tuple[Any, ...]) -> str:
-    """Return a collective as messages name it."""
+def format_collective(run: tuple[Any, ...]) -> str:
+    """Format a collective for messages."""
     name, spec, attrs = run
     words = [f"{key}={value!r}" for key, value in attrs.items()]
     if spec is not None:
@@ -216,24 +220,24 @@ def described(run: tuple[Any, ...]) -> str:
     return f"{name}({', '.join(words)})" if words else name
 
 
-def _end(
+def _end_job(
     here: World,
     shown: Any,
     kind: type[BaseException],
     error: BaseException,
     trace: TracebackType | None,
 ) -> None:
-    """Show an exception that nothing has caught, and end the job on all ranks."""
-    import traceback  # 2 ms of every import of plugrad's backends
+    """Show an uncaught exception and end the job on all ranks."""
+    import traceback  # 2 ms, which every import of a plugrad backend would take
 
     shown(kind, error, trace)
     why = "".join(traceback.format_exception_only(error)).strip()
-    _say(f"plugrad-mpi: rank {here.rank} of {here.size} ends the job: {why}")
+    _write_message(f"plugrad-mpi: rank {here.rank} of {here.size} ends the job: {why}")
     here.abort()
 
 
-def _say(text: str) -> None:
-    """Write a message at once, in one piece."""
+def _write_message(text: str) -> None:
+    """Write a message in one write, unbuffered."""
     sys.stdout.flush()
     os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{text}\n".encode())
 
@@ -242,13 +246,14 @@ def _say(text: str) -> None:
 
 
 class Watchdog(threading.Thread):
-    """Ends the job if a collective takes too long; each rank says where it is.
+    """Ends the job if a collective takes too long; each rank reports where it is.
 
-    Most MPIs advance a message only inside of calls. While some are under way, it looks
-    for questions of other ranks every ``STEP`` seconds, and these calls advance them.
+    Most MPI libraries advance messages only inside calls. While messages are pending,
+    the watchdog polls for questions of other ranks every ``POLL_INTERVAL_S`` seconds,
+    and these calls advance them.
 
-    It uses a communicator of its own. If MPI does not allow calls of several threads,
-    only this rank says where it is.
+    It uses its own communicator. If MPI does not allow calls from several threads, only
+    this rank reports where it is.
     """
 
     def __init__(self, here: World) -> None:
@@ -256,10 +261,10 @@ class Watchdog(threading.Thread):
         self.here, self.ended = here, threading.Event()
         threads = here.mpi.Query_thread() == here.mpi.THREAD_MULTIPLE
         self.comm: Any = here.comm.Dup() if threads else None
-        self.sent: list[Any] = []  # messages that may be under way
+        self.sent: list[Any] = []  # messages that may be pending
 
     def stop(self) -> None:
-        """End the thread, before MPI ends."""
+        """End the thread before MPI ends."""
         self.ended.set()
         self.here.under_way.set()
         self.join()
@@ -267,28 +272,32 @@ class Watchdog(threading.Thread):
             self.here.witness.dismiss()
 
     def run(self) -> None:
-        """Look at this rank, and listen to the others, until the process ends."""
-        step = min(0.5, max(STEP, self.here.timeout / 4))
+        """Watch this rank and listen to the others until the process ends."""
+        step = min(0.5, max(POLL_INTERVAL_S, self.here.timeout / 4))
         while not self.ended.is_set():
             if self.here.under_way.wait(step):
-                sleep(STEP)
-            if self.here.witness is not None and self.here.witness.saw():
-                self.here.comm.Abort(1)  # where mpiexec leaves the others alone
+                sleep(POLL_INTERVAL_S)
+            if self.here.witness is not None and self.here.witness.has_exited():
+                self.here.comm.Abort(1)  # in case mpiexec does not end the others
             busy = self.here.busy
             if busy is not None and monotonic() - busy[1] > self.here.timeout:
                 self.alarm()
             asking = self.messages(ASK)
             if asking:
                 self.say("")
-            self.sent += [self.comm.Isend(NOTHING, other, ANSWER) for other in asking]
+            self.sent += [
+                self.comm.Isend(EMPTY_MESSAGE, other, ANSWER) for other in asking
+            ]
 
     def say(self, why: str) -> None:
-        """Write where this rank is."""
+        """Report where this rank is."""
         here = self.here
-        _say(f"plugrad-mpi: rank {here.rank} of {here.size} {here.where()}{why}")
+        _write_message(
+            f"plugrad-mpi: rank {here.rank} of {here.size} {here.where()}{why}"
+        )
 
     def messages(self, tag: int) -> list[int]:
-        """Return the ranks that have sent a message."""
+        """Receive the messages with a tag; return the ranks that sent them."""
         found, status = [], self.here.mpi.Status()
         while self.comm is not None and self.comm.Iprobe(tag=tag, status=status):
             found.append(status.source)
@@ -296,7 +305,7 @@ class Watchdog(threading.Thread):
         return found
 
     def alarm(self) -> None:
-        """Ask all ranks where they are, and end the job."""
+        """Ask all ranks where they are and end the job."""
         limit = f"{self.here.timeout:g} s (PLUGRAD_MPI_TIMEOUT)"
         self.say(f"; it has waited for {limit}, so the job ends")
         if self.comm is None:
@@ -304,26 +313,28 @@ class Watchdog(threading.Thread):
                 self.here.witness.dismiss()
             os._exit(1)  # mpiexec ends the others
         silent = {*range(self.here.size)} - {self.here.rank}
-        self.sent += [self.comm.Isend(NOTHING, other, ASK) for other in silent]
-        deadline = monotonic() + GRACE
+        self.sent += [self.comm.Isend(EMPTY_MESSAGE, other, ASK) for other in silent]
+        deadline = monotonic() + ANSWER_TIMEOUT_S
         while silent and monotonic() < deadline:
             sleep(0.05)
             for other in self.messages(ASK):
-                self.comm.Send(NOTHING, other, ANSWER)
+                self.comm.Send(EMPTY_MESSAGE, other, ANSWER)
             silent -= {*self.messages(ANSWER)}
         if silent:
             ranks = ", ".join(map(str, sorted(silent)))
-            _say(f"plugrad-mpi: no answer of rank {ranks}: it has ended or is stopped")
+            _write_message(
+                f"plugrad-mpi: no answer from rank {ranks}: it has ended or is stopped"
+            )
         self.here.abort()
 
 
-# --- where a rank is ---------------------------------------------------------------
+# --- the location of a rank --------------------------------------------------------
 
 
-def _place(thread: int) -> str:
-    """Return the file and line of the program that a thread is at.
+def _program_location(thread: int) -> str:
+    """Return the file and line of the program that a thread is executing.
 
-    If it has ended, it is the main thread that is waited for.
+    If the thread has ended, the job waits for the main thread: its location counts.
     """
     frames = sys._current_frames()
     frame = frames.get(thread) or frames.get(threading.main_thread().ident or 0)

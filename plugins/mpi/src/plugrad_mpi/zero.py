@@ -1,8 +1,9 @@
-"""ZeRO-1: each rank has a part of the optimizer's state, and updates that part.
+"""ZeRO-1: each rank stores and updates a part of the optimizer's state.
 
-The parameters of one dtype are one vector, padded to a multiple of ``size()``. A step
-is a reduce-scatter of the gradients, the optimizer on the part of this rank, and an
-all-gather of the parameters: as many bytes as an all-reduce of the gradients.
+The parameters of one dtype are joined to a vector, padded to a multiple of ``size()``.
+A step consists of a reduce-scatter of the gradients, the optimizer on the part of this
+rank, and an all-gather of the parameters: as many bytes as an all-reduce of the
+gradients.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Sharded(NamedTuple):
 
 
 class _Vectors:
-    """How the leaves of a tree form one vector a dtype."""
+    """Joins the leaves of a tree to one vector per dtype."""
 
     def __init__(self, params: Tree) -> None:
         self.here = world()
@@ -56,7 +57,7 @@ class _Vectors:
             self.lengths[name] = self.lengths.get(name, 0) + p.size
 
     def rows(self, name: str) -> int:
-        """Return the length of the part of a rank."""
+        """Return the length of one rank's part."""
         return -(-self.lengths[name] // self.here.size)
 
     def joined(self, leaves: list[Tensor]) -> dict[str, Tensor]:
@@ -69,12 +70,12 @@ class _Vectors:
         return found
 
     def part(self, vector: Tensor, name: str) -> Tensor:
-        """Return what this rank has of a padded vector."""
+        """Return this rank's part of a padded vector."""
         first = self.rows(name) * self.here.rank
         return vector[first : first + self.rows(name)]
 
     def split(self, vectors: dict[str, Tensor]) -> Tree:
-        """Return the tree of the parts of vectors."""
+        """Split vectors into the leaves of the tree."""
         at, leaves = dict.fromkeys(vectors, 0), []
         for p in self.params:
             name = str(p.dtype)
@@ -83,7 +84,7 @@ class _Vectors:
         return self.structure(leaves)
 
     def name_of(self, own: Tensor) -> str | None:
-        """Return of which vector a tensor of the state is a part; None if of none."""
+        """Return the name of the vector of which a state tensor is a part, or None."""
         names = [n for n in self.lengths if own.shape == (self.rows(n),)]
         if str(own.dtype) in names:
             return str(own.dtype)
@@ -95,20 +96,20 @@ class _Vectors:
         return names[0] if names else None
 
     def parts(self) -> dict[str, Tensor]:
-        """Return what this rank has of the parameters."""
+        """Return this rank's parts of the parameters."""
         return {n: self.part(x, n) for n, x in self.joined(self.params).items()}
 
 
 def sharded(optimizer: Any) -> Sharded:
     """Return an optimizer whose state is divided among the ranks (ZeRO stage 1).
 
-    Use it without ``data_parallel``, on gradients of this rank.
+    Pass it the local gradients, without ``data_parallel``.
 
     Args:
         optimizer: An object with ``init(params)`` and ``update(grads, state, params)``,
-            as those of plugrad-train. Its state is a tree of tensors, and what it does
-            to an element depends on this element alone: so it is in Adam, but not in
-            clipping by the global norm.
+            like those of plugrad-train. Its state is a tree of tensors, and the update
+            of an element depends only on that element, as in Adam but not in clipping
+            by the global norm.
 
     Example:
         >>> class SGD:
@@ -141,7 +142,7 @@ def sharded(optimizer: Any) -> Sharded:
         return vectors.split({n: all_gather(p) for n, p in parts.items()}), state
 
     def changed(state: Any, params: Tree, change: Callable[..., Tensor]) -> Any:
-        """Change the leaves of a state that are parts of vectors."""
+        """Apply a change to the leaves of a state that are parts of vectors."""
         vectors = _Vectors(params)
         like = optimizer.init(vectors.parts())
 
