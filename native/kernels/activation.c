@@ -1,5 +1,5 @@
-/* Activation functions. Comparisons are such that NaN stays NaN, and that of the two
-   zeros max(x, 0) is the positive one. */
+/* Activation functions. Comparisons are written so that NaN stays NaN and max(-0, 0) is
+   +0. */
 #include "elementwise.h"
 #include "mathematics.h"
 

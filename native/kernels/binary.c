@@ -1,4 +1,4 @@
-/* Arithmetic of two operands. */
+/* Binary arithmetic. */
 #include "elementwise.h"
 #include "mathematics.h"
 
@@ -26,13 +26,14 @@ BINARY(copysign_f32, f32, f32, GRAIN, __builtin_copysignf(p, q))
 BINARY_SMALL(copysign_f64, f64, f64, GRAIN, __builtin_copysign(p, q))
 BINARY(copysign_f16, u16, u16, GRAIN, (u16)((p & 0x7fff) | (q & 0x8000)))
 
-/* Infinite also next to NaN. Squares of float32 neither overflow nor vanish in float64. */
+/* Infinite if an operand is, even next to NaN. Squares of float32 neither overflow nor
+   underflow in float64. */
 #define IS_INF(a) (__builtin_fabsf(a) == INFINITY)
 BINARY(hypot_f32, f32, f32, GRAIN,
        (IS_INF(p) | IS_INF(q)) ? INFINITY : (f32)__builtin_sqrt((f64)p * p + (f64)q * q))
 BINARY_SMALL(hypot_f64, f64, f64, SLOW, hypot(p, q))
 
-/* The remainder has the sign of the divisor, as Python's. */
+/* The remainder has the sign of the divisor, like Python's. */
 #define REMAINDERS(T)                                                                    \
     static T mod_of_##T(T p, T q) {                                                      \
         T r = (T)fmod(p, q);                                                             \
@@ -59,9 +60,9 @@ typedef f64 doubles __attribute__((vector_size(8 * LANES)));
 #define SIGN(v) AND(v, VINT((i32)0x80000000)) /* its bit */
 #define DIFFER(a, b) SHR(XOR(a, b), 31) /* in their signs */
 
-/* The remainder of p / q truncated, exact: a quotient below 2^29 times q fits float64. By
-   its rounding it is too large by one at most. `known` leaves out lanes with a larger
-   quotient or an infinity. */
+/* The exact remainder of the truncated p / q: a quotient below 2^29 times q fits float64.
+   Rounding makes the quotient too large by at most one. `known` excludes lanes with a
+   larger quotient or an infinity. */
 INLINE vec truncated_remainder(vec p, vec q, vec *known) {
     doubles x = TO_DOUBLES(p), y = TO_DOUBLES(q), n = __builtin_elementwise_trunc(x / y);
     *known = AND(LT(ABS(OF_DOUBLES(n)), VEC(0x1p29f)), LT(ABS(q), VEC(INFINITY)));
@@ -69,7 +70,7 @@ INLINE vec truncated_remainder(vec p, vec q, vec *known) {
     return WHERE(beyond, ADD(r, OR(ABS(q), SIGN(p))), r);
 }
 
-/* z, and in lanes that are not known what `one` gives. */
+/* Returns z, except `one(p, q)` in lanes that are not known. */
 static __attribute__((noinline)) vec one_by_one(f32 (*one)(f32, f32), vec p, vec q, vec z,
                                                 vec known) {
     f32 a[LANES], b[LANES], y[LANES];
@@ -97,10 +98,10 @@ INLINE vec vec_floor_div(vec p, vec q) {
     return ALL_TRUE(known) ? z : one_by_one(floor_div_of_f32, p, q, z, known);
 }
 
-BINARY_BY(mod_f32, vec_mod, ALONE)
-BINARY_BY(floor_div_f32, vec_floor_div, ALONE)
+BINARY_BY(mod_f32, vec_mod, NOT_INTERLEAVED)
+BINARY_BY(floor_div_f32, vec_floor_div, NOT_INTERLEAVED)
 
-/* Integers: what is divided by 0 gives 0, and the least by -1 itself. */
+/* Integers: x / 0 is 0, and the minimum divided by -1 is the minimum. */
 #define WHOLE(T, U)                                                                      \
     BINARY_SMALL(max_##T, T, T, GRAIN, p > q ? p : q)                                          \
     BINARY_SMALL(min_##T, T, T, GRAIN, p < q ? p : q)                                          \
@@ -155,10 +156,11 @@ INLINE vec vec_pow(vec x, vec y) {
     z = IADD(z, SHL(TO_INT(n), 23));
     vec square = EQ(y, VEC(2)); /* exactly x x, as a user expects */
     z = WHERE(square, MUL(x, x), z), normal = OR(normal, square);
-    return ALL_TRUE(normal) ? z : one_by_one(powf, x, y, z, normal); /* normal: the result, too */
+    /* the result is normal, too */
+    return ALL_TRUE(normal) ? z : one_by_one(powf, x, y, z, normal);
 }
 
-BINARY_BY(pow_f32, vec_pow, ALONE)
+BINARY_BY(pow_f32, vec_pow, NOT_INTERLEAVED)
 BINARY_SMALL(pow_f64, f64, f64, SLOW, pow(p, q))
 
 #define BITS(T)                                                                          \
@@ -173,7 +175,7 @@ BINARY(xor_b8, u8, u8, GRAIN, p ^ q)
 
 /* --- two steps of a region in one ------------------------------------------------- */
 
-enum { BLOCK = 4 * LANES }; /* elements, which are computed in a row */
+enum { BLOCK = 4 * LANES }; /* elements that are computed together */
 
 typedef struct {
     const f32 *in[3];
@@ -181,7 +183,8 @@ typedef struct {
 } Blocks;
 typedef void Pair(const Blocks *s, f32 *y, u32 blocks);
 
-__attribute__((noinline)) static void run_pair(Pair *run, const Operands *o, f32 *y, u32 n) {
+__attribute__((noinline)) static void run_pair(Pair *run, const Operands *o, f32 *y,
+                                               u32 n) {
     _Alignas(64) f32 filled[3][BLOCK], last[BLOCK];
     u32 rest = n % BLOCK, whole = n - rest;
     Blocks s;
@@ -201,9 +204,8 @@ __attribute__((noinline)) static void run_pair(Pair *run, const Operands *o, f32
     SMALL for (u32 i = 0; i < rest; i++) y[whole + i] = last[i];
 }
 
-/* NAME_row computes EXPR of p, q and r, of three operands: values are those of two
-   kernels, and what is between them is neither written nor read. The result may lie where
-   an operand does. */
+/* NAME_row computes EXPR of p, q and r, the elements of three operands: the result of two
+   kernels without storing the intermediate one. The result may overwrite an operand. */
 #define PAIR(NAME, EXPR)                                                                 \
     static void NAME##_blocks(const Blocks *s, f32 *y, u32 blocks) {                     \
         const f32 *a = s->in[0], *b = s->in[1], *c = s->in[2];                           \

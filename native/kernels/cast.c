@@ -1,5 +1,5 @@
-/* Cast. The common pairs have loops of their own; the others go in blocks through the
-   widest type of their kind: i64, which stands for u64 too, or f64. */
+/* Casts. Common pairs of types have their own loops. The others are converted in blocks
+   by way of the widest type of their kind: i64, which also represents u64, or f64. */
 #include "elementwise.h"
 #include "loops.h"
 
@@ -12,15 +12,15 @@ UNARY(cast_i32_u8, i32, u8, GRAIN, (u8)a)
 UNARY(cast_i32_b8, i32, u8, GRAIN, a != 0)
 UNARY(cast_f32_b8, f32, u8, GRAIN, a != 0)
 
-/* Truncates; what is out of range wraps, NaN and infinities give 0. */
-static i64 whole(f64 x) {
+/* Truncates. Values out of range wrap; NaN and infinities give 0. */
+static i64 to_integer(f64 x) {
     if (x >= -0x1p63 && x < 0x1p63) return (i64)x;
     if (x - x != 0) return 0;
     x = fmod(trunc(x), 0x1p64);
     return (i64)(x < 0 ? -(u64)-x : (u64)x);
 }
 
-#if !SMALL_CODE /* at once where none of a few is out of range */
+#if !SMALL_CODE /* vectorized where a block has no value out of range */
 #define TRUNCATE(NAME, X, T, Y, LIMIT)                                                   \
     static void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
         const X *restrict x = ((Flat *)ctx)->x;                                          \
@@ -32,7 +32,7 @@ static i64 whole(f64 x) {
             if (inside)                                                                  \
                 for (u32 j = i; j < i + n; j++) y[j] = (Y)(T)x[j];                       \
             else                                                                         \
-                for (u32 j = i; j < i + n; j++) y[j] = (Y)whole(x[j]);                   \
+                for (u32 j = i; j < i + n; j++) y[j] = (Y)to_integer(x[j]);              \
         }                                                                                \
     }                                                                                    \
     EXPORT(#NAME) void NAME(const X *x, Y *y, u32 n) {                                   \
@@ -58,7 +58,7 @@ static f64 from_half(u16 h) {
     return sign * (e ? ldexp(1024 + m, e - 25) : ldexp(m, -24));
 }
 
-/* The nearest, even if in doubt. */
+/* Rounds to nearest, ties to even. */
 static u16 to_half(f64 x) {
     u16 sign = signbit(x) ? 0x8000 : 0;
     x = fabs(x);
@@ -71,11 +71,11 @@ static u16 to_half(f64 x) {
     return sign | (u16)(m + ((u32)(e + 14) << 10));
 }
 
-/* The types by number, as kernels/creation.py has them. */
+/* The numbers of the types, as in kernels/creation.py. */
 #define TYPES(X)                                                                         \
     X(1, i8) X(2, i16) X(3, i32) X(4, i64) X(5, u8) X(6, u16) X(7, u32) X(8, u64)
 enum { BOOL, I64 = 4, U64 = 8, F16, F32, F64, C64, C128 };
-#define BLOCK 512
+#define BLOCK_ELEMENTS 512
 
 typedef struct {
     const u8 *x;
@@ -137,7 +137,7 @@ static bool is_true(const u8 *x, u32 size, u32 type) {
 }
 
 static void cast_block(const Cast *cast, const u8 *x, u8 *y, u32 n) {
-    i64 t[BLOCK];
+    i64 t[BLOCK_ELEMENTS];
     f64 *f = (f64 *)t;
     u32 from = cast->from, to = cast->to;
     if (to == BOOL) {
@@ -145,8 +145,8 @@ static void cast_block(const Cast *cast, const u8 *x, u8 *y, u32 n) {
             y[i] = is_true(x, cast->size_from, from);
         return;
     }
-    if (from >= C64 && to >= C64) { /* both parts, as numbers in a row */
-        f64 parts[2 * BLOCK];
+    if (from >= C64 && to >= C64) { /* real and imaginary parts, as consecutive numbers */
+        f64 parts[2 * BLOCK_ELEMENTS];
         load_floating(x, from == C64 ? F32 : F64, parts, 2 * n);
         store_floating(parts, y, to == C64 ? F32 : F64, 2 * n);
         return;
@@ -168,7 +168,7 @@ static void cast_block(const Cast *cast, const u8 *x, u8 *y, u32 n) {
     } else {
         load_floating(x, from, f, n);
         if (to < F16) {
-            for (u32 i = 0; i < n; i++) t[i] = whole(f[i]);
+            for (u32 i = 0; i < n; i++) t[i] = to_integer(f[i]);
             store_whole(t, y, to, n);
             return;
         }
@@ -178,8 +178,8 @@ static void cast_block(const Cast *cast, const u8 *x, u8 *y, u32 n) {
 
 static void cast_piece(u32 i, u32 end, void *ctx) {
     const Cast *cast = ctx;
-    for (; i < end; i += BLOCK) {
-        u32 n = MIN(end - i, BLOCK);
+    for (; i < end; i += BLOCK_ELEMENTS) {
+        u32 n = MIN(end - i, BLOCK_ELEMENTS);
         const u8 *x = cast->x + (size_t)i * cast->size_from;
         u8 *y = cast->y + (size_t)i * cast->size_to;
         INSIDE(x, (u64)n * cast->size_from);

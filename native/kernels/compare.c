@@ -1,4 +1,4 @@
-/* Comparison, and choice by a condition. */
+/* Comparisons, and selection by a condition. */
 #include "elementwise.h"
 
 #define COMPARE(BINARY, T)                                                                       \

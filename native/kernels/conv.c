@@ -1,33 +1,32 @@
-/* Convolutions of up to three axes, forward and back.
+/* Convolutions over up to three axes, and their gradients.
 
-   For float32 each is one matrix product, whose A is packed from what windows see and
-   is never in memory as a whole. Filters are [*window, in / groups, out].
+   In float32 a convolution is one matrix product. Its A, the im2col matrix, is packed
+   block by block and never in memory as a whole. Filters are [*window, in / groups, out].
 
-   Map: what windows see, by rows and by columns; float32; other dtypes.
-*/
+   Map: the im2col matrix with windows as rows, and transposed; float32; other dtypes. */
 #include "winograd.h"
 #if READS_IN_PLACE
-#include "around.h"
+#include "padding.h"
 #endif
 
 typedef struct {
     const Windows *w;
     const Axis *axes; /* of a phase */
-    u32 channels;     /* read, of a group */
-} Seen;
+    u32 channels;     /* of the input, per group */
+} Im2col;
 
-static const f32 zeros[DEPTH];
+static const f32 zeros[KC];
 
 /* --- rows of A: windows; columns: positions and channels -------------------------- */
 
-/* What four windows see, in order; `reach` floats from each pointer on are good. */
+/* The elements of four windows; `reach` floats after each pointer are valid. */
 typedef struct {
     const f32 *at[4];
     u32 reach;
 } Rows;
 
-static Rows seen_by(const Seen *s, const f32 *x, const Output *p, const i32 *position,
-                    bool inside) {
+static Rows window_rows(const Im2col *s, const f32 *x, const Output *p, const i32 *position,
+                        bool inside) {
     const Axis *last = s->axes + 2;
     Rows rows = {.reach = s->channels};
     if (inside) rows.reach *= (u32)(last->positions - position[2]);
@@ -38,8 +37,9 @@ static Rows seen_by(const Seen *s, const f32 *x, const Output *p, const i32 *pos
     return rows;
 }
 
-/* Tells whether the positions of a line are neighbours in memory, for all four windows. */
-static bool in_line(const Seen *s, const Output *p) {
+/* Returns whether the positions of a line are contiguous in memory, for all four windows.
+   */
+static bool is_contiguous(const Im2col *s, const Output *p) {
     const Axis *a = s->axes + 2;
     if (a->gap != 1 || s->w->groups != 1) return false;
     for (u32 t = 0; t < 4; t++) {
@@ -49,48 +49,48 @@ static bool in_line(const Seen *s, const Output *p) {
     return true;
 }
 
-static f32 *pack_four(const Rows *rows, u32 from, u32 n, f32 *to) {
+static f32 *pack_four_rows(const Rows *rows, u32 from, u32 n, f32 *to) {
     const f32 *p[4];
     for (u32 t = 0; t < 4; t++) p[t] = rows->at[t] ? rows->at[t] + from : zeros;
     u32 q = 0;
-    for (; q + 4 <= n; q += 4, to += 4 * PANEL_A)
-        turn4(p[0] + q, p[1] + q, p[2] + q, p[3] + q, to, PANEL_A);
-    for (; q < n; q++, to += PANEL_A)
+    for (; q + 4 <= n; q += 4, to += 4 * PACKED_MR)
+        transpose4x4(p[0] + q, p[1] + q, p[2] + q, p[3] + q, to, PACKED_MR);
+    for (; q < n; q++, to += PACKED_MR)
         for (u32 t = 0; t < 4; t++) to[t] = p[t][q];
     return to;
 }
 
-static void pack_windows(const Gemm *g, const f32 *x, u32 i, u32 rows, u32 k, u32 depth,
-                         f32 *block) {
-    const Seen *s = g->of;
+static void pack_im2col(const Gemm *g, const f32 *x, u32 i, u32 rows, u32 k, u32 depth,
+                        f32 *block) {
+    const Im2col *s = g->context;
     const Axis *a = s->axes;
     for (u32 r = 0; r < rows; r += 4) {
         Output p[4];
         four_outputs(a, i + r, i + rows, p);
-        bool inside = in_line(s, p);
-        f32 *to = row_of_panel(block, r, depth);
+        bool inside = is_contiguous(s, p);
+        f32 *to = packed_row(block, r, depth);
         i32 position[3] = POSITION(k / s->channels, a);
         for (u32 left = depth, from = k % s->channels; left; from = 0) {
-            Rows seen = seen_by(s, x, p, position, inside);
+            Rows seen = window_rows(s, x, p, position, inside);
             u32 n = MIN(left, seen.reach - from);
-            CHECK(from < seen.reach && n <= DEPTH, "a line of positions is too long");
-            to = pack_four(&seen, from, n, to), left -= n;
+            CHECK(from < seen.reach && n <= KC, "a line of positions is too long");
+            to = pack_four_rows(&seen, from, n, to), left -= n;
             if (inside) position[2] = a[2].positions - 1;
             next_position(position, a);
         }
     }
 }
 
-static u32 offset_in_out(const Gemm *g, u32 i) {
-    const Seen *s = g->of;
+static u32 output_offset(const Gemm *g, u32 i) {
+    const Im2col *s = g->context;
     return written(s->axes, output_of(s->axes, i)) * (u32)s->w->out;
 }
 
 /* --- rows of A: positions and channels; columns: windows -------------------------- */
 
-/* What a position sees of `width` channels (1 or 4), for `n` windows from number k on. */
-INLINE void gather(const Seen *s, const f32 *x, const i32 *position, u32 k, u32 n,
-                   u32 width, f32 *to) {
+/* Gathers `width` channels (1 or 4) at a position of each of `n` windows from k on. */
+INLINE void gather_windows(const Im2col *s, const f32 *x, const i32 *position, u32 k, u32 n,
+                           u32 width, f32 *to) {
     const Axis *a = s->axes, *last = a + 2;
     i32 in = s->w->in, from = last->first + position[2] * last->gap;
     Output p = output_of(a, k);
@@ -103,7 +103,7 @@ INLINE void gather(const Seen *s, const f32 *x, const i32 *position, u32 k, u32 
         i32 row = read_by(lines, line, there);
         const f32 *q = x + (row + at) * in;
         for (u32 j = 0; j < here; j++, at += last->step, q += last->step * in,
-                 to += PANEL_A) {
+                 to += PACKED_MR) {
             bool inside = row >= 0 && (u32)at < (u32)last->size;
             if (width == 4)
                 STORE(to, inside ? LOAD(q) : SPLAT(0));
@@ -114,28 +114,28 @@ INLINE void gather(const Seen *s, const f32 *x, const i32 *position, u32 k, u32 
     }
 }
 
-static void pack_positions(const Gemm *g, const f32 *x, u32 i, u32 rows, u32 k, u32 depth,
-                           f32 *block) {
-    const Seen *s = g->of;
+static void pack_im2col_transposed(const Gemm *g, const f32 *x, u32 i, u32 rows, u32 k,
+                                   u32 depth, f32 *block) {
+    const Im2col *s = g->context;
     const Axis *a = s->axes;
     for (u32 r = 0; r < rows; r += 4) {
-        f32 *to = row_of_panel(block, r, depth);
+        f32 *to = packed_row(block, r, depth);
         for (u32 t = 0; t < 4; t++) {
             u32 row = i + MIN(r + t, rows - 1), channel = row % s->channels;
             const i32 position[3] = POSITION(row / s->channels, a);
             if (t == 0 && r + 4 <= rows && channel + 4 <= s->channels) {
-                gather(s, x + channel, position, k, depth, 4, to);
+                gather_windows(s, x + channel, position, k, depth, 4, to);
                 break;
             }
-            gather(s, x + channel, position, k, depth, 1, to + t);
+            gather_windows(s, x + channel, position, k, depth, 1, to + t);
         }
     }
 }
 
 /* --- float32 ---------------------------------------------------------------------- */
 
-/* Sets y to zero where there are phases without positions. */
-static void clear(const Windows *w, void *y, u32 itemsize) {
+/* Sets y to zero if a phase has no positions. */
+static void clear_output(const Windows *w, void *y, u32 itemsize) {
     u32 n = (u32)w->batch * (u32)w->out * itemsize;
     bool needed = false;
     for (u32 d = 0; d < 3; d++) n *= (u32)w->axes[0][d].out;
@@ -143,16 +143,17 @@ static void clear(const Windows *w, void *y, u32 itemsize) {
     if (needed) memset(y, 0, n);
 }
 
-/* Copies filters for the way back: of each group, [positions of the phase, out, in]. */
+/* Transposes filters for the input gradient: per group to
+   [positions of the phase, out, in]. */
 typedef struct {
     const Windows *w;
     const Axis *axes;
     const f32 *filter;
     f32 *to;
-} Turning;
+} FilterTransposition;
 
-static void turn_filters(u32 begin, u32 end, void *ctx) {
-    const Turning *s = ctx;
+static void transpose_filters(u32 begin, u32 end, void *ctx) {
+    const FilterTransposition *s = ctx;
     u32 groups = (u32)s->w->groups, positions = positions_of(s->axes);
     u32 k = (u32)s->w->in / groups, c = (u32)s->w->out / groups, row = (u32)s->w->in;
     for (u32 i = begin; i < end; i++) {
@@ -165,7 +166,7 @@ static void turn_filters(u32 begin, u32 end, void *ctx) {
                 const f32 *p = from + j * row + q;
                 f32 *o = to + q * c + j;
                 if (q + 4 <= k && j + 4 <= c)
-                    turn4(p, p + row, p + 2 * row, p + 3 * row, o, c);
+                    transpose4x4(p, p + row, p + 2 * row, p + 3 * row, o, c);
                 else
                     for (u32 r = 0; r < MIN(4, k - q); r++)
                         for (u32 t = 0; t < MIN(4, c - j); t++)
@@ -175,15 +176,15 @@ static void turn_filters(u32 begin, u32 end, void *ctx) {
 }
 
 #if READS_IN_PLACE
-/* --- float32 on processors: windows are read where they lie ------------------------ */
+/* --- float32 on native targets: windows are read in place -------------------------- */
 
-/* Gives how many numbers `Around` has in the workspace; f64, because of windows that
-   reach far there are more than integers count. */
+/* Writes the size of the workspace of a `PaddedInput`, in numbers. It is f64 because
+   widely dilated windows can need more than fits an integer. */
 EXPORT("conv_space_f32")
 void conv_space_f32(const Windows *w, f64 *space) {
     Extent e[3];
     f64 padded = 1, most = 0;
-    bool inside = extents_of(w, e);
+    bool inside = find_extents(w, e);
     for (u32 d = 0; d < 3; d++) padded *= (f64)e[d].size;
     for (i32 i = 0; i < w->phases; i++) {
         f64 starts = w->batch, places = w->in / w->groups;
@@ -194,66 +195,67 @@ void conv_space_f32(const Windows *w, f64 *space) {
     *space = (inside ? 0 : w->batch * padded * w->in) + most;
 }
 
-/* The same as conv_filter_f32, with a workspace. A small filter has too few elements for
-   all threads: then the windows are added up in parts, as many as are asked for, and the
-   workspace has room for the filter of each in front. */
+/* Like conv_filter_f32, with a workspace. A small filter has too few elements for all
+   threads, so its gradient can be the sum of `parts` gradients over some of the windows;
+   the workspace begins with room for each of them. */
 EXPORT("conv_filter_space_f32")
 void conv_filter_space_f32(const Windows *w, const f32 *x, const f32 *dy, f32 *dfilter,
                            f32 *workspace, u32 parts) {
     u32 groups = (u32)w->groups, in = (u32)w->in / groups, out = (u32)w->out / groups;
     const Axis *axes = w->axes[0];
-    f32 *made = workspace;
+    f32 *partials = workspace;
     workspace += (u64)parts * positions_of(axes) * in * (u32)w->out;
-    Around around = {.w = w, .x = x};
-    i32 *space = surround(&around, workspace);
-    Gemm g = {.m = positions_of(axes) * in, .n = out, .batches = groups, .turned = true,
+    PaddedInput padded_input = {.w = w, .x = x};
+    i32 *space = pad_input(&padded_input, workspace);
+    Gemm g = {.m = positions_of(axes) * in, .n = out, .batches = groups, .transposed = true,
               .k = (u32)w->batch * outputs_of(axes), .a_batch = (i32)in, .b = dy,
               .b_row = w->out, .b_column = 1, .b_batch = (i32)out, .c = dfilter,
               .c_row = w->out, .c_batch = (i32)out};
-    where_they_lie(&g, &around, axes, g.k, space);
+    read_by_indices(&g, &padded_input, axes, g.k, space);
     if (parts == 0) {
         gemm(&g);
         return;
     }
-    Parts all = {&g, CEIL_DIV(g.k, parts), made};
+    FilterParts all = {&g, CEIL_DIV(g.k, parts), partials};
     parallel_for(run_parts, &all, CEIL_DIV(g.k, all.windows), 1);
-    parallel_for(add_parts, &all, size_of(&g), 4096);
+    parallel_for(add_parts, &all, filter_size(&g), 4096);
 }
 #endif
 
-/* y[windows, out] = finish(x[windows, positions in] filter[positions in, out]), or, with
-   workspace for a turned filter, the way back. With `tiles`, windows of 3 x 3 are computed
-   by tiles: so many at once in each of the lanes. `between` is workspace for the tiles, or
-   on processors for what `Around` says. */
+/* y[windows, out] = epilogue(x[windows, positions in] filter[positions in, out]). With a
+   `workspace` for transposed filters, it computes the input gradient. With `tiles`,
+   windows of 3 x 3 are computed by Winograd's algorithm, that many tiles at a time on
+   each of the `lanes`. `between` is workspace for these tiles or, on native targets, a
+   PaddedInput. */
 EXPORT("conv_f32")
 void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *workspace,
               f32 *between, u32 tiles, u32 lanes, const f32 *bias,
               const f32 *slopes, u32 activation, f64 slope) {
     u32 groups = (u32)w->groups, in = (u32)w->in / groups, out = (u32)w->out / groups;
-    Finish end = {bias, slopes, activation, (f32)slope};
+    Epilogue epilogue = {bias, slopes, activation, (f32)slope};
     check_tensors(w, x, y, sizeof(f32));
-    clear(w, y, sizeof(f32));
+    clear_output(w, y, sizeof(f32));
 #if READS_IN_PLACE
-    Around around = {.w = w, .x = x};
-    i32 *space = tiles ? 0 : surround(&around, between);
+    PaddedInput padded_input = {.w = w, .x = x};
+    i32 *space = tiles ? 0 : pad_input(&padded_input, between);
 #endif
     for (i32 i = 0; i < w->phases; i++) {
         const Axis *axes = w->axes[i];
         u32 positions = positions_of(axes), outputs = (u32)w->batch * outputs_of(axes);
         if (positions == 0) continue;
-        Seen seen = {w, axes, in};
+        Im2col seen = {w, axes, in};
         Gemm g = {.m = outputs, .n = out, .k = positions * in, .batches = groups, .a = x,
                   .a_batch = (i32)in, .c = y, .c_batch = (i32)out, .c_row = w->out,
-                  .finish_batch = (i32)out, .pack = pack_windows, .of = &seen};
-        if (bias || activation) g.end = &end;
+                  .epilogue_batch = (i32)out, .pack = pack_im2col, .context = &seen};
+        if (bias || activation) g.epilogue = &epilogue;
         g.b = filter, g.b_row = w->out, g.b_column = 1, g.b_batch = (i32)out;
         if (workspace) {
-            Turning turning = {w, axes, filter, workspace};
-            parallel_for(turn_filters, &turning, positions * groups, 1);
+            FilterTransposition transposition = {w, axes, filter, workspace};
+            parallel_for(transpose_filters, &transposition, positions * groups, 1);
             g.b = workspace, g.b_row = (i32)out, g.b_batch = (i32)(positions * in * out);
         }
         if (tiles) {
-            winograd(w, x, g.b, y, between, tiles, lanes, &end);
+            winograd(w, x, g.b, y, between, tiles, lanes, &epilogue);
             continue;
         }
         bool strided = false, points = positions == 1;
@@ -262,10 +264,10 @@ void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *wo
             points &= axes[d].first == 0 && axes[d].step == 1 &&
                       axes[d].outputs == axes[d].size;
         }
-        if (strided) g.offset = offset_in_out;
+        if (strided) g.offset = output_offset;
         if (points) g.pack = 0, g.a_row = w->in, g.a_column = 1;
 #if READS_IN_PLACE
-        if (!points) where_they_lie(&g, &around, axes, outputs, space);
+        if (!points) read_by_indices(&g, &padded_input, axes, outputs, space);
 #endif
         gemm(&g);
     }
@@ -277,11 +279,12 @@ void conv_filter_f32(const Windows *w, const f32 *x, const f32 *dy, f32 *dfilter
     u32 groups = (u32)w->groups, in = (u32)w->in / groups, out = (u32)w->out / groups;
     const Axis *axes = w->axes[0];
     check_tensors(w, x, dy, sizeof(f32));
-    Seen seen = {w, axes, in};
+    Im2col seen = {w, axes, in};
     Gemm g = {.m = positions_of(axes) * in, .n = out, .batches = groups,
               .k = (u32)w->batch * outputs_of(axes), .a = x, .a_batch = (i32)in, .b = dy,
               .b_row = w->out, .b_column = 1, .b_batch = (i32)out, .c = dfilter,
-              .c_row = w->out, .c_batch = (i32)out, .pack = pack_positions, .of = &seen};
+              .c_row = w->out, .c_batch = (i32)out, .pack = pack_im2col_transposed,
+              .context = &seen};
     gemm(&g);
 }
 
@@ -292,19 +295,19 @@ typedef struct {
     const Axis *axes;
     const void *x, *y;
     void *to;
-    bool back;
+    bool backward;
 } Task;
 
-/* One row of y, all channels, is the sum of what its positions add; back, the roles of in
-   and out in the filter are exchanged. */
+/* One row of y, all channels, is the sum over the positions of its window. Backward, the
+   filter's in and out axes change roles. */
 #define CONV(T, name)                                                                  \
     static void rows_##name(u32 begin, u32 end, void *ctx) {                           \
         const Task *s = ctx;                                                           \
         const Windows *w = s->w;                                                       \
         u32 groups = (u32)w->groups, in = (u32)w->in / groups;                         \
-        u32 out = (u32)w->out / groups, row = (u32)(s->back ? w->in : w->out);         \
-        u32 by_in = s->back ? 1 : row, by_out = s->back ? row : 1;                     \
-        u32 kernel = (s->back ? out : in) * row;                                       \
+        u32 out = (u32)w->out / groups, row = (u32)(s->backward ? w->in : w->out);     \
+        u32 by_in = s->backward ? 1 : row, by_out = s->backward ? row : 1;             \
+        u32 kernel = (s->backward ? out : in) * row;                                   \
         for (u32 i = begin; i < end; i++) {                                            \
             Output p = output_of(s->axes, i);                                          \
             T *y = (T *)s->to + written(s->axes, p) * (u32)w->out;                     \
@@ -324,11 +327,11 @@ typedef struct {
         }                                                                              \
     }                                                                                  \
     EXPORT("conv_" #name)                                                              \
-    void conv_##name(const Windows *w, const T *x, const T *filter, T *y, u32 back) {  \
+    void conv_##name(const Windows *w, const T *x, const T *filter, T *y, u32 backward) { \
         check_tensors(w, x, y, sizeof(T));                                             \
-        clear(w, y, sizeof(T));                                                        \
+        clear_output(w, y, sizeof(T));                                                 \
         for (i32 i = 0; i < w->phases; i++) {                                          \
-            Task s = {w, w->axes[i], x, filter, y, back};                              \
+            Task s = {w, w->axes[i], x, filter, y, backward};                          \
             u64 work = (u64)positions_of(s.axes) * (u32)w->in * (u32)w->out;           \
             u32 outputs = (u32)w->batch * outputs_of(s.axes);                          \
             if (work) parallel_for(rows_##name, &s, outputs, (u32)(65536 / work) + 1); \

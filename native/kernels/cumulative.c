@@ -1,12 +1,12 @@
-/* Sums and products up to each element of the middle axis of [outer, n, inner], kept in
+/* Cumulative sums and products along the middle axis of [outer, n, inner], computed in
    double precision. */
 #include "loops.h"
 
-enum { STRIP = 64, GRAIN = 32768, POLL = 1024 };
+enum { STRIP_COLUMNS = 64, GRAIN = 32768, POLL_ELEMENTS = 1024 };
 #if SMALL_CODE
-enum { TOGETHER = 1 };
+enum { PARALLEL_SUMS = 1 };
 #else
-enum { TOGETHER = 8 }; /* rows: a sum waits for the one before */
+enum { PARALLEL_SUMS = 8 }; /* independent rows, to hide the latency of an addition */
 #endif
 
 typedef struct {
@@ -19,10 +19,10 @@ typedef struct {
 #define SCAN(NAME, T, A, START, OP, HOW)                                                 \
     INLINE void NAME##_rows(const T *restrict x, T *restrict y, u32 n, i32 step,         \
                             bool exclusive) {                                            \
-        A all[TOGETHER];                                                                 \
-        for (u32 r = 0; r < TOGETHER; r++) all[r] = START;                               \
+        A all[PARALLEL_SUMS];                                                            \
+        for (u32 r = 0; r < PARALLEL_SUMS; r++) all[r] = START;                          \
         for (u32 i = 0; i < n; i++, x += step, y += step)                                \
-            for (u32 r = 0; r < TOGETHER; r++) {                                         \
+            for (u32 r = 0; r < PARALLEL_SUMS; r++) {                                    \
                 A next = all[r] OP(A) x[(size_t)r * n];                                  \
                 y[(size_t)r * n] = (T)(exclusive ? all[r] : next);                       \
                 all[r] = next;                                                           \
@@ -31,18 +31,18 @@ typedef struct {
     static void NAME##_piece(u32 item, u32 end, void *ctx) {                             \
         const Scan *s = ctx;                                                             \
         for (; item < end; item++) {                                                     \
-            u32 first = item % s->strips * STRIP, m = MIN(STRIP, s->inner - first);      \
+            u32 first = item % s->strips * STRIP_COLUMNS, m = MIN(STRIP_COLUMNS, s->inner - first); \
             u32 at = item / s->strips * s->n * s->inner + first;                         \
             i32 step = s->reverse ? -(i32)s->inner : (i32)s->inner;                      \
             if (s->reverse) at += (s->n - 1) * s->inner;                                 \
             const T *restrict x = (const T *)s->x + at;                                  \
             T *restrict y = (T *)s->y + at;                                              \
-            if (TOGETHER > 1 && s->inner == 1 && item + TOGETHER <= end) {               \
+            if (PARALLEL_SUMS > 1 && s->inner == 1 && item + PARALLEL_SUMS <= end) {     \
                 NAME##_rows(x, y, s->n, step, s->exclusive);                             \
-                item += TOGETHER - 1;                                                    \
+                item += PARALLEL_SUMS - 1;                                               \
                 continue;                                                                \
             }                                                                            \
-            A all[STRIP];                                                                \
+            A all[STRIP_COLUMNS];                                                        \
             HOW for (u32 j = 0; j < m; j++) all[j] = START;                              \
             for (u32 i = 0; i < s->n; i++, x += step, y += step) {                       \
                 INSIDE(x, m * sizeof(T));                                                \
@@ -57,14 +57,14 @@ typedef struct {
                 else                                                                     \
                     HOW for (u32 j = 0; j < m; j++)                                      \
                         y[j] = (T)(all[j] = all[j] OP(A) x[j]);                          \
-                if (i % POLL == 0) poll_cancel();                                        \
+                if (i % POLL_ELEMENTS == 0) poll_cancel();                               \
             }                                                                            \
         }                                                                                \
     }                                                                                    \
     EXPORT(#NAME) void NAME(const T *x, T *y, u32 outer, u32 n, u32 inner,               \
                             u32 exclusive, u32 reverse) {                                \
-        Scan s = {x, y, n, inner, CEIL_DIV(inner, STRIP), exclusive, reverse};           \
-        u32 work = n * MIN(inner, STRIP);                                                \
+        Scan s = {x, y, n, inner, CEIL_DIV(inner, STRIP_COLUMNS), exclusive, reverse};   \
+        u32 work = n * MIN(inner, STRIP_COLUMNS);                                        \
         parallel_for(NAME##_piece, &s, outer * s.strips, MAX(1, GRAIN / MAX(1, work)));  \
     }
 SCAN(cumsum_f32, f32, f64, 0, +, )

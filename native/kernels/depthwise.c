@@ -1,7 +1,7 @@
-/* Convolutions of each channel by itself, forward and back.
+/* Depthwise convolutions and their gradients.
 
-   Filters are [*window, channels, multiplier]. Back is the same with other axes, but for
-   the channels of one output that are summed where there is a multiplier.
+   Filters are [*window, channels, multiplier]. The input gradient is the same computation
+   with other axes; with a multiplier it also sums the outputs of a channel.
 
    Map: float32 without multiplier; all dtypes.
 */
@@ -13,25 +13,27 @@ typedef struct {
     const Axis *axes;
     const void *x, *y;
     void *to;
-    bool back;
-    const Finish *end;
+    bool backward;
+    const Epilogue *epilogue;
 } Task;
 
 /* --- float32 without multiplier --------------------------------------------------- */
 
-/* Windows at once, and vectors of their channels: sums that do not wait for each other. */
-enum { MOST_LINES = 32, AT_ONCE = 4, VECTORS = 2 };
+/* A tile is TILE_WINDOWS windows times TILE_VECTORS vectors of channels, whose sums do
+   not depend on each other. A row of windows reads at most MAX_LINES lines of the input.
+   */
+enum { MAX_LINES = 32, TILE_WINDOWS = 4, TILE_VECTORS = 2 };
 
-/* What a row of windows sees: lines of the input, and the positions for each. */
+/* A row of windows: the lines of the input that it reads, and the filter of each line. */
 typedef struct {
-    const f32 *x[MOST_LINES], *filter[MOST_LINES];
+    const f32 *x[MAX_LINES], *filter[MAX_LINES];
     u32 lines;
     i32 position_step;
     f32 *y, low, high;
     const f32 *bias;
-} Row;
+} WindowRow;
 
-static Row row_of(const Task *s, u32 i) {
+static WindowRow find_row(const Task *s, u32 i) {
     const Windows *w = s->w;
     const Axis *a = s->axes;
     const Axis lines[3] = {a[0], a[1],
@@ -41,17 +43,17 @@ static Row row_of(const Task *s, u32 i) {
                             .out = a[2].out}};
     Output p = output_of(lines, i);
     i32 position[3] = {0, 0, 0};
-    Row row = {.position_step = a[2].position_step * w->in};
+    WindowRow row = {.position_step = a[2].position_step * w->in};
     row.y = (f32 *)s->to + (i32)written(lines, p) * w->in;
-    Activation how = s->end->activation;
-    row.bias = how <= RELU6 ? s->end->bias : 0; /* else `finish` adds it */
+    Activation how = s->epilogue->activation;
+    row.bias = how <= RELU6 ? s->epilogue->bias : 0; /* else `finish` adds it */
     row.low = how == RELU || how == RELU6 ? 0 : -INFINITY;
     row.high = how == RELU6 ? 6 : INFINITY;
     if (positions_of(a) == 0) return row;
     do {
         i32 at = read_by(lines, p, position);
         if (at < 0) continue;
-        CHECK(row.lines < MOST_LINES, "too many lines");
+        CHECK(row.lines < MAX_LINES, "too many lines");
         row.x[row.lines] = (const f32 *)s->x + at * w->in;
         i32 number = (i32)position_of(w, a, position);
         row.filter[row.lines++] = (const f32 *)s->y + number * w->in;
@@ -59,13 +61,13 @@ static Row row_of(const Task *s, u32 i) {
     return row;
 }
 
-/* `n` neighbouring windows, positions first to last, `m` vectors of channels from c on;
-   `at` is where the first window begins to read. */
+/* Computes `n` neighbouring windows from the positions first to last - 1, in `m` vectors
+   of channels from c on. The first window reads from `at` on. */
 #define WINDOWS_OF(V, GET, ALL)                                                        \
-    INLINE void windows_of_##V(const Row *row, const Axis *a, i32 channels, i32 c,     \
+    INLINE void windows_of_##V(const WindowRow *row, const Axis *a, i32 channels, i32 c, \
                                u32 m, i32 output, u32 n, i32 first, i32 last) {        \
         enum { SIZE = sizeof(V) / sizeof(f32) };                                       \
-        V sum[AT_ONCE * VECTORS], weight[AT_ONCE * VECTORS];                           \
+        V sum[TILE_WINDOWS * TILE_VECTORS], weight[TILE_WINDOWS * TILE_VECTORS];       \
         for (u32 k = 0; k < m; k++)                                                    \
             for (u32 i = 0; i < n; i++)                                                \
                 sum[k * n + i] = row->bias ? GET(row->bias + c + k * SIZE) : ALL(0);   \
@@ -96,10 +98,10 @@ WINDOWS_OF(v4, LOAD, SPLAT)
 #define windows_of_v4 windows_of_vec
 #endif
 
-/* Windows p to p + n - 1, all channels, `m` vectors at once; the last vector overlaps
-   the one before. */
-INLINE void some(const Row *row, const Axis *a, i32 channels, u32 m, i32 p, u32 n,
-                 i32 first, i32 last) {
+/* Computes windows p to p + n - 1 in all channels, `m` vectors at a time. The last vector
+   overlaps the one before. */
+INLINE void run_windows(const WindowRow *row, const Axis *a, i32 channels, u32 m, i32 p,
+                        u32 n, i32 first, i32 last) {
     i32 c = 0, wide = (i32)m * LANES;
     if (LANES > 4 && channels < LANES)
         for (; c < channels; c += 4)
@@ -110,12 +112,13 @@ INLINE void some(const Row *row, const Axis *a, i32 channels, u32 m, i32 p, u32 
         windows_of_vec(row, a, channels, MIN(c, channels - LANES), 1, p, n, first, last);
 }
 
-/* A window that is clipped. */
-static __attribute__((noinline)) void clipped(const Row *row, const Axis *a, i32 channels,
-                                              i32 p) {
+/* Computes a window that reaches beyond the input. */
+static __attribute__((noinline)) void run_clipped_window(const WindowRow *row,
+                                                         const Axis *a, i32 channels,
+                                                         i32 p) {
     i32 first, last;
     clip(a, p, &first, &last);
-    some(row, a, channels, AT_ONCE * VECTORS, p, 1, first, last);
+    run_windows(row, a, channels, TILE_WINDOWS * TILE_VECTORS, p, 1, first, last);
 }
 
 SHARED bool inside(const Axis *a, i32 output) {
@@ -124,63 +127,65 @@ SHARED bool inside(const Axis *a, i32 output) {
     return last - first == a->positions;
 }
 
-/* Windows from begin to end - 1 are inside; the last of them are computed twice. */
-INLINE void run_row(const Row *row, const Axis *a, i32 channels) {
+/* Computes a row. Windows begin to end - 1 are inside the input; some of the last of them
+   are computed twice. */
+INLINE void run_row(const WindowRow *row, const Axis *a, i32 channels) {
     i32 begin = 0, end = a->outputs;
     while (begin < end && !inside(a, begin)) begin++;
     while (begin < end && !inside(a, end - 1)) end--;
-    if (end - begin < AT_ONCE) end = begin;
+    if (end - begin < TILE_WINDOWS) end = begin;
     for (i32 p = 0; p < a->outputs;) {
         if (begin <= p && p < end) {
-            i32 from = MIN(p, end - AT_ONCE);
-            some(row, a, channels, VECTORS, from, AT_ONCE, 0, a->positions);
-            p = MIN(p + AT_ONCE, end);
+            i32 from = MIN(p, end - TILE_WINDOWS);
+            run_windows(row, a, channels, TILE_VECTORS, from, TILE_WINDOWS, 0,
+                        a->positions);
+            p = MIN(p + TILE_WINDOWS, end);
         } else
-            clipped(row, a, channels, p++);
+            run_clipped_window(row, a, channels, p++);
     }
 }
 
-static void rows(u32 begin, u32 end, void *ctx) {
+static void run_rows(u32 begin, u32 end, void *ctx) {
     const Task *s = ctx;
     const Axis *last = s->axes + 2;
     i32 channels = s->w->in;
     for (u32 i = begin; i < end; i++) {
-        Row row = row_of(s, i);
+        WindowRow row = find_row(s, i);
         Axis a = *last;
         bool dense = a.gap == 1 && a.step == 1 && a.stride == 1;
-        if (dense) a.gap = a.step = a.stride = 1; /* known to the compiler */
+        if (dense) a.gap = a.step = a.stride = 1; /* constants for the compiler */
         if (dense && a.positions == 3)
             a.positions = 3, run_row(&row, &a, channels);
         else if (dense && a.positions == 5)
             a.positions = 5, run_row(&row, &a, channels);
         else
             run_row(&row, last, channels);
-        if (s->end->activation > RELU6)
+        if (s->epilogue->activation > RELU6)
             for (i32 p = 0; p < last->outputs; p++)
-                finish(s->end, row.y + p * channels, 0, (u32)channels);
+                apply_epilogue(s->epilogue, row.y + p * channels, 0, (u32)channels);
     }
 }
 
-/* Without multiplier, with four channels or more and windows of MOST_LINES lines or
-   fewer, forward (with bias and activation) or back. */
+/* Without multiplier: at least four channels, windows of at most MAX_LINES lines, forward
+   (with bias and activation) or backward. */
 EXPORT("depthwise_single_f32")
 void depthwise_single_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y,
                           const f32 *bias, const f32 *slopes, u32 activation,
                           f64 slope) {
-    Finish end = {bias, slopes, activation, (f32)slope};
+    Epilogue epilogue = {bias, slopes, activation, (f32)slope};
     check_tensors(w, x, y, sizeof(f32));
     CHECK(w->in == w->out && w->in >= 4, "a multiplier, or fewer than four channels");
     for (i32 i = 0; i < w->phases; i++) {
-        Task s = {w, w->axes[i], x, filter, y, false, &end};
+        Task s = {w, w->axes[i], x, filter, y, false, &epilogue};
         u32 n = (u32)(w->batch * s.axes[0].outputs * s.axes[1].outputs);
         u64 work = (u64)w->in * (u32)s.axes[2].outputs * (positions_of(s.axes) + 1);
-        parallel_for(rows, &s, n, 65536 / (work + 1) + 1);
+        parallel_for(run_rows, &s, n, 65536 / (work + 1) + 1);
     }
 }
 
 /* --- all dtypes ------------------------------------------------------------------- */
 
-enum { CHANNELS = 128 }; /* of which sums are kept on the stack */
+enum { BLOCK_CHANNELS = 128 }; /* whose sums are on the stack */
 
 #define DEPTHWISE(T, name)                                                             \
     static void rows_##name(u32 begin, u32 end, void *ctx) {                           \
@@ -200,7 +205,7 @@ enum { CHANNELS = 128 }; /* of which sums are kept on the stack */
                     const T *f = (const T *)s->y + position_of(w, s->axes, position) * k; \
                     if (m == 1)                                                        \
                         for (u32 j = 0; j < c; j++) y[j] += x[j] * f[j];               \
-                    else if (s->back)                                                  \
+                    else if (s->backward)                                              \
                         for (u32 j = 0; j < k; j++) y[j / m] += x[j] * f[j];           \
                     else                                                               \
                         for (u32 j = 0; j < k; j++) y[j] += x[j / m] * f[j];           \
@@ -209,22 +214,22 @@ enum { CHANNELS = 128 }; /* of which sums are kept on the stack */
     }                                                                                  \
     EXPORT("depthwise_" #name)                                                         \
     void depthwise_##name(const Windows *w, const T *x, const T *filter, T *y,         \
-                          u32 back) {                                                  \
+                          u32 backward) {                                              \
         check_tensors(w, x, y, sizeof(T));                                             \
         for (i32 i = 0; i < w->phases; i++) {                                          \
-            Task s = {w, w->axes[i], x, filter, y, back, 0};                           \
+            Task s = {w, w->axes[i], x, filter, y, backward, 0};                       \
             parallel_for(rows_##name, &s, (u32)w->batch * outputs_of(s.axes), 64);     \
         }                                                                              \
     }                                                                                  \
     static void taps_##name(u32 begin, u32 end, void *ctx) {                           \
         const Task *s = ctx;                                                           \
         const Windows *w = s->w;                                                       \
-        u32 in = (u32)w->in, k = (u32)w->out, m = k / in, blocks = CEIL_DIV(k, CHANNELS); \
+        u32 in = (u32)w->in, k = (u32)w->out, m = k / in, blocks = CEIL_DIV(k, BLOCK_CHANNELS); \
         u32 outputs = (u32)w->batch * outputs_of(s->axes), line = (u32)s->axes[2].outputs; \
         for (u32 i = begin; i < end; i++) {                                            \
             const i32 position[3] = POSITION(i / blocks, s->axes);                     \
-            u32 first = i % blocks * CHANNELS, here = MIN(CHANNELS, k - first);        \
-            T *to = (T *)s->to + i / blocks * k + first, sum[CHANNELS];                \
+            u32 first = i % blocks * BLOCK_CHANNELS, here = MIN(BLOCK_CHANNELS, k - first); \
+            T *to = (T *)s->to + i / blocks * k + first, sum[BLOCK_CHANNELS];          \
             memset(to, 0, here * sizeof(T));                                           \
             for (u32 p = 0; p < outputs; p++) {                                        \
                 if (p % line == 0) poll_cancel(), memset(sum, 0, sizeof sum);          \
@@ -246,7 +251,7 @@ enum { CHANNELS = 128 }; /* of which sums are kept on the stack */
                                  T *dfilter) {                                         \
         check_tensors(w, x, dy, sizeof(T));                                            \
         Task s = {w, w->axes[0], x, dy, dfilter, false, 0};                            \
-        u32 blocks = CEIL_DIV((u32)w->out, CHANNELS);                                  \
+        u32 blocks = CEIL_DIV((u32)w->out, BLOCK_CHANNELS);                            \
         parallel_for(taps_##name, &s, positions_of(s.axes) * blocks, 1);               \
     }
 

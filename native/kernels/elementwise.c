@@ -7,12 +7,12 @@ typedef struct {
     u8 *y;
     u32 count, size, rank, width, blocks, grain;
     const i32 *shape;
-} Job;
+} Broadcast;
 
-/* Items are blocks of rows, `blocks` of them in each. Whole rows along the axis in front
-   go on by one step. */
-static void rows(u32 item, u32 end, void *ctx) {
-    const Job *job = ctx;
+/* An item is a block of a row; a row has `blocks` of them. Whole rows along the axis
+   before the last are a constant step apart. */
+static void run_rows(u32 item, u32 end, void *ctx) {
+    const Broadcast *job = ctx;
     u32 outer = job->rank - 1, row = item / job->blocks, block = item % job->blocks;
     for (u32 many; item < end; item += many) {
         Operands o = job->operands;
@@ -48,11 +48,12 @@ static void rows(u32 item, u32 end, void *ctx) {
     }
 }
 
-enum { SHORT = 256, REPEATED = 4096 }; /* elements of a row; bytes of a longer one */
+/* Rows of at most so many elements are merged into rows of at most so many bytes. */
+enum { SHORT_ROW_ELEMENTS = 256, LONG_ROW_BYTES = 4096 };
 
-/* The operand that each row reads anew, beside others that go on: a bias beside channels.
-   `count` if there is none, or several. */
-static u32 repeated(const Operands *o, u32 count, const i32 *shape) {
+/* Returns the operand that every row reads again while the others advance, such as a
+   bias. Returns `count` if there is none or more than one. */
+static u32 find_repeated_operand(const Operands *o, u32 count, const i32 *shape) {
     u32 found = count;
     for (u32 k = 0; k < count; k++) {
         i32 outer = shape[3 + 2 * k];
@@ -64,16 +65,17 @@ static u32 repeated(const Operands *o, u32 count, const i32 *shape) {
     return found;
 }
 
-/* Fills the first rows as fewer, longer ones, and moves on behind them. A row of a few
-   elements takes as long as one of a hundred. Returns how many elements are left. */
-static u32 lengthened(Row row, Operands *o, u32 count, u8 **y, u32 size, u32 n,
+/* Computes most rows as fewer, longer ones, because a row of a few elements takes as long
+   as one of a hundred. Advances the operands and y, and returns how many elements are
+   left. */
+static u32 merge_rows(Row row, Operands *o, u32 count, u8 **y, u32 size, u32 n,
                       const i32 *shape, u32 grain) {
-    u32 width = shape[2], k = repeated(o, count, shape);
-    if (k == count || width > SHORT) return n;
-    u32 bytes = width * o->size[k], many = MIN(REPEATED / bytes, n / width);
+    u32 width = shape[2], k = find_repeated_operand(o, count, shape);
+    if (k == count || width > SHORT_ROW_ELEMENTS) return n;
+    u32 bytes = width * o->size[k], many = MIN(LONG_ROW_BYTES / bytes, n / width);
     if (many < 2) return n;
     u32 wide = many * width, done = n / wide * wide;
-    u8 memory[REPEATED];
+    u8 memory[LONG_ROW_BYTES];
     for (u32 i = 0; i < many; i++) __builtin_memcpy(memory + i * bytes, o->in[k], bytes);
     i32 longer[3 + 2 * 3] = {2, (i32)(n / wide), (i32)wide};
     Operands part = *o;
@@ -97,9 +99,10 @@ void broadcast(Row row, Operands o, u32 count, void *y, u32 size, u32 n,
     u32 rank = shape[0], width = shape[rank];
     for (u32 k = 0; k < count; k++) o.step[k] = shape[rank * (k + 2)];
     if (rank == 2 && n > width)
-        n = lengthened(row, &o, count, &to, size, n, shape, grain);
+        n = merge_rows(row, &o, count, &to, size, n, shape, grain);
     if (!n) return;
     grain = PIECE_SIZE(n, grain);
-    Job job = {row, o, to, count, size, rank, width, CEIL_DIV(width, grain), grain, shape};
-    parallel_for(rows, &job, n / width * job.blocks, MAX(1, grain / width));
+    Broadcast job = {row, o, to, count, size, rank, width, CEIL_DIV(width, grain), grain,
+                     shape};
+    parallel_for(run_rows, &job, n / width * job.blocks, MAX(1, grain / width));
 }

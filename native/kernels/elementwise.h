@@ -1,18 +1,18 @@
-/* Loops over elements, from an expression: UNARY and BINARY, which clang vectorizes, and
-   UNARY_SMALL and BINARY_SMALL, which are not: a tenth of the code, for dtypes
-   and functions that gain nothing by it. UNARY_VEC and BINARY_VEC take a function of
-   vectors of float32.
+/* Element-wise loops made from an expression. clang vectorizes UNARY and BINARY.
+   UNARY_SMALL and BINARY_SMALL stay scalar, a tenth of the code, for dtypes and functions
+   that do not gain from vectors. UNARY_VEC and BINARY_VEC are made from a function of
+   float32 vectors.
 
-   Rows of broadcast operands have a step of 1, or of 0 where one element serves all;
-   rows that are only moved may have any, negative ones too. */
+   A row of a broadcast operand has step 1, or 0 if one element is repeated. Rows that are
+   only moved may have any step, including a negative one. */
 #pragma once
 #include "plugrad.h"
 
-#define GRAIN 65536 /* elements of one thread: waking the others takes 40 us */
-#define SLOW 2048 /* the same, of functions that take 10 ns and more */
-/* Elements of a piece. Arrays of more than the grain have smaller pieces, so that threads
-   get even shares: 200,000 elements are three full pieces of 65,536 and a small one, and
-   one of two threads would have two thirds of the work. */
+#define GRAIN 65536 /* elements for one thread: waking another one costs 40 us */
+#define SLOW 2048 /* the same for functions of at least 10 ns per element */
+/* Elements of a piece. Arrays longer than the grain are cut into smaller pieces, so that
+   threads get even shares: in pieces of 65,536, one of two threads would get two thirds
+   of 200,000 elements. */
 #define PIECE_SIZE(n, grain) ((n) > (grain) ? (grain) / 4 : (grain))
 
 typedef struct {
@@ -40,7 +40,7 @@ typedef struct {
         parallel_for(NAME##_piece, &(Flat){x, y, 0, 0}, n, PIECE_SIZE(n, GRAIN));        \
     }
 
-/* NAME(x, y, n, p, q): the same with two numbers, of the type of x. */
+/* NAME(x, y, n, p, q): the same with two numbers p and q, converted to the type of x. */
 #define UNARY_PQ(NAME, X, EXPR)                                                          \
     void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
         Flat *flat = ctx;                                                                \
@@ -58,25 +58,25 @@ typedef struct {
         parallel_for(NAME##_piece, &(Flat){x, y, p, q}, n, PIECE_SIZE(n, GRAIN));        \
     }
 
-/* Where that INTERLEAVES, functions NAME_together of the plugin compute most of a long
-   array: four registers at once. Tells how many elements are done. */
+/* On targets with INTERLEAVES, functions NAME_interleaved of the plugin compute most of a
+   long array, four registers at a time. They return how many elements they computed. */
 #if !INTERLEAVES
-#define TOGETHER(NAME, n, ...) 0
+#define INTERLEAVED(NAME, n, ...) 0
 #else
-#define TOGETHER(NAME, n, ...) NAME##_together(n, __VA_ARGS__)
+#define INTERLEAVED(NAME, n, ...) NAME##_interleaved(n, __VA_ARGS__)
 #endif
 
 /* NAME(x, y, n) of float32, by a function of vectors. */
 #define UNARY_VEC(NAME, FUNCTION)                                                        \
-    u32 NAME##_together(u32 n, const f32 *x, f32 *y);                                    \
+    u32 NAME##_interleaved(u32 n, const f32 *x, f32 *y);                                 \
     void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
         const f32 *restrict x = ((Flat *)ctx)->x;                                        \
         f32 *restrict y = ((Flat *)ctx)->y;                                              \
         INSIDE(x + i, (u64)(end - i) * 4);                                               \
         INSIDE(y + i, (u64)(end - i) * 4);                                               \
-        i += TOGETHER(NAME, end - i, x + i, y + i);                                      \
+        i += INTERLEAVED(NAME, end - i, x + i, y + i);                                   \
         for (; i + LANES <= end; i += LANES) STORE(y + i, FUNCTION(VLOAD(x + i)));       \
-        if (i < end) vstore_few(y + i, FUNCTION(vload_few(x + i, end - i)), end - i);    \
+        if (i < end) vstore_partial(y + i, FUNCTION(vload_partial(x + i, end - i)), end - i); \
     }                                                                                    \
     EXPORT(#NAME) void NAME(const f32 *x, f32 *y, u32 n) {                               \
         parallel_for(NAME##_piece, &(Flat){x, y, 0, 0}, n, PIECE_SIZE(n, GRAIN));        \
@@ -92,7 +92,7 @@ typedef struct {
     i32 step[3];
 } Operands;
 
-/* Calculates n elements: reads operand k at in[k], in[k] + step[k]... */
+/* Computes n elements; reads operand k at in[k], in[k] + step[k]... */
 typedef void (*Row)(const Operands *o, void *y, u32 n);
 
 /* Fills y with rows. `shape` describes the broadcast: its rank, its sizes, and for each
@@ -131,18 +131,18 @@ void broadcast(Row row, Operands o, u32 count, void *y, u32 size, u32 n,
             NAME##_by(o->in[0], o->in[1], y, n, 0, 1);                                   \
     }                                                                                    \
     BINARY_EXPORT(NAME, X, Y, GRAIN)
-/* NAME(a, b, y, n, shape) of float32, by a function of two vectors. Behind the end of a
-   row there are ones. */
+/* NAME(a, b, y, n, shape) of float32, by a function of two vectors. A row is padded with
+   ones. */
 #define BINARY_VEC(NAME, FUNCTION)                                                       \
-    u32 NAME##_together(u32 n, const f32 *a, const f32 *b, f32 *y);                      \
-    BINARY_BY(NAME, FUNCTION, TOGETHER)
-#define ALONE(NAME, n, ...) 0
-#define BINARY_BY(NAME, FUNCTION, MOST)                                                  \
+    u32 NAME##_interleaved(u32 n, const f32 *a, const f32 *b, f32 *y);                   \
+    BINARY_BY(NAME, FUNCTION, INTERLEAVED)
+#define NOT_INTERLEAVED(NAME, n, ...) 0
+#define BINARY_BY(NAME, FUNCTION, BULK)                                                  \
     void NAME##_row(const Operands *o, void *to, u32 n) {                         \
         const f32 *restrict a = o->in[0], *restrict b = o->in[1];                        \
         f32 *restrict y = to, p[LANES], q[LANES];                                        \
         u32 da = o->step[0], db = o->step[1], i = 0;                                     \
-        if (da && db) i = MOST(NAME, n, a, b, y);                                        \
+        if (da && db) i = BULK(NAME, n, a, b, y);                                        \
         for (; i + LANES <= n; i += LANES) {                                             \
             vec left = da ? VLOAD(a + i) : VEC(*a), right = db ? VLOAD(b + i) : VEC(*b); \
             STORE(y + i, FUNCTION(left, right));                                         \
@@ -150,6 +150,6 @@ void broadcast(Row row, Operands o, u32 count, void *y, u32 size, u32 n,
         if (i == n) return;                                                              \
         STORE(p, VEC(1)), STORE(q, VEC(1));                                              \
         for (u32 k = 0; k < n - i; k++) p[k] = a[(i + k) * da], q[k] = b[(i + k) * db];  \
-        vstore_few(y + i, FUNCTION(VLOAD(p), VLOAD(q)), n - i);                          \
+        vstore_partial(y + i, FUNCTION(VLOAD(p), VLOAD(q)), n - i);                      \
     }                                                                                    \
     BINARY_EXPORT(NAME, f32, f32, SLOW)

@@ -1,17 +1,17 @@
-/* Reading and writing rows at indices, and adding them up there.
+/* Reading, writing and accumulating rows at indices.
 
-   A index is `depth` coordinates, int32, of axes of `sizes`. One that is out of range is
-   passed over, and leaves its mark in `*bad`.
+   An index consists of `depth` int32 coordinates along axes of `sizes`. An index out of
+   range is skipped, and `*bad` is set.
 
-   Map: indices; reading; writing; adding up; one-hot. */
+   Map: indices; gather; scatter; scatter-add; one-hot. */
 #include "rows.h"
 
 enum { GRAIN = 65536, COLUMNS = 64 };
 #define OUTSIDE UINT32_MAX
 #if SMALL_CODE
-enum { SINGLE = 0 };
+enum { SINGLE_NUMBERS = 0 };
 #else
-enum { SINGLE = 1 }; /* numbers that are added one by one have a loop of their own */
+enum { SINGLE_NUMBERS = 1 }; /* a separate loop for rows of one number */
 #endif
 
 typedef struct {
@@ -22,7 +22,7 @@ typedef struct {
     u32 depth, count, outer, size, width;
 } Rows;
 
-/* The number of the row at index i, counted in the axes of `sizes`. */
+/* Returns the number of the row at index i, in row-major order of `sizes`. */
 INLINE u32 row_of(const Rows *r, u32 i) {
     const i32 *at = r->indices + i * r->depth;
     u32 row = 0;
@@ -37,9 +37,10 @@ INLINE u32 row_of(const Rows *r, u32 i) {
     return row;
 }
 
-/* --- reading --------------------------------------------------------------------- */
+/* --- gather ---------------------------------------------------------------------- */
 
-/* What one index finds, with all that is needed at hand: `r` might be written to. */
+/* Reads a line of rows. Parameters are passed by value, since writes to y might alias
+   `r`. */
 INLINE void read_line(const i32 *indices, const u8 *x, u8 *y, u32 *bad, u32 n, u32 count,
                       u32 width) {
     u32 wrong = 0;
@@ -55,7 +56,7 @@ INLINE void read_line(const i32 *indices, const u8 *x, u8 *y, u32 *bad, u32 n, u
     if (wrong) *bad = 1;
 }
 
-static void reading(u32 i, u32 end, void *ctx) {
+static void read_rows(u32 i, u32 end, void *ctx) {
     const Rows *r = ctx;
     u32 n = r->size, width = r->width;
     for (u32 some; i < end; i += some) {
@@ -82,12 +83,12 @@ void gather(const u8 *x, const i32 *indices, u8 *y, u32 *bad, u32 batch, u32 out
             u32 count, u32 depth, const i32 *sizes, u32 size, u32 width) {
     Rows r = {x, y, indices, sizes, bad, depth, count, outer, size, width};
     INSIDE(indices, (u64)batch * count * depth * 4);
-    parallel_for(reading, &r, batch * outer * count, MAX(1, GRAIN / (width + 8)));
+    parallel_for(read_rows, &r, batch * outer * count, MAX(1, GRAIN / (width + 8)));
 }
 
-/* --- writing --------------------------------------------------------------------- */
+/* --- scatter --------------------------------------------------------------------- */
 
-/* y[indices] = x, in order: the last row for a index stays. */
+/* y[indices] = x, in order: the last row written to an index stays. */
 EXPORT("scatter_put")
 void scatter_put(const u8 *x, const i32 *indices, u8 *y, u32 *bad, u32 count, u32 depth,
                  const i32 *sizes, u32 width) {
@@ -100,14 +101,14 @@ void scatter_put(const u8 *x, const i32 *indices, u8 *y, u32 *bad, u32 count, u3
     }
 }
 
-/* --- adding up ------------------------------------------------------------------- */
+/* --- scatter-add ----------------------------------------------------------------- */
 
 /* y[indices] += x, of `count` rows. An item is a strip of columns, so that no two threads
    add to the same number. */
 #define SCATTER_ADD(NAME, X, Y, HOW)                                                     \
     static void NAME##_strip(u32 strip, u32 end, void *ctx) {                            \
         const Rows *r = ctx;                                                             \
-        if (SINGLE && r->width == 1 && r->depth == 1) {                                  \
+        if (SINGLE_NUMBERS && r->width == 1 && r->depth == 1) {                          \
             const X *restrict x = r->x;                                                  \
             const i32 *restrict at = r->indices;                                         \
             Y *restrict y = r->y;                                                        \
@@ -151,7 +152,7 @@ SCATTER_ADD(scatter_add_i64, u64, u64, SMALL)
 
 /* --- one-hot --------------------------------------------------------------------- */
 
-static void setting(u32 i, u32 end, void *ctx) {
+static void set_rows(u32 i, u32 end, void *ctx) {
     const Rows *r = ctx;
     for (; i < end; i++) {
         u32 at = (u32)r->indices[i], inner = r->outer, depth = r->size;
@@ -162,11 +163,12 @@ static void setting(u32 i, u32 end, void *ctx) {
     }
 }
 
-/* y [outer, depth, inner] at indices [outer, inner] becomes what lies at `value`. */
+/* Writes the element at `value` into y [outer, depth, inner] at indices [outer, inner].
+   */
 EXPORT("one_hot")
 void one_hot(const i32 *indices, u8 *y, const u8 *value, u32 n, u32 depth, u32 inner,
              u32 width) {
     Rows r = {value, y, indices, 0, 0, 1, n, inner, depth, width};
     INSIDE(indices, (u64)n * 4);
-    parallel_for(setting, &r, n, GRAIN / 4);
+    parallel_for(set_rows, &r, n, GRAIN / 4);
 }

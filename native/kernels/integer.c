@@ -1,12 +1,11 @@
-/* Products of 8-bit integers that are summed in 32 bits: y = a b. They are exact; sums wrap.
+/* Matrix products of 8-bit integers with 32-bit sums: y = a b. They are exact; sums wrap.
 
-   b is packed: panels of 16 columns, [words][16 columns][4], whose words are four numbers
-   along k. `pack_panels_i8` packs weights so. A word is multiplied at once
-   where the processor has a product of four bytes (VNNI of AVX-512); else bytes become 16
-   bits, and pairs of them are multiplied. Rows of A are words of the one or the other.
+   b is packed by `pack_panels_i8` into panels of NR = 16 columns, [words][16 columns][4].
+   A word is four numbers along k. With a four-byte dot product (VNNI of AVX-512) a word
+   is one operation; otherwise bytes are widened to 16 bits and multiplied in pairs. Rows
+   of A are packed for the one or the other.
 
-   Map: the sum of products of words; tiles; rows of A; the product; panels.
-*/
+   Map: sums of products; micro-kernels; rows of A; the product; panels of B. */
 #include "integer.h"
 
 #include INTRINSICS
@@ -15,18 +14,18 @@ typedef i32 Sums __attribute__((vector_size(4 * LANES)));
 typedef i64 Words __attribute__((vector_size(4 * LANES)));
 typedef i16 Halves __attribute__((vector_size(4 * LANES)));
 typedef i8 Bytes __attribute__((vector_size(2 * LANES)));
-enum { HEIGHT = LANES == 16 ? 8 : 4, PANEL = 16, WORD = 4 * PANEL, BLOCK = 64 };
+enum { MR = LANES == 16 ? 8 : 4, NR = 16, WORD_BYTES = 4 * NR, TASK_ROWS = 64 };
 
-/* --- the sum of products of words ------------------------------------------------- */
+/* --- sums of products ------------------------------------------------------------- */
 
-#define PAIRS(s, a, b) ((s) + (Sums)MADD_I16(a, b))
+#define MADD(s, a, b) ((s) + (Sums)MADD_I16(a, b))
 
-/* --- tiles ------------------------------------------------------------------------ */
+/* --- micro-kernels ---------------------------------------------------------------- */
 
-/* out[ROWS][columns] of ROWS rows of A that are `step` bytes apart. The columns are those of
-   two vectors of a panel, the second `second` bytes behind the first: 2 LANES of them, or,
-   of pairs, of which two are a column, LANES. One row alone has TURNS sums, each of every
-   TURNS-th word: a sum has to wait for the one before. */
+/* Computes out[ROWS][columns] from ROWS rows of A, `step` bytes apart, and two vectors of
+   a panel, the second `second` bytes behind the first. Dot products give 2 LANES columns;
+   pairs give LANES, since two of them make a column. A single row is summed in CHAINS
+   independent accumulators, each over every CHAINS-th word, to hide the latency. */
 typedef void Tile(const u8 *a, u32 step, u32 words, const i8 *b, u32 second, i32 *out);
 #define STEP(A, SPLAT_OF, B, DOT, ROWS, sums)                                            \
     {                                                                                    \
@@ -38,71 +37,71 @@ typedef void Tile(const u8 *a, u32 step, u32 words, const i8 *b, u32 second, i32
             SPLAT_OF x = word + (SPLAT_OF){0};                                           \
             sums[r][0] = DOT(sums[r][0], x, b0), sums[r][1] = DOT(sums[r][1], x, b1);    \
         }                                                                                \
-        q++, b += WORD, a += sizeof(A);                                                  \
+        q++, b += WORD_BYTES, a += sizeof(A);                                            \
     }
-#define TILE(NAME, TARGET, A, SPLAT_OF, B, DOT, ROWS, TURNS, ...)                        \
+#define TILE(NAME, TARGET, A, SPLAT_OF, B, DOT, ROWS, CHAINS, ...)                       \
     TARGET static void NAME(const u8 *a, u32 step, u32 words, const i8 *b, u32 second,   \
                             i32 *out) {                                                  \
-        Sums s[ROWS][2] = {0}, more[TURNS][ROWS][2] = {0};                               \
+        Sums s[ROWS][2] = {0}, chains[CHAINS][ROWS][2] = {0};                            \
         u32 q = 0;                                                                       \
-        while (TURNS > 1 && q + TURNS <= words)                                          \
-            _Pragma("clang loop unroll(full)") for (u32 u = 0; u < TURNS; u++)           \
-                STEP(A, SPLAT_OF, B, DOT, ROWS, more[u])                                 \
+        while (CHAINS > 1 && q + CHAINS <= words)                                        \
+            _Pragma("clang loop unroll(full)") for (u32 u = 0; u < CHAINS; u++)          \
+                STEP(A, SPLAT_OF, B, DOT, ROWS, chains[u])                               \
         while (q < words) STEP(A, SPLAT_OF, B, DOT, ROWS, s)                             \
-        for (u32 u = 0; u < TURNS; u++)                                                  \
+        for (u32 u = 0; u < CHAINS; u++)                                                 \
             for (u32 r = 0; r < ROWS; r++)                                               \
-                s[r][0] += more[u][r][0], s[r][1] += more[u][r][1];                      \
+                s[r][0] += chains[u][r][0], s[r][1] += chains[u][r][1];                  \
         __VA_ARGS__                                                                      \
     }
 
-#define WIDENED(s, a, b) PAIRS(s, a, __builtin_convertvector(b, Halves))
-#define OF_PAIRS(ROWS)                                                                   \
+#define MADD_WIDENED(s, a, b) MADD(s, a, __builtin_convertvector(b, Halves))
+#define ADD_PAIRS(ROWS)                                                                  \
     i32 t[ROWS][2 * LANES];                                                              \
     memcpy(t, s, sizeof t);                                                              \
     for (u32 r = 0; r < ROWS; r++)                                                       \
         for (u32 j = 0; j < LANES; j++)                                                  \
             out[r * LANES + j] = (i32)((u32)t[r][2 * j] + (u32)t[r][2 * j + 1]);
-TILE(pairs_of_many, , i64, Words, Bytes, WIDENED, HEIGHT, 1, OF_PAIRS(HEIGHT))
-TILE(pairs_of_one, , i64, Words, Bytes, WIDENED, 1, 4, OF_PAIRS(1))
+TILE(madd_tile, , i64, Words, Bytes, MADD_WIDENED, MR, 1, ADD_PAIRS(MR))
+TILE(madd_row, , i64, Words, Bytes, MADD_WIDENED, 1, 4, ADD_PAIRS(1))
 
 #ifdef DOT_I8
-#define FOURS(s, a, b) (Sums)DOT_I8(s, a, b)
-TILE(fours_of_many, WITH_DOT_I8, i32, Sums, Sums, FOURS, HEIGHT, 1,
+#define DOT_WORDS(s, a, b) (Sums)DOT_I8(s, a, b)
+TILE(dot_tile, WITH_DOT_I8, i32, Sums, Sums, DOT_WORDS, MR, 1,
      memcpy(out, s, sizeof s);)
-TILE(fours_of_one, WITH_DOT_I8, i32, Sums, Sums, FOURS, 1, 4, memcpy(out, s, sizeof s);)
+TILE(dot_row, WITH_DOT_I8, i32, Sums, Sums, DOT_WORDS, 1, 4, memcpy(out, s, sizeof s);)
 #else
-#define fours_of_many pairs_of_many
-#define fours_of_one pairs_of_one
+#define dot_tile madd_tile
+#define dot_row madd_row
 static bool has_dot_i8(void) { return false; }
 #endif
 
 /* --- rows of A -------------------------------------------------------------------- */
 
 typedef struct {
-    const Windows *w; /* 0: row i is x[i k] to x[i k + k - 1] */
+    const Windows *w; /* null: row i is x[i k] to x[i k + k - 1] */
     const u8 *x, *rows;
     const i8 *panels;
     void *y;
-    const End *end;
-    u32 m, n, k, words, first; /* rows are packed from the first on */
-    u32 step, columns, across; /* bytes of a row; columns of a tile; tiles */
+    const QuantizedEpilogue *end;
+    u32 m, n, k, words, first; /* `first`: the first packed row */
+    u32 step, columns, across; /* bytes per row; columns per tile; tiles per row */
     i32 zero;
-    bool is_signed, fours;
-    Tile *many, *one;
+    bool is_signed, uses_dot;
+    Tile *tile, *row_tile;
 } Product;
 
-/* A call of memcpy takes longer than to copy a few bytes; two copies may overlap. */
+/* Copies 8 to 32 bytes by two copies that may overlap: faster than a call of memcpy. */
 INLINE void copy_bytes(u8 *to, const u8 *x, u32 n) {
     if (n < 8 || n > 32) memcpy(to, x, n);
     else if (n < 16) memcpy(to, x, 8), memcpy(to + n - 8, x + n - 8, 8);
     else memcpy(to, x, 16), memcpy(to + n - 16, x + n - 16, 16);
 }
 
-/* Puts bytes behind each other: `n` from x on, or zero points if there is no x. Signed ones
-   become unsigned ones by adding 128, where the processor multiplies these. */
-INLINE u8 *put(const Product *s, u8 *to, const u8 *x, u32 n) {
-    u8 flip = s->fours && s->is_signed ? 128 : 0;
-    if (s->fours) {
+/* Appends `n` bytes of x, or zero points if x is null, and returns the new end. The dot
+   product takes unsigned bytes, so 128 is added to signed ones. */
+INLINE u8 *append(const Product *s, u8 *to, const u8 *x, u32 n) {
+    u8 flip = s->uses_dot && s->is_signed ? 128 : 0;
+    if (s->uses_dot) {
         if (!x) memset(to, (u8)s->zero ^ flip, n);
         else if (!flip) copy_bytes(to, x, n);
         else for (u32 q = 0; q < n; q++) to[q] = x[q] ^ flip;
@@ -115,8 +114,8 @@ INLINE u8 *put(const Product *s, u8 *to, const u8 *x, u32 n) {
     return to + n * sizeof(i16);
 }
 
-/* What a window sees, position by position; of neighbours at once. */
-static u8 *put_window(const Product *s, u32 i, u8 *to) {
+/* Appends the input of a window; adjacent positions are one copy. */
+static u8 *append_window(const Product *s, u32 i, u8 *to) {
     const Axis *a = s->w->axes[0];
     u32 c = (u32)s->w->in;
     Span p = span_of(a, output_of(a, i));
@@ -126,17 +125,17 @@ static u8 *put_window(const Product *s, u32 i, u8 *to) {
             bool inside = p.first[0] <= t0 && t0 < p.last[0] && p.first[1] <= t1 &&
                           t1 < p.last[1] && first < last;
             if (!inside) {
-                to = put(s, to, 0, (u32)a[2].positions * c);
+                to = append(s, to, 0, (u32)a[2].positions * c);
                 continue;
             }
             i32 line = ((i32)p.image * a[0].size + p.at[0] + t0 * a[0].gap) * a[1].size;
             line = (line + p.at[1] + t1 * a[1].gap) * a[2].size + p.at[2];
             const u8 *x = s->x + (u32)(line + first * gap) * c;
             u32 n = (u32)(last - first);
-            to = put(s, to, 0, (u32)first * c);
-            if (gap == 1) to = put(s, to, x, n * c);
-            else for (u32 t = 0; t < n; t++) to = put(s, to, x + t * (u32)gap * c, c);
-            to = put(s, to, 0, (u32)(a[2].positions - last) * c);
+            to = append(s, to, 0, (u32)first * c);
+            if (gap == 1) to = append(s, to, x, n * c);
+            else for (u32 t = 0; t < n; t++) to = append(s, to, x + t * (u32)gap * c, c);
+            to = append(s, to, 0, (u32)(a[2].positions - last) * c);
         }
     return to;
 }
@@ -146,59 +145,61 @@ static void pack_rows(u32 begin, u32 end, void *ctx) {
     for (u32 i = begin; i < end; i++) {
         u8 *row = (u8 *)s->rows + (u64)i * s->step, *to;
         u32 number = s->first + i;
-        if (s->w) to = put_window(s, number, row);
-        else to = put(s, row, s->x + (u64)number * s->k, s->k);
+        if (s->w) to = append_window(s, number, row);
+        else to = append(s, row, s->x + (u64)number * s->k, s->k);
         memset(to, 0, (u32)(row + s->step - to));
     }
 }
 
 /* --- the product ------------------------------------------------------------------ */
 
-/* A block of rows, and the columns of a tile: these stay in the cache. */
+/* Computes blocks of TASK_ROWS rows by the columns of a tile, which stay in the cache. */
 static void multiply(u32 begin, u32 end, void *ctx) {
     const Product *s = ctx;
     u32 size = s->end->to <= TO_FLOAT32 ? 4 : 1;
     for (u32 task = begin; task < end; task++) {
-        u32 from = task / s->across * BLOCK, j = task % s->across * s->columns;
-        u32 to = MIN(from + BLOCK, s->m), width = MIN(s->columns, s->n - j);
-        const i8 *b = s->panels + (u64)(j / PANEL) * s->words * WORD + j % PANEL * 4;
-        u32 second = !s->fours ? 2 * LANES : width > PANEL ? s->words * WORD : 0;
+        u32 from = task / s->across * TASK_ROWS, j = task % s->across * s->columns;
+        u32 to = MIN(from + TASK_ROWS, s->m), width = MIN(s->columns, s->n - j);
+        const i8 *b = s->panels + (u64)(j / NR) * s->words * WORD_BYTES + j % NR * 4;
+        u32 second = !s->uses_dot ? 2 * LANES : width > NR ? s->words * WORD_BYTES : 0;
         for (u32 i = from; i < to;) {
-            i32 out[HEIGHT * MOST_COLUMNS];
-            u32 height = to - from < HEIGHT ? 1 : HEIGHT;
-            u32 row = MIN(i, to - height); /* the last ones may be computed twice */
+            i32 out[MR * MAX_TILE_COLUMNS];
+            u32 height = to - from < MR ? 1 : MR;
+            u32 row = MIN(i, to - height); /* the last rows may be computed twice */
             const u8 *a = s->rows + (u64)row * s->step;
-            (height == 1 ? s->one : s->many)(a, s->step, s->words, b, second, out);
+            (height == 1 ? s->row_tile : s->tile)(a, s->step, s->words, b, second, out);
             for (u32 r = 0; r < height; r++) {
                 u8 *y = (u8 *)s->y + (u64)(s->first + row + r) * s->n * size;
-                if (s->fours) end_row(s->end, out + r * 2 * LANES, j, width, 2 * LANES, y);
-                else end_row(s->end, out + r * LANES, j, width, LANES, y);
+                if (s->uses_dot)
+                    store_row(s->end, out + r * 2 * LANES, j, width, 2 * LANES, y);
+                else
+                    store_row(s->end, out + r * LANES, j, width, LANES, y);
             }
             i = row + height;
         }
     }
 }
 
-/* Runs the product of all rows, so many at once, which are packed in `memory` if they do not
-   lie as they are needed. */
+/* Multiplies all rows, `at_once` at a time. They are packed into `memory` unless they can
+   be read in place. */
 static void product(Product *s, u32 m, u8 *memory, u32 at_once) {
-    bool as_it_is = !s->w && s->fours && !s->is_signed && s->k % 4 == 0;
-    s->columns = s->fours ? 2 * LANES : LANES;
+    bool in_place = !s->w && s->uses_dot && !s->is_signed && s->k % 4 == 0;
+    s->columns = s->uses_dot ? 2 * LANES : LANES;
     s->across = CEIL_DIV(s->n, s->columns);
-    s->step = s->words * (s->fours ? 4 : 8);
-    s->many = s->fours ? fours_of_many : pairs_of_many;
-    s->one = s->fours ? fours_of_one : pairs_of_one;
-    u64 work = (u64)BLOCK * s->columns * (s->k + 1);
+    s->step = s->words * (s->uses_dot ? 4 : 8);
+    s->tile = s->uses_dot ? dot_tile : madd_tile;
+    s->row_tile = s->uses_dot ? dot_row : madd_row;
+    u64 work = (u64)TASK_ROWS * s->columns * (s->k + 1);
     for (s->first = 0; s->first < m; s->first += s->m) {
-        s->m = as_it_is ? m : MIN(at_once, m - s->first);
-        s->rows = as_it_is ? s->x : memory;
-        if (!as_it_is) parallel_for(pack_rows, s, s->m, 65536 / (s->k + 1) + 1);
-        u32 blocks = CEIL_DIV(s->m, BLOCK);
+        s->m = in_place ? m : MIN(at_once, m - s->first);
+        s->rows = in_place ? s->x : memory;
+        if (!in_place) parallel_for(pack_rows, s, s->m, 65536 / (s->k + 1) + 1);
+        u32 blocks = CEIL_DIV(s->m, TASK_ROWS);
         parallel_for(multiply, s, s->across * blocks, (u32)((1 << 21) / work) + 1);
     }
 }
 
-/* Whether each window is an element of the input, one after the other. */
+/* Returns whether window i reads just element i of the input. */
 static bool is_plain(const Windows *w) {
     const Axis *a = w->axes[0];
     for (u32 d = 0; d < 3; d++)
@@ -207,24 +208,25 @@ static bool is_plain(const Windows *w) {
     return true;
 }
 
-/* Runs a product with columns that `pack_panels_i8` has packed. `scale` has none, one, or
-   as many elements as there are columns. Memory has 2 N + 2 rows W words, N being the
-   columns rounded up to a multiple of 32, and W the words of a panel. */
+/* Multiplies by a packed b (see `pack_panels_i8`). `scale` has no, one or n elements.
+   `memory` has 2 N + 2 rows W words, where N is n rounded up to a multiple of 32 and W
+   the words of a panel. */
 static void quantized(Product *s, u32 m, const i32 *sums, const void *x_zero,
                       const i32 *bias, const f32 *scale, const void *zero, i32 *memory,
                       u32 scales, u32 to, u32 rows) {
-    u32 wide = CEIL_DIV(s->n, MOST_COLUMNS) * MOST_COLUMNS;
-    s->words = CEIL_DIV(s->k, 4), s->fours = has_dot_i8();
+    u32 wide = CEIL_DIV(s->n, MAX_TILE_COLUMNS) * MAX_TILE_COLUMNS;
+    s->words = CEIL_DIV(s->k, 4), s->uses_dot = has_dot_i8();
     s->zero = byte_at(x_zero, s->is_signed);
-    i32 factor = s->zero + (s->fours && s->is_signed ? 128 : 0);
-    INSIDE(s->panels, (u64)CEIL_DIV(s->n, PANEL) * s->words * WORD);
+    i32 factor = s->zero + (s->uses_dot && s->is_signed ? 128 : 0);
+    INSIDE(s->panels, (u64)CEIL_DIV(s->n, NR) * s->words * WORD_BYTES);
     INSIDE(memory, ((u64)2 * wide + (u64)2 * rows * s->words) * sizeof(i32));
-    End end = end_of(s->n, memory, sums, factor, bias, scale, scales, to, zero);
+    QuantizedEpilogue end = quantized_epilogue(s->n, memory, sums, factor, bias, scale,
+                                               scales, to, zero);
     s->end = &end;
     product(s, m, (u8 *)(memory + 2 * wide), rows);
 }
 
-/* Of windows with one group. */
+/* The convolution with one group. */
 EXPORT("quantized_conv_i8")
 void quantized_conv_i8(const Windows *w, const u8 *x, const i8 *panels, const i32 *sums,
                        const void *x_zero, const i32 *bias, const f32 *scale,
@@ -238,7 +240,7 @@ void quantized_conv_i8(const Windows *w, const u8 *x, const i8 *panels, const i3
     quantized(&s, m, sums, x_zero, bias, scale, zero, memory, scales, to, rows);
 }
 
-/* Of a matrix [m, k]. */
+/* The product with a matrix [m, k]. */
 EXPORT("quantized_matmul_i8")
 void quantized_matmul_i8(const u8 *a, const i8 *panels, const i32 *sums,
                          const void *a_zero, const i32 *bias, const f32 *scale,
@@ -257,11 +259,11 @@ typedef struct {
     i8 *panels;
     i32 *sums;
     u32 n, k, words;
-    i32 row, column; /* the steps of b along k and n */
+    i32 row, column; /* strides of b along k and n */
 } Packing;
 
-typedef i8 Line __attribute__((vector_size(PANEL)));
-typedef i16 Pairs __attribute__((vector_size(PANEL)));
+typedef i8 Line __attribute__((vector_size(NR)));
+typedef i16 Pairs __attribute__((vector_size(NR)));
 #define ZIP8(a, b, n)                                                                    \
     (Pairs) __builtin_shufflevector(a, b, n, 16 + n, n + 1, 17 + n, n + 2, 18 + n,       \
                                     n + 3, 19 + n, n + 4, 20 + n, n + 5, 21 + n, n + 6,  \
@@ -269,60 +271,60 @@ typedef i16 Pairs __attribute__((vector_size(PANEL)));
 #define ZIP16(a, b, n)                                                                   \
     __builtin_shufflevector(a, b, n, 8 + n, n + 1, 9 + n, n + 2, 10 + n, n + 3, 11 + n)
 
-/* Four rows of b, whose columns lie beside each other, as words. */
-INLINE void zip(const i8 *b, i32 row, i8 *to) {
+/* Interleaves four rows of b with contiguous columns into words. */
+INLINE void interleave_rows(const i8 *b, i32 row, i8 *to) {
     Line x[4];
-    for (u32 t = 0; t < 4; t++) memcpy(&x[t], b + (i64)t * row, PANEL);
+    for (u32 t = 0; t < 4; t++) memcpy(&x[t], b + (i64)t * row, NR);
     Pairs a = ZIP8(x[0], x[1], 0), c = ZIP8(x[2], x[3], 0), y[4];
     y[0] = ZIP16(a, c, 0), y[1] = ZIP16(a, c, 4);
     a = ZIP8(x[0], x[1], 8), c = ZIP8(x[2], x[3], 8);
     y[2] = ZIP16(a, c, 0), y[3] = ZIP16(a, c, 4);
-    memcpy(to, y, WORD);
+    memcpy(to, y, WORD_BYTES);
 }
 
-/* What of k or of the columns is missing is 0. */
+/* Packs panels; missing rows and columns are 0. */
 static void pack_panels(u32 begin, u32 end, void *ctx) {
     const Packing *s = ctx;
     for (u32 i = begin; i < end; i++) {
-        u32 j = i * PANEL, here = MIN(PANEL, s->n - j);
-        i8 *to = s->panels + (u64)i * s->words * WORD;
-        i32 sums[PANEL] = {0};
-        for (u32 q = 0; q < s->words; q++, to += WORD) {
+        u32 j = i * NR, here = MIN(NR, s->n - j);
+        i8 *to = s->panels + (u64)i * s->words * WORD_BYTES;
+        i32 sums[NR] = {0};
+        for (u32 q = 0; q < s->words; q++, to += WORD_BYTES) {
             u32 rest = s->k - q * 4;
             const i8 *p = s->b + (i64)j * s->column + (i64)q * 4 * s->row;
-            if (here == PANEL && rest >= 4 && s->column == 1) {
-                zip(p, s->row, to);
+            if (here == NR && rest >= 4 && s->column == 1) {
+                interleave_rows(p, s->row, to);
             } else
-                for (u32 c = 0; c < PANEL; c++)
+                for (u32 c = 0; c < NR; c++)
                     for (u32 t = 0; t < 4; t++)
                         to[c * 4 + t] = c < here && t < rest
                             ? p[(i64)c * s->column + (i64)t * s->row] : 0;
-            for (u32 c = 0; c < PANEL; c++)
+            for (u32 c = 0; c < NR; c++)
                 sums[c] += to[4 * c] + to[4 * c + 1] + to[4 * c + 2] + to[4 * c + 3];
         }
         memcpy(s->sums + j, sums, here * sizeof(i32));
     }
 }
 
-/* b is [k, n]. Panels have n rounded up to a multiple of PANEL, times k rounded up to one of
-   4 elements. */
+/* b is [k, n]. The panels have N K elements, where N is n rounded up to a multiple of NR
+   and K is k rounded up to a multiple of 4. */
 EXPORT("pack_panels_i8")
 void pack_panels_i8(const i8 *b, i8 *panels, i32 *sums, u32 k, u32 n) {
     Packing p = {.b = b, .panels = panels, .sums = sums, .n = n, .k = k,
                  .words = CEIL_DIV(k, 4), .row = (i32)n, .column = 1};
     INSIDE(b, (u64)n * k);
-    INSIDE(panels, (u64)CEIL_DIV(n, PANEL) * p.words * WORD);
+    INSIDE(panels, (u64)CEIL_DIV(n, NR) * p.words * WORD_BYTES);
     INSIDE(sums, (u64)n * sizeof(i32));
-    parallel_for(pack_panels, &p, CEIL_DIV(n, PANEL), 32768 / k / PANEL + 1);
+    parallel_for(pack_panels, &p, CEIL_DIV(n, NR), 32768 / k / NR + 1);
 }
 
-/* b is [k, n], or [n, k] if it is turned. Memory has 3 N + (N + 2 rows) W words, N being n
-   rounded up to a multiple of 32, and W k / 4 rounded up. */
+/* b is [k, n], or [n, k] with `turn_b`. `memory` has 3 N + (N + 2 rows) W words, where N
+   is n rounded up to a multiple of 32 and W is k / 4 rounded up. */
 EXPORT("matmul_integer_i8")
 void matmul_integer_i8(const u8 *a, const i8 *b, i32 *y, i32 *memory, u32 m, u32 n, u32 k,
                        u32 is_signed, u32 turn_b, u32 rows) {
-    u32 words = CEIL_DIV(k, 4), wide = CEIL_DIV(n, MOST_COLUMNS) * MOST_COLUMNS;
-    bool fours = has_dot_i8();
+    u32 words = CEIL_DIV(k, 4), wide = CEIL_DIV(n, MAX_TILE_COLUMNS) * MAX_TILE_COLUMNS;
+    bool uses_dot = has_dot_i8();
     i32 *sums = memory + 2 * wide, *panels = sums + wide;
     Packing p = {.b = b, .panels = (i8 *)panels, .sums = sums, .n = n, .k = k,
                  .words = words, .row = turn_b ? 1 : (i32)n, .column = turn_b ? (i32)k : 1};
@@ -330,10 +332,11 @@ void matmul_integer_i8(const u8 *a, const i8 *b, i32 *y, i32 *memory, u32 m, u32
     INSIDE(b, (u64)n * k);
     INSIDE(y, (u64)m * n * sizeof(i32));
     INSIDE(memory, ((u64)3 * wide + ((u64)wide + 2 * rows) * words) * sizeof(i32));
-    parallel_for(pack_panels, &p, CEIL_DIV(n, PANEL), 32768 / k / PANEL + 1);
-    i32 factor = fours && is_signed ? 128 : 0;
-    End end = end_of(n, memory, sums, factor, 0, 0, 0, TO_INT32, 0);
+    parallel_for(pack_panels, &p, CEIL_DIV(n, NR), 32768 / k / NR + 1);
+    i32 factor = uses_dot && is_signed ? 128 : 0;
+    QuantizedEpilogue end = quantized_epilogue(n, memory, sums, factor, 0, 0, 0, TO_INT32,
+                                               0);
     Product s = {.x = a, .panels = (const i8 *)panels, .y = y, .end = &end, .n = n, .k = k,
-                 .words = words, .is_signed = is_signed, .fours = fours};
+                 .words = words, .is_signed = is_signed, .uses_dot = uses_dot};
     product(&s, m, (u8 *)(panels + (u64)wide * words), rows);
 }

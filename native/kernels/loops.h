@@ -1,4 +1,5 @@
-/* What is small on WebAssembly, whose module is sent to browsers, and fast elsewhere. */
+/* SMALL loops are small on WebAssembly, whose modules browsers download, and vectorized
+   on other targets. */
 #pragma once
 #include "plugrad.h"
 

@@ -1,6 +1,6 @@
-/* Elementary functions of vectors of float32, within 3 ulp, with NaN, infinities and
-   denormals right. A result depends on its element alone, not on those beside it. The
-   polynomials are Taylor's or minimax fits of our own. */
+/* Elementary functions of float32 vectors, accurate to 3 ulp, and correct for NaN,
+   infinities and denormals. A result depends on its element only, not on its neighbours.
+   The polynomials are Taylor series or minimax fits of our own. */
 #pragma once
 #include "plugrad.h"
 
@@ -19,37 +19,39 @@ INLINE vec polynomial(vec x, const f32 *c, u32 n) { /* highest power first */
 #define LN2_HIGH 0.693145751953125f /* 15 bits: n times it is exact */
 #define LN2_LOW 1.42860682030941723e-6f
 
-/* e^x - 1 for |x| <= ln(2) / 2, as x + x^2 * y, of which the error is 0.12 ulp. */
+/* e^x - 1 for |x| <= ln(2) / 2, as x + x^2 * y; the error is 0.12 ulp. */
 INLINE vec exp_tail(vec x) {
     return POLYNOMIAL(x, 1.38683163e-3f, 8.36642366e-3f, 4.16674651e-2f, 1.66665450e-1f,
                       0.49999997f);
 }
 
-/* 2^n for integers n in floating form, in two factors so that none overflows. */
+/* y 2^n for an integer n in floating form, in two factors so that none overflows. */
 INLINE vec scaled(vec y, vec n) {
     vec i = TO_INT(n), half = SHR(i, 1), one = VINT(0x3f800000), rest = ISUB(i, half);
     y = MUL(y, IADD(SHL(half, 23), one));
     return MUL(y, IADD(SHL(rest, 23), one));
 }
 
-/* 2^f for |f| <= 1/2; of 0 it is 1. */
+/* 2^f for |f| <= 1/2; exactly 1 for 0. */
 INLINE vec exp2_of_fraction(vec f) {
     return POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f,
                       5.550328642e-2f, 2.402264625e-1f, 6.931471825e-1f, 1);
 }
 
-/* e^x for |x| <= 87, as 2^n 2^f. Adding LARGE rounds to the integer n, and the last bits
-   of the sum are n. */
-#define LARGE 12582912
+/* 1.5 * 2^23: adding it rounds a float32 to an integer, whose bits are the last of the
+   sum. */
+#define ROUND_TO_INT_MAGIC 12582912
+
+/* e^x for |x| <= 87, as 2^n 2^f. */
 INLINE vec exp_near(vec x) {
-    vec n = FMA(x, VEC(1.44269502f), VEC(LARGE));
-    vec f = FMA(x, VEC(1.44269502f), SUB(VEC(LARGE), n));
+    vec n = FMA(x, VEC(1.44269502f), VEC(ROUND_TO_INT_MAGIC));
+    vec f = FMA(x, VEC(1.44269502f), SUB(VEC(ROUND_TO_INT_MAGIC), n));
     f = FMA(x, VEC(1.92596303e-8f), f);
     return IADD(exp2_of_fraction(f), SHL(n, 23));
 }
 
-/* `nearby`, and of x that is not near e^x; a call, so that its constants leave the registers to
-   the loop. */
+/* Returns `nearby` where x is near, and e^x elsewhere. It is a call, so that its
+   constants do not occupy registers of the loop. */
 static __attribute__((noinline)) vec exp_far(vec x, vec near, vec nearby) {
     vec a = AT_MOST(AT_LEAST(x, -105), 90);
     vec n = NEAREST(MUL(a, VEC(1.44269504f)));
@@ -63,15 +65,16 @@ INLINE vec vec_exp(vec x) {
     return ALL_TRUE(near) ? y : exp_far(x, near, y);
 }
 
-/* `nearby`, and of x that is not near 2^x, where it is subnormal, 0 or infinite, too. */
+/* Returns `nearby` where x is near, and 2^x elsewhere, which may be subnormal, 0 or
+   infinite. */
 static __attribute__((noinline)) vec exp2_far(vec x, vec near, vec nearby) {
     vec a = AT_MOST(AT_LEAST(x, -151), 129), n = NEAREST(a);
     return WHERE(near, nearby, scaled(exp2_of_fraction(SUB(a, n)), n));
 }
 
 INLINE vec vec_exp2(vec x) {
-    vec near = LE(ABS(x), VEC(125)), n = ADD(x, VEC(LARGE));
-    vec y = IADD(exp2_of_fraction(SUB(x, SUB(n, VEC(LARGE)))), SHL(n, 23));
+    vec near = LE(ABS(x), VEC(125)), n = ADD(x, VEC(ROUND_TO_INT_MAGIC));
+    vec y = IADD(exp2_of_fraction(SUB(x, SUB(n, VEC(ROUND_TO_INT_MAGIC)))), SHL(n, 23));
     return ALL_TRUE(near) ? y : exp2_far(x, near, y);
 }
 
@@ -98,7 +101,7 @@ INLINE vec split(vec x, vec *e) {
     return ISUB(a, SHL(k, 23));
 }
 
-/* log(1 + f) + e ln 2 for 1 + f as `split` gives it, and c to be added to f. By the
+/* log(1 + f + c) + e ln 2 for 1 + f as returned by `split` and a correction c. Uses the
    series of log((1 + s) / (1 - s)), s = f / (2 + f). */
 INLINE vec log_near(vec f, vec c, vec e) {
     vec s = DIV(f, ADD(f, VEC(2))), z = MUL(s, s), half = MUL(MUL(f, f), VEC(0.5f));
@@ -117,7 +120,7 @@ INLINE vec vec_log(vec x) {
     return WHERE(GE(x, VEC(0)), y, VEC(NAN));
 }
 
-INLINE vec vec_log1p(vec x) { /* what 1 + x loses comes back as a share of it */
+INLINE vec vec_log1p(vec x) { /* the rounding error of 1 + x is added back, divided by it */
     vec u = ADD(x, VEC(1)), big = GT(x, VEC(1));
     vec lost = WHERE(big, SUB(VEC(1), SUB(u, x)), SUB(x, SUB(u, VEC(1))));
     vec e, m = split(u, &e), f = SUB(m, VEC(1));
@@ -134,9 +137,9 @@ INLINE vec sign_of(vec x) { return AND(x, VEC(-0.0f)); }
 
 INLINE vec vec_tanh(vec x) { /* e / (e + 2) of e = e^2|x| - 1 */
     vec a = AT_MOST(ABS(x), 10), b = ADD(a, a);
-    vec sum = FMA(b, VEC(1.44269504f), VEC(LARGE + 127));
-    vec n = SUB(sum, VEC(LARGE + 127));
-    vec r = NMA(n, VEC(0.693147182f), b); /* its error is of less weight than n is large */
+    vec sum = FMA(b, VEC(1.44269504f), VEC(ROUND_TO_INT_MAGIC + 127));
+    vec n = SUB(sum, VEC(ROUND_TO_INT_MAGIC + 127));
+    vec r = NMA(n, VEC(0.693147182f), b); /* the larger n, the less its error matters */
     vec y = FMA(MUL(r, r), exp_tail(r), r), power = SHL(sum, 23);
     vec e = FMA(power, y, SUB(power, VEC(1)));
     return OR(DIV(e, ADD(e, VEC(2))), sign_of(x));
@@ -147,7 +150,7 @@ INLINE vec vec_sigmoid(vec x) { /* e^-|x| / (1 + e^-|x|) for negative x */
     return WHERE(SHR(x, 31), MUL(e, y), y);
 }
 
-INLINE vec vec_softplus(vec x) { /* max(x, 0) + log(1 + e^-|x|), of which the sum is halved */
+INLINE vec vec_softplus(vec x) { /* max(x, 0) + log(1 + e^-|x|) */
     vec e = vec_exp(OR(x, VEC(-0.0f)));
     vec big = GT(e, VEC(0.41421354f));
     vec f = WHERE(big, MUL(SUB(e, VEC(1)), VEC(0.5f)), e);
@@ -155,12 +158,13 @@ INLINE vec vec_softplus(vec x) { /* max(x, 0) + log(1 + e^-|x|), of which the su
     return ADD(AT_LEAST(x, 0), y);
 }
 
-/* sin(x + quarters * pi/2) for |x| <= 8000: what the quarter turns leave, in four pieces
-   of pi/2 of which three have few enough bits for exact products; then Taylor's series. */
+/* sin(x + quarters * pi/2) for |x| <= 8000. The argument is reduced by multiples of pi/2
+   in four parts, three of which have few enough bits for exact products; then comes the
+   Taylor series. */
 #define FAR 8000
 INLINE vec turned(vec x, i32 quarters) {
-    vec sum = FMA(x, VEC(0.63661977f), VEC(LARGE + quarters));
-    vec n = SUB(sum, VEC(LARGE + quarters)), r = NMA(n, VEC(0x1.92p+0f), x);
+    vec sum = FMA(x, VEC(0.63661977f), VEC(ROUND_TO_INT_MAGIC + quarters));
+    vec n = SUB(sum, VEC(ROUND_TO_INT_MAGIC + quarters)), r = NMA(n, VEC(0x1.92p+0f), x);
     r = NMA(n, VEC(0x1.fb4p-12f), r);
     r = NMA(n, VEC(0x1.444p-24f), r);
     r = NMA(n, VEC(0x1.68c234p-39f), r);
@@ -198,7 +202,8 @@ INLINE vec vec_erf(vec x) {
                                  1.128214076e-1f, -3.761252463e-1f, 1.283791512e-1f), x);
     vec power = POLYNOMIAL(b, -1.819796744e-3f, 2.258191071e-2f, -1.317510307e-1f,
                           -9.384062886e-1f, -1.616392493f, -2.628945746e-3f);
-    vec f = SUB(power, SUB(n = ADD(power, VEC(LARGE)), VEC(LARGE)));
+    vec f = SUB(power, SUB(n = ADD(power, VEC(ROUND_TO_INT_MAGIC)),
+                           VEC(ROUND_TO_INT_MAGIC)));
     vec y = POLYNOMIAL(f, 1.327647129e-3f, 9.675540961e-3f, 5.550713092e-2f,
                       2.402212024e-1f, 6.93146944e-1f, 1.00000012f);
     y = SUB(VEC(1), IADD(y, SHL(n, 23)));
@@ -207,10 +212,10 @@ INLINE vec vec_erf(vec x) {
 
 #define SLOPE_OF_ERF 1.1283791670955126 /* at 0: 2 / sqrt(pi) */
 
-/* Tails. A rounded exponent is a relative error of the power, so squares here have twice
-   the digits. They come from a fused FMA: on an engine for WebAssembly that rounds twice,
-   results are only as accurate as a rounded exponent allows. benchmarks/fit_tails.py finds
-   the polynomials.
+/* Tails. The rounding error of an exponent is a relative error of the power, so squares
+   are computed to twice the precision, by a fused multiply-add. On a WebAssembly engine
+   whose FMA rounds twice, results are only as accurate as a rounded exponent allows.
+   benchmarks/fit_tails.py finds the polynomials.
 
    The power e^(-x^2) is e^(main + small) 2^n; the last bits of `n` are the integer, as in
    `exp_near`. */
@@ -221,8 +226,8 @@ typedef struct {
 INLINE Gaussian gaussian(vec x) { /* for |x| <= 10.5 */
     vec high = MUL(x, x), low = FMA(x, x, NEG(high));
     Gaussian e;
-    e.n = FMA(high, VEC(-1.44269504f), VEC(LARGE));
-    vec n = SUB(e.n, VEC(LARGE));
+    e.n = FMA(high, VEC(-1.44269504f), VEC(ROUND_TO_INT_MAGIC));
+    vec n = SUB(e.n, VEC(ROUND_TO_INT_MAGIC));
     e.main = NMA(n, VEC(LN2_HIGH), NEG(high));
     e.small = NMA(n, VEC(LN2_LOW), NEG(low));
     return e;
@@ -260,11 +265,12 @@ INLINE vec erfc_tail(vec a, Gaussian e) {
     return MUL(times_gaussian(s.y, s.correction, e), s.t);
 }
 
-INLINE vec whole_power(Gaussian e) { return SUB(e.n, VEC(LARGE)); }
+INLINE vec whole_power(Gaussian e) { return SUB(e.n, VEC(ROUND_TO_INT_MAGIC)); }
 INLINE vec shifted(vec y, Gaussian e) { return IADD(y, SHL(e.n, 23)); }
 INLINE vec erfc_of(vec x, vec y) { return WHERE(LT(x, VEC(0)), SUB(VEC(2), y), y); }
 
-/* `nearby`, and erfc where it may be denormal; a call, as `exp_far` is. */
+/* Returns `nearby` where x is near, and elsewhere erfc, which may be denormal. A call,
+   like `exp_far`. */
 static __attribute__((noinline)) vec erfc_far(vec x, vec near, vec nearby) {
     vec a = AT_MOST(ABS(x), 10.5f);
     Gaussian e = gaussian(a);
@@ -303,8 +309,8 @@ INLINE vec vec_selu(vec x) {
 #define ROOT_HALF 0.7071067811865476
 #define DENSITY 0.3989422804014327 /* 1 / sqrt(2 pi) */
 
-/* e^(a^2 / 2) times the normal distribution function of -a, for a >= 0. It takes fewer
-   operations than erfc, and is less accurate. */
+/* e^(a^2 / 2) times the normal distribution function of -a, for a >= 0. It needs fewer
+   operations than erfc and is less accurate. */
 INLINE vec scaled_normal(vec a) {
     vec t = DIV(VEC(1), FMA(a, VEC((f32)ROOT_HALF), VEC(1.25f)));
     vec q = NMA(t, VEC(2.5f), VEC(1));
@@ -318,33 +324,35 @@ INLINE vec scaled_normal(vec a) {
 /* y e^(-a^2 / 2) without the power of 2, which is in the last bits of n. */
 INLINE vec times_half(vec y, vec a, vec *n) {
     vec high = MUL(a, a), low = FMA(a, a, NEG(high)), log2e = VEC(-1.44269502f / 2);
-    *n = FMA(high, log2e, VEC(LARGE));
-    vec f = FMA(high, log2e, SUB(VEC(LARGE), *n));
+    *n = FMA(high, log2e, VEC(ROUND_TO_INT_MAGIC));
+    vec f = FMA(high, log2e, SUB(VEC(ROUND_TO_INT_MAGIC), *n));
     f = FMA(low, log2e, FMA(high, VEC(-1.92596303e-8f / 2), f));
     vec g = POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f,
                       5.550328642e-2f, 2.402264625e-1f, 6.931471825e-1f);
     return FMA(y, MUL(f, g), y);
 }
 
-/* `nearby`, and gelu below -4. It multiplies by -a before the power of 2: the distribution
-   function may be denormal where the product is not. */
+/* Returns `nearby` where x is near, and gelu below -4. It multiplies by -a before the
+   power of 2, because the distribution function may be denormal where the product is not.
+   */
 static __attribute__((noinline)) vec gelu_far(vec x, vec near, vec nearby) {
     vec n, a = AT_MOST(ABS(x), 15), y = times_half(MUL(scaled_normal(a), NEG(a)), a, &n);
-    y = WHERE(LT(x, VEC(0)), scaled(y, SUB(n, VEC(LARGE))), x);
+    y = WHERE(LT(x, VEC(0)), scaled(y, SUB(n, VEC(ROUND_TO_INT_MAGIC))), x);
     return WHERE(near, nearby, WHERE(EQ(x, VEC(-INFINITY)), VEC(NAN), y));
 }
 
-/* The logarithm to base 2 of the normal distribution function of -a, for a <= 4, is a
-   polynomial less a^2 log2(e) / 2, whose rounded factor the polynomial corrects: fewer
-   operations than `scaled_normal` takes. Beyond, the result is small enough. */
+/* The logarithm to base 2 of the normal distribution function of -a for a <= 4: a
+   polynomial minus a^2 log2(e) / 2, where the polynomial also corrects the rounded
+   factor. It needs fewer operations than `scaled_normal`. Beyond 4, the result is small
+   enough. */
 INLINE vec normal_near(vec a) {
     vec log = POLYNOMIAL(SUB(a, VEC(2)), 2.6231224295e-07f, -9.0507733298e-07f,
                           -2.7475646248e-06f, 4.2929445601e-05f, -0.00034956151806f,
                           0.0023673548589f, -0.014272205721f, 0.082436132075f,
                           -0.5384362259f, -2.5725913294f);
     vec high = MUL(a, a), low = FMA(a, a, NEG(high)), log2e = VEC(-1.44269502f / 2);
-    vec n = ADD(FMA(high, log2e, log), VEC(LARGE));
-    vec f = ADD(FMA(high, log2e, SUB(VEC(LARGE), n)), FMA(low, log2e, log));
+    vec n = ADD(FMA(high, log2e, log), VEC(ROUND_TO_INT_MAGIC));
+    vec f = ADD(FMA(high, log2e, SUB(VEC(ROUND_TO_INT_MAGIC), n)), FMA(low, log2e, log));
     vec y = POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f, 5.550328642e-2f,
                       2.402264625e-1f, 6.931471825e-1f, 1);
     return IADD(y, SHL(n, 23));
@@ -356,7 +364,8 @@ INLINE vec vec_gelu(vec x) {
     return ALL_TRUE(near) ? y : gelu_far(x, near, y);
 }
 
-/* The slope at -a is -u, and at a it is 1 + u; `slope_tail` is u without the power of 2. */
+/* The slope at -a is -u, and at a it is 1 + u; `slope_tail` is u without the power of 2.
+   */
 INLINE vec slope_of(vec x, vec u) { return WHERE(LT(x, VEC(0)), NEG(u), ADD(u, VEC(1))); }
 INLINE vec slope_tail(vec a, vec *n) {
     return times_half(FMA(a, VEC((f32)DENSITY), NEG(scaled_normal(a))), a, n);
@@ -364,7 +373,7 @@ INLINE vec slope_tail(vec a, vec *n) {
 
 static __attribute__((noinline)) vec gelu_slope_far(vec x, vec near, vec nearby) {
     vec n, u = slope_tail(AT_MOST(ABS(x), 15), &n);
-    return WHERE(near, nearby, slope_of(x, scaled(u, SUB(n, VEC(LARGE)))));
+    return WHERE(near, nearby, slope_of(x, scaled(u, SUB(n, VEC(ROUND_TO_INT_MAGIC)))));
 }
 
 INLINE vec gelu_slope(vec x) {
@@ -374,9 +383,10 @@ INLINE vec gelu_slope(vec x) {
 }
 INLINE vec vec_gelu_grad(vec dy, vec x) { return MUL(dy, gelu_slope(x)); }
 
-/* e^-|u| for u = sqrt(8 / pi) (x + 0.044715 x^3), and 0 below 2^-125; gelu by tanh is x times
-   the sigmoid of u. The constants are those of u, times -log2(e). LINE has 22 bits, so that
-   the rounding error of the sum with it can be computed exactly. */
+/* e^-|u| for u = sqrt(8 / pi) (x + 0.044715 x^3), and 0 below 2^-125. The tanh
+   approximation of gelu is x times the sigmoid of u. The constants are those of u, times
+   -log2(e). LINE has 22 bits, so that the rounding error of the sum with it can be
+   computed exactly. */
 #define TANH_SLOPE 1.5957691216057308 /* sqrt(8 / pi) */
 #define GELU_LINE -2.3022079467773438f
 #define GELU_LINE_REST -2.51366981e-07f
@@ -389,7 +399,8 @@ INLINE vec exp_gelu_tanh(vec x) {
     lost = FMA(square, VEC(GELU_CUBE_REST), ADD(lost, VEC(GELU_LINE_REST)));
     lost = FMA(rest, VEC(GELU_CUBE), lost);
     vec u = MUL(a, factor), small = FMA(a, lost, FMA(a, factor, NEG(u)));
-    vec n = ADD(u, VEC(LARGE)), f = ADD(SUB(u, SUB(n, VEC(LARGE))), small);
+    vec n = ADD(u, VEC(ROUND_TO_INT_MAGIC)), f = ADD(SUB(u, SUB(n,
+                                                                VEC(ROUND_TO_INT_MAGIC))), small);
     vec y = POLYNOMIAL(f, 1.534581097e-4f, 1.33999309e-3f, 9.618489072e-3f, 5.550328642e-2f,
                       2.402264625e-1f, 6.931471825e-1f, 1);
     return AND_NOT(IADD(y, SHL(n, 23)), LT(u, VEC(-125)));
@@ -416,7 +427,7 @@ INLINE vec vec_tanh_grad(vec dy, vec x) { /* four times that of 2 x */
     return MUL(dy, MUL(MUL(MUL(e, VEC(4)), r), r));
 }
 
-/* In float64, by the polynomial of plugrad.plugin.erfc_polynomial. */
+/* The same in float64, by the polynomial of plugrad.plugin.erfc_polynomial. */
 static inline f64 scaled_erfc_f64(f64 a) {
     static const f64 terms[] = {
         -7.17909869071216e-10, -6.238766115543097e-09, -4.758036172765533e-09,
@@ -433,7 +444,7 @@ static inline f64 scaled_erfc_f64(f64 a) {
     return y / (a + 0.75);
 }
 
-/* y e^(-a^2 factor): the square of c is exact, and what is left is small. */
+/* y e^(-a^2 factor): the square of c is exact, and the remainder is small. */
 static inline f64 times_gaussian_f64(f64 y, f64 a, f64 factor) {
     f64 c = (f64)(f32)a, rest = (c - a) * (c + a);
     return (y + y * expm1(rest * factor)) * exp(c * c * -factor);
@@ -458,8 +469,8 @@ static inline f64 sigmoid_slope_f64(f64 x) {
     return e * r * r;
 }
 
-/* e^-|u| as above, for |x| <= 22. `c` has 13 bits and the high constants few enough for an
-   exact sum; what is left of u is small. */
+/* e^-|u| as above, for |x| <= 22. `c` has 13 bits, and the high constants have few enough
+   for an exact sum; the remainder of u is small. */
 static inline f64 exp_gelu_tanh_f64(f64 x) {
     static const f64 line_high = 1.5957691216026433, cube_high = 0.07135391235351562;
     static const f64 line_low = 3.0874305383944692e-12, cube_low = 9.039190846237764e-07;
@@ -485,7 +496,7 @@ static inline f64 erf_slope_f64(f64 x) {
     return times_gaussian_f64(SLOPE_OF_ERF, a, 1);
 }
 
-/* The same of four, for kernels whose structure is four. */
+/* The same on four lanes, for kernels that work on four. */
 #if LANES == 4
 #define OF_FOUR(NAME, FUNCTION)                                                          \
     INLINE v4 NAME(v4 x) { return FUNCTION(x); }

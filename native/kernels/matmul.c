@@ -1,11 +1,11 @@
-/* BatchMatMul, and the end of fused kernels.
+/* BatchMatMul, and the epilogue of fused kernels.
 
-   Map: the end of fused kernels; exports; other dtypes.
+   Map: the epilogue; float32; other dtypes.
 */
 #include "gemm.h"
 #include "mathematics.h"
 
-/* --- the end of fused kernels ----------------------------------------------------- */
+/* --- the epilogue of fused kernels ------------------------------------------------- */
 
 static v4 activated(Activation how, v4 y, v4 slope) { /* NaN stays NaN */
     v4 zero = SPLAT(0), below = wasm_f32x4_lt(y, zero);
@@ -21,17 +21,17 @@ static v4 activated(Activation how, v4 y, v4 slope) { /* NaN stays NaN */
 }
 
 INLINE v4 load_here(const f32 *p, u32 here) {
-    return here == 4 ? LOAD(p) : load_few(p, here);
+    return here == 4 ? LOAD(p) : load_partial(p, here);
 }
 
-void finish(const Finish *f, f32 *y, u32 j, u32 n) {
+void apply_epilogue(const Epilogue *f, f32 *y, u32 j, u32 n) {
     for (u32 i = 0; i < n; i += 4) {
         u32 here = MIN(4, n - i);
         v4 z = load_here(y + i, here), slope = SPLAT(f->slope);
         if (f->bias) z = ADD(z, load_here(f->bias + j + i, here));
         if (f->activation == PRELU) slope = load_here(f->slopes + j + i, here);
         z = activated(f->activation, z, slope);
-        here == 4 ? STORE(y + i, z) : store_few(y + i, z, here);
+        here == 4 ? STORE(y + i, z) : store_partial(y + i, z, here);
     }
 }
 
@@ -39,7 +39,7 @@ EXPORT("matmul_f32")
 void matmul_f32(const f32 *a, const f32 *b, f32 *c, u32 m, u32 n, u32 k, u32 turn_a,
                 u32 turn_b, u32 batches, const i32 *offsets, const f32 *bias,
                 const f32 *slopes, u32 activation, f64 slope) {
-    Finish end = {bias, slopes, activation, (f32)slope};
+    Epilogue epilogue = {bias, slopes, activation, (f32)slope};
     INSIDE(c, (u64)batches * m * n * sizeof(f32));
     Gemm g = {.m = m, .n = n, .k = k, .batches = batches, .a_at = offsets, .a = a,
               .b_at = offsets ? offsets + batches : 0,
@@ -47,25 +47,25 @@ void matmul_f32(const f32 *a, const f32 *b, f32 *c, u32 m, u32 n, u32 k, u32 tur
               .a_batch = (i32)(m * k), .b = b, .b_row = turn_b ? 1 : (i32)n,
               .b_column = turn_b ? (i32)k : 1, .b_batch = (i32)(k * n), .c = c,
               .c_row = (i32)n, .c_batch = (i32)(m * n)};
-    if (bias || activation) g.end = &end;
+    if (bias || activation) g.epilogue = &epilogue;
     gemm(&g);
 }
 
 #if READS_IN_PLACE
-/* Of matrices that lie in memory as `how` says: m, n, k, batches; the steps of a and of b
-   from row to row, column to column and batch to batch; 1 if where batches begin follows,
-   of a and of b, instead of steps. */
+/* The product of matrices with any strides. `how` contains m, n, k and batches; the
+   strides of a and of b along rows, columns and batches; and 1 if the offsets of the
+   batches of a and of b follow, instead of their strides. */
 EXPORT("product_f32")
 void product_f32(const i32 *how, const f32 *a, const f32 *b, f32 *c, const f32 *bias,
                  const f32 *slopes, u32 activation, f64 slope) {
-    Finish end = {bias, slopes, activation, (f32)slope};
+    Epilogue epilogue = {bias, slopes, activation, (f32)slope};
     u32 m = (u32)how[0], n = (u32)how[1];
     Gemm g = {.m = m, .n = n, .k = (u32)how[2], .batches = (u32)how[3], .a = a,
               .a_row = how[4], .a_column = how[5], .a_batch = how[6], .b = b,
               .b_row = how[7], .b_column = how[8], .b_batch = how[9], .c = c,
               .c_row = (i32)n, .c_batch = (i32)(m * n)};
     if (how[10]) g.a_at = how + 11, g.b_at = how + 11 + how[3];
-    if (bias || activation) g.end = &end;
+    if (bias || activation) g.epilogue = &epilogue;
     gemm(&g);
 }
 #endif

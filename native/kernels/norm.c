@@ -1,5 +1,5 @@
-/* Softmax, its logarithm, normalization by given moments and by those of rows, and what
-   softmax and its logarithm hand back. */
+/* Softmax and its logarithm, normalization by given moments and by those of rows, and the
+   gradients of softmax and its logarithm. */
 #include "mathematics.h"
 
 typedef struct {
@@ -11,11 +11,11 @@ typedef struct {
 
 /* --- softmax ---------------------------------------------------------------------- */
 
-enum { CHUNK = 256 }; /* elements whose sum is taken in float32 */
+enum { CHUNK_ELEMENTS = 256 }; /* elements that are summed in float32 */
 
-/* e^x for x <= 0, and 0 where it would be denormal. Adding a large number rounds to an
-   integer n, whose bits are then the last ones of the sum; NaN stays NaN. With few
-   constants, all of which stay in registers. */
+/* e^x for x <= 0, and 0 where it would be denormal. Adding 1.5 * 2^23 + 127 rounds to an
+   integer n, whose bits are the last of the sum. NaN stays NaN. There are few enough
+   constants for all to stay in registers. */
 INLINE vec exp_below(vec x) {
     vec large = VEC(12582912 + 127), log2e = VEC(1.44269502f);
     vec sum = FMA(x, log2e, large), f = FMA(x, log2e, SUB(large, sum));
@@ -26,37 +26,37 @@ INLINE vec exp_below(vec x) {
     return AND_NOT(y, LT(x, VEC(-87.3f)));
 }
 
-INLINE f32 largest_f32(const f32 *x, u32 n) { /* NaN is found later, by the sum */
+INLINE f32 max_f32(const f32 *x, u32 n) { /* ignores NaN, which the sum finds later */
     vec a = VEC(-INFINITY), b = a;
     u32 i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES)
         a = PMAX(a, VLOAD(x + i)), b = PMAX(b, VLOAD(x + i + LANES));
-    if (n >= LANES && i < n) { /* what is left, and some again */
+    if (n >= LANES && i < n) { /* the rest, overlapping the last vector */
         a = PMAX(a, VLOAD(x + MIN(i, n - LANES))), b = PMAX(b, VLOAD(x + n - LANES));
         i = n;
     }
-    f32 most = max_of(PMAX(a, b));
-    for (; i < n; i++) most = x[i] > most ? x[i] : most;
-    return most;
+    f32 peak = reduce_max(PMAX(a, b));
+    for (; i < n; i++) peak = x[i] > peak ? x[i] : peak;
+    return peak;
 }
 
-/* y = e^(x - shift), if it is to be kept; returns the sum. */
+/* Returns the sum of e^(x - shift). Stores the terms in y if `keep`. */
 INLINE f64 exponentials(const f32 *x, f32 shift, u32 n, f32 *y, bool keep) {
     vec by = VEC(shift);
     f64 total = 0;
     u32 i = 0, whole = n - n % LANES;
     while (i < whole) {
         vec sum = VEC(0);
-        for (u32 end = MIN(whole, i + CHUNK); i < end; i += LANES) {
+        for (u32 end = MIN(whole, i + CHUNK_ELEMENTS); i < end; i += LANES) {
             vec e = exp_below(SUB(VLOAD(x + i), by));
             if (keep) STORE(y + i, e);
             sum = ADD(sum, e);
         }
-        total += sum_of(sum);
+        total += reduce_add(sum);
     }
     if (i == n) return total;
     f32 last[LANES];
-    STORE(last, exp_below(SUB(vload_few(x + i, n - i), by)));
+    STORE(last, exp_below(SUB(vload_partial(x + i, n - i), by)));
     for (u32 k = 0; i < n; i++, k++) {
         if (keep) y[i] = last[k];
         total += last[k];
@@ -64,47 +64,48 @@ INLINE f64 exponentials(const f32 *x, f32 shift, u32 n, f32 *y, bool keep) {
     return total;
 }
 
-/* Functions of their own, so that each has the registers for itself. */
+/* Not inlined, so that each has all registers. */
 static __attribute__((noinline)) f64 sum_of_exponentials(const f32 *x, f32 shift, u32 n) {
     return exponentials(x, shift, n, 0, false);
 }
 
-static __attribute__((noinline)) f64 kept(const f32 *x, f32 shift, u32 n, f32 *y) {
+static __attribute__((noinline)) f64 store_exponentials(const f32 *x, f32 shift, u32 n,
+                                                        f32 *y) {
     return exponentials(x, shift, n, y, true);
 }
 
-static void rows(u32 begin, u32 end, void *ctx) {
+static void run_rows(u32 begin, u32 end, void *ctx) {
     const Task *s = ctx;
     u32 n = s->n;
     for (u32 row = begin; row < end; row++) {
         const f32 *x = (const f32 *)s->x + row * n;
-        f32 *restrict y = (f32 *)s->y + row * n, most = largest_f32(x, n);
+        f32 *restrict y = (f32 *)s->y + row * n, peak = max_f32(x, n);
         if (s->log) {
-            f32 less = (f32)log(sum_of_exponentials(x, most, n));
-            for (u32 i = 0; i < n; i++) y[i] = x[i] - most - less;
+            f32 log_sum = (f32)log(sum_of_exponentials(x, peak, n));
+            for (u32 i = 0; i < n; i++) y[i] = x[i] - peak - log_sum;
         } else {
-            f32 share = (f32)(1 / kept(x, most, n, y));
-            for (u32 i = 0; i < n; i++) y[i] *= share;
+            f32 factor = (f32)(1 / store_exponentials(x, peak, n, y));
+            for (u32 i = 0; i < n; i++) y[i] *= factor;
         }
     }
 }
 
-/* Along an axis that is not the last one: of `count` vectors of neighbouring columns, or of
-   `width` columns where they are fewer than LANES. */
-INLINE void across(const f32 *x, f32 *y, u32 n, u32 step, u32 count, u32 width,
-                   bool logarithm) {
-#define GET(p) (width == LANES ? VLOAD(p) : vload_few(p, width))
-#define SET(p, v) (width == LANES ? STORE(p, v) : vstore_few(p, v, width))
+/* Computes softmax along an axis that is not the last one, in `count` vectors of
+   neighbouring columns, or in `width` columns if these are fewer than LANES. */
+INLINE void softmax_columns(const f32 *x, f32 *y, u32 n, u32 step, u32 count, u32 width,
+                            bool logarithm) {
+#define GET(p) (width == LANES ? VLOAD(p) : vload_partial(p, width))
+#define SET(p, v) (width == LANES ? STORE(p, v) : vstore_partial(p, v, width))
 #define EACH(v) for (u32 v = 0; v < count; v++)
-    vec most[4], sum[4], total[4];
-    EACH(v) most[v] = VEC(-INFINITY), total[v] = VEC(0);
+    vec peak[4], sum[4], total[4];
+    EACH(v) peak[v] = VEC(-INFINITY), total[v] = VEC(0);
     for (u32 i = 0; i < n; i++)
-        EACH(v) most[v] = PMAX(most[v], GET(x + i * step + LANES * v));
+        EACH(v) peak[v] = PMAX(peak[v], GET(x + i * step + LANES * v));
     for (u32 i = 0; i < n;) {
         EACH(v) sum[v] = VEC(0);
-        for (u32 end = MIN(n, i + CHUNK); i < end; i++)
+        for (u32 end = MIN(n, i + CHUNK_ELEMENTS); i < end; i++)
             EACH(v) {
-                vec e = exp_below(SUB(GET(x + i * step + LANES * v), most[v]));
+                vec e = exp_below(SUB(GET(x + i * step + LANES * v), peak[v]));
                 sum[v] = ADD(sum[v], e);
                 if (!logarithm) SET(y + i * step + LANES * v, e);
             }
@@ -114,28 +115,28 @@ INLINE void across(const f32 *x, f32 *y, u32 n, u32 step, u32 count, u32 width,
     for (u32 i = 0; i < n; i++)
         EACH(v) {
             const f32 *from = (logarithm ? x : y) + i * step + LANES * v;
-            vec z = logarithm ? SUB(SUB(GET(from), most[v]), total[v])
+            vec z = logarithm ? SUB(SUB(GET(from), peak[v]), total[v])
                               : MUL(GET(from), total[v]);
             SET(y + i * step + LANES * v, z);
         }
 }
 
-enum { STRIP = 4 * LANES }; /* columns of a task: one or more lines of the cache */
+enum { STRIP_COLUMNS = 4 * LANES }; /* columns of a task: at least one cache line */
 
-static void columns(u32 begin, u32 end, void *ctx) {
+static void run_columns(u32 begin, u32 end, void *ctx) {
     const Task *s = ctx;
-    u32 inner = s->inner, strips = CEIL_DIV(inner, STRIP);
+    u32 inner = s->inner, strips = CEIL_DIV(inner, STRIP_COLUMNS);
     for (u32 i = begin; i < end; i++) {
-        u32 j = i % strips * STRIP, last = MIN(inner, j + STRIP);
+        u32 j = i % strips * STRIP_COLUMNS, last = MIN(inner, j + STRIP_COLUMNS);
         const f32 *x = (const f32 *)s->x + i / strips * s->n * inner;
         f32 *y = (f32 *)s->y + i / strips * s->n * inner;
-        if (j + STRIP == last) {
-            across(x + j, y + j, s->n, inner, 4, LANES, s->log);
+        if (j + STRIP_COLUMNS == last) {
+            softmax_columns(x + j, y + j, s->n, inner, 4, LANES, s->log);
             continue;
         }
         for (; j + LANES <= last; j += LANES)
-            across(x + j, y + j, s->n, inner, 1, LANES, s->log);
-        if (j < last) across(x + j, y + j, s->n, inner, 1, last - j, s->log);
+            softmax_columns(x + j, y + j, s->n, inner, 1, LANES, s->log);
+        if (j < last) softmax_columns(x + j, y + j, s->n, inner, 1, last - j, s->log);
     }
 }
 
@@ -147,23 +148,24 @@ void softmax_f32(const f32 *x, f32 *y, u32 outer, u32 n, u32 inner, u32 log) {
     INSIDE(y, (u64)outer * n * inner * sizeof(f32));
     u32 grain = MAX(1, 16384 / n);
     if (inner == 1)
-        parallel_for(rows, &s, outer, grain);
+        parallel_for(run_rows, &s, outer, grain);
     else
-        parallel_for(columns, &s, outer * CEIL_DIV(inner, STRIP), MAX(1, grain / STRIP));
+        parallel_for(run_columns, &s, outer * CEIL_DIV(inner, STRIP_COLUMNS), MAX(1,
+                     grain / STRIP_COLUMNS));
 }
 
-static void doubles(u32 begin, u32 end, void *ctx) {
+static void run_doubles(u32 begin, u32 end, void *ctx) {
     const Task *s = ctx;
     u32 step = s->inner, n = s->n;
     for (u32 row = begin; row < end; row++) {
         u32 at = row / step * n * step + row % step;
         const f64 *x = (const f64 *)s->x + at;
-        f64 *y = (f64 *)s->y + at, most = -INFINITY, sum = 0;
-        for (u32 i = 0; i < n; i++) most = x[i * step] > most ? x[i * step] : most;
-        for (u32 i = 0; i < n; i++) sum += y[i * step] = exp(x[i * step] - most);
-        f64 less = log(sum);
+        f64 *y = (f64 *)s->y + at, peak = -INFINITY, sum = 0;
+        for (u32 i = 0; i < n; i++) peak = x[i * step] > peak ? x[i * step] : peak;
+        for (u32 i = 0; i < n; i++) sum += y[i * step] = exp(x[i * step] - peak);
+        f64 log_sum = log(sum);
         SMALL for (u32 i = 0; i < n; i++)
-            y[i * step] = s->log ? x[i * step] - most - less : y[i * step] / sum;
+            y[i * step] = s->log ? x[i * step] - peak - log_sum : y[i * step] / sum;
     }
 }
 
@@ -172,12 +174,13 @@ void softmax_f64(const f64 *x, f64 *y, u32 outer, u32 n, u32 inner, u32 log) {
     Task s = {x, y, n, inner, log, 0};
     INSIDE(x, (u64)outer * n * inner * sizeof(f64));
     INSIDE(y, (u64)outer * n * inner * sizeof(f64));
-    parallel_for(doubles, &s, outer * inner, MAX(1, 2048 / n));
+    parallel_for(run_doubles, &s, outer * inner, MAX(1, 2048 / n));
 }
 
 /* --- normalization ---------------------------------------------------------------- */
 
-/* y = (x - mean) factor + offset, of `c` channels; `factor` has space for as many. */
+/* y = (x - mean) factor + offset in `c` channels. `factor` is workspace for `c` numbers.
+   */
 typedef struct {
     const void *x, *mean, *factor, *offset;
     void *y;
@@ -217,12 +220,12 @@ BATCH_NORM(f64, __builtin_sqrt, SMALL)
 
 #define ADD_UP(T)                                                                      \
     {                                                                                  \
-        _Pragma("clang fp reassociate(on)") T d = x[i] - less;                         \
+        _Pragma("clang fp reassociate(on)") T d = x[i] - log_sum;                      \
         sum += by ? d * by[i] : square ? d * d : d;                                    \
     }
-/* Prefetches the row behind the one that is computed. Rows of a page and more gain
-   nothing: the processor prefetches inside of a page. */
-INLINE void fetch(const void *row, size_t bytes) {
+/* Prefetches the row after the current one. Rows of a page or more do not gain from it,
+   because the processor prefetches within a page. */
+INLINE void prefetch_row(const void *row, size_t bytes) {
 #if CACHE_CONTROL
     enum { PAGE = 4096, CACHE_LINE = 64 };
     for (size_t at = 0; at < bytes && bytes < PAGE; at += CACHE_LINE)
@@ -230,14 +233,14 @@ INLINE void fetch(const void *row, size_t bytes) {
 #endif
 }
 
-/* y = (x - mean) / sqrt(variance + epsilon) factor + offset, along rows of `c`. Sums are
-   taken in T, in any order, over 2 CHUNK elements, and those in float64. */
+/* y = (x - mean) / sqrt(variance + epsilon) factor + offset, along rows of `c`. Sums of
+   2 CHUNK_ELEMENTS elements are taken in T, in any order, and added up in float64. */
 #define LAYER_NORM(T, LOOP)                                                            \
-    INLINE f64 sum_##T(const T *x, u32 n, T less, bool square, const T *by) {          \
+    INLINE f64 sum_##T(const T *x, u32 n, T log_sum, bool square, const T *by) {       \
         f64 total = 0;                                                                 \
         for (u32 i = 0, end; i < n; i = end) {                                         \
             T sum = 0;                                                                 \
-            end = MIN(n, i + 2 * CHUNK);                                               \
+            end = MIN(n, i + 2 * CHUNK_ELEMENTS);                                      \
             u32 rounds = end - (end - i) % ROUND;                                      \
             u32 sixteens = end - (end - i) % 16;                                       \
             BY_ROUND for (; i < rounds; i++) ADD_UP(T)                                 \
@@ -257,7 +260,7 @@ INLINE void fetch(const void *row, size_t bytes) {
         for (u32 row = begin, n = s->c; row < end; row++) {                            \
             const T *restrict x = (const T *)s->x + row * n;                           \
             T *restrict y = (T *)s->y + row * n, mean = sum_##T(x, n, 0, false, 0) / n;\
-            if (row + 1 < end) fetch(x + n, n * sizeof(T));                            \
+            if (row + 1 < end) prefetch_row(x + n, n * sizeof(T));                     \
             T factor = 1 / sqrt(sum_##T(x, n, mean, true, 0) / n + s->epsilon);        \
             if (scale && offset) {                                                     \
                 LOOP(n, y[i] = (x[i] - mean) * factor * scale[i] + offset[i];)         \
@@ -269,14 +272,14 @@ INLINE void fetch(const void *row, size_t bytes) {
         }                                                                              \
     }                                                                                  \
     EXPORT("layer_norm_" #T)                                                           \
-    void layer_norm_##T(const T *x, const T *scale, const T *offset, T *y, u32 rows,   \
+    void layer_norm_##T(const T *x, const T *scale, const T *offset, T *y, u32 run_rows, \
                         u32 n, f64 epsilon) {                                          \
-        INSIDE(x, (u64)rows * n * sizeof(T));                                          \
-        INSIDE(y, (u64)rows * n * sizeof(T));                                          \
+        INSIDE(x, (u64)run_rows * n * sizeof(T));                                      \
+        INSIDE(y, (u64)run_rows * n * sizeof(T));                                      \
         INSIDE(scale, (u64)(scale ? n : 0) * sizeof(T));                               \
         INSIDE(offset, (u64)(offset ? n : 0) * sizeof(T));                             \
         Norm s = {x, 0, scale, offset, y, n, epsilon};                                 \
-        parallel_for(rows_##T, &s, rows, MAX(1, 16384 / n));                           \
+        parallel_for(rows_##T, &s, run_rows, MAX(1, 16384 / n));                       \
     }
 
 LAYER_NORM(f32, STRETCH)
@@ -302,14 +305,14 @@ LAYER_NORM(f64, ONE_BY_ONE)
         }                                                                              \
     }                                                                                  \
     EXPORT("layer_norm_grad_" #T)                                                      \
-    void layer_norm_grad_##T(const T *dy, const T *x, const T *scale, T *dx, u32 rows, \
+    void layer_norm_grad_##T(const T *dy, const T *x, const T *scale, T *dx, u32 run_rows, \
                              u32 n, f64 epsilon) {                                     \
-        INSIDE(dy, (u64)rows * n * sizeof(T));                                         \
-        INSIDE(x, (u64)rows * n * sizeof(T));                                          \
-        INSIDE(dx, (u64)rows * n * sizeof(T));                                         \
+        INSIDE(dy, (u64)run_rows * n * sizeof(T));                                     \
+        INSIDE(x, (u64)run_rows * n * sizeof(T));                                      \
+        INSIDE(dx, (u64)run_rows * n * sizeof(T));                                     \
         INSIDE(scale, (u64)(scale ? n : 0) * sizeof(T));                               \
         Norm s = {x, 0, scale, dy, dx, n, epsilon};                                    \
-        parallel_for(slopes_##T, &s, rows, MAX(1, 8192 / n));                          \
+        parallel_for(slopes_##T, &s, run_rows, MAX(1, 8192 / n));                      \
     }
 
 LAYER_NORM_GRAD(f32, STRETCH)
@@ -320,27 +323,28 @@ LAYER_NORM_GRAD(f64, ONE_BY_ONE)
 static void exp_f32_row(const f32 *x, f32 *restrict y, u32 n) {
     u32 i = 0;
     for (; i + LANES <= n; i += LANES) STORE(y + i, vec_exp(VLOAD(x + i)));
-    if (i < n) vstore_few(y + i, vec_exp(vload_few(x + i, n - i)), n - i);
+    if (i < n) vstore_partial(y + i, vec_exp(vload_partial(x + i, n - i)), n - i);
 }
 
 static void exp_f64_row(const f64 *x, f64 *restrict y, u32 n) {
     SMALL for (u32 i = 0; i < n; i++) y[i] = exp(x[i]);
 }
 
-static f64 largest_f64(const f64 *x, u32 n) {
-    f64 most = -INFINITY;
-    SMALL for (u32 i = 0; i < n; i++) most = x[i] > most ? x[i] : most;
-    return most;
+static f64 max_f64(const f64 *x, u32 n) {
+    f64 peak = -INFINITY;
+    SMALL for (u32 i = 0; i < n; i++) peak = x[i] > peak ? x[i] : peak;
+    return peak;
 }
 
-/* dx = dy y - y sum(dy y), or of the logarithm dy - e^y sum(dy), along rows of `n`. A row
-   adds up to 0. An element whose y or e^y is next to 1 cancels, so it is minus the sum of
-   the others. At most one element of a row is above the limits, however y was rounded. */
+/* Gradients along rows of `n`: dx = dy y - y sum(dy y) of softmax, dy - e^y sum(dy) of
+   its logarithm. A row of dx sums to 0. Where y or e^y is close to 1 the difference
+   cancels, so that element is minus the sum of the others. At most one element of a row
+   is above the limit, however y was rounded. */
 #define DOMINANT_ABOVE 0.6
 #define LOG_DOMINANT_ABOVE -0.5
 #define SOFTMAX_GRAD(T, LOOP)                                                          \
     static void balance_##T(const T *y, T *restrict dx, u32 n, T limit) {              \
-        if (!(largest_##T(y, n) > limit)) return;                                      \
+        if (!(max_##T(y, n) > limit)) return;                                      \
         LOOP(n, dx[i] = y[i] > limit ? 0 : dx[i];)                                     \
         T total = sum_##T(dx, n, 0, false, 0);                                         \
         LOOP(n, dx[i] = y[i] > limit ? -total : dx[i];)                                \
@@ -363,12 +367,12 @@ static f64 largest_f64(const f64 *x, u32 n) {
         }                                                                              \
     }                                                                                  \
     EXPORT("softmax_grad_" #T)                                                         \
-    void softmax_grad_##T(const T *dy, const T *y, T *dx, u32 rows, u32 n, u32 log) {  \
+    void softmax_grad_##T(const T *dy, const T *y, T *dx, u32 run_rows, u32 n, u32 log) { \
         Task s = {y, dx, n, 1, log, dy};                                               \
-        INSIDE(dy, (u64)rows * n * sizeof(T));                                         \
-        INSIDE(y, (u64)rows * n * sizeof(T));                                          \
-        INSIDE(dx, (u64)rows * n * sizeof(T));                                         \
-        parallel_for(back_##T, &s, rows, MAX(1, 16384 / n));                           \
+        INSIDE(dy, (u64)run_rows * n * sizeof(T));                                     \
+        INSIDE(y, (u64)run_rows * n * sizeof(T));                                      \
+        INSIDE(dx, (u64)run_rows * n * sizeof(T));                                     \
+        parallel_for(back_##T, &s, run_rows, MAX(1, 16384 / n));                       \
     }
 
 SOFTMAX_GRAD(f32, STRETCH)

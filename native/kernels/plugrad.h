@@ -1,16 +1,15 @@
-/* What every family of kernels includes: types, exports, parallel_for, SIMD helpers.
+/* Included by every family of kernels: types, exports, parallel_for, SIMD helpers.
 
    A kernel is a function that Python calls with 32-bit integers and doubles:
 
-       EXPORT("scale_f32") void scale_f32(const f32 *x, f32 *y, u32 n, f64 factor)
+   EXPORT("scale_f32") void scale_f32(const f32 *x, f32 *y, u32 n, f64 factor)
 
-   Pointers are offsets into linear memory. What is too long for arguments (shapes,
-   strides) lies in a descriptor: an array of i32 that Python has put into memory and
-   whose pointer is an argument. Memory for intermediate results is a block that Python
-   allocates, passes as a pointer, and drops after the call; nothing is allocated here.
-   Who needs some for each thread gets `threads` times as much and picks his part by
-   `thread_id()`. Kernels never rely on traps: what Python has not checked, they check.
-*/
+   On WebAssembly pointers are offsets into linear memory. Shapes and strides are passed
+   in a descriptor, an array of i32 that Python writes into memory. Kernels allocate
+   nothing: Python allocates workspaces, passes their addresses, and frees them after the
+   call. A kernel with a workspace per thread gets `threads` times as much memory and
+   selects its part by `thread_id()`. Kernels never rely on traps: they check what Python
+   has not checked. */
 #pragma once
 #include <math.h>
 #include <stdbool.h>
@@ -33,7 +32,7 @@ typedef double f64;
 typedef _Complex float c64;
 typedef _Complex double c128;
 
-#ifndef EXPORT /* it is nothing in copies of which a module needs some functions */
+#ifndef EXPORT /* empty in the copies that a module links for some functions */
 #define EXPORT(name) __attribute__((export_name(name)))
 #endif
 #define EXPORT_DATA __attribute__((used, visibility("default")))
@@ -44,16 +43,17 @@ typedef _Complex double c128;
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 
-/* In front of loops that gain nothing by vectors: a tenth of the code. */
+/* Before loops that gain nothing from vectors: a tenth of the code. */
 #define SMALL _Pragma("clang loop vectorize(disable) unroll(disable)")
-/* Of loops that are limited by the counting of pointers: four vectors of float32 at
-   once, which are read and written at constant offsets. */
+/* Before loops that are limited by pointer arithmetic: four float32 vectors per
+   iteration, read and written at constant offsets. */
 #define WIDE _Pragma("clang loop vectorize_width(16)")
-/* Of loops over a multiple of 16 elements, of which there may be few. */
+/* Before loops over a multiple of 16 elements, which may be a small one. */
 #define BY_16 _Pragma("clang loop vectorize_width(16) interleave_count(1)")
-/* BY_ROUND is in front of sums over a multiple of ROUND elements, as many of which are
-   added at once. */
-/* For each i < n, in rows that may be short: what is left behind 16 goes by one. */
+/* BY_ROUND, of the target, comes before sums over a multiple of ROUND elements, which are
+   added ROUND at a time. */
+/* Runs the statement for each i < n: in steps of 16, and one by one for the rest. For
+   rows that may be short. */
 #define STRETCH(n, ...)                                                                  \
     {                                                                                    \
         u32 i = 0, whole = n & ~15u;                                                     \
@@ -62,38 +62,38 @@ typedef _Complex double c128;
     }
 #define ONE_BY_ONE(n, ...) SMALL for (u32 i = 0; i < n; i++) { __VA_ARGS__ }
 
-/* --- threads (a plugin's own C) -------------------------------------------------- */
+/* --- threads (defined by each plugin) -------------------------------------------- */
 
 #define MAX_THREADS 64 /* as in runtime.py; a worker has 256 KiB of stack */
 
 /* Calls body(begin, end, ctx) for pieces of at most `grain` of the items 0..n-1, on all
-   threads; in the plain module one after the other. Returns when all are done. Choose
-   the grain so that a piece takes 10 to 500 us: between pieces Ctrl-C is looked for. It
-   must not be called from inside a body; on processors it may, and this thread does all
-   of it. */
+   threads; in WebAssembly's plain modules one after the other. Returns when all are done.
+   Choose the grain so that a piece takes 10 to 500 us: Ctrl-C is checked between pieces.
+   A body must not call it on WebAssembly; on native targets it may, and the calling
+   thread then does all of the work. */
 void parallel_for(void (*body)(u32 begin, u32 end, void *ctx), void *ctx, u32 n,
                   u32 grain);
 
-/* The number of this thread, 0 (the caller) to threads - 1. */
+/* Returns the number of this thread, from 0 (the caller) to threads - 1. */
 u32 thread_id(void);
-/* How many there are at most; where READS_IN_PLACE. */
+/* Returns the maximum number of threads. Only with READS_IN_PLACE. */
 u32 thread_count(void);
 
-/* On processors: memory for intermediate results that this thread keeps until it ends, in
-   lines of the cache; `which` is 0, 1 or 2, and has one size. */
-void *kept_memory(u32 which, size_t bytes);
+/* On native targets: returns scratch memory that this thread keeps until it ends, aligned
+   to cache lines. `which` is 0, 1 or 2; each is always asked for with the same size. */
+void *thread_scratch(u32 which, size_t bytes);
 
-/* To be called at least every 500 us by pieces that take longer, and by long kernels
-   without parallel_for: does not return once the user has asked to stop. */
+/* Does not return once the user has pressed Ctrl-C. Pieces that take longer than 500 us,
+   and long kernels without parallel_for, call it at least every 500 us. */
 void poll_cancel(void);
 
 /* --- assertions ------------------------------------------------------------------ */
 
-/* Ends the kernel with a message that Python reports. */
+/* Aborts the kernel with a message that Python reports. */
 _Noreturn void fail(const char *message);
 
-/* In debug builds: CHECK(condition, "what is wrong"), and INSIDE(pointer, bytes) for
-   every piece of memory that a kernel is about to use. */
+/* Assertions of debug builds: CHECK(condition, "what is wrong"), and INSIDE(pointer,
+   bytes) for all memory that a kernel is about to use. */
 #ifdef PLUGRAD_DEBUG
 #define STRING_(x) #x
 #define STRING(x) STRING_(x)
@@ -108,21 +108,21 @@ bool in_memory(const void *p, u64 bytes);
 
 /* --- vectors of float32 ---------------------------------------------------------- */
 
-/* `v4` has four, on every target; `vec` has LANES, as many as a register. A target with
-   wider ones than WebAssembly defines LANES, `vec`, the five names under #ifndef, and
-   takes both types in the functions under the other names. */
+/* `v4` has four lanes on every target; `vec` has LANES, as many as a register. A target
+   with wider registers than WebAssembly defines LANES, `vec` and the names under #ifndef
+   LANES; the functions behind the other names are overloaded for both types. */
 typedef v128_t v4;
 
 #define LOAD(p) wasm_v128_load(p)
 #define SPLAT(x) wasm_f32x4_splat(x)
 
-INLINE v4 load_few(const f32 *p, u32 n) { /* n < 4 of them, and zeros */
+INLINE v4 load_partial(const f32 *p, u32 n) { /* n < 4 numbers, and zeros */
     f32 t[4] = {0, 0, 0, 0};
     for (u32 i = 0; i < n; i++) t[i] = p[i];
     return LOAD(t);
 }
 
-INLINE void store_few(f32 *p, v4 v, u32 n) {
+INLINE void store_partial(f32 *p, v4 v, u32 n) {
     f32 t[4];
     wasm_v128_store(t, v);
     for (u32 i = 0; i < n; i++) p[i] = t[i];
@@ -134,8 +134,8 @@ typedef v4 vec;
 #define VLOAD(p) LOAD(p)
 #define VEC(x) SPLAT(x)
 #define VINT(n) wasm_i32x4_splat(n)
-#define vload_few(p, n) load_few(p, n)
-#define vstore_few(p, v, n) store_few(p, v, n)
+#define vload_partial(p, n) load_partial(p, n)
+#define vstore_partial(p, v, n) store_partial(p, v, n)
 #endif
 
 #define STORE(p, v) wasm_v128_store(p, v)
@@ -149,15 +149,15 @@ typedef v4 vec;
 #define ABS(a) wasm_f32x4_abs(a)
 #define SQRT(a) wasm_f32x4_sqrt(a)
 #define NEAREST(a) wasm_f32x4_nearest(a)
-/* Of integers; shifts are by a number, and SHR keeps the sign. */
+/* On integers. Shift counts are scalars, and SHR keeps the sign. */
 #define IADD(a, b) wasm_i32x4_add(a, b)
 #define ISUB(a, b) wasm_i32x4_sub(a, b)
 #define SHL(a, n) wasm_i32x4_shl(a, n)
 #define SHR(a, n) wasm_i32x4_shr(a, n)
 #define USHR(a, n) wasm_u32x4_shr(a, n)
-#define TO_INT(a) wasm_i32x4_relaxed_trunc_f32x4(a) /* of NaN any */
+#define TO_INT(a) wasm_i32x4_relaxed_trunc_f32x4(a) /* undefined for NaN */
 #define TO_FLOAT(a) wasm_f32x4_convert_i32x4(a)
-/* Of bits; what comparisons give has all bits of a lane set, or none. */
+/* Comparisons, which set all bits of a lane or none, and bitwise operations. */
 #define EQ(a, b) wasm_f32x4_eq(a, b)
 #define LT(a, b) wasm_f32x4_lt(a, b)
 #define LE(a, b) wasm_f32x4_le(a, b)
@@ -168,16 +168,16 @@ typedef v4 vec;
 #define XOR(a, b) wasm_v128_xor(a, b)
 #define AND_NOT(a, b) wasm_v128_andnot(a, b)
 #define ALL_TRUE(a) wasm_i32x4_all_true(a)
-/* mask ? a : b; one instruction, for lanes of which all bits are equal */
+/* mask ? a : b in one instruction; the bits of a mask's lane must be equal */
 #define WHERE(mask, a, b) wasm_i32x4_relaxed_laneselect(a, b, mask)
-/* The lesser and the larger, and a where either is NaN. One instruction: those without p
-   are seven. */
+/* Minimum and maximum, and a where either is NaN. One instruction; the variants that
+   propagate NaN are seven. */
 #define PMIN(a, b) wasm_f32x4_pmin(a, b)
 #define PMAX(a, b) wasm_f32x4_pmax(a, b)
 
-/* Turns a 4 x 4 block whose rows begin at the four pointers: out[k][row]. */
-INLINE void turn4(const f32 *p0, const f32 *p1, const f32 *p2, const f32 *p3, f32 *out,
-                  u32 step) {
+/* Transposes the 4 x 4 block whose rows begin at the four pointers: out[k][row]. */
+INLINE void transpose4x4(const f32 *p0, const f32 *p1, const f32 *p2, const f32 *p3,
+                         f32 *out, u32 step) {
     v4 a = LOAD(p0), b = LOAD(p1), c = LOAD(p2), d = LOAD(p3);
     v4 t0 = wasm_i32x4_shuffle(a, b, 0, 4, 1, 5);
     v4 t1 = wasm_i32x4_shuffle(c, d, 0, 4, 1, 5);
@@ -189,13 +189,13 @@ INLINE void turn4(const f32 *p0, const f32 *p1, const f32 *p2, const f32 *p3, f3
     STORE(out + 3 * step, wasm_i64x2_shuffle(t2, t3, 1, 3));
 }
 
-INLINE f32 sum_of(v4 v) {
+INLINE f32 reduce_add(v4 v) {
     v = ADD(v, wasm_i32x4_shuffle(v, v, 2, 3, 0, 1));
     return wasm_f32x4_extract_lane(v, 0) + wasm_f32x4_extract_lane(v, 1);
 }
 
-/* The larger, and NaN where either is. */
-INLINE f32 max_of(v4 v) {
+/* Returns the maximum, or NaN if a lane is NaN. */
+INLINE f32 reduce_max(v4 v) {
     v = wasm_f32x4_max(v, wasm_i32x4_shuffle(v, v, 2, 3, 0, 1));
     v = wasm_f32x4_max(v, wasm_i32x4_shuffle(v, v, 1, 0, 3, 2));
     return wasm_f32x4_extract_lane(v, 0);

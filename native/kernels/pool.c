@@ -1,15 +1,17 @@
-/* Pooling over up to three axes, and its gradients. Channels are worked on in blocks,
-   whose results stay in registers.
+/* Pooling over up to three axes, and its gradients. Channels are computed in blocks whose
+   results stay in registers.
 
-   Map: forward; back; where maxima are.
+   Map: forward; backward; indices of maxima.
 */
 #include "windows.h"
 
-enum { BLOCK = 16, SHARE = 64 }; /* channels at once, and of a task on the way back */
+/* Channels of a block, and of a task of the gradient. */
+enum { BLOCK_CHANNELS = 16, TASK_CHANNELS = 64 };
 #if SMALL_CODE
-enum { WIDE_BLOCK = 0 };
+enum { WIDE_BLOCK_CHANNELS = 0 };
 #else
-enum { WIDE_BLOCK = 64 }; /* to find where positions lie takes as long as 16 channels */
+/* Finding the positions of a window costs as much as 16 channels. */
+enum { WIDE_BLOCK_CHANNELS = 64 };
 #endif
 
 typedef struct {
@@ -19,8 +21,8 @@ typedef struct {
     u32 by_batch;
 } Task;
 
-/* Runs the statement for all windows of line i, an item of parallel_for: `span` is what
-   one sees, and `y` the number of the element that it writes. */
+/* Runs the statement for all windows of line i, an item of parallel_for. `span` is the
+   part of a window inside the input, and `y` the number of the element that it writes. */
 #define EACH_WINDOW(i, a, span, y)                                                     \
     Span span = line_of(a, i);                                                         \
     for (u32 p_ = 0, y = i * (u32)(a)[2].outputs;                                      \
@@ -41,10 +43,10 @@ static void run(void (*body)(u32, u32, void *), Task *s) {
 
 /* --- forward ---------------------------------------------------------------------- */
 
-/* The first n channels of a window; HOW tells the compiler how to treat the loops. */
+/* Computes the first n channels of a window; HOW is the pragma of the loops. */
 #define SOME(T, name, START, STEP, END, HOW)                                           \
     INLINE void name(const T *x, const Axis *a, const Span *s, u32 c, u32 n, T *y) {   \
-        T sum[MAX(BLOCK, WIDE_BLOCK)];                                                 \
+        T sum[MAX(BLOCK_CHANNELS, WIDE_BLOCK_CHANNELS)];                               \
         u32 count = count_of(s);                                                       \
         HOW for (u32 j = 0; j < n; j++) sum[j] = START;                                \
         EACH_POSITION(s, a, e)                                                         \
@@ -63,12 +65,12 @@ static void run(void (*body)(u32, u32, void *), Task *s) {
                 T *y = (T *)s->to + at * c;                                            \
                 const T *x = s->x;                                                     \
                 u32 j = 0;                                                             \
-                for (; WIDE_BLOCK && j + WIDE_BLOCK <= c; j += WIDE_BLOCK)             \
-                    block_##name(x + j, a, &span, c, WIDE_BLOCK, y + j);               \
-                for (; j + BLOCK <= c; j += BLOCK)                                     \
-                    block_##name(x + j, a, &span, c, BLOCK, y + j);                    \
-                if (j && j < c) /* some of the last block again */                     \
-                    block_##name(x + c - BLOCK, a, &span, c, BLOCK, y + c - BLOCK);    \
+                for (; WIDE_BLOCK_CHANNELS && j + WIDE_BLOCK_CHANNELS <= c; j += WIDE_BLOCK_CHANNELS) \
+                    block_##name(x + j, a, &span, c, WIDE_BLOCK_CHANNELS, y + j);      \
+                for (; j + BLOCK_CHANNELS <= c; j += BLOCK_CHANNELS)                   \
+                    block_##name(x + j, a, &span, c, BLOCK_CHANNELS, y + j);           \
+                if (j && j < c) /* overlaps the last block */                     \
+                    block_##name(x + c - BLOCK_CHANNELS, a, &span, c, BLOCK_CHANNELS, y + c - BLOCK_CHANNELS); \
                 else if (!j)                                                           \
                     rest_##name(x, a, &span, c, c, y);                                 \
             }                                                                          \
@@ -78,7 +80,7 @@ static void run(void (*body)(u32, u32, void *), Task *s) {
         run(lines_##name, &(Task){.w = w, .x = x, .to = y});                           \
     }
 
-#define LARGER(a, b) ((a) < (b) ? (b) : (a)) /* passes over NaN in b */
+#define LARGER(a, b) ((a) < (b) ? (b) : (a)) /* ignores NaN in b */
 #define PLUS(a, b) ((a) + (b))
 #define ITSELF(a, count) ((void)(count), (a))
 #define MEAN(a, count) ((a) / (count))
@@ -89,20 +91,20 @@ POOL(i32, max_pool_i32, INT32_MIN, LARGER, ITSELF, SMALL)
 POOL(f32, avg_pool_f32, 0, PLUS, MEAN, )
 POOL(f64, avg_pool_f64, 0, PLUS, MEAN, SMALL)
 
-/* --- back ------------------------------------------------------------------------- */
+/* --- backward --------------------------------------------------------------------- */
 
-/* A task is one image and SHARE channels, so that no two write the same element. GIVE
-   hands n channels of dy on to dx at the positions of a window. */
+/* A task is one image and TASK_CHANNELS channels, so that no two write the same element.
+   GIVE hands n channels of dy on to dx at the positions of a window. */
 #define POOL_GRAD(T, name, GIVE)                                                       \
     static void shares_##name(u32 begin, u32 end, void *ctx) {                         \
         const Task *s = ctx;                                                           \
         const Axis *a = s->w->axes[0];                                                 \
-        u32 c = (u32)s->w->in, shares = CEIL_DIV(c, SHARE);                            \
+        u32 c = (u32)s->w->in, shares = CEIL_DIV(c, TASK_CHANNELS);                    \
         u32 size = (u32)(a[0].size * a[1].size * a[2].size);                           \
         u32 lines = (u32)(a[0].outputs * a[1].outputs);                                \
         for (u32 i = begin; i < end; i++) {                                            \
-            u32 image = i / shares, first = i % shares * SHARE;                        \
-            u32 rest = MIN(SHARE, c - first), run = rest < c ? 1 : size;               \
+            u32 image = i / shares, first = i % shares * TASK_CHANNELS;                \
+            u32 rest = MIN(TASK_CHANNELS, c - first), run = rest < c ? 1 : size;       \
             T *dx = (T *)s->to + first;                                                \
             for (u32 e = image * size; e < (image + 1) * size; e += run)               \
                 memset(dx + e * c, 0, run * rest * sizeof(T));                         \
@@ -111,8 +113,8 @@ POOL(f64, avg_pool_f64, 0, PLUS, MEAN, SMALL)
                 EACH_WINDOW(l, a, span, y) {                                           \
                     u32 at = y * c + first;                                            \
                     u32 j = 0;                                                         \
-                    for (; j + BLOCK <= rest; j += BLOCK)                              \
-                        block_##GIVE(s, a, &span, c, at + j, first + j, BLOCK, dx + j); \
+                    for (; j + BLOCK_CHANNELS <= rest; j += BLOCK_CHANNELS)            \
+                        block_##GIVE(s, a, &span, c, at + j, first + j, BLOCK_CHANNELS, dx + j); \
                     if (j < rest)                                                      \
                         rest_##GIVE(s, a, &span, c, at + j, first + j, rest - j, dx + j); \
                 }                                                                      \
@@ -122,17 +124,17 @@ POOL(f64, avg_pool_f64, 0, PLUS, MEAN, SMALL)
     static void name(Task *s) {                                                        \
         check_tensors(s->w, s->to, s->dy, sizeof(T));                                  \
         parallel_for(shares_##name, s,                                                 \
-                     (u32)s->w->batch * CEIL_DIV((u32)s->w->in, SHARE), 1);            \
+                     (u32)s->w->batch * CEIL_DIV((u32)s->w->in, TASK_CHANNELS), 1);    \
     }
 
-/* The first position that has the maximum takes all; as bits, since 0 times infinity is
-   NaN. */
+/* The first position with the maximum receives the whole cotangent. It is selected by
+   bits, since 0 times infinity is NaN. */
 #define GIVE_MAXIMUM(T, U, name, HOW)                                                  \
     INLINE void name(const Task *s, const Axis *a, const Span *span, u32 c,            \
                             u32 at, u32 first, u32 n, T *restrict dx) {                \
         const T *x = (const T *)s->x + first, *dy = (const T *)s->dy + at;             \
         const T *y = (const T *)s->y + at;                                             \
-        U left[BLOCK];                                                                 \
+        U left[BLOCK_CHANNELS];                                                        \
         memcpy(left, dy, n * sizeof(T));                                               \
         EACH_POSITION(span, a, e)                                                      \
         HOW for (u32 j = 0; j < n; j++) {                                              \
@@ -154,7 +156,7 @@ POOL(f64, avg_pool_f64, 0, PLUS, MEAN, SMALL)
     INLINE void name(const Task *s, const Axis *a, const Span *span, u32 c,            \
                             u32 at, u32 first, u32 n, T *restrict dx) {                \
         const T *dy = (const T *)s->dy + at;                                           \
-        T share[BLOCK];                                                                \
+        T share[BLOCK_CHANNELS];                                                       \
         u32 count = count_of(span);                                                    \
         HOW for (u32 j = 0; j < n; j++) share[j] = dy[j] / count;                      \
         EACH_POSITION(span, a, e)                                                      \
@@ -173,7 +175,7 @@ MAX_POOL_GRAD(f64, u64, max_pool_grad_f64, SMALL)
 AVG_POOL_GRAD(f32, avg_pool_grad_f32, )
 AVG_POOL_GRAD(f64, avg_pool_grad_f64, SMALL)
 
-/* --- where maxima are ------------------------------------------------------------- */
+/* --- indices of maxima ------------------------------------------------------------ */
 
 /* The number of the first element of the image (or batch) that is y, or -1. */
 #define ARGMAX(T, name)                                                                \

@@ -1,11 +1,11 @@
-/* LSTM and GRU over a sequence, and their gradients: the recurrence. What all steps have in
-   common, the products with inputs, is done before.
+/* The recurrence of LSTM and GRU over a sequence, and its gradients. The products with
+   the inputs are computed before, for all steps together.
 
-   A step is a product of the state and the weights, and one pass over its gates. Gates lie
-   as [steps][batch][gate][n], in PyTorch's order: i f g o of LSTM, r z n of GRU.
+   A step is a product of the state and the weights, and one pass over its gates. Gates
+   have the shape [steps][batch][gate][n], in PyTorch's order: i f g o for LSTM, r z n for
+   GRU.
 
-   Map: what all have in common; LSTM, its gradient; GRU, its gradient.
-*/
+   Map: shared functions; LSTM and its gradient; GRU and its gradient. */
 #include "gemm.h"
 #include "mathematics.h"
 
@@ -14,7 +14,7 @@ typedef struct {
     bool reverse;
 } Sequence;
 
-/* Arrays of a step: some are inputs, and some are written. */
+/* The arrays of a step: inputs, and outputs. */
 typedef struct {
     u32 n;
     const f32 *a, *sum, *bias, *weight; /* gates, of the inputs and of the state */
@@ -23,13 +23,13 @@ typedef struct {
 } Step;
 
 INLINE vec get(const f32 *p, u32 here) {
-    return here == LANES ? VLOAD(p) : vload_few(p, here);
+    return here == LANES ? VLOAD(p) : vload_partial(p, here);
 }
 INLINE void put(f32 *p, vec v, u32 here) {
     if (here == LANES) STORE(p, v);
-    else vstore_few(p, v, here);
+    else vstore_partial(p, v, here);
 }
-/* The elements of a row by vectors: from j on there are `here`. */
+/* Runs the statement for each vector of a row: `here` elements from j on. */
 #define EACH_VECTOR(n, ...)                                                              \
     for (u32 j = 0; j < n; j += LANES) {                                                 \
         u32 here = MIN(LANES, n - j);                                                    \
@@ -39,7 +39,7 @@ INLINE void put(f32 *p, vec v, u32 here) {
 #define PUT(p, v) put((p) + j, v, here)
 #define ONE_MINUS(x) SUB(VEC(1), x)
 
-/* The number of the step that comes i-th. */
+/* Returns the number of the step that is computed i-th. */
 static u32 step_number(const Sequence *s, u32 i) {
     return s->reverse ? s->steps - 1 - i : i;
 }
@@ -76,7 +76,7 @@ static void lstm_rows(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* weight is [n, 4 n]; sum is memory for [batch, 4 n]. */
+/* weight is [n, 4 n]; sum is workspace for [batch, 4 n]. */
 EXPORT("lstm_f32")
 void lstm_f32(const f32 *gates, const f32 *h, const f32 *c, const f32 *weight, f32 *sum,
               f32 *y, f32 *cells, u32 steps, u32 batch, u32 n, u32 reverse) {
@@ -118,7 +118,7 @@ static void lstm_grad_rows(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* a are the sums of which the gates are functions, c the cells before each step; weight is
+/* a are the pre-activations of the gates, c the cells before each step; weight is
    [4 n, n]. */
 EXPORT("lstm_grad_f32")
 void lstm_grad_f32(const f32 *dy, const f32 *dcells, const f32 *a, const f32 *c,
@@ -157,7 +157,7 @@ static void gru_rows(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* weight is [n, 3 n]; sum is memory for [batch, 3 n]. */
+/* weight is [n, 3 n]; sum is workspace for [batch, 3 n]. */
 EXPORT("gru_f32")
 void gru_f32(const f32 *gates, const f32 *h, const f32 *weight, const f32 *bias, f32 *sum,
              f32 *y, u32 steps, u32 batch, u32 n, u32 reverse) {
@@ -175,8 +175,8 @@ void gru_f32(const f32 *gates, const f32 *h, const f32 *weight, const f32 *bias,
     }
 }
 
-/* dh is the cotangent of the state after the step, in two parts of which the last step's
-   product is one; it becomes a part of that before. */
+/* The cotangent of the state after the step is dh + dc, where dc is the product of the
+   last step. dh becomes a part of the cotangent of the state before the step. */
 static void gru_grad_rows(u32 begin, u32 end, void *ctx) {
     const Step *s = ctx;
     for (u32 row = begin, n = s->n; row < end; row++) {

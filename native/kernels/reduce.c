@@ -3,20 +3,22 @@
 
    Map: folds (sum, prod, max, min; a mean is a sum with a divisor); indices of extremes.
 
-   A fold keeps a line of results, which loops over vectors work on; of short rows it
-   takes as many side by side as fit. Sums of float32 are added up in float32 over ROWS
-   rows only, and those sums in float64. */
+   A fold keeps a line of LINE results, on which vector loops work; a line contains as
+   many short rows as fit. Float32 is summed in float32 over ROWS rows only; these sums
+   are added up in float64. */
 #include "loops.h"
 
 #if SMALL_CODE
-enum { LINE = 128, WIDTH = 32, ROWS = 32, GRAIN = 65536, FOURS = 0, EARLY = 0 };
-#else /* longer lines: a row of few vectors is over before it is fetched */
-enum { LINE = 1024, WIDTH = 32, ROWS = 32, GRAIN = 65536, FOURS = 1, EARLY = 1536 };
+enum { LINE = 128, WIDTH = 32, ROWS = 32, GRAIN = 65536, FOUR_ROWS = 0,
+      PREFETCH_BYTES = 0 };
+#else /* longer lines: a row of a few vectors would end before its prefetch arrives */
+enum { LINE = 1024, WIDTH = 32, ROWS = 32, GRAIN = 65536, FOUR_ROWS = 1,
+      PREFETCH_BYTES = 1536 };
 #endif
 
-/* Fetches what is EARLY bytes ahead: by itself a processor stops at the end of a page. */
-INLINE void fetch(const void *at, u32 bytes) {
-    for (u32 i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)at + EARLY + i);
+/* Prefetches PREFETCH_BYTES ahead: the hardware prefetcher stops at the end of a page. */
+INLINE void prefetch(const void *at, u32 bytes) {
+    for (u32 i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)at + PREFETCH_BYTES + i);
 }
 
 typedef struct {
@@ -30,8 +32,8 @@ typedef struct {
     u32 rows, wide, width, step, m, from, to;
 } Part;
 
-/* The rows of an item, which is one of the parts, and of its LINEs of columns. */
-static Part part_of(const Fold *f, u32 item) {
+/* Finds the rows and columns of an item: a part, and LINE of its columns. */
+static Part find_part(const Fold *f, u32 item) {
     u32 column = item % f->columns * LINE, part = item / f->columns, inner = f->inner;
     u32 first = part % f->parts * f->chunk, rows = MIN(f->chunk, f->n - first);
     u32 m = MIN(inner - column, LINE);
@@ -41,16 +43,17 @@ static Part part_of(const Fold *f, u32 item) {
     return (Part){rows, wide, wide * m, step, m, from, part * inner + column};
 }
 
-static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
+static void run_fold(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
     f.parts = CEIL_DIV(f.n, f.chunk), f.columns = CEIL_DIV(f.inner, LINE);
     INSIDE(f.x, (u64)outer * f.n * f.inner * size);
     u32 work = MIN(f.chunk, f.n) * MIN(f.inner, LINE);
     parallel_for(piece, &f, outer * f.parts * f.columns, MAX(1, GRAIN / work));
 }
 
-/* P is the type of a line, A that of all lines. Short rows go four at a time; longer ones
-   have WIDTH (32) results, which stay in registers; on processors they begin with four
-   lines, because a line that is left over at the end goes through memory. */
+/* P is the type of sums in a line, A that of the total. Short rows are folded four at a
+   time; longer ones into WIDTH (32) results, which stay in registers. On native targets
+   they begin with four lines, because a line that is left over at the end goes through
+   memory. */
 #define EACH(n) WIDE for (u32 j = 0; j < n; j++)
 #define LINE_AT(NAME, i) __builtin_convertvector(at[i], NAME##_line)
 #define FOLD(NAME, T, P, A, STEP)                                                        \
@@ -84,14 +87,14 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
             u32 i = MIN((n - done) / WIDTH, ROWS);                                       \
             NAME##_line line = LINE_AT(NAME, 0);                                         \
             done += i-- * WIDTH, at++;                                                   \
-            if (FOURS && i >= 3) {                                                       \
-                fetch(at, 4 * sizeof *at);                                               \
+            if (FOUR_ROWS && i >= 3) {                                                   \
+                prefetch(at, 4 * sizeof *at);                                            \
                 NAME##_line b = STEP(LINE_AT(NAME, 1), LINE_AT(NAME, 2));                \
                 line = STEP(STEP(line, LINE_AT(NAME, 0)), b);                            \
                 i -= 3, at += 3;                                                         \
             }                                                                            \
-            for (; FOURS && i >= 4; i -= 4, at += 4) {                                   \
-                fetch(at, 4 * sizeof *at);                                               \
+            for (; FOUR_ROWS && i >= 4; i -= 4, at += 4) {                               \
+                prefetch(at, 4 * sizeof *at);                                            \
                 NAME##_line a = STEP(LINE_AT(NAME, 0), LINE_AT(NAME, 1));                \
                 NAME##_line b = STEP(LINE_AT(NAME, 2), LINE_AT(NAME, 3));                \
                 line = STEP(line, STEP(a, b));                                           \
@@ -130,7 +133,7 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
             NAME##_short(f, item, end);                                                  \
             return;                                                                      \
         }                                                                                \
-        if (FOURS && f->inner == 1 && f->parts == 1) {                                   \
+        if (FOUR_ROWS && f->inner == 1 && f->parts == 1) {                               \
             const T *x = (const T *)f->x + item * f->n;                                  \
             for (T *y = f->y; item < end; item++, x += f->n) {                           \
                 A all = NAME##_row(x, f->n);                                             \
@@ -139,7 +142,7 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
             return;                                                                      \
         }                                                                                \
         for (; item < end; item++) {                                                     \
-            Part p = part_of(f, item);                                                   \
+            Part p = find_part(f, item);                                                 \
             const T *x = (const T *)f->x + p.from;                                       \
             T *y = (T *)f->y + p.to;                                                     \
             INSIDE(x, ((u64)(p.rows - 1) * f->inner + p.m) * sizeof(T));                 \
@@ -149,7 +152,7 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
                 *y = (T)END_##T(all);                                                    \
                 continue;                                                                \
             }                                                                            \
-            if (FOURS && p.wide == 1 && p.rows <= 8) {                                      \
+            if (FOUR_ROWS && p.wide == 1 && p.rows <= 8) {                                  \
                 NAME##_few(f, x, y, p);                                                  \
                 continue;                                                                \
             }                                                                            \
@@ -184,7 +187,7 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
     }                                                                                    \
     EXPORT(#NAME) void NAME(const T *x, T *y, u32 outer, u32 n, u32 inner, u32 chunk,    \
                             f64 divisor) {                                               \
-        run(NAME##_piece, (Fold){x, y, n, inner, chunk, 0, 0, divisor}, outer, sizeof(T));\
+        run_fold(NAME##_piece, (Fold){x, y, n, inner, chunk, 0, 0, divisor}, outer, sizeof(T)); \
     }
 
 #if SMALL_CODE /* the same without lines: a fifth of the code */
@@ -192,7 +195,7 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
     static void NAME##_piece(u32 item, u32 end, void *ctx) {                             \
         const Fold *f = ctx;                                                             \
         for (; item < end; item++) {                                                     \
-            Part p = part_of(f, item);                                                   \
+            Part p = find_part(f, item);                                                 \
             const T *x = (const T *)f->x + p.from;                                       \
             T *y = (T *)f->y + p.to;                                                     \
             INSIDE(x, ((u64)(p.rows - 1) * f->inner + p.m) * sizeof(T));                 \
@@ -210,7 +213,7 @@ static void run(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 size) {
     }                                                                                    \
     EXPORT(#NAME) void NAME(const T *x, T *y, u32 outer, u32 n, u32 inner, u32 chunk,    \
                             f64 divisor) {                                               \
-        run(NAME##_piece, (Fold){x, y, n, inner, chunk, 0, 0, divisor}, outer, sizeof(T));\
+        run_fold(NAME##_piece, (Fold){x, y, n, inner, chunk, 0, 0, divisor}, outer, sizeof(T)); \
     }
 #else
 #define FOLD_SMALL(NAME, T, A, STEP) FOLD(NAME, T, A, A, STEP)
@@ -249,22 +252,23 @@ FOLD(min_of_b8, u8, u8, u8, SMALLER)
 
 /* --- indices ---------------------------------------------------------------------- */
 
-/* Whether q comes before p, which was found earlier; NaN is passed over. */
+/* Returns whether q precedes p, which was found earlier; NaN is ignored. */
 #define MORE(q, p) (!((q) <= (p)) & ((q) == (q)))
 #define LESS(q, p) (!((q) >= (p)) & ((q) == (q)))
 
 #if SMALL_CODE
-enum { AHEAD = 16, POLL = 1024 };
+enum { BLOCK_ELEMENTS = 16, POLL_BLOCKS = 1024 };
 #else
-enum { AHEAD = 4096, POLL = 1024 };
+enum { BLOCK_ELEMENTS = 4096, POLL_BLOCKS = 1024 };
 #endif
 
-/* Whether one of AHEAD elements comes before `best`, a number, or may do so. */
+/* Returns whether one of BLOCK_ELEMENTS elements precedes `best`, which is not NaN, or
+   may precede it. */
 #if SMALL_CODE
 #define LOOK(NAME, T, SPLAT, IS)                                                         \
     INLINE bool NAME(const T *x, T best) {                                               \
         v128_t all = SPLAT(best), found = IS(LOAD(x), all);                              \
-        for (u32 j = 4; j < AHEAD; j += 4)                                               \
+        for (u32 j = 4; j < BLOCK_ELEMENTS; j += 4)                                      \
             found = wasm_v128_or(found, IS(LOAD(x + j), all));                           \
         return wasm_v128_any_true(found);                                                \
     }
@@ -281,18 +285,18 @@ LOOK(look_argmin_i32, i32, wasm_i32x4_splat, wasm_i32x4_lt)
         T best = x[0];                                                                   \
         u32 at = 0;                                                                      \
         for (u32 i = 0; i < n;) {                                                        \
-            u32 end = MIN(n, i + AHEAD);                                                 \
-            if (best != best || end < i + AHEAD || LOOK(x + i, best)) {                  \
+            u32 end = MIN(n, i + BLOCK_ELEMENTS);                                        \
+            if (best != best || end < i + BLOCK_ELEMENTS || LOOK(x + i, best)) {         \
                 SMALL for (; i < end; i++)                                               \
                     if (BEATS(x[i], best)) best = x[i], at = i;                          \
             }                                                                            \
             i = end;                                                                     \
-            if (i % (POLL * AHEAD) == 0) poll_cancel();                                  \
+            if (i % (POLL_BLOCKS * BLOCK_ELEMENTS) == 0) poll_cancel();                  \
         }                                                                                \
         return (i32)at;                                                                  \
     }
 #else
-/* The best of each block, and where it is in the best of them. */
+/* Finds the best element of each block, and then its index in the best block. */
 #define ARG_ROW(NAME, T, BEATS, ORDER)                                                   \
     static T NAME##_best(const T *x, u32 n, T best) {                                    \
         T line[WIDTH];                                                                   \
@@ -333,7 +337,7 @@ LOOK(look_argmin_i32, i32, wasm_i32x4_splat, wasm_i32x4_lt)
         T best = x[at];                                                                  \
         u32 from = at, m = 1;                                                            \
         for (u32 i = at, some; i < n; i += some) {                                       \
-            some = MIN(n - i, AHEAD);                                                    \
+            some = MIN(n - i, BLOCK_ELEMENTS);                                           \
             T found = NAME##_best(x + i, some, best);                                    \
             if (found ORDER best) best = found, from = i, m = some;                      \
         }                                                                                \
@@ -347,7 +351,7 @@ LOOK(look_argmin_i32, i32, wasm_i32x4_splat, wasm_i32x4_lt)
         const Fold *f = ctx;                                                             \
         for (; item < end; item++) {                                                     \
             T best[LINE];                                                                \
-            Part p = part_of(f, item);                                                   \
+            Part p = find_part(f, item);                                                 \
             const T *x = (const T *)f->x + p.from;                                       \
             i32 *y = (i32 *)f->y + p.to;                                                 \
             INSIDE(x, ((u64)(f->n - 1) * f->inner + p.m) * sizeof(T));                   \
@@ -364,12 +368,12 @@ LOOK(look_argmin_i32, i32, wasm_i32x4_splat, wasm_i32x4_lt)
                     best[j] = better ? x[j] : best[j];                                   \
                     y[j] = better ? (i32)i : y[j];                                       \
                 }                                                                        \
-                if (i % POLL == 0) poll_cancel();                                        \
+                if (i % POLL_BLOCKS == 0) poll_cancel();                                 \
             }                                                                            \
         }                                                                                \
     }                                                                                    \
     EXPORT(#NAME) void NAME(const T *x, i32 *y, u32 outer, u32 n, u32 inner) {           \
-        run(NAME##_piece, (Fold){x, y, n, inner, n, 0, 0, 0}, outer, sizeof(T));         \
+        run_fold(NAME##_piece, (Fold){x, y, n, inner, n, 0, 0, 0}, outer, sizeof(T));    \
     }
 #define ARGS(T, MAX, MIN, HOW)                                                           \
     ARG(argmax_##T, T, MORE, MAX, HOW)                                                   \

@@ -1,37 +1,37 @@
-/* Regions: a program of kernels runs on one tile of elements after the other, so that
-   intermediate results stay in the first cache. The kernels are those that run alone:
-   results are the same to the bit, as those do not depend on where a row begins. */
+/* Runs the kernels of a region tile by tile, so that intermediate results stay in the
+   first-level cache. Results have the same bits as those of separate calls: the kernels
+   are the same, and their results do not depend on where a row begins. */
 #include "region.h"
 
 #include "elementwise.h"
 
-/* Bytes of the arrays of a call from which on it fetches the next tile while it computes,
-   and from which on it writes outputs past the caches. Measured on a Xeon: past the caches
-   42 MB take longer, 84 MB take less time. */
+/* Total bytes of the arrays of a call from which on the next tile is prefetched, and from
+   which on outputs are written past the caches. Measured on a Xeon: streaming stores are
+   slower for 42 MB and faster for 84 MB. */
 #if !CACHE_CONTROL
-#define AHEAD UINT64_MAX
-#define FAR UINT64_MAX
+#define PREFETCH_MIN_BYTES UINT64_MAX
+#define STREAM_MIN_BYTES UINT64_MAX
 #define STREAM(p, v) STORE(p, v)
 #define FENCE() ((void)0)
 #else
-#define AHEAD ((u64)1 << 20)
-#define FAR ((u64)64 << 20)
+#define PREFETCH_MIN_BYTES ((u64)1 << 20)
+#define STREAM_MIN_BYTES ((u64)64 << 20)
 #define STREAM(p, v) __builtin_nontemporal_store(v, (vec *)(p))
 #define FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST) /* for the threads that read */
 #endif
-#define LINE 64 /* bytes of a line of the caches */
+#define CACHE_LINE_BYTES 64 /* bytes of a line of the caches */
 
-/* Elements of a piece. Programs of more than four steps have smaller ones, but not less
-   than LEAST: a piece takes 10 to 500 us. */
-#define PIECE 65536
-#define LEAST 8192
+/* Elements of a piece, which takes 10 to 500 us. Programs of more than four steps have
+   smaller pieces, of at least PIECE_MIN_ELEMENTS. */
+#define PIECE_ELEMENTS 65536
+#define PIECE_MIN_ELEMENTS 8192
 
 typedef struct {
     const Region *region;
     void *const *arrays;
     u64 bytes;    /* of its arrays */
-    bool is_far;  /* whether these are FAR, and there is memory for tiles of outputs */
-    bool is_part; /* whether they begin with the first element of the piece */
+    bool streams;  /* outputs go through tiles and streaming stores */
+    bool is_part; /* arrays begin with the first element of the piece */
 } Call;
 
 /* Copies n elements of an array that is broadcast, from element i of the result on. */
@@ -66,14 +66,15 @@ static void load_broadcast(const u8 *x, u32 size, const i32 *loop, u32 i, u32 n,
     }
 }
 
-/* Whether all tiles of a broadcast array are alike: it repeats in what divides a tile. */
-static bool is_alike(const i32 *loop, u32 tile) {
+/* Returns whether all tiles of a broadcast array are equal: its period divides a tile. */
+static bool tiles_repeat(const i32 *loop, u32 tile) {
     u32 rank = loop[0], period = 1;
     for (u32 axis = 1; axis < rank && period <= tile; axis++) period *= loop[1 + axis];
     return loop[1 + rank] == 0 && tile % period == 0;
 }
 
-static void run_step(const RegionStep *step, const RegionSlot *slots, u8 *const *at, u32 n) {
+static void run_step(const RegionStep *step, const RegionSlot *slots, u8 *const *at,
+                     u32 n) {
     u8 *to = at[step->to];
     const u8 *first = at[step->in[0]];
     if (step->count == 1) {
@@ -89,7 +90,7 @@ static void run_step(const RegionStep *step, const RegionSlot *slots, u8 *const 
     }
 }
 
-/* Copies a tile past the caches: memory that is overwritten is not read before. */
+/* Copies a tile by streaming stores, which do not read the memory that they overwrite. */
 static void stream(const u8 *from, u8 *to, u32 size) {
     for (; size && (uintptr_t)to % sizeof(vec); size--) *to++ = *from++;
     for (; size >= sizeof(vec); size -= sizeof(vec)) {
@@ -99,11 +100,12 @@ static void stream(const u8 *from, u8 *to, u32 size) {
     while (size--) *to++ = *from++;
 }
 
-/* Gives outputs a tile behind all others; `to` gets their place in the arrays. */
+/* Assigns tiles to outputs, behind all others; `to` receives their addresses. */
 static void place_outputs(const Region *region, f32 *memory, u8 **at, u8 **to) {
     i32 place = 0;
     for (i32 k = 0; k < region->slot_count; k++)
-        if (region->slots[k].kind >= BROADCAST) place = MAX(place, region->slots[k].place + 1);
+        if (region->slots[k].kind >= BROADCAST) place = MAX(place,
+                                                            region->slots[k].place + 1);
     for (i32 k = 0; k < region->step_count; k++) {
         i32 y = region->steps[k].to;
         if (region->slots[y].kind != ARRAY || to[y]) continue;
@@ -111,7 +113,7 @@ static void place_outputs(const Region *region, f32 *memory, u8 **at, u8 **to) {
     }
 }
 
-/* Moves on to the next tile, after it has written the outputs that have tiles. */
+/* Writes the outputs that have tiles, and advances to the next tile. */
 static void advance(const Region *region, u32 n, u8 **at, u8 **to) {
     for (i32 k = 0; k < region->slot_count; k++) {
         u32 size = n * region->slots[k].size;
@@ -123,15 +125,16 @@ static void advance(const Region *region, u32 n, u8 **at, u8 **to) {
     }
 }
 
-/* Fetches part k of the next tile of arrays, of as many parts as there are steps: between
-   steps, as a processor waits for few lines at once. */
-static void fetch(const Region *region, u8 *const *at, const i32 *arrays, u32 count, u32 n,
-                  i32 k) {
+/* Prefetches part k of the next tile of each array. There is a part for each step,
+   because a processor waits for only a few lines at the same time. */
+static void prefetch_part(const Region *region, u8 *const *at, const i32 *arrays,
+                          u32 count, u32 n, i32 k) {
     for (u32 i = 0; i < count; i++) {
         u32 size = n * (u32)region->slots[arrays[i]].size;
-        u32 part = CEIL_DIV(size, (u32)region->step_count * LINE) * LINE;
+        u32 part = CEIL_DIV(size,
+                            (u32)region->step_count * CACHE_LINE_BYTES) * CACHE_LINE_BYTES;
         const u8 *p = at[arrays[i]] + size + (u32)k * part;
-        for (u32 b = 0; b < part; b += LINE) __builtin_prefetch(p + b);
+        for (u32 b = 0; b < part; b += CACHE_LINE_BYTES) __builtin_prefetch(p + b);
     }
 }
 
@@ -147,29 +150,29 @@ static void run_tiles(u32 i, u32 end, void *ctx) {
         if (slot->kind == ARRAY && !call->is_part) at[k] += (u64)i * slot->size;
         if (slot->kind >= BROADCAST) at[k] = (u8 *)(memory + (u32)slot->place * tile);
     }
-    if (call->is_far) place_outputs(region, memory, at, to);
+    if (call->streams) place_outputs(region, memory, at, to);
     i32 ahead[REGION_SLOTS];
     u32 count = 0;
-    for (i32 k = 0; k < region->slot_count && call->bytes >= AHEAD; k++)
+    for (i32 k = 0; k < region->slot_count && call->bytes >= PREFETCH_MIN_BYTES; k++)
         if (region->slots[k].kind == ARRAY && !to[k]) ahead[count++] = k;
     for (u32 begin = i; i < end; i += tile) {
         u32 n = MIN(tile, end - i);
         for (i32 k = 0; k < region->slot_count; k++) {
             const RegionSlot *slot = region->slots + k;
             const i32 *loop = region->loops + slot->loop;
-            if (slot->kind == BROADCAST && (i == begin || !is_alike(loop, tile)))
+            if (slot->kind == BROADCAST && (i == begin || !tiles_repeat(loop, tile)))
                 load_broadcast(call->arrays[k], slot->size, loop, i, n, at[k]);
         }
         for (i32 k = 0; k < region->step_count; k++) {
-            fetch(region, at, ahead, count, n, k);
+            prefetch_part(region, at, ahead, count, n, k);
             run_step(region->steps + k, region->slots, at, n);
         }
         advance(region, n, at, to);
     }
-    if (call->is_far) FENCE();
+    if (call->streams) FENCE();
 }
 
-/* Whether the memory has room for tiles of outputs. */
+/* Returns whether the memory has room for tiles of outputs. */
 static bool has_room(const Region *region) {
     u32 tiles = 0;
     for (i32 k = 0; k < region->slot_count; k++) tiles += region->slots[k].kind != SCALAR;
@@ -178,11 +181,12 @@ static bool has_room(const Region *region) {
 
 EXPORT("run_region")
 void run_region(const Region *region, void *const *arrays, u32 n) {
-    u32 piece = MAX(PIECE / CEIL_DIV((u32)region->step_count, 4), LEAST);
+    u32 piece = MAX(PIECE_ELEMENTS / CEIL_DIV((u32)region->step_count, 4),
+                    PIECE_MIN_ELEMENTS);
     Call call = {region, arrays, 0, false, false};
     for (i32 k = 0; k < region->slot_count; k++)
         if (region->slots[k].kind == ARRAY) call.bytes += (u64)n * region->slots[k].size;
-    call.is_far = call.bytes >= FAR && has_room(region);
+    call.streams = call.bytes >= STREAM_MIN_BYTES && has_room(region);
     parallel_for(run_tiles, &call, n, piece);
 }
 

@@ -1,22 +1,23 @@
-/* Regions: several element-wise kernels in one pass over the elements. */
+/* A region runs several element-wise kernels in one pass over the elements. */
 #pragma once
 #include <stdint.h>
 
 enum { REGION_SLOTS = 128, REGION_MEMORY = 16384 }; /* elements */
 
-/* Where a value is: an array of `size` bytes an element, from the front; one element for
-   all (SCALAR); an array that is broadcast, by the strides of its loop, into a tile; or
-   a tile. The arrays of a call come in the order of the slots that are no tiles. */
+/* Where a value is: in an array that is read in order, with elements of `size` bytes; in
+   one element for all (SCALAR); in an array that is broadcast into a tile by the strides
+   of its loop; or in a tile. A call passes its arrays in the order of the slots that are
+   not tiles. */
 enum { ARRAY, SCALAR, BROADCAST, TILE };
 
 typedef struct {
     int32_t kind, size;
-    int32_t place; /* of a tile, or of what is broadcast: its number in the memory */
-    int32_t loop;  /* where its loop is: rank, sizes, strides in elements */
+    int32_t place; /* number of the tile in memory, for TILE and BROADCAST */
+    int32_t loop;  /* index of its loop: rank, sizes, strides in elements */
 } RegionSlot;
 
-/* `run` is the function NAME_piece of a kernel of one operand, or NAME_row of one of two or
-   three. */
+/* `run` is the function NAME_piece of a kernel with one operand, or NAME_row of a kernel
+   with two or three. */
 typedef struct {
     void *run;
     double p, q;
@@ -33,6 +34,6 @@ typedef struct {
 /* Runs the steps on n elements; `arrays` are those of all slots, NULL for tiles. */
 void run_region(const Region *region, void *const *arrays, uint32_t n);
 
-/* Runs them on this thread, on elements i to end; `arrays` begin with element i, but for
-   those that are broadcast. */
+/* Runs the steps on elements i to end on this thread. `arrays` begin with element i,
+   except broadcast ones. */
 void run_part(const Region *region, void *const *arrays, uint32_t i, uint32_t end);

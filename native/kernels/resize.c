@@ -1,5 +1,6 @@
-/* Weighed sums along one axis: y[o, i, :] = the sum of weight · x[o, index, :] over the
-   terms of i. Resizing is two of these, and so is its transpose. Then: reading boxes. */
+/* Weighted sums along one axis: y[o, i, :] = the sum of weight · x[o, index, :] over the
+   terms of i. Resizing and its transpose are two such sums each. Second: cropping boxes.
+   */
 #include "loops.h"
 
 typedef struct {
@@ -7,18 +8,18 @@ typedef struct {
     void *y;
     const i32 *starts, *indices;
     u32 n, m, inner;
-} Mix;
+} WeightedSum;
 
 #if SMALL_CODE
-enum { FEW = 0 };
+enum { SPECIALIZE = 0 };
 #else
-enum { FEW = 1 }; /* terms have paths of their own */
+enum { SPECIALIZE = 1 }; /* separate loops for rows of one number, and for one term */
 #endif
 
 /* Terms starts[i] to starts[i + 1] belong to row i. */
 #define MIX(NAME, T, HOW)                                                                \
     static void NAME##_rows(u32 item, u32 end, void *ctx) {                              \
-        const Mix *mix = ctx;                                                            \
+        const WeightedSum *mix = ctx;                                                    \
         u32 inner = mix->inner, m = mix->m, i = item % m, o = item / m;                  \
         const T *restrict weights = mix->weights;                                        \
         const i32 *restrict starts = mix->starts, *restrict indices = mix->indices;      \
@@ -27,7 +28,7 @@ enum { FEW = 1 }; /* terms have paths of their own */
             const T *from = (const T *)mix->x + o * mix->n * inner;                      \
             T *restrict y = (T *)mix->y + item * inner;                                  \
             INSIDE(y, (u64)inner * sizeof(T));                                           \
-            if (FEW && inner == 1) {                                                     \
+            if (SPECIALIZE && inner == 1) {                                              \
                 u32 last = MIN(m, i + (end - item));                                     \
                 for (y -= i, item -= i; i < last; i++) {                                 \
                     T sum = 0;                                                           \
@@ -36,7 +37,7 @@ enum { FEW = 1 }; /* terms have paths of their own */
                     y[i] = sum;                                                          \
                 }                                                                        \
                 i--, item += i;                                                          \
-            } else if (FEW && stop - term == 1) {                                        \
+            } else if (SPECIALIZE && stop - term == 1) {                                 \
                 const T *restrict a = from + (size_t)(u32)indices[term] * inner;         \
                 T p = weights[term];                                                     \
                 for (u32 j = 0; j < inner; j++) y[j] = p * a[j];                         \
@@ -71,7 +72,7 @@ enum { FEW = 1 }; /* terms have paths of their own */
     }                                                                                    \
     EXPORT(#NAME) void NAME(const T *x, T *y, u32 outer, u32 n, u32 m, u32 inner,        \
                             const i32 *starts, const i32 *indices, const T *weights) {   \
-        Mix mix = {x, weights, y, starts, indices, n, m, inner};                         \
+        WeightedSum mix = {x, weights, y, starts, indices, n, m, inner};                 \
         parallel_for(NAME##_rows, &mix, outer * m, MAX(1, 32768 / (inner + 8)));         \
     }
 MIX(mix_f32, f32, )
@@ -79,7 +80,7 @@ MIX(mix_f64, f64, SMALL)
 
 /* --- boxes ----------------------------------------------------------------------- */
 
-/* Where the pixels on both sides of a position are, and the share of the second. */
+/* The pixels on both sides of a position, and the weight of the second one. */
 typedef struct {
     bool seen;
     u32 low, high;
@@ -96,8 +97,9 @@ typedef struct {
     f32 fill;
 } Crop;
 
-/* Position i of `count` from edge a to edge b of a box, in pixels of an axis. */
-INLINE Ends ends_of(f32 a, f32 b, u32 i, u32 count, u32 size, bool nearest) {
+/* Returns the interpolation at position i of `count` between the edges a and b of a box.
+   */
+INLINE Ends interpolation_of(f32 a, f32 b, u32 i, u32 count, u32 size, bool nearest) {
     f32 back = count == 1 ? 1 : (f32)i, front = count == 1 ? 1 : (f32)(count - 1 - i);
     f32 v = (a * front + b * back) * (f32)(size - 1) / (count == 1 ? 2 : (f32)(count - 1));
     if (!(v >= 0 && v <= (f32)(size - 1))) return (Ends){0};
@@ -107,7 +109,7 @@ INLINE Ends ends_of(f32 a, f32 b, u32 i, u32 count, u32 size, bool nearest) {
     return (Ends){true, low, MIN(low + 1, size - 1), share};
 }
 
-INLINE f32 between(f32 a, f32 b, f32 share) {
+INLINE f32 interpolate(f32 a, f32 b, f32 share) {
     return share == 0 ? a : a * (1 - share) + b * share;
 }
 
@@ -125,10 +127,10 @@ static void crop_rows(u32 item, u32 end, void *ctx) {
             continue;
         }
         const f32 *box = s->boxes + 4 * k, *image = s->images + which * height * width * c;
-        Ends down = ends_of(box[0], box[2], item % rows, rows, height, s->nearest);
+        Ends down = interpolation_of(box[0], box[2], item % rows, rows, height, s->nearest);
         const f32 *top = image + down.low * width * c, *bottom = image + down.high * width * c;
         for (u32 j = 0; j < columns; j++, y += c) {
-            Ends across = ends_of(box[1], box[3], j, columns, width, s->nearest);
+            Ends across = interpolation_of(box[1], box[3], j, columns, width, s->nearest);
             u32 l = across.low * c, r = across.high * c;
             if (!down.seen || !across.seen) {
                 SMALL for (u32 e = 0; e < c; e++) y[e] = s->fill;
@@ -140,9 +142,10 @@ static void crop_rows(u32 item, u32 end, void *ctx) {
                 SMALL for (u32 e = 0; e < c; e++) y[e] = top[l + e];
             else
                 SMALL for (u32 e = 0; e < c; e++)
-                    y[e] = between(between(top[l + e], top[r + e], across.share),
-                                   between(bottom[l + e], bottom[r + e], across.share),
-                                   down.share);
+                    y[e] = interpolate(interpolate(top[l + e], top[r + e], across.share),
+                                       interpolate(bottom[l + e], bottom[r + e],
+                                                   across.share),
+                                       down.share);
         }
     }
 }

@@ -1,8 +1,9 @@
-/* Copying rows, which are bytes here. */
+/* Copying rows of bytes. */
 #pragma once
 #include "loops.h"
 
-/* Short pieces are copied faster so than by memcpy, which is a call of the host. */
+/* Copies n bytes. For short pieces this is faster than memcpy, which is a call of the
+   host. */
 INLINE void copy(u8 *restrict y, const u8 *restrict x, u32 n) {
     INSIDE(x, n);
     INSIDE(y, n);
@@ -28,7 +29,8 @@ INLINE void copy(u8 *restrict y, const u8 *restrict x, u32 n) {
     case 128: DO(128); break;                                                            \
     case 256: DO(256); break;
 #endif
-/* Calls DO(width) with a constant for the sizes of elements and of a pixel's three. */
+/* Calls DO(width) with a constant width for common sizes: those of elements, and of a
+   pixel of three numbers. */
 #define BY_WIDTH(width, DO)                                                              \
     switch (width) {                                                                     \
     case 1: DO(1); break;                                                                \

@@ -1,5 +1,5 @@
-/* Functions of one element. float64 goes by the C library, and so do the functions of
-   float32 that are rarely used. */
+/* Unary functions. float64 and rarely used float32 functions are those of the C library.
+   */
 #include "elementwise.h"
 #include "mathematics.h"
 

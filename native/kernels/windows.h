@@ -1,19 +1,19 @@
-/* Where windows lie, as windows.py describes it for convolution and pooling. */
+/* The geometry of windows for convolution and pooling, as windows.py describes it. */
 #pragma once
 #include "plugrad.h"
 
-/* Along one axis, window p reads position t at p * step + first + t * gap, if that is
-   from 0 to size - 1, and writes at p * stride + start. */
+/* Along one axis, window p reads position t at p * step + first + t * gap, if that lies
+   in 0 to size - 1, and writes at p * stride + start. */
 typedef struct {
     i32 size, outputs, step, first;
     i32 positions, gap;
-    i32 position, position_step; /* t is number position + t * position_step */
+    i32 position, position_step; /* number of t in the filter: position + t * position_step */
     i32 out, start, stride;
 } Axis;
 
-/* What is read has shape [batch, *size, in], what is written [batch, *out, out]. To
-   carry cotangents back through windows of stride s, every s-th element of an axis is
-   written by the same positions: a phase. Forward there is one. */
+/* The input has shape [batch, *size, in], the output [batch, *out, out]. In the gradient
+   of windows with stride s, every s-th element of an axis is written by the same
+   positions: these elements are a phase. Forward there is one phase. */
 typedef struct {
     i32 batch, in, out, groups;
     i32 window[3];
@@ -31,8 +31,8 @@ INLINE u32 positions_of(const Axis *a) {
     return (u32)a[0].positions * (u32)a[1].positions * (u32)a[2].positions;
 }
 
-/* In debug builds: whether x and y are in memory as the windows of forward axes, or all
-   phases of the way back, read and write them. */
+/* Checks in debug builds that x and y lie in memory, as far as the windows of all phases
+   read and write them. */
 INLINE void check_tensors(const Windows *w, const void *x, const void *y, u32 size) {
     const Axis *a = w->axes[0];
     u64 n = (u64)w->batch * size, in = n * (u32)w->in, out = n * (u32)w->out;
@@ -42,7 +42,7 @@ INLINE void check_tensors(const Windows *w, const void *x, const void *y, u32 si
     INSIDE(y, out);
 }
 
-/* Where a window is: the number of its image, and its output along each axis. */
+/* The place of a window: the number of its image, and its output along each axis. */
 typedef struct {
     u32 image;
     i32 output[3];
@@ -56,8 +56,8 @@ SHARED Output output_of(const Axis *a, u32 i) {
     return (Output){rest / (u32)a[0].outputs, {(i32)p0, (i32)p1, (i32)p2}};
 }
 
-/* The outputs of windows i to i + 3, of which those from `end` on repeat the last one. To
-   go on in a line takes no division. */
+/* Finds the outputs of windows i to i + 3; windows from `end` on repeat the last one.
+   Within a line this needs no division. */
 INLINE void four_outputs(const Axis *a, u32 i, u32 end, Output *p) {
     for (u32 t = 0; t < 4; t++) {
         if (t) p[t] = p[t - 1];
@@ -66,7 +66,7 @@ INLINE void four_outputs(const Axis *a, u32 i, u32 end, Output *p) {
     }
 }
 
-/* The number of the element that a output writes, counted without channels. */
+/* Returns the number of the element that an output writes, not counting channels. */
 INLINE u32 written(const Axis *a, Output p) {
     u32 i = p.image;
     for (u32 d = 0; d < 3; d++) {
@@ -77,7 +77,7 @@ INLINE u32 written(const Axis *a, Output p) {
     return i;
 }
 
-/* The number of the element that a output reads with a position, or -1 outside. */
+/* Returns the number of the element that an output reads at a position, or -1 outside. */
 INLINE i32 read_by(const Axis *a, Output p, const i32 *position) {
     u32 i = p.image;
     for (u32 d = 0; d < 3; d++) {
@@ -88,7 +88,7 @@ INLINE i32 read_by(const Axis *a, Output p, const i32 *position) {
     return (i32)i;
 }
 
-/* The number of a position in the filter. */
+/* Returns the number of a position in the filter. */
 INLINE u32 position_of(const Windows *w, const Axis *a, const i32 *position) {
     u32 i = 0;
     for (u32 d = 0; d < 3; d++) {
@@ -99,7 +99,8 @@ INLINE u32 position_of(const Windows *w, const Axis *a, const i32 *position) {
     return i;
 }
 
-/* Position number i of a phase, row by row, and the one after it, if there is one. */
+/* Position number i of a phase, in row-major order; next_position() advances to the next
+   one and returns whether there is one. */
 #define POSITION(i, a)                                                                 \
     {(i32)((i) / (u32)((a)[1].positions * (a)[2].positions)),                          \
      (i32)((i) / (u32)(a)[2].positions) % (a)[1].positions, (i32)((i) % (u32)(a)[2].positions)}
@@ -109,7 +110,7 @@ SHARED bool next_position(i32 *position, const Axis *a) {
     return false;
 }
 
-/* Tells which positions of a window lie in the input: those from *first to *last - 1. */
+/* Finds the positions of a window that lie in the input: *first to *last - 1. */
 SHARED void clip(const Axis *a, i32 output, i32 *first, i32 *last) {
     i32 at = output * a->step + a->first;
     *first = 0, *last = a->positions;
@@ -117,7 +118,7 @@ SHARED void clip(const Axis *a, i32 output, i32 *first, i32 *last) {
     while (*first < *last && (u32)(at + (*last - 1) * a->gap) >= (u32)a->size) --*last;
 }
 
-/* What one window sees: its positions from first to last - 1 along each axis. */
+/* The part of a window inside the input: positions first to last - 1 along each axis. */
 typedef struct {
     u32 image;
     i32 at[3], first[3], last[3];
@@ -152,8 +153,8 @@ INLINE u32 count_of(const Span *s) {
     return n;
 }
 
-/* Runs the statement for each position of a span, row by row; `e` is the number of the
-   element that it reads. Gaps are positive. */
+/* Runs the statement for each position of a span, in row-major order; `e` is the number
+   of the element at that position. Gaps are positive. */
 #define EACH_POSITION(s, a, e)                                                         \
     for (i32 t0_ = (s)->first[0]; t0_ < (s)->last[0]; t0_++)                           \
         for (i32 t1_ = (s)->first[1]; t1_ < (s)->last[1]; t1_++)                       \

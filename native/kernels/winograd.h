@@ -1,10 +1,11 @@
-/* Convolutions of 3 x 3 by tiles: winograd.c. */
+/* 3 x 3 convolutions by Winograd's algorithm: winograd.c. */
 #pragma once
 #include "gemm.h"
 #include "windows.h"
 
-/* y = finish(conv(x, filter)), so many tiles at once. `between` is workspace for 16 times
-   (in + tiles) * out + 16 numbers. On processors, each of so many `lanes` does its tiles
-   beside the others; it is for 16 times in * out + lanes * (tiles * (in + out) + 32). */
+/* y = epilogue(conv(x, filter)), computed `tiles` tiles at a time. `between` is workspace
+   of 16 ((in + tiles) out + 16) numbers. On native targets `lanes` threads compute
+   different tiles, and the workspace is 16 (in out + lanes (tiles (in + out) + 32))
+   numbers. */
 void winograd(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *between,
-              u32 tiles, u32 lanes, const Finish *end);
+              u32 tiles, u32 lanes, const Epilogue *epilogue);

@@ -5,9 +5,9 @@
 /* 16 registers for C */
 #define GEMM_MR 8
 #define GEMM_SCATTERED_MR 8
-#define GEMM_PANEL_A 8
+#define GEMM_PACKED_MR 8
 #define GEMM_NR 8
-#define GEMM_MC (4 * GEMM_PANEL_A)
+#define GEMM_MC (4 * GEMM_PACKED_MR)
 #define GEMM_TASK_ROWS 128
 #define GEMM_KC 320
 #define GEMM_NC 512

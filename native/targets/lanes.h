@@ -1,6 +1,6 @@
-/* The functions of processor.h on vectors of float32 of any width. It is included for
-   each type T, whose elements as float32 are TF and as u32 TU; `of_f32x4` and the like in
-   a name say what an element is, not how many there are. */
+/* The functions of processor.h on float32 vectors of any width. This file is included
+   once per vector type T, with TF and TU, the types of its elements as float32 and as
+   u32. `f32x4` in a name says what an element is, not how many there are. */
 #define F(v) ((TF)(v))
 #define U(v) ((TU)(v))
 #define V(v) ((T)(v))
@@ -40,7 +40,7 @@ OP T wasm_f32x4_nearest(T a) { return V(__builtin_elementwise_rint(F(a))); }
 OP T wasm_f32x4_relaxed_madd(T a, T b, T c) { return V(FUSED(F(a), F(b), F(c))); }
 OP T wasm_f32x4_relaxed_nmadd(T a, T b, T c) { return V(FUSED(-F(a), F(b), F(c))); }
 OP T wasm_f32x4_convert_i32x4(T a) { return V(__builtin_convertvector(a, TF)); }
-/* Towards 0; undefined beyond the integers, but for NaN: 0 */
+/* Rounds towards 0. NaN gives 0; other values out of range are undefined. */
 OP T wasm_i32x4_relaxed_trunc_f32x4(T a) {
     return __builtin_convertvector(F(a & V(F(a) == F(a))), T);
 }

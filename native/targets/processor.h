@@ -1,9 +1,9 @@
-/* What the headers of processors have in common: WebAssembly's vectors over vector types.
+/* Shared by the headers of native targets: WebAssembly's SIMD functions on vector types.
 
-   The functions are those that kernels use of clang's wasm_simd128.h. Their values are the
-   same, but for `relaxed` instructions, which are those with one rounding here. Next to
-   `v128_t` there is `vec`, as wide as a register; plugrad.h says what it needs of it. The
-   header that includes this one defines REGISTER, the elements of a register, and HAS_FMA.
+   These are the functions of clang's wasm_simd128.h that kernels use. Their values are the
+   same, except that `relaxed` multiply-adds always round once. `vec` is a vector as wide as
+   a register; plugrad.h says what it must provide. The including header defines REGISTER,
+   the float32 elements of a register, and HAS_FMA.
 */
 #pragma once
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 #define CACHE_CONTROL 1
 #define INTERLEAVES 1
 #define WINOGRAD_THREAD_FILTERS 2048
-/* The latency of an addition is as long as eight of them take. */
+/* During the latency of an addition eight can be issued. */
 #define ROUND 64
 #define BY_ROUND _Pragma("clang loop vectorize_width(16) interleave_count(4)")
 
@@ -74,22 +74,22 @@ typedef uint32_t of_words OF_SIZE(4 * LANES);
 OP vec VLOAD(const void *p) { vec v; memcpy(&v, p, sizeof v); return v; }
 OP vec VEC(float x) { return (vec)((of_floats)x); }
 OP vec VINT(int32_t n) { return n - (vec){0}; }
-/* n < LANES of them, and zeros */
+/* The first n < LANES lanes; the others are zeros. */
 typedef bool of_bools __attribute__((ext_vector_type(LANES)));
 OP of_bools of_first(uint32_t n) {
     static const int32_t numbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     return __builtin_convertvector(VLOAD(numbers) < (int32_t)n, of_bools);
 }
-OP vec vload_few(const float *p, uint32_t n) {
+OP vec vload_partial(const float *p, uint32_t n) {
     return (vec)__builtin_masked_load(of_first(n), p, (of_floats)0);
 }
-OP void vstore_few(float *p, vec v, uint32_t n) {
+OP void vstore_partial(float *p, vec v, uint32_t n) {
     __builtin_masked_store(of_first(n), (of_floats)v, p);
 }
-/* The first four lanes, and vectors with four lanes. */
+/* Conversions to the first four lanes, and from four lanes. */
 OP v128_t first4(vec v) { v128_t y; memcpy(&y, &v, sizeof y); return y; }
 OP vec with4(v128_t v) { vec y = {0}; memcpy(&y, &v, sizeof v); return y; }
-/* Of all lanes, by fours and then by halves. */
+/* Reduces all lanes, by fours and then by halves. */
 #define FOLD(v, FUNCTION)                                                                \
     v128_t t[LANES / 4];                                                                 \
     memcpy(t, &v, sizeof t);                                                             \
@@ -98,8 +98,8 @@ OP vec with4(v128_t v) { vec y = {0}; memcpy(&y, &v, sizeof v); return y; }
     t[0] = FUNCTION(t[0], wasm_i32x4_shuffle(t[0], t[0], 2, 3, 0, 1));                   \
     t[0] = FUNCTION(t[0], wasm_i32x4_shuffle(t[0], t[0], 1, 0, 3, 2));                   \
     return wasm_f32x4_extract_lane(t[0], 0);
-OP float sum_of(vec v) { FOLD(v, wasm_f32x4_add) }
-OP float max_of(vec v) { FOLD(v, wasm_f32x4_max) } /* NaN where one is */
+OP float reduce_add(vec v) { FOLD(v, wasm_f32x4_add) }
+OP float reduce_max(vec v) { FOLD(v, wasm_f32x4_max) } /* NaN where one is */
 #undef FOLD
 #endif
 #undef OF_SIZE

@@ -21,7 +21,7 @@
     !defined(INTERLEAVES)
 #error "it must define SMALL_CODE, READS_IN_PLACE, CACHE_CONTROL and INTERLEAVES"
 #endif
-#if !defined(GEMM_MR) || !defined(GEMM_SCATTERED_MR) || !defined(GEMM_PANEL_A) ||          \
+#if !defined(GEMM_MR) || !defined(GEMM_SCATTERED_MR) || !defined(GEMM_PACKED_MR) ||        \
     !defined(GEMM_NR) || !defined(GEMM_MC) || !defined(GEMM_TASK_ROWS) ||                  \
     !defined(GEMM_KC) || !defined(GEMM_NC) || !defined(WINOGRAD_THREAD_FILTERS)
 #error "it must define the sizes of products: GEMM_* and WINOGRAD_THREAD_FILTERS"

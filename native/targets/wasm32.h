@@ -13,7 +13,7 @@
 
 #define GEMM_MR 4
 #define GEMM_SCATTERED_MR 4
-#define GEMM_PANEL_A 4
+#define GEMM_PACKED_MR 4
 #define GEMM_NR 8
 #define GEMM_MC 64
 #define GEMM_TASK_ROWS 64

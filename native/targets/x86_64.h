@@ -6,7 +6,7 @@
 /* 32 registers: 24 for C */
 #define GEMM_MR 12
 #define GEMM_SCATTERED_MR 6
-#define GEMM_PANEL_A 12
+#define GEMM_PACKED_MR 12
 #define GEMM_NR 32
 #define GEMM_TASK_ROWS 132
 #define GEMM_KC 512
@@ -15,7 +15,7 @@
 /* 16 registers: 12 for C */
 #define GEMM_MR 6
 #define GEMM_SCATTERED_MR 6
-#define GEMM_PANEL_A 12
+#define GEMM_PACKED_MR 12
 #define GEMM_NR 16
 #define GEMM_TASK_ROWS 120
 #define GEMM_KC 320
@@ -23,13 +23,13 @@
 #define REGISTER 4
 #define GEMM_MR 4
 #define GEMM_SCATTERED_MR 4
-#define GEMM_PANEL_A 4
+#define GEMM_PACKED_MR 4
 #define GEMM_NR 8
 #define GEMM_TASK_ROWS 64
 #define GEMM_KC 256
 #endif
 #if REGISTER > 4
-#define GEMM_MC (4 * GEMM_PANEL_A)
+#define GEMM_MC (4 * GEMM_PACKED_MR)
 #define GEMM_NC 512
 #else
 #define GEMM_MC 64
@@ -57,8 +57,8 @@
 #define WITH_DOT_I8 __attribute__((target("avx512vnni")))
 #define DOT_I8(s, a, b) _mm512_dpbusd_epi32((__m512i)(s), (__m512i)(a), (__m512i)(b))
 
-/* Whether the processor has VNNI: bit 11 of what cpuid tells of it. That takes 16 us in a
-   virtual machine, so it is asked once. */
+/* Returns whether the processor has VNNI, bit 11 of cpuid's ecx. The result is cached:
+   cpuid costs 16 us in a virtual machine. */
 static inline bool has_dot_i8(void) {
     static _Atomic uint32_t known; /* 1: no, 2: yes */
     uint32_t a, b, c, d;

@@ -34,9 +34,9 @@ INCLUDES = [f"-iquote{folder}" for folder in (NATIVE, NATIVE / "kernels")]
 MODULES = ROOT / "src" / "plugrad_wasm" / "modules"
 KINDS = ("plain", "threaded")
 # Files in which kernels call functions of the others' are one module.
-TOGETHER = {"matmul": ["matmul", "gemm", "conv", "depthwise"]}
-TOGETHER["matmul"] += ["recurrent", "winograd"]
-TOGETHER["region"] = ["region", "loops"]
+MODULES_OF_FILES = {"matmul": ["matmul", "gemm", "conv", "depthwise"]}
+MODULES_OF_FILES["matmul"] += ["recurrent", "winograd"]
+MODULES_OF_FILES["region"] = ["region", "loops"]
 # Families of which a module has a copy of its own: of the functions that it calls.
 COPIES = {"region": ["activation", "binary", "cast", "compare", "unary"]}
 # What all modules may use: a copy of it is in each that does.
@@ -84,8 +84,8 @@ def sources() -> dict[str, Path]:
 def families() -> dict[str, list[str]]:
     """Return the files of each module by its name."""
     alone = {*sources()} - {*COMMON}
-    alone -= {file for files in TOGETHER.values() for file in files}
-    return {name: [name] for name in sorted(alone)} | TOGETHER
+    alone -= {file for files in MODULES_OF_FILES.values() for file in files}
+    return {name: [name] for name in sorted(alone)} | MODULES_OF_FILES
 
 
 def compile_all(kind: str, debug: bool) -> tuple[dict[str, str], list[str]]:

@@ -113,7 +113,7 @@ def compile_family(tmp_path, monkeypatch):
         (tmp_path / "build" / "zig").symlink_to(cache)
         monkeypatch.setattr(build, "ROOT", tmp_path)
         monkeypatch.setattr(build, "FOLDERS", [sources])
-        monkeypatch.setattr(build, "TOGETHER", {})
+        monkeypatch.setattr(build, "MODULES_OF_FILES", {})
         monkeypatch.setattr(build, "COPIES", {})
         monkeypatch.setattr(build, "STACK", index["heap"])
         made = build.link(modules, *build.compile_all("plain", debug=False))

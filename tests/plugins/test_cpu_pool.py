@@ -77,7 +77,7 @@ def test_arrays_can_be_resized(sizes):
     from plugrad_cpu import arrays
 
     before, after = sizes
-    x = arrays.quiet(np.arange)(before)
+    x = arrays.kernel_context(np.arange)(before)
     assert handler(x) == "plugrad_cpu_pool"
     x.resize(after, refcheck=False)
     expected = np.zeros(after, x.dtype)
@@ -106,7 +106,7 @@ def test_blocks_without_use_are_returned():
     from plugrad_cpu import arrays
     from plugrad_cpu.pool import native
     x = pg.ones(1 << 18)
-    arrays.quiet(native.use_pool)(1 << 30, 1)
+    arrays.kernel_context(native.use_pool)(1 << 30, 1)
     many = [x + 1.0 for _ in range(8)]
     del many
     before = native.pool_statistics()["kept"]
@@ -262,8 +262,8 @@ def test_a_kernel_may_be_called_from_inside_of_a_kernel(native, monkeypatch):
     from plugrad_cpu import arrays
 
     monkeypatch.setattr(pool, "native", native)
-    log = arrays.quiet(np.log)
-    outer = arrays.quiet(np.frompyfunc(log, 1, 1))
+    log = arrays.kernel_context(np.log)
+    outer = arrays.kernel_context(np.frompyfunc(log, 1, 1))
     with np.errstate(all="raise"):
         assert outer(np.zeros(2)).tolist() == [-np.inf, -np.inf]
         with ThreadPoolExecutor(2) as executor:
@@ -280,6 +280,6 @@ def test_an_error_in_a_kernel_is_raised_and_ends_its_context():
         raise RuntimeError("cannot enter context: mine")
 
     with pytest.raises(RuntimeError, match="mine"):
-        arrays.quiet(np.frompyfunc(fail, 1, 1))(np.zeros(1))
+        arrays.kernel_context(np.frompyfunc(fail, 1, 1))(np.zeros(1))
     assert len(calls) == 1
-    assert arrays.quiet(np.log)(0.0) == -np.inf
+    assert arrays.kernel_context(np.log)(0.0) == -np.inf

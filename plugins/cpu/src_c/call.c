@@ -1,11 +1,11 @@
 /* Kernels of a shared library as Python objects: `kernel(array, 3, 0.5, None)`.
 
-   A kernel takes addresses, u32 and doubles; its entry point (target/entry.h) says which
+   A kernel takes addresses, u32 and doubles; its entry point (library/entry.h) lists them
    and calls it. An array passes the address of its elements, which must be contiguous
    (unless the kernel is told strides), aligned and of the machine's byte order; None
    passes NULL.
 
-   The GIL is released where arrays are large. */
+   The GIL is released for large arrays. */
 #include "native.h"
 
 #include <stdbool.h>
@@ -26,8 +26,8 @@ static const char *name_of_kind(char kind) {
     return kind == 'p' ? "an array or None" : kind == 'u' ? "an integer" : "a float";
 }
 
-/* Sets an error that says which argument, counted from 0, does not fit the prototype. */
-static int misfit(const Entry *entry, Py_ssize_t k, PyObject *x) {
+/* Sets an error that names the argument that does not match the prototype. */
+static int argument_error(const Entry *entry, Py_ssize_t k, PyObject *x) {
     PyErr_Format(PyExc_TypeError, "%s: argument %zd must be %s, got %s", entry->prototype,
                  k + 1, name_of_kind(entry->kinds[k]), Py_TYPE(x)->tp_name);
     return -1;
@@ -42,13 +42,13 @@ int check_count(const Entry *entry, Py_ssize_t count) {
 
 static int read_count(const Entry *entry, Py_ssize_t k, PyObject *x, uint32_t *to) {
     if (!PyLong_Check(x) && (!PyIndex_Check(x) || PyArray_Check(x)))
-        return misfit(entry, k, x);
+        return argument_error(entry, k, x);
     int overflow;
     long long n = PyLong_AsLongLongAndOverflow(x, &overflow);
     if (n == -1 && PyErr_Occurred()) return -1;
     if (overflow || n < 0 || n > UINT32_MAX) {
-        PyErr_Format(PyExc_OverflowError, "%s: argument %zd must be in 0 to 2**32 - 1, got %R",
-                     entry->prototype, k + 1, x);
+        PyErr_Format(PyExc_OverflowError,
+                     "%s: argument %zd must be in 0 to 2**32 - 1, got %R", entry->prototype, k + 1, x);
         return -1;
     }
     *to = (uint32_t)n;
@@ -61,7 +61,7 @@ static inline int read_one(const Entry *entry, Py_ssize_t k, PyObject *x, bool s
     case 'u':
         return read_count(entry, k, x, &to->count);
     case 'd':
-        if (!PyFloat_Check(x)) return misfit(entry, k, x);
+        if (!PyFloat_Check(x)) return argument_error(entry, k, x);
         to->number = PyFloat_AS_DOUBLE(x);
         return 0;
     default:
@@ -69,7 +69,7 @@ static inline int read_one(const Entry *entry, Py_ssize_t k, PyObject *x, bool s
             to->address = NULL;
             return 0;
         }
-        if (!PyArray_Check(x)) return misfit(entry, k, x);
+        if (!PyArray_Check(x)) return argument_error(entry, k, x);
         PyArrayObject *array = (PyArrayObject *)x;
         if (!(strided ? PyArray_ISBEHAVED_RO(array) : PyArray_ISCARRAY_RO(array))) {
             PyErr_Format(PyExc_ValueError, "%s: an array is not contiguous, or not aligned",
@@ -112,7 +112,7 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t count,
         if (entry->kinds[k] == 'p' && args[k] != Py_None)
             bytes += PyArray_NBYTES((PyArrayObject *)args[k]);
     }
-    PyThreadState *state = bytes >= LARGE ? PyEval_SaveThread() : NULL;
+    PyThreadState *state = bytes >= NOGIL_MIN_BYTES ? PyEval_SaveThread() : NULL;
     entry->call(a);
     if (state != NULL) PyEval_RestoreThread(state);
     Py_RETURN_NONE;
@@ -156,17 +156,17 @@ typedef struct {
     npy_intp sizes[2], steps[2]; /* of rows and columns; steps in elements */
 } Matrix;
 
-/* Whether `x` is a matrix of float32 that the kernel reads as it lies. */
-static bool read_matrix(PyObject *x, bool turned, Matrix *to) {
+/* Returns whether `x` is a float32 matrix that the kernel can read in place. */
+static bool read_matrix(PyObject *x, bool transposed, Matrix *to) {
     PyArrayObject *array = (PyArrayObject *)x;
     if (!PyArray_CheckExact(x) || PyArray_NDIM(array) != 2 ||
         PyArray_TYPE(array) != NPY_FLOAT || !PyArray_ISBEHAVED_RO(array))
         return false;
     npy_intp reach = 0;
     for (int axis = 0; axis < 2; axis++) {
-        npy_intp stride = PyArray_STRIDE(array, axis ^ turned);
+        npy_intp stride = PyArray_STRIDE(array, axis ^ transposed);
         if (stride % (npy_intp)sizeof(float)) return false;
-        to->sizes[axis] = PyArray_DIM(array, axis ^ turned);
+        to->sizes[axis] = PyArray_DIM(array, axis ^ transposed);
         to->steps[axis] = stride / (npy_intp)sizeof(float);
         npy_intp step = to->steps[axis] < 0 ? -to->steps[axis] : to->steps[axis];
         if (step > INT32_MAX || to->sizes[axis] > INT32_MAX) return false;
@@ -210,7 +210,7 @@ static PyObject *product(PyObject *module, PyObject *const *args, Py_ssize_t cou
         {.address = how}, {.address = PyArray_DATA((PyArrayObject *)args[1])},
         {.address = PyArray_DATA((PyArrayObject *)args[2])}, {.address = PyArray_DATA(y)}};
     npy_intp numbers = a.sizes[0] * sum + sum * shape[1] + size;
-    PyThreadState *state = numbers * 4 >= LARGE ? PyEval_SaveThread() : NULL;
+    PyThreadState *state = numbers * 4 >= NOGIL_MIN_BYTES ? PyEval_SaveThread() : NULL;
     entry->call(a_of); /* without bias, slopes, activation and alpha */
     if (state != NULL) PyEval_RestoreThread(state);
     return (PyObject *)y;
@@ -287,12 +287,12 @@ static PyObject *get_strided(PyObject *module, PyObject *name) { return find(nam
 
 /* --- the processor --------------------------------------------------------------- */
 
-/* The highest of the levels that libraries are built for. */
+/* Returns the highest level that the processor supports and libraries are built for. */
 static const char *level_of_processor(void) {
 #if defined(__aarch64__) || defined(_M_ARM64)
     return "aarch64";
 #elif defined(_WIN32)
-    /* The system says what it saves the registers of, and cpuid what else there is. */
+    /* The system reports which registers it saves, and cpuid the other features. */
     enum { AVX2 = 40, AVX512F = 41 }; /* PF_AVX2_INSTRUCTIONS_AVAILABLE, and so on */
     enum { FMA = 1 << 12, BMI2 = 1 << 8 };
     const unsigned v4 = 1u << 17 | 1u << 28 | 1u << 30 | 1u << 31; /* DQ, CD, BW, VL */

@@ -2,15 +2,14 @@
    `function`, a kernel on NumPy, that runs in C where it can.
 
    `types` says what C takes and gives: "ff->?" are two arrays of float32, and bool. Other
-   dtypes go to the function, on NumPy or in C again. Where all operands are float32, float16
-   is calculated in float32 and rounded once (half.c), also if `name` is empty and there is
-   no kernel in C. A call costs less than one of a ufunc: there are no types to resolve, and
-   no loop to choose.
+   dtypes go to the function, on NumPy or in C again. Where all operands are float32,
+   float16 is calculated in float32 and rounded once (half.c), also if `name` is empty and
+   there is no kernel in C. A call costs less than one of a ufunc: there are no types to
+   resolve, and no loop to choose.
 
-   One array is copied first if there are gaps between its elements. Several are
-   broadcast: C reads rows whose elements are neighbours, or one element for a whole row,
-   and NumPy does the others, and most short rows, as fast: these kernels round as its
-   own. */
+   A single array is copied first if its elements are not contiguous. Several arrays are
+   broadcast: C reads rows that are contiguous or a single element. NumPy computes the
+   others and most short rows; it is as fast there, and rounds like these kernels. */
 #include "native.h"
 
 #include <stdbool.h>
@@ -19,27 +18,29 @@
 #include <string.h>
 #include <structmember.h>
 
-enum { MOST = 3, NUMBERS = 2, RANK = NPY_MAXDIMS, SHORT = 16 };
-static const npy_intp PIECE = 1 << 30; /* elements of a call: the kernels count in 32 bits */
+enum { MAX_OPERANDS = 3, MAX_NUMBERS = 2, MAX_RANK = NPY_MAXDIMS, SHORT_ROW_ELEMENTS = 16 };
+/* The kernels count elements in 32 bits. */
+static const npy_intp CALL_MAX_ELEMENTS = 1 << 30;
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     const Entry *entry;
     PyObject *wrapped, *symbol;
-    int nin, types[MOST], result;
-    bool takes_half;
+    int nin, types[MAX_OPERANDS], result;
+    bool supports_half;
 } Elementwise;
 
 /* --- broadcasting ---------------------------------------------------------------- */
 
 typedef struct {
     int rank, nd;
-    npy_intp dims[RANK], size; /* of the result */
-    npy_intp sizes[RANK], strides[MOST][RANK]; /* of the loop, in elements */
+    npy_intp dims[MAX_RANK], size; /* of the result */
+    /* of the loop, in elements */
+    npy_intp sizes[MAX_RANK], strides[MAX_OPERANDS][MAX_RANK];
 } Loop;
 
-/* The shape to which all broadcast: false if they do not. */
+/* Finds the broadcast shape. Returns false if the operands do not broadcast. */
 static bool find_shape(Loop *loop, PyArrayObject **in, int count) {
     loop->nd = 0, loop->size = 1;
     for (int k = 0; k < count; k++)
@@ -58,11 +59,11 @@ static bool find_shape(Loop *loop, PyArrayObject **in, int count) {
     return true;
 }
 
-/* Axes of one element are left out, and those that are one for all operands are joined. */
+/* Drops axes of one element, and merges axes that are contiguous in all operands. */
 static void join_axes(Loop *loop, PyArrayObject **in, int count) {
     int rank = 0;
     for (int axis = 0; axis < loop->nd; axis++) {
-        npy_intp n = loop->dims[axis], strides[MOST];
+        npy_intp n = loop->dims[axis], strides[MAX_OPERANDS];
         if (n == 1) continue;
         bool joined = rank > 0;
         for (int k = 0; k < count; k++) {
@@ -82,7 +83,8 @@ static void join_axes(Loop *loop, PyArrayObject **in, int count) {
     loop->rank = rank;
 }
 
-/* Whether operands are rows that repeat, or go on: `broadcast` joins short ones. */
+/* Returns whether the rows of each operand repeat or continue: `broadcast` merges such
+   short rows. */
 static bool repeats(const Loop *loop, int count) {
     if (loop->rank != 2) return false;
     for (int k = 0; k < count; k++) {
@@ -92,11 +94,13 @@ static bool repeats(const Loop *loop, int count) {
     return true;
 }
 
-/* Writes what `broadcast` of elementwise.h takes: false if C cannot read these rows. */
+/* Writes the shape argument of `broadcast` in elementwise.h. Returns false if C cannot
+   read these rows. */
 static bool describe(const Loop *loop, int count, int32_t *to) {
     int last = loop->rank - 1;
     bool moves = false;
-    if (last && loop->sizes[last] < SHORT && !repeats(loop, count)) return false;
+    if (last && loop->sizes[last] < SHORT_ROW_ELEMENTS && !repeats(loop,
+                                                                   count)) return false;
     *to++ = loop->rank;
     for (int axis = 0; axis <= last; axis++) *to++ = (int32_t)loop->sizes[axis];
     for (int k = 0; k < count; k++) {
@@ -114,8 +118,8 @@ static bool describe(const Loop *loop, int count, int32_t *to) {
 
 /* --- calls ----------------------------------------------------------------------- */
 
-/* A new reference to the operand as an array of the type; NULL, with no error, if it is
-   none. A scalar of NumPy's is an array of one element. */
+/* Returns a new reference to the operand as an array of the type, or NULL without an
+   error if it has another type. A NumPy scalar becomes an array of one element. */
 static PyArrayObject *operand(PyObject *x, int type) {
     if (PyArray_Check(x)) {
         PyArrayObject *array = (PyArrayObject *)x;
@@ -135,7 +139,7 @@ static bool number(PyObject *x, double *to) {
     if (!PyFloat_Check(x) && !PyLong_Check(x)) return false;
     *to = PyFloat_AsDouble(x);
     bool fits = *to != -1 || !PyErr_Occurred();
-    if (!fits) PyErr_Clear(); /* an integer beyond doubles */
+    if (!fits) PyErr_Clear(); /* an integer out of the range of doubles */
     return fits;
 }
 
@@ -154,12 +158,12 @@ static PyArrayObject *run_unary(const Elementwise *self, PyArrayObject **in,
         (PyArrayObject *)PyArray_NewLikeArray(in[0], NPY_KEEPORDER, dtype, 0);
     if (y == NULL) return NULL;
     char *from = PyArray_BYTES(in[0]), *to = PyArray_BYTES(y);
-    Argument arguments[3 + NUMBERS];
-    for (int i = 0; i < NUMBERS; i++) arguments[3 + i].number = numbers[i];
+    Argument arguments[3 + MAX_NUMBERS];
+    for (int i = 0; i < MAX_NUMBERS; i++) arguments[3 + i].number = numbers[i];
     npy_intp size = PyArray_SIZE(y), a = PyArray_ITEMSIZE(in[0]), b = PyArray_ITEMSIZE(y);
-    PyThreadState *state = size * a >= LARGE ? PyEval_SaveThread() : NULL;
-    for (npy_intp at = 0; at < size; at += PIECE) {
-        npy_intp n = size - at < PIECE ? size - at : PIECE;
+    PyThreadState *state = size * a >= NOGIL_MIN_BYTES ? PyEval_SaveThread() : NULL;
+    for (npy_intp at = 0; at < size; at += CALL_MAX_ELEMENTS) {
+        npy_intp n = size - at < CALL_MAX_ELEMENTS ? size - at : CALL_MAX_ELEMENTS;
         arguments[0].address = from + at * a, arguments[1].address = to + at * b;
         arguments[2].count = (uint32_t)n;
         self->entry->call(arguments);
@@ -170,18 +174,18 @@ static PyArrayObject *run_unary(const Elementwise *self, PyArrayObject **in,
 
 static void run_loop(const Elementwise *self, PyArrayObject **in, PyArrayObject *y,
                      int32_t *shape) {
-    Argument a[MOST + 3];
+    Argument a[MAX_OPERANDS + 3];
     for (int k = 0; k < self->nin; k++) a[k].address = PyArray_DATA(in[k]);
     a[self->nin].address = PyArray_DATA(y);
     a[self->nin + 1].count = (uint32_t)PyArray_SIZE(y);
     a[self->nin + 2].address = shape;
-    PyThreadState *state = PyArray_NBYTES(y) >= LARGE ? PyEval_SaveThread() : NULL;
+    PyThreadState *state = PyArray_NBYTES(y) >= NOGIL_MIN_BYTES ? PyEval_SaveThread() : NULL;
     self->entry->call(a);
     if (state != NULL) PyEval_RestoreThread(state);
 }
 
-/* Whether elements at one place in memory belong to each other. */
-static bool are_alike(PyArrayObject **in, int count) {
+/* Returns whether all operands have the same shape and memory order. */
+static bool have_same_layout(PyArrayObject **in, int count) {
     bool c = true, f = true;
     for (int k = 0; k < count; k++) {
         c = c && PyArray_IS_C_CONTIGUOUS(in[k]);
@@ -191,12 +195,13 @@ static bool are_alike(PyArrayObject **in, int count) {
     return c || f;
 }
 
-/* NULL, with no error, where NumPy has to do it: shapes that do not broadcast, rows that C
-   does not read, and arrays of more elements than it counts. */
+/* Runs a kernel with several operands. Returns NULL without an error if NumPy has to
+   compute it: shapes do not broadcast, C cannot read the rows, or there are too many
+   elements. */
 static PyArrayObject *run_several(const Elementwise *self, PyArrayObject **in) {
-    int32_t plan[1 + RANK * (MOST + 1)], *shape = NULL;
+    int32_t plan[1 + MAX_RANK * (MAX_OPERANDS + 1)], *shape = NULL;
     PyArrayObject *y;
-    if (are_alike(in, self->nin) && PyArray_SIZE(in[0]) <= INT32_MAX) {
+    if (have_same_layout(in, self->nin) && PyArray_SIZE(in[0]) <= INT32_MAX) {
         PyArray_Descr *dtype = PyArray_DescrFromType(self->result);
         y = (PyArrayObject *)PyArray_NewLikeArray(in[0], NPY_KEEPORDER, dtype, 0);
     } else {
@@ -210,12 +215,12 @@ static PyArrayObject *run_several(const Elementwise *self, PyArrayObject **in) {
     return y;
 }
 
-/* What C does not do at once: float16, and what is left to the function on NumPy. */
+/* The slow path: float16, and calls that go to the function on NumPy. */
 static PyObject *call_wrapped(const Elementwise *self, PyObject *const *args, size_t count,
                               PyObject *names) {
     Py_ssize_t given = PyVectorcall_NARGS(count), nin = self->nin;
-    if (self->takes_half && names == NULL && given >= nin && given <= nin + NUMBERS) {
-        double numbers[NUMBERS] = {0, 0};
+    if (self->supports_half && names == NULL && given >= nin && given <= nin + MAX_NUMBERS) {
+        double numbers[MAX_NUMBERS] = {0, 0};
         bool fits = true;
         for (Py_ssize_t i = nin; fits && i < given; i++)
             fits = number(args[i], &numbers[i - nin]);
@@ -232,9 +237,9 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
                       PyObject *names) {
     const Elementwise *self = (Elementwise *)object;
     Py_ssize_t given = PyVectorcall_NARGS(count), nin = self->nin;
-    PyArrayObject *in[MOST] = {NULL, NULL, NULL}, *y = NULL;
-    double numbers[NUMBERS] = {0, 0};
-    bool fits = self->entry != NULL && names == NULL && given >= nin && given <= nin + NUMBERS;
+    PyArrayObject *in[MAX_OPERANDS] = {NULL, NULL, NULL}, *y = NULL;
+    double numbers[MAX_NUMBERS] = {0, 0};
+    bool fits = self->entry != NULL && names == NULL && given >= nin && given <= nin + MAX_NUMBERS;
     for (Py_ssize_t i = 0; fits && i < given; i++) {
         if (i < nin)
             fits = (in[i] = operand(args[i], self->types[i])) != NULL;
@@ -242,17 +247,18 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
             fits = number(args[i], &numbers[i - nin]);
     }
     if (fits) y = nin == 1 ? run_unary(self, in, numbers) : run_several(self, in);
-    for (int i = 0; i < MOST; i++) Py_XDECREF(in[i]);
+    for (int i = 0; i < MAX_OPERANDS; i++) Py_XDECREF(in[i]);
     if (y != NULL || PyErr_Occurred()) return (PyObject *)y;
     return call_wrapped(self, args, count, names);
 }
 
 /* --- the type -------------------------------------------------------------------- */
 
-/* "ff->?", say, in letters of NumPy: false if it is not like that. */
+/* Reads types such as "ff->?", in NumPy's letters. Returns false if the text is
+   malformed. */
 static bool read_types(Elementwise *self, const char *text) {
     size_t nin = strcspn(text, "-"), length = strlen(text);
-    if (!nin || nin > MOST || length != nin + 3 || text[nin + 1] != '>') return false;
+    if (!nin || nin > MAX_OPERANDS || length != nin + 3 || text[nin + 1] != '>') return false;
     for (size_t i = 0; i < length; i++) {
         if (i == nin) i += 2;
         PyArray_Descr *dtype = PyArray_DescrFromType(text[i]);
@@ -264,15 +270,15 @@ static bool read_types(Elementwise *self, const char *text) {
     return true;
 }
 
-/* Whether float16 can be calculated in float32. */
-static bool takes_half(const Elementwise *self) {
+/* Returns whether float16 operands can be computed in float32. */
+static bool supports_half(const Elementwise *self) {
     for (int k = 0; k < self->nin; k++)
         if (self->types[k] != NPY_FLOAT) return false;
     return self->result == NPY_FLOAT || self->result == NPY_BOOL;
 }
 
-/* Whether calls pass what the kernel takes: by the number of arrays, see run_unary and
-   run_loop. */
+/* Returns whether the parameters of the kernel are those that run_unary, or run_loop for
+   several operands, passes. */
 static bool is_callable(const Entry *entry, int nin) {
     const char *kinds = entry->kinds;
     if (nin == 1) return !strcmp(kinds, "ppu") || !strcmp(kinds, "ppudd");
@@ -298,7 +304,7 @@ static PyObject *make(PyObject *module, PyObject *args) {
     self->symbol = Py_NewRef(name);
     self->nin = read.nin, self->result = read.result;
     memcpy(self->types, read.types, sizeof read.types);
-    self->takes_half = takes_half(self);
+    self->supports_half = supports_half(self);
     PyObject_GC_Track(self);
     return (PyObject *)self;
 }
@@ -320,7 +326,7 @@ static void dealloc(PyObject *self) {
     PyObject_GC_Del(self);
 }
 
-/* What it does not have itself (__name__, __module__) is that of the kernel on NumPy. */
+/* Other attributes, such as __name__ and __module__, are those of the kernel on NumPy. */
 static PyObject *attribute(PyObject *self, PyObject *name) {
     PyObject *found = PyObject_GenericGetAttr(self, name);
     if (found != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;

@@ -1,14 +1,16 @@
-/* Calls of kernels of float32 with arrays of float16: the result is rounded once.
+/* Calls of float32 kernels with float16 arrays: the result is rounded once.
 
-   Operands that are alike, or one element for all, go through target/half.c in blocks.
-   Others, and those of kernels on NumPy, become arrays of float32 for the call. */
+   Operands of the same layout, or of one element, are converted in blocks by
+   library/half.c. Others, and those of kernels on NumPy, are copied to float32 arrays for
+   the call. */
 #include "native.h"
 #include "library/half.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-static const npy_intp PIECE = 1 << 30; /* elements of a call: the kernels count in 32 bits */
+/* The kernels count elements in 32 bits. */
+static const npy_intp CALL_MAX_ELEMENTS = 1 << 30;
 
 static bool is_half(PyObject *x) {
     PyArrayObject *array = (PyArrayObject *)x;
@@ -20,9 +22,9 @@ static bool is_half(PyObject *x) {
 static void convert(const Entry *entry, PyArrayObject *from, PyArrayObject *to) {
     char *x = PyArray_BYTES(from), *y = PyArray_BYTES(to);
     npy_intp size = PyArray_SIZE(from), a = PyArray_ITEMSIZE(from), b = PyArray_ITEMSIZE(to);
-    PyThreadState *state = size * 4 >= LARGE ? PyEval_SaveThread() : NULL;
-    for (npy_intp at = 0; at < size; at += PIECE) {
-        npy_intp n = size - at < PIECE ? size - at : PIECE;
+    PyThreadState *state = size * 4 >= NOGIL_MIN_BYTES ? PyEval_SaveThread() : NULL;
+    for (npy_intp at = 0; at < size; at += CALL_MAX_ELEMENTS) {
+        npy_intp n = size - at < CALL_MAX_ELEMENTS ? size - at : CALL_MAX_ELEMENTS;
         entry->call((Argument[]){{.address = x + at * a},
                                  {.address = y + at * b},
                                  {.count = (uint32_t)n}});
@@ -30,8 +32,8 @@ static void convert(const Entry *entry, PyArrayObject *from, PyArrayObject *to) 
     if (state != NULL) PyEval_RestoreThread(state);
 }
 
-/* The elements as another floating type, in an array of the same order. */
-static PyArrayObject *converted(PyArrayObject *x, int type) {
+/* Returns a copy of another floating type, in the same memory order. */
+static PyArrayObject *convert_array(PyArrayObject *x, int type) {
     const Entry *entry = entry_named(type == NPY_FLOAT ? "cast_f16_f32" : "cast_f32_f16");
     if (entry == NULL) return NULL;
     bool flat = PyArray_IS_C_CONTIGUOUS(x) || PyArray_IS_F_CONTIGUOUS(x);
@@ -39,20 +41,21 @@ static PyArrayObject *converted(PyArrayObject *x, int type) {
                                : (PyArrayObject *)PyArray_NewCopy(x, NPY_CORDER);
     if (from == NULL) return NULL;
     PyArray_Descr *dtype = PyArray_DescrFromType(type);
-    PyArrayObject *to = (PyArrayObject *)PyArray_NewLikeArray(from, NPY_KEEPORDER, dtype, 0);
+    PyArrayObject *to = (PyArrayObject *)PyArray_NewLikeArray(from, NPY_KEEPORDER, dtype,
+                                                              0);
     if (to != NULL) convert(entry, from, to);
     Py_DECREF(from);
     return to;
 }
 
-/* Calls a function with the operands as float32, and what follows them. */
+/* Calls a function with the operands as float32, followed by the other arguments. */
 static PyObject *call_widened(PyObject *function, PyObject *const *args, int nin,
                               Py_ssize_t given) {
     PyObject *wide[HALF_OPERANDS + HALF_NUMBERS] = {NULL}, *y = NULL;
     bool done = true;
     for (Py_ssize_t i = 0; done && i < given; i++) {
         bool is_array = i < nin;
-        wide[i] = is_array ? (PyObject *)converted((PyArrayObject *)args[i], NPY_FLOAT)
+        wide[i] = is_array ? (PyObject *)convert_array((PyArrayObject *)args[i], NPY_FLOAT)
                            : Py_NewRef(args[i]);
         done = wide[i] != NULL;
     }
@@ -62,13 +65,13 @@ static PyObject *call_widened(PyObject *function, PyObject *const *args, int nin
         Py_SETREF(y, PyArray_FromScalar(y, NULL));
     if (y == NULL || !PyArray_Check(y) || PyArray_TYPE((PyArrayObject *)y) != NPY_FLOAT)
         return y;
-    PyObject *rounded = (PyObject *)converted((PyArrayObject *)y, NPY_HALF);
+    PyObject *rounded = (PyObject *)convert_array((PyArrayObject *)y, NPY_HALF);
     Py_DECREF(y);
     return rounded;
 }
 
-/* Whether elements at one place in memory belong to each other, but for operands of one
-   element. Writes which these are; the number of the first operand that is none. */
+/* Returns the first operand of more than one element, or -1 if such operands differ in
+   layout. Writes which operands are a single repeated element. */
 static int find_leader(PyObject *const *args, int nin, int32_t *repeats) {
     int leader = -1;
     bool c = true, f = true;
@@ -87,8 +90,8 @@ static int find_leader(PyObject *const *args, int nin, int32_t *repeats) {
     return c || f ? leader : -1;
 }
 
-/* Runs a kernel in blocks; NULL, with no error, if the operands do not fit. */
-static PyObject *run_blocks_of(const Entry *kernel, int result, PyObject *const *args,
+/* Runs a kernel in blocks. Returns NULL without an error if the layouts differ. */
+static PyObject *run_in_blocks(const Entry *kernel, int result, PyObject *const *args,
                                int nin, const double *numbers) {
     HalfCall job = {.kernel = kernel, .count = nin, .is_bool = result == NPY_BOOL};
     int leader = find_leader(args, nin, job.repeats);
@@ -102,9 +105,9 @@ static PyObject *run_blocks_of(const Entry *kernel, int result, PyObject *const 
     char *to = PyArray_BYTES(y), *from[HALF_OPERANDS];
     for (int k = 0; k < nin; k++) from[k] = PyArray_BYTES((PyArrayObject *)args[k]);
     npy_intp size = PyArray_SIZE(y), itemsize = PyArray_ITEMSIZE(y);
-    PyThreadState *state = size * 4 >= LARGE ? PyEval_SaveThread() : NULL;
-    for (npy_intp at = 0; at < size; at += PIECE) {
-        npy_intp n = size - at < PIECE ? size - at : PIECE;
+    PyThreadState *state = size * 4 >= NOGIL_MIN_BYTES ? PyEval_SaveThread() : NULL;
+    for (npy_intp at = 0; at < size; at += CALL_MAX_ELEMENTS) {
+        npy_intp n = size - at < CALL_MAX_ELEMENTS ? size - at : CALL_MAX_ELEMENTS;
         for (int k = 0; k < nin; k++) job.in[k] = from[k] + (job.repeats[k] ? 0 : 2 * at);
         job.out = to + at * itemsize;
         entry->call((Argument[]){{.address = &job}, {.count = (uint32_t)n}});
@@ -113,7 +116,8 @@ static PyObject *run_blocks_of(const Entry *kernel, int result, PyObject *const 
     return (PyObject *)y;
 }
 
-/* A new reference to an operand as an array; NULL, with no error, if it is no float16. */
+/* Returns a new reference to an operand as an array, or NULL without an error if it is
+   not float16. */
 static PyObject *as_half(PyObject *x) {
     if (is_half(x)) return Py_NewRef(x);
     return PyArray_IsScalar(x, Half) ? PyArray_FromScalar(x, NULL) : NULL;
@@ -128,7 +132,7 @@ PyObject *call_half(const Entry *kernel, int result, PyObject *function,
         all[k] = k < nin ? as_half(args[k]) : Py_NewRef(args[k]);
         fits = all[k] != NULL;
     }
-    if (fits && kernel) y = run_blocks_of(kernel, result, all, nin, numbers);
+    if (fits && kernel) y = run_in_blocks(kernel, result, all, nin, numbers);
     if (fits && y == NULL && !PyErr_Occurred())
         y = call_widened(function, all, nin, given);
     for (int k = 0; k < HALF_OPERANDS + HALF_NUMBERS; k++) Py_XDECREF(all[k]);

@@ -10,11 +10,11 @@ static int fill_module(PyObject *module) {
                         "plugrad_cpu._native runs in the main interpreter only");
         return -1;
     }
-    if (PyArray_ImportNumPyAPI() < 0 || start_pool() < 0 || start_quiet() < 0 ||
+    if (PyArray_ImportNumPyAPI() < 0 || start_pool() < 0 || start_context() < 0 ||
         start_regions() < 0 || PyType_Ready(&FunctionType) < 0 ||
         PyType_Ready(&ElementwiseType) < 0)
         return -1;
-    PyMethodDef *const methods[] = {call_methods, elementwise_methods, quiet_methods,
+    PyMethodDef *const methods[] = {call_methods, elementwise_methods, context_methods,
                                     region_methods};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (PyModule_AddFunctions(module, methods[i]) < 0) return -1;

@@ -5,9 +5,9 @@
    freed blocks for later arrays. plugrad-cpu sets it in the context in which its kernels
    run, so other NumPy arrays never have memory from here.
 
-   Blocks have sizes of eight steps an octave. A block that is freed goes to the list of
-   its size, and to the list of all by age. It is returned to the C library when more
-   bytes are kept than the limit, when it has not been used for `patience`, when the machine
+   There are eight block sizes per power of two. A freed block is cached in the list of
+   its size and in a list by age. It is returned to the C library when the cache exceeds
+   its limit, when the block has not been used for `retention_s` seconds, when the machine
    is short of memory, and when an allocation fails.
 
    NumPy calls a handler with the GIL or without it: all lists are under one lock. */
@@ -34,42 +34,43 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 enum {
     ALIGN = 64,         /* bytes: a line of the cache, and the widest vectors */
-    LEAST_LOG = 15,     /* blocks below 32 KiB are the C library's business */
-    STEPS = 8,          /* sizes of an octave */
-    CLASSES = 48 * STEPS,
+    MIN_BLOCK_LOG = 15,     /* blocks below 32 KiB are the C library's business */
+    CLASSES_PER_OCTAVE = 8,          /* sizes of an octave */
+    CLASSES = 48 * CLASSES_PER_OCTAVE,
 };
 #ifdef __linux__
-static const size_t HUGE_BLOCK = (size_t)4 << 20; /* for which large pages are asked */
+/* blocks that request huge pages */
+static const size_t HUGE_PAGE_MIN_BYTES = (size_t)4 << 20;
 #endif
 
-/* In front of the data of every array. */
+/* The header before the data of every array. */
 typedef struct Block {
-    void *raw;                     /* what the C library gave */
+    void *raw;                     /* the pointer from the C library */
     size_t size;                   /* bytes behind the header */
-    struct Block *next, *before;   /* free ones of its size */
-    struct Block *older, *newer;   /* free ones of all sizes, by age */
+    struct Block *next, *before;   /* free blocks of its size */
+    struct Block *older, *newer;   /* free blocks of all sizes, by age */
     int64_t freed;                 /* when, in seconds */
-    int32_t class;                 /* of its size; -1 for small ones */
+    int32_t class;                 /* size class; -1 for small blocks */
 } Block;
 _Static_assert(sizeof(Block) <= ALIGN, "the header has to fit in front of the data");
 
 static Block *lists[CLASSES], *oldest, *newest;
-static size_t limit, kept, most_kept, used, most_used;
+static size_t limit, cached, peak_cached, used, peak_used;
 static uint64_t hits, misses;
-static int64_t patience = 10; /* seconds for which a block is kept without use */
-static int64_t looked; /* when blocks were last looked through for old ones */
+static int64_t retention_s = 10; /* seconds for which a block is kept without use */
+static int64_t last_sweep; /* when blocks were last looked through for old ones */
 
 static void *data_of(Block *block) { return (char *)block + ALIGN; }
 static Block *block_of(void *data) { return (Block *)((char *)data - ALIGN); }
 
-/* The class of the sizes that hold `size`; sets it to the size of the class. */
+/* Returns the smallest size class for `size`, and sets `size` to that of the class. */
 static int class_of(size_t *size) {
-    if (*size < (size_t)1 << LEAST_LOG) return -1;
-    int log = LEAST_LOG;
+    if (*size < (size_t)1 << MIN_BLOCK_LOG) return -1;
+    int log = MIN_BLOCK_LOG;
     while (log < 62 && *size > (size_t)2 << log) log++;
-    size_t step = ((size_t)1 << log) / STEPS, base = (size_t)1 << log;
-    size_t part = (*size - base + step - 1) / step; /* 0 to STEPS */
-    int class = (log - LEAST_LOG) * STEPS + (int)part;
+    size_t step = ((size_t)1 << log) / CLASSES_PER_OCTAVE, base = (size_t)1 << log;
+    size_t part = (*size - base + step - 1) / step; /* 0 to CLASSES_PER_OCTAVE */
+    int class = (log - MIN_BLOCK_LOG) * CLASSES_PER_OCTAVE + (int)part;
     if (class >= CLASSES) return -1;
     *size = base + part * step;
     return class;
@@ -83,20 +84,20 @@ static void unlink_block(Block *block) {
     if (block->next != NULL) block->next->before = block->before;
     *(block->older ? &block->older->newer : &oldest) = block->newer;
     *(block->newer ? &block->newer->older : &newest) = block->older;
-    kept -= block->size;
+    cached -= block->size;
 }
 
 /* Return free blocks to the C library, the oldest first, until at most `most` bytes are
    left; and those freed before `since`. The lock is held. */
-static void trim(size_t most, int64_t since) {
-    while (oldest != NULL && (kept > most || oldest->freed < since)) {
+static void trim(size_t max_bytes, int64_t since) {
+    while (oldest != NULL && (cached > max_bytes || oldest->freed < since)) {
         Block *block = oldest;
         unlink_block(block);
         free(block->raw);
     }
 }
 
-/* Whether less than a sixteenth of the machine's memory is available. */
+/* Returns whether less than a sixteenth of the machine's memory is available. */
 static bool is_short_of_memory(void) {
     bool found = false;
 #ifdef __linux__
@@ -113,14 +114,14 @@ static bool is_short_of_memory(void) {
     return found;
 }
 
-/* Once a second: let go of what is old, or of all. The lock is held. */
-static void look(int64_t time) {
-    if (time == looked) return;
-    looked = time;
-    trim(is_short_of_memory() ? 0 : limit, time - patience);
+/* Once a second: return old blocks, or all if memory is short. The lock is held. */
+static void sweep(int64_t time) {
+    if (time == last_sweep) return;
+    last_sweep = time;
+    trim(is_short_of_memory() ? 0 : limit, time - retention_s);
 }
 
-/* A block that is never kept, and aligned as malloc does: it has to be quick. */
+/* Allocates a block that is never cached, aligned like malloc's: this has to be fast. */
 static inline Block *small_block(size_t size) {
     Block *block = malloc(size + ALIGN);
     if (block != NULL) block->raw = block, block->size = size, block->class = -1;
@@ -134,17 +135,17 @@ static Block *new_block(size_t size, int class) {
     Block *block = (Block *)(((uintptr_t)raw + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1));
     *block = (Block){.raw = raw, .size = size, .class = class};
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
-    if (size >= HUGE_BLOCK) {
+    if (size >= HUGE_PAGE_MIN_BYTES) {
         uintptr_t begin = ((uintptr_t)raw + 4095) & ~(uintptr_t)4095;
         uintptr_t end = ((uintptr_t)raw + size) & ~(uintptr_t)4095;
-        madvise((void *)begin, end - begin, MADV_HUGEPAGE); /* a wish */
+        madvise((void *)begin, end - begin, MADV_HUGEPAGE); /* only a hint */
     }
 #endif
     return block;
 }
 
-/* Return a block, and whether its memory has been used before. */
-static Block *take(size_t size, bool *reused) {
+/* Returns a block, and whether its memory has been used before. */
+static Block *take_block(size_t size, bool *reused) {
     int class = class_of(&size);
     *reused = false;
     if (class < 0) return new_block(size, class);
@@ -155,7 +156,7 @@ static Block *take(size_t size, bool *reused) {
     UNLOCK();
     *reused = block != NULL;
     if (block == NULL) block = new_block(size, class);
-    if (block == NULL) { /* out of memory: with what is kept it may succeed */
+    if (block == NULL) { /* out of memory: retry without the cache */
         LOCK();
         trim(0, 0);
         UNLOCK();
@@ -164,7 +165,7 @@ static Block *take(size_t size, bool *reused) {
     if (block == NULL) return NULL;
     LOCK();
     used += block->size;
-    if (used > most_used) most_used = used;
+    if (used > peak_used) peak_used = used;
     UNLOCK();
     return block;
 }
@@ -174,11 +175,11 @@ static Block *take(size_t size, bool *reused) {
 static void *pool_malloc(void *ctx, size_t size) {
     bool reused;
     (void)ctx;
-    if (size < (size_t)1 << LEAST_LOG) {
+    if (size < (size_t)1 << MIN_BLOCK_LOG) {
         Block *small = small_block(size);
         return small ? data_of(small) : NULL;
     }
-    Block *block = take(size, &reused);
+    Block *block = take_block(size, &reused);
     return block ? data_of(block) : NULL;
 }
 
@@ -186,12 +187,12 @@ static void *pool_calloc(void *ctx, size_t count, size_t each) {
     bool reused;
     (void)ctx;
     if (each != 0 && count > SIZE_MAX / each) return NULL;
-    Block *block = take(count * each, &reused);
+    Block *block = take_block(count * each, &reused);
     return block ? memset(data_of(block), 0, count * each) : NULL;
 }
 
 static void pool_free(void *ctx, void *data, size_t size) {
-    (void)ctx, (void)size; /* the header knows it */
+    (void)ctx, (void)size; /* it is in the header */
     if (data == NULL) return;
     Block *block = block_of(data);
     if (block->class < 0) {
@@ -212,10 +213,10 @@ static void pool_free(void *ctx, void *data, size_t size) {
     block->older = newest, block->newer = NULL;
     *(newest ? &newest->newer : &oldest) = block;
     newest = block;
-    kept += block->size;
+    cached += block->size;
     trim(limit, 0);
-    if (kept > most_kept) most_kept = kept;
-    look(block->freed);
+    if (cached > peak_cached) peak_cached = cached;
+    sweep(block->freed);
     UNLOCK();
 }
 
@@ -233,14 +234,14 @@ static PyDataMem_Handler handler = {
 
 /* --- the module ------------------------------------------------------------------ */
 
-static PyObject *capsule; /* numpy keeps it with each array */
+static PyObject *capsule; /* NumPy stores it with each array */
 
 static PyObject *use_pool(PyObject *self, PyObject *args) {
     Py_ssize_t wanted;
     long long seconds = 10;
     if (!PyArg_ParseTuple(args, "n|L", &wanted, &seconds)) return NULL;
     LOCK();
-    limit = (size_t)wanted, patience = seconds;
+    limit = (size_t)wanted, retention_s = seconds;
     trim(limit, 0);
     UNLOCK();
     PyObject *before = PyDataMem_SetHandler(capsule);
@@ -271,7 +272,7 @@ static PyObject *release_pool(PyObject *self, PyObject *none) {
 
 static PyObject *pool_statistics(PyObject *self, PyObject *none) {
     LOCK();
-    size_t numbers[] = {used, most_used, kept, most_kept, limit};
+    size_t numbers[] = {used, peak_used, cached, peak_cached, limit};
     uint64_t counts[] = {hits, misses};
     UNLOCK();
     return Py_BuildValue("{sn sn sn sn sn sK sK}", "used", numbers[0], "most_used",
@@ -298,7 +299,7 @@ static void after_fork(void) { UNLOCK(); }
 #endif
 
 int start_pool(void) {
-    if (capsule != NULL) return 0; /* the module is imported once more */
+    if (capsule != NULL) return 0; /* the module is imported again */
 #ifndef _WIN32
     if (pthread_atfork(before_fork, after_fork, after_fork) != 0) {
         PyErr_NoMemory();

@@ -1,14 +1,14 @@
-/* Regions of a graph of `plugrad.jit` as Python objects: functions of NumPy's arrays that
-   run several element-wise kernels in one pass (kernels/region.c), kernels of rows among
-   them (target/blocks.c), or one kernel.
+/* Regions of a `plugrad.jit` graph as Python objects: functions of NumPy arrays that run
+   several element-wise kernels in one pass (kernels/region.c), row kernels in between
+   (library/blocks.c), or a single kernel.
 
-   `region(slots, steps, loops, tile, constants, inputs, outputs, n)` takes the first
-   three as bytes of the structures in region.h; `blocks(program, kept, constants, inputs,
-   outputs, n)` the first as the bytes of one of blocks.h, which points into what is kept.
-   `bound(name, arguments, inputs, outputs, dropped)` takes the arguments of a kernel, with
-   a tuple of a number in the place of an array of a call; the last outputs, `dropped` of
-   them, are memory for the kernel alone. Where an input has strides, a call returns
-   NotImplemented. */
+   `region(slots, steps, loops, tile, constants, inputs, outputs, n)`: the first three
+   arguments are the bytes of the structures in region.h. `blocks(program, owners,
+   constants, inputs, outputs, n)`: the first argument is the bytes of a structure in
+   blocks.h, which points into the memory of `owners`. `bound(name, arguments, inputs,
+   outputs, dropped)`: the arguments of a kernel, with a tuple of a number in place of
+   each array of a call. The last `dropped` outputs are workspace. A call returns
+   NotImplemented if an input is strided. */
 #include "kernels/region.h"
 #include "native.h"
 #include "library/blocks.h"
@@ -23,11 +23,11 @@ typedef struct {
     Argument arguments[MAX_ARGUMENTS];
     struct {
         int at, slot;
-    } places[MAX_ARGUMENTS]; /* of arrays among the arguments of one kernel */
+    } places[MAX_ARGUMENTS]; /* the arrays among the arguments of a single kernel */
     int place_count, count;
-    const void *program; /* of several kernels; NULL where there is one */
+    const void *program; /* of several kernels; NULL for a single one */
     Region region;
-    PyObject *parts; /* what pointers point into */
+    PyObject *parts; /* owns the memory that pointers refer to */
     void *constants[REGION_SLOTS];
     struct {
         int slot, type;
@@ -35,7 +35,7 @@ typedef struct {
     } inputs[REGION_SLOTS];
     struct {
         int slot, type, nd;
-        npy_intp *shape; /* in a bytes object of the parts */
+        npy_intp *shape; /* stored in a bytes object of `parts` */
     } outputs[REGION_SLOTS];
     int nin, nout, dropped, slot_count;
     npy_intp n, largest, bytes; /* of all arrays, at 4 an element, and of an output */
@@ -43,7 +43,8 @@ typedef struct {
 
 static PyTypeObject RegionType;
 
-/* The data of an input: 1, 0 if it is not as expected. A scalar of NumPy's is copied. */
+/* Finds the data of an input. Returns 1, or 0 if it is not as expected. A NumPy scalar is
+   copied. */
 static int data_of(PyObject *x, int type, npy_intp size, void **to, double *scalar) {
     if (PyArray_Check(x)) {
         PyArrayObject *array = (PyArrayObject *)x;
@@ -75,11 +76,11 @@ static void run_program(const Function *self, void **arrays) {
                                    {.count = (uint32_t)self->n}});
 }
 
-/* New arrays for the outputs: their number, less if there is no memory for one. */
+/* Allocates the outputs. Returns how many: fewer than expected if memory runs out. */
 static int make_outputs(const Function *self, PyObject **made, void **arrays) {
     PyObject *before = NULL;
     int done = 0;
-    if (self->largest >= LARGE && enter_pool(&before) < 0) return 0;
+    if (self->largest >= NOGIL_MIN_BYTES && enter_pool(&before) < 0) return 0;
     for (; done < self->nout; done++) {
         made[done] = PyArray_SimpleNew(self->outputs[done].nd, self->outputs[done].shape,
                                        self->outputs[done].type);
@@ -110,7 +111,7 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
         while (done--) Py_DECREF(made[done]);
         return NULL;
     }
-    PyThreadState *state = self->bytes >= LARGE ? PyEval_SaveThread() : NULL;
+    PyThreadState *state = self->bytes >= NOGIL_MIN_BYTES ? PyEval_SaveThread() : NULL;
     if (self->program)
         run_program(self, arrays);
     else
@@ -122,9 +123,9 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
     return result;
 }
 
-/* --- making ---------------------------------------------------------------------- */
+/* --- construction ---------------------------------------------------------------- */
 
-/* Reads pairs or triples of integers from a list of tuples; their number, or -1. */
+/* Reads the inputs, a list of tuples of integers. Returns their number, or -1. */
 static int read_inputs(Function *self, PyObject *inputs) {
     self->nin = (int)PyList_GET_SIZE(inputs);
     if (self->nin > REGION_SLOTS) return -1;
@@ -166,7 +167,8 @@ static int read_constants(Function *self, PyObject *constants) {
     return 0;
 }
 
-/* An argument of the kernel, or a tuple of the number of an array: 0, or -1. */
+/* Reads an argument of the kernel, or a tuple with the number of an array. Returns 0, or
+   -1 with an error. */
 static int read_bound(Function *self, int k, PyObject *x) {
     if (PyTuple_Check(x) && self->entry->kinds[k] == 'p') {
         self->places[self->place_count].at = k;
@@ -176,7 +178,7 @@ static int read_bound(Function *self, int k, PyObject *x) {
     return read_argument(self->entry, k, x, &self->arguments[k]);
 }
 
-static Function *empty(const char *name, PyObject *parts) {
+static Function *new_function(const char *name, PyObject *parts) {
     const Entry *entry = entry_named(name);
     Function *self = entry ? PyObject_New(Function, &RegionType) : NULL;
     if (self == NULL) return NULL;
@@ -185,8 +187,9 @@ static Function *empty(const char *name, PyObject *parts) {
     return self;
 }
 
-/* The function, or NULL with an error if something of it could not be read. */
-static PyObject *finished(Function *self, int wrong, PyObject *inputs, PyObject *outputs) {
+/* Returns the function, or NULL with an error if an argument was invalid. */
+static PyObject *finish_function(Function *self, int wrong, PyObject *inputs,
+                                 PyObject *outputs) {
     if (!wrong && read_inputs(self, inputs) == 0 && read_outputs(self, outputs) == 0)
         return (PyObject *)self;
     Py_DECREF(self);
@@ -201,7 +204,7 @@ static PyObject *make_region(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "SSSiO!O!O!n", &slots, &steps, &loops, &tile, &PyDict_Type,
                           &constants, &PyList_Type, &inputs, &PyList_Type, &outputs, &n))
         return NULL;
-    Function *self = empty("run_region", args);
+    Function *self = new_function("run_region", args);
     if (self == NULL) return NULL;
     self->program = &self->region, self->n = n;
     self->region = (Region){
@@ -214,7 +217,7 @@ static PyObject *make_region(PyObject *module, PyObject *args) {
     };
     self->slot_count = self->region.slot_count;
     int wrong = self->slot_count > REGION_SLOTS || read_constants(self, constants);
-    return finished(self, wrong, inputs, outputs);
+    return finish_function(self, wrong, inputs, outputs);
 }
 
 static PyObject *make_blocks(PyObject *module, PyObject *args) {
@@ -223,12 +226,12 @@ static PyObject *make_blocks(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "SOO!O!O!n", &program, &kept, &PyDict_Type, &constants,
                           &PyList_Type, &inputs, &PyList_Type, &outputs, &n))
         return NULL;
-    Function *self = empty("run_blocks", args);
+    Function *self = new_function("run_blocks", args);
     if (self == NULL) return NULL;
     self->program = PyBytes_AS_STRING(program), self->n = n;
     self->slot_count = ((const BlockProgram *)self->program)->value_count;
     int wrong = self->slot_count > REGION_SLOTS || read_constants(self, constants);
-    return finished(self, wrong, inputs, outputs);
+    return finish_function(self, wrong, inputs, outputs);
 }
 
 static PyObject *make_bound(PyObject *module, PyObject *args) {
@@ -238,13 +241,13 @@ static PyObject *make_bound(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "sO!O!O!i", &name, &PyTuple_Type, &arguments, &PyList_Type,
                           &inputs, &PyList_Type, &outputs, &dropped))
         return NULL;
-    Function *self = empty(name, args);
+    Function *self = new_function(name, args);
     if (self == NULL) return NULL;
     self->dropped = dropped, self->count = (int)PyTuple_GET_SIZE(arguments);
     int wrong = check_count(self->entry, self->count);
     for (int k = 0; !wrong && k < self->count; k++)
         wrong = read_bound(self, k, PyTuple_GET_ITEM(arguments, k));
-    return finished(self, wrong, inputs, outputs);
+    return finish_function(self, wrong, inputs, outputs);
 }
 
 static PyObject *address(PyObject *module, PyObject *name) {
@@ -272,11 +275,11 @@ int start_regions(void) { return PyType_Ready(&RegionType); }
 
 PyMethodDef region_methods[] = {
     {"region", make_region, METH_VARARGS,
-     "region(slots, steps, loops, tile, constants, inputs, outputs, n): a function."},
+     "region(slots, steps, loops, tile, constants, inputs, outputs, n): return a function."},
     {"blocks", make_blocks, METH_VARARGS,
-     "blocks(program, kept, constants, inputs, outputs, n): a function."},
+     "blocks(program, owners, constants, inputs, outputs, n): return a function."},
     {"bound", make_bound, METH_VARARGS,
-     "bound(name, arguments, inputs, outputs, dropped): a function."},
-    {"address", address, METH_O, "address(name): of a function that only C calls."},
+     "bound(name, arguments, inputs, outputs, dropped): return a function."},
+    {"address", address, METH_O, "address(name): return the address of a function that only C calls."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,16 +1,17 @@
-/* Complex numbers. The functions of complex64 are calculated in double precision. */
+/* Complex numbers. Functions of complex64 are computed in double precision. */
 #include <complex.h>
 
 #include "elementwise.h"
 
-/* Products as they stand: clang's own turn NaN into infinities, which takes a call. */
-INLINE c128 times(c128 p, c128 q) {
+/* The textbook product: clang's own operator calls a function that turns NaN into
+   infinities. */
+INLINE c128 multiply(c128 p, c128 q) {
     f64 a = creal(p), b = cimag(p), c = creal(q), d = cimag(q);
     return CMPLX(a * c - b * d, a * d + b * c);
 }
 
-/* Scaled by the larger part of the divisor, so that nothing overflows on the way. */
-INLINE c128 over(c128 p, c128 q) {
+/* Scaled by the larger part of the divisor, so that no intermediate overflows. */
+INLINE c128 divide(c128 p, c128 q) {
     f64 a = creal(p), b = cimag(p), c = creal(q), d = cimag(q);
     if (c == 0 && d == 0) return CMPLX(a / fabs(c), b / fabs(c));
     if (fabs(c) >= fabs(d)) {
@@ -21,7 +22,7 @@ INLINE c128 over(c128 p, c128 q) {
     return CMPLX((a * r + b) / s, (b * r - a) / s);
 }
 
-/* Not over(1, z), where the part 0 of 1 takes part in the signs of zeros. */
+/* Not divide(1, z), where the imaginary part 0 of 1 affects the signs of zeros. */
 INLINE c128 reciprocal_of(c128 z) {
     f64 c = creal(z), d = cimag(z);
     if (fabs(c) >= fabs(d)) {
@@ -59,19 +60,19 @@ static c128 pow_of(c128 p, c128 q) {
     if (q == 0) return 1;
     if (p == 0) return n > 0 ? 0 : CMPLX(NAN, NAN);
     if (cimag(q) == 0 && n == floor(n) && fabs(n) < 100) {
-        if (n == 1) return p; /* no product with 1, which is NaN of an infinity */
-        if (n == 2) return times(p, p);
-        if (n == 3) return times(p, times(p, p));
+        if (n == 1) return p; /* a product with 1 would make NaN of an infinity */
+        if (n == 2) return multiply(p, p);
+        if (n == 3) return multiply(p, multiply(p, p));
         c128 y = 1, base = p;
-        for (u32 k = (u32)fabs(n); k; k >>= 1, base = times(base, base))
-            if (k & 1) y = times(y, base);
-        return n < 0 ? over(1, y) : y;
+        for (u32 k = (u32)fabs(n); k; k >>= 1, base = multiply(base, base))
+            if (k & 1) y = multiply(y, base);
+        return n < 0 ? divide(1, y) : y;
     }
-    return cexp(times(q, log_of(p)));
+    return cexp(multiply(q, log_of(p)));
 }
 
-/* Kahan's formula, as in musl. At infinities musl takes the sign of the zero from sin(2b),
-   the array API standard from b. */
+/* Kahan's formula, as in musl. At infinities musl takes the sign of the zero from
+   sin(2b), the array API standard from b. */
 static c128 tanh_of(c128 z) {
     f64 a = creal(z), b = cimag(z);
     if (isinf(a)) return CMPLX(copysign(1, a), copysign(0, b));
@@ -95,12 +96,12 @@ static c128 sign_of(c128 z) {
 #define COMPLEX(T, R)                                                                    \
     BINARY_SMALL(add_##T, T, T, GRAIN, p + q)                                            \
     BINARY_SMALL(sub_##T, T, T, GRAIN, p - q)                                            \
-    BINARY_SMALL(mul_##T, T, T, GRAIN, (T)times(p, q))                                   \
-    BINARY_SMALL(div_##T, T, T, SLOW, (T)over(p, q))                                     \
+    BINARY_SMALL(mul_##T, T, T, GRAIN, (T)multiply(p, q))                                \
+    BINARY_SMALL(div_##T, T, T, SLOW, (T)divide(p, q))                                   \
     BINARY_SMALL(pow_##T, T, T, SLOW, (T)pow_of(p, q))                                   \
     BINARY_SMALL(equal_##T, T, u8, GRAIN, p == q)                                        \
     UNARY_SMALL(neg_##T, T, T, GRAIN, -a)                                                \
-    UNARY_SMALL(square_##T, T, T, GRAIN, (T)times(a, a))                                 \
+    UNARY_SMALL(square_##T, T, T, GRAIN, (T)multiply(a, a))                              \
     UNARY_SMALL(reciprocal_##T, T, T, GRAIN, (T)reciprocal_of(a))                         \
     UNARY_SMALL(exp_##T, T, T, SLOW, (T)cexp(a))                                         \
     UNARY_SMALL(expm1_##T, T, T, SLOW, (T)expm1_of(a))                                   \

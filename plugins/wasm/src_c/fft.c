@@ -1,28 +1,28 @@
 /* Fourier transforms of rows of complex numbers, of any size.
 
-   Stockham's way: a stage of radix p takes p elements that are a p-th of the row apart,
-   and puts what it makes of them side by side, so that nothing need be reordered. Real
-   and imaginary parts lie apart meanwhile. A size with a prime factor above MOST goes by
-   Bluestein's: 2kt = k² + t² - (k-t)² makes of the transform a convolution, which is a
-   product between two transforms of a power of two.
+   The algorithm is Stockham's: a stage of radix p reads p elements that are a p-th of the
+   row apart and writes its results next to each other, so that nothing has to be reordered.
+   Real and imaginary parts are separate meanwhile. Sizes with a prime factor above
+   MAX_RADIX use Bluestein's algorithm: 2kt = k² + t² - (k-t)² turns the transform into a
+   convolution, which is a product between two transforms whose size is a power of two.
 
    `table` describes a transform: e^(-2πi t/n), real parts and then imaginary ones. */
 #include "plugrad.h"
 
-enum { MOST = 31 };
+enum { MAX_RADIX = 31 };
 
 typedef struct {
     const void *x, *table, *chirp, *spectrum;
     void *y, *workspace;
     const i32 *factors; /* the radices, and 0 */
     u32 n, size; /* of a row, and of its transforms */
-    bool inverse, few; /* rows, which then have workspace each, else threads do */
+    bool inverse, few_rows; /* few_rows: a workspace per row, otherwise per thread */
 } Transform;
 
 typedef f32 f32x4 __attribute__((vector_size(16), aligned(4)));
 typedef f64 f64x2 __attribute__((vector_size(16), aligned(8)));
 
-/* What all butterflies of a stage have in common. */
+/* The parameters shared by all butterflies of a stage. */
 #define STAGE(T)                                                                         \
     typedef struct {                                                                     \
         const T *restrict re, *restrict im, *restrict cos, *restrict sin;                \
@@ -32,8 +32,9 @@ typedef f64 f64x2 __attribute__((vector_size(16), aligned(8)));
 STAGE(f32)
 STAGE(f64)
 
-/* Of the elements at `from`, which go to `to`, turned by multiples of `turn`. Odd
-   radices take elements r and p - r together, whose roots are conjugate. */
+/* Transforms the elements at `from` and writes them to `to`, multiplied by the twiddle
+   factors of multiples of `turn`. Odd radices combine elements r and p - r, whose roots
+   are conjugate. */
 #define BUTTERFLY(NAME, T, V, HOW)                                                       \
     INLINE void NAME##_put(const Stage_##T *z, u32 to, u32 at, V re, V im) {             \
         T c = z->cos[at], s = z->sin[at];                                                \
@@ -41,7 +42,7 @@ STAGE(f64)
         *(V *)(z->to_im + to) = at ? re * s + im * c : im;                               \
     }                                                                                    \
     HOW void NAME(const Stage_##T *z, u32 p, u32 from, u32 to, u32 turn) {               \
-        V re[MOST], im[MOST];                                                            \
+        V re[MAX_RADIX], im[MAX_RADIX];                                                  \
         for (u32 r = 0; r < p; r++) {                                                    \
             re[r] = *(const V *)(z->re + from + r * z->apart);                           \
             im[r] = *(const V *)(z->im + from + r * z->apart);                           \
@@ -79,7 +80,7 @@ STAGE(f64)
         }                                                                                \
     }
 
-/* The first stage, of radix 4: LANES of the elements lie side by side only before it. */
+/* The first stage, of radix 4: only its inputs have LANES contiguous elements. */
 #define FIRST(T, V, LANES)                                                               \
     INLINE V roots_##T(const T *table, u32 q, u32 times) {                               \
         T t[LANES];                                                                      \
@@ -149,7 +150,7 @@ STAGE(f64)
         const Transform *f = ctx;                                                        \
         u32 n = f->n, size = f->size, back = f->inverse;                                 \
         for (; row < end; row++) {                                                       \
-            T *workspace = (T *)f->workspace + (u64)(f->few ? row : thread_id()) * 4 * size; \
+            T *workspace = (T *)f->workspace + (u64)(f->few_rows ? row : thread_id()) * 4 * size; \
             T *v[4] = {workspace, workspace + size, workspace + 2 * size, workspace + 3 * size}; \
             const T *x = (const T *)f->x + 2 * row * n;                                  \
             T *y = (T *)f->y + 2 * row * n;                                              \
@@ -180,8 +181,8 @@ STAGE(f64)
     EXPORT("fft_" #T)                                                                    \
     void fft_##T(const T *x, T *y, T *workspace, u32 rows, u32 n, u32 size,              \
                  const i32 *factors, const T *table, const T *chirp, const T *spectrum,  \
-                 u32 inverse, u32 few) {                                                 \
-        Transform f = {x, table, chirp, spectrum, y, workspace, factors, n, size, inverse, few}; \
+                 u32 inverse, u32 few_rows) {                                            \
+        Transform f = {x, table, chirp, spectrum, y, workspace, factors, n, size, inverse, few_rows}; \
         parallel_for(rows_##T, &f, rows, MAX(1, 4096 / size));                           \
     }
 FOURIER(f32, f32x4, 4, 5)

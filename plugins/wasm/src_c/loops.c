@@ -1,5 +1,6 @@
-/* The loops that the module of regions has, for Python to find by name. Those of other
-   dtypes, and of functions that take 10 ns an element and more, stay with their kernels. */
+/* The loops that the region module contains, for Python to find by name. Loops of other
+   dtypes, and of functions that cost 10 ns or more per element, are only in the modules
+   of their kernels. */
 #include "region.h"
 
 #include "elementwise.h"

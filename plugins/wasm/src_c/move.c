@@ -1,4 +1,4 @@
-/* Moving elements, which are bytes by size here, and making them. */
+/* Moving elements, as bytes of a given size, and creating them. */
 #include "elementwise.h"
 #include "rows.h"
 
@@ -8,7 +8,7 @@ typedef struct {
 
 /* take_<bytes>(x, y, n, shape): y in order, x by strides.
    put_<bytes>(x, y, n, shape): x in order, y by strides.
-   fill_<bytes>(y, n, value): everywhere what lies at `value`. */
+   fill_<bytes>(y, n, value): all elements are the one at `value`. */
 #define MOVE(N, T)                                                                       \
     static void take_##N##_row(const Operands *o, void *to, u32 n) {                     \
         const T *restrict x = o->in[0];                                                  \

@@ -1,4 +1,4 @@
-/* Rows at equal distances, and rows that become columns: quicker than by take and put. */
+/* Copies of equally spaced rows, and transposition: faster than take and put. */
 #include "rows.h"
 
 enum { GRAIN = 65536, BLOCK = 16 };
@@ -10,7 +10,7 @@ typedef struct {
     i32 from, to;
 } Rows;
 
-static void copying(u32 i, u32 end, void *ctx) {
+static void copy_task(u32 i, u32 end, void *ctx) {
     Rows r = *(const Rows *)ctx;
     const u8 *x = r.x + (i64)i * r.from;
     u8 *y = r.y + (i64)i * r.to;
@@ -23,10 +23,10 @@ static void copying(u32 i, u32 end, void *ctx) {
     BY_WIDTH(r.width, COPY_ROWS)
 }
 
-/* n rows of `width` bytes, so many bytes apart. */
+/* Copies n rows of `width` bytes, given the distances between rows in bytes. */
 EXPORT("copy_rows")
 void copy_rows(const u8 *x, u8 *y, u32 n, u32 width, i32 from, i32 to) {
-    parallel_for(copying, &(Rows){x, y, width, from, to}, n, MAX(1, GRAIN / (width + 8)));
+    parallel_for(copy_task, &(Rows){x, y, width, from, to}, n, MAX(1, GRAIN / (width + 8)));
 }
 
 typedef struct {
@@ -40,19 +40,19 @@ typedef struct {
     u8 *y;
 } Joined;
 
-static void joining(u32 i, u32 end, void *ctx) {
+static void join_task(u32 i, u32 end, void *ctx) {
     const Joined *s = ctx;
     u8 *y = s->y;
     for (const Part *p = s->parts; p < s->parts + s->count; y += p++->width)
-        copying(i, end, &(Rows){p->x, y, p->width, (i32)p->width, (i32)s->width});
+        copy_task(i, end, &(Rows){p->x, y, p->width, (i32)p->width, (i32)s->width});
 }
 
-/* Each of the n rows of y, of `width` bytes, is that of one part after the other. */
+/* Concatenates the rows of the parts: each of the n rows of y has `width` bytes. */
 EXPORT("join_rows")
 void join_rows(const Part *parts, u32 count, u8 *y, u32 n, u32 width) {
     INSIDE(parts, count * sizeof(Part));
     INSIDE(y, (u64)n * width);
-    parallel_for(joining, &(Joined){parts, count, width, y}, n,
+    parallel_for(join_task, &(Joined){parts, count, width, y}, n,
                  MAX(1, GRAIN / (width + 8)));
 }
 
@@ -94,7 +94,7 @@ typedef struct {
             for (u32 q = j; q < j + n; q += 4) { /* a line of the cache of each row */   \
                 const f32 *p = (const f32 *)x + (i64)q * t.step + r;                     \
                 f32 *to = (f32 *)y + r * m + q; /* lanes are only moved */               \
-                turn4(p, p + t.step, p + 2 * t.step, p + 3 * t.step, to, m);             \
+                transpose4x4(p, p + t.step, p + 2 * t.step, p + 3 * t.step, to, m);      \
             }
 TURN(1, u8, )
 TURN(2, u16, )

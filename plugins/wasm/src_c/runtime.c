@@ -1,8 +1,9 @@
-/* Threads, cancelling, failing: what plugrad.h declares, and what Python calls of it.
+/* The thread pool, cancellation and failure: the functions that plugrad.h declares, and
+   those that Python calls.
 
-   It is part of every module; what all of them share lies at a fixed address. The
-   workers live in shared memory: a Python thread, with instances of its own, calls
-   `work`, which returns at the end, or with the module that has something to do.
+   Every module contains this code; the state that all modules share is at a fixed
+   address. The workers live in shared memory: a Python thread, with instances of its own,
+   calls `work`, which returns at the end, or with the module that has something to do.
 
    A run of parallel_for is one step of `epoch`. A thread that finds it `open` counts
    himself `inside` and takes pieces until there are none. The caller takes pieces, too,
@@ -14,7 +15,7 @@
 /* Python's, called on the first thread now and then: runs the signal handlers, sets
    `interrupted` if one of them raises, and `until_poll` anew. */
 __attribute__((import_module("plugrad"), import_name("poll"))) void host_poll(void);
-/* Does not return: the kernel ends with an error, without a signal of the processor. */
+/* Does not return: the kernel ends with an error, without a processor signal. */
 __attribute__((import_module("plugrad"), import_name("fail"))) void host_fail(void);
 
 typedef struct {
@@ -46,7 +47,7 @@ u32 thread_id(void) { return me; }
 u32 thread_id(void) { return 0; }
 #endif
 
-/* After this no thread is in a body. Later ones find nothing open. */
+/* Returns when no thread is in a body. Threads that wake up later find no open run. */
 static void settle_all(void) {
 #ifdef THREADS
     SET(pool.open, 0);
@@ -57,8 +58,8 @@ static void settle_all(void) {
 #endif
 }
 
-/* The first thread leaves everything in order, so that Python has nothing to do that a
-   further signal could keep it from. */
+/* The first thread cleans up here, not in Python, where another signal could interrupt
+   it. */
 _Noreturn static void end(void) {
     if (thread_id() == 0) {
         settle_all();
@@ -84,7 +85,7 @@ bool in_memory(const void *p, u64 bytes) {
 #endif
 
 static void run_signal_handlers(void) {
-    pool.until_poll = 256; /* in case that Python does not set it */
+    pool.until_poll = 256; /* if Python does not set it */
     host_poll();
     if (!pool.interrupted) return;
     pool.interrupted = 0;
@@ -103,13 +104,13 @@ void poll_cancel(void) {
         end();
 }
 
-/* Where the share of a thread begins. Neighbouring pieces go to one thread, the same in
-   one kernel after the other: it finds in its caches what it has made before. */
+/* Returns where the share of a thread begins. A thread gets neighbouring pieces, the same
+   in every kernel, so it finds in its caches what it wrote before. */
 static u32 share(u32 thread) {
     return (u32)((u64)CEIL_DIV(pool.n, pool.grain) * thread / pool.threads);
 }
 
-/* Takes pieces of one's own share, and then of those of others. */
+/* Runs the pieces of the thread's own share, and then those of other shares. */
 static void take_pieces(void) {
     u32 n = pool.n, grain = pool.grain, i;
     for (u32 k = 0; k < pool.threads; k++) {
@@ -126,8 +127,8 @@ static void leave(void) {
         __builtin_wasm_memory_atomic_notify((int *)&pool.inside, 1);
 }
 
-/* The life of a worker; `seen` is the epoch that it has done. Returns 0 at `quit`, else
-   the module that is to go on. */
+/* The main loop of a worker; `seen` is the last epoch that it has finished. Returns 0 at
+   `quit`, else the module that has to continue. */
 EXPORT("work") const void *work(u32 id, u32 seen) {
     me = id;
     for (;;) {
@@ -150,7 +151,7 @@ EXPORT("work") const void *work(u32 id, u32 seen) {
     }
 }
 
-/* A body has trapped in a worker. Returns the epoch that it has done by that. */
+/* Called after a trap of a body in a worker. Returns the epoch that it has finished. */
 EXPORT("worker_failed") u32 worker_failed(void) {
     u32 now = GET(pool.epoch);
     SET(pool.stop, 1);
@@ -163,7 +164,8 @@ void parallel_for(void (*body)(u32, u32, void *), void *ctx, u32 n, u32 grain) {
         if (n) body(0, n, ctx);
         return;
     }
-    if (GET(pool.open) || GET(pool.stop)) settle_all(); /* Python was kept from it */
+    /* Python was interrupted before it did so */
+    if (GET(pool.open) || GET(pool.stop)) settle_all();
     pool.module = &this_module;
     pool.body = body, pool.ctx = ctx, pool.n = n, pool.grain = grain;
     for (u32 t = 0; t < pool.threads; t++) SET(pool.next[t], share(t));
@@ -182,7 +184,7 @@ void parallel_for(void (*body)(u32, u32, void *), void *ctx, u32 n, u32 grain) {
     if (GET(pool.stop)) fail(pool.failure);
 }
 
-/* After a trap of the caller by the processor: see `settle_all`. */
+/* Called after a processor trap of the caller: see `settle_all`. */
 EXPORT("settle") void settle(void) { settle_all(); }
 
 EXPORT("start") u32 start(u32 threads) {

@@ -1,10 +1,10 @@
-/* The k first rows of an order: by keys, integers that rise as elements fall, with NaN
-   first of all. Of 32 bits, a key and the index are one number of 64: all different.
+/* Top k and sorting, by integer keys that ascend as elements descend; NaN is first. A
+   32-bit key and the index form one 64-bit number, so all are different.
 
-   Map: keys; order; selection; rows; and all values without their indices. */
+   Map: keys; sorting; selection; rows; sorting of values without indices. */
 #include "plugrad.h"
 
-enum { FEW = 32, SHORT = 48, DIGITS = 256 };
+enum { INSERTION_MAX_K = 32, INSERTION_MAX_ELEMENTS = 48, RADIX_DIGITS = 256 };
 
 /* --- keys ------------------------------------------------------------------------ */
 
@@ -20,7 +20,7 @@ INLINE u64 key_f64(f64 x) {
     return x != x ? 0 : key_i64(u.bits ^ (u.bits >> 63 & INT64_MAX));
 }
 
-/* --- order ----------------------------------------------------------------------- */
+/* --- sorting --------------------------------------------------------------------- */
 
 static void insertion_sort(u64 *p, u32 n) {
     for (u32 i = 1; i < n; i++) {
@@ -31,14 +31,15 @@ static void insertion_sort(u64 *p, u32 n) {
     }
 }
 
-/* By bytes `first` to `last`, the lowest being 0; `workspace` is as long as p. Stable. */
+/* A stable sort by bytes `first` to `last`, where 0 is the lowest. `workspace` is as long
+   as p. */
 static void radix_sort(u64 *p, u64 *workspace, u32 n, u32 first, u32 last) {
     u64 *from = p, *to = workspace;
     for (u32 byte = first; byte <= last; byte++) {
-        u32 start[DIGITS] = {0}, shift = byte * 8;
+        u32 start[RADIX_DIGITS] = {0}, shift = byte * 8;
         for (u32 i = 0; i < n; i++) start[from[i] >> shift & 255]++;
         if (start[from[0] >> shift & 255] == n) continue; /* all equal */
-        for (u32 d = 0, sum = 0; d < DIGITS; d++) {
+        for (u32 d = 0, sum = 0; d < RADIX_DIGITS; d++) {
             u32 count = start[d];
             start[d] = sum, sum += count;
         }
@@ -51,20 +52,20 @@ static void radix_sort(u64 *p, u64 *workspace, u32 n, u32 first, u32 last) {
 }
 
 static void sort_pairs(u64 *p, u64 *workspace, u32 n) {
-    if (n <= SHORT)
+    if (n <= INSERTION_MAX_ELEMENTS)
         insertion_sort(p, n);
     else
-        radix_sort(p, workspace, n, 4, 7); /* indices are in order already */
+        radix_sort(p, workspace, n, 4, 7); /* indices are already in order */
 }
 
 /* --- selection ------------------------------------------------------------------- */
 
-/* Keeps the k least of the n pairs, in the order in which they stand. */
+/* Moves the k least of the n pairs to the front, in their original order. */
 static void select_pairs(u64 *p, u32 n, u32 k) {
-    u64 limit = 0; /* the greatest of the k, digit by digit */
+    u64 limit = 0; /* the greatest of the k pairs, found digit by digit */
     u32 left = k;
     for (i32 shift = 56; shift >= 0; shift -= 8) {
-        u32 count[DIGITS] = {0}, d = 0;
+        u32 count[RADIX_DIGITS] = {0}, d = 0;
         u64 known = shift == 56 ? 0 : ~0ull << (shift + 8);
         for (u32 i = 0; i < n; i++)
             if (((p[i] ^ limit) & known) == 0) count[p[i] >> shift & 255]++;
@@ -91,14 +92,14 @@ typedef struct {
     i32 *indices;
     u64 *workspace;
     u32 n, k;
-    bool sorted, few;
+    bool sorted, row_workspace;
 } Task;
 
-/* Workspace is for each row if there are few, else for each thread. */
-#define SLOT_OF(t, row) ((t)->few ? (row) : thread_id())
+/* There is a workspace per row if there are few rows, else per thread. */
+#define SLOT_OF(t, row) ((t)->row_workspace ? (row) : thread_id())
 
-#define LEAST(KEY)                                                                       \
-    /* The k least in order, one after the other: fast for small k, else too slow. */    \
+#define SELECT_SORTED(KEY)                                                               \
+    /* Finds the k least in order by insertion: fast for small k only. */    \
     u32 have = 0;                                                                        \
     for (u32 i = 0; i < n; i++) {                                                        \
         u64 one = (u64)KEY(x[i]) << 32 | i;                                              \
@@ -108,7 +109,7 @@ typedef struct {
         p[j] = one;                                                                      \
     }
 
-#define SPREAD                                                                           \
+#define WRITE_ROW                                                                        \
     for (u32 j = 0; j < k; j++) {                                                        \
         u32 index = (u32)p[j];                                                           \
         indices[j] = (i32)index, values[j] = x[index];                                   \
@@ -126,16 +127,16 @@ typedef struct {
     INSIDE(values, (u64)k * sizeof(T));                                                  \
     INSIDE(indices, (u64)k * sizeof(i32));
 
-static void by_place(u64 *p, u32 few) {
-    for (u32 i = 0; i < few; i++) p[i] = (u32)p[i];
-    insertion_sort(p, few);
+static void sort_by_index(u64 *p, u32 row_workspace) {
+    for (u32 i = 0; i < row_workspace; i++) p[i] = (u32)p[i];
+    insertion_sort(p, row_workspace);
 }
 
 #define TOP_K_EXPORT(T)                                                                  \
     EXPORT("top_k_" #T)                                                                  \
     void top_k_##T(const T *x, T *values, i32 *indices, u64 *workspace, u32 rows, u32 n, \
-                   u32 k, u32 sorted, u32 few) {                                         \
-        Task t = {x, values, indices, workspace, n, k, sorted, few};                     \
+                   u32 k, u32 sorted, u32 row_workspace) {                               \
+        Task t = {x, values, indices, workspace, n, k, sorted, row_workspace};           \
         parallel_for(rows_##T, &t, rows, MAX(1, 8192 / n));                              \
     }
 
@@ -143,22 +144,22 @@ static void by_place(u64 *p, u32 few) {
     static void rows_##T(u32 row, u32 end, void *ctx) {                                  \
         for (; row < end; row++) {                                                       \
             ROW(T)                                                                       \
-            if (k <= FEW && k < n) {                                                     \
-                LEAST(key_##T)                                                           \
-                if (!t->sorted) by_place(p, k);                                          \
+            if (k <= INSERTION_MAX_K && k < n) {                                         \
+                SELECT_SORTED(key_##T)                                                   \
+                if (!t->sorted) sort_by_index(p, k);                                     \
             } else {                                                                     \
                 for (u32 i = 0; i < n; i++) p[i] = (u64)key_##T(x[i]) << 32 | i;         \
                 if (k < n) select_pairs(p, n, k);                                        \
                 if (t->sorted) sort_pairs(p, workspace, k);                              \
             }                                                                            \
-            SPREAD                                                                       \
+            WRITE_ROW                                                                    \
         }                                                                                \
     }                                                                                    \
     TOP_K_EXPORT(T)
 TOP_K(f32)
 TOP_K(i32)
 
-/* Of 64 bits: sorted by the lower half of the key, and then by the upper one. */
+/* 64-bit keys: sorted by the lower half, and then by the upper half. */
 #define TOP_K_64(T)                                                                      \
     static void rows_##T(u32 row, u32 end, void *ctx) {                                  \
         for (; row < end; row++) {                                                       \
@@ -169,28 +170,28 @@ TOP_K(i32)
                 p[i] = key_##T(x[(u32)p[i]]) >> 32 << 32 | (u32)p[i];                    \
             radix_sort(p, workspace, n, 4, 7);                                           \
             if (!t->sorted) radix_sort(p, workspace, k, 0, 3);                           \
-            SPREAD                                                                       \
+            WRITE_ROW                                                                    \
         }                                                                                \
     }                                                                                    \
     TOP_K_EXPORT(T)
 TOP_K_64(f64)
 TOP_K_64(i64)
 
-/* --- values alone ---------------------------------------------------------------- */
+/* --- values without indices ------------------------------------------------------ */
 
-/* Keys rise here. -0 comes before 0, which is put right behind; all NaN are one. */
-INLINE u32 rise_i32(i32 x) { return (u32)x ^ 0x80000000u; }
-INLINE i32 back_i32(u32 key) { return (i32)(key ^ 0x80000000u); }
-INLINE u32 rise_f32(f32 x) {
+/* Ascending keys. -0 comes before 0, which put_zeros corrects; all NaN are equal. */
+INLINE u32 ascending_i32(i32 x) { return (u32)x ^ 0x80000000u; }
+INLINE i32 from_key_i32(u32 key) { return (i32)(key ^ 0x80000000u); }
+INLINE u32 ascending_f32(f32 x) {
     union { f32 x; u32 bits; } u = {x};
     return x != x ? UINT32_MAX : u.bits >> 31 ? ~u.bits : u.bits | 0x80000000u;
 }
-INLINE f32 back_f32(u32 key) {
+INLINE f32 from_key_f32(u32 key) {
     union { u32 bits; f32 x; } u = {key >> 31 ? key ^ 0x80000000u : ~key};
     return u.x;
 }
 
-/* Puts zeros of both signs, which are equal, in the order in which they stand in x. */
+/* Restores the order of zeros of both signs, which are equal, from x. */
 static void put_zeros_f32(const f32 *x, f32 *y, u32 n) {
     for (u32 i = 0, j = 0; i < n; i++) {
         if (x[i] != 0) continue;
@@ -198,14 +199,14 @@ static void put_zeros_f32(const f32 *x, f32 *y, u32 n) {
         y[j++] = x[i];
     }
 }
-#define put_zeros_i32(x, y, n) /* are all the same */
+#define put_zeros_i32(x, y, n) /* integers have a single zero */
 
-enum { WIDEST = 11 };
+enum { MAX_RADIX_BITS = 11 };
 
-/* Digits are short where there are few numbers. Returns where they end up in order. */
+/* Uses short digits for few numbers. Returns the buffer that contains the sorted keys. */
 static u32 *sort_keys(u32 *from, u32 *to, u32 n) {
-    u32 bits = n < 8192 ? 8 : WIDEST, digits = 1u << bits, passes = CEIL_DIV(32, bits);
-    u32 starts[4][1 << WIDEST];
+    u32 bits = n < 8192 ? 8 : MAX_RADIX_BITS, digits = 1u << bits, passes = CEIL_DIV(32, bits);
+    u32 starts[4][1 << MAX_RADIX_BITS];
     for (u32 k = 0; k < passes; k++) memset(starts[k], 0, digits * sizeof(u32));
     for (u32 i = 0; i < n; i++)
         for (u32 k = 0; k < passes; k++) starts[k][from[i] >> k * bits & (digits - 1)]++;
@@ -225,7 +226,7 @@ static u32 *sort_keys(u32 *from, u32 *to, u32 n) {
 }
 
 #define SORT(T)                                                                          \
-    static void sorted_##T(u32 row, u32 end, void *ctx) {                                \
+    static void sort_rows_##T(u32 row, u32 end, void *ctx) {                             \
         const Task *t = ctx;                                                             \
         u32 n = t->n;                                                                    \
         for (; row < end; row++) {                                                       \
@@ -235,20 +236,20 @@ static u32 *sort_keys(u32 *from, u32 *to, u32 n) {
             T *y = (T *)t->values + row * n;                                             \
             INSIDE(x, (u64)n * sizeof(T));                                               \
             INSIDE(y, (u64)n * sizeof(T));                                               \
-            for (u32 i = 0; i < n; i++) workspace[i] = rise_##T(x[i]);                   \
+            for (u32 i = 0; i < n; i++) workspace[i] = ascending_##T(x[i]);              \
             const u32 *p = sort_keys(workspace, workspace + n, n);                       \
             if (t->sorted)                                                               \
-                for (u32 i = 0; i < n; i++) y[i] = back_##T(p[n - 1 - i]);               \
+                for (u32 i = 0; i < n; i++) y[i] = from_key_##T(p[n - 1 - i]);           \
             else                                                                         \
-                for (u32 i = 0; i < n; i++) y[i] = back_##T(p[i]);                       \
+                for (u32 i = 0; i < n; i++) y[i] = from_key_##T(p[i]);                   \
             put_zeros_##T(x, y, n);                                                      \
         }                                                                                \
     }                                                                                    \
     EXPORT("sort_" #T)                                                                   \
     void sort_##T(const T *x, T *y, u32 *workspace, u32 rows, u32 n, u32 descending,     \
-                  u32 few) {                                                             \
-        Task t = {x, y, 0, (u64 *)workspace, n, n, descending, few};                     \
-        parallel_for(sorted_##T, &t, rows, MAX(1, 8192 / n));                            \
+                  u32 row_workspace) {                                                   \
+        Task t = {x, y, 0, (u64 *)workspace, n, n, descending, row_workspace};           \
+        parallel_for(sort_rows_##T, &t, rows, MAX(1, 8192 / n));                         \
     }
 SORT(f32)
 SORT(i32)

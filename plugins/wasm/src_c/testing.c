@@ -10,25 +10,25 @@ EXPORT("test_count") void test_count(u32 *x, u32 n, u32 grain) {
     parallel_for(count_up, x, n, grain);
 }
 
-static void go_wrong(u32 begin, u32 end, void *ctx) {
-    volatile u32 spin = 1 << 22; /* so that every thread has got some */
+static void fail_piece(u32 begin, u32 end, void *ctx) {
+    volatile u32 spin = 1 << 22; /* so that every thread gets a piece */
     if ((thread_id() == 0) == (*(u32 *)ctx == 0)) fail("test_fail was called");
     while (spin) spin--;
 }
 
 /* Fails on the first thread (who = 0), or on the others. */
-EXPORT("test_fail") void test_fail(u32 who) { parallel_for(go_wrong, &who, 64, 1); }
+EXPORT("test_fail") void test_fail(u32 who) { parallel_for(fail_piece, &who, 64, 1); }
 
-static void go_on(u32 begin, u32 end, void *ctx) {
+static void run_forever(u32 begin, u32 end, void *ctx) {
     volatile u32 *x = ctx;
     for (u32 i = 0; i < 100000; i++) (*x)++;
 }
 
-/* Takes some minutes; with `tiles`, in one piece that polls. */
+/* Runs for some minutes; with `tiles`, in one piece that polls. */
 EXPORT("test_forever") void test_forever(u32 *x, u32 tiles) {
-    if (!tiles) parallel_for(go_on, x, 1 << 20, 1);
+    if (!tiles) parallel_for(run_forever, x, 1 << 20, 1);
     for (u32 i = 0; i < tiles; i++) {
-        go_on(0, 1, x);
+        run_forever(0, 1, x);
         poll_cancel();
     }
 }

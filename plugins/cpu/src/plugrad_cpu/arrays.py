@@ -78,7 +78,7 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
+def kernel_context(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``function`` without floating-point warnings.
 
     A function that is not of this package or NumPy's may read context variables (so do
@@ -92,7 +92,7 @@ def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
     if home.partition(".")[0] not in (__package__, "numpy"):
         wrapped: Any = nested
     elif pool.native:
-        wrapped = pool.native.quiet(function, nested, _context)
+        wrapped = pool.native.kernel_context(function, nested, _context)
     else:
         wrapped = functools.partial(_in_context, function)
     return functools.wraps(function)(wrapped)

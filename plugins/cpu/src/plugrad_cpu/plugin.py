@@ -15,7 +15,7 @@ BACKWARD_KERNELS = backward_kernels("plugrad_cpu")
 
 def open_cpu() -> Runtime:
     """Return the NumPy backend in working order."""
-    from .arrays import DTYPES, NumpyArrays, quiet
+    from .arrays import DTYPES, NumpyArrays, kernel_context
     from .compiler.compile import compile_region, is_fusable
     from .kernels import KERNELS, MOVERS
     from .native import LOADED, PARALLEL_FOR, remarks
@@ -29,7 +29,7 @@ def open_cpu() -> Runtime:
         fusable=is_fusable,
         compile=compile_region if LOADED else None,
         parallel_for=PARALLEL_FOR,
-        wrap=lambda function: function if function in MOVERS else quiet(function),
+        wrap=lambda function: function if function in MOVERS else kernel_context(function),
     )
 
 

@@ -1,9 +1,9 @@
-/* Row programs: all stages run on one block after the other, so that what is in between
-   stays in the second cache. The kernels are those that run alone, on whole rows or on
-   the parts of a reduction, so results are the same to the bit.
+/* Runs row programs: all stages on one block before the next block, so that intermediate
+   results stay in the second-level cache. The kernels are the same as in separate calls,
+   on whole rows or parts of a reduction, so results have the same bits.
 
-   Kernels divide large blocks among threads; inside of a run, `parallel_for` of threads.c
-   does its work alone. */
+   The blocks are divided among the threads. Inside of a block, `parallel_for` of
+   threads.c runs on the calling thread. */
 #include "blocks.h"
 
 #include "plugrad.h"
@@ -38,7 +38,7 @@ static void run_kernel(const BlockStage *stage, u8 *const *at, u32 n) {
 static void run_piece(u32 block, u32 end, void *ctx) {
     const Call *call = ctx;
     const BlockProgram *program = call->program;
-    f32 *memory = kept_memory(2, BLOCK_MEMORY * sizeof(f32));
+    f32 *memory = thread_scratch(2, BLOCK_MEMORY * sizeof(f32));
     u8 *at[REGION_SLOTS];
     for (; block < end; block++) {
         u32 i = block * program->block, n = MIN(call->n - i, program->block);

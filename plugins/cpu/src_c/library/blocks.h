@@ -1,26 +1,26 @@
-/* Row programs: element-wise steps and kernels of rows take turns. */
+/* A row program alternates element-wise steps and row kernels. */
 #pragma once
 #include "entry.h"
 #include "kernels/region.h"
 
-enum { BLOCK_MEMORY = 1 << 17 }; /* of a thread, in elements */
+enum { BLOCK_MEMORY = 1 << 17 }; /* elements per thread */
 
-/* An array: the part of it that belongs to element i of the iteration begins with element
-   `i / every * many`. Or, if `place` is not negative, memory from there on. */
+/* A value. In an array, the part for element i of the iteration begins at element `i /
+   every * many`. If `place` is not negative, the value is in scratch memory there. */
 typedef struct {
     int32_t place, size; /* bytes of an element */
     uint32_t every, many;
 } BlockValue;
 
-/* Of a kernel: the part of a value, or NULL if `number` is negative; the number of elements
-   of the block over `number`; a number; `last` of the stage. */
+/* An argument of a kernel: the part of value `number`, or NULL if that is negative; the
+   elements of the block divided by `number`; `number` itself; or `last` of the stage. */
 enum { PART_OF, COUNT_OVER, NUMBER, LAST };
 
 typedef struct {
     int32_t kind, number;
 } BlockArgument;
 
-/* A region whose slots have these values, -1 for tiles; or a kernel. */
+/* A region, where `values` are those of its slots and -1 for tiles; or a kernel. */
 typedef struct {
     const Region *region;
     const int32_t *values;
@@ -31,10 +31,11 @@ typedef struct {
 
 typedef struct {
     int32_t value_count, stage_count;
-    uint32_t block, piece; /* elements; blocks of a piece of work */
+    uint32_t block, piece; /* elements per block; blocks per piece */
     const BlockValue *values;
     const BlockStage *stages;
 } BlockProgram;
 
-/* Runs the stages on n elements; `arrays` are those of all values, NULL for memory. */
+/* Runs the stages on n elements. `arrays` has an entry for each value, NULL for those in
+   scratch memory. */
 void run_blocks(const BlockProgram *program, void *const *arrays, uint32_t n);

@@ -1,15 +1,15 @@
-/* y[...] = x[...] by strides, on all threads: elements are only moved.
+/* Strided copies y[...] = x[...], on all threads.
 
-   The axes are put into the order of y's strides, and become as few as possible; before
-   the last one comes that along which x is contiguous. These two are a plane, of n rows
-   and m columns, which is cut into tiles. A tile is copied row by row; by blocks that are
-   turned in registers, where x is contiguous along the rows' axis and y along the
-   columns'; or one by one. */
+   The axes are sorted by the strides of y and merged where possible. The axis along which
+   x is contiguous is moved before the last one. These two axes are a plane of n rows and
+   m columns, which is cut into tiles. A tile is copied row by row; or, where x is
+   contiguous along the rows' axis and y along the columns', by blocks that are transposed
+   in registers; or element by element. */
 #include <stdlib.h>
 
 #include "rows.h"
 
-enum { TILE = 128, BYTES = 1 << 16, MAX_AXES = 64 };
+enum { TILE_ELEMENTS = 128, TILE_BYTES = 1 << 16, MAX_AXES = 64 };
 
 typedef struct {
     i64 n, from, to;
@@ -21,14 +21,14 @@ typedef void Tile(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m);
 struct Copy {
     const u8 *x;
     u8 *y;
-    const Axis *axes; /* around the planes */
+    const Axis *axes; /* the outer axes */
     i64 x_row, x_column, y_row, y_column;
-    u64 n, m, rows, columns; /* of a plane, and of a tile */
+    u64 n, m, rows, columns; /* sizes of a plane and of a tile */
     u32 outer, down, across, size;
     Tile *tile;
 };
 
-static void copy_rows_of(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m) {
+static void copy_rows(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m) {
     i64 from = c->x_row, to = c->y_row;
     u64 width = m * c->size;
     if (width > UINT32_MAX) { /* one long row */
@@ -40,9 +40,9 @@ static void copy_rows_of(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m) {
     BY_WIDTH((u32)width, ROWS)
 }
 
-/* Elements of type T at any distance; those of few columns column by column. */
-#define ONE_BY_ONE(T)                                                                    \
-    static void each_##T(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m) {              \
+/* Copies elements of type T with any strides; a plane of few columns column by column. */
+#define STRIDED(T)                                                                       \
+    static void strided_##T(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m) {           \
         bool high = m < 16 && n > m;                                                     \
         i64 from = high ? c->x_row : c->x_column, to = high ? c->y_row : c->y_column;    \
         i64 x_row = high ? c->x_column : c->x_row, y_row = high ? c->y_column : c->y_row;\
@@ -63,8 +63,8 @@ static void copy_rows_of(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m) {
         }                                                                                \
     }
 
-/* A block of N x N elements in N vectors. Each round takes turns of the elements of two
-   vectors that are N / 2 apart: after log2(N) rounds rows are columns. */
+/* Transposes a block of N x N elements in N vectors. Each of log2(N) rounds interleaves
+   the elements of pairs of vectors that are N / 2 apart. */
 #define ROUND(N, ...)                                                                    \
     for (int i = 0; i < N / 2; i++) {                                                    \
         b[2 * i] = __builtin_shufflevector(a[i], a[i + N / 2], __VA_ARGS__);             \
@@ -80,13 +80,14 @@ static void copy_rows_of(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m) {
 #define ROUNDS_16 ROUND(16, LOW_16) ROUND(16, LOW_16) ROUND(16, LOW_16) ROUND(16, LOW_16)
 #define ROUNDS_8 ROUND(8, LOW_8) ROUND(8, LOW_8) ROUND(8, LOW_8)
 #define ROUNDS_4 ROUND(4, LOW_4) ROUND(4, LOW_4)
-#define TURN(...) TURN_(__VA_ARGS__)
-#define TURN_(T, NAME, N, REST) /* what is smaller than a block is left to another function */ \
+#define TRANSPOSE(...) TRANSPOSE_(__VA_ARGS__)
+/* SMALLER copies tiles that are smaller than a block. */
+#define TRANSPOSE_(T, NAME, N, SMALLER)                                                  \
     typedef T row_of_##NAME##_##T __attribute__((vector_size(sizeof(T) * N)));           \
     static void NAME##_##T(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m) {            \
         i64 from = c->x_column, to = c->y_row, size = sizeof(T);                         \
         if (n < N || m < N) {                                                            \
-            REST##_##T(c, x, y, n, m);                                                   \
+            SMALLER##_##T(c, x, y, n, m);                                                \
             return;                                                                      \
         }                                                                                \
         for (u64 i = 0; i < n; i += N)                                                   \
@@ -103,27 +104,27 @@ static void copy_rows_of(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m) {
 typedef struct {
     u64 low, high;
 } u128;
-ONE_BY_ONE(u8)
-ONE_BY_ONE(u16)
-ONE_BY_ONE(u32)
-ONE_BY_ONE(u64)
-ONE_BY_ONE(u128)
-/* Larger blocks of these would not stay in registers. */
+STRIDED(u8)
+STRIDED(u16)
+STRIDED(u32)
+STRIDED(u64)
+STRIDED(u128)
+/* Rows of a block of u64: larger blocks would not stay in registers. */
 #if REGISTER == 16
-#define LONG 8
+#define U64_BLOCK 8
 #else
-#define LONG 4
+#define U64_BLOCK 4
 #endif
-TURN(u8, turn_few, 4, each)
-TURN(u8, turn, 16, turn_few)
-TURN(u16, turn_few, 4, each)
-TURN(u16, turn, 16, turn_few)
-TURN(u32, turn_few, 4, each)
-TURN(u32, turn, REGISTER, turn_few)
-TURN(u64, turn_few, 4, each)
-TURN(u64, turn, LONG, turn_few)
+TRANSPOSE(u8, transpose_small, 4, strided)
+TRANSPOSE(u8, transpose_block, 16, transpose_small)
+TRANSPOSE(u16, transpose_small, 4, strided)
+TRANSPOSE(u16, transpose_block, 16, transpose_small)
+TRANSPOSE(u32, transpose_small, 4, strided)
+TRANSPOSE(u32, transpose_block, REGISTER, transpose_small)
+TRANSPOSE(u64, transpose_small, 4, strided)
+TRANSPOSE(u64, transpose_block, U64_BLOCK, transpose_small)
 
-static void tiles(u32 item, u32 end, void *ctx) {
+static void copy_tiles(u32 item, u32 end, void *ctx) {
     const Copy *c = ctx;
     const Axis *last = c->axes + c->outer - 1;
     while (item < end) {
@@ -144,9 +145,9 @@ static void tiles(u32 item, u32 end, void *ctx) {
     }
 }
 
-/* Puts the axes into order; returns their number, 3 or more. */
-static u32 arrange(const i64 *how, Axis *axes) {
-    u32 rank = (u32)how[0], count = 0, nearest = 0;
+/* Sorts and merges the axes. Returns their number, at least 3. */
+static u32 order_axes(const i64 *how, Axis *axes) {
+    u32 rank = (u32)how[0], count = 0, closest = 0;
     const i64 *n = how + 1, *from = n + rank, *to = from + rank;
     Axis sorted[MAX_AXES];
     for (u32 i = 0; i < rank; i++) {
@@ -156,52 +157,55 @@ static u32 arrange(const i64 *how, Axis *axes) {
             sorted[at] = sorted[at - 1];
         sorted[at] = (Axis){n[i], from[i], to[i]};
     }
-    u32 few = 3; /* the first three are there to make planes of what has no axes */
+    u32 axis_count = 3; /* three axes of size 1 make planes of arrays without axes */
     axes[0] = axes[1] = axes[2] = (Axis){1, 0, 0};
     for (u32 i = 0; i < count; i++) {
-        Axis *last = &axes[few - 1], next = sorted[i];
+        Axis *last = &axes[axis_count - 1], next = sorted[i];
         if (i && last->from == next.from * next.n && last->to == next.to * next.n)
             *last = (Axis){last->n * next.n, next.from, next.to};
         else
-            axes[few++] = next;
+            axes[axis_count++] = next;
     }
-    for (u32 i = 1; i < few; i++) {
-        bool nearer = llabs(axes[i].from) < llabs(axes[nearest].from);
-        if (axes[i].from && (!axes[nearest].from || nearer)) nearest = i;
+    for (u32 i = 1; i < axis_count; i++) {
+        bool nearer = llabs(axes[i].from) < llabs(axes[closest].from);
+        if (axes[i].from && (!axes[closest].from || nearer)) closest = i;
     }
-    Axis turned = axes[nearest];
-    if (nearest < few - 1 && turned.from) {
-        for (u32 i = nearest; i < few - 2; i++) axes[i] = axes[i + 1];
-        axes[few - 2] = turned;
+    Axis contiguous = axes[closest];
+    if (closest < axis_count - 1 && contiguous.from) {
+        for (u32 i = closest; i < axis_count - 2; i++) axes[i] = axes[i + 1];
+        axes[axis_count - 2] = contiguous;
     }
-    return few;
+    return axis_count;
 }
 
-/* `how` is the rank, the sizes, the strides of x, and those of y, in bytes. */
+/* `how` contains the rank, the sizes, the strides of x and those of y, in bytes. */
 EXPORT("copy") void copy_strided(const u8 *x, u8 *y, const i64 *how, u32 size) {
-    static Tile *const each[] = {each_u8, each_u16, each_u32, each_u64, each_u128};
-    static Tile *const turn[] = {turn_u8, turn_u16, turn_u32, turn_u64};
+    static Tile *const strided[] = {strided_u8, strided_u16, strided_u32, strided_u64,
+                                    strided_u128};
+    static Tile *const transpose_block[] = {transpose_block_u8, transpose_block_u16,
+                                            transpose_block_u32, transpose_block_u64};
     Axis axes[MAX_AXES + 3];
-    u32 outer = arrange(how, axes) - 2, log = (u32)__builtin_ctz(size);
+    u32 outer = order_axes(how, axes) - 2, log = (u32)__builtin_ctz(size);
     Axis rows = axes[outer], columns = axes[outer + 1];
     Copy c = {.x = x, .y = y, .axes = axes, .outer = outer, .size = size};
     c.n = (u64)rows.n, c.m = (u64)columns.n;
     c.x_row = rows.from, c.x_column = columns.from;
     c.y_row = rows.to, c.y_column = columns.to;
-    c.tile = each[log], c.columns = MIN(c.m, BYTES / size);
+    c.tile = strided[log], c.columns = MIN(c.m, TILE_BYTES / size);
     if (c.y_column == size && c.x_column == size)
-        c.tile = copy_rows_of;
+        c.tile = copy_rows;
     else if (c.y_column == size && c.x_row == size && c.x_column && log < 4)
-        c.tile = turn[log], c.columns = MIN(c.m, MAX(TILE, BYTES / size / c.n & ~15ull));
-    c.rows = MIN(c.n, MAX(16, BYTES / size / c.columns & ~15ull));
+        c.tile = transpose_block[log], c.columns = MIN(c.m, MAX(TILE_ELEMENTS,
+                                                                TILE_BYTES / size / c.n & ~15ull));
+    c.rows = MIN(c.n, MAX(16, TILE_BYTES / size / c.columns & ~15ull));
     c.down = (u32)CEIL_DIV(c.n, c.rows), c.across = (u32)CEIL_DIV(c.m, c.columns);
     u64 planes = 1, work = c.rows * c.columns * size;
     for (u32 axis = 0; axis < outer; axis++) planes *= (u64)axes[axis].n;
-    parallel_for(tiles, &c, (u32)planes * c.down * c.across,
-                 (u32)MAX(1, 2 * BYTES / work));
+    parallel_for(copy_tiles, &c, (u32)planes * c.down * c.across,
+                 (u32)MAX(1, 2 * TILE_BYTES / work));
 }
 
-/* --- joining ---------------------------------------------------------------------- */
+/* --- concatenation ---------------------------------------------------------------- */
 
 typedef struct {
     const u8 *x;
@@ -215,22 +219,22 @@ typedef struct {
     u32 count, down;
 } Joined;
 
-static void joining(u32 item, u32 end, void *ctx) {
+static void join_rows(u32 item, u32 end, void *ctx) {
     const Joined *s = ctx;
     for (; item < end; item++) {
         const Part *part = s->parts + item % s->count;
         u64 row = item / s->count * (u64)s->down, n = MIN(s->rows - row, s->down), at = 0;
         for (const Part *p = s->parts; p < part; p++) at += p->width;
         Copy c = {.x_row = (i64)part->width, .y_row = (i64)s->width, .size = 1};
-        copy_rows_of(&c, part->x + row * part->width, s->y + row * s->width + at, n,
-                     part->width);
+        copy_rows(&c, part->x + row * part->width, s->y + row * s->width + at, n,
+                  part->width);
     }
 }
 
-/* Each of the rows of y, of `width` bytes, is that of one part after the other. */
+/* Concatenates the rows of the parts: each row of y has `width` bytes. */
 EXPORT("join") void join(const Part *parts, u32 count, u8 *y, u32 rows, u32 width) {
-    u32 down = MAX(1, BYTES / width);
+    u32 down = MAX(1, TILE_BYTES / width);
     Joined s = {parts, y, width, rows, count, down};
-    u64 grain = 2ull * BYTES * count / ((u64)down * width);
-    parallel_for(joining, &s, CEIL_DIV(rows, down) * count, (u32)MAX(1, grain));
+    u64 grain = 2ull * TILE_BYTES * count / ((u64)down * width);
+    parallel_for(join_rows, &s, CEIL_DIV(rows, down) * count, (u32)MAX(1, grain));
 }

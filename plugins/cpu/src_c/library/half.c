@@ -1,22 +1,22 @@
-/* float16: no kernel calculates in it. Blocks of elements become float32, a kernel of
-   float32 runs on them, and its results are rounded once.
+/* float16. No kernel computes in float16: blocks of elements are converted to float32, a
+   float32 kernel runs on them, and its results are rounded once.
 
-   Processors convert eight elements and more by one instruction. */
+   Processors convert eight or more elements by one instruction. */
 #include "elementwise.h"
 #include "half.h"
 
-enum { BLOCK = 2048, AT_ONCE = 16 };
-typedef _Float16 halves __attribute__((ext_vector_type(AT_ONCE)));
-typedef f32 floats __attribute__((ext_vector_type(AT_ONCE)));
+enum { BLOCK_ELEMENTS = 2048, CONVERT_ELEMENTS = 16 };
+typedef _Float16 halves __attribute__((ext_vector_type(CONVERT_ELEMENTS)));
+typedef f32 floats __attribute__((ext_vector_type(CONVERT_ELEMENTS)));
 
-INLINE void widen_some(const u16 *x, f32 *y, u32 n) {
+INLINE void widen_vector(const u16 *x, f32 *y, u32 n) {
     halves some = 0;
     memcpy(&some, x, n * sizeof *x);
     floats wide = __builtin_convertvector(some, floats);
     memcpy(y, &wide, n * sizeof *y);
 }
 
-INLINE void round_some(const f32 *x, u16 *y, u32 n) {
+INLINE void round_vector(const f32 *x, u16 *y, u32 n) {
     floats some = 0;
     memcpy(&some, x, n * sizeof *x);
     halves narrow = __builtin_convertvector(some, halves);
@@ -25,14 +25,14 @@ INLINE void round_some(const f32 *x, u16 *y, u32 n) {
 
 static void widen(const u16 *restrict x, f32 *restrict y, u32 n) {
     u32 i = 0;
-    for (; i + AT_ONCE <= n; i += AT_ONCE) widen_some(x + i, y + i, AT_ONCE);
-    if (i < n) widen_some(x + i, y + i, n - i);
+    for (; i + CONVERT_ELEMENTS <= n; i += CONVERT_ELEMENTS) widen_vector(x + i, y + i, CONVERT_ELEMENTS);
+    if (i < n) widen_vector(x + i, y + i, n - i);
 }
 
 static void round_to_half(const f32 *restrict x, u16 *restrict y, u32 n) {
     u32 i = 0;
-    for (; i + AT_ONCE <= n; i += AT_ONCE) round_some(x + i, y + i, AT_ONCE);
-    if (i < n) round_some(x + i, y + i, n - i);
+    for (; i + CONVERT_ELEMENTS <= n; i += CONVERT_ELEMENTS) round_vector(x + i, y + i, CONVERT_ELEMENTS);
+    if (i < n) round_vector(x + i, y + i, n - i);
 }
 
 static void widen_piece(u32 i, u32 end, void *ctx) {
@@ -53,27 +53,27 @@ EXPORT("cast_f32_f16") void cast_f32_f16(const f32 *x, u16 *y, u32 n) {
     parallel_for(round_piece, &(Flat){x, y, 0, 0}, n, PIECE_SIZE(n, GRAIN));
 }
 
-static void repeat(const u16 *x, f32 *y) {
-    widen_some(x, y, 1);
-    for (u32 i = 1; i < BLOCK; i++) y[i] = *y;
+static void fill_block(const u16 *x, f32 *y) {
+    widen_vector(x, y, 1);
+    for (u32 i = 1; i < BLOCK_ELEMENTS; i++) y[i] = *y;
 }
 
 static void half_piece(u32 i, u32 end, void *ctx) {
     const HalfCall *job = ctx;
-    _Alignas(64) f32 blocks[HALF_OPERANDS + 1][BLOCK];
+    _Alignas(64) f32 blocks[HALF_OPERANDS + 1][BLOCK_ELEMENTS];
     f32 *result = blocks[HALF_OPERANDS];
     Argument a[HALF_OPERANDS + 3];
     u32 count = (u32)job->count;
     for (u32 k = 0; k < count; k++) {
         a[k].address = blocks[k];
-        if (job->repeats[k]) repeat(job->in[k], blocks[k]);
+        if (job->repeats[k]) fill_block(job->in[k], blocks[k]);
     }
     if (count == 1)
         a[3].number = job->numbers[0], a[4].number = job->numbers[1];
     else
         a[count + 2].address = NULL;
     for (u32 n; i < end; i += n) {
-        n = MIN(end - i, BLOCK);
+        n = MIN(end - i, BLOCK_ELEMENTS);
         for (u32 k = 0; k < count; k++)
             if (!job->repeats[k]) widen((const u16 *)job->in[k] + i, blocks[k], n);
         a[count].address = job->is_bool ? (void *)((u8 *)job->out + i) : result;

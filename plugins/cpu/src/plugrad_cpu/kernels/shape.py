@@ -5,14 +5,14 @@ import math
 import numpy as np
 from plugrad.plugin import KernelTable
 
-from ..arrays import Array, quiet
+from ..arrays import Array, kernel_context
 from ..native import LARGE, MOST, in_order
 from ..native import kernels as in_c
 
 kernels = KernelTable()
 JOIN = in_c("join", {None: ""}).get(None)
 
-moved = quiet(in_order)  # into memory of the pool
+moved = kernel_context(in_order)  # into memory of the pool
 
 
 @kernels("Reshape")
@@ -73,7 +73,7 @@ def concat(*xs: Array, axis: int) -> Array:
     return np.concatenate(xs, axis) if small else _joined(xs, axis)
 
 
-@quiet
+@kernel_context
 def _joined(xs: tuple[Array, ...], axis: int) -> Array:
     """Join large arrays, so many bytes of each in every row."""
     size, rows = sum([x.nbytes for x in xs]), math.prod(xs[0].shape[:axis])

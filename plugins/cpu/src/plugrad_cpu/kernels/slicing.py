@@ -3,7 +3,7 @@
 import numpy as np
 from plugrad.plugin import KernelTable
 
-from ..arrays import Array, quiet
+from ..arrays import Array, kernel_context
 from ..native import LARGE, copy
 from .creation import filled
 
@@ -44,7 +44,7 @@ def pad(x: Array, *, paddings: Pairs, constant_values: complex | bytes) -> Array
     return y
 
 
-@quiet
+@kernel_context
 def _surrounded(x: Array, paddings: Pairs, value: Array) -> Array:
     """Write ``x`` into the middle, and ``value`` before and after it."""
     sizes = [*zip(x.shape, paddings, strict=True)]

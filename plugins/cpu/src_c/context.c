@@ -1,8 +1,10 @@
-/* Kernels in a context of their thread: `quiet(function, nested, make)` is a callable like
-   `function`, which runs in the context that `make` has made for the thread.
+/* Kernels in the context of their thread: `kernel_context(function, nested, make)`
+   returns a callable like `function` that runs in the context that `make` creates for
+   each thread.
 
-   A context cannot be entered twice. A kernel that is called from inside of a kernel - of
-   the user's, which runs ops, or by a finalizer while one allocates - is `nested`. */
+   A context cannot be entered twice. `nested` is called instead when a kernel runs inside
+   of another one: from a user's kernel that runs ops, or from a finalizer during an
+   allocation. */
 #include "native.h"
 
 #include <stddef.h>
@@ -12,11 +14,11 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *function, *nested, *make, *dict;
-} Quiet;
+} ContextKernel;
 
-static PyObject *key; /* of the context, among what Python keeps for a thread */
+static PyObject *key; /* of the context in the dict of a thread's state */
 
-/* A new reference to the context of this thread; NULL with an error. */
+/* Returns a new reference to the context of this thread, or NULL with an error. */
 static PyObject *context_of_thread(PyObject *make) {
     PyObject *kept = PyThreadState_GetDict(); /* borrowed */
     if (kept == NULL) return PyErr_NoMemory();
@@ -29,13 +31,13 @@ static PyObject *context_of_thread(PyObject *make) {
 
 static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
                       PyObject *names) {
-    const Quiet *self = (Quiet *)object;
+    const ContextKernel *self = (ContextKernel *)object;
     PyObject *context = context_of_thread(self->make), *y = NULL;
     if (context == NULL) return NULL;
     if (PyContext_Enter(context) == 0) {
         y = PyObject_Vectorcall(self->function, args, count, names);
         if (PyContext_Exit(context) < 0) Py_CLEAR(y);
-    } else if (PyErr_ExceptionMatches(PyExc_RuntimeError)) { /* it has been entered */
+    } else if (PyErr_ExceptionMatches(PyExc_RuntimeError)) { /* already entered */
         PyErr_Clear();
         y = PyObject_Vectorcall(self->nested, args, count, names);
     }
@@ -45,10 +47,10 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
 
 /* --- the type -------------------------------------------------------------------- */
 
-static PyObject *make_quiet(PyObject *module, PyObject *args) {
+static PyObject *make_context_kernel(PyObject *module, PyObject *args) {
     PyObject *function, *nested, *make;
     if (!PyArg_ParseTuple(args, "OOO", &function, &nested, &make)) return NULL;
-    Quiet *self = PyObject_GC_New(Quiet, &QuietType);
+    ContextKernel *self = PyObject_GC_New(ContextKernel, &ContextKernelType);
     if (self == NULL) return NULL;
     self->vectorcall = call, self->dict = NULL;
     self->function = Py_NewRef(function), self->nested = Py_NewRef(nested);
@@ -58,24 +60,24 @@ static PyObject *make_quiet(PyObject *module, PyObject *args) {
 }
 
 static int traverse(PyObject *self, visitproc visit, void *arg) {
-    Py_VISIT(((Quiet *)self)->function);
-    Py_VISIT(((Quiet *)self)->nested);
-    Py_VISIT(((Quiet *)self)->make);
-    Py_VISIT(((Quiet *)self)->dict);
+    Py_VISIT(((ContextKernel *)self)->function);
+    Py_VISIT(((ContextKernel *)self)->nested);
+    Py_VISIT(((ContextKernel *)self)->make);
+    Py_VISIT(((ContextKernel *)self)->dict);
     return 0;
 }
 
-static int clear(PyObject *self) { /* a finalizer may yet call it: its dict alone */
-    Py_CLEAR(((Quiet *)self)->dict);
+static int clear(PyObject *self) { /* only the dict: a finalizer may still call it */
+    Py_CLEAR(((ContextKernel *)self)->dict);
     return 0;
 }
 
 static void dealloc(PyObject *self) {
     PyObject_GC_UnTrack(self);
     clear(self);
-    Py_DECREF(((Quiet *)self)->function);
-    Py_DECREF(((Quiet *)self)->nested);
-    Py_DECREF(((Quiet *)self)->make);
+    Py_DECREF(((ContextKernel *)self)->function);
+    Py_DECREF(((ContextKernel *)self)->nested);
+    Py_DECREF(((ContextKernel *)self)->make);
     PyObject_GC_Del(self);
 }
 
@@ -84,12 +86,12 @@ static PyGetSetDef getset[] = {
     {NULL},
 };
 
-PyTypeObject QuietType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "plugrad_cpu._native.Quiet",
-    .tp_basicsize = sizeof(Quiet),
+PyTypeObject ContextKernelType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "plugrad_cpu._native.ContextKernel",
+    .tp_basicsize = sizeof(ContextKernel),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC,
-    .tp_vectorcall_offset = offsetof(Quiet, vectorcall),
-    .tp_dictoffset = offsetof(Quiet, dict),
+    .tp_vectorcall_offset = offsetof(ContextKernel, vectorcall),
+    .tp_dictoffset = offsetof(ContextKernel, dict),
     .tp_call = PyVectorcall_Call,
     .tp_traverse = traverse,
     .tp_clear = clear,
@@ -98,14 +100,14 @@ PyTypeObject QuietType = {
     .tp_doc = "A kernel in the context of its thread.",
 };
 
-int start_quiet(void) {
+int start_context(void) {
     if (key == NULL) key = PyUnicode_InternFromString("plugrad_cpu.context");
-    return key == NULL ? -1 : PyType_Ready(&QuietType);
+    return key == NULL ? -1 : PyType_Ready(&ContextKernelType);
 }
 
-PyMethodDef quiet_methods[] = {
-    {"quiet", make_quiet, METH_VARARGS,
-     "quiet(function, nested, make): the function in the context that make() returns, or "
+PyMethodDef context_methods[] = {
+    {"kernel_context", make_context_kernel, METH_VARARGS,
+     "kernel_context(function, nested, make): the function in the context that make() returns, or "
      "nested in it."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,21 +1,20 @@
-/* Elementary functions of long arrays, four registers at once.
+/* Elementary functions of long arrays, four registers at a time.
 
-   A function is a chain of operations, each of which waits for the one before; of the next
-   elements, a processor begins few operations before the chain ends. The operations of
-   four registers follow in turns, so it computes four chains at once. Their values are
-   those of one register, which computes what is left (elementwise.h).
-*/
+   Such a function is a chain of dependent operations, and a processor can start only a
+   few operations of the next elements before the chain ends. Here the operations of four
+   registers are interleaved, so that four chains run in parallel. Values are the same as
+   with one register, which computes the rest of the array (elementwise.h). */
 #define REGISTERS 4
 #include "mathematics.h"
 
 #define UNARY(NAME, FUNCTION)                                                            \
-    u32 NAME##_together(u32 n, const f32 *x, f32 *y) {                                   \
+    u32 NAME##_interleaved(u32 n, const f32 *x, f32 *y) {                                \
         u32 i = 0;                                                                       \
         for (; i + LANES <= n; i += LANES) STORE(y + i, FUNCTION(VLOAD(x + i)));         \
         return i;                                                                        \
     }
 #define BINARY(NAME, FUNCTION)                                                           \
-    u32 NAME##_together(u32 n, const f32 *a, const f32 *b, f32 *y) {                     \
+    u32 NAME##_interleaved(u32 n, const f32 *a, const f32 *b, f32 *y) {                  \
         u32 i = 0;                                                                       \
         for (; i + LANES <= n; i += LANES)                                               \
             STORE(y + i, FUNCTION(VLOAD(a + i), VLOAD(b + i)));                          \

@@ -1,22 +1,21 @@
-/* Convolutions of float32 on processors: windows are read where they lie, in the input
-   with zeros around. `conv.c` has what calls this.
+/* Float32 convolutions on native targets: the product reads the windows in place, from
+   the zero-padded input. The kernels that use this are in conv.c.
 
-   Map: padding; where windows and positions lie; a filter's gradient by parts.
-*/
+   Map: padding; offsets of windows and positions; the filter gradient in parts. */
 #pragma once
 #include "gemm.h"
 #include "windows.h"
 
-/* x with zeros around, as far as windows reach, and where each window begins and each
-   position lies. All of it is in the workspace, in numbers of four bytes. */
+/* x, zero-padded as far as windows reach. In the workspace, in numbers of four bytes, the
+   padded input is followed by the offsets of windows and positions. */
 typedef struct {
     const Windows *w;
     const f32 *x, *padded;
-    i32 low[3], size[3]; /* of the padded input: its first index, and how many */
-} Around;
+    i32 low[3], size[3]; /* first index and size of the padded input */
+} PaddedInput;
 
 static void pad_lines(u32 begin, u32 end, void *ctx) {
-    const Around *s = ctx;
+    const PaddedInput *s = ctx;
     const Axis *a = s->w->axes[0];
     u32 in = (u32)s->w->in;
     for (u32 i = begin; i < end; i++) {
@@ -39,14 +38,14 @@ static void pad_lines(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* What windows read of an axis: from element `low` on, `size` of them. */
+/* The part of an axis that windows read: `size` elements from `low` on. */
 typedef struct {
     i64 low, size;
 } Extent;
 
-/* Finds what the windows of all phases read; it is x itself, if they stay inside: then
-   returns true. */
-static bool extents_of(const Windows *w, Extent *extents) {
+/* Finds the extents that the windows of all phases read. Returns true if they stay
+   inside; then the extents are those of x itself. */
+static bool find_extents(const Windows *w, Extent *extents) {
     bool inside = true;
     for (u32 d = 0; d < 3; d++) {
         i64 n = w->axes[0][d].size, low = n, high = -1;
@@ -66,11 +65,11 @@ static bool extents_of(const Windows *w, Extent *extents) {
     return inside;
 }
 
-/* Pads x, if windows reach beyond it; returns where the workspace goes on. */
-static i32 *surround(Around *s, f32 *workspace) {
+/* Pads x if windows reach beyond it. Returns the rest of the workspace. */
+static i32 *pad_input(PaddedInput *s, f32 *workspace) {
     const Windows *w = s->w;
     Extent e[3];
-    bool inside = extents_of(w, e);
+    bool inside = find_extents(w, e);
     for (u32 d = 0; d < 3; d++) s->low[d] = (i32)e[d].low, s->size[d] = (i32)e[d].size;
     s->padded = inside ? s->x : workspace;
     if (inside) return (i32 *)workspace;
@@ -80,8 +79,10 @@ static i32 *surround(Around *s, f32 *workspace) {
     return (i32 *)(workspace + (u64)lines * line);
 }
 
-/* Writes where the windows of a phase begin, and their positions and channels lie. */
-static void find(const Around *s, const Axis *a, u32 channels, i32 *starts, i32 *places) {
+/* Writes the offsets of the windows of a phase, and those of positions and channels
+   within a window. */
+static void fill_indices(const PaddedInput *s, const Axis *a, u32 channels, i32 *starts,
+                         i32 *places) {
     i32 in = s->w->in, far = s->size[1] * s->size[2], wide = s->size[2];
     for (i32 image = 0; image < s->w->batch; image++)
         for (i32 p0 = 0; p0 < a[0].outputs; p0++)
@@ -100,40 +101,40 @@ static void find(const Around *s, const Axis *a, u32 channels, i32 *starts, i32 
             }
 }
 
-/* Sets what a product needs to read windows where they lie. */
-static void where_they_lie(Gemm *g, const Around *s, const Axis *a, u32 windows,
-                           i32 *space) {
-    find(s, a, (u32)(s->w->in / s->w->groups), space, space + windows);
+/* Makes a product read windows in place, through their offsets. */
+static void read_by_indices(Gemm *g, const PaddedInput *s, const Axis *a, u32 windows,
+                            i32 *space) {
+    fill_indices(s, a, (u32)(s->w->in / s->w->groups), space, space + windows);
     g->a = s->padded, g->pack = 0, g->starts = space, g->places = space + windows;
 }
 
-/* A product over many windows that is added up from parts. */
+/* A filter gradient that is the sum of products over parts of the windows. */
 typedef struct {
     const Gemm *all;
-    u32 windows; /* of a part */
-    f32 *made;   /* by the parts, one after the other */
-} Parts;
+    u32 windows; /* per part */
+    f32 *partials;   /* results of the parts, one after the other */
+} FilterParts;
 
-static u32 size_of(const Gemm *g) { return g->m * (u32)g->c_row; }
+static u32 filter_size(const Gemm *g) { return g->m * (u32)g->c_row; }
 
 static void run_parts(u32 begin, u32 end, void *ctx) {
-    const Parts *s = ctx;
+    const FilterParts *s = ctx;
     for (u32 i = begin; i < end; i++) {
         Gemm g = *s->all;
         u32 first = i * s->windows;
         g.k = MIN(s->windows, g.k - first), g.starts += first;
-        g.b += (u64)first * (u32)g.b_row, g.c = s->made + i * size_of(&g);
+        g.b += (u64)first * (u32)g.b_row, g.c = s->partials + i * filter_size(&g);
         gemm(&g);
     }
 }
 
 static void add_parts(u32 begin, u32 end, void *ctx) {
-    const Parts *s = ctx;
-    u32 size = size_of(s->all), parts = CEIL_DIV(s->all->k, s->windows);
+    const FilterParts *s = ctx;
+    u32 size = filter_size(s->all), parts = CEIL_DIV(s->all->k, s->windows);
     f32 *to = s->all->c;
-    memcpy(to + begin, s->made + begin, (end - begin) * sizeof(f32));
+    memcpy(to + begin, s->partials + begin, (end - begin) * sizeof(f32));
     for (u32 i = 1; i < parts; i++) {
-        const f32 *part = s->made + i * size;
+        const f32 *part = s->partials + i * size;
         for (u32 j = begin; j < end; j++) to[j] += part[j];
     }
 }
