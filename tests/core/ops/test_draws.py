@@ -13,10 +13,10 @@ from plugrad_conformance.ops.test_random import OPS
 
 @pytest.mark.parametrize("op", OPS)
 def test_the_size_of_chunks_does_not_show(op, monkeypatch):
-    n = 2 * _draws.CHUNK + 1
+    n = 2 * _draws.CHUNK_NUMBERS + 1
     with pg.use_backend("cpu"):
         many = OPS[op](n, seed=5).numpy()
-        monkeypatch.setattr(_draws, "CHUNK", 1 << 10)
+        monkeypatch.setattr(_draws, "CHUNK_NUMBERS", 1 << 10)
         monkeypatch.setattr(module, "NOISE", 1000)
         np.testing.assert_array_equal(OPS[op](n, seed=5).numpy(), many)
 

@@ -37,7 +37,8 @@ VARIABLES = (
     "JIT",
     "JIT_CHECK",
 )
-PATIENCE = 60.0  # seconds that a thread waits while another one loads plugins
+# Seconds that a thread waits for another one that is loading plugins.
+LOAD_TIMEOUT_S = 60.0
 HOOKS = ("plugrad_backends", "plugrad_kernels", "plugrad_gradients")
 
 manager = pluggy.PluginManager("plugrad")
@@ -62,11 +63,11 @@ def load(name: str | None = None) -> None:
 
 
 def _load() -> None:
-    if not registry.lock.acquire(timeout=PATIENCE):
+    if not registry.lock.acquire(timeout=LOAD_TIMEOUT_S):
         raise RuntimeError(
             f"{running[-1] if running else 'plugrad'} has been loading in another "
-            f"thread for {PATIENCE:g} s; if it waits for a module that this thread is "
-            "importing, run no ops while that is imported"
+            f"thread for {LOAD_TIMEOUT_S:g} s; if it waits for a module that this "
+            "thread is importing, run no ops while that is imported"
         )
     try:
         if not registry.pending:

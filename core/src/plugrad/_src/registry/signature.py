@@ -158,7 +158,7 @@ def check_dtype(who: str, name: str, dtype: DType, kind: str) -> None:
 
 # --- attributes ------------------------------------------------------------------
 
-_LIMIT = 2**63  # what kernels count with
+_INT64_END = 2**63  # one more than the largest int64, in which kernels count
 
 
 def _is_attribute(kind: str) -> bool:
@@ -201,14 +201,14 @@ def canonical_attribute(
 
 def _int(who: str, name: str, value: Any, _: Any) -> int:
     found = integer(who, name, value)
-    if not -_LIMIT <= found < _LIMIT:
+    if not -_INT64_END <= found < _INT64_END:
         raise ValueError(f"{who}: {name} {found} does not fit into 64 bits")
     return found
 
 
 def _ints(who: str, name: str, value: Any, _: Any) -> tuple[int, ...]:
     found = integers(who, name, value)
-    if any(not -_LIMIT <= one < _LIMIT for one in found):
+    if any(not -_INT64_END <= one < _INT64_END for one in found):
         raise ValueError(f"{who}: {name} {value!r} does not fit into 64 bits")
     return found
 

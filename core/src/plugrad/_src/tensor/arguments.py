@@ -24,7 +24,8 @@ OneAxis = int | None
 Margins = Sequence[Sequence[int]]  # before and after, of each axis
 
 _ONLY_INT, _TRUTH = frozenset({int}), frozenset({bool, np.bool_})
-_MOST = 2**59  # elements: the bytes of the widest dtype are then counted in 64 bits
+# Elements of an array: up to here a 64-bit integer holds the bytes of the widest dtype.
+_MAX_ELEMENTS = 2**59
 
 
 def integers(op: str, name: str, given: Any) -> tuple[int, ...]:
@@ -73,7 +74,7 @@ def integer(op: str, name: str, given: Any, least: int | None = None) -> int:
         raise TypeError(f"{op}: {name} must be an integer, got {given!r}") from None
     if least is not None and found < least:
         raise ValueError(f"{op}: {name} {found} must be {least} or more")
-    if least is not None and found > _MOST:
+    if least is not None and found > _MAX_ELEMENTS:
         raise ValueError(f"{op}: {name} {found} is more than any memory holds")
     return found
 
@@ -83,7 +84,7 @@ def sizes(op: str, given: Any, name: str = "shape") -> tuple[int, ...]:
     found = integers(op, name, given)
     if found and min(found) < 0:
         raise ValueError(f"{op}: {name} {given!r} must not be negative")
-    if math.prod(filter(None, found)) > _MOST:
+    if math.prod(filter(None, found)) > _MAX_ELEMENTS:
         raise ValueError(f"{op}: {name} {given!r} is more than any memory holds")
     return found
 

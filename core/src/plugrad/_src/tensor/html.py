@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-MOST = 10  # rows, and columns, that are shown; longer axes are cut in the middle
-MORE = "…"
+# Rows, and columns, that a table shows; longer axes are cut in the middle.
+MAX_SHOWN_INDICES = 10
+ELLIPSIS = "…"
 NO_BREAK = "\N{NO-BREAK SPACE}"  # or the caption of a narrow table has a line a word
 
 
@@ -42,19 +43,19 @@ def page(caption: str, values: np.ndarray[Any, Any] | None = None) -> str:
 
 def _shown(size: int) -> list[int | None]:
     """Return the indices that are shown; None stands for those that are left out."""
-    if size <= MOST:
+    if size <= MAX_SHOWN_INDICES:
         return [*range(size)]
-    half = MOST // 2
+    half = MAX_SHOWN_INDICES // 2
     return [*range(half), None, *range(size - half, size)]
 
 
 def _index(i: int | None) -> str:
-    return MORE if i is None else str(i)
+    return ELLIPSIS if i is None else str(i)
 
 
 def _cells(row: Any, columns: list[int | None]) -> str:
     """Return the cells of a row; None is a row that is left out."""
-    texts = [MORE if row is None or j is None else _text(row[j]) for j in columns]
+    texts = [ELLIPSIS if row is None or j is None else _text(row[j]) for j in columns]
     return "".join(f"<td>{text}</td>" for text in texts)
 
 

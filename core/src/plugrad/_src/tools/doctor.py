@@ -43,7 +43,7 @@ from .answer import Answer, Row, about, trace
 from .installed import Need, internals, shadows, unmet
 from .why import how
 
-SLOW = 0.1  # seconds for an entry-point module, beyond which doctor says something
+SLOW_IMPORT_S = 0.1  # seconds: doctor remarks on entry-point modules that take longer
 
 
 def doctor(options: argparse.Namespace) -> Answer:
@@ -95,16 +95,16 @@ def _tried(timeout: float, without: Iterable[str]) -> tuple[Row | None, str, str
         code, said = done.returncode, done.stderr
         end = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         how = f"ended the process with {end}"
-    _, mark, rest = said.decode(errors="replace").rpartition(f"\n{MARK}")
+    _, mark, rest = said.decode(errors="replace").rpartition(f"\n{OWNER_PREFIX}")
     return None, how, rest.partition("\n")[0] if mark else ""
 
 
-MARK = "doctor: in "  # on stderr, before a name: whose code runs now
+OWNER_PREFIX = "doctor: in "  # on stderr, before the owner of the code that runs now
 
 
 def _mark() -> None:
     who = running[-1].distribution if running else ""
-    print(f"\n{MARK}{who}", file=sys.stderr, flush=True)
+    print(f"\n{OWNER_PREFIX}{who}", file=sys.stderr, flush=True)
 
 
 # --- the examination -------------------------------------------------------------
@@ -115,7 +115,7 @@ def examine() -> Row:
     with _watched():
         registry.load()
         for plugin in registry.plugins:
-            if plugin.seconds > SLOW:
+            if plugin.seconds > SLOW_IMPORT_S:
                 took = f"takes {plugin.seconds:.2f} s to load"
                 plugin.note(f"{took}; move slow work into `open`")
             if plugin.phase is Phase.REGISTERED and not plugin.entries:
@@ -191,7 +191,7 @@ def _environment() -> list[str]:
 # --- tests -----------------------------------------------------------------------
 
 A, B = np.array([[1.0, 2.0], [3.0, -4.0]], "float32"), np.full((2, 2), 0.5, "float32")
-SHOWN = 6  # names of missing kernels
+MAX_SHOWN_KERNELS = 6  # names of missing kernels in one remark
 # What a backend can do that has the kernels for it, each against NumPy.
 TESTS: dict[str, tuple[Callable[[Tensor, Tensor], Any], Any]] = {
     "upload and download": (lambda a, b: a, A),
@@ -240,9 +240,9 @@ def _lacks(backend: OpenBackend) -> list[str]:
     names.sort(key=lambda name: (name not in TESTS, name))  # what is best known first
     if not names:
         return []
-    more = len(names) - SHOWN
+    more = len(names) - MAX_SHOWN_KERNELS
     rest = f" and {more} more, see `python -m plugrad kernels`" if more > 0 else ""
-    return [f"works in part: no {', '.join(names[:SHOWN])}{rest}"]
+    return [f"works in part: no {', '.join(names[:MAX_SHOWN_KERNELS])}{rest}"]
 
 
 def _ops(backend: OpenBackend) -> list[str]:

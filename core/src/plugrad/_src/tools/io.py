@@ -42,8 +42,8 @@ _CODES = {  # the format's names of dtypes: ours
     **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
     "C64": "complex64",
 }
-_HELD = frozenset(DTYPES[name] for name in _CODES.values())
-_READ = (*_CODES, "BF16")
+_WRITABLE_DTYPES = frozenset(DTYPES[name] for name in _CODES.values())
+_READABLE_CODES = (*_CODES, "BF16")
 
 
 def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
@@ -224,10 +224,10 @@ def load(path: Path, /, *, budget: Budget | None = None) -> dict[str, Tensor]:
 
 def _width(name: str, code: str, path: Path) -> int:
     """Return the bytes of an element; TypeError for a dtype that plugrad lacks."""
-    if code not in _READ:
+    if code not in _READABLE_CODES:
         raise TypeError(
             f"load: {name!r} in {path} is {code}, which plugrad lacks; it reads "
-            f"{', '.join(_READ)}"
+            f"{', '.join(_READABLE_CODES)}"
         )
     return np.dtype(_CODES.get(code, "float32")).itemsize
 
@@ -267,7 +267,7 @@ def _name(name: object) -> str:
 def _values(name: str, x: TensorLike) -> np.ndarray[Any, DType]:
     """Return the values in C order, as the package expects them."""
     values = asarray(x)._values()
-    if values.dtype not in _HELD:
+    if values.dtype not in _WRITABLE_DTYPES:
         raise TypeError(
             f"save: {name!r} is {named(values.dtype)}, which safetensors does not "
             "support; save its parts, or cast it"

@@ -98,7 +98,9 @@ class Program:
         self.handles: dict[int, str] = {}  # the tensors of the result, by id
         self.calls: dict[str, Step | Region] = {}  # what functions of the plan run
         self.instead: dict[str, KernelByKernel] = {}  # of regions
-        self.names: dict[str, Any] = {used.__name__: used for used in USED}
+        self.names: dict[str, Any] = {
+            known.__name__: known for known in GENERATED_CODE_GLOBALS
+        }
         self.names |= {"MISS": MISS, "PROCESS": PROCESS, "current": current}
         self.names |= {"GONE": GONE, "MISSING": MISSING, "data_of": data_of}
         self.names |= {"gradients": registry.gradients, "plans": of.plans}
@@ -370,8 +372,16 @@ def is_signal(error: BaseException) -> bool:
     return any(frame.f_code in codes for frame in frames)
 
 
-# What the generated code calls by name.
-USED = (Static, Tensor, is_signal, leaf_key, value_key, structure_key, split)
+# Globals of the generated code, by their own names.
+GENERATED_CODE_GLOBALS = (
+    Static,
+    Tensor,
+    is_signal,
+    leaf_key,
+    value_key,
+    structure_key,
+    split,
+)
 
 
 def has_effects(graph: Graph) -> bool:

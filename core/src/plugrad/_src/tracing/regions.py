@@ -26,9 +26,14 @@ from plugrad._src.registry.registry import registry
 
 from .graph import Graph, Step
 
-MOST_STEPS, MOST_INPUTS = 64, 24  # of a region: more do not fit into caches
-LARGE = 1 << 16  # elements: those of smaller arrays are in a cache when they are read
-WORTH = 8  # kernels in the cache that take as long as an array from memory
+# Steps and inputs of one region: the data of larger regions does not fit into caches.
+MAX_REGION_STEPS = 64
+MAX_REGION_INPUTS = 24
+# Elements of an array: a smaller one is still in a cache when it is read again.
+RECOMPUTE_MIN_ELEMENTS = 1 << 16
+# Kernels on cached data that take as long as writing an array of 2 MiB to memory and
+# reading it, as measured for decision 21.
+KERNELS_PER_ARRAY_TRANSFER = 8
 
 
 class Region(NamedTuple):
@@ -211,7 +216,7 @@ class Grouping:
         for x, spec in self.graph.specs.items():
             arrays[spec.shape] = arrays.get(spec.shape, 0) | 1 << x
         for g, (_, shape) in sorted(self.found.items()):
-            if prod(shape) >= LARGE:
+            if prod(shape) >= RECOMPUTE_MIN_ELEMENTS:
                 self._recompute(g, arrays[shape])
 
     def _recompute(self, g: int, arrays: int) -> None:
@@ -233,7 +238,9 @@ class Grouping:
             unread = wanted & ~mask(self.graph.outputs) & ~rest
             gain = wanted.bit_count() + unread.bit_count()
             gain -= (given & ~self.given[g] & arrays).bit_count()
-            if again.bit_count() <= WORTH * gain and fits(members, *sums):
+            if again.bit_count() <= KERNELS_PER_ARRAY_TRANSFER * gain and fits(
+                members, *sums
+            ):
                 self.again[g] = self.again.get(g, 0) | again
                 self.given[g] = given
 
@@ -311,8 +318,12 @@ class Grouping:
 
 def fits(members: int, reads: int, makes: int, reduces: int) -> bool:
     """Return whether items can be one group: it is small, and reduces in its end."""
-    few = members.bit_count() <= MOST_STEPS
-    return few and (reads & ~makes).bit_count() <= MOST_INPUTS and not reads & reduces
+    few = members.bit_count() <= MAX_REGION_STEPS
+    return (
+        few
+        and (reads & ~makes).bit_count() <= MAX_REGION_INPUTS
+        and not reads & reduces
+    )
 
 
 def mask(numbers: Iterable[int | None]) -> int:

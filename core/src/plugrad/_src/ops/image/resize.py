@@ -48,16 +48,16 @@ def _resizing(
     if 0 in shape[1:3]:
         raise ValueError(f"{op}: images of shape {shape} have no pixels to take")
     new = (shape[0], height, width, shape[3])
-    return _kept(shape, new, align_corners, half_pixel_centers)
+    return _cached_resizing(shape, new, align_corners, half_pixel_centers)
 
 
 @functools.lru_cache(maxsize=256)
-def _kept(*arguments: Any) -> Resizing:
-    """Return a resizing, with its tables."""
+def _cached_resizing(*arguments: Any) -> Resizing:
+    """Return a resizing from the cache, with its tables."""
     return geometry.Resizing(*arguments)
 
 
-def _of(
+def _forward_attributes(
     images: Spec,
     *,
     size: Sizes,
@@ -69,7 +69,7 @@ def _of(
     return {"geometry": _resizing("run_kernel", images.shape, size, *options)}
 
 
-def _back(
+def _backward_attributes(
     images: Spec | None,
     dy: Spec,
     *,
@@ -80,7 +80,7 @@ def _back(
     """Convert the user's attributes for a transpose; the size is that of ``dy``."""
     x = images or Spec(sizes("run_kernel", in_shape, "in_shape"), dy.dtype)
     options = {"align_corners": align_corners, "half_pixel_centers": half_pixel_centers}
-    return _of(x, size=dy.shape[1:3], **options)
+    return _forward_attributes(x, size=dy.shape[1:3], **options)
 
 
 def _resized(images: Spec, *, geometry: Resizing) -> Spec:
@@ -95,8 +95,8 @@ def _unresized(images: Spec | None, dy: Spec, *, geometry: Resizing) -> Spec:
     return Spec(geometry.in_shape, dy.dtype)
 
 
-_TO: Any = {"canonicalize": _of, "out": _resized}
-_FROM: Any = {"canonicalize": _back, "out": _unresized}
+_FORWARD_RULES: Any = {"canonicalize": _forward_attributes, "out": _resized}
+_BACKWARD_RULES: Any = {"canonicalize": _backward_attributes, "out": _unresized}
 
 BILINEAR = Kernel(
     "ResizeBilinear(images: floating; geometry: Resizing)",
@@ -108,13 +108,13 @@ BILINEAR = Kernel(
 
     Between two pixels it interpolates by their distances, ``geometry.linear``. On a
     pixel no other one contributes, even if it is infinite or NaN.""",
-    **_TO,
+    **_FORWARD_RULES,
 )
 BILINEAR_GRAD = Kernel(
     "ResizeBilinearGrad(images?, dy: floating; geometry: Resizing) -> dx",
     doc="""The transpose of ``ResizeBilinear``: each ``dy``, times the weight of a
     pixel, is added to it. Only the shape of ``images`` is used.""",
-    **_FROM,
+    **_BACKWARD_RULES,
 )
 NEAREST = Kernel(
     "ResizeNearestNeighbor(images; geometry: Resizing)",
@@ -122,13 +122,13 @@ NEAREST = Kernel(
     doc="""The pixel nearest to the coordinate of ``ResizeBilinear``, of two equally
     near the later one; with neither option the one at or before the coordinate:
     ``geometry.nearest``.""",
-    **_TO,
+    **_FORWARD_RULES,
 )
 NEAREST_GRAD = Kernel(
     "ResizeNearestNeighborGrad(images?, dy: inexact; geometry: Resizing) -> dx",
     doc="""The transpose of ``ResizeNearestNeighbor``: each ``dy`` is added to the pixel
     that was read. Only the shape of ``images`` is used.""",
-    **_FROM,
+    **_BACKWARD_RULES,
 )
 
 

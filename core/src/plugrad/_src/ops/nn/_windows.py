@@ -1,8 +1,9 @@
 """What convolutions and pooling share: layouts, and windows in terms of other ops.
 
 Map: arguments of ops and kernels, and what contracts check; ``FORMATS`` and
-``channels_last``; ``window_values`` and ``spread``, which read and write windows;
-``of_winners`` and ``to_winners``, which read and write one position of each window;
+``channels_last``; ``window_values`` and ``insert_zeros``, which read and write windows;
+``gather_winners`` and ``scatter_to_winners``, which read and write one position of
+each window;
 ``columns`` and the like, which make matrices of windows.
 """
 
@@ -29,36 +30,36 @@ if TYPE_CHECKING:
 
 Options = dict[str, Any]
 
-# --- what ops and kernels are told -----------------------------------------------
+# --- arguments and contracts -----------------------------------------------------
 
-# From which windows are made: attributes of ops and of run_kernel.
+# Attributes of ops and of run_kernel that determine the windows.
 OPTIONS = ("strides", "pad", "dilations", "dim_rounding_mode", "groups")
 
 
-def given(
+def window_options(
     strides: Sizes, pad: Padding, dilations: Sizes, mode: str | None, groups: int = 1
 ) -> Options:
     """Return the arguments of an op as arguments of ``geometry.windows``."""
-    told: Options = {"strides": strides, "pad": pad, "dilations": dilations}
-    return told | {"dim_rounding_mode": mode, "groups": groups}
+    options: Options = {"strides": strides, "pad": pad, "dilations": dilations}
+    return options | {"dim_rounding_mode": mode, "groups": groups}
 
 
-def attributes(
-    given: Options, rule: Callable[..., Windows], *of: Any, dy: Spec | None = None
+def to_contract(
+    given: Options, rule: Callable[..., Windows], *shapes: Any, dy: Spec | None = None
 ) -> Options:
     """Convert the user's attributes, such as strides and pad, to the contract's.
 
-    ``rule`` is the function of ``geometry`` for these windows, which takes ``of``
-    first. The shape of ``dy`` gives the number of windows.
+    ``rule`` is the function of ``geometry`` that makes these windows; ``shapes`` are
+    its first arguments. The shape of ``dy`` gives the number of windows.
     """
-    told = {name: given.pop(name) for name in OPTIONS if name in given}
-    if "groups" in told:
-        told["groups"] = integer("run_kernel", "groups", told["groups"], 1)
+    options = {name: given.pop(name) for name in OPTIONS if name in given}
+    if "groups" in options:
+        options["groups"] = integer("run_kernel", "groups", options["groups"], 1)
     sizes = {} if dy is None else {"output_sizes": dy.shape[1:-1]}
-    windows = rule("run_kernel", *of, **told, **sizes)
-    if told.get("groups", windows.groups) != windows.groups:
+    windows = rule("run_kernel", *shapes, **options, **sizes)
+    if options.get("groups", windows.groups) != windows.groups:
         wanted = f"must be {windows.groups}; leave it out"
-        raise ValueError(f"run_kernel: groups {told['groups']} {wanted}")
+        raise ValueError(f"run_kernel: groups {options['groups']} {wanted}")
     return {"geometry": windows, **given}
 
 
@@ -106,12 +107,12 @@ def channels_last(
     if data_format == first:
         x = shape.permute_dims(x, (0, *range(2, full), 1))
 
-    def back(y: Tensor) -> Tensor:
+    def restore_layout(y: Tensor) -> Tensor:
         if data_format == first:
             y = shape.permute_dims(y, (0, full - 1, *range(1, full - 1)))
         return shape.reshape(y, y.shape[1:]) if single else y
 
-    return x, back
+    return x, restore_layout
 
 
 def _unchanged(y: Tensor) -> Tensor:
@@ -128,7 +129,7 @@ def numbers(op: str, *values: TensorLike) -> list[Tensor]:
 
 
 def fits(op: str, what: str, got: Shape, wanted: Shape) -> None:
-    """Raise unless a shape is the one of the windows."""
+    """Raise unless a shape is the one that the windows require."""
     if got != wanted:
         raise ValueError(f"{op}: {what} must have shape {wanted}, got {got}")
 
@@ -144,7 +145,7 @@ def padded(x: Tensor, padding: Sequence[Pair], value: float = 0) -> Tensor:
 
 
 def window_values(x: Tensor, windows: Windows, value: float = 0) -> list[Tensor]:
-    """Return the element of all windows at each kernel position.
+    """Return, for each kernel position, its element of every window.
 
     Each tensor has the shape ``[batch, *output_sizes, channels]``; ``x`` is padded with
     ``value``.
@@ -153,12 +154,12 @@ def window_values(x: Tensor, windows: Windows, value: float = 0) -> list[Tensor]
     size = (x.shape[0], *windows.out_shape[1:-1], x.shape[-1])
     strides = (1, *windows.strides, 1)
     return [
-        part(x, (0, *position, 0), size, strides)
+        strided_part(x, (0, *position, 0), size, strides)
         for position in windows.kernel_positions
     ]
 
 
-def part(x: Tensor, begin: Shape, size: Shape, strides: Shape) -> Tensor:
+def strided_part(x: Tensor, begin: Shape, size: Shape, strides: Shape) -> Tensor:
     """Return ``size`` elements of ``x``, each ``strides`` after the one before."""
     if size == x.shape and min(strides) > 0:
         return x
@@ -167,7 +168,7 @@ def part(x: Tensor, begin: Shape, size: Shape, strides: Shape) -> Tensor:
     return run(slicing.STRIDED_SLICE, x, begin=begin, size=size, strides=strides)
 
 
-def spread(dy: Tensor, windows: Windows) -> Tensor:
+def insert_zeros(dy: Tensor, windows: Windows) -> Tensor:
     """Place ``dy`` among zeros where ``windows.transposed`` reads it.
 
     Its elements are ``strides`` apart: by reshape, pad and reshape.
@@ -187,30 +188,34 @@ def spread(dy: Tensor, windows: Windows) -> Tensor:
         begins.append(cut)
         sizes.append(size)
         paddings.append((before, reach - before - size))
-    dy = part(dy, (0, *begins, 0), (n, *sizes, c), (1,) * len(dy.shape))
+    dy = strided_part(dy, (0, *begins, 0), (n, *sizes, c), (1,) * len(dy.shape))
     return padded(dy, paddings)
 
 
 # The winner of a window is the number of its kernel position, from 1; 0 if none is.
 
 
-def mine(winners: Tensor, position: int, value: Tensor) -> Tensor:
+def where_winner(winners: Tensor, position: int, value: Tensor) -> Tensor:
     """Return ``value`` where kernel position ``position`` is the winner, else 0."""
     return compare.where(compare.equal(winners, position), value, 0)
 
 
-def of_winners(x: Tensor, winners: Tensor, windows: Windows) -> Tensor:
+def gather_winners(x: Tensor, winners: Tensor, windows: Windows) -> Tensor:
     """Return the element of ``x`` at the winning position of each window."""
-    seen = enumerate(window_values(x, windows), 1)
-    return functools.reduce(binary.add, [mine(winners, i, part) for i, part in seen])
+    values = enumerate(window_values(x, windows), 1)
+    parts = [where_winner(winners, i, value) for i, value in values]
+    return functools.reduce(binary.add, parts)
 
 
-def to_winners(dy: Tensor, winners: Tensor, windows: Windows) -> Tensor:
-    """Return the transpose: each element sums the windows in which it has won."""
+def scatter_to_winners(dy: Tensor, winners: Tensor, windows: Windows) -> Tensor:
+    """Return the transpose of ``gather_winners``.
+
+    Each element of the result is the sum of ``dy`` over the windows that it wins.
+    """
     there = windows.transposed
-    dys, who = (window_values(spread(x, windows), there) for x in (dy, winners))
+    dys, who = (window_values(insert_zeros(x, windows), there) for x in (dy, winners))
     rows = zip(who, range(len(dys), 0, -1), dys, strict=True)
-    return functools.reduce(binary.add, [mine(*row) for row in rows])
+    return functools.reduce(binary.add, [where_winner(*row) for row in rows])
 
 
 # --- as matrices -----------------------------------------------------------------
@@ -251,6 +256,6 @@ def ordered(op: str, value: TensorLike) -> Tensor:
     return x
 
 
-def least(dtype: DType) -> float:
-    """Return the least number of a dtype: -inf, or the least integer."""
+def lowest_number(dtype: DType) -> float:
+    """Return the lowest number of a dtype: -inf, or the lowest integer."""
     return -math.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)

@@ -44,29 +44,35 @@ __all__ = [
 # --- contracts -------------------------------------------------------------------
 
 
-def of(rule: Any, x: Spec, filter: Spec, *_: Any, **given: Any) -> Options:
+def forward_attributes(
+    rule: Any, x: Spec, filter: Spec, *_: Any, **given: Any
+) -> Options:
     """Canonicalize attributes of the op, such as strides and pad.
 
     ``rule`` is the function of ``geometry`` that makes the windows.
     """
-    return _windows.attributes(given, rule, x.shape, filter.shape)
+    return _windows.to_contract(given, rule, x.shape, filter.shape)
 
 
-def back(rule: Any, x: Spec, filter: Spec, dy: Spec, **given: Any) -> Options:
+def backward_attributes(
+    rule: Any, x: Spec, filter: Spec, dy: Spec, **given: Any
+) -> Options:
     """Canonicalize attributes of a transpose; ``dy`` determines the output sizes."""
-    return _windows.attributes(given, rule, x.shape, filter.shape, dy=dy)
+    return _windows.to_contract(given, rule, x.shape, filter.shape, dy=dy)
 
 
-def _to_x(rule: Any, dy: Spec, filter: Spec, *, in_shape: Ints, **o: Any) -> Options:
+def _input_gradient_attributes(
+    rule: Any, dy: Spec, filter: Spec, *, in_shape: Ints, **o: Any
+) -> Options:
     x = Spec(sizes("run_kernel", in_shape, "in_shape"), dy.dtype)
-    return back(rule, x, filter, dy, **o)
+    return backward_attributes(rule, x, filter, dy, **o)
 
 
-def _to_filter(
+def _filter_gradient_attributes(
     rule: Any, x: Spec, dy: Spec, *, filter_shape: Ints, **o: Any
 ) -> Options:
     filter = Spec(sizes("run_kernel", filter_shape, "filter_shape"), dy.dtype)
-    return back(rule, x, filter, dy, **o)
+    return backward_attributes(rule, x, filter, dy, **o)
 
 
 def rules(rule: Any, spatial: int, filter_shape: Callable[[Windows], Shape]) -> Any:
@@ -86,9 +92,9 @@ def rules(rule: Any, spatial: int, filter_shape: Callable[[Windows], Shape]) -> 
         return spec
 
     found: list[tuple[Any, Any]] = [
-        (of, out("x", "filter", "dy")),
-        (_to_x, out("dy", "filter", "x")),
-        (_to_filter, out("x", "dy", "filter")),
+        (forward_attributes, out("x", "filter", "dy")),
+        (_input_gradient_attributes, out("dy", "filter", "x")),
+        (_filter_gradient_attributes, out("x", "dy", "filter")),
     ]
     return [{"canonicalize": functools.partial(f, rule), "out": o} for f, o in found]
 
@@ -208,16 +214,16 @@ def conv1d(
     """
     if unknown:
         raise unexpected(conv1d, unknown)
-    given = _windows.given(strides, pad, dilations, dim_rounding_mode, groups)
+    given = _windows.window_options(strides, pad, dilations, dim_rounding_mode, groups)
     x, filter = _windows.numbers("conv1d", x, filter)
-    x, back = _windows.channels_last("conv1d", x, 1, data_format)
+    x, restore_layout = _windows.channels_last("conv1d", x, 1, data_format)
     windows = geometry.convolution(
         "conv1d", x.shape, filter.shape, 1, **given
     ).with_leading_axis()
     x = shape.reshape(x, windows.in_shape)
     filter = shape.reshape(filter, windows.filter_shape)
     y = run(CONV2D, x, filter, geometry=windows)
-    return back(shape.reshape(y, (y.shape[0], *y.shape[2:])))
+    return restore_layout(shape.reshape(y, (y.shape[0], *y.shape[2:])))
 
 
 def conv2d(
@@ -280,7 +286,7 @@ def conv2d(
     """
     if unknown:
         raise unexpected(conv2d, unknown)
-    given = _windows.given(strides, pad, dilations, dim_rounding_mode, groups)
+    given = _windows.window_options(strides, pad, dilations, dim_rounding_mode, groups)
     return convolved(CONV2D, IN_2D, 2, data_format, given, x, filter)
 
 
@@ -338,7 +344,7 @@ def conv3d(
     """
     if unknown:
         raise unexpected(conv3d, unknown)
-    given = _windows.given(strides, pad, dilations, dim_rounding_mode, groups)
+    given = _windows.window_options(strides, pad, dilations, dim_rounding_mode, groups)
     return convolved(CONV3D, IN_3D, 3, data_format, given, x, filter)
 
 
@@ -347,9 +353,9 @@ def convolved(
 ) -> Tensor:
     """Run a convolution of ``xs``, two tensors, on the windows that ``rule`` makes."""
     x, filter = _windows.numbers(kernel.op, *xs)
-    x, back = _windows.channels_last(kernel.op, x, spatial, data_format)
+    x, restore_layout = _windows.channels_last(kernel.op, x, spatial, data_format)
     windows = rule(kernel.op, x.shape, filter.shape, **given)
-    return back(run(kernel, x, filter, geometry=windows))
+    return restore_layout(run(kernel, x, filter, geometry=windows))
 
 
 def conv1d_transpose(
@@ -399,7 +405,7 @@ def conv1d_transpose(
     """
     if unknown:
         raise unexpected(conv1d_transpose, unknown)
-    given = _windows.given(strides, pad, dilations, dim_rounding_mode, groups)
+    given = _windows.window_options(strides, pad, dilations, dim_rounding_mode, groups)
     return _transposed(CONV2D_INPUT, 1, output_shape, data_format, given, x, filter)
 
 
@@ -455,7 +461,7 @@ def conv2d_transpose(
     """
     if unknown:
         raise unexpected(conv2d_transpose, unknown)
-    given = _windows.given(strides, pad, dilations, dim_rounding_mode, groups)
+    given = _windows.window_options(strides, pad, dilations, dim_rounding_mode, groups)
     return _transposed(CONV2D_INPUT, 2, output_shape, data_format, given, x, filter)
 
 
@@ -507,7 +513,7 @@ def conv3d_transpose(
     """
     if unknown:
         raise unexpected(conv3d_transpose, unknown)
-    given = _windows.given(strides, pad, dilations, dim_rounding_mode, groups)
+    given = _windows.window_options(strides, pad, dilations, dim_rounding_mode, groups)
     return _transposed(CONV3D_INPUT, 3, output_shape, data_format, given, x, filter)
 
 
@@ -523,17 +529,17 @@ def _transposed(
     last, first = _windows.FORMATS[spatial]
     if choice(op, "data_format", data_format, last, first) == first:
         wanted = (wanted[0], *wanted[2:], wanted[1])
-    x, back = _windows.channels_last(op, x, spatial, data_format)
+    x, restore_layout = _windows.channels_last(op, x, spatial, data_format)
     given["output_sizes"] = x.shape[1:-1]
     windows = geometry.convolution(op, wanted, filter.shape, spatial, **given)
     _windows.fits(op, "x", x.shape, windows.out_shape)
     if spatial > 1:
-        return back(run(kernel, x, filter, geometry=windows))
+        return restore_layout(run(kernel, x, filter, geometry=windows))
     windows = windows.with_leading_axis()
     x = shape.reshape(x, windows.out_shape)
     filter = shape.reshape(filter, windows.filter_shape)
     y = run(kernel, x, filter, geometry=windows)
-    return back(shape.reshape(y, wanted))
+    return restore_layout(shape.reshape(y, wanted))
 
 
 # --- gradients -------------------------------------------------------------------
@@ -593,5 +599,5 @@ def _(dy: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
     turned = shape.permute_dims(turned, (*range(n), n + 2, n + 1, n))
     turned = shape.reshape(turned, (*window, k // g, g * c))
     kernel = CONV2D if n == 2 else CONV3D
-    spread = _windows.spread(dy, geometry)
+    spread = _windows.insert_zeros(dy, geometry)
     return run(kernel, spread, turned, geometry=geometry.transposed)

@@ -117,7 +117,7 @@ def depthwise_conv2d(
     """
     if unknown:
         raise unexpected(depthwise_conv2d, unknown)
-    given = _windows.given(strides, pad, dilations, dim_rounding_mode)
+    given = _windows.window_options(strides, pad, dilations, dim_rounding_mode)
     kernel, rule = DEPTHWISE_CONV2D, geometry.depthwise
     return conv.convolved(kernel, rule, 2, data_format, given, x, filter)
 
@@ -205,7 +205,7 @@ def separable_conv2d(
     if len(second.shape) != 4 or second.shape[:3] != (1, 1, between):
         wanted = f"pointwise_filter must have shape (1, 1, {between}, out_channels)"
         raise misfit(op, f"{wanted} after depthwise_filter", second, first)
-    given = _windows.given(strides, pad, dilations, dim_rounding_mode)
+    given = _windows.window_options(strides, pad, dilations, dim_rounding_mode)
     kernel, rule = DEPTHWISE_CONV2D, geometry.depthwise
     y = conv.convolved(kernel, rule, 2, data_format, given, x, first)
     return conv.conv2d(y, second, data_format=data_format)

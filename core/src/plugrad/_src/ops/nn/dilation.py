@@ -67,7 +67,7 @@ def _like_filter(x: Spec, filter: Spec, dy: Spec, *, geometry: Windows) -> Spec:
 
 DILATION2D = Kernel(
     "Dilation2D(x: integer | floating, filter: x; geometry: Windows)",
-    canonicalize=functools.partial(conv.of, _over),
+    canonicalize=functools.partial(conv.forward_attributes, _over),
     out=_dilated,
     op="dilation2d",
     doc="""``y[n, p, q, c] = max (x[n, i, j, c] + filter[h, w, c])`` over h and w, where
@@ -79,7 +79,7 @@ DILATION2D = Kernel(
     signs the result may be either.""",
 )
 
-_back = functools.partial(conv.back, _over)
+_back = functools.partial(conv.backward_attributes, _over)
 
 DILATION2D_INPUT = Kernel(
     "Dilation2DBackpropInput(x: integer | floating, filter: x, dy: x; "
@@ -156,7 +156,7 @@ def dilation2d(
     """
     if unknown:
         raise unexpected(dilation2d, unknown)
-    op, given = "dilation2d", _windows.given(strides, pad, dilations, None)
+    op, given = "dilation2d", _windows.window_options(strides, pad, dilations, None)
     x, filter = _convert.promote_all(op, x, filter)
     x, back = _windows.channels_last(op, _windows.ordered(op, x), 2, data_format)
     windows = _over(op, x.shape, filter.shape, **given)
@@ -185,10 +185,10 @@ def _rows(filter: Tensor, windows: Windows) -> tuple[Tensor, ...]:
 
 @decomposition(DILATION2D)
 def _(x: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
-    sums, least = [], _windows.least(x.dtype)
+    sums, least = [], _windows.lowest_number(x.dtype)
     for position, (a, b) in enumerate(_pairs(x, filter, geometry)):
         y = a + b
-        counts = pool.kept(position, compare.equal(y, y), y, geometry)
+        counts = pool.mask_padding(position, compare.equal(y, y), y, geometry)
         sums.append(compare.where(counts, y, least))
     return functools.reduce(binary.maximum, sums)
 
@@ -203,7 +203,7 @@ def _winners(x: Tensor, filter: Tensor, windows: Windows) -> Tensor:
     most = creation.full_like(y, -math.inf) if x.dtype.kind == "f" else None
     for position, (a, b) in reversed(list(enumerate(_pairs(x, filter, windows)))):
         total = a + b
-        hit = pool.kept(position, compare.equal(total, y), y, windows)
+        hit = pool.mask_padding(position, compare.equal(total, y), y, windows)
         if most is not None:
             error = _error(a, b, total)
             hit = compare.logical_and(hit, compare.logical_not(error < most))
@@ -220,7 +220,7 @@ def _error(a: Tensor, b: Tensor, total: Tensor) -> Tensor:
 
 @decomposition(DILATION2D_INPUT)
 def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
-    return _windows.to_winners(dy, _winners(x, filter, geometry), geometry)
+    return _windows.scatter_to_winners(dy, _winners(x, filter, geometry), geometry)
 
 
 @decomposition(DILATION2D_FILTER)
@@ -229,7 +229,7 @@ def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
         _winners(x, filter, geometry),
         range(1, len(geometry.kernel_positions) + 1),
     )
-    mine = [_windows.mine(winners, position, dy) for position in positions]
+    mine = [_windows.where_winner(winners, position, dy) for position in positions]
     rows = [run(reduce.SUM, part, axis=(0, 1, 2), keepdims=False) for part in mine]
     return shape.reshape(shape.stack(rows), filter.shape)
 
@@ -238,14 +238,15 @@ def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
 
 
 def _seen(ddx: Tensor, x: Tensor, filter: Tensor, geometry: Windows) -> Tensor:
-    return _windows.of_winners(ddx, _winners(x, filter, geometry), geometry)
+    return _windows.gather_winners(ddx, _winners(x, filter, geometry), geometry)
 
 
 def _added(ddf: Tensor, x: Tensor, filter: Tensor, geometry: Windows) -> Tensor:
     """Return the element of ``ddf`` at the largest sum of each window."""
     winners, rows = _winners(x, filter, geometry), _rows(ddf, geometry)
     parts = [
-        _windows.mine(winners, position, row) for position, row in enumerate(rows, 1)
+        _windows.where_winner(winners, position, row)
+        for position, row in enumerate(rows, 1)
     ]
     return functools.reduce(binary.add, parts)
 

@@ -129,7 +129,9 @@ def _convolution(name: str, part: Kernel, rule: Any) -> Kernel:
         f"{name}(x: floating, filter: x, {_MORE.format('x')}; geometry: Windows, "
         f"{_ACTIVATION})",
         fused=True,
-        canonicalize=lambda *xs, **given: conv.of(rule, *xs, **_LINEAR | given),
+        canonicalize=lambda *xs, **given: conv.forward_attributes(
+            rule, *xs, **_LINEAR | given
+        ),
         out=functools.partial(_convolved, part),
         op=f"fused.{part.op}",
         doc=f"""``activation({part.name}(x, filter) + bias)``, as by the kernels of
@@ -293,7 +295,7 @@ def conv2d(
     """
     if unknown:
         raise unexpected(conv2d, unknown)
-    given = _windows.given(strides, pad, dilations, dim_rounding_mode, groups)
+    given = _windows.window_options(strides, pad, dilations, dim_rounding_mode, groups)
     acts = _acts("fused.conv2d", activation, leaky_relu_alpha, prelu_weights)
     xs = (x, filter, bias, prelu_weights)
     return _fused(FUSED_CONV2D, conv.IN_2D, data_format, given, acts, xs)
@@ -355,7 +357,7 @@ def depthwise_conv2d(
     """
     if unknown:
         raise unexpected(depthwise_conv2d, unknown)
-    given = _windows.given(strides, pad, dilations, dim_rounding_mode)
+    given = _windows.window_options(strides, pad, dilations, dim_rounding_mode)
     acts = _acts("fused.depthwise_conv2d", activation, leaky_relu_alpha, prelu_weights)
     xs, rule = (x, filter, bias, prelu_weights), geometry.depthwise
     return _fused(FUSED_DEPTHWISE_CONV2D, rule, data_format, given, acts, xs)

@@ -49,20 +49,23 @@ __all__ = [
 # --- contracts -------------------------------------------------------------------
 
 
-def _of(spatial: int, x: Spec, *, filter_size: Sizes, **given: Any) -> Options:
+def _attributes(spatial: int, x: Spec, *, filter_size: Sizes, **given: Any) -> Options:
     """Convert the user's attributes, such as strides and pad, to the contract's."""
     geometry.rank("run_kernel", "the input", x.shape, spatial)
-    return _windows.attributes(given, geometry.windows, x.shape, filter_size)
+    return _windows.to_contract(given, geometry.windows, x.shape, filter_size)
 
 
-def _back(
+def _gradient_attributes(
     spatial: int, dy: Spec, input: Spec | None, *_: Spec, filter_size: Sizes, **o: Any
 ) -> Options:
-    """Convert attributes for the gradient of a pooling; ``dy`` tells the rounding."""
+    """Convert attributes for the gradient of a pooling.
+
+    The rounding mode follows from the shape of ``dy``.
+    """
     shape = sizes("run_kernel", o.pop("in_shape", ()), "in_shape") if not input else ()
     x = input or Spec(shape, dy.dtype)
     geometry.rank("run_kernel", "the input", x.shape, spatial)
-    return _windows.attributes(o, geometry.windows, x.shape, filter_size, dy=dy)
+    return _windows.to_contract(o, geometry.windows, x.shape, filter_size, dy=dy)
 
 
 def _pooled(spatial: int, x: Spec, *, geometry: Windows) -> Spec:
@@ -91,7 +94,7 @@ def _rules(out: Any, canonicalize: Any, spatial: int) -> dict[str, Any]:
     return {name: functools.partial(part, spatial) for name, part in parts.items()}
 
 
-_2D, _3D = (_rules(_pooled, _of, spatial) for spatial in (2, 3))
+_2D, _3D = (_rules(_pooled, _attributes, spatial) for spatial in (2, 3))
 
 MAX_POOL = Kernel(
     "MaxPool(x: integer | floating; geometry: Windows)",
@@ -135,7 +138,7 @@ AVG_POOL_3D = Kernel(
     **_3D,
 )
 
-_B2, _B3 = (_rules(_unpooled, _back, spatial) for spatial in (2, 3))
+_B2, _B3 = (_rules(_unpooled, _gradient_attributes, spatial) for spatial in (2, 3))
 
 MAX_POOL_GRAD = Kernel(
     "MaxPoolGrad(dy: floating, input: dy, output: dy; geometry: Windows) -> dx",
@@ -217,7 +220,7 @@ def max_pool(
     if unknown:
         raise unexpected(max_pool, unknown)
     x = _windows.ordered("max_pool", x)
-    given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
+    given = _window_options(filter_size, strides, pad, dilations, dim_rounding_mode)
     return _pool(MAXIMA, "max_pool", x, data_format, given)
 
 
@@ -269,7 +272,7 @@ def avg_pool(
     if unknown:
         raise unexpected(avg_pool, unknown)
     x = _convert.floating("avg_pool", x)
-    given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
+    given = _window_options(filter_size, strides, pad, dilations, dim_rounding_mode)
     return _pool(AVERAGES, "avg_pool", x, data_format, given, count_include_pad)
 
 
@@ -310,7 +313,7 @@ def max_pool1d(
     """
     if unknown:
         raise unexpected(max_pool1d, unknown)
-    given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
+    given = _window_options(filter_size, strides, pad, dilations, dim_rounding_mode)
     x = _windows.ordered("max_pool1d", x)
     return _pool1d(MAX_POOL, "max_pool1d", x, data_format, given)
 
@@ -355,7 +358,7 @@ def avg_pool1d(
     if unknown:
         raise unexpected(avg_pool1d, unknown)
     x, op = _convert.floating("avg_pool1d", x), "avg_pool1d"
-    given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
+    given = _window_options(filter_size, strides, pad, dilations, dim_rounding_mode)
     return _pool1d(AVG_POOL, op, x, data_format, given, count_include_pad)
 
 
@@ -402,13 +405,13 @@ def pool(
     """
     if unknown:
         raise unexpected(pool, unknown)
-    given = _given(window_shape, strides, pad, dilations, dim_rounding_mode)
+    given = _window_options(window_shape, strides, pad, dilations, dim_rounding_mode)
     if choice("pool", "pooling_type", pooling_type, "max", "avg") == "max":
         return _pool(MAXIMA, "pool", _windows.ordered("pool", x), data_format, given)
     return _pool(AVERAGES, "pool", _convert.floating("pool", x), data_format, given)
 
 
-def _given(
+def _window_options(
     window: Sizes, strides: Sizes | None, pad: Padding, dilations: Sizes, mode: Any
 ) -> Options:
     """Return the arguments of ``geometry.windows``; strides default to the window."""
@@ -437,7 +440,7 @@ def _pool(
     windows = geometry.windows(op, x.shape, **given)
     y = run(kernels[spatial], x, geometry=windows)
     if flag(op, "count_include_pad", count_include_pad):
-        y = _over_padding(y, windows, given["pad"])
+        y = _include_padding(y, windows, given["pad"])
     return back(y)
 
 
@@ -455,12 +458,12 @@ def _pool1d(
     y = run(kernel, shapes.reshape(x, flat.in_shape), geometry=flat)
     y = shapes.reshape(y, windows.out_shape)
     if flag(op, "count_include_pad", count_include_pad):
-        y = _over_padding(y, windows, given["pad"])
+        y = _include_padding(y, windows, given["pad"])
     return back(y)
 
 
-def _over_padding(y: Tensor, windows: Windows, pad: Padding) -> Tensor:
-    """Return averages over input and padding, of averages over the input alone."""
+def _include_padding(y: Tensor, windows: Windows, pad: Padding) -> Tensor:
+    """Turn averages over the input into averages over input and padding."""
     ends = geometry._ends("avg_pool", pad, len(windows.window))
     ends = windows.padding if isinstance(ends, str) else ends
     sizes = zip(windows.in_shape[1:-1], ends, strict=True)
@@ -528,7 +531,7 @@ def max_pool_with_argmax(
     op, name = "max_pool_with_argmax", "include_batch_in_index"
     x = _windows.ordered(op, x)
     geometry.rank(op, "x", x.shape, 2)
-    given = _given(filter_size, strides, pad, dilations, dim_rounding_mode)
+    given = _window_options(filter_size, strides, pad, dilations, dim_rounding_mode)
     windows = geometry.windows(op, x.shape, **given)
     attrs = {name: flag(op, name, include_batch_in_index)}
     y, indices = run_many(MAX_POOL_WITH_ARGMAX, x, geometry=windows, **attrs)
@@ -551,16 +554,16 @@ def _reduced(op: Any, x: Tensor, windows: Windows, value: float) -> Tensor:
 
 def _counts(windows: Windows) -> np.ndarray[Any, DType]:
     """Return how many elements of the input each window sees: ``[*places, 1]``."""
-    return _outer([np.array([sum(row) for row in a]) for a in windows.inside])
+    return _outer_product([np.array([sum(row) for row in a]) for a in windows.inside])
 
 
-def _outer(axes: list[Any]) -> np.ndarray[Any, DType]:
+def _outer_product(axes: list[Any]) -> np.ndarray[Any, DType]:
     product: np.ndarray[Any, DType] = functools.reduce(np.multiply.outer, axes)
     return product[..., None]
 
 
-def _share(x: Tensor, windows: Windows, least: int) -> Tensor:
-    """Divide by the number of elements in each window, at least ``least``."""
+def _averaged(x: Tensor, windows: Windows, least: int) -> Tensor:
+    """Divide by the number of input elements in each window, at least by ``least``."""
     if not any(map(any, windows.padding)):
         return binary.divide(x, math.prod(windows.window))
     counts = np.maximum(_counts(windows), least).astype(x.dtype)
@@ -570,7 +573,7 @@ def _share(x: Tensor, windows: Windows, least: int) -> Tensor:
 @decomposition(MAX_POOL_3D)
 @decomposition(MAX_POOL)
 def _(x: Tensor, *, geometry: Windows) -> Tensor:
-    lowest = _windows.least(x.dtype)
+    lowest = _windows.lowest_number(x.dtype)
     if x.dtype.kind == "f":
         x = compare.where(compare.equal(x, x), x, lowest)
     return _reduced(binary.maximum, x, geometry, lowest)
@@ -580,31 +583,31 @@ def _(x: Tensor, *, geometry: Windows) -> Tensor:
 @decomposition(AVG_POOL)
 def _(x: Tensor, *, geometry: Windows) -> Tensor:
     total = _reduced(binary.add, reduce.widened(x), geometry, 0)
-    return creation.cast(_share(total, geometry, 0), x.dtype)
+    return creation.cast(_averaged(total, geometry, 0), x.dtype)
 
 
 @decomposition(AVG_POOL_3D_GRAD)
 @decomposition(AVG_POOL_GRAD)
 def _(dy: Tensor, input: Tensor | None, *, geometry: Windows) -> Tensor:
-    shares = _windows.spread(_share(reduce.widened(dy), geometry, 1), geometry)
+    shares = _windows.insert_zeros(_averaged(reduce.widened(dy), geometry, 1), geometry)
     dx = _reduced(binary.add, shares, geometry.transposed, 0)
     return creation.cast(dx, dy.dtype)
 
 
 def _winners(x: Tensor, y: Tensor, windows: Windows) -> Tensor:
-    """Return which position of each window is the first to have the maximum.
+    """Return the number of the first position of each window that has the maximum.
 
     Positions count from 1; 0 stands for none, in windows of NaN and padding alone.
     """
     seen = _windows.window_values(x, windows, math.nan if x.dtype.kind == "f" else 0)
     found = creation.zeros(y.shape, dtype=INT32)
     for position in reversed(range(len(seen))):
-        hit = kept(position, compare.equal(seen[position], y), x, windows)
+        hit = mask_padding(position, compare.equal(seen[position], y), x, windows)
         found = compare.where(hit, position + 1, found)
     return found
 
 
-def kept(position: int, hit: Tensor, x: Tensor, windows: Windows) -> Tensor:
+def mask_padding(position: int, hit: Tensor, x: Tensor, windows: Windows) -> Tensor:
     """Return ``hit`` where a position of the window lies in the input, else False.
 
     In floating dtypes the padding is NaN, which never hits, so ``hit`` is returned as
@@ -613,14 +616,14 @@ def kept(position: int, hit: Tensor, x: Tensor, windows: Windows) -> Tensor:
     if x.dtype.kind == "f" or not any(map(any, windows.padding)):
         return hit
     at = zip(windows.inside, np.unravel_index(position, windows.window), strict=True)
-    inside = _outer([[row[a] for row in axis] for axis, a in at])
+    inside = _outer_product([[row[a] for row in axis] for axis, a in at])
     return compare.logical_and(hit, _convert.asarray(inside.astype(bool)))
 
 
 @decomposition(MAX_POOL_3D_GRAD)
 @decomposition(MAX_POOL_GRAD)
 def _(dy: Tensor, input: Tensor, output: Tensor, *, geometry: Windows) -> Tensor:
-    return _windows.to_winners(dy, _winners(input, output, geometry), geometry)
+    return _windows.scatter_to_winners(dy, _winners(input, output, geometry), geometry)
 
 
 @decomposition(MAX_POOL_WITH_ARGMAX)
@@ -650,19 +653,19 @@ def _addresses(windows: Windows, batch: bool) -> tuple[Any, Any]:
 # --- gradients -------------------------------------------------------------------
 
 
-def _collected(ddx: Tensor, input: Tensor, output: Tensor, geometry: Windows) -> Tensor:
-    return _windows.of_winners(ddx, _winners(input, output, geometry), geometry)
+def _at_maxima(ddx: Tensor, input: Tensor, output: Tensor, geometry: Windows) -> Tensor:
+    return _windows.gather_winners(ddx, _winners(input, output, geometry), geometry)
 
 
-def _maximal(pool: Kernel, back: Kernel) -> None:
+def _register_maximum_gradients(pool: Kernel, back: Kernel) -> None:
     """Register the gradients of a maximum and of its gradient ``back``."""
     gradients(pool, x=lambda dy, x, y, geometry: run(back, dy, x, y, geometry=geometry))
     # The winner changes in steps, so there is no derivative in ``input`` and
     # ``output``.
-    gradients(back, dy=_collected, input=None, output=None)
+    gradients(back, dy=_at_maxima, input=None, output=None)
 
 
-def _average(pool: Kernel, back: Kernel) -> None:
+def _register_average_gradients(pool: Kernel, back: Kernel) -> None:
     """Register the gradients of an average and of its gradient ``back``."""
 
     def averages(ddx: Tensor, geometry: Windows) -> Tensor:
@@ -674,10 +677,10 @@ def _average(pool: Kernel, back: Kernel) -> None:
     gradients(back, dy=averages, input=None)
 
 
-_maximal(MAX_POOL, MAX_POOL_GRAD)
-_maximal(MAX_POOL_3D, MAX_POOL_3D_GRAD)
-_average(AVG_POOL, AVG_POOL_GRAD)
-_average(AVG_POOL_3D, AVG_POOL_3D_GRAD)
+_register_maximum_gradients(MAX_POOL, MAX_POOL_GRAD)
+_register_maximum_gradients(MAX_POOL_3D, MAX_POOL_3D_GRAD)
+_register_average_gradients(AVG_POOL, AVG_POOL_GRAD)
+_register_average_gradients(AVG_POOL_3D, AVG_POOL_3D_GRAD)
 
 gradients(
     MAX_POOL_WITH_ARGMAX,

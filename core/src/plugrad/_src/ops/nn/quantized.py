@@ -1,7 +1,7 @@
-"""Convolutions and products of bytes, public as ``plugrad.quantized``.
+"""Convolutions and products of int8 and uint8, public as ``plugrad.quantized``.
 
 Kernels: ``QuantizedConv2D QuantizedDepthwiseConv2D QuantizedMatMul``. They sum in
-int32, exactly, add a bias, and round to bytes again.
+int32, exactly, add a bias, and round to int8 or uint8 again.
 
 Map: what kernels share; contracts and decompositions; ops.
 """
@@ -35,20 +35,20 @@ MaybeLike = TensorLike | None
 
 # --- what kernels share ----------------------------------------------------------
 
-_NAMES = "bias", "scale", "zero_point"
-_MORE = "bias?: int32, scale?: float32, zero_point?: int8 | uint8"
-_END = f"x_zero_point?: x, {_MORE}"
+_EPILOGUE_NAMES = "bias", "scale", "zero_point"
+_EPILOGUE_INPUTS = "bias?: int32, scale?: float32, zero_point?: int8 | uint8"
+_X_EPILOGUE_INPUTS = f"x_zero_point?: x, {_EPILOGUE_INPUTS}"
 
 
-def _names(op: str) -> tuple[str, ...]:
-    """Return what the inputs behind the operands are called."""
-    return f"{'a' if op == 'quantized.matmul' else 'x'}_zero_point", *_NAMES
+def _operand_names(op: str) -> tuple[str, ...]:
+    """Return the names of the inputs that follow the operands."""
+    return f"{'a' if op == 'quantized.matmul' else 'x'}_zero_point", *_EPILOGUE_NAMES
 
 
-def _ended(op: str, out: Shape, *end: Any) -> Spec:
-    """Return the result; raise unless its shape fits the tensors of the end."""
+def _epilogue_spec(op: str, out: Shape, *end: Any) -> Spec:
+    """Return the spec of the result; raise unless the epilogue's tensors fit it."""
     allowed = ((),), (out[-1:],), ((), out[-1:]), ((),)
-    for name, x, shapes in zip(_names(op), end, allowed, strict=True):
+    for name, x, shapes in zip(_operand_names(op), end, allowed, strict=True):
         if x is not None and x.shape not in shapes:
             wanted = " or ".join(map(str, shapes))
             raise ValueError(
@@ -61,8 +61,8 @@ def _ended(op: str, out: Shape, *end: Any) -> Spec:
     return Spec(out, floating if zero_point is None else zero_point.dtype)
 
 
-def _end(y: Tensor, bias: Maybe, scale: Maybe, zero_point: Maybe) -> Tensor:
-    """Add a bias to sums, scale and round them: what the kernels do as they end."""
+def _epilogue(y: Tensor, bias: Maybe, scale: Maybe, zero_point: Maybe) -> Tensor:
+    """Apply the epilogue to sums: bias, scale and rounding."""
     y = y if bias is None else y + bias
     if scale is None:
         return y
@@ -74,7 +74,8 @@ def _end(y: Tensor, bias: Maybe, scale: Maybe, zero_point: Maybe) -> Tensor:
     return creation.cast(activation.clip(y, least, most), zero_point.dtype)
 
 
-def _less(x: Tensor, zero_point: Maybe) -> Tensor:
+def _subtract_zero_point(x: Tensor, zero_point: Maybe) -> Tensor:
+    """Return the int32 values of ``x``, less its zero point."""
     x = creation.cast(x, INT32)
     return x if zero_point is None else x - creation.cast(zero_point, INT32)
 
@@ -89,19 +90,20 @@ _DOC = """
 # --- contracts and decompositions ------------------------------------------------
 
 
-def _convolved(x: Spec, filter: Spec, *end: Any, geometry: Windows) -> Spec:
+def _conv2d_spec(x: Spec, filter: Spec, *end: Any, geometry: Windows) -> Spec:
     op = "quantized.conv2d"
     if geometry.groups != 1:
         raise ValueError(f"{op}: there must be one group, got {geometry.groups}")
     rows = ("x", x, geometry.in_shape), ("filter", filter, geometry.filter_shape)
     _windows.check(geometry, 2, *rows)
-    return _ended(op, geometry.out_shape, *end)
+    return _epilogue_spec(op, geometry.out_shape, *end)
 
 
 QUANTIZED_CONV2D = Kernel(
-    f"QuantizedConv2D(x: int8 | uint8, filter: int8, {_END}; geometry: Windows)",
-    out=_convolved,
-    canonicalize=functools.partial(conv.of, conv.IN_2D),
+    f"QuantizedConv2D(x: int8 | uint8, filter: int8, {_X_EPILOGUE_INPUTS}; "
+    "geometry: Windows)",
+    out=_conv2d_spec,
+    canonicalize=functools.partial(conv.forward_attributes, conv.IN_2D),
     op="quantized.conv2d",
     doc=f"""``Conv2D`` of ``x - x_zero_point`` and ``filter``; one group. {_DOC}""",
 )
@@ -119,22 +121,22 @@ def _(
     geometry: Windows,
 ) -> Tensor:
     w = creation.cast(filter, INT32)
-    y = run(conv.CONV2D, _less(x, x_zero_point), w, geometry=geometry)
-    return _end(y, bias, scale, zero_point)
+    y = run(conv.CONV2D, _subtract_zero_point(x, x_zero_point), w, geometry=geometry)
+    return _epilogue(y, bias, scale, zero_point)
 
 
-def _each(x: Spec, filter: Spec, *end: Any, geometry: Windows) -> Spec:
+def _depthwise_spec(x: Spec, filter: Spec, *end: Any, geometry: Windows) -> Spec:
     wanted = depthwise.filter_shape(geometry)
     rows = ("x", x, geometry.in_shape), ("filter", filter, wanted)
     _windows.check(geometry, 2, *rows)
-    return _ended("quantized.depthwise_conv2d", geometry.out_shape, *end)
+    return _epilogue_spec("quantized.depthwise_conv2d", geometry.out_shape, *end)
 
 
 QUANTIZED_DEPTHWISE_CONV2D = Kernel(
-    f"QuantizedDepthwiseConv2D(x: int8 | uint8, filter: int8, {_END}; "
+    f"QuantizedDepthwiseConv2D(x: int8 | uint8, filter: int8, {_X_EPILOGUE_INPUTS}; "
     "geometry: Windows)",
-    out=_each,
-    canonicalize=functools.partial(conv.of, geometry.depthwise),
+    out=_depthwise_spec,
+    canonicalize=functools.partial(conv.forward_attributes, geometry.depthwise),
     op="quantized.depthwise_conv2d",
     doc=f"""``DepthwiseConv2dNative`` of ``x - x_zero_point`` and ``filter``. {_DOC}""",
 )
@@ -152,22 +154,27 @@ def _(
     geometry: Windows,
 ) -> Tensor:
     w = creation.cast(filter, INT32)
-    y = run(depthwise.DEPTHWISE_CONV2D, _less(x, x_zero_point), w, geometry=geometry)
-    return _end(y, bias, scale, zero_point)
+    y = run(
+        depthwise.DEPTHWISE_CONV2D,
+        _subtract_zero_point(x, x_zero_point),
+        w,
+        geometry=geometry,
+    )
+    return _epilogue(y, bias, scale, zero_point)
 
 
-def _multiplied(a: Spec, b: Spec, *end: Any) -> Spec:
+def _matmul_spec(a: Spec, b: Spec, *end: Any) -> Spec:
     op = "quantized.matmul"
     if not a.shape or len(b.shape) != 2:
         raise misfit(op, "a must have 1 axis or more, and b 2", a, b)
     if a.shape[-1] != b.shape[0]:
         raise misfit(op, "the last axis of a must be as long as the first of b", a, b)
-    return _ended(op, (*a.shape[:-1], b.shape[1]), *end)
+    return _epilogue_spec(op, (*a.shape[:-1], b.shape[1]), *end)
 
 
 QUANTIZED_MAT_MUL = Kernel(
-    f"QuantizedMatMul(a: int8 | uint8, b: int8, a_zero_point?: a, {_MORE})",
-    out=_multiplied,
+    f"QuantizedMatMul(a: int8 | uint8, b: int8, a_zero_point?: a, {_EPILOGUE_INPUTS})",
+    out=_matmul_spec,
     op="quantized.matmul",
     doc=f"""``y[..., j] = Σ (a[..., k] - a_zero_point) b[k, j]`` over k. {_DOC}""",
 )
@@ -183,10 +190,10 @@ def _(
     zero_point: Maybe,
 ) -> Tensor:
     rows = math.prod(a.shape[:-1])
-    x = shape.reshape(_less(a, a_zero_point), (rows, a.shape[-1]))
+    x = shape.reshape(_subtract_zero_point(a, a_zero_point), (rows, a.shape[-1]))
     how = {"transpose_a": False, "transpose_b": False}
     y = run(products.BATCH_MATMUL, x, creation.cast(b, INT32), **how)
-    y = _end(y, bias, scale, zero_point)
+    y = _epilogue(y, bias, scale, zero_point)
     return shape.reshape(y, (*a.shape[:-1], b.shape[1]))
 
 
@@ -243,9 +250,9 @@ def conv2d(
     """
     if unknown:
         raise unexpected(conv2d, unknown)
-    given = _windows.given(strides, pad, dilations, dim_rounding_mode)
+    given = _windows.window_options(strides, pad, dilations, dim_rounding_mode)
     end = x_zero_point, bias, scale, zero_point
-    return _run(QUANTIZED_CONV2D, conv.IN_2D, (x, filter), end, given)
+    return _convolve(QUANTIZED_CONV2D, conv.IN_2D, (x, filter), end, given)
 
 
 def depthwise_conv2d(
@@ -297,10 +304,10 @@ def depthwise_conv2d(
     """
     if unknown:
         raise unexpected(depthwise_conv2d, unknown)
-    given = _windows.given(strides, pad, dilations, dim_rounding_mode)
+    given = _windows.window_options(strides, pad, dilations, dim_rounding_mode)
     end = x_zero_point, bias, scale, zero_point
     rule = geometry.depthwise
-    return _run(QUANTIZED_DEPTHWISE_CONV2D, rule, (x, filter), end, given)
+    return _convolve(QUANTIZED_DEPTHWISE_CONV2D, rule, (x, filter), end, given)
 
 
 def matmul(
@@ -341,24 +348,24 @@ def matmul(
     if unknown:
         raise unexpected(matmul, unknown)
     op = "quantized.matmul"
-    a, b = _bytes(op, a, b)
-    end = _others(op, a, a_zero_point, bias, scale, zero_point)
-    _multiplied(a, b, *end)  # type: ignore[arg-type]  # a tensor has what a spec has
+    a, b = _check_operands(op, a, b)
+    end = _epilogue_operands(op, a, a_zero_point, bias, scale, zero_point)
+    _matmul_spec(a, b, *end)  # type: ignore[arg-type]  # a tensor has what a spec has
     return run(QUANTIZED_MAT_MUL, a, b, *end)
 
 
-def _run(kernel: Kernel, rule: Any, operands: Any, end: Any, given: Any) -> Tensor:
-    """Return a convolution whose windows ``rule`` makes."""
+def _convolve(kernel: Kernel, rule: Any, operands: Any, end: Any, given: Any) -> Tensor:
+    """Return a quantized convolution; ``rule`` makes its windows."""
     op = kernel.op
-    x, filter = _bytes(op, *operands)
-    more = _others(op, x, *end)
+    x, filter = _check_operands(op, *operands)
+    more = _epilogue_operands(op, x, *end)
     windows = rule(op, x.shape, filter.shape, **given)
-    _ended(op, windows.out_shape, *more)
+    _epilogue_spec(op, windows.out_shape, *more)
     return run(kernel, x, filter, *more, geometry=windows)
 
 
-def _bytes(op: str, x: TensorLike, w: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return the operands; raise unless they are bytes."""
+def _check_operands(op: str, x: TensorLike, w: TensorLike) -> tuple[Tensor, Tensor]:
+    """Return the operands; raise unless they are int8, or the first one uint8."""
     x, w = _convert.asarray(x), _convert.asarray(w)
     if x.dtype.name not in ("int8", "uint8"):
         name = "a" if op == "quantized.matmul" else "x"
@@ -369,11 +376,11 @@ def _bytes(op: str, x: TensorLike, w: TensorLike) -> tuple[Tensor, Tensor]:
     return x, w
 
 
-def _others(op: str, x: Tensor, *given: MaybeLike) -> list[Maybe]:
-    """Return the zero points, bias and scale; a scale that is a number is float32."""
+def _epilogue_operands(op: str, x: Tensor, *given: MaybeLike) -> list[Maybe]:
+    """Return the zero points, bias and scale as tensors; a Python scale is float32."""
     found = [v if v is None else _convert.asarray(v) for v in given]
     allowed = (x.dtype.name,), ("int32",), ("float32",), ("int8", "uint8")
-    for name, v, names in zip(_names(op), found, allowed, strict=True):
+    for name, v, names in zip(_operand_names(op), found, allowed, strict=True):
         if v is not None and v.dtype.name not in names:
             wanted = " or ".join(names)
             raise TypeError(f"{op}: {name} must be {wanted}, got {named(v.dtype)}")

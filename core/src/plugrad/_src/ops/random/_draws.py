@@ -30,7 +30,8 @@ Transform = Callable[[Words], Floats]
 # In quotes: numpy.random takes 10 ms to import, and at the first draw is soon enough.
 Stream: TypeAlias = "np.random.Philox"
 
-CHUNK = 1 << 14  # numbers at a time, so that they stay in the cache; even
+# Numbers drawn at a time: few enough to stay in the cache, and an even number.
+CHUNK_NUMBERS = 1 << 14
 
 
 # --- streams ---------------------------------------------------------------------
@@ -126,8 +127,8 @@ def integers(stream: Stream, count: int, low: int, high: int, dtype: Any) -> Arr
 def uniform(stream: Stream, count: int, low: float, high: float, dtype: Any) -> Array:
     """Return numbers from ``low`` to below ``high``, of 24 bits, or 53 for float64."""
     y = np.empty(count, dtype)
-    for at in range(0, count, CHUNK):
-        some = y[at : at + CHUNK]
+    for at in range(0, count, CHUNK_NUMBERS):
+        some = y[at : at + CHUNK_NUMBERS]
         if dtype == np.float64:
             u = half_open(stream.random_raw(some.size))
         else:
@@ -237,8 +238,8 @@ def _signed(z: Floats, words: Words) -> Floats:
 def filled(stream: Stream, count: int, transform: Transform, dtype: Any) -> Array:
     """Return ``count`` words under a transform."""
     y = np.empty(count, dtype)
-    for at in range(0, count, CHUNK):
-        some = y[at : at + CHUNK]
+    for at in range(0, count, CHUNK_NUMBERS):
+        some = y[at : at + CHUNK_NUMBERS]
         some[:] = transform(stream.random_raw(some.size))
     return y
 

@@ -61,7 +61,7 @@ __all__ = [
 
 Norm = Literal["backward", "ortho", "forward"]
 Numbers = np.ndarray[Any, Any]
-DIRECT = 64  # up to this size, a product with the matrix is cheapest
+MAX_DIRECT_SIZE = 64  # elements of an axis; up to here a matrix product is cheapest
 
 # --- kernels ---------------------------------------------------------------------
 
@@ -121,9 +121,9 @@ def _dft(z: Pair) -> Pair:
     transform t' to k″, multiply by w^(t″k″), transform t″ to k'.
     """
     batch, n = z[0].shape
-    if n <= DIRECT:
+    if n <= MAX_DIRECT_SIZE:
         return z if n == 1 else _times(z, _sent(_circle(n, n, n), z), products.matmul)
-    factors = [f for f in range(2, DIRECT + 1) if n % f == 0]
+    factors = [f for f in range(2, MAX_DIRECT_SIZE + 1) if n % f == 0]
     if not factors:
         return _chirped(z)
     f = min(factors, key=lambda f: f + n // f)
