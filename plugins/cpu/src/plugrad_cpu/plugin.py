@@ -29,7 +29,9 @@ def open_cpu() -> Runtime:
         fusable=is_fusable,
         compile=compile_region if LOADED else None,
         parallel_for=PARALLEL_FOR,
-        wrap=lambda function: function if function in MOVERS else kernel_context(function),
+        wrap=lambda function: (
+            function if function in MOVERS else kernel_context(function)
+        ),
     )
 
 
