@@ -7,9 +7,9 @@ from plugrad._src.engine import accelerated
 @pytest.fixture(autouse=True, params=["C", "Python"])
 def accelerators(request):
     """Which code takes the fast paths."""
-    before = accelerated.how()
+    before = accelerated.fast_path_language()
     accelerated.enable(request.param == "C")
-    if accelerated.how() != request.param:
+    if accelerated.fast_path_language() != request.param:
         pytest.skip("the core was built without its accelerators in C")
     yield request.param
     accelerated.enable(before == "C")

@@ -9,7 +9,7 @@ import sys
 import pytest
 from plugrad._src.engine import accelerated
 from plugrad._src.tools import installed
-from plugrad._src.tools.doctor import _accelerators, _text, _told_accelerators
+from plugrad._src.tools.doctor import _accelerator_lines, _accelerators, _text
 
 from tests.plugins.sources import GOOD
 
@@ -298,9 +298,9 @@ ACCELERATORS = {  # why they are missing, what does the work, the interpreter: t
 def test_accelerators(case, monkeypatch):
     missing, how, implementation = case
     monkeypatch.setattr(accelerated, "missing", missing)
-    monkeypatch.setattr(accelerated, "how", lambda: how)
+    monkeypatch.setattr(accelerated, "fast_path_language", lambda: how)
     monkeypatch.setattr(sys.implementation, "name", implementation)
-    assert _told_accelerators(_accelerators()) == ACCELERATORS[case]
+    assert _accelerator_lines(_accelerators()) == ACCELERATORS[case]
 
 
 def test_requirements(site, monkeypatch, tmp_path):
@@ -346,6 +346,6 @@ def test_private_imports(line, private, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "probed", raising=False)
     __import__("probed")
-    found = list(installed.internals("probed"))
+    found = list(installed.private_imports("probed"))
     monkeypatch.delitem(sys.modules, "probed")
     assert [f"({path}:2)" in text for text in found] == [True] * private

@@ -228,7 +228,7 @@ def test_observed_runs_are_left_to_python():
 
 def test_without_twins_everything_is_left_to_python():
     accelerated.enable(False)
-    assert accelerated.how() == "Python"
+    assert accelerated.fast_path_language() == "Python"
     with pytest.raises(SlowPath):
         accelerator("run")(unary.EXP, f32(2))
 

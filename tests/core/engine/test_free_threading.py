@@ -15,7 +15,7 @@ import plugrad as pg
 from plugrad._src.engine import accelerated
 with pg.use_backend("cpu"):
     assert pg.grad(pg.exp)(0.0).item() == 1.0
-print(sys._is_gil_enabled(), accelerated.how())
+print(sys._is_gil_enabled(), accelerated.fast_path_language())
 """
 
 

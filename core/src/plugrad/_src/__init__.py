@@ -1,1 +1,1 @@
-"""What is private: any of it may change in any version."""
+"""Private modules: any of them may change in any version."""

@@ -1,4 +1,4 @@
-"""Which pixels images are made of when they are resized or turned.
+"""The source pixels of resized and rotated images.
 
 Public in ``plugrad.geometry``.
 """
@@ -17,7 +17,7 @@ Table = np.ndarray[Any, Any]
 
 
 def _image_shape(shape: Shape) -> Shape:
-    """Return a shape if it is one of images, whose places an int32 can tell."""
+    """Return a shape if it is one of images whose indices fit into int32."""
     if type(shape) is not tuple or [*map(type, shape)] != [int] * 4:
         raise TypeError(f"geometry: {shape!r} must be a tuple of 4 int")
     if min(shape) < 0 or max(shape) >= 2**31:
@@ -27,7 +27,7 @@ def _image_shape(shape: Shape) -> Shape:
 
 @dataclass(frozen=True)
 class Resizing:
-    """Where the pixels of resized images lie between those that they are made of.
+    """The positions of the pixels of resized images between the source pixels.
 
     Shapes are batch, height, width, channels. There is a table for the rows and one for
     the columns. Places are fractions of integers, so that none is rounded.
@@ -65,7 +65,7 @@ class Resizing:
 
     @functools.cached_property
     def nearest(self) -> list[Table]:
-        """Which pixel is taken: the nearest, or by default the one before; int32."""
+        """The source pixel: the nearest, or by default the one before; int32."""
         up = int(self.align_corners or self.half_pixel_centers)
         return [
             np.minimum((2 * p + d * up) // (2 * d), n - 1).astype(np.int32)
@@ -84,7 +84,7 @@ class Resizing:
         return found
 
     def terms(self, *, linear: bool, back: bool) -> list[tuple[Table, Table, Table]]:
-        """Return what each row and each column of a result is a weighted sum of.
+        """Return the weighted sums that make each row and each column of a result.
 
         Args:
             linear: Whether pixels are interpolated; else the nearest is taken.
@@ -112,7 +112,7 @@ class Resizing:
 
 @dataclass(frozen=True)
 class Rotation:
-    """Which pixel each one of a turned image shows; ``center`` is (x, y) in pixels."""
+    """The source pixel of each pixel of a rotated image; ``center`` is (x, y)."""
 
     height: int
     width: int

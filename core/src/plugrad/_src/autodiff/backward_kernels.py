@@ -1,9 +1,9 @@
 """Kernels that a backend may implement to compute a gradient in one run.
 
 Public in ``plugin``. The core's gradients of these ops run two to five kernels each.
-Every contract is decomposed into the core's gradient, so that derivatives of higher
-order are recorded as the core's are, and dtypes without an implementation are computed
-as there.
+Every contract decomposes into the core's gradient. Derivatives of higher order are
+therefore recorded as the core records them, and dtypes that a backend does not
+implement are computed as the core computes them.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def backward_gradients(
 ) -> dict[str, dict[str, Callable[..., Any]]]:
     """Return the gradients that run ``backward_kernels``, by differentiated kernel.
 
-    Those of ``Softmax`` and ``LogSoftmax`` run the core's gradient where ``axis`` is
-    not the last one.
+    The gradients of ``Softmax`` and ``LogSoftmax`` fall back to the core's unless
+    ``axis`` is the last one.
 
     Args:
-        kernels: The dict that ``backward_kernels`` has returned, or a part of it.
+        kernels: The dict that ``backward_kernels`` returned, or a part of it.
 
     Returns:
         A table for ``Runtime(gradients=...)``, without the kernels that are left out.
@@ -79,7 +79,7 @@ def backward_gradients(
 
 
 def _gradient(name: str, kernel: Kernel) -> dict[str, Callable[..., Any]]:
-    """Return a function that runs ``kernel``, by the input that it is for."""
+    """Return the gradient functions that run ``kernel``, by input."""
 
     def along(dy: Tensor, y: Tensor, axis: int, original: Callable[..., Any]) -> Any:
         return run(kernel, dy, y) if axis == len(y.shape) - 1 else original(dy)
@@ -92,7 +92,7 @@ def _gradient(name: str, kernel: Kernel) -> dict[str, Callable[..., Any]]:
 
     found: Any = of_input if "x" in kernel.inputs else of_output
     found = along if name.endswith("SoftmaxGrad") else found
-    found.backward_kernel = kernel.name  # `why --grad` shows who wrote that
+    found.backward_kernel = kernel.name  # `why --grad` shows the author of the function
     return {"logits" if found is along else "x": found}
 
 

@@ -90,8 +90,8 @@ def _argument(x: Any) -> Tensor:
     return asarray(x)
 
 
-def _units(like: Tensor) -> list[Tensor]:
-    """Return the tensors that are 1 in one element and 0 in all others."""
+def _unit_tensors(like: Tensor) -> list[Tensor]:
+    """Return the unit tensors of a shape: 1 in one element, 0 in all others."""
     every = grids.eye(like.size, dtype=like.dtype)
     return list(shape.unstack(shape.reshape(every, (like.size, *like.shape))))
 
@@ -101,12 +101,12 @@ def _rows(f: Callable[[Tensor], Any], x: Tensor) -> Tensor:
     if not isinstance(value, Tensor) or value.dtype.kind not in "fc":
         kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
         raise TypeError(f"jacobian: f must return a floating tensor, got {kind}")
-    rows = [pullback(unit)[0] for unit in _units(value)]
+    rows = [pullback(unit)[0] for unit in _unit_tensors(value)]
     return _assembled(rows, value.shape, x)
 
 
 def _columns(f: Callable[[Tensor], Any], x: Tensor) -> Tensor:
-    columns = [jvp(f, [x], [unit])[1] for unit in _units(x)]
+    columns = [jvp(f, [x], [unit])[1] for unit in _unit_tensors(x)]
     if not columns:
         return _rows(f, x)
     together = shape.stack(columns, axis=-1)

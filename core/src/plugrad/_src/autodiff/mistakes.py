@@ -1,13 +1,13 @@
-"""Mistakes in calls of ``grad``: no tensors, captured ones, and values that are read.
+"""Detect mistakes in calls of ``grad``: missing tensors, captured ones, values read.
 
 ``grad(lambda x: sum(t))(t)`` is zero: ``t`` is a constant, and ``x`` is not used. A
-function without any other fault may have the gradient zero, so there is a warning only
-if the result depends on no argument, and the function refers to a tensor that holds the
-values of an argument. The search runs in this case alone.
+zero gradient may also be correct. So ``grad`` warns only if the result depends on no
+argument and the function refers to a tensor with the values of an argument; it searches
+for such a tensor in this case only.
 
-So it is with values that leave plugrad: what is computed from ``x.numpy()`` has no
-gradient, but to read a value for a log or a decision is right. There is a warning only
-if the result depends on no argument. ``debug`` raises an error at the line that reads.
+The same holds for values that leave plugrad. Results computed from ``x.numpy()`` have
+no gradient, but reading a value for a log or a decision is fine. So ``grad`` warns only
+if the result depends on no argument; ``debug`` raises an error at the line that reads.
 
 Map: ``check_leaves``; ``warn_if_lost`` and ``warn_if_read``; ``_notice_read``.
 """
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad._src.engine.context import tapes, tell
+from plugrad._src.engine.context import notify, tapes
 from plugrad._src.engine.tape import Guard, Tape, tapes_tracking
 from plugrad._src.ops.basis._convert import asarray
 from plugrad._src.ops.basis.variable import Variable
@@ -30,7 +30,7 @@ from plugrad._src.tensor.tree import split
 
 
 def check_leaves(xs: tuple[Any, ...]) -> None:
-    """Raise an error that says which leaf of the arguments is not a tensor."""
+    """Raise an error that names the leaf of the arguments that is not a tensor."""
     leaves, structure = split(xs)
     for path, x in zip(structure.paths(), leaves, strict=True):
         try:
@@ -43,7 +43,7 @@ def check_leaves(xs: tuple[Any, ...]) -> None:
 
 
 def warn_if_lost(f: Callable[..., Any], xs: tuple[Any, ...], tape: Tape) -> None:
-    """Warn if ``f``, whose result does not depend on ``xs``, has lost the gradient."""
+    """Warn if the result of ``f`` does not depend on ``xs`` because of a mistake."""
     if not warn_if_read(tape):
         _warn_if_captured(f, xs)
 
@@ -84,7 +84,7 @@ def _warn_if_captured(f: Callable[..., Any], xs: tuple[Any, ...]) -> None:
 
 
 def _values(x: Any) -> Any:
-    """Return the object that holds the values; None if there are none to compare."""
+    """Return the object that holds the values of a tensor; None if it has none."""
     if isinstance(x, Variable):
         x = x._value
     if isinstance(x, Tensor):
@@ -100,13 +100,13 @@ ARRAY = "np.asarray()"
 def _notice_read(x: Tensor, reader: str) -> None:
     """Note on the tapes that track ``x`` that its values leave plugrad by ``reader``.
 
-    Functions of ``custom_grad`` may read, as they have a gradient of their own.
+    Functions of ``custom_grad`` may read: they define their own gradient.
     """
     in_force = tapes()
     tracking = tapes_tracking(in_force, (x,))[0]
     if not tracking or Guard in map(type, in_force):
         return
-    tell("read", f"{reader} of a tensor of shape {x.shape}")
+    notify("read", f"{reader} of a tensor of shape {x.shape}")
     if reader != ARRAY:  # which warns at once
         for tape in tracking:
             if not hasattr(tape, "read"):

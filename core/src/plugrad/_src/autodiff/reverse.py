@@ -165,7 +165,8 @@ def value_and_grad(
     call: Callable[..., Any] = f
     if argnums != 0 or flag("grad", "has_aux", has_aux):
         return cast(
-            "GradientFunction[P, tuple[R, Any]]", _of_some(call, argnums, has_aux)
+            "GradientFunction[P, tuple[R, Any]]",
+            _select_argnums(call, argnums, has_aux),
         )
 
     def g(x: Any, *others: Any, dy: Any = None, **rest: Any) -> Any:
@@ -176,8 +177,8 @@ def value_and_grad(
     return cast("GradientFunction[P, tuple[R, Any]]", g)
 
 
-def _of_some(f: Callable[..., Any], argnums: Argnums, has_aux: bool) -> Any:
-    """Return ``value_and_grad`` in some arguments, or of a value with ``aux``."""
+def _select_argnums(f: Callable[..., Any], argnums: Argnums, has_aux: bool) -> Any:
+    """Return ``value_and_grad`` for the chosen arguments, with ``aux`` if asked for."""
     numbers = integers("grad", "argnums", argnums)
 
     def g(*xs: Any, dy: Any = None, **rest: Any) -> Any:
@@ -190,7 +191,7 @@ def _of_some(f: Callable[..., Any], argnums: Argnums, has_aux: bool) -> Any:
         if len({n % len(xs) for n in numbers}) < len(numbers):
             raise ValueError(f"grad: argnums {argnums} names one argument twice")
 
-        def of_chosen(*chosen: Any) -> Any:
+        def of_selected(*chosen: Any) -> Any:
             given = list(xs)
             for n, x in zip(numbers, chosen, strict=True):
                 given[n] = x
@@ -204,7 +205,7 @@ def _of_some(f: Callable[..., Any], argnums: Argnums, has_aux: bool) -> Any:
             found.append(value[1])
             return value[0]
 
-        run = _forward(of_chosen, tuple([xs[n] for n in numbers]), f)
+        run = _forward(of_selected, tuple([xs[n] for n in numbers]), f)
         gradients = run.backward(run.seeds(dy))
         value = (run.value, found[-1]) if has_aux else run.value
         return value, gradients[0] if isinstance(argnums, int) else gradients
@@ -440,7 +441,7 @@ class _Forward(NamedTuple):
 def _forward(
     f: Callable[..., Any], xs: tuple[Any, ...], of: Callable[..., Any] | None = None
 ) -> _Forward:
-    """Run ``f`` under a tape; ``of`` is the function of the user in it."""
+    """Run ``f`` under a tape; ``of`` is the user's function inside it."""
     try:
         leaves, build = flatten(xs, asarray)
     except TypeError:
@@ -450,7 +451,7 @@ def _forward(
     wanted: list[TapeId | None] = []
     sources = []
     for x in leaves:
-        source = dispatch.tracked_alias(x)  # so that what f closes over stays apart
+        source = dispatch.tracked_alias(x)  # a captured x is a constant, not this input
         sources.append(source)
         wanted.append(tape.watch_own(source) if x.dtype.kind in "fc" else None)
     if not tape.tracked:
@@ -538,9 +539,9 @@ def _apply_vjps(
     cotangents: Cotangents,
     linear_only: bool,
 ) -> None:
-    """Add the cotangents that the outputs of one node give to its inputs.
+    """Propagate the cotangents of one node's outputs to its inputs.
 
-    The method ``gradient`` of observers returns a block in which each step runs.
+    Each step runs in the blocks that the method ``gradient`` of the observers returns.
     """
     if node.plan.kernel.variadic_outputs:
         dys = (list(dys),)
@@ -562,7 +563,7 @@ def _apply_vjp(
     cotangents: Cotangents,
     linear_only: bool,
 ) -> None:
-    """Add the cotangent that the outputs of one node give to one input."""
+    """Propagate the cotangents of one node's outputs to one input."""
     (kernel, *_), _, inputs, _, values = node
     where, function, residuals, _, _ = step
     if isinstance(where, int):
@@ -633,7 +634,7 @@ def _unbroadcast(dx: Any, tape_id: TapeId, kernel: Kernel, step: VJPStep) -> Ten
 
 
 def _spec_of(x: Tensor | TapeId) -> str:
-    """Return shape and dtype as messages state them."""
+    """Return the shape and dtype as text for messages."""
     return f"shape {x.shape} {x.dtype}"
 
 
@@ -645,7 +646,7 @@ def _describe(kernel: Kernel, step: VJPStep) -> str:
 
 
 def _result(tape_id: TapeId, cotangents: Cotangents) -> Tensor:
-    """Return the cotangent; zeros where there is none."""
+    """Return a cotangent; zeros if there is none."""
     found = cotangents.get(tape_id)
     if found is None:
         return creation.zeros(tape_id.shape, dtype=tape_id.dtype)

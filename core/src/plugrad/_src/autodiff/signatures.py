@@ -1,4 +1,4 @@
-"""What type checkers know of the functions that ``grad`` and its relatives return."""
+"""Types of the functions that ``grad`` and its relatives return."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class GradientFunction(Protocol[P, R_co]):
     """A function with the parameters of the one it differentiates, and ``dy``.
 
     A ``ParamSpec`` cannot be extended by a keyword (PEP 612). So there are two
-    signatures: without ``dy`` the arguments are checked against those of the function,
-    and with ``dy`` they are not. The gradient has the structure of the first argument,
-    and None for integers in it: its type is ``Any``. A ``TypeVar`` for the first
-    argument would say more of annotated functions, but pyright then refuses
-    ``grad(lambda x: x * x)``.
+    signatures: without ``dy``, type checkers compare the arguments with the function's;
+    with ``dy``, they do not. The gradient has the structure of the first argument, and
+    None for integers in it: its type is ``Any``. A ``TypeVar`` for the first argument
+    would describe annotated functions better, but pyright then rejects ``grad(lambda x:
+    x * x)``.
     """
 
     @overload

@@ -1,4 +1,4 @@
-"""``custom_grad`` inside ``vmap``: one node of the tapes around, for all examples."""
+"""``custom_grad`` inside ``vmap``: one node for all examples, on the outer tapes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from plugrad._src.tensor.tree import flatten
 
 
 def as_one_node(f: Callable[..., Any], name: str, guarded: bool, *args: Any) -> Any:
-    """Run ``f`` inside ``vmap``, as one node of the tapes around it too."""
+    """Run ``f`` inside ``vmap`` so that the outer tapes record it as one node."""
     level, tapes = current().level, current().tapes
     found: list[Any] = []
     leaves, build = flatten(args, as_leaf)
@@ -29,7 +29,7 @@ def as_one_node(f: Callable[..., Any], name: str, guarded: bool, *args: Any) -> 
 
     def whole(*tensors: Tensor) -> Any:
         """Return the outputs of ``f`` for all examples, and their gradient function."""
-        again = level.again()
+        again = level.copy()
         given = iter(
             again.wrap(x, has) for x, (_, has) in zip(tensors, inputs, strict=True)
         )
@@ -43,13 +43,13 @@ def as_one_node(f: Callable[..., Any], name: str, guarded: bool, *args: Any) -> 
         found[:] = grad_func, build_value, [has for _, has in outputs]
 
         def pull(*dys: Tensor) -> list[Tensor | None]:
-            again = level.again()
+            again = level.copy()
             with again.inside():
                 pairs = zip(dys, outputs, strict=True)
                 inner = [again.wrap(dy, has) for dy, (_, has) in pairs]
                 grads = gradients_of(grad_func, inner, build_value, args, name)
             return [
-                _of_all(again, dx, has)
+                _gradient_for_all(again, dx, has)
                 for dx, (_, has) in zip(grads, inputs, strict=True)
             ]
 
@@ -63,8 +63,8 @@ def as_one_node(f: Callable[..., Any], name: str, guarded: bool, *args: Any) -> 
     return build_value(value), grad_func
 
 
-def _of_all(level: Any, dx: Tensor | None, batched: bool) -> Tensor | None:
-    """Return a gradient inside ``vmap`` as that of an input outside."""
+def _gradient_for_all(level: Any, dx: Tensor | None, batched: bool) -> Tensor | None:
+    """Convert a gradient inside ``vmap`` to that of the input outside."""
     if dx is None:
         return None
     y, has = level.unwrap(asarray(dx))

@@ -1,4 +1,4 @@
-"""Batches of examples as a backend: what ``vmap`` runs a function on.
+"""Batches of examples as a backend, on which ``vmap`` runs a function.
 
 Inside ``vmap`` the active backend is a ``BatchingBackend``. Its native arrays are
 ``Batched``: a tensor of another backend, with the examples on an axis in front that the
@@ -20,7 +20,7 @@ import numpy as np
 from plugrad._src.engine.context import Context, Scope, all_tapes, current, switched
 from plugrad._src.engine.dispatch import active, run, run_many
 from plugrad._src.engine.tape import Tape
-from plugrad._src.registry.backend import OpenBackend, ended
+from plugrad._src.registry.backend import OpenBackend, vmap_ended
 from plugrad._src.registry.contract import Kernel
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.dtypes import DType, named
@@ -30,7 +30,7 @@ from .custom import as_one_node
 
 
 class Batched:
-    """A tensor with one example or, with a level, with one for each on axis 0."""
+    """A tensor of one example or, with a level, of all examples along axis 0."""
 
     __slots__ = ("dtype", "level", "shape", "tensor")
 
@@ -53,7 +53,7 @@ class Batched:
 
 
 class _Arrays:
-    """Moves values of a backend's tensors, unless they differ between examples."""
+    """Moves values that are the same for all examples to and from a backend."""
 
     def __init__(self, base: OpenBackend) -> None:
         self.base = base
@@ -65,7 +65,7 @@ class _Arrays:
         if native.level is None:
             return native.tensor._values()
         if not native.level.running:
-            raise ended()
+            raise vmap_ended()
         raise ValueError(
             f"vmap: the values of a tensor of shape {native.shape} differ between the "
             f"{native.level.size} examples, so the function cannot read them (numpy, "
@@ -81,7 +81,7 @@ class _Arrays:
 class BatchingBackend(OpenBackend):
     """The backend inside ``vmap``: batches of tensors of ``base``.
 
-    It has the name of ``base``, so that gradients for that backend are in force.
+    It carries the name of ``base``, so that gradients for that backend apply.
     """
 
     base: OpenBackend
@@ -103,8 +103,8 @@ class BatchingBackend(OpenBackend):
         return self.runtime.arrays.download(native)
 
     def refresh(self) -> None:
-        """Give the table a function for each kernel that is declared now."""
-        contracts = registry.contracts  # another dict once one is declared
+        """Fill the table: one function for each kernel declared so far."""
+        contracts = registry.contracts  # a new dict once a kernel is declared
         if self.contracts is not contracts:
             self.table = {n: _function(self, kernel) for n, kernel in contracts.items()}
             self.contracts = contracts
@@ -117,12 +117,12 @@ class BatchingBackend(OpenBackend):
             with current().level.outside():
                 return Batched(there.tensor.to(self.base.name), there.level)
         if home.depth > self.depth:
-            raise ended()
+            raise vmap_ended()
         return Batched(x, None)
 
 
 def batching(base: OpenBackend) -> BatchingBackend:
-    """Return the one backend of batches over ``base``, with all kernels there are."""
+    """Return the one backend of batches over ``base``, with all declared kernels."""
     found: Any = base.batches
     if found is None:
         found = base.batches = BatchingBackend(base)
@@ -131,7 +131,7 @@ def batching(base: OpenBackend) -> BatchingBackend:
 
 
 class Level:
-    """One ``vmap`` that is running: how many examples it has, and what is around it."""
+    """One running ``vmap``: the number of its examples, and its surroundings."""
 
     __slots__ = ("backend", "context", "depth", "first", "running", "size")
 
@@ -149,31 +149,31 @@ class Level:
         self.depth = self.backend.depth
         self.first: Level = first or self  # it and its copies are one vmap
 
-    def again(self) -> Level:
-        """Return the same ``vmap`` with the present context around it."""
+    def copy(self) -> Level:
+        """Return the same ``vmap`` in the present context."""
         return Level(self.size, self.first)
 
     def lifted(self, backend: OpenBackend) -> OpenBackend:
-        """Return the backend of batches, in as many levels as there are, over one."""
+        """Return the backend of batches over ``backend``, through all outer levels."""
         if backend.depth > self.depth:
-            raise ended()
+            raise vmap_ended()
         while backend.depth < self.depth:
             backend = batching(backend)
         return backend
 
     def inside(self, tapes: tuple[Tape, ...] = ()) -> Scope:
-        """Return the scope in which the function runs: outer tapes do not see it."""
+        """Return the scope in which the function runs, hidden from outer tapes."""
         return Scope(backend=self.backend, level=self, tapes=tapes, observers=())
 
     def custom(
         self, f: Callable[..., Any], name: str, guarded: bool
     ) -> Callable[..., Any]:
-        """Return a function of ``custom_grad`` as the tapes around have to see it."""
+        """Return a ``custom_grad`` function as the outer tapes must see it."""
         return functools.partial(as_one_node, f, name, guarded) if self.taped else f
 
     @property
     def taped(self) -> bool:
-        """Whether there is a tape around it."""
+        """Whether an outer tape records."""
         return bool(all_tapes(self.context))
 
     def outside(self, base: OpenBackend | None = None) -> switched:
@@ -193,13 +193,13 @@ class Level:
         return Tensor(Batched(x, self.first if batched else None), self.backend)
 
     def unwrap(self, x: Tensor) -> tuple[Tensor, bool]:
-        """Return a tensor of the function as it is outside, and whether it batches."""
+        """Return a tensor as it is outside, and whether it has an axis of examples."""
         home: Any = x._home
         if home.depth < self.depth:
             return x, False
         native = x._data
         if home.depth > self.depth or native.level not in (None, self.first):
-            raise ended()
+            raise vmap_ended()
         return native.tensor, native.level is not None
 
 
@@ -210,7 +210,7 @@ def _function(backend: BatchingBackend, kernel: Kernel) -> Callable[..., Any]:
     def function(*natives: Any, **attrs: Any) -> Any:
         level = current().level
         if level is None or level.depth != backend.depth:
-            raise ended()
+            raise vmap_ended()
         inputs: list[Tensor | None] = []
         batched: list[bool] = []
         for x in natives:
@@ -218,7 +218,7 @@ def _function(backend: BatchingBackend, kernel: Kernel) -> Callable[..., Any]:
                 inputs.append(x.tensor)
                 batched.append(x.level is not None)
                 if x.level is not None and x.level is not level.first:
-                    raise ended()
+                    raise vmap_ended()
             elif x is None:  # else: what a kernel without inputs gets
                 inputs.append(None)
                 batched.append(False)
@@ -245,7 +245,7 @@ def _function(backend: BatchingBackend, kernel: Kernel) -> Callable[..., Any]:
 
 
 def _checked(kernel: Kernel, level: Level, y: Tensor, inner: Level | None) -> Tensor:
-    """Return an output of a batching rule, if it has the examples in front."""
+    """Return an output of a batching rule; raise unless axis 0 counts the examples."""
     if inner is not None and (not y.shape or y.shape[0] != level.size):
         raise ValueError(
             f"vmap: the batching rule of {kernel.name} returned shape {y.shape}, which "

@@ -51,7 +51,7 @@ def expanded(batched: Flags, inputs: Inputs) -> list[Any]:
 
 
 def aligned(batched: Flags, inputs: Inputs) -> list[Any]:
-    """Return inputs whose shapes broadcast as those of the examples do."""
+    """Return the inputs, reshaped to broadcast as the single examples do."""
     ranks = [
         0 if x is None else len(x.shape) - has
         for x, has in zip(inputs, batched, strict=True)
@@ -83,7 +83,7 @@ def elementwise(kernel: Kernel) -> Rule:
 
 
 def leading(kernel: Kernel) -> Rule:
-    """Return the rule of a kernel for which the examples are one more axis in front.
+    """Return the rule of a kernel that accepts the examples as one more leading axis.
 
     Attributes that name axes, by the kinds of the contract, are moved by one.
     """
@@ -97,7 +97,7 @@ def leading(kernel: Kernel) -> Rule:
 
 
 def _moved(kind: str, value: Any) -> Any:
-    """Return an attribute for inputs that have one more axis in front."""
+    """Return an attribute adapted to one more leading axis."""
     if value is None:
         return None
     match kind:
@@ -113,7 +113,7 @@ def _moved(kind: str, value: Any) -> Any:
 
 
 def each(kernel: Kernel) -> Rule:
-    """Return the rule that runs a kernel for one example after the other."""
+    """Return the rule that runs a kernel separately for each example."""
 
     def rule(batched: Flags, *inputs: Tensor | None, **attrs: Any) -> Any:
         runs = []

@@ -75,12 +75,12 @@ def vmap(f: Callable[P, R], /, in_axes: Any = 0, out_axes: Any = 0) -> Callable[
     @functools.wraps(f)
     def g(*args: Any, **named: Any) -> Any:
         _attach()
-        leaves, axes, structure = _split(args, _of_each(in_axes, args), "in_axes")
+        leaves, axes, structure = _split(args, _argument_axes(in_axes, args), "in_axes")
         more, by_name = split(named)
         places = structure.paths() + by_name.paths()
         given = [*zip(leaves + more, axes + [0] * len(more), places, strict=True)]
         mapped = {
-            i: _front(x, axis, place)
+            i: _with_examples_first(x, axis, place)
             for i, (x, axis, place) in enumerate(given)
             if axis is not None
         }
@@ -112,7 +112,7 @@ def _attach() -> None:
                 kernel.batching = kernel.batching or make(kernel)
 
 
-def _of_each(in_axes: Any, args: tuple[Any, ...]) -> Any:
+def _argument_axes(in_axes: Any, args: tuple[Any, ...]) -> Any:
     """Return the axes of each argument."""
     if in_axes is None or not isinstance(in_axes, list | tuple):
         return tuple([in_axes] * len(args))
@@ -147,7 +147,7 @@ def _split(
     return leaves, spread, structure
 
 
-def _front(value: Any, axis: int, place: str) -> Tensor:
+def _with_examples_first(value: Any, axis: int, place: str) -> Tensor:
     """Return a leaf of the arguments as a tensor, with the examples on axis 0."""
     x = asarray(value)
     rank = len(x.shape)

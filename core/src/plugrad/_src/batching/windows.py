@@ -23,7 +23,7 @@ Geometry = Windows | Resizing
 
 
 def _joined(kernel: Kernel) -> Rule:
-    """Return the rule of a kernel all of whose inputs are batches of images."""
+    """Return the rule of a kernel whose inputs are all batches of images."""
 
     def rule(batched: Flags, *images: Tensor | None, **attrs: Any) -> Any:
         if attrs.get("include_batch_in_index"):
@@ -41,7 +41,7 @@ def _joined(kernel: Kernel) -> Rule:
 
 
 def _join(x: Tensor) -> Tensor:
-    """Return images whose batches, one for each example, are one batch."""
+    """Merge the batches of all examples into one batch of images."""
     return shapes.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
 
 
@@ -70,7 +70,7 @@ def _normalized(kernel: Kernel) -> Rule:
 
 
 def _convolution(*roles: str, to: str) -> Callable[[Kernel], Rule]:
-    """Return how to make the rule of a convolution or of one of its gradients.
+    """Return a function that makes the rules of a convolution and its gradients.
 
     Args:
         roles: What its inputs are: "images", "filters" or "depthwise" filters.
@@ -101,7 +101,7 @@ def _convolution(*roles: str, to: str) -> Callable[[Kernel], Rule]:
 
 
 def _grouped(x: Tensor, role: str) -> Tensor:
-    """Return a tensor whose channels are those of all examples, one after the other."""
+    """Return a tensor with the channels of all examples, one after the other."""
     at = -3 if role == "depthwise" else -2
     x = moveaxis(x, 0, at)
     shape = list(x.shape)

@@ -1,8 +1,8 @@
-"""C accelerators of the engine's most frequent functions, if they are compiled.
+"""C accelerators of the engine's hottest functions, if they are compiled.
 
 A function under ``@accelerated`` is the complete definition. Its accelerator in
 ``core/src_c`` does the same on the fast path, and calls the function on the slow path:
-only the time differs, as PEP 399 requires. ``PLUGRAD_COMPILED=0`` disables the
+they differ only in speed, as PEP 399 requires. ``PLUGRAD_COMPILED=0`` disables the
 accelerators.
 """
 
@@ -21,7 +21,7 @@ from plugrad._src.tensor.tensor import ASSIGNED, Tensor
 F = TypeVar("F", bound=Callable[..., Any])
 
 _speedups: Any = None
-missing = ""  # why there are no accelerators, if there are none
+missing = ""  # why there are no accelerators; empty if there are
 try:
     _speedups = import_module("plugrad._speedups")
 except ModuleNotFoundError:
@@ -33,7 +33,7 @@ else:  # pickled and copied by its name, as a function is
 
 
 def watcher() -> Any:
-    """Return the class of a profile function in C; None without the accelerators.
+    """Return the class of the profile function in C; None without the accelerators.
 
     It calls a Python function for code objects that it does not know yet, and its
     method ``install`` does what ``sys.setprofile`` does.
@@ -51,7 +51,7 @@ def accelerated(f: F) -> F:
 
 
 def enable(on: bool) -> None:
-    """Use the fast paths in C, or only Python."""
+    """Switch the fast paths in C on or off."""
     if _speedups is not None:
         _speedups.enable(on)
 
@@ -63,6 +63,6 @@ def start() -> None:
     enable(os.environ.get("PLUGRAD_COMPILED") != "0")
 
 
-def how() -> str:
-    """Return what runs the fast paths: "C" or "Python"."""
+def fast_path_language() -> str:
+    """Return the language that runs the fast paths: "C" or "Python"."""
     return "C" if _speedups is not None and _speedups.enabled() else "Python"

@@ -1,4 +1,4 @@
-"""Code: which names it reads, and which code runs in a block.
+"""Code objects: the names that they read, and those that run in a block.
 
 ``jit`` compares what a function reads. It learns from here which code objects ran in a
 call, and which globals, attributes and modules these name.
@@ -33,7 +33,7 @@ from .context import in_thread
 
 # Packages whose state is not compared: what they hold does not depend on the user.
 TRUSTED = frozenset({*sys.stdlib_module_names, "numpy", "plugrad"})
-# Modules of the standard library that read attributes which no code names, as in
+# Standard-library modules that read attributes which no code names, as in
 # ``dataclasses.asdict(config)``.
 READ_BY_NAME = frozenset(
     {"argparse", "copy", "dataclasses", "json", "pickle", "pprint"}
@@ -69,7 +69,7 @@ def package_of(module: str) -> str:
 
 # Code that names one of these may run code that the hook does not see.
 HOOKS = frozenset({"setprofile", "settrace"})
-# Code that names one of these may read globals or modules that its texts name.
+# Code that names one of these may read globals or modules named in its strings.
 DYNAMIC_LOOKUPS = frozenset(
     {"__globals__", "__import__", "globals", "import_module", "modules"}
 )
@@ -165,13 +165,13 @@ def _instructions(code: CodeType) -> Iterator[tuple[int, int]]:
 
 
 def _texts(code: CodeType) -> list[str]:
-    """Return the texts in code that may be names."""
+    """Return the strings in code that may be names."""
     texts = [x for x in code.co_consts if isinstance(x, str)]
     return [x for x in texts if all(part.isidentifier() for part in x.split("."))]
 
 
 class _ByIdentity:
-    """A code object as a key: to hash its contents takes as long as to read them."""
+    """A code object as a key, by identity: hashing it costs as much as reading it."""
 
     __slots__ = ("code",)
 
@@ -208,7 +208,7 @@ def code_inside(code: CodeType) -> Iterable[CodeType]:
 
 
 def is_trusted_class(cls: type) -> bool:
-    """Return whether a class is of the standard library, NumPy or plugrad."""
+    """Return whether a class belongs to the standard library, NumPy or plugrad."""
     if package_of(cls.__module__) not in TRUSTED:
         return False
     module = sys.modules.get(cls.__module__)  # ``types.new_class`` says ``types``
@@ -238,13 +238,13 @@ def joined_names(ran: CodeWithGlobals) -> Names:
 
 
 def is_trusted_module(value: Any) -> bool:
-    """Return whether a value is a module of the standard library, NumPy or plugrad."""
+    """Return whether a value is a standard-library, NumPy or plugrad module."""
     is_module = issubclass(type(value), ModuleType)
     return is_module and package_of(value.__name__) in TRUSTED
 
 
 def imported_modules(names: Iterable[str], package: str) -> list[str]:
-    """Return the full names of the modules that imports in a package may mean."""
+    """Return the full names of the modules that the imports in a package may denote."""
     found: list[str] = []
     for name in sorted(names):
         parents = package.split(".")
@@ -262,8 +262,8 @@ def imported_modules(names: Iterable[str], package: str) -> list[str]:
 
 # Callbacks of weak references: they run when an object dies.
 _WEAKREF_CALLBACKS = [weakref.finalize.__call__.__code__]
-# Answers of the hook: report the next call of this code, or no more in this block, or
-# never again; the last one skips all calls until this one returns.
+# Answers of the hook: report the next call of this code; report no more calls of it in
+# this block; never report it again; skip all calls until this one returns.
 FOLLOW, IGNORE_THIS_CALL, IGNORE_CODE, IGNORE_CALLEES = range(4)
 
 
@@ -326,12 +326,12 @@ class RunningCode:
                 HOOKS.isdisjoint(all_names(names_in(code))) for code, _ in self.ran
             )
         else:
-            watched = False  # the hook stays as the function has left it
+            watched = False  # keep the hook that the function set
         if not watched:
             self.reason = "the call starts or stops a debugger or a profiler"
 
     def pause(self) -> None:
-        """Do not collect code, nor slow it down, until ``resume`` is called."""
+        """Stop collecting code, and slowing it down, until ``resume`` is called."""
         if self._get() is self._hook:
             self._set(None)
             self._is_paused = True
@@ -344,7 +344,7 @@ class RunningCode:
 
     @contextmanager
     def resumed(self) -> Iterator[None]:
-        """Collect code in a block, if not outside of it."""
+        """Collect code inside the block, even if collection is paused outside."""
         self.resume()
         try:
             yield
@@ -387,7 +387,7 @@ class RunningCode:
 
 
 def _is_for_plugrad(frame: FrameType) -> bool:
-    """Return whether plugrad has called the code of a library that runs."""
+    """Return whether plugrad called the library code that runs now."""
     caller: FrameType | None = frame
     package = ""
     while caller is not None:
@@ -426,7 +426,7 @@ def code_of(function: Any, module: str) -> list[tuple[CodeType, dict[str, Any]]]
 
 
 def python_function(value: Any) -> FunctionType | None:
-    """Return the function that a call of a value runs; None if it is not Python's."""
+    """Return the Python function that calling a value runs; None if there is none."""
     if isinstance(value, functools.partial):
         return python_function(value.func)
     if isinstance(value, MethodType):
@@ -446,7 +446,7 @@ def _module_of(value: Any) -> str:
 
 
 def _cells(function: FunctionType) -> list[Any]:
-    """Return what a function closes over."""
+    """Return the values that a function closes over."""
     found = []
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # it is empty

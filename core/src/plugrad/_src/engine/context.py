@@ -1,8 +1,8 @@
 """Scopes: the active backend, tapes, observers and overrides in force.
 
-They are kept in a context variable of Python. A task of asyncio sees those in which it
-was created and its own, and so does a thread where threads inherit the context
-(``sys.flags.thread_inherit_context``); elsewhere a thread starts without scopes. To run
+They live in a Python context variable. An asyncio task sees its own scopes and those in
+which it was created. So does a thread if threads inherit the context
+(``sys.flags.thread_inherit_context``); otherwise a thread starts without scopes. To run
 a function elsewhere inside the present scopes, run it in a copy of the context:
 ``executor.submit(contextvars.copy_context().run, function)``.
 
@@ -32,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Move(NamedTuple):
-    """Values that were moved from one backend to another."""
+    """Values moved from one backend to another."""
 
     source: str
     target: str
@@ -104,8 +104,8 @@ class Override:
         self.layer = layer
         self.last: tuple[Overrides | None, Overrides] | None = None
 
-    def over(self, outer: Overrides | None) -> Overrides:
-        """Return the layers of ``outer`` and this one, cached."""
+    def stacked_on(self, outer: Overrides | None) -> Overrides:
+        """Return the layers of ``outer`` with this one on top; the result is cached."""
         last = self.last
         if last is None or last[0] is not outer:
             layers = outer.layers if outer else ()
@@ -132,15 +132,15 @@ class Context:
         backend: The active backend; None leaves the choice to ``PROCESS``.
         tapes: They record runs, outermost first.
         observers: Called after a run with its kernel, inputs, attributes and outputs;
-            ``running()`` tells more. Their methods ``made``, ``keep``, ``failed`` and
-            ``read``, if any, are called for tensors that no run has made, for tensors
-            that outlive the block, for the error of a run, and with a description of a
-            read of values that are being differentiated. ``gradient`` returns a block
-            in which one gradient is computed. ``outside`` returns an observer of the
-            block of ``outside()``, which hides all others.
+            ``running()`` returns more details. Their methods ``made``, ``keep``,
+            ``failed`` and ``read``, if any, are called for tensors that no run has
+            made, for tensors that outlive the block, for the error of a run, and with a
+            description of a read of values that are being differentiated. ``gradient``
+            returns a block in which one gradient is computed. ``outside`` returns an
+            observer of the block of ``outside()``, which hides all others.
         overrides: Gradients over all others.
-        quiet: Whether there is no tape and no observer. For fast paths.
-        tape: The tape, if there is one and no observer. For the fast path.
+        quiet: Whether there is neither tape nor observer; for the fast paths.
+        tape: The tape, if there is exactly one and no observer; for the fast path.
         level: The innermost ``vmap`` around, or None.
         under: The context in which the innermost scope was entered.
         changes: What that scope changes in it; the object stands for the scope.
@@ -171,7 +171,7 @@ class Context:
             self.observers += (changes["observer"],)
         self.overrides: Overrides | None = changes.get("overrides", under.overrides)
         if "override" in changes:
-            self.overrides = changes["override"].over(under.overrides)
+            self.overrides = changes["override"].stacked_on(under.overrides)
         self._see_who_watches()
 
     def _see_who_watches(self) -> None:
@@ -190,7 +190,7 @@ class Context:
         return None if under is None else Context(under, self.changes)
 
     def undo(self) -> None:
-        """Undo the changes in place: the scope was left in another thread."""
+        """Undo the changes in place, because the scope was left in another thread."""
         for name in self.__slots__:
             if name not in ("under", "changes"):
                 setattr(self, name, getattr(self.under, name))
@@ -212,7 +212,7 @@ set_running = _running.set
 
 
 class _InThread(threading.local):
-    """What a thread has, in whatever context a kernel function runs.
+    """The state of a thread, whatever the context in which a kernel function runs.
 
     Attributes:
         hook: It collects the code that runs, and pauses while kernels do.
@@ -275,9 +275,9 @@ class Scope:
 
 
 class UserScope(Scope):
-    """A scope that users make: also a decorator, and it warns if it is never entered.
+    """A scope for users: also a decorator, with a warning if it is never entered.
 
-    As a decorator it is in force while the function runs, also an ``async`` one.
+    As a decorator it is in force while the function runs, even an ``async`` one.
     """
 
     __slots__ = ("__weakref__", "entered", "what")
@@ -291,8 +291,8 @@ class UserScope(Scope):
         self.entered = True
         super().__enter__()
 
-    def again(self) -> Scope:
-        """Return another scope that does the same."""
+    def copy(self) -> Scope:
+        """Return a new scope that does the same."""
         return Scope(**self.changes)
 
     def __call__(self, function: F) -> F:
@@ -310,12 +310,12 @@ class UserScope(Scope):
 
         @functools.wraps(function)
         def inside(*args: Any, **kwargs: Any) -> Any:
-            with self.again():
+            with self.copy():
                 return function(*args, **kwargs)
 
         @functools.wraps(function)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            with self.again():
+            with self.copy():
                 return await function(*args, **kwargs)
 
         return cast("F", awaited if inspect.iscoroutinefunction(function) else inside)
@@ -356,7 +356,7 @@ def taping(tapes: tuple[Tape, ...]) -> Scope:
 
 
 def _taped(under: Context, tapes: tuple[Tape, ...]) -> Context:
-    """Return ``Context(under, {"tapes": tapes})``, in half the time."""
+    """Return ``Context(under, {"tapes": tapes})``, twice as fast."""
     inside = Context.__new__(Context)
     inside.under, inside.changes = under, {"tapes": tapes}
     inside.backend, inside.overrides = under.backend, under.overrides
@@ -381,7 +381,7 @@ def call(tapes: tuple[Tape, ...], f: Callable[..., Any], xs: Sequence[Any]) -> A
 
 
 class switched:
-    """Go to ``context``, which is around the present one, inside the block."""
+    """Switch to ``context``, which surrounds the present one, inside the block."""
 
     __slots__ = ("before", "context")
 
@@ -420,7 +420,7 @@ def observed_run(
         outputs = work(kernel, inputs, attrs, True)
         run.seconds = perf_counter() - run.start
     except Exception as error:
-        tell("failed", error)
+        notify("failed", error)
         raise
     else:
         for observer in current().observers:
@@ -434,15 +434,15 @@ def observed_run(
     return outputs
 
 
-def keep(x: Tensor) -> Tensor:
+def notify_kept(x: Tensor) -> Tensor:
     """Notify the observers in force that ``x`` outlives their blocks."""
-    tell("keep", x)
+    notify("keep", x)
     return x
 
 
-def tell(what: str, value: object) -> None:
-    """Call the method ``what`` of those observers in force that have it."""
+def notify(what: str, value: object) -> None:
+    """Call the method ``what`` of each observer in force that has it."""
     for observer in current().observers:
-        told = getattr(observer, what, None)
-        if told is not None:
-            told(value)
+        method = getattr(observer, what, None)
+        if method is not None:
+            method(value)

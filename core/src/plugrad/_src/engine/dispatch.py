@@ -1,8 +1,8 @@
 """The engine: run a kernel on the active backend, and record it on tapes.
 
-``run`` has a fast path, down to the line "everything special", which also has an
-accelerator in C, as a run under one tape has. The slow path tries, in this order:
-observers, tapes, implementation, decomposition, host, fallback.
+``run`` has a fast path, down to the line "everything special". It has an accelerator in
+C, and so has a run under one tape. The slow path tries, in this order: observers,
+tapes, implementation, decomposition, host, fallback.
 
 Map: the active backend; ``run``; the other ways to run; moving; gradients in force.
 """
@@ -24,8 +24,8 @@ from plugrad._src.registry.contract import (
     Kernel,
     KernelNotFound,
     VJPs,
+    bind_original,
     origin,
-    over,
     same,
 )
 from plugrad._src.registry.deprecation import outside
@@ -92,8 +92,8 @@ def _choose() -> OpenBackend:
     return chosen
 
 
-def held(who: str, dtype: DType) -> DType:
-    """Return ``dtype`` if the active backend holds it."""
+def require_dtype(who: str, dtype: DType) -> DType:
+    """Return ``dtype``; raise a TypeError if the active backend lacks it."""
     backend = active()
     if dtype not in backend.dtypes:
         raise TypeError(f"{who}: backend {backend.name!r} has no {named(dtype)}")
@@ -137,7 +137,7 @@ def declined(
 
 
 def run_many(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Outputs:
-    """Run a kernel of several outputs, or of a number that depends on the run."""
+    """Run a kernel with several outputs, or with a number of outputs that varies."""
     return _run(kernel, inputs, attrs)
 
 
@@ -147,7 +147,7 @@ def checked(
     """Return the canonical attributes of a run that no op has checked."""
     found = _checked_once(kernel, inputs, attrs)
     if kernel.kinds.get("dtype") == "dtype":
-        held(kernel.name, found["dtype"])
+        require_dtype(kernel.name, found["dtype"])
     return found
 
 
@@ -156,8 +156,8 @@ def _checked_once(
 ) -> dict[str, Any]:
     """Check a run, whatever the backend, and return its canonical attributes.
 
-    A kernel caches the calls that passed, by their specs and attributes, so a loop pays
-    for the checks once.
+    A kernel remembers the specs and attributes that passed, so a loop pays for the
+    checks once.
     """
     key: Any = None
     try:
@@ -190,7 +190,7 @@ def _run(
     observed: bool = False,
     implemented: bool = True,
 ) -> Outputs:
-    """Run under tapes and observers: one decision, made now, for all tapes.
+    """Run under tapes and observers: the plan is chosen once, for all tapes.
 
     ``implemented=False`` says that the implementation has declined already.
     """
@@ -246,7 +246,7 @@ def _implementation(
 
 
 def no_array(kernel: Kernel, backend: OpenBackend, result: object) -> TypeError:
-    """Return the error about an implementation that did not return its outputs."""
+    """Return the error about an implementation that returned no arrays."""
     layer = registry.kernels[kernel.name, backend.name][0]
     wanted = "an array" if kernel.single else f"arrays for {', '.join(kernel.outputs)}"
     where = f"on {backend.name!r}, from {origin(layer.function, str(layer.owner))}"
@@ -259,7 +259,7 @@ def no_array(kernel: Kernel, backend: OpenBackend, result: object) -> TypeError:
 def _decompose(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
 ) -> Outputs:
-    """Run the decomposition; an input that it returns as is is moved to ``backend``."""
+    """Run the decomposition; move an input that it returns unchanged to ``backend``."""
     if not backend.depth:  # else its parts, and kernels outside of vmap, are counted
         _note_fallback(kernel, backend, "decomposition")
     decomposition, hook = cast("Any", kernel.decomposition), in_thread.hook
@@ -322,7 +322,7 @@ def _run_on_host_or_fallback(
 
 
 def _moved_back(kernel: Kernel, outputs: Outputs, backend: OpenBackend) -> Outputs:
-    """Return what another backend has computed as tensors on ``backend``."""
+    """Move the outputs that another backend computed to ``backend``."""
     try:
         return tuple([Tensor(native(y, backend), backend) for y in outputs])
     except TypeError as error:  # it lacks the dtype
@@ -420,14 +420,14 @@ _SAME = make_plan(
 
 
 def override(layer: Mapping[str, VJPs], backend: str | None, who: str) -> UserScope:
-    """Put rules over all others inside the block."""
+    """Let the rules override all others inside the block."""
     if backend is not None:
         registry.known(backend, who)
     return UserScope(who, override=Override((backend, layer)))
 
 
 def vjp_rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, VJP | None]:
-    """Return the vjp of each input, of the innermost layer that has one."""
+    """Return the VJP of each input, from the innermost layer that has one."""
     layers = [table for _, table in registry.gradients.layers(kernel, backend.name)]
     overrides = current().overrides
     scopes = overrides.layers if overrides else ()
@@ -437,7 +437,7 @@ def vjp_rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, VJP | 
     found: dict[str, VJP | None] = {}
     for table in layers:
         for name, vjp in table.items():
-            found[name] = vjp and over(kernel, name, vjp, found.get(name))
+            found[name] = vjp and bind_original(kernel, name, vjp, found.get(name))
     return found
 
 

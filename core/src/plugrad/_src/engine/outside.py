@@ -1,4 +1,4 @@
-"""``outside``: a block that no scope around it reaches.
+"""``outside``: a block that no surrounding scope reaches.
 
 Map: ``outside``; the scope that it returns; who may see what runs in it.
 """
@@ -15,16 +15,16 @@ __all__ = ["outside"]
 def outside() -> UserScope:
     """Return a block that runs apart from the scopes around it.
 
-    Inside the ``with`` block no tape, ``vmap``, ``profile``, ``debug``, ``tidy`` or
-    ``jit`` of the surrounding code is in force, and no backend or gradient that a block
-    around it has chosen: code runs as at the start of the program, on the default
-    backend of the process. Use it to log or debug in the middle of a function, or to
-    load something once that has to outlive the call. It is also a decorator.
+    Inside the ``with`` block, no surrounding tape, ``vmap``, ``profile``, ``debug``,
+    ``tidy`` or ``jit`` is in force, nor any backend or gradient that a surrounding
+    block has chosen: code runs as at the start of the program, on the default backend
+    of the process. Use it to log or debug in the middle of a function, or to load
+    something once that has to outlive the call. It is also a decorator.
 
     What is computed inside is a constant for the surrounding code: no gradient goes
-    through it. ``jit`` does not record it, and a replay does not repeat it. So that a
-    replay still returns what a call would, a jitted function runs as it is if the block
-    computes with or reads tensors that change from call to call.
+    through it. ``jit`` does not record it, and a replay does not repeat it. If the
+    block computes with or reads tensors that change from call to call, the jitted
+    function is not replayed but runs unchanged, so that its results stay correct.
 
     Returns:
         A context manager.
@@ -73,15 +73,15 @@ class _Outside(UserScope):
         if is_innermost:  # else another context, or a later scope, has its own run
             set_running(self.run)
 
-    def again(self) -> Scope:
+    def copy(self) -> Scope:
         return _Outside()
 
 
 def _bystanders(context: Context) -> tuple[Any, ...]:
-    """Return who has to know what runs in the block, without observing it.
+    """Return the observers that are notified of what runs in the block.
 
-    Those are what the method ``outside`` of the observers around returns, also of those
-    that ``vmap`` hides.
+    The method ``outside`` of each surrounding observer makes one; the surrounding
+    observers include those that ``vmap`` hides.
     """
     observers = context.observers
     while context.level is not None:

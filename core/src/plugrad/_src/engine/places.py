@@ -1,4 +1,4 @@
-"""Places: where values are that code reads, how they were, and whether they changed.
+"""Places: where the values are that code reads, and whether they have changed.
 
 Map: ``same_value``; ``Place`` and its kinds; ``Slot``, one value that is read anew.
 """
@@ -22,7 +22,7 @@ MAX_PARTS = 8  # values that are compared one by one; a list of ids is faster fo
 def is_value(x: Any) -> bool:
     """Return whether ``x`` is compared by value rather than by identity.
 
-    A container is if all its items are: an equal one may replace it.
+    A container is if all of its items are; then an equal one may replace it.
     """
     kind = type(x)
     if kind in (tuple, frozenset, list, set):
@@ -35,7 +35,7 @@ def is_value(x: Any) -> bool:
 
 
 def exact(x: Any) -> Any:
-    """Return a key of a value: 0.0 and -0.0, or 1 and True, have different ones.
+    """Return a key that tells 0.0 from -0.0 and 1 from True.
 
     The key of a float has its ``repr``, so NaN equals NaN.
     """
@@ -52,7 +52,7 @@ def exact(x: Any) -> Any:
 
 
 def same_value(x: Any, y: Any) -> bool:
-    """Return whether ``jit`` may take ``x`` for ``y``."""
+    """Return whether ``jit`` may treat ``x`` and ``y`` as the same value."""
     if x is y:
         return True
     if type(x) is not type(y):
@@ -67,13 +67,13 @@ def same_value(x: Any, y: Any) -> bool:
 
 
 class Place:
-    """Some values that an object holds, as they were when they were read.
+    """Some values of an object, as they were when first read.
 
     Attributes:
         label: What the object is, for messages.
         holder: The object.
         names: A name for each value: an index, a key, the name of an attribute.
-        values: What was there; MISSING where nothing was.
+        values: The values found; MISSING where there was none.
 
     """
 
@@ -88,11 +88,11 @@ class Place:
         self.values: list[Any] = []
 
     def read(self) -> list[Any]:
-        """Return what is there now."""
+        """Return the present values."""
         return []
 
     def expression(self, holder: str) -> str:
-        """Return code for an iterable of what is there; empty if ``read`` is needed."""
+        """Return code that yields the values; empty if only ``read`` finds them."""
         return ""
 
     def parts(self, holder: str) -> list[str] | None:
@@ -107,7 +107,7 @@ class Place:
         return self.label
 
     def slot(self, at: int) -> Slot | None:
-        """Return where one value is read; None if it cannot be read alone."""
+        """Return the slot of one value; None if it cannot be read alone."""
         return None
 
     @property
@@ -131,7 +131,7 @@ class Place:
         return [at for at, (x, y) in pairs if not same_value(x, y)]
 
     def changed(self) -> str:
-        """Return which value is another one now; an empty string if none is."""
+        """Describe the first changed value; return an empty string if there is none."""
         found = self.differing()
         return self.describe(found[0]) if found else ""
 
@@ -171,7 +171,7 @@ class SomeItems(Place):
     __slots__ = ()
 
     def read(self) -> list[Any]:
-        """Return how many items there are, and some of them."""
+        """Return the number of items, and some of them."""
         return [len(self.holder), *[self.holder[n] for n in self.names]]
 
     def expression(self, holder: str) -> str:
@@ -227,12 +227,12 @@ class Entries(Place):
 
     @property
     def slots_of(self) -> Any:
-        """The holder of its slots: the dict of a class is another object each time."""
+        """The holder of the slots: not a class's dict, a new object each time."""
         return self.owner if issubclass(type(self.owner), type) else self.holder
 
     @property
     def _keys(self) -> int:
-        """How many of the values are keys."""
+        """The number of values that are keys."""
         return len(self.values) - len(self.names)
 
     def read(self) -> list[Any]:
@@ -257,7 +257,7 @@ class Entries(Place):
         return [f"{holder}.get({name!r}, MISSING)" for name in self.names]
 
     def differing(self) -> list[int]:
-        """Return which values are others now; -1 if there are others."""
+        """Return the indices of changed values; [-1] if the keys have changed."""
         if not self.absent.isdisjoint(self.holder):
             return [-1]
         return super().differing()
@@ -328,7 +328,7 @@ def attribute_of(of: Any, name: str) -> Any:
 
 
 class Computed(Place):
-    """What a function of the object returns: its class, its state.
+    """The result of a function of the object, such as its class or its state.
 
     Attributes:
         get: The function, which returns a tuple.
@@ -382,7 +382,7 @@ class Content(Place):
         return [bytes(memoryview(self.holder).cast("B"))]
 
     def expression(self, holder: str) -> str:
-        """Return nothing: bytes are other objects each time."""
+        """Return an empty string: bytes are new objects each time."""
         return ""
 
 
@@ -408,7 +408,7 @@ class Slot:
 
     @property
     def key(self) -> tuple[int, Any]:
-        """What stands for the slot as long as its holder lives."""
+        """A key of the slot, valid as long as its holder lives."""
         return id(self.holder), self.name
 
     def expression(self, holder: str) -> str:

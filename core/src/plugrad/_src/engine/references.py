@@ -1,22 +1,22 @@
-"""What a function refers to: the values that it reads and its caller does not pass.
+"""References of a function: the values that it reads and no caller passes.
 
 ``jit`` compares them before each replay, and ``grad`` looks for its argument among
-them. The search starts with some objects and with the code that runs. It follows
+them. The search starts from some objects and from the code that runs. It follows
 
 - functions to their code, closure, defaults, attributes, and the globals, modules and
   attributes of modules that the code names;
 - containers to their items;
 - objects, of whatever class, to the attributes that the code names: in the instance,
   in slots and in the classes that they inherit from. A class that defines
-  ``__jit_state__`` says itself what is read;
+  ``__jit_state__`` lists itself what is read;
 - what C types refer to (methods, partials, views of dicts, caches).
 
 It does not look into the standard library, NumPy and plugrad.
 
-This is the only search for values. ``code.code_of`` walks over functions, too, but to
-find code: it estimates which code a call would run, where nothing has run, and passes
-this on as ``ran``. ``tracing.difference`` compares the closures of two given functions
-and follows nothing.
+This is the only search for values. ``code.code_of`` also walks over functions, but in
+search of code: where nothing has run, it estimates the code that a call would run,
+which becomes ``ran``. ``tracing.difference`` compares the closures of two given
+functions and follows nothing.
 
 Map: ``References``; what it needs to know of objects.
 """
@@ -73,7 +73,7 @@ from .special import (
 )
 
 CONTAINERS = dict, list, tuple, set, frozenset
-MAX_COMPARED_VALUES = 10_000  # to compare more takes longer than a replay saves
+MAX_COMPARED_VALUES = 10_000  # comparing more takes longer than a replay saves
 PROTOCOL = "__jit_state__"
 
 
@@ -90,9 +90,9 @@ class References:
         varying: Slots whose tensors are read anew in each call: they are not compared.
 
     Attributes:
-        places: What is to be compared.
+        places: The places to compare.
         tensors: The tensors in them, by the ids of their arrays.
-        reason: Why they cannot be compared; empty if they can.
+        reason: Why the places cannot be compared; empty if they can.
         met: The keys of the slots that code may read.
         sets_hooks: Whether the code may start a debugger or a profiler.
 
@@ -127,7 +127,7 @@ class References:
         self.places.clear()
         self.tensors.clear()
         self._count = 0
-        self._seen: dict[int, Any] = {}  # what is held gives its id to nothing else
+        self._seen: dict[int, Any] = {}  # keeping objects alive keeps their ids unique
         self._globals_seen: dict[int, set[str]] = {}
         self._modules_seen: set[str] = set()
         self._waiting = [(_name_of(x), x) for x in roots]
@@ -142,7 +142,7 @@ class References:
             self.places.clear()
 
     def _try_to_visit(self, label: str, value: Any) -> None:
-        """Note what a value leads to, unless code of its class raises."""
+        """Follow the references of a value, unless code of its class raises."""
         try:
             self._visit(label, value)
         except InvalidState:
@@ -151,7 +151,7 @@ class References:
             self.reason = f"{label} cannot be read: {type(error).__name__}: {error}"
 
     def changed(self) -> str:
-        """Return which value is another one now; an empty string if none is."""
+        """Describe the first changed value; return an empty string if there is none."""
         for place in self.places:
             if found := place.changed():
                 return found
@@ -205,7 +205,7 @@ class References:
     def _attributes(
         self, label: str, held: Mapping[Any, Any], owner: Any = None
     ) -> None:
-        """Compare the attributes that code reads in a dict, and which it lacks."""
+        """Compare the attributes that code reads in a dict; note absent ones."""
         cls = type(owner)
         names = self._selected(held, special=issubclass(type(owner), type))
         if fields := getattr(cls, "__dataclass_fields__", None):
@@ -264,7 +264,7 @@ class References:
             self._note(Entries("", sys.modules, new, form="the module {1!r}"))
 
     def _visit(self, label: str, value: Any) -> None:
-        """Note what a value leads to."""
+        """Follow the references of a value."""
         kind = type(value)
         if kind is Tensor:
             self.tensors.setdefault(id(value._data), []).append(value)
@@ -309,7 +309,7 @@ class References:
         self._note(Attributes(name, function, held, "a default of {}"))
 
     def _class(self, cls: type) -> None:
-        """Compare what code reads of a class, and the classes that it inherits from."""
+        """Compare the attributes that code reads of a class, and its base classes."""
         if cls.__flags__ & IMMUTABLE_TYPE or is_trusted_class(cls):
             return
         label = f"class {cls.__name__}"
@@ -337,7 +337,7 @@ class References:
         self._note(place)
 
     def _of_plugrad(self, label: str, value: Any) -> None:
-        """Follow an object of plugrad to what the user has put into it."""
+        """Follow a plugrad object to the objects that the user put into it."""
         for name in HOLD_USER_OBJECTS:
             try:
                 found = object.__getattribute__(value, name)
@@ -349,7 +349,7 @@ class References:
     # --- objects -----------------------------------------------------------------
 
     def _object(self, label: str, value: Any) -> None:
-        """Compare what a container holds, and the attributes of an object."""
+        """Compare the items of a container, and the attributes of an object."""
         cls = type(value)
         if cls in CONTAINERS:  # which have no attributes of their own
             self._container(label, value)
@@ -371,7 +371,7 @@ class References:
                 self._note(Attributes(label, value, slots))
 
     def _identity(self, label: str, value: Any, held: dict[str, Any] | None) -> None:
-        """Compare the class of an object, and which dict has its attributes."""
+        """Compare the class of an object, and the identity of its attribute dict."""
         about = f"the class of {label}"
         code = "(type({0}))" if held is None else "(type({0}), {0}.__dict__)"
         get = _class_of if held is None else _class_and_dict_of
@@ -429,7 +429,7 @@ class References:
         return True
 
     def _c_object(self, label: str, value: Any) -> None:
-        """Follow an object of a C type to what it refers to: a method, a partial."""
+        """Follow the references of an object of a C type: a method, a partial."""
         if issubclass(type(value), OPAQUE):
             return
         if value is sys.settrace or value is sys.setprofile:

@@ -1,4 +1,4 @@
-"""Names and types with a meaning of their own, for the search of references."""
+"""Names and types that the search for references treats specially."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ FUNCTION_ATTRIBUTES = ("__annotations__", "__doc__", "__name__", "__qualname__")
 CLASS_ATTRIBUTES = ("__bases__", "__name__", "__qualname__")
 # Attributes of plugrad's objects: of jitted functions, scopes, overrides and gradients.
 HOLD_USER_OBJECTS = ("__wrapped__", "changes", "layer", "function")
-# Types whose objects refer to what no call reads.
+# Types whose objects refer to nothing that a call reads.
 OPAQUE = (
     np.dtype,
     types.AsyncGeneratorType,

@@ -1,8 +1,8 @@
-"""Tapes: the runs, in order, and all that backward needs of them.
+"""Tapes: the runs in order, with everything that backward needs.
 
-Nodes refer to tape_ids and never to tensors, so a tape keeps alive exactly what
-gradients have asked for by name. What can be known before a run is in a ``Plan``, made
-once for a kernel, a backend and the set of tracked inputs.
+Nodes refer to tape_ids and never to tensors, so a tape keeps alive exactly the
+residuals that gradients name. All that is known before a run is in a ``Plan``, which is
+made once for a kernel, a backend and a set of tracked inputs.
 
 Map: ``Plan`` and how it is made; ``Tape``, ``Node`` and ``record``; small helpers.
 """
@@ -21,11 +21,11 @@ from plugrad._src.tensor.tensor import TapeId, Tensor
 from .accelerated import accelerated
 
 Outputs = tuple[Tensor, ...]
-# Where the inputs, and after them the outputs, of a run stand: the index of one, or
-# start and stop of a variadic one.
+# Position among the inputs and outputs of a run, inputs first: an index, or start and
+# stop for a variadic one.
 Where = int | tuple[int, int]
 
-TENSOR, SPEC, ATTRIBUTE = range(3)  # the kinds of things that a tape saves
+TENSOR, SPEC, ATTRIBUTE = range(3)  # the kinds of residuals
 
 
 class VJPStep(NamedTuple):
@@ -39,10 +39,10 @@ class VJPStep(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to save when a kernel runs, and how to go back through it."""
+    """The residuals to save when a kernel runs, and the steps of its backward pass."""
 
     kernel: Kernel
-    # The inputs to save, and the outputs counted from the end; before all other keeps.
+    # Indices of the saved tensors; negative ones are outputs. Other residuals follow.
     tensors: tuple[int, ...]
     others: tuple[tuple[int, Any], ...]  # (kind, where) or (ATTRIBUTE, name)
     steps: tuple[VJPStep, ...]
@@ -122,7 +122,7 @@ new = tuple.__new__  # half the price of calling the class of a named tuple
 state_lock = threading.RLock()  # around a few assignments, which call nothing
 
 
-def _forked() -> None:  # another thread may have held it
+def _forked() -> None:  # another thread may have used it
     global state_lock
     state_lock = threading.RLock()
 
@@ -139,8 +139,8 @@ class Tape:
             None if the tape does not record variables.
 
     Attributes:
-        read: How and where values of a tracked tensor have left plugrad first. It is
-            not set before, which costs nothing.
+        read: How and where values of a tracked tensor first left plugrad. It is not set
+            before that, which costs nothing.
 
     """
 
@@ -159,7 +159,7 @@ class Tape:
         if tape_id is None:
             made = TapeId()
             made.shape, made.dtype = x.shape, x.dtype
-            with state_lock:  # another thread's tape may watch it, too
+            with state_lock:  # another thread's tape may watch it as well
                 tape_id = x._tape_id
                 if tape_id is None:
                     x._tape_id = tape_id = made
@@ -167,7 +167,7 @@ class Tape:
         return tape_id
 
     def watch_own(self, x: Tensor) -> TapeId:
-        """Track a tensor that no other thread knows: it takes no lock."""
+        """Track a tensor that no other thread knows, without a lock."""
         if x._tape_id is None:
             tape_id = TapeId()
             tape_id.shape, tape_id.dtype = x.shape, x.dtype
@@ -179,8 +179,8 @@ class Tape:
 class Guard(Tape):
     """The innermost tape while a function of ``custom_grad`` runs.
 
-    That function is not differentiated, so every tracked tensor that it reads has to be
-    an argument: else its gradient would be lost.
+    That function is not differentiated, so every tracked tensor that it reads must be
+    an argument; otherwise its gradient would be lost.
     """
 
     __slots__ = ("name",)
@@ -192,7 +192,7 @@ class Guard(Tape):
         self.variables = None if tape.variables is None else {}
 
     def watch(self, x: Tensor) -> TapeId:
-        """Raise: a variable is read that the tape would differentiate in."""
+        """Raise an error: the function reads a variable that the tape tracks."""
         self.refuse("a variable")
 
     def refuse(self, what: str) -> NoReturn:
@@ -266,7 +266,7 @@ def alias(x: Tensor, tape_id: TapeId | None = None) -> Tensor:
 def save(kind: int, where: Where, values: tuple[Any, ...]) -> Any:
     """Return an input or output under its present identity, or its spec.
 
-    A tape_id serves as a spec: it has the shape and the dtype.
+    A tape_id serves as a spec, because it contains the shape and the dtype.
     """
     if isinstance(where, tuple):
         return tuple([save(kind, i, values) for i in range(*where)])

@@ -77,8 +77,11 @@ def _ordered(kernel: Kernel, inputs: Mapping[str, Any]) -> list[Any]:
     needed = [name for name in kernel.inputs if name not in kernel.optional]
     lacking = [name for name in needed if name not in inputs]
     if unknown or lacking:
-        wrong = [f"lacks the input {', '.join(lacking)}"] * bool(lacking)
-        wrong += [f"has no input {', '.join(unknown)}"] * bool(unknown)
+        wrong = []
+        if lacking:
+            wrong.append(f"lacks the input {', '.join(lacking)}")
+        if unknown:
+            wrong.append(f"has no input {', '.join(unknown)}")
         raise TypeError(f"run_kernel: {kernel.name} {' and '.join(wrong)}: {kernel}")
     found: list[Any] = []
     for name in kernel.inputs:

@@ -170,7 +170,7 @@ def _array_ufunc(
     op = OF_UFUNC.get(name)
     if op is not None and method == "__call__" and not options:
         return op(*inputs)
-    hint = import_module("plugrad._src.tools.names").of_numpy(name)
+    hint = import_module("plugrad._src.tools.names").numpy_advice(name)
     raise TypeError(
         f"np.{name} does not take tensors of plugrad; {hint}or np.{name}(x.numpy()), "
         "which has no gradient"

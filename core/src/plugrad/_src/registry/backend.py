@@ -1,4 +1,4 @@
-"""Open backends: what the engine reads of them, and who watches their transfers.
+"""Open backends, as the engine sees them, and the watchers of their transfers.
 
 Map: ``OpenBackend``; ``move``; ``share``; ``watch``; ``Layer``, one kernel function
 among several.
@@ -58,7 +58,7 @@ class OpenBackend:
         self.scalars: dict[tuple[object, ...], Tensor] = {}  # weak ones, uploaded
 
     def wrapped(self, kernel: Kernel, function: Function) -> Function:
-        """Return a kernel function as the table has it."""
+        """Return a kernel function as it is entered into the table."""
         found = self.runtime.wrap(function)
         limit = self.runtime.max_nbytes
         return limited(kernel, found, self.name, limit) if limit else found
@@ -72,11 +72,11 @@ class OpenBackend:
         return core and kernel.decomposition is None and self.runtime.host is not None
 
     def lift(self, x: Tensor) -> Native:
-        """Raise: only a backend of batches takes tensors of others as they are."""
-        raise ended()
+        """Raise an error: only backends of batches accept tensors of others."""
+        raise vmap_ended()
 
     def upload(self, values: np.ndarray[Any, Any]) -> Native:
-        """Return a native array of the dtype of ``values``; raise if it has another."""
+        """Return a native array; raise unless its dtype is that of ``values``."""
         dtype = values.dtype
         if dtype not in self.dtypes:
             have = ", ".join(sorted(map(named, self.dtypes)))
@@ -106,7 +106,7 @@ class OpenBackend:
         return values
 
     def lend(self, native: Native) -> Any:
-        """Return what shares the memory of an array by DLPack; None if nothing does."""
+        """Return an object that shares the memory by DLPack; None if impossible."""
         lend = getattr(self.runtime.arrays, "to_dlpack", None)
         if lend is None:
             return None
@@ -117,12 +117,12 @@ class OpenBackend:
         return lent
 
     def tell(self, what: str, native: Native, start: float) -> None:
-        """Tell the watchers of a transfer."""
+        """Notify the watchers of a transfer."""
         for watcher in watchers:
             watcher(what, self, native, start)
 
 
-def ended() -> ValueError:
+def vmap_ended() -> ValueError:
     """Return the error about a tensor of a ``vmap`` that is used outside of it."""
     return ValueError(
         "vmap: this tensor was computed inside a call of vmap that has ended, runs in "
@@ -134,8 +134,8 @@ def ended() -> ValueError:
 def move(native: Native, source: OpenBackend, target: OpenBackend) -> Native:
     """Return an array of ``source`` as one of ``target``.
 
-    Watchers are told of a download and an upload, and ``transferring.moves`` says that
-    the values do not leave for Python.
+    Watchers see a download and an upload; ``transferring.moves`` tells them that the
+    values do not leave for Python.
     """
     if not watchers:
         return target.upload(source.download(native))
@@ -172,7 +172,7 @@ def is_shared(native: Native) -> bool:
 
 
 class _Transferring(threading.local):
-    """What a backend does for a transfer of this thread that is watched.
+    """The watched transfers and moves of this thread.
 
     Attributes:
         depth: How many transfers run now.

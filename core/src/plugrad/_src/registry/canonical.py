@@ -1,10 +1,10 @@
-"""Checks of a run that no op has prepared.
+"""Checks of runs that no op has prepared.
 
 An op checks its arguments and runs a kernel with attributes in canonical form: a
 non-negative ``axis``, tuples, objects of ``plugrad.geometry``. A run from outside, by
 ``run_kernel`` or ``plugrad.plugin.run``, gets the same guarantee here, from the
-contract: the kinds of inputs and attributes, ``canonicalize`` and ``out``. So an
-implementation never gets values that its contract excludes.
+contract: the kinds of inputs and attributes, ``canonicalize`` and ``out``. An
+implementation therefore never gets values that its contract excludes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def canonical(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str,
     Args:
         kernel: The contract.
         inputs: The specs of the inputs; None for an optional one.
-        attrs: The attributes of the contract, or those that ``canonicalize`` takes.
+        attrs: The attributes of the contract, or those that ``canonicalize`` accepts.
 
     Raises:
         TypeError: An attribute is missing, unknown or of another kind, or an input has
@@ -77,7 +77,7 @@ def _check_dtypes(kernel: Kernel, inputs: Given) -> None:
 
 
 def _named(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str, Any]:
-    """Return the contract's attributes, computed from the user's if these differ."""
+    """Return the contract's attributes, converted from the user's if needed."""
     own = {*attrs, *kernel.defaults}
     if kernel.canonicalize is not None and own != set(kernel.attrs):
         try:
@@ -88,15 +88,18 @@ def _named(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str, An
     attrs = kernel.defaults | attrs
     lacking = [name for name in kernel.attrs if name not in attrs]
     unknown = [name for name in attrs if name not in kernel.attrs]
-    wrong = [f"lacks {', '.join(lacking)}"] * bool(lacking)
-    wrong += [f"has no {', '.join(unknown)}"] * bool(unknown)
+    wrong = []
+    if lacking:
+        wrong.append(f"lacks {', '.join(lacking)}")
+    if unknown:
+        wrong.append(f"has no {', '.join(unknown)}")
     if wrong:
         raise TypeError(f"{kernel.name}: {' and '.join(wrong)}; it is {kernel}")
     return attrs
 
 
 def _check_call(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> None:
-    """Raise if ``canonicalize`` lacks attributes, or does not know one."""
+    """Raise if attributes for ``canonicalize`` are missing or unknown."""
     import inspect  # only for an error
 
     assert kernel.canonicalize is not None

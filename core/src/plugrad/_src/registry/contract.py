@@ -49,7 +49,7 @@ class BackendError(RuntimeError):
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'Conv2D'?"``, or an empty string if no name is close."""
-    import difflib  # for an error alone: it would be 2 ms of every import of plugrad
+    import difflib  # only for errors: it adds 2 ms to an import of plugrad
 
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
@@ -115,7 +115,7 @@ class Kernel:
         op: The public function that runs it, for messages; by default the name of the
             kernel.
         doc: What the kernel computes: the formula, and the result where the formula
-            does not define it (NaN, infinities, ties, overflow).
+            leaves it open (NaN, infinities, ties, overflow).
 
     Raises:
         TypeError: The signature is not a string, or a rule not a function.
@@ -229,14 +229,14 @@ class Kernel:
 
     @property
     def doc(self) -> str:
-        """What the kernel computes, without the indentation of the source."""
+        """The meaning of the kernel, without the indentation of the source."""
         from inspect import cleandoc
 
         return cleandoc(self._doc)
 
     @property
     def contract(self) -> tuple[object, ...]:
-        """What two distributions that declare the same kernel must agree on."""
+        """The parts on which all declarations of the kernel must agree."""
         return str(self), self.broadcasts, self.fused, self.checks, self.effect
 
     def bind(self, values: Sequence[Any]) -> dict[str, Any]:
@@ -302,7 +302,7 @@ class VJP(NamedTuple):
     origin: str = ""
 
 
-# Input -> rule; None declares "no derivative"; a missing name is an error in backward.
+# Input -> rule; None: no derivative; without an entry, backward raises an error.
 VJPs = Mapping[str, VJP | None]
 Functions = Mapping[str, Callable[..., Any] | None]
 ORIGINAL = "original"  # the parameter that gets the gradient which a rule replaces
@@ -311,7 +311,7 @@ ORIGINAL = "original"  # the parameter that gets the gradient which a rule repla
 def collected(
     who: str, named: Functions | None, functions: Functions, **options: Any
 ) -> dict[str, Callable[..., Any] | None]:
-    """Return gradient functions that are given in a dict and by keyword.
+    """Merge gradient functions given in a dict and by keyword.
 
     Raises:
         TypeError: An option got a function, as an input has its name.
@@ -331,7 +331,7 @@ def collected(
     return {**(named or {}), **functions}
 
 
-def over(kernel: Kernel, name: str, rule: VJP, under: VJP | None) -> VJP:
+def bind_original(kernel: Kernel, name: str, rule: VJP, under: VJP | None) -> VJP:
     """Return ``rule`` with its parameter ``original`` bound to the rule it replaces."""
     if ORIGINAL not in rule.residuals:
         return rule
@@ -359,7 +359,7 @@ def over(kernel: Kernel, name: str, rule: VJP, under: VJP | None) -> VJP:
 
 
 def authored(function: Any) -> Any:
-    """Return the function that an author wrote: without wrappers, of an object's class.
+    """Return the function that an author wrote: unwrapped, from an object's class.
 
     Wrappers are those of ``functools.wraps`` and ``partial``, in any order.
     """
@@ -428,7 +428,7 @@ def vjp_rules(
 
 
 def _gradient_of(kernel: Kernel, owner: str, name: str = "") -> str:
-    """Return what errors are about: the gradient of a kernel, or of one input."""
+    """Name the gradient of a kernel, or of one input, for errors."""
     return f"gradient of {kernel}, from {owner}" + (f", for {name!r}" if name else "")
 
 
@@ -528,7 +528,7 @@ def decomposition(kernel: Kernel) -> Callable[[F], F]: ...
 @overload
 def decomposition(kernel: Kernel, function: F) -> F: ...
 def decomposition(kernel: Kernel, function: Any = None) -> Any:
-    """Set the meaning of ``kernel`` in other ops.
+    """Define ``kernel`` by other ops.
 
     Without ``function`` it returns a decorator.
 

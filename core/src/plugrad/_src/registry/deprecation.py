@@ -1,6 +1,6 @@
 """Warnings about deprecated features, at the line of the caller that uses them.
 
-``docs/stability.md`` is the promise; this is its mechanism.
+``docs/stability.md`` makes the promise; this module implements it.
 """
 
 from __future__ import annotations

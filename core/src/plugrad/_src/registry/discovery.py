@@ -1,4 +1,4 @@
-"""Find plugins: the entry points of installed distributions. Imports none of them."""
+"""Find plugins: the entry points of installed distributions. None is imported."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Announcement(NamedTuple):
 
 
 def found(known: Iterable[str]) -> list[Plugin]:
-    """Return the plugins of all distributions but the ``known``; none is imported.
+    """Return the plugins of all distributions but the ``known``, without importing any.
 
-    Of several distributions of one name the first on ``sys.path`` counts, as it does
-    for imports.
+    If several distributions have one name, the first on ``sys.path`` counts, as in
+    imports.
     """
     seen, plugins = {*known}, list[Plugin]()
     for one in announced():
@@ -68,7 +68,7 @@ def _distributions(**what: str) -> Iterator[Any]:
 def _named(files: Any) -> tuple[str, str, str]:
     """Return the name, the version, and which plugrad it requires.
 
-    To parse all of the metadata would take 100 times as long.
+    Parsing all of the metadata would take 100 times as long.
     """
     try:
         text = files.read_text("METADATA") or files.read_text("PKG-INFO") or ""
@@ -104,7 +104,7 @@ def _read(name: str, version: str, requirement: str, files: Any) -> Iterator[Plu
 
 
 def _other_surface(distribution: str, group: str) -> tuple[str, str]:
-    """Return why another group of entry points is not loaded, and what to upgrade."""
+    """Return why another entry-point group is not loaded, and what to upgrade."""
     surface = group.removeprefix("plugrad.v")
     if not surface.isdigit():
         return f"in group {group}, and plugins are in {hooks.GROUP}", ""
@@ -119,8 +119,7 @@ def _other_surface(distribution: str, group: str) -> tuple[str, str]:
 def is_too_old(core: str, requirement: str) -> bool:
     """Return whether a version of the core is below what a plugin requires.
 
-    A newer one than the plugin allows is no reason to refuse it: the surface is the
-    same.
+    A core newer than the plugin allows is accepted, because the surface is the same.
     """
     if not requirement:
         return False

@@ -1,4 +1,4 @@
-"""Layers of gradients: the user's override the backend's, which override the core's.
+"""Layers of gradients: the user's override a backend's, which override the core's.
 
 Map of ``GradientRegistry``: packs; gradients of backends; gradients of the user; the
 layers of a kernel.
@@ -118,7 +118,7 @@ class GradientRegistry:
     def set_process(
         self, packs: Iterable[Mapping[str, VJPs]], backend: str | None, who: str
     ) -> None:
-        """Put packs over the user's gradients, replacing those set before."""
+        """Let packs override the user's gradients; replace the packs set before."""
         with self.lock:
             if backend is not None:
                 self._known(backend, who)
@@ -163,7 +163,7 @@ class GradientRegistry:
         return vjp_rules(kernel, functions, "user", linear=linear)
 
     def add(self, name: str, backend: str | None, table: VJPs) -> None:
-        """Put the user's rules over all others."""
+        """Let the user's rules override all others."""
         with self.lock:
             if backend is not None:
                 self._known(backend, "register_gradient")
@@ -171,7 +171,7 @@ class GradientRegistry:
             self.plans = {}
 
     def drop(self, name: str, backend: str | None) -> None:
-        """Remove the user's last rules; what they overrode applies again."""
+        """Remove the user's last rules; the rules that they overrode apply again."""
         with self.lock:
             self._contract(name, "unregister_gradient")
             for i, (kernel, of, _) in reversed([*enumerate(self._user)]):

@@ -1,4 +1,4 @@
-"""What hooks return: descriptors that are cheap to create and open lazily.
+"""The results of hooks: descriptors that are cheap to create and opened lazily.
 
 Plugin authors import these from ``plugrad.plugin``, which adds what op libraries need.
 """
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from plugrad._src.tracing.graph import Graph, Step
 
 F = TypeVar("F", bound=Callable[..., Any])
-# Which steps of a graph a compiler takes, and what compiles a part of a graph.
+# The steps of a graph that a compiler accepts, and a function that compiles a part.
 Fusable: TypeAlias = "Sequence[str] | Callable[[Step, Graph], Hashable]"
 Compile: TypeAlias = "Callable[[Graph], Callable[..., Any] | None]"
 
 # No backend has these names: disposed tensors are "nowhere", and the others are columns
 # beside the backends in what ``python -m plugrad kernels`` answers.
 RESERVED = ("nowhere", "kernel", "op", "decomposes", "gradient")
-GROUP = "plugrad.v1"  # the major version of this file: others are never imported
+GROUP = "plugrad.v1"  # the major version of this file; other groups are never imported
 hookspec = pluggy.HookspecMarker("plugrad")
 hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker("plugrad")
 

@@ -1,8 +1,8 @@
 """The command that installs a distribution, for messages and pages.
 
 plugrad is on no package index yet, so its distributions are installed from a checkout.
-Whatever advises to install one of them asks here. ``RELEASED`` alone changes when the
-first version is published: see ``docs/releasing.md``.
+Every piece of advice to install one of them comes from here. When the first version is
+published, only ``RELEASED`` changes: see ``docs/releasing.md``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-RELEASED = False  # whether package indexes have the distributions of plugrad
+RELEASED = False  # whether plugrad's distributions are on package indexes
 
 # The folder of each distribution in a checkout.
 FOLDERS = {

@@ -1,7 +1,7 @@
-"""The limit of the bytes of an array, which a backend may declare.
+"""The maximum size of an array in bytes, which a backend may declare.
 
-Some devices take no buffer above a size, such as WebGPU's. Results are as large as
-their contracts say, so the error comes before the kernel function allocates anything.
+Some devices take no buffer above a size, such as WebGPU's. The contract gives the size
+of a result, so the error is raised before the kernel function allocates anything.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def check_nbytes(who: str, x: Any, backend: str, limit: int) -> None:
 
 
 def limited(kernel: Kernel, function: Function, backend: str, limit: int) -> Function:
-    """Return ``function``, which is not called if a result would be too large."""
+    """Return ``function``, guarded: it is not called if a result would be too large."""
     rule = kernel.out
     if rule is None:  # the size depends on values
         return function

@@ -5,9 +5,9 @@ then ``load`` takes these steps for one plugin at a time: import it, call its ho
 check what they return and register it. In the end it decides which plugin owns each
 name. The registry opens a backend at its first use.
 
-Whatever a plugin raises is kept with its phase: it cannot break the import of plugrad,
-other plugins or the user's program. ``load_setuptools_entrypoints`` of pluggy does none
-of this.
+An exception that a plugin raises is stored with its phase: it cannot break the import
+of plugrad, other plugins or the user's program. pluggy's
+``load_setuptools_entrypoints`` does none of this.
 
 Map: ``load``; the steps of one plugin; environment variables.
 """
@@ -49,8 +49,8 @@ def load(name: str | None = None) -> None:
     """Register the plugins that have been found and not been loaded yet.
 
     Args:
-        name: Nothing that is registered has this name; look for plugins that have been
-            installed since the last search.
+        name: A name that is not registered; look for plugins that have been installed
+            since the last search.
 
     """
     if registry.pending:
@@ -71,7 +71,7 @@ def _load() -> None:
         )
     try:
         if not registry.pending:
-            return  # another thread has done it
+            return  # another thread has loaded them
         if running:
             raise RuntimeError(
                 f"{running[-1]} uses plugrad's engine while it is loaded; an "
@@ -160,8 +160,8 @@ def _ask(hook: str, module: object) -> list[Any]:
     """Call one hook of one plugin.
 
     pluggy calls a hook of all plugins in one go, and stops at the first that raises.
-    Here one plugin is called at a time, through a caller without all the others, so
-    that an error belongs to the plugin that raised it.
+    Here each plugin is called alone, through a caller that excludes the others, so that
+    an error belongs to the plugin that raised it.
     """
     others = [plugin for plugin in manager.get_plugins() if plugin is not module]
     results = manager.subset_hook_caller(hook, others)()
@@ -190,7 +190,7 @@ def _names(plugin: Plugin) -> set[str]:
 
 
 def mistakes() -> list[str]:
-    """Return what is wrong with the variables; ``PLUGRAD_<NAME>_*`` is a backend's."""
+    """Return the mistakes in variables; ``PLUGRAD_<NAME>_*`` belongs to a backend."""
     known = [f"PLUGRAD_{name}" for name in VARIABLES]
     backends = {plugin.name for plugin in registry.plugins}
     backends |= {entry.value.name for entry in registry.claimed()}

@@ -1,4 +1,4 @@
-"""Plugins: their contents, how far each has got, and which one owns a name.
+"""Plugins: their contents, their phases, and the owner of each name.
 
 Map: ``Phase``; ``Plugin`` and how its code is called; ``Entry``, one thing that it
 provides; ``Claims``, which gives each name one owner.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from plugrad._src.tensor.hints import of_device
+from plugrad._src.tensor.hints import device_hint
 
 from . import install
 from .contract import suggest
@@ -30,7 +30,7 @@ N = TypeVar("N", bound="Backend | GradientPack")
 
 
 class Phase(StrEnum):
-    """How far a plugin, or one of its entries, has got."""
+    """The phase that a plugin, or one of its entries, has reached."""
 
     DISCOVERED = "discovered"
     IMPORTED = "imported"
@@ -41,12 +41,12 @@ class Phase(StrEnum):
     FAILED = "failed"
 
     @property
-    def out(self) -> bool:
-        """Whether something in this phase is not in use."""
+    def is_excluded(self) -> bool:
+        """Whether plugins and entries in this phase are not in use."""
         return self in (Phase.BLOCKED, Phase.INCOMPATIBLE, Phase.FAILED)
 
 
-# How messages say in which phase something is.
+# The phase in words, for messages.
 STATES = {phase: f"is {phase}" for phase in Phase} | {Phase.FAILED: "has failed"}
 # Whose code the registry is calling, innermost last; it holds the lock meanwhile.
 running: list[Plugin] = []
@@ -58,8 +58,8 @@ class Plugin:
     """The owner of registrations: an installed plugin, the core, or the user.
 
     Attributes:
-        phase: How far it got. If a plugin has several entries, each has a phase of its
-            own, and the plugin is in use as long as one of them is.
+        phase: The phase reached. If a plugin has several entries, each has a phase of
+            its own, and the plugin is in use as long as one of them is.
         reason: Why it, or a part of it, is left out.
         requirement: Which versions of plugrad its distribution requires, ``>=0.3``.
         outdated: The distribution to upgrade, if that is why it is refused.
@@ -98,31 +98,35 @@ class Plugin:
     @property
     def usable(self) -> bool:
         """Whether its registrations are in use."""
-        return not self.phase.out
+        return not self.phase.is_excluded
 
     def block(self, reason: str) -> None:
         """Leave it out for a reason that is not an error."""
         self.phase, self.reason = Phase.BLOCKED, reason
 
     def refuse(self, reason: str, outdated: str = "") -> None:
-        """Leave it out because it does not go with this version of plugrad."""
+        """Leave it out because it does not work with this version of plugrad."""
         advice = f"; upgrade {outdated}" if outdated else ""
         self.phase, self.reason = Phase.INCOMPATIBLE, f"{reason}{advice}"
         self.outdated = outdated
 
     def fail(self, error: BaseException) -> None:
         """Leave it out and keep the error with its traceback."""
-        self.phase, self.error, self.reason = Phase.FAILED, error, self.why(error)
+        self.phase, self.error, self.reason = (
+            Phase.FAILED,
+            error,
+            self.describe_error(error),
+        )
 
-    def lacks(self, error: BaseException | None) -> str:
-        """Return the module of its own package that is missing; "" if none is."""
+    def missing_module(self, error: BaseException | None) -> str:
+        """Return the missing module of its own package; "" if none is missing."""
         name = error.name if isinstance(error, ModuleNotFoundError) else None
         package = self.module.partition(":")[0].partition(".")[0]
         return name if name and package == name.partition(".")[0] else ""
 
-    def why(self, error: BaseException) -> str:
-        """Return the reason that is reported for an error of its code."""
-        if missing := self.lacks(error):
+    def describe_error(self, error: BaseException) -> str:
+        """Return the reason to report for an error in its code."""
+        if missing := self.missing_module(error):
             return (
                 f"it is installed only in part, {missing} is missing; reinstall "
                 f"{self.distribution}"
@@ -130,9 +134,9 @@ class Plugin:
         return described(error)
 
     def call(self, function: Callable[..., T], *values: Any) -> T:
-        """Call code of the plugin, and undo what it sets in its context.
+        """Call code of the plugin, and undo its changes of the context.
 
-        This is, first of all, NumPy's error state, which would otherwise stay changed.
+        The context includes NumPy's error state, which would otherwise stay changed.
         """
         context, before, start = copy_context(), np.geterr(), perf_counter()
         running.append(self)
@@ -184,7 +188,7 @@ def skipping() -> Iterator[None]:
 
 
 def described(error: BaseException) -> str:
-    """Return the reason that is reported for an error."""
+    """Return the reason to report for an error."""
     return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
@@ -215,7 +219,7 @@ class Entry(Generic[V]):
     @property
     def usable(self) -> bool:
         """Whether it is in use."""
-        return not self.phase.out and self.owner.usable
+        return not self.phase.is_excluded and self.owner.usable
 
     def open(self) -> Any:
         """Return the result of ``open``, after a check of its type."""
@@ -240,12 +244,12 @@ class Entry(Generic[V]):
 
     def fail(self, error: BaseException) -> None:
         """Leave it out and keep the error with its traceback."""
-        self._leave(Phase.FAILED, self.owner.why(error), error)
+        self._leave(Phase.FAILED, self.owner.describe_error(error), error)
 
     def _leave(self, phase: Phase, reason: str, error: BaseException | None) -> None:
         self.phase, self.reason, owner = phase, reason, self.owner
         owner.error = error or owner.error
-        if all(entry.phase.out for entry in owner.entries):
+        if all(entry.phase.is_excluded for entry in owner.entries):
             owner.phase, owner.reason = phase, reason
         else:
             owner.reason = f"{self} {STATES[phase]}: {reason}"
@@ -326,7 +330,7 @@ class Claims(Generic[N]):
         out: list[Plugin | Entry[N]] = [
             plugin for plugin in plugins if plugin.name == name and not plugin.entries
         ]
-        out += [entry if entry.phase.out else entry.owner for entry in claims]
+        out += [entry if entry.phase.is_excluded else entry.owner for entry in claims]
         if out and out[0].phase is Phase.REGISTERED:
             raise self.error(
                 f"{who}: {out[0]} brings no {self.kind} {name!r}, nor anything else: "
@@ -345,7 +349,7 @@ class Claims(Generic[N]):
     def unknown(self, name: object, who: str) -> Exception:
         """Return the error about a name that is not claimed."""
         hint, names = suggest(str(name), self.entries), ", ".join(self.usable())
-        device = of_device(name) if self.kind == "backend" else ""
+        device = device_hint(name) if self.kind == "backend" else ""
         wanted = [x for x in self.published if x == str(name) or f'"{x}"' in device]
         wanted = [one for one in wanted if one not in self.usable()]
         if not names:

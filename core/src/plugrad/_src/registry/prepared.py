@@ -1,4 +1,4 @@
-"""Other forms of arrays that a backend keeps: weights in the order of its processor.
+"""Other forms of arrays, kept by backends: weights packed for the processor.
 
 A form belongs to the native array of a tensor, which never changes: item assignment
 gives a tensor another array. It is dropped with the array, and ``plugrad.memory``
@@ -20,11 +20,11 @@ Make = Callable[[Any], Form]
 
 
 class _Forms(weakref.ref[Any]):
-    """A reference to an array, with the forms of it that are kept.
+    """A reference to an array, with its stored forms.
 
     Attributes:
         key: The id of the array.
-        made: The form by the function that made it; None after one call.
+        made: The form by the function that made it; None after the first call.
 
     """
 
@@ -37,13 +37,13 @@ _forms: dict[int, _Forms] = {}  # by the id of the array
 
 
 def prepared(native: Native, make: Make[Form], *, reused: bool = False) -> Form:
-    """Return ``make(native)``, which is kept from the second call with one array on.
+    """Return ``make(native)``, which is stored from the second call with an array on.
 
-    Kernels use it for operands that other calls have, too, in a form of their own:
-    weights in the order in which a processor multiplies them. The first call with an
-    array keeps nothing, because most arrays are results that no other call sees. The
-    form is dropped with the array; ``plugrad.memory`` counts it as a cached copy.
-    Nothing is kept of memory that others may write to (DLPack). Any thread may call it.
+    Kernels use it for operands that recur in other calls and need another form, such as
+    weights packed for matrix products. The first call with an array stores nothing,
+    because most arrays are results that no other call sees. The form is dropped with
+    the array; ``plugrad.memory`` counts it as a cached copy. No form is stored of
+    memory that others may write to (DLPack). Any thread may call it.
 
     Args:
         native: A native array of a backend, which never changes.
@@ -71,11 +71,11 @@ def prepared(native: Native, make: Make[Form], *, reused: bool = False) -> Form:
         found = entry.made.get(make)
         if found is not None and not is_shared(native):
             return cast("Form", found)
-    return _made(native, make, reused)
+    return _make_form(native, make, reused)
 
 
-def _made(native: Native, make: Make[Form], reused: bool) -> Form:
-    """Return a form that is not there yet, and keep it if the array is used again."""
+def _make_form(native: Native, make: Make[Form], reused: bool) -> Form:
+    """Make a form that does not exist yet, and store it if the array is used again."""
     if is_shared(native):
         _forms.pop(id(native), None)
         return make(native)
@@ -86,16 +86,16 @@ def _made(native: Native, make: Make[Form], reused: bool) -> Form:
         entry.made[make] = None
         return make(native)
     form = make(native)
-    if _holds(form, native):
+    if _is_view_of(form, native):
         return form
-    # Two threads may both have made it: one of the forms stays.
+    # If two threads have made it, one of the forms stays.
     if entry.made.get(make) is None:
         entry.made[make] = form
     return cast("Form", entry.made[make])
 
 
 def _entry(native: Native) -> _Forms | None:
-    """Return the forms of an array; None if there are no weak references to it."""
+    """Return the forms of an array; None if it does not support weak references."""
     key = id(native)
     entry = _forms.get(key)
     if entry is None or entry() is not native:
@@ -109,14 +109,14 @@ def _entry(native: Native) -> _Forms | None:
 
 
 def _forget(entry: Any) -> None:
-    """Drop the forms of an array that is gone; another one may have its id by now."""
+    """Drop the forms of a freed array, unless another array has its id by now."""
     key = entry.key
     if _forms.get(key) is entry:
         _forms.pop(key, None)
 
 
-def _holds(form: Any, native: Native) -> bool:
-    """Return whether a form is a view of the array, which would then never go."""
+def _is_view_of(form: Any, native: Native) -> bool:
+    """Return whether a form is a view of the array, which would keep it alive."""
     for x in form if type(form) is tuple else (form,):
         while x is not None:
             if x is native:
@@ -126,7 +126,7 @@ def _holds(form: Any, native: Native) -> bool:
 
 
 def forms_of(native: Native) -> list[Any]:
-    """Return the forms that are kept of an array."""
+    """Return the stored forms of an array."""
     entry = _forms.get(id(native))
     if entry is None or entry() is not native:
         return []

@@ -79,7 +79,7 @@ class Registry:
         self._contracts = contracts
 
     def declare(self, kernels: Iterable[Kernel], owner: Plugin, who: str = "") -> None:
-        """Add contracts, all or none; ``who`` asks, for messages."""
+        """Add contracts, all or none; ``who`` is named in messages."""
         with self.lock:
             who = who or str(owner)
             if owner is self.user:
@@ -121,7 +121,7 @@ class Registry:
         return self._plugins
 
     def search_once(self) -> None:
-        """Find the plugins that are installed, unless somebody has asked before."""
+        """Find the installed plugins, unless they were searched for before."""
         if not self._searched:
             self.search()
 
@@ -135,7 +135,7 @@ class Registry:
             self._searched = True
 
     def load(self, name: Any = None) -> None:
-        """Load the plugins; every question does so, and the first one finds some.
+        """Load the plugins; every query does so, and the first one finds some.
 
         If nothing has the ``name`` that is asked for, look for plugins that have been
         installed since.
@@ -180,7 +180,7 @@ class Registry:
             ]
 
     def adopt(self, backend: Backend) -> None:
-        """Add a backend of the user, who may have several; each fails alone."""
+        """Add one of the user's backends; each fails independently."""
         self.load()
         with self.lock:
             if backend.name in self._backends.entries:
@@ -243,7 +243,7 @@ class Registry:
     # --- opening -----------------------------------------------------------------
 
     def open(self, name: Any, who: str = "backend") -> OpenBackend:
-        """Return a backend, opened at its first use; ``who`` asks, for messages."""
+        """Return a backend, opened at its first use; ``who`` is named in messages."""
         found = self.opened.get(name) if isinstance(name, str) else None
         if found is not None:
             return found
@@ -329,7 +329,7 @@ class Registry:
         return opened
 
     def _open_kernel_packs(self, backend: str) -> list[Opened]:
-        """Return the kernels of kernel packs; a broken pack affects only itself."""
+        """Return the kernels of kernel packs; a broken pack affects no other."""
         found: list[Opened] = []
         for entry in self.kernel_packs(backend):
             if entry.usable:
@@ -362,7 +362,7 @@ class Registry:
     def check(self, table: Mapping[str, Function], who: str) -> dict[str, Function]:
         """Return functions that implement their contracts; raise if one does not."""
         return {
-            name: _fitted(self.contract(name, who), function, who)
+            name: _fitting_function(self.contract(name, who), function, who)
             for name, function in table.items()
         }
 
@@ -375,7 +375,7 @@ class Registry:
         function: Function,
         dispose: Callable[[], None] | None = None,
     ) -> None:
-        """Add the user's implementation over all others."""
+        """Let the user's implementation override all others."""
         with self.lock:
             function = self.check({name: function}, "register_kernel")[name]
             self.known(backend, "register_kernel")
@@ -385,7 +385,7 @@ class Registry:
             self._refresh(name, backend)
 
     def drop_kernel(self, name: str, backend: str) -> None:
-        """Remove the user's last implementation; what it overrode applies again."""
+        """Remove the user's last implementation; the one it overrode applies again."""
         with self.lock:
             self.contract(name, "unregister_kernel")
             self.known(backend, "unregister_kernel")
@@ -424,11 +424,11 @@ def _loading() -> Any:
     return import_module("plugrad._src.registry.loading")
 
 
-def _fitted(kernel: Kernel, function: Function, who: str) -> Function:
-    """Return a function that can be called as ``kernel`` is run, or raise.
+def _fitting_function(kernel: Kernel, function: Function, who: str) -> Function:
+    """Return a function with the signature of ``kernel``, or raise.
 
     A function that was written before the contract gained an attribute with a default
-    does not take it: it runs for this default, and declines other values.
+    does not accept it: it runs for this default, and declines other values.
     """
     import inspect  # only where a function is checked
 
@@ -456,10 +456,10 @@ def _fitted(kernel: Kernel, function: Function, who: str) -> Function:
         raise ValueError(
             f"{who}: {function!r} does not fit {kernel}: {error}"
         ) from None
-    return _before(new, function) if new else function
+    return _before_new_attributes(new, function) if new else function
 
 
-def _before(new: Mapping[str, Any], function: Function) -> Function:
+def _before_new_attributes(new: Mapping[str, Any], function: Function) -> Function:
     """Return a function that declines all but the defaults of new attributes."""
 
     @functools.wraps(function)

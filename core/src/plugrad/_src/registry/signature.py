@@ -143,7 +143,7 @@ ABSTRACT = {
 }
 
 
-@functools.cache  # a few kinds are most of all signatures
+@functools.cache  # a few kinds occur in most signatures
 def _is_dtype(kind: str) -> bool:
     return all([p in ABSTRACT or p in DTYPES for p in kind.split(" | ")])
 

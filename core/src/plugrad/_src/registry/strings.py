@@ -18,11 +18,11 @@ Function = Callable[..., Any]
 def with_strings(
     kernels: Mapping[str, Function], arrays: Arrays, *, host: str
 ) -> dict[str, Function]:
-    """Return kernel functions of which those that may get strings leave them to a host.
+    """Return kernel functions that leave strings to a host.
 
-    Strings are NumPy's object arrays, among the native arrays too: ``arrays.upload``
-    and ``arrays.download`` return them as they are. If an input holds strings, or the
-    result of a kernel without inputs does, the kernel function of the host runs.
+    Strings are NumPy object arrays even as native arrays: ``arrays.upload`` and
+    ``arrays.download`` return them unchanged. If an input holds strings, or the result
+    of a kernel without inputs does, the kernel function of the host runs.
 
     Args:
         kernels: The kernel functions of a backend, which compute with numbers.
@@ -49,7 +49,7 @@ def with_strings(
 
 
 def _admits_strings(kernel: Kernel) -> bool:
-    """Tell whether an input may have any dtype, or the result of no inputs has."""
+    """Return whether an input, or the result without inputs, may be strings."""
     kinds = [kernel.kinds[name] for name in kernel.inputs]
     admitted = any("string" in kind or not kind for kind in kinds)
     return admitted or (not kinds and "dtype" in kernel.attrs)

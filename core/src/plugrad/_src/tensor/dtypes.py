@@ -2,7 +2,7 @@
 
 dtypes are NumPy's. Within a kind (integer, floating, complex) promotion is the array
 API's; across kinds the higher kind determines the dtype: int64 with float32 is float32.
-A Python or NumPy *scalar* is weak: it takes the dtype of the tensor beside it.
+A Python or NumPy *scalar* is weak: it adopts the dtype of the other operand.
 
 Strings are NumPy's objects, all of them ``bytes``; they stay on the host, and are
 promoted with strings only.
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .hints import NAMES, of_dtype
+from .hints import NAMES, dtype_hint
 
 DType = np.dtype[Any]
 
@@ -35,7 +35,7 @@ _WEAK: dict[type, DType] = {
     float: FLOAT32,
     complex: COMPLEX64,
 }
-# Every common spelling of a dtype -> the one object that stands for it.
+# Every common spelling of a dtype -> the one object that represents it.
 _SPELLINGS: dict[Any, DType] = {
     **DTYPES,
     **{dtype: dtype for dtype in DTYPES.values()},
@@ -82,7 +82,7 @@ def promote(op: str, a: DType, b: DType) -> DType:
 
 
 def dtype_of(value: object) -> DType:
-    """Return the dtype that a Python number has on its own: float32, int32..."""
+    """Return the dtype of a Python number on its own: float32, int32..."""
     for kind, dtype in _WEAK.items():
         if isinstance(value, kind):
             return dtype
@@ -108,7 +108,7 @@ def weak(op: str, value: complex | np.generic, beside: DType) -> DType:
 
 
 def _limits(dtype: DType) -> tuple[float, float]:
-    """Return the least and the greatest finite number that a dtype holds."""
+    """Return the least and the greatest finite number of a dtype."""
     if dtype.kind in "iu":
         return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     if dtype.kind in "fc":
@@ -136,8 +136,8 @@ _ROUNDING = {dtype: _rounding(dtype) for dtype in DTYPES.values()}
 def check_range(op: str, value: complex, dtype: DType) -> None:
     """Raise OverflowError if ``dtype`` cannot hold a Python number.
 
-    Integers hold a floating number without its fraction, but neither NaN nor
-    infinities; a floating dtype holds all that does not round to infinity.
+    Integer dtypes hold a floating number without its fraction, but neither NaN nor
+    infinities; a floating dtype holds every number that does not round to infinity.
     """
     low, high = _ROUNDING[dtype]
     whole = dtype.kind in "iu"
@@ -167,7 +167,7 @@ def canonical(dtype: Any) -> DType:
     if name not in DTYPES:
         words = re.findall(r"\w+", name)
         own = next((word for word in words if word in DTYPES), "")  # of torch.float32
-        hint = f"write plugrad.{own}" if own else of_dtype(name)
+        hint = f"write plugrad.{own}" if own else dtype_hint(name)
         hint = hint or f"there are {NAMES}"
         raise TypeError(f"dtype {name} is not supported; {hint}")
     return DTYPES[name]

@@ -1,10 +1,10 @@
-"""Names of other libraries, and what to write in plugrad: data only.
+"""Names in other libraries, and their counterparts in plugrad: data only.
 
 ``tensor/hints`` and ``tools/names`` put these rows into error messages, and the site
 shows them in ``docs/coming-from.md``. Add a name by adding it to a row.
 
 A hint is Markdown of one line: code in backticks, ``pg`` for plugrad and ``pt`` for
-plugrad_train. ``tests/core/test_hints.py`` compares each row with what plugrad has.
+plugrad_train. ``tests/core/test_hints.py`` checks each row against plugrad.
 
 Map: ``FUNCTIONS``; ``ATTRIBUTES`` of modules; ``METHODS`` and attributes of tensors;
 ``KEYWORDS``; ``DTYPES``; ``DEVICES``.

@@ -1,6 +1,6 @@
-"""What error messages say about names of other libraries: the rows of ``foreign``.
+"""Hints about names of other libraries, for error messages: the rows of ``foreign``.
 
-Nothing here runs while a program has no error, except when plugrad is imported.
+Apart from the import of plugrad, nothing here runs unless there is an error.
 
 Map: ``rows``; keywords; attributes of tensors; dtypes and devices.
 """
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Nothing(TypedDict):
-    """No keyword: for type checkers, ``**unknown: Unpack[Nothing]`` is not there."""
+    """No keywords: type checkers ignore a parameter ``**unknown: Unpack[Nothing]``."""
 
 
 def rows(table: str) -> Iterator[tuple[list[str], str]]:
@@ -51,12 +51,12 @@ def unexpected(
     given = " and ".join(map(repr, unknown))
     many = "keyword arguments" if len(unknown) > 1 else "an unexpected keyword argument"
     what = f"unexpected {many}" if len(unknown) > 1 else many
-    hints = "".join(f"; {of_keyword(word, known)}" for word in unknown)
+    hints = "".join(f"; {keyword_hint(word, known)}" for word in unknown)
     return TypeError(f"{function.__qualname__}() got {what} {given}{hints}")
 
 
 def hinted(function: F) -> F:
-    """Return a function whose errors about unknown keywords say what to write.
+    """Return a function whose errors about unknown keywords suggest the right ones.
 
     The keywords that users of NumPy, PyTorch, JAX and TensorFlow know are one table in
     plugrad. This wrapper takes a fraction of a microsecond: it is for functions that a
@@ -94,8 +94,8 @@ def keywords(function: Callable[..., Any]) -> list[str]:
     ]
 
 
-def of_keyword(word: str, known: list[str]) -> str:
-    """Return what to write for a keyword, by the keywords that a function has."""
+def keyword_hint(word: str, known: list[str]) -> str:
+    """Return a hint about a keyword, given the keywords that a function has."""
     everywhere = ""
     for line in foreign.KEYWORDS.strip().splitlines():
         names, here, hint = map(str.strip, line.split("|"))
@@ -106,12 +106,12 @@ def of_keyword(word: str, known: list[str]) -> str:
         fitting = [name for name in here.split() if name in known]
         if fitting:
             return f"{word}= is {hint or f'{fitting[0]}='} here"
-    return everywhere or _close(word, known)
+    return everywhere or _similar_keyword(word, known)
 
 
-def _close(word: str, known: list[str]) -> str:
-    """Return the keyword that looks like this one, or all of them."""
-    import difflib  # for an error alone
+def _similar_keyword(word: str, known: list[str]) -> str:
+    """Return the most similar keyword, or all keywords."""
+    import difflib  # only for errors
 
     close = difflib.get_close_matches(word, known, n=1)
     if close:
@@ -144,7 +144,7 @@ def attributes() -> set[str]:
 
 
 class Absent:
-    """A method or an attribute that tensors of other libraries have.
+    """A method or an attribute of tensors in other libraries.
 
     ``Tensor.__getattr__`` would slow down every access to every attribute; this
     descriptor is found only where the name is asked for. It raises the AttributeError,
@@ -160,14 +160,14 @@ class Absent:
 
     def __get__(self, instance: object, owner: type) -> NoReturn:
         names = import_module("plugrad._src.tools.names")  # only where it is needed
-        raise AttributeError(names.of_method(self.name, owner.__name__))
+        raise AttributeError(names.method_message(self.name, owner.__name__))
 
     def __repr__(self) -> str:
         return f"<absent: {by_name(foreign.METHODS).get(self.name, 'a function')}>"
 
 
 class ForeignNames:
-    """Names that tensors of other libraries have: each raises an error with a hint."""
+    """Names of tensors in other libraries: each raises an error with a hint."""
 
     __slots__ = ()
 
@@ -184,7 +184,7 @@ NAMES = (
 )
 
 
-def of_dtype(given: object) -> str:
+def dtype_hint(given: object) -> str:
     """Return the hint about a dtype of another library; empty if there is none."""
     text = given if isinstance(given, str) else repr(given)
     words = re.findall(r"\w+", text)
@@ -192,7 +192,7 @@ def of_dtype(given: object) -> str:
     return next((f"write {known[word]}" for word in words if word in known), "")
 
 
-def of_device(given: object) -> str:
+def device_hint(given: object) -> str:
     """Return the hint about a device of another library; empty if there is none."""
     text = given if isinstance(given, str) else repr(given)
     known = by_name(foreign.DEVICES)

@@ -5,7 +5,7 @@ and what a tape saves are the same tensor. A handle has no identity until a tape
 it; the first tape gives it a tape_id. ``x[index] = value`` gives a handle another array
 and identity, and changes no array.
 
-Map: where disposed tensors live; ``TapeId``; ``Tensor``; what ops accept for one.
+Map: the home of disposed tensors; ``TapeId``; ``Tensor``; arguments of ops.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Native = Any  # whatever a backend computes with: it has ``.shape`` and ``.dtype
 
 
 class Home(Protocol):
-    """The backend that a tensor lives on, as far as a tensor knows it."""
+    """The backend of a tensor: the part of it that tensors use."""
 
     name: str
     runtime: Any  # whose ``arrays`` may have ``to_dlpack``
@@ -35,11 +35,11 @@ class Home(Protocol):
         """Return the values."""
 
     def lend(self, native: Native) -> Any:
-        """Return what shares the memory by DLPack; None if nothing does."""
+        """Return an object that shares the memory by DLPack; None if impossible."""
 
 
 class _Nowhere:
-    """The home of disposed tensors, which no backend takes for its own."""
+    """The home of disposed tensors, which is no backend."""
 
     name = "nowhere"
     runtime = None
@@ -57,7 +57,7 @@ VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # of the sta
 MADE_BY_BACKENDS = (
     "Tensor: backends make tensors; write plugrad.asarray(values, dtype=...)"
 )
-HOST = (1, 0)  # the device of the host's memory, in DLPack's words
+HOST = (1, 0)  # the device of host memory in DLPack
 
 
 class TapeId:
@@ -118,7 +118,7 @@ class Tensor(Methods):
         except AttributeError:
             if hasattr(home, "runtime"):
                 raise
-            raise TypeError(MADE_BY_BACKENDS) from None  # as of Tensor(2, 3)
+            raise TypeError(MADE_BY_BACKENDS) from None  # such as Tensor(2, 3)
         self._tape_id: TapeId | None = None
         # By backend, the array that was copied and the copy.
         self._cached_copies: dict[Home, tuple[Native, Native]] | None = None
@@ -188,13 +188,13 @@ class Tensor(Methods):
         return self._read("numpy()")
 
     def _read(self, reader: str) -> np.ndarray[Any, DType]:
-        """Return the values for the user, who reads them by ``reader``."""
+        """Return the values to the user, who called ``reader``."""
         if self._tape_id is not None:
             self._notice_read(reader)
         return self._values()
 
     def _values(self) -> np.ndarray[Any, DType]:
-        """Return the values for plugrad, of which no tape is told."""
+        """Return the values to plugrad, without notifying tapes."""
         return self._alive().download(self._data)
 
     def item(self) -> Any:
@@ -207,7 +207,7 @@ class Tensor(Methods):
         return self._item("item()")
 
     def _item(self, reader: str = "") -> Any:
-        """Return the single element, for the user if there is a reader."""
+        """Return the single element; it goes to the user if there is a ``reader``."""
         if self.size != 1:
             raise ValueError(
                 f"item: a tensor of shape {self.shape} has {self.size} elements, not "
@@ -224,7 +224,7 @@ class Tensor(Methods):
         self._empty("disposed; keep another handle on it, or dispose it later")
 
     def _empty(self, why: str) -> None:
-        """Empty this handle; ``why`` goes on after "this tensor has been" in errors."""
+        """Empty this handle; errors then say "this tensor has been" and ``why``."""
         self._gone = why
         self._home, self._data, self._cached_copies = NOWHERE, None, None
 
@@ -244,7 +244,7 @@ class Tensor(Methods):
         return y
 
     def _rebind(self, y: Tensor) -> None:
-        """Hold the values and the identity of ``y``, which is on the same backend."""
+        """Adopt the values and the identity of ``y``, which is on the same backend."""
         self._cached_copies = None
         self._data, self._tape_id = y._data, y._tape_id
 
@@ -352,7 +352,7 @@ class Tensor(Methods):
         return f"Tensor({values}, dtype={dtype}, backend={home!r})"
 
     def _repr_html_(self, what: str = "Tensor") -> str:
-        """Return what a notebook shows: a table of the values."""
+        """Return HTML for notebooks: a table of the values."""
         from .html import page  # which imports a table of all names of characters
 
         if self._home is NOWHERE or self._home.depth:
@@ -377,7 +377,7 @@ for _name in ("shape", "dtype"):
 def _exportable(
     values: np.ndarray[Any, DType], copy: bool | None, told: bool, lent: bool
 ) -> np.ndarray[Any, DType]:
-    """Return what to export: ``values``, read-only if they are lent, or a copy.
+    """Return the array to export: ``values``, read-only if they are lent, or a copy.
 
     DLPack marks read-only memory since 1.0; PyTorch does not take reversed axes.
     """

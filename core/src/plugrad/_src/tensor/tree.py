@@ -131,7 +131,7 @@ class Structure:
         ]
 
     def match(self, tree: Any, what: str, *, none_fills: bool = False) -> list[Any]:
-        """Return what ``tree`` has in the place of each leaf.
+        """Return the part of ``tree`` in the place of each leaf.
 
         A list or tuple fits any sequence of its length, and a dict any dict of its
         keys. With ``none_fills``, None fits any container, and every leaf is None.
@@ -150,10 +150,10 @@ class Structure:
     def _match(
         self, tree: Any, found: list[Any], none_fills: bool
     ) -> tuple[str, str, str] | None:
-        """Append what ``tree`` has in the place of each leaf to ``found``.
+        """Append the part of ``tree`` in the place of each leaf to ``found``.
 
-        Return None, or the path to the first difference, what is expected there, and
-        what ``tree`` has.
+        Return None, or the first difference: its path, the expected part, and the
+        actual one.
         """
         kind = self._kind
         if kind is None:
@@ -196,7 +196,7 @@ class Structure:
 
 
 def describe(tree: Any) -> str:
-    """Return what ``tree`` is, without what is inside it, as messages state it."""
+    """Describe ``tree`` without its contents, for messages."""
     kind = kind_of(tree)
     if kind is None:
         return type(tree).__name__
@@ -211,8 +211,8 @@ Unflatten = Callable[[Any, tuple[Any, ...]], Any]
 SORTED = (str, int, float, bytes)  # dicts with such keys have leaves in their order
 
 Keys = tuple[Any, ...]
-# Of a container: the keys of its children, in the order of the leaves; the children;
-# what else is compared, None for nothing; the keys of a dict in its own order.
+# The parts of a container: the keys of its children, in the order of the leaves; the
+# children; static data that is compared, or None; the keys of a dict in its own order.
 Parts = tuple[Keys, Sequence[Any], Any, Keys]
 
 
@@ -244,12 +244,12 @@ class Kind:
 
     @classmethod
     def describe(kind, cls: type, keys: Keys, static: Any) -> str:
-        """Return the container without its children, as messages state it."""
+        """Describe the container without its children, for messages."""
         return cls.__name__
 
     @classmethod
     def text(kind, cls: type, keys: Keys, texts: list[str]) -> str:
-        """Return the container with the texts of its children."""
+        """Return the container as text, given the texts of its children."""
         fields = [f"{k}={text}" for k, text in zip(keys, texts, strict=True)]
         return f"{cls.__name__}({', '.join(fields)})"
 

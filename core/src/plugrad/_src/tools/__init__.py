@@ -1,1 +1,1 @@
-"""Tools that look at the engine from outside; imported only when one is called."""
+"""Tools that inspect the engine from outside; each is imported when first called."""

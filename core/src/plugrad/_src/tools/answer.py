@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 class Answer(NamedTuple):
-    """The result of a command: for programs, for people, and whether all is well."""
+    """The result of a command, for programs and for people, and whether all is well."""
 
     data: Any
     text: str
@@ -44,7 +44,7 @@ def where(function: Any) -> str:
 
 
 def where_gradient(function: Any, backend: str) -> str:
-    """Return where a gradient is written: the kernel function that it only runs."""
+    """Return the place of a gradient, or of the one kernel function that it runs."""
     kernel = getattr(authored(function), "backward_kernel", "")
     layers = registry.kernels.get((kernel, backend), [])
     return where(layers[0].function if layers else function)

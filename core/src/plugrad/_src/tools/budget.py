@@ -1,7 +1,7 @@
-"""Budgets: what loading a file that nobody vouches for may cost.
+"""Budgets: limits on the cost of loading a file that nobody vouches for.
 
-A loader starts a copy of the budget that its caller gave, and charges everything that
-a file can make large to it, before it is made: bytes, nodes, seconds and depth.
+A loader starts a copy of the caller's budget. Before it makes anything whose size the
+file controls, it charges the budget: bytes, nodes, seconds and depth.
 
 Map: ``Budget``; which files are read; JSON.
 """
@@ -49,16 +49,16 @@ class Budget:
     """Limits on what loading a file may cost: ``budget=`` of every loader.
 
     A file that is no larger than an e-mail can describe terabytes, or billions of
-    nodes. A loader charges what it is about to make to its budget, and raises where a
-    limit is passed. The defaults fit files that people exchange. Each load starts
-    from zero, so that one budget serves many.
+    nodes. A loader charges its budget before it makes anything, and raises an error
+    when a limit is passed. The defaults fit the files that people exchange. Each load
+    starts from zero, so one budget serves many loads.
 
     Args:
-        bytes: What may be allocated. None: 256 MiB, and eight times the size of the
-            files that are read, each counted once, but no more memory than there is.
+        bytes: The limit on allocations. None: 256 MiB plus eight times the size of the
+            files read, each counted once, but no more than the memory of the machine.
         nodes: Ops, layers or tensors, with functions written out.
-        seconds: Processor time of the thread that loads.
-        depth: Functions that call functions, branches in branches, models in models.
+        seconds: Limit on the processor time of the thread that loads.
+        depth: Nesting of function calls, branches and models.
             JSON may be nested four times as deep.
 
     Example:
@@ -100,10 +100,10 @@ raise it: budget=plugrad.Budget(bytes=...)
 
     @classmethod
     def started(cls, budget: object, who: str) -> Budget:
-        """Return a copy from which nothing is spent; its clock starts now.
+        """Return an unspent copy, whose clock starts now.
 
         Args:
-            budget: What the caller gave; None: the defaults.
+            budget: The caller's budget; None: the defaults.
             who: The name of the function, with which messages begin.
 
         Raises:
@@ -133,7 +133,7 @@ raise it: budget=plugrad.Budget(bytes=...)
             raise self._error("bytes", limit, f"{self._spent.bytes} bytes are needed")
 
     def affords(self, nbytes: int) -> bool:
-        """Return whether so many bytes are left, for what can be done without."""
+        """Return whether so many bytes are left, for optional allocations."""
         return self._spent.bytes + nbytes <= self._limit()
 
     def count(self, nodes: int = 1) -> None:
@@ -206,7 +206,7 @@ raise it: budget=plugrad.Budget(bytes=...)
             raise self._error("depth", self.depth, what)
 
     def _limit(self) -> int:
-        """Return how many bytes may be allocated after what was read so far."""
+        """Return the limit on bytes, given what was read so far."""
         if self.bytes is not None:
             return self.bytes
         limit = BASE_BYTES + BYTES_PER_FILE_BYTE * self._spent.size
@@ -281,7 +281,7 @@ raise it: budget=plugrad.Budget(bytes=...)
             return file.read(size)
 
     def json(self, data: builtins.bytes) -> Any:
-        """Return what JSON says, after a check of how deep it is.
+        """Parse JSON, after checking its depth.
 
         Args:
             data: The text.
@@ -294,14 +294,14 @@ raise it: budget=plugrad.Budget(bytes=...)
         self.allocate(JSON_BYTES_PER_BYTE * len(data))
         limit, depth = JSON_LEVELS * self.depth, _json_depth(data)
         if depth <= limit:
-            with contextlib.suppress(RecursionError):  # the caller's stack is deep, too
+            with contextlib.suppress(RecursionError):  # the stack may be deep
                 return json.loads(data)
         what = f"{depth} levels of JSON, {JSON_LEVELS} of which count as one"
         raise self._error("depth", self.depth, what)
 
 
 class _Spent:
-    """What one load has spent so far; ``size`` is that of the files that it read."""
+    """The amounts that one load has spent; ``size`` is that of the files it read."""
 
     def __init__(self) -> None:
         self.who = "load"
@@ -312,7 +312,7 @@ class _Spent:
 
 @functools.cache
 def _memory() -> int | None:
-    """Return how much memory the machine has, if the system says it."""
+    """Return the memory of the machine, if the system reports it."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # Windows, or no such name
@@ -369,6 +369,6 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
 def _json_depth(data: bytes) -> int:
-    """Return how deep the brackets of a text are nested, outside of strings."""
+    """Return the nesting depth of the brackets outside of strings."""
     steps = _STEPS[np.frombuffer(_STRING.sub(b"", data), np.uint8)]
     return int(np.cumsum(steps, dtype=np.int32).max(initial=0))

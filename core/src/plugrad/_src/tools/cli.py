@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         with _stdout_aside(), skipping():
-            if options.command is not doctor:  # which loads them in its own way
+            if options.command is not doctor:  # which loads plugins in its own way
                 registry.load()
             answer: Answer = options.command(options)
     except (ValueError, BackendUnavailable) as error:
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1 if isinstance(error, BackendUnavailable) else 2
     except KeyboardInterrupt:
         print("plugrad: interrupted", file=sys.stderr)
-        return 130  # as shells have it: 128 and the number of SIGINT
+        return 130  # the convention of shells: 128 plus the number of SIGINT
     text = json.dumps(answer.data, indent=2) if options.json else printable(answer.text)
     try:
         print(text)
@@ -152,7 +152,7 @@ def _commands() -> dict[Callable[[Any], Answer], dict[str, Row]]:
 
 
 def plugins(options: argparse.Namespace) -> Answer:
-    """List the plugins that are installed, how far each got, and their packs."""
+    """List the installed plugins, their phases and their packs."""
     _open_all(options)
     found = () if options.no_open else registry.gradients.described()
     packs = [_pack(pack) for pack in found]
@@ -175,9 +175,9 @@ def _nothing(kind: str) -> str:
 
 
 def _pack(pack: PackInfo) -> Row:
-    """Return a gradient pack, and what it overrides: inputs by kernel."""
-    told = [f"{kernel} ({', '.join(xs)})" for kernel, xs in pack.overrides.items()]
-    overrides = ", ".join(told) or f"left out: {pack.reason}"
+    """Return the row of a gradient pack, with the overridden inputs by kernel."""
+    kernels = [f"{kernel} ({', '.join(xs)})" for kernel, xs in pack.overrides.items()]
+    overrides = ", ".join(kernels) or f"left out: {pack.reason}"
     return {"pack": pack.name, "of": pack.owner, "overrides": overrides}
 
 
@@ -195,7 +195,7 @@ def backends(options: argparse.Namespace) -> Answer:
 
 
 def kernels(options: argparse.Namespace) -> Answer:
-    """Show how every kernel runs on every backend, and whether it has a gradient."""
+    """Show how each kernel runs on each backend, and whether it has a gradient."""
     errors = _open_all(options)
     opened = [registry.opened[n] for n in registry.backends() if n in registry.opened]
     rows = [
@@ -219,7 +219,7 @@ def kernels(options: argparse.Namespace) -> Answer:
 
 
 def _open_all(options: argparse.Namespace) -> dict[str, str]:
-    """Open every backend that is claimed; return why the others do not open."""
+    """Open all claimed backends; return the reasons why some do not open."""
     errors = {}
     claimed = () if options.no_open else registry.claimed()
     for name in sorted({entry.value.name for entry in claimed}):
@@ -231,7 +231,7 @@ def _open_all(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _active(options: argparse.Namespace) -> tuple[str, str]:
-    """Return the backend on which ops run, or would run, or why there is none."""
+    """Return the backend on which ops would run, or why there is none."""
     if options.no_open:
         best = next(iter(registry.backends()), "")
         return os.environ.get("PLUGRAD_BACKEND") or best, ""
@@ -244,12 +244,12 @@ def _active(options: argparse.Namespace) -> tuple[str, str]:
 
 def _backend(entry: Entry[Backend], active: str, errors: dict[str, str]) -> Row:
     """Return the row of a backend that is claimed."""
-    name, out = entry.value.name, entry if entry.phase.out else entry.owner
+    name, out = entry.value.name, entry if entry.phase.is_excluded else entry.owner
     state = f"closed: {errors[name]}" if name in errors else "closed"
     opened = registry.opened.get(name) if entry.usable else None
     if opened is not None:
         state = "open"
-    elif out.phase.out:
+    elif out.phase.is_excluded:
         state = f"{out.phase}: {out.reason}"
     return {
         "name": name,

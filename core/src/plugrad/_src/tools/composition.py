@@ -1,4 +1,4 @@
-"""The kernels that an op runs: for messages about gradients, and for ``why``.
+"""Find the kernels that an op runs, for messages about gradients and for ``why``.
 
 Map: ``kernel_name``; ``kernels_of``, which tries an op; the arguments it tries.
 """
@@ -19,7 +19,7 @@ from plugrad._src.registry.contract import suggest
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.tree import flatten
 
-from .explain import kernels_behind
+from .explain import recorded_kernels
 
 
 def kernel_name(given: Any, who: str) -> str:
@@ -37,11 +37,11 @@ def kernel_name(given: Any, who: str) -> str:
     own = [kernel.name for kernel in registry.contracts.values() if kernel.op == name]
     if len(own) == 1 and callable(given):
         return own[0]
-    raise ValueError(f"{who}: {told(name, op)}")
+    raise ValueError(f"{who}: {override_advice(name, op)}")
 
 
-def told(name: str, op: Callable[..., Any]) -> str:
-    """Return what to override for an op, in words."""
+def override_advice(name: str, op: Callable[..., Any]) -> str:
+    """Return advice on the kernels to override in place of an op."""
     own = [kernel.name for kernel in registry.contracts.values() if kernel.op == name]
     if len(own) == 1:
         return f"the op {name} runs the kernel {own[0]}; name {own[0]!r}"
@@ -66,7 +66,7 @@ def find(name: object) -> Callable[..., Any] | None:
         return None
     if not inspect.isfunction(found):
         return None
-    home = found.__globals__["__name__"]  # ``__module__`` is the public place
+    home = found.__globals__["__name__"]  # ``__module__`` is the public module
     return found if home.startswith("plugrad._src.ops.") else None
 
 
@@ -90,9 +90,9 @@ def kernels_of(op: Callable[..., Any]) -> list[str]:
         try:
             value, _pull = reverse.vjp(lambda *xs, o=options: op(*xs, **o), *xs)
             leaves = flatten(value, _convert.asarray)[0]
-            found = [name for y in leaves for name in kernels_behind(y)]
+            found = [name for y in leaves for name in recorded_kernels(y)]
         except (ValueError, TypeError, IndexError, NotImplementedError, RuntimeError):
-            continue  # this example does not fit, or is not recorded
+            continue  # this example does not fit, or no tape records it
         if found:
             return list(dict.fromkeys(found))
     return []

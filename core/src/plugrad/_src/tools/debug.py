@@ -1,4 +1,4 @@
-"""Checks of the ``debug`` block: contracts, finite values, memory that is still held.
+"""The checks of ``debug`` blocks: contracts, finite values, memory still held.
 
 Map: ``Debug`` and its checks; the parts of messages (the user's line, the
 implementation, the gradient that runs); ``check_gradients``.
@@ -60,7 +60,7 @@ class Debug:
 
     def __init__(self, *, finite: bool, leaks: bool) -> None:
         self._finite, self._leaks = finite, leaks
-        self._lines: dict[TapeId, str] = {}  # where tapes have recorded what
+        self._lines: dict[TapeId, str] = {}  # the places where tapes recorded tensors
         self._made: dict[int, tuple[weakref.ref[Any], Where, int]] = {}
         self._kept: list[weakref.ref[Any]] = []
         self._gradients = _Gradients()
@@ -91,21 +91,21 @@ class Debug:
     ) -> None:
         """Check a run that has just ended."""
         run = running()
-        assert run is not None  # the engine calls observers in a run
+        assert run is not None  # the engine calls observers inside a run
         if kernel.checks:  # by the device, which says so when it is waited for
             wait(run.where)
         if wrong := _broken(run, inputs, attrs, outputs):
-            raise DebugError(self._said(run, inputs, wrong))
+            raise DebugError(self._message(run, inputs, wrong))
         if run.parent is None:  # what a decomposition hides in a branch is its own
             if self._finite and (wrong := _not_finite(inputs, attrs, outputs)):
-                raise FloatingPointError(self._said(run, inputs, wrong))
+                raise FloatingPointError(self._message(run, inputs, wrong))
             if self._leaks:
                 self._note(run, inputs, outputs)
         if tape_ids := [y._tape_id for y in outputs if y._tape_id is not None]:
             self._lines |= dict.fromkeys(tape_ids, _line())
 
     def failed(self, error: Exception) -> None:
-        """Add a note to an error that tells its origin; the innermost run does it."""
+        """Add a note with the origin of an error; the innermost run adds it."""
         run = running()
         known = getattr(error, "__notes__", ())
         if run is not None and not any(n.startswith("debug: ") for n in known):
@@ -114,7 +114,7 @@ class Debug:
 
     @contextmanager
     def gradient(self, what: str, of: TapeId) -> Iterator[None]:
-        """Remember which gradient runs in the block, for the messages of errors.
+        """Remember the gradient that runs in the block, for error messages.
 
         Args:
             what: Its kernel, input and origin.
@@ -126,7 +126,7 @@ class Debug:
         self._gradients.running.append(running)
         try:
             yield
-        except Exception as error:  # the innermost gradient says so
+        except Exception as error:  # the innermost gradient adds the note
             notes = getattr(error, "__notes__", ())
             if running not in str(error) and not any(map(_names_gradient, notes)):
                 error.add_note(f"debug: {running}")
@@ -135,7 +135,7 @@ class Debug:
             self._gradients.running.pop()
 
     def read(self, what: str) -> None:
-        """Raise: values are read that are being differentiated."""
+        """Raise an error: values are read that are being differentiated."""
         raise DebugError(
             f"debug: {what} reads values that are being differentiated, and what is "
             "computed from them has no gradient; use the ops of plugrad, or wrap the "
@@ -179,7 +179,7 @@ class Debug:
 
     # --- messages ----------------------------------------------------------------
 
-    def _said(self, run: Run, inputs: Inputs, wrong: str) -> str:
+    def _message(self, run: Run, inputs: Inputs, wrong: str) -> str:
         kernel, given = run.kernel, ", ".join(map(brief, inputs)) or "none"
         return (
             f"{kernel.op}: {kernel.name} on {run.where.name!r}, the {run.how} of "
@@ -199,7 +199,7 @@ class _Gradients(threading.local):
 
 
 def _names_gradient(note: str) -> bool:
-    """Return whether ``Debug.gradient`` has made a note, and not ``Debug.failed``."""
+    """Return whether ``Debug.gradient`` made a note rather than ``Debug.failed``."""
     return note.startswith("debug: ") and not note.startswith("debug: in ")
 
 
@@ -207,7 +207,7 @@ def _names_gradient(note: str) -> bool:
 
 
 def _broken(run: Run, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -> str:
-    """Return how a run breaks its contract, or an empty string."""
+    """Describe how a run breaks its contract, or return an empty string."""
     kernel = run.kernel
     if not kernel.variadic_outputs and len(outputs) != len(kernel.outputs):
         return f"returned {len(outputs)} outputs, and {kernel} has other"
@@ -225,9 +225,9 @@ def _broken(run: Run, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -
             return f"returned another object for the dtype {y.dtype}"
         if spec(y) != (y._data.shape, y._data.dtype):
             return "changed an array after it had returned it"
-    told = None if kernel.out is None else kernel.out(*specs(inputs), **attrs)
-    if told is not None:
-        expected = (told,) if isinstance(told, Spec) else tuple(told)
+    declared = None if kernel.out is None else kernel.out(*specs(inputs), **attrs)
+    if declared is not None:
+        expected = (declared,) if isinstance(declared, Spec) else tuple(declared)
         if tuple(map(spec, outputs)) != expected:
             got, said = (", ".join(map(brief, xs)) for xs in (outputs, expected))
             return f"returned {got}, and its contract says {said}"
@@ -339,13 +339,13 @@ def check_gradients(
         f: A function of tensors that returns tensors of any shape.
         xs: Arrays, tensors, variables, numbers or lists.
         order: 1 checks the gradients, 2 also the gradients of the gradients.
-        eps: How far to move; 1e-6, or 1e-2 in float32.
+        eps: The length of the step; 1e-6, or 1e-2 in float32.
         rtol: The relative tolerance; 1e-5, or 2e-2 in float32. In second order it is at
             least 1e-4.
 
     Raises:
-        AssertionError: They differ. The message tells by how much, and for which
-            argument and element.
+        AssertionError: They differ. The message states the difference, the argument and
+            the element.
         ValueError: ``order`` is neither 1 nor 2, or ``eps`` or ``rtol`` is not
             positive.
         TypeError: ``xs`` hold no numbers, or ``f`` does not return floating tensors.
@@ -395,15 +395,15 @@ class _Check(NamedTuple):
         """Raise if gradients and finite differences do not agree."""
         dxs = [dx._values() for dx in self.pulled(*map(asarray, self.xs))]
         exact = sum(_dot(dx, v) for dx, v in zip(dxs, self.vs, strict=True))
-        if self.off(exact, measured := self.numeric(self.vs)):
+        if self.is_off(exact, measured := self.numeric(self.vs)):
             raise DebugError(
                 f"check_gradients: {what}: along a random direction the gradients give "
                 f"{exact:.9g}, finite differences {measured:.9g} (rtol={self.rtol:g}, "
                 f"atol={self.atol:g}, eps={self.eps:g})" + "".join(self.culprits(dxs))
             )
 
-    def off(self, a: float, b: float) -> bool:
-        return not abs(a - b) <= self.atol + self.rtol * abs(b)  # NaN is off
+    def is_off(self, a: float, b: float) -> bool:
+        return not abs(a - b) <= self.atol + self.rtol * abs(b)  # NaN is wrong
 
     def numeric(self, vs: list[Array]) -> float:
         """Return the derivative along ``vs`` by finite differences."""
@@ -433,13 +433,13 @@ class _Check(NamedTuple):
         for i, (dx, v) in enumerate(zip(dxs, self.vs, strict=True)):
             mine = list(map(np.zeros_like, self.vs))
             mine[i] = v
-            if not self.off(exact := _dot(dx, v), alone := self.numeric(mine)):
+            if not self.is_off(exact := _dot(dx, v), alone := self.numeric(mine)):
                 continue
             yield f"\n  argument {i}: {exact:.9g} against {alone:.9g}"
             for at in np.ndindex(dx.shape if dx.size <= 1000 else (0,)):
                 mine[i] = np.zeros_like(v)
                 mine[i][at] = 1.0
-                if self.off(one := float(dx[at].real), alone := self.numeric(mine)):
+                if self.is_off(one := float(dx[at].real), alone := self.numeric(mine)):
                     yield f"\n    its element {at}: {one:.9g} against {alone:.9g}"
                     break
 

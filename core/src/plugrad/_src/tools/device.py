@@ -1,4 +1,4 @@
-"""Backends that work on a device: waiting for it, and the time that it works."""
+"""Backends that work on a device: wait for the device, and time its work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def synchronize() -> None:
 
 
 class Clock:
-    """The time that a device works for this thread; it measures while clocks exist."""
+    """The device time of this thread; devices measure while clocks exist."""
 
     _running: ClassVar[Counter[OpenBackend]] = Counter()  # in all threads
 

@@ -1,11 +1,11 @@
 """``python -m plugrad doctor``: whether every plugin works, why not, and what to do.
 
-The plugins are loaded, opened and tested in a process of their own, because one may
-crash or hang. That process prints whose code runs; if it ends, the test is repeated
-without that plugin.
+The plugins are loaded, opened and tested in a separate process, because one may crash
+or hang. That process prints the owner of the code that runs; if it ends early, the test
+is repeated without that plugin.
 
 Map: ``doctor`` and the process; ``examine``, which that process runs; the test of a
-backend; what plugins do that they must not do; advice; the text.
+backend; forbidden actions of plugins; advice; the text.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.tensor import Tensor
 
 from .answer import Answer, Row, about, trace
-from .installed import Need, internals, shadows, unmet
+from .installed import Need, duplicates, private_imports, unmet
 from .why import how
 
 SLOW_IMPORT_S = 0.1  # seconds: doctor remarks on entry-point modules that take longer
 
 
 def doctor(options: argparse.Namespace) -> Answer:
-    """Test every plugin: whether it works, why not, and what to do."""
+    """Test every plugin: report whether it works, why not, and what to do."""
     data = examine() if options.in_process else _examined(options.timeout)
     broken = any(row["state"] == "broken" for row in data["plugins"])
     return Answer(data, _text(data), not (broken or data["environment"]))
@@ -57,7 +57,7 @@ def doctor(options: argparse.Namespace) -> Answer:
 
 
 def _examined(timeout: float) -> Row:
-    """Return the findings of ``examine`` in another process, however that ends."""
+    """Return the findings of ``examine`` in a separate process, even if it crashes."""
     guilty: dict[str, str] = {}
     while True:
         data, how, last = _tried(timeout, guilty)
@@ -129,18 +129,20 @@ def examine() -> Row:
         "accelerators": _accelerators(),
         "plugins": [_row(plugin, tests) for plugin in registry.plugins],
         "environment": _environment(),
-        "distributions": shadows(),
+        "distributions": duplicates(),
     }
 
 
 def _row(plugin: Plugin, tests: dict[Entry[Any], tuple[bool, list[str]]]) -> Row:
     needs = unmet(plugin.distribution) if plugin.module else []
     by_user = plugin.phase is Phase.BLOCKED and not plugin.entries
-    out = plugin.phase.out or any(entry.phase.out for entry in plugin.entries)
+    out = plugin.phase.is_excluded or any(
+        entry.phase.is_excluded for entry in plugin.entries
+    )
     failed = not all(tests[entry][0] for entry in plugin.entries)
     state = "left out" if by_user else "broken" if out or failed else "works"
     if plugin.phase in (Phase.REGISTERED, Phase.OPENED):
-        for line in internals(plugin.module.partition(":")[0].partition(".")[0]):
+        for line in private_imports(plugin.module.partition(":")[0].partition(".")[0]):
             plugin.note(f"{line}, which is private and may change in any version")
     return {
         "state": state,
@@ -159,7 +161,7 @@ def _row(plugin: Plugin, tests: dict[Entry[Any], tuple[bool, list[str]]]) -> Row
 
 
 def _accelerators() -> Row:
-    """Return whether the C accelerators are in use, if not why, and what to do."""
+    """Return whether the C accelerators are in use; if not, why and what to do."""
     reason = advice = ""
     if accelerated.missing and sys.implementation.name != "cpython":
         reason = "they need CPython"
@@ -169,14 +171,14 @@ def _accelerators() -> Row:
             "install a wheel of plugrad, or install a C compiler and Python's headers "
             "and reinstall plugrad with `--force-reinstall --no-cache-dir`"
         )
-    elif accelerated.how() == "Python":
+    elif accelerated.fast_path_language() == "Python":
         reason = "PLUGRAD_COMPILED=0 is in the environment"
         advice = "unset PLUGRAD_COMPILED"
     return {"in use": not reason, "reason": reason, "advice": advice}
 
 
 def _environment() -> list[str]:
-    """Return what is wrong with the variables of the environment."""
+    """Return the mistakes in environment variables."""
     found = loading.mistakes()
     policy = os.environ.get("PLUGRAD_FALLBACK", "error")
     if policy not in ("error", "warn", "allow"):
@@ -192,7 +194,7 @@ def _environment() -> list[str]:
 
 A, B = np.array([[1.0, 2.0], [3.0, -4.0]], "float32"), np.full((2, 2), 0.5, "float32")
 MAX_SHOWN_KERNELS = 6  # names of missing kernels in one remark
-# What a backend can do that has the kernels for it, each against NumPy.
+# Ops to try on a backend that has their kernels, each compared with NumPy.
 TESTS: dict[str, tuple[Callable[[Tensor, Tensor], Any], Any]] = {
     "upload and download": (lambda a, b: a, A),
     "Add": (lambda a, b: a + b, A + B),
@@ -221,8 +223,9 @@ def _tested(entry: Entry[Any]) -> tuple[bool, list[str]]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        told = entry.phase is Phase.FAILED  # by its reason
-        return False, [] if told else [plugins.described(error)]
+        if entry.phase is Phase.FAILED:
+            return False, []  # its reason is reported already
+        return False, [plugins.described(error)]
     return entry.usable, remarks
 
 
@@ -234,10 +237,10 @@ def _self_test(name: str) -> list[str]:
 
 
 def _lacks(backend: OpenBackend) -> list[str]:
-    """Return a remark on the core's kernels that cannot run there, if there are any."""
+    """Return a remark on the core's kernels that the backend cannot run, if any."""
     core = [kernel for name, kernel in registry.contracts.items() if "." not in name]
     names = [kernel.name for kernel in core if how(kernel, backend) == "missing"]
-    names.sort(key=lambda name: (name not in TESTS, name))  # what is best known first
+    names.sort(key=lambda name: (name not in TESTS, name))  # best-known first
     if not names:
         return []
     more = len(names) - MAX_SHOWN_KERNELS
@@ -268,7 +271,7 @@ def _ops(backend: OpenBackend) -> list[str]:
 
 @contextlib.contextmanager
 def _no_fallback() -> Iterator[None]:
-    """Prevent ``PLUGRAD_FALLBACK`` from testing another backend than asked for."""
+    """Keep ``PLUGRAD_FALLBACK`` from testing another backend than the one asked for."""
     policy = os.environ.pop("PLUGRAD_FALLBACK", None)
     try:
         yield
@@ -277,11 +280,11 @@ def _no_fallback() -> Iterator[None]:
             os.environ["PLUGRAD_FALLBACK"] = policy
 
 
-# --- what plugins do that they should not ----------------------------------------
+# --- forbidden actions of plugins ------------------------------------------------
 
 
-class _Ear(io.TextIOBase):
-    """A standard output that records who prints."""
+class _StdoutSpy(io.TextIOBase):
+    """A standard output that records which plugin prints."""
 
     def write(self, text: str, /) -> int:
         if running and text.strip():
@@ -291,13 +294,16 @@ class _Ear(io.TextIOBase):
 
 @contextlib.contextmanager
 def _watched() -> Iterator[None]:
-    """Record what plugins print, and which deprecated features they use."""
+    """Record which plugins print or use deprecated features."""
 
     def note(message: Warning | str, *_: Any, **__: Any) -> None:
         if running and isinstance(message, PlugradDeprecationWarning):
             running[-1].note(f"uses a deprecated feature: {message}")
 
-    with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(_Ear()):
+    with (
+        warnings.catch_warnings(action="ignore"),
+        contextlib.redirect_stdout(_StdoutSpy()),
+    ):
         warnings.simplefilter("always", PlugradDeprecationWarning)
         warnings.showwarning = note
         plugins.turns.append(_mark)
@@ -319,7 +325,7 @@ def _advice(plugin: Plugin, needs: Sequence[Need]) -> str:
         return "change that variable to load it"
     if error is None and "PLUGRAD_BLOCK" in plugin.reason:
         return f"to leave out the one of {who}, set PLUGRAD_BLOCK={plugin.name}"
-    if plugin.lacks(error):
+    if plugin.missing_module(error):
         return f"{install.advice(who)}, with the option --force-reinstall"
     if needs:
         return install.advice(*(need.argument for need in needs))
@@ -344,29 +350,38 @@ def _text(data: Row) -> str:
         f"plugrad {data['plugrad'] or 'without metadata'}, Python {data['python']}, "
         f"NumPy {data['numpy']}, {data['platform']}"
     ]
-    lines += _told_accelerators(data["accelerators"])
+    lines += _accelerator_lines(data["accelerators"])
     for row in data["plugins"]:
         who = f"{row['distribution']} {row['version']}".rstrip()
         name = f" ({row['name']})" if row["name"] else ""
         lines += ["", f"{row['state']:8}  {who}{name}, {row['seconds']:.2f} s"]
-        out = row["phase"] not in ("registered", "opened")
-        told = [row["reason"]] * out
-        for entry in row["entries"]:
-            said = [] if out else [entry["reason"], *entry["remarks"]]
-            why = "; ".join(filter(None, said))
-            told.append(f"{entry['entry']} {entry['phase']}{': ' * bool(why)}{why}")
-        told += [f"needs {need}" for need in row["needs"]]
-        told += [f"note: it {note}" for note in row["notes"]]
-        told += [f"to do: {row['advice']}"] if row["advice"] else []
-        lines += [f"{'':10}{' '.join(line.split())}" for line in told]
+        lines += [f"{'':10}{' '.join(line.split())}" for line in _findings(row)]
     if not data["plugins"]:
         lines += ["", f"no plugin is installed; try {install.advice('plugrad-cpu')}"]
     for title in ("environment", "distributions"):
-        lines += ["", *(f"{title}: {line}" for line in data[title])] * bool(data[title])
+        if data[title]:
+            lines += ["", *(f"{title}: {line}" for line in data[title])]
     return "\n".join(lines)
 
 
-def _told_accelerators(found: Row) -> list[str]:
+def _findings(row: Row) -> list[str]:
+    """Return the lines about one plugin: its state, its entries, needs and advice."""
+    is_excluded = row["phase"] not in ("registered", "opened")
+    findings = [row["reason"]] if is_excluded else []
+    for entry in row["entries"]:
+        remarks = [] if is_excluded else [entry["reason"], *entry["remarks"]]
+        text = f"{entry['entry']} {entry['phase']}"
+        if reasons := "; ".join(filter(None, remarks)):
+            text += f": {reasons}"
+        findings.append(text)
+    findings += [f"needs {need}" for need in row["needs"]]
+    findings += [f"note: it {note}" for note in row["notes"]]
+    if row["advice"]:
+        findings.append(f"to do: {row['advice']}")
+    return findings
+
+
+def _accelerator_lines(found: Row) -> list[str]:
     if found["in use"]:
         return ["C accelerators: in use"]
     without = f"not in use, {found['reason']}; everything works, only slower"

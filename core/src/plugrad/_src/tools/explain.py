@@ -1,8 +1,8 @@
 """``explain``: the kernels and gradients of a result that a tape has recorded.
 
-Ops record nothing for it. The tapes that watch a tensor are found as ``memory`` finds
-tensors, and a node of a tape knows its kernel, its backend and the gradients that were
-in force.
+Ops record nothing extra for it. It finds the tapes that watch a tensor as ``memory``
+finds tensors; each node of a tape contains its kernel, its backend and the gradients
+that were in force.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def explain(x: Tensor, /) -> Explanation:
     the value of ``vjp`` while its pullback exists. ``print`` shows a table; ``rows``
     and ``to_dict()`` have the same for programs. Each run is listed with kernel,
     backend, how it ran and the owner of the implementation, and each input with the
-    gradient that was in force, its owner, file and line. Inside ``debug`` your own
-    lines are listed, too.
+    gradient that was in force, its owner, file and line. Inside ``debug``, the table
+    also lists your own lines.
 
     Args:
         x: A tensor that a tape has recorded.
@@ -82,11 +82,11 @@ def explain(x: Tensor, /) -> Explanation:
     """
     if not isinstance(x, Tensor):
         raise TypeError(f"explain: expected a Tensor, got {type(x).__name__}")
-    sources: dict[TapeId | None, str] = {}  # the numbers of the runs that made them
+    sources: dict[TapeId | None, str] = {}  # number of the run that made each tensor
     known = _lines()
     rows: list[Row] = []
     number = 0
-    for node in _behind(x._tape_id, _nodes(x._tape_id)):
+    for node in _dependencies(x._tape_id, _nodes(x._tape_id)):
         if node.plan is dispatch._SAME:  # another name for the same tensor
             sources[node.outputs[0]] = sources.get(node.inputs[0], "argument")
             continue
@@ -97,9 +97,9 @@ def explain(x: Tensor, /) -> Explanation:
     return Explanation(rows)
 
 
-def kernels_behind(x: Tensor) -> list[str]:
+def recorded_kernels(x: Tensor) -> list[str]:
     """Return the kernels that a tape has recorded for ``x``, in order."""
-    nodes = _behind(x._tape_id, _nodes(x._tape_id))
+    nodes = _dependencies(x._tape_id, _nodes(x._tape_id))
     names = [node.plan.kernel.name for node in nodes if node.plan is not dispatch._SAME]
     return list(dict.fromkeys(names))
 
@@ -123,7 +123,7 @@ def _lines() -> dict[TapeId, str]:
     return {t: line for block in blocks for t, line in block._lines.items()}
 
 
-def _behind(tape_id: TapeId | None, nodes: list[Node]) -> list[Node]:
+def _dependencies(tape_id: TapeId | None, nodes: list[Node]) -> list[Node]:
     """Return the nodes on which a tensor depends, in order."""
     wanted, found = {tape_id}, []
     for node in reversed(nodes):
@@ -137,7 +137,7 @@ def _rows(number: int, node: Node, sources: dict[TapeId | None, str]) -> list[Ro
     kernel, backend = node.plan.kernel, node.backend
     outputs = " ".join(map(brief, node.outputs))
     run = {"run": number, "kernel": kernel.name, "output": outputs}
-    how, by, at = _how(kernel, backend)
+    how, by, at = _how_it_ran(kernel, backend)
     run |= {"backend": backend.name, "how": how, "by": by, "at": at}
     steps = {step.name: step for step in node.plan.steps}
     rows = []
@@ -150,8 +150,8 @@ def _rows(number: int, node: Node, sources: dict[TapeId | None, str]) -> list[Ro
     return rows
 
 
-def _how(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
-    """Return how a kernel ran, and the owner and the place of the code.
+def _how_it_ran(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
+    """Return how a kernel ran, with the owner and the place of the code.
 
     It reflects the present state: a node does not record it. If a backend has an
     implementation, but has also run the kernel in another way, both are named.
@@ -180,11 +180,11 @@ def _gradient(
 ) -> tuple[str, str]:
     """Return the owner and the place of the gradient of an input."""
     if step is None:
-        return "", ""  # nothing is differentiated there
+        return "", ""  # no gradient flows through it
     if (vjp := step.vjp) is None:
         return "GradientNotFound", ""
     owner = vjp.owner
-    if " " not in owner and owner != "user":  # it came with the contract
+    if " " not in owner and owner != "user":  # its contract provides it
         owner = str(registry.owners.get(kernel.name, owner))
     if kernel.name == _CUSTOM:
         return owner, vjp.origin

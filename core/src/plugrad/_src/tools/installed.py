@@ -1,7 +1,7 @@
-"""What doctor reads from disk: distributions and the imports in a plugin's modules.
+"""Doctor's findings on disk: distributions and the imports in plugin modules.
 
-Map: ``shadows`` (a distribution found twice); ``unmet`` (requirements that are not
-met); ``internals`` (imports of private modules).
+Map: ``duplicates`` (a distribution found twice); ``unmet`` (requirements that are not
+met); ``private_imports`` (imports of private modules).
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from packaging.version import InvalidVersion
 
 from plugrad._src.registry import discovery
 
-# Dotted names in plugrad that are not for others; those with two underscores are.
+# Private dotted names in plugrad; names with two underscores are public.
 _PRIVATE = re.compile(r"plugrad\.(?:\w+\.)*_(?!_)")
 
 
-def shadows() -> list[str]:
-    """Return which distributions with plugins are found more than once.
+def duplicates() -> list[str]:
+    """Return a remark on each distribution with plugins that is found more than once.
 
-    The same version in two folders is what an editable installation looks like.
+    An editable installation looks like the same version in two folders: no remark.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     for name, version, _, files in discovery.announced():
         found.setdefault(name, []).append((version, str(files.locate_file(""))))
-    told = []
+    remarks = []
     for name, ((counts, first), *others) in found.items():
         for version, folder in others:
             one = os.path.realpath(folder) == os.path.realpath(first)
             if one and version != counts:
-                told.append(
+                remarks.append(
                     f"{name} is there as {counts} and as {version} in {folder}, as an "
                     "interrupted update leaves it; reinstall it"
                 )
             elif one and folder != first:
-                told.append(
+                remarks.append(
                     f"{name} is found through {first} and {folder}, which are one "
                     "folder; it counts once"
                 )
             elif version != counts:
-                told.append(
+                remarks.append(
                     f"{name} {counts} in {first} hides {version} in {folder}; "
                     "uninstall one of them"
                 )
-    return told
+    return remarks
 
 
 class Need(NamedTuple):
@@ -90,7 +90,7 @@ def unmet(distribution: str) -> list[Need]:
     return missing
 
 
-def internals(package: str) -> Iterator[str]:
+def private_imports(package: str) -> Iterator[str]:
     """Yield where loaded modules of ``package`` import private modules of plugrad."""
     for name, module in sorted(sys.modules.items()):
         path = getattr(module, "__file__", None) or ""

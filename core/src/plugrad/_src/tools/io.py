@@ -35,7 +35,7 @@ with suppress(ImportError):  # on Windows
 DRAFT, NO_LOCKS = re.compile(r"\.[0-9a-f]{8}\.tmp"), -1
 Path = str | os.PathLike[str]
 
-_CODES = {  # the format's names of dtypes: ours
+_CODES = {  # dtype names of the format -> plugrad's
     "BOOL": "bool",
     **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
     **{f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
@@ -77,7 +77,7 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
         )
     arrays = {_name(name): _values(name, x) for name, x in tensors.items()}
     target = os.path.realpath(path)  # not in the place of a link
-    with _workshop(target) as folder:
+    with _draft_folder(target) as folder:
         draft = os.path.join(folder, "draft")
         open(draft, "xb").close()  # takes the default mode
         like = os.stat(target if os.path.exists(target) else draft)
@@ -89,21 +89,21 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
 
 
 @contextmanager
-def _workshop(target: str) -> Iterator[str]:
-    """Make a folder next to ``target`` for the block, in which a draft is written.
+def _draft_folder(target: str) -> Iterator[str]:
+    """Make a folder next to ``target`` in which a draft is written inside the block.
 
-    The safetensors package has temporary files of its own, which are in it, too. Its
-    lock ends with the process: what a process that was killed has left is removed by
-    the next one that saves under this name.
+    The temporary files of the safetensors package are in it as well. Its lock ends with
+    the process, so the next process that saves under this name removes what a killed
+    one left behind.
     """
     _remove_abandoned(target)
     handle = None
     while handle is None:
         folder = f"{target}.{os.urandom(4).hex()}.tmp"
         os.mkdir(folder)
-        with suppress(FileNotFoundError):  # another process took it for abandoned
+        with suppress(FileNotFoundError):  # another process considered it abandoned
             handle = _locked(folder, wait=True)
-        if handle is not None and not os.path.exists(folder):  # so did another one
+        if handle is not None and not os.path.exists(folder):  # removed as well
             _unlock(handle)
             handle = None
     try:
@@ -214,7 +214,7 @@ def load(path: Path, /, *, budget: Budget | None = None) -> dict[str, Tensor]:
                 width, shape = _width(name, code, path), rows[name].get_shape()
                 budget.allocate(width * math.prod(shape))
             arrays = {n: file.get_tensor(n) for n in codes if codes[n] in _CODES}
-        arrays |= _of_bfloat16(path, [n for n in codes if n not in arrays])
+        arrays |= _widen_bfloat16(path, [n for n in codes if n not in arrays])
     except package.SafetensorError as error:
         raise ValueError(
             f"load: {path} is not a complete safetensors file: {printable(str(error))}"
@@ -232,8 +232,8 @@ def _width(name: str, code: str, path: Path) -> int:
     return np.dtype(_CODES.get(code, "float32")).itemsize
 
 
-def _of_bfloat16(path: Path, names: list[str]) -> dict[str, Any]:
-    """Return float32 of tensors of bfloat16, whose bits are the upper ones of it."""
+def _widen_bfloat16(path: Path, names: list[str]) -> dict[str, Any]:
+    """Convert bfloat16 tensors, the upper halves of float32 numbers, to float32."""
     found: dict[str, Any] = {}
     with open(path, "rb") as file:
         size = int.from_bytes(file.read(8), "little")

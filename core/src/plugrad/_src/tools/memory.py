@@ -104,7 +104,7 @@ def keep(tree: T, /) -> T:
 
     """
     for x in tensors_in(tree):
-        context.keep(x)
+        context.notify_kept(x)
     return tree
 
 
@@ -160,13 +160,13 @@ class Tidy:
     def __call__(
         self, kernel: object, inputs: Inputs, attrs: object, outputs: Any
     ) -> None:
-        """Note the outputs of a run."""
+        """Remember the outputs of a run."""
         for y in outputs:
             if not any([y is x for x in inputs]):  # a decomposition may hand it on
                 self._made.add(y)
 
     def made(self, x: Tensor) -> None:
-        """Note a tensor that was not made by a run, such as one of ``asarray``."""
+        """Remember a tensor that no run made, such as one of ``asarray``."""
         self._made.add(x)
 
     def keep(self, x: Tensor) -> None:
@@ -203,17 +203,17 @@ class Tidy:
 
 
 @dataclass(frozen=True)
-class OfBackend:
+class BackendMemory:
     """The memory on one backend.
 
     Attributes:
         tensors: Tensors whose home it is.
-        cached_copies: Copies cached here: of tensors of other backends, and those in
-            another form that kernels keep (``plugrad.plugin.prepared``).
+        cached_copies: Copies cached here: those of tensors of other backends, and the
+            forms that kernels store (``plugrad.plugin.prepared``).
         buffers: The pieces of memory that hold them; views share one.
         bytes: The size of the buffers.
-        peak: The most bytes that the backend has held; None if it does not tell.
-        kept: The bytes that it keeps for later arrays; None if it does not tell.
+        peak: The peak memory of the backend in bytes; None if it does not report it.
+        kept: The bytes that it keeps for later arrays; None if it does not report them.
 
     """
 
@@ -229,7 +229,7 @@ class OfBackend:
 class Memory:
     """The memory that tensors hold at one moment: in total, and by backend."""
 
-    backends: Mapping[str, OfBackend]
+    backends: Mapping[str, BackendMemory]
 
     @property
     def tensors(self) -> int:
@@ -260,9 +260,10 @@ class Memory:
 
 @dataclass
 class _Tally:
-    """The findings on one backend so far, by ids; holding objects keeps ids unique.
+    """The memory counted so far on one backend.
 
-    ``owners`` are the owners of memory, each with its bytes.
+    Arrays are counted by their ids, and kept alive so that no id is used twice.
+    ``owners`` are the arrays that own memory, each with its size in bytes.
     """
 
     peak: Callable[[], int] | None = None
@@ -272,22 +273,23 @@ class _Tally:
     owners: dict[int, tuple[Native, int]] = field(default_factory=dict)
 
     def add(self, native: Native, home: OpenBackend) -> None:
-        held = owner(native)
-        if id(held) not in self.owners:
-            self.owners[id(held)] = held, home.runtime.arrays.nbytes(held)
+        array = owner(native)
+        if id(array) not in self.owners:
+            self.owners[id(array)] = array, home.runtime.arrays.nbytes(array)
 
     def add_forms(self, native: Native, home: OpenBackend) -> None:
-        """Count the forms of an array that are kept."""
+        """Count the stored forms of an array."""
         for form in forms_of(native):
             self.cached_copies[id(form)] = form
             for part in form if type(form) is tuple else (form,):
                 self.add(part, home)
 
-    def told(self) -> OfBackend:
+    def total(self) -> BackendMemory:
+        """Return what was counted."""
         sizes = [size for _, size in self.owners.values()]
         peak, kept = (f() if f else None for f in (self.peak, self.kept))
         copies = len(self.cached_copies)
-        return OfBackend(self.tensors, copies, len(sizes), sum(sizes), peak, kept)
+        return BackendMemory(self.tensors, copies, len(sizes), sum(sizes), peak, kept)
 
 
 def memory() -> Memory:
@@ -297,9 +299,9 @@ def memory() -> Memory:
     plugrad itself. ``buffers`` counts the memory that several of them may share, and
     ``bytes`` is its exact size (a view keeps all of what it views). Not counted are the
     memory that kernels need while they run, and objects hidden by ``gc.freeze``.
-    ``kept`` is what a backend keeps for reuse, and ``peak`` the most that it has held,
-    if it tells; ``profile`` finds the peak of a block. Tensors of a backend that was
-    removed are under ``"name (removed)"``.
+    ``kept`` is the memory that a backend keeps for reuse, and ``peak`` its maximum, if
+    the backend reports them; ``profile`` finds the peak of a block. Tensors of a
+    backend that was removed are under ``"name (removed)"``.
 
     It inspects every object of the process, which takes milliseconds.
 
@@ -315,10 +317,10 @@ def memory() -> Memory:
     names = {home: home.name for home in registry.opened.values()}
     tallies: defaultdict[str, _Tally] = defaultdict(_Tally)
     for backend, name in names.items():
-        for told in ("peak", "kept"):
-            setattr(tallies[name], told, getattr(backend.runtime.arrays, told, None))
+        tallies[name].peak = getattr(backend.runtime.arrays, "peak", None)
+        tallies[name].kept = getattr(backend.runtime.arrays, "kept", None)
 
-    def of(home: OpenBackend) -> _Tally:  # several of one name may have been removed
+    def tally_of(home: OpenBackend) -> _Tally:  # several removed ones may share a name
         return tallies[names.get(home) or f"{home.name} (removed)"]
 
     for x in living(Tensor):
@@ -326,17 +328,17 @@ def memory() -> Memory:
         data, copies = getattr(x, "_data", None), getattr(x, "_cached_copies", None)
         if home is NOWHERE or home.depth or data is None:
             continue  # inside vmap: the tensors that it holds are counted
-        tally = of(home)
+        tally = tally_of(home)
         tally.tensors += 1
         tally.add(data, home)
         tally.add_forms(data, home)
         for other, (_, native) in (copies or {}).copy().items():
             if other is not home:
-                tally = of(other)
+                tally = tally_of(other)
                 tally.add(native, other)
                 tally.add_forms(native, other)
                 tally.cached_copies[id(native)] = native
-    return Memory({name: tally.told() for name, tally in tallies.items()})
+    return Memory({name: tally.total() for name, tally in tallies.items()})
 
 
 def living(kind: type[Thing]) -> list[Thing]:

@@ -1,4 +1,4 @@
-"""Names of other libraries for what plugrad calls otherwise: ``tensor/foreign``.
+"""Names in other libraries of what plugrad names differently: ``tensor/foreign``.
 
 ``plugrad.__getattr__`` names the function of plugrad in its AttributeError, as do the
 attributes that tensors lack, and ``docs/names.md`` shows the table of functions.
@@ -18,16 +18,16 @@ from plugrad._src.tensor import foreign, hints
 
 
 class Row(NamedTuple):
-    """What the libraries call one function; names are relative to their module.
+    """The names of one function in several libraries, relative to their modules.
 
     Attributes:
-        here: The name in plugrad; empty where it has nothing of the kind.
+        here: The name in plugrad; empty if there is no counterpart.
         numpy: The names in ``numpy``.
         torch: The names in ``torch``.
         jax: The names in ``jax``; ``jnp`` stands for ``jax.numpy``.
-        tfjs: The names in TensorFlow.js, of what is no op there. The table of its ops
-            is in ``docs/names.md``.
-        remark: What differs.
+        tfjs: The names in TensorFlow.js of functions that are not ops. The table of its
+            ops is in ``docs/names.md``.
+        remark: The difference.
 
     """
 
@@ -65,14 +65,14 @@ def answers() -> dict[str, Row]:
     return found
 
 
-def of_numpy(name: str) -> str:
-    """Return what a message says to use in place of a function of NumPy."""
-    here = _elsewhere(name)
+def numpy_advice(name: str) -> str:
+    """Return advice on what to use in place of a NumPy function."""
+    here = _full_name(name)
     return f"use plugrad.{here}, " if here else "use an op of plugrad, "
 
 
-def _elsewhere(name: str) -> str:
-    """Return the full name of what has this name here or elsewhere, if any."""
+def _full_name(name: str) -> str:
+    """Return plugrad's full name for a name here or in another library, if any."""
     plugrad = import_module("plugrad")
     if name in plugrad.__all__:
         return name
@@ -87,24 +87,24 @@ def _elsewhere(name: str) -> str:
 
 def missing(name: str, known: Sequence[str], module: str = "plugrad") -> str:
     """Return the message about a name that ``plugrad``, or another module, lacks."""
-    row, here = answers().get(name), _elsewhere(name)
-    told = hints.by_name(foreign.ATTRIBUTES).get(name)
+    row, here = answers().get(name), _full_name(name)
+    advice = hints.by_name(foreign.ATTRIBUTES).get(name)
     if here:
         hint = f"; it is plugrad.{here} here"
         hint += f" ({row.remark})" if row and row.remark else ""
-    elif told:
-        hint = f"; {told}"
+    elif advice:
+        hint = f"; {advice}"
     else:
         hint = f"; {row.remark}" if row else suggest(name, known)
     return f"module {module!r} has no attribute {name!r}{hint}"
 
 
-def of_method(name: str, kind: str) -> str:
+def method_message(name: str, kind: str) -> str:
     """Return the message about a name that the tensors of other libraries have."""
-    told = hints.by_name(foreign.METHODS).get(name)
-    if not told:
-        row, here = answers().get(name), _elsewhere(name)
+    advice = hints.by_name(foreign.METHODS).get(name)
+    if not advice:
+        row, here = answers().get(name), _full_name(name)
         is_method = here in operators.TABLE
-        told = f"it is x.{here} here" if is_method else f"write plugrad.{here}(x)"
-        told += f" ({row.remark})" if row and row.remark else ""
-    return f"{kind!r} object has no attribute {name!r}; {told}"
+        advice = f"it is x.{here} here" if is_method else f"write plugrad.{here}(x)"
+        advice += f" ({row.remark})" if row and row.remark else ""
+    return f"{kind!r} object has no attribute {name!r}; {advice}"

@@ -115,7 +115,7 @@ class Alive:
     def __init__(self) -> None:
         self.now = self.peak = 0
         self._known: dict[int, weakref.ref[Any]] = {}
-        self._lock = threading.RLock()  # the last handle may go in any thread
+        self._lock = threading.RLock()  # any thread may drop the last handle
 
     def add(self, native: Native, home: Home) -> None:
         """Count the memory of ``native`` until it is freed."""
@@ -151,7 +151,7 @@ class Profile:
 
     """
 
-    sees_regions = True  # jit replays, and tells of kernels and of regions
+    sees_regions = True  # jit replays, and reports kernels and regions
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -222,12 +222,12 @@ class Profile:
         self.records.append(Record(*what, *times, *values, *memory))
 
     def _finish(self, backend: OpenBackend) -> tuple[float, float | None]:
-        """Wait for a run; return how long that took, and its time on the device."""
+        """Wait for a run; return the time waited, and its time on the device."""
         clock = self._clocks.get(backend)
         start = perf_counter()
         try:
             wait(backend)
-        finally:  # a run that failed has its lap, too
+        finally:  # also after a run that failed
             waited = perf_counter() - start
             worked = clock.lap() if clock else None
         self._time(backend)
@@ -246,7 +246,7 @@ class Profile:
     ) -> None:
         """Record an upload or a download of this thread.
 
-        Those of a move are in ``Run.moves``, of which the run tells.
+        Those of a move are in ``Run.moves``, which the run reports.
         """
         if backends.transferring.moves and running() is not None:
             return
@@ -379,8 +379,8 @@ def profile() -> Profile:
     ``p.to_chrome_trace(path)`` writes a file for https://ui.perfetto.dev; ``p.records``
     has all data. ``p.transfers`` are uploads (``asarray``, constants of ops) and
     downloads (``numpy()``, ``item()``), which are not runs. ``p.device_seconds``, and
-    ``device`` of each record, tell how long kernels ran on the device; None if the
-    backend cannot tell, such as cpu and wasm.
+    ``device`` of each record, are the seconds that kernels ran on the device; None if
+    the backend cannot tell, such as cpu and wasm.
 
     Returns:
         A ``Profile``, which is a context manager.

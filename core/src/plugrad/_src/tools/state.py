@@ -19,8 +19,8 @@ class EngineState:
         backend: The active backend of this thread; None before the first op.
         opened: The backends that have been opened.
         plugins: Every plugin that was discovered, with its phase and the reason for it.
-        fallback_counts: How often something other than a kernel function of the backend
-            ran, by kernel, backend and "decomposition", "host" or "fallback".
+        fallback_counts: How often a kernel ran without a kernel function of the
+            backend: by kernel, backend and "decomposition", "host" or "fallback".
 
     """
 

@@ -1,4 +1,4 @@
-"""The time that a function takes: ``time``, and ``Timing``, its result."""
+"""Timing of functions: ``time``, and ``Timing``, its result."""
 
 from __future__ import annotations
 

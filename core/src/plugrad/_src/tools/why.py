@@ -1,7 +1,7 @@
 """``python -m plugrad why KERNEL``: the code that runs or differentiates a kernel.
 
-Map: ``why``; ops in place of kernels; the ways to run it; ``how`` and
-``differentiates``, in a word; the layers of its gradient.
+Map: ``why``; ops in place of kernels; the ways to run a kernel; ``how`` and
+``differentiates``, which answer in one word; the layers of its gradient.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ FIRST, UNDER = "always", "once the one above is removed"
 
 
 def why(options: argparse.Namespace) -> Answer:
-    """Return the code that runs or differentiates a kernel, and where it is written."""
+    """Return the code that runs or differentiates a kernel, with file and line."""
     name = options.kernel
     if name not in registry.contracts:
-        kernels = _of_op(name)
+        kernels = _kernels_of_op(name)
         if len(kernels) != 1:
-            return _composed(name, kernels)
+            return _answer_for_op(name, kernels)
         name = kernels[0]
     kernel = registry.contracts[name]
     if options.backend is not None:
@@ -45,7 +45,7 @@ def why(options: argparse.Namespace) -> Answer:
     else:
         with warnings.catch_warnings(action="ignore"):  # about broken plugins
             backend = dispatch.active()
-    ways, rules = _ways(kernel, backend), _rules(kernel, backend)
+    ways, rules = _implementation_rows(kernel, backend), _rules(kernel, backend)
     gradient = differentiates(kernel, [backend])
     data: Row = {"kernel": kernel.name, "contract": str(kernel), "op": kernel.op}
     data |= {
@@ -71,8 +71,8 @@ def why(options: argparse.Namespace) -> Answer:
     return Answer(data, text, bool(ways))
 
 
-def _of_op(name: str) -> list[str]:
-    """Return the kernels of an op: its own, or those of which it is composed.
+def _kernels_of_op(name: str) -> list[str]:
+    """Return the kernels of an op: its own, or those that it is composed of.
 
     Raises:
         ValueError: There is neither a kernel nor an op of this name.
@@ -87,7 +87,7 @@ def _of_op(name: str) -> list[str]:
     return own or kernels_of(cast("Any", op))
 
 
-def _composed(name: str, parts: list[str]) -> Answer:
+def _answer_for_op(name: str, parts: list[str]) -> Answer:
     """Return the rows for an op that has no kernel of its own, or several."""
     rows: list[Row] = [
         {"kernel": part, "contract": str(registry.contracts[part])} for part in parts
@@ -99,12 +99,12 @@ def _composed(name: str, parts: list[str]) -> Answer:
     return Answer({"op": name, "kernels": parts}, text, True)
 
 
-def _ways(kernel: Kernel, backend: OpenBackend) -> list[Row]:
+def _implementation_rows(kernel: Kernel, backend: OpenBackend) -> list[Row]:
     """Return everything that could run a kernel, in the order in which it is tried."""
     ways: list[Row] = []
 
     def add(way: str, owner: object, function: object, when: str) -> None:
-        ways.append({"way": way} | _written(str(owner), when, where(function)))
+        ways.append({"way": way} | _row_end(str(owner), when, where(function)))
 
     for layer in registry.kernels.get((kernel.name, backend.name), []):
         add(LAYERS[layer.rank], layer.owner, layer.function, UNDER if ways else FIRST)
@@ -127,8 +127,8 @@ def _ways(kernel: Kernel, backend: OpenBackend) -> list[Row]:
     return ways
 
 
-def _written(owner: str, when: str, at: str) -> Row:
-    """Return the end of a row: the owner, when it is used, and the place."""
+def _row_end(owner: str, when: str, at: str) -> Row:
+    """Return the last cells of a row: the owner, when it is used, and the place."""
     distribution, _, version = owner.partition(" ")
     by = {"distribution": distribution, "version": version}
     return by | {"when": when, "where": at}
@@ -180,8 +180,8 @@ def _rules(kernel: Kernel, backend: OpenBackend) -> list[Row]:
                 if vjp
                 else "declared to have none"
             )
-            rows.append(row | _written(owner, UNDER if i else FIRST, at))
+            rows.append(row | _row_end(owner, UNDER if i else FIRST, at))
         if not found:
             row = {"input": name, "layer": "none"}
-            rows.append(row | _written("", "", "GradientNotFound in backward"))
+            rows.append(row | _row_end("", "", "GradientNotFound in backward"))
     return rows

@@ -1,4 +1,4 @@
-"""``check``: a call that runs as it is, compared with a replay of it.
+"""``check``: compare a call that ran eagerly with a replay of it.
 
 Map: ``StaleReplay``; ``check_replay``.
 """
@@ -18,7 +18,7 @@ from .regions import Region
 
 
 class StaleReplay(RuntimeError):
-    """A replay would do something else than the function does now.
+    """A replay would differ from what the function does now.
 
     ``jit(check=True)`` raises it: the function reads something that ``jit`` does not
     compare. The message says which kernel, which values and which line of the user
@@ -29,9 +29,9 @@ class StaleReplay(RuntimeError):
 def check_replay(name: str, entry: Recording, program: Program, new: Recording) -> None:
     """Compare a call that has just run with a replay of an earlier one.
 
-    The kernels, their attributes and constants are compared, then the bits of all that
-    the replay computes. Draws and effects are not repeated: the replay goes on with the
-    values of the call. No variable is assigned.
+    It compares the kernels, their attributes and constants, then the bits of all values
+    that the replay computes. Draws and effects are not repeated: the replay continues
+    with the values of the call. No variable is assigned.
 
     Raises:
         StaleReplay: They differ.
@@ -40,7 +40,7 @@ def check_replay(name: str, entry: Recording, program: Program, new: Recording) 
     if new.is_temporary:
         return  # another thread, or a debugger, kept the call from being recorded
     if len(new.shared) != len(entry.shared):
-        return  # an argument is captured as well, and stands for it in the new graph
+        return  # an argument that is also captured is an input of the new graph
     if new.recorder.raised and program.runs_again and _raises(entry, program, new):
         return  # the function runs as it is then
     differ = Differ(entry, new, code=False)  # which may run at any time
@@ -73,7 +73,7 @@ def check_replay(name: str, entry: Recording, program: Program, new: Recording) 
 
 
 def _raises(entry: Recording, program: Program, new: Recording) -> bool:
-    """Return whether a replay raises, too, where a kernel of the call has raised."""
+    """Return whether a replay raises as well, where a kernel of the call raised."""
     if entry.assigned:  # which the replay would assign if it does not raise
         return True
     tensors = [x for x in new.sign.leaves if type(x) is Tensor]
@@ -85,7 +85,7 @@ def _raises(entry: Recording, program: Program, new: Recording) -> bool:
 
 
 def _run(item: Step | Region, values: dict[int, Native]) -> list[Native]:
-    """Return what a part of a plan computes."""
+    """Run a part of a plan, and return its values."""
     given = [None if x is None else values[x] for x in item.inputs]
     if isinstance(item, Region):
         made = item.function(*given)
@@ -123,7 +123,7 @@ def _difference(new: Recording, replayed: Native, at: int | None) -> str:
 
 
 def _describe_item(item: Step | Region) -> str:
-    """Return who computes a part of a plan."""
+    """Describe what computes a part of a plan."""
     if isinstance(item, Region):
         return f"a region of {len(item.steps)} kernels, compiled by {item.by},"
     return f"{item.kernel.name} on {item.backend}"

@@ -1,4 +1,4 @@
-"""Whether two recordings did the same: ``jit`` replays what two calls in a row did.
+"""Compare two recordings: ``jit`` replays a call after two in a row did the same.
 
 Map: ``Differ``; how values and attributes are compared.
 """
@@ -26,7 +26,7 @@ class Differ:
     """Compares two recordings of calls that should do the same.
 
     Attributes:
-        difference: In what they differ, for messages; empty if they do not.
+        difference: The difference, for messages; empty if there is none.
         same: For each value of the first draft, its number in the second.
 
     """
@@ -101,7 +101,7 @@ class Differ:
         return ""
 
     def _value(self, x: int | None, y: int | None) -> str:
-        """Return how a value differs; constants are met here for the first time."""
+        """Describe how a value differs; constants are first compared here."""
         if x is None or y is None:
             return "" if x is y else "is given in one call only"
         if x in self.same or y in self._met:
@@ -154,7 +154,7 @@ def _brief(x: Any) -> str:
 
 
 def same_bits(x: Any, y: Any) -> bool:
-    """Return whether two arrays are equal to the bit, but for the bits of NaN."""
+    """Return whether two arrays are bitwise equal, apart from the bits of NaN."""
     if x.dtype != y.dtype or x.shape != y.shape:
         return False
     if x.dtype.hasobject:

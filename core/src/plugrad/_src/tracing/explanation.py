@@ -1,4 +1,4 @@
-"""``Explanation``: what runs for a call of a function under ``jit``, and why."""
+"""``Explanation``: the kernels that run for a call under ``jit``, and the reasons."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from .regions import Region
 
 
 class Explanation(NamedTuple):
-    """What runs for a call of a function under ``jit``.
+    """The kernels that run for a call of a function under ``jit``.
 
     Attributes:
         name: The function.
-        graph: The kernels that are replayed; None if the function runs as it is.
-        reason: Why it runs as it is; empty if kernels are replayed.
+        graph: The kernels that are replayed; None if the function runs eagerly.
+        reason: Why it runs eagerly; empty if kernels are replayed.
         recorded: How many kernel runs were recorded, before the optimization passes.
         retraces: Why each call after the first had to be recorded anew.
         regions: The parts of the graph that a compiler turned into one function each.
             ``graph`` holds the kernels, ``by`` names the compiler, and ``saved`` counts
             the bytes of intermediate results that a call does not write to memory.
-        confirmed: Whether two calls did the same; nothing is replayed before.
+        confirmed: Whether two calls in a row did the same, as a replay requires.
 
     """
 
@@ -36,14 +36,14 @@ class Explanation(NamedTuple):
     confirmed: bool = True
 
     def _by(self, step: Step) -> str:
-        """Return who runs a step: the number of its region, or what runs the kernel."""
+        """Describe what runs a step: its region by number, or an implementation."""
         for n, region in enumerate(self.regions, 1):
             if step.outputs[0] in {s.outputs[0] for s in region.graph.steps}:
                 return f"region {n}"
-        return _who(step)
+        return _implementation_place(step)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain values, for JSON."""
+        """Return everything as plain values, for JSON."""
         g, found = self.graph, self.regions
         rows = [g._row(s) | {"by": self._by(s)} for s in g.steps] if g else []
         parts = [{"by": r.by, "kernels": len(r.steps), "saved": r.saved} for r in found]
@@ -65,8 +65,8 @@ class Explanation(NamedTuple):
         return "\n".join([*lines, *[f"recorded again: {w}" for w in self.retraces]])
 
 
-def _who(step: Step) -> str:
-    """Return the owner and the place of what runs a step."""
+def _implementation_place(step: Step) -> str:
+    """Return the owner and the place of the code that runs a step."""
     if step.kernel in (MOVE, DRAW):
         return "plugrad"
     layer = registry.kernels[step.kernel.name, step.backend][0]

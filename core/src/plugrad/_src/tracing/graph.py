@@ -1,4 +1,4 @@
-"""Graphs: the runs of a recorded call, in order, as compilers of backends get them.
+"""Graphs: the runs of a recorded call, in order, in the form that compilers receive.
 
 Values are numbered. Each is an input, a constant, or an output of exactly one step.
 """
@@ -12,11 +12,11 @@ from plugrad._src.registry.contract import Kernel, Spec
 from plugrad._src.tensor.dtypes import named
 from plugrad._src.tensor.tensor import Native
 
-# Steps that no kernel function of a backend does: moves, and draws on the host.
+# Steps without a kernel function of a backend: moves, and draws on the host.
 MOVE = Kernel("plugrad.Move(x; source)", doc="``x`` of another backend.")
 DRAW = Kernel("plugrad.Draw(key?; draw, source)", effect=True, doc="Random numbers.")
 
-# What observers see in the place of the kernels of a region.
+# The contract that observers see in place of the kernels of a region.
 REGION = Kernel(
     "plugrad.Region(*xs; region, kernels, by, saved) -> *ys",
     op="jit",
@@ -55,7 +55,7 @@ class Graph(NamedTuple):
         inputs: The numbers of the inputs: arguments and variables.
         constants: The native arrays of the constants by number.
         steps: The steps, in the order in which they ran.
-        outputs: The numbers of the outputs: results, and what variables hold after.
+        outputs: The numbers of the outputs: results, and the final values of variables.
         specs: The shape and dtype of each value by number.
 
     Example:
@@ -89,7 +89,7 @@ class Graph(NamedTuple):
         }
 
     def _lines(self, by: Callable[[Step], str] | None = None) -> list[str]:
-        """Return a line for each step, with what ``by`` says about it."""
+        """Return a line for each step, with the text that ``by`` returns for it."""
         lines = [f"inputs {', '.join(map(self._describe, self.inputs)) or 'none'}"]
         lines += [f"{self._describe(value)} = constant" for value in self.constants]
         for step in self.steps:
@@ -132,7 +132,7 @@ class Graph(NamedTuple):
         return "\n".join([*lines, "}"])
 
     def to_svg(self) -> str:
-        """Return a drawing as SVG: each step is below what it reads.
+        """Return a drawing as SVG: each step is below the steps whose values it reads.
 
         Example:
             >>> graph = pg.jit(lambda x: pg.tanh(x) * x).explain(pg.ones(3)).graph

@@ -1,4 +1,4 @@
-"""``jit``: a function whose calls are recorded, and replayed once two did the same.
+"""``jit``: record the calls of a function, and replay them once two did the same.
 
 Map: ``jit``; ``Jitted``, the function; ``Attempts``.
 """
@@ -40,8 +40,8 @@ MAX_RECORDINGS = 64  # per function
 MAX_FAST_CALLS = 8  # programs that are tried before the key of a call is computed
 MAX_RETRACES = 8  # calls recorded anew without a warning; the next one warns
 MAX_SLOTS = 4096  # captured tensors that become inputs, per function
-MAX_ATTEMPTS = 8  # recordings of a signature without two in a row that did the same
-FIRST_REST_CALLS = 16  # calls that then run as they are; doubled each time
+MAX_ATTEMPTS = 8  # recordings of a signature while no two in a row do the same
+FIRST_REST_CALLS = 16  # calls that then run eagerly; doubled each time
 MAX_REST_CALLS = 4096
 OFF = frozenset({"0", "false", "no", "off"})  # values of environment variables
 
@@ -74,32 +74,31 @@ def jit(
 ) -> Any:
     """Return ``f`` as a function whose kernels are recorded and then replayed.
 
-    The first two calls with arguments of some shapes and dtypes run ``f`` as it is. If
-    both did the same, later calls run only their kernels. If something forbids that
-    (``item()``, an ``if`` on values, shapes that depend on values), ``f`` runs as it is
-    each time; ``explain`` says why. ``PLUGRAD_JIT=0`` switches it off. It is also a
-    decorator.
+    The first two calls with given shapes and dtypes run ``f`` eagerly. If both did the
+    same, later calls run only their kernels. If something prevents that (``item()``, an
+    ``if`` on values, shapes that depend on values), ``f`` runs eagerly each time;
+    ``explain`` says why. ``PLUGRAD_JIT=0`` switches it off. It is also a decorator.
 
     Args:
         f: A function of tensors, numbers, text and trees of them (``plugrad.tree``).
-        static: Positions and names of arguments that are compared as one value, and may
-            be any hashable object.
+        static: Positions and names of arguments that are compared by value; they may be
+            any hashable objects.
         donate: Positions and names of arguments whose tensors the call uses up: it
-            frees the memory of each after its last use. To use one later is an error.
-        strict: Whether what forbids replay is an error.
-        check: Whether each call runs ``f``, and compares what it does with a replay, as
-            all functions do with ``PLUGRAD_JIT_CHECK=1``. It finds state that ``f``
-            reads and ``jit`` does not compare.
+            frees the memory of each after its last use. Using one later is an error.
+        strict: Whether a call that cannot be replayed is an error.
+        check: Whether each call runs ``f`` and compares the run with a replay, which
+            ``PLUGRAD_JIT_CHECK=1`` requests for all functions. This finds state that
+            ``f`` reads and ``jit`` does not compare.
 
     Returns:
-        A function of the same arguments. ``explain(*args)`` returns what is replayed
-        for these arguments, and ``clear()`` forgets all calls.
+        A function of the same arguments. ``explain(*args)`` describes the replay for
+        these arguments, and ``clear()`` forgets all calls.
 
     Raises:
         TypeError: ``f`` is not a plain function, or ``static`` or ``donate`` does not
             fit it; in a call, if an argument is of a class that ``jit`` does not know.
         ValueError: In a call, with ``strict``, if it cannot be replayed.
-        StaleReplay: In a call, with ``check``, if a replay would do something else.
+        StaleReplay: In a call, with ``check``, if a replay would differ.
 
     Example:
         >>> @pg.jit
@@ -183,7 +182,7 @@ class Jitted(Generic[P, R]):
     def _as_method(self) -> Jitted[P, R]:
         """Return the same function with a static ``self``, for all classes that use it.
 
-        It is another object, because the function may be called outside of them, too.
+        It is another object, because the function may also be called outside of them.
         """
         if 0 in self._static:
             return self
@@ -200,7 +199,7 @@ class Jitted(Generic[P, R]):
             return self._method
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Copy and pickle it as a function: by name if its module has it there."""
+        """Copy and pickle it like a function: by name if its module defines it."""
         try:
             found = attrgetter(self._name)(sys.modules[self.__module__])
         except (AttributeError, KeyError):
@@ -212,7 +211,7 @@ class Jitted(Generic[P, R]):
         return functools.partial(jit, **options, **flags), (self._f,)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return ``f(*args, **kwargs)``: replay it if a call like it was recorded."""
+        """Return ``f(*args, **kwargs)``; replay a recording that matches."""
         for call in self._calls:
             result = call(args, kwargs)
             if result is not MISS:
@@ -220,12 +219,12 @@ class Jitted(Generic[P, R]):
         return cast("R", self._call_unmatched(args, kwargs))
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
-        """Return what is replayed for these arguments; call ``f`` if none is yet.
+        """Explain the replay for these arguments; call ``f`` if there is none yet.
 
         Returns:
-            An ``Explanation``: ``print`` shows the kernels and who runs them, what has
-            been recorded anew and why, or why ``f`` runs as it is. ``to_dict()`` has
-            the same for JSON, and ``graph.to_dot()`` draws the graph.
+            An ``Explanation``: ``print`` shows the kernels and what runs them, the
+            calls recorded anew and why, or why ``f`` runs eagerly. ``to_dict()``
+            returns the same for JSON, and ``graph.to_dot()`` draws the graph.
 
         """
         if self._off or _is_inside():
@@ -255,7 +254,7 @@ class Jitted(Generic[P, R]):
             entry.confirmed,
         )
 
-    # --- calls that no entry takes -----------------------------------------------
+    # --- calls that no entry matches ---------------------------------------------
 
     def _lookup(
         self, args: Any, kwargs: Any
@@ -265,7 +264,7 @@ class Jitted(Generic[P, R]):
         fitting = [e for e in self._entries if e.sign.key == sign.key]
         stale = [(e.stale(sign), e) for e in fitting]
         valid = [e for why, e in stale if not why]
-        if valid:  # one where captured tensors are arguments fits in fewer calls
+        if valid:  # entries whose captured tensors are arguments match fewer calls
             return max(valid, key=lambda entry: len(entry.shared)), sign, ""
         if fitting:
             slots = {slot.key: slot for slot in fitting[0].replaced()}
@@ -296,11 +295,11 @@ class Jitted(Generic[P, R]):
         return self._replay(entry, sign)
 
     def _run(self, sign: Signature) -> Any:
-        """Run the function as it is."""
+        """Run the function eagerly."""
         return self._f(*without_static(sign.args), **without_static(sign.kwargs))
 
     def _replay(self, entry: Recording, sign: Signature) -> Any:
-        """Replay a call that no code has taken: under an observer, or the first one."""
+        """Replay a call without ``Program.call``: under an observer, or the first."""
         program = self._loaded(entry)
         self._remember(entry)
         tensors = [x for x in sign.leaves if type(x) is Tensor]
@@ -320,12 +319,12 @@ class Jitted(Generic[P, R]):
         why: str,
         explained: bool = False,
     ) -> tuple[Recording, Any]:
-        """Run a call, and remember what it did.
+        """Run a call, and remember its recording.
 
         Args:
             sign: Its signature.
             before: An earlier recording that this one may confirm; None for the first.
-            why: What differs from earlier calls; empty if nothing does.
+            why: The difference from earlier calls; empty if there is none.
             explained: Whether ``explain`` asks for it: no argument is used up then.
 
         Returns:
@@ -350,7 +349,7 @@ class Jitted(Generic[P, R]):
             entry.recorder.release()
         entry.value = None  # the tensors need not live on
         if entry.reason == "" and not explained:
-            _use_up(sign, messages)
+            _empty_donated(sign, messages)
         entry.sign = sign._replace(args=(), kwargs={}, leaves=[])
         self._remember(entry, before)
         return entry, value
@@ -380,7 +379,7 @@ class Jitted(Generic[P, R]):
             self._rest(attempts, f"what it does changes from call to call: {differs}")
 
     def _attempts_of(self, sign: Signature) -> Attempts:
-        """Return how often calls of a signature have been recorded in vain."""
+        """Return the attempts to record a signature."""
         with self._lock:
             for found in self._attempts:
                 if found.key == sign.key:
@@ -390,14 +389,14 @@ class Jitted(Generic[P, R]):
             return found
 
     def _resting(self, sign: Signature) -> Attempts | None:
-        """Return why calls of a signature run as they are for now; None if not."""
+        """Return why calls of a signature run eagerly for now; None if they do not."""
         for found in self._attempts:
             if found.calls > 0 and found.key == sign.key:
                 return found
         return None
 
     def _rest(self, attempts: Attempts, reason: str) -> None:
-        """Run calls of a signature as they are for a while."""
+        """Run calls of a signature eagerly for a while."""
         if self._strict:
             raise ValueError(f"jit: strict=True, and {reason}")
         attempts.reason, attempts.recordings = reason, 0
@@ -407,7 +406,7 @@ class Jitted(Generic[P, R]):
         self._warn_once(f"{reason}; {remedy}")
 
     def _warn_once(self, why: str) -> None:
-        """Warn that calls are not replayed, for a reason that the user can mend."""
+        """Warn that calls are not replayed, for a reason that the user can fix."""
         if not self._has_warned:
             self._has_warned = True
             text = f"jit: {self._name} is not replayed: {why}"
@@ -428,7 +427,7 @@ class Jitted(Generic[P, R]):
         warnings.warn(text, RuntimeWarning, stacklevel=outside())
 
     def _checked(self, entry: Recording, sign: Signature) -> Any:
-        """Run a call as it is; raise if a replay of it would do something else."""
+        """Run a call eagerly; raise if a replay of it would differ."""
         messages = donated(sign, self._donate, self._name) if self._donate else {}
         new = Recording(
             self._f,
@@ -439,7 +438,7 @@ class Jitted(Generic[P, R]):
             hold_arrays=True,
         )
         check_replay(self._name, entry, self._loaded(entry), new)
-        _use_up(sign, messages)
+        _empty_donated(sign, messages)
         return new.value
 
     def _loaded(self, entry: Recording) -> Program:
@@ -454,7 +453,7 @@ class Jitted(Generic[P, R]):
         with self._lock:
             others = [e for e in self._entries if e is not entry and e is not instead]
             self._entries = (entry, *others[: MAX_RECORDINGS - 1])
-            if self._varying:  # but not what no recording reads any more
+            if self._varying:  # without slots that no recording reads any more
                 met = set[tuple[int, Any]]().union(
                     *[e.references.met for e in self._entries]
                 )
@@ -470,13 +469,13 @@ class Jitted(Generic[P, R]):
 
 
 class Attempts:
-    """Recordings of a signature of which no two in a row did the same.
+    """Recordings of one signature, no two of which in a row did the same.
 
     Attributes:
         key: The key of the signature.
-        recordings: How many there were.
-        calls: How many calls run as they are before another one is recorded.
-        rests: How often this has happened.
+        recordings: The number of recordings.
+        calls: The number of calls that run eagerly before another one is recorded.
+        rests: The number of such rests.
         reason: Why no two did the same.
 
     """
@@ -495,7 +494,7 @@ class Attempts:
         self.reason = ""
 
 
-def _use_up(sign: Signature, messages: Mapping[int, str]) -> None:
+def _empty_donated(sign: Signature, messages: Mapping[int, str]) -> None:
     """Empty the donated tensors of a call."""
     tensors = [x for x in sign.leaves if type(x) is Tensor]
     for n, why in messages.items():
@@ -515,7 +514,7 @@ def _named(option: str, f: Callable[..., Any], given: Any) -> dict[int | str, st
 
 
 def _is_inside() -> bool:
-    """Return whether a call is part of something larger that sees each kernel."""
+    """Return whether surrounding code, such as a tape, must see each kernel."""
     context = current()
     seen = [o for o in context.observers if not getattr(o, "sees_regions", False)]
     return bool(context.tapes or seen or context.level is not None)

@@ -1,4 +1,4 @@
-"""Passes: from the steps that ran to those that have to. None changes a bit.
+"""Passes: reduce the recorded steps to the necessary ones, without changing a bit.
 
 Map: ``Draft``, what passes work on; ``merge``: identities and common subexpressions;
 ``constants``; ``dead_steps``.
@@ -15,12 +15,12 @@ from plugrad._src.tensor.tensor import Native
 
 from .graph import Graph, Step
 
-# To keep a larger constant costs more memory than time.
+# Bytes of a constant: keeping a larger one costs more memory than it saves time.
 MAX_FOLDED_BYTES = 1 << 16
 
 
 class Draft:
-    """A graph that is not finished.
+    """An unfinished graph.
 
     Attributes:
         inputs: The numbers of the inputs.
@@ -75,14 +75,14 @@ class Draft:
 
 
 def merge(draft: Draft) -> None:
-    """Drop steps that return their input, or what another step returns."""
+    """Drop steps that return their input, or the same as another step."""
     same: dict[int, int] = {}
     first: dict[Any, Step] = {}
     turned: dict[int | None, Step] = {}  # transpositions
     kept = []
     for step in draft.steps:
         inputs = tuple([x if x is None else same.get(x, x) for x in step.inputs])
-        step = _joined(step._replace(inputs=inputs), turned)
+        step = _join_transpositions(step._replace(inputs=inputs), turned)
         of: Any = step.inputs if _returns_input(draft, step) else step.outputs
         if of is step.outputs and not step.kernel.effect:
             with suppress(TypeError):  # a list among the attributes
@@ -94,8 +94,8 @@ def merge(draft: Draft) -> None:
     draft.outputs = [same.get(value, value) for value in draft.outputs]
 
 
-def _joined(step: Step, turned: dict[int | None, Step]) -> Step:
-    """Return a transposition of a transposition as one.
+def _join_transpositions(step: Step, turned: dict[int | None, Step]) -> Step:
+    """Merge a transposition of a transposition into one.
 
     Two reshapes are not joined, as one of them may copy: where a backend has strides,
     the layout decides in which order a later sum is taken.
@@ -119,7 +119,7 @@ def _returns_input(draft: Draft, step: Step) -> bool:
 
 
 def _key(step: Step) -> Any:
-    """Return what equal steps have in common."""
+    """Return a key: steps with equal keys compute the same."""
     # repr tells 1 from 1.0 and 0.0 from -0.0; equality tells what repr shortens.
     attrs = [(name, value, repr(value)) for name, value in step.attrs.items()]
     return step.kernel, step.backend, step.inputs, *attrs
@@ -139,7 +139,7 @@ def constants(draft: Draft) -> None:
 
 
 def dead_steps(draft: Draft) -> None:
-    """Drop steps of which nothing is used, unless they have effects or may raise."""
+    """Drop steps whose outputs are unused, unless they have effects or may raise."""
     used: set[int | None] = {*draft.outputs}
     kept = []
     for step in reversed(draft.steps):
@@ -151,7 +151,7 @@ def dead_steps(draft: Draft) -> None:
 
 
 def _may_raise(draft: Draft, step: Step) -> bool:
-    """Return whether a kernel checks values that are not the same in each call."""
+    """Return whether a kernel checks values that differ between calls."""
     bound = step.kernel.bind(step.inputs)
     checked = [bound[name] for name in step.kernel.checks]
     alone = [x for of in checked for x in (of if isinstance(of, tuple) else [of])]

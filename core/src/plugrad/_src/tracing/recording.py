@@ -114,7 +114,7 @@ class Recording:
         self.varying = [*varying]
         given, running = self._run()
         self._finish([id(x) for x in given if type(x) is Tensor])
-        self._refer(running)
+        self._find_references(running)
         recorder.end()
         self.reason, self.is_temporary = recorder.reason, recorder.is_temporary
         if self.reason and strict:
@@ -131,7 +131,7 @@ class Recording:
             recorder.argument(x, at) if type(x) is Tensor else x
             for at, x in enumerate(own)
         ]
-        self._reread(self.varying)
+        self._make_inputs(self.varying)
         args, kwargs = sign.args, sign.kwargs
         if any(x is not y for x, y in zip(given, sign.leaves, strict=True)):
             args, kwargs = sign.structure(given)
@@ -149,7 +149,7 @@ class Recording:
             recorder.refuse("a list or dict among the arguments is changed")
         return given, running
 
-    def _reread(self, varying: list[Slot]) -> None:
+    def _make_inputs(self, varying: list[Slot]) -> None:
         """Make the tensors in some slots inputs: one for each tensor."""
         self.inputs: list[Slot] = []
         self.aliases: list[tuple[Slot, Slot]] = []
@@ -195,7 +195,7 @@ class Recording:
         self.homes = draft.homes
         self.inputs = [s for s in recorder.sources if isinstance(s, Slot)]
 
-    def _refer(self, running: RunningCode) -> None:
+    def _find_references(self, running: RunningCode) -> None:
         """Find what the function refers to, and refuse what cannot be compared."""
         recorder = self.recorder
         packages = [package_of(str(g.get("__name__", ""))) for _, g in running.ran]

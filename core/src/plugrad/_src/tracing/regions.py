@@ -203,7 +203,7 @@ class Grouping:
             # What nothing reads runs for its error: no region would compute it.
             if not isinstance(item, Step) or not self.makes[n] & read:
                 continue
-            if key := _taken(compiler, item, self.graph):
+            if key := _fusable_key(compiler, item, self.graph):
                 spaces[n] = key, self.spaces[n]
         for n in spaces:
             makers = {self.makers[x] for x in self.plan[n].inputs if x in self.makers}
@@ -355,12 +355,12 @@ def bits(of: int) -> Iterator[int]:
 # --- compilers -------------------------------------------------------------------
 
 
-def _taken(compiler: Compiler, step: Step, graph: Graph) -> Any:
+def _fusable_key(compiler: Compiler, step: Step, graph: Graph) -> Any:
     """Return what the compiler says of a step; None where it fails."""
     try:
         return compiler.takes(step, graph)
     except Exception as error:
-        _tell("fusable", compiler, error)
+        _warn_about("fusable", compiler, error)
         return None
 
 
@@ -373,19 +373,19 @@ def _without_repeats(
     """
     made: set[int] = set()
     for found in grouping.ordered():
-        for item in _asked(compiler, graph, found):
+        for item in _compile_or_split(compiler, graph, found):
             if isinstance(item, Region) or made.isdisjoint(item.outputs):
                 yield item
             made.update(item.outputs)
 
 
-def _tell(what: str, compiler: Compiler, error: Exception) -> None:
+def _warn_about(what: str, compiler: Compiler, error: Exception) -> None:
     text = f"jit: {what} of {compiler.owner} has failed with {described(error)}; the "
     text += "kernels run one by one"
     warnings.warn(text, RuntimeWarning, stacklevel=outside())
 
 
-def _asked(
+def _compile_or_split(
     compiler: Compiler, graph: Graph, item: Step | Region | Graph
 ) -> Iterable[Step | Region]:
     """Return the region that the compiler makes of a graph, or its steps."""
@@ -396,7 +396,7 @@ def _asked(
         if function is not None and not callable(function):
             raise TypeError(f"compile must return a function or None, got {function!r}")
     except Exception as error:  # of a plugin: the kernels do the same
-        _tell("compile", compiler, error)
+        _warn_about("compile", compiler, error)
         return item.steps
     if function is None:
         return item.steps

@@ -16,7 +16,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from plugrad import geometry
-from plugrad._src.engine.dispatch import run
+from plugrad._src.engine.dispatch import require_dtype, run
 from plugrad._src.ops.basis import _convert, binary, compare, creation, shape
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad._src.tensor.arguments import integer, misfit, sizes
@@ -472,7 +472,7 @@ def one_hot(
     indices = _convert.integer_tensor("one_hot", "indices", indices)
     size = integer("one_hot", "depth", depth, 0)
     axis = shape._axis("one_hot", axis, len(indices.shape) + 1)
-    wanted = creation._held("one_hot", canonical(dtype))
+    wanted = require_dtype("one_hot", canonical(dtype))
     on, off = (slicing.constant("one_hot", v, wanted) for v in (on_value, off_value))
     values = {"on_value": on, "off_value": off, "axis": axis, "dtype": wanted}
     return run(ONE_HOT, indices, depth=size, **values)

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from plugrad._src.engine.dispatch import held, run
+from plugrad._src.engine.dispatch import require_dtype, run
 from plugrad._src.ops.basis import _convert, compare, creation, unary
 from plugrad._src.ops.basis import shape as shapes
 from plugrad._src.ops.basis.creation import is_scalar
@@ -140,7 +140,7 @@ def arange(
         for name, n in (("start", first), ("step", step))
     )
     usual = "int32" if all(isinstance(n, int) for n in (begin, end, by)) else "float32"
-    wanted = held("arange", canonical(usual if dtype is None else dtype))
+    wanted = require_dtype("arange", canonical(usual if dtype is None else dtype))
     size = _steps(begin, end, by)
     _check_sequence(begin, by, size, wanted)
     return run(RANGE, start=begin, step=by, size=size, dtype=wanted)
@@ -247,7 +247,7 @@ def linspace(
         return _between(start, stop, num, dtype, endpoint)
     ends = number("linspace", "start", start), number("linspace", "stop", stop)
     usual = "complex64" if any(isinstance(n, complex) for n in ends) else "float32"
-    wanted = held("linspace", canonical(usual if dtype is None else dtype))
+    wanted = require_dtype("linspace", canonical(usual if dtype is None else dtype))
     _check_ends(*ends, wanted)
     begin, end = (n if isinstance(n, complex) else float(n) for n in ends)
     num = integer("linspace", "num", num, 0)
@@ -264,7 +264,7 @@ def _between(start: End, stop: End, num: int, dtype: Any, endpoint: bool) -> Ten
             number("linspace", name, end)
     ends = _convert.promote_all("linspace", start, stop)
     a, b = (_convert.floating("linspace", x) for x in ends)
-    wanted = a.dtype if dtype is None else held("linspace", canonical(dtype))
+    wanted = a.dtype if dtype is None else require_dtype("linspace", canonical(dtype))
     if wanted.kind not in "fc"[a.dtype.kind == "c" :]:
         raise TypeError(f"linspace: {named(wanted)} cannot hold numbers of {a.dtype}")
     a, b = creation.cast(a, wanted), creation.cast(b, wanted)

@@ -15,7 +15,7 @@ import numpy as np
 
 from plugrad import geometry
 from plugrad._src.engine.accelerated import accelerated
-from plugrad._src.engine.context import Scope, current, lifted, tell
+from plugrad._src.engine.context import Scope, current, lifted, notify
 from plugrad._src.engine.dispatch import active, run, to
 from plugrad._src.registry.backend import share
 from plugrad._src.registry.contract import Kernel, Spec
@@ -144,7 +144,7 @@ def placed(
 
 def notify_created(x: Tensor) -> Tensor:
     """Return ``x``, which was not made by a run, and notify observers of it."""
-    tell("made", x)
+    notify("made", x)
     return x
 
 

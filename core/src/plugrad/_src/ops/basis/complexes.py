@@ -8,7 +8,7 @@ derivative f' passes on ``dy · conj(f')``. ``abs`` is in ``unary``.
 from __future__ import annotations
 
 from plugrad import geometry
-from plugrad._src.engine.dispatch import run
+from plugrad._src.engine.dispatch import require_dtype, run
 from plugrad._src.registry.contract import (
     Kernel,
     Spec,
@@ -76,7 +76,7 @@ def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
         raise TypeError(f"complex: the parts must be real, got {a.dtype}; take real(x)")
     if a.dtype not in WHOLES:
         a, b = creation.cast(a, FLOAT32), creation.cast(b, FLOAT32)
-    creation._held("complex", WHOLES[a.dtype])
+    require_dtype("complex", WHOLES[a.dtype])
     if a.shape != b.shape:
         sizes = geometry.broadcast("complex", a.shape, b.shape)
         a, b = (run(shape.BROADCAST_TO, x, shape=sizes) for x in (a, b))

@@ -13,7 +13,7 @@ from typing import Any, TypeGuard, Unpack
 
 import numpy as np
 
-from plugrad._src.engine.dispatch import held, run
+from plugrad._src.engine.dispatch import require_dtype, run
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients, same
 from plugrad._src.tensor.arguments import (
     Ints,
@@ -55,7 +55,6 @@ __all__ = [
 Number = complex | np.generic
 End = Number | Tensor | Variable
 Value = End | str | bytes
-_held = held
 
 # --- conversion ------------------------------------------------------------------
 
@@ -133,7 +132,7 @@ def cast(x: TensorLike, dtype: Any) -> Tensor:
     if x.dtype is dtype:
         return x
     _check_numbers(x.dtype, dtype)
-    return run(CAST, x, dtype=_held("astype", dtype))
+    return run(CAST, x, dtype=require_dtype("astype", dtype))
 
 
 gradients(CAST, x=lambda dy, x_spec: cast(dy, x_spec.dtype))
@@ -198,7 +197,7 @@ def bitcast(x: TensorLike, dtype: Any, /) -> Tensor:
     """
     x, dtype = _convert.asarray(x), canonical(dtype)
     _same_bits(Spec(x.shape, x.dtype), dtype=dtype)
-    return run(BITCAST, x, dtype=_held("bitcast", dtype))
+    return run(BITCAST, x, dtype=require_dtype("bitcast", dtype))
 
 
 IDENTITY = Kernel(
@@ -326,13 +325,13 @@ def full(
         if wanted is not STRING:
             raise TypeError(f"full: {wanted} cannot hold {fill_value!r}")
         shape = sizes("full", shape)
-        return run(FILL, shape=shape, value=text, dtype=_held("full", wanted))
+        return run(FILL, shape=shape, value=text, dtype=require_dtype("full", wanted))
     value = number("full", "fill_value", fill_value)
     wanted = dtype_of(value) if dtype is None else _numeric("full", dtype)
     value = _truncated("full", value, wanted)
     _check_fits("full", value, wanted)
     shape = sizes("full", shape)
-    return run(FILL, shape=shape, value=value, dtype=_held("full", wanted))
+    return run(FILL, shape=shape, value=value, dtype=require_dtype("full", wanted))
 
 
 def _repeated(shape: Ints, fill_value: Tensor | Variable, dtype: Any) -> Tensor:
@@ -380,7 +379,9 @@ def zeros(
         raise unexpected(zeros, unknown)
     if device is not None:
         return _convert.placed(device, zeros, shape, *more, dtype=dtype)
-    wanted = FLOAT32 if dtype is None else _held("zeros", _numeric("zeros", dtype))
+    wanted = (
+        FLOAT32 if dtype is None else require_dtype("zeros", _numeric("zeros", dtype))
+    )
     return run(FILL, shape=shape_of("zeros", shape, more), value=0, dtype=wanted)
 
 
@@ -419,7 +420,9 @@ def ones(
         raise unexpected(ones, unknown)
     if device is not None:
         return _convert.placed(device, ones, shape, *more, dtype=dtype)
-    wanted = FLOAT32 if dtype is None else _held("ones", _numeric("ones", dtype))
+    wanted = (
+        FLOAT32 if dtype is None else require_dtype("ones", _numeric("ones", dtype))
+    )
     return run(FILL, shape=shape_of("ones", shape, more), value=1, dtype=wanted)
 
 

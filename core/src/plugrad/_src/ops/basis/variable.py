@@ -6,7 +6,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from plugrad._src.engine.context import Context, all_tapes, current, keep, made_outside
+from plugrad._src.engine.context import (
+    Context,
+    all_tapes,
+    current,
+    made_outside,
+    notify_kept,
+)
 from plugrad._src.engine.dispatch import tracked_alias
 from plugrad._src.engine.tape import Tape, alias
 from plugrad._src.tensor.dtypes import DType, differentiable
@@ -18,20 +24,20 @@ from . import _convert
 __all__ = ["Variable"]
 
 
-def tell_outermost(what: str, *values: object) -> Any:
-    """Call the method ``what`` of the observers in force, also those around ``vmap``.
+def notify_outer(what: str, *values: object) -> Any:
+    """Call the method ``what`` of the observers that are in force outside any ``vmap``.
 
     Returns:
-        What the last of them that has the method returned; None if none has it.
+        The answer of the last observer that has the method; None if none has it.
 
     """
     context, answer = current(), None
     while context.level is not None:  # which hides observers
         context = context.level.context
     for observer in context.observers:
-        told = getattr(observer, what, None)
-        if told is not None:
-            answer = told(*values)
+        method = getattr(observer, what, None)
+        if method is not None:
+            answer = method(*values)
     return answer
 
 
@@ -59,7 +65,7 @@ class Variable(Methods):
     def __init__(
         self, value: TensorLike, /, *, trainable: bool = True, name: str = ""
     ) -> None:
-        self._value = keep(tracked_alias(_convert.asarray(value)))
+        self._value = notify_kept(tracked_alias(_convert.asarray(value)))
         self.trainable: bool = trainable
         self.name: str = name
 
@@ -81,7 +87,7 @@ class Variable(Methods):
 
         """
         if context.tape is None or context.level is not None:
-            tell_outermost("variable", self)  # which may give it another array
+            notify_outer("variable", self)  # which may give it another array
         held = self._value
         if self.trainable and differentiable(held.dtype):
             for tape in all_tapes(context):
@@ -125,8 +131,8 @@ class Variable(Methods):
                 f"assign: {self!r} was made outside of vmap, and cannot hold a value "
                 "for each example; return the values, and assign outside"
             )
-        tell_outermost("variable", self)
-        self._value = keep(tracked_alias(new))
+        notify_outer("variable", self)
+        self._value = notify_kept(tracked_alias(new))
 
     def assign_add(self, value: TensorLike, /) -> None:
         """Hold ``v + value`` from now on; ``v += value`` does the same.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugrad._src.engine.dispatch import held, run, run_many
+from plugrad._src.engine.dispatch import require_dtype, run, run_many
 from plugrad._src.ops.array import grids
 from plugrad._src.ops.basis import complexes
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _eigenvalues(op: str, x: Spec) -> Spec:
-    dtype = held(op, complexes.WHOLES.get(x.dtype, x.dtype))
+    dtype = require_dtype(op, complexes.WHOLES.get(x.dtype, x.dtype))
     return Spec(matrix.stacked(op, x).shape[:-1], dtype)
 
 
@@ -34,7 +34,7 @@ def _pair(x: Spec) -> tuple[Spec, Spec]:
 def _matrices(op: str, x: TensorLike) -> Tensor:
     """Return matrices whose complex dtype the backend has."""
     x = matrix.matrices(op, x)
-    held(op, complexes.WHOLES.get(x.dtype, x.dtype))
+    require_dtype(op, complexes.WHOLES.get(x.dtype, x.dtype))
     return x
 
 

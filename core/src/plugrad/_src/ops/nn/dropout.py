@@ -62,10 +62,10 @@ def dropout(
         raise ValueError(f"dropout: rate must be from 0 to below 1, got {chance}")
     sizes = x.shape
     if noise_shape is not None:
-        told = arguments.entries(noise_shape)
-        told = [noise_shape] if told is None else told
-        lead = len(x.shape) - len(told)
-        axes = enumerate(told, lead)
+        entries = arguments.entries(noise_shape)
+        entries = [noise_shape] if entries is None else entries
+        lead = len(x.shape) - len(entries)
+        axes = enumerate(entries, lead)
         given = [x.shape[i] if n is None and lead >= 0 else n for i, n in axes]
         sizes = arguments.sizes("dropout", given, "noise_shape")
         if broadcast("dropout", x.shape, sizes) != x.shape:

@@ -31,12 +31,11 @@ from typing import Any, Never, Unpack, cast
 import numpy as np
 
 from plugrad._src.engine.context import current
-from plugrad._src.engine.dispatch import run
+from plugrad._src.engine.dispatch import require_dtype, run
 from plugrad._src.ops.array import gather
 from plugrad._src.ops.basis import (
     _convert,
     compare,
-    creation,
     reduce,
     shape,
     unary,
@@ -100,7 +99,7 @@ def seed(n: Seed = None, /) -> None:
         >>> pg.random.seed()  # unpredictable again
 
     """
-    variable.tell_outermost("refuse", "random.seed restarts the numbers of the process")
+    variable.notify_outer("refuse", "random.seed restarts the numbers of the process")
     _draws.reseed(_checked("seed", n))
 
 
@@ -167,7 +166,7 @@ def _for_each_example(
         def draw(key: Tensor | None) -> Tensor:
             return drawn(_checked(op, seed if key is None else key))
 
-        y = variable.tell_outermost("draw", draw, given)  # jit draws again later
+        y = variable.notify_outer("draw", draw, given)  # jit draws again later
         return cast("Tensor", draw(given) if y is None else y)
     key: Any = seed
     mapped = seed is None
@@ -196,7 +195,7 @@ def _sizes(op: str, shape: Ints, more: tuple[Never, ...]) -> Shape:
 
 
 def _floating(op: str, dtype: Any) -> DType:
-    wanted = FLOAT32 if dtype is None else creation._held(op, canonical(dtype))
+    wanted = FLOAT32 if dtype is None else require_dtype(op, canonical(dtype))
     if wanted.kind != "f":
         raise TypeError(f"{op}: {wanted} is not floating; use uniform_int or bernoulli")
     return wanted
@@ -378,7 +377,7 @@ def uniform_int(
     if unknown:
         raise unexpected(uniform_int, unknown)
     op = "uniform_int"
-    sizes, wanted = arguments.sizes(op, shape), creation._held(op, canonical(dtype))
+    sizes, wanted = arguments.sizes(op, shape), require_dtype(op, canonical(dtype))
     if wanted.kind not in "iu":
         raise TypeError(f"{op}: draws integers, not {wanted}; cast with astype")
     low, high = arguments.integers(op, "minval and maxval", (minval, maxval))
@@ -812,7 +811,7 @@ def multinomial(
     step = max(count, 1) if inside else max(NOISE // max(rows * classes, 1), 1)
     draw = _draws.race if normalized else _draws.gumbel
     if step < count:  # all parts continue one stream
-        variable.tell_outermost("refuse", "multinomial draws in several parts")
+        variable.notify_outer("refuse", "multinomial draws in several parts")
         stream = _draws.stream(_checked("multinomial", seed))
     for at in range(0, max(count, 1), step):
         sizes = (min(step, count - at), rows, classes)

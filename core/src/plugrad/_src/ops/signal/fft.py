@@ -23,9 +23,9 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 from plugrad import geometry
-from plugrad._src.engine.dispatch import run
+from plugrad._src.engine.dispatch import require_dtype, run
 from plugrad._src.ops.array import rearrange, slicing
-from plugrad._src.ops.basis import _convert, binary, complexes, creation, shape, unary
+from plugrad._src.ops.basis import _convert, binary, complexes, shape, unary
 from plugrad._src.ops.basis.complexes import Pair
 from plugrad._src.ops.linalg import products
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
@@ -837,7 +837,7 @@ def _frequencies(op: str, n: int, d: float, dtype: Any, half: bool) -> Tensor:
 
 def _floats(op: str, values: Numbers, dtype: Any) -> Tensor:
     """Return values as a tensor, by default of float32."""
-    wanted = creation._held(op, FLOAT32 if dtype is None else canonical(dtype))
+    wanted = require_dtype(op, FLOAT32 if dtype is None else canonical(dtype))
     if wanted.kind != "f":
         raise TypeError(f"{op}: dtype must be real floating, got {wanted}")
     return _convert.tensor_of(values.astype(wanted), copy=False)
