@@ -5,7 +5,7 @@
 /* Call the VJP function of a step with `dy` and its residuals. */
 static PyObject *call_vjp(PyObject *step, PyObject *dy, PyObject *saved) {
     PyObject *function = FIELD(step, VJPStep, function), *dx = NULL;
-    PyObject *args[1 + MOST] = {dy}, *residuals = FIELD(step, VJPStep, saved);
+    PyObject *args[1 + MAX_ARGUMENTS] = {dy}, *residuals = FIELD(step, VJPStep, saved);
     Py_ssize_t n = 0;
     for (; n < PyTuple_GET_SIZE(residuals); n++) { /* owned: the list may be cleared */
         Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(residuals, n));
@@ -18,7 +18,7 @@ static PyObject *call_vjp(PyObject *step, PyObject *dy, PyObject *saved) {
     return dx;
 }
 
-/* Tell whether two are equal, which are borrowed: comparing may run any code. */
+/* Compare two borrowed objects, which are kept alive: comparing may run any code. */
 static int are_equal(PyObject *a, PyObject *b) {
     Py_XINCREF(a);
     Py_XINCREF(b);
@@ -28,7 +28,7 @@ static int are_equal(PyObject *a, PyObject *b) {
     return equal;
 }
 
-/* Return `dx`, which it takes, in the shape of the input; NULL hands on. */
+/* Steal `dx`, and return it in the shape of the input; NULL gives NULL. */
 static PyObject *unbroadcast(PyObject *dx, PyObject *tape_id, PyObject *kernel,
                          PyObject *step) {
     if (dx == NULL) return NULL;
@@ -44,7 +44,7 @@ static PyObject *unbroadcast(PyObject *dx, PyObject *tape_id, PyObject *kernel,
     return found;
 }
 
-/* Add `dx`, which it takes, to the cotangent of `tape_id`: 0, or -1 with an error. */
+/* Steal `dx`, and add it to the cotangent of `tape_id`: 0, or -1 with an error. */
 static int accumulate(PyObject *cotangents, PyObject *tape_id, PyObject *dx) {
     PyObject *have = dx ? item_of(cotangents, tape_id) : NULL;
     if (have != NULL) {
@@ -56,7 +56,7 @@ static int accumulate(PyObject *cotangents, PyObject *tape_id, PyObject *dx) {
     return done;
 }
 
-/* Tell whether a node has one output and ran on the backend. */
+/* Whether a node has one output and ran on the backend. */
 static int is_plain(PyObject *node, PyObject *backend) {
     if (!IS(node, Node) || FIELD(node, Node, backend) != backend) return 0;
     PyObject *plan = FIELD(node, Node, plan);
@@ -64,12 +64,12 @@ static int is_plain(PyObject *node, PyObject *backend) {
     PyObject *steps = FIELD(plan, Plan, steps);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(steps); i++) {
         PyObject *residuals = FIELD(PyTuple_GET_ITEM(steps, i), VJPStep, saved);
-        if (PyTuple_GET_SIZE(residuals) > MOST) return 0;
+        if (PyTuple_GET_SIZE(residuals) > MAX_ARGUMENTS) return 0;
     }
     return PyList_GET_SIZE(FIELD(node, Node, outputs)) == 1;
 }
 
-/* Tell whether there is no observer, and at most one tape; -1 with an error. */
+/* Whether there is no observer, and at most one tape; -1 with an error. */
 static int is_unobserved(void) {
     PyObject *context = current_context();
     if (context == NULL) return PyErr_Occurred() ? -1 : 0;

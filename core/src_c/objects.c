@@ -77,7 +77,7 @@ int assign(PyObject *object, Py_ssize_t at, PyObject *value) {
 PyObject *item_of(PyObject *dict, PyObject *key) {
     PyObject *found = NULL;
 #if PY_VERSION_HEX >= 0x030D0000
-    (void)PyDict_GetItemRef(dict, key, &found); /* NULL with an error, too */
+    (void)PyDict_GetItemRef(dict, key, &found); /* NULL also with an error */
 #else
     found = Py_XNewRef(PyDict_GetItemWithError(dict, key));
 #endif
@@ -94,7 +94,7 @@ PyObject *item_at(PyObject *list, Py_ssize_t at) {
 
 /* --- tensors --------------------------------------------------------------------- */
 
-/* Tell whether all slots are filled, too: one may be deleted, or never set. */
+/* All slots must be filled: one may be deleted, or never set. */
 int is_tensor(PyObject *x) {
     return IS(x, Tensor) && PEEK(x, Tensor, _data) && PEEK(x, Tensor, _home) &&
            PEEK(x, Tensor, _dtype) && PEEK(x, Tensor, _shape) &&
@@ -106,7 +106,7 @@ static struct {
     Py_ssize_t offset;
     const char *slot;
 } members[] = {{0, "_shape"}, {0, "_dtype"}};
-static PyObject *assigned; /* what is said of assigning them */
+static PyObject *assigned; /* the error message about assigning them */
 
 static PyObject *get_member(PyObject *x, void *closure) {
     PyObject *found = *(PyObject **)((char *)x + *(Py_ssize_t *)closure);
@@ -168,12 +168,12 @@ PyObject *alias_of(PyObject *x) {
         Py_XDECREF(y);
         return NULL;
     }
-    SLOT(y, Tensor, _data) = HELD(x, Tensor, _data); /* `dispose` empties it last */
-    SLOT(y, Tensor, _home) = HELD(x, Tensor, _home);
+    SLOT(y, Tensor, _data) = NEW_REF(x, Tensor, _data); /* `dispose` empties it last */
+    SLOT(y, Tensor, _home) = NEW_REF(x, Tensor, _home);
     SLOT(y, Tensor, _dtype) = Py_NewRef(SLOT(x, Tensor, _dtype));
     SLOT(y, Tensor, _shape) = Py_NewRef(SLOT(x, Tensor, _shape));
-    SLOT(y, Tensor, _tape_id) = HELD(x, Tensor, _tape_id);
-    SLOT(y, Tensor, _cached_copies) = HELD(x, Tensor, _cached_copies);
+    SLOT(y, Tensor, _tape_id) = NEW_REF(x, Tensor, _tape_id);
+    SLOT(y, Tensor, _cached_copies) = NEW_REF(x, Tensor, _cached_copies);
     if (SLOT(y, Tensor, _home) == NOWHERE) Py_CLEAR(y);
     return y;
 }
@@ -232,8 +232,8 @@ PyObject *current_context(void) {
 }
 
 PyObject *active_backend(PyObject *context) {
-    PyObject *backend = HELD(context, Context, backend);
-    if (backend == Py_None) Py_SETREF(backend, HELD(PROCESS, Context, backend));
+    PyObject *backend = NEW_REF(context, Context, backend);
+    if (backend == Py_None) Py_SETREF(backend, NEW_REF(PROCESS, Context, backend));
     if (backend == Py_None) Py_CLEAR(backend);
     return backend;
 }

@@ -8,12 +8,12 @@ typedef struct {
     PyObject *kernel;
     Args inputs; /* tensors, or None for optional ones */
     Py_ssize_t count;
-    PyObject *attrs;             /* their names, a tuple, or NULL */
+    PyObject *attrs;             /* a tuple of their names, or NULL */
     Args values;                 /* and their values */
     PyObject *pair[2], *made[2]; /* inputs of `elementwise`; those it owns, or NULL */
     PyObject *context, *backend; /* owned */
     PyObject *tape, *tracked;    /* owned; NULL without a tape */
-    PyObject *given[2 * MOST];   /* what the kernel gets: arrays (owned), then values */
+    PyObject *given[2 * MAX_ARGUMENTS]; /* the kernel's arguments: owned arrays, values */
     Py_ssize_t owned;
 } Run;
 
@@ -71,15 +71,15 @@ static PyObject *save_tensor(const Run *run, PyObject *where, PyObject *y) {
     return save_in_python(run, TENSOR, where, y);
 }
 
-/* What a gradient residuals and is no tensor: an attribute, a spec, or several inputs. */
+/* A residual that is not a tensor: an attribute, a spec, or a tuple of inputs. */
 static PyObject *save_other(const Run *run, PyObject *residual, PyObject *y) {
     PyObject *kind = PyTuple_GET_ITEM(residual, 0);
     PyObject *where = PyTuple_GET_ITEM(residual, 1);
     if (kind == ATTRIBUTE) return attribute(run, where);
-    if (kind == SPEC && PyLong_CheckExact(where)) { /* a tape_id does for a spec */
+    if (kind == SPEC && PyLong_CheckExact(where)) { /* a tape_id serves as a spec */
         PyObject *x = value(run, where, y);
         if (x != NULL && is_tensor(x) && PEEK(x, Tensor, _tape_id) != Py_None)
-            return HELD(x, Tensor, _tape_id);
+            return NEW_REF(x, Tensor, _tape_id);
     }
     return save_in_python(run, kind, where, y);
 }
@@ -104,7 +104,7 @@ static PyObject *tape_ids_of(const Run *run) {
     PyObject *ids = PyList_New(run->count);
     for (Py_ssize_t i = 0; ids != NULL && i < run->count; i++) {
         PyObject *x = run->inputs[i];
-        PyObject *tape_id = x == Py_None ? Py_NewRef(x) : HELD(x, Tensor, _tape_id);
+        PyObject *tape_id = x == Py_None ? Py_NewRef(x) : NEW_REF(x, Tensor, _tape_id);
         PyList_SET_ITEM(ids, i, tape_id);
     }
     return ids;
@@ -145,11 +145,11 @@ PyObject *call_record(CALL) {
     if (!is_on() || names != NULL || PyVectorcall_NARGS(nargsf) != 6)
         return slow_path(self, args, nargsf, names);
     PyObject *tapes = args[0], *plan = args[1], *inputs = args[3], *outputs = args[5];
-    PyObject *attrs = args[4], *name, *values[MOST];
+    PyObject *attrs = args[4], *name, *values[MAX_ARGUMENTS];
     if (!PyTuple_CheckExact(tapes) || PyTuple_GET_SIZE(tapes) != 1 ||
         !IS(PyTuple_GET_ITEM(tapes, 0), Tape) || !IS(plan, Plan) ||
-        !PyTuple_CheckExact(inputs) || PyTuple_GET_SIZE(inputs) > MOST ||
-        !PyDict_CheckExact(attrs) || PyDict_GET_SIZE(attrs) > MOST ||
+        !PyTuple_CheckExact(inputs) || PyTuple_GET_SIZE(inputs) > MAX_ARGUMENTS ||
+        !PyDict_CheckExact(attrs) || PyDict_GET_SIZE(attrs) > MAX_ARGUMENTS ||
         !PyTuple_CheckExact(outputs) || PyTuple_GET_SIZE(outputs) != 1 ||
         !is_tensor(PyTuple_GET_ITEM(outputs, 0)))
         return slow_path(self, args, nargsf, names);
@@ -179,7 +179,7 @@ static long tracked_of(const Run *run) {
         PyObject *x = run->inputs[i];
         if (x == Py_None) continue;
         if (!is_tensor(x)) return -2;
-        PyObject *tape_id = HELD(x, Tensor, _tape_id);
+        PyObject *tape_id = NEW_REF(x, Tensor, _tape_id);
         int found = PySet_Contains(run->tracked, tape_id);
         Py_DECREF(tape_id);
         if (found < 0) return -1;
@@ -213,7 +213,7 @@ static int collect(Run *run) {
         if (x == Py_None)
             run->given[i] = Py_NewRef(x);
         else /* `dispose` empties it last, so it is there if the home is */
-            run->given[i] = HELD(x, Tensor, _data);
+            run->given[i] = NEW_REF(x, Tensor, _data);
         if (x != Py_None && PEEK(x, Tensor, _home) != run->backend)
             Py_XSETREF(run->given[i],
                        PyObject_CallFunctionObjArgs(native, x, run->backend, NULL));
@@ -235,7 +235,7 @@ static void explain_result(const Run *run, PyObject *result) {
     Py_XDECREF(error);
 }
 
-/* Have Python go on with a run whose kernel has declined: it is not called again. */
+/* Let Python continue a run whose kernel has declined, without calling it again. */
 static PyObject *run_declined(const Run *run) {
     PyObject *inputs = PyTuple_New(run->count), *attrs = PyDict_New(), *y = NULL;
     int done = inputs != NULL && attrs != NULL ? 0 : -1;
@@ -284,13 +284,13 @@ static PyObject *run_on_backend(Run *run) {
 /* Return the output; NULL without an error, and nothing done, for the slow path. */
 static PyObject *fast_path(Run *run) {
     if (!IS(run->kernel, Kernel) || !SLOT(run->kernel, Kernel, name)) return NULL;
-    if (run->count > MOST || attrs_of(run) > MOST) return NULL;
+    if (run->count > MAX_ARGUMENTS || attrs_of(run) > MAX_ARGUMENTS) return NULL;
     PyObject *y = NULL;
     if (PEEK(run->context, Context, quiet) == Py_True) {
         run->backend = active_backend(run->context);
     } else if (PEEK(run->context, Context, overrides) == Py_None &&
                SLOT(run->kernel, Kernel, single) == Py_True) {
-        run->tape = HELD(run->context, Context, tape); /* another thread may undo it */
+        run->tape = NEW_REF(run->context, Context, tape); /* another thread may undo it */
         if (run->tape != Py_None) {
             run->backend = active_backend(run->context);
             run->tracked = Py_NewRef(SLOT(run->tape, Tape, tracked));
@@ -340,20 +340,20 @@ static int prepare_unary(Run *run, Args args, Py_ssize_t n) {
     return begin(run, args, 1); /* None is for optional inputs */
 }
 
-/* Tell whether an op of the given kinds takes the dtype. */
-static int takes(PyObject *kinds, PyObject *dtype) {
+/* Whether an op of the given kinds accepts the dtype. */
+static int accepts(PyObject *kinds, PyObject *dtype) {
     if (!PyUnicode_CheckExact(kinds)) return 0;
     if (dtype == FLOAT32)
         return PyUnicode_FindChar(kinds, 'f', 0, PY_SSIZE_T_MAX, 1) >= 0;
     int found = kind_is_in(dtype, kinds);
-    if (found < 0) PyErr_Clear(); /* whatever it is, Python will say */
+    if (found < 0) PyErr_Clear(); /* the slow path raises the error */
     return found > 0;
 }
 
 static int prepare_floating_unary(Run *run, Args args, Py_ssize_t n) {
     if (run->attrs != NULL || n < 2 || n > 3 || !is_tensor(args[1])) return 0;
     PyObject *dtype = SLOT(args[1], Tensor, _dtype);
-    if (n == 2 ? dtype != FLOAT32 : !takes(args[2], dtype)) return 0;
+    if (n == 2 ? dtype != FLOAT32 : !accepts(args[2], dtype)) return 0;
     return begin(run, args, 1);
 }
 
@@ -406,7 +406,7 @@ static int fit(PyObject *a, PyObject *b, PyObject *kinds) {
     PyObject *dtype = SLOT(a, Tensor, _dtype);
     if (SLOT(b, Tensor, _dtype) != dtype) return 0;
     if (!broadcasts(SLOT(a, Tensor, _shape), SLOT(b, Tensor, _shape))) return 0;
-    return kinds == NULL ? dtype != STRING : takes(kinds, dtype);
+    return kinds == NULL ? dtype != STRING : accepts(kinds, dtype);
 }
 
 /* Tell whether to read a variable tells nobody but the tapes, which may hear it twice. */

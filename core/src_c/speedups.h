@@ -1,23 +1,24 @@
 /* Accelerators in C of the engine's hottest functions (as in PEP 399).
 
 Each function in the table ACCELERATED of module.c has the name and the arguments of a
-Python function, which says completely what is done. The accelerator does the same on the
+Python function, which is the complete definition. The accelerator does the same on the
 fast path: tensors, a backend that implements the kernel, no observer, at most one tape.
 On the slow path - everything else - it calls the Python function before it has changed
-anything. So an accelerator decides nothing and raises nothing of its own.
+anything. So an accelerator makes no decision and raises no error of its own.
 
 Files: objects.c (the engine's objects: names, slots, tensors, the context), run.c (a run
 of a kernel, and the functions that start one), backward.c (one node of backward),
-watch.c (which code runs in a block), module.c (the type of accelerated functions, the module).
+watch.c (the code that runs in a block), module.c (the type of accelerated functions, the
+module).
 
 Functions that return a PyObject return a new reference, or NULL; where NULL may also
 stand for "take the slow path", without an error, they say so.
 
-Without the GIL, another thread may assign a slot while it is read. HELD returns a new
+Without the GIL, another thread may assign a slot while it is read. NEW_REF returns a new
 reference, and ASSIGN replaces one; PEEK returns a pointer that may only be compared. SLOT
-reads what nobody assigns after the object is made (the shape and dtype of a tensor, a
-kernel, a tape), or an object of which no other thread knows. Decision 26 lists what
-guards what.
+reads slots that are never assigned after the object is made (the shape and dtype of a
+tensor, a kernel, a tape), or an object that no other thread knows. Decision 26 lists
+the guard of each object.
 */
 
 #ifndef PLUGRAD_SPEEDUPS_H
@@ -27,8 +28,8 @@ guards what.
 #include <Python.h>
 #include <structmember.h>
 
-/* Inputs and attributes of a run, and arguments of a gradient: more is the slow path. */
-enum { MOST = 16 };
+/* Inputs of a run, its attributes, or residuals of a gradient: more take the slow path. */
+enum { MAX_ARGUMENTS = 16 };
 
 typedef PyObject *const *Args;
 
@@ -113,7 +114,7 @@ enum {
 };
 enum { Node_plan, Node_backend, Node_inputs, Node_outputs, Node_saved, Node_count };
 
-/* A field, borrowed: the tuple holds it. */
+/* A field, borrowed from the tuple. */
 #define FIELD(tuple, class, name) PyTuple_GET_ITEM(tuple, class##_##name)
 
 #define DECLARE_NAME(name) extern PyObject *n_##name;
@@ -132,8 +133,8 @@ SLOTS(DECLARE_SLOT)
 #define PEEK(object, class, name) SLOT(object, class, name)
 #define is_on() enabled
 #endif
-/* None if the slot is empty. */
-#define HELD(object, class, name) held(object, class##_##name)
+/* A new reference; None if the slot is empty. */
+#define NEW_REF(object, class, name) new_ref(object, class##_##name)
 /* 0, or -1 with an error. */
 #define ASSIGN(object, class, name, value) assign(object, class##_##name, value)
 #define IS(object, class) Py_IS_TYPE(object, (PyTypeObject *)(class))
@@ -142,7 +143,7 @@ SLOTS(DECLARE_SLOT)
 
 extern int enabled; /* read it by is_on() */
 
-static inline PyObject *held(PyObject *object, Py_ssize_t offset) {
+static inline PyObject *new_ref(PyObject *object, Py_ssize_t offset) {
 #ifdef Py_GIL_DISABLED
     PyMemberDef slot = {.type = T_OBJECT, .offset = offset};
     return PyMember_GetOne((const char *)object, &slot);
@@ -160,16 +161,16 @@ PyObject *item_at(PyObject *list, Py_ssize_t at);
 int intern_names(void);   /* 0, or -1 with an error */
 int import_objects(void); /* 0, or -1 with an error */
 
-int is_tensor(PyObject *x); /* all slots are filled, too */
+int is_tensor(PyObject *x); /* whether it is, with all slots filled */
 /* fix_members(Tensor, message): let C read shape and dtype, and refuse to assign them */
 PyObject *fix_members(PyObject *module, PyObject *args);
-PyObject *new_tensor(PyObject *data, PyObject *home); /* takes `data`; NULL hands on */
+PyObject *new_tensor(PyObject *data, PyObject *home); /* steals `data`; NULL gives NULL */
 /* A tensor of the same values and identity; NULL without an error if `x` is disposed. */
 PyObject *alias_of(PyObject *x);
-PyObject *new_tape_id(PyObject *y);               /* y gets it, too */
+PyObject *new_tape_id(PyObject *y);               /* also assigned to y */
 int kind_is_in(PyObject *dtype, PyObject *kinds); /* -1 with an error */
 
-/* An attribute of an object that the attribute's own code could free. */
+/* An attribute of an object that the code of the attribute might free. */
 PyObject *attribute_of(PyObject *borrowed, PyObject *name);
 /* The context of the caller; NULL without an error if accelerators are disabled. */
 PyObject *current_context(void);

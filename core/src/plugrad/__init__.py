@@ -803,7 +803,7 @@ if TYPE_CHECKING:
     from ._src.tracing.checking import StaleReplay as StaleReplay
     from ._src.tracing.jit import jit as jit
 
-# What most programs do not use -> the module, which is imported at its first use.
+# Rarely used names -> their modules, which are imported at the first use.
 _NAMESPACES = "fft fused image linalg losses quantized random signal"
 _NAMESPACES += " sparse strings tree"
 _LATER = {
@@ -830,10 +830,10 @@ _LATER = {
 }
 
 
-if not TYPE_CHECKING:  # or else type checkers would accept every name
+if not TYPE_CHECKING:  # with it, type checkers would accept every name
 
     def __getattr__(name: str) -> Any:
-        """Return what is imported at its first use, or the version."""
+        """Return a name that is imported at its first use, or the version."""
         if name in _NAMESPACES.split():
             return import_module(f".{name}", __name__)
         if name == "__version__":

@@ -73,10 +73,10 @@ else:  # imported at their first use, as Python takes 0.4 ms for each frozen dat
 
 
 def _remembered(function: Callable[P, Windows]) -> Callable[P, Windows]:
-    """Return ``function`` with a memory of its calls, where arguments are hashable.
+    """Return ``function`` with a cache of its calls with hashable arguments.
 
-    It stands above the parsing of arguments, which takes longer than a small
-    convolution. ``1``, ``1.0`` and ``True`` are equal, so the key has their types too.
+    It caches before arguments are parsed, because parsing takes longer than a small
+    convolution. ``1``, ``1.0`` and ``True`` are equal, so the key includes their types.
     """
     memory: dict[Any, Windows] = {}
 
@@ -98,7 +98,7 @@ def _remembered(function: Callable[P, Windows]) -> Callable[P, Windows]:
 
 
 def _types(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the types of the entries; of entries that are tuples, their types."""
+    """Return the types of the entries; for a tuple, the types of its entries."""
     types = tuple(map(type, values))
     if tuple not in types:
         return types
@@ -119,10 +119,10 @@ def windows(
     groups: int = 1,
     output_sizes: Sequence[int] | None = None,
 ) -> Windows:
-    """Return the windows over a channels-last ``shape``, or say what does not fit.
+    """Return the windows over a channels-last ``shape``, or raise if it does not fit.
 
     Args:
-        op: Who asks, for messages.
+        op: The name of the caller, for messages.
         shape: Batch, spatial axes, channels.
         window: The number of elements of a window, for each axis or for all.
         strides: Steps between the beginnings of neighbouring windows.
@@ -130,11 +130,11 @@ def windows(
             ``"valid"`` pads nothing; a number pads all ends; pairs (before, after) pad
             each axis.
         dilations: Steps between neighbouring elements of one window.
-        dim_rounding_mode: What becomes of a last step that is cut off, with a number
-            or pairs as ``pad``: ``"floor"`` (the default) leaves it out, ``"ceil"``
-            takes it in, ``"ceil_inside"`` takes it in unless the window would begin in
-            the padding behind the input (PyTorch's ``ceil_mode``), ``"round"`` takes it
-            in from one half on.
+        dim_rounding_mode: The treatment of a last step that is cut off, with a number
+            or pairs as ``pad``: ``"floor"`` (the default) drops it, ``"ceil"`` keeps
+            it, ``"ceil_inside"`` keeps it unless the window would begin in the padding
+            behind the input (PyTorch's ``ceil_mode``), ``"round"`` keeps it from one
+            half on.
         channels: Of the output; by default those of ``shape``.
         groups: See ``Windows``.
         output_sizes: The number of windows on each axis, where the output is given; the
@@ -200,7 +200,7 @@ def depthwise(op: str, shape: Shape, filter: Shape, **more: Any) -> Windows:
 
 
 def rank(op: str, what: str, shape: Shape, spatial: int) -> None:
-    """Complain unless a shape has so many spatial axes between its first and last."""
+    """Raise unless a shape has ``spatial`` axes between its first and last."""
     if len(shape) != spatial + 2:
         raise ValueError(
             f"{op}: {what} must have rank {spatial + 2}, got shape {shape}"
@@ -267,7 +267,7 @@ def _rounding(op: str, given: object, pad: object) -> str | None:
 
 
 def _steps(room: int, stride: int, rounding: str | None, count: int | None) -> int:
-    """Return how many steps fit into ``room``, rounded as told or so as to fit."""
+    """Return the number of steps that fit into ``room``, rounded as given or to fit."""
     up = -(-room // stride)
     if rounding == "round":
         return (2 * room + stride) // (2 * stride)
@@ -323,7 +323,7 @@ def axes(op: str, axis: Ints | None, rank: int) -> tuple[int, ...]:
 
 
 def reshaped(old: tuple[int, ...], new: Sequence[int]) -> tuple[int, ...]:
-    """Return ``new`` with its -1, if any, worked out."""
+    """Return ``new`` with its -1, if any, inferred."""
     size, known = math.prod(old), math.prod(n for n in new if n != -1)
     free = [i for i, n in enumerate(new) if n == -1]
     fits = len(free) == 1 and known and size % known == 0 if free else known == size

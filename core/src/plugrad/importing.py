@@ -1,8 +1,8 @@
-"""For authors of importers: what loading and running a model of a file has in common.
+"""For authors of importers: shared parts of loading and running model files.
 
-plugrad-onnx and plugrad-tfjs are built on it, and so can be an importer of another
-format. ``import plugrad`` does not import this module. A loader collects all problems
-of a file, and raises them together::
+plugrad-onnx and plugrad-tfjs are built on it, and importers of other formats can be.
+``import plugrad`` does not import this module. A loader collects all problems of a
+file, and raises them together::
 
     def load(path, *, backend=None, budget=None):
         budget = pg.Budget.started(budget, "load")
@@ -62,7 +62,7 @@ class ModelError(ValueError):
     """A model that cannot be loaded.
 
     Args:
-        problems: Everything that is in the way, one text each. The message shows the
+        problems: Every obstacle, one text each. The message shows the
             first 50, 500 characters of each, with control characters escaped.
 
     Attributes:
@@ -83,7 +83,7 @@ class ModelError(ValueError):
         super().__init__(f"load: the model has {word}:{lines}{rest}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how a pickle or a copy makes it again."""
+        """Return how a pickle or a copy recreates it."""
         return type(self), (self.problems,)
 
 
@@ -95,7 +95,7 @@ def _line(problem: str) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return text of a file as a terminal may print it: control characters escaped.
+    r"""Return text from a file, with control characters escaped for the terminal.
 
     Args:
         text: Any text.
@@ -116,7 +116,7 @@ def printable(text: str) -> str:
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """Return a block in which what a file can exhaust is a ``ModelError``.
+    """Return a block that turns exhausted resources into a ``ModelError``.
 
     Returns:
         A context manager. A ``BudgetError``, ``RecursionError`` or ``MemoryError`` of
@@ -152,10 +152,11 @@ def loading() -> Iterator[None]:
 def input_counts(
     function: Callable[..., Any], *, without: Collection[str] = ()
 ) -> tuple[int, float]:
-    """Return how many inputs a function takes by position, at least and at most.
+    """Return the least and the greatest number of positional inputs of a function.
 
     Args:
-        function: What runs a node: inputs by position, attributes by keyword only.
+        function: The function of a node: inputs by position, attributes by keyword
+            only.
         without: Names of positional parameters that are no inputs.
 
     Returns:
@@ -203,11 +204,11 @@ def inputs_text(least: int, most: float) -> str:
 
 @dataclass(frozen=True)
 class ValueInfo:
-    """The name, dtype and shape of an input or output, as far as a file tells them.
+    """The name, dtype and shape of an input or output, as far as a file gives them.
 
     Attributes:
         name: The name in the file.
-        dtype: The dtype; None for a sequence, and for what the file does not say.
+        dtype: The dtype; None for a sequence, or if the file does not give it.
         shape: The sizes, a name or None for each that is not known; None: no rank is
             known.
 
@@ -244,12 +245,12 @@ class ValueInfo:
 def bind_inputs(
     infos: Sequence[ValueInfo], args: Sequence[Any], named: Mapping[str, Any]
 ) -> list[Any]:
-    """Return what a call gives for each input of a model.
+    """Return the value that a call passes for each input of a model.
 
     Args:
         infos: The inputs.
-        args: What is given by position.
-        named: What is given by name.
+        args: The positional arguments.
+        named: The named arguments.
 
     Returns:
         A value for each input, in their order.
@@ -334,8 +335,8 @@ def in_order(needs: Mapping[N, Iterable[N]]) -> tuple[list[N], list[N]]:
     the order is always the same, and that of ``needs`` is kept if it is one.
 
     Args:
-        needs: For each node, those that it needs. What is no node itself is there
-            from the start.
+        needs: For each node, the names that it needs. Names that are not nodes are
+            available from the start.
 
     Returns:
         The nodes, each after those that it needs, and a circle: nodes that wait for
@@ -361,7 +362,7 @@ def in_order(needs: Mapping[N, Iterable[N]]) -> tuple[list[N], list[N]]:
     sorter = TopologicalSorter(rows)
     try:
         sorter.prepare()
-    except CycleError as error:  # what does not wait for a circle is still sorted
+    except CycleError as error:  # nodes that do not wait for a circle are still sorted
         circle = _from_first(error.args[1], places)
     ready = sorted(places[node] for node in sorter.get_ready())
     order: list[N] = []
@@ -400,7 +401,7 @@ def last_uses(steps: Sequence[Iterable[N]], kept: Iterable[N]) -> list[tuple[N, 
     A run that drops them after the step needs no more memory than its values in use.
 
     Args:
-        steps: The values that each step takes and gives, in the order of the run.
+        steps: The values that each step reads and makes, in the order of the run.
         kept: Values that are never dropped, such as the outputs of the model.
 
     Returns:
@@ -423,7 +424,7 @@ def last_uses(steps: Sequence[Iterable[N]], kept: Iterable[N]) -> list[tuple[N, 
 def namespace(*values: Any) -> Any:
     """Return the library that computes with some values: ``plugrad`` or ``numpy``.
 
-    Shapes, and what is computed of them, are NumPy arrays, which stay on the host.
+    Shapes, and values computed from them, are NumPy arrays, which stay on the host.
 
     Args:
         values: Tensors, arrays or numbers.

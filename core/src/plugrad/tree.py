@@ -5,9 +5,9 @@ The parameters of a model are such a tree, and gradients have its structure::
     params = pg.tree.map(lambda p, g: p - 0.1 * g, params, pg.grad(loss)(params))
 
 Containers are dicts, lists, tuples, namedtuples, dataclasses, and objects of the
-classes that ``register`` has been told. None is a container without leaves. All else
-is a leaf: tensors, Variables, arrays, numbers, text. ``grad``, ``vjp``, ``jvp``,
-``custom_grad`` and all of their kind take the same trees.
+classes passed to ``register``. None is a container without leaves. All else is a leaf:
+tensors, Variables, arrays, numbers, text. ``grad``, ``vjp``, ``jvp``, ``custom_grad``
+and all of their kind take the same trees.
 
 - Containers keep their class, and dicts the order of their keys. Leaves come in the
   order of the sorted keys, if these are all text or all numbers, so that equal dicts
@@ -46,7 +46,7 @@ def map(f: Callable[..., Any], tree: Any, /, *rest: Any, is_leaf: IsLeaf = None)
     """Return the tree of ``f(leaf, *others)`` for each leaf of ``tree``.
 
     Args:
-        f: A function of a leaf, and of what each of ``rest`` has in its place.
+        f: A function of a leaf, and of the counterparts of the leaf in ``rest``.
         tree: A tree.
         rest: Trees that have the containers of ``tree``, and anything in the place of
             its leaves. A list or tuple fits any sequence of its length, and a dict any
@@ -58,8 +58,8 @@ def map(f: Callable[..., Any], tree: Any, /, *rest: Any, is_leaf: IsLeaf = None)
         A tree of the structure of ``tree``.
 
     Raises:
-        ValueError: One of ``rest`` has another container than ``tree``; the message
-            says where.
+        ValueError: The containers of one of ``rest`` differ from those of ``tree``; the
+            message says where.
 
     Example:
         >>> pg.tree.map(lambda x, y: x + y, {"a": 1, "b": [2]}, {"b": [20], "a": 10})
@@ -104,7 +104,7 @@ def unflatten(structure: Structure, leaves: Iterable[Any], /) -> Any:
         A tree.
 
     Raises:
-        ValueError: The number of leaves is not that of the structure.
+        ValueError: The structure has another number of leaves.
 
     Example:
         >>> pg.tree.unflatten(pg.tree.structure([0, (0, 0)]), "abc")

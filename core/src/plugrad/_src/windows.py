@@ -17,7 +17,7 @@ Pair = tuple[int, int]
 
 
 class Phase(NamedTuple):
-    """Elements of an input axis that the same kernel positions read.
+    """Elements of an input axis that are read by the same kernel positions.
 
     They are ``strides`` of the windows apart. See ``Windows.phases``.
 
@@ -26,7 +26,8 @@ class Phase(NamedTuple):
         size: The number of elements.
         readers: For each kernel position that reads the first element, in rising order,
             the position and the index of the window. The index may lie outside of the
-            output. Element ``i`` of the phase is read by the windows ``i`` further on.
+            output. Element ``i`` of the phase is read by the windows ``i`` positions
+            later.
 
     """
 
@@ -45,8 +46,9 @@ class Windows:
 
     Attributes:
         padding: How far the first window begins before the input, and the last one
-            reaches past its end. What the user padded beyond is seen by no window.
-        groups: In how many parts the channels are cut, each with filters of its own.
+            reaches past its end. No window sees padding beyond that.
+        groups: The number of parts into which the channels are cut, each with its own
+            filters.
 
     """
 
@@ -107,7 +109,7 @@ class Windows:
 
     @functools.cached_property
     def kernel_positions(self) -> tuple[Shape, ...]:
-        """The places of the first window's elements in the padded input, row by row."""
+        """Positions of the first window's elements in the padded input, row by row."""
         offsets = map(range, (0,) * len(self.window), self.extents, self.dilations)
         return tuple(itertools.product(*offsets))
 

@@ -183,9 +183,10 @@ class Program:
         self.lines.append(f"    if {condition}: return MISS")
 
     def place(self, place: Place) -> None:
-        """Compare what is at a place that the function reads.
+        """Compare the values at a place that the function reads.
 
-        The same objects are found fast. Equal numbers that are other objects pass, too.
+        Identical objects are recognized fast. Equal numbers that are different objects
+        also match.
         """
         changed = f"{self.bind(place)}.changed()"
         holder = self.bind(place.holder)
@@ -208,13 +209,13 @@ class Program:
         return slot.expression(self.bind(slot.holder))
 
     def slot(self, slot: Slot) -> None:
-        """Compare the kind of a tensor that is read anew, and give it a name."""
+        """Compare the kind of a tensor that is read anew, and name it."""
         name = f"p{next(self.numbers)}"
         self.lines.append(f"    {name} = {self.read(slot)}")
         self.leaf(name, slot.read())
 
     def unpack(self, name: str, value: Any) -> None:
-        """Compare a part of the arguments, and give names to what is inside."""
+        """Compare a part of the arguments, and name the leaves in it."""
         kind = type(value)
         if kind in (tuple, list):
             of = f"type({name}) is not {kind.__name__} or len({name}) != {len(value)}"
@@ -258,7 +259,7 @@ class Program:
     # --- the body ----------------------------------------------------------------
 
     def begin(self, of: Recording, graph: Graph) -> list[str]:
-        """Add the first lines of ``finish``; return the last, which build results."""
+        """Add the first lines of ``finish``; return those that build the results."""
         tensors = ", ".join(self.tensors)
         self.lines += self.end(tensors, graph, of)
         self.named = {v: f"t{v}" for v in graph.specs}
@@ -304,7 +305,7 @@ class Program:
     def end(self, tensors: str, graph: Graph, of: Recording) -> list[str]:
         """Return the end of ``call`` and the head of ``finish``.
 
-        If a kernel raises, the function runs as it is: it raises the same error at the
+        If a kernel raises, the function runs eagerly: it raises the same error at the
         user's line, or catches it.
         """
         self.runs_again = not of.donated and not has_effects(graph)
@@ -327,7 +328,7 @@ class Program:
                 self.lines.append(f"  del {', '.join(self.named[x] for x in dead)}")
 
     def region(self, region: Region) -> None:
-        """Add the call of a compiled function; without its result run the kernels."""
+        """Add the call of a compiled function; if that declines, the kernels run."""
         named = self.named
         made = [named[y] for y in region.outputs]
         to = made[0] if len(made) == 1 else "made"
@@ -348,7 +349,7 @@ class Program:
         self.lines += [f"  {line}" for line in lines]
 
     def result(self, tree: Any) -> str:
-        """Return the code that builds the results; a tensor returned twice is one."""
+        """Return the code that builds the results, each tensor only once."""
         if type(tree) is Tensor:
             return self.handles[id(tree)]
         if type(tree) is tuple:
@@ -365,7 +366,7 @@ class Program:
 
 
 def is_signal(error: BaseException) -> bool:
-    """Return whether the handler of a signal has raised an error, and no kernel."""
+    """Return whether a signal handler, and not a kernel, raised an error."""
     handlers = map(signal.getsignal, signal.valid_signals())
     codes = [getattr(handler, "__code__", None) for handler in handlers]
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -409,7 +410,7 @@ def step_code(
 
 
 class KernelByKernel:
-    """Runs the kernels of a region, for arrays that its function does not take.
+    """Runs the kernels of a region, for arrays that its function declines.
 
     A cpu region declines arrays with strides, such as a transposed weight, and then
     does so in every call. ``run`` is compiled when it is first needed.
@@ -443,7 +444,7 @@ class KernelByKernel:
 
 
 def run_declined(step: Step, *natives: Native) -> Any:
-    """Run a kernel that has declined, which it had not when it was recorded."""
+    """Run a kernel that declines now, although it did not when it was recorded."""
     where = registry.opened[step.backend]
     xs = [None if x is None else Tensor(x, where) for x in natives[: len(step.inputs)]]
     with Scope(backend=where):
@@ -452,7 +453,7 @@ def run_declined(step: Step, *natives: Native) -> Any:
 
 
 def function_of(step: Step) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """Return what runs a step on native arrays, and the attributes that it takes."""
+    """Return the function that runs a step on native arrays, and its attributes."""
     where = registry.opened[step.backend]
     if step.kernel not in (MOVE, DRAW):
         return where.table[step.kernel.name], dict(step.attrs)
@@ -472,7 +473,7 @@ def _observed(
 ) -> Any:
     """Run a part of a plan as the engine runs a kernel that is observed.
 
-    ``functions`` are what runs it and, of a region, what does so where that declines.
+    ``functions`` run it: the second one, of a region, runs where the first declines.
     """
     function, instead = functions
     steps = item.steps if isinstance(item, Region) else (item,)

@@ -1,10 +1,10 @@
 """The recorder: an observer that turns the runs of a call into a draft of a graph.
 
 A value is known by its native array and its backend. No two values have one array:
-where they would, one of them gets a copy. An array that is gone is forgotten, as its
-``id`` may be used again; those that have no weak references are held.
+where they would, one of them gets a copy. A freed array is forgotten, because its
+``id`` may be used again; arrays without weak references are kept alive.
 
-Map: ``Recorder``: what the engine, ``Variable`` and draws tell it, then values; arrays.
+Map: ``Recorder``: events of the engine, ``Variable`` and draws, then values; arrays.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ class Recorder:
     """Records a call of this thread.
 
     Args:
-        strict: Whether what forbids replay is an error.
+        strict: Whether a call that cannot be replayed is an error.
         with_lines: Whether to remember the user's line of each step, for messages.
         hold_arrays: Whether to hold all arrays, to compare them with those of a replay.
 
     Attributes:
         draft: What has been recorded.
-        sources: Where each input of the draft comes from.
+        sources: The source of each input of the draft.
         input_arrays: The array of each input, until the call has ended.
         reason: Why the call cannot be replayed, with the user's line; empty if it can.
-        is_temporary: Whether the reason may be gone in the next call.
+        is_temporary: Whether the reason may not apply to the next call.
         variables: The variables that were used, with the tensor each held before.
-        given: The ids of the tensors that variables have got in the call.
+        given: The ids of the tensors assigned to variables in the call.
         free: The tensors that were neither passed nor made in the call, with their
             arrays, by the numbers of their values.
         read: The arrays of unknown origin whose values left for Python, by their ids,
@@ -100,7 +100,7 @@ class Recorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record what runs inside the block."""
+        """Record the runs inside the block."""
         backends.watch(self._transferred)
         try:
             with Scope(observer=self):
@@ -109,7 +109,7 @@ class Recorder:
             backends.unwatch(self._transferred)
 
     def refuse(self, reason: str, *, is_temporary: bool = False) -> None:
-        """Do not replay this call, as something at the user's line forbids it."""
+        """Do not replay this call, for a reason found at the user's line."""
         if not self.reason:
             self.reason = f"{reason} ({line_outside()})"
             self.is_temporary = is_temporary
@@ -117,7 +117,7 @@ class Recorder:
                 raise ValueError(f"jit: strict=True, and {self.reason}")
 
     def end(self) -> None:
-        """Forget what is only needed while the call runs."""
+        """Drop the data that is only needed while the call runs."""
         self.variables, self.given, self._held, self._numbers = {}, set(), [], {}
         self._apart.clear()
         self.input_arrays.clear()
@@ -138,7 +138,7 @@ class Recorder:
     def _is_elsewhere(self) -> bool:
         """Return whether another thread, which has this context, runs kernels.
 
-        The code that it runs is not seen, so the call cannot be replayed.
+        The hook does not see the code that it runs, so the call cannot be replayed.
         """
         if threading.get_ident() == self._thread:
             return False
@@ -179,13 +179,13 @@ class Recorder:
                 self._move(number, y._data, y._home)
 
     def outside(self) -> Bystander:
-        """Return an observer of what the call runs in a block of ``outside``."""
+        """Return an observer of the runs in a block of ``outside``."""
         return Bystander(self)
 
     def skip(self, kernel: Kernel, inputs: Inputs, outputs: Outputs) -> None:
         """Note a run in a block of ``outside``, which a replay would skip.
 
-        Refuse the call if the run depends on what differs between calls.
+        Refuse the call if the run depends on values that differ between calls.
         """
         if self._is_elsewhere() or self.reason or self._paused:
             return
@@ -217,20 +217,20 @@ class Recorder:
             self._input(x, v)
 
     def failed(self, error: Exception) -> None:
-        """Refuse a call in which a kernel raises: with other values it may not."""
+        """Refuse a call in which a kernel raises: other values may not raise."""
         self.raised = True
         if not self.reason:
             name = type(error).__name__
             self.reason = f"a kernel raises {name}, which is caught ({line_outside()})"
 
     def keep(self, x: Tensor) -> None:
-        """Note that a variable is given a tensor of this call."""
+        """Note that a variable is assigned a tensor of this call."""
         if not self._is_elsewhere():
             self.given.add(id(x))
             self._held.append(x)
 
     def draw(self, draw: Callable[[Any], Tensor], key: Tensor | None) -> Tensor:
-        """Draw random numbers, and record how to draw others."""
+        """Draw random numbers, and record how to draw new ones."""
         if self._is_elsewhere():
             return draw(key)
         self._paused = True
@@ -247,7 +247,7 @@ class Recorder:
         return y
 
     def _transferred(self, what: str, home: Home, native: Native, _: float) -> None:
-        """Note an upload, which makes a constant, or refuse what leaves for Python."""
+        """Note an upload as a constant; refuse values that leave for Python."""
         if self.reason or self._paused or backends.transferring.moves:
             return
         if threading.get_ident() != self._thread:
@@ -281,7 +281,8 @@ class Recorder:
     def argument(self, x: Tensor, at: int) -> Tensor:
         """Return an argument as an input of the graph, with an array of its own.
 
-        It is another tensor if the array is known: the next call may pass two arrays.
+        If the array is known already, it is a new tensor: the next call may pass two
+        arrays.
         """
         home = x._alive()
         if isinstance(x._data, np.bool_) or self._find(x._data, home) is not None:
@@ -295,7 +296,7 @@ class Recorder:
         return ids.index(id(x._data)) if id(x._data) in ids else None
 
     def reread(self, x: Tensor, slot: Slot) -> None:
-        """Make a tensor that the function refers to an input: it is read anew."""
+        """Make an input of a tensor that the function refers to: it is read anew."""
         if isinstance(x._data, np.bool_) or self._find(x._data, x._home) is not None:
             x._data = _copy(x._data, x._home)
         self._input(x, slot)
@@ -349,7 +350,7 @@ class Recorder:
 
     def _output(self, kernel: Kernel, y: Tensor, where: Home, given: Numbers) -> int:
         """Return the number of an output; give it an array of its own."""
-        if y._home is not where:  # the array on the host is gone
+        if y._home is not where:  # the array on the host has been freed
             return self.draft.add(None, Spec(y.shape, y.dtype), where)
         number = self._find(y._data, where)
         if number in given and kernel.name in MAY_RETURN_INPUT and number is not None:
@@ -373,16 +374,16 @@ class Recorder:
             self._vary(made)
 
     def _vary(self, values: Iterable[int]) -> None:
-        """Note that values are not the same in each call."""
+        """Note that values differ between calls."""
         self.draft.dynamic.update(values)
         for value in values:
             self.draft.natives[value] = None
 
 
 class Bystander:
-    """Observes what a recorded call runs in a block of ``outside``.
+    """Observes the runs of a recorded call in a block of ``outside``.
 
-    Nothing of it is recorded. The recorder is told of variables, of draws, and of all
+    It records nothing, but notifies the recorder of variables, draws, and everything
     that would differ from call to call.
     """
 
@@ -429,13 +430,13 @@ def _described(native: Native) -> str:
 
 
 def _copy(native: Native, home: Home) -> Native:
-    """Return an array of the same values that nothing else has."""
+    """Return a new array of the same values."""
     arrays = home.runtime.arrays
     return arrays.upload(np.array(arrays.download(native)))
 
 
 def _separate(y: Tensor) -> None:
-    """Give an output an array of its own, also where a tape has just saved it.
+    """Give an output an array of its own, even if a tape has just saved it.
 
     NumPy's True is one object, and a kernel may return its input for some values.
     """

@@ -1,4 +1,4 @@
-"""A recording: a call that has run, what it did, and all that it depends on.
+"""A recording: a call that has run, its effects, and everything that it depends on.
 
 Map: ``Recording``; what its references and results are; how states are compared.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .program import Program
 
 RESULTS = (bool, int, float, complex, str, bytes, type, np.dtype, np.generic)
-# Modules of Python by which a thread waits for others.
+# Standard-library modules with which a thread waits for others.
 THREADS = frozenset(
     {
         "_threading_local",
@@ -45,22 +45,23 @@ THREADS = frozenset(
 
 
 class Recording:
-    """A call that has run, and all that it depends on.
+    """A call that has run, and everything that it depends on.
 
     Args:
         f: The function.
         sign: The signature of the call.
-        strict: Whether what forbids replay is an error.
-        donated: What errors say of donated tensors, by the numbers of the tensors.
-        varying: Where the function finds tensors that others replace: they are inputs.
+        strict: Whether a call that cannot be replayed is an error.
+        donated: The texts of errors about donated tensors, by the numbers of the
+            tensors.
+        varying: The slots of tensors that other code replaces: they are inputs.
         with_lines: Whether to remember lines, for messages about differences.
         hold_arrays: Whether to hold all arrays, to compare them with those of a replay.
 
     Attributes:
         value: What the function returned.
         reason: Why it cannot be replayed; empty if it can.
-        is_temporary: Whether the reason may be gone in the next call.
-        references: What the function refers to.
+        is_temporary: Whether the reason may not apply to the next call.
+        references: The references of the function.
         varying: The slots whose tensors are read anew in each call.
         inputs: The slots that are inputs of the graph.
         ran: The code that ran, without that of the standard library.
@@ -121,9 +122,9 @@ class Recording:
             raise ValueError(f"jit: strict=True, and {self.reason}")
 
     def _run(self) -> tuple[list[Any], RunningCode]:
-        """Run the function; return the leaves it got, and the code that ran."""
+        """Run the function; return its argument leaves, and the code that ran."""
         sign, recorder = self.sign, self.recorder
-        # What f keeps or returns of a donated argument is another handle.
+        # f gets new handles of donated arguments, which it may keep or return.
         own = [
             x._alias() if self.donated and type(x) is Tensor else x for x in sign.leaves
         ]
@@ -150,7 +151,7 @@ class Recording:
         return given, running
 
     def _make_inputs(self, varying: list[Slot]) -> None:
-        """Make the tensors in some slots inputs: one for each tensor."""
+        """Make inputs of the tensors in some slots: one input for each tensor."""
         self.inputs: list[Slot] = []
         self.aliases: list[tuple[Slot, Slot]] = []
         self.shared: list[tuple[Slot, int]] = []
@@ -163,7 +164,7 @@ class Recording:
             if id(x) in first:
                 self.aliases.append((slot, first[id(x)]))
             elif (position := self.recorder.position(x)) is not None:
-                self.shared.append((slot, position))  # it is an argument as well
+                self.shared.append((slot, position))  # it is also an argument
                 continue
             else:
                 first[id(x)] = slot
@@ -171,7 +172,7 @@ class Recording:
             self._read.append((slot, x, x._data))
 
     def _finish(self, tensors: list[int]) -> None:
-        """Note the results, and what variables hold now."""
+        """Note the results, and the present values of variables."""
         recorder, draft = self.recorder, self.recorder.draft
         self.results = dict[int, tuple[int, int | None]]()
         before = recorder.variables
@@ -196,7 +197,7 @@ class Recording:
         self.inputs = [s for s in recorder.sources if isinstance(s, Slot)]
 
     def _find_references(self, running: RunningCode) -> None:
-        """Find what the function refers to, and refuse what cannot be compared."""
+        """Find the references of the function; refuse those that cannot be compared."""
         recorder = self.recorder
         packages = [package_of(str(g.get("__name__", ""))) for _, g in running.ran]
         pairs = zip(running.ran, packages, strict=True)
@@ -220,7 +221,8 @@ class Recording:
                 recorder.refuse(f"it changes {slot.label}, which it reads")
         self._find_constants()
         self._find_captured_results()
-        # What is read anew must be like what was there; that need not live on.
+        # Tensors read anew must be of the same kind as the old ones, which may be
+        # freed.
         kinds = [(slot, _kind_of(x)) for slot, x, _ in self._read]
         self._kinds, self._distinct = kinds, len({id(x) for _, x, _ in self._read})
         self._read.clear()
@@ -265,11 +267,11 @@ class Recording:
                 self.captured[id(x)] = slots[id(x)]
             elif any(x is other for other in known.get(id(x._data), ())):
                 self.captured[id(x)] = x
-        # What has to be equal in another call besides tensors.
+        # The state, besides tensors, that must be equal in another call.
         self.returned = structure_key(structure), [*map(self._key_of_result, leaves)]
 
     def _key_of_result(self, x: Any) -> Any:
-        """Return what equals that of another call if both return the same."""
+        """Return a key: calls with equal keys return the same."""
         if type(x) is not Tensor:
             return value_key(x)
         found = self.captured.get(id(x))
@@ -279,11 +281,11 @@ class Recording:
 
     @functools.cached_property
     def graph(self) -> Graph | None:
-        """What to run; None if the call has to run eagerly."""
+        """The graph to run; None if the call must run eagerly."""
         return None if self.reason else self.recorder.draft.copy().finished()
 
     def stale(self, sign: Signature) -> str:
-        """Return what has changed besides the arguments; an empty string if nothing."""
+        """Describe changes besides those of arguments; an empty string if none."""
         for backend, table in self.tables:
             if backend.table is not table:
                 return f"the kernels of {backend.name!r}"
@@ -314,7 +316,7 @@ class Recording:
         return ""
 
     def _input(self, position: int, sign: Signature) -> Any:
-        """Return the tensor that a call has as an input."""
+        """Return the tensor that a call passes as an input."""
         given = iter([x for x in sign.leaves if type(x) is Tensor])
         found: Any = None
         for source in self.recorder.sources[: position + 1]:
@@ -325,7 +327,7 @@ class Recording:
         return found
 
     def replaced(self) -> list[Slot]:
-        """Return where tensors have been replaced by others of their kind."""
+        """Return the slots whose tensors were replaced by others of the same kind."""
         found: list[Slot] = []
         for place in self.references.places:
             for at in place.differing():
@@ -347,7 +349,7 @@ def _about(x: Tensor) -> str:
 
 
 def _kind_of(x: Any) -> tuple[Any, ...] | None:
-    """Return what tensors have in common that may take each other's place."""
+    """Return a key: tensors with equal keys may replace each other."""
     return (x._home, x._shape, x._dtype) if type(x) is Tensor else None
 
 
@@ -364,13 +366,13 @@ def without_static(arguments: Any) -> Any:
 
 
 def _layers(overrides: Overrides | None) -> Any:
-    """Return what equal overrides have in common."""
+    """Return a key: equal overrides have equal keys."""
     found = overrides.layers if overrides else ()
     return [(of, [(k, Same(r)) for k, r in rules.items()]) for of, rules in found]
 
 
 def _functions(overrides: Overrides | None) -> list[Any]:
-    """Return the gradient functions that scopes and the user have put over others."""
+    """Return the gradient functions by which scopes and the user override others."""
     tables = [table for _, _, table in registry.gradients._user]
     for _, layer in overrides.layers if overrides else ():
         tables += layer.values()

@@ -1,8 +1,8 @@
-"""Regions: parts of a graph that a compiler of a backend turns into one function.
+"""Regions: parts of a graph that a backend's compiler turns into one function.
 
-A region has steps of one backend that follow from each other and iterate over one
-shape, and no path leaves it and comes back. Inside of it no step reads what a reduction
-has made, so one pass over the elements is enough.
+A region contains connected steps of one backend that iterate over one shape; no path
+leaves it and comes back. Inside a region no step reads the result of a reduction, so
+one pass over the elements is enough.
 
 Map: ``compiled``, which makes a ``Plan``; ``Grouping``, which finds regions;
 ``last_uses``.
@@ -45,7 +45,7 @@ class Region(NamedTuple):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps in the place of which it runs."""
+        """The steps that it replaces."""
         return self.graph.steps
 
     @property
@@ -60,7 +60,7 @@ class Region(NamedTuple):
 
     @property
     def saved(self) -> int:
-        """How many bytes of intermediate results are not written to memory."""
+        """The bytes of intermediate results that are not written to memory."""
         made = {y for step in self.steps for y in step.outputs}
         specs = [self.graph.specs[y] for y in made.difference(self.graph.outputs)]
         return sum(prod(spec.shape) * spec.dtype.itemsize for spec in specs)
@@ -84,9 +84,9 @@ class Compiler(NamedTuple):
     compile: Compile
 
     def takes(self, step: Step, graph: Graph) -> Any:
-        """Return what is true if a step may be part of a region of this compiler.
+        """Return a true value if a step may be part of a region of this compiler.
 
-        If a kernel of the user, or of another plugin, is in force, it has to run.
+        A kernel of the user, or of another plugin, that is in force must run itself.
         """
         if step.backend != self.backend.name or step.kernel.effect or not step.inputs:
             return False
@@ -130,7 +130,7 @@ def space(step: Step, graph: Graph) -> tuple[int, ...]:
 
 
 def values(step: Step) -> list[int]:
-    """Return what a step makes, and what it reads."""
+    """Return the values that a step makes, and those that it reads."""
     return [*step.outputs, *[x for x in step.inputs if x is not None]]
 
 
@@ -145,11 +145,11 @@ class Grouping:
     Attributes:
         of: The group of each item.
         groups: The members of each group.
-        again: What a group computes again, which is in other groups.
-        before: For each group, all items that must run before it; and so ``after``.
+        again: The items of other groups that a group recomputes.
+        before: For each group, all items that must run before it; ``after`` likewise.
         spaces: The shape that each step iterates over.
-        reads: What each item reads; and so ``makes``, and ``reduces``: of what it makes
-            that of another shape than it iterates over.
+        reads: The values that each item reads; ``makes`` likewise; ``reduces`` are the
+            made values whose shape differs from the iterated one.
 
     """
 
@@ -196,11 +196,12 @@ class Grouping:
         self.sums = dict(enumerate(items))  # the unions of these, of each group
 
     def join(self, compiler: Compiler) -> None:
-        """Join items that the compiler takes with those that make what they read."""
+        """Join the items that the compiler accepts with the makers of their inputs."""
         spaces: dict[int, Any] = {}
         read = any_of(self.reads) | mask(self.graph.outputs)
         for n, item in enumerate(self.plan):
-            # What nothing reads runs for its error: no region would compute it.
+            # Steps whose outputs are unused run for their errors: no region computes
+            # them.
             if not isinstance(item, Step) or not self.makes[n] & read:
                 continue
             if key := _fusable_key(compiler, item, self.graph):
@@ -220,10 +221,11 @@ class Grouping:
                 self._recompute(g, arrays[shape])
 
     def _recompute(self, g: int, arrays: int) -> None:
-        """Compute again in a group what others compute for it, where that pays.
+        """Recompute in a group what others compute for it, where that pays.
 
-        To write an array and to read it takes as long as some kernels in the cache. A
-        gradient that reads many values of one input does better to read the input.
+        Writing an array and reading it takes as long as several kernels on cached data.
+        A gradient that reads many values derived from one input is faster if it reads
+        the input.
         """
         makers = [self.makers[x] for x in bits(self.given[g]) if x in self.makers]
         for other in sorted({self.of[m] for m in makers}):
@@ -245,11 +247,11 @@ class Grouping:
                 self.given[g] = given
 
     def _members(self, g: int) -> int:
-        """Return what a group computes."""
+        """Return the items that a group computes."""
         return self.groups[g] | self.again.get(g, 0)
 
     def _behind(self, wanted: int, members: int) -> int:
-        """Return those of some items that compute what is wanted."""
+        """Return the given items that are needed to compute the wanted values."""
         found = 0
         for n in reversed([*bits(members)]):
             if self.makes[n] & wanted:
@@ -258,7 +260,7 @@ class Grouping:
         return found
 
     def _merge(self, a: int, b: int) -> None:
-        """Make one group of two, if nothing between them is outside of it."""
+        """Merge two groups, unless a path between them leaves the merged group."""
         if a == b:
             return
         members = self.groups[a] | self.groups[b]
@@ -269,7 +271,7 @@ class Grouping:
         after = (self.after[a] | self.after[b]) & ~members
         if before & after:
             return
-        # What is behind or in front of both knows all of them.
+        # Items before or after both now come before or after all of their members.
         for g in self._groups((self.after[a] ^ self.after[b]) & ~members):
             self.before[g] |= before | members
         for g in self._groups((self.before[a] ^ self.before[b]) & ~members):
@@ -300,7 +302,7 @@ class Grouping:
                 yield self._graph(g, outputs)
 
     def _graph(self, g: int, outputs: int) -> Graph:
-        """Return what computes some outputs of a group as a graph of its own."""
+        """Return the part of a group that computes some outputs as a separate graph."""
         members = self._behind(outputs, self._members(g))
         chosen = map(self.plan.__getitem__, bits(members))
         steps = [s for s in chosen if type(s) is Step]
@@ -317,7 +319,7 @@ class Grouping:
 
 
 def fits(members: int, reads: int, makes: int, reduces: int) -> bool:
-    """Return whether items can be one group: it is small, and reduces in its end."""
+    """Return whether items can be one group: small, and with reductions last."""
     few = members.bit_count() <= MAX_REGION_STEPS
     return (
         few
@@ -327,7 +329,7 @@ def fits(members: int, reads: int, makes: int, reduces: int) -> bool:
 
 
 def mask(numbers: Iterable[int | None]) -> int:
-    """Return the integer with these bits."""
+    """Return the integer with these bits set."""
     found = 0
     for n in numbers:
         if n is not None:
@@ -356,7 +358,7 @@ def bits(of: int) -> Iterator[int]:
 
 
 def _fusable_key(compiler: Compiler, step: Step, graph: Graph) -> Any:
-    """Return what the compiler says of a step; None where it fails."""
+    """Return the compiler's answer about a step; None if it fails."""
     try:
         return compiler.takes(step, graph)
     except Exception as error:
@@ -367,7 +369,7 @@ def _fusable_key(compiler: Compiler, step: Step, graph: Graph) -> Any:
 def _without_repeats(
     compiler: Compiler, graph: Graph, grouping: Grouping
 ) -> Iterator[Step | Region]:
-    """Yield what compilers make of groups, and each step that is left once.
+    """Yield the compiled groups, and each remaining step once.
 
     Two groups may compute a step, and neither of them be compiled.
     """
@@ -388,7 +390,7 @@ def _warn_about(what: str, compiler: Compiler, error: Exception) -> None:
 def _compile_or_split(
     compiler: Compiler, graph: Graph, item: Step | Region | Graph
 ) -> Iterable[Step | Region]:
-    """Return the region that the compiler makes of a graph, or its steps."""
+    """Return the region that the compiler makes of a graph, or the steps."""
     if not isinstance(item, Graph):
         return [item]
     try:
@@ -409,9 +411,9 @@ def _compile_or_split(
 def last_uses(
     plan: Plan, kept: Iterable[int], donated: Iterable[int] = ()
 ) -> list[list[int]]:
-    """Return the values that are not read after each item, of those that items make.
+    """Return, for each item, the values made by items that no later item reads.
 
-    So with inputs that are ``donated``.
+    Inputs that are ``donated`` are included.
     """
     seen, found = {*kept}, []
     made = {y for item in plan for y in item.outputs}.union(donated)

@@ -1,6 +1,6 @@
-"""Signatures: what the arguments of calls have in common that one recording serves.
+"""Signatures: the common properties of arguments that one recording serves.
 
-``engine.references`` finds what a function reads that is no argument.
+``engine.references`` finds the values that a function reads besides its arguments.
 
 Map: ``value_key``, by which values are compared; ``Static``; ``Signature`` of a call;
 keys of leaves and structures; ``difference``.
@@ -23,7 +23,7 @@ from plugrad._src.tensor.dtypes import named
 from plugrad._src.tensor.tensor import Tensor
 from plugrad._src.tensor.tree import LEAF, Structure, split
 
-# Objects that equal themselves alone, and whose changes are seen or matter to nothing.
+# Objects that equal only themselves, and whose changes are seen or do not matter.
 FUNCTIONS = FunctionType, MethodType, BuiltinFunctionType, np.ufunc
 IDENTITY = *FUNCTIONS, type, ModuleType, Variable, Enum, np.dtype, type(Ellipsis)
 
@@ -47,7 +47,7 @@ class Same:
 
 
 def value_key(value: Any) -> Any:
-    """Return what equals that of another value only if ``jit`` may take both as one."""
+    """Return a key: ``jit`` may treat values with equal keys as one."""
     kind = type(value)
     if kind in PLAIN or issubclass(kind, np.generic | np.ndarray):
         return exact(value) if is_value(value) else Same(value)
@@ -87,7 +87,7 @@ class Signature(NamedTuple):
         kwargs: The named arguments.
         leaves: Their leaves.
         structure: Their structure.
-        key: What calls of one signature have in common.
+        key: The key that calls of one signature share.
 
     """
 
@@ -129,7 +129,7 @@ def signature(
 
 
 def leaf_key(x: Any) -> Any:
-    """Return what equal leaves have in common; raise TypeError for unknown classes."""
+    """Return a key: equal leaves share it; raise TypeError for unknown classes."""
     if type(x) is Tensor:
         return Tensor, x.shape, x.dtype, x._alive()
     static = isinstance(x, Static)
@@ -154,7 +154,7 @@ def leaf_key(x: Any) -> Any:
 
 
 def structure_key(structure: Structure) -> Any:
-    """Return the structure with the order of dicts, which the order of runs follows."""
+    """Return the structure, with the order of dict keys, which runs follow."""
     if structure is LEAF:
         return LEAF
     children = tuple([structure_key(child) for child in structure._children])
@@ -172,7 +172,7 @@ def argument(path: str) -> str:
 
 
 def donated(sign: Signature, names: Mapping[Any, str], of: str) -> dict[int, str]:
-    """Return the tensors in some arguments by their numbers, with what errors say."""
+    """Return the tensors in some arguments by number, with texts for errors."""
     given = [*enumerate(sign.args), *sorted(sign.kwargs.items())]
     paths = [(key, path) for key, x in given for path in split(x)[1].paths()]
     leaves = zip(paths, sign.leaves, strict=True)
@@ -186,7 +186,7 @@ def donated(sign: Signature, names: Mapping[Any, str], of: str) -> dict[int, str
 
 
 def difference(old: Signature, new: Signature) -> str:
-    """Return the part in which a call differs from another, for messages."""
+    """Describe the part in which a call differs from another, for messages."""
     if old.key[0] != new.key[0]:
         return f"the structure of the arguments: {old.structure!r}, {new.structure!r}"
     pairs = zip(old.key[1], new.key[1], new.structure.paths(), strict=True)
@@ -197,7 +197,7 @@ def difference(old: Signature, new: Signature) -> str:
 
 
 def described(key: Any) -> str:
-    """Return the key of a leaf for people."""
+    """Return the key of a leaf as text."""
     if isinstance(key, Same):
         return repr(key.values[0])
     if key[0] is Tensor and len(key) == 4:
