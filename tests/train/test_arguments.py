@@ -13,7 +13,7 @@ DATA = (X, 3 * X + 1)
 KINDS = {  # what is passed: what the message says
     "optimizer that was not called": (
         lambda: fit(pt.sgd, epochs=1),
-        r"fit: optimizer .* the function sgd, which makes one; call it, .* pt.sgd\(",
+        r"fit: optimizer .* the function sgd, which returns one; call it, .* pt.sgd\(",
     ),
     "class as optimizer": (lambda: fit(dict, epochs=1), "got the function dict"),
     "transform": (lambda: fit(pt.scale(0.1), epochs=1), "Transform; .*pt.of_transform"),
@@ -183,7 +183,7 @@ def test_the_state_of_another_optimizer_is_refused(name):
 NUMBERS = {  # a call: what the message says
     "size": (lambda: pt.Batches(X, 2.5), "Batches: size must be an integer, got 2.5"),
     "flag": (lambda: pt.Batches(X, True), "Batches: size must be a number, got True"),
-    "rows": (lambda: pt.Batches(np.float32(1), 1), "Batches: an array has no axis"),
+    "rows": (lambda: pt.Batches(np.float32(1), 1), "Batches: an array has no row axis"),
     "rate": (lambda: pt.adam("x"), "learning_rate must be a number, got 'x'"),
     "cosine": (
         lambda: pt.schedules.cosine(float("nan"), 5),

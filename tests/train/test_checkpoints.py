@@ -233,12 +233,12 @@ CIRCLE = []
 CIRCLE.append(CIRCLE)
 
 WRONG = {
-    "leaf": (TypeError, lambda c: c.save(1, {"w": 3.0}), "has tensors, and what else"),
+    "leaf": (TypeError, lambda c: c.save(1, {"w": 3.0}), "contains only tensors"),
     "rest": (TypeError, lambda c: c.save(1, tree(), {"x": object()}), "JSON"),
     "array in rest": (
         TypeError,
         lambda c: c.save(1, tree(), {"x": np.ones(2)}),
-        r"save: rest has no form in JSON: array\(\[1., 1.\]\) is a ndarray",
+        r"save: rest cannot be written as JSON: array\(\[1., 1.\]\) is a ndarray",
     ),
     "key in rest": (TypeError, lambda c: c.save(1, tree(), {(1, 2): 3}), "JSON"),
     "rest in itself": (TypeError, lambda c: c.save(1, tree(), {"x": CIRCLE}), "JSON"),

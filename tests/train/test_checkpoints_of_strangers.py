@@ -1,4 +1,4 @@
-"""Checkpoints that a stranger wrote: passed over, and read within a budget."""
+"""Checkpoints that a stranger wrote: skipped, and read within a budget."""
 
 import hashlib
 import json
@@ -67,7 +67,7 @@ OF_STRANGERS = {
             lambda checkpoints, name=name, value=value: write_signed(
                 checkpoints, 2, **{name: value}
             ),
-            f"its {name} is none that save writes for step 2",
+            f"its {name} is not what save writes for step 2",
         )
         for name, value in [
             ("file", "../step-00000002.0123456789abcdef.safetensors"),
@@ -83,7 +83,7 @@ OF_STRANGERS = {
     },
     "the step is another": (
         lambda checkpoints: write_signed(checkpoints, 2, step=3),
-        "step 3 is none that save writes for step 2",
+        "step 3 is not what save writes for step 2",
     ),
     "the format is missing": (
         lambda checkpoints: write_signed(checkpoints, 2, format=KeyError),

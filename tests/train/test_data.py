@@ -139,7 +139,7 @@ WRONG = {
     "rows": (
         ValueError,
         lambda: pt.Batches((ROWS, ROWS[1:]), 2),
-        r"each, got \[9, 10\]",
+        r"number of rows, got \[9, 10\]",
     ),
     "size": (ValueError, lambda: pt.Batches(ROWS, 0), "size must be from 1"),
     "large": (ValueError, lambda: pt.Batches(ROWS, 11), "10 rows do not fill a batch"),

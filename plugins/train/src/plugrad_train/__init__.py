@@ -110,7 +110,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> str:
-    """Read the version from the metadata, which takes too long for every import."""
+    """Look up the version in the metadata; too slow to do in every import."""
     if name != "__version__":
         from plugrad.plugin import missing
 

@@ -1,4 +1,4 @@
-"""Checks of what ``fit`` and the other functions get, before a training begins."""
+"""Checks the arguments of ``fit`` and other functions before training begins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_training(
     key: object,
     precision: object,
 ) -> None:
-    """Raise an error for what ``fit`` cannot train, or train with."""
+    """Raise an error for arguments with which ``fit`` cannot train."""
     named = ["params", "batch"] if key is None else ["params", "batch", "key"]
     check_loss("fit", loss, named)
     check_optimizer("fit", optimizer)
@@ -33,16 +33,18 @@ def check_training(
 
 
 def check_optimizer(op: str, given: object) -> None:
-    """Raise TypeError unless an optimizer is given."""
+    """Raise TypeError unless the argument is an optimizer."""
     if isinstance(given, Optimizer):
         return
     if isinstance(given, Transform):
-        advice = "make one of it by pt.of_transform, or by pt.chain with an optimizer"
+        advice = (
+            "turn it into one with pt.of_transform, or pt.chain it with an optimizer"
+        )
     elif callable(given):
         name = getattr(given, "__name__", type(given).__name__)
         raise TypeError(
             f"{op}: optimizer must be an optimizer, got the function {name}, which "
-            f"makes one; call it, as in pt.{name}(0.1)"
+            f"returns one; call it, as in pt.{name}(0.1)"
         )
     else:
         advice = "pass one, such as pt.sgd(0.1)"
@@ -58,7 +60,7 @@ def check_loss(op: str, loss: Any, arguments: Sequence[str]) -> None:
         raise TypeError(f"{op}: expected a function {listed}, got {loss!r:.100}")
     try:
         signature = inspect.signature(loss)
-    except (TypeError, ValueError):  # some functions in C have none
+    except (TypeError, ValueError):  # some C functions have no signature
         return
     try:
         signature.bind(*arguments)
@@ -71,7 +73,7 @@ def check_loss(op: str, loss: Any, arguments: Sequence[str]) -> None:
 
 
 def check_source(op: str, given: Any) -> None:
-    """Raise TypeError unless batches are given whose order can be saved."""
+    """Raise TypeError unless the argument is batches with a ``state``."""
     state = getattr(given, "state", None)
     known = isinstance(state, Mapping) and {"epoch", "batch"} <= {*state}
     if known and hasattr(given, "__iter__"):
@@ -80,7 +82,7 @@ def check_source(op: str, given: Any) -> None:
     if isinstance(given, list | tuple):
         advice += "; both make batches of examples"
     raise TypeError(
-        f"{op}: batches must have the place in their order as `state`, got "
+        f"{op}: batches must have a `state`, their position, got "
         f"{_described(given)}; {advice}"
     )
 
@@ -88,7 +90,7 @@ def check_source(op: str, given: Any) -> None:
 def check_options(
     validate: object, callbacks: Any, log: object, curves: object, checkpoints: object
 ) -> None:
-    """Raise TypeError for options of ``fit`` that are of another kind."""
+    """Raise TypeError for options of ``fit`` of the wrong type."""
     if validate is not None:
         check_loss("fit: validate", validate, ["params"])
     if callable(callbacks) or not isinstance(callbacks, Sequence):
@@ -115,11 +117,11 @@ def check_options(
 
 
 def check_key(key: Any) -> None:
-    """Raise TypeError unless a random key is given, or none."""
+    """Raise TypeError unless the argument is a random key or None."""
     if key is None:
         return
     if isinstance(key, pg.Tensor):
-        pg.random.fold_in(key, 0)  # which says what is wrong
+        pg.random.fold_in(key, 0)  # its error describes the problem
         return
     raise TypeError(
         f"fit: key must be a random key, got {key!r:.100}; write pg.random.key(0)"
@@ -127,10 +129,10 @@ def check_key(key: Any) -> None:
 
 
 def check_precision(precision: Any) -> None:
-    """Raise TypeError unless a real floating dtype is given, or none."""
+    """Raise TypeError unless the argument is a real floating dtype or None."""
     if precision is None:
         return
-    dtype = pg.zeros((), dtype=precision).dtype  # an error if there is no such dtype
+    dtype = pg.zeros((), dtype=precision).dtype  # raises if there is no such dtype
     if not pg.isdtype(dtype, "real floating"):
         raise TypeError(
             f"fit: precision must be a real floating dtype, such as pg.float16, got "
@@ -139,7 +141,7 @@ def check_precision(precision: Any) -> None:
 
 
 def check_leaves(params: Tree) -> None:
-    """Raise unless there are parameters to train."""
+    """Raise unless there are floating parameters."""
     check_params(params)
     leaves = pg.tree.leaves(params)
     if not any(map(is_trained, leaves)):
@@ -148,7 +150,7 @@ def check_leaves(params: Tree) -> None:
 
 
 def _described(given: object) -> str:
-    """Return what is given, in a few words."""
+    """Describe an argument in a few words."""
     if inspect.isclass(given):
         return f"the class {given.__name__}"
     if inspect.isroutine(given):

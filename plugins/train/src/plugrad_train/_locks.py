@@ -1,4 +1,4 @@
-"""Whether another process writes into a folder, so that nobody removes its files."""
+"""Locks that keep one process from removing files that another one is writing."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ fcntl: Any = None
 with contextlib.suppress(ImportError):  # on Windows
     fcntl = import_module("fcntl")
 
-ABANDONED_AFTER_S = 3600.0  # where the system has no locks: a save takes less time
+ABANDONED_AFTER_S = 3600.0  # for file systems without locks; longer than any save
 
 
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[Callable[[Path], bool]]:
-    """Declare that this process writes into the folder, for the block.
+    """Declare that this process writes into the folder within the block.
 
     Writers share a lock on the folder, which the system releases when a process ends,
-    however it ends. Nobody waits for another writer.
+    for whatever reason. No writer waits for another one.
 
     Yields:
-        A function that says whether a file that nothing refers to has no writer, to be
-        called once this process has written its own: nobody else holds the lock, or,
-        without locks, the file is old.
+        A function that returns whether an unreferenced file has no writer. Call it once
+        this process has written its own files. A file has no writer if no other process
+        holds the lock or, without locks, if the file is old.
 
     """
-    handle = _locked(folder)
+    handle = _lock_folder(folder)
     try:
-        yield lambda path: _is_alone(handle) or _is_old(path)
+        yield lambda path: _is_only_writer(handle) or _is_abandoned(path)
     finally:
         if handle is not None:
             fcntl.flock(handle, fcntl.LOCK_UN)  # a child may have inherited the handle
             os.close(handle)
 
 
-def _locked(folder: Path) -> int | None:
-    """Return a handle of the folder with a shared lock; None where there are none."""
+def _lock_folder(folder: Path) -> int | None:
+    """Return a folder handle with a shared lock; None without lock support."""
     if fcntl is None:
         return None
     handle = os.open(folder, os.O_RDONLY)
@@ -52,8 +52,8 @@ def _locked(folder: Path) -> int | None:
     return handle
 
 
-def _is_alone(handle: int | None) -> bool:
-    """Return whether this is the only writer; then no other one begins."""
+def _is_only_writer(handle: int | None) -> bool:
+    """Return whether this is the only writer; if so, keep others from starting."""
     if handle is None:
         return False
     try:
@@ -63,7 +63,7 @@ def _is_alone(handle: int | None) -> bool:
     return True
 
 
-def _is_old(path: Path) -> bool:
+def _is_abandoned(path: Path) -> bool:
     try:
         return time.time() - path.stat().st_mtime > ABANDONED_AFTER_S
     except FileNotFoundError:  # another process has removed it

@@ -1,4 +1,4 @@
-"""The ranges of the numbers that optimizers, transforms and schedules take."""
+"""Valid ranges of the numeric arguments of optimizers, transforms and schedules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ._trees import check_number
 
 
 class Range(NamedTuple):
-    """Finite numbers from ``low`` to ``high``, one or both of them left out."""
+    """A finite interval from ``low`` to ``high``; each end may be excluded."""
 
     low: float
     high: float = math.inf
@@ -17,13 +17,13 @@ class Range(NamedTuple):
     without_high: bool = True
 
     def __contains__(self, value: object) -> bool:
-        number: Any = value  # of NaN, no comparison is true
+        number: Any = value  # comparisons with NaN are false
         above = number > self.low if self.without_low else number >= self.low
         below = number < self.high if self.without_high else number <= self.high
         return bool(above and below)
 
     def __str__(self) -> str:
-        """Return the interval, and what it means where it is not closed."""
+        """Return the interval in words, for messages."""
         low = f"{'more than' if self.without_low else 'at least'} {self.low:g}"
         if math.isinf(self.high):
             return f"finite and {low}"
@@ -46,7 +46,7 @@ RANGES = {
     "b2": DECAY,
     "decay": DECAY,
     "momentum": SHARE,
-    # of schedules
+    # Arguments of schedules.
     "value": NOT_NEGATIVE,
     "first": NOT_NEGATIVE,
     "last": NOT_NEGATIVE,
@@ -62,11 +62,11 @@ RANGES = {
 
 
 def check_ranges(op: str, **values: Any) -> None:
-    """Raise for a number out of the range that arguments of its name have.
+    """Raise if a number is outside the range for arguments of its name.
 
     Raises:
-        TypeError: One is not a number.
-        ValueError: One is out of range, infinite or NaN.
+        TypeError: An argument is not a number.
+        ValueError: A number is out of range, infinite or NaN.
 
     """
     for name, value in values.items():

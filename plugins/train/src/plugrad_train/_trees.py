@@ -1,4 +1,4 @@
-"""Trees of parameters, gradients and states: what the modules of this package share.
+"""Trees of parameters, gradients and states: helpers of this package.
 
 A leaf of gradients is None where the parameter is not floating: ``pg.grad`` returns
 None for integers.
@@ -39,7 +39,7 @@ def is_trained(x: Any) -> bool:
 
 
 def check_params(params: Tree) -> None:
-    """Raise TypeError for leaves that look as if they were trained, and are not."""
+    """Raise TypeError for leaves that look trainable but are not trained."""
     for path, x in zip(paths(params), pg.tree.leaves(params), strict=True):
         if isinstance(x, pg.Tensor):
             if not pg.isdtype(x.dtype, "complex floating"):
@@ -55,17 +55,17 @@ def check_params(params: Tree) -> None:
 
 
 def trained(params: Tree) -> Tree:
-    """Return the parameters with None in the place of those that are not floating."""
+    """Replace parameters that are not floating by None."""
     return pg.tree.map(lambda x: x if is_trained(x) else None, params)
 
 
 def zero() -> pg.Tensor:
-    """Return zero, for a state that counts."""
+    """Return a zero counter for a state."""
     return pg.asarray(0, dtype=pg.int32)
 
 
 def zeros_like(params: Tree) -> Tree:
-    """Return zeros for each parameter that is floating, and None for the others."""
+    """Return zeros for each floating parameter and None for the others."""
     return map_leaves(pg.zeros_like, trained(params))
 
 
@@ -82,12 +82,12 @@ def choose(condition: pg.Tensor, tree: Tree, other: Tree) -> Tree:
 
 
 def paths(tree: Tree) -> list[str]:
-    """Return the place of each leaf, as in ``['layers'][1].bias``."""
+    """Return the path of each leaf, such as ``['layers'][1].bias``."""
     return pg.tree.structure(tree).paths()
 
 
-def choice(op: str, name: str, given: K, allowed: tuple[K, ...]) -> K:
-    """Return an argument that must be one of some values."""
+def check_choice(op: str, name: str, given: K, allowed: tuple[K, ...]) -> K:
+    """Return an argument; raise unless it is one of the allowed values."""
     if given not in allowed:
         listed = ", ".join(map(repr, allowed))
         raise ValueError(f"{op}: {name} must be one of {listed}, got {given!r}")
@@ -95,25 +95,25 @@ def choice(op: str, name: str, given: K, allowed: tuple[K, ...]) -> K:
 
 
 def check_number(op: str, name: str, value: object) -> None:
-    """Raise TypeError unless a number is given."""
+    """Raise TypeError unless the argument is a number."""
     numbers = int | float | np.number | pg.Tensor
     if isinstance(value, bool) or not isinstance(value, numbers):
         raise TypeError(f"{op}: {name} must be a number, got {value!r}")
 
 
-def within(
+def check_between(
     op: str, name: str, value: float, low: float, high: float = float("inf")
 ) -> float:
-    """Return a number that must be from ``low`` to ``high``."""
+    """Return a number; raise unless it is from ``low`` to ``high``."""
     check_number(op, name, value)
     if not low <= value <= high:
         raise ValueError(f"{op}: {name} must be from {low:g} to {high:g}, got {value}")
     return value
 
 
-def whole(op: str, name: str, value: int, least: int = 1) -> int:
-    """Return an integer that must be ``least`` or more; 3.0 is one."""
-    number = within(op, name, value, least)
+def check_integer(op: str, name: str, value: int, least: int = 1) -> int:
+    """Return an integer; raise unless it is at least ``least``. 3.0 is an integer."""
+    number = check_between(op, name, value, least)
     exact = isinstance(number, int) or math.isfinite(number)
     if not exact or number != int(number):
         raise TypeError(f"{op}: {name} must be an integer, got {value!r}")

@@ -1,10 +1,10 @@
-"""Checkpoints: complete or not there, checked, and of the right model.
+"""Checkpoints: atomic, verified, and checked against the model.
 
 A checkpoint is two files: ``step-00000012.json``, and the safetensors file that it
 names, whose name contains the start of its checksum. The JSON file is written last.
-Each file is written under a temporary name, synchronized and renamed, so that a process
-that is killed leaves the checkpoints before, and at most files that a later ``save``
-removes, when no other process writes.
+Each file is written under a temporary name, synchronized and renamed. A process that is
+killed therefore leaves the earlier checkpoints intact; at most it leaves files that a
+later ``save`` removes when no other process is writing.
 
 Map: ``Checkpoints``; files and checksums; trees.
 """
@@ -26,14 +26,16 @@ import numpy as np
 import plugrad as pg
 
 from ._locks import writing
-from ._trees import Tree, choice, paths, whole
+from ._trees import Tree, check_choice, check_integer, paths
 
 FORMAT = 1
 NAME = re.compile(r"step-(\d{8,})\.json")
 TENSORS = re.compile(r"step-(\d{8,})\.[0-9a-f]{16}\.safetensors")
-DRAFT = re.compile(r"\d+\.[0-9a-f]{8}\.tmp(\.[0-9a-f]{8}\.tmp)?")  # with pg.save's
-MAX_STEP = 10**18  # a name of a file has 255 characters at most
-# What a JSON file has: a name that is no path, and what restore returns.
+DRAFT = re.compile(
+    r"\d+\.[0-9a-f]{8}\.tmp(\.[0-9a-f]{8}\.tmp)?"
+)  # or a draft of pg.save for it
+MAX_STEP = 10**18  # file names have at most 255 characters
+# The entries of a JSON file: a file name (never a path) and the results of restore.
 PARTS: dict[str, Callable[[Any], bool]] = {
     "step": lambda x: type(x) is int,
     "file": lambda x: isinstance(x, str) and TENSORS.fullmatch(x) is not None,
@@ -46,25 +48,25 @@ PARTS: dict[str, Callable[[Any], bool]] = {
 
 
 class CheckpointError(ValueError):
-    """A checkpoint is damaged, or is one of another model."""
+    """A checkpoint is damaged or belongs to another model."""
 
 
 class _DamagedError(CheckpointError):
-    """A checkpoint is damaged: ``restore`` may pass it over."""
+    """A checkpoint is damaged: ``restore`` may skip it."""
 
 
 class CheckpointWarning(UserWarning):
-    """A damaged checkpoint was passed over."""
+    """A damaged checkpoint was skipped."""
 
 
 class Restored(NamedTuple):
     """What a checkpoint contains.
 
     Attributes:
-        step: The number of steps that were done.
+        step: The number of completed steps.
         tree: The tensors, in the containers that ``restore`` was given.
-        rest: What else was saved: the values of JSON.
-        metrics: The numbers by which the best checkpoint is chosen.
+        rest: The other saved values, as in JSON.
+        metrics: The saved metrics, from which the best checkpoint is chosen.
 
     """
 
@@ -78,15 +80,16 @@ class Checkpoints:
     """The checkpoints in a folder: the last ``keep`` of them, and the best.
 
     Several processes may save into a folder and restore from it. Each keeps its last
-    checkpoint; of all others, those of the last steps are kept. What else is in the
-    folder stays, even a folder with the name of a checkpoint.
+    checkpoint; of all others, those of the last steps are kept. Anything else in the
+    folder is left alone, even a folder with the name of a checkpoint.
 
     Args:
-        folder: The folder, which is created.
+        folder: The folder; it is created if it is missing.
         keep: How many of the last checkpoints are kept.
-        best: The name of the metric of which the best checkpoint is kept, too.
+        best: The name of a metric; the checkpoint with its best value is also kept.
         mode: ``"min"`` if a smaller metric is better, ``"max"`` if a larger one is.
-        budget: What reading a checkpoint may cost; by default ``plugrad.Budget()``.
+        budget: Limits on the memory and time of reading; by default
+            ``plugrad.Budget()``.
 
     Example:
         >>> import tempfile
@@ -113,8 +116,8 @@ class Checkpoints:
         *,
         budget: pg.Budget | None = None,
     ) -> None:
-        self.keep = whole("Checkpoints", "keep", keep)
-        self.mode = choice("Checkpoints", "mode", mode, ("min", "max"))
+        self.keep = check_integer("Checkpoints", "keep", keep)
+        self.mode = check_choice("Checkpoints", "mode", mode, ("min", "max"))
         if best is not None and not isinstance(best, str):
             raise TypeError(
                 f"Checkpoints: best must be the name of a metric, got {best!r}"
@@ -124,18 +127,18 @@ class Checkpoints:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def __repr__(self) -> str:
-        """Return the folder, and what is kept there."""
+        """Return the folder and the retention settings."""
         best = f", best={self.best!r}, mode={self.mode!r}" if self.best else ""
         return f"Checkpoints({str(self.folder)!r}, keep={self.keep}{best})"
 
     def steps(self) -> list[int]:
-        """Return the steps of the checkpoints, also of damaged ones, in order."""
+        """Return the steps of all checkpoints, even damaged ones, in order."""
         found = [NAME.fullmatch(name) for name in os.listdir(self.folder)]
         return sorted(int(match[1]) for match in found if match)
 
     def path(self, step: int) -> Path:
         """Return the JSON file of a step."""
-        return self.folder / f"step-{whole('path', 'step', step, 0):08}.json"
+        return self.folder / f"step-{check_integer('path', 'step', step, 0):08}.json"
 
     def save(
         self,
@@ -144,40 +147,40 @@ class Checkpoints:
         rest: Mapping[str, Any] | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> Path:
-        """Write a checkpoint, then remove those that need not be kept.
+        """Write a checkpoint, then remove those that are no longer kept.
 
         Args:
-            step: The number of steps that are done.
+            step: The number of completed steps.
             tree: Parameters, the state of an optimizer, random keys: trees of tensors.
-            rest: What else is needed to resume, as values of JSON.
-            metrics: Numbers, among them that of ``best``. Without metrics, the
+            rest: Other values needed to resume, as JSON values.
+            metrics: Numbers by name, including ``best``. Without metrics, the
                 checkpoint is not a candidate for the best one.
 
         Returns:
             The JSON file.
 
         Raises:
-            TypeError: A leaf is not a tensor, ``rest`` has no form in JSON, or the step
-                is not an integer.
+            TypeError: A leaf is not a tensor, ``rest`` cannot be written as JSON, or
+                the step is not an integer.
             ValueError: ``metrics`` has no number for ``best``, or the step is negative
                 or above 10¹⁸.
-            BudgetError: ``rest`` is nested deeper, or is larger, than may be restored.
+            BudgetError: ``rest`` is too deeply nested or too large to be restored.
             OSError: A file cannot be written.
 
         """
-        step = whole("save", "step", step, 0)
+        step = check_integer("save", "step", step, 0)
         if step > MAX_STEP:
-            raise ValueError(f"save: step must be 10¹⁸ at most, got {step}")
+            raise ValueError(f"save: step must be at most 10¹⁸, got {step}")
         numbers = {name: float(x) for name, x in (metrics or {}).items()}
         if metrics is not None and self.best not in {None, *numbers}:
             raise ValueError(
                 f"save: the best checkpoint is that of the metric {self.best!r}, and "
                 f"metrics has {', '.join(map(repr, numbers)) or 'none'}; pass it"
             )
-        tensors = _named(tree)
+        tensors = _leaves_by_name(tree)
         body: dict[str, Any] = {"format": FORMAT, "step": step, "metrics": numbers}
         body |= {"rest": dict(rest or {})}
-        body = self._started("save").json(_encoded(body))  # as restore will read it
+        body = self._budget("save").json(_to_json(body))  # as restore will read it
         with writing(self.folder) as is_abandoned:
             self._write(step, tensors, body)
             self._remove_old(step)
@@ -191,11 +194,11 @@ class Checkpoints:
         draft = self.folder / f"{step}.{os.urandom(4).hex()}.tmp"
         try:
             pg.save(draft, tensors)
-            checksum = _checksum(draft, self._started("save"))
+            checksum = _checksum(draft, self._budget("save"))
             file = f"step-{step:08}.{checksum[:16]}.safetensors"
             os.replace(draft, self.folder / file)
             body |= {"file": file, "sha256": checksum}
-            text = _encoded(body | {"checksum": _signed(body)})
+            text = _to_json(body | {"checksum": _body_checksum(body)})
             _write(draft, text)
             os.replace(draft, self.path(step))
         finally:
@@ -203,27 +206,27 @@ class Checkpoints:
         _synchronize(self.folder)
 
     def restore(self, like: Tree, step: int | None = None) -> Restored:
-        """Return the newest checkpoint that is complete, or that of a step.
+        """Return the newest complete checkpoint, or the one of a step.
 
         Args:
-            like: A tree with the structure, shapes and dtypes of the one that was
-                saved: new parameters, say. Its values are not used.
-            step: A step; by default the newest one. Damaged checkpoints are then passed
-                over with a warning.
+            like: A tree with the structure, shapes and dtypes of the saved one, such as
+                new parameters. Its values are not used.
+            step: A step; None: the newest one, in which case damaged checkpoints are
+                skipped with a warning.
 
         Returns:
             The step, the tree, the rest and the metrics.
 
         Raises:
             FileNotFoundError: There is no checkpoint.
-            CheckpointError: The checkpoint is damaged, or all are; or it is one of
-                another model: the message says what differs.
+            CheckpointError: The checkpoint (or every one) is damaged, or it belongs to
+                another model; the message lists the differences.
 
         """
         if step is not None:
-            step = whole("restore", "step", step, 0)
+            step = check_integer("restore", "step", step, 0)
             try:
-                return self._as_restored(*self._checked(step), like)
+                return self._restored(*self._read_checked(step), like)
             except FileNotFoundError:
                 listed = ", ".join(map(str, self.steps())) or "none"
                 raise FileNotFoundError(
@@ -231,10 +234,12 @@ class Checkpoints:
                     f"{listed}"
                 ) from None
         steps, damaged = None, dict[int, str]()
-        while steps != (steps := self.steps()):  # until no other process changes them
+        while steps != (
+            steps := self.steps()
+        ):  # until no other process has changed them
             for newest in reversed(steps):
                 try:
-                    found = self._as_restored(*self._checked(newest), like)
+                    found = self._restored(*self._read_checked(newest), like)
                 except FileNotFoundError:  # another process has removed it
                     continue
                 except _DamagedError as error:
@@ -255,55 +260,55 @@ class Checkpoints:
         found = []
         for step in self.steps():
             with contextlib.suppress(CheckpointError, OSError):
-                found.append((self._body(step)["metrics"].get(self.best), step))
+                found.append((self._read_body(step)["metrics"].get(self.best), step))
         numbers = [(sign * x, s) for x, s in found if x is not None and x == x]
         return min(numbers)[1] if numbers else None
 
-    def _started(self, who: str) -> pg.Budget:
+    def _budget(self, who: str) -> pg.Budget:
         return pg.Budget.started(self.budget, who)
 
-    def _as_restored(
+    def _restored(
         self, body: dict[str, Any], tensors: dict[str, pg.Tensor], like: Tree
     ) -> Restored:
         tree = _as_tree(tensors, like, self.path(body["step"]))
         return Restored(body["step"], tree, body["rest"], body["metrics"])
 
-    def _body(self, step: int) -> dict[str, Any]:
-        """Return what the JSON file of a step says; raise if it is damaged."""
-        path, budget = self.path(step), self._started("restore")
+    def _read_body(self, step: int) -> dict[str, Any]:
+        """Return the content of the JSON file of a step; raise if it is damaged."""
+        path, budget = self.path(step), self._budget("restore")
         try:
             body = budget.json(budget.read(path))
-            signed = body.pop("checksum")
+            expected = body.pop("checksum")
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise _damaged(path, f"it is not complete ({error})") from error
         except IsADirectoryError as error:
             raise _damaged(path, "it is a folder") from error
-        if signed != _signed(body):
+        if expected != _body_checksum(body):
             raise _damaged(path, "it was altered: its checksum differs")
         if body.get("format") != FORMAT:
             raise _damaged(path, f"format {body.get('format')} is unknown")
         wrong = [name for name, fits in PARTS.items() if not fits(body.get(name))]
         if wrong or body["step"] != step:
             about = f"its {wrong[0]}" if wrong else f"step {body['step']}"
-            raise _damaged(path, f"{about} is none that save writes for step {step}")
+            raise _damaged(path, f"{about} is not what save writes for step {step}")
         return dict(body)
 
-    def _checked(self, step: int) -> tuple[dict[str, Any], dict[str, pg.Tensor]]:
-        """Return what the files of a step have; raise if one is damaged."""
-        before, body = None, self._body(step)
+    def _read_checked(self, step: int) -> tuple[dict[str, Any], dict[str, pg.Tensor]]:
+        """Return the contents of both files of a step; raise if one is damaged."""
+        before, body = None, self._read_body(step)
         while True:
             try:
                 return body, self._check_file(body)
             except _DamagedError:
-                before, body = body, self._body(step)
+                before, body = body, self._read_body(step)
                 if body == before:  # no other process has saved the step again
                     raise
 
     def _check_file(self, body: Mapping[str, Any]) -> dict[str, pg.Tensor]:
-        """Return the tensors; raise if they are not those that a JSON file names."""
+        """Return the tensors; raise if they do not match the JSON file."""
         path = self.folder / body["file"]
         try:
-            checksum = _checksum(path, self._started("restore"))
+            checksum = _checksum(path, self._budget("restore"))
             if checksum == body["sha256"]:
                 return pg.load(path, budget=self.budget)
         except FileNotFoundError:
@@ -314,29 +319,29 @@ class Checkpoints:
         raise _damaged(path, "it was truncated or altered: its checksum differs")
 
     def _remove_old(self, step: int) -> None:
-        """Remove checkpoints that are not kept; ``step`` was saved now.
+        """Remove checkpoints that are not kept; ``step`` was just saved.
 
-        A folder or a pipe of such a name is a stranger's: it does not count, and stays.
+        A folder or a pipe with such a name is not ours: it does not count, and stays.
         """
         steps = [step for step in self.steps() if self.path(step).is_file()]
         kept = {*steps[-self.keep :], step, self.best_step()}
         for old in {*steps} - kept:
             file = ""
             with contextlib.suppress(CheckpointError, OSError):
-                file = self._body(old)["file"]
+                file = self._read_body(old)["file"]
             _remove(self.path(old))
-            if TENSORS.fullmatch(file):  # nothing outside of the folder
+            if TENSORS.fullmatch(file):  # never a file outside of the folder
                 _remove(self.folder / file)
 
     def _remove_unused(self, is_abandoned: Callable[[Path], bool]) -> None:
-        """Remove files that no checkpoint names and that no process writes."""
+        """Remove files that no checkpoint names and no process is writing."""
         used, damaged = set(), set()
         for step in self.steps():
             try:
-                used.add(self._body(step)["file"])
+                used.add(self._read_body(step)["file"])
             except FileNotFoundError:  # another process has removed it
                 continue
-            except (CheckpointError, OSError):  # its tensors may be of use
+            except (CheckpointError, OSError):  # its tensors may still be useful
                 damaged.add(step)
         for path in self.folder.iterdir():
             match = TENSORS.fullmatch(path.name)
@@ -355,25 +360,25 @@ def _damaged(path: Path, why: str) -> CheckpointError:
     return _DamagedError(f"restore: the checkpoint {path} is refused: {why}")
 
 
-def _encoded(body: Mapping[str, Any]) -> bytes:
+def _to_json(body: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(body, sort_keys=True, indent=1, default=_as_json).encode()
     except (TypeError, ValueError) as error:  # the latter if it contains itself
-        raise TypeError(f"save: rest has no form in JSON: {error}") from error
+        raise TypeError(f"save: rest cannot be written as JSON: {error}") from error
 
 
 def _as_json(value: object) -> Any:
-    """Return a scalar of NumPy as JSON has it."""
+    """Convert a NumPy scalar to a JSON value."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{value!r} is a {type(value).__name__}")
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, or the folder of a draft; another process may do so, too.
+    """Remove a file, or the folder of a draft; another process may do so as well.
 
-    Whatever else has such a name is a stranger's, and stays. The draft of ``pg.save``
-    is a folder of nothing but files.
+    Anything else with such a name is not ours, and stays. The draft of ``pg.save`` is a
+    folder that contains only files.
     """
     if path.is_file():
         path.unlink(missing_ok=True)
@@ -386,9 +391,9 @@ def _remove(path: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _signed(body: Mapping[str, Any]) -> str:
-    """Return the checksum of what a JSON file says."""
-    return hashlib.sha256(_encoded(body)).hexdigest()
+def _body_checksum(body: Mapping[str, Any]) -> str:
+    """Return the checksum of the content of a JSON file."""
+    return hashlib.sha256(_to_json(body)).hexdigest()
 
 
 def _checksum(path: Path, budget: pg.Budget) -> str:
@@ -404,7 +409,7 @@ def _write(path: Path, text: bytes) -> None:
 
 
 def _synchronize(folder: Path) -> None:
-    """Have the names in a folder survive a loss of power, where the system can."""
+    """Make the names in a folder survive a power loss, if the system supports it."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -417,26 +422,26 @@ def _synchronize(folder: Path) -> None:
 # --- trees -----------------------------------------------------------------------
 
 
-def _names(tree: Tree) -> list[str]:
+def _leaf_names(tree: Tree) -> list[str]:
     return [path or "value" for path in paths(tree)]
 
 
-def _named(tree: Tree) -> dict[str, Any]:
-    """Return the leaves of a tree by their places."""
+def _leaves_by_name(tree: Tree) -> dict[str, Any]:
+    """Return the leaves of a tree by their paths."""
     leaves = pg.tree.leaves(tree)
-    for name, x in zip(_names(tree), leaves, strict=True):
+    for name, x in zip(_leaf_names(tree), leaves, strict=True):
         if not isinstance(x, pg.Tensor | pg.Variable):
             raise TypeError(
-                f"save: {name} is {x!r}; a tree has tensors, and what else is to be "
-                "saved goes into rest"
+                f"save: {name} is {x!r}; a tree contains only tensors; pass other "
+                "values as rest"
             )
-    return dict(zip(_names(tree), leaves, strict=True))
+    return dict(zip(_leaf_names(tree), leaves, strict=True))
 
 
 def _as_tree(found: dict[str, pg.Tensor], like: Tree, path: Path) -> Tree:
     """Return the loaded tensors in the containers of ``like``; raise if they differ."""
     leaves, structure = pg.tree.flatten(like)
-    names = _names(like)
+    names = _leaf_names(like)
     wrong = [f"{name} is not in the checkpoint" for name in names if name not in found]
     wrong += [f"{name} is not in the model" for name in found if name not in names]
     for name, x in zip(names, leaves, strict=True):
@@ -446,7 +451,7 @@ def _as_tree(found: dict[str, pg.Tensor], like: Tree, path: Path) -> Tree:
     if wrong:
         more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         raise CheckpointError(
-            f"restore: the checkpoint {path} is one of another model: "
+            f"restore: the checkpoint {path} belongs to another model: "
             f"{'; '.join(wrong[:5])}{more}"
         )
     return structure([found[name] for name in names])

@@ -1,7 +1,7 @@
 """Batches of arrays and iterables, in an order that can be saved and resumed.
 
-An object of batches yields one epoch each time it is iterated over, and ``state`` says
-where it is; assigning ``state`` continues there, with the same batches.
+Each iteration over a batches object yields one epoch. ``state`` is its position;
+assigning a saved ``state`` continues there, with the same batches.
 
 Map: ``Batches``; ``IterableBatches``; padding; ``Prefetch``.
 """
@@ -20,14 +20,14 @@ import plugrad as pg
 from plugrad.plugin import hinted
 
 from ._arguments import check_source
-from ._trees import Tree, choice, whole
+from ._trees import Tree, check_choice, check_integer
 
 Array = np.ndarray[Any, np.dtype[Any]]
 LAST = ("drop", "pad", "keep")
 
 
 class Source(Protocol):
-    """Batches whose order can be saved: what ``fit`` and ``Prefetch`` take."""
+    """Batches whose position can be saved, as ``fit`` and ``Prefetch`` require."""
 
     state: dict[str, int]
 
@@ -39,8 +39,8 @@ class Padded(NamedTuple):
     """A batch of a fixed size: with ``last="pad"``, all batches are such pairs.
 
     Attributes:
-        data: A tree of arrays, which are zero after the examples.
-        mask: Which rows are examples, as bool.
+        data: A tree of arrays, padded with zeros after the examples.
+        mask: True for the rows that are examples.
 
     """
 
@@ -52,19 +52,19 @@ class Batches:
     """Batches of arrays in memory, or of memory-mapped files.
 
     Args:
-        data: A tree of arrays with as many rows each: ``(images, labels)``, say. Rows
-            of memory-mapped arrays (``numpy.load(path, mmap_mode="r")``) are read when
-            their batch is due.
-        size: How many rows a batch has.
-        shuffle: The seed of the order, which is another one in each epoch and follows
-            from the seed and the number of the epoch; None keeps the order.
-        last: What becomes of the rows that do not fill a batch. ``"drop"`` leaves them
-            out, ``"pad"`` fills the batch with zeros and yields all batches as
+        data: A tree of arrays with the same number of rows, such as ``(images,
+            labels)``. Rows of memory-mapped arrays (``numpy.load(path,
+            mmap_mode="r")``) are read when their batch is due.
+        size: The number of rows of a batch.
+        shuffle: Seed of the shuffle. Each epoch has its own order, derived from the
+            seed and the epoch number. None: no shuffling.
+        last: The treatment of the rows that do not fill a batch. ``"drop"`` omits
+            them, ``"pad"`` fills the batch with zeros and yields all batches as
             ``Padded(data, mask)``, and ``"keep"`` yields a smaller batch, for which
             ``pg.jit`` records the step again.
 
     Attributes:
-        state: The epoch and how many batches of it were taken, as a dict.
+        state: The epoch and the number of batches taken from it, as a dict.
 
     Example:
         >>> batches = pt.Batches(np.arange(5), 2, shuffle=0)
@@ -83,16 +83,16 @@ class Batches:
         rows = {len(x) for x in arrays if np.ndim(x)}
         if not all(map(np.ndim, arrays)):
             raise ValueError(
-                "Batches: an array has no axis of rows; pass one with rows"
+                "Batches: an array has no row axis; pass arrays with at least one axis"
             )
         if len(rows) != 1:
             raise ValueError(
-                f"Batches: arrays must have as many rows each, got {sorted(rows)}"
+                f"Batches: arrays must have the same number of rows, got {sorted(rows)}"
             )
         (self.rows,) = rows
         self.data, self.shuffle = data, shuffle
-        self.last = choice("Batches", "last", last, LAST)
-        self.size = whole("Batches", "size", size)
+        self.last = check_choice("Batches", "last", last, LAST)
+        self.size = check_integer("Batches", "size", size)
         if len(self) == 0:
             raise ValueError(
                 f"Batches: {self.rows} rows do not fill a batch of {size}; use a "
@@ -111,7 +111,7 @@ class Batches:
         return whole + (more > 0 and self.last != "drop")
 
     def order(self, epoch: int) -> Array | None:
-        """Return the order of the rows in an epoch; None if they are not shuffled."""
+        """Return the order of the rows in an epoch; None without shuffling."""
         if self.shuffle is None:
             return None
         key = pg.random.fold_in(pg.random.key(self.shuffle), epoch)
@@ -139,14 +139,14 @@ class IterableBatches:
     Args:
         examples: A function that returns an iterator over the examples of an epoch,
             which are trees of arrays or numbers of one shape.
-        size: How many examples a batch has.
-        shuffle: The seed of the order, None for that of the iterator.
-        buffer: From how many of the next examples each is drawn, if they are shuffled.
-        last: What becomes of the examples that do not fill a batch: see ``Batches``.
+        size: The number of examples of a batch.
+        shuffle: Seed of the shuffle. None: the order of the iterator.
+        buffer: The number of upcoming examples from which each is drawn when shuffling.
+        last: The treatment of the examples that do not fill a batch: see ``Batches``.
 
     Attributes:
-        state: The epoch and how many batches of it were taken, as a dict. To resume,
-            the examples before are read and left out.
+        state: The epoch and the number of batches taken from it, as a dict. Resuming
+            reads the earlier examples and discards them.
 
     Example:
         >>> batches = pt.IterableBatches(lambda: iter(range(5)), 2, last="keep")
@@ -167,12 +167,12 @@ class IterableBatches:
         if not callable(examples):
             raise TypeError(
                 "IterableBatches: examples must be a function that returns an "
-                f"iterator, so that each epoch has one, got {type(examples).__name__}"
+                f"iterator, one for each epoch, got {type(examples).__name__}"
             )
         self.examples, self.shuffle = examples, shuffle
-        self.size = whole("IterableBatches", "size", size)
-        self.buffer = whole("IterableBatches", "buffer", buffer)
-        self.last = choice("IterableBatches", "last", last, LAST)
+        self.size = check_integer("IterableBatches", "size", size)
+        self.buffer = check_integer("IterableBatches", "buffer", buffer)
+        self.last = check_choice("IterableBatches", "last", last, LAST)
         self.state = {"epoch": 0, "batch": 0}
 
     def __repr__(self) -> str:
@@ -208,7 +208,7 @@ class IterableBatches:
 
 
 def padded(batch: Tree, size: int, /) -> Padded:
-    """Return a batch of ``size`` rows, of which the last ones are zero.
+    """Return a batch padded with zeros to ``size`` rows.
 
     Example:
         >>> pt.padded(np.asarray([1.0, 2.0]), 3)
@@ -231,11 +231,11 @@ class Prefetch:
     """Batches that a thread prepares while the step before runs.
 
     Args:
-        source: ``Batches`` or the like.
-        count: How many batches are prepared ahead.
+        source: ``Batches`` or similar.
+        count: The number of batches that are prepared ahead.
 
     Attributes:
-        state: That of the batch that was taken last, not of those that are prepared.
+        state: The state after the last batch taken, regardless of prepared ones.
 
     Example:
         >>> batches = pt.Prefetch(pt.Batches(np.arange(4), 2))
@@ -247,11 +247,11 @@ class Prefetch:
     def __init__(self, source: Source, count: int = 2) -> None:
         check_source("Prefetch", source)
         self.source = source
-        self.count = whole("Prefetch", "count", count)
+        self.count = check_integer("Prefetch", "count", count)
         self.state = source.state
 
     def __repr__(self) -> str:
-        """Return what is prepared ahead."""
+        """Return the source and the number of prepared batches."""
         return f"Prefetch({self.source!r}, count={self.count})"
 
     def __iter__(self) -> Iterator[Any]:
@@ -292,7 +292,7 @@ class Prefetch:
                 if not put((batch, self.source.state)):
                     return
             put((_END, self.source.state))
-        except BaseException as error:  # raised where the batches are taken
+        except BaseException as error:  # raised again where the batches are consumed
             put((error, None))
 
 

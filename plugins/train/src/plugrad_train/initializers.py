@@ -15,7 +15,7 @@ from typing import Any
 
 import plugrad as pg
 
-from ._trees import choice
+from ._trees import check_choice
 
 __all__ = [
     "Initializer",
@@ -33,7 +33,7 @@ __all__ = [
 Initializer = Callable[..., pg.Tensor]
 Shape = Sequence[int]
 Seed = int | pg.Tensor | None
-STDDEV = 0.87962566103423978  # of a normal distribution that is cut at ±2
+STDDEV = 0.87962566103423978  # of the standard normal distribution truncated at ±2
 
 
 def fans(shape: Shape, /) -> tuple[int, int]:
@@ -47,7 +47,7 @@ def fans(shape: Shape, /) -> tuple[int, int]:
     if len(shape) < 2:
         raise ValueError(
             f"initializers: shape {tuple(shape)} has no inputs and outputs; it needs "
-            "two axes at least. Start biases with pg.zeros"
+            "at least two axes. Start biases with pg.zeros"
         )
     field = math.prod(shape[:-2])
     return field * shape[-2], field * shape[-1]
@@ -61,7 +61,7 @@ def variance_scaling(
     Args:
         scale: The factor.
         mode: ``"fan_in"``, ``"fan_out"``, or ``"fan_avg"``, their mean.
-        distribution: ``"normal"``, which is cut at two standard deviations, or
+        distribution: ``"normal"``, truncated at two standard deviations, or
             ``"uniform"``.
 
     Returns:
@@ -77,8 +77,10 @@ def variance_scaling(
         ``jax.nn.initializers.variance_scaling``.
 
     """
-    choice("variance_scaling", "mode", mode, ("fan_in", "fan_out", "fan_avg"))
-    choice("variance_scaling", "distribution", distribution, ("normal", "uniform"))
+    check_choice("variance_scaling", "mode", mode, ("fan_in", "fan_out", "fan_avg"))
+    check_choice(
+        "variance_scaling", "distribution", distribution, ("normal", "uniform")
+    )
 
     def initializer(
         shape: Shape, *, seed: Seed = None, dtype: Any = pg.float32
@@ -115,10 +117,10 @@ def orthogonal(
 ) -> pg.Tensor:
     """Return a random matrix of orthogonal rows, or columns, of length ``gain``.
 
-    All axes but the last are one.
+    All axes except the last are merged into the rows.
 
     Args:
-        shape: The shape, of two axes at least.
+        shape: The shape, with at least two axes.
         gain: The length.
         seed: A seed, or a key.
         dtype: The dtype.
@@ -136,13 +138,13 @@ def orthogonal(
         dynamics of learning in deep linear neural networks", ICLR 2014.
 
     """
-    fans(shape)  # raises if there is no matrix
+    fans(shape)  # raises if the shape is not a matrix
     rows, columns = math.prod(shape[:-1]), shape[-1]
     normal = pg.random.normal(
         (max(rows, columns), min(rows, columns)), dtype=dtype, seed=seed
     )
     q, r = pg.linalg.qr(normal)
-    q = q * pg.sign(pg.linalg.diagonal(r))  # else the distribution is not uniform
+    q = q * pg.sign(pg.linalg.diagonal(r))  # makes the distribution uniform
     return pg.reshape(gain * (q.mT if rows < columns else q), tuple(shape))
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a training after its step."""
+"""Ctrl-C ends training after the current step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .checkpoints import Checkpoints
 
 @contextlib.contextmanager
 def interrupts() -> Iterator[threading.Event]:
-    """Have the first Ctrl-C set the event, and the second one raise."""
+    """Make the first Ctrl-C set the event and the second one raise."""
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield pressed
@@ -32,7 +32,7 @@ def interrupts() -> Iterator[threading.Event]:
 
 
 def how_to_resume(checkpoints: Checkpoints | None, step: int) -> str:
-    """Return what a training that was interrupted tells its user."""
+    """Return the message to the user after an interruption."""
     if checkpoints is None:
         return (
             f"interrupted after step {step}, without a checkpoint: pass checkpoints= "

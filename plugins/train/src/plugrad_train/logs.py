@@ -1,7 +1,7 @@
-"""Callbacks of ``fit``: early stopping, logs, curves, and the bar.
+"""Callbacks of ``fit``: early stopping, logs, curves and the progress bar.
 
-Map: ``EarlyStopping``; ``JsonLines`` and ``read_log``; ``draw_curves``; what ``fit``
-opens.
+Map: ``EarlyStopping``; ``JsonLines`` and ``read_log``; ``draw_curves``; the
+callbacks that ``fit`` opens.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._trees import choice, within
+from ._trees import check_between, check_choice
 
 if TYPE_CHECKING:
     from .loop import Progress
@@ -26,14 +26,13 @@ class EarlyStopping:
     """End the training when a metric has not improved for some epochs.
 
     Args:
-        metric: Its name, among those that ``validate`` returns.
-        patience: After how many epochs without a better one to end.
+        metric: The name of a metric that ``validate`` returns.
+        patience: The number of epochs without improvement after which to end.
         mode: ``"min"`` if a smaller metric is better, ``"max"`` if a larger one is.
-        min_delta: By how much it must be better.
+        min_delta: The smallest change that counts as an improvement.
 
     Attributes:
-        state: The best value, and for how many epochs there was no better one; it is a
-            part of checkpoints.
+        state: The best value and the number of epochs since; saved in checkpoints.
 
     """
 
@@ -41,11 +40,13 @@ class EarlyStopping:
         self, metric: str, patience: int = 5, mode: str = "min", min_delta: float = 0.0
     ) -> None:
         self.metric = metric
-        self.patience = within("EarlyStopping", "patience", patience, 1)
+        self.patience = check_between("EarlyStopping", "patience", patience, 1)
         self.sign = (
-            -1 if choice("EarlyStopping", "mode", mode, ("min", "max")) == "min" else 1
+            -1
+            if check_choice("EarlyStopping", "mode", mode, ("min", "max")) == "min"
+            else 1
         )
-        self.min_delta = within("EarlyStopping", "min_delta", min_delta, 0)
+        self.min_delta = check_between("EarlyStopping", "min_delta", min_delta, 0)
         self.state: dict[str, Any] = {"best": None, "waited": 0}
 
     def __call__(self, now: Progress) -> str | None:
@@ -71,11 +72,11 @@ class EarlyStopping:
 
 
 class JsonLines:
-    """Append the metrics to a file, one JSON object a line.
+    """Append the metrics to a file, one JSON object per line.
 
     Args:
         path: The file.
-        step: The step from which the training continues: later lines are removed.
+        step: The step from which training continues; later lines are removed.
 
     """
 
@@ -98,10 +99,12 @@ def _line(record: Record) -> str:
 
 
 def read_log(path: str | Path, /) -> list[Record]:
-    """Return the records of a log; a line that is not complete is left out."""
+    """Return the records of a log; an incomplete line is omitted."""
     found = []
     for line in Path(path).read_text().splitlines():
-        with contextlib.suppress(json.JSONDecodeError):  # killed while it wrote
+        with contextlib.suppress(
+            json.JSONDecodeError
+        ):  # the process was killed while writing
             found.append(json.loads(line))
     return found
 
@@ -138,29 +141,29 @@ def _package(module: str) -> Any:
         ) from error
 
 
-# --- what fit opens --------------------------------------------------------------
+# --- callbacks that fit opens ----------------------------------------------------
 
 
-def opened(
+def open_callbacks(
     stack: contextlib.ExitStack,
     log: str | Path | None,
     curves: str | Path | None,
     curve: list[Record] | None,
     step: int,
 ) -> list[Callable[[Progress], str | None]]:
-    """Return the callbacks of the log and the curves, which the stack ends.
+    """Return the callbacks of the log and the curves, which the stack closes.
 
     Args:
-        stack: What ends them.
+        stack: The exit stack that closes them.
         log: The file of the log, if any.
         curves: The file of the curves, if any.
-        curve: The records to be drawn so far.
-        step: The step from which the training continues.
+        curve: The records to draw so far.
+        step: The step from which training continues.
 
     """
     found: list[Any] = []
     if curves is not None:
-        _package("matplotlib.figure")  # an error before the training
+        _package("matplotlib.figure")  # raises before training if it is missing
     if log is not None:
         found.append(JsonLines(log, step))
     if curves is not None and curve is not None:
@@ -169,10 +172,10 @@ def opened(
     return found
 
 
-def bar(
+def progress_bar(
     stack: contextlib.ExitStack, step: int, epochs: int | None, total: int | None
 ) -> Callable[[Progress], str | None]:
-    """Return the callback of the progress bar: a widget in notebooks, where it can."""
+    """Return the callback of the progress bar; in notebooks, a widget if possible."""
     tqdm = _package("tqdm.auto").tqdm
     shown = stack.enter_context(tqdm(total=total, initial=step, unit=" steps"))
 

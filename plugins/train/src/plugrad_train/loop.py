@@ -20,7 +20,7 @@ from plugrad.plugin import hinted
 
 from . import logs
 from ._arguments import check_optimizer, check_options, check_training
-from ._trees import Tree, choice, whole
+from ._trees import Tree, check_choice, check_integer
 from .checkpoints import Checkpoints
 from .data import Prefetch, Source
 from .interrupts import how_to_resume, interrupts
@@ -41,10 +41,10 @@ Loss = Callable[..., Any]
 
 
 class Step(NamedTuple):
-    """A training step, and the optimizer whose state it takes.
+    """A training step and the optimizer whose state it updates.
 
     Attributes:
-        optimizer: Its ``init(params)`` makes the state.
+        optimizer: The optimizer; ``optimizer.init(params)`` returns the state.
         run: ``run(params, state, batch)``, or ``run(params, state, batch, key)``,
             returns ``(params, state, loss)``.
 
@@ -64,7 +64,7 @@ def train_step(
     jit: bool = True,
     donate: bool = False,
 ) -> Step:
-    """Return a step of training: gradients, then the update, under ``pg.jit``.
+    """Return a training step: gradients, then the update, under ``pg.jit``.
 
     Args:
         loss: ``loss(params, batch)`` or ``loss(params, batch, key)``, a scalar.
@@ -73,8 +73,8 @@ def train_step(
             (``half_precision``, ``scale_loss``). None computes in the dtype of the
             parameters.
         jit: Whether the step is recorded and replayed.
-        donate: Whether a step under ``jit`` uses up the parameters and the state that
-            it gets (``pg.jit(donate=)``), which takes less memory and time.
+        donate: Whether a step under ``jit`` consumes the parameters and the state that
+            it gets (``pg.jit(donate=)``), which saves memory and time.
 
     Returns:
         The step and its optimizer.
@@ -103,9 +103,9 @@ def _step(
     donate: bool,
     checks_loss: bool,
 ) -> Step:
-    """Return a step; with ``checks_loss``, it has no gradient if the loss is no number.
+    """Return a step; ``checks_loss``: a non-finite loss makes a gradient NaN.
 
-    ``skip_nonfinite`` and ``scale_loss`` then leave out the step.
+    ``skip_nonfinite`` and ``scale_loss`` then skip the step.
     """
     if precision is None:
         both = pg.value_and_grad(loss)
@@ -121,13 +121,13 @@ def _step(
         params, state = optimizer.update(grads, state, params)
         return params, state, value
 
-    run.__qualname__ = "train_step"  # for messages
+    run.__qualname__ = "train_step"  # the name in messages
     used_up = ("params", "state") if donate else ()
     return Step(optimizer, pg.jit(run, donate=used_up) if jit else run)
 
 
 def _nan_unless_finite(grads: Tree, value: pg.Tensor) -> Tree:
-    """Return the gradients, with NaN in the smallest one if ``value`` is not finite."""
+    """Return the gradients; put NaN in the smallest if ``value`` is not finite."""
     leaves, structure = pg.tree.flatten(grads)
     sizes = {n: x.size for n, x in enumerate(leaves) if isinstance(x, pg.Tensor)}
     if not sizes:
@@ -139,15 +139,15 @@ def _nan_unless_finite(grads: Tree, value: pg.Tensor) -> Tree:
 
 
 class Progress(NamedTuple):
-    """What callbacks get.
+    """The argument of callbacks.
 
     Attributes:
-        step: How many steps are done.
+        step: The number of completed steps.
         epoch: The number of the epoch, from 0.
         params: The parameters.
         state: The state of the optimizer.
-        metrics: The loss, the learning rate and, after an epoch, what ``validate``
-            returned.
+        metrics: The loss, the learning rate and, after an epoch, the results of
+            ``validate``.
         epoch_ends: Whether an epoch has ended.
 
     """
@@ -166,10 +166,10 @@ class Fitted(NamedTuple):
     Attributes:
         params: The parameters.
         state: The state of the optimizer.
-        step: How many steps were done, including those before a resumption.
+        step: The number of completed steps, including those before a resumption.
         history: The metrics at each report of this call, with ``step`` and ``epoch``.
-        ended: Why it ended: ``"epochs"``, ``"steps"``, ``"interrupted"``, or what a
-            callback returned.
+        ended: Why it ended: ``"epochs"``, ``"steps"``, ``"interrupted"``, or the text
+            that a callback returned.
 
     """
 
@@ -180,7 +180,7 @@ class Fitted(NamedTuple):
     ended: str
 
     def __repr__(self) -> str:
-        """Return the last metrics, in place of all tensors and records."""
+        """Return the last metrics and the size of the parameters."""
         tensors = [x for x in pg.tree.leaves(self.params) if isinstance(x, pg.Tensor)]
         last = self.history[-1] if self.history else {}
         metrics = [
@@ -220,49 +220,49 @@ def fit(
 ) -> Fitted:
     """Train; return the parameters.
 
-    Ctrl-C ends the training after the step, with a checkpoint. A second Ctrl-C raises
-    KeyboardInterrupt at once.
+    Ctrl-C ends training after the current step, with a checkpoint. A second Ctrl-C
+    raises KeyboardInterrupt at once.
 
     Args:
         loss: ``loss(params, batch)``, a scalar; with ``key``, ``loss(params, batch,
             key)``.
         params: The parameters before the first step.
         optimizer: The optimizer.
-        batches: ``Batches`` or the like. The arrays of a batch become tensors.
-        epochs: After how many epochs to end, counted from the first call.
-        steps: After how many steps to end.
-        key: A random key; each step gets one that follows from it and its number.
+        batches: ``Batches`` or similar. The arrays of a batch become tensors.
+        epochs: The number of epochs after which to end, counted from the first call.
+        steps: The number of steps after which to end.
+        key: A random key; each step gets a key derived from it and the step number.
         validate: A function of the parameters that returns metrics, called after each
             epoch.
         callbacks: Functions of ``Progress``, called at each report. If one returns
-            text, the training ends, and the text is the reason.
-        checkpoints: Where to save after each epoch, and at the end.
-        save_every: After how many steps to save, too.
+            text, training ends with the text as the reason.
+        checkpoints: Where to save after each epoch and at the end.
+        save_every: Also save after every so many steps.
         resume: Whether to continue from the newest checkpoint, if there is one. The
             same arguments give the same bits as without the interruption.
-        report_every: After how many steps the loss is read and reported.
-        log: A file for the metrics, one JSON object a line.
-        curves: A PNG file for the curves of the metrics, also of those before a
-            resumption; needs matplotlib.
-        progress: Whether to show a bar; needs tqdm.
-        nonfinite: What to do about steps whose loss or gradients have NaN or infinity:
-            ``"stop"`` leaves them out and raises NonFiniteError at the next report,
-            ``"skip"`` leaves them out and counts them in the metric ``skipped``,
-            ``"apply"`` does not look.
-        precision: See ``train_step``; then such steps are always left out, and
-            ``"stop"`` raises an error only if no scale of the loss is left to try.
+        report_every: The number of steps between reports, which read the loss.
+        log: A file for the metrics, one JSON object per line.
+        curves: A PNG file for the curves of the metrics, including those from before
+            a resumption; needs matplotlib.
+        progress: Whether to show a progress bar; needs tqdm.
+        nonfinite: The treatment of steps whose loss or gradients contain NaN or
+            infinity: ``"stop"`` skips them and raises NonFiniteError at the next
+            report, ``"skip"`` skips them and counts them in the metric ``skipped``,
+            ``"apply"`` does not check.
+        precision: See ``train_step``. If it is set, such steps are always skipped,
+            and ``"stop"`` raises an error only if no loss scale is left to try.
         jit: Whether the step is recorded and replayed.
 
     Returns:
-        The parameters, the state, the number of steps, the history, and why it ended.
+        The parameters, the state, the number of steps, the history and the reason.
 
     Raises:
-        TypeError: An argument is of another kind: the optimizer was not called, say, or
-            the loss takes other arguments.
+        TypeError: An argument has the wrong type; for example, the optimizer was not
+            called, or the loss has other parameters.
         ValueError: Neither ``epochs`` nor ``steps`` is given, there is nothing to
             train, or there are no batches.
         NonFiniteError: See ``nonfinite``.
-        FileExistsError: ``checkpoints`` has some, and ``resume`` is false.
+        FileExistsError: ``checkpoints`` contains checkpoints and ``resume`` is false.
 
     Example:
         >>> x = np.linspace(-1, 1, 64, dtype=np.float32)
@@ -275,16 +275,16 @@ def fit(
     """
     check_training(loss, params, optimizer, batches, key, precision)
     check_options(validate, callbacks, log, curves, checkpoints)
-    choice("fit", "nonfinite", nonfinite, NONFINITE)
+    check_choice("fit", "nonfinite", nonfinite, NONFINITE)
     _check_folder(checkpoints, resume)
     looks = nonfinite != "apply" or precision is not None
     if looks and precision is None:
         optimizer = skip_nonfinite(optimizer)
     step = _step(loss, optimizer, precision, jit, True, checks_loss=looks)
-    loop = _Loop(step, params, batches, key, _limits(epochs, steps))
+    loop = _Loop(step, params, batches, key, _check_limits(epochs, steps))
     loop.validate, loop.checkpoints = validate, checkpoints
     loop.save_every = _number("save_every", save_every, 1)
-    loop.report_every = whole("fit", "report_every", report_every)
+    loop.report_every = check_integer("fit", "report_every", report_every)
     loop.stops_at_nonfinite, loop.curve = nonfinite == "stop", [] if curves else None
     if resume and checkpoints and checkpoints.steps():
         loop.restore(checkpoints, callbacks, log)
@@ -292,20 +292,22 @@ def fit(
     return Fitted(loop.params, loop.state, loop.step, loop.history, loop.ended)
 
 
-def _limits(epochs: int | None, steps: int | None) -> tuple[int | None, int | None]:
-    """Return the numbers of epochs and steps; raise if neither is given."""
+def _check_limits(
+    epochs: int | None, steps: int | None
+) -> tuple[int | None, int | None]:
+    """Return the limits on epochs and steps; raise if neither is given."""
     if epochs is None and steps is None:
         raise ValueError("fit: got neither epochs nor steps; say how long to train")
     return _number("epochs", epochs, 0), _number("steps", steps, 0)
 
 
 def _number(name: str, value: int | None, least: int) -> int | None:
-    """Return a number of steps or epochs, or None; raise if it is none."""
-    return None if value is None else whole("fit", name, value, least)
+    """Return a limit or None; raise if it is not a valid number."""
+    return None if value is None else check_integer("fit", name, value, least)
 
 
 def _check_folder(checkpoints: Checkpoints | None, resume: bool) -> None:
-    """Raise an error if two trainings would mix their checkpoints."""
+    """Raise an error if the folder contains checkpoints of another training."""
     if checkpoints is None:
         if resume:
             raise ValueError("fit: got resume=True and no checkpoints; pass them")
@@ -320,10 +322,10 @@ class _Loop:
     """The state of a training.
 
     Attributes:
-        limits: After how many epochs and steps it ends.
-        curve: The records that ``curves`` draws, also those before a resumption.
+        limits: The numbers of epochs and steps after which it ends.
+        curve: The records that ``curves`` draws, including those before a resumption.
         interrupted: Set when Ctrl-C was pressed.
-        metrics: The last known ones.
+        metrics: The last known metrics.
         saved: The step of the last checkpoint.
         reported: The step of the last report.
         ended: Why it ended; empty while it goes on.
@@ -349,7 +351,7 @@ class _Loop:
     ) -> None:
         self.take, self.batches, self.key = step.run, batches, key
         self.limits = limits
-        self.params, self.state = _kept((params, step.optimizer.init(params)))
+        self.params, self.state = _copy_handles((params, step.optimizer.init(params)))
         self.step, self.saved, self.reported, self.skipped = 0, -1, -1, 0
         self.loss: pg.Tensor | None = None
         self.metrics: dict[str, float] = {}
@@ -361,7 +363,7 @@ class _Loop:
         return {"params": self.params, "optimizer": self.state, "key": self.key}
 
     def last_step(self) -> int | None:
-        """Return the step after which it ends, if that is known."""
+        """Return the step after which training ends, if that is known."""
         epochs, steps = self.limits
         source = self.batches
         while isinstance(source, Prefetch):
@@ -382,17 +384,17 @@ class _Loop:
         self.params, self.state = found.tree["params"], found.tree["optimizer"]
         self.key, self.step = found.tree["key"], found.step
         self.batches.state = found.rest["batches"]
-        self.saved, self.skipped = found.step, _skipped(self.state)
-        states, given = found.rest["callbacks"], _with_state(callbacks)
+        self.saved, self.skipped = found.step, _skipped_steps(self.state)
+        states, given = found.rest["callbacks"], _stateful(callbacks)
         if len(states) != len(given):
             raise ValueError(
                 f"fit: the checkpoint has the states of {len(states)} callbacks, got "
-                f"{len(given)} that have one; pass the same callbacks to resume"
+                f"{len(given)} with a state; pass the same callbacks to resume"
             )
         for callback, state in zip(given, states, strict=True):
             callback.state = state
         if self.curve is not None:
-            saved = found.rest.get("curve")  # None if curves were not asked for
+            saved = found.rest.get("curve")  # None if curves were not requested
             self.curve += logs.records_until(log, self.step) if saved is None else saved
 
     def run_with(
@@ -402,18 +404,18 @@ class _Loop:
         curves: str | Path | None,
         progress: bool,
     ) -> None:
-        """Train, with a log, curves and a bar where they are asked for."""
+        """Train, with a log, curves and a progress bar if requested."""
         with contextlib.ExitStack() as stack:
-            ours = logs.opened(stack, log, curves, self.curve, self.step)
+            ours = logs.open_callbacks(stack, log, curves, self.curve, self.step)
             if progress:
                 end = self.last_step()
-                ours.append(logs.bar(stack, self.step, self.limits[0], end))
+                ours.append(logs.progress_bar(stack, self.step, self.limits[0], end))
             self.callbacks = [*callbacks, *ours]
             self.interrupted = stack.enter_context(interrupts())
             self.run()
 
     def run(self) -> None:
-        """Train until an end is reached, and save."""
+        """Train until a limit is reached, then save."""
         epochs, steps = self.limits
         if steps is not None and self.step >= steps:
             self.ended = "steps"
@@ -425,13 +427,13 @@ class _Loop:
                 break
             for batch in self.batches:
                 self._take(batch)
-                if self.batches.state["batch"] and self._ends():
-                    break  # not after the last batch: the epoch ends first
+                if self.batches.state["batch"] and self._check_end():
+                    break  # not after the last batch, so that the epoch ends first
             if self.step == before and from_start:
                 raise ValueError("fit: batches yielded no batch in an epoch; pass some")
             if not self.ended:
                 self._report(epoch, epoch_ends=True)
-                self._ends()
+                self._check_end()
                 self._save(self.metrics)
         if self.loss is not None and self.reported != self.step:
             self._report(self.batches.state["epoch"], epoch_ends=False)
@@ -456,8 +458,8 @@ class _Loop:
         if self.save_every and self.step % self.save_every == 0:
             self._save(None)
 
-    def _ends(self) -> bool:
-        """Return whether an end is reached."""
+    def _check_end(self) -> bool:
+        """Set why training ends, if it does; return whether it ends."""
         steps = self.limits[1]
         if not self.ended and steps is not None and self.step >= steps:
             self.ended = "steps"
@@ -466,45 +468,45 @@ class _Loop:
         return bool(self.ended)
 
     def _report(self, epoch: int, *, epoch_ends: bool) -> None:
-        """Read the loss, check it, and call the callbacks."""
+        """Read and check the loss, and call the callbacks."""
         self._check_finite()
         self.reported = self.step
         if self.loss is not None:
             self.metrics["loss"] = self.loss.item()
-        with contextlib.suppress(ValueError):  # an optimizer without a rate
+        with contextlib.suppress(ValueError):  # the optimizer has no learning rate
             self.metrics["learning_rate"] = learning_rate(self.state).item()
         self.metrics["seconds"] = time.perf_counter() - self.started
         if epoch_ends and self.validate is not None:
-            found = self.validate(_kept(self.params))
+            found = self.validate(_copy_handles(self.params))
             self.metrics |= {name: float(x) for name, x in found.items()}
         self.history.append({"step": self.step, "epoch": epoch, **self.metrics})
-        params, state = _kept((self.params, self.state))
+        params, state = _copy_handles((self.params, self.state))
         now = Progress(self.step, epoch, params, state, self.metrics, epoch_ends)
         for callback in self.callbacks:
             self.ended = callback(now) or self.ended
 
     def _check_finite(self) -> None:
-        """Count the steps that were left out, or raise an error about them."""
+        """Count the skipped steps, or raise an error about them."""
         if isinstance(self.state, Scaled):
             self.metrics["loss_scale"] = scale = self.state.scale.item()
             if scale == 1.0 and self.stops_at_nonfinite:
                 check_finite(self.state)
-        skipped = _skipped(self.state)
+        skipped = _skipped_steps(self.state)
         new, self.skipped = skipped - self.skipped, skipped
         if skipped:
             self.metrics["skipped"] = float(skipped)
         if new and self.stops_at_nonfinite:
             self._save(None)
             raise NonFiniteError(
-                f"fit: of the steps up to {self.step}, {new} had gradients with NaN or "
-                "infinity, or such a loss, and were left out; reduce the learning "
-                'rate, clip the gradients, or pass nonfinite="skip"'
+                f"fit: of the steps up to {self.step}, {new} had NaN or infinity in "
+                "the gradients or the loss and were skipped; reduce the learning rate, "
+                'clip the gradients, or pass nonfinite="skip"'
             )
 
     def _save(self, metrics: Mapping[str, float] | None) -> None:
         if self.checkpoints is None:
             return
-        states = [callback.state for callback in _with_state(self.callbacks)]
+        states = [callback.state for callback in _stateful(self.callbacks)]
         rest = {"batches": self.batches.state, "callbacks": states}
         if self.curve is not None:
             rest["curve"] = self.curve
@@ -512,15 +514,15 @@ class _Loop:
         self.saved = self.step
 
 
-def _kept(tree: Tree) -> Tree:
-    """Return other handles on the tensors: the next step uses up those that it gets."""
+def _copy_handles(tree: Tree) -> Tree:
+    """Return new handles on the tensors, because the next step consumes its own."""
     return pg.tree.map(lambda x: copy.copy(x) if isinstance(x, pg.Tensor) else x, tree)
 
 
-def _with_state(callbacks: Sequence[Callback]) -> list[Any]:
-    """Return the callbacks whose attribute ``state`` belongs into checkpoints."""
+def _stateful(callbacks: Sequence[Callback]) -> list[Any]:
+    """Return the callbacks with a ``state``, which checkpoints save."""
     return [callback for callback in callbacks if hasattr(callback, "state")]
 
 
-def _skipped(state: Any) -> int:
+def _skipped_steps(state: Any) -> int:
     return int(state.skipped) if isinstance(state, Finite) else 0

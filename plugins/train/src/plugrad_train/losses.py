@@ -1,7 +1,7 @@
 """Losses that ``pg.losses`` lacks. The labels come first, as there.
 
-They are means over all elements, or over those that ``weights`` counts: with the mask
-of a padded batch as weights, a loss is the mean over its examples.
+A loss is the mean over all elements, or over those with non-zero ``weights``: with the
+mask of a padded batch as weights, it is the mean over the examples.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TensorLike = Any
 
 
 def _mean(losses: pg.Tensor, weights: TensorLike | None) -> pg.Tensor:
-    """Return the mean over the elements with weights other than zero."""
+    """Return the mean over the elements with non-zero weights."""
     if weights is None:
         return pg.mean(losses)
     weights = pg.astype(pg.asarray(weights), losses.dtype)
@@ -138,14 +138,14 @@ def focal_loss(
     alpha: float | None = None,
     weights: TensorLike | None = None,
 ) -> pg.Tensor:
-    """Return ``-(1 - p)^gamma · log p``, where ``p`` is that of the label.
+    """Return ``-(1 - p)^gamma · log p``, where ``p`` is the probability of the label.
 
     Args:
         labels: 0 or 1.
-        logits: Of the label 1.
-        gamma: How much less examples count that are classified well.
-        alpha: The weight of the label 1; that of 0 is ``1 - alpha``.
-        weights: What each element counts.
+        logits: The logits of label 1.
+        gamma: How strongly well-classified examples are down-weighted.
+        alpha: The weight of label 1; the weight of label 0 is ``1 - alpha``.
+        weights: The weight of each element.
 
     Returns:
         A scalar.

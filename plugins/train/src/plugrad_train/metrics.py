@@ -1,4 +1,4 @@
-"""Metrics, and their means over batches.
+"""Metrics and their means over batches.
 
 A metric of a batch is a tensor; ``weights`` is the mask of a padded batch.
 """
@@ -37,7 +37,7 @@ def _mean(values: pg.Tensor, weights: TensorLike | None) -> pg.Tensor:
 def accuracy(
     labels: TensorLike, logits: TensorLike, /, *, weights: TensorLike | None = None
 ) -> pg.Tensor:
-    """Return the share of rows whose largest logit is that of the label.
+    """Return the fraction of rows whose largest logit is that of the label.
 
     Example:
         >>> pt.metrics.accuracy([0, 1], [[2.0, 1.0], [2.0, 1.0]]).item()
@@ -56,7 +56,7 @@ def top_k_accuracy(
     *,
     weights: TensorLike | None = None,
 ) -> pg.Tensor:
-    """Return the share of rows of which the label is among the ``k`` largest logits.
+    """Return the fraction of rows whose label is among the ``k`` largest logits.
 
     Example:
         >>> pt.metrics.top_k_accuracy([0, 2], [[3.0, 2.0, 1.0]] * 2, k=2).item()
@@ -97,11 +97,11 @@ def r2_score(labels: TensorLike, predictions: TensorLike, /) -> pg.Tensor:
 def precision_recall_f1(
     labels: TensorLike, classes: TensorLike, num_classes: int, /
 ) -> tuple[pg.Tensor, pg.Tensor, pg.Tensor]:
-    """Return precision, recall and F1 of each class; 0 where they are not defined.
+    """Return precision, recall and F1 of each class; 0 where undefined.
 
     Args:
-        labels: The classes that are right, int32.
-        classes: The classes that were predicted.
+        labels: The true classes, int32.
+        classes: The predicted classes.
         num_classes: The number of classes.
 
     Returns:
@@ -120,11 +120,11 @@ def precision_recall_f1(
     hits = pg.linalg.diagonal(counts)
     guessed, actual = pg.sum(counts, axis=0), pg.sum(counts, axis=1)
 
-    def share(x: pg.Tensor, of: pg.Tensor) -> pg.Tensor:
+    def ratio(x: pg.Tensor, of: pg.Tensor) -> pg.Tensor:
         return pg.where(of > 0, x / pg.maximum(of, 1e-12), pg.zeros_like(x))
 
-    f1 = share(2.0 * hits, guessed + actual)
-    return share(hits, guessed), share(hits, actual), f1
+    f1 = ratio(2.0 * hits, guessed + actual)
+    return ratio(hits, guessed), ratio(hits, actual), f1
 
 
 def evaluate(

@@ -1,7 +1,7 @@
 """Optimizers: pairs of pure functions over trees of parameters.
 
 ``init(params)`` returns the state, and ``update(grads, state, params)`` the new
-parameters and the new state. (In optax, ``update`` returns what is to be added to the
+parameters and the new state. (In optax, ``update`` returns the change of the
 parameters.) The names of arguments, their defaults and the formulas are those of optax.
 
 Map: ``Optimizer``, ``chain``; the optimizers.
@@ -29,8 +29,8 @@ class Optimizer(NamedTuple):
     Attributes:
         init: ``init(params)`` returns the state before the first step.
         update: ``update(grads, state, params)`` returns the new parameters and state.
-        transform: What it does to the gradients before it adds them, for ``chain``;
-            None for optimizers that contain another one.
+        transform: The transform of the gradients, for ``chain``; None for optimizers
+            that contain another one.
 
     """
 
@@ -43,7 +43,7 @@ def as_params(grads: Tree, params: Tree) -> Tree:
     """Return the gradients in the containers of the parameters.
 
     Raises:
-        ValueError: They have another structure, or another shape.
+        ValueError: Their structure or a shape differs from the parameters.
         TypeError: A parameter is not a real tensor.
 
     """
@@ -102,7 +102,7 @@ def of_transform(transform: Transform) -> Optimizer:
 
 
 def _check_state(state: Any, expected: Any) -> None:
-    """Raise ValueError for the state of another optimizer, or of other parameters."""
+    """Raise ValueError for the state of another optimizer or of other parameters."""
     found, wanted = pg.tree.structure(state), pg.tree.structure(expected)
     if repr(found) != repr(wanted):
         raise ValueError(
@@ -125,7 +125,7 @@ def chain(*parts: Any) -> Any:
         A transform, or an optimizer.
 
     Raises:
-        TypeError: An optimizer is not the last, or contains another one.
+        TypeError: An optimizer is not the last part, or contains another optimizer.
 
     Example:
         >>> optimizer = pt.chain(pt.clip_by_global_norm(1.0), pt.sgd(0.1))
@@ -155,7 +155,7 @@ def chain(*parts: Any) -> Any:
 
 
 def _check(op: str, learning_rate: Rate, momentum: float | None, **more: Any) -> None:
-    """Raise for a number out of range; schedules check their own."""
+    """Raise if a number is out of range; schedules check themselves."""
     if not callable(learning_rate):
         more["learning_rate"] = learning_rate
     if momentum is not None:
@@ -174,7 +174,7 @@ def sgd(
 ) -> Optimizer:
     """Return stochastic gradient descent: ``p - learning_rate · g``.
 
-    With momentum, ``t = g + momentum · t`` replaces ``g``; with Nesterov's,
+    With momentum, ``t = g + momentum · t`` replaces ``g``; with Nesterov momentum,
     ``g + momentum · t`` does.
 
     Args:
@@ -298,8 +298,8 @@ def rmsprop(
 ) -> Optimizer:
     """Return RMSProp: ``p - learning_rate · g / √(v + eps)``.
 
-    ``v`` is a running mean of squared gradients. ``torch.optim.RMSprop`` has
-    ``decay=0.99`` and ``eps_in_sqrt=False``.
+    ``v`` is a running mean of squared gradients. ``torch.optim.RMSprop``
+    corresponds to ``decay=0.99`` and ``eps_in_sqrt=False``.
 
     Args:
         learning_rate: A number of 0 or more, or a schedule (``schedules``).
@@ -309,7 +309,7 @@ def rmsprop(
         momentum: The share of the last step that is kept, from 0 to 1. PyTorch applies
             it before the learning rate, as here; optax after it.
         nesterov: Whether to look one step ahead.
-        eps_in_sqrt: Whether ``eps`` is added under the root.
+        eps_in_sqrt: Whether ``eps`` is added inside the square root.
 
     Returns:
         An optimizer.
@@ -341,7 +341,7 @@ def adagrad(
         learning_rate: A number of 0 or more, or a schedule (``schedules``).
         initial_accumulator_value: The sum of squares before the first step; PyTorch's
             default is 0.
-        eps: Added under the root. PyTorch adds it to the root.
+        eps: Added inside the square root. PyTorch adds it outside.
 
     Returns:
         An optimizer.

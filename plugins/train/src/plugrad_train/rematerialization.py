@@ -12,30 +12,30 @@ from plugrad.plugin import Kernel, batching, gradients, run, same
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Under jit the second run would be merged with the first. This makes its inputs other
-# values, and as an effect it stays where it is.
+# Under jit, the second run would be merged with the first. This kernel makes its inputs
+# distinct values; because it has an effect, it is not moved.
 AGAIN = Kernel("plugrad_train.Again(x) -> y", out=same, effect=True)
 gradients(AGAIN, x=lambda dy: dy)
 batching(AGAIN, "elementwise")
 
 
 def _again(x: pg.Tensor) -> pg.Tensor:
-    """Return ``x``, in a run that ``jit`` does not merge with another one."""
+    """Return ``x`` as a value that ``jit`` does not merge with another one."""
     if AGAIN.name not in pg.get_kernels_for_backend(x.backend):
         pg.register_kernel(AGAIN, x.backend, lambda native: native)
     return run(AGAIN, x)
 
 
 def remat(f: Callable[P, R], /) -> Callable[P, R]:
-    """Return ``f`` as a function that saves only its arguments for the gradient.
+    """Return ``f`` as a function that saves only its arguments for backward.
 
-    What ``f`` computes inside is dropped after the call. Backward runs ``f`` once more,
-    with the overrides of gradients that were in force in the first run. Use it around
-    the blocks of a deep network: memory grows with the number of blocks instead of the
+    Intermediate values of ``f`` are dropped after the call. Backward runs ``f`` again,
+    with the gradient overrides that were in force in the first run. Use it around the
+    blocks of a deep network: memory grows with the number of blocks instead of the
     number of kernels, and a training step takes about a third more time.
 
-    The tensors that are differentiated must be arguments of ``f``. Draw random numbers
-    with ``seed=``: other draws would differ in the second run.
+    All differentiated tensors must be arguments of ``f``. Pass ``seed=`` to
+    random draws: others would differ in the second run.
 
     Args:
         f: A function of tensors and trees of them that returns tensors.
@@ -61,27 +61,27 @@ def remat(f: Callable[P, R], /) -> Callable[P, R]:
 
     @functools.wraps(call)
     def first(*args: Any) -> tuple[Any, Callable[..., Any]]:
-        pullback = pg.bind_overrides(functools.partial(_pulled, call, args))
+        pullback = pg.bind_overrides(functools.partial(_pull_back, call, args))
         return call(*args), pullback
 
     recorded: Any = pg.custom_grad(first)
     return recorded
 
 
-def _pulled(f: Callable[..., Any], args: tuple[Any, ...], *dys: Any) -> Any:
-    """Run ``f`` once more, and return the gradients of its arguments."""
+def _pull_back(f: Callable[..., Any], args: tuple[Any, ...], *dys: Any) -> Any:
+    """Run ``f`` again and return the gradients of its arguments."""
     leaves, structure = pg.tree.flatten(args)
     traced = [i for i, x in enumerate(leaves) if _has_gradient(x)]
 
-    def of_tensors(*xs: pg.Tensor) -> Any:
+    def run_tensors(*xs: pg.Tensor) -> Any:
         found = dict(zip(traced, xs, strict=True))
         return f(*structure([found.get(i, x) for i, x in enumerate(leaves)]))
 
-    value, pullback = pg.vjp(of_tensors, *[_again(leaves[i]) for i in traced])
+    value, pullback = pg.vjp(run_tensors, *[_again(leaves[i]) for i in traced])
     dy = list(dys) if isinstance(value, list | tuple) else dys[0]
     slopes = dict(zip(traced, pullback(dy), strict=True))
     return tuple(
-        _of_argument(tree)
+        _argument_gradient(tree)
         for tree in structure([slopes.get(i) for i in range(len(leaves))])
     )
 
@@ -92,6 +92,6 @@ def _has_gradient(x: Any) -> bool:
     )
 
 
-def _of_argument(tree: Any) -> Any:
+def _argument_gradient(tree: Any) -> Any:
     """Return the gradients of one argument; None if it has none."""
     return tree if pg.tree.leaves(tree) else None

@@ -1,9 +1,9 @@
 """Schedules of the learning rate: functions of the step, which starts at 0.
 
-A step is a number or a tensor, and the result a float32 tensor; ``pg.jit`` records them
-once for all steps. Pass a schedule as the ``learning_rate`` of an optimizer. Any
-function of this kind is a schedule. Rates are finite and not negative, and the
-functions here raise ValueError for others.
+A step is a number or a tensor, and the result is a float32 tensor; ``pg.jit`` records
+a schedule once for all steps. Pass a schedule as the ``learning_rate`` of an optimizer.
+Any function of this kind is a schedule. Rates must be finite and not negative;
+otherwise the functions here raise ValueError.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def constant(value: float) -> Schedule:
 
 @hinted
 def step(value: float, factors: Mapping[int, float]) -> Schedule:
-    """Return the schedule that is multiplied by a factor at some steps.
+    """Return the schedule that is multiplied by a factor at given steps.
 
     Args:
         value: The first value.
-        factors: The factors, by the step from which each holds.
+        factors: The factors, by the step from which each applies.
 
     Returns:
         A schedule.
@@ -83,14 +83,14 @@ def step(value: float, factors: Mapping[int, float]) -> Schedule:
     return schedule
 
 
-def _share(step: Any, steps: int) -> pg.Tensor:
-    """Return the share of ``steps`` that are done, from 0 to 1."""
+def _completed_fraction(step: Any, steps: int) -> pg.Tensor:
+    """Return the completed fraction of ``steps``, from 0 to 1."""
     return pg.clip(_as_step(step) / float(steps), 0.0, 1.0)
 
 
 @hinted
 def linear(first: float, last: float, steps: int) -> Schedule:
-    """Return the schedule that goes from ``first`` to ``last`` in a straight line.
+    """Return the schedule that changes linearly from ``first`` to ``last``.
 
     Example:
         >>> rate = pt.schedules.linear(1.0, 0.0, 4)
@@ -99,7 +99,7 @@ def linear(first: float, last: float, steps: int) -> Schedule:
 
     """
     check_ranges("linear", first=first, last=last, steps=steps)
-    return lambda step: first + (last - first) * _share(step, steps)
+    return lambda step: first + (last - first) * _completed_fraction(step, steps)
 
 
 @hinted
@@ -122,7 +122,7 @@ def cosine(value: float, steps: int, last: float = 0.0) -> Schedule:
 
     Args:
         value: The first value.
-        steps: After how many steps it is ``last``.
+        steps: The number of steps until it is ``last``.
         last: The value from then on.
 
     Returns:
@@ -140,11 +140,13 @@ def cosine(value: float, steps: int, last: float = 0.0) -> Schedule:
     """
     check_ranges("cosine", value=value, steps=steps, last=last)
     half = (value - last) / 2
-    return lambda step: last + half * (1.0 + pg.cos(_share(step, steps) * math.pi))
+    return lambda step: (
+        last + half * (1.0 + pg.cos(_completed_fraction(step, steps) * math.pi))
+    )
 
 
 def join(first: Schedule, then: Schedule, boundary: int) -> Schedule:
-    """Return ``first``, and ``then`` from the step ``boundary``, which is its step 0.
+    """Return ``first`` before step ``boundary`` and ``then`` from it on, as its step 0.
 
     Example:
         >>> rate = pt.schedules.join(
@@ -166,7 +168,7 @@ def join(first: Schedule, then: Schedule, boundary: int) -> Schedule:
 
 @hinted
 def warmup(schedule: Schedule, steps: int, first: float = 0.0) -> Schedule:
-    """Return the schedule that rises from ``first`` to that of ``schedule(0)``.
+    """Return ``schedule`` after a linear rise from ``first`` to ``schedule(0)``.
 
     Args:
         schedule: The schedule that follows.
@@ -190,7 +192,7 @@ def warmup(schedule: Schedule, steps: int, first: float = 0.0) -> Schedule:
         )
 
     def rising(step: Any) -> pg.Tensor:
-        share = _share(step, steps)
+        share = _completed_fraction(step, steps)
         return first * (1.0 - share) + schedule(0) * share
 
     return join(rising, schedule, steps)
@@ -208,8 +210,8 @@ def one_cycle(
 
     Args:
         peak: The largest value.
-        steps: The number of all steps.
-        rising: The share of them in which it rises.
+        steps: The total number of steps.
+        rising: The fraction of the steps in which it rises.
         first_factor: The first value is ``peak / first_factor``.
         last_factor: The last value is the first, divided by this.
 
@@ -233,7 +235,7 @@ def one_cycle(
     if not 0 < up < steps:
         raise ValueError(
             f"one_cycle: {steps} steps with rising={rising} have {up} steps up; both "
-            "parts need one step at least"
+            "parts need at least one step"
         )
     first = peak / first_factor
     return join(

@@ -1,9 +1,9 @@
-"""Transforms of gradients, of which optimizers are composed: ``chain(a, b, ...)``.
+"""Transforms of gradients; optimizers are chains of them: ``chain(a, b, ...)``.
 
 The names, defaults and formulas are those of optax. A transform is a pair of pure
 functions over trees: ``init(params) -> state``, and ``update(updates, state, params) ->
-(updates, state)``. All of the state is tensors, also the number of steps, so that
-``pg.jit`` records one step and replays it.
+(updates, state)``. The whole state consists of tensors, including the number of steps,
+so that ``pg.jit`` records one step and replays it.
 
 Map: ``Transform`` and ``chained``; moments and momentum; scale; weights and clipping.
 """
@@ -18,7 +18,7 @@ import plugrad as pg
 from plugrad.plugin import hinted
 
 from ._ranges import check_ranges
-from ._trees import Tree, cast, is_none, map_leaves, within, zero, zeros_like
+from ._trees import Tree, cast, check_between, is_none, map_leaves, zero, zeros_like
 
 Schedule = Callable[[Any], pg.Tensor]
 Mask = Tree | Callable[[Tree], Tree]
@@ -97,7 +97,7 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Tran
 
     ``m`` and ``v`` are running means of the gradients and of their squares, with the
     decays ``b1`` and ``b2``; ``m̂ = m / (1 - b1ᵗ)`` and ``v̂ = v / (1 - b2ᵗ)`` correct
-    that they start at zero.
+    the bias from their start at zero.
 
     Args:
         b1: The decay of the mean.
@@ -139,7 +139,7 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Tran
 
 
 class Squares(NamedTuple):
-    """Sums or means of squared gradients, and means of gradients if they are needed."""
+    """Sums or means of squared gradients, and means of gradients if needed."""
 
     square: Tree
     mean: Tree
@@ -162,8 +162,8 @@ def scale_by_rms(
         eps: Added to the denominator.
         centered: Whether to divide by the standard deviation (optax'
             ``scale_by_stddev``).
-        eps_in_sqrt: Whether ``eps`` is added under the root, as in optax; PyTorch adds
-            it to the root.
+        eps_in_sqrt: Whether ``eps`` is added inside the square root, as in optax;
+            PyTorch adds it outside.
 
     Returns:
         A transform.
@@ -200,7 +200,7 @@ def scale_by_rss(
 
     Args:
         initial_accumulator_value: The sum of squares before the first step.
-        eps: Added under the root.
+        eps: Added inside the square root.
 
     Returns:
         A transform. The update is zero where the sum is zero.
@@ -252,7 +252,7 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transform:
 
 @hinted
 def trace(decay: float, *, nesterov: bool = False) -> Transform:
-    """Return the transform of momentum: ``t = g + decay·t``, or ``g + decay·t`` of it.
+    """Return the transform of momentum: ``t = g + decay·t``; Nesterov: ``g + decay·t``.
 
     Args:
         decay: The share of the last update that is kept.
@@ -292,7 +292,7 @@ def scale(factor: float) -> Transform:
 
 
 class Rate(NamedTuple):
-    """The number of steps, and the factor of the last one, or of the next if fixed."""
+    """The number of steps, and the factor of the last one (of the next if fixed)."""
 
     steps: pg.Tensor
     rate: pg.Tensor
@@ -318,7 +318,7 @@ def _scaled(rate: float | Schedule, sign: float) -> Transform:
 def scale_by_schedule(schedule: Schedule) -> Transform:
     """Return the transform that multiplies by ``schedule(step)``, a tensor.
 
-    The first step is 0. The state has the factor of the last step as ``rate``.
+    The first step is 0. The ``rate`` of the state is the factor of the last step.
     """
     return _scaled(schedule, 1.0)
 
@@ -327,8 +327,8 @@ def scale_by_schedule(schedule: Schedule) -> Transform:
 def scale_by_learning_rate(learning_rate: float | Schedule) -> Transform:
     """Return the transform that multiplies by ``-learning_rate``.
 
-    The state has the rate as a tensor: ``set_learning_rate`` replaces one that is not a
-    schedule, and ``pg.jit`` does not record the step again.
+    The state contains the rate as a tensor. ``set_learning_rate`` can replace it,
+    unless it comes from a schedule, and ``pg.jit`` does not record the step again.
 
     Args:
         learning_rate: A number, or a schedule (``schedules``).
@@ -374,11 +374,11 @@ def learning_rate(state: Any, /) -> pg.Tensor:
 
 
 def set_learning_rate(state: Any, rate: float | pg.Tensor, /) -> Any:
-    """Return the state with another learning rate; a schedule replaces it again.
+    """Return the state with another learning rate; a schedule overwrites it.
 
     Raises:
         ValueError: The state has no learning rate, or the rate is a number below 0,
-            infinite or NaN. The values of tensors are not looked at.
+            infinite or NaN. The values of tensors are not checked.
 
     Example:
         >>> optimizer = pt.sgd(1.0)
@@ -388,7 +388,7 @@ def set_learning_rate(state: Any, rate: float | pg.Tensor, /) -> Any:
         [-0.5, -0.5]
 
     """
-    learning_rate(state)  # raises if there is none
+    learning_rate(state)  # raises if the state has none
     if not isinstance(rate, pg.Tensor):
         check_ranges("set_learning_rate", learning_rate=rate)
     value = pg.asarray(rate, dtype=pg.float32)
@@ -409,7 +409,7 @@ def add_decayed_weights(weight_decay: float, mask: Mask | None = None) -> Transf
     Args:
         weight_decay: The factor.
         mask: A tree of bool like the parameters, or a function that returns it from the
-            parameters: which of them decay. Without it, all do. Biases often do not:
+            parameters: True for those that decay. None: all. Biases often do not decay:
             ``mask=lambda params: pg.tree.map(lambda p: p.ndim > 1, params)``.
 
     Returns:
@@ -449,7 +449,7 @@ def clip_by_value(max_delta: float) -> Transform:
         [-1.0, 0.5]
 
     """
-    within("clip_by_value", "max_delta", max_delta, 0)
+    check_between("clip_by_value", "max_delta", max_delta, 0)
     clipped = lambda g: pg.clip(g, -max_delta, max_delta)
     return stateless(lambda u, params: map_leaves(clipped, u))
 
@@ -473,7 +473,7 @@ def global_norm(tree: Tree, /) -> pg.Tensor:
 
 @hinted
 def clip_by_global_norm(max_norm: float) -> Transform:
-    """Return the transform that scales all updates so that their norm is at most this.
+    """Return the transform that scales all updates to a norm of at most ``max_norm``.
 
     Example:
         >>> clip = pt.clip_by_global_norm(1.0)
@@ -485,7 +485,7 @@ def clip_by_global_norm(max_norm: float) -> Transform:
         neural networks", ICML 2013.
 
     """
-    within("clip_by_global_norm", "max_norm", max_norm, 0)
+    check_between("clip_by_global_norm", "max_norm", max_norm, 0)
 
     def clipped(updates: Tree, params: Tree) -> Tree:
         norm = global_norm(updates)

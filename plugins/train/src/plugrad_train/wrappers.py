@@ -1,6 +1,6 @@
 """Optimizers that contain another one: accumulation, averages, non-finite gradients.
 
-Their states are tensors, too, and ``pg.jit`` records a step once.
+Their states are tensors as well, so ``pg.jit`` records a step once.
 
 Map: ``accumulate``; ``average_params``; ``skip_nonfinite`` and ``check_finite``;
 ``scale_loss`` and ``half_precision``.
@@ -16,12 +16,12 @@ from ._arguments import check_optimizer
 from ._trees import (
     Tree,
     cast,
+    check_between,
+    check_integer,
     choose,
     is_trained,
     map_leaves,
     trained,
-    whole,
-    within,
     zero,
     zeros_like,
 )
@@ -35,8 +35,8 @@ class Accumulated(NamedTuple):
 
     Attributes:
         inner: The state of the optimizer inside.
-        taken: How many gradients are in ``mean``.
-        mean: Their sum, divided by the number that makes a step.
+        taken: The number of gradients in ``mean``.
+        mean: The sum of the gradients, divided by the number in a step.
 
     """
 
@@ -48,12 +48,12 @@ class Accumulated(NamedTuple):
 def accumulate(optimizer: Optimizer, steps: int, /) -> Optimizer:
     """Return the optimizer that takes one step with the mean of ``steps`` gradients.
 
-    The other calls of ``update`` leave the parameters and the state of ``optimizer`` as
-    they are. A step has the result of one with a batch ``steps`` times as large.
+    The other calls of ``update`` do not change the parameters or the state of
+    ``optimizer``. A step equals one with a batch that is ``steps`` times as large.
 
     Args:
         optimizer: The optimizer.
-        steps: How many gradients make a step.
+        steps: The number of gradients in a step.
 
     Returns:
         An optimizer.
@@ -73,7 +73,7 @@ def accumulate(optimizer: Optimizer, steps: int, /) -> Optimizer:
 
     """
     check_optimizer("accumulate", optimizer)
-    steps = whole("accumulate", "steps", steps, 1)
+    steps = check_integer("accumulate", "steps", steps, 1)
 
     def init(params: Tree) -> Accumulated:
         return Accumulated(optimizer.init(params), zero(), zeros_like(params))
@@ -95,7 +95,7 @@ def accumulate(optimizer: Optimizer, steps: int, /) -> Optimizer:
 
 
 class Averaged(NamedTuple):
-    """The state of ``average_params``: that of the optimizer, and the average."""
+    """The state of ``average_params``: the optimizer's state and the average."""
 
     inner: Any
     average: Tree
@@ -109,7 +109,7 @@ def average_params(optimizer: Optimizer, decay: float = 0.999, /) -> Optimizer:
 
     Args:
         optimizer: The optimizer.
-        decay: The share of the average that is kept.
+        decay: The weight of the old average in each step.
 
     Returns:
         An optimizer.
@@ -130,7 +130,7 @@ def average_params(optimizer: Optimizer, decay: float = 0.999, /) -> Optimizer:
 
     """
     check_optimizer("average_params", optimizer)
-    within("average_params", "decay", decay, 0, 1)
+    check_between("average_params", "decay", decay, 0, 1)
 
     def init(params: Tree) -> Averaged:
         return Averaged(optimizer.init(params), params)
@@ -159,8 +159,8 @@ class Finite(NamedTuple):
 
     Attributes:
         inner: The state of the optimizer inside.
-        skipped: How many steps were skipped.
-        in_a_row: How many of them since the last step that was not.
+        skipped: The number of skipped steps.
+        in_a_row: The number of skipped steps since the last one that was not.
 
     """
 
@@ -184,10 +184,10 @@ def all_finite(tree: Tree, /) -> pg.Tensor:
 
 
 def skip_nonfinite(optimizer: Optimizer, /) -> Optimizer:
-    """Return the optimizer that leaves out steps whose gradients have NaN or infinity.
+    """Return the optimizer that skips steps whose gradients have NaN or infinity.
 
-    The parameters and the state of ``optimizer`` stay as they are in such a step, and
-    the state counts it. ``check_finite(state)`` raises an error after it.
+    Such a step does not change the parameters or the state of ``optimizer``; the state
+    counts it. ``check_finite(state)`` then raises an error.
 
     Args:
         optimizer: The optimizer.
@@ -233,7 +233,7 @@ def check_finite(state: Any, /, *, limit: int = 0) -> None:
 
     Args:
         state: The state of ``skip_nonfinite``, or one that contains it.
-        limit: How many skipped steps in a row are allowed.
+        limit: The number of skipped steps in a row that are allowed.
 
     Raises:
         NonFiniteError: More steps in a row were skipped.
@@ -263,9 +263,9 @@ class Scaled(NamedTuple):
 
     Attributes:
         inner: The state of the optimizer inside.
-        scale: What the loss is multiplied by.
-        good: How many steps in a row had finite gradients.
-        in_a_row: How many had not, since the last one that had.
+        scale: The factor of the loss.
+        good: The number of steps in a row with finite gradients.
+        in_a_row: The number of skipped steps since the last one that was not.
 
     """
 
@@ -285,15 +285,15 @@ def scale_loss(
 ) -> Optimizer:
     """Return the optimizer that takes gradients of ``state.scale · loss``.
 
-    It divides the gradients by the scale. If they have NaN or infinity, it leaves out
-    the step and divides the scale by ``factor``; after ``period`` finite steps it
+    It divides the gradients by the scale. If they contain NaN or infinity, it skips the
+    step and divides the scale by ``factor``; after ``period`` finite steps it
     multiplies the scale by ``factor``. ``half_precision`` computes such gradients.
 
     Args:
         optimizer: The optimizer.
         initial: The first scale.
-        factor: By what the scale changes.
-        period: After how many steps it grows.
+        factor: The factor by which the scale changes.
+        period: The number of finite steps after which it grows.
 
     Returns:
         An optimizer.
@@ -304,7 +304,7 @@ def scale_loss(
 
     """
     check_optimizer("scale_loss", optimizer)
-    within("scale_loss", "factor", factor, 1)
+    check_between("scale_loss", "factor", factor, 1)
 
     def init(params: Tree) -> Scaled:
         first = pg.asarray(initial, dtype=pg.float32)
@@ -328,7 +328,7 @@ def scale_loss(
 
 
 def cast_floating(tree: Tree, dtype: Any, /) -> Tree:
-    """Return the tree with its floating tensors in another dtype.
+    """Return the tree with its floating tensors cast to a dtype.
 
     Example:
         >>> with pg.use_backend("cpu"):
@@ -344,13 +344,13 @@ def half_precision(loss: Any, /, dtype: Any = pg.float16) -> Any:
     """Return ``f(params, state, *args)``: the loss and its scaled gradients.
 
     The loss is computed in ``dtype``, with copies of the parameters and of the floating
-    tensors in ``args``. The parameters themselves, the loss that is returned and the
-    gradients keep the dtype of the parameters (master weights). Compute sums over many
-    elements in float32 inside of ``loss``, and return it as float32.
+    tensors in ``args``. The parameters themselves, the returned loss and the gradients
+    keep the dtype of the parameters (master weights). Inside ``loss``, compute sums
+    over many elements in float32, and return the loss as float32.
 
     Args:
         loss: ``loss(params, *args)``, a scalar.
-        dtype: A floating dtype that the active backend has.
+        dtype: A floating dtype that the active backend supports.
 
     Returns:
         A function that takes the state of ``scale_loss`` after the parameters, and
