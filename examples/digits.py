@@ -209,7 +209,7 @@ def draw(weights: Weights, images: Array, labels: Array, path: Path) -> None:
             else:  # each map has its own scale; zero is white
                 most = np.abs(values).max() or 1
                 shown = axis.imshow(values / most, cmap="RdBu_r", vmin=-1, vmax=1)
-                outline(axis, digit)
+                draw_outline(axis, digit)
     for axis, chance, label in zip(axes[0], chances, labels, strict=True):
         guess = chance.argmax()
         colour = "black" if guess == label else "crimson"
@@ -221,7 +221,7 @@ def draw(weights: Weights, images: Array, labels: Array, path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
-def outline(axis: Any, digit: Array) -> None:
+def draw_outline(axis: Any, digit: Array) -> None:
     """Draw the outline of a digit over its map."""
     sharp = np.pad(np.kron(digit > 0.4, np.ones((8, 8))), 1)  # 8 x 8 dots per pixel
     places = (np.arange(len(sharp)) - 0.5) / 8 - 0.5
@@ -240,10 +240,10 @@ def main(arguments: list[str] | None = None) -> float:
     parser.add_argument("--out", type=Path, default=Path("out/digits-saliency.png"))
     options = parser.parse_args(arguments)
     with pg.use_backend(options.backend or pg.get_backend()):
-        return learn(options.seed, options.epochs, options.out)
+        return train_and_report(options.seed, options.epochs, options.out)
 
 
-def learn(seed: int, epochs: int, out: Path) -> float:
+def train_and_report(seed: int, epochs: int, out: Path) -> float:
     """Train, print the accuracy and draw; return the accuracy on held-out digits."""
     from tqdm import tqdm
 

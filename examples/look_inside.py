@@ -1,19 +1,19 @@
-"""Look into an image network: four maps of what it looks at, by overridden gradients.
+"""Look into an image network: draw four maps of what it looks at.
 
-The network is not changed: an installed gradient pack and a block that overrides
-gradients change what ``pg.grad`` gives::
+The network does not change: an installed gradient pack, and a block that overrides
+gradients, change what ``pg.grad`` returns::
 
     python -m pip install --upgrade pip  # --group needs 25.1
     pip install --group demo scikit-image ./core ./plugins/cpu ./examples/gradient_packs
     python -m examples.look_inside
     python -m examples.look_inside --model net.onnx --images a.jpg b.jpg
 
-Without ``--model``, a small network learns to tell the objects of four photographs in
-about a minute.
+Without ``--model``, a small network learns in about a minute to recognize the objects
+in four photographs. The maps are:
 
-- gradient: of the score of the object in the photograph, for each pixel;
-- integrated gradients (Sundararajan et al., arXiv:1703.01365): their mean on the way
-  from a blurred photograph, times the way;
+- gradient: the derivative of the object's score for each pixel;
+- integrated gradients (Sundararajan et al., arXiv:1703.01365): the mean gradient along
+  the path from a blurred photograph, times the difference of the two images;
 - guided backpropagation (Springenberg et al., arXiv:1412.6806): the pack ``guided``;
 - Grad-CAM (Selvaraju et al., arXiv:1610.02391): the last feature maps, weighted by
   their mean gradients. An override of the gradient of ``Relu`` reads both.
@@ -41,7 +41,7 @@ STD = np.array([0.229, 0.224, 0.225], np.float32)
 
 
 class Network(NamedTuple):
-    """The scores of the classes of an image, their names, and the size it needs."""
+    """A function that returns class scores, the class names, and the image size."""
 
     scores: Score
     names: tuple[str, ...]
@@ -60,39 +60,39 @@ class Row(NamedTuple):
 
 
 def gradient(score: Score, image: Array) -> Array:
-    """Return the gradient of the score, the largest of the channels."""
+    """Return the largest absolute gradient of the score over the channels."""
     return np.abs(pg.grad(score)(pg.asarray(image)).numpy()).max(-1)
 
 
 def guided(score: Score, image: Array) -> Array:
-    """Return the gradient with the guided gradient of Relu, only in this block."""
+    """Return the gradient of the score, with Relu's guided gradient in this block."""
     with pg.use_gradients("guided"):
         return gradient(score, image)
 
 
 def integrated(score: Score, image: Array, steps: int = 24) -> Array:
-    """Return the integrated gradients on the straight way from a blurred image."""
-    way = image - blurred(image)
+    """Return the integrated gradients along a straight path from a blurred image."""
+    path_vector = image - blurred(image)
     total = np.zeros_like(image)
     for part in (np.arange(steps, dtype=np.float32) + 0.5) / steps:
-        total += pg.grad(score)(pg.asarray(image - (1 - part) * way)).numpy()
-    return np.abs((total / steps * way).sum(-1))
+        total += pg.grad(score)(pg.asarray(image - (1 - part) * path_vector)).numpy()
+    return np.abs((total / steps * path_vector).sum(-1))
 
 
 def grad_cam(score: Score, image: Array) -> Array:
     """Return the last feature maps, weighted by their mean gradients."""
-    seen: list[tuple[Array, Array]] = []
+    layers: list[tuple[Array, Array]] = []
 
     def rule(dy: pg.Tensor, y: pg.Tensor, original: Any) -> Any:
         if y.ndim == 4 and min(y.shape[1:3]) > 1:
-            seen.append((y.numpy()[0], dy.numpy()[0]))
+            layers.append((y.numpy()[0], dy.numpy()[0]))
         return original(dy)
 
     with ExitStack() as blocks:
         for kernel in ("Relu", "Relu6", "Conv2D"):
             blocks.enter_context(pg.override_gradient(kernel, x=rule))
         pg.grad(score)(pg.asarray(image))
-    features, slopes = seen[0]  # backward, the last comes first
+    features, slopes = layers[0]  # the backward pass visits the last layer first
     return enlarged(np.maximum(features @ slopes.mean((0, 1)), 0), image.shape[:2])
 
 
@@ -129,18 +129,18 @@ def enlarged(values: Array, size: tuple[int, int]) -> Array:
     return large.numpy()[0, ..., 0]
 
 
-def scaled(values: Array) -> Array:
-    """Return a smoothed map from 0 to 1; the largest percent of its values are 1."""
+def normalize_map(values: Array) -> Array:
+    """Return a smoothed map scaled to 0 to 1; its largest percent of values is cut."""
     values = blurred(values, 1)
     return np.clip(values / max(float(np.quantile(values, 0.99)), 1e-12), 0, 1)
 
 
-def over(image: Array, values: Array, title: str) -> Array:
-    """Return a map in colours over the photograph, which is gray and dark."""
+def overlay(image: Array, values: Array, title: str) -> Array:
+    """Return a map in colours over a dark, gray version of the photograph."""
     from matplotlib import colormaps
 
     colours = colormaps["turbo" if title == "Grad-CAM" else "inferno"]
-    weight = scaled(values)[..., None]
+    weight = normalize_map(values)[..., None]
     gray = 0.45 * image.mean(-1, keepdims=True)
     return gray * (1 - weight) + colours(weight[..., 0])[..., :3] * weight
 
@@ -162,7 +162,7 @@ def draw(rows: Sequence[Row], path: Path, width: int = 1100) -> None:
     label = {"va": "top", "color": "white", "weight": "bold"}
     box = {"color": "black", "alpha": 0.5, "pad": 3, "lw": 0}
     for line, row in zip(lines, rows, strict=True):
-        shown = [over(row.image, row.maps[title], title) for title in MAPS]
+        shown = [overlay(row.image, row.maps[title], title) for title in MAPS]
         for axis, pixels in zip(line, [row.image, *shown], strict=True):
             axis.imshow(pixels, interpolation="lanczos")
             axis.axis("off")
@@ -179,7 +179,7 @@ def draw(rows: Sequence[Row], path: Path, width: int = 1100) -> None:
 # --- the network and the command line ----------------------------------------------
 
 
-def trained(steps: int) -> Network:
+def train_network(steps: int) -> Network:
     """Return the network of ``photographs.py``, trained on random crops."""
     began = time.perf_counter()
     params, accuracy = photographs.train(steps)
@@ -192,10 +192,10 @@ def trained(steps: int) -> Network:
     return Network(score, tuple(photo.name for photo in photographs.PHOTOS), None)
 
 
-def loaded(path: Path) -> Network:
-    """Return a network of ONNX that takes images ``[n, 3, height, width]``.
+def load_onnx_network(path: Path) -> Network:
+    """Return an ONNX network that accepts images ``[n, 3, height, width]``.
 
-    The pixels are standardized as networks for ImageNet take them.
+    The pixels are standardized as for ImageNet.
     """
     from plugrad_onnx import load
 
@@ -210,7 +210,7 @@ def loaded(path: Path) -> Network:
     return Network(score, (), (size[0], size[1]))
 
 
-def look(network: Network, image: Array) -> Row:
+def explain_image(network: Network, image: Array) -> Row:
     """Return the class with the largest score, and the maps of its score."""
     index = int(pg.argmax(network.scores(pg.asarray(image))).item())
     name = network.names[index] if network.names else f"class {index}"
@@ -219,12 +219,12 @@ def look(network: Network, image: Array) -> Row:
 
 
 def difference(one: Array, other: Array) -> float:
-    """Return the largest difference of two maps, of the largest value."""
+    """Return the largest difference of two maps, relative to the largest value."""
     return float(np.abs(one - other).max() / max(np.abs(one).max(), 1e-12))
 
 
 def main(arguments: list[str] | None = None) -> dict[str, list[Row]]:
-    """Read the options, look and draw; return the rows of each backend."""
+    """Read the options, compute and draw the maps; return the rows of each backend."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--backends", nargs="+", default=["cpu", "wasm", "opencl"])
     parser.add_argument("--steps", type=int, default=500, help="of training")
@@ -234,14 +234,18 @@ def main(arguments: list[str] | None = None) -> dict[str, list[Row]]:
     options = parser.parse_args(arguments)
     files = options.images or [photo.file for photo in photographs.PHOTOS]
     with pg.use_backend(options.backends[0]):
-        network = loaded(options.model) if options.model else trained(options.steps)
+        network = (
+            load_onnx_network(options.model)
+            if options.model
+            else train_network(options.steps)
+        )
     images = [photographs.read(file, network.size) for file in files]
     found = {}
     for name in options.backends:
         with pg.use_backend(name):
-            look(network, images[0])  # what a first call loads is not timed
+            explain_image(network, images[0])  # what a first call loads is not timed
             began = time.perf_counter()
-            found[name] = [look(network, image) for image in images]
+            found[name] = [explain_image(network, image) for image in images]
         print(f"{name}: {len(images)} images in {time.perf_counter() - began:.1f} s")
     first = found[options.backends[0]]
     for name in options.backends[1:]:

@@ -1,8 +1,8 @@
-"""A small convolutional network, trained on photographs that come with two packages.
+"""A small convolutional network, trained on photographs that two packages ship.
 
-scikit-image and scikit-learn have the photographs inside their wheels. The network sees
+The wheels of scikit-image and scikit-learn contain the photographs. The network sees
 crops of 64 x 64 pixels, and learns which object is in the crop, or that there is none.
-It is fully convolutional: it takes images of every size. ``look_inside.py`` uses it.
+It is fully convolutional, so it accepts images of any size. ``look_inside.py`` uses it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Params = dict[str, pg.Tensor]
 
 HEIGHT = 208  # of a photograph, in pixels
-CROP = 64
+CROP = 64  # height and width of a crop, in pixels
 BACKGROUND = 0  # the class of a crop without an object
 CHANNELS = (3, 16, 32, 64, 96)
 

@@ -1,8 +1,8 @@
-"""Run a kernel that you do not trust: what it does, and what plugrad says.
+"""Run an untrusted kernel in a sandbox, and print the error of each failure.
 
-``untrusted.c`` doubles its input, and then misbehaves as its attribute says: it never
-ends, reads and writes out of bounds, recurses for ever, or traps. It is compiled to
-WebAssembly and runs in the sandbox of the backend wasm::
+``untrusted.c`` doubles its input, and then misbehaves as its attribute says: it loops
+forever, reads or writes out of bounds, recurses without end, or traps. It is compiled
+to WebAssembly and runs in the sandbox of the backend wasm::
 
     pip install ./core ./plugins/cpu ./plugins/wasm ziglang
     python examples/gallery/sandbox.py
@@ -24,7 +24,7 @@ from plugrad_wasm import get_include, load_kernel
 
 UNTRUSTED = Kernel("gallery.Untrusted(x; harm)", out=same)
 
-HARMS = (
+MISBEHAVIOURS = (
     "behaves",
     "never ends",
     "reads out of bounds",
@@ -36,7 +36,7 @@ ZIG = [sys.executable, "-m", "ziglang", "cc"]
 FLAGS = "-target wasm32-freestanding -O1 -nostdlib -s -Wl,--no-entry"
 
 
-def compiled(source: Path) -> bytes:
+def compile_module(source: Path) -> bytes:
     """Compile a file in C with clang; return the module."""
     with tempfile.TemporaryDirectory() as folder:
         module = Path(folder, "untrusted.wasm")
@@ -66,14 +66,14 @@ def attempt(harm: int) -> tuple[str, float, list[float]]:
 
 
 def main() -> dict[str, tuple[str, float, list[float]]]:
-    """Try each harm; print and return what came of it."""
-    module = compiled(Path(__file__).with_name("untrusted.c"))
+    """Run each misbehaviour; print and return the results."""
+    module = compile_module(Path(__file__).with_name("untrusted.c"))
     kernel = load_kernel(module, UNTRUSTED, memory=1 << 22, time_limit=0.5)
     pg.register_kernel(UNTRUSTED, "wasm", kernel)
     found = {}
     print("the kernel            stopped after  the next call  error")
     with pg.use_backend("wasm"):
-        for harm, name in enumerate(HARMS):
+        for harm, name in enumerate(MISBEHAVIOURS):
             message, seconds, after = found[name] = attempt(harm)
             reason = message.rpartition(": ")[2]
             print(f"{name:20}  {seconds:11.3f} s  {after!s:13}  {reason}")

@@ -2,8 +2,8 @@
 
 A wave on a torus moves by ``u[t + 1] = 2 u[t] - u[t - 1] + c² Δu[t]``. The kernel
 ``gallery.Laplacian`` has a kernel function in NumPy for the backend cpu, another one in
-OpenCL C for opencl, and a decomposition for all others. The program looks for the still
-water from which the wave becomes a picture, by gradients through all steps::
+OpenCL C for opencl, and a decomposition for all others. By gradients through all steps,
+the program finds the initial height of water at rest whose waves form a picture::
 
     pip install ./core ./plugins/cpu ./plugins/opencl matplotlib
     python examples/gallery/waves.py --backend opencl
@@ -31,21 +31,21 @@ LAPLACIAN = Kernel("gallery.Laplacian(x: floating)", out=same)
 
 @decomposition(LAPLACIAN)
 def _(x: pg.Tensor) -> pg.Tensor:
-    around = [pg.roll(x, shift, axis=axis) for shift in (-1, 1) for axis in (0, 1)]
-    return around[0] + around[1] + around[2] + around[3] - 4 * x
+    neighbours = [pg.roll(x, shift, axis=axis) for shift in (-1, 1) for axis in (0, 1)]
+    return neighbours[0] + neighbours[1] + neighbours[2] + neighbours[3] - 4 * x
 
 
 gradients(LAPLACIAN, x=lambda dy: laplacian(dy))  # it is symmetric
 
 
-def on_cpu(x: Array) -> Array:
+def numpy_laplacian(x: Array) -> Array:
     """Return the sum of the four neighbours minus four times the element."""
     x = np.pad(x, 1, mode="wrap")
-    around = x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]
-    return around - 4 * x[1:-1, 1:-1]
+    neighbours = x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]
+    return neighbours - 4 * x[1:-1, 1:-1]
 
 
-IN_OPENCL = """
+OPENCL_SOURCE = """
 __kernel void laplacian(__global const T *x, __global T *y, long y_size,
                         long x_shape0, long x_shape1) {
   const long item = get_global_id(0);
@@ -66,15 +66,15 @@ def laplacian(x: pg.Tensor, /) -> pg.Tensor:
 
 def register() -> None:
     """Register both kernel functions for the process."""
-    pg.register_kernel(LAPLACIAN, "cpu", on_cpu)
-    source_kernel(LAPLACIAN, IN_OPENCL)
+    pg.register_kernel(LAPLACIAN, "cpu", numpy_laplacian)
+    source_kernel(LAPLACIAN, OPENCL_SOURCE)
 
 
 # --- the simulation ----------------------------------------------------------------
 
 
 def simulate(start: pg.Tensor, steps: int, speed: float = 0.5) -> list[pg.Tensor]:
-    """Return the wave at each step, from water that is still at first."""
+    """Return the wave at each step, starting from water at rest."""
     waves = [start, start + 0.5 * speed**2 * laplacian(start)]
     for _ in range(steps - 1):
         waves.append(2 * waves[-1] - waves[-2] + speed**2 * laplacian(waves[-1]))
@@ -87,12 +87,12 @@ def nabla(size: int) -> Array:
     edge = lambda top: (y > top) & (x < 0.55 * (0.7 - y) - 0.6 * (top + 0.65))
     sign = (edge(-0.65) & ~edge(-0.38)).astype(np.float32)
     for _ in range(5):
-        sign = sign + 0.15 * on_cpu(sign)
+        sign = sign + 0.15 * numpy_laplacian(sign)
     return sign.astype(np.float32)
 
 
 def find_start(target: Array, steps: int, iterations: int) -> tuple[Any, list[float]]:
-    """Return water that becomes the target after so many steps, and the losses."""
+    """Return the start whose wave is the target after ``steps``, and the losses."""
     goal, start = pg.asarray(target), pg.zeros(target.shape)
 
     def loss(start: pg.Tensor, goal: pg.Tensor) -> pg.Tensor:

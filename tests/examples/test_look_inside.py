@@ -94,9 +94,9 @@ def test_a_blurred_image_keeps_its_mean_and_loses_its_edges():
 
 
 def test_maps_are_those_of_cpu(network, backend):
-    found = look_inside.look(network, IMAGE)
+    found = look_inside.explain_image(network, IMAGE)
     with pg.use_backend("cpu"):
-        exact = look_inside.look(network, IMAGE)
+        exact = look_inside.explain_image(network, IMAGE)
     assert found.name == exact.name
     assert found.maps.keys() == look_inside.MAPS.keys()
     for title, values in found.maps.items():
@@ -120,9 +120,12 @@ def test_a_network_of_onnx_has_the_same_maps(network, backend, tmp_path):
 
     with pg.use_backend("cpu"):
         onnx.save(standardized, [pg.ones((1, 3, 24, 32))], tmp_path / "net.onnx")
-    loaded = look_inside.loaded(tmp_path / "net.onnx")
+    loaded = look_inside.load_onnx_network(tmp_path / "net.onnx")
     assert loaded.size == (24, 32)
-    exact, found = look_inside.look(network, IMAGE), look_inside.look(loaded, IMAGE)
+    exact, found = (
+        look_inside.explain_image(network, IMAGE),
+        look_inside.explain_image(loaded, IMAGE),
+    )
     index = photographs.CLASSES.index(exact.name)
     assert found.name == f"class {index}"
     for title, values in found.maps.items():
@@ -175,9 +178,9 @@ def test_grad_cam_follows_the_object():
     """The four photographs: most of the map lies on the object."""
     pytest.importorskip("skimage", reason="needs the gallery group: make notebooks")
     with pg.use_backend("cpu"):
-        network = look_inside.trained(500)  # as in the picture
+        network = look_inside.train_network(500)  # as in the picture
         for photo in photographs.PHOTOS:
-            row = look_inside.look(network, photographs.read(photo.file))
+            row = look_inside.explain_image(network, photographs.read(photo.file))
             assert row.name == photo.name
             height, width = row.image.shape[:2]
             left, top, right, bottom = photo.box
