@@ -303,7 +303,8 @@ RULES: dict[Callable[[Kernel], Rule], str] = {
         Reciprocal Relu Relu6 RightShift Round Rsqrt Select Selu Sigmoid Sign SignBit
         Sin Sinh Softplus Softsign Sqrt Square SquaredDifference StaticRegexReplace Step
         StringToHashBucketFast Sub Tan Tanh Trunc ZerosLike
-        """, leading:"""
+        """,
+    leading: """
         AddN All Any ArgMax ArgMin Bitcast Cholesky Cofactor Complex Concat Cumprod
         Cumsum Det Eig Eigh Eigvals Eigvalsh EluGrad ExpandDims FFT IFFT Inverse
         LogSoftmax Lu MatrixExp Max Mean Min MirrorPad OneHot Pack PadV2 Prod Qr Reverse
