@@ -1,1 +1,1 @@
-"""What ``make dist`` and ``make dist-check`` run: see docs/releasing.md."""
+"""Commands behind ``make dist`` and ``make dist-check``: see docs/releasing.md."""

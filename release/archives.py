@@ -1,8 +1,7 @@
-"""Archives whose bytes depend on their contents alone.
+"""Reproducible archives: their bytes depend only on their contents.
 
-Files come in the order of their names, with the time of the commit, one owner, and the
-permissions 644 or 755. Compression is left to zlib, which gives the same bytes for one
-version of it.
+Files are sorted by name and have the time of the commit, one owner, and the permissions
+644 or 755. zlib compresses them; one version of it always gives the same bytes.
 """
 
 import base64
@@ -24,7 +23,7 @@ Tag: py3-none-any
 
 
 def write_sdist(sdist: Path, to: Path, epoch: int) -> None:
-    """Write an sdist again."""
+    """Rewrite an sdist reproducibly."""
     raw = io.BytesIO()
     with tarfile.open(sdist) as old, tarfile.open(fileobj=raw, mode="w") as new:
         for member in sorted(old.getmembers(), key=lambda member: member.name):
@@ -39,7 +38,7 @@ def write_sdist(sdist: Path, to: Path, epoch: int) -> None:
 
 
 def write_wheel(wheel: Path, to: Path, epoch: int, sboms: Mapping[str, str]) -> None:
-    """Write a wheel again, with descriptions of what is in it (PEP 770)."""
+    """Rewrite a wheel reproducibly, with its SBOMs (PEP 770)."""
     with zipfile.ZipFile(wheel) as archive:
         files = {info.filename: archive.read(info) for info in archive.infolist()}
         modes = {info.filename: info.external_attr for info in archive.infolist()}
@@ -54,7 +53,7 @@ def write_wheel(wheel: Path, to: Path, epoch: int, sboms: Mapping[str, str]) -> 
     files |= {record: "\n".join([*rows, f"{record},,", ""]).encode()}
     date = time.gmtime(epoch)[:6]
     with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        # The specification advises that the metadata come last.
+        # The specification recommends that the metadata come last.
         for name in sorted(files, key=lambda name: (name.startswith(folder), name)):
             info = zipfile.ZipInfo(name, date)
             executable = modes.get(name, 0) >> 16 & 0o100
@@ -70,7 +69,7 @@ def write_module_wheel(
     entry_points: str,
     requires: Iterable[str] = (),
 ) -> Path:
-    """Write a wheel of one module, version 1.0, as a build would; return its path."""
+    """Write a wheel of one module, version 1.0, like a build; return its path."""
     module = name.replace("-", "_")
     info = f"{module}-1.0.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
@@ -94,6 +93,6 @@ def write_module_wheel(
 
 
 def digest(data: bytes) -> str:
-    """Return the hash of a file as a RECORD has it."""
+    """Return the hash of a file in the format of RECORD."""
     code = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
     return f"sha256={code.decode()}"

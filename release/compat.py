@@ -3,8 +3,8 @@
 For each release in `releases.toml`, its plugins run on the current core, and the
 current plugins on its core: `doctor` loads and tests all of them, each backend runs the
 conformance kit of the older version, and other plugins run a short program. A plugin
-works, or the core refuses it with a sentence. Plugins that no core can take are part of
-each pair, so that a matrix which refuses nothing is noticed.
+must work, or the core must refuse it with a message. Each pair includes plugins that no
+core can accept, so that a matrix that refuses nothing is noticed.
 
     .venv/bin/python -m release.compat
     .venv/bin/python -m release.compat --release 0.1.0 --backend cpu -- -k Conv2D
@@ -69,13 +69,13 @@ for _ in range(4):
 
 
 class Misfit(NamedTuple):
-    """A plugin that no core of this surface can take.
+    """A plugin that no core with this plugin surface can accept.
 
     Attributes:
         entry_points: Its entry points.
         source: The code of its module.
-        reason: A pattern of what doctor says of it.
-        requires: What its distribution requires.
+        reason: The pattern of the reason that doctor reports.
+        requires: The requirements of its distribution.
 
     """
 
@@ -111,8 +111,8 @@ class Line(NamedTuple):
     Attributes:
         core: The version of the core.
         plugin: The plugin with its version.
-        result: What happened, in words.
-        is_well: Whether it works, or is refused as it should be.
+        result: The result, in words.
+        is_well: Whether it works or is correctly refused.
 
     """
 
@@ -126,7 +126,7 @@ class Line(NamedTuple):
 
 
 def wheels_of(commit: str | None) -> dict[str, Path]:
-    """Return the wheels of a commit, or of the checkout, by the name of the package."""
+    """Return the wheels of a commit or of the checkout, by package name."""
     root = ROOT
     if commit is not None:
         root = WORK / commit
@@ -149,7 +149,7 @@ def name_of(wheel: Path) -> str:
 
 
 def git(*arguments: str | Path) -> None:
-    """Run git; its errors end the program."""
+    """Run git; exit if it fails."""
     if subprocess.run(["git", *map(str, arguments)]).returncode:
         sys.exit(f"release.compat: git {arguments[0]} has failed")
 
@@ -167,7 +167,7 @@ def environment(name: str, core: dict[str, Path], plugins: dict[str, Path]) -> P
 
 
 def write_misfit(name: str, folder: Path) -> Path:
-    """Write the wheel of a plugin that no core can take."""
+    """Write the wheel of a plugin that no core can accept."""
     misfit = MISFITS[name]
     return archives.write_module_wheel(
         folder, name, misfit.source, misfit.entry_points, misfit.requires
@@ -180,7 +180,7 @@ def write_misfit(name: str, folder: Path) -> Path:
 def run(
     python: Path, *arguments: str, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python in an empty folder, without variables that lead elsewhere."""
+    """Run Python in an empty folder, without environment variables of this one."""
     empty = python.parents[1] / "empty"
     empty.mkdir(exist_ok=True)
     ours = ("PLUGRAD_", "PYTHONPATH")
@@ -196,7 +196,7 @@ def run(
     )
 
 
-def examined(python: Path, core: str, version: str) -> list[Line]:
+def run_doctor(python: Path, core: str, version: str) -> list[Line]:
     """Return what doctor says of the plugins that do not work."""
     answer = run(python, "-m", "plugrad", "doctor", "--json").stdout
     try:
@@ -217,19 +217,19 @@ def examined(python: Path, core: str, version: str) -> list[Line]:
     return found
 
 
-def ran(python: Path, core: str, plugin: str) -> Line:
-    """Return what the program of a plugin does."""
+def run_program(python: Path, core: str, plugin: str) -> Line:
+    """Run the program of a plugin and return the result."""
     done = run(python, "-I", "-c", PROGRAMS[plugin.partition(" ")[0]])
     last = (done.stdout.strip().splitlines() or ["no output"])[-1]
     is_well = done.returncode == 0
     return Line(core, plugin, "its program runs" if is_well else last, is_well)
 
 
-def conforms(
+def run_kit(
     python: Path, core: str, plugin: str, backend: str, options: Sequence[str]
 ) -> Line:
-    """Return what the conformance kit says of a backend; print what fails."""
-    blocked = ",".join(MISFITS)  # doctor has examined them
+    """Run the conformance kit on a backend; return the result, print failures."""
+    blocked = ",".join(MISFITS)  # doctor has tested them
     chosen = f"--plugrad-backend={backend}"
     done = run(python, *KIT, chosen, *options, PLUGRAD_BLOCK=blocked)
     if done.returncode:
@@ -239,7 +239,7 @@ def conforms(
     return Line(core, plugin, f"kit: {last}", done.returncode == 0)
 
 
-def tried(
+def check_pair(
     python: Path,
     core: str,
     version: str,
@@ -247,19 +247,19 @@ def tried(
     options: Sequence[str],
 ) -> list[Line]:
     """Return the lines of one pair."""
-    found = examined(python, core, version)
+    found = run_doctor(python, core, version)
     out = {line.plugin.partition(" ")[0] for line in found}
     names = [name for name in PROGRAMS if name not in out]
-    found += [ran(python, core, f"{name} {version}") for name in names]
+    found += [run_program(python, core, f"{name} {version}") for name in names]
     for backend in backends:
         if (name := f"plugrad-{backend}") not in out:
             plugin = f"{name} {version}"
-            found.append(conforms(python, core, plugin, backend, options))
+            found.append(run_kit(python, core, plugin, backend, options))
     return found
 
 
 def main() -> None:
-    """Run as a program."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--release", action="append", default=[])
     parser.add_argument("--commit", help="compare with any commit instead")
@@ -279,7 +279,7 @@ def main() -> None:
         pairs = (("current", now, version, old), (version, old, "current", now))
         for core, of_core, plugin, of_plugin in pairs:
             python = environment(f"{plugin}-on-{core}", of_core, of_plugin | kit)
-            lines += tried(python, core, plugin, backends, given.options)
+            lines += check_pair(python, core, plugin, backends, given.options)
     width = max(len(line.plugin) for line in lines)
     print(f"{'core':10}{'plugin':{width + 2}}result")
     for line in lines:

@@ -1,8 +1,8 @@
-"""Builds the wheels of all distributions for this machine, and installs them.
+"""Builds the wheels of all distributions for this machine and installs them.
 
-`make test` runs the suite on what this installs, as users have it. A wheel is built
-once for each content of its folder: `.cache/wheels` has it under a digest. Only the
-wheels that have changed are installed again.
+`make test` runs the suite on these installed wheels, like users do. A wheel is built
+once for each content of its folder and cached in `.cache/wheels` under a digest. Only
+changed wheels are installed again.
 
     build/installed/bin/python -m release.host --into .cache/wheels --install
 """
@@ -21,10 +21,10 @@ from pathlib import Path
 from release.build import ROOT, files_of, packages
 
 MAX_CACHED_WHEELS = 4  # of each distribution
-# What decides about a wheel besides the files of its folder.
+# Inputs of a wheel other than the files of its folder.
 PLATFORM = f"{sys.implementation.cache_tag} {sysconfig.get_platform()}"
 VARIABLES = ("CC", "CFLAGS", "PLUGRAD_CPU_LEVELS", "PLUGRAD_CPU_LIBC")
-# What a build leaves behind to be faster the next time.
+# Build outputs that speed up the next build.
 KEPT_OBJECTS = ("build/kernels", "build/zig", "build/temp")
 
 
@@ -34,9 +34,9 @@ def files(package: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def digest(package: Path) -> str:
-    """Return a digest of all that decides about the wheel of a distribution.
+    """Return a digest of all inputs of the wheel of a distribution.
 
-    The sources that it shares with others are among its files.
+    Its files include the sources that it shares with others.
     """
     found = hashlib.sha256(PLATFORM.encode())
     for variable in VARIABLES:
@@ -47,9 +47,9 @@ def digest(package: Path) -> str:
 
 
 def copy(package: Path, to: Path) -> None:
-    """Make a folder equal to the distribution, but for the objects of its last build.
+    """Make a folder equal to the distribution, except for objects of its last build.
 
-    Files that are equal keep their time, so compilers do not run for them again.
+    Equal files keep their time, so compilers do not run for them again.
     """
     wanted = dict(files(package))
     for path in [path for path in to.rglob("*") if path.is_file()]:
@@ -65,7 +65,7 @@ def copy(package: Path, to: Path) -> None:
 
 
 def build(package: Path, cache: Path) -> Path:
-    """Return the wheel of a distribution; build it unless the cache has it."""
+    """Return the wheel of a distribution; build it unless it is cached."""
     key = digest(package)
     made = cache / package.name / key
     if not (found := [*made.glob("*.whl")]):
@@ -94,8 +94,8 @@ def install(wheels: Sequence[Path]) -> None:
     new = [w for w in wheels if before.get(w.name.partition("-")[0]) != w.parent.name]
     if not new:
         return
-    stamp.unlink(missing_ok=True)  # if it is interrupted, all are installed again
-    # What they require of others, and then all of them, whatever their version is.
+    stamp.unlink(missing_ok=True)  # after an interruption, all are installed again
+    # First their dependencies, then all of them, whatever their version.
     if not before:
         pip("install", *wheels)
     pip("install", "--no-deps", "--force-reinstall", *new)
@@ -103,19 +103,19 @@ def install(wheels: Sequence[Path]) -> None:
 
 
 def cache_of(folder: Path) -> Path:
-    """Return where the wheels of this Python are."""
+    """Return the cache folder of this Python."""
     return folder.absolute() / (sys.implementation.cache_tag or "python")
 
 
 def pip(*arguments: str | Path) -> None:
-    """Run pip; its errors end the program."""
+    """Run pip; exit if it fails."""
     command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     if subprocess.run([*command, *map(str, arguments)], cwd=ROOT).returncode:
         sys.exit(f"release.host: pip {arguments[0]} has failed")
 
 
 def main() -> None:
-    """Run as a program."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--into", type=Path, default=Path(".cache/wheels"))
     parser.add_argument("--install", action="store_true")

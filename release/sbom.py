@@ -1,8 +1,8 @@
-"""What a wheel is made of, as CycloneDX says it.
+"""Software bills of materials for wheels, in CycloneDX format.
 
-The parts of other projects in our wheels come from ziglang: what plugrad-wasm calls of
-a C library, and what code calls that the compiler has made. Dependencies are not in a
-wheel; pip installs them.
+The third-party parts of our wheels come from ziglang: the C library functions that
+plugrad-wasm calls, and the runtime functions that compiled code calls. Dependencies are
+not part of a wheel; pip installs them.
 """
 
 import email
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 ZIG = ("zig", "compiler_rt and mathematics of ziglang, linked into the code")
-RUNTIME = ("zig", "compiler_rt of ziglang, which asks what the processor can do")
+RUNTIME = ("zig", "compiler_rt of ziglang, which detects processor features")
 MUSL = ("musl", "mathematics of the C library, linked into the modules")
 WASI = ("wasi-libc", "the C library for WebAssembly, linked into the modules")
 BUNDLED = {"plugrad-cpu": [RUNTIME], "plugrad-wasm": [ZIG, MUSL, WASI]}
 
 
-def of_wheel(wheel: Path) -> dict[str, str]:
-    """Return the documents of a wheel by their names: one."""
+def documents(wheel: Path) -> dict[str, str]:
+    """Return the SBOM documents of a wheel by name; there is one."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         metadata = email.message_from_bytes(archive.read(name))
@@ -47,7 +47,7 @@ def of_wheel(wheel: Path) -> dict[str, str]:
 
 
 def component(name: str, version: str, license: str) -> dict[str, Any]:
-    """Return the entry of one part."""
+    """Return the entry of one component."""
     return {
         "type": "library",
         "bom-ref": name,
@@ -58,7 +58,7 @@ def component(name: str, version: str, license: str) -> dict[str, Any]:
 
 
 def faults(wheel: Path) -> Iterator[str]:
-    """Yield what the JSON schema of CycloneDX refuses in the documents of a wheel."""
+    """Yield the violations of the CycloneDX JSON schema in the SBOMs of a wheel."""
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 

@@ -103,7 +103,7 @@ def wheel_of(table, path):
 @pytest.mark.parametrize("folder", ["core", "plugins/cpu", "plugins/wasm"])
 def test_an_sbom_names_what_is_bundled(folder, tmp_path):
     table = project(ROOT / folder)
-    ((name, text),) = sbom.of_wheel(wheel_of(table, tmp_path / "a.whl")).items()
+    ((name, text),) = sbom.documents(wheel_of(table, tmp_path / "a.whl")).items()
     assert name == f"{table['name']}.cdx.json"
     document = json.loads(text)
     parts = [part["name"] for part in document["components"]]
@@ -132,7 +132,7 @@ def test_a_fault_of_an_sbom_is_found(what, tmp_path):
     pytest.importorskip("cyclonedx", reason="of the group release: run make dist")
     wrong, places = SBOM_FAULTS[what]
     wheel = wheel_of(project(ROOT / "plugins/wasm"), tmp_path / "bare.whl")
-    ((name, text),) = sbom.of_wheel(wheel).items()
+    ((name, text),) = sbom.documents(wheel).items()
     document = json.dumps(json.loads(text) | wrong)
     archives.write_wheel(wheel, tmp_path / "a.whl", EPOCH, {name: document})
     found = [fault.split(": ")[2] for fault in sbom.faults(tmp_path / "a.whl")]
