@@ -161,7 +161,7 @@ def test_a_level_leaves_out_what_comes_after(kit):
 def test_a_level_is_claimed_after_a_whole_run_alone(kit):
     kit.install()
     done = kit.run(PRIMITIVES, "-k", "Exp")
-    assert "level reached: none claimed, since only a part" in done.stdout
+    assert "level reached: none claimed, because only a part" in done.stdout
     assert (kit.score()["level"], kit.score()["partial"]) == (None, True)
 
 

@@ -218,9 +218,9 @@ BAD = {
     "MyBackend": "try 'mybackend'",
     "my-backend": "try 'my_backend'",
     "2fast": "try 'fast'",
-    "class": "is no name for a backend",
+    "class": "is not a name for a backend",
     "x" * (LONGEST + 1): f"{LONGEST} at most",
-    "": "is no name for a backend",
+    "": "is not a name for a backend",
 }
 
 
@@ -256,7 +256,7 @@ def test_an_installed_backend_keeps_its_name(workshop):
 def test_nothing_is_overwritten(tmp_path, capsys):
     (tmp_path / "other").mkdir()
     assert main(["new", "other", "--into", str(tmp_path)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert not [*(tmp_path / "other").iterdir()]
 
 

@@ -1,8 +1,8 @@
-"""The tests that every backend of plugrad passes, and the pytest plugin for them."""
+"""The tests that every plugrad backend passes, and the pytest plugin that runs them."""
 
 
 def __getattr__(name: str) -> str:
-    """Read the version from the metadata, which takes too long for every import."""
+    """Look up the version in the metadata; too slow to do in every import."""
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib.metadata import version

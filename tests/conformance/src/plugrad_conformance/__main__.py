@@ -19,7 +19,7 @@ NEXT = """wrote {folder}; next:
     python -m pip install --editable ".[test]"
     pytest
 
-README.md says how to go on."""
+Next, see README.md."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,9 +48,11 @@ def _parser() -> argparse.ArgumentParser:
             type=Path,
             default=Path(),
             metavar="DIR",
-            help="where its folder goes; default: here",
+            help="the folder in which to create it; default: here",
         )
-        added.add_argument("--author", default="", help="who, for its pyproject.toml")
+        added.add_argument(
+            "--author", default="", help="the author, for pyproject.toml"
+        )
     return parser
 
 

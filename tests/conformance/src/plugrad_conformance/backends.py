@@ -1,4 +1,4 @@
-"""What can be asked of a backend from outside, by its name."""
+"""Looks up facts about a backend by its name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .primitives import DATA_DEPENDENT, HOST
 
 @contextlib.contextmanager
 def present(name: str) -> Iterator[None]:
-    """Register "primitives", cpu without its other kernels, if that is the name."""
+    """Register "primitives", which is cpu with only its primitives, if named so."""
     if name == "primitives" and name not in pg.backends():
         from .toy import only_primitives
 
@@ -35,7 +35,7 @@ def refusal(name: str) -> pg.BackendUnavailable | None:
 
 
 def distribution_of(name: str) -> tuple[str, str]:
-    """Return the distribution that brings a backend, and its version."""
+    """Return the distribution that provides a backend, and its version."""
     home = _normal(f"plugrad-{name}")
     plugins = [plugin for plugin in pg.engine().plugins if plugin.usable]
     for plugin in plugins:
@@ -56,20 +56,20 @@ def dtypes_of(name: str) -> list[str]:
 def ways(name: str) -> dict[str, str]:
     """Return how a backend runs each kernel of the catalog, by the kernel's name.
 
-    "implemented", "decomposed", "host" or, where there is no way, "missing"; "no dtype"
-    for those of complex numbers where the backend declares none.
+    "implemented", "decomposed", "host", or "missing" if it cannot run; "no dtype" for
+    complex kernels on a backend that declares no complex dtype.
     """
     with present(name):
         mine, opened = pg.get_kernels_for_backend(name), runtime(name)
         complex_ = any(dtype.startswith("complex") for dtype in opened.dtypes)
         without = () if complex_ else ("Complex", "Imag", "Real")
         left = opened.host_kernels
-        if left is None:  # a primitive that is missing was forgotten, not left
+        if left is None:  # a missing primitive was forgotten, not left to the host
             left = [*DATA_DEPENDENT, *HOST] if opened.host else []
         found = {}
         for kernel, contract in sorted(contracts().items()):
             if "." in kernel and kernel not in mine:
-                continue  # of an op library that happens to be installed
+                continue  # a kernel of an op library that happens to be installed
             if kernel in mine:
                 found[kernel] = "implemented"
             elif contract.decomposition is not None:

@@ -1,4 +1,4 @@
-"""The tests below run on backends (``fixtures``), on the same numbers in any order."""
+"""Runs the tests on backends (``fixtures``), with the same numbers in any order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["backend", "pytest_generate_tests"]
 
 @pytest.fixture(autouse=True)
 def same_numbers(request: pytest.FixtureRequest) -> None:
-    """Start the module's ``RNG`` anew: what a test draws does not depend on others."""
+    """Reset the module's ``RNG``: the draws of a test do not depend on other tests."""
     generator = getattr(request.module, "RNG", None)
     if generator is not None:
         generator.bit_generator.state = np.random.default_rng(1).bit_generator.state

@@ -1,8 +1,8 @@
-"""What is no fault of a backend: a dtype that it never declared, no cpu beside it.
+"""Decides which failures are not faults of a backend: undeclared dtypes, a missing cpu.
 
 A dtype excuses a test only if the test itself asks for it: one of its parameters names
-it or a kernel whose results have it, or an argument of the call that failed does. Where
-an op makes it of other dtypes, the op is wrong, and the test fails.
+the dtype or a kernel whose results have it, or an argument of the failed call has it.
+If an op produces it from other dtypes, the op is wrong and the test fails.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import plugrad as pg
 from plugrad.plugin import runtime
 
-SMALL = ("uint8", "uint16")
+SUMMED_IN_UINT32 = ("uint8", "uint16")
 PACKAGE = str(Path(__file__).parent)
 COMPLEX_OF_REAL = ("Eig", "Eigvals")
 _LACKS = re.compile(r"backend '([^']+)' has no (\w+)")
@@ -28,7 +28,7 @@ _VARIADIC = 4 | 8  # CO_VARARGS, CO_VARKEYWORDS
 def excuse(error: BaseException, backend: str, parameters: object) -> str:
     """Return why a test that raised ``error`` cannot run on ``backend``, or ""."""
     for cause in _causes(error):
-        dtype = _lacking(cause, backend)
+        dtype = _missing_dtype(cause, backend)
         asked = (parameters, _arguments(cause))
         if dtype and (any(names(a, dtype) for a in asked) or makes(parameters, dtype)):
             return f"{backend} has no {dtype}"
@@ -42,17 +42,17 @@ def excuse(error: BaseException, backend: str, parameters: object) -> str:
 
 
 def names(value: object, dtype: str) -> bool:
-    """Tell whether a value has a dtype or is its name, or holds one that has or is.
+    """Return whether a value, or an element of it, has a dtype or is its name.
 
-    Text stands for ``string``, Python's complex numbers for complex64, and integers of
-    more than 32 bits for int64. Small unsigned integers ask for uint32, too: their sums
-    are of it.
+    Text stands for ``string``, Python complex numbers for complex64, and integers of
+    more than 32 bits for int64. Small unsigned integers also stand for uint32, the
+    dtype of their sums.
     """
     match value:
         case np.ndarray() | np.generic() | pg.Tensor() | np.dtype():
             known = value if isinstance(value, np.dtype) else value.dtype
             own = "string" if known.kind in "OSUT" else known.name
-            return dtype == own or (own in SMALL and dtype == "uint32")
+            return dtype == own or (own in SUMMED_IN_UINT32 and dtype == "uint32")
         case str():
             return dtype in ("string", value) or np.dtype(_spelled(dtype)).char == value
         case bytes():
@@ -76,7 +76,7 @@ def names(value: object, dtype: str) -> bool:
 
 
 def makes(parameters: object, dtype: str) -> bool:
-    """Tell whether a parameter is a kernel that makes complex numbers of real ones."""
+    """Return whether a parameter is a kernel that makes complex from real numbers."""
     given = parameters.values() if isinstance(parameters, dict) else ()
     return dtype.startswith("complex") and any(
         isinstance(value, str) and value in COMPLEX_OF_REAL for value in given
@@ -87,8 +87,8 @@ def _spelled(dtype: str) -> str:
     return "object" if dtype == "string" else dtype
 
 
-def _lacking(error: BaseException, backend: str) -> str:
-    """Return the dtype for whose want a TypeError was raised, or ""."""
+def _missing_dtype(error: BaseException, backend: str) -> str:
+    """Return the dtype whose lack a TypeError reports, or ""."""
     found = _LACKS.search(str(error)) if isinstance(error, TypeError) else None
     if found is None or found[1] != backend:
         return ""
@@ -118,7 +118,7 @@ def _frames(error: BaseException) -> Iterator[FrameType]:
 
 
 def _asked_for_cpu(error: BaseException) -> bool:
-    """Tell whether the reference was asked for, and is not there."""
+    """Return whether the error is that the reference, cpu, is not installed."""
     missing = isinstance(error, pg.BackendUnavailable) and "'cpu'" in str(error)
     return missing and "cpu" not in pg.backends()
 

@@ -1,4 +1,4 @@
-"""Failures that are expected, each with a reason and a link.
+"""Expected failures, each with a reason and a link.
 
 ``--plugrad-xfail=expected.toml`` names a file of entries such as::
 
@@ -7,9 +7,9 @@
     reason = "the device flushes denormal numbers to zero"
     link = "https://example.org/issues/1"
 
-``*`` in the id of a test stands for anything; ids count from the package, as the
-scorecard prints them. A test that passes in spite of it fails, and so does an entry
-that no test matches.
+``*`` in a test id matches any text; ids are relative to the package, as the scorecard
+prints them. An expected failure that passes is a failure, and so is an entry that no
+test matches.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Expected:
     link: str
 
     def matches(self, id: str) -> bool:
-        """Tell whether it speaks of the test ``id``."""
+        """Return whether the entry matches the test ``id``."""
         parts = [re.escape(part) for part in self.test.split("*")]
         return re.fullmatch(".*".join(parts), id) is not None
 
@@ -40,7 +40,7 @@ def read(path: Path) -> list[Expected]:
     """Return the entries of a file.
 
     Raises:
-        ValueError: Names every entry that is wrong, and how.
+        ValueError: The message lists the faults of every wrong entry.
 
     """
     try:
@@ -69,7 +69,7 @@ def _faults(table: dict[str, Any]) -> Iterator[str]:
             yield f"link must be the address of a page, not {value!r}"
 
 
-def idle(entries: Iterable[Expected], ids: Iterable[str]) -> list[str]:
-    """Return the patterns that match none of the tests."""
+def unmatched(entries: Iterable[Expected], ids: Iterable[str]) -> list[str]:
+    """Return the patterns that match no test."""
     known = [*ids]
     return [e.test for e in entries if not any(e.matches(id) for id in known)]

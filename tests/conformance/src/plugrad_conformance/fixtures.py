@@ -1,6 +1,6 @@
 """The fixture ``backend``, for tests that run once on each backend.
 
-A ``conftest.py`` that imports both names has it for the tests beside it::
+A ``conftest.py`` that imports both names provides it to the tests in its folder::
 
     from plugrad_conformance.fixtures import backend, pytest_generate_tests
 """
@@ -14,7 +14,7 @@ import pytest
 
 from .backends import present
 
-ALSO = pytest.StashKey[list[str]]()  # backends beside the installed ones
+ALSO = pytest.StashKey[list[str]]()  # backends in addition to the installed ones
 _DONE = pytest.StashKey[bool]()
 
 
@@ -25,14 +25,14 @@ def backends(config: pytest.Config) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that asks for ``backend`` once on each, however many ask for it."""
+    """Run a test that uses ``backend`` once on each backend."""
     if "backend" not in metafunc.fixturenames or _DONE in metafunc.definition.stash:
         return
     parametrized(metafunc, "backend", backends(metafunc.config))
 
 
 def parametrized(metafunc: pytest.Metafunc, names: str, rows: Sequence[object]) -> None:
-    """Parametrize a test once, in ``backend`` and whatever else is among the names."""
+    """Parametrize a test once, in ``backend`` together with the other names."""
     metafunc.definition.stash[_DONE] = True
     metafunc.parametrize(names, rows, indirect=["backend"])
 
@@ -41,9 +41,9 @@ def parametrized(metafunc: pytest.Metafunc, names: str, rows: Sequence[object]) 
 def backend(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    """Make a backend the active one; nothing may run elsewhere that it did not say.
+    """Activate a backend; only its declared host kernels may run elsewhere.
 
-    "primitives" is what cpu would be if it had no other kernels.
+    "primitives" is cpu without kernels other than primitives.
     """
     monkeypatch.setenv("PLUGRAD_FALLBACK", "error")
     name: str = request.param

@@ -1,4 +1,4 @@
-"""Which level a test belongs to, in one table by file, function and kernel.
+"""Assigns levels to tests, in one table by file, function and kernel.
 
 ``primitives``: the kernels from which all others are composed are right, for every
 declared dtype and layout. ``inference``: every op of a forward pass. ``training``: the
@@ -14,8 +14,8 @@ from .primitives import PRIMITIVES
 
 LEVELS = ("primitives", "inference", "training", "everything")
 
-# Families that neither inference nor training of common networks needs, as the modules
-# of ``golden/reach`` and of ``ops`` are called.
+# Families that inference and training of common networks do not need, by the names of
+# the modules of ``golden/reach`` and ``ops``.
 RARE = (
     "complex_special_values|complexes|eigenvalues|fft|linalg|matrix_factors|"
     "matrix_functions|ragged|random|signal|sparse|special|strings|string_dtype"
@@ -47,16 +47,16 @@ def level(file: str, function: str) -> str:
 
 
 def fits(row: tuple[str, str, str], file: str, function: str) -> bool:
-    """Tell whether a row of the table speaks of a test."""
+    """Return whether a row of the table matches a test."""
     pattern, names, _ = row
     words = function.split("_")
-    spoken = not names or any(re.fullmatch(names, word) for word in words)
-    return spoken and re.fullmatch(pattern, file) is not None
+    matched = not names or any(re.fullmatch(names, word) for word in words)
+    return matched and re.fullmatch(pattern, file) is not None
 
 
 @functools.cache
 def level_of_case(kind: str, kernel: str, family: str) -> str:
-    """Return the level of a golden case of a kernel, from a family of ``reach``."""
+    """Return the level of a golden case, by its kernel and family."""
     if kind == "errors" or re.fullmatch(RARE, family):
         return "primitives" if kind == "kernels" and kernel in PRIMITIVES else LEVELS[3]
     if kind == "gradients" or re.search(r"(Grad|Backprop.*)$", kernel):

@@ -1,8 +1,7 @@
-"""The pytest plugin: its options, and what it does to the tests of this package.
+"""The pytest plugin: its options, and how it runs the tests of this package.
 
-The tests of others are left alone. Map: options; collection (levels, expected
-failures, what is to run); running (what is excused, how kernels run). Counting is done
-by ``scorecard``.
+It does not affect other tests. Map: options; collection (levels, expected failures,
+selection); running (excuses, how kernels run). ``scorecard`` counts the results.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         dest="plugrad_backends",
         metavar="NAME",
-        help="run what concerns this backend; default: all that are installed",
+        help="test this backend; default: all that are installed",
     )
     group.addoption(
         "--plugrad-level",
         choices=levels.LEVELS,
         default=levels.LEVELS[-1],
-        help="run the tests of this level and of those before; default: everything",
+        help="run the tests up to this level; default: everything",
     )
     group.addoption(
         "--plugrad-thorough",
@@ -60,17 +59,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--plugrad-xfail",
         type=Path,
         metavar="FILE",
-        help="TOML: failures that are expected, each with a reason and a link",
+        help="TOML: expected failures, each with a reason and a link",
     )
     parser.addini(
         "plugrad_skips",
-        "TOML: how many tests of which backend are skipped, by reason",
+        "TOML: the numbers of skipped tests, by backend and reason",
         type="paths",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the file of expected failures, so that its faults show at once."""
+    """Read the file of expected failures, to report its faults at once."""
     path = config.getoption("plugrad_xfail")
     try:
         config.stash[ENTRIES] = expected.read(path) if path else []
@@ -87,9 +86,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Refuse to run on a backend that is not there, or that does not open.
+    """Refuse to run on a backend that is missing or does not open.
 
-    Before that, name the tests during which earlier runs were killed.
+    Before that, report the tests during which earlier runs were killed.
     """
     running.start(session.config)
     names = session.config.getoption("plugrad_backends")
@@ -110,13 +109,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Give the tests of this package their levels; drop what is not asked for."""
+    """Assign levels to the tests of this package; deselect those not requested."""
     mine = {item: file for item in items if (file := _file(item)) is not None}
     if not mine:
         return
     entries, ids = config.stash[ENTRIES], []
     for item, file in mine.items():
-        about = _about(item, file)
+        about = _test_properties(item, file)
         item.user_properties.append(("plugrad", about))
         ids.append(about["test"])
         for entry in entries:
@@ -125,10 +124,10 @@ def pytest_collection_modifyitems(
                 item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
     files = {_name(path) for path in PACKAGE.glob("*/test_*.py")}
     whole = files == {*mine.values()}
-    unused = expected.idle(entries, ids) if whole else []
+    unused = expected.unmatched(entries, ids) if whole else []
     if unused:
         raise pytest.UsageError(f"--plugrad-xfail: no test matches {', '.join(unused)}")
-    asked = [item for item in mine if _wanted(item, config)]
+    asked = [item for item in mine if _is_selected(item, config)]
     config.stash[CARD].collected({item.nodeid: _backend(item) for item in asked}, whole)
     dropped = {*mine} - {*asked}
     if dropped:
@@ -136,20 +135,20 @@ def pytest_collection_modifyitems(
         items[:] = [item for item in items if item not in dropped]
 
 
-def _wanted(item: pytest.Item, config: pytest.Config) -> bool:
-    """Tell whether a test is of the level asked for and concerns the backend asked for.
+def _is_selected(item: pytest.Item, config: pytest.Config) -> bool:
+    """Return whether a test has a requested level and runs on a requested backend.
 
-    The others, which run on no backend, are about plugrad itself.
+    Tests without a backend are about plugrad itself.
     """
-    about = _told(item)
+    about = _recorded(item)
     highest = levels.LEVELS.index(config.getoption("plugrad_level"))
     if config.getoption("plugrad_backends") and not about["backend"]:
         return False
     return levels.LEVELS.index(about["level"]) <= highest
 
 
-def _about(item: pytest.Item, file: str) -> dict[str, str]:
-    """Return what the scorecard needs to know of a test."""
+def _test_properties(item: pytest.Item, file: str) -> dict[str, str]:
+    """Return the properties of a test that the scorecard needs."""
     params = _parameters(item)
     case, row = params.get("case"), params.get("row")
     if file == "golden/test_golden" and case is not None:
@@ -189,11 +188,11 @@ def _own_name(path: Path) -> str | None:
 
 def _backend(item: pytest.Item) -> str:
     """Return the backend that a test of this package runs on, or ""."""
-    return _told(item).get("backend", "")
+    return _recorded(item).get("backend", "")
 
 
-def _told(item: pytest.Item) -> dict[str, str]:
-    """Return what ``_about`` has said, or nothing of a test of others."""
+def _recorded(item: pytest.Item) -> dict[str, str]:
+    """Return the recorded properties of a test; none for other packages."""
     told: Any = dict(item.user_properties).get("plugrad", {})
     return dict(told)
 
@@ -203,13 +202,13 @@ def _told(item: pytest.Item) -> dict[str, str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Skip what a fixture could not set up for a reason that is no fault."""
+    """Skip a test whose fixture failed for an excused reason."""
     return (yield from _excused(item))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Skip what is no fault; note which kernels had no implementation."""
+    """Skip excused failures; record which kernels had no implementation."""
     backend = _backend(item)
     if not backend:
         return (yield)
@@ -232,7 +231,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Note of a skip whether it follows from the parameters of the test."""
+    """Record of a skip whether it follows from the parameters of the test."""
     report = yield
     if report.skipped and isinstance(report.longrepr, tuple) and _backend(item):
         reason = report.longrepr[2].removeprefix("Skipped: ")

@@ -1,9 +1,9 @@
-"""What a backend must bring, and what it may leave to the host; each with the reason.
+"""The kernels that a backend must implement or may leave to the host, with reasons.
 
 ``tests/core/ops/test_catalog.py`` proves that everything else decomposes into these.
 """
 
-# At most 40. A backend with these and a host runs everything.
+# At most 40 kernels. A backend with these and a host runs everything.
 PRIMITIVES = {
     "Add": "arithmetic",
     "Atan2": "the inverse trigonometric functions come from it, in every quadrant",
@@ -52,7 +52,7 @@ _SHAPE = "the shape of the result depends on the values"
 _STRINGS = "strings live on the host"
 _LAPACK = "a factorization: LAPACK's, on the host"
 
-# The rule for the outputs gives None, or there is none: their shape depends on data.
+# Kernels without a rule for output shapes, because these depend on data.
 DATA_DEPENDENT: dict[str, str] = {
     "NonMaxSuppressionV3": _LOOP,
     "NonMaxSuppressionV5": _LOOP,
@@ -65,7 +65,7 @@ DATA_DEPENDENT: dict[str, str] = {
     "Unique": _SHAPE,
 }
 
-# With a rule for the outputs, but no decomposition.
+# Kernels with a rule for output shapes, but without a decomposition.
 HOST: dict[str, str] = {
     "Bitcast": "no other kernel sees the bits of a floating number",
     "NonMaxSuppressionV4": _LOOP,

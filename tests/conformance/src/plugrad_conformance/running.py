@@ -1,9 +1,9 @@
-"""The id of the running test, in a file that survives the end of the process.
+"""Records the id of the running test in a file that survives the end of the process.
 
-A device can take the process with it: by a crash in a driver, or because the system
-kills what takes too much memory. Then pytest reports nothing. So each process keeps the
-id of its running test in a file of pytest's cache, and removes the file when it ends.
-The next run names the tests whose files are still there.
+A device can end the process: a driver crashes, or the system kills a process that uses
+too much memory. Then pytest reports nothing. Therefore each process records the id of
+its running test in a file of pytest's cache, and removes the file when it ends. The
+next run reports the tests whose files still exist.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = "plugrad-running"  # in pytest's cache
+FOLDER = "plugrad-running"  # folder in pytest's cache
 
 
 class Running:
-    """Keeps the id of the running test in a file that is named after the process."""
+    """Records the id of the running test in a file named after the process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -28,8 +28,8 @@ class Running:
     def _path(self) -> Path:
         return self.folder / str(os.getpid())
 
-    def left(self) -> list[str]:
-        """Return the tests during which processes were killed, and forget them."""
+    def killed_tests(self) -> list[str]:
+        """Return the tests during which processes were killed; remove their files."""
         found = []
         for path in sorted(self.folder.iterdir()):
             if _is_alive(int(path.name)):
@@ -37,7 +37,7 @@ class Running:
             try:
                 text = path.read_text()
                 path.unlink()
-            except OSError:  # another run has forgotten it, or Windows still uses it
+            except OSError:  # another run has removed it, or Windows still uses it
                 continue
             found += [text] if text else []
         return found
@@ -46,7 +46,7 @@ class Running:
     def pytest_runtest_protocol(
         self, item: pytest.Item
     ) -> Generator[None, object, object]:
-        """Write the id before the test begins; empty the file when it has ended."""
+        """Write the id before the test; empty the file after it."""
         self._write(item.nodeid)
         try:
             return (yield)
@@ -62,7 +62,7 @@ class Running:
         os.write(self._file, text.encode())
 
     def pytest_unconfigure(self) -> None:
-        """Remove the file: the process ends by itself."""
+        """Remove the file, because the process ends normally."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -70,7 +70,7 @@ class Running:
 
 
 def _is_alive(process: int) -> bool:
-    """Tell whether a process runs; on Windows its open file says so instead."""
+    """Return whether a process is running; on Windows, its open file shows it."""
     if os.name == "nt":
         return False
     try:
@@ -83,7 +83,7 @@ def _is_alive(process: int) -> bool:
 
 
 def start(config: pytest.Config) -> None:
-    """Report the tests that earlier runs left, and keep that of this run."""
+    """Report the tests that killed earlier runs, and start recording this run."""
     cache = getattr(config, "cache", None)
     if cache is None:  # -p no:cacheprovider
         return
@@ -92,6 +92,6 @@ def start(config: pytest.Config) -> None:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is None or hasattr(config, "workerinput"):
         return
-    for test in running.left():
+    for test in running.killed_tests():
         terminal.ensure_newline()
         terminal.write_line(f"plugrad: an earlier run was killed during {test}")

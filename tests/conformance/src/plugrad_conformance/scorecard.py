@@ -1,8 +1,8 @@
-"""The scorecard: what passed, level by level and kernel by kernel, on each backend.
+"""The scorecard: the results of each backend by level and kernel.
 
-Map: ``Scorecard``, a pytest plugin that listens to reports; ``Score`` of one backend;
-the table in the terminal. Reports carry all that is needed (``user_properties``), so
-that they may come from other processes.
+Map: ``Scorecard``, a pytest plugin that collects reports; ``Score`` of one backend; the
+table in the terminal. Reports contain all that is needed (``user_properties``), so they
+may come from other processes.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ OUTCOMES = ("passed", "failed", "expected", "skipped")
 
 
 class Scorecard:
-    """Counts the tests of this package, and tells in the end.
+    """Counts the tests of this package and reports at the end.
 
     Attributes:
-        path: Where the JSON goes, or None.
-        pinned: How many tests of each backend are to be skipped, as far as it is said.
+        path: The JSON file to write, or None.
+        pinned: The expected numbers of skipped tests, for the backends in the file.
         partial: Whether only a part of the package was collected, or the run ended.
-        thinned: The backends of which tests were dropped, by ``-k`` or the like.
-        results: What became of each test.
-        changed: What differs from ``pinned`` where a backend has run all its tests.
+        thinned: The backends with deselected tests, by ``-k`` or similar.
+        results: The outcome of each test.
+        changed: The differences from ``pinned``, for backends that ran all tests.
 
     """
 
@@ -46,12 +46,12 @@ class Scorecard:
     # --- listening ---------------------------------------------------------------
 
     def collected(self, asked: Mapping[str, str], whole: bool) -> None:
-        """Note the tests asked for, with backends, and whether all were collected."""
+        """Record the requested tests by backend, and whether all were collected."""
         self._asked = {**asked}
         self.partial = not whole
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """See whether ``-k``, ``-m`` or their like have dropped any of it."""
+        """Record which backends had tests deselected by ``-k``, ``-m`` or similar."""
         dropped = {*self._asked} - {item.nodeid for item in session.items}
         self.thinned |= {self._asked[test] for test in dropped}
 
@@ -71,12 +71,14 @@ class Scorecard:
             result["why"] = report.longrepr[2].removeprefix("Skipped: ")
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """See whether the run was cut short; tell the process that shows the result.
+        """Record whether the run was cut short; send results to the main process.
 
-        That one counts what was skipped, and fails if it is not what it is to be.
+        The main process counts the skipped tests and fails if the numbers differ.
         """
         self.partial |= bool(session.shouldfail or session.shouldstop)
-        output = getattr(session.config, "workeroutput", None)  # of pytest-xdist
+        output = getattr(
+            session.config, "workeroutput", None
+        )  # in a pytest-xdist worker
         if output is not None:
             output["plugrad_partial"] = self.partial
             output["plugrad_thinned"] = sorted(self.thinned)
@@ -88,15 +90,15 @@ class Scorecard:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take over what a process of pytest-xdist knows."""
+        """Merge the results of a pytest-xdist worker."""
         told = getattr(node, "workeroutput", {})
         self.partial |= told.get("plugrad_partial", True)
         self.thinned |= {*told.get("plugrad_thinned", ())}
 
-    # --- telling -----------------------------------------------------------------
+    # --- reporting ---------------------------------------------------------------
 
     def scores(self) -> list[Score]:
-        """Return the score of every backend that was tested, if it opens."""
+        """Return the scores of the tested backends that open."""
         from .backends import refusal
 
         by_backend: dict[str, list[dict[str, Any]]] = {}
@@ -108,7 +110,7 @@ class Scorecard:
         return [Score(n, results, part[n]) for n, results in found.items()]
 
     def changes(self) -> list[str]:
-        """Return what differs from ``pinned``, for the backends that ran everything."""
+        """Return the differences from ``pinned``, for backends that ran all tests."""
         return [
             line
             for score in self.scores()
@@ -131,7 +133,7 @@ class Scorecard:
             for line in score.lines():
                 terminalreporter.write_line(line)
         if self.changed:
-            terminalreporter.section("other tests are skipped than plugrad_skips says")
+            terminalreporter.section("the skipped tests differ from plugrad_skips")
         for line in self.changed:
             terminalreporter.write_line(line, red=True)
         if self.path is not None:
@@ -147,16 +149,16 @@ class Scorecard:
 
 
 class Score:
-    """What the tests say of one backend.
+    """The results of one backend.
 
     Attributes:
         backend: Its name.
         levels: Outcomes by level.
-        kernels: Outcomes by kernel, as far as tests are about one.
-        ways: How every kernel of the catalog runs.
-        ran: How often a kernel ran by its decomposition or on the host.
-        level: The highest level of which, and of those before, no test has failed;
-            None below the first, or if only a part was run.
+        kernels: Outcomes by kernel, for tests of a single kernel.
+        ways: How each kernel of the catalog runs.
+        ran: How often each kernel ran by its decomposition or on the host.
+        level: The highest level up to which no test failed; None if the first level
+            failed or only a part was run.
 
     """
 
@@ -208,9 +210,9 @@ class Score:
         ]
 
     def skips(self, *, unexplained: bool = False) -> Counter[str]:
-        """Return how many tests were skipped, by reason.
+        """Return the number of skipped tests by reason.
 
-        With ``unexplained``, leave out those of dtypes that their parameters name.
+        With ``unexplained``, omit skips for dtypes that the parameters name.
         """
         skipped = [r for r in self.results if r["outcome"] == "skipped"]
         return Counter(r["why"] for r in skipped if not (unexplained and FOLLOWS in r))
@@ -244,9 +246,10 @@ class Score:
                 cells = "".join(f"{counts[name]:>10}" for name in OUTCOMES)
                 lines.append(f"{level:11}{cells}")
         lines += [
-            f"golden {kind}: {_told(counts)}" for kind, counts in self.golden.items()
+            f"golden {kind}: {_format_counts(counts)}"
+            for kind, counts in self.golden.items()
         ]
-        lines.append(f"kernels: {_told(Counter(self.ways.values()))}")
+        lines.append(f"kernels: {_format_counts(Counter(self.ways.values()))}")
         lines += [f"skipped: {n} {why}" for why, n in self.skips().most_common(8)]
         if self.imports:
             lines.append(
@@ -254,7 +257,7 @@ class Score:
             )
         claim = self.level or "none"
         if self.partial:
-            claim = "none claimed, since only a part of the tests was run"
+            claim = "none claimed, because only a part of the tests was run"
         elif self.named("expected"):
             claim += f", with {len(self.named('expected'))} expected failures"
         return [*lines, f"level reached: {claim}"]
@@ -264,5 +267,5 @@ def _plain(counts: Counter[str]) -> dict[str, int]:
     return {outcome: counts[outcome] for outcome in OUTCOMES}
 
 
-def _told(counts: Counter[str]) -> str:
+def _format_counts(counts: Counter[str]) -> str:
     return ", ".join(f"{n} {what}" for what, n in counts.items())

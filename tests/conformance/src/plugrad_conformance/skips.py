@@ -1,4 +1,4 @@
-"""How many tests are skipped, by backend and reason: a file that a whole run must meet.
+"""Compares the numbers of skipped tests with a file, by backend and reason.
 
 The ini option ``plugrad_skips`` names a TOML file with a table for each backend::
 
@@ -6,10 +6,9 @@ The ini option ``plugrad_skips`` names a TOML file with a table for each backend
     dtypes = "bool float32 int32"
     skipped = {"such a size needs too much memory" = 3}
 
-Dtypes that a test asks for, by its parameters or by what it calls ops with, explain
-themselves: these skips follow from the list of dtypes, and are not counted here. A
-table holds for a backend with its dtypes, in a run of all its tests; then each
-difference is a failure.
+Skips for dtypes that a test requests, by its parameters or by the arguments of its
+calls, follow from the list of dtypes and are not counted here. A table applies to a
+backend with the same dtypes, in a run of all its tests. Each difference is a failure.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-FOLLOWS = "plugrad-follows"  # among the properties of a test that is skipped
+FOLLOWS = "plugrad-follows"  # a property of a skipped test
 
 
 class Pinned(NamedTuple):
-    """What the file says of a backend."""
+    """The entry of a backend."""
 
     dtypes: list[str]
     skipped: dict[str, int]
@@ -35,7 +34,7 @@ def read(path: Path) -> dict[str, Pinned]:
     """Return the tables of a file by backend.
 
     Raises:
-        ValueError: Names the table that is wrong.
+        ValueError: The message names the wrong table.
 
     """
     try:
@@ -54,8 +53,8 @@ def _pinned(path: Path, name: str, table: Any) -> Pinned:
 
 
 def follows(reason: str, parameters: object) -> bool:
-    """Tell whether a test is skipped for want of a dtype that its parameters name."""
-    from .excuses import makes, names  # which imports plugrad
+    """Return whether a skip is for a dtype that the parameters of the test name."""
+    from .excuses import makes, names  # imports plugrad
 
     found = re.fullmatch(r"\S+ has no (bool|string|[a-z]+\d+)", reason)
     if found is None:
@@ -66,7 +65,7 @@ def follows(reason: str, parameters: object) -> bool:
 def changes(
     backend: str, dtypes: Iterable[str], found: Mapping[str, int], pinned: Pinned
 ) -> list[str]:
-    """Return the differences, a line each; none for a backend with other dtypes."""
+    """Return one line per difference; none for a backend with other dtypes."""
     if sorted(dtypes) != pinned.dtypes:
         return []
     reasons = sorted({*found, *pinned.skipped})

@@ -1,4 +1,4 @@
-"""Backends made of cpu's kernels, to test the engine with several at once."""
+"""Backends made of cpu kernels, to test the engine with several backends at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 class CountingArrays:
-    """Every upload is a copy, and counted."""
+    """Arrays that copy and count every upload."""
 
     def __init__(self) -> None:
         self.uploads = 0
@@ -40,7 +40,7 @@ def toy(
     extra: Mapping[str, Callable[..., Any]] | None = None,
     **more: Any,
 ) -> Iterator[CountingArrays]:
-    """Register a copy of cpu under another name, less some kernels; give its arrays."""
+    """Register a copy of cpu without some kernels; yield its arrays."""
     arrays = CountingArrays()
     cpu = pg.get_kernels_for_backend("cpu")
     wrap = runtime("cpu").wrap
@@ -55,7 +55,7 @@ def toy(
 
 
 def only_primitives() -> contextlib.AbstractContextManager[Any]:
-    """Register cpu's primitives, and nothing else, under another name."""
+    """Register only the primitives of cpu, under the name "primitives"."""
     return toy(
         "primitives",
         without=set(pg.get_kernels_for_backend("cpu")) - set(PRIMITIVES),

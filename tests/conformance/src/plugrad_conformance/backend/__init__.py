@@ -1,1 +1,1 @@
-"""What is asked of the backend itself: arrays, primitives, life, leaks, processes."""
+"""Tests of the backend itself: arrays, primitives, life cycle, leaks, processes."""

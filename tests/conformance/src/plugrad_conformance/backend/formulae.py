@@ -1,6 +1,6 @@
-"""The primitives in NumPy: what each means, on which dtypes, and how exactly.
+"""The primitives in NumPy: the formula, dtypes and tolerance of each.
 
-``ROWS`` has a row a kernel: the formula, inputs for a shape and a dtype, attributes.
+``ROWS`` has one row per kernel: the formula, a generator of inputs, the dtypes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ LAYOUTS = ("transposed", "strided", "reversed", "broadcast")
 
 @dataclass(frozen=True)
 class Row:
-    """What a primitive is.
+    """The specification of a primitive.
 
     Attributes:
-        formula: Arrays and attributes -> the result, in the dtype of the arrays or in a
-            wider one.
-        inputs: A generator, a shape and a dtype -> arrays and attributes.
-        kinds: Those of the dtypes that it is for, as NumPy calls them.
-        ulp: How many units in the last place it may be off; sums get one a summand.
+        formula: Maps arrays and attributes to the result, in their dtype or a wider
+        one. inputs: Maps a generator, a shape and a dtype to arrays and attributes.
+        kinds: The NumPy kinds of its dtypes. ulp: The tolerance in units in the last
+        place; for sums, one per summand.
 
     """
 
@@ -95,14 +94,14 @@ def choice(rng: Any, shape: Any, dtype: Any) -> Inputs:
 
 
 def reduced(rng: Any, shape: Any, dtype: Any) -> Inputs:
-    """Make an array to be reduced along its last axis, which is not empty."""
+    """Make an array to reduce along its last axis, which is not empty."""
     shape = (*shape[:-1], max(shape[-1], 1)) if shape else ()
     axis = (len(shape) - 1,) if shape else ()
     return [draw(rng, shape, dtype)], {"axis": axis, "keepdims": False}
 
 
 def filled(rng: Any, shape: Any, dtype: Any) -> Inputs:
-    """Make no array: the attributes say all."""
+    """Make no array, only attributes."""
     return [], {"shape": shape, "value": dtype.type(1).item(), "dtype": dtype}
 
 
@@ -120,7 +119,7 @@ def looked_up(rng: Any, shape: Any, dtype: Any) -> Inputs:
 
 
 def segments(rng: Any, shape: Any, dtype: Any) -> Inputs:
-    """Make rows and the segments they belong to; one is outside and left out."""
+    """Make rows and their segments; one is out of range and is ignored."""
     x = draw(rng, shape or (1,), dtype)
     ids = np.asarray(rng.integers(-1, 4, x.shape[:1]), np.int32)
     return [x, ids], {"num_segments": 5}
@@ -135,7 +134,7 @@ def sorted_(rng: Any, shape: Any, dtype: Any) -> Inputs:
 
 
 def shaped(attribute: str, make: Callable[[tuple[int, ...]], Any]) -> Any:
-    """Return a maker of one array and of an attribute that follows its shape."""
+    """Return a maker of one array and of an attribute derived from its shape."""
     return lambda rng, shape, dtype: (
         [draw(rng, shape, dtype)],
         {attribute: make(shape)},
@@ -150,7 +149,7 @@ def padded(rng: Any, shape: Any, dtype: Any) -> Inputs:
 
 
 def strided(rng: Any, shape: Any, dtype: Any) -> Inputs:
-    """Make an array of which every second element is taken, backwards on one axis."""
+    """Make an array to slice by every second element, backwards on one axis."""
     steps = tuple(-2 if i == 0 else 2 for i in range(len(shape)))
     size = tuple((n + 1) // 2 for n in shape)
     begin = tuple(max(n - 1, 0) if i == 0 else 0 for i, n in enumerate(shape))
@@ -173,7 +172,7 @@ def total(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
 
 
 def product(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> Array:
-    """Return the products of matrices."""
+    """Return matrix products."""
     a = np.swapaxes(a, -1, -2) if transpose_a else a
     b = np.swapaxes(b, -1, -2) if transpose_b else b
     return np.asarray(a @ b)
@@ -194,7 +193,7 @@ def segment_sum(x: Array, segment_ids: Array, num_segments: int) -> Array:
 
 
 def top_k(x: Array, k: int, sorted: bool) -> tuple[Array, Array]:
-    """Return the largest ``k`` of each row and where they are, of equals the first."""
+    """Return the ``k`` largest elements of each row and their first indices."""
     backwards = np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
     at = (x.shape[-1] - 1 - backwards)[..., :k]
     return np.take_along_axis(x, at, -1), at.astype(np.int32)
@@ -252,7 +251,7 @@ ROWS = {
 
 
 def laid_out(x: Array, layout: str) -> tuple[pg.Tensor, Array]:
-    """Return a tensor that its backend may hold as a view, and its values."""
+    """Return a tensor that may be a view on its backend, and its values."""
     if layout == "transposed":
         return pg.permute_dims(pg.asarray(x.T.copy()), range(x.ndim)[::-1]), x
     if layout == "strided":
@@ -272,7 +271,7 @@ def listed(found: Any) -> list[Any]:
 
 
 def expected(row: Row, arrays: list[Array], attrs: dict[str, Any]) -> list[Array]:
-    """Return what the formula gives, worked out in double precision."""
+    """Return the result of the formula, computed in double precision."""
     wide = [
         x.astype(np.float64 if x.dtype.kind == "f" else np.complex128)
         if x.dtype.kind in "fc" and row.ulp
@@ -284,7 +283,7 @@ def expected(row: Row, arrays: list[Array], attrs: dict[str, Any]) -> list[Array
 
 
 def assert_near(found: Array, wanted: Array, ulp: float) -> None:
-    """Demand values, within units in the last place of the largest part around."""
+    """Require values, within units in the last place of the largest part nearby."""
     if found.dtype.kind not in "fc" or not ulp:
         np.testing.assert_array_equal(found, wanted.astype(found.dtype))
         return

@@ -1,4 +1,4 @@
-"""Programs in processes of their own, on the backend under test."""
+"""Runs programs in separate processes, on the backend under test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pg.set_backend(name)
 def program(
     backend: str, source: str, *, start: str = START, timeout: float = 120, **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program whose ``pg`` has ``backend`` active; it must end well, in time."""
+    """Run a program with ``backend`` active; it must succeed before the timeout."""
     if backend != "primitives" and not distribution_of(backend)[1]:
         pytest.skip(f"{backend} is registered in this process alone, not installed")
     code = start.format(name=backend) + textwrap.dedent(source)

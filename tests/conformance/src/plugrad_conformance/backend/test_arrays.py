@@ -1,4 +1,4 @@
-"""How values get in and out: every dtype and layout, bit for bit, and as copies."""
+"""Uploads and downloads: every dtype and layout, exact to the bit, and as copies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHAPES = [(), (1,), (5,), (0,), (3, 0, 2), (2, 3, 4), (1, 1, 1, 7)]
 
 
 def values(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Return values at the ends of a dtype, and some between."""
+    """Return the extreme values of a dtype and some between them."""
     kind = np.dtype(dtype).kind
     if kind == "b":
         ends = np.asarray([True, False])
@@ -32,7 +32,7 @@ def dtype_of_one(dtype: str) -> complex:
 
 
 def native(x: np.ndarray) -> np.ndarray:
-    """Return an array that is no view of anything and lies in row-major order."""
+    """Return a row-major array that is not a view."""
     return np.array(x, order="C")
 
 
@@ -106,7 +106,7 @@ def test_a_native_array_has_shape_dtype_and_size(backend: str) -> None:
 
 
 def test_the_largest_array_can_be_held(backend: str) -> None:
-    """``max_nbytes`` is what the device can hold, and no more is asked of it."""
+    """``max_nbytes`` is what the device can hold; larger arrays are refused."""
     limit = runtime(backend).max_nbytes
     if limit is None:
         pytest.skip(f"{backend} declares no max_nbytes")

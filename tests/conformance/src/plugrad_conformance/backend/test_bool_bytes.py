@@ -1,4 +1,4 @@
-"""Any byte but 0 is True: files and foreign memory hold others than 1."""
+"""Any byte except 0 is True, because files and foreign memory contain others than 1."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def transposed(_: Path) -> pg.Tensor:
 
 
 def loaded(folder: Path) -> pg.Tensor:
-    """Read a safetensors file that somebody else has written."""
+    """Read a safetensors file from another writer."""
     about = {"dtype": "BOOL", "shape": [6], "data_offsets": [0, 6]}
     head = json.dumps({"mask": about}).encode()
     file = folder / "mask.safetensors"

@@ -1,6 +1,6 @@
-"""Device memory goes back to where it came from: counted by the device, not by Python.
+"""Device memory is freed, as counted by the device and not by Python.
 
-Each program runs in a process of its own, whose counts begin at nothing.
+Each program runs in a separate process, whose counts begin at zero.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from plugrad.plugin import runtime
 
 from .processes import program
 
-RUNS = 1000  # of one op
-ROUNDS = 30  # of each primitive
+RUNS_PER_OP = 1000
+RUNS_PER_PRIMITIVE = 30
 
 COUNT = """
         import gc, json
@@ -43,7 +43,7 @@ COUNT = """
 """
 
 EACH = """
-        from plugrad_conformance.backend.test_device_memory import ROUNDS
+        from plugrad_conformance.backend.test_device_memory import RUNS_PER_PRIMITIVE
         from plugrad_conformance.primitives import PRIMITIVES
 
         dtypes = {"BitwiseAnd": "int32", "Imag": "complex64", "Real": "complex64"}
@@ -69,7 +69,7 @@ EACH = """
             for _ in range(3):
                 nbytes = run()
             before = counted()
-            for _ in range(ROUNDS):
+            for _ in range(RUNS_PER_PRIMITIVE):
                 run()
             counts[kernel] = before, counted(), nbytes
         print(json.dumps(counts))
@@ -77,12 +77,12 @@ EACH = """
 
 
 def complaints(before: list[int | None], after: list[int | None], leak: int) -> str:
-    """Return what the counts of a device say against it; ``leak`` bytes are too many.
+    """Return complaints about the counts; ``leak`` bytes are too many.
 
     Args:
-        before: The counts ``peak()`` and ``kept()``, None for one that it lacks.
-        after: The same after the runs.
-        leak: Half of the bytes that the runs would lose, if each lost its result.
+        before: The counts ``peak()`` and ``kept()`` before the runs, None for a missing
+        one. after: The counts after the runs. leak: Half of the bytes that the runs
+        would lose if each lost its result.
 
     """
     (peak, kept), (later_peak, later_kept) = before, after
@@ -104,7 +104,7 @@ def counts_or_skip(backend: str) -> None:
 
 
 def test_a_thousand_runs_lose_no_buffer(backend: str) -> None:
-    """The results are dropped, so the device needs no more memory than for a few."""
+    """The results are dropped, so the device needs only the memory of a few."""
     counts_or_skip(backend)
     told = program(
         backend,
@@ -118,7 +118,7 @@ def test_a_thousand_runs_lose_no_buffer(backend: str) -> None:
         fill_pool(x)
         del y
         before = counted()
-        for _ in range({RUNS}):
+        for _ in range({RUNS_PER_OP}):
             y = pg.exp(tensor)
             finish()
         del y
@@ -126,28 +126,30 @@ def test_a_thousand_runs_lose_no_buffer(backend: str) -> None:
         """,
     )
     before, after, nbytes = json.loads(told.stdout)
-    complaint = complaints(before, after, RUNS * nbytes // 2)
-    assert not complaint, f"{RUNS} runs of Exp: {complaint}"
+    complaint = complaints(before, after, RUNS_PER_OP * nbytes // 2)
+    assert not complaint, f"{RUNS_PER_OP} runs of Exp: {complaint}"
 
 
 def test_no_primitive_loses_buffers(backend: str) -> None:
-    """Nor does one lose what it needs only while it runs."""
+    """Temporary buffers are not lost either."""
     counts_or_skip(backend)
     told = program(backend, COUNT + EACH)
     found = {}
     for kernel, (before, after, nbytes) in json.loads(told.stdout).items():
-        complaint = complaints(before, after, max(ROUNDS * nbytes // 2, 1 << 16))
+        complaint = complaints(
+            before, after, max(RUNS_PER_PRIMITIVE * nbytes // 2, 1 << 16)
+        )
         if complaint:
             found[kernel] = complaint
-    assert not found, f"{ROUNDS} runs of each: {found}"
+    assert not found, f"{RUNS_PER_PRIMITIVE} runs of each: {found}"
 
 
 def test_native_arrays_in_cycles_are_freed(backend: str) -> None:
-    """Python's collector finds them, and finalizes whatever is in their cycles.
+    """Python's garbage collector finalizes everything in their cycles.
 
-    A handle with a finalizer of its own is finalized with the array, so a pool that
-    gets it back from the array would give out a handle that is gone. The pool must own
-    the handles, and the array must know no more than the number of one.
+    A handle with its own finalizer is finalized with the array, so a pool that gets the
+    handle back from the array would hand out a dead one. The pool must own the handles,
+    and the array must know only the number of its handle.
     """
     told = program(
         backend,

@@ -11,8 +11,8 @@ import pytest
 from ..backends import distribution_of
 from .processes import program
 
-MODULES = 12  # of its own; what an entry point needs is one or two
-# What plugrad imports when it looks for plugins, with what that imports.
+MAX_OWN_MODULES = 12  # an entry point needs one or two
+# Modules that plugrad itself imports when it looks for plugins.
 CORE = {"plugrad", "importlib_metadata", "numpy", "pluggy", "packaging"}
 CORE |= {"lazy_importer", "zipp"}
 
@@ -41,7 +41,7 @@ def entry_point_module(backend: str) -> str:
 def test_the_entry_point_imports_nothing_heavy(
     backend: str, record_property: Callable[[str, object], None]
 ) -> None:
-    """Its own modules, few of them, and the standard library: no third party."""
+    """Only a few modules of its own and the standard library; no third party."""
     distribution, version = distribution_of(backend)
     if not version:
         pytest.skip(f"{backend} has no entry point")
@@ -52,7 +52,9 @@ def test_the_entry_point_imports_nothing_heavy(
     others = {root(m) for m in modules} - standard - CORE - {*map(root, own)}
     record_property("plugrad-imports", {"modules": len(modules), "seconds": seconds})
     assert not others, f"import these in open(): {', '.join(sorted(others))}"
-    assert len(own) <= MODULES, f"import most of these in open(): {', '.join(own)}"
+    assert len(own) <= MAX_OWN_MODULES, (
+        f"import most of these in open(): {', '.join(own)}"
+    )
 
 
 def test_importing_plugrad_imports_no_plugin(backend: str) -> None:

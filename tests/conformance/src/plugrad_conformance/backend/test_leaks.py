@@ -1,4 +1,4 @@
-"""Native arrays go when the last tensor that holds them goes."""
+"""Native arrays are freed with the last tensor that holds them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SPY = Kernel("conformance.Spy(x)", out=lambda x: x)
 
 
 class Spy:
-    """Keeps weak references to native arrays, but for NumPy's scalars, without any."""
+    """Keeps weak references to native arrays, except NumPy scalars, which have none."""
 
     def __init__(self) -> None:
         self.held: list[weakref.ref[Any]] = []
 
     def __call__(self, x: Any) -> Any:
-        """Note a native array; the kernel is the identity."""
+        """Record a native array; the kernel is the identity."""
         if not isinstance(x, np.generic):
             try:
                 self.held.append(weakref.ref(x))
@@ -35,14 +35,14 @@ class Spy:
         return x
 
     def alive(self) -> int:
-        """Return how many are still there."""
+        """Return the number of arrays that are still alive."""
         gc.collect()
         return sum(ref() is not None for ref in self.held)
 
 
 @pytest.fixture
 def spy(backend: str) -> Iterator[Spy]:
-    """Register the kernel that sees every native array it is given."""
+    """Register a kernel that records the native arrays it is given."""
     seen = Spy()
     pg.register_kernel(SPY, backend, seen)
     yield seen
@@ -89,13 +89,13 @@ def test_a_view_holds_what_it_views(spy: Spy, backend: str) -> None:
     expected = np.arange(12).reshape(3, 4).T[1:, ::2]
     x.dispose()
     del x
-    for _ in range(5):  # whatever takes the memory, if it was given back
+    for _ in range(5):  # would overwrite the memory if it had been freed
         look(pg.zeros((3, 4)))
     np.testing.assert_array_equal(view.numpy(), expected)
 
 
 def test_memory_is_flat(backend: str) -> None:
-    """Counted by plugrad: tensors, buffers and bytes after each round are the same."""
+    """The tensors, buffers and bytes that plugrad counts are equal after each round."""
 
     def round() -> None:
         x = pg.asarray(np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32))

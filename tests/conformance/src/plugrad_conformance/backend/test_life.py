@@ -26,7 +26,7 @@ def test_a_second_one_of_its_name_is_refused(backend: str) -> None:
 
 
 def test_another_one_of_its_runtime(backend: str) -> None:
-    """Native arrays are asked through the backend, not through a global."""
+    """Native arrays are read through the backend, not through a global."""
     opened = runtime(backend)
     more = {k: getattr(opened, k) for k in ("dtypes", "host", "host_kernels", "wrap")}
     again = type(opened)(arrays=opened.arrays, kernels=opened.kernels, **more)
@@ -56,7 +56,7 @@ def test_a_kernel_is_overlaid_and_restored(backend: str) -> None:
 
 
 def test_a_kernel_of_somebody_else(backend: str) -> None:
-    """A kernel with a dotted name takes the backend's native arrays, and is gone."""
+    """A kernel with a dotted name gets native arrays of the backend; it is removed."""
     contract = Kernel("conformance.Same(x)", out=lambda x: x)
     pg.register_kernel(contract, backend, lambda x: x)
     try:
@@ -91,7 +91,7 @@ def test_an_error_of_a_kernel_leaves_it_usable(backend: str) -> None:
 
 
 def test_it_is_removed(backend: str) -> None:
-    """In a process of its own; what it closes must not be asked again."""
+    """In a separate process, because a closed backend must not be used again."""
     told = program(
         backend,
         """
@@ -108,7 +108,7 @@ def test_it_is_removed(backend: str) -> None:
 
 
 def test_its_hosts_are_declared(backend: str) -> None:
-    """What runs on the host, all of it or what an implementation declines, is there."""
+    """The host has every kernel that is left to it, by declaration or by declining."""
     opened = runtime(backend)
     left = opened.host_kernels
     if left is None:

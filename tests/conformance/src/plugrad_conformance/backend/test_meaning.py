@@ -1,6 +1,6 @@
-"""What ``doc`` of a contract says beyond the formula: rows of what comes in and out.
+"""Tests what the ``doc`` of contracts adds to the formula: rows of inputs and outputs.
 
-Signs of zeros count; NaN equals NaN. An error stands for outputs where there are none.
+Signs of zeros count; NaN equals NaN. An error takes the place of the outputs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NAN, INF, TOP = np.nan, np.inf, 2**31 - 1
 
 
 class Row(NamedTuple):
-    """A run by name, with inputs and outputs as (dtype, values)."""
+    """A named run, with inputs and outputs as (dtype, values)."""
 
     kernel: str
     inputs: list[tuple[str, Any]]

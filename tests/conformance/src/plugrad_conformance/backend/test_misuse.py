@@ -1,7 +1,7 @@
-"""A kernel that is called in a wrong way gives what it gives on cpu, or a clear error.
+"""An invalid call of a kernel gives the same result as on cpu, or a clear error.
 
-A call by ``run_kernel`` is checked before any kernel runs; what depends on values, such
-as an index, is checked by kernels. Nothing crashes, hangs or reads out of bounds.
+``run_kernel`` checks a call before any kernel runs; kernels check what depends on
+values, such as an index. Nothing crashes, hangs or reads out of bounds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def test_every_kernel_has_a_call() -> None:
 
 @pytest.mark.parametrize("kernel", sorted(right_calls()))
 def test_right_calls_run(kernel: str, backend: str) -> None:
-    """What the wrong calls are made of is right."""
+    """The calls from which the invalid ones are derived are valid."""
     right = right_calls()[kernel]
     found = pg.run_kernel(kernel, right.inputs, right.attrs)
     inputs = dict(zip(contracts()[kernel].inputs, right.inputs, strict=False))
@@ -41,7 +41,7 @@ def test_right_calls_run(kernel: str, backend: str) -> None:
 
 @pytest.mark.parametrize("kernel", sorted(right_calls()))
 def test_wrong_calls_are_refused_or_harmless(kernel: str, backend: str) -> None:
-    """The outcome is that of cpu, or an error that says what does not fit."""
+    """The outcome equals that on cpu or is an error that names what does not fit."""
     complaints, undefined = [], right_calls()[kernel].undefined
     lacking = {*DTYPES, "string"} - {*runtime(backend).dtypes}
     for wrong in misused(kernel):
@@ -62,7 +62,7 @@ def test_wrong_calls_are_refused_or_harmless(kernel: str, backend: str) -> None:
 def test_only_inputs_that_the_contract_names_are_checked(
     kernel: str, backend: str
 ) -> None:
-    """A kernel raises for values of no other inputs than those of ``checks``.
+    """A kernel raises only for values of the inputs in ``checks``.
 
     ``jit`` drops kernels whose results are not used, but not those that check a value.
     """
@@ -82,12 +82,12 @@ def _tuple(found: object) -> tuple[pg.Tensor, ...]:
 
 
 def _difference(found: Outcome, expected: Outcome) -> str:
-    """Return how what ran on a backend differs from what cpu says, or nothing."""
+    """Return how an outcome differs from that on cpu; "" if it does not."""
     if expected.values is None:
         if isinstance(expected.error, IndexError) and not any(
             y.size for y in found.values or ()
         ):
-            return ""  # no index is read, so any may pass: see GatherV2
+            return ""  # no index is read, so any is allowed: see GatherV2
         return f"runs, and is refused on cpu ({expected.error})"
     assert found.values is not None
     for y, z in zip(found.values, expected.values, strict=True):
@@ -102,5 +102,5 @@ def _difference(found: Outcome, expected: Outcome) -> str:
 
 
 def _scale(z: np.ndarray) -> float:
-    """Return the largest number, to which sums round what cancels out; at least 1."""
+    """Return the largest magnitude, the scale of rounding errors; at least 1."""
     return float(np.max(np.abs(z), initial=1.0, where=np.isfinite(z)))

@@ -1,9 +1,9 @@
-"""Gradients that a backend brings are the derivatives that the core's gradients are.
+"""A backend's own gradients equal the core's gradients.
 
-``Runtime(gradients=...)`` is for the same mathematics in other code. What is compared
-with is the core's gradient, or the decomposition of a kernel that has none, on the same
-backend. Kernels of one input are tried with several shapes, axes and special values;
-each is tried with its call from ``misuse/rows``.
+``Runtime(gradients=...)`` is for the same mathematics in other code. The reference is
+the core's gradient, or the decomposition of a kernel without one, on the same backend.
+Kernels with one input are tested with several shapes, axes and special values; every
+kernel is tested with its call from ``misuse/rows``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 100.0, -100.0, 1e-30]
 
 @pytest.fixture
 def own(backend: str) -> list[str]:
-    """Return the kernels for which the backend brings gradients."""
+    """Return the kernels for which the backend has its own gradients."""
     brought = sorted(runtime(backend).gradients)
     if not brought:
         pytest.skip(f"{backend} brings no gradients: the core's hold")
@@ -43,7 +43,7 @@ def calls(kernel: str, dtype: str) -> Iterator[tuple[list[Any], dict[str, Any]]]
         return
     rng, special = np.random.default_rng(0), np.array(SPECIAL, dtype)
     xs = [(rng.standard_normal(shape) * 2).astype(dtype) for shape in SHAPES]
-    # in rows of their own, so that NaN does not hide what comes of the others
+    # in separate rows, so that NaN does not hide the results of the others
     xs += [special, np.repeat(special, 3).reshape(-1, 3), special[:, None] + xs[2]]
     for x in xs:
         axes = [{"axis": i} for i in range(x.ndim) if x.shape[i]] if attrs else [{}]
@@ -58,7 +58,7 @@ def _recast(x: Any, dtype: str) -> Any:
 def derivatives(
     kernel: str, inputs: list[Any], attrs: dict[str, Any], core: bool
 ) -> list[Array]:
-    """Return what comes back to the inputs, and what comes back through that."""
+    """Return the first and second derivatives with respect to the inputs."""
     contract = contracts()[kernel]
     rules, parts = contract.gradient, contract.decomposition
     xs = [x if x is None else pg.asarray(x) for x in inputs]

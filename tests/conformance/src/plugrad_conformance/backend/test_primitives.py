@@ -30,7 +30,7 @@ ARITHMETIC = "Add Equal Less Maximum Minimum Multiply Pow RealDiv Sub"
 def check(
     backend: str, kernel: str, shape: Any, dtype: Any, layout: str = "as uploaded"
 ) -> list[pg.Tensor]:
-    """Run a primitive; demand values, dtype and shape, and inputs left as they were."""
+    """Run a primitive; check values, dtype and shape, and that inputs are unchanged."""
     row, rng = ROWS[kernel], np.random.default_rng(len(shape))
     arrays, attrs = row.inputs(rng, shape, np.dtype(dtype))
     pairs = [laid_out(x, layout) for x in arrays]
@@ -50,7 +50,7 @@ def check(
 
 
 def fits(kernel: str, dtype: str, backend: str) -> None:
-    """Skip what a kernel is not for, or what the backend does not hold."""
+    """Skip dtypes that the kernel or the backend does not support."""
     held = runtime(backend).dtypes
     if dtype not in held:
         pytest.skip(f"{backend} has no {dtype}")
@@ -59,7 +59,7 @@ def fits(kernel: str, dtype: str, backend: str) -> None:
 
 
 def typed() -> list[tuple[str, str]]:
-    """Return every primitive with every dtype that it is for."""
+    """Return every primitive with each of its dtypes."""
     return [
         (kernel, dtype)
         for kernel, row in ROWS.items()
@@ -92,7 +92,7 @@ def test_layouts(kernel: str, layout: str, backend: str) -> None:
 @pytest.mark.parametrize("to", DTYPES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_casts(dtype: str, to: str, backend: str) -> None:
-    """Cast cuts towards zero, and drops imaginary parts."""
+    """Cast truncates towards zero and drops imaginary parts."""
     fits("Cast", dtype, backend)
     fits("Cast", to, backend)
     numbers = [0, 1, 2, 3.75, 100] + ([-1.5, -7] if dtype[0] in "ifc" else [])
@@ -109,7 +109,7 @@ def test_casts(dtype: str, to: str, backend: str) -> None:
 
 @pytest.mark.parametrize("kernel", (ELEMENTARY + " " + ARITHMETIC).split())
 def test_special_values(kernel: str, backend: str) -> None:
-    """NaN, infinities and zeros are IEEE's, and never warn."""
+    """NaN, infinities and zeros follow IEEE 754 without warnings."""
     row, values = ROWS[kernel], np.asarray(SPECIAL, np.float32)
     count = len(contracts()[kernel].inputs)
     arrays = [values] if count == 1 else [*map(np.ravel, np.meshgrid(values, values))]
@@ -151,7 +151,7 @@ OUTSIDE += [2**32 - 1, 2**32, 2**32 + 1, -(2**32), 2**63 - 1, 2**63, 2**64 - 1]
 
 
 def indices_of(dtype: str) -> list[int]:
-    """Return indices that a dtype has and that no table of three rows has."""
+    """Return indices of a dtype that are out of range for three rows."""
     ends = np.iinfo(dtype)
     return [i for i in OUTSIDE if ends.min <= i <= ends.max]
 
@@ -159,7 +159,7 @@ def indices_of(dtype: str) -> list[int]:
 @pytest.mark.parametrize("dtype", INDEX_DTYPES)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_an_index_out_of_range_is_an_error(axis: int, dtype: str, backend: str) -> None:
-    """An IndexError, at once or at the next read; the device works on after it."""
+    """It raises IndexError, at once or at the next read; the device stays usable."""
     fits("GatherV2", dtype, backend)
     attrs = {"axis": axis, "batch_dims": 0}
     x = pg.asarray(np.arange(9, dtype=np.float32).reshape(3, 3))
@@ -182,7 +182,7 @@ def test_a_table_without_rows_has_no_index(backend: str) -> None:
 
 
 def test_an_index_out_of_range_of_an_empty_result(backend: str) -> None:
-    """Nothing is read, so the index may pass: an IndexError, or no elements."""
+    """Nothing is read, so the index is allowed: IndexError or an empty result."""
     given = [pg.zeros((3, 0)), pg.asarray([7, 0], dtype="int32")]
     try:
         y = pg.run_kernel("GatherV2", given, {"axis": 0, "batch_dims": 0}).numpy()
@@ -193,7 +193,7 @@ def test_an_index_out_of_range_of_an_empty_result(backend: str) -> None:
 
 @pytest.mark.parametrize("dtype", INDEX_DTYPES)
 def test_segments_out_of_range_are_left_out(dtype: str, backend: str) -> None:
-    """Rows whose number no segment has are in no sum, whatever the number is."""
+    """Rows with an out-of-range segment number are in no sum."""
     fits("UnsortedSegmentSum", dtype, backend)
     outside = indices_of(dtype)
     ids = np.asarray([0, *outside, 2, 0], dtype)
@@ -217,7 +217,7 @@ ODD += [3e38, -3e38, 1e-20, 1e20, 0.1, -0.7, 3.0, 1 / 3, 1.0000001, 8388608.5]
 
 
 def assert_bits(found: Array, wanted: Array, what: str) -> None:
-    """Demand the bits of each number; all NaN are alike, and denormals may be zero."""
+    """Require equal bits; all NaN are equal, and denormals may be flushed to zero."""
     tiny = np.finfo(wanted.dtype).tiny
     denormal = (np.abs(wanted) < tiny) & (wanted != 0)
     alike = (found.view(np.uint32) == wanted.view(np.uint32)) | denormal
@@ -228,10 +228,10 @@ def assert_bits(found: Array, wanted: Array, what: str) -> None:
 
 @pytest.mark.parametrize("kernel", EXACT)
 def test_bits_of_arithmetic(kernel: str, backend: str) -> None:
-    """Each kernel rounds once, keeps the sign of zeros and loses no NaN.
+    """Each kernel rounds once and keeps the sign of zeros and NaN.
 
-    ``x - x`` is not 0 for infinities, ``x * 0`` is -0.0 or NaN for some x, and an input
-    given twice is no reason to compute something else.
+    ``x - x`` is not 0 for infinities, ``x * 0`` is -0.0 or NaN for some x, and passing
+    the same input twice must not change the computation.
     """
     drawn = np.random.default_rng(5).normal(size=20)
     values = np.asarray([*ODD, *drawn, *(drawn * 1e5)], np.float32)
@@ -246,7 +246,7 @@ def test_bits_of_arithmetic(kernel: str, backend: str) -> None:
         with np.errstate(all="ignore"):
             wanted = EXACT[kernel](*arrays[:count])
         found = pg.run_kernel(kernel, [*tensors[:count]], {}).numpy()
-        if kernel == "RealDiv":  # may be off by one unit, but for what is exact
+        if kernel == "RealDiv":  # may be off by one unit, unless the result is exact
             exact = ~np.isfinite(wanted) | (wanted == 0) | (wanted == 1)
             found, wanted = found[exact], wanted[exact]
         assert_bits(found, wanted, f"{kernel} of {what}")

@@ -13,7 +13,7 @@ from .processes import program
 
 
 def together(*works: Callable[[], None]) -> None:
-    """Run functions in threads at once; raise what one of them raised."""
+    """Run functions in concurrent threads; raise the error of any of them."""
     errors: list[BaseException] = []
     start = threading.Barrier(len(works))
 
@@ -43,7 +43,7 @@ def weights(seed: int) -> np.ndarray:
 
 
 def test_threads_do_not_disturb_each_other(backend: str) -> None:
-    """Four threads, values and gradients: the same as one after the other."""
+    """Four threads compute the same values and gradients as one after the other."""
     expected = [pg.grad(loss)(pg.asarray(weights(i))).numpy() for i in range(4)]
 
     def work(i: int) -> Callable[[], None]:
@@ -94,7 +94,7 @@ def test_two_backends_at_once(backend: str) -> None:
 
 
 def test_threads_that_open_it(backend: str) -> None:
-    """The first op of several threads at once opens it once."""
+    """Concurrent first ops of several threads open it once."""
     program(
         backend,
         """
@@ -130,7 +130,7 @@ def test_the_process_ends_with_tensors_alive(backend: str) -> None:
 
 
 def test_a_fork_works_or_says_why_not(backend: str) -> None:
-    """The child computes, or gets plugrad's own error; neither process hangs."""
+    """The child computes or gets a plugrad error; neither process hangs."""
     import os
 
     if not hasattr(os, "fork"):

@@ -1,8 +1,8 @@
 """Golden cases again, with values of other dtypes, against plugrad-cpu.
 
-There are no tests of cpu itself: its kernels are compared with their decompositions
-where the backend "primitives" is run beside it. A kernel is tested with a dtype where
-one of its first cases has inputs that take it.
+cpu itself has no tests here: its kernels are compared with their decompositions if the
+backend "primitives" is tested as well. A kernel is tested with a dtype if one of its
+first cases has inputs that can have it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .test_primitives import DTYPES, HALVES
 # The corpus has float32 and int32; complex numbers are in ops/test_complexes.py.
 OTHERS = [d for d in DTYPES if d not in ("bool", "float32", "int32") and d[0] in "fiu"]
 RANDOM = ("Multinomial", "RandomUniform", "RandomUniformInt", "StatelessRandom")
-FEW = 3  # cases of a kernel
+MAX_CASES = 3  # per kernel
 ERRORS = (ValueError, TypeError, IndexError, OverflowError, NotImplementedError)
 
 
 def recast(value: Any, dtype: str) -> Any:
-    """Return inputs with other dtypes for the floating arrays, or for the integers."""
+    """Return inputs with the dtype of the floating or the integer arrays replaced."""
     if isinstance(value, dict):
         return {name: recast(x, dtype) for name, x in value.items()}
     if isinstance(value, list):
@@ -41,7 +41,7 @@ def recast(value: Any, dtype: str) -> Any:
 
 
 def outcome(case: cases.Case, kernel: str) -> Any:
-    """Return the results as arrays, or the error that says why there are none."""
+    """Return the results as arrays, or the error."""
     try:
         return [y.numpy() for y in judge.listed(judge.run(case, reach.KERNELS[kernel]))]
     except ERRORS as error:
@@ -49,7 +49,7 @@ def outcome(case: cases.Case, kernel: str) -> Any:
 
 
 def narrowed(wanted: Any, backend: str) -> Any:
-    """Return what a backend gives that has no int64, to which cpu widens uint32."""
+    """Return results for a backend without int64, to which cpu widens uint32."""
     if isinstance(wanted, Exception) or "int64" in runtime(backend).dtypes:
         return wanted
     small = np.iinfo(np.int32)
@@ -60,19 +60,19 @@ def narrowed(wanted: Any, backend: str) -> Any:
 
 
 def basis(dtype: str) -> str:
-    """Return the dtype of the corpus in the place of which ``dtype`` is put."""
+    """Return the corpus dtype that ``dtype`` replaces."""
     return "int32" if np.dtype(dtype).kind in "iu" else "float32"
 
 
 @functools.cache
 def chosen(kernel: str) -> list[cases.Case]:
-    """Return the first cases of a kernel; none whose results are random numbers."""
-    found = [handle.load() for handle in cases.handles("kernels", kernel)[:FEW]]
+    """Return the first cases of a kernel, without random results."""
+    found = [handle.load() for handle in cases.handles("kernels", kernel)[:MAX_CASES]]
     return [case for case in found if not case.random]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make a test for each kernel, dtype and backend where there is something to do."""
+    """Create a test for each kernel, dtype and backend with suitable cases."""
     if "backend" not in metafunc.fixturenames:
         return
     rows = [

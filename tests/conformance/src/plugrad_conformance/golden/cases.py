@@ -1,8 +1,8 @@
-"""Reads the golden cases: what TensorFlow.js answers (``data/README.md``).
+"""Reads the golden cases: recorded results of TensorFlow.js (``data/README.md``).
 
-A file is read when a kernel is first asked for, a case decoded when it is first used.
+A file is read on first use of its kernel, and a case is decoded on first use.
 
-Map: ``Handle``, all that collecting tests needs; ``Case``; decoding; ``shown``;
+Map: ``Handle``, which is enough to collect tests; ``Case``; decoding; ``shown``;
 ``close``.
 """
 
@@ -27,7 +27,7 @@ DATA = Path(__file__).parent / "data"
 KINDS = ("kernels", "gradients", "errors")
 SPECIAL = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
 
-# Kernels that move, choose or compare values: nothing may be rounded.
+# Kernels that move, choose or compare values, without any rounding.
 MOVERS = (
     "Abs BatchToSpaceND Ceil ClipByValue Complex Concat DepthToSpace Diag ExpandDims "
     "Fill FlipLeftRight Floor GatherNd GatherV2 Identity Imag Max Maximum MaxPool "
@@ -40,7 +40,7 @@ EXACT = frozenset(MOVERS.split())
 
 
 class Handle(NamedTuple):
-    """A case before it is read; ``kernel`` is an op in the errors of ops."""
+    """Identifies a case before it is read; for errors of ops, ``kernel`` is the op."""
 
     kind: str
     kernel: str
@@ -56,21 +56,21 @@ class Handle(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """A call and what TensorFlow.js answers; tensors are arrays, strings are bytes.
+    """A call and its result in TensorFlow.js; tensors are arrays, strings are bytes.
 
     Attributes:
-        handle: Which one it is.
+        handle: The handle of the case.
         spec: The test of TensorFlow.js that made the call.
         inputs: By name, or a list.
-        attrs: By TensorFlow.js' names.
-        args: By position: the errors of ops have these instead of inputs and attrs.
-        outputs: Of kernels.
+        attrs: By the names of TensorFlow.js.
+        args: By position; for errors of ops, instead of inputs and attrs.
+        outputs: The outputs, for kernels.
         list_output: Whether the kernel returns a list, even if of one tensor.
         random: Whether outputs have a shape and a dtype only.
-        suspect: Why the answer is most likely a defect.
+        suspect: Why the result is most likely a defect of TensorFlow.js.
         dys: The cotangents of the outputs, None for those without.
-        grads: Of the floating inputs; list inputs are called "0", "1", ...
-        checks: What finite differences said of each gradient.
+        grads: Gradients of the floating inputs; list inputs are named "0", "1", ...
+        checks: How each gradient compares with finite differences.
         error: The message of a call that must fail.
 
     """
@@ -125,19 +125,19 @@ def names(kind: str) -> list[str]:
 
 @functools.cache
 def handles(kind: str, kernel: str) -> list[Handle]:
-    """Return the cases of a kernel; those that cannot run yet are left out."""
-    return [h for h, line in _lines(kind, kernel).items() if not waits(line)]
+    """Return the cases of a kernel, without those that cannot run yet."""
+    return [h for h, line in _lines(kind, kernel).items() if not needs_strings(line)]
 
 
-def waits(line: str) -> bool:
-    """Tell whether a case must wait until plugrad has strings."""
+def needs_strings(line: str) -> bool:
+    """Return whether a case needs strings that plugrad does not support yet."""
     return '"dtype":"string"' in line and not hasattr(pg, "string")
 
 
 def unreached(
     kind: str, rows: Collection[str], excepted: Collection[Handle] = ()
 ) -> Counter[str]:
-    """Count the cases that no test runs, by kernel, op or the word "(strings)"."""
+    """Count the cases that no test runs, by kernel, op or "(strings)"."""
     missing: Counter[str] = Counter()
     for kernel in names(kind):
         have = handles(kind, kernel)
@@ -165,7 +165,7 @@ def _lines(kind: str, kernel: str) -> dict[Handle, str]:
 
 @functools.cache
 def _errors() -> dict[str, list[str]]:
-    """Return the lines of errors by kernel or op: kernels are written in capitals."""
+    """Return the lines of errors by kernel or op; kernel names start with a capital."""
     found: dict[str, list[str]] = {}
     for path in sorted((DATA / "errors").iterdir()):
         for line in _read(path):
@@ -193,10 +193,10 @@ def _case(handle: Handle) -> Case:
 
 
 def _decode(value: Any, *, bare: bool) -> Any:
-    """Return what a value of JSON stands for: arrays for tensors, at any depth.
+    """Decode a JSON value; tensors become arrays, at any depth.
 
-    A tensor is bare, or among other values marked by ``{"tensor": ...}``. Undefined
-    arguments at the end of a call are dropped, those before are None.
+    A tensor is bare or, among other values, marked by ``{"tensor": ...}``. Undefined
+    arguments at the end of a call are dropped; earlier ones become None.
     """
     if isinstance(value, list):
         while value and value[-1] == {"undefined": True}:
@@ -233,9 +233,9 @@ def _tensor(shape: list[int], dtype: str, data: list[Any] | None = None) -> Arra
 
 
 def shown(case: Case) -> str:
-    """Return what a case asks, for people: a line an input, an attribute, a cotangent.
+    """Format a case for people: one line per input, attribute and cotangent.
 
-    Large arrays are cut.
+    Large arrays are abbreviated.
     """
     given = case.inputs if isinstance(case.inputs, dict) else {"inputs": case.inputs}
     if case.args is not None:
@@ -262,10 +262,10 @@ def _value(value: Any) -> str:
 
 
 def close(actual: Array, expected: Array, rtol: float, atol: float) -> bool:
-    """Tell whether values agree: exactly unless floating.
+    """Return whether values agree; exactly, unless they are floating.
 
-    Floating ones may differ by ``rtol`` times the expected value, or times the largest
-    one (at most 1e4) where that is more.
+    Floating values may differ by ``rtol`` times the expected value, or times the
+    largest one (at most 1e4) where that is more.
     """
     if actual.shape != expected.shape:
         return False

@@ -1,7 +1,7 @@
-"""What is asserted of single golden cases instead of TensorFlow.js' answer.
+"""Checks for single golden cases that replace the result of TensorFlow.js.
 
-Each function is named by ``instead = "check:<name>"`` in ``exceptions.toml``, takes the
-case and its row (None where there is none) and raises AssertionError.
+``instead = "check:<name>"`` in ``exceptions.toml`` names a function here. It gets the
+case and its row (None if there is none) and raises AssertionError.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Row = Callable[..., Any]
 
 
 def zero_gradient(case: Case, row: Row) -> None:
-    """Assert that steps and integers end the path: every gradient is zero."""
+    """Assert that every gradient is zero, because of steps or integers on the path."""
     for name, dx in judge.derivatives(case, row).items():
         assert not dx.any(), f"the gradient of {name} is {dx}"
 
@@ -27,7 +27,7 @@ def zero_gradient(case: Case, row: Row) -> None:
 def ties_share(case: Case, row: Row) -> None:
     """Assert that all elements that attain an extremum share ``dy`` equally.
 
-    So that the gradient is a subgradient: the elements of a tie sum to ``dy``.
+    Then the gradient is a subgradient: the elements of a tie sum to ``dy``.
     """
     (x,), (dy,) = judge.floats(case).values(), case.dys
     assert dy is not None
@@ -42,9 +42,9 @@ def ties_share(case: Case, row: Row) -> None:
 
 
 def derivative_of_pool(case: Case, row: Row) -> None:
-    """Assert that a kernel of a gradient is the derivative of its pooling.
+    """Assert that a gradient kernel is the derivative of its pooling.
 
-    The kernels of gradients do not know how the size was rounded: ``dy`` tells.
+    Gradient kernels do not know how the size was rounded; the shape of ``dy`` shows it.
     """
     forward = reach.KERNELS[case.handle.kernel.removesuffix("Grad")]
     assert isinstance(case.inputs, dict)

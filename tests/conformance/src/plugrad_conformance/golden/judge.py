@@ -1,7 +1,7 @@
-"""Decides whether plugrad answers a golden case.
+"""Decides whether plugrad passes a golden case.
 
-``judge`` demands what TensorFlow.js answers, unless ``exceptions.toml`` lists the case:
-then it must answer otherwise (or the entry is stale), and ``instead`` must hold.
+``judge`` requires the result of TensorFlow.js, unless ``exceptions.toml`` lists the
+case: then the result must differ (else the entry is stale), and ``instead`` must hold.
 
 Map: values, gradients, errors; finite differences; exceptions; ``judge``.
 """
@@ -29,7 +29,7 @@ FILE = Path(__file__).parent / "exceptions.toml"
 REASONS = ("wrong-derivative", "suspect", "array-api", "we-support-it", "no-such-op")
 OURS = (ValueError, TypeError, IndexError, OverflowError, NotImplementedError)
 TOLERANCES = {"kernels": (1e-5, 1e-6), "gradients": (1e-4, 1e-5)}
-ELEMENTS = 40  # of each input, at most, that finite differences look at
+MAX_COMPARED_ELEMENTS = 40  # of each input that finite differences check
 RAISE = dis.opmap["RAISE_VARARGS"]
 KIT = __name__.partition(".")[0]
 
@@ -38,7 +38,7 @@ KIT = __name__.partition(".")[0]
 
 
 def tensors(value: Any) -> Any:
-    """Return tensors for arrays, in lists and dicts too."""
+    """Convert arrays to tensors, even in lists and dicts."""
     if isinstance(value, np.ndarray):
         return pg.asarray(value)
     if isinstance(value, list):
@@ -49,7 +49,7 @@ def tensors(value: Any) -> Any:
 
 
 def run(case: Case, row: Row, inputs: Any = None) -> Any:
-    """Return what the row makes of a case: a tensor, or several."""
+    """Run the row on a case; return a tensor or several."""
     if case.args is not None:
         return row(*tensors(case.args))
     given = tensors(case.inputs) if inputs is None else inputs
@@ -70,7 +70,7 @@ def listed(result: Any) -> list[pg.Tensor]:
 
 
 def values(case: Case, row: Row) -> None:
-    """Demand the outputs of a kernel."""
+    """Require the outputs of a kernel."""
     result = run(case, row)
     ys = listed(result)
     assert len(ys) == len(case.outputs), (
@@ -83,7 +83,7 @@ def values(case: Case, row: Row) -> None:
 
 
 def same(what: str, case: Case, actual: Array, expected: Array) -> None:
-    """Demand an array, within the tolerances of its kind of case."""
+    """Require an array, within the tolerances for its kind of case."""
     assert actual.dtype == expected.dtype, (
         f"{what} is {actual.dtype} instead of {expected.dtype}"
     )
@@ -115,7 +115,7 @@ def floats(case: Case) -> dict[str, Array]:
 
 
 def replaced(case: Case, xs: Mapping[str, Any]) -> Any:
-    """Return the inputs of a case as tensors, some of them replaced."""
+    """Return the inputs of a case as tensors, with some of them replaced."""
     if isinstance(case.inputs, list):
         return [xs.get(str(i), x) for i, x in enumerate(tensors(case.inputs))]
     return tensors(case.inputs) | xs
@@ -164,19 +164,19 @@ def differences(
     *,
     holes: bool = False,
 ) -> int:
-    """Demand that gradients are derivatives: finite differences in float64 on cpu.
+    """Require that gradients equal finite differences in float64 on cpu.
 
-    Elements next to a kink or a step, where the two sides differ, are left out; with
-    ``holes`` also outputs that are not finite, such as poolings of nothing.
+    Elements next to a kink or a step, where the two sides differ, are omitted; with
+    ``holes``, so are outputs that are not finite, such as poolings of nothing.
 
     Returns:
-        How many elements were compared.
+        The number of compared elements.
 
     """
     xs = {name: x.astype(np.float64) for name, x in floats(case).items()}
     rng, compared = np.random.default_rng(0), 0
     for name in which:
-        for i in rng.permutation(xs[name].size)[:ELEMENTS]:
+        for i in rng.permutation(xs[name].size)[:MAX_COMPARED_ELEMENTS]:
             left, right = _slopes(case, row, xs, name, i, holes)
             if not abs(right - left) <= 1e-3 * (1 + abs(left)):
                 continue
@@ -223,16 +223,16 @@ def _outputs(case: Case, row: Row, xs: Mapping[str, Array]) -> tuple[Array, Arra
 
 
 def errors(case: Case, row: Row) -> None:
-    """Demand an error of plugrad's own."""
+    """Require an error raised by plugrad itself."""
     own_error(case, row)
 
 
 def own_error(case: Case, row: Row, kinds: tuple[type, ...] = OURS) -> None:
-    """Demand that a row raises one of ``kinds``, on purpose, and says why."""
+    """Require that a row deliberately raises one of ``kinds`` with a message."""
     try:
         result = run(case, row)
         if isinstance(result, pg.Tensor):
-            result.numpy()  # where an asynchronous backend raises
+            result.numpy()  # an asynchronous backend raises here
     except Exception as error:
         _on_purpose(error, kinds)
     else:
@@ -241,7 +241,7 @@ def own_error(case: Case, row: Row, kinds: tuple[type, ...] = OURS) -> None:
 
 
 def _on_purpose(error: Exception, kinds: tuple[type, ...]) -> None:
-    """Tell a message that somebody wrote from an accident inside."""
+    """Require a deliberately written message, not an accidental error."""
     name = type(error).__name__
     if isinstance(error, pg.KernelNotFound) or not isinstance(error, kinds):
         raise AssertionError(f"{name} is no answer: {error}") from error
@@ -282,10 +282,10 @@ class Departure:
 
 
 def read(text: str) -> list[Departure]:
-    """Return the exceptions in a text, checked against the corpus.
+    """Return the exceptions in a text after a check against the corpus.
 
     Raises:
-        ValueError: Names every entry that is wrong, and how.
+        ValueError: The message lists the faults of every wrong entry.
 
     """
     tables = tomllib.loads(text).get("exception", [])
@@ -355,7 +355,7 @@ def departures() -> dict[Handle, Departure]:
 
 
 def depart(case: Case, row: Row | None, entry: Departure) -> None:
-    """Demand what an exception promises instead."""
+    """Require what an exception states instead."""
     how, _, what = entry.instead.partition(":")
     if how == "check":
         getattr(checks, what)(case, row)
@@ -377,9 +377,9 @@ def depart(case: Case, row: Row | None, entry: Departure) -> None:
 
 
 def _equals(case: Case, row: Row, expect: str) -> None:
-    """Demand what an expression of NumPy gives: an array, or a list of arrays.
+    """Require the value of a NumPy expression: an array or a list of arrays.
 
-    For the results of a kernel or an op, or for the gradients in the order of inputs.
+    It applies to the results of a kernel or an op, or to the gradients in input order.
     """
     given = case.inputs if isinstance(case.inputs, dict) else {}
     scope = {"np": np, "args": case.args, "inputs": case.inputs, **given}
@@ -408,9 +408,9 @@ DEMANDS = {"kernels": values, "gradients": gradients, "errors": errors}
 
 
 def judge(case: Case, row: Row | None, entry: Departure | None) -> None:
-    """Raise unless plugrad answers as TensorFlow.js does, or as an exception says.
+    """Raise unless the result equals that of TensorFlow.js or of an exception.
 
-    What is raised shows the inputs and attributes of the case in a note.
+    A note of the error shows the inputs and attributes of the case.
     """
     try:
         _judge(case, row, entry)

@@ -1,7 +1,6 @@
 """Every golden case of every kernel and op that has a row in ``reach``.
 
-``pytest -k Conv2D`` runs one kernel. What is not reached is told in the summary at the
-end.
+``pytest -k Conv2D`` runs one kernel. The final summary lists unreached cases.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ROWS: dict[str, Mapping[str, Row]] = {
 
 
 def collected(kind: str) -> list[Handle]:
-    """Return the cases that are reached, or that an exception speaks of."""
+    """Return the cases that are reached or listed as exceptions."""
     return [
         handle
         for kernel in names(kind)

@@ -1,10 +1,10 @@
-"""Calls of kernels that are right, and all the ways in which they can be wrong.
+"""Valid calls of kernels, and invalid variants of them.
 
-``rows/<family>.py`` has one right call of each kernel. Kernels that map the elements of
-one input need no row: their contract says enough. ``misused`` makes wrong ones of it:
-each attribute is replaced by values that are out of range, negative, huge, of another
-kind or another length; each input by one of another rank, shape, dtype or size. Some of
-them turn out to be right. ``outcome`` runs one, and tells what came of it.
+``rows/<family>.py`` has one valid call of each kernel. Kernels that map the elements of
+one input need no row: their contract is enough. ``misused`` derives invalid calls: it
+replaces each attribute by values that are out of range, negative, huge, of another type
+or another length, and each input by one of another rank, shape, dtype or size. Some
+variants happen to be valid. ``outcome`` runs a call and returns the outcome.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Array = np.ndarray[Any, Any]
 
 
 class Call(NamedTuple):
-    """The inputs of a kernel, and the attributes that a user would give.
+    """The inputs of a kernel and the attributes that a user would pass.
 
     Attributes:
-        undefined: Matches what may be done to it so that the contract leaves values
-            open: backends may differ.
+        undefined: Pattern of the variants for which the contract does not define
+            values, so that backends may differ.
 
     """
 
@@ -41,7 +41,7 @@ class Call(NamedTuple):
 
 
 def call(*inputs: Array | None, undefined: str = "$^", **attrs: Any) -> Call:
-    """Return a right call."""
+    """Return a valid call."""
     return Call(list(inputs), attrs, undefined)
 
 
@@ -74,7 +74,7 @@ def strings(*values: bytes | str) -> Array:
 
 @functools.cache
 def right_calls() -> dict[str, Call]:
-    """Return one right call of each kernel: that of ``rows``, or an array."""
+    """Return one valid call of each kernel: from ``rows``, or with one array."""
     found = {n: call(floats(2, 3)) for n, k in contracts().items() if _is_unary(k)}
     package = importlib.import_module(f"{__name__}.rows")
     for module in pkgutil.iter_modules(package.__path__):
@@ -83,7 +83,7 @@ def right_calls() -> dict[str, Call]:
 
 
 def _is_unary(kernel: Kernel) -> bool:
-    """Tell whether a kernel of the core maps each element of its only input."""
+    """Return whether a core kernel maps each element of its only input."""
     one = len(kernel.inputs) == 1 and kernel.variadic is None and not kernel.attrs
     return one and kernel.out in (same, compared) and "." not in kernel.name
 
@@ -92,13 +92,13 @@ def _is_unary(kernel: Kernel) -> bool:
 
 NUMBERS = (-1, 0, 1, 5, -7, 2**31, 2**40, 2**63, -(2**70), 1.5, float("nan"), 1j)
 OTHERS = (True, None, "x", b"x", object(), (), [1], (-1,), (0, 0), (5,), {"a": 1}, [[]])
-# Right calls whose outputs take gigabytes, which no rule for outputs tells.
+# Valid calls with outputs of gigabytes, which no rule for output shapes shows.
 HUGE = {("SparseFillEmptyRows", "input 2: values 2147483647")}
 DTYPES = ("bool", "int32", "int64", "uint8", "float32", "float64", "complex64")
 
 
 class Wrong(NamedTuple):
-    """A call that may be wrong, and what was done to it."""
+    """A call that may be invalid, with a description of the change."""
 
     what: str
     inputs: list[Any]
@@ -106,7 +106,7 @@ class Wrong(NamedTuple):
 
 
 def misused(name: str) -> Iterator[Wrong]:
-    """Yield calls of a kernel that are most likely wrong."""
+    """Yield calls of a kernel that are most likely invalid."""
     kernel, right = contracts()[name], right_calls()[name]
     yield Wrong("no inputs", [], right.attrs)
     yield Wrong("one input more", [*right.inputs, floats(2)], right.attrs)
@@ -116,7 +116,7 @@ def misused(name: str) -> Iterator[Wrong]:
         yield Wrong(f"without {attr}", right.inputs, fewer)
     for attrs in (right.attrs, _canonical(kernel, right)):
         for attr, value in attrs.items():
-            for other in _instead(value):
+            for other in _other_attributes(value):
                 what = f"{attr}={other!r}"
                 yield Wrong(what, right.inputs, attrs | {attr: other})
         for i, x in enumerate(right.inputs):
@@ -127,15 +127,15 @@ def misused(name: str) -> Iterator[Wrong]:
 
 
 def _canonical(kernel: Kernel, right: Call) -> dict[str, Any]:
-    """Return the attributes as implementations get them, where a user's differ."""
+    """Return the attributes as implementations get them, if they differ."""
     if kernel.canonicalize is None or {*right.attrs} == {*kernel.attrs}:
         return {}
     specs = [x if x is None else Spec(x.shape, x.dtype) for x in right.inputs]
     return kernel.canonicalize(*specs, **right.attrs)
 
 
-def _instead(value: Any) -> Iterator[Any]:
-    """Yield what may stand in the place of an attribute."""
+def _other_attributes(value: Any) -> Iterator[Any]:
+    """Yield replacements for an attribute."""
     yield from NUMBERS
     yield from OTHERS
     if isinstance(value, tuple | list) and value:
@@ -145,21 +145,21 @@ def _instead(value: Any) -> Iterator[Any]:
             for other in (*NUMBERS, None, "x", (), (-1, -1), (2**40, 2**40)):
                 yield (*value[:i], other, *value[i + 1 :])
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        yield from _forged(value)
+        yield from _altered_geometries(value)
 
 
-def _forged(value: Any) -> Iterator[Any]:
-    """Yield geometries with one field replaced, as far as they can be made at all."""
+def _altered_geometries(value: Any) -> Iterator[Any]:
+    """Yield geometries with one field replaced, if they can be created."""
     for field in dataclasses.fields(value):
-        for other in _instead(getattr(value, field.name)):
+        for other in _other_attributes(getattr(value, field.name)):
             try:
                 yield dataclasses.replace(value, **{field.name: other})
             except (ValueError, TypeError, OverflowError):
-                continue  # refused when it is made
+                continue  # refused when it is created
 
 
 def _other_inputs(x: Array | None) -> Iterator[tuple[str, Any]]:
-    """Yield what may stand in the place of an input."""
+    """Yield replacements for an input."""
     yield "None", None
     yield "text", "x"
     yield "an object", object()
@@ -188,10 +188,10 @@ def _other_inputs(x: Array | None) -> Iterator[tuple[str, Any]]:
 
 
 def revalued(name: str) -> Iterator[tuple[str, Wrong]]:
-    """Yield calls of a kernel that differ in the values of one input, and its name.
+    """Yield calls of a kernel with other values in one input, and the input's name.
 
-    Single elements become -1, 0 or 7. No matrix gets a single infinity, with which
-    LAPACK does not always end.
+    Single elements become -1, 0 or 7. No matrix gets a single infinity, because LAPACK
+    then does not always terminate.
     """
     kernel, right = contracts()[name], right_calls()[name]
     for key, at in kernel.places(len(right.inputs)).items():
@@ -219,20 +219,20 @@ def _other_values(x: Array | None) -> Iterator[tuple[str, Array]]:
             yield f"element {place}: {value}", other
 
 
-# --- what comes of one -----------------------------------------------------------
+# --- outcomes --------------------------------------------------------------------
 
-# What Python and NumPy say by themselves: no message of ours has these words.
+# Words of messages from Python and NumPy, which never occur in ours.
 _RAW = re.compile(
     r"unpack|has no attribute|not subscriptable|not iterable|unsupported operand|"
     r"operands could not be|index out of range|cannot reshape array|"
     r"takes \d+ positional|\(\) got an unexpected keyword|must be real number|ufunc '"
 )
-LARGE = 2**24  # elements
+MAX_OUTPUT_ELEMENTS = 2**24  # larger outputs are not computed
 REFUSED = (ValueError, TypeError, IndexError, OverflowError, MemoryError)
 
 
 class Outcome(NamedTuple):
-    """The values that came out, or the error, and what is wrong with its message."""
+    """The resulting values or the error, and a complaint about its message."""
 
     values: list[Array] | None
     error: BaseException | None
@@ -240,9 +240,9 @@ class Outcome(NamedTuple):
 
 
 def outcome(name: str, wrong: Wrong) -> Outcome:
-    """Run a call on the active backend; an error must be one of ours."""
+    """Run a call on the active backend; errors must be deliberate."""
     try:
-        with _limited(contracts()[name]):
+        with _limit_output_size(contracts()[name]):
             found = pg.run_kernel(name, wrong.inputs, wrong.attrs)
         outputs = found if isinstance(found, tuple) else (found,)
         return Outcome([y.numpy() for y in outputs], None, "")
@@ -253,14 +253,14 @@ def outcome(name: str, wrong: Wrong) -> Outcome:
 
 
 @contextlib.contextmanager
-def _limited(kernel: Kernel) -> Iterator[None]:
-    """Refuse outputs that are right, but so large that they would take gigabytes."""
+def _limit_output_size(kernel: Kernel) -> Iterator[None]:
+    """Refuse valid outputs that would take gigabytes."""
     rule = kernel.out
 
     def out(*inputs: Spec | None, **attrs: Any) -> Any:
         found = rule(*inputs, **attrs) if rule else None
         outputs = [found] if isinstance(found, Spec) else found or ()
-        if any(math.prod(y.shape) > LARGE for y in outputs):
+        if any(math.prod(y.shape) > MAX_OUTPUT_ELEMENTS for y in outputs):
             raise MemoryError(f"{kernel.name}: too large to be tried")
         return found
 
@@ -272,7 +272,7 @@ def _limited(kernel: Kernel) -> Iterator[None]:
 
 
 def _complaint(message: str) -> str:
-    """Return what is wrong with a message: it names no op, or is Python's own."""
+    """Return a complaint if a message names no op or is from Python itself."""
     if not re.match(r"[\w.]+: ", message):
         return "the message does not begin with the name of a kernel or an op"
     if raw := _RAW.search(message):

@@ -1,11 +1,11 @@
 """Start a plugin: write a package that works, for its author to change.
 
-``templates/`` holds the files of each kind of package as they will be, filled
-with ``string.Template``: ``$name`` is what the author said, ``$module`` the package to
-import and ``$distribution`` the one to install. ``_module_`` in a path stands for the
-module, ``dot_`` for a leading dot, and ``.tmpl`` at the end keeps tools away.
+``templates/`` contains the files of each kind of package, which ``string.Template``
+fills: ``$name`` is the given name, ``$module`` the package to import and
+``$distribution`` the one to install. In a path, ``_module_`` stands for the module and
+``dot_`` for a leading dot; the suffix ``.tmpl`` hides the files from tools.
 
-Map: ``Kind`` and ``KINDS``; ``write``; what is wrong with a name.
+Map: ``Kind`` and ``KINDS``; ``write``; checks of the name.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import plugrad as pg
 from plugrad.plugin import GROUP, Backend
 
 TEMPLATES = Path(__file__).parent / "templates"
-LONGEST = 20  # letters of a name, so that the lines it is in stay under 88 columns
-# Of plugrad's distributions, and of the backends that the tests make for themselves.
+MAX_NAME_LETTERS = 20  # so that lines with the name have at most 88 columns
+# Names of plugrad distributions, and of the backends that the tests create.
 OURS = (
     *("conformance", "core", "cpu", "gradient_packs", "opencl", "plugrad", "wasm"),
     *("plain", "primitives", "toy"),
@@ -34,12 +34,12 @@ OURS = (
 
 
 class Kind(NamedTuple):
-    """A kind of package: what it is, how it is called, and what else it is made of."""
+    """A kind of package: its description, its names and its templates."""
 
     what: str
     distribution: str
     module: str
-    parts: tuple[str, ...] = ("common",)  # templates beside its own
+    parts: tuple[str, ...] = ("common",)  # templates in addition to its own
 
 
 ON_EACH = ("common", "each-backend")
@@ -53,11 +53,11 @@ KINDS = {
 def write(command: str, name: str, into: Path, author: str = "") -> Path:
     """Write the package that ``command`` starts and return its folder, a new one.
 
-    The folder has the given name, with dashes: ``my-pack`` for ``my_pack``.
+    The name of the folder has dashes: ``my-pack`` for ``my_pack``.
 
     Raises:
-        ValueError: The name is none, or is taken.
-        FileExistsError: The folder is there already.
+        ValueError: The name is invalid or taken.
+        FileExistsError: The folder already exists.
 
     """
     kind = KINDS[command]
@@ -73,7 +73,7 @@ def write(command: str, name: str, into: Path, author: str = "") -> Path:
     folder = into / words["dashed"]
     if folder.exists():
         raise FileExistsError(
-            f"{command}: {folder} is there already; remove it, or say --into elsewhere"
+            f"{command}: {folder} already exists; remove it, or pass another --into"
         )
     for part in (*kind.parts, command):
         for path, text in _filled(TEMPLATES / part, words):
@@ -84,7 +84,7 @@ def write(command: str, name: str, into: Path, author: str = "") -> Path:
 
 
 def _filled(templates: Path, words: dict[str, str]) -> Iterator[tuple[Path, str]]:
-    """Yield the path of each file in the package, and its text."""
+    """Yield the path and the text of each file in the package."""
     for template in sorted(templates.rglob("*.tmpl")):
         path = template.relative_to(templates).as_posix().removesuffix(".tmpl")
         path = path.replace("_module_", words["module"]).replace("dot_", ".")
@@ -97,18 +97,19 @@ def _filled(templates: Path, words: dict[str, str]) -> Iterator[tuple[Path, str]
 
 def _check_name(command: str, name: str) -> None:
     """Raise unless ``name`` can be a module, a distribution and a plugin."""
-    fits = re.fullmatch(r"[a-z][a-z0-9_]*", name) and len(name) <= LONGEST
+    fits = re.fullmatch(r"[a-z][a-z0-9_]*", name) and len(name) <= MAX_NAME_LETTERS
     if not fits or keyword.iskeyword(name) or name.endswith("_"):
-        near = re.sub(r"\W+", "_", name.lower()).strip("_0123456789")[:LONGEST]
+        near = re.sub(r"\W+", "_", name.lower()).strip("_0123456789")[:MAX_NAME_LETTERS]
         hint = f"; try {near!r}" if near and near != name else ""
         raise ValueError(
-            f"{command}: {name!r} is no name for {KINDS[command].what}: take a Python "
-            f"identifier of lower-case letters, digits and _, {LONGEST} at most{hint}"
+            f"{command}: {name!r} is not a name for {KINDS[command].what}: use a "
+            f"Python identifier of at most {MAX_NAME_LETTERS} lower-case letters, "
+            f"digits and _{hint}"
         )
 
 
 def _check_free(command: str, name: str, distribution: str, module: str) -> None:
-    """Raise if somebody has the name: plugrad itself, a plugin, or a module."""
+    """Raise if the name is taken by plugrad itself, a plugin or a module."""
     taken = ""
     if name in OURS or (command == "new" and not _allowed(name)):
         taken = "plugrad's own"
@@ -125,7 +126,7 @@ def _check_free(command: str, name: str, distribution: str, module: str) -> None
 
 
 def _allowed(name: str) -> bool:
-    """Return whether the core takes a backend of that name."""
+    """Return whether the core accepts a backend of that name."""
     try:
         Backend(name, open=dict)  # type: ignore[arg-type]
     except ValueError:
@@ -134,7 +135,7 @@ def _allowed(name: str) -> bool:
 
 
 def _installed(name: str, distribution: str) -> str:
-    """Return the distribution of that name, or whose plugin has the name."""
+    """Return the distribution with that name, or with a plugin of that name."""
     try:
         return importlib.metadata.distribution(distribution).name
     except importlib.metadata.PackageNotFoundError:

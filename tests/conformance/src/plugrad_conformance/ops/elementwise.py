@@ -1,4 +1,4 @@
-"""What every op of one argument is tested for; a ``Row`` is the specification."""
+"""Tests of every elementwise op with one argument; a ``Row`` is the specification."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,24 +15,24 @@ SHAPES = [(), (1,), (3, 4), (2, 1, 3), (0, 3)]
 INTEGERS = ["int8", "int32", "int64", "uint8", "uint64"]
 INF, NAN = np.inf, np.nan
 SPECIAL = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-30, 3e30]
-# A float32 in 200,003, from the smallest to the largest, of both signs.
+# Every 200,003rd float32, from the smallest to the largest, of both signs.
 SAMPLE = np.arange(0, 2**32, 200_003, np.uint64).astype(np.uint32).view(np.float32)
 
 
 @dataclass(frozen=True)
 class Row:
-    """An op, the kernel that it runs, and NumPy's formula for both.
+    """An op, the kernel that it runs, and the NumPy formula for both.
 
     Attributes:
         op: The public function.
         kernel: The kernel that does the work; "" for compositions.
-        reference: The same, on float64 arrays.
-        domain: Where there are neither NaNs nor kinks, for gradients.
-        keeps: Whether integers and bool keep their dtype, and not become float32.
-        ulp: How far float32 may be from the nearest to the truth.
-        loose: The same where a decomposition does the work.
-        composed: The same where the decomposition's parts are within 3 ulp, and their
-            errors add up.
+        reference: The formula, on float64 arrays.
+        domain: An interval without NaNs and kinks, for gradients.
+        keeps: Whether integers and bool keep their dtype instead of becoming float32.
+        ulp: The tolerance of float32, in units in the last place.
+        loose: The tolerance if a decomposition does the work.
+        composed: The tolerance if the parts of the decomposition are within 3 ulp and
+            their errors add up.
 
     """
 
@@ -49,7 +49,7 @@ class Row:
         return self.op.__name__
 
     def truth(self, x):
-        """Return what ``op`` has to give for an array, in the dtype of the array."""
+        """Return the expected result for an array, in the dtype of the array."""
         with np.errstate(all="ignore"):
             wide = x.astype(np.float64) if x.dtype.kind == "f" else x
             return np.asarray(self.reference(wide)).astype(x.dtype)
@@ -64,14 +64,14 @@ def run(op, x):
     return op(pg.asarray(x)).numpy()
 
 
-def held(dtypes):
-    """Return the dtypes that the active backend holds."""
+def supported_dtypes(dtypes):
+    """Return those of the dtypes that the active backend supports."""
     names = runtime(pg.get_backend()).dtypes
     return [dtype for dtype in dtypes if np.dtype(dtype).name in names]
 
 
 def without(*kernels):
-    """Register the backend "toy", which is cpu less some kernels."""
+    """Register the backend "toy", which is cpu without some kernels."""
     return toy(without=kernels, dtypes=runtime("cpu").dtypes)
 
 
@@ -81,7 +81,7 @@ def draw(row, shape, dtype="float64", seed=0):
 
 
 def assert_near(found, expected, ulp):
-    """Compare arrays of one dtype by the numbers that lie between them."""
+    """Compare arrays of one dtype by the number of floats between them."""
     assert found.dtype == expected.dtype
     assert found.shape == expected.shape
     if found.dtype.kind != "f":
@@ -102,7 +102,7 @@ def assert_near(found, expected, ulp):
 
 
 def tolerance(row, backend):
-    """Return how far float32 may be off: less, if a kernel function does the work.
+    """Return the tolerance of float32, which is smaller if a kernel does the work.
 
     "primitives" has the primitives of cpu, which are within 1 ulp.
     """
@@ -112,9 +112,9 @@ def tolerance(row, backend):
 
 
 def where_exact(backend, others):
-    """Return 0 ulp for the backends of this project, which are exact there.
+    """Return 0 ulp for the backends of this project, which are exact here.
 
-    ``others`` is what the contract allows.
+    ``others`` is the tolerance that the contract allows.
     """
     return 0 if backend in ("cpu", "primitives", "wasm", "opencl") else others
 
@@ -127,7 +127,7 @@ def loosest(row):
 def check_values(row, backend):
     """Compare all floating dtypes, on every shape and on a transposed array."""
     ulp = tolerance(row, backend)
-    for dtype in held(["float16", "float32", "float64"]):
+    for dtype in supported_dtypes(["float16", "float32", "float64"]):
         for shape in SHAPES:
             x = draw(row, shape, dtype)
             assert_near(run(row.op, x), row.truth(x), max(ulp, 6 * (dtype[5:] == "16")))
@@ -136,15 +136,15 @@ def check_values(row, backend):
 
 
 def check_special_values(row, backend):
-    """NaN, infinities, and zeros of both signs."""
-    for dtype in held(["float32", "float64"]):
+    """Compare NaN, infinities and zeros of both signs."""
+    for dtype in supported_dtypes(["float32", "float64"]):
         x = np.asarray(SPECIAL, dtype)
         assert_near(run(row.op, x), row.truth(x), loosest(row))
 
 
 def check_signs_of_zero(op, expected):
-    """Of -0.0 and 0.0, whether the sign is set, in small arrays and in large ones."""
-    for dtype in held(["float16", "float32", "float64"]):
+    """Check the sign of the results for -0.0 and 0.0, in small and large arrays."""
+    for dtype in supported_dtypes(["float16", "float32", "float64"]):
         for count in (1, 3, 5000):
             y = run(op, np.asarray([-0.0, 0.0] * count, dtype))
             assert not y.any()
@@ -158,8 +158,8 @@ def check_the_whole_range(row, backend):
 
 
 def check_integers(row, backend):
-    """Integers and bool stay what they are, or become float32."""
-    for dtype in held([*INTEGERS, "bool"]):
+    """Check that integers and bool keep their dtype or become float32."""
+    for dtype in supported_dtypes([*INTEGERS, "bool"]):
         x = np.asarray([[0, 1, 3], [2, 1, 7]]).astype(dtype)
         if row.keeps:
             with np.errstate(all="ignore"):
@@ -170,7 +170,7 @@ def check_integers(row, backend):
 
 
 def check_gradient(row):
-    """First and second order, on every shape."""
+    """Check first and second order on every shape."""
     for shape in ((3, 4), (), (0, 2)):
         check_gradients(row.op, draw(row, shape))
 
@@ -178,9 +178,9 @@ def check_gradient(row):
 def check_decomposition(
     row, dtypes=("float32", "float64", "int32", "bool"), *, zeros=True
 ):
-    """Compare it with cpu's implementation, special values included.
+    """Compare the decomposition with the cpu implementation, special values included.
 
-    ``zeros`` says whether those have the same sign.
+    ``zeros``: whether zeros must have the same sign.
     """
     with without(row.kernel):
         for dtype in dtypes:

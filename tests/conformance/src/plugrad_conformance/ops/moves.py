@@ -1,4 +1,4 @@
-"""Rows for ops that only move elements, and what is demanded of each."""
+"""Rows for ops that only move elements, and the checks of each."""
 
 import contextlib
 from collections.abc import Callable
@@ -18,20 +18,20 @@ DTYPES += ["bool", "complex64"]
 
 @dataclass(frozen=True)
 class Move:
-    """An op of one tensor, and NumPy's way to the same; both may return several."""
+    """An op of one tensor and its NumPy equivalent; both may return several results."""
 
     name: str
     op: Callable[[Any], Any]
     reference: Callable[[np.ndarray], Any]
     shape: tuple[int, ...] = (2, 3, 4)
-    kernel: str = ""  # the kernel whose decomposition is to give the same
+    kernel: str = ""  # the kernel whose decomposition must agree
 
     def __str__(self):
         return self.name
 
 
 def sample(shape, dtype="float64"):
-    """Return numbers all different, as far as the dtype has them."""
+    """Return distinct numbers, as far as the dtype allows."""
     return (np.arange(np.prod(shape, dtype=int)) - 3).reshape(shape).astype(dtype)
 
 
@@ -52,7 +52,7 @@ def check_values(move, dtype, reference=None):
 
 @contextlib.contextmanager
 def decomposed(*kernels):
-    """Make a backend without some kernels the active one; it must run their parts."""
+    """Activate a backend without some kernels; it must run their decompositions."""
     before = sum(pg.engine().fallback_counts.values())
     held = runtime("cpu").dtypes
     with toy(without=kernels, dtypes=held), pg.use_backend("toy"):
@@ -61,7 +61,7 @@ def decomposed(*kernels):
 
 
 def check_parts(move, dtype):
-    """Demand the same of the decomposition."""
+    """Check the same for the decomposition."""
     with decomposed(move.kernel):
         check_values(move, dtype)
 

@@ -6,7 +6,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-from ..check import check_complex_gradients, held
+from ..check import check_complex_gradients, require_dtypes
 from .moves import decomposed
 
 INF, NAN = math.inf, math.nan
@@ -37,7 +37,7 @@ def joined(real, imag):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("op", "base"), [(pg.log2, 2), (pg.log10, 10)])
 def test_logarithms(op, base, dtype, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     z = np.asarray(Z, dtype)
     with np.errstate(all="ignore"):
         logs = np.log(np.asarray(Z))
@@ -49,7 +49,7 @@ def test_logarithms(op, base, dtype, backend):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_powers_of_two(dtype, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     rows = {
         complex(INF, 1): complex(INF, INF),
         complex(INF, 0): complex(INF, 0),
@@ -80,7 +80,7 @@ POWERS = {  # of (inf+1j, 1+infj, -inf+infj, 3-4j)
 @pytest.mark.parametrize("n", POWERS)
 def test_powers(n, dtype, backend):
     """They are the products, as in NumPy, whether the exponent is one number or not."""
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     z = pg.asarray(
         np.asarray(
             [complex(INF, 1), complex(1, INF), complex(-INF, INF), 3 - 4j], dtype
@@ -95,7 +95,7 @@ def test_powers(n, dtype, backend):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rows", [1, 2, 5000])
 def test_means(rows, dtype, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     z = np.asarray([[complex(INF, 1), complex(2, -INF), 3 - 4j]] * rows, dtype)
     expected = [complex(INF, 1), complex(2, -INF), 3 - 4j]
     check(pg.mean(pg.asarray(z), axis=0), expected, dtype)
@@ -105,7 +105,7 @@ def test_means(rows, dtype, backend):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dropout(dtype, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     z = np.full(20, complex(INF, 1), dtype)
     y = pg.dropout(pg.asarray(z), 0.5, seed=1).numpy()
     kept = y != 0
@@ -115,7 +115,7 @@ def test_dropout(dtype, backend):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_ends_of_linspace_stay(dtype, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     ends = complex(INF, 1), complex(INF, 2)
     y = pg.linspace(*ends, 3, dtype=dtype)
     check(y[-1], ends[1], dtype)
@@ -127,7 +127,7 @@ def test_the_ends_of_linspace_stay(dtype, backend):
 @pytest.mark.parametrize("z", Z)
 def test_a_product_of_one_number_is_the_number(z, dtype, backend):
     """It has no factor 1+0j, which would make NaN of an infinity."""
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     x = pg.asarray(np.asarray([[z] * 3], dtype))
     for op in (pg.prod, pg.cumulative_prod):
         check(op(x[:, :1], axis=1), [z] if op is pg.prod else [[z]], dtype)
@@ -141,7 +141,7 @@ def test_a_product_of_one_number_is_the_number(z, dtype, backend):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_cumulative_products(dtype, how, backend):
     """The first product is the first number, the second one that of two numbers."""
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     a, b = (part.reshape(-1) for part in np.meshgrid(Z, Z))
     pairs = np.stack([b, a] if how else [a, b]).astype(dtype)
     with np.errstate(all="ignore"):
@@ -170,7 +170,7 @@ RECIPROCALS = {
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_reciprocals(dtype, backend):
     """They are ``conj(z) / |z|²`` with its signs, as in NumPy."""
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     z, expected = (np.asarray([*x], dtype) for x in (RECIPROCALS, RECIPROCALS.values()))
     y = pg.reciprocal(pg.asarray(z))
     check(y, expected, dtype)
@@ -187,7 +187,7 @@ def test_reciprocals(dtype, backend):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("z", Z)
 def test_a_transform_of_one_number_is_the_number(z, dtype, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     x = pg.asarray(np.asarray([[z], [1]], dtype))
     for op in (pg.fft.fft, pg.fft.ifft):
         for norm in ("backward", "ortho", "forward"):

@@ -4,7 +4,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-from ..check import check_complex_gradients, check_gradients, held
+from ..check import check_complex_gradients, check_gradients, require_dtypes
 from ..toy import toy
 
 RNG = np.random.default_rng(0)
@@ -35,7 +35,7 @@ REFERENCES = [
 @pytest.mark.parametrize(("op", "reference"), REFERENCES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0, 2)], ids=str)
 def test_parts(shape, op, reference, dtype, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     a = np.asarray(z(*shape)).astype(dtype)
     for array in (a, a.T):
         y = op(pg.asarray(array, copy=False))
@@ -45,7 +45,7 @@ def test_parts(shape, op, reference, dtype, backend):
 
 @pytest.mark.parametrize("dtype", ["bool", "int32", "float32", "float64"])
 def test_parts_of_real_numbers(dtype, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     a = pg.asarray(np.asarray([0, 1, 3]).astype(dtype))
     for same in (pg.real(a), pg.conj(a)):
         assert same is not a  # which may be assigned to
@@ -68,7 +68,7 @@ JOINED = [
 
 @pytest.mark.parametrize(("real", "imag", "whole"), JOINED)
 def test_complex(real, imag, whole, backend):
-    held(backend, real, imag, whole)
+    require_dtypes(backend, real, imag, whole)
     a, b = np.ones((2, 1), real), np.asarray([0, 1, 1]).astype(imag)
     y = pg.complex(pg.asarray(a), pg.asarray(b))
     assert (y.dtype, y.shape) == (whole, (2, 3))
@@ -76,7 +76,7 @@ def test_complex(real, imag, whole, backend):
 
 
 def test_complex_of_scalars_and_of_nothing(backend):
-    held(backend, "complex64", "complex128", "float64")
+    require_dtypes(backend, "complex64", "complex128", "float64")
     assert pg.complex(1, 2.5).numpy() == np.complex64(1 + 2.5j)
     assert pg.complex(np.ones(2), 1).tolist() == [1 + 1j, 1 + 1j]
     assert pg.complex(2, pg.ones((2,))).dtype == np.complex64
@@ -84,7 +84,7 @@ def test_complex_of_scalars_and_of_nothing(backend):
 
 
 def test_scalars_keep_the_signs_of_their_zeros(backend):
-    held(backend, "complex64")
+    require_dtypes(backend, "complex64")
     for scalar in (0j, complex(0, -0.0), complex(-0.0, 0), 0j):
         y = pg.where([True], scalar, pg.asarray([1j])).numpy()[0]
         assert np.signbit(y.real) == np.signbit(scalar.real)
@@ -92,7 +92,7 @@ def test_scalars_keep_the_signs_of_their_zeros(backend):
 
 
 def test_no_part_touches_the_other(backend):
-    held(backend, "complex64")
+    require_dtypes(backend, "complex64")
     parts = [0.0, -0.0, INF, -INF, NAN, 1e-45, 3e38]
     a, b = np.meshgrid(np.asarray(parts, np.float32), np.asarray(parts, np.float32))
     y = pg.complex(a, b)
@@ -108,7 +108,7 @@ def test_no_part_touches_the_other(backend):
 
 
 def test_the_angle_of_zero_is_zero_and_so_is_its_derivative(backend):
-    held(backend, "complex64")
+    require_dtypes(backend, "complex64")
     y, dy = pg.value_and_grad(lambda a: pg.sum(pg.angle(a)))(pg.asarray([0j, 2j]))
     np.testing.assert_allclose([y.item(), *dy.numpy()], [np.pi / 2, 0, -0.5], rtol=1e-6)
     assert pg.grad(lambda a: pg.sum(pg.angle(a)))(pg.asarray([0.0, -1.0])).tolist() == [
@@ -124,7 +124,7 @@ CASTS += [("complex64", "float64", [1.75, -2.0]), ("complex64", "complex128", No
 
 @pytest.mark.parametrize(("source", "dtype", "expected"), CASTS)
 def test_casts(source, dtype, expected, backend):
-    held(backend, source, dtype)
+    require_dtypes(backend, source, dtype)
     a = pg.asarray([1.75 + 0.5j, -2 - 1j]).astype(source)
     y = pg.astype(a, dtype)
     assert y.dtype == dtype
@@ -186,20 +186,20 @@ GRADIENTS = {op.__name__: (op, z(2, 3)) for op in unary} | {
 
 @pytest.mark.parametrize("row", GRADIENTS)
 def test_gradients(row, backend):
-    held(backend, "complex128")
+    require_dtypes(backend, "complex128")
     op, *arrays = GRADIENTS[row]
     check_complex_gradients(op, *arrays)
 
 
 def test_what_is_real_has_a_real_gradient(backend):
-    held(backend, "complex128")
+    require_dtypes(backend, "complex128")
     rotated = lambda a: pg.real(pg.exp(pg.complex(0.0, a)) * (1 + 2j))
     check_gradients(rotated, x(3))
     assert pg.grad(lambda a: pg.abs(a * 1j))(2.0).dtype == np.float32
 
 
 def test_a_step_against_the_gradient_goes_downhill(backend):
-    held(backend, "complex64")
+    require_dtypes(backend, "complex64")
     goal = pg.asarray([1 - 2j, 3j])
     a = pg.asarray([0j, 1 + 1j])
     for _ in range(60):
@@ -211,7 +211,7 @@ SIZES = [0, 1e-40 + 1e-40j, -3e38 + 1e38j, 3 - 4j]
 
 
 def test_the_gradient_of_abs_at_all_sizes(backend):
-    held(backend, "complex64")
+    require_dtypes(backend, "complex64")
     a = np.asarray(SIZES, np.complex64)
     da = pg.grad(lambda a: pg.sum(pg.abs(a)))(pg.asarray(a)).numpy()
     wide = a.astype(np.complex128)
@@ -244,7 +244,7 @@ def test_decompositions(dtype):
 
 
 def test_errors(backend):
-    held(backend, "complex64")
+    require_dtypes(backend, "complex64")
     with pytest.raises(TypeError, match="complex: the parts must be real, got complex"):
         pg.complex(1j, 1.0)
     with pytest.raises(ValueError, match=r"complex: shapes \(2,\) and \(3,\) do not"):

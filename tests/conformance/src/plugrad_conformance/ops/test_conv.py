@@ -5,7 +5,7 @@ import plugrad as pg
 import pytest
 from plugrad import geometry
 
-from ..check import check_gradients, held
+from ..check import check_gradients, require_dtypes
 from ..toy import toy
 
 RNG = np.random.default_rng(0)
@@ -75,7 +75,7 @@ cases = pytest.mark.parametrize(
 
 @cases
 def test_values_and_gradients(op, x, filter, options, before, places, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x, filter = RNG.normal(size=x), RNG.normal(size=filter)
     expected = reference(x, filter, before, places, **options)
     y = op(pg.asarray(x), pg.asarray(filter), **options)
@@ -127,7 +127,7 @@ TRANSPOSED = [
     ("op", "transpose", "x", "filter", "options"), TRANSPOSED, ids=name
 )
 def test_transposes(op, transpose, x, filter, options, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x, filter = RNG.normal(size=x), RNG.normal(size=filter)
     y = op(x, filter, **options).numpy()
     dy = RNG.normal(size=y.shape)
@@ -186,7 +186,7 @@ def test_empty(x, filter, backend):
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
 @pytest.mark.parametrize("options", [{}, {"groups": 2}], ids=str)
 def test_integers_are_exact_and_wrap(dtype, options, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     limits = np.iinfo(dtype)
     x = RNG.integers(limits.min, limits.max, size=(2, 5, 6, 4), dtype=dtype)
     filter = RNG.integers(0, 9, size=(3, 2, 4 // options.get("groups", 1), 4))
@@ -205,7 +205,7 @@ def test_bool_gives_int32(backend):
 
 
 def test_float16_sums_in_more(backend):
-    held(backend, "float16")
+    require_dtypes(backend, "float16")
     x = np.full((1, 64, 64, 1), 1.001, "float16")
     y = pg.conv2d(x, np.ones((64, 64, 1, 1), "float16"))
     assert y.dtype == np.float16
@@ -213,7 +213,7 @@ def test_float16_sums_in_more(backend):
 
 
 def test_complex(backend):
-    held(backend, "complex128")
+    require_dtypes(backend, "complex128")
     z = lambda *shape: RNG.normal(size=shape) + 1j * RNG.normal(size=shape)
     x, filter = z(*X), z(*F)
     y = pg.conv2d(x, filter, strides=2)
@@ -240,7 +240,7 @@ def test_nan_stays_where_it_is_seen(backend):
 
 @pytest.mark.parametrize("x", [(3, 30, 30, 16), (1, 60, 60, 16)])
 def test_more_than_a_block(x, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x, filter = RNG.normal(size=x), RNG.normal(size=(3, 3, 16, 2))
     places = tuple(n - 2 for n in x.shape[1:3])
     y = pg.conv2d(x, filter)

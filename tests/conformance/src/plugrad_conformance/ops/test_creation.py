@@ -8,7 +8,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-from ..check import check_gradients, held
+from ..check import check_gradients, require_dtypes
 from ..toy import toy
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -55,7 +55,7 @@ def test_floating_numbers_become_integers(of, to, backend):
 @pytest.mark.parametrize("of", FLOATS)
 def test_arrays_become_integers_as_tensors_do(of, to, backend):
     """``of`` need not be a dtype of the backend: arrays are converted on the host."""
-    held(backend, to)
+    require_dtypes(backend, to)
     with warnings.catch_warnings(action="ignore"):
         x = np.asarray(EDGES, of)
     expected = [wrapped(v, to) for v in x.tolist()]
@@ -90,7 +90,7 @@ def test_a_copy_keeps_the_gradient(backend):
 
 @pytest.mark.parametrize("to", [d for d in DTYPES if not d.startswith("complex")])
 def test_complex_arrays_become_real_as_tensors_do(to, backend):
-    held(backend, to, "complex64")
+    require_dtypes(backend, to, "complex64")
     z = np.array([1.5 + 2j, -3j, 0, complex(2, math.nan)], "complex64")
     expected = [True, True, False, True] if to == "bool" else [1.5, 0, 0, 2]
     found = pg.asarray(z, dtype=to)
@@ -117,7 +117,7 @@ BITS = [  # dtypes, and shapes
 
 @pytest.mark.parametrize(("of", "to", "shape", "expected"), BITS, ids=str)
 def test_bits_stay(of, to, shape, expected, backend):
-    held(backend, of, to)
+    require_dtypes(backend, of, to)
     rng = np.random.default_rng(0)
     size = math.prod(shape) * np.dtype(of).itemsize
     x = np.frombuffer(rng.integers(0, 256, size, np.uint8).tobytes(), of).reshape(shape)
@@ -162,7 +162,7 @@ def test_bits_that_do_not_fit(call, error, message, backend):
 
 
 def test_bits_have_no_gradient(backend):
-    held(backend, "complex64")
+    require_dtypes(backend, "complex64")
     f = lambda x: pg.sum(pg.real(pg.bitcast(x, "complex64")))
     with pytest.raises(pg.GradientNotFound, match="Bitcast: there is no gradient"):
         pg.grad(f)(pg.ones((3, 2)))
@@ -199,7 +199,7 @@ PYTHONS = [
 
 @pytest.mark.parametrize(("value", "dtype", "expected"), PYTHONS, ids=str)
 def test_numbers_of_python_must_fit(value, dtype, expected, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     ways = [
         lambda: pg.asarray(value, dtype=dtype),
         lambda: pg.asarray([value, 0, math.nan if dtype[0] == "f" else 0], dtype=dtype),

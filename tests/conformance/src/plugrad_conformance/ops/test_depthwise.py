@@ -6,7 +6,7 @@ import pytest
 
 from ..check import check_gradients
 from ..toy import toy
-from .test_conv import held, reference
+from .test_conv import reference, require_dtypes
 
 RNG = np.random.default_rng(0)
 KERNELS = [
@@ -38,7 +38,7 @@ def depthwise(x, filter, *where, **options):
 
 @pytest.mark.parametrize(("x", "filter", "options", "before", "places"), CASES, ids=str)
 def test_values_and_gradients(x, filter, options, before, places, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x, filter = RNG.normal(size=x), RNG.normal(size=filter)
     expected = depthwise(x, filter, before, places, **options)
     y = pg.depthwise_conv2d(pg.asarray(x), pg.asarray(filter), **options)
@@ -74,7 +74,7 @@ def test_channels_first_and_no_batch(backend):
 
 
 def test_integers_float16_and_empty(backend):
-    held(backend, "int32", "float16")
+    require_dtypes(backend, "int32", "float16")
     x, filter = np.arange(150).reshape(1, 5, 10, 3), np.full((2, 2, 3, 2), 1000)
     x, filter = x.astype("int32"), filter.astype("int32")
     y = pg.depthwise_conv2d(x, filter)
@@ -88,7 +88,7 @@ def test_integers_float16_and_empty(backend):
 
 
 def test_more_than_a_part_of_the_batch(backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x, filter = RNG.normal(size=(5, 64, 64, 16)), RNG.normal(size=(3, 3, 16, 1))
     y = pg.depthwise_conv2d(x, filter, strides=2)
     expected = depthwise(x, filter, (0, 0), (31, 31), strides=2)
@@ -119,7 +119,7 @@ def test_large_gradients_with_channels_first(strides, backend):
 
 
 def test_complex(backend):
-    held(backend, "complex128")
+    require_dtypes(backend, "complex128")
     z = lambda *shape: RNG.normal(size=shape) + 1j * RNG.normal(size=shape)
     x, filter = z(*X), z(3, 2, 3, 2)
     y = pg.depthwise_conv2d(x, filter).numpy()
@@ -147,7 +147,7 @@ def test_run_kernel_takes_the_attributes_of_the_user(backend):
     "options", [{}, {"pad": "same", "strides": 2}, {"dilations": 2}]
 )
 def test_separable(options, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x, first, second = (RNG.normal(size=s) for s in (X, (2, 2, 3, 2), (1, 1, 6, 4)))
     y = pg.separable_conv2d(x, first, second, **options)
     between = pg.depthwise_conv2d(x, first, **options).numpy()

@@ -6,7 +6,7 @@ import pytest
 
 from ..check import check_gradients
 from ..toy import toy
-from .test_conv import held
+from .test_conv import require_dtypes
 from .test_pool import distinct, image, seen
 
 RNG = np.random.default_rng(0)
@@ -37,7 +37,7 @@ def sums(x, filter, window, before, places, *, strides=1, dilations=1, **_):
 
 @cases
 def test_values_and_gradients(window, options, before, places, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x = distinct(X) - 5
     filter = distinct((*window, 3)) * np.sqrt(2)
     y = pg.dilation2d(pg.asarray(x), pg.asarray(filter), **options)

@@ -4,7 +4,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-from ..check import check_complex_gradients, check_gradients, held
+from ..check import check_complex_gradients, check_gradients, require_dtypes
 from ..toy import toy
 from .test_matrix_factors import MAKE, SQUARE, both, near, real, weighted
 
@@ -20,7 +20,7 @@ def ordered(w):
 @MAKE
 @pytest.mark.parametrize("shape", SQUARE, ids=str)
 def test_eig(shape, make, backend):
-    held(backend, "float64", "complex128")
+    require_dtypes(backend, "float64", "complex128")
     x = make(*shape)
     w, v = linalg.eig(pg.asarray(x))
     assert (w.shape, v.shape) == (shape[:-1], shape)
@@ -34,7 +34,7 @@ def test_eig(shape, make, backend):
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64", "complex64"])
 def test_the_result_is_complex(dtype, backend):
     """Also where all eigenvalues are real."""
-    held(backend, dtype, WIDE.get(dtype, "complex64"))
+    require_dtypes(backend, dtype, WIDE.get(dtype, "complex64"))
     x = pg.asarray(np.diag([1, 2, 3]).astype(dtype))
     w, v = linalg.eig(x)
     for y in (w, v, linalg.eigvals(x)):
@@ -59,7 +59,7 @@ GRADIENTS = {
 @pytest.mark.parametrize("shape", [(1, 1), (3, 3), (2, 4, 4)], ids=str)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients(name, shape, make, backend):
-    held(backend, "float64", "complex128")
+    require_dtypes(backend, "float64", "complex128")
     op = GRADIENTS[name]
     if make is both:
         return check_complex_gradients(op, make(*shape))
@@ -67,14 +67,14 @@ def test_gradients(name, shape, make, backend):
 
 
 def test_equal_eigenvalues_have_gradients(backend):
-    held(backend, "complex64")
+    require_dtypes(backend, "complex64")
     dx = pg.grad(lambda x: pg.sum(pg.real(linalg.eigvals(x))))(pg.eye(3) * 2)
     near(dx.numpy(), np.eye(3), 1e-6)
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf])
 def test_a_matrix_that_is_not_finite_gives_nan(odd, backend):
-    held(backend, "complex64")
+    require_dtypes(backend, "complex64")
     x = np.stack([np.diag([1.0, 2.0]), np.ones((2, 2))]).astype(np.float32)
     x[1, 0, 1] = odd
     w, v = linalg.eig(x)

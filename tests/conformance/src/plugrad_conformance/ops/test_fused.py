@@ -6,7 +6,7 @@ import pytest
 
 from ..check import check_gradients
 from ..toy import toy
-from .test_conv import held, name
+from .test_conv import name, require_dtypes
 
 RNG = np.random.default_rng(0)
 KERNELS = ["_FusedMatMul", "FusedConv2D", "FusedDepthwiseConv2D"]
@@ -75,7 +75,7 @@ def test_special_values(activation, backend):
 
 @pytest.mark.parametrize("activation", ["linear", "leaky_relu", "sigmoid"])
 def test_second_order(activation, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     xs = [RNG.normal(size=s) for s in (X, F, (4,))]
     op = lambda *xs: pg.fused.conv2d(*xs, pad="same", activation=activation)
     check_gradients(op, *xs)

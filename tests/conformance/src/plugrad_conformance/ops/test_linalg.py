@@ -6,7 +6,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-from ..check import check_gradients, held
+from ..check import check_gradients, require_dtypes
 
 RNG = np.random.default_rng(0)
 linalg = pg.linalg
@@ -34,7 +34,7 @@ SHAPES = [
 
 @pytest.mark.parametrize(("a", "b"), SHAPES, ids=str)
 def test_matmul(a, b, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     a, b = RNG.normal(size=a), RNG.normal(size=b)
     y = pg.matmul(pg.asarray(a), pg.asarray(b))
     np.testing.assert_allclose(y.numpy(), a @ b, rtol=1e-12, atol=1e-14)
@@ -48,7 +48,7 @@ TRANSPOSES = [(False, False), (False, True), (True, False), (True, True)]
 @pytest.mark.parametrize(("turn_a", "turn_b"), TRANSPOSES)
 @pytest.mark.parametrize("batch", [((), ()), ((5,), ()), ((), (5,)), ((5, 1), (6,))])
 def test_transposes(turn_a, turn_b, batch, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     a = RNG.normal(size=(*batch[0], *((3, 2) if turn_a else (2, 3))))
     b = RNG.normal(size=(*batch[1], *((4, 3) if turn_b else (3, 4))))
     op = lambda a, b: pg.matmul(a, b, transpose_a=turn_a, transpose_b=turn_b)
@@ -65,7 +65,7 @@ def test_transposes(turn_a, turn_b, batch, backend):
 @pytest.mark.parametrize("size", [3, 40])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "uint64"])
 def test_integers_are_exact(dtype, size, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     limits = np.iinfo(dtype)
     a = RNG.integers(limits.min, limits.max, size=(size, size), dtype=dtype)
     small = RNG.integers(0, 100, size=(size, size), dtype=dtype)
@@ -78,7 +78,7 @@ def test_integers_are_exact(dtype, size, backend):
 def test_dtypes_of_products(backend):
     assert pg.matmul([True, True], [True, True]).item() == 2
     assert pg.matmul([1, 2], [0.5, 0.5]).dtype == np.float32
-    held(backend, "float16", "complex64")
+    require_dtypes(backend, "float16", "complex64")
     ones = np.full((3000,), 1.001, np.float16)
     y = pg.matmul(ones, ones)
     wide = ones.astype(np.float64)
@@ -88,7 +88,7 @@ def test_dtypes_of_products(backend):
 
 
 def test_the_gradient_of_a_complex_product(backend):
-    held(backend, "complex64")
+    require_dtypes(backend, "complex64")
     a = np.asarray([[1 + 2j, 3j], [0.5, -1j]], np.complex64)
     b = np.asarray([[2 - 1j], [1 + 1j]], np.complex64)
     dy = pg.asarray(np.asarray([[1j], [2 + 1j]], np.complex64))
@@ -131,7 +131,7 @@ def extremes(dtype, *shape):
 @pytest.mark.parametrize("turn_a", [False, True])
 @pytest.mark.parametrize("turn_b", [False, True])
 def test_products_of_bytes(sizes, dtypes, turn_a, turn_b, backend):
-    held(backend, *dtypes)
+    require_dtypes(backend, *dtypes)
     m, n, k = sizes
     a, b = extremes(dtypes[0], m, k), extremes(dtypes[1], k, n)
     expected = a.astype(np.int32) @ b.astype(np.int32)
@@ -145,7 +145,7 @@ def test_products_of_bytes(sizes, dtypes, turn_a, turn_b, backend):
 @pytest.mark.parametrize("shapes", [*SHAPES, ((66000, 1), (66000, 1))], ids=str)
 def test_shapes_of_products_of_bytes(shapes, backend):
     """As those of other products; the sums of the last wrap."""
-    held(backend, "int8", "uint8")
+    require_dtypes(backend, "int8", "uint8")
     (first, second), turn = shapes, shapes[0][0] > 9
     a, b = np.full(first, 255, np.uint8), np.full(second, -128, np.int8)
     a, b = (a.T, b) if turn else (a, b)
@@ -167,7 +167,7 @@ def test_shapes_of_products_of_bytes(shapes, backend):
     ],
 )
 def test_products_in_another_dtype(of_a, of_b, to, backend):
-    held(backend, of_a, of_b, to)
+    require_dtypes(backend, of_a, of_b, to)
     a, b = (RNG.integers(0, 100, (3, 3)).astype(dtype) for dtype in (of_a, of_b))
     y = pg.matmul(a, b, preferred_element_type=to)
     assert y.dtype == np.dtype(to)
@@ -188,7 +188,7 @@ def test_products_in_a_dtype_that_is_not_of_numbers(to, backend):
     ("a", "b"), [((3, 3), (3, 3)), ((5, 3, 3), (3, 3)), ((3, 3), (5, 1, 3, 3))]
 )
 def test_vecdot(a, b, axis, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     a, b = RNG.normal(size=a), RNG.normal(size=b)
     op = lambda a, b: pg.vecdot(a, b, axis=axis)
     np.testing.assert_allclose(op(a, b).numpy(), (a * b).sum(axis), rtol=1e-12)
@@ -196,7 +196,7 @@ def test_vecdot(a, b, axis, backend):
 
 
 def test_vecdot_conjugates_the_first(backend):
-    held(backend, "complex64")
+    require_dtypes(backend, "complex64")
     z = np.asarray([1 + 2j, 3j], np.complex64)
     assert pg.vecdot(z, z).item() == 14
 
@@ -213,7 +213,7 @@ CONTRACTIONS = [
 
 @pytest.mark.parametrize(("a", "b", "axes"), CONTRACTIONS, ids=str)
 def test_tensordot(a, b, axes, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     a, b = RNG.normal(size=a), RNG.normal(size=b)
     op = lambda a, b: pg.tensordot(a, b, axes=axes)
     expected = np.tensordot(a, b, axes)
@@ -236,7 +236,7 @@ PRODUCTS = [
 
 @pytest.mark.parametrize(("op", "reference", "a", "b"), PRODUCTS)
 def test_products(op, reference, a, b, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     a, b = RNG.normal(size=a), RNG.normal(size=b)
     y = op(pg.asarray(a), pg.asarray(b))
     np.testing.assert_allclose(y.numpy(), reference(a, b), rtol=1e-12)
@@ -257,7 +257,7 @@ def test_the_axis_of_a_cross_product(backend):
 @pytest.mark.parametrize("shape", [(3, 4), (4, 3), (2, 3, 3), (0, 3)], ids=str)
 @pytest.mark.parametrize("offset", [0, 1, -1, 3, -3, 9])
 def test_diagonal_and_trace(shape, offset, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x = RNG.normal(size=shape)
     y = linalg.diagonal(pg.asarray(x), offset=offset)
     expected = np.diagonal(x, offset, -2, -1)
@@ -276,7 +276,7 @@ def test_dtypes_of_the_trace(backend):
 
 @pytest.mark.parametrize("shape", [(2, 3), (4, 2, 3)], ids=str)
 def test_matrix_transpose(shape, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x = RNG.normal(size=shape)
     y = pg.matrix_transpose(pg.asarray(x))
     np.testing.assert_array_equal(y.numpy(), x.swapaxes(-1, -2))
@@ -292,7 +292,7 @@ ORDERS = [2, 1, 3, 0.5, 4, 2.5, math.inf, -math.inf, -1]
 @pytest.mark.parametrize("axis", [0, -1])
 @pytest.mark.parametrize("ord", [*ORDERS, 0])
 def test_vector_norm(ord, axis, keepdims, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x = RNG.normal(size=(4, 5))
     op = lambda x: linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)
     expected = np.linalg.norm(x, ord, axis, keepdims)

@@ -6,7 +6,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-from ..check import check_complex_gradients, check_gradients, held
+from ..check import check_complex_gradients, check_gradients, require_dtypes
 
 RNG = np.random.default_rng(0)
 linalg = pg.linalg
@@ -34,7 +34,7 @@ def close(y, expected, rtol=1e-10):
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (0,), (2, 3)], ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bool", "int8", "complex64"])
 def test_diag(shape, dtype, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     x = (RNG.normal(size=shape) * 3).astype(dtype)
     expected = np.zeros((x.size, x.size), dtype)
     np.fill_diagonal(expected, x)
@@ -68,7 +68,7 @@ def test_band_part(lower, upper, shape, backend):
 
 
 def test_a_band_of_very_many_diagonals(backend):
-    held(backend, "int64")
+    require_dtypes(backend, "int64")
     x, most = np.ones((2, 3), np.float32), pg.asarray(2**63 - 1, dtype="int64")
     np.testing.assert_array_equal(linalg.band_part(x, most, most).numpy(), x)
 
@@ -79,7 +79,7 @@ def test_bands_hide_what_is_not_finite(backend):
 
 
 def test_gradients_of_diagonals_and_bands(backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     check_gradients(lambda x: pg.square(pg.diag(x)), real(2, 3))
     check_gradients(lambda x: pg.square(linalg.band_part(x, 1, 0)), real(2, 3, 4))
 
@@ -103,7 +103,7 @@ SYSTEMS = [
 @pytest.mark.parametrize(("a", "b"), SYSTEMS, ids=str)
 @pytest.mark.parametrize("make", [real, both])
 def test_solve(a, b, make, backend):
-    held(backend, "float64", "complex128")
+    require_dtypes(backend, "float64", "complex128")
     a, b = make(*a), make(*b)
     close(linalg.solve(pg.asarray(a), pg.asarray(b)), np.linalg.solve(a, b))
     (check_complex_gradients if make is both else check_gradients)(linalg.solve, a, b)
@@ -113,7 +113,7 @@ def test_solve(a, b, make, backend):
 @pytest.mark.parametrize(("a", "b"), SYSTEMS, ids=str)
 @pytest.mark.parametrize("make", [real, both])
 def test_triangular_solve(a, b, upper, make, backend):
-    held(backend, "float64", "complex128")
+    require_dtypes(backend, "float64", "complex128")
     a, b = make(*a) + 2 * np.eye(a[-1]), make(*b)
     op = lambda a, b: linalg.triangular_solve(a, b, upper=upper)
     expected = np.linalg.solve(np.triu(a) if upper else np.tril(a), b)
@@ -141,7 +141,7 @@ def test_infinite_triangles(upper, backend):
 @pytest.mark.parametrize("shape", [(1, 1), (4, 4), (3, 2, 2), (0, 0), (0, 2, 2)])
 @pytest.mark.parametrize("make", [real, both])
 def test_inv(shape, make, backend):
-    held(backend, "float64", "complex128")
+    require_dtypes(backend, "float64", "complex128")
     x = make(*shape)
     close(linalg.inv(pg.asarray(x)), np.linalg.inv(x))
     (check_complex_gradients if make is both else check_gradients)(linalg.inv, x)
@@ -149,7 +149,7 @@ def test_inv(shape, make, backend):
 
 @pytest.mark.parametrize("n", [-3, -1, 0, 1, 2, 5, 12])
 def test_matrix_power(n, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x = real(2, 3, 3)
     op = lambda x: linalg.matrix_power(x, n)
     close(op(pg.asarray(x)), np.linalg.matrix_power(x, n), rtol=1e-9)
@@ -176,7 +176,7 @@ def test_powers_of_integers_are_integers(backend):
 )
 @pytest.mark.parametrize("make", [real, both])
 def test_determinants(shape, make, backend):
-    held(backend, "float64", "complex128")
+    require_dtypes(backend, "float64", "complex128")
     x = make(*shape)
     check = check_complex_gradients if make is both else check_gradients
     close(linalg.det(pg.asarray(x)), np.linalg.det(x))
@@ -200,13 +200,13 @@ SINGULAR += [np.zeros((3, 3)), np.ones((3, 3)), np.eye(4), np.diag([2.0, 0, 2, 0
 
 @pytest.mark.parametrize("x", SINGULAR, ids=range(len(SINGULAR)))
 def test_determinants_of_singular_matrices_have_gradients(x, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     check_gradients(linalg.det, x)
     check_gradients(linalg.det, np.stack([x, real(*x.shape)]))
 
 
 def test_third_and_fourth_derivatives_of_the_determinant(backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x, v = real(4, 4), real(4, 4)
     f = lambda t: linalg.det(pg.asarray(x) + t * pg.asarray(v))
     values = [np.linalg.det(x + t * v) for t in range(5)]
@@ -235,7 +235,7 @@ def test_large_and_small_determinants(backend):
 @pytest.mark.parametrize("ord", [2, -2, "nuc"])
 @pytest.mark.parametrize("shape", [(3, 4), (2, 4, 3)])
 def test_norms_by_singular_values(shape, ord, keepdims, backend):
-    held(backend, "float64", "complex128")
+    require_dtypes(backend, "float64", "complex128")
     op = lambda x: linalg.matrix_norm(x, keepdims=keepdims, ord=ord)
     for x in (real(*shape), both(*shape)):
         expected = np.linalg.norm(x, ord, (-2, -1), keepdims)
@@ -260,7 +260,7 @@ OPS = {
 @pytest.mark.parametrize("dtype", ["float32", "complex64", "int32", "uint8", "bool"])
 @pytest.mark.parametrize("name", OPS)
 def test_dtypes(name, dtype, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     op, reference = OPS[name]
     x = np.asarray([[1, 0, 1], [1, 1, 0], [0, 1, 1]]).astype(dtype)
     floating = x if x.dtype.kind in "fc" else x.astype(np.float32)
@@ -376,7 +376,7 @@ def test_errors(call, error, message, backend):
     "op", [linalg.det, linalg.inv, linalg.slogdet, lambda x: linalg.solve(x, x)]
 )
 def test_float16_is_refused(op, backend):
-    held(backend, "float16")
+    require_dtypes(backend, "float16")
     with pytest.raises(TypeError, match="is not defined for float16; cast with astype"):
         op(np.eye(2, dtype=np.float16))
 

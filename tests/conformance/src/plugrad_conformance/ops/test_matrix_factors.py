@@ -6,7 +6,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-from ..check import check_complex_gradients, check_gradients, held
+from ..check import check_complex_gradients, check_gradients, require_dtypes
 
 RNG = np.random.default_rng(0)
 linalg = pg.linalg
@@ -56,7 +56,7 @@ SHAPES = [(3, 3), (5, 3), (3, 5), (1, 4), (4, 1), (2, 4, 3), (0, 3), (3, 0), (0,
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("shape", SQUARE, ids=str)
 def test_cholesky(shape, upper, make, backend):
-    held(backend, "float64", "complex128")
+    require_dtypes(backend, "float64", "complex128")
     x = make(*shape)
     op = lambda x: linalg.cholesky(positive(x), upper=upper)
     y, given = op(pg.asarray(x)).numpy(), positive(pg.asarray(x)).numpy()
@@ -67,7 +67,7 @@ def test_cholesky(shape, upper, make, backend):
 
 
 def test_only_the_lower_triangle_counts(backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x = positive(pg.asarray(real(3, 3)))
     garbage = np.where(np.tri(3), x.numpy(), np.nan)
     for op in (linalg.cholesky, linalg.eigvalsh, lambda x: linalg.eigh(x)[0]):
@@ -85,7 +85,7 @@ def test_only_the_lower_triangle_counts(backend):
 @pytest.mark.parametrize("mode", ["reduced", "complete"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_qr(shape, mode, make, backend):
-    held(backend, "float64", "complex128")
+    require_dtypes(backend, "float64", "complex128")
     x = make(*shape)
     q, r = linalg.qr(pg.asarray(x), mode=mode)
     expected = np.linalg.qr(x, mode)
@@ -103,7 +103,7 @@ def test_qr(shape, mode, make, backend):
 @MAKE
 @pytest.mark.parametrize("shape", [(1, 3), (3, 3), (2, 3, 4), (0, 3)], ids=str)
 def test_gram_schmidt(shape, make, backend):
-    held(backend, "float64", "complex128")
+    require_dtypes(backend, "float64", "complex128")
     x = make(*shape)
     y = linalg.gram_schmidt(pg.asarray(x)).numpy()
     gram = y @ y.conj().swapaxes(-1, -2)
@@ -127,7 +127,7 @@ def test_gram_schmidt_of_a_list(backend):
 @MAKE
 @pytest.mark.parametrize("shape", SQUARE, ids=str)
 def test_eigh(shape, make, backend):
-    held(backend, "float64", "complex128")
+    require_dtypes(backend, "float64", "complex128")
     x = make(*shape)
     given = hermitian(pg.asarray(x))
     w, v = linalg.eigh(given)
@@ -156,7 +156,7 @@ def test_eigh(shape, make, backend):
 @MAKE
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_svd(shape, make, backend):
-    held(backend, "float64", "complex128")
+    require_dtypes(backend, "float64", "complex128")
     x = make(*shape)
     given, k = pg.asarray(x), min(shape[-2:])
     for full in (False, True):
@@ -189,7 +189,7 @@ def test_svd(shape, make, backend):
 
 
 def test_derivatives_along_a_direction(backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x, v, eps = real(4, 3), real(4, 3), 1e-6
     for f in (
         lambda x: linalg.svd(x, full_matrices=False),
@@ -220,7 +220,7 @@ DEGENERATE = [np.eye(3), np.zeros((3, 3)), np.diag([2.0, 2.0, 1.0])]
 )
 def test_equal_values_have_gradients(op, x, backend):
     """Of their sum the gradient is known: that of the trace, and a rotation."""
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     dx = pg.grad(lambda x: pg.sum(op(x)))(pg.asarray(x)).numpy()
     near(dx @ dx.T, np.eye(3))
     if x.any():
@@ -230,7 +230,7 @@ def test_equal_values_have_gradients(op, x, backend):
 
 
 def test_vectors_on_the_other_side_of_a_zero_have_gradients(backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x, weights = real(5, 2) @ real(2, 3), pg.asarray([1.0, 2.0, 4.0])
     right = lambda x: weighted(H(linalg.svd(x).Vh), weights) @ linalg.svd(x).Vh
     check_gradients(right, x, order=1)
@@ -239,7 +239,7 @@ def test_vectors_on_the_other_side_of_a_zero_have_gradients(backend):
 
 
 def test_vectors_of_equal_values_have_none(backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x, dy = pg.asarray(np.eye(2)), pg.asarray(real(2, 2))
     total = lambda x: pg.sum(pg.square(linalg.svdvals(x)))
     for f in (
@@ -285,7 +285,7 @@ def deficient(m, n, rank):
     ],
 )
 def test_rank(x, rtol, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     rank = linalg.matrix_rank(pg.asarray(x), rtol=rtol)
     assert rank.dtype == np.int32
     # NumPy before 2.4 refuses empty matrices.
@@ -300,7 +300,7 @@ def test_rank(x, rtol, backend):
 @MAKE
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_pinv(shape, make, backend):
-    held(backend, "float64", "complex128")
+    require_dtypes(backend, "float64", "complex128")
     x = make(*shape)
     near(linalg.pinv(pg.asarray(x)).numpy(), np.linalg.pinv(x))
     if math.prod(shape):
@@ -308,7 +308,7 @@ def test_pinv(shape, make, backend):
 
 
 def test_gradients_of_pinv_at_constant_rank(backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     check_gradients(linalg.pinv, np.eye(3))  # equal singular values do no harm
     a, b = real(5, 2), real(2, 4)
     check_gradients(lambda a, b: linalg.pinv(a @ b), a, b)
@@ -316,7 +316,7 @@ def test_gradients_of_pinv_at_constant_rank(backend):
 
 @pytest.mark.parametrize("ord", [2, -2, 1, -1, math.inf, -math.inf, "fro", "nuc"])
 def test_cond(ord, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x = real(2, 3, 3)
     op = lambda x: linalg.cond(x, ord=ord)
     near(op(pg.asarray(x)).numpy(), np.linalg.cond(x, ord))
@@ -333,7 +333,7 @@ def test_the_condition_of_other_matrices(backend):
     ("a", "b"), [((5, 3), (5,)), ((3, 5), (3, 2)), ((4, 5, 3), (5, 2)), ((3, 3), (3,))]
 )
 def test_lstsq(a, b, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     a, b = real(*a) + 2 * np.eye(*a[-2:]), real(*b)
     y = linalg.lstsq(pg.asarray(a), pg.asarray(b))
     near(y.numpy(), np.linalg.pinv(a) @ b)
@@ -358,7 +358,7 @@ OPS = {
 @pytest.mark.parametrize("dtype", ["float32", "complex64", "int32", "uint8", "bool"])
 @pytest.mark.parametrize("name", OPS)
 def test_dtypes(name, dtype, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     x = np.asarray([[1, 0], [0, 1]]).astype(dtype)
     y = OPS[name](x)
     kept = dtype == "complex64" and name not in ("eigvalsh", "svdvals")
@@ -367,7 +367,7 @@ def test_dtypes(name, dtype, backend):
 
 @pytest.mark.parametrize("name", OPS)
 def test_float16_is_refused(name, backend):
-    held(backend, "float16")
+    require_dtypes(backend, "float16")
     with pytest.raises(TypeError, match=f"{name}: is not defined for float16"):
         OPS[name](np.eye(2, dtype=np.float16))
 

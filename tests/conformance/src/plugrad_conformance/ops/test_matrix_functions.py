@@ -7,7 +7,7 @@ import plugrad as pg
 import pytest
 from plugrad.plugin import runtime
 
-from ..check import check_complex_gradients, check_gradients, held
+from ..check import check_complex_gradients, check_gradients, require_dtypes
 
 RNG = np.random.default_rng(0)
 linalg = pg.linalg
@@ -38,7 +38,7 @@ EMPTY = [(0, 0), (0, 3), (3, 0), (0, 2, 2), (2, 0, 3)]
 @MAKE
 @pytest.mark.parametrize("shape", [*SHAPES, *EMPTY], ids=str)
 def test_lu(shape, make, backend):
-    held(backend, "complex128" if make is both else "float64")
+    require_dtypes(backend, "complex128" if make is both else "float64")
     x, (*batch, m, n) = make(*shape), shape
     k = min(m, n)
     p, lower, upper = (y.numpy() for y in linalg.lu(x))
@@ -75,7 +75,7 @@ def test_known_factors(x, p, lower, upper, backend):
 @MAKE
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4), (4, 2), (2, 3, 3)], ids=str)
 def test_gradients_of_lu(shape, make, backend):
-    held(backend, "complex128" if make is both else "float64")
+    require_dtypes(backend, "complex128" if make is both else "float64")
     x = make(*shape)
     checked(lambda x: tuple(linalg.lu(x))[1:], x)
     checked(lambda x: (p := linalg.lu(x)).P @ p.L @ p.U, x)
@@ -135,7 +135,7 @@ def test_the_exponential_of_no_numbers(backend):
 @MAKE
 @pytest.mark.parametrize("shape", [(3, 3), (2, 2, 2)], ids=str)
 def test_gradients_of_matrix_exp(shape, make, backend):
-    held(backend, "complex128" if make is both else "float64")
+    require_dtypes(backend, "complex128" if make is both else "float64")
     checked(linalg.matrix_exp, make(*shape))
 
 
@@ -149,7 +149,7 @@ CHAINS += [[real(*pair) for pair in itertools.pairwise(sizes)] for sizes in SIZE
 
 @pytest.mark.parametrize("chain", range(len(CHAINS)))
 def test_chains(chain, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     xs = CHAINS[chain]
     y = linalg.multi_dot(xs)
     np.testing.assert_allclose(y.numpy(), np.linalg.multi_dot(xs), rtol=1e-12)

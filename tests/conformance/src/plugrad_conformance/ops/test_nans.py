@@ -4,7 +4,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-from ..check import check_gradients, held
+from ..check import check_gradients, require_dtypes
 
 NAN, INF = np.nan, np.inf
 ENDS = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 2.5]
@@ -20,7 +20,7 @@ by_name = {"ids": lambda f: f.__name__}
     ids=str,
 )
 def test_nan_to_num(dtype, given, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     x = np.asarray(ENDS, dtype)
     y = pg.nan_to_num(x, **given).numpy()
     np.testing.assert_array_equal(y, np.nan_to_num(x, **given), strict=True)
@@ -28,7 +28,7 @@ def test_nan_to_num(dtype, given, backend):
 
 
 def test_nan_to_num_of_complex_numbers(backend):
-    held(backend, "complex64")
+    require_dtypes(backend, "complex64")
     z = np.asarray([complex(NAN, INF), complex(-INF, 2), 3 - 4j], np.complex64)
     y = pg.nan_to_num(z).numpy()
     np.testing.assert_array_equal(y, np.nan_to_num(z), strict=True)
@@ -55,7 +55,7 @@ PAIRS = [(pg.fmax, np.fmax), (pg.fmin, np.fmin)]
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize(("op", "reference"), PAIRS, **by_name)
 def test_extremes_of_two(op, reference, dtype, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     x = np.asarray(ENDS, dtype)
     y = op(x[:, None], x)
     np.testing.assert_array_equal(y.numpy(), reference(x[:, None], x), strict=True)
@@ -120,7 +120,7 @@ AXES = [None, 0, 1, (0, 1), ()]
 @pytest.mark.parametrize("axis", AXES, ids=str)
 @pytest.mark.parametrize(("op", "reference"), REDUCTIONS, **by_name)
 def test_reductions(op, reference, axis, dtype, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     x = np.asarray(ROWS)
     x = x.astype(dtype) if dtype[0] == "f" else np.nan_to_num(x, posinf=9, neginf=-9)
     x = x.astype(dtype)
@@ -160,21 +160,21 @@ def test_gradients_of_reductions(op, backend):
 
 
 def test_sums_of_complex_numbers_without_nan(backend):
-    held(backend, "complex64")
+    require_dtypes(backend, "complex64")
     z = np.asarray([complex(NAN, 1), 2 + 1j, complex(0, NAN), 4 - 3j], np.complex64)
     assert pg.nansum(z).item() == 6 - 2j
     assert pg.nanmean(z).item() == 3 - 1j
 
 
 def test_a_long_mean_of_float16(backend):
-    held(backend, "float16")
+    require_dtypes(backend, "float16")
     x = np.full(70_000, 2.0, np.float16)
     x[::7] = NAN
     assert pg.nanmean(x).item() == 2.0  # 60,000 numbers, and their sum is none
 
 
 def test_a_sum_in_another_dtype(backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     y = pg.nansum(np.asarray([NAN, 1.0], np.float32), dtype="float64")
     assert (y.item(), y.dtype) == (1.0, np.float64)
 

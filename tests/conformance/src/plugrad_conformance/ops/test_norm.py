@@ -4,7 +4,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-from ..check import check_gradients, held
+from ..check import check_gradients, require_dtypes
 from ..toy import toy
 
 RNG = np.random.default_rng(0)
@@ -41,7 +41,7 @@ def test_softmax(op, reference, axis, shape, backend):
 @pytest.mark.parametrize("axis", [0, -1])
 @pytest.mark.parametrize("op", [pg.softmax, pg.log_softmax], ids=lambda f: f.__name__)
 def test_gradients_of_softmax(op, axis, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     check_gradients(lambda x: op(x, axis=axis), X)
 
 
@@ -66,7 +66,7 @@ def test_dtypes_and_nothing_of_softmax(op, backend):
     assert op([1, 2]).dtype == np.float32
     for shape in ((0, 3), (3, 0)):
         assert op(np.empty(shape, np.float32)).shape == shape
-    held(backend, "float16")
+    require_dtypes(backend, "float16")
     y = op(pg.full((40_000,), 1, dtype="float16"), axis=0)
     expected = 1 / 40_000 if op is pg.softmax else -np.log(40_000)
     assert y.dtype == np.float16
@@ -86,7 +86,7 @@ SHAPES = [((5, 3), (3,)), ((2, 2, 3, 3), (3,)), ((2, 3), (2, 3)), ((4, 3), (4, 1
 @pytest.mark.parametrize("given", ["both", "scale", "offset", "none"])
 @pytest.mark.parametrize(("shape", "channels"), SHAPES, ids=str)
 def test_batch_norm(shape, channels, given, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x, mean = RNG.normal(size=shape), RNG.normal(size=channels)
     variance = RNG.uniform(0.5, 2, size=channels)
     more = [RNG.normal(size=channels), RNG.normal(size=channels)]
@@ -108,7 +108,7 @@ def test_batch_norm(shape, channels, given, backend):
 def test_dtypes_of_batch_norm(backend):
     y = pg.batch_norm([[1, 2]], [1, 1], [1, 4], epsilon=0)
     assert (y.tolist(), y.dtype) == ([[0.0, 0.5]], np.float32)
-    held(backend, "float16", "float64")
+    require_dtypes(backend, "float16", "float64")
     x = pg.asarray([[300.0, 1.0]], dtype="float16")
     y = pg.batch_norm(x, pg.zeros((2,), dtype="float16"), x[0] * 0 + 1, epsilon=1e-5)
     assert (y.dtype, y.tolist()) == (np.float16, [[300.0, 1.0]])
@@ -143,7 +143,7 @@ CLOSE = {"float16": 4e-3, "float32": 5e-6, "float64": 1e-13}
 @pytest.mark.parametrize("dtype", CLOSE)
 @pytest.mark.parametrize(("shape", "axis"), OVER, ids=str)
 def test_values_of_layer_norm(shape, axis, dtype, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     axes = np.arange(len(shape))[axis if type(axis) is int else list(axis)]
     first = np.min(axes, initial=len(shape))
     x = (RNG.normal(size=shape) + 1).astype(dtype)
@@ -159,7 +159,7 @@ def test_values_of_layer_norm(shape, axis, dtype, backend):
 
 @pytest.mark.parametrize("axis", [-1, 1, (1, 2)], ids=str)
 def test_gradients_of_layer_norm(axis, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     scale, offset = RNG.normal(size=(4,)), RNG.normal(size=(3, 4))
     check_gradients(lambda *xs: pg.layer_norm(*xs, axis=axis), X, scale, offset)
     check_gradients(lambda x: pg.layer_norm(x, axis=axis), X)
@@ -227,7 +227,7 @@ def test_overriding_layer_norm(backend):
 @pytest.mark.parametrize(("axis", "shape"), [(-1, (2, 3, 5, 6)), (1, (2, 6, 5))])
 @pytest.mark.parametrize("groups", [1, 2, 6])
 def test_group_norm(axis, shape, groups, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x, scale, offset = RNG.normal(size=shape), RNG.normal(size=6), RNG.normal(size=6)
     last = np.moveaxis(x, axis, -1)
     parts = last.reshape(*last.shape[:-1], groups, -1)
@@ -260,7 +260,7 @@ HOW = [(2, 1.0, 1.0, 0.5), (0, 0.5, 2.0, 0.75), (9, 2.0, 0.1, 1.0)]
 @pytest.mark.parametrize("how", HOW, ids=str)
 @pytest.mark.parametrize("shape", [(2, 2, 3, 7), (2, 2, 1)], ids=str)
 def test_local_response_normalization(shape, how, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x = RNG.normal(size=shape)
     attrs = dict(zip(("depth_radius", "bias", "alpha", "beta"), how, strict=True))
     y = pg.local_response_normalization(x, **attrs)

@@ -7,7 +7,7 @@ import pytest
 from ..check import check_gradients
 from ..toy import toy
 from .moves import decomposed
-from .test_conv import held
+from .test_conv import require_dtypes
 
 RNG = np.random.default_rng(0)
 KERNELS = [
@@ -65,7 +65,7 @@ def distinct(shape):
 
 @cases
 def test_max_pool(x, window, options, before, places, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x = distinct(x) - 5
     y = pg.max_pool(pg.asarray(x), window, **options)
     expected = seen(x, window, before, places, **options).max(0).filled(-np.inf)
@@ -76,7 +76,7 @@ def test_max_pool(x, window, options, before, places, backend):
 
 @cases
 def test_avg_pool(x, window, options, before, places, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x = RNG.normal(size=x)
     y = pg.avg_pool(pg.asarray(x), window, **options)
     expected = seen(x, window, before, places, **options).mean(0).filled(np.nan)
@@ -111,7 +111,7 @@ def averaged(x, window, strides, padding, ceil, dilations=1):
 
 @pytest.mark.parametrize(("x", "window", "strides", "pad", "more"), PADDED, ids=str)
 def test_count_include_pad(x, window, strides, pad, more, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x = RNG.normal(size=x)
     op = pg.avg_pool1d if len(window) == 1 else pg.avg_pool
     options = {"strides": strides, "pad": pad, "count_include_pad": True, **more}
@@ -149,7 +149,7 @@ ONE = [  # options for one axis, and for the second of two
 @pytest.mark.parametrize("shape", [(2, 8, 3), (9, 2)])
 @pytest.mark.parametrize("kind", BOTH)
 def test_one_axis_is_a_row_of_an_image(kind, shape, options, wide, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     one, two = BOTH[kind]
     x = distinct(shape)
     y = one(x, 3, **options)
@@ -289,7 +289,7 @@ def test_windows_of_padding_alone(backend):
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "float16"])
 def test_dtypes(dtype, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     x = RNG.integers(0, 100, size=X).astype(dtype)
     expected = seen(x.astype("float64"), 2, (1, 1), (3, 4))
     y = pg.max_pool(x, 2, pad=1)
@@ -301,7 +301,7 @@ def test_dtypes(dtype, backend):
 
 
 def test_averages_of_complex_numbers(backend):
-    held(backend, "complex64")
+    require_dtypes(backend, "complex64")
     x = np.asarray([1 + 2j, 3 - 4j], "complex64").reshape(1, 2, 1)
     y = pg.avg_pool(x, (1, 2))
     assert y.numpy().ravel().tolist() == [2 - 1j]
@@ -330,7 +330,7 @@ def test_empty(backend):
     ids=str,
 )
 def test_argmax(x, window, options, before, places, include, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x = RNG.integers(-3, 3, size=x).astype("float64")
     y, indices = pg.max_pool_with_argmax(
         x, window, **options, include_batch_in_index=include
@@ -367,7 +367,7 @@ def test_padding_is_not_the_least_integer(without):
 
 
 def test_float16_is_averaged_in_float32(backend):
-    held(backend, "float16")
+    require_dtypes(backend, "float16")
     dy = np.ones((1, 1, 301, 1), "float16")
     options = {"filter_size": (1, 300), "strides": 1}
     seen = [min(i, 599 - i, 299) + 1 for i in range(600)]  # in so many windows
@@ -390,7 +390,7 @@ def test_padding_beyond_what_kernels_count(backend):
 
 
 def test_gradient_of_the_maxima_with_argmax(backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x = distinct(X)
     op = lambda x: pg.square(pg.max_pool_with_argmax(x, 2, strides=1)[0])
     check_gradients(op, x)

@@ -6,7 +6,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-from ..check import held
+from ..check import require_dtypes
 
 RNG = np.random.default_rng(0)
 quantized = pg.quantized
@@ -89,7 +89,7 @@ def tensors(*arrays):
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("row", WINDOWS)
 def test_convolutions(row, end, plain, each, backend):
-    held(backend, "int8", "uint8")
+    require_dtypes(backend, "int8", "uint8")
     (c, k), window, strides, pad, dilations = WINDOWS[row]
     x = drawn(ENDS[end][0], (2, 6, 7, c))
     w = drawn("int8", (*window, c) if each else (*window, c, k))
@@ -107,7 +107,7 @@ def test_convolutions(row, end, plain, each, backend):
 
 
 def test_several_results_of_a_channel(backend):
-    held(backend, "int8", "uint8")
+    require_dtypes(backend, "int8", "uint8")
     x, w = drawn("uint8", (1, 4, 5, 3)), drawn("int8", (2, 2, 3, 4))
     y = quantized.depthwise_conv2d(pg.asarray(x), pg.asarray(w))
     how = (1, 1), [(0, 0), (0, 0)], (1, 1)
@@ -132,7 +132,7 @@ SHAPES = [
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("end", ENDS)
 def test_products(shape, end, backend):
-    held(backend, "int8", "uint8")
+    require_dtypes(backend, "int8", "uint8")
     rows, n = shape
     a, w = drawn(ENDS[end][0], rows), drawn("int8", (rows[-1], n))
     if rows[-1] > 60000:
@@ -146,7 +146,7 @@ def test_products(shape, end, backend):
 
 
 def test_results_are_rounded_half_to_even_and_bounded(backend):
-    held(backend, "int8", "uint8")
+    require_dtypes(backend, "int8", "uint8")
     sums = np.array([-(2**31), -600, -5, -3, -1, 0, 1, 3, 5, 600, 2**31 - 1], np.int32)
     w = np.zeros((1, sums.size), np.int8)
     a, end = np.zeros((1, 1), np.uint8), (pg.asarray(sums), pg.asarray(np.float32(0.5)))
@@ -159,7 +159,7 @@ def test_results_are_rounded_half_to_even_and_bounded(backend):
 
 
 def test_the_gradient_in_the_scale_is_the_sum(backend):
-    held(backend, "int8", "uint8")
+    require_dtypes(backend, "int8", "uint8")
     a, w = drawn("uint8", (3, 4)), drawn("int8", (4, 2))
     f = lambda scale: pg.sum(quantized.matmul(a, w, None, None, scale))
     found = pg.grad(f)(pg.asarray(np.ones(2, np.float32)))
@@ -191,7 +191,7 @@ def operands(op):
 
 @pytest.mark.parametrize("op", OPS)
 def test_weights_that_are_used_again(op, backend):
-    held(backend, "int8", "uint8")
+    require_dtypes(backend, "int8", "uint8")
     x, w, other = operands(op)
     one, two = pg.asarray(w), pg.asarray(other)
     for _ in range(4):
@@ -202,7 +202,7 @@ def test_weights_that_are_used_again(op, backend):
 
 @pytest.mark.parametrize("op", OPS)
 def test_weights_that_are_assigned(op, backend):
-    held(backend, "int8", "uint8")
+    require_dtypes(backend, "int8", "uint8")
     x, w, _ = operands(op)
     v = pg.asarray(w)
     alias = pg.stop_gradient(v)
@@ -217,7 +217,7 @@ def test_weights_that_are_assigned(op, backend):
 @pytest.mark.parametrize("op", OPS)
 def test_weights_in_memory_of_others(op, backend):
     """They may write to it, if the backend shares it."""
-    held(backend, "int8", "uint8")
+    require_dtypes(backend, "int8", "uint8")
     x, w, _ = operands(op)
     v = pg.asarray(w, copy=False)
     for number in range(4):
@@ -228,7 +228,7 @@ def test_weights_in_memory_of_others(op, backend):
 @pytest.mark.parametrize("op", OPS)
 def test_weights_that_are_results(op, backend):
     """Their memory is used again, for others."""
-    held(backend, "int8", "uint8")
+    require_dtypes(backend, "int8", "uint8")
     x, w, other = operands(op)
     for number in range(8):
         y = run(op, x, pg.asarray(w if number % 2 else other))
@@ -239,7 +239,7 @@ def test_weights_that_are_results(op, backend):
 
 @pytest.mark.parametrize("op", OPS)
 def test_weights_under_jit(op, backend):
-    held(backend, "int8", "uint8")
+    require_dtypes(backend, "int8", "uint8")
     x, w, other = operands(op)
     one, two = pg.asarray(w), pg.asarray(other)
     passed = pg.jit(lambda x, w: run(op, x, w))
@@ -334,7 +334,7 @@ ERRORS = {
 
 @pytest.mark.parametrize("row", ERRORS)
 def test_errors(row, backend):
-    held(backend, "int8", "uint8", "float32")
+    require_dtypes(backend, "int8", "uint8", "float32")
     call, error, message = ERRORS[row]
     with pytest.raises(error, match=re.escape(message)):
         call()

@@ -13,7 +13,7 @@ import plugrad as pg
 import pytest
 from plugrad import random
 
-from ..check import check_gradients, held
+from ..check import check_gradients, require_dtypes
 from ..toy import toy
 
 # --- the promise: these numbers never change --------------------------------------
@@ -124,7 +124,7 @@ def test_the_numbers_of_a_seed_never_change(row, backend):
     expected = FOR_EVER[row]
     for dtype in ("float32", "float64"):
         if dtype in row:
-            held(backend, dtype)
+            require_dtypes(backend, dtype)
     y = eval(row, {"random": random, "pg": pg})
     np.testing.assert_array_equal(y.numpy(), np.asarray(expected, y.dtype))
 
@@ -315,7 +315,7 @@ DRAWS = {
 @pytest.mark.parametrize("row", DRAWS)
 def test_distributions(row, dtype, backend):
     """Kolmogorov and Smirnov's test at 0.001, and the first two moments."""
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     draw, cdf, (mean, variance) = DRAWS[row]
     y = draw(dtype=dtype, seed=9)
     assert (y.shape, y.dtype) == ((20_000,), dtype)
@@ -354,7 +354,7 @@ RANGES = [
 
 @pytest.mark.parametrize(("dtype", "low", "high"), RANGES)
 def test_integers_have_no_bias(dtype, low, high, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     y = random.uniform_int((40, 500), low, high, dtype=dtype, seed=4)
     assert (y.shape, y.dtype) == ((40, 500), dtype)
     numbers = [n - low for n in y.numpy().ravel().tolist()]
@@ -469,7 +469,7 @@ def test_limits_of_uniform(backend):
     assert 1 - 1e-4 < y.max() < 1
     y = random.uniform(100_000, minval=1, maxval=1 + 2**-22, seed=0).numpy()
     assert set(y.tolist()) == {1, 1 + 2**-23}
-    held(backend, "float16")
+    require_dtypes(backend, "float16")
     y = random.uniform(100_000, dtype="float16", seed=0).numpy()
     assert y.max() == 1 - 2**-11
     y = random.uniform(1000, minval=-65504, maxval=65504, dtype="float16", seed=0)
@@ -541,7 +541,7 @@ def test_choice_and_shuffle_of_slices(backend):
 
 
 def test_gradients_of_choice_and_shuffle(backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x = np.random.default_rng(0).normal(size=(4, 3))
     check_gradients(lambda x: random.shuffle(x * x, seed=1), x)
     check_gradients(lambda x: random.choice(x * x, (5,), axis=1, seed=1), x)
@@ -661,7 +661,7 @@ def test_a_call_that_fails_draws_nothing(backend):
 
 
 def test_gradients_of_dropout(backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x = np.random.default_rng(0).normal(size=(4, 3))
     check_gradients(lambda x: pg.dropout(x * x, 0.4, seed=1), x)
     check_gradients(lambda x: pg.dropout(x * x, 0.4, noise_shape=(4, 1), seed=1), x)

@@ -149,7 +149,7 @@ def calls(draw, row):
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=4)
 MATRICES = hnp.array_shapes(min_dims=2, max_dims=4, min_side=1, max_side=4)
 FULL = hnp.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=4)
-SMALL = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=2)
+SMALL_SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=2)
 
 
 def one(shapes):
@@ -415,7 +415,7 @@ ROWS = [
         np.prod,
         "biuf",
         attrs=reduction,
-        shapes=one(SMALL),
+        shapes=one(SMALL_SHAPES),
         ulp=SUMS,
         result="sum",
         values=("small", "middling"),

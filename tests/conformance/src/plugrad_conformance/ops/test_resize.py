@@ -486,7 +486,7 @@ def test_the_derivative_of_the_unit_transform(backend):
 
 # --- all of them -----------------------------------------------------------------
 
-LARGE = RNG.normal(size=(3, 130, 170, 3)).astype("float32")
+LARGE_IMAGES = RNG.normal(size=(3, 130, 170, 3)).astype("float32")
 ANY_BOXES = RNG.uniform(-0.1, 1.1, (40, 4)).astype("float32")
 ON_LARGE = [
     ("ResizeBilinear", lambda x: pg.image.resize_bilinear(x, (300, 110), **HALF)),
@@ -507,12 +507,12 @@ ON_LARGE = [
 @pytest.mark.parametrize(("kernel", "op"), ON_LARGE, ids=lambda v: str(v)[:20])
 def test_images_that_are_cut_into_parts(kernel, op, backend):
     """A kernel may work in parts; they meet."""
-    y, f = op(LARGE), lambda x: op(x)
+    y, f = op(LARGE_IMAGES), lambda x: op(x)
     dy = pg.asarray(RNG.normal(size=y.shape).astype("float32"))
-    dx = pg.grad(f)(pg.asarray(LARGE), dy=dy).numpy()
+    dx = pg.grad(f)(pg.asarray(LARGE_IMAGES), dy=dy).numpy()
     with decomposed(kernel, f"{kernel}Grad"):
-        np.testing.assert_allclose(op(LARGE).numpy(), y.numpy(), atol=1e-4)
-        again = pg.grad(f)(pg.asarray(LARGE), dy=dy).numpy()
+        np.testing.assert_allclose(op(LARGE_IMAGES).numpy(), y.numpy(), atol=1e-4)
+        again = pg.grad(f)(pg.asarray(LARGE_IMAGES), dy=dy).numpy()
     np.testing.assert_allclose(again, dx, atol=1e-3)
 
 

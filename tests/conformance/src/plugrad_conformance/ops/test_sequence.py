@@ -6,7 +6,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-from ..check import check_gradients, held
+from ..check import check_gradients, require_dtypes
 
 RNG = np.random.default_rng(0)
 
@@ -63,7 +63,7 @@ def layer_arguments(layer, steps, batch, inputs, n, dtype="float32"):
 @pytest.mark.parametrize("sizes", SEQUENCES, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_values_of_recurrent_layers(layer, reverse, sizes, dtype, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     op, reference, *_ = LAYERS[layer]
     given = layer_arguments(layer, *sizes, dtype)
     expected = reference(reverse, *given)
@@ -109,7 +109,7 @@ def test_gradients_of_recurrent_layers(layer, reverse, sizes, backend):
 
 @LAYER
 def test_second_gradients_of_recurrent_layers(layer, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     op, *_ = LAYERS[layer]
     check_gradients(lambda *xs: op(*xs)[0], *layer_arguments(layer, 3, 2, 1, 2))
 
@@ -221,7 +221,7 @@ def test_attention(sizes, backend):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_masks_and_gradients_of_attention(kind, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     ours, theirs = KINDS[kind]
     q, k, v = qkv((2, 3, 4), (2, 5, 4), (5, 2), "float64")
     op = lambda q, k, v: pg.scaled_dot_product_attention(q, k, v, **ours)
@@ -231,7 +231,7 @@ def test_masks_and_gradients_of_attention(kind, backend):
 
 
 def test_gradients_of_a_mask_that_is_added(backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     q, k, v = qkv((3, 4), (5, 4), (5, 2), "float64")
     op = lambda mask: pg.scaled_dot_product_attention(q, k, v, mask=mask)
     check_gradients(op, RNG.normal(size=(3, 5)))
@@ -270,7 +270,7 @@ def test_masks_may_have_more_axes(backend):
 
 def test_dtypes_of_attention(backend):
     assert pg.scaled_dot_product_attention([[1]], [[2]], [[3]]).dtype == np.float32
-    held(backend, "float16")
+    require_dtypes(backend, "float16")
     q, k, v = qkv((3, 4), (5, 4), (5, 2), "float16")
     for how in ({}, {"is_causal": True}, {"mask": np.zeros(5, np.float32)}):
         y = pg.scaled_dot_product_attention(q * 100, k, v, **how)

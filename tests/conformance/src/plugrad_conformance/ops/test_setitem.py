@@ -7,7 +7,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-from ..check import held
+from ..check import require_dtypes
 
 A = np.arange(12, dtype=np.float32).reshape(3, 4) - 5.0
 MASK = np.array([True, False, True])
@@ -192,7 +192,7 @@ EXACT = [
 
 @pytest.mark.parametrize(("dtype", "value"), EXACT, ids=str)
 def test_numbers_take_the_dtype_of_the_tensor(dtype, value, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     expected, x = np.zeros(2, dtype), pg.zeros(2, dtype=dtype)
     expected[:] = x[:] = value
     assert x.tolist() == expected.tolist()

@@ -5,7 +5,7 @@ import plugrad as pg
 import pytest
 from plugrad.plugin import runtime
 
-from ..check import check_complex_gradients, check_gradients, held
+from ..check import check_complex_gradients, check_gradients, require_dtypes
 
 RNG = np.random.default_rng(0)
 signal = pg.signal
@@ -103,7 +103,7 @@ def test_shapes_of_windows(op, args, symmetric, periodic, backend):
 
 
 def test_windows_of_transforms_are_as_precise_as_the_signal(backend):
-    held(backend, "complex128")
+    require_dtypes(backend, "complex128")
     x = RNG.normal(size=40)
     for op in (signal.blackman_window, signal.kaiser_window):
         given = signal.stft(x, 8, 4, window_fn=op)
@@ -135,7 +135,7 @@ def test_errors_of_windows(call, error, message, backend):
 
 
 def test_other_windows(backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     y = signal.cosine_window(4, 0.2, 0.1, dtype="float64")
     assert y.dtype == np.float64
     np.testing.assert_allclose(y.numpy(), [0.1, 0.2, 0.3, 0.2], rtol=1e-15)
@@ -166,7 +166,7 @@ HOW = [(3, 1), (4, 2), (5, 3), (2, 5), (1, 1), (12, 1), (13, 4), (1, 20)]
 @pytest.mark.parametrize("how", HOW, ids=str)
 @pytest.mark.parametrize("shape", [(12,), (2, 3, 12), (0, 12), (2, 0)], ids=str)
 def test_frame(shape, how, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     x = RNG.normal(size=shape)
     for more in ({}, {"pad_end": True}, {"pad_end": True, "pad_value": 1.5}):
         y = signal.frame(pg.asarray(x), *how, **more)
@@ -179,7 +179,7 @@ def test_frame(shape, how, backend):
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "int32", "float16", "complex64"])
 def test_dtypes_of_frames(dtype, backend):
-    held(backend, dtype)
+    require_dtypes(backend, dtype)
     x = np.arange(6).astype(dtype)
     y = signal.frame(pg.asarray(x), 4, 2)
     assert y.dtype == dtype
@@ -191,7 +191,7 @@ def test_dtypes_of_frames(dtype, backend):
 
 @pytest.mark.parametrize("how", [(3, 3, 1), (4, 4, 2), (3, 5, 3), (2, 2, 5), (0, 3, 2)])
 def test_overlap_and_add(how, backend):
-    held(backend, "float64")
+    require_dtypes(backend, "float64")
     count, length, step = how
     x = RNG.normal(size=(2, count, length))
     expected = np.zeros((2, (count - 1) * step + length if count else 0))
@@ -218,7 +218,7 @@ SPECTRA = [
 
 @pytest.mark.parametrize(("how", "more"), SPECTRA)
 def test_stft(how, more, backend):
-    held(backend, "complex128")
+    require_dtypes(backend, "complex128")
     x = RNG.normal(size=(2, 11))
     function = more.get("window_fn", signal.hann_window)
     window = 1.0 if function is None else np.asarray(function(how[0]), np.float64)
@@ -231,7 +231,7 @@ def test_stft(how, more, backend):
 
 
 def test_windows_are_as_precise_as_the_signal(backend):
-    held(backend, "complex128")
+    require_dtypes(backend, "complex128")
     x = RNG.normal(size=64)
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(16) / 16)
     y = signal.stft(x, 16, 4)
@@ -252,7 +252,7 @@ INVERSES = [
 
 @pytest.mark.parametrize(("how", "more"), INVERSES)
 def test_istft(how, more, backend):
-    held(backend, "complex128")
+    require_dtypes(backend, "complex128")
     length, step = how
     x = RNG.normal(size=(2, 3 * step + length))
     y = signal.istft(signal.stft(x, *how, **more), *how, **more)
@@ -270,7 +270,7 @@ def test_istft(how, more, backend):
 
 
 def test_lengths_of_inverses(backend):
-    held(backend, "complex64")
+    require_dtypes(backend, "complex64")
     spectra = signal.stft(np.ones(20, np.float32), 8, 4)
     assert signal.istft(spectra, 8, 4).shape == (20,)
     assert signal.istft(spectra, 8, 4, length=5).shape == (5,)
@@ -320,7 +320,7 @@ def test_periodic_is_a_truth_value_of_every_length(backend):
 
 
 def test_errors_of_dtypes(backend):
-    held(backend, "complex64")
+    require_dtypes(backend, "complex64")
     with pytest.raises(TypeError, match=r"overlap_and_add: .* of strings"):
         signal.overlap_and_add([["a", "b"]], 1)
     with pytest.raises(TypeError, match="stft: takes real numbers, got complex64"):

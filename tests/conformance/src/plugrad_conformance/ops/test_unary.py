@@ -24,8 +24,8 @@ from .elementwise import (
     check_the_whole_range,
     check_values,
     every,
-    held,
     run,
+    supported_dtypes,
     where_exact,
     without,
 )
@@ -108,7 +108,7 @@ def test_decompositions(row):
 
 
 def test_signed_integers(backend):
-    for dtype in held(["int8", "int32", "int64"]):
+    for dtype in supported_dtypes(["int8", "int32", "int64"]):
         least = np.iinfo(dtype).min
         x = np.asarray([-3, 0, 5, least], dtype)
         assert_near(run(pg.abs, x), np.asarray([3, 0, 5, least], dtype), 0)
@@ -119,13 +119,13 @@ def test_signed_integers(backend):
 
 
 def test_negative_wraps(backend):
-    for dtype in held(["uint8", "uint64"]):
+    for dtype in supported_dtypes(["uint8", "uint64"]):
         top = int(np.iinfo(dtype).max)
         assert run(pg.negative, np.asarray([0, 1, top], dtype)).tolist() == [0, top, 1]
 
 
 def test_large_integers_are_exact(backend):
-    for dtype in held(["int64", "uint64"]):
+    for dtype in supported_dtypes(["int64", "uint64"]):
         x = np.asarray([2**53 + 1, 2**62 + 1], dtype)
         for op in (pg.abs, pg.ceil, pg.floor, pg.round, pg.trunc):
             assert run(op, x).tolist() == x.tolist()
@@ -162,11 +162,11 @@ def test_nothing_is_written_to(backend):
 
 @pytest.mark.parametrize(("op", "reference"), TESTS, **by_name)
 def test_what_is_finite(op, reference, backend):
-    for dtype in held(["float16", "float32", "float64"]):
+    for dtype in supported_dtypes(["float16", "float32", "float64"]):
         with np.errstate(over="ignore"):
             x = np.asarray([SPECIAL]).astype(dtype)
         assert_near(run(op, x), reference(x), 0)
-    for dtype in held(["bool", *INTEGERS]):
+    for dtype in supported_dtypes(["bool", *INTEGERS]):
         x = np.asarray([0, 1, 100]).astype(dtype)
         assert_near(run(op, x), reference(x), 0)
     assert_near(run(op, np.zeros((0, 2), np.float32)), np.zeros((0, 2), bool), 0)
@@ -190,7 +190,7 @@ def test_what_is_finite_without_kernels(kernel):
 
 
 def test_erf_in_float64(backend):
-    if not held(["float64"]):
+    if not supported_dtypes(["float64"]):
         pytest.skip("no float64")
     ends = [1e-320, 1e-20, 0.9999999, 1.0, 1.0000001, 5.9, 6.0, 6.1, 40.0]
     x = np.concatenate([np.linspace(-7, 7, 20_001), ends])
@@ -323,7 +323,7 @@ def test_negative_complex_zeros():
 
 
 def test_complex_numbers_that_are_not_finite(backend):
-    check.held(backend, "complex64")
+    check.supported_dtypes(backend, "complex64")
     z = np.asarray([1 + 1j, complex(INF, 0), complex(0, NAN), complex(NAN, INF)])
     z = z.astype(np.complex64)
     assert run(pg.isnan, z).tolist() == [False, False, True, True]
@@ -332,7 +332,7 @@ def test_complex_numbers_that_are_not_finite(backend):
 
 @pytest.mark.parametrize("z", [complex(NAN, 1), complex(1, NAN), complex(0.6, NAN)])
 def test_the_logarithm_of_no_number_is_none(z, backend):
-    check.held(backend, "complex64")
+    check.supported_dtypes(backend, "complex64")
     for op, x in ((pg.log, z), (pg.log1p, z - 1)):
         y = op(pg.asarray(x, dtype="complex64")).numpy()
         assert np.isnan(y.real)
@@ -350,7 +350,7 @@ def test_the_sign_of_complex_numbers_of_every_size():
 
 
 def test_log1p_of_complex_numbers_next_to_zero(backend):
-    check.held(backend, "complex128")
+    check.supported_dtypes(backend, "complex128")
     z = np.asarray([1e-12 + 1e-13j, 1e-20 + 0j, 1e300 + 1e300j, -1 + 0j])
     expected = [1e-12 + 1e-13j, 1e-20, np.log(z[2]), complex(-INF, 0)]
     np.testing.assert_allclose(run(pg.log1p, z), expected, rtol=1e-11)

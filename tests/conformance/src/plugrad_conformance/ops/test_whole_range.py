@@ -9,7 +9,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-from .elementwise import assert_near, held
+from .elementwise import assert_near, supported_dtypes
 from .moves import decomposed
 
 INF, NAN = math.inf, math.nan
@@ -21,7 +21,7 @@ EDGES = [0.0, -0.0, 0.5, -0.5, 1.0, -1.5, INF, -INF, NAN]
 
 @pytest.fixture(params=FLOATS)
 def dtype(request, backend):
-    if not held([request.param]):
+    if not supported_dtypes([request.param]):
         pytest.skip(f"{backend} has no {request.param}")
     return request.param
 

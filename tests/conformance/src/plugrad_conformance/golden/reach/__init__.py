@@ -1,9 +1,9 @@
-"""One table from the kernels and ops of TensorFlow.js to ours, by family.
+"""Maps kernels and ops of TensorFlow.js to those of plugrad, by family.
 
-``KERNELS`` maps a kernel to a function that takes the inputs of a golden case by name
-(tensors; a list as the one positional argument) and its attributes by name, as
-TensorFlow.js spells them, and returns a tensor or a list of tensors. ``OPS`` maps an
-op to a function that takes the arguments of a case of errors by position.
+``KERNELS`` maps a kernel to a function of the inputs of a golden case by name (tensors;
+a list is the only positional argument) and of its attributes by their TensorFlow.js
+names; it returns a tensor or a list of tensors. ``OPS`` maps an op to a function of the
+positional arguments of an error case.
 """
 
 from . import (

@@ -1,4 +1,4 @@
-"""Right calls of activation functions."""
+"""Valid calls of activation functions."""
 
 from .. import call, floats, ints
 

@@ -1,4 +1,4 @@
-"""Right calls of element-wise kernels of two arguments."""
+"""Valid calls of element-wise kernels of two arguments."""
 
 from .. import bools, call, complexes, floats, ints
 

@@ -1,4 +1,4 @@
-"""Right calls of blocks of space, moved."""
+"""Valid calls of blocks of space, moved."""
 
 from .. import call, floats
 

@@ -1,4 +1,4 @@
-"""Right calls of what chooses boxes and classes."""
+"""Valid calls of what chooses boxes and classes."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Right calls of comparison, choice, logic and bits."""
+"""Valid calls of comparison, choice, logic and bits."""
 
 from .. import bools, call, complexes, floats, ints, strings
 

@@ -1,4 +1,4 @@
-"""Right calls of complex numbers and their parts."""
+"""Valid calls of complex numbers and their parts."""
 
 from .. import call, complexes, floats
 

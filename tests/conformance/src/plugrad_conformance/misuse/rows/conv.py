@@ -1,4 +1,4 @@
-"""Right calls of convolutions."""
+"""Valid calls of convolutions."""
 
 from .. import call, floats
 

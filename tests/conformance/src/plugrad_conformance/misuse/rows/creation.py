@@ -1,4 +1,4 @@
-"""Right calls of what makes tensors, and of ``Cast``."""
+"""Valid calls of what makes tensors, and of ``Cast``."""
 
 from .. import call, floats
 

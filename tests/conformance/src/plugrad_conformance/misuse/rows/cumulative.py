@@ -1,4 +1,4 @@
-"""Right calls of cumulative sums and products, and of counting."""
+"""Valid calls of cumulative sums and products, and of counting."""
 
 from .. import call, floats, ints
 

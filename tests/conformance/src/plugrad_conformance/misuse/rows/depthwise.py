@@ -1,4 +1,4 @@
-"""Right calls of depthwise convolutions."""
+"""Valid calls of depthwise convolutions."""
 
 from .. import call, floats
 from .conv import _OPEN

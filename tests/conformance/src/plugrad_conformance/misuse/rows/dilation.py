@@ -1,4 +1,4 @@
-"""Right calls of grey-scale dilation."""
+"""Valid calls of grey-scale dilation."""
 
 from .. import call, floats
 

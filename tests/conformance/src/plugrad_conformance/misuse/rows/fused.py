@@ -1,4 +1,4 @@
-"""Right calls of fused kernels."""
+"""Valid calls of fused kernels."""
 
 from .. import call, floats
 from .conv import _OPEN

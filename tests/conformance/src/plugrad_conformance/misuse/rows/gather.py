@@ -1,4 +1,4 @@
-"""Right calls of what reads and adds up slices by index."""
+"""Valid calls of what reads and adds up slices by index."""
 
 from .. import call, floats, ints
 

@@ -1,4 +1,4 @@
-"""Right calls of kernels of images."""
+"""Valid calls of kernels of images."""
 
 from .. import call, floats, ints
 

@@ -1,4 +1,4 @@
-"""Right calls of divisors of integers."""
+"""Valid calls of divisors of integers."""
 
 from .. import call, ints
 

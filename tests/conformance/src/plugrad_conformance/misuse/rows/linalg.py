@@ -1,4 +1,4 @@
-"""Right calls of matrices, their factors, and Fourier transforms."""
+"""Valid calls of matrices, their factors, and Fourier transforms."""
 
 import numpy as np
 

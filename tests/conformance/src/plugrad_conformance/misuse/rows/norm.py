@@ -1,4 +1,4 @@
-"""Right calls of softmax and normalization."""
+"""Valid calls of softmax and normalization."""
 
 from .. import call, floats
 

@@ -1,4 +1,4 @@
-"""Right calls of pooling."""
+"""Valid calls of pooling."""
 
 import math
 

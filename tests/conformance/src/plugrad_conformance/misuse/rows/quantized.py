@@ -1,4 +1,4 @@
-"""Right calls of convolutions and products of bytes."""
+"""Valid calls of int8 convolutions and matrix products."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ BYTES = ints(2, 5, 6, 4, below=9).astype(np.uint8)
 ZERO = np.array(3, np.uint8)
 
 
-def _end(columns):
+def _epilogue(columns):
     bias = ints(columns, below=9).astype(np.int32)
     return ZERO, bias, floats(columns), ZERO
 
@@ -17,18 +17,18 @@ CALLS = {
     "QuantizedConv2D": call(
         BYTES,
         ints(2, 3, 4, 4, below=9).astype(np.int8),
-        *_end(4),
+        *_epilogue(4),
         strides=(1, 2),
         pad="same",
         dilations=1,
         dim_rounding_mode=None,
         groups=1,
     ),
-    "QuantizedMatMul": call(BYTES, ints(4, 3, below=9).astype(np.int8), *_end(3)),
+    "QuantizedMatMul": call(BYTES, ints(4, 3, below=9).astype(np.int8), *_epilogue(3)),
     "QuantizedDepthwiseConv2D": call(
         BYTES,
         ints(2, 3, 4, 1, below=9).astype(np.int8),
-        *_end(4),
+        *_epilogue(4),
         strides=(1, 2),
         pad="same",
         dilations=1,

@@ -1,4 +1,4 @@
-"""Right calls of reductions."""
+"""Valid calls of reductions."""
 
 from .. import bools, call, floats
 

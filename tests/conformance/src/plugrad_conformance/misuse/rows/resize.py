@@ -1,4 +1,4 @@
-"""Right calls of kernels that resize and read images."""
+"""Valid calls of kernels that resize and read images."""
 
 from .. import call, floats, ints
 

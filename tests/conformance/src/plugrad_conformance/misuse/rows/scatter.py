@@ -1,4 +1,4 @@
-"""Right calls of what reads and writes at places of several coordinates."""
+"""Valid calls of what reads and writes at places of several coordinates."""
 
 from .. import call, floats, ints
 

@@ -1,4 +1,4 @@
-"""Right calls of what finds elements."""
+"""Valid calls of what finds elements."""
 
 import numpy as np
 

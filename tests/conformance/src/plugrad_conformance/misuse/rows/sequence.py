@@ -1,4 +1,4 @@
-"""Right calls of LSTM, GRU and their gradients."""
+"""Valid calls of LSTM, GRU and their gradients."""
 
 from .. import call, floats
 

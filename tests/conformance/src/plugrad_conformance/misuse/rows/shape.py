@@ -1,4 +1,4 @@
-"""Right calls of what changes shapes and moves elements."""
+"""Valid calls of what changes shapes and moves elements."""
 
 import numpy as np
 

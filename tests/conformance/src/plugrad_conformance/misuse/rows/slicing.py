@@ -1,4 +1,4 @@
-"""Right calls of slices and of padding."""
+"""Valid calls of slices and of padding."""
 
 from .. import call, floats
 

@@ -1,4 +1,4 @@
-"""Right calls of what puts elements in order."""
+"""Valid calls of what puts elements in order."""
 
 from .. import call, floats
 

@@ -1,4 +1,4 @@
-"""Right calls of sparse and ragged tensors."""
+"""Valid calls of sparse and ragged tensors."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Right calls of special functions that have attributes."""
+"""Valid calls of special functions that have attributes."""
 
 from .. import call, floats
 

@@ -1,4 +1,4 @@
-"""Right calls of ops on strings."""
+"""Valid calls of ops on strings."""
 
 import numpy as np
 
