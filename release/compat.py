@@ -105,7 +105,7 @@ MISFITS = {
 }
 
 
-class Line(NamedTuple):
+class MatrixRow(NamedTuple):
     """One line of the matrix.
 
     Attributes:
@@ -196,38 +196,40 @@ def run(
     )
 
 
-def run_doctor(python: Path, core: str, version: str) -> list[Line]:
+def run_doctor(python: Path, core: str, version: str) -> list[MatrixRow]:
     """Return what doctor says of the plugins that do not work."""
     answer = run(python, "-m", "plugrad", "doctor", "--json").stdout
     try:
         rows = json.loads(answer)["plugins"]
     except ValueError:
-        return [Line(core, f"all {version}", f"doctor fails: {answer[-300:]}", False)]
+        return [
+            MatrixRow(core, f"all {version}", f"doctor fails: {answer[-300:]}", False)
+        ]
     found = []
     for row in rows:
         name, reason = row["distribution"], f"{row['phase']}: {row['reason']}"
         if misfit := MISFITS.get(name):
             is_well = bool(re.search(misfit.reason, reason))
-            found.append(Line(core, f"{name} 1.0", reason, is_well))
+            found.append(MatrixRow(core, f"{name} 1.0", reason, is_well))
         elif row["state"] != "works":
             is_refused = row["phase"] == "incompatible"
-            found.append(Line(core, f"{name} {version}", reason, is_refused))
+            found.append(MatrixRow(core, f"{name} {version}", reason, is_refused))
     for name in MISFITS.keys() - {row["distribution"] for row in rows}:
-        found.append(Line(core, f"{name} 1.0", "not found by doctor", False))
+        found.append(MatrixRow(core, f"{name} 1.0", "not found by doctor", False))
     return found
 
 
-def run_program(python: Path, core: str, plugin: str) -> Line:
+def run_program(python: Path, core: str, plugin: str) -> MatrixRow:
     """Run the program of a plugin and return the result."""
     done = run(python, "-I", "-c", PROGRAMS[plugin.partition(" ")[0]])
     last = (done.stdout.strip().splitlines() or ["no output"])[-1]
     is_well = done.returncode == 0
-    return Line(core, plugin, "its program runs" if is_well else last, is_well)
+    return MatrixRow(core, plugin, "its program runs" if is_well else last, is_well)
 
 
 def run_kit(
     python: Path, core: str, plugin: str, backend: str, options: Sequence[str]
-) -> Line:
+) -> MatrixRow:
     """Run the conformance kit on a backend; return the result, print failures."""
     blocked = ",".join(MISFITS)  # doctor has tested them
     chosen = f"--plugrad-backend={backend}"
@@ -236,7 +238,7 @@ def run_kit(
         failed = re.findall(r"^(?:FAILED|ERROR) .*", done.stdout, re.M)
         print("\n".join(failed[:20]), flush=True)
     last = done.stdout.strip().splitlines()[-1].strip("= ")
-    return Line(core, plugin, f"kit: {last}", done.returncode == 0)
+    return MatrixRow(core, plugin, f"kit: {last}", done.returncode == 0)
 
 
 def check_pair(
@@ -245,7 +247,7 @@ def check_pair(
     version: str,
     backends: Sequence[str],
     options: Sequence[str],
-) -> list[Line]:
+) -> list[MatrixRow]:
     """Return the lines of one pair."""
     found = run_doctor(python, core, version)
     out = {line.plugin.partition(" ")[0] for line in found}

@@ -179,11 +179,11 @@ def progress_bar(
     tqdm = _package("tqdm.auto").tqdm
     shown = stack.enter_context(tqdm(total=total, initial=step, unit=" steps"))
 
-    def show(now: Progress) -> None:
+    def update_bar(now: Progress) -> None:
         loss = now.metrics.get("loss", math.nan)
         of = f"/{epochs}" if epochs else ""
         text = f"epoch {now.epoch + 1}{of}, loss {loss:.4g}"
         shown.set_postfix_str(text, refresh=False)
         shown.update(now.step - shown.n)
 
-    return show
+    return update_bar

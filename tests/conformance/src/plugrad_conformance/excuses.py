@@ -54,7 +54,9 @@ def names(value: object, dtype: str) -> bool:
             own = "string" if known.kind in "OSUT" else known.name
             return dtype == own or (own in SUMMED_IN_UINT32 and dtype == "uint32")
         case str():
-            return dtype in ("string", value) or np.dtype(_spelled(dtype)).char == value
+            return (
+                dtype in ("string", value) or np.dtype(_dtype_name(dtype)).char == value
+            )
         case bytes():
             return dtype == "string"
         case bool():
@@ -64,7 +66,7 @@ def names(value: object, dtype: str) -> bool:
         case complex():
             return dtype == "complex64"
         case type():
-            return value is np.dtype(_spelled(dtype)).type
+            return value is np.dtype(_dtype_name(dtype)).type
         case dict():
             return names([*value, *value.values()], dtype)
         case list() | tuple() | set():
@@ -83,7 +85,7 @@ def makes(parameters: object, dtype: str) -> bool:
     )
 
 
-def _spelled(dtype: str) -> str:
+def _dtype_name(dtype: str) -> str:
     return "object" if dtype == "string" else dtype
 
 

@@ -141,14 +141,14 @@ def gates(w: Value, r: Value, b: Value = None, *, kind: str) -> Value:
     Passes insert this op, which runs once.
     """
 
-    def ordered(v: Value) -> Value:
+    def reorder_gates(v: Value) -> Value:
         parts = pg.split(v, len(ORDERS[kind]))
         return pg.concat([parts[i] for i in ORDERS[kind]])
 
     found: list[Value] = []
     for i in range(w.shape[0]):
-        biases = [None, None] if b is None else map(ordered, pg.split(b[i], 2))
-        found += [ordered(w[i]), ordered(r[i]), *biases]
+        biases = [None, None] if b is None else map(reorder_gates, pg.split(b[i], 2))
+        found += [reorder_gates(w[i]), reorder_gates(r[i]), *biases]
     return tuple(found)
 
 

@@ -70,7 +70,7 @@ def derivatives(
             return parts(*every, **attrs)
         return pg.run_kernel(kernel, every, attrs)
 
-    def back(dy: Any, *given: pg.Tensor) -> Any:
+    def pull_back(dy: Any, *given: pg.Tensor) -> Any:
         return pg.vjp(f, *given)[1](dy)
 
     given = [xs[i] for i in at]
@@ -78,7 +78,7 @@ def derivatives(
     replaced = pg.override_gradient(kernel, functions) if core and rules else None
     with replaced or contextlib.nullcontext():
         dy = _cotangents(f(*given))
-        first, again = pg.vjp(back, dy, *given)
+        first, again = pg.vjp(pull_back, dy, *given)
         second = again(_cotangents(first))
     return [dx.numpy() for dx in _flat([first, second])]
 

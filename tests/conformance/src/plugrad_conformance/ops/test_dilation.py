@@ -1,4 +1,4 @@
-"""Dilation: against windows written out, with ties of sums, NaN, padding, integers."""
+"""Dilation, compared with explicit windows: tied sums, NaN, padding, integers."""
 
 import numpy as np
 import plugrad as pg

@@ -202,7 +202,7 @@ def test_an_infinite_pixel_at_the_edge_is_not_read_outside(backend):
 
 
 def test_batches_read_their_own_images_even_outside(backend):
-    """What is behind the last pixel of an image is not the first one of the next."""
+    """The pixel after the last one of an image is not the first of the next image."""
     x = np.full((3, 2, 2, 2), 1.0, "float32") * np.arange(1, 4).reshape(3, 1, 1, 1)
     grid = np.asarray([[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0], [5.0, 5.0]], "float32")
     y = pg.image.grid_sample(x, np.broadcast_to(grid, (3, 1, 4, 2)))

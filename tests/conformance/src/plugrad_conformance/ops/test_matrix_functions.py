@@ -85,7 +85,7 @@ def test_gradients_of_lu(shape, make, backend):
 
 
 def exponential(x):
-    """Return ``Σ x^k / k!``, by halving often and squaring again."""
+    """Return ``Σ x^k / k!``, by scaling and squaring."""
     halvings = 30 if np.abs(x).max(initial=0) > 1e-3 else 0
     term = total = np.broadcast_to(np.eye(x.shape[-1]), x.shape).astype(np.clongdouble)
     for k in range(1, 12):

@@ -1,4 +1,4 @@
-"""Pooling: against windows written out, with NaN, ties, padding and empty windows."""
+"""Pooling, compared with explicit windows: NaN, ties, padding and empty windows."""
 
 import numpy as np
 import plugrad as pg

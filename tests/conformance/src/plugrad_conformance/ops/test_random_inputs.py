@@ -36,7 +36,7 @@ EXACT, SUMS = 0, -1  # instead of a number of ulp
 
 @dataclass(frozen=True)
 class Row:
-    """An op and the same in NumPy.
+    """An op and its NumPy equivalent.
 
     Attributes:
         op: The public function.
