@@ -11,7 +11,7 @@ def on_cpu(tmp_path_factory, monkeypatch):
     where = tmp_path_factory.getbasetemp() / "machine-code"
     where.mkdir(exist_ok=True)
     monkeypatch.setattr(cache, "folder", lambda: where)
-    monkeypatch.setattr(worth, "LEAST", 0)  # small arrays, too
-    monkeypatch.setattr(worth, "DEEPEST", 64)
+    monkeypatch.setattr(worth, "MIN_WORK", 0)  # small arrays, too
+    monkeypatch.setattr(worth, "MAX_DEPTH", 64)
     with pg.use_backend("cpu"):
         yield

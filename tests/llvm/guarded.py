@@ -66,7 +66,7 @@ def run(f, shape, guarded):
 
 if __name__ == "__main__":
     pg.set_backend("cpu")
-    worth.LEAST = 0  # small arrays, too
+    worth.MIN_WORK = 0  # small arrays, too
     guarded, total = Guarded(), 0
     for n in LENGTHS:
         total += sum(run(f, (n,), guarded) for f in FLAT)

@@ -177,9 +177,9 @@ def test_nothing_is_touched_behind_an_array():
 def several(request, monkeypatch):
     """Run all regions on several threads of cpu, in small pieces."""
     set_threads = cpu.native.get("set_threads")
-    monkeypatch.setattr(regions, "SHARED", 1)
-    monkeypatch.setattr(regions, "PIECE", 64)
-    monkeypatch.setattr(regions, "RELEASE", 1)
+    monkeypatch.setattr(regions, "THREADS_MIN_ELEMENTS", 1)
+    monkeypatch.setattr(regions, "PIECE_ELEMENTS", 64)
+    monkeypatch.setattr(regions, "NOGIL_MIN_ELEMENTS", 1)
     set_threads(request.param)
     yield request.param
     set_threads(cpu.threads())
@@ -205,9 +205,9 @@ def test_the_backend_gets_pieces_of_all(shape, monkeypatch):
         return ctypes.cast(parallel_for, ctypes.c_void_p).value, *real(plan)[1:]
 
     real = regions._pieces
-    monkeypatch.setattr(regions, "SHARED", 1)
-    monkeypatch.setattr(regions, "PIECE", 64)
-    monkeypatch.setattr(regions, "RELEASE", 1)
+    monkeypatch.setattr(regions, "THREADS_MIN_ELEMENTS", 1)
+    monkeypatch.setattr(regions, "PIECE_ELEMENTS", 64)
+    monkeypatch.setattr(regions, "NOGIL_MIN_ELEMENTS", 1)
     monkeypatch.setattr(regions, "_pieces", pieces)
     x = values(int(np.prod(shape)), 3).reshape(shape)
     y = np.broadcast_to(np.float32(2), shape[-1:]).copy()

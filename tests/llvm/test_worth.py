@@ -10,14 +10,14 @@ from plugrad_llvm import worth
 
 from .helpers import OWNER, bits
 
-LEAST, DEEPEST = worth.LEAST, worth.DEEPEST  # which conftest.py replaces
+LEAST, DEEPEST = worth.MIN_WORK, worth.MAX_DEPTH  # which conftest.py replaces
 
 
 @pytest.fixture
 def chosen(monkeypatch):
     """Compile what is worth it."""
-    monkeypatch.setattr(worth, "LEAST", LEAST)
-    monkeypatch.setattr(worth, "DEEPEST", DEEPEST)
+    monkeypatch.setattr(worth, "MIN_WORK", LEAST)
+    monkeypatch.setattr(worth, "MAX_DEPTH", DEEPEST)
     worth._saved.cache_clear()
 
 
@@ -96,7 +96,7 @@ def test_short_regions_that_reduce_are_left_to_cpu(name, chosen):
 @pytest.mark.parametrize("axis", [None, -1, 0])
 def test_long_regions_that_reduce(axis, chosen):
     """The kernel of the reduction reads what machine code has written."""
-    f = chain(worth.REDUCED + 1)
+    f = chain(worth.REDUCTION_MAX_STEPS + 1)
     rng = np.random.default_rng(0)
     xs = [pg.asarray(rng.uniform(0.5, 1, (1024, 600)).astype("f4")) for _ in "xy"]
     for g in (

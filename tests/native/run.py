@@ -146,8 +146,12 @@ def main() -> None:
 
     pg.set_backend("cpu")
     for name, module in sys.modules.items():
-        if name.startswith("plugrad_cpu.kernels") and hasattr(module, "FEW"):
-            module.FEW = FEW
+        if not name.startswith("plugrad_cpu.kernels"):
+            continue
+        for kind in ("REDUCE", "CAST", "GATHER"):
+            threshold = f"{kind}_MIN_ELEMENTS"
+            if hasattr(module, threshold):
+                setattr(module, threshold, FEW)
     found = {}
     for name, call in cases(given):
         print(name, flush=True)

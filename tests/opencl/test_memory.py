@@ -76,7 +76,7 @@ def test_what_there_is(case, tmp_path):
             file.write_text(content)
     found = memory.total(tmp_path), memory.left(tmp_path)
     if expected is None:
-        assert found == (memory.PLENTY, memory.PLENTY)
+        assert found == (memory.UNLIMITED_BYTES, memory.UNLIMITED_BYTES)
     else:
         assert found == tuple(n * MIB for n in expected)
 
@@ -109,7 +109,9 @@ print(pg.sum(pg.ones((1 << 22,))).item())
 """
 
 
-@pytest.mark.skipif(memory.total() == memory.PLENTY, reason="Linux sets these limits")
+@pytest.mark.skipif(
+    memory.total() == memory.UNLIMITED_BYTES, reason="Linux sets these limits"
+)
 @pytest.mark.parametrize(
     ("which", "place", "wait"),
     [
@@ -125,6 +127,6 @@ def test_a_process_with_a_limit_goes_on(which, place, wait, device):
         pytest.skip("arrays are in the memory of the device, which has no such limits")
     start = OPEN.format(which=which)
     used = int(output(start + USED.format(place=place), "0"))
-    limit = used + memory.COMPILER + (700 << 20)
+    limit = used + memory.COMPILER_RESERVED_BYTES + (700 << 20)
     code = start + FILL.format(wait=wait)
     assert output(code, str(limit)) == "[0.0, 1.182]\nTrue [1.0, 1.0]\n4194304.0\n"

@@ -108,7 +108,7 @@ UNIT = 64 << 20
 @pytest.mark.parametrize("size", [UNIT // 8, 200_000])  # small ones add up, too
 @pytest.mark.parametrize("bound", ["system", "total"])
 def test_no_more_is_promised_than_there_is(bound, size, monkeypatch):
-    monkeypatch.setattr(pool, "MARGIN", UNIT)
+    monkeypatch.setattr(pool, "RESERVED_BYTES", UNIT)
     device = Device(system=4 * UNIT if bound == "system" else 1 << 40)
     made = device.pool(total=4 * UNIT if bound == "total" else 1 << 40)
     held = []
@@ -129,7 +129,7 @@ def test_no_more_is_promised_than_there_is(bound, size, monkeypatch):
 
 
 def test_a_full_system_leaves_some_for_small_work(monkeypatch):
-    monkeypatch.setattr(pool, "MARGIN", UNIT)
+    monkeypatch.setattr(pool, "RESERVED_BYTES", UNIT)
     made = Device(system=4 * UNIT).pool()
     held = [made.take(UNIT) for _ in range(3)]
     with pytest.raises(MemoryError, match=rf"\(the system has {UNIT:,} bytes left"):
@@ -140,7 +140,7 @@ def test_a_full_system_leaves_some_for_small_work(monkeypatch):
 
 def test_what_is_in_use_already_is_not_counted_twice(monkeypatch):
     """All of it is written to, again and again; the system has room for 3."""
-    monkeypatch.setattr(pool, "MARGIN", 0)
+    monkeypatch.setattr(pool, "RESERVED_BYTES", 0)
     device = Device(system=3 * UNIT)
     made = device.pool(limit=0)
     for _ in range(20):

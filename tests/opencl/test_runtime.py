@@ -135,7 +135,7 @@ def test_a_bad_index_is_told_however_others_wait_meanwhile(device):
 def test_many_bad_indices_are_looked_for_in_between(monkeypatch):
     from plugrad_opencl import runtime
 
-    monkeypatch.setattr(runtime, "CHECKS", 3)
+    monkeypatch.setattr(runtime, "MAX_PENDING_CHECKS", 3)
     x = pg.asarray([1.0, 2.0])
     with pytest.raises(IndexError, match="index 7"):
         [pg.gather(x, pg.asarray([7])) for _ in range(4)]

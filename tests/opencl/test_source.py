@@ -39,12 +39,12 @@ def test_a_kernel_of_a_file(style):
     assert "typedef uint S;" in code
     assert name == "pad"
     assert arguments == [None] * 3 + [np.int32] + [np.int64] * 4 + [np.uint32]
-    assert more == {"group": source.GROUP[style]}
+    assert more == {"group": source.GROUP_ITEMS[style]}
 
 
 def test_rows_that_an_item_does():
     cpu, gpu = SimpleNamespace(style="cpu"), SimpleNamespace(style="gpu")
-    block = source.BLOCK
+    block = source.BLOCK_ELEMENTS
     assert [source.share(cpu, n) for n in (1, 3, block, 2 * block)] == [
         block,
         block // 4,

@@ -137,7 +137,7 @@ def test_a_thread_may_go_on_while_it_begins_and_ends(measures):
 
 
 def test_events_do_not_pile_up(device, monkeypatch):
-    monkeypatch.setattr(timing, "NOTED", 8)
+    monkeypatch.setattr(timing, "MAX_PENDING_EVENTS", 8)
     x = pg.ones((8, 8))
     device.time(True)
     try:

@@ -64,8 +64,8 @@ def test_products(k, turned):
         a = draw(k, m).T if turned[0] else draw(m, k)
         b = draw(n, k).T if turned[1] else draw(k, n)
         y = linalg.product(a, b, linalg.NOTHING)
-        few = m < linalg.LEAST[0] or n < linalg.LEAST[1]
-        if few and m * n * k < linalg.LEAST[2]:
+        few = m < linalg.PRODUCT_MIN_SIZES[0] or n < linalg.PRODUCT_MIN_SIZES[1]
+        if few and m * n * k < linalg.PRODUCT_MIN_SIZES[2]:
             assert y is None  # BLAS does it
         elif y is not None:  # a matrix of one column has no step of one element
             assert close(y, a.astype(float) @ b.astype(float), k), (m, n)
@@ -98,7 +98,7 @@ def test_products_of_two_matrices_have_the_bits_of_planned_ones(case):
     turned = [(x.swapaxes(-1, -2) if x.ndim > 1 else x) for x in (a, b)]
     for at, bt in itertools.product((False, True), repeat=2):
         xs = turned[0] if at else a, turned[1] if bt else b
-        y = linalg.MATRICES(linalg.PRODUCT, *xs, at, bt, *linalg.LEAST)
+        y = linalg.MATRICES(linalg.PRODUCT, *xs, at, bt, *linalg.PRODUCT_MIN_SIZES)
         assert (y is None) == (case in ONLY_PLANNED)
         if y is not None:
             assert y.tobytes() == linalg.product(a, b, linalg.NOTHING).tobytes()
@@ -202,7 +202,7 @@ def test_convolutions(monkeypatch, x, filter, how):
 @pytest.mark.parametrize(
     ("x", "filter", "parts"),
     [
-        ((32, 14, 14, 16), (3, 3, 16, 32), conv.PARTS),
+        ((32, 14, 14, 16), (3, 3, 16, 32), conv.GRADIENT_PARTS),
         ((8, 14, 14, 16), (3, 3, 16, 32), 0),  # few windows
         ((32, 14, 14, 64), (3, 3, 64, 64), 0),  # a large filter has enough for threads
     ],

@@ -84,7 +84,7 @@ def test_a_block_is_used_again(nbytes):
 
 def test_no_class_wastes_more_than_a_quarter():
     for nbytes in [*range(256, 5000, 7), *range(5000, 1 << 20, 999)]:
-        unit = heap.ALIGNMENT if nbytes <= heap.SMALL else heap.PAGE
+        unit = heap.ALIGNMENT if nbytes <= heap.SMALL_MAX_BYTES else heap.PAGE
         assert nbytes <= heap.rounded(nbytes, unit) <= max(1.25 * nbytes, nbytes + unit)
 
 
@@ -113,7 +113,7 @@ def test_a_chunk_with_one_block_in_use_stays():
     blocks.heap.trim()
     blocks.take(1 << 20)
     assert blocks.apart()
-    assert blocks.take(1000) // heap.CHUNK == kept // heap.CHUNK
+    assert blocks.take(1000) // heap.CHUNK_BYTES == kept // heap.CHUNK_BYTES
 
 
 def test_trim_joins_neighbours():
@@ -218,7 +218,9 @@ def test_anything_may_happen_in_the_middle_of_it(nbytes, action):
 
 
 def in_heap(nbytes):
-    return heap.rounded(nbytes, heap.ALIGNMENT if nbytes <= heap.SMALL else heap.PAGE)
+    return heap.rounded(
+        nbytes, heap.ALIGNMENT if nbytes <= heap.SMALL_MAX_BYTES else heap.PAGE
+    )
 
 
 def test_what_is_told_while_another_thread_makes_bins():

@@ -28,9 +28,9 @@ FLOAT = {np.dtype("float32"): "_f32"}
 NUMBERS = NAMES | {np.dtype(name): f"_i{name[-2:]}" for name in ("int32", "int64")}
 BITS = NUMBERS | {np.dtype(f"u{t.name}"): NUMBERS[t] for t in [*NUMBERS][2:]}
 LEVELS = ["x86_64_v4", "x86_64_v3", "x86_64_v2"]  # a processor has those that follow
-MOST = 2**31  # elements: the kernels count in 32 bits
+MAX_ELEMENTS = 2**31  # exclusive: the kernels count elements in 32 bits
 HALVES = "cast_f16_f32", "cast_f32_f16"
-LARGE = 1 << 16  # bytes that NumPy copies more slowly
+COPY_MIN_BYTES = 1 << 16  # from here on the kernels copy faster than NumPy
 SUFFIX = ".dll" if sys.platform == "win32" else ".so"  # of libraries
 
 
@@ -143,7 +143,7 @@ def in_float32(kernel: Kernel, *xs: Array | None, **attrs: Any) -> Any:
 
 def _converted(x: Array, dtype: np.dtype[Any], function: Any) -> Array:
     """Return ``x.astype(dtype)``, by a function in C if there is one."""
-    if function is None or not 0 < x.size < MOST:
+    if function is None or not 0 < x.size < MAX_ELEMENTS:
         return x.astype(dtype)
     y = np.empty(x.shape, dtype)
     function(in_order(x), y, x.size)
@@ -155,7 +155,7 @@ COPY: Any = strided("copy_strided")
 
 def contiguous(*xs: Array | None) -> list[Any] | None:
     """Return the arrays as kernels in C take them; None if one is too large."""
-    if any(x is not None and x.size >= MOST for x in xs):
+    if any(x is not None and x.size >= MAX_ELEMENTS for x in xs):
         return None
     return [None if x is None else in_order(x) for x in xs]
 
@@ -171,7 +171,7 @@ def in_order(x: Array) -> Array:
 
 def copy(y: Array, x: Array) -> None:
     """Write ``y[...] = x``; large arrays of one dtype on all threads."""
-    large = x.nbytes >= LARGE and x.size < MOST and LOADED
+    large = x.nbytes >= COPY_MIN_BYTES and x.size < MAX_ELEMENTS and LOADED
     alike = x.shape == y.shape and x.dtype is y.dtype and x.dtype.kind in "biufc"
     if large and alike and x.flags.aligned and y.flags.aligned:
         loop = np.array([x.ndim, *x.shape, *x.strides, *y.strides], np.int64)
@@ -187,7 +187,7 @@ def described(windows: Windows, back: bool = False) -> Array | None:
     The distance of kernel positions may be huge where there is one.
     """
     numbers = windows.numbers(back=back)
-    if max(map(abs, numbers)) >= MOST:
+    if max(map(abs, numbers)) >= MAX_ELEMENTS:
         return None
     return np.array(numbers, np.int32)
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-MOST = 1 << 30  # bytes to keep by default, on a machine with 8 GiB or more
+DEFAULT_MAX_BYTES = 1 << 30  # cached by default, with 8 GiB of memory or more
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -34,7 +34,7 @@ def limit_of(text: str | None) -> int:
 
     """
     if text is None:
-        return min(MOST, memory() // 8)
+        return min(DEFAULT_MAX_BYTES, memory() // 8)
     found = re.fullmatch(r"(\d+)\s*([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if not found:
         raise ValueError(
@@ -50,7 +50,7 @@ def memory(root: Path = Path("/")) -> int:
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        return 8 * MOST  # Windows does not say
+        return 8 * DEFAULT_MAX_BYTES  # Windows does not say
     try:
         told = (root / "sys/fs/cgroup/memory.max").read_text().strip()
     except OSError:

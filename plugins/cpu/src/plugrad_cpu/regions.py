@@ -53,8 +53,8 @@ SLOT = np.dtype([("kind", "i4"), ("size", "i4"), ("place", "i4"), ("loop", "i4")
 ARRAY, SCALAR, BROADCAST, TILE = range(4)
 MAX_SLOTS = 128  # REGION_SLOTS of region.h
 MAX_OPERANDS = 3  # of a step
-CACHE = 8192  # elements of float32: two thirds of the smallest first caches
-LONGEST_TILE = 2048  # elements
+CACHE_ELEMENTS = 8192  # float32: two thirds of the smallest first-level caches
+LONG_TILE = 2048  # elements
 SHORT_TILE = 1024  # the same where a call of a loop costs little: 4 % less on Zen 3
 Tables = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]
 BOOL = np.dtype(np.bool_)
@@ -231,7 +231,7 @@ class Slots:
             return self._add(ARRAY, dtype.itemsize)
         return self.tile(dtype)
 
-    def tile_size(self, preferred: int = LONGEST_TILE) -> int:
+    def tile_size(self, preferred: int = LONG_TILE) -> int:
         """Return how many elements a tile has, so that all tiles fit into the cache.
 
         Arrays often begin at the same place of a page, and then their tiles compete for
@@ -242,8 +242,8 @@ class Slots:
 
         """
         arrays = sum(kind == ARRAY for kind, *_ in self.rows)
-        best = LONGEST_TILE if arrays < 4 else 512 if arrays < 6 else 256
-        most = min(best, CACHE // (arrays + self.places) // 64 * 64)
+        best = LONG_TILE if arrays < 4 else 512 if arrays < 6 else 256
+        most = min(best, CACHE_ELEMENTS // (arrays + self.places) // 64 * 64)
         period = max([p for p in self.periods if p <= most], default=1)
         return max(min(preferred, most) // period, 1) * period
 

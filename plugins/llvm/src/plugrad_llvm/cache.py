@@ -14,8 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-MOST = 64 << 20  # bytes of all files; beyond, those that were not used for longest go
-NEW = 64  # files that one process writes between two looks at the size
+MAX_BYTES = 64 << 20  # of all files; beyond, the least recently used ones are deleted
+FILES_PER_TRIM = 64  # files that a process writes between two checks of the size
 DIGEST = hashlib.sha256().digest_size
 
 
@@ -83,12 +83,12 @@ def write(key: str, code: bytes) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(hashlib.sha256(code).digest() + code)
         os.replace(name, where / key)
-        if _written % NEW == 0:
+        if _written % FILES_PER_TRIM == 0:
             trim(where)
         _written += 1
 
 
-def trim(where: Path, most: int = MOST) -> None:
+def trim(where: Path, most: int = MAX_BYTES) -> None:
     """Delete the files that were not used for longest, beyond ``most`` bytes."""
     found = [(path.stat(), path) for path in where.iterdir()]
     total = 0

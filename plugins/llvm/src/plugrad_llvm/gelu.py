@@ -5,7 +5,15 @@ from __future__ import annotations
 from math import inf, nan
 
 from .code import Code, Vector
-from .mathematics import EXP2, LARGE, at_least, at_most, nma, polynomial, scaled
+from .mathematics import (
+    EXP2,
+    ROUND_TO_INT_MAGIC,
+    at_least,
+    at_most,
+    nma,
+    polynomial,
+    scaled,
+)
 
 NORMAL_LOG = [2.6231224295e-07, -9.0507733298e-07, -2.7475646248e-06]
 NORMAL_LOG += [4.2929445601e-05, -0.00034956151806, 0.0023673548589]
@@ -31,8 +39,8 @@ def _times_half(y: Vector, a: Vector) -> tuple[Vector, Vector]:
     code = a.code
     high = a * a
     low = code.fma(a, a, -high)
-    n = code.fma(high, -1.44269502 / 2, LARGE)
-    f = code.fma(high, -1.44269502 / 2, LARGE - n)
+    n = code.fma(high, -1.44269502 / 2, ROUND_TO_INT_MAGIC)
+    f = code.fma(high, -1.44269502 / 2, ROUND_TO_INT_MAGIC - n)
     f = code.fma(low, -1.44269502 / 2, code.fma(high, -1.92596303e-8 / 2, f))
     return code.fma(y, f * polynomial(f, *EXP2[:-1]), y), n
 
@@ -41,7 +49,7 @@ def _gelu_far(code: Code) -> None:
     x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
     a = at_most(abs(x), 15.0)
     y, n = _times_half(_scaled_normal(a) * -a, a)
-    y = code.where(x < 0.0, scaled(y, n - LARGE), x)
+    y = code.where(x < 0.0, scaled(y, n - ROUND_TO_INT_MAGIC), x)
     y = code.where(x.equal(-inf), nan, y)
     result = code.where(x >= -4.0, nearby, y)
     code.do(f"ret {code.type('f')} {result.name}")
@@ -53,8 +61,8 @@ def _normal_near(a: Vector) -> Vector:
     log = polynomial(a - 2.0, *NORMAL_LOG)
     high = a * a
     low = code.fma(a, a, -high)
-    n = code.fma(high, -1.44269502 / 2, log) + LARGE
-    f = code.fma(high, -1.44269502 / 2, LARGE - n)
+    n = code.fma(high, -1.44269502 / 2, log) + ROUND_TO_INT_MAGIC
+    f = code.fma(high, -1.44269502 / 2, ROUND_TO_INT_MAGIC - n)
     f = f + code.fma(low, -1.44269502 / 2, log)
     return (polynomial(f, *EXP2).bits() + (n.bits() << 23)).floats()
 
@@ -78,7 +86,7 @@ def _slope_tail(a: Vector) -> tuple[Vector, Vector]:
 def _gelu_slope_far(code: Code) -> None:
     x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
     u, n = _slope_tail(at_most(abs(x), 15.0))
-    y = _slope_of(x, scaled(u, n - LARGE))
+    y = _slope_of(x, scaled(u, n - ROUND_TO_INT_MAGIC))
     result = code.where(abs(x) <= 12.5, nearby, y)
     code.do(f"ret {code.type('f')} {result.name}")
 
@@ -103,8 +111,8 @@ def _exp_gelu_tanh(x: Vector) -> Vector:
     lost = code.fma(rest, GELU_CUBE, lost)
     u = a * factor
     small = code.fma(a, lost, code.fma(a, factor, -u))
-    n = u + LARGE
-    f = u - (n - LARGE) + small
+    n = u + ROUND_TO_INT_MAGIC
+    f = u - (n - ROUND_TO_INT_MAGIC) + small
     y = (polynomial(f, *EXP2).bits() + (n.bits() << 23)).floats()
     return code.where(u < -125.0, 0.0, y)
 

@@ -13,7 +13,9 @@ from .code import Code, Vector, literal
 
 LN2_HIGH, LN2_LOW = 0.693145751953125, 1.42860682030941723e-6
 LOG2E = 1.44269504
-LARGE = 12582912.0  # adding it rounds to an integer, which is in the last bits
+ROUND_TO_INT_MAGIC = (
+    12582912.0  # adding 1.5 * 2^23 rounds; the integer is the last bits
+)
 EXP2 = [1.534581097e-4, 1.33999309e-3, 9.618489072e-3, 5.550328642e-2]
 EXP2 += [2.402264625e-1, 6.931471825e-1, 1.0]
 EXP_TAIL = [1.38683163e-3, 8.36642366e-3, 4.16674651e-2, 1.66665450e-1, 0.49999997]
@@ -83,8 +85,8 @@ def exp(x: Vector) -> Vector:
     """Return e^x."""
     code = x.code
     near = abs(x) <= 87.0
-    n = code.fma(x, 1.44269502, LARGE)
-    f = code.fma(x, 1.44269502, LARGE - n)
+    n = code.fma(x, 1.44269502, ROUND_TO_INT_MAGIC)
+    f = code.fma(x, 1.44269502, ROUND_TO_INT_MAGIC - n)
     f = code.fma(x, 1.92596303e-8, f)
     y = polynomial(f, *EXP2)
     y = (y.bits() + (n.bits() << 23)).floats()
@@ -102,8 +104,8 @@ def _exp2_far(code: Code) -> None:
 
 def exp2(x: Vector) -> Vector:
     """Return 2^x."""
-    n = x + LARGE
-    y = polynomial(x - (n - LARGE), *EXP2)
+    n = x + ROUND_TO_INT_MAGIC
+    y = polynomial(x - (n - ROUND_TO_INT_MAGIC), *EXP2)
     y = (y.bits() + (n.bits() << 23)).floats()
     return x.code.unless(abs(x) <= 125.0, y, x, "exp2_far", _exp2_far)
 
@@ -183,8 +185,8 @@ def tanh(x: Vector) -> Vector:
     code = x.code
     a = at_most(abs(x), 10.0)
     b = a + a
-    total = code.fma(b, LOG2E, LARGE + 127)
-    n = total - (LARGE + 127)
+    total = code.fma(b, LOG2E, ROUND_TO_INT_MAGIC + 127)
+    n = total - (ROUND_TO_INT_MAGIC + 127)
     r = nma(n, 0.6931471824645996, b)  # its error is of less weight than n is large
     y = code.fma(r * r, polynomial(r, *EXP_TAIL), r)
     power = (total.bits() << 23).floats()
@@ -216,8 +218,8 @@ def erf(x: Vector) -> Vector:
     b = at_most(a, 4.0)
     inner = code.fma(x, polynomial(z, *ERF_INNER), x)
     power = polynomial(b, *ERF_POWER)
-    n = power + LARGE
-    f = power - (n - LARGE)
+    n = power + ROUND_TO_INT_MAGIC
+    f = power - (n - ROUND_TO_INT_MAGIC)
     y = (polynomial(f, *ERF_EXP2).bits() + (n.bits() << 23)).floats()
     return code.where(a >= 0.9, with_sign(1.0 - y, x), inner)
 
@@ -235,8 +237,8 @@ class Gaussian(NamedTuple):
         code = x.code
         high = x * x
         low = code.fma(x, x, -high)
-        n = code.fma(high, -1.44269504, LARGE)
-        whole = n - LARGE
+        n = code.fma(high, -1.44269504, ROUND_TO_INT_MAGIC)
+        whole = n - ROUND_TO_INT_MAGIC
         main = nma(whole, LN2_HIGH, -high)
         return cls(main, nma(whole, LN2_LOW, -low), n)
 
@@ -253,7 +255,7 @@ class Gaussian(NamedTuple):
 
     def scaled(self, y: Vector) -> Vector:
         """Return y 2^n, which may be a denormal number."""
-        return scaled(y, self.n - LARGE)
+        return scaled(y, self.n - ROUND_TO_INT_MAGIC)
 
 
 def _scaled_erfc(a: Vector) -> tuple[Vector, Vector, Vector]:
@@ -370,8 +372,8 @@ def _far(code: Code, function: str) -> None:
 def _angle(x: Vector, function: str, quarters: int) -> Vector:
     """Return sin(x + quarters * pi / 2)."""
     code = x.code
-    total = code.fma(x, 0.63661977, LARGE + quarters)
-    n = total - (LARGE + quarters)
+    total = code.fma(x, 0.63661977, ROUND_TO_INT_MAGIC + quarters)
+    n = total - (ROUND_TO_INT_MAGIC + quarters)
     r = nma(n, float.fromhex("0x1.92p+0"), x)
     for part in ("0x1.fb4p-12", "0x1.444p-24", "0x1.68c234p-39"):
         r = nma(n, float.fromhex(part), r)

@@ -36,11 +36,12 @@ Run = Callable[..., bool]
 # items; those of a unit, which is not divided; the units, and those of a piece.
 Pieces = tuple[int, int, int, int, int]
 FASTCALL = 0x80  # METH_FASTCALL of CPython
-# Levels of the code generator: QUICK takes a quarter of the time and gives slower code
-# with the same bits. Passes over the module do not run.
-LEVEL, QUICK = 1, 0
-WIDEST = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "fma"}
-KEPT = 256  # modules, of which equal ones are compiled once
+# Levels of the code generator. QUICK costs a quarter of the time; its code is slower
+# and gives the same bits. No passes over the module run.
+LEVEL = 1
+QUICK = 0
+AVX512_FEATURES = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "fma"}
+MAX_CACHED_MODULES = 256  # equal modules are compiled once
 CALLED = ["PyBool_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread"]
 # What Python calls. ``self`` is a bytes object, which has its bytes at 32: the address
 # of ``run``, that of the type of arrays, whether other threads of Python may run
@@ -153,7 +154,7 @@ def processor() -> Processor:
     """Return the processor; vectors are as wide as those of the kernels of cpu."""
     features = llvm.get_host_cpu_features()
     have = {name for name, there in features.items() if there}
-    lanes = 16 if have >= WIDEST else 8 if have >= {"avx2", "fma"} else 4
+    lanes = 16 if have >= AVX512_FEATURES else 8 if have >= {"avx2", "fma"} else 4
     fused = "fma" in have or platform.machine() in ("aarch64", "arm64")
     return Processor(llvm.get_host_cpu_name(), features.flatten(), lanes, fused)
 
@@ -212,7 +213,7 @@ _new_function = ctypes.PYFUNCTYPE(
 )(("PyCFunction_NewEx", ctypes.pythonapi))
 
 
-@functools.lru_cache(KEPT)
+@functools.lru_cache(MAX_CACHED_MODULES)
 def _loaded(text: str, level: int) -> llvm.ExecutionEngine:
     """Return what holds the machine code of a module."""
     code = _machine_code(text, level)

@@ -20,10 +20,10 @@ from .kernels import ELEMENTWISE, KINDS
 from .loops import write_loop
 from .rows import ROWS
 
-MOST_BUFFERS = 1 << 18  # bytes of the stack
-# Registers of each value in a turn of a loop. In a chain of operations, each waits for
-# the one before it; the processor computes several chains of a turn at once.
-TOGETHER = 4
+MAX_BUFFER_BYTES = 1 << 18  # of the stack
+# Registers per value in an iteration of a loop. The operations of a chain depend on
+# each other; with several registers the processor interleaves as many chains.
+INTERLEAVED_REGISTERS = 4
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Plan:
 
     def lanes(self, register: int) -> int:
         """Return the elements that a loop takes at once, given those of a register."""
-        wide = TOGETHER * register
+        wide = INTERLEAVED_REGISTERS * register
         long = self.inner % wide == 0 or self.inner >= 8 * wide
         return wide if long else min(register, self.inner)
 

@@ -12,13 +12,14 @@ from plugrad.plugin import Graph, Step, runtime
 
 from . import native
 from .graphs import VIEW, values
-from .programs import MOST_BUFFERS, Plan, Writer, buffers
+from .programs import MAX_BUFFER_BYTES, Plan, Writer, buffers
 from .rows import ROWS
 from .worth import REDUCTIONS
 
-RELEASE = 1 << 14  # elements, from which on other threads of Python may run
-SHARED, PIECE = 1 << 17, 1 << 14  # elements of a region for threads, and of a piece
-POOLED = 1 << 15  # bytes of a result that has its memory from the pool of cpu
+NOGIL_MIN_ELEMENTS = 1 << 14  # from here on a region releases the GIL
+THREADS_MIN_ELEMENTS = 1 << 17  # from here on a region runs on several threads
+PIECE_ELEMENTS = 1 << 14  # of a thread's piece of work
+POOL_MIN_BYTES = 1 << 15  # from here on results take memory from the pool of cpu
 AFTERWARDS = {VIEW, *REDUCTIONS}  # the kernels run on what the code has written
 
 Function = Callable[..., Any]
@@ -27,11 +28,11 @@ Function = Callable[..., Any]
 def function_of(graph: Graph, level: int = native.LEVEL) -> Function | None:
     """Return the function of a graph; None if it cannot be compiled."""
     plan = planned(graph)
-    if plan is None or buffers(plan) > MOST_BUFFERS:
+    if plan is None or buffers(plan) > MAX_BUFFER_BYTES:
         return None
     module = native.new_module()
     Writer(module, plan).write()
-    release = prod(plan.shape) >= RELEASE
+    release = prod(plan.shape) >= NOGIL_MIN_ELEMENTS
     return _caller(graph, plan, native.compiled(module, release, _pieces(plan), level))
 
 
@@ -92,8 +93,11 @@ def _pieces(plan: Plan) -> native.Pieces:
     """Return how the threads of the backend share a region, if it is large."""
     flat = len(plan.axes) == 1
     unit = plan.lanes(native.processor().lanes) if flat else 1
-    units, grain = plan.items // unit, max(1, PIECE // (unit if flat else plan.inner))
-    if prod(plan.shape) < SHARED or units >= 1 << 32:
+    units, grain = (
+        plan.items // unit,
+        max(1, PIECE_ELEMENTS // (unit if flat else plan.inner)),
+    )
+    if prod(plan.shape) < THREADS_MIN_ELEMENTS or units >= 1 << 32:
         return 0, plan.items, 0, 0, 0
     return runtime("cpu").parallel_for or 0, plan.items, unit, units, grain
 
@@ -106,7 +110,7 @@ def _kernel(step: Step) -> Function:
 
 def _empty(spec: Any) -> Function:
     """Return what makes an output: cpu's pool has the memory of large ones."""
-    if prod(spec.shape) * spec.dtype.itemsize < POOLED:
+    if prod(spec.shape) * spec.dtype.itemsize < POOL_MIN_BYTES:
         return np.empty
     return runtime("cpu").wrap(np.empty)
 

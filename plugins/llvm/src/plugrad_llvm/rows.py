@@ -15,10 +15,10 @@ from .code import Code, Vector
 from .loops import Accumulate, accumulate, for_each, for_each_in_place
 from .mathematics import exp, polynomial
 
-CHUNK = 256  # elements whose exponentials are summed in float32
-SUMMED = 512  # elements that are summed in float32
+EXP_SUM_ELEMENTS = 256  # elements whose exponentials are summed in float32
+SUM_ELEMENTS = 512  # elements that are summed in float32
 ROUND, NEXT = 64, 16  # elements that are added at once, and those of one vector
-LARGE = 12582912.0 + 127
+ROUND_TO_INT_MAGIC = 12582912.0 + 127
 EXP2 = [1.53533634e-4, 1.33989006e-3, 9.61843785e-3, 5.55033237e-2]
 EXP2 += [0.240226477, 0.693147183, 1.0]
 LOG2E_HIGH, LOG2E_LOW = 1.44269502, 1.92596303e-8
@@ -68,8 +68,8 @@ def put(code: Code, row: str, i: str, x: Vector) -> None:
 
 def exp_below(x: Vector) -> Vector:
     """Return e^x of x up to 0, and 0 where it is denormal."""
-    total = x.code.fma(x, LOG2E_HIGH, LARGE)
-    f = x.code.fma(x, LOG2E_HIGH, LARGE - total)
+    total = x.code.fma(x, LOG2E_HIGH, ROUND_TO_INT_MAGIC)
+    f = x.code.fma(x, LOG2E_HIGH, ROUND_TO_INT_MAGIC - total)
     f = x.code.fma(x, LOG2E_LOW, f)
     y = polynomial(f, *EXP2) * (total.bits() << 23).floats()
     return x.code.where(x < -87.3, 0.0, y)
@@ -134,9 +134,11 @@ def exponentials(code: Code, x: str, most: Vector, n: int, y: str | None) -> Vec
         return total + fold(found, operator.add).to("d")
 
     whole = n - n % lanes
-    full = whole - whole % CHUNK
-    each: Accumulate = lambda i, total: [chunk(i, CHUNK, total[0])]
-    (total,) = accumulate(code, full, CHUNK, [code.constant(0.0, "d", 1)], each)
+    full = whole - whole % EXP_SUM_ELEMENTS
+    each: Accumulate = lambda i, total: [chunk(i, EXP_SUM_ELEMENTS, total[0])]
+    (total,) = accumulate(
+        code, full, EXP_SUM_ELEMENTS, [code.constant(0.0, "d", 1)], each
+    )
     total = chunk(str(full), whole - full, total) if full < whole else total
     if whole < n:
         e = one(str(whole), n - whole, code.splat(element, "f", n - whole))
@@ -206,9 +208,9 @@ def summed(
                 begin = code.put(f"add i64 {begin}, {size}")
         return total
 
-    full = n - n % SUMMED
-    each: Accumulate = lambda i, total: [chunk(i, SUMMED, total[0])]
-    (total,) = accumulate(code, full, SUMMED, [code.constant(0.0, "d", 1)], each)
+    full = n - n % SUM_ELEMENTS
+    each: Accumulate = lambda i, total: [chunk(i, SUM_ELEMENTS, total[0])]
+    (total,) = accumulate(code, full, SUM_ELEMENTS, [code.constant(0.0, "d", 1)], each)
     return chunk(str(full), n - full, total) if full < n else total
 
 

@@ -13,7 +13,7 @@ from .probes import agrees, rows_agree
 from .rows import ROWS
 from .worth import REDUCTIONS, own_compiler, own_takes
 
-LONGEST = 1 << 14  # elements of rows, of which there are buffers on the stack
+ROW_MAX_ELEMENTS = 1 << 14  # elements of rows, which have buffers on the stack
 
 
 def takes(step: Step, graph: Graph) -> bool:
@@ -64,7 +64,7 @@ def _takes_rows(step: Step, graph: Graph) -> bool:
     specs = [graph.specs[v] for v in (*step.outputs, *values(step))]
     shape = specs[0].shape
     n, axis = shape[-1], step.attrs.get("axis", len(shape) - 1)
-    if n > LONGEST or any(spec.dtype != np.float32 for spec in specs):
+    if n > ROW_MAX_ELEMENTS or any(spec.dtype != np.float32 for spec in specs):
         return False
     if axis not in (len(shape) - 1, (len(shape) - 1,)):
         return False

@@ -14,12 +14,14 @@ from math import prod
 import numpy as np
 from plugrad.plugin import Graph, Step, runtime
 
-# Kernels times elements from which on machine code saves 20 us in a call, so that it
-# pays after 500 calls; and the same where cpu has no compiler of its own.
-LEAST, ALONE = 600_000, 1 << 13
-# Functions that follow from each other: behind more of them the processor waits, as few
-# turns of a loop overlap.
-DEEPEST = 2
+# The work of a region, in kernels times elements, from which on machine code saves 20
+# us per call and so pays off after 500 calls; and the same if cpu has no compiler
+# itself.
+MIN_WORK = 600_000
+MIN_WORK_WITHOUT_COMPILER = 1 << 13
+# Elementary functions that depend on each other in a chain. In longer chains the
+# processor stalls, because few iterations of the loop overlap.
+MAX_DEPTH = 2
 GRADIENTS = ("Erf", "Gelu", "GeluTanh", "Sigmoid", "Tanh")
 ELEMENTARY = {
     *("Exp", "Exp2", "Expm1", "Log", "Log1p", "Sin", "Cos", "Tanh", "Erf", "Erfc"),
@@ -27,12 +29,12 @@ ELEMENTARY = {
     *(f"plugrad_cpu.{name}Grad" for name in GRADIENTS),
 }
 REDUCTIONS = {"Sum", "Mean", "Prod", "Max", "Min"}
-# Steps of a region that ends in a reduction: cpu's own compiler keeps in the cache what
-# the reduction reads, and is as fast up to so many.
-REDUCED = 9
-VIEWS = {"BroadcastTo"}  # which compute nothing
+# Steps of a region that ends in a reduction. Up to here cpu's own compiler, which keeps
+# the input of the reduction in the cache, is as fast.
+REDUCTION_MAX_STEPS = 9
+VIEWS = {"BroadcastTo"}  # steps that compute nothing
 DOUBLE = np.dtype("float64")
-KEPT = 256  # outlines of regions, of which those that are alike are counted
+MAX_OUTLINES = 256  # regions with equal outlines are counted together
 
 
 def own_compiler() -> bool:
@@ -56,7 +58,7 @@ def may_pay(step: Step, graph: Graph) -> bool:
 
 def least() -> int:
     """Return how many kernels times elements are enough."""
-    return LEAST if own_compiler() else ALONE
+    return MIN_WORK if own_compiler() else MIN_WORK_WITHOUT_COMPILER
 
 
 def pays(graph: Graph) -> bool:
@@ -66,7 +68,7 @@ def pays(graph: Graph) -> bool:
         return False
     if all(own_takes(step, graph) for step in graph.steps):
         reduces = any(step.kernel.name in REDUCTIONS for step in steps)
-        if _depth(graph) > DEEPEST or (reduces and len(steps) <= REDUCED):
+        if _depth(graph) > MAX_DEPTH or (reduces and len(steps) <= REDUCTION_MAX_STEPS):
             return False
     if any(spec.dtype == DOUBLE for spec in graph.specs.values()):
         return True
@@ -75,7 +77,7 @@ def pays(graph: Graph) -> bool:
     return saved[0] >= least()
 
 
-@functools.lru_cache(KEPT)
+@functools.lru_cache(MAX_OUTLINES)
 def _saved(outline: Hashable) -> list[int]:
     """Return where the kernels times elements of regions of an outline add up."""
     return [0]

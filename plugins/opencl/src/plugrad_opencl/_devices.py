@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from . import _pocl, environment
 
-RETRY = 600  # seconds until a device that did not work is tried again
-PATIENCE = 120  # seconds that a trial may take
+RETRY_AFTER_S = 600  # until a device that failed its trial is tried again
+TRIAL_TIMEOUT_S = 120  # of the process that tries a device
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def remarks(used: DeviceInfo) -> list[str]:
 # --- trying ----------------------------------------------------------------------
 
 TRIAL = "PLUGRAD_OPENCL_TRIAL"  # set in the process of a trial, and in all it starts
-BEGUN = "plugrad-opencl: the trial begins"  # its first line
+TRIAL_BEGINS = "plugrad-opencl: the trial begins"  # its first line
 
 
 class Verdict(NamedTuple):
@@ -241,27 +241,27 @@ def _known(file: Path) -> Verdict | None:
             return Verdict(None)
         case {"works": False, "reason": str(reason), "when": int() | float() as when}:
             now = time.time()
-            return Verdict(reason) if now - RETRY < when <= now else None
+            return Verdict(reason) if now - RETRY_AFTER_S < when <= now else None
     return None
 
 
 def _try(device: DeviceInfo) -> Verdict:
     """Run ``_trial`` in a process, which may turn out to be another program's."""
     command = [sys.executable, "-m", "plugrad_opencl._trial", device.key]
-    how: dict[str, Any] = {"env": os.environ | {TRIAL: "1"}, "timeout": PATIENCE}
+    how: dict[str, Any] = {"env": os.environ | {TRIAL: "1"}, "timeout": TRIAL_TIMEOUT_S}
     how |= {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
     try:
         done = subprocess.run(command, **how)
     except OSError as error:
         return Verdict(None, f"{sys.executable!r} does not start: {error.strerror}")
     except subprocess.TimeoutExpired as late:
-        if BEGUN not in str(late.stdout):
+        if TRIAL_BEGINS not in str(late.stdout):
             return Verdict(None, f"{sys.executable!r} does not run modules of Python")
-        return Verdict(f"a test of it did not end in {PATIENCE} seconds")
-    if BEGUN not in done.stdout:
+        return Verdict(f"a test of it did not end in {TRIAL_TIMEOUT_S} seconds")
+    if TRIAL_BEGINS not in done.stdout:
         return Verdict(None, f"{sys.executable!r} does not run modules of Python")
     if done.returncode == 0:
         return Verdict(None)
-    said = done.stderr.strip() or done.stdout.partition(BEGUN)[2].strip()
+    said = done.stderr.strip() or done.stdout.partition(TRIAL_BEGINS)[2].strip()
     ended = f"ended with {done.returncode}"
     return Verdict(f"a test of it {ended}: {' | '.join(said.splitlines()[-2:])[-400:]}")

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from ._devices import BEGUN, devices
+from ._devices import TRIAL_BEGINS, devices
 
 VECTOR = "__attribute__((ext_vector_type(8), aligned(4)))"  # kernels for GPUs have none
 SOURCE = """
@@ -25,7 +25,7 @@ def main(key: str) -> None:
     PoCL's two have one compiler and one processor, and each takes 0.3 s to load its
     functions: only the one that gets small work is tried.
     """
-    print(BEGUN, flush=True)
+    print(TRIAL_BEGINS, flush=True)
     import pyopencl as cl
 
     (info,) = [device for device in devices() if device.key == key]

@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 DType = np.dtype[Any]
 Strings = np.ndarray[Any, DType]
 
-AXES = 64  # as in NumPy, to which they go
+MAX_AXES = 64  # as in NumPy
 
 
 class ClArray:
@@ -43,7 +43,7 @@ class ClArray:
     def view(self, shape: Shape, dtype: DType | None = None) -> ClArray:
         """Return the same memory under another shape, or as another dtype."""
         dtype, size = dtype or self.dtype, math.prod(shape)
-        if size * dtype.itemsize != self.nbytes or len(shape) > AXES:
+        if size * dtype.itemsize != self.nbytes or len(shape) > MAX_AXES:
             raise _refused(shape, self.shape)
         y = ClArray.__new__(ClArray)
         y.buffer, y.device, y.dtype = self.buffer, self.device, dtype
@@ -68,7 +68,7 @@ class ClOwner(ClArray):
     __del__: MethodType
 
     def __init__(self, device: Device, shape: Shape, dtype: DType, size: int) -> None:
-        if size < 0 or len(shape) > AXES:
+        if size < 0 or len(shape) > MAX_AXES:
             raise _refused(shape)
         self.device = device
         self.shape = shape
@@ -82,9 +82,9 @@ class ClOwner(ClArray):
 
 def _refused(shape: Shape, given: Shape | None = None) -> ValueError:
     """Return the error for a shape that an array cannot have."""
-    if len(shape) > AXES:
+    if len(shape) > MAX_AXES:
         return ValueError(
-            f"opencl: {len(shape)} axes are more than the {AXES} that an array can "
+            f"opencl: {len(shape)} axes are more than the {MAX_AXES} that an array can "
             "have; join some with reshape"
         )
     whose = "" if given is None else f" for the elements of {given}"

@@ -23,7 +23,7 @@ from .elementwise import Function, elementwise
 Gradients = Mapping[str, Function | None]
 Outputs = Callable[..., Spec | tuple[Spec, ...]]
 FLOATING = "float32 float64"
-GROUP = 64  # items in a work group of ``source_kernel``, on every device
+GROUP_ITEMS = 64  # items in a work group of ``source_kernel``, on every device
 
 
 def elementwise_kernel(
@@ -128,7 +128,7 @@ def source_kernel(
     *,
     out: Outputs = plugin.same,
     items: Callable[..., int] | None = None,
-    group: int = GROUP,
+    group: int = GROUP_ITEMS,
     gradients: Gradients | None = None,
     decomposition: Function | None = None,
 ) -> CustomKernel:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-PLENTY = 1 << 62  # bytes, where nothing sets a limit
-COMPILER = 512 << 20  # bytes of addresses for compilers, which crash without them
+UNLIMITED_BYTES = 1 << 62  # reported if nothing sets a limit
+COMPILER_RESERVED_BYTES = 512 << 20  # of address space: compilers crash without it
 _ROOT = Path("/")
 
 
@@ -27,12 +27,12 @@ class Bound(NamedTuple):
 
 def total(root: Path = _ROOT) -> int:
     """Return the most bytes that arrays can ever take; to be asked at the start."""
-    return min([bound.total for bound in _bounds(root)], default=PLENTY)
+    return min([bound.total for bound in _bounds(root)], default=UNLIMITED_BYTES)
 
 
 def left(root: Path = _ROOT) -> int:
     """Return the bytes that this process can still take without swapping."""
-    return min([bound.left for bound in _bounds(root)], default=PLENTY)
+    return min([bound.left for bound in _bounds(root)], default=UNLIMITED_BYTES)
 
 
 def _bounds(root: Path) -> Iterator[Bound]:
@@ -58,7 +58,7 @@ def _process(root: Path) -> Iterator[Bound]:
         limit, _ = resource.getrlimit(which)
         if limit != resource.RLIM_INFINITY and len(words) > field:
             used = int(words[field]) * resource.getpagesize()
-            yield Bound(limit - used - COMPILER, limit - used)
+            yield Bound(limit - used - COMPILER_RESERVED_BYTES, limit - used)
 
 
 class _Version(NamedTuple):

@@ -18,8 +18,8 @@ from . import source
 from .arrays import ClArray, DType, Shape, empty
 from .runtime import Device, Launch
 
-TILE = 16  # elements each way
-SHORT = 64  # elements of a row, below which some of them are moved as one
+TILE_SIZE = 16  # rows and columns of a tile
+SHORT_ROW_ELEMENTS = 64  # shorter rows are moved several at a time
 
 
 def around(x: ClArray, axis: int) -> tuple[int, int, int]:
@@ -63,9 +63,9 @@ def put(
     if crossing is not None:
         rows, columns, outer = crossing
         launch = _transposer(x.device, x.dtype, len(outer))
-        tiles = -(-rows[0] // TILE) * math.prod([n for n, _, _ in outer])
+        tiles = -(-rows[0] // TILE_SIZE) * math.prod([n for n, _, _ in outer])
         if x.device.style == "gpu":
-            tiles *= -(-columns[0] // TILE) * source.GROUP["gpu"]
+            tiles *= -(-columns[0] // TILE_SIZE) * source.GROUP_ITEMS["gpu"]
         sizes = (rows[0], columns[0], columns[1], rows[2], *_sizes(outer))
         launch(n, tiles, x.buffer, y.buffer, x_start, y_start, *sizes)
     else:
@@ -116,7 +116,7 @@ def _copier(device: Device, size: int, rank: int, contiguous: bool) -> Launch:
 def _transposer(device: Device, dtype: DType, rank: int) -> Launch:
     """Return the kernel that copies columns to rows."""
     raw = source.RAW[dtype.itemsize]
-    return source.kernel(device, "transpose", TILE=TILE, type=raw, **_outer(rank))
+    return source.kernel(device, "transpose", TILE=TILE_SIZE, type=raw, **_outer(rank))
 
 
 def _outer(rank: int) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def _widened(
     """Return axes of larger elements, of up to 16 bytes, if rows are short."""
     *outer, (n, x, y) = axes
     offsets = [n, x_start, y_start, *[step for _, *steps in outer for step in steps]]
-    if (x, y) == (1, 1) and n < SHORT:
+    if (x, y) == (1, 1) and n < SHORT_ROW_ELEMENTS:
         while size < 16 and not any(offset % 2 for offset in offsets):
             offsets, size = [offset // 2 for offset in offsets], size * 2
     n, _, _, *rest = offsets
@@ -177,9 +177,9 @@ def _short(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
 def _crossing(axes: tuple[Axis, ...]) -> tuple[Axis, Axis, tuple[Axis, ...]] | None:
     """Return rows, columns and the rest, if an outer axis is the one of step 1 in x."""
     *outer, last = axes
-    if last[2] != 1 or last[1] == 1 or last[0] < TILE // 2:
+    if last[2] != 1 or last[1] == 1 or last[0] < TILE_SIZE // 2:
         return None
     for i, axis in enumerate(outer):
-        if axis[1] == 1 and axis[0] >= TILE // 2:
+        if axis[1] == 1 and axis[0] >= TILE_SIZE // 2:
             return axis, last, (*outer[:i], *outer[i + 1 :])
     return None

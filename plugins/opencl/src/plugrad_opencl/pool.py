@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-MARGIN = 256 << 20  # bytes that stay free
+RESERVED_BYTES = 256 << 20  # of device memory that stay free
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -145,7 +145,9 @@ class Pool:
         The system grants what it has not, and then kills the process for using it. So
         what was promised and may not be in use yet counts as taken.
         """
-        spare = MARGIN if size >= self.large else MARGIN // 4  # so that work goes on
+        spare = (
+            RESERVED_BYTES if size >= self.large else RESERVED_BYTES // 4
+        )  # so that work goes on
         if size > self.total - spare - self.held:
             raise MemoryError(f"there are {self.total:,} in all")
         promised, unasked = self._promised + size, self._unasked + size

@@ -19,11 +19,11 @@ from .reductions import along
 from .runtime import Device, Launch
 from .source import width as width
 
-COLUMNS = 16  # of b, side by side
-SPAN = 4  # elements each way of an item on a GPU, if that keeps it busy
-NEAR = 16  # tiles of a, one after the other
-LONG = 1 << 14  # what is added up in one go; more would lose digits
-PACKED = 1 << 18  # elements of b from which on it is faster if packed
+PANEL_COLUMNS = 16  # of b, side by side
+ITEM_TILE = 4  # rows and columns of an item on a GPU, if enough items remain
+GROUP_TILES = 16  # tiles of a, one after the other
+SUM_MAX_ELEMENTS = 1 << 14  # in a single sum; longer ones would lose digits
+PACK_MIN_ELEMENTS = 1 << 18  # of b: from here on packing it is faster
 
 # Of ``y``, after the bias.
 FINISH = {
@@ -104,7 +104,7 @@ def product(
     optional = [(x or y).buffer for x in (a.rows, a.steps, bias)]  # y is not read
     numbers = (m, n, k, parts, a.batch, a.row, a.step, b.batch, b_panel, b.row)
     steps = (y.size // parts, y_batch or m * n, y_row or n)
-    items = z * tiles * parts * source.GROUP[device.style]
+    items = z * tiles * parts * source.GROUP_ITEMS[device.style]
     buffers = (a.x.buffer, b.x.buffer, y.buffer, *optional)
     launch(z * m * n * k, items, *buffers, *numbers, *steps, alpha)
     return y.view(shape) if parts == 1 else _added(y, shape)
@@ -136,14 +136,14 @@ def _parts(device: Device, tiles: int, k: int, span: int) -> int:
     """Return in how many parts to add up ``k``: for all units, and for precision."""
     groups = 8 if device.style == "gpu" and span == 1 else 2  # of a unit, at once
     idle = groups * device.units // tiles if k >= 512 else 1
-    return max(1, min(idle, k // 256), -(-k // LONG))
+    return max(1, min(idle, k // 256), -(-k // SUM_MAX_ELEMENTS))
 
 
 def _tile(device: Device, dtype: DType, span: int) -> tuple[int, int]:
     """Return the rows and columns of a tile: as many as there are registers for."""
     if device.style == "gpu":
-        return span * COLUMNS, span * COLUMNS
-    return {8: 6, 4: 3, 1: 1}[width(dtype)], COLUMNS
+        return span * PANEL_COLUMNS, span * PANEL_COLUMNS
+    return {8: 6, 4: 3, 1: 1}[width(dtype)], PANEL_COLUMNS
 
 
 def _span(device: Device, z: int, m: int, n: int, parts: int) -> int:
@@ -152,11 +152,11 @@ def _span(device: Device, z: int, m: int, n: int, parts: int) -> int:
     Four times as many read a quarter, but all units need work, and most of it in the
     matrix.
     """
-    side = SPAN * COLUMNS
+    side = ITEM_TILE * PANEL_COLUMNS
     if device.style == "cpu" or side > 2 * min(m, n):
         return 1
     groups = z * -(-m // side) * -(-n // side) * max(parts, 1)
-    return SPAN if 2 * groups >= device.units else 1
+    return ITEM_TILE if 2 * groups >= device.units else 1
 
 
 def _panels(b: Matrix, z: int, m: int, n: int, k: int) -> tuple[Matrix, int]:
@@ -166,11 +166,13 @@ def _panels(b: Matrix, z: int, m: int, n: int, k: int) -> tuple[Matrix, int]:
     """
     device, simple = b.x.device, b.rows is None and b.step == 1
     gpu = device.style == "gpu"
-    if simple and (gpu or (n % COLUMNS == 0 and (n * k <= PACKED or m < 64))):
-        return b, COLUMNS
-    panels = -(-n // COLUMNS)
+    if simple and (
+        gpu or (n % PANEL_COLUMNS == 0 and (n * k <= PACK_MIN_ELEMENTS or m < 64))
+    ):
+        return b, PANEL_COLUMNS
+    panels = -(-n // PANEL_COLUMNS)
     count = z if b.batch else 1
-    packed = empty(device, (count, panels, k, COLUMNS), b.x.dtype)
+    packed = empty(device, (count, panels, k, PANEL_COLUMNS), b.x.dtype)
     cuts = max(1, min(2 * device.units // (count * panels), k // 64))
     launch = _pack(device, b.x.dtype, b.rows is not None, cuts)
     items = count * panels * cuts
@@ -180,7 +182,7 @@ def _panels(b: Matrix, z: int, m: int, n: int, k: int) -> tuple[Matrix, int]:
     steps = (count, n, k, b.batch, b.row, b.step)
     launch(packed.size, items, b.x.buffer, packed.buffer, table, *steps)
     batch = packed.size // count if b.batch else 0
-    return Matrix(packed, COLUMNS, 1, batch), k * COLUMNS
+    return Matrix(packed, PANEL_COLUMNS, 1, batch), k * PANEL_COLUMNS
 
 
 @functools.cache
@@ -195,8 +197,8 @@ def _gemm(
         BIAS=bias,
         ROWS=_tile(device, dtype, span)[0],
         SPAN=span,
-        NEAR=NEAR,
-        COLUMNS=COLUMNS,
+        NEAR=GROUP_TILES,
+        COLUMNS=PANEL_COLUMNS,
         integer=source.SIGNED[dtype.itemsize],
         **formulae(dtype, activation),
     )
@@ -223,7 +225,9 @@ def _thin(device: Device, dtype: DType, dots: bool, strip: int) -> Launch:
 @functools.cache
 def _pack(device: Device, dtype: DType, tables: bool, cuts: int) -> Launch:
     values = {"TABLES": tables, "CUTS": cuts, "type": source.C[dtype]}
-    return source.kernel(device, "pack", width=width(dtype), COLUMNS=COLUMNS, **values)
+    return source.kernel(
+        device, "pack", width=width(dtype), COLUMNS=PANEL_COLUMNS, **values
+    )
 
 
 @functools.lru_cache(256)

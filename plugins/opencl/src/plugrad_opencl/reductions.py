@@ -15,9 +15,9 @@ from . import source
 from .arrays import ClArray, DType, Shape, empty, filled
 from .runtime import Device, Launch
 
-STRIP = {"cpu": 256, "gpu": 32}  # columns that an item does on a CPU, a group on a GPU
-FEW = 1 << 14  # elements that are not cut into parts
-LONG = 1 << 12  # vectors that are added up in one go; more would lose digits
+STRIP_COLUMNS = {"cpu": 256, "gpu": 32}  # per item on a CPU, per group on a GPU
+SPLIT_MIN_ELEMENTS = 1 << 14  # below, a reduction is not split into parts
+SUM_MAX_VECTORS = 1 << 12  # in a single sum; longer ones would lose digits
 
 # What changes nothing and how two go together, by kind of dtype.
 _LEAST = {"f": "-INFINITY", "i": "$least", "u": "0", "b": "0"}
@@ -65,7 +65,7 @@ def reducer(device: Device, name: str, dtype: DType, rows: bool, *reads: str) ->
         "reduce",
         width=source.width(dtype),
         ROWS=rows,
-        STRIP=STRIP[device.style],
+        STRIP=STRIP_COLUMNS[device.style],
         type=source.C[dtype],
         functions=f"{source.functions(join, dtype)}\n{loads}",
         arguments=arguments,
@@ -81,7 +81,12 @@ def reduced(
     device, (a, n, m) = launch.device, sizes
     parts = _parts(device, a, n, m)
     y = empty(device, (a, parts, m), dtype)
-    items = a * parts * -(-m // STRIP[device.style]) * source.GROUP[device.style]
+    items = (
+        a
+        * parts
+        * -(-m // STRIP_COLUMNS[device.style])
+        * source.GROUP_ITEMS[device.style]
+    )
     launch(a * n * m, items, *given, y.buffer, a, n, m, parts)
     if parts == 1:
         return y.view((a, m))
@@ -91,15 +96,15 @@ def reduced(
 
 def _parts(device: Device, a: int, n: int, m: int) -> int:
     """Return into how many parts to cut ``n``, so that all units have work."""
-    if a * n * m <= FEW or n < 4:
+    if a * n * m <= SPLIT_MIN_ELEMENTS or n < 4:
         return 1
-    items = a * -(-m // STRIP[device.style])
+    items = a * -(-m // STRIP_COLUMNS[device.style])
     if device.style == "cpu":
-        long = LONG * (8 if m == 1 else 1)
+        long = SUM_MAX_VECTORS * (8 if m == 1 else 1)
         parts = 1 if items >= 4 * device.units else min(8 * device.units, n // 2)
         return max(parts, n // long)
     want: int = max(1, 8 * device.units // items)
-    return min(want, max(1, n // source.GROUP["gpu"]), 1024)
+    return min(want, max(1, n // source.GROUP_ITEMS["gpu"]), 1024)
 
 
 def along(name: str, x: ClArray, axis: Shape, keepdims: bool) -> Any:

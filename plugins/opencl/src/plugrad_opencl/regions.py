@@ -25,8 +25,8 @@ from .runtime import Device, Launch
 from .walk import Input, Output, layout, walk
 
 MOVES = ("BroadcastTo", "Identity")  # of inputs, which broadcast anyway
-LONG_ROW = 256  # elements, of which those that fill no vector are few
-MOST_ARGUMENTS = 120  # of 8 bytes: each device takes 1024 bytes of them
+LONG_ROW_ELEMENTS = 256  # from here on few elements of a row fill no vector
+MAX_ARGUMENTS = 120  # of 8 bytes: every device accepts 1024 bytes
 
 
 def fusable(step: Step, graph: Graph) -> bool:
@@ -47,7 +47,7 @@ def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
     shape = graph.specs[graph.outputs[0]].shape
     n = prod(shape)
     advances, rank, sizes = _layout(shape, [graph.specs[x].shape for x in code.inputs])
-    if len(advances) + len(code.numbers) + len(dtypes) + len(sizes) >= MOST_ARGUMENTS:
+    if len(advances) + len(code.numbers) + len(dtypes) + len(sizes) >= MAX_ARGUMENTS:
         return None
     launch = code.launch(device, advances, rank, sizes)
     items, numbers = launch.items(n), code.numbers
@@ -167,7 +167,7 @@ class Code:
     ) -> Launch:
         """Return the kernel, for inputs that advance in this way."""
         specs = self.graph.specs
-        row = sizes[0] if rank else LONG_ROW
+        row = sizes[0] if rank else LONG_ROW_ELEMENTS
         cs = [source.C[specs[x].dtype] for x in self.inputs]
         outputs = [(specs[y].dtype, self.variables[y]) for y in self.graph.outputs]
         return walk(
@@ -191,7 +191,7 @@ def _width(device: Device, dtypes: Sequence[DType], row: int) -> int:
     one by one, so short rows keep to eight, too.
     """
     wide, narrow = 16 if device.lanes >= 8 else 8, max(d.itemsize for d in dtypes) == 4
-    whole = row % wide == 0 or row >= LONG_ROW
+    whole = row % wide == 0 or row >= LONG_ROW_ELEMENTS
     return wide if narrow and whole else width(*dtypes)
 
 

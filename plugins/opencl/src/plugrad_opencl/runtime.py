@@ -25,12 +25,12 @@ import pyopencl as cl
 
 from . import _pocl, memory, pool, programs
 from ._devices import DeviceInfo
-from .source import BLOCK
+from .source import BLOCK_ELEMENTS
 from .timing import Timed, Timer
 
-SMALL = 1 << 16  # elements of work, as ``size`` of a launch, for the thread that calls
-SLOW = 0.5  # seconds of compiling at first use after which a line says so
-CHECKS = 4096  # unchecked index inputs before the device is waited for
+INLINE_MAX_ELEMENTS = 1 << 16  # of work (``size`` of a launch) on the calling thread
+SLOW_COMPILE_S = 0.5  # longer compilations at first use are reported
+MAX_PENDING_CHECKS = 4096  # of index inputs, before the device is waited for
 READ_WRITE = cl.mem_flags.READ_WRITE
 BackendError = pg.BackendError
 
@@ -127,7 +127,7 @@ class Device:
             start = time.perf_counter()
             found = programs.load(self.context, self.info, source, which)
             self._programs[source, which] = found
-            if not self._announced and time.perf_counter() - start > SLOW:
+            if not self._announced and time.perf_counter() - start > SLOW_COMPILE_S:
                 self._announced = True
                 print(
                     f"plugrad-opencl: compiles kernels for {self.info.name}, "
@@ -147,7 +147,7 @@ class Device:
     def fill(self, buffer: Any, value: np.ndarray[Any, Any], nbytes: int) -> None:
         """Put ``value``, of 1 to 16 bytes, everywhere."""
         with self.lock:
-            quick = nbytes <= SMALL * 4 and not self._busy()
+            quick = nbytes <= INLINE_MAX_ELEMENTS * 4 and not self._busy()
             queue, before = self.quick if quick else self.wide, self.pending
             event = self._do(self._fill, queue, buffer, value, 0, nbytes)
             if queue is not self.quick:
@@ -211,7 +211,7 @@ class Device:
             limit=pool.limit(own),
             largest=handle.max_mem_alloc_size,
             total=memory.total() if shared else own,
-            left=memory.left if shared else lambda: memory.PLENTY,
+            left=memory.left if shared else lambda: memory.UNLIMITED_BYTES,
             lock=self.lock,
         )
 
@@ -231,7 +231,7 @@ class Device:
         waited for, and IndexError raised: ``what`` says of what, as in "gather: {} is
         out of range for axis 0 with size 3".
         """
-        if len(self._checks) >= CHECKS:
+        if len(self._checks) >= MAX_PENDING_CHECKS:
             self.synchronize()
         number = 1 + next(self._numbers) % (2**31 - 1)  # an int of kernels, not 0
         yield self.flag, number
@@ -341,7 +341,9 @@ class Launch:
             )
         device, kernels = self.device, self._kernels
         with device.lock:
-            if size <= SMALL and (device.pending is None or not device._busy()):
+            if size <= INLINE_MAX_ELEMENTS and (
+                device.pending is None or not device._busy()
+            ):
                 which, queue = -1, device.quick
             else:
                 which, queue = 0, device.wide
@@ -385,7 +387,7 @@ def _style(info: DeviceInfo) -> str:
 
 def blocks(n: int) -> int:
     """Return the items for ``n`` elements, a block each."""
-    return 1 if n <= BLOCK else -(-n // BLOCK)
+    return 1 if n <= BLOCK_ELEMENTS else -(-n // BLOCK_ELEMENTS)
 
 
 def _grouped(group: int, source: str) -> Callable[[int], int]:

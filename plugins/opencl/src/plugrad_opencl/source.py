@@ -37,8 +37,8 @@ DTYPES = {c: dtype for dtype, c in C.items()}  # uchar is uint8
 RAW = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong", 16: "uint4"}
 SIGNED = {1: "char", 2: "short", 4: "int", 8: "long"}
 
-BLOCK = 1 << 14  # elements that an item on a CPU does
-GROUP = {"cpu": 1, "gpu": 256}  # items in a work group
+BLOCK_ELEMENTS = 1 << 14  # per item on a CPU
+GROUP_ITEMS = {"cpu": 1, "gpu": 256}  # items in a work group
 
 
 def kernel(
@@ -57,7 +57,9 @@ def kernel(
     defined = [f"#define {n} {int(v)}\n" for n, v in values.items() if n.isupper()]
     code = "".join(defined) + prelude(device.style, width) + template(file, **values)
     name = name or file
-    return device.kernel(code, name, arguments(code, name), group=GROUP[device.style])
+    return device.kernel(
+        code, name, arguments(code, name), group=GROUP_ITEMS[device.style]
+    )
 
 
 def arguments(code: str, name: str) -> list[Any]:
@@ -115,7 +117,7 @@ def share(device: Device, row: int) -> int:
     """Return how many rows of ``row`` elements an item does: a power of two."""
     if device.style == "gpu":
         return 1
-    return 1 << max(BLOCK // row, 1).bit_length() - 1
+    return 1 << max(BLOCK_ELEMENTS // row, 1).bit_length() - 1
 
 
 @functools.cache
@@ -135,6 +137,6 @@ def prelude(style: str, width: int = 1) -> str:
     return (
         f"#define CPU {int(cpu)}\n"
         f"#define WIDTH {width if cpu else 1}\n"
-        f"#define BLOCK {BLOCK}\n"
-        f"#define GROUP {GROUP[style]}\n" + text("prelude")
+        f"#define BLOCK {BLOCK_ELEMENTS}\n"
+        f"#define GROUP {GROUP_ITEMS[style]}\n" + text("prelude")
     )

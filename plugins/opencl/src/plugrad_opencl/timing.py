@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-NOTED = 4096  # events that are kept before they are added up
+MAX_PENDING_EVENTS = 4096  # before their times are added up
 
 
 class Timer:
@@ -20,7 +20,7 @@ class Timer:
     def note(self, event: Any) -> None:
         """Count an event of this thread, once it is complete."""
         self._events.append((threading.get_ident(), event))
-        if len(self._events) >= NOTED:
+        if len(self._events) >= MAX_PENDING_EVENTS:
             event.wait()
             self._add_up()
 

@@ -14,9 +14,9 @@ from .arrays import ClArray, DType, empty
 from .products import Finish, Matrix, formulae, product, width
 from .runtime import Device, Launch
 
-# Channels from which on the products are worth what is around them.
-MANY = 32
-MOST = 1 << 26  # numbers in between, at most
+# With fewer channels the transforms cost more than the products save.
+WINOGRAD_MIN_CHANNELS = 32
+MAX_INTERMEDIATE_ELEMENTS = 1 << 26  # of the transformed input and output
 
 
 def suits(x: ClArray, geometry: Windows) -> bool:
@@ -27,9 +27,9 @@ def suits(x: ClArray, geometry: Windows) -> bool:
         x.dtype == np.float32
         and geometry.window == (3, 3)
         and max(geometry.strides + geometry.dilations) == geometry.groups == 1
-        and min(geometry.in_shape[-1], geometry.out_shape[-1]) >= MANY
+        and min(geometry.in_shape[-1], geometry.out_shape[-1]) >= WINOGRAD_MIN_CHANNELS
         and min(geometry.out_shape[1:3]) > 2
-        and between <= MOST
+        and between <= MAX_INTERMEDIATE_ELEMENTS
     )
 
 

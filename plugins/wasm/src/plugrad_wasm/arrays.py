@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from . import guard
-from .heap import SMALL
+from .heap import SMALL_MAX_BYTES
 from .runtime import Machine
 
 DType = np.dtype[Any]
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
-MOST_AXES = 64  # of NumPy's arrays; as MAX_RANK in elementwise.h
+MAX_AXES = 64  # of a NumPy array; MAX_RANK in elementwise.h
 DTYPES = [
     "bool",
     "int8",
@@ -99,9 +99,9 @@ class WasmArray:
 
 def check_axes(shape: Sequence[int]) -> None:
     """Check that there are not more axes than NumPy has."""
-    if len(shape) > MOST_AXES:
+    if len(shape) > MAX_AXES:
         raise ValueError(
-            f"wasm: an array has at most {MOST_AXES} axes, as NumPy's have; this one "
+            f"wasm: an array has at most {MAX_AXES} axes, as NumPy's have; this one "
             f"has {len(shape)}"
         )
 
@@ -131,7 +131,11 @@ def empty(machine: Machine, shape: Shape, dtype: DType) -> WasmArray:
     y.dtype = dtype
     y.base = None
     heap = machine.heap
-    bin = heap.small[(nbytes + 63) >> 6] if nbytes <= SMALL else heap.bin(nbytes)
+    bin = (
+        heap.small[(nbytes + 63) >> 6]
+        if nbytes <= SMALL_MAX_BYTES
+        else heap.bin(nbytes)
+    )
     while not bin:
         machine.fill(nbytes)
     # From here on nothing is called, so that no other thread, no signal handler and no
@@ -158,8 +162,8 @@ def _guarded(machine: Machine, shape: Shape, dtype: DType) -> WasmArray:
     """Return a new array that has guard zones, and is filled with their pattern."""
     assert machine.guards is not None
     nbytes = prod(shape) * dtype.itemsize
-    owner = _empty(machine, (nbytes + 2 * guard.ZONE,), np.dtype(np.uint8))
-    y = GuardedArray(machine, shape, dtype, owner.pointer + guard.ZONE, None)
+    owner = _empty(machine, (nbytes + 2 * guard.ZONE_BYTES,), np.dtype(np.uint8))
+    y = GuardedArray(machine, shape, dtype, owner.pointer + guard.ZONE_BYTES, None)
     y.owner = owner
     machine.guards.enter(y.pointer, nbytes)
     return y

@@ -15,8 +15,8 @@ from plugrad.plugin import Kernel, contracts
 from .instance import on_large_stack
 
 PAGE = 1 << 16
-MOST_MEMORY = 1 << 32  # bytes that 32 bits reach
-MESSAGE = 1000  # characters of a text that are shown, at most
+MAX_MEMORY_BYTES = 1 << 32  # that 32-bit addresses reach
+MESSAGE_MAX_CHARACTERS = 1000  # of a text that is shown
 
 
 def contract(kernel: str | Kernel) -> Kernel:
@@ -40,9 +40,10 @@ def contract(kernel: str | Kernel) -> Kernel:
 
 def limits(memory: object, time_limit: float | None) -> None:
     """Check what a module may use."""
-    if not isinstance(memory, int) or not PAGE <= memory <= MOST_MEMORY:
+    if not isinstance(memory, int) or not PAGE <= memory <= MAX_MEMORY_BYTES:
         raise ValueError(
-            f"load_kernel: memory={memory!r}: give bytes from {PAGE} to {MOST_MEMORY}"
+            f"load_kernel: memory={memory!r}: give bytes from {PAGE} to "
+            f"{MAX_MEMORY_BYTES}"
         )
     if time_limit is not None and not 0 < time_limit <= threading.TIMEOUT_MAX:
         raise ValueError(f"load_kernel: time_limit={time_limit}: give seconds or None")
@@ -113,7 +114,7 @@ def _signature(kind: Any) -> str:
 
 def printable(text: str) -> str:
     r"""Return a text of which a terminal obeys nothing: ESC becomes \\x1b."""
-    shown = text[:MESSAGE] + "..." * (len(text) > MESSAGE)
+    shown = text[:MESSAGE_MAX_CHARACTERS] + "..." * (len(text) > MESSAGE_MAX_CHARACTERS)
     return "".join([c if c.isprintable() else ascii(c)[1:-1] for c in shown])
 
 

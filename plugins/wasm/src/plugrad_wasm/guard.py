@@ -15,7 +15,7 @@ from typing import Any
 from plugrad import BackendError
 
 VARIABLE = "PLUGRAD_WASM_GUARD"
-ZONE = 1024  # bytes, a multiple of the alignment of blocks
+ZONE_BYTES = 1024  # a multiple of the alignment of blocks
 PATTERN = b"\x5a\x5a\xfa\xff"
 
 
@@ -38,9 +38,9 @@ class Guards:
 
     def enter(self, begin: int, nbytes: int) -> None:
         """Fill a block, and its zones, which lie in memory that is its own."""
-        size = nbytes + 2 * ZONE
+        size = nbytes + 2 * ZONE_BYTES
         filling = (PATTERN * (size // len(PATTERN) + 1))[:size]
-        self._memory[begin - ZONE : begin + nbytes + ZONE] = filling
+        self._memory[begin - ZONE_BYTES : begin + nbytes + ZONE_BYTES] = filling
         self._blocks[begin] = nbytes
 
     def leave(self, begin: int) -> None:
@@ -72,16 +72,18 @@ class Guards:
 
     def _look(self, begin: int, nbytes: int, who: str) -> None:
         for at, phase, side in (
-            (begin - ZONE, 0, "before"),
+            (begin - ZONE_BYTES, 0, "before"),
             (begin + nbytes, nbytes % len(PATTERN), "behind"),
         ):
-            zone = self._memory[at : at + ZONE]
-            whole = (PATTERN * (ZONE // len(PATTERN) + 1))[phase : phase + ZONE]
+            zone = self._memory[at : at + ZONE_BYTES]
+            whole = (PATTERN * (ZONE_BYTES // len(PATTERN) + 1))[
+                phase : phase + ZONE_BYTES
+            ]
             if zone == whole:
                 continue
-            hit = [i for i in range(ZONE) if zone[i] != whole[i]]
+            hit = [i for i in range(ZONE_BYTES) if zone[i] != whole[i]]
             zone[:] = whole  # reported once
-            far = ZONE - hit[-1] if side == "before" else hit[0] + 1
+            far = ZONE_BYTES - hit[-1] if side == "before" else hit[0] + 1
             self._found.append(
                 f"{who} wrote outside of its arrays: into byte {far} {side} an array "
                 f"of {nbytes} bytes at {begin:#x}"

@@ -20,10 +20,10 @@ from types import MethodType
 from typing import NamedTuple
 
 ALIGNMENT = 64
-SMALL = 16384  # bytes; more than that has an extent of its own
+SMALL_MAX_BYTES = 16384  # larger blocks have an extent of their own
 PAGE = 4096  # extents are a multiple of it
-CHUNK = 65536  # small blocks of one size are cut from chunks of this size and alignment
-TRIES = 8  # to gather a bin's blocks, while other threads take and free some
+CHUNK_BYTES = 65536  # size and alignment of a chunk, which small blocks are cut from
+GATHER_ATTEMPTS = 8  # to collect a bin's blocks while other threads use it
 
 Extent = tuple[int, int]  # begin, end
 _ALL = slice(None)
@@ -62,7 +62,7 @@ class Extents(NamedTuple):
     """How linear memory is divided; what is in no free extent is cut into blocks.
 
     Attributes:
-        top: Where the memory that is in use ends, a multiple of ``CHUNK``.
+        top: Where the memory that is in use ends, a multiple of ``CHUNK_BYTES``.
         free: The free extents, sorted; no two touch.
         chunks: The number of chunks, by the size of their blocks.
 
@@ -90,9 +90,9 @@ class Extents(NamedTuple):
     def extended(self, size: int, alignment: int) -> tuple[Extents, int]:
         """Cut from behind the top, and from the free extent that ends there, if any."""
         begin, free = self.top, self.free
-        if free and free[-1][1] == begin and alignment != CHUNK:
+        if free and free[-1][1] == begin and alignment != CHUNK_BYTES:
             begin, free = free[-1][0], free[:-1]
-        end = -(-(begin + size) // CHUNK) * CHUNK
+        end = -(-(begin + size) // CHUNK_BYTES) * CHUNK_BYTES
         rest = [(begin + size, end)] if begin + size < end else []
         return self._replace(top=end, free=(*free, *rest)), begin
 
@@ -121,23 +121,25 @@ class Heap:
             MemoryError.
 
     Attributes:
-        small: For sizes up to ``SMALL``, in units of 64 bytes, the bin.
+        small: For sizes up to ``SMALL_MAX_BYTES``, in units of 64 bytes, the bin.
         peak: The most bytes that blocks in use have had when memory was cut.
 
     """
 
     def __init__(self, base: int, grow: Callable[[int], None]) -> None:
-        self._base = -(-base // CHUNK) * CHUNK
+        self._base = -(-base // CHUNK_BYTES) * CHUNK_BYTES
         self._grow = grow
         self._extents = Extents(self._base, (), {})
         self._bins: dict[int, Bin] = {}
         self.peak = 0
-        classes = [rounded(n, ALIGNMENT) for n in range(0, SMALL + 1, ALIGNMENT)]
+        classes = [
+            rounded(n, ALIGNMENT) for n in range(0, SMALL_MAX_BYTES + 1, ALIGNMENT)
+        ]
         self.small = [self._bins.setdefault(size, []) for size in classes]
 
     def bin(self, nbytes: int) -> Bin:
         """Return the bin to take from, which may be empty, and to append to."""
-        if nbytes <= SMALL:
+        if nbytes <= SMALL_MAX_BYTES:
             return self.small[(nbytes + ALIGNMENT - 1) // ALIGNMENT]
         return self._bins.setdefault(rounded(nbytes, PAGE), [])
 
@@ -152,14 +154,14 @@ class Heap:
         if found:
             return
         while not found:
-            if nbytes > SMALL:
+            if nbytes > SMALL_MAX_BYTES:
                 before, after, at = self._cut(rounded(nbytes, PAGE), PAGE)
                 begins = range(at, at + 1)
             else:
                 size = rounded(nbytes, ALIGNMENT)
-                before, after, at = self._cut(CHUNK, CHUNK)
+                before, after, at = self._cut(CHUNK_BYTES, CHUNK_BYTES)
                 after = after.counting(size, 1)
-                begins = range(at, at + CHUNK - size + 1, size)
+                begins = range(at, at + CHUNK_BYTES - size + 1, size)
             blocks = [Block(begin, found) for begin in begins]
             self._commit(found, [], blocks, before, after)
         self.peak = max(self.peak, self.used())
@@ -213,7 +215,7 @@ class Heap:
     def _gather_large(self) -> None:
         """Make extents of all free large blocks."""
         for size in list(self._bins):
-            if size > SMALL:
+            if size > SMALL_MAX_BYTES:
                 self._gather(size)
 
     def _gather_small(self) -> None:
@@ -224,18 +226,20 @@ class Heap:
     def _gather(self, size: int) -> None:
         """Make extents of what is free of the blocks of a size."""
         found = self._bins[size]
-        for _ in range(TRIES):
+        for _ in range(GATHER_ATTEMPTS):
             before, old = self._extents, found[_ALL]
             if not old:
                 return
-            if size > SMALL:
+            if size > SMALL_MAX_BYTES:
                 gone, rest = old, []
                 after = before.joined([(b.pointer, b.pointer + size) for b in gone])
             else:
                 whole = _whole_chunks(old, size)
-                gone = [b for b in old if b.pointer // CHUNK in whole]
-                rest = [b for b in old if b.pointer // CHUNK not in whole]
-                after = before.joined([(c * CHUNK, (c + 1) * CHUNK) for c in whole])
+                gone = [b for b in old if b.pointer // CHUNK_BYTES in whole]
+                rest = [b for b in old if b.pointer // CHUNK_BYTES not in whole]
+                after = before.joined(
+                    [(c * CHUNK_BYTES, (c + 1) * CHUNK_BYTES) for c in whole]
+                )
                 after = after.counting(size, -len(whole))
             if self._commit(found, old, rest, before, after):
                 for block in gone:
@@ -247,7 +251,7 @@ class Heap:
     def used(self) -> int:
         """Return the bytes of the blocks that are in use."""
         top, extents, chunks = self._extents
-        tails = sum([count * (CHUNK % size) for size, count in chunks.items()])
+        tails = sum([count * (CHUNK_BYTES % size) for size, count in chunks.items()])
         binned = sum([size * len(self._bins[size]) for size in list(self._bins)])
         free = sum([end - begin for begin, end in extents])
         return top - self._base - free - tails - binned
@@ -266,6 +270,6 @@ def _whole_chunks(blocks: Bin, size: int) -> set[int]:
     """Return the numbers of the chunks of which all blocks are among these."""
     count: dict[int, int] = {}
     for block in blocks:
-        chunk = block.pointer // CHUNK
+        chunk = block.pointer // CHUNK_BYTES
         count[chunk] = count.get(chunk, 0) + 1
-    return {chunk for chunk, n in count.items() if n == CHUNK // size}
+    return {chunk for chunk, n in count.items() if n == CHUNK_BYTES // size}

@@ -125,7 +125,7 @@ class HostFunction:
         return wasmtime.Func._from_raw(found)
 
 
-LARGE = 1 << 23  # bytes of a stack, as of a first thread
+STACK_MIN_BYTES = 1 << 23  # of a Python thread, as large as that of a main thread
 _sizes = threading.Lock()
 T = TypeVar("T")
 
@@ -151,8 +151,8 @@ def on_large_stack(function: Callable[[], T]) -> T:
     thread = threading.Thread(target=run, name="plugrad-wasm-stack")
     with _sizes:  # another thread that begins meanwhile has a large one, too
         given = threading.stack_size()
-        if 0 < given < LARGE:  # 0: what the system gives
-            threading.stack_size(LARGE)
+        if 0 < given < STACK_MIN_BYTES:  # 0: what the system gives
+            threading.stack_size(STACK_MIN_BYTES)
         try:
             thread.start()
         finally:

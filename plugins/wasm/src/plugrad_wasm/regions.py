@@ -24,7 +24,7 @@ from .arrays import WasmArray, empty, writable
 from .launch import TYPES
 from .runtime import Machine
 
-FEW = 1 << 14  # elements: of more, kernels are as fast where all results are wanted
+REGION_MAX_ELEMENTS = 1 << 14  # above, kernels are as fast if every result is an output
 BYTES, POINTER = np.dtype(np.uint8), np.dtype(np.uint32)
 UNARY = "Abs Ceil Cos Elu Erf Erfc Exp Exp2 Expm1 Floor Log Log1p Neg Reciprocal Relu "
 UNARY += "Relu6 Round Rsqrt Selu Sigmoid Sign Sin Softplus Sqrt Square Tanh Trunc "
@@ -106,7 +106,7 @@ def compiled(machine: Machine, graph: Graph) -> Callable[..., Any] | None:
     shape, dtypes = specs[0].shape, [spec.dtype for spec in specs]
     n = prod(shape)
     nothing_saved = len(specs) == len(graph.steps)
-    if len(graph.steps) < 2 or (nothing_saved and n > FEW):
+    if len(graph.steps) < 2 or (nothing_saved and n > REGION_MAX_ELEMENTS):
         return None
     found = program(graph, lambda step: _loop(step, graph))
     if found is None:

@@ -41,10 +41,10 @@ Caller = Callable[..., None]
 P = ParamSpec("P")
 T = TypeVar("T")
 VARIABLE = "PLUGRAD_WASM_THREADS"
-MOST_THREADS = 64  # as in plugrad.h
+MAX_THREADS = 64  # as in plugrad.h
 STACK = 1 << 18  # bytes, of a worker
 POOL = 64  # the address of what runtime.c shares: until_poll, failure, interrupted
-POLL = 0.05  # seconds between two looks for signals
+POLL_INTERVAL_S = 0.05  # between two checks for signals
 
 
 def threads_asked_for() -> int:
@@ -53,9 +53,9 @@ def threads_asked_for() -> int:
     if text is None:
         affinity = getattr(os, "sched_getaffinity", None)
         count = len(affinity(0)) if affinity else os.cpu_count() or 1
-        return min(count, MOST_THREADS)
-    if not text.strip().isdecimal() or not 1 <= int(text) <= MOST_THREADS:
-        raise ValueError(f"{VARIABLE}={text}: use a number from 1 to {MOST_THREADS}")
+        return min(count, MAX_THREADS)
+    if not text.strip().isdecimal() or not 1 <= int(text) <= MAX_THREADS:
+        raise ValueError(f"{VARIABLE}={text}: use a number from 1 to {MAX_THREADS}")
     return int(text)
 
 
@@ -279,7 +279,7 @@ class Machine:
     # --- a kernel that ends early --------------------------------------------------
 
     def _watching(self) -> Generator[None]:
-        """Let signal handlers run in the middle of a kernel, every ``POLL`` seconds.
+        """Let signal handlers run in the middle of a kernel, every ``POLL_INTERVAL_S``.
 
         A function would meet the signal at its first instruction, where nothing of its
         own can catch what is raised; a generator is resumed inside of its ``try``.
@@ -299,7 +299,7 @@ class Machine:
                         while True:
                             yield
                             now = perf_counter()
-                            factor = POLL / max(now - then, 1e-6)
+                            factor = POLL_INTERVAL_S / max(now - then, 1e-6)
                             polls = int(polls * min(max(factor, 0.5), 2))
                             polls = min(max(polls, 16), 1 << 16)
                             self._until_poll.value = polls

@@ -27,7 +27,7 @@ from plugrad.plugin import Kernel, Spec
 
 from .arrays import download, empty, writable
 from .checks import (
-    MESSAGE,
+    MESSAGE_MAX_CHARACTERS,
     PAGE,
     checked,
     compiled,
@@ -295,7 +295,7 @@ def _copied(machine: Machine, whole: Any, spec: Spec, at: int) -> Any:
 
 
 def _message(whole: Any, address: int) -> str:
-    text = bytes(whole[address : address + MESSAGE]).partition(b"\0")[0]
+    text = bytes(whole[address : address + MESSAGE_MAX_CHARACTERS]).partition(b"\0")[0]
     shown = printable(text.decode(errors="replace"))
     return shown or f"it returned {address}, which is no text"
 

@@ -26,7 +26,7 @@ from ..regions import MAX_SLOTS, SHORT_TILE, Slots, Tables
 from .operands import bytes_of
 from .rows import FOLDS, VIEW, Call, Count, call_of, divisor_of, values
 
-ARGUMENTS = 16  # MAX_ARGUMENTS of entry.h
+MAX_ARGUMENTS = 16  # of a kernel, as in entry.h
 REGION = np.dtype(
     [
         *[("slot_count", "i4"), ("step_count", "i4"), ("tile", "i4")],
@@ -38,7 +38,7 @@ VALUE = np.dtype([("place", "i4"), ("size", "i4"), ("every", "u4"), ("many", "u4
 STAGE = np.dtype(
     [
         *[("region", "u8"), ("values", "u8"), ("kernel", "u8")],
-        *[("arguments", "i4", (ARGUMENTS, 2)), ("last", "f8")],
+        *[("arguments", "i4", (MAX_ARGUMENTS, 2)), ("last", "f8")],
     ],
     align=True,
 )
@@ -51,10 +51,10 @@ PROGRAM = np.dtype(
 )
 PART_OF, COUNT_OVER, NUMBER, LAST = range(4)
 KINDS = "puud"  # of arguments of these: see entry.h
-MEMORY = 1 << 17  # elements: BLOCK_MEMORY of blocks.h
-BLOCK = 1 << 12  # elements of a block, where rows are shorter
-LINE = 16  # elements of a line of the cache
-PIECE = 1 << 16  # elements of a piece of work; a step of a block takes longer
+SCRATCH_ELEMENTS = 1 << 17  # BLOCK_MEMORY of blocks.h
+BLOCK_ELEMENTS = 1 << 12  # of a block of shorter rows
+CACHE_LINE_ELEMENTS = 16  # float32 elements of a cache line
+PIECE_ELEMENTS = 1 << 16  # of a piece of work; steps of blocks take longer
 
 Write = Callable[[Graph], tuple[Slots, Tables] | None]
 End = Callable[[Any], Any]
@@ -73,7 +73,10 @@ def compiled(graph: Graph, write: Write) -> Callable[..., Any] | None:
         return None
     found = {step.outputs[0]: call_of(step, graph) for step in graph.steps}
     calls = {y: call for y, call in found.items() if call is not None}
-    for longest in (MEMORY, BLOCK):  # less, where the memory has too few such blocks
+    for longest in (
+        SCRATCH_ELEMENTS,
+        BLOCK_ELEMENTS,
+    ):  # less, where the memory has too few such blocks
         unit, exact, late = unit_of(calls, longest)
         if function := _compiled(graph, calls, late, unit, exact, write):
             return function
@@ -221,7 +224,7 @@ class Program:
         sizes = [len(slots.rows), len(arrays[1]), slots.tile_size(SHORT_TILE)]
         region = np.array([(*sizes, *[a.ctypes.data for a in arrays])], REGION)
         self.kept += [*arrays, of, region]
-        nothing = [(NUMBER, 0)] * ARGUMENTS
+        nothing = [(NUMBER, 0)] * MAX_ARGUMENTS
         self.stages.append((region.ctypes.data, of.ctypes.data, 0, nothing, 0.0))
         self.work += len(steps)
         return True
@@ -241,7 +244,7 @@ class Program:
         given += [(LAST, 0)] * kernel.kinds.endswith("d")
         if (kinds := "".join([KINDS[kind] for kind, _ in given])) != kernel.kinds:
             raise TypeError(f"{kernel.prototype} cannot be called with {kinds}")
-        given += [(NUMBER, 0)] * (ARGUMENTS - len(given))
+        given += [(NUMBER, 0)] * (MAX_ARGUMENTS - len(given))
         self.stages.append((0, 0, kernel.address, given, call.last))
         self.work += 4
 
@@ -249,10 +252,14 @@ class Program:
         """Return what runs the program; None if its blocks need too much memory."""
         specs, count = self.graph.specs, prod(self.shape)
         held = sum(every == 0 for _, every, _ in self.values)
-        times = 1 if exact else min(BLOCK, MEMORY // max(held, 1)) // unit
+        times = (
+            1
+            if exact
+            else min(BLOCK_ELEMENTS, SCRATCH_ELEMENTS // max(held, 1)) // unit
+        )
         block = unit * max(times, 1)
-        room = -(-block // LINE) * LINE
-        if room * held > MEMORY or len(self.values) > MAX_SLOTS:
+        room = -(-block // CACHE_LINE_ELEMENTS) * CACHE_LINE_ELEMENTS
+        if room * held > SCRATCH_ELEMENTS or len(self.values) > MAX_SLOTS:
             return None
         places = iter(range(0, held * room + 1, room))
         rows = [
@@ -260,7 +267,7 @@ class Program:
             for size, every, many in self.values
         ]
         parts, stages = np.array(rows, VALUE), np.array(self.stages, STAGE)
-        piece = max(4 * PIECE // (4 + self.work) // block, 1)
+        piece = max(4 * PIECE_ELEMENTS // (4 + self.work) // block, 1)
         ends = parts.ctypes.data, stages.ctypes.data
         program = np.array([(len(rows), len(stages), block, piece, *ends)], PROGRAM)
         constants = {

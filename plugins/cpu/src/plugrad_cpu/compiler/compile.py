@@ -12,7 +12,7 @@ import numpy as np
 from plugrad.plugin import Graph, Step
 
 from ..kernels import KERNELS
-from ..native import LOADED, MOST
+from ..native import LOADED, MAX_ELEMENTS
 from ..pool import native
 from ..regions import SHORT_TILE, Loop, Slots, Tables, program, tables
 from . import blocks
@@ -20,7 +20,7 @@ from .operands import operands
 from .rows import CALLS, FOLDS, call_of, values
 from .single import SINGLE
 
-MANY = 1 << 16  # elements, of which a kernel alone is as fast as a region
+REGION_MAX_ELEMENTS = 1 << 16  # from here on a single kernel is as fast as a region
 EITHER_ZERO = ("Maximum", "Minimum", "Prelu")
 SQUARE = Loop("square_f32_piece")  # what a power is whose exponent is 2
 NAMES = {"less": ("Less", "Greater"), "less_equal": ("LessEqual", "GreaterEqual")}
@@ -92,8 +92,10 @@ def compile_region(graph: Graph) -> Any:
     if bind := alone and SINGLE.get(graph.steps[0].kernel.name):
         return bind(graph)
     count = max([prod(spec.shape) for spec in specs.values()])
-    as_fast = alone and (count >= MANY or graph.steps[0].kernel.name in FOLDS)
-    if as_fast or count >= MOST:
+    as_fast = alone and (
+        count >= REGION_MAX_ELEMENTS or graph.steps[0].kernel.name in FOLDS
+    )
+    if as_fast or count >= MAX_ELEMENTS:
         return None
     if any(step.kernel.name in CALLS for step in graph.steps):
         return blocks.compiled(graph, _written)

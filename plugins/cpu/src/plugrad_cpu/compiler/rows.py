@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from plugrad.plugin import Graph, Step
 
-from ..kernels.reduce import FEW, plan
-from ..native import MOST
+from ..kernels.reduce import REDUCE_MIN_ELEMENTS, plan
+from ..native import MAX_ELEMENTS
 
-LONGEST = 1 << 16  # elements that a kernel takes at once
+ROW_MAX_ELEMENTS = 1 << 16  # elements of a row that a kernel takes
 VIEW = "BroadcastTo"
 FOUR_ROWS = 32  # elements of a row, of which reduce.c adds up four rows at a time
 
@@ -69,7 +69,7 @@ def call_of(step: Step, graph: Graph) -> Call | None:
     specs = [graph.specs[v] for v in (*step.inputs, *step.outputs) if v is not None]
     if any(spec.dtype != np.float32 for spec in specs) or _reads_views(step, graph):
         return None
-    return make(step, graph) if prod(specs[0].shape) < MOST else None
+    return make(step, graph) if prod(specs[0].shape) < MAX_ELEMENTS else None
 
 
 def values(step: Step) -> list[int]:
@@ -95,7 +95,7 @@ def _rows(name: str, *numbers: int) -> Callable[[Step, Graph], Call | None]:
     def make(step: Step, graph: Graph) -> Call | None:
         shape = graph.specs[step.outputs[0]].shape
         last, n = len(shape) - 1, shape[-1]
-        if step.attrs.get("axis", last) not in (last, (last,)) or n > LONGEST:
+        if step.attrs.get("axis", last) not in (last, (last,)) or n > ROW_MAX_ELEMENTS:
             return None
         arrays = ARRAYS.get(step.kernel.name, len(step.inputs))
         for k, x in enumerate(step.inputs):
@@ -124,11 +124,13 @@ def _fold(name: str) -> Callable[[Step, Graph], Call | None]:
         x = values(step)[0]
         shape, axis = graph.specs[x].shape, step.attrs["axis"]
         steps = plan(shape, axis, step.attrs["keepdims"])[1]
-        if prod(shape) < FEW or not steps:
+        if prod(shape) < REDUCE_MIN_ELEMENTS or not steps:
             return None
         ((_, parts, _), (outer, n, inner, chunk)), *rest = steps
         last = n % chunk if inner == 1 else 0
-        if chunk * inner > LONGEST or (parts > 1 and (outer > 1 or last == FOUR_ROWS)):
+        if chunk * inner > ROW_MAX_ELEMENTS or (
+            parts > 1 and (outer > 1 or last == FOUR_ROWS)
+        ):
             return None
         numbers: Numbers = (Count(n * inner), n, inner, n)
         if parts > 1:

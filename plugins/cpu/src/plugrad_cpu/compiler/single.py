@@ -19,7 +19,7 @@ from plugrad.geometry import contiguous_strides
 from plugrad.plugin import Graph, Spec, Step, prepared
 
 from ..kernels import conv, depthwise, fused, linalg, pool, quantized
-from ..native import MOST, around, described, in_order
+from ..native import MAX_ELEMENTS, around, described, in_order
 from ..pool import native
 from .operands import bytes_of, operands
 from .rows import values
@@ -59,7 +59,9 @@ def _specs(graph: Graph) -> list[Spec | None] | None:
     (step,) = graph.steps
     specs = [None if x is None else graph.specs[x] for x in step.inputs]
     given = [spec for spec in (*specs, graph.specs[step.outputs[0]]) if spec]
-    fits = all(x.dtype == np.float32 and 0 < prod(x.shape) < MOST for x in given)
+    fits = all(
+        x.dtype == np.float32 and 0 < prod(x.shape) < MAX_ELEMENTS for x in given
+    )
     return specs if fits else None
 
 
@@ -146,7 +148,7 @@ def _quantized(graph: Graph) -> Any:
     w, (shape, dtype) = graph.constants.get(values(step)[1]), graph.specs[y]
     how, name, more, (words, rows) = _quantized_sizes(step, specs)
     sizes = [prod(x.shape) for x in specs if x]
-    fits = 0 < min(*sizes, prod(shape)) <= max(*sizes, words) < MOST
+    fits = 0 < min(*sizes, prod(shape)) <= max(*sizes, words) < MAX_ELEMENTS
     if w is None or how is None or not fits:
         return None
     x, _, *end = [None if x is None else (x,) for x in step.inputs]

@@ -15,7 +15,7 @@ from ..native import LOADED, elementwise
 from .unary import by_blocks, scaled_erfc, times_gaussian
 
 kernels = KernelTable()
-MANY = 4096  # elements
+CLIP_MIN_ELEMENTS = 4096  # above, np.clip is used
 ROOT_HALF = 0.5**0.5
 # The factors of x and x³ in gelu by tanh. High parts have few bits.
 SLOPE = (8 / np.pi) ** 0.5
@@ -38,21 +38,21 @@ def _wide(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
 @elementwise("clip_f32")
 def _limited(x: Array, low: float, high: float) -> Array:
     """Of many numbers ``clip`` is three times as fast as ``maximum`` of a scalar."""
-    if x.size > MANY:
+    if x.size > CLIP_MIN_ELEMENTS:
         return np.clip(x, x.dtype.type(low), x.dtype.type(high))
     return np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))
 
 
 def _above(x: Array) -> Array:
     """``max(x, 0)``."""
-    if x.size > MANY and x.dtype.kind == "f":
+    if x.size > CLIP_MIN_ELEMENTS and x.dtype.kind == "f":
         return np.clip(x, 0, inf)
     return np.maximum(x, x.dtype.type(0))
 
 
 def _below(x: Array) -> Array:
     """``min(x, 0)``."""
-    return np.clip(x, -inf, 0) if x.size > MANY else np.minimum(x, 0)
+    return np.clip(x, -inf, 0) if x.size > CLIP_MIN_ELEMENTS else np.minimum(x, 0)
 
 
 def _no_negative_zero(y: Array) -> Array:

@@ -9,12 +9,12 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array, NumpyArrays
-from ..native import MOST, in_order, widened
+from ..native import MAX_ELEMENTS, in_order, widened
 from ..native import kernels as in_c
 
 kernels = KernelTable()
 
-FEW = 1 << 16  # elements, of which NumPy's own way is as fast
+CAST_MIN_ELEMENTS = 1 << 16  # below, NumPy is as fast
 SHORT = {"u1": "u8", "i1": "i8", "?": "u8", "i4": "i32", "i8": "i64"}
 SHORT |= {"f2": "f16", "f4": "f32", "f8": "f64"}
 CASTS = {
@@ -37,8 +37,10 @@ def cast(x: Array, *, dtype: np.dtype) -> Array:
         x = x.real
     whole = x.dtype.kind == "f" and dtype.kind in "iu"
     x = widened(x) if whole else x
-    function = CASTS.get((x.dtype, dtype)) if whole or x.size >= FEW else None
-    if function and x.size < MOST and (whole or x.flags.c_contiguous):
+    function = (
+        CASTS.get((x.dtype, dtype)) if whole or x.size >= CAST_MIN_ELEMENTS else None
+    )
+    if function and x.size < MAX_ELEMENTS and (whole or x.flags.c_contiguous):
         y = np.empty(x.shape, dtype)
         function(in_order(x), y, x.size)
         return y

@@ -8,7 +8,7 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ..native import BITS, HALF, MOST, around, in_float32, in_order
+from ..native import BITS, HALF, MAX_ELEMENTS, around, in_float32, in_order
 from ..native import kernels as in_c
 from .gather import added
 
@@ -29,7 +29,7 @@ def _scan(name: str, ufunc: Any) -> Callable[..., Array]:
         if x.dtype == HALF and SCANS[name]:
             how = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
             return in_float32(kernel, x, **how)
-        if x.dtype in SCANS[name] and 0 < x.size < MOST:
+        if x.dtype in SCANS[name] and 0 < x.size < MAX_ELEMENTS:
             y = np.empty(x.shape, x.dtype)
             sizes = around(x.shape, axis)
             SCANS[name][x.dtype](in_order(x), y, *sizes, exclusive, reverse)

@@ -19,7 +19,7 @@ from .linalg import NOTHING, End
 kernels = KernelTable()
 SINGLE, ALL = in_c("depthwise_single"), in_c("depthwise")
 FILTER = in_c("depthwise_filter")
-MOST_LINES = 32  # as in depthwise.c
+MAX_LINES = 32  # of the input per row of windows, as in depthwise.c
 
 
 @kernels("DepthwiseConv2dNative")
@@ -78,7 +78,7 @@ def convolved(x: Array, filter: Array, windows: Windows, end: End) -> Array | No
 def is_quick(dtype: np.dtype, windows: Windows) -> bool:
     """Tell whether each channel has one result, and a window few enough lines."""
     lines, c = math.prod(windows.window[:-1]), windows.in_shape[-1]
-    return 4 <= c == windows.out_shape[-1] and lines <= MOST_LINES and dtype in SINGLE
+    return 4 <= c == windows.out_shape[-1] and lines <= MAX_LINES and dtype in SINGLE
 
 
 def _in_c(

@@ -7,15 +7,15 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array, boxed
-from ..native import BITS, MOST, NAMES, in_order
+from ..native import BITS, MAX_ELEMENTS, NAMES, in_order
 from ..native import kernels as in_c
 
 kernels = KernelTable()
 
 READ, SET = (in_c(name, {None: ""}).get(None) for name in ("gather", "one_hot"))
 ADD, ADD_WIDE = in_c("scatter_add", BITS), in_c("scatter_add_wide", NAMES)
-AXES = 64  # of an array of NumPy
-FEW = 8192  # elements, of which NumPy's own way is as fast
+MAX_AXES = 64  # of a NumPy array
+GATHER_MIN_ELEMENTS = 8192  # below, NumPy is as fast
 
 
 @kernels("GatherV2")
@@ -29,7 +29,7 @@ def gathered(
 ) -> Array:
     """Read in C, or let ``take`` check the range; ``op`` is for messages."""
     n = x.shape[axis]
-    if batch_dims or indices.size * x.size >= FEW * n:
+    if batch_dims or indices.size * x.size >= GATHER_MIN_ELEMENTS * n:
         y = _read(x, indices, axis, batch_dims)
         if y is not None:
             return y
@@ -37,8 +37,8 @@ def gathered(
         at = _unsigned(indices)
         if not batch_dims:
             axes = x.ndim - 1 + at.ndim
-            if axes > AXES:  # ``take`` would end the process
-                rule = f"the result would have {axes} axes, more than {AXES}"
+            if axes > MAX_AXES:  # ``take`` would end the process
+                rule = f"the result would have {axes} axes, more than {MAX_AXES}"
                 raise ValueError(f"{op}: {rule}")
             return boxed(x.take(at, axis))
         middle = (*x.shape[batch_dims:axis], *indices.shape[batch_dims:])
@@ -57,7 +57,7 @@ def _read(x: Array, indices: Array, axis: int, batch_dims: int) -> Array | None:
     lead, outer, rest = x.shape[:batch_dims], x.shape[batch_dims:axis], x.shape[axis:]
     middle, width = indices.shape[batch_dims:], math.prod(rest[1:]) * x.itemsize
     y, bad = np.empty((*lead, *outer, *middle, *rest[1:]), x.dtype), np.zeros(1, "u4")
-    if max(x.size, y.size, width) >= MOST or not y.size:
+    if max(x.size, y.size, width) >= MAX_ELEMENTS or not y.size:
         return None
     sizes = math.prod(lead), math.prod(outer), math.prod(middle), 1, None, rest[0]
     READ(in_order(x), _narrow(indices), y, bad, *sizes, width)
@@ -67,7 +67,7 @@ def _read(x: Array, indices: Array, axis: int, batch_dims: int) -> Array | None:
 def _narrow(indices: Array) -> Array:
     """Return int32; -1, which is out of range, for what does not fit."""
     if indices.dtype.itemsize > 4 or indices.dtype == np.uint32:
-        fits = (indices >= 0) & (indices < MOST)
+        fits = (indices >= 0) & (indices < MAX_ELEMENTS)
         indices = np.where(fits, indices.astype(np.int32), np.int32(-1))
     return in_order(indices.astype(np.int32, copy=False))
 
@@ -113,7 +113,7 @@ def added(x: Array, ids: Array, count: int) -> Array:
     width = math.prod(rest) * (2 if dtype.kind == "c" else 1)
     y = np.zeros((count, width), np.float64 if wide else some.dtype)
     add = (ADD_WIDE if wide and some.itemsize == 4 else ADD).get(some.dtype)
-    if add and x.size and max(some.size, y.size) < MOST:
+    if add and x.size and max(some.size, y.size) < MAX_ELEMENTS:
         bad, sizes = np.zeros(1, np.uint32), np.array([count], np.int32)
         add(in_order(some), _narrow(ids), y, bad, m, 1, sizes, width)
     elif x.size:
@@ -136,7 +136,7 @@ def one_hot(
 ) -> Array:
     """Write one element a row; on NumPy with the new axis last, which is then moved."""
     shape = indices.shape
-    if SET and not dtype.hasobject and indices.size * depth < MOST:
+    if SET and not dtype.hasobject and indices.size * depth < MAX_ELEMENTS:
         y = np.full((*shape[:axis], depth, *shape[axis:]), off_value, dtype)
         value, inner = np.full(1, on_value, dtype), math.prod(shape[axis:])
         SET(_narrow(indices), y, value, indices.size, depth, inner, dtype.itemsize)

@@ -19,10 +19,10 @@ NOTHING: End = (None, None, 0, 0.0)
 FLOAT32 = np.dtype("float32")
 PRODUCT = native.strided("product_f32")
 MATRICES: Any = getattr(in_c, "product", None)
-OF_BYTES = native.kernels("matmul_integer", {np.dtype(np.int8): "_i8"})
-# Rows, columns and numbers; with fewer, BLAS is faster, and leaves no thread spinning.
-LEAST = 4, 16, 9216
-AT_ONCE = 1 << 19  # words of rows of bytes that are packed at once
+BYTE_PRODUCT = native.kernels("matmul_integer", {np.dtype(np.int8): "_i8"})
+# Rows, columns and multiply-adds: below, BLAS is faster and leaves no thread spinning.
+PRODUCT_MIN_SIZES = 4, 16, 9216
+PACKED_MAX_WORDS = 1 << 19  # of the rows that are packed together, 4 bytes each
 Shape = tuple[int, ...]
 
 
@@ -33,7 +33,7 @@ def batch_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) ->
         how = {"transpose_a": transpose_a, "transpose_b": transpose_b}
         return native.in_float32(batch_matmul, a, b, **how)
     if PRODUCT:
-        y = MATRICES(PRODUCT, a, b, transpose_a, transpose_b, *LEAST)
+        y = MATRICES(PRODUCT, a, b, transpose_a, transpose_b, *PRODUCT_MIN_SIZES)
         if y is not None:
             return y
     a = a.swapaxes(-1, -2) if transpose_a else a
@@ -64,12 +64,12 @@ def plan(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> Any:
     """
     m, n, batch = a[-2], b[-1], np.broadcast_shapes(a[:-2], b[:-2])
     count, numbers = prod(batch), []
-    if count * m * n >= native.MOST or count * a[-1] == 0:
+    if count * m * n >= native.MAX_ELEMENTS or count * a[-1] == 0:
         return None
     for shape, strides in ((a, a_strides), (b, b_strides)):
         steps = [stride // 4 for stride in strides]
         pairs = zip(shape, steps, strict=True)
-        if sum((size - 1) * abs(step) for size, step in pairs) >= native.MOST:
+        if sum((size - 1) * abs(step) for size, step in pairs) >= native.MAX_ELEMENTS:
             return None
         if 1 not in steps[-2:] or any(stride % 4 for stride in strides):
             return None
@@ -78,7 +78,8 @@ def plan(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> Any:
     (of_a, a_step, a_begins), (of_b, b_step, b_begins) = numbers
     if a_step == m * of_a[0] and b_step == 0:  # one product of a matrix of all rows
         m, count = m * count, 1
-    if (m < LEAST[0] or n < LEAST[1]) and m * n * a[-1] < LEAST[2]:
+    rows, columns, multiply_adds = PRODUCT_MIN_SIZES
+    if (m < rows or n < columns) and m * n * a[-1] < multiply_adds:
         return None
     irregular = a_step is None or b_step is None
     how = [m, n, a[-1], count, *of_a, a_step or 0, *of_b, b_step or 0, irregular]
@@ -117,7 +118,7 @@ def packed(rows: int, columns: int, k: int) -> tuple[int, int]:
     They are for the ends of columns and for these rows, as integer.c says.
     """
     words = -(-k // 4)
-    rows = min(rows, max(64, AT_ONCE // max(words, 1)))
+    rows = min(rows, max(64, PACKED_MAX_WORDS // max(words, 1)))
     return 2 * (-(-columns // 32) * 32 + rows * words), rows
 
 
@@ -130,13 +131,13 @@ def matmul_integer(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) 
     wide = -(-n // 32) * 32
     size, rows = packed(m, n, k)
     size += wide * (1 + -(-k // 4))
-    if given is None or size >= native.MOST or m * n >= native.MOST:
+    if given is None or size >= native.MAX_ELEMENTS or m * n >= native.MAX_ELEMENTS:
         return NotImplemented
     y, memory = np.empty((m, n), np.int32), np.empty(size, np.int32)
     how = (m, n, k, a.dtype == np.int8, transpose_b, rows)
-    OF_BYTES[b.dtype](*given, y, memory, *how)
+    BYTE_PRODUCT[b.dtype](*given, y, memory, *how)
     return y
 
 
-if OF_BYTES:
+if BYTE_PRODUCT:
     kernels["MatMulInteger"] = matmul_integer

@@ -11,7 +11,7 @@ from plugrad.plugin import KernelTable
 from ..arrays import Array
 from .matrix import finite, lapack
 
-ENDLESS = "one for which the iteration does not converge"
+NO_CONVERGENCE = "one for which the iteration does not converge"
 
 
 def _low(call: Any) -> Any:
@@ -37,18 +37,18 @@ def _cholesky(x: Array) -> Array:
 
 kernels = KernelTable(
     Cholesky=_low(_cholesky),
-    Eig=partial(finite, "eig", ENDLESS, _complex(np.linalg.eig)),
-    Eigvals=partial(finite, "eigvals", ENDLESS, _complex(np.linalg.eigvals)),
-    Eigh=_low(partial(finite, "eigh", ENDLESS, np.linalg.eigh)),
-    Eigvalsh=_low(partial(finite, "eigvalsh", ENDLESS, np.linalg.eigvalsh)),
-    Svdvals=partial(finite, "svdvals", ENDLESS, np.linalg.svdvals),
+    Eig=partial(finite, "eig", NO_CONVERGENCE, _complex(np.linalg.eig)),
+    Eigvals=partial(finite, "eigvals", NO_CONVERGENCE, _complex(np.linalg.eigvals)),
+    Eigh=_low(partial(finite, "eigh", NO_CONVERGENCE, np.linalg.eigh)),
+    Eigvalsh=_low(partial(finite, "eigvalsh", NO_CONVERGENCE, np.linalg.eigvalsh)),
+    Svdvals=partial(finite, "svdvals", NO_CONVERGENCE, np.linalg.svdvals),
 )
 
 
 @kernels("Qr")
 def qr(x: Array, *, mode: Any) -> Any:
     """Where ``x`` is not finite ``r`` is triangular, too."""
-    q, r = finite("qr", ENDLESS, partial(np.linalg.qr, mode=mode), x)
+    q, r = finite("qr", NO_CONVERGENCE, partial(np.linalg.qr, mode=mode), x)
     return q, np.triu(r)
 
 
@@ -56,4 +56,4 @@ def qr(x: Array, *, mode: Any) -> Any:
 def svd(x: Array, *, full_matrices: bool) -> Any:
     """Singular values with vectors: all that fit, or those that belong to a value."""
     function = partial(np.linalg.svd, full_matrices=full_matrices)
-    return finite("svd", ENDLESS, function, x)
+    return finite("svd", NO_CONVERGENCE, function, x)

@@ -23,8 +23,8 @@ CONV = native.kernels("quantized_conv", {INT8: "_i8"})
 PRODUCT = native.kernels("quantized_matmul", {INT8: "_i8"})
 DEPTHWISE = native.kernels("quantized_depthwise", {INT8: "_i8"})
 PACK = native.kernels("pack_panels", {INT8: "_i8"})
-PANEL = 16  # columns, as in integer.c
-MOST_POSITIONS = 64  # as in integer_depthwise.c
+PANEL_COLUMNS = 16  # NR of integer.c
+MAX_POSITIONS = 64  # of a window, as in integer_depthwise.c
 # The number of a result's dtype, as in integer.h.
 RESULTS = [np.dtype(name) for name in ("int32", "float32", "int8", "uint8")]
 
@@ -33,7 +33,7 @@ def panels(w: Array) -> tuple[Array, Array]:
     """Return weights in the order in which C multiplies them, and their sums."""
     n = w.shape[-1]
     k = w.size // n
-    made = np.empty((-(-n // PANEL), -(-k // 4), PANEL, 4), INT8)
+    made = np.empty((-(-n // PANEL_COLUMNS), -(-k // 4), PANEL_COLUMNS, 4), INT8)
     sums = np.empty(n, np.int32)
     PACK[INT8](native.in_order(w), made, sums, k, n)
     return made, sums
@@ -63,7 +63,7 @@ def matmul(a: Array, b: Array, *end: Any) -> Any:
 def depthwise(x: Array, filter: Array, *end: Any, geometry: Windows) -> Any:
     """Each channel by itself, if it has one result."""
     how = native.described(geometry)
-    many = prod(geometry.window) > MOST_POSITIONS
+    many = prod(geometry.window) > MAX_POSITIONS
     if many or filter.shape[-1] != 1 or how is None:
         return NotImplemented
     words, _ = packed(0, geometry.out_shape[-1], 0)
@@ -74,7 +74,9 @@ def _run(
     kernel: Any, how: Any, given: Any, end: Any, shape: Any, words: int, *more: int
 ) -> Any:
     (x, w), (x_zero, bias, scale, zero), size = given, end, prod(shape)
-    if max(x.size, w.size, size, words) >= native.MOST or not (x.size and w.size):
+    if max(x.size, w.size, size, words) >= native.MAX_ELEMENTS or not (
+        x.size and w.size
+    ):
         return NotImplemented
     if not size:
         return NotImplemented

@@ -11,7 +11,16 @@ from plugrad.geometry import broadcast_strides, collapse_axes
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ..native import BITS, HALF, MOST, NUMBERS, around, in_order, rounded, widened
+from ..native import (
+    BITS,
+    HALF,
+    MAX_ELEMENTS,
+    NUMBERS,
+    around,
+    in_order,
+    rounded,
+    widened,
+)
 from ..native import kernels as in_c
 
 kernels = KernelTable()
@@ -27,9 +36,9 @@ FOLDS: Any = {
     np.minimum: in_c("min_of", TRUTH),
 }
 ARGS = {name: in_c(name, NUMBERS) for name in ("argmax", "argmin")}
-FEW = 2048  # elements, of which NumPy's own way is fast and accurate enough
-PART = 32768  # elements that one piece reduces
-LINE = 1024  # columns of a piece, as in reduce.c
+REDUCE_MIN_ELEMENTS = 2048  # below, NumPy is fast and accurate enough
+PIECE_ELEMENTS = 32768  # elements that one piece reduces
+PIECE_COLUMNS = 1024  # columns of a piece, as in reduce.c
 
 Axes = tuple[int, ...]
 
@@ -44,11 +53,15 @@ def along(
     the way.
     """
     dtype = x.dtype
-    if dtype == HALF and x.size >= FEW and 0 not in x.strides:
+    if dtype == HALF and x.size >= REDUCE_MIN_ELEMENTS and 0 not in x.strides:
         wide = widened(x)
         wide = wide.astype(np.float64) if ufunc is np.multiply else wide
         return rounded(along(ufunc, wide, axis, keepdims, count), HALF)
-    if not FEW <= x.size < MOST or dtype not in FOLDS[ufunc] or 0 in x.strides:
+    if (
+        not REDUCE_MIN_ELEMENTS <= x.size < MAX_ELEMENTS
+        or dtype not in FOLDS[ufunc]
+        or 0 in x.strides
+    ):
         return _in_numpy(ufunc, x, axis, keepdims, count)
     shape, steps = plan(x.shape, axis, keepdims)
     return folded(FOLDS[ufunc][dtype], in_order(x), shape, steps, count)
@@ -80,7 +93,7 @@ def plan(shape: Axes, axis: Axes, keepdims: bool) -> tuple[Axes, list[Any]]:
     for i, (n, stride) in reversed([*enumerate(axes)]):
         outer = math.prod([size for size, _ in axes[:i]])
         while not stride and n > 1:
-            chunk = PART // builtins.min(inner, LINE)
+            chunk = PIECE_ELEMENTS // builtins.min(inner, PIECE_COLUMNS)
             chunk = chunk if n > 2 * chunk else n
             left = -(-n // chunk)
             steps.append(((outer, left, inner), (outer, n, inner, chunk)))
@@ -94,7 +107,7 @@ def plan(shape: Axes, axis: Axes, keepdims: bool) -> tuple[Axes, list[Any]]:
 def _in_numpy(ufunc: Any, x: Array, axis: Axes, keepdims: bool, count: float) -> Array:
     """Return the same; NumPy adds up pairwise along the last axes of memory alone."""
     wide, some, at = x.dtype, x, axis
-    large = x.size >= FEW or wide.char == "e"
+    large = x.size >= REDUCE_MIN_ELEMENTS or wide.char == "e"
     if large and wide.kind in "fc" and ufunc in (np.add, np.multiply):
         wide = np.result_type(wide, np.float64)
         if ufunc is np.add and x.flags.c_contiguous:
@@ -122,7 +135,7 @@ def _divided(y: Array, count: float) -> Array:
 @kernels("Sum")
 def sum(x: Array, *, axis: Axes, keepdims: bool) -> Array:
     """Small ones at once."""
-    if x.size < FEW and x.itemsize > 2:
+    if x.size < REDUCE_MIN_ELEMENTS and x.itemsize > 2:
         return ADD.reduce(x, axis, x.dtype, None, keepdims)
     return along(np.add, x, axis, keepdims)
 
@@ -131,7 +144,7 @@ def sum(x: Array, *, axis: Axes, keepdims: bool) -> Array:
 def mean(x: Array, *, axis: Axes, keepdims: bool) -> Array:
     """Divide the sum; small ones at once."""
     count = math.prod([x.shape[i] for i in axis])
-    if 0 < x.size < FEW and x.itemsize > 2:
+    if 0 < x.size < REDUCE_MIN_ELEMENTS and x.itemsize > 2:
         y = ADD.reduce(x, axis, x.dtype, None, keepdims)
         return _divided(y, x.dtype.type(count).real)
     return along(np.add, x, axis, keepdims, float(count))
@@ -150,7 +163,7 @@ def _logical(ufunc: Any, fold: Any) -> Callable[..., Array]:
     """Return the kernel of a truth; over all axes NumPy stops at the first."""
 
     def kernel(x: Array, *, axis: Axes, keepdims: bool) -> Any:
-        if x.size >= FEW and x.dtype == bool and len(axis) < x.ndim:
+        if x.size >= REDUCE_MIN_ELEMENTS and x.dtype == bool and len(axis) < x.ndim:
             return along(fold, x, axis, keepdims)
         return ufunc.reduce(x, axis, None, None, keepdims)
 
@@ -172,7 +185,9 @@ def _arg(name: str, ufunc: Any) -> Callable[..., Array]:
     def kernel(x: Array, *, axis: int) -> Array:
         x = widened(x)
         inner, floating = math.prod(x.shape[axis + 1 :]), x.dtype.kind == "f"
-        large = FEW <= x.size < MOST and (inner >= 16 or (inner == 1 and floating))
+        large = REDUCE_MIN_ELEMENTS <= x.size < MAX_ELEMENTS and (
+            inner >= 16 or (inner == 1 and floating)
+        )
         if large and x.dtype in ARGS[name]:
             y = np.empty((*x.shape[:axis], *x.shape[axis + 1 :]), np.int32)
             ARGS[name][x.dtype](in_order(x), y, *around(x.shape, axis))
@@ -180,7 +195,7 @@ def _arg(name: str, ufunc: Any) -> Callable[..., Array]:
         found = find(x, axis)
         if floating and x.size:
             most = x  # of a few all are looked at sooner than the winners
-            if x.size >= FEW:
+            if x.size >= REDUCE_MIN_ELEMENTS:
                 most = np.take_along_axis(x, np.expand_dims(found, axis), axis)
             if np.isnan(np.maximum.reduce(most, None)):
                 found = (x == ufunc.reduce(x, axis, keepdims=True)).argmax(axis)

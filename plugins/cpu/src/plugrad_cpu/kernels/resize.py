@@ -8,7 +8,7 @@ from plugrad.geometry import Resizing
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ..native import MOST, around, in_order
+from ..native import MAX_ELEMENTS, around, in_order
 from ..native import kernels as in_c
 from ._windows import batches
 from .gather import gather, out_of_range
@@ -67,7 +67,7 @@ def _mixed(x: Array, geometry: Resizing, linear: bool, back: bool) -> Array:
             continue
         y = np.empty((*x.shape[:axis], m, *x.shape[axis + 1 :]), x.dtype)
         function = MIX.get(x.dtype)
-        if function and 0 < max(x.size, y.size) < MOST:
+        if function and 0 < max(x.size, y.size) < MAX_ELEMENTS:
             function(in_order(x), y, outer, n, m, inner, starts, indices, weights)
         elif y.size:
             y.fill(0)

@@ -7,7 +7,7 @@ from ..arrays import Array
 
 kernels = KernelTable()
 
-MANY = 4096
+SORT_MIN_VALUES = 4096  # above, sorting the values first pays off
 
 
 @kernels("SearchSorted")
@@ -16,7 +16,7 @@ def search_sorted(sorted_sequence: Array, values: Array, *, side: str) -> Array:
     y = np.empty(values.shape, np.int32)
     for i, row in enumerate(sorted_sequence):
         sought = values[i]
-        if sought.size > MANY:
+        if sought.size > SORT_MIN_VALUES:
             order = sought.argsort()
             y[i, order] = row.searchsorted(sought[order], side)
         else:

@@ -6,7 +6,7 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array, kernel_context
-from ..native import LARGE, MOST, in_order
+from ..native import COPY_MIN_BYTES, MAX_ELEMENTS, in_order
 from ..native import kernels as in_c
 
 kernels = KernelTable()
@@ -18,7 +18,7 @@ moved = kernel_context(in_order)  # into memory of the pool
 @kernels("Reshape")
 def reshape(x: Array, *, shape: tuple[int, ...]) -> Array:
     """Return a view where NumPy can, else a copy, which C makes if it is large."""
-    if x.flags.c_contiguous or x.nbytes < LARGE:
+    if x.flags.c_contiguous or x.nbytes < COPY_MIN_BYTES:
         return x.reshape(shape)
     try:
         return x.reshape(shape, copy=False)
@@ -61,7 +61,7 @@ def tile(x: Array, *, repetitions: tuple[int, ...]) -> Array:
     y = np.broadcast_to(
         x.reshape([m for n in x.shape for m in (1, n)]), [m for p in pairs for m in p]
     )
-    if y.size >= LARGE and any([r > 1 and n > 1 for r, n in pairs]):
+    if y.size >= COPY_MIN_BYTES and any([r > 1 and n > 1 for r, n in pairs]):
         y = moved(y)  # else it can stay a view
     return y.reshape([r * n for r, n in pairs])
 
@@ -69,7 +69,7 @@ def tile(x: Array, *, repetitions: tuple[int, ...]) -> Array:
 @kernels("Concat")
 def concat(*xs: Array, axis: int) -> Array:
     """Join along ``axis``."""
-    small = xs[0].nbytes + xs[-1].nbytes < LARGE or xs[0].dtype.hasobject
+    small = xs[0].nbytes + xs[-1].nbytes < COPY_MIN_BYTES or xs[0].dtype.hasobject
     return np.concatenate(xs, axis) if small else _joined(xs, axis)
 
 
@@ -77,8 +77,10 @@ def concat(*xs: Array, axis: int) -> Array:
 def _joined(xs: tuple[Array, ...], axis: int) -> Array:
     """Join large arrays, so many bytes of each in every row."""
     size, rows = sum([x.nbytes for x in xs]), math.prod(xs[0].shape[:axis])
-    least = 4 * LARGE if size < 4096 * rows else 32 * LARGE  # of long rows
-    if not JOIN or len({x.dtype for x in xs}) > 1 or not least <= size < MOST:
+    least = (
+        4 * COPY_MIN_BYTES if size < 4096 * rows else 32 * COPY_MIN_BYTES
+    )  # of long rows
+    if not JOIN or len({x.dtype for x in xs}) > 1 or not least <= size < MAX_ELEMENTS:
         return np.concatenate(xs, axis)
     shape = list(xs[0].shape)
     shape[axis] = sum([x.shape[axis] for x in xs])

@@ -4,7 +4,7 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array, kernel_context
-from ..native import LARGE, copy
+from ..native import COPY_MIN_BYTES, copy
 from .creation import filled
 
 kernels = KernelTable()
@@ -34,7 +34,7 @@ def strided_slice(x: Array, *, begin: Sizes, size: Sizes, strides: Sizes) -> Arr
 @kernels("PadV2")
 def pad(x: Array, *, paddings: Pairs, constant_values: complex | bytes) -> Array:
     """Write ``x`` into the middle; the system has zeros (but not -0.0) for free."""
-    if x.nbytes >= LARGE:
+    if x.nbytes >= COPY_MIN_BYTES:
         return _surrounded(x, paddings, filled((), constant_values, x.dtype))
     sizes = [*zip(x.shape, paddings, strict=True)]
     shape = tuple([before + n + after for n, (before, after) in sizes])

@@ -95,7 +95,7 @@ def log1p(x: Array) -> Array:
     return y
 
 
-BLOCK = 1 << 15  # elements, so that the fifty passes over them stay in the cache
+BLOCK_ELEMENTS = 1 << 15  # the fifty passes over a block stay in the cache
 
 
 def by_blocks(function: Callable[[Array, Array], None]) -> Callable[[Array], Array]:
@@ -109,8 +109,8 @@ def by_blocks(function: Callable[[Array, Array], None]) -> Callable[[Array], Arr
             return kernel(x.astype(np.float32)).astype(np.float16)
         y = np.empty(x.shape, x.dtype)
         flat, out = x.reshape(-1), y.reshape(-1)
-        for at in range(0, flat.size, BLOCK):
-            function(flat[at : at + BLOCK], out[at : at + BLOCK])
+        for at in range(0, flat.size, BLOCK_ELEMENTS):
+            function(flat[at : at + BLOCK_ELEMENTS], out[at : at + BLOCK_ELEMENTS])
         return y
 
     return kernel

@@ -12,7 +12,7 @@ from ..elementwise import Function
 from ..moves import around
 from ..runtime import Device, Launch
 
-STRIP = 64  # lines side by side that an item on a CPU does
+STRIP_LINES = 64  # neighbouring lines per item on a CPU
 
 kernels = KernelTable()
 
@@ -26,7 +26,7 @@ def _program(device: Device, dtype: DType, product: bool) -> Launch:
         complex_join = "(W)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)"
         join = complex_join if complex_ else "a * b"
         start = "(W)(1, 0)" if complex_ else "1"
-    strip = STRIP if device.style == "cpu" else 1
+    strip = STRIP_LINES if device.style == "cpu" else 1
     return source.kernel(
         device,
         "scan",
@@ -45,7 +45,7 @@ def _cumulative(product: bool) -> Function:
         (a, n, m), y = around(x, axis), empty(x.device, x.shape, x.dtype)
         if x.size:
             launch = _program(x.device, x.dtype, product)
-            items = a * -(-m // STRIP)
+            items = a * -(-m // STRIP_LINES)
             if x.device.style == "gpu":
                 items = launch.items(a * m)
             sizes = (n, m, a * m, exclusive, reverse)

@@ -1,6 +1,6 @@
 """Fourier transforms of the last axis: a pass for each factor of its length.
 
-Lengths with a prime factor above ``LARGEST`` are left to the decomposition.
+Lengths with a prime factor above ``MAX_RADIX`` are left to the decomposition.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..arrays import ClArray, ClArrays, empty
 from ..elementwise import Function
 from ..runtime import Device, Launch
 
-LARGEST = 61
+MAX_RADIX = 61  # a larger prime factor is left to the decomposition
 
 kernels = KernelTable()
 
@@ -25,7 +25,7 @@ kernels = KernelTable()
 def _factors(n: int) -> tuple[int, ...]:
     """Return fours, then primes; nothing if one of them is too large."""
     found = []
-    for radix in (4, *range(2, LARGEST + 1)):
+    for radix in (4, *range(2, MAX_RADIX + 1)):
         while n % radix == 0:
             found.append(radix)
             n //= radix
@@ -55,7 +55,7 @@ def _transform(inverse: bool) -> Function:
         roots, length = _roots(device, n), 1
         for radix in factors:
             y, count = empty(device, x.shape, x.dtype), x.size // radix
-            items = max(source.BLOCK // (4 * radix), 1)
+            items = max(source.BLOCK_ELEMENTS // (4 * radix), 1)
             launch = _program(device, radix, items)
             cpu = device.style == "cpu"
             grid = -(-count // items) if cpu else launch.items(count)

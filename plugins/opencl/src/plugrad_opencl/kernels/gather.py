@@ -80,7 +80,7 @@ def unsorted_segment_sum(x: ClArray, segment_ids: ClArray, *, num_segments: int)
     launch = _program(device, "segment_sum", source.C[x.dtype], segment_ids.dtype)
     parts, grid = 1, launch.items(y.size)
     if device.style == "cpu":
-        many = x.size + y.size > source.BLOCK and rows * 8 < x.size + y.size
+        many = x.size + y.size > source.BLOCK_ELEMENTS and rows * 8 < x.size + y.size
         grid = parts = min(2 * device.units, num_segments) if many else 1
     sizes = (rows, width, num_segments, parts)
     low = empty(device, y.shape, y.dtype)

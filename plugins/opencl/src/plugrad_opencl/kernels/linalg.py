@@ -13,7 +13,7 @@ from .shape import broadcast_to, transpose
 
 kernels = KernelTable()
 
-FEW = 4  # rows of a product that is all about reading the other matrix
+MEMORY_BOUND_ROWS = 4  # up to here a product is bound by reading the other matrix
 
 
 @kernels("BatchMatMul")
@@ -40,7 +40,11 @@ def batch_matmul(
     b, b_batch = _alike(b, batch)
     left = Matrix(a, *((1, m) if transpose_a else (k, 1)), a_batch)
     right = Matrix(b, *((1, k) if transpose_b else (n, 1)), b_batch)
-    if finish is None and a.device.style == "cpu" and (n == 1 or m <= FEW):
+    if (
+        finish is None
+        and a.device.style == "cpu"
+        and (n == 1 or m <= MEMORY_BOUND_ROWS)
+    ):
         return _thin(shape, (z, m, n, k), left, right)
     return product(shape, (z, m, n, k), left, right, finish=finish)
 

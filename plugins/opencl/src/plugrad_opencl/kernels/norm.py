@@ -37,9 +37,9 @@ def _by_rows(launch: Launch, work: int, x: ClArray, n: int, *more: Any) -> ClArr
     """Launch a kernel of rows of ``n``; ``work`` is how much an element makes."""
     y = empty(x.device, x.shape, x.dtype)
     if y.size:
-        rows, each = y.size // n, max(1, source.BLOCK // n)
+        rows, each = y.size // n, max(1, source.BLOCK_ELEMENTS // n)
         gpu = x.device.style == "gpu"
-        items = rows * source.GROUP["gpu"] if gpu else -(-rows // each)
+        items = rows * source.GROUP_ITEMS["gpu"] if gpu else -(-rows // each)
         launch(y.size * work, items, x.buffer, y.buffer, rows, n, each, *more)
     return y
 

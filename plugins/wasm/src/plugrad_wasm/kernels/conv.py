@@ -17,7 +17,7 @@ from .linalg import NOTHING
 
 kernels = KernelTable()
 _conv, _filter = Exports("conv", bits=True), Exports("conv_filter", bits=True)
-TURN = 1 << 15  # tiles times channels at once: 2 MiB of products
+WINOGRAD_BLOCK = 1 << 15  # tiles times channels at a time: 2 MiB of products
 
 
 @kernels("Conv3D")
@@ -62,7 +62,7 @@ def _tiles(windows: Windows, shape: Shape) -> tuple[int, int]:
     some = min(c, k) >= 16 and 32 * 32 <= c * k <= 1024 * 1024 and tiles >= 32
     if c % 4 or k % 4 or not some:
         return 0, 0
-    turns = -(-tiles * shape[-1] // TURN)
+    turns = -(-tiles * shape[-1] // WINOGRAD_BLOCK)
     tiles = -(-tiles // turns)
     return tiles, 16 * (c * k + tiles * shape[-1] + 16)
 

@@ -17,7 +17,7 @@ kernels = KernelTable()
 _depthwise = Exports("depthwise", bits=True)
 _filter = Exports("depthwise_filter", bits=True)
 _fast = "depthwise_single_f32"
-MOST_LINES = 32  # as in depthwise.c
+MAX_LINES = 32  # of the input per row of windows, as in depthwise.c
 
 
 @kernels("DepthwiseConv2dNative")
@@ -73,4 +73,4 @@ def _quick(x: WasmArray, windows: Windows) -> bool:
     for positions in windows.window[:-1]:
         lines *= positions
     c, k = windows.in_shape[-1], windows.out_shape[-1]
-    return x.dtype is FLOAT32 and c == k >= 4 and lines <= MOST_LINES
+    return x.dtype is FLOAT32 and c == k >= 4 and lines <= MAX_LINES

@@ -14,7 +14,7 @@ from ..runtime import Machine, cache_size
 from .complexes import HALF
 
 kernels = KernelTable()
-MOST = 31  # the largest radix, as in fft.c
+MAX_RADIX = 31  # as in fft.c
 
 
 class Plan(NamedTuple):
@@ -30,7 +30,7 @@ class Plan(NamedTuple):
 def _factors(n: int) -> list[int]:
     """Return radices whose product is ``n``, and at the end 0; none if one is large."""
     found = []
-    for p in (4, 2, *range(3, MOST + 1, 2)):
+    for p in (4, 2, *range(3, MAX_RADIX + 1, 2)):
         while n % p == 0:
             found.append(p)
             n //= p

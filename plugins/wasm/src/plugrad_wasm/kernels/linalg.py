@@ -17,7 +17,7 @@ from .shape import transpose
 kernels = KernelTable()
 _exports = Exports("matmul", bits=True)
 NOTHING: tuple[float, ...] = (0, 0, 0, 0.0)  # no bias, no slopes, no activation
-AT_ONCE = 1 << 19  # words of rows of bytes that are packed at once
+PACKED_MAX_WORDS = 1 << 19  # of the rows that are packed together, 4 bytes each
 
 
 @kernels("BatchMatMul")
@@ -84,7 +84,7 @@ def packed(rows: int, columns: int, k: int) -> tuple[int, int]:
     They are for the ends of columns and for these rows, as integer.c says.
     """
     words = -(-k // 4)
-    rows = min(rows, max(64, AT_ONCE // max(words, 1)))
+    rows = min(rows, max(64, PACKED_MAX_WORDS // max(words, 1)))
     return 2 * (-(-columns // 32) * 32 + rows * words), rows
 
 

@@ -20,9 +20,9 @@ from .linalg import packed
 
 kernels = KernelTable()
 INT8 = np.dtype("int8")
-PANEL = 16  # columns, as in integer.c
+PANEL_COLUMNS = 16  # NR of integer.c
 DEPTHWISE = "quantized_depthwise_i8"
-MOST_POSITIONS = 64  # as in integer_depthwise.c
+MAX_POSITIONS = 64  # of a window, as in integer_depthwise.c
 # The numbers of the dtypes of results, as in integer.h.
 RESULTS = (INT32, FLOAT32, INT8, np.dtype("uint8"))
 
@@ -31,7 +31,9 @@ def panels(w: WasmArray) -> tuple[WasmArray, WasmArray]:
     """Return weights in the order in which C multiplies them, and their sums."""
     n = w.shape[-1]
     k = w.size // n
-    made = empty(w.machine, (-(-n // PANEL), -(-k // 4), PANEL, 4), INT8)
+    made = empty(
+        w.machine, (-(-n // PANEL_COLUMNS), -(-k // 4), PANEL_COLUMNS, 4), INT8
+    )
     sums = empty(w.machine, (n,), INT32)
     pointers = w.pointer, made.pointer, sums.pointer
     w.machine.callers["pack_panels_i8"](*pointers, k, n)
@@ -59,7 +61,7 @@ def matmul(a: WasmArray, b: WasmArray, *end: Any) -> Any:
 @kernels("QuantizedDepthwiseConv2D")
 def depthwise(x: WasmArray, filter: WasmArray, *end: Any, geometry: Windows) -> Any:
     """Each channel by itself, if it has one result."""
-    if prod(geometry.window) > MOST_POSITIONS or filter.shape[-1] != 1:
+    if prod(geometry.window) > MAX_POSITIONS or filter.shape[-1] != 1:
         return NotImplemented
     words, _ = packed(0, geometry.out_shape[-1], 0)
     how = x.machine.cached[forward](geometry)

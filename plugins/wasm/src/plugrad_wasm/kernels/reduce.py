@@ -17,8 +17,8 @@ from .creation import filled
 
 kernels = KernelTable()
 
-PART = 32768  # elements that one piece reduces
-LINE = 128  # columns of a piece, as in reduce.c
+PIECE_ELEMENTS = 32768  # elements that one piece reduces
+PIECE_COLUMNS = 128  # columns of a piece, as in reduce.c
 
 Step = tuple[Shape, int, int, int, int, float]  # of y; outer, n, inner; chunk; divisor
 
@@ -45,7 +45,7 @@ def _plan(
             n, reduced = groups.pop()
             outer = prod([m for m, _ in groups])
             while reduced and n > 1:
-                chunk = PART // min(inner, LINE)
+                chunk = PIECE_ELEMENTS // min(inner, PIECE_COLUMNS)
                 chunk = chunk if n > 2 * chunk else n
                 left = -(-n // chunk)
                 steps.append(((outer, left, inner), outer, n, inner, chunk, 1.0))
