@@ -81,7 +81,7 @@ if native and LOADED:
 
 
 def kernels(name: str, names: dict[Any, str] = NAMES) -> dict[Any, Callable[..., None]]:
-    """Return the kernels ``<name>_f32`` and so on by dtype, if there are."""
+    """Return the kernels ``<name>_f32`` and so on, by dtype, as far as they exist."""
     found = {}
     for dtype, suffix in names.items() if LOADED else ():
         with contextlib.suppress(KeyError):
@@ -90,12 +90,12 @@ def kernels(name: str, names: dict[Any, str] = NAMES) -> dict[Any, Callable[...,
 
 
 def strided(name: str) -> Callable[..., None] | None:
-    """Return a kernel that is told the strides of arrays, if there is one."""
+    """Return a kernel that takes the strides of its arrays, or None."""
     return native.get_strided(name) if LOADED else None  # type: ignore[union-attr]
 
 
 def elementwise(name: str, types: str = "f->f") -> Callable[[Kernel], Kernel]:
-    """Return a decorator: a kernel on NumPy becomes one that runs in C where it can.
+    """Return a decorator that makes a NumPy kernel run in C where possible.
 
     Args:
         name: That of the kernel in C.
@@ -108,7 +108,7 @@ def elementwise(name: str, types: str = "f->f") -> Callable[[Kernel], Kernel]:
 
 
 def by_float32(types: str = "f->f") -> Callable[[Kernel], Kernel]:
-    """Return a decorator: float16 becomes float32 before a kernel on NumPy gets it.
+    """Return a decorator that converts float16 to float32 for a NumPy kernel.
 
     NumPy itself calculates in float16 one element at a time.
 
@@ -129,14 +129,14 @@ def widened(x: Array) -> Array:
 
 
 def rounded(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Return an array in a dtype; of float32 in float16, it is rounded in C."""
+    """Return an array in a dtype; from float32 to float16, rounded in C."""
     if x.dtype == FLOAT32 and dtype == HALF:
         return _converted(x, HALF, ROUND)
     return x.astype(dtype, copy=False)
 
 
 def in_float32(kernel: Kernel, *xs: Array | None, **attrs: Any) -> Any:
-    """Return what a kernel makes of arrays of float16, calculated in float32."""
+    """Return the result of a kernel on float16 arrays, computed in float32."""
     y = kernel(*[None if x is None else widened(x) for x in xs], **attrs)
     return y if y is NotImplemented else rounded(y, HALF)
 
@@ -154,7 +154,7 @@ COPY: Any = strided("copy_strided")
 
 
 def contiguous(*xs: Array | None) -> list[Any] | None:
-    """Return the arrays as kernels in C take them; None if one is too large."""
+    """Return contiguous arrays for kernels in C; None if one is too large."""
     if any(x is not None and x.size >= MAX_ELEMENTS for x in xs):
         return None
     return [None if x is None else in_order(x) for x in xs]
@@ -198,7 +198,7 @@ def around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
 
 
 def remarks() -> list[str]:
-    """Return what ``python -m plugrad doctor`` tells the user."""
+    """Return the remarks for ``python -m plugrad doctor``."""
     found = []
     if not native:
         found.append(

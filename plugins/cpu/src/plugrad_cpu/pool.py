@@ -1,4 +1,4 @@
-"""The memory of large results is kept for later ones: see ``src_c/pool.c``.
+"""The cache of the memory of large results: see ``src_c/pool.c``.
 
 Only arrays that kernels make have it; your own NumPy arrays never do.
 """
@@ -27,7 +27,7 @@ except Exception as error:  # compiled for another NumPy or Python, or damaged
 
 
 def limit_of(text: str | None) -> int:
-    """Return how many bytes to keep; by default an eighth of the memory, or 1 GiB.
+    """Return how many bytes to cache; default: an eighth of memory, at most 1 GiB.
 
     Raises:
         ValueError: The text is not a size.
@@ -62,11 +62,11 @@ LIMIT = limit_of(os.environ.get("PLUGRAD_CPU_POOL")) if native else 0
 
 
 def enter() -> None:
-    """Take the memory of arrays that are made in this context from the pool."""
+    """Make new arrays of this context take their memory from the pool."""
     if native and LIMIT:
         native.use_pool(LIMIT)
 
 
 def kept() -> int:
-    """Return the bytes that are kept for later arrays."""
+    """Return the bytes that are cached for later arrays."""
     return native.pool_statistics()["kept"] if native else 0

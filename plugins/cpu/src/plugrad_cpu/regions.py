@@ -63,7 +63,7 @@ ARITHMETIC = {f"{name}_f32_row": name for name in ("add", "sub", "mul")}
 
 
 class Loop(NamedTuple):
-    """What runs in the place of a kernel.
+    """The loop that replaces a kernel.
 
     Attributes:
         name: Of the function in C; empty for what changes no element.
@@ -137,7 +137,7 @@ def program(
 
 
 def _joined(runs: Sequence[Run], slots: Slots) -> Run | None:
-    """Return one run in the place of two, where there is one."""
+    """Return one run that replaces two, if there is one."""
     if len(runs) < 2 or any(run.name not in ARITHMETIC for run in runs):
         return None
     first, second = runs
@@ -178,7 +178,7 @@ def tables(
 
 
 class Slots:
-    """Where the values of a region are: see region.h.
+    """The slots of a region's values: see region.h.
 
     Attributes:
         of: The slot of each value.
@@ -225,7 +225,7 @@ class Slots:
         return len(self.rows) - 1
 
     def new(self, y: int) -> int:
-        """Return a slot for what a step makes."""
+        """Return a slot for the result of a step."""
         dtype = self.graph.specs[y].dtype
         if y in self.graph.outputs:
             return self._add(ARRAY, dtype.itemsize)
@@ -256,13 +256,13 @@ class Slots:
         return self._add(TILE, dtype.itemsize, self.places - 1)
 
     def drop(self, slot: int) -> None:
-        """Use a slot in the memory for others."""
+        """Release a slot in memory."""
         kind, size, *_ = self.rows[slot]
         if kind == TILE:
             self.free[size].append(slot)
 
     def drop_after(self, step: Step) -> None:
-        """Drop what no later step reads."""
+        """Release the values that no later step reads."""
         for x in {*step.inputs, *step.outputs}:
             if x is not None and self._last.get(x, step) is step:
                 self.drop(self.of[x])

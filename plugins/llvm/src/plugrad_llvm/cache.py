@@ -42,7 +42,7 @@ def _is_mine(path: Path) -> bool:
 
 
 def _of_user() -> Path:
-    """Return where programs of this user keep what they can make again."""
+    """Return the user's cache folder."""
     home = Path.home()
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
@@ -52,7 +52,7 @@ def _of_user() -> Path:
 
 
 def read(key: str) -> bytes | None:
-    """Return the code under a key; None if it is missing or damaged."""
+    """Return the code of a key; None if it is missing or damaged."""
     where = folder()
     if where is None:
         return None
@@ -73,7 +73,7 @@ _written = 0
 
 
 def write(key: str, code: bytes) -> None:
-    """Keep code; a folder that cannot be written is no error."""
+    """Write code to the cache; a folder that cannot be written is not an error."""
     global _written
     where = folder()
     if where is None:

@@ -1,4 +1,4 @@
-"""LLVM's language: a module, the lines of a function, and vectors with operators.
+"""Writes LLVM IR: a module, the lines of a function, and vectors with operators.
 
 The operators of ``Vector`` write one instruction each, in the order in which they are
 evaluated. None is contracted or reordered, so what they compute is known to the bit.
@@ -160,7 +160,7 @@ class Code:
     def unless(
         self, near: Vector, y: Vector, x: Vector, name: str, far: Callable[[Code], None]
     ) -> Vector:
-        """Return ``y``; if ``near`` is false in a lane, what ``name`` makes of it.
+        """Return ``y``; if ``near`` is false in a lane, call ``name`` instead.
 
         Args:
             near: Where ``y`` is right.
@@ -228,7 +228,7 @@ class Vector:
         return Vector(self.code, name, kind, self.lanes)
 
     def truth(self) -> Vector:
-        """Return bools of memory as they are in registers."""
+        """Return bools from memory as they are in registers."""
         return self.by("icmp ne", 0, "?")
 
     def __add__(self, other: Vector | Number) -> Vector:
@@ -292,7 +292,7 @@ class Vector:
         return self.by("fcmp une", other, "?")
 
     def is_nan(self) -> Vector:
-        """Return where it is NaN."""
+        """Return where a value is NaN."""
         return self.by("fcmp uno", self, "?")
 
     def bits(self) -> Vector:

@@ -1,4 +1,4 @@
-"""What all parts of the compiler ask about the steps of a graph."""
+"""Questions about the steps of a graph, for all parts of the compiler."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ VIEW = "BroadcastTo"  # its result is a view, of which no element is computed
 
 
 def values(step: Step) -> list[int]:
-    """Return what a step reads."""
+    """Return the values that a step reads."""
     return [x for x in step.inputs if x is not None]

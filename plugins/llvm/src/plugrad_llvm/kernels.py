@@ -1,4 +1,4 @@
-"""The element-wise kernels: what each does with vectors, and which dtypes it has.
+"""The element-wise kernels, as operations on vectors, and their dtypes.
 
 Those that are not exact by IEEE 754 have the bits of eager as long as its kernel
 computes in the same way: ``agrees`` runs both on some numbers.
@@ -20,7 +20,7 @@ KINDS = {np.dtype("float32"): "f", np.dtype("float64"): "d", np.dtype(bool): "?"
 
 
 class Elementwise(NamedTuple):
-    """What a kernel does.
+    """The implementation of an element-wise kernel.
 
     Attributes:
         kinds: The kinds that the first input may have.

@@ -1,4 +1,4 @@
-"""Loops in LLVM's language: over elements, and such that carry vectors."""
+"""Loops in LLVM IR: over elements, and with vectors as loop-carried values."""
 
 from __future__ import annotations
 

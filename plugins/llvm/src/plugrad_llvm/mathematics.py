@@ -233,7 +233,7 @@ class Gaussian(NamedTuple):
 
     @classmethod
     def of(cls, x: Vector) -> Gaussian:
-        """Take the square of x with twice the digits."""
+        """Compute the power from the square of x to twice the precision."""
         code = x.code
         high = x * x
         low = code.fma(x, x, -high)

@@ -1,4 +1,4 @@
-"""Machine code: compiling a module, and calling its function from Python.
+"""Compiles a module to machine code, and calls its function from Python.
 
 ``run(*arrays)`` is a function of CPython's interface, in machine code itself: it checks
 that each argument is an array in row-major order, and gives the addresses of their
@@ -198,7 +198,7 @@ def _machine_code(text: str, level: int) -> bytes:
 
 
 class _Method(ctypes.Structure):
-    """What CPython knows of a function: a PyMethodDef."""
+    """A PyMethodDef, CPython's description of a function."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -215,7 +215,7 @@ _new_function = ctypes.PYFUNCTYPE(
 
 @functools.lru_cache(MAX_CACHED_MODULES)
 def _loaded(text: str, level: int) -> llvm.ExecutionEngine:
-    """Return what holds the machine code of a module."""
+    """Return the engine that owns the machine code of a module."""
     code = _machine_code(text, level)
     empty = llvm.parse_assembly("")
     engine = llvm.create_mcjit_compiler(empty, _new_machine(level))  # it owns both

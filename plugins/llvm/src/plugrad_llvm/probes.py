@@ -1,4 +1,4 @@
-"""Whether the kernels of cpu have the bits of ours: both run on some numbers.
+"""Compares the bits of cpu's kernels with those of machine code, on some numbers.
 
 The kernels of cpu are in C, and on NumPy where there was no compiler at the
 installation. Then other bits come out, and ``jit`` must leave the kernels alone.
@@ -36,7 +36,7 @@ def numbers() -> np.ndarray[Any, Any]:
 
 @functools.cache
 def rows() -> list[np.ndarray[Any, Any]]:
-    """Return three arrays of rows, whose sums in another order are often others."""
+    """Return three arrays of rows whose sums depend on the order of addition."""
     n = 1105  # two chunks of each sum, and what is left behind whole vectors
     count = 64  # a sum in another order often rounds to the same number
     x = np.sin(np.arange(float(count * n)) ** 1.7).astype(np.float32).reshape(count, n)
@@ -45,7 +45,7 @@ def rows() -> list[np.ndarray[Any, Any]]:
 
 @functools.cache
 def agrees(kernel: Kernel) -> bool:
-    """Return whether an element-wise kernel of cpu has the bits of ours."""
+    """Return whether an element-wise kernel of cpu gives the bits of machine code."""
     x, zeros = numbers(), np.array([0.0, -0.0, 0.0, -0.0], np.float32)
     pairs = zip((x, np.roll(x, 5)), (zeros, zeros[[1, 0, 0, 1]]), strict=True)
     xs = [np.concatenate(pair) for pair in pairs][: len(kernel.inputs)]
@@ -54,7 +54,7 @@ def agrees(kernel: Kernel) -> bool:
 
 @functools.cache
 def rows_agree(kernel: Kernel) -> bool:
-    """Return whether a kernel of rows has the bits of ours."""
+    """Return whether a row kernel of cpu gives the bits of machine code."""
     attrs = ROW_ATTRS.get(kernel.name, {})
     xs = rows()[: len(kernel.inputs)]
     if kernel.name == "LayerNorm":

@@ -28,7 +28,7 @@ INTERLEAVED_REGISTERS = 4
 
 @dataclass
 class Plan:
-    """What a region reads and writes, and the order of its loops.
+    """The inputs and outputs of a region, and the order of its loops.
 
     Attributes:
         graph: The region.
@@ -97,14 +97,14 @@ class Plan:
         return self.axes[-1][0]
 
     def lanes(self, register: int) -> int:
-        """Return the elements that a loop takes at once, given those of a register."""
+        """Return the elements of one iteration, given those of a register."""
         wide = INTERLEAVED_REGISTERS * register
         long = self.inner % wide == 0 or self.inner >= 8 * wide
         return wide if long else min(register, self.inner)
 
     @property
     def items(self) -> int:
-        """How many elements or rows ``run`` counts."""
+        """The number of elements or rows over which ``run`` iterates."""
         return prod(n for n, *_ in self.axes[:-1]) if len(self.axes) > 1 else self.inner
 
 

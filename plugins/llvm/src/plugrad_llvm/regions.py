@@ -109,14 +109,14 @@ def _kernel(step: Step) -> Function:
 
 
 def _empty(spec: Any) -> Function:
-    """Return what makes an output: cpu's pool has the memory of large ones."""
+    """Return a function that allocates an output; large ones come from cpu's pool."""
     if prod(spec.shape) * spec.dtype.itemsize < POOL_MIN_BYTES:
         return np.empty
     return runtime("cpu").wrap(np.empty)
 
 
 def _again(function: Function, xs: list[Any]) -> Any:
-    """Call a function with arrays in the place of NumPy's scalars, if there are any."""
+    """Call a function with arrays instead of NumPy scalars."""
     if all(type(x) is np.ndarray for x in xs):
         return NotImplemented  # with strides: the kernels decide about the layout
     return function(*map(np.asarray, xs))

@@ -80,7 +80,7 @@ def _larger(a: Vector, b: Vector) -> Vector:
 
 
 def _largest_of(a: Vector, b: Vector) -> Vector:
-    """Of 0 and -0 it is 0."""
+    """Return the larger of two vectors; of 0 and -0 it is 0."""
     zero = (a.bits() & b.bits()).floats()
     return a.code.where(a.equal(b), zero, _larger(a, b))
 
@@ -114,7 +114,7 @@ def largest(code: Code, row: str, n: int) -> Vector:
 
 
 def exponentials(code: Code, x: str, most: Vector, n: int, y: str | None) -> Vector:
-    """Return the sum of e^(x - most) in float64; keep them in ``y``."""
+    """Return the sum of e^(x - most) in float64; store the terms in ``y``."""
     lanes = code.module.lanes
     element = scalar(most)
     shift = code.splat(element, "f", lanes) if n >= lanes else most
@@ -240,7 +240,7 @@ def layer_norm(code: Code, xs: Row, y: str, n: int, attrs: Attrs) -> None:
 
 
 def softmax_grad(code: Code, xs: Row, to: str, n: int, attrs: Attrs) -> None:
-    """Write what softmax hands back: dy y - y sum(dy y)."""
+    """Write the gradient of softmax: dy y - y sum(dy y)."""
     dy, y = xs
     for_each(code, n, lambda i: put(code, to, i, at(code, dy, i) * at(code, y, i)))
     total = summed(code, to, n).to("f")
@@ -254,7 +254,7 @@ def softmax_grad(code: Code, xs: Row, to: str, n: int, attrs: Attrs) -> None:
 
 
 def _balance(code: Code, y: str, to: str, n: int, limit: float) -> None:
-    """Make the row add up to 0: where y is above the limit, minus the other sum."""
+    """Make the row sum to 0: replace an element with y above the limit."""
 
     def clear(i: str, lanes: int) -> None:
         above = at(code, y, i, lanes) > limit
@@ -272,7 +272,7 @@ def _balance(code: Code, y: str, to: str, n: int, limit: float) -> None:
 
 
 def log_softmax_grad(code: Code, xs: Row, to: str, n: int, attrs: Attrs) -> None:
-    """Write what the logarithm of softmax hands back: dy - e^y sum(dy)."""
+    """Write the gradient of the logarithm of softmax: dy - e^y sum(dy)."""
     dy, y = xs
     total = widened(summed(code, dy, n).to("f"))
 

@@ -1,4 +1,4 @@
-"""Steps: which of them machine code takes, with the bits of their kernels."""
+"""Selects the steps for machine code: those with the same bits as their kernels."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _exponent(step: Step, graph: Graph) -> float | None:
 
 
 def _takes_rows(step: Step, graph: Graph) -> bool:
-    """Return whether it is a kernel of rows of float32, along the last axis."""
+    """Return whether a step is a float32 row kernel along the last axis."""
     specs = [graph.specs[v] for v in (*step.outputs, *values(step))]
     shape = specs[0].shape
     n, axis = shape[-1], step.attrs.get("axis", len(shape) - 1)

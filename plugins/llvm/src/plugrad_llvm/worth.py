@@ -1,4 +1,4 @@
-"""What is worth machine code, which takes LLVM 5 to 15 ms a region, and 20 to import.
+"""Decides which regions pay for machine code: 5 to 15 ms each, and 20 to load LLVM.
 
 cpu's own compiler takes no time. Where both take a region, machine code saves 30 to 40
 ns for each kernel but one and 1,000 elements, and nothing in short regions. Regions
@@ -38,7 +38,7 @@ MAX_OUTLINES = 256  # regions with equal outlines are counted together
 
 
 def own_compiler() -> bool:
-    """Return whether cpu has a compiler of its own, for what is left to it."""
+    """Return whether cpu has its own compiler, for the regions that are left to it."""
     return runtime("cpu").compile is not None
 
 
@@ -57,12 +57,12 @@ def may_pay(step: Step, graph: Graph) -> bool:
 
 
 def least() -> int:
-    """Return how many kernels times elements are enough."""
+    """Return the work, in kernels times elements, from which on a region pays."""
     return MIN_WORK if own_compiler() else MIN_WORK_WITHOUT_COMPILER
 
 
 def pays(graph: Graph) -> bool:
-    """Return whether a region, with those before that are like it, pays."""
+    """Return whether a region pays, with earlier regions of the same outline."""
     steps = [step for step in graph.steps if step.kernel.name not in VIEWS]
     if len(steps) < 2:
         return False
@@ -79,12 +79,12 @@ def pays(graph: Graph) -> bool:
 
 @functools.lru_cache(MAX_OUTLINES)
 def _saved(outline: Hashable) -> list[int]:
-    """Return where the kernels times elements of regions of an outline add up."""
+    """Return the counter of the work of all regions of an outline."""
     return [0]
 
 
 def _outline(graph: Graph) -> Hashable:
-    """Return what regions have in common that share machine code, but for numbers."""
+    """Return the outline of a region: equal outlines share machine code."""
     number = {v: n for n, v in enumerate(graph.specs)}
     steps = [
         (s.kernel.name, *[None if x is None else number[x] for x in s.inputs])
@@ -95,7 +95,7 @@ def _outline(graph: Graph) -> Hashable:
 
 
 def _depth(graph: Graph) -> int:
-    """Return how many elementary functions follow from each other."""
+    """Return the length of the longest chain of elementary functions."""
     depth: dict[int, int] = {}
     for step in graph.steps:
         before = [depth.get(x, 0) for x in step.inputs if x is not None]

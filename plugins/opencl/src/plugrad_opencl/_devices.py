@@ -1,4 +1,4 @@
-"""Which devices there are, whether they work, and which one to take.
+"""Lists the devices, tries whether they work, and chooses one.
 
 A device is tried once, in a process of its own, because compilers that crash take the
 process with them; the verdict is kept in the cache folder.
@@ -150,7 +150,7 @@ def _matches(device: DeviceInfo, wanted: str) -> bool:
 
 
 def _in_context(device: DeviceInfo, context: str) -> bool:
-    """Tell whether pyopencl would take it for PYOPENCL_CTX: platform[:devices]."""
+    """Return whether PYOPENCL_CTX (platform[:devices]) selects the device."""
     import pyopencl as cl
 
     try:
@@ -161,7 +161,7 @@ def _in_context(device: DeviceInfo, context: str) -> bool:
 
 
 def remarks(used: DeviceInfo) -> list[str]:
-    """Return what ``python -m plugrad doctor`` says of the devices, tried or not."""
+    """Return the remarks of ``python -m plugrad doctor`` on all devices."""
     found = [f"runs on {used}"]
     for device in devices():
         reason = refusal(device)
@@ -182,7 +182,7 @@ TRIAL_BEGINS = "plugrad-opencl: the trial begins"  # its first line
 
 
 class Verdict(NamedTuple):
-    """What a trial has found.
+    """The result of a trial.
 
     Attributes:
         reason: Why the device is of no use; None if it works, or was not tried.
@@ -195,7 +195,7 @@ class Verdict(NamedTuple):
 
 
 def refusal(device: DeviceInfo) -> str | None:
-    """Return why a device is of no use; None if it works, or cannot be tried."""
+    """Return why a device is unusable; None if it works, or cannot be tried."""
     pocl = device.platform == "Portable Computing Language"
     if pocl and not environment.has_linker():
         return "PoCL needs a linker; install binutils, or the package ziglang"
@@ -203,7 +203,7 @@ def refusal(device: DeviceInfo) -> str | None:
 
 
 def verdict(device: DeviceInfo) -> Verdict:
-    """Return what is known of a device, which is tried if nothing is."""
+    """Return the verdict on a device; try it if there is none."""
     file = environment.folder() / "verdicts" / f"{device.key}.json"
     known = _known(file)
     if known is not None:
@@ -229,7 +229,7 @@ def verdict(device: DeviceInfo) -> Verdict:
 
 
 def _known(file: Path) -> Verdict | None:
-    """Return the verdict in a file; None if it is too old, of others, or damaged."""
+    """Return the verdict in a file; None if it is old, damaged or of another user."""
     try:
         found = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):

@@ -81,7 +81,7 @@ class Relocation(NamedTuple):
 
 
 class Unsupported(Exception):
-    """The object has something that this linker does not know."""
+    """The object contains something that this linker does not support."""
 
 
 # --- the object ------------------------------------------------------------------
@@ -125,7 +125,7 @@ def read_symbols(sections: Sequence[Section]) -> list[Symbol]:
 
 
 def read_relocations(sections: Sequence[Section]) -> list[Relocation]:
-    """Return the relocations of what will be in memory."""
+    """Return the relocations of the sections that will be in memory."""
     found = []
     for section in sections:
         if section.type == REL:
@@ -225,7 +225,7 @@ class Library:
         return self.append(names, 1), len(names)
 
     def hashes(self) -> bytes:
-        """Return a hash table of symbols with a single bucket, which has them all."""
+        """Return a hash table of symbols with a single bucket."""
         count = len(self.numbers)
         chain = [number + 1 for number in range(1, count)] + [0] * bool(count)
         return struct.pack(f"<{4 + count}I", 1, count + 1, min(count, 1), 0, *chain)
@@ -297,7 +297,7 @@ class Library:
 
 
 def is_exported(symbol: Symbol) -> bool:
-    """Tell whether a program that loads the library can ask for a symbol."""
+    """Return whether programs that load the library can look up a symbol."""
     visible = symbol.visibility in (DEFAULT, PROTECTED)
     return (
         symbol.info >> 4 in (GLOBAL, WEAK) and symbol.section != UNDEFINED and visible
@@ -305,7 +305,7 @@ def is_exported(symbol: Symbol) -> bool:
 
 
 def main(arguments: Sequence[str]) -> str | None:
-    """Link as ``ld ARGUMENTS`` would; return what is wrong."""
+    """Link like ``ld ARGUMENTS``; return an error message, or nothing."""
     output = arguments[arguments.index("-o") + 1]
     inputs = [name for name in arguments if name.endswith(".o")]
     if len(inputs) != 1:

@@ -129,7 +129,7 @@ class ClArrays:
         return y
 
     def download(self, native: ClArray | Strings) -> np.ndarray[Any, DType]:
-        """Return a copy; waits for everything that the device has taken on."""
+        """Return a copy; waits for all work that was enqueued before."""
         if isinstance(native, np.ndarray):
             return native
         values = np.empty(native.shape, native.dtype)
@@ -142,11 +142,11 @@ class ClArrays:
         return native.nbytes + sum(map(len, texts))
 
     def peak(self) -> int:
-        """Return the most bytes that were ever taken from the device."""
+        """Return the peak of the bytes allocated on the device."""
         return self.device.pool.peak
 
     def kept(self) -> int:
-        """Return the bytes of buffers that wait for later arrays."""
+        """Return the bytes of idle buffers, which later arrays will use."""
         return self.device.pool.idle()
 
     def synchronize(self) -> None:
@@ -158,10 +158,10 @@ class ClArrays:
             self.device.synchronize()
 
     def time_device(self, on: bool) -> None:
-        """Measure from now on how long kernels and fills run, or no more."""
+        """Start or stop measuring how long kernels and fills run."""
         if not self.device.gone:
             self.device.time(on)
 
     def device_seconds(self) -> float:
-        """Return how long those of this thread have run since; waits for them."""
+        """Return the seconds that those of this thread ran since; waits for them."""
         return 0.0 if self.device.gone else self.device.seconds()

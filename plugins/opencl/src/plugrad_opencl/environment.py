@@ -1,4 +1,4 @@
-"""What has to be in order before the first call of OpenCL: folders, linker, drivers.
+"""Prepares the first call of OpenCL: folders, linker, drivers.
 
 PoCL ends the process where it finds no linker, has no devices where it cannot write its
 cache, and does not compile for processors that are newer than it is.
@@ -62,7 +62,7 @@ def _writable(path: Path) -> bool:
 
 
 def remarks() -> list[str]:
-    """Return what is not as it should be, and what to do about it."""
+    """Return problems of the environment, and what to do about them."""
     if folder().parent == Path(_home()):
         return []
     return [
@@ -73,7 +73,7 @@ def remarks() -> list[str]:
 
 @functools.cache
 def prepare() -> None:
-    """Set the variables that OpenCL reads, as far as the user has not."""
+    """Set the environment variables of OpenCL that the user has not set."""
     given = os.environ.get("POCL_CACHE_DIR")
     if not given or not _writable(Path(given)):
         cache = folder() / f"pocl-{_pocl.processor() or 'own'}"
@@ -91,7 +91,7 @@ def prepare() -> None:
 
 
 def has_linker() -> bool:
-    """Tell whether PoCL will find an ``ld``."""
+    """Return whether PoCL will find an ``ld``."""
     return shutil.which("ld") is not None
 
 
@@ -112,7 +112,7 @@ def _find_linker() -> None:
 
 
 def _own_linker() -> list[str]:
-    """Return the command of `_linker`; nothing where there is no interpreter."""
+    """Return the command of `_linker`; nothing if there is no interpreter."""
     interpreter = Path(sys.executable or "")
     program = Path(__file__).with_name("_linker.py")  # missing in an archive
     named = interpreter.name.startswith(("python", "pypy"))  # else it is a program

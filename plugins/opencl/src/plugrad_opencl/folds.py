@@ -1,4 +1,4 @@
-"""Reductions at the end of a region: what is computed for one goes to no memory.
+"""Reductions at the end of a region: their inputs are computed without storing them.
 
 A reduction of float32 reads each element once, so it can compute it. The order of its
 sums stays that of the kernel, and so do the bits.
@@ -26,7 +26,7 @@ FLOAT32 = np.dtype("float32")
 
 
 def fusable(step: Step, graph: Graph) -> bool:
-    """Tell whether a step can be in a region.
+    """Return whether a step can be in a region.
 
     What a reduction makes is not read in its region, if it has fewer elements.
     """
@@ -37,7 +37,7 @@ def fusable(step: Step, graph: Graph) -> bool:
 
 
 def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
-    """Return a function of the inputs of a region; None if the kernels do as well."""
+    """Return a function of the inputs of a region; None if its kernels are as fast."""
     folds = [step for step in graph.steps if step.kernel.name in FOLDS]
     if not folds:
         return regions.compiled(device, graph)
@@ -55,7 +55,7 @@ def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
 
 
 def _read(step: Step) -> int:
-    """Return what a reduction reads."""
+    """Return the value that a reduction reads."""
     (x,) = step.inputs
     assert x is not None
     return x

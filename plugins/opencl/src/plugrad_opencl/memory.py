@@ -19,14 +19,14 @@ _ROOT = Path("/")
 
 
 class Bound(NamedTuple):
-    """Bytes that are there in all, and those that are left."""
+    """The bytes of a limit, in total and left."""
 
     total: int
     left: int
 
 
 def total(root: Path = _ROOT) -> int:
-    """Return the most bytes that arrays can ever take; to be asked at the start."""
+    """Return the most bytes that arrays can ever use; call it at the start."""
     return min([bound.total for bound in _bounds(root)], default=UNLIMITED_BYTES)
 
 
@@ -62,7 +62,7 @@ def _process(root: Path) -> Iterator[Bound]:
 
 
 class _Version(NamedTuple):
-    """Where a version of control groups has its files, and what it calls them."""
+    """The folder and the file names of a version of control groups."""
 
     folder: str
     limit: str
@@ -95,7 +95,7 @@ def _groups(root: Path) -> Iterator[Bound]:
 
 
 def _group(folder: Path, version: _Version) -> Iterator[Bound]:
-    """Yield the limit of a group; what was read from files can be dropped any time."""
+    """Yield the limit of a group; the page cache counts as available."""
     limit, usage = (_text(folder / name) for name in version[1:3])
     if limit.strip().isdecimal() and usage.strip().isdecimal():
         found = _numbers(folder / "memory.stat")

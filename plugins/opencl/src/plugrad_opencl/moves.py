@@ -1,4 +1,4 @@
-"""Elements from one position to another: what all kernels that only move come down to.
+"""Moves elements from one position to another, for all kernels that only move.
 
 An order of elements is a start and a step for each axis: negative to go backwards, 0 to
 repeat. ``move`` makes an array out of another one in some order, ``put`` writes one
@@ -128,7 +128,7 @@ def _outer(rank: int) -> dict[str, Any]:
 
 
 def divided(rank: int) -> list[str]:
-    """Return C that makes of ``rest`` where that is on ``rank`` axes: ``at0``..."""
+    """Return C that splits ``rest`` into its positions ``at0``... on ``rank`` axes."""
     return [
         f"const long at{k} = {f'rest % d{k}; rest /= d{k};' if k else 'rest;'}"
         for k in reversed(range(rank))

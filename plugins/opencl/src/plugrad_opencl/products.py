@@ -1,4 +1,4 @@
-"""Products of matrices, of which one may be the windows of a convolution.
+"""Matrix products; one matrix may be the windows of a convolution.
 
 ``product`` is the only way to ``cl/gemm.cl``. A matrix says where its elements
 are: ``Matrix(x, row=k, step=1)`` for rows of ``k``; transposes are other steps, and
@@ -61,7 +61,7 @@ class Matrix(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """What becomes of a product: ``activation(y + bias)``, with a bias a column."""
+    """The epilogue of a product: ``activation(y + bias)``, with one bias per column."""
 
     bias: ClArray | None = None
     activation: str = "linear"
@@ -133,7 +133,7 @@ def _added(y: ClArray, shape: Shape) -> ClArray:
 
 
 def _parts(device: Device, tiles: int, k: int, span: int) -> int:
-    """Return in how many parts to add up ``k``: for all units, and for precision."""
+    """Return into how many parts to split ``k``, for all units and for precision."""
     groups = 8 if device.style == "gpu" and span == 1 else 2  # of a unit, at once
     idle = groups * device.units // tiles if k >= 512 else 1
     return max(1, min(idle, k // 256), -(-k // SUM_MAX_ELEMENTS))
@@ -147,7 +147,7 @@ def _tile(device: Device, dtype: DType, span: int) -> tuple[int, int]:
 
 
 def _span(device: Device, z: int, m: int, n: int, parts: int) -> int:
-    """Return how many elements each way an item does on a GPU; 1 on a CPU.
+    """Return the rows and columns of an item's tile on a GPU; 1 on a CPU.
 
     Four times as many read a quarter, but all units need work, and most of it in the
     matrix.
@@ -205,7 +205,7 @@ def _gemm(
 
 
 def formulae(dtype: DType, activation: str = "linear") -> dict[str, str]:
-    """Return C for types, for a product added to a sum, and for a ``Finish``."""
+    """Return C for the types, the multiply-add and the epilogue."""
     product, finish = PRODUCT.get(dtype.kind, "a * b + sum"), FINISH[activation]
     return {
         "type": source.C[dtype],
@@ -239,5 +239,5 @@ def table(device: Device, *axes: tuple[int, ...]) -> ClArray:
 
 
 def fits(*shapes: Shape) -> bool:
-    """Tell whether offsets into arrays of these shapes are int32."""
+    """Return whether offsets into arrays of these shapes fit int32."""
     return all(math.prod(shape) < 2**31 for shape in shapes)

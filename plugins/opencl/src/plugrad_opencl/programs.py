@@ -45,7 +45,7 @@ def load(context: Any, info: DeviceInfo, source: str, which: int) -> Any:
 
 
 def _whole(file: Path) -> bytes:
-    """Return the binary in a file, behind its hash: of a part of one, PoCL crashes."""
+    """Return the binary in a file, by its hash: PoCL crashes on a truncated one."""
     data = file.read_bytes()
     digest, binary = data[:_DIGEST], data[_DIGEST:]
     if hashlib.sha256(binary).digest() != digest:
@@ -57,14 +57,14 @@ _DIGEST = hashlib.sha256().digest_size
 
 
 def _name(source: str) -> str:
-    """Return what it is: the file that ``#line`` names, or its kernels."""
+    """Return a name for a program: the file that ``#line`` names, or its kernels."""
     found = re.findall(r'^#line 1 "(.*)"', source, re.MULTILINE)
     found = found or re.findall(r"void (\w+)\(__global", source)
     return ", ".join(dict.fromkeys(found))
 
 
 def _log(error: Exception) -> str:
-    """Return what the compiler says, without what pyopencl puts around it."""
+    """Return the compiler's log, without the text that pyopencl adds."""
     around = ("Build on ", "====", "(options:", "(source saved")
     said = str(error).partition("Build on ")[2].splitlines()[1:]
     lines = [line for line in said if line and not line.startswith(around)]
@@ -72,14 +72,14 @@ def _log(error: Exception) -> str:
 
 
 def _options(kind: str, handle: Any) -> list[str]:
-    """Return what to tell the compiler: GPUs may divide with an error of 2.5 ulp."""
+    """Return the compiler options: GPUs may divide with an error of 2.5 ulp."""
     rounds = cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
     exact = kind != "cpu" and handle.single_fp_config & rounds
     return ["-w", *["-cl-fp32-correctly-rounded-divide-sqrt"] * bool(exact)]
 
 
 def _built(program: Any, options: list[str], *handles: Any) -> Any:
-    """Return the program, compiled; what compilers have to say is for our tests."""
+    """Return the program, compiled; only our tests look at compiler warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cl.CompilerWarning)
         return program.build(options, devices=list(handles) or None)

@@ -95,7 +95,7 @@ def reduced(
 
 
 def _parts(device: Device, a: int, n: int, m: int) -> int:
-    """Return into how many parts to cut ``n``, so that all units have work."""
+    """Return into how many parts to split ``n``, so that all units have work."""
     if a * n * m <= SPLIT_MIN_ELEMENTS or n < 4:
         return 1
     items = a * -(-m // STRIP_COLUMNS[device.style])
@@ -108,7 +108,7 @@ def _parts(device: Device, a: int, n: int, m: int) -> int:
 
 
 def along(name: str, x: ClArray, axis: Shape, keepdims: bool) -> Any:
-    """Return a reduction over ``axis``; of nothing, what changes nothing."""
+    """Return a reduction over ``axis``; the identity element if that is empty."""
     if any(not 0 <= i < len(x.shape) for i in axis):
         raise ValueError(f"opencl: {axis} are not all axes of shape {x.shape}")
     kept = [1 if i in axis else n for i, n in enumerate(x.shape)]

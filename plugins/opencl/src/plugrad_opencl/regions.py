@@ -30,7 +30,7 @@ MAX_ARGUMENTS = 120  # of 8 bytes: every device accepts 1024 bytes
 
 
 def fusable(step: Step, graph: Graph) -> bool:
-    """Tell whether the kernel of a step is an expression of vectors."""
+    """Return whether the kernel of a step is an expression of vectors."""
     dtypes = _dtypes(step, graph)
     if step.kernel.name in MOVES:
         return dtypes[0] in source.C and dtypes[0].kind != "c"
@@ -39,7 +39,7 @@ def fusable(step: Step, graph: Graph) -> bool:
 
 
 def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
-    """Return a function of the inputs of a region; None if the kernels do as well."""
+    """Return a function of the inputs of a region; None if its kernels are as fast."""
     code = Code(graph)
     if len(graph.steps) < 2 or not code.lines or len(code.libraries) > 1:
         return None

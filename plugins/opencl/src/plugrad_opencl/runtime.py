@@ -1,4 +1,4 @@
-"""A device at work: queues, kernels, what they left to be checked, and the end.
+"""A running device: queues, kernels, pending index checks, and shutdown.
 
 Map: ``Device`` (launching, moving, waiting, memory, timing); ``Launch``, a compiled
 kernel; forks.
@@ -102,7 +102,7 @@ class Device:
         return found
 
     def _busy(self) -> bool:
-        """Tell whether the wide queue has work; with the lock."""
+        """Return whether the wide queue has work; call it with the lock."""
         event = self.pending
         complete = event is None or event.command_execution_status == 0
         if complete and self.pending is event:
@@ -110,7 +110,7 @@ class Device:
         return self.pending is not None
 
     def sent(self, event: Any, before: Any) -> None:
-        """Note the last event of the wide queue; with the lock.
+        """Record the last event of the wide queue; call it with the lock.
 
         A finalizer that runs ops may have launched meanwhile, in this thread: then
         ``pending`` is not what it was ``before``, and it is unknown which came last.
@@ -121,7 +121,7 @@ class Device:
             self.wide.finish()
 
     def program(self, source: str, which: int) -> Any:
-        """Return a compiled program; with the lock."""
+        """Return a compiled program; call it with the lock."""
         found = self._programs.get((source, which))
         if found is None:
             start = time.perf_counter()
@@ -145,7 +145,7 @@ class Device:
             self._do(cl.enqueue_copy, queue, buffer, values)
 
     def fill(self, buffer: Any, value: np.ndarray[Any, Any], nbytes: int) -> None:
-        """Put ``value``, of 1 to 16 bytes, everywhere."""
+        """Fill a buffer with ``value``, of 1 to 16 bytes."""
         with self.lock:
             quick = nbytes <= INLINE_MAX_ELEMENTS * 4 and not self._busy()
             queue, before = self.quick if quick else self.wide, self.pending
@@ -164,7 +164,7 @@ class Device:
 
     @property
     def gone(self) -> bool:
-        """Whether it stayed behind in the process that this one was forked from."""
+        """Whether the device belongs to the process from which this one was forked."""
         return isinstance(self.lock, _Gone)
 
     def synchronize(self) -> None:
@@ -177,14 +177,14 @@ class Device:
             queue.finish()
 
     def _do(self, work: Callable[..., Any], *args: Any) -> Any:
-        """Return ``work(*args)``, which enqueues or waits."""
+        """Return ``work(*args)``, which enqueues or waits; recover from errors."""
         try:
             return work(*args)
         except cl.Error as error:
             return self.recover(error, work, *args)
 
     def recover(self, error: Exception, work: Callable[..., Any], *args: Any) -> Any:
-        """Do it once more if it was for want of memory; else say what was running."""
+        """Retry if memory was short; else raise an error with the last kernels."""
         names = ", ".join(self.recent) or "none"
         if isinstance(error, cl.MemoryError):
             self._finish()
@@ -225,7 +225,7 @@ class Device:
 
     @contextlib.contextmanager
     def check(self, what: str) -> Iterator[tuple[Any, int]]:
-        """Give a flag and a number to a kernel, which puts it there with a bad index.
+        """Give a kernel a flag and a number, which it writes there with a bad index.
 
         The kernel is launched inside. The flag is looked at when the device is next
         waited for, and IndexError raised: ``what`` says of what, as in "gather: {} is
@@ -238,7 +238,7 @@ class Device:
         self._checks[number] = what  # only now: others may wait before it is launched
 
     def _wait(self, work: Callable[..., Any], *args: Any) -> None:
-        """Do ``work``, which waits; then look for bad indices; with the lock."""
+        """Do ``work``, which waits; check for bad indices; call it with the lock."""
         checks, self._checks = self._checks, {}
         try:
             self._do(work, *args)
@@ -260,7 +260,7 @@ class Device:
     # --- timing --------------------------------------------------------------------
 
     def time(self, on: bool) -> None:
-        """Measure how long kernels and fills run from now on, or no more.
+        """Start or stop measuring how long kernels and fills run.
 
         Other queues do so, and other launches, so that nothing is paid while it is off.
         """
@@ -275,13 +275,13 @@ class Device:
                     launch.renew()
 
     def seconds(self) -> float:
-        """Return how long what this thread has launched since ``time(True)`` ran."""
+        """Return the seconds of this thread's kernels since ``time(True)``."""
         with self.lock:
             self._do(self._finish)
             return self._do(self._timer.seconds) if self._timer else 0.0
 
     def timed(self, work: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``work``, which enqueues, so that it is timed, or is not; as now."""
+        """Return ``work``, which enqueues, with a timer if the device has one."""
         work = work.work if isinstance(work, Timed) else work
         return Timed(work, self._timer) if self._timer else work
 
@@ -294,7 +294,7 @@ class Device:
     # --- the end -------------------------------------------------------------------
 
     def close(self) -> None:
-        """Wait for the device, and give its memory back."""
+        """Wait for the device, and release its memory."""
         with self.lock:
             self._finish()
         self.pool.empty()
@@ -369,12 +369,12 @@ class Launch:
         return self.device.timed(compiled)
 
     def renew(self) -> None:
-        """Launch with or without a timer, as the device does now; with its lock."""
+        """Launch with a timer if the device has one; call it with its lock."""
         self._kernels = [k and self.device.timed(k) for k in self._kernels]
 
 
 def _style(info: DeviceInfo) -> str:
-    """Return which kernels to take: those for CPUs, or those for GPUs."""
+    """Return the style of kernels: for CPUs, or for GPUs."""
     given = os.environ.get("PLUGRAD_OPENCL_STYLE", "")
     if given not in ("", "cpu", "gpu"):
         raise ValueError(
@@ -386,7 +386,7 @@ def _style(info: DeviceInfo) -> str:
 
 
 def blocks(n: int) -> int:
-    """Return the items for ``n`` elements, a block each."""
+    """Return the number of items for ``n`` elements, one block each."""
     return 1 if n <= BLOCK_ELEMENTS else -(-n // BLOCK_ELEMENTS)
 
 

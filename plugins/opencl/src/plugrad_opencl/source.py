@@ -114,7 +114,7 @@ def width(dtype: np.dtype[Any]) -> int:
 
 
 def share(device: Device, row: int) -> int:
-    """Return how many rows of ``row`` elements an item does: a power of two."""
+    """Return how many rows of ``row`` elements an item computes: a power of two."""
     if device.style == "gpu":
         return 1
     return 1 << max(BLOCK_ELEMENTS // row, 1).bit_length() - 1
@@ -132,7 +132,7 @@ def template(file: str, /, **values: object) -> str:
 
 
 def prelude(style: str, width: int = 1) -> str:
-    """Return what every program starts with; ``width`` is of the vectors on a CPU."""
+    """Return the beginning of every program; ``width`` is that of a CPU's vectors."""
     cpu = style == "cpu"
     return (
         f"#define CPU {int(cpu)}\n"

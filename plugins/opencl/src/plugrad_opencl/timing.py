@@ -18,7 +18,7 @@ class Timer:
         self._worked: defaultdict[int, float] = defaultdict(float)
 
     def note(self, event: Any) -> None:
-        """Count an event of this thread, once it is complete."""
+        """Record an event of this thread, to be counted once it is complete."""
         self._events.append((threading.get_ident(), event))
         if len(self._events) >= MAX_PENDING_EVENTS:
             event.wait()
@@ -37,7 +37,7 @@ class Timer:
 
 
 class Timed:
-    """Calls ``work``, which enqueues, and has its event noted."""
+    """Calls ``work``, which enqueues, and records its event."""
 
     __slots__ = ("_timer", "work")
 

@@ -1,4 +1,4 @@
-"""Kernels that take each element of their outputs from one of each input.
+"""Kernels whose output elements depend on one element of each input.
 
 Map: ``walk``, the kernel around what makes elements; ``layout``, how shapes broadcast.
 """
@@ -51,7 +51,7 @@ def walk(
     outputs: list[Output],
     rank: int,
 ) -> Launch:
-    """Return a kernel that does ``work`` for each element of its outputs.
+    """Return a kernel that runs ``work`` for each element of its outputs.
 
     It takes the inputs, numbers of these types in C, the outputs, how many elements
     there are, and the sizes of ``layout`` for the inputs that are not "=".

@@ -1,4 +1,4 @@
-"""What windows see, channel by channel: pooling and depthwise convolution.
+"""Operations on windows channel by channel: pooling and depthwise convolution.
 
 One template, ``cl/window.cl``, with a body each: ``look`` goes from the input to the
 windows, ``look_back`` the other way, ``filters`` from both to the filter.
@@ -22,7 +22,7 @@ INT32 = np.dtype(np.int32)
 
 
 class Body(NamedTuple):
-    """What is done to ``value``, in C: first, at each kernel position, and last.
+    """The C that runs on ``value``: first, at each kernel position, and last.
 
     Attributes:
         zero: What sums of products with a filter begin with; for these there is a
@@ -70,7 +70,7 @@ def look(
 def look_back(
     body: Body, dy: ClArray, more: ClArray | None, index: ClArray | None, g: Windows
 ) -> ClArray:
-    """Return what all windows hand back to each element."""
+    """Return for each element the sum of what all windows contribute."""
     device, channels = dy.device, g.out_shape[-1]
     dx = empty(device, (*g.in_shape[:-1], channels), dy.dtype)
     if dx.size:
@@ -100,7 +100,7 @@ def filters(x: ClArray, dy: ClArray, g: Windows) -> ClArray:
 
 
 def _items(launch: Launch, shape: Shape) -> int:
-    """Return an item a row on a CPU, and one an element on a GPU."""
+    """Return the items: one per row on a CPU, one per element on a GPU."""
     cpu = launch.device.style == "cpu"
     return math.prod(shape[:-2]) if cpu else int(launch.items(math.prod(shape)))
 

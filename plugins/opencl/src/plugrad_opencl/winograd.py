@@ -20,7 +20,7 @@ MAX_INTERMEDIATE_ELEMENTS = 1 << 26  # of the transformed input and output
 
 
 def suits(x: ClArray, geometry: Windows) -> bool:
-    """Tell whether it is faster, and as exact: errors are twice those of float32."""
+    """Return whether it is faster; its errors are twice those of float32 products."""
     between = 4 * math.prod(geometry.out_shape[:3])
     between *= geometry.in_shape[-1] + geometry.out_shape[-1]
     return (
@@ -61,7 +61,7 @@ def conv(
 def _run(
     launch: Launch, size: int, count: int, channels: int, *args: Any, rows: int = 0
 ) -> None:
-    """Launch: an item a row on a CPU, an element on a GPU."""
+    """Launch one item per row on a CPU, one per element on a GPU."""
     cpu = launch.device.style == "cpu"
     items = (rows or count) if cpu else launch.items(count * channels)
     found = [x.buffer if isinstance(x, ClArray) else x for x in args]

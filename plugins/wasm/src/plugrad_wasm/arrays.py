@@ -192,7 +192,7 @@ def download(native: Any) -> Array:
 
 
 def writable(native: WasmArray) -> Array:
-    """Return a view of a new array, for who fills it in; it holds nothing."""
+    """Return a view to fill a new array; it does not keep the array alive."""
     whole = native.machine.whole
     return np.ndarray(native.shape, native.dtype, whole, native.pointer)
 
@@ -208,7 +208,7 @@ def describe(machine: Machine, numbers: tuple[int, ...]) -> WasmArray:
 
 
 class _Lent:
-    """What NumPy needs for a writable view that holds an array."""
+    """The array interface of a writable view that keeps an array alive."""
 
     def __init__(self, native: WasmArray) -> None:
         self._native = native
@@ -248,5 +248,5 @@ class WasmArrays:
         return native.nbytes + sum(map(len, texts))
 
     def peak(self) -> int:
-        """Return the most bytes that blocks in use have had."""
+        """Return the peak of the bytes of blocks in use."""
         return max(self.machine.heap.peak, self.machine.heap.used())

@@ -1,4 +1,4 @@
-"""What load_kernel checks, and how it tells what comes from a module.
+"""The checks of load_kernel, and printable texts from untrusted modules.
 
 Map: ``contract``; ``limits``; ``compiled`` and ``checked``, a module; ``printable`` and
 ``reason``, texts from untrusted modules.
@@ -20,7 +20,7 @@ MESSAGE_MAX_CHARACTERS = 1000  # of a text that is shown
 
 
 def contract(kernel: str | Kernel) -> Kernel:
-    """Return the contract that is meant, if outputs can be made by it."""
+    """Return the contract, if its outputs can be allocated."""
     if isinstance(kernel, str):
         known = contracts()
         if kernel not in known:
@@ -39,7 +39,7 @@ def contract(kernel: str | Kernel) -> Kernel:
 
 
 def limits(memory: object, time_limit: float | None) -> None:
-    """Check what a module may use."""
+    """Check the limits of a module."""
     if not isinstance(memory, int) or not PAGE <= memory <= MAX_MEMORY_BYTES:
         raise ValueError(
             f"load_kernel: memory={memory!r}: give bytes from {PAGE} to "
@@ -70,7 +70,7 @@ def compiled(
 
 
 def checked(module: wasmtime.Module, name: str, export: str | None) -> str:
-    """Return the name of the function, after a look at imports and exports."""
+    """Check imports and exports; return the name of the function."""
     for i in module.imports:
         if not isinstance(i.type, wasmtime.MemoryType):
             raise ValueError(
@@ -105,7 +105,7 @@ def checked(module: wasmtime.Module, name: str, export: str | None) -> str:
 
 
 def _signature(kind: Any) -> str:
-    """Return the types of a function, or what it is instead."""
+    """Return the signature of a function, or what the export is instead."""
     if not isinstance(kind, wasmtime.FuncType):
         return f"a {type(kind).__name__.removesuffix('Type').lower()}"
     params, results = map(str, kind.params), map(str, kind.results)
@@ -113,12 +113,12 @@ def _signature(kind: Any) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return a text of which a terminal obeys nothing: ESC becomes \\x1b."""
+    r"""Return a text without control characters for a terminal: ESC becomes \\x1b."""
     shown = text[:MESSAGE_MAX_CHARACTERS] + "..." * (len(text) > MESSAGE_MAX_CHARACTERS)
     return "".join([c if c.isprintable() else ascii(c)[1:-1] for c in shown])
 
 
 def reason(error: Exception) -> str:
-    """Return what a message of wasmtime says: the cause, or what stands first."""
+    """Return the cause in a wasmtime message, or its first line."""
     lines = str(error).strip().splitlines()
     return printable(lines[-1 if "Caused by:" in lines else 0].strip())

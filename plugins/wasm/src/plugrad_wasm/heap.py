@@ -59,7 +59,7 @@ Bin = list[Block]
 
 
 class Extents(NamedTuple):
-    """How linear memory is divided; what is in no free extent is cut into blocks.
+    """The division of linear memory into free extents; the rest is cut into blocks.
 
     Attributes:
         top: Where the memory that is in use ends, a multiple of ``CHUNK_BYTES``.
@@ -88,7 +88,7 @@ class Extents(NamedTuple):
         return self._replace(free=(*self.free[:i], *rest, *self.free[i + 1 :])), at
 
     def extended(self, size: int, alignment: int) -> tuple[Extents, int]:
-        """Cut from behind the top, and from the free extent that ends there, if any."""
+        """Cut at the top, including the free extent that ends there, if any."""
         begin, free = self.top, self.free
         if free and free[-1][1] == begin and alignment != CHUNK_BYTES:
             begin, free = free[-1][0], free[:-1]
@@ -224,7 +224,7 @@ class Heap:
             self._gather(size)
 
     def _gather(self, size: int) -> None:
-        """Make extents of what is free of the blocks of a size."""
+        """Turn free blocks of a size into extents."""
         found = self._bins[size]
         for _ in range(GATHER_ATTEMPTS):
             before, old = self._extents, found[_ALL]
@@ -261,7 +261,7 @@ class Heap:
         return self._extents.top - self._base
 
     def trim(self) -> None:
-        """Join all that is free."""
+        """Merge all free extents."""
         self._gather_large()
         self._gather_small()
 

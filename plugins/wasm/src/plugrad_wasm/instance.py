@@ -96,7 +96,7 @@ class HostFunction:
 
     @classmethod
     def calling(cls, function: Callable[[], object]) -> HostFunction:
-        """Return one that calls a function of Python.
+        """Return a host function that calls a Python function.
 
         If it raises, the inner callback says so and goes on; it has no result. The
         outer one would leave none either, and wasmtime would take what lies in its
@@ -112,7 +112,7 @@ class HostFunction:
         return cls(address, wasmtime.TrapCode.INTERRUPT.value)
 
     def within(self, store: wasmtime.Store) -> wasmtime.Func:
-        """Return it as a function of a store."""
+        """Return the host function for a store."""
         found, kind = ffi.wasmtime_func_t(), wasmtime.FuncType([], [])
         _new_host_function(
             ctypes.cast(store._context(), _POINTER),
@@ -131,7 +131,7 @@ T = TypeVar("T")
 
 
 def on_large_stack(function: Callable[[], T]) -> T:
-    """Call a function where the stack is large, and return what it returns.
+    """Call a function on a large stack, and return its result.
 
     The compiler needs 100 KiB and more, and a module may use 512 KiB before its stack
     counts as exhausted; a thread of Python may have 32. What does not fit ends the
@@ -166,7 +166,7 @@ def on_large_stack(function: Callable[[], T]) -> T:
 def _call_plainly(
     store: wasmtime.Store, function: wasmtime.Func, layout: struct.Struct, slots: Any
 ) -> Exception | None:
-    """Call a function as wasmtime's package does; return what ended it."""
+    """Call a function through wasmtime's package; return the error that ended it."""
     try:
         found = function(store, *layout.unpack_from(slots, 0))
     except (wasmtime.Trap, wasmtime.WasmtimeError) as error:
@@ -177,7 +177,7 @@ def _call_plainly(
 
 
 class _Trap(_POINTER):
-    """Where a call leaves a trap; holds what the call needs."""
+    """The place for the trap of a call; keeps alive what the call needs."""
 
     keep: tuple[Any, ...]
 
@@ -192,7 +192,7 @@ class Instance:
         self._instance = wasmtime.Instance(store, module, externs)
 
     def export(self, name: str) -> Any:
-        """Return what C exports, None if it is not there; to list all takes 8 ms."""
+        """Return an export, or None; listing all exports would cost 8 ms."""
         found, key = ffi.wasmtime_extern_t(), name.encode()
         if not ffi.wasmtime_instance_export_get(
             self.store._context(),
@@ -209,7 +209,7 @@ class Instance:
         return self.export(name).value(self.store)
 
     def prepare(self, name: str) -> tuple[Any, Any, Any, Any]:
-        """Return what a call of an exported function takes.
+        """Return everything that a call of an exported function needs.
 
         That is: what takes its arguments, what starts it and returns an error, the
         slots, in which the result is, and where a trap is left. All are good as long as
@@ -348,7 +348,7 @@ class Program:
         return found
 
     def reset(self, name: str) -> None:
-        """Put the stack of a module where it begins, as after a trap."""
+        """Reset the stack pointer of a module, after a trap."""
         self._reset(self.instances[name])
 
     def _reset(self, found: Instance) -> None:
@@ -360,7 +360,7 @@ class Program:
 
 
 def taken(error: int | Exception | None, trap: Any) -> Exception:
-    """Take the error over from wasmtime."""
+    """Return an error or trap of wasmtime as an exception."""
     if isinstance(error, Exception):
         return error
     if error:
@@ -371,7 +371,7 @@ def taken(error: int | Exception | None, trap: Any) -> Exception:
 
 
 def drop(trap: int | None) -> None:
-    """Give a trap back to wasmtime, if there is one, without an object for it.
+    """Free a trap, if there is one, without creating a Python object for it.
 
     Such an object has a finalizer in Python, at which signals strike, too.
     """

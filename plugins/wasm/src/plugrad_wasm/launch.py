@@ -129,7 +129,7 @@ def wider(
 
 
 def operands(machine: Machine, *shapes: Shape) -> tuple[Shape, WasmArray]:
-    """Return the shape to which all broadcast, and what ``broadcast`` in C takes."""
+    """Return the broadcast shape, and the descriptor for ``broadcast`` in C."""
     shape = broadcast("elementwise", *shapes)
     strides = [broadcast_strides(own, len(shape)) for own in shapes]
     return shape, describe(machine, rows(shape, *strides))
@@ -197,13 +197,13 @@ def put(x: WasmArray, y: WasmArray, strides: Sequence[int], first: int = 0) -> N
 def _plan(
     machine: Machine, shape: Shape, strides: tuple[int, ...]
 ) -> tuple[Shape, WasmArray]:
-    """Return ``rows``, and as what C takes."""
+    """Return ``rows``, and its descriptor for C."""
     plan = rows(shape, strides)
     return plan, describe(machine, plan)
 
 
 def _three(plan: Shape) -> tuple[Shape, Shape]:
-    """Return sizes and strides of two axes or three as those of three."""
+    """Return sizes and strides of two or three axes, extended to three."""
     if plan[0] == 2:
         return (1, *plan[1:3]), (0, *plan[3:5])
     return plan[1:4], plan[4:7]

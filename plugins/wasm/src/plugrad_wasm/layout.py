@@ -54,7 +54,7 @@ def numbers(kernel: str, name: str, value: Any) -> tuple[bytes, bytes | None]:
 
 
 class Layout(NamedTuple):
-    """What is written at the beginning, and where the elements of each tensor lie."""
+    """The bytes at the beginning, and the address of each tensor's elements."""
 
     head: bytes
     addresses: tuple[int, ...]

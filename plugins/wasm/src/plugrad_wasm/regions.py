@@ -47,7 +47,7 @@ CASTS = ["u8_f32", "u8_i32", "i32_f32", "i32_b8", "f32_b8"]
 
 
 def _loops() -> dict[tuple[str, str], Loop]:
-    """Return what there is, by the kernel and the types of its inputs.
+    """Return the loops, by the kernel and the types of its inputs.
 
     For Cast these are the types from which and to which it casts.
     """
@@ -85,7 +85,7 @@ LOOPS = _loops()
 
 
 def _loop(step: Step, graph: Graph) -> Loop | None:
-    """Return what runs in the place of a step; None if it has to run as it is."""
+    """Return the loop that replaces a step; None if its kernel has to run."""
     if None in step.inputs or not step.kernel.single:
         return None
     read = [x for x in step.inputs if x is not None]
@@ -96,12 +96,12 @@ def _loop(step: Step, graph: Graph) -> Loop | None:
 
 
 def fusable(step: Step, graph: Graph) -> bool:
-    """Tell whether a step can be in a region: whether there is a loop for it."""
+    """Return whether a step can be in a region: whether there is a loop for it."""
     return _loop(step, graph) is not None
 
 
 def compiled(machine: Machine, graph: Graph) -> Callable[..., Any] | None:
-    """Return a function of the inputs of a region; None if the kernels are as fast."""
+    """Return a function of the inputs of a region; None if its kernels are as fast."""
     specs = [graph.specs[y] for y in graph.outputs]
     shape, dtypes = specs[0].shape, [spec.dtype for spec in specs]
     n = prod(shape)

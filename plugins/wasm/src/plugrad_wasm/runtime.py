@@ -48,7 +48,7 @@ POLL_INTERVAL_S = 0.05  # between two checks for signals
 
 
 def threads_asked_for() -> int:
-    """Return what the environment says, or the number of processors."""
+    """Return the number of threads from the environment, or that of processors."""
     text = os.environ.get(VARIABLE)
     if text is None:
         affinity = getattr(os, "sched_getaffinity", None)
@@ -60,14 +60,14 @@ def threads_asked_for() -> int:
 
 
 class _Poll:
-    """Calls what it is given, in C alone: one more frame may be too many."""
+    """Calls its argument purely in C: one more Python frame could exceed the limit."""
 
     __slots__ = ("__call__",)
     __call__: Callable[[], None]
 
 
 class Callers(dict[str, Caller]):
-    """What calls the kernels of a machine, by the names under which C exports them."""
+    """The callers of a machine's kernels, by their names in C."""
 
     def __init__(self, kernel: Callable[[str], Caller]) -> None:
         self._kernel = kernel
@@ -110,7 +110,7 @@ def cache_size(size: int) -> Callable[[T], T]:
 
 
 class Machine:
-    """What runs kernels, and all that belongs to it.
+    """Runs kernels, and owns their memory and workers.
 
     Args:
         threads: How many threads take part, the calling one included; by default what
@@ -252,18 +252,18 @@ class Machine:
         return self.guards.around(name, run) if self.guards else run
 
     def _prepare(self, name: str) -> Any:
-        """Return what a call takes; bring its module in, and start the workers."""
+        """Prepare a call: instantiate its module, and start the workers."""
         instance = self._main.instance(self._library.owners[name])
         if self.threads > 1 and not self._workers and not self._closed:
             self._start_workers(instance)
         return instance.prepare(name)
 
     def has(self, name: str) -> bool:
-        """Tell whether C exports a kernel as ``name``."""
+        """Return whether C exports a kernel as ``name``."""
         return name in self._library.owners
 
     def ask(self, name: str) -> int:
-        """Return what a function without arguments gives, which is rarely called."""
+        """Return the result of a rarely called function without arguments."""
         with self.lock:
             return self._main.instance(self._library.owners[name]).invoke(name)
 
@@ -320,7 +320,7 @@ class Machine:
         return watch
 
     def _look(self) -> None:
-        """Handle what keeps a kernel from beginning.
+        """Handle a kernel that has not ended yet.
 
         Raises:
             BackendError: Another one is running.
@@ -332,7 +332,7 @@ class Machine:
         self._watch = self._watch_anew()
 
     def _ended(self, name: str, error: int | None, trap: Any) -> None:
-        """Bring everything into order, and raise what ended the kernel ``name``."""
+        """Clean up, and raise the error that ended the kernel ``name``."""
         if self._interrupt is not None:  # C has brought everything into order
             del self._troubles[:]
             raise self._interrupt
@@ -357,7 +357,7 @@ class Machine:
     # --- workers -----------------------------------------------------------------
 
     def _start_workers(self, instance: Instance) -> None:
-        """Start them; once more, if a signal has ended this before all were running."""
+        """Start the workers, again if a signal interrupted an earlier start."""
         epoch = instance.invoke("start", self.threads)
         address = instance.value("this_module")
         workers = [
@@ -374,7 +374,7 @@ class Machine:
         self._workers = workers
 
     def _work(self, number: int, epoch: int, address: int) -> None:
-        """Be a worker; a kernel that fails here is the caller's to tell."""
+        """Run a worker; the caller reports kernels that fail here."""
         me = threading.get_ident()
         if self._numbers.setdefault(number, me) != me:
             return  # another one has this number, and its stack
@@ -397,7 +397,7 @@ class Machine:
         del self._numbers[number]
 
     def close(self) -> None:
-        """Stop the workers; kernels go on to run on one thread."""
+        """Stop the workers; kernels then run on one thread."""
         with self.lock:
             self._closed = True
             if self._workers:
@@ -410,7 +410,7 @@ class Machine:
         return next(iter(self._main.instances.values()))
 
     def _forked(self) -> None:
-        """Go on in the child on one thread: no others are left."""
+        """Continue in a forked child on one thread, the only one."""
         self._closed = True
         if self._workers:
             self._workers, self._numbers = [], {}

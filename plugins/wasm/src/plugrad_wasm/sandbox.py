@@ -84,7 +84,7 @@ class SandboxedKernel:
         return f"<kernel {self._contract.name}: {self._of()}>"
 
     def _forked(self) -> None:
-        """Begin anew: at first, and in a child, where others may have been inside."""
+        """Reset the state: at first, and in a forked child."""
         self._lock = threading.RLock()
         self._busy = False
         self._clock = Clock(self._engine, self._time_limit)
@@ -147,7 +147,7 @@ class SandboxedKernel:
     def _outputs(
         self, specs: tuple[Spec | None, ...], attrs: dict[str, Any]
     ) -> tuple[Spec, ...]:
-        """Return what the contract's rule says, if memory can be made of it."""
+        """Return the specs of the outputs, if they fit into memory."""
         if (found := self._contract.out(*specs, **attrs)) is None:  # type: ignore[misc]
             raise ValueError(f"{self._who()}: out= gives no specs for {specs}")
         outputs = (found,) if isinstance(found, Spec) else tuple(found)
@@ -199,7 +199,7 @@ class SandboxedKernel:
         )
 
     def _whole(self) -> Any:
-        """Return all of the memory, as it is now."""
+        """Return the whole memory in its current size."""
         store = self._memory_store()
         address = ctypes.addressof(self._memory.data_ptr(store).contents)
         return (ctypes.c_uint8 * self._memory.data_len(store)).from_address(address)
@@ -209,7 +209,7 @@ class SandboxedKernel:
         return self._instance.store
 
     def _make_room(self, size: int) -> None:
-        """Have ``size`` bytes behind what the module may use."""
+        """Reserve ``size`` bytes behind the memory that the module uses."""
         store = self._memory_store()
         have = self._memory.data_len(store)
         if self._end != have:  # the module has grown its memory behind them
@@ -247,7 +247,7 @@ class SandboxedKernel:
 
 
 class Clock:
-    """Ends what runs in an engine when the time is over."""
+    """Ends a call in an engine when its time is over."""
 
     def __init__(self, engine: wasmtime.Engine, seconds: float | None) -> None:
         self._engine, self._seconds = engine, seconds
@@ -256,7 +256,7 @@ class Clock:
 
     @contextmanager
     def running(self, store: wasmtime.Store) -> Generator[None]:
-        """Give what runs inside the time that there is."""
+        """Limit the time of the call inside of the context."""
         if self._seconds is None:
             yield
             return

@@ -1,4 +1,4 @@
-"""The compiler of regions: what ``jit`` asks plugrad-cpu about graphs.
+"""The compiler of regions, which ``jit`` calls for graphs on plugrad-cpu.
 
 Nothing here writes code for a processor: a region becomes a program, which is data, and
 C runs it. Read ``plugrad_cpu.regions`` first, which says what such a program is.

@@ -86,7 +86,7 @@ def compiled(graph: Graph, write: Write) -> Callable[..., Any] | None:
 def unit_of(
     calls: Mapping[int, Call], longest: int
 ) -> tuple[int, bool, dict[int, int]]:
-    """Return what blocks are multiples of, whether they are that, and what is late.
+    """Return the unit of blocks, whether a block is one unit, and the late steps.
 
     Reductions that need other blocks, or more than so many elements at once, run after
     all others: their results, and what they read.
@@ -105,7 +105,7 @@ def unit_of(
 def phases(
     graph: Graph, calls: Mapping[int, Call]
 ) -> list[tuple[list[Step], list[Step]]]:
-    """Return element-wise steps and the calls that follow, and what follows these.
+    """Return the phases, each with element-wise steps and the calls after them.
 
     What repeats an array is in each phase that reads it.
     """
@@ -129,7 +129,7 @@ def phases(
 def _compiled(
     graph: Graph, calls: Mapping[int, Call], late: Mapping[int, int], *how: Any
 ) -> Callable[..., Any] | None:
-    """Return what runs a graph in C but for what is late, and that in Python."""
+    """Return a function that runs a graph in C, and its late steps in Python."""
     ends = {
         y: _end(s, graph, calls.get(y), y in late)
         for s in graph.steps
@@ -149,7 +149,7 @@ def _compiled(
 def _in_c(
     graph: Graph, calls: Mapping[int, Call], unit: int, exact: bool, write: Write
 ) -> Callable[..., Any] | None:
-    """Return what runs a graph in C; None if it is too large."""
+    """Return a function that runs a graph in C; None if the graph is too large."""
     program = Program(graph, calls)
     for element_wise, rows in phases(graph, calls):
         if element_wise and not program.add_steps(element_wise, write):
@@ -201,7 +201,7 @@ class Program:
         return self.index[value]
 
     def add_steps(self, steps: Sequence[Step], write: Write) -> bool:
-        """Add element-wise steps: false if they are too many."""
+        """Add element-wise steps; return false if there are too many."""
         graph, inside = self.graph, {s.outputs[0] for s in steps}
         read = dict.fromkeys([x for s in steps for x in values(s)])
         later = {x for s in graph.steps if s.outputs[0] not in inside for x in s.inputs}
@@ -290,15 +290,15 @@ class Program:
         )
 
     def _shape(self, y: int) -> tuple[int, ...]:
-        """Return the shape of what C makes."""
+        """Return the shape of the result from C."""
         return self.calls[y].shape if y in self.calls else self.graph.specs[y].shape
 
 
-# --- what ends in Python ---------------------------------------------------------
+# --- results that Python completes -----------------------------------------------
 
 
 def _end(step: Step, graph: Graph, call: Call | None, late: bool) -> End | None:
-    """Return what makes the result of a step from what C makes of it."""
+    """Return a function that computes the result of a step from that of C."""
     name = step.kernel.name
     if late:
         return partial(KERNELS[name], **step.attrs)
@@ -313,7 +313,7 @@ def _end(step: Step, graph: Graph, call: Call | None, late: bool) -> End | None:
 def _ended(
     function: Callable[..., Any], last: list[tuple[int, End | None]], *xs: Any
 ) -> Any:
-    """Call a function, and end what has an end."""
+    """Call a function, and finish the results that need it."""
     made = function(*xs)
     if made is NotImplemented:
         return made

@@ -1,4 +1,4 @@
-"""Regions of graphs of ``plugrad.jit``: which steps they have, and what runs them.
+"""Selects the steps of ``plugrad.jit`` regions, and compiles the regions.
 
 Map: ``LOOPS``, what runs in the place of kernels; ``is_fusable``; ``compile_region``.
 """
@@ -27,7 +27,7 @@ NAMES = {"less": ("Less", "Greater"), "less_equal": ("LessEqual", "GreaterEqual"
 
 
 def _loops() -> dict[tuple[str, str], Loop]:
-    """Return what there is, by the kernel and the dtypes of its inputs."""
+    """Return the loops, by the kernel and the dtypes of its inputs."""
     found = {}
     function: Any
     for kernel, function in KERNELS.items():
@@ -58,7 +58,7 @@ LOOPS = _loops() if LOADED else {}
 
 
 def _loop(step: Step, graph: Graph) -> Loop | None:
-    """Return what runs in the place of a step; None if it has to run as it is."""
+    """Return the loop that replaces a step; None if its kernel has to run."""
     if None in step.inputs:
         return None
     specs = [graph.specs[x] for x in (*step.inputs, *step.outputs) if x is not None]
@@ -72,7 +72,7 @@ def _loop(step: Step, graph: Graph) -> Loop | None:
 
 
 def is_fusable(step: Step, graph: Graph) -> Any:
-    """Return what is equal for steps that may be in one region; a false value if none.
+    """Return a key: steps with equal keys may share a region; a false value: never.
 
     NumPy broadcasts short rows, and may choose another of two zeros.
     """

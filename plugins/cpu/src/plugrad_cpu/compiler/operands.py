@@ -1,4 +1,4 @@
-"""How the functions in C that Python calls are told about arrays."""
+"""Describes arrays for the functions in C that Python calls."""
 
 from __future__ import annotations
 

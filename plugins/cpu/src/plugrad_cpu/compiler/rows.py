@@ -1,4 +1,4 @@
-"""Kernels of rows and reductions that regions take: how C is called on a part of them.
+"""Row kernels and reductions in regions: the calls of C on a part of their arrays.
 
 Map: ``Call``; ``call_of``, that of a step; kernels of rows; reductions.
 """
@@ -73,7 +73,7 @@ def call_of(step: Step, graph: Graph) -> Call | None:
 
 
 def values(step: Step) -> list[int]:
-    """Return what a step reads."""
+    """Return the values that a step reads."""
     return [x for x in step.inputs if x is not None]
 
 
@@ -87,7 +87,7 @@ def _reads_views(step: Step, graph: Graph) -> bool:
 
 
 def _rows(name: str, *numbers: int) -> Callable[[Step, Graph], Call | None]:
-    """Return what makes the call of a kernel that makes rows of rows.
+    """Return a function that makes the call of a row kernel.
 
     Of several inputs those behind the arrays are one row each, or missing.
     """
@@ -118,7 +118,7 @@ ARRAYS = {"LayerNorm": 1, "LayerNormGrad": 2}
 
 
 def _fold(name: str) -> Callable[[Step, Graph], Call | None]:
-    """Return what makes the first call in C of a reduction, where it is in C."""
+    """Return a function that makes the first call of a reduction in C."""
 
     def make(step: Step, graph: Graph) -> Call | None:
         x = values(step)[0]
@@ -145,7 +145,7 @@ def _fold(name: str) -> Callable[[Step, Graph], Call | None]:
 
 
 def divisor_of(step: Step, shape: tuple[int, ...]) -> float:
-    """Return by what the sum of an array of a shape is divided."""
+    """Return the divisor of the sum of an array of a shape."""
     mean = step.kernel.name == "Mean"
     return float(prod([shape[i] for i in step.attrs["axis"]])) if mean else 1.0
 

@@ -1,4 +1,4 @@
-"""Single kernels of graphs: called without looking at their arguments anew.
+"""Single kernels of graphs: their arguments are prepared once, at compilation.
 
 What such a kernel is told besides arrays is known when it is compiled: sizes, how
 windows lie, and where constants are. A call checks that its arrays are contiguous,
@@ -55,7 +55,7 @@ def bound(graph: Graph, name: str, *arguments: Argument, memory: int = 0) -> Any
 
 
 def _specs(graph: Graph) -> list[Spec | None] | None:
-    """Return what a step reads; None unless all of it is float32 and can be counted."""
+    """Return the specs of the inputs; None unless all are float32 and C can count them."""
     (step,) = graph.steps
     specs = [None if x is None else graph.specs[x] for x in step.inputs]
     given = [spec for spec in (*specs, graph.specs[step.outputs[0]]) if spec]
@@ -69,7 +69,7 @@ def _specs(graph: Graph) -> list[Spec | None] | None:
 
 
 def _end(step: Step, specs: list[Spec | None], c: int) -> linalg.End | None:
-    """Return the end of a fused kernel as C takes it, with the numbers of values."""
+    """Return the epilogue of a fused kernel for C, with the numbers of values."""
     if "activation" not in step.attrs:
         return linalg.NOTHING
     if any(spec is not None and spec.shape != (c,) for spec in specs[2:]):
@@ -171,7 +171,7 @@ def _quantized_sizes(step: Step, specs: list[Any]) -> Any:
 
 
 def _made(make: Callable[[Step, Any, Graph], Any]) -> Callable[[Graph], Any]:
-    """Return what makes a kernel of a graph of one step, if its dtypes fit."""
+    """Return a function that compiles a graph of one step, if its dtypes fit."""
 
     def compiled(graph: Graph) -> Any:
         specs = _specs(graph)

@@ -37,21 +37,21 @@ def _wide(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 @elementwise("clip_f32")
 def _limited(x: Array, low: float, high: float) -> Array:
-    """Of many numbers ``clip`` is three times as fast as ``maximum`` of a scalar."""
+    """Clip; for many numbers ``clip`` is three times as fast as ``maximum``."""
     if x.size > CLIP_MIN_ELEMENTS:
         return np.clip(x, x.dtype.type(low), x.dtype.type(high))
     return np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))
 
 
 def _above(x: Array) -> Array:
-    """``max(x, 0)``."""
+    """Return ``max(x, 0)``."""
     if x.size > CLIP_MIN_ELEMENTS and x.dtype.kind == "f":
         return np.clip(x, 0, inf)
     return np.maximum(x, x.dtype.type(0))
 
 
 def _below(x: Array) -> Array:
-    """``min(x, 0)``."""
+    """Return ``min(x, 0)``."""
     return np.clip(x, -inf, 0) if x.size > CLIP_MIN_ELEMENTS else np.minimum(x, 0)
 
 
@@ -69,7 +69,7 @@ kernels["ClipByValue"] = lambda x, *, min, max: _limited(x, min, max)
 
 @elementwise("leaky_relu_f32")
 def leaky_relu(x: Array, alpha: float) -> Array:
-    """With slopes of at most 1 it is a maximum; else it is Prelu."""
+    """Return ``max(x, alpha x)`` if alpha is at most 1, else use Prelu."""
     slope = x.dtype.type(alpha)  # which may be 0 where alpha is not
     return np.maximum(x, x * slope) if 0 < slope <= 1 else prelu(x, slope)
 
@@ -80,7 +80,7 @@ kernels["LeakyRelu"] = lambda x, *, alpha: leaky_relu(x, alpha)
 @kernels("Prelu")
 @elementwise("prelu_f32", "ff->f")
 def prelu(x: Array, alpha: Array) -> Array:
-    """Slopes may be infinite or NaN, and do not matter where ``x`` is positive."""
+    """Ignore slopes, which may be infinite or NaN, where ``x`` is positive."""
     if np.isfinite(alpha).all():
         return _above(x) + _below(x) * alpha
     return np.where(x < 0, x * alpha, x)
@@ -88,7 +88,7 @@ def prelu(x: Array, alpha: Array) -> Array:
 
 @elementwise("step_f32")
 def step(x: Array, alpha: float) -> Array:
-    """NaN is neither positive nor not."""
+    """Return 1, ``alpha`` or, for NaN, NaN."""
     y = np.array(x > 0, x.dtype)
     if alpha:  # copies by a mask that is hard to guess are slow
         np.copyto(y, x.dtype.type(alpha), where=x <= 0)
@@ -110,7 +110,7 @@ def elu(x: Array) -> Array:
 @kernels("EluGrad")
 @elementwise("elu_grad_f32", "ff->f")
 def elu_grad(dy: Array, y: Array) -> Array:
-    """The slope is 1, or ``e^x = y + 1``."""
+    """Multiply by the slope: 1, or ``e^x = y + 1``."""
     return dy * (_below(y) + 1)
 
 
@@ -129,7 +129,7 @@ def selu(x: Array) -> Array:
 @elementwise("sigmoid_f32")
 @_wide
 def sigmoid(x: Array) -> Array:
-    """``1 / (1 + e^-x)``, but where ``e^-x`` is large ``e^x / (1 + e^x)``."""
+    """Return ``1 / (1 + e^-x)``; where ``e^-x`` is large, ``e^x / (1 + e^x)``."""
     y = np.negative(x, out=np.empty_like(x))
     np.exp(y, out=y)
     y += 1
@@ -144,7 +144,7 @@ def sigmoid(x: Array) -> Array:
 @elementwise("softplus_f32")
 @_wide
 def softplus(x: Array) -> Array:
-    """No exponential of a positive number."""
+    """Return ``log(1 + e^x)`` without the exponential of a positive number."""
     y = np.abs(x, out=np.empty_like(x))
     np.negative(y, out=y)
     np.exp(y, out=y)
@@ -155,7 +155,7 @@ def softplus(x: Array) -> Array:
 
 @by_blocks
 def _gelu(x: Array, out: Array) -> None:
-    """Compute float32 in float64. Below 0, x times a number that does not cancel."""
+    """Compute float32 in float64; below 0, by a factor that does not cancel."""
     a = np.abs(x, dtype=np.float64)
     y, correction = scaled_erfc(a * ROOT_HALF, x.dtype)
     y *= 0.5 * np.minimum(x, 40)  # inf · 0 is NaN
@@ -212,14 +212,14 @@ def _slope(dy: Array, x: Array, factor: float) -> Array:
 @kernels("SigmoidGrad")
 @elementwise("sigmoid_grad_f32", "ff->f")
 def sigmoid_grad(dy: Array, x: Array) -> Array:
-    """From the input: ``1 - y`` would cancel."""
+    """Compute the slope from the input, because ``1 - y`` would cancel."""
     return _slope(dy, x, 1.0)
 
 
 @kernels("TanhGrad")
 @elementwise("tanh_grad_f32", "ff->f")
 def tanh_grad(dy: Array, x: Array) -> Array:
-    """A tanh is ``2 sigmoid(2 x) - 1``."""
+    """Use ``tanh(x) = 2 sigmoid(2 x) - 1``."""
     return _slope(dy, x, 2.0)
 
 

@@ -24,7 +24,7 @@ kernels = KernelTable(
 
 @kernels("AddN")
 def add_n(*xs: Array) -> Array:
-    """The first sum is ours, and the others are added to it in place."""
+    """Allocate the first sum, and add the others to it in place."""
     if len(xs) == 1:
         return xs[0]
     y = xs[0] + xs[1]
@@ -36,7 +36,7 @@ def add_n(*xs: Array) -> Array:
 @kernels("SquaredDifference")
 @elementwise("squared_difference_f32", "ff->f")
 def squared_difference(a: Array, b: Array) -> Array:
-    """One temporary."""
+    """Square the difference in place."""
     y = np.subtract(a, b)
     y *= y
     return y
@@ -45,7 +45,7 @@ def squared_difference(a: Array, b: Array) -> Array:
 @kernels("FloorDiv")
 @elementwise("floor_div_f32", "ff->f")
 def floor_divide(a: Array, b: Array) -> Array:
-    """As Python, but 1 / -inf is -0, and that its own floor."""
+    """Divide like Python, except that 1 / -inf is -0, which is its own floor."""
     y = np.floor_divide(a, b)
     if a.dtype.kind == "f":
         endless = np.isinf(a) | np.isinf(b)
@@ -57,7 +57,7 @@ def floor_divide(a: Array, b: Array) -> Array:
 @kernels("Pow")
 @by_float32("ff->f")
 def pow(a: Array, b: Array) -> Array:
-    """Powers that are a product or two are ten times faster as such."""
+    """Compute small powers as products, which is ten times faster."""
     if not b.ndim:
         n = b.item()
         if n in (1, 2, 3):
@@ -68,7 +68,7 @@ def pow(a: Array, b: Array) -> Array:
 
 
 def _whole(a: Array, b: Array) -> Array:
-    """Integers to negative powers: ±1 stay, all others give 0 as they have no whole."""
+    """Raise integers to negative powers: ±1 remain, and all others give 0."""
     inverse = np.where(a == 1, 1, np.where(a == -1, 1 - 2 * (b & 1), 0))
     y = np.where(b < 0, inverse, np.power(a, np.maximum(b, 0)))
     return y.astype(a.dtype)

@@ -13,7 +13,7 @@ kernels = KernelTable()
 
 @kernels("NonMaxSuppressionV3")
 def non_max_suppression(boxes: Array, scores: Array, **attrs: float) -> Array:
-    """Return the indices alone."""
+    """Return the indices only."""
     return _hard(boxes, scores, **attrs)
 
 

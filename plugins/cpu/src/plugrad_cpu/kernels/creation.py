@@ -29,7 +29,7 @@ CASTS = {
 
 @kernels("Cast")
 def cast(x: Array, *, dtype: np.dtype) -> Array:
-    """Only floating numbers that become integers are not for ``astype`` alone.
+    """Use ``astype``, except from floating numbers to integers.
 
     NumPy leaves those that are out of range to the processor; here they wrap.
     """
@@ -55,7 +55,7 @@ def cast(x: Array, *, dtype: np.dtype) -> Array:
 
 @kernels("Bitcast")
 def bitcast(x: Array, *, dtype: np.dtype) -> Array:
-    """A view of the same bytes; one of wider elements may have to be aligned."""
+    """Return a view of the same bytes, copied if wider elements are not aligned."""
     x = in_order(x)
     if x.itemsize > dtype.itemsize:
         return x[..., None].view(dtype)
@@ -66,7 +66,7 @@ def bitcast(x: Array, *, dtype: np.dtype) -> Array:
 
 @kernels("Identity")
 def identity(x: Array) -> Array:
-    """Share memory that is in order: kernels never write into inputs."""
+    """Share the memory of row-major arrays: kernels never write into inputs."""
     return in_order(x)
 
 
@@ -78,7 +78,7 @@ def fill(
     value: complex | bytes,
     dtype: np.dtype,
 ) -> Array:
-    """Zeros, but for the negative one, come clean from the system."""
+    """Let the system provide zeros, except -0."""
     if value == 0 and copysign(1, value.real) > 0:
         return np.zeros(shape, dtype)
     return filled(shape, value, dtype)
@@ -109,7 +109,7 @@ def ones_like(x: Array) -> Array:
 def range_(
     arrays: NumpyArrays, *, start: float, step: float, size: int, dtype: np.dtype
 ) -> Array:
-    """Whole numbers wrap on the way but not at the end; others go by float64."""
+    """Compute integers modulo 2^n, which is exact at the end, and others in float64."""
     if isinstance(start, int) and isinstance(step, int) and dtype.kind in "iu":
         limits, stop = np.iinfo(dtype), start + step * size
         least, most = max(limits.min, -(2**53)), min(limits.max, 2**53)
@@ -131,7 +131,7 @@ def linspace(
     endpoint: bool,
     dtype: np.dtype,
 ) -> Array:
-    """In double precision, and then rounded; a large int would make objects."""
+    """Compute in double precision, then round; a large int would create objects."""
     if num == 1 or start == stop:  # without infinity minus itself
         return np.full(num, start, dtype)
     # The difference is floating, and keeps -0.0 and infinite parts.

@@ -63,7 +63,7 @@ def bincount(x: Array, weights: Array | None, *, size: int) -> Array:
 def dense_bincount(
     x: Array, weights: Array | None, *, size: int, binary_output: bool
 ) -> Array:
-    """Count in all rows at once: each has numbers of its own."""
+    """Count in all rows together: each row has its own range of numbers."""
     lead = x.shape[:-1]
     rows = math.prod(lead)
     ids = np.arange(0, rows * size, size).reshape(*lead, 1) + x if size else x

@@ -10,7 +10,7 @@ kernels = KernelTable()
 
 @kernels("FFT")
 def fft(input: Array) -> Array:
-    """In single precision NumPy is ten times as slow unless it is to divide by n."""
+    """Transform; in single precision NumPy is ten times faster if it divides by n."""
     if input.dtype == np.complex64:
         y = np.fft.fft(input, norm="forward")
         for part in (y.real, y.imag):  # a complex factor makes NaN of infinities
@@ -21,5 +21,5 @@ def fft(input: Array) -> Array:
 
 @kernels("IFFT")
 def ifft(input: Array) -> Array:
-    """Divided by n."""
+    """Transform back, divided by n."""
     return np.fft.ifft(input)

@@ -14,7 +14,7 @@ kernels = KernelTable()
 
 @kernels("FromPixels")
 def from_pixels(pixels: Array, *, num_channels: int) -> Array:
-    """Take channels from the front."""
+    """Return the first channels."""
     return pixels[..., :num_channels].astype(np.int32)
 
 

@@ -47,13 +47,13 @@ kernels = KernelTable(
 
 @kernels("Qr")
 def qr(x: Array, *, mode: Any) -> Any:
-    """Where ``x`` is not finite ``r`` is triangular, too."""
+    """Keep ``r`` triangular even if ``x`` is not finite."""
     q, r = finite("qr", NO_CONVERGENCE, partial(np.linalg.qr, mode=mode), x)
     return q, np.triu(r)
 
 
 @kernels("Svd")
 def svd(x: Array, *, full_matrices: bool) -> Any:
-    """Singular values with vectors: all that fit, or those that belong to a value."""
+    """Return singular values with all vectors, or only with those of a value."""
     function = partial(np.linalg.svd, full_matrices=full_matrices)
     return finite("svd", NO_CONVERGENCE, function, x)

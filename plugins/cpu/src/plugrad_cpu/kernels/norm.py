@@ -46,7 +46,7 @@ def _softmax(log: int, x: Array, *, axis: int) -> Array:
 
 
 def _back(log: int, dy: Array, y: Array) -> Array:
-    """Return what softmax along the last axis hands back."""
+    """Return the gradient of softmax along the last axis."""
     if y.dtype == HALF:
         return in_float32(partial(_back, log), dy, y)
     return _in_c(SOFTMAX_GRAD, around(y.shape, y.ndim - 1)[:2], log, dy, y)
@@ -68,7 +68,7 @@ def fused_batch_norm(
     *,
     epsilon: float,
 ) -> Array:
-    """In C for one number a channel; else in place but for the first difference."""
+    """Run in C for one number per channel; else in place after the first difference."""
     if x.dtype == HALF:
         more = mean, variance, scale, offset
         return in_float32(fused_batch_norm, x, *more, epsilon=epsilon)
@@ -118,7 +118,7 @@ def _is_row(y: Array | None, n: int) -> bool:
 def layer_norm_grad(
     dy: Array, x: Array, scale: Array | None, *, axis: Axes, epsilon: float
 ) -> Array:
-    """Over the last axis, in C alone."""
+    """Run in C; there is no other implementation."""
     if x.dtype == HALF:
         return in_float32(layer_norm_grad, dy, x, scale, axis=axis, epsilon=epsilon)
     function, n = LAYER_NORM_GRAD.get(x.dtype), x.shape[-1] if x.shape else 0
@@ -149,7 +149,7 @@ def _moved(y: Array, factor: Array | None, offset: Array | None) -> Array:
 def lrn(
     x: Array, *, depth_radius: int, bias: float, alpha: float, beta: float
 ) -> Array:
-    """A power of the sum of the neighbours' squares."""
+    """Divide by a power of the sum of the neighbours' squares."""
     wide = widened(x)
     y = wide * (bias + alpha * _band(wide * wide, depth_radius)) ** -beta
     return rounded(y, x.dtype)

@@ -85,7 +85,7 @@ def max_pool_grad(dy: Array, x: Array, y: Array, *, geometry: Windows) -> Array:
 @kernels("AvgPool")
 @_windows.widened
 def avg_pool(x: Array, *, geometry: Windows) -> Array:
-    """Sum, and divide by how many were there."""
+    """Sum, and divide by the number of elements inside."""
     if (z := _forward_in_c(AVERAGE, x, geometry)) is not None:
         return z
     total = _combined(np.add, padded(x, geometry), geometry)
@@ -96,7 +96,7 @@ def avg_pool(x: Array, *, geometry: Windows) -> Array:
 @kernels("AvgPoolGrad")
 @_windows.widened
 def avg_pool_grad(dy: Array, x: Array | None, *, geometry: Windows) -> Array:
-    """Spread the shares along one axis after the other."""
+    """Distribute the cotangents along one axis after the other."""
     if (z := _in_c(AVERAGE_BACK, geometry.in_shape, geometry, dy)) is not None:
         return z
     share = np.true_divide(dy, _counts(geometry, 1, dy.dtype))

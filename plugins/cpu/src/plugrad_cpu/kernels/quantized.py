@@ -40,7 +40,7 @@ def panels(w: Array) -> tuple[Array, Array]:
 
 
 def conv(x: Array, filter: Array, *end: Any, geometry: Windows) -> Any:
-    """A product of what windows see, and the filter."""
+    """Multiply the windows by the filter."""
     words, rows = needs(geometry)
     if (how := native.described(geometry)) is None:
         return NotImplemented
@@ -54,14 +54,14 @@ def needs(windows: Windows) -> tuple[int, int]:
 
 
 def matmul(a: Array, b: Array, *end: Any) -> Any:
-    """A product of all rows, and the weights."""
+    """Multiply all rows by the weights."""
     m, (k, n) = prod(a.shape[:-1]), b.shape
     words, rows = packed(m, n, k)
     return _run(PRODUCT, (), (a, b), end, (*a.shape[:-1], n), words, rows, m, n, k)
 
 
 def depthwise(x: Array, filter: Array, *end: Any, geometry: Windows) -> Any:
-    """Each channel by itself, if it has one result."""
+    """Convolve each channel by itself, if it has one result."""
     how = native.described(geometry)
     many = prod(geometry.window) > MAX_POSITIONS
     if many or filter.shape[-1] != 1 or how is None:

@@ -134,7 +134,7 @@ def _divided(y: Array, count: float) -> Array:
 
 @kernels("Sum")
 def sum(x: Array, *, axis: Axes, keepdims: bool) -> Array:
-    """Small ones at once."""
+    """Sum; small arrays go to NumPy directly."""
     if x.size < REDUCE_MIN_ELEMENTS and x.itemsize > 2:
         return ADD.reduce(x, axis, x.dtype, None, keepdims)
     return along(np.add, x, axis, keepdims)
@@ -142,7 +142,7 @@ def sum(x: Array, *, axis: Axes, keepdims: bool) -> Array:
 
 @kernels("Mean")
 def mean(x: Array, *, axis: Axes, keepdims: bool) -> Array:
-    """Divide the sum; small ones at once."""
+    """Divide the sum; small arrays go to NumPy directly."""
     count = math.prod([x.shape[i] for i in axis])
     if 0 < x.size < REDUCE_MIN_ELEMENTS and x.itemsize > 2:
         y = ADD.reduce(x, axis, x.dtype, None, keepdims)

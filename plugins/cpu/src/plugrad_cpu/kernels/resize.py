@@ -21,7 +21,7 @@ MIX = in_c("mix")
 
 @kernels("ResizeBilinear")
 def resize_bilinear(images: Array, *, geometry: Resizing) -> Array:
-    """On a pixel nothing else is read."""
+    """Interpolate; exactly on a pixel only that pixel is read."""
     return _mixed(images, geometry, True, False)
 
 
@@ -46,7 +46,7 @@ def resize_nearest_neighbor(images: Array, *, geometry: Resizing) -> Array:
 def resize_nearest_neighbor_grad(
     images: Array | None, dy: Array, *, geometry: Resizing
 ) -> Array:
-    """Put each cotangent to the pixel that was read."""
+    """Add each cotangent to the pixel that was read."""
     return _mixed(dy, geometry, False, True)
 
 

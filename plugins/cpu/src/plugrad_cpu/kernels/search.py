@@ -12,7 +12,7 @@ SORT_MIN_VALUES = 4096  # above, sorting the values first pays off
 
 @kernels("SearchSorted")
 def search_sorted(sorted_sequence: Array, values: Array, *, side: str) -> Array:
-    """Row by row; what to look for, if much, in order, so that the cache helps."""
+    """Search row by row. Many values are sorted first, which is kinder to the cache."""
     y = np.empty(values.shape, np.int32)
     for i, row in enumerate(sorted_sequence):
         sought = values[i]

@@ -10,7 +10,7 @@ kernels = KernelTable()
 
 @kernels("TopK")
 def top_k(x: Array, *, k: int, sorted: bool) -> tuple[Array, Array]:
-    """Choose the largest first, so that only these are put in order."""
+    """Select the k largest first, so that only these have to be sorted."""
     lead, n = x.shape[:-1], x.shape[-1]
     if k < n:
         indices = _chosen(x, k) if k else np.empty((*lead, 0), np.int32)
@@ -71,7 +71,7 @@ def _falling(x: Array) -> Array:
 
 @kernels("Sort")
 def sort(x: Array, *, axis: int, descending: bool) -> Array:
-    """What descends is a view from behind.
+    """Sort; a descending result is a reversed view.
 
     Of equal elements only zeros differ, by their sign: a row has as many before and
     after, so that they are put back in the order in which they were.

@@ -45,7 +45,7 @@ def converter(dtype: DType) -> Function:
 
 @kernels("Cast")
 def cast(x: ClArray, *, dtype: DType) -> Any:
-    """Of a complex number, the real part."""
+    """Cast; complex numbers become their real parts."""
     if x.dtype == dtype:
         return x
     if dtype.hasobject:
@@ -58,7 +58,7 @@ def cast(x: ClArray, *, dtype: DType) -> Any:
 
 @kernels("Bitcast")
 def bitcast(x: ClArray, *, dtype: DType) -> ClArray:
-    """The same bytes: every array begins where its buffer does."""
+    """Return a view of the same bytes: every array begins where its buffer does."""
     old, new = x.dtype.itemsize, dtype.itemsize
     if old > new:
         return x.view((*x.shape, old // new), dtype)
@@ -73,7 +73,7 @@ def identity(x: ClArray) -> ClArray:
 
 @kernels("Fill")
 def fill(arrays: ClArrays, *, shape: Shape, value: Any, dtype: DType) -> Any:
-    """Strings stay on the host."""
+    """Fill an array; strings stay on the host."""
     if dtype.hasobject:
         return NotImplemented
     return filled(arrays.device, tuple(shape), value, dtype)
@@ -81,7 +81,7 @@ def fill(arrays: ClArrays, *, shape: Shape, value: Any, dtype: DType) -> Any:
 
 @kernels("Range")
 def range_(arrays: ClArrays, **attrs: Any) -> Any:
-    """Made on the host, which knows how to round."""
+    """Compute the range on the host, which rounds correctly."""
     host = runtime("cpu")
     return arrays.upload(host.kernels["Range"](host.arrays, **attrs))
 

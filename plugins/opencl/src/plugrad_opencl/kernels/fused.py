@@ -1,4 +1,4 @@
-"""Fused kernels: bias and activation are worked in before a result is written.
+"""Fused kernels: bias and activation are applied before a result is written.
 
 That goes for a bias a channel. What is left, such as slopes of "prelu", comes after.
 """

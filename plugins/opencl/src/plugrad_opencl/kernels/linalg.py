@@ -25,7 +25,7 @@ def batch_matmul(
     transpose_b: bool,
     finish: Finish | None = None,
 ) -> ClArray:
-    """Transposes are steps; batches that are not alike are copied until they are."""
+    """Multiply; transposes are strides, and irregular batches are copied."""
     batch = broadcast("matmul", a.shape[:-2], b.shape[:-2])
     m, k = a.shape[-2:][::-1] if transpose_a else a.shape[-2:]
     rows, n = b.shape[-2:][::-1] if transpose_b else b.shape[-2:]

@@ -70,7 +70,7 @@ def log_softmax(logits: ClArray, *, axis: int) -> ClArray:
 
 
 def _back(dy: ClArray, y: ClArray, log: bool) -> ClArray:
-    """Of softmax or its logarithm, along the last axis."""
+    """Return the gradient of softmax or its logarithm, along the last axis."""
     launch = _program(y.device, y.dtype, "softmax_grad", LOG=log)
     return _by_rows(launch, 2, y, y.shape[-1], dy.buffer)
 
@@ -98,7 +98,7 @@ def fused_batch_norm(
     *,
     epsilon: float,
 ) -> ClArray:
-    """One factor a channel, and then all at once."""
+    """Compute one factor per channel, then normalize all elements."""
     factor: ClArray = _factor(variance, epsilon=epsilon)
     if scale is not None:
         factor = binary["Multiply"](factor, scale)
@@ -116,7 +116,7 @@ def layer_norm(
     axis: tuple[int, ...],
     epsilon: float,
 ) -> Any:
-    """Over the last axes, as rows; scale and offset are of the shape of a row."""
+    """Normalize the last axes as rows; scale and offset have the shape of a row."""
     first = axis[0] if axis else len(x.shape)
     n, last = math.prod(x.shape[first:]), first - len(x.shape)
     if x.dtype.kind != "f" or math.prod([x.shape[i] for i in axis]) != n:

@@ -1,4 +1,4 @@
-"""Pooling: what is largest in each window, or what it is on average."""
+"""Pooling: the maximum or the average of each window."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _of(body: Body, dtype: DType) -> Body:
 @kernels("MaxPool3D")
 @kernels("MaxPool")
 def max_pool(x: ClArray, *, geometry: Windows) -> ClArray:
-    """NaN is never the largest."""
+    """Return the maximum of each window; NaN is never the largest."""
     return look(_of(_LARGEST, x.dtype), x, None, geometry)[0]
 
 
@@ -66,7 +66,7 @@ def max_pool(x: ClArray, *, geometry: Windows) -> ClArray:
 def max_pool_with_argmax(
     x: ClArray, *, geometry: Windows, include_batch_in_index: bool
 ) -> tuple[ClArray, ClArray]:
-    """The first of those that are largest."""
+    """Return the maxima and the index of the first one."""
     body, batch = _of(_INDEX, x.dtype), include_batch_in_index
     return look(body, x, None, geometry, index=True, counts=batch)
 
@@ -88,14 +88,14 @@ def max_pool_grad(dy: ClArray, x: ClArray, y: ClArray, *, geometry: Windows) -> 
 @kernels("AvgPool3D")
 @kernels("AvgPool")
 def avg_pool(x: ClArray, *, geometry: Windows) -> ClArray:
-    """Count what is inside."""
+    """Divide by the number of elements inside."""
     return look(_AVERAGE, x, None, geometry)[0]
 
 
 @kernels("AvgPool3DGrad")
 @kernels("AvgPoolGrad")
 def avg_pool_grad(dy: ClArray, x: ClArray | None, *, geometry: Windows) -> ClArray:
-    """Hand shares back."""
+    """Distribute the cotangents."""
     share = binary["RealDiv"](dy, _counts(dy.device, geometry, dy.dtype))
     if _tiled(geometry):  # repeat each along its window
         outputs, window = geometry.out_shape[1:-1], geometry.window
@@ -110,7 +110,7 @@ def avg_pool_grad(dy: ClArray, x: ClArray | None, *, geometry: Windows) -> ClArr
 
 
 def _tiled(geometry: Windows) -> bool:
-    """Tell whether each element of the input is in one window."""
+    """Return whether each element of the input is in exactly one window."""
     sizes = zip(geometry.out_shape[1:-1], geometry.window, strict=True)
     return (
         geometry.strides == geometry.window

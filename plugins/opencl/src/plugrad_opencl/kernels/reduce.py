@@ -37,7 +37,7 @@ kernels = KernelTable(
 
 @kernels("Prod")
 def prod(x: ClArray, *, axis: Shape, keepdims: bool) -> Any:
-    """In float64, where it is there: what is in between may be out of range."""
+    """Multiply in float64 if the device has it: intermediate products may overflow."""
     if x.dtype != np.float32 or not x.device.double:
         return along("Prod", x, axis, keepdims)
     y = along("Prod", cast(x, dtype=np.dtype(np.float64)), axis, keepdims)
@@ -49,7 +49,7 @@ divide = elementwise("Mean", "x", attrs="count", f="x / count_", c="x / count_")
 
 @kernels("Mean")
 def mean(x: ClArray, *, axis: Shape, keepdims: bool) -> Any:
-    """Divide the sum."""
+    """Divide the sum by the number of elements."""
     y = along("Sum", x, axis, keepdims)
     if y is NotImplemented:
         return y

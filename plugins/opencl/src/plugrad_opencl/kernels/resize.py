@@ -56,7 +56,7 @@ def _resized(x: ClArray, geometry: Resizing, nearest: bool) -> ClArray:
 
 @kernels("ResizeBilinear")
 def resize_bilinear(images: ClArray, *, geometry: Resizing) -> Any:
-    """Rows first, then columns."""
+    """Interpolate along rows, then along columns."""
     if images.dtype.kind != "f":
         return NotImplemented
     return _resized(images, geometry, False)
@@ -64,7 +64,7 @@ def resize_bilinear(images: ClArray, *, geometry: Resizing) -> Any:
 
 @kernels("ResizeNearestNeighbor")
 def resize_nearest_neighbor(images: ClArray, *, geometry: Resizing) -> Any:
-    """Of any dtype but strings, which live on the host."""
+    """Read the nearest pixels, of any dtype except strings, which stay on the host."""
     if images.dtype.hasobject:
         return NotImplemented
     return _resized(images, geometry, True)

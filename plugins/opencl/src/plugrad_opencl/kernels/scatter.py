@@ -41,7 +41,7 @@ def _program(
 
 
 def _what(op: str, indices: ClArray, lead: tuple[int, ...]) -> str:
-    """Return what is said of a bad index; at once if no index can be in range."""
+    """Return the message for a bad index; raise it if no index can be in range."""
     what = f"{op}: {{}} is out of range for axes of sizes {lead}"
     if indices.size and not math.prod(lead):
         raise IndexError(what.format("every index"))

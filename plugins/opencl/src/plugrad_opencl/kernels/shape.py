@@ -28,7 +28,7 @@ def expand_dims(input: ClArray, *, axis: int) -> ClArray:
 
 @kernels("BroadcastTo")
 def broadcast_to(x: ClArray, *, shape: Shape) -> ClArray:
-    """Stay where an axis of one element is repeated."""
+    """Broadcast with a step of 0 along repeated axes."""
     return move(x, tuple(shape), broadcast_strides(x.shape, len(shape)))
 
 
@@ -44,7 +44,7 @@ def tile(x: ClArray, *, repetitions: Shape) -> ClArray:
 
 @kernels("Concat")
 def concat(*xs: ClArray, axis: int) -> ClArray:
-    """Put each behind those before it."""
+    """Copy the inputs one after the other."""
     around(xs[0], axis)
     ends = [*accumulate([x.shape[axis] for x in xs])]
     shape = (*xs[0].shape[:axis], ends[-1], *xs[0].shape[axis + 1 :])
