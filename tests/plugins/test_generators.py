@@ -15,7 +15,7 @@ import tomllib
 import pytest
 from plugrad._src.registry.hooks import RESERVED
 from plugrad_conformance.__main__ import main
-from plugrad_conformance.new import KINDS, LONGEST, OURS, write
+from plugrad_conformance.new import KINDS, MAX_NAME_LETTERS, OURS, write
 from plugrad_conformance.primitives import DATA_DEPENDENT, HOST, PRIMITIVES
 
 from release.archives import write_module_wheel
@@ -219,7 +219,7 @@ BAD = {
     "my-backend": "try 'my_backend'",
     "2fast": "try 'fast'",
     "class": "is not a name for a backend",
-    "x" * (LONGEST + 1): f"{LONGEST} at most",
+    "x" * (MAX_NAME_LETTERS + 1): f"{MAX_NAME_LETTERS} at most",
     "": "is not a name for a backend",
 }
 
@@ -278,7 +278,7 @@ def test_its_workflow_tests_the_oldest_and_the_newest_plugrad(command, tmp_path)
 
 
 @pytest.mark.parametrize("command", KINDS)
-@pytest.mark.parametrize("name", ["q", "q" * LONGEST])
+@pytest.mark.parametrize("name", ["q", "q" * MAX_NAME_LETTERS])
 def test_a_name_of_any_length_gives_clean_files(command, name, tmp_path):
     author = 'Ada "Countess" Lovelace'
     assert main([command, name, "--into", str(tmp_path), "--author", author]) == 0
