@@ -137,7 +137,8 @@ WHOLE(u64, u64)
 
 /* --- powers ----------------------------------------------------------------------- */
 
-/* y log2(x), to 2^-30 of one: x = m 2^e, and the series of log2((1 + s) / (1 - s)). */
+/* y log2(x) for x = m 2^e, accurate to 2^-30, by the series of
+   log2((1 + s) / (1 - s)). */
 INLINE doubles log2_times(vec m, vec e, vec y) {
     doubles x = TO_DOUBLES(m), s = (x - 1) / (x + 1), z = s * s;
     doubles p = z - z + 2.885390082 / 13; /* x is finite */

@@ -1,5 +1,5 @@
-/* The target that is compiled for: the one place where the kernels ask which it is.
-   README.md says what the header of a target defines. */
+/* Selects the header of the target. No other file checks which target it is. README.md
+   lists what such a header defines. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -47,7 +47,7 @@ class DeviceInfo:
 
     @property
     def key(self) -> str:
-        """The name under which the cache knows it: a new driver is another device."""
+        """The name in the cache, which includes the version of the driver."""
         parts = (self.name, self.platform, self.version, _pocl.processor())
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 

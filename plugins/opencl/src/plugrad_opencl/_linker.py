@@ -231,7 +231,7 @@ class Library:
         return struct.pack(f"<{4 + count}I", 1, count + 1, min(count, 1), 0, *chain)
 
     def write_symbols(self, table: int) -> None:
-        """Write the symbols that the loader sees behind their names."""
+        """Write the table of the loader's symbols after that of their names."""
         for i, number in self.numbers.items():
             symbol = self.symbols[i]
             # Of a section the loader asks only whether there is one.

@@ -219,7 +219,7 @@ class Heap:
                 self._gather(size)
 
     def _gather_small(self) -> None:
-        """Make extents of the chunks of which all blocks are free."""
+        """Turn chunks whose blocks are all free into extents."""
         for size in self._extents.chunks:
             self._gather(size)
 
@@ -267,7 +267,7 @@ class Heap:
 
 
 def _whole_chunks(blocks: Bin, size: int) -> set[int]:
-    """Return the numbers of the chunks of which all blocks are among these."""
+    """Return the numbers of the chunks whose blocks are all among these."""
     count: dict[int, int] = {}
     for block in blocks:
         chunk = block.pointer // CHUNK_BYTES

@@ -135,7 +135,7 @@ def compiled(machine: Machine, graph: Graph) -> Callable[..., Any] | None:
 
 
 def _written(machine: Machine, slots: Slots, runs: list[Run]) -> WasmArray:
-    """Return a ``Region`` in linear memory, with all that it points to."""
+    """Write a ``Region`` and its tables into linear memory, and return it."""
     names = machine.cached[_addresses]()
     found = tables(slots, runs, names.__getitem__, pointer="u4")
     parts = [table.tobytes() for table in found]

@@ -100,7 +100,7 @@ class Cached(dict[Any, Any]):
 
 
 def cache_size(size: int) -> Callable[[T], T]:
-    """Limit how many results of a function ``Cached`` keeps, as they are large."""
+    """Limit how many large results of a function ``Cached`` keeps."""
 
     def limit(function: T) -> T:
         vars(function)["cache_size"] = size
@@ -425,7 +425,7 @@ _REENTERED = (
 
 
 def _register(machine: Machine) -> None:
-    """Handle forks and the end of the process, for as long as the machine lives."""
+    """Register handlers for forks and the end of the process."""
     here = weakref.ref(machine)
 
     def each(step: Callable[[Machine], Any]) -> Callable[[], None]:

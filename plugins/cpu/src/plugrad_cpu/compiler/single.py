@@ -55,7 +55,7 @@ def bound(graph: Graph, name: str, *arguments: Argument, memory: int = 0) -> Any
 
 
 def _specs(graph: Graph) -> list[Spec | None] | None:
-    """Return the input specs; None unless all are float32 and C can count them."""
+    """Return the specs of the inputs; None unless all are float32 and not too large."""
     (step,) = graph.steps
     specs = [None if x is None else graph.specs[x] for x in step.inputs]
     given = [spec for spec in (*specs, graph.specs[step.outputs[0]]) if spec]

@@ -42,7 +42,7 @@ def space_to_batch(x: Array, *, block_shape: Sizes, paddings: Pairs) -> Array:
 
 @kernels("BatchToSpaceND")
 def batch_to_space(x: Array, *, block_shape: Sizes, crops: Pairs) -> Array:
-    """Put the positions inside of a block behind the axes of blocks, and crop."""
+    """Move the positions within blocks behind the axes of blocks, and crop."""
     m, batch = len(block_shape), x.shape[0] // math.prod(block_shape)
     space, rest = x.shape[1 : m + 1], x.shape[m + 1 :]
     y = x.reshape(*block_shape, batch, *space, *rest)

@@ -75,7 +75,7 @@ def concat(*xs: Array, axis: int) -> Array:
 
 @kernel_context
 def _joined(xs: tuple[Array, ...], axis: int) -> Array:
-    """Join large arrays, so many bytes of each in every row."""
+    """Join large arrays in C; each row takes the same number of bytes from an array."""
     size, rows = sum([x.nbytes for x in xs]), math.prod(xs[0].shape[:axis])
     least = (
         4 * COPY_MIN_BYTES if size < 4096 * rows else 32 * COPY_MIN_BYTES

@@ -6,7 +6,7 @@ from ..elementwise import elementwise
 
 
 def _compare(name: str, sign: str, complexes: str = "") -> None:
-    """Add a comparison; of complex numbers there is only equality."""
+    """Add a comparison; complex numbers support equality only."""
     more = {"c": complexes} if complexes else {}
     kernels[name] = elementwise(
         name, "a b", out="bool", fiub=f"TRUTH(a {sign} b)", **more
