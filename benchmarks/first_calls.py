@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.path.insert(0, str(PEERS))
     import plugrad_peer
 
-    chosen = options.only.split(",") if options.only else plugrad_peer.JITTED
+    chosen = options.only.split(",") if options.only else plugrad_peer.JIT_WORKLOADS
     print(f"{'ms over others':20}" + "".join([f"{name:>20}" for name in BACKENDS]))
     for name in chosen:
         cells = []

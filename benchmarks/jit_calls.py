@@ -141,7 +141,7 @@ def captured() -> Case:
     return Case(make, with_arguments)
 
 
-OBJECTS = {"layers": layers, "captured": captured}
+OBJECT_CASES = {"layers": layers, "captured": captured}
 
 # --- measuring -------------------------------------------------------------------
 
@@ -157,10 +157,10 @@ def measure_case(name: str) -> Figures:
     """Return the figures of one case in this process."""
     import plugrad as pg
 
-    if name in OBJECTS:
+    if name in OBJECT_CASES:
         pg.set_backend("cpu")
         sys.path.insert(0, str(first_calls.PEERS))
-        case = OBJECTS[name]()
+        case = OBJECT_CASES[name]()
     else:
         case = Case(first_calls.case_factory(name, "cpu"))
     eager = case.make(lambda f: f)
@@ -265,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.path.insert(0, str(first_calls.PEERS))
     import plugrad_peer
 
-    known = [*OBJECTS, *plugrad_peer.JITTED]
+    known = [*OBJECT_CASES, *plugrad_peer.JIT_WORKLOADS]
     chosen = options.only.split(",") if options.only else known
     checkouts: dict[str, Sequence[str]] = {"here": []}
     if options.against:

@@ -19,9 +19,9 @@ Tensor = pg.Tensor
 cases = Cases()
 
 
-JITTED = ("grad_small", "gelu_1m", "tiny_mlp_train", "mlp_train", "cnn_train")
-JITTED += ("tiny_transformer", "transformer", "adam_1m", "softmax", "layernorm")
-JITTED += ("mobilenet_v2",)
+JIT_WORKLOADS = ("grad_small", "gelu_1m", "tiny_mlp_train", "mlp_train", "cnn_train")
+JIT_WORKLOADS += ("tiny_transformer", "transformer", "adam_1m", "softmax", "layernorm")
+JIT_WORKLOADS += ("mobilenet_v2",)
 replayed: Callable[..., Any] = lambda f: f  # pg.jit, if the argument says so
 
 
@@ -32,7 +32,7 @@ def main(name: str) -> None:
     pg.set_backend(backend)
     if backend != name:
         replayed = pg.jit
-        for case in cases.keys() - {*JITTED}:
+        for case in cases.keys() - {*JIT_WORKLOADS}:
             del cases[case]
     opened = registry.opened[backend]
     wait = getattr(opened.runtime.arrays, "synchronize", None)

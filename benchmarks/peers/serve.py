@@ -86,7 +86,7 @@ def serve(
                 case, answer = _load(cases, request, folder, convert, arrays)
                 if "memory" in request:
                     answer["usage"] = memory_usage()
-                case = case if wait is None else _waiting(case, wait)
+                case = case if wait is None else _with_wait(case, wait)
             else:
                 clock = {"wall": perf_counter, "cpu": process_time}[request["clock"]]
                 timed = (request[key] for key in ("time", "warm", "calls"))
@@ -138,7 +138,7 @@ def resident(what: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def _waiting(case: Case, wait: Callable[[], None]) -> Case:
+def _with_wait(case: Case, wait: Callable[[], None]) -> Case:
     def complete() -> Any:
         result = case()
         wait()

@@ -25,8 +25,20 @@ from serve import Case, Cases, serve
 Tensor = torch.Tensor
 cases = Cases()
 forward = torch.inference_mode
-COMPILED = ("grad_small", "gelu_1m", "tiny_mlp_train", "mlp_train", "cnn_train")
-COMPILED += ("tiny_transformer", "transformer", "adam_1m", "softmax", "layernorm")
+COMPILED_WORKLOADS = (
+    "grad_small",
+    "gelu_1m",
+    "tiny_mlp_train",
+    "mlp_train",
+    "cnn_train",
+)
+COMPILED_WORKLOADS += (
+    "tiny_transformer",
+    "transformer",
+    "adam_1m",
+    "softmax",
+    "layernorm",
+)
 compiled: Callable[..., Any] = lambda f: f  # torch.compile, if an argument says so
 
 
@@ -41,7 +53,7 @@ def main(threads: str, option: str = "") -> None:
             sys.exit("Error: torch.compile needs g++ or clang++, and Python.h")
         # Shapes are part of the signature, as with jit.
         compiled = partial(torch.compile, dynamic=False)
-        for case in cases.keys() - {*COMPILED}:
+        for case in cases.keys() - {*COMPILED_WORKLOADS}:
             del cases[case]
     convert: Callable[[Any], Tensor] = torch.from_numpy
     wait = None

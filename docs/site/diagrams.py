@@ -11,9 +11,11 @@ from html import escape
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[1] / "diagrams"
+# All sizes are in the units of the viewBox.
 WIDTH, MARGIN, GAP = 760, 16, 12
-TITLE, LINE, ARROW = 24, 18, 34
-CAPITAL, LETTER, TITLES = 9.5, 6.6, 1.2  # widths; a title is larger
+TITLE_HEIGHT, LINE_HEIGHT, ARROW_HEIGHT = 24, 18, 34
+# Estimated widths of a capital and of another letter; a title is larger by the scale.
+CAPITAL_WIDTH, LETTER_WIDTH, TITLE_SCALE = 9.5, 6.6, 1.2
 HEAD = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" \
 font-family="system-ui, sans-serif">
@@ -39,9 +41,9 @@ def render(text: str, title: str) -> str:
             continue
         if parts:
             parts.append(_arrow(top, label))
-            top, label = top + ARROW, ""
+            top, label = top + ARROW_HEIGHT, ""
         row = [box.split("\n") for box in paragraph.split("\n+ ")]
-        height = TITLE + LINE * (max(map(len, row)) - 1) + 14
+        height = TITLE_HEIGHT + LINE_HEIGHT * (max(map(len, row)) - 1) + 14
         width = (WIDTH - 2 * MARGIN - GAP * (len(row) - 1)) / len(row)
         for number, box in enumerate(row):
             left = MARGIN + number * (width + GAP)
@@ -52,27 +54,31 @@ def render(text: str, title: str) -> str:
 
 
 def _box(lines: list[str], left: float, top: float, width: float, height: int) -> str:
-    middle, y = left + width / 2, top + TITLE
+    middle, y = left + width / 2, top + TITLE_HEIGHT
     parts = [
         f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="{height}" rx="6" '
         'fill="#eef0fb" stroke="#3f51b5"/>\n'
     ]
     for number, line in enumerate(lines):
-        wide = sum(CAPITAL if c.isupper() or c == "_" else LETTER for c in line)
-        if wide * (1 if number else TITLES) > width - 8:
+        text_width = sum(
+            CAPITAL_WIDTH if c.isupper() or c == "_" else LETTER_WIDTH for c in line
+        )
+        if text_width * (1 if number else TITLE_SCALE) > width - 8:
             raise ValueError(f"diagram: {line!r} is too long for its box; break it")
         style = 'font-size="13" fill="#333"' if number else 'font-weight="600"'
-        parts.append(_text(middle, y + LINE * number, line, style))
+        parts.append(_text(middle, y + LINE_HEIGHT * number, line, style))
     return "".join(parts)
 
 
 def _arrow(top: float, label: str) -> str:
     x = MARGIN + 24
-    parts = f'<path d="M{x} {top + 3:g}v{ARROW - 6}" stroke="#5c6370" fill="none" '
+    parts = (
+        f'<path d="M{x} {top + 3:g}v{ARROW_HEIGHT - 6}" stroke="#5c6370" fill="none" '
+    )
     parts += 'stroke-width="1.5" marker-end="url(#tip)"/>\n'
     if label:
         style = 'font-size="13" font-style="italic" fill="#333" text-anchor="start"'
-        parts += _text(x + 14, top + ARROW / 2 + 5, label, style)
+        parts += _text(x + 14, top + ARROW_HEIGHT / 2 + 5, label, style)
     return parts
 
 

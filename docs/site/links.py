@@ -1,8 +1,8 @@
 """Conversion of links between Markdown files to links between pages of the site.
 
 A file in docs/ becomes a page under its own path, and so do the files of
-``PAGES_OUTSIDE_DOCS`` and the READMEs. A link to any other file leads to the host of
-the repository.
+``PAGES_OUTSIDE_DOCS`` and the READMEs. A link to any other file leads to the file on
+the host of the repository.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from plugrad.plugin import Backend, Runtime, hookimpl
 
-WHOLE = ("bool", "uint8", "int32", "int64")
-FRACTIONS = ("float32", "float64", "complex64", "complex128")
+EXACT_DTYPES = ("bool", "uint8", "int32", "int64")
+INEXACT_DTYPES = ("float32", "float64", "complex64", "complex128")
 
 
 def open_numba() -> Runtime:
@@ -19,7 +19,7 @@ def open_numba() -> Runtime:
     return Runtime(
         arrays=Arrays(),
         kernels=compiled | moving,
-        dtypes=WHOLE + FRACTIONS,
+        dtypes=EXACT_DTYPES + INEXACT_DTYPES,
         host="cpu",
         wrap=np.errstate(all="ignore"),  # floating-point exceptions never warn
     )
