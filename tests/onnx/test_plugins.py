@@ -40,7 +40,7 @@ def table():
 
 
 def test_an_op_of_another_domain(table):
-    with pytest.raises(ModelError, match=r"Swish of com\.example, opset 1: there"):
+    with pytest.raises(ModelError, match=r"Swish of com\.example, opset 1: this op"):
         load(parse_model(SWISH))
 
     @op("Swish", domain="com.example")
