@@ -197,7 +197,7 @@ def _gemm(
         BIAS=bias,
         ROWS=_tile(device, dtype, span)[0],
         SPAN=span,
-        NEAR=GROUP_TILES,
+        GROUP_TILES=GROUP_TILES,
         COLUMNS=PANEL_COLUMNS,
         integer=source.SIGNED[dtype.itemsize],
         **formulae(dtype, activation),

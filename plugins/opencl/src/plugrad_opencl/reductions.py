@@ -19,9 +19,9 @@ STRIP_COLUMNS = {"cpu": 256, "gpu": 32}  # per item on a CPU, per group on a GPU
 SPLIT_MIN_ELEMENTS = 1 << 14  # below, a reduction is not split into parts
 SUM_MAX_VECTORS = 1 << 12  # in a single sum; longer ones would lose digits
 
-# What changes nothing and how two go together, by kind of dtype.
-_LEAST = {"f": "-INFINITY", "i": "$least", "u": "0", "b": "0"}
-_MOST = {"f": "INFINITY", "i": "$most", "u": "$most", "b": "1"}
+# The identity of each reduction, and how two elements combine, by kind of dtype.
+_MAX_IDENTITY = {"f": "-INFINITY", "i": "$least", "u": "0", "b": "0"}
+_MIN_IDENTITY = {"f": "INFINITY", "i": "$most", "u": "$most", "b": "1"}
 _MAX = {"f": "((a > b) | (a != a)) ? a : b", "iub": "a > b ? a : b"}
 _MIN = {"f": "((a < b) | (a != a)) ? a : b", "iub": "a < b ? a : b"}
 _ADD = {"fiuc": "a + b"}
@@ -29,8 +29,8 @@ _MULTIPLY = {"fiu": "a * b", "c": "c_product(a, b)"}
 _RULES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "Sum": ({"fiuc": "0"}, _ADD),
     "Prod": ({"fiu": "1", "c": "(float2)(1, -0.0f)"}, _MULTIPLY),
-    "Max": (_LEAST, _MAX),
-    "Min": (_MOST, _MIN),
+    "Max": (_MAX_IDENTITY, _MAX),
+    "Min": (_MIN_IDENTITY, _MIN),
     "Any": ({"b": "0"}, {"b": "a | b"}),
     "All": ({"b": "1"}, {"b": "a & b"}),
 }

@@ -30,14 +30,15 @@ __kernel GROUPED void gemm(__global const S *restrict a, __global const S *restr
 #else
   long rest = get_group_id(0);
 #endif
-  // NEAR tiles of a stay in the cache while the panels of b pass by.
+  // GROUP_TILES tiles of a stay in the cache while the panels of b pass by.
   const long z = rest / (tiles * panels * parts);
   rest -= z * tiles * panels * parts;
   const long part = rest / (tiles * panels);
   rest -= part * tiles * panels;
-  const long first = rest / (NEAR * panels) * NEAR, near = min((long)NEAR, tiles - first);
+  const long first = rest / (GROUP_TILES * panels) * GROUP_TILES;
+  const long in_group = min((long)GROUP_TILES, tiles - first);
   rest -= first * panels;
-  const long panel = rest / near, tile = first + rest - panel * near;
+  const long panel = rest / in_group, tile = first + rest - panel * in_group;
   const long begin = k * part / parts, end = k * (part + 1) / parts;
   a += z * a_batch;
   b += z * b_batch + panel * (ACROSS / COLUMNS) * b_panel + begin * b_row;
