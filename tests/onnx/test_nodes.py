@@ -22,7 +22,7 @@ def test_node(name, backend):
         if lacks and lacks[1] not in runtime(backend).dtypes:
             pytest.skip(f"{backend} has no {lacks[1]}")
         if find_spec("re2") is None and "pip install 'plugrad-onnx[re2]'" in str(error):
-            pytest.skip("google-re2 has no wheel for this Python")
+            pytest.skip("google-re2 is not installed: see pyproject.toml")
         if reason is None:
             raise
     else:

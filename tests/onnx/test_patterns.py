@@ -16,7 +16,8 @@ MATCH = """g (string[N] x) => (bool[N] y) {
   y = RegexFullMatch <pattern = "%s"> (x)
 }"""
 needs_re2 = pytest.mark.skipif(
-    find_spec("re2") is None, reason="google-re2 has no wheel for this Python"
+    find_spec("re2") is None,
+    reason="google-re2 is not installed: see pyproject.toml",
 )
 
 
