@@ -264,9 +264,7 @@ class Scope:
             _current.reset(token)
             if now is inside:
                 return
-        except (
-            ValueError
-        ):  # it was entered in another thread or task, and is left there
+        except ValueError:  # it was entered in another thread or task
             inside.undo()
         if rest is None:
             inside.undo()

@@ -1,6 +1,6 @@
 """Signatures: the common properties of arguments that one recording serves.
 
-``engine.references`` finds the values that a function reads besides its arguments.
+``engine.references`` finds the other values that a function reads.
 
 Map: ``value_key``, by which values are compared; ``Static``; ``Signature`` of a call;
 keys of leaves and structures; ``difference``.

@@ -1,7 +1,7 @@
-"""Convolutions and products of bytes, in C; elsewhere their decompositions run.
+"""Int8 and uint8 convolutions and matrix products in C; without C, they decompose.
 
-C multiplies weights that are packed in panels, which are kept beside those that are
-used again.
+The C kernels multiply packed weights. The packed form of weights that are used again is
+cached with them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reading and writing elements at indices, sorting and searching.
 
-``gather`` and ``slicing``, of which these are composed, are in ``array``.
+These modules build on ``gather`` and ``slicing``, which are in ``array``.
 
 - ``indexing``: Python's ``x[...]`` and ``x[...] = y``, and ``strided_slice``.
 - ``scatter``: reading, writing and combining slices at multi-dimensional indices.

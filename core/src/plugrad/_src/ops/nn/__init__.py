@@ -13,6 +13,6 @@
 - ``losses``: losses, the namespace ``plugrad.losses``.
 - ``norm``: softmax and normalization.
 - ``pool``: the maximum or the average of each window.
-- ``quantized``: convolutions and products of bytes, ``plugrad.quantized``.
+- ``quantized``: int8 and uint8 convolutions and matrix products.
 - ``sequence``: recurrent networks and attention.
 """
