@@ -34,6 +34,7 @@ import numpy as np
 import plugrad as pg
 
 from ._src.public import publish
+from ._src.registry.plugins import printable as _printable_lines
 from .plugin import Runtime, runtime
 
 __all__ = [
@@ -101,7 +102,7 @@ def printable(text: str) -> str:
         text: Any text.
 
     Returns:
-        The text, with ``\x1b`` and its kind in place of what cannot be printed.
+        The text on one line, with escapes such as ``\x1b`` for what cannot be printed.
 
     Example:
         >>> from plugrad import importing
@@ -109,9 +110,7 @@ def printable(text: str) -> str:
         a\x1b[2Jb
 
     """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return _printable_lines(text).replace("\n", r"\n")
 
 
 @contextlib.contextmanager
