@@ -180,7 +180,7 @@ WRONG = {
         WEIGHTS,
         [
             "alpha must be a number that a float can be",
-            "units must be an integer of 64",
+            "units must be a 64-bit integer",
         ],
     ),
     "names that a terminal would obey": (
@@ -195,7 +195,10 @@ WRONG = {
             outputs=[("add", 0, 0)],
         ),
         {},
-        ["layer 'add' (Add): it gets a mask of time steps, which is not supported"],
+        [
+            "layer 'add' (Add): its input has a mask of time steps, which is not "
+            "supported"
+        ],
     ),
     "graph of many faults": (
         graph(
@@ -235,7 +238,10 @@ WRONG = {
             lambda g: g.FusedBatchNormV3("y", "x", "x", "x", "x", "x", is_training=True)
         ),
         {},
-        ["is_training must be false, as a model that is loaded does not normalize by"],
+        [
+            "is_training must be false, because a loaded model does not use batch "
+            "statistics"
+        ],
     ),
     "graph without a node": (
         graph(lambda g: g.Neg("y", "z")),
