@@ -1,8 +1,8 @@
-"""Matrix products; one matrix may be the windows of a convolution.
+"""Where the elements of matrices are, and matrix products on CPUs (``cl/gemm.cl``).
 
-``product`` is the only way to ``cl/gemm.cl``. A matrix says where its elements
-are: ``Matrix(x, row=k, step=1)`` for rows of ``k``; transposes are other steps, and
-tables of offsets stand for rows and columns that are not equally far apart.
+``Matrix(x, row=k, step=1)`` has rows of ``k``; transposes are other steps, and tables
+of offsets stand for rows and columns that are not equally far apart: one matrix may be
+the windows of a convolution. ``multiply.product`` selects the kernel for the device.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from .runtime import Device, Launch
 from .source import width as width
 
 PANEL_COLUMNS = 16  # of b, side by side
-ITEM_TILE = 4  # rows and columns of an item on a GPU, if enough items remain
 GROUP_TILES = 16  # tiles of a, one after the other
 SUM_MAX_ELEMENTS = 1 << 14  # in a single sum; longer ones would lose digits
 PACK_MIN_ELEMENTS = 1 << 18  # of b: from here on packing it is faster
@@ -47,8 +46,13 @@ class Matrix(NamedTuple):
         row: How far apart rows are, if ``rows`` does not say where each is.
         step: How far apart columns are, if ``steps`` does not.
         batch: How far apart matrices are.
-        rows: int32 offsets.
-        steps: int32 offsets; a right matrix has none.
+        outer: How far apart batches of matrices are; see ``tiles.product``.
+        rows: int32 offsets; ``places`` on a GPU.
+        steps: int32 offsets, or ``places``; a right matrix has none.
+        run: How many elements that follow each other in a table are neighbours in the
+            array.
+        down: Whether that is the table of rows, not that of columns.
+        image: Outside of it, elements are 0.
 
     """
 
@@ -56,8 +60,21 @@ class Matrix(NamedTuple):
     row: int = 0
     step: int = 1
     batch: int = 0
+    outer: int = 0
     rows: ClArray | None = None
     steps: ClArray | None = None
+    run: int = 1
+    down: bool = False
+    image: Image | None = None
+
+
+class Image(NamedTuple):
+    """The part of the places in which elements are; see ``places``."""
+
+    top: int = 0
+    left: int = 0
+    height: int = 1
+    width: int = 1
 
 
 class Finish(NamedTuple):
@@ -78,7 +95,7 @@ def product(
     y_row: int = 0,
     finish: Finish | None = None,
 ) -> ClArray:
-    """Return ``[z, m, k] [z, k, n]``; no size is 0.
+    """Return ``[z, m, k] [z, k, n]`` on a CPU; no size is 0.
 
     Args:
         shape: Of the result.
@@ -92,22 +109,19 @@ def product(
     """
     z, m, n, k = sizes
     device, dtype = a.x.device, a.x.dtype
-    span = _span(device, z, m, n, 1 if finish else k // 256)
-    rows, columns = _tile(device, dtype, span)
-    tiles = -(-m // rows) * -(-n // columns)
-    parts = 1 if finish else _parts(device, z * tiles, k, span)
+    tiles = -(-m // _rows(dtype)) * -(-n // PANEL_COLUMNS)
+    parts = 1 if finish else _parts(device, z * tiles, k)
     y = empty(device, (parts, math.prod(shape)), dtype)
     bias, activation, alpha = finish or Finish()
     tables = a.rows is not None
-    launch = _gemm(device, dtype, tables, bias is not None, activation, span)
+    launch = _gemm(device, dtype, tables, bias is not None, activation)
     b, b_panel = _panels(b, z, m, n, k)
     optional = [(x or y).buffer for x in (a.rows, a.steps, bias)]  # y is not read
     numbers = (m, n, k, parts, a.batch, a.row, a.step, b.batch, b_panel, b.row)
     steps = (y.size // parts, y_batch or m * n, y_row or n)
-    items = z * tiles * parts * source.GROUP_ITEMS[device.style]
     buffers = (a.x.buffer, b.x.buffer, y.buffer, *optional)
-    launch(z * m * n * k, items, *buffers, *numbers, *steps, alpha)
-    return y.view(shape) if parts == 1 else _added(y, shape)
+    launch(z * m * n * k, z * tiles * parts, *buffers, *numbers, *steps, alpha)
+    return y.view(shape) if parts == 1 else added(y, shape)
 
 
 def thin(
@@ -127,36 +141,21 @@ def thin(
     return y
 
 
-def _added(y: ClArray, shape: Shape) -> ClArray:
+def added(y: ClArray, shape: Shape) -> ClArray:
+    """Return the sum of the parts, which are the first axis."""
     total: ClArray = along("Sum", y, (0,), False)
     return total.view(shape)
 
 
-def _parts(device: Device, tiles: int, k: int, span: int) -> int:
+def _parts(device: Device, tiles: int, k: int) -> int:
     """Return into how many parts to split ``k``, for all units and for precision."""
-    groups = 8 if device.style == "gpu" and span == 1 else 2  # of a unit, at once
-    idle = groups * device.units // tiles if k >= 512 else 1
+    idle = 2 * device.units // tiles if k >= 512 else 1
     return max(1, min(idle, k // 256), -(-k // SUM_MAX_ELEMENTS))
 
 
-def _tile(device: Device, dtype: DType, span: int) -> tuple[int, int]:
-    """Return the rows and columns of a tile: as many as there are registers for."""
-    if device.style == "gpu":
-        return span * PANEL_COLUMNS, span * PANEL_COLUMNS
-    return {8: 6, 4: 3, 1: 1}[width(dtype)], PANEL_COLUMNS
-
-
-def _span(device: Device, z: int, m: int, n: int, parts: int) -> int:
-    """Return the rows and columns of an item's tile on a GPU; 1 on a CPU.
-
-    Four times as many read a quarter, but all units need work, and most of it in the
-    matrix.
-    """
-    side = ITEM_TILE * PANEL_COLUMNS
-    if device.style == "cpu" or side > 2 * min(m, n):
-        return 1
-    groups = z * -(-m // side) * -(-n // side) * max(parts, 1)
-    return ITEM_TILE if 2 * groups >= device.units else 1
+def _rows(dtype: DType) -> int:
+    """Return the rows of a tile: as many as there are registers for."""
+    return {8: 6, 4: 3, 1: 1}[width(dtype)]
 
 
 def _panels(b: Matrix, z: int, m: int, n: int, k: int) -> tuple[Matrix, int]:
@@ -165,29 +164,24 @@ def _panels(b: Matrix, z: int, m: int, n: int, k: int) -> tuple[Matrix, int]:
     It is copied unless it lies so, and is small.
     """
     device, simple = b.x.device, b.rows is None and b.step == 1
-    gpu = device.style == "gpu"
-    if simple and (
-        gpu or (n % PANEL_COLUMNS == 0 and (n * k <= PACK_MIN_ELEMENTS or m < 64))
-    ):
+    small = n * k <= PACK_MIN_ELEMENTS or m < 64
+    if simple and small and n % PANEL_COLUMNS == 0:
         return b, PANEL_COLUMNS
     panels = -(-n // PANEL_COLUMNS)
     count = z if b.batch else 1
     packed = empty(device, (count, panels, k, PANEL_COLUMNS), b.x.dtype)
     cuts = max(1, min(2 * device.units // (count * panels), k // 64))
     launch = _pack(device, b.x.dtype, b.rows is not None, cuts)
-    items = count * panels * cuts
-    if gpu:
-        items = launch.items(packed.size)
     table = b.rows.buffer if b.rows else packed.buffer
     steps = (count, n, k, b.batch, b.row, b.step)
-    launch(packed.size, items, b.x.buffer, packed.buffer, table, *steps)
+    launch(packed.size, count * panels * cuts, b.x.buffer, packed.buffer, table, *steps)
     batch = packed.size // count if b.batch else 0
     return Matrix(packed, PANEL_COLUMNS, 1, batch), k * PANEL_COLUMNS
 
 
 @functools.cache
 def _gemm(
-    device: Device, dtype: DType, tables: bool, bias: bool, activation: str, span: int
+    device: Device, dtype: DType, tables: bool, bias: bool, activation: str
 ) -> Launch:
     return source.kernel(
         device,
@@ -195,8 +189,7 @@ def _gemm(
         width=width(dtype),
         TABLES=tables,
         BIAS=bias,
-        ROWS=_tile(device, dtype, span)[0],
-        SPAN=span,
+        ROWS=_rows(dtype),
         GROUP_TILES=GROUP_TILES,
         COLUMNS=PANEL_COLUMNS,
         integer=source.SIGNED[dtype.itemsize],

@@ -1,4 +1,4 @@
-"""Convolution with windows of 3 x 3 by fewer products: ``cl/winograd.cl``."""
+"""Convolution with windows of 3 x 3 by fewer products, on CPUs: ``cl/winograd.cl``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from plugrad.geometry import Windows
 
 from . import source
 from .arrays import ClArray, DType, empty
-from .products import Finish, Matrix, formulae, product, width
+from .multiply import product
+from .products import Finish, Matrix, formulae, width
 from .runtime import Device, Launch
 
 # With fewer channels the transforms cost more than the products save.
@@ -20,11 +21,15 @@ MAX_INTERMEDIATE_ELEMENTS = 1 << 26  # of the transformed input and output
 
 
 def suits(x: ClArray, geometry: Windows) -> bool:
-    """Return whether it is faster; its errors are twice those of float32 products."""
+    """Return whether it is faster; its errors are twice those of float32 products.
+
+    On GPUs its four launches take longer than the products that it saves.
+    """
     between = 4 * math.prod(geometry.out_shape[:3])
     between *= geometry.in_shape[-1] + geometry.out_shape[-1]
     return (
-        x.dtype == np.float32
+        x.device.style == "cpu"
+        and x.dtype == np.float32
         and geometry.window == (3, 3)
         and max(geometry.strides + geometry.dilations) == geometry.groups == 1
         and min(geometry.in_shape[-1], geometry.out_shape[-1]) >= WINOGRAD_MIN_CHANNELS
@@ -48,22 +53,17 @@ def conv(
     run = functools.partial(_launch, device, dtype, bias is not None, activation)
     corner = (geometry.padding[0][0], geometry.padding[1][0])
     tiling = (rows, down, across, h, w, c, *corner)
-    _run(run("prepare"), u.size, c, k, filter, u, c, k)
-    _run(run("spread"), v.size, tiles, c, x, v, *tiling, rows=rows)
+    _run(run("prepare"), u.size, c, filter, u, c, k)
+    _run(run("spread"), v.size, rows, x, v, *tiling)
     left, right = Matrix(v, c, 1, tiles * c), Matrix(u, k, 1, c * k)
     m = product((16, tiles, k), (16, tiles, k, c), left, right)
     arrays = (m, x, filter, bias or y, y)
     sizes = (*tiling, height, wide, k, alpha)
-    _run(run("collect"), m.size, tiles, k, *arrays, *sizes, rows=rows)
+    _run(run("collect"), m.size, rows, *arrays, *sizes)
     return y
 
 
-def _run(
-    launch: Launch, size: int, count: int, channels: int, *args: Any, rows: int = 0
-) -> None:
-    """Launch one item per row on a CPU, one per element on a GPU."""
-    cpu = launch.device.style == "cpu"
-    items = (rows or count) if cpu else launch.items(count * channels)
+def _run(launch: Launch, size: int, items: int, *args: Any) -> None:
     found = [x.buffer if isinstance(x, ClArray) else x for x in args]
     launch(size, items, *found)
 

@@ -1,15 +1,8 @@
-// y = finish(a b + bias): an item on a CPU does ROWS rows by 16 columns in registers; a
-// work group on a GPU does ROWS by ROWS, and each of its items SPAN by SPAN. Element
-// (i, l) of a is at rows[i] + steps[l], with TABLES, else at i * a_row + l * a_step: the
-// windows of a convolution are a matrix that is nowhere written down. Of b, 16 columns
-// are together.
+// y = finish(a b + bias) on a CPU: an item does ROWS rows by 16 columns in registers;
+// tiles.cl is for GPUs. Element (i, l) of a is at rows[i] + steps[l], with TABLES, else at
+// i * a_row + l * a_step: the windows of a convolution are a matrix that is nowhere written
+// down. Of b, 16 columns are together.
 #define EACH _Pragma("unroll") for
-#if CPU
-#define ACROSS COLUMNS
-#else
-#define ACROSS ROWS
-#define DEEP 16  // the root of GROUP
-#endif
 typedef $type S;
 VECTOR(T, S);
 VECTOR(I, $integer);
@@ -24,12 +17,8 @@ __kernel GROUPED void gemm(__global const S *restrict a, __global const S *restr
                            long parts, long a_batch, long a_row, long a_step,
                            long b_batch, long b_panel, long b_row, long y_part,
                            long y_batch, long y_row, $real alpha) {
-  const long tiles = (m + ROWS - 1) / ROWS, panels = (n + ACROSS - 1) / ACROSS;
-#if CPU
+  const long tiles = (m + ROWS - 1) / ROWS, panels = (n + COLUMNS - 1) / COLUMNS;
   long rest = get_global_id(0);
-#else
-  long rest = get_group_id(0);
-#endif
   // GROUP_TILES tiles of a stay in the cache while the panels of b pass by.
   const long z = rest / (tiles * panels * parts);
   rest -= z * tiles * panels * parts;
@@ -41,8 +30,8 @@ __kernel GROUPED void gemm(__global const S *restrict a, __global const S *restr
   const long panel = rest / in_group, tile = first + rest - panel * in_group;
   const long begin = k * part / parts, end = k * (part + 1) / parts;
   a += z * a_batch;
-  b += z * b_batch + panel * (ACROSS / COLUMNS) * b_panel + begin * b_row;
-  y += z * y_batch + part * y_part + panel * ACROSS;
+  b += z * b_batch + panel * b_panel + begin * b_row;
+  y += z * y_batch + part * y_part + panel * COLUMNS;
 #if TABLES
 #define ROW(i) rows[i]
 #define STEP(l) steps[l]
@@ -50,7 +39,6 @@ __kernel GROUPED void gemm(__global const S *restrict a, __global const S *restr
 #define ROW(i) ((i) * a_row)
 #define STEP(l) ((l) * a_step)
 #endif
-#if CPU
 #define VECTORS (COLUMNS / WIDTH)
   __global const S *restrict from[ROWS];
   T total[ROWS][VECTORS];
@@ -82,52 +70,4 @@ __kernel GROUPED void gemm(__global const S *restrict a, __global const S *restr
         for (int c = 0; c < count - v * WIDTH; c++) to[c] = LANE(some, c);
     }
   }
-#else
-  // DEEP columns of a and rows of b are in local memory, while the items read the next
-  // ones.
-  __local __attribute__((aligned(16))) S left[DEEP][ROWS + 4], right[DEEP][ROWS + 4];
-  const int me = get_local_id(0), high = me / DEEP, low = me % DEEP;
-  const int turned = a_row == 1, column = me % ROWS, line = me / ROWS;
-  const int inside = panel * ROWS + column < n;
-  b += column / COLUMNS * b_panel + column % COLUMNS + line * b_row;
-  __global const S *restrict from[SPAN];
-  S total[SPAN][SPAN], next_a[SPAN], next_b[SPAN];
-  EACH(int s = 0; s < SPAN; s++) {
-    from[s] = a + ROW(min(tile * ROWS + (turned ? column : high + s * DEEP), m - 1));
-    EACH(int t = 0; t < SPAN; t++) total[s][t] = (S)(0);
-  }
-#define DOWN(s) (turned ? line + (s) * (GROUP / ROWS) : low)
-#define READ(l)                                                                     \
-  EACH(int s = 0; s < SPAN; s++) {                                                  \
-    const long to = line + s * (GROUP / ROWS);                                      \
-    next_a[s] = (l) + DOWN(s) < end ? from[s][STEP((l) + DOWN(s))] : (S)(0);        \
-    next_b[s] = inside && (l) + to < end ? b[s * (GROUP / ROWS) * b_row] : (S)(0);  \
-  }                                                                                 \
-  b += DEEP * b_row;
-  READ(begin)
-  for (long l = begin; l < end; l += DEEP) {
-    EACH(int s = 0; s < SPAN; s++) {
-      left[DOWN(s)][turned ? column : high + s * DEEP] = next_a[s];
-      right[line + s * (GROUP / ROWS)][column] = next_b[s];
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    READ(l + DEEP)
-    EACH(int k = 0; k < DEEP; k++) {
-      S x[SPAN], row[SPAN];
-      EACH(int s = 0; s < SPAN; s++) {
-        x[s] = left[k][high * SPAN + s];
-        row[s] = right[k][low * SPAN + s];
-      }
-      EACH(int s = 0; s < SPAN; s++)
-        EACH(int t = 0; t < SPAN; t++) total[s][t] = product(x[s], row[t], total[s][t]);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-  }
-  EACH(int s = 0; s < SPAN; s++) EACH(int t = 0; t < SPAN; t++) {
-    const long i = tile * ROWS + high * SPAN + s, c = low * SPAN + t;
-    const long j = panel * ROWS + c;
-    if (i < m && j < n)
-      y[i * y_row + c] = finish(total[s][t] + (BIAS ? bias[j] : (S)(0)), alpha);
-  }
-#endif
 }

@@ -12,7 +12,6 @@ __kernel GROUPED void pack(__global const S *restrict b, __global S *restrict y,
                            __global const int *restrict rows, long z, long n, long k,
                            long b_batch, long b_row, long b_step) {
   const long panels = (n + COLUMNS - 1) / COLUMNS;
-#if CPU
   const long item = get_global_id(0);
   const long panel = item % panels, some = item / panels % CUTS, at = item / panels / CUTS;
   const int count = min((long)COLUMNS, n - panel * COLUMNS);
@@ -30,11 +29,4 @@ __kernel GROUPED void pack(__global const S *restrict b, __global S *restrict y,
       for (int c = count; c < COLUMNS; c++) to[c] = 0;
     }
   }
-#else
-  const long item = get_global_id(0), c = item % COLUMNS, l = item / COLUMNS % k;
-  const long panel = item / COLUMNS / k % panels, at = item / COLUMNS / k / panels;
-  if (at >= z) return;
-  const long j = panel * COLUMNS + c;
-  y[item] = j < n ? b[at * b_batch + ROW(l) + j * b_step] : (S)(0);
-#endif
 }

@@ -9,20 +9,12 @@ static inline T finish(T y, S alpha) { return $finish; }
 #define EACH _Pragma("unroll") for
 #define LOAD(x) (*(__global const T *)(x))
 
-// On a CPU an item has a row of tiles, or a channel; on a GPU an element.
-#if CPU
+// An item has a row of tiles, or a channel; GPUs do not use these kernels.
 #define ROWS_OF(count, channels)         \
   const long row = get_global_id(0);     \
   for (long j = 0; j < count; j++)       \
     for (long n = 0; n < channels; n += WIDTH) { \
       const long at = min(n, channels - WIDTH);
-#else
-#define ROWS_OF(count, channels)                                                     \
-  const long item = get_global_id(0), at = item % channels, j = item / channels % count; \
-  const long row = item / channels / count;                                          \
-  if (row < rows) {                                                                  \
-    {
-#endif
 
 // v[16, p, c]
 __kernel GROUPED void spread(__global const S *restrict x, __global S *restrict v,
@@ -51,9 +43,6 @@ __kernel GROUPED void spread(__global const S *restrict x, __global S *restrict 
         *(__global T *)(to + (i * 4 + 3) * far) = t[i][1] - t[i][3];
       }
     }
-#if !CPU
-  }
-#endif
 }
 
 // u[16, c, k]
@@ -78,9 +67,6 @@ __kernel GROUPED void prepare(__global const S *restrict f, __global S *restrict
         *(__global T *)(to + 3 * far) = t[i][2];
       }
     }
-#if !CPU
-  }
-#endif
 }
 
 // One output as it is defined: for infinities, whose differences are not a number.
@@ -130,7 +116,4 @@ __kernel GROUPED void collect(__global const S *restrict m, __global const S *re
         *(__global T *)to = finish(some + add, alpha);
       }
     }
-#if !CPU
-  }
-#endif
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,12 +21,16 @@ from plugrad.plugin import KernelTable
 from .. import winograd
 from ..arrays import ClArray, Shape, filled
 from ..moves import put
-from ..products import Finish, Matrix, fits, product, table
+from ..multiply import product
+from ..products import Finish, Image, Matrix, fits, table
+from ..tiles import MAX_PLACE, place, places
 from . import depthwise
 from .shape import reverse, transpose
 from .slicing import pad
 
 kernels = KernelTable()
+
+Places = list[tuple[int, int]]  # offsets, and places as in ``tiles.places``
 
 
 @kernels("Conv3D")
@@ -48,10 +53,9 @@ def conv(
     if positions == 1 and dense:
         left = Matrix(x, x.shape[-1], 1, c)
     else:
-        x = framed(x, geometry.padding)
-        if not fits(x.shape):
+        left = _windows(x, geometry, c)
+        if not fits(left.x.shape):
             return NotImplemented
-        left = Matrix(x, 0, 1, c, *_seen(x, geometry, c))
     sizes = (g, outputs, k, positions * c)
     return product(y, sizes, left, right, y_batch=k, y_row=all_k, finish=finish)
 
@@ -68,11 +72,10 @@ def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
     positions, all_k = len(geometry.kernel_positions), dy.shape[-1]
     if not math.prod(shape) or not outputs:
         return filled(x.device, shape, 0, x.dtype)
-    x = framed(x, geometry.padding)
-    if not fits(x.shape):
+    seen = _windows(x, geometry, c)
+    if not fits(seen.x.shape):
         return NotImplemented
-    begins, taps_c = _seen(x, geometry, c)
-    left = Matrix(x, 1, 0, c, rows=taps_c, steps=begins)
+    left = seen._replace(row=1, step=0, rows=seen.steps, steps=seen.rows, down=True)
     sizes = (g, positions * c, k, outputs)
     right = Matrix(dy, all_k, 1, k)
     return product(shape, sizes, left, right, y_batch=k, y_row=all_k)
@@ -93,16 +96,16 @@ def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
         turned = transpose(reverse(filter, axis=(0, 1)), axes=axes)
         return winograd.conv(dy, turned, there, None)
     frame, phases = _phases(geometry)
-    dy = framed(dy, frame)
-    if not fits(dy.shape, filter.shape):
+    seen = _located(dy, frame)
+    if not fits(seen.x.shape, filter.shape):
         return NotImplemented
     if max(strides) == 1:
-        return _of_phase(dy, filter, geometry, phases[0])
+        return _of_phase(seen, filter, geometry, phases[0])
     dx, order = filled(dy.device, shape, 0, dy.dtype), contiguous_strides(shape)
     apart = [n * s for n, s in zip(order, strides, strict=True)]
     for phase in phases:
         if phase.positions and 0 not in phase.size:
-            y = _of_phase(dy, filter, geometry, phase)
+            y = _of_phase(seen, filter, geometry, phase)
             start = sum(map(math.prod, zip(phase.start, order[1:], strict=False)))
             put(y, dx, y.shape, contiguous_strides(y.shape), apart, 0, start)
     return dx
@@ -126,23 +129,18 @@ def _turned(windows: Windows) -> Windows | None:
     return replace(windows, in_shape=back, out_shape=there, padding=around)
 
 
-def _of_phase(dy: ClArray, filter: ClArray, windows: Windows, phase: _Phase) -> ClArray:
-    """Return the elements of a phase; ``dy`` is framed."""
+def _of_phase(dy: Located, filter: ClArray, windows: Windows, phase: _Phase) -> ClArray:
+    """Return the elements of a phase."""
     c, k = windows.group.filter_shape[-2:]
     all_c, all_k = windows.in_shape[-1], filter.shape[-1]
-    order = contiguous_strides(dy.shape)
-    outputs, channels = (dy.shape[0], *phase.size), tuple(range(k))
-    axes = [tuple(range(0, n * s, s)) for n, s in zip(outputs, order, strict=False)]
-    seen = [
-        sum(map(math.prod, zip(output, order[1:], strict=False)))
-        for _, output in phase.positions
-    ]
+    outputs, channels = (dy.x.shape[0], *phase.size), tuple(range(k))
+    rows = dy.table(*[dy.axis(i, range(n)) for i, n in enumerate(outputs)], begin=True)
+    within = dy.table([dy.at(output) for _, output in phase.positions], dy.channels(k))
+    left = Matrix(dy.x, batch=k, rows=rows, steps=within, run=k, image=dy.image)
     positions = tuple([position * c * all_k for position, _ in phase.positions])
-    rows, within = table(dy.device, *axes), table(dy.device, tuple(seen), channels)
-    left = Matrix(dy, batch=k, rows=rows, steps=within)
-    there = table(dy.device, positions, channels)
-    right = Matrix(filter, step=all_k, batch=k, rows=there)
-    sizes = (windows.groups, math.prod(outputs), c, len(seen) * k)
+    there = table(dy.x.device, positions, channels)
+    right = Matrix(filter, step=all_k, batch=k, rows=there, run=k)
+    sizes = (windows.groups, math.prod(outputs), c, len(phase.positions) * k)
     return product((*outputs, all_c), sizes, left, right, y_batch=c, y_row=all_c)
 
 
@@ -156,15 +154,82 @@ def framed(x: ClArray, padding: tuple[tuple[int, int], ...]) -> ClArray:
     return pad(x, paddings=((0, 0), *padding, (0, 0)), constant_values=0)
 
 
-def _seen(x: ClArray, windows: Windows, channels: int) -> tuple[ClArray, ClArray]:
-    """Return the offsets of windows in ``x``, and those of kernel positions in them."""
-    order = contiguous_strides(x.shape)
-    sizes = zip(windows.out_shape, (1, *windows.strides), order, strict=False)
-    begins = [tuple(range(0, n * s * o, s * o)) for n, s, o in sizes]
-    sizes = zip(windows.window, windows.dilations, order[1:], strict=False)
-    positions = [tuple(range(0, n * d * o, d * o)) for n, d, o in sizes]
-    seen = table(x.device, *begins)
-    return seen, table(x.device, *positions, tuple(range(channels)))
+class Located(NamedTuple):
+    """An array with places around it that hold zeros.
+
+    Attributes:
+        x: The array; on a CPU the zeros are in it.
+        corner: The offset of the first place.
+        scale: The places of an element of each spatial axis.
+        image: Which places are in the array; None if all are.
+
+    """
+
+    x: ClArray
+    corner: int = 0
+    scale: Shape = ()
+    image: Image | None = None
+
+    def axis(self, axis: int, positions: Iterable[int]) -> Places:
+        """Return the offsets and places of positions on an axis; 0 is the batch."""
+        stride = contiguous_strides(self.x.shape)[axis]
+        scale = self.scale[axis - 1] if axis and self.scale else 0
+        return [(i * stride, i * scale) for i in positions]
+
+    def at(self, position: Shape) -> tuple[int, int]:
+        """Return the offset and the place of a position on the spatial axes."""
+        pairs = [self.axis(axis, [i])[0] for axis, i in enumerate(position, 1)]
+        return sum([offset for offset, _ in pairs]), sum([place for _, place in pairs])
+
+    def channels(self, count: int) -> Places:
+        """Return the offsets of channels."""
+        return [(i, 0) for i in range(count)]
+
+    def table(self, *axes: Places, begin: bool = False) -> ClArray:
+        """Return all sums of one of each, from the corner on if it is the ``begin``."""
+        device = self.x.device
+        if device.style == "cpu":
+            return table(device, *[tuple([offset for offset, _ in a]) for a in axes])
+        first: Places = [(-self.corner if begin else 0, 0)]
+        return places(device, tuple(first), *map(tuple, axes))
+
+
+def _located(x: ClArray, padding: tuple[tuple[int, int], ...]) -> Located:
+    """Return ``x`` with zeros around it; on a GPU they are not in memory.
+
+    There, places are pairs of numbers, so that more axes than two need the zeros.
+    """
+    sizes = [n + sum(p) for n, p in zip(x.shape[1:-1], padding, strict=True)]
+    if x.device.style == "cpu" or len(sizes) > 2 or max(sizes) >= MAX_PLACE:
+        return Located(framed(x, padding))
+    order = contiguous_strides(x.shape)[1:-1]
+    before = [p[0] for p in padding]
+    corner = sum(map(math.prod, zip(before, order, strict=True)))
+    (top, left), (height, width) = ([0, *before][-2:], [1, *x.shape[1:-1]][-2:])
+    scale = (place(1, 0), place(0, 1))[-len(sizes) :]
+    return Located(x, corner, scale, Image(top, left, height, width))
+
+
+def _windows(x: ClArray, windows: Windows, channels: int) -> Matrix:
+    """Return windows as rows, and what is at each kernel position as columns."""
+    seen = _located(x, windows.padding)
+    begins = [
+        seen.axis(i, range(0, n * s, s))
+        for i, (n, s) in enumerate(
+            zip(windows.out_shape, (1, *windows.strides), strict=False)
+        )
+    ]
+    positions = [
+        seen.axis(i, range(0, n * d, d))
+        for i, (n, d) in enumerate(
+            zip(windows.window, windows.dilations, strict=True), 1
+        )
+    ]
+    rows = seen.table(*begins, begin=True)
+    steps = seen.table(*positions, seen.channels(channels))
+    return Matrix(
+        seen.x, 0, 1, channels, rows=rows, steps=steps, run=channels, image=seen.image
+    )
 
 
 class _Phase(NamedTuple):

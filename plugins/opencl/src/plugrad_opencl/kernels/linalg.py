@@ -8,7 +8,8 @@ from plugrad.geometry import broadcast
 from plugrad.plugin import KernelTable
 
 from ..arrays import ClArray, Shape, filled
-from ..products import Finish, Matrix, product, thin
+from ..multiply import product
+from ..products import Finish, Matrix, thin
 from .shape import broadcast_to, transpose
 
 kernels = KernelTable()

@@ -1,0 +1,166 @@
+"""Matrix products and convolutions on GPUs, by tiles of each size."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad_opencl import tiles
+from plugrad_opencl.tiles import TILES
+
+ROOT = Path(__file__).parents[2]
+LOCAL_BYTES = 48 << 10  # of a group, on every GPU of NVIDIA
+H100_UNITS = 132
+FLOAT32 = np.dtype(np.float32)
+
+
+def in_gpu_style(call: str) -> None:
+    """Run a function of this module in a process that uses the kernels for GPUs."""
+    code = f"from tests.opencl import test_tiles as t; t.{call}; print('done')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=os.environ | {"PLUGRAD_OPENCL_STYLE": "gpu", "PLUGRAD_BACKEND": "opencl"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout == "done\n"
+
+
+def numbers(*shape: int) -> np.ndarray:
+    """Return whole numbers, whose sums of products are exact."""
+    rng = np.random.default_rng(sum(shape))
+    return rng.integers(-8, 9, shape).astype(np.float32)
+
+
+def check_products(tile: tiles.Tile, sizes: list[tuple[int, int, int]]) -> None:
+    """Compare products of all combinations of transposes."""
+    tiles.chosen = lambda *_: tile
+    for (m, n, k), a_turned, b_turned in itertools.product(sizes, (0, 1), (0, 1)):
+        a, b = numbers(m, k), numbers(k, n)
+        y = pg.matmul(
+            a.T.copy() if a_turned else a,
+            b.T.copy() if b_turned else b,
+            transpose_a=bool(a_turned),
+            transpose_b=bool(b_turned),
+        )
+        np.testing.assert_array_equal(y.numpy(), a @ b, f"{(m, n, k)}")
+
+
+# Multiples of 4 are read four at a time; others are not, and fill no tile.
+@pytest.mark.parametrize("tile", range(len(TILES[0])))
+def test_products_of_each_tile(tile):
+    in_gpu_style(
+        f"check_products(t.TILES[0][{tile}], "
+        "[(132, 136, 68), (129, 131, 33), (4, 4, 4), (1, 3, 5)])"
+    )
+
+
+def check_convolutions() -> None:
+    """Compare values and gradients with those of cpu."""
+    cases = [
+        ((2, 9, 7, 4), (3, 3, 4, 8), 1, "same"),
+        ((1, 8, 8, 3), (3, 3, 3, 5), 2, "same"),
+        ((1, 7, 9, 4), (3, 3, 4, 4), 1, ((2, 1), (0, 3))),
+        ((1, 11, 10, 8), (5, 3, 8, 4), (1, 3), "valid"),
+        ((1, 6, 6, 4), (1, 1, 4, 4), 2, "valid"),
+    ]
+    for x_shape, f_shape, strides, pad in cases:
+        x, f = numbers(*x_shape), numbers(*f_shape)
+
+        def loss(x: pg.Tensor, f: pg.Tensor) -> pg.Tensor:
+            y = pg.conv2d(x, f, strides=strides, pad=pad)  # noqa: B023
+            return pg.sum(y * pg.asarray(numbers(*y.shape)))
+
+        found = {}
+        for backend in ("opencl", "cpu"):
+            with pg.use_backend(backend):
+                y, (dx, df) = pg.value_and_grad(loss, argnums=(0, 1))(x, f)
+                found[backend] = [t.numpy() for t in (y, dx, df)]
+        for one, other in zip(found["opencl"], found["cpu"], strict=True):
+            np.testing.assert_array_equal(one, other, f"{x_shape} {f_shape} {pad}")
+
+
+def test_convolutions():
+    in_gpu_style("check_convolutions()")
+
+
+def check_other_products() -> None:
+    """Compare batches, long sums and other dtypes."""
+    a, b = numbers(3, 1, 40, 24), numbers(4, 24, 20)
+    np.testing.assert_array_equal(pg.matmul(a, b).numpy(), a @ b)
+    a, b = numbers(20, 9000), numbers(9000, 20)
+    np.testing.assert_array_equal(pg.matmul(a, b).numpy(), a @ b)
+    for dtype in (np.int32, np.complex64):
+        a, b = numbers(33, 17).astype(dtype), numbers(17, 40).astype(dtype)
+        np.testing.assert_array_equal(pg.matmul(a, b).numpy(), a @ b)
+
+
+def test_batches_and_dtypes():
+    in_gpu_style("check_other_products()")
+
+
+class FakeDevice(SimpleNamespace):
+    """What ``chosen`` looks at."""
+
+    __hash__ = object.__hash__
+
+
+def device(extensions: str = "", capability: int = 0) -> FakeDevice:
+    """Return an H100, without matrix units unless the extension is given."""
+    handle = SimpleNamespace(
+        local_mem_size=LOCAL_BYTES,
+        extensions=extensions,
+        compute_capability_major_nv=capability,
+    )
+    return FakeDevice(units=H100_UNITS, info=SimpleNamespace(handles=[handle]))
+
+
+@pytest.mark.parametrize("tile", [*TILES[0], *TILES[3]])
+def test_a_tile_fits_into_local_memory(tile):
+    assert tile.local_bytes(4) <= LOCAL_BYTES
+    assert tile.slices in (1, 2, 4, 8)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile"),
+    [
+        ((1, 4096, 4096, 4096), TILES[0][0]),
+        ((1, 1024, 1024, 1024), TILES[0][1]),
+        ((1, 512, 512, 512), TILES[0][2]),
+        ((1, 3136, 64, 576), TILES[0][2]),
+        ((1, 8, 8, 8), TILES[0][-1]),
+    ],
+)
+def test_the_largest_tile_that_keeps_the_device_busy(sizes, tile):
+    found = tiles.chosen.__wrapped__(device(), FLOAT32, *sizes)
+    assert found == tile
+
+
+def test_float64_has_tiles_that_fit():
+    found = tiles.chosen.__wrapped__(
+        device(), np.dtype(np.float64), 1, 4096, 4096, 4096
+    )
+    assert found.local_bytes(8) <= LOCAL_BYTES
+
+
+@pytest.mark.parametrize(
+    ("extensions", "capability"), [("", 9), ("cl_nv_device_attribute_query", 7)]
+)
+def test_matrix_units_are_those_of_nvidia_from_ampere_on(extensions, capability):
+    has = tiles.has_matrix_units.__wrapped__
+    assert not has(device(extensions, capability))
+
+
+def test_a_place_has_two_numbers():
+    assert tiles.place(3, 5) + tiles.place(-1, 2) == tiles.place(2, 7)
