@@ -21,6 +21,8 @@ plugrad is faster::
 Backends: ``cpu-jit`` is cpu with ``pg.jit``, for the workloads that benefit from it,
 and ``cpu-jit-own`` the same without compilers of other distributions, such as
 plugrad-llvm. ``wasm-jit`` and ``opencl-jit`` are wasm and opencl with ``pg.jit``.
+``opencl-mixed`` (or ``cpu-mixed``, ...) runs all workloads, with ``pg.jit`` where they
+benefit from it.
 
 Peers: torch; torch-compile (for the workloads of ``cpu-jit``: it needs a C++ compiler,
 and some seconds for each); jax (without compilation for workloads that measure eager
@@ -105,14 +107,26 @@ def environment(name: str, threads: int) -> dict[str, str]:
 
 
 class Contestant:
-    """A process that runs workloads on request; ``error`` says why it has stopped."""
+    """A process that runs workloads on request.
 
-    def __init__(self, name: str, threads: int, python: str) -> None:
+    Attributes:
+        name: The name in tables.
+        error: Why the process has stopped; empty while it runs.
+        versions: The versions of its packages.
+        timeout_s: The seconds to wait for an answer.
+
+    """
+
+    def __init__(
+        self, name: str, threads: int, python: str, script: Sequence[str] = ()
+    ) -> None:
+        """Start the process: the peer of this name, or a ``script`` with arguments."""
         self.name, self.error = name, ""
+        self.timeout_s: float = ANSWER_TIMEOUT_S
         self.versions: dict[str, str] = {}
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  # close() closes it
         self._process = subprocess.Popen(
-            command(name, threads, python),
+            [python, *script] if script else command(name, threads, python),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -142,8 +156,8 @@ class Contestant:
     def _answer(self) -> dict[str, Any]:
         stdout = self._process.stdout
         assert stdout is not None
-        if not select.select([stdout], [], [], ANSWER_TIMEOUT_S)[0]:
-            self.error = f"no answer for {ANSWER_TIMEOUT_S} s"
+        if not select.select([stdout], [], [], self.timeout_s)[0]:
+            self.error = f"no answer for {self.timeout_s:.0f} s"
         elif line := stdout.readline():
             return dict(json.loads(line))
         else:

@@ -256,5 +256,9 @@ def _(x: Array, **weights: Array) -> Case:
 
 if __name__ == "__main__":
     if "cuda" in sys.argv[1:]:
+        try:
+            jax.devices("cuda")
+        except (RuntimeError, AssertionError):  # of JAX, without any device
+            sys.exit("Error: jax-cuda needs an NVIDIA GPU and JAX with CUDA")
         jax.config.update("jax_default_matmul_precision", "highest")  # no TF32
     serve(cases, ["jax", "jaxlib"], jnp.asarray)

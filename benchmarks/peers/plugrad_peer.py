@@ -1,7 +1,8 @@
 """The workloads in plugrad; the argument is the backend, ``cpu-jit`` with ``jit``.
 
 ``cpu-jit-own`` is the same without plugins of other distributions. With ``jit``, only
-the workloads run whose functions take their data as arguments.
+the workloads run whose functions take their data as arguments. ``cpu-mixed`` runs these
+with ``jit`` and the others without.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ replayed: Callable[..., Any] = lambda f: f  # pg.jit, if the argument says so
 def main(name: str) -> None:
     """Serve on a backend; wait after each call if it is asynchronous."""
     global replayed
-    backend = name.partition("-jit")[0]
+    backend = name.partition("-jit")[0].removesuffix("-mixed")
     pg.set_backend(backend)
     if backend != name:
         replayed = pg.jit
+    if "-jit" in name:
         for case in cases.keys() - {*JIT_WORKLOADS}:
             del cases[case]
     opened = registry.opened[backend]

@@ -58,6 +58,8 @@ def main(threads: str, option: str = "") -> None:
     convert: Callable[[Any], Tensor] = torch.from_numpy
     wait = None
     if option == "cuda":
+        if not torch.cuda.is_available():
+            sys.exit("Error: torch-cuda needs an NVIDIA GPU and PyTorch with CUDA")
         convert, wait = lambda x: torch.from_numpy(x).cuda(), torch.cuda.synchronize
         torch.backends.cudnn.allow_tf32 = False  # float32, as the others
     serve(cases, ["torch"], convert, lambda y: y.detach().cpu().numpy(), wait)

@@ -1,0 +1,386 @@
+"""Measure the backend opencl on a GPU, next to PyTorch and JAX, within ten minutes.
+
+Each line is printed as soon as it is known, and ``--json`` is written after each line,
+so a run that is ended early loses nothing. What does not fit into ``--minutes`` is
+named at the end::
+
+    python benchmarks/gpu.py --json gpu.json
+    python benchmarks/gpu.py --only launches,workloads --workloads transformer
+    PLUGRAD_OPENCL_DEVICE=cpu python benchmarks/gpu.py --quick --minutes 2
+
+Parts:
+
+- ``device``: the device, and what a launch, a wait and a copy cost through pyopencl
+  alone, in plugrad and in PyTorch.
+- ``launches``: the kernels that each workload of ``workloads.py`` launches, eager and
+  with ``pg.jit``. They are the same without a GPU (``PLUGRAD_OPENCL_STYLE=gpu``).
+- ``bandwidth``: memory-bound ops of 2^27 float32, and their share of the bandwidth of a
+  copy.
+- ``products``: matrix products and convolutions. PyTorch computes without TF32.
+- ``workloads``: the workloads in turns of 0.15 s, the results compared: opencl (with
+  ``pg.jit`` where they benefit from it), torch-cuda and jax-cuda.
+
+In ``bandwidth`` and ``products``, the time is that of many pipelined calls with a wait
+at the end, divided by their number. Everything has run before it is timed, so nothing
+is compiled meanwhile; in ``workloads`` the best of several turns counts, and only the
+first compiles. Every library runs in a process of its own; one that is not installed is
+reported and left out. A ratio is the time of a peer divided by that of plugrad: above
+1, plugrad is faster.
+
+Map: the report; the parts; the command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import workloads
+from peers import gpu_cases
+from peers.definitions import WORKLOADS
+
+PEER_SCRIPT = str(Path(__file__).parent / "peers" / "gpu_peer.py")
+PEERS = ("torch", "jax")
+TURN = {"time": 0.15, "warm": 0.05, "calls": 3, "clock": "wall"}
+TURNS_BUDGET_S = 0.5  # of turns, for each workload and contestant
+CASE_SECONDS = 0.1  # one measurement of a case
+QUICK_DIVISOR = 20  # of these times, in a quick run
+TERA_PER_S = 1e-6  # bytes or operations per microsecond -> tera per second
+NAME_WIDTH = 54  # characters of the first column
+ERROR_WIDTH = 100  # characters of an error in a table; JSON has all of it
+
+# --- the report ------------------------------------------------------------------
+
+
+class Report:
+    """Prints each row when it is known, and writes all rows as JSON.
+
+    Attributes:
+        found: By part and row, what was measured.
+        left_out: The rows for which there was no time.
+
+    """
+
+    def __init__(self, file: Path | None, minutes: float) -> None:
+        self.found: dict[str, dict[str, Any]] = {}
+        self.left_out: list[str] = []
+        self._file, self._end = file, perf_counter() + 60 * minutes
+
+    def head(self, part: str, columns: Sequence[str] = ()) -> None:
+        """Begin a part."""
+        self.found[part] = {}
+        print(
+            f"\n{part:{NAME_WIDTH}}{''.join(f'{c:>13}' for c in columns)}".rstrip(),
+            flush=True,
+        )
+
+    def row(
+        self, part: str, name: str, values: Any, cells: Sequence[str], notes: str = ""
+    ) -> None:
+        """Print and write a row; ``cells`` are the columns."""
+        self.found[part][name] = values
+        notes = " ".join(notes.split())
+        line = f"{name:{NAME_WIDTH}}{''.join(f'{cell:>13}' for cell in cells)}  {notes}"
+        print(line.rstrip(), flush=True)
+        self.write()
+
+    def write(self) -> None:
+        """Replace the JSON file, which is whole at any time."""
+        if self._file is not None:
+            text = json.dumps({**self.found, "left_out": self.left_out}, indent=1)
+            part = self._file.with_name(f"{self._file.name}.part")
+            part.write_text(text + "\n")
+            part.replace(self._file)
+
+    def seconds_left(self) -> float:
+        """Return the seconds until the end of the run."""
+        return max(self._end - perf_counter(), 0.0)
+
+    def in_time(self, part: str, names: Sequence[str]) -> Iterator[str]:
+        """Yield the names while there is time, and note the others as left out."""
+        for number, name in enumerate(names):
+            if not self.seconds_left():
+                self.left_out += [f"{part}: {rest}" for rest in names[number:]]
+                self.write()
+                return
+            yield name
+
+
+def number(value: float | None) -> str:
+    """Return a cell of a table, with three digits or more."""
+    if value is None:
+        return "-"
+    digits = 0 if value >= 1000 else 1 if value >= 100 else 2
+    return f"{value:,.{digits}f}"
+
+
+def short(error: str) -> str:
+    """Return the beginning of an error."""
+    return error if len(error) <= ERROR_WIDTH else f"{error[:ERROR_WIDTH]}..."
+
+
+def ratio(us: dict[str, float], peer: str, ours: str = "opencl") -> float | None:
+    """Return the time of a peer divided by that of plugrad."""
+    return us[peer] / us[ours] if peer in us and ours in us else None
+
+
+# --- the parts -------------------------------------------------------------------
+
+Contestants = list[workloads.Contestant]
+
+
+def ask(report: Report, one: workloads.Contestant, **request: Any) -> dict[str, Any]:
+    """Return an answer, or an error at the end of the run."""
+    one.timeout_s = report.seconds_left()
+    return one.ask(**request)
+
+
+def device(report: Report, libraries: Contestants, given: argparse.Namespace) -> None:
+    """Report the device, and what a launch, a wait and a copy cost, in microseconds."""
+    answer = ask(
+        report, libraries[0], device=True, quick=given.quick, seconds=seconds(given)
+    )
+    report.head("device", ["pyopencl", *(one.name for one in libraries)])
+    if "error" in answer:
+        report.row("device", "error", answer["error"], [], answer["error"])
+        return
+    for name, value in answer["properties"].items():
+        report.row("device", name, value, [], str(value))
+    for one in libraries:
+        report.row(
+            "device", f"versions of {one.name}", one.versions, [], str(one.versions)
+        )
+    us = answer["us"]
+    rate = answer["bytes"] / us["copy"] * TERA_PER_S
+    report.row("device", "copy, TB/s", rate, [number(rate)], f"{number(us['copy'])} us")
+    report.row("device", "wait alone", us["wait alone"], [number(us["wait alone"])])
+    for name, what in gpu_cases.LATENCIES.items():
+        times, errors = time_case(report, libraries, "device", name, given)
+        values = {"pyopencl": us[name], **times}
+        cells = [
+            number(values.get(k))
+            for k in ("pyopencl", *(one.name for one in libraries))
+        ]
+        report.row(
+            "device", name, values, cells, "; ".join([what, *map(short, errors)])
+        )
+
+
+def launches(report: Report, libraries: Contestants, given: argparse.Namespace) -> None:
+    """Report the kernels of each workload."""
+    report.head("launches", ["eager", "jit"])
+    for name in report.in_time("launches", given.workloads):
+        found: dict[str, Any] = {}
+        cells, notes = [], ""
+        for how in ("eager", "jit"):
+            answer = ask(report, libraries[0], launches=name, jit=how == "jit")
+            if "kernels" in answer:
+                kernels = answer["kernels"]
+                found[how] = kernels
+                notes = ", ".join(f"{kernel} {n}" for kernel, n in kernels.items())
+            elif "error" in answer:
+                found[how] = notes = answer["error"]
+            cells.append(str(sum(found[how].values())) if "kernels" in answer else "-")
+        report.row("launches", name, found, cells, notes)
+
+
+def bandwidth(
+    report: Report, libraries: Contestants, given: argparse.Namespace
+) -> None:
+    """Report memory-bound cases: microseconds, TB/s, and the share of a copy's."""
+    _rates(report, libraries, given, "bandwidth", "TB/s", share=True)
+
+
+def products(report: Report, libraries: Contestants, given: argparse.Namespace) -> None:
+    """Report products and convolutions: microseconds and TFLOP/s."""
+    _rates(report, libraries, given, "products", "TFLOP/s", share=False)
+
+
+def _rates(
+    report: Report,
+    libraries: Contestants,
+    given: argparse.Namespace,
+    part: str,
+    unit: str,
+    *,
+    share: bool,
+) -> None:
+    """Report the cases of a part; the first is the copy that ``share`` refers to."""
+    names = [one.name for one in libraries]
+    heads = [head for name in names for head in (name, unit, *["of copy"] * share)]
+    report.head(part, [*heads, *(f"{name}/opencl" for name in names[1:])])
+    cases, ceiling = gpu_cases.cases(part, given.quick), 0.0
+    for name in report.in_time(part, [*cases]):
+        us, errors = time_case(report, libraries, part, name, given)
+        rates = {k: cases[name].work / us[k] * TERA_PER_S for k in us}
+        ceiling = ceiling or max(rates.values(), default=0.0)
+        shares = {k: rates[k] / ceiling for k in rates} if share else {}
+        columns = [us, rates, *[shares] * share]
+        cells = [number(of.get(k)) for k in names for of in columns]
+        cells += [number(ratio(us, peer)) for peer in names[1:]]
+        values = {"us": us, unit: rates, "errors": errors}
+        values |= {"share": shares} if share else {}
+        report.row(part, name, values, cells, "; ".join(map(short, errors)))
+
+
+def time_case(
+    report: Report,
+    libraries: Contestants,
+    part: str,
+    name: str,
+    given: argparse.Namespace,
+) -> tuple[dict[str, float], list[str]]:
+    """Return the microseconds of a case by library, and what failed."""
+    us, errors = {}, []
+    request = {"time": name, "part": part, "quick": given.quick}
+    for one in libraries:
+        answer = ask(report, one, **request, seconds=seconds(given))
+        if "us" in answer:
+            us[one.name] = answer["us"]
+        elif "error" in answer:
+            errors.append(f"{one.name}: {answer['error']}")
+    return us, errors
+
+
+def seconds(given: argparse.Namespace) -> float:
+    """Return the seconds of one measurement of a case."""
+    return CASE_SECONDS / QUICK_DIVISOR if given.quick else CASE_SECONDS
+
+
+def run_workloads(report: Report, given: argparse.Namespace) -> None:
+    """Report the workloads in turns, and their ratios to the peers."""
+    part = QUICK_DIVISOR if given.quick else 1
+    turn = {**TURN, "time": TURN["time"] / part, "warm": TURN["warm"] / part}
+    peers = [f"{peer}-cuda" for peer in given.peers]
+    ours = "opencl-mixed"
+    contestants = workloads.start([ours], peers, given.threads, given.python)
+    peers = [one.name for one in contestants[1:]]
+    report.head("workloads", [ours, *peers, *(f"{p}/opencl" for p in peers)])
+    us: workloads.Times = {}
+    try:
+        for name in report.in_time("workloads", given.workloads):
+            for one in contestants:
+                one.timeout_s = report.seconds_left()
+            found = workloads.run(name, contestants, TURNS_BUDGET_S / part, turn)
+            us[name] = {
+                k: t for k, t in found["us"].items() if k not in found["differ"]
+            }
+            cells = [number(found["us"].get(k)) for k in (ours, *peers)]
+            cells += [number(ratio(us[name], peer, ours)) for peer in peers]
+            notes = [f"! {k} is off by {by:.1e}" for k, by in found["differ"].items()]
+            notes += [short(f"{k}: {why}") for k, why in found["errors"].items()]
+            report.row("workloads", name, found, cells, "; ".join(notes))
+    finally:
+        for one in contestants:
+            one.close()
+    _summary(report, workloads.ratios(us, [ours], peers)[ours])
+
+
+def _summary(report: Report, by_peer: dict[str, dict[str, float]]) -> None:
+    """Report the geometric mean and the lowest of the ratios to each peer."""
+    for peer, found in by_peer.items():
+        mean = workloads.geometric_mean(found.values())
+        if mean is None:
+            continue
+        slowest = min(found, key=found.__getitem__)
+        report.row(
+            "workloads",
+            f"summary of {peer}/opencl",
+            {"geometric mean": mean, "lowest": {slowest: found[slowest]}},
+            [],
+            f"geometric mean {mean:.2f} of {len(found)}, lowest {found[slowest]:.2f} "
+            f"({slowest})",
+        )
+
+
+PARTS: dict[str, Callable[[Report, Contestants, argparse.Namespace], None]] = {
+    "device": device,
+    "launches": launches,
+    "bandwidth": bandwidth,
+    "products": products,
+}
+
+# --- the command line ------------------------------------------------------------
+
+
+@contextmanager
+def started(given: argparse.Namespace) -> Iterator[Contestants]:
+    """Start ``gpu_peer.py`` for plugrad, which comes first, and PyTorch."""
+    found: Contestants = []
+    names = ["opencl", *(["torch"] if "torch" in given.peers else [])]
+    if given.only == ["launches"]:
+        names = ["opencl"]
+    try:
+        for name in names:
+            python = sys.executable if name == "opencl" else given.python
+            script = [PEER_SCRIPT, name]
+            one = workloads.Contestant(name, given.threads, python, script)
+            if not one.error:
+                found.append(one)
+                continue
+            one.close()
+            if name == "opencl":
+                raise SystemExit(f"opencl does not start: {one.error}")
+            print(f"{name} is left out: {one.error}", file=sys.stderr)
+        yield found
+    finally:
+        for one in found:
+            one.close()
+
+
+def options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the command line's options."""
+    names = lambda text: [name for name in text.split(",") if name]
+    parts = [*PARTS, "workloads"]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=9.0, help="of the whole run")
+    parser.add_argument("--only", type=names, default=parts, help=",".join(parts))
+    parser.add_argument("--peers", type=names, default=[*PEERS], help=",".join(PEERS))
+    parser.add_argument("--workloads", type=names, default=[*WORKLOADS], help="names")
+    parser.add_argument(
+        "--threads", type=int, default=os.cpu_count(), help="of the host"
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes, for tests")
+    parser.add_argument("--python", default=sys.executable, help="of the peers")
+    parser.add_argument("--json", type=Path, help="write the report to this file")
+    given = parser.parse_args(arguments)
+    for kind, chosen, known in (
+        ("part", given.only, parts),
+        ("peer", given.peers, PEERS),
+        ("workload", given.workloads, WORKLOADS),
+    ):
+        for name in chosen:
+            if name not in known:
+                parser.error(f"unknown {kind} {name!r}; there are {', '.join(known)}")
+    if given.minutes <= 0:
+        parser.error(f"--minutes is above 0, not {given.minutes:g}")
+    return given
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and write; return 1 if there was no time for a row."""
+    given = options(arguments)
+    report = Report(given.json, given.minutes)
+    chosen = [part for part in PARTS if part in given.only]
+    if chosen:
+        with started(given) as libraries:
+            for part in chosen:
+                PARTS[part](report, libraries, given)
+    if "workloads" in given.only:
+        run_workloads(report, given)
+    report.write()
+    if report.left_out:
+        print(f"\nno time for {len(report.left_out)} rows:", flush=True)
+        print("\n".join(report.left_out), flush=True)
+    return 1 if report.left_out else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
