@@ -54,6 +54,27 @@ def test_what_comes_back_is_given_again():
     assert device.finished == 0
 
 
+@pytest.mark.parametrize("nbytes", [0, 5000, 1 << 20, 3 << 21])
+def test_what_a_finalizer_appends_is_given_again(nbytes):
+    made = Device().pool()
+    buffer, give_back = made.lend(nbytes)
+    assert type(give_back) is type([].append)  # no Python code, which is interruptible
+    give_back(buffer)
+    assert made.idle() == made.held == buffer.size
+    assert made.lend(nbytes)[0] is buffer
+    assert made.idle() == 0
+
+
+def test_idle_buffers_are_not_counted_below_the_limit(monkeypatch):
+    made = Device().pool(limit=8 << 20)
+    taken = [made.take(1 << 20) for _ in range(9)]
+    made.give(taken.pop())  # 9 MiB in all: counted, as more than 8 might be idle
+    made.empty()
+    monkeypatch.setattr(made, "_waiting", lambda: pytest.fail("counted"))
+    for buffer in taken:
+        made.give(buffer)
+
+
 @pytest.mark.parametrize("nbytes", [0, 1, 255, 257, 4096, 4097, 10**6 + 1, 2**30 - 3])
 def test_size_classes_waste_at_most_a_quarter(nbytes):
     size = Device().pool().take(nbytes).size
@@ -183,6 +204,7 @@ def test_arrays_may_be_dropped_at_any_allocation(work):
             gc.collect()
             gc.disable()
             made = Device().pool(limit=1 << 20)
+            made.held = 1 << 30  # so that it counts what is idle
             for i in range(50):
                 made.give(Buffer(1000 + i))
             for i in range(5):

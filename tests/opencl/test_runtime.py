@@ -181,6 +181,46 @@ def test_a_kernel_that_does_not_compile(device):
         launch(1, 1)
 
 
+ONE_QUEUE = """
+import gc, weakref
+import plugrad as pg
+from plugrad.plugin import runtime
+pg.set_backend("opencl")
+device = runtime("opencl").arrays.device
+assert len(device.queues) == 1 and not device.has_quick
+x, y = pg.ones(8), pg.ones(1 << 18)
+(x + x, y + y)
+(launch,) = (one for one in device._launches.values() if one._name == "Add")
+(kernel,), events = launch._kernels, []
+
+class Event:
+    @property
+    def command_execution_status(self):
+        raise AssertionError("the status of an event is asked for")
+
+def recorded(*args):
+    kernel(*args)
+    event = Event()
+    events.append(weakref.ref(event))
+    return event
+
+launch._kernels = [recorded]
+for _ in range(3):
+    small, large = x + x, y + y
+assert [event() for event in events] == [None] * 6
+assert device.pending is None
+assert pg.zeros(5).tolist() == [0] * 5  # a fill
+print(small.tolist()[0], large.numpy().sum())
+"""
+
+
+@pytest.mark.parametrize("style", ["cpu", "gpu"])
+def test_with_one_queue_no_event_is_kept_or_asked(style):
+    """As on a GPU: PoCL's device basic alone has one queue."""
+    found = output(ONE_QUEUE, POCL_DEVICES="basic", PLUGRAD_OPENCL_STYLE=style)
+    assert found == "2.0 524288.0\n"
+
+
 # --- finalizers that run ops --------------------------------------------------------
 
 
@@ -270,7 +310,8 @@ def test_no_kernel_gets_memory_that_is_back_in_the_pool(device, monkeypatch):
     conv = lambda x, f: pg.sum(pg.depthwise_conv2d(x, f, strides=1, pad="same"))
     pool = lambda x: pg.sum(pg.max_pool(x, 2, strides=1, pad="same"))
     monkeypatch.setattr(windows, "table", windows.table.__wrapped__)
-    monkeypatch.setattr(device.pool, "give", given.append)
+    lend = device.pool.lend
+    monkeypatch.setattr(device.pool, "lend", lambda n: (lend(n)[0], given.append))
     monkeypatch.setattr(Launch, "__call__", launch)
     pg.grad(lambda both: conv(*both))((x, filters))
     pg.grad(pool)(x)

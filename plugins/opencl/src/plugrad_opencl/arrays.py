@@ -59,9 +59,9 @@ class ClArray:
 class ClOwner(ClArray):
     """An array with a buffer of its own, which goes back to the pool.
 
-    The finalizer of each is ``append`` of the list of returned buffers. It runs no
-    Python code, in which an interrupt by the user would be lost: Python ignores the
-    exceptions of finalizers.
+    The finalizer of each is ``append`` of a list of the pool. It runs no Python code,
+    in which an interrupt by the user would be lost: Python ignores the exceptions of
+    finalizers.
     """
 
     __slots__ = ("__del__",)
@@ -75,9 +75,8 @@ class ClOwner(ClArray):
         self.dtype = dtype
         self.size = size
         self.base = None
-        pool = device.pool
-        self.buffer = pool.take(size * dtype.itemsize)
-        self.__del__ = MethodType(pool.returned.append, self.buffer)
+        self.buffer, give_back = device.pool.lend(size * dtype.itemsize)
+        self.__del__ = MethodType(give_back, self.buffer)
 
 
 def _refused(shape: Shape, given: Shape | None = None) -> ValueError:

@@ -7,12 +7,13 @@ takes it next comes after them in that queue.
 Arrays are dropped by finalizers, and those run at any allocation of Python's, in any
 thread, also inside of these functions: no step relies on what an earlier one has seen,
 the lock may be taken again by its owner, and ``give`` never waits for it. Arrays only
-append their buffers to ``returned``; whatever uses the pool next puts these where they
-belong.
+append their buffers to a list: small ones to the idle buffers of their size class,
+large ones to ``returned``, which the next use of the pool sorts, counts and trims.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import threading
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 RESERVED_BYTES = 256 << 20  # of device memory that stay free
+MAX_CACHED_CLASSES = 4096  # numbers of bytes whose size class is remembered
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -38,8 +40,9 @@ class Pool:
 
     """
 
-    # Bytes from which on it is worthwhile to count what is idle. Not a global, which
-    # finalizers do not find any more when Python ends.
+    # Bytes from which on it is worthwhile to count what is idle, if there are more
+    # buffers than the limit allows. Not a global, which finalizers do not find any more
+    # when Python ends.
     large = 1 << 20
 
     def __init__(
@@ -57,7 +60,7 @@ class Pool:
         self.limit, self.largest, self.total, self._left = limit, largest, total, left
         self._idle: dict[int, list[Any]] = {}
         self.lock = lock or threading.RLock()
-        self.returned: list[Any] = []  # by finalizers, in any thread
+        self.returned: list[Any] = []  # large ones, by finalizers, in any thread
         self.held = 0  # bytes of all buffers there are, idle or not
         self.peak = 0
         self._promised = 0  # bytes of buffers that nothing may have written to yet
@@ -65,18 +68,30 @@ class Pool:
 
     def take(self, nbytes: int) -> Any:
         """Return a buffer of at least ``nbytes``, whose contents are arbitrary."""
+        return self.lend(nbytes)[0]
+
+    def lend(self, nbytes: int) -> tuple[Any, Callable[[Any], None]]:
+        """Return a buffer, and a function for finalizers that takes it back.
+
+        The function runs no Python code; it is ``append`` of a list.
+        """
         if self.returned:
             self._settle()
+        size = _class(nbytes)
+        idle = self._idle.get(size)
+        if idle is None:
+            idle = self._idle.setdefault(size, [])
+        give_back = idle.append if size < self.large else self.returned.append
         try:
-            return self._idle[_class(nbytes)].pop()
-        except (KeyError, IndexError):
-            return self._new(_class(nbytes))
+            return idle.pop(), give_back
+        except IndexError:
+            return self._new(size), give_back
 
     def give(self, buffer: Any) -> None:
         """Take a buffer back; may be called by finalizers, so from anywhere."""
         size = buffer.size
         self._idle.setdefault(size, []).append(buffer)
-        if size >= self.large:
+        if size >= self.large and self.held > self.limit:
             # Another thread that has the lock may be past its look: so look again.
             while self._waiting() > self.limit and self.lock.acquire(blocking=False):
                 try:
@@ -175,6 +190,7 @@ class Pool:
                 self.held -= size
 
 
+@functools.lru_cache(MAX_CACHED_CLASSES)
 def _class(nbytes: int) -> int:
     """Round up to a size class: eight per power of two, at least 256 bytes."""
     step = 1 << max((nbytes - 1).bit_length() - 3, 8)

@@ -48,6 +48,8 @@ class Device:
         units: How many items run at once.
         lanes: How many float32 one of its registers holds.
         double: Whether it has float64.
+        has_quick: Whether it has a second queue, for small kernels. Only then are
+            events kept, which tell whether the wide queue is busy.
         pool: Its memory.
 
     """
@@ -290,6 +292,7 @@ class Device:
         handles = self.info.handles
         self.queues = [cl.CommandQueue(self.context, h, *how) for h in handles]
         self.wide, self.quick = self.queues[0], self.queues[-1]
+        self.has_quick = len(self.queues) > 1
 
     # --- the end -------------------------------------------------------------------
 
@@ -341,13 +344,13 @@ class Launch:
             )
         device, kernels = self.device, self._kernels
         with device.lock:
-            if size <= INLINE_MAX_ELEMENTS and (
-                device.pending is None or not device._busy()
+            which, queue, before = 0, device.wide, device.pending
+            if (
+                device.has_quick
+                and size <= INLINE_MAX_ELEMENTS
+                and (before is None or not device._busy())
             ):
-                which, queue = -1, device.quick
-            else:
-                which, queue = 0, device.wide
-            before = device.pending
+                which, queue, before = 1, device.quick, None
             kernel, kernels[which] = kernels[which], None
             if kernel is None:
                 kernel = self._compiled(which)
@@ -358,11 +361,10 @@ class Launch:
             except cl.Error as error:
                 event = device.recover(error, kernel, *given)
             kernels[which] = kernel
-            if queue is not device.quick:
+            if device.has_quick and not which:
                 device.sent(event, before)
 
     def _compiled(self, which: int) -> Any:
-        which %= len(self._kernels)
         program = self._programs[which] = self.device.program(self._source, which)
         compiled = self.device._do(cl.Kernel, program, self._name)
         compiled.set_scalar_arg_dtypes(self._scalars)
