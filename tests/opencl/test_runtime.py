@@ -6,8 +6,8 @@ import time
 
 import numpy as np
 import plugrad as pg
-import pyopencl as cl
 import pytest
+from plugrad.plugin import runtime
 
 from tests.processes import output, python
 
@@ -181,6 +181,41 @@ def test_a_kernel_that_does_not_compile(device):
         launch(1, 1)
 
 
+NUMBERS = """
+__kernel void put_{0}(__global {0} *y, {0} a, {0} b) {{ y[0] = a; y[1] = b; }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("c", "dtype", "values"),
+    [
+        ("long", np.int64, [(1, 2), (1, 2), (1, 3), (1, 2), (-1, 2**40)]),
+        ("float", np.float32, [(0.0, 1.0), (-0.0, 1.0), (0.0, 1.0), (np.nan, -0.0)]),
+    ],
+)
+def test_numbers_and_buffers_of_launches_in_a_row(device, c, dtype, values):
+    """Numbers are set only if they change; 0.0 and -0.0 are equal, and differ."""
+    launch = device.kernel(NUMBERS.format(c), f"put_{c}", [None, dtype, dtype])
+    for size in (1, BIG):
+        for given in values:
+            native = runtime("opencl").arrays.upload(np.full(2, 7, dtype))
+            launch(size, 1, native.buffer, *given)
+            found = runtime("opencl").arrays.download(native)
+            np.testing.assert_array_equal(found, np.array(given, dtype))
+            assert (np.signbit(found) == np.signbit(given)).all()
+
+
+def test_numbers_after_a_launch_that_was_refused(device):
+    launch = device.kernel(NUMBERS.format("int"), "put_int", [None, *[np.int32] * 2])
+    native = runtime("opencl").arrays.upload(np.zeros(2, np.int32))
+    launch(1, 1, native.buffer, 1, 2)
+    with pytest.raises(RuntimeError, match="arg#3"):
+        launch(1, 1, native.buffer, 5, "no number")
+    launch(1, 1, native.buffer, 1, 2)
+    found = runtime("opencl").arrays.download(native)
+    np.testing.assert_array_equal(found, [1, 2])
+
+
 ONE_QUEUE = """
 import gc, weakref
 import plugrad as pg
@@ -190,8 +225,7 @@ device = runtime("opencl").arrays.device
 assert len(device.queues) == 1 and not device.has_quick
 x, y = pg.ones(8), pg.ones(1 << 18)
 (x + x, y + y)
-(launch,) = (one for one in device._launches.values() if one._name == "Add")
-(kernel,), events = launch._kernels, []
+enqueue, events = device.enqueue, []
 
 class Event:
     @property
@@ -199,12 +233,12 @@ class Event:
         raise AssertionError("the status of an event is asked for")
 
 def recorded(*args):
-    kernel(*args)
+    enqueue(*args)
     event = Event()
     events.append(weakref.ref(event))
     return event
 
-launch._kernels = [recorded]
+device.enqueue = recorded
 for _ in range(3):
     small, large = x + x, y + y
 assert [event() for event in events] == [None] * 6
@@ -224,45 +258,28 @@ def test_with_one_queue_no_event_is_kept_or_asked(style):
 # --- finalizers that run ops --------------------------------------------------------
 
 
-class Interrupted:
-    """A compiled kernel; once, ``before`` or ``after`` enqueueing, something else runs.
+@pytest.fixture
+def interrupt(device, monkeypatch):
+    """Return a function: of what runs once, before or after Exp is enqueued.
 
-    A collection may strike there, and finalizers run ops.
+    A collection may strike there, and finalizers run ops. The arguments are set.
     """
 
-    def __init__(self, kernel, before=None, after=None):
-        self.kernel, self.before, self.after = kernel, before, after
+    def prepare(before=None, after=None):
+        works, plain = {"before": before, "after": after}, device.enqueue
 
-    def once(self, name):
-        work = getattr(self, name)
-        setattr(self, name, None)
-        if work is not None:
-            work()
+        def enqueue(queue, kernel, items, group):
+            is_exp = kernel.function_name == "Exp"
+            for when in ("before", "after"):
+                if when == "after":
+                    event = plain(queue, kernel, items, group)
+                if is_exp and (work := works.pop(when, None)):
+                    work()
+            return event
 
-    def __call__(self, queue, items, group, *args):
-        self.kernel.set_args(*args)  # as pyopencl does
-        self.once("before")
-        event = cl.enqueue_nd_range_kernel(queue, self.kernel, items, group)
-        self.once("after")
-        return event
+        monkeypatch.setattr(device, "enqueue", enqueue)
 
-
-@pytest.fixture
-def interrupt(device):
-    """Return a function: of what runs during the next launch of Exp."""
-    found = []
-
-    def prepare(**works):
-        for launch in device._launches.values():
-            if launch._name == "Exp" and any(launch._kernels):
-                found.append(launch)
-                pairs = [k and Interrupted(k, **works) for k in launch._kernels]
-                launch._kernels = pairs
-        assert found
-
-    yield prepare
-    for launch in found:
-        launch._kernels = [None] * len(device.queues)
+    return prepare
 
 
 @pytest.mark.parametrize("size", [8, BIG])

@@ -19,13 +19,12 @@ def opencl():
 
 @pytest.fixture
 def measures(device):
-    """Return a function: whether queues, fills and all launches are timed, or none."""
+    """Return a function: whether queues, fills and launches are timed, or none."""
 
     def measures():
         queues = {bool(queue.properties & PROFILING) for queue in device.queues}
         assert {device.wide, device.quick} == {*device.queues}
-        works = [k for launch in device._launches.values() for k in launch._kernels]
-        works = [device._fill, *(k for k in works if k is not None)]
+        works = [device._fill, device.enqueue]
         (measures,) = queues | {isinstance(work, timing.Timed) for work in works}
         return measures
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import itertools
+import operator
 import os
 import re
 import sys
@@ -80,6 +81,7 @@ class Device:
         self.flag = cl.Buffer(self.context, how, hostbuf=np.zeros(4, np.int64))
         self._announced = False
         self._fill: Callable[..., Any] = cl.enqueue_fill_buffer
+        self.enqueue: Callable[..., Any] = cl.enqueue_nd_range_kernel
         self._timer: Timer | None = None
         _DEVICES.add(self)
 
@@ -264,7 +266,7 @@ class Device:
     def time(self, on: bool) -> None:
         """Start or stop measuring how long kernels and fills run.
 
-        Other queues do so, and other launches, so that nothing is paid while it is off.
+        Other queues and functions do so, so that nothing is paid while it is off.
         """
         with self.lock:
             try:
@@ -272,9 +274,8 @@ class Device:
             finally:
                 self._open_queues(on)
                 self._timer = Timer() if on else None
-                self._fill = self.timed(self._fill)
-                for launch in [*self._launches.values()]:
-                    launch.renew()
+                self._fill = self._timed(self._fill)
+                self.enqueue = self._timed(self.enqueue)
 
     def seconds(self) -> float:
         """Return the seconds of this thread's kernels since ``time(True)``."""
@@ -282,7 +283,7 @@ class Device:
             self._do(self._finish)
             return self._do(self._timer.seconds) if self._timer else 0.0
 
-    def timed(self, work: Callable[..., Any]) -> Callable[..., Any]:
+    def _timed(self, work: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``work``, which enqueues, with a timer if the device has one."""
         work = work.work if isinstance(work, Timed) else work
         return Timed(work, self._timer) if self._timer else work
@@ -303,19 +304,32 @@ class Device:
         self.pool.empty()
 
 
+class Compiled:
+    """A kernel of pyopencl, and the numbers that it was launched with last."""
+
+    __slots__ = ("kernel", "numbers")
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
+        self.numbers: Any = None
+
+
 class Launch:
     """A kernel of a device; ``launch(size, items, *args)`` enqueues it.
 
     ``size`` is the work in elements, which tells small kernels apart; ``items`` the
-    global size in each dimension. All arguments are set at each launch: PoCL crashes if
-    a buffer of an earlier one is gone. Threads share one, under the device's lock.
+    global size in each dimension. Buffers are set at each launch, as PoCL crashes if
+    one of an earlier launch is gone; numbers are set if they differ from those of the
+    last launch. Threads share one, under the device's lock.
     """
 
     __slots__ = (
         "__weakref__",
+        "_buffers",
         "_group",
         "_kernels",
         "_name",
+        "_numbers",
         "_programs",
         "_scalars",
         "_source",
@@ -329,7 +343,9 @@ class Launch:
         self.device, self._source, self._name = device, source, name
         self.items = blocks if group == 1 else _grouped(group, source)
         self._scalars, self._group = scalars, (group,)
-        self._kernels: list[Any] = [None] * len(device.queues)
+        self._buffers = [i for i, kind in enumerate(scalars) if kind is None]
+        self._numbers = _integers_of(scalars)
+        self._kernels: list[Compiled | None] = [None] * len(device.queues)
         self._programs: dict[int, Any] = {}
 
     def __call__(self, size: int, items: int, *args: Any) -> None:
@@ -351,28 +367,52 @@ class Launch:
                 and (before is None or not device._busy())
             ):
                 which, queue, before = 1, device.quick, None
-            kernel, kernels[which] = kernels[which], None
-            if kernel is None:
-                kernel = self._compiled(which)
+            compiled, kernels[which] = kernels[which], None
+            if compiled is None:
+                compiled = self._compiled(which)
             device.recent.append(self._name)
-            given = queue, (items,), self._group, *args
             try:
-                event = kernel(*given)
+                event = self._enqueue(compiled, queue, items, args)
             except cl.Error as error:
-                event = device.recover(error, kernel, *given)
-            kernels[which] = kernel
+                given = compiled, queue, items, args
+                event = device.recover(error, self._enqueue, *given)
+            kernels[which] = compiled
             if device.has_quick and not which:
                 device.sent(event, before)
 
-    def _compiled(self, which: int) -> Any:
-        program = self._programs[which] = self.device.program(self._source, which)
-        compiled = self.device._do(cl.Kernel, program, self._name)
-        compiled.set_scalar_arg_dtypes(self._scalars)
-        return self.device.timed(compiled)
+    def _enqueue(
+        self, compiled: Compiled, queue: Any, items: int, args: tuple[Any, ...]
+    ) -> Any:
+        """Set the arguments that may have changed, enqueue, and return the event.
 
-    def renew(self) -> None:
-        """Launch with a timer if the device has one; call it with its lock."""
-        self._kernels = [k and self.device.timed(k) for k in self._kernels]
+        If it raises an error, the kernel is not used again.
+        """
+        kernel = compiled.kernel
+        numbers = None if self._numbers is None else self._numbers(args)
+        if numbers is not None and numbers == compiled.numbers:
+            for index in self._buffers:
+                kernel.set_arg(index, args[index])
+        else:
+            kernel.set_args(*args)
+            compiled.numbers = numbers
+        return self.device.enqueue(queue, kernel, (items,), self._group)
+
+    def _compiled(self, which: int) -> Compiled:
+        program = self._programs[which] = self.device.program(self._source, which)
+        kernel = self.device._do(cl.Kernel, program, self._name)
+        kernel.set_scalar_arg_dtypes(self._scalars)
+        return Compiled(kernel)
+
+
+def _integers_of(scalars: Sequence[Any]) -> Callable[[Any], Any] | None:
+    """Return a function: the numbers among arguments, to compare with earlier ones.
+
+    None if there are none, or if some are floating: 0.0 equals -0.0.
+    """
+    kinds = {i: np.dtype(kind).kind for i, kind in enumerate(scalars) if kind}
+    if not kinds or not {*kinds.values()} <= {*"biu"}:
+        return None
+    return operator.itemgetter(*kinds)
 
 
 def _style(info: DeviceInfo) -> str:
