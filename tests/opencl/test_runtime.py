@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import plugrad as pg
+import pyopencl as cl
 import pytest
 from plugrad.plugin import runtime
 
@@ -130,6 +131,29 @@ def test_a_bad_index_is_told_however_others_wait_meanwhile(device):
     with pytest.raises(IndexError, match="here: index 9 is bad"):
         device.synchronize()
     device.synchronize()
+
+
+@pytest.mark.parametrize("size", [8, BIG])
+@pytest.mark.parametrize("checked", [True, False])
+@pytest.mark.parametrize("wait", ["read", "synchronize"])
+def test_there_is_one_wait_whatever_is_checked(size, checked, wait, monkeypatch):
+    """The flag is copied before the wait, and only if an index is to be checked."""
+    waits, plain = [], cl.enqueue_copy
+
+    def copy(queue, dest, src, is_blocking=True):
+        waits.append("blocking" if is_blocking else "enqueued")
+        return plain(queue, dest, src, is_blocking=is_blocking)
+
+    x, indices = pg.ones(size), pg.asarray(np.arange(size)[::-1].astype("int32"))
+    device = runtime("opencl").arrays.device
+    device.synchronize()
+    y = pg.gather(x, indices) if checked else x + x
+    monkeypatch.setattr(cl, "enqueue_copy", copy)
+    if wait == "read":
+        y.numpy()
+    else:
+        device.synchronize()
+    assert waits == ["enqueued"] * checked + ["blocking"] * (wait == "read")
 
 
 def test_many_bad_indices_are_looked_for_in_between(monkeypatch):
