@@ -21,7 +21,7 @@ import numpy as np
 from . import source
 from .arrays import ClArray, ClOwner, DType
 from .runtime import Device, Launch
-from .walk import Input, Output, layout, walk
+from .walk import FLAT, Form, Input, Output, form, lanes, layout, walk
 
 Function = Callable[..., Any]
 BOOL = np.dtype(bool)
@@ -90,12 +90,14 @@ def _broadcast(
     programs: Programs, xs: tuple[ClArray, ...], attrs: dict[str, Any]
 ) -> Any:
     shape, pattern, rank, sizes = layout(*[x.shape for x in xs])
-    device = xs[0].device
-    found = programs.get(device, _dtypes(xs), pattern, rank)
+    device, n, dtypes = xs[0].device, prod(shape), _dtypes(xs)
+    made = FLAT
+    if rank and device.style == "gpu":
+        made = form(n, pattern, rank, sizes, programs.lanes(dtypes))
+    found = programs.get(device, dtypes, pattern, rank, made)
     if found is NotImplemented:
         return NotImplemented
     launch, dtype = found
-    n = prod(shape)
     y = ClOwner(device, shape, dtype, n)
     if n:
         numbers = programs.numbers(_dtypes(xs), attrs) if attrs else ()
@@ -132,16 +134,21 @@ class Programs:
         self._ready: dict[Any, Ready] = {}
 
     def get(
-        self, device: Device, dtypes: tuple[DType, ...], pattern: str, rank: int
+        self,
+        device: Device,
+        dtypes: tuple[DType, ...],
+        pattern: str,
+        rank: int,
+        form: Form = FLAT,
     ) -> Any:
         """Return a ``Ready``, or NotImplemented for dtypes without a body."""
-        key = (device, dtypes, pattern, rank)
+        key = (device, dtypes, pattern, rank, form)
         found = self._ready.get(key)
         if found is None:
             out = self.result(dtypes)
             if out is None:
                 return NotImplemented
-            launch = self._launch(device, dtypes, out, pattern, rank)
+            launch = self._launch(device, dtypes, out, pattern, rank, form)
             found = self._ready[key] = Ready(launch, out)
         return found
 
@@ -156,6 +163,11 @@ class Programs:
         if work.kind not in self.bodies or any(d not in source.C for d in dtypes):
             return None
         return np.dtype(self.out) if self.out else work
+
+    def lanes(self, dtypes: tuple[DType, ...]) -> int:
+        """Return how many neighbouring elements an item of a GPU has."""
+        out = self.result(dtypes)
+        return lanes(dtypes if out is None else (*dtypes, out))
 
     def is_vector(self, dtypes: tuple[DType, ...]) -> bool:
         """Tell whether the body is one of vectors: without loops and branches."""
@@ -178,6 +190,7 @@ class Programs:
         out: DType,
         pattern: str,
         rank: int,
+        form: Form,
     ) -> Launch:
         cs, values = [source.C[d] for d in dtypes], range(len(self.attrs))
         work, number, parameters, code = self.parts(dtypes)
@@ -197,6 +210,8 @@ class Programs:
             f"const Y r0 = op({', '.join(given)});",
             [Output("Y", source.C[out], "r0")],
             rank,
+            form,
+            self.lanes(dtypes),
         )
 
 

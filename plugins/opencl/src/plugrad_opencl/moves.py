@@ -15,11 +15,17 @@ from typing import Any
 from plugrad.geometry import collapse_axes, contiguous_strides
 
 from . import source
-from .arrays import ClArray, DType, Shape, empty
+from .arrays import ClArray, Shape, empty
 from .runtime import Device, Launch
 
-TILE_SIZE = 16  # rows and columns of a tile
-SHORT_ROW_ELEMENTS = 64  # shorter rows are moved several at a time
+TILE_SIZE = 16  # rows and columns of a tile on a CPU
+SHORT_ROW_ELEMENTS = 64  # a CPU moves several elements of shorter rows at a time
+LARGE_ELEMENTS = 1 << 31  # from here on, offsets of GPUs have 64 bits
+
+# On a GPU. Times of the alternatives depend on the bytes of an element.
+MAX_TILE_SIDE = {1: 64, 2: 64, 4: 32, 8: 32, 16: 32}  # of rows and of columns
+TILE_ELEMENTS = {1: 4096, 2: 4096, 4: 1024, 8: 1024, 16: 1024}
+MIN_CROSSING_ELEMENTS = 512  # of rows and columns; below, a tile would be mostly empty
 
 
 def around(x: ClArray, axis: int) -> tuple[int, int, int]:
@@ -59,22 +65,50 @@ def put(
     if not n:
         return
     axes = _collapsed(shape, from_, to)
-    crossing = _crossing(axes)
+    if x.device.style == "gpu":
+        _put_on_gpu(x, y, axes, x_start, y_start)
+        return
+    crossing = _crossing(axes, TILE_SIZE // 2)
     if crossing is not None:
         rows, columns, outer = crossing
-        launch = _transposer(x.device, x.dtype, len(outer))
+        launch = _transposer(x.device, x.dtype.itemsize, len(outer))
         tiles = -(-rows[0] // TILE_SIZE) * math.prod([n for n, _, _ in outer])
-        if x.device.style == "gpu":
-            tiles *= -(-columns[0] // TILE_SIZE) * source.GROUP_ITEMS["gpu"]
         sizes = (rows[0], columns[0], columns[1], rows[2], *_sizes(outer))
         launch(n, tiles, x.buffer, y.buffer, x_start, y_start, *sizes)
     else:
-        axes, size = _widened(axes, x_start, y_start, x.dtype.itemsize)
+        axes, size = _widened(
+            axes, x_start, y_start, x.dtype.itemsize, SHORT_ROW_ELEMENTS
+        )
         launch = _copier(x.device, size, len(axes) - 1, axes[-1][1:] == (1, 1))
         wide = size // x.dtype.itemsize
         n, x_start, y_start = n // wide, x_start // wide, y_start // wide
         items, sizes = launch.items(n), (*axes[-1], *_sizes(axes[:-1]))
         launch(n, items, x.buffer, y.buffer, n, x_start, y_start, *sizes)
+
+
+def _put_on_gpu(
+    x: ClArray, y: ClArray, axes: tuple[Axis, ...], x_start: int, y_start: int
+) -> None:
+    """Move the largest elements that lie together, through tiles if axes cross."""
+    axes, size = _widened(axes, x_start, y_start, x.dtype.itemsize, math.inf)
+    wide = size // x.dtype.itemsize
+    x_start, y_start = x_start // wide, y_start // wide
+    n = math.prod([axis[0] for axis in axes])
+    small = max(x.size, y.size) // wide < LARGE_ELEMENTS
+    crossing = _crossing(axes, 2)
+    if crossing is None or crossing[0][0] * crossing[1][0] < MIN_CROSSING_ELEMENTS:
+        launch = _copier(x.device, size, len(axes) - 1, False, small)
+        items, sizes = launch.items(n), (*axes[-1], *_sizes(axes[:-1]))
+        launch(n, items, x.buffer, y.buffer, n, x_start, y_start, *sizes)
+        return
+    rows, columns, outer = crossing
+    down, across = _tile(rows[0], columns[0], size)
+    launch = _transposer(x.device, size, len(outer), down, across, small)
+    tiles = -(-rows[0] // down) * -(-columns[0] // across)
+    tiles *= math.prod([n for n, _, _ in outer])
+    sizes = (rows[0], columns[0], columns[1], rows[2], *_sizes(outer))
+    items = tiles * source.GROUP_ITEMS["gpu"]
+    launch(n, items, x.buffer, y.buffer, x_start, y_start, *sizes)
 
 
 def _within(x: ClArray, shape: Shape, order: Shape, start: int) -> None:
@@ -104,33 +138,92 @@ def _range(shape: Shape, order: Shape) -> tuple[int, int]:
 
 
 @functools.cache
-def _copier(device: Device, size: int, rank: int, contiguous: bool) -> Launch:
+def _copier(
+    device: Device, size: int, rank: int, contiguous: bool, small: bool = False
+) -> Launch:
     """Return the kernel that copies; ``rank`` is of what is outside of rows."""
     width = 32 // size if contiguous and size < 8 else 4 if contiguous else 1
     width = width if size < 16 else 1
-    values = {"CONTIGUOUS": contiguous, "type": source.RAW[size]}
-    return source.kernel(device, "copy", width=width, **values, **_outer(rank))
+    return source.kernel(
+        device,
+        "copy",
+        width=width,
+        CONTIGUOUS=contiguous,
+        ROWS=rank > 0,
+        type=source.RAW[size],
+        each=per_item(size),
+        **offset_types(device, small),
+        **_outer(rank),
+    )
 
 
 @functools.cache
-def _transposer(device: Device, dtype: DType, rank: int) -> Launch:
-    """Return the kernel that copies columns to rows."""
-    raw = source.RAW[dtype.itemsize]
-    return source.kernel(device, "transpose", TILE=TILE_SIZE, type=raw, **_outer(rank))
+def _transposer(
+    device: Device,
+    size: int,
+    rank: int,
+    down: int = TILE_SIZE,
+    across: int = TILE_SIZE,
+    small: bool = False,
+) -> Launch:
+    """Return the kernel that copies columns to rows, in tiles of down x across."""
+    return source.kernel(
+        device,
+        "transpose",
+        TILE=TILE_SIZE,
+        DOWN=down,
+        ACROSS=across,
+        type=source.RAW[size],
+        **offset_types(device, small),
+        **_outer(rank),
+    )
+
+
+def _tile(rows: int, columns: int, size: int) -> tuple[int, int]:
+    """Return the sides of a tile, powers of 2: short ones make the other long."""
+    side, total = MAX_TILE_SIDE[size], TILE_ELEMENTS[size]
+    down, across = [min(side, 1 << (n - 1).bit_length()) for n in (rows, columns)]
+    if down < side:
+        return down, total // down
+    return total // across, across
+
+
+def per_item(size: int) -> int:
+    """Return the elements of ``size`` bytes that an item of a GPU moves."""
+    return 4 if size <= 4 else 2
+
+
+def index_types(small: bool) -> dict[str, Any]:
+    """Return the types of sizes and of offsets in GPU kernels: of 32 bits if small.
+
+    Dividing 64-bit numbers takes a GPU several times as long.
+    """
+    return {"size": "int" if small else "long", "index": "uint" if small else "ulong"}
+
+
+def offset_types(device: Device, small: bool) -> dict[str, Any]:
+    """Return the types of sizes and of offsets, which have 64 bits on a CPU."""
+    if device.style == "cpu":
+        return {"size": "long", "index": "long"}
+    return index_types(small)
 
 
 def _outer(rank: int) -> dict[str, Any]:
     """Return C for ``rank`` axes: their sizes, and from ``rest`` where they lead."""
-    sizes = [f", long d{k}" for k in range(1, rank)]
-    sizes += [f", long {s}{k}" for s in "xy" for k in range(rank)]
-    lines = [f"from += at{k} * x{k}; to += at{k} * y{k};" for k in range(rank)]
+    sizes = [f", L d{k}" for k in range(1, rank)]
+    sizes += [f", L {s}{k}" for s in "xy" for k in range(rank)]
+    lines = [f"from += at{k} * (N)x{k}; to += at{k} * (N)y{k};" for k in range(rank)]
     return {"sizes": "".join(sizes), "offsets": " ".join([*divided(rank), *lines])}
 
 
-def divided(rank: int) -> list[str]:
-    """Return C that splits ``rest`` into its positions ``at0``... on ``rank`` axes."""
+def divided(rank: int, offset: str = "N") -> list[str]:
+    """Return C that splits ``rest`` into its positions ``at0``... on ``rank`` axes.
+
+    ``offset`` is the type of all of them.
+    """
     return [
-        f"const long at{k} = {f'rest % d{k}; rest /= d{k};' if k else 'rest;'}"
+        f"const {offset} at{k} = "
+        + (f"rest % ({offset})d{k}; rest /= ({offset})d{k};" if k else "rest;")
         for k in reversed(range(rank))
     ]
 
@@ -151,12 +244,12 @@ _collapsed = functools.lru_cache(4096)(collapse_axes)
 
 @functools.lru_cache(4096)
 def _widened(
-    axes: tuple[Axis, ...], x_start: int, y_start: int, size: int
+    axes: tuple[Axis, ...], x_start: int, y_start: int, size: int, limit: float
 ) -> tuple[tuple[Axis, ...], int]:
-    """Return axes of larger elements, of up to 16 bytes, if rows are short."""
+    """Return axes of larger elements, of up to 16 bytes, if rows are below a limit."""
     *outer, (n, x, y) = axes
     offsets = [n, x_start, y_start, *[step for _, *steps in outer for step in steps]]
-    if (x, y) == (1, 1) and n < SHORT_ROW_ELEMENTS:
+    if (x, y) == (1, 1) and n < limit:
         while size < 16 and not any(offset % 2 for offset in offsets):
             offsets, size = [offset // 2 for offset in offsets], size * 2
     n, _, _, *rest = offsets
@@ -174,12 +267,17 @@ def _short(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
 
 
 @functools.lru_cache(4096)
-def _crossing(axes: tuple[Axis, ...]) -> tuple[Axis, Axis, tuple[Axis, ...]] | None:
-    """Return rows, columns and the rest, if an outer axis is the one of step 1 in x."""
+def _crossing(
+    axes: tuple[Axis, ...], least: int
+) -> tuple[Axis, Axis, tuple[Axis, ...]] | None:
+    """Return rows, columns and the rest, if an outer axis is the one of step 1 in x.
+
+    Both have at least ``least`` elements.
+    """
     *outer, last = axes
-    if last[2] != 1 or last[1] == 1 or last[0] < TILE_SIZE // 2:
+    if last[2] != 1 or last[1] == 1 or last[0] < least:
         return None
     for i, axis in enumerate(outer):
-        if axis[1] == 1 and axis[0] >= TILE_SIZE // 2:
+        if axis[1] == 1 and axis[0] >= least:
             return axis, last, (*outer[:i], *outer[i + 1 :])
     return None

@@ -22,7 +22,7 @@ from .elementwise import Programs, signed, width
 from .kernels import KERNELS
 from .kernels.creation import converter
 from .runtime import Device, Launch
-from .walk import Input, Output, layout, walk
+from .walk import FLAT, Form, Input, Output, form, lanes, layout, walk
 
 MOVES = ("BroadcastTo", "Identity")  # of inputs, which broadcast anyway
 LONG_ROW_ELEMENTS = 256  # from here on few elements of a row fill no vector
@@ -49,7 +49,9 @@ def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
     advances, rank, sizes = _layout(shape, [graph.specs[x].shape for x in code.inputs])
     if len(advances) + len(code.numbers) + len(dtypes) + len(sizes) >= MAX_ARGUMENTS:
         return None
-    launch = code.launch(device, advances, rank, sizes)
+    gpu = device.style == "gpu"
+    made = form(n, tuple(advances), rank, sizes, code.lanes()) if gpu else FLAT
+    launch = code.launch(device, advances, rank, sizes, made)
     items, numbers = launch.items(n), code.numbers
     constants = [*graph.constants.values()]
 
@@ -162,8 +164,17 @@ class Code:
             found += [own * (t is not known), f"typedef V_{signed(t)} I;", library]
         return found + [text for _, text in self.functions.values()]
 
+    def lanes(self) -> int:
+        """Return how many neighbouring elements an item of a GPU has."""
+        return lanes([spec.dtype for spec in self.graph.specs.values()])
+
     def launch(
-        self, device: Device, advances: Sequence[str], rank: int, sizes: Sequence[int]
+        self,
+        device: Device,
+        advances: Sequence[str],
+        rank: int,
+        sizes: Sequence[int],
+        form: Form,
     ) -> Launch:
         """Return the kernel, for inputs that advance in this way."""
         specs = self.graph.specs
@@ -180,6 +191,8 @@ class Code:
             " ".join(self.lines),
             [Output(_vector(d), source.C[d], v) for d, v in outputs],
             rank,
+            form,
+            self.lanes(),
         )
 
 

@@ -94,7 +94,7 @@ def mathematics(dtype: np.dtype[Any]) -> str:
 
     def horner(coefficients: Sequence[float]) -> str:
         first, *rest = map(literal, coefficients)
-        return functools.reduce(lambda y, c: f"({y} * (x) + {c})", rest, first)
+        return functools.reduce(lambda y, c: f"MULTIPLY_ADD({y}, x, {c})", rest, first)
 
     return (
         f"#define DOUBLE {int(double)}\n"

@@ -6,13 +6,14 @@ Map: ``walk``, the kernel around what makes elements; ``layout``, how shapes bro
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from plugrad.geometry import broadcast, broadcast_strides, collapse_axes
 
 from . import source
-from .arrays import Shape
-from .moves import divided
+from .arrays import DType, Shape
+from .moves import LARGE_ELEMENTS, divided, offset_types
 from .runtime import Device, Launch
 
 # How the variable v0 gets elements of the input 0, of the type X0, where p0 points.
@@ -20,6 +21,12 @@ SPLAT = "const X{0} v{0} = p{0}[0];"
 LOAD = "const X{0} v{0} = *(__global const X{0} *)(p{0} + j);"
 TAIL = "X{0} v{0}; for (int k = 0; k < WIDTH; k++) "
 TAIL += "v{0}[k] = p{0}[min(j + k, count - 1)];"
+
+# The same on a GPU, for neighbouring elements at once.
+WIDE_LOAD = "const {c}{lanes} w{i} = *(__global const {c}{lanes} *)p{i};"
+WIDE_PART = "const X{0} v{0} = w{0}.slot;"
+VECTORS = {*source.C.values()} - {"float2"}  # types that have vectors
+SLOTS = [f"s{k}" for k in range(8)]  # the names of the elements of a vector in C
 
 
 class Input(NamedTuple):
@@ -40,6 +47,48 @@ class Output(NamedTuple):
     name: str
 
 
+class Form(NamedTuple):
+    """How a GPU counts through elements; on a CPU there is one form.
+
+    Attributes:
+        small: Offsets have 32 bits.
+        aligned: Neighbouring elements lie together in every input that advances.
+
+    """
+
+    small: bool = False
+    aligned: bool = False
+
+
+FLAT = Form(aligned=True)  # of inputs without rows: offsets need no division
+
+
+@functools.lru_cache(4096)
+def form(
+    n: int,
+    advances: Sequence[str],
+    rank: int,
+    sizes: tuple[int, ...],
+    lanes: int,
+) -> Form:
+    """Return the form for ``n`` elements of this ``layout`` on a GPU.
+
+    An item has ``lanes`` of them.
+    """
+    if not rank:
+        return FLAT
+    steps = iter(sizes[rank:])
+    own = [(a, [next(steps) for _ in range(rank)]) for a in advances if a != "="]
+    moved = [step for a, steps in own if a == "1" for step in steps]
+    aligned = all(size % lanes == 0 for size in (sizes[0], *moved))
+    return Form(n < LARGE_ELEMENTS, aligned)
+
+
+def lanes(dtypes: Iterable[DType]) -> int:
+    """Return how many neighbouring elements an item of a GPU has."""
+    return 8 if max(dtype.itemsize for dtype in dtypes) <= 2 else 4
+
+
 def walk(
     device: Device,
     name: str,
@@ -50,6 +99,8 @@ def walk(
     work: str,
     outputs: list[Output],
     rank: int,
+    form: Form,
+    lanes: int,
 ) -> Launch:
     """Return a kernel that runs ``work`` for each element of its outputs.
 
@@ -62,6 +113,7 @@ def walk(
     moves = [i for i, x in enumerate(inputs) if x.advances != "0"]
     stays = [i for i, x in enumerate(inputs) if x.advances == "0"]
     named = [*enumerate(outputs)]
+    types = {x.c for x in inputs} | {y.c for y in outputs}
     return source.kernel(
         device,
         "elementwise",
@@ -70,8 +122,10 @@ def walk(
         name=name,
         definitions="\n".join(definitions),
         arguments=", ".join(given),
-        sizes="".join([f", long {size}" for size in _sizes(inputs, rank)]),
+        sizes="".join([f", Size {size}" for size in _sizes(inputs, rank)]),
         RANK=rank,
+        WIDE=form.aligned and types <= VECTORS,
+        each=lanes,
         offsets=_offsets(inputs, outputs, rank),
         splats=_joined(SPLAT, stays),
         loads=_joined(LOAD, moves),
@@ -81,7 +135,24 @@ def walk(
             [f"*(__global {y.vector} *)(to{o} + j) = {y.name};" for o, y in named]
         ),
         rests=" ".join([f"to{o}[j + k] = {y.name}[k];" for o, y in named]),
+        **offset_types(device, form.small),
+        **_wide(inputs, outputs, lanes),
     )
+
+
+def _wide(inputs: list[Input], outputs: list[Output], lanes: int) -> dict[str, Any]:
+    """Return C that reads, takes apart, puts together and writes vectors."""
+    moves = [(i, x.c) for i, x in enumerate(inputs) if x.advances != "0"]
+    ys = [*enumerate(outputs)]
+    loads = [WIDE_LOAD.format(i=i, c=c, lanes=lanes) for i, c in moves]
+    stores = [f"*(__global {y.c}{lanes} *)to{o} = t{o};" for o, y in ys]
+    return {
+        "wide_loads": " ".join([*loads, *[f"{y.c}{lanes} t{o};" for o, y in ys]]),
+        "wide_parts": _joined(WIDE_PART, [i for i, _ in moves]),
+        "wide_results": " ".join([f"t{o}.slot = {y.name};" for o, y in ys]),
+        "wide_each": " ".join([f"ONE({slot})" for slot in SLOTS[:lanes]]),
+        "wide_stores": " ".join(stores),
+    }
 
 
 def _joined(text: str, which: list[int]) -> str:
@@ -97,12 +168,13 @@ def _sizes(inputs: list[Input], rank: int) -> list[str]:
 
 def _offsets(inputs: list[Input], outputs: list[Output], rank: int) -> str:
     """Return C that points ``p0``, ``p1``... at the inputs' parts of this row."""
-    lines = ["long rest = row;", *divided(rank)] if rank else []
+    lines = ["Offset rest = row;", *divided(rank, "Offset")] if rank else []
     for i, (c, advances) in enumerate(inputs):
-        terms = [f"at{k} * s{i}_{k}" for k in range(rank)] if advances != "=" else ["i"]
+        steps = [f"at{k} * (Offset)s{i}_{k}" for k in range(rank)]
+        terms = steps if advances != "=" else ["i"]
         terms += ["column"] if advances == "1" else []
-        at = " + ".join([f"x{i}", *terms])
-        lines.append(f"__global const {c} *restrict p{i} = {at};")
+        at = " + ".join(terms) or "0"
+        lines.append(f"__global const {c} *restrict p{i} = x{i} + ({at});")
     for o, y in enumerate(outputs):
         lines.append(f"__global {y.c} *restrict to{o} = y{o} + i;")
     return " ".join(lines)

@@ -1,11 +1,14 @@
-// Move elements of any dtype: rows of m, in an order of its own on each side.
+// Move elements of any dtype: rows of m, in an order of its own on each side. Sizes and
+// steps are of type L. On a GPU, offsets are of the unsigned type N, whose arithmetic is
+// modular, so that negative steps work; an item reads all its elements before it writes.
 typedef $type S;
+typedef $size L;
+typedef $index N;
 VECTOR(T, S);
 
+__kernel GROUPED void copy(__global const S *restrict x, __global S *restrict y, L n,
+                           L x_start, L y_start, L m, L x_step, L y_step$sizes) {
 #if CPU
-__kernel GROUPED void copy(__global const S *restrict x, __global S *restrict y, long n,
-                           long x_start, long y_start, long m, long x_step,
-                           long y_step$sizes) {
   long i = (long)get_global_id(0) * BLOCK;
   const long stop = min(i + BLOCK, n);
   while (i < stop) {
@@ -26,17 +29,25 @@ __kernel GROUPED void copy(__global const S *restrict x, __global S *restrict y,
     for (long j = 0; j < count; j++) y[to + j * y_step] = x[from + j * x_step];
 #endif
   }
-}
 #else
-__kernel GROUPED void copy(__global const S *restrict x, __global S *restrict y, long n,
-                           long x_start, long y_start, long m, long x_step,
-                           long y_step$sizes) {
-  const long i = get_global_id(0);
-  if (i >= n) return;
-  long rest = i / m;
-  const long column = i - rest * m;
-  long from = x_start + column * x_step, to = y_start + column * y_step;
-  $offsets
-  y[to] = x[from];
-}
+#define PER_ITEM $each
+  const N first = (N)get_group_id(0) * (GROUP * PER_ITEM) + (N)get_local_id(0);
+  S value[PER_ITEM];
+  N target[PER_ITEM];
+  _Pragma("unroll") for (int k = 0; k < PER_ITEM; k++) {
+    const N i = min(first + k * GROUP, (N)(n - 1));
+#if ROWS
+    N rest = i / (N)m;
+    const N column = i - rest * (N)m;
+#else
+    const N column = i;
 #endif
+    N from = (N)x_start + column * (N)x_step, to = (N)y_start + column * (N)y_step;
+    $offsets
+    value[k] = x[from];
+    target[k] = to;
+  }
+  _Pragma("unroll") for (int k = 0; k < PER_ITEM; k++)
+    if (first + k * GROUP < (N)n) y[target[k]] = value[k];
+#endif
+}

@@ -1,18 +1,22 @@
 // Each element of the outputs y0, y1... is made of those of x0, x1..., which broadcast:
 // rows of m elements lie together in the outputs; in a row, an input advances by one or
 // stays. elementwise.py fills in the names.
-// Elements of an item on a GPU: to start an item takes as long as to read some.
-#define PER_ITEM 4
+// An item of a GPU has PER_ITEM elements: to start an item takes as long as to read some.
+// They are neighbours in WIDE kernels, which read and write them at once; else they are a
+// group apart. Sizes are of type Size, offsets of type Offset.
+#define PER_ITEM $each
+typedef $size Size;
+typedef $index Offset;
 #if RANK
-#define LENGTH m  // of a row
-#define ROW(i) ((i) / m)
+#define LENGTH ((Offset)m)  // of a row
+#define ROW(i) ((i) / LENGTH)
 #else
 #define LENGTH n
 #define ROW(i) 0
 #endif
 $definitions
 
-__kernel GROUPED void $name($arguments, long n$sizes) {
+__kernel GROUPED void $name($arguments, Size n$sizes) {
 #if CPU
   long i = (long)get_global_id(0) * BLOCK;
   const long stop = min(i + BLOCK, n);
@@ -36,12 +40,30 @@ __kernel GROUPED void $name($arguments, long n$sizes) {
 #endif
     i += count;
   }
+#elif WIDE
+  const Offset i = (Offset)get_global_id(0) * PER_ITEM;
+  if (i >= (Offset)n) return;
+  const Offset row = ROW(i), column = i - row * LENGTH;
+  $offsets
+  $splats
+  if (i + PER_ITEM <= (Offset)n) {
+    $wide_loads
+#define ONE(slot) { $wide_parts $work $wide_results }
+    $wide_each
+    $wide_stores
+  } else {
+    for (Offset j = 0; i + j < (Offset)n; j++) {
+      $loads
+      $work
+      $stores
+    }
+  }
 #else
-  const long first = (long)get_group_id(0) * GROUP * PER_ITEM + get_local_id(0);
+  const Offset first = (Offset)get_group_id(0) * GROUP * PER_ITEM + get_local_id(0);
   _Pragma("unroll") for (int k = 0; k < PER_ITEM; k++) {
-    const long i = first + k * GROUP;
-    if (i >= n) return;
-    const long row = ROW(i), column = i - row * LENGTH, j = 0;
+    const Offset i = first + k * GROUP;
+    if (i >= (Offset)n) return;
+    const Offset row = ROW(i), column = i - row * LENGTH, j = 0;
     $offsets
     $splats
     $loads

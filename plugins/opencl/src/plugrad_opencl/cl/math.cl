@@ -12,17 +12,17 @@
 #define F(x) (x##f)
 // e^c - 1 without the power of 2, which is whole (polynomial of Cephes).
 static inline T f_rest(T c, I *whole) {
-  const T shifted = c * F(1.44269504) + F(12582912.0);
+  const T shifted = MULTIPLY_ADD(c, F(1.44269504), F(12582912.0));
   const T n = shifted - F(12582912.0);
   *whole = AS(I, shifted) - 0x4B400000;
-  T r = c - n * F(0.693359375);
-  r = r - n * F(-2.12194440e-4);
-  T p = F(1.9875691500e-4) * r + F(1.3981999507e-3);
-  p = p * r + F(8.3334519073e-3);
-  p = p * r + F(4.1665795894e-2);
-  p = p * r + F(1.6666665459e-1);
-  p = p * r + F(5.0000001201e-1);
-  return p * (r * r) + r;
+  T r = MULTIPLY_ADD(n, F(-0.693359375), c);
+  r = MULTIPLY_ADD(n, F(2.12194440e-4), r);
+  T p = MULTIPLY_ADD(F(1.9875691500e-4), r, F(1.3981999507e-3));
+  p = MULTIPLY_ADD(p, r, F(8.3334519073e-3));
+  p = MULTIPLY_ADD(p, r, F(4.1665795894e-2));
+  p = MULTIPLY_ADD(p, r, F(1.6666665459e-1));
+  p = MULTIPLY_ADD(p, r, F(5.0000001201e-1));
+  return MULTIPLY_ADD(p, r * r, r);
 }
 
 static inline T f_two_to(I n) { return AS(T, (n + 127) << 23); }
@@ -41,12 +41,12 @@ static inline T f_exp2(T x) {
   T c = x > F(129.0) ? (T)F(129.0) : x;
   c = c < F(-151.0) ? (T)F(-151.0) : c;
   const T shifted = c + F(12582912.0), r = c - (shifted - F(12582912.0));
-  T p = F(1.534581097e-4) * r + F(1.33999309e-3);
-  p = p * r + F(9.618489072e-3);
-  p = p * r + F(5.550328642e-2);
-  p = p * r + F(2.402264625e-1);
-  p = p * r + F(6.931471825e-1);
-  p = p * r + F(1.0);
+  T p = MULTIPLY_ADD(F(1.534581097e-4), r, F(1.33999309e-3));
+  p = MULTIPLY_ADD(p, r, F(9.618489072e-3));
+  p = MULTIPLY_ADD(p, r, F(5.550328642e-2));
+  p = MULTIPLY_ADD(p, r, F(2.402264625e-1));
+  p = MULTIPLY_ADD(p, r, F(6.931471825e-1));
+  p = MULTIPLY_ADD(p, r, F(1.0));
   const I whole = AS(I, shifted) - 0x4B400000, part = whole >> 1;
   return p * f_two_to(part) * f_two_to(whole - part);
 }
@@ -57,7 +57,7 @@ static inline T f_expm1(T x) {
   T c = x > F(89.0) ? (T)F(89.0) : x;
   const T e = f_rest(c < F(-20.0) ? (T)F(-20.0) : c, &whole);
   const I part = whole >> 1, rest = whole - part;
-  const T some = f_two_to(part) * e + (f_two_to(part) - f_two_to(-rest));
+  const T some = MULTIPLY_ADD(f_two_to(part), e, f_two_to(part) - f_two_to(-rest));
   const T y = some * f_two_to(rest);
   return x == F(0.0) ? x : y;
 }
@@ -68,17 +68,17 @@ static inline T f_log(T x) {
   const I whole = (AS(I, size) - 0x3F3504F3) >> 23;
   const T m = AS(T, AS(I, size) - (whole << 23)) - F(1.0);
   const T n = TO(T, whole) - (x < F(1.17549435e-38) ? (T)F(23.0) : (T)F(0.0));
-  T p = F(7.0376836292e-2) * m + F(-1.1514610310e-1);
-  p = p * m + F(1.1676998740e-1);
-  p = p * m + F(-1.2420140846e-1);
-  p = p * m + F(1.4249322787e-1);
-  p = p * m + F(-1.6668057665e-1);
-  p = p * m + F(2.0000714765e-1);
-  p = p * m + F(-2.4999993993e-1);
-  p = p * m + F(3.3333331174e-1);
+  T p = MULTIPLY_ADD(F(7.0376836292e-2), m, F(-1.1514610310e-1));
+  p = MULTIPLY_ADD(p, m, F(1.1676998740e-1));
+  p = MULTIPLY_ADD(p, m, F(-1.2420140846e-1));
+  p = MULTIPLY_ADD(p, m, F(1.4249322787e-1));
+  p = MULTIPLY_ADD(p, m, F(-1.6668057665e-1));
+  p = MULTIPLY_ADD(p, m, F(2.0000714765e-1));
+  p = MULTIPLY_ADD(p, m, F(-2.4999993993e-1));
+  p = MULTIPLY_ADD(p, m, F(3.3333331174e-1));
   const T s = m * m;
-  T y = p * (m * s) + n * F(-2.12194440e-4);
-  y = m + (y - F(0.5) * s) + n * F(0.693359375);
+  T y = MULTIPLY_ADD(p, m * s, n * F(-2.12194440e-4));
+  y = MULTIPLY_ADD(n, F(0.693359375), m + MULTIPLY_ADD(F(-0.5), s, y));
   y = x == F(0.0) ? (T)(-INFINITY) : x < F(0.0) ? (T)(NAN) : y;
   return x < (T)INFINITY ? y : x;
 }
@@ -106,14 +106,14 @@ static inline T f_sign_of(T size, T x) {
 // ``sum``; the error of ln(2) / 2 is of less weight than the power is large.
 static inline T f_tanh(T x) {
   const T a = fabs(x), b = a > F(10.0) ? (T)F(10.0) : a;
-  const T sum = b * F(2.88539004) + F(12583039.0);
-  const T r = b - (sum - F(12583039.0)) * F(0.346573591);
-  T p = F(4.43786122e-2) * r + F(1.33862788e-1);
-  p = p * r + F(3.33339721e-1);
-  p = p * r + F(6.66661800e-1);
-  p = p * r + F(0.99999994);
-  const T some = p * (r * r) + r, power = AS(T, AS(I, sum) << 23);
-  const T e = (power + power) * some + (power - F(1.0));
+  const T sum = MULTIPLY_ADD(b, F(2.88539004), F(12583039.0));
+  const T r = MULTIPLY_ADD(sum - F(12583039.0), F(-0.346573591), b);
+  T p = MULTIPLY_ADD(F(4.43786122e-2), r, F(1.33862788e-1));
+  p = MULTIPLY_ADD(p, r, F(3.33339721e-1));
+  p = MULTIPLY_ADD(p, r, F(6.66661800e-1));
+  p = MULTIPLY_ADD(p, r, F(0.99999994));
+  const T some = MULTIPLY_ADD(p, r * r, r), power = AS(T, AS(I, sum) << 23);
+  const T e = MULTIPLY_ADD(power + power, some, power - F(1.0));
   return f_sign_of(e / (e + F(2.0)), x);
 }
 #endif
@@ -131,27 +131,28 @@ VECTOR(f_whole, long);
 // x less the nearest multiple of pi/2, whose number is n: exact enough below 2^20.
 static inline f_real f_turned(T x, f_whole *n) {
   const f_real large = TO(f_real, x);
-  const f_real shifted = large * 0.63661977236758134 + 6755399441055744.0;
+  const f_real shifted = MULTIPLY_ADD(large, 0.63661977236758134, 6755399441055744.0);
   const f_real whole = shifted - 6755399441055744.0;
   *n = AS(f_whole, shifted);
-  return (large - whole * 1.57079632673412561417) - whole * 6.07710050650619224932e-11;
+  const f_real rest = MULTIPLY_ADD(whole, -1.57079632673412561417, large);
+  return MULTIPLY_ADD(whole, -6.07710050650619224932e-11, rest);
 }
 
 static inline f_real f_sine(f_real r) {
   const f_real s = r * r;
-  f_real p = 2.7557319223985893e-06 * s + -1.984126984126984e-04;
-  p = p * s + 8.333333333333333e-03;
-  p = p * s + -1.6666666666666666e-01;
-  return r * (p * s + 1.0);
+  f_real p = MULTIPLY_ADD(2.7557319223985893e-06, s, -1.984126984126984e-04);
+  p = MULTIPLY_ADD(p, s, 8.333333333333333e-03);
+  p = MULTIPLY_ADD(p, s, -1.6666666666666666e-01);
+  return r * MULTIPLY_ADD(p, s, 1.0);
 }
 
 static inline f_real f_cosine(f_real r) {
   const f_real s = r * r;
-  f_real p = -2.755731922398589e-07 * s + 2.48015873015873e-05;
-  p = p * s + -1.388888888888889e-03;
-  p = p * s + 4.1666666666666664e-02;
-  p = p * s + -0.5;
-  return p * s + 1.0;
+  f_real p = MULTIPLY_ADD(-2.755731922398589e-07, s, 2.48015873015873e-05);
+  p = MULTIPLY_ADD(p, s, -1.388888888888889e-03);
+  p = MULTIPLY_ADD(p, s, 4.1666666666666664e-02);
+  p = MULTIPLY_ADD(p, s, -0.5);
+  return MULTIPLY_ADD(p, s, 1.0);
 }
 
 static inline T f_wave(T x, long quarters) {
@@ -195,25 +196,25 @@ static inline T f_pow(T x, T z) {
   const f_real a = TO(f_real, x), b = TO(f_real, z), size = fabs(a);
   const f_whole bits = AS(f_whole, size), n = (bits - 0x3FE6A09E667F3BCDL) >> 52;
   const f_real m = AS(f_real, bits - (n << 52)), s = (m - 1.0) / (m + 1.0), t = s * s;
-  f_real p = 0.15384615384615385 * t + 0.18181818181818182;
-  p = p * t + 0.2222222222222222;
-  p = p * t + 0.2857142857142857;
-  p = p * t + 0.4;
-  p = p * t + 0.6666666666666666;
-  p = p * t + 2.0;
-  f_real log2 = s * p * 1.4426950408889634 + TO(f_real, n);
+  f_real p = MULTIPLY_ADD(0.15384615384615385, t, 0.18181818181818182);
+  p = MULTIPLY_ADD(p, t, 0.2222222222222222);
+  p = MULTIPLY_ADD(p, t, 0.2857142857142857);
+  p = MULTIPLY_ADD(p, t, 0.4);
+  p = MULTIPLY_ADD(p, t, 0.6666666666666666);
+  p = MULTIPLY_ADD(p, t, 2.0);
+  f_real log2 = MULTIPLY_ADD(s * p, 1.4426950408889634, TO(f_real, n));
   log2 = size == 0.0 ? (f_real)(-INFINITY) : size < (f_real)INFINITY ? log2 : size;
   f_real power = b * log2;
   power = power > 200.0 ? (f_real)200.0 : power < -200.0 ? (f_real)-200.0 : power;
   const f_real shifted = power + 6755399441055744.0;
   const f_real r = (power - (shifted - 6755399441055744.0)) * 0.6931471805599453;
-  f_real q = 2.48015873015873e-05 * r + 1.984126984126984e-04;
-  q = q * r + 1.388888888888889e-03;
-  q = q * r + 8.333333333333333e-03;
-  q = q * r + 4.1666666666666664e-02;
-  q = q * r + 0.16666666666666666;
-  q = q * r + 0.5;
-  q = q * (r * r) + r + 1.0;
+  f_real q = MULTIPLY_ADD(2.48015873015873e-05, r, 1.984126984126984e-04);
+  q = MULTIPLY_ADD(q, r, 1.388888888888889e-03);
+  q = MULTIPLY_ADD(q, r, 8.333333333333333e-03);
+  q = MULTIPLY_ADD(q, r, 4.1666666666666664e-02);
+  q = MULTIPLY_ADD(q, r, 0.16666666666666666);
+  q = MULTIPLY_ADD(q, r, 0.5);
+  q = MULTIPLY_ADD(q, r * r, r) + 1.0;
   f_real y = q * AS(f_real, (AS(f_whole, shifted) - 0x4338000000000000L + 1023L) << 52);
   y = (size == 1.0) | (b == 0.0) ? (f_real)1.0 : y;
   y = (b == floor(b)) & (floor(b * 0.5) != b * 0.5) & (AS(f_whole, a) < 0L) ? -y : y;
@@ -294,7 +295,7 @@ static inline T f_erf(T x) {
   const T a = fabs(x), s = x * x, b = a > ERF_END ? (T)ERF_END : a;
   const T p = ERF_NEAR(s), q = ERF_FAR(b);
   const T far = f_sign_of(F(1.0) - f_exp(q), x);
-  return a < F(1.0) ? x + x * p : x != x ? x : far;
+  return a < F(1.0) ? MULTIPLY_ADD(x, p, x) : x != x ? x : far;
 }
 
 // y (1 + correction) e^(-x^2 factor) for a factor of 1 or 1/2, and a small correction. The

@@ -9,6 +9,7 @@ from plugrad.geometry import broadcast_strides, contiguous_strides
 from plugrad.plugin import KernelTable
 
 from ..arrays import ClArray, Shape, empty
+from ..joins import put_together, take_apart
 from ..moves import around, move, put
 
 kernels = KernelTable()
@@ -49,6 +50,9 @@ def concat(*xs: ClArray, axis: int) -> ClArray:
     ends = [*accumulate([x.shape[axis] for x in xs])]
     shape = (*xs[0].shape[:axis], ends[-1], *xs[0].shape[axis + 1 :])
     y, order = empty(xs[0].device, shape, xs[0].dtype), contiguous_strides(shape)
+    if y.device.style == "gpu":
+        put_together(xs, y, axis)
+        return y
     for x, end in zip(xs, ends, strict=True):
         start = (end - x.shape[axis]) * order[axis]
         put(x, y, x.shape, contiguous_strides(x.shape), order, 0, start)
@@ -65,6 +69,12 @@ def pack(*xs: ClArray, axis: int) -> ClArray:
 def split(x: ClArray, *, sizes: Shape, axis: int) -> tuple[ClArray, ...]:
     """Copy each piece."""
     order, pieces = contiguous_strides(x.shape), []
+    if x.device.style == "gpu":
+        ends = x.shape[:axis], x.shape[axis + 1 :]
+        shapes = [(*ends[0], n, *ends[1]) for n in sizes]
+        pieces = [empty(x.device, shape, x.dtype) for shape in shapes]
+        take_apart(x, pieces, axis)
+        return tuple(pieces)
     for n, end in zip(sizes, accumulate(sizes), strict=True):
         shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
         pieces.append(move(x, shape, order, (end - n) * order[axis]))

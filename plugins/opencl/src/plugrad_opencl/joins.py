@@ -1,0 +1,92 @@
+"""Arrays side by side, in one launch of a GPU instead of one for each array.
+
+Map: ``put_together`` and ``take_apart``, for arrays in rows of another one.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+
+from . import source
+from .arrays import ClArray
+from .moves import LARGE_ELEMENTS, index_types, per_item
+from .runtime import Device, Launch
+
+MAX_ARRAYS = 8  # in one launch; more of them take several
+SIZES = (2, 4, 8)  # numbers of arrays that there are kernels for
+
+
+def put_together(parts: Sequence[ClArray], whole: ClArray, axis: int) -> None:
+    """Write ``parts``, side by side along an axis, into ``whole``, which is new."""
+    _join("concat", parts, whole, axis)
+
+
+def take_apart(whole: ClArray, parts: Sequence[ClArray], axis: int) -> None:
+    """Write what lies side by side along an axis into ``parts``, which are new."""
+    _join("split", parts, whole, axis)
+
+
+def _join(name: str, parts: Sequence[ClArray], whole: ClArray, axis: int) -> None:
+    if not whole.size:
+        return
+    rows = math.prod(whole.shape[:axis])
+    filled = [part for part in parts if part.size]
+    widths = [part.size // rows for part in filled]
+    size = widest(whole.dtype.itemsize, *widths)
+    scale = size // whole.dtype.itemsize
+    widths = [width // scale for width in widths]
+    y_row, start = sum(widths), 0
+    small = rows * y_row < LARGE_ELEMENTS
+    for i in range(0, len(filled), MAX_ARRAYS):
+        some, ends = (
+            filled[i : i + MAX_ARRAYS],
+            [*accumulate(widths[i : i + MAX_ARRAYS])],
+        )
+        count = next(n for n in SIZES if n >= len(some))
+        missing = count - len(some)
+        buffers = [x.buffer for x in some] + [some[-1].buffer] * missing
+        ends += ends[-1:] * missing
+        n = rows * ends[-1]
+        launch = _joiner(whole.device, name, size, count, small)
+        launch(n, launch.items(n), *buffers, whole.buffer, n, start, y_row, *ends)
+        start += ends[-1]
+
+
+def widest(size: int, *widths: int) -> int:
+    """Return the bytes of the largest elements that all rows consist of, up to 16."""
+    common = math.gcd(*widths)
+    while size < 16 and common % 2 == 0:
+        size, common = size * 2, common // 2
+    return size
+
+
+@functools.cache
+def _joiner(device: Device, name: str, size: int, count: int, small: bool) -> Launch:
+    """Return the kernel for ``count`` arrays of elements of ``size`` bytes."""
+    part, whole = ("const S", "S") if name == "concat" else ("S", "const S")
+    arrays = [f"__global {part} *x{k}" for k in range(count)]
+    choices = [
+        f"if (column >= (N)e{k - 1}) "
+        f"{{ begin = (N)e{k - 1}; width = (N)e{k} - begin; x = x{k}; }}"
+        for k in range(1, count)
+    ]
+    return source.kernel(
+        device,
+        "join",
+        name,
+        name=name,
+        type=source.RAW[size],
+        each=per_item(size),
+        arrays=", ".join([*arrays, f"__global {whole} *restrict y"]),
+        ends=", ".join([f"L e{k}" for k in range(count)]),
+        last=f"e{count - 1}",
+        choices="\n    ".join(choices),
+        part=part,
+        whole=whole,
+        source="x" if name == "concat" else "all",
+        target="all" if name == "concat" else "x",
+        **index_types(small),
+    )
