@@ -10,23 +10,26 @@ from plugrad.plugin import KernelTable
 
 from .. import source
 from ..arrays import ClArray, DType, empty
+from ..joins import widest
+from ..moves import LARGE_ELEMENTS, offset_types, per_item
 from ..runtime import Device, Launch
+from ..segments import segment_sum
 
 kernels = KernelTable()
 
 
 @functools.cache
 def _program(
-    device: Device, name: str, type_: str, integer: DType, items: int = 1
+    device: Device, size: int, integer: DType, items: int, small: bool
 ) -> Launch:
     return source.kernel(
         device,
         "gather",
-        name,
         ITEMS=items,
-        EXACT=type_ in ("float", "double", "float2"),
-        type=type_,
+        type=source.RAW[size],
         integer=source.C[integer],
+        each=per_item(size),
+        **offset_types(device, small),
     )
 
 
@@ -54,11 +57,14 @@ def rows(
     n, width, lookups = rest[0], math.prod(rest[1:]), math.prod(middle)
     if not y.size:
         return y
-    cpu, type_ = x.device.style == "cpu", source.RAW[x.dtype.itemsize]
+    cpu, count, size = x.device.style == "cpu", y.size // width, x.dtype.itemsize
+    if not cpu:  # the largest elements that rows consist of
+        wide = widest(size, width)
+        width, size = width * size // wide, wide
     items = source.share(x.device, width)
-    launch = _program(x.device, "gather", type_, indices.dtype, items)
-    count = y.size // width
-    grid = -(-count // items) if cpu else launch.items(y.size)
+    small = max(x.size, y.size, indices.size) < LARGE_ELEMENTS
+    launch = _program(x.device, size, indices.dtype, items, small)
+    grid = -(-count // items) if cpu else launch.items(count * width)
     sizes = (n, math.prod(outer), lookups, width, count)
     launch(y.size, grid, x.buffer, indices.buffer, y.buffer, *check, *sizes)
     return y
@@ -72,18 +78,4 @@ def unsorted_segment_sum(x: ClArray, segment_ids: ClArray, *, num_segments: int)
             f"opencl: {segment_ids.shape} segment ids are not one for each row of an "
             f"array of shape {x.shape}"
         )
-    rows, rest = x.shape[0], x.shape[1:]
-    y = empty(x.device, (num_segments, *rest), x.dtype)
-    if not y.size:
-        return y
-    device, width = x.device, math.prod(rest)
-    launch = _program(device, "segment_sum", source.C[x.dtype], segment_ids.dtype)
-    parts, grid = 1, launch.items(y.size)
-    if device.style == "cpu":
-        many = x.size + y.size > source.BLOCK_ELEMENTS and rows * 8 < x.size + y.size
-        grid = parts = min(2 * device.units, num_segments) if many else 1
-    sizes = (rows, width, num_segments, parts)
-    low = empty(device, y.shape, y.dtype)
-    buffers = (x.buffer, segment_ids.buffer, y.buffer, low.buffer)
-    launch(x.size + y.size, grid, *buffers, *sizes)
-    return y
+    return segment_sum(x, segment_ids, num_segments)

@@ -1,0 +1,117 @@
+"""Sums of rows by segment, in the same order every time.
+
+On a GPU, an element of a small result reads the ids of all rows. For larger ones, the
+rows are sorted by segment first, stably.
+
+Map: ``segment_sum``; ``_sorted``, the sort.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+from . import source
+from .arrays import ClArray, DType, empty
+from .runtime import Device, Launch
+
+INT32, UINT32 = np.dtype(np.int32), np.dtype(np.uint32)
+
+# On a GPU
+DIRECT_MAX_ROWS = 512  # with more rows, or
+DIRECT_MAX_READS = 1 << 24  # reads of ids, rows are sorted: 3 launches for each 8 bits
+CHUNK_ROWS = 4096  # that a group sorts
+MIN_PART_ROWS = 16  # of a segment on average, for an item; more share it
+
+
+def segment_sum(x: ClArray, ids: ClArray, num_segments: int) -> ClArray:
+    """Return the sums of the rows of ``x`` with each id; others are left out."""
+    rows, rest = x.shape[0], x.shape[1:]
+    y = empty(x.device, (num_segments, *rest), x.dtype)
+    if not y.size:
+        return y
+    device, width = x.device, math.prod(rest)
+    if device.style == "gpu" and _is_sorted(rows, num_segments, y.size):
+        keys, order = _sorted(ids, num_segments)
+        parts = _parts(rows // num_segments, width)
+        launch = _summer(device, "sorted_sum", x.dtype, ids.dtype, parts)
+        buffers = [array.buffer for array in (x, keys, order, y)]
+        launch(
+            x.size, launch.items(y.size * parts), *buffers, rows, width, num_segments
+        )
+        return y
+    launch = _summer(device, "segment_sum", x.dtype, ids.dtype)
+    parts, grid = 1, launch.items(y.size)
+    if device.style == "cpu":
+        many = x.size + y.size > source.BLOCK_ELEMENTS and rows * 8 < x.size + y.size
+        grid = parts = min(2 * device.units, num_segments) if many else 1
+    sizes = (rows, width, num_segments, parts)
+    low = empty(device, y.shape, y.dtype)
+    buffers = [array.buffer for array in (x, ids, y, low)]
+    launch(x.size + y.size, grid, *buffers, *sizes)
+    return y
+
+
+def _is_sorted(rows: int, segments: int, elements: int) -> bool:
+    """Return whether rows are sorted by segment on a GPU."""
+    if max(rows, segments) >= 1 << 31:  # the sort has numbers of 32 bits
+        return False
+    return rows > DIRECT_MAX_ROWS or rows * elements > DIRECT_MAX_READS
+
+
+def _parts(rows: int, width: int) -> int:
+    """Return how many items share an element of a segment of ``rows`` rows.
+
+    At least 8 neighbouring elements of a row are read at once, if it is as long.
+    """
+    most = source.GROUP_ITEMS["gpu"] // min(8, 1 << (width - 1).bit_length())
+    return max(1, min(most, 1 << (rows // MIN_PART_ROWS).bit_length() >> 1))
+
+
+@functools.cache
+def _summer(
+    device: Device, name: str, dtype: DType, integer: DType, parts: int = 1
+) -> Launch:
+    type_ = source.C[dtype]
+    return source.kernel(
+        device,
+        "segment",
+        name,
+        EXACT=type_ in ("float", "double", "float2"),
+        PARTS=parts,
+        type=type_,
+        integer=source.C[integer],
+    )
+
+
+@functools.cache
+def _sorter(device: Device, name: str, integer: DType, is_first: bool) -> Launch:
+    c = source.C[integer]
+    return source.kernel(
+        device, "order", name, FIRST_PASS=is_first, CHUNK=CHUNK_ROWS, integer=c
+    )
+
+
+def _sorted(ids: ClArray, segments: int) -> tuple[ClArray, ClArray]:
+    """Return the segments of all rows in ascending order, and the rows' numbers.
+
+    Rows that belong to no segment have the number after the last one.
+    """
+    device, rows = ids.device, ids.size
+    groups = -(-rows // CHUNK_ROWS)
+    items = groups * source.GROUP_ITEMS["gpu"]
+    counts = empty(device, (256 * groups,), INT32)
+    keys = order = empty(device, (0,), INT32)  # the first pass reads the ids
+    for shift in range(0, segments.bit_length(), 8):
+        run = functools.partial(_sorter, device, integer=ids.dtype, is_first=not shift)
+        numbers = (rows, segments, shift, groups)
+        new = empty(device, (rows,), UINT32), empty(device, (rows,), INT32)
+        given = (ids.buffer, keys.buffer)
+        run("count")(rows, items, *given, counts.buffer, *numbers)
+        run("starts")(rows, source.GROUP_ITEMS["gpu"], counts.buffer, groups)
+        arrays = (order, counts, *new)
+        run("place")(rows, items, *given, *[a.buffer for a in arrays], *numbers)
+        keys, order = new
+    return keys, order

@@ -1,0 +1,189 @@
+"""Moves of elements in both styles: values, and how many kernels they launch.
+
+The file runs once more in a process whose device has the style of GPUs.
+"""
+
+import itertools
+
+import numpy as np
+import plugrad as pg
+import pytest
+from plugrad_opencl import joins, moves, runtime
+from plugrad_opencl.kernels import gather
+
+from tests.opencl.styles import run_as_gpu
+
+DTYPES = ["bool", "int8", "uint16", "float32", "int64", "complex64"]  # all sizes
+LENGTHS = (1, 3, 31, 33, 1023, 4097)
+
+
+@pytest.fixture(autouse=True)
+def on_opencl():
+    with pg.use_backend("opencl"):
+        yield
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """Return a list to which the names of kernels are added."""
+    names, call = [], runtime.Launch.__call__
+
+    def spied(self, *args):
+        names.append(self._name)
+        return call(self, *args)
+
+    monkeypatch.setattr(runtime.Launch, "__call__", spied)
+    return names
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Have kernels take all arrays for large ones, whose offsets have 64 bits."""
+    for module in (moves, joins, gather):
+        monkeypatch.setattr(module, "LARGE_ELEMENTS", 1)
+
+
+def draw(dtype, *shape):
+    rng = np.random.default_rng(shape)
+    if dtype == "complex64":
+        return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
+    return rng.integers(0, 2 if dtype == "bool" else 100, shape).astype(dtype)
+
+
+def same(actual, expected):
+    actual = actual.numpy()
+    assert actual.dtype == expected.dtype
+    np.testing.assert_array_equal(actual, expected)
+
+
+def check_joins(dtype, count, axis):
+    shapes = np.full((count, 3), (5, 7, 3))
+    shapes[:, axis] = np.arange(count) * 3 % 5  # the first and the sixth are empty
+    xs = [draw(dtype, *shape) for shape in shapes]
+    y = pg.concat([pg.asarray(x) for x in xs], axis=axis)
+    same(y, np.concatenate(xs, axis))
+    pieces = pg.split(y, shapes[:, axis].tolist(), axis=axis)
+    for piece, x in zip(pieces, xs, strict=True):
+        same(piece, x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 9, 19])
+def test_concat_and_split(dtype, count):
+    for axis in range(3):
+        check_joins(dtype, count, axis)
+
+
+def test_offsets_of_64_bits(large):
+    check_joins("float32", 5, 1)
+    x = draw("float32", 33, 5, 40)
+    for axes in itertools.permutations(range(3)):
+        same(pg.permute_dims(pg.asarray(x), axes), x.transpose(axes))
+    same(pg.asarray(x)[1:, ::-2, 1:], x[1:, ::-2, 1:])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_stack_and_unstack(dtype):
+    x = draw(dtype, 4, 3, 8)
+    for axis in range(4):
+        y = pg.stack([pg.asarray(x), pg.asarray(x[::-1])], axis=axis)
+        same(y, np.stack([x, x[::-1]], axis))
+        same(pg.unstack(y, axis=axis)[1], x[::-1])
+
+
+def test_arrays_are_joined_by_few_launches(device, launched):
+    gpu = device.style == "gpu"
+    for count in (4, 8, 9, 17):
+        xs = [pg.asarray(draw("float32", 6, 3)) for _ in range(count)]
+        expected = -(-count // joins.MAX_ARRAYS) if gpu else count
+        for join in (pg.concat, pg.stack):
+            launched.clear()
+            y = join(xs, axis=1)
+            assert len(launched) == expected
+        launched.clear()
+        pg.unstack(y, axis=1)
+        assert len(launched) == expected
+
+
+SIDES = [(1, 7), (31, 33), (33, 31), (1023, 3), (3, 1023), (4097, 5), (2, 300)]
+SIDES += [(64, 64), (300, 300), (16, 96)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_transposes(dtype):
+    for sides in SIDES:
+        x = draw(dtype, *sides)
+        same(pg.permute_dims(pg.asarray(x), (1, 0)), x.T)
+    for shape in ((6, 10, 8), (3, 33, 2, 40)):
+        x = draw(dtype, *shape)
+        for axes in itertools.permutations(range(x.ndim)):
+            same(pg.permute_dims(pg.asarray(x), axes), x.transpose(axes))
+
+
+def test_a_tile_of_a_gpu_is_as_large_for_short_rows():
+    for size, total in moves.TILE_ELEMENTS.items():
+        for sides in SIDES:
+            down, across = moves._tile(*sides, size)
+            assert down * across == total
+            local = across * (down + 1) * size
+            assert local <= 32 << 10  # every device has as many bytes of local memory
+
+
+PARTS = {
+    "from 1": np.s_[1:],
+    "to the last": np.s_[:-1],
+    "backwards": np.s_[::-1],
+    "steps": np.s_[::3],
+    "steps backwards": np.s_[-2::-2],
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_parts_whose_offsets_are_not_aligned(dtype):
+    for n in LENGTHS:
+        x, rows = draw(dtype, n + 1), draw(dtype, 3, n)
+        for part in PARTS.values():
+            same(pg.asarray(x)[part], x[part])
+            same(pg.asarray(rows)[:, part], rows[:, part])
+        same(pg.asarray(rows)[1:], rows[1:])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_repetitions(dtype):
+    for n in LENGTHS:
+        x = draw(dtype, 3, n)
+        given = pg.asarray(x)
+        same(pg.tile(given, (2, 3)), np.tile(x, (2, 3)))
+        same(pg.broadcast_to(given[:, :1], (3, n)), np.broadcast_to(x[:, :1], (3, n)))
+        y = pg.broadcast_to(pg.reshape(given, (3, 1, n)), (3, 2, n))
+        same(y, np.broadcast_to(x[:, None], (3, 2, n)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("integer", ["int8", "int32", "uint64"])
+def test_rows_by_index(dtype, integer):
+    for shape, axis in [((9, 1), 0), ((9, 4), 0), ((5, 9, 33), 1), ((7, 9, 16), 1)]:
+        x, at = draw(dtype, *shape), draw(integer, 3, 11) % 9
+        y = pg.gather(pg.asarray(x), pg.asarray(at), axis=axis)
+        same(y, x.take(at, axis))
+    x, at = draw(dtype, 4, 2, 5, 8), draw(integer, 4, 2, 300) % 5
+    y = pg.gather(pg.asarray(x), pg.asarray(at), axis=2, batch_dims=2)
+    same(y, np.take_along_axis(x, at[..., None].astype(int), 2))
+
+
+def test_a_bad_index_among_many_is_reported_and_reads_zeros(large):
+    x = pg.asarray(np.ones((10, 3), np.float32))
+    at = np.zeros(3000, np.int32)
+    at[2999] = 10
+    how = {"axis": 0, "batch_dims": 0}
+    y = pg.run_kernel("GatherV2", [x, pg.asarray(at)], how)
+    with pytest.raises(IndexError, match="index 10 is out of range for axis 0"):
+        y.numpy()
+    found = y.numpy()
+    assert found[:2999].all()
+    assert not found[2999:].any()
+
+
+def test_in_the_style_of_gpus(device):
+    if device.style != "gpu":
+        run_as_gpu(__file__)
