@@ -852,6 +852,7 @@ TABLE: dict[str, tuple[Callable[..., Any], Callable[..., Any], Sizes]] = {
         lambda n: (draw((1_000_000 if n else 64,), "int32"),),
     ),
     "Unpack": (lambda x: pg.unstack(x[:8]), lambda x: tuple(x[:8]), MATRIX),
+    "Take": (pg.take, lambda x, i: x.take(i, 0), rows(8)),
     "UnsortedSegmentSum": (
         lambda x, i: pg.unsorted_segment_sum(x, i, 8),
         segment_sums,

@@ -184,6 +184,18 @@ def test_a_bad_index_among_many_is_reported_and_reads_zeros(large):
     assert not found[2999:].any()
 
 
+def test_take_is_one_launch(launched):
+    x, at = pg.asarray(draw("float32", 50, 8)), pg.asarray(draw("int32", 7) - 50)
+    for take in (
+        lambda: pg.take(x, at, axis=0),
+        lambda: pg.gather(x, at, axis=0),
+        lambda: pg.take_along_axis(pg.reshape(x, (400,)), at),
+    ):
+        launched.clear()
+        take().numpy()
+        assert launched == ["gather"]
+
+
 def test_in_the_style_of_gpus(device):
     if device.style != "gpu":
         run_as_gpu(__file__)

@@ -114,7 +114,7 @@ def test_what_is_checked_is_computed():
     for _ in range(4):
         jitted(x, i)
     names = [step.kernel.name for step in jitted.explain(x, i).graph.steps]
-    assert names.count("GatherV2") == 1
+    assert [name for name in names if name in ("GatherV2", "Take")] == ["Take"]
     with pytest.raises(IndexError, match="gather: index 5 is out of range"):
         jitted(x, i + 1)
 

@@ -19,6 +19,7 @@ from .runtime import Device, Launch
 # How the variable v0 gets elements of the input 0, of the type X0, where p0 points.
 SPLAT = "const X{0} v{0} = p{0}[0];"
 LOAD = "const X{0} v{0} = *(__global const X{0} *)(p{0} + j);"
+STORE = "*(__global {} *)(to{} + j) = {};"
 TAIL = "X{0} v{0}; for (int k = 0; k < WIDTH; k++) "
 TAIL += "v{0}[k] = p{0}[min(j + k, count - 1)];"
 
@@ -107,9 +108,6 @@ def walk(
     It takes the inputs, numbers of these types in C, the outputs, how many elements
     there are, and the sizes of ``layout`` for the inputs that are not "=".
     """
-    given = [f"__global const {x.c} *restrict x{i}" for i, x in enumerate(inputs)]
-    given += [f"{c} a{i}" for i, c in enumerate(numbers)]
-    given += [f"__global {y.c} *restrict y{o}" for o, y in enumerate(outputs)]
     moves = [i for i, x in enumerate(inputs) if x.advances != "0"]
     stays = [i for i, x in enumerate(inputs) if x.advances == "0"]
     named = [*enumerate(outputs)]
@@ -121,7 +119,7 @@ def walk(
         width=width,
         name=name,
         definitions="\n".join(definitions),
-        arguments=", ".join(given),
+        arguments=", ".join(_arguments(inputs, numbers, outputs)),
         sizes="".join([f", Size {size}" for size in _sizes(inputs, rank)]),
         RANK=rank,
         WIDE=form.aligned and types <= VECTORS,
@@ -131,13 +129,19 @@ def walk(
         loads=_joined(LOAD, moves),
         tails=_joined(TAIL, moves),
         work=work,
-        stores=" ".join(
-            [f"*(__global {y.vector} *)(to{o} + j) = {y.name};" for o, y in named]
-        ),
+        stores=" ".join([STORE.format(y.vector, o, y.name) for o, y in named]),
         rests=" ".join([f"to{o}[j + k] = {y.name}[k];" for o, y in named]),
         **offset_types(device, form.small),
         **_wide(inputs, outputs, lanes),
     )
+
+
+def _arguments(
+    inputs: list[Input], numbers: list[str], outputs: list[Output]
+) -> list[str]:
+    given = [f"__global const {x.c} *restrict x{i}" for i, x in enumerate(inputs)]
+    given += [f"{c} a{i}" for i, c in enumerate(numbers)]
+    return given + [f"__global {y.c} *restrict y{o}" for o, y in enumerate(outputs)]
 
 
 def _wide(inputs: list[Input], outputs: list[Output], lanes: int) -> dict[str, Any]:

@@ -317,7 +317,7 @@ RULES: dict[Callable[[Kernel], Rule], str] = {
     _tile: "Tile",
     _matmul: "BatchMatMul",
     _if_first_alone: "MatrixBandPart Pinv",
-    _gather: "GatherV2",
+    _gather: "GatherV2 Take",
     _segment_sum: "UnsortedSegmentSum",
     each: """
         BroadcastArgs NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5

@@ -24,6 +24,20 @@ def gather(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
     return gathered("gather", x, indices, axis, batch_dims)
 
 
+@kernels("Take")
+def take(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
+    """Read rows along an axis; negative indices count from its end."""
+    n, at = x.shape[axis], indices
+    if indices.dtype.kind == "i" and indices.size and indices.min() < 0:
+        wide = indices.astype(np.int64)
+        at = np.where(wide < 0, wide + n, wide)
+    try:
+        return gathered("gather", x, at, axis, batch_dims)
+    except IndexError:
+        bad = (at < 0) | (at >= n)
+        raise out_of_range("gather", indices[bad], axis, n) from None
+
+
 def gathered(
     op: str, x: Array, indices: Array, axis: int, batch_dims: int = 0
 ) -> Array:

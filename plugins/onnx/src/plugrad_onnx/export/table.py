@@ -284,6 +284,7 @@ def _pad(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
 
 
 @export("GatherV2")
+@export("Take")  # ONNX counts negative indices from the end, too
 def _gather(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
     if a["batch_dims"]:
         raise ValueError("save: ONNX has no gather with batch_dims")

@@ -20,12 +20,13 @@ kernels = KernelTable()
 
 @functools.cache
 def _program(
-    device: Device, size: int, integer: DType, items: int, small: bool
+    device: Device, size: int, integer: DType, items: int, wrap: bool, small: bool
 ) -> Launch:
     return source.kernel(
         device,
         "gather",
         ITEMS=items,
+        WRAP=wrap,
         type=source.RAW[size],
         integer=source.C[integer],
         each=per_item(size),
@@ -36,20 +37,38 @@ def _program(
 @kernels("GatherV2")
 def gather(x: ClArray, indices: ClArray, *, axis: int, batch_dims: int) -> Any:
     """Copy rows; IndexError comes when the device is next waited for."""
+    return _checked(x, indices, axis, batch_dims, wrap=False)
+
+
+@kernels("Take")
+def take(x: ClArray, indices: ClArray, *, axis: int, batch_dims: int) -> Any:
+    """Copy rows; negative indices count from the end."""
+    return _checked(x, indices, axis, batch_dims, wrap=True)
+
+
+def _checked(
+    x: ClArray, indices: ClArray, axis: int, batch_dims: int, wrap: bool
+) -> ClArray:
     n = x.shape[axis]
     what = f"gather: {{}} is out of range for axis {axis} with size {n}"
     if not n and indices.size:
         raise IndexError(what.format("every index"))
     with x.device.check(what) as check:
-        return rows(x, indices, axis, batch_dims, check)
+        return rows(x, indices, axis, batch_dims, check, wrap)
 
 
 def rows(
-    x: ClArray, indices: ClArray, axis: int, batch_dims: int, check: tuple[Any, int]
+    x: ClArray,
+    indices: ClArray,
+    axis: int,
+    batch_dims: int,
+    check: tuple[Any, int],
+    wrap: bool = False,
 ) -> ClArray:
     """Copy rows. ``check`` gets an index that is out of range.
 
-    Its number is 0 if there is none.
+    Its number is 0 if there is none. ``wrap`` is whether negative ones count from the
+    end.
     """
     batch, outer, rest = x.shape[:batch_dims], x.shape[batch_dims:axis], x.shape[axis:]
     middle = indices.shape[batch_dims:]
@@ -63,7 +82,7 @@ def rows(
         width, size = width * size // wide, wide
     items = source.share(x.device, width)
     small = max(x.size, y.size, indices.size) < LARGE_ELEMENTS
-    launch = _program(x.device, size, indices.dtype, items, small)
+    launch = _program(x.device, size, indices.dtype, items, wrap, small)
     grid = -(-count // items) if cpu else launch.items(count * width)
     sizes = (n, math.prod(outer), lookups, width, count)
     launch(y.size, grid, x.buffer, indices.buffer, y.buffer, *check, *sizes)

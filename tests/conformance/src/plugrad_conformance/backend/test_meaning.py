@@ -59,8 +59,10 @@ def outside(place: int) -> list[Row]:
     """Return runs that read or write at ``place`` of an axis of size 3."""
     x, at = ("float32", np.ones((3, 3))), ("int32", [[0, place]])
     one = ("float32", [1.0])
+    below = ("int32", [[0, -4 if place == -1 else place]])  # -1 is the last one
     return [
         Row("GatherV2", [x, at], {"axis": 1, "batch_dims": 0}, IndexError),
+        Row("Take", [x, below], {"axis": 1, "batch_dims": 0}, IndexError),
         Row("GatherNd", [x, at], {}, IndexError),
         Row("ScatterNd", [at, one], {"shape": (3, 3)}, IndexError),
         Row("TensorScatterUpdate", [x, at, one], {}, IndexError),

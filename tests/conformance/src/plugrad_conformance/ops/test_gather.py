@@ -192,6 +192,34 @@ def test_a_kernel_by_name_takes_indices_of_every_integer_dtype(dtype, backend):
     assert pg.grad(loss)(pg.asarray([1.0, 2.0, 3.0])).tolist() == [8, 4, 8]
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8"])
+@pytest.mark.parametrize("count", [3, 3000])
+def test_take_by_name_counts_negative_indices_from_the_end(dtype, count, backend):
+    x = np.arange(900.0, dtype=np.float32).reshape(2, 150, 3)
+    at = np.arange(2 * count).reshape(2, count) % 7
+    at = (at if dtype == "uint8" else at - 3).astype(dtype)
+    how = {"axis": 1, "batch_dims": 0}
+    y = pg.run_kernel("Take", [pg.asarray(x), pg.asarray(at)], how)
+    np.testing.assert_array_equal(y.numpy(), x.take(at, 1))
+    y = pg.run_kernel("Take", [pg.asarray(x), pg.asarray(at)], how | {"batch_dims": 1})
+    np.testing.assert_array_equal(
+        y.numpy(), np.stack([a.take(i, 0) for a, i in zip(x, at, strict=True)])
+    )
+    loss = lambda x: pg.sum(pg.run_kernel("Take", [x, pg.asarray(at)], how) ** 2)
+    expected = np.zeros_like(x)
+    np.add.at(expected, (slice(None), at.ravel()), 2 * x.take(at.ravel(), 1))
+    slope = pg.grad(loss)(pg.asarray(x))
+    np.testing.assert_allclose(slope.numpy(), expected, rtol=1e-5)
+
+
+def test_a_bad_index_is_named_as_it_was_given(backend):
+    x = pg.asarray([1.0, 2.0, 3.0])
+    for bad in (-4, 3):
+        at = pg.asarray([0, -3, bad])
+        with pytest.raises(IndexError, match=f"index {bad} is out of range for axis 0"):
+            pg.take(x, at).numpy()
+
+
 def test_negative_small_integers_are_not_taken_for_large_ones():
     with pg.use_backend("cpu"):
         x, last = pg.asarray(np.arange(300.0)), pg.asarray(np.array([-1], np.int8))

@@ -1,9 +1,9 @@
 """Gather slices by index, sum them by segment id, and one-hot encoding.
 
-Kernels: ``GatherV2 OneHot UnsortedSegmentSum``. Gathering and summing by segment are
-each other's transposes, so derivatives of every order are one of the two. Kernels count
-indices from 0. For an index that is out of range every backend raises an IndexError: at
-once, or, if it works asynchronously, at the next read.
+Kernels: ``GatherV2 OneHot Take UnsortedSegmentSum``. Gathering and summing by segment
+are each other's transposes, so derivatives of every order are one of the two. Except
+for Take, kernels count indices from 0. For an index that is out of range every backend
+raises an IndexError: at once, or, if it works asynchronously, at the next read.
 """
 
 from __future__ import annotations
@@ -110,13 +110,13 @@ def gather(
         raise unexpected(gather, unknown)
     op, x = "gather", _convert.asarray(x)
     axis = shape._axis(op, axis, len(x.shape))
-    indices = counted_from_0(op, indices, x.shape[axis], axis)
-    given, rank = integer(op, "batch_dims", batch_dims), len(indices.shape)
+    at, kernel = _places(op, indices, x.shape[axis], axis)
+    given, rank = integer(op, "batch_dims", batch_dims), len(at.shape)
     batch = given + rank if given < 0 else given
     if not 0 <= batch <= min(axis, rank):
-        raise _too_many(op, given, axis, indices)
-    _check_batch(op, x, indices, batch)
-    return run(GATHER_V2, x, indices, axis=axis, batch_dims=batch)
+        raise _too_many(op, given, axis, at)
+    _check_batch(op, x, at, batch)
+    return run(kernel, x, at, axis=axis, batch_dims=batch)
 
 
 def _gather_gradient(
@@ -171,6 +171,32 @@ def bad_index(op: str, indices: Tensor, sizes: geometry.Shape) -> IndexError | N
     return None
 
 
+TAKE = Kernel(
+    "Take(x, indices: integer; axis: axis, batch_dims: size)",
+    out=_taken,
+    checks="indices",
+    op="take",
+    doc="""``GatherV2``, but negative indices count from the end of the axis.
+
+    An index below minus the size of the axis, or not below the size, is an IndexError,
+    at once, or when an asynchronous backend is next read; if the result is empty, it
+    may pass.""",
+)
+
+
+@decomposition(TAKE)
+def _(x: Tensor, indices: Tensor, *, axis: int, batch_dims: int) -> Tensor:
+    n, at = x.shape[axis], indices
+    if indices.dtype.kind != "u":
+        at = _from_0(_convert.integer_tensor("take", "indices", indices), n)
+    try:
+        return run(GATHER_V2, x, at, axis=axis, batch_dims=batch_dims)
+    except IndexError as error:
+        known = indices._values()
+        bad = known[(known < -n) | (known >= n)]
+        raise out_of_range("gather", bad[0], axis, n) if bad.size else error from None
+
+
 @contextlib.contextmanager
 def range_errors(op: str, indices: Tensor, sizes: geometry.Shape) -> Iterator[None]:
     """Replace an IndexError of a part of a decomposition by one of ``op``.
@@ -211,8 +237,7 @@ def counted_from_0(
         x = _convert.integer_tensor(op, "indices", indices)
         if getattr(indices, "dtype", x.dtype).kind == "u":
             return x
-        shift = np.array(size, x.dtype) if isinstance(size, tuple) else size
-        return run(compare.SELECT, x < 0, x + shift, x)
+        return _from_0(x, size)
     found = np.where(known < 0, known + np.array(size, known.dtype), known)
     bad = np.argwhere((found < 0) | (found >= size))
     if len(bad):
@@ -220,6 +245,32 @@ def counted_from_0(
         axis, n = (at[-1], size[at[-1]]) if isinstance(size, tuple) else (axis, size)
         raise out_of_range(op, known[at], axis, n)
     return _convert.tensor_of(found, copy=False)
+
+
+def _from_0(indices: Tensor, size: int | geometry.Shape) -> Tensor:
+    """Return indices on a device, negative ones counted from 0."""
+    shift = np.array(size, indices.dtype) if isinstance(size, tuple) else size
+    return run(compare.SELECT, indices < 0, indices + shift, indices)
+
+
+def _places(
+    op: str, indices: TensorLike, size: int, axis: int
+) -> tuple[Tensor, Kernel]:
+    """Return indices as a tensor, and the kernel that reads at them.
+
+    It is ``Take`` for indices that may be negative. Those that are known on the host
+    are checked here, and counted from 0.
+
+    Raises:
+        IndexError: An index is out of range.
+        TypeError: The indices are not integers.
+
+    """
+    if _convert.on_host(op, "indices", indices) is not None:
+        return counted_from_0(op, indices, size, axis), GATHER_V2
+    x = _convert.integer_tensor(op, "indices", indices)
+    is_unsigned = getattr(indices, "dtype", x.dtype).kind == "u"
+    return x, GATHER_V2 if is_unsigned else TAKE
 
 
 def take(
@@ -262,8 +313,8 @@ def take(
     if axis is None and len(x.shape) != 1:
         raise ValueError(f"take: x of shape {x.shape} must have one axis; give axis")
     axis = shape._axis("take", 0 if axis is None else axis, len(x.shape))
-    found = counted_from_0("take", indices, x.shape[axis], axis)
-    return run(GATHER_V2, x, found, axis=axis, batch_dims=0)
+    at, kernel = _places("take", indices, x.shape[axis], axis)
+    return run(kernel, x, at, axis=axis, batch_dims=0)
 
 
 def take_along_axis(
@@ -302,14 +353,14 @@ def take_along_axis(
     x = _convert.asarray(x)
     rank = len(x.shape)
     axis = shape._axis("take_along_axis", axis, rank)
-    indices = counted_from_0("take_along_axis", indices, x.shape[axis], axis)
-    if len(indices.shape) != rank:
-        raise misfit("take_along_axis", "the ranks must be equal", x, indices)
+    at, kernel = _places("take_along_axis", indices, x.shape[axis], axis)
+    if len(at.shape) != rank:
+        raise misfit("take_along_axis", "the ranks must be equal", x, at)
     last = (*[i for i in range(rank) if i != axis], axis)
-    both = [run(shape.TRANSPOSE, t, axes=last) for t in (x, indices)]
+    both = [run(shape.TRANSPOSE, t, axes=last) for t in (x, at)]
     batch = geometry.broadcast("take_along_axis", *[t.shape[:-1] for t in both])
     both = [run(shape.BROADCAST_TO, t, shape=(*batch, t.shape[-1])) for t in both]
-    y = run(GATHER_V2, *both, axis=rank - 1, batch_dims=rank - 1)
+    y = run(kernel, *both, axis=rank - 1, batch_dims=rank - 1)
     return shape._transposed_back(y, last)
 
 

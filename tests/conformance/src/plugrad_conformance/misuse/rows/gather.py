@@ -12,5 +12,6 @@ CALLS = {
         axis=1,
         dtype="float32",
     ),
+    "Take": call(floats(2, 3, 4), ints(2, 5, below=3), axis=1, batch_dims=1),
     "UnsortedSegmentSum": call(floats(5, 2), ints(5, below=3), num_segments=3),
 }
