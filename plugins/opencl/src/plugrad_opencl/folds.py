@@ -1,9 +1,11 @@
 """Reductions at the end of a region: their inputs are computed without storing them.
 
 A reduction of float32 reads each element once, so it can compute it. The order of its
-sums stays that of the kernel, and so do the bits.
+sums stays that of the kernel, and so do the bits. On a GPU, where launches cost more
+than most kernels, several reductions over the same axes are one kernel, which also
+stores what the region computes for others.
 
-Map: ``fusable``; ``compiled``; ``_fused``, one kernel; ``_reads``, its C.
+Map: ``fusable``; ``compiled``; ``_fused``, one kernel; ``_Reads``, its C.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ import numpy as np
 from plugrad.plugin import Graph, Step
 
 from . import reductions, regions, source
-from .arrays import DType
+from .arrays import ClOwner, Shape
 from .kernels import KERNELS
-from .kernels.reduce import divide
 from .runtime import Device
 
-FOLDS = {"Sum": "Sum", "Mean": "Sum", "Max": "Max", "Min": "Min"}
+FOLDS = ("Sum", "Mean", "Max", "Min")
 FLOAT32 = np.dtype("float32")
+MAX_FOLDS = 4  # in one kernel: 16 KiB of local memory in a group of 1024 items
+MAX_ARGUMENTS = 100  # of 8 bytes: every device accepts 1024 bytes
 
 
 def fusable(step: Step, graph: Graph) -> bool:
@@ -48,7 +51,7 @@ def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
     part = graph._replace(steps=steps, outputs=(*wanted,))
     if not steps:
         return None
-    if graph.outputs == folds[0].outputs and (run := _fused(device, part, folds[0])):
+    if run := _fused(device, graph, part, folds):
         return run
     first = regions.compiled(device, part)
     return first and _one_by_one(graph, part, folds, first)
@@ -79,43 +82,79 @@ def _one_by_one(
     return run
 
 
-def _fused(device: Device, part: Graph, step: Step) -> Callable[..., Any] | None:
-    """Return one kernel; None if an input has to be broadcast, or axes lie apart."""
-    code, shape = regions.Code(part), part.specs[part.outputs[0]].shape
-    shapes = [part.specs[x].shape for x in code.inputs]
-    axis, name = step.attrs["axis"], step.kernel.name
-    begin, end = min(axis, default=0), max(axis, default=-1) + 1
-    sizes = prod(shape[:begin]), prod(shape[begin:end]), prod(shape[end:])
-    fits = all(own == shape or prod(own) == 1 for own in shapes)
-    if not fits or not code.lines or len(code.libraries) > 1 or sizes[1] < 2:
+def _fused(
+    device: Device, graph: Graph, part: Graph, folds: Sequence[Step]
+) -> Callable[..., Any] | None:
+    """Return one kernel; None if there has to be more than one."""
+    code = regions.Code(part)
+    stores = [y for y in graph.outputs if y in part.outputs]
+    reads = _reads(device, code, part, folds, stores)
+    if reads is None or not code.lines or len(code.libraries) > 1:
         return None
-    if len(axis) != end - begin or len(shapes) + len(code.numbers) > 60:
-        return None
-    whole = [own == shape for own in shapes]
-    reads, fold = _reads(code, part, whole, FLOAT32), FOLDS[name]
-    launch = reductions.reducer(device, fold, FLOAT32, sizes[2] == 1, *reads)
-    keeps, constants = step.attrs["keepdims"], [*part.constants.values()]
-    kept = [(i, 1 if i in axis else n) for i, n in enumerate(shape)]
-    to = tuple([n for i, n in kept if keeps or i not in axis])
+    sizes, arguments, strides, loads = reads
+    shape = part.specs[part.outputs[0]].shape
+    dtypes = [part.specs[y].dtype for y in stores]
+    names = tuple([step.kernel.name for step in folds])
+    results = [step.outputs[0] for step in folds]
+    shapes = [graph.specs[y].shape for y in results]
+    constants, n = [*part.constants.values()], prod(shape)
 
     def run(*xs: Any) -> Any:
-        given = [*[x.buffer for x in (*xs, *constants)], *code.numbers]
-        y = reductions.reduced(launch, fold, FLOAT32, sizes, *given).view(to)
-        return divide(y, count=sizes[1]) if name == "Mean" else y
+        kept = [ClOwner(device, shape, dtype, n) for dtype in dtypes]
+        given = [x.buffer for x in (*xs, *constants)]
+        given += [*code.numbers, *strides, *[y.buffer for y in kept]]
+        ys = reductions.reduced(
+            device, names, FLOAT32, sizes, given, (arguments, loads), sizes[1]
+        )
+        ys = [y.view(own) for y, own in zip(ys, shapes, strict=True)]
+        values = dict(zip((*results, *stores), (*ys, *kept), strict=True))
+        found = tuple([values[y] for y in graph.outputs])
+        return found if len(found) > 1 else found[0]
 
     return run
 
 
 def _reads(
-    code: regions.Code, part: Graph, whole: Sequence[bool], dtype: DType
-) -> tuple[str, str]:
-    """Return the arguments of a kernel, and what defines the elements that it reads."""
+    device: Device,
+    code: regions.Code,
+    part: Graph,
+    folds: Sequence[Step],
+    stores: Sequence[int],
+) -> tuple[Shape, str, list[int], str] | None:
+    """Return what a kernel reads; None if there has to be more than one kernel.
+
+    That is [a, n, m], the arguments of the kernel, the strides among them, and what
+    defines its elements.
+    """
+    shape, axes = part.specs[part.outputs[0]].shape, folds[0].attrs["axis"]
+    begin, end = min(axes, default=0), max(axes, default=-1) + 1
+    sizes = prod(shape[:begin]), prod(shape[begin:end]), prod(shape[end:])
+    apart = len(axes) != end - begin or sizes[1] < 2
+    if apart or any({*step.attrs["axis"]} != {*axes} for step in folds):
+        return None
+    shapes = [part.specs[x].shape for x in code.inputs]
+    if device.style == "cpu":
+        whole = [own == shape for own in shapes]
+        fits = all(own == shape or prod(own) == 1 for own in shapes)
+        if stores or len(folds) > 1 or not fits:
+            return None
+        if len(shapes) + len(code.numbers) > MAX_ARGUMENTS:
+            return None
+        return sizes, *_vectors(code, part, whole)
+    strides = [_strides(own, shape, begin, end) for own in shapes]
+    found = [own for own in strides if own is not None]
+    many = 4 * len(shapes) + len(code.numbers) + len(stores) + len(folds)
+    if len(found) < len(strides) or len(folds) > MAX_FOLDS or many > MAX_ARGUMENTS:
+        return None
+    return sizes, *_elements(code, part, found, [_read(step) for step in folds], stores)
+
+
+def _vectors(
+    code: regions.Code, part: Graph, whole: Sequence[bool]
+) -> tuple[str, list[int], str]:
+    """Return arguments, strides and elements of a CPU's kernel, of one reduction."""
     cs = [source.C[part.specs[x].dtype] for x in code.inputs]
-    given = [f"__global const {c} *restrict x{i}" for i, c in enumerate(cs)]
-    given += [f"{c} a{i}" for i, c in enumerate(code.types)]
-    names = [f"x{i}" for i in range(len(cs))] + [
-        f"a{i}" for i in range(len(code.types))
-    ]
+    given, names = _arguments(code, cs)
     functions = []
     for one in (False, True):
         lines = []
@@ -126,10 +165,77 @@ def _reads(
             else:
                 lines.append(f"{vector} x{i}[{'at' if full else 0}];")
         result = code.variables[part.outputs[0]]
-        head = f"static inline V_{source.C[dtype]} {'one' if one else 'many'}_at"
+        head = f"static inline V_{source.C[FLOAT32]} {'one' if one else 'many'}_at"
         body = " ".join([*lines, *code.lines, f"return {result};"])
         functions.append(f"{head}({', '.join([*given, 'long at'])}) {{ {body} }}")
     called = ", ".join(names)
     functions += [f"#define MANY_AT(i) many_at({called}, i)"]
     functions += [f"#define ONE_AT(i) FIRST(one_at({called}, i))"]
-    return ", ".join(given), "\n".join([*code.definitions(dtype), *functions])
+    loads = "\n".join([*code.definitions(FLOAT32), *functions])
+    return ", ".join(given), [], loads
+
+
+def _arguments(code: regions.Code, cs: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the declarations of inputs and numbers, and their names."""
+    given = [f"__global const {c} *restrict x{i}" for i, c in enumerate(cs)]
+    given += [f"{c} a{i}" for i, c in enumerate(code.types)]
+    names = [f"x{i}" for i in range(len(cs))]
+    return given, names + [f"a{i}" for i in range(len(code.types))]
+
+
+def _strides(own: Shape, shape: Shape, begin: int, end: int) -> list[int] | None:
+    """Return by how much an input advances along a, n and m; [] if it is whole.
+
+    None if it broadcasts along a part of the axes of one of them.
+    """
+    if own == shape:
+        return []
+    own = (*[1] * (len(shape) - len(own)), *own)
+    found, stride = [], 1
+    for start, stop in ((end, len(shape)), (begin, end), (0, begin)):
+        n, full = prod(own[start:stop]), prod(shape[start:stop])
+        if n not in (1, full):
+            return None
+        found.append(stride if n > 1 else 0)
+        stride *= n
+    return found[::-1]
+
+
+def _elements(
+    code: regions.Code,
+    part: Graph,
+    strides: Sequence[Sequence[int]],
+    read: Sequence[int],
+    stores: Sequence[int],
+) -> tuple[str, list[int], str]:
+    """Return arguments, strides and elements of a GPU's kernel.
+
+    An element has a value for each reduction; computing it stores what is in
+    ``stores``.
+    """
+    cs = [source.C[part.specs[x].dtype] for x in code.inputs]
+    given, names = _arguments(code, cs)
+    lines = []
+    for i, (c, own) in enumerate(zip(cs, strides, strict=True)):
+        by = [f"s{i}_{k}" for k in range(len(own))]
+        given += [f"long {name}" for name in by]
+        names += by
+        pairs = zip(("row", "i", "j"), by, strict=False)
+        place = " + ".join([f"{at} * {name}" for at, name in pairs])
+        lines.append(f"const V_{c} v{i} = x{i}[{place or 'at'}];")
+    lines += code.lines
+    for o, y in enumerate(stores):
+        given.append(f"__global {source.C[part.specs[y].dtype]} *restrict w{o}")
+        names.append(f"w{o}")
+        lines.append(f"w{o}[at] = {code.variables[y]};")
+    lines += [f"g.v{k} = {code.variables[y]};" for k, y in enumerate(read)]
+    places = "long row, long i, long j, long at"
+    head = f"static inline G element({', '.join([*given, places])})"
+    called = f"element({', '.join(names)}, row, i, j, AT(row, i, j))"
+    functions = [
+        f"{head} {{ G g; {' '.join(lines)} return g; }}",
+        f"#define ELEMENT(row, i, j) {called}",
+    ]
+    flat = [stride for own in strides for stride in own]
+    loads = "\n".join([*code.definitions(FLOAT32), *functions])
+    return ", ".join(given), flat, loads

@@ -1,13 +1,17 @@
 """Reductions: axes that lie side by side go together, as the middle of [a, n, m].
 
 Long ones are cut into parts that are reduced at the same time, and then those.
+
+Map: ``along``, a reduction of an array; ``reduced``, its launches; ``planned``, how a
+launch is cut; ``reducer``, the kernel.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +20,15 @@ from .arrays import ClArray, DType, Shape, empty, filled
 from .runtime import Device, Launch
 
 STRIP_COLUMNS = {"cpu": 256, "gpu": 32}  # per item on a CPU, per group on a GPU
-SPLIT_MIN_ELEMENTS = 1 << 14  # below, a reduction is not split into parts
+SPLIT_MIN_ELEMENTS = 1 << 14  # on a CPU; below, a reduction is not split into parts
 SUM_MAX_VECTORS = 1 << 12  # in a single sum; longer ones would lose digits
+# On a GPU: what a group may read before a second launch (8 us) is worth its price. A
+# group of 1024 items reads about 32 bytes a nanosecond.
+ONE_LAUNCH_MAX_BYTES = 1 << 18
+WIDE_GROUP_ITEMS = 1024  # where there are few groups, if the device allows it
+NARROW_STRIP_COLUMNS = 8  # where there are fewer groups than units: 32 bytes of float32
+UNIT_GROUPS = 8  # groups of 256 items that keep a unit of a GPU busy
+MAX_PARTS = 1024
 
 # The identity of each reduction, and how two elements combine, by kind of dtype.
 _MAX_IDENTITY = {"f": "-INFINITY", "i": "$least", "u": "0", "b": "0"}
@@ -28,6 +39,7 @@ _ADD = {"fiuc": "a + b"}
 _MULTIPLY = {"fiu": "a * b", "c": "c_product(a, b)"}
 _RULES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "Sum": ({"fiuc": "0"}, _ADD),
+    "Mean": ({"fc": "0"}, {"fc": "a + b"}),  # divided as it is written
     "Prod": ({"fiu": "1", "c": "(float2)(1, -0.0f)"}, _MULTIPLY),
     "Max": (_MAX_IDENTITY, _MAX),
     "Min": (_MIN_IDENTITY, _MIN),
@@ -40,71 +52,230 @@ def _of(rules: dict[str, str], kind: str) -> str | None:
     return next((rule for kinds, rule in rules.items() if kind in kinds), None)
 
 
-ARGUMENT = "__global const S *restrict x"
-READS = "#define MANY_AT(i) (*(__global const T *)(x + (i)))\n#define ONE_AT(i) x[i]"
+_FIRST = {"Mean": "Sum"}  # what the parts of a reduction are reduced by
+_EMPTY = {"Prod": 1, "All": 1, "Mean": math.nan}
+
+
+class Plan(NamedTuple):
+    """How a launch is cut.
+
+    Attributes:
+        parts: Into how many parts ``n`` is split.
+        group: Items in a work group.
+        lines: How many of them share a result; 1 on a CPU.
+        groups: How many work groups there are.
+
+    """
+
+    parts: int
+    group: int
+    lines: int
+    groups: int
+
+
+@functools.lru_cache(4096)
+def planned(device: Device, itemsize: int, sizes: Shape) -> Plan:
+    """Return how the reduction of ``[a, n, m]`` is cut."""
+    a, n, m = sizes
+    if device.style == "cpu":
+        strips = a * -(-m // STRIP_COLUMNS["cpu"])
+        parts = _cpu_parts(device, strips, sizes)
+        return Plan(parts, 1, 1, strips * parts)
+    plan = _row_plan(device, a, n) if m == 1 else _column_plan(device, a, m)
+    results = plan.group // plan.lines if m > 1 else 1
+    if n * results * itemsize <= ONE_LAUNCH_MAX_BYTES:
+        return plan
+    group = source.GROUP_ITEMS["gpu"]
+    results = STRIP_COLUMNS["gpu"] if m > 1 else 1
+    groups = a * -(-m // results)
+    want = max(1, UNIT_GROUPS * device.units // groups)
+    parts = min(want, max(1, n // group), MAX_PARTS)
+    return Plan(parts, group, group // results if m > 1 else group, groups * parts)
+
+
+def _cpu_parts(device: Device, strips: int, sizes: Shape) -> int:
+    """Return into how many parts to split ``n``, so that all units have work."""
+    a, n, m = sizes
+    if a * n * m <= SPLIT_MIN_ELEMENTS or n < 4:
+        return 1
+    long = SUM_MAX_VECTORS * (8 if m == 1 else 1)
+    parts = 1 if strips >= 4 * device.units else min(8 * device.units, n // 2)
+    return max(parts, n // long)
+
+
+def _row_plan(device: Device, a: int, n: int) -> Plan:
+    """Return how a launch without parts sums ``a`` rows of ``n`` on a GPU."""
+    group = source.GROUP_ITEMS["gpu"]
+    lines = 8 if n <= 64 else 32 if n <= 512 else group
+    wide = _widest(device)
+    if lines == group and a < 2 * device.units and n >= 4 * wide:
+        group = lines = wide
+    return Plan(1, group, lines, -(-a // (group // lines)))
+
+
+def _column_plan(device: Device, a: int, m: int) -> Plan:
+    """Return how a launch without parts sums ``m`` columns on a GPU."""
+    group, columns = source.GROUP_ITEMS["gpu"], STRIP_COLUMNS["gpu"]
+    if a * -(-m // columns) < 2 * device.units:
+        group = _widest(device)
+    if a * -(-m // columns) < device.units:
+        columns = NARROW_STRIP_COLUMNS
+    return Plan(1, group, group // columns, a * -(-m // columns))
 
 
 @functools.cache
-def reducer(device: Device, name: str, dtype: DType, rows: bool, *reads: str) -> Any:
+def _widest(device: Device) -> int:
+    """Return the items of a wide work group: a power of two that the device allows."""
+    most: int = device.info.handles[0].max_work_group_size
+    return 1 << min(most, WIDE_GROUP_ITEMS).bit_length() - 1
+
+
+READS = "#define MANY_AT(i) (*(__global const T *)(x0 + (i)))\n#define ONE_AT(i) x0[i]"
+# The place of an element of [a, n, m] in memory.
+AT = "#define AT(row, i, j) (ROWS ? (row) * n + (i) : ((row) * n + (i)) * m + (j))"
+
+
+@functools.cache
+def reducer(
+    device: Device,
+    names: tuple[str, ...],
+    dtype: DType,
+    rows: bool,
+    shape: tuple[int, int],
+    *reads: str,
+) -> Any:
     """Return a kernel, or NotImplemented for a dtype without a rule.
 
-    ``reads`` are its arguments, and C that defines the elements that it reads of them;
-    without, it reads an array.
+    Args:
+        device: To run on.
+        names: Of reductions that are computed at once, from an element each; several
+            only on a GPU.
+        dtype: Of the elements.
+        rows: Whether ``m`` is 1.
+        shape: The items in a group, and those that share a result.
+        reads: The arguments of the kernel, and C that defines the elements that it
+            reads of them; without, it reads an array for each reduction.
+
     """
-    arguments, loads = reads or (ARGUMENT, READS)
+    if dtype not in source.C:
+        return NotImplemented
+    rules = [_rule(name, dtype) for name in names]
+    if None in rules:
+        return NotImplemented
+    zeros, joins = zip(*[rule for rule in rules if rule], strict=True)
+    arguments, loads = reads or _arrays(device, len(names))
+    cpu, divides = device.style == "cpu", "Mean" in names
+    functions = _cpu_functions(zeros[0], joins[0]) if cpu else _functions(zeros, joins)
+    results = [f"__global S *restrict y{i}" for i in range(len(names))]
+    number = "float" if dtype.kind == "c" else source.C[dtype]
+    done = [
+        f"#define DONE{i}(y) {'((y) / count)' if name == 'Mean' else '(y)'}"
+        for i, name in enumerate(names)
+    ]
+    library = source.functions(" ".join(joins), dtype)
+    return source.kernel(
+        device,
+        "reduce",
+        "",
+        shape[0],
+        width=source.width(dtype),
+        ROWS=rows,
+        LINES=shape[1],
+        STRIP=STRIP_COLUMNS["cpu"],
+        type=source.C[dtype],
+        functions="\n".join([library, functions, *done, loads]),
+        arguments=arguments,
+        results=", ".join(results + [f"{number} count"] * divides),
+    )
+
+
+def _rule(name: str, dtype: DType) -> tuple[str, str] | None:
+    """Return the identity of a reduction, and how two elements combine, in C."""
     zeros, joins = _RULES[name]
     zero, join = _of(zeros, dtype.kind), _of(joins, dtype.kind)
-    if zero is None or join is None or dtype not in source.C:
-        return NotImplemented
+    if zero is None or join is None:
+        return None
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         least = f"({limits.min + 1} - 1)" if limits.min else "0"
         zero = zero.replace("$least", least).replace("$most", str(limits.max))
-    return source.kernel(
-        device,
-        "reduce",
-        width=source.width(dtype),
-        ROWS=rows,
-        STRIP=STRIP_COLUMNS[device.style],
-        type=source.C[dtype],
-        functions=f"{source.functions(join, dtype)}\n{loads}",
-        arguments=arguments,
-        zero=f"({zero})",
-        join=join,
+    return zero, join
+
+
+def _cpu_functions(zero: str, join: str) -> str:
+    """Return what combines vectors, and elements."""
+    return (
+        f"#define START ({zero})\n"
+        f"static inline T join(T a, T b) {{ return {join}; }}\n"
+        f"static inline S join_one(S a, S b) {{ return {join}; }}"
     )
+
+
+def _functions(zeros: Sequence[str], joins: Sequence[str]) -> str:
+    """Return what combines the values of all reductions of a GPU's kernel."""
+    each = range(len(zeros))
+    lines = [f"typedef struct {{ {' '.join([f'S v{i};' for i in each])} }} G;"]
+    for i, join in enumerate(joins):
+        lines.append(f"static inline S join{i}(S a, S b) {{ return {join}; }}")
+    zero = " ".join([f"g.v{i} = {zero};" for i, zero in enumerate(zeros)])
+    both = " ".join([f"a.v{i} = join{i}(a.v{i}, b.v{i});" for i in each])
+    writes = " ".join([f"y{i}[at] = DONE{i}(g.v{i});" for i in each])
+    lines.append(f"static inline G start(void) {{ G g; {zero} return g; }}")
+    lines.append(f"static inline G join(G a, G b) {{ {both} return a; }}")
+    lines.append(f"#define WRITE(at, g) {writes}")
+    return "\n".join([AT, *lines])
+
+
+def _arrays(device: Device, count: int) -> tuple[str, str]:
+    """Return the arguments, and what reads an element of each of ``count`` arrays."""
+    arrays = [f"__global const S *restrict x{i}" for i in range(count)]
+    arguments, names = ", ".join(arrays), [f"x{i}" for i in range(count)]
+    if device.style == "cpu":
+        return arguments, READS
+    reads = " ".join([f"g.v{i} = x{i}[at];" for i in range(count)])
+    function = (
+        f"static inline G element({arguments}, long at) {{ G g; {reads} return g; }}"
+    )
+    called = f"element({', '.join(names)}, AT(row, i, j))"
+    return arguments, f"{function}\n#define ELEMENT(row, i, j) {called}"
 
 
 def reduced(
-    launch: Launch, of: str, dtype: DType, sizes: Shape, *given: Any
-) -> ClArray:
-    """Reduce ``[a, n, m]`` to ``[a, m]``; no dimension is 0."""
-    device, (a, n, m) = launch.device, sizes
-    parts = _parts(device, a, n, m)
-    y = empty(device, (a, parts, m), dtype)
-    items = (
-        a
-        * parts
-        * -(-m // STRIP_COLUMNS[device.style])
-        * source.GROUP_ITEMS[device.style]
-    )
-    launch(a * n * m, items, *given, y.buffer, a, n, m, parts)
+    device: Device,
+    names: tuple[str, ...],
+    dtype: DType,
+    sizes: Shape,
+    given: Sequence[Any],
+    reads: tuple[str, ...] = (),
+    count: int = 1,
+) -> list[ClArray]:
+    """Reduce ``[a, n, m]`` to ``[a, m]`` by each of ``names``; no dimension is 0.
+
+    Args:
+        device: To run on.
+        names: Of the reductions.
+        dtype: Of the elements and the results.
+        sizes: They are a, n and m.
+        given: The first arguments of the kernel: a buffer for each name, or those that
+            ``reads`` say.
+        reads: See ``reducer``.
+        count: What "Mean" divides by.
+
+    """
+    a, n, m = sizes
+    plan = planned(device, dtype.itemsize, sizes)
+    parts = plan.parts
+    now = names if parts == 1 else tuple([_FIRST.get(name, name) for name in names])
+    shape = plan.group, plan.lines
+    launch: Launch = reducer(device, now, dtype, m == 1, shape, *reads)
+    ys = [empty(device, (a, parts, m), dtype) for _ in names]
+    buffers = [y.buffer for y in ys]
+    numbers = [float(count)] * ("Mean" in now)
+    items = plan.groups * plan.group
+    launch(a * n * m, items, *given, *buffers, *numbers, a, n, m, parts)
     if parts == 1:
-        return y.view((a, m))
-    launch = reducer(device, of, dtype, m == 1)
-    return reduced(launch, of, dtype, (a, parts, m), y.buffer)
-
-
-def _parts(device: Device, a: int, n: int, m: int) -> int:
-    """Return into how many parts to split ``n``, so that all units have work."""
-    if a * n * m <= SPLIT_MIN_ELEMENTS or n < 4:
-        return 1
-    items = a * -(-m // STRIP_COLUMNS[device.style])
-    if device.style == "cpu":
-        long = SUM_MAX_VECTORS * (8 if m == 1 else 1)
-        parts = 1 if items >= 4 * device.units else min(8 * device.units, n // 2)
-        return max(parts, n // long)
-    want: int = max(1, 8 * device.units // items)
-    return min(want, max(1, n // source.GROUP_ITEMS["gpu"]), 1024)
+        return [y.view((a, m)) for y in ys]
+    return reduced(device, names, dtype, (a, parts, m), buffers, count=count)
 
 
 def along(name: str, x: ClArray, axis: Shape, keepdims: bool) -> Any:
@@ -113,11 +284,21 @@ def along(name: str, x: ClArray, axis: Shape, keepdims: bool) -> Any:
         raise ValueError(f"opencl: {axis} are not all axes of shape {x.shape}")
     kept = [1 if i in axis else n for i, n in enumerate(x.shape)]
     shape = tuple([n for i, n in enumerate(kept) if keepdims or i not in axis])
-    if reducer(x.device, name, x.dtype, True) is NotImplemented:
+    if x.dtype not in source.C or _rule(name, x.dtype) is None:
         return NotImplemented
     if not x.size:
-        return filled(x.device, shape, name in ("Prod", "All"), x.dtype)
-    sizes, stop = list(x.shape), len(x.shape)
+        return filled(x.device, shape, _EMPTY.get(name, 0), x.dtype)
+    passes = _passes(x.shape, axis)
+    count = math.prod([x.shape[i] for i in axis])
+    for i, sizes in enumerate(passes):
+        now = name if i == len(passes) - 1 else _FIRST.get(name, name)
+        (x,) = reduced(x.device, (now,), x.dtype, sizes, [x.buffer], count=count)
+    return x.view(shape)
+
+
+def _passes(shape: Shape, axis: Shape) -> list[tuple[int, int, int]]:
+    """Return [a, n, m] of each run of axes, the last first."""
+    sizes, stop, passes = list(shape), len(shape), []
     while stop:
         start = stop
         while start and (start - 1 in axis) == (stop - 1 in axis):
@@ -126,8 +307,7 @@ def along(name: str, x: ClArray, axis: Shape, keepdims: bool) -> Any:
             parts = sizes[:start], sizes[start:stop], sizes[stop:]
             a, n, m = map(math.prod, parts)
             if n > 1:
-                launch = reducer(x.device, name, x.dtype, m == 1)
-                x = reduced(launch, name, x.dtype, (a, n, m), x.buffer)
+                passes.append((a, n, m))
             sizes[start:stop] = [1] * (stop - start)
         stop = start
-    return x.view(shape)
+    return passes

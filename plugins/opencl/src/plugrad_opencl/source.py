@@ -42,7 +42,14 @@ GROUP_ITEMS = {"cpu": 1, "gpu": 256}  # items in a work group
 
 
 def kernel(
-    device: Device, file: str, name: str = "", /, *, width: int = 1, **values: Any
+    device: Device,
+    file: str,
+    name: str = "",
+    group: int = 0,
+    /,
+    *,
+    width: int = 1,
+    **values: Any,
 ) -> Launch:
     """Return the kernel ``name`` of ``cl/<file>.cl``; without a name, that of the file.
 
@@ -50,16 +57,17 @@ def kernel(
         device: To run on.
         file: Of a template.
         name: Of the function.
+        group: Items in a work group, if not the ``GROUP_ITEMS`` of the style.
         width: Of the vectors on a CPU.
         values: Names in capitals are defined, as whole numbers; others are filled in.
 
     """
     defined = [f"#define {n} {int(v)}\n" for n, v in values.items() if n.isupper()]
-    code = "".join(defined) + prelude(device.style, width) + template(file, **values)
+    group = group or GROUP_ITEMS[device.style]
+    start = "".join(defined) + prelude(device.style, width, group)
+    code = start + template(file, **values)
     name = name or file
-    return device.kernel(
-        code, name, arguments(code, name), group=GROUP_ITEMS[device.style]
-    )
+    return device.kernel(code, name, arguments(code, name), group=group)
 
 
 def arguments(code: str, name: str) -> list[Any]:
@@ -131,12 +139,15 @@ def template(file: str, /, **values: object) -> str:
     return string.Template(text(file)).substitute(values)
 
 
-def prelude(style: str, width: int = 1) -> str:
-    """Return the beginning of every program; ``width`` is that of a CPU's vectors."""
+def prelude(style: str, width: int = 1, group: int = 0) -> str:
+    """Return the beginning of every program.
+
+    ``width`` is that of a CPU's vectors, ``group`` the number of items in a work group.
+    """
     cpu = style == "cpu"
     return (
         f"#define CPU {int(cpu)}\n"
         f"#define WIDTH {width if cpu else 1}\n"
         f"#define BLOCK {BLOCK_ELEMENTS}\n"
-        f"#define GROUP {GROUP_ITEMS[style]}\n" + text("prelude")
+        f"#define GROUP {group or GROUP_ITEMS[style]}\n" + text("prelude")
     )

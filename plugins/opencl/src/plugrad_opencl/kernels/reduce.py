@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from plugrad.plugin import KernelTable
 
 from .. import source
 from ..arrays import ClArray, DType, Shape, empty
-from ..elementwise import Function, elementwise
+from ..elementwise import Function
 from ..moves import around
 from ..reductions import along
 from ..runtime import Device, Launch
@@ -30,6 +29,7 @@ kernels = KernelTable(
     All=_reduction("All"),
     Any=_reduction("Any"),
     Max=_reduction("Max"),
+    Mean=_reduction("Mean"),
     Min=_reduction("Min"),
     Sum=_reduction("Sum"),
 )
@@ -42,18 +42,6 @@ def prod(x: ClArray, *, axis: Shape, keepdims: bool) -> Any:
         return along("Prod", x, axis, keepdims)
     y = along("Prod", cast(x, dtype=np.dtype(np.float64)), axis, keepdims)
     return cast(y, dtype=x.dtype)
-
-
-divide = elementwise("Mean", "x", attrs="count", f="x / count_", c="x / count_")
-
-
-@kernels("Mean")
-def mean(x: ClArray, *, axis: Shape, keepdims: bool) -> Any:
-    """Divide the sum by the number of elements."""
-    y = along("Sum", x, axis, keepdims)
-    if y is NotImplemented:
-        return y
-    return divide(y, count=math.prod([x.shape[i] for i in axis]))
 
 
 @functools.cache
