@@ -147,7 +147,89 @@ def check_several_reductions():
             close(found[3], z * 2, 5e-6)
 
 
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def check_softmax():
+    for shape in SHAPES:
+        for scale in (1.0, 20.0):  # with the latter, one element dominates
+            x, dy = draw(*shape) * np.float32(scale), draw(*shape[::-1]).T.copy()
+            wide = x.astype(np.float64)
+            y = softmax(wide)
+            found, pull_back = pg.vjp(pg.softmax, pg.asarray(x))
+            close(found, y, 1e-5)
+            (dx,) = pull_back(pg.asarray(dy))
+            close(dx, y * (dy - (dy * y).sum(-1, keepdims=True)), 1e-5)
+            found, pull_back = pg.vjp(pg.log_softmax, pg.asarray(x))
+            shifted = wide - wide.max(-1, keepdims=True)
+            total = np.log(np.exp(shifted).sum(-1, keepdims=True))
+            close(found, shifted - total, 1e-5)
+            (dx,) = pull_back(pg.asarray(dy))
+            bound = 2e-6 * np.sqrt(shape[-1]) + 1e-5
+            close(dx, dy - y * dy.sum(-1, keepdims=True, dtype="float64"), bound)
+
+
+def check_layer_norm():
+    for shape in SHAPES:
+        x, dy = draw(*shape), draw(*shape[::-1]).T.copy()
+        wide, n = x.astype(np.float64), shape[-1]
+        scale, offset = draw(n, 1)[:, 0], draw(n, 2)[:, 0]
+        factor = 1 / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
+        z = (wide - wide.mean(-1, keepdims=True)) * factor
+        f = lambda *xs: pg.layer_norm(*xs)
+        for more in ((), (scale,), (scale, offset)):
+            found, pull_back = pg.vjp(f, *map(pg.asarray, (x, *more)))
+            y = z * (more[0] if more else 1) + (more[1] if more[1:] else 0)
+            close(found, y, 1e-5)
+            back = pull_back(pg.asarray(dy))
+            g = dy * (more[0].astype(np.float64) if more else 1.0)
+            part = (g * z).mean(-1, keepdims=True)
+            close(back[0], (g - g.mean(-1, keepdims=True) - z * part) * factor, 2e-5)
+            for found, slope in zip(back[1:], (dy * z, dy), strict=False):
+                close(found, slope.sum(0, dtype="float64"), 1e-4)
+
+
+def check_special_rows():
+    """What is no number stays in its row; rows share a group."""
+    for n in (10, 33, 100, 1024, 5000, 8200):
+        x, dy, scale = draw(7, n), draw(n, 7).T.copy(), draw(n)
+        ops = [pg.softmax, pg.log_softmax, lambda x, s=scale: pg.layer_norm(x, s)]
+        clean = [both_ways(op, x, dy) for op in ops]
+        x[1, n - 2], x[2, 0], x[4] = np.nan, np.inf, -np.inf
+        for op, rows in zip(ops, clean, strict=True):
+            for found, before in zip(both_ways(op, x, dy), rows, strict=True):
+                assert np.isnan(found[[1, 2, 4]]).all()
+                odd = [1, 2, 4]
+                np.testing.assert_array_equal(
+                    np.delete(found, odd, 0), np.delete(before, odd, 0)
+                )
+        x[4] = draw(7, n)[4]
+        x[4, n // 2] = -np.inf
+        y = pg.softmax(x).numpy()[4]
+        close(pg.asarray(y), softmax(x[4].astype(np.float64)), 1e-5)
+
+
+def both_ways(op, x, dy):
+    """Return a result and its gradient."""
+    y, pull_back = pg.vjp(op, pg.asarray(x))
+    return [y.numpy(), pull_back(pg.asarray(dy))[0].numpy()]
+
+
+def check_rows_of_float64():
+    for n in (10, 33, 514, 4097):
+        x = draw(3, n).astype(np.float64)
+        close(pg.softmax(x), softmax(x), 1e-13)
+        pg.check_gradients(lambda x: pg.layer_norm(x), x[:, :34])
+        pg.check_gradients(pg.grad(lambda x: pg.sum(pg.layer_norm(x) ** 3)), x[:, :9])
+
+
 CHECKS = {
+    "softmax": check_softmax,
+    "layer_norm": check_layer_norm,
+    "special rows": check_special_rows,
+    "rows of float64": check_rows_of_float64,
     "reductions": check_reductions,
     "special values": check_special_reductions,
     "dtypes": check_dtypes_of_reductions,
@@ -197,7 +279,31 @@ def check_launches_of_regions():
     assert jitted(stored, x, y, row)[1] == ["reduce"]
 
 
-COUNTS = {"launches": check_launches, "launches of regions": check_launches_of_regions}
+def check_launches_of_rows():
+    x, dy, row = map(pg.asarray, (draw(512, 256), draw(256, 512).T, draw(256)))
+    for op, names in [
+        (pg.softmax, ["softmax", "softmax_grad"]),
+        (pg.log_softmax, ["softmax", "softmax_grad"]),
+        (pg.layer_norm, ["layer_norm", "layer_norm_grad"]),
+    ]:
+        with launches() as ran:
+            both_ways(op, x, dy)
+        assert ran == names
+
+    def slopes(x, scale, offset, dy):
+        return pg.vjp(lambda *xs: pg.layer_norm(*xs), x, scale, offset)[1](dy * 2.0)
+
+    _, ran = jitted(slopes, x, row, row, dy)
+    assert sorted(ran) == ["layer_norm", "layer_norm_grad", "reduce"]
+
+
+COUNTS = {
+    "launches": check_launches,
+    "launches of regions": check_launches_of_regions,
+    "launches of rows": check_launches_of_rows,
+}
+# Those whose launches depend on the number of units.
+PLANNED = ("reductions", "special values", "dtypes", "several reductions")
 
 
 def test_in_the_style_of_gpus():
@@ -206,10 +312,11 @@ def test_in_the_style_of_gpus():
         "import plugrad as pg\n"
         "from plugrad.plugin import runtime\n"
         "pg.set_backend('opencl')\n"
-        "from tests.opencl.test_rows import CHECKS, COUNTS, many_units\n"
+        "from tests.opencl.test_rows import CHECKS, COUNTS, PLANNED, many_units\n"
         "for check in CHECKS.values(): check()\n"
         "with many_units():\n"
-        "    for check in [*CHECKS.values(), *COUNTS.values()]: check()\n"
+        "    for name in PLANNED: CHECKS[name]()\n"
+        "    for check in COUNTS.values(): check()\n"
         "print(runtime('opencl').arrays.device.style, len(CHECKS))"
     )
     done = subprocess.run(

@@ -1,6 +1,9 @@
-// Rows: on a CPU an item has some, in vectors; on a GPU a work group has one.
+// Rows: on a CPU an item has some, in vectors; on a GPU LANES items have one. They read it
+// once and hold PER elements each; PER is 0 for rows that are too long, which they read
+// again and again.
 typedef $type S;
 VECTOR(T, S);
+#define LEVEL 64  // additions to a sum before it goes to the sum of all
 
 #if CPU
 // The last elements of a row, fewer than a vector has.
@@ -34,19 +37,114 @@ static inline T rest_of(__global const S *restrict x, long i, long n, S other) {
       __VA_ARGS__                                                 \
     }                                                             \
   }
-#define LEVEL 64  // vectors that are added up before they go to the sum of all
 #else
-// Joins the ``one`` of all items of a group, by way of local memory, for all of them.
-#define JOIN(one, join)                                           \
-  shared[me] = one;                                               \
-  for (int reach = GROUP / 2; reach; reach /= 2) {                \
-    barrier(CLK_LOCAL_MEM_FENCE);                                 \
-    if (me < reach) {                                             \
-      const S a = shared[me], b = shared[me + reach];             \
-      shared[me] = join;                                          \
+// The row of an item, and which of its lanes it is. Items beyond the last row have a row
+// of no elements, as all items of a group have to reach its barriers.
+#define PLACE                                                     \
+  __local S shared[3][GROUP];                                     \
+  const int me = get_local_id(0), lane = me % LANES;              \
+  const long row = get_group_id(0) * (long)(GROUP / LANES) + me / LANES; \
+  const N count = row < rows ? n : 0;
+
+#if PER
+typedef int N;
+#define UNROLLED(k, by) _Pragma("unroll") for (int k = 0; k < PER; k += by)
+#define ELEMENT(k) ((k / VEC * LANES + lane) * VEC + k % VEC)  // of the row
+#if VEC == 1
+#define READ(e, k, from, i) e[k] = from[i];
+#define WRITE(to, i, e, k) to[i] = e[k];
+#elif VEC == 2
+typedef $vector V;  // VEC divides the length of rows, so that vectors are aligned
+#define READ(e, k, from, i)                                       \
+  const V v = *(__global const V *)(from + i);                    \
+  e[k] = v.s0, e[k + 1] = v.s1;
+#define WRITE(to, i, e, k) *(__global V *)(to + i) = (V)(e[k], e[k + 1]);
+#else
+typedef $vector V;
+#define READ(e, k, from, i)                                       \
+  const V v = *(__global const V *)(from + i);                    \
+  e[k] = v.s0, e[k + 1] = v.s1, e[k + 2] = v.s2, e[k + 3] = v.s3;
+#define WRITE(to, i, e, k)                                        \
+  *(__global V *)(to + i) = (V)(e[k], e[k + 1], e[k + 2], e[k + 3]);
+#endif
+// Reads the elements of an item to ``e``, which OF(e, from) is one of.
+#define HOLD(e, from)                                             \
+  S e[PER];                                                       \
+  UNROLLED(k, 1) e[k] = 0;                                        \
+  UNROLLED(k, VEC) {                                              \
+    const int i = ELEMENT(k);                                     \
+    if (i < count) {                                              \
+      READ(e, k, from, i)                                         \
     }                                                             \
-  }                                                               \
-  barrier(CLK_LOCAL_MEM_FENCE);                                   \
-  one = shared[0];                                                \
-  barrier(CLK_LOCAL_MEM_FENCE);
+  }
+#define OF(e, from) e[k]
+#define KEEP(e, value) (e[k] = (value))  // AGAIN is the same value, later
+#define AGAIN(e, value) e[k]
+#define EACH(...)                                                 \
+  UNROLLED(k, 1) {                                                \
+    const int i = ELEMENT(k);                                     \
+    if (i < count) {                                              \
+      __VA_ARGS__                                                 \
+    }                                                             \
+  }
+#define SUM(total, value) EACH(total += value;)
+#define PUT_ROW(e, to, value)                                     \
+  UNROLLED(k, 1) e[k] = value;                                    \
+  UNROLLED(k, VEC) {                                              \
+    const int i = ELEMENT(k);                                     \
+    if (i < count) {                                              \
+      WRITE(to, i, e, k)                                          \
+    }                                                             \
+  }
+#else
+typedef long N;
+#define HOLD(e, from)
+#define OF(e, from) from[i]
+#define KEEP(e, value) (value)
+#define AGAIN(e, value) (value)
+#define EACH(...) for (long i = lane; i < count; i += LANES) { __VA_ARGS__ }
+#define SUM(total, value)                                         \
+  for (long i = lane; i < count;) {                               \
+    const long stop = min(count, i + (long)LEVEL * LANES);        \
+    S some = 0;                                                   \
+    for (; i < stop; i += LANES) some += value;                   \
+    total += some;                                                \
+  }
+#define PUT_ROW(e, to, value) EACH(to[i] = value;)
+#endif
+
+// A tree in local memory, four at a time, as each step is a barrier: ``first`` is done by
+// all items, ``step`` joins those ``from``, and ``last`` reads what there is at ``root``.
+#define TREE(first, step, last)                                   \
+  {                                                               \
+    first;                                                        \
+    for (int reach = LANES; reach > 1;) {                         \
+      const int next = reach >= 4 ? reach / 4 : 1;                \
+      barrier(CLK_LOCAL_MEM_FENCE);                               \
+      if (lane < next)                                            \
+        for (int from = me + next; from < me - lane + reach; from += next) step; \
+      reach = next;                                               \
+    }                                                             \
+    barrier(CLK_LOCAL_MEM_FENCE);                                 \
+    const int root = me - lane;                                   \
+    last;                                                         \
+  }
+// Joins the ``one`` of all items of a row, for all of them. Calls that follow each other
+// need different slots, so that no item writes where another one still reads.
+#define JOIN(slot, one, join)                                     \
+  TREE(shared[slot][me] = one,                                    \
+       {                                                          \
+         const S a = shared[slot][me];                            \
+         const S b = shared[slot][from];                          \
+         shared[slot][me] = join;                                 \
+       },                                                         \
+       one = shared[slot][root])
+// Adds up two numbers at once.
+#define JOIN_SUMS(slot, one, other_slot, other)                   \
+  TREE((shared[slot][me] = one, shared[other_slot][me] = other),  \
+       {                                                          \
+         shared[slot][me] += shared[slot][from];                  \
+         shared[other_slot][me] += shared[other_slot][from];      \
+       },                                                         \
+       (one = shared[slot][root], other = shared[other_slot][root]))
 #endif

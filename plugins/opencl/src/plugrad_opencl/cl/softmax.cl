@@ -1,5 +1,4 @@
-// y = e^(x - most) / sum, along rows; with LOG its logarithm. On a GPU a work group has a
-// row, on a CPU an item has some.
+// y = e^(x - most) / sum, along rows; with LOG its logarithm.
 $rows
 typedef S Y;
 VECTOR(I, $integer);
@@ -45,18 +44,23 @@ __kernel GROUPED void softmax(__global const S *restrict x, __global S *restrict
 #endif
   }
 #else
-  __local S shared[GROUP];
-  const int me = get_local_id(0);
-  const long row = get_group_id(0);
+  PLACE
   x += row * n;
   y += row * n;
-  S most = -INFINITY;
-  for (long i = me; i < n; i += GROUP) most = f_max(most, x[i]);
-  JOIN(most, f_max(a, b))
-  S total = 0;
-  for (long i = me; i < n; i += GROUP) total += f_exp(x[i] - most);
-  JOIN(total, a + b)
-  for (long i = me; i < n; i += GROUP)
-    y[i] = LOG ? x[i] - most - log(total) : f_exp(x[i] - most) / total;
+  HOLD(e, x)
+  S most = -INFINITY, total = 0;
+  EACH(most = f_max(most, OF(e, x));)
+  JOIN(0, most, f_max(a, b))
+#if LOG
+  SUM(total, f_exp(OF(e, x) - most))
+  JOIN(1, total, a + b)
+  const S shift = log(total);
+  PUT_ROW(e, y, OF(e, x) - most - shift)
+#else
+  SUM(total, KEEP(e, f_exp(OF(e, x) - most)))
+  JOIN(1, total, a + b)
+  const S share = 1 / total;
+  PUT_ROW(e, y, AGAIN(e, f_exp(OF(e, x) - most)) * share)
+#endif
 #endif
 }

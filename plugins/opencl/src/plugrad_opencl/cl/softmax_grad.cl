@@ -39,23 +39,18 @@ __kernel GROUPED void softmax_grad(__global const S *restrict y, __global S *res
     EACH_OF(0, from, 0, { PUT(i, value > DOMINANT_ABOVE ? (T)(-sum) : GET(to, i, 0)); })
   }
 #else
-  __local S shared[GROUP];
-  const int me = get_local_id(0);
-  const long row = get_group_id(0);
+#define BACK (LOG ? OF(d, dy) - f_exp(OF(e, y)) * sum : OF(d, dy) * OF(e, y) - OF(e, y) * sum)
+  PLACE
   y += row * n;
   dx += row * n;
   dy += row * n;
-  S sum = 0;
-  for (long i = me; i < n; i += GROUP) sum += LOG ? dy[i] : dy[i] * y[i];
-  JOIN(sum, a + b)
-  S others = 0;
-  for (long i = me; i < n; i += GROUP) {
-    const S back = LOG ? dy[i] - f_exp(y[i]) * sum : dy[i] * y[i] - y[i] * sum;
-    dx[i] = back;
-    others += y[i] > DOMINANT_ABOVE ? (S)0 : back;
-  }
-  JOIN(others, a + b)
-  for (long i = me; i < n; i += GROUP)
-    if (y[i] > DOMINANT_ABOVE) dx[i] = -others;
+  HOLD(e, y)
+  HOLD(d, dy)
+  S sum = 0, others = 0;
+  SUM(sum, LOG ? OF(d, dy) : OF(d, dy) * OF(e, y))
+  JOIN(0, sum, a + b)
+  SUM(others, OF(e, y) > DOMINANT_ABOVE ? (S)0 : KEEP(d, BACK))
+  JOIN(1, others, a + b)
+  PUT_ROW(d, dx, OF(e, y) > DOMINANT_ABOVE ? -others : AGAIN(d, BACK))
 #endif
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from plugrad.plugin import KernelTable
 
@@ -19,27 +19,75 @@ from .shape import transpose
 kernels = KernelTable()
 
 
+# On a GPU: how many elements of a row an item holds, for rows of up to so many. Longer
+# rows are read again for each sum.
+ELEMENTS_PER_ITEM = {128: 4, 2048: 8, 4096: 16, 8192: 32}
+HELD_MAX_BYTES = 128  # of a row, by an item
+MIN_LANES = 4
+
+
+class Layout(NamedTuple):
+    """How a kernel cuts rows on a GPU.
+
+    Attributes:
+        group: Items in a work group.
+        lanes: How many of them have a row.
+        held: How many elements of it each of these holds; 0 if it is too long.
+        vector: How many elements it reads at once.
+
+    """
+
+    group: int
+    lanes: int
+    held: int
+    vector: int
+
+
+@functools.lru_cache(4096)
+def laid_out(style: str, itemsize: int, n: int) -> Layout:
+    """Return how rows of ``n`` elements are cut."""
+    group = source.GROUP_ITEMS[style]
+    held = next((k for most, k in ELEMENTS_PER_ITEM.items() if n <= most), 0)
+    if style == "cpu" or not held or held * itemsize > HELD_MAX_BYTES:
+        return Layout(group, group, 0, 1)
+    lanes = 1 << (-(-n // held) - 1).bit_length()
+    vector = 16 // itemsize
+    return Layout(group, max(lanes, MIN_LANES), held, 1 if n % vector else vector)
+
+
 @functools.cache
-def _program(device: Device, dtype: DType, name: str, **flags: bool) -> Launch:
+def _program(
+    device: Device, dtype: DType, layout: Layout, name: str, **flags: bool
+) -> Launch:
     """Return a kernel of rows."""
+    c = source.C[dtype]
     return source.kernel(
         device,
+        "layer_norm" if name == "layer_norm_grad" else name,
         name,
         width=source.width(dtype),
-        rows=source.template("rows", type=source.C[dtype]),
+        LANES=layout.lanes,
+        PER=layout.held,
+        VEC=layout.vector,
+        rows=source.template("rows", type=c, vector=f"{c}{layout.vector}"),
         integer=source.SIGNED[dtype.itemsize],
         functions=source.mathematics(dtype),
         **flags,
     )
 
 
-def _by_rows(launch: Launch, work: int, x: ClArray, n: int, *more: Any) -> ClArray:
-    """Launch a kernel of rows of ``n``; ``work`` is how much an element makes."""
+def _by_rows(
+    name: str, flags: dict[str, bool], work: int, x: ClArray, n: int, *more: Any
+) -> ClArray:
+    """Run a kernel over rows of ``n``; ``work`` is how much an element makes."""
     y = empty(x.device, x.shape, x.dtype)
     if y.size:
         rows, each = y.size // n, max(1, source.BLOCK_ELEMENTS // n)
+        layout = laid_out(x.device.style, x.dtype.itemsize, n)
+        launch = _program(x.device, x.dtype, layout, name, **flags)
+        in_group = layout.group // layout.lanes
         gpu = x.device.style == "gpu"
-        items = rows * source.GROUP_ITEMS["gpu"] if gpu else -(-rows // each)
+        items = -(-rows // in_group) * layout.group if gpu else -(-rows // each)
         launch(y.size * work, items, x.buffer, y.buffer, rows, n, each, *more)
     return y
 
@@ -53,8 +101,7 @@ def _softmax(x: ClArray, axis: int, log: bool) -> ClArray:
         axes[axis], axes[last] = last, axis
         y = _softmax(transpose(x, axes=tuple(axes)), last, log)
         return transpose(y, axes=tuple(axes))
-    launch = _program(x.device, x.dtype, "softmax", LOG=log)
-    return _by_rows(launch, 4, x, n)
+    return _by_rows("softmax", {"LOG": log}, 4, x, n)
 
 
 @kernels("Softmax")
@@ -71,8 +118,7 @@ def log_softmax(logits: ClArray, *, axis: int) -> ClArray:
 
 def _back(dy: ClArray, y: ClArray, log: bool) -> ClArray:
     """Return the gradient of softmax or its logarithm, along the last axis."""
-    launch = _program(y.device, y.dtype, "softmax_grad", LOG=log)
-    return _by_rows(launch, 2, y, y.shape[-1], dy.buffer)
+    return _by_rows("softmax_grad", {"LOG": log}, 2, y, y.shape[-1], dy.buffer)
 
 
 kernels["plugrad_opencl.SoftmaxGrad"] = lambda dy, y: _back(dy, y, False)
@@ -117,14 +163,42 @@ def layer_norm(
     epsilon: float,
 ) -> Any:
     """Normalize the last axes as rows; scale and offset have the shape of a row."""
+    n = _row_size(x, axis, scale, offset)
+    if n is None:
+        return NotImplemented
+    flags = {"SCALE": scale is not None, "OFFSET": offset is not None, "BACK": False}
+    buffers = [(x if t is None else t).buffer for t in (scale, offset)]
+    return _by_rows("layer_norm", flags, 1, x, n, *buffers, epsilon)
+
+
+@kernels("LayerNormGrad")
+def layer_norm_grad(
+    dy: ClArray,
+    x: ClArray,
+    scale: ClArray | None,
+    *,
+    axis: tuple[int, ...],
+    epsilon: float,
+) -> Any:
+    """Compute mean and variance of the last axes once more; scale is as a row."""
+    n = _row_size(x, axis, scale)
+    if n is None:
+        return NotImplemented
+    flags = {"SCALE": scale is not None, "OFFSET": False, "BACK": True}
+    buffers = dy.buffer, (x if scale is None else scale).buffer
+    return _by_rows("layer_norm_grad", flags, 2, x, n, *buffers, epsilon)
+
+
+def _row_size(x: ClArray, axis: tuple[int, ...], *others: ClArray | None) -> int | None:
+    """Return the elements of a row.
+
+    None if ``axis`` is not the last axes, or one of the others has another shape.
+    """
     first = axis[0] if axis else len(x.shape)
     n, last = math.prod(x.shape[first:]), first - len(x.shape)
     if x.dtype.kind != "f" or math.prod([x.shape[i] for i in axis]) != n:
-        return NotImplemented
-    given = [t for t in (scale, offset) if t is not None]
+        return None
+    given = [t for t in others if t is not None]
     if any([t.size != n or math.prod(t.shape[last:]) != n for t in given]):
-        return NotImplemented
-    flags = {"SCALE": scale is not None, "OFFSET": offset is not None}
-    launch = _program(x.device, x.dtype, "layer_norm", **flags)
-    buffers = [(x if t is None else t).buffer for t in (scale, offset)]
-    return _by_rows(launch, 1, x, n, *buffers, epsilon)
+        return None
+    return n
