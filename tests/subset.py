@@ -30,6 +30,7 @@ SAMPLED = [
 SLOW_EVERY = 6
 SLOW = [
     "benchmarks/test_compare",
+    "benchmarks/test_gpu",
     "benchmarks/test_growth",
     "benchmarks/test_jit_calls",
     "benchmarks/test_language_model",
