@@ -6,9 +6,7 @@ import time
 
 import numpy as np
 import plugrad as pg
-import pyopencl as cl
 import pytest
-from plugrad.plugin import runtime
 
 from tests.processes import output, python
 
@@ -133,29 +131,6 @@ def test_a_bad_index_is_told_however_others_wait_meanwhile(device):
     device.synchronize()
 
 
-@pytest.mark.parametrize("size", [8, BIG])
-@pytest.mark.parametrize("checked", [True, False])
-@pytest.mark.parametrize("wait", ["read", "synchronize"])
-def test_there_is_one_wait_whatever_is_checked(size, checked, wait, monkeypatch):
-    """The flag is copied before the wait, and only if an index is to be checked."""
-    waits, plain = [], cl.enqueue_copy
-
-    def copy(queue, dest, src, is_blocking=True):
-        waits.append("blocking" if is_blocking else "enqueued")
-        return plain(queue, dest, src, is_blocking=is_blocking)
-
-    x, indices = pg.ones(size), pg.asarray(np.arange(size)[::-1].astype("int32"))
-    device = runtime("opencl").arrays.device
-    device.synchronize()
-    y = pg.gather(x, indices) if checked else x + x
-    monkeypatch.setattr(cl, "enqueue_copy", copy)
-    if wait == "read":
-        y.numpy()
-    else:
-        device.synchronize()
-    assert waits == ["enqueued"] * checked + ["blocking"] * (wait == "read")
-
-
 def test_many_bad_indices_are_looked_for_in_between(monkeypatch):
     from plugrad_opencl import runtime
 
@@ -203,80 +178,6 @@ def test_a_kernel_that_does_not_compile(device):
     launch = device.kernel("__kernel void wrong( {", "wrong", [])
     with pytest.raises(pg.BackendError, match="does not compile"):
         launch(1, 1)
-
-
-NUMBERS = """
-__kernel void put_{0}(__global {0} *y, {0} a, {0} b) {{ y[0] = a; y[1] = b; }}
-"""
-
-
-@pytest.mark.parametrize(
-    ("c", "dtype", "values"),
-    [
-        ("long", np.int64, [(1, 2), (1, 2), (1, 3), (1, 2), (-1, 2**40)]),
-        ("float", np.float32, [(0.0, 1.0), (-0.0, 1.0), (0.0, 1.0), (np.nan, -0.0)]),
-    ],
-)
-def test_numbers_and_buffers_of_launches_in_a_row(device, c, dtype, values):
-    """Numbers are set only if they change; 0.0 and -0.0 are equal, and differ."""
-    launch = device.kernel(NUMBERS.format(c), f"put_{c}", [None, dtype, dtype])
-    for size in (1, BIG):
-        for given in values:
-            native = runtime("opencl").arrays.upload(np.full(2, 7, dtype))
-            launch(size, 1, native.buffer, *given)
-            found = runtime("opencl").arrays.download(native)
-            np.testing.assert_array_equal(found, np.array(given, dtype))
-            assert (np.signbit(found) == np.signbit(given)).all()
-
-
-def test_numbers_after_a_launch_that_was_refused(device):
-    launch = device.kernel(NUMBERS.format("int"), "put_int", [None, *[np.int32] * 2])
-    native = runtime("opencl").arrays.upload(np.zeros(2, np.int32))
-    launch(1, 1, native.buffer, 1, 2)
-    with pytest.raises(RuntimeError, match="arg#3"):
-        launch(1, 1, native.buffer, 5, "no number")
-    launch(1, 1, native.buffer, 1, 2)
-    found = runtime("opencl").arrays.download(native)
-    np.testing.assert_array_equal(found, [1, 2])
-
-
-ONE_QUEUE = """
-import gc, weakref
-import plugrad as pg
-from plugrad.plugin import runtime
-pg.set_backend("opencl")
-device = runtime("opencl").arrays.device
-assert len(device.queues) == 1 and not device.has_quick
-x, y = pg.ones(8), pg.ones(1 << 18)
-(x + x, y + y)
-enqueue, events = device.enqueue, []
-
-class Event:
-    @property
-    def command_execution_status(self):
-        raise AssertionError("the status of an event is asked for")
-
-def recorded(*args):
-    enqueue(*args)
-    event = Event()
-    events.append(weakref.ref(event))
-    return event
-
-device.enqueue = recorded
-for _ in range(3):
-    small, large = x + x, y + y
-assert [event() for event in events] == [None] * 6
-assert device.pending is None
-assert pg.zeros(5).tolist() == [0] * 5  # a fill
-print(small.tolist()[0], large.numpy().sum())
-"""
-
-
-@pytest.mark.parametrize("style", ["cpu", "gpu"])
-def test_with_one_queue_no_event_is_kept_or_asked(style):
-    """As on a GPU: PoCL's device basic alone has one queue."""
-    found = output(ONE_QUEUE, POCL_DEVICES="basic", PLUGRAD_OPENCL_STYLE=style)
-    assert found == "2.0 524288.0\n"
 
 
 # --- finalizers that run ops --------------------------------------------------------

@@ -32,6 +32,8 @@ from .timing import Timed, Timer
 INLINE_MAX_ELEMENTS = 1 << 16  # of work (``size`` of a launch) on the calling thread
 SLOW_COMPILE_S = 0.5  # longer compilations at first use are reported
 MAX_PENDING_CHECKS = 4096  # of index inputs, before the device is waited for
+MAX_STAGED_BYTES = 1 << 20  # of an upload that is copied instead of waited for
+MAX_STAGED_UPLOADS = 64  # copies that are held, before one is waited for
 READ_WRITE = cl.mem_flags.READ_WRITE
 BackendError = pg.BackendError
 
@@ -67,6 +69,7 @@ class Device:
         self.lock: Any = threading.RLock()  # around setting arguments and enqueueing
         self.pool = self._pool(handle)
         self.pending: Any = None  # the last event of the wide queue, if it may be busy
+        self._staged: list[Any] = []  # events of uploads that may not be complete
         self.recent: deque[str] = deque(maxlen=4)  # names of the last kernels
         # Those of regions go with their functions, but for the latest, which a function
         # that is recorded again finds; kernels hold theirs.
@@ -143,10 +146,30 @@ class Device:
     # --- moving ------------------------------------------------------------------
 
     def write(self, buffer: Any, values: np.ndarray[Any, Any]) -> None:
-        """Copy to the device; ``values`` may change as soon as this returns."""
+        """Copy to the device; ``values`` may change as soon as this returns.
+
+        A blocking copy would wait for all kernels in the queue. So what is not large is
+        copied on the host, and that copy is held until the device is waited for.
+        """
         with self.lock:
-            queue = self.wide if self._busy() else self.quick
-            self._do(cl.enqueue_copy, queue, buffer, values)
+            if self.has_quick and not self._busy():
+                self._do(cl.enqueue_copy, self.quick, buffer, values)
+            elif (
+                values.nbytes > MAX_STAGED_BYTES
+                or len(self._staged) >= MAX_STAGED_UPLOADS
+            ):
+                self._do(cl.enqueue_copy, self.wide, buffer, values)
+                self._staged.clear()
+            else:
+                before = self.pending
+                event = self._do(self._stage, buffer, values.copy())
+                self._staged.append(event)
+                if self.has_quick:
+                    self.sent(event, before)
+
+    def _stage(self, buffer: Any, values: np.ndarray[Any, Any]) -> Any:
+        """Enqueue a copy of ``values``, and return its event, which holds them."""
+        return cl.enqueue_copy(self.wide, buffer, values, is_blocking=False)
 
     def fill(self, buffer: Any, value: np.ndarray[Any, Any], nbytes: int) -> None:
         """Fill a buffer with ``value``, of 1 to 16 bytes."""
@@ -257,6 +280,7 @@ class Device:
         except BaseException:
             self._checks = checks | self._checks
             raise
+        self._staged.clear()
         if found is not None:
             self._look(checks, found)
 

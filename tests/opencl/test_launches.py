@@ -1,0 +1,172 @@
+"""Launches, uploads and waits: what is sent to the device, and what waits for it."""
+
+import numpy as np
+import plugrad as pg
+import pyopencl as cl
+import pytest
+from plugrad.plugin import runtime
+
+from tests.processes import output
+
+BIG = 1 << 18  # elements: goes to the queue for large work
+
+
+@pytest.fixture(autouse=True)
+def opencl():
+    with pg.use_backend("opencl"):
+        yield
+
+
+# --- launches ----------------------------------------------------------------------
+
+NUMBERS = """
+__kernel void put_{0}(__global {0} *y, {0} a, {0} b) {{ y[0] = a; y[1] = b; }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("c", "dtype", "values"),
+    [
+        ("long", np.int64, [(1, 2), (1, 2), (1, 3), (1, 2), (-1, 2**40)]),
+        ("float", np.float32, [(0.0, 1.0), (-0.0, 1.0), (0.0, 1.0), (np.nan, -0.0)]),
+    ],
+)
+def test_numbers_and_buffers_of_launches_in_a_row(device, c, dtype, values):
+    """Numbers are set only if they change; 0.0 and -0.0 are equal, and differ."""
+    launch = device.kernel(NUMBERS.format(c), f"put_{c}", [None, dtype, dtype])
+    for size in (1, BIG):
+        for given in values:
+            native = runtime("opencl").arrays.upload(np.full(2, 7, dtype))
+            launch(size, 1, native.buffer, *given)
+            found = runtime("opencl").arrays.download(native)
+            np.testing.assert_array_equal(found, np.array(given, dtype))
+            assert (np.signbit(found) == np.signbit(given)).all()
+
+
+def test_numbers_after_a_launch_that_was_refused(device):
+    launch = device.kernel(NUMBERS.format("int"), "put_int", [None, *[np.int32] * 2])
+    native = runtime("opencl").arrays.upload(np.zeros(2, np.int32))
+    launch(1, 1, native.buffer, 1, 2)
+    with pytest.raises(RuntimeError, match="arg#3"):
+        launch(1, 1, native.buffer, 5, "no number")
+    launch(1, 1, native.buffer, 1, 2)
+    found = runtime("opencl").arrays.download(native)
+    np.testing.assert_array_equal(found, [1, 2])
+
+
+ONE_QUEUE = """
+import gc, weakref
+import plugrad as pg
+from plugrad.plugin import runtime
+pg.set_backend("opencl")
+device = runtime("opencl").arrays.device
+assert len(device.queues) == 1 and not device.has_quick
+x, y = pg.ones(8), pg.ones(1 << 18)
+(x + x, y + y)
+enqueue, events = device.enqueue, []
+
+class Event:
+    @property
+    def command_execution_status(self):
+        raise AssertionError("the status of an event is asked for")
+
+def recorded(*args):
+    enqueue(*args)
+    event = Event()
+    events.append(weakref.ref(event))
+    return event
+
+device.enqueue = recorded
+for _ in range(3):
+    small, large = x + x, y + y
+assert [event() for event in events] == [None] * 6
+assert device.pending is None
+assert pg.zeros(5).tolist() == [0] * 5  # a fill
+z = pg.asarray([1.0, 2.0])
+assert len(device._staged) == 1
+assert z.tolist() == [1.0, 2.0] and device._staged == []
+print(small.tolist()[0], large.numpy().sum())
+"""
+
+
+@pytest.mark.parametrize("style", ["cpu", "gpu"])
+def test_with_one_queue_no_event_is_kept_or_asked(style):
+    """As on a GPU: PoCL's device basic alone has one queue."""
+    found = output(ONE_QUEUE, POCL_DEVICES="basic", PLUGRAD_OPENCL_STYLE=style)
+    assert found == "2.0 524288.0\n"
+
+
+# --- uploads -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def busy(device):
+    """Return a function that enqueues work of many milliseconds."""
+
+    def busy():
+        y = pg.ones(1 << 22)
+        for _ in range(30):
+            y = pg.tanh(y)
+        return y
+
+    busy()  # compiles
+    device.synchronize()
+    return busy
+
+
+@pytest.mark.parametrize("size", [1, 1000, BIG])
+def test_an_upload_does_not_wait_for_kernels(size, device, busy):
+    values = np.ones(size, np.float32)
+    y = busy()
+    x = pg.asarray(values)
+    still_busy = device._busy()
+    values[:] = 7
+    assert still_busy
+    z = x + 1.0  # small kernels come after it, too
+    assert (z.numpy() == 2).all()
+    assert y[:1].numpy() < 1
+    assert device._staged == []
+
+
+def test_large_and_many_uploads_are_waited_for(device, busy, monkeypatch):
+    from plugrad_opencl import runtime
+
+    monkeypatch.setattr(runtime, "MAX_STAGED_UPLOADS", 3)
+    y, found = busy(), []
+    for i in range(4):
+        assert len(device._staged) == i
+        found.append(pg.asarray(np.full(5, i, np.float32)))
+    assert device._staged == []  # the last one has waited
+    y = busy()
+    found.append(pg.asarray(np.full(5, 4, np.float32)))
+    found.append(pg.asarray(np.full(BIG + 1, 5, np.float32)))
+    assert device._staged == []
+    for i, x in enumerate(found):
+        assert (x.numpy() == i).all()
+    assert y[:1].numpy() < 1
+
+
+# --- waits -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [8, BIG])
+@pytest.mark.parametrize("checked", [True, False])
+@pytest.mark.parametrize("wait", ["read", "synchronize"])
+def test_there_is_one_wait_whatever_is_checked(size, checked, wait, monkeypatch):
+    """The flag is copied before the wait, and only if an index is to be checked."""
+    waits, plain = [], cl.enqueue_copy
+
+    def copy(queue, dest, src, is_blocking=True):
+        waits.append("blocking" if is_blocking else "enqueued")
+        return plain(queue, dest, src, is_blocking=is_blocking)
+
+    x, indices = pg.ones(size), pg.asarray(np.arange(size)[::-1].astype("int32"))
+    device = runtime("opencl").arrays.device
+    device.synchronize()
+    y = pg.gather(x, indices) if checked else x + x
+    monkeypatch.setattr(cl, "enqueue_copy", copy)
+    if wait == "read":
+        y.numpy()
+    else:
+        device.synchronize()
+    assert waits == ["enqueued"] * checked + ["blocking"] * (wait == "read")
