@@ -144,29 +144,3 @@ def test_large_and_many_uploads_are_waited_for(device, busy, monkeypatch):
     for i, x in enumerate(found):
         assert (x.numpy() == i).all()
     assert y[:1].numpy() < 1
-
-
-# --- waits -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("size", [8, BIG])
-@pytest.mark.parametrize("checked", [True, False])
-@pytest.mark.parametrize("wait", ["read", "synchronize"])
-def test_there_is_one_wait_whatever_is_checked(size, checked, wait, monkeypatch):
-    """The flag is copied before the wait, and only if an index is to be checked."""
-    waits, plain = [], cl.enqueue_copy
-
-    def copy(queue, dest, src, is_blocking=True):
-        waits.append("blocking" if is_blocking else "enqueued")
-        return plain(queue, dest, src, is_blocking=is_blocking)
-
-    x, indices = pg.ones(size), pg.asarray(np.arange(size)[::-1].astype("int32"))
-    device = runtime("opencl").arrays.device
-    device.synchronize()
-    y = pg.gather(x, indices) if checked else x + x
-    monkeypatch.setattr(cl, "enqueue_copy", copy)
-    if wait == "read":
-        y.numpy()
-    else:
-        device.synchronize()
-    assert waits == ["enqueued"] * checked + ["blocking"] * (wait == "read")

@@ -265,32 +265,21 @@ class Device:
         self._checks[number] = what  # only now: others may wait before it is launched
 
     def _wait(self, work: Callable[..., Any], *args: Any) -> None:
-        """Do ``work``, which waits; check for bad indices; call it with the lock.
-
-        The flag of bad indices is read by the same wait: on a GPU, another one would
-        take as long as the first.
-        """
+        """Do ``work``, which waits; check for bad indices; call it with the lock."""
         checks, self._checks = self._checks, {}
-        found = np.zeros(4, np.int64) if checks else None
         try:
-            copied = None if found is None else self._do(self._copy_flag, found)
             self._do(work, *args)
-            if copied is not None:
-                copied.wait()
         except BaseException:
             self._checks = checks | self._checks
             raise
         self._staged.clear()
-        if found is not None:
-            self._look(checks, found)
+        if checks:
+            self._look(checks)
 
-    def _copy_flag(self, found: np.ndarray[Any, Any]) -> Any:
-        """Enqueue a copy of the flag to ``found``, and return its event."""
-        queue = self.wide if self._busy() else self.quick
-        return cl.enqueue_copy(queue, found, self.flag, is_blocking=False)
-
-    def _look(self, checks: dict[int, str], found: np.ndarray[Any, Any]) -> None:
-        """Raise if the copied flag has a bad index of these ``checks``."""
+    def _look(self, checks: dict[int, str]) -> None:
+        """Raise if there is a bad index of these ``checks``."""
+        found = np.zeros(4, np.int64)
+        self._do(cl.enqueue_copy, self.quick, found, self.flag)
         what = checks.get(int(found[0]))
         if what is not None:
             self._do(cl.enqueue_copy, self.quick, self.flag, np.zeros(4, np.int64))
