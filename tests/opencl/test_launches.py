@@ -2,7 +2,6 @@
 
 import numpy as np
 import plugrad as pg
-import pyopencl as cl
 import pytest
 from plugrad.plugin import runtime
 
