@@ -108,6 +108,35 @@ def check_special_reductions():
                     close(getattr(pg, name)(x, axis=axis), expected, 3e-4)
 
 
+def check_arg():
+    """The first of those that are equal; NaN only where there is nothing else."""
+    shapes = [*SHAPES, (600, 70), (3, 40, 33), (2, 5, 1), (70_000, 2)]
+    for shape in shapes:
+        for axis in range(len(shape)):
+            x = np.round(draw(*shape))  # many are equal
+            x.flat[:: 7 if x.size > 7 else 1] = np.nan
+            x.flat[3::11] = np.inf
+            x.flat[5::13] = -np.inf
+            for op, rest, find in [
+                (pg.argmax, -np.inf, np.argmax),
+                (pg.argmin, np.inf, np.argmin),
+            ]:
+                # Where only NaN and the worst number are, that number comes first.
+                order = np.where(np.isnan(x), rest, x)
+                number = ~np.isnan(x) & (order == rest)
+                expected = find(order, axis)
+                best = np.take_along_axis(order, np.expand_dims(expected, axis), axis)
+                only = (best == rest).squeeze(axis) & number.any(axis)
+                expected = np.where(only, np.argmax(number, axis), expected)
+                nothing = np.isnan(x).all(axis)
+                expected = np.where(nothing, 0, expected)
+                found = op(pg.asarray(x), axis=axis).numpy()
+                np.testing.assert_array_equal(found, expected, err_msg=str(shape))
+                whole = np.round(draw(*shape)).astype(np.int32)
+                found = op(pg.asarray(whole), axis=axis).numpy()
+                np.testing.assert_array_equal(found, find(whole, axis))
+
+
 def check_dtypes_of_reductions():
     for dtype in ("float64", "complex64", "int32"):
         x = draw(3, 700).astype(dtype)
@@ -232,6 +261,7 @@ CHECKS = {
     "rows of float64": check_rows_of_float64,
     "reductions": check_reductions,
     "special values": check_special_reductions,
+    "arg": check_arg,
     "dtypes": check_dtypes_of_reductions,
     "several reductions": check_several_reductions,
 }

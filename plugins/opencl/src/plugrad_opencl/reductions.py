@@ -106,11 +106,16 @@ def _cpu_parts(device: Device, strips: int, sizes: Shape) -> int:
 def _row_plan(device: Device, a: int, n: int) -> Plan:
     """Return how a launch without parts sums ``a`` rows of ``n`` on a GPU."""
     group = source.GROUP_ITEMS["gpu"]
-    lines = 8 if n <= 64 else 32 if n <= 512 else group
+    lines = lines_of(n)
     wide = _widest(device)
     if lines == group and a < 2 * device.units and n >= 4 * wide:
         group = lines = wide
     return Plan(1, group, lines, -(-a // (group // lines)))
+
+
+def lines_of(n: int) -> int:
+    """Return how many items of a GPU's group share a row of ``n`` elements."""
+    return 8 if n <= 64 else 32 if n <= 512 else source.GROUP_ITEMS["gpu"]
 
 
 def _column_plan(device: Device, a: int, m: int) -> Plan:

@@ -12,9 +12,11 @@ from .. import source
 from ..arrays import ClArray, DType, Shape, empty
 from ..elementwise import Function
 from ..moves import around
-from ..reductions import along
+from ..reductions import along, lines_of
 from ..runtime import Device, Launch
 from .creation import cast
+
+MAX_COLUMN_LINES = 32  # so that 8 columns or more share a group of a GPU
 
 
 def _reduction(name: str) -> Function:
@@ -45,9 +47,13 @@ def prod(x: ClArray, *, axis: Shape, keepdims: bool) -> Any:
 
 
 @functools.cache
-def _finder(device: Device, sign: str, dtype: DType, items: int) -> Launch:
+def _finder(
+    device: Device, sign: str, dtype: DType, items: int, rows: bool, lines: int
+) -> Launch:
     c = source.C[dtype]
-    return source.kernel(device, "arg", ITEMS=items, type=c, sign=sign)
+    return source.kernel(
+        device, "arg", ITEMS=items, ROWS=rows, LINES=lines, type=c, sign=sign
+    )
 
 
 def _arg(sign: str, x: ClArray, axis: int) -> ClArray:
@@ -56,10 +62,14 @@ def _arg(sign: str, x: ClArray, axis: int) -> ClArray:
     if y.size:
         if not n:
             raise ValueError(f"opencl: axis {axis} of shape {x.shape} is empty")
-        items = source.share(x.device, n)
-        launch = _finder(x.device, sign, x.dtype, items)
-        cpu = x.device.style == "cpu"
-        grid = -(-y.size // items) if cpu else launch.items(y.size)
+        items, rows = source.share(x.device, n), m == 1
+        if x.device.style == "cpu":
+            lines, grid = 1, -(-y.size // items)
+        else:
+            group = source.GROUP_ITEMS["gpu"]
+            lines = lines_of(n) if rows else min(lines_of(n), MAX_COLUMN_LINES)
+            grid = -(-y.size * lines // group) * group
+        launch = _finder(x.device, sign, x.dtype, items, rows, lines)
         launch(x.size, grid, x.buffer, y.buffer, n, m, y.size)
     return y
 
