@@ -107,7 +107,7 @@ def _row_plan(device: Device, a: int, n: int) -> Plan:
     """Return how a launch without parts sums ``a`` rows of ``n`` on a GPU."""
     group = source.GROUP_ITEMS["gpu"]
     lines = lines_of(n)
-    wide = _widest(device)
+    wide = widest(device)
     if lines == group and a < 2 * device.units and n >= 4 * wide:
         group = lines = wide
     return Plan(1, group, lines, -(-a // (group // lines)))
@@ -122,14 +122,14 @@ def _column_plan(device: Device, a: int, m: int) -> Plan:
     """Return how a launch without parts sums ``m`` columns on a GPU."""
     group, columns = source.GROUP_ITEMS["gpu"], STRIP_COLUMNS["gpu"]
     if a * -(-m // columns) < 2 * device.units:
-        group = _widest(device)
+        group = widest(device)
     if a * -(-m // columns) < device.units:
         columns = NARROW_STRIP_COLUMNS
     return Plan(1, group, group // columns, a * -(-m // columns))
 
 
 @functools.cache
-def _widest(device: Device) -> int:
+def widest(device: Device) -> int:
     """Return the items of a wide work group: a power of two that the device allows."""
     most: int = device.info.handles[0].max_work_group_size
     return 1 << min(most, WIDE_GROUP_ITEMS).bit_length() - 1

@@ -12,17 +12,17 @@ from .. import source
 from ..arrays import ClArray, DType, empty
 from ..elementwise import elementwise
 from ..moves import around
+from ..reductions import widest
 from ..runtime import Device, Launch
 from .binary import kernels as binary
 from .shape import transpose
 
 kernels = KernelTable()
 
-
-# On a GPU: how many elements of a row an item holds, for rows of up to so many. Longer
-# rows are read again for each sum.
-ELEMENTS_PER_ITEM = {128: 4, 2048: 8, 4096: 16, 8192: 32}
-HELD_MAX_BYTES = 128  # of a row, by an item
+# Elements of a row that an item of a GPU holds: the least that is enough for the row.
+HELD_ELEMENTS = (8, 16)
+SHORT_ROW_ELEMENTS = 128  # rows up to here need 4 of an item
+WIDE_HELD_MAX_BYTES = 64  # by an item of a wide group, which has few registers
 MIN_LANES = 4
 
 
@@ -44,11 +44,22 @@ class Layout(NamedTuple):
 
 
 @functools.lru_cache(4096)
-def laid_out(style: str, itemsize: int, n: int) -> Layout:
-    """Return how rows of ``n`` elements are cut."""
-    group = source.GROUP_ITEMS[style]
-    held = next((k for most, k in ELEMENTS_PER_ITEM.items() if n <= most), 0)
-    if style == "cpu" or not held or held * itemsize > HELD_MAX_BYTES:
+def laid_out(device: Device, itemsize: int, n: int) -> Layout:
+    """Return how rows of ``n`` elements are cut.
+
+    Rows that 256 items cannot hold get a wide group; what that cannot hold is read
+    again for each sum.
+    """
+    group = source.GROUP_ITEMS[device.style]
+    if device.style == "cpu":
+        return Layout(group, group, 0, 1)
+    able: tuple[int, ...] = HELD_ELEMENTS
+    if n > group * max(able):
+        group = widest(device)
+        able = tuple([k for k in able if k * itemsize <= WIDE_HELD_MAX_BYTES])
+    held = 4 if n <= SHORT_ROW_ELEMENTS else 0
+    held = held or next((k for k in able if n <= group * k), 0)
+    if not held:
         return Layout(group, group, 0, 1)
     lanes = 1 << (-(-n // held) - 1).bit_length()
     vector = 16 // itemsize
@@ -65,6 +76,7 @@ def _program(
         device,
         "layer_norm" if name == "layer_norm_grad" else name,
         name,
+        layout.group,
         width=source.width(dtype),
         LANES=layout.lanes,
         PER=layout.held,
@@ -83,7 +95,7 @@ def _by_rows(
     y = empty(x.device, x.shape, x.dtype)
     if y.size:
         rows, each = y.size // n, max(1, source.BLOCK_ELEMENTS // n)
-        layout = laid_out(x.device.style, x.dtype.itemsize, n)
+        layout = laid_out(x.device, x.dtype.itemsize, n)
         launch = _program(x.device, x.dtype, layout, name, **flags)
         in_group = layout.group // layout.lanes
         gpu = x.device.style == "gpu"
