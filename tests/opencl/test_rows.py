@@ -52,12 +52,12 @@ def many_units():
     """Let the device plan its launches as one with ``UNITS`` units."""
     device = runtime("opencl").arrays.device
     before, device.units = device.units, UNITS
-    reductions.planned.cache_clear()
+    reductions._along.cache_clear()
     try:
         yield
     finally:
         device.units = before
-        reductions.planned.cache_clear()
+        reductions._along.cache_clear()
 
 
 def draw(*shape):

@@ -98,14 +98,15 @@ def _fused(
     results = [step.outputs[0] for step in folds]
     shapes = [graph.specs[y].shape for y in results]
     constants, n = [*part.constants.values()], prod(shape)
+    stages = reductions.staged(
+        device, names, FLOAT32, sizes, (arguments, loads), sizes[1]
+    )
 
     def run(*xs: Any) -> Any:
         kept = [ClOwner(device, shape, dtype, n) for dtype in dtypes]
         given = [x.buffer for x in (*xs, *constants)]
         given += [*code.numbers, *strides, *[y.buffer for y in kept]]
-        ys = reductions.reduced(
-            device, names, FLOAT32, sizes, given, (arguments, loads), sizes[1]
-        )
+        ys = reductions.reduced(device, stages, FLOAT32, given)
         ys = [y.view(own) for y, own in zip(ys, shapes, strict=True)]
         values = dict(zip((*results, *stores), (*ys, *kept), strict=True))
         found = tuple([values[y] for y in graph.outputs])

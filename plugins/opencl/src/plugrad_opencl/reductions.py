@@ -2,7 +2,7 @@
 
 Long ones are cut into parts that are reduced at the same time, and then those.
 
-Map: ``along``, a reduction of an array; ``reduced``, its launches; ``planned``, how a
+Map: ``along``, a reduction of an array; ``staged``, its launches; ``planned``, how a
 launch is cut; ``reducer``, the kernel.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import source
-from .arrays import ClArray, DType, Shape, empty, filled
+from .arrays import ClArray, ClOwner, DType, Shape, filled
 from .runtime import Device, Launch
 
 STRIP_COLUMNS = {"cpu": 256, "gpu": 32}  # per item on a CPU, per group on a GPU
@@ -73,7 +73,6 @@ class Plan(NamedTuple):
     groups: int
 
 
-@functools.lru_cache(4096)
 def planned(device: Device, itemsize: int, sizes: Shape) -> Plan:
     """Return how the reduction of ``[a, n, m]`` is cut."""
     a, n, m = sizes
@@ -245,24 +244,44 @@ def _arrays(device: Device, count: int) -> tuple[str, str]:
     return arguments, f"{function}\n#define ELEMENT(row, i, j) {called}"
 
 
-def reduced(
+class Stage(NamedTuple):
+    """A launch of a reduction.
+
+    Attributes:
+        launch: The kernel.
+        work: Its elements.
+        items: Its global size.
+        results: How many arrays it makes.
+        shape: Their shape, [a, parts, m].
+        size: Their number of elements.
+        numbers: The last arguments of the kernel.
+
+    """
+
+    launch: Launch
+    work: int
+    items: int
+    results: int
+    shape: Shape
+    size: int
+    numbers: tuple[float, ...]
+
+
+def staged(
     device: Device,
     names: tuple[str, ...],
     dtype: DType,
     sizes: Shape,
-    given: Sequence[Any],
     reads: tuple[str, ...] = (),
     count: int = 1,
-) -> list[ClArray]:
-    """Reduce ``[a, n, m]`` to ``[a, m]`` by each of ``names``; no dimension is 0.
+) -> list[Stage]:
+    """Return the launches that reduce ``[a, n, m]`` by each of ``names``.
 
     Args:
         device: To run on.
-        names: Of the reductions.
+        names: Of the reductions; their dtype has rules for them.
         dtype: Of the elements and the results.
-        sizes: They are a, n and m.
-        given: The first arguments of the kernel: a buffer for each name, or those that
-            ``reads`` say.
+        sizes: They are a, n and m, and not 0.
         reads: See ``reducer``.
         count: What "Mean" divides by.
 
@@ -271,34 +290,65 @@ def reduced(
     plan = planned(device, dtype.itemsize, sizes)
     parts = plan.parts
     now = names if parts == 1 else tuple([_FIRST.get(name, name) for name in names])
-    shape = plan.group, plan.lines
-    launch: Launch = reducer(device, now, dtype, m == 1, shape, *reads)
-    ys = [empty(device, (a, parts, m), dtype) for _ in names]
-    buffers = [y.buffer for y in ys]
-    numbers = [float(count)] * ("Mean" in now)
-    items = plan.groups * plan.group
-    launch(a * n * m, items, *given, *buffers, *numbers, a, n, m, parts)
-    if parts == 1:
-        return [y.view((a, m)) for y in ys]
-    return reduced(device, names, dtype, (a, parts, m), buffers, count=count)
+    stage = Stage(
+        reducer(device, now, dtype, m == 1, (plan.group, plan.lines), *reads),
+        a * n * m,
+        plan.groups * plan.group,
+        len(names),
+        (a, parts, m),
+        a * parts * m,
+        (*[float(count)] * ("Mean" in now), a, n, m, parts),
+    )
+    rest = (a, parts, m)
+    more = staged(device, names, dtype, rest, count=count) if parts > 1 else []
+    return [stage, *more]
+
+
+def reduced(
+    device: Device, stages: Sequence[Stage], dtype: DType, given: Sequence[Any]
+) -> list[ClArray]:
+    """Run the launches; ``given`` are the first arguments of the first one."""
+    made: list[ClArray] = []
+    for launch, work, items, results, shape, size, numbers in stages:
+        ys: list[ClArray] = [
+            ClOwner(device, shape, dtype, size) for _ in range(results)
+        ]
+        buffers = [y.buffer for y in ys]
+        launch(work, items, *given, *buffers, *numbers)
+        made, given = ys, buffers  # only now the arrays before may go
+    return made
 
 
 def along(name: str, x: ClArray, axis: Shape, keepdims: bool) -> Any:
     """Return a reduction over ``axis``; the identity element if that is empty."""
-    if any(not 0 <= i < len(x.shape) for i in axis):
-        raise ValueError(f"opencl: {axis} are not all axes of shape {x.shape}")
-    kept = [1 if i in axis else n for i, n in enumerate(x.shape)]
-    shape = tuple([n for i, n in enumerate(kept) if keepdims or i not in axis])
-    if x.dtype not in source.C or _rule(name, x.dtype) is None:
+    shape, stages = _along(x.device, name, x.dtype, x.shape, axis, keepdims)
+    if stages is NotImplemented:
         return NotImplemented
     if not x.size:
         return filled(x.device, shape, _EMPTY.get(name, 0), x.dtype)
-    passes = _passes(x.shape, axis)
-    count = math.prod([x.shape[i] for i in axis])
+    if stages:
+        (x,) = reduced(x.device, stages, x.dtype, [x.buffer])
+    return x.view(shape)
+
+
+@functools.lru_cache(4096)
+def _along(
+    device: Device, name: str, dtype: DType, shape: Shape, axis: Shape, keepdims: bool
+) -> tuple[Shape, Any]:
+    """Return the shape of a result, and the launches that make it."""
+    if any(not 0 <= i < len(shape) for i in axis):
+        raise ValueError(f"opencl: {axis} are not all axes of shape {shape}")
+    kept = [1 if i in axis else n for i, n in enumerate(shape)]
+    to = tuple([n for i, n in enumerate(kept) if keepdims or i not in axis])
+    if dtype not in source.C or _rule(name, dtype) is None:
+        return to, NotImplemented
+    passes = _passes(shape, axis) if 0 not in shape else []
+    count = math.prod([shape[i] for i in axis])
+    stages = []
     for i, sizes in enumerate(passes):
         now = name if i == len(passes) - 1 else _FIRST.get(name, name)
-        (x,) = reduced(x.device, (now,), x.dtype, sizes, [x.buffer], count=count)
-    return x.view(shape)
+        stages += staged(device, (now,), dtype, sizes, count=count)
+    return to, stages
 
 
 def _passes(shape: Shape, axis: Shape) -> list[tuple[int, int, int]]:
