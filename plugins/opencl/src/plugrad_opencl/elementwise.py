@@ -2,8 +2,9 @@
 
 ``elementwise("Maximum", "a b", f="a > b ? a : b")`` is a kernel: its inputs, and for
 each kind of dtype (NumPy's letters ``b i u f c``) what becomes of them. ``T`` is the
-type of the first input that is not bool, ``I`` the signed integers of its size, ``Y``
-the output's, ``X0``, ``X1``... those of the inputs. On a CPU they are vectors of
+type of the first input that is not bool, ``I`` the signed integers of its size, ``U``
+unsigned ones in which a scalar wraps (``MODULAR(a) + MODULAR(b)``), ``Y`` the output's,
+``X0``, ``X1``... those of the inputs. On a CPU they are vectors of
 ``S``, where comparing gives masks: ``TRUTH(a < b)`` makes bool of one, ``WHERE(mask, a,
 b)`` chooses. ``cl/math.cl`` has more functions.
 
@@ -229,12 +230,18 @@ def _types(cs: list[str], work: DType, out: DType) -> list[str]:
     types = {f"X{i}": c for i, c in enumerate(cs)}
     types |= {"T": source.C[work], "Y": source.C[out], "I": signed(work)}
     lines = [f"VECTOR({n}, {t});" for n, t in types.items()]
+    lines.append(f"typedef {unsigned(work)} U;")
     return [*lines, f"typedef {types['T']} S; typedef {types['Y']} SY;"]
 
 
 def signed(work: DType) -> str:
     """Return the signed integers of the size of the work, in C."""
     return source.SIGNED[min(work.itemsize, 8)]
+
+
+def unsigned(work: DType) -> str:
+    """Return the unsigned integers in which a scalar is computed, in C."""
+    return "ulong" if work.itemsize >= 8 else "uint"
 
 
 def width(*dtypes: DType) -> int:

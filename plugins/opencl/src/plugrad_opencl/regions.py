@@ -18,7 +18,7 @@ from plugrad.plugin import Graph, Step
 
 from . import source
 from .arrays import ClArray, ClOwner, DType, Shape
-from .elementwise import Programs, signed, width
+from .elementwise import Programs, signed, unsigned, width
 from .kernels import KERNELS
 from .kernels.creation import converter
 from .runtime import Device, Launch
@@ -144,7 +144,7 @@ class Code:
         inputs = [*zip(map(_vector, dtypes), programs.inputs, strict=True)]
         types = {f"X{i}": vector for i, (vector, _) in enumerate(inputs)}
         types |= {"T": _vector(work), "S": source.C[work], "I": f"V_{signed(work)}"}
-        types |= {"Y": _vector(out), "SY": source.C[out]}
+        types |= {"U": unsigned(work), "Y": _vector(out), "SY": source.C[out]}
         known = " ".join([f"typedef {c} {name};" for name, c in types.items()])
         parameters = [f"{vector} {own}" for vector, own in inputs]
         parameters += [f"{number} {own}_" for own in programs.attrs]

@@ -31,5 +31,12 @@
 #define EVERY(m) (m)
 #define LANE(x, k) (x)
 #endif
+// Integers wrap: a compiler takes it that sums of signed ones do not, which only those of
+// vectors may. U is the unsigned type of at least 32 bits in which a scalar is computed.
+#if WIDTH > 1
+#define MODULAR(x) (x)
+#else
+#define MODULAR(x) ((U)(x))
+#endif
 #define WHERE(m, a, b) ((m) ? (T)(a) : (T)(b))
 #define GROUPED __attribute__((reqd_work_group_size(GROUP, 1, 1)))

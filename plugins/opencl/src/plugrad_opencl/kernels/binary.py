@@ -29,11 +29,21 @@ def _pair(name: str, *, alone: str = "", **bodies: str) -> None:
 
 
 kernels = KernelTable()
-_pair("Add", fiuc="a + b", b="a | b")
-_pair("Sub", fiuc="a - b")
-_pair("Multiply", fiu="a * b", b="a & b", c="c_mul(a, b)")
+_pair("Add", fc="a + b", iu="(T)(MODULAR(a) + MODULAR(b))", b="a | b")
+_pair("Sub", fc="a - b", iu="(T)(MODULAR(a) - MODULAR(b))")
+_pair(
+    "Multiply",
+    f="a * b",
+    iu="(T)(MODULAR(a) * MODULAR(b))",
+    b="a & b",
+    c="c_mul(a, b)",
+)
 _pair("RealDiv", f="a / b", c="c_div(a, b)")
-_pair("SquaredDifference", fiu="(a - b) * (a - b)")
+_pair(
+    "SquaredDifference",
+    f="(a - b) * (a - b)",
+    iu="(T)((MODULAR(a) - MODULAR(b)) * (MODULAR(a) - MODULAR(b)))",
+)
 _pair("Maximum", f="f_max(a, b)", iu="WHERE(a > b, a, b)", b="a | b")
 _pair("Minimum", f="f_min(a, b)", iu="WHERE(a < b, a, b)", b="a & b")
 _pair("Atan2", f="atan2(a, b)")
