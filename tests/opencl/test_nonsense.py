@@ -8,6 +8,8 @@ import plugrad as pg
 import pytest
 from plugrad.plugin import runtime
 
+from tests.opencl.styles import run_as_gpu
+
 FLOAT = np.dtype(np.float32)
 SHAPE = (64, 3, 4)
 
@@ -43,8 +45,16 @@ CASES = {
     "Transpose": [([SHAPE], {"axes": (0, 0, 0)})],
     "Tile": [([SHAPE], {"repetitions": n}) for n in [(-1, 1, 1), (-1, -1, 1)]],
     "BroadcastTo": [([(3, 4)], {"shape": (-1, 3, 4)})],
-    "Concat": [([SHAPE, SHAPE], {"axis": -1}), ([SHAPE, (1, 9, 9)], {"axis": 0})],
-    "SplitV": [([SHAPE], {"sizes": (100, -97), "axis": 1})],
+    "Concat": [
+        ([SHAPE, SHAPE], {"axis": -1}),
+        ([SHAPE, SHAPE], {"axis": 3}),
+        ([SHAPE, (1, 9, 9)], {"axis": 0}),
+        ([SHAPE, (64, 3, 5)], {"axis": 1}),
+    ],
+    "SplitV": [
+        ([SHAPE], {"sizes": (100, -97), "axis": 1}),
+        ([SHAPE], {"sizes": (2, 2), "axis": 1}),
+    ],
     "Reshape": [([SHAPE], {"shape": s}) for s in [(99, 99), (-1,), (1,) * 65]],
     "ExpandDims": [([(1,) * 64], {"axis": 0})],
     "Fill": [
@@ -128,3 +138,8 @@ def test_65_axes_are_an_error_that_says_so(op):
         x = pg.ones((1,) * 64)
         with pytest.raises(ValueError, match="65 axes are more than the 64"):
             op(x)
+
+
+def test_in_the_style_of_gpus(device):
+    if device.style != "gpu":
+        run_as_gpu(__file__)

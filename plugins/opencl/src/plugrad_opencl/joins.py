@@ -20,16 +20,27 @@ SIZES = (2, 4, 8)  # numbers of arrays that there are kernels for
 
 
 def put_together(parts: Sequence[ClArray], whole: ClArray, axis: int) -> None:
-    """Write ``parts``, side by side along an axis, into ``whole``, which is new."""
+    """Write ``parts``, side by side along an axis, into ``whole``, which is new.
+
+    Raises:
+        ValueError: The shapes do not fit.
+
+    """
     _join("concat", parts, whole, axis)
 
 
 def take_apart(whole: ClArray, parts: Sequence[ClArray], axis: int) -> None:
-    """Write what lies side by side along an axis into ``parts``, which are new."""
+    """Write what lies side by side along an axis into ``parts``, which are new.
+
+    Raises:
+        ValueError: The shapes do not fit.
+
+    """
     _join("split", parts, whole, axis)
 
 
 def _join(name: str, parts: Sequence[ClArray], whole: ClArray, axis: int) -> None:
+    _check(parts, whole, axis)
     if not whole.size:
         return
     rows = math.prod(whole.shape[:axis])
@@ -53,6 +64,20 @@ def _join(name: str, parts: Sequence[ClArray], whole: ClArray, axis: int) -> Non
         launch = _joiner(whole.device, name, size, count, small)
         launch(n, launch.items(n), *buffers, whole.buffer, n, start, y_row, *ends)
         start += ends[-1]
+
+
+def _check(parts: Sequence[ClArray], whole: ClArray, axis: int) -> None:
+    """Raise unless the parts fill the whole: kernels do not look."""
+    before, behind = whole.shape[:axis], whole.shape[axis + 1 :]
+    shapes = [part.shape for part in parts]
+    fits = 0 <= axis < len(whole.shape) and all(
+        (*before, *s[axis : axis + 1], *behind) == s for s in shapes
+    )
+    if not fits or sum(s[axis] for s in shapes) != whole.shape[axis]:
+        raise ValueError(
+            f"opencl: arrays of shapes {shapes}, side by side on axis {axis}, are not "
+            f"one of shape {whole.shape}"
+        )
 
 
 def widest(size: int, *widths: int) -> int:
