@@ -184,6 +184,19 @@ def test_a_bad_index_among_many_is_reported_and_reads_zeros(large):
     assert not found[2999:].any()
 
 
+def test_what_keeps_the_order_is_a_view(launched):
+    values = draw("float32", 3, 1, 5)
+    x = pg.asarray(values)
+    for y in (
+        pg.permute_dims(x, (1, 0, 2)),
+        pg.broadcast_to(x, (3, 1, 5)),
+        pg.tile(x, (1, 1, 1)),
+        x[:, 0:1],
+    ):
+        same(pg.reshape(y, values.shape), values)
+    assert not set(launched) & {"copy", "transpose"}
+
+
 def test_take_is_one_launch(launched):
     x, at = pg.asarray(draw("float32", 50, 8)), pg.asarray(draw("int32", 7) - 50)
     for take in (

@@ -36,9 +36,16 @@ def around(x: ClArray, axis: int) -> tuple[int, int, int]:
 
 
 def move(x: ClArray, shape: Shape, order: Sequence[int], start: int = 0) -> ClArray:
-    """Return an array of ``shape`` whose axes advance in ``x`` by ``order``."""
+    """Return an array of ``shape`` whose axes advance in ``x`` by ``order``.
+
+    It is a view if that is the order of all of ``x``.
+    """
+    to = contiguous_strides(shape)
+    axes = _collapsed(tuple(shape), tuple(order), tuple(to))
+    if not start and axes == ((x.size, 1, 1),) and math.prod(shape) == x.size:
+        return x.view(shape)
     y = empty(x.device, shape, x.dtype)
-    put(x, y, shape, order, contiguous_strides(shape), start)
+    put(x, y, shape, order, to, start)
     return y
 
 
