@@ -219,7 +219,7 @@ BAD = {
     "my-backend": "try 'my_backend'",
     "2fast": "try 'fast'",
     "class": "is not a name for a backend",
-    "x" * (MAX_NAME_LETTERS + 1): f"{MAX_NAME_LETTERS} at most",
+    "x" * (MAX_NAME_LETTERS + 1): f"at most {MAX_NAME_LETTERS}",
     "": "is not a name for a backend",
 }
 
