@@ -52,12 +52,21 @@ def many_units():
     """Let the device plan its launches as one with ``UNITS`` units."""
     device = runtime("opencl").arrays.device
     before, device.units = device.units, UNITS
-    reductions._along.cache_clear()
+    forget_plans()
     try:
         yield
     finally:
         device.units = before
-        reductions._along.cache_clear()
+        forget_plans()
+
+
+def forget_plans():
+    """Let kernels plan their launches anew."""
+    from plugrad_opencl.kernels import KERNELS
+
+    reductions._along.cache_clear()
+    for kernel in KERNELS.values():
+        getattr(kernel, "known", {}).clear()
 
 
 def draw(*shape):

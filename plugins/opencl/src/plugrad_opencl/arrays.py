@@ -77,6 +77,8 @@ class ClOwner(ClArray):
         self.base = None
         self.buffer, give_back = device.pool.lend(size * dtype.itemsize)
         self.__del__ = MethodType(give_back, self.buffer)
+        if device.notes is not None and (notes := device.noting()):
+            notes.made(self)
 
 
 def _refused(shape: Shape, given: Shape | None = None) -> ValueError:

@@ -9,7 +9,7 @@ from plugrad.plugin import Kernel, Runtime, backward_gradients, with_strings
 
 from ._devices import choose, remarks
 from .arrays import ClArrays
-from .folds import compiled, fusable
+from .graphs import compiled, fusable
 from .kernels import KERNELS
 from .runtime import Device
 

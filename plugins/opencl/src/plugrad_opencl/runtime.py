@@ -86,7 +86,13 @@ class Device:
         self._fill: Callable[..., Any] = cl.enqueue_fill_buffer
         self.enqueue: Callable[..., Any] = cl.enqueue_nd_range_kernel
         self._timer: Timer | None = None
+        self.notes: Any = None  # of the kernel that is recorded; see ``recorded``
         _DEVICES.add(self)
+
+    def noting(self) -> Any:
+        """Return the notes of the kernel that this thread records; None without."""
+        notes = self.notes
+        return notes if notes and notes.thread == threading.get_ident() else None
 
     # --- launching ---------------------------------------------------------------
 
@@ -151,6 +157,8 @@ class Device:
         A blocking copy would wait for all kernels in the queue. So what is not large is
         copied on the host, and that copy is held until the device is waited for.
         """
+        if (notes := self.noting()) is not None:
+            notes.fail()
         with self.lock:
             if self.has_quick and not self._busy():
                 self._do(cl.enqueue_copy, self.quick, buffer, values)
@@ -173,6 +181,8 @@ class Device:
 
     def fill(self, buffer: Any, value: np.ndarray[Any, Any], nbytes: int) -> None:
         """Fill a buffer with ``value``, of 1 to 16 bytes."""
+        if (notes := self.noting()) is not None:
+            notes.filled(buffer, value, nbytes)
         with self.lock:
             quick = nbytes <= INLINE_MAX_ELEMENTS * 4 and not self._busy()
             queue, before = self.quick if quick else self.wide, self.pending
@@ -182,6 +192,8 @@ class Device:
 
     def read(self, values: np.ndarray[Any, Any], buffer: Any) -> None:
         """Wait for the device, and copy from it; raises what went wrong meanwhile."""
+        if (notes := self.noting()) is not None:
+            notes.fail()
         with self.lock:
             queue = self.wide if self._busy() else self.quick
             if values.size:
@@ -196,6 +208,8 @@ class Device:
 
     def synchronize(self) -> None:
         """Wait for the device, and raise what went wrong meanwhile."""
+        if (notes := self.noting()) is not None:
+            notes.fail()
         with self.lock:
             self._wait(self._finish)
 
@@ -258,6 +272,8 @@ class Device:
         waited for, and IndexError raised: ``what`` says of what, as in "gather: {} is
         out of range for axis 0 with size 3".
         """
+        if (notes := self.noting()) is not None:
+            notes.fail()
         if len(self._checks) >= MAX_PENDING_CHECKS:
             self.synchronize()
         number = 1 + next(self._numbers) % (2**31 - 1)  # an int of kernels, not 0
@@ -349,15 +365,15 @@ class Launch:
 
     __slots__ = (
         "__weakref__",
-        "_buffers",
-        "_group",
         "_kernels",
         "_name",
         "_numbers",
         "_programs",
         "_scalars",
         "_source",
+        "buffers",
         "device",
+        "group",
         "items",
     )
 
@@ -366,23 +382,37 @@ class Launch:
     ) -> None:
         self.device, self._source, self._name = device, source, name
         self.items = blocks if group == 1 else _grouped(group, source)
-        self._scalars, self._group = scalars, (group,)
-        self._buffers = [i for i, kind in enumerate(scalars) if kind is None]
+        self._scalars, self.group = scalars, (group,)
+        self.buffers = [i for i, kind in enumerate(scalars) if kind is None]
         self._numbers = _integers_of(scalars)
         self._kernels: list[Compiled | None] = [None] * len(device.queues)
         self._programs: dict[int, Any] = {}
 
     def __call__(self, size: int, items: int, *args: Any) -> None:
-        """Enqueue it.
-
-        Its kernel is put away meanwhile: a finalizer that runs ops may launch, too,
-        between the setting of arguments and the enqueueing, and makes another one.
-        """
+        """Enqueue it."""
         if items < 1:
             raise ValueError(
                 f"opencl: {self._name}: {items} work items; there must be at least one"
             )
-        device, kernels = self.device, self._kernels
+        device = self.device
+        if (notes := device.noting()) is not None:
+            notes.launched(self, size, items, args)
+        self.send(size, items, self._kernels, self._enqueue, args)
+
+    def send(
+        self,
+        size: int,
+        items: int,
+        kernels: list[Compiled | None],
+        enqueue: Callable[..., Any],
+        given: Any,
+    ) -> None:
+        """Enqueue one of the ``kernels``: ``enqueue(compiled, queue, items, given)``.
+
+        It is put away meanwhile: a finalizer that runs ops may launch, too, between the
+        setting of arguments and the enqueueing, and makes another one.
+        """
+        device = self.device
         with device.lock:
             which, queue, before = 0, device.wide, device.pending
             if (
@@ -396,10 +426,9 @@ class Launch:
                 compiled = self._compiled(which)
             device.recent.append(self._name)
             try:
-                event = self._enqueue(compiled, queue, items, args)
+                event = enqueue(compiled, queue, items, given)
             except cl.Error as error:
-                given = compiled, queue, items, args
-                event = device.recover(error, self._enqueue, *given)
+                event = device.recover(error, enqueue, compiled, queue, items, given)
             kernels[which] = compiled
             if device.has_quick and not which:
                 device.sent(event, before)
@@ -414,18 +443,52 @@ class Launch:
         kernel = compiled.kernel
         numbers = None if self._numbers is None else self._numbers(args)
         if numbers is not None and numbers == compiled.numbers:
-            for index in self._buffers:
+            for index in self.buffers:
                 kernel.set_arg(index, args[index])
         else:
             kernel.set_args(*args)
             compiled.numbers = numbers
-        return self.device.enqueue(queue, kernel, (items,), self._group)
+        return self.device.enqueue(queue, kernel, (items,), self.group)
 
     def _compiled(self, which: int) -> Compiled:
         program = self._programs[which] = self.device.program(self._source, which)
         kernel = self.device._do(cl.Kernel, program, self._name)
         kernel.set_scalar_arg_dtypes(self._scalars)
         return Compiled(kernel)
+
+
+class Slot(int):
+    """The number of a buffer, among arguments that are numbers."""
+
+
+class Again:
+    """A launch whose numbers stay: ``again(buffers)`` sets those in ``Slot`` alone."""
+
+    __slots__ = ("_args", "_items", "_kernels", "_launch", "_places", "_size")
+
+    def __init__(self, launch: Launch, size: int, items: int, args: list[Any]) -> None:
+        self._launch, self._size, self._items, self._args = launch, size, items, args
+        self._places = [(i, x) for i, x in enumerate(args) if type(x) is Slot]
+        self._kernels: list[Compiled | None] = [None] * len(launch.device.queues)
+
+    def __call__(self, buffers: list[Any]) -> None:
+        """Enqueue it."""
+        send = self._launch.send
+        send(self._size, self._items, self._kernels, self._enqueue, buffers)
+
+    def _enqueue(
+        self, compiled: Compiled, queue: Any, items: int, buffers: list[Any]
+    ) -> Any:
+        kernel = compiled.kernel
+        if compiled.numbers is None:
+            args = [buffers[x] if type(x) is Slot else x for x in self._args]
+            kernel.set_args(*args)
+            compiled.numbers = ()
+        else:
+            for index, slot in self._places:
+                kernel.set_arg(index, buffers[slot])
+        launch = self._launch
+        return launch.device.enqueue(queue, kernel, (items,), launch.group)
 
 
 def _integers_of(scalars: Sequence[Any]) -> Callable[[Any], Any] | None:
