@@ -109,6 +109,14 @@ def test_a_function_of_jit_is_recorded_kernel_by_kernel():
         )
 
 
+def test_a_kernel_of_several_results_in_a_function_of_jit():
+    f = pg.jit(lambda x: [part * 2.0 for part in pg.unstack(x, axis=1)])
+    for _ in range(5):
+        x = numbers(4, 3)
+        found = [y.numpy() for y in f(pg.asarray(x))]
+        np.testing.assert_array_equal(found, x.T * 2)
+
+
 def test_a_bad_index_is_found_in_every_call():
     f = pg.jit(lambda x, i: pg.take(x, i, axis=0) * 2.0)
     x = pg.asarray(numbers(4, 3))

@@ -34,12 +34,11 @@ def fusable(step: Step, graph: Graph) -> Any:
 
 def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
     """Return a function of the inputs of a region, or of a kernel alone."""
-    function = folds.compiled(device, graph)
-    if (
-        function is None
-        and len(graph.steps) == 1
-        and graph.steps[0].kernel.name in KERNELS
-    ):
+    first, *others = graph.steps
+    function = None
+    if folds.fusable(first, graph):
+        function = folds.compiled(device, graph)
+    if function is None and not others:
         function = _alone(graph)
     return function and Recorded(device, function)
 
