@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyopencl as cl
 import pytest
-from plugrad_opencl import programs, runtime, source
+from plugrad_opencl import launching, programs, source
 
 CODE = """
 typedef float S;
@@ -68,6 +68,6 @@ def test_gpus_divide_exactly_if_they_can(kind, can, exact):
 
 def test_an_item_of_a_gpu_does_as_many_elements_as_its_source_says():
     """Groups are whole, and all elements are in one."""
-    one, four = (runtime._grouped(256, s) for s in ("", "a\n#define PER_ITEM 4\nb"))
+    one, four = (launching._grouped(256, s) for s in ("", "a\n#define PER_ITEM 4\nb"))
     assert [one(n) for n in (1, 256, 257)] == [256, 256, 512]
     assert [four(n) for n in (1, 1024, 1025)] == [256, 256, 512]

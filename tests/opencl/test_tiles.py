@@ -13,6 +13,7 @@ import numpy as np
 import plugrad as pg
 import pytest
 from plugrad_opencl import tiles
+from plugrad_opencl.kernels import KERNELS
 from plugrad_opencl.tiles import TILES
 
 ROOT = Path(__file__).parents[2]
@@ -46,15 +47,9 @@ def numbers(*shape: int) -> np.ndarray:
 def check_products(tile: tiles.Tile, sizes: list[tuple[int, int, int]]) -> None:
     """Compare products of all combinations of transposes."""
     tiles.chosen = lambda *_: tile
-    for (m, n, k), a_turned, b_turned in itertools.product(sizes, (0, 1), (0, 1)):
-        a, b = numbers(m, k), numbers(k, n)
-        y = pg.matmul(
-            a.T.copy() if a_turned else a,
-            b.T.copy() if b_turned else b,
-            transpose_a=bool(a_turned),
-            transpose_b=bool(b_turned),
-        )
-        np.testing.assert_array_equal(y.numpy(), a @ b, f"{(m, n, k)}")
+    tiles.suits_thin = lambda *_: False
+    for m, n, k in sizes:
+        check_layouts(numbers(m, k), numbers(k, n))
 
 
 # Multiples of 4 are read four at a time; others are not, and fill no tile.
@@ -104,6 +99,55 @@ def check_other_products() -> None:
     for dtype in (np.int32, np.complex64):
         a, b = numbers(33, 17).astype(dtype), numbers(17, 40).astype(dtype)
         np.testing.assert_array_equal(pg.matmul(a, b).numpy(), a @ b)
+
+
+def check_few_rows() -> None:
+    """Compare all layouts, one launch and several parts, with and without a bias."""
+    sizes = [(1, 100, 300), (3, 33, 1000), (8, 4, 5), (400, 1, 36), (9, 12, 40)]
+    for m, n, k in sizes:
+        check_layouts(numbers(m, k), numbers(k, n))
+    check_layouts(*[numbers(5, 5).astype(np.complex64)] * 2)
+    for parts in (1, 3):
+        tiles._thin_parts = lambda *_, parts=parts: parts
+        for kernel in KERNELS.values():
+            getattr(kernel, "known", {}).clear()
+        check_layouts(numbers(3, 1000), numbers(1000, 33))
+        a, b = numbers(3, 2, 40), numbers(3, 40, 20)
+        np.testing.assert_array_equal(pg.matmul(a, b).numpy(), a @ b)
+    for turned in (False, True):
+        a, b, bias = numbers(2, 40), numbers(40, 12), numbers(12)
+        y = pg.fused.matmul(
+            a,
+            b.T.copy() if turned else b,
+            transpose_b=turned,
+            bias=bias,
+            activation="relu",
+        )
+        np.testing.assert_array_equal(y.numpy(), np.maximum(a @ b + bias, 0))
+
+
+def check_layouts(a: np.ndarray, b: np.ndarray) -> None:
+    """Compare products of all combinations of transposes."""
+    for a_turned, b_turned in itertools.product((False, True), (False, True)):
+        y = pg.matmul(
+            a.T.copy() if a_turned else a,
+            b.T.copy() if b_turned else b,
+            transpose_a=a_turned,
+            transpose_b=b_turned,
+        )
+        np.testing.assert_array_equal(y.numpy(), a @ b, f"{a.shape} {b.shape}")
+
+
+def test_products_of_few_rows():
+    in_gpu_style("check_few_rows()")
+
+
+@pytest.mark.parametrize(
+    ("groups", "group_bytes", "parts"),
+    [(128, 1 << 19, 1), (32, 1 << 19, 4), (32, 1 << 12, 1), (4, 1 << 20, 16)],
+)
+def test_few_columns_are_split_where_that_pays(groups, group_bytes, parts):
+    assert tiles._thin_parts(device(), groups, group_bytes) == parts
 
 
 def test_batches_and_dtypes():

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .arrays import ClArray, ClOwner, DType, Shape
-from .runtime import Again, Device, Launch, Slot
+from .launching import Again, Launch, Slot
+from .runtime import Device
 
 MAX_SHAPES = 512  # of one kernel, for which launches are kept
 MAX_CALLS = 4  # that are compared, before a kernel is given up

@@ -10,8 +10,10 @@ are as accurate as without the units, and large products take three quarters of 
 (4096 x 4096 on an H100: 2.34 ms, 3.13 without). OpenCL has no name for the units: the
 kernel contains PTX, which only NVIDIA's compiler knows.
 
-Map: ``product``; ``chosen``; ``has_matrix_units``; how matrices are read; ``places``,
-tables of windows.
+Products of few rows are bound by reading the other matrix once: ``cl/thin.cl``.
+
+Map: ``product``; ``thin``; ``chosen``; ``has_matrix_units``; how matrices are read;
+``places``, tables of windows.
 """
 
 from __future__ import annotations
@@ -181,6 +183,97 @@ def _parts(device: Device, tile: Tile, tiles: int, k: int) -> int:
 
 
 PART_MIN_STEPS = 2048  # of a part: adding the parts takes a launch
+
+
+# --- few rows -----------------------------------------------------------------------
+
+THIN_MAX_ROWS = 8
+# Items side by side: in a column, and in a row of LANES times 4 columns.
+DOT_LANES, ROW_LANES = 32, 8
+THIN_PART_MIN_BYTES = 1 << 16  # of the right matrix: adding the parts takes a launch
+THIN_ONE_LAUNCH_MAX_BYTES = 1 << 21
+
+
+def suits_thin(sizes: tuple[int, int, int, int], b: Matrix) -> bool:
+    """Return whether ``thin`` is faster: few rows, and a matrix that lies in rows."""
+    _, m, _, _ = sizes
+    return m <= THIN_MAX_ROWS and b.rows is None and 1 in (b.row, b.step)
+
+
+def thin(
+    shape: Shape,
+    sizes: tuple[int, int, int, int],
+    a: Matrix,
+    b: Matrix,
+    finish: Finish | None = None,
+) -> ClArray:
+    """Return ``[z, m, k] [z, k, n]`` for few rows; see ``suits_thin``."""
+    z, m, n, k = sizes
+    device, dtype = a.x.device, a.x.dtype
+    dots = b.row == 1 and b.step != 1
+    wide = (
+        _vector(dtype, k, b.step, b.batch)
+        if dots
+        else _vector(dtype, n, b.row, b.batch)
+    )
+    lie = a.step == 1 and _vector(dtype, a.row, a.batch) == 4
+    lanes = DOT_LANES if dots else ROW_LANES
+    across = source.GROUP_ITEMS["gpu"] // lanes if dots else lanes * wide
+    groups = z * -(-n // across)
+    parts = (
+        1 if finish else _thin_parts(device, groups, n * k * dtype.itemsize // groups)
+    )
+    y = empty(device, (parts, math.prod(shape)), dtype)
+    bias, activation, alpha = finish or Finish()
+    launch = _thin(
+        device, dtype, m, dots, wide, lie and wide == 4, bias is not None, activation
+    )
+    launch(
+        z * m * n * k,
+        groups * parts * source.GROUP_ITEMS["gpu"],
+        *(a.x.buffer, b.x.buffer, y.buffer, (bias or y).buffer),
+        *(n, k, parts, a.batch, a.row, a.step, b.batch, b.row, b.step),
+        y.size // parts,
+        alpha,
+    )
+    return y.view(shape) if parts == 1 else added(y, shape)
+
+
+def _thin_parts(device: Device, groups: int, group_bytes: int) -> int:
+    """Return into how many parts to split ``k``, so that all units read."""
+    if groups * group_bytes <= THIN_ONE_LAUNCH_MAX_BYTES:
+        return 1
+    return max(1, min(device.units // groups, group_bytes // THIN_PART_MIN_BYTES))
+
+
+@functools.cache
+def _thin(
+    device: Device,
+    dtype: DType,
+    rows: int,
+    dots: bool,
+    wide: int,
+    rows_lie: bool,
+    bias: bool,
+    activation: str,
+) -> Launch:
+    values: dict[str, Any] = formulae(dtype, activation)
+    return source.kernel(
+        device,
+        "thin",
+        M=rows,
+        DOTS=dots,
+        WIDE=wide,
+        LANES=DOT_LANES if dots else ROW_LANES,
+        ROWS_LIE=rows_lie,
+        BIAS=bias,
+        vector="float4" if dtype.kind == "c" else f"{source.C[dtype]}4",
+        integer=source.SIGNED[dtype.itemsize],
+        **values,
+    )
+
+
+# --- the size of tiles ----------------------------------------------------------------
 
 
 @functools.cache

@@ -7,6 +7,7 @@ import math
 from plugrad.geometry import broadcast
 from plugrad.plugin import KernelTable
 
+from .. import tiles
 from ..arrays import ClArray, Shape, filled
 from ..multiply import product
 from ..products import Finish, Matrix, thin
@@ -41,13 +42,27 @@ def batch_matmul(
     b, b_batch = _alike(b, batch)
     left = Matrix(a, *((1, m) if transpose_a else (k, 1)), a_batch)
     right = Matrix(b, *((1, k) if transpose_b else (n, 1)), b_batch)
-    if (
-        finish is None
-        and a.device.style == "cpu"
-        and (n == 1 or m <= MEMORY_BOUND_ROWS)
-    ):
-        return _thin(shape, (z, m, n, k), left, right)
-    return product(shape, (z, m, n, k), left, right, finish=finish)
+    sizes = (z, m, n, k)
+    if a.device.style == "gpu":
+        return _on_gpu(shape, sizes, left, right, finish)
+    if finish is None and (n == 1 or m <= MEMORY_BOUND_ROWS):
+        return _thin(shape, sizes, left, right)
+    return product(shape, sizes, left, right, finish=finish)
+
+
+def _on_gpu(
+    shape: Shape,
+    sizes: tuple[int, int, int, int],
+    a: Matrix,
+    b: Matrix,
+    finish: Finish | None,
+) -> ClArray:
+    z, m, n, k = sizes
+    if n == 1 < m and finish is None:  # the transpose has one row, and the same memory
+        return _on_gpu(shape, (z, n, m, k), _turned(b), _turned(a), None)
+    if tiles.suits_thin(sizes, b):
+        return tiles.thin(shape, sizes, a, b, finish)
+    return product(shape, sizes, a, b, finish=finish)
 
 
 def _thin(

@@ -1,0 +1,194 @@
+"""Launches: compiled kernels with their arguments, in the queues of a device.
+
+Map: ``Launch``; ``Again``, a launch whose numbers stay; how many items there are.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyopencl as cl
+
+from .source import BLOCK_ELEMENTS
+
+if TYPE_CHECKING:
+    from .runtime import Device
+
+INLINE_MAX_ELEMENTS = 1 << 16  # of work (``size`` of a launch) on the calling thread
+
+
+class Compiled:
+    """A kernel of pyopencl, and the numbers that it was launched with last."""
+
+    __slots__ = ("kernel", "numbers")
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
+        self.numbers: Any = None
+
+
+class Launch:
+    """A kernel of a device; ``launch(size, items, *args)`` enqueues it.
+
+    ``size`` is the work in elements, which tells small kernels apart; ``items`` the
+    global size in each dimension. Buffers are set at each launch, as PoCL crashes if
+    one of an earlier launch is gone; numbers are set if they differ from those of the
+    last launch. Threads share one, under the device's lock.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_kernels",
+        "_name",
+        "_numbers",
+        "_programs",
+        "_scalars",
+        "_source",
+        "buffers",
+        "device",
+        "group",
+        "items",
+    )
+
+    def __init__(
+        self, device: Device, source: str, name: str, scalars: Any, group: int
+    ) -> None:
+        self.device, self._source, self._name = device, source, name
+        self.items = blocks if group == 1 else _grouped(group, source)
+        self._scalars, self.group = scalars, (group,)
+        self.buffers = [i for i, kind in enumerate(scalars) if kind is None]
+        self._numbers = _integers_of(scalars)
+        self._kernels: list[Compiled | None] = [None] * len(device.queues)
+        self._programs: dict[int, Any] = {}
+
+    def __call__(self, size: int, items: int, *args: Any) -> None:
+        """Enqueue it."""
+        if items < 1:
+            raise ValueError(
+                f"opencl: {self._name}: {items} work items; there must be at least one"
+            )
+        device = self.device
+        if (notes := device.noting()) is not None:
+            notes.launched(self, size, items, args)
+        self.send(size, items, self._kernels, self._enqueue, args)
+
+    def send(
+        self,
+        size: int,
+        items: int,
+        kernels: list[Compiled | None],
+        enqueue: Callable[..., Any],
+        given: Any,
+    ) -> None:
+        """Enqueue one of the ``kernels``: ``enqueue(compiled, queue, items, given)``.
+
+        It is put away meanwhile: a finalizer that runs ops may launch, too, between the
+        setting of arguments and the enqueueing, and makes another one.
+        """
+        device = self.device
+        with device.lock:
+            which, queue, before = 0, device.wide, device.pending
+            if (
+                device.has_quick
+                and size <= INLINE_MAX_ELEMENTS
+                and (before is None or not device._busy())
+            ):
+                which, queue, before = 1, device.quick, None
+            compiled, kernels[which] = kernels[which], None
+            if compiled is None:
+                compiled = self._compiled(which)
+            device.recent.append(self._name)
+            try:
+                event = enqueue(compiled, queue, items, given)
+            except cl.Error as error:
+                event = device.recover(error, enqueue, compiled, queue, items, given)
+            kernels[which] = compiled
+            if device.has_quick and not which:
+                device.sent(event, before)
+
+    def _enqueue(
+        self, compiled: Compiled, queue: Any, items: int, args: tuple[Any, ...]
+    ) -> Any:
+        """Set the arguments that may have changed, enqueue, and return the event.
+
+        If it raises an error, the kernel is not used again.
+        """
+        kernel = compiled.kernel
+        numbers = None if self._numbers is None else self._numbers(args)
+        if numbers is not None and numbers == compiled.numbers:
+            for index in self.buffers:
+                kernel.set_arg(index, args[index])
+        else:
+            kernel.set_args(*args)
+            compiled.numbers = numbers
+        return self.device.enqueue(queue, kernel, (items,), self.group)
+
+    def _compiled(self, which: int) -> Compiled:
+        program = self._programs[which] = self.device.program(self._source, which)
+        kernel = self.device._do(cl.Kernel, program, self._name)
+        kernel.set_scalar_arg_dtypes(self._scalars)
+        return Compiled(kernel)
+
+
+class Slot(int):
+    """The number of a buffer, among arguments that are numbers."""
+
+
+class Again:
+    """A launch whose numbers stay: ``again(buffers)`` sets those in ``Slot`` alone."""
+
+    __slots__ = ("_args", "_items", "_kernels", "_launch", "_places", "_size")
+
+    def __init__(self, launch: Launch, size: int, items: int, args: list[Any]) -> None:
+        self._launch, self._size, self._items, self._args = launch, size, items, args
+        self._places = [(i, x) for i, x in enumerate(args) if type(x) is Slot]
+        self._kernels: list[Compiled | None] = [None] * len(launch.device.queues)
+
+    def __call__(self, buffers: list[Any]) -> None:
+        """Enqueue it."""
+        send = self._launch.send
+        send(self._size, self._items, self._kernels, self._enqueue, buffers)
+
+    def _enqueue(
+        self, compiled: Compiled, queue: Any, items: int, buffers: list[Any]
+    ) -> Any:
+        kernel = compiled.kernel
+        if compiled.numbers is None:
+            args = [buffers[x] if type(x) is Slot else x for x in self._args]
+            kernel.set_args(*args)
+            compiled.numbers = ()
+        else:
+            for index, slot in self._places:
+                kernel.set_arg(index, buffers[slot])
+        launch = self._launch
+        return launch.device.enqueue(queue, kernel, (items,), launch.group)
+
+
+def _integers_of(scalars: Sequence[Any]) -> Callable[[Any], Any] | None:
+    """Return a function: the numbers among arguments, to compare with earlier ones.
+
+    None if there are none, or if some are floating: 0.0 equals -0.0.
+    """
+    kinds = {i: np.dtype(kind).kind for i, kind in enumerate(scalars) if kind}
+    if not kinds or not {*kinds.values()} <= {*"biu"}:
+        return None
+    return operator.itemgetter(*kinds)
+
+
+def blocks(n: int) -> int:
+    """Return the number of items for ``n`` elements, one block each."""
+    return 1 if n <= BLOCK_ELEMENTS else -(-n // BLOCK_ELEMENTS)
+
+
+def _grouped(group: int, source: str) -> Callable[[int], int]:
+    """Return a function: the items for ``n`` elements, in whole groups.
+
+    The source says how many elements an item has, if it has more than one.
+    """
+    each = re.search(r"^#define PER_ITEM (\d+)$", source, re.M)
+    elements = group * int(each[1] if each else 1)
+    return lambda n: -(-n // elements) * group
