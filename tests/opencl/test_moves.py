@@ -212,3 +212,20 @@ def test_take_is_one_launch(launched):
 def test_in_the_style_of_gpus(device):
     if device.style != "gpu":
         run_as_gpu(__file__)
+
+
+def test_indices_that_are_known_to_be_good_are_not_checked_again():
+    x, at = pg.asarray(draw("float32", 50, 8)), pg.asarray([3, 49, 0])
+    (device,) = runtime._DEVICES
+    device.synchronize()
+    pg.take(x, at, axis=0)
+    assert len(device._checks) == 1
+    device.synchronize()
+    for again in (x, x + 1.0):
+        y = pg.take(again, at, axis=0)
+        assert not device._checks
+        np.testing.assert_array_equal(y.numpy(), again.numpy()[at.numpy()])
+    pg.take(x[:40], at, axis=0)  # of another size they may be bad
+    assert len(device._checks) == 1
+    with pytest.raises(IndexError, match="axis 0 with size 40"):
+        device.synchronize()

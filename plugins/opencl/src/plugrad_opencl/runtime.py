@@ -34,6 +34,7 @@ MAX_STAGED_BYTES = 1 << 20  # of an upload that is copied instead of waited for
 MAX_STAGED_UPLOADS = 64  # copies that are held, before one is waited for
 READ_WRITE = cl.mem_flags.READ_WRITE
 BackendError = pg.BackendError
+Check = tuple[str, Callable[[], None] | None]
 
 
 class Device:
@@ -76,7 +77,8 @@ class Device:
         self._launches: weakref.WeakValueDictionary[tuple[str, str], Launch]
         self._launches = weakref.WeakValueDictionary()
         self._latest: deque[Launch] = deque(maxlen=512)
-        self._checks: dict[int, str] = {}  # of kernels that have been launched
+        # Of kernels that have been launched: the message, and what to do without error.
+        self._checks: dict[int, Check] = {}
         self._numbers = itertools.count()
         how = READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         self.flag = cl.Buffer(self.context, how, hostbuf=np.zeros(4, np.int64))
@@ -209,7 +211,9 @@ class Device:
         if (notes := self.noting()) is not None:
             notes.fail()
         with self.lock:
-            self._wait(self._finish)
+            # With one queue, to read the flag of bad indices is to wait for all.
+            waits = bool(self._checks) and not self.has_quick
+            self._wait(_nothing if waits else self._finish)
 
     def _finish(self) -> None:
         for queue in self.queues:
@@ -263,12 +267,14 @@ class Device:
     # --- checking indices ----------------------------------------------------------
 
     @contextlib.contextmanager
-    def check(self, what: str) -> Iterator[tuple[Any, int]]:
+    def check(
+        self, what: str, good: Callable[[], None] | None = None
+    ) -> Iterator[tuple[Any, int]]:
         """Give a kernel a flag and a number, which it writes there with a bad index.
 
         The kernel is launched inside. The flag is looked at when the device is next
         waited for, and IndexError raised: ``what`` says of what, as in "gather: {} is
-        out of range for axis 0 with size 3".
+        out of range for axis 0 with size 3". Otherwise ``good`` is called, if given.
         """
         if (notes := self.noting()) is not None:
             notes.fail()
@@ -276,7 +282,10 @@ class Device:
             self.synchronize()
         number = 1 + next(self._numbers) % (2**31 - 1)  # an int of kernels, not 0
         yield self.flag, number
-        self._checks[number] = what  # only now: others may wait before it is launched
+        self._checks[number] = (
+            what,
+            good,
+        )  # only now: others may wait before it is launched
 
     def _wait(self, work: Callable[..., Any], *args: Any) -> None:
         """Do ``work``, which waits; check for bad indices; call it with the lock."""
@@ -290,14 +299,17 @@ class Device:
         if checks:
             self._look(checks)
 
-    def _look(self, checks: dict[int, str]) -> None:
+    def _look(self, checks: dict[int, Check]) -> None:
         """Raise if there is a bad index of these ``checks``."""
         found = np.zeros(4, np.int64)
         self._do(cl.enqueue_copy, self.quick, found, self.flag)
-        what = checks.get(int(found[0]))
-        if what is not None:
+        bad = checks.get(int(found[0]))
+        if bad is not None:
             self._do(cl.enqueue_copy, self.quick, self.flag, np.zeros(4, np.int64))
-            raise IndexError(what.format(f"index {found[1]}"))
+            raise IndexError(bad[0].format(f"index {found[1]}"))
+        for _, good in checks.values():
+            if good is not None:
+                good()
 
     # --- timing --------------------------------------------------------------------
 
@@ -340,6 +352,9 @@ class Device:
         with self.lock:
             self._finish()
         self.pool.empty()
+
+
+def _nothing() -> None: ...
 
 
 def _style(info: DeviceInfo) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from plugrad.plugin import KernelTable
 
@@ -53,8 +55,18 @@ def _checked(
     what = f"gather: {{}} is out of range for axis {axis} with size {n}"
     if not n and indices.size:
         raise IndexError(what.format("every index"))
-    with x.device.check(what) as check:
+    device, whole = x.device, indices.base or indices
+    known, case = _GOOD.setdefault(whole, set()), (n, wrap)
+    if case in known:
+        return rows(x, indices, axis, batch_dims, (device.flag, 0), wrap)
+    with device.check(what, partial(known.add, case)) as check:
         return rows(x, indices, axis, batch_dims, check, wrap)
+
+
+# For which sizes an array of indices has been found to be in range, with negative ones
+# or without. An array does not change, so it is not checked again: on a GPU, reading
+# the flag takes as long as a small gather.
+_GOOD: WeakKeyDictionary[ClArray, set[tuple[int, bool]]] = WeakKeyDictionary()
 
 
 def rows(
