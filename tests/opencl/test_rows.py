@@ -333,7 +333,8 @@ def check_launches_of_rows():
         return pg.vjp(lambda *xs: pg.layer_norm(*xs), x, scale, offset)[1](dy * 2.0)
 
     _, ran = jitted(slopes, x, row, row, dy)
-    assert sorted(ran) == ["layer_norm", "layer_norm_grad", "reduce"]
+    # The step before the gradient is in its kernel; each sum needs other rows.
+    assert sorted(ran) == ["layer_norm", "reduce", "reduce", "rows_region"]
 
 
 COUNTS = {

@@ -35,6 +35,6 @@ def runtime(wanted: str, backward: Mapping[str, Kernel]) -> Runtime:
         host="cpu",
         close=device.close,
         self_test=functools.partial(remarks, device.info),
-        fusable=fusable,
+        fusable=functools.partial(fusable, device),
         compile=functools.partial(compiled, device),
     )

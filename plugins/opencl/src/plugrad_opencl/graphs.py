@@ -1,19 +1,19 @@
 """What ``jit`` lets the backend compile: regions, and single kernels.
 
 Element-wise kernels, and reductions after them, are regions of one launch
-(``regions``, ``folds``). Every other kernel is a region of its own, so that it can be
-``Recorded``: in a graph its shapes never change, so later calls only launch.
+(``regions``, ``folds``); on a GPU row kernels belong to them, too (``sequences``,
+``rows``). Every other kernel is a region of its own, so that it can be ``Recorded``: in
+a graph its shapes never change, so later calls only launch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from plugrad.plugin import Graph, Step
 
-from . import folds
+from . import folds, rows, sequences
 from .kernels import KERNELS
 from .recorded import Recorded
 from .runtime import Device
@@ -23,46 +23,24 @@ _VIEWS = {"ExpandDims", "Identity", "Reshape"}
 _CHECKED = {"GatherNd", "GatherV2", "ScatterNd", "Take", "TensorScatterUpdate"}
 
 
-def fusable(step: Step, graph: Graph) -> Any:
+def fusable(device: Device, step: Step, graph: Graph) -> Any:
     """Return True for what may be in a region, and the outputs of what is one alone."""
     if folds.fusable(step, graph):
         return True
+    if device.style == "gpu" and rows.is_row(step, graph):
+        return True
     name = step.kernel.name
-    alone = name in KERNELS and name not in _VIEWS | _CHECKED
-    return alone and step.outputs
+    single = name in KERNELS and name not in _VIEWS | _CHECKED
+    return single and step.outputs
 
 
 def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
     """Return a function of the inputs of a region, or of a kernel alone."""
     first, *others = graph.steps
     function = None
-    if folds.fusable(first, graph):
-        function = folds.compiled(device, graph)
+    if fusable(device, first, graph) is True:
+        find = sequences.compiled if device.style == "gpu" else folds.compiled
+        function = find(device, graph)
     if function is None and not others:
-        function = _alone(graph)
+        function = sequences.alone(graph)
     return function and Recorded(device, function)
-
-
-def _alone(graph: Graph) -> Callable[..., Any]:
-    """Return the kernel of a graph of one step, as a function of the graph's inputs."""
-    (step,) = graph.steps
-    kernel = KERNELS[step.kernel.name]
-    bound = partial(getattr(kernel, "kernel", kernel), **step.attrs)
-    if step.inputs == graph.inputs:
-        return bound
-    numbers = {x: i for i, x in enumerate(graph.inputs)}
-    constants = graph.constants
-
-    def function(*xs: Any) -> Any:
-        return bound(
-            *[
-                None
-                if x is None
-                else constants[x]
-                if x in constants
-                else xs[numbers[x]]
-                for x in step.inputs
-            ]
-        )
-
-    return function

@@ -44,10 +44,15 @@ static inline S sum_of(__global const S *restrict x, long n, S less, int square)
 #endif
 
 #if !BACK
+#if FUSED
+__kernel GROUPED void rows_region($arguments)
+#else
 __kernel GROUPED void layer_norm(__global const S *restrict x, __global S *restrict y,
                                  long rows, long n, long each,
                                  __global const S *restrict scale,
-                                 __global const S *restrict offset, S epsilon) {
+                                 __global const S *restrict offset, S epsilon)
+#endif
+{
 #if CPU
   const long first = (long)get_global_id(0) * each, last = min(first + each, rows);
   for (long row = first; row < last; row++) {
@@ -64,8 +69,9 @@ __kernel GROUPED void layer_norm(__global const S *restrict x, __global S *restr
   }
 #else
   PLACE
-  x += row * n;
-  y += row * n;
+  PROLOGUE
+  AT_ROW(x)
+  AT_ROW(y)
   HOLD(e, x)
 #if SCALE
   HOLD(s, scale)
@@ -84,10 +90,15 @@ __kernel GROUPED void layer_norm(__global const S *restrict x, __global S *restr
 #endif
 }
 #else
+#if FUSED
+__kernel GROUPED void rows_region($arguments)
+#else
 __kernel GROUPED void layer_norm_grad(__global const S *restrict x, __global S *restrict dx,
                                       long rows, long n, long each,
                                       __global const S *restrict dy,
-                                      __global const S *restrict scale, S epsilon) {
+                                      __global const S *restrict scale, S epsilon)
+#endif
+{
 #if CPU
   const long first = (long)get_global_id(0) * each, last = min(first + each, rows);
   for (long row = first; row < last; row++) {
@@ -119,10 +130,11 @@ __kernel GROUPED void layer_norm_grad(__global const S *restrict x, __global S *
   }
 #else
   PLACE
-  x += row * n;
-  dx += row * n;
+  PROLOGUE
+  AT_ROW(x)
+  AT_ROW(dx)
   HOLD(e, x)
-  dy += row * n;
+  AT_ROW(dy)
   HOLD(d, dy)
 #if SCALE
   HOLD(s, scale)

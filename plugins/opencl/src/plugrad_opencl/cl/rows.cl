@@ -1,8 +1,12 @@
 // Rows: on a CPU an item has some, in vectors; on a GPU LANES items have one. They read it
 // once and hold PER elements each; PER is 0 for rows that are too long, which they read
-// again and again.
+// again and again. FUSED kernels belong to a region of a GPU: PROLOGUE computes what is
+// held, and EPILOGUE goes on with the result.
 typedef $type S;
+typedef S Y;
 VECTOR(T, S);
+VECTOR(I, $integer);
+$functions
 #define LEVEL 64  // additions to a sum before it goes to the sum of all
 
 #if CPU
@@ -67,6 +71,16 @@ typedef $vector V;
 #define WRITE(to, i, e, k)                                        \
   *(__global V *)(to + i) = (V)(e[k], e[k + 1], e[k + 2], e[k + 3]);
 #endif
+#if FUSED
+$steps
+#define AT_ROW(x)
+#define HOLD(e, from)
+#define PUT_ROW(e, to, value)                                     \
+  UNROLLED(k, 1) e[k] = value;                                    \
+  EPILOGUE(e)
+#else
+#define PROLOGUE
+#define AT_ROW(x) x += row * n;
 // Reads the elements of an item to ``e``, which OF(e, from) is one of.
 #define HOLD(e, from)                                             \
   S e[PER];                                                       \
@@ -77,6 +91,15 @@ typedef $vector V;
       READ(e, k, from, i)                                         \
     }                                                             \
   }
+#define PUT_ROW(e, to, value)                                     \
+  UNROLLED(k, 1) e[k] = value;                                    \
+  UNROLLED(k, VEC) {                                              \
+    const int i = ELEMENT(k);                                     \
+    if (i < count) {                                              \
+      WRITE(to, i, e, k)                                          \
+    }                                                             \
+  }
+#endif
 #define OF(e, from) e[k]
 #define KEEP(e, value) (e[k] = (value))  // AGAIN is the same value, later
 #define AGAIN(e, value) e[k]
@@ -88,16 +111,10 @@ typedef $vector V;
     }                                                             \
   }
 #define SUM(total, value) EACH(total += value;)
-#define PUT_ROW(e, to, value)                                     \
-  UNROLLED(k, 1) e[k] = value;                                    \
-  UNROLLED(k, VEC) {                                              \
-    const int i = ELEMENT(k);                                     \
-    if (i < count) {                                              \
-      WRITE(to, i, e, k)                                          \
-    }                                                             \
-  }
 #else
 typedef long N;
+#define PROLOGUE
+#define AT_ROW(x) x += row * n;
 #define HOLD(e, from)
 #define OF(e, from) from[i]
 #define KEEP(e, value) (value)

@@ -1,11 +1,13 @@
 // y = e^(x - most) / sum, along rows; with LOG its logarithm.
 $rows
-typedef S Y;
-VECTOR(I, $integer);
-$functions
 
+#if FUSED
+__kernel GROUPED void rows_region($arguments)
+#else
 __kernel GROUPED void softmax(__global const S *restrict x, __global S *restrict y,
-                              long rows, long n, long each) {
+                              long rows, long n, long each)
+#endif
+{
 #if CPU
   const long first = (long)get_global_id(0) * each, last = min(first + each, rows);
   for (long row = first; row < last; row++) {
@@ -45,8 +47,9 @@ __kernel GROUPED void softmax(__global const S *restrict x, __global S *restrict
   }
 #else
   PLACE
-  x += row * n;
-  y += row * n;
+  PROLOGUE
+  AT_ROW(x)
+  AT_ROW(y)
   HOLD(e, x)
   S most = -INFINITY, total = 0;
   EACH(most = f_max(most, OF(e, x));)

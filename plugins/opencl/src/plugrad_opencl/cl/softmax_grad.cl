@@ -3,13 +3,15 @@
 // the others. At most one element of a row is above the limit, however y was rounded.
 #define DOMINANT_ABOVE (LOG ? (S)-0.5 : (S)0.6)
 $rows
-typedef S Y;
-VECTOR(I, $integer);
-$functions
 
+#if FUSED
+__kernel GROUPED void rows_region($arguments)
+#else
 __kernel GROUPED void softmax_grad(__global const S *restrict y, __global S *restrict dx,
                                    long rows, long n, long each,
-                                   __global const S *restrict dy) {
+                                   __global const S *restrict dy)
+#endif
+{
 #if CPU
   const long first = (long)get_global_id(0) * each, last = min(first + each, rows);
   for (long row = first; row < last; row++) {
@@ -41,9 +43,10 @@ __kernel GROUPED void softmax_grad(__global const S *restrict y, __global S *res
 #else
 #define BACK (LOG ? OF(d, dy) - f_exp(OF(e, y)) * sum : OF(d, dy) * OF(e, y) - OF(e, y) * sum)
   PLACE
-  y += row * n;
-  dx += row * n;
-  dy += row * n;
+  PROLOGUE
+  AT_ROW(y)
+  AT_ROW(dx)
+  AT_ROW(dy)
   HOLD(e, y)
   HOLD(d, dy)
   S sum = 0, others = 0;

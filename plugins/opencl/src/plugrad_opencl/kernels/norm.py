@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
 from plugrad.plugin import KernelTable
 
 from .. import source
-from ..arrays import ClArray, DType, empty
+from ..arrays import ClArray, DType, Shape, empty
 from ..elementwise import elementwise
 from ..moves import around
 from ..reductions import widest
@@ -71,19 +72,54 @@ def _program(
     device: Device, dtype: DType, layout: Layout, name: str, **flags: bool
 ) -> Launch:
     """Return a kernel of rows."""
+    library = "" if name.startswith("layer_norm") else source.mathematics(dtype)
+    return row_kernel(device, dtype, layout, name, flags, library)
+
+
+def row_kernel(
+    device: Device,
+    dtype: DType,
+    layout: Layout,
+    name: str,
+    flags: Mapping[str, bool],
+    functions: str,
+    arguments: str = "",
+    steps: str = "",
+) -> Launch:
+    """Return a kernel of rows, or that of a region around it.
+
+    Args:
+        device: To run on.
+        dtype: Of the rows.
+        layout: How they are cut.
+        name: Of the kernel.
+        flags: What is defined in C.
+        functions: C that it calls.
+        arguments: Of the kernel of a region.
+        steps: The macros ``PROLOGUE`` and ``EPILOGUE`` of a region.
+
+    """
     c = source.C[dtype]
+    rows = source.template(
+        "rows",
+        type=c,
+        vector=f"{c}{layout.vector}",
+        integer=source.SIGNED[dtype.itemsize],
+        functions=functions,
+        steps=steps,
+    )
     return source.kernel(
         device,
         "layer_norm" if name == "layer_norm_grad" else name,
-        name,
+        "rows_region" if steps else name,
         layout.group,
         width=source.width(dtype),
         LANES=layout.lanes,
         PER=layout.held,
         VEC=layout.vector,
-        rows=source.template("rows", type=c, vector=f"{c}{layout.vector}"),
-        integer=source.SIGNED[dtype.itemsize],
-        functions=source.mathematics(dtype),
+        FUSED=bool(steps),
+        rows=rows,
+        arguments=arguments,
         **flags,
     )
 
@@ -175,7 +211,7 @@ def layer_norm(
     epsilon: float,
 ) -> Any:
     """Normalize the last axes as rows; scale and offset have the shape of a row."""
-    n = _row_size(x, axis, scale, offset)
+    n = row_size(x, axis, scale, offset)
     if n is None:
         return NotImplemented
     flags = {"SCALE": scale is not None, "OFFSET": offset is not None, "BACK": False}
@@ -193,7 +229,7 @@ def layer_norm_grad(
     epsilon: float,
 ) -> Any:
     """Compute mean and variance of the last axes once more; scale is as a row."""
-    n = _row_size(x, axis, scale)
+    n = row_size(x, axis, scale)
     if n is None:
         return NotImplemented
     flags = {"SCALE": scale is not None, "OFFSET": False, "BACK": True}
@@ -201,7 +237,19 @@ def layer_norm_grad(
     return _by_rows("layer_norm_grad", flags, 2, x, n, *buffers, epsilon)
 
 
-def _row_size(x: ClArray, axis: tuple[int, ...], *others: ClArray | None) -> int | None:
+class Typed(Protocol):
+    """What has a shape and a dtype: an array, or the spec of a value."""
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the axes."""
+
+    @property
+    def dtype(self) -> DType:
+        """The NumPy dtype."""
+
+
+def row_size(x: Typed, axis: tuple[int, ...], *others: Typed | None) -> int | None:
     """Return the elements of a row.
 
     None if ``axis`` is not the last axes, or one of the others has another shape.
@@ -210,7 +258,7 @@ def _row_size(x: ClArray, axis: tuple[int, ...], *others: ClArray | None) -> int
     n, last = math.prod(x.shape[first:]), first - len(x.shape)
     if x.dtype.kind != "f" or math.prod([x.shape[i] for i in axis]) != n:
         return None
-    given = [t for t in others if t is not None]
-    if any([t.size != n or math.prod(t.shape[last:]) != n for t in given]):
+    shapes = [t.shape for t in others if t is not None]
+    if any([math.prod(s) != n or math.prod(s[last:]) != n for s in shapes]):
         return None
     return n

@@ -1,0 +1,303 @@
+"""Row kernels of a GPU, and the element-wise steps around them, as one kernel.
+
+An item holds its elements of a row in registers. Steps before the row kernel, the
+prologue, compute what it holds; steps after it, the epilogue, read its result there.
+What the epilogue needs of the prologue is computed once more, which costs less than
+registers. Each step is the function of its kernel, so the bits are those of the kernels
+one after the other.
+
+Map: ``is_row``, which kernels these are; ``compiled``, a region as one kernel;
+``_Around``, its C.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from plugrad.geometry import broadcast_strides, collapse_axes
+from plugrad.plugin import Graph, Step
+
+from . import regions, source
+from .arrays import ClArray, ClOwner, Shape
+from .kernels.norm import Layout, laid_out, row_kernel, row_size
+from .moves import divided
+from .runtime import Device, Launch
+from .walk import SLOTS, VECTORS
+
+FLOAT32 = np.dtype("float32")
+MAX_ARGUMENTS = 100  # of 8 bytes: every device accepts 1024 bytes
+OPERATIONS = 4  # that a row kernel counts as, for each element
+
+
+class Row(NamedTuple):
+    """A row kernel: its name in C and flags, the registers of its inputs and result."""
+
+    name: str
+    flags: dict[str, bool]
+    registers: str
+    result: str
+
+
+_SOFTMAX = Row("softmax", {"LOG": False}, "e", "e")
+_SOFTMAX_GRAD = Row("softmax_grad", {"LOG": False}, "de", "d")
+ROWS = {
+    "Softmax": _SOFTMAX,
+    "LogSoftmax": _SOFTMAX._replace(flags={"LOG": True}),
+    "plugrad_opencl.SoftmaxGrad": _SOFTMAX_GRAD,
+    "plugrad_opencl.LogSoftmaxGrad": _SOFTMAX_GRAD._replace(flags={"LOG": True}),
+    "LayerNorm": Row("layer_norm", {"BACK": False}, "eso", "e"),
+    "LayerNormGrad": Row("layer_norm_grad", {"BACK": True}, "des", "d"),
+}
+
+
+def is_row(step: Step, graph: Graph) -> bool:
+    """Return whether a step is a row kernel of float32 along the last axes."""
+    return step.kernel.name in ROWS and _size(step, graph) is not None
+
+
+def _size(step: Step, graph: Graph) -> int | None:
+    """Return the elements of a row; None where the kernel is not one of rows."""
+    specs = [x if x is None else graph.specs[x] for x in step.inputs]
+    whole = graph.specs[step.outputs[0]]
+    rows = specs[:1] if len(step.inputs) == 1 else specs[:2]
+    others: list[Any] = specs[len(rows) :]
+    if step.kernel.name == "LayerNorm":
+        rows, others = specs[:1], specs[1:]
+    given = [spec for spec in (*rows, *others) if spec is not None]
+    if any(spec.dtype != FLOAT32 for spec in given):
+        return None
+    if not whole.shape or any(x is None or x.shape != whole.shape for x in rows):
+        return None
+    if "epsilon" in step.attrs:
+        return row_size(whole, step.attrs["axis"], *others)
+    last = len(whole.shape) - 1
+    return whole.shape[-1] if step.attrs.get("axis", last) == last else None
+
+
+def after(graph: Graph, row: Step) -> set[int]:
+    """Return the values that a step makes, and those that depend on it."""
+    found = {*row.outputs}
+    for step in graph.steps:
+        if not found.isdisjoint(step.inputs):
+            found.update(step.outputs)
+    return found
+
+
+def compiled(device: Device, graph: Graph, row: Step) -> Callable[..., Any] | None:
+    """Return a function of a region around one row kernel; None if it is not one.
+
+    All other steps are element-wise.
+    """
+    shape, n = graph.specs[row.outputs[0]].shape, _size(row, graph)
+    if device.style == "cpu" or n is None:
+        return None
+    layout = laid_out(device, FLOAT32.itemsize, n)
+    begin = len(shape) - len(row.attrs["axis"] if "epsilon" in row.attrs else "1")
+    shapes = [graph.specs[x].shape for x in (*graph.inputs, *graph.constants)]
+    strides = [_strides(own, shape, begin) for own in shapes]
+    known = [own for own in strides if own is not None]
+    if not layout.held or len(known) < len(strides):
+        return None
+    around = _Around(graph, row, layout.vector, known)
+    axes = collapse_axes(shape[:begin], *[own.outer for own in known if not own.whole])
+    numbers = [*around.code.numbers]
+    numbers += [row.attrs[name] for name in row.attrs if name == "epsilon"]
+    numbers += [size for size, *_ in axes[1:]]
+    numbers += [step for _, *steps in axes for step in steps]
+    count = len(shapes) + len(numbers) + len(graph.outputs) + 2
+    if count > MAX_ARGUMENTS or not around.fits:
+        return None
+    launch = around.launch(device, layout, len(axes))
+    return _runs(layout, launch, graph, (shape, n), numbers)
+
+
+def _runs(
+    layout: Layout,
+    launch: Launch,
+    graph: Graph,
+    sizes: tuple[Shape, int],
+    numbers: Sequence[float],
+) -> Callable[..., Any]:
+    """Return a function that launches the kernel for a shape, and rows of it."""
+    (shape, n), device = sizes, launch.device
+    size, rows = prod(shape), prod(shape) // n
+    items = -(-rows // (layout.group // layout.lanes)) * layout.group
+    work = size * (OPERATIONS + len(graph.steps))
+    dtypes = [graph.specs[y].dtype for y in graph.outputs]
+    constants = [*graph.constants.values()]
+
+    def run(*xs: ClArray) -> Any:
+        ys = [ClOwner(device, shape, dtype, size) for dtype in dtypes]
+        buffers = [x.buffer for x in (*xs, *constants)]
+        launch(work, items, *buffers, *numbers, *[y.buffer for y in ys], rows, n)
+        return tuple(ys) if len(ys) > 1 else ys[0]
+
+    return run
+
+
+class _Strides(NamedTuple):
+    """How an input advances: along the axes before a row, and within one."""
+
+    whole: bool
+    outer: tuple[int, ...]
+    inner: int
+
+
+def _strides(own: Shape, shape: Shape, begin: int) -> _Strides | None:
+    """Return how an input advances; None if it repeats within a row.
+
+    The axes from ``begin`` on are a row.
+    """
+    strides = broadcast_strides(own, len(shape))
+    inside = collapse_axes(shape[begin:], strides[begin:])
+    if len(inside) > 1 or inside[0][1] not in (0, 1):
+        return None
+    return _Strides(own == shape, tuple(strides[:begin]), inside[0][1])
+
+
+class _Value(NamedTuple):
+    """A value in C: its variable, and its type."""
+
+    variable: str
+    c: str
+
+
+class _Around:
+    """The C of a region around a row kernel.
+
+    Attributes:
+        code: The element-wise steps; the result of the row kernel is an input of them.
+        inputs: The inputs and the constants of the region.
+        operands: What the row kernel holds, by register.
+        fits: Whether all of it can be in one kernel.
+
+    """
+
+    def __init__(
+        self, graph: Graph, row: Step, wide: int, strides: Sequence[_Strides]
+    ) -> None:
+        self.row, self.kernel = row, ROWS[row.kernel.name]
+        self.wide, self.strides = wide, strides
+        (self.result,) = row.outputs
+        steps = tuple([step for step in graph.steps if step is not row])
+        inputs = (self.result, *graph.inputs)
+        self.code = code = regions.Code(graph._replace(inputs=inputs, steps=steps))
+        types = {x: source.C[spec.dtype] for x, spec in graph.specs.items()}
+        self.inputs = [_Value(code.variables[x], types[x]) for x in code.inputs[1:]]
+        self.outputs = [_Value(code.variables[y], types[y]) for y in graph.outputs]
+        registers = zip(self.kernel.registers, row.inputs, strict=False)
+        self.operands = {
+            register: code.variables[x] for register, x in registers if x is not None
+        }
+        late = after(graph, row)
+        self.late = [o for o, y in enumerate(graph.outputs) if y in late]
+        self.fits = (
+            bool(code.lines)
+            and {*types.values()} <= VECTORS
+            and {*code.libraries} <= {FLOAT32}
+        )
+
+    def launch(self, device: Device, layout: Layout, rank: int) -> Launch:
+        """Return the kernel, for inputs that broadcast along ``rank`` axes of rows."""
+        flags, code = dict(self.kernel.flags), self.code
+        if "epsilon" in self.row.attrs:
+            flags |= {"SCALE": "s" in self.operands, "OFFSET": "o" in self.operands}
+        code.libraries.clear()  # the row kernel has it
+        functions = [source.mathematics(FLOAT32), *code.definitions(FLOAT32)]
+        early = [o for o in range(len(self.outputs)) if o not in self.late]
+        steps = [
+            f"#define PROLOGUE {self._places(rank)} {self._each(self.operands, early)}",
+            f"#define EPILOGUE(r) {self._each({}, self.late)}",
+        ]
+        return row_kernel(
+            device,
+            FLOAT32,
+            layout,
+            self.kernel.name,
+            flags,
+            "\n".join(functions),
+            ", ".join(self._arguments(rank)),
+            "\n".join(steps),
+        )
+
+    def _arguments(self, rank: int) -> list[str]:
+        """Return the declarations of the arguments, in the order of the launch."""
+        moved = [i for i, own in enumerate(self.strides) if not own.whole]
+        given = [
+            f"__global const {x.c} *restrict x{i}" for i, x in enumerate(self.inputs)
+        ]
+        given += [f"{c} a{i}" for i, c in enumerate(self.code.types)]
+        given += ["float epsilon"] * ("epsilon" in self.row.attrs)
+        given += [f"long d{k}" for k in range(1, rank)]
+        given += [f"long s{i}_{k}" for k in range(rank) for i in moved]
+        given += [f"__global {y.c} *restrict y{o}" for o, y in enumerate(self.outputs)]
+        return [*given, "long rows", "long n"]
+
+    def _places(self, rank: int) -> str:
+        """Return C that points at the row in all arrays, and declares registers."""
+        lines = ["long rest = row;", *divided(rank, "long")]
+        for i, own in enumerate(self.strides):
+            terms = [f"at{k} * s{i}_{k}" for k in range(rank)]
+            at = "row * n" if own.whole else " + ".join(terms)
+            c = self.inputs[i].c
+            lines.append(f"__global const {c} *restrict p{i} = x{i} + ({at});")
+        for o, y in enumerate(self.outputs):
+            lines.append(f"__global {y.c} *restrict to{o} = y{o} + row * n;")
+        lines += [f"S {register}[PER];" for register in self.operands]
+        zeros = " ".join([f"{register}[k] = 0;" for register in self.operands])
+        return " ".join([*lines, f"UNROLLED(k, 1) {{ {zeros} }}"])
+
+    def _each(self, kept: Mapping[str, str], outputs: Sequence[int]) -> str:
+        """Return C that computes the elements of an item, ``wide`` at a time.
+
+        It keeps variables in registers, and writes others to outputs.
+        """
+        writes = [(o, *self.outputs[o]) for o in outputs]
+        wanted = {*kept.values(), *[variable for _, variable, _ in writes]}
+        lines = self._lines(wanted)  # which adds to what is wanted
+        reads, parts = self._reads(wanted)
+        wide = f"{self.wide}" if self.wide > 1 else ""
+        starts = [f"{c}{wide} t{o};" for o, _, c in writes]
+        ends = [
+            f"{register}[k + $j] = {variable};" for register, variable in kept.items()
+        ]
+        ends += [f"t{o}$slot = {variable};" for o, variable, _ in writes]
+        stores = [f"*(__global {c}{wide} *)(to{o} + i) = t{o};" for o, _, c in writes]
+        body = " ".join(["{", *parts, *lines, *ends, "}"])
+        slots = [f".{slot}" for slot in SLOTS[: self.wide]] if wide else [""]
+        pairs = enumerate(slots)
+        each = [body.replace("$slot", at).replace("$j", f"{j}") for j, at in pairs]
+        inside = " ".join([*reads, *starts, *each, *stores])
+        loop = "UNROLLED(k, VEC) { const int i = ELEMENT(k); if (i < count)"
+        return f"{loop} {{ {inside} }} }}"
+
+    def _lines(self, wanted: set[str]) -> list[str]:
+        """Return the lines that make what is wanted; add what they read to that."""
+        first, found = len(self.code.inputs), list[str]()
+        for i, line in reversed([*enumerate(self.code.lines)]):
+            if f"v{first + i}" in wanted:
+                wanted.update(re.findall(r"\bv\d+\b", line.partition("=")[2]))
+                found.append(line)
+        return found[::-1]
+
+    def _reads(self, wanted: set[str]) -> tuple[list[str], list[str]]:
+        """Return C that reads vectors, and C that makes variables of their elements."""
+        reads, parts = [], []
+        wide = f"{self.wide}" if self.wide > 1 else ""
+        for i, (variable, c) in enumerate(self.inputs):
+            if variable not in wanted:
+                continue
+            found = f"p{i}[0]"
+            if self.strides[i].inner:
+                vector, found = f"{c}{wide}", f"w{i}$slot"
+                at = f"*(__global const {vector} *)(p{i} + i)"
+                reads.append(f"const {vector} w{i} = {at};")
+            parts.append(f"const {c} {variable} = {found};")
+        result = self.code.variables[self.result]
+        if result in wanted:
+            parts.append(f"const S {result} = r[k + $j];")
+        return reads, parts

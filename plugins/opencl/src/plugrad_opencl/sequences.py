@@ -1,0 +1,176 @@
+"""Regions with row kernels: cut into parts that run one after the other.
+
+A part has one row kernel and the element-wise steps around it, and is one launch if it
+fits into one. Reductions come after it, with the steps that only they read. What is in
+no row's way is computed as late as possible: where it is read.
+
+Map: ``compiled``; ``_levels``, where steps belong; ``alone``, a single kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from plugrad.plugin import Graph, Step
+
+from . import folds, rows
+from .kernels import KERNELS
+from .runtime import Device
+
+Function = Callable[..., Any]
+
+
+def compiled(device: Device, graph: Graph) -> Function | None:
+    """Return a function of a region's inputs; None if its kernels are as fast."""
+    if not any(rows.is_row(step, graph) for step in graph.steps):
+        return folds.compiled(device, graph)
+    if len(graph.steps) == 1:
+        return None
+    pieces = [*_pieces(device, graph)]
+    if len(pieces) == 1:
+        return pieces[0][1]
+
+    def run(*xs: Any) -> Any:
+        values = dict(zip(graph.inputs, xs, strict=True))
+        for part, function in pieces:
+            made = function(*[values[x] for x in part.inputs])
+            ys = made if len(part.outputs) > 1 else (made,)
+            values.update(zip(part.outputs, ys, strict=True))
+        found = tuple([values[y] for y in graph.outputs])
+        return found if len(found) > 1 else found[0]
+
+    return run
+
+
+def _pieces(device: Device, graph: Graph) -> Iterator[tuple[Graph, Function]]:
+    """Yield the parts of a graph, in the order in which they run."""
+    levels = _levels(graph)
+    cut = [
+        [s for s in graph.steps if levels[s.outputs] == i]
+        for i in sorted({*levels.values()})
+    ]
+    for i, steps in enumerate(cut):
+        rest = [step for later in cut[i + 1 :] for step in later]
+        part = _part(graph, steps, rest)
+        row = next((step for step in steps if rows.is_row(step, graph)), None)
+        function = row and len(steps) > 1 and rows.compiled(device, part, row)
+        if function:
+            yield part, function
+        elif row:
+            yield from _around(device, graph, steps, row, rest)
+        else:
+            yield from _without_rows(device, graph, steps, rest)
+
+
+def _around(
+    device: Device, graph: Graph, steps: Sequence[Step], row: Step, rest: Sequence[Step]
+) -> Iterator[tuple[Graph, Function]]:
+    """Yield what comes before a row kernel, the kernel, and what comes after it."""
+    late = rows.after(graph, row)
+    before = [step for step in steps if late.isdisjoint(step.outputs)]
+    behind = [s for s in steps if s is not row and not late.isdisjoint(s.outputs)]
+    yield from _without_rows(device, graph, before, [row, *behind, *rest])
+    part = _part(graph, [row], [*behind, *rest])
+    yield part, alone(part)
+    yield from _without_rows(device, graph, behind, rest)
+
+
+def _without_rows(
+    device: Device, graph: Graph, steps: Sequence[Step], rest: Sequence[Step]
+) -> Iterator[tuple[Graph, Function]]:
+    """Yield element-wise steps and reductions as one part, or one by one."""
+    part = _part(graph, steps, rest)
+    function = folds.compiled(device, part) if steps else None
+    if function:
+        yield part, function
+        return
+    for i, step in enumerate(steps):
+        part = _part(graph, [step], [*steps[i + 1 :], *rest])
+        yield part, alone(part)
+
+
+def _part(graph: Graph, steps: Sequence[Step], rest: Sequence[Step]) -> Graph:
+    """Return some steps as a graph; ``rest`` are those that run after them."""
+    made = [y for step in steps for y in step.outputs]
+    read = {x: None for step in steps for x in step.inputs if x is not None}
+    later = {x for step in rest for x in step.inputs}.union(graph.outputs)
+    given = [x for x in read if x not in made]
+    return Graph(
+        tuple([x for x in given if x not in graph.constants]),
+        {x: graph.constants[x] for x in given if x in graph.constants},
+        tuple(steps),
+        tuple([y for y in made if y in later]),
+        {v: graph.specs[v] for v in (*read, *made)},
+    )
+
+
+def _levels(graph: Graph) -> dict[tuple[int, ...], int]:
+    """Return the part of each step, by its outputs.
+
+    Row kernels have even numbers, each one of its own. Reductions have the number
+    after it, and so do steps that only they read.
+    """
+    level: dict[int, int] = {}  # of values
+    free: set[int] = set()  # values that depend on no row kernel
+    taken: set[int] = set()
+    for step in graph.steps:
+        (y,) = step.outputs
+        given = [x for x in step.inputs if x in level]
+        at = max([level[x] for x in given], default=0)
+        if rows.is_row(step, graph):
+            while at in taken:
+                at += 2
+            taken.add(at)
+        elif step.kernel.name in folds.FOLDS:
+            at += 1
+        elif free.issuperset(given):
+            free.add(y)
+        level[y] = at
+    _delay(graph, level, free)
+    return {step.outputs: level[step.outputs[0]] for step in graph.steps}
+
+
+def _delay(graph: Graph, level: dict[int, int], free: set[int]) -> None:
+    """Move steps to the part that reads them.
+
+    That is so if they depend on no row kernel, or if all that read them are reductions
+    and steps that were moved.
+    """
+    readers: dict[int, list[int]] = {}
+    for step in reversed(graph.steps):
+        (y,), read = step.outputs, readers.get(step.outputs[0], [])
+        fixed = rows.is_row(step, graph) or step.kernel.name in folds.FOLDS
+        if read and not fixed and y not in graph.outputs:
+            at = min([level[other] for other in read])
+            if y in free or at == level[y] + 1:
+                level[y] = at
+        for x in step.inputs:
+            if x is not None:
+                readers.setdefault(x, []).append(y)
+
+
+def alone(graph: Graph) -> Function:
+    """Return the kernel of a graph of one step, as a function of the graph's inputs."""
+    (step,) = graph.steps
+    kernel = KERNELS[step.kernel.name]
+    bound = partial(getattr(kernel, "kernel", kernel), **step.attrs)
+    if step.inputs == graph.inputs:
+        return bound
+    numbers = {x: i for i, x in enumerate(graph.inputs)}
+    constants = graph.constants
+
+    def function(*xs: Any) -> Any:
+        return bound(
+            *[
+                None
+                if x is None
+                else constants[x]
+                if x in constants
+                else xs[numbers[x]]
+                for x in step.inputs
+            ]
+        )
+
+    return function
