@@ -178,16 +178,18 @@ def _computed(
 def _parts(device: Device, tile: Tile, tiles: int, k: int) -> int:
     """Return into how many parts to split ``k``, for all units and for precision."""
     long = -(-k // (tile.slices * SUM_MAX_STEPS))
-    idle = device.units // tiles
+    idle = UNIT_GROUPS * device.units // tiles
     return max(long, min(idle, k // PART_MIN_STEPS), 1)
 
 
 PART_MIN_STEPS = 2048  # of a part: adding the parts takes a launch
+UNIT_GROUPS = 3  # of a compute unit, so that some work while others wait for memory
 
 
 # --- few rows -----------------------------------------------------------------------
 
 THIN_MAX_ROWS = 8
+WIDE_GROUP_ITEMS = 1024
 # Items side by side: in a column, and in a row of LANES times 4 columns.
 DOT_LANES, ROW_LANES = 32, 8
 THIN_PART_MIN_BYTES = 1 << 16  # of the right matrix: adding the parts takes a launch
@@ -220,17 +222,21 @@ def thin(
     lanes = DOT_LANES if dots else ROW_LANES
     across = source.GROUP_ITEMS["gpu"] // lanes if dots else lanes * wide
     groups = z * -(-n // across)
+    # Few groups of columns need many items that share the steps.
+    most = device.info.handles[0].max_work_group_size
+    wider = not dots and m <= 4 and groups <= 2 * device.units
+    wider = wider and most >= WIDE_GROUP_ITEMS
+    items = WIDE_GROUP_ITEMS if wider else source.GROUP_ITEMS["gpu"]
     parts = (
         1 if finish else _thin_parts(device, groups, n * k * dtype.itemsize // groups)
     )
     y = empty(device, (parts, math.prod(shape)), dtype)
     bias, activation, alpha = finish or Finish()
-    launch = _thin(
-        device, dtype, m, dots, wide, lie and wide == 4, bias is not None, activation
-    )
+    flags = (dots, wide, lie and wide == 4, bias is not None)
+    launch = _thin(device, dtype, m, flags, activation, items)
     launch(
         z * m * n * k,
-        groups * parts * source.GROUP_ITEMS["gpu"],
+        groups * parts * items,
         *(a.x.buffer, b.x.buffer, y.buffer, (bias or y).buffer),
         *(n, k, parts, a.batch, a.row, a.step, b.batch, b.row, b.step),
         y.size // parts,
@@ -251,16 +257,17 @@ def _thin(
     device: Device,
     dtype: DType,
     rows: int,
-    dots: bool,
-    wide: int,
-    rows_lie: bool,
-    bias: bool,
+    flags: tuple[bool, int, bool, bool],
     activation: str,
+    items: int,
 ) -> Launch:
+    dots, wide, rows_lie, bias = flags
     values: dict[str, Any] = formulae(dtype, activation)
     return source.kernel(
         device,
         "thin",
+        "thin",
+        items,
         M=rows,
         DOTS=dots,
         WIDE=wide,
