@@ -170,7 +170,7 @@ def device(extensions: str = "", capability: int = 0) -> FakeDevice:
     return FakeDevice(units=H100_UNITS, info=SimpleNamespace(handles=[handle]))
 
 
-@pytest.mark.parametrize("tile", [*TILES[0], *TILES[3]])
+@pytest.mark.parametrize("tile", [tile for own in TILES.values() for tile in own])
 def test_a_tile_fits_into_local_memory(tile):
     assert tile.local_bytes(4) <= LOCAL_BYTES
     assert tile.slices in (1, 2, 4, 8)
@@ -204,6 +204,23 @@ def test_float64_has_tiles_that_fit():
 def test_matrix_units_are_those_of_nvidia_from_ampere_on(extensions, capability):
     has = tiles.has_matrix_units.__wrapped__
     assert not has(device(extensions, capability))
+
+
+@pytest.mark.parametrize(("given", "units"), [("", 0), ("1", 1), ("3", 3)])
+def test_matrix_units_are_used_on_request(given, units, monkeypatch):
+    monkeypatch.setenv(tiles.TF32, given)
+    monkeypatch.setattr(tiles, "has_matrix_units", lambda device: True)
+    choose = tiles.chosen.__wrapped__
+    assert choose(device(), FLOAT32, 1, 4096, 4096, 4096).units == units
+    assert not choose(device(), np.dtype(np.int32), 1, 4096, 4096, 4096).units
+    monkeypatch.setattr(tiles, "has_matrix_units", lambda device: False)
+    assert not choose(device(), FLOAT32, 1, 4096, 4096, 4096).units
+
+
+def test_another_request_is_an_error(monkeypatch):
+    monkeypatch.setenv(tiles.TF32, "2")
+    with pytest.raises(ValueError, match="PLUGRAD_OPENCL_TF32=2: give 1 or 3"):
+        tiles.requested()
 
 
 def test_a_place_has_two_numbers():

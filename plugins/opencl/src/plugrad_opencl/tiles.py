@@ -3,12 +3,13 @@
 A work group computes a tile of the result. ``TILES`` are the sizes that there are, and
 ``chosen`` takes the one that keeps the device busy.
 
-NVIDIA's matrix units multiply numbers of 11 significant bits (TF32). A float32 is the
-sum of two such numbers and a rest of 2^-22, so three products have its accuracy. Sums
-of more than 32 products are in float32, because the units round towards zero. Results
-are as accurate as without the units, and large products take three quarters of the time
-(4096 x 4096 on an H100: 2.34 ms, 3.13 without). OpenCL has no name for the units: the
-kernel contains PTX, which only NVIDIA's compiler knows.
+NVIDIA's matrix units multiply numbers of 11 significant bits (TF32). They are used on
+request: ``PLUGRAD_OPENCL_TF32=1`` rounds the inputs of float32 products to such numbers;
+with ``3``, a float32 is the sum of two of them, and three products make one, whose error
+is up to 2^-21 instead of 2^-24. That is no float32: a product with the identity changes
+the last bit. Sums of more than 32 products are in float32 in any case, because the units
+round towards zero. OpenCL has no name for the units: the kernel contains PTX, which only
+NVIDIA's compiler knows.
 
 Products of few rows are bound by reading the other matrix once: ``cl/thin.cl``.
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -74,6 +76,10 @@ TILES = {
         Tile(128, 64, 8, 4, 16),
         Tile(64, 32, 4, 4, 32),
         Tile(32, 32, 4, 4, 32),
+    ),
+    1: (
+        Tile(128, 128, 8, 8, 16, units=1),
+        Tile(64, 64, 4, 8, 32, units=1),
     ),
     3: (
         Tile(128, 128, 8, 8, 16, units=3),
@@ -287,7 +293,9 @@ def _thin(
 def chosen(device: Device, dtype: DType, z: int, m: int, n: int, k: int) -> Tile:
     """Return the largest tile of which there are enough for the compute units."""
     memory = device.info.handles[0].local_mem_size
-    products = 3 if dtype == np.float32 and has_matrix_units(device) else 0
+    products = requested() if dtype == np.float32 else 0
+    if products and not has_matrix_units(device):
+        products = 0
     fit = [t for t in TILES[products] if t.local_bytes(dtype.itemsize) <= memory]
     for tile in fit:
         tiles = z * -(-m // tile.rows) * -(-n // tile.columns)
@@ -340,13 +348,22 @@ def _launch(
 
 # --- matrix units -----------------------------------------------------------------
 
+TF32 = "PLUGRAD_OPENCL_TF32"
 AMPERE = 8  # the first compute capability with TF32
 TRIAL_SIZE = 64
 
 
+def requested() -> int:
+    """Return how many TF32 products may make one of float32; 0 for none."""
+    given = os.environ.get(TF32, "") or "0"
+    if given not in map(str, TILES):
+        raise ValueError(f"{TF32}={given}: give 1 or 3, or unset it for float32")
+    return int(given)
+
+
 @functools.cache
 def has_matrix_units(device: Device) -> bool:
-    """Return whether products of float32 may use them: compile one, and compare it."""
+    """Return whether the device has them: compile a product, and compare it."""
     handle = device.info.handles[0]
     if "cl_nv_device_attribute_query" not in handle.extensions:
         return False
