@@ -143,7 +143,7 @@ class Plugrad(Library):
         import plugrad as pg
         import plugrad_peer
         from plugrad.plugin import runtime
-        from plugrad_opencl.runtime import Launch
+        from plugrad_opencl.launching import Launch
 
         pg.set_backend("opencl")
         self._pg, self._peer, self._launch = pg, plugrad_peer, Launch
@@ -215,24 +215,24 @@ class Plugrad(Library):
     def _counted(self, case: gpu_cases.Call) -> dict[str, int]:
         """Return the kernels of one call by name, and its fills, writes and reads."""
         found: Counter[str] = Counter()
-        launch, device = self._launch.__call__, self._device
+        send, device = self._launch.send, self._device
 
         def counting(kernel: Any, *args: Any) -> None:
             found[kernel._name] += 1
-            launch(kernel, *args)
+            send(kernel, *args)
 
         def counted(name: str) -> Callable[..., None]:
             work = getattr(device, name)
             return lambda *args: (found.update([f"({name})"]), work(*args))[-1]
 
         transfers = ("fill", "write", "read")
-        self._launch.__call__ = counting
+        self._launch.send = counting
         for name in transfers:
             setattr(device, name, counted(name))
         try:
             case()
         finally:
-            self._launch.__call__ = launch
+            self._launch.send = send
             for name in transfers:
                 delattr(device, name)
         self.wait()

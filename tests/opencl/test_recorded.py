@@ -14,10 +14,10 @@ SHAPE = (5, 7)
 
 @pytest.fixture(autouse=True)
 def _on_opencl():
-    with pg.use_backend("opencl"):
-        yield
     for kernel in kernels().values():
         getattr(kernel, "known", {}).clear()
+    with pg.use_backend("opencl"):
+        yield
 
 
 def kernels():

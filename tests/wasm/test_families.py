@@ -176,8 +176,9 @@ def test_indices_out_of_range_are_named_as_on_cpu(name, index, dtype):
     with pg.use_backend("cpu"), pytest.raises(IndexError) as theirs:
         BAD[name](pg.asarray(indices))
     assert str(ours.value) == str(theirs.value)
-    from_0 = index + 4 if index < 0 else index
-    assert f"index {from_0} is out of range" in str(ours.value)
+    # gather names an index as it was given, gather_nd as it counts from 0.
+    named = {index, index + 4 if index < 0 else index}
+    assert any(f"index {i} is out of range" in str(ours.value) for i in named)
 
 
 @pytest.mark.parametrize("method", ["bilinear", "nearest"])

@@ -4,12 +4,12 @@ A work group computes a tile of the result. ``TILES`` are the sizes that there a
 ``chosen`` takes the one that keeps the device busy.
 
 NVIDIA's matrix units multiply numbers of 11 significant bits (TF32). They are used on
-request: ``PLUGRAD_OPENCL_TF32=1`` rounds the inputs of float32 products to such numbers;
-with ``3``, a float32 is the sum of two of them, and three products make one, whose error
-is up to 2^-21 instead of 2^-24. That is no float32: a product with the identity changes
-the last bit. Sums of more than 32 products are in float32 in any case, because the units
-round towards zero. OpenCL has no name for the units: the kernel contains PTX, which only
-NVIDIA's compiler knows.
+request: ``PLUGRAD_OPENCL_TF32=1`` rounds the inputs of float32 products to such
+numbers; with ``3``, a float32 is the sum of two of them, and three products make one,
+whose error is up to 2^-21 instead of 2^-24. That is no float32: a product with the
+identity changes the last bit. Sums of more than 32 products are in float32 in any case,
+because the units round towards zero. OpenCL has no name for the units: the kernel
+contains PTX, which only NVIDIA's compiler knows.
 
 Products of few rows are bound by reading the other matrix once: ``cl/thin.cl``.
 

@@ -192,6 +192,7 @@ TABLE = [
     ("GatherNd", lambda x: pg.gather_nd(x, IDS), (3, 3, 2)),
     ("GatherV2", lambda x: pg.gather(x, IDS, axis=1), (2, 3)),
     ("GatherV2", lambda x: pg.gather(x, IDS, axis=2, batch_dims=1), (2, 2, 3)),
+    ("Take", lambda x: pg.take(x, pg.asarray(IDS), axis=1), (2, 3)),
     ("MirrorPad", lambda x: pg.pad(x, [(2, 1), (0, 1)], mode="reflect"), (3, 2)),
     ("MirrorPad", lambda x: pg.pad(x, [(2, 1), (0, 1)], mode="symmetric"), (3, 2)),
     ("Pack", lambda *xs: pg.stack(xs, axis=1), (2, 3), (2, 3)),
