@@ -39,6 +39,7 @@ from ._src.engine.overrides import (
     unregister_gradient,
     use_gradients,
 )
+from ._src.engine.precision import get_precision, precision, set_precision
 from ._src.ops._processes import _restored, _restored_variable
 from ._src.ops.array.blocks import (
     batch_to_space_nd,
@@ -563,6 +564,7 @@ __all__ = [
     "get_gradient",
     "get_kernel",
     "get_kernels_for_backend",
+    "get_precision",
     "grad",
     "gradient_packs",
     "grads",
@@ -661,6 +663,7 @@ __all__ = [
     "pool",
     "positive",
     "pow",
+    "precision",
     "prelu",
     "prod",
     "profile",
@@ -693,6 +696,7 @@ __all__ = [
     "separable_conv2d",
     "set_backend",
     "set_gradients",
+    "set_precision",
     "setdiff1d",
     "sigmoid",
     "sign",

@@ -231,14 +231,26 @@ def test_an_open_generator_in_f_does_not_keep_the_tape():
     held.pop().close()
 
 
+def _backends_around_a_change():
+    found = []
+
+    def f(x):
+        found.append(pg.get_backend())
+        pg.set_backend("toy")
+        found.append(pg.exp(0.0).backend)
+        return x
+
+    with scale(2.0):
+        pg.grad(f)(1.0)
+        return [*found, pg.get_backend()]
+
+
 def test_set_backend_shows_inside_of_scopes_that_choose_no_backend():
     run = contextvars.Context().run  # outside of the backend of this test
-    before = run(pg.get_backend)
+    before = run(pg.get_backend)  # chosen before the scope is entered
     with toy():
         try:
-            with scale(2.0):
-                run(pg.set_backend, "toy")
-                assert run(lambda: pg.exp(0.0).backend) == "toy"
+            assert run(_backends_around_a_change) == [before, "toy", "toy"]
         finally:
             run(pg.set_backend, before)
 

@@ -12,8 +12,10 @@ from plugrad_conformance.toy import toy as made
 OF_REPLAYS = {
     "test_a_call_is_replayed_again_once_the_change_has_ended",
     "test_a_failed_call_that_draws_assigns_nothing",
+    "test_a_function_is_recorded_for_each_precision",
     "test_a_kernel_that_declines_later",
     "test_a_region_that_declines_frees_what_no_kernel_reads",
+    "test_a_step_that_declines_later_runs_at_its_precision",
     "test_an_error_in_the_middle",
     "test_at_most_64_calls",
     "test_calls_are_replayed_after_a_profiler",
@@ -22,6 +24,7 @@ OF_REPLAYS = {
     "test_only_the_state_is_compared",
     "test_profile_shows_regions",
     "test_python_does_not_run_again",
+    "test_that_of_the_process_counts_too",
     "test_the_memory_is_free_before_the_next_kernel",
     "test_the_third_call_is_the_first_that_is_replayed",
 }

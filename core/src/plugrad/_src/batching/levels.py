@@ -179,12 +179,17 @@ class Level:
     def outside(self, base: OpenBackend | None = None) -> switched:
         """Return the scope around the ``vmap``, with ``base`` as its backend.
 
-        Gradients that the function overrides stay in force.
+        Gradients that the function overrides stay in force, and its precision.
         """
-        around, overrides = self.context, current().overrides
+        around, now = self.context, current()
+        overrides, precision = now.overrides, now.precision
         base = base or around.backend
-        if base is not around.backend or overrides is not around.overrides:
-            around = Context(around, {"backend": base})
+        if (
+            base is not around.backend
+            or overrides is not around.overrides
+            or precision is not around.precision
+        ):
+            around = Context(around, {"backend": base, "precision": precision})
             around.overrides = overrides
         return switched(around)
 

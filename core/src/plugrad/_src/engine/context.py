@@ -126,7 +126,7 @@ class Overrides:
 class Context:
     """The state of all scopes around one place of the program.
 
-    A context never changes, except ``PROCESS``, the outermost one.
+    A context never changes, except ``PROCESS``, the defaults of the process.
 
     Attributes:
         backend: The active backend; None leaves the choice to ``PROCESS``.
@@ -139,6 +139,7 @@ class Context:
             returns a block in which one gradient is computed. ``outside`` returns an
             observer of the block of ``outside()``, which hides all others.
         overrides: Gradients over all others.
+        precision: That of float32 products; None leaves the choice to ``PROCESS``.
         quiet: Whether there is neither tape nor observer; for the fast paths.
         tape: The tape, if there is exactly one and no observer; for the fast path.
         level: The innermost ``vmap`` around, or None.
@@ -153,6 +154,7 @@ class Context:
         "level",
         "observers",
         "overrides",
+        "precision",
         "quiet",
         "tape",
         "tapes",
@@ -165,6 +167,7 @@ class Context:
         self.backend: OpenBackend | None = changes.get("backend", under.backend)
         self.tapes: tuple[Tape, ...] = changes.get("tapes", under.tapes)
         self.level: Any = changes.get("level", under.level)
+        self.precision: str | None = changes.get("precision", under.precision)
         self.observers: tuple[Callable[..., None], ...]
         self.observers = changes.get("observers", under.observers)
         if "observer" in changes:
@@ -186,7 +189,7 @@ class Context:
         """
         if self.changes is other.changes:
             return self.under
-        under = None if self is PROCESS else self.under.without(other)
+        under = None if self is OUTERMOST else self.under.without(other)
         return None if under is None else Context(under, self.changes)
 
     def undo(self) -> None:
@@ -197,14 +200,18 @@ class Context:
         self.changes = {}
 
 
-PROCESS = Context.__new__(Context)  # outside of all scopes: the process' default
-PROCESS.backend, PROCESS.overrides, PROCESS.under = None, None, PROCESS
-PROCESS.level = None
-PROCESS.tapes, PROCESS.observers, PROCESS.changes = (), (), {}
-PROCESS._see_who_watches()
+OUTERMOST = Context.__new__(Context)  # outside of all scopes
+OUTERMOST.backend, OUTERMOST.overrides, OUTERMOST.under = None, None, OUTERMOST
+OUTERMOST.level, OUTERMOST.precision = None, None
+OUTERMOST.tapes, OUTERMOST.observers, OUTERMOST.changes = (), (), {}
+OUTERMOST._see_who_watches()
+
+# The defaults of the process, in force where scopes choose nothing. A scope inherits
+# the fields of ``OUTERMOST`` when it is entered; these may change later.
+PROCESS = Context(OUTERMOST, {"precision": "float32"})
 
 # A context variable: threads and tasks of asyncio have contexts of their own.
-_current: ContextVar[Context] = ContextVar("plugrad", default=PROCESS)
+_current: ContextVar[Context] = ContextVar("plugrad", default=OUTERMOST)
 _running: ContextVar[Run | None] = ContextVar("plugrad.run", default=None)
 current = _current.get  # the context of the caller
 running = _running.get  # the run that the caller is in, as far as one is observed
@@ -358,7 +365,7 @@ def _taped(under: Context, tapes: tuple[Tape, ...]) -> Context:
     inside = Context.__new__(Context)
     inside.under, inside.changes = under, {"tapes": tapes}
     inside.backend, inside.overrides = under.backend, under.overrides
-    inside.level = under.level
+    inside.level, inside.precision = under.level, under.precision
     inside.tapes, inside.observers = tapes, under.observers
     inside._see_who_watches()
     return inside
@@ -444,3 +451,20 @@ def notify(what: str, value: object) -> None:
         method = getattr(observer, what, None)
         if method is not None:
             method(value)
+
+
+def notify_outer(what: str, *values: object) -> Any:
+    """Call the method ``what`` of the observers that are in force outside any ``vmap``.
+
+    Returns:
+        The answer of the last observer that has the method; None if none has it.
+
+    """
+    context, answer = current(), None
+    while context.level is not None:  # which hides observers
+        context = context.level.context
+    for observer in context.observers:
+        method = getattr(observer, what, None)
+        if method is not None:
+            answer = method(*values)
+    return answer

@@ -48,7 +48,9 @@ def set_backend(name: str) -> None:
         >>> pg.set_backend("cpu")
 
     """
-    context.make_default(registry.open(name, "set_backend"))
+    backend = registry.open(name, "set_backend")
+    context.notify_outer("refuse", "set_backend changes a setting of the process")
+    context.make_default(backend)
 
 
 def use_backend(name: str) -> context.UserScope:

@@ -16,10 +16,10 @@ def outside() -> UserScope:
     """Return a block that runs apart from the scopes around it.
 
     Inside the ``with`` block, no surrounding tape, ``vmap``, ``profile``, ``debug``,
-    ``tidy`` or ``jit`` is in force, nor any backend or gradient that a surrounding
-    block has chosen: code runs as at the start of the program, on the default backend
-    of the process. Use it to log or debug in the middle of a function, or to load
-    something once that has to outlive the call. It is also a decorator.
+    ``tidy`` or ``jit`` is in force, nor any backend, precision or gradient that a
+    surrounding block has chosen: code runs as at the start of the program, on the
+    default backend of the process. Use it to log or debug in the middle of a function,
+    or to load something once that has to outlive the call. It is also a decorator.
 
     What is computed inside is a constant for the surrounding code: no gradient goes
     through it. ``jit`` does not record it, and a replay does not repeat it. If the
@@ -62,6 +62,7 @@ class _Outside(UserScope):
             "observers": _bystanders(current()),
             "overrides": None,
             "level": None,
+            "precision": None,
         }
         super().__enter__()
         self.run = running()

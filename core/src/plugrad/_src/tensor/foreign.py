@@ -39,6 +39,9 @@ Tensor.ndim | ndim | Tensor.ndim | + | |
 Tensor.to | | Tensor.to | device_put | |
 set_backend | | set_default_device | | setBackend |
 get_backend | | get_default_device | default_backend | getBackend |
+precision | | | default_matmul_precision | | JAX's `"tensorfloat32"` is `"tf32"`
+set_precision | | set_float32_matmul_precision | | | PyTorch's `"high"` is `"tf32"`
+get_precision | | get_float32_matmul_precision | | |
 register_backend | | | | registerBackend |
 remove_backend | | | | removeBackend |
 engine | | | | engine |

@@ -72,6 +72,9 @@ class Differ:
             names = [f"{s.kernel.name} on {s.backend}" for s in (old, new)]
             return f"{names[0]} ran before, {names[1]} now"
         name = new.kernel.name
+        if old.precision != new.precision:
+            of = [step.precision or "that of the call" for step in (old, new)]
+            return f"the precision of {name} was {of[0]}, and is {of[1]}"
         if len(old.inputs) != len(new.inputs):
             return f"{name} had {len(old.inputs)} inputs, and has {len(new.inputs)}"
         for n, (x, y) in enumerate(zip(old.inputs, new.inputs, strict=True)):

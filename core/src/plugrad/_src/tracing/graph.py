@@ -33,6 +33,8 @@ class Step(NamedTuple):
         inputs: The numbers of its inputs; None for an optional one.
         attrs: Its attributes.
         outputs: The numbers of its outputs.
+        precision: That of float32 products, where the function sets another one than
+            that of the call; else None. See ``plugrad.precision``.
 
     Example:
         >>> graph = pg.jit(lambda x: pg.sum(x, axis=1)).explain(pg.ones((2, 3))).graph
@@ -46,6 +48,7 @@ class Step(NamedTuple):
     inputs: tuple[int | None, ...]
     attrs: Mapping[str, Any]
     outputs: tuple[int, ...]
+    precision: str | None = None
 
 
 class Graph(NamedTuple):
@@ -79,13 +82,14 @@ class Graph(NamedTuple):
         return f"%{value} {named(spec.dtype)}{[*spec.shape]}"
 
     def _row(self, step: Step) -> dict[str, Any]:
-        """Return a step as text: its kernel, backend, inputs, attributes, outputs."""
+        """Return the fields of a step as text."""
         return {
             "kernel": step.kernel.name,
             "backend": step.backend,
             "inputs": ["None" if x is None else f"%{x}" for x in step.inputs],
             "attrs": {n: f"{value!r:.60}" for n, value in step.attrs.items()},
             "outputs": [self._describe(y) for y in step.outputs],
+            "precision": step.precision,
         }
 
     def _lines(self, by: Callable[[Step], str] | None = None) -> list[str]:
@@ -96,7 +100,8 @@ class Graph(NamedTuple):
             row = self._row(step)
             given = [*row["inputs"], *[f"{n}={v}" for n, v in row["attrs"].items()]]
             call = f"{step.kernel.name}({', '.join(given)}) on {step.backend}"
-            more = f", {by(step)}" if by else ""
+            more = f", precision {step.precision}" if step.precision else ""
+            more += f", {by(step)}" if by else ""
             lines.append(f"{', '.join(row['outputs'])} = {call}{more}")
         return [*lines, f"return {', '.join(f'%{value}' for value in self.outputs)}"]
 

@@ -21,6 +21,7 @@ from plugrad._src.engine.code import python_function
 from plugrad._src.engine.context import current
 from plugrad._src.engine.dispatch import active
 from plugrad._src.engine.places import Slot
+from plugrad._src.engine.precision import get_precision
 from plugrad._src.engine.references import PROTOCOL
 from plugrad._src.registry.deprecation import outside
 from plugrad._src.tensor import arguments
@@ -260,7 +261,7 @@ class Jitted(Generic[P, R]):
         self, args: Any, kwargs: Any
     ) -> tuple[Recording | None, Signature, str]:
         """Return the entry for a call, its signature, and why there is no entry."""
-        sign = signature(args, kwargs, self._static, active())
+        sign = signature(args, kwargs, self._static, active(), get_precision())
         fitting = [e for e in self._entries if e.sign.key == sign.key]
         stale = [(e.stale(sign), e) for e in fitting]
         valid = [e for why, e in stale if not why]

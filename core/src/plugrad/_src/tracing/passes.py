@@ -122,7 +122,7 @@ def _key(step: Step) -> Any:
     """Return a key: steps with equal keys compute the same."""
     # repr tells 1 from 1.0 and 0.0 from -0.0; equality tells what repr shortens.
     attrs = [(name, value, repr(value)) for name, value in step.attrs.items()]
-    return step.kernel, step.backend, step.inputs, *attrs
+    return step.kernel, step.backend, step.precision, step.inputs, *attrs
 
 
 def constants(draft: Draft) -> None:

@@ -38,7 +38,14 @@ from plugrad._src.tensor.tree import LEAF, kind_of, split
 
 from .graph import DRAW, MOVE, REGION, Graph, Step
 from .recording import Recording
-from .regions import Plan, Region, compiled, last_uses
+from .regions import (
+    Plan,
+    Region,
+    at_precision,
+    compiled,
+    last_uses,
+    precision_of,
+)
 from .signature import Static, leaf_key, structure_key, value_key
 
 MISS: Any = object()
@@ -52,6 +59,7 @@ def call(args, kwargs):
       not context.quiet or context.level is not None
       or context.overrides is not overrides or gradients.plans is not plans
       or (context.backend or PROCESS.backend) is not backend
+      or (context.precision or PROCESS.precision) != precision
     ): return MISS"""
 # An attribute, an item or what is in a cell is gone.
 TAIL = "  except GONE: return MISS"
@@ -104,7 +112,8 @@ class Program:
         self.names |= {"MISS": MISS, "PROCESS": PROCESS, "current": current}
         self.names |= {"GONE": GONE, "MISSING": MISSING, "data_of": data_of}
         self.names |= {"gradients": registry.gradients, "plans": of.plans}
-        self.names |= {"backend": of.sign.key[2], "overrides": of.overrides}
+        self.names |= {"backend": of.sign.key[2], "precision": of.sign.key[3]}
+        self.names["overrides"] = of.overrides
         self.names["function"] = of.function
         self.names["__name__"] = __name__  # recordings skip code of plugrad
         self.guards(of)
@@ -447,7 +456,7 @@ def run_declined(step: Step, *natives: Native) -> Any:
     """Run a kernel that declines now, although it did not when it was recorded."""
     where = registry.opened[step.backend]
     xs = [None if x is None else Tensor(x, where) for x in natives[: len(step.inputs)]]
-    with Scope(backend=where):
+    with Scope(backend=where, **precision_of(step)):
         made = dispatch._run(step.kernel, (*xs,), {**step.attrs}, implemented=False)
     return made[0]._data if step.kernel.single else [y._data for y in made]
 
@@ -456,7 +465,8 @@ def function_of(step: Step) -> tuple[Callable[..., Any], dict[str, Any]]:
     """Return the function that runs a step on native arrays, and its attributes."""
     where = registry.opened[step.backend]
     if step.kernel not in (MOVE, DRAW):
-        return where.table[step.kernel.name], dict(step.attrs)
+        function = where.table[step.kernel.name]
+        return at_precision(step, function), dict(step.attrs)
     source = registry.opened[step.attrs["source"]]
 
     def drawn(key: Native | None) -> Native:

@@ -21,6 +21,7 @@ import numpy as np
 from plugrad._src.engine import dispatch
 from plugrad._src.engine.context import Scope, current, running
 from plugrad._src.engine.places import Slot
+from plugrad._src.engine.precision import get_precision
 from plugrad._src.engine.tape import Outputs
 from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry import backend as backends
@@ -95,6 +96,7 @@ class Recorder:
             with_lines,
             hold_arrays,
         )
+        self._precision = get_precision()
         self._apart: set[int] = set()
         self._paused = False
 
@@ -366,7 +368,9 @@ class Recorder:
     def _step(
         self, kernel: Kernel, where: Home, given: Numbers, attrs: Attrs, made: list[int]
     ) -> None:
-        step = Step(kernel, where.name, given, dict(attrs), tuple(made))
+        now = get_precision()
+        inside = None if now == self._precision else now
+        step = Step(kernel, where.name, given, dict(attrs), tuple(made), inside)
         self.draft.steps.append(step)
         if self._with_lines:
             self.lines |= dict.fromkeys(made, line_outside())

@@ -1,8 +1,8 @@
 """Regions: parts of a graph that a backend's compiler turns into one function.
 
-A region contains connected steps of one backend that iterate over one shape; no path
-leaves it and comes back. Inside a region no step reads the result of a reduction, so
-one pass over the elements is enough.
+A region contains connected steps of one backend and one precision that iterate over one
+shape; no path leaves it and comes back. Inside a region no step reads the result of a
+reduction, so one pass over the elements is enough.
 
 Map: ``compiled``, which makes a ``Plan``; ``Grouping``, which finds regions;
 ``last_uses``.
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
+from plugrad._src.engine.context import Scope
 from plugrad._src.registry.backend import OpenBackend
 from plugrad._src.registry.deprecation import outside
 from plugrad._src.registry.hooks import Compile, Fusable
@@ -205,7 +206,7 @@ class Grouping:
             if not isinstance(item, Step) or not self.makes[n] & read:
                 continue
             if key := _fusable_key(compiler, item, self.graph):
-                spaces[n] = key, self.spaces[n]
+                spaces[n] = key, self.spaces[n], item.precision
         for n in spaces:
             makers = {self.makers[x] for x in self.plan[n].inputs if x in self.makers}
             for m in sorted(makers):
@@ -216,7 +217,7 @@ class Grouping:
         arrays: dict[Any, int] = {}
         for x, spec in self.graph.specs.items():
             arrays[spec.shape] = arrays.get(spec.shape, 0) | 1 << x
-        for g, (_, shape) in sorted(self.found.items()):
+        for g, (_, shape, _) in sorted(self.found.items()):
             if prod(shape) >= RECOMPUTE_MIN_ELEMENTS:
                 self._recompute(g, arrays[shape])
 
@@ -393,8 +394,10 @@ def _compile_or_split(
     """Return the region that the compiler makes of a graph, or the steps."""
     if not isinstance(item, Graph):
         return [item]
+    first = item.steps[0]
     try:
-        function = compiler.compile(item)
+        with Scope(**precision_of(first)):
+            function = compiler.compile(item)
         if function is not None and not callable(function):
             raise TypeError(f"compile must return a function or None, got {function!r}")
     except Exception as error:  # of a plugin: the kernels do the same
@@ -402,7 +405,27 @@ def _compile_or_split(
         return item.steps
     if function is None:
         return item.steps
-    return [Region(item, function, f"{compiler.owner}")]
+    return [Region(item, at_precision(first, function), f"{compiler.owner}")]
+
+
+def at_precision(step: Step, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs a step, or its region, at the precision of the step.
+
+    Without a precision of its own it runs at that of the call, which is compared.
+    """
+    if step.precision is None:
+        return function
+
+    def inside(*natives: Any, **attrs: Any) -> Any:
+        with Scope(**precision_of(step)):
+            return function(*natives, **attrs)
+
+    return inside
+
+
+def precision_of(step: Step) -> dict[str, str]:
+    """Return what a ``Scope`` changes for a step that has a precision of its own."""
+    return {} if step.precision is None else {"precision": step.precision}
 
 
 # --- liveness --------------------------------------------------------------------

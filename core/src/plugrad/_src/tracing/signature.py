@@ -99,9 +99,13 @@ class Signature(NamedTuple):
 
 
 def signature(
-    args: Any, kwargs: Any, static: Collection[int | str], backend: OpenBackend
+    args: Any,
+    kwargs: Any,
+    static: Collection[int | str],
+    backend: OpenBackend,
+    precision: str,
 ) -> Signature:
-    """Return the signature of a call.
+    """Return the signature of a call on a backend at a precision.
 
     Raises:
         TypeError: An argument is of a class that jit does not know.
@@ -124,7 +128,7 @@ def signature(
                 "changes jit cannot see; pass tensors, numbers, text or trees of them, "
                 "or name it in static= if it is hashable"
             ) from None
-    key = structure_key(structure), tuple(keys), backend
+    key = structure_key(structure), tuple(keys), backend, precision
     return Signature(args, kwargs, leaves, structure, key)
 
 
@@ -193,7 +197,9 @@ def difference(old: Signature, new: Signature) -> str:
     for before, now, path in pairs:
         if before != now:
             return f"{argument(path)}: {described(before)}, {described(now)}"
-    return f"the active backend: {old.key[2].name}, {new.key[2].name}"
+    if old.key[2] is not new.key[2]:
+        return f"the active backend: {old.key[2].name}, {new.key[2].name}"
+    return f"the precision: {old.key[3]}, {new.key[3]}"
 
 
 def described(key: Any) -> str:

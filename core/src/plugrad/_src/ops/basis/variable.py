@@ -12,6 +12,7 @@ from plugrad._src.engine.context import (
     current,
     made_outside,
     notify_kept,
+    notify_outer,
 )
 from plugrad._src.engine.dispatch import tracked_alias
 from plugrad._src.engine.tape import Tape, alias
@@ -22,23 +23,6 @@ from plugrad._src.tensor.tensor import TapeId, Tensor, TensorLike
 from . import _convert
 
 __all__ = ["Variable"]
-
-
-def notify_outer(what: str, *values: object) -> Any:
-    """Call the method ``what`` of the observers that are in force outside any ``vmap``.
-
-    Returns:
-        The answer of the last observer that has the method; None if none has it.
-
-    """
-    context, answer = current(), None
-    while context.level is not None:  # which hides observers
-        context = context.level.context
-    for observer in context.observers:
-        method = getattr(observer, what, None)
-        if method is not None:
-            answer = method(*values)
-    return answer
 
 
 class Variable(Methods):

@@ -30,7 +30,7 @@ from typing import Any, Never, Unpack, cast
 
 import numpy as np
 
-from plugrad._src.engine.context import current
+from plugrad._src.engine.context import current, notify_outer
 from plugrad._src.engine.dispatch import require_dtype, run
 from plugrad._src.ops.array import gather
 from plugrad._src.ops.basis import (
@@ -39,7 +39,6 @@ from plugrad._src.ops.basis import (
     reduce,
     shape,
     unary,
-    variable,
 )
 from plugrad._src.ops.basis.creation import Number
 from plugrad._src.ops.reduction import extremes
@@ -99,7 +98,7 @@ def seed(n: Seed = None, /) -> None:
         >>> pg.random.seed()  # unpredictable again
 
     """
-    variable.notify_outer("refuse", "random.seed restarts the numbers of the process")
+    notify_outer("refuse", "random.seed restarts the numbers of the process")
     _draws.reseed(_checked("seed", n))
 
 
@@ -166,7 +165,7 @@ def _for_each_example(
         def draw(key: Tensor | None) -> Tensor:
             return drawn(_checked(op, seed if key is None else key))
 
-        y = variable.notify_outer("draw", draw, given)  # jit draws again later
+        y = notify_outer("draw", draw, given)  # jit draws again later
         return cast("Tensor", draw(given) if y is None else y)
     key: Any = seed
     mapped = seed is None
@@ -811,7 +810,7 @@ def multinomial(
     step = max(count, 1) if inside else max(NOISE // max(rows * classes, 1), 1)
     draw = _draws.race if normalized else _draws.gumbel
     if step < count:  # all parts continue one stream
-        variable.notify_outer("refuse", "multinomial draws in several parts")
+        notify_outer("refuse", "multinomial draws in several parts")
         stream = _draws.stream(_checked("multinomial", seed))
     for at in range(0, max(count, 1), step):
         sizes = (min(step, count - at), rows, classes)
