@@ -174,6 +174,10 @@ def device(extensions: str = "", capability: int = 0) -> FakeDevice:
 def test_a_tile_fits_into_local_memory(tile):
     assert tile.local_bytes(4) <= LOCAL_BYTES
     assert tile.slices in (1, 2, 4, 8)
+    if tile.units:  # an instruction multiplies 8 steps, and a warp has 8 by 4 items
+        assert tile.deep // tile.slices % 8 == 0
+        assert tile.rows % (8 * tile.item_rows) == 0
+        assert tile.columns % (4 * tile.item_columns) == 0
 
 
 @pytest.mark.parametrize(
@@ -187,34 +191,96 @@ def test_a_tile_fits_into_local_memory(tile):
     ],
 )
 def test_the_largest_tile_that_keeps_the_device_busy(sizes, tile):
-    found = tiles.chosen.__wrapped__(device(), FLOAT32, *sizes)
-    assert found == tile
+    for precision in ("float32", "tf32"):  # the same without matrix units
+        found = tiles.chosen.__wrapped__(device(), FLOAT32, precision, *sizes)
+        assert found == tile
+
+
+SIZES_TF32 = {
+    (1, 4096, 4096, 4096): TILES[1][0],
+    (1, 2048, 2048, 2048): TILES[1][0],
+    (1, 1024, 1024, 1024): TILES[1][2],
+    (1, 512, 512, 512): TILES[1][2],
+    (1, 25088, 64, 576): TILES[1][1],
+    (1, 8, 8, 8): TILES[1][-1],
+}
+
+
+@pytest.mark.parametrize("sizes", SIZES_TF32)
+def test_tf32_has_tiles_of_one_product(sizes, monkeypatch):
+    monkeypatch.setattr(tiles, "has_matrix_units", lambda device, units: True)
+    choose = tiles.chosen.__wrapped__
+    assert choose(device(), FLOAT32, "tf32", *sizes) == SIZES_TF32[sizes]
+    assert choose(device(), FLOAT32, "float32", *sizes).units == 0
+    assert choose(device(), np.dtype(np.int32), "tf32", *sizes).units == 0
+
+
+@pytest.mark.parametrize(
+    ("precision", "given", "working", "units"),
+    [
+        ("float32", "", {1, 3}, 0),
+        ("float32", "1", {1, 3}, 1),
+        ("float32", "3", {1, 3}, 3),
+        ("float32", "3", {1}, 0),
+        ("tf32", "", {1, 3}, 1),
+        ("tf32", "3", {1, 3}, 1),
+        ("tf32", "", {3}, 0),
+    ],
+)
+def test_matrix_units_are_used_on_request(
+    precision, given, working, units, monkeypatch
+):
+    monkeypatch.setenv(tiles.TF32, given)
+    monkeypatch.setattr(tiles, "has_matrix_units", lambda _, units: units in working)
+    sizes = 1, 4096, 4096, 4096
+    choose = tiles.chosen.__wrapped__
+    assert choose(device(), FLOAT32, precision, *sizes).units == units
+    assert not choose(device(), np.dtype(np.int32), precision, *sizes).units
+
+
+def check_the_precision_in_force() -> None:
+    """Note for which precision tiles are chosen, until launches are kept.
+
+    Those that are kept for one precision must not stand for another.
+    """
+    found, choose = [], tiles.chosen
+
+    def noting(device, dtype, precision, *sizes):
+        found.append(precision)
+        return choose(device, dtype, precision, *sizes)
+
+    tiles.chosen = noting
+    f, x, w = numbers(3, 3, 4, 8), numbers(1, 6, 6, 4), numbers(8, 12)
+    for op, a, b in ((pg.matmul, numbers(20, 8), w), (pg.conv2d, x, f)):
+        for wrapped in (op, pg.jit(lambda a, b, op=op: op(a, b))):
+            found.clear()
+            results = []
+            for name in ["float32"] * 6 + ["tf32"] * 6 + ["float32", "tf32"]:
+                with pg.precision(name):
+                    results.append(wrapped(pg.asarray(a), pg.asarray(b)).numpy())
+            assert all(np.array_equal(y, results[0]) for y in results)
+            # Nothing is chosen in the last calls, and anew for the other precision.
+            assert [name for name, _ in itertools.groupby(found)] == ["float32", "tf32"]
+
+
+def test_products_have_the_precision_in_force():
+    in_gpu_style("check_the_precision_in_force()")
 
 
 def test_float64_has_tiles_that_fit():
     found = tiles.chosen.__wrapped__(
-        device(), np.dtype(np.float64), 1, 4096, 4096, 4096
+        device(), np.dtype(np.float64), "tf32", 1, 4096, 4096, 4096
     )
     assert found.local_bytes(8) <= LOCAL_BYTES
 
 
+@pytest.mark.parametrize("units", [1, 3])
 @pytest.mark.parametrize(
     ("extensions", "capability"), [("", 9), ("cl_nv_device_attribute_query", 7)]
 )
-def test_matrix_units_are_those_of_nvidia_from_ampere_on(extensions, capability):
+def test_matrix_units_are_those_of_nvidia_from_ampere_on(extensions, capability, units):
     has = tiles.has_matrix_units.__wrapped__
-    assert not has(device(extensions, capability))
-
-
-@pytest.mark.parametrize(("given", "units"), [("", 0), ("1", 1), ("3", 3)])
-def test_matrix_units_are_used_on_request(given, units, monkeypatch):
-    monkeypatch.setenv(tiles.TF32, given)
-    monkeypatch.setattr(tiles, "has_matrix_units", lambda device: True)
-    choose = tiles.chosen.__wrapped__
-    assert choose(device(), FLOAT32, 1, 4096, 4096, 4096).units == units
-    assert not choose(device(), np.dtype(np.int32), 1, 4096, 4096, 4096).units
-    monkeypatch.setattr(tiles, "has_matrix_units", lambda device: False)
-    assert not choose(device(), FLOAT32, 1, 4096, 4096, 4096).units
+    assert not has(device(extensions, capability), units)
 
 
 def test_another_request_is_an_error(monkeypatch):

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from plugrad.plugin import get_precision
 
 from .arrays import ClArray, ClOwner, DType, Shape
 from .launching import Again, Launch, Slot
@@ -28,14 +29,24 @@ MAX_SHAPES = 512  # of one kernel, for which launches are kept
 MAX_CALLS = 4  # that are compared, before a kernel is given up
 
 
-def by_shape(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a kernel that is recorded for all shapes, dtypes and attributes."""
+def by_shape(
+    kernel: Callable[..., Any], *, by_precision: bool = False
+) -> Callable[..., Any]:
+    """Return a kernel that is recorded for all shapes, dtypes and attributes.
+
+    Args:
+        kernel: What it does.
+        by_precision: Whether that depends on ``plugrad.precision``.
+
+    """
     known: dict[Any, Recorded] = {}
 
     def call(*xs: Any, **attrs: Any) -> Any:
         specs = [x if x is None else (x.shape, x.dtype) for x in xs]
         values = [v.hex() if type(v) is float else v for v in attrs.values()]
-        key = (xs[0].device, *specs, *values)
+        key: tuple[Any, ...] = (xs[0].device, *specs, *values)
+        if by_precision:
+            key = (get_precision(), *key)
         found = known.get(key)
         if found is None:
             if len(known) >= MAX_SHAPES:

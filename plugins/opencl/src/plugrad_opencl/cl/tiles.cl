@@ -23,8 +23,8 @@ static inline S finish(S y, $real alpha) { return $finish; }
 #define EACH _Pragma("unroll") for
 #if UNITS
 // Matrix units of NVIDIA: a warp computes ITEM_ROWS * 8 by ITEM_COLUMNS * 4, in products of
-// 16 by 8 by 8. They take the upper 19 bits of float32 (TF32); with UNITS 3, the lower
-// bits are multiplied, too, in two products more.
+// 16 by 8 by 8. They take the upper 19 bits of float32 (TF32), which is all with UNITS 1;
+// with UNITS 3, the lower bits are multiplied, too, in two products more.
 #define SLICE (WARPS_DOWN * WARPS_ACROSS * 32)
 #define PAD 8
 #else
@@ -110,13 +110,15 @@ static inline int inside(int place, int top, int left, int height, int width) {
 
 #if UNITS
 // The upper 19 bits of a number, rounded, and what is left of it; the units do not see the
-// lower bits of that. What is not finite has no rest but NaN.
+// lower bits of that. What is not finite has no rest but NaN. With UNITS 1 nothing finite
+// may become infinite: what would round up to infinity is made smaller, by 2^-12. The same
+// product makes a NaN whose upper bits are those of infinity one that the units see.
 static inline void split(float x, uint *high, uint *low) {
 #if UNITS == 3
   *high = (as_uint(x) + 0x1000) & 0xffffe000;
   *low = as_uint(x - as_float(*high));
 #else
-  *high = isfinite(x) ? as_uint(x) + 0x1000 : as_uint(x);
+  *high = fabs(x) < 0x1.ffep127f ? as_uint(x) + 0x1000 : as_uint(x * 0x1.ffep-1f);
 #endif
 }
 // some[0, 1][2 t, 2 t + 1] += x w

@@ -6,10 +6,12 @@ from ..recorded import by_shape
 
 # Those whose Python takes longer than a launch. What only makes a view, or what is
 # element-wise and has a short way of its own, is not here.
-_RECORDED = (
+_PRODUCTS = (  # by precision, too
     "BatchMatMul _FusedMatMul",
     "Conv2D Conv2DBackpropFilter Conv2DBackpropInput FusedConv2D",
     "Conv3D Conv3DBackpropFilterV2 Conv3DBackpropInputV2",
+)
+_OTHERS = (
     "DepthwiseConv2dNative FusedDepthwiseConv2D",
     "DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput",
     "AvgPool AvgPoolGrad MaxPool MaxPoolGrad",
@@ -21,5 +23,7 @@ _RECORDED = (
 )
 
 KERNELS = KernelTable.collect(__name__)
-for _name in " ".join(_RECORDED).split():
+for _name in " ".join(_PRODUCTS).split():
+    KERNELS[_name] = by_shape(KERNELS[_name], by_precision=True)
+for _name in " ".join(_OTHERS).split():
     KERNELS[_name] = by_shape(KERNELS[_name])
