@@ -153,6 +153,42 @@ def test_reductions_after_rows():
         fused(both, x, y)
 
 
+def test_reductions_over_several_axes():
+    x, y = draw(40, 50), draw(40, 50, seed=1)
+    two = lambda x, y: (pg.sum(pg.exp(x) * y, axis=0), pg.max(pg.exp(x) * y, axis=1))
+    ran = fused(two, x, y)
+    assert not is_gpu() or ran == ["reduce"] * 2
+    stored = lambda x, y: (*two(x, y), pg.mean(x * y), pg.exp(x))
+    ran = fused(stored, x, y)
+    assert not is_gpu() or sorted(ran) == ["reduce"] * 3
+
+    def many(x, y):
+        z = pg.exp(x) * y
+        return [pg.sum(z * float(i), axis=0) for i in range(6)]
+
+    ran = fused(many, x, y)
+    assert not is_gpu() or ran == ["reduce"] * 2
+
+
+def test_rows_that_are_normalized_twice():
+    for shape in [(5, 31), (3, 1024), (2, 17_000)]:
+        x, scale, offset = draw(*shape), draw(shape[-1]), draw(shape[-1], seed=1)
+
+        def f(x, scale, offset):
+            z = x * 2.0
+            return (
+                pg.layer_norm(z, scale, offset),
+                pg.layer_norm(z),
+                pg.layer_norm(z, scale),
+                pg.layer_norm(z, None, offset) * z,
+            )
+
+        in_one_launch(f, x, scale, offset)
+        g = lambda x, *more: (*f(x, *more), pg.layer_norm(x * 2.0, epsilon=0.1))
+        ran = fused(g, x, scale, offset)
+        assert not is_gpu() or shape[1] > 16_384 or ran == ["rows_region", "layer_norm"]
+
+
 def test_what_does_not_fit():
     x, y = draw(4, 6, 8), draw(4, 6, 8, seed=1)
     fused(lambda x, y: pg.layer_norm(x * y, axis=(1, 2)) + y, x, y)

@@ -4,16 +4,18 @@ A part has one row kernel and the element-wise steps around it, and is one launc
 fits into one. Reductions come after it, with the steps that only they read. What is in
 no row's way is computed as late as possible: where it is read.
 
-Map: ``compiled``; ``_levels``, where steps belong; ``alone``, a single kernel.
+Map: ``compiled``; ``_levels``, where steps belong; ``_chunks``, which reductions go
+together; ``_shared``, for rows that are normalized twice; ``alone``, a single kernel.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from plugrad.plugin import Graph, Step
+from plugrad.plugin import Graph, Kernel, Step
 
 from . import folds, rows
 from .kernels import KERNELS
@@ -21,14 +23,23 @@ from .runtime import Device
 
 Function = Callable[..., Any]
 
+# What becomes of LayerNorm without scale and offset.
+MULTIPLY = Kernel("Multiply(a, b)", doc="``a · b``.")
+ADD = Kernel("Add(a, b)", doc="``a + b``.")
+IDENTITY = Kernel("Identity(x)", doc="``x``.")
+
 
 def compiled(device: Device, graph: Graph) -> Function | None:
     """Return a function of a region's inputs; None if its kernels are as fast."""
-    if not any(rows.is_row(step, graph) for step in graph.steps):
+    if any(rows.is_row(step, graph) for step in graph.steps):
+        if len(graph.steps) == 1:
+            return None
+        graph = _shared(graph)
+        pieces = [*_pieces(device, graph)]
+    elif len(_chunks(graph.steps)) < 2:
         return folds.compiled(device, graph)
-    if len(graph.steps) == 1:
-        return None
-    pieces = [*_pieces(device, graph)]
+    else:
+        pieces = [*_without_rows(device, graph, graph.steps, ())]
     if len(pieces) == 1:
         return pieces[0][1]
 
@@ -80,15 +91,83 @@ def _around(
 def _without_rows(
     device: Device, graph: Graph, steps: Sequence[Step], rest: Sequence[Step]
 ) -> Iterator[tuple[Graph, Function]]:
-    """Yield element-wise steps and reductions as one part, or one by one."""
-    part = _part(graph, steps, rest)
-    function = folds.compiled(device, part) if steps else None
+    """Yield element-wise steps, with the reductions over the same axes after them."""
+    later = {x for step in rest for x in step.inputs}.union(graph.outputs)
+    others = [step for step in steps if step.kernel.name not in folds.FOLDS]
+    made: set[int | None] = set()
+    for chunk in _chunks(steps) or [[]]:
+        wanted = {x for step in chunk for x in step.inputs}
+        wanted |= {y for step in others for y in step.outputs if y in later}
+        behind = list[Step]()
+        for step in reversed(others):
+            if not wanted.isdisjoint(step.outputs) and made.isdisjoint(step.outputs):
+                wanted.update(step.inputs)
+                behind.insert(0, step)
+        part = _part(graph, [*behind, *chunk], [*rest])
+        made.update(part.outputs)
+        yield from _one_or_more(device, graph, part, rest)
+
+
+def _one_or_more(
+    device: Device, graph: Graph, part: Graph, rest: Sequence[Step]
+) -> Iterator[tuple[Graph, Function]]:
+    """Yield a part without row kernels, or its steps if they are as fast."""
+    function = folds.compiled(device, part) if part.steps else None
     if function:
         yield part, function
         return
-    for i, step in enumerate(steps):
-        part = _part(graph, [step], [*steps[i + 1 :], *rest])
-        yield part, alone(part)
+    for i, step in enumerate(part.steps):
+        one = _part(graph, [step], [*part.steps[i + 1 :], *rest])
+        yield one, alone(one)
+
+
+def _chunks(steps: Sequence[Step]) -> list[list[Step]]:
+    """Return the reductions that can be in one kernel: those over the same axes."""
+    by_axes: dict[frozenset[int], list[Step]] = {}
+    for step in steps:
+        if step.kernel.name in folds.FOLDS:
+            by_axes.setdefault(frozenset(step.attrs["axis"]), []).append(step)
+    most = folds.MAX_FOLDS
+    return [
+        own[i : i + most] for own in by_axes.values() for i in range(0, len(own), most)
+    ]
+
+
+def _shared(graph: Graph) -> Graph:
+    """Return a graph that normalizes once what several LayerNorm steps normalize.
+
+    They scale and move the same rows, which are steps of their own then.
+    """
+    common = Counter(_normalized(step) for step in graph.steps)
+    bases: dict[Any, int] = {}
+    steps, specs = list[Step](), dict(graph.specs)
+    for step in graph.steps:
+        key = _normalized(step)
+        if not key or common[key] < 2 or not rows.is_row(step, graph):
+            steps.append(step)
+            continue
+        (x, scale, offset), (y,) = step.inputs, step.outputs
+        if key not in bases:
+            bases[key] = z = max(specs) + 1
+            specs[z] = specs[y]
+            steps.append(step._replace(inputs=(x, None, None), outputs=(z,)))
+        z = bases[key]
+        more = [(MULTIPLY, scale), (ADD, offset)]
+        given = [(kernel, t) for kernel, t in more if t is not None]
+        for i, (kernel, t) in enumerate(given or [(IDENTITY, None)]):
+            to = y if i >= len(given) - 1 else max(specs) + 1
+            specs[to] = specs[y]
+            inputs = (z,) if t is None else (z, t)
+            steps.append(Step(kernel, step.backend, inputs, {}, (to,)))
+            z = to
+    return graph._replace(steps=tuple(steps), specs=specs)
+
+
+def _normalized(step: Step) -> Any:
+    """Return what a LayerNorm step normalizes, and how; None for others."""
+    if step.kernel.name != "LayerNorm":
+        return None
+    return step.inputs[0], step.attrs["axis"], step.attrs["epsilon"]
 
 
 def _part(graph: Graph, steps: Sequence[Step], rest: Sequence[Step]) -> Graph:
@@ -109,8 +188,8 @@ def _part(graph: Graph, steps: Sequence[Step], rest: Sequence[Step]) -> Graph:
 def _levels(graph: Graph) -> dict[tuple[int, ...], int]:
     """Return the part of each step, by its outputs.
 
-    Row kernels have even numbers, each one of its own. Reductions have the number
-    after it, and so do steps that only they read.
+    Row kernels have even numbers, each one of its own. All reductions are the last
+    part, as no step of a region reads them, and so are steps that only they read.
     """
     level: dict[int, int] = {}  # of values
     free: set[int] = set()  # values that depend on no row kernel
@@ -123,11 +202,13 @@ def _levels(graph: Graph) -> dict[tuple[int, ...], int]:
             while at in taken:
                 at += 2
             taken.add(at)
-        elif step.kernel.name in folds.FOLDS:
-            at += 1
-        elif free.issuperset(given):
+        elif step.kernel.name not in folds.FOLDS and free.issuperset(given):
             free.add(y)
         level[y] = at
+    last = max(taken, default=0) + 1
+    for step in graph.steps:
+        if step.kernel.name in folds.FOLDS:
+            level[step.outputs[0]] = last
     _delay(graph, level, free)
     return {step.outputs: level[step.outputs[0]] for step in graph.steps}
 
@@ -144,7 +225,7 @@ def _delay(graph: Graph, level: dict[int, int], free: set[int]) -> None:
         fixed = rows.is_row(step, graph) or step.kernel.name in folds.FOLDS
         if read and not fixed and y not in graph.outputs:
             at = min([level[other] for other in read])
-            if y in free or at == level[y] + 1:
+            if y in free or at % 2:
                 level[y] = at
         for x in step.inputs:
             if x is not None:
