@@ -35,7 +35,7 @@ def test_functions_are_accurate():
     p = np.concatenate([rng.random(3000) / 2, 10 ** rng.uniform(-16, -0.31, 3000)])
     expected = [-NormalDist().inv_cdf(q) for q in p]
     np.testing.assert_allclose(_draws._exceeded(p), expected, rtol=1e-14)
-    assert NormalDist().cdf(-2) == pytest.approx(_draws.BEYOND_2, rel=1e-15)
+    assert NormalDist().cdf(-2) == pytest.approx(_draws.P_ABOVE_2, rel=1e-15)
 
 
 ENDS = np.asarray([0, 1, 2**64 - 1, 2**63, 2**12], np.uint64)
@@ -43,7 +43,7 @@ ENDS = np.asarray([0, 1, 2**64 - 1, 2**63, 2**12], np.uint64)
 
 def test_the_first_and_the_last_word():
     assert _draws.half_open(ENDS).tolist()[:3] == [0, 0, 1 - 2**-53]
-    inside = _draws.inside(ENDS)
+    inside = _draws.open_interval(ENDS)
     assert inside.tolist()[:3] == [2**-53, 2**-53, 1 - 2**-53]
     normal = _draws.normal(ENDS)
     assert normal[0] == -normal[1] == pytest.approx(8.2923611)
@@ -52,4 +52,4 @@ def test_the_first_and_the_last_word():
     assert _draws.exponential(ENDS)[0] == pytest.approx(53 * math.log(2))
     assert 0 < _draws.exponential(ENDS)[2] < 2e-16
     assert np.isfinite(_draws.gumbel(ENDS)).all()
-    assert np.isfinite(_draws.race(ENDS).astype(np.float32)).all()
+    assert np.isfinite(_draws.inverse_exponential(ENDS).astype(np.float32)).all()

@@ -102,7 +102,7 @@ def recorded_call(
     If it is guarded, the innermost tape does not record what ``f`` runs.
     """
     context = current()
-    flat = _AS_THEY_ARE.issuperset(map(type, args))
+    flat = _LEAF_CLASSES.issuperset(map(type, args))
     leaves, build = (args, tuple) if flat else flatten(args, as_leaf)
     inputs = tuple([x for x in leaves if type(x) is Tensor])
     if context.level is not None:
@@ -172,12 +172,12 @@ def _pull(dys: list[Tensor], saved: tuple[Any, Any]) -> Any:
 # --- arguments and values --------------------------------------------------------
 
 _FIRST: Callable[[Any], Any] = itemgetter(0)
-_AS_THEY_ARE = frozenset({Tensor, int, bool, str, type(None)})
+_LEAF_CLASSES = frozenset({Tensor, int, bool, str, type(None)})
 
 
 def as_leaf(value: Any) -> Any:
-    """Return what may have a gradient as a tensor, and everything else as it is."""
-    if type(value) in _AS_THEY_ARE:
+    """Convert a value that may have a gradient to a tensor; return others unchanged."""
+    if type(value) in _LEAF_CLASSES:
         return value
     numeric = isinstance(value, float | complex | Variable)
     if numeric or hasattr(value, "__array__"):
@@ -263,14 +263,14 @@ def gradients_of(
             f"{len(wanted)} inputs"
         )
     pairs = zip(wanted, grads, strict=True)
-    return [dx for x, grad in pairs for dx in _beside(x, grad, name)]
+    return [dx for x, grad in pairs for dx in _gradients_by_leaf(x, grad, name)]
 
 
 def _has_tensors(tree: Any) -> bool:
     return any(type(x) is Tensor for x in flatten(tree, as_leaf)[0])
 
 
-def _beside(tree: Any, grad: Any, name: str) -> Iterator[Tensor | None]:
+def _gradients_by_leaf(tree: Any, grad: Any, name: str) -> Iterator[Tensor | None]:
     """Yield the gradient of each tensor in ``tree``; None stands for zero."""
     what = f"custom_grad of {name}: a gradient must have the structure of its argument"
     leaves, structure = split(tree)

@@ -60,7 +60,7 @@ def _transpose(x: Tensor, /, *axes: Sequence[int]) -> Tensor:
 
 
 def _if_known(op: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``op`` that gives NotImplemented where ``b`` cannot be compared."""
+    """Return ``op``, which gives NotImplemented if ``b`` cannot be compared."""
     return lambda a, b: op(a, b) if _known(a, b) else NotImplemented
 
 
@@ -87,7 +87,7 @@ def _array(
     return np.array(values, dtype=dtype, copy=copy)
 
 
-# Of two arguments, and in reverse where the tensor stands on the right.
+# Ops of two arguments, also reversed: with the tensor on the right.
 BINARY = {
     "add": binary.add,
     "sub": binary.subtract,
@@ -104,7 +104,7 @@ BINARY = {
     "rshift": compare.bitwise_right_shift,
 }
 
-OTHERS = {
+OTHER_METHODS = {
     "__eq__": _if_known(compare.equal),
     "__ne__": _if_known(compare.not_equal),
     "__lt__": compare.less,
@@ -150,12 +150,12 @@ FAMILIES = """
 families = [import_module(f"{__package__}.{name}") for name in FAMILIES.split()]
 public = {name: getattr(f, name) for f in families for name in f.__all__}
 
-# What NumPy's operators call: ``ndarray * tensor`` is a tensor, with its gradient.
+# The ufuncs of NumPy's operators: ``ndarray * tensor`` is a tensor, with its gradient.
 UFUNCS = """
     add bitwise_and bitwise_or bitwise_xor divide equal floor_divide greater
     greater_equal less less_equal matmul multiply not_equal remainder subtract
 """
-OF_UFUNC = {name: public[name] for name in UFUNCS.split()} | {
+OP_OF_UFUNC = {name: public[name] for name in UFUNCS.split()} | {
     "left_shift": compare.bitwise_left_shift,
     "power": binary.pow,
     "right_shift": compare.bitwise_right_shift,
@@ -165,9 +165,9 @@ OF_UFUNC = {name: public[name] for name in UFUNCS.split()} | {
 def _array_ufunc(
     self: object, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
 ) -> Any:
-    """Run the op of an operator; raise a TypeError for other functions of NumPy."""
+    """Run the op of an operator; raise a TypeError for other NumPy functions."""
     name = ufunc.__name__
-    op = OF_UFUNC.get(name)
+    op = OP_OF_UFUNC.get(name)
     if op is not None and method == "__call__" and not options:
         return op(*inputs)
     hint = import_module("plugrad._src.tools.names").numpy_advice(name)
@@ -181,14 +181,18 @@ def _reversed(op: Callable[..., Any]) -> Callable[..., Any]:
     return lambda b, a: op(a, b)
 
 
-TABLE: dict[str, Any] = {f"__{name}__": op for name, op in BINARY.items()} | OTHERS
+TABLE: dict[str, Any] = {
+    f"__{name}__": op for name, op in BINARY.items()
+} | OTHER_METHODS
 TABLE |= {f"__r{name}__": _reversed(op) for name, op in BINARY.items()}
 TABLE |= {name: public[name] for name in METHODS.split()}
 TABLE |= {"reshape": _reshape, "transpose": _transpose}
 for name, op in TABLE.items():
     setattr(Tensor, name, op)
     setattr(Variable, name, op)
-for name in {*public} - {*TABLE} - {*creation.__all__}:  # functions, but no methods
+for name in (
+    {*public} - {*TABLE} - {*creation.__all__}
+):  # functions that are not methods
     setattr(ForeignNames, name, Absent(name))
 Tensor.to = to
 Tensor.__array__ = _array

@@ -454,7 +454,7 @@ gradients(UNSORTED_SEGMENT_SUM, x=_segment_of, segment_ids=None)
 # --- one-hot ---------------------------------------------------------------------
 
 
-def _hot(
+def _one_hot_spec(
     indices: Spec, *, depth: int, on_value: Any, off_value: Any, axis: int, dtype: DType
 ) -> Spec:
     shape.check_axis("one_hot", axis, len(indices.shape) + 1)
@@ -467,7 +467,7 @@ def _hot(
 ONE_HOT = Kernel(
     "OneHot(indices: int32 | int64; depth: size, on_value: scalar, off_value: scalar, "
     "axis: new_axis, dtype: dtype)",
-    out=_hot,
+    out=_one_hot_spec,
     op="one_hot",
     doc="""``on_value`` where the position along the new axis ``axis`` is the index.
 

@@ -330,7 +330,7 @@ def _inside(dy: Tensor, x_spec: Spec, paddings: Pairs) -> Tensor:
 gradients(PAD_V2, x=_inside)
 
 
-@decomposition(MIRROR_PAD)  # and no gradient: it is that of the parts
+@decomposition(MIRROR_PAD)  # differentiated through its parts
 def _(x: Tensor, *, paddings: Pairs, mode: str) -> Tensor:
     skip = 1 if mode == "reflect" else 0
     for axis, (before, after) in enumerate(paddings):

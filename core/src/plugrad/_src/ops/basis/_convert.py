@@ -43,7 +43,7 @@ __all__ = ["asarray"]
 Shaped = TypeVar("Shaped", Tensor, Spec)
 _KINDS = dict(b="bool", i="integers", f="floating", c="complex numbers", O="strings")
 INT64 = DTYPES["int64"]
-LARGEST = np.iinfo(np.int64).max
+INT64_MAX = np.iinfo(np.int64).max
 SCALARS = (bool, int, float, complex, np.number, np.bool_)
 
 
@@ -407,7 +407,7 @@ def on_host(op: str, name: str, value: Any) -> np.ndarray[Any, DType] | None:
         raise _no_integers(op, name, array.dtype)
     if array.dtype != INT32:
         if array.dtype == np.uint64:  # of which no number may wrap
-            array = np.minimum(array, LARGEST)
+            array = np.minimum(array, INT64_MAX)
         narrow = array.astype(INT32)
         array = narrow if (narrow == array).all() else array.astype(INT64)
     return array

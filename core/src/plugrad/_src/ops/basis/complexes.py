@@ -24,12 +24,12 @@ from . import _convert, binary, compare, creation, shape, unary
 __all__ = ["angle", "complex", "conj", "imag", "real"]
 
 # The dtype of the parts of each complex dtype, and the reverse.
-PARTS = {COMPLEX64: FLOAT32, DTYPES["complex128"]: DTYPES["float64"]}
-WHOLES = {part: whole for whole, part in PARTS.items()}
+REAL_DTYPES = {COMPLEX64: FLOAT32, DTYPES["complex128"]: DTYPES["float64"]}
+COMPLEX_DTYPES = {part: whole for whole, part in REAL_DTYPES.items()}
 
 
 def _joined(real: Spec, imag: Spec) -> Spec:
-    return Spec(one_shape(real, imag).shape, WHOLES[real.dtype])
+    return Spec(one_shape(real, imag).shape, COMPLEX_DTYPES[real.dtype])
 
 
 COMPLEX = Kernel(
@@ -74,9 +74,9 @@ def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
     a, b = (_convert.numbers("complex", x) for x in parts)
     if a.dtype.kind == "c":
         raise TypeError(f"complex: the parts must be real, got {a.dtype}; take real(x)")
-    if a.dtype not in WHOLES:
+    if a.dtype not in COMPLEX_DTYPES:
         a, b = creation.cast(a, FLOAT32), creation.cast(b, FLOAT32)
-    require_dtype("complex", WHOLES[a.dtype])
+    require_dtype("complex", COMPLEX_DTYPES[a.dtype])
     if a.shape != b.shape:
         sizes = geometry.broadcast("complex", a.shape, b.shape)
         a, b = (run(shape.BROADCAST_TO, x, shape=sizes) for x in (a, b))
@@ -90,7 +90,7 @@ def whole(x: Tensor) -> Tensor:
     """Return a floating tensor as a complex one; float16 becomes complex64."""
     if x.dtype.kind == "c":
         return x
-    return creation.cast(x, WHOLES.get(x.dtype, COMPLEX64))
+    return creation.cast(x, COMPLEX_DTYPES.get(x.dtype, COMPLEX64))
 
 
 Pair = tuple[Tensor, Tensor]  # real and imaginary parts
@@ -102,7 +102,7 @@ def parts(z: Tensor) -> Pair:
 
 
 def _part(x: Spec) -> Spec:
-    return Spec(x.shape, PARTS[x.dtype])
+    return Spec(x.shape, REAL_DTYPES[x.dtype])
 
 
 REAL: Kernel = Kernel(

@@ -479,7 +479,7 @@ def prod(
     return _convert.reduction(PROD, x, axes("prod", axis, len(x.shape)), keepdims)
 
 
-@decomposition(PROD)  # and no gradient: that of the parts never divides
+@decomposition(PROD)  # differentiated through its parts, which never divide
 def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
     sizes = reduced(Spec(x.shape, x.dtype), axis=axis, keepdims=keepdims).shape
     if not count(x, axis):

@@ -312,7 +312,7 @@ def tile(x: TensorLike, repetitions: Ints, /) -> Tensor:
     return run(TILE, x, repetitions=counts)
 
 
-@decomposition(TILE)  # and no gradient: it is that of the parts
+@decomposition(TILE)  # differentiated through its parts
 def _(x: Tensor, *, repetitions: Shape) -> Tensor:
     pairs = list(zip(repetitions, x.shape, strict=True))
     y = run(RESHAPE, x, shape=tuple(m for _, n in pairs for m in (1, n)))

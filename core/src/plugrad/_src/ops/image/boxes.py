@@ -20,7 +20,7 @@ from plugrad._src.tensor.dtypes import INT32
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
-_GIVEN = (
+_BOX_INPUTS = (
     "boxes: floating, scores: floating; max_output_size: size, iou_threshold: float, "
     "score_threshold: float"
 )
@@ -60,7 +60,7 @@ def _scored(boxes: Spec, scores: Spec, *, soft_nms_sigma: float, **how: float) -
 
 
 NON_MAX_SUPPRESSION_V3 = Kernel(
-    f"NonMaxSuppressionV3({_GIVEN}) -> indices",
+    f"NonMaxSuppressionV3({_BOX_INPUTS}) -> indices",
     out=_chosen,
     op="image.non_max_suppression",
     doc="""The indices of at most ``max_output_size`` boxes, int32, by descending score.
@@ -71,13 +71,14 @@ NON_MAX_SUPPRESSION_V3 = Kernel(
     box without area, or with NaN, is 0. Corners and areas are float64.""",
 )
 NON_MAX_SUPPRESSION_V4 = Kernel(
-    f"NonMaxSuppressionV4({_GIVEN}) -> indices, count",
+    f"NonMaxSuppressionV4({_BOX_INPUTS}) -> indices, count",
     out=_padded,
     op="image.non_max_suppression_padded",
     doc="""The indices of ``NonMaxSuppressionV3``, then zeros, and their number.""",
 )
 NON_MAX_SUPPRESSION_V5 = Kernel(
-    f"NonMaxSuppressionV5({_GIVEN}, soft_nms_sigma: float) -> indices, selected_scores",
+    f"NonMaxSuppressionV5({_BOX_INPUTS}, soft_nms_sigma: float) "
+    "-> indices, selected_scores",
     out=_scored,
     op="image.non_max_suppression_with_score",
     doc="""The indices of ``NonMaxSuppressionV3``, and the scores of these boxes.

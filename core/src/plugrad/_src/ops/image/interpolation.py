@@ -32,7 +32,7 @@ __all__ = ["grid_sample", "resize_bicubic"]
 Method = Literal["nearest", "bilinear", "bicubic"]
 Outside = Literal["zeros", "border", "reflection"]
 KEYS = -0.75  # the coefficient of cubic interpolation in PyTorch
-FAR = 2.0**20  # coordinates are clipped here, so that they stay finite
+MAX_COORDINATE = 2.0**20  # coordinates are clipped to this, so they stay finite
 Number = TypeVar("Number", Tensor, Any)
 
 
@@ -180,7 +180,11 @@ def grid_sample(
 def _place(v: Tensor, size: int, aligned: bool) -> Tensor:
     """Return coordinates from -1 to 1 as places in pixels; NaN is outside."""
     v = (v + 1) * ((size - 1) / 2) if aligned else ((v + 1) * size - 1) / 2
-    return compare.where(compare.equal(v, v), v, -FAR).maximum(-FAR).minimum(FAR)
+    return (
+        compare.where(compare.equal(v, v), v, -MAX_COORDINATE)
+        .maximum(-MAX_COORDINATE)
+        .minimum(MAX_COORDINATE)
+    )
 
 
 def _fold(v: Tensor, size: int, outside: str, aligned: bool) -> Tensor:

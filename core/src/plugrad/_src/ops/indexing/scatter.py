@@ -30,7 +30,7 @@ from . import sorting
 
 __all__ = ["gather_nd", "scatter_nd", "tensor_scatter_update"]
 
-FIRST = {"axis": 0, "batch_dims": 0}  # gather rows
+ROW_GATHER_ATTRIBUTES = {"axis": 0, "batch_dims": 0}  # gather rows
 
 
 def _spread(params: Spec, indices: Spec) -> Spec:
@@ -141,14 +141,14 @@ def _scattered(dy: Tensor, indices: Tensor, params_spec: Spec) -> Tensor:
 gradients(GATHER_ND, params=_scattered, indices=None)
 
 
-def _into(indices: Spec, updates: Spec, *, shape: Shape) -> Spec:
+def _scatter_spec(indices: Spec, updates: Spec, *, shape: Shape) -> Spec:
     _check_places("scatter_nd", indices, updates.shape, shape)
     return Spec(shape, updates.dtype)
 
 
 SCATTER_ND = Kernel(
     "ScatterNd(indices: int32 | int64, updates: bool | number; shape: shape)",
-    out=_into,
+    out=_scatter_spec,
     checks="indices",
     op="scatter_nd",
     doc="""Zeros of ``shape``, to which ``updates[i]`` is added at place ``indices[i]``.
@@ -237,14 +237,14 @@ gradients(
 )
 
 
-def _over(tensor: Spec, indices: Spec, updates: Spec) -> Spec:
+def _update_spec(tensor: Spec, indices: Spec, updates: Spec) -> Spec:
     _check_places("tensor_scatter_update", indices, updates.shape, tensor.shape)
     return tensor
 
 
 TENSOR_SCATTER_UPDATE = Kernel(
     "TensorScatterUpdate(tensor, indices: int32 | int64, updates: tensor)",
-    out=_over,
+    out=_update_spec,
     checks="indices",
     op="tensor_scatter_update",
     doc="""``tensor``, whose slice at place ``indices[i]`` becomes ``updates[i]``.
@@ -328,9 +328,14 @@ def _(tensor: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     if not rows.size:
         return tensor
     count, total = ids.shape[0], math.prod(lead)
-    at = compare.where(_last(ids, total), ids, -1)  # the others are dropped
+    at = compare.where(_is_last(ids, total), ids, -1)  # the others are dropped
     hit = _sums(creation.ones((count, 1), dtype=INT32), at, total) > 0
-    new = run(gather.GATHER_V2, rows, _sums(ranges.arange(count), at, total), **FIRST)
+    new = run(
+        gather.GATHER_V2,
+        rows,
+        _sums(ranges.arange(count), at, total),
+        **ROW_GATHER_ATTRIBUTES,
+    )
     old = run(shapes.RESHAPE, tensor, shape=(total, rows.shape[1]))
     return run(shapes.RESHAPE, run(compare.SELECT, hit, new, old), shape=tensor.shape)
 
@@ -339,7 +344,7 @@ def _sums(x: Tensor, ids: Tensor, count: int) -> Tensor:
     return run(gather.UNSORTED_SEGMENT_SUM, x, ids, num_segments=count)
 
 
-def _last(ids: Tensor, total: int) -> Tensor:
+def _is_last(ids: Tensor, total: int) -> Tensor:
     """Return which ids are the last of their kind, found bit by bit of their number.
 
     From the highest bit on, ids without the bit are dropped if an id of the same kind
@@ -352,16 +357,18 @@ def _last(ids: Tensor, total: int) -> Tensor:
         high = _convert.asarray(numbers >> bit & 1, dtype=BOOL)
         mine = compare.logical_and(left, high)
         some = _sums(creation.cast(mine, INT32), ids, total) > 0
-        left = compare.where(run(gather.GATHER_V2, some, ids, **FIRST), mine, left)
+        left = compare.where(
+            run(gather.GATHER_V2, some, ids, **ROW_GATHER_ATTRIBUTES), mine, left
+        )
     return left
 
 
-def _without(dy: Tensor, indices: Tensor, updates_spec: Spec) -> Tensor:
+def _zero_updated(dy: Tensor, indices: Tensor, updates_spec: Spec) -> Tensor:
     zeros = creation.zeros(updates_spec.shape, dtype=dy.dtype)
     return run(TENSOR_SCATTER_UPDATE, dy, indices, zeros)
 
 
-def _stayed(dy: Tensor, indices: Tensor, tensor_spec: Spec) -> Tensor:
+def _gather_surviving(dy: Tensor, indices: Tensor, tensor_spec: Spec) -> Tensor:
     """Return the slices of ``dy`` at the indices whose update stayed, else zeros.
 
     Writing the numbers of the updates in their place shows which one stayed.
@@ -376,7 +383,9 @@ def _stayed(dy: Tensor, indices: Tensor, tensor_spec: Spec) -> Tensor:
     return compare.where(hit, run(GATHER_ND, dy, indices), 0)
 
 
-gradients(TENSOR_SCATTER_UPDATE, tensor=_without, indices=None, updates=_stayed)
+gradients(
+    TENSOR_SCATTER_UPDATE, tensor=_zero_updated, indices=None, updates=_gather_surviving
+)
 
 
 # --- combined updates ------------------------------------------------------------
@@ -385,7 +394,9 @@ gradients(TENSOR_SCATTER_UPDATE, tensor=_without, indices=None, updates=_stayed)
 TENSOR_SCATTER_EXTREMUM = Kernel(
     "TensorScatterExtremum(tensor: integer | floating, indices: int32 | int64, "
     "updates: tensor; largest: bool)",
-    out=lambda tensor, indices, updates, *, largest: _over(tensor, indices, updates),
+    out=lambda tensor, indices, updates, *, largest: _update_spec(
+        tensor, indices, updates
+    ),
     checks="indices",
     op="tensor_scatter_update",
     doc="""``tensor``, whose slice at place ``indices[i]`` becomes the greatest of it
@@ -420,7 +431,9 @@ def _combined(
     if not rows.size:
         return x
     order = sorting.argsort(ids)
-    rows, ids = (run(gather.GATHER_V2, t, order, **FIRST) for t in (rows, ids))
+    rows, ids = (
+        run(gather.GATHER_V2, t, order, **ROW_GATHER_ATTRIBUTES) for t in (rows, ids)
+    )
     places = run(shapes.RESHAPE, ids, shape=(count, 1))
     for step in [1 << bit for bit in range((count - 1).bit_length())]:
         (early, late), same = (
@@ -432,7 +445,7 @@ def _combined(
         merged = compare.where(hit, merged, late)
         rows = shapes.concat([slicing.along(rows, 0, 0, step), merged])
     flat = run(shapes.RESHAPE, x, shape=(math.prod(lead), width))
-    new = function(run(gather.GATHER_V2, flat, ids, **FIRST), rows)
+    new = function(run(gather.GATHER_V2, flat, ids, **ROW_GATHER_ATTRIBUTES), rows)
     y = run(TENSOR_SCATTER_UPDATE, flat, places, new)
     return run(shapes.RESHAPE, y, shape=x.shape)
 

@@ -19,14 +19,14 @@ from .matrix import (
     INVERSE,
     LAPACK,
     adjoint,
-    by,
+    adjoint_times,
     column,
     magnitude,
     matrices,
-    of,
     product,
     row,
     stacked,
+    times_adjoint,
 )
 
 if TYPE_CHECKING:
@@ -134,8 +134,8 @@ def _cofactor_gradient(dy: Tensor, x: Tensor) -> Tensor:
     u, s, vh, sign = _turned(x)
     main = grids.eye(s.shape[-1], dtype=bool)
     q = compare.where(main, 0, _others(compare.where(main, 1, row(s))))
-    turned = complexes.conjugate(sign) * by(
-        of(complexes.conjugate(u), dy), complexes.conjugate(vh)
+    turned = complexes.conjugate(sign) * times_adjoint(
+        adjoint_times(complexes.conjugate(u), dy), complexes.conjugate(vh)
     )
     along = (q * column(products.diagonal(turned))).sum(axis=-2)
     across = -products.matrix_transpose(q * turned)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _eigenvalues(op: str, x: Spec) -> Spec:
-    dtype = require_dtype(op, complexes.WHOLES.get(x.dtype, x.dtype))
+    dtype = require_dtype(op, complexes.COMPLEX_DTYPES.get(x.dtype, x.dtype))
     return Spec(matrix.stacked(op, x).shape[:-1], dtype)
 
 
@@ -34,7 +34,7 @@ def _pair(x: Spec) -> tuple[Spec, Spec]:
 def _matrices(op: str, x: TensorLike) -> Tensor:
     """Return matrices whose complex dtype the backend has."""
     x = matrix.matrices(op, x)
-    require_dtype(op, complexes.WHOLES.get(x.dtype, x.dtype))
+    require_dtype(op, complexes.COMPLEX_DTYPES.get(x.dtype, x.dtype))
     return x
 
 
@@ -100,12 +100,12 @@ def _eig_gradient(dw: Tensor, dv: Tensor, x: Tensor, w: Tensor, v: Tensor) -> Te
     unit = grids.eye(w.shape[-1], dtype=w.dtype)
     inner = matrix.row(dw) * unit
     if not idle(dv):
-        turns = matrix.of(v, dv)
+        turns = matrix.adjoint_times(v, dv)
         lengths = complexes.real(products.diagonal(turns))
-        turns = turns - matrix.of(v, v * matrix.row(lengths))
+        turns = turns - matrix.adjoint_times(v, v * matrix.row(lengths))
         gaps = complexes.conjugate(matrix.row(w) - matrix.column(w))
         inner = inner + turns * (1 - unit) / (gaps + unit)
-    dx = run(matrix.SOLVE, matrix.adjoint(v), matrix.by(inner, v))
+    dx = run(matrix.SOLVE, matrix.adjoint(v), matrix.times_adjoint(inner, v))
     return dx if x.dtype.kind == "c" else complexes.real(dx)
 
 

@@ -54,7 +54,7 @@ def stacked(op: str, x: _convert.Shaped, *, square: bool = True) -> _convert.Sha
 
 def magnitude(dtype: DType) -> DType:
     """Return the dtype of the absolute values."""
-    return complexes.PARTS.get(dtype, dtype)
+    return complexes.REAL_DTYPES.get(dtype, dtype)
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
@@ -62,13 +62,13 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     return run(products.BATCH_MATMUL, a, b, transpose_a=False, transpose_b=False)
 
 
-def of(a: Tensor, b: Tensor) -> Tensor:
+def adjoint_times(a: Tensor, b: Tensor) -> Tensor:
     """Return ``aᴴ·b``."""
     a = complexes.conjugate(a)
     return run(products.BATCH_MATMUL, a, b, transpose_a=True, transpose_b=False)
 
 
-def by(a: Tensor, b: Tensor) -> Tensor:
+def times_adjoint(a: Tensor, b: Tensor) -> Tensor:
     """Return ``a·bᴴ``."""
     b = complexes.conjugate(b)
     return run(products.BATCH_MATMUL, a, b, transpose_a=False, transpose_b=True)
@@ -298,7 +298,7 @@ def _solved(kernel: Kernel, a: Tensor, b: Tensor, **attrs: bool) -> Tensor:
 
 gradients(
     SOLVE,
-    a=lambda dy, a, y: -by(run(SOLVE, adjoint(a), dy), y),
+    a=lambda dy, a, y: -times_adjoint(run(SOLVE, adjoint(a), dy), y),
     b=lambda dy, a: run(SOLVE, adjoint(a), dy),
 )
 
@@ -363,7 +363,9 @@ def _substituted_back(dy: Tensor, a: Tensor, upper: bool) -> Tensor:
 
 gradients(
     TRIANGULAR_SOLVE,
-    a=lambda dy, a, y, upper: _triangle(-by(_substituted_back(dy, a, upper), y), upper),
+    a=lambda dy, a, y, upper: _triangle(
+        -times_adjoint(_substituted_back(dy, a, upper), y), upper
+    ),
     b=_substituted_back,
 )
 
@@ -413,4 +415,4 @@ def one(x: Tensor) -> Tensor:
 
 
 decomposition(INVERSE, lambda x: run(SOLVE, x, one(x)))
-gradients(INVERSE, x=lambda dy, y: -of(y, by(dy, y)))
+gradients(INVERSE, x=lambda dy, y: -adjoint_times(y, times_adjoint(dy, y)))

@@ -118,7 +118,7 @@ def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
 def _cholesky_gradient(dy: Tensor, y: Tensor) -> Tensor:
     """Return half of ``l⁻ᴴ·s·l⁻¹``, ``s`` the mirrored triangle of ``lᴴ·dl``."""
     right = matrix.adjoint(y)
-    half = _mirrored(matrix.of(y, dy)) * 0.5
+    half = _mirrored(matrix.adjoint_times(y, dy)) * 0.5
     left = run(matrix.TRIANGULAR_SOLVE, right, half, upper=True)
     return run(matrix.TRIANGULAR_SOLVE, right, matrix.adjoint(left), upper=True)
 
@@ -195,12 +195,14 @@ def _qr_gradient(dq: Tensor, dr: Tensor, x: Tensor, q: Tensor, r: Tensor) -> Ten
     # The last n - m columns of r are qᴴ times those of x.
     rest = slicing.along(x, last, m, n - m)
     (dr, ds), (r, _) = (shape.split(t, [m, n - m], axis=-1) for t in (dr, r))
-    first = _tall_gradient(dq + matrix.by(rest, ds), dr, q, r)
+    first = _tall_gradient(dq + matrix.times_adjoint(rest, ds), dr, q, r)
     return shape.concat([first, matrix.product(q, ds)], axis=-1)
 
 
 def _tall_gradient(dq: Tensor, dr: Tensor, q: Tensor, r: Tensor) -> Tensor:
-    dq = dq + matrix.product(q, _mirrored(matrix.by(r, dr) - matrix.of(dq, q)))
+    dq = dq + matrix.product(
+        q, _mirrored(matrix.times_adjoint(r, dr) - matrix.adjoint_times(dq, q))
+    )
     dx = run(matrix.TRIANGULAR_SOLVE, r, matrix.adjoint(dq), upper=True)
     return matrix.adjoint(dx)
 
@@ -308,12 +310,12 @@ def eigh(x: TensorLike, /) -> EighResult:
 
 
 def _eigh_gradient(dw: Tensor, dv: Tensor, w: Tensor, v: Tensor) -> Tensor:
-    dx = matrix.by(v * matrix.row(dw), v)
+    dx = matrix.times_adjoint(v * matrix.row(dw), v)
     if idle(dv):
         return dx
     gaps = matrix.row(w) - matrix.column(w) + grids.eye(w.shape[-1], dtype=w.dtype)
-    inner = _skew(matrix.of(v, dv)) / (gaps * 2)
-    return dx + matrix.by(matrix.product(v, inner), v)
+    inner = _skew(matrix.adjoint_times(v, dv)) / (gaps * 2)
+    return dx + matrix.times_adjoint(matrix.product(v, inner), v)
 
 
 gradients(EIGH, x=_eigh_gradient)
@@ -441,18 +443,21 @@ def _svd_gradient(
         return dx
     across, down = matrix.row(s), matrix.column(s)
     one = grids.eye(k, dtype=s.dtype)
-    left, right = _skew(matrix.of(u, du)), _skew(matrix.by(vh, dvh))
+    left, right = (
+        _skew(matrix.adjoint_times(u, du)),
+        _skew(matrix.times_adjoint(vh, dvh)),
+    )
     inner = (left * across + down * right) / ((across - down) * (across + down) + one)
     if u.dtype.kind == "c":
         inner = inner + matrix.band(left, 0, 0) / (across * 2)
     outer = matrix.product(u, inner)
     if u.shape[-2] > k and not idle(du):  # else 0/0 where s is 0
         rest = du / across
-        outer = outer + (rest - matrix.product(u, matrix.of(u, rest)))
+        outer = outer + (rest - matrix.product(u, matrix.adjoint_times(u, rest)))
     dx = dx + matrix.product(outer, vh)
     if vh.shape[-1] > k and not idle(dvh):
         rest = dvh / down
-        rest = rest - matrix.product(matrix.by(rest, vh), vh)
+        rest = rest - matrix.product(matrix.times_adjoint(rest, vh), vh)
         dx = dx + matrix.product(u, rest)
     return dx
 
@@ -620,11 +625,13 @@ def _(x: Tensor, rtol: Tensor) -> Tensor:
 
 def _pinv_gradient(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Compute the gradient from ``x`` and ``y`` alone (Golub and Pereyra, 1973)."""
-    product, of, by, turned = matrix.product, matrix.of, matrix.by, matrix.adjoint(dy)
-    left, right = by(product(turned, y), y), of(y, product(y, turned))
+    product, turned = matrix.product, matrix.adjoint(dy)
+    adjoint_times, times_adjoint = matrix.adjoint_times, matrix.times_adjoint
+    left = times_adjoint(product(turned, y), y)
+    right = adjoint_times(y, product(y, turned))
     left = left - product(x, product(y, left))
     right = right - product(product(right, y), x)
-    return left + right - of(y, by(dy, y))
+    return left + right - adjoint_times(y, times_adjoint(dy, y))
 
 
 gradients(PINV, x=_pinv_gradient, rtol=None)

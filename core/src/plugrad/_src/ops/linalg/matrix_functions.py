@@ -103,14 +103,14 @@ def _lu_gradient(
     if wide:
         (upper, more), (dupper, dmore) = (_cut(t, last, k) for t in (upper, dupper))
         rest = _by_lower(lower, dmore)
-        dlower = dlower - matrix.by(rest, more)
+        dlower = dlower - matrix.times_adjoint(rest, more)
     if tall:
         (lower, more), (dlower, dmore) = (_cut(t, last - 1, k) for t in (lower, dlower))
         rest = _by_upper(upper, dmore)
-        dupper = dupper - matrix.of(more, rest)
-    inner = matrix.of(lower, dlower)
+        dupper = dupper - matrix.adjoint_times(more, rest)
+    inner = matrix.adjoint_times(lower, dlower)
     below = matrix.band(inner, -1, 0) - matrix.band(inner, 0, 0)
-    dx = below + matrix.band(matrix.by(dupper, upper), 0, -1)
+    dx = below + matrix.band(matrix.times_adjoint(dupper, upper), 0, -1)
     dx = _by_upper(upper, _by_lower(lower, dx))
     if rest is not None:
         dx = shape.concat([dx, rest], axis=last if wide else last - 1)

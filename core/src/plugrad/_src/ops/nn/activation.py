@@ -468,8 +468,8 @@ SELU = _elementwise(
     where ``λ · x`` overflows. Within 3 ulp in float32; within 9 where it is composed of
     ``Expm1`` within 3.""",
 )
-_ABOVE = 1.0507009873554805
-_BELOW = _ABOVE * 1.6732632423543772
+SELU_SCALE = 1.0507009873554805
+SELU_SCALE_ALPHA = SELU_SCALE * 1.6732632423543772
 
 
 def selu(x: TensorLike, /) -> Tensor:
@@ -501,11 +501,14 @@ def selu(x: TensorLike, /) -> Tensor:
 
 def _selu_gradient(dy: Tensor, x: Tensor) -> Tensor:
     """Limit the argument of ``exp``: an overflow has the gradient 0 · inf."""
-    below = run(unary.EXP, binary.minimum(x, 0)) * _BELOW
-    return dy * compare.where(x > 0, _ABOVE, below)
+    below = run(unary.EXP, binary.minimum(x, 0)) * SELU_SCALE_ALPHA
+    return dy * compare.where(x > 0, SELU_SCALE, below)
 
 
-decomposition(SELU, lambda x: compare.where(x < 0, unary.expm1(x) * _BELOW, x * _ABOVE))
+decomposition(
+    SELU,
+    lambda x: compare.where(x < 0, unary.expm1(x) * SELU_SCALE_ALPHA, x * SELU_SCALE),
+)
 gradients(SELU, x=_selu_gradient)
 
 

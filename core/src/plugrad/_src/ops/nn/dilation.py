@@ -34,7 +34,7 @@ __all__ = ["dilation2d"]
 # --- contracts -------------------------------------------------------------------
 
 
-def _over(op: str, x: Shape, filter: Shape, **given: Any) -> Windows:
+def _dilation_windows(op: str, x: Shape, filter: Shape, **given: Any) -> Windows:
     """Return the windows of ``filter`` (window, channels) over ``x``."""
     geometry.rank(op, "the input", x, 2)
     if len(filter) != 3 or filter[-1] != x[-1]:
@@ -55,19 +55,21 @@ def _dilated(x: Spec, filter: Spec, *, geometry: Windows) -> Spec:
     return Spec(geometry.out_shape, x.dtype)
 
 
-def _like_x(x: Spec, filter: Spec, dy: Spec, *, geometry: Windows) -> Spec:
+def _input_gradient_spec(x: Spec, filter: Spec, dy: Spec, *, geometry: Windows) -> Spec:
     _check(x, filter, dy, geometry)
     return x
 
 
-def _like_filter(x: Spec, filter: Spec, dy: Spec, *, geometry: Windows) -> Spec:
+def _filter_gradient_spec(
+    x: Spec, filter: Spec, dy: Spec, *, geometry: Windows
+) -> Spec:
     _check(x, filter, dy, geometry)
     return filter
 
 
 DILATION2D = Kernel(
     "Dilation2D(x: integer | floating, filter: x; geometry: Windows)",
-    canonicalize=functools.partial(conv.forward_attributes, _over),
+    canonicalize=functools.partial(conv.forward_attributes, _dilation_windows),
     out=_dilated,
     op="dilation2d",
     doc="""``y[n, p, q, c] = max (x[n, i, j, c] + filter[h, w, c])`` over h and w, where
@@ -79,13 +81,13 @@ DILATION2D = Kernel(
     signs the result may be either.""",
 )
 
-_back = functools.partial(conv.backward_attributes, _over)
+_gradient_attributes = functools.partial(conv.backward_attributes, _dilation_windows)
 
 DILATION2D_INPUT = Kernel(
     "Dilation2DBackpropInput(x: integer | floating, filter: x, dy: x; "
     "geometry: Windows) -> dx",
-    canonicalize=_back,
-    out=_like_x,
+    canonicalize=_gradient_attributes,
+    out=_input_gradient_spec,
     doc="""``dy`` of each window is added to the element of ``x`` whose sum with
     ``filter`` is the largest: of equal ones the first, row by row.
 
@@ -96,8 +98,8 @@ DILATION2D_INPUT = Kernel(
 DILATION2D_FILTER = Kernel(
     "Dilation2DBackpropFilter(x: integer | floating, filter: x, dy: x; "
     "geometry: Windows) -> dfilter",
-    canonicalize=_back,
-    out=_like_filter,
+    canonicalize=_gradient_attributes,
+    out=_filter_gradient_spec,
     doc="""``dy`` of each window is added to the element of ``filter`` whose sum with
     ``x`` is the largest, which is found as by ``Dilation2DBackpropInput``.""",
 )
@@ -159,7 +161,7 @@ def dilation2d(
     op, given = "dilation2d", _windows.window_options(strides, pad, dilations, None)
     x, filter = _convert.promote_all(op, x, filter)
     x, back = _windows.channels_last(op, _windows.ordered(op, x), 2, data_format)
-    windows = _over(op, x.shape, filter.shape, **given)
+    windows = _dilation_windows(op, x.shape, filter.shape, **given)
     return back(run(DILATION2D, x, filter, geometry=windows))
 
 
@@ -194,9 +196,9 @@ def _(x: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
 
 
 def _winners(x: Tensor, filter: Tensor, windows: Windows) -> Tensor:
-    """Return which position of each window is the first to have the largest sum.
+    """Return the number of the first position of each window with the largest sum.
 
-    Positions are counted from 1; 0 stands for windows of NaN and padding alone.
+    Positions count from 1; windows of only NaN and padding have 0.
     """
     y = run(DILATION2D, x, filter, geometry=windows)
     found = creation.zeros(y.shape, dtype=INT32)
@@ -205,14 +207,14 @@ def _winners(x: Tensor, filter: Tensor, windows: Windows) -> Tensor:
         total = a + b
         hit = pool.mask_padding(position, compare.equal(total, y), y, windows)
         if most is not None:
-            error = _error(a, b, total)
+            error = _rounding_error(a, b, total)
             hit = compare.logical_and(hit, compare.logical_not(error < most))
             most = compare.where(hit, error, most)
         found = compare.where(hit, position + 1, found)
     return found
 
 
-def _error(a: Tensor, b: Tensor, total: Tensor) -> Tensor:
+def _rounding_error(a: Tensor, b: Tensor, total: Tensor) -> Tensor:
     """Return the rounding error of ``a + b`` (Knuth); NaN where the sum is infinite."""
     part = total - a
     return (a - (total - part)) + (b - part)
@@ -237,11 +239,13 @@ def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
 # --- gradients -------------------------------------------------------------------
 
 
-def _seen(ddx: Tensor, x: Tensor, filter: Tensor, geometry: Windows) -> Tensor:
+def _gather_from_x(ddx: Tensor, x: Tensor, filter: Tensor, geometry: Windows) -> Tensor:
     return _windows.gather_winners(ddx, _winners(x, filter, geometry), geometry)
 
 
-def _added(ddf: Tensor, x: Tensor, filter: Tensor, geometry: Windows) -> Tensor:
+def _gather_from_filter(
+    ddf: Tensor, x: Tensor, filter: Tensor, geometry: Windows
+) -> Tensor:
     """Return the element of ``ddf`` at the largest sum of each window."""
     winners, rows = _winners(x, filter, geometry), _rows(ddf, geometry)
     parts = [
@@ -260,5 +264,5 @@ gradients(
         DILATION2D_FILTER, x, filter, dy, geometry=geometry
     ),
 )
-gradients(DILATION2D_INPUT, x=None, filter=None, dy=_seen)
-gradients(DILATION2D_FILTER, x=None, filter=None, dy=_added)
+gradients(DILATION2D_INPUT, x=None, filter=None, dy=_gather_from_x)
+gradients(DILATION2D_FILTER, x=None, filter=None, dy=_gather_from_filter)

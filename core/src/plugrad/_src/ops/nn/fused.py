@@ -41,10 +41,10 @@ Shaped = Tensor | Spec
 # --- contracts and decompositions ------------------------------------------------
 
 _LINEAR: Options = {"activation": "linear", "leaky_relu_alpha": 0.2}
-_UNTURNED: Options = {"transpose_a": False, "transpose_b": False, **_LINEAR}
+_NOT_TRANSPOSED: Options = {"transpose_a": False, "transpose_b": False, **_LINEAR}
 
 
-_MORE = "bias?: {0}, prelu_activation_weights?: {0}"
+_END_INPUTS = "bias?: {0}, prelu_activation_weights?: {0}"
 _ACTIVATION = "activation: {}, leaky_relu_alpha: float".format(
     " | ".join(map(repr, ACTIVATIONS))
 )
@@ -83,10 +83,10 @@ def _multiplied(a: Spec, b: Spec, *end: Any, activation: str, **more: Any) -> Sp
 
 
 FUSED_MATMUL = Kernel(
-    f"_FusedMatMul(a: floating, b: a, {_MORE.format('a')}; transpose_a: bool, "
+    f"_FusedMatMul(a: floating, b: a, {_END_INPUTS.format('a')}; transpose_a: bool, "
     f"transpose_b: bool, {_ACTIVATION})",
     fused=True,
-    canonicalize=lambda *_, **given: _UNTURNED | given,
+    canonicalize=lambda *_, **given: _NOT_TRANSPOSED | given,
     out=_multiplied,
     op="fused.matmul",
     doc="""``activation(BatchMatMul(a, b) + bias)``, as by the kernels of the parts.
@@ -126,7 +126,7 @@ def _convolution(name: str, part: Kernel, rule: Any) -> Kernel:
     ``rule`` is the function of ``geometry`` that makes the windows.
     """
     kernel = Kernel(
-        f"{name}(x: floating, filter: x, {_MORE.format('x')}; geometry: Windows, "
+        f"{name}(x: floating, filter: x, {_END_INPUTS.format('x')}; geometry: Windows, "
         f"{_ACTIVATION})",
         fused=True,
         canonicalize=lambda *xs, **given: conv.forward_attributes(
@@ -224,13 +224,13 @@ def matmul(
 
     """
     op = "fused.matmul"
-    acts = _acts(op, activation, leaky_relu_alpha, prelu_weights)
+    acts = _activation_attributes(op, activation, leaky_relu_alpha, prelu_weights)
     turn_a = flag(op, "transpose_a", transpose_a)
     turn_b = flag(op, "transpose_b", transpose_b)
     a, b, bias, weights = _floats(op, a, b, bias, prelu_weights)
     out = _product(a, b, turn_a, turn_b)
-    bias = _beside(op, "bias", bias, out)
-    weights = _beside(op, "prelu_weights", weights, out)
+    bias = _align_channels(op, "bias", bias, out)
+    weights = _align_channels(op, "prelu_weights", weights, out)
     acts |= {"transpose_a": turn_a, "transpose_b": turn_b}
     return run(FUSED_MATMUL, a, b, bias, weights, **acts)
 
@@ -296,7 +296,9 @@ def conv2d(
     if unknown:
         raise unexpected(conv2d, unknown)
     given = _windows.window_options(strides, pad, dilations, dim_rounding_mode, groups)
-    acts = _acts("fused.conv2d", activation, leaky_relu_alpha, prelu_weights)
+    acts = _activation_attributes(
+        "fused.conv2d", activation, leaky_relu_alpha, prelu_weights
+    )
     xs = (x, filter, bias, prelu_weights)
     return _fused(FUSED_CONV2D, conv.IN_2D, data_format, given, acts, xs)
 
@@ -358,7 +360,9 @@ def depthwise_conv2d(
     if unknown:
         raise unexpected(depthwise_conv2d, unknown)
     given = _windows.window_options(strides, pad, dilations, dim_rounding_mode)
-    acts = _acts("fused.depthwise_conv2d", activation, leaky_relu_alpha, prelu_weights)
+    acts = _activation_attributes(
+        "fused.depthwise_conv2d", activation, leaky_relu_alpha, prelu_weights
+    )
     xs, rule = (x, filter, bias, prelu_weights), geometry.depthwise
     return _fused(FUSED_DEPTHWISE_CONV2D, rule, data_format, given, acts, xs)
 
@@ -371,12 +375,14 @@ def _fused(
     x, back = _windows.channels_last(op, x, 2, data_format)
     windows = rule(op, x.shape, filter.shape, **given)
     first, out = data_format == "NCHW", windows.out_shape
-    bias = _beside(op, "bias", bias, out, first)
-    weights = _beside(op, "prelu_weights", weights, out, first)
+    bias = _align_channels(op, "bias", bias, out, first)
+    weights = _align_channels(op, "prelu_weights", weights, out, first)
     return back(run(kernel, x, filter, bias, weights, geometry=windows, **acts))
 
 
-def _acts(op: str, activation: str, alpha: float, weights: object) -> Options:
+def _activation_attributes(
+    op: str, activation: str, alpha: float, weights: object
+) -> Options:
     """Return the attributes of an activation; only "prelu" has weights."""
     choice(op, "activation", activation, *ACTIVATIONS)
     _check_weights(op, activation, weights)
@@ -385,15 +391,17 @@ def _acts(op: str, activation: str, alpha: float, weights: object) -> Options:
 
 
 def _floats(op: str, *values: Any) -> Inputs:
-    """Return all in one dtype of real floating numbers; None stays None."""
+    """Convert all to one real floating dtype; None stays None."""
     more = [v for v in values[2:] if v is not None]
     found = iter(_convert.promote_all(op, *values[:2], *more))
     xs = [v if v is None else _convert.floating(op, next(found), "f") for v in values]
     return cast("Inputs", tuple(xs))
 
 
-def _beside(op: str, name: str, x: Maybe, out: Shape, first: bool = False) -> Maybe:
-    """Return ``x`` so that it broadcasts to ``out``, whose channels are last.
+def _align_channels(
+    op: str, name: str, x: Maybe, out: Shape, first: bool = False
+) -> Maybe:
+    """Reshape ``x`` so that it broadcasts to ``out``, whose channels are last.
 
     ``first`` says that the channels of ``x`` are first, if it has other axes.
     """

@@ -122,7 +122,7 @@ def _exp_gelu_tanh(x: Tensor) -> Tensor:
 
 
 def _limit(x: Tensor) -> Tensor:
-    """Return ``x`` where ``e^-|u|`` is not 0, and what is next to it elsewhere."""
+    """Return ``x`` where ``e^-|u|`` is not 0, and the nearest such number elsewhere."""
     end = 22.0 if x.dtype.itemsize == 8 else 11.0
     return run(activation.CLIP_BY_VALUE, x, min=-end, max=end)
 

@@ -61,7 +61,7 @@ REDUCTIONS = get_args(Reduction)
 
 
 def _alike(op: str, labels: TensorLike, given: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return labels and predictions in one floating dtype; shapes must be equal."""
+    """Convert labels and predictions to one floating dtype; shapes must be equal."""
     a, b = [
         _convert.floating(op, x, "f") for x in _convert.promote_all(op, labels, given)
     ]

@@ -187,7 +187,7 @@ gradients(LOG_SOFTMAX, logits=log_softmax_gradient)
 # --- normalization by given or found moments -------------------------------------
 
 
-def _beside(op: str, *names: str) -> Callable[..., Spec]:
+def _broadcast_rule(op: str, *names: str) -> Callable[..., Spec]:
     """Return the rule of a kernel whose other inputs, ``names``, broadcast to ``x``."""
 
     def out(x: Spec, *others: Spec | None, **_: Any) -> Spec:
@@ -202,7 +202,7 @@ def _beside(op: str, *names: str) -> Callable[..., Spec]:
 FUSED_BATCH_NORM = Kernel(
     "FusedBatchNorm(x: floating, mean: x, variance: x, scale?: x, offset?: x; "
     "epsilon: float)",
-    out=_beside("batch_norm", "mean", "variance", "scale", "offset"),
+    out=_broadcast_rule("batch_norm", "mean", "variance", "scale", "offset"),
     op="batch_norm",
     doc="""``(x - mean) / √(variance + epsilon) · scale + offset``; all broadcast to x.
 
@@ -257,12 +257,14 @@ def batch_norm(
     if unknown:
         raise unexpected(batch_norm, unknown)
     op = "batch_norm"
-    x, inputs = _affine(op, x, mean=mean, variance=variance, scale=scale, offset=offset)
+    x, inputs = _scale_and_offset(
+        op, x, mean=mean, variance=variance, scale=scale, offset=offset
+    )
     epsilon = finite(op, "epsilon", epsilon, least=0)
     return run(FUSED_BATCH_NORM, x, *inputs, epsilon=epsilon)
 
 
-@decomposition(FUSED_BATCH_NORM)  # and no gradient: the parts share what they compute
+@decomposition(FUSED_BATCH_NORM)  # differentiated through its parts
 def _(
     x: Tensor,
     mean: Tensor,
@@ -277,8 +279,10 @@ def _(
     return creation.cast(y, x.dtype)
 
 
-def _affine(op: str, x: TensorLike, **others: Any) -> tuple[Tensor, list[Maybe]]:
-    """Return ``x`` and the others, None where they are None, in one floating dtype."""
+def _scale_and_offset(
+    op: str, x: TensorLike, **others: Any
+) -> tuple[Tensor, list[Maybe]]:
+    """Convert ``x`` and the others to one floating dtype; None stays None."""
     optional = ("scale", "offset")
     given = {n: t for n, t in others.items() if t is not None or n not in optional}
     x, *found = _convert.promote_all(op, x, *given.values())
@@ -297,7 +301,7 @@ def _scaled(y: Tensor, scale: Maybe = None, offset: Maybe = None) -> Tensor:
 
 LAYER_NORM = Kernel(
     "LayerNorm(x: floating, scale?: x, offset?: x; axis: axes, epsilon: float)",
-    out=_beside("layer_norm", "scale", "offset"),
+    out=_broadcast_rule("layer_norm", "scale", "offset"),
     op="layer_norm",
     doc="""``(x - mean) / √(variance + epsilon) · scale + offset``, with the mean of x
     over ``axis``, and the mean of ``(x - mean)²``. ``scale`` and ``offset`` broadcast
@@ -350,7 +354,7 @@ def layer_norm(
     """
     if unknown:
         raise unexpected(layer_norm, unknown)
-    x, inputs = _affine("layer_norm", x, scale=scale, offset=offset)
+    x, inputs = _scale_and_offset("layer_norm", x, scale=scale, offset=offset)
     axis = axes("layer_norm", axis, len(x.shape))
     epsilon = finite("layer_norm", "epsilon", epsilon, least=0)
     return run(LAYER_NORM, x, *inputs, axis=axis, epsilon=epsilon)
@@ -373,8 +377,8 @@ LAYER_NORM_GRAD = Kernel(
 )
 
 
-def _normal(x: Tensor, axis: Shape, epsilon: float) -> tuple[Tensor, Tensor]:
-    """Return ``x`` normalized, and the factor."""
+def _normalized(x: Tensor, axis: Shape, epsilon: float) -> tuple[Tensor, Tensor]:
+    """Return normalized ``x``, and the factor."""
     wide = reduce.widened(x)
     wide = wide - run(reduce.MEAN, wide, axis=axis, keepdims=True)
     variance = run(reduce.MEAN, unary.square(wide), axis=axis, keepdims=True)
@@ -384,12 +388,14 @@ def _normal(x: Tensor, axis: Shape, epsilon: float) -> tuple[Tensor, Tensor]:
 
 @decomposition(LAYER_NORM)
 def _(x: Tensor, scale: Maybe, offset: Maybe, *, axis: Shape, epsilon: float) -> Tensor:
-    return creation.cast(_scaled(_normal(x, axis, epsilon)[0], scale, offset), x.dtype)
+    return creation.cast(
+        _scaled(_normalized(x, axis, epsilon)[0], scale, offset), x.dtype
+    )
 
 
 @decomposition(LAYER_NORM_GRAD)
 def _(dy: Tensor, x: Tensor, scale: Maybe, *, axis: Shape, epsilon: float) -> Tensor:
-    y, factor = _normal(x, axis, epsilon)
+    y, factor = _normalized(x, axis, epsilon)
     g = _scaled(reduce.widened(dy), scale)
     part = run(reduce.MEAN, g * y, axis=axis, keepdims=True)
     dx = (g - run(reduce.MEAN, g, axis=axis, keepdims=True) - y * part) * factor
@@ -467,7 +473,7 @@ def group_norm(
         raise misfit(op, rule, x)
     line = (channels, *[1] * len(behind))
     rows = [None if t is None else _row(op, t, line) for t in (scale, offset)]
-    x, inputs = _affine(op, x, scale=rows[0], offset=rows[1])
+    x, inputs = _scale_and_offset(op, x, scale=rows[0], offset=rows[1])
     sizes = (*x.shape[:at], groups, channels // groups, *behind)
     rest = tuple(i for i in range(1, len(sizes)) if i != at)
     y = run(shape.RESHAPE, x, shape=sizes)
@@ -518,7 +524,7 @@ def rms_norm(
     if unknown:
         raise unexpected(rms_norm, unknown)
     op = "rms_norm"
-    x, (factor,) = _affine(op, x, scale=scale)
+    x, (factor,) = _scale_and_offset(op, x, scale=scale)
     along = axes(op, axis, len(x.shape))
     epsilon = finite(op, "epsilon", epsilon, least=0)
     wide = reduce.widened(x)
@@ -538,7 +544,7 @@ def _row(op: str, t: TensorLike, line: Shape) -> Tensor:
 
 
 RESPONSE = "local_response_normalization"
-_NEIGHBOURS = "depth_radius: size, bias: float, alpha: float, beta: float"
+_RESPONSE_ATTRIBUTES = "depth_radius: size, bias: float, alpha: float, beta: float"
 
 
 def _check_images(x: Tensor | Spec) -> None:
@@ -554,7 +560,7 @@ def _responses(x: Spec, *others: Spec, **_: Any) -> Spec:
 
 
 LRN = Kernel(
-    f"LRN(x: floating; {_NEIGHBOURS})",
+    f"LRN(x: floating; {_RESPONSE_ATTRIBUTES})",
     out=_responses,
     op=RESPONSE,
     doc="""``y = x · norm^-beta``, ``norm = bias + alpha · Σ x²``, summed over the
@@ -615,7 +621,7 @@ def local_response_normalization(
     return run(LRN, x, depth_radius=min(radius, x.shape[-1]), **attrs)
 
 
-def _band(x: Tensor, radius: int) -> Tensor:
+def _neighbour_sum(x: Tensor, radius: int) -> Tensor:
     """Sum over the neighbouring channels, by shifted slices of the padded tensor."""
     axis, channels = len(x.shape) - 1, x.shape[-1]
     radius = min(radius, max(channels - 1, 0))
@@ -625,7 +631,7 @@ def _band(x: Tensor, radius: int) -> Tensor:
 
 
 def _norm(x: Tensor, radius: int, bias: float, alpha: float) -> Tensor:
-    return bias + alpha * _band(unary.square(x), radius)
+    return bias + alpha * _neighbour_sum(unary.square(x), radius)
 
 
 @decomposition(LRN)
@@ -638,7 +644,7 @@ def _(
 
 
 LRN_GRAD = Kernel(
-    f"LRNGrad(x: floating, y: x, dy: x; {_NEIGHBOURS}) -> dx",
+    f"LRNGrad(x: floating, y: x, dy: x; {_RESPONSE_ATTRIBUTES}) -> dx",
     out=_responses,
     op=RESPONSE,
     doc="""``dx = dy · norm^-beta - 2 · alpha · beta · x · Σ (dy · y / norm)``, with sum
@@ -646,7 +652,7 @@ LRN_GRAD = Kernel(
 )
 
 
-@decomposition(LRN_GRAD)  # and no gradient: second order goes through the parts
+@decomposition(LRN_GRAD)  # differentiated through its parts
 def _(
     x: Tensor,
     y: Tensor,
@@ -659,7 +665,7 @@ def _(
 ) -> Tensor:
     wide, wide_y, wide_dy = map(reduce.widened, (x, y, dy))
     norm = _norm(wide, depth_radius, bias, alpha)
-    band = _band(wide_dy * wide_y / norm, depth_radius)
+    band = _neighbour_sum(wide_dy * wide_y / norm, depth_radius)
     dx = wide_dy * binary.pow(norm, -beta) - 2 * alpha * beta * wide * band
     return creation.cast(dx, x.dtype)
 

@@ -553,7 +553,7 @@ def _reduced(op: Any, x: Tensor, windows: Windows, value: float) -> Tensor:
 
 
 def _counts(windows: Windows) -> np.ndarray[Any, DType]:
-    """Return how many elements of the input each window sees: ``[*places, 1]``."""
+    """Return the number of input elements in each window: ``[*places, 1]``."""
     return _outer_product([np.array([sum(row) for row in a]) for a in windows.inside])
 
 
@@ -597,7 +597,7 @@ def _(dy: Tensor, input: Tensor | None, *, geometry: Windows) -> Tensor:
 def _winners(x: Tensor, y: Tensor, windows: Windows) -> Tensor:
     """Return the number of the first position of each window that has the maximum.
 
-    Positions count from 1; 0 stands for none, in windows of NaN and padding alone.
+    Positions count from 1; windows of only NaN and padding have 0.
     """
     seen = _windows.window_values(x, windows, math.nan if x.dtype.kind == "f" else 0)
     found = creation.zeros(y.shape, dtype=INT32)

@@ -40,7 +40,7 @@ def _check_shapes(
     others: str,
     *known: Tensor | Spec,
 ) -> None:
-    """Raise unless tensors have the shapes that ``known`` ones ask for."""
+    """Raise unless tensors have the shapes that follow from the ``known`` ones."""
     for (name, sizes), x in zip(wanted.items(), given, strict=True):
         if x is not None and x.shape != sizes:
             raise misfit(
@@ -63,7 +63,7 @@ def _prepared(
     biases: Sequence[TensorLike | None],
     states: Sequence[TensorLike | None],
 ) -> tuple[Tensor, Tensor, list[Tensor | None], list[Tensor]]:
-    """Return all in one floating dtype, after the checks.
+    """Convert all to one floating dtype, after the checks.
 
     Of x the products with its weights are returned, those of the state as ``[n, m]``.
     States that are not given are 0.
@@ -90,7 +90,7 @@ def _prepared(
 
 
 def _steps(x: Tensor, reverse: bool) -> Sequence[Tensor]:
-    """Return the steps in the order in which they are run."""
+    """Return the steps in the order in which they run."""
     return shape.unstack(x)[:: -1 if reverse else 1]
 
 
@@ -98,8 +98,8 @@ def _all_steps(xs: list[Tensor], reverse: bool) -> Tensor:
     return shape.stack(xs[:: -1 if reverse else 1])
 
 
-def _before(y: Tensor, first: Tensor, reverse: bool) -> Tensor:
-    """Return the states before each step, of which the first one is given."""
+def _states_before(y: Tensor, first: Tensor, reverse: bool) -> Tensor:
+    """Return the state before each step, starting with ``first``."""
     first, count = shape.expand_dims(first, 0), y.shape[0] - 1
     rest = slicing.along(y, 0, int(reverse), count)
     return shape.concat([rest, first] if reverse else [first, rest])
@@ -267,7 +267,7 @@ def _lstm_gradient(
 ) -> list[Tensor]:
     """All at once: what the inputs have in common is computed once."""
     gates, h, c, weight = xs
-    states, before = _before(y, h, reverse), _before(cells, c, reverse)
+    states, before = _states_before(y, h, reverse), _states_before(cells, c, reverse)
     a = gates + products.matmul(states, weight)
     found = run_many(LSTM_GRAD, dy, dcells, a, before, weight, reverse=reverse)
     return [*found, _weight_gradient(states, found[0])]
@@ -421,7 +421,7 @@ def _gru_gradient(
 ) -> list[Tensor]:
     """All at once: what the inputs have in common is computed once."""
     gates, h, weight, bias = xs
-    before = _before(y, h, reverse)
+    before = _states_before(y, h, reverse)
     b = products.matmul(before, weight) + bias
     da, db, dh = run_many(GRU_GRAD, dy, gates, b, before, weight, reverse=reverse)
     return [da, dh, _weight_gradient(before, db), reduce.sum(db, axis=(0, 1))]
@@ -502,7 +502,7 @@ def scaled_dot_product_attention(
 
 
 def _masked(op: str, scores: Tensor, mask: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return the scores plus a floating mask, and where attention is allowed."""
+    """Return the scores plus a floating mask, and the positions allowed."""
     mask, sizes = _convert.asarray(mask), scores.shape
     if mask.dtype.kind not in "bf":
         raise TypeError(

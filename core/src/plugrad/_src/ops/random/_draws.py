@@ -27,7 +27,7 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]
 Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
 Array = np.ndarray[Any, Any]
 Transform = Callable[[Words], Floats]
-# In quotes: numpy.random takes 10 ms to import, and at the first draw is soon enough.
+# In quotes: importing numpy.random takes 10 ms, so it waits for the first draw.
 Stream: TypeAlias = "np.random.Philox"
 
 # Numbers drawn at a time: few enough to stay in the cache, and an even number.
@@ -78,7 +78,7 @@ def stream(seed: int | None) -> Stream:
     return process.next() if seed is None else np.random.Philox(key=seed)
 
 
-# Words that become keys come from streams of their own, which no call draws from. Those
+# Words that become keys come from separate streams, from which no call draws. Those
 # of the process have 1 in the upper half of Philox' key.
 SPLIT, FOLD_IN = 2, 3
 
@@ -96,8 +96,8 @@ def half_open(words: Words) -> Floats:
     return (words >> 11) * 2.0**-53
 
 
-def inside(words: Words) -> Floats:
-    """Return odd multiples of 2^-53 between 0 and 1, both excluded."""
+def open_interval(words: Words) -> Floats:
+    """Return odd multiples of 2^-53 in the open interval from 0 to 1."""
     return ((words >> 12) + 0.5) * 2.0**-52
 
 
@@ -107,7 +107,7 @@ def bits(stream: Stream, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
     return words.astype("<u8", copy=False).view("<u4")[:count]
 
 
-def below(stream: Stream, count: int, n: int) -> Words:
+def uniform_below(stream: Stream, count: int, n: int) -> Words:
     """Return whole numbers from 0 to below ``n``, at most 2^64, all equally likely.
 
     The words beyond the last multiple of ``n`` are drawn again.
@@ -121,7 +121,9 @@ def below(stream: Stream, count: int, n: int) -> Words:
 
 def integers(stream: Stream, count: int, low: int, high: int, dtype: Any) -> Array:
     """Return integers from ``low`` to below ``high``."""
-    return (below(stream, count, high - low) + np.uint64(low % 2**64)).astype(dtype)
+    return (uniform_below(stream, count, high - low) + np.uint64(low % 2**64)).astype(
+        dtype
+    )
 
 
 def uniform(stream: Stream, count: int, low: float, high: float, dtype: Any) -> Array:
@@ -137,14 +139,16 @@ def uniform(stream: Stream, count: int, low: float, high: float, dtype: Any) -> 
     return np.minimum(y, np.nextafter(np.asarray(high, dtype), -np.inf), out=y)
 
 
-def true(stream: Stream, count: int, p: float) -> np.ndarray[Any, np.dtype[np.bool]]:
+def bernoulli(
+    stream: Stream, count: int, p: float
+) -> np.ndarray[Any, np.dtype[np.bool]]:
     """Return True with probability ``p``, to the nearest 2^-32."""
     return bits(stream, count) < np.float64(round(p * 2**32))
 
 
 # --- logarithm and exponential ---------------------------------------------------
 
-LN2 = float.fromhex("0x1.62e42feep-1")  # so short that multiples are exact
+LN2 = float.fromhex("0x1.62e42feep-1")  # short enough that multiples are exact
 LN2_REST = 1.9082149292705877e-10
 ARTANH = [2 / n for n in range(1, 24, 2)]
 EXP = [1 / factorial(n) for n in range(14)]
@@ -204,7 +208,7 @@ AS241 = """
     1.421511758316446e-07 2.0442631033899397e-15
 """
 MIDDLE, OUTSIDE, FAR = np.array(AS241.split(), float).reshape(3, 2, 8).tolist()
-BEYOND_2 = 0.022750131948179207  # the probability that a normal number exceeds 2
+P_ABOVE_2 = 0.022750131948179207  # the probability that a normal number exceeds 2
 
 
 def _ratio(parts: list[list[float]], x: Floats) -> Floats:
@@ -214,7 +218,7 @@ def _ratio(parts: list[list[float]], x: Floats) -> Floats:
 
 
 def _exceeded(p: Floats) -> Floats:
-    """Return what a normal number exceeds with probability ``p``, at most 1/2."""
+    """Return the number that a normal one exceeds with probability ``p <= 1/2``."""
     q = 0.5 - p
     z = _ratio(MIDDLE, 0.180625 - q * q)
     z *= q
@@ -246,21 +250,21 @@ def filled(stream: Stream, count: int, transform: Transform, dtype: Any) -> Arra
 
 def normal(words: Words) -> Floats:
     """Return numbers of mean 0 and variance 1, at most 8.3 away from 0."""
-    return _signed(_exceeded(inside(words) * 0.5), words)
+    return _signed(_exceeded(open_interval(words) * 0.5), words)
 
 
 def truncated_normal(words: Words) -> Floats:
     """Return normal numbers, restricted to at most 2 away from 0."""
-    p = BEYOND_2 + (0.5 - BEYOND_2) * inside(words)
+    p = P_ABOVE_2 + (0.5 - P_ABOVE_2) * open_interval(words)
     return _signed(np.minimum(_exceeded(p), 2.0), words)
 
 
 def exponential(words: Words) -> Floats:
     """Return positive numbers ``x`` with density ``exp(-x)``."""
-    return -log(inside(words))
+    return -log(open_interval(words))
 
 
-def race(words: Words) -> Floats:
+def inverse_exponential(words: Words) -> Floats:
     """Return ``1 / x`` of exponential numbers ``x``."""
     return 1 / exponential(words)
 
@@ -281,7 +285,7 @@ def gamma(stream: Stream, count: int, alpha: float, beta: float, dtype: Any) -> 
     left = np.arange(count)
     while left.size:
         x = filled(stream, left.size, normal, np.float64)
-        u = inside(stream.random_raw(left.size))
+        u = open_interval(stream.random_raw(left.size))
         v = 1 + x / sqrt(9 * d)
         positive = v > 0
         v = np.where(positive, v * v * v, 1.0)
@@ -289,7 +293,7 @@ def gamma(stream: Stream, count: int, alpha: float, beta: float, dtype: Any) -> 
         y[left[good]] = d * v[good]
         left = left[~good]
     if alpha < 1:
-        y *= exp(log(inside(stream.random_raw(count))) / alpha)
+        y *= exp(log(open_interval(stream.random_raw(count))) / alpha)
     return (y / beta).astype(dtype)
 
 
@@ -310,7 +314,11 @@ def chosen(
     S. Efraimidis and P. G. Spirakis, Weighted Random Sampling with a Reservoir (2006).
     """
     if weights is None:
-        found = below(stream, count, max(n, 1)) if replace else order(stream, n)[:count]
+        found = (
+            uniform_below(stream, count, max(n, 1))
+            if replace
+            else order(stream, n)[:count]
+        )
     elif replace:
         ends = np.add.accumulate(weights)
         at = half_open(stream.random_raw(count)) * ends[-1:].sum()

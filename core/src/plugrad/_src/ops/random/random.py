@@ -118,7 +118,7 @@ def _word(op: str, name: str, given: Any) -> int:
 
 
 def _as_key(op: str, key: TensorLike) -> Tensor:
-    """Return a key as a tensor; raise if it is none."""
+    """Return a key as a tensor; raise if it is not a key."""
     x = _convert.asarray(key)
     if x.shape != (2,) or x.dtype != INT32:
         raise ValueError(
@@ -155,8 +155,8 @@ def _for_each_example(
 ) -> Tensor:
     """Return ``drawn`` of the number of a seed or key.
 
-    Inside ``vmap``, examples without a seed, and those that have keys of their own, get
-    numbers of their own.
+    Inside ``vmap``, examples without a seed, and examples with separate keys, get
+    separate numbers.
     """
     level = current().level
     if level is None:
@@ -165,7 +165,8 @@ def _for_each_example(
         def draw(key: Tensor | None) -> Tensor:
             return drawn(_checked(op, seed if key is None else key))
 
-        y = notify_outer("draw", draw, given)  # jit draws again later
+        # jit draws again when it replays the function
+        y = notify_outer("draw", draw, given)
         return cast("Tensor", draw(given) if y is None else y)
     key: Any = seed
     mapped = seed is None
@@ -419,7 +420,7 @@ def bernoulli(
     )
     if not 0 <= chance <= 1:
         raise ValueError(f"bernoulli: p must be from 0 to 1, got {chance}")
-    return drawn("bernoulli", seed, sizes, _draws.true, chance)
+    return drawn("bernoulli", seed, sizes, _draws.bernoulli, chance)
 
 
 # --- normal ----------------------------------------------------------------------
@@ -808,7 +809,7 @@ def multinomial(
     inside = current().level is not None  # vmap
     parts, stream = [], None
     step = max(count, 1) if inside else max(NOISE // max(rows * classes, 1), 1)
-    draw = _draws.race if normalized else _draws.gumbel
+    draw = _draws.inverse_exponential if normalized else _draws.gumbel
     if step < count:  # all parts continue one stream
         notify_outer("refuse", "multinomial draws in several parts")
         stream = _draws.stream(_checked("multinomial", seed))

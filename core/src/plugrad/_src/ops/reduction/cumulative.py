@@ -138,7 +138,7 @@ def _cumulative(
 
 
 def _only_axis(op: str, x: Tensor, axis: int | None) -> int:
-    """Return the axis, which may be left out if there is only one."""
+    """Return the axis, which is optional if there is only one."""
     if axis is None and len(x.shape) != 1:
         raise ValueError(f"{op}: x of shape {x.shape} must have one axis; give axis")
     return shapes._axis(op, 0 if axis is None else axis, len(x.shape))
@@ -386,7 +386,7 @@ Parts = tuple[Tensor, ...]
 def _extremes(
     op: str, wins: Kernel, x: TensorLike, axis: int | None, reverse: bool
 ) -> tuple[Tensor, Tensor]:
-    """Find the indices, as constants; the values at them have the gradient of x."""
+    """Find the indices, as constants; the gradient flows through the values."""
     x = _convert.real(op, x)
     axis, reverse = _only_axis(op, x, axis), flag(op, "reverse", reverse)
     line = [1] * len(x.shape)
@@ -796,5 +796,5 @@ def _check_average(decay: TensorLike, step: TensorLike | None, debias: bool) -> 
 
 
 def _number(value: Any) -> Any:
-    """Return a Python number as it is, because it is more precise than a tensor."""
+    """Return a Python number unchanged, because it is more precise than a tensor."""
     return value if isinstance(value, float | int) else _convert.asarray(value)

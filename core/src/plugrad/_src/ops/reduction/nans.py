@@ -84,7 +84,7 @@ def nan_to_num(
 
 
 def _replaced(x: Tensor, given: list[tuple[float, float | None]]) -> Tensor:
-    """Replace NaN and infinities; None is for the finite number next to them."""
+    """Replace NaN and infinities; None: by the nearest finite number."""
     y = x
     for bad, value in given:
         if value is None:
@@ -155,7 +155,7 @@ def fmin(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 
 def _extreme(op: str, a: TensorLike, b: TensorLike, whole: Any, wins: Any) -> Tensor:
-    """Return what ``whole`` gives for integers, leaving NaN out of floating numbers."""
+    """Return ``whole`` of integers; of floating numbers, without NaN."""
     a, b = (_convert.real(op, x) for x in _convert.promote_and_broadcast(op, a, b))
     if a.dtype.kind != "f":
         return run(whole, a, b)
@@ -205,11 +205,11 @@ def nansum(
     x = reduce._summand(x, dtype, "nansum")
     axis = axes("nansum", axis, len(x.shape))
     keepdims = flag("nansum", "keepdims", keepdims)
-    return run(reduce.SUM, _without(x)[0], axis=axis, keepdims=keepdims)
+    return run(reduce.SUM, _replace_nan(x)[0], axis=axis, keepdims=keepdims)
 
 
-def _without(x: Tensor, value: float = 0) -> tuple[Tensor, Tensor]:
-    """Return ``x`` with ``value`` in place of NaN, and where that is."""
+def _replace_nan(x: Tensor, value: float = 0) -> tuple[Tensor, Tensor]:
+    """Return ``x`` with ``value`` in place of NaN, and the mask of NaN."""
     missing = unary.isnan(x)
     return (compare.where(missing, value, x) if x.dtype.kind in "fc" else x), missing
 
@@ -254,7 +254,7 @@ def nanmean(
 
 
 def _mean(x: Tensor, axis: tuple[int, ...], keepdims: bool) -> Tensor:
-    numbers, missing = _without(reduce.widened(x))
+    numbers, missing = _replace_nan(reduce.widened(x))
     there = creation.cast(compare.logical_not(missing), INT32)
     total, count = (
         run(reduce.SUM, part, axis=axis, keepdims=keepdims) for part in (numbers, there)
@@ -350,7 +350,7 @@ def _nan_extreme(
     keepdims = flag(op, "keepdims", keepdims)
     if x.dtype.kind != "f":
         return reduction(x, along, keepdims=keepdims)
-    y = reduction(_without(x, worst)[0], along, keepdims=keepdims)
+    y = reduction(_replace_nan(x, worst)[0], along, keepdims=keepdims)
     # Where all numbers are the worst, NaN must not share the gradient: their mean is
     # this number as well, and NaN if there are none.
     return compare.where(compare.equal(y, worst), _mean(x, along, keepdims), y)

@@ -399,7 +399,7 @@ def _steps(op: str, there: geometry.Shape, s: Axes, axes: Axes, half: bool) -> S
 
 
 def _along(kernel: Kernel, x: Tensor, steps: Steps) -> Tensor:
-    """Crop or pad axes and transform them, each swapped with the last one."""
+    """Crop or pad axes, and transform each, swapped with the last one."""
     last = len(x.shape) - 1
     for axis, n in reversed(steps):
         x = _resized(x, axis, n)
@@ -422,16 +422,16 @@ def _resized(x: Tensor, axis: int, n: int, value: complex = 0) -> Tensor:
     return run(slicing.PAD_V2, x, paddings=paddings, constant_values=filler)
 
 
-_POWERS = {"backward": 0.0, "ortho": 0.5, "forward": 1.0}
-_OTHER: dict[str, Norm] = {"backward": "forward", "forward": "backward"}
+_SIZE_EXPONENTS = {"backward": 0.0, "ortho": 0.5, "forward": 1.0}
+_INVERSE_NORM: dict[str, Norm] = {"backward": "forward", "forward": "backward"}
 
 
 def _other(op: str, norm: Norm) -> Norm:
-    return _OTHER.get(choice(op, "norm", norm, *_POWERS), norm)
+    return _INVERSE_NORM.get(choice(op, "norm", norm, *_SIZE_EXPONENTS), norm)
 
 
 def _scaled(op: str, y: Tensor, norm: Norm, steps: Steps, inverse: bool) -> Tensor:
-    power = _POWERS[choice(op, "norm", norm, *_POWERS)]
+    power = _SIZE_EXPONENTS[choice(op, "norm", norm, *_SIZE_EXPONENTS)]
     count = math.prod([n for _, n in steps])
     return unary.times_real(y, count ** (power if inverse else -power)) if power else y
 
@@ -712,7 +712,7 @@ def _real(op: str, x: TensorLike) -> Tensor:
 def _halved(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
     x = complexes.whole(_real(op, x))
     steps = _steps(op, x.shape, s, axes, half=False)
-    axis, n = _last(op, steps)
+    axis, n = _last_step(op, steps)
     y = slicing.along(_along(FFT, x, steps[-1:]), axis, 0, n // 2 + 1)
     return _scaled(op, _along(FFT, y, steps[:-1]), norm, steps, False)
 
@@ -724,7 +724,7 @@ def _doubled(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
     """
     x = complexes.whole(_convert.floating(op, x))
     steps = _steps(op, x.shape, s, axes, half=True)
-    axis, n = _last(op, steps)
+    axis, n = _last_step(op, steps)
     x = _resized(_along(IFFT, x, steps[:-1]), axis, n // 2 + 1)
     weights = np.full(n // 2 + 1, 2, x.dtype)
     weights[0] = weights[n - n // 2 :] = 1
@@ -733,7 +733,7 @@ def _doubled(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
     return _scaled(op, run(complexes.REAL, y), norm, steps, True)
 
 
-def _last(op: str, steps: Steps) -> tuple[int, int]:
+def _last_step(op: str, steps: Steps) -> tuple[int, int]:
     if not steps:
         raise ValueError(f"{op}: there is no axis to transform; axes must name one")
     return steps[-1]

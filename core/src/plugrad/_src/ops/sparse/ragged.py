@@ -110,7 +110,7 @@ def ragged_gather(
     return tuple(outer), inner
 
 
-def _added(
+def _sum_by_value(
     dys: Sequence[Tensor],
     params_nested_splits: Tensors,
     params_dense_values_spec: Spec,
@@ -124,7 +124,10 @@ def _added(
 
 
 gradients(
-    RAGGED_GATHER, params_nested_splits=None, params_dense_values=_added, indices=None
+    RAGGED_GATHER,
+    params_nested_splits=None,
+    params_dense_values=_sum_by_value,
+    indices=None,
 )
 
 
@@ -214,7 +217,8 @@ gradients(
 # --- dense ones ------------------------------------------------------------------
 
 # The types of a partition: of the first one, and of the others.
-FIRST, LATER = ("FIRST_DIM_SIZE", "ROW_SPLITS"), ("ROW_SPLITS", "VALUE_ROWIDS")
+FIRST_TYPES = ("FIRST_DIM_SIZE", "ROW_SPLITS")
+LATER_TYPES = ("ROW_SPLITS", "VALUE_ROWIDS")
 
 
 def _rectangle(
@@ -236,15 +240,17 @@ def _rectangle(
 
 def _known(op: str, count: int, types: Types) -> None:
     """Raise unless there are ``count`` types, in an order that is allowed."""
-    legal = [kind in (LATER if i else FIRST) for i, kind in enumerate(types)]
+    legal = [
+        kind in (LATER_TYPES if i else FIRST_TYPES) for i, kind in enumerate(types)
+    ]
     if not types or len(types) != count or not all(legal):
         given = f"{count} row_partition_tensors of the types {types}"
-        known = f"at first one of {FIRST}, then of {LATER}"
+        known = f"at first one of {FIRST_TYPES}, then of {LATER_TYPES}"
         raise ValueError(f"{op}: {given}; there must be a type for each, {known}")
 
 
 def _rank(kind: str) -> int:
-    return int(kind != FIRST[0])
+    return int(kind != FIRST_TYPES[0])
 
 
 def _filled(
@@ -330,8 +336,8 @@ def ragged_tensor_to_tensor(
 
 
 def _levels(types: Types) -> int:
-    """Return the number of axes that rows make: splits that come first make two."""
-    return len(types) + (types[0] != FIRST[0])
+    """Return the number of axes that the rows add: splits that come first add two."""
+    return len(types) + (types[0] != FIRST_TYPES[0])
 
 
 def _numbered(shape: Tensor, values: Spec, parts: Tensors, types: Types) -> Tensor:

@@ -114,7 +114,7 @@ def to_dense(
     return run(SPARSE_TO_DENSE, at, values, default, shape=shape)
 
 
-@decomposition(SPARSE_TO_DENSE)  # and no gradient: it is that of the parts
+@decomposition(SPARSE_TO_DENSE)  # differentiated through its parts
 def _(
     sparse_indices: Tensor, sparse_values: Tensor, default_value: Tensor, shape: Shape
 ) -> Tensor:
@@ -279,7 +279,7 @@ def fill_empty_rows(
 
 
 def _new(dy: Tensor, places: Tensor) -> Tensor:
-    """Sum up the cotangents of the values that have been filled in."""
+    """Sum the cotangents of the filled-in values."""
     ones = creation.ones(places.shape, dtype=INT32)
     hits = scatter._sums(ones, places, dy.shape[0])
     return reduce.sum(compare.where(compare.equal(hits, 0), dy, 0))
@@ -442,13 +442,13 @@ def _read(op: str, data: Tensor, indices: Tensor) -> Tensor:
         return _rows(data, indices)
 
 
-@decomposition(SPARSE_SEGMENT_SUM)  # and no gradient: it is that of the parts
+@decomposition(SPARSE_SEGMENT_SUM)  # differentiated through its parts
 def _(data: Tensor, indices: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
     rows = _read("sparse.segment_sum", data, indices)
     return scatter._sums(rows, segment_ids, num_segments)
 
 
-@decomposition(SPARSE_SEGMENT_MEAN)  # and no gradient: it is that of the parts
+@decomposition(SPARSE_SEGMENT_MEAN)  # differentiated through its parts
 def _(data: Tensor, indices: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
     rows = reduce.widened(_read("sparse.segment_mean", data, indices))
     ones = creation.ones((rows.shape[0], *[1] * (len(rows.shape) - 1)), dtype=INT32)

@@ -111,14 +111,14 @@ def _covariances(
         weights = shares if weights is None else weights * shares
     if weights is None:
         centered = x - run(reduce.MEAN, x, axis=(1,), keepdims=True)
-        y = matrix.by(centered, centered)
+        y = matrix.times_adjoint(centered, centered)
         return y / max(size - correction, 0)
     total, lost = reduce.sum(weights), _convert.asarray(correction, dtype=dtype)
     if aweights is not None:
         lost = reduce.sum(weights * shares) / total * correction
     mean = run(reduce.SUM, x * weights, axis=(1,), keepdims=True) / total
     centered = x - mean
-    y = matrix.by(centered * weights, centered)
+    y = matrix.times_adjoint(centered * weights, centered)
     return y / binary.maximum(total - lost, 0)
 
 

@@ -98,11 +98,11 @@ def to_hash_bucket_fast(
 
 
 def _replaced(x: Spec, *, pattern: str, rewrite: str, replace_global: bool) -> Spec:
-    _readable("strings.regex_replace", pattern, rewrite)
+    _check_regex("strings.regex_replace", pattern, rewrite)
     return x
 
 
-def _readable(op: str, pattern: str, rewrite: str) -> None:
+def _check_regex(op: str, pattern: str, rewrite: str) -> None:
     """Raise unless ``re`` accepts the pattern and the rewrite."""
     try:
         re.compile(pattern).sub(rewrite, "")
@@ -167,7 +167,7 @@ def regex_replace(
     everywhere = flag(op, "replace_global", replace_global)
     one_digit = lambda m: rf"\g<{m[1]}>" if m[1].isdigit() else m[0]
     template = re.sub(r"\\(\\|[0-9])", one_digit, rewrite)
-    _readable(op, pattern, template)
+    _check_regex(op, pattern, template)
     how = {"pattern": pattern, "rewrite": template, "replace_global": everywhere}
     return run(STATIC_REGEX_REPLACE, _text(op, "x", x), **how)
 
