@@ -38,7 +38,6 @@ SLOW = [
     "benchmarks/test_workloads",
     "conformance_kit/test_device_faults",
     "conformance_kit/test_faults",
-    "conformance_kit/test_few_dtypes",
     "conformance_kit/test_killed",
     "conformance_kit/test_options",
     "conformance_kit/test_skips",
@@ -59,6 +58,10 @@ SLOW = [
     "opencl/test_custom",
     "opencl/test_environment",
     "opencl/test_regions",
+    "opencl/test_row_regions::test_broadcasts",
+    "opencl/test_row_regions::test_gradients",
+    "opencl/test_row_regions::test_masks",
+    "opencl/test_row_regions::test_prologue_and_epilogue",
     "opencl/test_runtime",
     "opencl/test_styles",
     "plugins/test_commands",
@@ -85,12 +88,16 @@ SLOW = [
     "wasm/test_runtime",
     "wasm/test_sandbox_guests",
 ]
+# Files whose tests take seconds each: one in ``VERY_SLOW_EVERY`` runs.
+VERY_SLOW_EVERY = 24
+VERY_SLOW = ["conformance_kit/test_few_dtypes"]
 # Tests that take 10 seconds or more, which ``--all`` alone runs.
 LEFT_OUT = [
     "core/jit/test_changes::test_no_pattern_is_silent",
     "docs/test_excerpts::test_how_a_family_of_wasm_is_written",
     "plugins/test_tricks::test_the_processor_of_pocl",
     "wasm/test_build::test_a_build_gives_the_same_bytes_again",
+    "wasm/test_build::test_debug_builds_check_bounds",
 ]
 
 

@@ -11,6 +11,7 @@ from tests.subset import (
     ROWS,
     SAMPLED,
     SLOW,
+    VERY_SLOW,
     WHOLE,
     most_different,
     sample,
@@ -53,7 +54,7 @@ def test_each_kernel_runs_on_each_backend(name):
 
 
 def test_the_files_exist():
-    for name in SAMPLED + SLOW + LEFT_OUT:
+    for name in SAMPLED + SLOW + VERY_SLOW + LEFT_OUT:
         file, _, function = name.partition("::")
         folder = ROOT / "conformance/src" if file.startswith("plugrad_") else ROOT
         source = (folder / f"{file}.py").read_text()

@@ -8,12 +8,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def run_as_gpu(file):
+def run_as_gpu(file, config):
     """Run the tests of ``file`` in a process whose device has the style of GPUs.
 
-    It is one of its own because the style is that of a device for good.
+    It is one of its own because the style is that of a device for good. Without
+    ``--all`` a few of the slow tests run.
     """
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", file]
+    few = "--all" if config.getoption("all") else "--few"
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", few, file]
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider"],
         cwd=ROOT,

@@ -74,16 +74,21 @@ def test_no_interrupt_is_lost(monkeypatch, device):
         raised.append(1)
         raise KeyboardInterrupt
 
+    def drop_arrays():
+        """Run until a timer interrupts, at whichever place that is."""
+        while True:
+            held = [upload(values) for _ in range(200)]
+            signal.setitimer(signal.ITIMER_REAL, 5e-6 * (seen % 20 + 1))
+            held.clear()
+            for _ in range(1000):
+                pass
+
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         while seen < 100:
             try:
-                held = [upload(values) for _ in range(200)]
-                signal.setitimer(signal.ITIMER_REAL, 5e-6 * (seen % 20 + 1))
-                held.clear()
-                for _ in range(1000):
-                    pass
-            except KeyboardInterrupt:
+                drop_arrays()
+            except KeyboardInterrupt:  # the timer has gone off: no other one is set
                 seen += 1
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

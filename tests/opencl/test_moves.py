@@ -209,9 +209,9 @@ def test_take_is_one_launch(launched):
         assert launched == ["gather"]
 
 
-def test_in_the_style_of_gpus(device):
+def test_in_the_style_of_gpus(request, device):
     if device.style != "gpu":
-        run_as_gpu(__file__)
+        run_as_gpu(__file__, request.config)
 
 
 def test_indices_that_are_known_to_be_good_are_not_checked_again():

@@ -140,6 +140,6 @@ def test_65_axes_are_an_error_that_says_so(op):
             op(x)
 
 
-def test_in_the_style_of_gpus(device):
+def test_in_the_style_of_gpus(request, device):
     if device.style != "gpu":
-        run_as_gpu(__file__)
+        run_as_gpu(__file__, request.config)

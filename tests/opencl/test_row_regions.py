@@ -214,6 +214,6 @@ def test_one_vector():
     in_one_launch(lambda x, y: pg.layer_norm(x, y * 2.0, x + y) * 3.0, x, y)
 
 
-def test_in_the_style_of_gpus():
+def test_in_the_style_of_gpus(request):
     if not is_gpu():
-        run_as_gpu(__file__)
+        run_as_gpu(__file__, request.config)

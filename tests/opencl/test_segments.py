@@ -103,6 +103,6 @@ def test_the_parts_of_a_sum():
         assert segments._parts(rows, width) == parts
 
 
-def test_in_the_style_of_gpus(device):
+def test_in_the_style_of_gpus(request, device):
     if device.style != "gpu":
-        run_as_gpu(__file__)
+        run_as_gpu(__file__, request.config)

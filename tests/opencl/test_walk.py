@@ -96,6 +96,6 @@ def test_a_gpu_reads_vectors_where_rows_allow_it(device):
     assert regions.lanes([np.dtype("int8"), np.dtype("float32")]) == 4
 
 
-def test_in_the_style_of_gpus(device):
+def test_in_the_style_of_gpus(request, device):
     if device.style != "gpu":
-        run_as_gpu(__file__)
+        run_as_gpu(__file__, request.config)
