@@ -31,8 +31,6 @@ SLOW_EVERY = 6
 SLOW = [
     "benchmarks/test_compare",
     "benchmarks/test_gpu",
-    "benchmarks/test_growth",
-    "benchmarks/test_jit_calls",
     "benchmarks/test_language_model",
     "benchmarks/test_mpi",
     "benchmarks/test_workloads",
@@ -42,6 +40,10 @@ SLOW = [
     "conformance_kit/test_options",
     "conformance_kit/test_skips",
     "core/jit/test_changes::test_patterns_can_be_repeated",
+    "core/jit/test_donation::test_what_shares_the_memory_keeps_its_values",
+    "core/registry/test_prepared::test_a_form_goes_with_its_array",
+    "core/registry/test_prepared::test_a_form_is_kept_from_the_second_call_on",
+    "core/registry/test_prepared::test_the_form_of_a_temporary_result_is_not_kept",
     "docs/test_pages",
     "examples/test_digits",
     "examples/test_gallery",
@@ -50,6 +52,7 @@ SLOW = [
     "examples/test_profile_step",
     "examples/test_training",
     "llvm/test_elementwise",
+    "llvm/test_programs",
     "llvm/test_rows",
     "mpi/test_collectives",
     "mpi/test_training",
@@ -57,6 +60,8 @@ SLOW = [
     "onnx/test_budget",
     "opencl/test_custom",
     "opencl/test_environment",
+    "opencl/test_finalizers::test_nor_does_one_that_the_collector_finds",
+    "opencl/test_memory",
     "opencl/test_regions",
     "opencl/test_row_regions::test_broadcasts",
     "opencl/test_row_regions::test_gradients",
@@ -64,10 +69,13 @@ SLOW = [
     "opencl/test_row_regions::test_prologue_and_epilogue",
     "opencl/test_runtime",
     "opencl/test_styles",
+    "opencl/test_tiles",
     "plugins/test_commands",
     "plugins/test_cpu_moves",
+    "plugins/test_cpu_native::test_bits_do_not_depend_on_the_number_of_threads",
     "plugins/test_cpu_pool",
     "plugins/test_doctor",
+    "plugins/test_entry_point_modules",
     "plugins/test_generators",
     "plugins/test_life_cycle",
     "plugins/test_metadata",
@@ -79,6 +87,7 @@ SLOW = [
     "tfjs/test_errors",
     "tools/test_explain",
     "tools/test_processes",
+    "train/test_checkpoints",
     "wasm/test_build",
     "wasm/test_dense",
     "wasm/test_guard",
@@ -91,8 +100,10 @@ SLOW = [
 # Files whose tests take seconds each: one in ``VERY_SLOW_EVERY`` runs.
 VERY_SLOW_EVERY = 24
 VERY_SLOW = ["conformance_kit/test_few_dtypes"]
-# Tests that take 10 seconds or more, which ``--all`` alone runs.
+# Tests that take long, which ``--all`` alone runs.
 LEFT_OUT = [
+    "benchmarks/test_growth::test_every_workload_grows",
+    "benchmarks/test_jit_calls::test_it_has_a_row_for_each_case",
     "core/jit/test_changes::test_no_pattern_is_silent",
     "docs/test_excerpts::test_how_a_family_of_wasm_is_written",
     "plugins/test_tricks::test_the_processor_of_pocl",

@@ -8,4 +8,4 @@ def seconds(request):
     chosen = request.config.getoption("--soak-seconds")
     if chosen is not None:
         return chosen
-    return 5.0 if request.config.getoption("--all") else 1.0
+    return 5.0 if request.config.getoption("--all") else 0.5

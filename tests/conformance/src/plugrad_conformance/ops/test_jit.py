@@ -39,10 +39,15 @@ def outcome(f, *xs):
 def check(f, *calls):
     """Compare ``f`` with ``jit(f)`` in several calls; return the jitted function."""
     jitted = pg.jit(f)
-    for xs in (calls[0], calls[0], calls[0], *calls):
-        xs = [x if x is None else pg.asarray(x) for x in xs]
-        assert outcome(jitted, *xs) == outcome(f, *xs)
+    eager = [outcome(f, *tensors(xs)) for xs in calls]
+    for at in (0, 0, 0, *range(len(calls))):
+        assert outcome(jitted, *tensors(calls[at])) == eager[at]
     return jitted
+
+
+def tensors(arrays):
+    """Return new tensors; an optional input may be None."""
+    return [x if x is None else pg.asarray(x) for x in arrays]
 
 
 @pytest.mark.parametrize("name", sorted(set(RIGHT) & set(contracts())))
