@@ -30,8 +30,8 @@ def promised(code):
 
 
 def published_backend(folder):
-    """Write the source tree of the README's backend; return its project table."""
-    text = (ROOT / "README.md").read_text()
+    """Write the source tree of the smallest backend; return its project table."""
+    text = (ROOT / "docs" / "how-it-works.md").read_text()
     (module,) = (code for code in blocks("python", text) if "@hookimpl" in code)
     (project,) = (code for code in blocks("toml", text) if "plugrad.v1" in code)
     table = tomllib.loads(project)["project"]

@@ -62,7 +62,7 @@ class Page:
 
 
 PAGES = [
-    Page("README.md", 4, "plugins/test_wheels.py"),
+    Page("README.md", 1, shows="override_gradient use_backend grad"),
     Page(
         "docs/glossary.md",
         1,
@@ -70,7 +70,12 @@ PAGES = [
     ),
     Page("docs/index.md", 1, shows="override_gradient use_backend grad"),
     Page("docs/start.md", 4, shows="asarray grad use_backend"),
-    Page("docs/how-it-works.md", 2, shows="explain grad"),
+    Page(
+        "docs/how-it-works.md",
+        3,
+        "plugins/test_wheels.py",
+        shows="explain grad set_backend",
+    ),
     Page("docs/coming-from.md", 4, shows="zeros variable_grads vmap"),
     Page("docs/security.md", 1, shows="load"),
     Page("docs/troubleshooting.md", 1, shows="asarray"),
@@ -161,7 +166,7 @@ def test_a_page_shows_what_it_claims(page):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Install the backend that README.md publishes, beside a program that uses it."""
+    """Install the backend of docs/how-it-works.md, and a program that uses it."""
     folder, target = tmp_path_factory.mktemp("mine"), tmp_path_factory.mktemp("site")
     published_backend(folder)
     (folder / "program.py").write_text("import plugrad\nplugrad.set_backend('mine')\n")

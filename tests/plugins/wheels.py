@@ -88,7 +88,7 @@ def downloaded(needs=NEEDS):
 
 
 def build(house, sources):
-    """Put the wheels of the core, of cpu and of the README's backend into a folder."""
+    """Put the wheels of the core, of cpu and of the smallest backend into a folder."""
     for wheel in downloaded().iterdir():
         (house / wheel.name).symlink_to(wheel)
     copied("core", sources / "core")
