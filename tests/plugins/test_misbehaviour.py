@@ -219,7 +219,10 @@ ASKED = {  # what somebody asks for: the end of the error, and of a block that h
     "pg.set_backend('metal')": ("set PLUGRAD_BLOCK to all but one of them", "metal-b"),
     "pg.use_gradients('guided')": ("set PLUGRAD_BLOCK to all but one", "guided-a"),
     "pg.set_backend('reentering')": ("move code that needs tensors into `open`", None),
-    "pg.set_backend('reopening')": ("of another backend, or none", None),
+    "pg.set_backend('reopening')": (
+        "run no ops there, or run them on another backend",
+        None,
+    ),
     "pg.set_backend('exiting')": (
         "backend 'exiting' of plugrad-exiting 1.0 has fai",
         None,

@@ -30,7 +30,7 @@ def plugrad_backends():
     return ["nonsense"]
 """,
         "TypeError",
-        "a hook must return a list of Backend, got 'nonsense' in it",
+        "a hook must return a list of Backend, but the list contains 'nonsense'",
     ),
     "misnaming": (
         """

@@ -166,7 +166,9 @@ def test_a_backend_that_does_not_open_gives_way_with_a_warning():
 
 @pytest.mark.parametrize("parts", [([1.0], "cpu"), (np.zeros(1), 3)])
 def test_a_pickle_of_something_else_is_refused(parts):
-    with pytest.raises(pickle.UnpicklingError, match="is an array and the name"):
+    with pytest.raises(
+        pickle.UnpicklingError, match="must contain an array and a backend name"
+    ):
         _processes._restored(*parts)
 
 

@@ -207,7 +207,9 @@ def test_blocks_nest_and_are_entered_once(backend):
         with pg.profile() as inner:
             pg.exp(1.0)
     assert [len(p.records) for p in (outer, inner)] == [2, 1]
-    with pytest.raises(RuntimeError, match="profile: a block is entered once"):
+    with pytest.raises(
+        RuntimeError, match="profile: this block has been entered already"
+    ):
         outer.__enter__()
 
 

@@ -143,7 +143,9 @@ def windows(
     """
     n = len(shape) - 2
     if output_sizes is not None and len(output_sizes) != n:
-        raise ValueError(f"{op}: the output must have rank {n + 2}, as {shape} has")
+        raise ValueError(
+            f"{op}: the output must have rank {n + 2}, the rank of {shape}"
+        )
     if groups < 1 or shape[-1] % groups:
         raise ValueError(
             f"{op}: {shape[-1]} channels do not divide into {groups} groups"
@@ -328,9 +330,10 @@ def reshaped(old: tuple[int, ...], new: Sequence[int]) -> tuple[int, ...]:
     free = [i for i, n in enumerate(new) if n == -1]
     fits = len(free) == 1 and known and size % known == 0 if free else known == size
     if not fits or min(new, default=0) < -1:
+        count = "" if min(new, default=0) < 0 else f" with {known}"
         raise ValueError(
-            f"reshape: shape {old} has {size} elements, {tuple(new)} not; one size may "
-            "be -1, and is worked out"
+            f"reshape: cannot turn shape {old} with {size} elements into "
+            f"{tuple(new)}{count}; one size may be -1 and is inferred"
         )
     return tuple(size // known if n == -1 else n for n in new)
 

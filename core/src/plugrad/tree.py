@@ -113,8 +113,8 @@ def unflatten(structure: Structure, leaves: Iterable[Any], /) -> Any:
     """
     if not isinstance(structure, Structure):
         raise TypeError(
-            "tree.unflatten: expected a structure, as tree.structure returns it, got "
-            f"{type(structure).__name__}; the leaves come second"
+            "tree.unflatten: expected a structure from tree.structure, got "
+            f"{type(structure).__name__}; pass the leaves as the second argument"
         )
     return structure(leaves)
 
@@ -191,7 +191,7 @@ def register(cls: type[C], flatten: Flatten, unflatten: Unflatten, /) -> None:
     function("tree.register", unflatten)
     if cls in _tree.KINDS:
         raise ValueError(
-            f"tree.register: {cls.__name__} is a container, or a leaf, already; "
+            f"tree.register: {cls.__name__} is already a container or a leaf; "
             "register a class of your own"
         )
     _tree.register(cls, flatten, unflatten)

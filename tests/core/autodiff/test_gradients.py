@@ -49,7 +49,7 @@ def test_nested_arguments_and_integers(backend):
     dx = pg.grad(lambda m: pg.sum(m["w"][0] * m["labels"]))(model)
     assert dx["w"][0].tolist() == [1.0, 2.0]
     assert dx["labels"] is None
-    with pytest.raises(TypeError, match="no floating tensor"):
+    with pytest.raises(TypeError, match="at least one floating tensor"):
         pg.grad(pg.sum)(pg.asarray([1, 2]))
 
 
@@ -123,7 +123,7 @@ def test_an_override_reaches_inside_a_fused_kernel(backend):
     loss = lambda x: pg.sum(pg.fused.conv2d(x, f, activation="relu"))
     with pg.override_gradient("Relu", x=lambda dy: dy * 5):
         assert pg.grad(loss)(x).numpy().max() == 5.0
-    with pytest.raises(ValueError, match="is decomposed under a tape"):
+    with pytest.raises(ValueError, match="a tape decomposes it"):
         pg.register_gradient("FusedConv2D", x=lambda dy: dy)
 
 

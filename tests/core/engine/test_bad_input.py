@@ -48,7 +48,7 @@ def test_a_cotangent_that_does_not_fit(dy, kind, message, backend):
 
 
 def test_nothing_to_differentiate(backend):
-    with pytest.raises(TypeError, match="no floating tensor among the arguments"):
+    with pytest.raises(TypeError, match="one floating tensor among the arguments"):
         pg.grads(lambda *xs: pg.ones(()))(1, np.int64(2))
     with pytest.raises(TypeError, match="nothing; cast"):
         pg.vjp(lambda: pg.ones(()))
@@ -106,9 +106,9 @@ REGISTRATIONS = [
     ),
     (lambda: pg.set_backend(3), pg.BackendUnavailable, "set_backend: unknown .* 3"),
     (lambda: pg.register_backend("a"), TypeError, "expected a plugrad.plugin.Backend"),
-    (lambda: pg.register_gradient("Add"), ValueError, "no function is given for Add"),
+    (lambda: pg.register_gradient("Add"), ValueError, "expected at least one gradient"),
     (lambda: pg.register_kernel("Add", "cpu", np.exp), ValueError, "takes 1 inputs"),
-    (lambda: Kernel("test.A(*x, *y)"), ValueError, "only one input, or all outputs"),
+    (lambda: Kernel("test.A(*x, *y)"), ValueError, "only one input may be"),
     (lambda: pg.register_gradient("Expp", x=None), ValueError, "did you mean 'Exp'"),
     (lambda: pg.register_gradient("Exp", y=None), ValueError, "no input 'y'"),
     (lambda: pg.register_gradient("Exp", x=3), TypeError, "expected a function"),
@@ -120,24 +120,24 @@ REGISTRATIONS = [
     (
         lambda: pg.register_gradient("Exp", x=lambda x: x),
         ValueError,
-        "take cotangents and have names of their own",
+        "take the cotangents, one for each output .1.; give them names",
     ),
     (
         lambda: pg.register_gradient("Exp", x=lambda: 0),
         ValueError,
-        "take cotangents",
+        "take the cotangents",
     ),
     (
         lambda: pg.register_gradient("FusedConv2D", x=lambda dy: dy),
         ValueError,
-        "is decomposed under a tape",
+        "a tape decomposes it",
     ),
     (
         lambda: pg.register_gradient("Exp", backend="gpu9", x=lambda dy: dy),
         pg.BackendUnavailable,
         "unknown backend 'gpu9'",
     ),
-    (lambda: pg.unregister_gradient("Exp"), ValueError, "is registered by you"),
+    (lambda: pg.unregister_gradient("Exp"), ValueError, "you have not registered"),
     (lambda: pg.unregister_gradient("Expp"), ValueError, "did you mean 'Exp'"),
     (lambda: pg.get_gradient("Expp"), ValueError, "did you mean 'Exp'"),
     (lambda: pg.register_kernel("Exp", "cpuu", np.exp), pg.BackendUnavailable, "'cpu'"),
@@ -154,7 +154,7 @@ REGISTRATIONS = [
         "lacks the input x and has n",
     ),
     (lambda: pg.run_kernel("Exp", 1.0), TypeError, "takes a list or a dict of inputs"),
-    (lambda: pg.run_kernel("Exp", [], {}), TypeError, "0 inputs do not fit"),
+    (lambda: pg.run_kernel("Exp", [], {}), TypeError, "got 0 inputs, expected Exp"),
     (
         lambda: pg.run_kernel("Exp", [pg.ones(())], {"axis": 1}),
         TypeError,
@@ -197,12 +197,12 @@ REGISTRATIONS = [
         TypeError,
         "out and canonicalize: expected a func",
     ),
-    (lambda: gradients("Exp", x=None), TypeError, "a Kernel, got 'Exp'; by name"),
+    (lambda: gradients("Exp", x=None), TypeError, "a Kernel, got 'Exp'; to replace"),
     (lambda: decomposition("Exp"), TypeError, "expected a Kernel, got 'Exp'"),
     (
         lambda: decomposition(Kernel("test.A(x)"))(3),
         TypeError,
-        "a function whose parameters have names, got 3",
+        "a function with named parameters, got 3",
     ),
     (lambda: pg.jacobian(3), TypeError, "jacobian: expected a function, got 3"),
     (lambda: pg.jacobian(pg.exp, mode=[]), ValueError, r"jacobian: mode \[\]: use"),
@@ -235,7 +235,7 @@ REGISTRATIONS = [
     (
         lambda: pg.register_backend(Backend("Bad Name", open=dict)),
         ValueError,
-        "bad name 'Bad Name'",
+        "invalid name 'Bad Name'",
     ),
     (
         lambda: pg.register_backend(Backend("nowhere", open=dict)),
@@ -302,7 +302,7 @@ def test_an_error_inside_f_leaves_no_tape_behind(backend):
 
 ASARRAY = [
     ([[1.0], [2.0, 3.0]], ValueError, "differ in length"),
-    (["a", 1], TypeError, "cannot make a tensor of int; elements are all str"),
+    (["a", 1], TypeError, "cannot make a tensor of int; elements must be all str"),
     (object(), TypeError, "cannot make a tensor of object"),
     (2**31, OverflowError, "2147483648 does not fit into int32"),
     (1e300, OverflowError, "does not fit into float32"),
@@ -321,7 +321,7 @@ def test_numbers_that_only_one_element_has(backend):
     for use in (bool, float, int, complex, pg.Tensor.item):
         with pytest.raises(ValueError, match=r"shape \(2,\)"):
             use(x)
-    with pytest.raises(TypeError, match="only an integer tensor is an index"):
+    with pytest.raises(TypeError, match="only an integer tensor can be"):
         [1, 2][pg.asarray(1.0)]
     assert [1, 2][pg.asarray(1)] == 2
     assert (float(pg.asarray(1.5)), int(pg.asarray(3)), bool(pg.asarray(0))) == (

@@ -222,9 +222,9 @@ def test_methods_and_arrays():
 
 
 REFUSED = {
-    "a name": ({"donate": "z"}, "jit: donate has 'z', f takes x, y"),
-    "a position": ({"donate": (0, 5)}, "jit: donate has 5, f takes x, y"),
-    "both": ({"donate": "x", "static": 0}, "jit: x is in static and in donate"),
+    "a name": ({"donate": "z"}, "jit: donate contains 'z', .*f takes x, y"),
+    "a position": ({"donate": (0, 5)}, "jit: donate contains 5, .*f takes x, y"),
+    "both": ({"donate": "x", "static": 0}, "jit: x is in both static and donate"),
 }
 
 

@@ -120,7 +120,9 @@ def test_sizes_as_arguments(op, backend):
     assert make(2, 3, dtype="int32", device=backend).dtype == np.int32
     with pytest.raises(TypeError, match=r"the sizes .*got \(2, 'int32'\).*dtype="):
         make(2, "int32")
-    with pytest.raises(TypeError, match=rf"must be int.*is .*{op}\(\(2, 3\)\)"):
+    with pytest.raises(
+        TypeError, match=rf"must be int.*as one argument, {op}\(\(2, 3\)\)"
+    ):
         make((2, 3), 4)
     with pytest.raises(ValueError, match="must not be negative"):
         make(2, -3)
@@ -209,7 +211,7 @@ def test_what_a_function_returns_beside_its_value(backend):
 
 
 def test_options_that_do_not_fit(backend):
-    with pytest.raises(ValueError, match="argnums 2 must name some of 2 positional"):
+    with pytest.raises(ValueError, match="argnums 2 is out of range for 2 positional"):
         pg.grad(scaled, argnums=2)(1.0, 2.0)
     with pytest.raises(ValueError, match="names one argument twice"):
         pg.grad(scaled, argnums=(0, -2))(1.0, 2.0)
@@ -269,12 +271,12 @@ def test_functions_of_numpy_are_answered(backend):
         np.exp(x)
     with pytest.raises(TypeError, match=r"np.arcsin does not .*; use plugrad.asin, or"):
         np.arcsin(x)
-    with pytest.raises(TypeError, match=r"np.add does not take"):
+    with pytest.raises(TypeError, match=r"np.add does not accept"):
         np.add(np.ones(2, "f4"), x, out=np.ones(2, "f4"))
-    with pytest.raises(TypeError, match=r"np.multiply does not take"):
+    with pytest.raises(TypeError, match=r"np.multiply does not accept"):
         np.multiply.reduce(x)
     with pytest.raises(
-        TypeError, match=r"np.spacing does not take .* an op of plugrad"
+        TypeError, match=r"np.spacing does not accept .* an op of plugrad"
     ):
         np.spacing(pg.Variable(x))
 
@@ -328,7 +330,9 @@ def test_transpose_as_a_method(axes, backend):
 
 @pytest.mark.parametrize("axes", [(0, 1), (0,), (None,), ((0, 1), (1, 0))])
 def test_transpose_takes_one_sequence(axes, backend):
-    with pytest.raises(TypeError, match=r"transpose: the new order is one sequence"):
+    with pytest.raises(
+        TypeError, match=r"transpose: pass the new order as one sequence"
+    ):
         pg.asarray(X).transpose(*axes)
 
 

@@ -19,9 +19,11 @@ Table = np.ndarray[Any, Any]
 def _image_shape(shape: Shape) -> Shape:
     """Return a shape if it is one of images whose indices fit into int32."""
     if type(shape) is not tuple or [*map(type, shape)] != [int] * 4:
-        raise TypeError(f"geometry: {shape!r} must be a tuple of 4 int")
+        raise TypeError(f"geometry: {shape!r} must be a tuple of 4 integers")
     if min(shape) < 0 or max(shape) >= 2**31:
-        raise ValueError(f"geometry: {shape} must be sizes from 0 to {2**31 - 1}")
+        raise ValueError(
+            f"geometry: sizes of shape {shape} must be from 0 to {2**31 - 1}"
+        )
     return shape
 
 
@@ -43,11 +45,11 @@ class Resizing:
         (n, *size, c), (m, *new, k) = map(_image_shape, (self.in_shape, self.out_shape))
         flags = (self.align_corners, self.half_pixel_centers)
         if not all(type(flag) is bool for flag in flags):
-            raise TypeError(f"Resizing: {self} must have flags that are bool")
+            raise TypeError(f"Resizing: the flags of {self} must be bool")
         if (n, c) != (m, k) or not all(size + new) or all(flags):
             raise ValueError(
-                f"Resizing: {self} must keep batch and channels, have pixels, and one "
-                "of the flags at most"
+                f"Resizing: {self} must keep the batch and channel sizes, have at "
+                "least one pixel per image, and set at most one flag"
             )
 
     @functools.cached_property
@@ -125,7 +127,8 @@ class Rotation:
         numbers = (self.radians, *(self.center if type(self.center) is tuple else ()))
         if [type(v) is float and math.isfinite(v) for v in numbers] != [True] * 3:
             raise ValueError(
-                f"Rotation: {self} must have a finite angle and a center (x, y), float"
+                f"Rotation: the angle and the center (x, y) of {self} must be finite "
+                "floats"
             )
 
     @functools.cached_property

@@ -66,7 +66,10 @@ class Windows:
         each = (self.window, self.strides, self.dilations)
         for numbers in (self.in_shape, self.out_shape, *each, *self.padding):
             if not all(type(n) is int and 0 <= n < 2**59 for n in numbers):
-                raise TypeError(f"Windows: {self} must have tuples of sizes")
+                raise TypeError(
+                    f"Windows: all sizes in {self} must be integers from 0 to below "
+                    "2**59"
+                )
         fits = (
             len(self.out_shape) == axes + 2
             and all(len(one) == axes and min(one, default=1) > 0 for one in each)
@@ -85,11 +88,15 @@ class Windows:
             fits = fits and (count == 0 or end <= span)
             if max(span, self.extents[i], self.strides[i]) >= 2**31:
                 raise ValueError(
-                    f"Windows: {self} must span less than 2**31 elements of each axis, "
-                    "padding included: kernels' integers do not count further"
+                    f"Windows: {self} must span less than 2**31 elements of each "
+                    "axis, padding included, because kernels index with 32-bit "
+                    "integers"
                 )
         if not fits:
-            raise ValueError(f"Windows: {self} do not lie in their input")
+            raise ValueError(
+                f"Windows: {self}: shapes, padding and groups must agree, and all "
+                "windows must lie in the padded input"
+            )
 
     @property
     def filter_shape(self) -> Shape:

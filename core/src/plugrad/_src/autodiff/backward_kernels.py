@@ -98,7 +98,9 @@ def _gradient(name: str, kernel: Kernel) -> dict[str, Callable[..., Any]]:
 
 def _rows(dy: Spec, y: Spec) -> Spec:
     if not dy.shape:
-        raise ValueError("output: dy has rank 0, and no axis to sum over; reshape it")
+        raise ValueError(
+            "output: dy has rank 0, so there is no axis to sum over; reshape it"
+        )
     return one_shape(dy, y)
 
 

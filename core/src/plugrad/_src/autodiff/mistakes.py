@@ -37,8 +37,8 @@ def check_leaves(xs: tuple[Any, ...]) -> None:
             asarray(x)
         except TypeError as error:
             raise TypeError(
-                f"grad: argument {path}: {error}; what is not a tensor belongs in a "
-                "static field of a dataclass (plugrad.tree), or in a closure"
+                f"grad: argument {path}: {error}; put a value that is not a tensor "
+                "in a static field of a dataclass (plugrad.tree), or in a closure"
             ) from None
 
 

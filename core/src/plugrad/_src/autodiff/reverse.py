@@ -185,7 +185,7 @@ def _select_argnums(f: Callable[..., Any], argnums: Argnums, has_aux: bool) -> A
         found: list[Any] = []
         if not all(-len(xs) <= n < len(xs) for n in numbers):
             raise ValueError(
-                f"grad: argnums {argnums} must name some of {len(xs)} positional "
+                f"grad: argnums {argnums} is out of range for {len(xs)} positional "
                 "arguments"
             )
         if len({n % len(xs) for n in numbers}) < len(numbers):
@@ -281,7 +281,8 @@ def variable_grads(
     for v in chosen:
         if not isinstance(v, Variable) or not differentiable(v.dtype):
             raise TypeError(
-                f"variable_grads: {v!r} is not a floating Variable; make it of floats"
+                f"variable_grads: {v!r} is not a floating Variable; create it with a "
+                "floating dtype"
             )
     tape = Tape(variables={} if variables is None else None)
     found = {v: v.watched_by(tape) for v in chosen}
@@ -457,8 +458,8 @@ def _forward(
     if not tape.tracked:
         kinds = ", ".join(str(x.dtype) for x in leaves) or "nothing"
         raise TypeError(
-            f"grad: there is no floating tensor among the arguments, but {kinds}; cast "
-            "one with astype(x, 'float32')"
+            "grad: expected at least one floating tensor among the arguments, got "
+            f"{kinds}; cast one with astype(x, 'float32')"
         )
     value = context.call((*context.tapes(), tape), f, build(sources))
     outputs, structure = ([value], LEAF) if type(value) is Tensor else split(value)
@@ -470,8 +471,8 @@ def _forward(
 
 def _no_tensor(value: object) -> NoReturn:
     raise TypeError(
-        f"grad: f must return tensors, got {type(value).__name__}; a function of "
-        "tensors that leaves plugrad (item, numpy) has no gradient"
+        f"grad: f must return tensors, got {type(value).__name__}; values that leave "
+        "plugrad (item, numpy) have no gradient"
     )
 
 
@@ -611,7 +612,7 @@ def _accumulate(
 def _check_linear(step: VJPStep) -> None:
     if step.vjp is not None and not step.vjp.linear:
         raise TypeError(
-            f"jvp: {step.vjp.origin} is not linear in dy; there is no jvp of it"
+            f"jvp: {step.vjp.origin} is not linear in dy, so jvp cannot use it"
         )
 
 

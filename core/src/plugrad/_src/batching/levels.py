@@ -253,7 +253,7 @@ def _checked(kernel: Kernel, level: Level, y: Tensor, inner: Level | None) -> Te
     """Return an output of a batching rule; raise unless axis 0 counts the examples."""
     if inner is not None and (not y.shape or y.shape[0] != level.size):
         raise ValueError(
-            f"vmap: the batching rule of {kernel.name} returned shape {y.shape}, which "
-            f"does not have the {level.size} examples on axis 0"
+            f"vmap: the batching rule of {kernel.name} returned shape {y.shape}, but "
+            f"axis 0 must hold the {level.size} examples"
         )
     return y

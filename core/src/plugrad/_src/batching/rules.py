@@ -125,7 +125,10 @@ def each(kernel: Kernel) -> Rule:
             found = called(kernel, one, attrs)
             runs.append((found,) if kernel.single else tuple(found))
         if not size:
-            raise ValueError(f"vmap: {kernel.op} of no examples is not defined")
+            raise ValueError(
+                f"vmap: {kernel.op} cannot run on an empty batch; map over at least "
+                "one example"
+            )
         outputs = [_stacked(kernel, ys) for ys in zip(*runs, strict=True)]
         return outputs[0] if kernel.single else tuple(outputs)
 

@@ -134,12 +134,13 @@ def _split(
     heads, outline = split(axes, lambda x: x is None)
     for axis in heads:
         if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int)):
-            raise TypeError(f"vmap: {what} must hold int and None, got {axis!r}")
+            raise TypeError(f"vmap: {what} must contain only int or None, got {axis!r}")
     leaves, structure = split(tree)
     parts = [split(part)[0] for part in outline.match(tree, f"vmap: {what}")]
     if any(a is not b for a, b in zip(leaves, itertools.chain(*parts), strict=True)):
         raise ValueError(
-            f"vmap: {what} {axes!r} must have its keys in the order of the tree"
+            f"vmap: the keys of {what} {axes!r} must be in the same order as in the "
+            "tree it describes"
         )
     spread = [
         axis for axis, part in zip(heads, parts, strict=True) for _ in range(len(part))
@@ -168,8 +169,10 @@ def _size(mapped: dict[int, Tensor], places: list[str]) -> int:
         raise ValueError(
             "vmap: no argument is mapped; give one of them an axis in in_axes"
         )
-    told = ", ".join(f"{x.shape[0]} of argument {places[i]}" for i, x in mapped.items())
-    raise ValueError(f"vmap: the mapped axes differ in size: {told}")
+    sizes_by_place = ", ".join(
+        f"{x.shape[0]} of argument {places[i]}" for i, x in mapped.items()
+    )
+    raise ValueError(f"vmap: the mapped axes differ in size: {sizes_by_place}")
 
 
 def _result(level: Level, value: Any, axis: int | None, place: str) -> Tensor:
@@ -185,8 +188,8 @@ def _result(level: Level, value: Any, axis: int | None, place: str) -> Tensor:
         rank = len(x.shape) + (not batched)
         if not -rank <= axis < rank:
             raise ValueError(
-                f"vmap: out_axes {axis} is out of range for result{place} of "
-                f"rank {rank}, with the examples"
+                f"vmap: out_axes {axis} is out of range for result{place} of rank "
+                f"{rank}, which includes the mapped axis"
             )
         if not batched:
             x = shape.broadcast_to(x, (level.size, *x.shape))

@@ -309,8 +309,8 @@ class UserScope(Scope):
         kinds = inspect.isgeneratorfunction, inspect.isasyncgenfunction
         if any(is_kind(function) for is_kind in kinds):
             raise TypeError(
-                f"{self.what}: a generator is left and entered again while the scope "
-                "is in force; use `with` inside of it, around code without yield"
+                f"{self.what}: cannot decorate a generator, which pauses while the "
+                "scope is in force; use `with` inside it, around code without yield"
             )
 
         @functools.wraps(function)

@@ -290,8 +290,8 @@ def _run_on_host_or_fallback(
     runtime, policy = backend.runtime, os.environ.get("PLUGRAD_FALLBACK", "error")
     if backend.depth:
         raise KernelNotFound(
-            f"vmap: {kernel} is not declared, or was inside of vmap, and has no "
-            "decomposition; register_kernel declares it"
+            f"vmap: {kernel} has no decomposition and was not declared before vmap "
+            "was entered; declare it with register_kernel outside of vmap"
         )
     if policy not in ("error", "warn", "allow"):
         raise ValueError(f"PLUGRAD_FALLBACK={policy}: use error, warn or allow")

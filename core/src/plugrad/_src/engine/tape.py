@@ -89,8 +89,8 @@ def _missing_gradient(kernel: Kernel, name: str) -> Callable[..., Any]:
 
     def missing(*_: Any) -> Any:
         raise GradientNotFound(
-            f"{kernel.name}: there is no gradient for input {name!r} "
-            f"({kernel}); register_gradient({kernel.name!r}, {name}=...)"
+            f"{kernel.name}: there is no gradient for input {name!r} ({kernel}); add "
+            f"one with register_gradient({kernel.name!r}, {name}=...)"
         )
 
     return missing
@@ -198,9 +198,9 @@ class Guard(Tape):
     def refuse(self, what: str) -> NoReturn:
         """Raise the error about a tensor that is not an argument."""
         raise TypeError(
-            f"custom_grad: {self.name} reads a tensor that is being differentiated and "
-            f"is not an argument ({what}), so its gradient would be lost; pass it as "
-            "an argument, or read stop_gradient of it"
+            f"custom_grad: {self.name} reads a tensor that is being differentiated "
+            f"and is not an argument ({what}), so its gradient would be lost; pass "
+            "it as an argument, or use stop_gradient of it"
         )
 
 

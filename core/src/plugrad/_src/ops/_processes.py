@@ -35,7 +35,7 @@ def _restored(values: object, backend: object) -> Tensor:
     """
     if not isinstance(values, np.ndarray) or not isinstance(backend, str):
         raise pickle.UnpicklingError(
-            "a Tensor in a pickle is an array and the name of a backend, got "
+            "a pickled Tensor must contain an array and a backend name, got "
             f"{type(values).__name__} and {type(backend).__name__}"
         )
     if backend in registry.backends():

@@ -53,7 +53,7 @@ def _transpose(x: Tensor, /, *axes: Sequence[int]) -> Tensor:
     order = axes or (range(x.ndim)[::-1],)
     if len(order) > 1 or not isinstance(order[0], Sequence):
         raise TypeError(
-            f"transpose: the new order is one sequence, got {axes}; "
+            f"transpose: pass the new order as one sequence, got {axes}; "
             "transpose((1, 0)) is permute_dims(x, (1, 0)), and mT swaps the last two"
         )
     return permute_dims(x, order[0])
@@ -172,7 +172,7 @@ def _array_ufunc(
         return op(*inputs)
     hint = import_module("plugrad._src.tools.names").numpy_advice(name)
     raise TypeError(
-        f"np.{name} does not take tensors of plugrad; {hint}or np.{name}(x.numpy()), "
+        f"np.{name} does not accept plugrad tensors; {hint}or np.{name}(x.numpy()), "
         "which has no gradient"
     )
 

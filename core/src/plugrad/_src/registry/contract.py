@@ -218,9 +218,14 @@ class Kernel:
         """Raise unless names differ, and ``checks`` are names of inputs."""
         names = self.inputs + self.outputs + self.attrs
         if variadic > 1 or (self.variadic_outputs and len(self.outputs) > 1):
-            raise ValueError(f"kernel {self}: only one input, or all outputs, may vary")
+            raise ValueError(
+                f"kernel {self}: only one input may be variadic, and a variadic "
+                "output must be the only output"
+            )
         if len({*names}) < len(names) or not all(map(str.isidentifier, names)):
-            raise ValueError(f"kernel {self}: names must be identifiers and differ")
+            raise ValueError(
+                f"kernel {self}: names must be identifiers, each used once"
+            )
         if unknown := [name for name in self.checks if name not in self.inputs]:
             hint = suggest(unknown[0], self.inputs)
             raise ValueError(
@@ -244,7 +249,7 @@ class Kernel:
         fixed = len(self.inputs) - (self.variadic is not None)
         surplus = len(values) - fixed
         if surplus < 0 or (surplus and self.variadic is None):
-            raise TypeError(f"{self.op}: {len(values)} inputs do not fit {self}")
+            raise TypeError(f"{self.op}: got {len(values)} inputs, expected {self}")
         bound, rest = {}, list(values)
         for name in self.inputs:
             take = surplus if name == self.variadic else 1
@@ -321,8 +326,9 @@ def collected(
     for name, value in options.items():
         if callable(value):
             raise TypeError(
-                f"{who}: {name}= is an option, and got a function; give that of an "
-                f"input called {name!r} in a dict: {who}(kernel, {{{name!r}: ...}})"
+                f"{who}: {name}= is an option, not an input, but got a function; for "
+                f"an input called {name!r}, pass a dict: {who}(kernel, "
+                f"{{{name!r}: ...}})"
             )
     if named is not None and not isinstance(named, Mapping):
         raise TypeError(f"{who}: expected a dict of functions, got {named!r}")
@@ -344,8 +350,9 @@ def bind_original(kernel: Kernel, name: str, rule: VJP, under: VJP | None) -> VJ
         def original(*dys: Any) -> Any:
             if under is None:
                 raise GradientNotFound(
-                    f"{kernel.name}: there is no gradient for input {name!r} under the "
-                    f"one of {rule.origin}, which calls it as {ORIGINAL!r}"
+                    f"{kernel.name}: the gradient of {rule.origin} calls "
+                    f"{ORIGINAL!r}, but there is no earlier gradient for input "
+                    f"{name!r}"
                 )
             return under.function(*dys, *saved[len(own) :])
 
@@ -401,8 +408,9 @@ def vjp_rules(
     """Check gradient functions against their kernel and return them as rules."""
     if kernel.fused:
         raise ValueError(
-            f"{_gradient_of(kernel, owner)}: a fused kernel is decomposed under a "
-            "tape and has no gradient; register one for a kernel of its decomposition"
+            f"{_gradient_of(kernel, owner)}: a fused kernel has no gradient of its "
+            "own, because a tape decomposes it; register gradients for the kernels "
+            "of its decomposition"
         )
     checked: dict[str, VJP | None] = {}
     for name, function in functions.items():
@@ -442,9 +450,9 @@ def _rule(kernel: Kernel, name: str, function: Callable[..., Any], owner: str) -
     dys, residuals = names[:count], names[count:]
     if len(dys) < count or not {*legal}.isdisjoint(dys):
         raise ValueError(
-            f"{_gradient_of(kernel, owner, name)}: the first {count} parameters take "
-            "cotangents and have names of their own, such as 'dy' or 'ddx'; got "
-            f"({', '.join(names)})"
+            f"{_gradient_of(kernel, owner, name)}: the first parameters take the "
+            f"cotangents, one for each output ({count}); give them names that the "
+            f"kernel does not use, such as 'dy'; got ({', '.join(names)})"
         )
     for residual in residuals:
         if residual not in legal:
@@ -558,7 +566,10 @@ def decomposition(kernel: Kernel, function: Any = None) -> Any:
 def _decomposed(kernel: Kernel, function: F) -> F:
     names = _parameters(function)
     if names != kernel.inputs + kernel.attrs:
-        raise ValueError(f"decomposition of {kernel}: takes {', '.join(names)}")
+        raise ValueError(
+            f"decomposition of {kernel}: the parameters must be "
+            f"({', '.join(kernel.inputs + kernel.attrs)}), got ({', '.join(names)})"
+        )
     kernel.decomposition = function
     return function
 
@@ -566,8 +577,8 @@ def _decomposed(kernel: Kernel, function: F) -> F:
 def _check_kernel(who: str, kernel: object) -> None:
     if not isinstance(kernel, Kernel):
         raise TypeError(
-            f"{who}: expected a Kernel, got {kernel!r}; by name, register_gradient and "
-            "override_gradient replace gradients"
+            f"{who}: expected a Kernel, got {kernel!r}; to replace a gradient by "
+            "name, use register_gradient or override_gradient"
         )
 
 
@@ -588,5 +599,5 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
         return tuple(signature(function).parameters)
     except (TypeError, ValueError):
         raise TypeError(
-            f"expected a function whose parameters have names, got {function!r}"
+            f"expected a function with named parameters, got {function!r}"
         ) from None

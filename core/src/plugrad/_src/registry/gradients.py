@@ -159,7 +159,10 @@ class GradientRegistry:
         kernel = self._contract(name, who)
         if not functions:
             inputs = ", ".join(kernel.inputs)
-            raise ValueError(f"{who}: no function is given for {kernel}; name {inputs}")
+            raise ValueError(
+                f"{who}: expected at least one gradient function for {kernel}; pass "
+                f"one by the name of its input ({inputs})"
+            )
         return vjp_rules(kernel, functions, "user", linear=linear)
 
     def add(self, name: str, backend: str | None, table: VJPs) -> None:
@@ -181,7 +184,8 @@ class GradientRegistry:
                     return
         where = f" for {backend!r}" if backend is not None else ""
         raise ValueError(
-            f"unregister_gradient: no gradient of {name!r}{where} is registered by you"
+            "unregister_gradient: you have not registered a gradient of "
+            f"{name!r}{where}"
         )
 
     # --- layers ------------------------------------------------------------------

@@ -134,8 +134,8 @@ class KernelTable(dict[str, Callable[..., Any]]):
                 )
             if twice := sorted(found.keys() & table.keys()):
                 raise ValueError(
-                    f"KernelTable.collect: {module} defines kernels that another "
-                    f"module of {package} defines too: {', '.join(twice)}"
+                    f"KernelTable.collect: {module} and another module of {package} "
+                    f"define the same kernels: {', '.join(twice)}"
                 )
             found |= table
         return found
@@ -206,9 +206,14 @@ class Runtime:
             _callable("Runtime: arrays", getattr(self.arrays, method, None), method)
         for name in ("dtypes", "host_kernels", "fusable"):
             if isinstance(names := getattr(self, name), str):
-                raise TypeError(f"Runtime: {name} must be a list of names: {names!r}")
+                raise TypeError(
+                    f"Runtime: {name} must be a list of names, got {names!r}"
+                )
         if self.host_kernels and self.host is None:
-            raise ValueError("Runtime: host_kernels need host=, which runs them")
+            raise ValueError(
+                "Runtime: host_kernels is set, but host is not; pass host=, which "
+                "runs these kernels"
+            )
         limit = self.max_nbytes
         if limit is not None and type(limit) is not int:
             raise TypeError(
@@ -339,7 +344,7 @@ class GradientPack:
 def _backend_name(who: str, name: object) -> None:
     if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
         raise ValueError(
-            f"{who}: bad name {name!r}; use letters, all lower-case, digits, - and _"
+            f"{who}: invalid name {name!r}; use lower-case letters, digits, - and _"
         )
     if name in RESERVED:
         raise ValueError(f"{who}: plugrad uses the name {name!r} itself; take another")

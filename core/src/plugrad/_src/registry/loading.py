@@ -66,8 +66,8 @@ def _load() -> None:
     if not registry.lock.acquire(timeout=LOAD_TIMEOUT_S):
         raise RuntimeError(
             f"{running[-1] if running else 'plugrad'} has been loading in another "
-            f"thread for {LOAD_TIMEOUT_S:g} s; if it waits for a module that this "
-            "thread is importing, run no ops while that is imported"
+            f"thread for {LOAD_TIMEOUT_S:g} s; if it is waiting for a module that "
+            "this thread is importing, do not run ops during that import"
         )
     try:
         if not registry.pending:

@@ -160,8 +160,8 @@ class Registry:
             for value in values:
                 if not isinstance(value, kind):
                     raise TypeError(
-                        f"{owner}: a hook must return a list of {kind.__name__}, "
-                        f"got {value!r} in it"
+                        f"{owner}: a hook must return a list of {kind.__name__}, but "
+                        f"the list contains {value!r}"
                     )
         for named in (backends, packs):
             names = [value.name for value in named]
@@ -185,8 +185,8 @@ class Registry:
         with self.lock:
             if backend.name in self._backends.entries:
                 raise ValueError(
-                    f"backend {backend.name!r} is already registered; remove_backend "
-                    "it first, or choose another name"
+                    f"backend {backend.name!r} is already registered; call "
+                    "remove_backend first, or choose another name"
                 )
             owner = Plugin("user", name=backend.name, phase=Phase.REGISTERED)
             self.register(owner, [backend])
@@ -254,8 +254,9 @@ class Registry:
             entry = self._backends.find(name, who, self.plugins)
             if entry in self._opening:
                 raise RuntimeError(
-                    f"backend {name!r} of {entry.owner} is used by its own `open`; run "
-                    "ops there inside use_backend of another backend, or none"
+                    f"backend {name!r} of {entry.owner} is used by its own `open`; "
+                    "run no ops there, or run them on another backend with "
+                    "use_backend"
                 )
             self._opening.append(entry)
             try:
@@ -437,7 +438,10 @@ def _fitting_function(kernel: Kernel, function: Function, who: str) -> Function:
     positional = len(kernel.inputs) or 1  # without inputs: the backend's Arrays
     takes = getattr(function, "nin", positional)  # a ufunc's outputs look like inputs
     if takes != positional and kernel.variadic is None:
-        raise ValueError(f"{who}: {function!r} takes {takes} inputs, not as {kernel}")
+        raise ValueError(
+            f"{who}: {function!r} takes {takes} inputs, but {kernel} passes "
+            f"{positional}"
+        )
     try:
         signature = inspect.signature(function)
     except ValueError:

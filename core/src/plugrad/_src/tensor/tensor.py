@@ -267,7 +267,9 @@ class Tensor(Methods):
         caller asks for DLPack 1.0. Do not write to shared memory.
         """
         if self.dtype.hasobject:
-            raise BufferError("__dlpack__: DLPack has no strings; use numpy()")
+            raise BufferError(
+                "__dlpack__: DLPack does not support strings; use numpy()"
+            )
         if self._tape_id is not None:
             self._notice_read("DLPack")
         home = self._alive()
@@ -324,7 +326,7 @@ class Tensor(Methods):
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
-            raise TypeError(f"only an integer tensor is an index, not {self.dtype}")
+            raise TypeError(f"only an integer tensor can be an index, got {self.dtype}")
         return int(self._item())
 
     def __len__(self) -> int:

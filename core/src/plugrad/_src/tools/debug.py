@@ -138,9 +138,9 @@ class Debug:
         """Raise an error: values are read that are being differentiated."""
         raise DebugError(
             f"debug: {what} reads values that are being differentiated, and what is "
-            "computed from them has no gradient; use the ops of plugrad, or wrap the "
-            "function in custom_grad; for a log or a decision read stop_gradient(x); "
-            f"called at {_line()}"
+            "computed from them has no gradient; use the ops of plugrad, or wrap "
+            "the function in custom_grad; to log a value or to branch on it, read "
+            f"stop_gradient(x); called at {_line()}"
         )
 
     # --- memory ------------------------------------------------------------------

@@ -73,7 +73,8 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
     package, path = _package("save"), arguments.path("save", path)
     if not isinstance(tensors, Mapping):
         raise TypeError(
-            f"save: takes a mapping from name to tensor, got {type(tensors).__name__}"
+            "save: expected a mapping from names to tensors, got "
+            f"{type(tensors).__name__}"
         )
     arrays = {_name(name): _values(name, x) for name, x in tensors.items()}
     target = os.path.realpath(path)  # not in the place of a link
@@ -226,8 +227,8 @@ def _width(name: str, code: str, path: Path) -> int:
     """Return the bytes of an element; TypeError for a dtype that plugrad lacks."""
     if code not in _READABLE_CODES:
         raise TypeError(
-            f"load: {name!r} in {path} is {code}, which plugrad lacks; it reads "
-            f"{', '.join(_READABLE_CODES)}"
+            f"load: {name!r} in {path} has dtype {code}, which plugrad does not "
+            f"support; it reads {', '.join(_READABLE_CODES)}"
         )
     return np.dtype(_CODES.get(code, "float32")).itemsize
 

@@ -187,7 +187,10 @@ class Profile:
 
     def __enter__(self) -> Profile:
         if self._since:
-            raise RuntimeError("profile: a block is entered once; call profile() again")
+            raise RuntimeError(
+                "profile: this block has been entered already; call profile() again "
+                "for a new one"
+            )
         with ExitStack() as self._stack:
             self._stack.enter_context(context.Scope(observer=self))
             synchronize()

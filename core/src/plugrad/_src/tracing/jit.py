@@ -152,7 +152,9 @@ class Jitted(Generic[P, R]):
         self._donate = _named("donate", f, donate)
         if both := self._static.intersection(self._donate):
             what = ", ".join({self._donate[name] for name in both})
-            raise TypeError(f"jit: {what} is in static and in donate; name it in one")
+            raise TypeError(
+                f"jit: {what} is in both static and donate; name it in one of them"
+            )
         self._lock = threading.RLock()
         self._method: Jitted[P, R] | None = None
         self._off = os.environ.get("PLUGRAD_JIT", "1").lower() in OFF
@@ -509,7 +511,10 @@ def _named(option: str, f: Callable[..., Any], given: Any) -> dict[int | str, st
         names = [*inspect.signature(f).parameters]
         at = names.index(one) if one in names else one
         if not isinstance(at, int) or not 0 <= at < len(names):
-            raise TypeError(f"jit: {option} has {one!r}, f takes {', '.join(names)}")
+            raise TypeError(
+                f"jit: {option} contains {one!r}, which is no parameter of f; f "
+                f"takes {', '.join(names)}"
+            )
         found |= dict.fromkeys((at, names[at]), names[at])
     return found
 

@@ -329,7 +329,7 @@ def test_scalars_of_numpy_are_as_good(call, plain, other, backend):
 # --- found by trying -------------------------------------------------------------
 
 FOUND = [
-    (lambda: pg.sum(X, dtype=bool), TypeError, "sum: is not defined in bool; use any"),
+    (lambda: pg.sum(X, dtype=bool), TypeError, "sum: is not defined for bool; use any"),
     (lambda: pg.conv2d(IMAGE, FILTER, pad="full"), ValueError, "pad 'full': use"),
     (lambda: pg.conv2d(IMAGE, FILTER, pad=math.nan), ValueError, "pad nan: use"),
     (lambda: pg.concat([X, X[0]], axis=1), ValueError, "concat: shapes must agree"),

@@ -409,10 +409,18 @@ ERRORS = [
     (lambda: linalg.outer(A, A), ValueError, "outer: takes vectors; reshape"),
     (lambda: linalg.cross(A, A.T), ValueError, "cross: axis -1 must have size 3"),
     (lambda: linalg.cross(A, A[0], axis=1), ValueError, "cross: .* count from the end"),
-    (lambda: linalg.trace(A[0]), ValueError, r"trace: shape \(3,\) is not that of mat"),
-    (lambda: linalg.diagonal(1.0), ValueError, "diagonal: shape"),
-    (lambda: pg.matrix_transpose(A[0]), ValueError, "matrix_transpose: shape"),
-    (lambda: linalg.matrix_norm(A[0]), ValueError, "matrix_norm: shape"),
+    (
+        lambda: linalg.trace(A[0]),
+        ValueError,
+        r"trace: expected matrices, got shape \(3,\)",
+    ),
+    (lambda: linalg.diagonal(1.0), ValueError, "diagonal: expected matrices"),
+    (
+        lambda: pg.matrix_transpose(A[0]),
+        ValueError,
+        "matrix_transpose: expected matrices",
+    ),
+    (lambda: linalg.matrix_norm(A[0]), ValueError, "matrix_norm: expected matrices"),
     (lambda: linalg.matrix_norm(A, ord=3), ValueError, "ord 3: use 'fro', 'nuc', ±1"),
     (
         lambda: linalg.vector_norm(A, axis=2),

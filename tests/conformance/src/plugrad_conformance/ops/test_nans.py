@@ -200,7 +200,11 @@ ERRORS = [
     (lambda: pg.nanmax([1j]), TypeError, "nanmax: complex numbers have no order"),
     (lambda: pg.nansum(["a"]), TypeError, "nansum: there is no nansum of strings"),
     (lambda: pg.nanmean(["a"]), TypeError, "nanmean: there is no nanmean of strings"),
-    (lambda: pg.nansum([1.0], dtype=bool), TypeError, "nansum: is not defined in bool"),
+    (
+        lambda: pg.nansum([1.0], dtype=bool),
+        TypeError,
+        "nansum: is not defined for bool",
+    ),
     (lambda: pg.nan_to_num("a"), TypeError, "nan_to_num: .* strings"),
     (lambda: pg.nan_to_num([1.0], nan=1j), TypeError, "nan_to_num: nan must be real"),
     (

@@ -301,7 +301,11 @@ def test_decompositions(row, dtype):
 
 ERRORS = [
     (lambda x: pg.softmax(x, axis=3), ValueError, "softmax: axis 3 is out of range"),
-    (lambda x: pg.softmax(x, axis=(0, 1)), ValueError, r"softmax: axis \(0, 1\) must"),
+    (
+        lambda x: pg.softmax(x, axis=(0, 1)),
+        ValueError,
+        r"axis must be one int, got \(0, 1\)",
+    ),
     (lambda x: pg.log_softmax(1.0), ValueError, "log_softmax: axis -1 is out of range"),
     (lambda x: pg.softmax(1j), TypeError, "softmax: there is no softmax of complex"),
     (

@@ -275,7 +275,7 @@ ERRORS = [
     (lambda: sparse.ragged_range("a", "b", "c"), TypeError, "no range of string"),
     (lambda: dense(-1, [], ""), ValueError, "0 row_partition_tensors of"),
     (lambda: dense(-1, [SPLIT], ROWS), ValueError, "1 row_partition_tensors of"),
-    (lambda: dense(-1, [IDS], "VALUE_ROWIDS"), ValueError, "('VALUE_ROWIDS',); there"),
+    (lambda: dense(-1, [IDS], "VALUE_ROWIDS"), ValueError, "('VALUE_ROWIDS',); give"),
     (
         lambda: dense(-1, [1, 2], f"{FIRST} {FIRST}"),
         ValueError,

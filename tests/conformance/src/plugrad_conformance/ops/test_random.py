@@ -419,8 +419,8 @@ def test_keys_are_used_as_seeds(backend):
 
 NOT_KEYS = {
     "random.normal(2, seed=random.split(KEY, 3))": "shape \\(3, 2\\); .* index several",
-    "random.split(pg.asarray([1.0, 2.0]))": "split: a key is .*, got float32 of shape",
-    "random.fold_in(3, 4)": "fold_in: a key is an int32 .*random.key\\(seed\\)",
+    "random.split(pg.asarray([1.0, 2.0]))": "split: a key must .*, got float32 of",
+    "random.fold_in(3, 4)": "fold_in: a key must be an int32 .*random.key\\(seed\\)",
     "random.fold_in(KEY, -1)": "fold_in: a number must be from 0 to below",
     "random.key(2**64)": "key: a seed must be from 0 to below",
     "random.split(KEY, -1)": "split: n -1 must not be negative",
@@ -691,17 +691,17 @@ ERRORS = [
     (
         lambda: random.uniform(3, minval=1, maxval=1),
         ValueError,
-        "uniform: minval 1.0 to maxval 1.0 is no range of float32",
+        "uniform: minval 1.0 must be less than maxval 1.0 in float32",
     ),
     (
         lambda: random.uniform(3, minval=1, maxval=1 + 1e-9),
         ValueError,
-        "is no range of float32",
+        "in float32, and their difference finite",
     ),
     (
         lambda: random.uniform(3, maxval=1e39),
         ValueError,
-        "is no range of float32",
+        "in float32, and their difference finite",
     ),
     (
         lambda: random.uniform(3, maxval=math.inf),
@@ -736,7 +736,7 @@ ERRORS = [
     (
         lambda: random.uniform_int(3, 0, 2**31 + 1),
         OverflowError,
-        "uniform_int: int32 does not hold 0 to 2147483648",
+        "uniform_int: int32 cannot hold 0 to 2147483648",
     ),
     (
         lambda: random.bernoulli(3, 1.1),
@@ -791,11 +791,15 @@ ERRORS = [
     (
         lambda: random.choice(3, 1, p=[1, 2]),
         ValueError,
-        r"choice: p must be 3 finite numbers that are not negative, got \[1. 2.\]",
+        r"choice: p must be 3 finite, non-negative numbers, got \[1. 2.\]",
     ),
-    (lambda: random.choice(2, 1, p=[1, -1]), ValueError, "not negative"),
-    (lambda: random.choice(2, 1, p=[1, math.nan]), ValueError, "not negative"),
-    (lambda: random.choice(2, 1, p=[1, math.inf]), ValueError, "2 finite numbers"),
+    (lambda: random.choice(2, 1, p=[1, -1]), ValueError, "non-negative"),
+    (lambda: random.choice(2, 1, p=[1, math.nan]), ValueError, "non-negative"),
+    (
+        lambda: random.choice(2, 1, p=[1, math.inf]),
+        ValueError,
+        "2 finite, non-negative",
+    ),
     (lambda: random.choice(2, 1, p="ab"), TypeError, "choice: p must be numbers"),
     (
         lambda: random.multinomial(1.0, 3),

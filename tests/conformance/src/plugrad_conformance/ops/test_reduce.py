@@ -411,7 +411,7 @@ def test_decompositions(row, array):
 ERRORS = [
     (lambda x: pg.sum(x, axis=3), ValueError, "sum: axis 3 is out of range for rank 3"),
     (lambda x: pg.sum(x, axis=(0, -3)), ValueError, "names one axis twice"),
-    (lambda x: pg.argmax(x, axis=(0, 1)), ValueError, r"argmax: axis \(0, 1\) must be"),
+    (lambda x: pg.argmax(x, axis=(0, 1)), ValueError, "argmax: axis must be one int"),
     (lambda x: pg.argmax(pg.ones((0,))), ValueError, "argmax: .* without elements"),
     (lambda x: pg.max(pg.ones((0,))), ValueError, "max: .* without elements"),
     (lambda x: pg.max(1j), TypeError, "max: complex numbers have no order"),

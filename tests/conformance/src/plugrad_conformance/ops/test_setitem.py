@@ -166,7 +166,7 @@ def test_a_mask_of_no_element_assigns_nothing(shape, backend):
         (0, np.ones((2, 4), np.float32), ValueError, r"setitem: .*broadcast"),
         (0, "text", TypeError, "cannot hold string"),
         (0, 1j, TypeError, "complex"),
-        ("a", 1.0, TypeError, "setitem: an index is"),
+        ("a", 1.0, TypeError, "setitem: an index must be"),
         (np.array([True]), 1.0, IndexError, "a mask of shape"),
     ],
     ids=str,

@@ -243,7 +243,7 @@ def test_a_view_does_not_see_what_it_views_disposed(backend):
 
 X = sample((2, 3))
 ERRORS = [
-    (lambda: pg.reshape(X, (4, -1)), ValueError, r"shape \(2, 3\) has 6 elements, "),
+    (lambda: pg.reshape(X, (4, -1)), ValueError, r"shape \(2, 3\) with 6 elements"),
     (lambda: pg.reshape(X, (-2, -3)), ValueError, r"\(-2, -3\) has a negative size"),
     (lambda: pg.reshape(X, (2.0, 3)), TypeError, "reshape: shape must be integers"),
     (lambda: pg.expand_dims(X, axis=3), ValueError, "expand_dims: axis 3 is out of"),
@@ -256,7 +256,11 @@ ERRORS = [
     (lambda: pg.broadcast_shapes((2, None)), TypeError, "must be integers"),
     (lambda: pg.squeeze(X, 1), ValueError, r"axis 1 must have size 1; .* \(2, 3\)"),
     (lambda: pg.squeeze(X, (0, 0)), ValueError, "names one axis twice"),
-    (lambda: pg.ensure_shape(X, (2, None, 1)), ValueError, r"\(2, 3\) is not \(2, N"),
+    (
+        lambda: pg.ensure_shape(X, (2, None, 1)),
+        ValueError,
+        r"shape \(2, None, 1\), got \(2, 3\)",
+    ),
     (lambda: pg.broadcast_to(X, (2, 2)), ValueError, "broadcast_to: shapes"),
     (lambda: pg.broadcast_to(X, (3,)), ValueError, "x must broadcast to"),
     (lambda: pg.broadcast_to(X, (2, 3.5)), TypeError, "shape must be integers"),
@@ -265,8 +269,12 @@ ERRORS = [
     (lambda: pg.broadcast_args(2, [2]), ValueError, "must be of rank 1"),
     (lambda: pg.tile(X, (-1, 2)), ValueError, "must not be negative"),
     (lambda: pg.tile(X, 1.5), TypeError, "tile: repetitions must be integers"),
-    (lambda: pg.repeat(X, -1), ValueError, "repeat: expected one number or 6"),
-    (lambda: pg.repeat(X, [1, 2], axis=1), ValueError, "one number or 3"),
+    (
+        lambda: pg.repeat(X, -1),
+        ValueError,
+        "repeat: expected one non-negative integer or 6",
+    ),
+    (lambda: pg.repeat(X, [1, 2], axis=1), ValueError, "integer or 3 of them"),
     (lambda: pg.repeat(X, 1.5), TypeError, "repeats must be integers"),
     (lambda: pg.concat([]), ValueError, "concat: there is nothing to join"),
     (lambda: pg.stack([]), ValueError, "stack: there is nothing to join"),
@@ -277,13 +285,13 @@ ERRORS = [
     (lambda: pg.split(X, [1, 1], axis=1), ValueError, r"\(1, 1\) do not add up to 3"),
     (lambda: pg.split(X, [-1, -1], axis=1), ValueError, "do not add up"),
     (lambda: pg.split(X, [5, -1, -2]), ValueError, "do not add up"),
-    (lambda: pg.split(X, 2, axis=1), ValueError, "3 does not divide into 2 pieces"),
-    (lambda: pg.split(X, 0), ValueError, "does not divide into 0 pieces"),
+    (lambda: pg.split(X, 2, axis=1), ValueError, "split: cannot split size 3 into 2"),
+    (lambda: pg.split(X, 0), ValueError, "into 0 equal pieces"),
     (lambda: pg.unstack(1.0), ValueError, "unstack: axis 0 is out of range"),
     (lambda: pg.permute_dims(X, (0,)), ValueError, "permute_dims: axes"),
     (lambda: pg.permute_dims(X, (0, -2)), ValueError, r"each axis once; .* \(2, 3\)"),
     (lambda: pg.permute_dims(X, (0, 0.5)), TypeError, "axes must be integers"),
-    (lambda: pg.moveaxis(X, (0, 1), (0, -2)), ValueError, "none twice"),
+    (lambda: pg.moveaxis(X, (0, 1), (0, -2)), ValueError, "axes, each once"),
     (
         lambda: pg.moveaxis(X, 0, (0, 1)),
         ValueError,

@@ -285,8 +285,12 @@ ERRORS = [
     (lambda: sparse.reshape([[0]], 3, [3]), ValueError, "input_shape must have rank 1"),
     (lambda: sparse.reshape([[0]], [3], 3), ValueError, "new_shape must have rank 1"),
     (lambda: sparse.reshape([[0]], [3, 1], [3]), ValueError, "shapes (1, 1) and (2,)"),
-    (lambda: sparse.reshape([[0]], [3], [2]), ValueError, "shape (3,) has 3 elements"),
-    (lambda: sparse.reshape([[0]], [3], [-1, -1]), ValueError, "3 elements, (-1, -1)"),
+    (lambda: sparse.reshape([[0]], [3], [2]), ValueError, "shape (3,) with 3 elements"),
+    (
+        lambda: sparse.reshape([[0]], [3], [-1, -1]),
+        ValueError,
+        "3 elements into (-1, -1)",
+    ),
     (
         lambda: sparse.reshape(np.zeros((0, 2), int), [-1, -1], [1]),
         ValueError,

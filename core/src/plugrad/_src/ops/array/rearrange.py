@@ -59,8 +59,8 @@ def moveaxis(x: TensorLike, source: Ints, destination: Ints, /) -> Tensor:
     places = _each("moveaxis", "places", destination, rank)
     if not len(sources) == len({*sources}) == len(places) == len({*places}):
         raise ValueError(
-            f"moveaxis: source {source} and destination {destination} must name as "
-            "many axes, none twice"
+            f"moveaxis: source {source} and destination {destination} must name "
+            "equally many axes, each once"
         )
     order = [i for i in range(rank) if i not in sources]
     for place, axis in sorted(zip(places, sources, strict=True)):
@@ -105,7 +105,10 @@ def roll(
     axes = _each("roll", "axis", axis, len(x.shape))
     shifts = shifts * len(axes) if len(shifts) == 1 else shifts
     if len(shifts) != len(axes):
-        raise ValueError(f"roll: {len(shifts)} shifts do not fit {len(axes)} axes")
+        raise ValueError(
+            f"roll: got {len(shifts)} shifts for {len(axes)} axes; give one shift "
+            "for each axis"
+        )
     given = x
     for i, step in zip(axes, shifts, strict=True):
         n = x.shape[i]
@@ -155,7 +158,8 @@ def repeat(
         counts = _convert.integer_tensor("repeat", "repeats", repeats)._values()
     if counts.shape not in ((), (1,), (size,)) or counts.min(initial=0) < 0:
         raise ValueError(
-            f"repeat: expected one number or {size}, none negative, got {repeats!r}"
+            f"repeat: expected one non-negative integer or {size} of them, got "
+            f"{repeats!r}"
         )
     if counts.size != 1:
         where = np.repeat(np.arange(size, dtype=np.int32), counts)
@@ -303,5 +307,5 @@ def ensure_shape(
     integers("ensure_shape", "shape", [n for n in given if n is not None])
     wanted = [m if n is None else n for n, m in zip(given, x.shape, strict=False)]
     if len(given) != len(x.shape) or tuple(wanted) != x.shape:
-        raise ValueError(f"ensure_shape: shape {x.shape} is not {tuple(given)}")
+        raise ValueError(f"ensure_shape: expected shape {tuple(given)}, got {x.shape}")
     return creation.identity(x)

@@ -319,7 +319,10 @@ def check_constant(op: str, value: complex | bytes, dtype: DType) -> None:
     """Raise unless ``value`` is what ``constant`` returns for ``dtype``."""
     found = constant(op, value, dtype)
     if type(found) is not type(value):
-        raise TypeError(f"{op}: {named(dtype)} takes {found!r}, got {value!r}")
+        raise TypeError(
+            f"{op}: a constant of {named(dtype)} must be given as {found!r}, got "
+            f"{value!r}"
+        )
 
 
 def _inside(dy: Tensor, x_spec: Spec, paddings: Pairs) -> Tensor:

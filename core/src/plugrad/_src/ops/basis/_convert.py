@@ -252,11 +252,13 @@ def _text(given: np.ndarray[Any, Any], wanted: DType) -> np.ndarray[Any, DType]:
         raise _stranger("asarray", odd[0])
     if odd:
         raise TypeError(
-            f"asarray: cannot make a tensor of {type(odd[0]).__name__}; elements are "
-            "all str or bytes, or all numbers that a dtype holds"
+            f"asarray: cannot make a tensor of {type(odd[0]).__name__}; elements "
+            "must be all str or bytes, or all numbers of a supported dtype"
         )
     if wanted is not STRING:
-        raise TypeError(f"asarray: strings do not become {wanted}; parse them before")
+        raise TypeError(
+            f"asarray: cannot convert strings to {wanted}; parse them first"
+        )
     array = np.empty(len(parts), STRING)
     array[:] = [bytes(part) for part in parts]
     return array.reshape(given.shape)

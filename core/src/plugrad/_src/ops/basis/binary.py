@@ -538,7 +538,7 @@ def pow(a: TensorLike, b: TensorLike, /) -> Tensor:
         if a.dtype.kind not in "fc":
             raise ValueError(
                 f"pow: {a.dtype} to the negative power {b} is not an integer; make "
-                f"the base or the exponent floating: {float(b)}"
+                f"the base or the exponent floating, such as {float(b)}"
             )
     return _convert.elementwise(POW, a, b, "iufc")
 

@@ -406,7 +406,9 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
     """
     x = _convert.asarray(x)
     if not x.shape:
-        raise ValueError("nonzero: x has no axes, so that there are no indices")
+        raise ValueError(
+            "nonzero: x has rank 0, so its elements have no indices; reshape it to (1,)"
+        )
     return tuple([_convert.asarray(i, dtype=INT32) for i in x._values().nonzero()])
 
 

@@ -434,8 +434,8 @@ def shape_of(op: str, shape: Ints, more: tuple[int, ...]) -> tuple[int, ...]:
         return sizes(op, (shape, *more))
     except TypeError:
         raise TypeError(
-            f"{op}: the sizes must be integers, got {(shape, *more)}; a shape is one "
-            f"argument, {op}((2, 3)), and a dtype has a name, dtype="
+            f"{op}: the sizes must be integers, got {(shape, *more)}; pass the shape "
+            f"as one argument, {op}((2, 3)), and the dtype by keyword, dtype="
         ) from None
 
 

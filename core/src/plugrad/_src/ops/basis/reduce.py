@@ -67,7 +67,7 @@ def one_axis(op: str, axis: int, rank: int) -> int:
     """Return ``axis`` as a non-negative int; raise unless it names one axis."""
     found = axes(op, axis, rank)
     if len(found) != 1:
-        raise ValueError(f"{op}: axis {axis} must be one int")
+        raise ValueError(f"{op}: axis must be one int, got {axis}")
     return found[0]
 
 
@@ -76,7 +76,7 @@ def _summand(x: TensorLike, dtype: Any, op: str = "sum") -> Tensor:
     x = _convert.numbers(op, x)
     wanted = SUMMED_AS.get(x.dtype, x.dtype) if dtype is None else canonical(dtype)
     if wanted is BOOL:
-        raise TypeError(f"{op}: is not defined in bool; use any, all or count_nonzero")
+        raise TypeError(f"{op}: is not defined for bool; use any, all or count_nonzero")
     return creation.cast(x, wanted)
 
 

@@ -510,7 +510,7 @@ def split(
     if entries(sizes) is None:
         (count,) = given
         if count < 1 or n % count:
-            raise ValueError(f"split: size {n} does not divide into {count} pieces")
+            raise ValueError(f"split: cannot split size {n} into {count} equal pieces")
         given = (n // count,) * count
     rest = n - sum(size for size in given if size != -1)
     wanted = tuple(rest if size == -1 else size for size in given)

@@ -266,7 +266,7 @@ def strided_slice(
     parts = (starts, ends, steps)
     if len({*map(len, parts)}) > 1:
         lists = f"begin {starts}, end {ends} and strides {steps}"
-        raise ValueError(f"{op}: {lists} must have one length")
+        raise ValueError(f"{op}: {lists} must have the same length")
     masks = (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)
     integers(op, "the masks", masks)
     key: list[object] = []
@@ -371,7 +371,10 @@ def _entries(op: str, shape: Shape, key: tuple[Any, ...]) -> list[Any]:
                 raise IndexError(f"{op}: a key has at most one ellipsis (...)")
             behind_dots = len(entries)
     if named > len(shape):
-        raise IndexError(f"{op}: {named} indices are too many for shape {shape}")
+        raise IndexError(
+            f"{op}: too many indices, got {named} for {len(shape)} axes of shape "
+            f"{shape}"
+        )
     at = behind_dots or len(entries)
     entries[at:at] = [ALL] * (len(shape) - named)
     return entries  # with the ellipsis, which separates others even if it has no axis
@@ -406,8 +409,8 @@ def _entry(op: str, entry: Any) -> Any:
         return operator.index(entry)
     except TypeError:
         raise TypeError(
-            f"{op}: an index is an integer, slice, ..., None, or integers or a mask, "
-            f"not {type(entry).__name__}"
+            f"{op}: an index must be an integer, a slice, ..., None, an integer "
+            f"array or a mask, got {type(entry).__name__}"
         ) from None
 
 

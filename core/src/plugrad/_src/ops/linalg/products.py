@@ -411,7 +411,7 @@ def as_matrices(op: str, x: TensorLike) -> Tensor:
     """Return ``x`` as a tensor; raise ValueError if it has fewer than two axes."""
     x = _convert.asarray(x)
     if len(x.shape) < 2:
-        raise ValueError(f"{op}: shape {x.shape} is not that of matrices; reshape")
+        raise ValueError(f"{op}: expected matrices, got shape {x.shape}; reshape")
     return x
 
 

@@ -122,8 +122,9 @@ def _as_key(op: str, key: TensorLike) -> Tensor:
     x = _convert.asarray(key)
     if x.shape != (2,) or x.dtype != INT32:
         raise ValueError(
-            f"{op}: a key is an int32 tensor of shape (2,), got {x.dtype} of shape "
-            f"{x.shape}; make one with random.key(seed), and index several: keys[0]"
+            f"{op}: a key must be an int32 tensor of shape (2,), got {x.dtype} of "
+            f"shape {x.shape}; make one with random.key(seed), and index a tensor of "
+            "several keys, keys[0]"
         )
     return x
 
@@ -188,7 +189,7 @@ def _sizes(op: str, shape: Ints, more: tuple[Never, ...]) -> Shape:
     if more:
         listed = ", ".join(map(repr, (shape, *more)))
         raise TypeError(
-            f"{op}: the shape is one argument, and all others have names, got "
+            f"{op}: pass the shape as one argument and all others by keyword, got "
             f"{op}({listed}); write {op}((2, 3)) for a shape of 2 by 3"
         )
     return arguments.sizes(op, shape)
@@ -338,7 +339,10 @@ def uniform(
     with np.errstate(over="ignore"):
         low, high = map(float, np.asarray((a, b), wanted))
     if not (low < high and math.isfinite(high - low)):
-        raise ValueError(f"uniform: minval {a} to maxval {b} is no range of {wanted}")
+        raise ValueError(
+            f"uniform: minval {a} must be less than maxval {b} in {wanted}, and their "
+            "difference finite"
+        )
     return drawn("uniform", seed, sizes, _draws.uniform, low, high, wanted)
 
 
@@ -385,7 +389,7 @@ def uniform_int(
         raise ValueError(f"{op}: there is no integer from {low} to below {high}")
     least, most = LIMITS[wanted]
     if low < least or high - 1 > most:
-        raise OverflowError(f"{op}: {wanted} does not hold {low} to {high - 1}")
+        raise OverflowError(f"{op}: {wanted} cannot hold {low} to {high - 1}")
     return drawn(op, seed, sizes, _draws.integers, low, high, wanted)
 
 
@@ -734,7 +738,7 @@ def _weights(p: TensorLike, n: int) -> _draws.Floats:
         raise TypeError(f"choice: p must be numbers, got {type(p).__name__}") from None
     if weights.shape != (n,) or not ((weights >= 0) & (weights < math.inf)).all():
         raise ValueError(
-            f"choice: p must be {n} finite numbers that are not negative, got {weights}"
+            f"choice: p must be {n} finite, non-negative numbers, got {weights}"
         )
     return weights / (weights.max(initial=0.0) or 1.0)
 

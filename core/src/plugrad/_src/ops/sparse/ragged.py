@@ -245,8 +245,8 @@ def _known(op: str, count: int, types: Types) -> None:
     ]
     if not types or len(types) != count or not all(legal):
         given = f"{count} row_partition_tensors of the types {types}"
-        known = f"at first one of {FIRST_TYPES}, then of {LATER_TYPES}"
-        raise ValueError(f"{op}: {given}; there must be a type for each, {known}")
+        known = f"first one of {FIRST_TYPES}, then of {LATER_TYPES}"
+        raise ValueError(f"{op}: {given}; give one type for each tensor: {known}")
 
 
 def _rank(kind: str) -> int:
