@@ -22,7 +22,7 @@ ENTRIES = {  # the value of the entry point, the module, the start of the reason
         MISSPELT,
         "TypeError: plugrad_it: unknown hook plugrad_backend; did you mean 'plugrad_b",
     ),
-    "hookless": ("plugrad_it", "", "TypeError: plugrad_it has no hook; there are"),
+    "hookless": ("plugrad_it", "", "TypeError: plugrad_it defines no hook; define"),
     "missing": ("plugrad_it:nothing", "", "AttributeError: module 'plugrad_it' has no"),
     "no list": (
         "plugrad_it",
@@ -78,8 +78,8 @@ def test_who_asks_for_a_plugin_that_brings_nothing_is_told_so(site, python):
             print(error)
     """)
     assert out == (
-        "set_backend: plugrad-it 1.0 brings no backend 'it', nor anything else: its "
-        "hooks return empty lists"
+        "set_backend: plugrad-it 1.0 provides no backend 'it'; all its hooks "
+        "return empty lists"
     )
 
 

@@ -262,8 +262,8 @@ def _rounding(op: str, given: object, pad: object) -> str | None:
         return None
     if isinstance(pad, str):
         raise ValueError(
-            f"{op}: dim_rounding_mode {given!r} goes with a number or pairs as pad, "
-            f"not with {pad!r}"
+            f"{op}: dim_rounding_mode {given!r} needs a pad that is a number or "
+            f"pairs, got pad {pad!r}"
         )
     return choice(op, "dim_rounding_mode", given, *get_args(Rounding))
 

@@ -133,7 +133,7 @@ REFUSED = [  # kind, what is given, the error and its message
     ("permutation", (0, 1), ValueError, "must name each of the 3 axes once"),
     ("permutation", (0, 1, 1), ValueError, "must name each of the 3 axes once"),
     ("shape", (-1,), ValueError, "must not be negative"),
-    ("shape", (2**40, 2**40), ValueError, "more than any memory holds"),
+    ("shape", (2**40, 2**40), ValueError, "too large for any memory"),
     ("ints", (2**70,), ValueError, "does not fit into 64 bits"),
     ("pairs", [(1, 2, 3)], ValueError, "pairs"),
     ("'a' | 'b'", "c", ValueError, "a 'c': use 'a' or 'b'"),

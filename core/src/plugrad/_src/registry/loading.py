@@ -152,7 +152,9 @@ def _marked_hooks(plugin: Plugin, module: Any) -> list[str]:
         if callable(found.get(name)) and name not in marked:
             raise TypeError(f"{plugin.module}: {name} needs the decorator @hookimpl")
     if not marked:
-        raise TypeError(f"{plugin.module} has no hook; there are {', '.join(HOOKS)}")
+        raise TypeError(
+            f"{plugin.module} defines no hook; define one of {', '.join(HOOKS)}"
+        )
     return marked
 
 

@@ -333,8 +333,8 @@ class Claims(Generic[N]):
         out += [entry if entry.phase.is_excluded else entry.owner for entry in claims]
         if out and out[0].phase is Phase.REGISTERED:
             raise self.error(
-                f"{who}: {out[0]} brings no {self.kind} {name!r}, nor anything else: "
-                "its hooks return empty lists"
+                f"{who}: {out[0]} provides no {self.kind} {name!r}; all its hooks "
+                "return empty lists"
             )
         if out:
             raise self.unavailable(name, out[0]) from _owner(out[0]).error

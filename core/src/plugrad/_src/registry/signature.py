@@ -217,9 +217,7 @@ def _float(who: str, name: str, value: Any, _: Any) -> float:
     try:
         return float(real(who, name, value))
     except OverflowError:
-        raise OverflowError(
-            f"{who}: {name} {value} is more than a float holds"
-        ) from None
+        raise OverflowError(f"{who}: {name} {value} is too large for a float") from None
 
 
 def _scalar(who: str, name: str, value: Any, _: Any) -> complex | bytes:

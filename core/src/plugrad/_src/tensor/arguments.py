@@ -75,7 +75,7 @@ def integer(op: str, name: str, given: Any, least: int | None = None) -> int:
     if least is not None and found < least:
         raise ValueError(f"{op}: {name} {found} must be {least} or more")
     if least is not None and found > _MAX_ELEMENTS:
-        raise ValueError(f"{op}: {name} {found} is more than any memory holds")
+        raise ValueError(f"{op}: {name} {found} is too large for any memory")
     return found
 
 
@@ -85,7 +85,7 @@ def sizes(op: str, given: Any, name: str = "shape") -> tuple[int, ...]:
     if found and min(found) < 0:
         raise ValueError(f"{op}: {name} {given!r} must not be negative")
     if math.prod(filter(None, found)) > _MAX_ELEMENTS:
-        raise ValueError(f"{op}: {name} {given!r} is more than any memory holds")
+        raise ValueError(f"{op}: {name} {given!r} is too large for any memory")
     return found
 
 
@@ -96,7 +96,7 @@ def number(op: str, name: str, given: object) -> int | float | complex:
         hint = "; take its item()" if hasattr(given, "shape") else ""
         raise TypeError(f"{op}: {name} must be a number, got {given!r}{hint}")
     if isinstance(plain, int) and plain.bit_length() > 1023:
-        raise OverflowError(f"{op}: {name} {plain} is more than any dtype holds")
+        raise OverflowError(f"{op}: {name} {plain} is too large for every dtype")
     return plain
 
 

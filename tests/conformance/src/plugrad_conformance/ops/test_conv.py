@@ -321,7 +321,7 @@ ERRORS = [
     ({"pad": -1}, r"conv2d: pad must be 2 pairs .*none negative"),
     ({"data_format": "NWHC"}, "conv2d: data_format 'NWHC': use 'NHWC' or 'NCHW'"),
     ({"pad": 1, MODE: "up"}, "dim_rounding_mode 'up': use 'floor', 'ceil'"),
-    ({"pad": "same", MODE: "ceil"}, "goes with a number or pairs as pad"),
+    ({"pad": "same", MODE: "ceil"}, "needs a pad that is a number or pairs"),
 ]
 
 

@@ -168,7 +168,7 @@ ERRORS = [
     ({"filter": (3, 2, 5, 1)}, "input has 3 channels but filter expects 5"),
     ({"filter": (6, 2, 3, 1)}, "a window of 6 does not fit into 5 elements"),
     ({"data_format": "CHWN"}, "data_format 'CHWN': use 'NHWC' or 'NCHW'"),
-    ({"pad": "valid", MODE: "round"}, "goes with a number or pairs as pad"),
+    ({"pad": "valid", MODE: "round"}, "needs a pad that is a number or pairs"),
     ({"x": (1, 5, 5, 0), "filter": (2, 2, 0, 1)}, "0 channels do not divide into 0"),
 ]
 

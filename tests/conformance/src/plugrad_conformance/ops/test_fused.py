@@ -148,9 +148,9 @@ ERRORS = [
     (lambda a, b: pg.fused.matmul(a, b, activation="gelu"), "activation 'gelu': use "),
     (
         lambda a, b: pg.fused.matmul(a, b, activation="prelu"),
-        "give prelu_weights for 'pre",
+        "prelu_weights must be given",
     ),
-    (lambda a, b: pg.fused.matmul(a, b, None, a), "give prelu_weights for 'pre"),
+    (lambda a, b: pg.fused.matmul(a, b, None, a), "prelu_weights must be given"),
     (lambda a, b: pg.fused.matmul(a, b), r"inner sizes 3 and 4 .* shapes \(2, 3\)"),
     (lambda a, b: pg.fused.matmul(a[0], b), "must have 2 axes or more"),
     (lambda a, b: pg.fused.matmul(a, a.T, np.ones(3)), r"fused.matmul: .*\(2, 2\)"),

@@ -345,7 +345,7 @@ ERRORS = [
     (lambda: pg.image.rotate_with_offset(X[0], 1), "image must have rank 4, got shape"),
     (
         lambda: pg.image.rotate_with_offset(X, 1, fill_value=(1, 2)),
-        r"fill_value \(1, 2\) does not fit 4 channels",
+        r"fill_value must be one number or 4, .* got \(1, 2\)",
     ),
 ]
 

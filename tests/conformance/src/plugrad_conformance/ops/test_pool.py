@@ -429,7 +429,7 @@ ERRORS = [
     ({"filter_size": (2, 2, 2)}, "the window must be a positive integer, or 2"),
     ({"x": X3, "strides": (1, 1)}, "strides must be a positive integer, or 3 of"),
     ({"data_format": "NDHWC"}, "data_format 'NDHWC': use 'NHWC' or 'NCHW'"),
-    ({"pad": "same", MODE: "round"}, "goes with a number or pairs as pad"),
+    ({"pad": "same", MODE: "round"}, "needs a pad that is a number or pairs"),
 ]
 
 

@@ -206,7 +206,7 @@ ERRORS = [
     ),
     (lambda: pg.histogram([1.0], 3, range=(2, INF)), ValueError, "range .* be finite"),
     (lambda: pg.histogram([1.0], 3, range=2), ValueError, "range must be two numbers"),
-    (lambda: pg.histogram([1.0], [1, 2], range=(1, 2)), ValueError, "not for edges"),
+    (lambda: pg.histogram([1.0], [1, 2], range=(1, 2)), ValueError, "not to edges"),
     (lambda: pg.histogram([1.0], 3, weights=[1.0, 2]), ValueError, "weights .* shape"),
     (lambda: pg.histogram([1j]), TypeError, "histogram: complex numbers have no order"),
 ]

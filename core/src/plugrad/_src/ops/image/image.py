@@ -307,7 +307,10 @@ def _fill(value: Any, image: Spec | Tensor) -> Any:
     if (listed := entries(value)) is None:
         return slicing.constant(ROTATE, value, image.dtype)
     if len(listed) != (c := image.shape[-1]):
-        raise ValueError(f"{ROTATE}: fill_value {value} does not fit {c} channels")
+        raise ValueError(
+            f"{ROTATE}: fill_value must be one number or {c}, one for each channel, "
+            f"got {value}"
+        )
     return tuple([slicing.constant(ROTATE, v, image.dtype) for v in listed])
 
 

@@ -297,7 +297,9 @@ def _pairs(axes: Any, rank: int, other: int) -> tuple[list[int], list[int]]:
     if given is None:
         axes = integer("tensordot", "axes", axes)
         if not 0 <= axes <= min(rank, other):
-            raise ValueError(f"tensordot: ranks {rank} and {other} have no {axes} axes")
+            raise ValueError(
+                f"tensordot: cannot contract {axes} axes of ranks {rank} and {other}"
+            )
         return list(range(rank - axes, rank)), list(range(axes))
     given = [integers("tensordot", "axes", one) for one in given]
     if len(given) != 2 or len(given[0]) != len(given[1]):

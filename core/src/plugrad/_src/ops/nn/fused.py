@@ -73,7 +73,10 @@ def _check_end(op: str, activation: str, out: Shape, *end: Spec | None) -> None:
 
 def _check_weights(op: str, activation: str, weights: object) -> None:
     if (activation == "prelu") != (weights is not None):
-        raise ValueError(f"{op}: give prelu_weights for 'prelu', and only for it")
+        raise ValueError(
+            f"{op}: prelu_weights must be given for 'prelu', and for no other "
+            "activation"
+        )
 
 
 def _multiplied(a: Spec, b: Spec, *end: Any, activation: str, **more: Any) -> Spec:

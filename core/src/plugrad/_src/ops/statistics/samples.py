@@ -230,7 +230,9 @@ def histogram(
     if isinstance(bins, Tensor) or entries(bins) is not None:
         edges = _ascending(bins)
         if range is not None:
-            raise ValueError("histogram: range is for a number of bins, not for edges")
+            raise ValueError(
+                "histogram: range applies to a number of bins, not to edges"
+            )
     else:
         count = integer("histogram", "bins", bins, 1)
         edges = _even(x, count, range)
