@@ -7,9 +7,11 @@ from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
+from mkdocs.utils.templates import TemplateContext
 
-from docs.site import dialect, errors, kernels, links, made, navigation
+from docs.site import dialect, errors, kernels, links, made, navigation, translations
 
 HIDE_CONTENTS = "---\nhide:\n  - toc\n---\n\n"  # makes room for a wide table
 PART_MARKER = re.compile(r"^<!-- site: (?P<what>[\w -]+) -->$", re.M)
@@ -26,6 +28,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for source, page in links.pages().items():
         if page != "index.md":
             text = (links.ROOT / source).read_text()
+            if translations.original(source):
+                files.remove(files.src_uris[source.removeprefix("docs/")])
             text = links.relink(text, source, page)
             files.append(File.generated(config, page, content=text))
     for page, text in (
@@ -56,9 +60,21 @@ def on_page_markdown(
     if page.file.generated_by is None:
         path = page.file.src_uri
         markdown = links.relink(markdown, f"docs/{path}", path)
+    markdown = translations.note(page.file.src_uri) + markdown
     return dialect.escape_bars(
         PART_MARKER.sub(lambda mark: made.part(mark["what"]), markdown)
     )
+
+
+def on_page_context(
+    context: TemplateContext, *, page: Page, config: MkDocsConfig, nav: Navigation
+) -> TemplateContext:
+    """Set the language of the theme and the menu of languages for one page."""
+    path = page.file.src_uri
+    code, _ = translations.language(path)
+    config.theme["language"] = translations.LANGUAGES[code].theme
+    config.extra["alternate"] = translations.alternates(path)
+    return context
 
 
 def on_post_build(config: MkDocsConfig) -> None:

@@ -1,7 +1,8 @@
 """Conversion of links between Markdown files to links between pages of the site.
 
 A file in docs/ becomes a page under its own path, and so do the files of
-``PAGES_OUTSIDE_DOCS`` and the READMEs. A link to any other file leads to the file on
+``PAGES_OUTSIDE_DOCS`` and the READMEs; a translation moves to the folder of its
+language. A link to any other file leads to the file on
 the host of the repository.
 """
 
@@ -11,6 +12,8 @@ import posixpath
 import re
 import tomllib
 from pathlib import Path
+
+from docs.site import translations
 
 ROOT = Path(__file__).parents[2]
 PAGES_OUTSIDE_DOCS = {
@@ -28,7 +31,7 @@ RAW_URL = re.compile(
 
 
 def pages() -> dict[str, str]:
-    """Return the pages whose source is outside of docs/, by its path.
+    """Return the pages that are not under the path of their source, by its path.
 
     Examples:
         >>> pages()["plugins/cpu/README.md"]
@@ -41,7 +44,7 @@ def pages() -> dict[str, str]:
             project = tomllib.loads((readme.parent / "pyproject.toml").read_text())
             name = project["project"]["name"]
             found[readme.relative_to(ROOT).as_posix()] = f"packages/{name}.md"
-    return found
+    return found | translations.pages()
 
 
 def repository_url() -> str:

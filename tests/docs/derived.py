@@ -1,6 +1,6 @@
 """Derived files: ``tensor/methods.pyi``, a table of ``docs/names.md``, and diagrams.
 
-How pages say to install a distribution is derived, too.
+How pages say to install a distribution, and the code of translations, are derived, too.
 
 ``python -m tests.docs.derived``, which ``make docs`` runs, writes them.
 """
@@ -18,7 +18,7 @@ from plugrad._src.ops import operators
 from plugrad._src.registry import install
 from plugrad._src.tools.names import ROWS as OTHERS
 
-from docs.site import diagrams
+from docs.site import diagrams, translations
 from tests.docs.blocks import texts
 from tests.surface import ops
 
@@ -223,12 +223,22 @@ def installs(path):
     return INSTALL.sub(installation, path.read_text())
 
 
+# --- translations ----------------------------------------------------------------
+
+
+def translated(path):
+    """Return the text of a translation with the code blocks of the English page."""
+    english = (ROOT / translations.original(path)).read_text()
+    return translations.with_code((ROOT / path).read_text(), english)
+
+
 FILES = {STUB: methods, NAMES: names}
 FILES |= {
     ROOT / path: partial(installs, ROOT / path)
     for path, text in texts().items()
     if "<!-- install: " in text
 }
+FILES |= {ROOT / path: partial(translated, path) for path in translations.pages()}
 FILES |= {path: partial(diagrams.derive, path) for path in diagrams.FILES}
 
 if __name__ == "__main__":

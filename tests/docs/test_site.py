@@ -12,13 +12,25 @@ from pathlib import Path
 
 import pytest
 
-from docs.site import check, diagrams, dialect, errors, kernels, links, made, navigation
+from docs.site import (
+    check,
+    diagrams,
+    dialect,
+    errors,
+    kernels,
+    links,
+    made,
+    navigation,
+    translations,
+)
 from tests.docs.blocks import ROOT, texts
 from tests.surface import public
 
 
 @pytest.mark.parametrize(
-    "module", [dialect, kernels, links, made, navigation], ids=lambda m: m.__name__
+    "module",
+    [dialect, kernels, links, made, navigation, translations],
+    ids=lambda m: m.__name__,
 )
 def test_examples_run(module):
     failed, tried = doctest.testmod(module)
@@ -37,6 +49,9 @@ LINKS = {  # source, page, link on GitHub: link on the site
     ("docs/a.md", "a.md", "../examples/digits.py"): f"{HOST}/examples/digits.py",
     ("docs/decisions/1.md", "decisions/1.md", "../jit.md"): "../jit.md",
     ("README.md", "index.md", "docs/jit.md"): "jit.md",
+    ("docs/guide.es.md", "es/guide.md", "start.es.md#a"): "start.md#a",
+    ("docs/guide.es.md", "es/guide.md", "jit.md"): "../jit.md",
+    ("docs/a.md", "a.md", "guide.es.md"): "es/guide.md",
     ("CONTRIBUTING.md", "contributing.md", "docs/jit.md#a"): "jit.md#a",
     ("plugins/cpu/README.md", "packages/plugrad-cpu.md", "../../docs/jit.md"): (
         "../jit.md"
@@ -72,7 +87,11 @@ def test_every_page_is_in_the_navigation():
     text = (ROOT / "mkdocs.yml").read_text()
     nav = re.search(r"(?ms)^nav:\n(.*?)^\S", text)[1]
     patterns = re.findall(r"[\w./*-]+\.md", nav)
-    paths = [path.removeprefix("docs/") for path in texts() if path.startswith("docs/")]
+    paths = [
+        path.removeprefix("docs/")
+        for path in texts()
+        if path.startswith("docs/") and not translations.original(path)
+    ]
     lost = [p for p in paths if not any(fnmatch(p, pattern) for pattern in patterns)]
     assert not lost, f"give {lost} an entry under nav: in mkdocs.yml"
 
