@@ -62,3 +62,9 @@ def test_the_menu_leads_to_the_page_or_to_the_start():
     assert links("guide.md") == links("es/guide.md") == ["guide/", "es/guide/"]
     assert links("index.md") == ["./", "es/start/"]
     assert links("decisions/README.md") == ["decisions/", "es/start/"]
+
+
+def test_every_language_has_the_start_page():
+    """Pages without a translation lead to it."""
+    codes = {*translations.LANGUAGES} - {"en"}
+    assert {*translations.pages().values()} >= {f"{code}/start.md" for code in codes}
