@@ -11,7 +11,16 @@ from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 from mkdocs.utils.templates import TemplateContext
 
-from docs.site import dialect, errors, kernels, links, made, navigation, translations
+from docs.site import (
+    dialect,
+    errors,
+    kernels,
+    links,
+    made,
+    navigation,
+    search,
+    translations,
+)
 
 HIDE_CONTENTS = "---\nhide:\n  - toc\n---\n\n"  # makes room for a wide table
 PART_MARKER = re.compile(r"^<!-- site: (?P<what>[\w -]+) -->$", re.M)
@@ -77,8 +86,17 @@ def on_page_context(
     return context
 
 
+def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
+    """Make the page load the search index of its language."""
+    return search.adapt(output, page.file.src_uri)
+
+
 def on_post_build(config: MkDocsConfig) -> None:
-    """Remove the sitemap if the address of the site is unknown: it would be empty."""
+    """Split the search index by language, and remove the sitemap if it is empty.
+
+    It is empty if the address of the site is unknown.
+    """
+    search.write(Path(config.site_dir))
     if not config.site_url:
         for path in Path(config.site_dir).glob("sitemap.xml*"):
             path.unlink()

@@ -171,11 +171,11 @@ def alternates(page: str) -> list[dict[str, str]]:
         if code != "en" and path not in translated:
             path = f"{code}/start.md"
         if code == "en" or path in translated:
-            found.append({"name": one.name, "lang": one.theme, "link": _address(path)})
+            found.append({"name": one.name, "lang": one.theme, "link": address(path)})
     return found
 
 
-def _address(page: str) -> str:
+def address(page: str) -> str:
     """Return the address of a page from the root of the site."""
     folder = re.sub(r"(?:\b(?:index|README))?\.md$", "", page)
     return f"{folder.rstrip('/')}/" if folder else "./"

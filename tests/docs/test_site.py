@@ -21,6 +21,7 @@ from docs.site import (
     links,
     made,
     navigation,
+    search,
     translations,
 )
 from tests.docs.blocks import ROOT, texts
@@ -29,7 +30,7 @@ from tests.surface import public
 
 @pytest.mark.parametrize(
     "module",
-    [dialect, kernels, links, made, navigation, translations],
+    [dialect, kernels, links, made, navigation, search, translations],
     ids=lambda m: m.__name__,
 )
 def test_examples_run(module):
@@ -260,6 +261,32 @@ def test_a_diagram_has_its_boxes_and_labels():
 def test_a_line_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="too long for its box; break it"):
         diagrams.render("x\n" + "y" * 60 + "\n+ z", "title")
+
+
+# --- search ----------------------------------------------------------------------
+
+
+def test_each_language_has_its_search_index():
+    config = {"separator": r"[\s]+", "lang": ["en"]}
+    places = ["guide/#op", "es/guide/#operación", "jit/", "es/start/", "start/"]
+    index = {"config": config, "docs": [{"location": place} for place in places]}
+    found = search.split(index, {"es/guide/", "es/start/"})
+    at = lambda code: [entry["location"] for entry in found[code]["docs"]]
+    assert at("en") == ["guide/#op", "jit/", "start/"]
+    assert at("es") == ["guide/#operación", "../jit/", "start/"]
+    assert at("ja") == ["../guide/#op", "../jit/", "../start/"]
+    assert found["en"]["config"] == config
+    assert found["es"]["config"]["lang"] == ["es"]
+    words = lambda code, text: re.split(found[code]["config"]["separator"], text)
+    assert words("es", "¿a，b") == ["", "a", "b"]
+    assert words("zh", "梯度 op*") == ["梯", "度", "op*"]
+    assert words("ja", "カスタム勾配") == ["カスタム", "勾配"]
+    assert {*found} == {*translations.LANGUAGES}
+
+
+def test_a_page_with_translations_keeps_its_alternates():
+    html = '<link rel="alternate" href="../es/guide/">'
+    assert search.adapt(html, "guide.md") == search.adapt(html, "es/guide.md") == html
 
 
 # --- checks of the built site ----------------------------------------------------

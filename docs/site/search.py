@@ -1,0 +1,100 @@
+"""The search index of each language.
+
+The theme has one index for the whole site. It is split here. English pages find English
+pages. A translated page finds the translations in its language and, for other
+pages, the English ones; it loads its index from the folder of its language.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from docs.site import translations
+
+INDEX = "search/search_index.json"
+PUNCTUATION = "¿¡«»“”、。，．？！；：（）《》「」\u3000"
+CHINESE = r"[\u4e00-\u9fff]"
+KATAKANA = r"[\u30a0-\u30ff]"
+JAPANESE = r"[\u3040-\u309f\u4e00-\u9fff]"  # hiragana and kanji
+# What else ends a term: a Chinese character is one. The theme finds the words of
+# Japanese in the index, but not in what a reader types: there, katakana are words.
+BOUNDARIES = {
+    "zh": f"(?<={CHINESE})(?={CHINESE})",
+    "ja": f"(?<={KATAKANA})(?={JAPANESE})|(?<={JAPANESE})(?={KATAKANA})",
+}
+# Lunr has no stemmer for Indonesian, and the theme handles Chinese by itself.
+LUNR_LANGUAGES = {"es": "es", "pt": "pt", "zh": "en", "ja": "ja", "id": "en"}
+TRANSLATION_BOOST = 2  # translations come before English pages
+BASE = re.compile(r'("base": ")\.\./?')
+ALTERNATE = re.compile(r'\s*<link rel="alternate"[^>]*>')
+
+
+def split(index: dict[str, Any], translated: set[str]) -> dict[str, dict[str, Any]]:
+    """Return the index of each language.
+
+    Args:
+        index: The index of the whole site.
+        translated: The addresses of the translated pages, such as ``es/guide/``.
+
+    """
+    pages: dict[str, list[dict[str, Any]]] = {code: [] for code in LUNR_LANGUAGES}
+    english = []
+    for entry in index["docs"]:
+        address, hash, anchor = entry["location"].partition("#")
+        code, _, name = address.partition("/")
+        if code in pages:
+            location = f"{name}{hash}{anchor}"
+            own = entry | {"location": location, "boost": TRANSLATION_BOOST}
+            pages[code].append(own)
+            continue
+        english.append(entry)
+        for code, own in pages.items():
+            if f"{code}/{address}" not in translated:
+                own.append(entry | {"location": f"../{entry['location']}"})
+    found = {"en": index | {"docs": english}}
+    for code, own in pages.items():
+        found[code] = {"config": _config(index["config"], code), "docs": own}
+    return found
+
+
+def _config(config: dict[str, Any], code: str) -> dict[str, Any]:
+    """Return how the theme finds the words of a language."""
+    separator = config["separator"].replace("[", f"[{PUNCTUATION}", 1)
+    if code in BOUNDARIES:
+        separator += f"|{BOUNDARIES[code]}"
+    lang = LUNR_LANGUAGES[code]
+    return config | {"lang": [lang], "separator": separator}
+
+
+def write(site: Path) -> None:
+    """Replace the index of a built site by one for each language."""
+    index = json.loads((site / INDEX).read_text())
+    translated = {translations.address(page) for page in translations.pages().values()}
+    for code, own in split(index, translated).items():
+        path = site / ("" if code == "en" else code) / INDEX
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(own, ensure_ascii=False, separators=(",", ":")))
+
+
+def adapt(html: str, page: str) -> str:
+    """Return a built page that loads the index of its language.
+
+    A page without translations loses its ``<link rel="alternate">``: there is no other
+    version of it, and the theme would look for a site map at each of them.
+
+    Examples:
+        >>> adapt('{"base": "../.."}', "es/guide.md")
+        '{"base": ".."}'
+        >>> adapt('<title></title> <link rel="alternate" href="es/start/">', "jit.md")
+        '<title></title>'
+
+    """
+    code, name = translations.language(page)
+    if code != "en":
+        html = BASE.sub(r"\1", html, count=1)
+    elif not any(path.endswith(f"/{name}") for path in translations.pages().values()):
+        html = ALTERNATE.sub("", html)
+    return html
