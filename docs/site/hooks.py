@@ -69,7 +69,7 @@ def on_page_markdown(
     if page.file.generated_by is None:
         path = page.file.src_uri
         markdown = links.relink(markdown, f"docs/{path}", path)
-    markdown = translations.note(page.file.src_uri) + markdown
+    markdown = translations.add_note(markdown, page.file.src_uri)
     return dialect.escape_bars(
         PART_MARKER.sub(lambda mark: made.part(mark["what"]), markdown)
     )

@@ -146,7 +146,7 @@ def with_code(translation: str, english: str) -> str:
 
 
 def note(page: str) -> str:
-    """Return the note at the top of a page of the site that lags behind, or ''."""
+    """Return what a page of the site says if it lags behind, or an empty string."""
     code, name = language(page)
     if code == "en":
         return ""
@@ -155,7 +155,14 @@ def note(page: str) -> str:
     if not lags(translation.read_text(), source.read_text()):
         return ""
     link = "../" * page.count("/") + name
-    return f"> {LANGUAGES[code].lagging.format(link=link)}\n\n"
+    return LANGUAGES[code].lagging.format(link=link)
+
+
+def add_note(markdown: str, page: str) -> str:
+    """Return a page with the note, if there is one, under its title."""
+    text = note(page)
+    title, _, rest = markdown.partition("\n")
+    return f"{title}\n\n> {text}\n{rest}" if text else markdown
 
 
 def alternates(page: str) -> list[dict[str, str]]:

@@ -44,6 +44,8 @@ def test_a_page_that_lags_has_a_note(monkeypatch):
     for page in translations.pages().values():
         _, name = translations.language(page)
         assert f"](../{name})" in translations.note(page)
+        title, _, note, *_ = translations.add_note("# A\n\nB", page).split("\n")
+        assert (title, note[:2]) == ("# A", "> ")
     monkeypatch.setattr(translations, "lags", lambda *_: False)
     assert translations.note("es/guide.md") == ""
 
