@@ -19,13 +19,13 @@ PUNCTUATION = "¿¡«»“”、。，．？！；：（）《》「」\u3000"
 CHINESE = r"[\u4e00-\u9fff]"
 KATAKANA = r"[\u30a0-\u30ff]"
 JAPANESE = r"[\u3040-\u309f\u4e00-\u9fff]"  # hiragana and kanji
-# What else ends a term: a Chinese character is one. The theme finds the words of
-# Japanese in the index, but not in what a reader types: there, katakana are words.
+# Further boundaries of terms. Each Chinese character is a term. The theme segments the
+# Japanese of the index but not that of a query, so both are split around katakana.
 BOUNDARIES = {
     "zh": f"(?<={CHINESE})(?={CHINESE})",
     "ja": f"(?<={KATAKANA})(?={JAPANESE})|(?<={JAPANESE})(?={KATAKANA})",
 }
-# Lunr has no stemmer for Indonesian, and the theme handles Chinese by itself.
+# "en" stands for languages without a stemmer in the browser: it uses none on this site.
 LUNR_LANGUAGES = {"es": "es", "pt": "pt", "zh": "en", "ja": "ja", "id": "en"}
 TRANSLATION_BOOST = 2  # translations come before English pages
 BASE = re.compile(r'("base": ")\.\./?')
