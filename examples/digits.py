@@ -245,7 +245,7 @@ def main(arguments: list[str] | None = None) -> float:
 
 def train_and_report(seed: int, epochs: int, out: Path) -> float:
     """Train, print the accuracy and draw; return the accuracy on held-out digits."""
-    from tqdm import tqdm
+    from tqdm.auto import tqdm
 
     rng = np.random.default_rng(seed)
     data = load(seed)

@@ -1,12 +1,18 @@
-"""What a notebook shows of a tensor: tables, read with a parser of HTML."""
+"""What a notebook shows of tensors and reports, read with a parser of HTML."""
 
+import dataclasses
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import numpy as np
 import plugrad as pg
 import pytest
+from plugrad import plugin
 
-ALLOWED = {"table", "caption", "tr", "th", "td", "p", "pre"}
+ALLOWED = {"table", "caption", "tr", "th", "td", "p", "pre", "code", "span"}
+STYLES = {f"text-align: {side}" for side in ("left", "right")}
+STYLES |= {"font-family: monospace"}
 
 
 class Reader(HTMLParser):
@@ -21,7 +27,9 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         assert tag in ALLOWED
-        assert all(name == "scope" for name, _ in attrs)  # nothing from elsewhere
+        given = dict(attrs)  # neither colors, nor anything from elsewhere
+        assert given.keys() <= {"scope", "style", "aria-hidden"}
+        assert given.get("style") in {None, *STYLES}
         self.open.append(tag)
         self.texts.setdefault(tag, []).append("")
         if tag == "tr":
@@ -36,7 +44,7 @@ class Reader(HTMLParser):
 
     def handle_data(self, data):
         self.texts[self.open[-1]][-1] += data
-        if self.open[-1] in ("td", "th"):
+        if {"td", "th"} & {*self.open}:  # a bar is a span
             self.rows[-1][-1] += data
 
 
@@ -80,7 +88,7 @@ def test_a_long_one_is_cut(backend):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: pg.asarray(3.5), "Tensor: shape (), float32, on {}: 3.5"),
+        (lambda: pg.asarray(3.5), "Tensor: shape (), float32, on {}: "),
         (lambda: pg.zeros((2, 0)), "Tensor: shape (2, 0), float32, on {}"),
         (lambda: pg.zeros((1, 1, 1)), "Tensor: shape (1, 1, 1), float32, on {}"),
     ],
@@ -90,6 +98,7 @@ def test_what_is_no_table(make, text, backend):
     assert found.texts["p"] == [text.format(backend)]
     assert not found.rows
     assert ("pre" in found.texts) == ("(1, 1, 1)" in text)
+    assert found.texts.get("code", ["3.5"]) == ["3.5"]
     if "pre" in found.texts:
         assert found.texts["pre"] == ["[[[0.]]]"]
 
@@ -121,9 +130,160 @@ def test_values_that_cannot_be_read(backend):
     assert "of 2 examples" in seen[0][1]
 
 
-def test_a_profile_is_shown_as_its_table(backend):
+# --- reports ---------------------------------------------------------------------
+
+
+def profiled():
     with pg.profile() as profile:
-        pg.relu(pg.asarray([1.0, -1.0]))
+        pg.relu(pg.exp(pg.asarray([1.0, -1.0])))
+    return profile
+
+
+def test_a_profile_has_the_numbers_that_print_shows(backend):
+    profile = profiled()
     assert repr(profile) == str(profile)
-    assert "relu" in repr(profile).lower()
-    assert " at 0x" not in repr(profile)
+    found = read(profile)
+    titles, *rows = found.rows
+    assert titles[:3] == ["kernel", "self time", "backend"]
+    assert {row[0] for row in rows} == {r.title for r in profile.records}
+    lines = str(profile).splitlines()
+    for row, line in zip(rows, lines[1:], strict=False):
+        assert " ".join(row[:1] + row[2:]).split() == line.split()
+    assert found.texts["p"] == lines[1 + len(rows) :]
+
+
+def test_the_bars_of_a_profile_are_as_long_as_its_times(backend):
+    titles, *rows = read(profiled()).rows
+    share = titles.index("%")
+    lengths = [len(row[1]) for row in rows]
+    assert lengths[0] == 12
+    assert lengths == sorted(lengths, reverse=True)
+    assert [float(row[share]) for row in rows] == sorted(
+        (float(row[share]) for row in rows), reverse=True
+    )
+
+
+def test_memory_has_a_row_for_each_backend(backend):
+    x = pg.ones((3, 4))
+    memory = pg.memory()
+    found = read(memory)
+    rows = {row[0]: row[1:] for row in found.rows[1:]}
+    assert rows.keys() == memory.backends.keys()
+    about = memory.backends[backend]
+    assert rows[backend][0] == f"{about.tensors:,}"
+    assert rows[backend][3] == f"{about.bytes:,}"
+    assert rows[backend][4] == ("" if about.peak is None else f"{about.peak:,}")
+    caption = f"Memory: {memory.tensors:,} tensors, {memory.bytes:,} bytes"
+    assert found.texts["caption"] == [caption]
+    x.dispose()
+
+
+def test_explain_has_a_row_for_each_input(backend):
+    y, pullback = pg.vjp(lambda x: pg.relu(pg.exp(x)) * x, 3.0)
+    explanation = pg.explain(y)
+    found = read(explanation)
+    titles, *rows = found.rows
+    assert {"kernel", "backend", "how", "gradient"} <= {*titles}
+    assert len(rows) == len(explanation.rows) == 4
+    kernel, gradient = titles.index("kernel"), titles.index("gradient")
+    assert [row[kernel] for row in rows] == ["Exp", "Relu", "Multiply", ""]
+    assert [row[gradient] for row in rows] == [
+        row["gradient"] for row in explanation.rows
+    ]
+    assert found.texts["caption"] == ["Explanation: 3 kernel runs"]
+    del pullback
+
+
+def test_a_replay_has_a_row_for_each_kernel(backend):
+    f = pg.jit(lambda x: pg.tanh(x) * x)
+    f(pg.ones(3))
+    explanation = f.explain(pg.ones(3))
+    found = read(explanation)
+    assert [row[0] for row in found.rows[1:]] == ["Tanh", "Multiply"]
+    assert found.rows[1][-1] == explanation.to_dict()["graph"][0]["by"]
+    lines = repr(explanation).splitlines()
+    assert found.texts["caption"] == lines[:1]
+    assert found.texts.get("p", []) == [s for s in lines[1:] if s.startswith("region")]
+
+
+def test_reports_without_rows(backend):
+    with pg.profile() as profile:
+        pass
+    assert read(profile).texts["p"][0] == "Profile"
+    memory = type(pg.memory())({})
+    assert read(memory).texts["p"] == ["Memory: 0 tensors, 0 bytes"]
+    y, pullback = pg.vjp(pg.exp, 3.0)
+    nothing = dataclasses.replace(pg.explain(y), rows=[])
+    del pullback
+    assert read(nothing).texts["p"] == ["Explanation: 0 kernel runs"]
+    eager = pg.jit(lambda x: float(x))
+    shown = read(eager.explain(pg.asarray(2.0)))
+    assert not shown.rows
+    assert "runs as it is" in shown.texts["p"][0]
+
+
+def test_names_are_escaped(backend):
+    @pg.jit
+    def f(x):
+        return pg.tanh(x)
+
+    explanation = f.explain(pg.ones(3))._replace(
+        name="<lambda>", retraces=["<b>", "a & b"]
+    )
+    html = explanation._repr_html_()
+    assert "<lambda>" not in html
+    found = Reader(html)
+    assert found.texts["caption"][0].startswith("<lambda>\xa0replays")
+    assert found.texts["p"][-2:] == ["recorded again: <b>", "recorded again: a & b"]
+    about = pg.memory().backends["cpu"]
+    assert read(type(pg.memory())({"<i>": about})).rows[1][0] == "<i>"
+
+
+def test_cells_of_a_table():
+    html = plugin.html_table(
+        "<t> & co",
+        ["<name>", "count", "loss"],
+        [
+            ["<a>", 12345, 1 / 3],
+            [True, None, np.float32(2)],
+            [False, np.int64(7), 1e-9],
+        ],
+        text_columns=["<name>"],
+        notes=["<note>"],
+    )
+    found = Reader(html)
+    assert found.rows == [
+        ["<name>", "count", "loss"],
+        ["<a>", "12,345", "0.3333"],
+        ["yes", "", "2"],
+        ["", "7", "1e-09"],
+    ]
+    assert found.texts["p"] == ["<note>"]
+    assert html.count("text-align: left") == 1 + 4  # the caption, and a column
+
+
+def test_long_tables_are_cut():
+    rows = [[n] for n in range(30)]
+    found = Reader(plugin.html_table("t", ["n"], rows, max_rows=4))
+    assert [row[0] for row in found.rows] == ["n", "0", "1", "…", "28", "29"]
+    assert len(Reader(plugin.html_table("t", ["n"], rows)).rows) == 31
+    assert len(Reader(plugin.html_table("t", ["n"], rows, max_rows=30)).rows) == 31
+
+
+def test_rows_have_as_many_cells_as_titles():
+    with pytest.raises(ValueError, match="zip"):
+        plugin.html_table("t", ["a", "b"], [[1]])
+
+
+def test_html_is_imported_when_it_is_shown():
+    code = """
+import sys, plugrad as pg
+with pg.profile() as p:
+    f = pg.jit(lambda x: pg.tanh(x))
+    e = f.explain(pg.ones(3))
+str(p), repr(e), str(pg.memory())
+assert "plugrad._src.tensor.html" not in sys.modules
+p._repr_html_()
+assert "plugrad._src.tensor.html" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

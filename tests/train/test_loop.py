@@ -130,6 +130,40 @@ def test_the_result_is_shown_without_its_records():
     )
 
 
+def cells(html):
+    """Return the texts of the cells of each row."""
+    rows = re.findall("<tr>(.*?)</tr>", html)
+    return [re.findall("<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
+
+
+def test_a_notebook_shows_the_metrics_of_the_result():
+    callback = [lambda now: "<enough>" if now.step == 8 else None]
+    fitted = fit(
+        epochs=9,
+        report_every=2,
+        callbacks=callback,
+        validate=lambda params: {"a<b": params["a"]},
+    )
+    html = fitted._repr_html_()
+    titles, *rows = cells(html)
+    names = [name.replace("&lt;", "<") for name in titles]
+    assert "a<b" in names
+    assert names == [*dict.fromkeys(name for r in fitted.history for name in r)]
+    shown = [dict(zip(names, row, strict=True)) for row in rows]
+    assert [row["step"] for row in shown] == ["2", "4", "6", "8"]
+    for row, record in zip(shown, fitted.history, strict=True):
+        assert row["loss"] == f"{record['loss']:.4g}"
+        assert row["a<b"] == (f"{record['a<b']:.4g}" if "a<b" in record else "")
+    assert "step\xa08,\xa0ended:\xa0&lt;enough&gt;" in html
+    assert "2 numbers in 2 tensors" in html
+
+
+def test_a_notebook_shows_ten_records_and_none():
+    rows = cells(fit(steps=40, report_every=1)._repr_html_())
+    assert [row[0] for row in rows[1:]] == [*"12345", "…", *map(str, range(36, 41))]
+    assert "<table" not in fit(steps=0)._repr_html_()
+
+
 def test_early_stopping_counts_epochs_without_a_better_metric():
     numbers = iter([0.5, 0.6, 0.7, 0.7, 0.65, 0.9])
     stop = pt.EarlyStopping("accuracy", patience=2, mode="max")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import plugrad as pg
-from plugrad.plugin import hinted
+from plugrad.plugin import hinted, html_table
 
 from . import logs
 from ._arguments import check_optimizer, check_options, check_training
@@ -37,6 +37,7 @@ from .wrappers import (
 )
 
 NONFINITE = ("stop", "skip", "apply")
+MAX_SHOWN_REPORTS = 10  # rows of a Fitted in a notebook
 Loss = Callable[..., Any]
 
 
@@ -181,15 +182,31 @@ class Fitted(NamedTuple):
 
     def __repr__(self) -> str:
         """Return the last metrics and the size of the parameters."""
-        tensors = [x for x in pg.tree.leaves(self.params) if isinstance(x, pg.Tensor)]
         last = self.history[-1] if self.history else {}
         metrics = [
             f"{n}={x:.4g}" for n, x in last.items() if n not in ("step", "epoch")
         ]
-        count = sum(x.size for x in tensors)
         what = [f"step={self.step}", f"ended={self.ended!r}", *metrics]
-        what.append(f"params={count} numbers in {len(tensors)} tensors")
+        count, tensors = self._sizes()
+        what.append(f"params={count} numbers in {tensors} tensors")
         return f"Fitted({', '.join(what)})"
+
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks: a table of the metrics at each report."""
+        count, tensors = self._sizes()
+        names = [*dict.fromkeys(name for record in self.history for name in record)]
+        return html_table(
+            f"Fitted: step {self.step}, ended: {self.ended}",
+            names,
+            [[record.get(name) for name in names] for record in self.history],
+            notes=[f"The parameters are {count:,} numbers in {tensors:,} tensors."],
+            max_rows=MAX_SHOWN_REPORTS,
+        )
+
+    def _sizes(self) -> tuple[int, int]:
+        """Return how many numbers and tensors the parameters are."""
+        tensors = [x for x in pg.tree.leaves(self.params) if isinstance(x, pg.Tensor)]
+        return sum(x.size for x in tensors), len(tensors)
 
 
 Callback = Callable[[Progress], str | None]

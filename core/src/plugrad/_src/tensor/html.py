@@ -1,11 +1,14 @@
-"""How notebooks show tensors: a table of the values, with a caption that describes it.
+"""What notebooks show: tables of the values of tensors, and tables of reports.
 
-It is plain HTML, without styles, scripts or anything from elsewhere. Screen readers get
-the caption, and the indices as headers of rows and columns.
+It is plain HTML without colors, scripts or anything from elsewhere, so that it is
+readable on light and on dark pages. The styles only align columns and choose a font;
+without them, as on GitHub, nothing is lost. Screen readers get the caption, and the
+headers of rows and columns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from typing import Any
 
@@ -15,6 +18,62 @@ import numpy as np
 MAX_SHOWN_INDICES = 10
 ELLIPSIS = "…"
 NO_BREAK = "\N{NO-BREAK SPACE}"  # or the caption of a narrow table has a line a word
+MONOSPACE = ' style="font-family: monospace"'
+LEFT = ' style="text-align: left"'
+RIGHT = ' style="text-align: right"'
+BAR_CHARACTERS = 12
+BLOCKS = " ▏▎▍▌▋▊▉█"  # eighths of a character
+
+
+class Bar(float):
+    """A cell of ``table`` that is a bar: the part of the longest one, from 0 to 1."""
+
+    def __str__(self) -> str:
+        full, part = divmod(round(self * BAR_CHARACTERS * 8), 8)
+        return (BLOCKS[8] * full + BLOCKS[part]).rstrip()
+
+
+def table(
+    caption: str,
+    titles: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    text_columns: Collection[str] = (),
+    notes: Iterable[str] = (),
+    max_rows: int | None = None,
+) -> str:
+    """Return an HTML table for a notebook; ``plugrad.plugin.html_table`` is public."""
+    sides = [LEFT if title in text_columns else RIGHT for title in titles]
+    names = "".join(
+        f'<th scope="col"{side}>{escape(title)}</th>'
+        for title, side in zip(titles, sides, strict=True)
+    )
+    given, lines = [*rows], [f"<tr>{names}</tr>"]
+    for i in _shown(len(given), max_rows or len(given)):
+        row = [ELLIPSIS] * len(titles) if i is None else given[i]
+        cells = zip(map(_cell, row), sides, strict=True)
+        lines.append(f"<tr>{''.join(f'<td{side}>{c}</td>' for c, side in cells)}</tr>")
+    after = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    if not given:
+        return f"<p>{escape(caption)}</p>{after}"
+    return f"<table>{_caption(caption)}{''.join(lines)}</table>{after}"
+
+
+def _caption(text: str) -> str:
+    return f"<caption{LEFT}>{escape(text).replace(' ', NO_BREAK)}</caption>"
+
+
+def _cell(value: object) -> str:
+    """Return a cell: digits in groups of three, four digits of a fraction, or text."""
+    if isinstance(value, Bar):  # a percentage is next to it
+        return f'<span aria-hidden="true">{value}</span>'
+    if isinstance(value, bool) or value is None:
+        return "yes" if value else ""
+    if isinstance(value, int | np.integer):
+        return f"{value:,}"
+    if isinstance(value, float | np.floating):
+        return f"{value:.4g}"
+    return escape(str(value))
 
 
 def page(caption: str, values: np.ndarray[Any, Any] | None = None) -> str:
@@ -23,7 +82,7 @@ def page(caption: str, values: np.ndarray[Any, Any] | None = None) -> str:
     if values is None or values.size == 0:
         return f"<p>{about}</p>"
     if values.ndim == 0:
-        return f"<p>{about}: {_text(values[()])}</p>"
+        return f"<p>{about}: <code>{_text(values[()])}</code></p>"
     if values.ndim > 2:
         text = np.array2string(values, separator=", ", threshold=100)
         return f"<p>{about}</p><pre>{escape(text)}</pre>"
@@ -38,14 +97,14 @@ def page(caption: str, values: np.ndarray[Any, Any] | None = None) -> str:
             for i in rows
         ]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<table><caption>{about.replace(' ', NO_BREAK)}</caption>{body}</table>"
+    return f"<table{MONOSPACE}>{_caption(caption)}{body}</table>"
 
 
-def _shown(size: int) -> list[int | None]:
+def _shown(size: int, limit: int = MAX_SHOWN_INDICES) -> list[int | None]:
     """Return the indices that are shown; None stands for those that are left out."""
-    if size <= MAX_SHOWN_INDICES:
+    if size <= limit:
         return [*range(size)]
-    half = MAX_SHOWN_INDICES // 2
+    half = limit // 2
     return [*range(half), None, *range(size - half, size)]
 
 

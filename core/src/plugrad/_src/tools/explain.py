@@ -18,7 +18,7 @@ from plugrad._src.registry.contract import Kernel
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.tensor import TapeId, Tensor
 
-from .answer import Row, short, table, where, where_gradient
+from .answer import Row, cell, short, table, where, where_gradient
 from .debug import Debug
 from .memory import brief, living
 
@@ -45,13 +45,28 @@ class Explanation:
         return {"rows": self.rows}
 
     def __repr__(self) -> str:
+        return table(self._lines())
+
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks: the table of ``print``."""
+        from plugrad._src.tensor import html  # only where it is needed
+
+        lines = self._lines()
+        titles = [*lines[0]] if lines else []
+        cells = [[cell(value) for value in line.values()] for line in lines]
+        count = len({row["run"] for row in self.rows})
+        caption = f"Explanation: {count} kernel run{'s' * (count != 1)}"
+        return html.table(caption, titles, cells, text_columns=titles)
+
+    def _lines(self) -> list[Row]:
+        """Return the rows as shown: short paths, and what concerns a run only once."""
         once = {"run", "kernel", "output", "backend", "how", "by", "at", "line"}
         lines = []
         for last, row in pairwise([{"run": 0}, *self.rows]):
             again = once & row.keys() if row["run"] == last["run"] else ()
             places = {name: short(row[name]) for name in ("at", "vjp")}
             lines.append(row | places | dict.fromkeys(again, ""))
-        return table(lines)
+        return lines
 
 
 def explain(x: Tensor, /) -> Explanation:

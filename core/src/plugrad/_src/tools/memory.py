@@ -33,6 +33,7 @@ T = TypeVar("T")
 Thing = TypeVar("Thing")
 Inputs = tuple[Tensor | None, ...]
 
+TITLES = ["backend", "tensors", "copies", "buffers", "bytes", "peak", "kept"]
 ROW = "{:12} {:>8} {:>8} {:>8} {:>14} {:>14} {:>14}"
 
 # --- disposing -------------------------------------------------------------------
@@ -252,10 +253,18 @@ class Memory:
         return sum(b.bytes for b in self.backends.values())
 
     def __str__(self) -> str:
-        rows = [["backend", "tensors", "copies", "buffers", "bytes", "peak", "kept"]]
+        rows = [TITLES]
         for name, b in self.backends.items():
             rows.append([name, *("" if n is None else f"{n:,}" for n in astuple(b))])
         return "\n".join(ROW.format(*row).rstrip() for row in rows)
+
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks: a table with a row for each backend."""
+        from plugrad._src.tensor.html import table  # only where it is needed
+
+        caption = f"Memory: {self.tensors:,} tensors, {self.bytes:,} bytes"
+        rows = [[name, *astuple(b)] for name, b in self.backends.items()]
+        return table(caption, TITLES, rows, text_columns=TITLES[:1])
 
 
 @dataclass

@@ -35,6 +35,8 @@ from .memory import Inputs, brief, owner
 ROW = "{:22} {:10} {:14} {:>7} {:>9} {:>9} {:>9} {:>5} {:>11} {:>11}  {}"
 TITLES = ["kernel", "backend", "how", "calls", "self ms", "total ms", "device ms", "%"]
 TITLES += ["bytes", "moved", "inputs of the longest"]
+TEXT_TITLES = {"kernel", "backend", "how", "inputs of the longest"}
+SHARE = TITLES.index("%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,10 +267,28 @@ class Profile:
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
-    __repr__ = __str__  # what a notebook shows
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks: the table, with a bar for each time."""
+        from plugrad._src.tensor.html import Bar, table  # only where it is needed
+
+        rows = [*self._rows()]
+        most = max((float(row[SHARE]) for row in rows), default=0) or 1
+        bars = [[*r[:1], Bar(float(r[SHARE]) / most), *r[1:]] for r in rows]
+        titles, text = (
+            [TITLES[0], "self time", *TITLES[1:]],
+            {"self time", *TEXT_TITLES},
+        )
+        return table("Profile", titles, bars, text_columns=text, notes=self._notes())
 
     def _lines(self) -> Iterator[str]:
         yield ROW.format(*TITLES)
+        yield from (ROW.format(*row) for row in self._rows())
+        yield from self._notes()
+
+    def _rows(self) -> Iterator[list[str]]:
+        """Yield the cells of the table: a row for each kernel, by backend and how."""
         groups: defaultdict[tuple[str, ...], list[Record]] = defaultdict(list)
         for r in self.records:
             groups[r.title, r.backend, r.how].append(r)
@@ -276,16 +296,19 @@ class Profile:
         for key, found in sorted(groups.items(), key=lambda group: -_own(group[1])):
             own, longest = _own(found), max(found, key=attrgetter("own"))
             times = own, sum(r.seconds for r in found), _on_devices(found)
-            yield ROW.format(
+            yield [
                 *key,
-                len(found),
+                str(len(found)),
                 *map(_ms, times),
                 f"{100 * own / total if total else 0:.1f}",
                 f"{sum(r.bytes for r in found):,}",
                 f"{_moved(found):,}",
                 " ".join(map(brief, longest.inputs)) or "none",
-            )
-        busy = self.device_seconds
+            ]
+
+    def _notes(self) -> Iterator[str]:
+        """Yield the sums, the regions and the transfers."""
+        total, busy = self.kernel_seconds, self.device_seconds
         device = "device time unknown" if busy is None else f"{_ms(busy)} ms on devices"
         yield (
             f"{len(self.records):,} runs: {_ms(total)} ms in kernels of "

@@ -50,19 +50,39 @@ class Explanation(NamedTuple):
         return self._asdict() | {"graph": rows, "regions": parts}
 
     def __repr__(self) -> str:
-        lines = [f"{self.name} runs as it is: {self.reason}"]
-        if self.graph is not None:
-            count = len(self.graph.steps)
-            lines = [f"{self.name} replays {count} of {self.recorded} kernels"]
-            if not self.confirmed:
-                lines[0] += " once a second call does the same"
-            lines += [f"  {line}" for line in self.graph._lines(self._by)]
+        steps = self.graph._lines(self._by) if self.graph is not None else []
+        return "\n".join([self._title(), *[f"  {s}" for s in steps], *self._notes()])
+
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks: a row for each kernel, with what runs it."""
+        from plugrad._src.tensor.html import table  # only where it is needed
+
+        titles = ["kernel", "inputs", "outputs", "backend", "by"]
+        rows = []
+        for step in self.to_dict()["graph"]:
+            attrs = [f"{name}={value}" for name, value in step["attrs"].items()]
+            values = step | {"inputs": ", ".join([*step["inputs"], *attrs])}
+            values |= {"outputs": ", ".join(step["outputs"])}
+            rows.append([values[title] for title in titles])
+        notes = self._notes()
+        return table(self._title(), titles, rows, text_columns=titles, notes=notes)
+
+    def _title(self) -> str:
+        if self.graph is None:
+            return f"{self.name} runs as it is: {self.reason}"
+        count = len(self.graph.steps)
+        title = f"{self.name} replays {count} of {self.recorded} kernels"
+        return title if self.confirmed else f"{title} once a second call does the same"
+
+    def _notes(self) -> list[str]:
+        """Describe the regions, and why calls were recorded anew."""
+        lines = []
         for n, r in enumerate(self.regions, 1):
             count = len(r.steps)
             what = f"{count} kernel{'s' * (count > 1)}, compiled by {r.by}"
             saved = f"; {r.saved:,} bytes are not written to memory" if r.saved else ""
             lines.append(f"region {n}: {what}{saved}")
-        return "\n".join([*lines, *[f"recorded again: {w}" for w in self.retraces]])
+        return [*lines, *[f"recorded again: {why}" for why in self.retraces]]
 
 
 def _implementation_place(step: Step) -> str:
