@@ -30,6 +30,7 @@
 #   make site                 build the documentation as a site, and check it: build/site
 #   make site-serve           show it at http://127.0.0.1:8000 while you write
 #   make notebooks            execute the notebooks of examples/notebooks
+#   make test-notebooks       execute them with a smaller configuration, and write nothing
 #   make peers                install what benchmarks/workloads.py --peers compares with
 #   make clean                remove whatever these targets have made
 
@@ -68,7 +69,7 @@ endif
 .PHONY: compat demo installed test test-all test-arm64 test-array-api test-consumers
 .PHONY: test-examples test-windows
 .PHONY: test-sanitized check clean docs
-.PHONY: dist dist-check moved notebooks peers site site-serve version
+.PHONY: dist dist-check moved notebooks peers site site-serve test-notebooks version
 .DELETE_ON_ERROR:
 
 # The suite starts hundreds of processes: they need not compile Python anew.
@@ -209,6 +210,9 @@ site-serve: $(BUILT) $(VENV)/.group-site
 
 notebooks: $(BUILT) $(VENV)/.group-gallery
 	$(RUN) -m examples.notebooks.make
+
+test-notebooks: $(BUILT) $(VENV)/.group-gallery
+	$(RUN) -m pytest tests/examples/test_notebooks.py $(ARGS)
 
 demo: $(ENV)/.group-demo
 	$(ENV)/bin/python examples/digits.py

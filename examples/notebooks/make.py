@@ -1,7 +1,7 @@
 """Make the notebooks of three scripts of the gallery, and execute them.
 
-A cell is a definition of the script, its text is the first cell, and the last one runs
-it and shows its picture::
+A cell is a definition of the script, its text is the first cell, and the one after the
+definitions runs it and shows its picture. Some notebooks then look at what has run::
 
     make notebooks
 """
@@ -9,7 +9,9 @@ it and shows its picture::
 from __future__ import annotations
 
 import ast
+import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,64 @@ from nbclient import NotebookClient
 
 HERE = Path(__file__).parent
 SCRIPTS = ("quantize", "bilevel", "privacy")
+SMALLER = {  # for tests
+    "quantize": ["--epochs", "1"],
+    "bilevel": ["--steps", "3"],
+    "privacy": ["--steps", "10"],
+}
+
+# The cells at the end of a notebook, by the name of its script.
+LOOKS = {
+    "quantize": [
+        (
+            "markdown",
+            "## Look inside\n\nNotebooks show the results of plugrad as tables. "
+            "`fit` returns the metrics of its reports:",
+        ),
+        (
+            "code",
+            """\
+data, test = load()
 
 
-def cells_of(name: str) -> list[tuple[str, str]]:
+def loss(params, batch):
+    \"\"\"Return the mean loss of a batch, with weights of three bits.\"\"\"
+    x, y = batch
+    logits = logits_of(params, x, bits=3)
+    return pg.losses.sparse_softmax_cross_entropy(y, logits)
+
+
+with pg.use_gradients("straight_through", kernels=["Round"]):
+    batches = pt.Batches(data, 32, shuffle=0)
+    fitted = pt.fit(loss, new_params(), pt.adam(3e-3), batches, epochs=3)
+fitted""",
+        ),
+        (
+            "markdown",
+            "`explain` lists the kernels of a result and the gradient of each input: "
+            "the two `Round` kernels have the gradient of the pack, the others that of "
+            "plugrad.",
+        ),
+        (
+            "code",
+            """\
+batch = next(iter(batches))
+with pg.use_gradients("straight_through", kernels=["Round"]):
+    value, pullback = pg.vjp(lambda params: loss(params, batch), fitted.params)
+    explanation = pg.explain(value)
+explanation""",
+        ),
+        ("markdown", "`profile` measures the kernels of a block, here the gradients:"),
+        ("code", "with pg.profile() as profile:\n    pullback(1.0)\nprofile"),
+        ("markdown", "Tensors are shown with their values, shape, dtype and backend:"),
+        ("code", 'quantized(fitted.params["w2"], bits=3)'),
+        ("markdown", "`memory` counts the tensors that exist now:"),
+        ("code", "pg.memory()"),
+    ],
+}
+
+
+def cells_of(name: str, arguments: Sequence[str] = ()) -> list[tuple[str, str]]:
     """Return the kind and the source of each cell of a script."""
     source = (HERE.parent / "gallery" / f"{name}.py").read_text()
     title, _, text = (ast.get_docstring(ast.parse(source)) or "").partition("\n")
@@ -29,25 +86,34 @@ def cells_of(name: str) -> list[tuple[str, str]]:
         f"The script: [{name}.py](../gallery/{name}.py). `make notebooks` wrote this."
     )
     code = source.split('"""', 2)[2].partition('\nif __name__ == "__main__"')[0]
-    run = f'from IPython.display import Image\n\nmain(["--out", "{name}.png"])'
+    options = json.dumps([*arguments, "--out", f"{name}.png"])
+    run = f"from IPython.display import Image\n\nmain({options})"
     cells = [("markdown", f"# {title.rstrip('.')}\n{text}.\n\n{link}")]
     cells += [("code", part.strip()) for part in code.split("\n\n\n")]
-    return [*cells, ("code", f'{run}\nImage("{name}.png")')]
+    cells.append(("code", f'{run}\nImage("{name}.png")'))
+    return cells + LOOKS.get(name, [])
 
 
-def notebook_of(name: str) -> Any:
+def notebook_of(name: str, arguments: Sequence[str] = ()) -> Any:
     """Return the notebook of a script, not executed."""
     notebook = nbformat.v4.new_notebook()
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-    for number, (kind, source) in enumerate(cells_of(name)):
+    for number, (kind, source) in enumerate(cells_of(name, arguments)):
         new = getattr(nbformat.v4, f"new_{kind}_cell")
         notebook.cells.append(new(source, id=f"cell-{number}"))
     return notebook
 
 
-def executed(name: str, folder: Path) -> Any:
-    """Return the notebook of a script with its outputs; it writes into a folder."""
-    notebook = notebook_of(name)
+def executed(name: str, folder: Path, arguments: Sequence[str] = ()) -> Any:
+    """Return the notebook of a script with its outputs; it writes into a folder.
+
+    Args:
+        name: The name of the script.
+        folder: Where the notebook runs, and where its picture is written.
+        arguments: Further arguments of the script, such as a smaller configuration.
+
+    """
+    notebook = notebook_of(name, arguments)
     resources = {"metadata": {"path": str(folder)}}
     client = NotebookClient(notebook, resources=resources, record_timing=False)
     client.execute(env=os.environ | {"PYTHONWARNINGS": "ignore"})

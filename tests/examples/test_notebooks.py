@@ -1,4 +1,7 @@
-"""The notebooks have the code of the scripts, and run: ``make test-all`` runs them."""
+"""The notebooks have the code of the scripts, and run: ``make test-notebooks``.
+
+They run with a smaller configuration; with ``--all`` also as they are published.
+"""
 
 import json
 
@@ -20,7 +23,8 @@ def test_a_notebook_has_the_code_of_its_script_and_a_picture(path):
     script = (ROOT / "examples" / "gallery" / path.name).with_suffix(".py").read_text()
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     body = script.split('"""', 2)[2].partition('\nif __name__ == "__main__"')[0]
-    assert "\n\n\n".join(code[:-1]) == body.strip(), "run make notebooks"
+    script_cells = body.strip().split("\n\n\n")
+    assert code[: len(script_cells)] == script_cells, "run make notebooks"
     found = outputs(cells)
     assert not [output for output in found if output["output_type"] == "error"]
     assert any("image/png" in output.get("data", {}) for output in found)
@@ -31,15 +35,31 @@ def test_there_are_three():
     assert NAMES == ["bilevel", "privacy", "quantize"]
 
 
+def test_the_notebook_of_weights_shows_reports():
+    path = ROOT / "examples" / "notebooks" / "quantize.ipynb"
+    found = [
+        output["data"]
+        for output in outputs(json.loads(path.read_text())["cells"])
+        if "text/html" in output.get("data", {})
+    ]
+    captions = ["".join(data["text/html"]).partition("</caption>")[0] for data in found]
+    for caption, start in zip(
+        captions, ("Fitted", "Explanation", "Profile", "Tensor", "Memory"), strict=True
+    ):
+        assert f">{start}" in caption
+
+
+@pytest.mark.parametrize("smaller", [True, False], ids=["smaller", "published"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_notebook_runs(name, request, tmp_path):
-    if not request.config.getoption("all"):
-        pytest.skip("notebooks run with --all only (make test-all)")
+def test_a_notebook_runs(name, smaller, request, tmp_path):
+    if not smaller and not request.config.getoption("all"):
+        pytest.skip("the published configuration runs with --all only (make test-all)")
     pytest.importorskip("nbclient", reason="needs the gallery group: make notebooks")
     pytest.importorskip("ipykernel", reason="needs the gallery group: make notebooks")
     from examples.notebooks import make
 
-    notebook = make.executed(name, tmp_path)
+    arguments = make.SMALLER[name] if smaller else ()
+    notebook = make.executed(name, tmp_path, arguments)
     assert any(
         "image/png" in output.get("data", {}) for output in outputs(notebook.cells)
     )
