@@ -2,7 +2,8 @@
 
 No link or anchor is broken; no page loads anything from another server; every Markdown
 list is rendered as a list; every public name has an entry in the reference; no Python
-file is published; and a sitemap contains all pages.
+file and no source of a diagram is published; a sitemap contains all pages; and the
+picture that other sites show for a link exists.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ LOADING_ATTRIBUTES = {"src", "srcset", "poster", "data"}
 NON_LOADING_RELATIONS = {"canonical", "next", "prev", "alternate"}
 EXTERNAL_URL = re.compile(r"(?i)\s*(?:https?:)?//")
 STYLE_URLS = re.compile(r"""(?:url\(|@import)\s*["']?\s*((?:https?:)?//[^"')\s]*)""")
+SOURCE_SUFFIXES = {".ipynb", ".py", ".pyc", ".txt"}
+CARD = ("description", "og:title", "og:description")
 LIST_ITEM = re.compile(r"(?m)^\s*(?:[-*]|1\.) ")
 
 
@@ -31,6 +34,7 @@ class Document(HTMLParser):
     links: list[str] = field(default_factory=list)
     anchors: set[str] = field(default_factory=set)
     unparsed_lists: list[str] = field(default_factory=list)
+    meta: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -43,6 +47,8 @@ class Document(HTMLParser):
         self.anchors |= {given[name] for name in ("id", "name") if name in given}
         self.loads += [given[name] for name in LOADING_ATTRIBUTES & given.keys()]
         self.loads += STYLE_URLS.findall(given.get("style", ""))
+        if tag == "meta" and "content" in given:
+            self.meta[given.get("property") or given.get("name", "")] = given["content"]
         if tag == "link":
             if not NON_LOADING_RELATIONS & {*given.get("rel", "").split()}:
                 self.loads.append(given.get("href", ""))
@@ -102,7 +108,7 @@ def broken_links(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
 def unwanted_files(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
     """Yield files that are not for readers, and a sitemap that lacks pages."""
     for path in sorted(site.rglob("*")):
-        if path.name == "__pycache__" or path.suffix in (".py", ".pyc"):
+        if path.name == "__pycache__" or path.suffix in SOURCE_SUFFIXES:
             yield f"{path} is not for readers"
     sitemap = site / "sitemap.xml"
     if sitemap.exists():
@@ -110,6 +116,17 @@ def unwanted_files(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
         known = sum(path.name == "index.html" for path in pages)
         if mapped != known:
             yield f"{sitemap} has {mapped} of {known} pages"
+
+
+def missing_cards(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
+    """Yield the pages for whose links other sites have no text or no picture."""
+    for path, page in pages.items():
+        if path.name == "404.html":
+            continue
+        yield from (f"{path} has no {name}" for name in CARD if not page.meta.get(name))
+        image = page.meta.get("og:image")  # only if the address of the site is known
+        if image and not (site / image.rpartition("/")[2]).exists():
+            yield f"{path}: {image} does not exist"
 
 
 def undocumented_names(
@@ -141,6 +158,7 @@ def main(site: Path) -> int:
         *external_loads(site, pages),
         *broken_links(site, pages),
         *unwanted_files(site, pages),
+        *missing_cards(site, pages),
     ]
     faults += undocumented_names(pages, public_names())
     for path, page in pages.items():

@@ -12,17 +12,20 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils.templates import TemplateContext
 
 from docs.site import (
+    cards,
     dialect,
     errors,
     kernels,
     links,
     made,
     navigation,
+    notebooks,
     search,
     translations,
 )
 
 HIDE_CONTENTS = "---\nhide:\n  - toc\n---\n\n"  # makes room for a wide table
+EMPTY_HEADER = re.compile(r"<th(?: style=\"[^\"]*\")?></th>")
 PART_MARKER = re.compile(r"^<!-- site: (?P<what>[\w -]+) -->$", re.M)
 
 
@@ -35,12 +38,19 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are not in docs/, and expand the navigation."""
     for source, page in links.pages().items():
-        if page != "index.md":
-            text = (links.ROOT / source).read_text()
+        text = (links.ROOT / source).read_text()
+        pictures: dict[str, bytes] = {}
+        if page == "index.md":
+            continue
+        if source.endswith(".ipynb"):
+            text, pictures = notebooks.convert(text, source, page)
+        else:
             if translations.original(source):
                 files.remove(files.src_uris[source.removeprefix("docs/")])
             text = links.relink(text, source, page)
-            files.append(File.generated(config, page, content=text))
+        files.append(File.generated(config, page, content=text))
+        for path, picture in pictures.items():
+            files.append(File.generated(config, path, content=picture))
     for page, text in (
         made.pages() | errors.pages() | _split_kernels(files, config)
     ).items():
@@ -65,7 +75,12 @@ def _split_kernels(files: Files, config: MkDocsConfig) -> dict[str, str]:
 def on_page_markdown(
     markdown: str, *, page: Page, config: MkDocsConfig, files: Files
 ) -> str:
-    """Replace markers by parts generated from the code, and links by the site's."""
+    """Replace markers by parts generated from the code, and links by the site's.
+
+    The description of the page, for search engines, is its first paragraph.
+    """
+    if (found := cards.description(markdown)) and page.file.src_uri != "index.md":
+        page.meta.setdefault("description", found)
     if page.file.generated_by is None:
         path = page.file.src_uri
         markdown = links.relink(markdown, f"docs/{path}", path)
@@ -86,8 +101,18 @@ def on_page_context(
     return context
 
 
+def on_page_content(
+    html: str, *, page: Page, config: MkDocsConfig, files: Files
+) -> str:
+    """Turn empty headers of tables into cells: they name no column."""
+    return EMPTY_HEADER.sub("<td></td>", html)
+
+
 def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
-    """Make the page load the search index of its language."""
+    """Add title, description and picture for links; load the index of the language."""
+    description = page.meta.get("description", config.site_description)
+    tags = cards.tags(page.title, description, page.canonical_url, config.site_url)
+    output = output.replace("</head>", f"{tags}</head>", 1)
     return search.adapt(output, page.file.src_uri)
 
 

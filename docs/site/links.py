@@ -1,13 +1,13 @@
 """Conversion of links between Markdown files to links between pages of the site.
 
 A file in docs/ becomes a page under its own path, and so do the files of
-``PAGES_OUTSIDE_DOCS`` and the READMEs; a translation moves to the folder of its
-language. A link to any other file leads to the file on
-the host of the repository.
+``PAGES_OUTSIDE_DOCS``, the READMEs and the notebooks; a translation moves to the folder
+of its language. A link to any other file leads to the file on the host of the repository.
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 import tomllib
@@ -21,6 +21,7 @@ PAGES_OUTSIDE_DOCS = {
     "CONTRIBUTING.md": "contributing.md",
     "README.md": "index.md",  # it says what the front page says
 }
+NOTEBOOKS = "examples/notebooks/*.ipynb"
 README_FOLDERS = ("core", "plugins/*", "tests/conformance", "examples/gradient_packs")
 CODE = re.compile(r"(?ms)^ *```.*?^ *```|`+[^`\n]+`+")
 LINK = r"(?P<text>!?\[[^\]]*\]\()(?P<target>[^)\s]+)\)"
@@ -44,13 +45,26 @@ def pages() -> dict[str, str]:
             project = tomllib.loads((readme.parent / "pyproject.toml").read_text())
             name = project["project"]["name"]
             found[readme.relative_to(ROOT).as_posix()] = f"packages/{name}.md"
+    for path in sorted(ROOT.glob(NOTEBOOKS)):
+        found[path.relative_to(ROOT).as_posix()] = f"notebooks/{path.stem}.md"
     return found | translations.pages()
 
 
 def repository_url() -> str:
-    """Return the start of the URL of a file of the repository, before its path."""
+    """Return the start of the URL of a file of the repository, before its path.
+
+    The environment variable ``SITE_REF`` names the commit or tag that the site
+    describes, so that links lead to the right lines.
+    """
     project = tomllib.loads((ROOT / "core" / "pyproject.toml").read_text())["project"]
-    return f"{project['urls']['Homepage']}/blob/main/"
+    return f"{project['urls']['Homepage']}/blob/{os.environ.get('SITE_REF', 'main')}/"
+
+
+def source_url(path: Path, line: int) -> str | None:
+    """Return the URL of a line of a file; None if it is not of the repository."""
+    if not path.is_relative_to(ROOT):
+        return None
+    return f"{repository_url()}{path.relative_to(ROOT).as_posix()}#L{line}"
 
 
 def relink(text: str, source: str, page: str) -> str:

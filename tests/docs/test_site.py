@@ -5,6 +5,7 @@ MkDocs is not needed here: ``make site`` builds the site and runs its checks.
 
 import ast
 import doctest
+import json
 import re
 import tomllib
 from fnmatch import fnmatch
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from docs.site import (
+    cards,
     check,
     diagrams,
     dialect,
@@ -21,6 +23,7 @@ from docs.site import (
     links,
     made,
     navigation,
+    notebooks,
     search,
     translations,
 )
@@ -30,7 +33,17 @@ from tests.surface import public
 
 @pytest.mark.parametrize(
     "module",
-    [dialect, kernels, links, made, navigation, search, translations],
+    [
+        cards,
+        dialect,
+        kernels,
+        links,
+        made,
+        navigation,
+        notebooks,
+        search,
+        translations,
+    ],
     ids=lambda m: m.__name__,
 )
 def test_examples_run(module):
@@ -95,6 +108,62 @@ def test_every_page_is_in_the_navigation():
     ]
     lost = [p for p in paths if not any(fnmatch(p, pattern) for pattern in patterns)]
     assert not lost, f"give {lost} an entry under nav: in mkdocs.yml"
+
+
+# --- notebooks -------------------------------------------------------------------
+
+
+def test_a_notebook_is_a_page_with_its_outputs():
+    source = "examples/notebooks/quantize.ipynb"
+    page = links.pages()[source]
+    text, pictures = notebooks.convert((ROOT / source).read_text(), source, page)
+    assert page == "notebooks/quantize.md"
+    assert text.startswith("# Train a network")
+    assert f"({HOST}/examples/gallery/quantize.py)" in text
+    assert "```text\nfloat32 weights: accuracy " in text
+    (name,) = pictures
+    assert pictures[name].startswith(b"\x89PNG")
+    alternative = re.search(r"!\[(.*)\]\(quantize.1.png\)", text)[1]
+    assert alternative.startswith("Accuracy by bits")
+    assert text.count('<div class="notebook-output"><table') == 5
+
+
+def test_an_output_that_failed_is_refused():
+    cell = {"cell_type": "code", "source": [], "outputs": [{"output_type": "error"}]}
+    with pytest.raises(ValueError, match=r"a\.md: cannot show an output of 'error'"):
+        notebooks.convert(json.dumps({"cells": [cell]}), "a.ipynb", "a.md")
+
+
+# --- what other sites show -------------------------------------------------------
+
+
+def test_a_card_has_a_picture_if_the_address_is_known():
+    tags = cards.tags('"a"', "<b>", "https://x.org/p/a/", "https://x.org/p/")
+    assert '"og:title" content="&quot;a&quot;"' in tags
+    assert '"og:description" content="&lt;b&gt;"' in tags
+    picture = re.search(r'"og:image" content="https://x.org/p/(.*?)"', tags)[1]
+    assert (ROOT / "docs" / picture).exists()
+    assert "og:image" not in cards.tags("a", "b", None, "")
+
+
+def test_a_description_is_short():
+    long = "One sentence is here. " * 20
+    assert cards.description(f"# a\n\n{long}").endswith("is here.")
+    words = cards.description("word " * 99)
+    assert len(words) <= cards.MAX_CHARACTERS + 1
+    assert words.endswith("word…")
+    assert cards.description("<!-- a -->\n\n```\nx\n\ny\n```\n\n- b\n") == ""
+
+
+# --- links to code ---------------------------------------------------------------
+
+
+def test_a_link_to_code_has_the_line_and_the_version(monkeypatch):
+    path = ROOT / "core" / "src" / "plugrad" / "plugin.py"
+    assert links.source_url(path, 3) == f"{HOST}/core/src/plugrad/plugin.py#L3"
+    monkeypatch.setenv("SITE_REF", "v1")
+    assert "/blob/v1/core/" in links.source_url(path, 3)
+    assert links.source_url(Path("/elsewhere.py"), 1) is None
 
 
 # --- tables of the code ----------------------------------------------------------
@@ -291,8 +360,10 @@ def test_a_page_with_translations_keeps_its_alternates():
 
 # --- checks of the built site ----------------------------------------------------
 
+CARD = "".join(f'<meta property="{name}" content="a">' for name in check.CARD)
 GOOD = (
-    '<link rel="canonical" href="https://x.org"><h1 id="top">a</h1><a href="#top">b</a>'
+    f'{CARD}<link rel="canonical" href="https://x.org">'
+    '<h1 id="top">a</h1><a href="#top">b</a>'
 )
 FAULTS = {
     '<script src="https://x.org/a.js"></script>': "loads https://x.org/a.js",
@@ -306,13 +377,17 @@ FAULTS = {
     '<a href="#gone">a</a>': "#gone leads nowhere",
     '<img src="gone.png">': "gone.png leads nowhere",
     "<p>a\n- b</p>": "not a list: a\n- b",
+    '<meta property="og:title" content="">': "index.html has no og:title",
+    '<meta property="og:image" content="https://x.org/a.png">': (
+        "https://x.org/a.png does not exist"
+    ),
 }
 
 
 def built(folder, html):
     (folder / "other").mkdir()
     (folder / "index.html").write_text(GOOD + html)
-    (folder / "other" / "index.html").write_text('<a href="../#top">a</a>')
+    (folder / "other" / "index.html").write_text(f'{CARD}<a href="../#top">a</a>')
 
 
 @pytest.mark.parametrize("html", FAULTS)
@@ -328,11 +403,13 @@ def test_files_of_python_and_an_empty_map_are_found(tmp_path, capsys, monkeypatc
     built(tmp_path, "")
     (tmp_path / "site" / "__pycache__").mkdir(parents=True)
     (tmp_path / "site" / "hooks.py").touch()
+    (tmp_path / "layers.txt").touch()
     (tmp_path / "sitemap.xml").write_text("<urlset></urlset>")
     assert check.main(tmp_path) == 1
     out = capsys.readouterr().out
     assert "__pycache__ is not for readers" in out
     assert "hooks.py is not for readers" in out
+    assert "layers.txt is not for readers" in out
     assert "sitemap.xml has 0 of 2 pages" in out
 
 

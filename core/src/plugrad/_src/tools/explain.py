@@ -23,6 +23,8 @@ from .debug import Debug
 from .memory import brief, living
 
 _CUSTOM = "plugrad.CustomGradient"
+# In notebooks, wide tables scroll: the rest of the columns may be out of sight.
+_FIRST_COLUMNS = "run", "kernel", "backend", "how", "input", "of", "gradient"
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,12 @@ class Explanation:
         return table(self._lines())
 
     def _repr_html_(self) -> str:
-        """Return HTML for notebooks: the table of ``print``."""
+        """Return HTML for notebooks: the table of ``print``, first what ran."""
         from plugrad._src.tensor import html  # only where it is needed
 
         lines = self._lines()
-        titles = [*lines[0]] if lines else []
-        cells = [[cell(value) for value in line.values()] for line in lines]
+        titles = [*dict.fromkeys([*_FIRST_COLUMNS, *lines[0]])] if lines else []
+        cells = [[cell(line[title]) for title in titles] for line in lines]
         count = len({row["run"] for row in self.rows})
         caption = f"Explanation: {count} kernel run{'s' * (count != 1)}"
         return html.table(caption, titles, cells, text_columns=titles)

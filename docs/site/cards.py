@@ -1,0 +1,66 @@
+"""What messengers and search engines show of a link to a page."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from urllib.parse import urljoin
+
+PICTURE = "look_inside.png"  # 1100 x 624 pixels
+MAX_CHARACTERS = 200  # of a description; engines cut longer ones
+SKIPPED = ("#", "|", "-", "*", "<", "!", "`", ">", ":::", "    ")  # not a paragraph
+LINK = re.compile(r"!?\[((?:[^\]`]|`[^`]*`)*)\](?:\([^)]*\)|\[[^\]]*\])")
+
+
+def description(markdown: str) -> str:
+    r"""Return the first paragraph of a page as text, at most ``MAX_CHARACTERS`` long.
+
+    Examples:
+        >>> description("# Title\n\n## Part\n\nA [`jit`](jit.md)\nand *more*.\n")
+        'A jit and more.'
+        >>> description("# Only a title")
+        ''
+
+    """
+    for paragraph in re.split(r"\n\s*\n", re.sub(r"(?ms)^```.*?^```", "", markdown)):
+        if paragraph.strip() and not paragraph.startswith(SKIPPED):
+            text = LINK.sub(r"\1", " ".join(paragraph.split()))
+            return _cut(re.sub(r"\*\*?|`", "", text))
+    return ""
+
+
+def _cut(text: str) -> str:
+    """Return whole sentences if the first one fits, else whole words."""
+    if len(text) <= MAX_CHARACTERS:
+        return text
+    short = text[:MAX_CHARACTERS]
+    sentences, end, _ = short.rpartition(". ")
+    return sentences + "." if end else short.rpartition(" ")[0] + "…"
+
+
+def tags(title: str, description: str, url: str | None, site: str | None) -> str:
+    """Return the Open Graph tags of a page.
+
+    Args:
+        title: The title of the page.
+        description: Its description.
+        url: Its address, if that of the site is known.
+        site: The address of the site; without it there is no picture, since the address
+            of a picture must be complete.
+
+    """
+    found = {
+        "og:type": "website",
+        "og:site_name": "plugrad",
+        "og:title": title,
+        "og:description": description,
+    }
+    if site:
+        found |= {"og:url": url or site, "og:image": urljoin(site, PICTURE)}
+        found["og:image:alt"] = "Photographs, and maps of the pixels that decide"
+    lines = [
+        f'<meta property="{name}" content="{escape(value)}">\n'
+        for name, value in found.items()
+    ]
+    card = "summary_large_image" if site else "summary"
+    return "".join([*lines, f'<meta name="twitter:card" content="{card}">\n'])
