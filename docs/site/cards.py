@@ -8,7 +8,7 @@ from urllib.parse import urljoin
 
 PICTURE = "look_inside.png"  # 1100 x 624 pixels
 MAX_CHARACTERS = 200  # of a description; engines cut longer ones
-SKIPPED = ("#", "|", "-", "*", "<", "!", "`", ">", ":::", "    ")  # not a paragraph
+SKIPPED = ("#", "|", "- ", "* ", "1. ", "<", "![", "> ", ":::", "    ")
 LINK = re.compile(r"!?\[((?:[^\]`]|`[^`]*`)*)\](?:\([^)]*\)|\[[^\]]*\])")
 
 

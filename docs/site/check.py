@@ -1,9 +1,9 @@
 """Checks of the built site: ``python -m docs.site.check build/site``.
 
 No link or anchor is broken; no page loads anything from another server; every Markdown
-list is rendered as a list; every public name has an entry in the reference; no Python
-file and no source of a diagram is published; a sitemap contains all pages; and the
-picture that other sites show for a link exists.
+list is rendered as a list; every public name has an entry in the reference, and every
+entry a link to its code; no Python file and no source of a diagram is published; a
+sitemap contains all pages; and the picture that other sites show for a link exists.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class Document(HTMLParser):
     anchors: set[str] = field(default_factory=set)
     unparsed_lists: list[str] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
+    entries: int = 0  # functions and classes of the reference
+    sources: int = 0  # links to their code
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -47,6 +49,9 @@ class Document(HTMLParser):
         self.anchors |= {given[name] for name in ("id", "name") if name in given}
         self.loads += [given[name] for name in LOADING_ATTRIBUTES & given.keys()]
         self.loads += STYLE_URLS.findall(given.get("style", ""))
+        classes = {*given.get("class", "").split()}
+        self.entries += tag == "div" and bool(classes & {"doc-function", "doc-class"})
+        self.sources += tag == "a" and "source" in classes
         if tag == "meta" and "content" in given:
             self.meta[given.get("property") or given.get("name", "")] = given["content"]
         if tag == "link":
@@ -129,6 +134,13 @@ def missing_cards(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
             yield f"{path}: {image} does not exist"
 
 
+def entries_without_source(pages: dict[Path, Document]) -> Iterator[str]:
+    """Yield the pages on which not every entry of the reference links to its code."""
+    for path, page in pages.items():
+        if page.sources != page.entries:
+            yield f"{path}: {page.entries} entries, {page.sources} links to code"
+
+
 def undocumented_names(
     pages: dict[Path, Document], expected: set[str]
 ) -> Iterator[str]:
@@ -159,6 +171,7 @@ def main(site: Path) -> int:
         *broken_links(site, pages),
         *unwanted_files(site, pages),
         *missing_cards(site, pages),
+        *entries_without_source(pages),
     ]
     faults += undocumented_names(pages, public_names())
     for path, page in pages.items():

@@ -28,7 +28,9 @@ def convert(text: str, source: str, page: str) -> tuple[str, dict[str, bytes]]:
     Examples:
         >>> outputs = [{"output_type": "stream", "text": ["1\n"]}]
         >>> cell = {"cell_type": "code", "source": ["print(1)"], "outputs": outputs}
-        >>> convert(json.dumps({"cells": [cell]}), "a.ipynb", "a.md")[0]
+        >>> title = {"cell_type": "markdown", "source": ["# A"]}
+        >>> text = json.dumps({"cells": [title, cell]})
+        >>> convert(text, "a.ipynb", "a.md")[0].partition("ipynb).\n\n")[2]
         '```python\nprint(1)\n```\n\n```text\n1\n```\n'
 
     """
@@ -42,6 +44,8 @@ def convert(text: str, source: str, page: str) -> tuple[str, dict[str, bytes]]:
         parts.append(f"```python\n{lines}\n```\n")
         for output in cell["outputs"]:
             parts.append(_output(output, page, pictures))
+    file = PurePosixPath(source).name
+    parts.insert(1, f"The notebook: [{file}]({links.repository_url()}{source}).\n")
     return "\n".join(parts), pictures
 
 

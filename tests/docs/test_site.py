@@ -377,6 +377,7 @@ FAULTS = {
     '<a href="#gone">a</a>': "#gone leads nowhere",
     '<img src="gone.png">': "gone.png leads nowhere",
     "<p>a\n- b</p>": "not a list: a\n- b",
+    '<div class="doc doc-function">a</div>': "1 entries, 0 links to code",
     '<meta property="og:title" content="">': "index.html has no og:title",
     '<meta property="og:image" content="https://x.org/a.png">': (
         "https://x.org/a.png does not exist"
