@@ -59,4 +59,6 @@ def _op_method(name: str) -> str:
 
 def _link_to(name: str, path: Path, line: int) -> str:
     url = links.source_url(path.resolve(), line)
-    return f"\n\n[Code of `{name}`]({url}){{ .source }}" if url else ""
+    if url is None:
+        return ""
+    return f"\n\n[Code of `{name}`]({url}){{ .source data-search-exclude }}"
