@@ -4,12 +4,14 @@ The network does not change: an installed gradient pack, and a block that overri
 gradients, change what ``pg.grad`` returns::
 
     python -m pip install --upgrade pip  # --group needs 25.1
-    pip install --group demo scikit-image ./core ./plugins/cpu ./examples/gradient_packs
-    python -m examples.look_inside
+    pip install --group demo --group gallery ./core ./plugins/cpu ./plugins/train
+    pip install ./examples/gradient_packs
+    python -m examples.look_inside --backends cpu
     python -m examples.look_inside --model net.onnx --images a.jpg b.jpg
 
-Without ``--model``, a small network learns in about a minute to recognize the objects
-in four photographs. The maps are:
+The network is EfficientNet-Lite0 with its published weights, which the group
+``gallery`` installs. Without them, or with ``--train``, a small network learns in about
+a minute to recognize the objects in four photographs. The maps are:
 
 - gradient: the derivative of the object's score for each pixel;
 - integrated gradients (Sundararajan et al., arXiv:1703.01365): the mean gradient along
@@ -31,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import plugrad as pg
 
-from examples import photographs
+from examples import efficientnet, photographs
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Score = Callable[[pg.Tensor], pg.Tensor]  # of an image [height, width, 3]
@@ -41,19 +43,32 @@ STD = np.array([0.229, 0.224, 0.225], np.float32)
 
 
 class Network(NamedTuple):
-    """A function that returns class scores, the class names, and the image size."""
+    """A function that returns class scores, the class names, and the image size.
+
+    Without a size, photographs are ``height`` high. ``logits`` says that the softmax of
+    the scores is the probability of each class.
+    """
 
     scores: Score
     names: tuple[str, ...]
     size: tuple[int, int] | None
+    height: int | None = None
+    logits: bool = False
 
 
 class Row(NamedTuple):
-    """The name of the class, the image ``[height, width, 3]``, and its maps."""
+    """The class, the image ``[height, width, 3]``, its maps, and the probability."""
 
     name: str
     image: Array
     maps: dict[str, Array]
+    probability: float | None = None
+
+    @property
+    def label(self) -> str:
+        """The name of the class and its probability, if the network states one."""
+        known = self.probability is not None
+        return f"{self.name} {self.probability:.0%}" if known else self.name
 
 
 # --- four maps -------------------------------------------------------------------
@@ -166,7 +181,7 @@ def draw(rows: Sequence[Row], path: Path, width: int = 1100) -> None:
         for axis, pixels in zip(line, [row.image, *shown], strict=True):
             axis.imshow(pixels, interpolation="lanczos")
             axis.axis("off")
-        line[0].text(8, 8, row.name, bbox=box, **label)
+        line[0].text(8, 8, row.label, bbox=box, **label)
     for axis, title in zip(lines[0], titles, strict=True):
         axis.set_title(title, fontsize=12)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -177,6 +192,17 @@ def draw(rows: Sequence[Row], path: Path, width: int = 1100) -> None:
 
 
 # --- the network and the command line ----------------------------------------------
+
+
+def load_pretrained_network() -> Network | None:
+    """Return EfficientNet-Lite0, or None if its weights are not installed."""
+    path = efficientnet.packaged(efficientnet.PACKAGE, efficientnet.WEIGHTS)
+    if path is None:
+        return None
+    params = efficientnet.load(path)
+    score = lambda image: efficientnet.logits_of(params, image[None])[0]
+    print("EfficientNet-Lite0, trained on ImageNet")
+    return Network(score, efficientnet.class_names(), None, efficientnet.SIZE, True)
 
 
 def train_network(steps: int) -> Network:
@@ -210,12 +236,49 @@ def load_onnx_network(path: Path) -> Network:
     return Network(score, (), (size[0], size[1]))
 
 
+def choose_network(model: Path | None, *, train: bool, steps: int) -> Network:
+    """Return the ONNX model, or the pretrained network, or one that is trained here."""
+    if model:
+        return load_onnx_network(model)
+    network = None if train else load_pretrained_network()
+    if network is None and not train:
+        print(
+            f"{efficientnet.PACKAGE} is not installed: a small network is trained "
+            "instead, on the same photographs"
+        )
+    return network or train_network(steps)
+
+
 def explain_image(network: Network, image: Array) -> Row:
     """Return the class with the largest score, and the maps of its score."""
-    index = int(pg.argmax(network.scores(pg.asarray(image))).item())
+    scores = network.scores(pg.asarray(image))
+    index = int(pg.argmax(scores).item())
     name = network.names[index] if network.names else f"class {index}"
     score = lambda image: network.scores(image)[index]
-    return Row(name, image, {title: f(score, image) for title, f in MAPS.items()})
+    maps = {title: f(score, image) for title, f in MAPS.items()}
+    probability = pg.softmax(scores)[index].item() if network.logits else None
+    return Row(name, image, maps, probability)
+
+
+def share_in_box(values: Array, box: tuple[float, float, float, float]) -> float:
+    """Return the part of a map that is in the box of the object."""
+    (height, width), (left, top, right, bottom) = values.shape, box
+    rows = slice(int(top * height), int(bottom * height))
+    columns = slice(int(left * width), int(right * width))
+    return float(values[rows, columns].sum() / values.sum())
+
+
+def print_shares(rows: Sequence[Row]) -> None:
+    """Print which part of each map is in the box, beside the area of the box."""
+    print("share in the box of the object")
+    print(f"{'':14}{'area':>6}", *MAPS, sep="  ")
+    for photo, row in zip(photographs.PHOTOS, rows, strict=True):
+        area = share_in_box(np.ones_like(row.maps["gradient"]), photo.box)
+        shares = [
+            f"{share_in_box(row.maps[title], photo.box):{len(title)}.0%}"
+            for title in MAPS
+        ]
+        print(f"{photo.name:14}{area:6.0%}", *shares, sep="  ")
 
 
 def difference(one: Array, other: Array) -> float:
@@ -227,6 +290,7 @@ def main(arguments: list[str] | None = None) -> dict[str, list[Row]]:
     """Read the options, compute and draw the maps; return the rows of each backend."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--backends", nargs="+", default=["cpu", "wasm", "opencl"])
+    parser.add_argument("--train", action="store_true", help="a small network, here")
     parser.add_argument("--steps", type=int, default=500, help="of training")
     parser.add_argument("--model", type=Path, help="a network of ONNX")
     parser.add_argument("--images", type=Path, nargs="+", help="your photographs")
@@ -234,12 +298,10 @@ def main(arguments: list[str] | None = None) -> dict[str, list[Row]]:
     options = parser.parse_args(arguments)
     files = options.images or [photo.file for photo in photographs.PHOTOS]
     with pg.use_backend(options.backends[0]):
-        network = (
-            load_onnx_network(options.model)
-            if options.model
-            else train_network(options.steps)
+        network = choose_network(
+            options.model, train=options.train, steps=options.steps
         )
-    images = [photographs.read(file, network.size) for file in files]
+    images = [photographs.read(file, network.size, network.height) for file in files]
     found = {}
     for name in options.backends:
         with pg.use_backend(name):
@@ -248,10 +310,13 @@ def main(arguments: list[str] | None = None) -> dict[str, list[Row]]:
             found[name] = [explain_image(network, image) for image in images]
         print(f"{name}: {len(images)} images in {time.perf_counter() - began:.1f} s")
     first = found[options.backends[0]]
+    print("classes:", ", ".join(row.label for row in first))
     for name in options.backends[1:]:
         pairs = list(zip(first, found[name], strict=True))
         worst = max(difference(a.maps[m], b.maps[m]) for a, b in pairs for m in MAPS)
         print(f"{name}: maps within {worst:.1e} of those of {options.backends[0]}")
+    if not options.images:
+        print_shares(first)
     draw(first, options.out)
     print(f"picture: {options.out}")
     return found

@@ -59,15 +59,19 @@ CLASSES = ("background", *(photo.name for photo in PHOTOS))
 # --- the photographs -------------------------------------------------------------
 
 
-def read(file: Path, size: tuple[int, int] | None = None) -> Array:
+def read(
+    file: Path, size: tuple[int, int] | None = None, height: int | None = None
+) -> Array:
     """Return a photograph as float32 ``[height, width, 3]``, from 0 to 1.
 
-    Without a size, it is ``HEIGHT`` high, and its width is a multiple of 8.
+    Without a size, it is ``height`` high, or ``HEIGHT``, and its width is a multiple
+    of 8.
     """
     from PIL import Image
 
     with Image.open(file) as image:
-        height, width = size or (HEIGHT, image.width * HEIGHT // image.height // 8 * 8)
+        height = height or HEIGHT
+        height, width = size or (height, image.width * height // image.height // 8 * 8)
         small = image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
     return np.asarray(small, np.float32) / 255
 

@@ -4,6 +4,11 @@ The network trains on the two photographs of scikit-learn, in small. The four of
 picture need scikit-image, of ``--group gallery``.
 """
 
+import io
+import pickle
+import sys
+import types
+
 import numpy as np
 import plugrad as pg
 import pytest
@@ -11,7 +16,7 @@ import pytest
 pytest.importorskip("PIL", reason="Pillow, which reads photographs, is not installed")
 pytest.importorskip("plugrad_gradient_packs", reason="the pack is not installed")
 
-from examples import look_inside, photographs
+from examples import efficientnet, look_inside, photographs
 
 W = np.random.default_rng(1).normal(size=(24, 32, 3)).astype(np.float32)
 IMAGE = np.random.default_rng(0).random((24, 32, 3), np.float32)
@@ -153,7 +158,8 @@ def test_crops_have_the_class_of_their_centre(two_photographs, monkeypatch):
 
 def test_a_short_run_on_real_photographs(two_photographs, backend, tmp_path, capsys):
     out = tmp_path / "new" / "maps.png"
-    command = ["--backends", "cpu", backend, "--steps", "10", "--out", str(out)]
+    command = ["--backends", "cpu", backend, "--train", "--steps", "10"]
+    command += ["--out", str(out)]
     rows = look_inside.main(command)
     shown = capsys.readouterr().out
     assert "10 steps in " in shown
@@ -191,3 +197,127 @@ def test_grad_cam_follows_the_object():
             ].sum()
             part = (right - left) * (bottom - top)
             assert inside / values.sum() > 0.3 + 0.7 * part, photo.name
+
+
+# --- the pretrained network ------------------------------------------------------
+
+
+class Storage:
+    """Stands for a storage of PyTorch, which pickles refer to by a key."""
+
+    def __init__(self, key, values):
+        self.key, self.values = key, values
+
+
+class Strided:
+    """Pickles as a tensor of PyTorch does."""
+
+    def __init__(self, storage, start, shape, strides):
+        self.arguments = storage, start, shape, strides, False, {}
+
+    def __reduce__(self):
+        return sys.modules["torch._utils"]._rebuild_tensor_v2, self.arguments
+
+
+@pytest.fixture
+def torch_names(monkeypatch):
+    """Make the names that files of PyTorch contain, as modules without PyTorch."""
+    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
+    torch.FloatStorage = type("FloatStorage", (), {"__module__": "torch"})
+
+    def rebuild():
+        raise AssertionError("a file of PyTorch ran code")
+
+    rebuild.__module__ = "torch._utils"
+    rebuild.__name__ = rebuild.__qualname__ = "_rebuild_tensor_v2"
+    utils._rebuild_tensor_v2 = rebuild
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "torch._utils", utils)
+    return torch
+
+
+def written(torch, tensors, storages):
+    """Return a file as ``torch.save`` wrote it before PyTorch 1.6."""
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, value):
+            if isinstance(value, Storage):
+                size = len(value.values)
+                return "storage", torch.FloatStorage, value.key, "cpu", size, None
+            return None
+
+    file = io.BytesIO()
+    for part in (1, 1001, {}, tensors, [storage.key for storage in storages]):
+        Pickler(file, protocol=2).dump(part)
+    for storage in storages:
+        file.write(len(storage.values).to_bytes(8, "little"))
+        file.write(np.asarray(storage.values, "<f4").tobytes())
+    file.seek(0)
+    return file
+
+
+def test_a_file_of_pytorch_has_its_strides_and_offsets(torch_names):
+    one, other = Storage("7", range(8)), Storage("3", [0.5])
+    tensors = {
+        "rows": Strided(one, 2, (2, 3), (3, 1)),
+        "columns": Strided(one, 0, (2, 3), (1, 2)),
+        "scalar": Strided(other, 0, (), ()),
+    }
+    found = efficientnet.read_pytorch(written(torch_names, tensors, [other, one]))
+    assert found["rows"].tolist() == [[2, 3, 4], [5, 6, 7]]
+    assert found["columns"].tolist() == [[0, 2, 4], [1, 3, 5]]
+    assert found["scalar"].tolist() == 0.5
+
+
+def test_a_pickle_that_could_run_code_is_refused():
+    file = io.BytesIO(pickle.dumps(print))
+    with pytest.raises(pickle.UnpicklingError, match=r"builtins\.print is no part"):
+        efficientnet.TensorUnpickler(file).load()
+
+
+def test_without_the_weights_a_network_is_trained_and_the_program_says_so(
+    two_photographs, monkeypatch, capsys
+):
+    monkeypatch.setattr(efficientnet, "packaged", lambda package, path: None)
+    with pg.use_backend("cpu"):
+        network = look_inside.choose_network(None, train=False, steps=10)
+    shown = capsys.readouterr().out
+    assert "is not installed: a small network is trained instead" in shown
+    assert network.names == ("dahlia", "pagoda")
+    assert efficientnet.class_names() == ()
+
+
+# Not the gradient: on the dahlia it is no more in the box than elsewhere.
+MAPS_ON_THE_OBJECT = ("integrated gradients", "guided backpropagation", "Grad-CAM")
+
+
+@pytest.fixture(scope="module")
+def pretrained():
+    """Return EfficientNet-Lite0."""
+    pytest.importorskip("skimage", reason="needs the gallery group: make notebooks")
+    for package in (efficientnet.PACKAGE, efficientnet.NAMES_PACKAGE):
+        pytest.importorskip(package, reason="needs the gallery group: make notebooks")
+    with pg.use_backend("cpu"):
+        return look_inside.load_pretrained_network()
+
+
+def test_the_pretrained_network_names_the_photographs(pretrained, backend):
+    names = ["Egyptian cat", "daisy", "bell cote", "espresso"]  # as in the picture
+    for photo, name in zip(photographs.PHOTOS, names, strict=True):
+        image = photographs.read(photo.file, None, pretrained.height)
+        scores = pretrained.scores(pg.asarray(image)).numpy()
+        assert scores.shape == (1000,)
+        assert pretrained.names[int(scores.argmax())] == name
+
+
+@pytest.mark.parametrize("index", [1, 2, 3])  # the box of the cat is the whole image
+def test_the_maps_of_the_pretrained_network_lie_on_the_object(pretrained, index):
+    photo = photographs.PHOTOS[index]
+    with pg.use_backend("cpu"):
+        image = photographs.read(photo.file, None, pretrained.height)
+        row = look_inside.explain_image(pretrained, image)
+    assert row.label == f"{row.name} {row.probability:.0%}"
+    area = look_inside.share_in_box(np.ones(image.shape[:2]), photo.box)
+    for title in MAPS_ON_THE_OBJECT:
+        share = look_inside.share_in_box(row.maps[title], photo.box)
+        assert share > area + 0.15, title
