@@ -4,7 +4,8 @@ scikit-learn computes ``rbf_kernel`` with the functions of its argument, by the 
 API standard. Here the argument is a tensor of plugrad, so the kernel runs on the
 backend, and gradients of the likelihood go through scikit-learn to the length scale::
 
-    pip install ./core ./plugins/cpu ./plugins/opencl scikit-learn matplotlib
+    pip install ./core ./plugins/cpu ./plugins/opencl ./plugins/train
+    pip install scikit-learn matplotlib
     python examples/gallery/gaussian_process.py --backend opencl
 """
 

@@ -4,7 +4,8 @@ Rounding has the derivative 0, so a network that rounds its weights does not lea
 gradient pack ``straight_through`` replaces the gradient of the kernel Round by the
 identity, in a block; the network stays as it is::
 
-    pip install ./core ./plugins/cpu ./examples/gradient_packs scikit-learn matplotlib
+    pip install ./core ./plugins/cpu ./plugins/train ./examples/gradient_packs
+    pip install scikit-learn matplotlib
     python examples/gallery/quantize.py
 
 The data are the 1,797 digits of scikit-learn, of which a fifth is held out.

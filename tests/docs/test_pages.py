@@ -82,6 +82,10 @@ PAGES = [
     Page("docs/troubleshooting.md", 1, shows="asarray"),
     Page("docs/consumers.md", 5, shows="use_backend asarray grad", backend="wasm"),
     Page("core/README.md", 1, shows="asarray square grad"),
+    *(
+        Page(f"docs/gallery/{path.name}", elsewhere="examples/test_gallery_pages.py")
+        for path in sorted((ROOT / "docs" / "gallery").glob("*.md"))
+    ),
     Page("docs/guide.md", elsewhere="examples/test_guide.py"),
     Page("docs/interchange.md", 6, shows="from_dlpack save load"),
     Page("docs/override.md", 7, shows="override_gradient check_gradients outside"),

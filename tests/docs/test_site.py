@@ -252,7 +252,13 @@ def test_the_menu_has_the_titles_of_the_pages():
     assert len(re.findall(r"- [\w-]+\.md$", nav, re.M)) > 25
 
 
-PHOTOGRAPHS = {"look_inside.png", "gradient_packs.png", "waves.png"}
+PHOTOGRAPHS = {
+    "digits.png",
+    "gradient_packs.png",
+    "look_inside.png",
+    "photographs.png",
+    "waves.png",
+}
 
 
 def test_plots_are_dark_in_the_dark():
