@@ -2,7 +2,8 @@
 
 A file in docs/ becomes a page under its own path, and so do the files of
 ``PAGES_OUTSIDE_DOCS``, the READMEs and the notebooks; a translation moves to the folder
-of its language. A link to any other file leads to the file on the host of the repository.
+of its language. A link to any other file leads to the file on the host of the
+repository.
 """
 
 from __future__ import annotations
