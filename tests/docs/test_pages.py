@@ -81,6 +81,7 @@ PAGES = [
     Page("docs/security.md", 1, shows="load"),
     Page("docs/troubleshooting.md", 1, shows="asarray"),
     Page("docs/consumers.md", 5, shows="use_backend asarray grad", backend="wasm"),
+    Page("docs/from-scratch.md", elsewhere="docs/test_from_scratch.py"),
     Page("core/README.md", 1, shows="asarray square grad"),
     *(
         Page(f"docs/gallery/{path.name}", elsewhere="examples/test_gallery_pages.py")
