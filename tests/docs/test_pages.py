@@ -72,6 +72,11 @@ PAGES = [
     Page("docs/index.md", 1, shows="override_gradient use_backend grad"),
     Page("docs/start.md", 4, shows="asarray grad use_backend"),
     Page(
+        "docs/sharp-bits.md",
+        23,
+        shows="use_backend profile jit where random.fold_in debug",
+    ),
+    Page(
         "docs/how-it-works.md",
         3,
         "plugins/test_wheels.py",
