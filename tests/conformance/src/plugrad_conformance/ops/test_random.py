@@ -418,7 +418,7 @@ def test_keys_are_used_as_seeds(backend):
 
 
 NOT_KEYS = {
-    "random.normal(2, seed=random.split(KEY, 3))": "shape \\(3, 2\\); .* index a tensor of several",
+    "random.normal(2, seed=random.split(KEY, 3))": "shape \\(3, 2\\); .* several keys",
     "random.split(pg.asarray([1.0, 2.0]))": "split: a key must .*, got float32 of",
     "random.fold_in(3, 4)": "fold_in: a key must be an int32 .*random.key\\(seed\\)",
     "random.fold_in(KEY, -1)": "fold_in: a number must be from 0 to below",
