@@ -15,18 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from plugrad.plugin import Graph, Kernel, Step
+from plugrad.plugin import Graph, Step, contracts
 
 from . import folds, rows
 from .kernels import KERNELS
 from .runtime import Device
 
 Function = Callable[..., Any]
-
-# What becomes of LayerNorm without scale and offset.
-MULTIPLY = Kernel("Multiply(a, b)", doc="``a · b``.")
-ADD = Kernel("Add(a, b)", doc="``a + b``.")
-IDENTITY = Kernel("Identity(x)", doc="``x``.")
 
 
 def compiled(device: Device, graph: Graph) -> Function | None:
@@ -152,13 +147,13 @@ def _shared(graph: Graph) -> Graph:
             specs[z] = specs[y]
             steps.append(step._replace(inputs=(x, None, None), outputs=(z,)))
         z = bases[key]
-        more = [(MULTIPLY, scale), (ADD, offset)]
-        given = [(kernel, t) for kernel, t in more if t is not None]
-        for i, (kernel, t) in enumerate(given or [(IDENTITY, None)]):
+        more = [("Multiply", scale), ("Add", offset)]
+        given = [(name, t) for name, t in more if t is not None]
+        for i, (name, t) in enumerate(given or [("Identity", None)]):
             to = y if i >= len(given) - 1 else max(specs) + 1
             specs[to] = specs[y]
             inputs = (z,) if t is None else (z, t)
-            steps.append(Step(kernel, step.backend, inputs, {}, (to,)))
+            steps.append(Step(contracts()[name], step.backend, inputs, {}, (to,)))
             z = to
     return graph._replace(steps=tuple(steps), specs=specs)
 
