@@ -65,13 +65,15 @@ def read_pytorch(file: BinaryIO) -> dict[str, Array]:
     storages = {}
     for key in keys:
         count = int.from_bytes(file.read(8), "little")
-        data = file.read(count * dtypes[key].itemsize)
-        storages[key] = np.frombuffer(data, dtypes[key], count)
+        storages[key] = file.read(count * dtypes[key].itemsize)
     arrays = {}
     for name, (storage, start, shape, strides) in tensors.items():
-        values = storages[storage[2]][start:]
-        steps = [step * values.itemsize for step in strides]
-        arrays[name] = np.lib.stride_tricks.as_strided(values, shape, steps)
+        dtype = storage[1]
+        steps = [step * dtype.itemsize for step in strides]
+        # NumPy raises an error if the tensor does not lie in its storage
+        arrays[name] = np.ndarray(
+            shape, dtype, storages[storage[2]], start * dtype.itemsize, steps
+        )
     return arrays
 
 

@@ -27,8 +27,7 @@ def gpt2(layers: int = 12, width: int = 768, context: int = 1024) -> Shapes:
         for name, (rows, columns) in dense.items():
             shapes[f"h.{i}.{name}.weight"] = rows * width, columns * width
             shapes[f"h.{i}.{name}.bias"] = (columns * width,)
-    ends = ("weight", "bias")
-    return shapes | {f"{norm}.{end}": (width,) for norm in norms for end in ends}
+    return shapes | norm_shapes(norms, width)
 
 
 def vit(layers: int = 12, width: int = 768, image: int = 224, size: int = 16) -> Shapes:
@@ -52,8 +51,12 @@ def vit(layers: int = 12, width: int = 768, image: int = 224, size: int = 16) ->
         for name, (outputs, inputs) in dense.items():
             shapes[f"{layer}.{name}.weight"] = outputs * width, inputs * width
             shapes[f"{layer}.{name}.bias"] = (outputs * width,)
-    ends = ("weight", "bias")
-    return shapes | {f"{norm}.{end}": (width,) for norm in norms for end in ends}
+    return shapes | norm_shapes(norms, width)
+
+
+def norm_shapes(norms: list[str], width: int) -> Shapes:
+    """Return the shapes of the scales and offsets of layer norms."""
+    return {f"{norm}.{end}": (width,) for norm in norms for end in ("weight", "bias")}
 
 
 def write(shapes: Shapes, path: Path) -> None:

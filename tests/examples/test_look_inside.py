@@ -269,6 +269,17 @@ def test_a_file_of_pytorch_has_its_strides_and_offsets(torch_names):
     assert found["scalar"].tolist() == 0.5
 
 
+@pytest.mark.parametrize(
+    ("start", "shape", "strides"),
+    [(3, (2, 3), (3, 1)), (0, (2, 3), (9, 1)), (0, (9,), (1,)), (0, (2,), (-1,))],
+)
+def test_a_tensor_outside_of_its_storage_is_refused(torch_names, start, shape, strides):
+    storage = Storage("7", range(8))
+    tensors = {"a": Strided(storage, start, shape, strides)}
+    with pytest.raises((TypeError, ValueError), match="buffer"):
+        efficientnet.read_pytorch(written(torch_names, tensors, [storage]))
+
+
 def test_a_pickle_that_could_run_code_is_refused():
     file = io.BytesIO(pickle.dumps(print))
     with pytest.raises(pickle.UnpicklingError, match=r"builtins\.print is no part"):
