@@ -38,10 +38,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are not in docs/, and expand the navigation."""
     for source, page in links.pages().items():
-        text = (links.ROOT / source).read_text()
-        pictures: dict[str, bytes] = {}
         if page == "index.md":
             continue
+        text = (links.ROOT / source).read_text()
+        pictures: dict[str, bytes] = {}
         if source.endswith(".ipynb"):
             text, pictures = notebooks.convert(text, source, page)
         else:
