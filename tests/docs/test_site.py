@@ -308,9 +308,15 @@ def test_figures_of_a_page_are_those_of_the_benchmarks(page):
     benchmarks = (ROOT / "docs" / "benchmarks.md").read_text()
     cpu = re.search(r"^geometric mean +([\d.]+) +([\d.]+) +([\d.]+)$", benchmarks, re.M)
     gpu = re.search(r"^\| geometric mean \|[ |]*\| ([\d.]+) \|$", benchmarks, re.M)
+    first = benchmarks.partition("```\nus ")[2].partition("\ngeometric mean")[0]
+    rows = [line.split() for line in first.splitlines()[1:]]
+    jitted = [row for row in rows if row[2] != "-"]
+    on_gpu = benchmarks[: gpu.start()].rpartition("---: |\n")[2].splitlines()
+    counts = [len(rows), len(jitted), len(jitted), len(on_gpu)]
     text = (ROOT / page).read_text().partition("## How fast it is")[2]
-    ratios = re.findall(r"^\|.*\| ([\d.]+) \|$", text, re.M)
-    assert ratios == [*cpu.groups(), gpu[1]]
+    shown = re.findall(r"^\|.*\| (\d+) \| ([\d.]+) \|$", text, re.M)
+    ratios = [*cpu.groups(), gpu[1]]
+    assert shown == [(str(n), ratio) for n, ratio in zip(counts, ratios, strict=True)]
     days = re.findall(r"\d+ November 2026", text)
     assert len(days) == 2
     for day in days:
