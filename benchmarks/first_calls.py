@@ -67,7 +67,8 @@ def first_call_overheads(name: str, backend: str) -> tuple[float, float]:
     import plugrad as pg
 
     run = make(pg.jit)
-    first, second = call_ms(run), call_ms(run)
+    first = call_ms(run)
+    second = call_ms(run)
     return first - eager, second - min([call_ms(run) for _ in range(LATER_CALLS)])
 
 

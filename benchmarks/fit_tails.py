@@ -52,7 +52,8 @@ def _polynomial(terms: list[Any], x: Any) -> Any:
 
 def _chebyshev(count: int, low: Any, high: Any) -> list[Any]:
     """Return points from low to high that are dense at the ends."""
-    middle, half = (low + high) / 2, (high - low) / 2
+    middle = (low + high) / 2
+    half = (high - low) / 2
     return [middle - half * mp.cos(mp.pi * i / (count - 1)) for i in range(count)]
 
 
@@ -66,14 +67,16 @@ def _alternating(errors: list[Any], count: int) -> list[int]:
         else:
             found.append(i)
     while len(found) > count:
-        first, last = abs(errors[found[0]]), abs(errors[found[-1]])
+        first = abs(errors[found[0]])
+        last = abs(errors[found[-1]])
         found.pop(0 if first < last else -1)
     return found
 
 
 def scaled_erfc(degree: int, middle: float, offset: float, end: float) -> list[Any]:
     """Fit ``e^(a²) · erfc(a) · (a + offset)`` in ``(a - middle) / (a + middle)``."""
-    k, end = mp.mpf(middle), mp.mpf(end)
+    k = mp.mpf(middle)
+    end = mp.mpf(end)
 
     def function(q: Any) -> Any:
         a = k * (1 + q) / (1 - q)

@@ -216,7 +216,8 @@ def _rates(
     names = [one.name for one in libraries]
     heads = [head for name in names for head in (name, unit, *["of copy"] * share)]
     report.head(part, [*heads, *(f"{name}/opencl" for name in names[1:])])
-    cases, ceiling = gpu_cases.cases(part, given.quick), 0.0
+    cases = gpu_cases.cases(part, given.quick)
+    ceiling = 0.0
     for name in report.in_time(part, [*cases]):
         us, errors = time_case(report, libraries, part, name, given)
         rates = {k: cases[name].work / us[k] * TERA_PER_S for k in us}

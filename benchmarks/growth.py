@@ -81,7 +81,10 @@ PANEL_WIDTH, PANEL_HEIGHT, PANELS_PER_ROW = (
     150,
     4,
 )  # of a panel, in pixels, and panels in a row
-AXES_LEFT, AXES_TOP, AXES_SIZE = 44, 26, (160, 92)  # of the axes in a panel
+# of the axes in a panel
+AXES_LEFT = 44
+AXES_TOP = 26
+AXES_SIZE = (160, 92)
 
 
 def svg(curves: Curves) -> str:
@@ -119,10 +122,13 @@ def _panel(name: str, of: Mapping[str, list[float | None]]) -> list[str]:
     found = [x for curve in of.values() for x in curve if x is not None]
     if not found:
         return [_text(AXES_LEFT, 16, f"{name}: no times")]
-    low, most = math.log10(min(found)), math.log10(max(found))
+    low = math.log10(min(found))
+    most = math.log10(max(found))
     room = max(0.0, 1 - (most - low)) / 2 + 0.05
-    low, most = low - room, most + room
-    (width, height), last = AXES_SIZE, len(FACTORS) - 1
+    low = low - room
+    most = most + room
+    (width, height) = AXES_SIZE
+    last = len(FACTORS) - 1
     y = lambda v: AXES_TOP + height * (most - math.log10(v)) / (most - low)
     x = lambda i: AXES_LEFT + width * i / last
     frame = f'<rect x="{AXES_LEFT}" y="{AXES_TOP}" width="{width}" height="{height}" '

@@ -58,7 +58,9 @@ class Layer:
     """A dense layer, written as users do without a layer library."""
 
     def __init__(self, w: Any, b: Any, activated: bool) -> None:
-        self.w, self.b, self.activated = w, b, activated
+        self.w = w
+        self.b = b
+        self.activated = activated
 
     def __call__(self, x: Any) -> Any:
         """Return the layer's output for a batch."""
@@ -87,7 +89,8 @@ def weights(count: int, size: int) -> tuple[Any, dict[str, Any]]:
     from definitions import Draw
 
     draw = Draw()
-    x, found = pg.asarray(draw(size, size)), {}
+    x = pg.asarray(draw(size, size))
+    found = {}
     for n in range(count):
         found[f"w{n}"] = pg.asarray(draw(size, size, scale=size**-0.5))
         found[f"b{n}"] = pg.asarray(draw(size, scale=0.1))

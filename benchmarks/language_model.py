@@ -71,7 +71,8 @@ def plugrad_contestant(
 
     backend, _, eager = name.partition("-")
     pg.set_backend(backend)
-    size, batches = model.Size(*data["size"].tolist()), data["batches"]
+    size = model.Size(*data["size"].tolist())
+    batches = data["batches"]
     structure = pg.tree.structure(model.new_params(size, 0))
     loss = lambda params, codes: model.loss_of(params, codes, size.heads)
     optimizer = model.optimizer_of(len(data["rates"]))
@@ -109,7 +110,8 @@ def torch_contestant(
 
     torch.set_num_threads(threads)
     ours = [torch.tensor(x, requires_grad=True) for x in params]
-    batches, rates = torch.tensor(data["batches"]).long(), data["rates"]
+    batches = torch.tensor(data["batches"]).long()
+    rates = data["rates"]
     heads = int(data["size"][1])
     # plugrad.tree sorts the keys of dicts.
     characters, *rest, last, positions = ours
@@ -176,7 +178,8 @@ def compare(given: argparse.Namespace) -> dict[str, Any]:
     names = [*filter(None, [given.peer]), *given.backends.split(",")]
     steps = given.turns * STEPS_PER_TURN
     with tempfile.TemporaryDirectory() as folder:
-        tokens, processes = prepare(Path(folder), given.size, given.batch, steps), {}
+        tokens = prepare(Path(folder), given.size, given.batch, steps)
+        processes = {}
         for name in names:
             python = given.python if name == "torch" else sys.executable
             command = [python, __file__, "--serve", name, "--folder", folder]

@@ -52,7 +52,8 @@ def mobilenet(
     """
     skip = x
     for i, layer in enumerate(layers):
-        w, b = weights[f"w{i}"], weights[f"b{i}"]
+        w = weights[f"w{i}"]
+        b = weights[f"b{i}"]
         if layer["kind"] == "dense":
             x = pg.matmul(pg.mean(x, axis=(1, 2)), w) + b
             continue

@@ -37,7 +37,8 @@ def shortest_times(
     variants: dict[str, Callable[[], Any]], seconds: float
 ) -> dict[str, float]:
     """Return the shortest time of each variant in seconds, on the slowest rank."""
-    comm, found = world().comm, dict.fromkeys(variants, float("inf"))
+    comm = world().comm
+    found = dict.fromkeys(variants, float("inf"))
     end = time.perf_counter() + seconds
     for f in variants.values():
         f()
@@ -56,7 +57,8 @@ def message_times(seconds: float) -> dict[int, dict[str, float]]:
     found = {}
     for size in MESSAGE_BYTES:
         x = pg.ones((size // 4,))
-        given, made = x.numpy(), np.empty(size // 4, np.float32)
+        given = x.numpy()
+        made = np.empty(size // 4, np.float32)
         variants = {
             "plugrad_mpi": lambda x=x: mpi.all_reduce(x),
             "mpi4py": lambda a=given, b=made: world().comm.Allreduce(a, b),
@@ -87,7 +89,8 @@ def step_times(seconds: float) -> dict[str, float]:
 
         return lambda: run(params, images, labels)
 
-    plain, early = pg.value_and_grad(digits.loss_of), pg.value_and_grad(overlapped_loss)
+    plain = pg.value_and_grad(digits.loss_of)
+    early = pg.value_and_grad(overlapped_loss)
     small = 32 / 1024  # MiB: the dense layer fills the first bucket
     return shortest_times(
         {
@@ -129,7 +132,8 @@ def show(results: dict[int, dict[str, Any]]) -> None:
         if ranks == 1:
             continue
         for size, times in found["messages"].items():
-            ours, theirs = times["plugrad_mpi"] * 1e6, times["mpi4py"] * 1e6
+            ours = times["plugrad_mpi"] * 1e6
+            theirs = times["mpi4py"] * 1e6
             rate = f"{int(size) / times['plugrad_mpi'] / 1e9:.2f} GB/s"
             print(f"{ranks} ranks {int(size):>9} B {ours:>9.1f} ({theirs:.1f}) {rate}")
     print(f"a step of the digits network, batch {BATCH_PER_RANK} a rank, ms")

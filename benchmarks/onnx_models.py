@@ -86,7 +86,8 @@ def networks(only: str, folder: str) -> list[Path]:
 
 def random_inputs(infos: Sequence[Any], size: int) -> Arrays:
     """Return random inputs; integers are 0 or 1."""
-    rng, found = np.random.default_rng(0), {}
+    rng = np.random.default_rng(0)
+    found = {}
     for info in infos:
         shape = [n if isinstance(n, int) else size for n in info.shape or ()]
         floating = info.dtype.kind == "f"
@@ -183,7 +184,8 @@ def prepare_plugrad(
             found = found if isinstance(found, tuple) else (found,)
             return [x.numpy() for x in found]
 
-    off, replayed = difference(run(model), answers), pg.jit(model.__call__)
+    off = difference(run(model), answers)
+    replayed = pg.jit(model.__call__)
     run(replayed)  # records
     return [lambda: run(model), lambda: run(replayed)], off
 
@@ -247,7 +249,8 @@ def measure_model(
 ) -> dict[str, float]:
     """Print the rows of a model; return ratios to ONNX Runtime's time by backend."""
     answers, reference, own = prepare_onnxruntime(path, inputs, options)
-    calls, offs = {"onnxruntime": reference}, {}
+    calls = {"onnxruntime": reference}
+    offs = {}
     ways: list[dict[str, Any]] = [{}, {"optimize": False}] if options.plain else [{}]
     for backend in options.backend.split(","):
         for load_options in ways:
@@ -261,7 +264,8 @@ def measure_model(
     print(f"{model:28} onnxruntime {reference_ms:9.2f} ms, off {own:.1e}")
     ratios = {}
     for name, off in offs.items():
-        eager, jit = times[name], times[f"{name}, jit"]
+        eager = times[name]
+        jit = times[f"{name}, jit"]
         ratios[name] = min(eager, jit) / reference_ms
         row = f"{eager:9.2f} ms, jit {jit:9.2f}, {ratios[name]:5.2f}, off {off:.1e}"
         print(f"{'':28} {name:11} {row}", flush=True)

@@ -153,7 +153,8 @@ class Network:
 
 def mobilenet_v2(quantized: bool = False) -> Any:
     """MobileNetV2 of width 1 for 224 x 224 pixels."""
-    net, six = Network(quantized), {"relu": "Clip"}
+    net = Network(quantized)
+    six = {"relu": "Clip"}
     x = net.conv(net.image("x", 3), 32, (3, 3), 2, **six)
     rows = (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2)
     for factor, out, count, stride in (
@@ -163,7 +164,8 @@ def mobilenet_v2(quantized: bool = False) -> Any:
         (6, 320, 1, 1),
     ):
         for i in range(count):
-            step, before = stride if i == 0 else 1, net.channels[x]
+            step = stride if i == 0 else 1
+            before = net.channels[x]
             wide = factor * before
             y = x if factor == 1 else net.conv(x, wide, **six)
             y = net.conv(y, wide, (3, 3), step, group=wide, **six)
@@ -207,7 +209,8 @@ def inception_v3(quantized: bool = False) -> Any:
     second = net.conv(second, 192, (3, 3), 2, pad=False)
     x = net.join(first, second, net.pooled("MaxPool", x, 2, 0))
     for _ in range(2):
-        a, b = net.conv(x, 384), chain(x, (448, (1, 1)), (384, (3, 3)))
+        a = net.conv(x, 384)
+        b = chain(x, (448, (1, 1)), (384, (3, 3)))
         both = [chain(v, (384, kernel)) for v in (a, b) for kernel in ((1, 3), (3, 1))]
         mean = net.conv(net.pooled("AveragePool", x, 1, 1), 192)
         x = net.join(net.conv(x, 320), *both, mean)
@@ -216,7 +219,8 @@ def inception_v3(quantized: bool = False) -> Any:
 
 def perceptron(rows: int) -> Any:
     """Three layers of 1024 whose inputs are quantized as they run."""
-    net, x = Network(), "x"
+    net = Network()
+    x = "x"
     for _ in range(3):
         w = net.weights(1024, 1024)
         step = np.float32(np.abs(w).max() / 127)

@@ -43,8 +43,10 @@ def download_model(row: dict[str, Any], folder: Path) -> Path:
 
 def random_inputs(infos: Sequence[Any], row: dict[str, Any]) -> Arrays:
     """Return the inputs of a row: its fixed values, and random arrays."""
-    rng, found = np.random.default_rng(0), {}
-    values, squares = row.get("values", {}), row.get("squares", 1)
+    rng = np.random.default_rng(0)
+    found = {}
+    values = row.get("values", {})
+    squares = row.get("squares", 1)
     for info in infos:
         if info.name in values:
             found[info.name] = values[info.name]

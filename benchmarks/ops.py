@@ -283,7 +283,8 @@ def upsample_transpose(dy: Array) -> Array:
     """Return the transpose of doubling the size."""
     for axis in (1, 2):
         dy = np.moveaxis(dy, axis, 0)
-        even, odd = dy[::2], dy[1::2] / 2
+        even = dy[::2]
+        odd = dy[1::2] / 2
         dy = even + odd
         dy[1:] += odd[:-1]
         dy[-1] += odd[-1]
@@ -308,17 +309,14 @@ def kernel(name: str, **attrs: Any) -> Callable[..., Any]:
 
 # --- the table -------------------------------------------------------------------
 
-MATRIX, MATRICES = square("float32"), square("float32", "float32")
-INT_MATRIX, INT_MATRICES, BOOL_MATRICES = (
-    square("int32"),
-    square("int32", "int32"),
-    square("bool", "bool"),
-)
-CONV2D_FILTER, CONV3D_FILTER, DEPTHWISE_FILTER = (
-    (3, 3, 8, 8),
-    (3, 3, 3, 4, 4),
-    (3, 3, 8, 1),
-)
+MATRIX = square("float32")
+MATRICES = square("float32", "float32")
+INT_MATRIX = square("int32")
+INT_MATRICES = square("int32", "int32")
+BOOL_MATRICES = square("bool", "bool")
+CONV2D_FILTER = (3, 3, 8, 8)
+CONV3D_FILTER = (3, 3, 3, 4, 4)
+DEPTHWISE_FILTER = (3, 3, 8, 1)
 POOLING: dict[str, Any] = {"filter_size": 2, "strides": 2, "pad": "valid"}
 UNPADDED: dict[str, Any] = {"strides": 1, "pad": "valid"}
 
@@ -881,7 +879,8 @@ def cases(name: str, large: bool) -> tuple[Callable[[], Any], Callable[[], Any]]
     arrays = inputs(large)
     tensors = [pg.asarray(x) for x in arrays]
     first = lambda y: y[0] if isinstance(y, list | tuple) else y
-    found, expected = first(op(*tensors)).numpy(), first(formula(*arrays))
+    found = first(op(*tensors)).numpy()
+    expected = first(formula(*arrays))
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4, err_msg=name)
     return lambda: op(*tensors), lambda: formula(*arrays)
 

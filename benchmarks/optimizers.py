@@ -118,7 +118,8 @@ def serve(library: str, given: argparse.Namespace) -> None:
         flush=True,
     )
     for _ in sys.stdin:
-        times, end = [], time.perf_counter() + TURN_S
+        times = []
+        end = time.perf_counter() + TURN_S
         while time.perf_counter() < end:
             start = clock()
             step()

@@ -70,7 +70,8 @@ def errors(found: Array, x: Array, exact: Callable[[Any], Any]) -> Array:
 
 def indices_near_zeros(x: Array, y: Array) -> Iterable[int]:
     """Return the indices of x between half and one and a half times a zero of y."""
-    signs, x = np.sign(y), np.asarray(x, float)
+    signs = np.sign(y)
+    x = np.asarray(x, float)
     crossed = np.flatnonzero(
         (signs[:-1] * signs[1:] < 0) & (np.sign(x[:-1]) == np.sign(x[1:]))
     )

@@ -16,7 +16,8 @@ import plugrad as pg
 Exact = Callable[[Any], Any]
 INF = float("inf")
 ROOT_PI = 2 / mp.sqrt(mp.pi)
-SELU, SELU_ALPHA = mp.mpf("1.0507009873554805"), mp.mpf("1.6732632423543772")
+SELU = mp.mpf("1.0507009873554805")
+SELU_ALPHA = mp.mpf("1.6732632423543772")
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,11 @@ def mish(x: Any, order: int) -> Any:
 
 def gelu_tanh(x: Any, order: int) -> Any:
     """Return a derivative of x sigmoid(u)."""
-    c, k = mp.sqrt(8 / mp.pi), mp.mpf("0.044715")
-    u, du, ddu = c * (x + k * x**3), c * (1 + 3 * k * x * x), c * 6 * k * x
+    c = mp.sqrt(8 / mp.pi)
+    k = mp.mpf("0.044715")
+    u = c * (x + k * x**3)
+    du = c * (1 + 3 * k * x * x)
+    ddu = c * 6 * k * x
     if order == 1:
         return sigmoid(u) + x * sigmoid_first(u) * du
     return 2 * sigmoid_first(u) * du + x * (

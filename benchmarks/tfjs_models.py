@@ -71,7 +71,8 @@ def measure_plugrad(
         return (y[0] if isinstance(y, list | tuple) else y).numpy()
 
     with pg.use_backend(backend):
-        model, x = load(folder / "model.json"), pg.asarray(image(size))
+        model = load(folder / "model.json")
+        x = pg.asarray(image(size))
         replayed = pg.jit(model.__call__)
         answer = np.array(json.loads((folder / "answer.json").read_text()))
         off = float(np.abs(run(model).ravel() - answer).max())

@@ -77,7 +77,9 @@ def measure(
 
     def work(call: Callable[[], Any]) -> None:
         ready.wait()
-        count, start, before = 0, perf_counter(), thread_time()
+        count = 0
+        start = perf_counter()
+        before = thread_time()
         while count == 0 or perf_counter() < start + seconds:
             call()
             count += 1

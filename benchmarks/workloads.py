@@ -86,7 +86,9 @@ def command(name: str, threads: int, python: str) -> list[str]:
     library, _, option = name.partition("-")
     arguments = {"torch": [str(threads), option], "jax": [option]}
     if name not in KNOWN_PEERS:
-        library, arguments, python = "plugrad", {"plugrad": [name]}, sys.executable
+        library = "plugrad"
+        arguments = {"plugrad": [name]}
+        python = sys.executable
     script = HERE / f"peers/{library}_peer.py"
     return [python, str(script), *arguments.get(library, [])]
 
@@ -266,7 +268,8 @@ def _result(name: str, inputs: Mapping[str, Array], folder: Path) -> list[Array]
     moved, end = [], 0
     for key, before in inputs.items():
         if key.startswith("w"):
-            begin, end = end, end + before.size
+            begin = end
+            end = end + before.size
             moved.append(found[begin:end] - before.ravel())
     return moved
 

@@ -63,11 +63,13 @@ def run(
     """
     x = pg.take(params["wte.weight"], codes, axis=0)
     if position is None:
-        x, mask = x + params["wpe.weight"][: codes.shape[1]], None
+        x = x + params["wpe.weight"][: codes.shape[1]]
+        mask = None
     else:
         places = pg.arange(past[0].shape[2])
         x = x + pg.take(params["wpe.weight"], position, axis=0)
-        mask, here = places <= position, pg.equal(places, position)[:, None]
+        mask = places <= position
+        here = pg.equal(places, position)[:, None]
     now: list[pg.Tensor] = []
     for i in range(layers(params)):
         qkv = dense(params, f"h.{i}.attn.c_attn", norm(params, f"h.{i}.ln_1", x))

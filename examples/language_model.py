@@ -43,7 +43,8 @@ def text(most: int | None = None) -> bytes:
 def new_params(size: Size, seed: int) -> Any:
     """Return random parameters, scaled as in GPT-2 (Radford et al., 2019)."""
     keys = iter(pg.random.split(pg.random.key(seed), 2 + 4 * size.layers))
-    n, last = size.width, 0.02 / (2 * size.layers) ** 0.5
+    n = size.width
+    last = 0.02 / (2 * size.layers) ** 0.5
 
     def normal(rows: int, columns: int, stddev: float = 0.02) -> pg.Tensor:
         return pg.random.normal((rows, columns), stddev=stddev, seed=next(keys))
@@ -117,7 +118,8 @@ def fit(size: Size, steps: int, batch: int, most: int | None, **options: Any) ->
     """Train; return the result of ``plugrad_train.fit``."""
     loss = lambda params, codes: loss_of(params, codes, size.heads)
     batches = pt.Prefetch(pt.Batches(rows_of(size, most), batch, shuffle=0))
-    params, optimizer = new_params(size, 0), optimizer_of(steps)
+    params = new_params(size, 0)
+    optimizer = optimizer_of(steps)
     return pt.fit(loss, params, optimizer, batches, steps=steps, **options)
 
 
@@ -143,7 +145,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--backend", default=pg.get_backend())
     parser.add_argument("--out", type=Path, default=Path("out/language_model"))
     given = parser.parse_args(arguments)
-    size, batch, out = Size(*given.size), given.batch, given.out
+    size = Size(*given.size)
+    batch = given.batch
+    out = given.out
     options: Any = {"checkpoints": pt.Checkpoints(out), "log": out / "log.jsonl"}
     with pg.use_backend(given.backend):
         options |= {"resume": True, "progress": True}

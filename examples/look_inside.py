@@ -129,10 +129,8 @@ def blurred(image: Array, radius: int = 12) -> Array:
         around = [(0, 0)] * image.ndim
         around[axis] = (radius + 1, radius)
         sums = np.cumsum(np.pad(image, around, mode="edge"), axis, dtype=np.float64)
-        first, last = (
-            np.split(sums, [-width], axis)[0],
-            np.split(sums, [width], axis)[1],
-        )
+        first = np.split(sums, [-width], axis)[0]
+        last = np.split(sums, [width], axis)[1]
         image = ((last - first) / width).astype(np.float32)
     return image
 

@@ -91,7 +91,8 @@ def crop(rng: np.random.Generator) -> tuple[Array, int]:
         image = at_height(PHOTOS[index], int(rng.choice([144, 176, HEIGHT, 272])))
         y = rng.integers(image.shape[0] - CROP + 1)
         x = rng.integers(image.shape[1] - CROP + 1)
-        across, down = (x + CROP / 2) / image.shape[1], (y + CROP / 2) / image.shape[0]
+        across = (x + CROP / 2) / image.shape[1]
+        down = (y + CROP / 2) / image.shape[0]
         u = 2 * (across - left) / (right - left) - 1  # the object is an ellipse
         v = 2 * (down - top) / (bottom - top) - 1
         far = math.hypot(u, v)

@@ -83,7 +83,8 @@ def draw(events: Sequence[Event], title: str, path: Path) -> None:
 
     spans = [e for e in events if e["ph"] == "X"]
     spans.sort(key=lambda e: (e["ts"], -e["dur"]))
-    begin, end = spans[0]["ts"], max(e["ts"] + e["dur"] for e in spans)
+    begin = spans[0]["ts"]
+    end = max(e["ts"] + e["dur"] for e in spans)
     deepest = max(rows(spans))
     height = 1.2 + 0.6 * deepest
     figure = Figure(figsize=(13, 1.8 + height), layout="constrained")
@@ -106,9 +107,11 @@ def draw_runs(axis: Any, spans: Sequence[Event], colour: Mapping[str, str]) -> N
     """Draw a bar for each span, with its name if the bar is wide enough."""
     from matplotlib.patheffects import withStroke
 
-    begin, end = spans[0]["ts"], max(e["ts"] + e["dur"] for e in spans)
+    begin = spans[0]["ts"]
+    end = max(e["ts"] + e["dur"] for e in spans)
     for e, depth in zip(spans, rows(spans), strict=True):
-        start, wide = (e["ts"] - begin) / 1e3, e["dur"] / 1e3
+        start = (e["ts"] - begin) / 1e3
+        wide = e["dur"] / 1e3
         fill = TRANSFERS.get(e["cat"]) or colour.get(e["name"], OTHER)
         hatch = "" if e["cat"] in (*TRANSFERS, "implementation") else "///"
         style = {"color": fill, "edgecolor": "white", "linewidth": 0.2, "hatch": hatch}

@@ -118,7 +118,8 @@ def main(arguments: list[str] | None = None) -> float:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--zero", action="store_true")
     options = vars(parser.parse_args(arguments))
-    data, out = digits.load(options["seed"]), options.pop("out")
+    data = digits.load(options["seed"])
+    out = options.pop("out")
     with pg.use_backend(options.pop("backend") or pg.get_backend()):
         mpi.log(f"{mpi.size()} ranks, on backend {pg.get_backend()!r}")
         params = train(data, options.pop("epochs"), out, **options)

@@ -41,7 +41,8 @@ def dense(params: Params, name: str, x: pg.Tensor) -> pg.Tensor:
 
 def norm(params: Params, name: str, x: pg.Tensor) -> pg.Tensor:
     """Return a layer norm."""
-    scale, offset = params[f"{name}.weight"], params[f"{name}.bias"]
+    scale = params[f"{name}.weight"]
+    offset = params[f"{name}.bias"]
     return pg.layer_norm(x, scale, offset, epsilon=EPSILON)
 
 

@@ -124,7 +124,8 @@ def copy_tracked(package: Path, to: Path) -> None:
 
 def build_sdist(package: Path, work: Path, into: Path) -> Path:
     """Build an sdist and return the folder in which it is unpacked."""
-    source, made = work / "source" / package.name, work / "sdist" / package.name
+    source = work / "source" / package.name
+    made = work / "sdist" / package.name
     copy_tracked(package, source)
     backend = ("-m", "build", "--no-isolation", "--sdist", "--outdir", made)
     run(sys.executable, *backend, source)
@@ -274,7 +275,8 @@ def main() -> None:
     parser.add_argument("--python", action="append", default=[])
     parser.add_argument("--only", action="append", default=[], metavar="FOLDER")
     given = parser.parse_args()
-    into, work = given.into.absolute(), given.work.absolute()
+    into = given.into.absolute()
+    work = given.work.absolute()
     build(into, work, given.python or [sys.executable], given.only)
 
 

@@ -54,7 +54,8 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("build/dist-check"))
     parser.add_argument("--python", action="append", default=[])
     given = parser.parse_args()
-    dist, work = given.dist.absolute(), given.work.absolute()
+    dist = given.dist.absolute()
+    work = given.work.absolute()
     check_sboms(dist)
     check_installations(dist, work)
     check_bytes(dist, work, given.python or [sys.executable])
@@ -73,7 +74,8 @@ def check_bytes(dist: Path, work: Path, pythons: Sequence[str]) -> None:
     """Build again in another folder; exit with the differences."""
     again = work / "again"
     build.build(again, work / "build", pythons)
-    first, second = hashes(dist), hashes(again)
+    first = hashes(dist)
+    second = hashes(again)
     if alone := sorted(first.keys() ^ second.keys()):
         sys.exit(
             f"only one of two builds has {', '.join(alone)}; give dist-check the "

@@ -207,7 +207,8 @@ def run_doctor(python: Path, core: str, version: str) -> list[MatrixRow]:
         ]
     found = []
     for row in rows:
-        name, reason = row["distribution"], f"{row['phase']}: {row['reason']}"
+        name = row["distribution"]
+        reason = f"{row['phase']}: {row['reason']}"
         if misfit := MISFITS.get(name):
             is_well = bool(re.search(misfit.reason, reason))
             found.append(MatrixRow(core, f"{name} 1.0", reason, is_well))
@@ -274,7 +275,8 @@ def main() -> None:
     if not chosen:
         sys.exit("release.compat: release/releases.toml has no release yet")
     backends = given.backend or BACKENDS
-    now, lines = wheels_of(None), []
+    now = wheels_of(None)
+    lines = []
     for version, commit in chosen.items():
         old = wheels_of(commit)
         kit = {"plugrad-conformance": old["plugrad-conformance"]}

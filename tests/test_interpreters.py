@@ -77,7 +77,8 @@ def test_what_is_missing(path, tmp_path, monkeypatch):
 
 def test_a_suite_is_installed_once(path, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    suite, log = tmp_path / "3.14" / "debian", tmp_path / "arguments"
+    suite = tmp_path / "3.14" / "debian"
+    log = tmp_path / "arguments"
     script(path / "apt-get", "echo ' http://other/'\necho Debian http://mirror/debian")
     made = f"/bin/mkdir -p {suite}/usr/bin; : > {suite}/usr/bin/python3.14"
     script(path / "debootstrap", f'echo "$@" >> {log}; {made}')
@@ -116,7 +117,8 @@ wheel.no-deps='true'
 
 
 def test_paths_in_settings(tmp_path):
-    index, constraints = tmp_path / "index" / "simple", tmp_path / "constraints.txt"
+    index = tmp_path / "index" / "simple"
+    constraints = tmp_path / "constraints.txt"
     index.mkdir(parents=True)
     constraints.touch()
     settings = {

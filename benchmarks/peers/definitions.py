@@ -96,7 +96,8 @@ def mobilenet_layers() -> Layers:
     before = 32
     for factor, channels, repeats, first in BLOCKS:
         for i in range(repeats):
-            stride, hidden = (1 if i else first), before * factor
+            stride = 1 if i else first
+            hidden = before * factor
             begin = len(layers)
             if factor != 1:
                 add("conv", 1, 1, before, hidden)
@@ -243,7 +244,8 @@ WORKLOADS = {
 
 # Which axes of which inputs grow with the size of a workload, in equal shares; others
 # (weights, and what is gathered from) do not.
-_ROWS, _IMAGE = {"x": (0,)}, {"x": (1, 2)}
+_ROWS = {"x": (0,)}
+_IMAGE = {"x": (1, 2)}
 GROWING_AXES: dict[str, dict[str, tuple[int, ...]]] = {
     "add_8": {"a": (0, 1), "b": (0, 1)},
     "grad_small": {"x": (0, 1)},

@@ -36,7 +36,9 @@ class GpuCase(NamedTuple):
 def bandwidth_cases(quick: bool) -> dict[str, GpuCase]:
     """Return memory-bound cases; ``work`` is in bytes."""
     n = 1 << (16 if quick else 27)
-    rows, images, line = (n // 1024, 1024), (n // 1024 // 64, 1024, 64), (n,)
+    rows = (n // 1024, 1024)
+    images = (n // 1024 // 64, 1024, 64)
+    line = (n,)
     row = ((1024,), "float32")
     both = {name: 8 * n for name in ("exp", "gelu", "softmax", "log_softmax")}
     found = {"copy": GpuCase("copy", [(rows, "float32")], 8 * n)}

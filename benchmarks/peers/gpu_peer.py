@@ -146,7 +146,9 @@ class Plugrad(Library):
         from plugrad_opencl.launching import Launch
 
         pg.set_backend("opencl")
-        self._pg, self._peer, self._launch = pg, plugrad_peer, Launch
+        self._pg = pg
+        self._peer = plugrad_peer
+        self._launch = Launch
         self.convert = pg.asarray
         self._device = runtime("opencl").arrays.device
         self.wait = self._device.synchronize
@@ -175,7 +177,8 @@ class Plugrad(Library):
         a, b, c = (cl.Buffer(context, cl.mem_flags.READ_WRITE, 1024) for _ in "abc")
         four = np.empty(4, np.float32)
         launch = lambda: kernel(queue, (256,), (256,), a, b, c, 256)
-        wait, read = queue.finish, lambda: cl.enqueue_copy(queue, four, c)
+        wait = queue.finish
+        read = lambda: cl.enqueue_copy(queue, four, c)
         nbytes = 1 << (18 if request["quick"] else 29)
         seconds = request["seconds"]
         us = {

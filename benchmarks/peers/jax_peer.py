@@ -65,7 +65,8 @@ def _(x: Array) -> Case:
 @cases("adam_1m")
 def _(p: Array, m: Array, v: Array, g: Array) -> Case:
     def step(p: Array, m: Array, v: Array, g: Array) -> list[Array]:
-        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        m = 0.9 * m + 0.1 * g
+        v = 0.999 * v + 0.001 * g * g
         return [p - 0.001 * m / (jnp.sqrt(v) + 1e-8), m, v]
 
     return compiled(step, p, m, v, g)

@@ -30,7 +30,8 @@ def _(x: Array) -> Case:
 @cases("adam_1m")
 def _(p: Array, m: Array, v: Array, g: Array) -> Case:
     def step() -> list[Array]:
-        first, second = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        first = 0.9 * m + 0.1 * g
+        second = 0.999 * v + 0.001 * g * g
         return [p - 0.001 * first / (np.sqrt(second) + 1e-8), first, second]
 
     return step

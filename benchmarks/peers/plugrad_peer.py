@@ -86,7 +86,8 @@ def _(x: Tensor) -> Case:
 def _(p: Tensor, m: Tensor, v: Tensor, g: Tensor) -> Case:
     @replayed
     def step(p: Tensor, m: Tensor, v: Tensor, g: Tensor) -> list[Tensor]:
-        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        m = 0.9 * m + 0.1 * g
+        v = 0.999 * v + 0.001 * g * g
         return [p - 0.001 * m / (pg.sqrt(v) + 1e-8), m, v]
 
     return lambda: step(p, m, v, g)

@@ -151,7 +151,8 @@ def _time(
     case: Case, seconds: float, warm: float, calls: int, clock: Callable[[], float]
 ) -> float:
     timer = timeit.Timer(case, timer=clock)
-    once, end = timer.timeit(1), perf_counter() + warm
+    once = timer.timeit(1)
+    end = perf_counter() + warm
     while perf_counter() < end:  # threads wake up, and caches fill
         once = timer.timeit(1)
     if once < seconds:

@@ -60,7 +60,8 @@ def main(threads: str, option: str = "") -> None:
     if option == "cuda":
         if not torch.cuda.is_available():
             sys.exit("Error: torch-cuda needs an NVIDIA GPU and PyTorch with CUDA")
-        convert, wait = lambda x: torch.from_numpy(x).cuda(), torch.cuda.synchronize
+        convert = lambda x: torch.from_numpy(x).cuda()
+        wait = torch.cuda.synchronize
         torch.backends.cudnn.allow_tf32 = False  # float32, as the others
     serve(cases, ["torch"], convert, lambda y: y.detach().cpu().numpy(), wait)
 
@@ -95,7 +96,8 @@ def _(a: Tensor, b: Tensor) -> Case:
 def _(p: Tensor, m: Tensor, v: Tensor, g: Tensor) -> Case:
     @compiled
     def step(p: Tensor, m: Tensor, v: Tensor, g: Tensor) -> list[Tensor]:
-        first, second = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        first = 0.9 * m + 0.1 * g
+        second = 0.999 * v + 0.001 * g * g
         return [p - 0.001 * first / (torch.sqrt(second) + 1e-8), first, second]
 
     return lambda: step(p, m, v, g)
@@ -188,13 +190,15 @@ def _(a: Tensor, b: Tensor) -> Case:
 @cases("conv3x3")
 @cases("conv1x1")
 def _(x: Tensor, w: Tensor) -> Any:
-    x, w = nchw(x), oihw(w)
+    x = nchw(x)
+    w = oihw(w)
     return lambda: F.conv2d(x, w, padding=w.shape[-1] // 2), nhwc
 
 
 @cases("dwconv3x3")
 def _(x: Tensor, w: Tensor) -> Any:
-    x, w = nchw(x), per_channel(w)
+    x = nchw(x)
+    w = per_channel(w)
     return lambda: F.conv2d(x, w, padding=1, groups=x.shape[1]), nhwc
 
 
@@ -299,9 +303,11 @@ def _(layers: Any, x: Tensor, **weights: Tensor) -> Case:
                 continue
             if layer["skip"] == "from":
                 skip = x
-            stride, pad = layer["stride"], w.shape[-1] // 2
+            stride = layer["stride"]
+            pad = w.shape[-1] // 2
             if stride == 2:  # "same" adds one pixel at the end
-                x, pad = F.pad(x, (0, 1, 0, 1)), 0
+                x = F.pad(x, (0, 1, 0, 1))
+                pad = 0
             groups = x.shape[1] if layer["kind"] == "depthwise" else 1
             x = F.conv2d(x, w, b, stride, pad, groups=groups)
             if layer["relu6"]:

@@ -12,10 +12,16 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parents[1] / "diagrams"
 # All sizes are in the units of the viewBox.
-WIDTH, MARGIN, GAP = 760, 16, 12
-TITLE_HEIGHT, LINE_HEIGHT, ARROW_HEIGHT = 24, 18, 34
+WIDTH = 760
+MARGIN = 16
+GAP = 12
+TITLE_HEIGHT = 24
+LINE_HEIGHT = 18
+ARROW_HEIGHT = 34
 # Estimated widths of a capital and of another letter; a title is larger by the scale.
-CAPITAL_WIDTH, LETTER_WIDTH, TITLE_SCALE = 9.5, 6.6, 1.2
+CAPITAL_WIDTH = 9.5
+LETTER_WIDTH = 6.6
+TITLE_SCALE = 1.2
 HEAD = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" \
 font-family="system-ui, sans-serif">
@@ -33,7 +39,8 @@ def render(text: str, title: str) -> str:
         ValueError: A line is too long for its box.
 
     """
-    top, label = float(MARGIN), ""
+    top = float(MARGIN)
+    label = ""
     parts: list[str] = []
     for paragraph in text.strip().split("\n\n"):
         if paragraph.startswith("-> "):
@@ -41,7 +48,8 @@ def render(text: str, title: str) -> str:
             continue
         if parts:
             parts.append(_arrow(top, label))
-            top, label = top + ARROW_HEIGHT, ""
+            top = top + ARROW_HEIGHT
+            label = ""
         row = [box.split("\n") for box in paragraph.split("\n+ ")]
         height = TITLE_HEIGHT + LINE_HEIGHT * (max(map(len, row)) - 1) + 14
         width = (WIDTH - 2 * MARGIN - GAP * (len(row) - 1)) / len(row)
@@ -54,7 +62,8 @@ def render(text: str, title: str) -> str:
 
 
 def _box(lines: list[str], left: float, top: float, width: float, height: int) -> str:
-    middle, y = left + width / 2, top + TITLE_HEIGHT
+    middle = left + width / 2
+    y = top + TITLE_HEIGHT
     parts = [
         f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="{height}" rx="6" '
         'fill="#eef0fb" stroke="#3f51b5"/>\n'

@@ -188,14 +188,13 @@ def index() -> str:
     spaces = {n: m for n, m in namespaces().items() if n}
     spaces |= {"plugin": plugin, "geometry": geometry, "importing": importing}
     for space, module in spaces.items():
-        page, prefix = f"reference/namespaces/{space}.md", f"plugrad.{space}"
+        page = f"reference/namespaces/{space}.md"
+        prefix = f"plugrad.{space}"
         table = _table(page, prefix, documented(module), module)
         parts.append(f"\n## {prefix}\n\n{table}")
     for name in OTHER_DISTRIBUTIONS:
-        page, module = (
-            f"reference/distributions/{name}.md",
-            importlib.import_module(name),
-        )
+        page = f"reference/distributions/{name}.md"
+        module = importlib.import_module(name)
         table = _table(page, name, documented(module), module)
         parts.append(f"\n## {name}\n\n{table}")
     everything: list[str] = pg.__all__  # type: ignore[attr-defined]  # it is made late

@@ -57,7 +57,8 @@ def curve(data: tuple[Array, Array], epochs: int) -> Array:
     """Train on the active backend; return the loss of each step."""
     batches = pt.Batches(data, 64, shuffle=0)
     step = pt.train_step(loss, pt.adam(3e-3))
-    params, key = new_params(), pg.random.key(0)
+    params = new_params()
+    key = pg.random.key(0)
     losses: list[float] = []
     state = step.optimizer.init(params)
     for _ in range(epochs):
@@ -97,7 +98,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Array]:
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--out", type=Path, default=Path("out/backends.png"))
     options = parser.parse_args(arguments)
-    curves, data = dict[str, Array](), digits()
+    curves = dict[str, Array]()
+    data = digits()
     print("backend  first loss  last loss  largest difference  first epoch  training")
     for name in options.backends:
         with pg.use_backend(name):

@@ -59,15 +59,19 @@ def hessian_product(f: Callable[[pg.Tensor], pg.Tensor], w: pg.Tensor) -> Produc
 
 def conjugate_gradients(product: Product, b: pg.Tensor, steps: int = 60) -> pg.Tensor:
     """Return ``x`` with ``product(x) = b``, for a positive definite matrix."""
-    x, r = pg.zeros_like(b), b
-    p, size = r, pg.sum(r * r)
+    x = pg.zeros_like(b)
+    r = b
+    p = r
+    size = pg.sum(r * r)
     for _ in range(steps):
         if size.item() < 1e-22:
             break
         q = product(p)
         rate = size / pg.sum(p * q)
-        x, r = x + rate * p, r - rate * q
-        last, size = size, pg.sum(r * r)
+        x = x + rate * p
+        r = r - rate * q
+        last = size
+        size = pg.sum(r * r)
         p = r + size / last * p
     return x
 
@@ -127,7 +131,8 @@ def main(arguments: list[str] | None = None) -> Array:
     options = parser.parse_args(arguments)
     train, validation, test = load()
     decays = equal = best_equal(train, validation)
-    optimizer, losses = pt.adam(0.2), []
+    optimizer = pt.adam(0.2)
+    losses = []
     state = optimizer.init(decays)
     outer = pg.value_and_grad(lambda decays: loss(trained(decays, train), validation))
     for _ in range(options.steps):
@@ -135,7 +140,8 @@ def main(arguments: list[str] | None = None) -> Array:
         losses.append([value.item(), loss(trained(decays, train), test).item()])
         decays, state = optimizer.update(slope, state, decays)
     print(f"data        best equal decay  {len(slope.numpy())} decays")
-    before, after = trained(equal, train), trained(decays, train)
+    before = trained(equal, train)
+    after = trained(decays, train)
     for name, data in {"train": train, "validation": validation, "test": test}.items():
         row = name, loss(before, data).item(), loss(after, data).item()
         print("{:10}  {:16.3f}  {:9.3f}".format(*row))

@@ -77,7 +77,8 @@ def predict(params: Params, x: pg.Tensor, y: pg.Tensor, new: pg.Tensor) -> Predi
 def fit(x: pg.Tensor, y: pg.Tensor, steps: int) -> tuple[Params, list[float]]:
     """Return the parameters of the largest likelihood, and the losses."""
     params = {name: pg.asarray(0.0) for name in ("length", "amplitude", "noise")}
-    optimizer, losses = pt.adam(0.1), []
+    optimizer = pt.adam(0.1)
+    losses = []
     state = optimizer.init(params)
     for _ in range(steps):
         value, slopes = pg.value_and_grad(loss)(params, x, y)
@@ -113,12 +114,15 @@ def main(arguments: list[str] | None = None) -> list[float]:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--out", type=Path, default=Path("out/gaussian_process.png"))
     options = parser.parse_args(arguments)
-    data, new = observations(), np.linspace(-1, 11, 200, dtype=np.float32)[:, None]
+    data = observations()
+    new = np.linspace(-1, 11, 200, dtype=np.float32)[:, None]
     with (
         pg.use_backend(options.backend),
         sklearn.config_context(array_api_dispatch=True),
     ):
-        x, y, points = pg.asarray(data[0]), pg.asarray(data[1]), pg.asarray(new)
+        x = pg.asarray(data[0])
+        y = pg.asarray(data[1])
+        points = pg.asarray(new)
         print(f"rbf_kernel of scikit-learn runs on {rbf_kernel(x, x).backend}")
         params, losses = fit(x, y, options.steps)
         start = dict.fromkeys(params, pg.asarray(0.0))

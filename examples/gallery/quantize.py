@@ -33,7 +33,8 @@ def load() -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     from sklearn.model_selection import train_test_split
 
     x, y = load_digits(return_X_y=True)
-    x, y = (x / 16).astype(np.float32), y.astype(np.int32)
+    x = (x / 16).astype(np.float32)
+    y = y.astype(np.int32)
     x, test_x, y, test_y = train_test_split(x, y, test_size=0.2, random_state=0)
     return (x, y), (test_x, test_y)
 

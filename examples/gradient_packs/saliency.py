@@ -64,7 +64,8 @@ def train(weights: Weights, images: Array, labels: Array, epochs: int) -> None:
     for epoch in range(epochs):
         losses = []
         for some in np.array_split(rng.permutation(len(images)), len(images) // 32):
-            x, y = pg.asarray(images[some]), pg.asarray(labels[some])
+            x = pg.asarray(images[some])
+            y = pg.asarray(labels[some])
             loss = lambda x=x, y=y: pg.losses.sparse_softmax_cross_entropy(
                 y, logits(weights, x)
             )

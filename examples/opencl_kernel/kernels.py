@@ -51,7 +51,8 @@ def distances(a: pg.TensorLike, b: pg.TensorLike, /) -> pg.Tensor:
     The kernel does not check its inputs: it reads the rows of ``b`` with the length of
     the rows of ``a``. So the op checks the shapes.
     """
-    a, b = pg.asarray(a), pg.asarray(b)
+    a = pg.asarray(a)
+    b = pg.asarray(b)
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1] or a.dtype != b.dtype:
         raise ValueError(
             f"distances: {a.dtype}{a.shape} and {b.dtype}{b.shape} do not fit; give "
@@ -69,7 +70,8 @@ if __name__ == "__main__":
     slope = pg.grad(lambda x: pg.sum(swish(x, beta=1.5)))(x)
     print(pg.round(slope * 1000).tolist())  # [-41.0, 500.0, 1088.0]
 
-    a, b = pg.asarray([[0.0, 0.0], [3.0, 1.0]]), pg.asarray([[1.0, 1.0]])
+    a = pg.asarray([[0.0, 0.0], [3.0, 1.0]])
+    b = pg.asarray([[1.0, 1.0]])
     print(distances(a, b).tolist())  # [[2.0], [4.0]]
     slope = pg.grad(lambda a: pg.sum(distances(a, b)))(a)
     print(slope.tolist())  # [[-2.0, -2.0], [4.0, 0.0]]

@@ -88,7 +88,8 @@ def build_library(to: Path, level: str, system: str) -> None:
     def compiled(path: Path) -> str:
         wide = [f"-mprefer-vector-width={256 if path.stem in NARROW else 512}"]
         flags = [*target, *(wide if level == "x86_64_v4" else []), *FLAGS]
-        source, made = folder / f"{path.stem}_entries.c", str(folder / f"{path.stem}.o")
+        source = folder / f"{path.stem}_entries.c"
+        made = str(folder / f"{path.stem}.o")
         source.write_text(with_entries(path, flags))
         zig("cc", *flags, "-c", str(source), "-o", made)
         return made

@@ -130,7 +130,8 @@ def link(to: Path, objects: dict[str, str], libraries: list[str]) -> dict[str, A
         RuntimeError: Two modules export the same name.
 
     """
-    end, owners = STACK, dict[str, str]()
+    end = STACK
+    owners = dict[str, str]()
     threaded = THREADED if to.name == "threaded" else []
     for name, files in families().items():
         made = to / f"{name}.wasm"
@@ -195,7 +196,8 @@ def memory_pages(section: bytes) -> int:
     for _ in range(count):
         for _ in ("module", "name"):
             _, at = text(section, at)
-        kind, at = section[at], at + 1
+        kind = section[at]
+        at = at + 1
         if kind == MEMORY:
             return number(section, at + 1)[0]
         _, at = number(section, at)  # a function
@@ -218,7 +220,8 @@ def number(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         value |= (data[at] & 0x7F) << shift
-        shift, at = shift + 7, at + 1
+        shift = shift + 7
+        at = at + 1
         if data[at - 1] < 0x80:
             return value, at
 

@@ -27,7 +27,8 @@ def pytest_collection_finish() -> None:
     )
     tests._convert_scalars_helper = _converted(tests)
     table: Any = import_module("array_api_tests.dtype_helpers").promotion_table
-    get, missing = table.get, object()
+    get = table.get
+    missing = object()
     table.get = lambda pair: get(pair, missing)
 
 

@@ -57,7 +57,8 @@ def test_weights_keep_their_size(growth):
 
 
 def test_a_run_prints_draws_and_writes(tmp_path):
-    chart, report = tmp_path / "chart.svg", tmp_path / "report.json"
+    chart = tmp_path / "chart.svg"
+    report = tmp_path / "report.json"
     arguments = ["--only", "add_8,sum_rows", "--turns", "short", "--seconds", "0.01"]
     arguments += ["--peers", "numpy", "--svg", str(chart), "--json", str(report)]
     lines = run("growth.py", *arguments).splitlines()

@@ -80,7 +80,8 @@ def test_every_workload_has_inputs_and_somebody_who_runs_it(workloads):
 
 
 def test_what_is_wrong_does_not_win(workloads):
-    right, wrong = [np.ones(4)], [np.array([1, 1, 1.1, 1])]
+    right = [np.ones(4)]
+    wrong = [np.array([1, 1, 1.1, 1])]
     differing = lambda **results: workloads.differing("exp_1m", results)
     assert differing(a=right) == {}
     assert differing(a=right, b=[np.full(4, 1.001)]) == {}

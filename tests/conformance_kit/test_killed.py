@@ -64,7 +64,8 @@ def test_the_test_of_a_run_that_goes_on_is_not_named(kit):
             return np.tanh(x)
         kernels["Tanh"] = tanh
     """)
-    wait, folder = kit.folder / "wait", kit.folder / "cache/d/plugrad-running"
+    wait = kit.folder / "wait"
+    folder = kit.folder / "cache/d/plugrad-running"
     wait.touch()
     first = run(kit)
     try:

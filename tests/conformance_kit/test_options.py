@@ -194,7 +194,8 @@ def test_the_report_says_who_what_and_how(kit):
     done = kit.run("golden.test_golden", "-k", "Softmax- or Unique- or Real-")
     assert done.returncode == 0, done.stdout
     assert "plugrad conformance: faulty (plugrad-faulty 2.5)" in done.stdout
-    made, score = json.loads(kit.report.read_text()), kit.score()
+    made = json.loads(kit.report.read_text())
+    score = kit.score()
     assert set(made) == {"plugrad", "plugrad-conformance", "backends"}
     assert (score["distribution"], score["version"]) == ("plugrad-faulty", "2.5")
     softmax, unique, exp = (score["kernels"][k] for k in ("Softmax", "Unique", "Exp"))

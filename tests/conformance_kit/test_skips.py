@@ -148,7 +148,8 @@ def test_a_backend_is_counted_if_all_its_tests_have_run():
     assert card.changes()
     card.thinned = {"cpu"}
     assert not card.changes()
-    card.thinned, card.partial = set(), True
+    card.thinned = set()
+    card.partial = True
     assert not card.changes()
 
 

@@ -20,10 +20,8 @@ class Wrong:
         self.rule = rule
 
     def __call__(self, graph):
-        kernels, arrays = (
-            pg.get_kernels_for_backend("cpu"),
-            plugin.runtime("cpu").arrays,
-        )
+        kernels = pg.get_kernels_for_backend("cpu")
+        arrays = plugin.runtime("cpu").arrays
 
         def function(*natives):
             values = dict(zip(graph.inputs, natives, strict=True)) | graph.constants

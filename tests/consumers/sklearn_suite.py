@@ -44,7 +44,8 @@ def combinations(include_numpy_namespaces: bool = True) -> list[tuple[Any, ...]]
 
 def mixed() -> list[tuple[Any, ...]]:
     """Return what X, or y_pred, is beside another input, which follows it."""
-    here, there = array_api.NamespaceAndDevice("plugrad", None), "wasm"
+    here = array_api.NamespaceAndDevice("plugrad", None)
+    there = "wasm"
     if backend() == there:
         there = "cpu"
     elsewhere = array_api.NamespaceAndDevice("plugrad", there)

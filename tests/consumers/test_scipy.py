@@ -176,14 +176,16 @@ GRADIENTS = {
 
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients(name, backend):
-    x, y = values().p, values().u
+    x = values().p
+    y = values().u
     pg.check_gradients(GRADIENTS[name], x, y)
 
 
 def test_a_complex_gradient(backend):
     if "complex128" not in runtime(backend).dtypes:
         pytest.skip(f"{backend} has no complex128, which finite differences need")
-    x, y = values().x, values().p
+    x = values().x
+    y = values().p
     pg.check_gradients(lambda x, y: abs(signal.hilbert(x)) * y, x, y)
 
 

@@ -64,7 +64,8 @@ def test_fields_that_do_not_fit(geometry, field, value, message):
 
 
 def test_a_call_is_remembered_by_values_and_types():
-    shape, filter = (1, 8, 8, 3), (3, 3, 3, 4)
+    shape = (1, 8, 8, 3)
+    filter = (3, 3, 3, 4)
     make = partial(geometry.convolution, "conv2d", shape, filter, 2)
     assert make(strides=2, pad="same") is make(strides=2, pad="same")
     assert make(strides=(2, 2)) is make(strides=(2, 2))
@@ -189,7 +190,8 @@ def test_axes_collapse_where_the_strides_allow_it(shape, strides, axes):
 
 
 def test_axes_collapse_only_where_all_strides_allow_it():
-    whole, rows = contiguous_strides((2, 3, 4)), (0, 4, 1)
+    whole = contiguous_strides((2, 3, 4))
+    rows = (0, 4, 1)
     assert collapse_axes((2, 3, 4), whole, rows) == ((2, 12, 0), (12, 1, 1))
 
 

@@ -20,7 +20,9 @@ class Reader(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.rows, self.texts = [], [], {}
+        self.open = []
+        self.rows = []
+        self.texts = {}
         self.feed(text)
         self.close()
         assert not self.open
@@ -185,7 +187,8 @@ def test_explain_has_a_row_for_each_input(backend):
     titles, *rows = found.rows
     assert {"kernel", "backend", "how", "gradient"} <= {*titles}
     assert len(rows) == len(explanation.rows) == 4
-    kernel, gradient = titles.index("kernel"), titles.index("gradient")
+    kernel = titles.index("kernel")
+    gradient = titles.index("gradient")
     assert [row[kernel] for row in rows] == ["Exp", "Relu", "Multiply", ""]
     assert [row[gradient] for row in rows] == [
         row["gradient"] for row in explanation.rows

@@ -59,7 +59,8 @@ OF_NAMESPACE = {"interpolation": "image"}
     "family", sorted(f for f in sys.modules if f.startswith("plugrad._src.ops."))
 )
 def test_what_a_family_exports_is_public(family):
-    module, name = sys.modules[family], family.rpartition(".")[2]
+    module = sys.modules[family]
+    name = family.rpartition(".")[2]
     name = OF_NAMESPACE.get(name, name)
     space = getattr(pg, name) if name in namespaces() else pg
     lacking = {*getattr(module, "__all__", [])} - {*space.__all__}

@@ -137,7 +137,8 @@ def test_structures_that_differ(one, other):
 
 
 def test_the_order_of_keys_does_not_count():
-    one, other = {"b": 1, "a": [2, 3]}, {"a": [20, 30], "b": 10}
+    one = {"b": 1, "a": [2, 3]}
+    other = {"a": [20, 30], "b": 10}
     assert pg.tree.structure(one) == pg.tree.structure(other)
     assert pg.tree.map(lambda x, y: (x, y), one, other) == {
         "b": (1, 10),

@@ -127,7 +127,8 @@ def _defining(name, module):
 
 def methods():
     """Return the text of ``methods.pyi``."""
-    signatures, body = Signatures(), OPERATORS
+    signatures = Signatures()
+    body = OPERATORS
     for name, op in operators.TABLE.items():
         if name in NOT_LISTED:
             continue

@@ -9,7 +9,8 @@ from tests.docs.blocks import ROOT
 
 TEXT = (ROOT / "docs" / "glossary.md").read_text()
 ROWS = [line.split("|")[1:-1] for line in TEXT.splitlines() if line.startswith("| ")]
-HEAD, TERMS = ROWS[0], [[cell.strip() for cell in row] for row in ROWS[2:]]
+HEAD = ROWS[0]
+TERMS = [[cell.strip() for cell in row] for row in ROWS[2:]]
 
 
 def test_every_row_is_full():

@@ -123,7 +123,8 @@ def test_advice_says_where_to_run_a_command(monkeypatch):
 
 def test_the_table_has_every_distribution_and_what_it_needs():
     workspace = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]
-    found, need_cpu = {}, set()
+    found = {}
+    need_cpu = set()
     for pattern in workspace["workspace"]["members"]:
         for path in ROOT.glob(f"{pattern}/pyproject.toml"):
             project = tomllib.loads(path.read_text())["project"]

@@ -182,7 +182,8 @@ def test_a_page_shows_what_it_claims(page):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """Install the backend of docs/how-it-works.md, and a program that uses it."""
-    folder, target = tmp_path_factory.mktemp("mine"), tmp_path_factory.mktemp("site")
+    folder = tmp_path_factory.mktemp("mine")
+    target = tmp_path_factory.mktemp("site")
     published_backend(folder)
     (folder / "program.py").write_text("import plugrad\nplugrad.set_backend('mine')\n")
     install(folder, target)

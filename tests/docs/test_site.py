@@ -218,7 +218,8 @@ def test_every_raise_is_in_the_table():
 
 
 def test_messages_are_on_pages_of_their_distribution():
-    pages, index = errors.pages(), errors.index()
+    pages = errors.pages()
+    index = errors.index()
     tables = [
         {line for line in text.splitlines() if "<code>" in line}
         for text in pages.values()

@@ -2,9 +2,15 @@
 
 import numpy as np
 
-LAYERS, HEADS, WIDTH, TOKENS, CONTEXT = 2, 2, 16, 11, 12
+LAYERS = 2
+HEADS = 2
+WIDTH = 16
+TOKENS = 11
+CONTEXT = 12
 CODES = [3, 1, 4, 1, 5, 9, 2]
-PATCH, IMAGE, CLASSES = 4, 8, 5
+PATCH = 4
+IMAGE = 8
+CLASSES = 5
 
 GPT2 = {"wte.weight": (TOKENS, WIDTH), "wpe.weight": (CONTEXT, WIDTH)}
 NORM = {"weight": (WIDTH,), "bias": (WIDTH,)}

@@ -32,7 +32,8 @@ def norm(p, name, x, eps):
 
 def gpt2(codes):
     """Return the logits of each position, with the attention written out."""
-    p, n = tensors(GPT2), len(codes)
+    p = tensors(GPT2)
+    n = len(codes)
     x = p["wte.weight"][torch.tensor(codes)] + p["wpe.weight"][:n]
     mask = torch.full((n, n), float("-inf")).triu(1)
     for i in range(LAYERS):

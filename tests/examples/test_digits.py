@@ -86,7 +86,8 @@ def test_saliency_is_the_slope_of_the_winning_logit(backend, made_up):
 
 
 def test_guided_saliency_is_another_one_inside_its_block_only(backend, made_up):
-    dy, y = pg.asarray([-1.0, -1.0, 2.0, 2.0]), pg.asarray([0.0, 3.0, 0.0, 3.0])
+    dy = pg.asarray([-1.0, -1.0, 2.0, 2.0])
+    y = pg.asarray([0.0, 3.0, 0.0, 3.0])
     assert digits.guided(dy, y).tolist() == [0.0, 0.0, 0.0, 2.0]
     weights = digits.new_weights(np.random.default_rng(1))
     images = made_up[0][:3]

@@ -105,7 +105,8 @@ def test_a_gaussian_process_learns_its_length(name, tmp_path):
     """In a process of its own: SciPy reads a variable when it is imported."""
     if name not in pg.backends():
         pytest.skip(f"{name} is not installed")
-    script, out = GALLERY / "gaussian_process.py", tmp_path / "a.png"
+    script = GALLERY / "gaussian_process.py"
+    out = tmp_path / "a.png"
     command = [sys.executable, "-W", "error", script, "--backend", name]
     done = subprocess.run(
         [*command, "--steps", "25", "--out", out], capture_output=True, text=True

@@ -143,7 +143,8 @@ def test_cross_entropy_to_the_second_order(as_it_was):
 
 def test_the_plugin(tmp_path):
     """Install it as the guide says, and run the program without the folder's files."""
-    folder, target = tmp_path / "plugin", tmp_path / "site"
+    folder = tmp_path / "plugin"
+    target = tmp_path / "site"
     shutil.copytree(GUIDE / "plugin", folder, ignore=LITTER)
     install(folder, target)
     assert not (target / "program.py").exists()

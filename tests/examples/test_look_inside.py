@@ -127,10 +127,8 @@ def test_a_network_of_onnx_has_the_same_maps(network, backend, tmp_path):
         onnx.save(standardized, [pg.ones((1, 3, 24, 32))], tmp_path / "net.onnx")
     loaded = look_inside.load_onnx_network(tmp_path / "net.onnx")
     assert loaded.size == (24, 32)
-    exact, found = (
-        look_inside.explain_image(network, IMAGE),
-        look_inside.explain_image(loaded, IMAGE),
-    )
+    exact = look_inside.explain_image(network, IMAGE)
+    found = look_inside.explain_image(loaded, IMAGE)
     index = photographs.CLASSES.index(exact.name)
     assert found.name == f"class {index}"
     for title, values in found.maps.items():
@@ -222,7 +220,8 @@ class Strided:
 @pytest.fixture
 def torch_names(monkeypatch):
     """Make the names that files of PyTorch contain, as modules without PyTorch."""
-    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
+    torch = types.ModuleType("torch")
+    utils = types.ModuleType("torch._utils")
     torch.FloatStorage = type("FloatStorage", (), {"__module__": "torch"})
 
     def rebuild():
@@ -257,7 +256,8 @@ def written(torch, tensors, storages):
 
 
 def test_a_file_of_pytorch_has_its_strides_and_offsets(torch_names):
-    one, other = Storage("7", range(8)), Storage("3", [0.5])
+    one = Storage("7", range(8))
+    other = Storage("3", [0.5])
     tensors = {
         "rows": Strided(one, 2, (2, 3), (3, 1)),
         "columns": Strided(one, 0, (2, 3), (1, 2)),

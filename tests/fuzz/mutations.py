@@ -17,7 +17,8 @@ def mutated_bytes(data, rng):
     for _ in range(rng.choice([1, 1, 2, 4, 16])):
         if not data:
             break
-        at, count = rng.randrange(len(data)), rng.choice([1, 2, 4, 8, 64])
+        at = rng.randrange(len(data))
+        count = rng.choice([1, 2, 4, 8, 64])
         how = rng.randrange(7)
         if how < 3:
             data[at] = rng.randrange(256) if how else rng.choice([0, 1, 127, 128, 255])
@@ -73,7 +74,8 @@ def mutated_json(value, rng):
 
 def nested_json(value, rng):
     """Return JSON in which a part stands in many brackets."""
-    text, box = json.dumps(value), rng.choice(['{"a":%s}', "[%s]"])
+    text = json.dumps(value)
+    box = rng.choice(['{"a":%s}', "[%s]"])
     part = rng.choice(["1", '"x"', "null"])
     for _ in range(rng.choice([10, 300, 5000])):
         part = box % part if len(part) < 10_000 else part

@@ -30,7 +30,8 @@ def tried(request, load, make, errors, share=1):
     """Return how often what was raised by loading mutated files, by class."""
     count = (ALL if request.config.getoption("all") else COUNT) // share
     rng = random.Random(request.config.getoption("soak_seed") or SEED)
-    found, said = Counter(), []
+    found = Counter()
+    said = []
     for i in range(count):
         source = make(rng)
         start = time.process_time()
@@ -170,11 +171,10 @@ def test_checkpoints(request, tmp_path):
     checkpoints = train.Checkpoints(tmp_path, best="loss")
     for step in (1, 2):
         checkpoints.save(step, weights_as_tensors(), {"a": [1, {}]}, {"loss": 1.0})
-    path, tensors = (
-        checkpoints.path(2),
-        next(tmp_path.glob("step-00000002.*.safetens*")),
-    )
-    text, data = path.read_text(), tensors.read_bytes()
+    path = checkpoints.path(2)
+    tensors = next(tmp_path.glob("step-00000002.*.safetens*"))
+    text = path.read_text()
+    data = tensors.read_bytes()
 
     def make(rng):
         value = json.loads(text)

@@ -67,7 +67,8 @@ def run(f, shape, guarded):
 if __name__ == "__main__":
     pg.set_backend("cpu")
     worth.MIN_WORK = 0  # small arrays, too
-    guarded, total = Guarded(), 0
+    guarded = Guarded()
+    total = 0
     for n in LENGTHS:
         total += sum(run(f, (n,), guarded) for f in FLAT)
         total += sum(run(f, (2, n), guarded) for f in ROWS)

@@ -37,7 +37,8 @@ def compiled(monkeypatch):
 def run(scale=2.0):
     """Compile a function as in a new process, and compare it with eager."""
     native._loaded.cache_clear()
-    f, x = pg.jit(lambda x: pg.square(x) * scale + x), pg.asarray(np.ones(7, "f4"))
+    f = pg.jit(lambda x: pg.square(x) * scale + x)
+    x = pg.asarray(np.ones(7, "f4"))
     f(x), f(x), f(x)
     assert bits(f(x)) == bits(pg.square(x) * scale + x)
     (region,) = f.explain(x).regions
@@ -77,7 +78,8 @@ def test_damaged_files_are_written_again(where, compiled, damage):
 
 def test_equal_regions_share_machine_code(where, compiled):
     run()
-    f, x = pg.jit(lambda x: pg.square(x) * 2.0 + x), pg.asarray(np.ones(7, "f4"))
+    f = pg.jit(lambda x: pg.square(x) * 2.0 + x)
+    x = pg.asarray(np.ones(7, "f4"))
     assert len({str(bits(f(x))) for _ in range(4)}) == 1
     assert len(compiled) == 1
 

@@ -121,7 +121,8 @@ class Late(np.ndarray):
 
 
 def test_subclasses():
-    f, x = pg.jit(squared), pg.asarray(np.ones(4, "f4"))
+    f = pg.jit(squared)
+    x = pg.asarray(np.ones(4, "f4"))
     f(x), f(x), f(x)
     (region,) = f.explain(x).regions
     found = region.function(np.ones(4, "f4").view(Late))
@@ -145,7 +146,8 @@ def test_constants_and_views():
     assert check(views, [values(5, 3)])
     fixed = lambda x: (pg.broadcast_to(TABLE, (2, 100, 200)), x)
     assert check(lambda x: (fixed(x)[0] * x * 2.0, *fixed(x)), [values(200, 3)])
-    jitted, x = pg.jit(views), pg.asarray(values(5, 3))
+    jitted = pg.jit(views)
+    x = pg.asarray(values(5, 3))
     jitted(x), jitted(x), jitted(x)
     assert pg.sum(jitted(x)[0], axis=0).tolist() == pg.sum(views(x)[0], axis=0).tolist()
 

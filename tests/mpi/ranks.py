@@ -37,7 +37,8 @@ def total(x):
 
 def exchange(x):
     """Send ``x`` to the next rank, in a ring; return what comes and what went."""
-    after, before = (mpi.rank() + 1) % mpi.size(), (mpi.rank() - 1) % mpi.size()
+    after = (mpi.rank() + 1) % mpi.size()
+    before = (mpi.rank() - 1) % mpi.size()
     if mpi.rank() == 0:
         went = mpi.send(x, dest=after, tag=3)
         came = mpi.receive(went, source=before, tag=3)
@@ -71,7 +72,8 @@ def check_adjoint(f, x):
     y, pullback = pg.vjp(f, x)
     dy = values(*y.shape, of=mpi.rank() + 100)
     (dx,) = pullback(pg.asarray(dy))
-    left, right = total((y.numpy() * dy).sum()), total((x * dx).numpy().sum())
+    left = total((y.numpy() * dy).sum())
+    right = total((x * dx).numpy().sum())
     np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-5)
 
 
@@ -152,7 +154,8 @@ def under_jit():
     g = pg.jit(pg.value_and_grad(f), strict=True)
     for n in range(5):
         x = pg.asarray(values(2, of=mpi.rank() + 10 * n))
-        found, wanted = g(x), pg.value_and_grad(f)(x)
+        found = g(x)
+        wanted = pg.value_and_grad(f)(x)
         assert [y.tolist() for y in found] == [y.tolist() for y in wanted]
     steps = [step.kernel.name for step in g.explain(x).graph.steps]
     names = [name.removeprefix("mpi.") for name in steps if name.startswith("mpi.")]
@@ -197,7 +200,8 @@ def waiting_time(x, pause):
 @program
 def messages_advance_while_a_rank_does_something_else():
     x = pg.full((4 << 20,), float(mpi.rank()))
-    at_once, later = waiting_time(x, 0.0), waiting_time(x, 0.05)
+    at_once = waiting_time(x, 0.0)
+    later = waiting_time(x, 0.05)
     assert later < at_once / 2, (at_once, later)
 
 

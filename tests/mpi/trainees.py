@@ -36,7 +36,8 @@ def close(found, wanted, **named):
 
 def gradients():
     """Averaged gradients are those of one process, eager and under jit."""
-    x, mine = pg.asarray(X), pg.asarray(mpi.shard(X))
+    x = pg.asarray(X)
+    mine = pg.asarray(mpi.shard(X))
     for backend in ("cpu", "wasm"):
         with pg.use_backend(backend):
             params = layers()
@@ -111,7 +112,8 @@ def tied():
     """A tensor that two layers use has one gradient, which is averaged once."""
 
     def twice(w, x):
-        first, second = mpi.overlap({"w": w}), mpi.overlap({"w": w})
+        first = mpi.overlap({"w": w})
+        second = mpi.overlap({"w": w})
         return pg.mean(pg.tanh(x @ first["w"]) @ second["w"])
 
     w = layers()[0]["w"]
@@ -139,9 +141,11 @@ def zero():
     params = {"w": pg.asarray(X), "b": pg.ones(3), "c": pg.ones(2, dtype="float64")}
     grads = lambda n: pg.tree.map(lambda p: p * (mpi.rank() + n), params)
     mean = lambda n: pg.tree.map(lambda p: p * ((mpi.size() - 1) / 2 + n), params)
-    whole, part = Momentum(), mpi.sharded(Momentum())
+    whole = Momentum()
+    part = mpi.sharded(Momentum())
     mine, theirs = params, params
-    state, wanted = part.init(params), whole.init(params)
+    state = part.init(params)
+    wanted = whole.init(params)
     for n in range(3):
         mine, state = part.update(grads(n), state, mine)
         theirs, wanted = whole.update(mean(n), wanted, theirs)
@@ -285,7 +289,8 @@ def digits(folder, *options):
             return epoch(training)
 
         train_digits_mpi.Training.epoch = killed
-    data, named = made_up(), {name: name in options for name in ("resume", "zero")}
+    data = made_up()
+    named = {name: name in options for name in ("resume", "zero")}
     params = train_digits_mpi.train(data, 4, Path(folder), **named)
     score = digits.accuracy(params, data.test_images, data.test_labels)
     if mpi.rank() == 0:

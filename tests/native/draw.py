@@ -9,7 +9,10 @@ import numpy as np
 import plugrad as pg
 
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 130)
-SMALL, MIDDLE, LARGE = 4096, 20_000, 140_000  # elements: at most, at least, at least
+# elements: at most, at least, at least
+SMALL = 4096
+MIDDLE = 20_000
+LARGE = 140_000
 LAYOUTS = ("C", "C", "permuted", "turned", "stepped", "broadcast", "shifted", "far")
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 1e-40, 88.8, -104.0)
 STEP = 1 << 32  # bytes: it does not fit into 32 bits

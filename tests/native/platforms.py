@@ -129,7 +129,8 @@ def import_library(platform: Platform, folder: Path) -> Path:
     names = [line.split()[0] for line in said.splitlines()]
     exports = [name for name in names if name.startswith(("Py", "_Py"))]
     exports += ONLY_WINDOWS
-    definition, made = folder / "python.def", folder / "libpython.a"
+    definition = folder / "python.def"
+    made = folder / "libpython.a"
     definition.write_text("\n".join(["LIBRARY python.dll", "EXPORTS", *exports, ""]))
     machine = "arm64" if platform.level == "aarch64" else "i386:x86-64"
     options = ["-m", machine, "-d", str(definition), "-l", str(made)]
@@ -155,7 +156,8 @@ def build_module(platform: Platform, folder: Path, name: str) -> Path:
 
 def build(name: str) -> list[Path]:
     """Compile everything for a platform; return what was linked."""
-    platform, folder = PLATFORMS[name], WORK / name
+    platform = PLATFORMS[name]
+    folder = WORK / name
     folder.mkdir(parents=True, exist_ok=True)
     made = [build_module(platform, folder, module) for module in MODULES]
     kernels = folder / f"{platform.level}{compile_kernels.suffix(platform.system)}"

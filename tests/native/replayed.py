@@ -125,7 +125,8 @@ def build(platform: Platform, folder: Path) -> tuple[Path, Path]:
 
 def record() -> Recording:
     """Run the table here."""
-    calls, made = Calls(), Recording()
+    calls = Calls()
+    made = Recording()
     calls.run = made.run
     import plugrad as pg
 
@@ -142,7 +143,8 @@ def replay(platform: Platform, folder: Path, made: Recording) -> bytes:
     """Return what the arrays of all calls hold afterwards, on the other platform."""
     threads = b"set_threads".ljust(64, b"\0") + struct.pack("<IcQ", 1, b"i", 4)
     program, library = build(platform, folder)
-    calls, results = folder / "calls", folder / "results"
+    calls = folder / "calls"
+    results = folder / "results"
     calls.write_bytes(threads + made.calls)
     files = program, library, calls, results
     command = [*platform.emulator, *map(str, files)]

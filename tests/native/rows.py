@@ -14,7 +14,10 @@ import plugrad as pg
 FLOATS = ("float32", "float64")
 NUMBERS = (*FLOATS, "int32", "int64", "int8", "uint8")
 ALL = (*NUMBERS, "bool", "float16", "complex64")
-NEAR, SUMS, LOOSE = 1.0, 8.0, 100.0  # how far results may be, in steps of 2e-6 or 1e-13
+# how far results may be, in steps of 2e-6 or 1e-13
+NEAR = 1.0
+SUMS = 8.0
+LOOSE = 100.0
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,8 @@ def layers(d):
     op = partial(pg.layer_norm, epsilon=0.1)
     x = d.array(*d.filled(1, 3))
     n = x.shape[-1]
-    s, o = d.array(n), d.array(n)
+    s = d.array(n)
+    o = d.array(n)
     how = d.one((), (s,), (None, o), (s, o))
     return op(x, *how), pg.grads(lambda x: pg.sum(op(x, *how) ** 3))(x)
 
@@ -245,7 +249,8 @@ def taken_along(d):
 
 
 def scattered(d):
-    n, rest = d.upto(20), d.shape(0, 2)
+    n = d.upto(20)
+    rest = d.shape(0, 2)
     where = d.indices(n, k := d.upto(30), 1)
     updates = d.array(k, *rest)
     there = pg.unsorted_segment_sum(updates, where[:, 0], n)
@@ -258,7 +263,8 @@ def hot(d):
 
 
 def resized(name, d):
-    x, size = d.array(*d.image()), (d.upto(15), d.upto(15))
+    x = d.array(*d.image())
+    size = (d.upto(15), d.upto(15))
     how = d.one({}, {"align_corners": True}, {"half_pixel_centers": True})
     op = partial(getattr(pg.image, name), size=size, **how)
     return back(op, x)
@@ -300,23 +306,29 @@ def products(d):
         d.one(1, 2, 3, 7, 8, 16, 17, 33, 65) * (8 if d.least else 1) for _ in range(3)
     )
     lead = d.shape(0, 1) if not d.least and d.chance() else ()
-    a, b = d.array(*lead, n, k), d.array(k, m)
+    a = d.array(*lead, n, k)
+    b = d.array(k, m)
     turned = d.array(m, k), d.array(m)
     y = pg.fused.matmul(a, *turned, transpose_b=True, activation="relu")
     return pg.matmul(a, b), y, pg.matmul(d.array(k, n), b, transpose_a=True)
 
 
 def of_bytes(d):
-    m, n, k = d.upto(20), d.upto(70), d.upto(70)
-    a, b = d.array(m, k, dtype=d.one("int8", "uint8")), d.array(k, n, dtype="int8")
+    m = d.upto(20)
+    n = d.upto(70)
+    k = d.upto(70)
+    a = d.array(m, k, dtype=d.one("int8", "uint8"))
+    b = d.array(k, n, dtype="int8")
     turned = d.array(n, k, dtype="int8")
     y = pg.matmul(a, turned, transpose_b=True, preferred_element_type="int32")
     return pg.matmul(a, b, preferred_element_type="int32"), y
 
 
 def quantized(each, d):
-    dtype, window = d.one("int8", "uint8"), (d.upto(3), d.upto(3))
-    x, k = d.array(d.upto(2), d.upto(9), d.upto(9), d.upto(70), dtype=dtype), d.upto(70)
+    dtype = d.one("int8", "uint8")
+    window = (d.upto(3), d.upto(3))
+    x = d.array(d.upto(2), d.upto(9), d.upto(9), d.upto(70), dtype=dtype)
+    k = d.upto(70)
     columns = x.shape[-1] if each else k
     scale = d.array(*d.one((), (columns,)), dtype="float32", low=1e-4, high=1e-2)
     zero = d.array(dtype=d.one("int8", "uint8"))
@@ -333,9 +345,13 @@ def quantized(each, d):
 
 
 def recurrent(name, d):
-    steps, batch, inputs, n = d.upto(4), d.one(1, 2, 5, 40), d.upto(5), d.upto(40)
+    steps = d.upto(4)
+    batch = d.one(1, 2, 5, 40)
+    inputs = d.upto(5)
+    n = d.upto(40)
     m = (4 if name == "lstm" else 3) * n
-    x, sizes = d.array(steps, batch, inputs), [(m, inputs), (m, n), (m,), (m,)]
+    x = d.array(steps, batch, inputs)
+    sizes = [(m, inputs), (m, n), (m,), (m,)]
     sizes += [(batch, n)] * (2 if name == "lstm" else 1)
     xs = [d.array(*size, low=-0.3, high=0.3) for size in sizes]
     ys, pull = pg.vjp(partial(getattr(pg, name), reverse=d.chance()), x, *xs)
@@ -351,8 +367,10 @@ def windows(d, rank=2):
 def convolved(rank, d):
     how, window = windows(d, rank)
     g = d.one(1, 1, 1, 2, 4)
-    c, k = g * d.one(1, 2, 3, 8), g * d.one(1, 3, 4, 8, 17)
-    x, w = d.array(*d.image(rank, c)), d.array(*window, c // g, k)
+    c = g * d.one(1, 2, 3, 8)
+    k = g * d.one(1, 3, 4, 8, 17)
+    x = d.array(*d.image(rank, c))
+    w = d.array(*window, c // g, k)
     op = {1: pg.conv1d, 2: pg.conv2d, 3: pg.conv3d}[rank]
     return back(lambda x, w: op(x, w, groups=g, **how), x, w)
 
@@ -360,7 +378,8 @@ def convolved(rank, d):
 def biased(d):
     how, window = windows(d)
     x = d.array(*d.image())
-    w, b = d.array(*window, x.shape[-1], k := d.upto(20)), d.array(k)
+    w = d.array(*window, x.shape[-1], k := d.upto(20))
+    b = d.array(k)
     return pg.fused.conv2d(x, w, b, activation=d.one("linear", "relu", "relu6"), **how)
 
 
@@ -391,7 +410,9 @@ def pooled_whole(d):
 
 def raised(d):
     """Transposed convolution."""
-    s, c, k = d.one(1, 2), d.upto(9), d.upto(9)
+    s = d.one(1, 2)
+    c = d.upto(9)
+    k = d.upto(9)
     x = d.array(*d.image(2, c))
     n, h, w, _ = x.shape
     f = partial(

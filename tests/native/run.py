@@ -37,7 +37,9 @@ class Recorder:
     """A kernel in C: it notes that it is called, and how."""
 
     def __init__(self, name: str, kernel: Callable[..., None], calls: "Calls") -> None:
-        self.name, self.kernel, self.calls = name, kernel, calls
+        self.name = name
+        self.kernel = kernel
+        self.calls = calls
 
     def __call__(self, *args: Any) -> None:
         self.calls.reached.add(self.name)
@@ -100,7 +102,8 @@ def digest(found: Any) -> str:
 
 def of_edges(call: Callable[[], Any], calls: Calls) -> dict[str, str]:
     """Return the bits of the results without guards, and at both edges of pages."""
-    before, found = calls.count, {"none": digest(call())}
+    before = calls.count
+    found = {"none": digest(call())}
     for edge in EDGES if calls.count > before else ():
         calls.run = lambda name, *of_call, edge=edge: guarded(*of_call, edge)
         found[edge] = digest(call())
@@ -110,7 +113,9 @@ def of_edges(call: Callable[[], Any], calls: Calls) -> dict[str, str]:
 
 def of_threads(call: Callable[[], Any], calls: Calls) -> dict[str, str]:
     """Return the bits of the results by the number of threads."""
-    set_threads, before, found = calls.native.get("set_threads"), calls.count, {}
+    set_threads = calls.native.get("set_threads")
+    before = calls.count
+    found = {}
     for n in (1, 2, 8):
         set_threads(n)
         found[f"{n} threads"] = digest(call())

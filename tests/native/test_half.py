@@ -56,7 +56,8 @@ def test_a_function_of_one_element_is_rounded_once(name, size):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", BINARY.split())
 def test_a_function_of_two_is_rounded_once(name, size):
-    x, y = numbers(size), numbers(size, 1)
+    x = numbers(size)
+    y = numbers(size, 1)
     check(getattr(pg, name), x, y)
     if size:
         check(getattr(pg, name), x, y[:1])
@@ -88,7 +89,9 @@ def test_reductions_do_not_add_up_in_float16(name, axis):
     x = np.full((3, 30_000), 2**-10, np.float16)
     if name == "prod":
         x[...] = 1
-        x[:, :20], x[:, 20:40] = 256, 2**-8  # beyond float32 on the way
+        # beyond float32 on the way
+        x[:, :20] = 256
+        x[:, 20:40] = 2**-8
     got = np.asarray(getattr(pg, name)(pg.asarray(x), axis=axis))
     with np.errstate(over="ignore"):
         wide = getattr(np, name)(x.astype(np.float64), axis=axis).astype(np.float16)

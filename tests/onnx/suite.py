@@ -74,7 +74,8 @@ def model_and_data(case):
     if case.model is not None:
         return case.model, case.data_sets
     folder = Path(case.model_dir)
-    model, pairs = onnx.load(folder / "model.onnx"), []
+    model = onnx.load(folder / "model.onnx")
+    pairs = []
     for data in sorted(folder.glob("test_data_set_*")):
         rows = [("input", model.graph.input), ("output", model.graph.output)]
         pairs.append([_read(data, kind, infos) for kind, infos in rows])

@@ -107,7 +107,8 @@ def test_inference_does_not_believe_declared_sizes(place):
     functions = []
     if place == "function":
         opsets = [helper.make_opsetid("", 9)]
-        inputs, nodes = ["a", "b"], [node("Expand", "a b", "c")]
+        inputs = ["a", "b"]
+        nodes = [node("Expand", "a b", "c")]
         functions = [helper.make_function("mine", "F", inputs, ["c"], nodes, opsets)]
         expand = helper.make_node("F", ["x", "s"], ["y"], domain="mine")
     if place == "branch":

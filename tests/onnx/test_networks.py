@@ -303,7 +303,8 @@ def test_a_size_of_minus_one_is_open(backend):
 def test_quantized_models_answer_integers_exactly(backend):
     proto = quantized()
     inputs = NETWORKS["quantized"][1]
-    (expected, *_), (found, *_) = exact_answers(proto, inputs), load(proto)(**inputs)
+    (expected, *_) = exact_answers(proto, inputs)
+    (found, *_) = load(proto)(**inputs)
     np.testing.assert_array_equal(found.numpy(), expected)
 
 
@@ -327,7 +328,8 @@ def test_jit_sees_parameters_of_a_training_step(backend):
     step = pg.jit(slope, strict=True)
     for factor in (1.0, 2.0):
         params = {name: x * factor for name, x in loaded.params.items()}
-        expected, found = slope(params, IMAGES), step(params, IMAGES)
+        expected = slope(params, IMAGES)
+        found = step(params, IMAGES)
         np.testing.assert_array_equal(found["w1"].numpy(), expected["w1"].numpy())
 
 
@@ -343,7 +345,8 @@ def test_gates_are_put_into_order_once(backend):
     """In both directions, and with gradients in the weights of the file."""
     x = NETWORKS["voice"][1]["x"]
     inputs = {"x": x, "lengths": np.array([7, 7], np.int32)}
-    loaded, plain = load(voice()), load(voice(), optimize=False)
+    loaded = load(voice())
+    plain = load(voice(), optimize=False)
     explanation = loaded.explain()
     assert explanation.changes["gates put into order"] == 2
     assert explanation.folded == 2  # the gates of both

@@ -254,7 +254,8 @@ def test_passes(name, backend):
     text, ops, changes = PASSES[name]
     proto = network(text)
     x = np.random.default_rng(2).normal(size=(1, 3, 8, 8)).astype(np.float32)
-    plain, fast = load(proto, optimize=False), load(proto)
+    plain = load(proto, optimize=False)
+    fast = load(proto)
     f = lambda loaded: pg.value_and_grad(lambda x: pg.sum(pg.sin(loaded(x))))
     np.testing.assert_allclose(plain(x).numpy(), fast(x).numpy(), rtol=1e-5, atol=1e-5)
     for a, b in zip(f(plain)(x), f(fast)(x), strict=True):

@@ -99,11 +99,10 @@ def drawn(dtype, shape, low=None):
 def model(row, constant):
     """Return the model of a row, and its inputs."""
     op, of_x, x, of_w, w, zero, attrs = ROWS[row]
-    large, columns = row == "large numbers", w[-1] if "MatMul" in op else w[0]
-    x, w = (
-        drawn(of_x, x, 253 if large else None),
-        drawn(of_w, w, 126 if large else None),
-    )
+    large = row == "large numbers"
+    columns = w[-1] if "MatMul" in op else w[0]
+    x = drawn(of_x, x, 253 if large else None)
+    w = drawn(of_w, w, 126 if large else None)
     arrays = {
         "w": w,
         "x_zero": np.zeros((), of_x) if large else drawn(of_x, ()),
@@ -171,7 +170,8 @@ def test_an_image_of_bytes_keeps_its_channels_last(backend):
     arrays = [numpy_helper.from_array(np.asarray(v), k) for k, v in numbers.items()]
     proto.graph.initializer.extend([w, *arrays])
     x = RNG.normal(size=(2, 3, 6, 7)).astype(np.float32)
-    loaded, plain = load(proto), load(proto, optimize=False)
+    loaded = load(proto)
+    plain = load(proto, optimize=False)
     assert loaded.explain().transposes == 2
     np.testing.assert_array_equal(loaded(x).numpy(), plain(x).numpy())
     assert pg.get_backend() == backend
@@ -200,7 +200,8 @@ def test_weights_between_float32_and_bytes_are_converted_once(backend):
     values = [numpy_helper.from_array(np.asarray(v), k) for k, v in arrays.items()]
     proto.graph.initializer.extend(values)
     x = drawn("uint8", (2, 3, 6, 7))
-    loaded, plain = load(proto), load(proto, optimize=False)
+    loaded = load(proto)
+    plain = load(proto, optimize=False)
     found = loaded.explain()
     expected = {"Conv": 1, "DequantizeLinear": 1, "QuantizeLinear": 1, "Transpose": 2}
     assert found.ops == expected

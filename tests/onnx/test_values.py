@@ -85,7 +85,8 @@ SHAPES = [
 
 @pytest.mark.parametrize(("auto_pad", "size", "more", "begin", "end"), SHAPES)
 def test_output_shape_of_a_transpose(auto_pad, size, more, begin, end, backend):
-    x, w = np.float32([[[1, 2, 3]]]), np.float32([[[1, 10, 100]]])
+    x = np.float32([[[1, 2, 3]]])
+    w = np.float32([[[1, 10, 100]]])
     found = run(TRANSPOSED % (auto_pad, size, more), 11, x, w)
     assert found.tolist() == [[WHOLE[begin:end]]]
 
@@ -109,7 +110,8 @@ SCALES = [
 def test_nearest_of_opset_10_rounds_up_where_it_shrinks(scales, expected, backend):
     x = np.float32([[1, 2, 3, 4], [5, 6, 7, 8]])
     assert run(RESIZED, 10, x, np.float32(scales)).tolist() == expected
-    image, wide = x[None, None], np.float32([1, 1, *scales])
+    image = x[None, None]
+    wide = np.float32([1, 1, *scales])
     text = RESIZED.replace("A, B", "A, B, C, D")
     assert run(text, 10, image, wide).tolist() == [[expected]]
 
@@ -136,14 +138,16 @@ def test_maxima_return_to_where_they_were(shape, backend):
 
 
 def test_places_past_the_inferred_size(backend):
-    x, places = np.float32([[[[5, 6], [7, 8]]]]), np.int64([[[[0, 8], [15, 24]]]])
+    x = np.float32([[[[5, 6], [7, 8]]]])
+    places = np.int64([[[[0, 8], [15, 24]]]])
     found = run(UNPOOL, 11, x, places, np.int64([1, 1, 5, 5]))
     assert found.reshape(-1)[[0, 8, 15, 24]].tolist() == [5, 6, 7, 8]
 
 
 def test_places_in_the_inferred_space():
     """As ONNX' own node test has them: 13 is no place of the third window of 5 x 5."""
-    x, places = np.float32([[[[5, 6], [7, 8]]]]), np.int64([[[[5, 7], [13, 15]]]])
+    x = np.float32([[[[5, 6], [7, 8]]]])
+    places = np.int64([[[[5, 7], [13, 15]]]])
     found = run(UNPOOL, 11, x, places, np.int64([1, 1, 5, 5]))[0, 0]
     assert found[[1, 1, 3, 3], [1, 3, 1, 3]].tolist() == [5, 6, 7, 8]
     assert np.count_nonzero(found) == 4

@@ -87,7 +87,8 @@ def test_inputs_broadcast_and_so_do_gradients():
             "b": lambda dy, a, b: dy * (b - a),
         },
     )
-    a, b = RNG.normal(size=(3, 5)), RNG.normal(size=(5,))
+    a = RNG.normal(size=(3, 5))
+    b = RNG.normal(size=(5,))
     y = op(pg.asarray(a), pg.asarray(b))
     np.testing.assert_allclose(y.numpy(), (a - b) ** 2 / 2, rtol=1e-12)
     check_gradients(op, pg.asarray(a), pg.asarray(b))
@@ -99,7 +100,8 @@ def test_inputs_broadcast_and_so_do_gradients():
 def test_dtypes_of_inputs():
     names = "int32 float32 float64"
     op = elementwise_kernel("own.Plus(a, b)", "y = a + b", dtypes=names)
-    whole, real = pg.asarray([1, 2]), pg.asarray([0.5, 1.5])
+    whole = pg.asarray([1, 2])
+    real = pg.asarray([0.5, 1.5])
     for xs, dtype, found in [
         ((whole, 3), "int32", [4, 5]),
         ((whole, real), "float32", [1.5, 3.5]),
@@ -242,7 +244,8 @@ def test_a_kernel_that_is_written_again():
         gradients={"x": lambda dy: dy * by},
         decomposition=lambda x: x * by,
     )
-    first, second = make(2), make(3)
+    first = make(2)
+    second = make(3)
     slope = lambda: pg.grad(lambda x: pg.sum(second(x)))(pg.ones(1)).tolist()
     assert (first([1.0]).tolist(), slope()) == ([3], [3])
     second.unregister()

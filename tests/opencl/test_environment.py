@@ -338,7 +338,8 @@ def test_a_program_that_is_no_interpreter(program, tmp_path, cache):
     shutil.copytree(cache, tmp_path / "cache")
     shutil.rmtree(tmp_path / "cache" / "plugrad-opencl" / "verdicts")
     setting, remark = PROGRAMS[program]
-    file, starter = tmp_path / "program.py", tmp_path / "program"
+    file = tmp_path / "program.py"
+    starter = tmp_path / "program"
     file.write_text(PROGRAM.format(setting=setting))
     starter.write_text(f"#!/bin/sh\nexec {sys.executable} {file} {starter}\n")
     starter.chmod(0o755)

@@ -66,7 +66,10 @@ def test_no_interrupt_is_lost(monkeypatch, device):
     """Most of the time goes into dropping arrays, and each interrupt arrives."""
     if threading.current_thread() is not threading.main_thread():
         pytest.skip("signals are handled in the main thread")
-    upload, ignored, raised, seen = runtime("opencl").arrays.upload, [], [], 0
+    upload = runtime("opencl").arrays.upload
+    ignored = []
+    raised = []
+    seen = 0
     monkeypatch.setattr(sys, "unraisablehook", ignored.append)
     values = np.ones(4, np.float32)
 

@@ -54,14 +54,16 @@ def test_special_numbers():
 
 
 def test_of_other_dtypes():
-    x, n = draw(50, 60), pg.asarray(RNG.integers(-5, 5, (50, 60), "int32"))
+    x = draw(50, 60)
+    n = pg.asarray(RNG.integers(-5, 5, (50, 60), "int32"))
     f = lambda x, n: pg.sum(pg.where(n > 0, x, pg.astype(n, "float32")), axis=0)
     assert fused(f, x, n)[0][-1] == "Sum"
     assert all("Sum" not in names for names in fused(lambda n: pg.sum(n * n), n))
 
 
 def test_what_is_read_elsewhere_is_written():
-    x, row = draw(30, 40), draw(40)
+    x = draw(30, 40)
+    row = draw(40)
     both = lambda x: (pg.mean(x * x + 1.0), x * x + 1.0)
     (names,) = fused(both, x)
     assert names[0] == "Multiply"
@@ -84,7 +86,8 @@ def test_what_changes_no_shape_is_no_reduction():
 
 
 def test_gradients():
-    x, y = draw(20, 30), draw(20, 30)
+    x = draw(20, 30)
+    y = draw(20, 30)
     loss = lambda x: pg.mean(pg.square(pg.tanh(x) - y))
     value = pg.jit(pg.value_and_grad(loss))
     for _ in range(4):

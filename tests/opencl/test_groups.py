@@ -33,7 +33,8 @@ def test_groups_of_one_channel(c, m, how, monkeypatch):
             ran.append(name) or kernel(*args, **attrs)
         )
         monkeypatch.setattr(depthwise, name, spy)
-    x, w = draw(2, 9, 8, c), draw(3, 3, 1, c * m)
+    x = draw(2, 9, 8, c)
+    w = draw(3, 3, 1, c * m)
     grouped = lambda x, w: pg.conv2d(x, w, groups=c, **how)
     single = lambda x, w: pg.depthwise_conv2d(x, pg.reshape(w, (3, 3, c, m)), **how)
     y, pull = pg.vjp(grouped, x, w)
@@ -47,7 +48,9 @@ def test_groups_of_one_channel(c, m, how, monkeypatch):
 
 @pytest.mark.parametrize("activation", ["linear", "relu", "prelu"])
 def test_with_a_bias_and_an_activation(activation):
-    x, w, b = draw(2, 9, 8, 6), draw(3, 3, 1, 6), draw(6)
+    x = draw(2, 9, 8, 6)
+    w = draw(3, 3, 1, 6)
+    b = draw(6)
     alpha = draw(6) if activation == "prelu" else None
     how = {"pad": "same", "activation": activation}
     found = pg.fused.conv2d(x, w, b, alpha, groups=6, **how)

@@ -131,7 +131,8 @@ def test_large_and_many_uploads_are_waited_for(device, busy, monkeypatch):
     from plugrad_opencl import runtime
 
     monkeypatch.setattr(runtime, "MAX_STAGED_UPLOADS", 3)
-    y, found = busy(), []
+    y = busy()
+    found = []
     for i in range(4):
         assert len(device._staged) == i
         found.append(pg.asarray(np.full(5, i, np.float32)))

@@ -141,7 +141,8 @@ PARTS = {
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_parts_whose_offsets_are_not_aligned(dtype):
     for n in LENGTHS:
-        x, rows = draw(dtype, n + 1), draw(dtype, 3, n)
+        x = draw(dtype, n + 1)
+        rows = draw(dtype, 3, n)
         for part in PARTS.values():
             same(pg.asarray(x)[part], x[part])
             same(pg.asarray(rows)[:, part], rows[:, part])
@@ -163,10 +164,12 @@ def test_repetitions(dtype):
 @pytest.mark.parametrize("integer", ["int8", "int32", "uint64"])
 def test_rows_by_index(dtype, integer):
     for shape, axis in [((9, 1), 0), ((9, 4), 0), ((5, 9, 33), 1), ((7, 9, 16), 1)]:
-        x, at = draw(dtype, *shape), draw(integer, 3, 11) % 9
+        x = draw(dtype, *shape)
+        at = draw(integer, 3, 11) % 9
         y = pg.gather(pg.asarray(x), pg.asarray(at), axis=axis)
         same(y, x.take(at, axis))
-    x, at = draw(dtype, 4, 2, 5, 8), draw(integer, 4, 2, 300) % 5
+    x = draw(dtype, 4, 2, 5, 8)
+    at = draw(integer, 4, 2, 300) % 5
     y = pg.gather(pg.asarray(x), pg.asarray(at), axis=2, batch_dims=2)
     same(y, np.take_along_axis(x, at[..., None].astype(int), 2))
 
@@ -198,7 +201,8 @@ def test_what_keeps_the_order_is_a_view(launched):
 
 
 def test_take_is_one_launch(launched):
-    x, at = pg.asarray(draw("float32", 50, 8)), pg.asarray(draw("int32", 7) - 50)
+    x = pg.asarray(draw("float32", 50, 8))
+    at = pg.asarray(draw("int32", 7) - 50)
     for take in (
         lambda: pg.take(x, at, axis=0),
         lambda: pg.gather(x, at, axis=0),
@@ -215,7 +219,8 @@ def test_in_the_style_of_gpus(request, device):
 
 
 def test_indices_that_are_known_to_be_good_are_not_checked_again():
-    x, at = pg.asarray(draw("float32", 50, 8)), pg.asarray([3, 49, 0])
+    x = pg.asarray(draw("float32", 50, 8))
+    at = pg.asarray([3, 49, 0])
     (device,) = runtime._DEVICES
     device.synchronize()
     pg.take(x, at, axis=0)

@@ -24,7 +24,9 @@ class Device:
     """
 
     def __init__(self, room=1 << 40, system=1 << 40):
-        self.room, self.buffers, self.finished = room, [], 0
+        self.room = room
+        self.buffers = []
+        self.finished = 0
         self.left = self.system = system
 
     def allocate(self, size):
@@ -179,7 +181,9 @@ class Dropped:
     """In a cycle, so that only the collector finds it; then it gives a buffer back."""
 
     def __init__(self, made, size):
-        self.made, self.size, self.me = made, size, self
+        self.made = made
+        self.size = size
+        self.me = self
 
     def __del__(self):
         self.made.give(Buffer(self.size))
@@ -273,7 +277,9 @@ def test_a_finalizer_does_not_wait_for_another_thread():
 
 
 def test_threads_never_share_a_buffer():
-    made, out, twice = Device().pool(limit=1 << 21), set(), []
+    made = Device().pool(limit=1 << 21)
+    out = set()
+    twice = []
 
     def work():
         for i in range(2000):

@@ -88,7 +88,8 @@ def test_short_rows_have_narrow_vectors(row, width, device, monkeypatch):
     monkeypatch.setattr(device, "lanes", 16)
     gc.collect()
     before = {*device._launches}
-    x, bias = pg.ones((30, row)) * 0.3, pg.arange(row, dtype="float32")
+    x = pg.ones((30, row)) * 0.3
+    bias = pg.arange(row, dtype="float32")
     f = lambda x, bias: pg.exp(x) * bias - x
     jitted = pg.jit(f)
     for _ in range(4):
@@ -107,7 +108,8 @@ def test_too_many_arguments_for_a_program():
 
 
 def test_numbers_are_no_part_of_a_program(device):
-    x, before = pg.asarray(X.astype("float32")), {*device._launches}
+    x = pg.asarray(X.astype("float32"))
+    before = {*device._launches}
     held = []
     for alpha in (0.5, 0.25):
         f = lambda x, a=alpha: pg.leaky_relu(pg.cos(x) * a, alpha=a) + a
@@ -118,7 +120,8 @@ def test_numbers_are_no_part_of_a_program(device):
 
 
 def test_a_function_that_is_recorded_again_finds_its_kernels(device):
-    x, found = pg.asarray(X.astype("float32")), []
+    x = pg.asarray(X.astype("float32"))
+    found = []
     for _ in range(2):
         jitted = pg.jit(lambda x: pg.sin(x) * 3.0 + x)
         results = [look(jitted(x)) for _ in range(4)]
@@ -132,7 +135,8 @@ def test_a_function_that_is_recorded_again_finds_its_kernels(device):
 
 def test_a_program_goes_with_its_function(device, monkeypatch):
     monkeypatch.setattr(device, "_latest", deque(maxlen=1))
-    x, used = pg.asarray(X.astype("float32")), []
+    x = pg.asarray(X.astype("float32"))
+    used = []
     for count in range(2, 6):
         f = lambda x, n=count: sum([pg.sin(x * i) for i in range(n)], x)
         jitted = pg.jit(f)

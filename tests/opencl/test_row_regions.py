@@ -29,7 +29,8 @@ def is_gpu():
 def fused(f, *xs):
     """Compare with eager; return the names of the kernels that jit launches."""
     ran = []
-    function, expected = pg.jit(f), look(f(*xs))
+    function = pg.jit(f)
+    expected = look(f(*xs))
     for _ in range(5):  # the last of which repeat the launches of those before
         with launches() as found:
             assert look(function(*xs)) == expected
@@ -59,7 +60,9 @@ ROWS = {
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", ROWS)
 def test_prologue_and_epilogue(name, shape):
-    op, x, y = ROWS[name], draw(*shape), draw(*shape, seed=1)
+    op = ROWS[name]
+    x = draw(*shape)
+    y = draw(*shape, seed=1)
     in_one_launch(lambda x: op(x * 0.25), x)
     in_one_launch(lambda x: pg.tanh(op(x)) * 2.0, x)
     in_one_launch(lambda x, y: op(pg.exp(x * 0.5) + y) * x - y, x, y)
@@ -70,7 +73,9 @@ def test_prologue_and_epilogue(name, shape):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_broadcasts(shape):
-    x, scalar, row = draw(*shape), draw(), draw(shape[-1])
+    x = draw(*shape)
+    scalar = draw()
+    row = draw(shape[-1])
     column = draw(*shape[:-1], 1)
     for op in ROWS.values():
         for other in (scalar, row, column):
@@ -100,7 +105,9 @@ def test_masks(shape):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", ROWS)
 def test_gradients(name, shape):
-    op, x, dy = ROWS[name], draw(*shape), draw(*shape, seed=1)
+    op = ROWS[name]
+    x = draw(*shape)
+    dy = draw(*shape, seed=1)
     ran = fused(lambda x, dy: slopes(op)(x, dy * 0.5) * 0.125 + dy, x, dy)
     if is_gpu() and shape[-1] <= 16_384:
         assert ran[-1] == "rows_region"
@@ -126,7 +133,8 @@ def test_special_numbers():
 
 def test_several_row_kernels():
     for shape in [(5, 31), (3, 1024)]:
-        x, y = draw(*shape), draw(*shape, seed=1)
+        x = draw(*shape)
+        y = draw(*shape, seed=1)
         chain = lambda x, y: pg.softmax(pg.layer_norm(x + y) * 2.0 - x) * y
         ran = fused(chain, x, y)
         assert not is_gpu() or ran == ["rows_region"] * 2
@@ -142,7 +150,8 @@ def test_several_row_kernels():
 
 def test_reductions_after_rows():
     for shape in [(5, 31), (40, 1024)]:
-        x, y = draw(*shape), draw(*shape, seed=1)
+        x = draw(*shape)
+        y = draw(*shape, seed=1)
         for axis in (0, 1, None):
             f = lambda x, y, axis=axis: pg.sum(pg.softmax(x * 2.0) * y, axis=axis)
             ran = fused(f, x, y)
@@ -154,7 +163,8 @@ def test_reductions_after_rows():
 
 
 def test_reductions_over_several_axes():
-    x, y = draw(40, 50), draw(40, 50, seed=1)
+    x = draw(40, 50)
+    y = draw(40, 50, seed=1)
     two = lambda x, y: (pg.sum(pg.exp(x) * y, axis=0), pg.max(pg.exp(x) * y, axis=1))
     ran = fused(two, x, y)
     assert not is_gpu() or ran == ["reduce"] * 2
@@ -172,7 +182,9 @@ def test_reductions_over_several_axes():
 
 def test_rows_that_are_normalized_twice():
     for shape in [(5, 31), (3, 1024), (2, 17_000)]:
-        x, scale, offset = draw(*shape), draw(shape[-1]), draw(shape[-1], seed=1)
+        x = draw(*shape)
+        scale = draw(shape[-1])
+        offset = draw(shape[-1], seed=1)
 
         def f(x, scale, offset):
             z = x * 2.0
@@ -190,7 +202,8 @@ def test_rows_that_are_normalized_twice():
 
 
 def test_what_does_not_fit():
-    x, y = draw(4, 6, 8), draw(4, 6, 8, seed=1)
+    x = draw(4, 6, 8)
+    y = draw(4, 6, 8, seed=1)
     fused(lambda x, y: pg.layer_norm(x * y, axis=(1, 2)) + y, x, y)
     part = lambda x, a: pg.layer_norm(x * a, axis=(1, 2)) + a
     assert len(fused(part, x, draw(6, 1))) <= 3
@@ -208,7 +221,8 @@ def test_what_does_not_fit():
 
 
 def test_one_vector():
-    x, y = draw(300), draw(300, seed=1)
+    x = draw(300)
+    y = draw(300, seed=1)
     for op in ROWS.values():
         in_one_launch(lambda x, y, op=op: op(x * y) + y, x, y)
     in_one_launch(lambda x, y: pg.layer_norm(x, y * 2.0, x + y) * 3.0, x, y)

@@ -102,7 +102,8 @@ def check_reductions():
             expected = reference(x.astype(np.float64), axis)
             scale = np.sqrt(count) if name == "sum" else 1.0
             close(getattr(pg, name)(x, axis=axis), expected, 2e-6 * scale)
-        total, mean = pg.sum(x, axis=axis).numpy(), pg.mean(x, axis=axis).numpy()
+        total = pg.sum(x, axis=axis).numpy()
+        mean = pg.mean(x, axis=axis).numpy()
         np.testing.assert_array_equal(mean, total / np.float32(count))
 
 
@@ -165,7 +166,9 @@ def check_dtypes_of_reductions():
 def check_several_reductions():
     """Several at the end of a region, with inputs that broadcast, and an output."""
     for shape in [(300, 40), (3, 5000), (2, 3, 33), (1200, 9)]:
-        x, y, row = draw(*shape), draw(*shape), draw(shape[-1])
+        x = draw(*shape)
+        y = draw(*shape)
+        row = draw(shape[-1])
         column = draw(*shape[:-1], 1)
         for axis in (0, len(shape) - 1, tuple(range(len(shape)))):
 
@@ -193,7 +196,8 @@ def softmax(x):
 def check_softmax():
     for shape in SHAPES:
         for scale in (1.0, 20.0):  # with the latter, one element dominates
-            x, dy = draw(*shape) * np.float32(scale), draw(*shape[::-1]).T.copy()
+            x = draw(*shape) * np.float32(scale)
+            dy = draw(*shape[::-1]).T.copy()
             wide = x.astype(np.float64)
             y = softmax(wide)
             found, pull_back = pg.vjp(pg.softmax, pg.asarray(x))
@@ -211,9 +215,12 @@ def check_softmax():
 
 def check_layer_norm():
     for shape in SHAPES:
-        x, dy = draw(*shape), draw(*shape[::-1]).T.copy()
-        wide, n = x.astype(np.float64), shape[-1]
-        scale, offset = draw(n, 1)[:, 0], draw(n, 2)[:, 0]
+        x = draw(*shape)
+        dy = draw(*shape[::-1]).T.copy()
+        wide = x.astype(np.float64)
+        n = shape[-1]
+        scale = draw(n, 1)[:, 0]
+        offset = draw(n, 2)[:, 0]
         factor = 1 / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
         z = (wide - wide.mean(-1, keepdims=True)) * factor
         f = lambda *xs: pg.layer_norm(*xs)
@@ -232,10 +239,14 @@ def check_layer_norm():
 def check_special_rows():
     """What is no number stays in its row; rows share a group."""
     for n in (10, 33, 100, 1024, 5000, 9000, 17_000):
-        x, dy, scale = draw(7, n), draw(n, 7).T.copy(), draw(n)
+        x = draw(7, n)
+        dy = draw(n, 7).T.copy()
+        scale = draw(n)
         ops = [pg.softmax, pg.log_softmax, lambda x, s=scale: pg.layer_norm(x, s)]
         clean = [both_ways(op, x, dy) for op in ops]
-        x[1, n - 2], x[2, 0], x[4] = np.nan, np.inf, -np.inf
+        x[1, n - 2] = np.nan
+        x[2, 0] = np.inf
+        x[4] = -np.inf
         for op, rows in zip(ops, clean, strict=True):
             for found, before in zip(both_ways(op, x, dy), rows, strict=True):
                 assert np.isnan(found[[1, 2, 4]]).all()

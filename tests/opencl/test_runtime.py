@@ -20,7 +20,8 @@ def opencl():
 
 
 def test_small_and_large_work_in_turn():
-    x, y = pg.zeros(BIG), pg.zeros(8)
+    x = pg.zeros(BIG)
+    y = pg.zeros(8)
     for i in range(50):
         x = x + 1.0
         y = y + x[i : i + 8]  # small, on what is not done yet
@@ -191,7 +192,8 @@ def interrupt(device, monkeypatch):
     """
 
     def prepare(before=None, after=None):
-        works, plain = {"before": before, "after": after}, device.enqueue
+        works = {"before": before, "after": after}
+        plain = device.enqueue
 
         def enqueue(queue, kernel, items, group):
             is_exp = kernel.function_name == "Exp"
@@ -209,7 +211,9 @@ def interrupt(device, monkeypatch):
 
 @pytest.mark.parametrize("size", [8, BIG])
 def test_a_launch_within_a_launch_has_arguments_of_its_own(size, interrupt):
-    x, other, found = pg.zeros(size), pg.ones(size), []
+    x = pg.zeros(size)
+    other = pg.ones(size)
+    found = []
     pg.exp(other * 2.0)  # the next memory holds other values
     interrupt(before=lambda: found.append(pg.exp(other)))
     y = pg.exp(x)
@@ -219,7 +223,9 @@ def test_a_launch_within_a_launch_has_arguments_of_its_own(size, interrupt):
 
 def test_what_a_launch_within_a_launch_leaves_is_waited_for(interrupt):
     """Small work goes to another queue as soon as the first one seems to be idle."""
-    x, many, found = pg.ones(BIG), pg.ones(1 << 22), []
+    x = pg.ones(BIG)
+    many = pg.ones(1 << 22)
+    found = []
 
     def work():
         y = many

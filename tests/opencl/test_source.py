@@ -43,7 +43,8 @@ def test_a_kernel_of_a_file(style):
 
 
 def test_rows_that_an_item_does():
-    cpu, gpu = SimpleNamespace(style="cpu"), SimpleNamespace(style="gpu")
+    cpu = SimpleNamespace(style="cpu")
+    gpu = SimpleNamespace(style="gpu")
     block = source.BLOCK_ELEMENTS
     assert [source.share(cpu, n) for n in (1, 3, block, 2 * block)] == [
         block,

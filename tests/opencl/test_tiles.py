@@ -71,7 +71,8 @@ def check_convolutions() -> None:
         ((1, 6, 6, 4), (1, 1, 4, 4), 2, "valid"),
     ]
     for x_shape, f_shape, strides, pad in cases:
-        x, f = numbers(*x_shape), numbers(*f_shape)
+        x = numbers(*x_shape)
+        f = numbers(*f_shape)
 
         def loss(x: pg.Tensor, f: pg.Tensor) -> pg.Tensor:
             y = pg.conv2d(x, f, strides=strides, pad=pad)  # noqa: B023
@@ -92,12 +93,15 @@ def test_convolutions():
 
 def check_other_products() -> None:
     """Compare batches, long sums and other dtypes."""
-    a, b = numbers(3, 1, 40, 24), numbers(4, 24, 20)
+    a = numbers(3, 1, 40, 24)
+    b = numbers(4, 24, 20)
     np.testing.assert_array_equal(pg.matmul(a, b).numpy(), a @ b)
-    a, b = numbers(20, 9000), numbers(9000, 20)
+    a = numbers(20, 9000)
+    b = numbers(9000, 20)
     np.testing.assert_array_equal(pg.matmul(a, b).numpy(), a @ b)
     for dtype in (np.int32, np.complex64):
-        a, b = numbers(33, 17).astype(dtype), numbers(17, 40).astype(dtype)
+        a = numbers(33, 17).astype(dtype)
+        b = numbers(17, 40).astype(dtype)
         np.testing.assert_array_equal(pg.matmul(a, b).numpy(), a @ b)
 
 
@@ -112,10 +116,13 @@ def check_few_rows() -> None:
         for kernel in KERNELS.values():
             getattr(kernel, "known", {}).clear()
         check_layouts(numbers(3, 1000), numbers(1000, 33))
-        a, b = numbers(3, 2, 40), numbers(3, 40, 20)
+        a = numbers(3, 2, 40)
+        b = numbers(3, 40, 20)
         np.testing.assert_array_equal(pg.matmul(a, b).numpy(), a @ b)
     for turned in (False, True):
-        a, b, bias = numbers(2, 40), numbers(40, 12), numbers(12)
+        a = numbers(2, 40)
+        b = numbers(40, 12)
+        bias = numbers(12)
         y = pg.fused.matmul(
             a,
             b.T.copy() if turned else b,
@@ -250,7 +257,9 @@ def check_the_precision_in_force() -> None:
         return choose(device, dtype, precision, *sizes)
 
     tiles.chosen = noting
-    f, x, w = numbers(3, 3, 4, 8), numbers(1, 6, 6, 4), numbers(8, 12)
+    f = numbers(3, 3, 4, 8)
+    x = numbers(1, 6, 6, 4)
+    w = numbers(8, 12)
     for op, a, b in ((pg.matmul, numbers(20, 8), w), (pg.conv2d, x, f)):
         for wrapped in (op, pg.jit(lambda a, b, op=op: op(a, b))):
             found.clear()

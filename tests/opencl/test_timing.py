@@ -101,7 +101,8 @@ def test_threads_are_told_apart(device, measures):
             x @ x
         found.append(device.seconds())
 
-    x, found = pg.ones((256, 256)), []
+    x = pg.ones((256, 256))
+    found = []
     with pg.profile() as p:
         thread = threading.Thread(target=work)
         thread.start()

@@ -27,7 +27,8 @@ def draw(dtype, *shape):
 
 def check(x, y):
     """Compare a kernel of two inputs, and one of three, with NumPy."""
-    a, b = pg.asarray(x), pg.asarray(y)
+    a = pg.asarray(x)
+    b = pg.asarray(y)
     np.testing.assert_array_equal(pg.equal(a, b).numpy(), x == y)
     found = pg.where(pg.equal(a, b), a, b)
     np.testing.assert_array_equal(found.numpy(), np.where(x == y, x, y))
@@ -37,7 +38,8 @@ def check(x, y):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_flat_arrays_of_any_length(dtype):
     for n in LENGTHS:
-        x, y = draw(dtype, n), draw(dtype, n)[::-1].copy()
+        x = draw(dtype, n)
+        y = draw(dtype, n)[::-1].copy()
         check(x, y)
         check(x, y[:1])
 

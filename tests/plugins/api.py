@@ -111,7 +111,8 @@ def _goes_on(before, now):
     """Return whether what a plugin does with an item still works."""
     if now is None or now == before:
         return now is not None
-    old, new = _parameters(before), _parameters(now)
+    old = _parameters(before)
+    new = _parameters(now)
     if old is None or new is None:  # the fields of a named tuple may become more
         return before != "protocol" and now.startswith(f"{before}, ")
     added = [name for name in new if name not in old]

@@ -127,7 +127,8 @@ ROWS += [(90, 100), (33, 255), (33, 256), (33, 257)]  # 4096 bytes are 1024 elem
 @pytest.mark.parametrize(("rows", "width"), ROWS)
 @pytest.mark.parametrize("name", ["Sub", "RealDiv", "Prelu"])
 def test_rows_of_which_one_repeats(name, rows, width):
-    x, row = np.resize(DRAWN, (rows, width)), DRAWN[1].ravel()[:width]
+    x = np.resize(DRAWN, (rows, width))
+    row = DRAWN[1].ravel()[:width]
     check(name, x, row)
     check(name, row, x)
     check("Select", np.greater(x, 0), x, row)
@@ -156,7 +157,8 @@ def test_choosing(operands):
 def test_choosing_in_c_by_dtype(dtype):
     function = KERNELS["Select"]
     with np.errstate(invalid="ignore"):
-        a, b = (DRAWN * 20).astype(dtype), DRAWN[::-1].astype(dtype)
+        a = (DRAWN * 20).astype(dtype)
+        b = DRAWN[::-1].astype(dtype)
     chain = [function]
     while hasattr(chain[-1], "__wrapped__"):
         chain.append(chain[-1].__wrapped__)
@@ -174,7 +176,8 @@ def test_choosing_in_c_by_dtype(dtype):
 
 @pytest.mark.parametrize("dtype", ["uint64", "int16", "float16", "complex64"])
 def test_choosing_on_numpy_by_dtype(dtype):
-    a, b = DRAWN.astype("int8").astype(dtype), np.ones_like(DRAWN, dtype)
+    a = DRAWN.astype("int8").astype(dtype)
+    b = np.ones_like(DRAWN, dtype)
     condition = DRAWN > 0
     found = KERNELS["Select"](condition, a, b)
     assert found.dtype == dtype
@@ -200,7 +203,8 @@ ROWS_BACK = {
 
 @pytest.mark.parametrize("name", BACKWARD)
 def test_gradients_in_one_kernel(name):
-    kernel, formula = KERNELS[f"plugrad_cpu.{name}"], BACKWARD[name]
+    kernel = KERNELS[f"plugrad_cpu.{name}"]
+    formula = BACKWARD[name]
     rows = [(DRAWN[0, 0, :n], DRAWN[1, 0, :n]) for n in range(1, 20)]
     rows += [(DRAWN, DRAWN * 0.25), (DRAWN[:0], DRAWN[:0]), (DRAWN[0].T, DRAWN[1].T)]
     for dy, x in rows:
@@ -219,7 +223,8 @@ def test_gradients_in_one_kernel(name):
 @pytest.mark.parametrize("spread", [0.1, 3, 30])
 def test_gradients_of_rows_in_one_kernel(name, dtype, spread):
     """With a wide spread, one element of most rows is next to 1."""
-    kernel, formula = KERNELS[f"plugrad_cpu.{name}"], ROWS_BACK[name]
+    kernel = KERNELS[f"plugrad_cpu.{name}"]
+    formula = ROWS_BACK[name]
     shapes = [(n,) for n in range(1, 20)] + [(6, 34, 20), (0, 3), (3, 700)]
     for shape in shapes:
         dy = RNG.normal(size=shape)
@@ -249,7 +254,9 @@ def test_numbers_that_a_double_does_not_hold():
 
 
 def test_results_have_the_order_of_their_operands():
-    add, exp, x = KERNELS["Add"], KERNELS["Exp"], DRAWN[0].T
+    add = KERNELS["Add"]
+    exp = KERNELS["Exp"]
+    x = DRAWN[0].T
     assert exp(x).flags.f_contiguous
     assert add(x, x).flags.f_contiguous
     assert exp(DRAWN[:, ::2]).flags.c_contiguous
@@ -271,7 +278,8 @@ def test_wrong_calls():
 
 
 def test_nothing_is_kept():
-    x, y = DRAWN[:, ::2], DRAWN[0, 0]
+    x = DRAWN[:, ::2]
+    y = DRAWN[0, 0]
     calls = [
         (KERNELS["Exp"], (x,)),
         (KERNELS["Add"], (x, y)),

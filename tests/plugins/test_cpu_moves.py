@@ -115,7 +115,8 @@ TURNED = [
 def test_a_copy_is_contiguous(turn, size):
     x = pg.asarray(draw((size, size + 2, 7), "float32"))
     with pg.use_backend("cpu"):
-        view, y = turn(x), pg.asarray(turn(x), copy=True)
+        view = turn(x)
+        y = pg.asarray(turn(x), copy=True)
         assert y.numpy().flags.c_contiguous
         np.testing.assert_array_equal(y.numpy(), view.numpy())
         turned = pg.asarray(np.asfortranarray(view.numpy()), copy=True).numpy()
@@ -148,7 +149,8 @@ def test_large_results_have_memory_of_the_pool(name):
 
 @in_c
 def test_bits_do_not_depend_on_the_number_of_threads():
-    program, found = textwrap.dedent(PROGRAM), []
+    program = textwrap.dedent(PROGRAM)
+    found = []
     for count in ("1", "2", "8"):
         found.append(output(program, PLUGRAD_CPU_THREADS=count).split())
     assert len(found[0]) == len(BIG)

@@ -65,11 +65,13 @@ POOLING = [
 def of_rows(dtype):
     """Yield calls of what works along an axis: all shapes, contiguous and not."""
     for shape in SHAPES:
-        x, n = draw(*shape, dtype=dtype), shape[-1]
+        x = draw(*shape, dtype=dtype)
+        n = shape[-1]
         for axis in (i for i, size in enumerate(shape) if size):
             yield f"softmax {shape} {axis}", lambda x=x, a=axis: pg.softmax(x, a)
             yield f"log_softmax {shape}", lambda x=x, a=axis: pg.log_softmax(x, a)
-        s, o = draw(n, dtype=dtype), draw(n, dtype=dtype)
+        s = draw(n, dtype=dtype)
+        o = draw(n, dtype=dtype)
         for pair in [(None, None), (s, None), (None, o), (s, o)] if n else ():
             yield f"layer_norm {shape}", lambda x=x, p=pair: pg.layer_norm(x, *p)
     x = draw(6, 8, dtype=dtype)
@@ -81,7 +83,8 @@ def of_rows(dtype):
 def of_depthwise(dtype):
     """Yield depthwise convolutions and their gradients."""
     for c, m, window, how in DEPTHWISE:
-        x, w = draw(2, 9, 8, c, dtype=dtype), draw(*window, c, m, dtype=dtype)
+        x = draw(2, 9, 8, c, dtype=dtype)
+        w = draw(*window, c, m, dtype=dtype)
         f = lambda x, w, how=how: pg.depthwise_conv2d(x, w, **how)
         yield f"depthwise {c} {m} {window} {how}", lambda f=f, x=x, w=w: f(x, w)
         g = pg.grads(lambda x, w, f=f: pg.sum(pg.sin(f(x, w))))
@@ -355,7 +358,8 @@ def test_arguments_are_checked_against_the_prototype(name, way):
 
 
 def test_a_double_is_no_integer():
-    clip, y = native.native.get("clip_f32"), np.empty_like(X)
+    clip = native.native.get("clip_f32")
+    y = np.empty_like(X)
     with pytest.raises(TypeError, match="argument 5 must be a float, got int"):
         clip(X, y, X.size, 0.0, 1)
     with pytest.raises(TypeError, match="takes no keywords"):

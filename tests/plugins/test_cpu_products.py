@@ -39,7 +39,8 @@ def close(y, exact, depth):
 def test_rows_of_whole_pages_have_the_bits_of_others(n):
     """Rows a multiple of 4 KiB apart are packed, others read where they lie."""
     wide = draw(50, 1024 + 16)
-    a, b = wide[:, :1024], draw(1024, n)
+    a = wide[:, :1024]
+    b = draw(1024, n)
     pages = linalg.product(a.copy(), b, linalg.NOTHING)
     np.testing.assert_array_equal(pages, linalg.product(a, b, linalg.NOTHING))
     assert close(pages, a.astype(float) @ b.astype(float), 1024)
@@ -48,7 +49,8 @@ def test_rows_of_whole_pages_have_the_bits_of_others(n):
 @pytest.mark.parametrize("m", [5, 12, 50, 300])
 def test_columns_whose_rows_are_whole_pages_have_the_bits_of_others(m):
     """B is packed before it is used, or while the first rows are computed."""
-    a, wide = draw(m, 700), draw(700, 1024 + 16)
+    a = draw(m, 700)
+    wide = draw(700, 1024 + 16)
     b = wide[:, :1024]
     pages = linalg.product(a, b.copy(), linalg.NOTHING)
     np.testing.assert_array_equal(pages, linalg.product(a, b, linalg.NOTHING))
@@ -116,7 +118,8 @@ STACKS = [  # shapes of a and b
 
 @pytest.mark.parametrize(("a", "b"), STACKS)
 def test_stacks_and_views(a, b):
-    a, b = draw(*a), draw(*b)
+    a = draw(*a)
+    b = draw(*b)
     exact = a.astype(float) @ b.astype(float)
     assert close(linalg.product(a, b, linalg.NOTHING), exact, 70)
     apart = np.stack([a, a], axis=0)[1]  # a view, which is contiguous
@@ -133,7 +136,10 @@ def test_stacks_and_views(a, b):
 @pytest.mark.parametrize("n", [5, 16, 20, 32, 37, 70])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_fused_products(monkeypatch, activation, n):
-    a, b, bias, slopes = draw(19, 300), draw(300, n), draw(n), draw(n)
+    a = draw(19, 300)
+    b = draw(300, n)
+    bias = draw(n)
+    slopes = draw(n)
     how = {"prelu_weights": slopes} if activation == "prelu" else {}
     call = lambda: pg.fused.matmul(a, b, bias=bias, activation=activation, **how)
     fast = call().numpy()
@@ -142,7 +148,8 @@ def test_fused_products(monkeypatch, activation, n):
 
 
 def test_what_is_not_finite_stays_in_its_row_and_column():
-    a, b = draw(21, 40), draw(40, 45)
+    a = draw(21, 40)
+    b = draw(40, 45)
     a[5, 3], b[7, 44] = np.nan, np.inf
     y = pg.matmul(a, b).numpy()
     odd = ~np.isfinite(y)
@@ -181,7 +188,8 @@ WINDOWS = [  # shape of x, of the filter, and how
 
 @pytest.mark.parametrize(("x", "filter", "how"), WINDOWS)
 def test_convolutions(monkeypatch, x, filter, how):
-    x, filter = pg.asarray(draw(*x)), pg.asarray(draw(*filter))
+    x = pg.asarray(draw(*x))
+    filter = pg.asarray(draw(*filter))
     f = lambda x, filter: pg.conv2d(x, filter, **how)
     ran = []
     kept = conv.CONV[np.dtype("float32")]
@@ -208,24 +216,28 @@ def test_convolutions(monkeypatch, x, filter, how):
     ],
 )
 def test_small_filters_are_summed_in_parts(monkeypatch, x, filter, parts):
-    ran, kept = [], conv.FILTER[np.dtype("float32")]
+    ran = []
+    kept = conv.FILTER[np.dtype("float32")]
     noted = lambda *args: (ran.append(args[-1]), kept(*args))
     monkeypatch.setitem(conv.FILTER, np.dtype("float32"), noted)
-    x, filter = pg.asarray(draw(*x)), pg.asarray(draw(*filter))
+    x = pg.asarray(draw(*x))
+    filter = pg.asarray(draw(*filter))
     f = lambda filter: pg.conv2d(x, filter, pad="same")
     pg.grad(f)(filter, dy=f(filter))
     assert ran == [parts]
 
 
 def test_convolutions_of_three_axes_and_transposed():
-    x, filter = draw(1, 5, 6, 7, 3), draw(2, 3, 3, 3, 4)
+    x = draw(1, 5, 6, 7, 3)
+    filter = draw(2, 3, 3, 3, 4)
     fast = pg.conv3d(x, filter, pad="same").numpy()
     exact = pg.conv3d(x.astype(float), filter.astype(float), pad="same").numpy()
     np.testing.assert_allclose(fast, exact, atol=1e-4)
 
 
 def test_infinities_in_tiles_are_those_of_the_definition():
-    x, filter = draw(1, 26, 26, 32), draw(3, 3, 32, 32)
+    x = draw(1, 26, 26, 32)
+    filter = draw(3, 3, 32, 32)
     x[0, 5, 5, 3], x[0, 20, 20, 1] = np.inf, np.nan
     y = pg.conv2d(x, filter, pad="same").numpy()
     exact = pg.conv2d(x.astype(float), filter.astype(float), pad="same").numpy()

@@ -38,10 +38,13 @@ def on_cpu(own_compilers):
 
 def run(program, kept, x, y, row):
     """Return some of what a program makes, and all that it reduces."""
-    values, reduced, last = [x, y], [], x.ndim - 1
+    values = [x, y]
+    reduced = []
+    last = x.ndim - 1
     axes = [None, -1, 0, (0, last), (*range(last),), (*range(1, last + 1),)]
     for op, a, b, c, keepdims in program:
-        p, q = values[a % len(values)], values[b % len(values)]
+        p = values[a % len(values)]
+        q = values[b % len(values)]
         if op < len(ELEMENT_WISE):
             values.append(ELEMENT_WISE[op](p, q, row))
             continue
@@ -60,16 +63,16 @@ def test_programs(seed):
     shape = SHAPES[rng.integers(len(SHAPES))]
     floats = lambda *s: pg.asarray(rng.normal(size=s).astype("float32"))
     xs = floats(*shape), floats(*shape), floats(shape[-1])
-    odds, count = (
-        [len(ELEMENT_WISE) + len(REDUCTIONS), 99, 99, 6, 2],
-        rng.integers(2, 14),
-    )
-    program, kept = rng.integers(0, odds, (count, 5)).tolist(), rng.random(14) < 0.5
+    odds = [len(ELEMENT_WISE) + len(REDUCTIONS), 99, 99, 6, 2]
+    count = rng.integers(2, 14)
+    program = rng.integers(0, odds, (count, 5)).tolist()
+    kept = rng.random(14) < 0.5
     f = lambda *xs: run(program, kept, *xs)
     if seed % 3 == 0:
         total = lambda *xs: sum(pg.sum(y * 0.5) for y in run(program, kept, *xs))
         f = lambda x, y, row: pg.grad(lambda x: total(x, y, row))(x)
-    jitted, expected = pg.jit(f), pg.tree.leaves(f(*xs))
+    jitted = pg.jit(f)
+    expected = pg.tree.leaves(f(*xs))
     for _ in range(4):
         for found, y in zip(pg.tree.leaves(jitted(*xs)), expected, strict=True):
             assert (found.shape, found.dtype) == (y.shape, y.dtype)

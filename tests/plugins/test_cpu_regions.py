@@ -110,7 +110,10 @@ def test_two_steps_of_arithmetic_are_one_run(first, second, names):
 
     for n in SIZES:
         check(f, floats(n), floats(n), floats(n))
-    whole, row, column, one = floats(3, 50), floats(50), floats(3, 1), floats()
+    whole = floats(3, 50)
+    row = floats(50)
+    column = floats(3, 1)
+    one = floats()
     for operands in [(whole, row, column), (row, whole, one), (one, whole, row)]:
         check(f, *operands)
         check(f, *operands[::-1])
@@ -157,7 +160,9 @@ def test_what_others_read_is_a_run_of_its_own(names):
 @pytest.mark.parametrize("shape", [(4_300_003,), (43_007, 100)])
 def test_arrays_that_no_cache_holds(shape):
     """Outputs of 64 MiB are written past the caches, also where no line begins."""
-    x, y, row = floats(*shape), floats(*shape), floats(shape[-1] if shape[1:] else 1)
+    x = floats(*shape)
+    y = floats(*shape)
+    row = floats(shape[-1] if shape[1:] else 1)
 
     def f(x, y):
         z = x * y + row
@@ -177,7 +182,8 @@ OTHERS = {
 @pytest.mark.parametrize("shape", [(3, 5), (7, 300), (40, 33, 6), (2, 1, 1025), (4, 1)])
 @pytest.mark.parametrize("other", OTHERS)
 def test_broadcasting(shape, other):
-    x, y = floats(*shape), floats(*OTHERS[other](shape))
+    x = floats(*shape)
+    y = floats(*OTHERS[other](shape))
     check(lambda x, y: (x - y) * pg.exp(y - x) / (y + x * 2.0), x, y)
     check(lambda x, y: pg.where(x > y, y * x, x), x, y)
     check(lambda x, y: -pg.broadcast_to(y, x.shape) * x, x, y)
@@ -188,13 +194,16 @@ def test_broadcasting(shape, other):
 
 
 def test_axes_in_the_middle():
-    x, y, z = floats(3, 40, 5, 9), floats(40, 1, 9), floats(3, 1, 5, 1)
+    x = floats(3, 40, 5, 9)
+    y = floats(40, 1, 9)
+    z = floats(3, 1, 5, 1)
     check(lambda x, y, z: pg.tanh(x * y + z) - y, x, y, z)
     check(lambda y, z: pg.exp(y + z) * y, y, z)  # none has the whole shape
 
 
 def test_conditions():
-    x, y = floats(700), floats(700)
+    x = floats(700)
+    y = floats(700)
     check(lambda x, y: pg.logical_not(x > y) | (x == y) & (x != 1.0), x, y)
     check(lambda x, y: (pg.logical_xor(x >= y, x < 0.0), x <= y), x, y, regions=2)
     check(lambda x, y: pg.astype(x > y, "float32") * x, x, y)
@@ -248,7 +257,8 @@ PRODUCTS = {
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products(name):
     a, b, turn_a, turn_b = PRODUCTS[name]
-    a, b = floats(*a), floats(*b)
+    a = floats(*a)
+    b = floats(*b)
     f = lambda a, b: pg.matmul(a, b, transpose_a=turn_a, transpose_b=turn_b)
     check(f, a, b)
     check(lambda a, b: f(a, b) + f(a, b * 2.0), a, b, regions=4)

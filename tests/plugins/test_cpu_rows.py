@@ -59,7 +59,8 @@ REDUCTIONS = [
 
 @pytest.mark.parametrize(("shape", "axis"), REDUCTIONS)
 def test_reductions(shape, axis):
-    x, row = floats(*shape), floats(shape[-1])
+    x = floats(*shape)
+    row = floats(shape[-1])
     for reduce in (pg.sum, pg.mean, pg.max, pg.min):
         f = lambda x, row, reduce=reduce: reduce(x * x + row, axis=axis)
         check(f, x, row, kernels=[3])
@@ -115,7 +116,10 @@ OPS = {
 @pytest.mark.parametrize("shape", ROWS)
 @pytest.mark.parametrize("name", OPS)
 def test_rows(name, shape):
-    op, x, mask, row = OPS[name], floats(*shape), floats(*shape[-2:]), floats(shape[-1])
+    op = OPS[name]
+    x = floats(*shape)
+    mask = floats(*shape[-2:])
+    row = floats(shape[-1])
     more = name == "layer_norm, moved" and row.shape != mask.shape
     f = lambda x, row, mask: pg.tanh(op(x * 0.5 + mask, row)) * x
     jitted = pg.jit(f)
@@ -133,7 +137,9 @@ def test_rows(name, shape):
 @pytest.mark.parametrize("shape", [(40, 16), (3, 30, 100), (70, 1025)])
 @pytest.mark.parametrize("name", OPS)
 def test_gradients_of_rows(name, shape):
-    op, x, row = OPS[name], floats(*shape), floats(shape[-1])
+    op = OPS[name]
+    x = floats(*shape)
+    row = floats(shape[-1])
     loss = lambda x, row: pg.sum(pg.square(op(x * 0.5, row)) * pg.cos(x))
     f = lambda x, row: pg.grad(loss, argnums=(0, 1))(x, row)
     jitted = pg.jit(f)
@@ -156,7 +162,8 @@ def test_kernels_of_rows_follow_each_other():
 
 
 def test_other_axes_and_views_run_as_they_are():
-    x, row = floats(30, 90), floats(90)
+    x = floats(30, 90)
+    row = floats(90)
     check(lambda x: pg.softmax(x * 2.0 + 1.0, axis=0), x, kernels=[2, 1])
     view = lambda row: pg.broadcast_to(row * row + row, (30, 90))
     check(lambda row: pg.softmax(view(row)) * row, row, kernels=[2, 1, 1])
@@ -171,7 +178,8 @@ def test_other_axes_and_views_run_as_they_are():
 
 
 def test_squares():
-    x, y = floats(50, 70, special=0.1), floats(50, 70)
+    x = floats(50, 70, special=0.1)
+    y = floats(50, 70)
     check(lambda x, y: (x - y) ** 2, x, y, kernels=[2])
     check(lambda x, y: pg.mean((x - y) ** 2), y, y * 2.0, kernels=[3])
     check(lambda x, y: (x - y) ** 3 + 1.0, x, y, kernels=[1, 1])

@@ -32,7 +32,8 @@ ENDS = {
 def test_convolutions(name, end):
     op, shape, size, options = CONVOLUTIONS[name]
     bias, more = ENDS[end]
-    x, w = floats(*shape), floats(*size)
+    x = floats(*shape)
+    w = floats(*size)
     b = bias and bias(size[-1] if name != "depthwise" else size[2])
     check(lambda x, w: op(x, w, b, **options, **more), x, w)
     f = lambda x: op(x, w, b, **options, **more)  # constants
@@ -43,7 +44,8 @@ def test_convolutions(name, end):
 
 
 def test_constants_may_have_strides():
-    x, w = floats(*IMAGE), floats(20, 12, 3, 3)
+    x = floats(*IMAGE)
+    w = floats(20, 12, 3, 3)
     turned = pg.permute_dims(w, (2, 3, 1, 0))
     check(lambda x: pg.fused.conv2d(x, turned, pad="same"), x)
 
@@ -81,7 +83,8 @@ READERS = {
 def test_weights_may_have_strides(name):
     """Regions read arrays in order; in each call kernels run in place of others."""
     f, shapes = READERS[name]
-    x, weights = floats(9, 24), [floats(*shape) for shape in shapes]
+    x = floats(9, 24)
+    weights = [floats(*shape) for shape in shapes]
     jitted = pg.jit(f)
     for change in (
         pg.asarray,
@@ -98,14 +101,17 @@ def test_weights_may_have_strides(name):
 
 
 def test_slopes_of_channels():
-    x, w, slopes = floats(*IMAGE), floats(3, 3, 12, 16), floats(16)
+    x = floats(*IMAGE)
+    w = floats(3, 3, 12, 16)
+    slopes = floats(16)
     f = lambda x: pg.fused.conv2d(x, w, activation="prelu", prelu_weights=slopes)
     check(f, x)
 
 
 @pytest.mark.parametrize("op", [pg.max_pool, pg.avg_pool])
 def test_pooling(op):
-    f, x = lambda x: op(x, 3, strides=2, pad="same"), floats(2, 9, 11, 24)
+    f = lambda x: op(x, 3, strides=2, pad="same")
+    x = floats(2, 9, 11, 24)
     check(f, x)
     check(f, pg.astype(x, "float64"), regions=0)
     check(f, floats(2, 40, 60, 3), regions=0)  # on NumPy
@@ -113,7 +119,9 @@ def test_pooling(op):
 
 @pytest.mark.parametrize("activation", ["linear", "relu", "sigmoid"])
 def test_products_with_an_end(activation):
-    x, w, b = floats(9, 40), floats(33, 40), floats(33)
+    x = floats(9, 40)
+    w = floats(33, 40)
+    b = floats(33)
     dense = lambda x, w, b: pg.fused.matmul(
         x, w, transpose_b=True, bias=b, activation=activation
     )
@@ -129,7 +137,8 @@ def test_products_of_bytes(kind, result):
     draw = lambda *shape: np.random.default_rng(7).integers(-128, 128, shape, "int8")
     x = pg.astype(pg.asarray(draw(2, 7, 8, 5)), kind)
     w = pg.asarray(draw(3, 3, 5, 40))
-    zero, bias = pg.asarray(3, dtype=kind), pg.asarray(draw(40).astype("int32"))
+    zero = pg.asarray(3, dtype=kind)
+    bias = pg.asarray(draw(40).astype("int32"))
     end = {}
     if result != "int32":
         end["scale"] = pg.abs(floats(40)) * 1e-3
@@ -146,17 +155,20 @@ def test_products_of_bytes(kind, result):
 
 
 def test_other_convolutions_run_as_they_are():
-    x, w = floats(1, 9, 9, 4), floats(3, 3, 4, 8)
+    x = floats(1, 9, 9, 4)
+    w = floats(3, 3, 4, 8)
     wide = lambda t: pg.astype(t, "float64")
     check(lambda x, w: pg.conv2d(x, w), wide(x), wide(w), regions=0)
-    two, cube = floats(3, 3, 4, 2), floats(3, 3, 3, 4, 8)
+    two = floats(3, 3, 4, 2)
+    cube = floats(3, 3, 3, 4, 8)
     check(lambda x: pg.depthwise_conv2d(x, two), x, regions=0)
     check(lambda x: pg.conv2d(x, w), floats(0, 9, 9, 4), regions=0)
     check(lambda x: pg.conv3d(x, cube), floats(1, 5, 6, 7, 4))  # is in C, too
 
 
 def test_the_memory_of_a_kernel_is_given_back():
-    x, w = floats(1, 64, 64, 32), floats(3, 3, 32, 32)
+    x = floats(1, 64, 64, 32)
+    w = floats(3, 3, 32, 32)
     f = pg.jit(lambda x: pg.conv2d(x, w, pad="same"))
     f(x), f(x), f(x)
     gc.collect()

@@ -167,10 +167,12 @@ def test_the_first_of_equal_maxima_is_named(dtype, batch):
 @pytest.mark.parametrize("dtype", "?bhiqBefdFD")
 @pytest.mark.parametrize("shape", [(70, 90), (90,), (70, 1), ()], ids=str)
 def test_where_keeps_the_bits_of_what_it_chooses(shape, dtype):
-    condition, a = RNG.random((70, 90)) < 0.5, ties(70, 90).astype(dtype)
+    condition = RNG.random((70, 90)) < 0.5
+    a = ties(70, 90).astype(dtype)
     b = (ties(*shape) - 1).astype(dtype)
     if np.dtype(dtype).kind in "fc":
-        a, b = spotted(a, NAN, INF, -0.0), b * np.asarray(-0.0, dtype)
+        a = spotted(a, NAN, INF, -0.0)
+        b = b * np.asarray(-0.0, dtype)
     with pg.use_backend("cpu"):
         found = pg.where(condition, pg.asarray(a), pg.asarray(b)).numpy()
         turned = pg.where(condition.T, pg.asarray(a.T), pg.asarray(a.T)).numpy()

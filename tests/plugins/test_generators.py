@@ -45,7 +45,8 @@ class Workshop:
     """A folder with the packages, and an environment in which they are installed."""
 
     def __init__(self, folder, wheelhouse):
-        self.folder, self.house = folder / "packages", folder / "wheels"
+        self.folder = folder / "packages"
+        self.house = folder / "wheels"
         self.house.mkdir()
         for wheel in [*wheelhouse.glob("*.whl"), *downloaded(NEEDS).iterdir()]:
             if not (self.house / wheel.name).exists():

@@ -22,7 +22,9 @@ def score(x):
     return pg.sum(pg.relu(x) * W)
 
 
-PLAIN, GUIDED, DECONVNET = [[0, 1, -1]], [[0, 1, 0]], [[1, 1, 0]]
+PLAIN = [[0, 1, -1]]
+GUIDED = [[0, 1, 0]]
+DECONVNET = [[1, 1, 0]]
 
 
 def test_installed_is_not_active(backend):

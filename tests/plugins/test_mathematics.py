@@ -116,7 +116,8 @@ def test_a_result_depends_on_its_element_alone(op):
 
 
 def test_a_power_depends_on_its_elements_alone():
-    x, y = np.abs(MIXED), np.roll(MIXED, 3)
+    x = np.abs(MIXED)
+    y = np.roll(MIXED, 3)
     found = pg.pow(pg.asarray(x), pg.asarray(y)).numpy()
     alone = [
         pg.pow(pg.asarray(x[i : i + 1]), pg.asarray(y[i : i + 1])).numpy()

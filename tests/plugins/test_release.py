@@ -33,7 +33,9 @@ def written_sdist(path, names, mtime, mode, owner):
     with tarfile.open(path, "w:gz") as archive:
         for name in names:
             info = tarfile.TarInfo(name)
-            info.size, info.mtime, info.uname = len(FILES[name]), mtime, owner
+            info.size = len(FILES[name])
+            info.mtime = mtime
+            info.uname = owner
             info.mode = mode | (0o100 if name.endswith("run") else 0)
             archive.addfile(info, io.BytesIO(FILES[name]))
     return path

@@ -45,7 +45,8 @@ def test_a_change_that_the_changelog_does_not_name_is_found(change):
 
 
 def test_a_new_module_stands_for_what_is_in_it():
-    before, now = {"geometry.axes": "()"}, {"importing.ValueInfo.name": "str"}
+    before = {"geometry.axes": "()"}
+    now = {"importing.ValueInfo.name": "str"}
     now |= {"geometry.axes": "()"}
     assert not api.unnamed(before, now, "- `plugrad.importing`, for importers")
     assert api.unnamed(before, now, "- nothing") == ["importing.ValueInfo.name"]

@@ -127,7 +127,8 @@ def main(backend, calls, seed):
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, stop)
     draw = random.Random(seed)
-    counts, slow = Counter(), []
+    counts = Counter()
+    slow = []
     with pg.use_backend(backend), Path("abuse.log").open("w") as log:
         values = pool()
         tensors = [v for v in values if isinstance(v, pg.Tensor)]

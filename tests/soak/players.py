@@ -94,7 +94,8 @@ def _filter(x):
 
 def close(found, wanted, rtol=2e-4):
     """Compare in units of the largest number; there is no cancelling without."""
-    found, wanted = np.asarray(found), np.asarray(wanted)
+    found = np.asarray(found)
+    wanted = np.asarray(wanted)
     atol = rtol * max(1.0, float(np.abs(wanted).max(initial=0)))
     np.testing.assert_allclose(found, wanted, rtol=rtol, atol=atol)
 
@@ -103,7 +104,8 @@ class Player:
     """Plays in one thread; ``log`` tells the last moves."""
 
     def __init__(self, seed, backends):
-        self.random, self.backends = random.Random(seed), backends
+        self.random = random.Random(seed)
+        self.backends = backends
         self.pool = []  # of (tensor, its values)
         self.pulls = []  # of (pullback, its gradient for ones)
         self.variable = pg.Variable(np.zeros((2, 3), np.float32))
@@ -155,16 +157,19 @@ class Player:
     # --- computing ---------------------------------------------------------------
 
     def compute(self):
-        (x, values), (op, formula, _) = self.pick(), self.random.choice(SMOOTH)
+        (x, values) = self.pick()
+        (op, formula, _) = self.random.choice(SMOOTH)
         self.add(op(x), formula(values.astype(float)), "compute")
 
     def combine(self):
-        (x, a), (op, formula) = self.pick(), self.random.choice(OF_TWO)
+        (x, a) = self.pick()
+        (op, formula) = self.random.choice(OF_TWO)
         y, b = self.random.choice([p for p in self.pool if p[1].shape == a.shape])
         self.add(op(x, y), formula(a.astype(float), b), "combine")
 
     def rearrange(self):
-        (x, values), (op, formula) = self.pick(), self.random.choice(MOVED)
+        (x, values) = self.pick()
+        (op, formula) = self.random.choice(MOVED)
         self.add(op(x), formula(values), "rearrange")
 
     def compare(self):
@@ -193,7 +198,8 @@ class Player:
             return x
 
         def slope(x):
-            x, total = x.astype(float), 1.0
+            x = x.astype(float)
+            total = 1.0
             for _, formula, derivative in links:
                 x, total = formula(x), total * derivative(x)
             return total
@@ -201,7 +207,8 @@ class Player:
         return f, slope
 
     def differentiate(self):
-        (x, values), (f, slope) = self.pick(), self.chain()
+        (x, values) = self.pick()
+        (f, slope) = self.chain()
         dx = pg.grad(lambda x: pg.sum(f(x)))(x)
         wanted = dx.numpy().copy() if self.overridden else slope(values)
         self.add(dx, wanted, "differentiate")
@@ -214,7 +221,8 @@ class Player:
 
     def prepare(self):
         if len(self.pulls) < 5 and not self.overridden:
-            (x, values), (f, slope) = self.pick(), self.chain()
+            (x, values) = self.pick()
+            (f, slope) = self.chain()
             y, pull = pg.vjp(f, x)
             self.pulls.append((pull, slope(values)))
             self.say("prepare", y.shape, y.backend)
@@ -239,7 +247,8 @@ class Player:
     # --- handles -----------------------------------------------------------------
 
     def travel(self):
-        (x, values), name = self.pick(), self.random.choice(self.backends)
+        (x, values) = self.pick()
+        name = self.random.choice(self.backends)
         there = x.to(name)
         assert there.backend == name
         self.add(there, values, "travel")

@@ -77,7 +77,8 @@ def backends():
 def test_soak(seconds, backends, request, record_property):
     first = request.config.getoption("--soak-seed")
     play(0, backends)  # whatever is made once is there
-    before, end = held(), time.monotonic() + seconds
+    before = held()
+    end = time.monotonic() + seconds
     sizes = []
     for seed in itertools.count(first):
         play(seed, backends)
@@ -100,7 +101,9 @@ TENSORS_OF_A_FUNCTION = 64 * 40  # jit keeps 64 recordings with what they captur
 def test_soak_of_jit(seconds, backend, request):
     """Functions are recorded, replayed and dropped; nothing of them stays."""
     first = request.config.getoption("--soak-seed")
-    end, sizes, before = time.monotonic() + seconds, [], None
+    end = time.monotonic() + seconds
+    sizes = []
+    before = None
     for count in itertools.count(1):
         seed = first + (count - 1) % PROGRAMS.get(backend, 1 << 60)
         program = instructions(np.random.default_rng(seed))
@@ -109,7 +112,8 @@ def test_soak_of_jit(seconds, backend, request):
         if count % 20 == 0:
             now = held()
             assert before in (None, now), f"memory after --soak-seed={seed}"
-            before, sizes = now, [*sizes, resident()]
+            before = now
+            sizes = [*sizes, resident()]
         if time.monotonic() > end:
             break
     pg.random.seed()
@@ -121,7 +125,9 @@ def test_soak_of_jit(seconds, backend, request):
 def test_soak_of_state(seconds, backend, request):
     """Programs whose state changes under jit are right, and leave nothing."""
     first = request.config.getoption("--soak-seed")
-    end, sizes, before = time.monotonic() + seconds, [], None
+    end = time.monotonic() + seconds
+    sizes = []
+    before = None
     for count in itertools.count(1):
         seed = first + (count - 1) % PROGRAMS.get(backend, 1 << 60)
         program = random_program(seed)
@@ -130,7 +136,8 @@ def test_soak_of_state(seconds, backend, request):
         if count % 20 == 0:
             now = held()
             assert before in (None, now), f"memory after --soak-seed={seed}"
-            before, sizes = now, [*sizes, resident()]
+            before = now
+            sizes = [*sizes, resident()]
         if time.monotonic() > end:
             break
     print(f"{count} programs with state from seed {first} on {backend}")
@@ -141,14 +148,20 @@ def test_soak_of_state(seconds, backend, request):
 def test_soak_of_a_notebook(seconds, backend, request):
     """One function lives on while what it reads is changed and defined anew."""
     seed = request.config.getoption("--soak-seed")
-    rng, log, sizes, replayed = random.Random(seed), [], [], 0
-    before, end = held(), time.monotonic() + seconds
+    rng = random.Random(seed)
+    log = []
+    sizes = []
+    replayed = 0
+    before = held()
+    end = time.monotonic() + seconds
     code = compiled(notebook.SOURCE, "<notebook>")
-    eager, jitted = Instance(code, lambda f: f), Instance(code, pg.jit)
+    eager = Instance(code, lambda f: f)
+    jitted = Instance(code, pg.jit)
     for count in itertools.count(1):
         event = notebook.cell(rng) if rng.random() < 0.2 else f"CALL(tensor({count}))"
         log = [*log[-40:], event]
-        wanted, (found, ran) = eager.happen(event, count), jitted.happen(event, count)
+        wanted = eager.happen(event, count)
+        (found, ran) = jitted.happen(event, count)
         assert found == wanted[0], f"--soak-seed={seed}\n" + "\n".join(log)
         replayed += not ran
         if count % 100 == 0:
@@ -171,7 +184,8 @@ def test_ten_thousand_steps_hold_memory_flat(way, backend, request):
     rng = np.random.default_rng(0)
     x = pg.asarray(rng.normal(size=(16, 4)).astype(np.float32))
     y = pg.tanh(x @ pg.asarray(rng.normal(size=(4, 2)).astype(np.float32)))
-    w, b = pg.Variable(np.zeros((4, 2), np.float32)), pg.Variable(pg.zeros((2,)))
+    w = pg.Variable(np.zeros((4, 2), np.float32))
+    b = pg.Variable(pg.zeros((2,)))
     params = {"w": w.value, "b": b.value}
 
     def loss(w, b):
@@ -190,7 +204,8 @@ def test_ten_thousand_steps_hold_memory_flat(way, backend, request):
 
     run = (lambda: pg.tidy(step)) if way == "tidy" else step
     losses = [run().item() for _ in range(20)]
-    before, size = held(), resident()
+    before = held()
+    size = resident()
     gc.disable()  # a cycle would show
     try:
         losses += [run().item() for _ in range(steps - 20)]

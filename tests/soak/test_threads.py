@@ -47,7 +47,8 @@ class Worker:
     """One program."""
 
     def __init__(self, number, seed, shared):
-        self.rng, self.shared = random.Random(f"{seed} {number}"), shared
+        self.rng = random.Random(f"{seed} {number}")
+        self.shared = shared
         self.name, self.kernel = f"soak{number}", Kernel(f"soak.Times{number}(x)")
         self.variable = pg.Variable(tensor(self.rng, 3))
         self.state = {"factor": 1.0}
@@ -92,21 +93,24 @@ class Worker:
 
     def override(self):
         """Differentiate inside and outside of a block."""
-        factor, x = float(self.rng.randrange(4)), self.rows()
+        factor = float(self.rng.randrange(4))
+        x = self.rows()
         with pg.override_gradient("Tanh", x=lambda dy, original: factor * original(dy)):
             inside = pg.grad(self.shared.network)(x)
         return inside, pg.grad(self.shared.network)(x)
 
     def change_backend(self):
         """Compute on a backend that is there for a moment."""
-        x, factor = tensor(self.rng, 5), self.rng.randrange(4)
+        x = tensor(self.rng, 5)
+        factor = self.rng.randrange(4)
         with toy(self.name), pg.use_backend(self.name):
             pg.register_kernel("Abs", self.name, lambda x: np.abs(x) * factor)
             return [y.to("cpu") for y in (pg.abs(x), pg.grad(pg.exp)(x[0]))]
 
     def register(self):
         """Register a kernel and its gradient, and remove both."""
-        factor, x = float(self.rng.randrange(4)), tensor(self.rng, 5)
+        factor = float(self.rng.randrange(4))
+        x = tensor(self.rng, 5)
         name = self.kernel.name
         pg.register_kernel(self.kernel, "cpu", lambda x: x * np.float32(factor))
         pg.register_gradient(name, x=lambda dy: dy * factor)
@@ -166,7 +170,8 @@ def test_soak_of_threads(seconds, request):
     first = request.config.getoption("--soak-seed")
     end = time.monotonic() + seconds
     for seed in itertools.count(first):
-        alone, shared = Shared(seed), Shared(seed)
+        alone = Shared(seed)
+        shared = Shared(seed)
         wanted = [Worker(n, seed, alone).run() for n in range(THREADS)]
         workers = [Worker(n, seed, shared) for n in range(THREADS)]
         found = together([worker.run for worker in workers])

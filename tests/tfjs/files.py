@@ -58,7 +58,8 @@ def quantize(x, dtype):
     """Return how a weight is quantized, and its values in ``dtype``."""
     if dtype == "float16":
         return {"dtype": dtype}, x.astype(np.float16)
-    least, most = float(x.min()), float(x.max())
+    least = float(x.min())
+    most = float(x.max())
     scale = (most - least) / np.iinfo(dtype).max or 1.0
     values = np.round((x - least) / scale).astype(dtype)
     return {"dtype": dtype, "min": least, "scale": scale}, values

@@ -29,7 +29,9 @@ class Graph:
     """A graph that grows by calls: ``g.Relu("y", "x")``."""
 
     def __init__(self):
-        self.nodes, self.arrays, self.names = [], {}, []
+        self.nodes = []
+        self.arrays = {}
+        self.names = []
 
     def __getattr__(self, op):
         def add(name, *inputs, **attrs):
@@ -77,7 +79,8 @@ def mobilenet():
     x = g.input("image", (-1, 8, 8, 3))
     same = {"padding": "SAME", "data_format": "NHWC", "dilations": (1, 1, 1, 1)}
     relu6 = {"fused_ops": ("BiasAdd", "Relu6"), "num_args": 1, "epsilon": 0.0}
-    two, one = {"strides": (1, 2, 2, 1)}, {"strides": (1, 1, 1, 1)}
+    two = {"strides": (1, 2, 2, 1)}
+    one = {"strides": (1, 1, 1, 1)}
     x = g._FusedConv2D("conv", x, w(1, 3, 3, 3, 8), w(2, 8), **same, **two, **relu6)
     y = g.FusedDepthwiseConv2dNative(
         "deep", x, w(3, 3, 3, 8, 1), w(4, 8), **same, **one, **relu6

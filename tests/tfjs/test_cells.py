@@ -63,7 +63,8 @@ def test_a_cell_does_not_overflow(backend):
 
 
 def test_multi_rnn_cell(backend):
-    first, second = cell(2, 3, 4), cell(2, 4, 2)
+    first = cell(2, 3, 4)
+    second = cell(2, 4, 2)
     first, second = ([x.astype(np.float32) for x in xs] for xs in (first, second))
     cells = [functools.partial(basic_lstm_cell, *xs[:3]) for xs in (first, second)]
     c, h = multi_rnn_cell(cells, first[3], [first[4], second[4]], [first[5], second[5]])
@@ -76,7 +77,8 @@ def test_multi_rnn_cell(backend):
 
 def test_gradients_of_multi_rnn_cell(backend):
     require_dtypes(backend, "float64")
-    first, second = cell(2, 2, 2), cell(2, 2, 1)
+    first = cell(2, 2, 2)
+    second = cell(2, 2, 1)
 
     def last(kernel, data, c):
         cells = [

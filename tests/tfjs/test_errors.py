@@ -353,7 +353,9 @@ def test_damaged_models_are_errors_that_say_so(name, seed, tmp_path):
     """Put junk anywhere: a model loads, or there is a ModelError."""
     make = graph_model if name == "bert" else layers_model
     path, _ = make(tmp_path, name)
-    whole, rng, refused = path.read_text(), random.Random(seed), 0
+    whole = path.read_text()
+    rng = random.Random(seed)
+    refused = 0
     for _ in range(150):
         model = json.loads(whole)
         *most, last = rng.choice([*places(model)])

@@ -87,7 +87,8 @@ def test_tensorflow_js_loads_what_is_saved(tmp_path):
 def test_quantized_weights(dtype, tmp_path):
     path, _ = layers_model(tmp_path, "conv2d", quantized=dtype, shards=3)
     whole, _ = layers_model(tmp_path / "whole", "conv2d")
-    params, wanted = load(path).params, load(whole).params
+    params = load(path).params
+    wanted = load(whole).params
     for name, x in params.items():
         rule, values = quantize(wanted[name].numpy(), dtype)
         expected = values.astype(np.float64)

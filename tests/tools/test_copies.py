@@ -21,7 +21,8 @@ from tests.tools.tensors import DTYPES, LAYOUTS, address, matrix
 
 def test_a_copy_is_another_handle_and_a_deep_copy_has_its_own_memory(backend):
     x = matrix("float32")
-    again, deep = copy.copy(x), copy.deepcopy(x)
+    again = copy.copy(x)
+    deep = copy.deepcopy(x)
     for other in (again, deep):
         assert other is not x
         assert (other.dtype, other.backend) == (x.dtype, backend)

@@ -185,7 +185,9 @@ def test_an_error_inside_a_kernel_is_noted():
 
 
 def test_memory_that_is_left_names_kernel_and_line(backend):
-    x, held, where = pg.asarray(X), [], line(4)
+    x = pg.asarray(X)
+    held = []
+    where = line(4)
 
     def f():
         for _ in range(2):
@@ -217,7 +219,8 @@ def test_what_is_kept_disposed_or_a_variables_is_no_leak(backend):
 
 
 def test_what_a_tape_saved_is_found(backend):
-    x, pullbacks = pg.asarray(X), []
+    x = pg.asarray(X)
+    pullbacks = []
     with pytest.raises(AssertionError, match="Exp on"), pg.debug(leaks=True):
         pullbacks.append(pg.vjp(lambda x: pg.exp(x) * 2.0, x)[1])
 

@@ -10,7 +10,8 @@ from plugrad_conformance.toy import CountingArrays, toy
 
 from tests.tools.tensors import DTYPES, LAYOUTS, address, matrix
 
-CPU, GPU = (1, 0), (2, 0)
+CPU = (1, 0)
+GPU = (2, 0)
 
 
 def numpys():

@@ -45,7 +45,8 @@ def test_what_is_saved_is_loaded(path, backend):
     loaded = pg.load(path)
     assert set(loaded) == set(model)
     for name, given in model.items():
-        saved, found = pg.asarray(given), loaded[name]
+        saved = pg.asarray(given)
+        found = loaded[name]
         assert (found.shape, found.backend) == (saved.shape, backend)
         assert found.dtype is saved.dtype
         np.testing.assert_array_equal(found.numpy(), saved.numpy())

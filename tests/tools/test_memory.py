@@ -71,7 +71,8 @@ def test_what_is_uploaded_inside_is_disposed(backend):
 
 
 def test_what_is_returned_in_any_nesting_stays(backend):
-    x, seen = pg.asarray(X), []
+    x = pg.asarray(X)
+    seen = []
 
     def f():
         seen.append(x * 2.0)
@@ -120,7 +121,8 @@ def test_what_a_variable_was_given_stays(backend):
 
 
 def test_an_error_disposes_too(backend):
-    x, made = pg.asarray(X), []
+    x = pg.asarray(X)
+    made = []
 
     def fail():
         made.append(x + x)
@@ -186,7 +188,8 @@ def test_a_move_inside_is_disposed_and_its_source_is_not(backend):
 
 
 def test_other_threads_are_left_alone(backend):
-    x, made = pg.asarray(X), []
+    x = pg.asarray(X)
+    made = []
     with pg.tidy():
         thread = threading.Thread(target=lambda: made.append(x + 1.0))
         thread.start()
@@ -239,7 +242,8 @@ def test_dispose_empties_a_tree(backend):
 
 
 def test_tensors_buffers_and_bytes(backend):
-    before, here = held(), held(backend)
+    before = held()
+    here = held(backend)
     x = pg.asarray(np.ones((8, 4), np.float32))
     y = x + x
     np.testing.assert_array_equal(held() - before, [2, 0, 2, 256])
@@ -294,7 +298,9 @@ def test_a_backend_may_tell_its_peak():
 
 def test_a_report_while_others_compute(backend):
     pg.asarray(X) + 1.0  # so that 1.0 is on the backend
-    before, done, started = held(backend), threading.Event(), threading.Barrier(3)
+    before = held(backend)
+    done = threading.Event()
+    started = threading.Barrier(3)
 
     def compute():
         with pg.use_backend(backend):
@@ -320,7 +326,8 @@ def test_a_report_while_others_compute(backend):
 
 def test_a_report_disturbs_no_other_thread():
     """A tuple that is not finished must not be held: its maker gets a SystemError."""
-    done, failures = threading.Event(), []
+    done = threading.Event()
+    failures = []
 
     def build():
         try:
@@ -341,7 +348,8 @@ def test_a_report_disturbs_no_other_thread():
 
 
 def test_a_training_loop_holds_memory_flat(backend):
-    v, x = pg.Variable(np.ones((4,), np.float32)), pg.asarray(X)
+    v = pg.Variable(np.ones((4,), np.float32))
+    x = pg.asarray(X)
     loss = lambda: pg.mean(pg.squared_difference(pg.tanh(v.value * x), 0.5))
 
     def step():

@@ -32,7 +32,8 @@ def work(x, w):
 
 
 def expected(x, w):
-    x, w = x.numpy().astype(float), w.numpy().astype(float)
+    x = x.numpy().astype(float)
+    w = w.numpy().astype(float)
     return np.log1p(np.exp(x * w)).sum(), w / (1 + np.exp(-x * w))
 
 
@@ -160,7 +161,8 @@ def test_a_child_computes_or_says_why_not(installed):
 @forks
 def test_a_fork_waits_for_a_registration_in_another_thread():
     """Otherwise the child waits for ever for a thread that it does not have."""
-    held, release = threading.Event(), threading.Event()
+    held = threading.Event()
+    release = threading.Event()
 
     def register():
         with registry.lock:
@@ -187,7 +189,8 @@ def test_a_fork_waits_for_a_registration_in_another_thread():
 
 @forks
 def test_forks_while_threads_train():
-    stop, failures = threading.Event(), []
+    stop = threading.Event()
+    failures = []
 
     def train():
         try:
@@ -275,7 +278,8 @@ def test_exit_while_tensors_live(situation, installed):
 
 def line(seed):
     """Train y = a x + b with variables; return how far it is off."""
-    w, b = pg.Variable([0.0]), pg.Variable(0.0)
+    w = pg.Variable([0.0])
+    b = pg.Variable(0.0)
     x = pg.random.uniform((32, 1), seed=seed)
     y = x * (seed + 2.0) - 1.0
     for _ in range(300):
@@ -320,7 +324,9 @@ def filters(seed):
 
 def train_at_once(works):
     """Train in a thread each; return how far off each is, alone and at once."""
-    alone, at_once, failures = {}, {}, []
+    alone = {}
+    at_once = {}
+    failures = []
     barrier = threading.Barrier(len(works))
 
     def train(number, name, model):

@@ -379,7 +379,8 @@ def test_profiles_that_nest_share_the_timer():
 
 
 def test_threads_that_profile_share_the_timer():
-    inside, profiles = threading.Barrier(2, timeout=60), []
+    inside = threading.Barrier(2, timeout=60)
+    profiles = []
 
     def work():
         with pg.use_backend("toy"):

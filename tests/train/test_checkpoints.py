@@ -403,7 +403,8 @@ def killed(folder, seconds):
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
     with process, process.stdout:
         assert process.stdout.readline() == b"ready\n"
-        before, start = newest(folder), time.monotonic()
+        before = newest(folder)
+        start = time.monotonic()
         while newest(folder) == before and process.poll() is None:
             assert time.monotonic() < start + 60, "the training does not begin"
             time.sleep(0.001)

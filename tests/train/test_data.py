@@ -70,7 +70,9 @@ def test_the_order_is_another_one_in_each_epoch_and_follows_from_the_seed(source
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_order_is_resumed_after_every_batch(source, last):
     """The state after a batch continues with the next one, also in another epoch."""
-    batches, states, found = SOURCES[source](1, last), [], []
+    batches = SOURCES[source](1, last)
+    states = []
+    found = []
     for _ in range(2):
         for batch in batches:
             states.append(dict(batches.state))

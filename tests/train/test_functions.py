@@ -97,7 +97,8 @@ def test_metrics(backend):
     np.testing.assert_allclose(recall.numpy(), [1 / 2, 1 / 2, 1 / 2])
     assert f1.tolist() == [0.5, 0.5, 0.5]
     assert M.precision_recall_f1([0], [0], 2)[2].tolist() == [1.0, 0.0]
-    y, z = np.float32(Y), np.float32(Z)
+    y = np.float32(Y)
+    z = np.float32(Z)
     assert M.mean_absolute_error(y, z).item() == pytest.approx(np.abs(Y - Z).mean())
     assert M.mean_absolute_error(y, z, weights=MASK).item() == pytest.approx(
         np.abs(Y - Z)[:3].mean()

@@ -13,7 +13,8 @@ from tests.train.test_loop import X, examples, fit
 def test_logs_curves_and_the_bar(tmp_path, capfd):
     pytest.importorskip("matplotlib", reason="curves need matplotlib: make demo")
     pytest.importorskip("tqdm", reason="the bar needs tqdm: make demo")
-    log, curves = tmp_path / "a" / "log.jsonl", tmp_path / "b" / "curves.png"
+    log = tmp_path / "a" / "log.jsonl"
+    curves = tmp_path / "b" / "curves.png"
     rates = pt.schedules.linear(0.5, 0.0, 12)
     fitted = fit(
         pt.sgd(rates), epochs=3, report_every=3, log=log, curves=curves, progress=True
@@ -56,7 +57,8 @@ def test_curves_of_a_resumed_training_begin_at_its_first_step(tmp_path, monkeypa
         [1, 2, 3, 4, 5, 6],
     ]
     # Without curves before, the log has the records.
-    checkpoints, log = pt.Checkpoints(tmp_path / "b"), tmp_path / "log.jsonl"
+    checkpoints = pt.Checkpoints(tmp_path / "b")
+    log = tmp_path / "log.jsonl"
     fit(steps=3, checkpoints=checkpoints, report_every=1, log=log)
     fit(steps=5, checkpoints=checkpoints, resume=True, log=log, **options)
     assert [r["step"] for r in drawn[-1]] == [1, 2, 3, 4, 5]
@@ -73,7 +75,9 @@ class Bar:
     made = ()
 
     def __init__(self, **options):
-        self.n, self.options, self.texts = options["initial"], options, []
+        self.n = options["initial"]
+        self.options = options
+        self.texts = []
         Bar.made = (*Bar.made, self)
 
     def __enter__(self):

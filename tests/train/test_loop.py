@@ -91,7 +91,8 @@ def test_what_others_hold_is_not_used_up():
 def test_a_step_uses_up_what_it_gets_if_asked(donate):
     step = pt.train_step(loss, pt.sgd(0.5), donate=donate)
     given = params = {"a": pg.asarray(0.0), "b": pg.asarray(0.0)}
-    state, batch = step.optimizer.init(params), (pg.asarray(X), pg.asarray(3 * X))
+    state = step.optimizer.init(params)
+    batch = (pg.asarray(X), pg.asarray(3 * X))
     for _ in range(3):
         params, state, _ = step.run(params, state, batch)
     assert params["a"].item() > 0
@@ -356,7 +357,8 @@ def test_ctrl_c_ends_after_the_step_with_a_checkpoint(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    checkpoints, start = pt.Checkpoints(tmp_path), time.monotonic()
+    checkpoints = pt.Checkpoints(tmp_path)
+    start = time.monotonic()
     while len(checkpoints.steps()) < 2:
         assert time.monotonic() < start + 60
         assert process.poll() is None

@@ -103,6 +103,7 @@ def test_the_ends_of_the_ranges_are_allowed():
     pt.adamw(0.0, b1=0, b2=0.0, eps=0, weight_decay=0)
     pt.adagrad(0.1, initial_accumulator_value=0.0, eps=0.0)
     pt.schedules.linear(0, 0.0, 1)
-    params, state = pg.ones(2), pt.sgd(0.1).init(pg.ones(2))
+    params = pg.ones(2)
+    state = pt.sgd(0.1).init(pg.ones(2))
     frozen = pt.set_learning_rate(state, 0)
     assert pt.sgd(0.1).update(params, frozen, params)[0].tolist() == [1.0, 1.0]

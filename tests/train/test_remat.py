@@ -111,7 +111,8 @@ def test_the_overrides_of_the_first_run_hold_in_the_second(backend):
 
 def test_random_numbers_with_a_key_are_drawn_again(backend):
     f = lambda x, key: pg.dropout(x, 0.5, seed=key) ** 2
-    key, x = pg.random.key(1), pg.ones(16)
+    key = pg.random.key(1)
+    x = pg.ones(16)
     total = lambda f: pg.grad(lambda x: pg.sum(f(x, key)))(x)
     same(total(pt.remat(f)), total(f))
 

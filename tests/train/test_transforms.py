@@ -215,7 +215,8 @@ def test_what_is_out_of_range_is_refused(row):
 def run(optimizer, gradients, params):
     """Return the parameters and states of steps under jit."""
     step = pg.jit(optimizer.update, strict=True)
-    state, found = optimizer.init(params), []
+    state = optimizer.init(params)
+    found = []
     for g in gradients:
         params, state = step(pg.asarray(g), state, params)
         found.append((params.tolist(), state))
@@ -268,7 +269,8 @@ def test_small_gradients_survive_half_precision():
     """1e-6 * 1e-3 is zero in float16, and is not if the loss is scaled."""
     loss = lambda w, x: pg.sum(w * x) * 1e-3
     with pg.use_backend("cpu"):
-        w, x = pg.ones(4), pg.full(4, 1e-5)
+        w = pg.ones(4)
+        x = pg.full(4, 1e-5)
         half = pt.cast_floating((w, x), pg.float16)
         assert pg.grad(loss)(*half).tolist() == [0.0] * 4
         state = pt.scale_loss(pt.sgd(1.0), initial=2.0**14).init(w)

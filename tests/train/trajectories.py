@@ -8,7 +8,8 @@ import numpy as np
 
 STEPS = 200
 RECORDED = (1, 10, 200)
-WEIGHTS, BIAS = (4, 3), (3,)
+WEIGHTS = (4, 3)
+BIAS = (3,)
 SGD = {"learning_rate": 0.05}
 ADAM = {"learning_rate": 0.02}
 RMS = {"learning_rate": 0.01, "decay": 0.99, "eps_in_sqrt": False}
@@ -62,7 +63,8 @@ def slopes(step):
     rng = np.random.default_rng(1)
     found = {}
     for name, shape in (("b", BIAS), ("w", WEIGHTS)):
-        phase, speed = rng.uniform(0, 6, shape), rng.uniform(0.01, 0.5, shape)
+        phase = rng.uniform(0, 6, shape)
+        speed = rng.uniform(0.01, 0.5, shape)
         found[name] = np.sin(phase + speed * step) + 0.1
     return found
 

@@ -141,7 +141,8 @@ def plugrad_gradients() -> list[GradientPack]:
 
 
 def main() -> None:
-    x, y = pg.ones((4, 3)), pg.zeros((4, 2))
+    x = pg.ones((4, 3))
+    y = pg.zeros((4, 2))
     values = train(initial([3, 2]), x, y, steps=3)
     assert values[-1] <= values[0]
     train_variables(x, y)

@@ -29,7 +29,8 @@ def build():
 
 
 def test_a_build_gives_the_same_bytes_again(build, tmp_path):
-    once, again = tmp_path / "once", tmp_path / "again"
+    once = tmp_path / "once"
+    again = tmp_path / "again"
     build.compile_modules(once)
     build.compile_modules(again)
     made = {path.relative_to(once) for path in once.glob("*/*")}
@@ -45,7 +46,8 @@ def test_modules_import_two_functions_and_memory_at_most(kind, build):
     """And the data of each lies behind that of the one before."""
     config = wasmtime.Config()
     config.wasm_threads = config.shared_memory = True
-    engine, ends = wasmtime.Engine(config), [build.STACK >> 16]
+    engine = wasmtime.Engine(config)
+    ends = [build.STACK >> 16]
     for name in build.families():
         content = (MODULES / kind / f"{name}.wasm").read_bytes()
         imports = {i.name: i for i in wasmtime.Module(engine, content).imports}

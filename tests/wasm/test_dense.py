@@ -69,14 +69,16 @@ def test_products_of_all_edges(turn_a, turn_b, dtype):
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.complex64])
 def test_batches_broadcast(left, right, m, n, k, dtype):
-    a, b = drawn(*left, m, k, dtype=dtype), drawn(*right, k, n, dtype=dtype)
+    a = drawn(*left, m, k, dtype=dtype)
+    b = drawn(*right, k, n, dtype=dtype)
     near(pg.matmul(a, b).numpy(), a @ b, 20)
     turned = pg.matmul(a.swapaxes(-1, -2).copy(), b, transpose_a=True)
     near(turned.numpy(), a @ b, 20)
 
 
 def test_more_batches_than_fit_into_a_block():
-    a, b = drawn(700, 9, 33), drawn(700, 33, 17)
+    a = drawn(700, 9, 33)
+    b = drawn(700, 33, 17)
     near(pg.matmul(a, b).numpy(), a @ b, 50)
 
 
@@ -95,7 +97,8 @@ def test_nothing_to_sum_gives_zeros():
 
 def test_infinity_times_padding_is_not_seen():
     """Panels are filled up with zeros, and 0 times infinity would be NaN."""
-    a, b = np.full((5, 5), np.inf, np.float32), np.ones((5, 9), np.float32)
+    a = np.full((5, 5), np.inf, np.float32)
+    b = np.ones((5, 9), np.float32)
     assert (pg.matmul(a, b).numpy() == np.inf).all()
 
 
@@ -106,7 +109,8 @@ ACTIVATIONS = ["linear", "relu", "relu6", "elu", "prelu", "leaky_relu", "sigmoid
 @pytest.mark.parametrize(("m", "n"), [(1, 5), (8, 1), (9, 8), (13, 21)])
 @pytest.mark.parametrize("bias", [None, "row", "scalar", "matrix"])
 def test_fused_matmul_is_its_parts(activation, m, n, bias):
-    a, b = drawn(m, 6) / 4, drawn(6, n) / 4
+    a = drawn(m, 6) / 4
+    b = drawn(6, n) / 4
     a[0, 0] = np.nan
     shapes = {"row": (n,), "scalar": (), "matrix": (m, n)}
     xs = [a, b, None if bias is None else drawn(*shapes[bias])]
@@ -153,7 +157,8 @@ def ways(names, x, filter, attrs):
 @pytest.mark.parametrize(("x", "filter", "attrs"), CONVOLUTIONS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int8])
 def test_convolutions_are_those_of_cpu(x, filter, attrs, dtype):
-    x, filter = drawn(*x, dtype=dtype), drawn(*filter, dtype=dtype)
+    x = drawn(*x, dtype=dtype)
+    filter = drawn(*filter, dtype=dtype)
     for name, xs, how in ways(KERNELS[x.ndim], x, filter, attrs):
         found = kernel(name, xs, how).numpy()
         wide = np.float64 if dtype == np.float32 else dtype  # cpu's float32 rounds, too
@@ -178,7 +183,8 @@ DEPTHWISE = ["", "BackpropInput", "BackpropFilter"]
     ],
 )
 def test_depthwise_convolutions_are_those_of_cpu(channels, multiplier, window, attrs):
-    x, filter = drawn(2, 11, 13, channels), drawn(*window, channels, multiplier)
+    x = drawn(2, 11, 13, channels)
+    filter = drawn(*window, channels, multiplier)
     names = [f"DepthwiseConv2dNative{way}" for way in DEPTHWISE]
     for name, xs, how in ways(names, x, filter, attrs):
         near(kernel(name, xs, how).numpy(), on_cpu(name, xs, how), 60)
@@ -188,7 +194,8 @@ def test_depthwise_convolutions_are_those_of_cpu(channels, multiplier, window, a
 @pytest.mark.parametrize("name", ["Conv2D", "Conv2DBackpropInput"])
 def test_tiles_keep_infinities(name, bad):
     """In tiles, windows that do not see what is infinite would be NaN because of it."""
-    x, filter = drawn(2, 14, 14, 32), drawn(3, 3, 32, 32)
+    x = drawn(2, 14, 14, 32)
+    filter = drawn(3, 3, 32, 32)
     x[0, 6, 7, 3] = x[1, 0, 0, 0] = bad
     filter[1, 1, 3, 2] = filter[0, 2, 8, 9] = 0
     attrs = {"pad": "same"} | ({"in_shape": x.shape} if "Input" in name else {})
@@ -272,7 +279,8 @@ def test_softmax_of_many_sums_to_one():
 @pytest.mark.parametrize("shape", [(2, 3, 7), (5, 1), (4, 130), (6,)])
 @pytest.mark.parametrize("more", [(), ("scale",), ("offset",), ("scale", "offset")])
 def test_batch_norm_of_channels_and_of_more(shape, more):
-    x, c = drawn(*shape), shape[-1:]
+    x = drawn(*shape)
+    c = shape[-1:]
     given = [drawn(*c), drawn(*c) ** 2]
     given += [drawn(*c) + 1 if name in more else None for name in ("scale", "offset")]
     attrs = {"epsilon": 0.01}
@@ -289,7 +297,8 @@ def digest():
     """Return a hash of results that two threads share the work for."""
     found = hashlib.sha256()
     with pg.use_backend("wasm"):
-        x, w = drawn(4, 30, 31, 20), drawn(3, 3, 20, 52)
+        x = drawn(4, 30, 31, 20)
+        w = drawn(3, 3, 20, 52)
         results = [
             pg.matmul(drawn(201, 300), drawn(300, 203)),
             pg.matmul(drawn(3, 1000), drawn(1000, 999)),

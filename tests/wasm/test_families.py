@@ -36,7 +36,8 @@ def some(rng, shape, dtype):
     """Return numbers of any size for integers, and around 0 for others."""
     dtype = np.dtype(dtype)
     if dtype.kind in "iu":
-        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        low = np.iinfo(dtype).min
+        high = np.iinfo(dtype).max
         return rng.integers(low, high, shape, dtype, endpoint=True)
     return rng.standard_normal(shape).astype(dtype)
 
@@ -79,7 +80,8 @@ def test_folds_of_all_axes(rng, shape, dtype):
 def test_products(rng, shape):
     x = np.exp(0.01 * rng.standard_normal(shape)).astype(np.float32)
     for axis in range(len(shape)):
-        y, z = pg.prod(x, axis=axis).numpy(), x.prod(axis, dtype=np.float64)
+        y = pg.prod(x, axis=axis).numpy()
+        z = x.prod(axis, dtype=np.float64)
         np.testing.assert_allclose(y, z, rtol=1e-6)
     n = rng.integers(-3, 4, shape).astype(np.int32)
     np.testing.assert_array_equal(pg.prod(n).numpy(), n.prod(dtype=np.int32))
@@ -205,7 +207,8 @@ def test_rows_of_any_width_are_read_and_written(rng, width, dtype):
     x = rng.integers(0, 2, (20, width)).astype(dtype)
     at = rng.integers(0, 20, 50).astype(np.int32)
     np.testing.assert_array_equal(pg.gather(x, at).numpy(), x[at])
-    rows, new = rng.permutation(20)[:7], rng.integers(0, 2, (7, width)).astype(dtype)
+    rows = rng.permutation(20)[:7]
+    new = rng.integers(0, 2, (7, width)).astype(dtype)
     want = x.copy()
     want[rows] = new
     got = pg.tensor_scatter_update(x, rows[:, None].astype(np.int32), new)
@@ -226,7 +229,8 @@ def test_sums_by_segment(rng, width, dtype):
 
 
 def test_many_rows_in_one_sum_are_added_in_double_precision():
-    x, ids = np.full(1_000_000, 0.1, np.float32), np.zeros(1_000_000, np.int32)
+    x = np.full(1_000_000, 0.1, np.float32)
+    ids = np.zeros(1_000_000, np.int32)
     y = pg.unsorted_segment_sum(x, ids, 2).numpy()
     np.testing.assert_allclose(y, [1e5, 0], rtol=1e-6)
 
@@ -244,7 +248,9 @@ def test_the_largest_of_rows(rng, n, dtype):
     x[:, ::4] = x[0, 0]  # many equal ones
     key = x.astype(np.float64) if x.dtype.kind == "f" else x
     if x.dtype.kind == "f":
-        x[:, 1::7], x[:, 2::9], x[:, 3::9] = np.nan, -0.0, 0.0
+        x[:, 1::7] = np.nan
+        x[:, 2::9] = -0.0
+        x[:, 3::9] = 0.0
         key = np.where(np.isnan(x), np.inf, x)
     order = n - 1 - np.argsort(key[:, ::-1], -1, kind="stable")[:, ::-1]
     for k in sorted({0, 1, min(5, n), min(32, n), min(33, n), n // 2, n - 1, n}):
@@ -265,7 +271,9 @@ def test_the_largest_of_rows(rng, n, dtype):
 def test_all_values_in_order(rng, shape, dtype):
     x = some(rng, shape, dtype)
     if x.dtype.kind == "f":
-        x.flat[::7], x.flat[1::9], x.flat[2::9] = np.nan, np.inf, -0.0
+        x.flat[::7] = np.nan
+        x.flat[1::9] = np.inf
+        x.flat[2::9] = -0.0
     for axis in range(len(shape)):
         want = np.sort(x, axis)
         np.testing.assert_array_equal(pg.sort(x, axis=axis).numpy(), want)
@@ -287,7 +295,8 @@ def test_transforms_of_every_size(rng, dtype, bound):
         x = rng.standard_normal((2, n)) + 1j * rng.standard_normal((2, n))
         x = x.astype(dtype)
         for ours, theirs in ((pg.fft.fft, np.fft.fft), (pg.fft.ifft, np.fft.ifft)):
-            y, want = ours(x).numpy(), theirs(x.astype(np.complex128))
+            y = ours(x).numpy()
+            want = theirs(x.astype(np.complex128))
             assert y.dtype == dtype
             error = np.abs(y - want).max() / np.abs(want).max()
             assert error < bound, (n, error)

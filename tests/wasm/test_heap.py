@@ -54,7 +54,8 @@ class Blocks:
 
 
 def test_blocks_of_all_sizes_lie_apart():
-    blocks, rng = Blocks(), random.Random(1)
+    blocks = Blocks()
+    rng = random.Random(1)
     for _ in range(3000):
         if blocks.used and rng.random() < 0.5:
             blocks.free(rng.choice(list(blocks.used)))
@@ -224,7 +225,8 @@ def in_heap(nbytes):
 
 
 def test_what_is_told_while_another_thread_makes_bins():
-    blocks, stopped = Blocks(), threading.Event()
+    blocks = Blocks()
+    stopped = threading.Event()
 
     def tell():
         while not stopped.is_set():

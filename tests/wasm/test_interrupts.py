@@ -192,7 +192,8 @@ def test_no_block_is_lost_wherever_an_interrupt_strikes(size, arrays):
     """While an array is made, with a block that is free or a new one, and dropped."""
     from plugrad_wasm.arrays import empty
 
-    machine, dtype = arrays.machine, np.dtype("float32")
+    machine = arrays.machine
+    dtype = np.dtype("float32")
     heap = machine.heap
 
     def make_and_drop():

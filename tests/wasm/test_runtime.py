@@ -165,7 +165,8 @@ def test_what_is_created_and_dropped_leaves_the_heap_where_it_was(arrays, reques
         x = pg.asarray([1.0, 2.0])
         gc.collect()
         y = x + x
-        used, size = machine.heap.used(), machine.heap.size()
+        used = machine.heap.used()
+        size = machine.heap.size()
         for _ in range(rounds):
             y = x + x
         assert y.tolist() == [2.0, 4.0]

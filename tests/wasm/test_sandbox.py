@@ -211,14 +211,16 @@ def test_two_modules_at_once_have_nothing_in_common(native):
     count = f"""(i32.store (i32.const 8)
             (i32.add (i32.load (i32.const 8)) (i32.const 1)))
         {word(0, "(i32.load (i32.const 8))")} {OK}"""
-    a, b = load(count), load(count)
+    a = load(count)
+    b = load(count)
     x = native([0.0])
     calls = [a, a, b, a, b]
     assert [np.asarray(f(x)).item() for f in calls] == [1, 2, 1, 3, 2]
 
 
 def test_two_threads_take_turns(native):
-    copy, wrong = load(COPYING, time_limit=60), []
+    copy = load(COPYING, time_limit=60)
+    wrong = []
 
     def work(seed):
         for n in np.random.default_rng(seed).integers(1, 50_000, 40):

@@ -234,7 +234,8 @@ def _windows(
             ends = (0, 0) if pad == "valid" else pad[i]
             wanted = None if output_sizes is None else output_sizes[i]
             room = ends[0] + size + ends[1] - extent
-            count, before = _steps(room, stride, rounding, wanted) + 1, ends[0]
+            count = _steps(room, stride, rounding, wanted) + 1
+            before = ends[0]
             if rounding == "ceil_inside":  # no window begins behind the input
                 count = min(count, -(-(before + size) // stride))
             if count < 1:
@@ -326,7 +327,8 @@ def axes(op: str, axis: Ints | None, rank: int) -> tuple[int, ...]:
 
 def reshaped(old: tuple[int, ...], new: Sequence[int]) -> tuple[int, ...]:
     """Return ``new`` with its -1, if any, inferred."""
-    size, known = math.prod(old), math.prod(n for n in new if n != -1)
+    size = math.prod(old)
+    known = math.prod(n for n in new if n != -1)
     free = [i for i, n in enumerate(new) if n == -1]
     fits = len(free) == 1 and known and size % known == 0 if free else known == size
     if not fits or min(new, default=0) < -1:

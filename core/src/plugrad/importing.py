@@ -269,7 +269,8 @@ def bind_inputs(
         count = inputs_text(len(names), len(names))
         raise TypeError(f"model: takes {count}, {names}, got {len(args)}")
     given = dict(zip(names, args, strict=False))
-    twice, unknown = given.keys() & named.keys(), named.keys() - {*names}
+    twice = given.keys() & named.keys()
+    unknown = named.keys() - {*names}
     given |= named
     missing = [name for name in names if name not in given]
     said = {"given twice": twice, "unknown": unknown, "missing": missing}
@@ -356,7 +357,8 @@ def in_order(needs: Mapping[N, Iterable[N]]) -> tuple[list[N], list[N]]:
     }
     if _is_ordered(rows):
         return [*rows], []
-    names, circle = [*rows], list[N]()
+    names = [*rows]
+    circle = list[N]()
     places = {node: i for i, node in enumerate(names)}
     sorter = TopologicalSorter(rows)
     try:
@@ -412,7 +414,8 @@ def last_uses(steps: Sequence[Iterable[N]], kept: Iterable[N]) -> list[tuple[N, 
         [(), ('a',), ('b', 'x')]
 
     """
-    seen, found = {*kept}, list[tuple[N, ...]]()
+    seen = {*kept}
+    found = list[tuple[N, ...]]()
     for values in reversed(steps):
         used = dict.fromkeys(values)
         found.append(tuple(value for value in used if value not in seen))

@@ -119,7 +119,8 @@ def test_the_choice_is_made_when_the_node_is_recorded(backend):
 
 
 def test_an_override_reaches_inside_a_fused_kernel(backend):
-    x, f = np.ones((1, 2, 2, 1)), np.ones((1, 1, 1, 1))
+    x = np.ones((1, 2, 2, 1))
+    f = np.ones((1, 1, 1, 1))
     loss = lambda x: pg.sum(pg.fused.conv2d(x, f, activation="relu"))
     with pg.override_gradient("Relu", x=lambda dy: dy * 5):
         assert pg.grad(loss)(x).numpy().max() == 5.0
@@ -151,7 +152,8 @@ def test_a_gradient_names_only_values_of_its_kernel(wrong):
 
 
 def test_only_what_a_gradient_names_is_kept(backend):
-    x, tape = pg.ones((3,)), Tape()
+    x = pg.ones((3,))
+    tape = Tape()
     tape.watch(x)
     with taping((tape,)):
         y = pg.square(x)  # names x, not y

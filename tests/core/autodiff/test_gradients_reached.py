@@ -15,7 +15,8 @@ ROW = "add a row to TABLE in plugrad_conformance/ops/test_gradients_everywhere.p
 @pytest.fixture(scope="module")
 def reached():
     """Run all rows; return the gradient functions called, and what fell apart."""
-    called, apart = set(), set()
+    called = set()
+    apart = set()
 
     def noted(name, rule):
         def function(*values):
@@ -72,7 +73,8 @@ def test_every_kernel_without_one_is_differentiated_through_its_parts(reached):
 
 
 def test_every_row_is_about_its_kernel():
-    idle, ran = [], set()
+    idle = []
+    ran = set()
     for row in ROWS:
         ran.clear()
         look = lambda kernel, *_: ran.add(kernel.name)

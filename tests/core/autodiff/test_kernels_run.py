@@ -4,7 +4,8 @@ import numpy as np
 import plugrad as pg
 import pytest
 
-X, FILTER = np.ones((1, 4, 4, 2), np.float32), np.ones((3, 3, 2, 3), np.float32)
+X = np.ones((1, 4, 4, 2), np.float32)
+FILTER = np.ones((3, 3, 2, 3), np.float32)
 LOGITS = np.ones((2, 3, 4), np.float32)
 BATCH = np.array([[0, 3, 1], [2, 2, 0]], np.int32)
 LOSS = ["LogSoftmax", "GatherV2", "Neg", "Mean"]
@@ -51,6 +52,7 @@ def test_which_kernels_a_gradient_runs(op, arrays, kernels):
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_which_kernels_the_loss_of_classes_runs(rank):
     first = (0,) * (3 - rank)
-    classes, logits = pg.asarray(BATCH[first]), pg.asarray(LOGITS[first])
+    classes = pg.asarray(BATCH[first])
+    logits = pg.asarray(LOGITS[first])
     loss = pg.losses.sparse_softmax_cross_entropy
     assert ran(lambda: loss(classes, logits)) == LOSS

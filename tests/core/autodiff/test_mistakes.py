@@ -56,7 +56,8 @@ def with_own_helper(t):
     return lambda x: helper()
 
 
-MODEL, VARIABLE = Model(T), pg.Variable([1.0, 2.0])
+MODEL = Model(T)
+VARIABLE = pg.Variable([1.0, 2.0])
 ARRAY = np.ones(2, np.float32)
 WARNED = {  # name in the message: gradient
     "a closure": ("'t' of <lambda>", lambda: pg.grad(closing_over(T))(T)),

@@ -323,7 +323,8 @@ def test_keys_of_each_example():
 
 
 def test_threads():
-    results, f = {}, pg.vmap(pg.grad(network), in_axes=(None, 0))
+    results = {}
+    f = pg.vmap(pg.grad(network), in_axes=(None, 0))
 
     name = pg.get_backend()
 

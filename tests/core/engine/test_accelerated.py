@@ -282,7 +282,8 @@ def test_no_reference_is_kept_or_lost():
     shared = [unary.EXP, binary.ADD, np.dtype("float32"), Tensor, _tape.TapeId]
     shared += [_tape.Node, dispatch.active(), context.current(), context.PROCESS]
     gc.collect()
-    counts, objects = [sys.getrefcount(x) for x in shared], len(gc.get_objects())
+    counts = [sys.getrefcount(x) for x in shared]
+    objects = len(gc.get_objects())
     for _ in range(2000):
         work()
     gc.collect()
@@ -332,7 +333,8 @@ def test_backward_out_of_memory_is_an_error_and_nothing_worse():
     x = f32(2)
     y, tape = taped(lambda: binary.multiply(x, x), x)
     (node,) = tape.nodes
-    dy, through = f32(2), accelerator("_backward_node")
+    dy = f32(2)
+    through = accelerator("_backward_node")
     owed = {}
 
     def call():
@@ -359,7 +361,8 @@ def recorded(record, tape, x, y):
 
 
 def test_record_notes_what_python_notes():
-    ours, theirs = _tape.Tape(), _tape.Tape()
+    ours = _tape.Tape()
+    theirs = _tape.Tape()
     x = f32(2)
     assert ours.watch(x) is theirs.watch(x)
     for record, tape in (
@@ -390,7 +393,9 @@ def test_an_alias_has_the_values_and_another_identity():
 
 
 def test_aliases_and_records_on_the_slow_path_are_left_to_python():
-    x, y, tape = f32(2), f32(2), _tape.Tape()
+    x = f32(2)
+    y = f32(2)
+    tape = _tape.Tape()
     gone = f32(2)
     gone.dispose()
     for args in ((gone,), (1,), (), (x, None, None)):
@@ -408,9 +413,11 @@ def test_aliases_and_records_on_the_slow_path_are_left_to_python():
 
 
 def test_aliases_and_records_out_of_memory_are_errors():
-    x, tape = f32(2), _tape.Tape()
+    x = f32(2)
+    tape = _tape.Tape()
     tape.watch(x)
-    alias, record = accelerator("alias"), accelerator("record")
+    alias = accelerator("alias")
+    record = accelerator("record")
     assert _fails_without_memory(lambda: alias(x))
     recorded(record, tape, x, f32(2))
     node = tape.nodes.pop()

@@ -60,7 +60,8 @@ def both_ways(work):
 @pytest.mark.parametrize("given", [1, 2, 4])
 def test_too_few_or_many_inputs_are_as_bad_as_in_python(inputs, given):
     contract = Kernel(f"t.Few{len(inputs)}({inputs}; p)", out=same)
-    x, few = f32(2), [f32(2)] * (given - 1)
+    x = f32(2)
+    few = [f32(2)] * (given - 1)
     with registered(contract, lambda *xs, p: 2 * xs[0], a=lambda dy, y, p: dy * y * p):
         f = lambda x: pg.sum(dispatch.run(contract, x, *few, p=3.0))
         found = both_ways(lambda: pg.grad(f)(x))
@@ -79,7 +80,8 @@ def test_of_several_outputs_a_tape_gets_all():
     "spoil", [Tensor.dispose, lambda x: delattr(x, "_cached_copies")]
 )
 def test_an_input_that_its_kernel_spoils_is_an_error(spoil):
-    contract, victim = Kernel("t.Spoil(x)", out=same), []
+    contract = Kernel("t.Spoil(x)", out=same)
+    victim = []
 
     def kernel(x):
         spoil(victim.pop())
@@ -95,7 +97,8 @@ def test_an_input_that_its_kernel_spoils_is_an_error(spoil):
 
 
 def test_a_finalizer_that_disposes_an_input_does_no_harm():
-    contract, victim = Kernel("t.Garbage(x)", out=same), []
+    contract = Kernel("t.Garbage(x)", out=same)
+    victim = []
 
     class Garbage:
         def __init__(self):
@@ -110,7 +113,9 @@ def test_a_finalizer_that_disposes_an_input_does_no_harm():
         gc.set_threshold(next(limits))
         return 2 * x
 
-    before, limits, done = gc.get_threshold(), iter(range(1, 100)), 0
+    before = gc.get_threshold()
+    limits = iter(range(1, 100))
+    done = 0
     work = lambda: dispatch.run(contract, victim[0])
     with registered(contract, kernel, x=lambda dy, x: dy * x):
         for _ in range(60):
@@ -133,8 +138,10 @@ def test_a_finalizer_that_disposes_an_input_does_no_harm():
 @pytest.mark.thread_unsafe(reason="it registers for the process")
 def test_endless_recursion_through_c_alone_is_an_error():
     contract = Kernel("t.Endless(x)", out=same)
-    x, cpu = f32(2), dispatch.active()
-    upload, nbytes = lambda array: Tensor(array, cpu), lambda x: 0
+    x = f32(2)
+    cpu = dispatch.active()
+    upload = lambda array: Tensor(array, cpu)
+    nbytes = lambda x: 0
     arrays = SimpleNamespace(upload=upload, download=Tensor.numpy, nbytes=nbytes)
     runtime = pg.plugin.Runtime(arrays=arrays, kernels={})
     pg.register_backend(pg.plugin.Backend("endless", open=lambda: runtime))
@@ -210,7 +217,8 @@ def test_an_error_in_a_kernel_comes_through_and_leaves_no_node():
 
     pg.register_kernel(contract, "cpu", kernel)
     pg.register_gradient("t.Fails", x=lambda dy: dy)
-    x, tape = f32(2), _tape.Tape()
+    x = f32(2)
+    tape = _tape.Tape()
     tape.watch(x)
     try:
         taped(lambda: dispatch.run(contract, x), x)

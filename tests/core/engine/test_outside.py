@@ -179,7 +179,9 @@ def test_an_error_inside_leaves_nothing_behind(backend):
 
 
 def test_blocks_are_left_in_any_order():
-    around, block, within = scale(2.0), pg.outside(), scale(3.0)
+    around = scale(2.0)
+    block = pg.outside()
+    within = scale(3.0)
     around.__enter__()
     block.__enter__()
     within.__enter__()
@@ -218,7 +220,8 @@ def test_threads_and_tasks_enter_it_for_themselves():
             return slope()
 
     async def both():
-        entered, may_leave = asyncio.Event(), asyncio.Event()
+        entered = asyncio.Event()
+        may_leave = asyncio.Event()
         task = asyncio.create_task(one(entered, may_leave))
         await entered.wait()
         found = slope()
@@ -257,7 +260,8 @@ def test_it_is_a_decorator_and_warns_if_it_is_never_entered():
 
 def replays(f):
     """Return what a jitted function computes in four calls, and what is replayed."""
-    fast, x = pg.jit(f), pg.asarray([1.0, 3.0])
+    fast = pg.jit(f)
+    x = pg.asarray([1.0, 3.0])
     f(x)  # what runs once in a process, such as the import of a module
     found = [fast(x) for _ in range(4)]
     return [y.tolist() for y in found], fast.explain(x)

@@ -154,7 +154,9 @@ def test_what_a_thread_runs_in_a_copy_of_the_context_is_recorded(backend):
 
 def test_scopes_may_be_left_in_any_order():
     with toy():
-        a, b, c = scale(2.0), pg.use_backend("toy"), scale(3.0)
+        a = scale(2.0)
+        b = pg.use_backend("toy")
+        c = scale(3.0)
         outer = pg.get_backend()
         for scope in (a, b, c):
             scope.__enter__()
@@ -207,7 +209,8 @@ def test_a_scope_that_is_left_in_a_task_does_not_stay():
 
 
 def test_a_scope_is_left_around_one_that_stays_in_a_copy():
-    outer, inner = scale(2.0), scale(3.0)
+    outer = scale(2.0)
+    inner = scale(3.0)
     outer.__enter__()
     inner.__enter__()
     inside = contextvars.copy_context()

@@ -17,7 +17,8 @@ class Stranger:
         return self.text
 
 
-FLOAT32, QINT8 = Stranger("torch.float32"), Stranger("torch.qint8")
+FLOAT32 = Stranger("torch.float32")
+QINT8 = Stranger("torch.qint8")
 TAKES_A_DTYPE = {
     "zeros": lambda dtype: pg.zeros(2, dtype=dtype),
     "asarray": lambda dtype: pg.asarray([1.0], dtype=dtype),
@@ -79,7 +80,8 @@ def test_versions_of_the_standard_that_do_not_exist(version, backend):
 class Foreign:
     """An array of another namespace that NumPy does not take for an array."""
 
-    shape, dtype = (2,), np.dtype("float32")
+    shape = (2,)
+    dtype = np.dtype("float32")
 
     def __array_namespace__(self, api_version=None):
         return sys

@@ -95,7 +95,8 @@ def test_one_tensor_pulled_back_in_many_threads(backend):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_assigns_items_while_a_thread_of_its_parent_does():
-    assigning, forked = threading.Event(), threading.Event()
+    assigning = threading.Event()
+    forked = threading.Event()
 
     class Waiting:
         def __index__(self):  # called while the assignment is under way
@@ -138,7 +139,8 @@ def test_tapes_of_many_threads_watch_one_variable(backend):
 
 
 def test_a_variable_is_assigned_while_others_differentiate():
-    v, done = pg.Variable(1.0), threading.Event()
+    v = pg.Variable(1.0)
+    done = threading.Event()
 
     def differentiate():
         try:
@@ -253,7 +255,8 @@ def test_runs_of_decompositions_are_all_counted():
 
     with toy(without=["Relu"]), pg.use_backend("toy"):
         pg.relu(1.0)
-        before, runs = count(), STEPS // 10
+        before = count()
+        runs = STEPS // 10
         run = [contextvars.copy_context().run for _ in range(4)]
         work = lambda: [pg.relu(1.0) for _ in range(runs)]
         _together(*[functools.partial(one, work) for one in run])

@@ -168,7 +168,8 @@ def compared(program, wrap, number=0):
 def _compared(program, wrap, number):
     file = f"<random program {number}>"
     code = compiled(program.source(), file)
-    eager, other = Instance(code, lambda f: f), Instance(code, wrap)
+    eager = Instance(code, lambda f: f)
+    other = Instance(code, wrap)
     assigns = ".assign(" in program.source()
     sys.modules[NAME] = other.module
     calls = replayed = 0

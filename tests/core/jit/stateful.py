@@ -169,7 +169,8 @@ class Program(NamedTuple):
         every = "\n".join([text, *self.events])
         for definition in reversed(SHARED):
             if re.search(rf"\b{name_of(definition)}\b", every):
-                text, every = f"{definition}\n{text}", f"{definition}\n{every}"
+                text = f"{definition}\n{text}"
+                every = f"{definition}\n{every}"
         return text
 
 
@@ -223,7 +224,9 @@ class Writer:
         """Return a global with a value in holders: set-up, expression, changes."""
         name = f"K{next(self.count)}"
         levels = self.rng.choices(HOLDERS, k=self.rng.choice((0, 1, 1, 2)))
-        new, expression, changes = (lambda: self.literal(kind)), name, []
+        new = lambda: self.literal(kind)
+        expression = name
+        changes = []
         news = [new]  # the innermost first
         for holder in reversed(levels):
             make = lambda h=holder, v=news[-1]: self.filled(h.setup[0], v=v)
@@ -245,7 +248,8 @@ class Writer:
             reader = self.rng.choice(READERS)
             made = self.entry(reader, e=expression, **values)
             setup += made.setup
-            expression, changes = made.body[0], [*changes, *made.changes]
+            expression = made.body[0]
+            changes = [*changes, *made.changes]
         runner = self.rng.choice(RUNNERS) if self.rng.random() < 0.6 else RUNNERS[0]
         inner = "v" if any("$e" in line for line in runner.setup) else expression
         uses = VALUES[kind].uses

@@ -76,9 +76,11 @@ def test_observers_see_every_kernel():
 @pytest.mark.parametrize("decline", [False, True])
 def test_profile_shows_regions(tmp_path, decline):
     """Two calls show what is recorded, later ones what is replayed."""
-    path, compiler = tmp_path / "trace.json", Compiler(decline=lambda: decline)
+    path = tmp_path / "trace.json"
+    compiler = Compiler(decline=lambda: decline)
     with compiling(compiler, ["Neg", "Exp", "Multiply"]):
-        v, x = pg.Variable(1.0), pg.ones((2, 4))
+        v = pg.Variable(1.0)
+        x = pg.ones((2, 4))
 
         @pg.jit
         def step(x):
@@ -86,7 +88,8 @@ def test_profile_shows_regions(tmp_path, decline):
             return pg.sum(pg.exp(-x) * x, axis=1)
 
         kernels = ["Add", "Neg", "Exp", "Multiply", "Sum"]
-        expected, titles = step(x), ["Add", "region 1 of step", "Sum"]
+        expected = step(x)
+        titles = ["Add", "region 1 of step", "Sum"]
         step.clear()
         for found in (kernels, kernels, titles, titles):
             with pg.profile() as p:
@@ -156,7 +159,8 @@ def test_threads():
 
 
 def test_another_thread_may_read_while_a_call_is_recorded():
-    stop, x = threading.Event(), floats(3)
+    stop = threading.Event()
+    x = floats(3)
 
     def read():
         while not stop.is_set():
@@ -289,7 +293,8 @@ def test_nothing_of_a_call_is_kept_alive():
 
     They go at once, without the garbage collector.
     """
-    x, v = floats(300), pg.Variable(floats(300))
+    x = floats(300)
+    v = pg.Variable(floats(300))
 
     @pg.jit
     def g(x):

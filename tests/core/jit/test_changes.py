@@ -93,7 +93,9 @@ class Stale:
     """A function that is called eagerly in its first calls, and then goes wrong."""
 
     def __init__(self, f, calls, then):
-        self.f, self.left, self.then = f, calls, then
+        self.f = f
+        self.left = calls
+        self.then = then
 
     def __call__(self, x):
         self.left -= 1

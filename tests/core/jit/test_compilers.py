@@ -22,7 +22,8 @@ def gelu(x, y):
 
 
 def adam(p, g):
-    m, v = p * 0.9 + g * 0.1, p * p * 0.999 + g * g * 0.001
+    m = p * 0.9 + g * 0.1
+    v = p * p * 0.999 + g * g * 0.001
     return p - 0.01 * m / (pg.sqrt(v) + 1e-8), m, v
 
 

@@ -38,7 +38,8 @@ def test_arrays_that_are_captured_are_not_copied():
 
 def test_convolutions_stay_kernels_of_the_backend():
     """They are not decomposed into what a compiler could fuse."""
-    x, w = floats(1, 8, 8, 2), floats(3, 3, 2, 4)
+    x = floats(1, 8, 8, 2)
+    w = floats(3, 3, 2, 4)
     f = pg.jit(pg.grad(lambda w: pg.sum(pg.relu(pg.conv2d(x, w)))))
     assert [name for name in kernels(f, w) if "Conv2D" in name] == [
         "Conv2D",

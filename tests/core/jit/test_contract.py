@@ -29,7 +29,8 @@ def test_the_third_call_is_the_first_that_is_replayed():
         runs()
         return x + 1
 
-    before, counts = runs(), []
+    before = runs()
+    counts = []
     for _ in range(4):
         f(X)
         counts.append(runs() - before)

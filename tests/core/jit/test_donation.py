@@ -45,7 +45,8 @@ def test_results_are_those_of_eager(name, regions):
         f = FUNCTIONS[name]
         jitted = pg.jit(lambda x, y: f(x, y), donate="x")
         for scale in (1.0, 2.0, 3.0):
-            x, y = floats(2, 3, scale=scale), floats(2, 3)
+            x = floats(2, 3, scale=scale)
+            y = floats(2, 3)
             wanted = look(f(x, y))
             result = jitted(x, y)
             assert look(result) == wanted
@@ -112,7 +113,9 @@ def test_trees_and_names():
 
     for how in ("positions", "names"):
         for _ in range(3):
-            params, x, state = {"w": floats(3), "b": [floats(2)]}, floats(3), floats(2)
+            params = {"w": floats(3), "b": [floats(2)]}
+            x = floats(3)
+            state = floats(2)
             named = {"state": state, "params": params, "x": x}
             step(params, x, state) if how == "positions" else step(**named)
             places = {"params['w']": params["w"], "params['b'][0]": params["b"][0]}
@@ -157,14 +160,16 @@ def test_an_error_in_the_middle():
         v.assign(y)
         return pg.gather(y, at)
 
-    good, bad = pg.asarray([0, 2]), pg.asarray([0, 9])
+    good = pg.asarray([0, 2])
+    bad = pg.asarray([0, 9])
     x = floats(3)
     with pytest.raises(IndexError):
         step(x, bad)
     assert not is_empty(x)  # the call was not recorded
     for _ in range(2):
         assert look(step(floats(3), good)) == look(pg.gather(pg.exp(floats(3)), good))
-    before, x = look(v.value), floats(3, scale=2.0)
+    before = look(v.value)
+    x = floats(3, scale=2.0)
     with pytest.raises(IndexError):
         step(x, bad)
     assert look(v.value) == before
@@ -200,7 +205,8 @@ AS_IT_IS = {
 
 @pytest.mark.parametrize("name", AS_IT_IS)
 def test_calls_that_run_as_they_are_use_up_nothing(name):
-    f, x = pg.jit(lambda x: x * x + 1, donate=0), floats(3)
+    f = pg.jit(lambda x: x * x + 1, donate=0)
+    x = floats(3)
     for _ in range(3):
         AS_IT_IS[name](f, x)
         assert look(x) == look(floats(3))
@@ -212,7 +218,8 @@ def test_methods_and_arrays():
         def step(self, state):
             return state + 1
 
-    model, array = Model(), np.ones(3, np.float32)
+    model = Model()
+    array = np.ones(3, np.float32)
     for _ in range(3):
         x = floats(3)
         assert look(model.step(x)) == look(floats(3) + 1)

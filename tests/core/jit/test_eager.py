@@ -154,7 +154,8 @@ def test_the_same_argument_twice_is_assigned():
         x[0] = 5.0
         return x + y
 
-    jitted, xs = pg.jit(f), [floats(3), floats(3)]
+    jitted = pg.jit(f)
+    xs = [floats(3), floats(3)]
     for x in xs:
         y = floats(3)
         assert look(jitted(x, y)) == look(f(floats(3), y))
@@ -177,7 +178,8 @@ def test_values_that_no_argument_reaches_may_be_read():
 
 
 def test_an_error_leaves_nothing_behind():
-    v, fail = pg.Variable(X), [True]
+    v = pg.Variable(X)
+    fail = [True]
 
     @pg.jit
     def f(x):
@@ -229,7 +231,8 @@ def test_static_arguments():
     def f(thing, x, how=None):
         return x * thing.scale
 
-    one, two = Thing(), Thing()
+    one = Thing()
+    two = Thing()
     one.scale, two.scale = 2.0, 3.0
     for thing in (one, two, one, two):
         assert look(f(thing, X, how=frozenset({thing}))) == look(X * thing.scale)

@@ -52,7 +52,8 @@ def raises_alike(name, checked):
     """Compare with eager after calls that are right; return the jitted function."""
     f = unused(name)
     jitted = pg.jit(f)
-    good, bad = right_calls()[name].inputs, bad_inputs(name, checked)
+    good = right_calls()[name].inputs
+    bad = bad_inputs(name, checked)
     good, bad = ([x if x is None else pg.asarray(x) for x in xs] for xs in (good, bad))
     for _ in range(4):
         jitted(*good)
@@ -78,7 +79,8 @@ def test_a_compiler_does_not_lose_the_error(name, checked):
 @pytest.mark.parametrize("name", ["GatherNd", "ScatterNd", "TensorScatterUpdate"])
 def test_a_decomposition_raises(name):
     """The message is that of a part."""
-    good, bad = right_calls()[name].inputs, bad_inputs(name, "indices")
+    good = right_calls()[name].inputs
+    bad = bad_inputs(name, "indices")
     with only_primitives(), pg.use_backend("primitives"):
         jitted = pg.jit(unused(name))
         for _ in range(4):
@@ -92,7 +94,8 @@ def test_a_checked_matrix_may_be_returned():
         pg.linalg.cholesky(m)
         return m
 
-    jitted, unit = pg.jit(f), pg.eye(3)
+    jitted = pg.jit(f)
+    unit = pg.eye(3)
     for _ in range(4):
         np.testing.assert_array_equal(jitted(unit).numpy(), np.eye(3))
     with pytest.raises(ValueError, match="not positive definite"):
@@ -109,7 +112,8 @@ def test_what_is_checked_is_computed():
         pg.gather(x * 2, [0, 1])  # indices that are known
         return x
 
-    jitted, x = pg.jit(f), pg.ones(4)
+    jitted = pg.jit(f)
+    x = pg.ones(4)
     i = pg.asarray(np.array([0, 1], np.int32))
     for _ in range(4):
         jitted(x, i)
@@ -143,7 +147,8 @@ def test_each_variadic_input_is_checked():
 
     pg.register_kernel(kernel, "cpu", positive)
     try:
-        jitted, x = pg.jit(f), pg.ones(3)
+        jitted = pg.jit(f)
+        x = pg.ones(3)
         for _ in range(4):
             jitted(x, x)
         with pytest.raises(ValueError, match="positive: got"):

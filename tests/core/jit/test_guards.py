@@ -57,7 +57,8 @@ class Slots:
         self.rate = 2.0
 
 
-MODEL, SLOTS = Model(), Slots()
+MODEL = Model()
+SLOTS = Slots()
 
 
 def set_global(name, value):
@@ -159,9 +160,12 @@ CHANGES = {
 def restored():
     """Undo what a test changes."""
     before = dict(globals()), dict(vars(MODEL)), dict(vars(Model))
-    weights, held = WEIGHTS + 0, MODEL.weights + 0
-    table, more = TABLE.copy(), list(PARAMETERS["more"])
-    layers, named = [x + 0 for x in LAYERS[0]], {n: x + 0 for n, x in NAMED.items()}
+    weights = WEIGHTS + 0
+    held = MODEL.weights + 0
+    table = TABLE.copy()
+    more = list(PARAMETERS["more"])
+    layers = [x + 0 for x in LAYERS[0]]
+    named = {n: x + 0 for n, x in NAMED.items()}
     yield
     LAYERS[0][:] = layers
     NAMED.clear()
@@ -170,7 +174,9 @@ def restored():
     vars(MODEL).update(before[1])
     for name in ("bias", "scaled"):
         setattr(Model, name, before[2][name])
-    WEIGHTS[...], MODEL.weights[...], TABLE[...] = weights, held, table
+    WEIGHTS[...] = weights
+    MODEL.weights[...] = held
+    TABLE[...] = table
     PARAMETERS["more"][:], PARAMETERS["w"] = more, pg.asarray([1.0, 2.0, 3.0])
     MODULE.rate = SLOTS.rate = 2.0
     default.__defaults__[0][0] = 1.0
@@ -217,7 +223,8 @@ def test_a_cell_that_is_emptied():
     def f(x):
         return x * scale
 
-    jitted, scale = pg.jit(f), 2.0
+    jitted = pg.jit(f)
+    scale = 2.0
     jitted(X)
     del f.__closure__[0].cell_contents
     with pytest.raises(NameError):

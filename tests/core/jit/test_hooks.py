@@ -23,7 +23,8 @@ X = floats(3)
 @pytest.mark.parametrize("name", HOOKS)
 def test_a_hook_sees_the_recording(name, wrap):
     install, installed = HOOKS[name]
-    events, model = Events(), Model()
+    events = Events()
+    model = Model()
     jitted = wrap(model)
     install(events)
     result = jitted(X)
@@ -39,7 +40,8 @@ def test_a_hook_sees_the_recording(name, wrap):
 @pytest.mark.parametrize("name", HOOKS)
 def test_a_hook_stays_in_every_call(name, wrap):
     install, installed = HOOKS[name]
-    events, model = Events(), Model()
+    events = Events()
+    model = Model()
     jitted = wrap(model)
     install(events)
     try:
@@ -55,7 +57,8 @@ def test_a_hook_stays_in_every_call(name, wrap):
 @pytest.mark.parametrize("before", range(4))
 def test_a_hook_is_set_between_calls(name, before, wrap):
     install, installed = HOOKS[name]
-    events, model = Events(), Model()
+    events = Events()
+    model = Model()
     jitted = wrap(model)
     for _ in range(before):
         jitted(X)
@@ -70,7 +73,8 @@ def test_a_hook_is_set_between_calls(name, before, wrap):
 
 
 def test_a_profile_hook_and_a_trace_hook_together(wrap):
-    both, model = (Events(), Events()), Model()
+    both = (Events(), Events())
+    model = Model()
     jitted = wrap(model)
     sys.setprofile(both[0])
     sys.settrace(both[1])
@@ -98,7 +102,8 @@ def test_a_hook_survives_an_error_in_the_function(name, wrap):
     install, installed = HOOKS[name]
     model = Model()
     model.rate = "no number"
-    jitted, events = wrap(model), Events()
+    jitted = wrap(model)
+    events = Events()
     install(events)
     with pytest.raises(TypeError):
         jitted(X)
@@ -135,7 +140,8 @@ def test_an_error_of_a_hook_is_that_of_the_call(name, wrap):
 @pytest.mark.parametrize("name", HOOKS)
 def test_a_hook_that_the_function_sets_survives(name, wrap):
     install, installed = HOOKS[name]
-    events, model = Events(), Model()
+    events = Events()
+    model = Model()
 
     def f(x):
         install(events)
@@ -155,7 +161,8 @@ def test_a_hook_that_the_function_sets_survives(name, wrap):
 @pytest.mark.parametrize("name", HOOKS)
 def test_a_hook_that_the_function_removes_is_gone(name, wrap):
     install, installed = HOOKS[name]
-    events, model = Events(), Model()
+    events = Events()
+    model = Model()
 
     def f(x):
         y = model(x)
@@ -176,7 +183,9 @@ def test_a_hook_that_the_function_removes_is_gone(name, wrap):
 @pytest.mark.parametrize("name", HOOKS)
 def test_a_hook_that_the_function_replaces_for_a_while(name, wrap):
     install, installed = HOOKS[name]
-    outer, inner, model = Events(), Events(), Model()
+    outer = Events()
+    inner = Events()
+    model = Model()
 
     def f(x):
         before = installed()
@@ -199,7 +208,9 @@ def test_a_hook_that_the_function_replaces_for_a_while(name, wrap):
 
 def test_the_function_sees_the_hook_of_its_caller(wrap):
     """It may ask which one there is."""
-    events, model, found = Events(), Model(), []
+    events = Events()
+    model = Model()
+    found = []
 
     def f(x):
         found.append(sys.gettrace())
@@ -218,7 +229,8 @@ def test_the_function_sees_the_hook_of_its_caller(wrap):
 @pytest.mark.parametrize("name", HOOKS)
 def test_two_threads_record_with_hooks_of_their_own(name, wrap):
     install, installed = HOOKS[name]
-    ready, results = threading.Barrier(2), {}
+    ready = threading.Barrier(2)
+    results = {}
 
     class Slow(Model):
         def scaled(self, x):
@@ -226,7 +238,8 @@ def test_two_threads_record_with_hooks_of_their_own(name, wrap):
             return super().scaled(x)
 
     def work(number):
-        model, events = Slow(), Events()
+        model = Slow()
+        events = Events()
         jitted = wrap(model)
         ready.wait(timeout=10)
         install(events)
@@ -247,7 +260,8 @@ def test_two_threads_record_with_hooks_of_their_own(name, wrap):
 
 
 def test_two_threads_record_one_function(wrap):
-    model, ready = Model(), threading.Barrier(2)
+    model = Model()
+    ready = threading.Barrier(2)
 
     def f(x):
         time.sleep(0.005)
@@ -274,7 +288,8 @@ def test_two_threads_record_one_function(wrap):
 
 
 def test_only_the_thread_of_a_hook_has_it(wrap):
-    model, after = Model(), []
+    model = Model()
+    after = []
 
     def work():
         wrap(model)(X)
@@ -293,7 +308,8 @@ def test_only_the_thread_of_a_hook_has_it(wrap):
 @pytest.mark.parametrize("name", HOOKS)
 def test_a_call_inside_a_generator(name, wrap):
     install, installed = HOOKS[name]
-    model, events = Model(), Events({*CODES})
+    model = Model()
+    events = Events({*CODES})
     jitted = wrap(model)
 
     def results():
@@ -314,7 +330,8 @@ def test_a_call_inside_a_generator(name, wrap):
 def test_a_generator_that_calls_advance(name, wrap):
     """It begins before the call, and goes on in it."""
     install, installed = HOOKS[name]
-    model, events = Model(), Events()
+    model = Model()
+    events = Events()
 
     def rates():
         while True:
@@ -359,7 +376,8 @@ def test_a_jitted_function_that_calls_itself(name, wrap):
     def scaled(x, depth):
         return jitted(x, depth - 1) * 2.0 if depth else x
 
-    jitted, events = wrap(scaled), Events({scaled.__code__})
+    jitted = wrap(scaled)
+    events = Events({scaled.__code__})
     install(events)
     found = [look(jitted(X, 5)) for _ in range(3)]
     after = installed()
@@ -373,7 +391,8 @@ def test_a_jitted_function_that_calls_itself(name, wrap):
 @pytest.mark.parametrize("name", HOOKS)
 def test_jit_inside_of_jit(name, wrap):
     install, installed = HOOKS[name]
-    model, events = Model(), Events()
+    model = Model()
+    events = Events()
     inner = wrap(model)
     jitted = wrap(lambda x: inner(x))
     install(events)
@@ -387,7 +406,8 @@ def test_jit_inside_of_jit(name, wrap):
 @pytest.mark.parametrize("name", HOOKS)
 def test_explain_keeps_a_hook(name):
     install, installed = HOOKS[name]
-    events, model = Events(), Model()
+    events = Events()
+    model = Model()
     jitted = pg.jit(model)
     install(events)
     jitted.explain(X)

@@ -15,7 +15,8 @@ NAME = "tf32"
 @pytest.fixture
 def seen():
     """Return the precisions that matrix products on cpu see, in order."""
-    found, multiply = [], pg.get_kernel("BatchMatMul", "cpu")
+    found = []
+    multiply = pg.get_kernel("BatchMatMul", "cpu")
 
     def noting(a, b, **attrs):
         found.append(pg.get_precision())

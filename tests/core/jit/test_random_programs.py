@@ -51,7 +51,8 @@ def gradient(f, x):
 
 def step(kind, a, b, c, values, variables):
     """Run one instruction; return a new value."""
-    x, y = values[a % len(values)], values[b % len(values)]
+    x = values[a % len(values)]
+    y = values[b % len(values)]
     v = variables[a % len(variables)]
     smooth = UNARY[c % 7]
     if kind == "unary":

@@ -40,7 +40,8 @@ def both_ways(x, y):
     If both products and both sums were joined by what they read, one group of the two
     would have to run before the other, and after it.
     """
-    a, b = pg.exp(x), pg.exp(y)
+    a = pg.exp(x)
+    b = pg.exp(y)
     return pg.tanh(b) * 2.0, a * pg.matmul(a, pg.tanh(b)), pg.matmul(b, pg.tanh(a)) + b
 
 
@@ -87,7 +88,8 @@ JOINED = {
 def test_what_is_joined(name):
     f, expected = JOINED[name]
     with compiling(Compiler(lambda graph: len(graph.steps) < 2), NAMES) as compiler:
-        jitted, x0 = pg.jit(f), pg.asarray(VALUES)
+        jitted = pg.jit(f)
+        x0 = pg.asarray(VALUES)
         for x in (x0, x0, x0 * 0.5, x0 * 0.25):
             pg.random.seed(1)
             found = look(jitted(x))
@@ -100,7 +102,8 @@ def test_what_is_joined(name):
 
 def test_groups_that_would_wait_for_each_other():
     with compiling(Compiler()) as compiler:
-        jitted, x0 = pg.jit(both_ways), pg.asarray(VALUES)
+        jitted = pg.jit(both_ways)
+        x0 = pg.asarray(VALUES)
         for x in (x0, x0, x0 * 2.0):
             assert look(jitted(x, x0.T)) == look(both_ways(x, x0.T))
         assert compiler.ran
@@ -111,7 +114,8 @@ def test_what_a_compiler_refuses_is_replayed(decline):
     f = pg.grad(lambda x: pg.sum(pg.tanh(x) * x))
     how = {"decline": lambda: True} if decline else {"refuse": lambda graph: True}
     with compiling(Compiler(**how), NAMES) as compiler:
-        jitted, x0 = pg.jit(f), pg.asarray(VALUES)
+        jitted = pg.jit(f)
+        x0 = pg.asarray(VALUES)
         for x in (x0, x0, x0 * 0.5, x0 * 0.25):
             assert look(jitted(x)) == look(f(x))
         assert compiler.asked
@@ -132,7 +136,8 @@ def test_kernels_of_a_region_that_declines_are_looked_up_once(name, monkeypatch)
     look_up = lambda step: found.append(step) or function(step)
     monkeypatch.setattr(program, "function_of", look_up)
     with compiling(Compiler(decline=lambda: True), FUSABLE[name]) as compiler:
-        jitted, x = pg.jit(f), pg.asarray(VALUES)
+        jitted = pg.jit(f)
+        x = pg.asarray(VALUES)
         for _ in range(3):
             assert look(jitted(x)) == look(f(x))
         count = len(found)
@@ -143,7 +148,8 @@ def test_kernels_of_a_region_that_declines_are_looked_up_once(name, monkeypatch)
 
 def test_a_region_that_declines_frees_what_no_kernel_reads():
     with compiling(Compiler(decline=lambda: True)):
-        jitted, x = pg.jit(chain(20)), pg.ones(1 << 16)
+        jitted = pg.jit(chain(20))
+        x = pg.ones(1 << 16)
         for _ in range(2):
             jitted(x)
         tracemalloc.start()
@@ -170,7 +176,8 @@ def test_an_error_of_a_compiler_is_told_and_survived():
         raise KeyError("Tanh")
 
     with compiling(broken, ["Tanh"]):
-        jitted, x0 = pg.jit(lambda x: pg.tanh(x) * 2.0), pg.asarray(VALUES)
+        jitted = pg.jit(lambda x: pg.tanh(x) * 2.0)
+        x0 = pg.asarray(VALUES)
         for _ in range(2):
             jitted(x0)
         with pytest.warns(RuntimeWarning, match=r"compile of .* KeyError: 'Tanh'"):
@@ -185,7 +192,8 @@ def test_an_error_of_a_compiler_is_told_and_survived():
 
 def test_an_error_of_fusable_is_told_and_survived():
     with compiling(Compiler(), lambda step, graph: step.attrs["axis"]):
-        jitted, x0 = pg.jit(lambda x: pg.tanh(x)), pg.asarray(VALUES)
+        jitted = pg.jit(lambda x: pg.tanh(x))
+        x0 = pg.asarray(VALUES)
         for _ in range(2):
             jitted(x0)
         with pytest.warns(RuntimeWarning, match=r"fusable of .* KeyError: 'axis'"):
@@ -196,7 +204,8 @@ def test_an_error_of_fusable_is_told_and_survived():
 def test_kernels_of_others_are_not_compiled():
     """The compiler knows the kernels of its backend, not those put over them."""
     with compiling(Compiler(), NAMES):
-        jitted, x0 = pg.jit(lambda x: pg.exp(x * x) + x), pg.asarray(VALUES)
+        jitted = pg.jit(lambda x: pg.exp(x * x) + x)
+        x0 = pg.asarray(VALUES)
         jitted(x0)
         assert regions(jitted, x0) == [["Multiply", "Exp", "Add"]]
         pg.register_kernel("Exp", "compiling", lambda x: x * 0.0)
@@ -235,7 +244,8 @@ def test_a_compiler_from_outside_is_asked_first(pack):
     with compiling(Compiler(), ["Exp", "Neg", "Multiply"]) as inner:
         pack("compiling", outer, ["Exp", "Neg", "Tanh"])
         f = lambda x: pg.exp(-x) * pg.tanh(x)
-        jitted, x0 = pg.jit(f), pg.asarray(VALUES)
+        jitted = pg.jit(f)
+        x0 = pg.asarray(VALUES)
         for x in (x0, x0, x0 * 0.5):
             assert look(jitted(x)) == look(f(x))
         assert outer.asked == [["Neg", "Exp"], ["Tanh"]]
@@ -286,7 +296,8 @@ def test_what_is_computed_again(n, again):
     """A region reads its input twice rather than three arrays that another has made."""
     x, w = RNG.normal(size=(2, n, n)).astype("float32")
     with compiling(Compiler(), NAMES) as compiler:
-        x, w = pg.asarray(x), pg.asarray(w)
+        x = pg.asarray(x)
+        w = pg.asarray(w)
         jitted = pg.jit(many_values)
         for y in (x, x, x * 0.5):
             assert look(jitted(y, w)) == look(many_values(y, w))
@@ -309,11 +320,13 @@ def test_what_is_refused_runs_once(refused, pack):
         "the first": lambda graph: len(outer.asked) == 1,
         "the others": lambda graph: len(outer.asked) > 1,
     }[refused]
-    outer, inner = Compiler(refuse=refuse), Compiler(refuse=lambda graph: True)
+    outer = Compiler(refuse=refuse)
+    inner = Compiler(refuse=lambda graph: True)
     x, w = RNG.normal(size=(2, 300, 300)).astype("float32")
     with compiling(inner, NAMES):
         pack("compiling", outer, NAMES)
-        x, w = pg.asarray(x), pg.asarray(w)
+        x = pg.asarray(x)
+        w = pg.asarray(w)
         jitted = pg.jit(many_values)
         for y in (x, x, x * 0.5):
             assert look(jitted(y, w)) == look(many_values(y, w))

@@ -47,7 +47,8 @@ def dropped(x):
     return x
 
 
-X, Y = floats(3, 4), floats(3, 4, scale=0.5)
+X = floats(3, 4)
+Y = floats(3, 4, scale=0.5)
 # name: (function, arguments of the first call, arguments of another call)
 CALLS = {
     "one": (lambda x: pg.tanh(x * x), (X,), (Y,)),
@@ -165,9 +166,11 @@ def test_a_tensor_returned_twice_is_one():
 
 def test_order_of_a_dict_is_kept():
     """It decides about the order of a sum, so another order is recorded anew."""
-    big, small = pg.asarray(1e8), pg.asarray(1.0)
+    big = pg.asarray(1e8)
+    small = pg.asarray(1.0)
     jitted = pg.jit(lambda p: sum(p.values()) - 1e8)
-    one, two = {"a": big, "b": small, "c": -big}, {"c": -big, "a": big, "b": small}
+    one = {"a": big, "b": small, "c": -big}
+    two = {"c": -big, "a": big, "b": small}
     for p in (one, two, one, two):
         assert look(jitted(p)) == look(jitted.__wrapped__(p))
     assert len(jitted.explain(one).retraces) == 1
@@ -191,7 +194,8 @@ def test_methods():
 
 def test_errors_are_those_of_eager():
     jitted = pg.jit(lambda x, i: pg.gather(x, i))
-    good, bad = pg.asarray([0, 1]), pg.asarray([0, 9])
+    good = pg.asarray([0, 1])
+    bad = pg.asarray([0, 9])
     jitted(X, good)
     with pytest.raises(IndexError) as eager:
         pg.gather(X, bad)
@@ -204,7 +208,8 @@ def test_errors_are_those_of_eager():
 
 def test_a_kernel_that_declines_later():
     """It looks at the values, which no kernel of ours does."""
-    neg, sent = pg.get_kernel("Neg", "cpu"), []
+    neg = pg.get_kernel("Neg", "cpu")
+    sent = []
     decline = lambda x: NotImplemented if np.all(x < 0) else neg(x)
     effect = plugin.Kernel("jittest.Send(x)", out=plugin.same, effect=True)
     pg.register_kernel("Neg", "cpu", decline)

@@ -7,7 +7,8 @@ from plugrad import plugin
 
 from .helpers import floats, kernels, look, reason
 
-X, Y = floats(4, 3), floats(4, scale=2.0)
+X = floats(4, 3)
+Y = floats(4, scale=2.0)
 
 
 # --- variables -------------------------------------------------------------------
@@ -44,7 +45,8 @@ class Adam:
 
 def trained(optimizer_class, wrap):
     """Return the losses and the parameters of a few steps, and the function."""
-    w, b = pg.Variable(floats(3)), pg.Variable(0.0)
+    w = pg.Variable(floats(3))
+    b = pg.Variable(0.0)
     optimizer = optimizer_class([w, b])
 
     @wrap
@@ -103,7 +105,8 @@ STEPS = [swapped, twice, only_assigned, unchanged, in_vmap, item]
 @pytest.mark.parametrize("shared", [False, True], ids=["apart", "one array"])
 @pytest.mark.parametrize("f", STEPS)
 def test_variables(f, shared):
-    x, found = floats(3), []
+    x = floats(3)
+    found = []
     for wrap in (lambda f: f, pg.jit):
         v = pg.Variable(floats(3))
         w = pg.Variable(v if shared else floats(3, scale=3.0))
@@ -118,7 +121,8 @@ def test_variables(f, shared):
 
 def test_another_variable_is_another_signature():
     f = pg.jit(lambda v: v.assign_add(1.0))
-    v, w = pg.Variable(0.0), pg.Variable(10.0)
+    v = pg.Variable(0.0)
+    w = pg.Variable(10.0)
     for x in (v, v, w, w, v):
         f(x)
     assert (v.item(), w.item()) == (3.0, 12.0)

@@ -47,7 +47,8 @@ def test_cprofile(before, wrap):
 
 
 def test_cprofile_begins_in_the_function(wrap):
-    model, profiler = Model(), cProfile.Profile()
+    model = Model()
+    profiler = cProfile.Profile()
 
     def f(x):
         with profiler:
@@ -60,7 +61,8 @@ def test_cprofile_begins_in_the_function(wrap):
 
 
 def test_cprofile_ends_in_the_function(wrap):
-    model, profiler = Model(), cProfile.Profile()
+    model = Model()
+    profiler = cProfile.Profile()
 
     def f(x):
         y = model(x)
@@ -83,7 +85,8 @@ def test_the_profiler_in_python(wrap):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecated from 3.15 on
         profile = pytest.importorskip("profile")
-    model, first = Model(), profile.Profile()
+    model = Model()
+    first = profile.Profile()
     jitted = wrap(model)
     assert look(first.runcall(jitted, X)) == look(model(X))
     for _ in range(2):
@@ -109,7 +112,8 @@ class Lines(bdb.Bdb):
 
 
 def test_a_debugger_stops_at_each_line(wrap):
-    model, debugger = Model(), Lines()
+    model = Model()
+    debugger = Lines()
     jitted = wrap(model)
     results = [look(debugger.runcall(jitted, X)) for _ in range(3)]
     assert results == [look(model(X))] * 3
@@ -130,7 +134,8 @@ class Quits(Lines):
 
 
 def test_a_debugger_is_left_in_the_function(wrap):
-    model, debugger = Model(), Quits()
+    model = Model()
+    debugger = Quits()
     jitted = wrap(model)
     assert debugger.runcall(jitted, X) is None
     assert len(debugger.lines) == 1
@@ -143,7 +148,8 @@ COMMANDS = ["step", "next", "where", "up", "down", "return", "continue"]
 
 @pytest.mark.parametrize("commands", range(len(COMMANDS)))
 def test_pdb(commands, wrap):
-    model, out = Model(), io.StringIO()
+    model = Model()
+    out = io.StringIO()
     text = "\n".join([*COMMANDS[:commands], "continue", ""])
     jitted = wrap(model)
     debugger = pdb.Pdb(stdin=io.StringIO(text), stdout=out, nosigint=True, readrc=False)
@@ -153,7 +159,8 @@ def test_pdb(commands, wrap):
 
 
 def test_a_breakpoint_of_pdb_in_the_function(wrap):
-    model, out = Model(), io.StringIO()
+    model = Model()
+    out = io.StringIO()
     line = SCALED.co_firstlineno + 1
     text = f"break {FILE}:{line}\ncontinue\np self.rate\ncontinue\n"
     jitted = wrap(model)
@@ -170,7 +177,8 @@ def test_a_breakpoint_of_pdb_in_the_function(wrap):
 
 def test_lines_that_ran_are_counted(wrap):
     """As coverage does."""
-    model, counted = Model(), trace.Trace(count=1, trace=0)
+    model = Model()
+    counted = trace.Trace(count=1, trace=0)
     jitted = wrap(model)
     results = [look(counted.runfunc(jitted, X)) for _ in range(3)]
     assert results == [look(model(X))] * 3
@@ -194,7 +202,8 @@ class Cover:
 
 
 def test_a_tracer_of_one_file(wrap):
-    model, cover = Model(), Cover()
+    model = Model()
+    cover = Cover()
     jitted = wrap(model)
     sys.settrace(cover)
     threading.settrace(cover)
@@ -210,7 +219,8 @@ def test_a_tracer_of_one_file(wrap):
 
 def test_coverage(wrap):
     coverage = pytest.importorskip("coverage")
-    model, cover = Model(), coverage.Coverage(data_file=None, include=[FILE])
+    model = Model()
+    cover = coverage.Coverage(data_file=None, include=[FILE])
     jitted = wrap(model)
     cover.start()
     try:
@@ -250,7 +260,9 @@ def test_tracemalloc_begins_in_the_function(wrap):
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is of 3.12")
 def test_a_tool_of_sys_monitoring(wrap):
-    model, seen, tool = Model(), [], 4
+    model = Model()
+    seen = []
+    tool = 4
     events = sys.monitoring.events
     sys.monitoring.use_tool_id(tool, "test_tools")
     starts = lambda code, offset: seen.append(code)

@@ -139,7 +139,9 @@ def is_plain(value):
 @pytest.fixture(scope="module")
 def observed():
     """Run all on cpu: which kernels ran, what is wrong, which rules give no specs."""
-    ran, wrong, silent = set(), set(), set()
+    ran = set()
+    wrong = set()
+    silent = set()
 
     def look(kernel, inputs, attrs, outputs):
         ran.add(kernel.name)
@@ -192,7 +194,8 @@ class Trace:
     """Notes which kernels run inside the decomposition of which."""
 
     def __init__(self):
-        self.edges, self.stack = defaultdict(set), []
+        self.edges = defaultdict(set)
+        self.stack = []
 
     def decomposition(self, name, function):
         """Return a decomposition that notes itself, and what runs inside it."""
@@ -259,7 +262,8 @@ def test_decompositions_end_in_primitives(graph):
 
 
 def test_decompositions_have_no_cycle(graph):
-    done, path = set(), []
+    done = set()
+    path = []
 
     def visit(name):
         assert name not in path, " -> ".join([*path, name])
@@ -359,7 +363,8 @@ def mentioned():
 
 
 def _mentioned(tree):
-    roots, found = {"pg": (), "plugrad": ()}, set()
+    roots = {"pg": (), "plugrad": ()}
+    found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "plugrad":
             for alias in node.names:
@@ -372,7 +377,8 @@ def _mentioned(tree):
     for node in ast.walk(tree):
         words = ()
         while isinstance(node, ast.Attribute):
-            words, node = (node.attr, *words), node.value
+            words = (node.attr, *words)
+            node = node.value
         if words and isinstance(node, ast.Name) and node.id in roots:
             words = (*roots[node.id], *words)
             found |= {".".join(words[:i]) for i in range(1, len(words) + 1)}

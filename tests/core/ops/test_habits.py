@@ -44,7 +44,8 @@ def test_reshape_takes_sizes_as_arguments(backend):
 
 
 def axis_calls():
-    x, at = pg.asarray(X), pg.asarray([1, 0])
+    x = pg.asarray(X)
+    at = pg.asarray([1, 0])
     mask = pg.asarray([True, False])
     yield lambda *axis, **named: pg.concat([x, x], *axis, **named)
     yield lambda *axis, **named: pg.stack([x, x], *axis, **named)
@@ -75,7 +76,8 @@ def test_axes_after_the_tensors(backend):
         assert op(x, 1).tolist() == op(x, axes=1).tolist()
 
 
-ONE, TWO = np.ones((1, 4, 4, 2), np.float32), np.ones((2, 2, 2, 3), np.float32)
+ONE = np.ones((1, 4, 4, 2), np.float32)
+TWO = np.ones((2, 2, 2, 3), np.float32)
 OPTIONAL = {  # op, its tensors, an optional one by position and by name
     "fused.conv2d": ([ONE, TWO], {"bias": [1.0, 2.0, 3.0]}),
     "fused.depthwise_conv2d": ([ONE, TWO], {"bias": np.arange(6, dtype="f4")}),
@@ -98,7 +100,8 @@ OPTIONAL = {  # op, its tensors, an optional one by position and by name
 def test_optional_inputs_have_names(name, backend):
     tensors, named = OPTIONAL[name]
     op = attrgetter(name)(pg)
-    plain, by_name = op(*tensors), op(*tensors, **named)
+    plain = op(*tensors)
+    by_name = op(*tensors, **named)
     assert op(*tensors, *named.values()).tolist() == by_name.tolist()
     assert plain.tolist() != by_name.tolist()
 
@@ -171,7 +174,8 @@ def test_a_variable_is_updated_in_place(backend):
 
 
 def test_a_variable_is_asked_as_a_tensor(backend):
-    v, number = pg.Variable([[1.0, 2.0]]), pg.Variable(2.0)
+    v = pg.Variable([[1.0, 2.0]])
+    number = pg.Variable(2.0)
     assert (len(v), v.ndim, v.size) == (1, 2, 2)
     assert (number.item(), float(number), int(number), bool(number)) == (
         2.0,
@@ -189,7 +193,8 @@ def scaled(x, y, *, power=2):
 
 
 def test_gradients_in_other_arguments(backend):
-    x, y = pg.asarray([1.0, 2.0]), pg.asarray([3.0, 5.0])
+    x = pg.asarray([1.0, 2.0])
+    y = pg.asarray([3.0, 5.0])
     assert pg.grad(scaled, argnums=1)(x, y).tolist() == [1.0, 4.0]
     dx, dy = pg.grad(scaled, argnums=(0, 1))(x, y)
     assert (dx.tolist(), dy.tolist()) == ([6.0, 20.0], [1.0, 4.0])
@@ -290,7 +295,8 @@ OPERATORS = [
 
 @pytest.mark.parametrize("op", range(len(OPERATORS)))
 def test_an_array_beside_a_tensor(op, backend):
-    a, b = np.array([3.0, 2.0], np.float32), np.array([2.0, 2.0], np.float32)
+    a = np.array([3.0, 2.0], np.float32)
+    b = np.array([2.0, 2.0], np.float32)
     f = OPERATORS[op]
     for left in (a, np.float32(3.0)):
         y = f(left, pg.asarray(b))
@@ -303,7 +309,8 @@ def test_an_array_beside_a_tensor(op, backend):
 
 
 def test_integers_of_numpy_beside_a_tensor(backend):
-    a, x = np.array([6, 5], np.int32), pg.asarray([3, 1])
+    a = np.array([6, 5], np.int32)
+    x = pg.asarray([3, 1])
     assert (a & x).tolist() == [2, 1]
     assert (a | x).tolist() == [7, 5]
     assert (a ^ x).tolist() == [5, 4]

@@ -15,8 +15,11 @@ def test_ops_and_operators_accept_variables(backend):
 
 
 def test_gradients_in_the_variables_that_were_read(backend):
-    w, b, unread = pg.Variable([1.0, 2.0]), pg.Variable(3.0), pg.Variable(1.0)
-    frozen, steps = pg.Variable(5.0, trainable=False), pg.Variable(7)
+    w = pg.Variable([1.0, 2.0])
+    b = pg.Variable(3.0)
+    unread = pg.Variable(1.0)
+    frozen = pg.Variable(5.0, trainable=False)
+    steps = pg.Variable(7)
     value, grads = pg.variable_grads(lambda: pg.sum(w * w * frozen) + b * steps)
     assert value.item() == 46.0
     assert {v: g.tolist() for v, g in grads.items()} == {w: [10.0, 20.0], b: 7.0}
@@ -78,7 +81,8 @@ def test_what_does_not_fit_is_refused_and_nothing_changes(backend):
 
 def test_variables_of_one_tensor_are_two(backend):
     x = pg.asarray(1.0)
-    a, b = pg.Variable(x), pg.Variable(x)
+    a = pg.Variable(x)
+    b = pg.Variable(x)
     _, grads = pg.variable_grads(lambda: 2.0 * a + 3.0 * b)
     assert (grads[a].item(), grads[b].item()) == (2.0, 3.0)
     a.assign(b.value)
@@ -110,7 +114,8 @@ def test_an_op_tells_observers_once_that_it_reads_a_variable(op):
         def variable(self, v):
             self.read.append(v)
 
-    v, observer = pg.Variable(np.ones((2, 2), np.float32)), Observer()
+    v = pg.Variable(np.ones((2, 2), np.float32))
+    observer = Observer()
     with Scope(observer=observer):
         op(v, pg.ones((2, 2)))
     assert observer.read == [v]

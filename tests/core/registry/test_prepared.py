@@ -113,7 +113,8 @@ def test_a_cached_copy_of_another_backend_has_a_form():
 
 @pytest.mark.usefixtures("other")
 def test_a_replay_takes_the_form_of_what_it_gets():
-    one, two = pg.asarray(W), pg.asarray(W + 1.0)
+    one = pg.asarray(W)
+    two = pg.asarray(W + 1.0)
     f = pg.jit(lambda a, w: pg.matmul(a, w))
     for _ in range(4):
         assert (f(A, one).numpy() == A @ W).all()
@@ -189,7 +190,8 @@ def test_an_error_keeps_nothing():
 
 def test_threads_get_the_form_of_their_array():
     """Arrays come and go, so their ids are used again."""
-    wrong, started = [], threading.Barrier(4)
+    wrong = []
+    started = threading.Barrier(4)
     shared = [np.full((3, 4), n, np.float32) for n in range(8)]
 
     def work(seed):

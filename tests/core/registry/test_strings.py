@@ -12,7 +12,9 @@ class Numbers:
 
     def __init__(self, values):
         assert not values.dtype.hasobject
-        self.values, self.shape, self.dtype = values, values.shape, values.dtype
+        self.values = values
+        self.shape = values.shape
+        self.dtype = values.dtype
 
 
 class Arrays(NumpyArrays):

@@ -57,11 +57,14 @@ class Resizing:
         """The old size, and places as numerators and their denominator."""
         found = []
         for n, m in zip(self.in_shape[1:3], self.out_shape[1:3], strict=True):
-            p, d = np.arange(m) * n, m
+            p = np.arange(m) * n
+            d = m
             if self.align_corners and m > 1:
-                p, d = np.arange(m) * (n - 1), m - 1
+                p = np.arange(m) * (n - 1)
+                d = m - 1
             elif self.half_pixel_centers:
-                p, d = np.arange(n - m, 2 * m * n + n - m, 2 * n), 2 * m
+                p = np.arange(n - m, 2 * m * n + n - m, 2 * n)
+                d = 2 * m
             found.append((n, p, d))
         return found
 
@@ -79,7 +82,8 @@ class Resizing:
         """The pixels before and behind, int32, and the share of the latter, float64."""
         found = []
         for n, p, d in self._places:
-            low, high = np.maximum(p // d, 0), np.minimum(-(-p // d), n - 1)
+            low = np.maximum(p // d, 0)
+            high = np.minimum(-(-p // d), n - 1)
             # On a pixel, half of that twice: infinite ones are not multiplied by 0.
             share = np.where(low == high, 0.5, (p - low * d) / d)
             found.append((low.astype(np.int32), high.astype(np.int32), share))
@@ -99,7 +103,8 @@ class Resizing:
 
         """
         tables = self.linear if linear else [(t, t, 0.0 * t) for t in self.nearest]
-        shape, found = self.in_shape if back else self.out_shape, []
+        shape = self.in_shape if back else self.out_shape
+        found = []
         for size, (low, high, share) in zip(shape[1:3], tables, strict=True):
             two = np.flatnonzero(low < high)
             to = np.concatenate([np.arange(len(low)), two])
@@ -134,9 +139,13 @@ class Rotation:
     @functools.cached_property
     def table(self) -> Table:
         """The number of the pixel, row by row, or -1 for one outside; int32."""
-        h, w, (right, down) = self.height, self.width, self.center
-        sin, cos = math.sin(self.radians), math.cos(self.radians)
-        x, y = np.arange(w) - right, np.arange(h)[:, None] - down
+        h = self.height
+        w = self.width
+        (right, down) = self.center
+        sin = math.sin(self.radians)
+        cos = math.cos(self.radians)
+        x = np.arange(w) - right
+        y = np.arange(h)[:, None] - down
         column = np.floor(x * cos - y * sin + right + 0.5)
         row = np.floor(x * sin + y * cos + down + 0.5)
         inside = (row >= 0) & (row < h) & (column >= 0) & (column < w)

@@ -22,14 +22,16 @@ def numbers(windows: Any, back: bool) -> tuple[int, ...]:
 
 def _forward(w: Any, i: int) -> list[Axis]:
     """Return the numbers of the one phase that is not a gradient."""
-    count, first = w.out_shape[i + 1], -w.padding[i][0]
+    count = w.out_shape[i + 1]
+    first = -w.padding[i][0]
     read = (w.in_shape[i + 1], count, w.strides[i], first)
     return [(*read, w.window[i], w.dilations[i], 0, 1, count, 0, 1)]
 
 
 def _phases(w: Any, i: int) -> list[Axis]:
     """Return the numbers of each phase; the last kernel position comes first."""
-    size, count = w.in_shape[i + 1], w.out_shape[i + 1]
+    size = w.in_shape[i + 1]
+    count = w.out_shape[i + 1]
     stride, dilation = w.strides[i], w.dilations[i]
     found: list[Axis] = []
     for phase in w.phases[i]:

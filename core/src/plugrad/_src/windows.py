@@ -125,7 +125,9 @@ class Windows:
         """For each axis and window, which of its elements lie in the input: 0 or 1."""
         found = []
         for i, n in enumerate(self.in_shape[1:-1]):
-            s, d, before = self.strides[i], self.dilations[i], self.padding[i][0]
+            s = self.strides[i]
+            d = self.dilations[i]
+            before = self.padding[i][0]
             begins = range(-before, self.out_shape[i + 1] * s - before, s)
             offsets = range(0, self.extents[i], d)
             rows = [tuple([int(0 <= b + a < n) for a in offsets]) for b in begins]
@@ -158,7 +160,9 @@ class Windows:
         """
         found = []
         for i, n in enumerate(self.in_shape[1:-1]):
-            s, d, before = self.strides[i], self.dilations[i], self.padding[i][0]
+            s = self.strides[i]
+            d = self.dilations[i]
+            before = self.padding[i][0]
             axis = []
             for start in range(min(s, n)):
                 origins = [start + before - k * d for k in range(self.window[i])]
@@ -170,7 +174,9 @@ class Windows:
     @functools.cached_property
     def group(self) -> Windows:
         """The same windows over the channels of one group."""
-        (*x, c), (*y, k), g = self.in_shape, self.out_shape, self.groups
+        (*x, c) = self.in_shape
+        (*y, k) = self.out_shape
+        g = self.groups
         return replace(self, in_shape=(*x, c // g), out_shape=(*y, k // g), groups=1)
 
     def numbers(self, *, back: bool = False) -> tuple[int, ...]:

@@ -119,7 +119,8 @@ def by_float32(types: str = "f->f") -> Callable[[Kernel], Kernel]:
     return elementwise("", types)
 
 
-HALF, FLOAT32 = np.dtype("float16"), np.dtype("float32")
+HALF = np.dtype("float16")
+FLOAT32 = np.dtype("float32")
 WIDEN, ROUND = (kernels(name, {None: ""}).get(None) for name in HALVES)
 
 

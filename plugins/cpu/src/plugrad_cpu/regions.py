@@ -192,7 +192,9 @@ class Slots:
     """
 
     def __init__(self, graph: Graph, shape: tuple[int, ...]) -> None:
-        self.graph, self.shape, self.places = graph, shape, 0
+        self.graph = graph
+        self.shape = shape
+        self.places = 0
         self.of: dict[int, int] = {}
         self.rows: list[tuple[int, int, int, int]] = []
         self.loops: list[int] = []
@@ -207,13 +209,15 @@ class Slots:
     def _input(self, x: int, moved: bool) -> int:
         """Return a slot for an input; one that is moved must be as large as others."""
         spec = self.graph.specs[x]
-        size, count = spec.dtype.itemsize, prod(spec.shape)
+        size = spec.dtype.itemsize
+        count = prod(spec.shape)
         if count == prod(self.shape):
             return self._add(ARRAY, size)
         if count == 1 and not moved:
             return self._add(SCALAR, size)
         axes = collapse_axes(self.shape, broadcast_strides(spec.shape, len(self.shape)))
-        loop, self.loops = len(self.loops), [*self.loops, len(axes)]
+        loop = len(self.loops)
+        self.loops = [*self.loops, len(axes)]
         self.loops += [n for n, _ in axes] + [step for _, step in axes]
         if axes[0][1] == 0:
             self.periods.append(prod([n for n, _ in axes[1:]]))

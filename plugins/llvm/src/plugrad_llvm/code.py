@@ -91,7 +91,8 @@ class Code:
     def splat(self, scalar: str, kind: str, lanes: int = 0) -> Vector:
         """Return a vector that has a scalar in all lanes."""
         lanes = lanes or self.lanes
-        of, element = self.type(kind, lanes), ELEMENTS[kind]
+        of = self.type(kind, lanes)
+        element = ELEMENTS[kind]
         one = self.put(f"insertelement {of} poison, {element} {scalar}, i64 0")
         zeros = f"<{lanes} x i32> zeroinitializer"
         all_lanes = self.put(f"shufflevector {of} {one}, {of} poison, {zeros}")
@@ -104,8 +105,10 @@ class Code:
 
     def load(self, address: str, kind: str, lanes: int = 0) -> Vector:
         """Read neighbouring elements."""
-        stored, lanes = "b" if kind == "?" else kind, lanes or self.lanes
-        of, size = self.type(stored, lanes), SIZES[stored]
+        stored = "b" if kind == "?" else kind
+        lanes = lanes or self.lanes
+        of = self.type(stored, lanes)
+        size = SIZES[stored]
         got = Vector(
             self, self.put(f"load {of}, ptr {address}, align {size}"), stored, lanes
         )
@@ -136,7 +139,8 @@ class Code:
 
     def fma(self, a: Vector, b: Vector | Number, c: Vector | Number) -> Vector:
         """Return ``a * b + c`` with one rounding."""
-        b, c = a.like(b), a.like(c)
+        b = a.like(b)
+        c = a.like(c)
         if self.module.fused:
             return self.call("fma", a.kind, a, b, c)
         wide = a.to("d") * b.to("d") + c.to("d")  # the product is exact
@@ -147,7 +151,8 @@ class Code:
         known = a if isinstance(a, Vector) else b
         if not isinstance(known, Vector):
             known = self.constant(known, "f", mask.lanes)
-        a, b = known.like(a), known.like(b)
+        a = known.like(a)
+        b = known.like(b)
         text = f"select {mask.type} {mask.name}, {a.type} {a.name}, {b.type} {b.name}"
         return Vector(self, self.put(text), a.kind, a.lanes)
 
@@ -176,8 +181,10 @@ class Code:
             far(code)
             head = f"internal {of} @{name}({of} %x, {of} %y) noinline cold"
             self.module.define(name, head, code)
-        rare, after = self.name("rare"), self.name("after")
-        ok, before = self.all_true(near), self.label
+        rare = self.name("rare")
+        after = self.name("after")
+        ok = self.all_true(near)
+        before = self.label
         self.do(f"br i1 {ok}, label %{after}, label %{rare}")
         self.place(rare)
         called = f"call {of} @{name}({of} {x.name}, {of} {y.name})"

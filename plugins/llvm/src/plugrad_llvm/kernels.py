@@ -55,7 +55,9 @@ def _choice(better: Callable[[Vector, Vector], Vector]) -> Callable[..., Vector]
 
 
 def _clip(x: Vector, *, min: float, max: float) -> Vector:
-    where, low, high = x.code.where, x.like(min), x.like(max)
+    where = x.code.where
+    low = x.like(min)
+    high = x.like(max)
     bound = where((low > high) | high.is_nan(), high, low)
     y = where((x > high) | high.is_nan(), high, x)
     return where((x < low) | low.is_nan(), bound, y)
@@ -93,7 +95,8 @@ def _copy_sign(p: Vector, q: Vector) -> Vector:
 
 
 def _hypot(p: Vector, q: Vector) -> Vector:
-    x, y = p.to("d"), q.to("d")
+    x = p.to("d")
+    y = q.to("d")
     infinite = abs(p).equal(inf) | abs(q).equal(inf)
     return p.code.where(infinite, inf, (x * x + y * y).sqrt().to("f"))
 

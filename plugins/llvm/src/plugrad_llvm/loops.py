@@ -28,9 +28,12 @@ def write_loop(
         body(begin)
         return
     last = "" if whole else code.put(f"sub i64 {end}, {code.lanes}")
-    label, after, before = code.name("loop"), code.name("after"), code.label
+    label = code.name("loop")
+    after = code.name("after")
+    before = code.label
     code.goto(label)
-    at, i = len(code.lines), "%" + code.name("i")
+    at = len(code.lines)
+    i = "%" + code.name("i")
     code.do("")
     body(i)
     following = code.put(f"add i64 {i}, {code.lanes}")
@@ -65,9 +68,12 @@ def accumulate(
     """Write a loop that carries vectors: from 0 to ``end``, a multiple of ``step``."""
     if end <= step:
         return body("0", start) if end else start
-    label, after, before = code.name("loop"), code.name("after"), code.label
+    label = code.name("loop")
+    after = code.name("after")
+    before = code.label
     code.goto(label)
-    at, i = len(code.lines), "%" + code.name("i")
+    at = len(code.lines)
+    i = "%" + code.name("i")
     carried = [Vector(code, "%" + code.name("c"), x.kind, x.lanes) for x in start]
     code.lines += [""] * (1 + len(start))
     made = body(i, carried)

@@ -214,7 +214,9 @@ def softplus(x: Vector) -> Vector:
 
 def erf(x: Vector) -> Vector:
     """Return the error function."""
-    code, a, z = x.code, abs(x), x * x
+    code = x.code
+    a = abs(x)
+    z = x * x
     b = at_most(a, 4.0)
     inner = code.fma(x, polynomial(z, *ERF_INNER), x)
     power = polynomial(b, *ERF_POWER)
@@ -340,7 +342,8 @@ def selu(x: Vector) -> Vector:
 
 def _far(code: Code, function: str) -> None:
     """Compute the lanes of more than 8000 in float64, one by one."""
-    of, lanes = code.type("f"), code.lanes
+    of = code.type("f")
+    lanes = code.lanes
     code.module.declarations.add(f"double @{function}(double)")
     for name in ("from", "to"):
         code.do(f"%{name} = alloca {of}, align 64")

@@ -234,7 +234,8 @@ def compiled(module: Module, release: bool, pieces: Pieces, level: int = LEVEL) 
         level: Of the code generator.
 
     """
-    call, region = _loaded(CALL, QUICK), _loaded(str(module), level)
+    call = _loaded(CALL, QUICK)
+    region = _loaded(str(module), level)
     run = region.get_function_address("run")
     about = struct.pack("PPqPqqII", run, id(np.ndarray), release, *pieces)
     method = _Method(b"region", call.get_function_address("call"), FASTCALL, None)

@@ -36,7 +36,8 @@ def knows_objects() -> bool:
 
     if sys.implementation.name != "cpython" or sys.maxsize < 1 << 32:
         return False
-    x, text = np.zeros((3, 2)).T, b"01234567"
+    x = np.zeros((3, 2)).T
+    text = b"01234567"
     read = ctypes.c_uint64.from_address
     flags = ctypes.c_uint32.from_address(id(x) + 64).value
     found = read(id(x) + 8).value, read(id(x) + 16).value, flags & 0xFFFF

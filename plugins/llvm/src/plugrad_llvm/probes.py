@@ -46,7 +46,8 @@ def rows() -> list[np.ndarray[Any, Any]]:
 @functools.cache
 def agrees(kernel: Kernel) -> bool:
     """Return whether an element-wise kernel of cpu gives the bits of machine code."""
-    x, zeros = numbers(), np.array([0.0, -0.0, 0.0, -0.0], np.float32)
+    x = numbers()
+    zeros = np.array([0.0, -0.0, 0.0, -0.0], np.float32)
     pairs = zip((x, np.roll(x, 5)), (zeros, zeros[[1, 0, 0, 1]]), strict=True)
     xs = [np.concatenate(pair) for pair in pairs][: len(kernel.inputs)]
     return _same(kernel, xs, ATTRS.get(kernel.name, {}))

@@ -78,7 +78,8 @@ class Plan:
         return [x for x in found if x not in self.made]
 
     def _axes(self) -> tuple[tuple[int, ...], ...]:
-        rank, shapes = len(self.shape), self.graph.specs
+        rank = len(self.shape)
+        shapes = self.graph.specs
         arrays = [*self.given, *self.made]
         strides = [broadcast_strides(shapes[v].shape, rank) for v in arrays]
         if not self.rows:

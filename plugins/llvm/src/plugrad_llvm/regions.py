@@ -93,10 +93,8 @@ def _pieces(plan: Plan) -> native.Pieces:
     """Return how the threads of the backend share a region, if it is large."""
     flat = len(plan.axes) == 1
     unit = plan.lanes(native.processor().lanes) if flat else 1
-    units, grain = (
-        plan.items // unit,
-        max(1, PIECE_ELEMENTS // (unit if flat else plan.inner)),
-    )
+    units = plan.items // unit
+    grain = max(1, PIECE_ELEMENTS // (unit if flat else plan.inner))
     if prod(plan.shape) < THREADS_MIN_ELEMENTS or units >= 1 << 32:
         return 0, plan.items, 0, 0, 0
     return runtime("cpu").parallel_for or 0, plan.items, unit, units, grain

@@ -34,7 +34,8 @@ Write = Callable[[Code, Row, str, int, Attrs], None]
 def fold(x: Vector, combine: Callable[[Vector, Vector], Vector]) -> Vector:
     """Combine the halves of a vector until one lane is left."""
     while x.lanes > 1:
-        half, parts = x.lanes // 2, []
+        half = x.lanes // 2
+        parts = []
         for first in (0, half):
             lanes = ", ".join(f"i32 {k}" for k in range(first, first + half))
             text = f"{x.type} {x.name}, {x.type} poison, <{half} x i32> <{lanes}>"
@@ -166,7 +167,8 @@ def log_softmax(code: Code, xs: Row, y: str, n: int, attrs: Attrs) -> None:
     total = exponentials(code, xs[0], most, n, None)
     code.module.declarations.add("double @log(double)")
     log = code.put(f"call double @log(double {scalar(total)})")
-    less, by = widened(code.splat(log, "d", 1).to("f")), widened(most)
+    less = widened(code.splat(log, "d", 1).to("f"))
+    by = widened(most)
 
     def shift(i: str) -> None:
         put(code, y, i, at(code, xs[0], i) - by - less)
@@ -197,7 +199,8 @@ def summed(
         return fold(sums[0], operator.add).to("d")
 
     def chunk(first: str, count: int, total: Vector) -> Vector:
-        rounds, begin = count - count % ROUND, first
+        rounds = count - count % ROUND
+        begin = first
         for size, lanes, parts in (
             (rounds, NEXT, ROUND // NEXT),
             (count % ROUND - count % NEXT, NEXT, 1),
@@ -225,7 +228,8 @@ def layer_norm(code: Code, xs: Row, y: str, n: int, attrs: Attrs) -> None:
         return d * d
 
     variance = summed(code, x, n, square) / float(n) + float(attrs["epsilon"])
-    factor, by = widened((1.0 / variance.sqrt()).to("f")), widened(mean)
+    factor = widened((1.0 / variance.sqrt()).to("f"))
+    by = widened(mean)
 
     def normalize(i: str) -> None:
         z = (at(code, x, i) - by) * factor

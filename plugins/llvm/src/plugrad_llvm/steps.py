@@ -63,7 +63,8 @@ def _takes_rows(step: Step, graph: Graph) -> bool:
     """Return whether a step is a float32 row kernel along the last axis."""
     specs = [graph.specs[v] for v in (*step.outputs, *values(step))]
     shape = specs[0].shape
-    n, axis = shape[-1], step.attrs.get("axis", len(shape) - 1)
+    n = shape[-1]
+    axis = step.attrs.get("axis", len(shape) - 1)
     if n > ROW_MAX_ELEMENTS or any(spec.dtype != np.float32 for spec in specs):
         return False
     if axis not in (len(shape) - 1, (len(shape) - 1,)):

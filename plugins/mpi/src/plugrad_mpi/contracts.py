@@ -91,13 +91,15 @@ gradients(ALL_GATHER, x=lambda dy: run(REDUCE_SCATTER, dy, op="sum"))
 
 @decomposition(ALL_GATHER)
 def _(x: Tensor) -> Tensor:
-    before, after = x.shape[0] * rank(), x.shape[0] * (size() - rank() - 1)
+    before = x.shape[0] * rank()
+    after = x.shape[0] * (size() - rank() - 1)
     padded = pg.pad(x, [(before, after)] + [(0, 0)] * (x.ndim - 1))
     return run(ALL_REDUCE, padded, op="sum")
 
 
 def _scattered(x: Spec, *, op: str) -> Spec:
-    rows, parts = _rows(x, "reduce_scatter"), size()
+    rows = _rows(x, "reduce_scatter")
+    parts = size()
     if rows % parts:
         raise ValueError(
             f"reduce_scatter: axis 0 of shape {x.shape} does not divide into {parts} "

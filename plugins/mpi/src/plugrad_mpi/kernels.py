@@ -72,7 +72,8 @@ class _Kernels:
         return self.upload(total)
 
     def all_gather(self, x: Any) -> Any:
-        given, ranks = self.read(x), world().size
+        given = self.read(x)
+        ranks = world().size
         whole = np.empty((ranks * given.shape[0], *given.shape[1:]), given.dtype)
         with world().during("mpi.AllGather", given) as comm:
             comm.Allgather(_bytes(given), _bytes(whole))

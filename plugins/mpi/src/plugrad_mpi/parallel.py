@@ -300,7 +300,9 @@ class Checkpoints:
 
 def _on_first_rank(method: Callable[..., Any], args: Any, named: Any) -> Any:
     """Run a method on rank 0; return its result or raise its error on all ranks."""
-    here, outcome, error = world(), None, None
+    here = world()
+    outcome = None
+    error = None
     if here.rank == 0:
         try:
             outcome = method(*args, **named)

@@ -40,7 +40,9 @@ class Witness:
     def __init__(
         self, pid: int, process: subprocess.Popen[bytes] | None, write_end: int
     ) -> None:
-        self.pid, self.process, self.write_end = pid, process, write_end
+        self.pid = pid
+        self.process = process
+        self.write_end = write_end
 
     def has_exited(self) -> bool:
         """Return whether the witness has reported the end of a rank."""

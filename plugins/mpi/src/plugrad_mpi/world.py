@@ -125,7 +125,8 @@ class World:
     """
 
     def __init__(self) -> None:
-        self.mpi, self.count = _wait_for_all_ranks_to_start(), 0
+        self.mpi = _wait_for_all_ranks_to_start()
+        self.count = 0
         self.comm = self.mpi.COMM_WORLD.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
         self.timeout = _timeout_s()
@@ -190,7 +191,8 @@ class World:
         """Describe what this rank is doing, for messages."""
         at = _program_location(self._thread)
         if (busy := self.busy) is not None:
-            what, since = format_collective(busy[0]), monotonic() - busy[1]
+            what = format_collective(busy[0])
+            since = monotonic() - busy[1]
             return f"waits in {what} for {since:.1f} s, at {at}"
         last = format_collective(self._last)
         return f"is in no collective, at {at}; its last was {last}"
@@ -298,7 +300,8 @@ class Watchdog(threading.Thread):
 
     def messages(self, tag: int) -> list[int]:
         """Receive the messages with a tag; return the ranks that sent them."""
-        found, status = [], self.here.mpi.Status()
+        found = []
+        status = self.here.mpi.Status()
         while self.comm is not None and self.comm.Iprobe(tag=tag, status=status):
             found.append(status.source)
             self.comm.Recv(np.empty(0, np.uint8), status.source, tag)

@@ -76,7 +76,8 @@ class _Vectors:
 
     def split(self, vectors: dict[str, Tensor]) -> Tree:
         """Split vectors into the leaves of the tree."""
-        at, leaves = dict.fromkeys(vectors, 0), []
+        at = dict.fromkeys(vectors, 0)
+        leaves = []
         for p in self.params:
             name = str(p.dtype)
             leaves.append(vectors[name][at[name] : at[name] + p.size].reshape(p.shape))

@@ -102,7 +102,8 @@ class Graph:
 
 def move_params_to_host(graphs: Sequence[Graph]) -> None:
     """Turn parameters that only the host reads, such as scales, into constants."""
-    read, used = set[str](), set[str]()
+    read = set[str]()
+    used = set[str]()
     for graph in graphs:
         used |= {info.name for info in graph.outputs}
         for node in graph.nodes:

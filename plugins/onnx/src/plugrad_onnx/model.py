@@ -66,7 +66,8 @@ def load(
     with loading():
         proto, folder = _read(source, budget)
         try:
-            graph, report = Reader(proto, folder, budget).read(), Report(budget)
+            graph = Reader(proto, folder, budget).read()
+            report = Report(budget)
         except UnicodeDecodeError as error:
             raise ModelError([f"a name in it is not UTF-8: {error}"]) from None
         if has is not None:
@@ -86,7 +87,8 @@ def _read(source: Source, budget: pg.Budget) -> tuple[onnx.ModelProto, Path | No
     else:
         path = Path(source)
         try:
-            data, folder = budget.read(path), path.parent
+            data = budget.read(path)
+            folder = path.parent
         except pg.BudgetError:
             raise
         except ValueError as error:  # a pipe
@@ -158,7 +160,9 @@ class Model:
     """
 
     def __init__(self, graph: Graph, report: Report, backend: str | None) -> None:
-        self.graph, self.backend, self._report = graph, backend, report
+        self.graph = graph
+        self.backend = backend
+        self._report = report
         self.inputs: tuple[ValueInfo, ...] = tuple(graph.inputs)
         self.outputs: tuple[ValueInfo, ...] = tuple(graph.outputs)
         self._runner = Runner(graph, backend)

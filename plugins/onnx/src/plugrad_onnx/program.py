@@ -131,7 +131,8 @@ class OnnxProgram:
 
     def step(self, node: Node) -> OnnxStep:
         """Return a step: the node with its attributes bound and slots assigned."""
-        row, attrs = node.row, dict(node.attrs)
+        row = node.row
+        attrs = dict(node.attrs)
         inputs = list(node.inputs)
         captures = list(
             dict.fromkeys(

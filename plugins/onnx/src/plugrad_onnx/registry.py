@@ -154,7 +154,8 @@ def op(
         for name in names:
             rows = _TABLE.setdefault((domain, name), [])
             rows[:] = [row for row in rows if row.since != since]
-            places, needs = (tuple(reads), tuple(either)), requires or {}
+            places = (tuple(reads), tuple(either))
+            needs = requires or {}
             row = Op(name, since, domain, function, on_host, *places, random, needs)
             rows.append(row)
             rows.sort(key=lambda row: row.since)

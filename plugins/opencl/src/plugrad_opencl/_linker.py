@@ -31,17 +31,30 @@ SECTION = struct.Struct("<IIQQQQIIQQ")
 SYMBOL = struct.Struct("<IBBHQQ")
 RELOCATION = struct.Struct("<QQq")
 HEADERS = FILE_HEADER.size + 4 * SEGMENT.size
-OBJECT, LIBRARY, X86_64 = 1, 3, 62
+OBJECT = 1
+LIBRARY = 3
+X86_64 = 62
 
-WRITE, ALLOC, THREAD_LOCAL = 0x1, 0x2, 0x400  # flags of sections
-SYMTAB, RELA, NOBITS, REL = 2, 4, 8, 9  # types of sections
+# flags of sections
+WRITE = 0x1
+ALLOC = 0x2
+THREAD_LOCAL = 0x400
+# types of sections
+SYMTAB = 2
+RELA = 4
+NOBITS = 8
+REL = 9
 CONSTRUCTORS = (14, 15, 16)
 UNDEFINED, RESERVED = 0, 0xFF00  # sections of symbols
 GLOBAL, WEAK = 1, 2  # bindings of symbols
 FILE, INDIRECT = 4, 10  # types of symbols
 DEFAULT, PROTECTED = 0, 3  # visibilities
 
-ABS64, PC32, PLT32, PC64 = 1, 2, 4, 24  # relocations of an object
+# relocations of an object
+ABS64 = 1
+PC32 = 2
+PLT32 = 4
+PC64 = 24
 GOT = (9, 41, 42)
 GLOB_DAT, RELATIVE = 6, 8  # relocations of a library
 JUMP = b"\xff\x25\0\0\0\0"  # jmp *entry(%rip)
@@ -94,7 +107,9 @@ def read_sections(data: bytes) -> list[Section]:
     header = FILE_HEADER.unpack_from(data)
     if header[1:3] != (OBJECT, X86_64):
         raise Unsupported("it is no object for x86-64")
-    start, count, names = header[6], header[12], header[13]
+    start = header[6]
+    count = header[12]
+    names = header[13]
     rows = [SECTION.unpack_from(data, start + i * SECTION.size) for i in range(count)]
     found = []
     for name, type, flags, _, offset, size, link, info, align, _ in rows:
@@ -132,7 +147,8 @@ def read_relocations(sections: Sequence[Section]) -> list[Relocation]:
             raise Unsupported(f"section {section.name}")
         if section.type == RELA and sections[section.info].flags & ALLOC:
             for offset, info, addend in RELOCATION.iter_unpack(section.data):
-                type, symbol = info & 0xFFFFFFFF, info >> 32
+                type = info & 0xFFFFFFFF
+                symbol = info >> 32
                 found.append(Relocation(section.info, offset, type, symbol, addend))
     return found
 
@@ -235,7 +251,8 @@ class Library:
         for i, number in self.numbers.items():
             symbol = self.symbols[i]
             # Of a section the loader asks only whether there is one.
-            section, value = symbol.section and 1, symbol.section and self.address(i)
+            section = symbol.section and 1
+            value = symbol.section and self.address(i)
             row = (symbol.info, symbol.visibility, section, value, symbol.size)
             struct.pack_into("<BBHQQ", self.image, table + number * 24 + 4, *row)
 

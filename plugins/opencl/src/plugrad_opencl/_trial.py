@@ -38,7 +38,8 @@ def main(key: str) -> None:
     kernel.set_scalar_arg_dtypes([None, None, np.int64])
     x = np.linspace(-3, 3, 64, dtype=np.float32)
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-    given, y = cl.Buffer(context, flags, hostbuf=x), np.empty_like(x)
+    given = cl.Buffer(context, flags, hostbuf=x)
+    y = np.empty_like(x)
     made = cl.Buffer(context, cl.mem_flags.READ_WRITE, x.nbytes)
     kernel(queue, (64 // width,), (1,), given, made, 64)
     cl.enqueue_copy(queue, y, made)

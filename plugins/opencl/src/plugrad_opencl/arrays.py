@@ -42,12 +42,17 @@ class ClArray:
 
     def view(self, shape: Shape, dtype: DType | None = None) -> ClArray:
         """Return the same memory under another shape, or as another dtype."""
-        dtype, size = dtype or self.dtype, math.prod(shape)
+        dtype = dtype or self.dtype
+        size = math.prod(shape)
         if size * dtype.itemsize != self.nbytes or len(shape) > MAX_AXES:
             raise _refused(shape, self.shape)
         y = ClArray.__new__(ClArray)
-        y.buffer, y.device, y.dtype = self.buffer, self.device, dtype
-        y.shape, y.size, y.base = shape, size, self.base or self
+        y.buffer = self.buffer
+        y.device = self.device
+        y.dtype = dtype
+        y.shape = shape
+        y.size = size
+        y.base = self.base or self
         return y
 
     @property

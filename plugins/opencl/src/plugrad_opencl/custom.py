@@ -62,7 +62,8 @@ def elementwise_kernel(
     BackendError with the compiler's log, by lines of ``code``, at the first use.
 
     """
-    who, y = "elementwise_kernel", _assigned(kernel, code)
+    who = "elementwise_kernel"
+    y = _assigned(kernel, code)
     covered = [_dtype(who, name) for name in dtypes.split()]
     rule = _broadcasted(_dtype(who, out_dtype) if out_dtype else None)
     contract = _contract(who, kernel, rule, y)

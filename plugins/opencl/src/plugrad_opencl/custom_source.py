@@ -48,7 +48,8 @@ def body(contract: Kernel, code: str, kind: str) -> str:
     """
     if kind == "f":
         code = re.sub(rf"\b({FAST})(?=\s*\()", r"f_\1", code)
-    number, (y,) = "float" if kind == "c" else "S", contract.outputs
+    number = "float" if kind == "c" else "S"
+    (y,) = contract.outputs
     given = " ".join(f"const {number} {a} = {a}_;" for a in contract.attrs)
     return f"{given} Y {y};{_numbered(contract, code)};\nreturn {y};\n"
 
@@ -71,7 +72,9 @@ class Source:
     """The programs of a whole kernel, by device and dtypes."""
 
     def __init__(self, contract: Kernel, code: str, group: int) -> None:
-        self.contract, self.code, self.group = contract, code, group
+        self.contract = contract
+        self.code = code
+        self.group = group
         self.arrays = contract.inputs + contract.outputs
         what = f"source_kernel: {contract.name}"
         heads = _HEAD.findall(without_comments(code))
@@ -151,7 +154,8 @@ class Source:
             name, _, what = p.name.rpartition("_")
             if what == "size":
                 return arrays[name].size
-            axis, shape = int(what.removeprefix("shape")), arrays[name].shape
+            axis = int(what.removeprefix("shape"))
+            shape = arrays[name].shape
             if axis < len(shape):
                 return shape[axis]
             raise ValueError(

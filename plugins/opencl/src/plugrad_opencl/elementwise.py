@@ -91,7 +91,9 @@ def _broadcast(
     programs: Programs, xs: tuple[ClArray, ...], attrs: dict[str, Any]
 ) -> Any:
     shape, pattern, rank, sizes = layout(*[x.shape for x in xs])
-    device, n, dtypes = xs[0].device, prod(shape), _dtypes(xs)
+    device = xs[0].device
+    n = prod(shape)
+    dtypes = _dtypes(xs)
     made = FLAT
     if rank and device.style == "gpu":
         made = form(n, pattern, rank, sizes, programs.lanes(dtypes))
@@ -130,7 +132,10 @@ class Programs:
         alone: str,
         bodies: dict[str, str],
     ) -> None:
-        self.name, self.inputs, self.out, self.attrs = name, inputs, out, attrs
+        self.name = name
+        self.inputs = inputs
+        self.out = out
+        self.attrs = attrs
         self.alone, self.bodies = alone, bodies
         self._ready: dict[Any, Ready] = {}
 
@@ -178,7 +183,8 @@ class Programs:
     def parts(self, dtypes: tuple[DType, ...]) -> Parts:
         """Return the function of elements in C; its result is not None."""
         work = _work(dtypes)
-        body, number = self.bodies[work.kind], source.C[_real(work)]
+        body = self.bodies[work.kind]
+        number = source.C[_real(work)]
         code = body if "return" in body else f"return {body};"
         own = [f"X{i} {n}" for i, n in enumerate(self.inputs)]
         parameters = ", ".join(own + [f"{number} {n}_" for n in self.attrs])
@@ -193,7 +199,8 @@ class Programs:
         rank: int,
         form: Form,
     ) -> Launch:
-        cs, values = [source.C[d] for d in dtypes], range(len(self.attrs))
+        cs = [source.C[d] for d in dtypes]
+        values = range(len(self.attrs))
         work, number, parameters, code = self.parts(dtypes)
         given = [f"v{i}" for i in range(len(cs))] + [f"a{i}" for i in values]
         definitions = [

@@ -34,7 +34,8 @@ def fusable(step: Step, graph: Graph) -> bool:
     What a reduction makes is not read in its region, if it has fewer elements.
     """
     if step.kernel.name in FOLDS:
-        x, y = graph.specs[_read(step)], graph.specs[step.outputs[0]]
+        x = graph.specs[_read(step)]
+        y = graph.specs[step.outputs[0]]
         return x.dtype == FLOAT32 and prod(x.shape) > prod(y.shape)
     return regions.fusable(step, graph)
 
@@ -74,7 +75,8 @@ def _one_by_one(
         ys = made if len(part.outputs) > 1 else (made,)
         values = dict(zip(part.outputs, ys, strict=True))
         for step in folds:
-            x, kernel = values[_read(step)], KERNELS[step.kernel.name]
+            x = values[_read(step)]
+            kernel = KERNELS[step.kernel.name]
             values[step.outputs[0]] = kernel(x, **step.attrs)
         found = tuple([values[y] for y in graph.outputs])
         return found if len(found) > 1 else found[0]
@@ -97,7 +99,8 @@ def _fused(
     names = tuple([step.kernel.name for step in folds])
     results = [step.outputs[0] for step in folds]
     shapes = [graph.specs[y].shape for y in results]
-    constants, n = [*part.constants.values()], prod(shape)
+    constants = [*part.constants.values()]
+    n = prod(shape)
     stages = reductions.staged(
         device, names, FLOAT32, sizes, (arguments, loads), sizes[1]
     )
@@ -128,7 +131,8 @@ def _reads(
     defines its elements.
     """
     shape, axes = part.specs[part.outputs[0]].shape, folds[0].attrs["axis"]
-    begin, end = min(axes, default=0), max(axes, default=-1) + 1
+    begin = min(axes, default=0)
+    end = max(axes, default=-1) + 1
     sizes = prod(shape[:begin]), prod(shape[begin:end]), prod(shape[end:])
     apart = len(axes) != end - begin or sizes[1] < 2
     if apart or any({*step.attrs["axis"]} != {*axes} for step in folds):
@@ -194,7 +198,8 @@ def _strides(own: Shape, shape: Shape, begin: int, end: int) -> list[int] | None
     own = (*[1] * (len(shape) - len(own)), *own)
     found, stride = [], 1
     for start, stop in ((end, len(shape)), (begin, end), (0, begin)):
-        n, full = prod(own[start:stop]), prod(shape[start:stop])
+        n = prod(own[start:stop])
+        full = prod(shape[start:stop])
         if n not in (1, full):
             return None
         found.append(stride if n > 1 else 0)

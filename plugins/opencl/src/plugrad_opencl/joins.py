@@ -49,13 +49,12 @@ def _join(name: str, parts: Sequence[ClArray], whole: ClArray, axis: int) -> Non
     size = widest(whole.dtype.itemsize, *widths)
     scale = size // whole.dtype.itemsize
     widths = [width // scale for width in widths]
-    y_row, start = sum(widths), 0
+    y_row = sum(widths)
+    start = 0
     small = rows * y_row < LARGE_ELEMENTS
     for i in range(0, len(filled), MAX_ARRAYS):
-        some, ends = (
-            filled[i : i + MAX_ARRAYS],
-            [*accumulate(widths[i : i + MAX_ARRAYS])],
-        )
+        some = filled[i : i + MAX_ARRAYS]
+        ends = [*accumulate(widths[i : i + MAX_ARRAYS])]
         count = next(n for n in SIZES if n >= len(some))
         missing = count - len(some)
         buffers = [x.buffer for x in some] + [some[-1].buffer] * missing
@@ -68,7 +67,8 @@ def _join(name: str, parts: Sequence[ClArray], whole: ClArray, axis: int) -> Non
 
 def _check(parts: Sequence[ClArray], whole: ClArray, axis: int) -> None:
     """Raise unless the parts fill the whole: kernels do not look."""
-    before, behind = whole.shape[:axis], whole.shape[axis + 1 :]
+    before = whole.shape[:axis]
+    behind = whole.shape[axis + 1 :]
     shapes = [part.shape for part in parts]
     fits = 0 <= axis < len(whole.shape) and all(
         (*before, *s[axis : axis + 1], *behind) == s for s in shapes
@@ -84,7 +84,8 @@ def widest(size: int, *widths: int) -> int:
     """Return the bytes of the largest elements that all rows consist of, up to 16."""
     common = math.gcd(*widths)
     while size < 16 and common % 2 == 0:
-        size, common = size * 2, common // 2
+        size = size * 2
+        common = common // 2
     return size
 
 

@@ -57,9 +57,12 @@ class Launch:
     def __init__(
         self, device: Device, source: str, name: str, scalars: Any, group: int
     ) -> None:
-        self.device, self._source, self._name = device, source, name
+        self.device = device
+        self._source = source
+        self._name = name
         self.items = blocks if group == 1 else _grouped(group, source)
-        self._scalars, self.group = scalars, (group,)
+        self._scalars = scalars
+        self.group = (group,)
         self.buffers = [i for i, kind in enumerate(scalars) if kind is None]
         self._numbers = _integers_of(scalars)
         self._kernels: list[Compiled | None] = [None] * len(device.queues)
@@ -91,13 +94,17 @@ class Launch:
         """
         device = self.device
         with device.lock:
-            which, queue, before = 0, device.wide, device.pending
+            which = 0
+            queue = device.wide
+            before = device.pending
             if (
                 device.has_quick
                 and size <= INLINE_MAX_ELEMENTS
                 and (before is None or not device._busy())
             ):
-                which, queue, before = 1, device.quick, None
+                which = 1
+                queue = device.quick
+                before = None
             compiled, kernels[which] = kernels[which], None
             if compiled is None:
                 compiled = self._compiled(which)
@@ -144,7 +151,10 @@ class Again:
     __slots__ = ("_args", "_items", "_kernels", "_launch", "_places", "_size")
 
     def __init__(self, launch: Launch, size: int, items: int, args: list[Any]) -> None:
-        self._launch, self._size, self._items, self._args = launch, size, items, args
+        self._launch = launch
+        self._size = size
+        self._items = items
+        self._args = args
         self._places = [(i, x) for i, x in enumerate(args) if type(x) is Slot]
         self._kernels: list[Compiled | None] = [None] * len(launch.device.queues)
 

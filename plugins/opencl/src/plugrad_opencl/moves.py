@@ -64,7 +64,8 @@ def put(
         ValueError: Some of them are outside of ``x``, or of ``y``.
 
     """
-    from_, to = tuple(x_order), tuple(y_order)
+    from_ = tuple(x_order)
+    to = tuple(y_order)
     n = math.prod(shape)
     _within(x, shape, from_, x_start)
     if n != y.size:
@@ -88,8 +89,11 @@ def put(
         )
         launch = _copier(x.device, size, len(axes) - 1, axes[-1][1:] == (1, 1))
         wide = size // x.dtype.itemsize
-        n, x_start, y_start = n // wide, x_start // wide, y_start // wide
-        items, sizes = launch.items(n), (*axes[-1], *_sizes(axes[:-1]))
+        n = n // wide
+        x_start = x_start // wide
+        y_start = y_start // wide
+        items = launch.items(n)
+        sizes = (*axes[-1], *_sizes(axes[:-1]))
         launch(n, items, x.buffer, y.buffer, n, x_start, y_start, *sizes)
 
 
@@ -99,13 +103,15 @@ def _put_on_gpu(
     """Move the largest elements that lie together, through tiles if axes cross."""
     axes, size = _widened(axes, x_start, y_start, x.dtype.itemsize, math.inf)
     wide = size // x.dtype.itemsize
-    x_start, y_start = x_start // wide, y_start // wide
+    x_start = x_start // wide
+    y_start = y_start // wide
     n = math.prod([axis[0] for axis in axes])
     small = max(x.size, y.size) // wide < LARGE_ELEMENTS
     crossing = _crossing(axes, 2)
     if crossing is None or crossing[0][0] * crossing[1][0] < MIN_CROSSING_ELEMENTS:
         launch = _copier(x.device, size, len(axes) - 1, False, small)
-        items, sizes = launch.items(n), (*axes[-1], *_sizes(axes[:-1]))
+        items = launch.items(n)
+        sizes = (*axes[-1], *_sizes(axes[:-1]))
         launch(n, items, x.buffer, y.buffer, n, x_start, y_start, *sizes)
         return
     rows, columns, outer = crossing
@@ -258,7 +264,8 @@ def _widened(
     offsets = [n, x_start, y_start, *[step for _, *steps in outer for step in steps]]
     if (x, y) == (1, 1) and n < limit:
         while size < 16 and not any(offset % 2 for offset in offsets):
-            offsets, size = [offset // 2 for offset in offsets], size * 2
+            offsets = [offset // 2 for offset in offsets]
+            size = size * 2
     n, _, _, *rest = offsets
     found = [(k, *s) for (k, _, _), s in zip(outer, _pairs(rest), strict=True)]
     return _short((*found, (n, 1, 1) if (x, y) == (1, 1) else (n, x, y))), size

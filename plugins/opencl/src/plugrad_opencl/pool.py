@@ -57,7 +57,10 @@ class Pool:
         lock: Any = None,
     ) -> None:
         self._allocate, self._finish = allocate, finish
-        self.limit, self.largest, self.total, self._left = limit, largest, total, left
+        self.limit = limit
+        self.largest = largest
+        self.total = total
+        self._left = left
         self._idle: dict[int, list[Any]] = {}
         self.lock = lock or threading.RLock()
         self.returned: list[Any] = []  # large ones, by finalizers, in any thread
@@ -165,9 +168,11 @@ class Pool:
         )  # so that work goes on
         if size > self.total - spare - self.held:
             raise MemoryError(f"there are {self.total:,} in all")
-        promised, unasked = self._promised + size, self._unasked + size
+        promised = self._promised + size
+        unasked = self._unasked + size
         if unasked >= self.large:
-            left, unasked = self._left(), 0
+            left = self._left()
+            unasked = 0
             if promised > left - spare:
                 raise MemoryError(f"the system has {left:,} bytes left")
         buffer = self._allocate(size)

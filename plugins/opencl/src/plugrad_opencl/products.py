@@ -133,10 +133,12 @@ def thin(
     """
     z, m, n, k = sizes
     device, dtype = a.x.device, a.x.dtype
-    y, strip = empty(device, shape, dtype), 8 * width(dtype)
+    y = empty(device, shape, dtype)
+    strip = 8 * width(dtype)
     launch = _thin(device, dtype, b.step != 1, strip)
     steps = (a.batch, a.row, a.step, b.batch, b.row, b.step)
-    items, buffers = z * m * -(-n // strip), (a.x.buffer, b.x.buffer, y.buffer)
+    items = z * m * -(-n // strip)
+    buffers = (a.x.buffer, b.x.buffer, y.buffer)
     launch(z * m * n * k, items, *buffers, *sizes, *steps)
     return y
 
@@ -163,7 +165,8 @@ def _panels(b: Matrix, z: int, m: int, n: int, k: int) -> tuple[Matrix, int]:
 
     It is copied unless it lies so, and is small.
     """
-    device, simple = b.x.device, b.rows is None and b.step == 1
+    device = b.x.device
+    simple = b.rows is None and b.step == 1
     small = n * k <= PACK_MIN_ELEMENTS or m < 64
     if simple and small and n % PANEL_COLUMNS == 0:
         return b, PANEL_COLUMNS
@@ -199,7 +202,8 @@ def _gemm(
 
 def formulae(dtype: DType, activation: str = "linear") -> dict[str, str]:
     """Return C for the types, the multiply-add and the epilogue."""
-    product, finish = PRODUCT.get(dtype.kind, "a * b + sum"), FINISH[activation]
+    product = PRODUCT.get(dtype.kind, "a * b + sum")
+    finish = FINISH[activation]
     return {
         "type": source.C[dtype],
         "real": source.C[dtype] if dtype.kind == "f" else "float",

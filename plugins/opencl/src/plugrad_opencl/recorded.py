@@ -84,7 +84,8 @@ class Recorded:
             return self._function(*xs)
         if len({id(x.buffer) for x in given}) < len(given):
             return self._function(*xs)  # it could not be told which one is meant
-        device, notes = self._device, Notes(xs)
+        device = self._device
+        notes = Notes(xs)
         with device.lock:
             if device.notes is not None:  # another thread was faster
                 return self._function(*xs)

@@ -168,7 +168,8 @@ def reducer(
         return NotImplemented
     zeros, joins = zip(*[rule for rule in rules if rule], strict=True)
     arguments, loads = reads or _arrays(device, len(names))
-    cpu, divides = device.style == "cpu", "Mean" in names
+    cpu = device.style == "cpu"
+    divides = "Mean" in names
     functions = _cpu_functions(zeros[0], joins[0]) if cpu else _functions(zeros, joins)
     results = [f"__global S *restrict y{i}" for i in range(len(names))]
     number = "float" if dtype.kind == "c" else source.C[dtype]
@@ -196,7 +197,8 @@ def reducer(
 def _rule(name: str, dtype: DType) -> tuple[str, str] | None:
     """Return the identity of a reduction, and how two elements combine, in C."""
     zeros, joins = _RULES[name]
-    zero, join = _of(zeros, dtype.kind), _of(joins, dtype.kind)
+    zero = _of(zeros, dtype.kind)
+    join = _of(joins, dtype.kind)
     if zero is None or join is None:
         return None
     if dtype.kind in "iu":
@@ -233,7 +235,8 @@ def _functions(zeros: Sequence[str], joins: Sequence[str]) -> str:
 def _arrays(device: Device, count: int) -> tuple[str, str]:
     """Return the arguments, and what reads an element of each of ``count`` arrays."""
     arrays = [f"__global const S *restrict x{i}" for i in range(count)]
-    arguments, names = ", ".join(arrays), [f"x{i}" for i in range(count)]
+    arguments = ", ".join(arrays)
+    names = [f"x{i}" for i in range(count)]
     if device.style == "cpu":
         return arguments, READS
     reads = " ".join([f"g.v{i} = x{i}[at];" for i in range(count)])
@@ -353,7 +356,9 @@ def _along(
 
 def _passes(shape: Shape, axis: Shape) -> list[tuple[int, int, int]]:
     """Return [a, n, m] of each run of axes, the last first."""
-    sizes, stop, passes = list(shape), len(shape), []
+    sizes = list(shape)
+    stop = len(shape)
+    passes = []
     while stop:
         start = stop
         while start and (start - 1 in axis) == (stop - 1 in axis):

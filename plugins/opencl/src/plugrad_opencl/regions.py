@@ -52,7 +52,8 @@ def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
     gpu = device.style == "gpu"
     made = form(n, tuple(advances), rank, sizes, code.lanes()) if gpu else FLAT
     launch = code.launch(device, advances, rank, sizes, made)
-    items, numbers = launch.items(n), code.numbers
+    items = launch.items(n)
+    numbers = code.numbers
     constants = [*graph.constants.values()]
 
     def run(*xs: ClArray) -> Any:
@@ -113,7 +114,8 @@ class Code:
             self._add(step)
 
     def _add(self, step: Step) -> None:
-        (y,), dtypes = step.outputs, _dtypes(step, self.graph)
+        (y,) = step.outputs
+        dtypes = _dtypes(step, self.graph)
         given = [self.variables[x] for x in step.inputs if x is not None]
         programs = _programs(step)
         if programs is None:  # it moves
@@ -203,7 +205,8 @@ def _width(device: Device, dtypes: Sequence[DType], row: int) -> int:
     two registers, one is computed while the other waits. What is left of a row is done
     one by one, so short rows keep to eight, too.
     """
-    wide, narrow = 16 if device.lanes >= 8 else 8, max(d.itemsize for d in dtypes) == 4
+    wide = 16 if device.lanes >= 8 else 8
+    narrow = max(d.itemsize for d in dtypes) == 4
     whole = row % wide == 0 or row >= LONG_ROW_ELEMENTS
     return wide if narrow and whole else width(*dtypes)
 

@@ -92,7 +92,8 @@ def compiled(device: Device, graph: Graph, row: Step) -> Callable[..., Any] | No
 
     All other steps are element-wise.
     """
-    shape, n = graph.specs[row.outputs[0]].shape, _size(row, graph)
+    shape = graph.specs[row.outputs[0]].shape
+    n = _size(row, graph)
     if device.style == "cpu" or n is None:
         return None
     layout = laid_out(device, FLOAT32.itemsize, n)
@@ -124,7 +125,8 @@ def _runs(
 ) -> Callable[..., Any]:
     """Return a function that launches the kernel for a shape, and rows of it."""
     (shape, n), device = sizes, launch.device
-    size, rows = prod(shape), prod(shape) // n
+    size = prod(shape)
+    rows = prod(shape) // n
     items = -(-rows // (layout.group // layout.lanes)) * layout.group
     work = size * (OPERATIONS + len(graph.steps))
     dtypes = [graph.specs[y].dtype for y in graph.outputs]
@@ -203,7 +205,8 @@ class _Around:
 
     def launch(self, device: Device, layout: Layout, rank: int) -> Launch:
         """Return the kernel, for inputs that broadcast along ``rank`` axes of rows."""
-        flags, code = dict(self.kernel.flags), self.code
+        flags = dict(self.kernel.flags)
+        code = self.code
         if "epsilon" in self.row.attrs:
             flags |= {"SCALE": "s" in self.operands, "OFFSET": "o" in self.operands}
         code.libraries.clear()  # the row kernel has it
@@ -277,7 +280,8 @@ class _Around:
 
     def _lines(self, wanted: set[str]) -> list[str]:
         """Return the lines that make what is wanted; add what they read to that."""
-        first, found = len(self.code.inputs), list[str]()
+        first = len(self.code.inputs)
+        found = list[str]()
         for i, line in reversed([*enumerate(self.code.lines)]):
             if f"v{first + i}" in wanted:
                 wanted.update(re.findall(r"\bv\d+\b", line.partition("=")[2]))
@@ -293,7 +297,8 @@ class _Around:
                 continue
             found = f"p{i}[0]"
             if self.strides[i].inner:
-                vector, found = f"{c}{wide}", f"w{i}$slot"
+                vector = f"{c}{wide}"
+                found = f"w{i}$slot"
                 at = f"*(__global const {vector} *)(p{i} + i)"
                 reads.append(f"const {vector} w{i} = {at};")
             parts.append(f"const {c} {variable} = {found};")

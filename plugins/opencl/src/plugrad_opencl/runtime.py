@@ -185,7 +185,8 @@ class Device:
             notes.filled(buffer, value, nbytes)
         with self.lock:
             quick = nbytes <= INLINE_MAX_ELEMENTS * 4 and not self._busy()
-            queue, before = self.quick if quick else self.wide, self.pending
+            queue = self.quick if quick else self.wide
+            before = self.pending
             event = self._do(self._fill, queue, buffer, value, 0, nbytes)
             if queue is not self.quick:
                 self.sent(event, before)
@@ -247,7 +248,8 @@ class Device:
 
     def _pool(self, handle: Any) -> pool.Pool:
         """Return the pool of memory: that of the host, or that of a device apart."""
-        shared, own = bool(handle.host_unified_memory), handle.global_mem_size
+        shared = bool(handle.host_unified_memory)
+        own = handle.global_mem_size
         return pool.Pool(
             self._allocate,
             self._finish,

@@ -17,7 +17,8 @@ from . import source
 from .arrays import ClArray, DType, empty
 from .runtime import Device, Launch
 
-INT32, UINT32 = np.dtype(np.int32), np.dtype(np.uint32)
+INT32 = np.dtype(np.int32)
+UINT32 = np.dtype(np.uint32)
 
 # On a GPU
 DIRECT_MAX_ROWS = 512  # with more rows, or
@@ -32,7 +33,8 @@ def segment_sum(x: ClArray, ids: ClArray, num_segments: int) -> ClArray:
     y = empty(x.device, (num_segments, *rest), x.dtype)
     if not y.size:
         return y
-    device, width = x.device, math.prod(rest)
+    device = x.device
+    width = math.prod(rest)
     if device.style == "gpu" and _is_sorted(rows, num_segments, y.size):
         keys, order = _sorted(ids, num_segments)
         parts = _parts(rows // num_segments, width)
@@ -43,7 +45,8 @@ def segment_sum(x: ClArray, ids: ClArray, num_segments: int) -> ClArray:
         )
         return y
     launch = _summer(device, "segment_sum", x.dtype, ids.dtype)
-    parts, grid = 1, launch.items(y.size)
+    parts = 1
+    grid = launch.items(y.size)
     if device.style == "cpu":
         many = x.size + y.size > source.BLOCK_ELEMENTS and rows * 8 < x.size + y.size
         grid = parts = min(2 * device.units, num_segments) if many else 1

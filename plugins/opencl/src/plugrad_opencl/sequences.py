@@ -135,7 +135,8 @@ def _shared(graph: Graph) -> Graph:
     """
     common = Counter(_normalized(step) for step in graph.steps)
     bases: dict[Any, int] = {}
-    steps, specs = list[Step](), dict(graph.specs)
+    steps = list[Step]()
+    specs = dict(graph.specs)
     for step in graph.steps:
         key = _normalized(step)
         if not key or common[key] < 2 or not rows.is_row(step, graph):
@@ -216,7 +217,8 @@ def _delay(graph: Graph, level: dict[int, int], free: set[int]) -> None:
     """
     readers: dict[int, list[int]] = {}
     for step in reversed(graph.steps):
-        (y,), read = step.outputs, readers.get(step.outputs[0], [])
+        (y,) = step.outputs
+        read = readers.get(step.outputs[0], [])
         fixed = rows.is_row(step, graph) or step.kernel.name in folds.FOLDS
         if read and not fixed and y not in graph.outputs:
             at = min([level[other] for other in read])

@@ -199,7 +199,8 @@ def layout(*shapes: Shape) -> tuple[Shape, str, int, tuple[int, ...]]:
     shape = broadcast("opencl", *shapes)
     strides = [broadcast_strides(own, len(shape)) for own in shapes]
     *outer, (m, *last) = collapse_axes(shape, *strides)
-    pattern, rank = "".join("1" if s else "0" for s in last), len(outer)
+    pattern = "".join("1" if s else "0" for s in last)
+    rank = len(outer)
     sizes = [m] * (rank > 0) + [axis[0] for axis in outer[1:]]
     sizes += [axis[1 + i] for i in range(len(shapes)) for axis in outer]
     return shape, pattern, rank, tuple(sizes)

@@ -61,7 +61,8 @@ def look(
         bias, activation, alpha = finish or Finish()
         launch = _launch(device, "window", x.dtype, shape[-1], body, activation)
         given = (x, filter or x, y, found, bias or x, _sizes(device, geometry))
-        work, items = count * len(geometry.kernel_positions), _items(launch, shape)
+        work = count * len(geometry.kernel_positions)
+        items = _items(launch, shape)
         numbers = (shape[0], shape[-1], counts, alpha)
         launch(work, items, *[array.buffer for array in given], *numbers)
     return y, found
@@ -78,14 +79,17 @@ def look_back(
         buffers = [(x or dy).buffer for x in (dy, more, dx, index)]
         sizes = _sizes(device, g)
         numbers = (g.in_shape[0], channels)
-        work, items = dx.size * len(g.kernel_positions), _items(launch, dx.shape)
+        work = dx.size * len(g.kernel_positions)
+        items = _items(launch, dx.shape)
         launch(work, items, *buffers, sizes.buffer, *numbers)
     return dx
 
 
 def filters(x: ClArray, dy: ClArray, g: Windows) -> ClArray:
     """Return ``[parts, positions, channels]``, to be added up."""
-    device, channels, positions = x.device, dy.shape[-1], len(g.kernel_positions)
+    device = x.device
+    channels = dy.shape[-1]
+    positions = len(g.kernel_positions)
     rows = dy.size // (channels * g.out_shape[-2])
     parts = max(1, min(rows, 64 * device.units // positions, dy.size >> 12))
     df = empty(device, (parts, positions, channels), x.dtype)
@@ -93,7 +97,8 @@ def filters(x: ClArray, dy: ClArray, g: Windows) -> ClArray:
     items = launch.items(df.size)
     if device.style == "cpu":
         items = parts * positions * -(-channels // (4 * _width(x.dtype, channels)))
-    sizes, numbers = _sizes(device, g), (g.in_shape[0], channels, parts)
+    sizes = _sizes(device, g)
+    numbers = (g.in_shape[0], channels, parts)
     buffers = [array.buffer for array in (x, dy, df, sizes)]
     launch(dy.size * positions, items, *buffers, *numbers)
     return df

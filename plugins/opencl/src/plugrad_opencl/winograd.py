@@ -44,18 +44,21 @@ def conv(
     """Return ``finish(conv2d(x, filter))``; nothing is empty."""
     device, dtype = x.device, x.dtype
     (batch, height, wide, k), (_, h, w, c) = geometry.out_shape, geometry.in_shape
-    down, across = -(-height // 2), -(-wide // 2)
+    down = -(-height // 2)
+    across = -(-wide // 2)
     rows = batch * down
     tiles = rows * across
     bias, activation, alpha = finish or Finish()
-    u, v = empty(device, (16, c, k), dtype), empty(device, (16, tiles, c), dtype)
+    u = empty(device, (16, c, k), dtype)
+    v = empty(device, (16, tiles, c), dtype)
     y = empty(device, geometry.out_shape, dtype)
     run = functools.partial(_launch, device, dtype, bias is not None, activation)
     corner = (geometry.padding[0][0], geometry.padding[1][0])
     tiling = (rows, down, across, h, w, c, *corner)
     _run(run("prepare"), u.size, c, filter, u, c, k)
     _run(run("spread"), v.size, rows, x, v, *tiling)
-    left, right = Matrix(v, c, 1, tiles * c), Matrix(u, k, 1, c * k)
+    left = Matrix(v, c, 1, tiles * c)
+    right = Matrix(u, k, 1, c * k)
     m = product((16, tiles, k), (16, tiles, k, c), left, right)
     arrays = (m, x, filter, bias or y, y)
     sizes = (*tiling, height, wide, k, alpha)

@@ -157,7 +157,9 @@ def multi_rnn_cell(
         counts = f"{len(before)} and {len(last)}"
         rule = f"{len(cells)} cells need as many c and h, got {counts}"
         raise ValueError(f"multi_rnn_cell: {rule}; cells are functions")
-    x, states, outputs = pg.asarray(data), list[Tensor](), list[Tensor]()
+    x = pg.asarray(data)
+    states = list[Tensor]()
+    outputs = list[Tensor]()
     for cell, state, output in zip(cells, before, last, strict=True):
         state, x = cell(x, pg.asarray(state), pg.asarray(output))
         states.append(state)

@@ -109,7 +109,9 @@ def _stored_bytes(spec: Any) -> int:
     """Check a weight and return its number of bytes in the file."""
     if not isinstance(spec, dict) or not isinstance(spec.get("name"), str):
         raise TypeError("a weight must be an object with a name")
-    name, dtype, shape = spec["name"], str(spec.get("dtype")), spec.get("shape")
+    name = spec["name"]
+    dtype = str(spec.get("dtype"))
+    shape = spec.get("shape")
     if not isinstance(shape, list) or len(shape) > 32:
         raise TypeError(f"weight {name!r}: its shape {shape!r} is not a list of sizes")
     if dtype not in DTYPES:
@@ -148,7 +150,8 @@ def _is_finite(value: Any) -> bool:
 
 def _decoded(spec: Mapping[str, Any], data: bytes) -> Array:
     """Return the values of a weight, dequantized like in TensorFlow.js."""
-    dtype, rule = spec["dtype"], spec.get("quantization")
+    dtype = spec["dtype"]
+    rule = spec.get("quantization")
     stored = QUANTIZED[rule["dtype"]] if rule else DTYPES[dtype]
     values = np.frombuffer(data, stored)
     if rule and rule["dtype"] != "float16":

@@ -86,7 +86,8 @@ class Reader:
         infos = self.inputs()
         sources = {source for _, source in infos}
         steps: list[TfjsStep] = []
-        on_host, frozen = set[Name](), set[Name]()
+        on_host = set[Name]()
+        frozen = set[Name]()
         elsewhere: set[Name] = {name for name, _ in outputs}
         for name in map(str, order):
             if self.nodes[name]["op"] == "Const":

@@ -253,10 +253,8 @@ class Reader:
         """Return the layer inside a wrapper layer."""
         label = f"layer {spec.name!r} ({spec.kind})"
         layer = require(spec.config, "layer", dict, label)
-        kind, config = (
-            require(layer, "class_name", str, label),
-            require(layer, "config", dict, label),
-        )
+        kind = require(layer, "class_name", str, label)
+        config = require(layer, "config", dict, label)
         return Spec(f"{spec.name}/{config.get('name')}", kind, config)
 
     def bidirectional(
@@ -264,10 +262,8 @@ class Reader:
     ) -> None:
         """Add a layer in both directions and the op that merges them."""
         layer = self.inner(spec)
-        label, mode = (
-            f"layer {spec.name!r} (Bidirectional)",
-            str(spec.config.get("merge_mode")),
-        )
+        label = f"layer {spec.name!r} (Bidirectional)"
+        mode = str(spec.config.get("merge_mode"))
         if layer.kind not in ("LSTM", "GRU", "SimpleRNN") or mode not in MERGES:
             self.problems.append(
                 f"{label}: {layer.kind} with merge_mode {mode!r} is not supported"
@@ -286,7 +282,8 @@ class Reader:
             more = {"go_backwards": turned}
             self.add(layer, path, inputs, [end], trained, **more)
             ends.append(end)
-        merge, sequences = MERGES[mode], layer.config.get("return_sequences") is True
+        merge = MERGES[mode]
+        sequences = layer.config.get("return_sequences") is True
 
         def join(a: Any, b: Any) -> Any:
             return merge(a, pg.flip(b, axis=1) if sequences else b)
@@ -299,10 +296,8 @@ class Reader:
         self, spec: Spec, inputs: Sequence[Name], outputs: list[Any], trained: bool
     ) -> None:
         """Add a layer that runs on all time steps at once, as one larger batch."""
-        layer, (flat, done) = (
-            self.inner(spec),
-            ((*outputs[0], n) for n in ("in", "out")),
-        )
+        layer = self.inner(spec)
+        (flat, done) = ((*outputs[0], n) for n in ("in", "out"))
         label = f"layer {spec.name!r} (TimeDistributed)"
         if len(inputs) != 1 or len(outputs) != 1 or layer.kind in MODELS:
             self.problems.append(f"{label}: {layer.kind} inside it is not supported")

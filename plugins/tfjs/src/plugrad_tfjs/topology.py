@@ -106,7 +106,8 @@ class Container:
                     [f"{self.where}: the InputLayer {name!r} is not its first layer"]
                 )
             self.specs[name].calls.append(Call(((before, 0, 0),)))
-        self.inputs, self.outputs = [names[0]], [(names[-1], 0, 0)]
+        self.inputs = [names[0]]
+        self.outputs = [(names[-1], 0, 0)]
 
     def _connect(self, config: Any, layers: Sequence[Any]) -> None:
         """Read the inputs of each layer call, and the ends of the model."""
@@ -126,7 +127,8 @@ class Container:
             rows = require(config, key, list, self.where)
             rows = [rows] if rows and isinstance(rows[0], str) else rows
             ends.append([self._ref(row, f"{key} of {self.where}") for row in rows])
-        self.inputs, self.outputs = [name for name, _, _ in ends[0]], ends[1]
+        self.inputs = [name for name, _, _ in ends[0]]
+        self.outputs = ends[1]
         if not self.outputs:
             raise ModelError([f"{self.where}: it has no outputs"])
         for name in self.inputs:

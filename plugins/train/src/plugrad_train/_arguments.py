@@ -100,9 +100,11 @@ def check_options(
         )
     for one in callbacks:
         if inspect.isclass(one):
-            what, advice = f"the class {one.__name__}", f"call it: {one.__name__}(...)"
+            what = f"the class {one.__name__}"
+            advice = f"call it: {one.__name__}(...)"
         elif not callable(one):
-            what, advice = _described(one), "it gets Progress at each report"
+            what = _described(one)
+            advice = "it gets Progress at each report"
         else:
             continue
         raise TypeError(f"fit: a callback must be a function, got {what}; {advice}")

@@ -46,7 +46,8 @@ def check_params(params: Tree) -> None:
                 continue
             what, advice = "complex", "train its real and imaginary parts"
         elif isinstance(x, pg.Variable | np.ndarray | np.generic | float | complex):
-            what, advice = f"a {type(x).__name__}", "pass tensors"
+            what = f"a {type(x).__name__}"
+            advice = "pass tensors"
         else:
             continue
         raise TypeError(

@@ -122,7 +122,8 @@ class Checkpoints:
             raise TypeError(
                 f"Checkpoints: best must be the name of a metric, got {best!r}"
             )
-        self.folder, self.best = Path(folder), best
+        self.folder = Path(folder)
+        self.best = best
         self.budget = pg.Budget.started(budget, "Checkpoints")
         self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -233,7 +234,8 @@ class Checkpoints:
                     f"restore: {self.folder} has no checkpoint of step {step}; it has "
                     f"{listed}"
                 ) from None
-        steps, damaged = None, dict[int, str]()
+        steps = None
+        damaged = dict[int, str]()
         while steps != (
             steps := self.steps()
         ):  # until no other process has changed them
@@ -275,7 +277,8 @@ class Checkpoints:
 
     def _read_body(self, step: int) -> dict[str, Any]:
         """Return the content of the JSON file of a step; raise if it is damaged."""
-        path, budget = self.path(step), self._budget("restore")
+        path = self.path(step)
+        budget = self._budget("restore")
         try:
             body = budget.json(budget.read(path))
             expected = body.pop("checksum")
@@ -295,12 +298,14 @@ class Checkpoints:
 
     def _read_checked(self, step: int) -> tuple[dict[str, Any], dict[str, pg.Tensor]]:
         """Return the contents of both files of a step; raise if one is damaged."""
-        before, body = None, self._read_body(step)
+        before = None
+        body = self._read_body(step)
         while True:
             try:
                 return body, self._check_file(body)
             except _DamagedError:
-                before, body = body, self._read_body(step)
+                before = body
+                body = self._read_body(step)
                 if body == before:  # no other process has saved the step again
                     raise
 
@@ -335,7 +340,8 @@ class Checkpoints:
 
     def _remove_unused(self, is_abandoned: Callable[[Path], bool]) -> None:
         """Remove files that no checkpoint names and no process is writing."""
-        used, damaged = set(), set()
+        used = set()
+        damaged = set()
         for step in self.steps():
             try:
                 used.add(self._read_body(step)["file"])

@@ -196,7 +196,8 @@ class IterableBatches:
         if self.shuffle is None:
             yield from self.examples()
             return
-        rng, held = np.random.default_rng((self.shuffle, epoch)), list[Any]()
+        rng = np.random.default_rng((self.shuffle, epoch))
+        held = list[Any]()
         for example in self.examples():
             held.append(example)
             if len(held) == self.buffer:

@@ -139,7 +139,8 @@ def orthogonal(
 
     """
     fans(shape)  # raises if the shape is not a matrix
-    rows, columns = math.prod(shape[:-1]), shape[-1]
+    rows = math.prod(shape[:-1])
+    columns = shape[-1]
     normal = pg.random.normal(
         (max(rows, columns), min(rows, columns)), dtype=dtype, seed=seed
     )

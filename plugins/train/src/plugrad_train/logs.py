@@ -58,7 +58,8 @@ class EarlyStopping:
             raise ValueError(
                 f"EarlyStopping: there is no metric {self.metric!r}; there are {listed}"
             )
-        value, best = self.sign * now.metrics[self.metric], self.state["best"]
+        value = self.sign * now.metrics[self.metric]
+        best = self.state["best"]
         if best is None or value > best + self.min_delta:
             self.state = {"best": value, "waited": 0}
             return None

@@ -302,7 +302,8 @@ def fit(
     loop.validate, loop.checkpoints = validate, checkpoints
     loop.save_every = _number("save_every", save_every, 1)
     loop.report_every = check_integer("fit", "report_every", report_every)
-    loop.stops_at_nonfinite, loop.curve = nonfinite == "stop", [] if curves else None
+    loop.stops_at_nonfinite = nonfinite == "stop"
+    loop.curve = [] if curves else None
     if resume and checkpoints and checkpoints.steps():
         loop.restore(checkpoints, callbacks, log)
     loop.run_with(callbacks, log, curves, progress)
@@ -366,10 +367,15 @@ class _Loop:
         key: pg.Tensor | None,
         limits: tuple[int | None, int | None],
     ) -> None:
-        self.take, self.batches, self.key = step.run, batches, key
+        self.take = step.run
+        self.batches = batches
+        self.key = key
         self.limits = limits
         self.params, self.state = _copy_handles((params, step.optimizer.init(params)))
-        self.step, self.saved, self.reported, self.skipped = 0, -1, -1, 0
+        self.step = 0
+        self.saved = -1
+        self.reported = -1
+        self.skipped = 0
         self.loss: pg.Tensor | None = None
         self.metrics: dict[str, float] = {}
         self.history: list[dict[str, float]] = []
@@ -402,7 +408,8 @@ class _Loop:
         self.key, self.step = found.tree["key"], found.step
         self.batches.state = found.rest["batches"]
         self.saved, self.skipped = found.step, _skipped_steps(self.state)
-        states, given = found.rest["callbacks"], _stateful(callbacks)
+        states = found.rest["callbacks"]
+        given = _stateful(callbacks)
         if len(states) != len(given):
             raise ValueError(
                 f"fit: the checkpoint has the states of {len(states)} callbacks, got "
@@ -509,7 +516,8 @@ class _Loop:
             if scale == 1.0 and self.stops_at_nonfinite:
                 check_finite(self.state)
         skipped = _skipped_steps(self.state)
-        new, self.skipped = skipped - self.skipped, skipped
+        new = skipped - self.skipped
+        self.skipped = skipped
         if skipped:
             self.metrics["skipped"] = float(skipped)
         if new and self.stops_at_nonfinite:

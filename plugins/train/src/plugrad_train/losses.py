@@ -45,7 +45,8 @@ def kl_divergence(
         ``torch.nn.functional.kl_div``, of probabilities and logits.
 
     """
-    p, x = pg.asarray(labels), pg.asarray(logits)
+    p = pg.asarray(labels)
+    x = pg.asarray(logits)
     inside = pg.where(p > 0, p, pg.ones_like(p))
     logs = pg.log(inside) - pg.log_softmax(x)
     return _mean(pg.sum(p * logs, axis=-1), weights)
@@ -158,7 +159,8 @@ def focal_loss(
         T.-Y. Lin et al., "Focal loss for dense object detection", ICCV 2017.
 
     """
-    y, x = pg.asarray(labels), pg.asarray(logits)
+    y = pg.asarray(labels)
+    x = pg.asarray(logits)
     signed = (2.0 * y - 1.0) * x  # log p = -softplus(-signed)
     loss = pg.softplus(-signed) * pg.exp(-gamma * pg.softplus(signed))
     if alpha is not None:

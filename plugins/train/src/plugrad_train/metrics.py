@@ -118,7 +118,8 @@ def precision_recall_f1(
     counts = pg.confusion_matrix(pg.asarray(labels), pg.asarray(classes), num_classes)
     counts = pg.astype(counts, pg.float32)
     hits = pg.linalg.diagonal(counts)
-    guessed, actual = pg.sum(counts, axis=0), pg.sum(counts, axis=1)
+    guessed = pg.sum(counts, axis=0)
+    actual = pg.sum(counts, axis=1)
 
     def ratio(x: pg.Tensor, of: pg.Tensor) -> pg.Tensor:
         return pg.where(of > 0, x / pg.maximum(of, 1e-12), pg.zeros_like(x))

@@ -103,7 +103,8 @@ def of_transform(transform: Transform) -> Optimizer:
 
 def _check_state(state: Any, expected: Any) -> None:
     """Raise ValueError for the state of another optimizer or of other parameters."""
-    found, wanted = pg.tree.structure(state), pg.tree.structure(expected)
+    found = pg.tree.structure(state)
+    wanted = pg.tree.structure(expected)
     if repr(found) != repr(wanted):
         raise ValueError(
             "update: the state is not of this optimizer and these parameters: expected "

@@ -128,7 +128,8 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Tran
         mean = map_leaves(_decayed(b1), updates, state.mean)
         square = map_leaves(_decayed_square(b2), updates, state.square)
         root = pg.sqrt(_correction(b2, steps))  # m̂ / (√v̂ + eps) with fewer kernels:
-        small, factor = eps * root, root / _correction(b1, steps)
+        small = eps * root
+        factor = root / _correction(b1, steps)
 
         def step(m: pg.Tensor, v: pg.Tensor) -> pg.Tensor:
             return m / (pg.sqrt(v) + cast(small, v)) * cast(factor, m)

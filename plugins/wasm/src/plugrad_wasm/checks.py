@@ -108,7 +108,8 @@ def _signature(kind: Any) -> str:
     """Return the signature of a function, or what the export is instead."""
     if not isinstance(kind, wasmtime.FuncType):
         return f"a {type(kind).__name__.removesuffix('Type').lower()}"
-    params, results = map(str, kind.params), map(str, kind.results)
+    params = map(str, kind.params)
+    results = map(str, kind.results)
     return f"({', '.join(params)}) -> ({', '.join(results)})"
 
 

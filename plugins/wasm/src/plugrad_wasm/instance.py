@@ -92,7 +92,9 @@ class HostFunction:
     """
 
     def __init__(self, address: int, first: int = 0, keep: object = None) -> None:
-        self._address, self._first, self._keep = address, first, keep
+        self._address = address
+        self._first = first
+        self._keep = keep
 
     @classmethod
     def calling(cls, function: Callable[[], object]) -> HostFunction:
@@ -113,7 +115,8 @@ class HostFunction:
 
     def within(self, store: wasmtime.Store) -> wasmtime.Func:
         """Return the host function for a store."""
-        found, kind = ffi.wasmtime_func_t(), wasmtime.FuncType([], [])
+        found = ffi.wasmtime_func_t()
+        kind = wasmtime.FuncType([], [])
         _new_host_function(
             ctypes.cast(store._context(), _POINTER),
             ctypes.cast(kind.ptr(), _POINTER),
@@ -193,7 +196,8 @@ class Instance:
 
     def export(self, name: str) -> Any:
         """Return an export, or None; listing all exports would cost 8 ms."""
-        found, key = ffi.wasmtime_extern_t(), name.encode()
+        found = ffi.wasmtime_extern_t()
+        key = name.encode()
         if not ffi.wasmtime_instance_export_get(
             self.store._context(),
             ctypes.byref(self._instance._instance),
@@ -219,7 +223,8 @@ class Instance:
         kind = function.type(self.store)
         count = max(1, len(kind.params), len(kind.results))
         layout = struct.Struct("<" + "".join(_SLOTS[str(p)] for p in kind.params))
-        slots, trap = (ctypes.c_int64 * (2 * count))(), _Trap()
+        slots = (ctypes.c_int64 * (2 * count))()
+        trap = _Trap()
         trap.keep = (self, function, slots)
         fixed = (
             ctypes.cast(self.store._context(), _POINTER),
@@ -280,7 +285,9 @@ class Library:
 
     def __init__(self, engine: wasmtime.Engine, folder: Path, hosts: Any) -> None:
         index = json.loads((folder / "index.json").read_text())
-        self.engine, self.hosts, self._folder = engine, hosts, folder
+        self.engine = engine
+        self.hosts = hosts
+        self._folder = folder
         self.heap: int = index["heap"]
         self.owners: dict[str, str] = index["owners"]
         self.names: dict[int, str] = {}
@@ -366,7 +373,8 @@ def taken(error: int | Exception | None, trap: Any) -> Exception:
     if error:
         failed = ctypes.cast(error, ctypes.POINTER(ffi.wasmtime_error_t))
         return wasmtime.WasmtimeError._from_ptr(failed)
-    trapped, trap.value = ctypes.cast(trap, ctypes.POINTER(ffi.wasm_trap_t)), None
+    trapped = ctypes.cast(trap, ctypes.POINTER(ffi.wasm_trap_t))
+    trap.value = None
     return wasmtime.Trap._from_ptr(trapped)
 
 

@@ -102,7 +102,8 @@ def binary(name: str, *, to: DType | None = None, bits: bool = False) -> Kernel:
         shape, rows = a.shape, None
         if shape != b.shape:
             shape, rows = machine.cached[operands](shape, b.shape)
-        y, at = empty(machine, shape, to or dtype), rows.pointer if rows else 0
+        y = empty(machine, shape, to or dtype)
+        at = rows.pointer if rows else 0
         machine.callers[export](a.pointer, b.pointer, y.pointer, y.size, at)
         return y
 
@@ -156,7 +157,8 @@ def take(
     x: WasmArray, shape: Shape, strides: Sequence[int], first: int = 0
 ) -> WasmArray:
     """Return elements of ``x`` by strides, from number ``first`` on."""
-    y, call = empty(x.machine, shape, x.dtype), x.machine.callers
+    y = empty(x.machine, shape, x.dtype)
+    call = x.machine.callers
     size = x.dtype.itemsize
     if y.size:
         plan, how = x.machine.cached[_plan](shape, tuple(strides))
@@ -174,7 +176,8 @@ def take(
 
 def spread(x: WasmArray, shape: Shape) -> WasmArray:
     """Return ``x`` broadcast to a shape."""
-    y, call = empty(x.machine, shape, x.dtype), x.machine.callers
+    y = empty(x.machine, shape, x.dtype)
+    call = x.machine.callers
     if y.size:
         _, how = x.machine.cached[operands](x.shape, shape)
         call[_TAKE[x.dtype.itemsize]](x.pointer, y.pointer, y.size, how.pointer)
@@ -235,7 +238,8 @@ def cast(x: WasmArray, *, dtype: DType) -> WasmArray:
         return x
     if old.hasobject or dtype.hasobject:
         return NotImplemented
-    y, call = empty(x.machine, x.shape, dtype), x.machine.callers
+    y = empty(x.machine, x.shape, dtype)
+    call = x.machine.callers
     fast = _FAST.get((old, dtype))
     if fast is not None:
         call[fast](x.pointer, y.pointer, y.size)

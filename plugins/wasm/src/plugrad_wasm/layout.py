@@ -80,7 +80,8 @@ def layout(
         return begin + len(head) - len(data)
 
     for i, (doubles, text) in enumerate(values):
-        at, count = append(doubles, 8), len(doubles) // 8
+        at = append(doubles, 8)
+        count = len(doubles) // 8
         words = (at, count, 0 if text is None else append(text, 1))
         struct.pack_into("<3I", head, first_attr + 12 * i, *words)
     shapes = [

@@ -25,7 +25,8 @@ from .launch import TYPES
 from .runtime import Machine
 
 REGION_MAX_ELEMENTS = 1 << 14  # above, kernels are as fast if every result is an output
-BYTES, POINTER = np.dtype(np.uint8), np.dtype(np.uint32)
+BYTES = np.dtype(np.uint8)
+POINTER = np.dtype(np.uint32)
 UNARY = "Abs Ceil Cos Elu Erf Erfc Exp Exp2 Expm1 Floor Log Log1p Neg Reciprocal Relu "
 UNARY += "Relu6 Round Rsqrt Selu Sigmoid Sign Sin Softplus Sqrt Square Tanh Trunc "
 UNARY += "Gelu IsFinite IsInf IsNan SignBit"
@@ -103,7 +104,8 @@ def fusable(step: Step, graph: Graph) -> bool:
 def compiled(machine: Machine, graph: Graph) -> Callable[..., Any] | None:
     """Return a function of the inputs of a region; None if its kernels are as fast."""
     specs = [graph.specs[y] for y in graph.outputs]
-    shape, dtypes = specs[0].shape, [spec.dtype for spec in specs]
+    shape = specs[0].shape
+    dtypes = [spec.dtype for spec in specs]
     n = prod(shape)
     nothing_saved = len(specs) == len(graph.steps)
     if len(graph.steps) < 2 or (nothing_saved and n > REGION_MAX_ELEMENTS):
@@ -113,10 +115,12 @@ def compiled(machine: Machine, graph: Graph) -> Callable[..., Any] | None:
         return None
     slots, runs = found
     region = _written(machine, slots, runs)
-    constants, count = [*graph.constants.values()], len(slots.rows)
+    constants = [*graph.constants.values()]
+    count = len(slots.rows)
     given = [slots.of[x] for x in (*graph.inputs, *graph.constants)]
     made = [slots.of[y] for y in graph.outputs]
-    pack, whole = struct.Struct(f"<{count}I").pack_into, machine.whole
+    pack = struct.Struct(f"<{count}I").pack_into
+    whole = machine.whole
     call = machine.callers
 
     def run(*xs: WasmArray) -> Any:

@@ -57,9 +57,11 @@ class SandboxedKernel:
     ) -> None:
         self._contract = contract(kernel)
         if isinstance(source, bytes | bytearray):
-            data, self._name = bytes(source), "a module"
+            data = bytes(source)
+            self._name = "a module"
         else:
-            data, self._name = Path(source).read_bytes(), printable(Path(source).name)
+            data = Path(source).read_bytes()
+            self._name = printable(Path(source).name)
         limits(memory, time_limit)
         self._limit, self._time_limit = memory, time_limit
         self._engine = new_engine(self._configure)
@@ -186,7 +188,8 @@ class SandboxedKernel:
             self._instance = None  # its state is anything
             raise self._failed(taken(error, trap), self._export)
         machine = next(x.machine for x in inputs if x is not None)
-        whole, answer = self._whole(), slots[0] & 0xFFFFFFFF
+        whole = self._whole()
+        answer = slots[0] & 0xFFFFFFFF
         if answer == NOT_IMPLEMENTED:
             return NotImplemented
         if answer:

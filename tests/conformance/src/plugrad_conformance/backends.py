@@ -60,7 +60,8 @@ def ways(name: str) -> dict[str, str]:
     complex kernels on a backend that declares no complex dtype.
     """
     with present(name):
-        mine, opened = pg.get_kernels_for_backend(name), runtime(name)
+        mine = pg.get_kernels_for_backend(name)
+        opened = runtime(name)
         complex_ = any(dtype.startswith("complex") for dtype in opened.dtypes)
         without = () if complex_ else ("Complex", "Imag", "Real")
         left = opened.host_kernels

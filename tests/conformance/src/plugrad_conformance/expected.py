@@ -50,7 +50,8 @@ def read(path: Path) -> list[Expected]:
     tables = found.pop("expected", [])
     wrong = [f"unknown {key!r}; entries are called [[expected]]" for key in found]
     if not isinstance(tables, list):
-        tables, wrong = [], ["write [[expected]], not [expected]"]
+        tables = []
+        wrong = ["write [[expected]], not [expected]"]
     for i, table in enumerate(tables, 1):
         wrong += [f"entry {i}: {fault}" for fault in _faults(table)]
     if wrong:

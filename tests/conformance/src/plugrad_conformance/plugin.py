@@ -150,7 +150,8 @@ def _is_selected(item: pytest.Item, config: pytest.Config) -> bool:
 def _test_properties(item: pytest.Item, file: str) -> dict[str, str]:
     """Return the properties of a test that the scorecard needs."""
     params = _parameters(item)
-    case, row = params.get("case"), params.get("row")
+    case = params.get("case")
+    row = params.get("row")
     if file == "golden/test_golden" and case is not None:
         from .golden import reach
 

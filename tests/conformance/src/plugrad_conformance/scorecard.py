@@ -167,7 +167,9 @@ class Score:
     ) -> None:
         from .backends import distribution_of, dtypes_of, ways
 
-        self.backend, self.results, self.partial = backend, results, partial
+        self.backend = backend
+        self.results = results
+        self.partial = partial
         self.distribution, self.version = distribution_of(backend)
         self.ways, self.dtypes = ways(backend), dtypes_of(backend)
         self.levels = {level: Counter[str]() for level in LEVELS}

@@ -11,13 +11,16 @@ class Model:
     """An object with state."""
 
     def __init__(self):
-        self.calls, self.rate, self.w = 0, 2.0, None
+        self.calls = 0
+        self.rate = 2.0
+        self.w = None
 
 
 def alternating(name, assign):
     def make():
         m = Model()
-        other, first = assign(m, 3.0), assign(m, 2.0)
+        other = assign(m, 3.0)
+        first = assign(m, 2.0)
         first()
         return lambda x: x * m.rate, other, first, other, first
 
@@ -47,7 +50,8 @@ def two_tensors_alternate():
     tensors = [pg.asarray([1.0, 2.0, 3.0]), pg.asarray([4.0, 5.0, 6.0])]
     m = Model()
     m.w = tensors[0]
-    one, other = gives(m, "w", tensors[0]), gives(m, "w", tensors[1])
+    one = gives(m, "w", tensors[0])
+    other = gives(m, "w", tensors[1])
     return lambda x: x * m.w, other, one, other, one
 
 
@@ -73,7 +77,8 @@ def a_key_comes_and_goes():
 @pattern(KIND)
 def an_attribute_comes_and_goes():
     m = Model()
-    there, gone = gives(m, "scale", 3.0), lambda: delattr(m, "scale")
+    there = gives(m, "scale", 3.0)
+    gone = lambda: delattr(m, "scale")
     return lambda x: x * getattr(m, "scale", 2.0), there, gone, there, gone
 
 

@@ -138,7 +138,8 @@ def a_getattribute_that_counts_in_a_table():
 
 @pattern(KIND)
 def an_attribute_by_a_computed_name():
-    m, names = holder(rate_1=2.0, rate_2=3.0), [1]
+    m = holder(rate_1=2.0, rate_2=3.0)
+    names = [1]
     return (
         lambda x: x * getattr(m, f"rate_{names[0]}"),
         gives(m, "rate_1", 5.0),
@@ -296,7 +297,8 @@ def an_exception_with_attributes():
 @pattern(KIND)
 def an_object_behind_a_weak_reference():
     m = holder(rate=2.0)
-    box, reference = [m], weakref.ref(m)
+    box = [m]
+    reference = weakref.ref(m)
 
     def f(x):
         found = reference()
@@ -314,7 +316,8 @@ def a_weak_reference_that_dies():
 
 @pattern(KIND)
 def a_weak_dictionary():
-    table, keys = weakref.WeakKeyDictionary(), [Holder()]
+    table = weakref.WeakKeyDictionary()
+    keys = [Holder()]
     table[keys[0]] = 2.0
     return lambda x: x * table[keys[0]], lambda: table.update({keys[0]: 3.0})
 
@@ -387,7 +390,8 @@ def a_state_method_of_a_base():
 
     class Model(Base):
         def __init__(self):
-            self.rate, self.layers = 2.0, [1.0]
+            self.rate = 2.0
+            self.layers = [1.0]
 
         def __call__(self, x):
             return x * self.rate + self.layers[0]

@@ -275,7 +275,8 @@ def a_counter():
 
 @pattern(KIND)
 def a_nearer_map_of_a_chain():
-    near, far = {}, {"rate": 2.0}
+    near = {}
+    far = {"rate": 2.0}
     cfg = collections.ChainMap(near, far)
     return by_rate(cfg), puts(far, "rate", 3.0), puts(near, "rate", 4.0)
 
@@ -324,7 +325,8 @@ def a_list_that_holds_itself():
 @pattern(KIND)
 def a_list_that_two_names_share():
     shared = [2.0]
-    first, second = {"items": shared}, {"items": shared}
+    first = {"items": shared}
+    second = {"items": shared}
     return (
         lambda x: x * first["items"][0] + second["items"][0],
         puts(shared, 0, 3.0),

@@ -147,7 +147,8 @@ def a_context_manager_reads_a_list():
 
 @pattern(KIND)
 def a_context_manager_as_a_decorator():
-    rates, current = [2.0], [1.0]
+    rates = [2.0]
+    current = [1.0]
 
     @contextlib.contextmanager
     def scaled():
@@ -249,7 +250,8 @@ def an_attrgetter():
 
 @pattern(KIND)
 def an_itemgetter():
-    cfg, get = {"rate": 2.0}, operator.itemgetter("rate")
+    cfg = {"rate": 2.0}
+    get = operator.itemgetter("rate")
     return lambda x: x * get(cfg), puts(cfg, "rate", 3.0)
 
 
@@ -261,7 +263,8 @@ def a_methodcaller():
         def rate(self, by):
             return self.hidden * by
 
-    m, call = Model(), operator.methodcaller("rate", 2.0)
+    m = Model()
+    call = operator.methodcaller("rate", 2.0)
     return lambda x: x * call(m), gives(m, "hidden", 3.0)
 
 
@@ -275,7 +278,8 @@ def a_key_of_sorted():
 
 @pattern(KIND)
 def a_key_of_max():
-    weights, names = {"a": 1.0, "b": 2.0}, ["a", "b"]
+    weights = {"a": 1.0, "b": 2.0}
+    names = ["a", "b"]
     return lambda x: x * float(ord(max(names, key=weights.get))), puts(
         weights, "a", 5.0
     )

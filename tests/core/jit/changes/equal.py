@@ -72,7 +72,8 @@ EQUAL = {
 def equal(name, value, other):
     def make():
         cfg = {"value": value}
-        change, back = puts(cfg, "value", other), puts(cfg, "value", value)
+        change = puts(cfg, "value", other)
+        back = puts(cfg, "value", value)
         return lambda x: x * fingerprint(cfg["value"]), change, back
 
     make.__name__ = f"equal values {name}"

@@ -145,7 +145,8 @@ def made(of):
 def calls(of, wrap, explain=False):
     """Return the outcomes of all calls, by phases; at choice what ``explain`` says."""
     with made(of) as (f, changes):
-        wrapped, phases = wrap(f), []
+        wrapped = wrap(f)
+        phases = []
         for phase, change in enumerate((nothing, *changes)):
             change()
             inputs = [of.given(phase, call) for call in range(CALLS)]

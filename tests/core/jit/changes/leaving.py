@@ -129,7 +129,8 @@ for _name, _f in LEAVING.items():
 
 @pattern(KIND, signed)
 def values_leave_through_queues():
-    jobs, results = queue.Queue(), queue.Queue()
+    jobs = queue.Queue()
+    results = queue.Queue()
 
     def work():
         for job in iter(jobs.get, None):

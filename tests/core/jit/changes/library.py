@@ -281,7 +281,8 @@ def a_mapping_of_the_library_by_hand(undo):
 
 @pattern(KIND)
 def a_lock_is_only_held():
-    lock, rates = threading.Lock(), [2.0]
+    lock = threading.Lock()
+    rates = [2.0]
 
     def f(x):
         with lock:

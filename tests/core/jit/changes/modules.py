@@ -179,7 +179,8 @@ def the_vars_of_a_module():
 
 @pattern(KIND)
 def an_attribute_of_a_module_by_a_computed_name():
-    cfg, name = module("learning_rate = 2.0"), ["rate"]
+    cfg = module("learning_rate = 2.0")
+    name = ["rate"]
     return lambda x: x * getattr(cfg, f"learning_{name[0]}"), gives(
         cfg, "learning_rate", 3.0
     )

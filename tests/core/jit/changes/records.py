@@ -80,7 +80,8 @@ def an_equality_of_dataclasses():
     class Config:
         rate: float = 2.0
 
-    a, b = Config(), Config()
+    a = Config()
+    b = Config()
     return lambda x: x * 2.0 if a == b else x, gives(b, "rate", 3.0)
 
 

@@ -72,7 +72,8 @@ def memory_in_a_list_of_tensors():
 def memory_of_a_buffer():
     raw = bytearray(12)
     array = np.frombuffer(raw, dtype="f4")
-    w, state = pg.from_dlpack(array), {"shift": 0.0}
+    w = pg.from_dlpack(array)
+    state = {"shift": 0.0}
     f = lambda x: x + w + state["shift"]
     return f, puts(raw, 3, 64), puts(state, "shift", 1.0)
 
@@ -86,7 +87,8 @@ def memory_that_is_shared_in_the_call():
 @pattern(KIND)
 def memory_that_a_matrix_check_reads():
     array = np.eye(3, dtype="f4")
-    m, state = pg.from_dlpack(array), {"shift": 0.0}
+    m = pg.from_dlpack(array)
+    state = {"shift": 0.0}
 
     def f(x):
         try:
@@ -105,7 +107,8 @@ def memory_that_a_matrix_check_reads():
 @pattern(KIND)
 def memory_in_a_variable():
     array = np.asarray([1.0, 2.0, 3.0], dtype="f4")
-    v, state = pg.Variable(pg.from_dlpack(array)), {"shift": 0.0}
+    v = pg.Variable(pg.from_dlpack(array))
+    state = {"shift": 0.0}
     f = lambda x: x * v + state["shift"]
     return f, puts(array, 0, 5.0), puts(state, "shift", 1.0)
 
@@ -119,7 +122,8 @@ def memory_of_an_argument_that_is_an_array():
 
 @pattern(KIND)
 def memory_is_exported_and_written():
-    w, state = pg.asarray([1.0, 2.0, 3.0]), {"shift": 0.0}
+    w = pg.asarray([1.0, 2.0, 3.0])
+    state = {"shift": 0.0}
     outside = np.from_dlpack(w)
 
     def change():

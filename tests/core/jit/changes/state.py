@@ -17,7 +17,10 @@ class Model:
     """An object with state."""
 
     def __init__(self):
-        self.calls, self.flag, self.rate, self.w = 0, False, 2.0, None
+        self.calls = 0
+        self.flag = False
+        self.rate = 2.0
+        self.w = None
 
 
 def more(f, phases=3):
@@ -199,7 +202,8 @@ def a_cache_is_filled():
 
 @pattern(KIND)
 def a_cache_is_filled_by_setdefault():
-    cache, rates = {}, [2.0]
+    cache = {}
+    rates = [2.0]
     return (
         lambda x: x * cache.setdefault("rate", rates[0]),
         puts(rates, 0, 3.0),

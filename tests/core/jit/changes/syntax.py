@@ -28,7 +28,8 @@ def a_walrus():
 
 @pattern(KIND)
 def a_walrus_in_a_comprehension():
-    rates, limit = [2.0, 5.0], [1.0]
+    rates = [2.0, 5.0]
+    limit = [1.0]
     f = lambda x: x * sum(y for r in rates if (y := r * limit[0]) > 1.0)
     return f, puts(limit, 0, 0.3)
 
@@ -159,7 +160,8 @@ def positions_from_a_list():
 
 @pattern(KIND)
 def a_dict_that_is_merged():
-    base, over = {"rate": 2.0}, {}
+    base = {"rate": 2.0}
+    over = {}
     return (
         lambda x: x * {**base, **over}["rate"],
         puts(base, "rate", 3.0),
@@ -325,7 +327,8 @@ def the_locals_of_the_function():
 
 @pattern(KIND)
 def a_setattr_with_a_computed_name():
-    m, rates = Holder(), {"rate": 2.0}
+    m = Holder()
+    rates = {"rate": 2.0}
 
     def f(x):
         for name, value in rates.items():

@@ -122,7 +122,8 @@ def a_tensor_is_replaced_by_none():
 
 @pattern(KIND)
 def two_tensors_become_one():
-    a, b = tensor(2.0), tensor(3.0)
+    a = tensor(2.0)
+    b = tensor(3.0)
     params = {"a": a, "b": b}
     return (
         lambda x: (x * params["a"] if params["a"] is params["b"] else x) + params["b"],
@@ -294,7 +295,8 @@ def two_tensors_that_the_call_swaps():
 
 @pattern(KIND)
 def a_variable_beside_a_tensor():
-    v, params = pg.Variable([1.0, 2.0, 3.0]), {"w": tensor()}
+    v = pg.Variable([1.0, 2.0, 3.0])
+    params = {"w": tensor()}
 
     def f(x):
         v.assign(v + x)
@@ -337,7 +339,8 @@ def a_tensor_is_captured_by_a_jitted_helper():
 
 @pattern(KIND)
 def a_tensor_is_replaced_under_a_key_that_is_chosen():
-    params, chosen = {"a": tensor(2.0), "b": tensor(3.0)}, ["a"]
+    params = {"a": tensor(2.0), "b": tensor(3.0)}
+    chosen = ["a"]
     return (
         lambda x: x * params[chosen[0]],
         puts(params, "a", tensor(4.0)),

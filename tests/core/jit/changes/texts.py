@@ -156,7 +156,8 @@ def a_format_text_that_names_an_attribute():
 
 @pattern(KIND)
 def a_format_text_that_names_an_item():
-    cfg, text = {"rate": [2.0]}, "{c[rate][0]}"
+    cfg = {"rate": [2.0]}
+    text = "{c[rate][0]}"
     return lambda x: x * float(text.format(c=cfg)), puts(cfg["rate"], 0, 3.0)
 
 
@@ -180,5 +181,6 @@ def a_format_of_a_map():
 
 @pattern(KIND)
 def a_percent_format():
-    cfg, text = {"rate": 2.0}, "%(rate)f"
+    cfg = {"rate": 2.0}
+    text = "%(rate)f"
     return lambda x: x * float(text % cfg), puts(cfg, "rate", 3.0)

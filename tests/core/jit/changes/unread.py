@@ -16,7 +16,10 @@ class Model:
     shared = 0
 
     def __init__(self):
-        self.rate, self.calls, self.epoch, self.history = 2.0, 0, 0, []
+        self.rate = 2.0
+        self.calls = 0
+        self.epoch = 0
+        self.history = []
         self.w = pg.asarray([1.0, 2.0, 3.0])
 
     def __call__(self, x):
@@ -55,7 +58,8 @@ def a_list_of_the_object_grows():
 
 @unread()
 def an_attribute_is_new():
-    m, numbers = Model(), itertools.count()
+    m = Model()
+    numbers = itertools.count()
     return m, *often(lambda: setattr(m, f"new_{next(numbers)}", 1))
 
 
@@ -177,7 +181,8 @@ def a_method_that_is_not_called():
 
 @unread()
 def another_object_of_the_class():
-    m, other = Model(), Model()
+    m = Model()
+    other = Model()
     return m, *often(counts(other, "rate"))
 
 
@@ -282,7 +287,8 @@ def a_tensor_of_a_list_that_is_replaced_in_each_phase():
 
 @unread(max_retraces=1)
 def a_tensor_whose_item_is_assigned_in_each_phase():
-    m, numbers = Model(), itertools.count()
+    m = Model()
+    numbers = itertools.count()
     return m, *often(lambda: puts(m.w, 0, float(next(numbers)))())
 
 

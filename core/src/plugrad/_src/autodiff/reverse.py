@@ -390,7 +390,8 @@ def stop_gradient(x: TensorLike, /) -> Tensor:
         Tensor(3., dtype=float32, backend='cpu')
 
     """
-    x, level = asarray(x), context.current().level
+    x = asarray(x)
+    level = context.current().level
     if level is None:
         return alias(x)
     inner, batched = level.unwrap(x)  # inside vmap: the tapes around it track the batch
@@ -413,7 +414,8 @@ class _Forward(NamedTuple):
         """Return the cotangents of the results; by default one, for a scalar."""
         if dy is not None:
             return self.seeds_of(dy)
-        one, tape_id = _seed(self.value), self.value._tape_id
+        one = _seed(self.value)
+        tape_id = self.value._tape_id
         return {} if tape_id is None else {tape_id: one}
 
     def seeds_of(self, dy: Any, what: str = "dy must match f(x)") -> Cotangents:
@@ -503,7 +505,8 @@ def _backward(
     linear_only: bool = False,
 ) -> Cotangents:
     """Return the cotangents of the wanted tape_ids from those of the results."""
-    backend, tracked = dispatch.active(), tape.tracked
+    backend = dispatch.active()
+    tracked = tape.tracked
     for node in reversed(tape.nodes):
         _backward_node(node, tracked, cotangents, wanted, backend, linear_only)
     return cotangents

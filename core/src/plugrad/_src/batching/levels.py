@@ -91,7 +91,9 @@ class BatchingBackend(OpenBackend):
 
         runtime = Runtime(arrays=_Arrays(base), kernels={}, dtypes=[])
         super().__init__(base.name, base.owner, runtime)
-        self.base, self.depth, self.dtypes = base, base.depth + 1, base.dtypes
+        self.base = base
+        self.depth = base.depth + 1
+        self.dtypes = base.dtypes
         self.contracts: dict[str, Kernel] = {}  # those in the table
 
     def upload(self, values: np.ndarray[Any, Any]) -> Native:
@@ -142,7 +144,8 @@ class Level:
 
     def __init__(self, size: int, first: Level | None = None) -> None:
         self.size, self.running = size, True
-        base, around = active(), current()
+        base = active()
+        around = current()
         if around.backend is not base:  # the default of the process, fixed meanwhile
             around = Context(around, {"backend": base})
         self.context, self.backend = around, batching(base)
@@ -181,7 +184,8 @@ class Level:
 
         Gradients that the function overrides stay in force, and its precision.
         """
-        around, now = self.context, current()
+        around = self.context
+        now = current()
         overrides, precision = now.overrides, now.precision
         base = base or around.backend
         if (

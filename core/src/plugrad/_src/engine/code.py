@@ -122,7 +122,8 @@ _MATCH_CLASS = dis.opmap["MATCH_CLASS"]
 def _names_of(key: _ByIdentity) -> Names:
     found = {kind: set[str]() for kind in ("globals", "attributes", "modules")}
     chains: dict[tuple[str, tuple[str, ...]], None] = {}
-    root, chain = "", tuple[str, ...]()
+    root = ""
+    chain = tuple[str, ...]()
     any_attribute = False
     for operation, argument in _instructions(key.code):
         kind, flags = _READS.get(operation, ("", 0))
@@ -132,7 +133,8 @@ def _names_of(key: _ByIdentity) -> Names:
             continue
         if chain:
             chains[root, chain] = None
-        root, chain = name if kind == "globals" else "", ()
+        root = name if kind == "globals" else ""
+        chain = ()
         if kind:
             found[kind].add(name)
         any_attribute = any_attribute or operation == _MATCH_CLASS
@@ -158,7 +160,8 @@ def _instructions(code: CodeType) -> Iterator[tuple[int, int]]:
     extended = 0
     raw = code.co_code
     for at in range(0, len(raw), 2):
-        operation, argument = raw[at], raw[at + 1] | extended
+        operation = raw[at]
+        argument = raw[at + 1] | extended
         extended = argument << 8 if operation == dis.EXTENDED_ARG else 0
         if operation not in _SKIPPED:
             yield operation, argument

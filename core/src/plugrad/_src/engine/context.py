@@ -201,9 +201,13 @@ class Context:
 
 
 OUTERMOST = Context.__new__(Context)  # outside of all scopes
-OUTERMOST.backend, OUTERMOST.overrides, OUTERMOST.under = None, None, OUTERMOST
+OUTERMOST.backend = None
+OUTERMOST.overrides = None
+OUTERMOST.under = OUTERMOST
 OUTERMOST.level, OUTERMOST.precision = None, None
-OUTERMOST.tapes, OUTERMOST.observers, OUTERMOST.changes = (), (), {}
+OUTERMOST.tapes = ()
+OUTERMOST.observers = ()
+OUTERMOST.changes = {}
 OUTERMOST._see_who_watches()
 
 # The defaults of the process, in force where scopes choose nothing. A scope inherits
@@ -363,7 +367,8 @@ def taping(tapes: tuple[Tape, ...]) -> Scope:
 def _taped(under: Context, tapes: tuple[Tape, ...]) -> Context:
     """Return ``Context(under, {"tapes": tapes})``, twice as fast."""
     inside = Context.__new__(Context)
-    inside.under, inside.changes = under, {"tapes": tapes}
+    inside.under = under
+    inside.changes = {"tapes": tapes}
     inside.backend, inside.overrides = under.backend, under.overrides
     inside.level, inside.precision = under.level, under.precision
     inside.tapes, inside.observers = tapes, under.observers
@@ -416,7 +421,8 @@ def observed_run(
     attrs: dict[str, Any],
 ) -> Outputs:
     """Return ``work(kernel, inputs, attrs, True)``, and notify the observers."""
-    parent, hook = running(), in_thread.hook
+    parent = running()
+    hook = in_thread.hook
     run = Run(kernel, backend, parent)
     _running.set(run)
     if hook is not None:
@@ -460,7 +466,8 @@ def notify_outer(what: str, *values: object) -> Any:
         The answer of the last observer that has the method; None if none has it.
 
     """
-    context, answer = current(), None
+    context = current()
+    answer = None
     while context.level is not None:  # which hides observers
         context = context.level.context
     for observer in context.observers:

@@ -194,7 +194,8 @@ def _run(
 
     ``implemented=False`` says that the implementation has declined already.
     """
-    context, backend = current(), active()
+    context = current()
+    backend = active()
     if context.observers and not observed:
         return observed_run(_run, kernel, backend, inputs, attrs)
     recording, mask = tapes_tracking(context.tapes, inputs)
@@ -262,7 +263,8 @@ def _decompose(
     """Run the decomposition; move an input that it returns unchanged to ``backend``."""
     if not backend.depth:  # else its parts, and kernels outside of vmap, are counted
         _note_fallback(kernel, backend, "decomposition")
-    decomposition, hook = cast("Any", kernel.decomposition), in_thread.hook
+    decomposition = cast("Any", kernel.decomposition)
+    hook = in_thread.hook
     if hook is None:
         result = decomposition(*inputs, **attrs)
     else:
@@ -287,7 +289,8 @@ def _run_on_host_or_fallback(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
 ) -> Outputs:
     """Run on the host, or where ``PLUGRAD_FALLBACK`` allows; results move back."""
-    runtime, policy = backend.runtime, os.environ.get("PLUGRAD_FALLBACK", "error")
+    runtime = backend.runtime
+    policy = os.environ.get("PLUGRAD_FALLBACK", "error")
     if backend.depth:
         raise KernelNotFound(
             f"vmap: {kernel} has no decomposition and was not declared before vmap "
@@ -296,9 +299,11 @@ def _run_on_host_or_fallback(
     if policy not in ("error", "warn", "allow"):
         raise ValueError(f"PLUGRAD_FALLBACK={policy}: use error, warn or allow")
     if runtime.host is not None and backend.leaves_to_host(kernel):
-        names, how = [runtime.host], "host"
+        names = [runtime.host]
+        how = "host"
     elif policy != "error":
-        names, how = [n for n in registry.backends() if n != backend.name], "fallback"
+        names = [n for n in registry.backends() if n != backend.name]
+        how = "fallback"
     else:
         raise _not_found(kernel, backend)
     for name in names:
@@ -389,7 +394,8 @@ def to(x: Tensor, backend: str, /) -> Tensor:
 def _moved(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], _: bool = False
 ) -> Outputs:
-    (x,), there = inputs, lifted(registry.open(attrs["backend"]))
+    (x,) = inputs
+    there = lifted(registry.open(attrs["backend"]))
     moved = Tensor(native(x, there), there)
     moved._tape_id = x._tape_id
     moved._cached_copies = {x._home: (moved._data, x._data)}

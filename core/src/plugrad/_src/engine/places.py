@@ -223,7 +223,9 @@ class Entries(Place):
     ) -> None:
         super().__init__(label, holder, names)
         self.owner = holder if owner is None else owner
-        self.whole, self.absent, self.form = whole, absent, form
+        self.whole = whole
+        self.absent = absent
+        self.form = form
 
     @property
     def slots_of(self) -> Any:
@@ -352,7 +354,9 @@ class Computed(Place):
         fixed: bool = False,
     ) -> None:
         super().__init__(label, holder)
-        self.get, self.code, self.fixed = get, code, fixed
+        self.get = get
+        self.code = code
+        self.fixed = fixed
 
     def read(self) -> list[Any]:
         """Return what the function returns."""
@@ -403,7 +407,9 @@ class Slot:
     name: Any
 
     def __init__(self, label: str, holder: Any, name: Any, how: str) -> None:
-        self.label, self.holder, self.name = label, holder, name
+        self.label = label
+        self.holder = holder
+        self.name = name
         self._code, self._get = _ACCESS[how]
 
     @property

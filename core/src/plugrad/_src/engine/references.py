@@ -116,7 +116,8 @@ class References:
         self._varying_holders = frozenset([holder for holder, _ in varying])
         self._ran = {id(code) for code, _ in ran}
         self._names = joined_names(ran)
-        roots, ran = [*roots], [*ran]
+        roots = [*roots]
+        ran = [*ran]
         known = -1
         while known != len(self._names.attributes):  # values may name attributes, too
             known = len(self._names.attributes)

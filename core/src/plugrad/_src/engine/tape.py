@@ -65,7 +65,8 @@ def make_plan(kernel: Kernel, rules: VJPs, mask: int, count: int) -> Plan:
     keeps = {residual: _keep(kernel, places, residual) for residual in residuals}
     tensors = [w for w in keeps if keeps[w][0] == TENSOR and type(keeps[w][1]) is int]
     others = [residual for residual in keeps if residual not in tensors]
-    order, ends = [*tensors, *others], len(kernel.outputs)
+    order = [*tensors, *others]
+    ends = len(kernel.outputs)
     steps = [
         VJPStep(
             places[name],
@@ -188,7 +189,9 @@ class Guard(Tape):
     name: str
 
     def __init__(self, tape: Tape, name: str) -> None:
-        self.nodes, self.tracked, self.name = [], tape.tracked, name
+        self.nodes = []
+        self.tracked = tape.tracked
+        self.name = name
         self.variables = None if tape.variables is None else {}
 
     def watch(self, x: Tensor) -> TapeId:
@@ -211,7 +214,9 @@ def tapes_tracking(
     found: tuple[Tape, ...] = ()
     mask = 0
     for tape in tapes:
-        tracked, mine, bit = tape.tracked, 0, 1
+        tracked = tape.tracked
+        mine = 0
+        bit = 1
         for x in inputs:
             if x is not None and x._tape_id in tracked:
                 mine |= bit

@@ -126,7 +126,8 @@ def recorded_call(
     if mask:
         plain = plain and flat and len(inputs) == len(args)
         attrs = {"f": (grad_func, None if plain else (build_value, args, name))}
-        plan, backend = plans(len(inputs)), dispatch.active()
+        plan = plans(len(inputs))
+        backend = dispatch.active()
         record(recording, plan, backend, inputs, attrs, outputs)
     return build_value(outputs)
 

@@ -222,7 +222,8 @@ def can_cast(from_: Any, to: Any, /) -> builtins.bool:
         The array API standard.
 
     """
-    source, target = _dtype(from_), canonical(to)
+    source = _dtype(from_)
+    target = canonical(to)
     try:
         return promote("can_cast", source, target) is target
     except TypeError:

@@ -49,7 +49,9 @@ class OpenBackend:
     runtime: Runtime
 
     def __init__(self, name: str, owner: Plugin, runtime: Runtime) -> None:
-        self.name, self.owner, self.runtime = name, owner, runtime
+        self.name = name
+        self.owner = owner
+        self.runtime = runtime
         self.dtypes: frozenset[DType] = frozenset(
             canonical(name) for name in runtime.dtypes
         )

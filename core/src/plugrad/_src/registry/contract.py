@@ -194,7 +194,8 @@ class Kernel:
         for rule in (out, canonicalize):
             if rule is not None:
                 arguments.function(f"kernel {self.name}: out and canonicalize", rule)
-        self.op, self._doc = op or self.name, doc
+        self.op = op or self.name
+        self._doc = doc
         self.inputs = tuple([word.strip("*?") for word in inputs])
         self.optional = {word[:-1] for word in inputs if word[-1:] == "?"}
         starred = [word[1:] for word in inputs if word[:1] == "*"]
@@ -250,7 +251,8 @@ class Kernel:
         surplus = len(values) - fixed
         if surplus < 0 or (surplus and self.variadic is None):
             raise TypeError(f"{self.op}: got {len(values)} inputs, expected {self}")
-        bound, rest = {}, list(values)
+        bound = {}
+        rest = list(values)
         for name in self.inputs:
             take = surplus if name == self.variadic else 1
             taken, rest = rest[:take], rest[take:]
@@ -269,7 +271,8 @@ class Kernel:
 
         """
         found: dict[str, int | tuple[int, int]] = {}
-        at, surplus = 0, count - len(self.inputs) + 1
+        at = 0
+        surplus = count - len(self.inputs) + 1
         for name in self.inputs:
             found[name] = (at, at + surplus) if name == self.variadic else at
             at += surplus if name == self.variadic else 1
@@ -341,7 +344,8 @@ def bind_original(kernel: Kernel, name: str, rule: VJP, under: VJP | None) -> VJ
     """Return ``rule`` with its parameter ``original`` bound to the rule it replaces."""
     if ORIGINAL not in rule.residuals:
         return rule
-    at, split = rule.residuals.index(ORIGINAL), len(kernel.outputs)
+    at = rule.residuals.index(ORIGINAL)
+    split = len(kernel.outputs)
     own = tuple(residual for residual in rule.residuals if residual != ORIGINAL)
 
     def call(*values: Any) -> Any:

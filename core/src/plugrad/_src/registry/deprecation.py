@@ -31,9 +31,11 @@ def line_outside() -> str:
 
 
 def _first_outside() -> tuple[int, FrameType]:
-    level, frame = 0, sys._getframe(1)
+    level = 0
+    frame = sys._getframe(1)
     while frame.f_back is not None and _ours(frame.f_globals.get("__name__", "")):
-        level, frame = level + 1, frame.f_back
+        level = level + 1
+        frame = frame.f_back
     return level, frame
 
 

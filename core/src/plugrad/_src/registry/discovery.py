@@ -28,7 +28,8 @@ def found(known: Iterable[str]) -> list[Plugin]:
     If several distributions have one name, the first on ``sys.path`` counts, as in
     imports.
     """
-    seen, plugins = {*known}, list[Plugin]()
+    seen = {*known}
+    plugins = list[Plugin]()
     for one in announced():
         if one.distribution not in seen:
             seen.add(one.distribution)

@@ -45,7 +45,9 @@ class GradientRegistry:
         load: Callable[[Any], None],
     ) -> None:
         self.lock = lock
-        self._contract, self._known, self._load = contract, known, load
+        self._contract = contract
+        self._known = known
+        self._load = load
         self.packs: Claims[GradientPack] = Claims("pack", ValueError)
         # Plans of recorded runs, made by the engine; a new one when a gradient changes.
         self.plans: dict[tuple[Any, ...], Any] = {}
@@ -78,7 +80,8 @@ class GradientRegistry:
         return {kernel: layer[kernel] for kernel in wanted}
 
     def _open_pack(self, entry: Entry[GradientPack]) -> None:
-        who, pack = f"{entry.owner}, {entry}", entry.value
+        who = f"{entry.owner}, {entry}"
+        pack = entry.value
         try:
             found = self.vjp_rules_of(entry.open(), who, linear=pack.linear)
         except KeyboardInterrupt:

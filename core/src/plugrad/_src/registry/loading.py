@@ -81,7 +81,8 @@ def _load() -> None:
         registry.search_once()
         if not registry.core.version:
             registry.core.version = discovery.version("plugrad")
-        allowed, blocked = names_in("PLUGRAD_PLUGINS"), names_in("PLUGRAD_BLOCK")
+        allowed = names_in("PLUGRAD_PLUGINS")
+        blocked = names_in("PLUGRAD_BLOCK")
         for plugin in registry.pending:
             if plugin.phase is not Phase.DISCOVERED:
                 continue  # left out, or loaded before an interrupt

@@ -107,7 +107,8 @@ class Plugin:
     def refuse(self, reason: str, outdated: str = "") -> None:
         """Leave it out because it does not work with this version of plugrad."""
         advice = f"; upgrade {outdated}" if outdated else ""
-        self.phase, self.reason = Phase.INCOMPATIBLE, f"{reason}{advice}"
+        self.phase = Phase.INCOMPATIBLE
+        self.reason = f"{reason}{advice}"
         self.outdated = outdated
 
     def fail(self, error: BaseException) -> None:
@@ -138,7 +139,9 @@ class Plugin:
 
         The context includes NumPy's error state, which would otherwise stay changed.
         """
-        context, before, start = copy_context(), np.geterr(), perf_counter()
+        context = copy_context()
+        before = np.geterr()
+        start = perf_counter()
         running.append(self)
         for turn in turns:
             turn()
@@ -247,7 +250,9 @@ class Entry(Generic[V]):
         self._leave(Phase.FAILED, self.owner.describe_error(error), error)
 
     def _leave(self, phase: Phase, reason: str, error: BaseException | None) -> None:
-        self.phase, self.reason, owner = phase, reason, self.owner
+        self.phase = phase
+        self.reason = reason
+        owner = self.owner
         owner.error = error or owner.error
         if all(entry.phase.is_excluded for entry in owner.entries):
             owner.phase, owner.reason = phase, reason
@@ -277,7 +282,9 @@ class Claims(Generic[N]):
     def __init__(
         self, kind: str, error: type[Exception], published: Sequence[str] = ()
     ) -> None:
-        self.kind, self.error, self.published = kind, error, published
+        self.kind = kind
+        self.error = error
+        self.published = published
         # Replaced and never changed, for readers in other threads.
         self.entries: dict[str, list[Entry[N]]] = {}
 
@@ -348,7 +355,8 @@ class Claims(Generic[N]):
 
     def unknown(self, name: object, who: str) -> Exception:
         """Return the error about a name that is not claimed."""
-        hint, names = suggest(str(name), self.entries), ", ".join(self.usable())
+        hint = suggest(str(name), self.entries)
+        names = ", ".join(self.usable())
         device = device_hint(name) if self.kind == "backend" else ""
         wanted = [x for x in self.published if x == str(name) or f'"{x}"' in device]
         wanted = [one for one in wanted if one not in self.usable()]

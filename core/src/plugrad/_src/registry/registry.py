@@ -293,7 +293,9 @@ class Registry:
                 stack.callback(layer.dispose or (lambda: None))
 
     def _open(self, entry: Entry[Backend]) -> OpenBackend:
-        backend, owner, runtime = entry.value, entry.owner, entry.open()
+        backend = entry.value
+        owner = entry.owner
+        runtime = entry.open()
         opened = OpenBackend(backend.name, owner, runtime)
         for name in runtime.host_kernels or ():
             self.contract(name, f"host kernels of {owner}")
@@ -345,7 +347,8 @@ class Registry:
                     entry.fail(error)
         alone: list[Opened] = []
         for entry, table, gradients in found:
-            names, rivals = set(), []
+            names = set()
+            rivals = []
             for other, kernels, theirs in found:
                 both = (set(table) & set(kernels)) | (set(gradients) & set(theirs))
                 if other is not entry and both:

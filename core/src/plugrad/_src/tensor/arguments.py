@@ -23,7 +23,8 @@ Axis = Ints | None
 OneAxis = int | None
 Margins = Sequence[Sequence[int]]  # before and after, of each axis
 
-_ONLY_INT, _TRUTH = frozenset({int}), frozenset({bool, np.bool_})
+_ONLY_INT = frozenset({int})
+_TRUTH = frozenset({bool, np.bool_})
 # Elements of an array: up to here a 64-bit integer holds the bytes of the widest dtype.
 _MAX_ELEMENTS = 2**59
 

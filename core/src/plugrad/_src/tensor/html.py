@@ -48,7 +48,8 @@ def table(
         f'<th scope="col"{side}>{escape(title)}</th>'
         for title, side in zip(titles, sides, strict=True)
     )
-    given, lines = [*rows], [f"<tr>{names}</tr>"]
+    given = [*rows]
+    lines = [f"<tr>{names}</tr>"]
     for i in _shown(len(given), max_rows or len(given)):
         row = [ELLIPSIS] * len(titles) if i is None else given[i]
         cells = zip(map(_cell, row), sides, strict=True)
@@ -86,7 +87,8 @@ def page(caption: str, values: np.ndarray[Any, Any] | None = None) -> str:
     if values.ndim > 2:
         text = np.array2string(values, separator=", ", threshold=100)
         return f"<p>{about}</p><pre>{escape(text)}</pre>"
-    rows, columns = _shown(values.shape[0]), _shown(values.shape[-1])
+    rows = _shown(values.shape[0])
+    columns = _shown(values.shape[-1])
     names = "".join(f'<th scope="col">{_index(j)}</th>' for j in columns)
     if values.ndim == 1:
         lines = [names, _cells(values, columns)]

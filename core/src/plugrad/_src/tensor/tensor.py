@@ -226,7 +226,9 @@ class Tensor(Methods):
     def _empty(self, why: str) -> None:
         """Empty this handle; errors then say "this tensor has been" and ``why``."""
         self._gone = why
-        self._home, self._data, self._cached_copies = NOWHERE, None, None
+        self._home = NOWHERE
+        self._data = None
+        self._cached_copies = None
 
     def _alive(self) -> Home:
         if self._home is NOWHERE:
@@ -350,7 +352,8 @@ class Tensor(Methods):
         values = np.array2string(
             self._values(), separator=", ", threshold=20, prefix="Tensor("
         )
-        dtype, home = named(self.dtype), self._home.name
+        dtype = named(self.dtype)
+        home = self._home.name
         return f"Tensor({values}, dtype={dtype}, backend={home!r})"
 
     def _repr_html_(self, what: str = "Tensor") -> str:
@@ -372,7 +375,8 @@ ASSIGNED = (
     "astype(x, dtype), which return another tensor"
 )
 for _name in ("shape", "dtype"):
-    _get, _doc = attrgetter(f"_{_name}"), vars(Tensor)[_name].__doc__
+    _get = attrgetter(f"_{_name}")
+    _doc = vars(Tensor)[_name].__doc__
     setattr(Tensor, _name, property(_get, _refuse, _refuse, _doc))
 
 

@@ -50,7 +50,8 @@ def _split(tree: Any, leaves: list[Any], is_leaf: IsLeaf) -> Structure:
         leaves.append(tree)
         return LEAF
     parts = kind.split(tree)
-    before, children = len(leaves), []
+    before = len(leaves)
+    children = []
     for child in parts[1]:
         if type(child) is Tensor:
             leaves.append(child)
@@ -97,7 +98,9 @@ class Structure:
         children: list[Structure],
         num_leaves: int,
     ) -> None:
-        self._kind, self._class, self._children = kind, cls, children
+        self._kind = kind
+        self._class = cls
+        self._children = children
         self._keys, _, self._static, self._order = parts
         self.num_leaves: int = num_leaves
 
@@ -287,7 +290,8 @@ class _Dict(Kind):
 
     @staticmethod
     def build(of: Structure, children: list[Any]) -> Any:
-        values, cls = dict(zip(of._keys, children, strict=True)), of._class
+        values = dict(zip(of._keys, children, strict=True))
+        cls = of._class
         if cls is dict:
             same = of._order == of._keys
             return values if same else {key: values[key] for key in of._order}
@@ -373,7 +377,9 @@ class _Fields(Kind):
     def split(tree: Any) -> Parts:
         from dataclasses import fields
 
-        keys, children, static = [], [], []
+        keys = []
+        children = []
+        static = []
         for field in fields(tree):
             value = getattr(tree, field.name)
             if field.metadata.get("static"):
@@ -440,7 +446,8 @@ def kind_of(tree: Any) -> type[Kind] | None:
 
 def register(cls: type, flatten: Flatten, unflatten: Unflatten) -> None:
     """Make the objects of a class containers of their own kind."""
-    _REGISTERED[cls], KINDS[cls] = (flatten, unflatten), _Registered
+    _REGISTERED[cls] = (flatten, unflatten)
+    KINDS[cls] = _Registered
 
 
 _REGISTERED: dict[type, tuple[Flatten, Unflatten]] = {}

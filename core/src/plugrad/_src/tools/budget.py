@@ -292,7 +292,8 @@ raise it: budget=plugrad.Budget(bytes=...)
 
         """
         self.allocate(JSON_BYTES_PER_BYTE * len(data))
-        limit, depth = JSON_LEVELS * self.depth, _json_depth(data)
+        limit = JSON_LEVELS * self.depth
+        depth = _json_depth(data)
         if depth <= limit:
             with contextlib.suppress(RecursionError):  # the stack may be deep
                 return json.loads(data)

@@ -244,7 +244,8 @@ def _active(options: argparse.Namespace) -> tuple[str, str]:
 
 def _backend(entry: Entry[Backend], active: str, errors: dict[str, str]) -> Row:
     """Return the row of a backend that is claimed."""
-    name, out = entry.value.name, entry if entry.phase.is_excluded else entry.owner
+    name = entry.value.name
+    out = entry if entry.phase.is_excluded else entry.owner
     state = f"closed: {errors[name]}" if name in errors else "closed"
     opened = registry.opened.get(name) if entry.usable else None
     if opened is not None:

@@ -168,7 +168,8 @@ class Debug:
     def _note(self, run: Run, inputs: Inputs, outputs: Outputs) -> None:
         before = {id(owner(x._data)) for x in inputs if x is not None}
         for y in outputs:
-            held, home = owner(y._data), y._home
+            held = owner(y._data)
+            home = y._home
             known = self._made.get(id(held))
             if id(held) in before or (known is not None and known[0]() is not None):
                 continue  # a view
@@ -180,7 +181,8 @@ class Debug:
     # --- messages ----------------------------------------------------------------
 
     def _message(self, run: Run, inputs: Inputs, wrong: str) -> str:
-        kernel, given = run.kernel, ", ".join(map(brief, inputs)) or "none"
+        kernel = run.kernel
+        given = ", ".join(map(brief, inputs)) or "none"
         return (
             f"{kernel.op}: {kernel.name} on {run.where.name!r}, the {run.how} of "
             f"{_origin(run)}, {wrong}; inputs: {given}; {self._called()}"
@@ -241,7 +243,8 @@ def _not_finite(inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -> str:
             numbers = [v for v in attrs.values() if isinstance(v, float | complex)]
             if not np.isfinite(numbers).all() or any(len(_infinite(x)) for x in inputs):
                 return ""
-            at, more = tuple(map(int, places[0])), len(places) - 1
+            at = tuple(map(int, places[0]))
+            more = len(places) - 1
             value = y._values()[at]
             return (
                 f"returned {value} at {at} and {more} more values that are not "

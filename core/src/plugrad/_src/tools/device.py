@@ -48,5 +48,6 @@ class Clock:
 
     def lap(self) -> float:
         """Return the seconds since the last lap."""
-        before, self._seen = self._seen, self._arrays.device_seconds()
+        before = self._seen
+        self._seen = self._arrays.device_seconds()
         return self._seen - before

@@ -88,7 +88,8 @@ def _tried(timeout: float, without: Iterable[str]) -> tuple[Row | None, str, str
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired as late:
-        how, said = f"did not come back within {timeout:g} s", late.stderr or b""
+        how = f"did not come back within {timeout:g} s"
+        said = late.stderr or b""
     else:
         with contextlib.suppress(ValueError):
             return json.loads(done.stdout), "", ""
@@ -192,7 +193,8 @@ def _environment() -> list[str]:
 
 # --- tests -----------------------------------------------------------------------
 
-A, B = np.array([[1.0, 2.0], [3.0, -4.0]], "float32"), np.full((2, 2), 0.5, "float32")
+A = np.array([[1.0, 2.0], [3.0, -4.0]], "float32")
+B = np.full((2, 2), 0.5, "float32")
 MAX_SHOWN_KERNELS = 6  # names of missing kernels in one remark
 # Ops to try on a backend that has their kernels, each compared with NumPy.
 TESTS: dict[str, tuple[Callable[[Tensor, Tensor], Any], Any]] = {

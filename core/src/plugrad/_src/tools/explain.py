@@ -142,7 +142,8 @@ def _lines() -> dict[TapeId, str]:
 
 def _dependencies(tape_id: TapeId | None, nodes: list[Node]) -> list[Node]:
     """Return the nodes on which a tensor depends, in order."""
-    wanted, found = {tape_id}, []
+    wanted = {tape_id}
+    found = []
     for node in reversed(nodes):
         if not wanted.isdisjoint(node.outputs):
             wanted |= {*node.inputs} - {None}

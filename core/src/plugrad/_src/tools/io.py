@@ -32,7 +32,8 @@ fcntl: Any = None
 with suppress(ImportError):  # on Windows
     fcntl = importlib.import_module("fcntl")
 
-DRAFT, NO_LOCKS = re.compile(r"\.[0-9a-f]{8}\.tmp"), -1
+DRAFT = re.compile(r"\.[0-9a-f]{8}\.tmp")
+NO_LOCKS = -1
 Path = str | os.PathLike[str]
 
 _CODES = {  # dtype names of the format -> plugrad's
@@ -70,7 +71,8 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
         [1.0, 2.0]
 
     """
-    package, path = _package("save"), arguments.path("save", path)
+    package = _package("save")
+    path = arguments.path("save", path)
     if not isinstance(tensors, Mapping):
         raise TypeError(
             "save: expected a mapping from names to tensors, got "
@@ -199,7 +201,8 @@ def load(path: Path, /, *, budget: Budget | None = None) -> dict[str, Tensor]:
         ['w']
 
     """
-    package, path = _package("load"), arguments.path("load", path)
+    package = _package("load")
+    path = arguments.path("load", path)
     budget = Budget.started(budget, "load")
     try:
         budget.open(path).close()  # raises if it cannot be read
@@ -212,7 +215,8 @@ def load(path: Path, /, *, budget: Budget | None = None) -> dict[str, Tensor]:
             rows = {name: file.get_slice(name) for name in names}
             codes = {name: row.get_dtype() for name, row in rows.items()}
             for name, code in codes.items():
-                width, shape = _width(name, code, path), rows[name].get_shape()
+                width = _width(name, code, path)
+                shape = rows[name].get_shape()
                 budget.allocate(width * math.prod(shape))
             arrays = {n: file.get_tensor(n) for n in codes if codes[n] in _CODES}
         arrays |= _widen_bfloat16(path, [n for n in codes if n not in arrays])
@@ -241,7 +245,8 @@ def _widen_bfloat16(path: Path, names: list[str]) -> dict[str, Any]:
         header = json.loads(file.read(size)) if names else {}
     for name in names:
         begin, end = header[name]["data_offsets"]
-        count, offset = (end - begin) // 2, 8 + size + begin
+        count = (end - begin) // 2
+        offset = 8 + size + begin
         halves = np.fromfile(path, "<u2", count, offset=offset).astype("<u4")
         found[name] = (halves << 16).view("<f4").reshape(header[name]["shape"])
     return found

@@ -180,7 +180,8 @@ class Tidy:
 
     def __exit__(self, *error: object) -> None:
         self._scope.__exit__(*error)
-        made, kept = self._made.alive(), self._kept.alive()
+        made = self._made.alive()
+        kept = self._kept.alive()
         for x in [x for key, x in made.items() if key not in kept]:
             x.dispose()
 
@@ -334,7 +335,8 @@ def memory() -> Memory:
 
     for x in living(Tensor):
         home: Any = getattr(x, "_home", NOWHERE)  # another thread is making it
-        data, copies = getattr(x, "_data", None), getattr(x, "_cached_copies", None)
+        data = getattr(x, "_data", None)
+        copies = getattr(x, "_cached_copies", None)
         if home is NOWHERE or home.depth or data is None:
             continue  # inside vmap: the tensors that it holds are counted
         tally = tally_of(home)
@@ -375,5 +377,6 @@ def owner(native: Native) -> Native:
     """Return the native array that owns the memory of ``native``: follow ``base``."""
     base = getattr(native, "base", None)
     while hasattr(base, "shape") and hasattr(base, "dtype"):
-        native, base = base, getattr(base, "base", None)
+        native = base
+        base = getattr(base, "base", None)
     return native

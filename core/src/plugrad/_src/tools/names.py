@@ -87,7 +87,8 @@ def _full_name(name: str) -> str:
 
 def missing(name: str, known: Sequence[str], module: str = "plugrad") -> str:
     """Return the message about a name that ``plugrad``, or another module, lacks."""
-    row, here = answers().get(name), _full_name(name)
+    row = answers().get(name)
+    here = _full_name(name)
     advice = hints.by_name(foreign.ATTRIBUTES).get(name)
     if here:
         hint = f"; it is plugrad.{here} here"
@@ -103,7 +104,8 @@ def method_message(name: str, kind: str) -> str:
     """Return the message about a name that the tensors of other libraries have."""
     advice = hints.by_name(foreign.METHODS).get(name)
     if not advice:
-        row, here = answers().get(name), _full_name(name)
+        row = answers().get(name)
+        here = _full_name(name)
         is_method = here in operators.TABLE
         advice = f"it is x.{here} here" if is_method else f"write plugrad.{here}(x)"
         advice += f" ({row.remark})" if row and row.remark else ""

@@ -276,10 +276,8 @@ class Profile:
         rows = [*self._rows()]
         most = max((float(row[SHARE]) for row in rows), default=0) or 1
         bars = [[*r[:1], Bar(float(r[SHARE]) / most), *r[1:]] for r in rows]
-        titles, text = (
-            [TITLES[0], "self time", *TITLES[1:]],
-            {"self time", *TEXT_TITLES},
-        )
+        titles = [TITLES[0], "self time", *TITLES[1:]]
+        text = {"self time", *TEXT_TITLES}
         return table("Profile", titles, bars, text_columns=text, notes=self._notes())
 
     def _lines(self) -> Iterator[str]:
@@ -294,7 +292,8 @@ class Profile:
             groups[r.title, r.backend, r.how].append(r)
         total = self.kernel_seconds
         for key, found in sorted(groups.items(), key=lambda group: -_own(group[1])):
-            own, longest = _own(found), max(found, key=attrgetter("own"))
+            own = _own(found)
+            longest = max(found, key=attrgetter("own"))
             times = own, sum(r.seconds for r in found), _on_devices(found)
             yield [
                 *key,
@@ -322,7 +321,8 @@ class Profile:
             )
         for what in ("upload", "download"):
             if some := [t for t in self.transfers if t.what == what]:
-                size, spent = sum(t.bytes for t in some), sum(t.seconds for t in some)
+                size = sum(t.bytes for t in some)
+                spent = sum(t.seconds for t in some)
                 yield f"{len(some):,} {what}s: {size:,} bytes in {_ms(spent)} ms"
 
     # --- the trace ---------------------------------------------------------------
@@ -354,7 +354,8 @@ class Profile:
             }
             yield _span(r.title, r.how, r.start, r.seconds, args)
             for m in r.moves:
-                name, start = f"{m.source} to {m.target}", m.start - self._since
+                name = f"{m.source} to {m.target}"
+                start = m.start - self._since
                 yield _span(name, "move", start, m.seconds, {"bytes": m.bytes})
         for t in self.transfers:
             args = {"values": brief(t.values), "bytes": t.bytes}

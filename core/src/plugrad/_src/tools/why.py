@@ -45,7 +45,8 @@ def why(options: argparse.Namespace) -> Answer:
     else:
         with warnings.catch_warnings(action="ignore"):  # about broken plugins
             backend = dispatch.active()
-    ways, rules = _implementation_rows(kernel, backend), _rules(kernel, backend)
+    ways = _implementation_rows(kernel, backend)
+    rules = _rules(kernel, backend)
     gradient = differentiates(kernel, [backend])
     data: Row = {"kernel": kernel.name, "contract": str(kernel), "op": kernel.op}
     data |= {
@@ -112,10 +113,12 @@ def _implementation_rows(kernel: Kernel, backend: OpenBackend) -> list[Row]:
     if (parts := kernel.decomposition) is not None:
         add("decomposition", registry.owners[kernel.name], parts, when)
         return ways
-    how, names = "host", [backend.runtime.host]
+    how = "host"
+    names = [backend.runtime.host]
     if not backend.leaves_to_host(kernel):
         allowed = os.environ.get("PLUGRAD_FALLBACK") in ("warn", "allow")
-        how, names = "fallback", [*registry.backends()] if allowed else []
+        how = "fallback"
+        names = [*registry.backends()] if allowed else []
     for name in names:
         if name is None or name == backend.name:
             continue

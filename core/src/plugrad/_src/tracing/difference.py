@@ -34,7 +34,9 @@ class Differ:
     difference: str
 
     def __init__(self, old: Recording, new: Recording, *, code: bool = True) -> None:
-        self._old, self._new, self._code = old, new, code
+        self._old = old
+        self._new = new
+        self._code = code
         self.same: dict[int, int] = {}
         self._met: set[int] = set()  # of the second
         self.difference = self._find_difference()

@@ -110,7 +110,9 @@ class Graph(NamedTuple):
 
     def _drawn(self) -> tuple[dict[str, str], list[tuple[str, str, int]]]:
         """Return the nodes of a drawing with their texts, and its edges with values."""
-        nodes, edges, made = dict[str, str](), list[tuple[str, str, int]](), {}
+        nodes = dict[str, str]()
+        edges = list[tuple[str, str, int]]()
+        made = {}
         for value in (*self.inputs, *self.constants):
             kind = "constant" if value in self.constants else "input"
             made[value] = f"v{value}"
@@ -148,7 +150,8 @@ class Graph(NamedTuple):
         from html import escape  # takes a millisecond
 
         nodes, edges = self._drawn()
-        level, rows = dict.fromkeys(nodes, 0), dict[int, list[str]]()
+        level = dict.fromkeys(nodes, 0)
+        rows = dict[int, list[str]]()
         for of, to, _ in edges:  # in the order of the steps
             level[to] = max(level[to], level[of] + 1)
         for node in nodes:

@@ -240,7 +240,8 @@ class Jitted(Generic[P, R]):
             return Explanation(self._name, None, resting.reason, 0, again, ())
         if entry is None:
             entry = self._record(sign, None, why, explained=True)[0]
-        graph, plan = entry.graph, Plan()
+        graph = entry.graph
+        plan = Plan()
         if entry.confirmed:
             program = self._loaded(entry)
             graph, plan = program.graph, program.plan

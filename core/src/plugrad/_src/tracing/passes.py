@@ -52,9 +52,12 @@ class Draft:
     def copy(self) -> Draft:
         """Return a draft that passes may change while this one stays."""
         made = Draft()
-        made.inputs, made.outputs = [*self.inputs], [*self.outputs]
-        made.steps, made.specs = [*self.steps], [*self.specs]
-        made.natives, made.homes = [*self.natives], [*self.homes]
+        made.inputs = [*self.inputs]
+        made.outputs = [*self.outputs]
+        made.steps = [*self.steps]
+        made.specs = [*self.specs]
+        made.natives = [*self.natives]
+        made.homes = [*self.homes]
         made.dynamic = {*self.dynamic}
         return made
 

@@ -135,7 +135,8 @@ class Program:
 
     def observed(self, *tensors: Tensor) -> Any:
         """Run the plan as ``finish`` does, and tell observers of each part."""
-        names, number = {**self.names}, 0
+        names = {**self.names}
+        number = 0
         for name, item in self.calls.items():
             number += isinstance(item, Region)
             label = f"region {number} of {self.name.rpartition('.')[2]}"
@@ -254,7 +255,8 @@ class Program:
     def leaf(self, name: str, value: Any) -> None:
         """Compare one leaf of the arguments."""
         if type(value) is Tensor:
-            home, shape = self.bind(value._home), self.bind(value.shape)
+            home = self.bind(value._home)
+            shape = self.bind(value.shape)
             other = f"type({name}) is not Tensor or {name}._home is not {home} or "
             dtype = f"{name}._dtype is not {self.bind(value.dtype)}"
             self.miss(f"{other}{name}._shape != {shape} or {dtype}")
@@ -279,7 +281,8 @@ class Program:
             x = self.tensors[n]
             self.lines.append(f"  {x}._empty({why!r})")
         self.donated = [graph.inputs[n] for n in of.donated]
-        made, lines = list[str](), list[str]()
+        made = list[str]()
+        lines = list[str]()
         first = len(self.tensors) - len(of.inputs)
         keys = [slot.key for slot in of.inputs]
         rereads = dict(zip(keys, self.tensors[first:], strict=True))
@@ -287,7 +290,8 @@ class Program:
             made.append(f"Tensor({self.named[value]}, {self.bind(of.homes[value])})")
         for tensor, (place, argument) in of.results.items():
             self.handles[tensor] = name = f"r{place}"
-            handle, captured = made[place], of.captured.get(tensor)
+            handle = made[place]
+            captured = of.captured.get(tensor)
             if argument is not None and not of.donated:
                 handle = self.tensors[argument]
             elif isinstance(captured, Tensor):
@@ -487,9 +491,12 @@ def _observed(
     """
     function, instead = functions
     steps = item.steps if isinstance(item, Region) else (item,)
-    kernel, attrs, home = steps[0].kernel, steps[0].attrs, steps[0].backend
+    kernel = steps[0].kernel
+    attrs = steps[0].attrs
+    home = steps[0].backend
     if isinstance(item, Region) and len(steps) > 1:
-        kernel, attrs = REGION, item.about(label)
+        kernel = REGION
+        attrs = item.about(label)
     where, result = registry.opened[home], NotImplemented
 
     def work(*_: Any) -> tuple[Tensor, ...]:

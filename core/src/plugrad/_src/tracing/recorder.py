@@ -77,7 +77,9 @@ class Recorder:
     elsewhere: bool
 
     def __init__(self, *, strict: bool, with_lines: bool, hold_arrays: bool) -> None:
-        self.draft, self.reason, self.is_temporary = Draft(), "", False
+        self.draft = Draft()
+        self.reason = ""
+        self.is_temporary = False
         self.sources: list[Source] = []
         self.input_arrays: list[Native] = []
         self.variables: dict[Variable, Tensor] = {}
@@ -91,11 +93,9 @@ class Recorder:
         self._held: list[Any] = []
         self._thread = threading.get_ident()
         self._threads_before = {thread.ident for thread in threading.enumerate()}
-        self._strict, self._with_lines, self._hold_arrays = (
-            strict,
-            with_lines,
-            hold_arrays,
-        )
+        self._strict = strict
+        self._with_lines = with_lines
+        self._hold_arrays = hold_arrays
         self._precision = get_precision()
         self._apart: set[int] = set()
         self._paused = False
@@ -444,7 +444,8 @@ def _separate(y: Tensor) -> None:
 
     NumPy's True is one object, and a kernel may return its input for some values.
     """
-    shared, y._data = y._data, _copy(y._data, y._home)
+    shared = y._data
+    y._data = _copy(y._data, y._home)
     nodes = [tape.nodes[-1] for tape in current().tapes if tape.nodes]
     for saved in [x for node in nodes for x in node.saved if type(x) is Tensor]:
         if saved._data is shared and saved._tape_id is y._tape_id is not None:

@@ -105,7 +105,9 @@ class Recording:
         with_lines: bool = False,
         hold_arrays: bool = False,
     ) -> None:
-        self.function, self.sign, self.donated = f, sign, donated or {}
+        self.function = f
+        self.sign = sign
+        self.donated = donated or {}
         self.plans, self.overrides = registry.gradients.plans, current().overrides
         self.confirmed = False
         recorder = Recorder(

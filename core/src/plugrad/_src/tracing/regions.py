@@ -278,7 +278,8 @@ class Grouping:
         for g in self._groups((self.before[a] ^ self.before[b]) & ~members):
             self.after[g] |= after | members
         first, last = sorted((a, b))
-        self.groups[first], self.sums[first] = members, (reads, makes, reduces)
+        self.groups[first] = members
+        self.sums[first] = (reads, makes, reduces)
         self.before[first], self.after[first] = before, after
         for of in (self.groups, self.sums, self.before, self.after):
             del of[last]
@@ -290,7 +291,8 @@ class Grouping:
 
     def ordered(self) -> Iterator[Step | Region | Graph]:
         """Yield the items in an order that they can run in; groups as graphs."""
-        done, waiting = 0, sorted(self.groups)
+        done = 0
+        waiting = sorted(self.groups)
         read = any_of(self.given.values()) | mask(self.graph.outputs)
         while waiting:
             g = next(g for g in waiting if not self.before[g] & ~done)
@@ -438,7 +440,8 @@ def last_uses(
 
     Inputs that are ``donated`` are included.
     """
-    seen, found = {*kept}, []
+    seen = {*kept}
+    found = []
     made = {y for item in plan for y in item.outputs}.union(donated)
     for item in reversed(plan):
         read = [x for x in (*item.inputs, *item.outputs) if x is not None]

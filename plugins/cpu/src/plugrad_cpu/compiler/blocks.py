@@ -91,14 +91,18 @@ def unit_of(
     Reductions that need other blocks, or more than so many elements at once, run after
     all others: their results, and what they read.
     """
-    unit, exact, late = 1, False, dict[int, int]()
+    unit = 1
+    exact = False
+    late = dict[int, int]()
     for y, call in sorted(calls.items(), key=lambda item: item[1].reduces):
-        larger, smaller = max(unit, call.unit), min(unit, call.unit)
+        larger = max(unit, call.unit)
+        smaller = min(unit, call.unit)
         other = (exact and larger != unit) or (call.is_part and larger != call.unit)
         if call.reduces and (larger % smaller or other or call.unit > longest):
             [late[y]] = [x for x in call.inputs if x is not None]
         else:
-            unit, exact = larger, exact or call.is_part
+            unit = larger
+            exact = exact or call.is_part
     return unit, exact, late
 
 
@@ -113,7 +117,8 @@ def phases(
     views = {s.outputs[0]: s for s in graph.steps if s.kernel.name == VIEW}
     level: dict[int, int] = {}
     for step in graph.steps:
-        [y], read = step.outputs, values(step)
+        [y] = step.outputs
+        read = values(step)
         if y in views:
             continue
         phase = max([level.get(x, 0) for x in read], default=0)
@@ -304,9 +309,11 @@ def _end(step: Step, graph: Graph, call: Call | None, late: bool) -> End | None:
         return partial(KERNELS[name], **step.attrs)
     if call is None or not call.rest:
         return None
-    [y], [x] = step.outputs, values(step)
+    [y] = step.outputs
+    [x] = values(step)
     kernel = in_c(FOLDS[name], FLOAT)[np.dtype("float32")]
-    shape, divisor = graph.specs[y].shape, divisor_of(step, graph.specs[x].shape)
+    shape = graph.specs[y].shape
+    divisor = divisor_of(step, graph.specs[x].shape)
     return lambda part: folded(kernel, part, shape, call.rest, divisor)
 
 

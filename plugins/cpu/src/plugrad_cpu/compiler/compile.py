@@ -33,7 +33,8 @@ def _loops() -> dict[tuple[str, str], Loop]:
     for kernel, function in KERNELS.items():
         if getattr(function, "symbol", "").endswith("_f16"):
             function = function.__wrapped__
-        symbol, count = getattr(function, "symbol", ""), getattr(function, "nin", 0)
+        symbol = getattr(function, "symbol", "")
+        count = getattr(function, "nin", 0)
         if symbol:
             suffix = "_piece" if count == 1 else "_row"
             types = "?ff" if kernel == "Select" else "f" * count
@@ -88,7 +89,8 @@ def is_fusable(step: Step, graph: Graph) -> Any:
 
 def compile_region(graph: Graph) -> Any:
     """Return a function of NumPy's arrays; None if the kernels are as fast."""
-    specs, alone = graph.specs, len(graph.steps) == 1
+    specs = graph.specs
+    alone = len(graph.steps) == 1
     if bind := alone and SINGLE.get(graph.steps[0].kernel.name):
         return bind(graph)
     count = max([prod(spec.shape) for spec in specs.values()])

@@ -94,7 +94,8 @@ def _rows(name: str, *numbers: int) -> Callable[[Step, Graph], Call | None]:
 
     def make(step: Step, graph: Graph) -> Call | None:
         shape = graph.specs[step.outputs[0]].shape
-        last, n = len(shape) - 1, shape[-1]
+        last = len(shape) - 1
+        n = shape[-1]
         if step.attrs.get("axis", last) not in (last, (last,)) or n > ROW_MAX_ELEMENTS:
             return None
         arrays = ARRAYS.get(step.kernel.name, len(step.inputs))
@@ -136,7 +137,8 @@ def _fold(name: str) -> Callable[[Step, Graph], Call | None]:
         if parts > 1:
             numbers = (1, Count(inner), inner, Count(inner))
         divisor = 1.0 if rest else divisor_of(step, shape)
-        unit, made = chunk * inner, graph.specs[step.outputs[0]].shape
+        unit = chunk * inner
+        made = graph.specs[step.outputs[0]].shape
         made = steps[0][0] if rest else made
         is_part = parts > 1
         return Call(name, (x,), numbers, divisor, unit, inner, is_part, made, rest)

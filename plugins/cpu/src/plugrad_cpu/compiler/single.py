@@ -88,7 +88,8 @@ def _product(step: Step, specs: list[Spec | None], graph: Graph) -> Any:
             shape = (*shape[:-2], shape[-1], shape[-2])
             strides = (*strides[:-2], strides[-1], strides[-2])
         views += [shape, strides]
-    plan, end = linalg.plan(*views), _end(step, specs, views[2][-1])
+    plan = linalg.plan(*views)
+    end = _end(step, specs, views[2][-1])
     if plan is None or end is None:
         return None
     a, b, (y,) = *step.inputs[:2], step.outputs
@@ -145,7 +146,8 @@ def _quantized(graph: Graph) -> Any:
     """Return a product or convolution of bytes whose weights are constants."""
     (step,), (y,) = graph.steps, graph.steps[0].outputs
     specs: list[Any] = [None if x is None else graph.specs[x] for x in step.inputs]
-    w, (shape, dtype) = graph.constants.get(values(step)[1]), graph.specs[y]
+    w = graph.constants.get(values(step)[1])
+    (shape, dtype) = graph.specs[y]
     how, name, more, (words, rows) = _quantized_sizes(step, specs)
     sizes = [prod(x.shape) for x in specs if x]
     fits = 0 < min(*sizes, prod(shape)) <= max(*sizes, words) < MAX_ELEMENTS
@@ -162,7 +164,8 @@ def _quantized(graph: Graph) -> Any:
 def _quantized_sizes(step: Step, specs: list[Any]) -> Any:
     """Return windows, the name, the sizes of matrices, and what needs memory."""
     if step.kernel.name == "QuantizedMatMul":
-        m, (k, n) = prod(specs[0].shape[:-1]), specs[1].shape
+        m = prod(specs[0].shape[:-1])
+        (k, n) = specs[1].shape
         return (), "quantized_matmul_i8", (m, n, k), linalg.packed(m, n, k)
     windows = step.attrs["geometry"]
     how = described(windows)

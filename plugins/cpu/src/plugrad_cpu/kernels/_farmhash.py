@@ -71,16 +71,19 @@ def _factor(table: Array) -> np.uint64:
 def _to_3(table: Array) -> Array:
     length = table.shape[1]
     a, b, c = (table[:, i].astype(np.uint64) for i in (0, length >> 1, length - 1))
-    y, z = a + (b << np.uint64(8)), np.uint64(length) + (c << np.uint64(2))
+    y = a + (b << np.uint64(8))
+    z = np.uint64(length) + (c << np.uint64(2))
     return _mixed(y * K2 ^ z * K0) * K2
 
 
 def _to_16(table: Array) -> Array:
-    length, factor = table.shape[1], _factor(table)
+    length = table.shape[1]
+    factor = _factor(table)
     if length < 8:
         a = np.uint64(length) + (_fetch(table, 0, 4) << np.uint64(3))
         return _joined(a, _fetch(table, -4, 4), factor)
-    a, b = _fetch(table, 0) + K2, _fetch(table, -8)
+    a = _fetch(table, 0) + K2
+    b = _fetch(table, -8)
     c = _rotated(b, 37) * factor + a
     d = (_rotated(a, 25) + b) * factor
     return _joined(c, d, factor)
@@ -88,20 +91,26 @@ def _to_16(table: Array) -> Array:
 
 def _to_32(table: Array) -> Array:
     factor = _factor(table)
-    a, b = _fetch(table, 0) * K1, _fetch(table, 8)
-    c, d = _fetch(table, -8) * factor, _fetch(table, -16) * K2
+    a = _fetch(table, 0) * K1
+    b = _fetch(table, 8)
+    c = _fetch(table, -8) * factor
+    d = _fetch(table, -16) * K2
     first = _rotated(a + b, 43) + _rotated(c, 30) + d
     return _joined(first, a + _rotated(b + K2, 18) + c, factor)
 
 
 def _to_64(table: Array) -> Array:
     factor = _factor(table)
-    a, b = _fetch(table, 0) * K2, _fetch(table, 8)
-    c, d = _fetch(table, -8) * factor, _fetch(table, -16) * K2
+    a = _fetch(table, 0) * K2
+    b = _fetch(table, 8)
+    c = _fetch(table, -8) * factor
+    d = _fetch(table, -16) * K2
     y = _rotated(a + b, 43) + _rotated(c, 30) + d
     z = _joined(y, a + _rotated(b + K2, 18) + c, factor)
-    e, f = _fetch(table, 16) * factor, _fetch(table, 24)
-    g, h = (y + _fetch(table, -32)) * factor, (z + _fetch(table, -24)) * factor
+    e = _fetch(table, 16) * factor
+    f = _fetch(table, 24)
+    g = (y + _fetch(table, -32)) * factor
+    h = (z + _fetch(table, -24)) * factor
     first = _rotated(e + f, 43) + _rotated(g, 30) + h
     return _joined(first, e + _rotated(f + a, 18) + g, factor)
 
@@ -123,7 +132,8 @@ def _round(
     factor: Array | np.uint64 = K1
     nine = np.uint64(1)
     if last:
-        factor, nine = K1 + ((z & np.uint64(255)) << np.uint64(1)), np.uint64(9)
+        factor = K1 + ((z & np.uint64(255)) << np.uint64(1))
+        nine = np.uint64(9)
         more = np.uint64((table.shape[1] - 1) & 63)
         w = (w[0] + more, w[1])
         v = (v[0] + w[0], v[1])

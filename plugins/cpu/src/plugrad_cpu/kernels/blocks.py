@@ -35,7 +35,8 @@ def space_to_batch(x: Array, *, block_shape: Sizes, paddings: Pairs) -> Array:
     space = [n // b for n, b in zip(x.shape[1:], block_shape, strict=False)]
     cut = [p for pair in zip(space, block_shape, strict=True) for p in pair]
     y = x.reshape(x.shape[0], *cut, *x.shape[m + 1 :])
-    inner, outer = range(2, 2 * m + 1, 2), range(1, 2 * m + 1, 2)
+    inner = range(2, 2 * m + 1, 2)
+    outer = range(1, 2 * m + 1, 2)
     y = y.transpose(*inner, 0, *outer, *range(2 * m + 1, y.ndim))
     return y.reshape(x.shape[0] * math.prod(block_shape), *space, *x.shape[m + 1 :])
 
@@ -43,8 +44,10 @@ def space_to_batch(x: Array, *, block_shape: Sizes, paddings: Pairs) -> Array:
 @kernels("BatchToSpaceND")
 def batch_to_space(x: Array, *, block_shape: Sizes, crops: Pairs) -> Array:
     """Move the positions within blocks behind the axes of blocks, and crop."""
-    m, batch = len(block_shape), x.shape[0] // math.prod(block_shape)
-    space, rest = x.shape[1 : m + 1], x.shape[m + 1 :]
+    m = len(block_shape)
+    batch = x.shape[0] // math.prod(block_shape)
+    space = x.shape[1 : m + 1]
+    rest = x.shape[m + 1 :]
     y = x.reshape(*block_shape, batch, *space, *rest)
     mixed = [i for axis in range(m) for i in (m + 1 + axis, axis)]
     y = y.transpose(m, *mixed, *range(2 * m + 1, y.ndim))

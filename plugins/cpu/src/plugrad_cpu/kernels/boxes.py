@@ -44,7 +44,8 @@ def _hard(boxes: Array, scores: Array, **attrs: float) -> Array:
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > attrs["score_threshold"]]
     overlap = _overlaps(boxes[order])
-    left, found = np.ones(len(order), bool), 0
+    left = np.ones(len(order), bool)
+    found = 0
     for i in range(len(order)):
         if found == attrs["max_output_size"]:
             left[i:] = False
@@ -60,7 +61,8 @@ def _soft(
     boxes: Array, scores: Array, sigma: float, **attrs: float
 ) -> tuple[Array, Array]:
     """Take the best box again and again, lowering the scores of all others."""
-    overlap, now = _overlaps(boxes), scores.astype(np.float64)
+    overlap = _overlaps(boxes)
+    now = scores.astype(np.float64)
     found: list[int] = []
     kept: list[float] = []
     now[~(now > attrs["score_threshold"])] = -math.inf

@@ -36,13 +36,15 @@ def select(condition: Array, a: Array, b: Array) -> Array:
     if condition.size < 4096 or a.itemsize > 8 or a.dtype.hasobject:
         return np.where(condition, a, b)
     kind = np.dtype(f"i{a.itemsize}")
-    mask, other = condition.astype(kind), b.view(kind)
+    mask = condition.astype(kind)
+    other = b.view(kind)
     np.negative(mask, out=mask)
     return ((mask & (a.view(kind) ^ other)) ^ other).view(a.dtype)
 
 
 # The last one is tried first.
 for _name in ("uint8", "int8", "bool", "int64", "float64", "int32", "float32"):
-    _size, _t = np.dtype(_name).itemsize, np.dtype(_name).char
+    _size = np.dtype(_name).itemsize
+    _t = np.dtype(_name).char
     _in_c = elementwise(f"select_{_size}", f"?{_t}{_t}->{_t}")
     kernels["Select"] = _in_c(kernels["Select"])

@@ -111,12 +111,15 @@ def range_(
 ) -> Array:
     """Compute integers modulo 2^n, which is exact at the end, and others in float64."""
     if isinstance(start, int) and isinstance(step, int) and dtype.kind in "iu":
-        limits, stop = np.iinfo(dtype), start + step * size
-        least, most = max(limits.min, -(2**53)), min(limits.max, 2**53)
+        limits = np.iinfo(dtype)
+        stop = start + step * size
+        least = max(limits.min, -(2**53))
+        most = min(limits.max, 2**53)
         if step and least <= min(start, stop) and max(start, stop) <= most:
             return np.arange(start, stop, step, dtype=dtype)
         steps = np.arange(size, dtype=np.uint64)
-        first, distance = np.uint64(start % 2**64), np.uint64(step % 2**64)
+        first = np.uint64(start % 2**64)
+        distance = np.uint64(step % 2**64)
         return (first + steps * distance).astype(dtype)
     return cast(start + np.arange(size) * float(step), dtype=dtype)
 

@@ -17,7 +17,8 @@ from ._windows import core, empty, flat, padded, seen, widened
 from .linalg import NOTHING, End
 
 kernels = KernelTable()
-SINGLE, ALL = in_c("depthwise_single"), in_c("depthwise")
+SINGLE = in_c("depthwise_single")
+ALL = in_c("depthwise")
 FILTER = in_c("depthwise_filter")
 MAX_LINES = 32  # of the input per row of windows, as in depthwise.c
 
@@ -58,7 +59,8 @@ def backprop_filter(x: Array, dy: Array, *, geometry: Windows) -> Array:
     k, c = dy.shape[-1], geometry.in_shape[-1]
     shape = (*geometry.window, c, k // max(c, 1))
     if x.dtype in FILTER and x.size and dy.size:
-        how, both = described(geometry), contiguous(x, dy)
+        how = described(geometry)
+        both = contiguous(x, dy)
         if how is not None and both is not None:
             z = np.empty(shape, x.dtype)
             FILTER[x.dtype](how, *both, z)
@@ -77,7 +79,8 @@ def convolved(x: Array, filter: Array, windows: Windows, end: End) -> Array | No
 
 def is_quick(dtype: np.dtype, windows: Windows) -> bool:
     """Tell whether each channel has one result, and a window few enough lines."""
-    lines, c = math.prod(windows.window[:-1]), windows.in_shape[-1]
+    lines = math.prod(windows.window[:-1])
+    c = windows.in_shape[-1]
     return 4 <= c == windows.out_shape[-1] and lines <= MAX_LINES and dtype in SINGLE
 
 
@@ -88,7 +91,8 @@ def _in_c(
     if a.dtype not in ALL:
         return None
     shape = windows.in_shape if back else windows.out_shape
-    given, how = contiguous(a, filter), described(windows, back)
+    given = contiguous(a, filter)
+    how = described(windows, back)
     whole = math.prod(shape) and a.size and filter.size
     if how is None or given is None or not whole:
         return None

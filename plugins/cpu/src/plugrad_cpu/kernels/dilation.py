@@ -23,12 +23,14 @@ def _positions(windows: Windows) -> Iterator[Position]:
     """
     rows = [*np.ndindex(*windows.window)]
     for number, at in enumerate(reversed(rows), 1):
-        here, there = [slice(None)], [slice(None)]
+        here = [slice(None)]
+        there = [slice(None)]
         for i, a in enumerate(at):
             stride = windows.strides[i]
             offset = a * windows.dilations[i] - windows.padding[i][0]
             begin = max(-(offset // stride), 0)
-            size, count = windows.in_shape[i + 1], windows.out_shape[i + 1]
+            size = windows.in_shape[i + 1]
+            count = windows.out_shape[i + 1]
             end = max(min(-((offset - size) // stride), count), begin)
             here.append(slice(begin, end))
             first = begin * stride + offset

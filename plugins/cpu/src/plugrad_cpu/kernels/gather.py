@@ -13,7 +13,8 @@ from ..native import kernels as in_c
 kernels = KernelTable()
 
 READ, SET = (in_c(name, {None: ""}).get(None) for name in ("gather", "one_hot"))
-ADD, ADD_WIDE = in_c("scatter_add", BITS), in_c("scatter_add_wide", NAMES)
+ADD = in_c("scatter_add", BITS)
+ADD_WIDE = in_c("scatter_add_wide", NAMES)
 MAX_AXES = 64  # of a NumPy array
 GATHER_MIN_ELEMENTS = 8192  # below, NumPy is as fast
 
@@ -68,9 +69,13 @@ def _read(x: Array, indices: Array, axis: int, batch_dims: int) -> Array | None:
     """Read in C; None if NumPy is to do it, or to find a wrong index."""
     if not READ or not x.flags.c_contiguous or x.dtype.hasobject:
         return None
-    lead, outer, rest = x.shape[:batch_dims], x.shape[batch_dims:axis], x.shape[axis:]
-    middle, width = indices.shape[batch_dims:], math.prod(rest[1:]) * x.itemsize
-    y, bad = np.empty((*lead, *outer, *middle, *rest[1:]), x.dtype), np.zeros(1, "u4")
+    lead = x.shape[:batch_dims]
+    outer = x.shape[batch_dims:axis]
+    rest = x.shape[axis:]
+    middle = indices.shape[batch_dims:]
+    width = math.prod(rest[1:]) * x.itemsize
+    y = np.empty((*lead, *outer, *middle, *rest[1:]), x.dtype)
+    bad = np.zeros(1, "u4")
     if max(x.size, y.size, width) >= MAX_ELEMENTS or not y.size:
         return None
     sizes = math.prod(lead), math.prod(outer), math.prod(middle), 1, None, rest[0]
@@ -119,7 +124,9 @@ def added(x: Array, ids: Array, count: int) -> Array:
 
     Where many rows meet in one sum, and for float16 always, sums are kept in float64.
     """
-    m, rest, dtype = len(ids), x.shape[1:], x.dtype
+    m = len(ids)
+    rest = x.shape[1:]
+    dtype = x.dtype
     wide = dtype.kind in "fc" and (dtype.itemsize == 2 or m > 16 * count)
     some = x.astype(WIDER.get(dtype, dtype), copy=False)
     if dtype.kind == "c":
@@ -128,7 +135,8 @@ def added(x: Array, ids: Array, count: int) -> Array:
     y = np.zeros((count, width), np.float64 if wide else some.dtype)
     add = (ADD_WIDE if wide and some.itemsize == 4 else ADD).get(some.dtype)
     if add and x.size and max(some.size, y.size) < MAX_ELEMENTS:
-        bad, sizes = np.zeros(1, np.uint32), np.array([count], np.int32)
+        bad = np.zeros(1, np.uint32)
+        sizes = np.array([count], np.int32)
         add(in_order(some), _narrow(ids), y, bad, m, 1, sizes, width)
     elif x.size:
         inside = (ids >= 0) & (ids < count)
@@ -152,7 +160,8 @@ def one_hot(
     shape = indices.shape
     if SET and not dtype.hasobject and indices.size * depth < MAX_ELEMENTS:
         y = np.full((*shape[:axis], depth, *shape[axis:]), off_value, dtype)
-        value, inner = np.full(1, on_value, dtype), math.prod(shape[axis:])
+        value = np.full(1, on_value, dtype)
+        inner = math.prod(shape[axis:])
         SET(_narrow(indices), y, value, indices.size, depth, inner, dtype.itemsize)
         return y
     hot = np.expand_dims(indices, -1) == np.arange(depth)

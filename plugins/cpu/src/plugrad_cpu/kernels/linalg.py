@@ -62,8 +62,11 @@ def plan(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> Any:
 
     C reads views as they are, if one step of a matrix is an element.
     """
-    m, n, batch = a[-2], b[-1], np.broadcast_shapes(a[:-2], b[:-2])
-    count, numbers = prod(batch), []
+    m = a[-2]
+    n = b[-1]
+    batch = np.broadcast_shapes(a[:-2], b[:-2])
+    count = prod(batch)
+    numbers = []
     if count * m * n >= native.MAX_ELEMENTS or count * a[-1] == 0:
         return None
     for shape, strides in ((a, a_strides), (b, b_strides)):
@@ -77,7 +80,8 @@ def plan(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> Any:
         numbers.append((steps[-2:], _step(begins), begins.tolist()))
     (of_a, a_step, a_begins), (of_b, b_step, b_begins) = numbers
     if a_step == m * of_a[0] and b_step == 0:  # one product of a matrix of all rows
-        m, count = m * count, 1
+        m = m * count
+        count = 1
     rows, columns, multiply_adds = PRODUCT_MIN_SIZES
     if (m < rows or n < columns) and m * n * a[-1] < multiply_adds:
         return None
@@ -127,13 +131,15 @@ def matmul_integer(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) 
     if a.ndim != 2 or b.ndim != 2 or not (a.size and b.size):
         return NotImplemented
     given = native.contiguous(a.T if transpose_a else a, b)
-    (m, k), n = a.shape[:: -1 if transpose_a else 1], b.shape[1 - transpose_b]
+    (m, k) = a.shape[:: -1 if transpose_a else 1]
+    n = b.shape[1 - transpose_b]
     wide = -(-n // 32) * 32
     size, rows = packed(m, n, k)
     size += wide * (1 + -(-k // 4))
     if given is None or size >= native.MAX_ELEMENTS or m * n >= native.MAX_ELEMENTS:
         return NotImplemented
-    y, memory = np.empty((m, n), np.int32), np.empty(size, np.int32)
+    y = np.empty((m, n), np.int32)
+    memory = np.empty(size, np.int32)
     how = (m, n, k, a.dtype == np.int8, transpose_b, rows)
     BYTE_PRODUCT[b.dtype](*given, y, memory, *how)
     return y

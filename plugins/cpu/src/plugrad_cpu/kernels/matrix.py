@@ -87,7 +87,8 @@ def diag(x: Array) -> Array:
 def matrix_band_part(input: Array, num_lower: Array, num_upper: Array) -> Array:
     """A negative number keeps all diagonals on its side."""
     rows, columns = input.shape[-2:]
-    lower, upper = min(int(num_lower), rows), min(int(num_upper), columns)
+    lower = min(int(num_lower), rows)
+    upper = min(int(num_upper), columns)
     y = input if lower < 0 else np.triu(input, -lower)
     return y if upper < 0 else np.tril(y, upper)
 

@@ -23,7 +23,8 @@ def _complex(function: Any) -> Any:
     """Make all results complex: NumPy's are real where all eigenvalues are."""
 
     def widened(x: Array) -> Any:
-        found, dtype = function(x), np.result_type(x.dtype, np.complex64)
+        found = function(x)
+        dtype = np.result_type(x.dtype, np.complex64)
         if isinstance(found, tuple):
             return tuple(y.astype(dtype) for y in found)
         return found.astype(dtype)

@@ -31,7 +31,8 @@ def lu(x: Array) -> tuple[Array, Array, Array]:
             a[:, end:, end:] -= a[:, end:, begin:end] @ a[:, begin:end, end:]
     p = np.zeros((count, m, m), x.dtype)
     np.put_along_axis(p, order[:, None], 1, axis=1)
-    lower, upper = _unit_lower(a[:, :, :k]), np.triu(a[:, :k])
+    lower = _unit_lower(a[:, :, :k])
+    upper = np.triu(a[:, :k])
     return (
         p.reshape(*batch, m, m),
         lower.reshape(*batch, m, k),

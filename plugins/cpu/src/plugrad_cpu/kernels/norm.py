@@ -22,7 +22,8 @@ SOFTMAX_GRAD, LAYER_NORM_GRAD = map(in_c, ("softmax_grad", "layer_norm_grad"))
 
 def _in_c(functions: InC, sizes: Axes, log: int, *xs: Array) -> Array:
     """Run softmax, what it hands back, or those of its logarithm."""
-    function, like = functions.get(xs[0].dtype), xs[0]
+    function = functions.get(xs[0].dtype)
+    like = xs[0]
     given = None if function is None else contiguous(*xs)
     if function is None or given is None:
         return NotImplemented
@@ -72,12 +73,14 @@ def fused_batch_norm(
     if x.dtype == HALF:
         more = mean, variance, scale, offset
         return in_float32(fused_batch_norm, x, *more, epsilon=epsilon)
-    c, more = x.shape[-1:], (mean, variance, scale, offset)
+    c = x.shape[-1:]
+    more = (mean, variance, scale, offset)
     if all([t is None or (t.shape == c and t.dtype is x.dtype) for t in more]):
         function = BATCH_NORM.get(x.dtype)
         given = None if function is None else contiguous(x, *more)
         if function and given and x.size:
-            factor, y = np.empty(c, x.dtype), np.empty(x.shape, x.dtype)
+            factor = np.empty(c, x.dtype)
+            y = np.empty(x.shape, x.dtype)
             function(*given, factor, y, x.size // c[0], *c, float(epsilon))
             return y
     factor = 1 / np.sqrt(variance + epsilon)
@@ -121,7 +124,8 @@ def layer_norm_grad(
     """Run in C; there is no other implementation."""
     if x.dtype == HALF:
         return in_float32(layer_norm_grad, dy, x, scale, axis=axis, epsilon=epsilon)
-    function, n = LAYER_NORM_GRAD.get(x.dtype), x.shape[-1] if x.shape else 0
+    function = LAYER_NORM_GRAD.get(x.dtype)
+    n = x.shape[-1] if x.shape else 0
     fits = function and axis == (x.ndim - 1,) and _is_row(scale, n)
     given = contiguous(dy, x, scale) if fits else None
     if not function or given is None:
@@ -167,7 +171,9 @@ def lrn_grad(
     beta: float,
 ) -> Array:
     """``norm`` depends on every neighbour, and each of them on it."""
-    wide, wide_y, wide_dy = widened(x), widened(y), widened(dy)
+    wide = widened(x)
+    wide_y = widened(y)
+    wide_dy = widened(dy)
     norm = bias + alpha * _band(wide * wide, depth_radius)
     dx = wide_dy * norm**-beta
     dx -= 2 * alpha * beta * wide * _band(wide_dy * wide_y / norm, depth_radius)

@@ -15,9 +15,11 @@ from . import _windows
 from ._windows import core, empty, padded, seen
 
 kernels = KernelTable()
-MAX, AVERAGE = in_c("max_pool", FLOAT), in_c("avg_pool", FLOAT)
+MAX = in_c("max_pool", FLOAT)
+AVERAGE = in_c("avg_pool", FLOAT)
 ARGMAX = in_c("pool_argmax")
-MAX_BACK, AVERAGE_BACK = in_c("max_pool_grad"), in_c("avg_pool_grad")
+MAX_BACK = in_c("max_pool_grad")
+AVERAGE_BACK = in_c("avg_pool_grad")
 
 
 def _in_c(table: Any, shape: Shape, windows: Windows, *xs: Array) -> Array | None:
@@ -25,7 +27,8 @@ def _in_c(table: Any, shape: Shape, windows: Windows, *xs: Array) -> Array | Non
     function = table.get(xs[0].dtype)
     if function is None or len({x.dtype for x in xs}) > 1:
         return None
-    given, how = contiguous(*xs), described(windows)
+    given = contiguous(*xs)
+    how = described(windows)
     if given is None or how is None:
         return None
     y = np.empty(shape, xs[0].dtype)
@@ -72,7 +75,8 @@ def max_pool_grad(dy: Array, x: Array, y: Array, *, geometry: Windows) -> Array:
         return z
     dx = empty(x.shape, geometry, dy.dtype)
     dx.fill(0)
-    seeing, left = padded(x, geometry, np.nan), dy.copy().view(f"i{dy.itemsize}")
+    seeing = padded(x, geometry, np.nan)
+    left = dy.copy().view(f"i{dy.itemsize}")
     for position in geometry.kernel_positions:
         index = seen(geometry, position)
         mine = left * (seeing[index] == y)
@@ -125,7 +129,8 @@ def max_pool_with_argmax(
         return rounded(wide, HALF), indices
     y = max_pool(x, geometry=geometry)
     if (function := ARGMAX.get(x.dtype)) is not None:
-        given, how = contiguous(x, y), described(geometry)
+        given = contiguous(x, y)
+        how = described(geometry)
         if given is not None and how is not None:
             z = np.empty(y.shape, np.int32)
             if z.size:
@@ -149,8 +154,11 @@ def max_pool_with_argmax(
 def _along(axis: int, windows: Windows) -> list[tuple[slice, ...]]:
     """Return what windows see at each kernel position along one axis."""
     i = axis - 1
-    k, d, s = windows.window[i], windows.dilations[i], windows.strides[i]
-    p, lead = windows.out_shape[axis], (slice(None),) * axis
+    k = windows.window[i]
+    d = windows.dilations[i]
+    s = windows.strides[i]
+    p = windows.out_shape[axis]
+    lead = (slice(None),) * axis
     return [(*lead, slice(a * d, a * d + p * s, s)) for a in range(k)]
 
 

@@ -49,13 +49,15 @@ def conv(x: Array, filter: Array, *end: Any, geometry: Windows) -> Any:
 
 def needs(windows: Windows) -> tuple[int, int]:
     """Return the words of memory that a product needs, and how many rows it packs."""
-    n, k = windows.out_shape[-1], prod(windows.filter_shape[:-1])
+    n = windows.out_shape[-1]
+    k = prod(windows.filter_shape[:-1])
     return packed(prod(windows.out_shape[:-1]), n, k)
 
 
 def matmul(a: Array, b: Array, *end: Any) -> Any:
     """Multiply all rows by the weights."""
-    m, (k, n) = prod(a.shape[:-1]), b.shape
+    m = prod(a.shape[:-1])
+    (k, n) = b.shape
     words, rows = packed(m, n, k)
     return _run(PRODUCT, (), (a, b), end, (*a.shape[:-1], n), words, rows, m, n, k)
 
@@ -73,7 +75,9 @@ def depthwise(x: Array, filter: Array, *end: Any, geometry: Windows) -> Any:
 def _run(
     kernel: Any, how: Any, given: Any, end: Any, shape: Any, words: int, *more: int
 ) -> Any:
-    (x, w), (x_zero, bias, scale, zero), size = given, end, prod(shape)
+    (x, w) = given
+    (x_zero, bias, scale, zero) = end
+    size = prod(shape)
     if max(x.size, w.size, size, words) >= native.MAX_ELEMENTS or not (
         x.size and w.size
     ):
@@ -81,7 +85,8 @@ def _run(
     if not size:
         return NotImplemented
     dtype = RESULTS[scale is not None] if zero is None else zero.dtype
-    y, memory = np.empty(shape, dtype), np.empty(words, np.int32)
+    y = np.empty(shape, dtype)
+    memory = np.empty(words, np.int32)
     weights = (native.in_order(w),) if kernel is DEPTHWISE else prepared(w, panels)
     bias, scale = (v if v is None else native.in_order(v) for v in (bias, scale))
     arrays = native.in_order(x), *weights, x_zero, bias, scale, zero, y, memory

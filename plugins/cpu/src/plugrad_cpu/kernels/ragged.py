@@ -31,7 +31,8 @@ def ragged_gather(*inputs: Array) -> tuple[Array, ...]:
     below = [*[len(splits) - 1 for splits in levels[1:]], len(values)]
     for splits, end in zip(levels, below, strict=True):
         checked(op, splits, end)
-    rows, count = indices.reshape(-1), len(levels[0]) - 1
+    rows = indices.reshape(-1)
+    count = len(levels[0]) - 1
     if rows.size and (rows.min() < 0 or rows.max() >= count):
         raise out_of_range(op, rows, 0, count)
     found = [
@@ -60,7 +61,8 @@ def ragged_range(starts: Array, limits: Array, deltas: Array) -> tuple[Array, Ar
     going = np.where(up, start < limit, start > limit)
     first, last, by = (x.astype(wide) for x in (start, limit, delta))
     # Negative integers have wrapped, but distances come out right.
-    distance, step = np.where(up, last - first, first - last), np.where(up, by, 0 - by)
+    distance = np.where(up, last - first, first - last)
+    step = np.where(up, by, 0 - by)
     if dtype.kind == "f":
         counts = np.ceil(distance / step)
     else:
@@ -93,7 +95,8 @@ def ragged_tensor_to_tensor(
             raise ValueError(f"{op}: FIRST_DIM_SIZE {count} must not be negative")
     else:
         count = len(partitions[0]) - 1
-    natural, levels = [count], []
+    natural = [count]
+    levels = []
     for kind, partition in kinds:
         rows, positions = _rows(op, kind, partition, count)
         levels.append((rows, positions))
@@ -143,7 +146,8 @@ def _sizes(
     """Return the shape of the result, where -1 stands for the natural size."""
     wanted = shape.tolist() if shape.ndim else [-1] * len(natural)
     sizes = tuple([n if w == -1 else w for w, n in zip(wanted, natural, strict=True)])
-    outer, alone = len(natural) - inner, not shape.ndim
+    outer = len(natural) - inner
+    alone = not shape.ndim
     if min(sizes) < 0 or sizes[outer:] != natural[outer:] or (alone and shape != -1):
         raise ValueError(
             f"{op}: shape {shape.tolist()} does not fit; it is -1, or sizes or -1, of "

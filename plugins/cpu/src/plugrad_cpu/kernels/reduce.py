@@ -106,7 +106,9 @@ def plan(shape: Axes, axis: Axes, keepdims: bool) -> tuple[Axes, list[Any]]:
 
 def _in_numpy(ufunc: Any, x: Array, axis: Axes, keepdims: bool, count: float) -> Array:
     """Return the same; NumPy adds up pairwise along the last axes of memory alone."""
-    wide, some, at = x.dtype, x, axis
+    wide = x.dtype
+    some = x
+    at = axis
     large = x.size >= REDUCE_MIN_ELEMENTS or wide.char == "e"
     if large and wide.kind in "fc" and ufunc in (np.add, np.multiply):
         wide = np.result_type(wide, np.float64)
@@ -184,7 +186,8 @@ def _arg(name: str, ufunc: Any) -> Callable[..., Array]:
 
     def kernel(x: Array, *, axis: int) -> Array:
         x = widened(x)
-        inner, floating = math.prod(x.shape[axis + 1 :]), x.dtype.kind == "f"
+        inner = math.prod(x.shape[axis + 1 :])
+        floating = x.dtype.kind == "f"
         large = REDUCE_MIN_ELEMENTS <= x.size < MAX_ELEMENTS and (
             inner >= 16 or (inner == 1 and floating)
         )

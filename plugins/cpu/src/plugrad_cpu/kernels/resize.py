@@ -36,7 +36,8 @@ def resize_bilinear_grad(
 @kernels("ResizeNearestNeighbor")
 def resize_nearest_neighbor(images: Array, *, geometry: Resizing) -> Array:
     """Read rows and columns: first what leaves less to read."""
-    (_, h, *_), tables = geometry.in_shape, [*enumerate(geometry.nearest, 1)]
+    (_, h, *_) = geometry.in_shape
+    tables = [*enumerate(geometry.nearest, 1)]
     for axis, at in tables if len(tables[0][1]) < h else tables[::-1]:
         images = gather(images, at, axis=axis, batch_dims=0)
     return images
@@ -57,12 +58,14 @@ def _dtype(x: Array) -> np.dtype:
 
 def _mixed(x: Array, geometry: Resizing, linear: bool, back: bool) -> Array:
     """Go along rows and columns, first where more goes away."""
-    dtype, x = x.dtype, x.astype(_dtype(x), copy=False)
+    dtype = x.dtype
+    x = x.astype(_dtype(x), copy=False)
     tables = _terms(geometry, linear, back, x.dtype)
     gain = [len(terms[0]) / n for terms, n in zip(tables, x.shape[1:3], strict=True)]
     for axis in (1, 2) if gain[0] <= gain[1] else (2, 1):
         starts, indices, weights = tables[axis - 1]
-        (outer, n, inner), m = around(x.shape, axis), len(starts) - 1
+        (outer, n, inner) = around(x.shape, axis)
+        m = len(starts) - 1
         if n == m:
             continue
         y = np.empty((*x.shape[:axis], m, *x.shape[axis + 1 :]), x.dtype)
@@ -107,12 +110,16 @@ def crop_and_resize(
     positions = []
     for axis, count in enumerate(crop_size):
         back = np.arange(count, dtype=boxes.dtype)
-        front, whole = back[::-1], count - 1
+        front = back[::-1]
+        whole = count - 1
         if count == 1:
-            front, back, whole = back + 1, back + 1, 2
+            front = back + 1
+            back = back + 1
+            whole = 2
         v = boxes[:, axis, None] * front + boxes[:, axis + 2, None] * back
         positions.append(v * (image.shape[axis + 1] - 1) / whole)
-    y, x = positions[0][:, :, None], positions[1][:, None, :]
+    y = positions[0][:, :, None]
+    x = positions[1][:, None, :]
     seen = (y >= 0) & (y <= image.shape[1] - 1) & (x >= 0) & (x <= image.shape[2] - 1)
     batch = box_ind.astype(np.intp)[:, None, None]
     return _sampled(image, batch, (y, x), seen, "clamp", method, extrapolation_value)
@@ -141,7 +148,8 @@ def transform(
         seen = (y > -1) & (y < h) & (x > -1) & (x < w)
     else:
         seen = np.isfinite(x) & np.isfinite(y)
-        y, x = _folded(y, h, fill_mode), _folded(x, w, fill_mode)
+        y = _folded(y, h, fill_mode)
+        x = _folded(x, w, fill_mode)
     batch = np.arange(n)[:, None, None]
     return _sampled(image, batch, (y, x), seen, edge, interpolation, fill_value)
 
@@ -216,7 +224,8 @@ def _nearest(pixels: Array, batch: Array, y: Array, x: Array) -> Array:
 
 def _linear(pixels: Array, batch: Array, *ends: Array) -> Array:
     y0, y1, down, x0, x1, right = ends
-    down, right = _beside(down, pixels), _beside(right, pixels)
+    down = _beside(down, pixels)
+    right = _beside(right, pixels)
     top, bottom = (
         _mix(pixels.take(batch + y + x0, 0), pixels.take(batch + y + x1, 0), right)
         for y in (y0, y1)

@@ -51,7 +51,8 @@ def lstm_grad(
     reverse: bool,
 ) -> Any:
     """One run for all steps, with the weights transposed."""
-    xs, state = (dy, dcells, a, before, weight.T), dy.shape[1:]
+    xs = (dy, dcells, a, before, weight.T)
+    state = dy.shape[1:]
     return _run("lstm_grad", xs, 0, [a.shape, state, state], *dy.shape, reverse)
 
 
@@ -67,7 +68,8 @@ def gru_grad(
     dy: Array, a: Array, b: Array, before: Array, weight: Array, *, reverse: bool
 ) -> Any:
     """One run for all steps, with the weights transposed."""
-    xs, state = (dy, a, b, before, weight.T), dy.shape[1:]
+    xs = (dy, a, b, before, weight.T)
+    state = dy.shape[1:]
     work = dy[0].size
     return _run("gru_grad", xs, work, [a.shape, a.shape, state], *dy.shape, reverse)
 

@@ -76,7 +76,8 @@ def concat(*xs: Array, axis: int) -> Array:
 @kernel_context
 def _joined(xs: tuple[Array, ...], axis: int) -> Array:
     """Join large arrays in C; each row takes the same number of bytes from an array."""
-    size, rows = sum([x.nbytes for x in xs]), math.prod(xs[0].shape[:axis])
+    size = sum([x.nbytes for x in xs])
+    rows = math.prod(xs[0].shape[:axis])
     least = (
         4 * COPY_MIN_BYTES if size < 4096 * rows else 32 * COPY_MIN_BYTES
     )  # of long rows
@@ -101,7 +102,9 @@ def pack(*xs: Array, axis: int) -> Array:
 @kernels("SplitV")
 def split(x: Array, *, sizes: tuple[int, ...], axis: int) -> tuple[Array, ...]:
     """Return views."""
-    lead, at, pieces = (slice(None),) * axis, 0, []
+    lead = (slice(None),) * axis
+    at = 0
+    pieces = []
     for size in sizes:
         pieces.append(x[(*lead, slice(at, at + size))])
         at += size
@@ -127,5 +130,6 @@ def reverse(x: Array, *, axis: tuple[int, ...]) -> Array:
     """Return a view."""
     if not axis:
         return x
-    back, all_ = slice(None, None, -1), slice(None)
+    back = slice(None, None, -1)
+    all_ = slice(None)
     return x[tuple([back if i in axis else all_ for i in range(x.ndim)])]

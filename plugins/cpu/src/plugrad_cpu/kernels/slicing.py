@@ -63,7 +63,8 @@ def mirror_pad(x: Array, *, paddings: Pairs, mode: str) -> Array:
     y = pad(x, paddings=paddings, constant_values=0)
     skip = 1 if mode == "reflect" else 0
     for axis, (before, after) in enumerate(paddings):
-        line, end = y.swapaxes(0, axis), before + x.shape[axis]
+        line = y.swapaxes(0, axis)
+        end = before + x.shape[axis]
         start = before + skip
         line[:before] = line[start : start + before][::-1]
         start = end - skip - after

@@ -31,7 +31,8 @@ def _chosen(x: Array, k: int) -> Array:
     hit = x >= least
     nan = x.dtype.kind == "f" and np.isnan(np.maximum.reduce(x, None, initial=0))
     if nan or np.count_nonzero(hit) > least.size * k:
-        more, same = x > least, x == least
+        more = x > least
+        same = x == least
         if nan:
             more |= np.isnan(x) & ~np.isnan(least)
             same |= np.isnan(x) & np.isnan(least)
@@ -63,7 +64,8 @@ def _falling(x: Array) -> Array:
     if x.dtype.kind != "f":
         return ~x.astype(np.int64)
     x = x.astype(np.float32, copy=False) + np.float32(0)  # -0.0 equals 0.0
-    nan, bits = np.isnan(x), x.view(np.int32)
+    nan = np.isnan(x)
+    bits = x.view(np.int32)
     bits ^= bits >> 31 & 0x7FFFFFFF  # those of negative numbers fall
     bits[nan] = 0x7FFFFFFF
     return ~bits.astype(np.int64)
@@ -79,6 +81,7 @@ def sort(x: Array, *, axis: int, descending: bool) -> Array:
     y = np.sort(x, axis)
     y = np.flip(y, axis) if descending else y
     if x.dtype.kind == "f" and (np.signbit(x) & (x == 0)).any():
-        rows, found = np.moveaxis(x, axis, -1), np.moveaxis(y, axis, -1)
+        rows = np.moveaxis(x, axis, -1)
+        found = np.moveaxis(y, axis, -1)
         found[found == 0] = rows[rows == 0]
     return y

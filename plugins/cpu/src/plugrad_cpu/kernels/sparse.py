@@ -55,7 +55,8 @@ def sparse_fill_empty_rows(
     indices: Array, values: Array, dense_shape: Array, default_value: Array
 ) -> tuple[Array, Array, Array, Array]:
     """Give each row its elements in their order, or one element where it has none."""
-    rows, count = indices[:, 0], dense_shape[0].item()
+    rows = indices[:, 0]
+    count = dense_shape[0].item()
     if count < 0:
         raise ValueError(f"sparse.fill_empty_rows: {count} rows must not be negative")
     if rows.size and (rows.min() < 0 or rows.max() >= count):

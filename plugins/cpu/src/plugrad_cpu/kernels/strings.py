@@ -33,7 +33,8 @@ def static_regex_replace(
     x: Array, *, pattern: str, rewrite: str, replace_global: bool
 ) -> Array:
     """Go by characters; bytes that are none come through as they are."""
-    compiled, count = re.compile(pattern), 0 if replace_global else 1
+    compiled = re.compile(pattern)
+    count = 0 if replace_global else 1
     found = []
     for text in x.ravel().tolist():
         decoded = text.decode(errors="surrogateescape")
@@ -83,11 +84,13 @@ def string_n_grams(
     """Slide windows over padded rows."""
     if data.size or data_splits.size:
         checked("strings.ngrams", data_splits, len(data))
-    parts, ends = data.tolist(), data_splits.tolist()
+    parts = data.tolist()
+    ends = data_splits.tolist()
     found: list[bytes] = []
     counts = []
     for begin, end in pairwise(ends):
-        row, before = parts[begin:end], len(found)
+        row = parts[begin:end]
+        before = len(found)
         for width in ngram_widths:
             pad = width - 1 if pad_width < 0 else min(pad_width, width - 1)
             padded = [left_pad] * pad + row + [right_pad] * pad

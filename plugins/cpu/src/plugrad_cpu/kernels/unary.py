@@ -36,7 +36,8 @@ def sign(x: Array) -> Array:
     size = np.maximum(np.abs(x.real), np.abs(x.imag))
     size = np.where((size > 0) & (size < np.inf), size, 1)
     y = np.empty(x.shape, x.dtype)
-    y.real, y.imag = x.real / size, x.imag / size
+    y.real = x.real / size
+    y.imag = x.imag / size
     return np.sign(y)
 
 
@@ -108,7 +109,8 @@ def by_blocks(function: Callable[[Array, Array], None]) -> Callable[[Array], Arr
         if x.dtype == np.float16:
             return kernel(x.astype(np.float32)).astype(np.float16)
         y = np.empty(x.shape, x.dtype)
-        flat, out = x.reshape(-1), y.reshape(-1)
+        flat = x.reshape(-1)
+        out = y.reshape(-1)
         for at in range(0, flat.size, BLOCK_ELEMENTS):
             function(flat[at : at + BLOCK_ELEMENTS], out[at : at + BLOCK_ELEMENTS])
         return y
@@ -136,7 +138,8 @@ def _erf_of(x: Array, out: Array) -> None:
     # long if it is wrong half of the time.
     mask = near.astype(bits_type)
     np.negative(mask, out=mask)
-    bits, y = outer.view(bits_type), out.view(bits_type)
+    bits = outer.view(bits_type)
+    y = out.view(bits_type)
     y ^= bits
     y &= mask
     y ^= bits

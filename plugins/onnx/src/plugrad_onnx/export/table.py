@@ -115,7 +115,9 @@ def _squared_difference(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
 
 @export("CopySign")
 def _copy_sign(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
-    zero, one, inverse = w.like(0, x[1]), w.like(1, x[1]), w.emit("Reciprocal", x[1])
+    zero = w.like(0, x[1])
+    one = w.like(1, x[1])
+    inverse = w.emit("Reciprocal", x[1])
     b = w.emit("Where", w.emit("Equal", x[1], zero), inverse, x[1])  # -inf for -0.0
     # A product, because ONNX Runtime's Where turns -0.0 into 0.0.
     sign = w.emit("Where", w.emit("Less", b, zero), w.emit("Neg", one), one)
@@ -124,7 +126,8 @@ def _copy_sign(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
 
 @export("Hypot")
 def _hypot(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
-    sizes, inf = [w.emit("Abs", name) for name in x], w.like(np.inf, x[0])
+    sizes = [w.emit("Abs", name) for name in x]
+    inf = w.like(np.inf, x[0])
     scale = w.emit("Max", *sizes)
     usual = w.emit(
         "And", w.emit("Greater", scale, w.like(0, x[0])), w.emit("Less", scale, inf)

@@ -89,7 +89,8 @@ class Writer:
 
     def drop_unused(self) -> None:
         """Remove unused nodes, such as transposes that cancel."""
-        needed, kept = {*self.outputs}, []
+        needed = {*self.outputs}
+        kept = []
         for node in reversed(self.nodes):
             if needed.intersection(node.output):
                 kept.append(node)

@@ -46,7 +46,8 @@ def loop(
     session: Session, most: Value, condition: Value, *rest: Value, body: Branch
 ) -> Value:
     count = body.count - 2
-    states, captured = list(rest[:count]), rest[count:]
+    states = list(rest[:count])
+    captured = rest[count:]
     going = condition is None or _truth(condition)
     limit = None if most is None else int(most.item())
     scans: list[list[Value]] = [
@@ -85,7 +86,8 @@ def scan(
     scan_output_directions: Ints | None = None,
 ) -> Value:
     count = body.count - num_scan_inputs
-    states, inputs = list(rest[:count]), rest[count : body.count]
+    states = list(rest[:count])
+    inputs = rest[count : body.count]
     captured = rest[body.count :]
     axes = scan_input_axes or (0,) * num_scan_inputs
     backward = scan_input_directions or (0,) * num_scan_inputs

@@ -47,10 +47,12 @@ def conv(
 ) -> Value:
     n = x.ndim - 2
     if not channels_last:
-        x, w = to_channels_last(x), filter_of(w, group=group)
+        x = to_channels_last(x)
+        w = filter_of(w, group=group)
     options = window.arguments(x, w.shape[-2 - n : -2])
     if n == 1:
-        x, options = pg.expand_dims(x, 1), of_two_axes(options)
+        x = pg.expand_dims(x, 1)
+        options = of_two_axes(options)
     if n < 3 and group > 1 and group == x.shape[-1]:
         options |= activation_attrs(activation, slope)
         y = pg.fused.depthwise_conv2d(x, w, b, **options)
@@ -76,12 +78,12 @@ def conv_transpose(
     output_shape: Ints = (),
     channels_last: int = 0,
 ) -> Value:
-    n, pads = w.ndim - 2, window.pads
-    x, w = (
-        x if channels_last else to_channels_last(x),
-        pg.permute_dims(w, (*range(2, w.ndim), 1, 0)),
-    )
-    steps, gaps = window.strides or (1,) * n, window.dilations or (1,) * n
+    n = w.ndim - 2
+    pads = window.pads
+    x = x if channels_last else to_channels_last(x)
+    w = pg.permute_dims(w, (*range(2, w.ndim), 1, 0))
+    steps = window.strides or (1,) * n
+    gaps = window.dilations or (1,) * n
     more = output_padding or (0,) * n
     sizes, pad = [], []
     for i, size in enumerate(x.shape[1:-1]):
@@ -132,16 +134,19 @@ def col2im(
     strides: Ints | None = None,
 ) -> Value:
     """Sum overlapping blocks into an image."""
-    image, block = image_shape.tolist(), block_shape.tolist()
+    image = image_shape.tolist()
+    block = block_shape.tolist()
     n = len(image)
-    steps, gaps = strides or (1,) * n, dilations or (1,) * n
+    steps = strides or (1,) * n
+    gaps = dilations or (1,) * n
     ends = pads or (0,) * 2 * n
     wide = [image[i] + ends[i] + ends[i + n] for i in range(n)]
     counts = [(wide[i] - extent(block[i], gaps[i])) // steps[i] + 1 for i in range(n)]
     inside = np.indices(block).reshape(n, -1, 1) * np.reshape(gaps, (n, 1, 1))
     starts = np.indices(counts).reshape(n, 1, -1) * np.reshape(steps, (n, 1, 1))
     flat = np.ravel_multi_index(tuple(inside + starts), wide)
-    batch, rows = x.shape[0], x.shape[1] // int(np.prod(block))
+    batch = x.shape[0]
+    rows = x.shape[1] // int(np.prod(block))
     values = pg.reshape(x, (batch * rows, flat.size))
     segments = pg.asarray(flat.reshape(-1))
     total = int(np.prod(wide))

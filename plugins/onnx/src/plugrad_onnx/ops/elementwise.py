@@ -97,7 +97,8 @@ def power(a: Value, b: Value) -> Value:
 
 @op("BitShift", host=True)
 def bit_shift(a: Value, b: Value, *, direction: str) -> Value:
-    xp, word = namespace(a, b), direction.lower()
+    xp = namespace(a, b)
+    word = direction.lower()
     shift = getattr(xp, f"bitwise_{word}_shift")
     return shift(a, b)
 
@@ -146,7 +147,8 @@ def bounds(elem_type: int) -> tuple[int, int]:
 @op("Cast", host=True)
 def cast(x: Value, *, to: int, saturate: int = 1, round_mode: str = "") -> Value:
     """Convert to another dtype; int4 and int2 keep their lowest bits."""
-    xp, dtype = namespace(x), dtype_of(to)
+    xp = namespace(x)
+    dtype = dtype_of(to)
     if "O" in (dtype.kind, x.dtype.kind):
         return _cast_text(x if xp is np else x.numpy(), dtype)
     if to not in SUB_BYTE_BOUNDS:

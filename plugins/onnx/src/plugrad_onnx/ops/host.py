@@ -124,7 +124,8 @@ def non_max_suppression(
 
 
 def _corners(boxes: Array, by_center: int) -> Array:
-    a, b = boxes[..., :2], boxes[..., 2:]
+    a = boxes[..., :2]
+    b = boxes[..., 2:]
     if by_center:
         return np.concatenate([a - b / 2, a + b / 2], axis=-1)
     return np.concatenate([np.minimum(a, b), np.maximum(a, b)], axis=-1)
@@ -135,7 +136,8 @@ def _suppress(boxes: Array, order: Array, count: int, threshold: float) -> list[
     kept: list[int] = []
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     while len(order) and len(kept) < count:
-        best, order = int(order[0]), order[1:]
+        best = int(order[0])
+        order = order[1:]
         kept.append(best)
         low = np.maximum(boxes[best, :2], boxes[order, :2])
         high = np.minimum(boxes[best, 2:], boxes[order, 2:])

@@ -70,7 +70,8 @@ def scatter_nd(
     if not isinstance(x, np.ndarray):
         word: Any = {"none": "replace", "mul": "multiply"}.get(reduction, reduction)
         return pg.tensor_scatter_update(x, indices, updates, reduction=word)
-    y, places = x.copy(), tuple(np.moveaxis(indices, -1, 0))
+    y = x.copy()
+    places = tuple(np.moveaxis(indices, -1, 0))
     if reduction == "none":
         y[places] = updates
     else:
@@ -112,7 +113,8 @@ def non_zero(x: Value) -> Value:
 def compress(x: Value, condition: Value, *, axis: int | None = None) -> Value:
     chosen = np.flatnonzero(condition)
     if axis is None:
-        x, axis = pg.reshape(x, (-1,)), 0
+        x = pg.reshape(x, (-1,))
+        axis = 0
     return pg.take(x, chosen, axis=axis)
 
 
@@ -120,7 +122,8 @@ def compress(x: Value, condition: Value, *, axis: int | None = None) -> Value:
 def top_k(
     x: Value, k: Value, *, axis: int = -1, largest: int = 1, sorted: int = 1
 ) -> Value:
-    count, last = int(k.item()), axis % x.ndim == x.ndim - 1
+    count = int(k.item())
+    last = axis % x.ndim == x.ndim - 1
     x = x if last else pg.moveaxis(x, axis, -1)
     if largest:
         values, places = pg.top_k(x, count)
@@ -154,7 +157,8 @@ op("CumProd", reads=(1,))(_cumulative("cumulative_prod"))
 def reverse_sequence(
     x: Value, lengths: Value, *, batch_axis: int = 1, time_axis: int = 0
 ) -> Value:
-    steps, count = np.arange(x.shape[time_axis]), lengths.reshape(-1, 1)
+    steps = np.arange(x.shape[time_axis])
+    count = lengths.reshape(-1, 1)
     places = np.where(steps < count, count - 1 - steps, steps)
     if batch_axis > time_axis:
         places = places.T
@@ -172,7 +176,9 @@ def unique(x: Value, *, axis: int | None = None, sorted: int = 1) -> Value:
         order = np.argsort(first)
         rank = np.argsort(order)
         y = np.take(y, order, axis=axis or 0)
-        first, inverse, counts = first[order], rank[inverse], counts[order]
+        first = first[order]
+        inverse = rank[inverse]
+        counts = counts[order]
     return y, *(a.astype(np.int64) for a in (first, inverse, counts))
 
 

@@ -150,7 +150,8 @@ def lrn(
     if channels_last and size % 2 and x.ndim == 4:
         options = {"bias": bias, "alpha": alpha / size, "beta": beta}
         return pg.local_response_normalization(x, depth_radius=size // 2, **options)
-    axis, before = x.ndim - 1 if channels_last else 1, (size - 1) // 2
+    axis = x.ndim - 1 if channels_last else 1
+    before = (size - 1) // 2
     margins = [(0, 0)] * x.ndim
     margins[axis] = (before, size - 1 - before)
     squares = pg.pad(x * x, margins)

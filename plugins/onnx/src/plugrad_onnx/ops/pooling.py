@@ -24,7 +24,8 @@ def average_pool(
     count_include_pad: int = 0,
     channels_last: int = 0,
 ) -> Value:
-    x, size = x if channels_last else to_channels_last(x), window.kernel_shape
+    x = x if channels_last else to_channels_last(x)
+    size = window.kernel_shape
     pool: Any = pg.avg_pool1d if len(size) == 1 else pg.avg_pool
     counted = bool(count_include_pad)
     y = pool(x, size, **window.arguments(x, size), count_include_pad=counted)
@@ -35,10 +36,8 @@ def average_pool(
 def lp_pool(
     x: Value, *, window: Window = WINDOW, p: int = 2, channels_last: int = 0
 ) -> Value:
-    x, size = (
-        pg.abs(x if channels_last else to_channels_last(x)) ** p,
-        window.kernel_shape,
-    )
+    x = pg.abs(x if channels_last else to_channels_last(x)) ** p
+    size = window.kernel_shape
     options = window.arguments(x, size)
     pad = geometry.windows("LpPool", x.shape, size, **options).padding
     x = pg.pad(x, [(0, 0), *pad, (0, 0)])
@@ -57,7 +56,8 @@ def max_pool(
     channels_last: int = 0,
     node: Node,
 ) -> Value:
-    x, size = x if channels_last else to_channels_last(x), window.kernel_shape
+    x = x if channels_last else to_channels_last(x)
+    size = window.kernel_shape
     options = window.arguments(x, size)
     if len(node.outputs) > 1:
         windows = geometry.windows("MaxPool", x.shape, size, **options)
@@ -104,7 +104,8 @@ def max_unpool(
     strides: Ints | None = None,
 ) -> Value:
     n = len(kernel_shape)
-    steps, ends = strides or (1,) * n, pads or (0,) * 2 * n
+    steps = strides or (1,) * n
+    ends = pads or (0,) * 2 * n
     inner = tuple(
         (x.shape[i + 2] - 1) * steps[i] + kernel_shape[i] - ends[i] - ends[i + n]
         for i in range(n)
@@ -148,7 +149,8 @@ def _coordinates(places: Value, shape: Ints) -> list[Value]:
 
 def _in_windows(at: list[Value], begins: Any, window: Ints) -> Value:
     """Return whether all coordinates lie in the windows of their maxima."""
-    rank, fits = len(at), pg.asarray(True)
+    rank = len(at)
+    fits = pg.asarray(True)
     starts = [np.arange(at[0].shape[0]), np.arange(at[0].shape[1]), *begins]
     for axis, start in enumerate(starts):
         low = start.reshape([-1 if i == axis else 1 for i in range(rank)])

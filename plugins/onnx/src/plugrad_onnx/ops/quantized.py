@@ -205,8 +205,10 @@ def _matmul(a: Value, b: Value, a_zero: Value, b_zero: Value, *end: Value) -> Va
         return quantized_matmul(a, w, rest, a_zero, *end)
     if a_zero is not None and a_zero.ndim == 1 and a_zero.size > 1:
         a_zero = pg.expand_dims(a_zero, -1)
-    count, n = MAX_EXACT_FLOAT32 // (_bound(a, a_zero) * _bound(b, b_zero)), a.shape[-1]
-    a, b = _shifted(a, a_zero), _shifted(b, b_zero)
+    count = MAX_EXACT_FLOAT32 // (_bound(a, a_zero) * _bound(b, b_zero))
+    n = a.shape[-1]
+    a = _shifted(a, a_zero)
+    b = _shifted(b, b_zero)
     total = None
     for start in range(0, n, count):
         left = a if n <= count else a[..., start : start + count]
@@ -271,7 +273,8 @@ def quantized_conv(
     channels_last: int = 0,
 ) -> Value:
     """Convolve with prepared ``weights``; passes insert this op."""
-    x, n = x if channels_last else to_channels_last(x), len(window.kernel_shape)
+    x = x if channels_last else to_channels_last(x)
+    n = len(window.kernel_shape)
     end = bias, scale, zero
     options = window.arguments(x, window.kernel_shape)
     if w.dtype == np.float32:
@@ -286,7 +289,8 @@ def quantized_conv(
         if group > 1:
             ones = pg.ones_like(w)
             more = _windows(wide, ones, x_zero, (), group, options)
-            y, rest = y - rest * more, None
+            y = y - rest * more
+            rest = None
         y = _apply_epilogue(y, rest, *end)
     y = y if n == 2 else pg.squeeze(y, 1)
     return y if channels_last else to_channels_first(y)
@@ -305,7 +309,8 @@ def _convolve_in_pieces(
     """Convolve in float32, over as many channels at once as stay exact."""
     options: Any = {"window": window, "group": group}
     x = to_channels_first(x)
-    most, channels = MAX_EXACT_FLOAT32 // (_bound(x, zero) * 255), w.shape[1]
+    most = MAX_EXACT_FLOAT32 // (_bound(x, zero) * 255)
+    channels = w.shape[1]
     count = most // math.prod(w.shape[2:])
     x = _shifted(x, zero)
     if channels <= count:

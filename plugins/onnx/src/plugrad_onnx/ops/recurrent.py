@@ -185,12 +185,14 @@ def rnn(
     *,
     cell: Cell = CELL,
 ) -> Value:
-    functions, bound = cell.functions("Tanh"), cell.bound
+    functions = cell.functions("Tanh")
+    bound = cell.bound
     n, layout = r.shape[-1], cell.layout
 
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
         bias = None if b is None else b[number, :n] + b[number, n:]
-        f, turn = functions[number], pg.matrix_transpose(r[number])
+        f = functions[number]
+        turn = pg.matrix_transpose(r[number])
         step = lambda a, s: (f(bound(a + pg.matmul(s[0], turn))),)
         start = (_initial_state(initial_h, number, x, n, layout),)
         return _loop(_inputs(x, w[number], bias, n), start, mask, step)
@@ -254,7 +256,8 @@ def _general(
     f, g, h = functions
     i, o, forget, c = pg.split(gates, 4, axis=1)
     if peep is not None:
-        i, forget = i + peep[0] * memory, forget + peep[2] * memory
+        i = i + peep[0] * memory
+        forget = forget + peep[2] * memory
     i = f(bound(i))
     forget = 1 - i if input_forget else f(bound(forget))
     memory = forget * memory + i * g(bound(c))
@@ -325,7 +328,8 @@ def lstm(
 
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
         if steps.plain and mask is None and x.size:
-            weights, start = own or gates(w, r, b, kind="LSTM"), steps.start(number, x)
+            weights = own or gates(w, r, b, kind="LSTM")
+            start = steps.start(number, x)
             return _run_op(pg.lstm, weights, number, x, start)
         turn = pg.matrix_transpose(r[number])
         of_input = lambda x: pg.matmul(x, w[number], transpose_b=True)

@@ -91,7 +91,8 @@ def _register(name: str, reduce: Any) -> None:
             places = ()
         return reduce(namespace(x), x, places, bool(keepdims))
 
-    since, host = (13 if name == "ReduceSum" else 18), name in SHAPES
+    since = 13 if name == "ReduceSum" else 18
+    host = name in SHAPES
     op(name, host=host)(by_attribute)
     op(name, since=since, reads=(1,), host=host)(by_input)
 

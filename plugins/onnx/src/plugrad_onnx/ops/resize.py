@@ -42,7 +42,9 @@ class Rule:
 
 def positions(axis: Axis, rule: Rule) -> Array:
     """Return the input coordinate of each output element."""
-    i, n, wide = np.arange(axis.wanted), axis.size, axis.scale * axis.size
+    i = np.arange(axis.wanted)
+    n = axis.size
+    wide = axis.scale * axis.size
     half = (i + 0.5) / axis.scale - 0.5
     if rule.coordinates == "half_pixel" or axis.wanted == 1 == n:
         return half
@@ -139,7 +141,8 @@ def _by_kernel(x: Value, axes: dict[int, Axis], rule: Rule) -> Value | None:
         word = rule.coordinates
         if word not in known or (min(size) == 1 and word == "pytorch_half_pixel"):
             return None
-        half, align = word.endswith("half_pixel"), word == "align_corners"
+        half = word.endswith("half_pixel")
+        align = word == "align_corners"
         options = {"half_pixel_centers": half, "align_corners": align}
         return pg.image.resize_bilinear(x, size, **options)
     for axis in (axes[1], axes[2]):
@@ -215,7 +218,8 @@ def resize(
     channels_last: int = 0,
 ) -> Value:
     chosen = range(x.ndim) if axes is None else axes
-    factors, wanted = _numbers(scales), _numbers(sizes)
+    factors = _numbers(scales)
+    wanted = _numbers(sizes)
     if keep_aspect_ratio_policy != "stretch" and wanted:
         choose = min if keep_aspect_ratio_policy == "not_larger" else max
         n = [x.shape[_place(a % x.ndim, x.ndim, channels_last)] for a in chosen]

@@ -157,7 +157,8 @@ def split(
 ) -> Value:
     if sizes is not None:
         return split_at(x, ints(sizes), axis)
-    count, n = num_outputs or len(node.outputs), x.shape[axis]
+    count = num_outputs or len(node.outputs)
+    n = x.shape[axis]
     each = -(-n // count)
     return split_at(x, [*[each] * (count - 1), n - each * (count - 1)], axis)
 
@@ -304,9 +305,11 @@ def pad(
     *,
     mode: str = "constant",
 ) -> Value:
-    given, fill = ints(pads), 0 if value is None else value.reshape(-1)[0].item()
+    given = ints(pads)
+    fill = 0 if value is None else value.reshape(-1)[0].item()
     if axes is not None:
-        half, all_pads = len(given) // 2, [0] * (2 * x.ndim)
+        half = len(given) // 2
+        all_pads = [0] * (2 * x.ndim)
         for i, axis in enumerate(ints(axes)):
             all_pads[axis % x.ndim] = given[i]
             all_pads[axis % x.ndim + x.ndim] = given[i + half]
@@ -327,7 +330,8 @@ def padded(x: Value, pads: Ints, mode: str, fill: Any) -> Value:
         return pg.pad(x, margins, constant_values=fill)
     for axis, (before, after) in enumerate(ends):
         if before or after:
-            wide, kind = (max(before, 0), max(after, 0)), cast(Any, mode)
+            wide = (max(before, 0), max(after, 0))
+            kind = cast(Any, mode)
             places = np.pad(np.arange(x.shape[axis]), wide, mode=kind)
             places = places[max(-before, 0) : len(places) - max(-after, 0)]
             x = namespace(x).take(x, places, axis=axis)
@@ -341,7 +345,8 @@ def _with(ends: Sequence[tuple[int, int]], sizes: Sequence[int]) -> Any:
 @op("DepthToSpace")
 def depth_to_space(x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
     n, c, h, w = x.shape
-    b, rest = blocksize, c // blocksize**2
+    b = blocksize
+    rest = c // blocksize**2
     if mode == "DCR":
         y = pg.permute_dims(pg.reshape(x, (n, b, b, rest, h, w)), (0, 3, 4, 1, 5, 2))
     else:

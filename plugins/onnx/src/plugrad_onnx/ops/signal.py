@@ -83,7 +83,8 @@ def mel_weight_matrix(
     *,
     output_datatype: int = 1,
 ) -> Value:
-    count, size = int(bins.item()), int(length.item())
+    count = int(bins.item())
+    size = int(length.item())
     hz = np.array([lower.item(), upper.item()])
     mel = 2595 * np.log10(1 + hz / 700)
     points = np.arange(count + 2) * ((mel[1] - mel[0]) / (count + 2)) + mel[0]

@@ -67,7 +67,8 @@ def roi_align(
     node: Node,
 ) -> Value:
     half = coordinate_transformation_mode == "half_pixel" and node.version >= 16
-    pixels, sizes = pg.permute_dims(x, (0, 2, 3, 1)), tuple(x.shape[2:])
+    pixels = pg.permute_dims(x, (0, 2, 3, 1))
+    sizes = tuple(x.shape[2:])
     found = []
     for box, batch in zip(rois, batches, strict=True):
         left, top, right, bottom = box * spatial_scale - (0.5 if half else 0.0)

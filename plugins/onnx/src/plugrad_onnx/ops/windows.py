@@ -30,10 +30,12 @@ class Window:
     def arguments(self, x: Value, window: Ints) -> dict[str, Any]:
         """Return the keyword arguments of plugrad ops for channels-last input."""
         n = len(window)
-        steps, gaps = self.strides or (1,) * n, self.dilations or (1,) * n
+        steps = self.strides or (1,) * n
+        gaps = self.dilations or (1,) * n
         found: dict[str, Any] = {"strides": steps, "dilations": gaps}
         if self.auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-            late, pad = self.auto_pad == "SAME_LOWER", []
+            late = self.auto_pad == "SAME_LOWER"
+            pad = []
             for i, size in enumerate(x.shape[1:-1]):
                 count = -(-size // steps[i])
                 span = (count - 1) * steps[i] + extent(window[i], gaps[i])

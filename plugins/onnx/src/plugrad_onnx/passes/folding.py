@@ -52,7 +52,8 @@ def _folded_bias(
 
 def _fold_batch_norms(graph: Graph, known: KnownValues, changes: Counter[str]) -> None:
     """Fold a batch norm into the filter and bias of the convolution before it."""
-    used, made = count_uses(graph), producers(graph)
+    used = count_uses(graph)
+    made = producers(graph)
     nodes: list[Node | None] = []
     places: dict[str, int] = {}
     for node in graph.nodes:
@@ -72,7 +73,8 @@ def _fold_batch_norms(graph: Graph, known: KnownValues, changes: Counter[str]) -
         scale, offset, mean, variance = node.inputs[1:5]
         more = {"epsilon": node.attrs.get("epsilon", 1e-5)}
         y = node.outputs[0]
-        w, b = f"{y}/filter", f"{y}/bias"
+        w = f"{y}/filter"
+        b = f"{y}/bias"
         known.once |= {w, b}
         inputs = [conv.inputs[1], scale, variance]
         parts = [Node(pass_op("FoldedFilter"), 1, node.name, inputs, [w], more)]
@@ -97,7 +99,9 @@ def _scaled_filter(w: Value, factor: Value) -> Value:
 
 def _fold_affine(graph: Graph, known: KnownValues, changes: Counter[str]) -> None:
     """Fold a per-channel factor or sum into the convolution before it."""
-    used, made, ranks = count_uses(graph), producers(graph), graph.ranks
+    used = count_uses(graph)
+    made = producers(graph)
+    ranks = graph.ranks
     rows = [[node] for node in graph.nodes]  # the replacement of each node
     places = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
     for i, node in enumerate(graph.nodes):
@@ -149,7 +153,8 @@ def _by_channel(
 
 def _affine(node: Node, conv: Node, other: str, known: KnownValues) -> list[Node]:
     """Return the folded convolution and the nodes that compute its weights."""
-    y, parts = node.outputs[0], list[Node]()
+    y = node.outputs[0]
+    parts = list[Node]()
     w, b = [*conv.inputs[1:], ""][:2]
 
     def add(name: str, inputs: list[str], output: str) -> str:

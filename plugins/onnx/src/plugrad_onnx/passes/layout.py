@@ -87,7 +87,9 @@ class _Layout:
     """
 
     def __init__(self, graph: Graph, known: KnownValues, changes: Counter[str]) -> None:
-        self.graph, self.known, self.changes = graph, known, changes
+        self.graph = graph
+        self.known = known
+        self.changes = changes
         self.last: dict[str, str] = {}
         arrays: Any = (_Ranks(known.params), _Ranks(known.constants))
         self.ranks: ChainMap[str, int] = ChainMap({}, *arrays, graph.ranks)
@@ -196,7 +198,8 @@ class _Layout:
         return name in rules and rules[name](node)
 
     def rewrite_window(self, node: Node) -> bool:
-        x, inputs = node.inputs[0], list(node.inputs)
+        x = node.inputs[0]
+        inputs = list(node.inputs)
         if node.op.startswith("Conv"):
             rank = self.weights_rank(node.inputs[1])
         else:
@@ -230,7 +233,8 @@ class _Layout:
             return False
         if node.op.startswith("Global"):
             self.ones.add(node.outputs[0])
-        inputs, outputs = [x, *node.inputs[1:]], self.define_channels_last(node, rank)
+        inputs = [x, *node.inputs[1:]]
+        outputs = self.define_channels_last(node, rank)
         self.nodes.append(replace(node, inputs=inputs, outputs=outputs, attrs=attrs))
         return True
 
@@ -322,7 +326,8 @@ class _Layout:
         x = node.inputs[0]
         rank = self.ranks[x]
         places = tuple(self.moved_axis(a, rank) for a in axes)
-        attrs, inputs = dict(node.attrs), [self.last[x], *node.inputs[1:]]
+        attrs = dict(node.attrs)
+        inputs = [self.last[x], *node.inputs[1:]]
         if "axes" in attrs:
             attrs["axes"] = places
         else:
@@ -337,7 +342,8 @@ class _Layout:
         return True
 
     def rewrite_squeeze(self, node: Node) -> bool:
-        x, axes = node.inputs[0], self.numbers(node, 1, "axes")
+        x = node.inputs[0]
+        axes = self.numbers(node, 1, "axes")
         if x not in self.last or axes is None:
             return False
         rank = self.ranks[x]
@@ -364,7 +370,8 @@ class _Layout:
         return True
 
     def rewrite_transpose(self, node: Node) -> bool:
-        x, perm = node.inputs[0], node.attrs.get("perm", ())
+        x = node.inputs[0]
+        perm = node.attrs.get("perm", ())
         rank = len(perm)
         if rank < 3:
             return False
@@ -380,12 +387,14 @@ class _Layout:
         return True
 
     def rewrite_pad(self, node: Node) -> bool:
-        x, pads = node.inputs[0], self.numbers(node, 1, "pads")
+        x = node.inputs[0]
+        pads = self.numbers(node, 1, "pads")
         if x not in self.last or pads is None or len(node.inputs) > 3:
             return False
         n = self.ranks[x]
         moved = [pads[i + k] for k in (0, n) for i in (0, *range(2, n), 1)]
-        attrs, inputs = dict(node.attrs), [self.last[x], *node.inputs[1:]]
+        attrs = dict(node.attrs)
+        inputs = [self.last[x], *node.inputs[1:]]
         if "pads" in attrs:
             attrs["pads"] = tuple(moved)
         else:
@@ -395,12 +404,14 @@ class _Layout:
         return True
 
     def rewrite_slice(self, node: Node) -> bool:
-        x, axes = node.inputs[0], self.numbers(node, 3, "axes")
+        x = node.inputs[0]
+        axes = self.numbers(node, 3, "axes")
         if x not in self.last or axes is None:
             return False
         rank = self.ranks[x]
         places = tuple(self.moved_axis(a, rank) for a in axes)
-        attrs, inputs = dict(node.attrs), [self.last[x], *node.inputs[1:]]
+        attrs = dict(node.attrs)
+        inputs = [self.last[x], *node.inputs[1:]]
         if "axes" in attrs:
             attrs["axes"] = places
         else:

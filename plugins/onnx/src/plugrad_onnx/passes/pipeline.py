@@ -185,7 +185,9 @@ def _renamed_graph(graph: Graph, names: dict[str, str]) -> Graph:
 def _drop_identities(graph: Graph, known: KnownValues) -> None:
     """Remove nodes that only rename a value, including inference-mode dropout."""
     ends = {info.name for info in graph.outputs}
-    used, names, nodes = count_uses(graph), dict[str, str](), []
+    used = count_uses(graph)
+    names = dict[str, str]()
+    nodes = []
     for node in graph.nodes:
         node = _renamed(node, names) if names else node
         if _only_renames(node, known, used) and node.outputs[0] not in ends:
@@ -231,7 +233,8 @@ def _activation(node: Node, known: KnownValues) -> dict[str, Any] | None:
 
 def _fuse_activations(graph: Graph, known: KnownValues, report: Report) -> None:
     """Fuse a bias and an activation into the matrix product or convolution."""
-    used, nodes = count_uses(graph), list[Node | None](graph.nodes)
+    used = count_uses(graph)
+    nodes = list[Node | None](graph.nodes)
     places = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
     for i, node in enumerate(report.walk(graph)):
         for side, name in enumerate(node.inputs[:2]):
@@ -282,10 +285,12 @@ def _with_bias(maker: Node, node: Node, i: int, known: KnownValues) -> Node | No
 
 def _fuse_shuffles(graph: Graph, known: KnownValues, report: Report) -> None:
     """Fuse a channel shuffle into one node, which supports either layout."""
-    used, made = count_uses(graph), producers(graph)
+    used = count_uses(graph)
+    made = producers(graph)
 
     def before(node: Node, op: str) -> Node | None:
-        maker, alone = made.get(node.inputs[0]), used[node.inputs[0]] == 1
+        maker = made.get(node.inputs[0])
+        alone = used[node.inputs[0]] == 1
         return maker if maker is not None and maker.op == op and alone else None
 
     for i, node in enumerate(graph.nodes):
@@ -304,7 +309,8 @@ def _fuse_shuffles(graph: Graph, known: KnownValues, report: Report) -> None:
         ):
             report.changes["shuffles of channels fused"] += 1
             attrs = {"wide": wide, "narrow": narrow}
-            inputs, row = split.inputs[:1], pass_op("Shuffle")
+            inputs = split.inputs[:1]
+            row = pass_op("Shuffle")
             graph.nodes[i] = replace(node, row=row, inputs=inputs, attrs=attrs)
 
 
@@ -367,7 +373,8 @@ def _prepare_weights(graph: Graph, known: KnownValues, report: Report) -> None:
 
 def _prepared(node: Node, given: Mapping[str, str], w: Any) -> list[Node]:
     """Return the nodes that replace one whose weights ``w`` are known."""
-    y, matrix = node.outputs[0], node.op.endswith(("MatMul", "MatMulInteger"))
+    y = node.outputs[0]
+    matrix = node.op.endswith(("MatMul", "MatMulInteger"))
     if matrix and w.ndim != 2:
         return [node]
     made = [f"{y}/{name}" for name in ("weights", "rest")]
@@ -376,10 +383,8 @@ def _prepared(node: Node, given: Mapping[str, str], w: Any) -> list[Node]:
     nodes = [Node(pass_op("Weights"), 1, node.name, inputs, made, attrs)]
     scale = ""
     if "scale" in given:
-        inputs, scale = (
-            [given[k] for k in ("x_scale", "w_scale", "scale")],
-            f"{y}/scale",
-        )
+        inputs = [given[k] for k in ("x_scale", "w_scale", "scale")]
+        scale = f"{y}/scale"
         nodes.append(Node(pass_op("Factor"), 1, node.name, inputs, [scale]))
     inputs = [given["x"], *made, given.get("x_zero", "")]
     inputs += [] if matrix else [given.get("bias", "")]

@@ -48,7 +48,9 @@ class Reader:
     def __init__(
         self, model: ModelProto, folder: Path | None, budget: pg.Budget
     ) -> None:
-        self.model, self.folder, self.budget = model, folder, budget
+        self.model = model
+        self.folder = folder
+        self.budget = budget
         self.problems: list[str] = []
         self.count = itertools.count()
         self.functions = {(f.domain, f.name): f for f in model.functions if f.name}
@@ -58,7 +60,8 @@ class Reader:
 
     def read(self) -> Graph:
         """Return the graph of the model."""
-        newest, version = onnx.defs.onnx_opset_version(), self.opsets.get("", MIN_OPSET)
+        newest = onnx.defs.onnx_opset_version()
+        version = self.opsets.get("", MIN_OPSET)
         if not MIN_OPSET <= version <= newest:
             self.problems.append(
                 f"opset {version} of ONNX: those from {MIN_OPSET} to {newest} are "
@@ -83,7 +86,8 @@ class Reader:
         self, proto: GraphProto, outer: Scope, opsets: Mapping[str, int]
     ) -> Graph:
         """Return a graph of the file; ``outer`` is the scope around it."""
-        scope, graph = Scope(self.budget, outer.prefix, outer), Graph(proto.name)
+        scope = Scope(self.budget, outer.prefix, outer)
+        graph = Graph(proto.name)
         self.initializers(proto, graph, scope)
         for info in proto.input:
             name = scope.define(info.name)
@@ -163,7 +167,8 @@ class Reader:
             try:
                 body = local or self.schema_body(domain, proto, version, scope)
             except Exception as error:  # of any type: C++ reads the node
-                body, missing = None, f"ONNX cannot expand it: {error}"
+                body = None
+                missing = f"ONNX cannot expand it: {error}"
             if body is None:
                 self.problems.append(f"{label}: {missing}")
                 for name in proto.output:
@@ -187,7 +192,8 @@ class Reader:
         attrs = self.attributes(proto, label, scope, opsets)
         self.problems += problems_of(row, proto, version, attrs, label)
         if row.name == "Constant" and len(attrs) == len(proto.output) == 1:
-            name, values = proto.output[0], np.zeros(0)
+            name = proto.output[0]
+            values = np.zeros(0)
             try:
                 values = constant(next(iter(attrs.values())))
             except (TypeError, OverflowError) as error:

@@ -57,7 +57,8 @@ def to_array(
 
     """
     budget = pg.Budget() if budget is None else budget
-    shape, kind = tuple(tensor.dims), tensor.data_type
+    shape = tuple(tensor.dims)
+    kind = tensor.data_type
     dtype = dtype_of(kind)
     if any(n < 0 for n in shape):
         raise ValueError(f"its shape {shape} has a negative size")
@@ -73,7 +74,8 @@ def to_array(
         values = [one.decode("utf-8", "surrogateescape") for one in tensor.string_data]
         return np.array(values, object).reshape(shape)
     if tensor.HasField("raw_data"):
-        has, needs = len(tensor.raw_data), (count * bits + 7) // 8
+        has = len(tensor.raw_data)
+        needs = (count * bits + 7) // 8
     else:
         fields = (
             "float_data",

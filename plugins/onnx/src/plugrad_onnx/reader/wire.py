@@ -18,7 +18,11 @@ MESSAGE_BYTES = 200  # memory of the largest empty message, a node
 STRING_BYTES = 16
 NUMBER_BYTES = 8
 BATCH_BYTES = 2**20  # bytes that are charged at once
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # how a field is encoded
+# how a field is encoded
+VARINT = 0
+FIXED64 = 1
+BYTES = 2
+FIXED32 = 5
 
 
 def charge(data: bytes, budget: pg.Budget) -> None:
@@ -27,7 +31,8 @@ def charge(data: bytes, budget: pg.Budget) -> None:
     while stack:
         at, end, kind = stack.pop()
         budget.tick()
-        types, nbytes = _types(kind), 0
+        types = _types(kind)
+        nbytes = 0
         while at < end:
             if nbytes > BATCH_BYTES:
                 budget.tick()

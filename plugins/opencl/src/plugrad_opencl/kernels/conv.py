@@ -42,8 +42,10 @@ def conv(
     if geometry.depthwise:
         return depthwise.conv(x, filter, geometry=geometry, finish=finish)
     y, g = geometry.out_shape, geometry.groups
-    (c, k), outputs = geometry.group.filter_shape[-2:], math.prod(y[:-1])
-    positions, all_k = len(geometry.kernel_positions), y[-1]
+    (c, k) = geometry.group.filter_shape[-2:]
+    outputs = math.prod(y[:-1])
+    positions = len(geometry.kernel_positions)
+    all_k = y[-1]
     if not math.prod(y) or not positions * c:
         return filled(x.device, y, 0, x.dtype)
     if winograd.suits(x, geometry):
@@ -68,8 +70,10 @@ def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
         df = depthwise.backprop_filter(x, dy, geometry=geometry)
         return df.view(geometry.filter_shape)
     shape, g = geometry.filter_shape, geometry.groups
-    (c, k), outputs = geometry.group.filter_shape[-2:], math.prod(dy.shape[:-1])
-    positions, all_k = len(geometry.kernel_positions), dy.shape[-1]
+    (c, k) = geometry.group.filter_shape[-2:]
+    outputs = math.prod(dy.shape[:-1])
+    positions = len(geometry.kernel_positions)
+    all_k = dy.shape[-1]
     if not math.prod(shape) or not outputs:
         return filled(x.device, shape, 0, x.dtype)
     seen = _windows(x, geometry, c)
@@ -87,7 +91,8 @@ def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
     """``[outputs, tk] [tk, c]``, for each phase of the strides."""
     if geometry.depthwise:
         return depthwise.backprop_input(dy, filter, geometry=geometry)
-    shape, strides = geometry.in_shape, (1, *geometry.strides, 1)
+    shape = geometry.in_shape
+    strides = (1, *geometry.strides, 1)
     if not math.prod(shape) or not dy.shape[-1]:
         return filled(dy.device, shape, 0, dy.dtype)
     there = _turned(geometry)
@@ -101,7 +106,8 @@ def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
         return NotImplemented
     if max(strides) == 1:
         return _of_phase(seen, filter, geometry, phases[0])
-    dx, order = filled(dy.device, shape, 0, dy.dtype), contiguous_strides(shape)
+    dx = filled(dy.device, shape, 0, dy.dtype)
+    order = contiguous_strides(shape)
     apart = [n * s for n, s in zip(order, strides, strict=True)]
     for phase in phases:
         if phase.positions and 0 not in phase.size:
@@ -133,7 +139,8 @@ def _of_phase(dy: Located, filter: ClArray, windows: Windows, phase: _Phase) -> 
     """Return the elements of a phase."""
     c, k = windows.group.filter_shape[-2:]
     all_c, all_k = windows.in_shape[-1], filter.shape[-1]
-    outputs, channels = (dy.x.shape[0], *phase.size), tuple(range(k))
+    outputs = (dy.x.shape[0], *phase.size)
+    channels = tuple(range(k))
     rows = dy.table(*[dy.axis(i, range(n)) for i, n in enumerate(outputs)], begin=True)
     within = dy.table([dy.at(output) for _, output in phase.positions], dy.channels(k))
     left = Matrix(dy.x, batch=k, rows=rows, steps=within, run=k, image=dy.image)
@@ -205,7 +212,8 @@ def _located(x: ClArray, padding: tuple[tuple[int, int], ...]) -> Located:
     order = contiguous_strides(x.shape)[1:-1]
     before = [p[0] for p in padding]
     corner = sum(map(math.prod, zip(before, order, strict=True)))
-    (top, left), (height, width) = ([0, *before][-2:], [1, *x.shape[1:-1]][-2:])
+    (top, left) = [0, *before][-2:]
+    (height, width) = [1, *x.shape[1:-1]][-2:]
     scale = (place(1, 0), place(0, 1))[-len(sizes) :]
     return Located(x, corner, scale, Image(top, left, height, width))
 

@@ -19,7 +19,8 @@ kernels = KernelTable()
 
 @functools.cache
 def _program(device: Device, dtype: DType, product: bool) -> Launch:
-    narrow, complex_ = source.C[dtype], dtype.kind == "c"
+    narrow = source.C[dtype]
+    complex_ = dtype.kind == "c"
     wide = narrow.replace("float", "double") if device.double else narrow
     join, start = "a + b", "0"
     if product:
@@ -42,7 +43,8 @@ def _program(device: Device, dtype: DType, product: bool) -> Launch:
 
 def _cumulative(product: bool) -> Function:
     def kernel(x: ClArray, *, axis: int, exclusive: bool, reverse: bool) -> ClArray:
-        (a, n, m), y = around(x, axis), empty(x.device, x.shape, x.dtype)
+        (a, n, m) = around(x, axis)
+        y = empty(x.device, x.shape, x.dtype)
         if x.size:
             launch = _program(x.device, x.dtype, product)
             items = a * -(-m // STRIP_LINES)

@@ -46,15 +46,18 @@ def _program(device: Device, radix: int, items: int) -> Launch:
 
 def _transform(inverse: bool) -> Function:
     def kernel(x: ClArray) -> Any:
-        n, device = x.shape[-1] if x.shape else 0, x.device
+        n = x.shape[-1] if x.shape else 0
+        device = x.device
         if n == 1 and x.dtype == np.complex64:
             return x
         factors = _factors(n) if n > 1 else ()
         if x.dtype != np.complex64 or not (factors and x.size):
             return NotImplemented
-        roots, length = _roots(device, n), 1
+        roots = _roots(device, n)
+        length = 1
         for radix in factors:
-            y, count = empty(device, x.shape, x.dtype), x.size // radix
+            y = empty(device, x.shape, x.dtype)
+            count = x.size // radix
             items = max(source.BLOCK_ELEMENTS // (4 * radix), 1)
             launch = _program(device, radix, items)
             cpu = device.style == "cpu"
@@ -63,7 +66,8 @@ def _transform(inverse: bool) -> Function:
             turn = (-1.0 if inverse else 1.0, 1 / n if last else 1.0)
             buffers = (x.buffer, y.buffer, roots.buffer)
             launch(x.size * radix, grid, *buffers, count, n, length, *turn)
-            x, length = y, length * radix
+            x = y
+            length = length * radix
         return x
 
     kernel.__qualname__ = kernel.__name__ = "IFFT" if inverse else "FFT"

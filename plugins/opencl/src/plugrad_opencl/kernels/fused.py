@@ -52,7 +52,8 @@ def _fused(linear: Function, fits: Function) -> Function:
 
 
 def _columns(a: ClArray, b: ClArray, transpose_a: bool, transpose_b: bool) -> Any:
-    m, n = a.shape[-1 if transpose_a else -2], b.shape[-2 if transpose_b else -1]
+    m = a.shape[-1 if transpose_a else -2]
+    n = b.shape[-2 if transpose_b else -1]
     return n if m > linalg.MEMORY_BOUND_ROWS and n > 1 else None
 
 

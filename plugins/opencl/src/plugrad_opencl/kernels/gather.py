@@ -55,8 +55,10 @@ def _checked(
     what = f"gather: {{}} is out of range for axis {axis} with size {n}"
     if not n and indices.size:
         raise IndexError(what.format("every index"))
-    device, whole = x.device, indices.base or indices
-    known, case = _GOOD.setdefault(whole, set()), (n, wrap)
+    device = x.device
+    whole = indices.base or indices
+    known = _GOOD.setdefault(whole, set())
+    case = (n, wrap)
     if case in known:
         return rows(x, indices, axis, batch_dims, (device.flag, 0), wrap)
     with device.check(what, partial(known.add, case)) as check:
@@ -82,16 +84,23 @@ def rows(
     Its number is 0 if there is none. ``wrap`` is whether negative ones count from the
     end.
     """
-    batch, outer, rest = x.shape[:batch_dims], x.shape[batch_dims:axis], x.shape[axis:]
+    batch = x.shape[:batch_dims]
+    outer = x.shape[batch_dims:axis]
+    rest = x.shape[axis:]
     middle = indices.shape[batch_dims:]
     y = empty(x.device, (*batch, *outer, *middle, *rest[1:]), x.dtype)
-    n, width, lookups = rest[0], math.prod(rest[1:]), math.prod(middle)
+    n = rest[0]
+    width = math.prod(rest[1:])
+    lookups = math.prod(middle)
     if not y.size:
         return y
-    cpu, count, size = x.device.style == "cpu", y.size // width, x.dtype.itemsize
+    cpu = x.device.style == "cpu"
+    count = y.size // width
+    size = x.dtype.itemsize
     if not cpu:  # the largest elements that rows consist of
         wide = widest(size, width)
-        width, size = width * size // wide, wide
+        width = width * size // wide
+        size = wide
     items = source.share(x.device, width)
     small = max(x.size, y.size, indices.size) < LARGE_ELEMENTS
     launch = _program(x.device, size, indices.dtype, items, wrap, small)

@@ -33,7 +33,8 @@ def batch_matmul(
     rows, n = b.shape[-2:][::-1] if transpose_b else b.shape[-2:]
     if k != rows:
         raise ValueError(f"matmul: {k} columns do not fit {rows} rows; both must be k")
-    shape, z = (*batch, m, n), math.prod(batch)
+    shape = (*batch, m, n)
+    z = math.prod(batch)
     if math.prod(b.shape[:-2]) == 1 and not transpose_a:  # one matrix, of all rows
         a, b, z, m = a.view((z * m, k)), b.view(b.shape[-2:]), 1, z * m
     if not k or not z * m * n:
@@ -84,7 +85,8 @@ def _turned(a: Matrix) -> Matrix:
 
 def _alike(x: ClArray, batch: Shape) -> tuple[ClArray, int]:
     """Return matrices for the whole batch, and the step from one to the next."""
-    lead, size = x.shape[:-2], math.prod(x.shape[-2:])
+    lead = x.shape[:-2]
+    size = math.prod(x.shape[-2:])
     if math.prod(lead) == 1:
         return x, 0
     if math.prod(lead) != math.prod(batch):

@@ -130,7 +130,8 @@ def _by_rows(
     """Run a kernel over rows of ``n``; ``work`` is how much an element makes."""
     y = empty(x.device, x.shape, x.dtype)
     if y.size:
-        rows, each = y.size // n, max(1, source.BLOCK_ELEMENTS // n)
+        rows = y.size // n
+        each = max(1, source.BLOCK_ELEMENTS // n)
         layout = laid_out(x.device, x.dtype.itemsize, n)
         launch = _program(x.device, x.dtype, layout, name, **flags)
         in_group = layout.group // layout.lanes
@@ -255,7 +256,8 @@ def row_size(x: Typed, axis: tuple[int, ...], *others: Typed | None) -> int | No
     None if ``axis`` is not the last axes, or one of the others has another shape.
     """
     first = axis[0] if axis else len(x.shape)
-    n, last = math.prod(x.shape[first:]), first - len(x.shape)
+    n = math.prod(x.shape[first:])
+    last = first - len(x.shape)
     if x.dtype.kind != "f" or math.prod([x.shape[i] for i in axis]) != n:
         return None
     shapes = [t.shape for t in others if t is not None]

@@ -67,7 +67,8 @@ def max_pool_with_argmax(
     x: ClArray, *, geometry: Windows, include_batch_in_index: bool
 ) -> tuple[ClArray, ClArray]:
     """Return the maxima and the index of the first one."""
-    body, batch = _of(_INDEX, x.dtype), include_batch_in_index
+    body = _of(_INDEX, x.dtype)
+    batch = include_batch_in_index
     return look(body, x, None, geometry, index=True, counts=batch)
 
 

@@ -62,9 +62,11 @@ def _arg(sign: str, x: ClArray, axis: int) -> ClArray:
     if y.size:
         if not n:
             raise ValueError(f"opencl: axis {axis} of shape {x.shape} is empty")
-        items, rows = source.share(x.device, n), m == 1
+        items = source.share(x.device, n)
+        rows = m == 1
         if x.device.style == "cpu":
-            lines, grid = 1, -(-y.size // items)
+            lines = 1
+            grid = -(-y.size // items)
         else:
             group = source.GROUP_ITEMS["gpu"]
             lines = lines_of(n) if rows else min(lines_of(n), MAX_COLUMN_LINES)

@@ -20,14 +20,16 @@ from . import gather
 
 kernels = KernelTable()
 
-INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
+INT32 = np.dtype(np.int32)
+INT64 = np.dtype(np.int64)
 
 
 def _run(
     device: Device, size: int, integer: DType, name: str, n: int, width: int, *args: Any
 ) -> None:
     """Launch: on a CPU an item has a block of ``n`` rows."""
-    cpu, items = device.style == "cpu", source.share(device, width)
+    cpu = device.style == "cpu"
+    items = source.share(device, width)
     launch = _program(device, name, size, integer, items)
     launch(n * width, -(-n // items) if cpu else launch.items(n * width), *args)
 
@@ -92,8 +94,10 @@ def scatter_nd(indices: ClArray, updates: ClArray, *, shape: tuple[int, ...]) ->
 def tensor_scatter_update(x: ClArray, indices: ClArray, updates: ClArray) -> Any:
     """Find the last update of each row; IndexError comes at the next wait."""
     device, depth = x.device, indices.shape[-1]
-    lead, width = x.shape[:depth], math.prod(x.shape[depth:])
-    count, targets = math.prod(indices.shape[:-1]), math.prod(lead)
+    lead = x.shape[:depth]
+    width = math.prod(x.shape[depth:])
+    count = math.prod(indices.shape[:-1])
+    targets = math.prod(lead)
     if not updates.size:
         _targets("tensor_scatter_update", indices, lead)
         return x

@@ -51,7 +51,8 @@ def concat(*xs: ClArray, axis: int) -> ClArray:
     around(xs[0], axis)
     ends = [*accumulate([x.shape[axis] for x in xs])]
     shape = (*xs[0].shape[:axis], ends[-1], *xs[0].shape[axis + 1 :])
-    y, order = empty(xs[0].device, shape, xs[0].dtype), contiguous_strides(shape)
+    y = empty(xs[0].device, shape, xs[0].dtype)
+    order = contiguous_strides(shape)
     if y.device.style == "gpu":
         put_together(xs, y, axis)
         return y
@@ -70,7 +71,8 @@ def pack(*xs: ClArray, axis: int) -> ClArray:
 @kernels("SplitV")
 def split(x: ClArray, *, sizes: Shape, axis: int) -> tuple[ClArray, ...]:
     """Copy each piece."""
-    order, pieces = contiguous_strides(x.shape), []
+    order = contiguous_strides(x.shape)
+    pieces = []
     if x.device.style == "gpu":
         ends = x.shape[:axis], x.shape[axis + 1 :]
         shapes = [(*ends[0], n, *ends[1]) for n in sizes]

@@ -59,7 +59,8 @@ def pad(x: ClArray, *, paddings: Pairs, constant_values: complex) -> ClArray:
     before = [pair[0] for pair in paddings]
     axes = [*zip(shape, before, x.shape, strict=True)][:end]
     wide = math.prod(shape[end:]) if shape else 1
-    rows, cpu = y.size // wide, x.device.style == "cpu"
+    rows = y.size // wide
+    cpu = x.device.style == "cpu"
     items = source.share(x.device, wide)
     launch = _padder(x.device, x.dtype, items)
     value = np.full((), constant_values, x.dtype).view(f"u{x.dtype.itemsize}").item()
@@ -75,9 +76,11 @@ def pad(x: ClArray, *, paddings: Pairs, constant_values: complex) -> ClArray:
 def mirror_pad(x: ClArray, *, paddings: Pairs, mode: str) -> ClArray:
     """Write into the middle, then mirror axis after axis across its ends."""
     y = pad(x, paddings=paddings, constant_values=0)
-    skip, order = int(mode == "reflect"), contiguous_strides(y.shape)
+    skip = int(mode == "reflect")
+    order = contiguous_strides(y.shape)
     for axis, (before, after) in enumerate(paddings):
-        end, step = before + x.shape[axis], order[axis]
+        end = before + x.shape[axis]
+        step = order[axis]
         back = [-s if i == axis else s for i, s in enumerate(order)]
         for n, to, at in ((before, 0, before * 2 + skip), (after, end, end - skip)):
             part = (*y.shape[:axis], n, *y.shape[axis + 1 :])

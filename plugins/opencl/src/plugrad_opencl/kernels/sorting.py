@@ -35,8 +35,11 @@ def top_k(x: ClArray, *, k: int, sorted: bool) -> tuple[ClArray, ClArray]:
     """Sort the indices in each row, a row an item."""
     if not 0 <= k <= x.shape[-1]:
         raise ValueError(f"opencl: there are no {k} largest in rows of {x.shape[-1]}")
-    n, rows, shape = x.shape[-1], math.prod(x.shape[:-1]), (*x.shape[:-1], k)
-    values, indices = empty(x.device, shape, x.dtype), empty(x.device, shape, INT32)
+    n = x.shape[-1]
+    rows = math.prod(x.shape[:-1])
+    shape = (*x.shape[:-1], k)
+    values = empty(x.device, shape, x.dtype)
+    indices = empty(x.device, shape, INT32)
     if values.size:
         scratch = empty(x.device, (2 * x.size,), INT32)
         keys = empty(x.device, (2 * x.size,), x.dtype)

@@ -61,7 +61,8 @@ def _convolution(rank: int, op: Callable[..., Any]) -> Callable[..., Any]:
             pad = padding
             if padding == "causal":
                 margin = (gaps[0] * (kernel.shape[0] - 1), 0)
-                x, pad = pg.pad(x, [(0, 0), margin, (0, 0)]), "valid"
+                x = pg.pad(x, [(0, 0), margin, (0, 0)])
+                pad = "valid"
             steps = spread(strides, rank)
             options: dict[str, Any] = {"strides": steps, "pad": pad, "dilations": gaps}
             y = op(x, kernel, **options, groups=groups)

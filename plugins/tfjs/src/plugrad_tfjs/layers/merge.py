@@ -47,9 +47,11 @@ def concatenate(*xs: Any, axis: int = -1) -> Any:
 
 @layer("Dot")
 def dot(a: Any, b: Any, *, axes: Ints, normalize: bool = False) -> Any:
-    left, right = axes[0] % a.ndim, axes[-1] % b.ndim
+    left = axes[0] % a.ndim
+    right = axes[-1] % b.ndim
     if normalize:
-        a, b = _normalized(a, left), _normalized(b, right)
+        a = _normalized(a, left)
+        b = _normalized(b, right)
     batch = "z"
     one = [batch, *"abcd"[: a.ndim - 1]]
     two = [batch, *"efgh"[: b.ndim - 1]]

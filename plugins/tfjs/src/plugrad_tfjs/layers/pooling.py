@@ -18,7 +18,8 @@ def _pooled(
     window = spread(size, rank)
     steps = window if strides is None else spread(strides, rank)
     if rank == 1:  # the kernels pool images
-        window, steps = (1, *window), (1, *steps)
+        window = (1, *window)
+        steps = (1, *steps)
 
     def run(x: Any) -> Any:
         x = pg.expand_dims(x, 1) if rank == 1 else x

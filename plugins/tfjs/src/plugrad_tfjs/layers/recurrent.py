@@ -22,7 +22,8 @@ State = tuple[Any, ...]
 
 def _gates(count: int) -> Shapes:
     def shapes(s: Mapping[str, Any]) -> dict[str, Any]:
-        units, width = s["units"], count * s["units"]
+        units = s["units"]
+        width = count * s["units"]
         kernels = {"kernel": (None, width), "recurrent_kernel": (units, width)}
         return {**kernels, **with_bias(s, width)}
 
@@ -111,7 +112,8 @@ def gru(
         (h,) = state
         update, new = pg.split(gates, [2 * units, units], axis=1)
         both = recurrent_activation(update + h @ inner)
-        z, r = both[:, :units], both[:, units:]
+        z = both[:, :units]
+        r = both[:, units:]
         return (z * h + (1.0 - z) * activation(new + (r * h) @ outer),)
 
     start = _initial_states(x, states, units, 1)

@@ -105,7 +105,8 @@ REDUCTIONS |= {"Prod": "prod", "All": "all", "Any": "any"}
 
 def _reduction(name: str) -> Callable[..., Any]:
     def reduce(x: Any, axis: Any, *, keep_dims: bool = False) -> Any:
-        library, axes = namespace(x), tuple(axis.reshape(-1).tolist())
+        library = namespace(x)
+        axes = tuple(axis.reshape(-1).tolist())
         y = getattr(library, name)(x, axis=axes, keepdims=keep_dims)
         return y if name == "mean" else library.astype(y, x.dtype)
 

@@ -74,7 +74,8 @@ def _window(
 
 def fused(fused_ops: Fused, extra: tuple[Any, ...]) -> dict[str, Any]:
     """Return the bias, the activation and the PRelu weights of a fused op."""
-    (has_bias, activation), rest = fused_ops, [*extra]
+    (has_bias, activation) = fused_ops
+    rest = [*extra]
     found: dict[str, Any] = {"activation": activation}
     if has_bias:
         found["bias"] = rest.pop(0)

@@ -88,7 +88,8 @@ def split(axis: Any, x: Any, *, num_split: int = 1) -> Any:
 
 @op("SplitV", reads=(1, 2))
 def split_v(x: Any, sizes: Any, axis: Any, *, num_split: int = 0) -> Any:
-    place, parts = axis.item(), sizes.tolist()
+    place = axis.item()
+    parts = sizes.tolist()
     if -1 in parts:
         parts[parts.index(-1)] = x.shape[place] - sum(parts) - 1
     return pg.split(x, parts, axis=place)

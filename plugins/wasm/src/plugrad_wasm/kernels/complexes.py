@@ -39,7 +39,8 @@ def complex_(real: WasmArray, imag: WasmArray) -> Any:
     if real.dtype not in WHOLE:
         return NotImplemented
     z = empty(real.machine, real.shape, WHOLE[real.dtype])
-    pairs, strides = parts(z), _every_other(z.shape)
+    pairs = parts(z)
+    strides = _every_other(z.shape)
     put(real, pairs, strides)
     put(imag, pairs, strides, 1)
     return z

@@ -16,7 +16,8 @@ from ._windows import backward, forward, in_full, to_filter, zeros
 from .linalg import NOTHING
 
 kernels = KernelTable()
-_conv, _filter = Exports("conv", bits=True), Exports("conv_filter", bits=True)
+_conv = Exports("conv", bits=True)
+_filter = Exports("conv_filter", bits=True)
 WINOGRAD_BLOCK = 1 << 15  # tiles times channels at a time: 2 MiB of products
 
 

@@ -39,7 +39,8 @@ def _factors(n: int) -> list[int]:
 
 @cache_size(16)
 def _plan(machine: Machine, n: int, dtype: DType) -> Plan:
-    factors, size = _factors(n), n
+    factors = _factors(n)
+    size = n
     chirp = spectrum = None
     if not factors:  # Bluestein
         turns = np.exp(-1j * np.pi / n * (np.arange(n, dtype=np.int64) ** 2 % (2 * n)))
@@ -62,11 +63,15 @@ def _sent(machine: Machine, z: Array, dtype: DType) -> WasmArray:
 
 
 def _transformed(x: WasmArray, inverse: bool) -> Any:
-    shape, dtype, machine = x.shape, HALF[x.dtype], x.machine
-    y, n = empty(machine, shape, x.dtype), shape[-1]
+    shape = x.shape
+    dtype = HALF[x.dtype]
+    machine = x.machine
+    y = empty(machine, shape, x.dtype)
+    n = shape[-1]
     if y.size:
         size, *tables = machine.cached[_plan](n, x.dtype)
-        rows, threads = prod(shape[:-1]), machine.threads
+        rows = prod(shape[:-1])
+        threads = machine.threads
         workspace = empty(machine, (min(rows, threads), 4, size), dtype)
         pointers = [0 if t is None else t.pointer for t in tables]
         sizes = rows, n, size

@@ -29,7 +29,8 @@ from .complexes import HALF, parts
 from .creation import filled
 
 kernels = KernelTable()
-_add, _add_wide = Exports("scatter_add", bits=True), Exports("scatter_add_wide")
+_add = Exports("scatter_add", bits=True)
+_add_wide = Exports("scatter_add_wide")
 
 
 def int32_indices(indices: WasmArray) -> WasmArray:
@@ -82,11 +83,16 @@ def _check_axis(op: str, found: Array, axis: int, n: int) -> None:
 @kernels("GatherV2")
 def gather(x: WasmArray, indices: WasmArray, *, axis: int, batch_dims: int) -> Any:
     """Read rows along an axis; a batch has indices of its own."""
-    shape, n, lead = x.shape, x.shape[axis], indices.shape[:batch_dims]
-    outer, rest, middle = shape[batch_dims:axis], shape[axis + 1 :], indices.shape
+    shape = x.shape
+    n = x.shape[axis]
+    lead = indices.shape[:batch_dims]
+    outer = shape[batch_dims:axis]
+    rest = shape[axis + 1 :]
+    middle = indices.shape
     machine = x.machine
     y = empty(machine, (*lead, *outer, *middle[batch_dims:], *rest), x.dtype)
-    targets, bad = int32_indices(indices), mark(machine)
+    targets = int32_indices(indices)
+    bad = mark(machine)
     sizes = machine.cached[describe]((n,))
     counts = prod(lead), prod(outer), prod(middle[batch_dims:])
     width = prod(rest) * x.dtype.itemsize
@@ -100,11 +106,13 @@ def gather(x: WasmArray, indices: WasmArray, *, axis: int, batch_dims: int) -> A
 @kernels("GatherNd")
 def gather_nd(params: WasmArray, indices: WasmArray) -> Any:
     """Read rows at indices of several coordinates."""
-    depth, count = indices.shape[-1], prod(indices.shape[:-1])
+    depth = indices.shape[-1]
+    count = prod(indices.shape[:-1])
     lead, rest = params.shape[:depth], params.shape[depth:]
     machine = params.machine
     y = empty(machine, (*indices.shape[:-1], *rest), params.dtype)
-    targets, bad = int32_indices(indices), mark(machine)
+    targets = int32_indices(indices)
+    bad = mark(machine)
     sizes = machine.cached[describe](lead or (0,))
     width = prod(rest) * params.dtype.itemsize
     if count:
@@ -136,7 +144,8 @@ def added(
     count = x.size // width if width else 0
     export, into = _add[dtype], dtype
     if count > 16 * prod(sizes) and _add_wide[dtype]:
-        export, into = _add_wide[dtype], np.dtype(np.float64)
+        export = _add_wide[dtype]
+        into = np.dtype(np.float64)
     if export is None:
         return NotImplemented
     y = filled(machine, shape, 0, into)
@@ -161,7 +170,8 @@ def scatter_nd(indices: WasmArray, updates: WasmArray, *, shape: Shape) -> Any:
     """Add up rows."""
     if updates.dtype.hasobject:
         return NotImplemented
-    sizes, bad = shape[: indices.shape[-1]], mark(updates.machine)
+    sizes = shape[: indices.shape[-1]]
+    bad = mark(updates.machine)
     y = added(updates, int32_indices(indices), bad, sizes, shape)
     if not y.size:
         writable(bad)[...] = 1  # C has looked at no index
@@ -174,11 +184,14 @@ def tensor_scatter_update(
     tensor: WasmArray, indices: WasmArray, updates: WasmArray
 ) -> Any:
     """Copy, and write into the copy, in order."""
-    depth, count = indices.shape[-1], prod(indices.shape[:-1])
+    depth = indices.shape[-1]
+    count = prod(indices.shape[:-1])
     sizes, rest = tensor.shape[:depth], tensor.shape[depth:]
     machine = tensor.machine
-    y, targets = upload(machine, download(tensor)), int32_indices(indices)
-    bad, how = mark(machine), machine.cached[describe](sizes or (0,))
+    y = upload(machine, download(tensor))
+    targets = int32_indices(indices)
+    bad = mark(machine)
+    how = machine.cached[describe](sizes or (0,))
     width = prod(rest) * tensor.dtype.itemsize
     pointers = updates.pointer, targets.pointer, y.pointer, bad.pointer
     machine.callers["scatter_put"](*pointers, count, depth, how.pointer, width)
@@ -203,7 +216,8 @@ def one_hot(
     y = filled(machine, (*shape[:axis], depth, *shape[axis:]), off_value, dtype)
     targets = int32_indices(indices)
     value = upload(machine, np.asarray(on_value).astype(dtype))
-    pointers, inner = (targets.pointer, y.pointer, value.pointer), prod(shape[axis:])
+    pointers = (targets.pointer, y.pointer, value.pointer)
+    inner = prod(shape[axis:])
     if y.size:
         machine.callers["one_hot"](*pointers, prod(shape), depth, inner, dtype.itemsize)
     return y

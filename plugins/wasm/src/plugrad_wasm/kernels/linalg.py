@@ -96,11 +96,14 @@ def matmul_integer(
     if len(a.shape) != 2 or len(b.shape) != 2 or not (a.size and b.size):
         return NotImplemented
     a = transpose(a, axes=(1, 0)) if transpose_a else a
-    (m, k), n, machine = a.shape, b.shape[1 - transpose_b], a.machine
+    (m, k) = a.shape
+    n = b.shape[1 - transpose_b]
+    machine = a.machine
     wide = -(-n // 32) * 32
     size, rows = packed(m, n, k)
     size += wide * (1 + -(-k // 4))
-    y, memory = empty(machine, (m, n), INT32), empty(machine, (size,), INT32)
+    y = empty(machine, (m, n), INT32)
+    memory = empty(machine, (size,), INT32)
     pointers = [x.pointer for x in (a, b, y, memory)]
     how = (m, n, k, a.dtype == np.int8, transpose_b, rows)
     machine.callers["matmul_integer_i8"](*pointers, *how)

@@ -11,8 +11,10 @@ from ..arrays import WasmArray, empty
 from ..launch import FLOAT32, Exports, cast, wider
 
 kernels = KernelTable()
-_softmax, _batch_norm = Exports("softmax"), Exports("batch_norm")
-_layer_norm, _softmax_grad = Exports("layer_norm"), Exports("softmax_grad")
+_softmax = Exports("softmax")
+_batch_norm = Exports("batch_norm")
+_layer_norm = Exports("layer_norm")
+_softmax_grad = Exports("softmax_grad")
 _layer_norm_grad = Exports("layer_norm_grad")
 
 
@@ -33,7 +35,9 @@ def _along(x: WasmArray, axis: int, log: int) -> Any:
     if export is None:
         return wider(lambda x: _along(x, axis, log), None, (x,))
     shape = x.shape
-    outer, n, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    outer = prod(shape[:axis])
+    n = shape[axis]
+    inner = prod(shape[axis + 1 :])
     y = empty(machine, shape, x.dtype)
     if n:
         machine.callers[export](x.pointer, y.pointer, outer, n, inner, log)
@@ -45,7 +49,8 @@ def _back(dy: WasmArray, y: WasmArray, log: int) -> Any:
     export, machine = _softmax_grad[y.dtype], y.machine
     if export is None:
         return wider(lambda dy, y: _back(dy, y, log), None, (dy, y))
-    dx, n = empty(machine, y.shape, y.dtype), y.shape[-1]
+    dx = empty(machine, y.shape, y.dtype)
+    n = y.shape[-1]
     if dx.size:
         machine.callers[export](dy.pointer, y.pointer, dx.pointer, dx.size // n, n, log)
     return dx
@@ -72,7 +77,8 @@ def fused_batch_norm(
     fit = [t.dtype is x.dtype and a_channel(t, c) for t in more]
     if export is None or not all(fit):
         return NotImplemented
-    y, factor = empty(machine, x.shape, x.dtype), empty(machine, (c,), x.dtype)
+    y = empty(machine, x.shape, x.dtype)
+    factor = empty(machine, (c,), x.dtype)
     if c:
         pointers = [0 if t is None else t.pointer for t in (scale, offset, factor, y)]
         given = (x.pointer, mean.pointer, variance.pointer, *pointers)
@@ -95,9 +101,12 @@ def layer_norm(
     epsilon: float,
 ) -> Any:
     """Over the last axes, as rows; scale and offset are of the shape of a row."""
-    shape, export, machine = x.shape, _layer_norm[x.dtype], x.machine
+    shape = x.shape
+    export = _layer_norm[x.dtype]
+    machine = x.machine
     first = axis[0] if axis else len(shape)
-    n, last = prod(shape[first:]), first - len(shape)
+    n = prod(shape[first:])
+    last = first - len(shape)
     if x.dtype.kind != "f" or prod([shape[i] for i in axis]) != n:
         return NotImplemented
     given = [t for t in (scale, offset) if t is not None]

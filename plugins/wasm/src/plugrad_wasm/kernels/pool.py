@@ -36,10 +36,12 @@ def _pool(name: str) -> Kernel:
     return kernel
 
 
-max_pool, avg_pool = _pool("max_pool"), _pool("avg_pool")
+max_pool = _pool("max_pool")
+avg_pool = _pool("avg_pool")
 kernels |= {"MaxPool": max_pool, "MaxPool3D": max_pool}
 kernels |= {"AvgPool": avg_pool, "AvgPool3D": avg_pool}
-_max_grad, _avg_grad = Exports("max_pool_grad"), Exports("avg_pool_grad")
+_max_grad = Exports("max_pool_grad")
+_avg_grad = Exports("avg_pool_grad")
 _argmax = Exports("pool_argmax")
 
 

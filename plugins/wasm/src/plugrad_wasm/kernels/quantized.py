@@ -43,18 +43,22 @@ def panels(w: WasmArray) -> tuple[WasmArray, WasmArray]:
 @kernels("QuantizedConv2D")
 def conv(x: WasmArray, filter: WasmArray, *end: Any, geometry: Windows) -> Any:
     """A product of what windows see, and the filter."""
-    n, k = geometry.out_shape[-1], prod(geometry.filter_shape[:-1])
+    n = geometry.out_shape[-1]
+    k = prod(geometry.filter_shape[:-1])
     words, rows = packed(prod(geometry.out_shape[:-1]), n, k)
-    how, name = x.machine.cached[forward](geometry), "quantized_conv_i8"
+    how = x.machine.cached[forward](geometry)
+    name = "quantized_conv_i8"
     return _run(name, (how,), (x, filter), end, geometry.out_shape, words, rows)
 
 
 @kernels("QuantizedMatMul")
 def matmul(a: WasmArray, b: WasmArray, *end: Any) -> Any:
     """A product of all rows, and the weights."""
-    m, (k, n) = prod(a.shape[:-1]), b.shape
+    m = prod(a.shape[:-1])
+    (k, n) = b.shape
     words, rows = packed(m, n, k)
-    shape, more = (*a.shape[:-1], n), (rows, m, n, k)
+    shape = (*a.shape[:-1], n)
+    more = (rows, m, n, k)
     return _run("quantized_matmul_i8", (), (a, b), end, shape, words, *more)
 
 
@@ -71,11 +75,14 @@ def depthwise(x: WasmArray, filter: WasmArray, *end: Any, geometry: Windows) -> 
 def _run(
     name: str, how: Any, given: Any, end: Any, shape: Any, words: int, *more: int
 ) -> Any:
-    (x, w), (x_zero, bias, scale, zero), machine = given, end, given[0].machine
+    (x, w) = given
+    (x_zero, bias, scale, zero) = end
+    machine = given[0].machine
     if not (x.size and w.size and prod(shape)):
         return NotImplemented
     dtype = RESULTS[scale is not None] if zero is None else zero.dtype
-    y, memory = empty(machine, shape, dtype), empty(machine, (words,), INT32)
+    y = empty(machine, shape, dtype)
+    memory = empty(machine, (words,), INT32)
     weights = (w,) if name == DEPTHWISE else prepared(w, panels)
     arrays = *how, x, *weights, x_zero, bias, scale, zero, y, memory
     pointers = [0 if x is None else x.pointer for x in arrays]

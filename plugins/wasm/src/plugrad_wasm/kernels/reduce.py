@@ -139,7 +139,8 @@ def arg(name: str) -> Kernel:
         if export is None:
             return wider(lambda x: kernel(x, axis=axis), INT32, (x,))
         shape = x.shape
-        lead, rest = shape[:axis], shape[axis + 1 :]
+        lead = shape[:axis]
+        rest = shape[axis + 1 :]
         y = empty(machine, (*lead, *rest), INT32)
         if prod(y.shape):
             machine.callers[export](

@@ -50,7 +50,8 @@ def _mixed(x: WasmArray, geometry: Resizing, linear: bool, back: bool) -> Any:
     tables = machine.cached[_terms](geometry, x.dtype, linear, back)
     gain = [terms.size / max(x.shape[axis], 1) for axis, terms in enumerate(tables, 1)]
     for axis in (1, 2) if gain[0] <= gain[1] else (2, 1):
-        shape, terms = x.shape, tables[axis - 1]
+        shape = x.shape
+        terms = tables[axis - 1]
         if shape[axis] == terms.size:
             continue
         y = empty(machine, (*shape[:axis], terms.size, *shape[axis + 1 :]), x.dtype)
@@ -115,7 +116,8 @@ def crop_and_resize(
     machine = image.machine
     count, batch = boxes.shape[0], image.shape[0]
     y = empty(machine, (count, *crop_size, image.shape[3]), FLOAT32)
-    which, bad = int32_indices(box_ind), mark(machine)
+    which = int32_indices(box_ind)
+    bad = mark(machine)
     sizes = machine.cached[describe]((*image.shape, *crop_size))
     pointers = (t.pointer for t in (image, boxes, which, y, bad))
     how = (count, sizes.pointer, method == "nearest", extrapolation_value)

@@ -61,7 +61,8 @@ def reverse(x: WasmArray, *, axis: tuple[int, ...]) -> WasmArray:
 @kernels("Concat")
 def concat(*xs: WasmArray, axis: int) -> WasmArray:
     """Copy one after the other."""
-    first, size = xs[0].shape, sum([x.shape[axis] for x in xs])
+    first = xs[0].shape
+    size = sum([x.shape[axis] for x in xs])
     machine = xs[0].machine
     y = empty(machine, (*first[:axis], size, *first[axis + 1 :]), xs[0].dtype)
     if rows := prod(first[:axis]) if y.size else 0:

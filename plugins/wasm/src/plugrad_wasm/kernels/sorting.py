@@ -15,7 +15,8 @@ from .reduce import SIGNED, signed, unsigned
 from .shape import transpose
 
 kernels = KernelTable()
-_top_k, _sort = Exports("top_k"), Exports("sort")
+_top_k = Exports("top_k")
+_sort = Exports("sort")
 PAIR = np.dtype(np.uint64)
 
 
@@ -32,8 +33,10 @@ def top_k(x: WasmArray, *, k: int, sorted: bool) -> Any:
     export, machine = _top_k[dtype], x.machine
     if export is None:
         return NotImplemented
-    shape, rows = (*x.shape[:-1], k), prod(x.shape[:-1])
-    values, indices = empty(machine, shape, dtype), empty(machine, shape, INT32)
+    shape = (*x.shape[:-1], k)
+    rows = prod(x.shape[:-1])
+    values = empty(machine, shape, dtype)
+    indices = empty(machine, shape, INT32)
     if rows * k:
         workspace = empty(machine, (min(rows, machine.threads), 2, n), PAIR)
         pointers = x.pointer, values.pointer, indices.pointer, workspace.pointer
@@ -44,7 +47,9 @@ def top_k(x: WasmArray, *, k: int, sorted: bool) -> Any:
 @kernels("Sort")
 def sort(x: WasmArray, *, axis: int, descending: bool) -> Any:
     """Numbers of 64 bits go by the decomposition."""
-    dtype, shape, last = x.dtype, x.shape, len(x.shape) - 1
+    dtype = x.dtype
+    shape = x.shape
+    last = len(x.shape) - 1
     if dtype in SIGNED and dtype.itemsize == 4:
         return unsigned(sort(signed(x), axis=axis, descending=descending), dtype)
     export, machine = _sort[dtype], x.machine
@@ -58,7 +63,8 @@ def sort(x: WasmArray, *, axis: int, descending: bool) -> Any:
         return transpose(y, axes=back)
     y = empty(machine, shape, dtype)
     if y.size:
-        n, rows = shape[-1], prod(shape[:-1])
+        n = shape[-1]
+        rows = prod(shape[:-1])
         workspace = empty(machine, (min(rows, machine.threads), 2, n), INT32)
         pointers = x.pointer, y.pointer, workspace.pointer
         machine.callers[export](*pointers, rows, n, descending, rows <= machine.threads)

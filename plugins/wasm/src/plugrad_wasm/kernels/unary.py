@@ -53,7 +53,8 @@ kernels["IsInf"] = test("isinf")
 kernels["IsFinite"] = test("isfinite")
 kernels["SignBit"] = unary("signbit", to=BOOL)
 
-_abs, _sign = unary("abs"), unary("sign")
+_abs = unary("abs")
+_sign = unary("sign")
 
 
 @kernels("Abs")

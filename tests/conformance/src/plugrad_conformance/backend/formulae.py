@@ -15,7 +15,10 @@ import plugrad as pg
 Array = np.ndarray[Any, Any]
 Inputs = tuple[list[Array], dict[str, Any]]
 
-REAL, NUMBERS, ALL, FLOATING = "iuf", "iufc", "biufc", "fc"
+REAL = "iuf"
+NUMBERS = "iufc"
+ALL = "biufc"
+FLOATING = "fc"
 LAYOUTS = ("transposed", "strided", "reversed", "broadcast")
 
 
@@ -83,7 +86,8 @@ def powers(rng: Any, shape: Any, dtype: Any) -> Inputs:
 def matrices(rng: Any, shape: Any, dtype: Any) -> Inputs:
     """Make two stacks of matrices, the first one transposed."""
     rows, n = (*shape, 3, 4)[:2]
-    a, b = draw(rng, (2, n, rows), dtype), draw(rng, (1, n, 5), dtype)
+    a = draw(rng, (2, n, rows), dtype)
+    b = draw(rng, (1, n, 5), dtype)
     return [a, b], {"transpose_a": True, "transpose_b": False}
 
 

@@ -42,7 +42,8 @@ def test_another_one_of_its_runtime(backend: str) -> None:
 
 
 def test_a_kernel_is_overlaid_and_restored(backend: str) -> None:
-    own, x = pg.get_kernel("Exp", backend), pg.asarray([0.0, 1.0])
+    own = pg.get_kernel("Exp", backend)
+    x = pg.asarray([0.0, 1.0])
     plain = pg.exp(x).tolist()
     disposed = []
     pg.register_kernel("Exp", backend, lambda x: x, dispose=lambda: disposed.append(1))

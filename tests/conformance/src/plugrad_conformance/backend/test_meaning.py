@@ -12,7 +12,9 @@ import plugrad as pg
 import pytest
 from plugrad.plugin import runtime
 
-NAN, INF, TOP = np.nan, np.inf, 2**31 - 1
+NAN = np.nan
+INF = np.inf
+TOP = 2**31 - 1
 
 
 class Row(NamedTuple):
@@ -57,7 +59,8 @@ def mirrored(mode: str, wanted: Any) -> Row:
 
 def outside(place: int) -> list[Row]:
     """Return runs that read or write at ``place`` of an axis of size 3."""
-    x, at = ("float32", np.ones((3, 3))), ("int32", [[0, place]])
+    x = ("float32", np.ones((3, 3)))
+    at = ("int32", [[0, place]])
     one = ("float32", [1.0])
     below = ("int32", [[0, -4 if place == -1 else place]])  # -1 is the last one
     return [

@@ -42,7 +42,8 @@ def test_right_calls_run(kernel: str, backend: str) -> None:
 @pytest.mark.parametrize("kernel", sorted(right_calls()))
 def test_wrong_calls_are_refused_or_harmless(kernel: str, backend: str) -> None:
     """The outcome equals that on cpu or is an error that names what does not fit."""
-    complaints, undefined = [], right_calls()[kernel].undefined
+    complaints = []
+    undefined = right_calls()[kernel].undefined
     lacking = {*DTYPES, "string"} - {*runtime(backend).dtypes}
     for wrong in misused(kernel):
         if any(names(wrong.inputs, dtype) for dtype in lacking):
@@ -66,7 +67,8 @@ def test_only_inputs_that_the_contract_names_are_checked(
 
     ``jit`` drops kernels whose results are not used, but not those that check a value.
     """
-    checks, complaints = contracts()[kernel].checks, []
+    checks = contracts()[kernel].checks
+    complaints = []
     lacking = {*DTYPES, "string"} - {*runtime(backend).dtypes}
     for name, wrong in revalued(kernel):
         if name in checks or any(names(wrong.inputs, dtype) for dtype in lacking):

@@ -41,7 +41,8 @@ def calls(kernel: str, dtype: str) -> Iterator[tuple[list[Any], dict[str, Any]]]
     yield [_recast(x, dtype) for x in inputs], attrs
     if len(contracts()[kernel].inputs) > 1 or {*attrs} - {"axis"}:
         return
-    rng, special = np.random.default_rng(0), np.array(SPECIAL, dtype)
+    rng = np.random.default_rng(0)
+    special = np.array(SPECIAL, dtype)
     xs = [(rng.standard_normal(shape) * 2).astype(dtype) for shape in SHAPES]
     # in separate rows, so that NaN does not hide the results of the others
     xs += [special, np.repeat(special, 3).reshape(-1, 3), special[:, None] + xs[2]]

@@ -31,10 +31,12 @@ def check(
     backend: str, kernel: str, shape: Any, dtype: Any, layout: str = "as uploaded"
 ) -> list[pg.Tensor]:
     """Run a primitive; check values, dtype and shape, and that inputs are unchanged."""
-    row, rng = ROWS[kernel], np.random.default_rng(len(shape))
+    row = ROWS[kernel]
+    rng = np.random.default_rng(len(shape))
     arrays, attrs = row.inputs(rng, shape, np.dtype(dtype))
     pairs = [laid_out(x, layout) for x in arrays]
-    xs, arrays = [x for x, _ in pairs], [x.copy() for _, x in pairs]
+    xs = [x for x, _ in pairs]
+    arrays = [x.copy() for _, x in pairs]
     with warnings.catch_warnings(), pg.debug(finite=False):
         warnings.simplefilter("error")
         ys = listed(pg.run_kernel(kernel, xs, attrs))
@@ -110,7 +112,8 @@ def test_casts(dtype: str, to: str, backend: str) -> None:
 @pytest.mark.parametrize("kernel", (ELEMENTARY + " " + ARITHMETIC).split())
 def test_special_values(kernel: str, backend: str) -> None:
     """NaN, infinities and zeros follow IEEE 754 without warnings."""
-    row, values = ROWS[kernel], np.asarray(SPECIAL, np.float32)
+    row = ROWS[kernel]
+    values = np.asarray(SPECIAL, np.float32)
     count = len(contracts()[kernel].inputs)
     arrays = [values] if count == 1 else [*map(np.ravel, np.meshgrid(values, values))]
     with warnings.catch_warnings():
@@ -119,10 +122,8 @@ def test_special_values(kernel: str, backend: str) -> None:
     (wanted,) = expected(row, arrays, {})
     if kernel in ("Sin", "Cos"):  # of 1e30: reduced exactly, or nearly so
         near = np.abs(arrays[0]) < 1e9
-        y, wanted = (
-            y[near | ~np.isfinite(arrays[0])],
-            wanted[near | ~np.isfinite(arrays[0])],
-        )
+        y = y[near | ~np.isfinite(arrays[0])]
+        wanted = wanted[near | ~np.isfinite(arrays[0])]
     assert_near(y, wanted, row.ulp)
 
 

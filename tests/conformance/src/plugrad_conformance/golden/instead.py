@@ -29,7 +29,8 @@ def ties_share(case: Case, row: Row) -> None:
 
     Then the gradient is a subgradient: the elements of a tie sum to ``dy``.
     """
-    (x,), (dy,) = judge.floats(case).values(), case.dys
+    (x,) = judge.floats(case).values()
+    (dy,) = case.dys
     assert dy is not None
     axis = case.attrs.get("reductionIndices", case.attrs.get("axis"))
     along = tuple(axis) if isinstance(axis, list) else axis

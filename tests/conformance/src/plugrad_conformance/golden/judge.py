@@ -174,14 +174,16 @@ def differences(
 
     """
     xs = {name: x.astype(np.float64) for name, x in floats(case).items()}
-    rng, compared = np.random.default_rng(0), 0
+    rng = np.random.default_rng(0)
+    compared = 0
     for name in which:
         for i in rng.permutation(xs[name].size)[:MAX_COMPARED_ELEMENTS]:
             left, right = _slopes(case, row, xs, name, i, holes)
             if not abs(right - left) <= 1e-3 * (1 + abs(left)):
                 continue
             compared += 1
-            numeric, dx = (left + right) / 2, found[name].flat[i]
+            numeric = (left + right) / 2
+            dx = found[name].flat[i]
             assert abs(dx - numeric) <= 1e-4 * (1 + abs(numeric)), (
                 f"the gradient of {name}[{i}] is {dx}, the derivative is {numeric}"
             )
@@ -202,7 +204,8 @@ def _slopes(
         ys = [np.where(np.isfinite(ys[1]), y, 0) for y in ys]
     before, here, after = ys
     with np.errstate(invalid="ignore"):
-        left, right = np.vdot(dy, here - before), np.vdot(dy, after - here)
+        left = np.vdot(dy, here - before)
+        right = np.vdot(dy, after - here)
     return float(left) / eps, float(right) / eps
 
 

@@ -107,7 +107,8 @@ class Wrong(NamedTuple):
 
 def misused(name: str) -> Iterator[Wrong]:
     """Yield calls of a kernel that are most likely invalid."""
-    kernel, right = contracts()[name], right_calls()[name]
+    kernel = contracts()[name]
+    right = right_calls()[name]
     yield Wrong("no inputs", [], right.attrs)
     yield Wrong("one input more", [*right.inputs, floats(2)], right.attrs)
     yield Wrong("an unknown attribute", right.inputs, right.attrs | {"nonsense": 1})
@@ -193,7 +194,8 @@ def revalued(name: str) -> Iterator[tuple[str, Wrong]]:
     Single elements become -1, 0 or 7. No matrix gets a single infinity, because LAPACK
     then does not always terminate.
     """
-    kernel, right = contracts()[name], right_calls()[name]
+    kernel = contracts()[name]
+    right = right_calls()[name]
     for key, at in kernel.places(len(right.inputs)).items():
         places = range(*at) if isinstance(at, tuple) else (at,)
         for i in places if key in kernel.inputs else ():

@@ -105,7 +105,8 @@ def test_lines(op, reference, backend):
         given = (x[1:8] if dtype == "float16" else x).astype(dtype)
         y = op(pg.asarray(given))
         assert y.dtype == dtype
-        expected, rtol = reference(given.astype(float)), tolerances[dtype]
+        expected = reference(given.astype(float))
+        rtol = tolerances[dtype]
         np.testing.assert_allclose(y.numpy(), expected, rtol, rtol)
     assert op(pg.asarray([1, 2])).dtype == np.float32
     check_gradients(op, x[1:8])
@@ -270,7 +271,8 @@ PAIRS = [
 @pytest.mark.parametrize(("x", "alpha"), PAIRS, ids=str)
 def test_prelu(x, alpha, backend):
     rng = np.random.default_rng(0)
-    x, alpha = rng.normal(size=x), rng.uniform(-1, 1, size=alpha)
+    x = rng.normal(size=x)
+    alpha = rng.uniform(-1, 1, size=alpha)
     expected = np.where(x < 0, x * alpha, x)
     np.testing.assert_allclose(pg.prelu(x, alpha).numpy(), expected)
     check_gradients(pg.prelu, x, alpha)
@@ -292,7 +294,8 @@ def test_slopes_do_not_matter_where_x_is_positive(backend):
 
 def test_elu_grad(backend):
     run_kernel = lambda dy, y: pg.run_kernel("EluGrad", [dy, y], {})
-    dy, y = pg.asarray([2.0, 2.0, 3.0, 4.0]), pg.asarray([1.5, 0.0, -0.25, -1.0])
+    dy = pg.asarray([2.0, 2.0, 3.0, 4.0])
+    y = pg.asarray([1.5, 0.0, -0.25, -1.0])
     assert run_kernel(dy, y).tolist() == [2.0, 2.0, 2.25, 0.0]
     check_gradients(run_kernel, dy.numpy(), [1.5, 0.7, -0.25, -0.9])
     with without("EluGrad"), pg.use_backend("toy"):
@@ -344,7 +347,8 @@ def test_clip_promotes_as_numbers_do(backend):
 
 
 def test_clip_broadcasts_and_keeps_nan(backend):
-    x, low = pg.asarray([[1.0], [2.0], [NAN]]), pg.asarray([0.0, 1.5])
+    x = pg.asarray([[1.0], [2.0], [NAN]])
+    low = pg.asarray([0.0, 1.5])
     expected = [[1, 1.5], [1.75, 1.75], [NAN, NAN]]
     np.testing.assert_array_equal(pg.clip(x, low, 1.75).numpy(), expected)
     np.testing.assert_array_equal(pg.clip([NAN, 2.0], 0, 1).numpy(), [NAN, 1])

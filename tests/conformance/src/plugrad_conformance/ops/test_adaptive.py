@@ -138,7 +138,8 @@ def test_rms_norm_of_halves_and_zeros(backend):
 
 
 def test_gradients_of_rms_norm(backend):
-    x, scale = RNG.normal(size=(3, 4)), RNG.normal(size=4)
+    x = RNG.normal(size=(3, 4))
+    scale = RNG.normal(size=4)
     check_gradients(pg.rms_norm, x, scale)
     check_gradients(lambda x: pg.rms_norm(x, axis=0, epsilon=0.5), x)
 

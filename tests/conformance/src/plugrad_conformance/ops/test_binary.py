@@ -13,7 +13,9 @@ from ..check import check_gradients, require_dtypes
 from ..toy import toy
 from .elementwise import assert_near, where_exact
 
-SIGNED, FLOATS, COMPLEX = ["int8", "int32"], ["float32", "float64"], ["complex64"]
+SIGNED = ["int8", "int32"]
+FLOATS = ["float32", "float64"]
+COMPLEX = ["complex64"]
 NUMBERS = [*SIGNED, "uint8", *FLOATS]
 
 
@@ -90,7 +92,8 @@ def values(case, shape, dtype, seed):
 @pytest.mark.parametrize(("a", "b"), SHAPES, ids=str)
 def test_values(case, a, b, backend):
     for dtype in case.dtypes:
-        x, y = values(case, a, dtype, 0), values(case, b, dtype, 1)
+        x = values(case, a, dtype, 0)
+        y = values(case, b, dtype, 1)
         found = case.op(pg.asarray(x), pg.asarray(y)).numpy()
         expected = np.asarray(case.reference(x, y))
         assert found.dtype == np.dtype(dtype)
@@ -164,10 +167,12 @@ def test_by_zero(backend):
 
 
 def test_the_rest_of_a_large_number_is_exact(backend):
-    a, b = np.float32(1e6 + 0.3), np.float32(0.1)
+    a = np.float32(1e6 + 0.3)
+    b = np.float32(0.1)
     found = pg.remainder(pg.asarray([a]), pg.asarray([b])).item()
     assert found == pytest.approx(math.fmod(float(a), float(b)), rel=1e-6)
-    one, tenth = pg.asarray(np.float64(1)), pg.asarray(np.float64(0.1))
+    one = pg.asarray(np.float64(1))
+    tenth = pg.asarray(np.float64(0.1))
     assert [(one // tenth).item(), (one % tenth).item()] == [1.0 // 0.1, 1.0 % 0.1]
 
 
@@ -187,7 +192,8 @@ def test_remainders_are_exact(backend):
 
 
 def test_fmod_has_the_sign_of_the_dividend(backend):
-    a, b = np.array([7, -7, 7, -7, 0, 5, -128]), np.array([3, 3, -3, -3, 2, 0, -5])
+    a = np.array([7, -7, 7, -7, 0, 5, -128])
+    b = np.array([3, 3, -3, -3, 2, 0, -5])
     for dtype in ("int8", "int32", "float32"):
         with np.errstate(all="ignore"):
             expected = np.fmod(a.astype(dtype), b.astype(dtype))
@@ -294,7 +300,8 @@ def test_an_infinite_cotangent_stays_on_its_side(backend):
 
 @pytest.mark.parametrize("size", [1e-30, 1e-20, 1e20, 1e30])
 def test_the_plane_is_as_large_as_the_numbers(size, backend):
-    a, b = pg.asarray([3 * size]), pg.asarray([-4 * size])
+    a = pg.asarray([3 * size])
+    b = pg.asarray([-4 * size])
     assert pg.hypot(a, b).item() == pytest.approx(5 * size, rel=1e-6)
     da, db = (g.item() for g in pg.grads(pg.hypot)(a, b, dy=pg.ones((1,))))
     assert [da, db] == pytest.approx([0.6, -0.8], rel=1e-6)
@@ -310,14 +317,16 @@ def test_hypot_at_the_origin(backend):
 
 
 def test_the_gradient_of_atan2_at_the_origin_is_0(backend):
-    a, b = pg.asarray([0.0, -0.0, 3.0]), pg.asarray([0.0, -0.0, 4.0])
+    a = pg.asarray([0.0, -0.0, 3.0])
+    b = pg.asarray([0.0, -0.0, 4.0])
     da, db = pg.grads(pg.atan2)(a, b, dy=pg.ones((3,)))
     np.testing.assert_allclose(da.numpy(), [0, 0, 0.16], rtol=1e-6)
     np.testing.assert_allclose(db.numpy(), [0, 0, -0.12], rtol=1e-6)
 
 
 def test_logaddexp_is_accurate_and_smooth(backend):
-    a, b = pg.asarray([0.0, 1000.0, -1000.0]), pg.asarray([-40.0, 1000.0, -1001.0])
+    a = pg.asarray([0.0, 1000.0, -1000.0])
+    b = pg.asarray([-40.0, 1000.0, -1001.0])
     expected = [math.exp(-40), 1000 + math.log(2), -1000 + math.log1p(math.exp(-1))]
     np.testing.assert_allclose(pg.logaddexp(a, b).numpy(), expected, rtol=1e-6)
     check_gradients(pg.logaddexp, [1.0, 2.0, -3.0], [1.0, -2.0, 5.0])
@@ -364,7 +373,9 @@ def test_floating_functions_turn_integers_into_float32(op, backend):
 def test_complex_gradients(op, backend):
     rng = np.random.default_rng(0)
     draw = lambda shape: rng.uniform(1, 2, shape) + 1j * rng.uniform(-1, 1, shape)
-    xs, dy, moves = (draw(3), draw(1)), draw(3), (draw(3), draw(1))
+    xs = (draw(3), draw(1))
+    dy = draw(3)
+    moves = (draw(3), draw(1))
     f = lambda *xs: op(*map(pg.asarray, xs)).numpy()
     eps = 1e-6
     up, down = (
@@ -386,7 +397,8 @@ def test_zero_to_a_complex_power_is_zero(backend):
 
 
 def test_the_gradient_of_a_real_factor_is_real(backend):
-    x, z = pg.asarray([2.0]), pg.asarray([3 + 4j])
+    x = pg.asarray([2.0])
+    z = pg.asarray([3 + 4j])
     dx = pg.grad(lambda x: x * z)(x, dy=pg.asarray([1 + 1j]))
     assert dx.dtype == np.float32
     assert dx.tolist() == [7.0]
@@ -397,7 +409,8 @@ def test_the_gradient_of_a_real_factor_is_real(backend):
 
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
 def test_decompositions(dtype):
-    a, b = np.asarray([[1, -2], [3, 4]], dtype), np.asarray([5, -6], dtype)
+    a = np.asarray([[1, -2], [3, 4]], dtype)
+    b = np.asarray([5, -6], dtype)
     with toy(without=["AddN", "SquaredDifference"], dtypes=[dtype, "bool"]):
         for op in (pg.squared_difference, lambda a, b: pg.add_n([a, a, a * b])):
             expected = op(pg.asarray(a), pg.asarray(b))
@@ -503,7 +516,9 @@ def meet(a, b):
 @pytest.mark.parametrize("b", DTYPES)
 @pytest.mark.parametrize("a", DTYPES)
 def test_promotion(a, b, backend):
-    x, y, both = pg.ones((2,), dtype=a), pg.ones((2,), dtype=b), meet(a, b)
+    x = pg.ones((2,), dtype=a)
+    y = pg.ones((2,), dtype=b)
+    both = meet(a, b)
     if both is None:
         with pytest.raises(TypeError, match=f"add: no dtype holds both {a} and {b}"):
             x + y

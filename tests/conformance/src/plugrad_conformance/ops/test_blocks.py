@@ -109,7 +109,8 @@ def test_gradients(move, backend):
 
 def test_there_and_back(backend):
     x = sample((3, 5, 4, 2))
-    blocks, paddings = (2, 3), [(1, 2), (0, 2)]
+    blocks = (2, 3)
+    paddings = [(1, 2), (0, 2)]
     y = pg.space_to_batch_nd(x, blocks, paddings)
     back = pg.batch_to_space_nd(y, blocks, paddings)
     np.testing.assert_array_equal(back.numpy(), x)

@@ -16,7 +16,8 @@ def iou(a, b):
     """Return what two boxes share of their union."""
     y, x = (sorted((a[i], a[i + 2])) for i in (0, 1))
     v, u = (sorted((b[i], b[i + 2])) for i in (0, 1))
-    high, wide = min(y[1], v[1]) - max(y[0], v[0]), min(x[1], u[1]) - max(x[0], u[0])
+    high = min(y[1], v[1]) - max(y[0], v[0])
+    wide = min(x[1], u[1]) - max(x[0], u[0])
     shared = max(high, 0) * max(wide, 0)
     areas = [(p[1] - p[0]) * (q[1] - q[0]) for p, q in ((y, x), (v, u))]
     return shared / (sum(areas) - shared) if min(areas) > 0 else 0

@@ -61,7 +61,8 @@ def few(shape, dtype, seed):
 @pytest.mark.parametrize(("op", "reference"), COMPARISONS, **by_name)
 def test_comparisons(op, reference, a, b, backend):
     for dtype in ORDERED:
-        x, y = few(a, dtype, 0), few(b, dtype, 1)
+        x = few(a, dtype, 0)
+        y = few(b, dtype, 1)
         found = op(pg.asarray(x), pg.asarray(y))
         assert found.dtype == np.bool_
         np.testing.assert_array_equal(found.numpy(), reference(x, y))
@@ -168,7 +169,8 @@ def test_what_is_not_chosen_stays_out_of_the_gradient(backend):
 @pytest.mark.parametrize(("op", "reference"), LOGIC, **by_name)
 def test_logic(op, reference, a, b, backend):
     for dtype in ["bool", "int32", "float32", "complex64"]:
-        x, y = few(a, dtype, 0), few(b, "bool", 1)
+        x = few(a, dtype, 0)
+        y = few(b, "bool", 1)
         found = op(pg.asarray(x), pg.asarray(y))
         assert found.dtype == np.bool_
         np.testing.assert_array_equal(found.numpy(), reference(x, y))
@@ -190,11 +192,13 @@ def test_logic_of_scalars_and_not(backend):
 def test_bits(op, reference, dtype, backend):
     rng = np.random.default_rng(0)
     if dtype == "bool":
-        x, y = rng.random((4, 5)) > 0.5, rng.random(5) > 0.5
+        x = rng.random((4, 5)) > 0.5
+        y = rng.random(5) > 0.5
     else:
         limits = np.iinfo(dtype)
         draw = lambda size: rng.integers(limits.min, limits.max, size, dtype, True)
-        x, y = draw((4, 5)), draw(5)
+        x = draw((4, 5))
+        y = draw(5)
     found = op(pg.asarray(x), pg.asarray(y))
     assert found.dtype == np.dtype(dtype)
     np.testing.assert_array_equal(found.numpy(), reference(x, y))
@@ -204,7 +208,8 @@ def test_bits(op, reference, dtype, backend):
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize(("op", "reference"), SHIFTS, **by_name)
 def test_shifts(op, reference, dtype, backend):
-    limits, width = np.iinfo(dtype), 8 * np.dtype(dtype).itemsize
+    limits = np.iinfo(dtype)
+    width = 8 * np.dtype(dtype).itemsize
     x = np.asarray(
         [[limits.min], [limits.max], [limits.min // 3], [5], [1], [0]], dtype
     )
@@ -224,7 +229,8 @@ def test_isclose(more, backend):
     near = [1.0 + 1e-6, 1.05, 1.4, 1e-9, 1e30 * (1 + 1e-6)]
     a, b = np.meshgrid([*SPECIAL, 1e30], [*SPECIAL, *near])
     for dtype in ["float32", "float64"]:
-        x, y = a.astype(dtype), b.astype(dtype)
+        x = a.astype(dtype)
+        y = b.astype(dtype)
         found = pg.isclose(pg.asarray(x), pg.asarray(y), **more)
         with np.errstate(all="ignore"):
             np.testing.assert_array_equal(found.numpy(), np.isclose(x, y, **more))
@@ -274,10 +280,12 @@ NOT_PRIMITIVE = [
 @pytest.mark.parametrize("dtype", ["bool", "int32", "float32", "float64"])
 @pytest.mark.parametrize(("op", "_"), COMPARISONS + LOGIC, **by_name)
 def test_decompositions(op, _, dtype):
-    a, b = few((4, 5), dtype, 0), few(5, dtype, 1)
+    a = few((4, 5), dtype, 0)
+    b = few(5, dtype, 1)
     if dtype.startswith("float"):
         a, b = map(np.asarray, np.meshgrid(SPECIAL, SPECIAL))
-        a, b = a.astype(dtype), b.astype(dtype)
+        a = a.astype(dtype)
+        b = b.astype(dtype)
     expected = op(pg.asarray(a), pg.asarray(b)).numpy()
     with toy(without=NOT_PRIMITIVE, dtypes=EVERY), pg.use_backend("toy"):
         found = op(pg.asarray(a), pg.asarray(b))
@@ -392,7 +400,8 @@ def test_errors(call, error, match, backend):
 
 
 def test_operators_are_the_ops(backend):
-    x, y = pg.asarray([1, 2, 3]), pg.asarray([3, 2, 1])
+    x = pg.asarray([1, 2, 3])
+    y = pg.asarray([3, 2, 1])
     for symbol, (_, reference) in zip(
         ["eq", "ne", "gt", "ge", "lt", "le"], COMPARISONS, strict=True
     ):

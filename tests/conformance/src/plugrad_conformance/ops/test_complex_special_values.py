@@ -78,7 +78,9 @@ ATANH = """
 NUMBERS = {"pi": np.pi, "pi/2": np.pi / 2, "pi/4": np.pi / 4, "3pi/4": 3 * np.pi / 4}
 
 # Symmetries: how the four signs of a row change together.
-CONJ, ODD, EVEN = (1, -1, 1, -1), (-1, -1, -1, -1), (-1, -1, 1, 1)
+CONJ = (1, -1, 1, -1)
+ODD = (-1, -1, -1, -1)
+EVEN = (-1, -1, 1, 1)
 
 
 def rows(text, *symmetries):

@@ -69,7 +69,8 @@ JOINED = [
 @pytest.mark.parametrize(("real", "imag", "whole"), JOINED)
 def test_complex(real, imag, whole, backend):
     require_dtypes(backend, real, imag, whole)
-    a, b = np.ones((2, 1), real), np.asarray([0, 1, 1]).astype(imag)
+    a = np.ones((2, 1), real)
+    b = np.asarray([0, 1, 1]).astype(imag)
     y = pg.complex(pg.asarray(a), pg.asarray(b))
     assert (y.dtype, y.shape) == (whole, (2, 3))
     np.testing.assert_array_equal(y.numpy(), a + 1j * b)

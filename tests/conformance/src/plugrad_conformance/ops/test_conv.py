@@ -19,7 +19,8 @@ KERNELS = [
 def reference(x, filter, before, places, *, strides=1, dilations=1, groups=1, **_):
     """Return the sum over kernel positions of input times filter."""
     *window, _, k = filter.shape
-    n, g = len(window), groups
+    n = len(window)
+    g = groups
     strides, dilations = (np.broadcast_to(s, n) for s in (strides, dilations))
     x = np.pad(x, [(0, 0), *((b, 99) for b in before), (0, 0)])
     y = np.zeros((x.shape[0], *places, k), x.dtype)
@@ -40,9 +41,12 @@ def name(value):
     return getattr(value, "__name__", str(value))
 
 
-C1, C2, C3 = pg.conv1d, pg.conv2d, pg.conv3d
+C1 = pg.conv1d
+C2 = pg.conv2d
+C3 = pg.conv3d
 MODE = "dim_rounding_mode"
-X, F = (2, 5, 6, 3), (3, 2, 3, 4)
+X = (2, 5, 6, 3)
+F = (3, 2, 3, 4)
 CASES = [  # op, x, filter, options, padding before, places
     (C2, X, F, {}, (0, 0), (3, 5)),
     (C2, X, F, {"pad": "same"}, (1, 0), (5, 6)),
@@ -76,7 +80,8 @@ cases = pytest.mark.parametrize(
 @cases
 def test_values_and_gradients(op, x, filter, options, before, places, backend):
     require_dtypes(backend, "float64")
-    x, filter = RNG.normal(size=x), RNG.normal(size=filter)
+    x = RNG.normal(size=x)
+    filter = RNG.normal(size=filter)
     expected = reference(x, filter, before, places, **options)
     y = op(pg.asarray(x), pg.asarray(filter), **options)
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12, atol=1e-12)
@@ -96,7 +101,8 @@ def test_float32(op, x, filter, options, before, places, backend):
 
 @cases
 def test_decompositions(op, x, filter, options, before, places):
-    x, filter = RNG.normal(size=x), RNG.normal(size=filter)
+    x = RNG.normal(size=x)
+    filter = RNG.normal(size=filter)
     both = lambda *xs: op(*xs, **options)
     dy = RNG.normal(size=op(x, filter, **options).shape)
     expected = [both(x, filter), *pg.grads(both)(x, filter, dy=dy)]
@@ -106,7 +112,9 @@ def test_decompositions(op, x, filter, options, before, places):
             np.testing.assert_allclose(y.numpy(), z.numpy(), rtol=1e-12, atol=1e-12)
 
 
-T1, T2, T3 = pg.conv1d_transpose, pg.conv2d_transpose, pg.conv3d_transpose
+T1 = pg.conv1d_transpose
+T2 = pg.conv2d_transpose
+T3 = pg.conv3d_transpose
 TRANSPOSED = [
     (C1, T1, (2, 7, 3), (3, 3, 4), {"pad": "same", "strides": 2}),
     (C1, T1, (2, 4, 7), (3, 2, 6), {"dilations": 2, "groups": 2, "data_format": "NCW"}),
@@ -128,7 +136,8 @@ TRANSPOSED = [
 )
 def test_transposes(op, transpose, x, filter, options, backend):
     require_dtypes(backend, "float64")
-    x, filter = RNG.normal(size=x), RNG.normal(size=filter)
+    x = RNG.normal(size=x)
+    filter = RNG.normal(size=filter)
     y = op(x, filter, **options).numpy()
     dy = RNG.normal(size=y.shape)
     options = options | {MODE: None}  # what fits is found
@@ -169,7 +178,8 @@ EMPTY = [
 
 @pytest.mark.parametrize(("x", "filter"), EMPTY)
 def test_empty(x, filter, backend):
-    x, filter = np.ones(x, "float32"), np.ones(filter, "float32")
+    x = np.ones(x, "float32")
+    filter = np.ones(filter, "float32")
     conv = lambda x, filter: pg.conv2d(x, filter, pad="same")
     y = conv(x, filter)
     assert y.shape == (*x.shape[:3], filter.shape[3])
@@ -215,11 +225,14 @@ def test_float16_sums_in_more(backend):
 def test_complex(backend):
     require_dtypes(backend, "complex128")
     z = lambda *shape: RNG.normal(size=shape) + 1j * RNG.normal(size=shape)
-    x, filter = z(*X), z(*F)
+    x = z(*X)
+    filter = z(*F)
     y = pg.conv2d(x, filter, strides=2)
     expected = reference(x, filter, (0, 0), (2, 3), strides=2)
     np.testing.assert_allclose(y.numpy(), expected)
-    dy, dx, df = z(*y.shape), z(*X), z(*F)
+    dy = z(*y.shape)
+    dx = z(*X)
+    df = z(*F)
     f = lambda x, filter: pg.conv2d(x, filter, strides=2)
     gx, gf = pg.grads(f)(x, filter, dy=dy)
     for g, d, moved in (
@@ -241,7 +254,8 @@ def test_nan_stays_where_it_is_seen(backend):
 @pytest.mark.parametrize("x", [(3, 30, 30, 16), (1, 60, 60, 16)])
 def test_more_than_a_block(x, backend):
     require_dtypes(backend, "float64")
-    x, filter = RNG.normal(size=x), RNG.normal(size=(3, 3, 16, 2))
+    x = RNG.normal(size=x)
+    filter = RNG.normal(size=(3, 3, 16, 2))
     places = tuple(n - 2 for n in x.shape[1:3])
     y = pg.conv2d(x, filter)
     np.testing.assert_allclose(y.numpy(), reference(x, filter, (0, 0), places))
@@ -268,7 +282,8 @@ def test_run_kernel_takes_the_attributes_of_the_user(backend):
 
 
 def test_run_kernel_checks_what_comes_back(backend):
-    f, dy = np.ones(F, "float32"), np.ones((2, 3, 5, 9), "float32")
+    f = np.ones(F, "float32")
+    dy = np.ones((2, 3, 5, 9), "float32")
     message = r"dy must have shape \(2, 3, 5, 4\), got \(2, 3, 5, 9\)"
     with pytest.raises(ValueError, match=message):
         pg.run_kernel(
@@ -334,7 +349,8 @@ def test_errors(given, message, backend):
 
 
 def test_sizes_are_integers(backend):
-    x, filter = np.ones(X, "float32"), np.ones(F, "float32")
+    x = np.ones(X, "float32")
+    filter = np.ones(F, "float32")
     with pytest.raises(TypeError, match=r"conv2d: strides must be integers, got 1\.5"):
         pg.conv2d(x, filter, strides=1.5)
     with pytest.raises(TypeError, match="conv2d: pad must be integers"):
@@ -351,7 +367,8 @@ WRONG_OUTPUTS = [
 
 @pytest.mark.parametrize(("output_shape", "message"), WRONG_OUTPUTS)
 def test_outputs_that_do_not_fit(output_shape, message, backend):
-    dy, filter = np.ones((2, 3, 5, 4), "float32"), np.ones(F, "float32")
+    dy = np.ones((2, 3, 5, 4), "float32")
+    filter = np.ones(F, "float32")
     with pytest.raises(ValueError, match=f"conv2d_transpose: {message}"):
         pg.conv2d_transpose(dy, filter, output_shape)
 

@@ -412,7 +412,8 @@ WITHOUT_AXES = [
 
 @pytest.mark.parametrize(("call", "expected"), WITHOUT_AXES)
 def test_numbers_may_be_tensors_without_axes(call, expected, backend):
-    x, n = pg.Variable(2.7), pg.asarray(3, dtype="int32")
+    x = pg.Variable(2.7)
+    n = pg.asarray(3, dtype="int32")
     for one in (x, x.value):
         found = call(SimpleNamespace(x=one, n=n))
         wanted = expected(np.float32(2.7), np.int32(3))
@@ -451,7 +452,8 @@ def test_numbers_that_are_tensors_keep_their_gradient(backend):
 
 
 def test_linspace_between_tensors_ends_where_it_should(backend):
-    a, b = pg.asarray(0.1), pg.asarray(0.7)
+    a = pg.asarray(0.1)
+    b = pg.asarray(0.7)
     found = pg.linspace(a, b, 1001)
     assert (found[0].item(), found[-1].item()) == (a.item(), b.item())
 
@@ -493,7 +495,8 @@ def test_arange(given, dtype, backend):
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_ranges_reach_both_limits(dtype, backend):
     limits = np.iinfo(dtype)
-    low, high = int(limits.min), int(limits.max)
+    low = int(limits.min)
+    high = int(limits.max)
     assert pg.arange(high - 2, high + 1, dtype=dtype).tolist() == [
         high - 2,
         high - 1,

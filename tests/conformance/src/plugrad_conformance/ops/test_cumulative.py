@@ -149,7 +149,8 @@ def test_diff(dtype, backend):
 
 def test_diff_taken_0_times(backend):
     """The result is the tensor itself, without what else was to be put around it."""
-    x, ends = np.asarray([[1, 4]], np.int32), np.asarray([[0.5]], np.float32)
+    x = np.asarray([[1, 4]], np.int32)
+    ends = np.asarray([[0.5]], np.float32)
     for given in ({}, {"prepend": ends}, {"append": ends, "axis": 0}):
         y = pg.diff(x, n=0, **given).numpy()
         np.testing.assert_array_equal(y, np.diff(x, n=0, **given), strict=True)
@@ -265,7 +266,8 @@ def test_gradients_of_weights(backend):
 
 
 def test_confusion_matrix(backend):
-    labels, guesses = [0, 1, 2, 1, 0, 5, 2], [0, 2, 1, 1, 0, 1, -1]
+    labels = [0, 1, 2, 1, 0, 5, 2]
+    guesses = [0, 2, 1, 1, 0, 1, -1]
     y = pg.confusion_matrix(labels, guesses, 3)
     assert y.dtype == np.int32
     assert y.tolist() == [[2, 0, 0], [0, 1, 1], [0, 1, 0]]
@@ -283,7 +285,8 @@ def test_confusion_matrix(backend):
 
 
 def test_moving_average(backend):
-    v, x = np.asarray([[0.0, 1.0]], np.float32), np.asarray([[1.0, 3.0]], np.float32)
+    v = np.asarray([[0.0, 1.0]], np.float32)
+    x = np.asarray([[1.0, 3.0]], np.float32)
     near = lambda y, z: np.testing.assert_allclose(y.numpy(), z, rtol=1e-6, strict=True)
     near(pg.moving_average(v, x, 0.6, zero_debias=False), v + (x - v) * np.float32(0.4))
     expected = v + (x - v) * np.float32(0.4 / (1 - 0.6**2))

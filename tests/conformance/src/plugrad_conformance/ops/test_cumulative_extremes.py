@@ -28,7 +28,8 @@ def turned(x, axis, reverse):
 @pytest.mark.parametrize("name", EXTREMES)
 def test_extremes(name, dtype, axis, reverse, backend):
     require_dtypes(backend, dtype)
-    (op, reference), x = EXTREMES[name], X.astype(dtype)
+    (op, reference) = EXTREMES[name]
+    x = X.astype(dtype)
     y, places = op(x, axis, reverse=reverse)
     expected = turned(
         reference.accumulate(turned(x, axis, reverse), axis), axis, reverse
@@ -69,7 +70,8 @@ def test_places_from_the_end(backend):
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint64"])
 def test_the_ends_of_integers(dtype, backend):
     require_dtypes(backend, dtype)
-    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    low = np.iinfo(dtype).min
+    high = np.iinfo(dtype).max
     x = np.asarray([low, low + 1, high - 1, high, low], dtype)
     assert pg.cumulative_max(x)[0].tolist() == [low, low + 1, high - 1, high, high]
     assert pg.cumulative_min(x[::-1])[0].tolist() == [low] * 5

@@ -39,7 +39,8 @@ def depthwise(x, filter, *where, **options):
 @pytest.mark.parametrize(("x", "filter", "options", "before", "places"), CASES, ids=str)
 def test_values_and_gradients(x, filter, options, before, places, backend):
     require_dtypes(backend, "float64")
-    x, filter = RNG.normal(size=x), RNG.normal(size=filter)
+    x = RNG.normal(size=x)
+    filter = RNG.normal(size=filter)
     expected = depthwise(x, filter, before, places, **options)
     y = pg.depthwise_conv2d(pg.asarray(x), pg.asarray(filter), **options)
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12, atol=1e-12)
@@ -75,8 +76,10 @@ def test_channels_first_and_no_batch(backend):
 
 def test_integers_float16_and_empty(backend):
     require_dtypes(backend, "int32", "float16")
-    x, filter = np.arange(150).reshape(1, 5, 10, 3), np.full((2, 2, 3, 2), 1000)
-    x, filter = x.astype("int32"), filter.astype("int32")
+    x = np.arange(150).reshape(1, 5, 10, 3)
+    filter = np.full((2, 2, 3, 2), 1000)
+    x = x.astype("int32")
+    filter = filter.astype("int32")
     y = pg.depthwise_conv2d(x, filter)
     assert y.dtype == np.int32
     np.testing.assert_array_equal(y.numpy(), depthwise(x, filter, (0, 0), (4, 9)))
@@ -89,7 +92,8 @@ def test_integers_float16_and_empty(backend):
 
 def test_more_than_a_part_of_the_batch(backend):
     require_dtypes(backend, "float64")
-    x, filter = RNG.normal(size=(5, 64, 64, 16)), RNG.normal(size=(3, 3, 16, 1))
+    x = RNG.normal(size=(5, 64, 64, 16))
+    filter = RNG.normal(size=(3, 3, 16, 1))
     y = pg.depthwise_conv2d(x, filter, strides=2)
     expected = depthwise(x, filter, (0, 0), (31, 31), strides=2)
     np.testing.assert_allclose(y.numpy(), expected, atol=1e-12)
@@ -121,7 +125,8 @@ def test_large_gradients_with_channels_first(strides, backend):
 def test_complex(backend):
     require_dtypes(backend, "complex128")
     z = lambda *shape: RNG.normal(size=shape) + 1j * RNG.normal(size=shape)
-    x, filter = z(*X), z(3, 2, 3, 2)
+    x = z(*X)
+    filter = z(3, 2, 3, 2)
     y = pg.depthwise_conv2d(x, filter).numpy()
     np.testing.assert_allclose(y, depthwise(x, filter, (0, 0), (3, 5)))
     dx, df = pg.grads(pg.depthwise_conv2d)(x, filter, dy=y)
@@ -191,6 +196,7 @@ def test_errors(given, message, backend):
     ],
 )
 def test_errors_of_separable(first, second, message, backend):
-    first, second = np.ones(first, "float32"), np.ones(second, "float32")
+    first = np.ones(first, "float32")
+    second = np.ones(second, "float32")
     with pytest.raises(ValueError, match=f"separable_conv2d: .*{message}"):
         pg.separable_conv2d(np.ones(X, "float32"), first, second)

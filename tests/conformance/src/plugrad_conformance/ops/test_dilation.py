@@ -178,14 +178,16 @@ def test_channels_first_and_no_batch(backend):
 
 
 def test_dtypes_meet(backend):
-    x, filter = np.ones((2, 2, 1), "int32"), np.full((1, 1, 1), 0.5, "float32")
+    x = np.ones((2, 2, 1), "int32")
+    filter = np.full((1, 1, 1), 0.5, "float32")
     y = pg.dilation2d(x, filter)
     assert (y.dtype, y.numpy().max()) == (np.float32, 1.5)
 
 
 @pytest.mark.parametrize("shape", [(0, 4, 4, 3), (2, 4, 4, 0)])
 def test_empty(shape, backend):
-    x, filter = np.ones(shape, "float32"), np.ones((2, 2, shape[-1]), "float32")
+    x = np.ones(shape, "float32")
+    filter = np.ones((2, 2, shape[-1]), "float32")
     dy = np.ones((shape[0], 3, 3, shape[-1]), "float32")
     dx, df = pg.grads(pg.dilation2d)(x, filter, dy=dy)
     assert pg.dilation2d(x, filter).shape == dy.shape
@@ -232,7 +234,9 @@ def test_errors_of_kinds(backend):
 
 
 def test_run_kernel_checks(backend):
-    x, filter, dy = pg.ones(X), pg.ones((2, 2, 3)), pg.ones((2, 4, 5, 3))
+    x = pg.ones(X)
+    filter = pg.ones((2, 2, 3))
+    dy = pg.ones((2, 4, 5, 3))
     assert pg.run_kernel("Dilation2D", [x, filter], PAD).shape == dy.shape
     with pytest.raises(ValueError, match="run_kernel: the input must have rank 4, got"):
         pg.run_kernel("Dilation2D", [x[0], filter], PAD)

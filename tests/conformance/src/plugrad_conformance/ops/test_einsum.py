@@ -133,7 +133,8 @@ DTYPES = ["float32", "float16", "complex64", "int32", "int8", "uint8", "int64"]
 def test_dtypes(equation, dtype, backend):
     require_dtypes(backend, dtype, "float64")
     a, b = RNG.integers(0, 3 if dtype == "float16" else 100, (2, 25, 25))
-    a, b = a.astype(dtype), b.astype(dtype)
+    a = a.astype(dtype)
+    b = b.astype(dtype)
     y = pg.einsum(equation, pg.asarray(a), pg.asarray(b))
     if a.dtype.kind in "iu":  # they wrap
         close(y, np.einsum(equation, a, b), 0)
@@ -174,7 +175,8 @@ def test_the_result_is_another_handle(backend):
 
 def test_long_chains_are_multiplied_in_a_good_order():
     """From the left there would be a matrix of a million elements."""
-    a, b = np.ones((1000, 2), np.float32), np.ones((2, 1000), np.float32)
+    a = np.ones((1000, 2), np.float32)
+    b = np.ones((2, 1000), np.float32)
     with toy(without=["Einsum"]), pg.use_backend("toy"), pg.profile() as seen:
         y = pg.einsum("ij,jk,kl->il", b, a, b)
         y = pg.einsum("ij,jk,kl->il", a, b, a)
@@ -183,7 +185,8 @@ def test_long_chains_are_multiplied_in_a_good_order():
 
 
 def test_products_in_backward_are_as_small_as_in_forward():
-    a, b = np.ones((50, 2), np.float32), np.ones((2, 50), np.float32)
+    a = np.ones((50, 2), np.float32)
+    b = np.ones((2, 50), np.float32)
     f = lambda a, b: pg.sum(pg.einsum("ij,jk,kl->il", a, b, a))
     with pg.use_backend("cpu"), pg.profile() as seen:
         pg.grads(f)(a, b)

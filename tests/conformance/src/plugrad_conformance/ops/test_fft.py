@@ -37,7 +37,8 @@ HOW = [
 @pytest.mark.parametrize("name", ONE)
 def test_one_axis(name, how, backend):
     require_dtypes(backend, "complex128")
-    op, reference = getattr(fft, name), getattr(np.fft, name)
+    op = getattr(fft, name)
+    reference = getattr(np.fft, name)
     x = draw(3, 4, 5, real=name in REAL)
     expected = reference(x, **how)
     y = op(pg.asarray(x), **how)
@@ -59,7 +60,8 @@ SEVERAL = [
 @pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn"])
 def test_several_axes(name, how, backend):
     require_dtypes(backend, "complex128")
-    op, reference = getattr(fft, name), getattr(np.fft, name)
+    op = getattr(fft, name)
+    reference = getattr(np.fft, name)
     x = draw(3, 4, 5, real=name in REAL)
     known = dict(how)
     if "s" in how:  # NumPy takes -1 for the input's size even of irfftn's last axis
@@ -166,7 +168,8 @@ def test_decompositions(n, dtype, bound):
     dtypes = ["bool", "int32", "float32", "float64", "complex64", "complex128"]
     with toy(without=["FFT", "IFFT"], dtypes=dtypes), pg.use_backend("toy"):
         for op, reference in ((fft.fft, np.fft.fft), (fft.ifft, np.fft.ifft)):
-            y, expected = op(pg.asarray(x)), reference(wide)
+            y = op(pg.asarray(x))
+            expected = reference(wide)
             assert (y.dtype, y.shape) == (dtype, x.shape)
             far = np.abs(y.numpy() - expected).max() / np.abs(expected).max()
             assert far < bound

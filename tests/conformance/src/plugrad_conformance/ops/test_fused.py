@@ -19,7 +19,9 @@ ACTIVATIONS = {
     "leaky_relu": lambda y, w: pg.leaky_relu(y, alpha=0.3),
     "sigmoid": lambda y, w: pg.sigmoid(y),
 }
-X, F, D = (2, 4, 5, 3), (2, 3, 3, 4), (2, 3, 3, 2)
+X = (2, 4, 5, 3)
+F = (2, 3, 3, 4)
+D = (2, 3, 3, 2)
 CASES = [  # fused, plain, shapes of the two factors, options
     (pg.fused.matmul, pg.matmul, (3, 4), (4, 4), {}),
     (pg.fused.matmul, pg.matmul, (2, 4, 3), (4, 3), {"transpose_b": True}),
@@ -67,7 +69,8 @@ def test_equals_its_parts(op, plain, a, b, options, activation, backend):
 def test_special_values(activation, backend):
     values = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 7, -200, 200]
     x = np.asarray(values, "float32").reshape(-1, 1)
-    one, w = np.ones((1, 1), "float32"), np.full(1, 0.5, "float32")
+    one = np.ones((1, 1), "float32")
+    w = np.full(1, 0.5, "float32")
     fused, parts = both(pg.fused.matmul, pg.matmul, activation, {})
     y, z = (f(x, one, -0 * w, w).numpy() for f in (fused, parts))
     np.testing.assert_allclose(y, z, rtol=1e-6, atol=1e-37)
@@ -116,7 +119,8 @@ def test_channels_first(shape, backend):
     y = pg.fused.conv2d(x, f, bias, w, **options).numpy()
     z = pg.conv2d(x, f, data_format="NCHW").numpy()
     if shape == (4,):
-        bias, w = bias[:, None, None], w[:, None, None]
+        bias = bias[:, None, None]
+        w = w[:, None, None]
     z = z + bias
     np.testing.assert_allclose(y, np.where(z < 0, z * w, z), rtol=1e-5, atol=1e-5)
 
@@ -139,7 +143,8 @@ def test_run_kernel_takes_the_attributes_of_the_user(backend):
     y = pg.run_kernel("FusedDepthwiseConv2D", [x, d, None, None], given)
     z = pg.fused.depthwise_conv2d(x, d, **given)
     np.testing.assert_array_equal(y.numpy(), z.numpy())
-    a, b = pg.ones((2, 3)), pg.ones((4, 3))
+    a = pg.ones((2, 3))
+    b = pg.ones((4, 3))
     y = pg.run_kernel("_FusedMatMul", [a, b, None, None], {"transpose_b": True})
     assert y.tolist() == [[3.0] * 4] * 2
 

@@ -222,7 +222,8 @@ def test_a_bad_index_is_named_as_it_was_given(backend):
 
 def test_negative_small_integers_are_not_taken_for_large_ones():
     with pg.use_backend("cpu"):
-        x, last = pg.asarray(np.arange(300.0)), pg.asarray(np.array([-1], np.int8))
+        x = pg.asarray(np.arange(300.0))
+        last = pg.asarray(np.array([-1], np.int8))
         with pytest.raises(IndexError, match="index -1 is out of range"):
             pg.run_kernel("GatherV2", [x, last], {"axis": 0, "batch_dims": 0})
         y = pg.run_kernel("UnsortedSegmentSum", [x[:1], last], {"num_segments": 300})
@@ -256,7 +257,8 @@ SEGMENTS = [
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int32", "complex64"])
 @pytest.mark.parametrize(("shape", "ids", "count"), SEGMENTS, ids=str)
 def test_segment_sums(shape, ids, count, dtype, backend):
-    x, ids = sample(shape, dtype), np.asarray(ids)
+    x = sample(shape, dtype)
+    ids = np.asarray(ids)
     for id_type in ("int32", "int64"):
         y = pg.unsorted_segment_sum(x, ids.astype(id_type), count)
         np.testing.assert_array_equal(y.numpy(), summed(x, ids, count), strict=True)
@@ -319,7 +321,8 @@ HOT = [
 
 @pytest.mark.parametrize(("indices", "depth", "more"), HOT, ids=str)
 def test_one_hot(indices, depth, more, backend):
-    on, off = more.get("on_value", 1), more.get("off_value", 0)
+    on = more.get("on_value", 1)
+    off = more.get("off_value", 0)
     flat = np.asarray(indices, np.int32)
     expected = np.where(flat[..., None] == np.arange(depth), on, off)
     expected = np.moveaxis(expected, -1, more.get("axis", -1))

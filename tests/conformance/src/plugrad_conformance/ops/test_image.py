@@ -158,8 +158,10 @@ def rotated(image, radians, fill, center):
     _, h, w, _ = image.shape
     y = np.empty_like(image)
     y[...] = fill
-    right, down = center[0] * w, center[1] * h
-    sin, cos = math.sin(radians), math.cos(radians)
+    right = center[0] * w
+    down = center[1] * h
+    sin = math.sin(radians)
+    cos = math.cos(radians)
     for i, j in np.ndindex(h, w):
         u = math.floor((j - right) * cos - (i - down) * sin + right + 0.5)
         v = math.floor((j - right) * sin + (i - down) * cos + down + 0.5)
@@ -298,7 +300,8 @@ def otsu(gray):
     """Try every threshold; the first of the best."""
     best, found = 0.0, -1
     for t in range(255):
-        dark, bright = gray[gray <= t], gray[gray > t]
+        dark = gray[gray <= t]
+        bright = gray[gray > t]
         if dark.size and bright.size:
             gap = dark.mean() - bright.mean()
             spread = dark.size * bright.size * gap**2

@@ -8,7 +8,8 @@ from ..check import check_gradients
 from .moves import DTYPES, sample
 
 MASK = np.array([[True, False, True], [False, False, True]])
-A, B = np.array([1, 0, -1]), np.array([[0], [-2]])
+A = np.array([1, 0, -1])
+B = np.array([[0], [-2]])
 KEYS = [  # of a tensor of shape (2, 3, 4)
     1,
     -2,

@@ -18,7 +18,8 @@ while FIBONACCI[-1] < 2**64:
 
 def numbers(dtype):
     """Return numbers of all sizes, the ends of the dtype, and Fibonacci numbers."""
-    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    low = np.iinfo(dtype).min
+    high = np.iinfo(dtype).max
     rng = np.random.default_rng(0)
     known = [low, low + 1, high, high - 1, 0, 1, 2, 3, 6, 12]
     fibonacci = [n for n in FIBONACCI if n <= high][-4:]
@@ -52,7 +53,8 @@ def test_divisors_of_scalars_and_of_nothing(backend):
 
 
 def test_divisors_under_jit_and_vmap(backend):
-    a, b = pg.asarray([[12, -18], [7, 21]]), pg.asarray([20, 12])
+    a = pg.asarray([[12, -18], [7, 21]])
+    b = pg.asarray([20, 12])
     for op, reference in PAIRS:
         expected = reference(a.numpy(), b.numpy())
         f = pg.jit(op)
@@ -91,7 +93,8 @@ def test_positions_of_any_shape_and_dtype(backend):
 
 def test_positions_in_a_huge_array(backend):
     require_dtypes(backend, "int64")
-    shape, index = (3, 2**20, 2**13), np.asarray(2**33 + 12345)
+    shape = (3, 2**20, 2**13)
+    index = np.asarray(2**33 + 12345)
     found = [y.item() for y in pg.unravel_index(index, shape)]
     assert found == [int(i) for i in np.unravel_index(index, shape)]
     y = pg.unravel_index(pg.asarray([7], dtype="int32"), shape)[2]

@@ -95,7 +95,8 @@ def around(v, method):
 
 def read(image, coordinates, method, outside, align):
     """Return one element of ``grid_sample``: PyTorch's definition, pixel by pixel."""
-    sizes, total = image.shape[:-1], np.zeros(image.shape[-1])
+    sizes = image.shape[:-1]
+    total = np.zeros(image.shape[-1])
     fold = lambda v, size: FOLDS[outside](v, size, align)
     places = []
     for c, size in zip(coordinates[::-1], sizes, strict=True):
@@ -162,7 +163,8 @@ def test_gradients_of_grids(
     shape, places, method, padding_mode, align_corners, backend
 ):
     n = len(shape) - 2
-    x, grid = RNG.normal(size=shape), RNG.uniform(-1.4, 1.4, (*places, n))
+    x = RNG.normal(size=shape)
+    grid = RNG.uniform(-1.4, 1.4, (*places, n))
     f = lambda x, grid: pg.square(
         pg.image.grid_sample(
             *(x, grid),
@@ -217,7 +219,8 @@ def test_batches_read_their_own_images_even_outside(backend):
     [((0, 2, 3, 1), (0, 4, 5)), ((2, 2, 3, 0), (2, 4, 5)), ((2, 2, 3, 1), (2, 0, 5))],
 )
 def test_grids_of_nothing(shape, places, method, padding_mode, backend):
-    x, grid = np.ones(shape, "float32"), np.zeros((*places, 2), "float32")
+    x = np.ones(shape, "float32")
+    grid = np.zeros((*places, 2), "float32")
     options = {"method": method, "padding_mode": padding_mode}
     y = pg.image.grid_sample(x, grid, **options)
     assert y.shape == (*places, shape[-1])
@@ -227,7 +230,8 @@ def test_grids_of_nothing(shape, places, method, padding_mode, backend):
     assert not dx.numpy().any()
 
 
-X, G = np.ones((1, 2, 2, 1)), np.zeros((1, 2, 2, 2))
+X = np.ones((1, 2, 2, 1))
+G = np.zeros((1, 2, 2, 2))
 ERRORS = [
     (lambda: pg.image.grid_sample(X, G[..., :1]), "image.grid_sample: images"),
     (lambda: pg.image.grid_sample(X, G[0]), "image.grid_sample: images"),

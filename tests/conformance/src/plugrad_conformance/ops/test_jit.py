@@ -159,7 +159,9 @@ COMPILERS = {
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_other_compilers(compiler, backend):
     """A twin of the backend whose compiler takes all kernels, some, or none."""
-    rng, asked, name = np.random.default_rng(0), [], f"{backend}-jit"
+    rng = np.random.default_rng(0)
+    asked = []
+    name = f"{backend}-jit"
 
     def compile_region(graph):
         asked.append(graph)

@@ -21,14 +21,16 @@ def log_softmax(x):
 
 # --- the divergence of distributions ---------------------------------------------
 
-P, Q = RNG.dirichlet(np.ones(4), (2, 3)), np.log(RNG.dirichlet(np.ones(4), (2, 3)))
+P = RNG.dirichlet(np.ones(4), (2, 3))
+Q = np.log(RNG.dirichlet(np.ones(4), (2, 3)))
 
 
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean", "sum_by_nonzero_weights"])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_kl_divergence(dtype, reduction, backend):
     require_dtypes(backend, dtype)
-    p, q = P.astype(dtype), Q.astype(dtype)
+    p = P.astype(dtype)
+    q = Q.astype(dtype)
     expected = p * (np.log(p.astype(float)) - q.astype(float))
     expected = {"none": lambda x: x, "sum": np.sum}.get(reduction, np.mean)(expected)
     rtol = {"float16": 1e-2, "float64": 1e-12}.get(dtype, 1e-5)
@@ -102,7 +104,8 @@ def read(path, blank):
 
 def ctc(labels, logits, blank=0):
     """Return the loss of a sequence by all paths."""
-    logs, total = log_softmax(logits), 0.0
+    logs = log_softmax(logits)
+    total = 0.0
     for path in itertools.product(range(logits.shape[1]), repeat=len(logits)):
         if read(path, blank) == list(labels):
             total += math.exp(sum(logs[t, c] for t, c in enumerate(path)))
@@ -143,7 +146,8 @@ def test_ctc_loss(labels, steps, classes, blank, dtype, backend):
 
 def batch():
     rows = SEQUENCES[3:8]
-    labels, logits = np.full((len(rows), 4), -7), RNG.normal(size=(len(rows), 7, 3))
+    labels = np.full((len(rows), 4), -7)
+    logits = RNG.normal(size=(len(rows), 7, 3))
     for i, (row, *_) in enumerate(rows):
         labels[i, : len(row)] = row
     return rows, labels, logits
@@ -180,7 +184,8 @@ def test_probabilities_are_logits(backend):
 
 
 def test_reductions_of_ctc_loss(backend):
-    logits, labels = RNG.normal(size=(2, 4, 3)), [[1, 2], [2, 1]]
+    logits = RNG.normal(size=(2, 4, 3))
+    labels = [[1, 2], [2, 1]]
     each = losses.ctc_loss(labels, logits, reduction="none").numpy()
     np.testing.assert_allclose(
         losses.ctc_loss(labels, logits).item(), each.mean(), rtol=1e-5

@@ -35,7 +35,8 @@ SHAPES = [
 @pytest.mark.parametrize(("a", "b"), SHAPES, ids=str)
 def test_matmul(a, b, backend):
     require_dtypes(backend, "float64")
-    a, b = RNG.normal(size=a), RNG.normal(size=b)
+    a = RNG.normal(size=a)
+    b = RNG.normal(size=b)
     y = pg.matmul(pg.asarray(a), pg.asarray(b))
     np.testing.assert_allclose(y.numpy(), a @ b, rtol=1e-12, atol=1e-14)
     assert y.shape == (a @ b).shape
@@ -133,9 +134,11 @@ def extremes(dtype, *shape):
 def test_products_of_bytes(sizes, dtypes, turn_a, turn_b, backend):
     require_dtypes(backend, *dtypes)
     m, n, k = sizes
-    a, b = extremes(dtypes[0], m, k), extremes(dtypes[1], k, n)
+    a = extremes(dtypes[0], m, k)
+    b = extremes(dtypes[1], k, n)
     expected = a.astype(np.int32) @ b.astype(np.int32)
-    a, b = pg.asarray(a.T if turn_a else a), pg.asarray(b.T if turn_b else b)
+    a = pg.asarray(a.T if turn_a else a)
+    b = pg.asarray(b.T if turn_b else b)
     how = {"transpose_a": turn_a, "transpose_b": turn_b}
     y = pg.matmul(a, b, **how, preferred_element_type="int32")
     assert y.dtype == np.int32
@@ -146,8 +149,10 @@ def test_products_of_bytes(sizes, dtypes, turn_a, turn_b, backend):
 def test_shapes_of_products_of_bytes(shapes, backend):
     """As those of other products; the sums of the last wrap."""
     require_dtypes(backend, "int8", "uint8")
-    (first, second), turn = shapes, shapes[0][0] > 9
-    a, b = np.full(first, 255, np.uint8), np.full(second, -128, np.int8)
+    (first, second) = shapes
+    turn = shapes[0][0] > 9
+    a = np.full(first, 255, np.uint8)
+    b = np.full(second, -128, np.int8)
     a, b = (a.T, b) if turn else (a, b)
     expected = np.matmul(a.astype(np.int32), b.astype(np.int32))
     y = pg.matmul(a, b, preferred_element_type="int32")
@@ -189,7 +194,8 @@ def test_products_in_a_dtype_that_is_not_of_numbers(to, backend):
 )
 def test_vecdot(a, b, axis, backend):
     require_dtypes(backend, "float64")
-    a, b = RNG.normal(size=a), RNG.normal(size=b)
+    a = RNG.normal(size=a)
+    b = RNG.normal(size=b)
     op = lambda a, b: pg.vecdot(a, b, axis=axis)
     np.testing.assert_allclose(op(a, b).numpy(), (a * b).sum(axis), rtol=1e-12)
     check_gradients(op, a, b)
@@ -214,7 +220,8 @@ CONTRACTIONS = [
 @pytest.mark.parametrize(("a", "b", "axes"), CONTRACTIONS, ids=str)
 def test_tensordot(a, b, axes, backend):
     require_dtypes(backend, "float64")
-    a, b = RNG.normal(size=a), RNG.normal(size=b)
+    a = RNG.normal(size=a)
+    b = RNG.normal(size=b)
     op = lambda a, b: pg.tensordot(a, b, axes=axes)
     expected = np.tensordot(a, b, axes)
     assert op(a, b).shape == expected.shape
@@ -237,7 +244,8 @@ PRODUCTS = [
 @pytest.mark.parametrize(("op", "reference", "a", "b"), PRODUCTS)
 def test_products(op, reference, a, b, backend):
     require_dtypes(backend, "float64")
-    a, b = RNG.normal(size=a), RNG.normal(size=b)
+    a = RNG.normal(size=a)
+    b = RNG.normal(size=b)
     y = op(pg.asarray(a), pg.asarray(b))
     np.testing.assert_allclose(y.numpy(), reference(a, b), rtol=1e-12)
     assert y.shape == reference(a, b).shape

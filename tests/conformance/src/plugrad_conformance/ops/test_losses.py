@@ -192,7 +192,8 @@ def test_softmax_cross_entropy_at_the_ends(backend):
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_labels_that_are_numbers_of_classes(weights, reduction, backend):
     require_dtypes(backend, "float64")
-    logits, labels = RNG.normal(size=(3, 2, 4)), np.asarray([[0, 3], [1, 1], [2, 0]])
+    logits = RNG.normal(size=(3, 2, 4))
+    labels = np.asarray([[0, 3], [1, 1], [2, 0]])
     one_hot = np.eye(4)[labels]
     args = () if weights is None else (weights,)
     dense = losses.softmax_cross_entropy(one_hot, logits, *args, reduction=reduction)
@@ -223,7 +224,8 @@ def test_huber_of_infinite_errors(backend):
 
 # --- errors ----------------------------------------------------------------------
 
-A, B = np.ones((2, 3), np.float32), np.ones((3, 3), np.float32)
+A = np.ones((2, 3), np.float32)
+B = np.ones((3, 3), np.float32)
 
 
 def test_shapes_that_differ(case, backend):

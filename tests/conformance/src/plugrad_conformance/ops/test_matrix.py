@@ -56,7 +56,8 @@ BANDS = [(0, 0), (-1, 0), (0, -1), (1, 2), (-1, -1), (2, 0), (3, 4), (-7, 1)]
 @pytest.mark.parametrize(("lower", "upper"), BANDS)
 def test_band_part(lower, upper, shape, backend):
     rows, columns = shape[-2:]
-    lower, upper = min(lower, rows), min(upper, columns)
+    lower = min(lower, rows)
+    upper = min(upper, columns)
     x = RNG.normal(size=shape).astype(np.float32)
     below = np.arange(rows)[:, None] - np.arange(columns)
     inside = ((lower < 0) | (below <= lower)) & ((upper < 0) | (-below <= upper))
@@ -69,7 +70,8 @@ def test_band_part(lower, upper, shape, backend):
 
 def test_a_band_of_very_many_diagonals(backend):
     require_dtypes(backend, "int64")
-    x, most = np.ones((2, 3), np.float32), pg.asarray(2**63 - 1, dtype="int64")
+    x = np.ones((2, 3), np.float32)
+    most = pg.asarray(2**63 - 1, dtype="int64")
     np.testing.assert_array_equal(linalg.band_part(x, most, most).numpy(), x)
 
 
@@ -104,7 +106,8 @@ SYSTEMS = [
 @pytest.mark.parametrize("make", [real, both])
 def test_solve(a, b, make, backend):
     require_dtypes(backend, "float64", "complex128")
-    a, b = make(*a), make(*b)
+    a = make(*a)
+    b = make(*b)
     close(linalg.solve(pg.asarray(a), pg.asarray(b)), np.linalg.solve(a, b))
     (check_complex_gradients if make is both else check_gradients)(linalg.solve, a, b)
 
@@ -114,7 +117,8 @@ def test_solve(a, b, make, backend):
 @pytest.mark.parametrize("make", [real, both])
 def test_triangular_solve(a, b, upper, make, backend):
     require_dtypes(backend, "float64", "complex128")
-    a, b = make(*a) + 2 * np.eye(a[-1]), make(*b)
+    a = make(*a) + 2 * np.eye(a[-1])
+    b = make(*b)
     op = lambda a, b: linalg.triangular_solve(a, b, upper=upper)
     expected = np.linalg.solve(np.triu(a) if upper else np.tril(a), b)
     close(op(pg.asarray(a), pg.asarray(b)), expected)
@@ -180,7 +184,8 @@ def test_determinants(shape, make, backend):
     x = make(*shape)
     check = check_complex_gradients if make is both else check_gradients
     close(linalg.det(pg.asarray(x)), np.linalg.det(x))
-    found, expected = linalg.slogdet(pg.asarray(x)), np.linalg.slogdet(x)
+    found = linalg.slogdet(pg.asarray(x))
+    expected = np.linalg.slogdet(x)
     close(found.sign, expected.sign)
     close(found.logabsdet, expected.logabsdet)
     check(linalg.det, x)
@@ -207,11 +212,13 @@ def test_determinants_of_singular_matrices_have_gradients(x, backend):
 
 def test_third_and_fourth_derivatives_of_the_determinant(backend):
     require_dtypes(backend, "float64")
-    x, v = real(4, 4), real(4, 4)
+    x = real(4, 4)
+    v = real(4, 4)
     f = lambda t: linalg.det(pg.asarray(x) + t * pg.asarray(v))
     values = [np.linalg.det(x + t * v) for t in range(5)]
     line = np.polynomial.Polynomial.fit(range(5), values, 4).convert()
-    derivative, t = f, pg.asarray(np.float64(0.3))
+    derivative = f
+    t = pg.asarray(np.float64(0.3))
     for order in range(1, 5):
         derivative = pg.grad(derivative)
         np.testing.assert_allclose(derivative(t).item(), line.deriv(order)(0.3), 1e-8)

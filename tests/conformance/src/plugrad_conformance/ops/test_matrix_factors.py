@@ -158,7 +158,8 @@ def test_eigh(shape, make, backend):
 def test_svd(shape, make, backend):
     require_dtypes(backend, "float64", "complex128")
     x = make(*shape)
-    given, k = pg.asarray(x), min(shape[-2:])
+    given = pg.asarray(x)
+    k = min(shape[-2:])
     for full in (False, True):
         u, s, vh = linalg.svd(given, full_matrices=full)
         expected = np.linalg.svd(x, full)
@@ -190,7 +191,9 @@ def test_svd(shape, make, backend):
 
 def test_derivatives_along_a_direction(backend):
     require_dtypes(backend, "float64")
-    x, v, eps = real(4, 3), real(4, 3), 1e-6
+    x = real(4, 3)
+    v = real(4, 3)
+    eps = 1e-6
     for f in (
         lambda x: linalg.svd(x, full_matrices=False),
         lambda x: linalg.qr(x),
@@ -231,7 +234,8 @@ def test_equal_values_have_gradients(op, x, backend):
 
 def test_vectors_on_the_other_side_of_a_zero_have_gradients(backend):
     require_dtypes(backend, "float64")
-    x, weights = real(5, 2) @ real(2, 3), pg.asarray([1.0, 2.0, 4.0])
+    x = real(5, 2) @ real(2, 3)
+    weights = pg.asarray([1.0, 2.0, 4.0])
     right = lambda x: weighted(H(linalg.svd(x).Vh), weights) @ linalg.svd(x).Vh
     check_gradients(right, x, order=1)
     left = lambda x: (lambda u: weighted(u, weights) @ H(u))(linalg.svd(x).U)
@@ -240,7 +244,8 @@ def test_vectors_on_the_other_side_of_a_zero_have_gradients(backend):
 
 def test_vectors_of_equal_values_have_none(backend):
     require_dtypes(backend, "float64")
-    x, dy = pg.asarray(np.eye(2)), pg.asarray(real(2, 2))
+    x = pg.asarray(np.eye(2))
+    dy = pg.asarray(real(2, 2))
     total = lambda x: pg.sum(pg.square(linalg.svdvals(x)))
     for f in (
         lambda x: linalg.svd(x).U,

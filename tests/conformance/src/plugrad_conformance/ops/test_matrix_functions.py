@@ -39,7 +39,8 @@ EMPTY = [(0, 0), (0, 3), (3, 0), (0, 2, 2), (2, 0, 3)]
 @pytest.mark.parametrize("shape", [*SHAPES, *EMPTY], ids=str)
 def test_lu(shape, make, backend):
     require_dtypes(backend, "complex128" if make is both else "float64")
-    x, (*batch, m, n) = make(*shape), shape
+    x = make(*shape)
+    (*batch, m, n) = shape
     k = min(m, n)
     p, lower, upper = (y.numpy() for y in linalg.lu(x))
     assert p.shape == (*batch, m, m)
@@ -141,7 +142,10 @@ def test_gradients_of_matrix_exp(shape, make, backend):
 
 # --- chains of products ----------------------------------------------------------
 
-A, B, C, D = real(3), real(3, 4), real(4, 2), real(2)
+A = real(3)
+B = real(3, 4)
+C = real(4, 2)
+D = real(2)
 CHAINS = [[A, B], [B, C], [A, B, C], [B, C, D], [A, B, C, D], [A, A], [C, D]]
 SIZES = [(10, 1, 10, 1, 10), (2, 9, 3, 8, 4, 7), (1, 1, 1, 1), (3, 0, 2)]
 CHAINS += [[real(*pair) for pair in itertools.pairwise(sizes)] for sizes in SIZES]
@@ -159,7 +163,9 @@ def test_chains(chain, backend):
 
 def test_the_cheapest_order(backend):
     """From the left, the first product has 16 elements, and overflows."""
-    x, y, z = pg.full((4, 1), 1e30), pg.full((1, 4), 1e30), pg.full((4, 1), 1e-30)
+    x = pg.full((4, 1), 1e30)
+    y = pg.full((1, 4), 1e30)
+    z = pg.full((4, 1), 1e-30)
     np.testing.assert_allclose(linalg.multi_dot([x, y, z]).numpy(), [[4e30]] * 4)
 
 

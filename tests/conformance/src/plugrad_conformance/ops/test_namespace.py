@@ -71,7 +71,8 @@ MAKERS = {
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_tensors_are_made_on_a_device(name, backend):
-    here, host = MAKERS[name](None), MAKERS[name]("cpu")
+    here = MAKERS[name](None)
+    host = MAKERS[name]("cpu")
     assert (here.device, host.device) == (backend, "cpu")
     np.testing.assert_array_equal(here.numpy(), host.numpy())
     assert pg.get_backend() == backend
@@ -193,7 +194,8 @@ def test_signs(backend):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_nextafter_is_exact(dtype, backend):
     require_dtypes(backend, dtype)
-    rng, info = np.random.default_rng(0), np.finfo(dtype)
+    rng = np.random.default_rng(0)
+    info = np.finfo(dtype)
     a = rng.normal(size=300) * 2.0 ** rng.integers(
         info.minexp + 1, info.maxexp - 3, 300
     )

@@ -63,7 +63,8 @@ def test_extremes_of_two(op, reference, dtype, backend):
 
 @pytest.mark.parametrize(("op", "reference"), PAIRS, **by_name)
 def test_extremes_of_integers_and_scalars(op, reference, backend):
-    a, b = np.asarray([3, -(2**31), 7], np.int32), np.asarray([[2], [8]], np.int32)
+    a = np.asarray([3, -(2**31), 7], np.int32)
+    b = np.asarray([[2], [8]], np.int32)
     np.testing.assert_array_equal(op(a, b).numpy(), reference(a, b), strict=True)
     x = pg.asarray([NAN, 1.0, 3.0])
     assert op(x, 2).tolist() == op(2.0, x).tolist() == reference(x.numpy(), 2).tolist()
@@ -91,7 +92,8 @@ def test_the_gradient_goes_to_the_argument_that_wins(a, b, first, second, backen
 @pytest.mark.parametrize("op", [pg.fmax, pg.fmin], **by_name)
 def test_gradients_of_two(op, backend):
     rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(3, 4)), rng.normal(size=(4,))
+    a = rng.normal(size=(3, 4))
+    b = rng.normal(size=(4,))
     check_gradients(lambda a, b: op(a, b) * op(a * a, b), a, b)
 
 

@@ -47,7 +47,8 @@ def test_gradients_of_softmax(op, axis, backend):
 
 def test_softmax_at_the_ends(backend):
     x = pg.asarray([[0.0, -np.inf, 0.0], [1e4, -1e4, 0.0], [np.nan, 0.0, 1.0]])
-    half, nan = np.log(0.5), np.nan
+    half = np.log(0.5)
+    nan = np.nan
     np.testing.assert_allclose(
         pg.softmax(x).numpy(), [[0.5, 0, 0.5], [1, 0, 0], [nan, nan, nan]]
     )
@@ -87,7 +88,8 @@ SHAPES = [((5, 3), (3,)), ((2, 2, 3, 3), (3,)), ((2, 3), (2, 3)), ((4, 3), (4, 1
 @pytest.mark.parametrize(("shape", "channels"), SHAPES, ids=str)
 def test_batch_norm(shape, channels, given, backend):
     require_dtypes(backend, "float64")
-    x, mean = RNG.normal(size=shape), RNG.normal(size=channels)
+    x = RNG.normal(size=shape)
+    mean = RNG.normal(size=channels)
     variance = RNG.uniform(0.5, 2, size=channels)
     more = [RNG.normal(size=channels), RNG.normal(size=channels)]
     more = {"both": more, "scale": more[1:], "offset": more[:1], "none": []}[given]
@@ -117,7 +119,8 @@ def test_dtypes_of_batch_norm(backend):
 
 def layer_norm(x, scale, offset, axis):
     x = x.astype(np.float64)
-    mean, variance = x.mean(axis, keepdims=True), x.var(axis, keepdims=True)
+    mean = x.mean(axis, keepdims=True)
+    variance = x.var(axis, keepdims=True)
     offset = 0 if offset is None else offset
     return batch_norm(x, mean, variance, offset, 1 if scale is None else scale, 1e-5)
 
@@ -160,7 +163,8 @@ def test_values_of_layer_norm(shape, axis, dtype, backend):
 @pytest.mark.parametrize("axis", [-1, 1, (1, 2)], ids=str)
 def test_gradients_of_layer_norm(axis, backend):
     require_dtypes(backend, "float64")
-    scale, offset = RNG.normal(size=(4,)), RNG.normal(size=(3, 4))
+    scale = RNG.normal(size=(4,))
+    offset = RNG.normal(size=(3, 4))
     check_gradients(lambda *xs: pg.layer_norm(*xs, axis=axis), X, scale, offset)
     check_gradients(lambda x: pg.layer_norm(x, axis=axis), X)
 
@@ -184,7 +188,9 @@ def test_layer_norm_of_a_million(backend):
 def test_layer_norm_of_what_is_no_number_stays_in_its_row(backend):
     x = RNG.normal(size=(7, 70)).astype(np.float32)
     clean = pg.layer_norm(x, x[0], x[1]).numpy()
-    x[2, 3], x[4, 69], x[5, 0] = np.nan, np.inf, -np.inf
+    x[2, 3] = np.nan
+    x[4, 69] = np.inf
+    x[5, 0] = -np.inf
     y = pg.layer_norm(x, x[0], x[1]).numpy()
     odd = [2, 4, 5]
     assert np.isnan(y[odd]).all()
@@ -228,11 +234,14 @@ def test_overriding_layer_norm(backend):
 @pytest.mark.parametrize("groups", [1, 2, 6])
 def test_group_norm(axis, shape, groups, backend):
     require_dtypes(backend, "float64")
-    x, scale, offset = RNG.normal(size=shape), RNG.normal(size=6), RNG.normal(size=6)
+    x = RNG.normal(size=shape)
+    scale = RNG.normal(size=6)
+    offset = RNG.normal(size=6)
     last = np.moveaxis(x, axis, -1)
     parts = last.reshape(*last.shape[:-1], groups, -1)
     over = (*range(1, parts.ndim - 2), parts.ndim - 1)
-    middle, variance = parts.mean(over, keepdims=True), parts.var(over, keepdims=True)
+    middle = parts.mean(over, keepdims=True)
+    variance = parts.var(over, keepdims=True)
     parts = batch_norm(parts, middle, variance, epsilon=1e-5)
     expected = np.moveaxis(parts.reshape(last.shape) * scale + offset, -1, axis)
     how = {"groups": groups, "axis": axis}

@@ -26,12 +26,14 @@ BINARY = [
     (operator.lt, pg.less),
     (operator.le, pg.less_equal),
 ]
-A, B = np.asarray([7, 2, 3], np.int32), np.asarray([2, 2, 5], np.int32)
+A = np.asarray([7, 2, 3], np.int32)
+B = np.asarray([2, 2, 5], np.int32)
 
 
 @pytest.mark.parametrize(("symbol", "op"), BINARY, ids=lambda f: f.__name__)
 def test_operators(symbol, op, backend):
-    a, b = pg.asarray(A), pg.asarray(B)
+    a = pg.asarray(A)
+    b = pg.asarray(B)
     expected = op(a, b).numpy()
     np.testing.assert_allclose(expected, symbol(A, B), rtol=1e-6)
     for x, y in [
@@ -55,7 +57,8 @@ def test_operators(symbol, op, backend):
 @pytest.mark.parametrize(("symbol", "op"), BINARY, ids=lambda f: f.__name__)
 def test_scalars_on_either_side(symbol, op, scalar, backend):
     for b in (pg.asarray(B), pg.Variable(pg.asarray(B))):
-        left, right = symbol(scalar, b), symbol(b, scalar)
+        left = symbol(scalar, b)
+        right = symbol(b, scalar)
         assert isinstance(left, pg.Tensor)
         assert left.dtype == right.dtype == op(b, scalar).dtype
         whole = np.int32(scalar)
@@ -74,8 +77,10 @@ def test_operators_of_one_argument(symbol, expected, backend):
 
 
 def test_matrix_products(backend):
-    a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
-    x, y = pg.asarray(a), pg.asarray(b)
+    a = np.arange(6.0).reshape(2, 3)
+    b = np.arange(12.0).reshape(3, 4)
+    x = pg.asarray(a)
+    y = pg.asarray(b)
     for left, right in [
         (x, y),
         (x, b),
@@ -109,7 +114,8 @@ def test_what_is_no_number_is_not_equal(backend):
 
 
 def test_tensors_and_variables_are_hashable(backend):
-    x, v = pg.asarray([1.0, 2.0]), pg.Variable([1.0, 2.0])
+    x = pg.asarray([1.0, 2.0])
+    v = pg.Variable([1.0, 2.0])
     assert {x: 1, v: 2}[x] == 1
     assert {x, x, v} == {x, v}
 
@@ -125,7 +131,8 @@ def test_the_gradient_reaches_through_every_operator(backend):
 
 
 def test_a_variable_is_read_by_an_operator(backend):
-    v, x = pg.Variable([[1.0, 2.0], [3.0, 4.0]]), pg.asarray([[1.0], [-1.0]])
+    v = pg.Variable([[1.0, 2.0], [3.0, 4.0]])
+    x = pg.asarray([[1.0], [-1.0]])
     value, found = pg.variable_grads(lambda: pg.sum(2 - (v * 2) @ x))
     assert value.item() == 8.0
     assert found[v].tolist() == [[-2.0, 2.0], [-2.0, 2.0]]

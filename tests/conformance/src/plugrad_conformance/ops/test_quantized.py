@@ -108,7 +108,8 @@ def test_convolutions(row, end, plain, each, backend):
 
 def test_several_results_of_a_channel(backend):
     require_dtypes(backend, "int8", "uint8")
-    x, w = drawn("uint8", (1, 4, 5, 3)), drawn("int8", (2, 2, 3, 4))
+    x = drawn("uint8", (1, 4, 5, 3))
+    w = drawn("int8", (2, 2, 3, 4))
     y = quantized.depthwise_conv2d(pg.asarray(x), pg.asarray(w))
     how = (1, 1), [(0, 0), (0, 0)], (1, 1)
     expected = [convolved(x, w[..., i], None, *how) for i in range(4)]
@@ -134,9 +135,11 @@ SHAPES = [
 def test_products(shape, end, backend):
     require_dtypes(backend, "int8", "uint8")
     rows, n = shape
-    a, w = drawn(ENDS[end][0], rows), drawn("int8", (rows[-1], n))
+    a = drawn(ENDS[end][0], rows)
+    w = drawn("int8", (rows[-1], n))
     if rows[-1] > 60000:
-        a, w = np.full_like(a, np.iinfo(a.dtype).max), np.full_like(w, -128)
+        a = np.full_like(a, np.iinfo(a.dtype).max)
+        w = np.full_like(w, -128)
     a_zero, *rest = given(end, n, rows[-1] > 60000)
     wide = a.astype(np.int32) - (0 if a_zero is None else np.int32(a_zero))
     expected = ended(np.matmul(wide, w.astype(np.int32)), *rest)
@@ -149,7 +152,8 @@ def test_results_are_rounded_half_to_even_and_bounded(backend):
     require_dtypes(backend, "int8", "uint8")
     sums = np.array([-(2**31), -600, -5, -3, -1, 0, 1, 3, 5, 600, 2**31 - 1], np.int32)
     w = np.zeros((1, sums.size), np.int8)
-    a, end = np.zeros((1, 1), np.uint8), (pg.asarray(sums), pg.asarray(np.float32(0.5)))
+    a = np.zeros((1, 1), np.uint8)
+    end = (pg.asarray(sums), pg.asarray(np.float32(0.5)))
     for zero, expected in {
         np.uint8(3): [0, 0, 1, 1, 3, 3, 3, 5, 5, 255, 255],
         np.int8(-4): [-128, -128, -6, -6, -4, -4, -4, -2, -2, 127, 127],
@@ -160,7 +164,8 @@ def test_results_are_rounded_half_to_even_and_bounded(backend):
 
 def test_the_gradient_in_the_scale_is_the_sum(backend):
     require_dtypes(backend, "int8", "uint8")
-    a, w = drawn("uint8", (3, 4)), drawn("int8", (4, 2))
+    a = drawn("uint8", (3, 4))
+    w = drawn("int8", (4, 2))
     f = lambda scale: pg.sum(quantized.matmul(a, w, None, None, scale))
     found = pg.grad(f)(pg.asarray(np.ones(2, np.float32)))
     expected = (a.astype(np.int32) @ w.astype(np.int32)).sum(0)
@@ -193,7 +198,8 @@ def operands(op):
 def test_weights_that_are_used_again(op, backend):
     require_dtypes(backend, "int8", "uint8")
     x, w, other = operands(op)
-    one, two = pg.asarray(w), pg.asarray(other)
+    one = pg.asarray(w)
+    two = pg.asarray(other)
     for _ in range(4):
         assert (run(op, x, one).numpy() == sums(op, x, w)).all()
         assert (run(op, x, two).numpy() == sums(op, x, other)).all()
@@ -241,7 +247,8 @@ def test_weights_that_are_results(op, backend):
 def test_weights_under_jit(op, backend):
     require_dtypes(backend, "int8", "uint8")
     x, w, other = operands(op)
-    one, two = pg.asarray(w), pg.asarray(other)
+    one = pg.asarray(w)
+    two = pg.asarray(other)
     passed = pg.jit(lambda x, w: run(op, x, w))
     closed = pg.jit(lambda x: run(op, x, one))
     computed = pg.jit(lambda x, w: run(op, x, (w.astype("int32") // 2).astype("int8")))
@@ -259,7 +266,8 @@ def test_weights_under_jit(op, backend):
         assert (closed(pg.asarray(x)).numpy() == sums(op, x, w)).all()
 
 
-X, W = np.zeros((1, 4, 4, 3), np.uint8), np.zeros((2, 2, 3, 5), np.int8)
+X = np.zeros((1, 4, 4, 3), np.uint8)
+W = np.zeros((2, 2, 3, 5), np.int8)
 V = W[0, 0]
 ERRORS = {
     "a rank": (

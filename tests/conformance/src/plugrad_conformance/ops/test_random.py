@@ -178,7 +178,8 @@ def test_the_process_repeats_from_its_seed(backend):
     assert random.uniform((3,)).tolist() != random.uniform((3,), seed=7).tolist()
     random.seed()
     assert [call().tolist() for call in calls] != first
-    one, other = random.uniform(3, seed=3), random.uniform(3, seed=np.int64(3))
+    one = random.uniform(3, seed=3)
+    other = random.uniform(3, seed=np.int64(3))
     assert one.tolist() == other.tolist()
 
 
@@ -266,7 +267,8 @@ def test_a_child_repeats_its_parent_only_if_seeded(seed, alike):
 
 def gamma_cdf(alpha, x):
     """The series of the lower incomplete gamma function; x at most about 30."""
-    term, total = 1 / math.gamma(alpha + 1), 0.0
+    term = 1 / math.gamma(alpha + 1)
+    total = 0.0
     for n in range(1, 200):
         total += term
         term *= x / (alpha + n)
@@ -605,7 +607,9 @@ def test_decomposition_of_multinomial(dtype, normalized):
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(50, 17)).astype(dtype)
     logits = abs(logits) if normalized else logits
-    logits[0, 0], logits[1, 0], logits[2] = math.nan, math.inf, -math.inf
+    logits[0, 0] = math.nan
+    logits[1, 0] = math.inf
+    logits[2] = -math.inf
     how = {"normalized": normalized, "seed": 8}
     expected = random.multinomial(logits, 200, **how).numpy()
     dtypes = ["bool", "int32", "float16", "float32", "float64"]

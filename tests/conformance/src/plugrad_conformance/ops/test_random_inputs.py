@@ -81,7 +81,8 @@ def numbers(rng, dtype, shape, values):
     if kind == "c":
         return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
     if kind in "iu":
-        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        low = np.iinfo(dtype).min
+        high = np.iinfo(dtype).max
         if values == "small":
             return rng.integers(-5 if kind == "i" else 0, 6, shape).astype(dtype)
         if values == "wide":

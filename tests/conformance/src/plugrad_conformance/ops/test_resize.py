@@ -13,7 +13,8 @@ from ..check import check_gradients
 from .moves import decomposed
 
 RNG = np.random.default_rng(0)
-HALF, ALIGN = {"half_pixel_centers": True}, {"align_corners": True}
+HALF = {"half_pixel_centers": True}
+ALIGN = {"align_corners": True}
 
 
 def close(y, expected, rtol=1e-6, atol=1e-6):
@@ -54,7 +55,8 @@ def nearest(old, new, **options):
 
 def applied(shares, x, size, **options):
     (_, h, w, _), (p, q) = x.shape, size
-    rows, columns = shares(h, p, **options), shares(w, q, **options)
+    rows = shares(h, p, **options)
+    columns = shares(w, q, **options)
     return np.einsum("bijc,pi,qj->bpqc", x.astype(float), rows, columns)
 
 
@@ -265,7 +267,8 @@ CROPS = [
 @pytest.mark.parametrize("boxes", BOXES, ids=lambda b: str(len(b)))
 @pytest.mark.parametrize("fill", [0, -1.5, np.nan])
 def test_crops(boxes, shape, size, method, fill, backend):
-    image, boxes = RNG.normal(size=shape), np.array(boxes)
+    image = RNG.normal(size=shape)
+    boxes = np.array(boxes)
     box_ind = np.arange(len(boxes)) % shape[0]
     options = {"method": method, "extrapolation_value": fill}
     expected = cropped(image, boxes, box_ind, size, method, fill)
@@ -328,7 +331,8 @@ def test_the_derivative_of_boxes_on_pixels(backend):
     dy = RNG.normal(size=(1, 5, 4, 1))
     given = pg.asarray([[0.0, 0.0, 1.0, 1.0]])
     dx = pg.grad(f)(given, dy=pg.asarray(dy)).numpy()
-    down, right = np.arange(5)[:, None] / 4, np.arange(4) / 3
+    down = np.arange(5)[:, None] / 4
+    right = np.arange(4) / 3
     slopes = [12 * (1 - down), 3 * (1 - right), 12 * down, 3 * right]
     expected = [np.sum(dy[0, :, :, 0] * slope) for slope in slopes]
     np.testing.assert_allclose(dx[0], expected, rtol=1e-4)
@@ -387,7 +391,8 @@ def transformed(image, transforms, size, method, mode, fill):
         if method == "nearest":
             y[n, q, p] = pixel(n, math.floor(v + 0.5), math.floor(u + 0.5))
             continue
-        i, j = math.floor(v), math.floor(u)
+        i = math.floor(v)
+        j = math.floor(u)
         for di, dj in np.ndindex(2, 2):
             share = abs(1 - di - (v - i)) * abs(1 - dj - (u - j))
             y[n, q, p] += share and share * pixel(n, i + di, j + dj)
@@ -410,7 +415,8 @@ IMAGES = [((2, 4, 5, 2), (6, 3)), ((2, 1, 3, 1), None), ((2, 3, 2, 9), (2, 2))]
 @pytest.mark.parametrize("name", TRANSFORMS)
 @pytest.mark.parametrize(("shape", "size"), IMAGES)
 def test_transforms(name, method, mode, shape, size, backend):
-    image, transforms = RNG.normal(size=shape), np.array(TRANSFORMS[name], float)
+    image = RNG.normal(size=shape)
+    transforms = np.array(TRANSFORMS[name], float)
     size = size or shape[1:3]
     given = {"interpolation": method, "fill_mode": mode, "fill_value": 0.25}
     given |= {"output_shape": size} if size != shape[1:3] else {}
@@ -507,7 +513,8 @@ ON_LARGE = [
 @pytest.mark.parametrize(("kernel", "op"), ON_LARGE, ids=lambda v: str(v)[:20])
 def test_images_that_are_cut_into_parts(kernel, op, backend):
     """A kernel may work in parts; they meet."""
-    y, f = op(LARGE_IMAGES), lambda x: op(x)
+    y = op(LARGE_IMAGES)
+    f = lambda x: op(x)
     dy = pg.asarray(RNG.normal(size=y.shape).astype("float32"))
     dx = pg.grad(f)(pg.asarray(LARGE_IMAGES), dy=dy).numpy()
     with decomposed(kernel, f"{kernel}Grad"):

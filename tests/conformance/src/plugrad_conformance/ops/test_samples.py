@@ -8,7 +8,8 @@ from ..check import check_complex_gradients, check_gradients, require_dtypes
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(4, 9))
-COUNTS, SHARES = RNG.integers(0, 4, 9), RNG.uniform(0.1, 1, 9)
+COUNTS = RNG.integers(0, 4, 9)
+SHARES = RNG.uniform(0.1, 1, 9)
 INF, NAN = np.inf, np.nan
 
 # --- covariances -----------------------------------------------------------------

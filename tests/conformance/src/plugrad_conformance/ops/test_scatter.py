@@ -45,7 +45,8 @@ def scattered(start, places, updates, combine=lambda old, new: new):
 def check_values(shape, places, dtype):
     """Compare all three ops with loops."""
     places, slices = parts(shape, places)
-    x, updates = sample(shape, dtype), sample(slices, dtype)
+    x = sample(shape, dtype)
+    updates = sample(slices, dtype)
     expected = np.empty(slices, dtype)
     for at in np.ndindex(places.shape[:-1]):
         expected[at] = x[tuple(places[at])]
@@ -77,7 +78,8 @@ def test_the_decompositions_give_the_same(shape, places, dtype):
 
 def test_many_duplicates_and_the_last_stays():
     rng = np.random.default_rng(0)
-    places, updates = rng.integers(0, 40, (1000, 1)), rng.normal(size=(1000, 3))
+    places = rng.integers(0, 40, (1000, 1))
+    updates = rng.normal(size=(1000, 3))
     x = np.zeros((50, 3))
     expected = scattered(x, places, updates)
     with decomposed("TensorScatterUpdate"):
@@ -89,7 +91,8 @@ def test_many_duplicates_and_the_last_stays():
 
 
 def test_a_decomposition_keeps_the_bits_of_what_is_written():
-    x, updates = np.full(3, np.nan), np.array([-0.0, np.inf])
+    x = np.full(3, np.nan)
+    updates = np.array([-0.0, np.inf])
     with decomposed("TensorScatterUpdate"):
         y = pg.tensor_scatter_update(x, [[0], [2]], updates).numpy()
     np.testing.assert_array_equal(y, [-0.0, np.nan, np.inf])
@@ -100,7 +103,8 @@ def test_a_decomposition_keeps_the_bits_of_what_is_written():
 @pytest.mark.parametrize("on_host", [True, False])
 def test_negative_indices_count_from_the_end(shape, places, on_host, backend):
     places, slices = parts(shape, places)
-    x, updates = sample(shape, "float32"), sample(slices, "float32")
+    x = sample(shape, "float32")
+    updates = sample(slices, "float32")
     given = places - np.array(shape[: places.shape[-1]], places.dtype)
     given = given if on_host else pg.asarray(given)
     for op in (
@@ -117,7 +121,8 @@ REDUCTIONS |= {"max": np.maximum, "min": np.minimum}
 
 def check_reduction(reduction, shape, places, dtype):
     places, slices = parts(shape, places)
-    x, updates = sample(shape, dtype), sample(slices, dtype)[..., ::-1]
+    x = sample(shape, dtype)
+    updates = sample(slices, dtype)[..., ::-1]
     expected = scattered(x, places, updates, REDUCTIONS[reduction])
     y = pg.tensor_scatter_update(x, places, updates, reduction=reduction)
     assert y.dtype == dtype
@@ -154,7 +159,8 @@ def test_extrema_with_nan_and_infinities(backend):
 def test_gradients_of_reductions(reduction, shape, places, backend):
     places, slices = parts(shape, places)
     rng = np.random.default_rng(3)
-    x, updates = rng.uniform(0.5, 2, shape), rng.uniform(0.5, 2, slices)
+    x = rng.uniform(0.5, 2, shape)
+    updates = rng.uniform(0.5, 2, slices)
     check_gradients(
         lambda x, u: pg.square(
             pg.tensor_scatter_update(x, places, u, reduction=reduction)
@@ -178,7 +184,8 @@ def test_equal_elements_share_a_gradient(x, updates, reduction, dx, du, backend)
     f = lambda x, u: pg.sum(
         pg.tensor_scatter_update(x, [0, 0, 2, 1], u, reduction=reduction)
     )
-    x, updates = pg.asarray(x, dtype="float32"), pg.asarray(updates, dtype="float32")
+    x = pg.asarray(x, dtype="float32")
+    updates = pg.asarray(updates, dtype="float32")
     found = pg.grads(f)(x, updates)
     for dy, expected in zip(found, (dx, du), strict=True):
         np.testing.assert_allclose(dy.numpy(), expected, rtol=1e-6)
@@ -187,7 +194,8 @@ def test_equal_elements_share_a_gradient(x, updates, reduction, dx, du, backend)
 @EACH
 def test_gradients(shape, places, backend):
     places, slices = parts(shape, places)
-    x, updates = np.cos(sample(shape)), np.sin(sample(slices))
+    x = np.cos(sample(shape))
+    updates = np.sin(sample(slices))
     check_gradients(lambda x: pg.square(pg.gather_nd(x, places)), x)
     check_gradients(lambda u: pg.square(pg.scatter_nd(places, u, shape)), updates)
     check_gradients(
@@ -196,7 +204,8 @@ def test_gradients(shape, places, backend):
 
 
 def test_only_the_update_that_stays_has_a_gradient(backend):
-    x, updates = pg.asarray([1.0, 2.0]), pg.asarray([3.0, 4.0, 5.0])
+    x = pg.asarray([1.0, 2.0])
+    updates = pg.asarray([3.0, 4.0, 5.0])
     f = lambda x, u: pg.tensor_scatter_update(x, [[1], [1], [1]], u)
     dx, du = pg.grads(f)(x, updates, dy=pg.asarray([7.0, 9.0]))
     assert (dx.tolist(), du.tolist()) == ([7.0, 0.0], [0.0, 0.0, 9.0])
@@ -375,7 +384,8 @@ def test_nor_is_it_in_a_decomposition(call):
 
 def test_numbers_of_rows_fit_where_int32_is_too_narrow():
     """The sparse shape has more elements than a test can hold as a tensor."""
-    at, sizes = np.array([[70_000, 70_000]]), [100_000, 100_000]
+    at = np.array([[70_000, 70_000]])
+    sizes = [100_000, 100_000]
     with decomposed("SparseReshape"):
         found, _ = pg.sparse.reshape(at, sizes, np.array([10_000_000_000]))
         assert found.tolist() == [[70_000 * 100_000 + 70_000]]

@@ -22,7 +22,8 @@ def row(n, dtype):
     """Return an ascending row with ties, and NaN at its end."""
     x = np.sort(RNG.integers(0, 2 * n, size=n).astype(dtype))
     if x.dtype.kind == "f" and n > 4:
-        x[0], x[-3:] = -np.inf, [np.inf, np.nan, np.nan]
+        x[0] = -np.inf
+        x[-3:] = [np.inf, np.nan, np.nan]
     return x
 
 
@@ -76,7 +77,8 @@ def test_places_row_by_row(side, backend):
 
 
 def test_places_of_much(backend):
-    x, v = row(3000, "float32"), RNG.normal(size=9000).astype(np.float32) * 3000
+    x = row(3000, "float32")
+    v = RNG.normal(size=9000).astype(np.float32) * 3000
     v[:2] = np.nan, np.inf
     for side in SIDES:
         y = pg.searchsorted(x, v, side=side).numpy()
@@ -135,8 +137,10 @@ def distinct(x, axis, in_order):
         first += [] if same else [i]
     if in_order:
         order = sorted(range(len(first)), key=lambda n: ascending(rows[first[n]]))
-        first, inverse = [first[n] for n in order], [order.index(n) for n in inverse]
-    first, inverse = np.asarray(first, np.int32), np.asarray(inverse, np.int32)
+        first = [first[n] for n in order]
+        inverse = [order.index(n) for n in inverse]
+    first = np.asarray(first, np.int32)
+    inverse = np.asarray(inverse, np.int32)
     values = np.take(x, first, axis)
     counts = np.bincount(inverse, minlength=len(first)).astype(np.int32)
     return values, first, inverse.reshape(x.shape if axis is None else -1), counts
@@ -206,10 +210,12 @@ def test_gradients_of_unique(backend):
 
 
 def test_equal_elements_share_the_gradient(backend):
-    x, dy = pg.asarray([[1.0, 2.0], [1.0, 1.0]]), pg.asarray([6.0, 5.0])
+    x = pg.asarray([[1.0, 2.0], [1.0, 1.0]])
+    dy = pg.asarray([6.0, 5.0])
     assert pg.grad(pg.unique_values)(x, dy=dy).tolist() == [[2, 5], [2, 2]]
     f = lambda x: pg.unique_inverse(x, axis=1)[0]
-    x, dy = pg.asarray([[1.0, 2.0, 1.0]]), pg.asarray([[4.0, 5.0]])
+    x = pg.asarray([[1.0, 2.0, 1.0]])
+    dy = pg.asarray([[4.0, 5.0]])
     assert pg.grad(f)(x, dy=dy).tolist() == [[2, 5, 2]]
 
 
@@ -259,7 +265,8 @@ def test_boolean_mask(backend):
 
 def test_gradients_of_a_mask(backend):
     require_dtypes(backend, "float64")
-    x, mask = np.cos(np.arange(12.0)).reshape(4, 3), [True, False, True, True]
+    x = np.cos(np.arange(12.0)).reshape(4, 3)
+    mask = [True, False, True, True]
     check_gradients(lambda x: pg.square(pg.boolean_mask(x, mask)), x)
 
 

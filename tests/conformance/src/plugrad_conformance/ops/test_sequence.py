@@ -21,7 +21,8 @@ def sigmoid(x):
 def long_lstm(reverse, x, weight_ih, weight_hh, *more):
     """Return what PyTorch's LSTM does, with its order of gates."""
     *biases, h, c = more
-    found, order = {}, range(len(x))
+    found = {}
+    order = range(len(x))
     for t in reversed(order) if reverse else order:
         gates = x[t] @ weight_ih.T + h @ weight_hh.T + sum(biases)
         i, f, g, o = np.split(gates, 4, 1)
@@ -32,7 +33,8 @@ def long_lstm(reverse, x, weight_ih, weight_hh, *more):
 
 def long_gru(reverse, x, weight_ih, weight_hh, bias_ih, bias_hh, h):
     """Return what PyTorch's GRU does, with its order of gates."""
-    found, order = {}, range(len(x))
+    found = {}
+    order = range(len(x))
     for t in reversed(order) if reverse else order:
         r, z, m = np.split(x[t] @ weight_ih.T + bias_ih, 3, 1)
         of_r, of_z, of_m = np.split(h @ weight_hh.T + bias_hh, 3, 1)

@@ -41,7 +41,8 @@ KEYS = [
 def test_values_are_those_of_numpy(key, backend):
     full = np.linspace(1, 2, A[key].size, dtype=np.float32).reshape(A[key].shape)
     for value in (2.5, full, full[..., :1] if full.ndim else full):
-        expected, x = A.copy(), pg.asarray(A)
+        expected = A.copy()
+        x = pg.asarray(A)
         expected[key] = value
         x[key] = pg.asarray(value) if isinstance(value, np.ndarray) else value
         np.testing.assert_array_equal(x.numpy(), expected)
@@ -49,7 +50,8 @@ def test_values_are_those_of_numpy(key, backend):
 
 
 def test_index_tensors(backend):
-    x, i = pg.zeros(4), pg.asarray([3, 1, 3])
+    x = pg.zeros(4)
+    i = pg.asarray([3, 1, 3])
     x[i] = pg.asarray([1.0, 2.0, 3.0])  # of several values the last one counts
     assert x.tolist() == [0.0, 2.0, 0.0, 3.0]
     x[x > 2.0] = -1.0
@@ -60,7 +62,8 @@ def test_index_tensors(backend):
 
 @pytest.mark.parametrize("dtype", ["bool", "int32", "float32"])
 def test_values_are_converted(dtype, backend):
-    expected, x = np.zeros(3, dtype), pg.zeros(3, dtype=dtype)
+    expected = np.zeros(3, dtype)
+    x = pg.zeros(3, dtype=dtype)
     expected[1:] = np.float32(1.5)
     x[1:] = pg.asarray(np.float32(1.5))
     assert x.dtype == dtype
@@ -97,7 +100,8 @@ def overwritten(x, v):
 
 
 def test_gradients_of_every_order(backend):
-    x, v = pg.asarray([1.0, 2.0, 3.0]), pg.asarray(2.0)
+    x = pg.asarray([1.0, 2.0, 3.0])
+    v = pg.asarray(2.0)
     # x0^3 + x1^3 + x2^3 + x0^2 + v^4 + 9 x2^2
     dx, dv = pg.grads(overwritten)(x, v)
     assert dx.tolist() == [5.0, 12.0, 27.0 + 54.0]
@@ -133,7 +137,8 @@ def test_variables_are_assigned(backend):
 
 @pytest.mark.parametrize("make", [pg.asarray, pg.Variable])
 def test_no_assignment_of_a_thread_is_lost(make, backend):
-    x, interval = make(pg.zeros((4, 32))), sys.getswitchinterval()
+    x = make(pg.zeros((4, 32)))
+    interval = sys.getswitchinterval()
 
     def assign(row):
         with pg.use_backend(backend):
@@ -193,7 +198,8 @@ EXACT = [
 @pytest.mark.parametrize(("dtype", "value"), EXACT, ids=str)
 def test_numbers_take_the_dtype_of_the_tensor(dtype, value, backend):
     require_dtypes(backend, dtype)
-    expected, x = np.zeros(2, dtype), pg.zeros(2, dtype=dtype)
+    expected = np.zeros(2, dtype)
+    x = pg.zeros(2, dtype=dtype)
     expected[:] = x[:] = value
     assert x.tolist() == expected.tolist()
 

@@ -169,7 +169,8 @@ def test_gradients(move, backend):
 
 
 def test_joining_promotes(backend):
-    whole, half = pg.asarray([1]), pg.asarray([0.5])
+    whole = pg.asarray([1])
+    half = pg.asarray([0.5])
     assert pg.concat([whole, half]).dtype == np.float32
     assert pg.stack([whole, half]).tolist() == [[1.0], [0.5]]
     assert pg.stack([half[0], 1]).dtype == np.float32

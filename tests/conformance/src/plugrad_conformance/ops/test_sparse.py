@@ -124,7 +124,8 @@ def test_reshape_decomposes(old, new, sizes):
 
 @pytest.mark.parametrize("missing", [(), ("SparseReshape",)], ids=["cpu", "parts"])
 def test_places_are_counted_beyond_32_bits(missing):
-    at, sizes = np.array([[70000, 69999]]), (100010, 70001)
+    at = np.array([[70000, 69999]])
+    sizes = (100010, 70001)
     flat = 70000 * 70001 + 69999
     with decomposed(*missing) if missing else pg.use_backend("cpu"):
         y, told = sparse.reshape(at, sizes, (10, -1, 10001))
@@ -141,7 +142,10 @@ def test_places_are_counted_beyond_32_bits(missing):
 
 def filled(indices, values, rows, default):
     """Go row by row."""
-    at, y, empty, moved = [], [], [], [0] * len(indices)
+    at = []
+    y = []
+    empty = []
+    moved = [0] * len(indices)
     for row in range(rows):
         here = [i for i, place in enumerate(indices) if place[0] == row]
         empty.append(not here)
@@ -159,7 +163,8 @@ def filled(indices, values, rows, default):
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_fill_empty_rows(seed, dtype, backend):
     rng = np.random.default_rng(seed)
-    count, rows = int(rng.integers(1, 20)), int(rng.integers(1, 9))
+    count = int(rng.integers(1, 20))
+    rows = int(rng.integers(1, 9))
     at = rng.integers(0, rows, (count, seed % 3 + 1)).astype(dtype)
     values = rng.normal(size=count)
     sizes = [rows, 9, 9][: at.shape[1]]
@@ -403,6 +408,7 @@ PARTS = ("SparseToDense", "SparseReshape", "SparseSegmentSum", "SparseSegmentMea
 @EACH_BAD
 @pytest.mark.parametrize("without", [(), PARTS], ids=["kernel", "decomposition"])
 def test_the_error_says_which_index_it_was(call, message, without):
-    dtypes, error = runtime("cpu").dtypes, pytest.raises(IndexError, match=message)
+    dtypes = runtime("cpu").dtypes
+    error = pytest.raises(IndexError, match=message)
     with toy(without=without, dtypes=dtypes), pg.use_backend("toy"), error:
         call()

@@ -45,7 +45,8 @@ ENDS = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, -2.0, 2.5, 1e-30, 3e30]
 def test_products_with_a_logarithm(op, reference, backend):
     for dtype in supported_dtypes(["float32", "float64"]):
         x = np.asarray(ENDS, dtype)
-        y, wide = op(x[:, None], x).numpy(), x.astype(float)
+        y = op(x[:, None], x).numpy()
+        wide = x.astype(float)
         expected = reference(wide[:, None], wide).astype(dtype)
         assert_near(y, expected, 4)
     assert op([0, 2], [0, 1]).dtype == np.float32
@@ -73,7 +74,8 @@ def test_derivatives_of_products_with_a_logarithm(op, a, b, da, db, backend):
 @pytest.mark.parametrize("op", [pg.xlogy, pg.xlog1py], **by_name)
 def test_gradients_of_products_with_a_logarithm(op, backend):
     rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(3, 4)), rng.uniform(0.3, 2, 4)
+    a = rng.normal(size=(3, 4))
+    b = rng.uniform(0.3, 2, 4)
     check_gradients(op, a, b)
     a[0] = 0.0
     check_gradients(op, a, b)
@@ -279,7 +281,8 @@ def test_lgamma_over_all_magnitudes(backend):
 
 def test_lgamma_of_negative_numbers(backend):
     x = -np.linspace(0.001, 30, 20_001).astype(np.float32)
-    found, y = run(pg.lgamma, x), lgamma(x.astype(float))
+    found = run(pg.lgamma, x)
+    y = lgamma(x.astype(float))
     finite = np.isfinite(y)
     assert np.isinf(found[~finite]).all()
     terms = np.abs(y) + lgamma(1 - x.astype(float)) + 1

@@ -106,7 +106,8 @@ def test_vjp_and_jvp_agree(name, backend):
 
 @pytest.mark.parametrize("name", PAIRS.split())
 def test_vjp_and_jvp_of_two_arguments_agree(name, backend):
-    op, places = getattr(pg, name), [*PLACES, 1.0, -3.0]
+    op = getattr(pg, name)
+    places = [*PLACES, 1.0, -3.0]
     a, b = (pg.asarray(x.ravel().astype("f4")) for x in np.meshgrid(places, places))
     for one in (lambda x: op(x, b), lambda x: op(b, x)):
         back, ahead = derivatives(one, a)
@@ -114,7 +115,8 @@ def test_vjp_and_jvp_of_two_arguments_agree(name, backend):
 
 
 def test_derivatives_of_hypot_at_infinities(backend):
-    a, b = pg.asarray([INF, -INF, 2.0, INF]), pg.asarray([2.0, 2.0, -INF, NAN])
+    a = pg.asarray([INF, -INF, 2.0, INF])
+    b = pg.asarray([2.0, 2.0, -INF, NAN])
     da, db = pg.grads(lambda a, b: pg.sum(pg.hypot(a, b)))(a, b)
     assert (da.tolist(), db.tolist()) == ([1, -1, 0, 1], [0, 0, -1, 0])
 

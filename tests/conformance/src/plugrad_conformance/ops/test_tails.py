@@ -44,7 +44,8 @@ def test_gradients_from_inputs(backend):
         ("TanhGrad", [0.0, 9.2, -30.0], [1.0, 4.0835858e-08, 3.5026043e-26]),
     ):
         run_kernel = lambda dy, x, name=name: pg.run_kernel(name, [dy, x], {})
-        dy, x = pg.asarray([2.0, 2.0, -2.0]), pg.asarray(x)
+        dy = pg.asarray([2.0, 2.0, -2.0])
+        x = pg.asarray(x)
         expected = np.asarray(slope) * [2, 2, -2]
         np.testing.assert_allclose(run_kernel(dy, x).numpy(), expected, rtol=2e-6)
         check_gradients(run_kernel, dy.numpy(), [0.7, -0.25, 1.5])

@@ -117,7 +117,10 @@ def test_complex_values_and_gradients(row, backend):
     check.require_dtypes(backend, "complex128")
     rng = np.random.default_rng(0)
     draw = lambda: rng.normal(size=50) + 1j * rng.normal(size=50)
-    z, v, dy, eps = 2 * draw(), draw(), draw(), 1e-6
+    z = 2 * draw()
+    v = draw()
+    dy = draw()
+    eps = 1e-6
     f = lambda z: run(row.op, z)
     np.testing.assert_allclose(f(z), row.reference(z), rtol=1e-14)
     single = f(z.astype(np.complex64))
@@ -152,7 +155,8 @@ def test_complex_inverse_decompositions(kernel, dtype):
     part = np.array([0, 1e-9, 1e-4, 0.3, 1, 1 + 1e-5, 1.5, 1e6, 1e15, math.inf])
     part = np.concatenate([part, -part]).astype(np.finfo(dtype).dtype)
     z = np.empty((len(part), len(part)), dtype)
-    z.real, z.imag = part[:, None], part
+    z.real = part[:, None]
+    z.imag = part
     with without(kernel), pg.use_backend("toy"):
         found = run(row.op, z)
     with np.errstate(all="ignore"):

@@ -289,7 +289,10 @@ def test_complex_values_and_gradients(op, reference):
     """On cpu: the others have no sign and no rounding of complex numbers."""
     rng = np.random.default_rng(0)
     draw = lambda: rng.normal(size=50) + 1j * rng.normal(size=50)
-    z, v, dy, eps = 2 * draw(), draw(), draw(), 1e-6
+    z = 2 * draw()
+    v = draw()
+    dy = draw()
+    eps = 1e-6
     with pg.use_backend("cpu"):
         f = lambda z: run(op, z)
         np.testing.assert_allclose(f(z), reference(z), rtol=1e-12)

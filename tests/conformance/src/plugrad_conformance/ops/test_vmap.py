@@ -52,7 +52,8 @@ def mixed(one, first, chosen):
 
 @pytest.mark.parametrize("name", sorted(set(RIGHT) & set(contracts())))
 def test_each_kernel(name, backend):
-    given, tried = examples(name), 0
+    given = examples(name)
+    tried = 0
     for chosen in choices(given[0]):
         try:
             loop = [run(name, mixed(one, given[0], chosen)) for one in given]

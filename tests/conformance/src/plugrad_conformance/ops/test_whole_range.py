@@ -28,7 +28,8 @@ def dtype(request, backend):
 
 def of_every_size(dtype, seed):
     """Return floating numbers of all exponents, subnormal ones too, and EDGES."""
-    info, draw = np.finfo(dtype), np.random.default_rng(seed)
+    info = np.finfo(dtype)
+    draw = np.random.default_rng(seed)
     bits = draw.integers(
         0, np.iinfo(BITS[dtype]).max, COUNT, BITS[dtype], endpoint=True
     )
@@ -111,7 +112,8 @@ def test_exp2_of_whole_numbers_is_exact(dtype, backend):
 
 @np.errstate(all="ignore")
 def test_exp2_is_within_3_ulp(dtype, backend):
-    info, draw = np.finfo(dtype), np.random.default_rng(0)
+    info = np.finfo(dtype)
+    draw = np.random.default_rng(0)
     least = info.minexp - info.nmant
     parts = [(least - 2, info.maxexp + 1), (least - 2, info.minexp + 2), (-1, 1)]
     x = np.concatenate([draw.uniform(*ends, COUNT) for ends in parts] + [EDGES])
@@ -127,7 +129,8 @@ def test_exp2_is_within_3_ulp(dtype, backend):
 def test_the_slope_of_exp2_in_the_tails(dtype, backend):
     end = np.finfo(dtype).maxexp
     x = pg.asarray(np.asarray([-INF, -3 * end, 2 - end, end - 2, 3 * end, INF], dtype))
-    least, most = 2.0 ** (2 - end) * math.log(2), 2.0 ** (end - 2) * math.log(2)
+    least = 2.0 ** (2 - end) * math.log(2)
+    most = 2.0 ** (end - 2) * math.log(2)
     expected = np.asarray([0, 0, least, most, INF, INF], dtype)
     (dx,) = pg.grads(pg.exp2)(x, dy=pg.ones(x.shape, dtype=dtype))
     _, along = pg.jvp(pg.exp2, [x], [pg.ones(x.shape, dtype=dtype)])
@@ -151,8 +154,10 @@ SLOPES = [
 
 @np.errstate(all="ignore")
 def test_the_slopes_of_hypot_at_its_edges(dtype, backend):
-    info, root = np.finfo(dtype), math.sqrt(0.5)
-    large, small = float(info.max), float(info.smallest_subnormal)
+    info = np.finfo(dtype)
+    root = math.sqrt(0.5)
+    large = float(info.max)
+    small = float(info.smallest_subnormal)
     rows = [*SLOPES, ((large, -large), (root, -root)), ((-small, small), (-root, root))]
     a, b = np.asarray([x for x, _ in rows], dtype).T
     expected = np.asarray([slopes for _, slopes in rows]).T

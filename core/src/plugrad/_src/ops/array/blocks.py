@@ -100,7 +100,8 @@ def depth_to_space(
     """
     if unknown:
         raise unexpected(depth_to_space, unknown)
-    op, x = "depth_to_space", _convert.asarray(x)
+    op = "depth_to_space"
+    x = _convert.asarray(x)
     b = integer(op, "block_size", block_size)
     choice(op, "data_format", data_format, "NHWC", "NCHW")
     _check_depth(x, b, data_format)
@@ -112,15 +113,18 @@ def _(x: Tensor, *, block_size: int, data_format: str) -> Tensor:
     b = block_size
     out = _deep_to_wide(x, block_size=b, data_format=data_format).shape
     if data_format == "NCHW":
-        cut, axes = (out[0], b, b, out[1], *x.shape[2:]), (0, 3, 4, 1, 5, 2)
+        cut = (out[0], b, b, out[1], *x.shape[2:])
+        axes = (0, 3, 4, 1, 5, 2)
     else:
-        cut, axes = (*x.shape[:3], b, b, out[3]), (0, 1, 3, 2, 4, 5)
+        cut = (*x.shape[:3], b, b, out[3])
+        axes = (0, 1, 3, 2, 4, 5)
     x = run(shape.TRANSPOSE, run(shape.RESHAPE, x, shape=cut), axes=axes)
     return run(shape.RESHAPE, x, shape=out)
 
 
 def _to_batch(x: Spec | Tensor, block_shape: Shape, paddings: Pairs) -> Spec:
-    batch, rest = x.shape[0] * math.prod(block_shape), x.shape[len(block_shape) + 1 :]
+    batch = x.shape[0] * math.prod(block_shape)
+    rest = x.shape[len(block_shape) + 1 :]
     axes = zip(x.shape[1:], block_shape, paddings, strict=False)
     space = [(before + n + after) // b for n, b, (before, after) in axes]
     return Spec((batch, *space, *rest), x.dtype)
@@ -205,13 +209,15 @@ def _(x: Tensor, *, block_shape: Shape, paddings: Pairs) -> Tensor:
     x = slicing.pad(x, ((0, 0), *paddings, *((0, 0),) * (len(x.shape) - 1 - m)))
     cut = [p for pair in zip(out[1:], block_shape, strict=False) for p in pair]
     x = run(shape.RESHAPE, x, shape=(x.shape[0], *cut, *x.shape[m + 1 :]))
-    inner, outer = range(2, 2 * m + 1, 2), range(1, 2 * m + 1, 2)
+    inner = range(2, 2 * m + 1, 2)
+    outer = range(1, 2 * m + 1, 2)
     order = (*inner, 0, *outer, *range(2 * m + 1, len(x.shape)))
     return run(shape.RESHAPE, run(shape.TRANSPOSE, x, axes=order), shape=out)
 
 
 def _to_space(x: Spec | Tensor, block_shape: Shape, crops: Pairs) -> Spec:
-    batch, rest = x.shape[0] // math.prod(block_shape), x.shape[len(block_shape) + 1 :]
+    batch = x.shape[0] // math.prod(block_shape)
+    rest = x.shape[len(block_shape) + 1 :]
     axes = zip(x.shape[1:], block_shape, crops, strict=False)
     return Spec((batch, *[n * b - sum(crop) for n, b, crop in axes], *rest), x.dtype)
 
@@ -283,7 +289,8 @@ def batch_to_space_nd(
 def _(x: Tensor, *, block_shape: Shape, crops: Pairs) -> Tensor:
     m = len(block_shape)
     out = _to_space(x, block_shape, crops).shape
-    space, rest = x.shape[1 : m + 1], x.shape[m + 1 :]
+    space = x.shape[1 : m + 1]
+    rest = x.shape[m + 1 :]
     x = run(shape.RESHAPE, x, shape=(*block_shape, out[0], *space, *rest))
     mixed = [i for axis in range(m) for i in (m + 1 + axis, axis)]
     x = run(shape.TRANSPOSE, x, axes=(m, *mixed, *range(2 * m + 1, len(x.shape))))

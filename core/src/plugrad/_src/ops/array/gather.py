@@ -108,10 +108,12 @@ def gather(
     """
     if unknown:
         raise unexpected(gather, unknown)
-    op, x = "gather", _convert.asarray(x)
+    op = "gather"
+    x = _convert.asarray(x)
     axis = shape._axis(op, axis, len(x.shape))
     at, kernel = _places(op, indices, x.shape[axis], axis)
-    given, rank = integer(op, "batch_dims", batch_dims), len(at.shape)
+    given = integer(op, "batch_dims", batch_dims)
+    rank = len(at.shape)
     batch = given + rank if given < 0 else given
     if not 0 <= batch <= min(axis, rank):
         raise _too_many(op, given, axis, at)
@@ -128,8 +130,11 @@ def _gather_gradient(
     outer. With a batch, each of its elements has a range of ids of its own.
     """
     batch, size = x_spec.shape[:batch_dims], x_spec.shape[axis]
-    b, o, k = batch_dims, axis - batch_dims, len(indices.shape) - batch_dims
-    count, each = math.prod(batch), math.prod(indices.shape[b:])
+    b = batch_dims
+    o = axis - batch_dims
+    k = len(indices.shape) - batch_dims
+    count = math.prod(batch)
+    each = math.prod(indices.shape[b:])
     if o:
         back = (*range(b + o, b + o + k), *range(b, b + o))
         order = (*range(b), *back, *range(b + o + k, len(dy.shape)))

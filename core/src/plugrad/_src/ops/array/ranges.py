@@ -267,7 +267,8 @@ def _between(start: End, stop: End, num: int, dtype: Any, endpoint: bool) -> Ten
     wanted = a.dtype if dtype is None else require_dtype("linspace", canonical(dtype))
     if wanted.kind not in "fc"[a.dtype.kind == "c" :]:
         raise TypeError(f"linspace: {named(wanted)} cannot hold numbers of {a.dtype}")
-    a, b = creation.cast(a, wanted), creation.cast(b, wanted)
+    a = creation.cast(a, wanted)
+    b = creation.cast(b, wanted)
     parts = linspace(0, 1, num, dtype=wanted, endpoint=endpoint)
     if len(parts) < 2:
         return run(shapes.BROADCAST_TO, a, shape=parts.shape)

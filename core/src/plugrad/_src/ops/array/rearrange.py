@@ -164,7 +164,8 @@ def repeat(
     if counts.size != 1:
         where = np.repeat(np.arange(size, dtype=np.int32), counts)
         return gather.gather(x, where, axis=axis)
-    old, count = x.shape, counts.item()
+    old = x.shape
+    count = counts.item()
     x = run(shape.RESHAPE, x, shape=shape._with(old, axis, size, 1))
     x = run(shape.BROADCAST_TO, x, shape=shape._with(old, axis, size, count))
     return run(shape.RESHAPE, x, shape=shape._with(old, axis, size * count))
@@ -303,7 +304,8 @@ def ensure_shape(
     """
     if unknown:
         raise unexpected(ensure_shape, unknown)
-    x, given = _convert.asarray(x), several("ensure_shape", "shape", shape)
+    x = _convert.asarray(x)
+    given = several("ensure_shape", "shape", shape)
     integers("ensure_shape", "shape", [n for n in given if n is not None])
     wanted = [m if n is None else n for n, m in zip(given, x.shape, strict=False)]
     if len(given) != len(x.shape) or tuple(wanted) != x.shape:

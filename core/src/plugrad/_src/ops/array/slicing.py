@@ -93,7 +93,9 @@ def _put_back(
     steps = [abs(s) if n > 1 else 1 for s, n in zip(strides, size, strict=True)]
     spans = tuple((n - 1) * s + 1 if n else 0 for n, s in zip(size, steps, strict=True))
     if any(s > 1 for s in steps):
-        wide, gaps, long = [], [], []
+        wide = []
+        gaps = []
+        long = []
         for n, s in zip(size, steps, strict=True):
             wide += [n, 1] if s > 1 else [n]
             gaps += [(0, 0), (0, s - 1)] if s > 1 else [(0, 0)]
@@ -113,9 +115,13 @@ gradients(STRIDED_SLICE, x=_put_back)
 
 def along(x: Tensor, axis: int, begin: int, size: int, stride: int = 1) -> Tensor:
     """Return ``size`` elements of one axis and all elements of the others."""
-    begins, sizes, strides = [0] * len(x.shape), [*x.shape], [1] * len(x.shape)
+    begins = [0] * len(x.shape)
+    sizes = [*x.shape]
+    strides = [1] * len(x.shape)
     begin = begin if size else 0  # of an empty axis, every position is outside
-    begins[axis], sizes[axis], strides[axis] = begin, size, stride
+    begins[axis] = begin
+    sizes[axis] = size
+    strides[axis] = stride
     part = {"begin": tuple(begins), "size": tuple(sizes), "strides": tuple(strides)}
     return run(STRIDED_SLICE, x, **part)
 
@@ -293,7 +299,8 @@ def _repeated(x: Tensor, paddings: Pairs, mode: str) -> Tensor:
                 for end, size in zip(ends, sizes, strict=True)
             )
         else:
-            (copies, left), (more, right) = divmod(before, n), divmod(after, n)
+            (copies, left) = divmod(before, n)
+            (more, right) = divmod(after, n)
             front = shape.concat([along(x, axis, n - left, left), *[x] * copies], axis)
             back = shape.concat([*[x] * more, along(x, axis, 0, right)], axis)
         x = run(shape.CONCAT, front, x, back, axis=axis)
@@ -356,7 +363,8 @@ def _(x: Tensor, *, sizes: Shape, axis: int) -> list[Tensor]:
 
 @decomposition(shape.UNPACK)
 def _(value: Tensor, *, axis: int) -> list[Tensor]:
-    n, left = value.shape[axis], shape._with(value.shape, axis)
+    n = value.shape[axis]
+    left = shape._with(value.shape, axis)
     return [run(shape.RESHAPE, along(value, axis, i, 1), shape=left) for i in range(n)]
 
 

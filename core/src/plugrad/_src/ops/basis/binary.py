@@ -804,6 +804,7 @@ def logaddexp(a: TensorLike, b: TensorLike, /) -> Tensor:
     """
     a, b = floats("logaddexp", a, b, "f")
     first = a >= b  # equal numbers count as one high and one low: each gets half of dy
-    high, low = compare.where(first, a, b), compare.where(first, b, a)
+    high = compare.where(first, a, b)
+    low = compare.where(first, b, a)
     even = compare.logical_and(unary.isinf(high), compare.equal(low, high))
     return high + unary.log1p(unary.exp(compare.where(even, 0, low - high)))

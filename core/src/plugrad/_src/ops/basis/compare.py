@@ -891,7 +891,8 @@ def isclose(
     )
     if x1.dtype.kind not in "fc":  # the difference of two integers may not fit
         widest = "float64" if DTYPES["float64"] in active().dtypes else "float32"
-        x1, x2 = creation.cast(x1, widest), creation.cast(x2, widest)
+        x1 = creation.cast(x1, widest)
+        x2 = creation.cast(x2, widest)
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if isinstance(tolerance, _convert.SCALARS):
             finite("isclose", name, tolerance, least=0)

@@ -75,7 +75,8 @@ def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
     if a.dtype.kind == "c":
         raise TypeError(f"complex: the parts must be real, got {a.dtype}; take real(x)")
     if a.dtype not in COMPLEX_DTYPES:
-        a, b = creation.cast(a, FLOAT32), creation.cast(b, FLOAT32)
+        a = creation.cast(a, FLOAT32)
+        b = creation.cast(b, FLOAT32)
     require_dtype("complex", COMPLEX_DTYPES[a.dtype])
     if a.shape != b.shape:
         sizes = geometry.broadcast("complex", a.shape, b.shape)

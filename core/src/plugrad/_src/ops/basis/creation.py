@@ -195,7 +195,8 @@ def bitcast(x: TensorLike, dtype: Any, /) -> Tensor:
         ``jax.lax.bitcast_convert_type``.
 
     """
-    x, dtype = _convert.asarray(x), canonical(dtype)
+    x = _convert.asarray(x)
+    dtype = canonical(dtype)
     _same_bits(Spec(x.shape, x.dtype), dtype=dtype)
     return run(BITCAST, x, dtype=require_dtype("bitcast", dtype))
 

@@ -171,7 +171,8 @@ def sum_to(x: Tensor, sizes: tuple[int, ...], /) -> Tensor:
     """Return ``x`` summed down to a shape: the transpose of broadcasting."""
     if x.shape == sizes:
         return x
-    axis, keepdims = broadcast_axes(sizes, x.shape), len(x.shape) == len(sizes)
+    axis = broadcast_axes(sizes, x.shape)
+    keepdims = len(x.shape) == len(sizes)
     y = run(SUM, x, axis=axis, keepdims=keepdims)
     return shape.shaped(y, sizes)
 
@@ -273,7 +274,8 @@ def _shared(dy: Tensor, x: Tensor, y: Tensor, axis: Shape, keepdims: bool) -> Te
 
     Nothing equals NaN: the shares of its row are 0/0.
     """
-    y, wide = _kept(y, x, axis, keepdims), widened(_kept(dy, x, axis, keepdims))
+    y = _kept(y, x, axis, keepdims)
+    wide = widened(_kept(dy, x, axis, keepdims))
     hit = creation.cast(compare.equal(x, y), wide.dtype)
     ties = run(SUM, hit, axis=axis, keepdims=True)
     return creation.cast(wide / ties * hit, dy.dtype)
@@ -338,11 +340,13 @@ def _with_initial(
     op: str, x: TensorLike, axis: Axis, keepdims: bool, initial: float
 ) -> Tensor:
     """Return a maximum or minimum that has one more element."""
-    x, number = _convert.real(op, x), real(op, "initial", initial)
+    x = _convert.real(op, x)
+    number = real(op, "initial", initial)
     if weak(op, number, x.dtype) is not x.dtype:
         rule = f"initial {initial} does not fit into {named(x.dtype)}; cast x"
         raise TypeError(f"{op}: {rule}")
-    first, along = _convert.asarray(number, dtype=x.dtype), axes(op, axis, x.ndim)
+    first = _convert.asarray(number, dtype=x.dtype)
+    along = axes(op, axis, x.ndim)
     kernel, of_bool, function = {
         "max": (MAX, ANY, binary.maximum),
         "min": (MIN, ALL, binary.minimum),
@@ -496,7 +500,8 @@ def _product(x: Tensor, axis: int) -> Tensor:
     while (size := x.shape[axis]) > 1:
         sizes = [size // 2, size // 2, *[1] * (size % 2)]
         a, b, *odd = shape.split(x, sizes, axis=axis)
-        x, waiting = a * b, waiting + odd
+        x = a * b
+        waiting = waiting + odd
     return math.prod(waiting, start=x)
 
 

@@ -506,7 +506,8 @@ def split(
         raise unexpected(split, unknown)
     x = _convert.asarray(x)
     axis = _axis("split", axis, len(x.shape))
-    n, given = x.shape[axis], integers("split", "sizes", sizes)
+    n = x.shape[axis]
+    given = integers("split", "sizes", sizes)
     if entries(sizes) is None:
         (count,) = given
         if count < 1 or n % count:
@@ -611,7 +612,8 @@ def permute_dims(
     if unknown:
         raise unexpected(permute_dims, unknown)
     x = x if type(x) is Tensor else _convert.asarray(x)
-    rank, given = len(x.shape), integers("permute_dims", "axes", axes)
+    rank = len(x.shape)
+    given = integers("permute_dims", "axes", axes)
     order = tuple([i + rank if i < 0 else i for i in given])
     _check_order(order, x)
     return run(TRANSPOSE, x, axes=order)

@@ -216,7 +216,8 @@ def _sign_gradient(dy: Tensor, x: Tensor) -> Tensor:
     """Return zeros; for complex ``x`` the part of ``dy`` at right angles to ``x``."""
     if x.dtype.kind != "c":
         return creation.zeros_like(dy)
-    y, null = run(SIGN, x), compare.equal(x, 0)
+    y = run(SIGN, x)
+    null = compare.equal(x, 0)
     size = compare.where(null, 1, x * complexes.conjugate(y))
     return compare.where(null, 0, (dy - y * y * complexes.conjugate(dy)) / (size * 2))
 
@@ -378,7 +379,8 @@ def _(x: Tensor) -> Tensor:
             round(complexes.real_part(x)), round(complexes.imag(x))
         )
     low = floor(x)
-    rest, half = x - low, low * 0.5
+    rest = x - low
+    half = low * 0.5
     odd = compare.logical_and(compare.equal(rest, 0.5), half > floor(half))
     return compare.where(compare.logical_or(rest > 0.5, odd), ceil(x), low)
 
@@ -688,7 +690,8 @@ def _(x: Tensor) -> Tensor:
     flat = run(compare.GREATER_EQUAL, abs(re), abs(im))
     ratio = compare.where(flat, im, re) / compare.where(flat, re, im)
     size = compare.where(flat, re + im * ratio, re * ratio + im)
-    re, im = compare.where(flat, 1, ratio), compare.where(flat, ratio, 1)
+    re = compare.where(flat, 1, ratio)
+    im = compare.where(flat, ratio, 1)
     return run(complexes.COMPLEX, re / size, -im / size)
 
 

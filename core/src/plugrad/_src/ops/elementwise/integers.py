@@ -63,7 +63,8 @@ def gcd(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 def _euclid_steps(dtype: DType) -> int:
     """Return the divisions that Euclid's algorithm needs: neighbouring Fibonaccis."""
-    largest, steps = 1 << (8 * dtype.itemsize), 0
+    largest = 1 << (8 * dtype.itemsize)
+    steps = 0
     a, b = 1, 1
     while b <= largest:
         a, b, steps = b, a + b, steps + 1

@@ -171,7 +171,8 @@ def _next(a: Tensor, b: Tensor) -> Any:
 def _successor(c: Tensor, dtype: DType) -> Tensor:
     """Return the next larger number; by additions that round to nearest."""
     info = np.finfo(dtype)
-    u, tiny = float(info.eps) / 2, float(info.smallest_subnormal)
+    u = float(info.eps) / 2
+    tiny = float(info.smallest_subnormal)
     phi = u * (1 + 2 * u)
     size = unary.abs(c)
     normal = c + size * phi

@@ -251,10 +251,12 @@ def _(x: Tensor) -> Tensor:
 
 def _log_gamma(a: Tensor, small: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return ``log Γ(a)``, and c and f with ``Γ(1 + a) = e^c · f``."""
-    z, product = a, creation.ones_like(a)
+    z = a
+    product = creation.ones_like(a)
     # Γ(a) = (a - 1) (a - 2) … Γ(z), z from 2 to 3
     for i in range(1, ASYMPTOTIC_MIN - 2):
-        above, less = a >= i + 2, a - i
+        above = a >= i + 2
+        less = a - i
         z = compare.where(above, less, z)
         product = compare.where(above, product * less, product)
     middle = a < ASYMPTOTIC_MIN
@@ -329,9 +331,11 @@ def _(x: Tensor) -> Tensor:
 
 
 def _digamma(a: Tensor, small: Tensor) -> Tensor:
-    z, total = a, creation.zeros_like(a)
+    z = a
+    total = creation.zeros_like(a)
     for i in range(1, ASYMPTOTIC_MIN - 2):  # ψ(a) = 1/(a - 1) + 1/(a - 2) + … + ψ(z)
-        above, less = a >= i + 2, a - i
+        above = a >= i + 2
+        less = a - i
         z = compare.where(above, less, z)
         total = total + compare.where(above, 1 / compare.where(above, less, 1), 0)
     middle = a < ASYMPTOTIC_MIN
@@ -430,7 +434,8 @@ def _zeta(x: Tensor, n: int) -> Tensor:
     Powers of large numbers underflow where their products with ``n!`` do not: there
     numbers are divided by a power of two, whose power takes the place of ``n!``.
     """
-    s, shift = n + 1, ASYMPTOTIC_MIN + n // 2
+    s = n + 1
+    shift = ASYMPTOTIC_MIN + n // 2
     factorial = math.factorial(n)
     unit = 2.0 ** math.ceil(math.log2(factorial) / s)
     far = x >= unit

@@ -106,13 +106,15 @@ def _grown(x: Tensor, growth: Tensor, like: Tensor) -> Tensor:
 
 
 def _asin(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
-    (a, b), (c, d) = _root(1 - x, -y), _root(1 + x, y)
+    (a, b) = _root(1 - x, -y)
+    (c, d) = _root(1 + x, y)
     real = run(binary.ATAN2, x, a * c - b * d)
     return _where_zero(x, x, real), _grown(a * d - b * c, growth, y)
 
 
 def _acos(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
-    (a, b), (c, d) = _root(1 - x, -y), _root(1 + x, y)
+    (a, b) = _root(1 - x, -y)
+    (c, d) = _root(1 + x, y)
     real = run(binary.ATAN2, a, c) * 2
     return _where_zero(x, math.pi / 2, real), _grown(b * c - a * d, growth, -y)
 
@@ -124,7 +126,8 @@ def _acosh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:  # ±i acos(z)
 
 def _atanh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
     """Compute ``log((1 + z) / (1 - z)) / 2`` of positive parts, then set the signs."""
-    a, b = unary.abs(x), unary.abs(y)
+    a = unary.abs(x)
+    b = unary.abs(y)
     away = binary.hypot(1 - a, b)  # the distance from the pole
     near = run(unary.LOG, a) * 0.25 + (math.log(2) - run(unary.LOG, away)) * 0.5
     real = run(unary.LOG1P, a / away / away * 4) * 0.25

@@ -219,7 +219,9 @@ def box_grid(image: Shaped, boxes: Tensor, box_ind: Tensor, size: Shape) -> Grid
     The first step is at the first edge and the last one at the last, without rounding
     if these are 0 and 1; a single step is in the middle.
     """
-    sizes, k, places = image.shape, boxes.shape[0], []
+    sizes = image.shape
+    k = boxes.shape[0]
+    places = []
     for axis, count in enumerate(size):
         start, end = (slicing.along(boxes, 1, axis + i, 1) for i in (0, 2))
         shares, whole = _shares(count)
@@ -228,7 +230,8 @@ def box_grid(image: Shaped, boxes: Tensor, box_ind: Tensor, size: Shape) -> Grid
         places.append(shape.reshape(v, (k, 1, count) if axis else (k, count, 1)))
     y, x = places
     seen = compare.logical_and(_on(y, sizes[1]), _on(x, sizes[2]))
-    y, x = compare.where(seen, y, 0), compare.where(seen, x, 0)
+    y = compare.where(seen, y, 0)
+    x = compare.where(seen, x, 0)
     return Grid(sizes, shape.reshape(box_ind, (k, 1, 1)), y, x, seen, "clamp")
 
 
@@ -283,9 +286,11 @@ def transform_grid(image: Shaped, transforms: Tensor, mode: str, size: Shape) ->
         inside = [compare.logical_and(v > -1, v < n) for v, n in ((y, h), (x, w))]
     else:
         inside = [v.isfinite() for v in (y, x)]
-        (y, _), (x, _) = _folded(y, h, mode), _folded(x, w, mode)
+        (y, _) = _folded(y, h, mode)
+        (x, _) = _folded(x, w, mode)
     seen = compare.logical_and(*inside)
-    y, x = compare.where(seen, y, 0), compare.where(seen, x, 0)
+    y = compare.where(seen, y, 0)
+    x = compare.where(seen, x, 0)
     batch = constant(np.arange(b)[:, None, None], INT32)
     edge: Any = {"constant": "pad", "wrap": "wrap"}.get(mode, "clamp")
     return Grid(image.shape, batch, y, x, seen, edge)
@@ -302,7 +307,8 @@ def to_transforms(
     n, rows, columns = to_x.shape
     *lines, divisor = _projected(transforms, (rows, columns))
     divisor = compare.where(grid.seen, divisor, 1)
-    found, total = [], creation.zeros_like(to_x)
+    found = []
+    total = creation.zeros_like(to_x)
     for dv, v, size in zip((to_x, to_y), lines, grid.sizes[2:0:-1], strict=True):
         v = compare.where(grid.seen, v, 0)
         slope = None if grid.rim else _folded(v, size, fill_mode)[1]

@@ -504,7 +504,8 @@ def _otsu(gray: Tensor) -> float:
     levels = shape.reshape(creation.cast(unary.round(gray), INT32), -1)
     ones = creation.ones(levels.shape, dtype=INT32)
     counts = gather.unsorted_segment_sum(ones, levels, 256)._values().astype(np.float64)
-    dark, mass = counts.cumsum(), (counts * np.arange(256)).cumsum()
+    dark = counts.cumsum()
+    mass = (counts * np.arange(256)).cumsum()
     bright = dark[-1] - dark
     with np.errstate(all="ignore"):
         gap = mass / dark - (mass[-1] - mass) / bright

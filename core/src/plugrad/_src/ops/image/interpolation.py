@@ -160,7 +160,8 @@ def grid_sample(
     """
     op = "image.grid_sample"
     x, grid = (_convert.floating(op, t, "f") for t in (images, grid))
-    sizes, n = x.shape[1:-1], len(x.shape) - 2
+    sizes = x.shape[1:-1]
+    n = len(x.shape) - 2
     fits = n in (2, 3) and grid.shape[:1] == x.shape[:1] and grid.shape[-1:] == (n,)
     if not fits or len(grid.shape) != n + 2 or 0 in sizes:
         rule = "images [batch, ..., channels] and grid [batch, ..., k] must have k = 2"
@@ -217,7 +218,8 @@ def _taps(v: Tensor, size: int, method: str, outside: str, aligned: bool) -> lis
         "bilinear": lambda: [1 - share, share],
         "bicubic": lambda: _cubic(share, KEYS),
     }
-    found, first = [], -1 if method == "bicubic" else 0
+    found = []
+    first = -1 if method == "bicubic" else 0
     for i, weight in enumerate(weights[method](), first):
         place = fold(start + i)
         near = place.maximum(0).minimum(size - 1)
@@ -232,12 +234,16 @@ def _summed(x: Tensor, taps: list[list[Tap]], zeros: bool) -> Tensor:
     All corners are read at once. What is outside reads a pixel of zeros behind the
     last one of its image, as an infinite pixel with the weight 0 would make NaN.
     """
-    (b, *sizes, c), corners = x.shape, [*itertools.product(*taps)]
-    count, shape = math.prod(sizes), corners[0][0].pixel.shape
+    (b, *sizes, c) = x.shape
+    corners = [*itertools.product(*taps)]
+    count = math.prod(sizes)
+    shape = corners[0][0].pixel.shape
     pixels = run(shapes.RESHAPE, x, shape=(b, count, c))
     if zeros:
         pixels = slicing.pad(pixels, [(0, 0), (0, 1), (0, 0)])
-    points, places, weights = math.prod(shape[1:]), [], []
+    points = math.prod(shape[1:])
+    places = []
+    weights = []
     for corner in corners:
         at = corner[0].pixel
         for tap, n in zip(corner[1:], sizes[1:], strict=True):

@@ -261,7 +261,8 @@ def strided_slice(
     if unknown:
         raise unexpected(strided_slice, unknown)
     op = "strided_slice"
-    starts, ends = integers(op, "begin", begin), integers(op, "end", end)
+    starts = integers(op, "begin", begin)
+    ends = integers(op, "end", end)
     steps = (1,) * len(starts) if strides is None else integers(op, "strides", strides)
     parts = (starts, ends, steps)
     if len({*map(len, parts)}) > 1:
@@ -306,7 +307,11 @@ class _Reading(NamedTuple):
 
 
 def _read(op: str, shape: Shape, key: tuple[Any, ...]) -> _Reading:
-    parts, view, arrays, at, places = [], [], {}, 0, []
+    parts = []
+    view = []
+    arrays = {}
+    at = 0
+    places = []
     for place, entry in enumerate(_entries(op, shape, key)):
         if isinstance(entry, int):
             n = shape[at]
@@ -361,7 +366,9 @@ def _array(op: str, entry: Any, axis: int, sizes: Shape) -> Tensor:
 
 def _entries(op: str, shape: Shape, key: tuple[Any, ...]) -> list[Any]:
     """Return the entries of a key, with slices for the axes that it does not name."""
-    entries, named, behind_dots = [], 0, 0
+    entries = []
+    named = 0
+    behind_dots = 0
     for one in key:
         entry = one if type(one) is int or type(one) is slice else _entry(op, one)
         entries.append(entry)
@@ -419,10 +426,13 @@ def _entry(op: str, entry: Any) -> Any:
 
 def _gathered(op: str, x: Tensor, read: _Reading) -> Tensor:
     """Apply the index arrays of a key to ``x``, which has been sliced."""
-    axes, arrays = list(read.arrays), list(read.arrays.values())
-    first, rank = axes[0], len(x.shape)
+    axes = list(read.arrays)
+    arrays = list(read.arrays.values())
+    first = axes[0]
+    rank = len(x.shape)
     if len(arrays) == 1:
-        y, at = run(gather.GATHER_V2, x, *arrays, axis=first, batch_dims=0), first
+        y = run(gather.GATHER_V2, x, *arrays, axis=first, batch_dims=0)
+        at = first
     else:
         common = geometry.broadcast(op, *[a.shape for a in arrays])
         arrays = [
@@ -432,7 +442,8 @@ def _gathered(op: str, x: Tensor, read: _Reading) -> Tensor:
         if axes != [*range(len(axes))]:
             rest = [i for i in range(rank) if i not in axes]
             x = run(shape.TRANSPOSE, x, axes=(*axes, *rest))
-        y, at = run(scatter.GATHER_ND, x, shape.stack(arrays, axis=-1)), 0
+        y = run(scatter.GATHER_ND, x, shape.stack(arrays, axis=-1))
+        at = 0
     wide = len(y.shape) - rank + len(axes)  # the number of axes of the index arrays
     goal = 0 if read.apart else first
     if at == goal or not wide:

@@ -216,7 +216,8 @@ def _rows(
     op: str, updates: Tensor, lead: Shape, indices: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return the updates as rows, and the indices of the rows that they go to."""
-    count, rest = math.prod(indices.shape[:-1]), updates.shape[len(indices.shape) - 1 :]
+    count = math.prod(indices.shape[:-1])
+    rest = updates.shape[len(indices.shape) - 1 :]
     rows = run(shapes.RESHAPE, updates, shape=(count, math.prod(rest)))
     with gather.range_errors(op, indices, lead):
         ids = _checked(_row_numbers(indices, lead))
@@ -327,7 +328,8 @@ def _(tensor: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     rows, ids = _rows("tensor_scatter_update", updates, lead, indices)
     if not rows.size:
         return tensor
-    count, total = ids.shape[0], math.prod(lead)
+    count = ids.shape[0]
+    total = math.prod(lead)
     at = compare.where(_is_last(ids, total), ids, -1)  # the others are dropped
     hit = _sums(creation.ones((count, 1), dtype=INT32), at, total) > 0
     new = run(

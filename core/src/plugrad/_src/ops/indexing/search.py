@@ -132,7 +132,8 @@ def _look_up(kernel: Kernel, x1: TensorLike, x2: TensorLike, **side: Side) -> Te
 @decomposition(SEARCH_SORTED)
 def _(sorted_sequence: Tensor, values: Tensor, *, side: str) -> Tensor:
     """Halve what is left of each row, by as many elements in all rows."""
-    base, left = creation.zeros(values.shape, dtype=INT32), sorted_sequence.shape[1]
+    base = creation.zeros(values.shape, dtype=INT32)
+    left = sorted_sequence.shape[1]
     nan = compare.not_equal(values, values) if values.dtype.kind == "f" else None
     before = compare.less if side == "left" else compare.less_equal
     while left:
@@ -253,10 +254,8 @@ def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
         Tensor([False,  True, False,  True], dtype=bool, backend='cpu')
 
     """
-    invert, (x1, x2) = (
-        flag("isin", "invert", invert),
-        _convert.promote_all("isin", x1, x2),
-    )
+    invert = flag("isin", "invert", invert)
+    (x1, x2) = _convert.promote_all("isin", x1, x2)
     among = run(shapes.RESHAPE, _convert.real("isin", x2), shape=(x2.size,))
     among = sorting.sort(among)
     if not among.size:
@@ -475,9 +474,12 @@ def _unique(
 
     The shape is the one in which the user gets the indices.
     """
-    x, sorted = _convert.asarray(x), flag(op, "sorted", sorted)
+    x = _convert.asarray(x)
+    sorted = flag(op, "sorted", sorted)
     if axis is None:
-        along, sizes, x = 0, x.shape, run(shapes.RESHAPE, x, shape=(x.size,))
+        along = 0
+        sizes = x.shape
+        x = run(shapes.RESHAPE, x, shape=(x.size,))
     else:
         along = shapes._axis(op, axis, len(x.shape))
         sizes = x.shape[along : along + 1]
@@ -564,7 +566,8 @@ def boolean_mask(
     """
     if unknown:
         raise unexpected(boolean_mask, unknown)
-    x, mask = _convert.asarray(x), _convert.asarray(mask)
+    x = _convert.asarray(x)
+    mask = _convert.asarray(mask)
     if mask.dtype is not BOOL:
         raise TypeError(f"boolean_mask: mask must be bool, got {mask.dtype}")
     axis = shapes._axis("boolean_mask", axis, len(x.shape))

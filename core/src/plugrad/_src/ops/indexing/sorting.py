@@ -368,11 +368,13 @@ def _quantile(
     keepdims = flag(op, "keepdims", keepdims)
     x, axes = reduce._ordered(op, _convert.floating(op, x, "f"), axis)
     rest = [i for i in range(len(x.shape)) if i not in axes]
-    sizes, count = tuple([x.shape[i] for i in rest]), reduce.count(x, axes)
+    sizes = tuple([x.shape[i] for i in rest])
+    count = reduce.count(x, axes)
     y = run(shapes.TRANSPOSE, x, axes=(*rest, *axes))
     y = sort(run(shapes.RESHAPE, y, shape=(*sizes, count)))
     place = _PLACES[method](q.astype(np.float64) * (count - 1))
-    low, high = np.floor(place), np.ceil(place)
+    low = np.floor(place)
+    high = np.ceil(place)
     a, b = (gather.gather(y, i.astype(np.int32), axis=-1) for i in (low, high))
     share = _convert.asarray((place - low).astype(x.dtype))
     # a sum of equal ones would be rounded, and a difference of infinities is NaN

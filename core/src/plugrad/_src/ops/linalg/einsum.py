@@ -226,7 +226,8 @@ def _alone(x: Tensor, term: str, kept: str) -> Part:
     """Take diagonals of repeated letters, and sum over those not in ``kept``."""
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:
-            i, j = term.index(letter), term.rindex(letter)
+            i = term.index(letter)
+            j = term.rindex(letter)
             rest = [k for k in range(len(term)) if k not in (i, j)]
             x = products.diagonal(_transposed(x, (*rest, i, j)))
             term = "".join([term[k] for k in rest]) + letter

@@ -90,10 +90,12 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
         The array API standard.
 
     """
-    x, n = products.as_matrices("matrix_power", x), integer("matrix_power", "n", n)
+    x = products.as_matrices("matrix_power", x)
+    n = integer("matrix_power", "n", n)
     x, _ = products.factors("matrix_power", x, x)
     if n < 0 or x.shape[-1] != x.shape[-2]:  # which matrices() refuses
-        x, n = run(matrix.INVERSE, matrix.matrices("matrix_power", x)), -n
+        x = run(matrix.INVERSE, matrix.matrices("matrix_power", x))
+        n = -n
     if n == 0:
         return matrix.one(x)
     y = creation.identity(x)
@@ -149,7 +151,8 @@ def vector_norm(
     """
     if unknown:
         raise unexpected(vector_norm, unknown)
-    x, ord = _convert.floating("vector_norm", x), real("vector_norm", "ord", ord)
+    x = _convert.floating("vector_norm", x)
+    ord = real("vector_norm", "ord", ord)
     if ord != ord:
         raise ValueError("vector_norm: ord must be a number or infinite, got nan")
     keepdims = flag("vector_norm", "keepdims", keepdims)
@@ -253,7 +256,8 @@ def matrix_norm(
             rule = f"ord {ord}: there is no smallest of nothing"
             raise misfit("matrix_norm", rule, x)
         pick = Tensor.sum
-    y, keep = pick(parts, axis=-1), flag("matrix_norm", "keepdims", keepdims)
+    y = pick(parts, axis=-1)
+    keep = flag("matrix_norm", "keepdims", keepdims)
     return matrix.column(matrix.column(y)) if keep else y
 
 
@@ -295,7 +299,8 @@ def cond(x: TensorLike, /, *, ord: Order = 2) -> Tensor:
     if ord not in (2, -2):
         return matrix_norm(x, ord=ord) * matrix_norm(inv(x), ord=ord)
     s = run(matrix_factors.SVDVALS, x)
-    first, last = s[..., 0], s[..., -1]
+    first = s[..., 0]
+    last = s[..., -1]
     if ord == -2:
         return last / first
     return compare.where(compare.equal(last, 0), float("inf"), first / last)

@@ -284,7 +284,8 @@ def sides(
 ) -> tuple[Tensor, Tensor]:
     """Return both sides of ``a·y = b`` in one dtype; a vector ``b`` stays a vector."""
     a, b = _convert.promote_all(op, a, b)
-    a, b = matrices(op, a, square=square), _convert.floating(op, b)
+    a = matrices(op, a, square=square)
+    b = _convert.floating(op, b)
     _with_rows(op, a, b)
     return a, b
 

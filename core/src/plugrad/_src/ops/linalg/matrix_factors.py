@@ -371,7 +371,8 @@ def _parts(x: Spec, *, full_matrices: bool) -> tuple[Spec, Spec, Spec]:
     *batch, m, n = matrix.stacked("svd", x, square=False).shape
     k = min(m, n)
     rows, columns = (m, n) if full_matrices else (k, k)
-    u, vh = Spec((*batch, m, rows), x.dtype), Spec((*batch, columns, n), x.dtype)
+    u = Spec((*batch, m, rows), x.dtype)
+    vh = Spec((*batch, columns, n), x.dtype)
     return u, _values(x), vh
 
 
@@ -433,20 +434,21 @@ def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVDResult:
 def _svd_gradient(
     du: Tensor, ds: Tensor, dvh: Tensor, u: Tensor, s: Tensor, vh: Tensor
 ) -> Tensor:
-    rank, k = len(u.shape), s.shape[-1]
+    rank = len(u.shape)
+    k = s.shape[-1]
     du, spare = _first(du, rank - 1, k)
     dvh, more = _first(dvh, rank - 2, k)
     _unused("svd", "vectors of U and Vh", k, "full_matrices=False", spare + more, u, vh)
-    u, vh = _first(u, rank - 1, k)[0], _first(vh, rank - 2, k)[0]
+    u = _first(u, rank - 1, k)[0]
+    vh = _first(vh, rank - 2, k)[0]
     dx = matrix.product(u * matrix.row(ds), vh)
     if idle(du, dvh):
         return dx
-    across, down = matrix.row(s), matrix.column(s)
+    across = matrix.row(s)
+    down = matrix.column(s)
     one = grids.eye(k, dtype=s.dtype)
-    left, right = (
-        _skew(matrix.adjoint_times(u, du)),
-        _skew(matrix.times_adjoint(vh, dvh)),
-    )
+    left = _skew(matrix.adjoint_times(u, du))
+    right = _skew(matrix.times_adjoint(vh, dvh))
     inner = (left * across + down * right) / ((across - down) * (across + down) + one)
     if u.dtype.kind == "c":
         inner = inner + matrix.band(left, 0, 0) / (across * 2)
@@ -625,7 +627,8 @@ def _(x: Tensor, rtol: Tensor) -> Tensor:
 
 def _pinv_gradient(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Compute the gradient from ``x`` and ``y`` alone (Golub and Pereyra, 1973)."""
-    product, turned = matrix.product, matrix.adjoint(dy)
+    product = matrix.product
+    turned = matrix.adjoint(dy)
     adjoint_times, times_adjoint = matrix.adjoint_times, matrix.times_adjoint
     left = times_adjoint(product(turned, y), y)
     right = adjoint_times(y, product(y, turned))

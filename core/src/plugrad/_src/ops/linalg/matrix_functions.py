@@ -97,8 +97,10 @@ def _lu_gradient(
     The rest of a wide upper triangle is ``lower⁻¹·b``, and that of a tall lower one is
     ``c·upper⁻¹``, where b and c are the rest of ``pᵀ·x``.
     """
-    k, last = upper.shape[-2], len(upper.shape) - 1
-    wide, tall = upper.shape[-1] - k, lower.shape[-2] - k
+    k = upper.shape[-2]
+    last = len(upper.shape) - 1
+    wide = upper.shape[-1] - k
+    tall = lower.shape[-2] - k
     rest: Tensor | None = None
     if wide:
         (upper, more), (dupper, dmore) = (_cut(t, last, k) for t in (upper, dupper))
@@ -180,7 +182,8 @@ def matrix_exp(x: TensorLike, /) -> Tensor:
 
 def _matrix_exp_gradient(dy: Tensor, x: Tensor) -> Tensor:
     """Return the corner of the exponential of ``[[xᴴ, dy], [0, xᴴ]]``."""
-    n, last = x.shape[-1], len(x.shape) - 1
+    n = x.shape[-1]
+    last = len(x.shape) - 1
     turned = matrix.adjoint(x)
     above = shape.concat([turned, dy], axis=last)
     below = shape.concat([creation.zeros_like(dy), turned], axis=last)
@@ -226,7 +229,8 @@ def multi_dot(xs: Sequence[TensorLike], /) -> Tensor:
     if tensors[0].dtype is BOOL:
         tensors = [creation.cast(x, INT32) for x in tensors]
     sizes = _chain(tensors)
-    first, last = len(tensors[0].shape) == 1, len(tensors[-1].shape) == 1
+    first = len(tensors[0].shape) == 1
+    last = len(tensors[-1].shape) == 1
     pairs = zip(tensors, itertools.pairwise(sizes), strict=True)
     tensors = [shape.shaped(x, size) for x, size in pairs]
     y = _multiplied(tensors, _splits(sizes), 0, len(tensors) - 1)
@@ -275,5 +279,6 @@ def _multiplied(
     if i == j:
         return xs[i]
     k = splits[i, j]
-    left, right = _multiplied(xs, splits, i, k), _multiplied(xs, splits, k + 1, j)
+    left = _multiplied(xs, splits, i, k)
+    right = _multiplied(xs, splits, k + 1, j)
     return products.matmul(left, right)

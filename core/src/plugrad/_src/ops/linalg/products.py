@@ -78,7 +78,8 @@ MAT_MUL_INTEGER = Kernel(
 
 @decomposition(MAT_MUL_INTEGER)
 def _(a: Tensor, b: Tensor, *, transpose_a: bool, transpose_b: bool) -> Tensor:
-    a, b = creation.cast(a, INT32), creation.cast(b, INT32)
+    a = creation.cast(a, INT32)
+    b = creation.cast(b, INT32)
     return run(BATCH_MATMUL, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
 
 
@@ -86,7 +87,9 @@ def _preferred(
     a: TensorLike, b: TensorLike, dtype: Any
 ) -> tuple[Tensor, Tensor, Kernel]:
     """Return both, and the kernel whose product has the ``dtype``."""
-    a, b, dtype = _convert.asarray(a), _convert.asarray(b), canonical(dtype)
+    a = _convert.asarray(a)
+    b = _convert.asarray(b)
+    dtype = canonical(dtype)
     if dtype.kind not in "iufc":
         rule = f"preferred_element_type must be that of numbers, got {named(dtype)}"
         raise TypeError(f"matmul: {rule}")
@@ -149,7 +152,8 @@ def matmul(
     if plain and a.shape[1 - transpose_a] == b.shape[transpose_b]:
         return run(kernel, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
     left, right, sizes = _matmul_shapes(a.shape, b.shape, transpose_a, transpose_b)
-    a, b = shape.shaped(a, left), shape.shaped(b, right)
+    a = shape.shaped(a, left)
+    b = shape.shaped(b, right)
     y = run(kernel, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
     return shape.shaped(y, sizes)
 
@@ -163,8 +167,10 @@ def _matmul_shapes(a: Shape, b: Shape, turn_a: bool, turn_b: bool) -> tuple[Shap
     if not a or not b or (turn_a and len(a) == 1) or (turn_b and len(b) == 1):
         rule = "a scalar is not a matrix, use multiply; a vector cannot be transposed"
         raise misfit("matmul", rule, a, b)
-    left, right = a if len(a) > 1 else (1, *a), b if len(b) > 1 else (*b, 1)
-    inner, other = left[-1 - turn_a], right[-2 + turn_b]
+    left = a if len(a) > 1 else (1, *a)
+    right = b if len(b) > 1 else (*b, 1)
+    inner = left[-1 - turn_a]
+    other = right[-2 + turn_b]
     if inner != other:
         turned = " and ".join(["a"] * turn_a + ["b"] * turn_b)
         turned = f" ({turned} transposed)" if turned else ""
@@ -203,7 +209,8 @@ def _vectors(
 ) -> tuple[Tensor, Tensor, int]:
     """Return both in one dtype, and the axis of their vectors, from the end."""
     a, b = factors(op, a, b)
-    rank, axis = min(len(a.shape), len(b.shape)), integer(op, "axis", axis)
+    rank = min(len(a.shape), len(b.shape))
+    axis = integer(op, "axis", axis)
     if axis >= 0 and len(a.shape) != len(b.shape):
         rule = f"axis {axis} is ambiguous where ranks differ; count from the end"
         raise misfit(op, rule, a, b)
@@ -277,14 +284,18 @@ def tensordot(
         raise unexpected(tensordot, unknown)
     a, b = factors("tensordot", a, b)
     ours, theirs = _pairs(axes, len(a.shape), len(b.shape))
-    mine, yours = [a.shape[i] for i in ours], [b.shape[i] for i in theirs]
+    mine = [a.shape[i] for i in ours]
+    yours = [b.shape[i] for i in theirs]
     if mine != yours:
         rule = f"sizes {mine} and {yours} of axes {axes} must be equal"
         raise misfit("tensordot", rule, a, b)
     rows = [i for i in range(len(a.shape)) if i not in ours]
     columns = [i for i in range(len(b.shape)) if i not in theirs]
-    left, right = [a.shape[i] for i in rows], [b.shape[i] for i in columns]
-    m, inner, n = math.prod(left), math.prod(mine), math.prod(right)
+    left = [a.shape[i] for i in rows]
+    right = [b.shape[i] for i in columns]
+    m = math.prod(left)
+    inner = math.prod(mine)
+    n = math.prod(right)
     a = run(shape.RESHAPE, shape.permute_dims(a, rows + ours), shape=(m, inner))
     b = run(shape.RESHAPE, shape.permute_dims(b, theirs + columns), shape=(inner, n))
     y = run(BATCH_MATMUL, a, b, transpose_a=False, transpose_b=False)
@@ -364,7 +375,8 @@ def kron(a: TensorLike, b: TensorLike, /) -> Tensor:
     right = [1] * (rank - len(b.shape)) + list(b.shape)
     coarse = tuple([size for n in left for size in (n, 1)])
     fine = tuple([size for n in right for size in (1, n)])
-    a, b = run(shape.RESHAPE, a, shape=coarse), run(shape.RESHAPE, b, shape=fine)
+    a = run(shape.RESHAPE, a, shape=coarse)
+    b = run(shape.RESHAPE, b, shape=fine)
     sizes = tuple([n * m for n, m in zip(left, right, strict=True)])
     return run(shape.RESHAPE, a * b, shape=sizes)
 
@@ -466,7 +478,8 @@ def diagonal(
     """
     if unknown:
         raise unexpected(diagonal, unknown)
-    x, offset = as_matrices("diagonal", x), integer("diagonal", "offset", offset)
+    x = as_matrices("diagonal", x)
+    offset = integer("diagonal", "offset", offset)
     *batch, rows, columns = x.shape
     size = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
     start = (offset if offset >= 0 else -offset * columns) if size else 0

@@ -97,7 +97,8 @@ def channels_last(
     """Return ``x`` with a batch and channels last, and a function that undoes it."""
     last, first = FORMATS[spatial]
     choice(op, "data_format", data_format, last, first)
-    full, single = spatial + 2, len(x.shape) == spatial + 1
+    full = spatial + 2
+    single = len(x.shape) == spatial + 1
     if data_format == last and len(x.shape) == full:
         return x, _unchanged
     if len(x.shape) != full and not single:
@@ -180,10 +181,13 @@ def insert_zeros(dy: Tensor, windows: Windows) -> Tensor:
         y = slicing.pad(y, [(0, 0), *gaps, (0, 0)])
         places = [m * s for m, s in zip(places, windows.strides, strict=True)]
         dy = shape.reshape(y, (n, *places, c))
-    begins, sizes, paddings = [], [], []
+    begins = []
+    sizes = []
+    paddings = []
     for i, reach in enumerate(windows.transposed.in_shape[1:-1]):
         begin = windows.extents[i] - 1 - windows.padding[i][0]
-        cut, before = min(max(-begin, 0), places[i]), min(max(begin, 0), reach)
+        cut = min(max(-begin, 0), places[i])
+        before = min(max(begin, 0), reach)
         size = min(places[i] - cut, reach - before)
         begins.append(cut)
         sizes.append(size)
@@ -224,7 +228,9 @@ def scatter_to_winners(dy: Tensor, winners: Tensor, windows: Windows) -> Tensor:
 def columns(x: Tensor, windows: Windows) -> Tensor:
     """Return a row for each window: ``[groups, windows, positions · channels]``."""
     y = shape.concat(window_values(x, windows), axis=-1)
-    g, k, count = windows.groups, len(windows.kernel_positions), math.prod(y.shape[:-1])
+    g = windows.groups
+    k = len(windows.kernel_positions)
+    count = math.prod(y.shape[:-1])
     c = x.shape[-1] // g
     if g > 1:
         y = shape.permute_dims(shape.reshape(y, (count, k, g, c)), (2, 0, 1, 3))

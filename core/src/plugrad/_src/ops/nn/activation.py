@@ -359,7 +359,8 @@ def clip(
     if unknown:
         raise unexpected(clip, unknown)
     x = _convert.real("clip", x)
-    low, high = _bound("min", min), _bound("max", max)
+    low = _bound("min", min)
+    high = _bound("max", max)
     if isinstance(low, int | float) and isinstance(high, int | float):
         _not_crossed(low, high)
         for bound in (low, high):
@@ -828,7 +829,8 @@ def _mish_gradient(dy: Tensor, x: Tensor) -> Tensor:
     ``s (1 + r) / (1 + r²)`` where r is next to 1, and ``t' = 4 s r² / (1 + r²)²``. The
     rounding error of softplus(x) would be magnified.
     """
-    s, r = run(SIGMOID, x), run(SIGMOID, -x)
+    s = run(SIGMOID, x)
+    r = run(SIGMOID, -x)
     near = run(CLIP_BY_VALUE, x, min=-1000, max=1000)  # inf · 0 is NaN
     square = r * r
     divisor = square + 1

@@ -244,7 +244,8 @@ def _places(n: int, m: int) -> Places:
     None if all windows have as many and lie side by side.
     """
     i = np.arange(m, dtype=np.int64)
-    begins, ends = i * n // m, -(-(i + 1) * n // m)
+    begins = i * n // m
+    ends = -(-(i + 1) * n // m)
     counts = ends - begins
     if n % m == 0:
         return None, counts
@@ -261,9 +262,12 @@ def _gathered(x: Tensor, indices: np.ndarray | None, axis: int) -> Tensor:
 
 def _averages(x: Tensor, wanted: Shape, places: list[Places]) -> Tensor:
     """Sum the elements of each window, those that repeat counting as 0."""
-    wide, sizes, total = reduce.widened(x), [x.shape[0]], np.ones(())
+    wide = reduce.widened(x)
+    sizes = [x.shape[0]]
+    total = np.ones(())
     for axis, (indices, counts) in enumerate(places, 1):
-        m, most = wanted[axis - 1], int(counts.max())
+        m = wanted[axis - 1]
+        most = int(counts.max())
         wide = _gathered(wide, indices, axis)
         if counts.min() < most:
             there = np.arange(most) < counts[:, None]

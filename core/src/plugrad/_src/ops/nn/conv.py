@@ -583,7 +583,8 @@ def _(x: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
 @decomposition(CONV3D_FILTER)
 @decomposition(CONV2D_FILTER)
 def _(x: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
-    seen, dy = _windows.columns(x, geometry), _windows.grouped(dy, geometry.groups)
+    seen = _windows.columns(x, geometry)
+    dy = _windows.grouped(dy, geometry.groups)
     y = products.matmul(seen, dy, transpose_a=True)
     return _windows.ungrouped(y, geometry.filter_shape)
 
@@ -593,7 +594,8 @@ def _(x: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
 def _(dy: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
     """Convolve the cotangent, spread among zeros, with the flipped filter."""
     *window, c, k = filter.shape
-    n, g = len(window), geometry.groups
+    n = len(window)
+    g = geometry.groups
     turned = shape.flip(filter, axis=range(n))
     turned = shape.reshape(turned, (*window, c, g, k // g))
     turned = shape.permute_dims(turned, (*range(n), n + 2, n + 1, n))

@@ -158,7 +158,8 @@ def dilation2d(
     """
     if unknown:
         raise unexpected(dilation2d, unknown)
-    op, given = "dilation2d", _windows.window_options(strides, pad, dilations, None)
+    op = "dilation2d"
+    given = _windows.window_options(strides, pad, dilations, None)
     x, filter = _convert.promote_all(op, x, filter)
     x, back = _windows.channels_last(op, _windows.ordered(op, x), 2, data_format)
     windows = _dilation_windows(op, x.shape, filter.shape, **given)
@@ -187,7 +188,8 @@ def _rows(filter: Tensor, windows: Windows) -> tuple[Tensor, ...]:
 
 @decomposition(DILATION2D)
 def _(x: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
-    sums, least = [], _windows.lowest_number(x.dtype)
+    sums = []
+    least = _windows.lowest_number(x.dtype)
     for position, (a, b) in enumerate(_pairs(x, filter, geometry)):
         y = a + b
         counts = pool.mask_padding(position, compare.equal(y, y), y, geometry)
@@ -227,10 +229,8 @@ def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
 
 @decomposition(DILATION2D_FILTER)
 def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
-    winners, positions = (
-        _winners(x, filter, geometry),
-        range(1, len(geometry.kernel_positions) + 1),
-    )
+    winners = _winners(x, filter, geometry)
+    positions = range(1, len(geometry.kernel_positions) + 1)
     mine = [_windows.where_winner(winners, position, dy) for position in positions]
     rows = [run(reduce.SUM, part, axis=(0, 1, 2), keepdims=False) for part in mine]
     return shape.reshape(shape.stack(rows), filter.shape)
@@ -247,7 +247,8 @@ def _gather_from_filter(
     ddf: Tensor, x: Tensor, filter: Tensor, geometry: Windows
 ) -> Tensor:
     """Return the element of ``ddf`` at the largest sum of each window."""
-    winners, rows = _winners(x, filter, geometry), _rows(ddf, geometry)
+    winners = _winners(x, filter, geometry)
+    rows = _rows(ddf, geometry)
     parts = [
         _windows.where_winner(winners, position, row)
         for position, row in enumerate(rows, 1)

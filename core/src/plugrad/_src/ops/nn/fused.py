@@ -55,7 +55,8 @@ def _product(a: Shaped, b: Shaped, transpose_a: bool, transpose_b: bool) -> Shap
     op = "fused.matmul"
     if len(a.shape) < 2 or len(b.shape) < 2:
         raise misfit(op, "a and b must have 2 axes or more", a, b)
-    columns, rows = a.shape[-1 - transpose_a], b.shape[-2 + transpose_b]
+    columns = a.shape[-1 - transpose_a]
+    rows = b.shape[-2 + transpose_b]
     if columns != rows:
         turns = f"transpose_a={transpose_a}, transpose_b={transpose_b}"
         raise misfit(op, f"inner sizes {columns} and {rows} differ ({turns})", a, b)
@@ -152,7 +153,8 @@ def _convolution(name: str, part: Kernel, rule: Any) -> Kernel:
         activation: Activation,
         leaky_relu_alpha: float,
     ) -> Tensor:
-        y, slopes = run(part, x, filter, geometry=geometry), prelu_activation_weights
+        y = run(part, x, filter, geometry=geometry)
+        slopes = prelu_activation_weights
         return _activated(y, bias, slopes, activation, leaky_relu_alpha)
 
     return kernel
@@ -366,7 +368,8 @@ def depthwise_conv2d(
     acts = _activation_attributes(
         "fused.depthwise_conv2d", activation, leaky_relu_alpha, prelu_weights
     )
-    xs, rule = (x, filter, bias, prelu_weights), geometry.depthwise
+    xs = (x, filter, bias, prelu_weights)
+    rule = geometry.depthwise
     return _fused(FUSED_DEPTHWISE_CONV2D, rule, data_format, given, acts, xs)
 
 
@@ -377,7 +380,8 @@ def _fused(
     x, filter, bias, weights = _floats(op, *xs)
     x, back = _windows.channels_last(op, x, 2, data_format)
     windows = rule(op, x.shape, filter.shape, **given)
-    first, out = data_format == "NCHW", windows.out_shape
+    first = data_format == "NCHW"
+    out = windows.out_shape
     bias = _align_channels(op, "bias", bias, out, first)
     weights = _align_channels(op, "prelu_weights", weights, out, first)
     return back(run(kernel, x, filter, bias, weights, geometry=windows, **acts))

@@ -68,7 +68,8 @@ def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
 
 
 ROOT_HALF = math.sqrt(0.5)
-DENSITY, SLOPE = 1 / math.sqrt(2 * math.pi), math.sqrt(8 / math.pi)
+DENSITY = 1 / math.sqrt(2 * math.pi)
+SLOPE = math.sqrt(8 / math.pi)
 CUBE = 0.044715 * SLOPE
 
 

@@ -126,7 +126,8 @@ def _weighted(
     _convert.check_broadcast(op, "weights", weights, losses.shape)
     if reduction == "none":
         return losses * weights
-    dtype, weights = losses.dtype, reduce.widened(weights)
+    dtype = losses.dtype
+    weights = reduce.widened(weights)
     y = reduce.sum(losses * weights)
     if reduction != "sum":
         if reduction == "sum_by_nonzero_weights":
@@ -264,7 +265,8 @@ def huber_loss(
     if unknown:
         raise unexpected(huber_loss, unknown)
     a, b = _alike("huber_loss", labels, predictions)
-    error, delta = a - b, positive("huber_loss", "delta", delta)
+    error = a - b
+    delta = positive("huber_loss", "delta", delta)
     size = abs(error)
     near = size <= delta
     inside = compare.where(near, error, 0.0)  # inf² outside would make the gradient NaN
@@ -597,7 +599,8 @@ def _classes(
     op: str, labels: TensorLike, given: TensorLike, name: str
 ) -> tuple[Tensor, Tensor]:
     """Return the classes of rows, and the rows."""
-    classes, x = _convert.asarray(labels), _convert.floating(op, given, "f")
+    classes = _convert.asarray(labels)
+    x = _convert.floating(op, given, "f")
     if classes.dtype.kind not in "iu":
         raise TypeError(f"{op}: labels must be integers, got {classes.dtype}")
     if not x.shape or classes.shape != x.shape[:-1]:

@@ -466,7 +466,8 @@ def group_norm(
     at = reduce.one_axis(op, axis, len(x.shape))
     if at == 0:
         raise misfit(op, f"axis {axis} is the batch's, not that of the channels", x)
-    channels, behind = x.shape[at], x.shape[at + 1 :]
+    channels = x.shape[at]
+    behind = x.shape[at + 1 :]
     groups = integer(op, "groups", groups, 1)
     if channels % groups:
         rule = f"{groups} groups do not divide {channels} channels (axis {axis})"
@@ -623,7 +624,8 @@ def local_response_normalization(
 
 def _neighbour_sum(x: Tensor, radius: int) -> Tensor:
     """Sum over the neighbouring channels, by shifted slices of the padded tensor."""
-    axis, channels = len(x.shape) - 1, x.shape[-1]
+    axis = len(x.shape) - 1
+    channels = x.shape[-1]
     radius = min(radius, max(channels - 1, 0))
     padded = slicing.pad(x, [*[(0, 0)] * axis, (radius, radius)])
     shifts = [shift for shift in range(2 * radius + 1) if shift != radius]

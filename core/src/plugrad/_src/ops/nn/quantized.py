@@ -366,7 +366,8 @@ def _convolve(kernel: Kernel, rule: Any, operands: Any, end: Any, given: Any) ->
 
 def _check_operands(op: str, x: TensorLike, w: TensorLike) -> tuple[Tensor, Tensor]:
     """Return the operands; raise unless they are int8, or the first one uint8."""
-    x, w = _convert.asarray(x), _convert.asarray(w)
+    x = _convert.asarray(x)
+    w = _convert.asarray(w)
     if x.dtype.name not in ("int8", "uint8"):
         name = "a" if op == "quantized.matmul" else "x"
         raise TypeError(f"{op}: {name} must be int8 or uint8, got {named(x.dtype)}")

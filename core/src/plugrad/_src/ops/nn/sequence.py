@@ -76,7 +76,8 @@ def _prepared(
     if len(inputs.shape) != 3 or not inputs.shape[0]:
         rule = "x must be [steps, batch, inputs] with at least one step"
         raise misfit(op, rule, inputs)
-    (_, batch, size), n = inputs.shape, of_h.shape[-1] if of_h.shape else 0
+    (_, batch, size) = inputs.shape
+    n = of_h.shape[-1] if of_h.shape else 0
     m = (4 if len(states) == 2 else 3) * n
     wanted: dict[str, geometry.Shape]
     wanted = {"weight_ih": (m, size), "weight_hh": (m, n), "bias_ih": (m,)}
@@ -100,7 +101,8 @@ def _all_steps(xs: list[Tensor], reverse: bool) -> Tensor:
 
 def _states_before(y: Tensor, first: Tensor, reverse: bool) -> Tensor:
     """Return the state before each step, starting with ``first``."""
-    first, count = shape.expand_dims(first, 0), y.shape[0] - 1
+    first = shape.expand_dims(first, 0)
+    count = y.shape[0] - 1
     rest = slicing.along(y, 0, int(reverse), count)
     return shape.concat([rest, first] if reverse else [first, rest])
 
@@ -188,7 +190,8 @@ def lstm(
 
     """
     reverse = flag("lstm", "reverse", reverse)
-    weights, states = (weight_ih, weight_hh), (h0, c0)
+    weights = (weight_ih, weight_hh)
+    states = (h0, c0)
     prepared = _prepared("lstm", x, weights, (bias_ih, bias_hh), states)
     gates, weight, biases, first = prepared
     if some := [bias for bias in biases if bias is not None]:
@@ -242,7 +245,10 @@ def _(
     reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     i, f, g, o = shape.split(a, 4, axis=2)
-    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+    i = i.sigmoid()
+    f = f.sigmoid()
+    g = g.tanh()
+    o = o.sigmoid()
     t = (f * before + i * g).tanh()
     slopes = g * i * (1 - i), before * f * (1 - f), i * (1 - g * g), t * o * (1 - o)
     parts = [_steps(x, not reverse) for x in (dy, dcells, o * (1 - t * t), f, *slopes)]
@@ -253,7 +259,8 @@ def _(
         e = e + dc + d * slope
         cotangents = zip((e, e, e, d), by, strict=True)
         found.append(shape.concat([x * y for x, y in cotangents], axis=1))
-        dh, dc = products.matmul(found[-1], weight, transpose_b=True), e * f
+        dh = products.matmul(found[-1], weight, transpose_b=True)
+        dc = e * f
     return _all_steps(found, not reverse), dh, dc
 
 
@@ -267,7 +274,8 @@ def _lstm_gradient(
 ) -> list[Tensor]:
     """All at once: what the inputs have in common is computed once."""
     gates, h, c, weight = xs
-    states, before = _states_before(y, h, reverse), _states_before(cells, c, reverse)
+    states = _states_before(y, h, reverse)
+    before = _states_before(cells, c, reverse)
     a = gates + products.matmul(states, weight)
     found = run_many(LSTM_GRAD, dy, dcells, a, before, weight, reverse=reverse)
     return [*found, _weight_gradient(states, found[0])]
@@ -368,7 +376,8 @@ def _(*xs: Tensor, reverse: bool) -> Tensor:
     found = []
     for a in _steps(gates, reverse):
         b = products.matmul(h, weight) + bias
-        (r, z, m), of_h = shape.split(a, 3, axis=1), shape.split(b, 3, axis=1)
+        (r, z, m) = shape.split(a, 3, axis=1)
+        of_h = shape.split(b, 3, axis=1)
         z = (z + of_h[1]).sigmoid()
         m = (m + (r + of_h[0]).sigmoid() * of_h[2]).tanh()
         h = (1 - z) * m + z * h
@@ -401,15 +410,20 @@ GRU_GRAD = Kernel(
 def _(
     dy: Tensor, a: Tensor, b: Tensor, before: Tensor, weight: Tensor, *, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    (r, z, m), of_h = shape.split(a, 3, axis=2), shape.split(b, 3, axis=2)
-    r, z = (r + of_h[0]).sigmoid(), (z + of_h[1]).sigmoid()
+    (r, z, m) = shape.split(a, 3, axis=2)
+    of_h = shape.split(b, 3, axis=2)
+    r = (r + of_h[0]).sigmoid()
+    z = (z + of_h[1]).sigmoid()
     m = (m + r * of_h[2]).tanh()
     slopes = of_h[2] * r * (1 - r), (before - m) * z * (1 - z), (1 - z) * (1 - m * m)
     parts = [_steps(x, not reverse) for x in (dy, r, z, *slopes)]
-    das, dbs, dh = [], [], creation.zeros(before.shape[1:], dtype=a.dtype)
+    das = []
+    dbs = []
+    dh = creation.zeros(before.shape[1:], dtype=a.dtype)
     for d, r, z, of_r, of_z, of_m in zip(*parts, strict=True):
         d = d + dh
-        dm, dz = d * of_m, d * of_z
+        dm = d * of_m
+        dz = d * of_z
         das.append(shape.concat([dm * of_r, dz, dm], axis=1))
         dbs.append(shape.concat([dm * of_r, dz, dm * r], axis=1))
         dh = d * z + products.matmul(dbs[-1], weight, transpose_b=True)
@@ -503,7 +517,8 @@ def scaled_dot_product_attention(
 
 def _masked(op: str, scores: Tensor, mask: TensorLike) -> tuple[Tensor, Tensor]:
     """Return the scores plus a floating mask, and the positions allowed."""
-    mask, sizes = _convert.asarray(mask), scores.shape
+    mask = _convert.asarray(mask)
+    sizes = scores.shape
     if mask.dtype.kind not in "bf":
         raise TypeError(
             f"{op}: mask must be bool or floating, got {mask.dtype}; pass mask != 0"

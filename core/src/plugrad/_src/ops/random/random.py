@@ -331,11 +331,10 @@ def uniform(
     """
     if unknown:
         raise unexpected(uniform, unknown)
-    sizes, wanted = _sizes("uniform", shape, more), _floating("uniform", dtype)
-    a, b = (
-        arguments.finite("uniform", "minval", minval),
-        arguments.finite("uniform", "maxval", maxval),
-    )
+    sizes = _sizes("uniform", shape, more)
+    wanted = _floating("uniform", dtype)
+    a = arguments.finite("uniform", "minval", minval)
+    b = arguments.finite("uniform", "maxval", maxval)
     with np.errstate(over="ignore"):
         low, high = map(float, np.asarray((a, b), wanted))
     if not (low < high and math.isfinite(high - low)):
@@ -381,7 +380,8 @@ def uniform_int(
     if unknown:
         raise unexpected(uniform_int, unknown)
     op = "uniform_int"
-    sizes, wanted = arguments.sizes(op, shape), require_dtype(op, canonical(dtype))
+    sizes = arguments.sizes(op, shape)
+    wanted = require_dtype(op, canonical(dtype))
     if wanted.kind not in "iu":
         raise TypeError(f"{op}: draws integers, not {wanted}; cast with astype")
     low, high = arguments.integers(op, "minval and maxval", (minval, maxval))
@@ -418,10 +418,8 @@ def bernoulli(
     """
     if unknown:
         raise unexpected(bernoulli, unknown)
-    sizes, chance = (
-        arguments.sizes("bernoulli", shape),
-        arguments.finite("bernoulli", "p", p),
-    )
+    sizes = arguments.sizes("bernoulli", shape)
+    chance = arguments.finite("bernoulli", "p", p)
     if not 0 <= chance <= 1:
         raise ValueError(f"bernoulli: p must be from 0 to 1, got {chance}")
     return drawn("bernoulli", seed, sizes, _draws.bernoulli, chance)
@@ -436,10 +434,8 @@ def _transformed(
     """Draw numbers of mean 0 and standard deviation 1, then scale and shift them."""
     op = draw.__name__
     wanted = _floating(op, dtype)
-    middle, scale = (
-        arguments.finite(op, "mean", mean),
-        arguments.finite(op, "stddev", stddev),
-    )
+    middle = arguments.finite(op, "mean", mean)
+    scale = arguments.finite(op, "stddev", stddev)
     if scale < 0:
         raise ValueError(f"{op}: stddev must not be negative, got {scale}")
 
@@ -614,7 +610,8 @@ def gamma(
     """
     if unknown:
         raise unexpected(gamma, unknown)
-    sizes, wanted = arguments.sizes("gamma", shape), _floating("gamma", dtype)
+    sizes = arguments.sizes("gamma", shape)
+    wanted = _floating("gamma", dtype)
     form = arguments.positive("gamma", "alpha", alpha)
     rate = arguments.positive("gamma", "beta", beta)
     with np.errstate(over="ignore"):
@@ -722,7 +719,8 @@ def choice(
         axis = reduce.one_axis("choice", axis, len(x.shape))
         n = x.shape[axis]
     weights = None if p is None else _weights(p, n)
-    count, there = math.prod(sizes), n if weights is None else np.count_nonzero(weights)
+    count = math.prod(sizes)
+    there = n if weights is None else np.count_nonzero(weights)
     if (count and not there) if replace else count > there:
         raise ValueError(f"choice: cannot choose {count} of {there} ({replace=})")
     places = drawn("choice", seed, sizes, _draws.chosen, n, weights, replace)

@@ -780,7 +780,8 @@ def moving_average(
     if zero_debias and step is None:
         raise ValueError("moving_average: zero_debias needs step, the count of values")
     _check_average(decay, step, zero_debias)
-    keep, count = _number(decay), None if step is None else _number(step)
+    keep = _number(decay)
+    count = None if step is None else _number(step)
     change = (x - v) * (1 - keep)
     return v + (change / (1 - keep**count) if zero_debias else change)
 

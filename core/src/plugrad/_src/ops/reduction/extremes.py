@@ -29,7 +29,8 @@ def _argument(kernel: Kernel, x: TensorLike, axis: OneAxis, keepdims: bool) -> T
     x = _convert.real(op, x)
     if axis is None:
         kept = (1,) * len(x.shape)
-        x, axis = run(shape.RESHAPE, x, shape=(x.size,)), 0
+        x = run(shape.RESHAPE, x, shape=(x.size,))
+        axis = 0
     else:
         axis = reduce.one_axis(op, axis, len(x.shape))
         kept = (*x.shape[:axis], 1, *x.shape[axis + 1 :])

@@ -221,7 +221,8 @@ def blackman_window(
     """
     if unknown:
         raise unexpected(blackman_window, unknown)
-    op, terms = "blackman_window", (0.42, 0.5, 0.08)
+    op = "blackman_window"
+    terms = (0.42, 0.5, 0.08)
     return _cosines(op, window_length, terms, periodic, dtype)
 
 
@@ -261,7 +262,8 @@ def nuttall_window(
     """
     if unknown:
         raise unexpected(nuttall_window, unknown)
-    op, terms = "nuttall_window", (0.3635819, 0.4891775, 0.1365995, 0.0106411)
+    op = "nuttall_window"
+    terms = (0.3635819, 0.4891775, 0.1365995, 0.0106411)
     return _cosines(op, window_length, terms, periodic, dtype)
 
 

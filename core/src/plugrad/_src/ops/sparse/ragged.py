@@ -104,7 +104,8 @@ def ragged_gather(
     op = "sparse.ragged_gather"
     nested = several(op, "nested_splits", nested_splits)
     splits = [whole(op, "nested_splits", s, 1) for s in nested]
-    x, at = _convert.asarray(values), _convert.integer_tensor(op, "indices", indices)
+    x = _convert.asarray(values)
+    at = _convert.integer_tensor(op, "indices", indices)
     _leveled(len(splits), x)
     *outer, inner = run_many(RAGGED_GATHER, *_convert.promote_all(op, *splits), x, at)
     return tuple(outer), inner

@@ -100,7 +100,8 @@ def to_dense(
     """
     if unknown:
         raise unexpected(to_dense, unknown)
-    op, shape = "sparse.to_dense", sizes("sparse.to_dense", shape)
+    op = "sparse.to_dense"
+    shape = sizes("sparse.to_dense", shape)
     at = _convert.integer_tensor(op, "indices", indices)
     if len(at.shape) < 2:
         at = run(shapes.RESHAPE, at, shape=(at.size, 1))
@@ -207,7 +208,9 @@ def _(input_indices: Tensor, input_shape: Tensor, new_shape: Tensor) -> list[Ten
 
 def _lines(indices: Shaped, values: Shaped, sizes: Shaped, default: Shaped) -> None:
     """Raise unless the arguments are a sparse tensor with rows, and a scalar."""
-    op, n, k = "sparse.fill_empty_rows", indices.shape[:1], indices.shape[1:]
+    op = "sparse.fill_empty_rows"
+    n = indices.shape[:1]
+    k = indices.shape[1:]
     fits = len(k) == 1 and values.shape == n and sizes.shape == k
     if not fits or default.shape:
         rule = "indices [n, k], values [n], dense_shape [k], default_value [] must fit"
@@ -425,7 +428,8 @@ def _by_id(
     kernel: Kernel, x: Tensor, indices: TensorLike, ids: TensorLike, count: int | None
 ) -> Tensor:
     """Check the ids, count the segments unless their number is given, and run."""
-    op, at = kernel.op, whole(kernel.op, "indices", indices, 1)
+    op = kernel.op
+    at = whole(kernel.op, "indices", indices, 1)
     ids = whole(op, "segment_ids", ids, 1)
     _check_rows(op, x, at, ids)
     if count is None:

@@ -100,7 +100,8 @@ def _variables(op: str, x: TensorLike) -> tuple[Tensor, Tensor]:
 def _covariances(
     x: Tensor, correction: float, fweights: Any = None, aweights: Any = None
 ) -> Tensor:
-    size, dtype = x.shape[1], matrix.magnitude(x.dtype)
+    size = x.shape[1]
+    dtype = matrix.magnitude(x.dtype)
     weights: Tensor | None = None
     if fweights is not None:
         counts = _convert.integer_tensor("cov", "fweights", fweights)
@@ -113,7 +114,8 @@ def _covariances(
         centered = x - run(reduce.MEAN, x, axis=(1,), keepdims=True)
         y = matrix.times_adjoint(centered, centered)
         return y / max(size - correction, 0)
-    total, lost = reduce.sum(weights), _convert.asarray(correction, dtype=dtype)
+    total = reduce.sum(weights)
+    lost = _convert.asarray(correction, dtype=dtype)
     if aweights is not None:
         lost = reduce.sum(weights * shares) / total * correction
     mean = run(reduce.SUM, x * weights, axis=(1,), keepdims=True) / total
@@ -269,7 +271,8 @@ def _even(x: Tensor, count: int, range: Sequence[float] | None) -> Tensor:
     """Return the edges of bins of equal width."""
     first, last = _ends(x, range)
     if first == last:
-        first, last = first - 0.5, last + 0.5
+        first = first - 0.5
+        last = last + 0.5
     dtype = x.dtype if x.dtype.kind == "f" and x.dtype.itemsize > 2 else np.float32
     edges = np.linspace(first, last, count + 1).astype(dtype)
     return _convert.tensor_of(edges, copy=False)

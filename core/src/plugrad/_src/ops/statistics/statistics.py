@@ -28,7 +28,8 @@ def _moments(
     """Return mean (axes kept) and variance, both wide, and the dtype to narrow to."""
     x = _convert.floating(op, x, "f")
     axis = axes(op, axis, len(x.shape))
-    wide, keepdims = reduce.widened(x), flag(op, "keepdims", keepdims)
+    wide = reduce.widened(x)
+    keepdims = flag(op, "keepdims", keepdims)
     middle = run(reduce.MEAN, wide, axis=axis, keepdims=True)
     total = run(reduce.SUM, unary.square(wide - middle), axis=axis, keepdims=keepdims)
     freedom = max(reduce.count(x, axis) - finite(op, "correction", correction), 0)

@@ -225,8 +225,10 @@ def split(
         [[0, 0], [0, 1], [1, 0]]
 
     """
-    op, skip_empty = "strings.split", flag("strings.split", "skip_empty", skip_empty)
-    x, delimiter = _text(op, "x", x, 1), _text(op, "delimiter", delimiter, 0)
+    op = "strings.split"
+    skip_empty = flag("strings.split", "skip_empty", skip_empty)
+    x = _text(op, "x", x, 1)
+    delimiter = _text(op, "delimiter", delimiter, 0)
     from plugrad._src.ops.sparse._results import Pieces
 
     return Pieces(*run_many(STRING_SPLIT, x, delimiter, skip_empty=skip_empty))

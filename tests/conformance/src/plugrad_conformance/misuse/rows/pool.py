@@ -8,8 +8,10 @@ from .. import call, floats
 
 _2D = {"filter_size": (2, 3), "strides": (1, 2), "pad": 1}
 _3D = {"filter_size": (2, 1, 3), "strides": (2, 1, 1), "pad": "same"}
-_X2, _Y2 = (2, 5, 6, 3), (2, 6, 3, 3)
-_X3, _Y3 = (2, 3, 4, 5, 6), (2, 2, 4, 5, 6)
+_X2 = (2, 5, 6, 3)
+_Y2 = (2, 6, 3, 3)
+_X3 = (2, 3, 4, 5, 6)
+_Y3 = (2, 2, 4, 5, 6)
 # Inputs whose maxima are the last in each window, and these. Of other maxima a backend
 # may say what it likes.
 _RISING = {

@@ -11,7 +11,8 @@ def whole(*numbers: int) -> Array:
 
 
 PLACES = np.stack([ints(4, below=3), ints(4, below=2)], axis=1)
-ROWS, IDS = whole(5, 0, 3, 3), whole(0, 1, 1, 3)
+ROWS = whole(5, 0, 3, 3)
+IDS = whole(0, 1, 1, 3)
 DEFAULT = np.array(0.5, np.float32)
 TYPES = ("FIRST_DIM_SIZE", "VALUE_ROWIDS", "ROW_SPLITS")
 
