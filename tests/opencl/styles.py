@@ -12,7 +12,7 @@ def run_as_gpu(file, config):
     """Run the tests of ``file`` in a process whose device has the style of GPUs.
 
     It is one of its own because the style is that of a device for good. Without
-    ``--all`` a few of the slow tests run.
+    ``--all`` one in a few of its tests runs: compiling for all takes minutes.
     """
     few = "--all" if config.getoption("all") else "--few"
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", few, file]
