@@ -23,7 +23,6 @@ SAMPLED = [
     "docs/test_docstrings",
     "onnx/test_nodes",
     "soak/test_abuse",
-    "soak/test_soak",
     "train/test_optimizers",
 ]
 # Files, and tests, that start processes or run for long: one in ``SLOW_EVERY`` runs.
@@ -35,12 +34,14 @@ SLOW = [
     "benchmarks/test_mpi",
     "benchmarks/test_workloads",
     "conformance_kit/test_device_faults",
-    "conformance_kit/test_faults",
     "conformance_kit/test_killed",
     "conformance_kit/test_options",
     "conformance_kit/test_skips",
+    "core/engine/test_threads",
     "core/jit/test_changes::test_patterns_can_be_repeated",
     "core/jit/test_donation::test_what_shares_the_memory_keeps_its_values",
+    "core/ops/test_tails::test_derivatives_within_8_ulp",
+    "core/ops/test_tails::test_values_down_to_the_smallest_number",
     "core/registry/test_prepared::test_a_form_goes_with_its_array",
     "core/registry/test_prepared::test_a_form_is_kept_from_the_second_call_on",
     "core/registry/test_prepared::test_the_form_of_a_temporary_result_is_not_kept",
@@ -51,6 +52,7 @@ SLOW = [
     "examples/test_look_inside",
     "examples/test_profile_step",
     "examples/test_training",
+    "fuzz/test_files",
     "llvm/test_elementwise",
     "llvm/test_programs",
     "llvm/test_rows",
@@ -58,6 +60,7 @@ SLOW = [
     "mpi/test_training",
     "native/test_native",
     "onnx/test_budget",
+    "onnx/test_patterns::test_no_pattern_runs_for_ever",
     "opencl/test_custom",
     "opencl/test_environment",
     "opencl/test_finalizers::test_nor_does_one_that_the_collector_finds",
@@ -72,8 +75,10 @@ SLOW = [
     "opencl/test_tiles",
     "plugins/test_commands",
     "plugins/test_cpu_moves",
-    "plugins/test_cpu_native::test_bits_do_not_depend_on_the_number_of_threads",
+    "plugins/test_cpu_native",
     "plugins/test_cpu_pool",
+    "plugins/test_cpu_products",
+    "plugins/test_cpu_regions",
     "plugins/test_doctor",
     "plugins/test_entry_point_modules",
     "plugins/test_generators",
@@ -81,9 +86,12 @@ SLOW = [
     "plugins/test_metadata",
     "plugins/test_misbehaviour",
     "plugins/test_wheels",
+    "plugrad_conformance/backend/test_device_memory",
     "plugrad_conformance/backend/test_leaks",
+    "plugrad_conformance/backend/test_processes",
     "plugrad_conformance/ops/test_random_inputs",
     "plugrad_conformance/ops/test_resize",
+    "soak/test_soak",
     "tfjs/test_errors",
     "tools/test_explain",
     "tools/test_processes",
@@ -99,13 +107,16 @@ SLOW = [
 ]
 # Files whose tests take seconds each: one in ``VERY_SLOW_EVERY`` runs.
 VERY_SLOW_EVERY = 24
-VERY_SLOW = ["conformance_kit/test_few_dtypes"]
+VERY_SLOW = ["conformance_kit/test_faults", "conformance_kit/test_few_dtypes"]
 # Tests that take long, which ``--all`` alone runs.
 LEFT_OUT = [
     "benchmarks/test_growth::test_every_workload_grows",
+    "benchmarks/test_jit_calls::test_against_a_checkout",
     "benchmarks/test_jit_calls::test_it_has_a_row_for_each_case",
     "core/jit/test_changes::test_no_pattern_is_silent",
     "docs/test_excerpts::test_how_a_family_of_wasm_is_written",
+    "native/test_native::test_kernels_touch_their_arrays_only",
+    "opencl/test_tiles::test_products_of_each_tile",
     "plugins/test_tricks::test_the_processor_of_pocl",
     "wasm/test_build::test_a_build_gives_the_same_bytes_again",
     "wasm/test_build::test_debug_builds_check_bounds",

@@ -2,14 +2,11 @@
 
 import ast
 import functools
-import tokenize
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT}
-LAYOUT |= {tokenize.DEDENT, tokenize.ENDMARKER, tokenize.ENCODING}
 OTHERS = [ROOT / name for name in ("benchmarks", "examples", "tests")]
 FAMILY = "a family of ops has one file of tests, of which most is tables"
 LONG_FILES = {
@@ -35,28 +32,15 @@ def tree(path):
 
 
 @functools.cache
-def code_lines(path):
-    """Return how many lines hold code: neither blank, nor comment, nor docstring.
-
-    What a contract says in ``doc=`` is its docstring. An import is one line, and so is
-    ``__all__``.
-    """
-    with tokenize.open(path) as file:
-        tokens = list(tokenize.generate_tokens(file.readline))
-    lines = {
-        line
-        for token in tokens
-        if token.type not in LAYOUT
-        for line in range(token.start[0], token.end[0] + 1)
-    }
-    return len(lines - docstrings(path) - contract_docs(path) - wrapped_imports(path))
+def nodes(path):
+    return [*ast.walk(tree(path))]
 
 
 def docstrings(path):
     """Return the numbers of the lines of docstrings."""
     return {
         line
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         if ast.get_docstring(node) is not None
         for line in range(node.body[0].lineno, node.body[0].end_lineno + 1)
@@ -67,7 +51,7 @@ def contract_docs(path):
     """Return the numbers of the lines that hold what contracts say in ``doc=``."""
     return {
         line
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Call)
         for word in node.keywords
         if word.arg == "doc"
@@ -98,7 +82,7 @@ def lengths(root):
         files[name] = text.count("\n")
         files[name] -= len(contract_docs(path) | wrapped_imports(path))
         files[name] -= len(docstrings(path))
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 doc = node.body[0] if ast.get_docstring(node) is not None else None
                 lines = node.end_lineno - node.lineno + 1

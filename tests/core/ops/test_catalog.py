@@ -353,6 +353,7 @@ def test_every_public_name_says_what_it_is():
     assert not [name for name, value in public().items() if not value.__doc__]
 
 
+@functools.cache
 def mentioned():
     """Return the dotted names after ``pg.`` in all tests but those of completeness."""
     found = set()
