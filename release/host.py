@@ -16,6 +16,8 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from release.build import ROOT, files_of, packages
@@ -86,6 +88,21 @@ def build(package: Path, cache: Path) -> Path:
     return found[0]
 
 
+def build_all(cache: Path) -> list[Path]:
+    """Return the wheels of all distributions; as many are built at once as CPUs.
+
+    Those with the most C to compile come first.
+    """
+    longest_first = sorted(packages(), key=compiled_bytes, reverse=True)
+    with ThreadPoolExecutor(os.cpu_count()) as executor:
+        return [*executor.map(partial(build, cache=cache), longest_first)]
+
+
+def compiled_bytes(package: Path) -> int:
+    """Return the size of the C sources of a distribution."""
+    return sum(path.stat().st_size for _, path in files(package) if path.suffix == ".c")
+
+
 def install(wheels: Sequence[Path]) -> None:
     """Install the wheels that this environment does not have yet, byte for byte."""
     stamp = Path(sys.prefix) / ".wheels.json"
@@ -121,7 +138,7 @@ def main() -> None:
     parser.add_argument("--install", action="store_true")
     given = parser.parse_args()
     cache = cache_of(given.into)
-    wheels = [build(package, cache) for package in packages()]
+    wheels = build_all(cache)
     if given.install:
         install(wheels)
     else:
