@@ -17,6 +17,7 @@ WHOLE = "backend/test_kernels.py::test_results_are_as_the_contract_says"
 # Files of our own whose tests run with a few rows, as those of the kit do.
 SAMPLED = [
     "consumers/test_scipy",
+    "consumers/test_sklearn",
     "core/jit/test_changes",
     "core/jit/test_compilers",
     "core/jit/test_random_state",
@@ -64,15 +65,19 @@ SLOW = [
     "opencl/test_custom",
     "opencl/test_environment",
     "opencl/test_finalizers::test_nor_does_one_that_the_collector_finds",
+    "opencl/test_folds",
     "opencl/test_memory",
+    "opencl/test_moves",
     "opencl/test_regions",
     "opencl/test_row_regions::test_broadcasts",
     "opencl/test_row_regions::test_gradients",
     "opencl/test_row_regions::test_masks",
     "opencl/test_row_regions::test_prologue_and_epilogue",
+    "opencl/test_rows::test_values_in_the_style_of_the_device",
     "opencl/test_runtime",
     "opencl/test_styles",
     "opencl/test_tiles",
+    "opencl/test_walk",
     "plugins/test_commands",
     "plugins/test_cpu_moves",
     "plugins/test_cpu_native",
@@ -110,6 +115,7 @@ VERY_SLOW_EVERY = 24
 VERY_SLOW = ["conformance_kit/test_faults", "conformance_kit/test_few_dtypes"]
 # Tests that take long, which ``--all`` alone runs.
 LEFT_OUT = [
+    "benchmarks/test_gpu::test_a_quick_run_of_all_parts",
     "benchmarks/test_growth::test_every_workload_grows",
     "benchmarks/test_jit_calls::test_against_a_checkout",
     "benchmarks/test_jit_calls::test_it_has_a_row_for_each_case",
