@@ -33,19 +33,19 @@ class PreparedModel(BackendRep):
             return self._run(inputs)
 
     def _run(self, inputs: Any) -> tuple[Any, ...]:
-        given = [inputs] if isinstance(inputs, np.ndarray) else inputs
-        if isinstance(given, dict):
-            found = self.model(**{name: _given(x) for name, x in given.items()})
+        arguments = [inputs] if isinstance(inputs, np.ndarray) else inputs
+        if isinstance(arguments, dict):
+            result = self.model(**{name: _as_input(x) for name, x in arguments.items()})
         else:
-            found = self.model(*map(_given, given))
-        outputs = found if len(self.model.outputs) > 1 else (found,)
+            result = self.model(*map(_as_input, arguments))
+        outputs = result if len(self.model.outputs) > 1 else (result,)
         return tuple(map(_as_array, outputs))
 
 
-def _given(value: Any) -> Any:
-    """Return an input as a tensor, because models keep small arrays on the host."""
+def _as_input(value: Any) -> Any:
+    """Return an input as a tensor: models would keep a small array on the host."""
     if isinstance(value, list):
-        return [_given(one) for one in value]
+        return [_as_input(one) for one in value]
     if isinstance(value, onnx.TensorProto):
         value = to_array(value)
     if value is None or np.asarray(value).dtype.kind in "OU":
@@ -94,16 +94,18 @@ class PlugradBackend(Backend):
         **kwargs: Any,
     ) -> tuple[Any, ...]:
         """Run a single node and return its outputs."""
-        make = onnx.helper.make_tensor_value_info
-        kinds = [
+        make_info = onnx.helper.make_tensor_value_info
+        elem_types = [
             onnx.helper.np_dtype_to_tensor_dtype(np.asarray(x).dtype) for x in inputs
         ]
-        rows = zip(filter(None, node.input), kinds, inputs, strict=True)
-        given = [make(name, kind, np.shape(x)) for name, kind, x in rows]
+        rows = zip(filter(None, node.input), elem_types, inputs, strict=True)
+        input_infos = [
+            make_info(name, elem_type, np.shape(x)) for name, elem_type, x in rows
+        ]
         outputs = [
             onnx.helper.make_empty_tensor_value_info(name) for name in node.output
         ]
-        graph = onnx.helper.make_graph([node], "node", given, outputs)
+        graph = onnx.helper.make_graph([node], "node", input_infos, outputs)
         model = onnx.helper.make_model(graph)
         return cls.run_model(model, list(inputs), device, **kwargs)
 

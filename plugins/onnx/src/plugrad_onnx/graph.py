@@ -1,4 +1,4 @@
-"""Holds a model as nodes: ``reader`` creates them, ``passes`` rewrite them."""
+"""The nodes and graphs of a model; ``reader`` creates and ``passes`` rewrite them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Graph:
     """The nodes of a model or of a branch, in topological order.
 
     Attributes:
-        constants: Arrays by name, including integer arrays that are shapes.
+        constants: Arrays by name; integer arrays that serve as shapes are among them.
         params: Floating-point weights by name.
         ranks: The known ranks of values, by name.
 
@@ -76,8 +76,8 @@ class Graph:
                 if name and name not in defined:
                     free[name] = None
             defined.update(node.outputs)
-        ends = (info.name for info in self.outputs)
-        free |= {name: None for name in ends if name not in defined}
+        output_names = (info.name for info in self.outputs)
+        free |= {name: None for name in output_names if name not in defined}
         return list(free)
 
     def all_nodes(self) -> Iterator[Node]:
@@ -102,26 +102,26 @@ class Graph:
 
 def move_params_to_host(graphs: Sequence[Graph]) -> None:
     """Turn parameters that only the host reads, such as scales, into constants."""
-    read = set[str]()
+    read_on_host = set[str]()
     used = set[str]()
     for graph in graphs:
         used |= {info.name for info in graph.outputs}
         for node in graph.nodes:
             for i, name in enumerate(node.inputs):
-                (read if i in node.row.reads else used).add(name)
+                (read_on_host if i in node.row.reads else used).add(name)
     for graph in graphs:
-        for name in [name for name in graph.params if name in read - used]:
+        for name in [name for name in graph.params if name in read_on_host - used]:
             graph.constants[name] = graph.params.pop(name)
 
 
 def count_uses(graph: Graph) -> Counter[str]:
     """Count the uses of each value by nodes, in branches and as an output."""
-    found: Counter[str] = Counter(info.name for info in graph.outputs)
+    counts: Counter[str] = Counter(info.name for info in graph.outputs)
     for node in graph.nodes:
-        found.update(node.inputs)
+        counts.update(node.inputs)
         for inner in node.subgraphs:
-            found.update(inner.free_names())
-    return found
+            counts.update(inner.free_names())
+    return counts
 
 
 def producers(graph: Graph) -> dict[str, Node]:

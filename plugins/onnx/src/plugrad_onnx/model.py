@@ -33,8 +33,8 @@ def load(
     """Return a model that is called with tensors.
 
     Args:
-        source: The path of a file, its content, or a ``ModelProto``. External data
-            is found only if a path is given, in the folder of the model.
+        source: The path of a file, its content, or a ``ModelProto``. External data is
+            read from the folder of the file, so it requires a path.
         backend: The backend to run on; None: the one that is active in each call.
         optimize: Whether to fold batch norms into convolutions, fuse activations into
             the kernels before them, fold constants, and keep images channels-last
@@ -61,7 +61,7 @@ def load(
 
     """
     registry.load_plugins()
-    has = None if backend is None else open_backend("load", backend).dtypes
+    dtypes = None if backend is None else open_backend("load", backend).dtypes
     budget = pg.Budget.started(budget, "load")
     with loading():
         proto, folder = _read(source, budget)
@@ -69,9 +69,9 @@ def load(
             graph = Reader(proto, folder, budget).read()
             report = Report(budget)
         except UnicodeDecodeError as error:
-            raise ModelError([f"a name in it is not UTF-8: {error}"]) from None
-        if has is not None:
-            _check_dtypes(graph, str(backend), has)
+            raise ModelError([f"a name in the model is not UTF-8: {error}"]) from None
+        if dtypes is not None:
+            _check_dtypes(graph, str(backend), dtypes)
         if optimize:
             optimize_graph(graph, report)
         return Model(graph, report, backend)
@@ -97,21 +97,23 @@ def _read(source: Source, budget: pg.Budget) -> tuple[onnx.ModelProto, Path | No
     try:
         return onnx.ModelProto.FromString(data), folder
     except DecodeError as error:
-        raise ModelError([f"it is no ONNX file: {error}"]) from None
+        raise ModelError([f"it is not an ONNX file: {error}"]) from None
 
 
-def _check_dtypes(graph: Graph, backend: str, has: Collection[str]) -> None:
-    """Raise if a backend lacks the dtype of an input or a parameter."""
+def _check_dtypes(graph: Graph, backend: str, dtypes: Collection[str]) -> None:
+    """Raise if the dtype of an input or a parameter is not in ``dtypes``."""
     found = {info.name: info.dtype for info in graph.inputs if info.dtype is not None}
     for one in [graph, *graph.inner()]:
         found |= {name: x.dtype for name, x in one.params.items()}
-    has = {*has, "object"}
-    lacking = [(name, dtype) for name, dtype in found.items() if str(dtype) not in has]
-    if lacking:
+    dtypes = {*dtypes, "object"}
+    missing = [
+        (name, dtype) for name, dtype in found.items() if str(dtype) not in dtypes
+    ]
+    if missing:
         raise ModelError(
             f"value {name!r}: backend {backend!r} has no {dtype}; use another backend, "
             "or convert the model"
-            for name, dtype in lacking
+            for name, dtype in missing
         )
 
 
@@ -122,8 +124,8 @@ class Explanation:
         nodes: The number of nodes that run in each call.
         folded: The number of nodes that run only once.
         transposes: The number of transposes that run in each call.
-        changes: How often the passes made each change.
-        ops: The number of nodes of each op that run in each call.
+        changes: For each kind of change, how often the passes made it.
+        ops: For each op, the number of its nodes that run in each call.
 
     """
 
@@ -181,14 +183,14 @@ class Model:
         return self._runner.run({}, args, named)
 
     def apply(self, params: Mapping[str, Any], /, *args: Any, **named: Any) -> Any:
-        """Return the outputs with some parameters replaced; the others stay."""
+        """Return the outputs with the given parameters replaced."""
         return self._runner.run(params, args, named)
 
     def to(self, backend: str | None) -> Model:
         """Return the same model on another backend; None: the active one."""
         if backend is not None:
-            has = open_backend("to", backend).dtypes
-            _check_dtypes(self.graph, backend, has)
+            dtypes = open_backend("to", backend).dtypes
+            _check_dtypes(self.graph, backend, dtypes)
         return Model(self.graph, self._report, backend)
 
     def explain(self) -> Explanation:

@@ -2,7 +2,8 @@
 
 Values that depend only on parameters and constants are computed once in a ``Session``,
 before the steps that depend on the inputs. Shapes, and values computed from them, are
-NumPy arrays on the host. A step gets tensors, except for inputs that it reads there.
+NumPy arrays on the host. A step gets tensors, except for the inputs that it reads on
+the host.
 
 Map: ``OnnxProgram`` and ``OnnxStep``; ``Session``; ``Branch``, called by control ops.
 """
@@ -57,7 +58,7 @@ class KnownValues:
     """The constants and parameters by name, including those of outer graphs.
 
     Attributes:
-        once: Names of the values that are computed from them alone.
+        once: Names of the values that are computed from constants and parameters alone.
 
     """
 
@@ -83,7 +84,7 @@ class KnownValues:
 
 
 class OnnxProgram:
-    """A graph as steps; ``captures`` are the values that it uses of outer graphs."""
+    """A graph as steps; ``captures`` names the values it uses from outer graphs."""
 
     def __init__(
         self,
@@ -224,7 +225,7 @@ class Session:
         self.params, self.backend = params, backend
         self.tensors: list[pg.Tensor] = []
         self.values: dict[OnnxProgram, list[Value]] = {}
-        self.others: dict[tuple[OnnxProgram, int, bool], Value] = {}
+        self.converted: dict[tuple[OnnxProgram, int, bool], Value] = {}
 
     def start(self, program: OnnxProgram) -> list[Value]:
         """Return the initial values of a program."""
@@ -241,7 +242,7 @@ class Session:
         return values
 
     def compute(self, f: Callable[[], Value]) -> Value:
-        """Return ``f()``; values that outlive the call are computed outside scopes."""
+        """Return ``f()``; values that outlive the call are made outside its scopes."""
         return f() if self.backend is None else run_outside_scopes(f, self.backend)
 
     def run(
@@ -261,8 +262,8 @@ class Session:
                 for i in step.reads:
                     if isinstance(args[i], pg.Tensor):
                         args[i] = self.convert(program, step.inputs[i], args[i], True)
-                more = (self,) if step.takes_session else ()
-                result = step.function(*more, *args)
+                leading = (self,) if step.takes_session else ()
+                result = step.function(*leading, *args)
             if type(result) is not tuple:
                 result = (result,)
             for place, value in zip(step.outputs, result, strict=False):
@@ -276,16 +277,19 @@ class Session:
     def convert(
         self, program: OnnxProgram, place: int, value: Value, read: bool
     ) -> Value:
-        """Convert a tensor to an array or an array to a tensor, once if constant."""
+        """Return a tensor as an array (``read``) or an array as a tensor.
+
+        Constants and parameters are converted only once.
+        """
         key = (program, place, read)
-        if key in self.others:
-            return self.others[key]
-        move = (lambda: value.numpy()) if read else (lambda: pg.asarray(value))
+        if key in self.converted:
+            return self.converted[key]
+        convert_value = (lambda: value.numpy()) if read else (lambda: pg.asarray(value))
         if place not in program.constants and place not in program.params:
-            return move()
-        self.others[key] = found = self.compute(move)
-        self.tensors += [] if read else [found]
-        return found
+            return convert_value()
+        self.converted[key] = converted = self.compute(convert_value)
+        self.tensors += [] if read else [converted]
+        return converted
 
 
 def run_outside_scopes(f: Callable[[], Value], backend: str) -> Value:

@@ -37,15 +37,20 @@ F = TypeVar("F", bound=Function)
 
 @dataclass(frozen=True)
 class Op:
-    """How an op runs.
+    """The implementation of an op.
 
     Attributes:
         function: Gets the inputs by position and the attributes by name.
         host: The same for NumPy arrays; None if there is no such function.
         reads: Positions of inputs that the function needs as NumPy arrays.
         either: Positions of inputs that may be tensors or NumPy arrays.
-        random: Whether results differ between calls, so that nothing may be folded.
+        random: Whether results differ between calls; such nodes are never folded.
         requires: Modules that the function imports, with the package for each.
+        attributes: Names of the supported attributes.
+        min_inputs: The smallest number of inputs.
+        max_inputs: The largest number of inputs; infinite if there is no limit.
+        takes_session: Whether the function has the parameter ``session``.
+        groups: The defaults of parameters that are dataclasses, by parameter name.
 
     """
 
@@ -59,8 +64,8 @@ class Op:
     random: bool = False
     requires: Mapping[str, str] = field(default_factory=dict, hash=False)
     attributes: frozenset[str] = field(init=False)
-    least: int = field(init=False)
-    most: float = field(init=False)
+    min_inputs: int = field(init=False)
+    max_inputs: float = field(init=False)
     takes_session: bool = field(init=False)
     groups: Mapping[str, Any] = field(init=False, hash=False)
 
@@ -76,10 +81,10 @@ class Op:
             elif p.kind is p.KEYWORD_ONLY:
                 named.add(p.name)
         object.__setattr__(self, "groups", groups)
-        least, most = input_counts(self.function, without=["session"])
+        min_inputs, max_inputs = input_counts(self.function, without=["session"])
         object.__setattr__(self, "attributes", frozenset(named))
-        object.__setattr__(self, "least", least)
-        object.__setattr__(self, "most", most)
+        object.__setattr__(self, "min_inputs", min_inputs)
+        object.__setattr__(self, "max_inputs", max_inputs)
         names = {p.name for p in parameters}
         object.__setattr__(self, "takes_session", "session" in names)
 
@@ -120,9 +125,9 @@ def op(
 ) -> Callable[[F], F]:
     """Return a decorator that registers a function as the implementation of an op.
 
-    The function takes the inputs by position (None for an omitted one) and the
-    attributes as keyword-only parameters, whose defaults are those of ONNX. It returns
-    one value or a tuple of outputs. If the default of a parameter is a dataclass, the
+    The function takes the inputs by position (None for an omitted input) and the
+    attributes as keyword-only parameters with the defaults of ONNX. It returns one
+    value or a tuple of outputs. If the default of a parameter is a dataclass, the
     fields of the dataclass are attributes as well. A keyword-only parameter ``node``
     gets the ``Node``; a first parameter ``session`` gets the session in which subgraphs
     run.
@@ -131,8 +136,8 @@ def op(
         names: The names of the ops, such as ``Relu``.
         since: The first opset version that the function implements.
         domain: The domain of the op; "" is the ONNX domain.
-        host: The same function for NumPy arrays; True: ``function`` itself. It runs
-            if all inputs are on the host, as shapes are.
+        host: The function for NumPy arrays; True: the decorated function itself. It
+            runs if all inputs are on the host, like shapes.
         reads: The positions of inputs that the function gets as NumPy arrays.
         either: The positions of inputs that may be tensors or NumPy arrays.
         random: Whether results differ between calls.
@@ -154,9 +159,9 @@ def op(
         for name in names:
             rows = _TABLE.setdefault((domain, name), [])
             rows[:] = [row for row in rows if row.since != since]
-            places = (tuple(reads), tuple(either))
+            positions = (tuple(reads), tuple(either))
             needs = requires or {}
-            row = Op(name, since, domain, function, on_host, *places, random, needs)
+            row = Op(name, since, domain, function, on_host, *positions, random, needs)
             rows.append(row)
             rows.sort(key=lambda row: row.since)
         return function
@@ -183,7 +188,7 @@ def load_plugins() -> None:
 
 
 def pass_op(name: str, domain: str = "plugrad") -> Op:
-    """Return an op that passes insert; it is registered."""
+    """Return a registered op that a pass inserts."""
     row = find(domain, name, 13)
     assert row is not None
     return row

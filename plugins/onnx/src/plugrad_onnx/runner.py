@@ -14,7 +14,8 @@ from .program import OnnxProgram, Session, run_outside_scopes
 
 __all__ = ["Runner"]
 
-# Elements of an integer or bool input that stays on the host, as shapes do.
+# An integer or bool array of at most this many elements stays on the host if it is an
+# input, because it may be a shape.
 HOST_MAX_ELEMENTS = 1024
 
 
@@ -25,7 +26,7 @@ class Runner:
         self.graph, self.backend = graph, backend
         self.program = OnnxProgram(graph)
         self.sessions: dict[str, Session] = {}
-        self.tensors: list[list[pg.Tensor]] = []  # of each session
+        self.tensors: list[list[pg.Tensor]] = []  # one list per session
 
     def session(self) -> Session:
         """Return the session of the active backend."""
@@ -33,8 +34,10 @@ class Runner:
         if backend not in self.sessions:
             graphs = [self.graph, *self.graph.inner()]
             arrays = {k: v for graph in graphs for k, v in graph.params.items()}
-            move = lambda: {name: pg.asarray(x) for name, x in arrays.items()}
-            self.sessions[backend] = Session(run_outside_scopes(move, backend), backend)
+            make_tensors = lambda: {name: pg.asarray(x) for name, x in arrays.items()}
+            self.sessions[backend] = Session(
+                run_outside_scopes(make_tensors, backend), backend
+            )
             self.tensors.append(self.sessions[backend].tensors)
         return self.sessions[backend]
 
@@ -65,8 +68,8 @@ class Runner:
         unknown = sorted(params.keys() - session.params.keys())
         if unknown:
             raise ValueError(
-                f"apply: the model has no parameters {unknown}; those are in "
-                "model.params"
+                f"apply: the model has no parameters {unknown}; model.params lists the "
+                "names"
             )
         given = {name: pg.asarray(value) for name, value in params.items()}
         return Session({**session.params, **given})

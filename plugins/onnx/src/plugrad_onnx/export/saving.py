@@ -28,12 +28,12 @@ def save(
 ) -> onnx.ModelProto:
     """Return a function as an ONNX model, and write it to a file.
 
-    The model has the shapes of the examples. Tensors that the function captures become
-    initializers.
+    The inputs of the model have fixed shapes, those of the examples. Tensors that the
+    function captures become initializers.
 
     Args:
-        f: The function, of tensors, which returns a tensor or a tree of them. The
-            kernels that it calls may not depend on values.
+        f: A function of tensors that returns a tensor or a tree of tensors. Which
+            kernels it calls must not depend on the values of its inputs.
         example_inputs: A list with one example tensor per input.
         path: The file to write; None: no file.
         input_names: By default ``x0``, ``x1`` and so on.
@@ -41,8 +41,8 @@ def save(
 
     Raises:
         TypeError: ``example_inputs`` is not a list or a tuple.
-        ValueError: ``jit`` cannot record the function, it reads Variables, or ONNX has
-            no equivalent of some of its kernels; the message names all of them.
+        ValueError: ``jit`` cannot record the function, the function reads Variables, or
+            ONNX has no equivalent of some kernels, all of which the message names.
 
     Example:
         >>> import plugrad as pg
@@ -68,8 +68,8 @@ def save(
     if len(graph.inputs) != len(values):
         raise ValueError(
             f"save: the function uses {len(graph.inputs)} inputs, but there are "
-            f"{len(values)} examples; it must use all of them, and values instead of "
-            "Variables"
+            f"{len(values)} examples; use every input in the function, and pass the "
+            "values of Variables as inputs"
         )
     model = Writer(graph, EXPORTS, input_names, output_names).model()
     onnx.checker.check_model(model)

@@ -23,7 +23,8 @@ Attrs = Mapping[str, Any]
 Export = Callable[[Writer, Names, Attrs, list[Spec]], Any]
 EXPORTS: dict[str, Export] = {}
 
-# Kernels that equal one ONNX op with the same inputs; kernel:op:attributes.
+# Kernels that are equivalent to one ONNX op with the same inputs. Each row is
+# kernel:op:attributes; the op defaults to the name of the kernel.
 SAME_OPS = """
 Abs Acos Acosh Add Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil
 Cos Cosh Det Elu Equal Erf Exp Floor Greater Identity IsInf Less Log Neg Pow Reciprocal
@@ -35,8 +36,8 @@ LogSoftmax:LogSoftmax:axis Concat:Concat:axis Einsum:Einsum:equation Selu
 """
 
 
-def _same_op(op: str, keep: Sequence[str]) -> Export:
-    return lambda w, x, a, _: w.emit(op, *x, **{name: a[name] for name in keep})
+def _same_op(op: str, attrs: Sequence[str]) -> Export:
+    return lambda w, x, a, _: w.emit(op, *x, **{name: a[name] for name in attrs})
 
 
 for _row in SAME_OPS.split():
@@ -62,15 +63,15 @@ def _times_half(w: Writer, x: str, y: str) -> str:
     return w.emit("Mul", x, w.emit("Add", w.emit("Mul", y, half), half))
 
 
-def _near_tanh(w: Writer, x: str) -> str:
-    near = w.emit("Clip", x, w.like(-10, x), w.like(10, x))
-    square = w.emit("Mul", w.emit("Mul", near, near), w.like(0.044715, x))
-    cubic = w.emit("Mul", near, w.emit("Add", square, w.like(1, x)))
+def _gelu_tanh(w: Writer, x: str) -> str:
+    clipped = w.emit("Clip", x, w.like(-10, x), w.like(10, x))
+    square = w.emit("Mul", w.emit("Mul", clipped, clipped), w.like(0.044715, x))
+    cubic = w.emit("Mul", clipped, w.emit("Add", square, w.like(1, x)))
     return w.emit("Tanh", w.emit("Mul", cubic, w.like((2 / np.pi) ** 0.5, x)))
 
 
 EXPORTS |= {
-    "Cast": lambda w, x, a, _: w.emit("Cast", x[0], to=_type(a["dtype"])),
+    "Cast": lambda w, x, a, _: w.emit("Cast", x[0], to=_elem_type(a["dtype"])),
     "Exp2": lambda w, x, a, _: w.emit("Pow", w.like(2, x[0]), x[0]),
     "Expm1": lambda w, x, a, _: w.emit("Sub", w.emit("Exp", x[0]), w.like(1, x[0])),
     "Log1p": lambda w, x, a, _: w.emit("Log", w.emit("Add", x[0], w.like(1, x[0]))),
@@ -96,14 +97,14 @@ EXPORTS |= {
     "Gelu": lambda w, x, a, _: _times_half(
         w, x[0], w.emit("Erf", w.emit("Mul", x[0], w.like(0.5**0.5, x[0])))
     ),
-    "GeluTanh": lambda w, x, a, _: _times_half(w, x[0], _near_tanh(w, x[0])),
+    "GeluTanh": lambda w, x, a, _: _times_half(w, x[0], _gelu_tanh(w, x[0])),
     "IsFinite": lambda w, x, a, _: w.emit(
         "Not", w.emit("Or", w.emit("IsNaN", x[0]), w.emit("IsInf", x[0]))
     ),
 }
 
 
-def _type(dtype: Any) -> int:
+def _elem_type(dtype: Any) -> int:
     return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
 
@@ -129,10 +130,10 @@ def _hypot(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
     sizes = [w.emit("Abs", name) for name in x]
     inf = w.like(np.inf, x[0])
     scale = w.emit("Max", *sizes)
-    usual = w.emit(
+    finite_nonzero = w.emit(
         "And", w.emit("Greater", scale, w.like(0, x[0])), w.emit("Less", scale, inf)
     )
-    scale = w.emit("Where", usual, scale, w.like(1, x[0]))
+    scale = w.emit("Where", finite_nonzero, scale, w.like(1, x[0]))
     parts = [w.emit("Div", size, scale) for size in sizes]
     squares = w.emit("Add", *[w.emit("Mul", part, part) for part in parts])
     length = w.emit("Mul", w.emit("Sqrt", squares), scale)
@@ -189,25 +190,25 @@ for _name in ("Max", "Mean", "Min", "Prod", "Sum"):
     EXPORTS[_name] = _reduction(f"Reduce{_name}")
 
 
-def _of_bool(op: str) -> Export:
+def _bool_reduction(op: str) -> Export:
     def row(w: Writer, x: Names, a: Attrs, y: list[Spec]) -> str:
         number = w.emit("Cast", x[0], to=TensorProto.INT32)
-        found = _reduction(op)(w, [number], a, y)
-        return w.emit("Cast", found, to=TensorProto.BOOL)
+        reduced = _reduction(op)(w, [number], a, y)
+        return w.emit("Cast", reduced, to=TensorProto.BOOL)
 
     return row
 
 
-EXPORTS |= {"All": _of_bool("ReduceMin"), "Any": _of_bool("ReduceMax")}
+EXPORTS |= {"All": _bool_reduction("ReduceMin"), "Any": _bool_reduction("ReduceMax")}
 
 
-def _position(op: str) -> Export:
+def _arg_reduction(op: str) -> Export:
     return lambda w, x, a, _: w.emit(
         "Cast", w.emit(op, x[0], axis=a["axis"], keepdims=0), to=TensorProto.INT32
     )
 
 
-EXPORTS |= {"ArgMax": _position("ArgMax"), "ArgMin": _position("ArgMin")}
+EXPORTS |= {"ArgMax": _arg_reduction("ArgMax"), "ArgMin": _arg_reduction("ArgMin")}
 
 
 @export("Cumsum")
@@ -218,23 +219,23 @@ def _cumulative_sum(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
 
 @export("TopK")
 def _top_k(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> Names:
-    values, places = (f"v{next(w.count)}" for _ in range(2))
-    node = helper.make_node("TopK", [x[0], w.ints(a["k"])], [values, places])
+    values, indices = (f"v{next(w.count)}" for _ in range(2))
+    node = helper.make_node("TopK", [x[0], w.ints(a["k"])], [values, indices])
     w.nodes.append(node)
-    w.specs[places] = Spec((), np.dtype("int64"))
-    return [values, w.emit("Cast", places, to=TensorProto.INT32)]
+    w.specs[indices] = Spec((), np.dtype("int64"))
+    return [values, w.emit("Cast", indices, to=TensorProto.INT32)]
 
 
 # --- shapes ----------------------------------------------------------------------
 
 
-def _in_shape(w: Writer, x: Names, a: Attrs, y: list[Spec]) -> str:
+def _reshape_to_output(w: Writer, x: Names, a: Attrs, y: list[Spec]) -> str:
     return w.reshape(x[0], y[0].shape)
 
 
 EXPORTS |= {
-    "Reshape": _in_shape,
-    "ExpandDims": _in_shape,
+    "Reshape": _reshape_to_output,
+    "ExpandDims": _reshape_to_output,
     "BroadcastTo": lambda w, x, a, y: w.emit("Expand", x[0], w.ints(*y[0].shape)),
     "Tile": lambda w, x, a, _: w.emit("Tile", x[0], w.ints(*a["repetitions"])),
     "Transpose": lambda w, x, a, _: w.transpose(x[0], a["axes"]),
@@ -245,11 +246,11 @@ EXPORTS |= {
 def _slice(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
     begin, size = a["begin"], a["size"]
     steps = a.get("strides", (1,) * len(begin))
-    far = -(2**31)
+    before_start = -(2**31)
     ends = []
     for b, n, s in zip(begin, size, steps, strict=True):
         end = b + (n - 1) * s + (1 if s > 0 else -1) if n else b
-        ends.append(far if end < 0 else end)
+        ends.append(before_start if end < 0 else end)
     axes = range(len(begin))
     return w.emit("Slice", x[0], *(w.ints(*v) for v in (begin, ends, axes, steps)))
 
@@ -287,7 +288,7 @@ def _pad(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
 
 
 @export("GatherV2")
-@export("Take")  # ONNX counts negative indices from the end, too
+@export("Take")  # ONNX counts negative indices from the end, as Take does
 def _gather(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
     if a["batch_dims"]:
         raise ValueError("save: ONNX has no gather with batch_dims")
@@ -345,13 +346,13 @@ def _with_bias(w: Writer, y: str, x: Names, a: Attrs) -> str:
         return y
     names = {"relu": "Relu", "relu6": "Relu6", "elu": "Elu", "sigmoid": "Sigmoid"}
     names |= {"leaky_relu": "LeakyRelu", "prelu": "Prelu"}
-    given = [y, x[3]] if activation == "prelu" else [y]
-    more = {"alpha": a["leaky_relu_alpha"]} if activation == "leaky_relu" else {}
-    return EXPORTS[names[activation]](w, given, more, [])
+    inputs = [y, x[3]] if activation == "prelu" else [y]
+    attrs = {"alpha": a["leaky_relu_alpha"]} if activation == "leaky_relu" else {}
+    return EXPORTS[names[activation]](w, inputs, attrs, [])
 
 
 def _axes(rank: int) -> tuple[list[int], list[int]]:
-    """Return the permutations to channels-first and back."""
+    """Return the permutations to channels-first and back to channels-last."""
     return [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
 
 
@@ -371,20 +372,20 @@ def _conv(w: Writer, x: Names, a: Attrs, y: list[Spec]) -> str:
     to, back = _axes(n)
     filters = w.transpose(x[1], [n - 1, n - 2, *range(n - 2)])
     image = w.transpose(x[0], to)
-    found = w.emit("Conv", image, filters, group=g.groups, **_window(g))
-    return _with_bias(w, w.transpose(found, back), x, a)
+    convolved = w.emit("Conv", image, filters, group=g.groups, **_window(g))
+    return _with_bias(w, w.transpose(convolved, back), x, a)
 
 
 @export("DepthwiseConv2dNative", "FusedDepthwiseConv2D")
 def _depthwise(w: Writer, x: Names, a: Attrs, y: list[Spec]) -> str:
     g: Windows = a["geometry"]
     to, back = _axes(4)
-    height, width, channels, each = w.specs[x[1]].shape
+    height, width, channels, multiplier = w.specs[x[1]].shape
     flat = w.transpose(x[1], [2, 3, 0, 1])
-    filters = w.reshape(flat, (channels * each, 1, height, width))
+    filters = w.reshape(flat, (channels * multiplier, 1, height, width))
     image = w.transpose(x[0], to)
-    found = w.emit("Conv", image, filters, group=channels, **_window(g))
-    return _with_bias(w, w.transpose(found, back), x, a)
+    convolved = w.emit("Conv", image, filters, group=channels, **_window(g))
+    return _with_bias(w, w.transpose(convolved, back), x, a)
 
 
 @export("Conv2DBackpropInput", "Conv3DBackpropInputV2")
@@ -393,7 +394,7 @@ def _conv_transpose(w: Writer, x: Names, a: Attrs, y: list[Spec]) -> str:
     n = len(g.in_shape)
     to, back = _axes(n)
     filters = w.transpose(x[1], [n - 1, n - 2, *range(n - 2)])
-    rest = [
+    output_padding = [
         g.in_shape[i + 1]
         - (g.out_shape[i + 1] - 1) * g.strides[i]
         - e
@@ -401,7 +402,7 @@ def _conv_transpose(w: Writer, x: Names, a: Attrs, y: list[Spec]) -> str:
         for i, e in enumerate(g.extents)
     ]
     image = w.transpose(x[0], to)
-    options = {"group": g.groups, "output_padding": rest, **_window(g)}
+    options = {"group": g.groups, "output_padding": output_padding, **_window(g)}
     return w.transpose(w.emit("ConvTranspose", image, filters, **options), back)
 
 
@@ -411,7 +412,7 @@ def _pool(op: str) -> Export:
         to, back = _axes(len(g.in_shape))
         options = _window(g)
         if op == "AveragePool" and set(g.dilations) == {1}:
-            del options["dilations"]  # opset 18 does not define it
+            del options["dilations"]  # AveragePool has no dilations in opset 18
         return w.transpose(w.emit(op, w.transpose(x[0], to), **options), back)
 
     return row
@@ -434,13 +435,13 @@ def _batch_norm(w: Writer, x: Names, a: Attrs, _: list[Spec]) -> str:
 def _layer_norm(w: Writer, x: Names, a: Attrs, y: list[Spec]) -> str:
     axes = w.ints(*a["axis"])
     centered = w.emit("Sub", x[0], w.emit("ReduceMean", x[0], axes))
-    spread = w.emit("ReduceMean", w.emit("Mul", centered, centered), axes)
-    root = w.emit("Sqrt", w.emit("Add", spread, w.like(a["epsilon"], x[0])))
-    found = w.emit("Div", centered, root)
+    variance = w.emit("ReduceMean", w.emit("Mul", centered, centered), axes)
+    root = w.emit("Sqrt", w.emit("Add", variance, w.like(a["epsilon"], x[0])))
+    y_name = w.emit("Div", centered, root)
     shape = [n if i in a["axis"] else 1 for i, n in enumerate(y[0].shape)]
     for op, name in zip(("Mul", "Add"), [*x[1:], "", ""], strict=False):
-        found = w.emit(op, found, w.reshape(name, shape)) if name else found
-    return found
+        y_name = w.emit(op, y_name, w.reshape(name, shape)) if name else y_name
+    return y_name
 
 
 @export("LRN")

@@ -1,4 +1,4 @@
-"""Writes a graph recorded by ``jit`` as an ONNX model, by a table of kernels."""
+"""Writes a graph recorded by ``jit`` as an ONNX model, using a table of kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Writer:
     """Creates the nodes for the steps of a graph.
 
     Attributes:
-        exports: The function that writes the nodes of each kernel, by kernel name.
+        exports: For each kernel name, the function that writes its nodes.
         specs: Shape and dtype of each value, by its name in the model.
         arrays: Initializers by name.
 
@@ -47,9 +47,9 @@ class Writer:
     def model(self) -> onnx.ModelProto:
         """Return the model as a ``ModelProto``."""
         graph = self.graph
-        lacking = {s.kernel.name for s in graph.steps} - self.exports.keys()
-        if lacking:
-            names = ", ".join(sorted(lacking))
+        missing = {s.kernel.name for s in graph.steps} - self.exports.keys()
+        if missing:
+            names = ", ".join(sorted(missing))
             raise ValueError(f"save: ONNX has no equivalent of the kernels {names}")
         for name, number in zip(self.inputs, graph.inputs, strict=True):
             self.define(number, name)
@@ -60,7 +60,7 @@ class Writer:
         self.name_outputs()
         self.drop_unused()
         inputs, outputs = (
-            [_described(name, graph.specs[i]) for name, i in zip(*rows, strict=True)]
+            [_value_info(name, graph.specs[i]) for name, i in zip(*rows, strict=True)]
             for rows in ((self.inputs, graph.inputs), (self.outputs, graph.outputs))
         )
         used = {name for node in self.nodes for name in node.input}
@@ -69,20 +69,22 @@ class Writer:
             for name, array in self.arrays.items()
             if name in used
         ]
-        made = helper.make_graph(self.nodes, "plugrad", inputs, outputs, tensors)
+        graph_proto = helper.make_graph(self.nodes, "plugrad", inputs, outputs, tensors)
         opsets = [helper.make_opsetid("", OPSET)]
-        return helper.make_model(made, opset_imports=opsets, ir_version=IR_VERSION)
+        return helper.make_model(
+            graph_proto, opset_imports=opsets, ir_version=IR_VERSION
+        )
 
     def name_outputs(self) -> None:
         """Give the outputs their names; copy outputs that are inputs or constants."""
-        made = {name: node for node in self.nodes for name in node.output}
+        producers = {name: node for node in self.nodes for name in node.output}
         renamed: dict[str, str] = {}
         for name, number in zip(self.outputs, self.graph.outputs, strict=True):
-            found = self.names[number]
-            if found in made and found not in renamed:
-                renamed[found] = name
+            value = self.names[number]
+            if value in producers and value not in renamed:
+                renamed[value] = name
             else:
-                self.emit("Identity", renamed.get(found, found), output=name)
+                self.emit("Identity", renamed.get(value, value), output=name)
         for node in self.nodes:
             for rows in (node.input, node.output):
                 rows[:] = [renamed.get(name, name) for name in rows]
@@ -106,9 +108,9 @@ class Writer:
         """Append the nodes for a step."""
         inputs = ["" if i is None else self.names[i] for i in step.inputs]
         specs = [self.graph.specs[i] for i in step.outputs]
-        found = self.exports[step.kernel.name](self, inputs, dict(step.attrs), specs)
-        found = [found] if isinstance(found, str) else found
-        for number, name in zip(step.outputs, found, strict=True):
+        names = self.exports[step.kernel.name](self, inputs, dict(step.attrs), specs)
+        names = [names] if isinstance(names, str) else names
+        for number, name in zip(step.outputs, names, strict=True):
             self.names[number] = name
             self.specs.setdefault(name, self.graph.specs[number])
 
@@ -133,8 +135,8 @@ class Writer:
     def emit(self, op: str, *inputs: str, output: str = "", **attrs: Any) -> str:
         """Append a node with one output and return the name of the output."""
         name = output or f"v{next(self.count)}"
-        given = {key: value for key, value in attrs.items() if value is not None}
-        self.nodes.append(helper.make_node(op, [*inputs], [name], **given))
+        given_attrs = {key: value for key, value in attrs.items() if value is not None}
+        self.nodes.append(helper.make_node(op, [*inputs], [name], **given_attrs))
         self.specs[name] = self.specs.get(inputs[0], Spec((), np.dtype("float32")))
         return name
 
@@ -146,8 +148,8 @@ class Writer:
         if x in self.arrays:
             return self.constant(np.ascontiguousarray(self.arrays[x].transpose(perm)))
         if x in self.transposes:
-            source, before = self.transposes[x]
-            perm = tuple(before[i] for i in perm)
+            source, inner_perm = self.transposes[x]
+            perm = tuple(inner_perm[i] for i in perm)
             return self.transpose(source, perm)
         name = self.emit("Transpose", x, perm=perm)
         self.transposes[name] = (x, perm)
@@ -158,6 +160,6 @@ class Writer:
         return self.emit("Reshape", x, self.ints(*shape))
 
 
-def _described(name: str, spec: Spec) -> onnx.ValueInfoProto:
+def _value_info(name: str, spec: Spec) -> onnx.ValueInfoProto:
     kind = helper.np_dtype_to_tensor_dtype(spec.dtype)
     return helper.make_tensor_value_info(name, kind, spec.shape)

@@ -1,4 +1,4 @@
-"""The ops of ONNX by family; importing this package fills the table."""
+"""The ONNX ops by family; importing this package fills the table in ``registry``."""
 
 from . import (
     control,

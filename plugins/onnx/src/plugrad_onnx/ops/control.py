@@ -31,8 +31,8 @@ def if_(
     return tuple(branch(session, *captured))
 
 
-def stacked(values: Sequence[Value]) -> Value:
-    """Stack the values of an output in all steps."""
+def stack_values(values: Sequence[Value]) -> Value:
+    """Stack the values that an output has in all steps."""
     if not values:
         return np.zeros(0, np.float32)
     xp = namespace(*values)
@@ -43,21 +43,25 @@ def stacked(values: Sequence[Value]) -> Value:
 
 @op("Loop", reads=(0, 1))
 def loop(
-    session: Session, most: Value, condition: Value, *rest: Value, body: Branch
+    session: Session,
+    max_trip_count: Value,
+    condition: Value,
+    *operands: Value,
+    body: Branch,
 ) -> Value:
     count = body.count - 2
-    states = list(rest[:count])
-    captured = rest[count:]
-    going = condition is None or _truth(condition)
-    limit = None if most is None else int(most.item())
+    states = list(operands[:count])
+    captured = operands[count:]
+    running = condition is None or _truth(condition)
+    limit = None if max_trip_count is None else int(max_trip_count.item())
     scans: list[list[Value]] = [
         [] for _ in range(len(body.program.outputs) - 1 - count)
     ]
     i = 0
-    while going and (limit is None or i < limit):
+    while running and (limit is None or i < limit):
         step = np.array(i, np.int64)
         outputs = body(session, step, np.array(True), *states, *captured)
-        going = _truth(outputs[0])
+        running = _truth(outputs[0])
         states = outputs[1 : count + 1]
         for values, value in zip(scans, outputs[count + 1 :], strict=True):
             values.append(value)
@@ -66,9 +70,9 @@ def loop(
 
 
 def _scan_output(body: Branch, scans: list[list[Value]], k: int, count: int) -> Value:
-    """Stack an output of all steps; without steps its dtype is from the file."""
+    """Stack the values of an output; without steps, the file gives its dtype."""
     if scans[k]:
-        return stacked(scans[k])
+        return stack_values(scans[k])
     info = body.program.graph.outputs[k + count + 1]
     sizes = [n if isinstance(n, int) else 0 for n in info.shape or ()]
     return np.zeros((0, *sizes), info.dtype or np.float32)
@@ -77,7 +81,7 @@ def _scan_output(body: Branch, scans: list[list[Value]], k: int, count: int) -> 
 @op("Scan", since=9)
 def scan(
     session: Session,
-    *rest: Value,
+    *operands: Value,
     body: Branch,
     num_scan_inputs: int,
     scan_input_axes: Ints | None = None,
@@ -86,25 +90,25 @@ def scan(
     scan_output_directions: Ints | None = None,
 ) -> Value:
     count = body.count - num_scan_inputs
-    states = list(rest[:count])
-    inputs = rest[count : body.count]
-    captured = rest[body.count :]
+    states = list(operands[:count])
+    inputs = operands[count : body.count]
+    captured = operands[body.count :]
     axes = scan_input_axes or (0,) * num_scan_inputs
-    backward = scan_input_directions or (0,) * num_scan_inputs
+    directions = scan_input_directions or (0,) * num_scan_inputs
     steps = inputs[0].shape[axes[0]]
-    found: list[list[Value]] = [[] for _ in body.program.outputs[count:]]
+    scans: list[list[Value]] = [[] for _ in body.program.outputs[count:]]
     for i in range(steps):
-        parts = [
-            _slice_at(x, a, steps - 1 - i if back else i)
-            for x, a, back in zip(inputs, axes, backward, strict=True)
+        slices = [
+            _slice_at(x, a, steps - 1 - i if backward else i)
+            for x, a, backward in zip(inputs, axes, directions, strict=True)
         ]
-        outputs = body(session, *states, *parts, *captured)
+        outputs = body(session, *states, *slices, *captured)
         states = outputs[:count]
-        for values, value in zip(found, outputs[count:], strict=True):
+        for values, value in zip(scans, outputs[count:], strict=True):
             values.append(value)
-    places = scan_output_axes or (0,) * len(found)
-    turned = scan_output_directions or (0,) * len(found)
-    rows = zip(found, places, turned, strict=True)
+    output_axes = scan_output_axes or (0,) * len(scans)
+    reversed_outputs = scan_output_directions or (0,) * len(scans)
+    rows = zip(scans, output_axes, reversed_outputs, strict=True)
     return (*states, *(_stack_along(v[::-1] if t else v, a) for v, a, t in rows))
 
 
@@ -113,7 +117,7 @@ def _slice_at(x: Value, axis: int, i: int) -> Value:
 
 
 def _stack_along(values: Sequence[Value], axis: int) -> Value:
-    y = stacked(values)
+    y = stack_values(values)
     return namespace(y).moveaxis(y, 0, axis) if axis else y
 
 
@@ -121,26 +125,26 @@ def _stack_along(values: Sequence[Value], axis: int) -> Value:
 def scan_of_batches(
     session: Session,
     lengths: Value,
-    *rest: Value,
+    *operands: Value,
     body: Branch,
     num_scan_inputs: int,
     directions: Ints | None = None,
 ) -> Value:
     """Scan each example of a batch separately, as opset 8 defines it."""
     count = body.count - num_scan_inputs
-    found: list[Any] = []
-    for k in range(rest[0].shape[0]):
-        own = [x[k] for x in rest[: body.count]]
-        steps = None if lengths is None else int(lengths[k])
-        own[count:] = [x[:steps] for x in own[count:]]
-        found.append(
+    outputs: list[Any] = []
+    for i in range(operands[0].shape[0]):
+        example = [x[i] for x in operands[: body.count]]
+        steps = None if lengths is None else int(lengths[i])
+        example[count:] = [x[:steps] for x in example[count:]]
+        outputs.append(
             scan(
                 session,
-                *own,
-                *rest[body.count :],
+                *example,
+                *operands[body.count :],
                 body=body,
                 num_scan_inputs=num_scan_inputs,
                 scan_input_directions=directions,
             )
         )
-    return tuple(stacked(values) for values in zip(*found, strict=True))
+    return tuple(stack_values(values) for values in zip(*outputs, strict=True))

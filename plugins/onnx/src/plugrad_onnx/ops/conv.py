@@ -13,7 +13,7 @@ from .windows import WINDOW, Ints, Window, extent, to_channels_first, to_channel
 
 
 def filter_of(w: Value, *, group: int = 1) -> Value:
-    """Return a filter in the layout of kernels, window first; 1D becomes 2D."""
+    """Return a filter in the layout of plugrad kernels; a 1D filter becomes 2D."""
     w = pg.expand_dims(w, 2) if w.ndim == 3 else w
     y = pg.permute_dims(w, (*range(2, w.ndim), 1, 0))
     if w.ndim == 4 and group > 1 and w.shape[1] == 1 and w.shape[0] % group == 0:
@@ -21,15 +21,15 @@ def filter_of(w: Value, *, group: int = 1) -> Value:
     return y
 
 
-def of_two_axes(options: dict[str, Any]) -> dict[str, Any]:
+def window_options_2d(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a 1D window for an image with one row."""
-    wide = {key: (1, *options[key]) for key in ("strides", "dilations")}
-    return options | wide | {"pad": ((0, 0), *options["pad"])}
+    extended = {key: (1, *options[key]) for key in ("strides", "dilations")}
+    return options | extended | {"pad": ((0, 0), *options["pad"])}
 
 
 @op("Filter", domain="plugrad")
 def contiguous_filter(w: Value, *, group: int = 1) -> Value:
-    """Return a contiguous filter; passes insert this op, which runs once."""
+    """Return a contiguous filter; a pass inserts this op, which runs once."""
     return pg.asarray(filter_of(w, group=group), copy=True)
 
 
@@ -52,7 +52,7 @@ def conv(
     options = window.arguments(x, w.shape[-2 - n : -2])
     if n == 1:
         x = pg.expand_dims(x, 1)
-        options = of_two_axes(options)
+        options = window_options_2d(options)
     if n < 3 and group > 1 and group == x.shape[-1]:
         options |= activation_attrs(activation, slope)
         y = pg.fused.depthwise_conv2d(x, w, b, **options)
@@ -84,41 +84,41 @@ def conv_transpose(
     w = pg.permute_dims(w, (*range(2, w.ndim), 1, 0))
     steps = window.strides or (1,) * n
     gaps = window.dilations or (1,) * n
-    more = output_padding or (0,) * n
+    extra = output_padding or (0,) * n
     sizes, pad = [], []
     for i, size in enumerate(x.shape[1:-1]):
-        full = steps[i] * (size - 1) + more[i] + extent(w.shape[i], gaps[i])
+        full = steps[i] * (size - 1) + extra[i] + extent(w.shape[i], gaps[i])
         if output_shape or window.auto_pad in ("SAME_UPPER", "SAME_LOWER"):
             wanted = output_shape[i - n] if output_shape else size * steps[i]
             total = max(full - wanted, 0)
             half = total // 2
             upper = window.auto_pad == "SAME_UPPER"
-            ends = (half, total - half) if upper else (total - half, half)
+            margins = (half, total - half) if upper else (total - half, half)
             sizes.append(wanted)
         else:
-            ends = (pads[i], pads[i + n]) if pads else (0, 0)
-            sizes.append(full - sum(ends))
-        pad.append(ends)
-    y = _transposed(x, w, sizes, steps, pad, gaps, group)
+            margins = (pads[i], pads[i + n]) if pads else (0, 0)
+            sizes.append(full - sum(margins))
+        pad.append(margins)
+    y = _transposed_conv(x, w, sizes, steps, pad, gaps, group)
     y = y if b is None else y + b
     return y if channels_last else to_channels_first(y)
 
 
-def _transposed(
+def _transposed_conv(
     x: Value, w: Value, sizes: list[int], steps: Ints, pad: Any, gaps: Ints, group: int
 ) -> Value:
-    """Run a transposed convolution; the output may exceed the reach of windows."""
+    """Run a transposed convolution; zeros fill the output that no window reaches."""
     functions = pg.conv1d_transpose, pg.conv2d_transpose, pg.conv3d_transpose
     function: Any = functions[len(sizes) - 1]
-    seen, fill = [], []
+    reached, fill = [], []
     for i, size in enumerate(sizes):
         span = (
             (x.shape[i + 1] - 1) * steps[i] + extent(w.shape[i], gaps[i]) - sum(pad[i])
         )
-        rest = max(size - span - steps[i] + 1, 0)
-        seen.append(size - rest)
-        fill.append((0, rest))
-    shape = (x.shape[0], *seen, w.shape[-2] * group)
+        unreached = max(size - span - steps[i] + 1, 0)
+        reached.append(size - unreached)
+        fill.append((0, unreached))
+    shape = (x.shape[0], *reached, w.shape[-2] * group)
     y = function(x, w, shape, strides=steps, pad=pad, dilations=gaps, groups=group)
     return pg.pad(y, [(0, 0), *fill, (0, 0)]) if any(f[1] for f in fill) else y
 
@@ -139,18 +139,18 @@ def col2im(
     n = len(image)
     steps = strides or (1,) * n
     gaps = dilations or (1,) * n
-    ends = pads or (0,) * 2 * n
-    wide = [image[i] + ends[i] + ends[i + n] for i in range(n)]
-    counts = [(wide[i] - extent(block[i], gaps[i])) // steps[i] + 1 for i in range(n)]
+    margins = pads or (0,) * 2 * n
+    padded = [image[i] + margins[i] + margins[i + n] for i in range(n)]
+    counts = [(padded[i] - extent(block[i], gaps[i])) // steps[i] + 1 for i in range(n)]
     inside = np.indices(block).reshape(n, -1, 1) * np.reshape(gaps, (n, 1, 1))
     starts = np.indices(counts).reshape(n, 1, -1) * np.reshape(steps, (n, 1, 1))
-    flat = np.ravel_multi_index(tuple(inside + starts), wide)
+    flat = np.ravel_multi_index(tuple(inside + starts), padded)
     batch = x.shape[0]
     rows = x.shape[1] // int(np.prod(block))
     values = pg.reshape(x, (batch * rows, flat.size))
     segments = pg.asarray(flat.reshape(-1))
-    total = int(np.prod(wide))
+    total = int(np.prod(padded))
     y = pg.unsorted_segment_sum(pg.permute_dims(values, (1, 0)), segments, total)
-    y = pg.reshape(pg.permute_dims(y, (1, 0)), (batch, rows, *wide))
-    inner = tuple(slice(ends[i], ends[i] + image[i]) for i in range(n))
+    y = pg.reshape(pg.permute_dims(y, (1, 0)), (batch, rows, *padded))
+    inner = tuple(slice(margins[i], margins[i] + image[i]) for i in range(n))
     return y[(slice(None), slice(None), *inner)]

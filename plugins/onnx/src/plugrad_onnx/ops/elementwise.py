@@ -13,7 +13,8 @@ from plugrad.importing import namespace
 from ..dtypes import SUB_BYTE_BOUNDS, dtype_of
 from ..registry import Value, op
 
-# ONNX op:function, the same name in plugrad and in NumPy; unary ones come first.
+# Rows of ONNX op:function. The function has this name in both plugrad and NumPy, or
+# only in plugrad if NumPy has no such function. Unary ops come first.
 SHARED_OPS = """
 Abs:abs Acos:acos Acosh:acosh Asin:asin Asinh:asinh Atan:atan Atanh:atanh Ceil:ceil
 Cos:cos Cosh:cosh Exp:exp Floor:floor IsNaN:isnan Log:log Neg:negative Not:logical_not
@@ -34,8 +35,8 @@ UNARY = frozenset(
 ) - {"PRelu"}
 
 
-def _fixed(count: int, function: Any) -> Any:
-    """Wrap a function with a fixed input count, from which the registry derives it."""
+def _with_input_count(count: int, function: Any) -> Any:
+    """Wrap a function in one with ``count`` parameters, which the registry counts."""
     if count == 1:
         return lambda x: function(x)
     return lambda a, b: function(a, b)
@@ -43,10 +44,16 @@ def _fixed(count: int, function: Any) -> Any:
 
 def _register() -> None:
     for row in (SHARED_OPS + PLUGRAD_OPS).split():
-        name, _, word = row.partition(":")
+        name, _, function = row.partition(":")
         count, since = (1, 1) if name in UNARY else (2, 7)
-        host = _fixed(count, getattr(np, word)) if hasattr(np, word) else False
-        op(name, since=since, host=host)(_fixed(count, getattr(pg, word)))
+        host = (
+            _with_input_count(count, getattr(np, function))
+            if hasattr(np, function)
+            else False
+        )
+        op(name, since=since, host=host)(
+            _with_input_count(count, getattr(pg, function))
+        )
 
 
 _register()
@@ -98,21 +105,21 @@ def power(a: Value, b: Value) -> Value:
 @op("BitShift", host=True)
 def bit_shift(a: Value, b: Value, *, direction: str) -> Value:
     xp = namespace(a, b)
-    word = direction.lower()
-    shift = getattr(xp, f"bitwise_{word}_shift")
+    name = direction.lower()
+    shift = getattr(xp, f"bitwise_{name}_shift")
     return shift(a, b)
 
 
-def _folded(word: str) -> Any:
+def _fold(name: str) -> Any:
     def fold(*xs: Value) -> Value:
-        return functools.reduce(getattr(namespace(*xs), word), xs)
+        return functools.reduce(getattr(namespace(*xs), name), xs)
 
     return fold
 
 
-op("Max", host=True)(_folded("maximum"))
-op("Min", host=True)(_folded("minimum"))
-op("Sum", host=True)(_folded("add"))
+op("Max", host=True)(_fold("maximum"))
+op("Min", host=True)(_fold("minimum"))
+op("Sum", host=True)(_fold("add"))
 
 
 @op("Mean")
@@ -140,8 +147,8 @@ def bounds(elem_type: int) -> tuple[int, int]:
     """Return the smallest and largest integer of an ONNX dtype."""
     if elem_type in SUB_BYTE_BOUNDS:
         return SUB_BYTE_BOUNDS[elem_type]
-    limits = np.iinfo(dtype_of(elem_type))
-    return int(limits.min), int(limits.max)
+    info = np.iinfo(dtype_of(elem_type))
+    return int(info.min), int(info.max)
 
 
 @op("Cast", host=True)
@@ -153,9 +160,9 @@ def cast(x: Value, *, to: int, saturate: int = 1, round_mode: str = "") -> Value
         return _cast_text(x if xp is np else x.numpy(), dtype)
     if to not in SUB_BYTE_BOUNDS:
         return xp.astype(x, dtype)
-    least, most = bounds(to)
+    low, high = bounds(to)
     y = xp.astype(x, np.int32)
-    y = xp.remainder(y - np.int32(least), np.int32(most - least + 1)) + np.int32(least)
+    y = xp.remainder(y - np.int32(low), np.int32(high - low + 1)) + np.int32(low)
     return xp.astype(y, dtype)
 
 
@@ -185,9 +192,9 @@ def cast_like(
 
 @op("BitCast", host=True)
 def bit_cast(x: Value, *, to: int, output_dtype: int = 0) -> Value:
-    wide = (np.dtype(x.dtype).itemsize, dtype_of(to).itemsize)
+    sizes = (np.dtype(x.dtype).itemsize, dtype_of(to).itemsize)
     if (
-        wide[0] != wide[1]
+        sizes[0] != sizes[1]
         or to in SUB_BYTE_BOUNDS
         or output_dtype
         or to == TensorProto.BFLOAT16
@@ -195,8 +202,8 @@ def bit_cast(x: Value, *, to: int, output_dtype: int = 0) -> Value:
         raise TypeError(f"BitCast: {x.dtype} and ONNX dtype {to} differ in bit width")
     if isinstance(x, np.ndarray):
         return x.view(dtype_of(to))
-    truth = x.dtype == np.bool or to == TensorProto.BOOL  # bytes 0 and 1
-    return pg.astype(x, dtype_of(to)) if truth else pg.bitcast(x, dtype_of(to))
+    with_bool = x.dtype == np.bool or to == TensorProto.BOOL  # bytes 0 and 1
+    return pg.astype(x, dtype_of(to)) if with_bool else pg.bitcast(x, dtype_of(to))
 
 
 # --- activations -----------------------------------------------------------------
@@ -266,10 +273,10 @@ def clip(x: Value, min: Value = None, max: Value = None) -> Value:
         xp = namespace(x)
         y = x if min is None else xp.maximum(x, min)
         return y if max is None else xp.minimum(y, max)
-    least, most = (None if end is None else end.item() for end in (min, max))
-    if least is None and most is None:
+    low, high = (None if end is None else end.item() for end in (min, max))
+    if low is None and high is None:
         return x
-    return pg.clip(x, least, most)
+    return pg.clip(x, low, high)
 
 
 @op("Dropout", since=7, random=True)

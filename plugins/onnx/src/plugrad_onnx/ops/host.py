@@ -1,4 +1,4 @@
-"""Text ops and non-maximum suppression, on the host with NumPy."""
+"""Text ops and non-maximum suppression, which run on the host with NumPy."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def string_concat(x: Value, y: Value) -> Value:
 @op("RegexFullMatch", since=20, reads=(0,), requires={"re2": "plugrad-onnx[re2]"})
 def regex_full_match(x: Value, *, pattern: str) -> Value:
     matches = compile_pattern(pattern)
-    found = [matches(text) for text in x.reshape(-1)]
-    return np.array(found, bool).reshape(x.shape)
+    results = [matches(text) for text in x.reshape(-1)]
+    return np.array(results, bool).reshape(x.shape)
 
 
 @op("StringSplit", since=20, reads=(0,))
@@ -37,10 +37,10 @@ def string_split(
     x: Value, *, delimiter: str | None = None, maxsplit: int = -1
 ) -> Value:
     rows = [text.split(delimiter or None, maxsplit) for text in x.reshape(-1)]
-    most = max(map(len, rows), default=0)
-    filled = [text for row in rows for text in [*row, *[""] * (most - len(row))]]
+    width = max(map(len, rows), default=0)
+    filled = [text for row in rows for text in [*row, *[""] * (width - len(row))]]
     counts = np.array([len(row) for row in rows], np.int64).reshape(x.shape)
-    return _texts(filled, (*x.shape, most)), counts
+    return _texts(filled, (*x.shape, width)), counts
 
 
 @op("StringNormalizer", since=10, reads=(0,))
@@ -78,8 +78,8 @@ def tf_idf_vectorizer(
     grams: dict[tuple[Any, ...], int] = {}
     ends = [*ngram_counts, len(pool)]
     for n, start in enumerate(ngram_counts, 1):
-        for at in range(start, ends[n], n):
-            grams[tuple(pool[at : at + n])] = len(grams)
+        for position in range(start, ends[n], n):
+            grams[tuple(pool[position : position + n])] = len(grams)
     y = np.zeros((len(np.atleast_2d(x)), max(ngram_indexes) + 1), np.float32)
     for row, items in zip(y, np.atleast_2d(x).tolist(), strict=True):
         for gram in _ngrams(items, min_gram_length, max_gram_length, max_skip_count):
@@ -92,9 +92,11 @@ def tf_idf_vectorizer(
     return counted.astype(np.float32).reshape(*x.shape[:-1], -1)
 
 
-def _ngrams(items: Sequence[Any], least: int, most: int, skips: int) -> Any:
-    for n in range(least, most + 1):
-        for skip in range(1, (skips if n > 1 else 0) + 2):
+def _ngrams(
+    items: Sequence[Any], min_length: int, max_length: int, max_skips: int
+) -> Any:
+    for n in range(min_length, max_length + 1):
+        for skip in range(1, (max_skips if n > 1 else 0) + 2):
             for start in range(len(items) - (n - 1) * skip):
                 yield tuple(items[start : start + n * skip : skip])
 
@@ -103,24 +105,24 @@ def _ngrams(items: Sequence[Any], least: int, most: int, skips: int) -> Any:
 def non_max_suppression(
     boxes: Value,
     scores: Value,
-    most: Value = None,
-    overlap: Value = None,
-    least_score: Value = None,
+    max_boxes: Value = None,
+    iou_threshold: Value = None,
+    score_threshold: Value = None,
     *,
     center_point_box: int = 0,
 ) -> Value:
-    count = 0 if most is None else int(most.item())
-    threshold = 0.0 if overlap is None else float(overlap.item())
+    count = 0 if max_boxes is None else int(max_boxes.item())
+    threshold = 0.0 if iou_threshold is None else float(iou_threshold.item())
     corners = _corners(boxes, center_point_box)
-    found = []
+    selected = []
     for batch, rows in enumerate(scores):
         for label, row in enumerate(rows):
             order = np.argsort(-row, kind="stable")
-            if least_score is not None:
-                order = order[row[order] > least_score.item()]
+            if score_threshold is not None:
+                order = order[row[order] > score_threshold.item()]
             kept = _suppress(corners[batch], order, count, threshold)
-            found += [(batch, label, i) for i in kept]
-    return np.array(found, np.int64).reshape(-1, 3)
+            selected += [(batch, label, i) for i in kept]
+    return np.array(selected, np.int64).reshape(-1, 3)
 
 
 def _corners(boxes: Array, by_center: int) -> Array:
@@ -132,7 +134,7 @@ def _corners(boxes: Array, by_center: int) -> Array:
 
 
 def _suppress(boxes: Array, order: Array, count: int, threshold: float) -> list[int]:
-    """Return up to ``count`` boxes, none of which overlaps a better one too much."""
+    """Return up to ``count`` boxes that do not overlap a better box too much."""
     kept: list[int] = []
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     while len(order) and len(kept) < count:
@@ -141,6 +143,8 @@ def _suppress(boxes: Array, order: Array, count: int, threshold: float) -> list[
         kept.append(best)
         low = np.maximum(boxes[best, :2], boxes[order, :2])
         high = np.minimum(boxes[best, 2:], boxes[order, 2:])
-        inner = np.prod(np.maximum(high - low, 0), axis=-1)
-        order = order[inner <= threshold * (area[best] + area[order] - inner)]
+        intersection = np.prod(np.maximum(high - low, 0), axis=-1)
+        order = order[
+            intersection <= threshold * (area[best] + area[order] - intersection)
+        ]
     return kept

@@ -29,11 +29,11 @@ def gather(x: Value, indices: Value, *, axis: int = 0) -> Value:
 @op("GatherElements", host=True)
 def gather_elements(x: Value, indices: Value, *, axis: int = 0) -> Value:
     xp = namespace(x, indices)
-    where = tuple(
+    region = tuple(
         slice(None) if i == axis % x.ndim else slice(0, n)
         for i, n in enumerate(indices.shape)
     )
-    return xp.take_along_axis(x[where], indices, axis=axis)
+    return xp.take_along_axis(x[region], indices, axis=axis)
 
 
 @op("GatherND", host=True)
@@ -54,9 +54,9 @@ def gather_nd(x: Value, indices: Value, *, batch_dims: int = 0) -> Value:
 def scatter_elements(
     x: Value, indices: Value, updates: Value, *, axis: int = 0, reduction: str = "none"
 ) -> Value:
-    places: list[Value] = [*np.indices(indices.shape)]
-    places[axis] = indices
-    indices = namespace(x, indices).stack(places, axis=-1)
+    coordinates: list[Value] = [*np.indices(indices.shape)]
+    coordinates[axis] = indices
+    indices = namespace(x, indices).stack(coordinates, axis=-1)
     return scatter_nd(x, indices, updates, reduction=reduction)
 
 
@@ -68,14 +68,14 @@ def scatter_nd(
     x: Value, indices: Value, updates: Value, *, reduction: str = "none"
 ) -> Value:
     if not isinstance(x, np.ndarray):
-        word: Any = {"none": "replace", "mul": "multiply"}.get(reduction, reduction)
-        return pg.tensor_scatter_update(x, indices, updates, reduction=word)
+        name: Any = {"none": "replace", "mul": "multiply"}.get(reduction, reduction)
+        return pg.tensor_scatter_update(x, indices, updates, reduction=name)
     y = x.copy()
-    places = tuple(np.moveaxis(indices, -1, 0))
+    index = tuple(np.moveaxis(indices, -1, 0))
     if reduction == "none":
-        y[places] = updates
+        y[index] = updates
     else:
-        _UFUNCS[reduction].at(y, places, updates)
+        _UFUNCS[reduction].at(y, index, updates)
     return y
 
 
@@ -91,13 +91,13 @@ def tensor_scatter(
     axis, n = axis % cache.ndim, cache.shape[axis]
     batch, count = cache.shape[0], update.shape[axis]
     start = pg.zeros((batch,), dtype="int64") if write is None else write
-    places = pg.expand_dims(start, 1) + np.arange(count)
+    positions = pg.expand_dims(start, 1) + np.arange(count)
     if mode == "circular":
-        places = pg.remainder(places, n)
+        positions = pg.remainder(positions, n)
     rows = pg.broadcast_to(np.arange(batch)[:, None], (batch, count))
-    where = pg.stack([pg.astype(rows, "int64"), places], axis=-1)
+    index = pg.stack([pg.astype(rows, "int64"), positions], axis=-1)
     cache, update = (pg.moveaxis(t, axis, 1) for t in (cache, update))
-    return pg.moveaxis(pg.tensor_scatter_update(cache, where, update), 1, axis)
+    return pg.moveaxis(pg.tensor_scatter_update(cache, index, update), 1, axis)
 
 
 # --- search and sort -------------------------------------------------------------
@@ -105,8 +105,8 @@ def tensor_scatter(
 
 @op("NonZero", host=lambda x: np.stack(np.nonzero(np.atleast_1d(x))).astype(np.int64))
 def non_zero(x: Value) -> Value:
-    places = pg.nonzero(x if x.ndim else pg.reshape(x, (1,)))
-    return pg.stack([pg.astype(p, "int64") for p in places])
+    axes = pg.nonzero(x if x.ndim else pg.reshape(x, (1,)))
+    return pg.stack([pg.astype(p, "int64") for p in axes])
 
 
 @op("Compress", reads=(1,))
@@ -123,16 +123,16 @@ def top_k(
     x: Value, k: Value, *, axis: int = -1, largest: int = 1, sorted: int = 1
 ) -> Value:
     count = int(k.item())
-    last = axis % x.ndim == x.ndim - 1
-    x = x if last else pg.moveaxis(x, axis, -1)
+    is_last = axis % x.ndim == x.ndim - 1
+    x = x if is_last else pg.moveaxis(x, axis, -1)
     if largest:
-        values, places = pg.top_k(x, count)
+        values, indices = pg.top_k(x, count)
     else:
         order = pg.argsort(x, axis=-1)
-        places = order[..., :count]
-        values = pg.take_along_axis(x, places, axis=-1)
-    back = (lambda t: t) if last else (lambda t: pg.moveaxis(t, -1, axis))
-    return back(values), pg.astype(back(places), "int64")
+        indices = order[..., :count]
+        values = pg.take_along_axis(x, indices, axis=-1)
+    restore = (lambda t: t) if is_last else (lambda t: pg.moveaxis(t, -1, axis))
+    return restore(values), pg.astype(restore(indices), "int64")
 
 
 @op("TopK")
@@ -140,9 +140,9 @@ def top_k_attribute(x: Value, *, k: int, axis: int = -1) -> Value:
     return top_k(x, np.array(k), axis=axis)
 
 
-def _cumulative(word: str) -> Any:
+def _cumulative(name: str) -> Any:
     def run(x: Value, axis: Value, *, exclusive: int = 0, reverse: int = 0) -> Value:
-        function = getattr(pg, word)
+        function = getattr(pg, name)
         options = {"exclusive": bool(exclusive), "reverse": bool(reverse)}
         return function(x, int(axis.item()), dtype=x.dtype, **options)
 
@@ -159,11 +159,11 @@ def reverse_sequence(
 ) -> Value:
     steps = np.arange(x.shape[time_axis])
     count = lengths.reshape(-1, 1)
-    places = np.where(steps < count, count - 1 - steps, steps)
+    indices = np.where(steps < count, count - 1 - steps, steps)
     if batch_axis > time_axis:
-        places = places.T
-    places = places.reshape(*places.shape, *[1] * (x.ndim - 2))
-    return pg.take_along_axis(x, pg.broadcast_to(places, x.shape), axis=time_axis)
+        indices = indices.T
+    indices = indices.reshape(*indices.shape, *[1] * (x.ndim - 2))
+    return pg.take_along_axis(x, pg.broadcast_to(indices, x.shape), axis=time_axis)
 
 
 @op("Unique", reads=(0,))
@@ -183,5 +183,5 @@ def unique(x: Value, *, axis: int | None = None, sorted: int = 1) -> Value:
 
 
 @op("ArrayFeatureExtractor", domain="ai.onnx.ml", reads=(1,))
-def array_feature_extractor(x: Value, places: Value) -> Value:
-    return pg.take(x, np.array(ints(places)), axis=-1)
+def array_feature_extractor(x: Value, indices: Value) -> Value:
+    return pg.take(x, np.array(ints(indices)), axis=-1)

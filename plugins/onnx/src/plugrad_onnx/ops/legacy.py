@@ -1,4 +1,4 @@
-"""Ops of opset 6, the oldest supported: broadcasting starts at a given axis."""
+"""Ops of opset 6, the oldest one supported, where broadcasting starts at an axis."""
 
 from __future__ import annotations
 
@@ -38,12 +38,14 @@ for _name in _NAMES.split():
 
 @op("PRelu", since=6)
 def prelu(x: Value, slope: Value) -> Value:
-    one = slope.size == 1
-    return pg.prelu(x, slope if one else pg.reshape(slope, (-1, *[1] * (x.ndim - 2))))
+    is_scalar = slope.size == 1
+    return pg.prelu(
+        x, slope if is_scalar else pg.reshape(slope, (-1, *[1] * (x.ndim - 2)))
+    )
 
 
 @op("BatchNormalization", since=6)
-def batch_normalization_of_6(
+def batch_normalization_6(
     x: Value,
     scale: Value,
     bias: Value,
@@ -59,7 +61,7 @@ def batch_normalization_of_6(
 
 
 @op("Gemm", since=6)
-def gemm_of_6(
+def gemm_6(
     a: Value,
     b: Value,
     c: Value,

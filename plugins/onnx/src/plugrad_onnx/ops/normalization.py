@@ -35,20 +35,20 @@ def batch_normalization(
     training_mode: int = 0,
     channels_last: int = 0,
 ) -> Value:
-    found: tuple[Value, ...] = ()
+    statistics: tuple[Value, ...] = ()
     if training_mode:
         axes = (0, *_axes(x, channels_last))
-        now, spread = pg.moments(x, axes)
-        found = tuple(
+        batch_mean, batch_variance = pg.moments(x, axes)
+        statistics = tuple(
             old * momentum + pg.astype(new, old.dtype) * (1 - momentum)
-            for old, new in ((mean, now), (variance, spread))
+            for old, new in ((mean, batch_mean), (variance, batch_variance))
         )
-        mean, variance = now, spread
+        mean, variance = batch_mean, batch_variance
     factor = scale * pg.rsqrt(variance + epsilon)
     offset = bias - mean * factor
     factor, offset = (_by_channel(v, x, channels_last) for v in (factor, offset))
     y = x * pg.astype(factor, x.dtype) + pg.astype(offset, x.dtype)
-    return (y, *found) if found else y
+    return (y, *statistics) if statistics else y
 
 
 @op("InstanceNormalization", since=6)
@@ -81,9 +81,10 @@ def group_normalization(
     groups = pg.reshape(pg.astype(x, kind), (x.shape[0], num_groups, -1))
     mean, variance = pg.moments(groups, 2, keepdims=True)
     y = pg.reshape((groups - mean) * pg.rsqrt(variance + epsilon), x.shape)
-    each = x.shape[1] // scale.shape[0]
+    repeats = x.shape[1] // scale.shape[0]
     scale, bias = (
-        _by_channel(pg.repeat(v, each) if each > 1 else v, x, 0) for v in (scale, bias)
+        _by_channel(pg.repeat(v, repeats) if repeats > 1 else v, x, 0)
+        for v in (scale, bias)
     )
     return pg.astype(y, x.dtype) * scale + bias
 
@@ -171,18 +172,18 @@ def negative_log_likelihood_loss(
     ignore_index: int | None = None,
     reduction: str = "mean",
 ) -> Value:
-    kept = pg.ones(target.shape, dtype="bool")
+    valid = pg.ones(target.shape, dtype="bool")
     if ignore_index is not None:
-        kept = pg.not_equal(target, ignore_index)
-        target = pg.where(kept, target, pg.zeros_like(target))
+        valid = pg.not_equal(target, ignore_index)
+        target = pg.where(valid, target, pg.zeros_like(target))
     loss = -pg.squeeze(pg.take_along_axis(x, pg.expand_dims(target, 1), axis=1), 1)
-    share = pg.astype(kept, x.dtype)
+    weights = pg.astype(valid, x.dtype)
     if weight is not None:
-        share = share * pg.gather(weight, target)
-    loss = loss * share
+        weights = weights * pg.gather(weight, target)
+    loss = loss * weights
     if reduction == "none":
         return loss
-    return pg.sum(loss) / pg.sum(share) if reduction == "mean" else pg.sum(loss)
+    return pg.sum(loss) / pg.sum(weights) if reduction == "mean" else pg.sum(loss)
 
 
 @op("SoftmaxCrossEntropyLoss", since=12)

@@ -1,8 +1,8 @@
 """Regular expressions from models, matched in time linear in the text.
 
-ONNX specifies the syntax of RE2, from the package ``google-re2`` (the extra
-``plugrad-onnx[re2]``). Python's ``re`` cannot replace it: it backtracks, so a model
-could make it run for ever, and its character classes are those of Unicode.
+ONNX specifies the syntax of RE2, which the package ``google-re2`` provides (the extra
+``plugrad-onnx[re2]``). Python's ``re`` cannot replace RE2: it backtracks, so a model
+could make it run almost forever, and its character classes include all of Unicode.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ __all__ = ["compile_pattern"]
 
 @functools.lru_cache(maxsize=64)
 def compile_pattern(pattern: str) -> Callable[[str], bool]:
-    """Return a function that returns whether a whole text matches a pattern.
+    """Return a function that tells whether a whole text matches a pattern.
 
-    Bytes that are not UTF-8 are surrogates in both; they match no character.
+    In the text and in the pattern, surrogates stand for bytes that are not UTF-8; these
+    match no character.
 
     Raises:
         ValueError: The pattern is not valid in RE2.
@@ -32,9 +33,9 @@ def compile_pattern(pattern: str) -> Callable[[str], bool]:
     try:
         compiled = re2.compile(_encoded(pattern), options)
     except re2.error as error:
-        why = error.args[0].decode() if error.args else "unknown reason"
+        reason = error.args[0].decode() if error.args else "unknown reason"
         raise ValueError(
-            f"RegexFullMatch: {pattern!r} is not a valid RE2 pattern: {why}"
+            f"RegexFullMatch: {pattern!r} is not a valid RE2 pattern: {reason}"
         ) from None
     return lambda text: compiled.fullmatch(_encoded(text)) is not None
 

@@ -57,38 +57,38 @@ def max_pool(
     node: Node,
 ) -> Value:
     x = x if channels_last else to_channels_last(x)
-    size = window.kernel_shape
-    options = window.arguments(x, size)
+    window_sizes = window.kernel_shape
+    options = window.arguments(x, window_sizes)
     if len(node.outputs) > 1:
-        windows = geometry.windows("MaxPool", x.shape, size, **options)
-        return _with_places(to_channels_first(x), windows, storage_order)
-    pool: Any = pg.max_pool1d if len(size) == 1 else pg.max_pool
-    y = pool(x, size, **options)
+        windows = geometry.windows("MaxPool", x.shape, window_sizes, **options)
+        return _max_pool_with_indices(to_channels_first(x), windows, storage_order)
+    pool: Any = pg.max_pool1d if len(window_sizes) == 1 else pg.max_pool
+    y = pool(x, window_sizes, **options)
     return y if channels_last else to_channels_first(y)
 
 
-def _with_places(
+def _max_pool_with_indices(
     x: Value, windows: geometry.Windows, by_column: int
 ) -> tuple[Value, Value]:
     """Return the maxima and their indices in the flat, channels-first input."""
     sizes = x.shape[2:]
-    least = -math.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).min)
-    wide = pg.pad(x, [(0, 0), (0, 0), *windows.padding], constant_values=least)
+    lowest = -math.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).min)
+    padded = pg.pad(x, [(0, 0), (0, 0), *windows.padding], constant_values=lowest)
     steps, counts = windows.strides, windows.out_shape[1:-1]
-    seen, places = [], []
+    candidates, indices = [], []
     order: Any = "F" if by_column else "C"
     for begin in windows.kernel_positions:
         rows = [*zip(begin, counts, steps, windows.padding, strict=True)]
-        where = [slice(b, b + (c - 1) * s + 1, s) for b, c, s, _ in rows]
-        seen.append(wide[(..., *where)])
+        slices = [slice(b, b + (c - 1) * s + 1, s) for b, c, s, _ in rows]
+        candidates.append(padded[(..., *slices)])
         axes = [b + np.arange(c) * s - p[0] for b, c, s, p in rows]
         grid = np.meshgrid(*axes, indexing="ij")
-        places.append(np.ravel_multi_index(grid, sizes, mode="clip", order=order))
-    values = pg.stack(seen)
-    which = pg.argmax(values, axis=0)
-    table = pg.asarray(np.stack(places)[:, None, None])
+        indices.append(np.ravel_multi_index(grid, sizes, mode="clip", order=order))
+    values = pg.stack(candidates)
+    best = pg.argmax(values, axis=0)
+    table = pg.asarray(np.stack(indices)[:, None, None])
     table = pg.broadcast_to(table, values.shape)
-    flat = pg.take_along_axis(table, pg.expand_dims(which, 0), axis=0)[0]
+    flat = pg.take_along_axis(table, pg.expand_dims(best, 0), axis=0)[0]
     images = np.arange(math.prod(x.shape[:2])).reshape(*x.shape[:2], *[1] * len(sizes))
     return pg.max(values, axis=0), flat + images * math.prod(sizes)
 
@@ -96,7 +96,7 @@ def _with_places(
 @op("MaxUnpool", reads=(2,))
 def max_unpool(
     x: Value,
-    places: Value,
+    indices: Value,
     output_shape: Value = None,
     *,
     kernel_shape: Ints,
@@ -105,57 +105,68 @@ def max_unpool(
 ) -> Value:
     n = len(kernel_shape)
     steps = strides or (1,) * n
-    ends = pads or (0,) * 2 * n
+    margins = pads or (0,) * 2 * n
     inner = tuple(
-        (x.shape[i + 2] - 1) * steps[i] + kernel_shape[i] - ends[i] - ends[i + n]
+        (x.shape[i + 2] - 1) * steps[i] + kernel_shape[i] - margins[i] - margins[i + n]
         for i in range(n)
     )
     shape = (*x.shape[:2], *inner)
     wanted = shape if output_shape is None else ints(output_shape)
     if any(w > s for w, s in zip(wanted, shape, strict=True)):
-        begins = tuple(np.arange(x.shape[i + 2]) * steps[i] - ends[i] for i in range(n))
-        places = _in_output(places, shape, wanted, begins, kernel_shape)
-    flat = pg.reshape(places, (-1, 1))
+        begins = tuple(
+            np.arange(x.shape[i + 2]) * steps[i] - margins[i] for i in range(n)
+        )
+        indices = _to_output_indices(indices, shape, wanted, begins, kernel_shape)
+    flat = pg.reshape(indices, (-1, 1))
     y = pg.scatter_nd(flat, pg.reshape(x, (-1,)), (math.prod(wanted),))
     return pg.reshape(y, wanted)
 
 
-def _in_output(
-    places: Value, inferred: Ints, wanted: Ints, begins: Any, window: Ints
+def _to_output_indices(
+    indices: Value, inferred: Ints, wanted: Ints, begins: Any, window: Ints
 ) -> Value:
-    """Return flat indices into an output that is larger than the reach of the windows.
+    """Return flat indices into an output that is larger than the inferred shape.
 
     In MaxPool, ONNX Runtime and PyTorch, indices refer to the shape of this output. In
-    the ONNX node test, they refer to the inferred shape. The inferred shape is assumed
-    if all indices lie in their windows there, but not in the shape of the output.
+    the ONNX node test, they refer to the inferred shape. They are converted from the
+    inferred shape only if, read that way, each of them lies in the window of its
+    maximum, and this is not so if they are read as indices into the output.
     """
-    ours = _coordinates(places, wanted)
-    others = _coordinates(places, inferred)
-    counted = pg.zeros_like(places)
-    for at, size in zip(others, wanted, strict=True):
-        counted = counted * size + at
-    here, there = (_in_windows(at, begins, window) for at in (ours, others))
-    return pg.where(pg.logical_and(there, pg.logical_not(here)), counted, places)
+    in_wanted = _coordinates(indices, wanted)
+    in_inferred = _coordinates(indices, inferred)
+    converted = pg.zeros_like(indices)
+    for coordinate, size in zip(in_inferred, wanted, strict=True):
+        converted = converted * size + coordinate
+    wanted_fits, inferred_fits = (
+        _in_windows(coordinates, begins, window)
+        for coordinates in (in_wanted, in_inferred)
+    )
+    only_inferred = pg.logical_and(inferred_fits, pg.logical_not(wanted_fits))
+    return pg.where(only_inferred, converted, indices)
 
 
-def _coordinates(places: Value, shape: Ints) -> list[Value]:
+def _coordinates(indices: Value, shape: Ints) -> list[Value]:
     """Return the coordinates of flat indices along each axis."""
-    found = []
+    coordinates = []
     for size in reversed(shape[1:]):
-        found.append(pg.remainder(places, size))
-        places = pg.floor_divide(places, size)
-    return [places, *reversed(found)]
+        coordinates.append(pg.remainder(indices, size))
+        indices = pg.floor_divide(indices, size)
+    return [indices, *reversed(coordinates)]
 
 
-def _in_windows(at: list[Value], begins: Any, window: Ints) -> Value:
-    """Return whether all coordinates lie in the windows of their maxima."""
-    rank = len(at)
+def _in_windows(coordinates: list[Value], begins: Any, window: Ints) -> Value:
+    """Return whether each maximum lies in its window, given its coordinates."""
+    rank = len(coordinates)
     fits = pg.asarray(True)
-    starts = [np.arange(at[0].shape[0]), np.arange(at[0].shape[1]), *begins]
+    starts = [
+        np.arange(coordinates[0].shape[0]),
+        np.arange(coordinates[0].shape[1]),
+        *begins,
+    ]
     for axis, start in enumerate(starts):
         low = start.reshape([-1 if i == axis else 1 for i in range(rank)])
         high = low + (window[axis - 2] if axis > 1 else 1)
-        inside = pg.logical_and(at[axis] >= low, at[axis] < high)
+        inside = pg.logical_and(coordinates[axis] >= low, coordinates[axis] < high)
         fits = pg.logical_and(fits, pg.all(inside))
     return fits
 
@@ -184,13 +195,13 @@ def global_lp_pool(x: Value, *, p: int = 2, channels_last: int = 0) -> Value:
 def max_roi_pool(
     x: Value, rois: Value, *, pooled_shape: Ints, spatial_scale: float = 1.0
 ) -> Value:
-    found = []
+    bins = []
     for number, *box in rois:
         image = x[int(number)]
         left, top, right, bottom = (round(float(v) * spatial_scale) for v in box)
         rows = _bins(top, bottom, pooled_shape[0], x.shape[2])
         columns = _bins(left, right, pooled_shape[1], x.shape[3])
-        found += [
+        bins += [
             pg.max(image[:, a:b, c:d], axis=(1, 2))
             if b > a and d > c
             else pg.zeros(x.shape[1:2], dtype=x.dtype)
@@ -198,21 +209,21 @@ def max_roi_pool(
             for c, d in columns
         ]
     shape = (len(rois), *pooled_shape, x.shape[1])
-    return pg.permute_dims(pg.reshape(pg.stack(found), shape), (0, 3, 1, 2))
+    return pg.permute_dims(pg.reshape(pg.stack(bins), shape), (0, 3, 1, 2))
 
 
 @functools.cache
 def _bins(start: int, end: int, count: int, size: int) -> list[tuple[int, int]]:
     """Return the start and end of each bin of a region."""
-    each = max(end - start + 1, 1) / count
+    bin_size = max(end - start + 1, 1) / count
 
-    def clipped(place: int) -> int:
-        return min(max(place, 0), size)
+    def clipped(position: int) -> int:
+        return min(max(position, 0), size)
 
     return [
         (
-            clipped(math.floor(i * each) + start),
-            clipped(math.ceil((i + 1) * each) + start),
+            clipped(math.floor(i * bin_size) + start),
+            clipped(math.ceil((i + 1) * bin_size) + start),
         )
         for i in range(count)
     ]

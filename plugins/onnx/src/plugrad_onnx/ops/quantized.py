@@ -2,9 +2,9 @@
 
 Int8 products and convolutions use ``pg.quantized``, which sums in int32. Constant
 weights are converted to int8 once, by an op that a pass inserts. Batched products, and
-grouped or 3D convolutions, are split into pieces: float32 represents all integers up to
-2^24, so each piece whose sums stay below is computed in float32, and the pieces are
-added in int32.
+grouped or 3D convolutions, are split into pieces. Each piece is so small that its sums
+stay below 2^24: float32 represents all integers up to this number, so the piece is
+computed in float32. The pieces are added in int32.
 
 Map: quantization; weights; matrix products; convolutions.
 """
@@ -28,15 +28,15 @@ from .windows import WINDOW, Window, to_channels_first, to_channels_last
 MAX_EXACT_FLOAT32 = 2**24  # float32 represents all integers up to this one
 
 
-def _along(v: Value, x: Value, axis: int, block: int = 0) -> Value:
+def _broadcastable(v: Value, x: Value, axis: int, block: int = 0) -> Value:
     """Reshape a scale or zero point to broadcast against a tensor."""
     if v.ndim == 0 or (v.size == 1 and v.ndim <= 1):
         return pg.reshape(v, ())
     axis = axis % x.ndim
     if block:
-        wide = pg.repeat(v, block, axis=axis)
-        where = (slice(None),) * axis + (slice(0, x.shape[axis]),)
-        return wide[where]
+        repeated = pg.repeat(v, block, axis=axis)
+        region = (slice(None),) * axis + (slice(0, x.shape[axis]),)
+        return repeated[region]
     if v.ndim == 1:
         return pg.reshape(v, (-1, *[1] * (x.ndim - axis - 1)))
     return v
@@ -44,10 +44,10 @@ def _along(v: Value, x: Value, axis: int, block: int = 0) -> Value:
 
 def _rounded(x: Value, zero: Value, elem_type: int, dtype: Any) -> Value:
     """Round to integers, add a zero point and clip to the bounds of a dtype."""
-    least, most = bounds(elem_type)
+    low, high = bounds(elem_type)
     y = pg.round(x)
     y = y if zero is None else y + pg.astype(zero, y.dtype)
-    return pg.astype(pg.clip(y, float(least), float(most)), dtype)
+    return pg.astype(pg.clip(y, float(low), float(high)), dtype)
 
 
 def _onnx_type(dtype: Any) -> int:
@@ -68,13 +68,13 @@ def quantize_linear(
     precision: int = 0,
     saturate: int = 1,
 ) -> Value:
-    kind = output_dtype or (_onnx_type(zero.dtype) if zero is not None else 2)
-    wide = pg.astype(x, dtype_of(precision) if precision else scale.dtype)
-    step = pg.astype(_along(scale, x, axis, block_size), wide.dtype)
-    zero = None if zero is None else _along(zero, x, axis, block_size)
-    y = wide / step
+    elem_type = output_dtype or (_onnx_type(zero.dtype) if zero is not None else 2)
+    x_wide = pg.astype(x, dtype_of(precision) if precision else scale.dtype)
+    step = pg.astype(_broadcastable(scale, x, axis, block_size), x_wide.dtype)
+    zero = None if zero is None else _broadcastable(zero, x, axis, block_size)
+    y = x_wide / step
     y = pg.astype(y, "float32") if y.dtype == np.float16 else y
-    return _rounded(y, zero, kind, dtype_of(kind))
+    return _rounded(y, zero, elem_type, dtype_of(elem_type))
 
 
 @op("DequantizeLinear", since=10)
@@ -91,16 +91,16 @@ def dequantize_linear(
     wide = pg.int32 if x.dtype == np.int32 or kind == np.float16 else pg.float32
     y = pg.astype(x, wide)
     if zero is not None:
-        y = y - pg.astype(_along(zero, x, axis, block_size), wide)
-    step = _along(scale, x, axis, block_size)
+        y = y - pg.astype(_broadcastable(zero, x, axis, block_size), wide)
+    step = _broadcastable(scale, x, axis, block_size)
     return pg.astype(pg.astype(y, scale.dtype) * step, kind)
 
 
 @op("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(x: Value) -> Value:
-    least = pg.minimum(pg.min(x), 0.0)
-    scale = (pg.maximum(pg.max(x), 0.0) - least) / 255.0
-    zero = _rounded(-least / scale, None, 2, "uint8")
+    low = pg.minimum(pg.min(x), 0.0)
+    scale = (pg.maximum(pg.max(x), 0.0) - low) / 255.0
+    zero = _rounded(-low / scale, None, 2, "uint8")
     return quantize_linear(x, scale, zero), scale, zero
 
 
@@ -114,13 +114,13 @@ def weights(
     """Return weights minus their zero point, and the remaining zero point or None.
 
     Weights for the ops of ``pg.quantized`` are int8. If they do not fit into int8 after
-    the zero point is subtracted, the zero point remains, and a column of ones is
-    appended, except to depthwise filters: the product with it, times the remaining zero
-    point, has to be subtracted. Other weights are float32.
+    the zero point is subtracted, the zero point remains. Then a column of ones is
+    appended, except to depthwise filters, and the epilogue subtracts the product with
+    this column times the remaining zero point. Other weights are float32.
     """
     if not matrix and (w.ndim > 4 or (group > 1 and w.shape[1] > 1)):
-        many = zero is not None and zero.size > 1
-        zero = pg.reshape(zero, (-1, *[1] * (w.ndim - 1))) if many else zero
+        per_channel = zero is not None and zero.size > 1
+        zero = pg.reshape(zero, (-1, *[1] * (w.ndim - 1))) if per_channel else zero
         return _shifted(w, zero), None
     w, zero = _signed(w, zero)
     y = w if matrix else filter_of(w, group=group)
@@ -130,11 +130,11 @@ def weights(
 
 
 def _signed(w: Any, zero: Any) -> tuple[Any, Any]:
-    """Return int8 weights and the remaining zero point, int32; None if it is 0."""
+    """Return int8 weights and the remaining int32 zero point, or None if it is 0."""
     if isinstance(w, np.ndarray):
-        along = (-1,) if w.ndim == 2 else (-1, *[1] * (w.ndim - 1))
-        less = 0 if zero is None else zero.astype(np.int32).reshape(along)
-        wide = w.astype(np.int32) - less
+        shape = (-1,) if w.ndim == 2 else (-1, *[1] * (w.ndim - 1))
+        subtracted = 0 if zero is None else zero.astype(np.int32).reshape(shape)
+        wide = w.astype(np.int32) - subtracted
         if (wide == wide.astype(np.int8)).all():
             return pg.asarray(wide.astype(np.int8)), None
     rest = None if zero is None else pg.reshape(pg.astype(zero, "int32"), (-1,))
@@ -167,7 +167,7 @@ def factor(a: Value, b: Value, scale: Value) -> Value:
 def _apply_epilogue(
     sums: Value, rest: Value, bias: Value, scale: Value, zero: Value
 ) -> Value:
-    """Apply the epilogue: remaining zero point, bias, scale and rounding."""
+    """Apply the epilogue: remaining zero point ``rest``, bias, scale and rounding."""
     y = sums if rest is None else sums[..., :-1] - rest * sums[..., -1:]
     y = y if bias is None else y + bias
     y = y if scale is None else pg.astype(y, "float32") * scale
@@ -187,22 +187,24 @@ def quantized_matmul(
     zero: Value = None,
 ) -> Value:
     """Multiply by prepared ``weights``; passes insert this op."""
-    rows = a_zero is not None and a_zero.size > 1
-    start = None if a_zero is None or rows else pg.reshape(a_zero, ())
-    if rest is None and not rows and (scale is None or scale.ndim <= 1):
+    per_row = a_zero is not None and a_zero.size > 1
+    start = None if a_zero is None or per_row else pg.reshape(a_zero, ())
+    if rest is None and not per_row and (scale is None or scale.ndim <= 1):
         return pg.quantized.matmul(a, w, start, None, scale, zero)
     y = pg.quantized.matmul(a, w, start)
-    if rows:
+    if per_row:
         a_zero = pg.expand_dims(a_zero, -1) if a_zero.ndim == 1 else a_zero
         y = y - pg.astype(a_zero, "int32") * pg.sum(w, axis=0, dtype="int32")
     return _apply_epilogue(y, rest, None, scale, zero)
 
 
-def _matmul(a: Value, b: Value, a_zero: Value, b_zero: Value, *end: Value) -> Value:
-    """Return the product in int32, or with the epilogue ``end`` applied."""
+def _matmul(
+    a: Value, b: Value, a_zero: Value, b_zero: Value, *epilogue: Value
+) -> Value:
+    """Return the product in int32, or after the epilogue if there is one."""
     if b.ndim == 2 and (b_zero is None or b_zero.ndim < 2):
         w, rest = weights(b, b_zero, matrix=1)
-        return quantized_matmul(a, w, rest, a_zero, *end)
+        return quantized_matmul(a, w, rest, a_zero, *epilogue)
     if a_zero is not None and a_zero.ndim == 1 and a_zero.size > 1:
         a_zero = pg.expand_dims(a_zero, -1)
     count = MAX_EXACT_FLOAT32 // (_bound(a, a_zero) * _bound(b, b_zero))
@@ -219,7 +221,7 @@ def _matmul(a: Value, b: Value, a_zero: Value, b_zero: Value, *end: Value) -> Va
         )
         part = pg.astype(pg.matmul(left, right), "int32")
         total = part if total is None else total + part
-    return _apply_epilogue(total, None, None, *end) if end else total
+    return _apply_epilogue(total, None, None, *epilogue) if epilogue else total
 
 
 def _column_slices(b: Value) -> tuple[slice, ...]:
@@ -228,10 +230,10 @@ def _column_slices(b: Value) -> tuple[slice, ...]:
 
 def dynamic_matmul(a: Value, *, given: Sequence[Value], scale: Value) -> Value:
     """Quantize ``a`` and multiply it by the prepared weights ``given``."""
-    a, of_a, a_zero = dynamic_quantize_linear(a)
+    a, a_scale, a_zero = dynamic_quantize_linear(a)
     w, rest = given
     y = quantized_matmul(a, w, rest, a_zero)
-    return pg.astype(y, "float32") * (of_a * scale)
+    return pg.astype(y, "float32") * (a_scale * scale)
 
 
 @op("MatMulInteger", since=10)
@@ -275,43 +277,49 @@ def quantized_conv(
     """Convolve with prepared ``weights``; passes insert this op."""
     x = x if channels_last else to_channels_last(x)
     n = len(window.kernel_shape)
-    end = bias, scale, zero
+    epilogue = bias, scale, zero
     options = window.arguments(x, window.kernel_shape)
     if w.dtype == np.float32:
-        return _convolve_in_pieces(x, w, x_zero, end, window, group, channels_last)
+        return _convolve_in_pieces(x, w, x_zero, epilogue, window, group, channels_last)
     options = of_two_axes(options) if n == 1 else options
-    wide = x if n == 2 else pg.expand_dims(x, 1)
+    x_2d = x if n == 2 else pg.expand_dims(x, 1)
     x_zero = None if x_zero is None else pg.reshape(x_zero, ())
     if rest is None:
-        y = _windows(wide, w, x_zero, end, group, options)
+        y = _convolve(x_2d, w, x_zero, epilogue, group, options)
     else:
-        y = _windows(wide, w, x_zero, (), group, options)
+        y = _convolve(x_2d, w, x_zero, (), group, options)
         if group > 1:
             ones = pg.ones_like(w)
-            more = _windows(wide, ones, x_zero, (), group, options)
-            y = y - rest * more
+            correction = _convolve(x_2d, ones, x_zero, (), group, options)
+            y = y - rest * correction
             rest = None
-        y = _apply_epilogue(y, rest, *end)
+        y = _apply_epilogue(y, rest, *epilogue)
     y = y if n == 2 else pg.squeeze(y, 1)
     return y if channels_last else to_channels_first(y)
 
 
-def _windows(
-    x: Value, w: Value, x_zero: Value, end: Any, group: int, options: Any
+def _convolve(
+    x: Value, w: Value, x_zero: Value, epilogue: Any, group: int, options: Any
 ) -> Value:
     convolve = pg.quantized.depthwise_conv2d if group > 1 else pg.quantized.conv2d
-    return convolve(x, w, x_zero, *end, **options)
+    return convolve(x, w, x_zero, *epilogue, **options)
 
 
 def _convolve_in_pieces(
-    x: Value, w: Value, zero: Value, end: Any, window: Window, group: int, last_: int
+    x: Value,
+    w: Value,
+    zero: Value,
+    epilogue: Any,
+    window: Window,
+    group: int,
+    last_: int,
 ) -> Value:
     """Convolve in float32, over as many channels at once as stay exact."""
     options: Any = {"window": window, "group": group}
     x = to_channels_first(x)
-    most = MAX_EXACT_FLOAT32 // (_bound(x, zero) * 255)
+    max_terms = MAX_EXACT_FLOAT32 // (_bound(x, zero) * 255)
     channels = w.shape[1]
-    count = most // math.prod(w.shape[2:])
+    count = max_terms // math.prod(w.shape[2:])
     x = _shifted(x, zero)
     if channels <= count:
         y = pg.astype(conv(x, w, **options), "int32")
@@ -323,15 +331,17 @@ def _convolve_in_pieces(
             conv(x[:, i : i + count], w[:, i : i + count], **options) for i in starts
         ]
         y = pg.add_n([pg.astype(part, "int32") for part in parts])
-    y = _apply_epilogue(to_channels_last(y), None, *end)
+    y = _apply_epilogue(to_channels_last(y), None, *epilogue)
     return y if last_ else to_channels_first(y)
 
 
-def _integer_conv(x: Value, w: Value, w_zero: Value, *end: Value, **how: Any) -> Value:
-    """Return the convolution in int32, or with the epilogue ``end`` applied."""
-    window = replace(how.pop("window"), kernel_shape=tuple(w.shape[2:]))
-    given = weights(w, w_zero, group=how["group"])
-    return quantized_conv(x, *given, *end, window=window, **how)
+def _integer_conv(
+    x: Value, w: Value, w_zero: Value, *epilogue: Value, **options: Any
+) -> Value:
+    """Return the convolution in int32, or after the epilogue if there is one."""
+    window = replace(options.pop("window"), kernel_shape=tuple(w.shape[2:]))
+    given = weights(w, w_zero, group=options["group"])
+    return quantized_conv(x, *given, *epilogue, window=window, **options)
 
 
 @op("ConvInteger", since=10)
@@ -362,5 +372,5 @@ def qlinear_conv(
     window: Window = WINDOW,
     group: int = 1,
 ) -> Value:
-    end = x_zero, b, factor(x_scale, w_scale, scale), zero
-    return _integer_conv(x, w, w_zero, *end, window=window, group=group)
+    epilogue = x_zero, b, factor(x_scale, w_scale, scale), zero
+    return _integer_conv(x, w, w_zero, *epilogue, window=window, group=group)

@@ -1,4 +1,4 @@
-"""Random numbers from plugrad; other runtimes draw others for the same seed."""
+"""Random numbers from plugrad; for the same seed, other runtimes draw other numbers."""
 
 from __future__ import annotations
 

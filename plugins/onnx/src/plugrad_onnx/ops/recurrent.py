@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN: a plugrad op if there is one, else a loop over the steps."""
+"""LSTM, GRU and RNN: a plugrad op if one fits, else a loop over the steps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Cell:
     def functions(self, *names: str) -> list[Activation]:
         """Return the activations; by default those of ``names``, in each direction.
 
-        An activation with a parameter uses the next one of the attribute.
+        An activation with parameters takes the next values of ``activation_alpha`` and
+        ``activation_beta``.
         """
         found = []
         rest = {"alpha": [*self.activation_alpha], "beta": [*self.activation_beta]}
@@ -40,12 +41,12 @@ class Cell:
             found.append(functools.partial(function, **given) if given else function)
         return found
 
-    def default(self, *names: str) -> bool:
-        """Return whether the activations are those of ``names``, without ``clip``."""
+    def is_default(self, *names: str) -> bool:
+        """Return whether the activations are those of ``names``, without clipping."""
         given = zip(self.activations, names * 2, strict=False)
         return self.clip is None and all(a.lower() == b.lower() for a, b in given)
 
-    def bound(self, x: Value) -> Value:
+    def clip_value(self, x: Value) -> Value:
         """Clip a value if ``clip`` is set."""
         return x if self.clip is None else pg.clip(x, -self.clip, self.clip)
 
@@ -72,17 +73,16 @@ def _directions(
     cell: Cell,
     run: Callable[[int, Value, Value], tuple[Value, ...]],
 ) -> tuple[Value, ...]:
-    """Run each direction; return the outputs of all steps and the last states."""
+    """Run each direction; return the outputs of all steps and the final states."""
     x = pg.permute_dims(x, (1, 0, 2)) if cell.layout else x
-    both = {"forward": (0,), "reverse": (1,), "bidirectional": (0, 1)}
-    ways = both[cell.direction.lower()]
-    found = []
-    for number, backward in enumerate(ways):
+    ways = {"forward": (0,), "reverse": (1,), "bidirectional": (0, 1)}
+    results = []
+    for number, backward in enumerate(ways[cell.direction.lower()]):
         rows = _reversed(x, lengths) if backward else x
         mask = _mask(lengths, x)
         y, *states = run(number, rows, mask)
-        found.append((_reversed(y, lengths) if backward else y, *states))
-    y, *states = (list(parts) for parts in zip(*found, strict=True))
+        results.append((_reversed(y, lengths) if backward else y, *states))
+    y, *states = (list(parts) for parts in zip(*results, strict=True))
     outputs = [pg.stack(y, axis=1), *(pg.stack(one) for one in states)]
     if cell.layout:
         outputs = [pg.permute_dims(outputs[0], (2, 0, 1, 3)), *(
@@ -113,7 +113,7 @@ def _loop(
     mask: Value,
     step: Callable[[Value, tuple[Value, ...]], tuple[Value, ...]],
 ) -> tuple[Value, ...]:
-    """Run the steps; rows that have ended keep their states and output 0."""
+    """Run the steps; a sequence that has ended keeps its states and outputs 0."""
     outputs = []
     for i in range(x.shape[0]):
         new = step(x[i], states)
@@ -130,7 +130,8 @@ def _loop(
     return all_outputs, *states
 
 
-# The ONNX gates in the order of plugrad's ops, which is that of PyTorch.
+# For each gate of plugrad's ops, the position of this gate in ONNX. The ops of plugrad
+# have the gate order of PyTorch.
 ORDERS = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2)}
 
 
@@ -152,9 +153,11 @@ def gates(w: Value, r: Value, b: Value = None, *, kind: str) -> Value:
     return tuple(found)
 
 
-def _run_op(run: Any, own: Any, number: int, x: Value, start: Any) -> tuple[Value, ...]:
+def _run_op(
+    run: Any, weights: Any, number: int, x: Value, start: Any
+) -> tuple[Value, ...]:
     """Run a plugrad op with the weights of a direction."""
-    return tuple(run(x, *own[4 * number : 4 * number + 4], *start))
+    return tuple(run(x, *weights[4 * number : 4 * number + 4], *start))
 
 
 def _initial_state(
@@ -165,8 +168,8 @@ def _initial_state(
     return given[:, number] if layout else given[number]
 
 
-def _inputs(x: Value, w: Value, b: Value, count: int) -> Value:
-    """Return the input projections of all steps, with the input bias."""
+def _project_inputs(x: Value, w: Value, b: Value, count: int) -> Value:
+    """Return the input projections of all steps, including the input bias."""
     y = pg.matmul(x, w, transpose_b=True)
     return y if b is None else y + b[:count]
 
@@ -186,16 +189,16 @@ def rnn(
     cell: Cell = CELL,
 ) -> Value:
     functions = cell.functions("Tanh")
-    bound = cell.bound
+    clip_value = cell.clip_value
     n, layout = r.shape[-1], cell.layout
 
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
         bias = None if b is None else b[number, :n] + b[number, n:]
         f = functions[number]
-        turn = pg.matrix_transpose(r[number])
-        step = lambda a, s: (f(bound(a + pg.matmul(s[0], turn))),)
+        r_transposed = pg.matrix_transpose(r[number])
+        step = lambda a, s: (f(clip_value(a + pg.matmul(s[0], r_transposed))),)
         start = (_initial_state(initial_h, number, x, n, layout),)
-        return _loop(_inputs(x, w[number], bias, n), start, mask, step)
+        return _loop(_project_inputs(x, w[number], bias, n), start, mask, step)
 
     return _directions(x, lengths, cell, run)
 
@@ -208,66 +211,68 @@ def gru(
     b: Value = None,
     lengths: Value = None,
     initial_h: Value = None,
-    *own: Value,
+    *prepared: Value,
     cell: Cell = CELL,
     linear_before_reset: int = 0,
 ) -> Value:
     """Run a GRU; ``own`` is the result of ``gates``, if a pass inserted it."""
-    functions, bound = cell.functions("Sigmoid", "Tanh"), cell.bound
+    functions, clip_value = cell.functions("Sigmoid", "Tanh"), cell.clip_value
     n, layout = r.shape[-1], cell.layout
-    plain = linear_before_reset and cell.default("Sigmoid", "Tanh") and x.size
+    fits_op = linear_before_reset and cell.is_default("Sigmoid", "Tanh") and x.size
 
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
         start = (_initial_state(initial_h, number, x, n, layout),)
-        if plain and mask is None:
-            return _run_op(pg.gru, own or gates(w, r, b, kind="GRU"), number, x, start)
+        if fits_op and mask is None:
+            return _run_op(
+                pg.gru, prepared or gates(w, r, b, kind="GRU"), number, x, start
+            )
         f, g = functions[2 * number : 2 * number + 2]
-        both, turn = r[number, : 2 * n], pg.matrix_transpose(r[number, 2 * n :])
-        both = pg.matrix_transpose(both)
-        both_biases = pg.zeros((6 * n,), dtype=x.dtype) if b is None else b[number]
-        bias, of_state = pg.split(both_biases, 2)
-        first, last = of_state[: 2 * n], of_state[2 * n :]
+        r_gates, r_new = r[number, : 2 * n], pg.matrix_transpose(r[number, 2 * n :])
+        r_gates = pg.matrix_transpose(r_gates)
+        biases = pg.zeros((6 * n,), dtype=x.dtype) if b is None else b[number]
+        bias, state_bias = pg.split(biases, 2)
+        gate_bias, new_bias = state_bias[: 2 * n], state_bias[2 * n :]
 
         def step(a: Value, s: tuple[Value, ...]) -> tuple[Value, ...]:
             h = s[0]
-            zr = f(bound(a[:, : 2 * n] + pg.matmul(h, both) + first))
+            zr = f(clip_value(a[:, : 2 * n] + pg.matmul(h, r_gates) + gate_bias))
             z, reset = zr[:, :n], zr[:, n:]
             if linear_before_reset:
-                product = reset * (pg.matmul(h, turn) + last)
+                product = reset * (pg.matmul(h, r_new) + new_bias)
             else:
-                product = pg.matmul(reset * h, turn) + last
-            new = g(bound(a[:, 2 * n :] + product))
+                product = pg.matmul(reset * h, r_new) + new_bias
+            new = g(clip_value(a[:, 2 * n :] + product))
             return ((1 - z) * new + z * h,)
 
-        return _loop(_inputs(x, w[number], bias, 3 * n), start, mask, step)
+        return _loop(_project_inputs(x, w[number], bias, 3 * n), start, mask, step)
 
     return _directions(x, lengths, cell, run)
 
 
-def _general(
+def _lstm_step(
     gates: Value,
     memory: Value,
-    peep: Value,
+    peepholes: Value,
     input_forget: int,
     functions: Sequence[Activation],
-    bound: Activation,
+    clip_value: Activation,
 ) -> tuple[Value, Value]:
-    """Return a step of an LSTM with peepholes, coupled gates or ``clip``."""
+    """Run one LSTM step; it supports peepholes, coupled gates and clipping."""
     f, g, h = functions
     i, o, forget, c = pg.split(gates, 4, axis=1)
-    if peep is not None:
-        i = i + peep[0] * memory
-        forget = forget + peep[2] * memory
-    i = f(bound(i))
-    forget = 1 - i if input_forget else f(bound(forget))
-    memory = forget * memory + i * g(bound(c))
-    o = f(bound(o if peep is None else o + peep[1] * memory))
+    if peepholes is not None:
+        i = i + peepholes[0] * memory
+        forget = forget + peepholes[2] * memory
+    i = f(clip_value(i))
+    forget = 1 - i if input_forget else f(clip_value(forget))
+    memory = forget * memory + i * g(clip_value(c))
+    o = f(clip_value(o if peepholes is None else o + peepholes[1] * memory))
     return o * h(memory), memory
 
 
 @dataclass(frozen=True)
 class _Steps:
-    """The steps of an LSTM, without its products with weights."""
+    """The steps of an LSTM, except for the products with its weights."""
 
     cell: Cell
     hidden: int
@@ -277,34 +282,36 @@ class _Steps:
     input_forget: int
 
     @property
-    def plain(self) -> bool:
+    def fits_op(self) -> bool:
         """Whether the plugrad op supports these steps."""
         names = "Sigmoid", "Tanh", "Tanh"
-        return self.p is None and not self.input_forget and self.cell.default(*names)
+        return self.p is None and not self.input_forget and self.cell.is_default(*names)
 
     def start(self, number: int, x: Value) -> tuple[Value, ...]:
         """Return the initial states of a direction."""
-        how = number, x, self.hidden, self.cell.layout
-        return tuple(_initial_state(state, *how) for state in self.initial)
+        options = number, x, self.hidden, self.cell.layout
+        return tuple(_initial_state(state, *options) for state in self.initial)
 
     def run(
         self,
         number: int,
         x: Value,
         mask: Value,
-        of_input: Activation,
-        of_state: Activation,
+        project_input: Activation,
+        project_state: Activation,
     ) -> tuple[Value, ...]:
         """Run the steps of a direction; the two functions multiply by the weights."""
         functions = self.cell.functions("Sigmoid", "Tanh", "Tanh")
-        how = functions[3 * number : 3 * number + 3], self.cell.bound
+        options = functions[3 * number : 3 * number + 3], self.cell.clip_value
         n, b = self.hidden, self.b
-        peep = None if self.p is None else pg.split(self.p[number], 3)
-        a = of_input(x)
+        peepholes = None if self.p is None else pg.split(self.p[number], 3)
+        a = project_input(x)
         a = a if b is None else a + (b[number, : 4 * n] + b[number, 4 * n :])
 
         def step(a: Value, s: tuple[Value, ...]) -> tuple[Value, ...]:
-            return _general(a + of_state(s[0]), s[1], peep, self.input_forget, *how)
+            return _lstm_step(
+                a + project_state(s[0]), s[1], peepholes, self.input_forget, *options
+            )
 
         return _loop(a, self.start(number, x), mask, step)
 
@@ -319,7 +326,7 @@ def lstm(
     initial_h: Value = None,
     initial_c: Value = None,
     p: Value = None,
-    *own: Value,
+    *prepared: Value,
     cell: Cell = CELL,
     input_forget: int = 0,
 ) -> Value:
@@ -327,13 +334,15 @@ def lstm(
     steps = _Steps(cell, r.shape[-1], b, (initial_h, initial_c), p, input_forget)
 
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
-        if steps.plain and mask is None and x.size:
-            weights = own or gates(w, r, b, kind="LSTM")
+        if steps.fits_op and mask is None and x.size:
+            weights = prepared or gates(w, r, b, kind="LSTM")
             start = steps.start(number, x)
             return _run_op(pg.lstm, weights, number, x, start)
-        turn = pg.matrix_transpose(r[number])
-        of_input = lambda x: pg.matmul(x, w[number], transpose_b=True)
-        return steps.run(number, x, mask, of_input, lambda h: pg.matmul(h, turn))
+        r_transposed = pg.matrix_transpose(r[number])
+        project_input = lambda x: pg.matmul(x, w[number], transpose_b=True)
+        return steps.run(
+            number, x, mask, project_input, lambda h: pg.matmul(h, r_transposed)
+        )
 
     return _directions(x, lengths, cell, run)
 
@@ -352,7 +361,7 @@ def dynamic_quantize_lstm(
     w_zero: Value,
     r_scale: Value,
     r_zero: Value,
-    *own: Value,
+    *prepared: Value,
     cell: Cell = CELL,
     input_forget: int = 0,
 ) -> Value:
@@ -362,17 +371,17 @@ def dynamic_quantize_lstm(
     ``own`` is the result of ``gate_weights``, if a pass inserted it.
     """
     steps = _Steps(cell, r.shape[-2], b, (initial_h, initial_c), p, input_forget)
-    own = own or gate_weights(w, r, w_zero, r_zero)
+    prepared = prepared or gate_weights(w, r, w_zero, r_zero)
 
     def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
-        of_input, of_state = (
+        project_input, project_state = (
             functools.partial(quantized.dynamic_matmul, given=given, scale=scale)
             for given, scale in (
-                (own[4 * number : 4 * number + 2], w_scale[number]),
-                (own[4 * number + 2 : 4 * number + 4], r_scale[number]),
+                (prepared[4 * number : 4 * number + 2], w_scale[number]),
+                (prepared[4 * number + 2 : 4 * number + 4], r_scale[number]),
             )
         )
-        return steps.run(number, x, mask, of_input, of_state)
+        return steps.run(number, x, mask, project_input, project_state)
 
     return _directions(x, lengths, cell, run)
 

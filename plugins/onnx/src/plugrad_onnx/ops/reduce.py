@@ -16,7 +16,7 @@ Ints = tuple[int, ...]
 
 
 def _extreme(word: str, sign: float) -> Any:
-    """Return a max or min reduction that is infinite over no elements."""
+    """Return a max or min reduction; over no elements, it is infinite or a limit."""
 
     def extreme(xp: Any, x: Value, axes: Ints | None, keep: bool) -> Value:
         options: dict[str, Any] = {"axis": axes, "keepdims": keep}
@@ -24,8 +24,10 @@ def _extreme(word: str, sign: float) -> Any:
             return getattr(xp, "any" if sign < 0 else "all")(x, **options)
         if not x.size:
             limits = np.iinfo(x.dtype) if x.dtype.kind in "iu" else None
-            ends = (limits.min, limits.max) if limits else (-math.inf, math.inf)
-            options["initial"] = ends[sign > 0]
+            limits_of_dtype = (
+                (limits.min, limits.max) if limits else (-math.inf, math.inf)
+            )
+            options["initial"] = limits_of_dtype[sign > 0]
         return getattr(xp, word)(x, **options)
 
     return extreme
@@ -72,7 +74,7 @@ REDUCTIONS: dict[str, Any] = {
     "ReduceLogSum": lambda xp, x, a, k: _log(xp, _sum(xp, x, a, k)),
     "ReduceLogSumExp": _log_sum_exp,
 }
-SHAPES = ("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin")
+HOST_REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin")
 
 
 def _register(name: str, reduce: Any) -> None:
@@ -86,13 +88,13 @@ def _register(name: str, reduce: Any) -> None:
         keepdims: int = 1,
         noop_with_empty_axes: int = 0,
     ) -> Value:
-        places = None if axes is None or not axes.size else ints(axes)
-        if places is None and noop_with_empty_axes:
-            places = ()
-        return reduce(namespace(x), x, places, bool(keepdims))
+        axis = None if axes is None or not axes.size else ints(axes)
+        if axis is None and noop_with_empty_axes:
+            axis = ()
+        return reduce(namespace(x), x, axis, bool(keepdims))
 
     since = 13 if name == "ReduceSum" else 18
-    host = name in SHAPES
+    host = name in HOST_REDUCTIONS
     op(name, host=host)(by_attribute)
     op(name, since=since, reads=(1,), host=host)(by_input)
 

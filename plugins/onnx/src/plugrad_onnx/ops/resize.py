@@ -1,4 +1,4 @@
-"""Resize: by plugrad kernels where they fit, else by matrices."""
+"""Resize: with plugrad kernels where they compute the same, else with matrices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Rule:
-    """The attributes that select and weight the elements that are read."""
+    """The attributes that decide which elements are read and with which weights."""
 
     mode: str = "nearest"
     coordinates: str = "half_pixel"
@@ -106,53 +106,53 @@ def _cubic(x: Array, a: float) -> Array:
 
 def resized(x: Value, axes: dict[int, Axis], rule: Rule) -> Value:
     """Resize the axes of a tensor of any rank."""
-    for place, axis in axes.items():
-        same = axis.size == axis.wanted and axis.scale == 1
-        if same and rule.coordinates != "tf_crop_and_resize":
+    for i, axis in axes.items():
+        unchanged = axis.size == axis.wanted and axis.scale == 1
+        if unchanged and rule.coordinates != "tf_crop_and_resize":
             continue
         if rule.mode == "nearest":
-            x = pg.gather(x, nearest_places(axis, rule), place)
+            x = pg.gather(x, nearest_places(axis, rule), i)
         else:
             weights = pg.astype(pg.asarray(matrix(axis, rule)), x.dtype)
-            turned = pg.moveaxis(x, place, -1)
-            x = pg.moveaxis(pg.matmul(turned, weights, transpose_b=True), -1, place)
+            moved = pg.moveaxis(x, i, -1)
+            x = pg.moveaxis(pg.matmul(moved, weights, transpose_b=True), -1, i)
         if rule.coordinates == "tf_crop_and_resize":
-            at = positions(axis, rule)
-            outside = (at < 0) | (at > axis.size - 1)
+            coordinates = positions(axis, rule)
+            outside = (coordinates < 0) | (coordinates > axis.size - 1)
             if outside.any():
                 shape = [1] * x.ndim
-                shape[place] = len(at)
+                shape[i] = len(coordinates)
                 fill = np.dtype(x.dtype).type(rule.extrapolation)
                 x = pg.where(outside.reshape(shape), fill, x)
     return x
 
 
 def _by_kernel(x: Value, axes: dict[int, Axis], rule: Rule) -> Value | None:
-    """Run the channels-last image kernel if it computes the same, else None."""
+    """Return the result of a channels-last kernel; None if no kernel computes it."""
     if x.ndim != 4 or not {*axes} >= {1, 2} or x.dtype != np.float32:
         return None
     exact = all(a.scale * a.size == a.wanted for a in axes.values())
-    still = all(a.size == a.wanted for i, a in axes.items() if i in (0, 3))
-    if not exact or not still or rule.antialias or rule.outside:
+    others_unchanged = all(a.size == a.wanted for i, a in axes.items() if i in (0, 3))
+    if not exact or not others_unchanged or rule.antialias or rule.outside:
         return None
     size = (axes[1].wanted, axes[2].wanted)
     if rule.mode == "linear":
         known = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
-        word = rule.coordinates
-        if word not in known or (min(size) == 1 and word == "pytorch_half_pixel"):
+        mode = rule.coordinates
+        if mode not in known or (min(size) == 1 and mode == "pytorch_half_pixel"):
             return None
-        half = word.endswith("half_pixel")
-        align = word == "align_corners"
+        half = mode.endswith("half_pixel")
+        align = mode == "align_corners"
         options = {"half_pixel_centers": half, "align_corners": align}
         return pg.image.resize_bilinear(x, size, **options)
     for axis in (axes[1], axes[2]):
-        plain = np.arange(axis.wanted) * axis.size // axis.wanted
-        if not np.array_equal(nearest_places(axis, rule), plain):
+        expected = np.arange(axis.wanted) * axis.size // axis.wanted
+        if not np.array_equal(nearest_places(axis, rule), expected):
             return None
     return pg.image.resize_nearest_neighbor(x, size)
 
 
-def _run(
+def _resize(
     x: Value,
     scales: Sequence[float] | None,
     sizes: Sequence[int] | None,
@@ -162,20 +162,20 @@ def _run(
     channels_last: int,
 ) -> Value:
     last = x.ndim - 1
-    places = [a % x.ndim for a in axes]
+    positions = [a % x.ndim for a in axes]
     if channels_last:
-        places = [0 if a == 0 else last if a == 1 else a - 1 for a in places]
+        positions = [0 if a == 0 else last if a == 1 else a - 1 for a in positions]
     rows = {}
-    for i, place in enumerate(places):
-        n = x.shape[place]
+    for i, position in enumerate(positions):
+        n = x.shape[position]
         wanted = math.floor(n * scales[i]) if scales else (sizes or ())[i]
         scale = scales[i] if scales else wanted / n
-        ends = (roi[i], roi[i + len(places)]) if roi else (0.0, 1.0)
-        rows[place] = Axis(n, wanted, scale, *ends)
+        region = (roi[i], roi[i + len(positions)]) if roi else (0.0, 1.0)
+        rows[position] = Axis(n, wanted, scale, *region)
     if channels_last and rule.mode != "cubic":
-        found = _by_kernel(x, rows, rule)
-        if found is not None:
-            return found
+        y = _by_kernel(x, rows, rule)
+        if y is not None:
+            return y
     return resized(x, rows, rule)
 
 
@@ -196,7 +196,7 @@ def upsample(
     x: Value, scales: Value, *, mode: str = "nearest", channels_last: int = 0
 ) -> Value:
     rule = Rule(mode, "asymmetric", "opset_10")
-    return _run(x, _numbers(scales), None, None, range(x.ndim), rule, channels_last)
+    return _resize(x, _numbers(scales), None, None, range(x.ndim), rule, channels_last)
 
 
 @op("Resize", since=11, reads=(1, 2, 3))
@@ -222,7 +222,7 @@ def resize(
     wanted = _numbers(sizes)
     if keep_aspect_ratio_policy != "stretch" and wanted:
         choose = min if keep_aspect_ratio_policy == "not_larger" else max
-        n = [x.shape[_place(a % x.ndim, x.ndim, channels_last)] for a in chosen]
+        n = [x.shape[_axis_position(a % x.ndim, x.ndim, channels_last)] for a in chosen]
         factor = choose(w / s for w, s in zip(wanted, n, strict=True))
         wanted = [math.floor(factor * s + 0.5) for s in n]
     rule = Rule(
@@ -236,10 +236,10 @@ def resize(
     )
     crop = coordinate_transformation_mode == "tf_crop_and_resize"
     box = _numbers(roi) if crop else None
-    return _run(x, factors, wanted, box, chosen, rule, channels_last)
+    return _resize(x, factors, wanted, box, chosen, rule, channels_last)
 
 
-def _place(axis: int, rank: int, channels_last: int) -> int:
+def _axis_position(axis: int, rank: int, channels_last: int) -> int:
     if not channels_last or axis == 0:
         return axis
     return rank - 1 if axis == 1 else axis - 1

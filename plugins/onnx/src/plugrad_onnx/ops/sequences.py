@@ -1,4 +1,4 @@
-"""Sequences, which are lists; a missing optional value is None."""
+"""Sequences and optional values: a sequence is a list, a missing value is None."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def sequence_empty(*, dtype: int = 1) -> Value:
 
 
 @op("SequenceAt", reads=(1,))
-def sequence_at(xs: Value, place: Value) -> Value:
-    return xs[int(place.item())]
+def sequence_at(xs: Value, position: Value) -> Value:
+    return xs[int(position.item())]
 
 
 @op("SequenceInsert", reads=(2,))
-def sequence_insert(xs: Value, x: Value, place: Value = None) -> Value:
-    i = len(xs) if place is None else int(place.item())
+def sequence_insert(xs: Value, x: Value, position: Value = None) -> Value:
+    i = len(xs) if position is None else int(position.item())
     if not -len(xs) <= i <= len(xs):
         raise IndexError(f"SequenceInsert: {i} is out of range for {len(xs)} elements")
     i = i + len(xs) if i < 0 else i
@@ -37,8 +37,8 @@ def sequence_insert(xs: Value, x: Value, place: Value = None) -> Value:
 
 
 @op("SequenceErase", reads=(1,))
-def sequence_erase(xs: Value, place: Value = None) -> Value:
-    i = (len(xs) - 1 if place is None else int(place.item())) % len(xs)
+def sequence_erase(xs: Value, position: Value = None) -> Value:
+    i = (len(xs) - 1 if position is None else int(position.item())) % len(xs)
     return [*xs[:i], *xs[i + 1 :]]
 
 
@@ -59,12 +59,12 @@ def split_to_sequence(
         return list(parts)
     if sizes.ndim:
         return list(split_at(x, ints(sizes), axis))
-    each = int(sizes.item())
-    whole, rest = divmod(n, each)
-    pieces = [each] * whole
+    size = int(sizes.item())
+    whole, rest = divmod(n, size)
+    split_sizes = [size] * whole
     if rest:
-        pieces.append(rest)
-    return list(split_at(x, pieces, axis))
+        split_sizes.append(rest)
+    return list(split_at(x, split_sizes, axis))
 
 
 @op("ConcatFromSequence")
@@ -74,15 +74,15 @@ def concat_from_sequence(xs: Value, *, axis: int, new_axis: int = 0) -> Value:
 
 
 @op("SequenceMap")
-def sequence_map(session: Session, *rest: Value, body: Branch) -> Value:
-    given, captured = rest[: body.count], rest[body.count :]
-    found: list[Any] = []
+def sequence_map(session: Session, *operands: Value, body: Branch) -> Value:
+    given, captured = operands[: body.count], operands[body.count :]
+    rows: list[Any] = []
     for i in range(len(given[0])):
-        own = [x[i] if isinstance(x, list) else x for x in given]
-        found.append(body(session, *own, *captured))
-    if not found:
+        elements = [x[i] if isinstance(x, list) else x for x in given]
+        rows.append(body(session, *elements, *captured))
+    if not rows:
         return tuple([] for _ in body.program.outputs)
-    return tuple([row[k] for row in found] for k in range(len(found[0])))
+    return tuple([row[k] for row in rows] for k in range(len(rows[0])))
 
 
 @op("Optional")

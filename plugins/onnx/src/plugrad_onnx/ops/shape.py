@@ -25,17 +25,17 @@ def ints(x: Value) -> Ints:
     return tuple(x.reshape(-1).tolist())
 
 
-# The limit on elements of an array that is made from a few numbers, such as a range.
+# The most elements of an array that is computed from a few numbers, such as a range.
 max_elements: ContextVar[float] = ContextVar("max_elements", default=math.inf)
 
 
-def bounded(name: str, shape: Sequence[int]) -> Sequence[int]:
-    """Return a shape; raise if an array of it must not be made on the host."""
-    most = max_elements.get()
-    if any(n < 0 for n in shape) or math.prod(shape) > most:
+def check_size(name: str, shape: Sequence[int]) -> Sequence[int]:
+    """Return a shape; raise if it has a negative size or too many elements."""
+    limit = max_elements.get()
+    if any(n < 0 for n in shape) or math.prod(shape) > limit:
         raise ValueError(
             f"{name}: the shape {tuple(shape)} has a negative size, or more than "
-            f"{most} elements"
+            f"{limit} elements"
         )
     return shape
 
@@ -62,18 +62,18 @@ def inferred_shape(shape: Ints, sizes: Ints, allowzero: int = 0) -> Ints:
     kept = tuple([shape[i] if n == 0 else n for i, n in enumerate(sizes)])
     if 0 not in kept or -1 not in kept:
         return kept
-    # NumPy cannot infer -1 for an empty array: infer it from the axes not copied.
-    left = math.prod(n for i, n in enumerate(shape) if i >= len(sizes) or sizes[i])
-    count, rest = divmod(left, math.prod(n for n in sizes if n > 0))
+    # NumPy cannot infer -1 for an empty array: infer it from the other axes.
+    remaining = math.prod(n for i, n in enumerate(shape) if i >= len(sizes) or sizes[i])
+    count, rest = divmod(remaining, math.prod(n for n in sizes if n > 0))
     return tuple([count if n == -1 and not rest else n for n in kept])
 
 
 @op("Shuffle", domain="plugrad")
 def shuffle(x: Value, *, wide: Ints, narrow: Ints, channels_last: int = 0) -> Value:
-    """Shuffle channels between groups; passes insert this op.
+    """Shuffle channels between groups; a pass inserts this op.
 
-    In the file, this is a reshape to ``wide``, which is [n, groups, channels, ...], a
-    transpose of groups and channels, and a reshape to ``narrow``.
+    It replaces three nodes of the file: a reshape to ``wide``, which is [n, groups,
+    channels, ...], a transpose of groups and channels, and a reshape to ``narrow``.
     """
     if not channels_last:
         y = pg.reshape(x, inferred_shape(x.shape, wide))
@@ -82,8 +82,8 @@ def shuffle(x: Value, *, wide: Ints, narrow: Ints, channels_last: int = 0) -> Va
     shape = (x.shape[0], x.shape[-1], *x.shape[1:-1])
     sizes = geometry.reshaped(shape, inferred_shape(shape, wide))
     swapped = (sizes[0], sizes[2], sizes[1], *sizes[3:])
-    kept = geometry.reshaped(shape, inferred_shape(swapped, narrow)) == shape
-    if kept and (sizes[0], *sizes[3:]) == (shape[0], *shape[2:]):
+    same_shape = geometry.reshaped(shape, inferred_shape(swapped, narrow)) == shape
+    if same_shape and (sizes[0], *sizes[3:]) == (shape[0], *shape[2:]):
         y = pg.reshape(x, (*x.shape[:-1], *sizes[1:3]))
         return pg.reshape(pg.permute_dims(y, (*range(y.ndim - 2), -1, -2)), x.shape)
     return to_channels_last(shuffle(to_channels_first(x), wide=wide, narrow=narrow))
@@ -103,10 +103,10 @@ def transpose(x: Value, *, perm: Ints | None = None) -> Value:
 
 @op("Squeeze", host=True)
 def squeeze_attribute(x: Value, *, axes: Ints | None = None) -> Value:
-    return namespace(x).squeeze(x, _ones(x) if axes is None else axes)
+    return namespace(x).squeeze(x, _axes_of_size_1(x) if axes is None else axes)
 
 
-def _ones(x: Value) -> Ints:
+def _axes_of_size_1(x: Value) -> Ints:
     return tuple(i for i, n in enumerate(x.shape) if n == 1)
 
 
@@ -159,36 +159,36 @@ def split(
         return split_at(x, ints(sizes), axis)
     count = num_outputs or len(node.outputs)
     n = x.shape[axis]
-    each = -(-n // count)
-    return split_at(x, [*[each] * (count - 1), n - each * (count - 1)], axis)
+    size = -(-n // count)
+    return split_at(x, [*[size] * (count - 1), n - size * (count - 1)], axis)
 
 
 @op("Slice", host=True)
 def slice_attribute(
     x: Value, *, starts: Ints, ends: Ints, axes: Ints | None = None
 ) -> Value:
-    where = [slice(None)] * x.ndim
+    index = [slice(None)] * x.ndim
     for axis, start, end in zip(axes or range(x.ndim), starts, ends, strict=False):
-        where[axis] = slice(start, end)
-    return x[tuple(where)]
+        index[axis] = slice(start, end)
+    return x[tuple(index)]
 
 
 @op("Slice", since=10, reads=(1, 2, 3, 4), host=True)
 def slice_(
     x: Value, starts: Value, ends: Value, axes: Value = None, steps: Value = None
 ) -> Value:
-    where = [slice(None)] * x.ndim
+    index = [slice(None)] * x.ndim
     numbers = (starts, ends, axes, steps)
     first, last, axis, step = (None if a is None else ints(a) for a in numbers)
     for i, start in enumerate(first or ()):
         stride = step[i] if step else 1
-        place = axis[i] if axis else i
-        where[place] = _slice(start, (last or ())[i], stride, x.shape[place])
-    return x[tuple(where)]
+        i_axis = axis[i] if axis else i
+        index[i_axis] = _slice(start, (last or ())[i], stride, x.shape[i_axis])
+    return x[tuple(index)]
 
 
 def _slice(start: int, end: int, step: int, size: int) -> slice:
-    """Return a Python slice; ONNX clips positions outside the axis."""
+    """Return a Python slice; positions outside the axis are clipped, as in ONNX."""
     start, end = (n + size if n < 0 else n for n in (start, end))
     if step > 0:
         return slice(max(start, 0), max(end, 0), step)
@@ -201,21 +201,21 @@ def _slice(start: int, end: int, step: int, size: int) -> slice:
 def expand(x: Value, shape: Value) -> Value:
     wanted = np.broadcast_shapes(x.shape, ints(shape))
     if isinstance(x, np.ndarray):
-        return np.broadcast_to(x, tuple(bounded("Expand", wanted)))
+        return np.broadcast_to(x, tuple(check_size("Expand", wanted)))
     return pg.broadcast_to(x, wanted)
 
 
 @op("Tile", reads=(1,), host=True)
 def tile(x: Value, repeats: Value) -> Value:
     if isinstance(x, np.ndarray):
-        bounded("Tile", [n * m for n, m in zip(x.shape, ints(repeats), strict=True)])
+        check_size("Tile", [n * m for n, m in zip(x.shape, ints(repeats), strict=True)])
     return namespace(x).tile(x, ints(repeats))
 
 
 @op("ConstantOfShape", reads=(0,), host=True)
 def constant_of_shape(shape: Value, *, value: Value = None) -> Value:
     fill = np.zeros(1, np.float32) if value is None else value
-    sizes = tuple(bounded("ConstantOfShape", ints(shape)))
+    sizes = tuple(check_size("ConstantOfShape", ints(shape)))
     return np.full(sizes, fill.reshape(-1)[0], fill.dtype)
 
 
@@ -238,14 +238,14 @@ def constant(
 def range_(start: Value, limit: Value, delta: Value) -> Value:
     first, last, step = (x.reshape(()) for x in (start, limit, delta))
     count = max(math.ceil((last.item() - first.item()) / step.item()), 0)
-    bounded("Range", (count,))
+    check_size("Range", (count,))
     return first + np.arange(count).astype(start.dtype) * step
 
 
 @op("EyeLike", host=True)
 def eye_like(x: Value, *, dtype: int | None = None, k: int = 0) -> Value:
     kind = dtype_of(dtype) if dtype else np.dtype(x.dtype)
-    bounded("EyeLike", x.shape)
+    check_size("EyeLike", x.shape)
     rows, columns = x.shape
     return np.eye(rows, columns, k=k, dtype=kind)
 
@@ -253,14 +253,14 @@ def eye_like(x: Value, *, dtype: int | None = None, k: int = 0) -> Value:
 @op("OneHot", reads=(1,), host=False)
 def one_hot(indices: Value, depth: Value, values: Value, *, axis: int = -1) -> Value:
     n = int(depth.item())
-    places = pg.remainder(pg.astype(indices, "int64"), n)
+    positions = pg.remainder(pg.astype(indices, "int64"), n)
     inside = pg.logical_and(indices >= -n, indices < n)
-    places = pg.where(inside, places, pg.full_like(places, -1))
+    positions = pg.where(inside, positions, pg.full_like(positions, -1))
     axis = axis + indices.ndim + 1 if axis < 0 else axis
     shape = [1] * (indices.ndim + 1)
     shape[axis] = n
     numbers = pg.asarray(np.arange(n).reshape(shape))
-    chosen = pg.equal(pg.expand_dims(places, axis), numbers)
+    chosen = pg.equal(pg.expand_dims(positions, axis), numbers)
     return pg.where(chosen, values[1], values[0])
 
 
@@ -273,17 +273,17 @@ def trilu(x: Value, k: Value = None, *, upper: int = 1) -> Value:
 
 @op("CenterCropPad", reads=(1,))
 def center_crop_pad(x: Value, shape: Value, *, axes: Ints | None = None) -> Value:
-    places = range(x.ndim) if axes is None else [a % x.ndim for a in axes]
+    positions = range(x.ndim) if axes is None else [a % x.ndim for a in axes]
     margins: list[Any] = [(0, 0)] * x.ndim
-    where = [slice(None)] * x.ndim
-    for axis, n in zip(places, ints(shape), strict=True):
-        more = n - x.shape[axis]
-        if more >= 0:
-            margins[axis] = (more // 2, more - more // 2)
+    index = [slice(None)] * x.ndim
+    for axis, n in zip(positions, ints(shape), strict=True):
+        growth = n - x.shape[axis]
+        if growth >= 0:
+            margins[axis] = (growth // 2, growth - growth // 2)
         else:
-            start = -more // 2
-            where[axis] = slice(start, start + n)
-    return pg.pad(x[tuple(where)], margins)
+            start = -growth // 2
+            index[axis] = slice(start, start + n)
+    return pg.pad(x[tuple(index)], margins)
 
 
 # --- padding ---------------------------------------------------------------------
@@ -321,24 +321,26 @@ def padded(x: Value, pads: Ints, mode: str, fill: Any) -> Value:
     """Pad each axis by (before, after); negative numbers crop."""
     ends = list(zip(pads[: x.ndim], pads[x.ndim :], strict=True))
     if mode == "constant":
-        crop = [slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in _with(ends, x.shape)]
+        crop = [
+            slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in _zip_sizes(ends, x.shape)
+        ]
         x = x[tuple(crop)] if any(a < 0 or b < 0 for a, b in ends) else x
         margins = [(max(a, 0), max(b, 0)) for a, b in ends]
         if isinstance(x, np.ndarray):
-            bounded("Pad", [n + a + b for (a, b), n in _with(margins, x.shape)])
+            check_size("Pad", [n + a + b for (a, b), n in _zip_sizes(margins, x.shape)])
             return np.pad(x, margins, constant_values=fill)
         return pg.pad(x, margins, constant_values=fill)
     for axis, (before, after) in enumerate(ends):
         if before or after:
-            wide = (max(before, 0), max(after, 0))
+            widths = (max(before, 0), max(after, 0))
             kind = cast(Any, mode)
-            places = np.pad(np.arange(x.shape[axis]), wide, mode=kind)
-            places = places[max(-before, 0) : len(places) - max(-after, 0)]
-            x = namespace(x).take(x, places, axis=axis)
+            indices = np.pad(np.arange(x.shape[axis]), widths, mode=kind)
+            indices = indices[max(-before, 0) : len(indices) - max(-after, 0)]
+            x = namespace(x).take(x, indices, axis=axis)
     return x
 
 
-def _with(ends: Sequence[tuple[int, int]], sizes: Sequence[int]) -> Any:
+def _zip_sizes(ends: Sequence[tuple[int, int]], sizes: Sequence[int]) -> Any:
     return zip(ends, sizes, strict=True)
 
 

@@ -48,8 +48,8 @@ def dft(
     inverse: int = 0,
     onesided: int = 0,
 ) -> Value:
-    place = -2 if axis is None else int(axis.item())
-    return dft_attribute(x, length, axis=place, inverse=inverse, onesided=onesided)
+    position = -2 if axis is None else int(axis.item())
+    return dft_attribute(x, length, axis=position, inverse=inverse, onesided=onesided)
 
 
 @op("STFT", since=17, reads=(1, 3))
@@ -88,11 +88,11 @@ def mel_weight_matrix(
     hz = np.array([lower.item(), upper.item()])
     mel = 2595 * np.log10(1 + hz / 700)
     points = np.arange(count + 2) * ((mel[1] - mel[0]) / (count + 2)) + mel[0]
-    places = 700 * (10 ** (points / 2595) - 1)
-    places = ((size + 1) * places // rate.item()).astype(int)
+    positions = 700 * (10 ** (points / 2595) - 1)
+    positions = ((size + 1) * positions // rate.item()).astype(int)
     y = np.zeros((size // 2 + 1, count), dtype_of(output_datatype))
     for i in range(count):
-        left, center, right = places[i : i + 3]
+        left, center, right = positions[i : i + 3]
         if center == left:
             y[center, i] = 1
         else:

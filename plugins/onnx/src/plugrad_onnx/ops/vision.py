@@ -1,4 +1,4 @@
-"""Sampling of images at arbitrary coordinates: grids, regions, deformed windows."""
+"""Samples images at arbitrary coordinates: grids, regions, deformed windows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .windows import Ints, extent
 
 @op("AffineGrid", since=20, reads=(1,))
 def affine_grid(theta: Value, size: Value, *, align_corners: int = 0) -> Value:
-    """Return ``theta · (x, y, 1)`` of each pixel, or ``theta · (x, y, z, 1)``."""
+    """Return ``theta · (x, y, 1)`` per pixel, or ``theta · (x, y, z, 1)`` in 3D."""
     sizes = ints(size)[2:]
     axes = [_pixel_centers(n, bool(align_corners)) for n in sizes]
     grid = np.meshgrid(*axes, indexing="ij")[::-1]  # the last axis is x
@@ -69,7 +69,7 @@ def roi_align(
     half = coordinate_transformation_mode == "half_pixel" and node.version >= 16
     pixels = pg.permute_dims(x, (0, 2, 3, 1))
     sizes = tuple(x.shape[2:])
-    found = []
+    regions = []
     for box, batch in zip(rois, batches, strict=True):
         left, top, right, bottom = box * spatial_scale - (0.5 if half else 0.0)
         axes = []
@@ -78,36 +78,36 @@ def roi_align(
             (left, right, output_width),
         ):
             span = high - low if half else max(high - low, 1.0)
-            per = sampling_ratio or max(math.ceil(span / count), 1)
-            steps = (np.arange(count * per) + 0.5) / per
-            axes.append((low + steps * (span / count), per))
+            samples = sampling_ratio or max(math.ceil(span / count), 1)
+            steps = (np.arange(count * samples) + 0.5) / samples
+            axes.append((low + steps * (span / count), samples))
         (y, py), (z, pz) = axes
         grid = np.stack(np.meshgrid(y, z, indexing="ij")).reshape(2, -1)
         values = _aligned(pixels[int(batch)], sizes, grid, mode)
         shape = (output_height, py, output_width, pz, x.shape[1])
         reduce = pg.mean if mode == "avg" else pg.max
-        found.append(reduce(pg.reshape(values, shape), axis=(1, 3)))
-    if not found:
+        regions.append(reduce(pg.reshape(values, shape), axis=(1, 3)))
+    if not regions:
         return pg.zeros((0, x.shape[1], output_height, output_width), dtype=x.dtype)
-    return pg.permute_dims(pg.stack(found), (0, 3, 1, 2))
+    return pg.permute_dims(pg.stack(regions), (0, 3, 1, 2))
 
 
 def _aligned(image: Value, sizes: Ints, grid: Any, mode: str) -> Value:
-    """Sample a region; points up to one pixel outside count as on the edge."""
+    """Sample a region; points at most one pixel outside are moved to the edge."""
     valid = np.ones(grid.shape[1:], bool)
-    places = []
+    coordinates = []
     for at, n in zip(grid, sizes, strict=True):
         valid &= (at >= -1) & (at <= n)
-        places.append(np.clip(at, 0, n - 1).astype(np.float32))
+        coordinates.append(np.clip(at, 0, n - 1).astype(np.float32))
     corners = []
     starts = [
         np.minimum(np.floor(p), max(n - 1, 0))
-        for p, n in zip(places, sizes, strict=True)
+        for p, n in zip(coordinates, sizes, strict=True)
     ]
     for corner in itertools.product((0, 1), repeat=2):
-        weight = np.ones_like(places[0])
+        weight = np.ones_like(coordinates[0])
         at = []
-        for p, s, o, n in zip(places, starts, corner, sizes, strict=True):
+        for p, s, o, n in zip(coordinates, starts, corner, sizes, strict=True):
             weight = weight * (1 - np.abs(p - (s + o)))
             at.append(np.minimum(s + o, n - 1).astype(np.int32))
         weight = (weight * valid)[:, None].astype(np.float32)
@@ -146,20 +146,24 @@ def deform_conv(
     ]
     shape = (batch, offset_group, count, 2, *out)
     moved = pg.reshape(offset, shape)
-    each = channels // offset_group
+    group_channels = channels // offset_group
     columns = []
-    # Padded to powers of two, whole pixels have exact grid coordinates.
+    # If sizes are powers of two, whole pixels have exact grid coordinates: pad to them.
     halves = [2 ** (n - 1).bit_length() / 2 for n in sizes]
     margins = [(0, int(2 * h) + 1 - n) for h, n in zip(halves, sizes, strict=True)]
     for g in range(offset_group):
-        part = pg.permute_dims(x[:, g * each : (g + 1) * each], (0, 2, 3, 1))
+        part = pg.permute_dims(
+            x[:, g * group_channels : (g + 1) * group_channels], (0, 2, 3, 1)
+        )
         part = pg.pad(part, [(0, 0), *margins, (0, 0)])
-        for k, at in enumerate(np.ndindex(*window)):
-            begin = [at[i] * dilations[i] - pads[i] for i in range(2)]
+        for k, index in enumerate(np.ndindex(*window)):
+            begin = [index[i] * dilations[i] - pads[i] for i in range(2)]
             y = _displaced(part, moved[:, g, k], begin, strides, halves)
             if mask is not None:
-                share = pg.reshape(mask, (batch, offset_group, count, -1))[:, g, k]
-                y = y * pg.expand_dims(share, -1)
+                window_mask = pg.reshape(mask, (batch, offset_group, count, -1))[
+                    :, g, k
+                ]
+                y = y * pg.expand_dims(window_mask, -1)
             columns.append(y)
     return _weighted(columns, w, b, group, offset_group, out)
 
@@ -170,11 +174,11 @@ def _displaced(
     """Read one element of each window, displaced by [batch, (y, x), rows, columns]."""
     grid = []
     for i in (1, 0):
-        places = (
+        positions = (
             np.arange(offset.shape[2 + i], dtype=np.float32) * strides[i] + begin[i]
         )
-        places = places.reshape((-1, 1) if i == 0 else (1, -1))
-        grid.append((offset[:, i] + places) / halves[i] - 1)
+        positions = positions.reshape((-1, 1) if i == 0 else (1, -1))
+        grid.append((offset[:, i] + positions) / halves[i] - 1)
     y = pg.image.grid_sample(x, pg.stack(grid, axis=-1), align_corners=True)
     return pg.reshape(y, (y.shape[0], -1, y.shape[-1]))
 
@@ -184,14 +188,14 @@ def _weighted(
 ) -> Value:
     """Multiply the sampled columns, [batch, points, channels] each, by the filter."""
     count = len(columns) // parts
-    by_place = [
+    by_position = [
         pg.concat(columns[k::count], axis=-1) if parts > 1 else columns[k]
         for k in range(count)
     ]
-    read = pg.stack(by_place, axis=-1)
-    batch, points, channels, _ = read.shape
-    read = pg.reshape(read, (batch, points, group, channels // group * count))
+    samples = pg.stack(by_position, axis=-1)
+    batch, points, channels, _ = samples.shape
+    samples = pg.reshape(samples, (batch, points, group, channels // group * count))
     filters = pg.reshape(w, (group, w.shape[0] // group, -1))
-    y = pg.einsum("npgk,gok->ngop", read, filters)
+    y = pg.einsum("npgk,gok->ngop", samples, filters)
     y = pg.reshape(y, (batch, w.shape[0], *out))
     return y if b is None else y + pg.reshape(b, (-1, 1, 1))

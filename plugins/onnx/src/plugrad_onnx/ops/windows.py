@@ -1,7 +1,7 @@
-"""Shared by convolutions and pooling: window attributes and channel layouts.
+"""Window attributes and channel layouts, shared by convolutions and pooling.
 
 ONNX tensors are channels-first; plugrad kernels expect channels-last. A pass sets
-``channels_last`` where a tensor is channels-last already.
+``channels_last`` where a tensor is already channels-last.
 """
 
 from __future__ import annotations
@@ -32,20 +32,22 @@ class Window:
         n = len(window)
         steps = self.strides or (1,) * n
         gaps = self.dilations or (1,) * n
-        found: dict[str, Any] = {"strides": steps, "dilations": gaps}
+        options: dict[str, Any] = {"strides": steps, "dilations": gaps}
         if self.auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-            late = self.auto_pad == "SAME_LOWER"
+            extra_before = self.auto_pad == "SAME_LOWER"
             pad = []
             for i, size in enumerate(x.shape[1:-1]):
                 count = -(-size // steps[i])
                 span = (count - 1) * steps[i] + extent(window[i], gaps[i])
                 total = max(span - size, 0)
-                before = (total + late) // 2
+                before = (total + extra_before) // 2
                 pad.append((before, total - before))
-            return found | {"pad": tuple(pad)}
+            return options | {"pad": tuple(pad)}
         pads = self.pads if self.pads and self.auto_pad == "NOTSET" else (0,) * 2 * n
-        found["pad"] = tuple(zip(pads[:n], pads[n:], strict=True))
-        return found | {"dim_rounding_mode": "ceil_inside" if self.ceil_mode else None}
+        options["pad"] = tuple(zip(pads[:n], pads[n:], strict=True))
+        return options | {
+            "dim_rounding_mode": "ceil_inside" if self.ceil_mode else None
+        }
 
 
 WINDOW = Window()

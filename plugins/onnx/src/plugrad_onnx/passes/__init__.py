@@ -1,7 +1,7 @@
-"""Rewrites graphs at load: ``optimize_graph`` runs the passes; ``Report`` counts them.
+"""Rewrites graphs at load: ``optimize_graph`` runs passes, ``Report`` counts changes.
 
-Map: ``pipeline`` defines the order and the small passes; ``folding`` folds following
-nodes into convolutions; ``layout`` keeps images channels-last.
+Map: ``pipeline`` defines the order and the small passes; ``folding`` folds the nodes
+after a convolution into it; ``layout`` keeps images channels-last.
 """
 
 from .pipeline import Report, optimize_graph

@@ -1,6 +1,6 @@
 """Fold batch norms, factors and sums that follow a convolution into its weights.
 
-The parameters stay those of the file: nodes that run once compute the new weights.
+The parameters of the model do not change: nodes that run once compute the new weights.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def _folded_bias(
 def _fold_batch_norms(graph: Graph, known: KnownValues, changes: Counter[str]) -> None:
     """Fold a batch norm into the filter and bias of the convolution before it."""
     used = count_uses(graph)
-    made = producers(graph)
+    producer = producers(graph)
     nodes: list[Node | None] = []
     places: dict[str, int] = {}
     for node in graph.nodes:
-        conv = made.get(node.inputs[0]) if node.inputs else None
+        conv = producer.get(node.inputs[0]) if node.inputs else None
         if not (
             node.op == "BatchNormalization"
             and not node.attrs.get("training_mode")
@@ -71,15 +71,15 @@ def _fold_batch_norms(graph: Graph, known: KnownValues, changes: Counter[str]) -
             continue
         changes["batch norms folded"] += 1
         scale, offset, mean, variance = node.inputs[1:5]
-        more = {"epsilon": node.attrs.get("epsilon", 1e-5)}
+        attrs = {"epsilon": node.attrs.get("epsilon", 1e-5)}
         y = node.outputs[0]
         w = f"{y}/filter"
         b = f"{y}/bias"
         known.once |= {w, b}
         inputs = [conv.inputs[1], scale, variance]
-        parts = [Node(pass_op("FoldedFilter"), 1, node.name, inputs, [w], more)]
+        parts = [Node(pass_op("FoldedFilter"), 1, node.name, inputs, [w], attrs)]
         inputs = [scale, offset, mean, variance, *conv.inputs[2:3]]
-        parts.append(Node(pass_op("FoldedBias"), 1, node.name, inputs, [b], more))
+        parts.append(Node(pass_op("FoldedBias"), 1, node.name, inputs, [b], attrs))
         nodes[places[conv.outputs[0]]] = None
         folded = replace(conv, inputs=[conv.inputs[0], w, b], outputs=[y])
         nodes += [*parts, folded]
@@ -88,7 +88,7 @@ def _fold_batch_norms(graph: Graph, known: KnownValues, changes: Counter[str]) -
 
 @op("Channels", domain="plugrad")
 def _channels(x: Value, like: Value) -> Value:
-    """Reshape to one number per channel, one for each element of ``like``."""
+    """Reshape to a vector with one number per channel of the filter ``like``."""
     return pg.broadcast_to(pg.reshape(x, (-1,)), like.shape[:1])
 
 
@@ -100,7 +100,7 @@ def _scaled_filter(w: Value, factor: Value) -> Value:
 def _fold_affine(graph: Graph, known: KnownValues, changes: Counter[str]) -> None:
     """Fold a per-channel factor or sum into the convolution before it."""
     used = count_uses(graph)
-    made = producers(graph)
+    producer = producers(graph)
     ranks = graph.ranks
     rows = [[node] for node in graph.nodes]  # the replacement of each node
     places = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
@@ -115,12 +115,12 @@ def _fold_affine(graph: Graph, known: KnownValues, changes: Counter[str]) -> Non
                 or conv.op != "Conv"
                 or used[name] != 1
                 or not all(name in known for name in conv.inputs[1:])
-                or not _by_channel(other, ranks.get(name, 0), made, known, ranks)
+                or not _by_channel(other, ranks.get(name, 0), producer, known, ranks)
             ):
                 continue
             changes["factors and sums of channels folded"] += 1
             row.pop()
-            # In the place of the node, after the one that computes the other operand.
+            # At the position of the node, after the node that computes ``other``.
             rows[i] = _affine(node, conv, other, known)
             break
     graph.nodes[:] = [node for row in rows for node in row]
@@ -129,7 +129,7 @@ def _fold_affine(graph: Graph, known: KnownValues, changes: Counter[str]) -> Non
 def _by_channel(
     name: str,
     rank: int,
-    made: Mapping[str, Node],
+    producer: Mapping[str, Node],
     known: KnownValues,
     ranks: Mapping[str, int],
 ) -> bool:
@@ -138,7 +138,7 @@ def _by_channel(
     if value is not None:
         shape = (*[1] * (rank - value.ndim), *value.shape)
         return len(shape) == rank > 2 and bool(value.size == shape[1])
-    maker = made.get(name)
+    maker = producer.get(name)
     if maker is None or name not in known or rank < 3:
         return False
     given = known.constants.get(maker.inputs[1]) if maker.inputs[1:] else None

@@ -1,4 +1,4 @@
-"""Move channels last: plugrad kernels expect images in that layout, ONNX files do not.
+"""Makes images channels-last: plugrad kernels expect that, ONNX files do not.
 
 The pass keeps a value channels-last from one convolution to the next and transposes it
 back where a node needs the layout of the file. A filter is transposed once.
@@ -22,6 +22,7 @@ from ..registry import Value, op
 
 __all__ = ["with_channels_last"]
 
+# Ops that a pass always rewrites; the ops below only if an input is channels-last.
 STARTS = (
     *("Conv", "ConvTranspose", "plugrad.QuantizedConv"),
     *("MaxPool", "AveragePool", "LpPool"),
@@ -82,7 +83,7 @@ class _Layout:
         last: The name of the channels-last copy of each value that has one.
         plain: Names of the values that exist in the layout of the file.
         ones: Names of the values whose spatial axes have size 1.
-        filters: The original filter from which each folded one is computed.
+        filters: For each folded filter, the original filter.
 
     """
 
@@ -135,7 +136,7 @@ class _Layout:
             self.plain.add(name)
 
     def to_channels_last(self, name: str) -> str:
-        """Return the name of a channels-last value, after a transpose if need be."""
+        """Return the name of a channels-last value; append a transpose if needed."""
         if name not in self.last:
             rank = self.ranks[name]
             perm = (0, *range(2, rank), 1)
@@ -322,7 +323,7 @@ class _Layout:
     def append_with_axes(
         self, node: Node, axes: Sequence[int], *, last: bool, ones: bool = False
     ) -> bool:
-        """Append a node with its axes renumbered; the output may be plain."""
+        """Append a node with renumbered axes; ``last``: the output is channels-last."""
         x = node.inputs[0]
         rank = self.ranks[x]
         places = tuple(self.moved_axis(a, rank) for a in axes)
@@ -357,7 +358,7 @@ class _Layout:
         return same and self.rewrite_image(node)
 
     def rewrite_flatten(self, node: Node) -> bool:
-        """Rewrite a flatten of spatial size 1: the order of elements is the same."""
+        """Rewrite a flatten if the spatial size is 1: elements keep their order."""
         x = node.inputs[0]
         if x not in self.ones or node.attrs.get("axis", 1) != 1:
             return False

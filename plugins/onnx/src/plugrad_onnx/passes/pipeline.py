@@ -1,8 +1,8 @@
 """The passes of ``load(optimize=True)``; none of them changes a parameter.
 
-Whatever a pass computes from parameters becomes nodes that a session runs once. A
-filter into which a batch norm is folded, for example, still depends on the parameters
-of both, so gradients reach them.
+Whatever a pass computes from parameters becomes nodes that a session runs once. For
+example, a filter with a folded batch norm is computed from the original filter and the
+parameters of the batch norm, so gradients reach them.
 
 Map: ``optimize_graph``; constants; known branches; activations; channel shuffles;
 gates; quantized weights.
@@ -115,7 +115,7 @@ def _evaluated(node: Node, known: KnownValues) -> list[Any] | None:
         return None
     args = [known.constants[name] if name else None for name in node.inputs]
     if math.prod(max(x.size, 1) for x in args if x is not None) > MAX_EXPANDED_ELEMENTS:
-        return None  # an upper bound of the result: inputs broadcast or are gathered
+        return None  # the product bounds the size: inputs broadcast or are gathered
     try:
         with np.errstate(all="ignore"):
             found = row.host(*args, **row.arguments(node.attrs, node))
@@ -130,7 +130,7 @@ def _evaluated(node: Node, known: KnownValues) -> list[Any] | None:
 
 
 def _inline_branches(graph: Graph, known: KnownValues, report: Report) -> None:
-    """Replace an ``If`` with a constant condition by its branch."""
+    """Replace each ``If`` whose condition is constant with the chosen branch."""
     nodes = []
     for node in report.walk(graph):
         condition = known.constants.get(node.inputs[0]) if node.inputs else None
@@ -178,19 +178,19 @@ def _renamed(node: Node, names: dict[str, str]) -> Node:
 
 def _renamed_graph(graph: Graph, names: dict[str, str]) -> Graph:
     nodes = [_renamed(node, names) for node in graph.nodes]
-    ends = [replace(i, name=names.get(i.name, i.name)) for i in graph.outputs]
-    return replace(graph, nodes=nodes, outputs=ends)
+    outputs = [replace(i, name=names.get(i.name, i.name)) for i in graph.outputs]
+    return replace(graph, nodes=nodes, outputs=outputs)
 
 
 def _drop_identities(graph: Graph, known: KnownValues) -> None:
     """Remove nodes that only rename a value, including inference-mode dropout."""
-    ends = {info.name for info in graph.outputs}
+    output_names = {info.name for info in graph.outputs}
     used = count_uses(graph)
     names = dict[str, str]()
     nodes = []
     for node in graph.nodes:
         node = _renamed(node, names) if names else node
-        if _only_renames(node, known, used) and node.outputs[0] not in ends:
+        if _only_renames(node, known, used) and node.outputs[0] not in output_names:
             names[node.outputs[0]] = node.inputs[0]
         else:
             nodes.append(node)
@@ -212,9 +212,9 @@ def _only_renames(node: Node, known: KnownValues, used: Mapping[str, Any]) -> bo
 
 def _activation(node: Node, known: KnownValues) -> dict[str, Any] | None:
     """Return the fused-kernel attributes of an activation node, or None."""
-    words = {"Relu": "relu", "Sigmoid": "sigmoid"}
-    if node.op in words:
-        return {"activation": words[node.op]}
+    names = {"Relu": "relu", "Sigmoid": "sigmoid"}
+    if node.op in names:
+        return {"activation": names[node.op]}
     if node.op == "Elu" and node.attrs.get("alpha", 1.0) == 1:
         return {"activation": "elu"}
     if node.op == "LeakyRelu":
@@ -232,22 +232,22 @@ def _activation(node: Node, known: KnownValues) -> dict[str, Any] | None:
 
 
 def _fuse_activations(graph: Graph, known: KnownValues, report: Report) -> None:
-    """Fuse a bias and an activation into the matrix product or convolution."""
+    """Fuse biases and activations into the matrix product or convolution before."""
     used = count_uses(graph)
     nodes = list[Node | None](graph.nodes)
-    places = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
+    positions = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
     for i, node in enumerate(report.walk(graph)):
-        for side, name in enumerate(node.inputs[:2]):
-            place = places.get(name)
-            maker = None if place is None else nodes[place]
-            if place is None or maker is None or used[name] != 1:
+        for i_input, name in enumerate(node.inputs[:2]):
+            position = positions.get(name)
+            maker = None if position is None else nodes[position]
+            if position is None or maker is None or used[name] != 1:
                 continue
-            fused = _with_bias(maker, node, side, known) or _with_activation(
-                maker, node, side, known
+            fused = _with_bias(maker, node, i_input, known) or _with_activation(
+                maker, node, i_input, known
             )
             if fused is not None:
                 report.changes["biases and activations fused"] += 1
-                nodes[place], nodes[i] = None, fused
+                nodes[position], nodes[i] = None, fused
                 used.subtract([*maker.inputs, *node.inputs])
                 used.update(fused.inputs)
                 break
@@ -286,10 +286,10 @@ def _with_bias(maker: Node, node: Node, i: int, known: KnownValues) -> Node | No
 def _fuse_shuffles(graph: Graph, known: KnownValues, report: Report) -> None:
     """Fuse a channel shuffle into one node, which supports either layout."""
     used = count_uses(graph)
-    made = producers(graph)
+    producer = producers(graph)
 
     def before(node: Node, op: str) -> Node | None:
-        maker = made.get(node.inputs[0])
+        maker = producer.get(node.inputs[0])
         alone = used[node.inputs[0]] == 1
         return maker if maker is not None and maker.op == op and alone else None
 
@@ -317,8 +317,8 @@ def _fuse_shuffles(graph: Graph, known: KnownValues, report: Report) -> None:
 # --- gates -----------------------------------------------------------------------
 
 
-# The node that prepares the weights, the inputs that it reads, the number of its
-# outputs per direction, and the number of inputs of the op that come before them.
+# For each op: the op that prepares its weights, the inputs which that op reads, the
+# number of its outputs per direction, and the number of inputs before these outputs.
 RECURRENT = {
     "LSTM": ("Gates", (1, 2, 3), 4, 8),
     "GRU": ("Gates", (1, 2, 3), 4, 6),
@@ -330,16 +330,20 @@ def _order_gates(graph: Graph, known: KnownValues, report: Report) -> None:
     """Reorder LSTM and GRU weights once into the gate order of plugrad."""
     nodes = []
     for node in report.walk(graph):
-        maker, places, each, count = RECURRENT.get(node.op, ("", (), 0, 0))
+        maker, places, count_per_direction, count = RECURRENT.get(
+            node.op, ("", (), 0, 0)
+        )
         inputs = [*node.inputs, *[""] * count][:count]
         weights = [inputs[i] for i in places]
         if maker and all(not name or name in known for name in weights):
             report.changes["gates put into order"] += 1
-            ways = 2 if node.attrs.get("direction") == "bidirectional" else 1
+            directions = 2 if node.attrs.get("direction") == "bidirectional" else 1
             first = next(filter(None, node.outputs))
-            gates = [f"{first}/gates{i}" for i in range(each * ways)]
-            more = {"kind": node.op} if maker == "Gates" else {}
-            nodes.append(Node(pass_op(maker), 1, node.name, weights, gates, more))
+            gates = [
+                f"{first}/gates{i}" for i in range(count_per_direction * directions)
+            ]
+            attrs = {"kind": node.op} if maker == "Gates" else {}
+            nodes.append(Node(pass_op(maker), 1, node.name, weights, gates, attrs))
             node = replace(node, inputs=[*inputs, *gates])
         nodes.append(node)
     graph.nodes[:] = nodes
@@ -347,7 +351,7 @@ def _order_gates(graph: Graph, known: KnownValues, report: Report) -> None:
 
 # --- quantized weights -----------------------------------------------------------
 
-# The names of the inputs of quantized ops, in order.
+# The input names of quantized ops, in order.
 QUANTIZED = {
     "ConvInteger": "x w x_zero w_zero",
     "MatMulInteger": "x w x_zero w_zero",
@@ -372,21 +376,21 @@ def _prepare_weights(graph: Graph, known: KnownValues, report: Report) -> None:
 
 
 def _prepared(node: Node, given: Mapping[str, str], w: Any) -> list[Node]:
-    """Return the nodes that replace one whose weights ``w`` are known."""
+    """Return the nodes that replace a node with constant weights ``w``."""
     y = node.outputs[0]
     matrix = node.op.endswith(("MatMul", "MatMulInteger"))
     if matrix and w.ndim != 2:
         return [node]
-    made = [f"{y}/{name}" for name in ("weights", "rest")]
+    prepared = [f"{y}/{name}" for name in ("weights", "rest")]
     attrs = {"matrix": 1} if matrix else {"group": node.attrs.get("group", 1)}
     inputs = [given["w"], given.get("w_zero", "")]
-    nodes = [Node(pass_op("Weights"), 1, node.name, inputs, made, attrs)]
+    nodes = [Node(pass_op("Weights"), 1, node.name, inputs, prepared, attrs)]
     scale = ""
     if "scale" in given:
         inputs = [given[k] for k in ("x_scale", "w_scale", "scale")]
         scale = f"{y}/scale"
         nodes.append(Node(pass_op("Factor"), 1, node.name, inputs, [scale]))
-    inputs = [given["x"], *made, given.get("x_zero", "")]
+    inputs = [given["x"], *prepared, given.get("x_zero", "")]
     inputs += [] if matrix else [given.get("bias", "")]
     inputs += [scale, given.get("zero", "")]
     row = pass_op("QuantizedMatMul" if matrix else "QuantizedConv")

@@ -10,11 +10,13 @@ from onnx import AttributeProto, FunctionProto, NodeProto
 
 from ..dtypes import domain_of
 
-__all__ = ["defaults_of", "with_attributes"]
+__all__ = ["default_attributes", "with_attributes"]
 
 
-def defaults_of(body: FunctionProto, name: str) -> Iterator[tuple[str, AttributeProto]]:
-    """Yield the default attributes from the schema of an op."""
+def default_attributes(
+    body: FunctionProto, name: str
+) -> Iterator[tuple[str, AttributeProto]]:
+    """Yield the attributes that have defaults in the schema of an op."""
     domain = domain_of(body.domain)
     if body.attribute and onnx.defs.has(name, domain):
         for key, attribute in onnx.defs.get_schema(
@@ -25,15 +27,15 @@ def defaults_of(body: FunctionProto, name: str) -> Iterator[tuple[str, Attribute
 
 
 def with_attributes(
-    node: NodeProto, given: Mapping[str, AttributeProto], budget: pg.Budget
+    node: NodeProto, call_attributes: Mapping[str, AttributeProto], budget: pg.Budget
 ) -> NodeProto:
-    """Return a node of a function with the attributes of the call resolved."""
+    """Return a node with references to attributes of its function resolved."""
     if not _refers(node):
         return node
     copy = NodeProto()
     budget.allocate(node.ByteSize())
     copy.CopyFrom(node)
-    _resolve(copy, given, budget)
+    _resolve(copy, call_attributes, budget)
     return copy
 
 
@@ -47,21 +49,21 @@ def _refers(node: NodeProto) -> bool:
 
 
 def _resolve(
-    node: NodeProto, given: Mapping[str, AttributeProto], budget: pg.Budget
+    node: NodeProto, call_attributes: Mapping[str, AttributeProto], budget: pg.Budget
 ) -> None:
     kept = []
     for attribute in node.attribute:
         if attribute.ref_attr_name:
-            if attribute.ref_attr_name not in given:
+            if attribute.ref_attr_name not in call_attributes:
                 continue
             value = AttributeProto()
-            budget.allocate(given[attribute.ref_attr_name].ByteSize())
-            value.CopyFrom(given[attribute.ref_attr_name])
+            budget.allocate(call_attributes[attribute.ref_attr_name].ByteSize())
+            value.CopyFrom(call_attributes[attribute.ref_attr_name])
             value.name = attribute.name
             attribute = value
         for graph in [attribute.g, *attribute.graphs]:
             for inner in graph.node:
-                _resolve(inner, given, budget)
+                _resolve(inner, call_attributes, budget)
         kept.append(attribute)
     del node.attribute[:]
     node.attribute.extend(kept)

@@ -1,7 +1,7 @@
 """Infers types and checks function calls before a model is read.
 
-ONNX shape inference gets the model without its weights, and only if no function calls
-itself and inlining stays within the limit on nodes.
+ONNX shape inference runs on the model without its weights. Before that, the reader has
+checked that no function calls itself and that inlining stays within the limit on nodes.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import plugrad as pg
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 from plugrad.importing import ModelError, in_order
 
-__all__ = ["check_calls", "check_text", "types_of"]
+__all__ = ["check_calls", "check_text", "infer_types"]
 
 MAX_SHAPE_ELEMENTS = 64  # an integer vector of at most this length may be a shape
 Key = tuple[str, str]  # domain and name of an op
 
 
-def types_of(model: ModelProto) -> Mapping[str, TypeProto]:
-    """Return the types of the values of the main graph that can be inferred."""
-    light = ModelProto()
-    light.ir_version = model.ir_version
-    light.opset_import.extend(model.opset_import)
-    light.functions.extend(model.functions)
-    graph, source = light.graph, model.graph
+def infer_types(model: ModelProto) -> Mapping[str, TypeProto]:
+    """Return the declared and inferred types of the values in the main graph."""
+    stripped = ModelProto()
+    stripped.ir_version = model.ir_version
+    stripped.opset_import.extend(model.opset_import)
+    stripped.functions.extend(model.functions)
+    graph, source = stripped.graph, model.graph
     graph.name = source.name
     graph.node.extend(source.node)
     graph.input.extend(source.input)
@@ -44,23 +44,25 @@ def types_of(model: ModelProto) -> Mapping[str, TypeProto]:
                 )
             )
     known = {tensor.name for tensor in graph.initializer}
-    for nodes in (graph.node, *(f.node for f in light.functions)):
+    for nodes in (graph.node, *(f.node for f in stripped.functions)):
         _hide_unknown_shapes(nodes, known)
     try:
         # Not data_prop=True, which would expand small sparse tensors to dense ones.
-        light = onnx.shape_inference.infer_shapes(light)
-    except Exception:  # of any type; the reader reports what is wrong
-        light = ModelProto(graph=graph)
-    return _value_types(light.graph, source)
+        stripped = onnx.shape_inference.infer_shapes(stripped)
+    except Exception:  # of any type; the reader reports the problems of the model
+        stripped = ModelProto(graph=graph)
+    return _value_types(stripped.graph, source)
 
 
 def _has_shape_data(tensor: onnx.TensorProto) -> bool:
     """Return whether a tensor is a scalar or may be a shape, with all its data."""
     if tensor.data_location == onnx.TensorProto.EXTERNAL or len(tensor.dims) > 1:
         return False
-    has = len(tensor.raw_data) // 8 or len(tensor.int64_data)
-    is_shape = tensor.data_type == onnx.TensorProto.INT64 and has <= MAX_SHAPE_ELEMENTS
-    return not tensor.dims or (is_shape and math.prod(tensor.dims) == has)
+    count = len(tensor.raw_data) // 8 or len(tensor.int64_data)
+    is_shape = (
+        tensor.data_type == onnx.TensorProto.INT64 and count <= MAX_SHAPE_ELEMENTS
+    )
+    return not tensor.dims or (is_shape and math.prod(tensor.dims) == count)
 
 
 def _hide_unknown_shapes(nodes: Iterable[NodeProto], known: Set[str]) -> None:
@@ -109,20 +111,20 @@ def check_text(message: Any) -> None:
 def check_calls(model: ModelProto, budget: pg.Budget) -> None:
     """Raise if functions are recursive, or exceed the limits on nodes or depth."""
     functions = {(f.domain, f.name): f for f in model.functions if f.name}
-    top: Key = ("", "")  # no op has this name
-    calls = {top: [*_levels(model.graph.node, budget)]}
-    waiting = [top]
-    while waiting:
-        for key, _ in calls[waiting.pop()]:
+    main: Key = ("", "")  # no op has this name
+    calls = {main: [*_levels(model.graph.node, budget)]}
+    pending = [main]
+    while pending:
+        for key, _ in calls[pending.pop()]:
             if key in functions and key not in calls:
                 calls[key] = [*_levels(functions[key].node, budget)]
-                waiting.append(key)
+                pending.append(key)
     called = {
         k: [key for key, _ in rows if key in functions] for k, rows in calls.items()
     }
-    order, circle = in_order(called)
-    if circle:
-        names = " -> ".join(f"{domain}.{name}" for domain, name in reversed(circle))
+    order, cycle = in_order(called)
+    if cycle:
+        names = " -> ".join(f"{domain}.{name}" for domain, name in reversed(cycle))
         raise ModelError([f"a function calls itself: {names}"])
     sizes: dict[Key, int] = {}
     depths: dict[Key, int] = {}
@@ -130,12 +132,12 @@ def check_calls(model: ModelProto, budget: pg.Budget) -> None:
         budget.tick()
         sizes[one] = sum(1 + sizes.get(key, 0) for key, _ in calls[one])
         depths[one] = max((n + depths.get(k, -1) + 1 for k, n in calls[one]), default=0)
-    budget.check_depth(depths[top])
-    budget.check_nodes(sizes[top])
+    budget.check_depth(depths[main])
+    budget.check_nodes(sizes[main])
 
 
 def _levels(nodes: Iterable[NodeProto], budget: pg.Budget) -> Iterator[tuple[Key, int]]:
-    """Yield the op of each node and the depth of branches around it."""
+    """Yield the op of each node and the number of branches that enclose it."""
     stack = [(iter(nodes), 0)]
     while stack:
         rows, level = stack[-1]

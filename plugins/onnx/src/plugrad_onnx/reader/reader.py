@@ -29,14 +29,14 @@ from .. import registry
 from ..dtypes import SUB_BYTE_BOUNDS, domain_of, dtype_of
 from ..graph import Graph, Node, move_params_to_host
 from ..registry import Op
-from .functions import defaults_of, with_attributes
-from .inference import check_calls, check_text, types_of
+from .functions import default_attributes, with_attributes
+from .inference import check_calls, check_text, infer_types
 from .scopes import Scope, sorted_nodes
 from .tensors import described, to_array, to_dense
 
 __all__ = ["Reader"]
 
-PREFIX_MAX_CHARS = 40  # characters of an op name that prefix the names of its values
+PREFIX_MAX_CHARS = 40  # of the op name, in the prefix of the names in its body
 ITEM_BYTES = 40  # memory of an integer in a tuple
 MIN_OPSET = 6  # the oldest opset that can be read
 Array = np.ndarray[Any, Any]
@@ -70,7 +70,7 @@ class Reader:
             raise ModelError(self.problems)
         check_text(self.model)
         check_calls(self.model, self.budget)
-        self.types = types_of(self.model)
+        self.types = infer_types(self.model)
         graph = self.graph(self.model.graph, Scope(self.budget), self.opsets)
         if not self.model.graph.output:
             self.problems.append("the graph has no outputs")
@@ -85,7 +85,7 @@ class Reader:
     def graph(
         self, proto: GraphProto, outer: Scope, opsets: Mapping[str, int]
     ) -> Graph:
-        """Return a graph of the file; ``outer`` is the scope around it."""
+        """Return a graph of the file; ``outer`` is the enclosing scope."""
         scope = Scope(self.budget, outer.prefix, outer)
         graph = Graph(proto.name)
         self.initializers(proto, graph, scope)
@@ -190,7 +190,7 @@ class Reader:
         """Append a node whose op is registered."""
         inputs = [scope.names.get(name, "") for name in proto.input]
         attrs = self.attributes(proto, label, scope, opsets)
-        self.problems += problems_of(row, proto, version, attrs, label)
+        self.problems += node_problems(row, proto, version, attrs, label)
         if row.name == "Constant" and len(attrs) == len(proto.output) == 1:
             name = proto.output[0]
             values = np.zeros(0)
@@ -256,12 +256,12 @@ class Reader:
     def set_elem_type(
         self, row: Op, proto: NodeProto, scope: Scope, attrs: dict[str, Any]
     ) -> None:
-        """Set the ONNX dtype where arrays do not show it, as int4 stored in int8."""
-        place = {"QuantizeLinear": 2, "CastLike": 1, "BitCast": 0}.get(row.name)
-        if place is None or len(proto.input) <= place:
+        """Set the ONNX dtype if arrays do not show it: int4, for example, is int8."""
+        position = {"QuantizeLinear": 2, "CastLike": 1, "BitCast": 0}.get(row.name)
+        if position is None or len(proto.input) <= position:
             return
         elem_type = self.types.get(
-            scope.names.get(proto.input[place], ""), onnx.TypeProto()
+            scope.names.get(proto.input[position], ""), onnx.TypeProto()
         ).tensor_type.elem_type
         if elem_type in SUB_BYTE_BOUNDS or row.name == "CastLike":
             name = "to" if row.name == "CastLike" else "output_dtype"
@@ -309,13 +309,13 @@ class Reader:
                 f"{len(body.output)} outputs"
             )
             return
-        word = f"{proto.op_type[:PREFIX_MAX_CHARS]}_{next(self.count)}/"
-        inner = Scope(self.budget, scope.prefix + word)
+        prefix = f"{proto.op_type[:PREFIX_MAX_CHARS]}_{next(self.count)}/"
+        inner = Scope(self.budget, scope.prefix + prefix)
         inner.names |= {
             name: scope.names.get(given, "")
             for name, given in zip(body.input, proto.input, strict=False)
         }
-        given = dict(defaults_of(body, proto.op_type))
+        given = dict(default_attributes(body, proto.op_type))
         given |= {one.name: one for one in body.attribute_proto}
         given |= {one.name: one for one in proto.attribute}
         nodes = [with_attributes(node, given, self.budget) for node in body.node]
@@ -333,13 +333,14 @@ class Reader:
             graph.nodes.append(Node(row, 1, proto.name, [value], outputs))
 
 
-def problems_of(
+def node_problems(
     row: Op, proto: NodeProto, version: int, attrs: Mapping[str, Any], label: str
 ) -> Iterator[str]:
     """Yield each mismatch between a node and the function or schema of its op."""
     count = len(proto.input)
-    if not row.least <= count <= row.most:
-        yield f"{label}: takes {inputs_text(row.least, row.most)}, got {count}"
+    if not row.min_inputs <= count <= row.max_inputs:
+        counts = inputs_text(row.min_inputs, row.max_inputs)
+        yield f"{label}: takes {counts}, got {count}"
     unknown = sorted(attrs.keys() - row.attributes)
     if unknown:
         yield f"{label}: the attributes {', '.join(unknown)} are not supported"
@@ -371,7 +372,7 @@ def problems_of(
 def _missing(domain: str, name: str) -> str:
     versions = registry.since_versions(domain, name)
     if versions:
-        return f"there are only its versions since {versions}"
+        return f"this op is only supported since the opset versions {versions}"
     return (
         "this op is not supported; register a function with plugrad_onnx.op("
         f"{name!r}, domain={domain!r})"
@@ -385,5 +386,8 @@ def constant(value: Any) -> Array:
     first = value[0] if isinstance(value, tuple) and value else value
     kinds = {float: "float32", int: "int64", str: "object", tuple: "float32"}
     if type(first) not in kinds:
-        raise TypeError(f"Constant: its value is a {type(first).__name__}")
+        raise TypeError(
+            "Constant: the value must be a tensor, numbers or text, got "
+            f"{type(first).__name__}"
+        )
     return np.array(value, kinds[type(first)])

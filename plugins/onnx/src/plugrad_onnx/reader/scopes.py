@@ -36,29 +36,29 @@ class Scope:
 def sorted_nodes(
     nodes: Iterable[NodeProto], scope: Scope, problems: list[str]
 ) -> list[NodeProto]:
-    """Return nodes so that each comes after those whose outputs it uses.
+    """Return the nodes in topological order: each follows the nodes it depends on.
 
-    Nodes with a missing input, or in a cycle, are added to ``problems``.
+    Missing inputs and cycles are added to ``problems``.
     """
     rows = list(nodes)
-    made: dict[str, int] = {}
+    producer: dict[str, int] = {}
     for i, node in enumerate(rows):
         for name in filter(None, node.output):
-            if name in made or (name in scope.names and not scope.prefix):
+            if name in producer or (name in scope.names and not scope.prefix):
                 problems.append(f"value {name!r} is defined twice")
-            made.setdefault(name, i)
+            producer.setdefault(name, i)
     needs: dict[int, list[int]] = {}
     for i, node in enumerate(rows):
         used = [name for name in dict.fromkeys(_used(node)) if name]
-        needs[i] = [made[name] for name in used if name in made]
+        needs[i] = [producer[name] for name in used if name in producer]
         problems += [
             f"node {node.name or node.op_type!r}: its input {name!r} is not defined"
             for name in used
-            if name not in made and name not in scope.names and name in node.input
+            if name not in producer and name not in scope.names and name in node.input
         ]
-    order, circle = in_order(needs)
-    if circle:
-        names = [rows[i].name or rows[i].op_type for i in circle]
+    order, cycle = in_order(needs)
+    if cycle:
+        names = [rows[i].name or rows[i].op_type for i in cycle]
         problems.append(f"nodes in a cycle: {' -> '.join(names)}")
         for i in needs.keys() - {*order}:
             for name in rows[i].output:

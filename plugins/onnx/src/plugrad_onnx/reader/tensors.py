@@ -1,6 +1,6 @@
-"""Reads tensors, types and external data; each is checked before it is read.
+"""Reads tensors, types and external data, and checks each of them first.
 
-Allocations are charged to the budget of the load.
+Allocations are charged to the budget of ``load``.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def _size(dim: Any) -> int | str | None:
 def to_array(
     tensor: TensorProto, folder: Path | None = None, budget: pg.Budget | None = None
 ) -> Array:
-    """Return the values of a tensor, after a check that their count fits its shape.
+    """Return the values of a tensor after checking that their count fits its shape.
 
     Args:
-        tensor: The message in the file.
+        tensor: The protobuf message.
         folder: The folder of external data; None: external data is refused.
         budget: The budget to which the values are charged.
 
@@ -67,15 +67,17 @@ def to_array(
     if tensor.data_location == TensorProto.EXTERNAL:
         return _from_file(tensor, folder, budget, (count * bits + 7) // 8)
     if kind == TensorProto.STRING:
-        has = len(tensor.string_data)
-        if has != count:
-            raise ValueError(f"its shape {shape} needs {count} strings, not {has}")
+        count_given = len(tensor.string_data)
+        if count_given != count:
+            raise ValueError(
+                f"its shape {shape} needs {count} strings, not {count_given}"
+            )
         budget.allocate(STRING_BYTES * count + sum(map(len, tensor.string_data)))
         values = [one.decode("utf-8", "surrogateescape") for one in tensor.string_data]
         return np.array(values, object).reshape(shape)
     if tensor.HasField("raw_data"):
-        has = len(tensor.raw_data)
-        needs = (count * bits + 7) // 8
+        count_given = len(tensor.raw_data)
+        count_needed = (count * bits + 7) // 8
     else:
         fields = (
             "float_data",
@@ -84,17 +86,19 @@ def to_array(
             "double_data",
             "uint64_data",
         )
-        has = sum(len(getattr(tensor, name)) for name in fields)
+        count_given = sum(len(getattr(tensor, name)) for name in fields)
         packed = 8 // bits if bits < 8 else 1
-        needs = -(-count // packed) * (2 if dtype.kind == "c" else 1)
-    if has != needs:
-        raise ValueError(f"its shape {shape} needs {needs} values or bytes, not {has}")
+        count_needed = -(-count // packed) * (2 if dtype.kind == "c" else 1)
+    if count_given != count_needed:
+        raise ValueError(
+            f"its shape {shape} needs {count_needed} values or bytes, not {count_given}"
+        )
     budget.allocate(count * dtype.itemsize)
-    return _plain(numpy_helper.to_array(tensor), dtype)
+    return _copy_as(numpy_helper.to_array(tensor), dtype)
 
 
-def _plain(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Return a copy of the values in the dtype that plugrad uses for theirs."""
+def _copy_as(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Return a copy of the values in a plugrad dtype."""
     return np.array(values.astype(dtype) if values.dtype != dtype else values)
 
 
@@ -112,7 +116,9 @@ def _from_file(
     try:
         file = budget.open(location, folder)
     except (FileNotFoundError, IsADirectoryError):
-        message = f"its data is in the file {location!r}, which is not there"
+        message = (
+            f"its data is in the file {location!r}, which does not exist or is a folder"
+        )
         raise ValueError(message) from None
     except OSError as error:
         raise ValueError(f"its data is in the file {location!r}: {error}") from None
@@ -121,7 +127,7 @@ def _from_file(
         if length != needs or offset + length > size:
             raise ValueError(
                 f"its shape {tuple(tensor.dims)} needs {needs} bytes; the file "
-                f"{location!r} of {size} bytes has {length} at {offset}"
+                f"{location!r} of {size} bytes provides {length} bytes at {offset}"
             )
         budget.allocate(needs)
         file.seek(offset)
@@ -146,13 +152,13 @@ def to_dense(
             f"its shape {shape} has more than {MAX_EXPANDED_ELEMENTS} elements"
         )
     values = to_array(sparse.values, folder, budget)
-    places = to_array(sparse.indices, folder, budget)
-    if places.dtype != np.int64:
-        raise TypeError(f"its indices are {places.dtype}, not int64")
+    indices = to_array(sparse.indices, folder, budget)
+    if indices.dtype != np.int64:
+        raise TypeError(f"its indices are {indices.dtype}, not int64")
     budget.allocate(math.prod(shape) * values.itemsize)
     y = np.zeros(shape, values.dtype)
-    if places.ndim == 1:
-        y.reshape(-1)[places] = values
+    if indices.ndim == 1:
+        y.reshape(-1)[indices] = values
     else:
-        y[tuple(places.T)] = values
+        y[tuple(indices.T)] = values
     return y

@@ -1,7 +1,7 @@
 """Estimates the memory of a file before protobuf parses it.
 
-An empty message costs two bytes in a file, but protobuf allocates some hundred bytes
-for it. This module reads only the lengths of fields and charges each message.
+An empty message takes two bytes in a file, but protobuf allocates about 200 bytes for
+it. This module reads only the lengths of fields and charges each message to a budget.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MESSAGE_BYTES = 200  # memory of the largest empty message, a node
 STRING_BYTES = 16
 NUMBER_BYTES = 8
 BATCH_BYTES = 2**20  # bytes that are charged at once
-# how a field is encoded
+# wire types: how a field is encoded
 VARINT = 0
 FIXED64 = 1
 BYTES = 2
@@ -29,30 +29,30 @@ def charge(data: bytes, budget: pg.Budget) -> None:
     """Charge the messages of an ONNX model to a budget; stop where it is malformed."""
     stack: list[tuple[int, int, Any]] = [(0, len(data), onnx.ModelProto.DESCRIPTOR)]
     while stack:
-        at, end, kind = stack.pop()
+        offset, end, kind = stack.pop()
         budget.tick()
         types = _types(kind)
         nbytes = 0
-        while at < end:
+        while offset < end:
             if nbytes > BATCH_BYTES:
                 budget.tick()
                 budget.allocate(nbytes)
                 nbytes = 0
-            tag, at = _varint(data, at, end)
+            tag, offset = _varint(data, offset, end)
             wire = tag & 7
             if wire == BYTES:
-                size, at = _varint(data, at, end)
+                size, offset = _varint(data, offset, end)
                 inner = types.get(tag >> 3)
                 nbytes += STRING_BYTES if inner is None else MESSAGE_BYTES
-                if inner is not None and 0 < size <= end - at:
-                    stack.append((at, at + size, inner))
-                at += size
+                if inner is not None and 0 < size <= end - offset:
+                    stack.append((offset, offset + size, inner))
+                offset += size
             elif wire == VARINT:
                 nbytes += NUMBER_BYTES
-                _, at = _varint(data, at, end)
+                _, offset = _varint(data, offset, end)
             elif wire in (FIXED32, FIXED64):
                 nbytes += NUMBER_BYTES
-                at += 4 if wire == FIXED32 else 8
+                offset += 4 if wire == FIXED32 else 8
             else:
                 return  # a group, or malformed: protobuf reports what is wrong
         budget.allocate(nbytes)
@@ -65,15 +65,15 @@ def _types(kind: Any) -> dict[int, Any]:
     return {number: one for number, one in rows.items() if one is not None}
 
 
-def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return an integer and the offset after it; past the end, nothing follows."""
+def _varint(data: bytes, offset: int, end: int) -> tuple[int, int]:
+    """Return an integer and the offset after it; ``end`` if the integer is cut off."""
     value = shift = 0
-    while at < end:
-        byte = data[at]
-        at += 1
+    while offset < end:
+        byte = data[offset]
+        offset += 1
         value |= (byte & 127) << shift
         if byte < 128:
-            return value, at
+            return value, offset
         shift += 7
         if shift > 63:
             break
