@@ -220,16 +220,14 @@ def gru(
     n, layout = r.shape[-1], cell.layout
     fits_op = linear_before_reset and cell.is_default("Sigmoid", "Tanh") and x.size
 
-    def run(number: int, x: Value, mask: Value) -> tuple[Value, ...]:
-        start = (_initial_state(initial_h, number, x, n, layout),)
+    def run(i: int, x: Value, mask: Value) -> tuple[Value, ...]:
+        start = (_initial_state(initial_h, i, x, n, layout),)
         if fits_op and mask is None:
-            return _run_op(
-                pg.gru, prepared or gates(w, r, b, kind="GRU"), number, x, start
-            )
-        f, g = functions[2 * number : 2 * number + 2]
-        r_gates, r_new = r[number, : 2 * n], pg.matrix_transpose(r[number, 2 * n :])
+            return _run_op(pg.gru, prepared or gates(w, r, b, kind="GRU"), i, x, start)
+        f, g = functions[2 * i : 2 * i + 2]
+        r_gates, r_new = r[i, : 2 * n], pg.matrix_transpose(r[i, 2 * n :])
         r_gates = pg.matrix_transpose(r_gates)
-        biases = pg.zeros((6 * n,), dtype=x.dtype) if b is None else b[number]
+        biases = pg.zeros((6 * n,), dtype=x.dtype) if b is None else b[i]
         bias, state_bias = pg.split(biases, 2)
         gate_bias, new_bias = state_bias[: 2 * n], state_bias[2 * n :]
 
@@ -244,7 +242,7 @@ def gru(
             new = g(clip_value(a[:, 2 * n :] + product))
             return ((1 - z) * new + z * h,)
 
-        return _loop(_project_inputs(x, w[number], bias, 3 * n), start, mask, step)
+        return _loop(_project_inputs(x, w[i], bias, 3 * n), start, mask, step)
 
     return _directions(x, lengths, cell, run)
 

@@ -146,24 +146,20 @@ def deform_conv(
     ]
     shape = (batch, offset_group, count, 2, *out)
     moved = pg.reshape(offset, shape)
-    group_channels = channels // offset_group
+    depth = channels // offset_group
     columns = []
     # If sizes are powers of two, whole pixels have exact grid coordinates: pad to them.
     halves = [2 ** (n - 1).bit_length() / 2 for n in sizes]
     margins = [(0, int(2 * h) + 1 - n) for h, n in zip(halves, sizes, strict=True)]
     for g in range(offset_group):
-        part = pg.permute_dims(
-            x[:, g * group_channels : (g + 1) * group_channels], (0, 2, 3, 1)
-        )
+        part = pg.permute_dims(x[:, g * depth : (g + 1) * depth], (0, 2, 3, 1))
         part = pg.pad(part, [(0, 0), *margins, (0, 0)])
-        for k, index in enumerate(np.ndindex(*window)):
-            begin = [index[i] * dilations[i] - pads[i] for i in range(2)]
+        for k, tap in enumerate(np.ndindex(*window)):
+            begin = [tap[i] * dilations[i] - pads[i] for i in range(2)]
             y = _displaced(part, moved[:, g, k], begin, strides, halves)
             if mask is not None:
-                window_mask = pg.reshape(mask, (batch, offset_group, count, -1))[
-                    :, g, k
-                ]
-                y = y * pg.expand_dims(window_mask, -1)
+                masks = pg.reshape(mask, (batch, offset_group, count, -1))[:, g, k]
+                y = y * pg.expand_dims(masks, -1)
             columns.append(y)
     return _weighted(columns, w, b, group, offset_group, out)
 

@@ -67,17 +67,15 @@ def to_array(
     if tensor.data_location == TensorProto.EXTERNAL:
         return _from_file(tensor, folder, budget, (count * bits + 7) // 8)
     if kind == TensorProto.STRING:
-        count_given = len(tensor.string_data)
-        if count_given != count:
-            raise ValueError(
-                f"its shape {shape} needs {count} strings, not {count_given}"
-            )
+        given = len(tensor.string_data)
+        if given != count:
+            raise ValueError(f"its shape {shape} needs {count} strings, not {given}")
         budget.allocate(STRING_BYTES * count + sum(map(len, tensor.string_data)))
         values = [one.decode("utf-8", "surrogateescape") for one in tensor.string_data]
         return np.array(values, object).reshape(shape)
     if tensor.HasField("raw_data"):
-        count_given = len(tensor.raw_data)
-        count_needed = (count * bits + 7) // 8
+        given = len(tensor.raw_data)
+        needed = (count * bits + 7) // 8
     else:
         fields = (
             "float_data",
@@ -86,12 +84,12 @@ def to_array(
             "double_data",
             "uint64_data",
         )
-        count_given = sum(len(getattr(tensor, name)) for name in fields)
+        given = sum(len(getattr(tensor, name)) for name in fields)
         packed = 8 // bits if bits < 8 else 1
-        count_needed = -(-count // packed) * (2 if dtype.kind == "c" else 1)
-    if count_given != count_needed:
+        needed = -(-count // packed) * (2 if dtype.kind == "c" else 1)
+    if given != needed:
         raise ValueError(
-            f"its shape {shape} needs {count_needed} values or bytes, not {count_given}"
+            f"its shape {shape} needs {needed} values or bytes, not {given}"
         )
     budget.allocate(count * dtype.itemsize)
     return _copy_as(numpy_helper.to_array(tensor), dtype)
