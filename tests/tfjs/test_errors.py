@@ -76,8 +76,8 @@ WRONG = {
         WEIGHTS,
         [
             "layer 'dense' (Dense): units must be an integer, not 'two'",
-            "layer 'dense' (Dense): there is no activation 'steep' here; there are lin",
-            "layer 'frobnicate' (Frobnicate): this layer is not supported; there are",
+            "layer 'dense' (Dense): there is no activation 'steep'; use one of lin",
+            "layer 'frobnicate' (Frobnicate): this layer is not supported; supported are",
             "layer 'conv2d' (Conv2D): kernel_size is missing",
             "layer 'conv2d' (Conv2D): padding must be one of valid, same, causal, ex",
             "layer 'gru' (GRU): reset_after=True is not supported",
@@ -179,7 +179,7 @@ WRONG = {
         ),
         WEIGHTS,
         [
-            "alpha must be a number that a float can be",
+            "alpha must be a number that fits into a float",
             "units must be a 64-bit integer",
         ],
     ),

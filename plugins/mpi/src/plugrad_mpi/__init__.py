@@ -1,8 +1,8 @@
 """Data-parallel training on MPI: collectives with gradients, for every backend.
 
-MPI starts when a function first needs it, not with ``import plugrad_mpi``. Modules are
-loaded on first use of one of their names, because plugrad imports this package for its
-entry point.
+MPI starts when a function first needs it, not with ``import plugrad_mpi``. A module is
+imported when one of its names is first used, because plugrad imports this package
+whenever it loads entry points.
 
 Map: ``contracts``, ``plugin`` and ``kernels``, the collectives as kernels;
 ``collectives``, the same as functions; ``world``, the ranks and the watchdog;
@@ -67,8 +67,8 @@ def __getattr__(name: str) -> Any:
 
         return version("plugrad-mpi")
     for module in _MODULES if name in __all__ else ():
-        found = getattr(import_module(f"{__name__}.{module}"), name, None)
-        if found is not None:
-            globals()[name] = found
-            return found
+        value = getattr(import_module(f"{__name__}.{module}"), name, None)
+        if value is not None:
+            globals()[name] = value
+            return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,8 @@
 """The collectives as functions of tensors, on the active backend.
 
-All ranks must call them in the same order, with tensors of one shape and dtype. ``jit``
-keeps their order. ``contracts`` documents the convention of their gradients.
+All ranks must call the collectives in the same order, with tensors of the same shape
+and dtype. ``jit`` keeps this order. ``contracts`` documents the convention for
+gradients.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from plugrad.plugin import Kernel, Runtime, TensorLike, run, run_many, runtime
 from . import contracts
 from .plugin import BACKENDS
 
-_prepared: dict[str, Runtime] = {}  # a runtime may be replaced under its name
+_prepared: dict[str, Runtime] = {}  # by backend name, whose runtime may be replaced
 
 
 def prepare() -> None:
@@ -38,13 +39,13 @@ def _run(kernel: Kernel, x: TensorLike, **attrs: Any) -> Tensor:
 
 
 def all_reduce(x: TensorLike, /, op: str = "sum") -> Tensor:
-    """Return the sum, the mean or the maximum of ``x`` over all ranks, on each of them.
+    """Return the sum, mean or maximum of ``x`` over all ranks, on each rank.
 
-    The gradient of a sum is the sum of the cotangents of all ranks, that of a mean
-    their mean. Ranks that have the maximum share its gradient equally.
+    The gradient of a sum is the sum of the cotangents of all ranks; the gradient of a
+    mean is their mean. Ranks that hold the maximum share its gradient equally.
 
     Args:
-        x: A tensor of one shape and dtype on all ranks.
+        x: A tensor of the same shape and dtype on all ranks.
         op: ``"sum"``, ``"mean"`` or ``"max"``.
 
     Raises:
@@ -69,7 +70,7 @@ def all_gather(x: TensorLike, /) -> Tensor:
     The gradient is ``reduce_scatter`` of the cotangents.
 
     Args:
-        x: A tensor of one shape and dtype on all ranks, with an axis 0.
+        x: A tensor of the same shape and dtype on all ranks, with an axis 0.
 
     Raises:
         ValueError: ``x`` is a scalar.
@@ -83,13 +84,14 @@ def all_gather(x: TensorLike, /) -> Tensor:
 
 
 def reduce_scatter(x: TensorLike, /, op: str = "sum") -> Tensor:
-    """Return the part of this rank, along axis 0, of the sum or mean over all ranks.
+    """Return this rank's part, along axis 0, of the sum or mean over all ranks.
 
     The gradient is ``all_gather`` of the cotangents, divided by ``size()`` for the
     mean.
 
     Args:
-        x: A tensor of one shape and dtype on all ranks; axis 0 divides by ``size()``.
+        x: A tensor of the same shape and dtype on all ranks, whose axis 0 is a multiple
+            of ``size()``.
         op: ``"sum"`` or ``"mean"``.
 
     Raises:
@@ -110,7 +112,7 @@ def broadcast(x: TensorLike, /, root: int = 0) -> Tensor:
     The gradient is the sum of the cotangents on ``root``, and zero on the others.
 
     Args:
-        x: A tensor of one shape and dtype on all ranks.
+        x: A tensor of the same shape and dtype on all ranks.
         root: The rank whose values are sent.
 
     Raises:
@@ -127,8 +129,9 @@ def broadcast(x: TensorLike, /, root: int = 0) -> Tensor:
 def send(x: TensorLike, /, dest: int, tag: int = 0) -> Tensor:
     """Send ``x`` to the rank ``dest``, and return it.
 
-    Backward receives the cotangent of the message, if the result depends on the
-    returned tensor (ChainerMN calls it a delegate variable): ``loss + 0 * sum(sent)``.
+    The backward pass receives the cotangent of the message only if the result depends
+    on the returned tensor, as in ``loss + 0 * sum(sent)``. ChainerMN calls this tensor
+    a delegate variable.
 
     Args:
         x: A tensor.
@@ -152,13 +155,13 @@ def send(x: TensorLike, /, dest: int, tag: int = 0) -> Tensor:
 def receive(like: TensorLike, /, source: int, tag: int = 0) -> Tensor:
     """Return what the rank ``source`` sends.
 
-    Backward sends the cotangent back, if ``like`` depends on a differentiated tensor.
-    The values of ``like`` are not used, and its gradient is zero.
+    The backward pass sends the cotangent back only if ``like`` depends on a
+    differentiated tensor. The values of ``like`` are not used; its gradient is zero.
 
     Args:
         like: A tensor of the shape and dtype of the message.
         source: The rank that calls ``send``.
-        tag: The number that ``send`` got.
+        tag: The number that was passed to ``send``.
 
     Raises:
         ValueError: There is no rank ``source``.
@@ -171,7 +174,7 @@ def receive(like: TensorLike, /, source: int, tag: int = 0) -> Tensor:
 
 
 def start_mean(xs: list[Tensor]) -> Tensor:
-    """Start the means of tensors; return a ticket for ``wait_for_mean``."""
+    """Start to compute the means of tensors; return a ticket for ``wait_for_mean``."""
     prepare()
     return run(contracts.START, *xs)
 

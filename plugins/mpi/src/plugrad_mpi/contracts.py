@@ -5,9 +5,9 @@ the differentiated function is the sum of the results of all ranks. Horovod and
 ``torch.distributed.nn`` share this convention; in mpi4jax the gradient of a sum over
 the ranks is the identity, which counts the results of all ranks as one.
 
-The gradients run collectives themselves, so derivatives of every order are right. A
-value that a rank does not need is masked, not omitted: all ranks run the same kernels.
-Under ``vmap``, a collective sends one message with the values of all examples.
+The gradients call collectives themselves, so derivatives of every order are correct. A
+value that a rank does not need is masked, not omitted, so that all ranks run the same
+kernels. Under ``vmap``, a collective sends one message with the values of all examples.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from plugrad.plugin import Kernel, Spec, Tensor, decomposition, gradients, run, 
 from .world import rank, size
 
 
-def _masked(holds: bool, x: Tensor) -> Tensor:
-    """Return ``x`` or zeros; in both cases backward reaches ``x``."""
-    return pg.where(pg.asarray(holds), x, pg.zeros_like(x))
+def _masked(keep: bool, x: Tensor) -> Tensor:
+    """Return ``x`` or zeros; in both cases the gradient reaches ``x``."""
+    return pg.where(pg.asarray(keep), x, pg.zeros_like(x))
 
 
-def _reduced(x: Spec, *, op: str) -> Spec:
+def _reduced_spec(x: Spec, *, op: str) -> Spec:
     if op == "mean" and x.dtype.kind in "iu":
         raise TypeError(
             f"all_reduce: the mean of {x.dtype} is not an integer; convert x "
@@ -36,12 +36,12 @@ def _reduced(x: Spec, *, op: str) -> Spec:
 
 ALL_REDUCE = Kernel(
     "mpi.AllReduce(x: number; op: 'sum' | 'mean')",
-    out=_reduced,
+    out=_reduced_spec,
     effect=True,
     op="all_reduce",
     doc="""The sum, or the mean, of the ``x`` of all ranks.
 
-    All have one shape and dtype. float16 is added in float32.""",
+    Shape and dtype are the same on all ranks. float16 is added in float32.""",
 )
 gradients(ALL_REDUCE, x=lambda dy, op: run(ALL_REDUCE, dy, op=op))
 
@@ -50,38 +50,38 @@ ALL_REDUCE_MAX = Kernel(
     out=same,
     effect=True,
     op="all_reduce",
-    doc="The largest of the ``x`` of all ranks, element by element. With NaN on a rank "
-    "the result is that of MPI, which does not define it.",
+    doc="The elementwise maximum of the ``x`` of all ranks. If an element is NaN on a "
+    "rank, the result depends on the MPI library.",
 )
 
 
-def _shared(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def _share_gradient(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Share ``dy`` equally among the ranks whose elements equal the maximum."""
-    hit = pg.astype(x == y, dy.dtype)
-    ties = run(ALL_REDUCE, hit, op="sum")
-    return run(ALL_REDUCE, dy, op="sum") / pg.maximum(ties, 1) * hit
+    is_maximum = pg.astype(x == y, dy.dtype)
+    ties = run(ALL_REDUCE, is_maximum, op="sum")
+    return run(ALL_REDUCE, dy, op="sum") / pg.maximum(ties, 1) * is_maximum
 
 
-gradients(ALL_REDUCE_MAX, x=_shared)
+gradients(ALL_REDUCE_MAX, x=_share_gradient)
 
 
 REDUCE_SCATTER: Kernel
 
 
-def _rows(x: Spec, who: str) -> int:
+def _axis_0(x: Spec, op: str) -> int:
     if not x.shape:
-        raise ValueError(f"{who}: x must have an axis 0, got a scalar; reshape it")
+        raise ValueError(f"{op}: x must have an axis 0, got a scalar; reshape it")
     return x.shape[0]
 
 
-def _gathered(x: Spec) -> Spec:
-    rows = _rows(x, "all_gather") * size()
+def _gathered_spec(x: Spec) -> Spec:
+    rows = _axis_0(x, "all_gather") * size()
     return Spec((rows, *x.shape[1:]), x.dtype)
 
 
 ALL_GATHER = Kernel(
     "mpi.AllGather(x: number)",
-    out=_gathered,
+    out=_gathered_spec,
     effect=True,
     op="all_gather",
     doc="The ``x`` of all ranks one after the other, along axis 0.",
@@ -97,23 +97,23 @@ def _(x: Tensor) -> Tensor:
     return run(ALL_REDUCE, padded, op="sum")
 
 
-def _scattered(x: Spec, *, op: str) -> Spec:
-    rows = _rows(x, "reduce_scatter")
+def _scattered_spec(x: Spec, *, op: str) -> Spec:
+    rows = _axis_0(x, "reduce_scatter")
     parts = size()
     if rows % parts:
         raise ValueError(
             f"reduce_scatter: axis 0 of shape {x.shape} does not divide into {parts} "
             "parts, one for each rank; pad x"
         )
-    return _reduced(Spec((rows // parts, *x.shape[1:]), x.dtype), op=op)
+    return _reduced_spec(Spec((rows // parts, *x.shape[1:]), x.dtype), op=op)
 
 
 REDUCE_SCATTER = Kernel(
     "mpi.ReduceScatter(x: number; op: 'sum' | 'mean')",
-    out=_scattered,
+    out=_scattered_spec,
     effect=True,
     op="reduce_scatter",
-    doc="The part of this rank, along axis 0, of the sum or the mean over all ranks.",
+    doc="This rank's part, along axis 0, of the sum or the mean over all ranks.",
 )
 
 
@@ -124,29 +124,30 @@ def _(x: Tensor, op: str) -> Tensor:
 
 
 def _scatter_grad(dy: Tensor, op: str) -> Tensor:
-    whole = run(ALL_GATHER, dy)
-    return whole / size() if op == "mean" else whole
+    gathered = run(ALL_GATHER, dy)
+    return gathered / size() if op == "mean" else gathered
 
 
 gradients(REDUCE_SCATTER, x=_scatter_grad)
 
 
-def _check_rank(who: str, name: str, value: int) -> None:
+def _check_rank(op: str, name: str, value: int) -> None:
     if not 0 <= value < size():
-        raise ValueError(f"{who}: {name} {value} must be a rank: 0..{size() - 1}")
+        raise ValueError(f"{op}: {name} {value} must be a rank: 0..{size() - 1}")
 
 
-def _from_root(x: Spec, *, root: int) -> Spec:
+def _broadcast_spec(x: Spec, *, root: int) -> Spec:
     _check_rank("broadcast", "root", root)
     return x
 
 
 BROADCAST = Kernel(
     "mpi.Broadcast(x: number; root: int)",
-    out=_from_root,
+    out=_broadcast_spec,
     effect=True,
     op="broadcast",
-    doc="The ``x`` of the rank ``root``. Of the others only shape and dtype are used.",
+    doc="The ``x`` of the rank ``root``. Of the other ranks' ``x``, only the shape and "
+    "dtype are used.",
 )
 decomposition(
     BROADCAST,
@@ -158,29 +159,29 @@ gradients(
 )
 
 
-def _sent(x: Spec, *, dest: int, tag: int) -> Spec:
+def _sent_spec(x: Spec, *, dest: int, tag: int) -> Spec:
     _check_rank("send", "dest", dest)
     return x
 
 
-def _received(like: Spec, *, source: int, tag: int) -> Spec:
+def _received_spec(like: Spec, *, source: int, tag: int) -> Spec:
     _check_rank("receive", "source", source)
     return like
 
 
 SEND = Kernel(
     "mpi.Send(x: number; dest: int, tag: size)",
-    out=_sent,
+    out=_sent_spec,
     effect=True,
     op="send",
     doc="``x`` itself, after it was sent to the rank ``dest``.",
 )
 RECEIVE = Kernel(
     "mpi.Receive(like: number; source: int, tag: size)",
-    out=_received,
+    out=_received_spec,
     effect=True,
     op="receive",
-    doc="What the rank ``source`` sends, of the shape and dtype of ``like``.",
+    doc="The tensor that the rank ``source`` sends; ``like`` has its shape and dtype.",
 )
 gradients(
     SEND,
@@ -192,13 +193,13 @@ gradients(
 )
 
 
-def _ticket(*xs: Spec) -> Spec:
+def _ticket_spec(*xs: Spec) -> Spec:
     return Spec((), np.dtype(np.int32))
 
 
 START = Kernel(
     "mpi.AllReduceStart(*xs: inexact) -> ticket",
-    out=_ticket,
+    out=_ticket_spec,
     effect=True,
     op="data_parallel",
     doc="Start to compute the mean of the ``xs`` of all ranks, in one message. The "
@@ -206,13 +207,13 @@ START = Kernel(
 )
 
 
-def _waited(ticket: Spec, *xs: Spec) -> tuple[Spec, ...]:
+def _waited_spec(ticket: Spec, *xs: Spec) -> tuple[Spec, ...]:
     return xs
 
 
 WAIT = Kernel(
     "mpi.AllReduceWait(ticket: int32, *xs) -> *ys",
-    out=_waited,
+    out=_waited_spec,
     effect=True,
     op="data_parallel",
     doc="Wait for the means that ``mpi.AllReduceStart`` has started for these ``xs``.",

@@ -1,8 +1,8 @@
-"""The kernels: MPI on the memory of the host, for the arrays of any backend.
+"""The kernels: MPI on host memory, for the arrays of any backend.
 
-The values of an array are read in place if the backend lends its memory (cpu and wasm
-do), and are downloaded otherwise. On cpu the array that MPI fills is the result itself;
-other backends copy it. Collectives without arithmetic move bytes, of any dtype.
+The values of an array are read in place if the backend shares its memory (as cpu and
+wasm do), and are downloaded otherwise. On cpu the result is the array that MPI fills;
+other backends copy it. Collectives without arithmetic move bytes, for any dtype.
 
 Map: the kernels; pending sums.
 """
@@ -29,7 +29,7 @@ def _bytes(values: Array) -> Array:
 
 
 def _summable(values: Array) -> Array:
-    """Return values in a dtype that MPI can add: float16 becomes float32."""
+    """Return the values in a dtype that MPI can add: float16 becomes float32."""
     return values.astype(np.float32) if values.dtype == np.float16 else values
 
 
@@ -74,10 +74,10 @@ class _Kernels:
     def all_gather(self, x: Any) -> Any:
         given = self.read(x)
         ranks = world().size
-        whole = np.empty((ranks * given.shape[0], *given.shape[1:]), given.dtype)
+        gathered = np.empty((ranks * given.shape[0], *given.shape[1:]), given.dtype)
         with world().during("mpi.AllGather", given) as comm:
-            comm.Allgather(_bytes(given), _bytes(whole))
-        return self.upload(whole)
+            comm.Allgather(_bytes(given), _bytes(gathered))
+        return self.upload(gathered)
 
     def reduce_scatter(self, x: Any, *, op: str) -> Any:
         given = self.read(x)
@@ -115,7 +115,7 @@ class _Kernels:
         mean = _wait_for_sum(world(), int(self.read(ticket)))
         ends = itertools.accumulate(math.prod(x.shape) for x in xs)
         parts = np.split(mean, [*ends][:-1])
-        # Slices of the bucket itself, which are the results on cpu.
+        # The parts are views of the bucket; on cpu they are the results.
         return tuple(
             self.upload(y.reshape(x.shape).astype(x.dtype, copy=False))
             for x, y in zip(xs, parts, strict=True)
@@ -150,23 +150,23 @@ _pending_sums: dict[int, _PendingSum] = {}
 _tickets = itertools.count()
 
 
-def _start_sum(here: World, xs: list[Array]) -> int:
+def _start_sum(world: World, xs: list[Array]) -> int:
     """Copy the arrays into one bucket, start its sum, and return the ticket."""
     bucket = np.concatenate([_summable(x).reshape(-1) for x in xs])
-    with here.during("mpi.AllReduceStart", bucket) as comm:
-        request = comm.Iallreduce(here.mpi.IN_PLACE, bucket)
+    with world.during("mpi.AllReduceStart", bucket) as comm:
+        request = comm.Iallreduce(world.mpi.IN_PLACE, bucket)
     ticket = next(_tickets) % 2**31
     _pending_sums[ticket] = _PendingSum(request, bucket)
-    here.under_way.set()  # from now on the watchdog makes MPI advance them
+    world.under_way.set()  # from now on the watchdog makes MPI advance the message
     return ticket
 
 
-def _wait_for_sum(here: World, ticket: int) -> Array:
+def _wait_for_sum(world: World, ticket: int) -> Array:
     """Wait for the sum of a bucket and return its mean."""
     request, bucket = _pending_sums.pop(ticket)
-    here.under_way.clear()  # meanwhile this call makes MPI advance
-    with here.during("mpi.AllReduceWait", bucket, False):
+    world.under_way.clear()  # while this call waits, it makes MPI advance
+    with world.during("mpi.AllReduceWait", bucket, False):
         request.Wait()
     if _pending_sums:
-        here.under_way.set()
-    return np.divide(bucket, here.size, out=bucket)
+        world.under_way.set()
+    return np.divide(bucket, world.size, out=bucket)

@@ -1,7 +1,7 @@
 """Data-parallel training: ranks share the parameters and divide the data.
 
 Gradients are averaged in buckets: tensors of one dtype that are sent as one message.
-A bucket is sent as soon as it is full; at the end, all of them are awaited.
+A bucket is sent as soon as it is full; at the end, ``means`` waits for all buckets.
 
 Map: ``data_parallel``, ``overlap`` and ``average``; data and parameters; checkpoints
 and messages.
@@ -35,13 +35,13 @@ class _Buckets:
         self.limit = mib * MIB
         self.filling: dict[DType, list[Tensor]] = {}
         self.started: list[tuple[Tensor, list[Tensor]]] = []
-        self.seen: set[int] = set()
+        self.added_ids: set[int] = set()
 
     def add(self, x: Tensor) -> None:
-        """Add a tensor unless already added; send its bucket if full."""
-        if id(x) in self.seen:
+        """Add a tensor unless it was added before; send its bucket if that is full."""
+        if id(x) in self.added_ids:
             return
-        self.seen.add(id(x))  # the bucket keeps it alive, so the id stays unique
+        self.added_ids.add(id(x))  # the bucket keeps it alive, so the id stays unique
         xs = self.filling.setdefault(x.dtype, [])
         xs.append(x)
         if sum(y.size * y.dtype.itemsize for y in xs) >= self.limit:
@@ -55,11 +55,11 @@ class _Buckets:
         """Send the remaining buckets, wait for all, and return the means by id."""
         for dtype in [*self.filling]:
             self._start(dtype)
-        found: dict[int, Tensor] = {}
+        means: dict[int, Tensor] = {}
         for ticket, xs in self.started:
             ys = wait_for_mean(ticket, xs)
-            found |= {id(x): y for x, y in zip(xs, ys, strict=True)}
-        return found
+            means |= {id(x): y for x, y in zip(xs, ys, strict=True)}
+        return means
 
 
 _current: ContextVar[_Buckets | None] = ContextVar("plugrad_mpi", default=None)
@@ -67,7 +67,7 @@ _current: ContextVar[_Buckets | None] = ContextVar("plugrad_mpi", default=None)
 
 @contextmanager
 def _bucket_scope(mib: float) -> Iterator[_Buckets]:
-    """Let ``overlap`` send the buckets of this block."""
+    """Yield the buckets to which ``overlap`` adds gradients in this block."""
     if not mib > 0:
         raise ValueError(f"data_parallel: bucket_mib {mib} must be above 0")
     buckets = _Buckets(mib)
@@ -100,16 +100,17 @@ def data_parallel(
     """Return ``value_and_grad`` with value and gradients averaged over all ranks.
 
     If each rank passes its part of a batch (``shard``), and the loss is a mean over the
-    examples, the result is that of one process with the whole batch, to rounding.
+    examples, the result equals that of one process with the whole batch, except for
+    rounding.
 
     Args:
-        value_and_grad: What ``pg.value_and_grad`` returns, or ``pg.variable_grads`` of
-            a function.
-        bucket_mib: The size from which a bucket is sent, in MiB.
+        value_and_grad: A function that ``pg.value_and_grad`` returns, or a function
+            that calls ``pg.variable_grads``.
+        bucket_mib: The size, in MiB, at which a bucket is full and is sent.
 
     Returns:
-        A function of the same arguments, which may be under ``pg.jit``. With
-        ``has_aux=True`` the value is averaged, and ``aux`` is that of this rank.
+        A function of the same arguments; ``pg.jit`` can compile it. With
+        ``has_aux=True`` the value is averaged, but ``aux`` is that of this rank.
 
     Raises:
         ValueError: ``bucket_mib`` is not above 0.
@@ -140,8 +141,9 @@ def average(tree: Tree, *, bucket_mib: float = BUCKET_MIB) -> Tree:
     """Return a tree with the means of its floating tensors over all ranks.
 
     Args:
-        tree: Gradients, or metrics. Other leaves stay those of this rank.
-        bucket_mib: The size from which a bucket is sent, in MiB.
+        tree: Gradients, or metrics. Leaves that are not floating tensors are returned
+            unchanged.
+        bucket_mib: The size, in MiB, at which a bucket is full and is sent.
 
     Raises:
         ValueError: ``bucket_mib`` is not above 0.
@@ -160,25 +162,26 @@ def average(tree: Tree, *, bucket_mib: float = BUCKET_MIB) -> Tree:
 
 @pg.custom_grad
 def _mark(*leaves: Tensor) -> tuple[Any, Callable[..., Any]]:
-    def arrived(*gradients: Tensor) -> tuple[Tensor, ...]:
+    def add_gradients(*gradients: Tensor) -> tuple[Tensor, ...]:
         if (buckets := _current.get()) is not None:
             for x in gradients:
                 buckets.add(x)
         return gradients
 
-    return leaves, arrived
+    return leaves, add_gradients
 
 
 def overlap(parameters: Tree, /) -> Tree:
     """Return the parameters of a layer; their gradients are sent during backward.
 
     Call it in the loss, right before the layer: ``layer = mpi.overlap(layer)``. When
-    backward leaves the layer, its gradients are added to the bucket, which is sent once
-    it is full. Outside of ``data_parallel`` it does nothing.
+    the backward pass has computed the gradients of the layer, they are added to the
+    bucket, which is sent once it is full. Outside ``data_parallel``, ``overlap`` does
+    nothing.
 
     Args:
-        parameters: A tree, part of what is differentiated. If a tensor is used in
-            several places, its gradient is sent after backward.
+        parameters: A tree that is part of the differentiated parameters. If a tensor is
+            used in several places, its gradient is sent after the backward pass.
 
     Example:
         >>> def loss(layers, x):
@@ -205,8 +208,9 @@ def shard(tree: Tree, /) -> Tree:
     """Return this rank's part of a batch, along axis 0.
 
     Args:
-        tree: Tensors or arrays, the same on all ranks. The batches therefore do not
-            depend on the number of ranks, and training can resume with another number.
+        tree: Tensors or arrays, the same on all ranks. The whole batch therefore does
+            not depend on the number of ranks, and training can resume with a different
+            number.
 
     Raises:
         ValueError: A leaf has no axis 0, or ``size()`` does not divide it.
@@ -222,8 +226,8 @@ def shard(tree: Tree, /) -> Tree:
     def part(x: Any) -> Any:
         if not x.shape or x.shape[0] % here.size:
             raise ValueError(
-                f"shard: axis 0 of shape {tuple(x.shape)} must divide by {here.size}, "
-                "the number of ranks; drop or pad rows"
+                f"shard: axis 0 of shape {tuple(x.shape)} must be a multiple of "
+                f"{here.size}, the number of ranks; drop or pad rows"
             )
         rows = x.shape[0] // here.size
         return x[rows * here.rank : rows * (here.rank + 1)]
@@ -235,8 +239,8 @@ def broadcast_parameters(tree: Tree, /, root: int = 0) -> Tree:
     """Return a tree with the tensors of the rank ``root``; Variables are assigned.
 
     Args:
-        tree: Parameters, the state of an optimizer, random keys. Other leaves stay
-            those of this rank.
+        tree: Parameters, the state of an optimizer, random keys. Leaves that are
+            neither tensors nor Variables are returned unchanged.
         root: The rank whose values are sent.
 
     Raises:
@@ -251,13 +255,13 @@ def broadcast_parameters(tree: Tree, /, root: int = 0) -> Tree:
 
     """
 
-    def sent(x: Any) -> Any:
+    def broadcast_leaf(x: Any) -> Any:
         if isinstance(x, pg.Variable):
             x.assign(broadcast(x.value, root))
             return x
         return broadcast(x, root) if isinstance(x, Tensor) else x
 
-    return pg.tree.map(sent, tree)
+    return pg.tree.map(broadcast_leaf, tree)
 
 
 # --- checkpoints and messages ------------------------------------------------------
@@ -266,9 +270,8 @@ def broadcast_parameters(tree: Tree, /, root: int = 0) -> Tree:
 class Checkpoints:
     """Checkpoints that rank 0 writes and reads, with the methods of ``checkpoints``.
 
-    Each method runs only on rank 0; all ranks return its result or raise its error. No
-    other rank needs the files, and all of them resume from one. All ranks must call a
-    method together.
+    Each method runs only on rank 0; all ranks return its result or raise its error. The
+    other ranks need no access to the files. All ranks must call a method together.
 
     Args:
         checkpoints: ``plugrad_train.Checkpoints``, or an object with your own methods.
@@ -292,13 +295,13 @@ class Checkpoints:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        found = getattr(self._checkpoints, name)
-        if not callable(found):
-            return found
-        return lambda *args, **named: _on_first_rank(found, args, named)
+        attribute = getattr(self._checkpoints, name)
+        if not callable(attribute):
+            return attribute
+        return lambda *args, **named: _run_on_first_rank(attribute, args, named)
 
 
-def _on_first_rank(method: Callable[..., Any], args: Any, named: Any) -> Any:
+def _run_on_first_rank(method: Callable[..., Any], args: Any, named: Any) -> Any:
     """Run a method on rank 0; return its result or raise its error on all ranks."""
     here = world()
     outcome = None
@@ -316,7 +319,7 @@ def _on_first_rank(method: Callable[..., Any], args: Any, named: Any) -> Any:
 
 
 def log(*values: object, every_rank: bool = False) -> None:
-    """Print only on rank 0, or on every rank with a prefix that names the rank.
+    """Print on rank 0 only, or on every rank with a prefix that names the rank.
 
     Args:
         values: The arguments of ``print``.

@@ -1,6 +1,7 @@
 """The entry-point module: the contracts and their kernels for each plugrad backend.
 
-Other backends get the same kernels when a collective first runs on them.
+Backends that are not in ``BACKENDS`` get the same kernels when a collective first runs
+on them.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""A process next to the ranks of a machine that reports which of them was killed.
+"""The witness: a process on each machine that reports which rank was killed.
 
-When a rank is killed, mpiexec ends all the others before any of them can report it, and
-the mpiexec of MPICH may name a process that it ended itself. The witness runs in its
+When a rank is killed, mpiexec ends all other ranks before any of them can report it,
+and the mpiexec of MPICH may name a rank that it ended itself. The witness runs in its
 own session, where mpiexec does not end it. ``epoll`` returns the ranks in the order in
-which they ended, even if the witness starts or wakes up later. It needs Linux.
+which they ended, even if the witness starts or wakes up later. The witness needs Linux.
 
-mpiexec notices the end of a rank when the system closes its socket, which is before the
-process has ended: on a busy machine, another process that mpiexec kills can end first.
-Therefore each rank also holds a pipe. Linux closes the files of an ending process from
-the highest number down, and the number of the pipe is above that of the socket.
+mpiexec notices the end of a rank when the system closes the socket of the rank, which
+is before the process has ended: on a busy machine, another process that mpiexec kills
+can end first. Therefore each rank also holds a pipe open. Linux closes the files of an
+ending process from the highest number down, and the number of the pipe is above that of
+the socket, so the witness notices the end of the pipe first.
 
 Map: ``start`` and ``Witness``, which the ranks call; the code of the process.
 """
@@ -32,8 +33,8 @@ class Witness:
 
     Attributes:
         pid: The process id of the witness.
-        process: The process, in the rank that started it; None in others.
-        write_end: The end of the pipe that is closed when this rank ends.
+        process: The process, in the rank that started it; None in other ranks.
+        write_end: The end of the pipe that the system closes when this rank ends.
 
     """
 
@@ -57,26 +58,26 @@ class Witness:
 
 
 def start(comm: Any, kind: int) -> Witness | None:
-    """Start the witness of each machine; all ranks call this.
+    """Start the witness of each machine; all ranks must call this.
 
     Args:
         comm: The communicator of all ranks.
         kind: ``MPI.COMM_TYPE_SHARED``: the ranks of one machine.
 
     """
-    here = comm.Split_type(kind)
+    machine = comm.Split_type(kind)
     if not hasattr(os, "pidfd_open"):
-        here.Free()
+        machine.Free()
         return None
-    closes, write_end = _pipe()
-    ranks = here.gather((comm.rank, os.getpid(), closes))
+    read_end, write_end = _pipe()
+    ranks = machine.gather((comm.rank, os.getpid(), read_end))
     process = None
-    if here.rank == 0:
+    if machine.rank == 0:
         with contextlib.suppress(OSError):  # a sandbox may forbid it
-            process = _process(comm.size, ranks)
-    pid = here.bcast(process and process.pid)  # until then none of them has ended
-    here.Free()
-    os.close(closes)
+            process = _start_process(comm.size, ranks)
+    pid = machine.bcast(process and process.pid)  # before that, no rank ends
+    machine.Free()
+    os.close(read_end)
     if pid is None:
         os.close(write_end)
         return None
@@ -87,19 +88,21 @@ def _pipe() -> tuple[int, int]:
     """Return both ends of a pipe; the write end gets the highest file number."""
     import fcntl  # not available on Windows
 
-    closes, low = os.pipe()
+    read_end, low = os.pipe()
     above = 1 + max(map(int, os.listdir("/dev/fd")))
     write_end = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, above)
     os.close(low)
-    return closes, write_end
+    return read_end, write_end
 
 
-def _process(size: int, ranks: list[tuple[int, int, int]]) -> subprocess.Popen[bytes]:
-    """Start the witness of ranks, given by their number, process and pipe end."""
+def _start_process(
+    size: int, ranks: list[tuple[int, int, int]]
+) -> subprocess.Popen[bytes]:
+    """Start the witness of ranks, given as (rank, process id, read end of pipe)."""
     with select.epoll() as pollable, contextlib.ExitStack() as stack:
         files = {}
-        for rank, pid, closes in ranks:
-            pipe = os.open(f"/proc/{pid}/fd/{closes}", os.O_RDONLY)
+        for rank, pid, read_end in ranks:
+            pipe = os.open(f"/proc/{pid}/fd/{read_end}", os.O_RDONLY)
             for file in (pipe, os.pidfd_open(pid)):
                 stack.callback(os.close, file)
                 pollable.register(file, select.EPOLLIN)
@@ -116,16 +119,16 @@ def _process(size: int, ranks: list[tuple[int, int, int]]) -> subprocess.Popen[b
 
 
 def watch(pollable: str, size: str, *ranks: str) -> int:
-    """Wait for the first rank that ends; report which it was, and the cause."""
+    """Wait for the first rank that ends; report this rank and the cause."""
     before = killed_for_memory()
     watched = dict(rank.split(":", 1) for rank in ranks)
     [(file, _)] = select.epoll.fromfd(int(pollable)).poll(maxevents=1)
     rank, pid = watched[str(file)].split(":")
-    at = datetime.now().strftime("%H:%M:%S.%f")[:-3]
+    time = datetime.now().strftime("%H:%M:%S.%f")[:-3]
     text = (
         f"rank {rank} of {size} (process {pid} on {platform.node()}) ended first, at "
     )
-    text += f"{at}, without MPI_Finalize: {cause(int(pid))}"
+    text += f"{time}, without MPI_Finalize: {cause(int(pid))}"
     if killed_for_memory() > before:
         text += "; the system killed a process because it ran out of memory"
     os.write(2, f"plugrad-mpi: {text}\n".encode())
@@ -137,7 +140,7 @@ def cause(pid: int) -> str:
     with contextlib.suppress(OSError):
         select.select(
             [os.pidfd_open(pid)], [], [], 10
-        )  # at most 10 s, because files close before the process ends
+        )  # for at most 10 s: the files are closed before the process ends
         _, _, words = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")
         if words[0] == "Z" and (number := int(words.split()[-1]) & 0x7F):
             return f"killed by signal {number} ({signal.Signals(number).name})"

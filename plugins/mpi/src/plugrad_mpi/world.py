@@ -1,9 +1,10 @@
 """The ranks of this job, and the watchdog that ends it when one of them fails.
 
-MPI starts when a function first needs it, not with ``import plugrad_mpi``, because that
-import is part of opening a backend. From then on, a watchdog thread runs: if a
-collective takes longer than ``PLUGRAD_MPI_TIMEOUT`` seconds, it makes all ranks report
-where they are, and ends the job. An uncaught exception ends the job as well.
+MPI starts when a function first needs it, not with ``import plugrad_mpi``, because
+plugrad imports this package when it opens a backend. From then on, a watchdog thread
+runs: if a collective takes longer than ``PLUGRAD_MPI_TIMEOUT`` seconds, the watchdog
+makes all ranks report where they are, and ends the job. An uncaught exception ends the
+job as well.
 
 Map: ``rank``, ``size``, ``barrier``; ``World``; the watchdog; the location of a rank.
 """
@@ -27,33 +28,33 @@ from .witness import Witness, start
 
 DEFAULT_TIMEOUT_S = 600.0  # the default of NCCL in PyTorch
 POLL_INTERVAL_S = 1e-3  # between calls that make MPI advance pending messages
-MAX_ALARM_S = 1e9  # above this the C library accepts no alarm; 30 years
-ANSWER_TIMEOUT_S = 3.0  # for the ranks to report where they are
+MAX_ALARM_S = 1e9  # about 30 years; the C library accepts no longer alarm
+ANSWER_TIMEOUT_S = 3.0  # how long to wait until the other ranks report where they are
 ASK, ANSWER = 1, 2  # tags of empty messages
 EMPTY_MESSAGE = np.empty(0, np.uint8)
 
 
 def _timeout_s() -> float:
-    """Return the time limit of a collective in seconds; infinity: no limit."""
+    """Return the time limit of a collective in seconds; infinity means no limit."""
     text = os.environ.get("PLUGRAD_MPI_TIMEOUT", str(DEFAULT_TIMEOUT_S))
     try:
-        found = float(text)
+        seconds = float(text)
     except ValueError:
-        found = 0.0
-    if not found > 0:
+        seconds = 0.0
+    if not seconds > 0:
         raise ValueError(
             f"plugrad_mpi: PLUGRAD_MPI_TIMEOUT={text}: use a number of seconds above "
             "0, or inf for no limit"
         )
-    return found
+    return seconds
 
 
 def _wait_for_all_ranks_to_start() -> Any:
     """Import mpi4py, which starts MPI and waits in MPI_Init for all ranks.
 
-    The import holds Python's global lock, so no Python thread could end it. If another
-    rank has ended before, ``faulthandler`` ends it with a traceback that names this
-    function.
+    The import holds Python's global interpreter lock, so no Python thread could end it.
+    If another rank has already ended, the import never returns; then ``faulthandler``
+    ends this process with a traceback that names this function.
     """
     limit = _timeout_s()
     if limit < MAX_ALARM_S:
@@ -64,8 +65,8 @@ def _wait_for_all_ranks_to_start() -> Any:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise ImportError(
-            f"plugrad_mpi: mpi4py cannot load MPI ({error}); install one: pip install "
-            "mpich, or use the one of the cluster"
+            f"plugrad_mpi: mpi4py cannot load an MPI library ({error}); run pip "
+            "install mpich, or use the library of the cluster"
         ) from error
     finally:
         faulthandler.cancel_dump_traceback_later()
@@ -99,7 +100,7 @@ def size() -> int:
 
 
 def barrier() -> None:
-    """Wait until all ranks have called it; ``jit`` does not record it.
+    """Wait until all ranks have called ``barrier``; ``jit`` does not record the call.
 
     Example:
         >>> mpi.barrier()
@@ -116,9 +117,10 @@ class World:
         rank: The number of this process.
         size: The number of processes.
         mpi: The module ``mpi4py.MPI``.
-        comm: The communicator of the collectives; ``MPI.COMM_WORLD`` is the user's.
+        comm: The communicator of the collectives; ``MPI.COMM_WORLD`` is left to the
+            program.
         count: The number of collectives that this rank has begun.
-        busy: The running collective and its start time; None outside of one.
+        busy: The running collective and its start time; None outside a collective.
         under_way: Set while there are pending messages for which no call waits.
         witness: The process that reports which rank was killed, if there is one.
 
@@ -140,7 +142,7 @@ class World:
             self.witness = start(self.comm, self.mpi.COMM_TYPE_SHARED)
 
     def __jit_state__(self) -> tuple[int, int]:
-        """Return the state on which results depend, without the counters."""
+        """Return the state on which results depend; counters are not part of it."""
         return self.rank, self.size
 
     def during(
@@ -151,7 +153,7 @@ class World:
         Args:
             name: The name of the kernel.
             x: The input array.
-            together: Whether all ranks take part, so that debug mode compares it.
+            together: Whether all ranks take part; only then debug mode compares them.
             attrs: The attributes.
 
         """
@@ -176,41 +178,45 @@ class World:
         self.comm.Abort(1)
 
     def _compare(self) -> None:
-        """Raise on all ranks unless all run the same collective."""
-        own = format_collective(self._last)
-        found = self.comm.allgather((own, _program_location(self._thread)))
-        if len({what for what, _ in found}) > 1:
+        """Raise on all ranks if the ranks do not run the same collective."""
+        collective = format_collective(self._last)
+        reports = self.comm.allgather((collective, _program_location(self._thread)))
+        if len({x for x, _ in reports}) > 1:
             self.busy = None
-            lines = [f"  rank {n}: {x} at {at}" for n, (x, at) in enumerate(found)]
+            lines = [
+                f"  rank {n}: {x} at {place}" for n, (x, place) in enumerate(reports)
+            ]
             raise DivergenceError(
                 f"plugrad_mpi: the ranks differ in collective {self.count}; all must "
-                "run the same ones in the same order:\n" + "\n".join(lines)
+                "run the same collectives in the same order:\n" + "\n".join(lines)
             )
 
     def where(self) -> str:
         """Describe what this rank is doing, for messages."""
-        at = _program_location(self._thread)
+        place = _program_location(self._thread)
         if (busy := self.busy) is not None:
-            what = format_collective(busy[0])
-            since = monotonic() - busy[1]
-            return f"waits in {what} for {since:.1f} s, at {at}"
+            collective = format_collective(busy[0])
+            waited = monotonic() - busy[1]
+            return f"waits in {collective} for {waited:.1f} s, at {place}"
         last = format_collective(self._last)
-        return f"is in no collective, at {at}; its last was {last}"
+        return f"is in no collective, at {place}; its last was {last}"
 
 
 @functools.cache
 def world() -> World:
     """Return the world of all ranks; the first call starts the watchdog."""
-    found = World()
-    if found.size > 1:
-        if found.debug:
+    the_world = World()
+    if the_world.size > 1:
+        if the_world.debug:
             where = f"process {os.getpid()} on {platform.node()}"
-            _write_message(f"plugrad-mpi: rank {found.rank} of {found.size} is {where}")
-        sys.excepthook = functools.partial(_end_job, found, sys.excepthook)
-        watchdog = Watchdog(found)
+            _write_message(
+                f"plugrad-mpi: rank {the_world.rank} of {the_world.size} is {where}"
+            )
+        sys.excepthook = functools.partial(_end_job, the_world, sys.excepthook)
+        watchdog = Watchdog(the_world)
         watchdog.start()
         atexit.register(watchdog.stop)
-    return found
+    return the_world
 
 
 def format_collective(run: tuple[Any, ...]) -> str:
@@ -224,7 +230,7 @@ def format_collective(run: tuple[Any, ...]) -> str:
 
 def _end_job(
     here: World,
-    shown: Any,
+    show_exception: Any,
     kind: type[BaseException],
     error: BaseException,
     trace: TracebackType | None,
@@ -232,14 +238,16 @@ def _end_job(
     """Show an uncaught exception and end the job on all ranks."""
     import traceback  # 2 ms, which every import of a plugrad backend would take
 
-    shown(kind, error, trace)
-    why = "".join(traceback.format_exception_only(error)).strip()
-    _write_message(f"plugrad-mpi: rank {here.rank} of {here.size} ends the job: {why}")
+    show_exception(kind, error, trace)
+    reason = "".join(traceback.format_exception_only(error)).strip()
+    _write_message(
+        f"plugrad-mpi: rank {here.rank} of {here.size} ends the job: {reason}"
+    )
     here.abort()
 
 
 def _write_message(text: str) -> None:
-    """Write a message in one write, unbuffered."""
+    """Write a message to stderr in a single unbuffered write."""
     sys.stdout.flush()
     os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{text}\n".encode())
 
@@ -251,11 +259,11 @@ class Watchdog(threading.Thread):
     """Ends the job if a collective takes too long; each rank reports where it is.
 
     Most MPI libraries advance messages only inside calls. While messages are pending,
-    the watchdog polls for questions of other ranks every ``POLL_INTERVAL_S`` seconds,
-    and these calls advance them.
+    the watchdog polls for questions from other ranks every ``POLL_INTERVAL_S`` seconds;
+    these calls advance the messages.
 
-    It uses its own communicator. If MPI does not allow calls from several threads, only
-    this rank reports where it is.
+    The watchdog uses its own communicator. If MPI does not allow calls from several
+    threads, only this rank reports where it is.
     """
 
     def __init__(self, here: World) -> None:
@@ -263,7 +271,7 @@ class Watchdog(threading.Thread):
         self.here, self.ended = here, threading.Event()
         threads = here.mpi.Query_thread() == here.mpi.THREAD_MULTIPLE
         self.comm: Any = here.comm.Dup() if threads else None
-        self.sent: list[Any] = []  # messages that may be pending
+        self.sent: list[Any] = []  # requests of messages that may be pending
 
     def stop(self) -> None:
         """End the thread before MPI ends."""
@@ -280,7 +288,7 @@ class Watchdog(threading.Thread):
             if self.here.under_way.wait(step):
                 sleep(POLL_INTERVAL_S)
             if self.here.witness is not None and self.here.witness.has_exited():
-                self.here.comm.Abort(1)  # in case mpiexec does not end the others
+                self.here.comm.Abort(1)  # in case mpiexec does not end the other ranks
             busy = self.here.busy
             if busy is not None and monotonic() - busy[1] > self.here.timeout:
                 self.alarm()
@@ -291,21 +299,21 @@ class Watchdog(threading.Thread):
                 self.comm.Isend(EMPTY_MESSAGE, other, ANSWER) for other in asking
             ]
 
-    def say(self, why: str) -> None:
+    def say(self, suffix: str) -> None:
         """Report where this rank is."""
         here = self.here
         _write_message(
-            f"plugrad-mpi: rank {here.rank} of {here.size} {here.where()}{why}"
+            f"plugrad-mpi: rank {here.rank} of {here.size} {here.where()}{suffix}"
         )
 
     def messages(self, tag: int) -> list[int]:
         """Receive the messages with a tag; return the ranks that sent them."""
-        found = []
+        senders = []
         status = self.here.mpi.Status()
         while self.comm is not None and self.comm.Iprobe(tag=tag, status=status):
-            found.append(status.source)
+            senders.append(status.source)
             self.comm.Recv(np.empty(0, np.uint8), status.source, tag)
-        return found
+        return senders
 
     def alarm(self) -> None:
         """Ask all ranks where they are and end the job."""
@@ -314,7 +322,7 @@ class Watchdog(threading.Thread):
         if self.comm is None:
             if self.here.witness is not None:
                 self.here.witness.dismiss()
-            os._exit(1)  # mpiexec ends the others
+            os._exit(1)  # mpiexec ends the other ranks
         silent = {*range(self.here.size)} - {self.here.rank}
         self.sent += [self.comm.Isend(EMPTY_MESSAGE, other, ASK) for other in silent]
         deadline = monotonic() + ANSWER_TIMEOUT_S
@@ -337,7 +345,7 @@ class Watchdog(threading.Thread):
 def _program_location(thread: int) -> str:
     """Return the file and line of the program that a thread is executing.
 
-    If the thread has ended, the job waits for the main thread: its location counts.
+    If the thread has ended, return the location of the main thread instead.
     """
     frames = sys._current_frames()
     frame = frames.get(thread) or frames.get(threading.main_thread().ident or 0)

@@ -2,8 +2,8 @@
 
 The parameters of one dtype are joined to a vector, padded to a multiple of ``size()``.
 A step consists of a reduce-scatter of the gradients, the optimizer on the part of this
-rank, and an all-gather of the parameters: as many bytes as an all-reduce of the
-gradients.
+rank, and an all-gather of the parameters. Together, the two collectives move as many
+bytes as an all-reduce of the gradients.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class _Vectors:
         for p in self.params:
             if not isinstance(p, Tensor) or p.dtype.kind not in "fc":
                 raise TypeError(
-                    f"sharded: a parameter must be a floating tensor, got {p!r}; keep "
-                    "what is not trained elsewhere"
+                    f"sharded: a parameter must be a floating tensor, got {p!r}; "
+                    "remove values that are not trained from the tree"
                 )
             name = str(p.dtype)
             self.lengths[name] = self.lengths.get(name, 0) + p.size
@@ -60,7 +60,7 @@ class _Vectors:
         """Return the length of one rank's part."""
         return -(-self.lengths[name] // self.here.size)
 
-    def joined(self, leaves: list[Tensor]) -> dict[str, Tensor]:
+    def join(self, leaves: list[Tensor]) -> dict[str, Tensor]:
         """Return the padded vectors."""
         found = {}
         for name, length in self.lengths.items():
@@ -76,29 +76,32 @@ class _Vectors:
 
     def split(self, vectors: dict[str, Tensor]) -> Tree:
         """Split vectors into the leaves of the tree."""
-        at = dict.fromkeys(vectors, 0)
+        offsets = dict.fromkeys(vectors, 0)
         leaves = []
         for p in self.params:
             name = str(p.dtype)
-            leaves.append(vectors[name][at[name] : at[name] + p.size].reshape(p.shape))
-            at[name] += p.size
+            leaves.append(
+                vectors[name][offsets[name] : offsets[name] + p.size].reshape(p.shape)
+            )
+            offsets[name] += p.size
         return self.structure(leaves)
 
-    def name_of(self, own: Tensor) -> str | None:
-        """Return the name of the vector of which a state tensor is a part, or None."""
-        names = [n for n in self.lengths if own.shape == (self.rows(n),)]
-        if str(own.dtype) in names:
-            return str(own.dtype)
+    def vector_name(self, state: Tensor) -> str | None:
+        """Return the name of the vector to which a state tensor belongs, or None."""
+        names = [n for n in self.lengths if state.shape == (self.rows(n),)]
+        if str(state.dtype) in names:
+            return str(state.dtype)
         if len(names) > 1:
             raise ValueError(
-                f"sharded: a {own.dtype} state of {own.shape[0]} elements may belong "
-                f"to the parameters of {' or '.join(names)}; change the size of some"
+                f"sharded: a {state.dtype} state of {state.shape[0]} elements may "
+                f"belong to the parameters of {' or '.join(names)}; pad the parameters of one "
+                "dtype so that the sizes differ"
             )
         return names[0] if names else None
 
     def parts(self) -> dict[str, Tensor]:
         """Return this rank's parts of the parameters."""
-        return {n: self.part(x, n) for n, x in self.joined(self.params).items()}
+        return {n: self.part(x, n) for n, x in self.join(self.params).items()}
 
 
 def sharded(optimizer: Any) -> Sharded:
@@ -137,32 +140,32 @@ def sharded(optimizer: Any) -> Sharded:
     def update(grads: Tree, state: Any, params: Tree) -> tuple[Tree, Any]:
         vectors = _Vectors(params)
         what = "sharded: the gradients have another structure than the parameters"
-        given = vectors.joined(list(vectors.structure.match(grads, what)))
+        given = vectors.join(list(vectors.structure.match(grads, what)))
         means = {n: reduce_scatter(g, op="mean") for n, g in given.items()}
         parts, state = optimizer.update(means, state, vectors.parts())
         return vectors.split({n: all_gather(p) for n, p in parts.items()}), state
 
-    def changed(state: Any, params: Tree, change: Callable[..., Tensor]) -> Any:
+    def map_state(state: Any, params: Tree, change: Callable[..., Tensor]) -> Any:
         """Apply a change to the leaves of a state that are parts of vectors."""
         vectors = _Vectors(params)
         like = optimizer.init(vectors.parts())
 
         def leaf(x: Any, own: Any) -> Any:
-            name = vectors.name_of(own)
+            name = vectors.vector_name(own)
             return x if name is None else change(vectors, x, name)
 
         return pg.tree.map(leaf, state, like)
 
-    def whole(vectors: _Vectors, x: Tensor, name: str) -> Tensor:
+    def gather_part(vectors: _Vectors, x: Tensor, name: str) -> Tensor:
         return all_gather(x)[: vectors.lengths[name]]
 
-    def part(vectors: _Vectors, x: Tensor, name: str) -> Tensor:
+    def scatter_whole(vectors: _Vectors, x: Tensor, name: str) -> Tensor:
         padding = vectors.rows(name) * vectors.here.size - vectors.lengths[name]
         return vectors.part(pg.pad(x, [(0, padding)]), name)
 
     return Sharded(
         init,
         update,
-        lambda state, params: changed(state, params, whole),
-        lambda state, params: changed(state, params, part),
+        lambda state, params: map_state(state, params, gather_part),
+        lambda state, params: map_state(state, params, scatter_whole),
     )

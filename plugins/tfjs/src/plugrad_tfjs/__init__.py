@@ -1,8 +1,9 @@
 """TensorFlow.js models on every plugrad backend, with gradients.
 
-``load`` reads a ``model.json`` and its weights: a layers model, as written by Keras and
-``tf.layers``, or a graph model, as the converter makes from a SavedModel.
-``basic_lstm_cell`` and ``multi_rnn_cell`` are functions of the TensorFlow.js API.
+``load`` reads a ``model.json`` and its weights. The model is a layers model, which
+Keras or ``tf.layers`` writes, or a graph model, which the converter makes from a
+SavedModel. ``basic_lstm_cell`` and ``multi_rnn_cell`` are functions of the
+TensorFlow.js API.
 """
 
 from typing import Any

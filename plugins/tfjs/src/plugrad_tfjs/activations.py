@@ -10,9 +10,8 @@ import plugrad as pg
 __all__ = ["Activation", "Fused", "activation", "fused_names"]
 
 Activation = Callable[[Any], Any]
-Fused = tuple[
-    bool, str
-]  # whether a fused op has a bias, and the name of its activation
+# Whether a fused op has a bias, and the name of its activation.
+Fused = tuple[bool, str]
 
 ACTIVATIONS: dict[str, Activation] = {
     "linear": lambda x: x,
@@ -39,12 +38,12 @@ _CAMEL = {"hardSigmoid": "hard_sigmoid", "logSoftmax": "log_softmax"}
 
 def activation(name: Any) -> Activation:
     """Return an activation by name; ValueError for an unknown name."""
-    if isinstance(name, dict):  # of a layer without settings, as Keras 2 writes it
+    if isinstance(name, dict):  # Keras 2 can write an activation as a layer
         name = str(name.get("class_name")).lower()
     name = _CAMEL.get(str(name), str(name))
     if name not in ACTIVATIONS:
         known = ", ".join(ACTIVATIONS)
-        raise ValueError(f"there is no activation {name!r} here; there are {known}")
+        raise ValueError(f"there is no activation {name!r}; use one of {known}")
     return ACTIVATIONS[name]
 
 
@@ -54,9 +53,9 @@ FUSED |= {"LeakyRelu": "leaky_relu", "Sigmoid": "sigmoid"}
 
 def fused_names(names: Any) -> Fused:
     """Parse the attribute ``fused_ops`` of a fused op."""
-    rest = [*names] if isinstance(names, tuple) else [names]
-    bias = rest[:1] == ["BiasAdd"]
-    rest = rest[bias:]
-    if len(rest) > 1 or any(name not in FUSED for name in rest):
+    remaining = [*names] if isinstance(names, tuple) else [names]
+    bias = remaining[:1] == ["BiasAdd"]
+    remaining = remaining[bias:]
+    if len(remaining) > 1 or any(name not in FUSED for name in remaining):
         raise ValueError(f"the fused ops {names!r} are not supported")
-    return bias, FUSED[rest[0]] if rest else "linear"
+    return bias, FUSED[remaining[0]] if remaining else "linear"

@@ -65,11 +65,11 @@ def basic_lstm_cell(
         Sutskever and O. Vinyals, "Recurrent Neural Network Regularization", 2014.
 
     """
-    given = _floating(
+    tensors = _floating(
         "basic_lstm_cell", forget_bias, lstm_kernel, lstm_bias, data, c, h
     )
-    _check_shapes("basic_lstm_cell", *given)
-    forget, kernel, bias, data, c, h = given
+    _check_shapes("basic_lstm_cell", *tensors)
+    forget, kernel, bias, data, c, h = tensors
     y = pg.matmul(pg.concat([data, h], axis=1), kernel) + bias
     i, j, f, o = pg.split(y, 4, axis=1)
     state = pg.sigmoid(i) * pg.tanh(j) + pg.sigmoid(f + forget) * c
@@ -77,43 +77,47 @@ def basic_lstm_cell(
 
 
 def _floating(op: str, *values: TensorLike) -> list[Tensor]:
-    """Return the arguments as tensors of their common floating dtype."""
-    known: list[Any] = [x if isinstance(x, NUMBER) else pg.asarray(x) for x in values]
-    if any(x.dtype.kind == "O" for x in known if isinstance(x, Tensor)):
+    """Return the arguments as tensors of the floating dtype they are promoted to."""
+    operands: list[Any] = [
+        x if isinstance(x, NUMBER) else pg.asarray(x) for x in values
+    ]
+    if any(x.dtype.kind == "O" for x in operands if isinstance(x, Tensor)):
         raise TypeError(f"{op}: there is no {op} of strings")
     try:
-        dtype = pg.result_type(*known)
+        dtype = pg.result_type(*operands)
     except TypeError as error:
         reason = str(error).removeprefix("result_type: ")
         raise TypeError(f"{op}: {reason}") from None
     if dtype.kind == "c":
         raise TypeError(f"{op}: there is no {op} of complex numbers ({dtype})")
-    wanted = dtype if dtype.kind == "f" else pg.float32
+    floating = dtype if dtype.kind == "f" else pg.float32
     return [
-        pg.astype(x, wanted) if isinstance(x, Tensor) else pg.asarray(x, dtype=wanted)
-        for x in known
+        pg.astype(x, floating)
+        if isinstance(x, Tensor)
+        else pg.asarray(x, dtype=floating)
+        for x in operands
     ]
 
 
 def _check_shapes(
     op: str, forget: Tensor, kernel: Tensor, bias: Tensor, data: Tensor, *cell: Tensor
 ) -> None:
-    """Raise unless the shapes of the arguments fit; ``cell`` is (c, h)."""
+    """Raise if the shapes of the arguments do not fit; ``cell`` is (c, h)."""
     c, _ = cell
-    known = f"{data.shape} and {c.shape}"
+    given_shapes = f"{data.shape} and {c.shape}"
     if data.ndim != 2 or c.ndim != 2:
         rule = "data must be [batch, inputs], c [batch, units]"
-        raise ValueError(f"{op}: {rule}; got shapes {known}")
+        raise ValueError(f"{op}: {rule}; got shapes {given_shapes}")
     (batch, inputs), units = data.shape, c.shape[1]
-    wanted = {"forget_bias": (), "lstm_kernel": (inputs + units, 4 * units)}
-    wanted |= {"lstm_bias": (4 * units,), "c": (batch, units), "h": (batch, units)}
+    expected = {"forget_bias": (), "lstm_kernel": (inputs + units, 4 * units)}
+    expected |= {"lstm_bias": (4 * units,), "c": (batch, units), "h": (batch, units)}
     for (name, shape), x in zip(
-        wanted.items(), (forget, kernel, bias, *cell), strict=True
+        expected.items(), (forget, kernel, bias, *cell), strict=True
     ):
         if x.shape != shape:
             raise ValueError(
                 f"{op}: {name} must have shape {shape} to fit data and c; got shapes "
-                f"{x.shape} and {known}"
+                f"{x.shape} and {given_shapes}"
             )
 
 
@@ -152,24 +156,30 @@ def multi_rnn_cell(
 
     """
     given = {"lstm_cells": lstm_cells, "c": c, "h": h}
-    cells, before, last = (_listed("multi_rnn_cell", *one) for one in given.items())
-    if not len(cells) == len(before) == len(last) or not all(map(callable, cells)):
-        counts = f"{len(before)} and {len(last)}"
+    cells, last_states, last_outputs = (
+        _as_list("multi_rnn_cell", *one) for one in given.items()
+    )
+    if not len(cells) == len(last_states) == len(last_outputs) or not all(
+        map(callable, cells)
+    ):
+        counts = f"{len(last_states)} and {len(last_outputs)}"
         rule = f"{len(cells)} cells need as many c and h, got {counts}"
         raise ValueError(f"multi_rnn_cell: {rule}; cells are functions")
     x = pg.asarray(data)
     states = list[Tensor]()
     outputs = list[Tensor]()
-    for cell, state, output in zip(cells, before, last, strict=True):
+    for cell, state, output in zip(cells, last_states, last_outputs, strict=True):
         state, x = cell(x, pg.asarray(state), pg.asarray(output))
         states.append(state)
         outputs.append(x)
     return states, outputs
 
 
-def _listed(op: str, name: str, given: Any) -> list[Any]:
+def _as_list(op: str, name: str, given: Any) -> list[Any]:
     """Return the elements of a sequence or of another ordered iterable."""
-    odd = isinstance(given, str | bytes | Mapping | Set) or not np.iterable(given)
-    if odd or getattr(given, "shape", None) == ():
+    is_unordered = isinstance(given, str | bytes | Mapping | Set) or not np.iterable(
+        given
+    )
+    if is_unordered or getattr(given, "shape", None) == ():
         raise TypeError(f"{op}: {name} must be a sequence, got {given!r}")
     return list(given)

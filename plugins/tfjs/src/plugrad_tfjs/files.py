@@ -1,7 +1,7 @@
 """Reads and writes the files of a model: ``model.json`` and the shards of its weights.
 
-Memory for a weight is allocated only after its files are found to be as large as the
-manifest says.
+Memory for the weights is allocated only after a check that their files have the sizes
+which the manifest states.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def read(path: Path, budget: pg.Budget) -> tuple[dict[str, Any], dict[str, Array
     weights: dict[str, Array] = {}
     for i, group in enumerate(manifest):
         try:
-            for name, values in _group(group, path.parent, seen, budget):
+            for name, values in _read_group(group, path.parent, seen, budget):
                 if name in weights:
                     raise ValueError(f"weight {name!r} occurs twice")
                 weights[name] = values
@@ -57,7 +57,7 @@ def read(path: Path, budget: pg.Budget) -> tuple[dict[str, Any], dict[str, Array
     return model, weights
 
 
-def _group(
+def _read_group(
     group: Any, folder: Path, seen: set[Path], budget: pg.Budget
 ) -> Iterator[tuple[str, Array]]:
     """Yield the weights of a group after the whole group has been checked."""
@@ -67,16 +67,18 @@ def _group(
         raise TypeError("it must be an object with the lists paths and weights")
     budget.count(len(group["weights"]) + len(group["paths"]))
     sizes = [_stored_bytes(spec) for spec in group["weights"]]
-    has = sum(_file_bytes(path, folder, seen, budget) for path in group["paths"])
-    if has != sum(sizes):
+    stored_bytes = sum(
+        _file_bytes(path, folder, seen, budget) for path in group["paths"]
+    )
+    if stored_bytes != sum(sizes):
         raise ValueError(
-            f"its files contain {has} bytes, but its weights need {sum(sizes)}"
+            f"its files contain {stored_bytes} bytes, but its weights need {sum(sizes)}"
         )
     data = b"".join(budget.read(path, folder) for path in group["paths"])
     begin = 0
     for spec, size in zip(group["weights"], sizes, strict=True):
         budget.allocate(math.prod(_shape(spec)) * np.dtype(spec["dtype"]).itemsize)
-        yield spec["name"], _decoded(spec, data[begin : begin + size])
+        yield spec["name"], _decode(spec, data[begin : begin + size])
         begin += size
 
 
@@ -89,15 +91,15 @@ def _file_bytes(path: Any, folder: Path, seen: set[Path], budget: pg.Budget) -> 
             size = os.fstat(file.fileno()).st_size
     except (FileNotFoundError, IsADirectoryError):
         raise ValueError(f"the file {path!r} does not exist") from None
-    found = (folder / path).resolve()
-    if found in seen:
+    resolved = (folder / path).resolve()
+    if resolved in seen:
         raise ValueError(f"the file {path!r} is listed twice")
-    seen.add(found)
+    seen.add(resolved)
     return size
 
 
 def size_of(value: Any) -> int:
-    """Return the size of an axis, or raise if the value is not one."""
+    """Return a value as the size of an axis; ValueError if it is not a valid size."""
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value[:20])
     if type(value) is not int or not 0 <= value < 2**48:
@@ -118,7 +120,7 @@ def _stored_bytes(spec: Any) -> int:
         raise TypeError(f"weight {name!r}: the dtype {dtype!r} is not supported")
     stored = DTYPES[dtype]
     if spec.get("quantization") is not None:
-        stored = _quantized(name, dtype, spec["quantization"])
+        stored = _quantized_dtype(name, dtype, spec["quantization"])
     return math.prod(_shape(spec)) * np.dtype(stored).itemsize
 
 
@@ -126,8 +128,8 @@ def _shape(spec: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(map(size_of, spec["shape"]))
 
 
-def _quantized(name: str, dtype: str, rule: Any) -> str:
-    """Check a quantization and return the dtype of the quantized values."""
+def _quantized_dtype(name: str, dtype: str, rule: Any) -> str:
+    """Check a quantization ``rule`` and return the dtype of the quantized values."""
     if not isinstance(rule, dict):
         raise TypeError(
             f"weight {name!r}: its quantization must be an object, not {rule!r}"
@@ -148,7 +150,7 @@ def _is_finite(value: Any) -> bool:
     return type(value) in (int, float) and abs(value) < 1e300
 
 
-def _decoded(spec: Mapping[str, Any], data: bytes) -> Array:
+def _decode(spec: Mapping[str, Any], data: bytes) -> Array:
     """Return the values of a weight, dequantized like in TensorFlow.js."""
     dtype = spec["dtype"]
     rule = spec.get("quantization")
@@ -175,10 +177,10 @@ def write(path: Path, model: Mapping[str, Any], weights: Mapping[str, Array]) ->
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write a file; replace an old one only when the new one is complete."""
-    draft = path.with_name(f"{path.name}.{os.urandom(4).hex()}.tmp")
+    """Write a file; an existing one is replaced only when the new one is complete."""
+    temporary = path.with_name(f"{path.name}.{os.urandom(4).hex()}.tmp")
     try:
-        draft.write_bytes(data)
-        draft.replace(path)
+        temporary.write_bytes(data)
+        temporary.replace(path)
     finally:
-        draft.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

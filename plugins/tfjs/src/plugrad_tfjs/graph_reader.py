@@ -1,6 +1,6 @@
 """Builds a program from a graph model.
 
-A value is named ``(node, output)``; the name of a constant is that of its node.
+The name of a value is ``(node, output)``; the name of a constant is the node's name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def read_graph(
 
 
 class Reader:
-    """Collects the steps of a graph and its problems."""
+    """Collects the steps and the problems of a graph."""
 
     def __init__(
         self, model: Mapping[str, Any], weights: Mapping[str, Array], budget: pg.Budget
@@ -55,22 +55,22 @@ class Reader:
                 self.problems.append(f"node {name!r} is defined twice")
             self.nodes[name] = row
         metadata = model.get("userDefinedMetadata")
-        told = metadata.get("signature") if isinstance(metadata, Mapping) else None
-        told = told or model.get("signature")
-        self.signature = told if isinstance(told, Mapping) else {}
+        signature = metadata.get("signature") if isinstance(metadata, Mapping) else None
+        signature = signature or model.get("signature")
+        self.signature = signature if isinstance(signature, Mapping) else {}
         self.weights = weights
 
     def inputs_of(self, name: str) -> list[tuple[str, int]]:
         """Return the input values of a node, without control dependencies."""
-        given = self.nodes[name].get("input", [])
-        if not isinstance(given, list) or not all(isinstance(x, str) for x in given):
+        refs = self.nodes[name].get("input", [])
+        if not isinstance(refs, list) or not all(isinstance(x, str) for x in refs):
             raise ModelError([f"node {name!r}: input must be a list of names"])
-        return [self.ref(x, f"node {name!r}") for x in given if not x.startswith("^")]
+        return [self.ref(x, f"node {name!r}") for x in refs if not x.startswith("^")]
 
     def ref(self, text: Any, where: str) -> tuple[str, int]:
-        """Return the node and the output to which a name refers."""
-        name, _, rest = str(text).partition(":")
-        number = rest.rpartition(":")[2] or "0"
+        """Return the node and the output number to which a name refers."""
+        name, _, suffix = str(text).partition(":")
+        number = suffix.rpartition(":")[2] or "0"
         if name not in self.nodes or not number.isdecimal() or len(number) > 4:
             raise ModelError([f"{where}: {text!r} is not an output of a node"])
         return name, int(number)
@@ -88,89 +88,90 @@ class Reader:
         steps: list[TfjsStep] = []
         on_host = set[Name]()
         frozen = set[Name]()
-        elsewhere: set[Name] = {name for name, _ in outputs}
+        off_host: set[Name] = {name for name, _ in outputs}
         for name in map(str, order):
             if self.nodes[name]["op"] == "Const":
                 if name not in self.weights:
                     self.problems.append(f"node {name!r}: it is not in the manifest")
-            elif name not in sources and (found := self.step(name, counts[name])):
-                step, row = found
+            elif name not in sources and (made := self.step(name, counts[name])):
+                step, row = made
                 steps.append(step)
                 reads = {n % max(len(step.inputs), 1) for n in row.reads}
                 for i, value in enumerate(step.inputs):
-                    (on_host if i in reads else elsewhere).add(value)
+                    (on_host if i in reads else off_host).add(value)
                 frozen |= {step.inputs[i] for i in row.frozen if i < len(step.inputs)}
         if self.problems:
             raise ModelError(self.problems)
         params = {
             name: x
             for name, x in self.weights.items()
-            if x.dtype.kind in "fc" and not (name in on_host and name not in elsewhere)
+            if x.dtype.kind in "fc" and not (name in on_host and name not in off_host)
         }
-        others = {name: x for name, x in self.weights.items() if name not in params}
+        constants = {name: x for name, x in self.weights.items() if name not in params}
         pairs = [(info, (source, 0)) for info, source in infos]
-        ends = [self.value(ref) for ref in outputs]
-        frozen |= {
-            name for name, x in params.items() if x.ndim == 0
-        }  # such as an epsilon
+        output_names = [self.value(ref) for ref in outputs]
+        # Scalars, such as an epsilon, are not trained.
+        frozen |= {name for name, x in params.items() if x.ndim == 0}
         names = frozenset(str(name) for name in frozen if name in params)
-        return TfjsProgram(pairs, ends, steps, params, others, names)
+        return TfjsProgram(pairs, output_names, steps, params, constants, names)
 
     def order(self, outputs: Sequence[tuple[str, int]]) -> list[Name]:
         """Return the nodes on which the outputs depend, in topological order."""
         needs = lambda name: [ref[0] for ref in self.inputs_of(name)]
         roots = [name for name, _ in outputs] if self.entries("outputs") else self.nodes
-        found = dependencies(roots, needs)
-        order, circle = in_order({n: found[n] for n in self.nodes if n in found})
-        if circle:
-            names = " -> ".join(circle)
+        needed = dependencies(roots, needs)
+        order, cycle = in_order({n: needed[n] for n in self.nodes if n in needed})
+        if cycle:
+            names = " -> ".join(cycle)
             raise ModelError([f"nodes in a cycle: {names}"])
         if not outputs:
             raise ModelError(["the graph has no outputs"])
         return order
 
     def value(self, ref: tuple[str, int]) -> Name:
-        """Return the name of a value; for a constant, that of its node."""
+        """Return the name of a value; for a constant, the name of its node."""
         return ref[0] if self.nodes[ref[0]]["op"] == "Const" else ref
 
     def outputs(self) -> list[tuple[str, int]]:
-        """Return the outputs: those of the signature, or else the unused values."""
-        told = self.entries("outputs")
-        if told:
-            return [self.ref(one.get("name"), f"output {key!r}") for key, one in told]
-        taken = {ref[0] for name in self.nodes for ref in self.inputs_of(name)}
-        return [(name, 0) for name in self.nodes if name not in taken]
+        """Return the outputs of the signature; without them, the unused values."""
+        entries = self.entries("outputs")
+        if entries:
+            return [
+                self.ref(one.get("name"), f"output {key!r}") for key, one in entries
+            ]
+        used = {ref[0] for name in self.nodes for ref in self.inputs_of(name)}
+        return [(name, 0) for name in self.nodes if name not in used]
 
     def inputs(self) -> list[tuple[ValueInfo, str]]:
-        """Return the inputs and their nodes."""
-        told = self.entries("inputs")
-        if told:
+        """Return the inputs, each with the name of its node."""
+        entries = self.entries("inputs")
+        if entries:
             return [
                 (
                     self.info(key, one.get("dtype"), one.get("tensorShape")),
                     self.ref(one.get("name"), f"input {key!r}")[0],
                 )
-                for key, one in told
+                for key, one in entries
             ]
-        found = []
+        infos = []
         for name, node in self.nodes.items():
             if node["op"] in INPUTS:
                 attrs = self.attrs(node)
-                dtype = _part(attrs.get("dtype"), "type")
-                shape = _part(attrs.get("shape"), "shape")
-                found.append((self.info(name, dtype, shape), name))
-        return found
+                dtype = _entry(attrs.get("dtype"), "type")
+                shape = _entry(attrs.get("shape"), "shape")
+                infos.append((self.info(name, dtype, shape), name))
+        return infos
 
     def entries(self, key: str) -> list[tuple[str, Mapping[str, Any]]]:
         """Return the inputs or the outputs of the signature."""
-        told = self.signature.get(key)
-        rows = told.items() if isinstance(told, Mapping) else []
+        entries = self.signature.get(key)
+        rows = entries.items() if isinstance(entries, Mapping) else []
         return [(name, require({name: x}, name, dict, key)) for name, x in rows]
 
     def attrs(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the attributes of a node as they are in the file."""
-        found = node.get("attr")
-        return found if isinstance(found, Mapping) else {}
+        """Return the attributes of a node in the form of the file."""
+        attrs = node.get("attr")
+        return attrs if isinstance(attrs, Mapping) else {}
 
     def info(self, name: str, dtype: Any, shape: Any) -> ValueInfo:
         """Return the name, dtype and shape of an input."""
@@ -187,15 +188,15 @@ class Reader:
         label = f"node {name!r}, op {node['op']}"
         row = find(node["op"])
         if row is None:
-            more = (
-                "an input that the signature lacks"
+            problem = (
+                "the signature does not list this input"
                 if node["op"] in INPUTS
                 else ("this op is not supported")
             )
-            self.problems.append(f"{label}: {more}")
+            self.problems.append(f"{label}: {problem}")
             return None
-        # As in TensorFlow.js, attributes that the op does not know are ignored.
-        attrs = {key: _decoded(value) for key, value in self.attrs(node).items()}
+        # Attributes that the op does not know are ignored, as in TensorFlow.js.
+        attrs = {key: _decode(value) for key, value in self.attrs(node).items()}
         inner = getattr(row.function, "__wrapped__", row.function)
         settings, problems = settings_of(inner, attrs, lambda key: True)
         inputs = self.inputs_of(name)
@@ -207,13 +208,13 @@ class Reader:
             return None
         values = tuple(self.value(ref) for ref in inputs)
         self.budget.allocate(OUTPUT_BYTES * outputs)
-        ends = tuple((name, i) for i in range(outputs))
+        output_names = tuple((name, i) for i in range(outputs))
         return TfjsStep(
-            node["op"], label, row.function, values, ends, {}, settings
+            node["op"], label, row.function, values, output_names, {}, settings
         ), row
 
 
-def _part(value: Any, key: str) -> Any:
+def _entry(value: Any, key: str) -> Any:
     return value.get(key) if isinstance(value, Mapping) else None
 
 
@@ -222,25 +223,25 @@ def _shape(proto: Any) -> tuple[int | None, ...] | None:
     if not isinstance(proto, Mapping) or proto.get("unknownRank"):
         return None
     rows = proto.get("dim")
-    return tuple(_known(row) for row in (rows if isinstance(rows, list) else []))
+    return tuple(_known_size(row) for row in (rows if isinstance(rows, list) else []))
 
 
-def _known(row: Any) -> int | None:
-    """Return a size; None if it is unknown, which is -1 in the file."""
+def _known_size(row: Any) -> int | None:
+    """Return a size; None if it is unknown, which the file writes as -1."""
     try:
-        return size_of(_part(row, "size"))
+        return size_of(_entry(row, "size"))
     except ValueError:
         return None
 
 
-def _decoded(value: Any) -> Any:
+def _decode(value: Any) -> Any:
     """Return the value of an attribute: a number, text, a dtype or a tuple."""
     if not isinstance(value, Mapping) or len(value) != 1:
         return value
     ((kind, x),) = value.items()
     if kind == "list" and isinstance(x, Mapping):
         rows = [(key, row) for key, row in x.items() if isinstance(row, list) and row]
-        return tuple(_decoded({key: one}) for key, row in rows for one in row)
+        return tuple(_decode({key: one}) for key, row in rows for one in row)
     if kind == "i":
         return int(x) if isinstance(x, int | str) and _is_number(str(x)) else x
     if kind == "s":

@@ -19,6 +19,7 @@ from .topology import MODELS, Container, Spec, require
 __all__ = ["read_layers"]
 
 ENDINGS = ("_initializer", "_regularizer", "_constraint")
+# Settings that do not change the result at inference, or that weights determine.
 IGNORED = {"name", "dtype", "trainable", "batch_input_shape", "batch_shape", "seed"}
 IGNORED |= {"rate", "stddev", "noise_shape", "implementation", "unroll", "dropout"}
 IGNORED |= {"recurrent_dropout", "unit_forget_bias", "momentum", "sparse", "ragged"}
@@ -49,7 +50,7 @@ def read_layers(
 
 
 class Reader:
-    """Collects the steps of a model and its problems."""
+    """Collects the steps and the problems of a model."""
 
     def __init__(self, top: Container, weights: Mapping[str, Array]) -> None:
         self.top, self.weights = top, weights
@@ -108,7 +109,7 @@ class Reader:
                 f"{box.where}: takes {inputs_text(count, count)}, got {len(inputs)}"
             )
             return [*inputs][:1] * len(box.outputs)
-        given = dict(zip(box.inputs, inputs, strict=True))
+        values_of_inputs = dict(zip(box.inputs, inputs, strict=True))
         order = _order(box)
         values: dict[Any, list[Name]] = {}
         counts = box.output_counts
@@ -117,15 +118,17 @@ class Reader:
             name, number = key
             spec = box.specs[name]
             if spec.kind == "InputLayer" and not spec.calls:
-                if name not in given:
+                if name not in values_of_inputs:
                     raise ModelError([f"{box.where}: {name!r} is not among its inputs"])
-                values[key] = [given[name]]
+                values[key] = [values_of_inputs[name]]
                 continue
-            found = [self.output(values, ref) for ref in spec.calls[number].inputs]
+            inputs_of_call = [
+                self.output(values, ref) for ref in spec.calls[number].inputs
+            ]
             count = counts.get(key, 1)
             box.budget.allocate(OUTPUT_BYTES * count)
             outputs = [(prefix, name, number, i) for i in range(count)]
-            values[key] = self.call(spec, found, outputs, trained)
+            values[key] = self.call(spec, inputs_of_call, outputs, trained)
         return [self.output(values, ref) for ref in box.outputs]
 
     def output(self, values: Mapping[Any, Sequence[Name]], ref: Any) -> Name:
@@ -157,7 +160,7 @@ class Reader:
         inputs: Sequence[Name],
         outputs: Sequence[Any],
         trained: bool,
-        **more: Any,
+        **settings_override: Any,
     ) -> Mapping[str, Any]:
         """Add the step of a layer whose weight names begin with ``path``."""
         label = f"layer {spec.name!r} ({spec.kind})"
@@ -165,10 +168,10 @@ class Reader:
         if row is None:
             known = ", ".join([*names(), "Bidirectional", "TimeDistributed", *MODELS])
             self.problems.append(
-                f"{label}: this layer is not supported; there are {known}"
+                f"{label}: this layer is not supported; supported are {known}"
             )
             return {}
-        config = {**spec.config, **more}
+        config = {**spec.config, **settings_override}
         settings, problems = settings_of(row.function, config, _is_ignored)
         least, most = inputs_of(row.function)
         if not least <= len(inputs) <= most or not inputs:
@@ -176,10 +179,10 @@ class Reader:
         if problems:
             self.problems += [f"{label}: {problem}" for problem in problems]
             return settings
-        found = self.find_weights(row.shapes(settings), path, spec, label, trained)
-        self.mask(row.masks, spec.kind, settings, label, inputs, outputs, found)
+        weights = self.find_weights(row.shapes(settings), path, spec, label, trained)
+        self.mask(row.masks, spec.kind, settings, label, inputs, outputs, weights)
         step = TfjsStep(
-            spec.kind, label, row.function, (*inputs,), (*outputs,), found, settings
+            spec.kind, label, row.function, (*inputs,), (*outputs,), weights, settings
         )
         self.steps.append(step)
         return settings
@@ -193,7 +196,7 @@ class Reader:
         trained: bool,
     ) -> dict[str, Name]:
         """Check the weights of a layer and return their names."""
-        found: dict[str, Name] = {}
+        names: dict[str, Name] = {}
         for parameter, shape in shapes.items():
             name = f"{path}/{parameter}"
             name = (
@@ -204,20 +207,21 @@ class Reader:
                     f"{label}: its weight {name!r} is not in the manifest"
                 )
                 continue
-            has = self.weights[name].shape
+            shape_given = self.weights[name].shape
             if self.owners.setdefault(name, spec) is not spec:
                 self.problems.append(
                     f"{label}: the weight {name!r} also belongs to another layer"
                 )
-            if shape is not None and not _fits(has, shape):
+            if shape is not None and not _fits(shape_given, shape):
                 wanted = ", ".join("?" if n is None else str(n) for n in shape)
                 self.problems.append(
-                    f"{label}: the weight {name!r} has the shape {has}, not ({wanted})"
+                    f"{label}: the weight {name!r} has the shape {shape_given}, "
+                    f"not ({wanted})"
                 )
             if not trained or parameter.startswith("moving_"):
                 self.frozen.add(name)
-            found[parameter] = name
-        return found
+            names[parameter] = name
+        return names
 
     def mask(
         self,
@@ -232,10 +236,12 @@ class Reader:
         """Pass on, ignore or refuse the masks of the inputs, or create a mask."""
         masked = [self.masks[name] for name in inputs if name in self.masks]
         if kind == "Masking" or settings.get("mask_zero"):
-            of = functools.partial(_mask, settings.get("mask_value"))
+            make_mask = functools.partial(_mask, settings.get("mask_value"))
             name = ("mask", *outputs[0])
             self.steps.append(
-                TfjsStep("Mask", f"the mask of {label}", of, (inputs[0],), (name,))
+                TfjsStep(
+                    "Mask", f"the mask of {label}", make_mask, (inputs[0],), (name,)
+                )
             )
             self.masks[outputs[0]] = name
         elif masked and rule == "refuses":
@@ -274,21 +280,26 @@ class Reader:
                 f"{label}: initial and returned states are not supported"
             )
             return
-        ends: list[Name] = []
-        back = layer.config.get("go_backwards") is True
-        for direction, turned in (("forward", back), ("backward", not back)):
+        merged_inputs: list[Name] = []
+        backwards = layer.config.get("go_backwards") is True
+        for direction, go_backwards in (
+            ("forward", backwards),
+            ("backward", not backwards),
+        ):
             path = f"{spec.name}/{direction}_{layer.config.get('name')}"
             end = (*outputs[0], direction)
-            more = {"go_backwards": turned}
+            more = {"go_backwards": go_backwards}
             self.add(layer, path, inputs, [end], trained, **more)
-            ends.append(end)
+            merged_inputs.append(end)
         merge = MERGES[mode]
         sequences = layer.config.get("return_sequences") is True
 
         def join(a: Any, b: Any) -> Any:
             return merge(a, pg.flip(b, axis=1) if sequences else b)
 
-        self.steps.append(TfjsStep("Bidirectional", label, join, (*ends,), (*outputs,)))
+        self.steps.append(
+            TfjsStep("Bidirectional", label, join, (*merged_inputs,), (*outputs,))
+        )
         if sequences and inputs[0] in self.masks:
             self.masks[outputs[0]] = self.masks[inputs[0]]
 
@@ -297,7 +308,7 @@ class Reader:
     ) -> None:
         """Add a layer that runs on all time steps at once, as one larger batch."""
         layer = self.inner(spec)
-        (flat, done) = ((*outputs[0], n) for n in ("in", "out"))
+        (flat, result) = ((*outputs[0], n) for n in ("in", "out"))
         label = f"layer {spec.name!r} (TimeDistributed)"
         if len(inputs) != 1 or len(outputs) != 1 or layer.kind in MODELS:
             self.problems.append(f"{label}: {layer.kind} inside it is not supported")
@@ -305,32 +316,37 @@ class Reader:
         fold = lambda x: pg.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
         unfold = lambda y, x: pg.reshape(y, (*x.shape[:2], *y.shape[1:]))
         self.steps.append(TfjsStep("TimeDistributed", label, fold, (*inputs,), (flat,)))
-        self.add(layer, spec.name, [flat], [done], trained)
-        ends = (done, inputs[0])
-        self.steps.append(TfjsStep("TimeDistributed", label, unfold, ends, (*outputs,)))
+        self.add(layer, spec.name, [flat], [result], trained)
+        unfold_inputs = (result, inputs[0])
+        self.steps.append(
+            TfjsStep("TimeDistributed", label, unfold, unfold_inputs, (*outputs,))
+        )
         if inputs[0] in self.masks:
             self.masks[outputs[0]] = self.masks[inputs[0]]
 
 
 def _order(box: Container) -> list[tuple[str, int]]:
     """Return the calls on which the outputs depend, in topological order."""
-    found = dependencies([ref[:2] for ref in box.outputs], box.needs)
-    places = {name: i for i, name in enumerate(box.specs)}
-    calls = sorted(found, key=lambda call: (places[call[0]], call[1]))
-    order, circle = in_order({call: found[call] for call in calls})
-    if circle:
-        names = " -> ".join(name for name, _ in circle)
+    needed = dependencies([ref[:2] for ref in box.outputs], box.needs)
+    positions = {name: i for i, name in enumerate(box.specs)}
+    calls = sorted(needed, key=lambda call: (positions[call[0]], call[1]))
+    order, cycle = in_order({call: needed[call] for call in calls})
+    if cycle:
+        names = " -> ".join(name for name, _ in cycle)
         raise ModelError([f"{box.where}: layers in a cycle: {names}"])
     return order
 
 
 def _mask(value: float | None, x: Any) -> Any:
-    """Return where a step is valid: its index is not 0, or its vector differs."""
+    """Return which steps are valid.
+
+    An index is valid if it is not 0, a vector if an element differs from ``value``.
+    """
     if value is None:
         return pg.not_equal(x, 0)
     return pg.any(pg.not_equal(x, value), axis=-1)
 
 
-def _fits(has: Sequence[int], wanted: Sequence[int | None]) -> bool:
-    pairs = zip(has, wanted, strict=False)
-    return len(has) == len(wanted) and all(n is None or n == m for m, n in pairs)
+def _fits(shape: Sequence[int], expected: Sequence[int | None]) -> bool:
+    pairs = zip(shape, expected, strict=False)
+    return len(shape) == len(expected) and all(n is None or n == m for m, n in pairs)

@@ -36,7 +36,7 @@ def load(
     Args:
         path: The path of a ``model.json`` or of its folder. The weights are read only
             from that folder.
-        backend: The backend to run on; None: the one that is active in each call.
+        backend: The backend to run on; None: the backend that is active in each call.
         budget: Limits on the memory and time of loading; by default
             ``plugrad.Budget()``.
 
@@ -133,14 +133,14 @@ class Model:
         return self.apply({}, *args, **named)
 
     def apply(self, params: Mapping[str, Any], /, *args: Any, **named: Any) -> Any:
-        """Return the outputs with some parameters replaced; the others stay."""
+        """Return the outputs with the given parameters replaced."""
         program: TfjsProgram = self._program
         with on_backend(self.backend):
-            given = {**self._params(), **self._checked("apply", params)}
+            all_params = {**self._params(), **self._checked("apply", params)}
             values = bind_inputs(self.inputs, args, named)
             rows = zip(self.inputs, values, strict=True)
-            found = program.run(given, [_as_input(*row) for row in rows])
-            outputs = tuple(pg.asarray(x) for x in found)
+            results = program.run(all_params, [_as_input(*row) for row in rows])
+            outputs = tuple(pg.asarray(x) for x in results)
         return outputs[0] if len(outputs) == 1 else outputs
 
     def to(self, backend: str | None) -> Model:
@@ -160,8 +160,8 @@ class Model:
             path: The file of the topology, ``model.json``. The weights are written in
                 one file next to it, ``model.weights.bin``. Quantized weights are
                 written as float32.
-            params: Parameters by name, as training returns them; those left out keep
-                the values of the file.
+            params: Trained parameters by name. Parameters that are left out keep the
+                values of the file.
 
         Raises:
             OSError: A file cannot be written.
@@ -169,10 +169,11 @@ class Model:
 
         """
         program: TfjsProgram = self._program
-        given = self._checked("save", params or {})
+        new_params = self._checked("save", params or {})
         arrays = {**program.params, **program.constants}
         new = {
-            k: pg.asarray(x).numpy().astype(arrays[k].dtype) for k, x in given.items()
+            k: pg.asarray(x).numpy().astype(arrays[k].dtype)
+            for k, x in new_params.items()
         }
         write(Path(path), self._source, {**arrays, **new})
 
@@ -185,19 +186,21 @@ class Model:
                 self._tensors[backend] = {k: pg.asarray(x) for k, x in arrays.items()}
         return self._tensors[backend]
 
-    def _checked(self, who: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _check_params(
+        self, function: str, params: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         known = self._program.params
         for name, value in params.items():
             if name not in known:
                 raise ValueError(
-                    f"{who}: the model has no parameter {name!r}; those are in "
-                    "model.params"
+                    f"{function}: the model has no parameter {name!r}; model.params "
+                    "lists the names"
                 )
-            has = value.shape if hasattr(value, "shape") else np.shape(value)
-            if tuple(has) != known[name].shape:
+            shape = value.shape if hasattr(value, "shape") else np.shape(value)
+            if tuple(shape) != known[name].shape:
                 raise ValueError(
-                    f"{who}: the parameter {name!r} has the shape {known[name].shape}, "
-                    f"not {tuple(has)}"
+                    f"{function}: the parameter {name!r} has the shape "
+                    f"{known[name].shape}, not {tuple(shape)}"
                 )
         return params
 

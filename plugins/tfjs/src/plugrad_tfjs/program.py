@@ -26,8 +26,8 @@ class TfjsStep:
         function: Gets the inputs by position, weights and settings by name.
         inputs: The names of the input values.
         outputs: The names of the output values.
-        weights: The name of the weight for each weight parameter.
-        settings: The settings in the file, by parameter.
+        weights: For each weight parameter of the function, the name of its weight.
+        settings: The settings in the file, by parameter of the function.
 
     """
 
@@ -44,18 +44,18 @@ class TfjsStep:
         inputs = [values[name] for name in self.inputs]
         weights = {key: values[name] for key, name in self.weights.items()}
         try:
-            found = self.function(*inputs, **weights, **self.settings)
+            results = self.function(*inputs, **weights, **self.settings)
         except Exception as error:
-            error.add_note(printable(f"This is {self.label} of the model."))
+            error.add_note(printable(f"The error is in {self.label} of the model."))
             raise
-        if not isinstance(found, list | tuple):
-            found = (found,)
-        if len(found) < len(self.outputs):
+        if not isinstance(results, list | tuple):
+            results = (results,)
+        if len(results) < len(self.outputs):
             raise ValueError(
-                f"model: {printable(self.label)} has {len(found)} outputs, but output "
-                f"{len(self.outputs) - 1} is used"
+                f"model: {printable(self.label)} has {len(results)} outputs, but "
+                f"output {len(self.outputs) - 1} is used"
             )
-        values.update(zip(self.outputs, found, strict=False))
+        values.update(zip(self.outputs, results, strict=False))
 
 
 @dataclass
@@ -79,17 +79,17 @@ class TfjsProgram:
     frozen: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        """Find the values that are no longer used after each step."""
+        """For each step, find the values that no later step uses."""
         rows = [(*s.inputs, *s.outputs, *s.weights.values()) for s in self.steps]
-        self._done = last_uses(rows, self.outputs)
+        self._last_used = last_uses(rows, self.outputs)
 
     def run(self, params: Mapping[str, Any], inputs: Sequence[Any]) -> list[Any]:
         """Return the outputs for parameters and inputs."""
         values: dict[Name, Any] = {**self.constants, **params}
         values |= {name: x for (_, name), x in zip(self.inputs, inputs, strict=True)}
-        for step, done in zip(self.steps, self._done, strict=True):
+        for step, unused in zip(self.steps, self._last_used, strict=True):
             step.run(values)
-            for name in done:
+            for name in unused:
                 values.pop(name, None)
         return [values[name] for name in self.outputs]
 
@@ -97,12 +97,12 @@ class TfjsProgram:
 def dependencies(
     wanted: Iterable[Name], needs: Callable[[Name], Iterable[Name]]
 ) -> dict[Name, list[Name]]:
-    """Return the direct dependencies of the wanted names and of all they need."""
+    """Return the direct dependencies of each wanted name and, recursively, of these."""
     found: dict[Name, list[Name]] = {}
-    waiting = [*wanted][::-1]
-    while waiting:
-        name = waiting.pop()
+    pending = [*wanted][::-1]
+    while pending:
+        name = pending.pop()
         if name not in found:
             found[name] = [*needs(name)]
-            waiting += found[name][::-1]
+            pending += found[name][::-1]
     return found

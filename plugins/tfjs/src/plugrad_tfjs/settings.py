@@ -1,7 +1,7 @@
 """Checks the settings of a layer or an op against the function that runs it.
 
-A keyword-only parameter is a setting, and its annotation is its kind. A parameter that
-is annotated as a ``Tensor`` is a weight.
+Each keyword-only parameter is a setting, and its annotation selects the check in
+``KINDS``. A parameter that is annotated as a ``Tensor`` is a weight instead.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .activations import activation, fused_names
 __all__ = ["Format", "Inference", "Ints", "Padding", "inputs_of", "settings_of"]
 
 Ints = tuple[int, ...]
-Padding = Any  # "valid", "same", ...; the function checks which
-Inference = bool  # whether to normalize by batch statistics, which is refused
+Padding = Any  # "valid", "same", ...; not every function supports each
+Inference = bool  # must be false: normalization with batch statistics is refused
 Format = str  # channels-first or channels-last
 Function = Callable[..., Any]
 
@@ -38,7 +38,7 @@ def _float(value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise TypeError("a number that a float can be") from None
+        raise TypeError("a number that fits into a float") from None
 
 
 def _ints(value: Any) -> Ints:
@@ -73,7 +73,7 @@ def _inference_only(value: Any) -> bool:
     return value
 
 
-def _is(kind: type, text: str) -> Callable[[Any], Any]:
+def _instance_of(kind: type, text: str) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         if not isinstance(value, kind):
             raise TypeError(text)
@@ -86,8 +86,8 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "int": _int,
     "float": _float,
     "Ints": _ints,
-    "bool": _is(bool, "true or false"),
-    "str": _is(str, "a string"),
+    "bool": _instance_of(bool, "true or false"),
+    "str": _instance_of(str, "a string"),
     "Padding": _one_of("valid", "same", "causal", "explicit"),
     "Format": _one_of(*FORMATS),
     "Fused": fused_names,
@@ -115,29 +115,30 @@ def inputs_of(function: Function) -> tuple[int, float]:
 def settings_of(
     function: Function, given: Mapping[str, Any], ignored: Callable[[str], bool]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the settings of a function and the problems of those in the file.
+    """Return the settings of a function, and a list of problems.
 
-    Unknown settings must be ``ignored`` or empty (null, false).
+    Settings that the function does not know are a problem, unless ``ignored(key)`` is
+    true or the setting is null or false.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     problems: list[str] = []
-    rest = {key: value for key, value in given.items() if value is not None}
+    remaining = {key: value for key, value in given.items() if value is not None}
     for p in _parameters(function):
         if p.kind is not p.KEYWORD_ONLY or _is_weight(p):
             continue
-        value = rest.pop(p.name, p.default)
+        value = remaining.pop(p.name, p.default)
         if value is p.empty:
             problems.append(f"{p.name} is missing")
         elif value is p.default and value is None:
-            found[p.name] = value
+            settings[p.name] = value
         else:
             try:
                 kind = str(p.annotation).removesuffix(" | None")
-                found[p.name] = KINDS[kind](value)
+                settings[p.name] = KINDS[kind](value)
             except TypeError as error:
                 problems.append(f"{p.name} must be {error}, not {value!r}")
             except ValueError as error:
                 problems.append(str(error))
-    unknown = {k: x for k, x in rest.items() if x is not False and not ignored(k)}
+    unknown = {k: x for k, x in remaining.items() if x is not False and not ignored(k)}
     problems += [f"{key}={x!r} is not supported" for key, x in unknown.items()]
-    return found, problems
+    return settings, problems

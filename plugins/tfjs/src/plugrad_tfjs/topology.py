@@ -1,7 +1,8 @@
 """Reads topologies: the layers of a model and of the models nested in it.
 
-A value is named ``(prefix, layer, call, output)``. Keras counts the calls of a model
-from 1, because building it is its first call; ``Container`` counts all from 0.
+The name of a value is ``(prefix, layer, call, output)``. Keras counts the calls of a
+model from 1, because it calls the model when it builds it. ``Container`` counts calls
+from 0.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from plugrad.importing import ModelError
 __all__ = ["MODELS", "Call", "Container", "Ref", "Spec", "require"]
 
 MODELS = ("Sequential", "Model", "Functional")
-MAX_INDEX = 10_000  # limit of the numbers of calls and outputs in references
+MAX_INDEX = 10_000  # limit of call and output numbers in references
 Ref = tuple[str, int, int]  # layer, call, output
 
 
@@ -60,7 +61,7 @@ class Container:
 
     def __init__(self, kind: str, config: Any, where: str, budget: pg.Budget) -> None:
         self.budget = budget
-        if kind == "Sequential" and isinstance(config, list):  # of Keras 1
+        if kind == "Sequential" and isinstance(config, list):  # written by Keras 1
             config = {"layers": config}
         self.where = where
         self.specs: dict[str, Spec] = {}
@@ -110,7 +111,7 @@ class Container:
         self.outputs = [(names[-1], 0, 0)]
 
     def _connect(self, config: Any, layers: Sequence[Any]) -> None:
-        """Read the inputs of each layer call, and the ends of the model."""
+        """Read the inputs of each layer call, and the model's inputs and outputs."""
         for layer, spec in zip(layers, self.specs.values(), strict=True):
             for node in require(layer, "inbound_nodes", list, f"layer {spec.name!r}"):
                 if not isinstance(node, list):
@@ -122,13 +123,15 @@ class Container:
                     )
                 refs = tuple(self._ref(one, f"layer {spec.name!r}") for one in node)
                 spec.calls.append(Call(refs))
-        ends = []
+        refs_of_model = []
         for key in ("input_layers", "output_layers"):
             rows = require(config, key, list, self.where)
             rows = [rows] if rows and isinstance(rows[0], str) else rows
-            ends.append([self._ref(row, f"{key} of {self.where}") for row in rows])
-        self.inputs = [name for name, _, _ in ends[0]]
-        self.outputs = ends[1]
+            refs_of_model.append(
+                [self._ref(row, f"{key} of {self.where}") for row in rows]
+            )
+        self.inputs = [name for name, _, _ in refs_of_model[0]]
+        self.outputs = refs_of_model[1]
         if not self.outputs:
             raise ModelError([f"{self.where}: it has no outputs"])
         for name in self.inputs:

@@ -17,7 +17,7 @@ LINEAR: Any = "linear"
 
 
 def with_bias(s: Mapping[str, Any], size: int | None) -> dict[str, Any]:
-    """Return the shape of the bias, if there is one."""
+    """Return the shape of the bias by its name; empty if there is no bias."""
     return {"bias": (size,)} if s["use_bias"] else {}
 
 
@@ -76,8 +76,8 @@ def identity(x: Any) -> Any:
 
 @layer("Masking", masks="drops")
 def masking(x: Any, *, mask_value: float = 0.0) -> Any:
-    kept = pg.any(pg.not_equal(x, mask_value), axis=-1, keepdims=True)
-    return x * pg.astype(kept, x.dtype)
+    valid = pg.any(pg.not_equal(x, mask_value), axis=-1, keepdims=True)
+    return x * pg.astype(valid, x.dtype)
 
 
 @layer("ReLU", masks="keeps")
@@ -120,15 +120,17 @@ def prelu(x: Any, *, alpha: Tensor, shared_axes: Ints | None = None) -> Any:
     return pg.prelu(x, alpha)
 
 
-def _moments(s: Mapping[str, Any]) -> dict[str, Any]:
-    has = {"gamma": s["scale"], "beta": s["center"]}
-    return dict.fromkeys(name for name, there in has.items() if there)
+def _scale_and_offset(s: Mapping[str, Any]) -> dict[str, Any]:
+    used = {"gamma": s["scale"], "beta": s["center"]}
+    return dict.fromkeys(name for name, is_used in used.items() if is_used)
 
 
 @layer(
     "BatchNormalization",
     shapes=lambda s: {
-        **dict.fromkeys([*_moments(s), "moving_mean", "moving_variance"], (None,))
+        **dict.fromkeys(
+            [*_scale_and_offset(s), "moving_mean", "moving_variance"], (None,)
+        )
     },
     masks="keeps",
 )
@@ -146,14 +148,16 @@ def batch_normalization(
 ) -> Any:
     shape = [1] * x.ndim
     shape[axis[0]] = x.shape[axis[0]]
-    last = axis[0] % x.ndim == x.ndim - 1
+    is_last = axis[0] % x.ndim == x.ndim - 1
     weights: Any = (moving_mean, moving_variance, beta, gamma)
-    fitted: Any = [w if last or w is None else pg.reshape(w, shape) for w in weights]
-    mean, variance, offset, factor = fitted
+    reshaped: Any = [
+        w if is_last or w is None else pg.reshape(w, shape) for w in weights
+    ]
+    mean, variance, offset, factor = reshaped
     return pg.batch_norm(x, mean, variance, offset, factor, epsilon=epsilon)
 
 
-@layer("LayerNormalization", shapes=_moments, masks="keeps")
+@layer("LayerNormalization", shapes=_scale_and_offset, masks="keeps")
 def layer_normalization(
     x: Any,
     *,

@@ -1,4 +1,4 @@
-"""Convolutions, padding, cropping and upsampling. Images may be channels-first."""
+"""Convolution, padding, cropping and upsampling layers for either data format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHANNELS_FIRST = ("channels_first", "channelsFirst")
 
 
 def channels_last(x: Any, data_format: str, function: Callable[[Any], Any]) -> Any:
-    """Apply a channels-last function to ``x``; keep the data format of ``x``."""
+    """Apply a channels-last function to ``x``; the result has ``x``'s data format."""
     if data_format not in CHANNELS_FIRST:
         return function(x)
     return pg.moveaxis(function(pg.moveaxis(x, 1, -1)), -1, 1)
@@ -28,7 +28,7 @@ def spread(sizes: Ints, rank: int) -> Ints:
     return sizes * rank if len(sizes) == 1 else sizes
 
 
-def _kernel(rank: int) -> Shapes:
+def _conv_weights(rank: int) -> Shapes:
     def shapes(s: Mapping[str, Any]) -> dict[str, Any]:
         window = spread(s["kernel_size"], rank)
         return {
@@ -74,15 +74,15 @@ def _convolution(rank: int, op: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _rank, _op in enumerate((pg.conv1d, pg.conv2d, pg.conv3d), 1):
-    layer(f"Conv{_rank}D", shapes=_kernel(_rank))(_convolution(_rank, _op))
+    layer(f"Conv{_rank}D", shapes=_conv_weights(_rank))(_convolution(_rank, _op))
 
 
-def _transposed(s: Mapping[str, Any]) -> dict[str, Any]:
+def _transposed_weights(s: Mapping[str, Any]) -> dict[str, Any]:
     window = spread(s["kernel_size"], 2)
     return {"kernel": (*window, s["filters"], None), **with_bias(s, s["filters"])}
 
 
-@layer("Conv2DTranspose", shapes=_transposed)
+@layer("Conv2DTranspose", shapes=_transposed_weights)
 def conv2d_transpose(
     x: Any,
     *,
@@ -98,11 +98,11 @@ def conv2d_transpose(
     use_bias: bool = True,
 ) -> Any:
     def run(x: Any) -> Any:
-        more = [0, 0]
+        extra = [0, 0]
         if padding == "valid":
             pairs = zip(kernel.shape[:2], spread(strides, 2), strict=True)
-            more = [max(size - step, 0) for size, step in pairs]
-        sizes = zip(x.shape[1:3], spread(strides, 2), more, strict=True)
+            extra = [max(size - step, 0) for size, step in pairs]
+        sizes = zip(x.shape[1:3], spread(strides, 2), extra, strict=True)
         shape = (x.shape[0], *(n * step + rest for n, step, rest in sizes), filters)
         options: dict[str, Any] = {"strides": spread(strides, 2), "pad": padding}
         y = pg.conv2d_transpose(
@@ -113,12 +113,12 @@ def conv2d_transpose(
     return channels_last(x, data_format, run)
 
 
-def _depthwise(s: Mapping[str, Any]) -> dict[str, Any]:
+def _depthwise_weights(s: Mapping[str, Any]) -> dict[str, Any]:
     kernel = (*spread(s["kernel_size"], 2), None, s["depth_multiplier"])
     return {"depthwise_kernel": kernel, **with_bias(s, None)}
 
 
-@layer("DepthwiseConv2D", shapes=_depthwise)
+@layer("DepthwiseConv2D", shapes=_depthwise_weights)
 def depthwise_conv2d(
     x: Any,
     *,
@@ -145,7 +145,7 @@ def depthwise_conv2d(
     return channels_last(x, data_format, run)
 
 
-def _separable(s: Mapping[str, Any]) -> dict[str, Any]:
+def _separable_weights(s: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "depthwise_kernel": (*spread(s["kernel_size"], 2), None, None),
         "pointwise_kernel": (1, 1, None, s["filters"]),
@@ -153,7 +153,7 @@ def _separable(s: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-@layer("SeparableConv2D", shapes=_separable)
+@layer("SeparableConv2D", shapes=_separable_weights)
 def separable_conv2d(
     x: Any,
     *,
@@ -184,13 +184,16 @@ def separable_conv2d(
 
 
 def margins(value: Any, rank: int) -> list[tuple[int, int]]:
-    """Return (before, after) for each axis, from 1, [1, 2] or pairs."""
+    """Return (before, after) for each axis; ``value`` is a number or a list."""
     rows = value if isinstance(value, list | tuple) else [value] * rank
     if rank == 1 and len(rows) == 2:
         rows = [rows]
     pairs = [tuple(n) if isinstance(n, list | tuple) else (n, n) for n in rows]
     if len(pairs) != rank or any(len(pair) != 2 for pair in pairs):
-        raise ValueError(f"{value!r} does not fit {rank} axes")
+        raise ValueError(
+            f"{value!r} does not fit {rank} axes; give a number, or a number or pair "
+            "for each axis"
+        )
     return pairs
 
 

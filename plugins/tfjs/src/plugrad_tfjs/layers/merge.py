@@ -12,7 +12,7 @@ from ..settings import Ints
 from .table import layer
 
 
-def _aligned(xs: tuple[Any, ...]) -> list[Any]:
+def _with_equal_ranks(xs: tuple[Any, ...]) -> list[Any]:
     """Reshape the inputs to the same rank; new axes follow the batch axis."""
     rank = max(x.ndim for x in xs)
     shapes = [(x.shape[0], *[1] * (rank - x.ndim), *x.shape[1:]) for x in xs]
@@ -24,7 +24,7 @@ def _aligned(xs: tuple[Any, ...]) -> list[Any]:
 
 def _merge(op: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def merge(*xs: Any) -> Any:
-        return functools.reduce(op, _aligned(xs))
+        return functools.reduce(op, _with_equal_ranks(xs))
 
     return merge
 
@@ -37,7 +37,7 @@ for _name, _op in _OPS.items():
 
 @layer("Average", masks="refuses")
 def average(*xs: Any) -> Any:
-    return functools.reduce(pg.add, _aligned(xs)) / len(xs)
+    return functools.reduce(pg.add, _with_equal_ranks(xs)) / len(xs)
 
 
 @layer("Concatenate", masks="refuses")
@@ -50,17 +50,19 @@ def dot(a: Any, b: Any, *, axes: Ints, normalize: bool = False) -> Any:
     left = axes[0] % a.ndim
     right = axes[-1] % b.ndim
     if normalize:
-        a = _normalized(a, left)
-        b = _normalized(b, right)
+        a = _normalize(a, left)
+        b = _normalize(b, right)
     batch = "z"
-    one = [batch, *"abcd"[: a.ndim - 1]]
-    two = [batch, *"efgh"[: b.ndim - 1]]
-    one[left] = two[right] = "k"
-    out = [name for name in (*one, *two) if name not in (batch, "k")]
-    y = pg.einsum(f"{''.join(one)},{''.join(two)}->{batch}{''.join(out)}", a, b)
+    letters_a = [batch, *"abcd"[: a.ndim - 1]]
+    letters_b = [batch, *"efgh"[: b.ndim - 1]]
+    letters_a[left] = letters_b[right] = "k"
+    out = [name for name in (*letters_a, *letters_b) if name not in (batch, "k")]
+    y = pg.einsum(
+        f"{''.join(letters_a)},{''.join(letters_b)}->{batch}{''.join(out)}", a, b
+    )
     return pg.expand_dims(y, 1) if y.ndim == 1 else y
 
 
-def _normalized(x: Any, axis: int) -> Any:
+def _normalize(x: Any, axis: int) -> Any:
     square = pg.sum(pg.square(x), axis=axis, keepdims=True)
     return x / pg.sqrt(pg.maximum(square, 1e-7))

@@ -11,13 +11,13 @@ from .conv import CHANNELS_FIRST, channels_last, spread
 from .table import layer
 
 
-def _pooled(
+def _pool(
     op: Any, x: Any, size: Ints, strides: Ints | None, pad: str, data_format: str
 ) -> Any:
     rank = x.ndim - 2
     window = spread(size, rank)
     steps = window if strides is None else spread(strides, rank)
-    if rank == 1:  # the kernels pool images
+    if rank == 1:  # the kernels pool images: add an axis of size 1
         window = (1, *window)
         steps = (1, *steps)
 
@@ -38,7 +38,7 @@ def max_pooling(
     padding: Padding = "valid",
     data_format: Format = "channels_last",
 ) -> Any:
-    return _pooled(pg.max_pool, x, pool_size, strides, padding, data_format)
+    return _pool(pg.max_pool, x, pool_size, strides, padding, data_format)
 
 
 @layer("AveragePooling1D", "AveragePooling2D", "AveragePooling3D")
@@ -50,7 +50,7 @@ def average_pooling(
     padding: Padding = "valid",
     data_format: Format = "channels_last",
 ) -> Any:
-    return _pooled(pg.avg_pool, x, pool_size, strides, padding, data_format)
+    return _pool(pg.avg_pool, x, pool_size, strides, padding, data_format)
 
 
 def _spatial_axes(x: Any, data_format: str) -> Ints:

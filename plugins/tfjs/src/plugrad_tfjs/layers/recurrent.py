@@ -1,6 +1,6 @@
 """SimpleRNN, GRU and LSTM.
 
-A mask has a row for each sequence; where it is false, the state does not change.
+A mask is [batch, steps]; where it is false, the state does not change.
 """
 
 from __future__ import annotations
@@ -37,21 +37,24 @@ def _scan(
     mask: Any,
     order: tuple[bool, bool, bool],
 ) -> Any:
-    """Run a cell over time: ``order`` is (go_backwards, all outputs, the state)."""
+    """Run a cell over time.
+
+    ``order`` is (go_backwards, return_sequences, return_state).
+    """
     backwards, sequences, states = order
     rows = pg.unstack(gates, axis=1)
-    kept: list[Any] = [None] * len(rows)
+    masks: list[Any] = [None] * len(rows)
     if mask is not None:
-        kept = [m[:, None] for m in pg.unstack(mask, axis=1)]
-    found: list[Any] = []
+        masks = [m[:, None] for m in pg.unstack(mask, axis=1)]
+    outputs: list[Any] = []
     for t in range(len(rows))[:: -1 if backwards else 1]:
         new = step(rows[t], state)
-        if kept[t] is not None:
+        if masks[t] is not None:
             pairs = zip(new, state, strict=True)
-            new = tuple(pg.where(kept[t], after, before) for after, before in pairs)
+            new = tuple(pg.where(masks[t], after, before) for after, before in pairs)
         state = new
-        found.append(state[0])
-    output = pg.stack(found, axis=1) if sequences else state[0]
+        outputs.append(state[0])
+    output = pg.stack(outputs, axis=1) if sequences else state[0]
     return (output, *state) if states else output
 
 
@@ -62,7 +65,7 @@ def _initial_states(x: Any, states: Sequence[Any], units: int, count: int) -> St
 
 
 def _input_gates(x: Any, kernel: Any, bias: Any) -> Any:
-    """Return the input projections of all steps in one product."""
+    """Return the input projections of all steps, computed by one matrix product."""
     y = x @ kernel
     return y if bias is None else y + bias
 
@@ -111,9 +114,9 @@ def gru(
     def step(gates: Any, state: State) -> State:
         (h,) = state
         update, new = pg.split(gates, [2 * units, units], axis=1)
-        both = recurrent_activation(update + h @ inner)
-        z = both[:, :units]
-        r = both[:, units:]
+        gates_zr = recurrent_activation(update + h @ inner)
+        z = gates_zr[:, :units]
+        r = gates_zr[:, units:]
         return (z * h + (1.0 - z) * activation(new + (r * h) @ outer),)
 
     start = _initial_states(x, states, units, 1)

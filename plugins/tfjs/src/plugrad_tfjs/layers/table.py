@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 __all__ = ["Layer", "Shapes", "find", "layer", "names"]
 
-# From settings to the shape of each weight; None for a size that they do not fix.
+# Maps settings to the shape of each weight; None stands for any size or any shape.
 Shapes = Callable[[Mapping[str, Any]], dict[str, tuple[int | None, ...] | None]]
 F = TypeVar("F", bound=Callable[..., Any])
 Masks = Literal["keeps", "takes", "drops", "refuses"]
@@ -21,8 +21,9 @@ class Layer:
     Attributes:
         function: Gets the inputs by position, weights and settings by name.
         shapes: Returns the shapes of the weights for given settings.
-        masks: The treatment of a mask of time steps: the output gets the same mask, the
-            function gets it as ``mask``, it is ignored, or it is refused.
+        masks: How a mask of time steps is treated. "keeps": the output gets the same
+            mask; "takes": the function gets it as ``mask``; "drops": it is ignored;
+            "refuses": the model is refused.
 
     """
 

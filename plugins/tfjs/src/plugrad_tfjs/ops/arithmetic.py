@@ -12,7 +12,7 @@ from plugrad.importing import namespace
 
 from .table import op
 
-# Ops by the name of their function, in plugrad and (if it exists there) in NumPy.
+# For each op, the name of its function in plugrad and, if it exists there, in NumPy.
 UNARY = {"Abs": "abs", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Exp": "exp"}
 UNARY |= {"Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh"}
 UNARY |= {"Atan": "atan", "Atanh": "atanh", "Expm1": "expm1", "Floor": "floor"}
@@ -35,17 +35,17 @@ BINARY |= {"DivNoNan": "divide_no_nan", "Prelu": "prelu"}
 BINARY |= {"SquaredDifference": "squared_difference"}
 
 
-def _named(name: str, *values: Any) -> Callable[..., Any]:
-    """Return a function for the values; NumPy lacks some."""
+def _function(name: str, *values: Any) -> Callable[..., Any]:
+    """Return the function of the library that fits the values."""
     return getattr(namespace(*values) if hasattr(np, name) else pg, name)
 
 
 def _unary(name: str) -> Callable[..., Any]:
-    return lambda x: _named(name, x)(x)
+    return lambda x: _function(name, x)(x)
 
 
 def _binary(name: str) -> Callable[..., Any]:
-    return lambda a, b: _named(name, a, b)(a, b)
+    return lambda a, b: _function(name, a, b)(a, b)
 
 
 for _op, _name in UNARY.items():
@@ -66,8 +66,8 @@ def identity_n(*xs: Any) -> Any:
 
 @op("RealDiv", "Div")
 def divide(a: Any, b: Any) -> Any:
-    whole = a.dtype.kind == b.dtype.kind == "i"
-    return _named("floor_divide" if whole else "divide", a, b)(a, b)
+    is_integer = a.dtype.kind == b.dtype.kind == "i"
+    return _function("floor_divide" if is_integer else "divide", a, b)(a, b)
 
 
 @op("AddN")
@@ -76,8 +76,8 @@ def add_n(*xs: Any) -> Any:
 
 
 @op("ClipByValue", reads=(1, 2))
-def clip(x: Any, least: Any, most: Any) -> Any:
-    return namespace(x).clip(x, least.item(), most.item())
+def clip(x: Any, low: Any, high: Any) -> Any:
+    return namespace(x).clip(x, low.item(), high.item())
 
 
 @op("LeakyRelu")
@@ -88,9 +88,9 @@ def leaky_relu(x: Any, *, alpha: float = 0.2) -> Any:
 @op("Select", "SelectV2")
 def select(condition: Any, a: Any, b: Any) -> Any:
     library = namespace(condition, a, b)
-    more = a.ndim - condition.ndim
-    if condition.ndim == 1 and more > 0 and a.shape == b.shape:  # of Select: rows
-        condition = library.reshape(condition, (*condition.shape, *[1] * more))
+    missing_axes = a.ndim - condition.ndim
+    if condition.ndim == 1 and missing_axes > 0 and a.shape == b.shape:  # rows
+        condition = library.reshape(condition, (*condition.shape, *[1] * missing_axes))
     return library.where(condition, a, b)
 
 

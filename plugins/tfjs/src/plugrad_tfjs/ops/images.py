@@ -16,7 +16,7 @@ CHANNELS_LAST = ("NWC", "NHWC", "NDHWC")
 
 
 def spatial(values: Ints, data_format: str) -> Ints:
-    """Return the values of the spatial axes out of those of all axes."""
+    """Return the values for the spatial axes, given the values for all axes."""
     return values[1:-1] if data_format in CHANNELS_LAST else values[2:]
 
 
@@ -75,13 +75,13 @@ def _window(
 def fused(fused_ops: Fused, extra: tuple[Any, ...]) -> dict[str, Any]:
     """Return the bias, the activation and the PRelu weights of a fused op."""
     (has_bias, activation) = fused_ops
-    rest = [*extra]
-    found: dict[str, Any] = {"activation": activation}
+    inputs = [*extra]
+    options: dict[str, Any] = {"activation": activation}
     if has_bias:
-        found["bias"] = rest.pop(0)
+        options["bias"] = inputs.pop(0)
     if activation == "prelu":
-        found["prelu_weights"] = rest.pop(0)
-    return found
+        options["prelu_weights"] = inputs.pop(0)
+    return options
 
 
 @op("_FusedConv2D")
@@ -98,9 +98,9 @@ def fused_conv2d(
     leakyrelu_alpha: float = 0.2,
 ) -> Any:
     window = _window(strides, padding, explicit_paddings, data_format, dilations)
-    more = fused(fused_ops, extra)
+    options = fused(fused_ops, extra)
     return pg.fused.conv2d(
-        x, filter, **window, **more, leaky_relu_alpha=leakyrelu_alpha
+        x, filter, **window, **options, leaky_relu_alpha=leakyrelu_alpha
     )
 
 
@@ -118,9 +118,9 @@ def fused_depthwise_conv2d(
     leakyrelu_alpha: float = 0.2,
 ) -> Any:
     window = _window(strides, padding, explicit_paddings, data_format, dilations)
-    more = fused(fused_ops, extra)
+    options = fused(fused_ops, extra)
     return pg.fused.depthwise_conv2d(
-        x, filter, **window, **more, leaky_relu_alpha=leakyrelu_alpha
+        x, filter, **window, **options, leaky_relu_alpha=leakyrelu_alpha
     )
 
 

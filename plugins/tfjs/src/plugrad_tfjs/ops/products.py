@@ -35,8 +35,10 @@ def fused_matmul(
     leakyrelu_alpha: float = 0.2,
 ) -> Any:
     options: dict[str, Any] = {"transpose_a": transpose_a, "transpose_b": transpose_b}
-    more = fused(fused_ops, extra)
-    return pg.fused.matmul(a, b, **options, **more, leaky_relu_alpha=leakyrelu_alpha)
+    fused_options = fused(fused_ops, extra)
+    return pg.fused.matmul(
+        a, b, **options, **fused_options, leaky_relu_alpha=leakyrelu_alpha
+    )
 
 
 @op("Einsum")

@@ -77,29 +77,30 @@ def concat(*xs: Any) -> Any:
 
 @op("Split", reads=(0,))
 def split(axis: Any, x: Any, *, num_split: int = 1) -> Any:
-    place = axis.item()
-    each, rest = divmod(x.shape[place], num_split)
+    position = axis.item()
+    size, rest = divmod(x.shape[position], num_split)
     if rest:
         raise ValueError(
-            f"model: {x.shape[place]} elements cannot be split into {num_split}"
+            f"model: {x.shape[position]} elements cannot be split into {num_split} "
+            "equal parts"
         )
-    return pg.split(x, [each] * num_split, axis=place)
+    return pg.split(x, [size] * num_split, axis=position)
 
 
 @op("SplitV", reads=(1, 2))
 def split_v(x: Any, sizes: Any, axis: Any, *, num_split: int = 0) -> Any:
-    place = axis.item()
+    position = axis.item()
     parts = sizes.tolist()
     if -1 in parts:
-        parts[parts.index(-1)] = x.shape[place] - sum(parts) - 1
-    return pg.split(x, parts, axis=place)
+        parts[parts.index(-1)] = x.shape[position] - sum(parts) - 1
+    return pg.split(x, parts, axis=position)
 
 
 @op("Slice", reads=(1, 2))
 def slice_(x: Any, begin: Any, sizes: Any) -> Any:
     pairs = zip(begin.tolist(), sizes.tolist(), strict=True)
-    where = (slice(b, None if n == -1 else b + n) for b, n in pairs)
-    return x[tuple(where)]
+    index = (slice(b, None if n == -1 else b + n) for b, n in pairs)
+    return x[tuple(index)]
 
 
 @op("StridedSlice", reads=(1, 2, 3))
@@ -115,21 +116,21 @@ def strided_slice(
     new_axis_mask: int = 0,
     shrink_axis_mask: int = 0,
 ) -> Any:
-    where: list[Any] = []
+    index: list[Any] = []
     for i, (b, e, step) in enumerate(
         zip(begin.tolist(), end.tolist(), strides.tolist(), strict=True)
     ):
         bit = 1 << i
         if ellipsis_mask & bit:
-            where.append(...)
+            index.append(...)
         elif new_axis_mask & bit:
-            where.append(None)
+            index.append(None)
         elif shrink_axis_mask & bit:
-            where.append(b)
+            index.append(b)
         else:
             low = None if begin_mask & bit else b
-            where.append(slice(low, None if end_mask & bit else e, step))
-    return np.asarray(x[tuple(where)]) if namespace(x) is np else x[tuple(where)]
+            index.append(slice(low, None if end_mask & bit else e, step))
+    return np.asarray(x[tuple(index)]) if namespace(x) is np else x[tuple(index)]
 
 
 @op("GatherV2", reads=(2,))

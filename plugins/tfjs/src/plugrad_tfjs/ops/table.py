@@ -51,12 +51,12 @@ def op(
 
 
 def _with_host_inputs(function: F, reads: Sequence[int]) -> F:
-    """Wrap a function so that it gets some of its inputs on the host."""
+    """Wrap a function so that it gets the inputs in ``reads`` as NumPy arrays."""
 
     def run(*inputs: Any, **attrs: Any) -> Any:
-        places = [n % len(inputs) for n in reads]
-        moved = [on_host(x) if i in places else x for i, x in enumerate(inputs)]
-        return function(*moved, **attrs)
+        positions = [n % len(inputs) for n in reads]
+        arguments = [on_host(x) if i in positions else x for i, x in enumerate(inputs)]
+        return function(*arguments, **attrs)
 
     run.__wrapped__ = function  # type: ignore[attr-defined]  # for its signature
     return run  # type: ignore[return-value]
