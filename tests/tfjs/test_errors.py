@@ -77,7 +77,7 @@ WRONG = {
         [
             "layer 'dense' (Dense): units must be an integer, not 'two'",
             "layer 'dense' (Dense): there is no activation 'steep'; use one of lin",
-            "layer 'frobnicate' (Frobnicate): this layer is not supported; supported are",
+            "layer 'frobnicate' (Frobnicate): this layer is not supported; supported a",
             "layer 'conv2d' (Conv2D): kernel_size is missing",
             "layer 'conv2d' (Conv2D): padding must be one of valid, same, causal, ex",
             "layer 'gru' (GRU): reset_after=True is not supported",

@@ -94,8 +94,8 @@ class _Vectors:
         if len(names) > 1:
             raise ValueError(
                 f"sharded: a {state.dtype} state of {state.shape[0]} elements may "
-                f"belong to the parameters of {' or '.join(names)}; pad the parameters of one "
-                "dtype so that the sizes differ"
+                f"belong to the parameters of {' or '.join(names)}; pad the parameters "
+                "of one dtype so that the sizes differ"
             )
         return names[0] if names else None
 

@@ -1,7 +1,7 @@
 """Training with plugrad: ``import plugrad_train as pt``.
 
 Optimizers are pairs of pure functions over trees. Checkpoints, batches, losses and the
-loop, ``fit``, can each be used without the others. docs/train.md is the guide.
+training loop ``fit`` can be used independently. docs/train.md is the guide.
 """
 
 from . import initializers, losses, metrics, schedules, transforms
@@ -110,7 +110,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> str:
-    """Look up the version in the metadata; too slow to do in every import."""
+    """Look up the version in the metadata, which is too slow for every import."""
     if name != "__version__":
         from plugrad.plugin import missing
 

@@ -37,9 +37,7 @@ def check_optimizer(op: str, given: object) -> None:
     if isinstance(given, Optimizer):
         return
     if isinstance(given, Transform):
-        advice = (
-            "turn it into one with pt.of_transform, or pt.chain it with an optimizer"
-        )
+        advice = "make an optimizer of it with pt.of_transform, or pt.chain it with one"
     elif callable(given):
         name = getattr(given, "__name__", type(given).__name__)
         raise TypeError(
@@ -47,17 +45,17 @@ def check_optimizer(op: str, given: object) -> None:
             f"returns one; call it, as in pt.{name}(0.1)"
         )
     else:
-        advice = "pass one, such as pt.sgd(0.1)"
+        advice = "pass an optimizer, such as pt.sgd(0.1)"
     raise TypeError(
-        f"{op}: optimizer must be an optimizer, got {_described(given)}; {advice}"
+        f"{op}: optimizer must be an optimizer, got {_describe(given)}; {advice}"
     )
 
 
 def check_loss(op: str, loss: Any, arguments: Sequence[str]) -> None:
     """Raise TypeError unless ``loss`` is a function of these arguments."""
-    listed = f"loss({', '.join(arguments)})"
+    call = f"loss({', '.join(arguments)})"
     if not callable(loss):
-        raise TypeError(f"{op}: expected a function {listed}, got {loss!r:.100}")
+        raise TypeError(f"{op}: expected a function {call}, got {loss!r:.100}")
     try:
         signature = inspect.signature(loss)
     except (TypeError, ValueError):  # some C functions have no signature
@@ -67,23 +65,22 @@ def check_loss(op: str, loss: Any, arguments: Sequence[str]) -> None:
     except TypeError as error:
         hint = "" if "key" in arguments else "; with key=, it gets a key as well"
         raise TypeError(
-            f"{op}: it calls {listed}, and the function takes {signature}: "
-            f"{error}{hint}"
+            f"{op}: it calls {call}, and the function takes {signature}: {error}{hint}"
         ) from None
 
 
 def check_source(op: str, given: Any) -> None:
-    """Raise TypeError unless the argument is batches with a ``state``."""
+    """Raise TypeError unless the argument yields batches and has a ``state``."""
     state = getattr(given, "state", None)
-    known = isinstance(state, Mapping) and {"epoch", "batch"} <= {*state}
-    if known and hasattr(given, "__iter__"):
+    has_position = isinstance(state, Mapping) and {"epoch", "batch"} <= {*state}
+    if has_position and hasattr(given, "__iter__"):
         return
     advice = "pass pt.Batches(data, size), or pt.IterableBatches(function, size)"
     if isinstance(given, list | tuple):
-        advice += "; both make batches of examples"
+        advice += "; both divide examples into batches"
     raise TypeError(
-        f"{op}: batches must have a `state`, their position, got "
-        f"{_described(given)}; {advice}"
+        f"{op}: batches must have a `state` (epoch and batch number), got "
+        f"{_describe(given)}; {advice}"
     )
 
 
@@ -95,19 +92,21 @@ def check_options(
         check_loss("fit: validate", validate, ["params"])
     if callable(callbacks) or not isinstance(callbacks, Sequence):
         raise TypeError(
-            f"fit: callbacks must be a list of functions, got {_described(callbacks)}; "
-            "put brackets around one"
+            f"fit: callbacks must be a list of functions, got {_describe(callbacks)}; "
+            "put a single callback into a list"
         )
     for one in callbacks:
         if inspect.isclass(one):
-            what = f"the class {one.__name__}"
+            description = f"the class {one.__name__}"
             advice = f"call it: {one.__name__}(...)"
         elif not callable(one):
-            what = _described(one)
-            advice = "it gets Progress at each report"
+            description = _describe(one)
+            advice = "fit calls it with Progress at each report"
         else:
             continue
-        raise TypeError(f"fit: a callback must be a function, got {what}; {advice}")
+        raise TypeError(
+            f"fit: a callback must be a function, got {description}; {advice}"
+        )
     for name, path in (("log", log), ("curves", curves)):
         if path is not None and not isinstance(path, str | os.PathLike):
             raise TypeError(f"fit: {name} must be the path of a file, got {path!r}")
@@ -147,11 +146,11 @@ def check_leaves(params: Tree) -> None:
     check_params(params)
     leaves = pg.tree.leaves(params)
     if not any(map(is_trained, leaves)):
-        kinds = ", ".join(sorted({_described(x) for x in leaves})) or "no leaf"
+        kinds = ", ".join(sorted({_describe(x) for x in leaves})) or "no leaf"
         raise ValueError(f"fit: params must have floating tensors, got {kinds}")
 
 
-def _described(given: object) -> str:
+def _describe(given: object) -> str:
     """Describe an argument in a few words."""
     if inspect.isclass(given):
         return f"the class {given.__name__}"

@@ -14,20 +14,20 @@ fcntl: Any = None
 with contextlib.suppress(ImportError):  # on Windows
     fcntl = import_module("fcntl")
 
-ABANDONED_AFTER_S = 3600.0  # for file systems without locks; longer than any save
+ABANDONED_AFTER_S = 3600.0  # on file systems without locks; no save takes longer
 
 
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[Callable[[Path], bool]]:
     """Declare that this process writes into the folder within the block.
 
-    Writers share a lock on the folder, which the system releases when a process ends,
-    for whatever reason. No writer waits for another one.
+    Writers share a lock on the folder. The system releases it when a process ends, even
+    if the process crashes. Writers do not wait for each other.
 
     Yields:
-        A function that returns whether an unreferenced file has no writer. Call it once
-        this process has written its own files. A file has no writer if no other process
-        holds the lock or, without locks, if the file is old.
+        A function that returns whether an unreferenced file has no writer. Call it only
+        after this process has written its own files. A file has no writer if no other
+        process holds the lock or, without locks, if the file is old.
 
     """
     handle = _lock_folder(folder)

@@ -34,8 +34,8 @@ class Range(NamedTuple):
 
 NOT_NEGATIVE = Range(0)
 POSITIVE = Range(0, without_low=True)
-DECAY = Range(0, 1)  # with 1, a mean would never change
-SHARE = Range(0, 1, without_high=False)
+DECAY = Range(0, 1)  # without 1, with which a running mean would never change
+FRACTION = Range(0, 1, without_high=False)
 
 RANGES = {
     "learning_rate": NOT_NEGATIVE,
@@ -45,7 +45,7 @@ RANGES = {
     "b1": DECAY,
     "b2": DECAY,
     "decay": DECAY,
-    "momentum": SHARE,
+    "momentum": FRACTION,
     # Arguments of schedules.
     "value": NOT_NEGATIVE,
     "first": NOT_NEGATIVE,
@@ -57,7 +57,7 @@ RANGES = {
     "last_factor": POSITIVE,
     "boundary": NOT_NEGATIVE,
     "steps": Range(1),
-    "rising": SHARE,
+    "rising": FRACTION,
 }
 
 

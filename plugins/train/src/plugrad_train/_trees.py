@@ -1,7 +1,7 @@
-"""Trees of parameters, gradients and states: helpers of this package.
+"""Helpers for trees of parameters, gradients and states.
 
-A leaf of gradients is None where the parameter is not floating: ``pg.grad`` returns
-None for integers.
+In a tree of gradients, a leaf is None if its parameter is not floating: ``pg.grad``
+returns None for integers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def is_none(x: object) -> bool:
 
 
 def map_leaves(f: Callable[..., Any], tree: Tree, *rest: Tree) -> Tree:
-    """Return the tree of ``f(leaf, *others)``, with None where ``tree`` has None."""
+    """Return a tree of the results of ``f(leaf, *others)``; None leaves stay None."""
     return pg.tree.map(
         lambda x, *others: None if x is None else f(x, *others),
         tree,
@@ -44,14 +44,15 @@ def check_params(params: Tree) -> None:
         if isinstance(x, pg.Tensor):
             if not pg.isdtype(x.dtype, "complex floating"):
                 continue
-            what, advice = "complex", "train its real and imaginary parts"
+            description, advice = "complex", "train its real and imaginary parts"
         elif isinstance(x, pg.Variable | np.ndarray | np.generic | float | complex):
-            what = f"a {type(x).__name__}"
+            description = f"a {type(x).__name__}"
             advice = "pass tensors"
         else:
             continue
         raise TypeError(
-            f"optimizers: the parameter{path and ' at '}{path} is {what}; {advice}"
+            f"optimizers: the parameter{path and ' at '}{path} is {description}; "
+            f"{advice}"
         )
 
 
@@ -71,14 +72,14 @@ def zeros_like(params: Tree) -> Tree:
 
 
 def cast(number: Number, x: pg.Tensor) -> Number:
-    """Return a number that does not change the dtype of ``x`` in arithmetic."""
+    """Return a number such that arithmetic with ``x`` keeps the dtype of ``x``."""
     if isinstance(number, pg.Tensor) and number.dtype != x.dtype:
         return pg.astype(number, x.dtype)
     return number
 
 
 def choose(condition: pg.Tensor, tree: Tree, other: Tree) -> Tree:
-    """Return ``tree`` where the condition holds, else ``other``."""
+    """Return ``tree`` if the condition holds, else ``other``."""
     return map_leaves(lambda x, y: pg.where(condition, x, y), tree, other)
 
 
@@ -90,8 +91,8 @@ def paths(tree: Tree) -> list[str]:
 def check_choice(op: str, name: str, given: K, allowed: tuple[K, ...]) -> K:
     """Return an argument; raise unless it is one of the allowed values."""
     if given not in allowed:
-        listed = ", ".join(map(repr, allowed))
-        raise ValueError(f"{op}: {name} must be one of {listed}, got {given!r}")
+        names = ", ".join(map(repr, allowed))
+        raise ValueError(f"{op}: {name} must be one of {names}, got {given!r}")
     return given
 
 
@@ -115,7 +116,7 @@ def check_between(
 def check_integer(op: str, name: str, value: int, least: int = 1) -> int:
     """Return an integer; raise unless it is at least ``least``. 3.0 is an integer."""
     number = check_between(op, name, value, least)
-    exact = isinstance(number, int) or math.isfinite(number)
-    if not exact or number != int(number):
+    is_finite = isinstance(number, int) or math.isfinite(number)
+    if not is_finite or number != int(number):
         raise TypeError(f"{op}: {name} must be an integer, got {value!r}")
     return int(number)

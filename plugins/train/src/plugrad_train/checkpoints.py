@@ -1,10 +1,11 @@
 """Checkpoints: atomic, verified, and checked against the model.
 
-A checkpoint is two files: ``step-00000012.json``, and the safetensors file that it
-names, whose name contains the start of its checksum. The JSON file is written last.
-Each file is written under a temporary name, synchronized and renamed. A process that is
-killed therefore leaves the earlier checkpoints intact; at most it leaves files that a
-later ``save`` removes when no other process is writing.
+A checkpoint consists of two files: ``step-00000012.json``, and a safetensors file that
+the JSON file refers to. The name of the safetensors file contains the start of its
+checksum. The JSON file is written last. Each file is written under a temporary name,
+synchronized and renamed. A killed process therefore leaves the earlier checkpoints
+intact; at most it leaves temporary files, which a later ``save`` removes when no other
+process is writing.
 
 Map: ``Checkpoints``; files and checksums; trees.
 """
@@ -31,11 +32,10 @@ from ._trees import Tree, check_choice, check_integer, paths
 FORMAT = 1
 NAME = re.compile(r"step-(\d{8,})\.json")
 TENSORS = re.compile(r"step-(\d{8,})\.[0-9a-f]{16}\.safetensors")
-DRAFT = re.compile(
-    r"\d+\.[0-9a-f]{8}\.tmp(\.[0-9a-f]{8}\.tmp)?"
-)  # or a draft of pg.save for it
+# A temporary file of this module, or the temporary folder of pg.save for that file.
+DRAFT = re.compile(r"\d+\.[0-9a-f]{8}\.tmp(\.[0-9a-f]{8}\.tmp)?")
 MAX_STEP = 10**18  # file names have at most 255 characters
-# The entries of a JSON file: a file name (never a path) and the results of restore.
+# The entries of a JSON file, each with its check. "file" must be a name, not a path.
 PARTS: dict[str, Callable[[Any], bool]] = {
     "step": lambda x: type(x) is int,
     "file": lambda x: isinstance(x, str) and TENSORS.fullmatch(x) is not None,
@@ -60,12 +60,12 @@ class CheckpointWarning(UserWarning):
 
 
 class Restored(NamedTuple):
-    """What a checkpoint contains.
+    """The content of a checkpoint.
 
     Attributes:
         step: The number of completed steps.
-        tree: The tensors, in the containers that ``restore`` was given.
-        rest: The other saved values, as in JSON.
+        tree: The tensors, in the containers of the tree passed to ``restore``.
+        rest: The other saved values, as JSON values.
         metrics: The saved metrics, from which the best checkpoint is chosen.
 
     """
@@ -77,11 +77,12 @@ class Restored(NamedTuple):
 
 
 class Checkpoints:
-    """The checkpoints in a folder: the last ``keep`` of them, and the best.
+    """The checkpoints in a folder: the last ``keep`` checkpoints, and the best one.
 
-    Several processes may save into a folder and restore from it. Each keeps its last
-    checkpoint; of all others, those of the last steps are kept. Anything else in the
-    folder is left alone, even a folder with the name of a checkpoint.
+    Several processes may save into a folder and restore from it. ``save`` never removes
+    the checkpoint that it has just written; of the other checkpoints, those with the
+    largest steps are kept. Anything else in the folder is left alone, even a folder
+    with the name of a checkpoint.
 
     Args:
         folder: The folder; it is created if it is missing.
@@ -134,8 +135,8 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Return the steps of all checkpoints, even damaged ones, in order."""
-        found = [NAME.fullmatch(name) for name in os.listdir(self.folder)]
-        return sorted(int(match[1]) for match in found if match)
+        matches = [NAME.fullmatch(name) for name in os.listdir(self.folder)]
+        return sorted(int(match[1]) for match in matches if match)
 
     def path(self, step: int) -> Path:
         """Return the JSON file of a step."""
@@ -148,7 +149,7 @@ class Checkpoints:
         rest: Mapping[str, Any] | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> Path:
-        """Write a checkpoint, then remove those that are no longer kept.
+        """Write a checkpoint, then remove the checkpoints that are no longer kept.
 
         Args:
             step: The number of completed steps.
@@ -175,13 +176,13 @@ class Checkpoints:
         numbers = {name: float(x) for name, x in (metrics or {}).items()}
         if metrics is not None and self.best not in {None, *numbers}:
             raise ValueError(
-                f"save: the best checkpoint is that of the metric {self.best!r}, and "
-                f"metrics has {', '.join(map(repr, numbers)) or 'none'}; pass it"
+                f"save: metrics must contain {self.best!r}, by which the best "
+                f"checkpoint is chosen; got {', '.join(map(repr, numbers)) or 'none'}"
             )
         tensors = _leaves_by_name(tree)
         body: dict[str, Any] = {"format": FORMAT, "step": step, "metrics": numbers}
         body |= {"rest": dict(rest or {})}
-        body = self._budget("save").json(_to_json(body))  # as restore will read it
+        body = self._budget("save").json(_to_json(body))  # the limits of restore apply
         with writing(self.folder) as is_abandoned:
             self._write(step, tensors, body)
             self._remove_old(step)
@@ -207,27 +208,27 @@ class Checkpoints:
         _synchronize(self.folder)
 
     def restore(self, like: Tree, step: int | None = None) -> Restored:
-        """Return the newest complete checkpoint, or the one of a step.
+        """Return the newest undamaged checkpoint, or the checkpoint of a step.
 
         Args:
-            like: A tree with the structure, shapes and dtypes of the saved one, such as
-                new parameters. Its values are not used.
-            step: A step; None: the newest one, in which case damaged checkpoints are
-                skipped with a warning.
+            like: A tree with the structure, shapes and dtypes of the saved tree, such
+                as new parameters. Its values are not used.
+            step: A step; None: the newest step. Then damaged checkpoints are skipped
+                with a warning.
 
         Returns:
             The step, the tree, the rest and the metrics.
 
         Raises:
             FileNotFoundError: There is no checkpoint.
-            CheckpointError: The checkpoint (or every one) is damaged, or it belongs to
-                another model; the message lists the differences.
+            CheckpointError: The checkpoint is damaged (without ``step``: all are), or
+                it belongs to another model; the message lists the differences.
 
         """
         if step is not None:
             step = check_integer("restore", "step", step, 0)
             try:
-                return self._restored(*self._read_checked(step), like)
+                return self._as_restored(*self._read_checked(step), like)
             except FileNotFoundError:
                 listed = ", ".join(map(str, self.steps())) or "none"
                 raise FileNotFoundError(
@@ -236,20 +237,19 @@ class Checkpoints:
                 ) from None
         steps = None
         damaged = dict[int, str]()
-        while steps != (
-            steps := self.steps()
-        ):  # until no other process has changed them
+        # Repeat if another process has added or removed checkpoints meanwhile.
+        while steps != (steps := self.steps()):
             for newest in reversed(steps):
                 try:
-                    found = self._restored(*self._read_checked(newest), like)
+                    restored = self._as_restored(*self._read_checked(newest), like)
                 except FileNotFoundError:  # another process has removed it
                     continue
                 except _DamagedError as error:
                     damaged[newest] = str(error)
                     continue
-                for passed_over in damaged.keys() & {*self.steps()}:
-                    warnings.warn(damaged[passed_over], CheckpointWarning, stacklevel=2)
-                return found
+                for skipped in damaged.keys() & {*self.steps()}:
+                    warnings.warn(damaged[skipped], CheckpointWarning, stacklevel=2)
+                return restored
         if damaged:
             raise CheckpointError("; ".join(damaged.values()))
         raise FileNotFoundError(f"restore: {self.folder} has no checkpoint")
@@ -259,17 +259,21 @@ class Checkpoints:
         if self.best is None:
             return None
         sign = 1 if self.mode == "min" else -1
-        found = []
+        metric_and_step = []
         for step in self.steps():
             with contextlib.suppress(CheckpointError, OSError):
-                found.append((self._read_body(step)["metrics"].get(self.best), step))
-        numbers = [(sign * x, s) for x, s in found if x is not None and x == x]
+                metric_and_step.append(
+                    (self._read_body(step)["metrics"].get(self.best), step)
+                )
+        numbers = [
+            (sign * x, s) for x, s in metric_and_step if x is not None and x == x
+        ]
         return min(numbers)[1] if numbers else None
 
-    def _budget(self, who: str) -> pg.Budget:
-        return pg.Budget.started(self.budget, who)
+    def _budget(self, function: str) -> pg.Budget:
+        return pg.Budget.started(self.budget, function)
 
-    def _restored(
+    def _as_restored(
         self, body: dict[str, Any], tensors: dict[str, pg.Tensor], like: Tree
     ) -> Restored:
         tree = _as_tree(tensors, like, self.path(body["step"]))
@@ -293,7 +297,7 @@ class Checkpoints:
         wrong = [name for name, fits in PARTS.items() if not fits(body.get(name))]
         if wrong or body["step"] != step:
             about = f"its {wrong[0]}" if wrong else f"step {body['step']}"
-            raise _damaged(path, f"{about} is not what save writes for step {step}")
+            raise _damaged(path, f"{about} differs from what save writes: step {step}")
         return dict(body)
 
     def _read_checked(self, step: int) -> tuple[dict[str, Any], dict[str, pg.Tensor]]:
@@ -317,8 +321,8 @@ class Checkpoints:
             if checksum == body["sha256"]:
                 return pg.load(path, budget=self.budget)
         except FileNotFoundError:
-            why = f"its file {path.name} is missing"
-            raise _damaged(self.path(body["step"]), why) from None
+            reason = f"its file {path.name} is missing"
+            raise _damaged(self.path(body["step"]), reason) from None
         except (ValueError, TypeError, IsADirectoryError) as error:
             raise _damaged(path, str(error)) from error
         raise _damaged(path, "it was truncated or altered: its checksum differs")
@@ -326,7 +330,7 @@ class Checkpoints:
     def _remove_old(self, step: int) -> None:
         """Remove checkpoints that are not kept; ``step`` was just saved.
 
-        A folder or a pipe with such a name is not ours: it does not count, and stays.
+        A folder or a pipe with the name of a checkpoint is ignored.
         """
         steps = [step for step in self.steps() if self.path(step).is_file()]
         kept = {*steps[-self.keep :], step, self.best_step()}
@@ -362,14 +366,14 @@ class Checkpoints:
 # --- files and checksums ---------------------------------------------------------
 
 
-def _damaged(path: Path, why: str) -> CheckpointError:
-    return _DamagedError(f"restore: the checkpoint {path} is refused: {why}")
+def _damaged(path: Path, reason: str) -> CheckpointError:
+    return _DamagedError(f"restore: the checkpoint {path} is refused: {reason}")
 
 
 def _to_json(body: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(body, sort_keys=True, indent=1, default=_as_json).encode()
-    except (TypeError, ValueError) as error:  # the latter if it contains itself
+    except (TypeError, ValueError) as error:  # ValueError: a value contains itself
         raise TypeError(f"save: rest cannot be written as JSON: {error}") from error
 
 
@@ -381,10 +385,10 @@ def _as_json(value: object) -> Any:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, or the folder of a draft; another process may do so as well.
+    """Remove a file or a temporary folder, which another process may remove as well.
 
-    Anything else with such a name is not ours, and stays. The draft of ``pg.save`` is a
-    folder that contains only files.
+    The temporary folder of ``pg.save`` contains only files. Anything else with such a
+    name is left alone.
     """
     if path.is_file():
         path.unlink(missing_ok=True)
@@ -444,14 +448,16 @@ def _leaves_by_name(tree: Tree) -> dict[str, Any]:
     return dict(zip(_leaf_names(tree), leaves, strict=True))
 
 
-def _as_tree(found: dict[str, pg.Tensor], like: Tree, path: Path) -> Tree:
+def _as_tree(tensors: dict[str, pg.Tensor], like: Tree, path: Path) -> Tree:
     """Return the loaded tensors in the containers of ``like``; raise if they differ."""
     leaves, structure = pg.tree.flatten(like)
     names = _leaf_names(like)
-    wrong = [f"{name} is not in the checkpoint" for name in names if name not in found]
-    wrong += [f"{name} is not in the model" for name in found if name not in names]
+    wrong = [
+        f"{name} is not in the checkpoint" for name in names if name not in tensors
+    ]
+    wrong += [f"{name} is not in the model" for name in tensors if name not in names]
     for name, x in zip(names, leaves, strict=True):
-        y = found.get(name)
+        y = tensors.get(name)
         if y is not None and (y.shape, y.dtype) != (x.shape, x.dtype):
             wrong.append(f"{name} is {y.dtype} {y.shape}, here {x.dtype} {x.shape}")
     if wrong:
@@ -460,4 +466,4 @@ def _as_tree(found: dict[str, pg.Tensor], like: Tree, path: Path) -> Tree:
             f"restore: the checkpoint {path} belongs to another model: "
             f"{'; '.join(wrong[:5])}{more}"
         )
-    return structure([found[name] for name in names])
+    return structure([tensors[name] for name in names])

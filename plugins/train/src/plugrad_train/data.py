@@ -36,7 +36,7 @@ class Source(Protocol):
 
 
 class Padded(NamedTuple):
-    """A batch of a fixed size: with ``last="pad"``, all batches are such pairs.
+    """A batch of a fixed size; with ``last="pad"``, all batches are ``Padded``.
 
     Attributes:
         data: A tree of arrays, padded with zeros after the examples.
@@ -54,12 +54,12 @@ class Batches:
     Args:
         data: A tree of arrays with the same number of rows, such as ``(images,
             labels)``. Rows of memory-mapped arrays (``numpy.load(path,
-            mmap_mode="r")``) are read when their batch is due.
+            mmap_mode="r")``) are read when their batch is yielded.
         size: The number of rows of a batch.
         shuffle: Seed of the shuffle. Each epoch has its own order, derived from the
             seed and the epoch number. None: no shuffling.
-        last: The treatment of the rows that do not fill a batch. ``"drop"`` omits
-            them, ``"pad"`` fills the batch with zeros and yields all batches as
+        last: What happens to the last rows if they do not fill a batch. ``"drop"``
+            omits them, ``"pad"`` fills the batch with zeros and yields all batches as
             ``Padded(data, mask)``, and ``"keep"`` yields a smaller batch, for which
             ``pg.jit`` records the step again.
 
@@ -101,14 +101,14 @@ class Batches:
         self.state = {"epoch": 0, "batch": 0}
 
     def __repr__(self) -> str:
-        """Return how the batches are made, and how many were taken."""
-        made = f"rows={self.rows}, size={self.size}, shuffle={self.shuffle}"
-        return f"Batches({made}, last={self.last!r}, state={self.state})"
+        """Return the settings and the state."""
+        settings = f"rows={self.rows}, size={self.size}, shuffle={self.shuffle}"
+        return f"Batches({settings}, last={self.last!r}, state={self.state})"
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
-        whole, more = divmod(self.rows, self.size)
-        return whole + (more > 0 and self.last != "drop")
+        full, remaining = divmod(self.rows, self.size)
+        return full + (remaining > 0 and self.last != "drop")
 
     def order(self, epoch: int) -> Array | None:
         """Return the order of the rows in an epoch; None without shuffling."""
@@ -125,24 +125,24 @@ class Batches:
             rows: Any = slice(batch * self.size, (batch + 1) * self.size)
             if order is not None:
                 rows = order[rows]
-            found = pg.tree.map(
+            data = pg.tree.map(
                 lambda x, rows=rows: np.ascontiguousarray(x[rows]), self.data
             )
             last = batch + 1 == len(self)
             self.state = {"epoch": epoch + last, "batch": 0 if last else batch + 1}
-            yield padded(found, self.size) if self.last == "pad" else found
+            yield padded(data, self.size) if self.last == "pad" else data
 
 
 class IterableBatches:
     """Batches of an iterable of examples, such as the lines of a file.
 
     Args:
-        examples: A function that returns an iterator over the examples of an epoch,
-            which are trees of arrays or numbers of one shape.
+        examples: A function that returns an iterator over the examples of an epoch.
+            Examples are trees of arrays or numbers, all with the same shapes.
         size: The number of examples of a batch.
         shuffle: Seed of the shuffle. None: the order of the iterator.
         buffer: The number of upcoming examples from which each is drawn when shuffling.
-        last: The treatment of the examples that do not fill a batch: see ``Batches``.
+        last: What happens to examples that do not fill a batch: see ``Batches``.
 
     Attributes:
         state: The epoch and the number of batches taken from it, as a dict. Resuming
@@ -176,18 +176,18 @@ class IterableBatches:
         self.state = {"epoch": 0, "batch": 0}
 
     def __repr__(self) -> str:
-        """Return how the batches are made, and how many were taken."""
-        made = f"size={self.size}, shuffle={self.shuffle}, last={self.last!r}"
-        return f"IterableBatches({made}, state={self.state})"
+        """Return the settings and the state."""
+        settings = f"size={self.size}, shuffle={self.shuffle}, last={self.last!r}"
+        return f"IterableBatches({settings}, state={self.state})"
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of the rest of this epoch."""
-        epoch, done = self.state["epoch"], self.state["batch"]
+        epoch, taken = self.state["epoch"], self.state["batch"]
         examples = iter(self._shuffled(epoch))
-        for number, some in enumerate(iter(lambda: [*islice(examples, self.size)], [])):
-            if number < done or (len(some) < self.size and self.last == "drop"):
+        for number, rows in enumerate(iter(lambda: [*islice(examples, self.size)], [])):
+            if number < taken or (len(rows) < self.size and self.last == "drop"):
                 continue
-            batch = pg.tree.map(lambda *xs: np.stack(xs), *some)
+            batch = pg.tree.map(lambda *xs: np.stack(xs), *rows)
             self.state = {"epoch": epoch, "batch": number + 1}
             yield padded(batch, self.size) if self.last == "pad" else batch
         self.state = {"epoch": epoch + 1, "batch": 0}
@@ -197,15 +197,15 @@ class IterableBatches:
             yield from self.examples()
             return
         rng = np.random.default_rng((self.shuffle, epoch))
-        held = list[Any]()
+        buffered = list[Any]()
         for example in self.examples():
-            held.append(example)
-            if len(held) == self.buffer:
-                place = int(rng.integers(self.buffer))
-                held[place], held[-1] = held[-1], held[place]
-                yield held.pop()
-        for place in rng.permutation(len(held)):
-            yield held[place]
+            buffered.append(example)
+            if len(buffered) == self.buffer:
+                i = int(rng.integers(self.buffer))
+                buffered[i], buffered[-1] = buffered[-1], buffered[i]
+                yield buffered.pop()
+        for i in rng.permutation(len(buffered)):
+            yield buffered[i]
 
 
 def padded(batch: Tree, size: int, /) -> Padded:
@@ -229,14 +229,14 @@ def padded(batch: Tree, size: int, /) -> Padded:
 
 
 class Prefetch:
-    """Batches that a thread prepares while the step before runs.
+    """Batches that a thread prepares while the previous step runs.
 
     Args:
         source: ``Batches`` or similar.
         count: The number of batches that are prepared ahead.
 
     Attributes:
-        state: The state after the last batch taken, regardless of prepared ones.
+        state: The state after the last batch taken; prepared batches do not count.
 
     Example:
         >>> batches = pt.Prefetch(pt.Batches(np.arange(4), 2))
@@ -260,7 +260,7 @@ class Prefetch:
         self.source.state = self.state
         ready: queue.Queue[tuple[Any, Any]] = queue.Queue(self.count)
         stop = threading.Event()
-        work = contextvars.copy_context().run  # in the scopes of the caller
+        work = contextvars.copy_context().run  # runs in the scopes of the caller
         thread = threading.Thread(
             target=work, args=(self._fill, ready, stop), name="prefetch", daemon=True
         )

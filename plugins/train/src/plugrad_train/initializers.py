@@ -1,10 +1,9 @@
 """Initial values of weights: functions ``initializer(shape, seed=)``.
 
-The last axis of a shape is that of the outputs and the one before it that of the
-inputs, as in ``matmul`` and in the filters of ``conv2d``; the axes before are the
-receptive field. ``fan_in`` and ``fan_out`` are the numbers of inputs and outputs of a
-unit. The names are those of ``jax.nn.initializers``; He is also known as Kaiming, and
-Glorot as Xavier.
+The last two axes of a shape are inputs and outputs, as in ``matmul`` and in the filters
+of ``conv2d``; the axes before them are the receptive field. ``fan_in`` and ``fan_out``
+are the numbers of inputs and outputs of a unit. The names are those of
+``jax.nn.initializers``; "He" is also known as Kaiming, and "Glorot" as Xavier.
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ __all__ = [
 Initializer = Callable[..., pg.Tensor]
 Shape = Sequence[int]
 Seed = int | pg.Tensor | None
-STDDEV = 0.87962566103423978  # of the standard normal distribution truncated at ±2
+# The standard deviation of the standard normal distribution truncated at ±2.
+STDDEV = 0.87962566103423978
 
 
 def fans(shape: Shape, /) -> tuple[int, int]:
@@ -89,9 +89,9 @@ def variance_scaling(
         fan = {"fan_in": inputs, "fan_out": outputs, "fan_avg": (inputs + outputs) / 2}
         stddev = math.sqrt(scale / max(fan[mode], 1))
         if distribution == "uniform":
-            most = math.sqrt(3) * stddev
+            limit = math.sqrt(3) * stddev
             return pg.random.uniform(
-                shape, minval=-most, maxval=most, dtype=dtype, seed=seed
+                shape, minval=-limit, maxval=limit, dtype=dtype, seed=seed
             )
         return truncated_normal(shape, stddev / STDDEV, seed=seed, dtype=dtype)
 
@@ -115,13 +115,13 @@ def truncated_normal(
 def orthogonal(
     shape: Shape, gain: float = 1.0, *, seed: Seed = None, dtype: Any = pg.float32
 ) -> pg.Tensor:
-    """Return a random matrix of orthogonal rows, or columns, of length ``gain``.
+    """Return a random matrix with orthogonal rows or columns of length ``gain``.
 
     All axes except the last are merged into the rows.
 
     Args:
         shape: The shape, with at least two axes.
-        gain: The length.
+        gain: The length of the rows or columns.
         seed: A seed, or a key.
         dtype: The dtype.
 

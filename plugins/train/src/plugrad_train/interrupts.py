@@ -1,4 +1,4 @@
-"""Ctrl-C ends training after the current step."""
+"""Handles Ctrl-C, which ends training after the current step."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def interrupts() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         pressed.set()
 
-    before = signal.signal(signal.SIGINT, handle)
+    previous_handler = signal.signal(signal.SIGINT, handle)
     try:
         yield pressed
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous_handler)
 
 
-def how_to_resume(checkpoints: Checkpoints | None, step: int) -> str:
-    """Return the message to the user after an interruption."""
+def interruption_message(checkpoints: Checkpoints | None, step: int) -> str:
+    """Return the message to the user after Ctrl-C, which says how to resume."""
     if checkpoints is None:
         return (
             f"interrupted after step {step}, without a checkpoint: pass checkpoints= "

@@ -32,7 +32,7 @@ class EarlyStopping:
         min_delta: The smallest change that counts as an improvement.
 
     Attributes:
-        state: The best value and the number of epochs since; saved in checkpoints.
+        state: The best value and the number of epochs since then; checkpoints save it.
 
     """
 
@@ -49,16 +49,16 @@ class EarlyStopping:
         self.min_delta = check_between("EarlyStopping", "min_delta", min_delta, 0)
         self.state: dict[str, Any] = {"best": None, "waited": 0}
 
-    def __call__(self, now: Progress) -> str | None:
+    def __call__(self, progress: Progress) -> str | None:
         """Return the reason to end, or None."""
-        if not now.epoch_ends:
+        if not progress.epoch_ends:
             return None
-        if self.metric not in now.metrics:
-            listed = ", ".join(map(repr, now.metrics))
+        if self.metric not in progress.metrics:
+            names = ", ".join(map(repr, progress.metrics))
             raise ValueError(
-                f"EarlyStopping: there is no metric {self.metric!r}; there are {listed}"
+                f"EarlyStopping: there is no metric {self.metric!r}; there are {names}"
             )
-        value = self.sign * now.metrics[self.metric]
+        value = self.sign * progress.metrics[self.metric]
         best = self.state["best"]
         if best is None or value > best + self.min_delta:
             self.state = {"best": value, "waited": 0}
@@ -77,7 +77,7 @@ class JsonLines:
 
     Args:
         path: The file.
-        step: The step from which training continues; later lines are removed.
+        step: The step from which training continues; lines of later steps are removed.
 
     """
 
@@ -87,27 +87,30 @@ class JsonLines:
         kept = records_until(self.path, step) if step else []
         self.path.write_text("".join(map(_line, kept)))
 
-    def __call__(self, now: Progress) -> None:
+    def __call__(self, progress: Progress) -> None:
         """Append a line."""
         with self.path.open("a") as file:
-            file.write(_line({"step": now.step, "epoch": now.epoch, **now.metrics}))
+            file.write(
+                _line(
+                    {"step": progress.step, "epoch": progress.epoch, **progress.metrics}
+                )
+            )
 
 
 def _line(record: Record) -> str:
     """Return a record as a line; JSON has no NaN and no infinity."""
-    known = {n: x if math.isfinite(x) else None for n, x in record.items()}
-    return json.dumps(known) + "\n"
+    values = {n: x if math.isfinite(x) else None for n, x in record.items()}
+    return json.dumps(values) + "\n"
 
 
 def read_log(path: str | Path, /) -> list[Record]:
     """Return the records of a log; an incomplete line is omitted."""
-    found = []
+    records = []
     for line in Path(path).read_text().splitlines():
-        with contextlib.suppress(
-            json.JSONDecodeError
-        ):  # the process was killed while writing
-            found.append(json.loads(line))
-    return found
+        # A line is incomplete if the process was killed while writing it.
+        with contextlib.suppress(json.JSONDecodeError):
+            records.append(json.loads(line))
+    return records
 
 
 def records_until(path: str | Path | None, step: int) -> list[Record]:
@@ -118,7 +121,7 @@ def records_until(path: str | Path | None, step: int) -> list[Record]:
 
 
 def draw_curves(records: Sequence[Record], path: str | Path, /) -> None:
-    """Write a PNG with a curve of each metric over the steps; needs matplotlib."""
+    """Write a PNG with a curve for each metric over the steps; needs matplotlib."""
     figures = _package("matplotlib.figure")
     names = [n for n in dict.fromkeys(n for r in records for n in r)]
     names = [n for n in names if n not in ("step", "epoch", "seconds")]
@@ -155,22 +158,22 @@ def open_callbacks(
     """Return the callbacks of the log and the curves, which the stack closes.
 
     Args:
-        stack: The exit stack that closes them.
+        stack: The exit stack that closes the callbacks.
         log: The file of the log, if any.
         curves: The file of the curves, if any.
         curve: The records to draw so far.
         step: The step from which training continues.
 
     """
-    found: list[Any] = []
+    callbacks: list[Any] = []
     if curves is not None:
         _package("matplotlib.figure")  # raises before training if it is missing
     if log is not None:
-        found.append(JsonLines(log, step))
+        callbacks.append(JsonLines(log, step))
     if curves is not None and curve is not None:
-        found.append(lambda now: curve.append({"step": now.step, **now.metrics}))
+        callbacks.append(lambda now: curve.append({"step": now.step, **now.metrics}))
         stack.callback(lambda: draw_curves(curve, curves))
-    return found
+    return callbacks
 
 
 def progress_bar(
@@ -178,13 +181,13 @@ def progress_bar(
 ) -> Callable[[Progress], str | None]:
     """Return the callback of the progress bar; in notebooks, a widget if possible."""
     tqdm = _package("tqdm.auto").tqdm
-    shown = stack.enter_context(tqdm(total=total, initial=step, unit=" steps"))
+    bar = stack.enter_context(tqdm(total=total, initial=step, unit=" steps"))
 
     def update_bar(now: Progress) -> None:
         loss = now.metrics.get("loss", math.nan)
-        of = f"/{epochs}" if epochs else ""
-        text = f"epoch {now.epoch + 1}{of}, loss {loss:.4g}"
-        shown.set_postfix_str(text, refresh=False)
-        shown.update(now.step - shown.n)
+        total_epochs = f"/{epochs}" if epochs else ""
+        text = f"epoch {now.epoch + 1}{total_epochs}, loss {loss:.4g}"
+        bar.set_postfix_str(text, refresh=False)
+        bar.update(now.step - bar.n)
 
     return update_bar

@@ -1,4 +1,4 @@
-"""The training loop: ``fit``, and the parts of it for loops of your own.
+"""The training loop ``fit``, and its parts for loops of your own.
 
 Map: ``train_step``; ``fit`` and its result; the loop.
 """
@@ -23,7 +23,7 @@ from ._arguments import check_optimizer, check_options, check_training
 from ._trees import Tree, check_choice, check_integer
 from .checkpoints import Checkpoints
 from .data import Prefetch, Source
-from .interrupts import how_to_resume, interrupts
+from .interrupts import interruption_message, interrupts
 from .optimizers import Optimizer
 from .transforms import learning_rate
 from .wrappers import (
@@ -37,7 +37,7 @@ from .wrappers import (
 )
 
 NONFINITE = ("stop", "skip", "apply")
-MAX_SHOWN_REPORTS = 10  # rows of a Fitted in a notebook
+MAX_SHOWN_REPORTS = 10  # rows of the table that a notebook shows for a Fitted
 Loss = Callable[..., Any]
 
 
@@ -70,12 +70,12 @@ def train_step(
     Args:
         loss: ``loss(params, batch)`` or ``loss(params, batch, key)``, a scalar.
         optimizer: The optimizer.
-        precision: A dtype such as ``pg.float16``: the loss is computed in it, scaled
-            (``half_precision``, ``scale_loss``). None computes in the dtype of the
+        precision: A dtype such as ``pg.float16``, in which the loss is computed, with
+            loss scaling (``half_precision``, ``scale_loss``). None: the dtype of the
             parameters.
         jit: Whether the step is recorded and replayed.
         donate: Whether a step under ``jit`` consumes the parameters and the state that
-            it gets (``pg.jit(donate=)``), which saves memory and time.
+            are passed to it (``pg.jit(donate=)``), which saves memory and time.
 
     Returns:
         The step and its optimizer.
@@ -104,13 +104,14 @@ def _step(
     donate: bool,
     checks_loss: bool,
 ) -> Step:
-    """Return a step; ``checks_loss``: a non-finite loss makes a gradient NaN.
+    """Return a step.
 
-    ``skip_nonfinite`` and ``scale_loss`` then skip the step.
+    If ``checks_loss`` is set and the loss is not finite, a gradient becomes NaN, so
+    that ``skip_nonfinite`` or ``scale_loss`` skips the step.
     """
     if precision is None:
-        both = pg.value_and_grad(loss)
-        gradients: Callable[..., Any] = lambda params, state, *args: both(params, *args)
+        f = pg.value_and_grad(loss)
+        gradients: Callable[..., Any] = lambda params, state, *args: f(params, *args)
     else:
         gradients = half_precision(loss, precision)
         optimizer = scale_loss(optimizer)
@@ -123,12 +124,12 @@ def _step(
         return params, state, value
 
     run.__qualname__ = "train_step"  # the name in messages
-    used_up = ("params", "state") if donate else ()
-    return Step(optimizer, pg.jit(run, donate=used_up) if jit else run)
+    donated = ("params", "state") if donate else ()
+    return Step(optimizer, pg.jit(run, donate=donated) if jit else run)
 
 
 def _nan_unless_finite(grads: Tree, value: pg.Tensor) -> Tree:
-    """Return the gradients; put NaN in the smallest if ``value`` is not finite."""
+    """Return the gradients; the smallest becomes NaN if ``value`` is not finite."""
     leaves, structure = pg.tree.flatten(grads)
     sizes = {n: x.size for n, x in enumerate(leaves) if isinstance(x, pg.Tensor)}
     if not sizes:
@@ -144,7 +145,7 @@ class Progress(NamedTuple):
 
     Attributes:
         step: The number of completed steps.
-        epoch: The number of the epoch, from 0.
+        epoch: The number of the epoch; the first is 0.
         params: The parameters.
         state: The state of the optimizer.
         metrics: The loss, the learning rate and, after an epoch, the results of
@@ -169,8 +170,8 @@ class Fitted(NamedTuple):
         state: The state of the optimizer.
         step: The number of completed steps, including those before a resumption.
         history: The metrics at each report of this call, with ``step`` and ``epoch``.
-        ended: Why it ended: ``"epochs"``, ``"steps"``, ``"interrupted"``, or the text
-            that a callback returned.
+        ended: Why training ended: ``"epochs"``, ``"steps"``, ``"interrupted"``, or the
+            text that a callback returned.
 
     """
 
@@ -186,10 +187,10 @@ class Fitted(NamedTuple):
         metrics = [
             f"{n}={x:.4g}" for n, x in last.items() if n not in ("step", "epoch")
         ]
-        what = [f"step={self.step}", f"ended={self.ended!r}", *metrics]
+        parts = [f"step={self.step}", f"ended={self.ended!r}", *metrics]
         count, tensors = self._sizes()
-        what.append(f"params={count} numbers in {tensors} tensors")
-        return f"Fitted({', '.join(what)})"
+        parts.append(f"params={count} numbers in {tensors} tensors")
+        return f"Fitted({', '.join(parts)})"
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: a table of the metrics at each report."""
@@ -204,7 +205,7 @@ class Fitted(NamedTuple):
         )
 
     def _sizes(self) -> tuple[int, int]:
-        """Return how many numbers and tensors the parameters are."""
+        """Return the number of elements and of tensors of the parameters."""
         tensors = [x for x in pg.tree.leaves(self.params) if isinstance(x, pg.Tensor)]
         return sum(x.size for x in tensors), len(tensors)
 
@@ -254,20 +255,22 @@ def fit(
         callbacks: Functions of ``Progress``, called at each report. If one returns
             text, training ends with the text as the reason.
         checkpoints: Where to save after each epoch and at the end.
-        save_every: Also save after every so many steps.
-        resume: Whether to continue from the newest checkpoint, if there is one. The
-            same arguments give the same bits as without the interruption.
+        save_every: The number of steps between additional checkpoints.
+        resume: Whether to continue from the newest checkpoint, if there is one. With
+            the same arguments, the result has the same bits as without the
+            interruption.
         report_every: The number of steps between reports, which read the loss.
         log: A file for the metrics, one JSON object per line.
         curves: A PNG file for the curves of the metrics, including those from before
             a resumption; needs matplotlib.
         progress: Whether to show a progress bar; needs tqdm.
-        nonfinite: The treatment of steps whose loss or gradients contain NaN or
+        nonfinite: What to do with steps whose loss or gradients contain NaN or
             infinity: ``"stop"`` skips them and raises NonFiniteError at the next
             report, ``"skip"`` skips them and counts them in the metric ``skipped``,
             ``"apply"`` does not check.
-        precision: See ``train_step``. If it is set, such steps are always skipped,
-            and ``"stop"`` raises an error only if no loss scale is left to try.
+        precision: See ``train_step``. With a precision, non-finite steps are always
+            skipped, and ``"stop"`` raises an error only after the loss scale has
+            reached 1, its minimum.
         jit: Whether the step is recorded and replayed.
 
     Returns:
@@ -276,8 +279,8 @@ def fit(
     Raises:
         TypeError: An argument has the wrong type; for example, the optimizer was not
             called, or the loss has other parameters.
-        ValueError: Neither ``epochs`` nor ``steps`` is given, there is nothing to
-            train, or there are no batches.
+        ValueError: Neither ``epochs`` nor ``steps`` is given, no parameter is floating,
+            or there are no batches.
         NonFiniteError: See ``nonfinite``.
         FileExistsError: ``checkpoints`` contains checkpoints and ``resume`` is false.
 
@@ -294,13 +297,13 @@ def fit(
     check_options(validate, callbacks, log, curves, checkpoints)
     check_choice("fit", "nonfinite", nonfinite, NONFINITE)
     _check_folder(checkpoints, resume)
-    looks = nonfinite != "apply" or precision is not None
-    if looks and precision is None:
+    checks_finite = nonfinite != "apply" or precision is not None
+    if checks_finite and precision is None:
         optimizer = skip_nonfinite(optimizer)
-    step = _step(loss, optimizer, precision, jit, True, checks_loss=looks)
+    step = _step(loss, optimizer, precision, jit, True, checks_loss=checks_finite)
     loop = _Loop(step, params, batches, key, _check_limits(epochs, steps))
     loop.validate, loop.checkpoints = validate, checkpoints
-    loop.save_every = _number("save_every", save_every, 1)
+    loop.save_every = _check_limit("save_every", save_every, 1)
     loop.report_every = check_integer("fit", "report_every", report_every)
     loop.stops_at_nonfinite = nonfinite == "stop"
     loop.curve = [] if curves else None
@@ -315,11 +318,11 @@ def _check_limits(
 ) -> tuple[int | None, int | None]:
     """Return the limits on epochs and steps; raise if neither is given."""
     if epochs is None and steps is None:
-        raise ValueError("fit: got neither epochs nor steps; say how long to train")
-    return _number("epochs", epochs, 0), _number("steps", steps, 0)
+        raise ValueError("fit: got neither epochs nor steps; pass one of them")
+    return _check_limit("epochs", epochs, 0), _check_limit("steps", steps, 0)
 
 
-def _number(name: str, value: int | None, least: int) -> int | None:
+def _check_limit(name: str, value: int | None, least: int) -> int | None:
     """Return a limit or None; raise if it is not a valid number."""
     return None if value is None else check_integer("fit", name, value, least)
 
@@ -328,7 +331,9 @@ def _check_folder(checkpoints: Checkpoints | None, resume: bool) -> None:
     """Raise an error if the folder contains checkpoints of another training."""
     if checkpoints is None:
         if resume:
-            raise ValueError("fit: got resume=True and no checkpoints; pass them")
+            raise ValueError(
+                "fit: resume=True needs checkpoints; pass pt.Checkpoints(folder)"
+            )
     elif not resume and (steps := checkpoints.steps()):
         raise FileExistsError(
             f"fit: {checkpoints.folder} has a checkpoint of step {steps[-1]}; pass "
@@ -340,13 +345,13 @@ class _Loop:
     """The state of a training.
 
     Attributes:
-        limits: The numbers of epochs and steps after which it ends.
+        limits: The numbers of epochs and steps after which training ends.
         curve: The records that ``curves`` draws, including those before a resumption.
         interrupted: Set when Ctrl-C was pressed.
         metrics: The last known metrics.
         saved: The step of the last checkpoint.
         reported: The step of the last report.
-        ended: Why it ended; empty while it goes on.
+        ended: Why training ended; empty while it goes on.
 
     """
 
@@ -367,7 +372,7 @@ class _Loop:
         key: pg.Tensor | None,
         limits: tuple[int | None, int | None],
     ) -> None:
-        self.take = step.run
+        self.run_step = step.run
         self.batches = batches
         self.key = key
         self.limits = limits
@@ -386,7 +391,7 @@ class _Loop:
         return {"params": self.params, "optimizer": self.state, "key": self.key}
 
     def last_step(self) -> int | None:
-        """Return the step after which training ends, if that is known."""
+        """Return the step after which training ends, or None if it is not known."""
         epochs, steps = self.limits
         source = self.batches
         while isinstance(source, Prefetch):
@@ -403,22 +408,25 @@ class _Loop:
         log: str | Path | None,
     ) -> None:
         """Continue from the newest checkpoint."""
-        found = checkpoints.restore(self.tree)
-        self.params, self.state = found.tree["params"], found.tree["optimizer"]
-        self.key, self.step = found.tree["key"], found.step
-        self.batches.state = found.rest["batches"]
-        self.saved, self.skipped = found.step, _skipped_steps(self.state)
-        states = found.rest["callbacks"]
-        given = _stateful(callbacks)
-        if len(states) != len(given):
+        checkpoint = checkpoints.restore(self.tree)
+        self.params, self.state = (
+            checkpoint.tree["params"],
+            checkpoint.tree["optimizer"],
+        )
+        self.key, self.step = checkpoint.tree["key"], checkpoint.step
+        self.batches.state = checkpoint.rest["batches"]
+        self.saved, self.skipped = checkpoint.step, _skipped_steps(self.state)
+        states = checkpoint.rest["callbacks"]
+        stateful = _stateful(callbacks)
+        if len(states) != len(stateful):
             raise ValueError(
                 f"fit: the checkpoint has the states of {len(states)} callbacks, got "
-                f"{len(given)} with a state; pass the same callbacks to resume"
+                f"{len(stateful)} with a state; pass the same callbacks to resume"
             )
-        for callback, state in zip(given, states, strict=True):
+        for callback, state in zip(stateful, states, strict=True):
             callback.state = state
         if self.curve is not None:
-            saved = found.rest.get("curve")  # None if curves were not requested
+            saved = checkpoint.rest.get("curve")  # None if curves were not requested
             self.curve += logs.records_until(log, self.step) if saved is None else saved
 
     def run_with(
@@ -430,11 +438,15 @@ class _Loop:
     ) -> None:
         """Train, with a log, curves and a progress bar if requested."""
         with contextlib.ExitStack() as stack:
-            ours = logs.open_callbacks(stack, log, curves, self.curve, self.step)
+            own_callbacks = logs.open_callbacks(
+                stack, log, curves, self.curve, self.step
+            )
             if progress:
                 end = self.last_step()
-                ours.append(logs.progress_bar(stack, self.step, self.limits[0], end))
-            self.callbacks = [*callbacks, *ours]
+                own_callbacks.append(
+                    logs.progress_bar(stack, self.step, self.limits[0], end)
+                )
+            self.callbacks = [*callbacks, *own_callbacks]
             self.interrupted = stack.enter_context(interrupts())
             self.run()
 
@@ -450,7 +462,7 @@ class _Loop:
                 self.ended = "epochs"
                 break
             for batch in self.batches:
-                self._take(batch)
+                self._take_step(batch)
                 if self.batches.state["batch"] and self._check_end():
                     break  # not after the last batch, so that the epoch ends first
             if self.step == before and from_start:
@@ -464,18 +476,18 @@ class _Loop:
         if self.saved != self.step:
             self._save(None)
         if self.ended == "interrupted":
-            print(how_to_resume(self.checkpoints, self.step), file=sys.stderr)
+            print(interruption_message(self.checkpoints, self.step), file=sys.stderr)
 
-    def _take(self, batch: Any) -> None:
-        """Take one step."""
+    def _take_step(self, batch: Any) -> None:
+        """Run one training step; report and save if it is time to."""
         batch = pg.tree.map(pg.asarray, batch)
         keys = () if self.key is None else (pg.random.fold_in(self.key, self.step),)
-        self.params, self.state, self.loss = self.take(
+        self.params, self.state, self.loss = self.run_step(
             self.params, self.state, batch, *keys
         )
         self.step += 1
-        epoch, done = self.batches.state["epoch"], self.batches.state["batch"]
-        if done == 0:  # the end of the epoch reports and saves
+        epoch, batches_taken = self.batches.state["epoch"], self.batches.state["batch"]
+        if batches_taken == 0:  # ``run`` reports and saves at the end of the epoch
             return
         if self.step % self.report_every == 0:
             self._report(epoch, epoch_ends=False)
@@ -483,7 +495,7 @@ class _Loop:
             self._save(None)
 
     def _check_end(self) -> bool:
-        """Set why training ends, if it does; return whether it ends."""
+        """Return whether training ends now; if so, record why."""
         steps = self.limits[1]
         if not self.ended and steps is not None and self.step >= steps:
             self.ended = "steps"
@@ -501,16 +513,16 @@ class _Loop:
             self.metrics["learning_rate"] = learning_rate(self.state).item()
         self.metrics["seconds"] = time.perf_counter() - self.started
         if epoch_ends and self.validate is not None:
-            found = self.validate(_copy_handles(self.params))
-            self.metrics |= {name: float(x) for name, x in found.items()}
+            validated = self.validate(_copy_handles(self.params))
+            self.metrics |= {name: float(x) for name, x in validated.items()}
         self.history.append({"step": self.step, "epoch": epoch, **self.metrics})
         params, state = _copy_handles((self.params, self.state))
-        now = Progress(self.step, epoch, params, state, self.metrics, epoch_ends)
+        progress = Progress(self.step, epoch, params, state, self.metrics, epoch_ends)
         for callback in self.callbacks:
-            self.ended = callback(now) or self.ended
+            self.ended = callback(progress) or self.ended
 
     def _check_finite(self) -> None:
-        """Count the skipped steps, or raise an error about them."""
+        """Count the skipped steps; raise an error if ``nonfinite`` is "stop"."""
         if isinstance(self.state, Scaled):
             self.metrics["loss_scale"] = scale = self.state.scale.item()
             if scale == 1.0 and self.stops_at_nonfinite:
@@ -540,7 +552,7 @@ class _Loop:
 
 
 def _copy_handles(tree: Tree) -> Tree:
-    """Return new handles on the tensors, because the next step consumes its own."""
+    """Return new handles on the tensors, because the next step donates the old ones."""
     return pg.tree.map(lambda x: copy.copy(x) if isinstance(x, pg.Tensor) else x, tree)
 
 

@@ -1,7 +1,7 @@
-"""Losses that ``pg.losses`` lacks. The labels come first, as there.
+"""Losses that ``pg.losses`` lacks. The labels come first, as in ``pg.losses``.
 
-A loss is the mean over all elements, or over those with non-zero ``weights``: with the
-mask of a padded batch as weights, it is the mean over the examples.
+A loss is the mean over all elements, or over the elements with non-zero ``weights``. If
+the weights are the mask of a padded batch, it is the mean over the examples.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def kl_divergence(
         0.0
 
     Source:
-        ``torch.nn.functional.kl_div``, of probabilities and logits.
+        ``torch.nn.functional.kl_div``, but with probabilities and logits.
 
     """
     p = pg.asarray(labels)
@@ -82,7 +82,7 @@ def gaussian_nll(
     eps: float = 1e-6,
     weights: TensorLike | None = None,
 ) -> pg.Tensor:
-    """Return ``(log v + (labels - means)² / v) / 2`` of ``v = max(variances, eps)``.
+    """Return ``(log v + (labels - means)² / v) / 2``; ``v = max(variances, eps)``.
 
     Example:
         >>> pt.losses.gaussian_nll([2.0], [0.0], [1.0]).item()
@@ -100,7 +100,7 @@ def gaussian_nll(
 def log_cosh(
     labels: TensorLike, predictions: TensorLike, /, *, weights: TensorLike | None = None
 ) -> pg.Tensor:
-    """Return ``log cosh e``: near ``e²/2`` if ``e`` is small, else ``|e| - log 2``.
+    """Return ``log cosh e``: about ``e²/2`` if ``e`` is small, else ``|e| - log 2``.
 
     Example:
         >>> pt.losses.log_cosh([0.0], [1.0])
@@ -119,7 +119,7 @@ def quantile_loss(
     *,
     weights: TensorLike | None = None,
 ) -> pg.Tensor:
-    """Return ``max(q · e, (q - 1) · e)`` of ``e = labels - predictions``.
+    """Return ``max(q · e, (q - 1) · e)``, where ``e = labels - predictions``.
 
     Example:
         >>> pt.losses.quantile_loss([2.0], [0.0], 0.75).item()

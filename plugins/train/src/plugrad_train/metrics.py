@@ -1,6 +1,6 @@
 """Metrics and their means over batches.
 
-A metric of a batch is a tensor; ``weights`` is the mask of a padded batch.
+A metric of a batch is a tensor; pass the mask of a padded batch as ``weights``.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def top_k_accuracy(
         0.5
 
     """
-    _, found = pg.top_k(pg.asarray(logits), k)
-    hits = pg.any(pg.equal(found, pg.asarray(labels)[..., None]), axis=-1)
+    _, largest = pg.top_k(pg.asarray(logits), k)
+    hits = pg.any(pg.equal(largest, pg.asarray(labels)[..., None]), axis=-1)
     return _mean(pg.astype(hits, pg.float32), weights)
 
 
@@ -90,8 +90,8 @@ def r2_score(labels: TensorLike, predictions: TensorLike, /) -> pg.Tensor:
 
     """
     y = pg.asarray(labels)
-    left = pg.sum(pg.square(y - pg.asarray(predictions)))
-    return 1.0 - left / pg.sum(pg.square(y - pg.mean(y)))
+    residual = pg.sum(pg.square(y - pg.asarray(predictions)))
+    return 1.0 - residual / pg.sum(pg.square(y - pg.mean(y)))
 
 
 def precision_recall_f1(
@@ -118,14 +118,14 @@ def precision_recall_f1(
     counts = pg.confusion_matrix(pg.asarray(labels), pg.asarray(classes), num_classes)
     counts = pg.astype(counts, pg.float32)
     hits = pg.linalg.diagonal(counts)
-    guessed = pg.sum(counts, axis=0)
+    predicted = pg.sum(counts, axis=0)
     actual = pg.sum(counts, axis=1)
 
-    def ratio(x: pg.Tensor, of: pg.Tensor) -> pg.Tensor:
-        return pg.where(of > 0, x / pg.maximum(of, 1e-12), pg.zeros_like(x))
+    def ratio(x: pg.Tensor, total: pg.Tensor) -> pg.Tensor:
+        return pg.where(total > 0, x / pg.maximum(total, 1e-12), pg.zeros_like(x))
 
-    f1 = ratio(2.0 * hits, guessed + actual)
-    return ratio(hits, guessed), ratio(hits, actual), f1
+    f1 = ratio(2.0 * hits, predicted + actual)
+    return ratio(hits, predicted), ratio(hits, actual), f1
 
 
 def evaluate(
@@ -134,12 +134,13 @@ def evaluate(
     batches: Iterable[Any],
     /,
 ) -> dict[str, float]:
-    """Return the means of metrics over batches, weighted by their numbers of examples.
+    """Return the means of metrics over batches, weighted by the examples per batch.
 
     Args:
         metrics: ``metrics(params, batch)`` returns means over the batch by name.
         params: The parameters.
-        batches: One epoch. A ``Padded`` batch counts the examples of its mask.
+        batches: The batches of one epoch. The examples of a ``Padded`` batch are those
+            of its mask.
 
     Returns:
         The means.
@@ -158,8 +159,8 @@ def evaluate(
     for batch in batches:
         is_padded = isinstance(batch, Padded)
         count = int(batch.mask.sum()) if is_padded else len(pg.tree.leaves(batch)[0])
-        found = metrics(params, pg.tree.map(pg.asarray, batch))
-        for name, value in found.items():
+        means = metrics(params, pg.tree.map(pg.asarray, batch))
+        for name, value in means.items():
             totals[name] = totals.get(name, 0.0) + count * float(value)
         rows += count
     if rows == 0:

@@ -1,8 +1,8 @@
 """Optimizers: pairs of pure functions over trees of parameters.
 
-``init(params)`` returns the state, and ``update(grads, state, params)`` the new
+``init(params)`` returns the state, and ``update(grads, state, params)`` returns the new
 parameters and the new state. (In optax, ``update`` returns the change of the
-parameters.) The names of arguments, their defaults and the formulas are those of optax.
+parameters.) Argument names, defaults and formulas match optax.
 
 Map: ``Optimizer``, ``chain``; the optimizers.
 """
@@ -30,7 +30,7 @@ class Optimizer(NamedTuple):
         init: ``init(params)`` returns the state before the first step.
         update: ``update(grads, state, params)`` returns the new parameters and state.
         transform: The transform of the gradients, for ``chain``; None for optimizers
-            that contain another one.
+            that wrap another optimizer.
 
     """
 
@@ -49,23 +49,23 @@ def as_params(grads: Tree, params: Tree) -> Tree:
     """
     check_params(params)
     leaves, structure = pg.tree.flatten(params)
-    found = structure.match(
+    matched = structure.match(
         grads, "update: the gradients have another structure than the parameters"
     )
-    for path, g, p in zip(structure.paths(), found, leaves, strict=True):
+    for path, g, p in zip(structure.paths(), matched, leaves, strict=True):
         if g is None and not is_trained(p):
             continue
         if not isinstance(g, pg.Tensor) or g.shape != p.shape:
-            got = f"shape {g.shape}" if isinstance(g, pg.Tensor) else repr(g)
+            description = f"shape {g.shape}" if isinstance(g, pg.Tensor) else repr(g)
             raise ValueError(
-                f"update: the gradient{path and ' at '}{path} has {got}, and the "
-                f"parameter has shape {p.shape}; pass what pg.grad returned for these "
-                "parameters"
+                f"update: the gradient{path and ' at '}{path} has {description}, and "
+                f"the parameter has shape {p.shape}; pass the gradients that pg.grad "
+                "returned for these parameters"
             )
-    return structure(found)
+    return structure(matched)
 
 
-def _applied(params: Tree, updates: Tree) -> Tree:
+def _apply_updates(params: Tree, updates: Tree) -> Tree:
     return pg.tree.map(
         lambda u, p: p if u is None else pg.astype(p + u, p.dtype),
         updates,
@@ -96,19 +96,20 @@ def of_transform(transform: Transform) -> Optimizer:
         except (AttributeError, TypeError, ValueError):
             _check_state(state, transform.init(params))
             raise
-        return _applied(params, updates), new
+        return _apply_updates(params, updates), new
 
     return Optimizer(init, update, transform)
 
 
 def _check_state(state: Any, expected: Any) -> None:
     """Raise ValueError for the state of another optimizer or of other parameters."""
-    found = pg.tree.structure(state)
-    wanted = pg.tree.structure(expected)
-    if repr(found) != repr(wanted):
+    structure = pg.tree.structure(state)
+    expected_structure = pg.tree.structure(expected)
+    if repr(structure) != repr(expected_structure):
         raise ValueError(
-            "update: the state is not of this optimizer and these parameters: expected "
-            f"{wanted!r:.200}, got {found!r:.200}; pass what init(params) returned"
+            "update: the state does not fit this optimizer and these parameters: "
+            f"expected {expected_structure!r:.200}, got {structure!r:.200}; pass the "
+            "state that init(params) returned"
         ) from None
 
 
@@ -117,16 +118,16 @@ def chain(*parts: Transform) -> Transform: ...
 @overload
 def chain(*parts: Transform | Optimizer) -> Any: ...
 def chain(*parts: Any) -> Any:
-    """Return the transform, or the optimizer, that applies the given ones in order.
+    """Return the transform or the optimizer that applies ``parts`` in order.
 
     Args:
-        parts: Transforms. The last one may be an optimizer; then the result is one.
+        parts: Transforms. The last may be an optimizer; then so is the result.
 
     Returns:
         A transform, or an optimizer.
 
     Raises:
-        TypeError: An optimizer is not the last part, or contains another optimizer.
+        TypeError: An optimizer is not the last part, or wraps another optimizer.
 
     Example:
         >>> optimizer = pt.chain(pt.clip_by_global_norm(1.0), pt.sgd(0.1))
@@ -140,28 +141,32 @@ def chain(*parts: Any) -> Any:
 
     """
     *before, last = parts or (None,)
-    ends = isinstance(last, Optimizer)
-    if ends:
+    is_optimizer = isinstance(last, Optimizer)
+    if is_optimizer:
         last = last.transform
     for part in (*before, last):
         if not isinstance(part, Transform):
-            what = "an optimizer" if isinstance(part, Optimizer) else repr(part)
+            description = "an optimizer" if isinstance(part, Optimizer) else repr(part)
             if part is None:
-                what = "an optimizer that contains another one" if ends else "nothing"
+                wrapper = "an optimizer that wraps another optimizer"
+                description = wrapper if is_optimizer else "nothing"
             raise TypeError(
-                f"chain: got {what}; pass transforms, and at most one optimizer, last"
+                f"chain: got {description}; pass transforms, and at most one "
+                "optimizer, last"
             )
-    whole = transforms.chained(*before, last)
-    return of_transform(whole) if ends else whole
+    chained = transforms.chained(*before, last)
+    return of_transform(chained) if is_optimizer else chained
 
 
-def _check(op: str, learning_rate: Rate, momentum: float | None, **more: Any) -> None:
+def _check(
+    op: str, learning_rate: Rate, momentum: float | None, **numbers: Any
+) -> None:
     """Raise if a number is out of range; schedules check themselves."""
     if not callable(learning_rate):
-        more["learning_rate"] = learning_rate
+        numbers["learning_rate"] = learning_rate
     if momentum is not None:
-        more["momentum"] = momentum
-    check_ranges(op, **more)
+        numbers["momentum"] = momentum
+    check_ranges(op, **numbers)
 
 
 def _optimizer(*parts: Transform | None, learning_rate: Rate) -> Optimizer:
@@ -279,8 +284,8 @@ def adamw(
         ``optax.adamw``, ``torch.optim.AdamW``.
 
     """
-    more = {"b1": b1, "b2": b2, "eps": eps, "weight_decay": weight_decay}
-    _check("adamw", learning_rate, None, **more)
+    numbers = {"b1": b1, "b2": b2, "eps": eps, "weight_decay": weight_decay}
+    _check("adamw", learning_rate, None, **numbers)
     adam = transforms.scale_by_adam(b1, b2, eps)
     decay = transforms.add_decayed_weights(weight_decay, mask)
     return _optimizer(adam, decay, learning_rate=learning_rate)
@@ -307,8 +312,8 @@ def rmsprop(
         decay: The decay of the mean, from 0 to less than 1.
         eps: Added to the denominator; 0 or more.
         centered: Whether ``v`` is the variance.
-        momentum: The share of the last step that is kept, from 0 to 1. PyTorch applies
-            it before the learning rate, as here; optax after it.
+        momentum: The share of the last step that is kept, from 0 to 1. It is applied
+            before the learning rate, as in PyTorch; optax applies it after.
         nesterov: Whether to look one step ahead.
         eps_in_sqrt: Whether ``eps`` is added inside the square root.
 
@@ -357,8 +362,8 @@ def adagrad(
 
     """
     start = initial_accumulator_value
-    more = {"initial_accumulator_value": start, "eps": eps}
-    _check("adagrad", learning_rate, None, **more)
+    numbers = {"initial_accumulator_value": start, "eps": eps}
+    _check("adagrad", learning_rate, None, **numbers)
     rss = transforms.scale_by_rss(start, eps)
     return _optimizer(rss, learning_rate=learning_rate)
 
@@ -376,8 +381,8 @@ def lion(
     Here ``c = b1·m + (1 - b1)·g``, and ``m`` is a running mean of the gradients.
 
     Args:
-        learning_rate: A number, or a schedule (``schedules``); a third to a tenth of
-            that of AdamW.
+        learning_rate: A number, or a schedule (``schedules``); good values are a third
+            to a tenth of those for AdamW.
         b1: The share of the mean in the step, from 0 to less than 1.
         b2: The decay of the mean, from 0 to less than 1.
         weight_decay: The share of the parameters that is subtracted.
@@ -395,8 +400,8 @@ def lion(
         ``optax.lion``.
 
     """
-    more = {"b1": b1, "b2": b2, "weight_decay": weight_decay}
-    _check("lion", learning_rate, None, **more)
+    numbers = {"b1": b1, "b2": b2, "weight_decay": weight_decay}
+    _check("lion", learning_rate, None, **numbers)
     signs = transforms.scale_by_lion(b1, b2)
     decay = transforms.add_decayed_weights(weight_decay, mask)
     return _optimizer(signs, decay, learning_rate=learning_rate)

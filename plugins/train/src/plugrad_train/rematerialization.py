@@ -12,14 +12,14 @@ from plugrad.plugin import Kernel, batching, gradients, run, same
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Under jit, the second run would be merged with the first. This kernel makes its inputs
-# distinct values; because it has an effect, it is not moved.
+# Under jit, common subexpression elimination would merge the second run with the first.
+# This kernel returns its input as a distinct value; effect=True keeps it in place.
 AGAIN = Kernel("plugrad_train.Again(x) -> y", out=same, effect=True)
 gradients(AGAIN, x=lambda dy: dy)
 batching(AGAIN, "elementwise")
 
 
-def _again(x: pg.Tensor) -> pg.Tensor:
+def _copy_for_rerun(x: pg.Tensor) -> pg.Tensor:
     """Return ``x`` as a value that ``jit`` does not merge with another one."""
     if AGAIN.name not in pg.get_kernels_for_backend(x.backend):
         pg.register_kernel(AGAIN, x.backend, lambda native: native)
@@ -29,13 +29,14 @@ def _again(x: pg.Tensor) -> pg.Tensor:
 def remat(f: Callable[P, R], /) -> Callable[P, R]:
     """Return ``f`` as a function that saves only its arguments for backward.
 
-    Intermediate values of ``f`` are dropped after the call. Backward runs ``f`` again,
-    with the gradient overrides that were in force in the first run. Use it around the
-    blocks of a deep network: memory grows with the number of blocks instead of the
-    number of kernels, and a training step takes about a third more time.
+    Intermediate values of ``f`` are dropped after the call. The backward pass runs
+    ``f`` again, with the gradient overrides that were active in the first run. Use
+    ``remat`` around the blocks of a deep network: memory grows with the number of
+    blocks instead of the number of kernels, and a training step takes about a third
+    more time.
 
-    All differentiated tensors must be arguments of ``f``. Pass ``seed=`` to
-    random draws: others would differ in the second run.
+    All differentiated tensors must be arguments of ``f``. Pass ``seed=`` to random
+    functions: without it, the numbers would differ in the second run.
 
     Args:
         f: A function of tensors and trees of them that returns tensors.
@@ -44,8 +45,8 @@ def remat(f: Callable[P, R], /) -> Callable[P, R]:
         A function with the same arguments, value and gradients.
 
     Raises:
-        TypeError: In a call, if ``f`` reads a tensor that is being differentiated and
-            is not an argument.
+        TypeError: In a call, if ``f`` reads a differentiated tensor that is not one of
+            its arguments.
 
     Example:
         >>> block = pt.remat(lambda x, w: pg.tanh(x * w))
@@ -74,15 +75,15 @@ def _pull_back(f: Callable[..., Any], args: tuple[Any, ...], *dys: Any) -> Any:
     traced = [i for i, x in enumerate(leaves) if _has_gradient(x)]
 
     def run_tensors(*xs: pg.Tensor) -> Any:
-        found = dict(zip(traced, xs, strict=True))
-        return f(*structure([found.get(i, x) for i, x in enumerate(leaves)]))
+        tensors = dict(zip(traced, xs, strict=True))
+        return f(*structure([tensors.get(i, x) for i, x in enumerate(leaves)]))
 
-    value, pullback = pg.vjp(run_tensors, *[_again(leaves[i]) for i in traced])
+    value, pullback = pg.vjp(run_tensors, *[_copy_for_rerun(leaves[i]) for i in traced])
     dy = list(dys) if isinstance(value, list | tuple) else dys[0]
-    slopes = dict(zip(traced, pullback(dy), strict=True))
+    gradients_of = dict(zip(traced, pullback(dy), strict=True))
     return tuple(
         _argument_gradient(tree)
-        for tree in structure([slopes.get(i) for i in range(len(leaves))])
+        for tree in structure([gradients_of.get(i) for i in range(len(leaves))])
     )
 
 
@@ -93,5 +94,5 @@ def _has_gradient(x: Any) -> bool:
 
 
 def _argument_gradient(tree: Any) -> Any:
-    """Return the gradients of one argument; None if it has none."""
+    """Return the gradients of one argument; None if it has no gradients."""
     return tree if pg.tree.leaves(tree) else None

@@ -1,9 +1,9 @@
 """Schedules of the learning rate: functions of the step, which starts at 0.
 
 A step is a number or a tensor, and the result is a float32 tensor; ``pg.jit`` records
-a schedule once for all steps. Pass a schedule as the ``learning_rate`` of an optimizer.
-Any function of this kind is a schedule. Rates must be finite and not negative;
-otherwise the functions here raise ValueError.
+a schedule once for all steps. Pass a schedule, or any function like this, as the
+``learning_rate`` of an optimizer. The functions here raise ValueError for rates that
+are negative or not finite.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ def step(value: float, factors: Mapping[int, float]) -> Schedule:
         check_ranges("step", boundary=boundary, factors=factor)
 
     def schedule(step: Any) -> pg.Tensor:
-        at = _as_step(step)
-        rate = pg.zeros_like(at) + value
+        number = _as_step(step)
+        rate = pg.zeros_like(number) + value
         for boundary, factor in factors.items():
-            rate = pg.where(at >= float(boundary), rate * factor, rate)
+            rate = pg.where(number >= float(boundary), rate * factor, rate)
         return rate
 
     return schedule
@@ -122,8 +122,8 @@ def cosine(value: float, steps: int, last: float = 0.0) -> Schedule:
 
     Args:
         value: The first value.
-        steps: The number of steps until it is ``last``.
-        last: The value from then on.
+        steps: The number of steps until the schedule reaches ``last``.
+        last: The value after that.
 
     Returns:
         A schedule.
@@ -146,7 +146,7 @@ def cosine(value: float, steps: int, last: float = 0.0) -> Schedule:
 
 
 def join(first: Schedule, then: Schedule, boundary: int) -> Schedule:
-    """Return ``first`` before step ``boundary`` and ``then`` from it on, as its step 0.
+    """Return ``first``, followed by ``then``, whose step 0 is the step ``boundary``.
 
     Example:
         >>> rate = pt.schedules.join(
@@ -159,9 +159,9 @@ def join(first: Schedule, then: Schedule, boundary: int) -> Schedule:
     check_ranges("join", boundary=boundary)
 
     def schedule(step: Any) -> pg.Tensor:
-        at = _as_step(step)
-        later = then(pg.maximum(at - float(boundary), 0.0))
-        return pg.where(at < float(boundary), first(at), later)
+        number = _as_step(step)
+        later = then(pg.maximum(number - float(boundary), 0.0))
+        return pg.where(number < float(boundary), first(number), later)
 
     return schedule
 
@@ -172,7 +172,7 @@ def warmup(schedule: Schedule, steps: int, first: float = 0.0) -> Schedule:
 
     Args:
         schedule: The schedule that follows.
-        steps: The number of steps before it.
+        steps: The number of steps of the rise.
         first: The first value.
 
     Returns:
@@ -192,8 +192,8 @@ def warmup(schedule: Schedule, steps: int, first: float = 0.0) -> Schedule:
         )
 
     def rising(step: Any) -> pg.Tensor:
-        share = _completed_fraction(step, steps)
-        return first * (1.0 - share) + schedule(0) * share
+        fraction = _completed_fraction(step, steps)
+        return first * (1.0 - fraction) + schedule(0) * fraction
 
     return join(rising, schedule, steps)
 
@@ -211,9 +211,9 @@ def one_cycle(
     Args:
         peak: The largest value.
         steps: The total number of steps.
-        rising: The fraction of the steps in which it rises.
+        rising: The fraction of the steps in which the schedule rises.
         first_factor: The first value is ``peak / first_factor``.
-        last_factor: The last value is the first, divided by this.
+        last_factor: The last value is the first value divided by ``last_factor``.
 
     Returns:
         A schedule.
@@ -231,13 +231,15 @@ def one_cycle(
     check_ranges("one_cycle", peak=peak, steps=steps, rising=rising)
     factors = {"first_factor": first_factor, "last_factor": last_factor}
     check_ranges("one_cycle", **factors)
-    up = round(rising * steps)
-    if not 0 < up < steps:
+    rising_steps = round(rising * steps)
+    if not 0 < rising_steps < steps:
         raise ValueError(
-            f"one_cycle: {steps} steps with rising={rising} have {up} steps up; both "
-            "parts need at least one step"
+            f"one_cycle: {steps} steps with rising={rising} rise for {rising_steps} "
+            "steps; rise and fall need at least one step each"
         )
     first = peak / first_factor
     return join(
-        cosine(first, up, peak), cosine(peak, steps - up, first / last_factor), up
+        cosine(first, rising_steps, peak),
+        cosine(peak, steps - rising_steps, first / last_factor),
+        rising_steps,
     )

@@ -1,9 +1,9 @@
-"""Transforms of gradients; optimizers are chains of them: ``chain(a, b, ...)``.
+"""Transforms of gradients; an optimizer is a chain of transforms: ``chain(a, b)``.
 
 The names, defaults and formulas are those of optax. A transform is a pair of pure
 functions over trees: ``init(params) -> state``, and ``update(updates, state, params) ->
-(updates, state)``. The whole state consists of tensors, including the number of steps,
-so that ``pg.jit`` records one step and replays it.
+(updates, state)``. The state consists of tensors only, even the number of steps, so
+that ``pg.jit`` records one step and replays it.
 
 Map: ``Transform`` and ``chained``; moments and momentum; scale; weights and clipping.
 """
@@ -38,7 +38,7 @@ class Transform(NamedTuple):
 
 
 def stateless(f: Callable[[Tree, Tree], Tree]) -> Transform:
-    """Return the transform of a function of the updates and the parameters.
+    """Return the transform that applies a function of the updates and the parameters.
 
     Example:
         >>> halve = pt.transforms.stateless(lambda updates, params: updates / 2.0)
@@ -50,17 +50,17 @@ def stateless(f: Callable[[Tree, Tree], Tree]) -> Transform:
 
 
 def chained(*transforms: Transform) -> Transform:
-    """Return the transform that applies the given ones in order."""
+    """Return the transform that applies several transforms in order."""
 
     def init(params: Tree) -> tuple[Any, ...]:
         return tuple([transform.init(params) for transform in transforms])
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Any]:
-        found = []
-        for transform, its in zip(transforms, state, strict=True):
-            updates, new = transform.update(updates, its, params)
-            found.append(new)
-        return updates, tuple(found)
+        states = []
+        for transform, old in zip(transforms, state, strict=True):
+            updates, new = transform.update(updates, old, params)
+            states.append(new)
+        return updates, tuple(states)
 
     return Transform(init, update)
 
@@ -96,8 +96,8 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Tran
     """Return the transform of Adam: ``m̂ / (√v̂ + eps)``.
 
     ``m`` and ``v`` are running means of the gradients and of their squares, with the
-    decays ``b1`` and ``b2``; ``m̂ = m / (1 - b1ᵗ)`` and ``v̂ = v / (1 - b2ᵗ)`` correct
-    the bias from their start at zero.
+    decays ``b1`` and ``b2``. They start at zero, and ``m̂ = m / (1 - b1ᵗ)`` and
+    ``v̂ = v / (1 - b2ᵗ)`` correct the resulting bias.
 
     Args:
         b1: The decay of the mean.
@@ -253,7 +253,9 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transform:
 
 @hinted
 def trace(decay: float, *, nesterov: bool = False) -> Transform:
-    """Return the transform of momentum: ``t = g + decay·t``; Nesterov: ``g + decay·t``.
+    """Return the transform of momentum, ``t = g + decay·t``.
+
+    With Nesterov momentum, the result is ``g + decay·t`` with the new ``t``.
 
     Args:
         decay: The share of the last update that is kept.
@@ -268,11 +270,13 @@ def trace(decay: float, *, nesterov: bool = False) -> Transform:
 
     """
     check_ranges("trace", momentum=decay)
-    added = lambda g, t: g + decay * t
+    accumulate = lambda g, t: g + decay * t
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Any]:
-        kept = map_leaves(added, updates, state)
-        return map_leaves(added, updates, kept) if nesterov else kept, kept
+        momentum = map_leaves(accumulate, updates, state)
+        return map_leaves(
+            accumulate, updates, momentum
+        ) if nesterov else momentum, momentum
 
     return Transform(zeros_like, update)
 
@@ -293,24 +297,24 @@ def scale(factor: float) -> Transform:
 
 
 class Rate(NamedTuple):
-    """The number of steps, and the factor of the last one (of the next if fixed)."""
+    """The number of steps, and the factor of the last step (of the next if fixed)."""
 
     steps: pg.Tensor
     rate: pg.Tensor
 
 
-def _scaled(rate: float | Schedule, sign: float) -> Transform:
+def _scale_by_rate(rate: float | Schedule, sign: float) -> Transform:
     def init(params: Tree) -> Rate:
         steps = zero()
         first: Any = rate(steps) if callable(rate) else rate
         return Rate(steps, pg.asarray(first, dtype=pg.float32))
 
     def update(updates: Tree, state: Any, params: Tree) -> tuple[Tree, Any]:
-        now = rate(state.steps) if callable(rate) else state.rate
-        now = pg.astype(pg.asarray(now), pg.float32)
-        factor = sign * now
+        current = rate(state.steps) if callable(rate) else state.rate
+        current = pg.astype(pg.asarray(current), pg.float32)
+        factor = sign * current
         scaled = map_leaves(lambda g: cast(factor, g) * g, updates)
-        return scaled, Rate(state.steps + 1, now)
+        return scaled, Rate(state.steps + 1, current)
 
     return Transform(init, update)
 
@@ -321,15 +325,15 @@ def scale_by_schedule(schedule: Schedule) -> Transform:
 
     The first step is 0. The ``rate`` of the state is the factor of the last step.
     """
-    return _scaled(schedule, 1.0)
+    return _scale_by_rate(schedule, 1.0)
 
 
 @hinted
 def scale_by_learning_rate(learning_rate: float | Schedule) -> Transform:
     """Return the transform that multiplies by ``-learning_rate``.
 
-    The state contains the rate as a tensor. ``set_learning_rate`` can replace it,
-    unless it comes from a schedule, and ``pg.jit`` does not record the step again.
+    The state contains the rate as a tensor. Unless it comes from a schedule,
+    ``set_learning_rate`` can replace it without a new recording by ``pg.jit``.
 
     Args:
         learning_rate: A number, or a schedule (``schedules``).
@@ -340,7 +344,7 @@ def scale_by_learning_rate(learning_rate: float | Schedule) -> Transform:
     """
     if not callable(learning_rate):
         check_ranges("scale_by_learning_rate", learning_rate=learning_rate)
-    return _scaled(learning_rate, -1.0)
+    return _scale_by_rate(learning_rate, -1.0)
 
 
 def _rates(state: Any) -> list[Any]:
@@ -367,15 +371,16 @@ def learning_rate(state: Any, /) -> pg.Tensor:
         0.8
 
     """
-    if not (found := _rates(state)):
+    if not (rates := _rates(state)):
         raise ValueError(
-            "learning_rate: the state has none; pass what optimizer.init returned"
+            "learning_rate: the state has no learning rate; pass the state that "
+            "optimizer.init returned"
         )
-    return found[-1].rate
+    return rates[-1].rate
 
 
 def set_learning_rate(state: Any, rate: float | pg.Tensor, /) -> Any:
-    """Return the state with another learning rate; a schedule overwrites it.
+    """Return the state with a new learning rate, which a schedule would overwrite.
 
     Raises:
         ValueError: The state has no learning rate, or the rate is a number below 0,
@@ -409,8 +414,9 @@ def add_decayed_weights(weight_decay: float, mask: Mask | None = None) -> Transf
 
     Args:
         weight_decay: The factor.
-        mask: A tree of bool like the parameters, or a function that returns it from the
-            parameters: True for those that decay. None: all. Biases often do not decay:
+        mask: Which parameters decay: a tree of bool with the structure of the
+            parameters, or a function of the parameters that returns it. None: all.
+            Biases are often excluded:
             ``mask=lambda params: pg.tree.map(lambda p: p.ndim > 1, params)``.
 
     Returns:
@@ -432,11 +438,13 @@ def add_decayed_weights(weight_decay: float, mask: Mask | None = None) -> Transf
     def added(updates: Tree, params: Tree) -> Tree:
         if mask is None:
             return map_leaves(lambda g, p: g + weight_decay * p, updates, params)
-        given = mask(params) if callable(mask) else mask
+        mask_tree = mask(params) if callable(mask) else mask
         structure = pg.tree.structure(params)
-        structure.match(given, "add_decayed_weights: the mask differs from the params")
+        structure.match(
+            mask_tree, "add_decayed_weights: the mask differs from the params"
+        )
         decayed = lambda g, p, on: g + weight_decay * p if on else g
-        return map_leaves(decayed, updates, params, given)
+        return map_leaves(decayed, updates, params, mask_tree)
 
     return stateless(added)
 

@@ -1,6 +1,6 @@
-"""Optimizers that contain another one: accumulation, averages, non-finite gradients.
+"""Optimizers that wrap another optimizer, for example to accumulate gradients.
 
-Their states are tensors as well, so ``pg.jit`` records a step once.
+Their states consist of tensors, so ``pg.jit`` records a step once.
 
 Map: ``accumulate``; ``average_params``; ``skip_nonfinite`` and ``check_finite``;
 ``scale_loss`` and ``half_precision``.
@@ -34,9 +34,9 @@ class Accumulated(NamedTuple):
     """The state of ``accumulate``.
 
     Attributes:
-        inner: The state of the optimizer inside.
+        inner: The state of the wrapped optimizer.
         taken: The number of gradients in ``mean``.
-        mean: The sum of the gradients, divided by the number in a step.
+        mean: The sum of these gradients, divided by ``steps``.
 
     """
 
@@ -48,8 +48,8 @@ class Accumulated(NamedTuple):
 def accumulate(optimizer: Optimizer, steps: int, /) -> Optimizer:
     """Return the optimizer that takes one step with the mean of ``steps`` gradients.
 
-    The other calls of ``update`` do not change the parameters or the state of
-    ``optimizer``. A step equals one with a batch that is ``steps`` times as large.
+    Only every ``steps``-th call of ``update`` changes the parameters and the state of
+    ``optimizer``. The step equals one with a batch that is ``steps`` times as large.
 
     Args:
         optimizer: The optimizer.
@@ -158,9 +158,9 @@ class Finite(NamedTuple):
     """The state of ``skip_nonfinite``.
 
     Attributes:
-        inner: The state of the optimizer inside.
+        inner: The state of the wrapped optimizer.
         skipped: The number of skipped steps.
-        in_a_row: The number of skipped steps since the last one that was not.
+        in_a_row: The number of consecutive steps, up to the last, that were skipped.
 
     """
 
@@ -186,8 +186,8 @@ def all_finite(tree: Tree, /) -> pg.Tensor:
 def skip_nonfinite(optimizer: Optimizer, /) -> Optimizer:
     """Return the optimizer that skips steps whose gradients have NaN or infinity.
 
-    Such a step does not change the parameters or the state of ``optimizer``; the state
-    counts it. ``check_finite(state)`` then raises an error.
+    A skipped step changes neither the parameters nor the state of ``optimizer``; it is
+    only counted. ``check_finite(state)`` then raises an error.
 
     Args:
         optimizer: The optimizer.
@@ -232,26 +232,27 @@ def check_finite(state: Any, /, *, limit: int = 0) -> None:
     This reads a value, so call it outside of ``pg.jit``.
 
     Args:
-        state: The state of ``skip_nonfinite``, or one that contains it.
-        limit: The number of skipped steps in a row that are allowed.
+        state: The state of ``skip_nonfinite`` or ``scale_loss``, or a state that
+            contains one.
+        limit: The number of consecutive skipped steps that is allowed.
 
     Raises:
-        NonFiniteError: More steps in a row were skipped.
-        ValueError: The state has no such counter.
+        NonFiniteError: The last steps, more than ``limit``, were skipped.
+        ValueError: The state does not count skipped steps.
 
     """
-    found = pg.tree.leaves(state, is_leaf=lambda x: isinstance(x, Finite | Scaled))
-    if not (counters := [x for x in found if isinstance(x, Finite | Scaled)]):
+    leaves = pg.tree.leaves(state, is_leaf=lambda x: isinstance(x, Finite | Scaled))
+    if not (counters := [x for x in leaves if isinstance(x, Finite | Scaled)]):
         raise ValueError(
-            "check_finite: the state does not count such steps; wrap the optimizer in "
-            "skip_nonfinite"
+            "check_finite: the state does not count skipped steps; wrap the optimizer "
+            "in skip_nonfinite"
         )
-    row = max(int(x.in_a_row) for x in counters)
-    if row > limit:
+    skipped = max(int(x.in_a_row) for x in counters)
+    if skipped > limit:
         raise NonFiniteError(
-            f"the gradients of {row} step{'s'[: row != 1]} in a row have NaN or "
-            "infinity; the parameters are those before; reduce the learning rate, clip "
-            "the gradients, or find the op with `with pg.debug():`"
+            f"the gradients of {skipped} step{'s'[: skipped != 1]} in a row have NaN "
+            "or infinity; these steps did not change the parameters; reduce the learning "
+            "rate, clip the gradients, or find the op with `with pg.debug():`"
         )
 
 
@@ -262,10 +263,10 @@ class Scaled(NamedTuple):
     """The state of ``scale_loss``.
 
     Attributes:
-        inner: The state of the optimizer inside.
+        inner: The state of the wrapped optimizer.
         scale: The factor of the loss.
-        good: The number of steps in a row with finite gradients.
-        in_a_row: The number of skipped steps since the last one that was not.
+        good: The number of steps with finite gradients since the scale last changed.
+        in_a_row: The number of consecutive steps, up to the last, that were skipped.
 
     """
 
@@ -283,24 +284,25 @@ def scale_loss(
     factor: float = 2.0,
     period: int = 2000,
 ) -> Optimizer:
-    """Return the optimizer that takes gradients of ``state.scale · loss``.
+    """Return the optimizer for gradients of ``state.scale · loss``.
 
-    It divides the gradients by the scale. If they contain NaN or infinity, it skips the
-    step and divides the scale by ``factor``; after ``period`` finite steps it
-    multiplies the scale by ``factor``. ``half_precision`` computes such gradients.
+    The optimizer divides the gradients by the scale. If they contain NaN or infinity,
+    it skips the step and divides the scale by ``factor``; after ``period`` finite
+    steps, it multiplies the scale by ``factor``. ``half_precision`` computes such
+    gradients.
 
     Args:
         optimizer: The optimizer.
         initial: The first scale.
         factor: The factor by which the scale changes.
-        period: The number of finite steps after which it grows.
+        period: The number of finite steps after which the scale grows.
 
     Returns:
         An optimizer.
 
     Source:
         P. Micikevicius et al., "Mixed precision training", ICLR 2018;
-        ``torch.amp.GradScaler``, whose defaults these are.
+        ``torch.amp.GradScaler``, which has the same defaults.
 
     """
     check_optimizer("scale_loss", optimizer)
