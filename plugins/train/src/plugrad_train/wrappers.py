@@ -251,8 +251,8 @@ def check_finite(state: Any, /, *, limit: int = 0) -> None:
     if skipped > limit:
         raise NonFiniteError(
             f"the gradients of {skipped} step{'s'[: skipped != 1]} in a row have NaN "
-            "or infinity; these steps did not change the parameters; reduce the learning "
-            "rate, clip the gradients, or find the op with `with pg.debug():`"
+            "or infinity; these steps did not change the parameters; reduce the "
+            "learning rate, clip the gradients, or find the op with `with pg.debug():`"
         )
 
 
