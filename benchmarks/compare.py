@@ -6,7 +6,8 @@ workload counts, so a busy machine affects both alike::
 
     python benchmarks/compare.py base head --rounds 3 > comparison.md
 
-The output is Markdown: the workloads whose times differ by more than 10 %, then all.
+The output is Markdown: first the workloads whose times differ by more than 10 %, then
+all workloads.
 ``.github/workflows/benchmark.yml`` writes it under a pull request.
 """
 
@@ -80,8 +81,8 @@ def comparison(base: Mapping[str, float], head: Mapping[str, float]) -> str:
         lines += ["", *head_lines, *(rows[name] for name in differ)]
     lines += ["", "<details><summary>All workloads</summary>", ""]
     lines += [*head_lines, *rows.values(), "", "</details>"]
-    if gone := [name for name in base if name not in head]:
-        lines += ["", f"Only in base: {', '.join(gone)}."]
+    if missing := [name for name in base if name not in head]:
+        lines += ["", f"Only in base: {', '.join(missing)}."]
     return "\n".join(lines)
 
 

@@ -5,7 +5,7 @@ It is first called eagerly, so that all one-time work is done. Then its first an
 call under ``jit`` are timed, both of which record; ``jit_calls.py`` times the third,
 which compiles. The time of an eager call is subtracted from the first call, that of a
 later call from the second. Each figure is the minimum over all processes. The cache of
-plugrad-llvm is empty. The targets for first calls are 5 ms, and 80 with plugrad-llvm::
+plugrad-llvm is empty. First calls should take at most 5 ms; with plugrad-llvm, 80 ms::
 
     python benchmarks/first_calls.py --threads 1
 """

@@ -2,12 +2,13 @@
 
     python benchmarks/fit_tails.py  # needs mpmath; takes ten seconds
 
-They are in ``_src/polynomials.py`` of the core, ``native/kernels/mathematics.h``
-and ``plugins/llvm/src/plugrad_llvm/mathematics.py``.
+The coefficients are used in ``_src/polynomials.py`` of the core,
+``native/kernels/mathematics.h`` and ``plugins/llvm/src/plugrad_llvm/mathematics.py``.
 
-Minimax polynomials are found by Remez' algorithm: solve for a polynomial whose relative
-error has one size and alternating signs at n + 2 points, move the points to the extrema
-of its error, and repeat. Logarithms are interpolated at Chebyshev's nodes.
+Minimax polynomials are found with the Remez algorithm: solve for a polynomial whose
+relative error has the same magnitude and alternating signs at n + 2 points, move the
+points to the extrema of its error, and repeat. Logarithms are interpolated at Chebyshev
+nodes.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _chebyshev(count: int, low: Any, high: Any) -> list[Any]:
 
 
 def _alternating(errors: list[Any], count: int) -> list[int]:
-    """Return the places of the largest errors, one for each run of a sign."""
+    """Return the index of the largest error in each run of errors with equal sign."""
     found: list[int] = []
     for i, error in enumerate(errors):
         if found and (error > 0) == (errors[found[-1]] > 0):
@@ -113,7 +114,7 @@ def show(name: str, terms: list[Any], digits: int) -> None:
 
 
 def main() -> None:
-    """Fit all of them."""
+    """Fit all functions, and print their coefficients."""
     mp.mp.dps = 40
     show("erfc, float32", scaled_erfc(10, 3, 0.75, 10.6), 11)
     show("erfc, float64", scaled_erfc(22, 4, 0.75, 27.6), 17)

@@ -1,8 +1,8 @@
 """Measure the backend opencl on a GPU, next to PyTorch and JAX, within ten minutes.
 
-Each line is printed as soon as it is known, and ``--json`` is written after each line,
-so a run that is ended early loses nothing. What does not fit into ``--minutes`` is
-named at the end::
+Each line is printed, and the file of ``--json`` is written, as soon as the line is
+known, so a run that is ended early loses nothing. Rows for which ``--minutes`` was too
+short are listed at the end::
 
     python benchmarks/gpu.py --json gpu.json
     python benchmarks/gpu.py --only launches,workloads --workloads transformer
@@ -17,15 +17,15 @@ Parts:
 - ``bandwidth``: memory-bound ops of 2^27 float32, and their share of the bandwidth of a
   copy.
 - ``products``: matrix products and convolutions. PyTorch computes without TF32.
-- ``workloads``: the workloads in turns of 0.15 s, the results compared: opencl (with
-  ``pg.jit`` where they benefit from it), torch-cuda and jax-cuda.
+- ``workloads``: the workloads, timed in turns of 0.15 s on opencl (with ``pg.jit``
+  where they benefit from it), torch-cuda and jax-cuda. The results are compared.
 
-In ``bandwidth`` and ``products``, the time is that of many pipelined calls with a wait
-at the end, divided by their number. Everything has run before it is timed, so nothing
-is compiled meanwhile; in ``workloads`` the best of several turns counts, and only the
-first compiles. Every library runs in a process of its own; one that is not installed is
-reported and left out. A ratio is the time of a peer divided by that of plugrad: above
-1, plugrad is faster.
+In ``bandwidth`` and ``products``, a time is that of many pipelined calls with a wait at
+the end, divided by their number. Each call has run before it is timed, so times do not
+include compilation. In ``workloads``, only the first of several turns compiles, and the
+best turn counts. Every library runs in its own process; a library that is not installed
+is reported and left out. A ratio is the time of a peer divided by that of plugrad:
+above 1, plugrad is faster.
 
 Map: the report; the parts; the command line.
 """
@@ -63,7 +63,7 @@ class Report:
     """Prints each row when it is known, and writes all rows as JSON.
 
     Attributes:
-        found: By part and row, what was measured.
+        found: The measured values, by part and row.
         left_out: The rows for which there was no time.
 
     """
@@ -92,7 +92,7 @@ class Report:
         self.write()
 
     def write(self) -> None:
-        """Replace the JSON file, which is whole at any time."""
+        """Replace the JSON file atomically."""
         if self._file is not None:
             text = json.dumps({**self.found, "left_out": self.left_out}, indent=1)
             part = self._file.with_name(f"{self._file.name}.part")
@@ -137,7 +137,7 @@ Contestants = list[workloads.Contestant]
 
 
 def ask(report: Report, one: workloads.Contestant, **request: Any) -> dict[str, Any]:
-    """Return an answer, or an error at the end of the run."""
+    """Return the answer to a request, or an error if the run ends before it comes."""
     one.timeout_s = report.seconds_left()
     return one.ask(**request)
 
@@ -361,7 +361,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
             if name not in known:
                 parser.error(f"unknown {kind} {name!r}; there are {', '.join(known)}")
     if given.minutes <= 0:
-        parser.error(f"--minutes is above 0, not {given.minutes:g}")
+        parser.error(f"--minutes must be above 0, got {given.minutes:g}")
     return given
 
 

@@ -1,8 +1,8 @@
 """Time the workloads at 1/16, 1/4, 1, 4 and 16 times their size.
 
-The table shows the time per element: where it changes, the arrays no longer fit into a
-cache, or a library begins to use threads or another algorithm. The axes that grow are
-in ``peers.definitions.GROWING_AXES``: rows, batches, the sides of images. Only the
+The table shows the time per element. Where this time changes, the arrays no longer fit
+into a cache, or a library begins to use threads or another algorithm. The growing axes
+are in ``peers.definitions.GROWING_AXES``: rows, batches, the sides of images. Only the
 elements of the inputs that grow are counted::
 
     python benchmarks/growth.py --peers torch --svg docs/profile/growth.svg

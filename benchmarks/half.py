@@ -20,7 +20,7 @@ IMAGE_SHAPE = (4, 64, 64, 64)  # a million numbers, channels last
 
 
 class Case(NamedTuple):
-    """One op of both libraries.
+    """One op in both libraries.
 
     Attributes:
         name: The name of plugrad's op.

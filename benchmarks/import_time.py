@@ -2,8 +2,8 @@
 
 Fresh processes take turns: one imports nothing, one NumPy, one NumPy and plugrad. The
 figure is the minimum of their CPU times over many rounds. The difference of the first
-two is the time of NumPy, that of the last two the time of plugrad; the ratio of plugrad
-to NumPy should be at most 0.6::
+two is the time of NumPy; the difference of the last two is the time of plugrad. The
+ratio of plugrad's time to NumPy's should be at most 0.6::
 
     python benchmarks/import_time.py [--rounds 20]         # in new environments
     python benchmarks/import_time.py .venv/bin/python ...  # in existing environments

@@ -1,15 +1,15 @@
 """Print the CPU time of calls under ``jit``: the first four, later and eager ones.
 
 Each case runs in a few fresh processes, and the minimum of each figure counts. ``call
-1`` to ``call 4`` are the first calls, minus an eager one: two record, and the third
-compiles. ``later`` is a call after these. ``arguments`` is a later call of the same
-function if it gets its weights as arguments instead of reading them from Python
-objects. The cases are a network of objects, a function that reads a dict of 300
-tensors, and the workloads of ``first_calls.py``.
+1`` to ``call 4`` are the times of the first four calls minus the time of an eager call:
+the first two calls record, and the third compiles. ``later`` is the time of a call
+after these. ``arguments`` is the same for a function that gets its weights as arguments
+instead of reading them from Python objects. The cases are a network of objects, a
+function that reads a dict of 300 tensors, and the workloads of ``first_calls.py``.
 
 ``--against PATH`` alternates with the core of another checkout, whose C accelerators
-must be compiled, and prints its figures and the ratios of the times here to those
-there::
+must be compiled. It prints the figures of that checkout, and the ratios of the times of
+this checkout to the times of the other one::
 
     python benchmarks/jit_calls.py --only grad_small,layers
     python benchmarks/jit_calls.py --against ../before --json calls.json
@@ -235,7 +235,7 @@ def row(first: str, figures: Figures) -> str:
 
 
 def ratios(here: Figures, there: Figures) -> Figures:
-    """Return time here divided by time there, where both are positive."""
+    """Return this checkout's times divided by the other's, if both are positive."""
     both = [c for c in here if min(here[c], there.get(c, 0)) > 0]
     return {c: here[c] / there[c] for c in both}
 

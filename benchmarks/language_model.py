@@ -1,8 +1,8 @@
 """Train the model of ``examples/language_model.py`` in plugrad and in PyTorch.
 
-All contestants get the same initial parameters, batches and learning rates. Each is a
-process; they take turns of a few steps, and the best turn counts. The losses are
-compared::
+All contestants get the same initial parameters, batches and learning rates. Each runs
+in its own process; they take turns of a few steps, and the best turn counts. The losses
+are compared::
 
     python benchmarks/language_model.py --backends cpu,cpu-eager,wasm --python PATH
 
@@ -146,7 +146,7 @@ def torch_contestant(
 def serve(name: str, folder: Path, threads: int, steps: int) -> None:
     """Take a turn for each line of the input; write the time of a step, and losses.
 
-    A line after the last turn is the number of characters that the model has to sample.
+    After the last turn, a line contains the number of characters to sample.
     """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-threads:])

@@ -1,6 +1,6 @@
 """Measure plugrad-mpi: all_reduce latency and bandwidth, weak scaling, and overlap.
 
-Run it by ``mpiexec``, or let it do so for several numbers of ranks::
+Run it with ``mpiexec``, or let it start ``mpiexec`` for several numbers of ranks::
 
     python benchmarks/mpi.py --ranks 1,2,4
     mpiexec -n 2 python benchmarks/mpi.py

@@ -44,7 +44,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("paths", nargs="*", type=Path)
-    parser.add_argument("--only", default="", help="names of networks, by commas")
+    parser.add_argument("--only", default="", help="names of networks, with commas")
     parser.add_argument("--packages", type=Path, metavar="FOLDER")
     parser.add_argument("--backend", default="cpu,wasm,opencl")
     parser.add_argument("--threads", type=int, default=1)

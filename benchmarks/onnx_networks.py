@@ -1,7 +1,7 @@
 """ONNX networks with random weights, for ``onnx_models.py``.
 
-MobileNetV2 and InceptionV3, in float32 and quantized to bytes as exporters do it, a
-perceptron that is quantized as it runs, and recurrent networks.
+MobileNetV2 and InceptionV3, in float32 and quantized to 8 bits as exporters do, a
+perceptron with dynamic quantization, and recurrent networks.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Sizes = tuple[int, int]
 class Network:
     """A graph that grows node by node; images are float32, or uint8 if it is quantized.
 
-    All images have one scale, so that they can be joined; their zero point is 0 where
-    an activation leaves nothing negative, else 128.
+    All images have the same scale, so that they can be concatenated. The zero point is
+    0 after an activation whose results are not negative, else 128.
     """
 
     def __init__(self, quantized: bool = False) -> None:
@@ -42,7 +42,7 @@ class Network:
         return name
 
     def weights(self, *shape: int) -> Any:
-        """Return random weights; sums have about the size of what is multiplied."""
+        """Return random weights; outputs are about as large as inputs."""
         fan = max(int(np.prod(shape[1:])), 1)
         return (self.rng.normal(size=shape) * np.sqrt(2 / fan)).astype(np.float32)
 
@@ -59,18 +59,18 @@ class Network:
         return y
 
     def image(self, x: str, channels: int) -> str:
-        """Begin with an input."""
+        """Return the input as an image, quantized if the network is."""
         self.zeros[x], self.channels[x] = "zero128", channels
         return self.quantize(x, x) if self.quantized else x
 
     def quantize(self, x: str, like: str, zero: str = "zero128") -> str:
-        """Round to bytes."""
+        """Quantize to 8 bits."""
         y = self.node("QuantizeLinear", x, "scale", zero)
         self.zeros[y], self.channels[y] = zero, self.channels[like]
         return y
 
     def real(self, x: str) -> str:
-        """Return float32 for bytes."""
+        """Dequantize to float32."""
         if not self.quantized:
             return x
         return self.node("DequantizeLinear", x, "scale", self.zeros[x])
@@ -121,13 +121,13 @@ class Network:
         return self.quantize(y, a) if self.quantized else y
 
     def join(self, *xs: str) -> str:
-        """Join channels."""
+        """Concatenate channels."""
         y = self.same("Concat", *xs, axis=1)
         self.channels[y] = sum(self.channels[x] for x in xs)
         return y
 
-    def pooled(self, op: str, x: str, stride: int, pad: int) -> str:
-        """Pool windows of 3 x 3; means of bytes are float32 on the way."""
+    def pool(self, op: str, x: str, stride: int, pad: int) -> str:
+        """Pool windows of 3 x 3; means of 8-bit images are computed in float32."""
         attrs = {"kernel_shape": (3, 3), "strides": (stride,) * 2, "pads": (pad,) * 4}
         if op == "MaxPool" or not self.quantized:
             return self.same(op, x, **attrs)
@@ -138,9 +138,9 @@ class Network:
         y = self.node("Flatten", self.node("GlobalAveragePool", self.real(x)))
         w = self.constant(self.weights(classes, self.channels[x]))
         bias = self.constant(np.zeros(classes, np.float32))
-        return self.finished(self.node("Gemm", y, w, bias, transB=1), shape)
+        return self.finish(self.node("Gemm", y, w, bias, transB=1), shape)
 
-    def finished(self, y: str, shape: Sequence[int]) -> Any:
+    def finish(self, y: str, shape: Sequence[int]) -> Any:
         """Return the model from x to y."""
         ends = [
             helper.make_tensor_value_info(name, TensorProto.FLOAT, size)
@@ -175,7 +175,7 @@ def mobilenet_v2(quantized: bool = False) -> Any:
 
 
 def inception_v3(quantized: bool = False) -> Any:
-    """InceptionV3 for 299 x 299 pixels, without the classifier beside it."""
+    """InceptionV3 for 299 x 299 pixels, without the auxiliary classifier."""
     net = Network(quantized)
 
     def chain(x: str, *rows: tuple[int, Sizes]) -> str:
@@ -185,40 +185,42 @@ def inception_v3(quantized: bool = False) -> Any:
 
     x = net.conv(net.image("x", 3), 32, (3, 3), 2, pad=False)
     x = chain(net.conv(x, 32, (3, 3), pad=False), (64, (3, 3)))
-    x = net.conv(net.pooled("MaxPool", x, 2, 0), 80)
-    x = net.pooled("MaxPool", net.conv(x, 192, (3, 3), pad=False), 2, 0)
+    x = net.conv(net.pool("MaxPool", x, 2, 0), 80)
+    x = net.pool("MaxPool", net.conv(x, 192, (3, 3), pad=False), 2, 0)
     for out in (32, 64, 64):
         parts = chain(x, (64, (1, 1))), chain(x, (48, (1, 1)), (64, (5, 5)))
         third = chain(x, (64, (1, 1)), (96, (3, 3)), (96, (3, 3)))
-        mean = net.pooled("AveragePool", x, 1, 1)
+        mean = net.pool("AveragePool", x, 1, 1)
         x = net.join(*parts, third, net.conv(mean, out))
     deep = chain(x, (64, (1, 1)), (96, (3, 3)))
     parts = (
         net.conv(x, 384, (3, 3), 2, pad=False),
         net.conv(deep, 96, (3, 3), 2, pad=False),
     )
-    x = net.join(*parts, net.pooled("MaxPool", x, 2, 0))
+    x = net.join(*parts, net.pool("MaxPool", x, 2, 0))
     for c in (128, 160, 160, 192):
         wide, tall = (1, 7), (7, 1)
         second = chain(x, (c, (1, 1)), (c, wide), (192, tall))
         third = chain(x, (c, (1, 1)), (c, tall), (c, wide), (c, tall), (192, wide))
-        mean = net.conv(net.pooled("AveragePool", x, 1, 1), 192)
+        mean = net.conv(net.pool("AveragePool", x, 1, 1), 192)
         x = net.join(net.conv(x, 192), second, third, mean)
     first = net.conv(net.conv(x, 192), 320, (3, 3), 2, pad=False)
     second = chain(x, (192, (1, 1)), (192, (1, 7)), (192, (7, 1)))
     second = net.conv(second, 192, (3, 3), 2, pad=False)
-    x = net.join(first, second, net.pooled("MaxPool", x, 2, 0))
+    x = net.join(first, second, net.pool("MaxPool", x, 2, 0))
     for _ in range(2):
         a = net.conv(x, 384)
         b = chain(x, (448, (1, 1)), (384, (3, 3)))
-        both = [chain(v, (384, kernel)) for v in (a, b) for kernel in ((1, 3), (3, 1))]
-        mean = net.conv(net.pooled("AveragePool", x, 1, 1), 192)
-        x = net.join(net.conv(x, 320), *both, mean)
+        joined = [
+            chain(v, (384, kernel)) for v in (a, b) for kernel in ((1, 3), (3, 1))
+        ]
+        mean = net.conv(net.pool("AveragePool", x, 1, 1), 192)
+        x = net.join(net.conv(x, 320), *joined, mean)
     return net.model(x, (1, 3, 299, 299))
 
 
 def perceptron(rows: int) -> Any:
-    """Three layers of 1024 whose inputs are quantized as they run."""
+    """Three layers of width 1024 with dynamically quantized inputs."""
     net = Network()
     x = "x"
     for _ in range(3):
@@ -231,7 +233,7 @@ def perceptron(rows: int) -> Any:
         scale = net.node("Mul", names[1], net.constant(step))
         y = net.node("Mul", net.node("Cast", y, to=TensorProto.FLOAT), scale)
         x = net.node("Relu", net.node("Add", y, net.constant(net.weights(1024))))
-    return net.finished(x, (rows, 1024))
+    return net.finish(x, (rows, 1024))
 
 
 def recurrent(op: str, gates: int) -> Any:
@@ -241,7 +243,7 @@ def recurrent(op: str, gates: int) -> Any:
     bias = net.constant(net.weights(1, 2 * gates * 128))
     more = {"linear_before_reset": 1} if op == "GRU" else {}
     y = net.node(op, "x", *names, bias, hidden_size=128, **more)
-    return net.finished(y, (100, 1, 64))
+    return net.finish(y, (100, 1, 64))
 
 
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {

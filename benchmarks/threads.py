@@ -5,7 +5,7 @@ calls of all threads count. Kernels use one thread each. On free-threaded Python
 threads run at the same time; on other Pythons, only as far as kernels release the GIL.
 Each number of threads is measured in a separate process. They take turns, and the best
 turn counts. The second table shows the CPU time of a call in its thread, the minimum of
-all turns: it shows what threads cost each other, whatever else the machine does::
+all turns: it shows how much threads slow each other down, even on a busy machine::
 
     python3.14t benchmarks/threads.py
     python3.14t benchmarks/threads.py --contestants cpu,cpu-jit,jax-jit,torch --turns 5
@@ -38,7 +38,7 @@ SINGLE_THREAD_ENV |= {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
 
 
 def workload_factory(contestant: str, workload: str) -> Callable[[], Callable[[], Any]]:
-    """Return a function that prepares the workload with data of its own."""
+    """Return a function that prepares the workload with new data in each call."""
     sys.path[:0] = [str(HERE), str(HERE / "peers")]
     library, _, option = contestant.partition("-")
     name = library if library in ("torch", "jax") else "plugrad"
@@ -66,7 +66,7 @@ def workload_factory(contestant: str, workload: str) -> Callable[[], Callable[[]
 def measure(
     contestant: str, workload: str, threads: int, seconds: float
 ) -> tuple[float, float]:
-    """Return the calls of all threads in a second, and the CPU time of one in us."""
+    """Return the calls per second of all threads, and the CPU time of a call in us."""
     make = workload_factory(contestant, workload)
     calls = [make() for _ in range(threads)]
     for call in calls:
@@ -95,7 +95,7 @@ def measure(
 
 
 def main() -> None:
-    """Print a table, or as JSON what one process has measured."""
+    """Print a table or, in a measuring process, its measurements as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--contestants", default="cpu,cpu-jit")
     parser.add_argument("--workloads", default="grad_small,cnn_train")

@@ -1,9 +1,9 @@
 """Measure the gain of each trick: time the workloads with it and with its fallback.
 
-A trick depends on a private memory layout of another library. It stays only if it gains
-a factor of 1.3 on published workloads; its module says so. The two sides run
-``workloads.py`` in separate processes and take turns, and the best time of each
-workload counts, so a busy machine affects both alike::
+A trick depends on a private memory layout of another library. It is kept only if it
+makes some published workloads 1.3 times as fast; its module documents this. The two
+sides run ``workloads.py`` in separate processes and take turns, and the best time of
+each workload counts, so a busy machine affects both alike::
 
     python benchmarks/tricks.py --rounds 5 > tricks.md
     python benchmarks/tricks.py --tricks wasmtime --only add_8,exp_1m --quick

@@ -170,11 +170,11 @@ class Contestant:
 
 
 def _processors(threads: int) -> set[int]:
-    """Return one processor for each thread; none if there are no more processors."""
+    """Return one processor for each thread; none if every processor is needed."""
     if not hasattr(os, "sched_getaffinity"):
         return set()
-    mine = sorted(os.sched_getaffinity(0))
-    return set(mine[-threads:]) if threads < len(mine) else set()
+    available = sorted(os.sched_getaffinity(0))
+    return set(available[-threads:]) if threads < len(available) else set()
 
 
 def start(
@@ -197,7 +197,7 @@ def start(
         what = (
             "benchmarks/peers/node_modules" if "tfjs" in name else ".venv/.group-bench"
         )
-        if "needs" not in one.error:  # something else
+        if "needs" not in one.error:  # the package is missing, not a requirement
             print(f"  `make {what}` installs it", file=sys.stderr)
     return found
 
@@ -222,35 +222,35 @@ def run(
     results: dict[str, list[Array]] = {}
     with tempfile.TemporaryDirectory() as folder:
         inputs = definitions.write(name, Path(folder), factor)
-        able = []
+        ready = []
         for one in contestants:
             answer = one.ask(load=name, folder=folder)
             if "error" in answer:
                 errors[one.name] = answer["error"]
             elif "missing" not in answer:
-                able.append(one)
+                ready.append(one)
                 results[one.name] = _result(name, inputs, Path(folder))
-    _take_turns(able, budget, turn, us, errors)
+    _take_turns(ready, budget, turn, us, errors)
     return {"us": us, "errors": errors, "differ": differing(name, results)}
 
 
 def _take_turns(
-    able: list[Contestant],
+    ready: list[Contestant],
     budget: float,
     turn: dict[str, Any],
     us: dict[str, float],
     errors: dict[str, str],
 ) -> None:
     """Fill ``us`` with the best times, and ``errors`` with failures."""
-    spent = dict.fromkeys((one.name for one in able), 0.0)
+    spent = dict.fromkeys((one.name for one in ready), 0.0)
     turns = 0
-    while able := [
+    while ready := [
         one
-        for one in able
+        for one in ready
         if one.name not in errors and (turns < MIN_TURNS or spent[one.name] < budget)
     ]:
         turns += 1
-        for one in able:
+        for one in ready:
             start = perf_counter()
             answer = one.ask(**turn)
             spent[one.name] += perf_counter() - start
@@ -283,22 +283,22 @@ def differing(name: str, results: Mapping[str, list[Array]]) -> dict[str, float]
     The distance is the largest over the arrays of a result, each in units of its
     largest number. If there are only two contestants, the function returns both.
     """
-    most = 0.0 if WORKLOADS[name].exact else TOLERANCE
+    limit = 0.0 if WORKLOADS[name].exact else TOLERANCE
     found = {}
-    for one, mine in results.items():
-        others = [_distance(mine, r) for other, r in results.items() if other != one]
-        near = sum(d <= most for d in others)
-        if 2 * near < len(others):
+    for one, result in results.items():
+        others = [_distance(result, r) for other, r in results.items() if other != one]
+        agreeing = sum(d <= limit for d in others)
+        if 2 * agreeing < len(others):
             found[one] = min(others)
     return found
 
 
-def _distance(mine: list[Array], other: list[Array]) -> float:
-    if [x.size for x in mine] != [x.size for x in other]:
+def _distance(result: list[Array], other: list[Array]) -> float:
+    if [x.size for x in result] != [x.size for x in other]:
         return math.inf
-    pairs = zip(mine, other, strict=True)
-    far = [np.abs(a - b).max() / (np.abs(b).max() or 1) for a, b in pairs]
-    return float(max(far)) if np.isfinite(far).all() else math.inf
+    pairs = zip(result, other, strict=True)
+    distances = [np.abs(a - b).max() / (np.abs(b).max() or 1) for a, b in pairs]
+    return float(max(distances)) if np.isfinite(distances).all() else math.inf
 
 
 def ratios(

@@ -48,7 +48,7 @@ class TensorUnpickler(pickle.Unpickler):
     }
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what stands for a name of PyTorch."""
+        """Return the replacement for a name of PyTorch."""
         if f"{module}.{name}" not in self.ALLOWED:
             raise pickle.UnpicklingError(f"{module}.{name} is no part of a tensor")
         return self.ALLOWED[f"{module}.{name}"]

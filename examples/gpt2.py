@@ -1,7 +1,7 @@
 """Continue a text with GPT-2, from weights in a safetensors file.
 
 The file has the names under which GPT-2 is published (``wte.weight``,
-``h.0.attn.c_attn.weight``); text is the numbers of its tokens::
+``h.0.attn.c_attn.weight``). A text is given as the numbers of its tokens::
 
     python -m examples.gpt2 model.safetensors --tokens 15496 11 995 --backend cpu
 """

@@ -1,6 +1,7 @@
 """Train a small transformer on the documentation strings of Python's library.
 
-It predicts the next character, and continues after Ctrl-C if it is started again::
+The model predicts the next character. After Ctrl-C, start the program again to continue
+the training::
 
     python -m examples.language_model --steps 2000 --backend cpu
 """

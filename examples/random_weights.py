@@ -1,7 +1,7 @@
 """Write random weights under the names and in the shapes of GPT-2 or ViT-B/16.
 
-They show how fast ``gpt2.py`` and ``vit.py`` are, and in which files they read. The
-answers have no meaning::
+The files show how fast ``gpt2.py`` and ``vit.py`` are, and which file format they read.
+The answers have no meaning::
 
     python -m examples.random_weights gpt2 gpt2.safetensors
     python -m examples.random_weights vit vit.safetensors

@@ -1,12 +1,13 @@
 """Train the network of the demo on several processes, with plugrad-mpi.
 
-Each process, a rank, has a part of each batch. The batches and the shifts are those of
-one process, whatever the number of ranks, and the gradients are, to rounding::
+Each process, called a rank, gets a part of each batch. For any number of ranks, the
+batches and the shifts are those of a single process, and so are the gradients, except
+for rounding::
 
     mpiexec -n 4 python -m examples.train_digits_mpi --out out/train_digits_mpi
 
-If a rank is killed, all end. Continue with ``--resume``, also with another number of
-ranks. Without ``mpiexec``, it is one process. ``--zero`` divides the state of the
+If a rank is killed, all ranks end. Continue with ``--resume``, even with another number
+of ranks. Without ``mpiexec``, there is one rank. ``--zero`` divides the state of the
 optimizer among the ranks.
 """
 

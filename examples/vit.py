@@ -22,8 +22,8 @@ EPSILON = 1e-12
 def load(path: Path) -> dict[str, pg.Tensor]:
     """Return the parameters by name.
 
-    PyTorch keeps dense layers as ``[outputs, inputs]``, and filters with their channels
-    first; here they are turned, once.
+    PyTorch stores dense layers as ``[outputs, inputs]``, and filters with channels
+    first; both are transposed once, here.
     """
     params = pg.load(path)
     for name, x in params.items():
@@ -59,7 +59,7 @@ def embed(params: Params, images: pg.Tensor) -> pg.Tensor:
 
 
 def attention(params: Params, name: str, x: pg.Tensor, heads: int) -> pg.Tensor:
-    """Return what each position takes of the others."""
+    """Return the self-attention: a mean of all values for each position."""
     batch, length, width = x.shape
     shape = (batch, length, heads, width // heads)
     q, k, v = (

@@ -1,7 +1,7 @@
 """Reproducible archives: their bytes depend only on their contents.
 
 Files are sorted by name and have the time of the commit, one owner, and the permissions
-644 or 755. zlib compresses them; one version of it always gives the same bytes.
+644 or 755. zlib compresses them; the same zlib version always gives the same bytes.
 """
 
 import base64

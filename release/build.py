@@ -1,8 +1,8 @@
 """Builds the files to upload: an sdist and the wheels of every distribution.
 
 Every wheel is built from its sdist, which consists of the files that git tracks. The
-clang of ziglang compiles the C code for each target, on x86-64 Linux, once per CPython
-version. Two builds of one commit give the same bytes: see `archives`.
+clang of ziglang runs on x86-64 Linux and compiles the C code for each target and
+CPython version. Two builds of one commit give the same bytes: see `archives`.
 
     python -m release.build --into dist --python python3.12 --python python3.13
 """

@@ -3,8 +3,8 @@
 For each release in `releases.toml`, its plugins run on the current core, and the
 current plugins on its core: `doctor` loads and tests all of them, each backend runs the
 conformance kit of the older version, and other plugins run a short program. A plugin
-must work, or the core must refuse it with a message. Each pair includes plugins that no
-core can accept, so that a matrix that refuses nothing is noticed.
+must work, or the core must refuse it with a message. Each pair also includes plugins
+that no core can accept, so that a core that refuses nothing fails the check.
 
     .venv/bin/python -m release.compat
     .venv/bin/python -m release.compat --release 0.1.0 --backend cpu -- -k Conv2D
@@ -197,7 +197,7 @@ def run(
 
 
 def run_doctor(python: Path, core: str, version: str) -> list[MatrixRow]:
-    """Return what doctor says of the plugins that do not work."""
+    """Return a row for each plugin that does not work according to ``doctor``."""
     answer = run(python, "-m", "plugrad", "doctor", "--json").stdout
     try:
         rows = json.loads(answer)["plugins"]

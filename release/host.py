@@ -1,8 +1,8 @@
 """Builds the wheels of all distributions for this machine and installs them.
 
-`make test` runs the suite on these installed wheels, like users do. A wheel is built
-once for each content of its folder and cached in `.cache/wheels` under a digest. Only
-changed wheels are installed again.
+`make test` runs the suite on these installed wheels, which are what users have. Wheels
+are cached in `.cache/wheels` under a digest of their folder, so an unchanged folder is
+not built again. Only changed wheels are installed again.
 
     build/installed/bin/python -m release.host --into .cache/wheels --install
 """
@@ -112,7 +112,7 @@ def install(wheels: Sequence[Path]) -> None:
     if not new:
         return
     stamp.unlink(missing_ok=True)  # after an interruption, all are installed again
-    # First their dependencies, then all of them, whatever their version.
+    # First the dependencies, then all wheels, even if their version is installed.
     if not before:
         pip("install", *wheels)
     pip("install", "--no-deps", "--force-reinstall", *new)

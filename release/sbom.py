@@ -21,7 +21,7 @@ BUNDLED = {"plugrad-cpu": [RUNTIME], "plugrad-wasm": [ZIG, MUSL, WASI]}
 
 
 def documents(wheel: Path) -> dict[str, str]:
-    """Return the SBOM documents of a wheel by name; there is one."""
+    """Return the SBOM documents of a wheel by name; each wheel has exactly one."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         metadata = email.message_from_bytes(archive.read(name))

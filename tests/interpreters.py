@@ -12,8 +12,9 @@ certificates of this machine apply inside. Elsewhere, install an interpreter fir
 
     uv python install 3.14  # or: pyenv install 3.14
 
-The folder has the clone, whose .venv lasts until the next call, and what debootstrap
-installed. Remove it to start anew, or to get a newer interpreter from sid.
+The folder contains the clone, whose .venv lasts until the next call, and the suites
+that debootstrap installed. Remove the folder to start anew, or to get a newer
+interpreter from sid.
 """
 
 import argparse
@@ -28,14 +29,14 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# The Debian suite that has each Python. sid moves on: a check says so when it has.
+# The Debian suite that has each Python. sid changes: a check reports a missing version.
 SUITES = {"3.11": "bookworm", "3.13": "trixie", "3.14": "sid"}
 PACKAGES = "python3,python3-dev,python3-venv,make,git,gcc,g++,libc6-dev,ca-certificates"
 # Environment variables that the command sees inside.
 PASSED = re.compile(
     r"(PIP|PLUGRAD|OMP|SSL)_|(CI|NO_COLOR|TERM)$|.*_(PROXY|CERT|CA_BUNDLE)$", re.I
 )
-# What the command needs of the machine: names, and the certificates it trusts.
+# Files of the machine that the command needs: host names and trusted certificates.
 BOUND = ["/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs"]
 FILESYSTEMS = ["proc", "sys", "dev"]
 INSIDE = "/plugrad"  # the clone
@@ -82,7 +83,7 @@ def main(arguments=None):
 
 
 class Missing(Exception):
-    """There is no interpreter, or what would install one."""
+    """There is no interpreter, and no way to install one."""
 
 
 def find(version):
@@ -97,8 +98,8 @@ def find(version):
     code = "import sys, ensurepip, venv; print('%d.%d' % sys.version_info[:2])"
     for path in filter(None, candidates):
         command = [path, "-c", code]
-        said = subprocess.run(command, capture_output=True, text=True).stdout
-        if said.strip() == version:
+        output = subprocess.run(command, capture_output=True, text=True).stdout
+        if output.strip() == version:
             return Path(path)
     return None
 
@@ -122,7 +123,7 @@ def cloned(checkout):
 
 def run_here(python, checkout, command):
     """Run a command in a clone, where `python3` and PYTHON are an interpreter."""
-    foreign = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # they lead out of the clone
+    foreign = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # point outside the clone
     env = {name: value for name, value in os.environ.items() if name not in foreign}
     env["PATH"] = f"{python.parent}{os.pathsep}{env['PATH']}"
     env["PYTHON"] = str(python)
@@ -226,7 +227,7 @@ def run_inside(suite, checkout, version, command):
 
 
 def _bind(source, target):
-    """Return the commands that show a file or folder of the machine inside."""
+    """Return the commands that mount a file or folder of the machine inside a suite."""
     source = os.path.realpath(source)
     if not os.path.exists(source):
         return []

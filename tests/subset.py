@@ -1,20 +1,20 @@
 """The tests that run without ``--all``, which are the same in every commit.
 
-On cpu all tests of ops run. On another backend each test function runs with a few of
-its rows, those that differ most from each other, and one function runs with all of its
-rows, one for each kernel. Of slow tests some run, on every backend.
+On cpu, all tests of ops run. On another backend, each test function runs with a few of
+its rows, the ones that differ most from each other. One function, which has a row for
+each kernel, runs with all rows. A few of the slow tests run on every backend.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-# How many rows of a function run: this many, or one in so many if that is more. opencl
+# A function runs with ROWS rows, or with one in ONE_IN rows if that is more. opencl
 # compiles each kernel, which takes a fifth of a second.
 ROWS = {"primitives": 2, "wasm": 2, "opencl": 1}
 ONE_IN = {"primitives": 24, "wasm": 24, "opencl": 96}
-# The function of the kit that runs with all rows: each is another kernel.
+# The function of the conformance kit that runs with all rows, one for each kernel.
 WHOLE = "backend/test_kernels.py::test_results_are_as_the_contract_says"
-# Files of our own whose tests run with a few rows, as those of the kit do.
+# Files of ours whose tests run with a few rows, like those of the conformance kit.
 SAMPLED = [
     "consumers/test_scipy",
     "consumers/test_sklearn",
@@ -26,7 +26,7 @@ SAMPLED = [
     "soak/test_abuse",
     "train/test_optimizers",
 ]
-# Files, and tests, that start processes or run for long: one in ``SLOW_EVERY`` runs.
+# Slow files and tests, most of which start processes: one test in ``SLOW_EVERY`` runs.
 SLOW_EVERY = 6
 SLOW = [
     "benchmarks/test_compare",
@@ -110,10 +110,10 @@ SLOW = [
     "wasm/test_runtime",
     "wasm/test_sandbox_guests",
 ]
-# Files whose tests take seconds each: one in ``VERY_SLOW_EVERY`` runs.
+# Files in which each test takes seconds: one test in ``VERY_SLOW_EVERY`` runs.
 VERY_SLOW_EVERY = 24
 VERY_SLOW = ["conformance_kit/test_faults", "conformance_kit/test_few_dtypes"]
-# Tests that take long, which ``--all`` alone runs.
+# Long tests, which run only with ``--all``.
 LEFT_OUT = [
     "benchmarks/test_gpu::test_a_quick_run_of_all_parts",
     "benchmarks/test_growth::test_every_workload_grows",
@@ -130,23 +130,24 @@ LEFT_OUT = [
 
 
 def most_different(rows: Sequence[Iterable[Any]], count: int) -> list[int]:
-    """Return the places of ``count`` rows: each has the most that none before it has.
+    """Return the indices of ``count`` rows that are as different as possible.
 
-    Of equally good ones it is the first, so that the first row is among them.
+    Rows are chosen greedily: each one has the largest number of entries that no chosen
+    row has. The first of equally good rows wins, so the first row may be among them.
     """
-    left = {i: {*enumerate(row)} for i, row in enumerate(rows)}
+    remaining = {i: {*enumerate(row)} for i, row in enumerate(rows)}
     chosen = []
-    while left and len(chosen) < count:
-        best = max(left, key=lambda i: len(left[i]))
-        shown = left.pop(best)
+    while remaining and len(chosen) < count:
+        best = max(remaining, key=lambda i: len(remaining[i]))
+        entries = remaining.pop(best)
         chosen.append(best)
-        for words in left.values():
-            words -= shown
+        for others in remaining.values():
+            others -= entries
     return sorted(chosen)
 
 
 def sample(backend: str, function: str, rows: Sequence[Iterable[Any]]) -> list[int]:
-    """Return the places of the rows with which a function runs on a backend."""
+    """Return the indices of the rows with which a function runs on a backend."""
     if backend not in ROWS or function.endswith(WHOLE):
         return [*range(len(rows))]
     return most_different(rows, max(ROWS[backend], len(rows) // ONE_IN[backend]))

@@ -1,4 +1,4 @@
-"""What plugrad offers, as the tests of completeness see it."""
+"""The public names of plugrad, for the tests of completeness."""
 
 import inspect
 from types import ModuleType

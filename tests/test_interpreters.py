@@ -1,4 +1,4 @@
-"""The script that runs a command under another Python: what it finds and says."""
+"""Tests of the script that runs a command under another Python."""
 
 import os
 import shutil
@@ -52,7 +52,7 @@ def test_an_interpreter_of_another_version_is_not_taken(path):
     assert interpreters.find("3.99") is None
 
 
-def test_what_is_missing(path, tmp_path, monkeypatch):
+def test_missing_programs_are_reported(path, tmp_path, monkeypatch):
     suite = tmp_path / "debian"
     monkeypatch.setattr(interpreters.platform, "system", lambda: "Darwin")
     with pytest.raises(
@@ -156,7 +156,7 @@ def test_a_command_runs_in_a_clone(tmp_path, monkeypatch, capfd):
 
 
 @pytest.mark.parametrize("version", ["314", "python3.14", "4"])
-def test_a_version_that_is_none(version, capsys):
+def test_an_invalid_version_is_refused(version, capsys):
     with pytest.raises(SystemExit):
         interpreters.main([version])
     assert f"must be like 3.14, got {version!r}" in capsys.readouterr().err

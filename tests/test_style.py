@@ -1,4 +1,4 @@
-"""Style, types and layers, beside the other tests: ``make check`` runs these alone."""
+"""Checks style, types and layers; ``make check`` runs only these tests."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The tests that run without ``--all`` are the same each time, and cover kernels."""
+"""Tests that the choice of tests without ``--all`` is fixed and covers the kernels."""
 
 from pathlib import Path
 

@@ -286,7 +286,7 @@ def scaled_inputs(name: str, inputs: Inputs, factor: float) -> Inputs:
 def write(name: str, folder: Path, factor: float = 1) -> Inputs:
     """Write the inputs of a workload: a file of numbers, and a JSON description.
 
-    They are ``factor`` times as large as those of the table.
+    The inputs are ``factor`` times as large as those of the table.
     """
     workload = WORKLOADS[name]
     inputs = scaled_inputs(name, workload.inputs(Draw()), factor)

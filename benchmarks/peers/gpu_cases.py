@@ -121,7 +121,7 @@ LATENCIES = {
 
 
 def latency_cases() -> dict[str, GpuCase]:
-    """Return the cases that measure a single kernel; ``work`` means nothing."""
+    """Return the cases that measure a single kernel; their ``work`` is not used."""
     return {name: GpuCase(name, [((4,), "float32")], 0) for name in LATENCIES}
 
 

@@ -104,7 +104,7 @@ def pipelined(
 
 
 class Torch(Library):
-    """PyTorch on the first GPU of NVIDIA, without TF32."""
+    """PyTorch on the first NVIDIA GPU, without TF32."""
 
     packages = ("torch",)
 

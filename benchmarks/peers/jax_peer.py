@@ -1,6 +1,6 @@
 """The workloads in JAX: compiled, except for three that measure eager execution.
 
-With the argument ``jit``, or ``cuda``, these are compiled, too.
+With the argument ``jit`` or ``cuda``, these three are compiled as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The workloads in NumPy, as far as a line or two can do them."""
+"""The workloads that NumPy can compute in one or two lines."""
 
 from __future__ import annotations
 

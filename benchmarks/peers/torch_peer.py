@@ -1,10 +1,11 @@
 """The workloads in eager PyTorch; the argument is the number of threads.
 
-With a second argument, ``compile``, there are those of ``cpu-jit``, by
-``torch.compile``. It gets the loss, and compiles the gradient with it, as it cannot
-compile calls of ``backward``. With ``cuda`` all run on the first GPU.
+With the second argument ``compile``, only the workloads of ``cpu-jit`` run, under
+``torch.compile``. It gets the loss and compiles the gradient along with it, because it
+cannot compile calls of ``backward``. With ``cuda``, all workloads run on the first GPU.
 
-Images and filters have PyTorch's layouts, NCHW and OIHW, before the clock starts.
+Images and filters are converted to PyTorch's layouts, NCHW and OIHW, before the clock
+starts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What messengers and search engines show of a link to a page."""
+"""The title, text and picture that messengers and search engines show for a link."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def tags(title: str, description: str, url: str | None, site: str | None) -> str
     Args:
         title: The title of the page.
         description: Its description.
-        url: Its address, if that of the site is known.
+        url: Its address, if the address of the site is known.
         site: The address of the site; without it there is no picture, since the address
             of a picture must be complete.
 

@@ -1,9 +1,12 @@
 """Checks of the built site: ``python -m docs.site.check build/site``.
 
-No link or anchor is broken; no page loads anything from another server; every Markdown
-list is rendered as a list; every public name has an entry in the reference, and every
-entry a link to its code; no Python file and no source of a diagram is published; a
-sitemap contains all pages; and the picture that other sites show for a link exists.
+- No link or anchor is broken.
+- No page loads anything from another server.
+- Every Markdown list is rendered as a list.
+- Every public name has an entry in the reference, and every entry links to its code.
+- No Python file and no source of a diagram is published.
+- A sitemap contains all pages.
+- The picture that other sites show for a link exists.
 """
 
 from __future__ import annotations
@@ -111,7 +114,7 @@ def broken_links(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
 
 
 def unwanted_files(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
-    """Yield files that are not for readers, and a sitemap that lacks pages."""
+    """Yield files that must not be published, and a sitemap that lacks pages."""
     for path in sorted(site.rglob("*")):
         if path.name == "__pycache__" or path.suffix in SOURCE_SUFFIXES:
             yield f"{path} is not for readers"
@@ -124,7 +127,7 @@ def unwanted_files(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
 
 
 def missing_cards(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
-    """Yield the pages for whose links other sites have no text or no picture."""
+    """Yield the pages without the text or the picture for links on other sites."""
     for path, page in pages.items():
         if path.name == "404.html":
             continue
@@ -135,7 +138,7 @@ def missing_cards(site: Path, pages: dict[Path, Document]) -> Iterator[str]:
 
 
 def entries_without_source(pages: dict[Path, Document]) -> Iterator[str]:
-    """Yield the pages on which not every entry of the reference links to its code."""
+    """Yield the pages with an entry of the reference that does not link to its code."""
     for path, page in pages.items():
         if page.sources != page.entries:
             yield f"{path}: {page.entries} entries, {page.sources} links to code"

@@ -1,4 +1,4 @@
-"""Conversions where GitHub's Markdown and that of MkDocs differ."""
+"""Converts GitHub's Markdown where MkDocs' dialect differs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The exceptions that plugrad raises, with their messages and conditions.
 
-They are found in the source. An exception is constructed where it is raised, or by a
+The exceptions are found in the source. Each is constructed where it is raised, or by a
 helper (``raise misfit(op, ...)``); then the arguments of the call complete the message.
 """
 
@@ -85,7 +85,7 @@ def extract_rows(modules: dict[str, str]) -> list[Row]:
 
 
 def _helper_exception(function: Function, helpers: Container[str]) -> ast.Call | None:
-    """Return the exception that a helper returns, or None if it is no helper."""
+    """Return the exception that a helper returns, or None if it returns none."""
     returned = [n.value for n in ast.walk(function) if isinstance(n, ast.Return)]
     names = {value.id for value in returned if isinstance(value, ast.Name)}
     for node in ast.walk(function):

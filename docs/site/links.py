@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PAGES_OUTSIDE_DOCS = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
-    "README.md": "index.md",  # it says what the front page says
+    "README.md": "index.md",  # the same text as the front page
 }
 NOTEBOOKS = "examples/notebooks/*.ipynb"
 README_FOLDERS = ("core", "plugins/*", "tests/conformance", "examples/gradient_packs")

@@ -39,20 +39,20 @@ FAMILIES = {
         "conv depthwise dilation",
     ),
     "Creation": (
-        "Tensors from values, shapes and grids; Variables hold them.",
+        "Create tensors from values, shapes and grids; Variables.",
         "_convert creation grids variable",
     ),
     "Derivatives": (
         "Gradients, products with Jacobians, and `vmap`.",
         "autodiff batching custom",
     ),
-    "Dtypes": ("What dtypes there are, and what they promote to.", "namespace"),
+    "Dtypes": ("The dtypes, and what they promote to.", "namespace"),
     "Elementary functions": (
         "Element-wise ops of one argument.",
         "error_functions integers special trigonometry unary",
     ),
     "Indexing": (
-        "Elements at indices, slices, and what writes to them.",
+        "Read and write elements at indices and in slices.",
         "gather indexing scatter slicing",
     ),
     "Matrices": ("Products, `einsum` and diagonals.", "einsum matrix products"),
@@ -69,7 +69,7 @@ FAMILIES = {
         "blocks rearrange shape",
     ),
     "Sorting and searching": ("Order, sets and positions.", "search sorting"),
-    "Tools": ("Look at a program, save values, compile.", "tools tracing"),
+    "Tools": ("Inspect a program, save values, compile.", "tools tracing"),
     "Types and errors": ("The classes of plugrad, and its exceptions.", ""),
 }
 TITLES = {

@@ -61,7 +61,7 @@ def split(index: dict[str, Any], translated: set[str]) -> dict[str, dict[str, An
 
 
 def _config(config: dict[str, Any], code: str) -> dict[str, Any]:
-    """Return how the theme finds the words of a language."""
+    """Return the theme's settings for splitting the text of a language into words."""
     separator = config["separator"].replace("[", f"[{PUNCTUATION}", 1)
     if code in BOUNDARIES:
         separator += f"|{BOUNDARIES[code]}"

@@ -146,7 +146,7 @@ def with_code(translation: str, english: str) -> str:
 
 
 def note(page: str) -> str:
-    """Return what a page of the site says if it lags behind, or an empty string."""
+    """Return the note on a page that lags behind; an empty string on other pages."""
     code, name = language(page)
     if code == "en":
         return ""

@@ -1,8 +1,8 @@
 """Train one model on every backend from the same start, and compare the curves.
 
 The program is the same for all of them. The weights, the order of the batches and the
-dropout come from seeds, which give the same numbers on every backend. What is left are
-the last bits of sums, which each backend adds up in an order of its own::
+dropout come from seeds, which give the same numbers on every backend. Only the last
+bits of sums differ, because each backend adds in a different order::
 
     python -m pip install --upgrade pip  # --group needs 25.1
     pip install --group demo ./core ./plugins/cpu ./plugins/train

@@ -66,7 +66,7 @@ def loss(params: Params, x: pg.Tensor, y: pg.Tensor) -> pg.Tensor:
 
 
 def predict(params: Params, x: pg.Tensor, y: pg.Tensor, new: pg.Tensor) -> Prediction:
-    """Return what the process says about new points."""
+    """Return the prediction at new points."""
     root = factor(params, x)
     across = pg.linalg.solve(root, covariance(params, x, new))
     mean = across.T @ pg.linalg.solve(root, y[:, None])[:, 0]

@@ -1,7 +1,8 @@
 """Differentiate through a simulation of waves whose kernel runs on two backends.
 
 A wave on a torus moves by ``u[t + 1] = 2 u[t] - u[t - 1] + c² Δu[t]``; ``Δ`` is a
-kernel. By its gradient, the program finds water at rest whose waves form a picture::
+kernel. With the gradient of the simulation, the program finds an initial shape of the
+water whose waves form a picture::
 
     pip install ./core ./plugins/cpu ./plugins/opencl ./plugins/train matplotlib
     python examples/gallery/waves.py --backend opencl

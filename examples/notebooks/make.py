@@ -1,7 +1,8 @@
 """Make the notebooks of three scripts of the gallery, and execute them.
 
-A cell is a definition of the script, its text is the first cell, and the one after the
-definitions runs it and shows its picture. Some notebooks then look at what has run::
+The first cell is the docstring of the script. Each following cell contains a definition
+of the script; the cell after the definitions runs it and shows its picture. Some
+notebooks have more cells that inspect the results::
 
     make notebooks
 """

@@ -159,7 +159,7 @@ def test_the_work_of_cases(cases):
         (["--only", "speed"], "unknown part 'speed'; there are device, launches"),
         (["--peers", "tfjs"], "unknown peer 'tfjs'; there are torch, jax"),
         (["--workloads", "ad_8"], "unknown workload 'ad_8'; there are add_8"),
-        (["--minutes", "0"], "--minutes is above 0, not 0"),
+        (["--minutes", "0"], "--minutes must be above 0, got 0"),
     ],
 )
 def test_wrong_arguments(arguments, message):
