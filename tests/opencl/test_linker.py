@@ -141,10 +141,10 @@ def test_what_it_does_not_know_is_refused(name, compiled):
 def test_what_is_no_object_is_refused(tmp_path):
     text = tmp_path / "text.o"
     text.write_text("no object")
-    assert "it is no ELF file" in (link(text) or "")
+    assert "a file that is not 64-bit ELF is not supported" in (link(text) or "")
     program = tmp_path / "program.o"
     program.write_bytes(Path(sys.executable).read_bytes())
-    assert "it is no object for x86-64" in (link(program) or "")
+    assert "a file that is not an object for x86-64" in (link(program) or "")
     assert "links one object, got []" in (_linker.main(["-o", "x"]) or "")
 
 

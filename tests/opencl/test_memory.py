@@ -99,7 +99,7 @@ try:
         held.append(pg.full((1 << 21,), 1.0))
         {wait}
 except MemoryError as error:
-    assert "opencl: no memory for 8,388,608 bytes beside the" in str(error), error
+    assert "opencl: no memory for 8,388,608 bytes in addition" in str(error), error
     assert "in use" in str(error) and "drop tensors" in str(error), error
 # all is held, and small work goes on, even what has to be compiled
 print([round(y, 3) for y in pg.grad(lambda x: pg.sum(pg.tanh(x) * x))(x).tolist()])

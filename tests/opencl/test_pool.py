@@ -72,7 +72,7 @@ def test_idle_buffers_are_not_counted_below_the_limit(monkeypatch):
     taken = [made.take(1 << 20) for _ in range(9)]
     made.give(taken.pop())  # 9 MiB in all: counted, as more than 8 might be idle
     made.empty()
-    monkeypatch.setattr(made, "_waiting", lambda: pytest.fail("counted"))
+    monkeypatch.setattr(made, "_idle_bytes", lambda: pytest.fail("counted"))
     for buffer in taken:
         made.give(buffer)
 
@@ -115,13 +115,13 @@ def test_then_the_error_says_what_is_in_use():
     made = Device(room=10 << 20).pool()
     held = made.take(8 << 20)
     with pytest.raises(
-        MemoryError, match=f"{5 << 20:,} bytes beside the {held.size:,}"
+        MemoryError, match=f"{5 << 20:,} bytes in addition to {held.size:,}"
     ):
         made.take(5 << 20)
 
 
 def test_more_than_the_device_gives_at_once():
-    with pytest.raises(MemoryError, match="more than the device gives at once"):
+    with pytest.raises(MemoryError, match="more than the device's largest buffer"):
         Device().pool(largest=1 << 20).take(1 << 21)
 
 

@@ -1,7 +1,7 @@
-"""OpenCL kernels for plugrad. The module its entry point names is ``plugin``.
+"""The OpenCL backend of plugrad. Its entry-point module is ``plugin``.
 
-Beside the backend there are ``devices``, and what makes OpenCL C an op:
-``elementwise_kernel`` and ``source_kernel``, both in ``custom``.
+The package also provides ``devices``, which lists the OpenCL devices, and two functions
+that turn OpenCL C into an op: ``elementwise_kernel`` and ``source_kernel``.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["devices", "elementwise_kernel", "source_kernel"]
 
 
 def devices() -> tuple[DeviceInfo, ...]:
-    """Return the OpenCL devices of this machine, best first; asks all drivers."""
+    """Return the OpenCL devices of this machine, best first; queries all drivers."""
     from . import _devices
 
     return _devices.devices()
 
 
 def __getattr__(name: str) -> Any:
-    """Read the version, or import ``custom``, which brings pyopencl along."""
+    """Read the version, or import ``custom``, which imports pyopencl."""
     if name == "__version__":
         from importlib.metadata import version
 

@@ -1,7 +1,7 @@
-"""Lists the devices, tries whether they work, and chooses one.
+"""Lists the devices, tests whether they work, and chooses one.
 
-A device is tried once, in a process of its own, because compilers that crash take the
-process with them; the verdict is kept in the cache folder.
+Each device is tried once, in a separate process, because a compiler that crashes ends
+its process. The verdict is stored in the cache folder.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from . import _pocl, environment
 
-RETRY_AFTER_S = 600  # until a device that failed its trial is tried again
-TRIAL_TIMEOUT_S = 120  # of the process that tries a device
+RETRY_AFTER_S = 600  # before a device that failed its trial is tried again
+TRIAL_TIMEOUT_S = 120  # for the process that tries a device
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class DeviceInfo:
     """A device of this machine.
 
     Attributes:
-        index: Its index in ``devices()``; ``PLUGRAD_OPENCL_DEVICE`` takes it.
-        name: What its driver calls it.
+        index: The index in ``devices()``; ``PLUGRAD_OPENCL_DEVICE`` accepts it.
+        name: The driver's name for the device.
         kind: "gpu", "accelerator" or "cpu".
-        platform: The driver.
-        version: Of the driver.
+        platform: The name of the OpenCL platform.
+        version: The versions of the platform and of the driver.
 
     """
 
@@ -43,11 +43,11 @@ class DeviceInfo:
     kind: str
     platform: str
     version: str
-    handles: tuple[Any, ...] = field(repr=False)  # PoCL's have a second, for small work
+    handles: tuple[Any, ...] = field(repr=False)  # of PoCL: a second for small work
 
     @property
     def key(self) -> str:
-        """The name in the cache, which includes the version of the driver."""
+        """The name in the cache, which depends on the version of the driver."""
         parts = (self.name, self.platform, self.version, _pocl.processor())
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 
@@ -65,7 +65,7 @@ def devices() -> tuple[DeviceInfo, ...]:
     for platform in _platforms(cl):
         try:
             handles = platform.get_devices()
-        except cl.Error:  # a platform without devices
+        except cl.Error:  # the platform has no devices
             continue
         pocl = platform.name == "Portable Computing Language"
         if pocl:
@@ -97,7 +97,7 @@ def devices() -> tuple[DeviceInfo, ...]:
 def _platforms(cl: Any) -> list[Any]:
     try:
         return list(cl.get_platforms())
-    except cl.LogicError:  # there is none
+    except cl.LogicError:  # there are no platforms
         return []
 
 
@@ -110,8 +110,9 @@ def _kind(cl: Any, handle: Any) -> str:
 def choose(wanted: str = "") -> DeviceInfo:
     """Return the device that the user wants, or the first that works.
 
-    ``wanted`` is a number of ``devices()`` or a part of a name or kind. Without it,
-    PYOPENCL_CTX decides ("0", "0:1", as in pyopencl), else the order of ``devices()``.
+    ``wanted`` is an index in ``devices()``, or a part of a name, kind or platform. If
+    it is empty, PYOPENCL_CTX ("0" or "0:1", as in pyopencl) limits the choice. Devices
+    are tried in the order of ``devices()``.
     """
     candidates = list(devices())
     reasons: list[str] = []
@@ -135,7 +136,7 @@ def choose(wanted: str = "") -> DeviceInfo:
     if devices():
         known = "; ".join(map(str, devices()))
         asked = wanted or os.environ["PYOPENCL_CTX"]
-        raise RuntimeError(f"opencl: no device fits {asked!r}; there is {known}")
+        raise RuntimeError(f"opencl: no device fits {asked!r}; choose from {known}")
     raise RuntimeError(
         "opencl: there is no OpenCL device at all; install the driver of your GPU, or "
         "on x86-64 Linux pocl-binary-distribution"
@@ -161,7 +162,7 @@ def _in_context(device: DeviceInfo, context: str) -> bool:
 
 
 def remarks(used: DeviceInfo) -> list[str]:
-    """Return the remarks of ``python -m plugrad doctor`` on all devices."""
+    """Return what ``python -m plugrad doctor`` says about all devices."""
     found = [f"runs on {used}"]
     for device in devices():
         reason = refusal(device)
@@ -177,16 +178,16 @@ def remarks(used: DeviceInfo) -> list[str]:
 
 # --- trying ----------------------------------------------------------------------
 
-TRIAL = "PLUGRAD_OPENCL_TRIAL"  # set in the process of a trial, and in all it starts
-TRIAL_BEGINS = "plugrad-opencl: the trial begins"  # its first line
+TRIAL = "PLUGRAD_OPENCL_TRIAL"  # set in a trial process and its children
+TRIAL_BEGINS = "plugrad-opencl: the trial begins"  # its first output
 
 
 class Verdict(NamedTuple):
     """The result of a trial.
 
     Attributes:
-        reason: Why the device is of no use; None if it works, or was not tried.
-        untried: Why there was no trial; nothing if there was one.
+        reason: Why the device is unusable; None if it works, or was not tried.
+        untried: Why there was no trial; empty if there was one.
 
     """
 
@@ -195,7 +196,7 @@ class Verdict(NamedTuple):
 
 
 def refusal(device: DeviceInfo) -> str | None:
-    """Return why a device is unusable; None if it works, or cannot be tried."""
+    """Return why a device is unusable; None if it works or cannot be tried."""
     pocl = device.platform == "Portable Computing Language"
     if pocl and not environment.has_linker():
         return "PoCL needs a linker; install binutils, or the package ziglang"
@@ -203,12 +204,12 @@ def refusal(device: DeviceInfo) -> str | None:
 
 
 def verdict(device: DeviceInfo) -> Verdict:
-    """Return the verdict on a device; try it if there is none."""
+    """Return the stored verdict on a device, or try the device."""
     file = environment.folder() / "verdicts" / f"{device.key}.json"
     known = _known(file)
     if known is not None:
         return known
-    if TRIAL in os.environ:  # this is no Python, but a program that a trial has started
+    if TRIAL in os.environ:  # the trial started this program instead of Python
         return Verdict(f"this process was started to try it ({TRIAL} is set)")
     if getattr(sys, "frozen", False):
         return Verdict(None, "a frozen program has no interpreter to try it in")
@@ -223,13 +224,16 @@ def verdict(device: DeviceInfo) -> Verdict:
     works = found.reason is None
     about = {"device": str(device), "program": sys.executable, "when": time.time()}
     text = json.dumps({"works": works, **found._asdict(), **about})
-    with contextlib.suppress(OSError):  # then it is tried again next time
+    with contextlib.suppress(OSError):  # then the device is tried again next time
         environment.save(file, text.encode())
     return found
 
 
 def _known(file: Path) -> Verdict | None:
-    """Return the verdict in a file; None if it is old, damaged or of another user."""
+    """Return the verdict in a file; None if it is missing, old or damaged.
+
+    A verdict without a trial only holds for the program that wrote it.
+    """
     try:
         found = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -246,7 +250,7 @@ def _known(file: Path) -> Verdict | None:
 
 
 def _try(device: DeviceInfo) -> Verdict:
-    """Run ``_trial`` in a process, which may turn out to be another program's."""
+    """Run ``_trial`` in another process. ``sys.executable`` may be no interpreter."""
     command = [sys.executable, "-m", "plugrad_opencl._trial", device.key]
     how: dict[str, Any] = {"env": os.environ | {TRIAL: "1"}, "timeout": TRIAL_TIMEOUT_S}
     how |= {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
@@ -262,6 +266,6 @@ def _try(device: DeviceInfo) -> Verdict:
         return Verdict(None, f"{sys.executable!r} does not run modules of Python")
     if done.returncode == 0:
         return Verdict(None)
-    said = done.stderr.strip() or done.stdout.partition(TRIAL_BEGINS)[2].strip()
+    text = done.stderr.strip() or done.stdout.partition(TRIAL_BEGINS)[2].strip()
     ended = f"ended with {done.returncode}"
-    return Verdict(f"a test of it {ended}: {' | '.join(said.splitlines()[-2:])[-400:]}")
+    return Verdict(f"a test of it {ended}: {' | '.join(text.splitlines()[-2:])[-400:]}")

@@ -2,20 +2,21 @@
 
 PoCL calls ``ld`` for each kernel that it compiles, and not every machine has one. The
 objects are simple: one file of position-independent code for x86-64, as LLVM writes it,
-without start-up code, thread-local data and libraries. Whatever else is in an object is
-refused. `environment` puts a script on PATH that runs `main` in a process of its own,
-without the packages of plugrad; so this file imports nothing of them.
+without start-up code, thread-local data and libraries. An object with anything else is
+rejected. `environment` puts a script on PATH that runs `main` in a separate process,
+without the packages of plugrad. Therefore this file imports none of them.
 
-It is a trick: it leans on what LLVM's objects for x86-64 happen to contain.
+It is a trick that relies on what LLVM's objects for x86-64 happen to contain.
 
-- *Fallback*: an ``ld`` on PATH goes first; without an interpreter, that of the package
-  ziglang. ``test_without_a_linker`` runs kernels with each.
+- *Fallback*: an ``ld`` on PATH takes precedence; without an interpreter, the linker of
+  the package ziglang is used. ``test_without_a_linker`` runs kernels with each.
 - *Tried with*: the objects of pocl-binary-distribution 3.0 (LLVM 14).
 - *Delete it* when the package index has a PoCL that links by itself. It makes nothing
-  faster: without it and an ``ld`` there is no device at all.
+  faster: PoCL has no device without a linker.
 
-The library has two segments, whose offsets in the file are their addresses: headers,
-symbols, code and constants; and what the loader or the kernel writes to.
+The library has two segments, whose addresses are their offsets in the file. The first
+contains headers, symbols, code and constants; the second contains everything that the
+loader or a kernel writes to.
 """
 
 from __future__ import annotations
@@ -103,10 +104,10 @@ class Unsupported(Exception):
 def read_sections(data: bytes) -> list[Section]:
     """Return the sections of an object."""
     if len(data) < FILE_HEADER.size or data[:6] != b"\x7fELF\x02\x01":
-        raise Unsupported("it is no ELF file of 64 bits")
+        raise Unsupported("a file that is not 64-bit ELF")
     header = FILE_HEADER.unpack_from(data)
     if header[1:3] != (OBJECT, X86_64):
-        raise Unsupported("it is no object for x86-64")
+        raise Unsupported("a file that is not an object for x86-64")
     start = header[6]
     count = header[12]
     names = header[13]
@@ -115,7 +116,7 @@ def read_sections(data: bytes) -> list[Section]:
     for name, type, flags, _, offset, size, link, info, align, _ in rows:
         contents = bytes(size) if type == NOBITS else data[offset : offset + size]
         title = string(data, rows[names][4] + name)
-        # Unwinding tables are left out: no exception passes a kernel.
+        # Unwinding tables are left out: no exception passes through a kernel.
         flags &= ~ALLOC if title == ".eh_frame" else ~0
         if flags & ALLOC and (flags & THREAD_LOCAL or type in CONSTRUCTORS):
             raise Unsupported(f"section {title}")
@@ -124,7 +125,7 @@ def read_sections(data: bytes) -> list[Section]:
 
 
 def read_symbols(sections: Sequence[Section]) -> list[Symbol]:
-    """Return the symbols of an object; one of no name stands for a section."""
+    """Return the symbols of an object; a symbol without a name stands for a section."""
     found = []
     for section in sections:
         if section.type != SYMTAB:
@@ -132,15 +133,15 @@ def read_symbols(sections: Sequence[Section]) -> list[Symbol]:
         names = sections[section.link].data
         for name, info, other, *where in SYMBOL.iter_unpack(section.data):
             symbol = Symbol(string(names, name), info, other & 3, *where)
-            odd = symbol.section >= RESERVED or info & 15 == INDIRECT
-            if odd and info & 15 != FILE:
+            unusual = symbol.section >= RESERVED or info & 15 == INDIRECT
+            if unusual and info & 15 != FILE:
                 raise Unsupported(f"symbol {symbol.name}")
             found.append(symbol)
     return found
 
 
 def read_relocations(sections: Sequence[Section]) -> list[Relocation]:
-    """Return the relocations of the sections that will be in memory."""
+    """Return the relocations of the sections that are loaded into memory."""
     found = []
     for section in sections:
         if section.type == REL:
@@ -154,7 +155,7 @@ def read_relocations(sections: Sequence[Section]) -> list[Relocation]:
 
 
 def string(data: bytes, start: int) -> str:
-    """Return the string that begins there."""
+    """Return the null-terminated string at ``start``."""
     return data[start : data.index(b"\0", start)].decode()
 
 
@@ -162,14 +163,16 @@ def string(data: bytes, start: int) -> str:
 
 
 class Library:
-    """A library as it grows.
+    """The shared library, while it is being written.
 
     Attributes:
-        image: The file.
-        addresses: Where sections of the object are, by their index.
-        numbers: The symbols that the loader sees, and their numbers in its table.
-        table: Where the address of a symbol stands.
-        stubs: Code that jumps to a function of another library.
+        image: The contents of the file.
+        addresses: The addresses of the object's sections, by section index.
+        numbers: The numbers of the exported and imported symbols in the loader's table,
+            by symbol index.
+        table: The addresses of the entries of the global offset table, by symbol index.
+        stubs: The addresses of the stubs, by symbol index. A stub jumps to a function
+            of another library.
         loads: Relocations for the loader.
 
     """
@@ -181,13 +184,13 @@ class Library:
         self.image = bytearray(HEADERS)
         self.addresses: dict[int, int] = {}
         used = dict.fromkeys(each.symbol for each in self.relocations)
-        foreign = [i for i in used if self.symbols[i].section == UNDEFINED]
-        own = [i for i, symbol in enumerate(self.symbols) if is_exported(symbol)]
-        self.numbers = {i: number for number, i in enumerate([*foreign, *own], 1)}
+        imported = [i for i in used if self.symbols[i].section == UNDEFINED]
+        exported = [i for i, symbol in enumerate(self.symbols) if is_exported(symbol)]
+        self.numbers = {i: number for number, i in enumerate([*imported, *exported], 1)}
         called = {each.symbol for each in self.relocations if each.type == PLT32}
-        tabled = {each.symbol for each in self.relocations if each.type in GOT}
-        self.stubs = dict.fromkeys(sorted(called.intersection(foreign)), 0)
-        self.table = dict.fromkeys(sorted(tabled.union(self.stubs)), 0)
+        addressed = {each.symbol for each in self.relocations if each.type in GOT}
+        self.stubs = dict.fromkeys(sorted(called.intersection(imported)), 0)
+        self.table = dict.fromkeys(sorted(addressed.union(self.stubs)), 0)
         self.loads: list[tuple[int, int, int]] = []
 
     def link(self) -> bytes:
@@ -247,17 +250,17 @@ class Library:
         return struct.pack(f"<{4 + count}I", 1, count + 1, min(count, 1), 0, *chain)
 
     def write_symbols(self, table: int) -> None:
-        """Write the table of the loader's symbols after that of their names."""
+        """Complete the loader's symbol table, which contains the names already."""
         for i, number in self.numbers.items():
             symbol = self.symbols[i]
-            # Of a section the loader asks only whether there is one.
+            # The loader only distinguishes defined symbols from undefined ones.
             section = symbol.section and 1
             value = symbol.section and self.address(i)
             row = (symbol.info, symbol.visibility, section, value, symbol.size)
             struct.pack_into("<BBHQQ", self.image, table + number * 24 + 4, *row)
 
     def fill_table(self) -> None:
-        """Have the loader fill the table of addresses, which stubs jump through."""
+        """Let the loader fill the global offset table, and connect the stubs to it."""
         for i, place in self.table.items():
             if self.symbols[i].section == UNDEFINED:
                 self.loads.append((place, self.numbers[i] << 32 | GLOB_DAT, 0))
@@ -274,20 +277,20 @@ class Library:
             raise Unsupported(f"symbol {symbol.name or i} outside of code and data")
         return self.addresses[symbol.section] + symbol.value
 
-    def relocate(self, each: Relocation) -> None:
-        """Write an address or a distance, or have the loader write it."""
-        _, offset, type, i, addend = each
-        place = self.addresses[each.section] + offset
-        foreign = self.symbols[i].section == UNDEFINED
-        if type == ABS64 and self.sections[each.section].flags & WRITE:
-            kind = self.numbers[i] << 32 | ABS64 if foreign else RELATIVE
+    def relocate(self, relocation: Relocation) -> None:
+        """Write an address or a distance, or let the loader write it."""
+        _, offset, type, i, addend = relocation
+        place = self.addresses[relocation.section] + offset
+        imported = self.symbols[i].section == UNDEFINED
+        if type == ABS64 and self.sections[relocation.section].flags & WRITE:
+            kind = self.numbers[i] << 32 | ABS64 if imported else RELATIVE
             self.loads.append(
-                (place, kind, addend + (0 if foreign else self.address(i)))
+                (place, kind, addend + (0 if imported else self.address(i)))
             )
         elif type in GOT:
             struct.pack_into("<i", self.image, place, self.table[i] + addend - place)
-        elif type in (PC32, PLT32, PC64) and (i in self.stubs or not foreign):
-            target = self.stubs[i] if foreign else self.address(i)
+        elif type in (PC32, PLT32, PC64) and (i in self.stubs or not imported):
+            target = self.stubs[i] if imported else self.address(i)
             format = "<q" if type == PC64 else "<i"
             struct.pack_into(format, self.image, place, target + addend - place)
         else:
@@ -305,12 +308,12 @@ class Library:
             (1, 5, 0, begin, PAGE),
             (1, 6, begin, end - begin, PAGE),
             (2, 6, dynamic, 16 * 9, 8),
-            (0x6474E551, 6, 0, 0, 16),  # the stack: no code is run on it
+            (0x6474E551, 6, 0, 0, 16),  # the stack is not executable
         ]
         for number, (type, flags, start, size, align) in enumerate(segments):
             row = (type, flags, start, start, start, size, size, align)
-            at = FILE_HEADER.size + number * SEGMENT.size
-            SEGMENT.pack_into(self.image, at, *row)
+            offset = FILE_HEADER.size + number * SEGMENT.size
+            SEGMENT.pack_into(self.image, offset, *row)
 
 
 def is_exported(symbol: Symbol) -> bool:
@@ -326,7 +329,7 @@ def main(arguments: Sequence[str]) -> str | None:
     output = arguments[arguments.index("-o") + 1]
     inputs = [name for name in arguments if name.endswith(".o")]
     if len(inputs) != 1:
-        return f"links one object, got {inputs}"
+        return f"this linker links one object, got {inputs}"
     with open(inputs[0], "rb") as file:
         data = file.read()
     try:

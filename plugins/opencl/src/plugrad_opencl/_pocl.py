@@ -1,16 +1,17 @@
-"""The processor that PoCL compiles for: a trick, which writes into PoCL's device.
+"""Sets the processor that PoCL compiles for: a trick that writes into PoCL's memory.
 
-It leans on the layout of a struct of PoCL that no header promises: word 80 of a device
-points to the name of the processor, and word 69 to that of the device.
+The trick relies on the layout of PoCL's device struct, which no header documents: word
+80 points to the name of the processor, and word 69 to the name of the device.
 
-- *Fallback*: PoCL asks LLVM, and the kernels are those for GPUs, which have no
-  vectors: on a processor that LLVM 14 does not know, vectors of 16 end the process.
-  ``PLUGRAD_OPENCL_PLAIN=1`` chooses it; ``test_tricks`` runs kernels on it. Where word
-  69 is not the name of the device, nothing is written.
+- *Fallback*: PoCL asks LLVM for the processor, and plugrad uses the kernels for GPUs,
+  which contain no vectors: on a processor that LLVM 14 does not know, vectors of 16
+  elements end the process. ``PLUGRAD_OPENCL_PLAIN=1`` selects the fallback, and
+  ``test_tricks`` runs kernels with it. If word 69 does not point to the name of the
+  device, nothing is written.
 - *Tried with*: pocl-binary-distribution 3.0 (LLVM 14) and pyopencl 2026.1, x86-64.
-  Any other PoCL is left alone.
-- *Delete it* when the package index has a PoCL whose LLVM knows the processors of the
-  day, or if ``benchmarks/tricks.py`` shows less than a factor of 1.3.
+  The trick does not touch any other PoCL.
+- *Delete it* when the package index has a PoCL whose LLVM knows current processors, or
+  if ``benchmarks/tricks.py`` shows less than a factor of 1.3.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from typing import Any
 
 _AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 _AVX2 = {"avx2", "fma", "bmi1", "bmi2", "f16c", "movbe"}
-_NAME_OF_CPU = 80  # where PoCL 3.0 has it, in words from the start of a device
+_CPU_NAME_WORD = 80  # index of the word in the device struct of PoCL 3.0
 
 
 def is_plain() -> bool:
-    """Return whether the fallback is chosen."""
+    """Return whether the user selected the fallback."""
     return os.environ.get("PLUGRAD_OPENCL_PLAIN", "0") != "0"
 
 
 @functools.cache
 def processor() -> str:
-    """Return the name by which LLVM 14 knows this processor; empty: PoCL asks."""
+    """Return LLVM 14's name of this processor; empty if PoCL is to ask LLVM."""
     if is_plain():
         return ""
     try:
@@ -47,29 +48,30 @@ def processor() -> str:
 
 
 def name_processor(device: Any) -> None:
-    """Tell a device of the PoCL of the package index for which processor to compile.
+    """Set the processor that the PoCL from the package index compiles for.
 
-    It asks LLVM 14 for the name of the processor and its flags for the library of
-    built-in functions. Where the two do not fit each other, functions are not inlined
-    (ten times as slow), vectors of 16 do not compile, and for a processor that LLVM 14
-    has never heard of nothing does: "unknown target CPU 'generic'".
+    PoCL compiles for the processor that LLVM 14 names, but selects its library of
+    built-in functions by the features of the processor. If the two do not match,
+    functions are not inlined (ten times as slow) and vectors of 16 elements do not
+    compile. For a processor that LLVM 14 does not know, nothing compiles: "unknown
+    target CPU 'generic'".
     """
     if "PoCL 3.0" not in device.platform.version or "pyopencl" not in _library():
         return
-    words = (ctypes.c_void_p * (_NAME_OF_CPU + 1)).from_address(device.int_ptr)
-    name = ctypes.string_at(words[_NAME_OF_CPU - 11] or 0).decode(errors="replace")
-    if processor() and name == device.name:  # the layout is the one that we know
-        words[_NAME_OF_CPU] = ctypes.addressof(_name())
+    words = (ctypes.c_void_p * (_CPU_NAME_WORD + 1)).from_address(device.int_ptr)
+    name = ctypes.string_at(words[_CPU_NAME_WORD - 11] or 0).decode(errors="replace")
+    if processor() and name == device.name:  # the layout is as expected
+        words[_CPU_NAME_WORD] = ctypes.addressof(_name())
 
 
 @functools.cache
 def _name() -> ctypes.Array[ctypes.c_char]:
-    """Return it where it stays, for PoCL to read."""
+    """Return the name in a buffer that lives as long as the process."""
     return ctypes.create_string_buffer(processor().encode())
 
 
 def _library() -> str:
-    """Return the paths of the PoCL that this process has loaded."""
+    """Return the paths of the PoCL libraries that this process has loaded."""
     try:
         lines = Path("/proc/self/maps").read_text().splitlines()
     except OSError:

@@ -1,4 +1,7 @@
-"""Try a device: compile, run, compare. ``_devices`` runs it in a process of its own."""
+"""Tries a device: compiles and runs a kernel, and compares the result.
+
+``_devices`` runs this module in a separate process.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import numpy as np
 
 from ._devices import TRIAL_BEGINS, devices
 
-VECTOR = "__attribute__((ext_vector_type(8), aligned(4)))"  # kernels for GPUs have none
+VECTOR = "__attribute__((ext_vector_type(8), aligned(4)))"  # not for GPUs
 SOURCE = """
 typedef float T VECTOR;
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -20,10 +23,10 @@ void trial(__global const float *x, __global float *y, long n) {
 
 
 def main(key: str) -> None:
-    """Run a kernel on the device behind ``key``; an error, or a crash, says no.
+    """Run a kernel on the device with this key; fail or crash if it does not work.
 
-    PoCL's two have one compiler and one processor, and each takes 0.3 s to load its
-    functions: only the one that gets small work is tried.
+    The two PoCL devices share a compiler and a processor, and each takes 0.3 s to load
+    its functions. Therefore only the device for small kernels is tried.
     """
     print(TRIAL_BEGINS, flush=True)
     import pyopencl as cl

@@ -1,6 +1,6 @@
-"""Native arrays: row-major, contiguous, on a device; views differ in shape alone.
+"""Native arrays: row-major and contiguous, on a device. Views change shape and dtype.
 
-Strings are NumPy's object arrays, read-only: they stay on the host.
+Strings stay on the host, as read-only NumPy object arrays.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class ClArray:
     """An array on a device: a view of another one, or a ``ClOwner``.
 
     Attributes:
-        shape, dtype, size: As NumPy's.
+        shape, dtype, size: As in NumPy.
         buffer: The memory, to pass to kernels.
-        device: Where it is.
+        device: The device that owns the memory.
         base: The array that owns the memory, if this one is a view.
 
     """
@@ -45,7 +45,7 @@ class ClArray:
         dtype = dtype or self.dtype
         size = math.prod(shape)
         if size * dtype.itemsize != self.nbytes or len(shape) > MAX_AXES:
-            raise _refused(shape, self.shape)
+            raise _shape_error(shape, self.shape)
         y = ClArray.__new__(ClArray)
         y.buffer = self.buffer
         y.device = self.device
@@ -62,10 +62,10 @@ class ClArray:
 
 
 class ClOwner(ClArray):
-    """An array with a buffer of its own, which goes back to the pool.
+    """An array with its own buffer; dropping the array returns the buffer to the pool.
 
-    The finalizer of each is ``append`` of a list of the pool. It runs no Python code,
-    in which an interrupt by the user would be lost: Python ignores the exceptions of
+    The finalizer is ``append`` of a list in the pool. It runs no Python code, because
+    an interrupt by the user would be lost there: Python ignores exceptions in
     finalizers.
     """
 
@@ -74,7 +74,7 @@ class ClOwner(ClArray):
 
     def __init__(self, device: Device, shape: Shape, dtype: DType, size: int) -> None:
         if size < 0 or len(shape) > MAX_AXES:
-            raise _refused(shape)
+            raise _shape_error(shape)
         self.device = device
         self.shape = shape
         self.dtype = dtype
@@ -82,19 +82,22 @@ class ClOwner(ClArray):
         self.base = None
         self.buffer, give_back = device.pool.lend(size * dtype.itemsize)
         self.__del__ = MethodType(give_back, self.buffer)
-        if device.notes is not None and (notes := device.noting()):
+        if device.notes is not None and (notes := device.current_notes()):
             notes.made(self)
 
 
-def _refused(shape: Shape, given: Shape | None = None) -> ValueError:
+def _shape_error(shape: Shape, given: Shape | None = None) -> ValueError:
     """Return the error for a shape that an array cannot have."""
     if len(shape) > MAX_AXES:
         return ValueError(
             f"opencl: {len(shape)} axes are more than the {MAX_AXES} that an array can "
             "have; join some with reshape"
         )
-    whose = "" if given is None else f" for the elements of {given}"
-    return ValueError(f"opencl: there is no shape {shape}{whose}; sizes must fit")
+    if given is None:
+        return ValueError(f"opencl: shape {shape} must not have negative sizes")
+    return ValueError(
+        f"opencl: cannot view shape {given} as {shape}; the bytes must be as many"
+    )
 
 
 def empty(device: Device, shape: Shape, dtype: DType) -> ClArray:
@@ -103,7 +106,7 @@ def empty(device: Device, shape: Shape, dtype: DType) -> ClArray:
 
 
 def filled(device: Device, shape: Shape, value: complex, dtype: DType) -> ClArray:
-    """Return an array with ``value`` everywhere."""
+    """Return an array filled with ``value``."""
     y = empty(device, shape, dtype)
     if y.size:
         device.fill(y.buffer, np.full((), value, dtype), y.nbytes)
@@ -111,15 +114,16 @@ def filled(device: Device, shape: Shape, value: complex, dtype: DType) -> ClArra
 
 
 class ClArrays:
-    """Moves values to and from one device."""
+    """Copies values to and from one device."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
 
     def upload(self, values: np.ndarray[Any, DType]) -> ClArray | Strings:
-        """Return a copy on the device; of strings, a view that cannot be written to.
+        """Return a copy on the device. Strings stay on the host, as a read-only view.
 
-        True is the byte 1 there, whatever it is in ``values``: kernels compute with it.
+        On the device True is the byte 1, whatever byte it is in ``values``, because
+        kernels compute with it.
         """
         if values.dtype.hasobject:
             values = values.view()
@@ -135,7 +139,7 @@ class ClArrays:
         return y
 
     def download(self, native: ClArray | Strings) -> np.ndarray[Any, DType]:
-        """Return a copy; waits for all work that was enqueued before."""
+        """Return a copy on the host, after all work that was enqueued before."""
         if isinstance(native, np.ndarray):
             return native
         values = np.empty(native.shape, native.dtype)
@@ -148,7 +152,7 @@ class ClArrays:
         return native.nbytes + sum(map(len, texts))
 
     def peak(self) -> int:
-        """Return the peak of the bytes allocated on the device."""
+        """Return the peak number of bytes allocated on the device."""
         return self.device.pool.peak
 
     def kept(self) -> int:
@@ -156,9 +160,9 @@ class ClArrays:
         return self.device.pool.idle()
 
     def synchronize(self) -> None:
-        """Wait for the device, and raise what went wrong meanwhile.
+        """Wait for the device; raise errors of earlier kernels.
 
-        In a forked child it has nothing to do, and takes no time.
+        In a forked child, where the device cannot be used, this does nothing.
         """
         if not self.device.gone:
             self.device.synchronize()
@@ -169,5 +173,5 @@ class ClArrays:
             self.device.time(on)
 
     def device_seconds(self) -> float:
-        """Return the seconds that those of this thread ran since; waits for them."""
+        """Return how long this thread's kernels ran since the start; wait for them."""
         return 0.0 if self.device.gone else self.device.seconds()

@@ -1,4 +1,4 @@
-"""The backend in working order, for one device."""
+"""Assembles the runtime of the backend for one device."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 complex
 
 
 def runtime(wanted: str, backward: Mapping[str, Kernel]) -> Runtime:
-    """Return the backend of a device.
+    """Return the runtime for a device.
 
     Args:
-        wanted: The device; see ``choose``.
-        backward: The contracts of gradients in one kernel.
+        wanted: The user's choice of a device; see ``_devices.choose``.
+        backward: The contracts of kernels that compute a whole gradient.
 
     """
     device = Device(choose(wanted))

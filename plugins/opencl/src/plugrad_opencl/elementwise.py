@@ -1,14 +1,19 @@
-"""Kernels that do the same to each element, from an expression in OpenCL C.
+"""Element-wise kernels, built from expressions in OpenCL C.
 
-``elementwise("Maximum", "a b", f="a > b ? a : b")`` is a kernel: its inputs, and for
-each kind of dtype (NumPy's letters ``b i u f c``) what becomes of them. ``T`` is the
-type of the first input that is not bool, ``I`` the signed integers of its size, ``U``
-unsigned ones in which a scalar wraps (``MODULAR(a) + MODULAR(b)``), ``Y`` the output's,
-``X0``, ``X1``... those of the inputs. On a CPU they are vectors of
-``S``, where comparing gives masks: ``TRUTH(a < b)`` makes bool of one, ``WHERE(mask, a,
-b)`` chooses. ``cl/math.cl`` has more functions.
+``elementwise("Maximum", "a b", f="a > b ? a : b")`` returns a kernel with the inputs
+``a`` and ``b`` and an expression for each kind of dtype (NumPy's letters ``b i u f
+c``). These types can be used in an expression:
 
-Map: ``elementwise``, the kernels; ``Programs``, their sources.
+- ``T``: the working dtype, which is that of the first input that is not bool.
+- ``Y``: the dtype of the output; ``X0``, ``X1``, ...: the dtypes of the inputs.
+- ``I``: the signed integer of the size of ``T``.
+- ``S``: one element of ``T``. On a CPU, the types above are vectors.
+- ``U``: the unsigned integer in which a scalar wraps (``MODULAR(a) + MODULAR(b)``).
+
+A comparison of vectors returns a mask: ``TRUTH(a < b)`` converts it to bool, and
+``WHERE(mask, a, b)`` selects elements. ``cl/math.cl`` has more functions.
+
+Map: ``elementwise``, the kernels; ``Programs``, their programs by dtype and layout.
 """
 
 from __future__ import annotations
@@ -40,14 +45,15 @@ def elementwise(
     """Return a kernel on native arrays.
 
     Args:
-        name: Of the kernel.
-        inputs: Names; they are variables in the bodies.
-        out: The dtype of the result, if not that of the working input ("bool").
-        attrs: Names of attributes: numbers of the working dtype, ``alpha_`` in bodies.
-        alone: Kinds whose bodies have loops or branches, and work on one element at a
-            time; complex numbers always do.
-        bodies: Kinds of dtypes, ``iu``, to an expression, or to statements with
-            ``return``. What no body is for is NotImplemented.
+        name: The name of the kernel.
+        inputs: The names of the inputs, which are variables in the bodies.
+        out: The dtype of the result ("bool"), if it is not the working dtype.
+        attrs: The names of attributes, which are numbers of the working dtype. In the
+            bodies, ``alpha`` is called ``alpha_``.
+        alone: The kinds whose bodies contain loops or branches, and therefore work on
+            one element at a time; complex numbers always do.
+        bodies: For kinds of dtypes, such as ``iu``: an expression, or statements with
+            ``return``. For other kinds the kernel returns NotImplemented.
 
     """
     table = {kind: body for kinds, body in bodies.items() for kind in kinds}
@@ -56,9 +62,9 @@ def elementwise(
 
 
 def _kernel(programs: Programs, count: int) -> Function:
-    """Return the kernel of ``count`` inputs; those of one shape have the short way."""
-    flat: dict[Any, Any] = {}
-    ones = "1" * count
+    """Return the kernel of ``count`` inputs; for equal shapes it takes a shortcut."""
+    cache: dict[Any, Any] = {}
+    pattern = "1" * count
 
     def kernel(*xs: ClArray, **attrs: Any) -> Any:
         x = xs[0]
@@ -67,12 +73,12 @@ def _kernel(programs: Programs, count: int) -> Function:
             if other.shape != shape:
                 return _broadcast(programs, xs, attrs)
         key = x.device, x.dtype if count == 1 else tuple([x.dtype for x in xs])
-        found = flat.get(key)
+        found = cache.get(key)
         if found is None:
-            found = programs.get(x.device, _dtypes(xs), ones, 0)
+            found = programs.get(x.device, _dtypes(xs), pattern, 0)
             if found is NotImplemented:
                 return NotImplemented
-            flat[key] = found
+            cache[key] = found
         launch, dtype = found
         n = x.size
         y = ClOwner(x.device, shape, dtype, n)
@@ -94,10 +100,10 @@ def _broadcast(
     device = xs[0].device
     n = prod(shape)
     dtypes = _dtypes(xs)
-    made = FLAT
+    indexing = FLAT
     if rank and device.style == "gpu":
-        made = form(n, pattern, rank, sizes, programs.lanes(dtypes))
-    found = programs.get(device, dtypes, pattern, rank, made)
+        indexing = form(n, pattern, rank, sizes, programs.lanes(dtypes))
+    found = programs.get(device, dtypes, pattern, rank, indexing)
     if found is NotImplemented:
         return NotImplemented
     launch, dtype = found
@@ -159,7 +165,7 @@ class Programs:
         return found
 
     def numbers(self, dtypes: tuple[DType, ...], attrs: Mapping[str, Any]) -> list[Any]:
-        """Return attributes as numbers of the working dtype, or of its real part."""
+        """Return attributes as numbers of the working dtype, or of its real dtype."""
         number = _real(_work(dtypes)).type
         return [number(attrs[name]).item() for name in self.attrs]
 
@@ -171,23 +177,23 @@ class Programs:
         return np.dtype(self.out) if self.out else work
 
     def lanes(self, dtypes: tuple[DType, ...]) -> int:
-        """Return how many neighbouring elements an item of a GPU has."""
+        """Return how many neighbouring elements a work item of a GPU computes."""
         out = self.result(dtypes)
         return lanes(dtypes if out is None else (*dtypes, out))
 
     def is_vector(self, dtypes: tuple[DType, ...]) -> bool:
-        """Tell whether the body is one of vectors: without loops and branches."""
+        """Return whether the body works on vectors, without loops and branches."""
         out = self.result(dtypes)
         return out is not None and not {_work(dtypes).kind, out.kind} & {*self.alone}
 
     def parts(self, dtypes: tuple[DType, ...]) -> Parts:
-        """Return the function of elements in C; its result is not None."""
+        """Return the parts of the C function; there must be a body for the dtypes."""
         work = _work(dtypes)
         body = self.bodies[work.kind]
         number = source.C[_real(work)]
         code = body if "return" in body else f"return {body};"
-        own = [f"X{i} {n}" for i, n in enumerate(self.inputs)]
-        parameters = ", ".join(own + [f"{number} {n}_" for n in self.attrs])
+        declared = [f"X{i} {n}" for i, n in enumerate(self.inputs)]
+        parameters = ", ".join(declared + [f"{number} {n}_" for n in self.attrs])
         return Parts(work, number, parameters, code)
 
     def _launch(
@@ -199,12 +205,12 @@ class Programs:
         rank: int,
         form: Form,
     ) -> Launch:
-        cs = [source.C[d] for d in dtypes]
+        c_types = [source.C[d] for d in dtypes]
         values = range(len(self.attrs))
         work, number, parameters, code = self.parts(dtypes)
-        given = [f"v{i}" for i in range(len(cs))] + [f"a{i}" for i in values]
+        operands = [f"v{i}" for i in range(len(c_types))] + [f"a{i}" for i in values]
         definitions = [
-            *_types(cs, work, out),
+            *_types(c_types, work, out),
             source.functions(code, work),
             f"static inline Y op({parameters}) {{ {code} }}",
         ]
@@ -213,9 +219,9 @@ class Programs:
             self.name,
             width(*dtypes, out) if self.is_vector(dtypes) else 1,
             definitions,
-            [Input(c, p) for c, p in zip(cs, pattern, strict=True)],
+            [Input(c, p) for c, p in zip(c_types, pattern, strict=True)],
             [number] * len(self.attrs),
-            f"const Y r0 = op({', '.join(given)});",
+            f"const Y r0 = op({', '.join(operands)});",
             [Output("Y", source.C[out], "r0")],
             rank,
             form,
@@ -224,7 +230,7 @@ class Programs:
 
 
 class Parts(NamedTuple):
-    """The function of elements: the type of the work, of attributes, its C."""
+    """The C function of one element: working dtype, type of attributes, and code."""
 
     work: DType
     number: str
@@ -232,9 +238,9 @@ class Parts(NamedTuple):
     code: str
 
 
-def _types(cs: list[str], work: DType, out: DType) -> list[str]:
-    """Return the types that bodies know, in C."""
-    types = {f"X{i}": c for i, c in enumerate(cs)}
+def _types(c_types: list[str], work: DType, out: DType) -> list[str]:
+    """Return C that defines the types for the bodies."""
+    types = {f"X{i}": c for i, c in enumerate(c_types)}
     types |= {"T": source.C[work], "Y": source.C[out], "I": signed(work)}
     lines = [f"VECTOR({n}, {t});" for n, t in types.items()]
     lines.append(f"typedef {unsigned(work)} U;")
@@ -242,25 +248,25 @@ def _types(cs: list[str], work: DType, out: DType) -> list[str]:
 
 
 def signed(work: DType) -> str:
-    """Return the signed integers of the size of the work, in C."""
+    """Return the C type of signed integers of the size of the working dtype."""
     return source.SIGNED[min(work.itemsize, 8)]
 
 
 def unsigned(work: DType) -> str:
-    """Return the unsigned integers in which a scalar is computed, in C."""
+    """Return the C type of unsigned integers in which a scalar is computed."""
     return "ulong" if work.itemsize >= 8 else "uint"
 
 
 def width(*dtypes: DType) -> int:
-    """Return the elements of a vector on a CPU."""
+    """Return the vector width on a CPU, in elements."""
     return 8 if max(d.itemsize for d in dtypes) < 8 else 4
 
 
 def _work(dtypes: tuple[DType, ...]) -> DType:
-    """Return the dtype that decides: the first that is not bool."""
+    """Return the working dtype: the first that is not bool."""
     return next((d for d in dtypes if d.kind != "b"), dtypes[0])
 
 
 def _real(dtype: DType) -> DType:
-    """Return the dtype of the parts of complex numbers, or that of others."""
+    """Return the dtype of the real part of a number."""
     return np.dtype(np.float32) if dtype.kind == "c" else dtype

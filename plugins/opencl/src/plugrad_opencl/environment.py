@@ -1,7 +1,7 @@
-"""Prepares the first call of OpenCL: folders, linker, drivers.
+"""Prepares the environment for the first OpenCL call: folders, linker, drivers.
 
-PoCL ends the process where it finds no linker, has no devices where it cannot write its
-cache, and does not compile for processors that are newer than it is.
+PoCL ends the process if it finds no linker, has no devices if it cannot write its
+cache, and does not compile for processors that are newer than itself.
 """
 
 from __future__ import annotations
@@ -24,63 +24,63 @@ Path = pathlib.Path
 
 @functools.cache
 def folder() -> Path:
-    """Return a folder for what is compiled: the user's cache, or a temporary one."""
+    """Return the folder for compiled programs: in the user's cache, or temporary."""
     temporary = os.path.join(tempfile.gettempdir(), f"cache-{os.getuid()}")
-    for folder in (_home(), temporary):
+    for folder in (_cache_home(), temporary):
         found = Path(folder, "plugrad-opencl")
         if _writable(found):
             return found
     return Path(tempfile.mkdtemp(prefix="plugrad-opencl-"))
 
 
-def _home() -> str:
-    """Return the user's folder for caches; by XDG's rule a relative one is ignored."""
+def _cache_home() -> str:
+    """Return the user's cache folder; XDG says to ignore a relative XDG_CACHE_HOME."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     return given if os.path.isabs(given) else os.path.expanduser("~/.cache")
 
 
 def save(file: Path, data: bytes, mode: int = 0o644) -> None:
-    """Write a file in one step: others, and a loss of power, see all of it or none."""
+    """Write a file atomically: even a power failure leaves the old or the new one."""
     file.parent.mkdir(exist_ok=True)
-    made = file.with_name(f"{file.name}.{os.getpid()}-{threading.get_ident()}")
-    with made.open("wb") as out:
+    temporary = file.with_name(f"{file.name}.{os.getpid()}-{threading.get_ident()}")
+    with temporary.open("wb") as out:
         out.write(data)
         out.flush()
         os.fsync(out.fileno())
-    made.chmod(mode)
-    made.replace(file)
+    temporary.chmod(mode)
+    temporary.replace(file)
 
 
 def _writable(path: Path) -> bool:
-    """Tell whether files can be written there; makes the folder."""
+    """Create a folder; return whether this user owns it and can write files there."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
-            return path.stat().st_uid == os.getuid()  # code of other users is not run
+            return path.stat().st_uid == os.getuid()  # not code of other users
     except OSError:
         return False
 
 
 def remarks() -> list[str]:
     """Return problems of the environment, and what to do about them."""
-    if folder().parent == Path(_home()):
+    if folder().parent == Path(_cache_home()):
         return []
     return [
-        f"{Path(_home(), 'plugrad-opencl')} cannot be written: what is compiled is in "
-        f"{folder()}, and may not stay there; set XDG_CACHE_HOME"
+        f"{Path(_cache_home(), 'plugrad-opencl')} cannot be written: compiled programs "
+        f"are in {folder()}, which may be deleted; set XDG_CACHE_HOME"
     ]
 
 
 @functools.cache
 def prepare() -> None:
-    """Set the environment variables of OpenCL that the user has not set."""
+    """Set the OpenCL environment variables that the user has not set."""
     given = os.environ.get("POCL_CACHE_DIR")
     if not given or not _writable(Path(given)):
         cache = folder() / f"pocl-{_pocl.processor() or 'own'}"
         cache.mkdir(exist_ok=True)
         os.environ["POCL_CACHE_DIR"] = str(cache)
-    # Pyopencl would raise where its cache is damaged, or cannot be written; nothing is
-    # faster with it.
+    # pyopencl raises an error if its cache is damaged or cannot be written, and the
+    # cache makes nothing faster.
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     os.environ.setdefault("POCL_DEVICES", "basic pthread")
     _find_linker()
@@ -96,10 +96,10 @@ def has_linker() -> bool:
 
 
 def _find_linker() -> None:
-    """Put an ``ld`` on PATH where there is none: a script that runs `_linker`.
+    """Put an ``ld`` on PATH if there is none: a script that runs `_linker`.
 
-    A program that is frozen or embeds Python has no interpreter to run it. There the
-    linker is that of the package ziglang, if it is installed.
+    A frozen program, or one that embeds Python, has no interpreter for the script.
+    There the script runs the linker of the package ziglang, if that is installed.
     """
     command = [] if has_linker() else _own_linker() or _linker_of_ziglang()
     if not command:
@@ -115,15 +115,15 @@ def _own_linker() -> list[str]:
     """Return the command of `_linker`; nothing if there is no interpreter."""
     interpreter = Path(sys.executable or "")
     program = Path(__file__).with_name("_linker.py")  # missing in an archive
-    named = interpreter.name.startswith(("python", "pypy"))  # else it is a program
-    if getattr(sys, "frozen", False) or not named or not program.is_file():
+    is_python = interpreter.name.startswith(("python", "pypy"))  # else it is a program
+    if getattr(sys, "frozen", False) or not is_python or not program.is_file():
         return []
-    runs = os.access(interpreter, os.X_OK)
+    executable = os.access(interpreter, os.X_OK)
     code = _RUN.format(folder=str(program.parent))
-    return [str(interpreter), "-I", "-S", "-c", code] if runs else []
+    return [str(interpreter), "-I", "-S", "-c", code] if executable else []
 
 
-# A module is compiled once, a program at every start.
+# Python caches the bytecode of an imported module, but not of a script.
 _RUN = (
     "import sys; sys.path.append({folder!r}); import _linker; "
     "sys.exit(_linker.main(sys.argv[1:]))"
@@ -131,7 +131,7 @@ _RUN = (
 
 
 def _linker_of_ziglang() -> list[str]:
-    """Return the command of the linker of ziglang; nothing if that is missing."""
+    """Return the command of ziglang's linker; nothing if the package is missing."""
     found = importlib.util.find_spec("ziglang")
     if found is None or found.origin is None:
         return []
@@ -139,7 +139,8 @@ def _linker_of_ziglang() -> list[str]:
     return [str(zig), "ld.lld"] if os.access(zig, os.X_OK) else []
 
 
-# Kernels call nothing of libc and libgcc, whose development files may be missing.
+# Without libraries: kernels call nothing in libc and libgcc, whose development files
+# may be missing.
 _SHIM = """\
 #!/bin/sh
 for argument; do
@@ -157,9 +158,9 @@ exec {command} "$@"
 
 
 def _add_intel() -> None:
-    """Announce Intel's runtime for CPUs from the package index beside the system's.
+    """Add Intel's runtime for CPUs from the package index to the system's drivers.
 
-    The file that its package brings names a path of the machine that built it.
+    The .icd file in its package contains a path of the machine that built the package.
     """
     library = Path(sys.prefix, "lib", "libintelocl.so")
     if "OCL_ICD_VENDORS" in os.environ or not library.exists():

@@ -1,11 +1,12 @@
-"""Reductions at the end of a region: their inputs are computed without storing them.
+"""Compiles regions that end in reductions, without storing the reductions' inputs.
 
-A reduction of float32 reads each element once, so it can compute it. The order of its
-sums stays that of the kernel, and so do the bits. On a GPU, where launches cost more
-than most kernels, several reductions over the same axes are one kernel, which also
-stores what the region computes for others.
+A reduction of float32 reads each element once, so it can compute the element instead.
+The order of summation is that of the separate kernel, so the results have the same
+bits. On a GPU, where a launch costs more than most kernels, several reductions over the
+same axes form one kernel. It also stores the values of the region that later steps
+read.
 
-Map: ``fusable``; ``compiled``; ``_fused``, one kernel; ``_Reads``, its C.
+Map: ``fusable``; ``compiled``; ``_fused``, one kernel; ``_reads``, its C.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ MAX_ARGUMENTS = 100  # of 8 bytes: every device accepts 1024 bytes
 def fusable(step: Step, graph: Graph) -> bool:
     """Return whether a step can be in a region.
 
-    What a reduction makes is not read in its region, if it has fewer elements.
+    A reduction must have fewer results than inputs: then no step of its region reads
+    the results.
     """
     if step.kernel.name in FOLDS:
         x = graph.specs[_read(step)]
@@ -41,7 +43,7 @@ def fusable(step: Step, graph: Graph) -> bool:
 
 
 def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
-    """Return a function of the inputs of a region; None if its kernels are as fast."""
+    """Return a function of a region's inputs; None if separate kernels are to run."""
     folds = [step for step in graph.steps if step.kernel.name in FOLDS]
     if not folds:
         return regions.compiled(device, graph)
@@ -87,7 +89,7 @@ def _one_by_one(
 def _fused(
     device: Device, graph: Graph, part: Graph, folds: Sequence[Step]
 ) -> Callable[..., Any] | None:
-    """Return one kernel; None if there has to be more than one."""
+    """Return a function with one kernel; None if several kernels are necessary."""
     code = regions.Code(part)
     stores = [y for y in graph.outputs if y in part.outputs]
     reads = _reads(device, code, part, folds, stores)
@@ -106,12 +108,12 @@ def _fused(
     )
 
     def run(*xs: Any) -> Any:
-        kept = [ClOwner(device, shape, dtype, n) for dtype in dtypes]
+        stored = [ClOwner(device, shape, dtype, n) for dtype in dtypes]
         given = [x.buffer for x in (*xs, *constants)]
-        given += [*code.numbers, *strides, *[y.buffer for y in kept]]
+        given += [*code.numbers, *strides, *[y.buffer for y in stored]]
         ys = reductions.reduced(device, stages, FLOAT32, given)
-        ys = [y.view(own) for y, own in zip(ys, shapes, strict=True)]
-        values = dict(zip((*results, *stores), (*ys, *kept), strict=True))
+        ys = [y.view(result_shape) for y, result_shape in zip(ys, shapes, strict=True)]
+        values = dict(zip((*results, *stores), (*ys, *stored), strict=True))
         found = tuple([values[y] for y in graph.outputs])
         return found if len(found) > 1 else found[0]
 
@@ -125,10 +127,10 @@ def _reads(
     folds: Sequence[Step],
     stores: Sequence[int],
 ) -> tuple[Shape, str, list[int], str] | None:
-    """Return what a kernel reads; None if there has to be more than one kernel.
+    """Return what a kernel reads; None if several kernels are necessary.
 
-    That is [a, n, m], the arguments of the kernel, the strides among them, and what
-    defines its elements.
+    The result is [a, n, m], the parameters of the kernel, the strides among its
+    arguments, and C that computes the elements.
     """
     shape, axes = part.specs[part.outputs[0]].shape, folds[0].attrs["axis"]
     begin = min(axes, default=0)
@@ -148,8 +150,8 @@ def _reads(
         return sizes, *_vectors(code, part, whole)
     strides = [_strides(own, shape, begin, end) for own in shapes]
     found = [own for own in strides if own is not None]
-    many = 4 * len(shapes) + len(code.numbers) + len(stores) + len(folds)
-    if len(found) < len(strides) or len(folds) > MAX_FOLDS or many > MAX_ARGUMENTS:
+    arguments = 4 * len(shapes) + len(code.numbers) + len(stores) + len(folds)
+    if len(found) < len(strides) or len(folds) > MAX_FOLDS or arguments > MAX_ARGUMENTS:
         return None
     return sizes, *_elements(code, part, found, [_read(step) for step in folds], stores)
 
@@ -157,7 +159,7 @@ def _reads(
 def _vectors(
     code: regions.Code, part: Graph, whole: Sequence[bool]
 ) -> tuple[str, list[int], str]:
-    """Return arguments, strides and elements of a CPU's kernel, of one reduction."""
+    """Return parameters, strides and C of a CPU kernel with one reduction."""
     cs = [source.C[part.specs[x].dtype] for x in code.inputs]
     given, names = _arguments(code, cs)
     functions = []
@@ -189,9 +191,9 @@ def _arguments(code: regions.Code, cs: Sequence[str]) -> tuple[list[str], list[s
 
 
 def _strides(own: Shape, shape: Shape, begin: int, end: int) -> list[int] | None:
-    """Return by how much an input advances along a, n and m; [] if it is whole.
+    """Return the strides of an input along a, n and m; [] if it does not broadcast.
 
-    None if it broadcasts along a part of the axes of one of them.
+    None if it broadcasts along some of the axes that are merged into a, n or m.
     """
     if own == shape:
         return []
@@ -214,10 +216,10 @@ def _elements(
     read: Sequence[int],
     stores: Sequence[int],
 ) -> tuple[str, list[int], str]:
-    """Return arguments, strides and elements of a GPU's kernel.
+    """Return parameters, strides and C of a GPU kernel.
 
-    An element has a value for each reduction; computing it stores what is in
-    ``stores``.
+    An element consists of one value for each reduction. The code that computes it also
+    stores the values in ``stores``.
     """
     cs = [source.C[part.specs[x].dtype] for x in code.inputs]
     given, names = _arguments(code, cs)

@@ -1,9 +1,9 @@
-"""What ``jit`` lets the backend compile: regions, and single kernels.
+"""Compiles what ``jit`` offers to the backend: regions of graphs, and single kernels.
 
-Element-wise kernels, and reductions after them, are regions of one launch
-(``regions``, ``folds``); on a GPU row kernels belong to them, too (``sequences``,
-``rows``). Every other kernel is a region of its own, so that it can be ``Recorded``: in
-a graph its shapes never change, so later calls only launch.
+Element-wise kernels and the reductions after them form regions of one launch
+(``regions``, ``folds``). On a GPU, regions may also contain row kernels (``sequences``,
+``rows``). Every other kernel is a region of its own, so that it can be ``Recorded``:
+shapes in a graph never change, so later calls only launch.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .kernels import KERNELS
 from .recorded import Recorded
 from .runtime import Device
 
-# They launch nothing, or what they launch is not the same each time.
+# Not compiled: views launch nothing, and kernels that check indices are not recorded.
 _VIEWS = {"ExpandDims", "Identity", "Reshape"}
 _CHECKED = {"GatherNd", "GatherV2", "ScatterNd", "Take", "TensorScatterUpdate"}
 
 
 def fusable(device: Device, step: Step, graph: Graph) -> Any:
-    """Return True for what may be in a region, and the outputs of what is one alone."""
+    """Return True if a step may be part of a region, its outputs if it is one alone."""
     if folds.fusable(step, graph):
         return True
     if device.style == "gpu" and rows.is_row(step, graph):
@@ -35,7 +35,7 @@ def fusable(device: Device, step: Step, graph: Graph) -> Any:
 
 
 def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
-    """Return a function of the inputs of a region, or of a kernel alone."""
+    """Return a function that runs a region, or a single kernel, on its inputs."""
     first, *others = graph.steps
     function = None
     if fusable(device, first, graph) is True:

@@ -1,6 +1,6 @@
-"""Arrays side by side, in one launch of a GPU instead of one for each array.
+"""Concatenates and splits arrays on a GPU, several arrays in one launch.
 
-Map: ``put_together`` and ``take_apart``, for arrays in rows of another one.
+Map: ``put_together``, which concatenates; ``take_apart``, which splits.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from .arrays import ClArray
 from .moves import LARGE_ELEMENTS, index_types, per_item
 from .runtime import Device, Launch
 
-MAX_ARRAYS = 8  # in one launch; more of them take several
-SIZES = (2, 4, 8)  # numbers of arrays that there are kernels for
+MAX_ARRAYS = 8  # in one launch; more arrays take several launches
+SIZES = (2, 4, 8)  # numbers of arrays for which there are kernels
 
 
 def put_together(parts: Sequence[ClArray], whole: ClArray, axis: int) -> None:
-    """Write ``parts``, side by side along an axis, into ``whole``, which is new.
+    """Concatenate ``parts`` along an axis, in the new array ``whole``.
 
     Raises:
         ValueError: The shapes do not fit.
@@ -30,7 +30,7 @@ def put_together(parts: Sequence[ClArray], whole: ClArray, axis: int) -> None:
 
 
 def take_apart(whole: ClArray, parts: Sequence[ClArray], axis: int) -> None:
-    """Write what lies side by side along an axis into ``parts``, which are new.
+    """Split ``whole`` along an axis, into the new arrays ``parts``.
 
     Raises:
         ValueError: The shapes do not fit.
@@ -53,11 +53,11 @@ def _join(name: str, parts: Sequence[ClArray], whole: ClArray, axis: int) -> Non
     start = 0
     small = rows * y_row < LARGE_ELEMENTS
     for i in range(0, len(filled), MAX_ARRAYS):
-        some = filled[i : i + MAX_ARRAYS]
+        chunk = filled[i : i + MAX_ARRAYS]
         ends = [*accumulate(widths[i : i + MAX_ARRAYS])]
-        count = next(n for n in SIZES if n >= len(some))
-        missing = count - len(some)
-        buffers = [x.buffer for x in some] + [some[-1].buffer] * missing
+        count = next(n for n in SIZES if n >= len(chunk))
+        missing = count - len(chunk)
+        buffers = [x.buffer for x in chunk] + [chunk[-1].buffer] * missing
         ends += ends[-1:] * missing
         n = rows * ends[-1]
         launch = _joiner(whole.device, name, size, count, small)
@@ -66,7 +66,7 @@ def _join(name: str, parts: Sequence[ClArray], whole: ClArray, axis: int) -> Non
 
 
 def _check(parts: Sequence[ClArray], whole: ClArray, axis: int) -> None:
-    """Raise unless the parts fill the whole: kernels do not look."""
+    """Raise unless the parts fill the whole: kernels do not check."""
     before = whole.shape[:axis]
     behind = whole.shape[axis + 1 :]
     shapes = [part.shape for part in parts]
@@ -75,13 +75,13 @@ def _check(parts: Sequence[ClArray], whole: ClArray, axis: int) -> None:
     )
     if not fits or sum(s[axis] for s in shapes) != whole.shape[axis]:
         raise ValueError(
-            f"opencl: arrays of shapes {shapes}, side by side on axis {axis}, are not "
-            f"one of shape {whole.shape}"
+            f"opencl: arrays of shapes {shapes}, joined along axis {axis}, do not have "
+            f"the shape {whole.shape}"
         )
 
 
 def widest(size: int, *widths: int) -> int:
-    """Return the bytes of the largest elements that all rows consist of, up to 16."""
+    """Return the bytes of the largest unit, up to 16, into which all rows divide."""
     common = math.gcd(*widths)
     while size < 16 and common % 2 == 0:
         size = size * 2

@@ -1,6 +1,6 @@
-"""Launches: compiled kernels with their arguments, in the queues of a device.
+"""Launches compiled kernels with their arguments in the queues of a device.
 
-Map: ``Launch``; ``Again``, a launch whose numbers stay; how many items there are.
+Map: ``Launch``; ``Relaunch``, a launch with constant numbers; the number of work items.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .source import BLOCK_ELEMENTS
 if TYPE_CHECKING:
     from .runtime import Device
 
-INLINE_MAX_ELEMENTS = 1 << 16  # of work (``size`` of a launch) on the calling thread
+INLINE_MAX_ELEMENTS = 1 << 16  # ``size`` of a launch that may run in the calling thread
 
 
 class Compiled:
-    """A kernel of pyopencl, and the numbers that it was launched with last."""
+    """A pyopencl kernel, and the numbers among the arguments of its last launch."""
 
     __slots__ = ("kernel", "numbers")
 
@@ -34,10 +34,10 @@ class Compiled:
 class Launch:
     """A kernel of a device; ``launch(size, items, *args)`` enqueues it.
 
-    ``size`` is the work in elements, which tells small kernels apart; ``items`` the
-    global size in each dimension. Buffers are set at each launch, as PoCL crashes if
-    one of an earlier launch is gone; numbers are set if they differ from those of the
-    last launch. Threads share one, under the device's lock.
+    ``size`` is the work in elements, by which small kernels are recognized. ``items``
+    is the global size. Buffers are set at each launch, because PoCL crashes if a buffer
+    of an earlier launch has been released. Numbers are set only if they differ from
+    those of the last launch. Threads share a ``Launch`` under the device's lock.
     """
 
     __slots__ = (
@@ -64,18 +64,18 @@ class Launch:
         self._scalars = scalars
         self.group = (group,)
         self.buffers = [i for i, kind in enumerate(scalars) if kind is None]
-        self._numbers = _integers_of(scalars)
+        self._numbers = _integer_getter(scalars)
         self._kernels: list[Compiled | None] = [None] * len(device.queues)
         self._programs: dict[int, Any] = {}
 
     def __call__(self, size: int, items: int, *args: Any) -> None:
-        """Enqueue it."""
+        """Enqueue the kernel."""
         if items < 1:
             raise ValueError(
                 f"opencl: {self._name}: {items} work items; there must be at least one"
             )
         device = self.device
-        if (notes := device.noting()) is not None:
+        if (notes := device.current_notes()) is not None:
             notes.launched(self, size, items, args)
         self.send(size, items, self._kernels, self._enqueue, args)
 
@@ -85,16 +85,16 @@ class Launch:
         items: int,
         kernels: list[Compiled | None],
         enqueue: Callable[..., Any],
-        given: Any,
+        args: Any,
     ) -> None:
-        """Enqueue one of the ``kernels``: ``enqueue(compiled, queue, items, given)``.
+        """Enqueue one of the ``kernels``: ``enqueue(compiled, queue, items, args)``.
 
-        It is put away meanwhile: a finalizer that runs ops may launch, too, between the
-        setting of arguments and the enqueueing, and makes another one.
+        It is removed from ``kernels`` until it is enqueued: after its arguments have
+        been set, a finalizer may launch the same kernel, and then compiles another one.
         """
         device = self.device
         with device.lock:
-            which = 0
+            queue_index = 0
             queue = device.wide
             before = device.pending
             if (
@@ -102,27 +102,27 @@ class Launch:
                 and size <= INLINE_MAX_ELEMENTS
                 and (before is None or not device._busy())
             ):
-                which = 1
+                queue_index = 1
                 queue = device.quick
                 before = None
-            compiled, kernels[which] = kernels[which], None
+            compiled, kernels[queue_index] = kernels[queue_index], None
             if compiled is None:
-                compiled = self._compiled(which)
+                compiled = self._compiled(queue_index)
             device.recent.append(self._name)
             try:
-                event = enqueue(compiled, queue, items, given)
+                event = enqueue(compiled, queue, items, args)
             except cl.Error as error:
-                event = device.recover(error, enqueue, compiled, queue, items, given)
-            kernels[which] = compiled
-            if device.has_quick and not which:
-                device.sent(event, before)
+                event = device.recover(error, enqueue, compiled, queue, items, args)
+            kernels[queue_index] = compiled
+            if device.has_quick and not queue_index:
+                device.record_event(event, before)
 
     def _enqueue(
         self, compiled: Compiled, queue: Any, items: int, args: tuple[Any, ...]
     ) -> Any:
         """Set the arguments that may have changed, enqueue, and return the event.
 
-        If it raises an error, the kernel is not used again.
+        If this raises an error, the kernel is not used again.
         """
         kernel = compiled.kernel
         numbers = None if self._numbers is None else self._numbers(args)
@@ -134,19 +134,19 @@ class Launch:
             compiled.numbers = numbers
         return self.device.enqueue(queue, kernel, (items,), self.group)
 
-    def _compiled(self, which: int) -> Compiled:
-        program = self._programs[which] = self.device.program(self._source, which)
+    def _compiled(self, index: int) -> Compiled:
+        program = self._programs[index] = self.device.program(self._source, index)
         kernel = self.device._do(cl.Kernel, program, self._name)
         kernel.set_scalar_arg_dtypes(self._scalars)
         return Compiled(kernel)
 
 
 class Slot(int):
-    """The number of a buffer, among arguments that are numbers."""
+    """The number of a buffer; its type distinguishes it from other numbers."""
 
 
-class Again:
-    """A launch whose numbers stay: ``again(buffers)`` sets those in ``Slot`` alone."""
+class Relaunch:
+    """A launch with constant numbers: a call only sets the buffers in its slots."""
 
     __slots__ = ("_args", "_items", "_kernels", "_launch", "_places", "_size")
 
@@ -159,7 +159,7 @@ class Again:
         self._kernels: list[Compiled | None] = [None] * len(launch.device.queues)
 
     def __call__(self, buffers: list[Any]) -> None:
-        """Enqueue it."""
+        """Enqueue the kernel."""
         send = self._launch.send
         send(self._size, self._items, self._kernels, self._enqueue, buffers)
 
@@ -178,10 +178,10 @@ class Again:
         return launch.device.enqueue(queue, kernel, (items,), launch.group)
 
 
-def _integers_of(scalars: Sequence[Any]) -> Callable[[Any], Any] | None:
-    """Return a function: the numbers among arguments, to compare with earlier ones.
+def _integer_getter(scalars: Sequence[Any]) -> Callable[[Any], Any] | None:
+    """Return a function that selects the numbers among arguments, for a comparison.
 
-    None if there are none, or if some are floating: 0.0 equals -0.0.
+    None if there are no numbers, or if some are floating-point: 0.0 equals -0.0.
     """
     kinds = {i: np.dtype(kind).kind for i, kind in enumerate(scalars) if kind}
     if not kinds or not {*kinds.values()} <= {*"biu"}:
@@ -190,15 +190,15 @@ def _integers_of(scalars: Sequence[Any]) -> Callable[[Any], Any] | None:
 
 
 def blocks(n: int) -> int:
-    """Return the number of items for ``n`` elements, one block each."""
+    """Return the number of work items for ``n`` elements: one for each block."""
     return 1 if n <= BLOCK_ELEMENTS else -(-n // BLOCK_ELEMENTS)
 
 
 def _grouped(group: int, source: str) -> Callable[[int], int]:
-    """Return a function: the items for ``n`` elements, in whole groups.
+    """Return a function that computes the items for ``n`` elements, in whole groups.
 
-    The source says how many elements an item has, if it has more than one.
+    ``PER_ITEM`` in the source is the number of elements of an item, if not 1.
     """
-    each = re.search(r"^#define PER_ITEM (\d+)$", source, re.M)
-    elements = group * int(each[1] if each else 1)
+    per_item = re.search(r"^#define PER_ITEM (\d+)$", source, re.M)
+    elements = group * int(per_item[1] if per_item else 1)
     return lambda n: -(-n // elements) * group

@@ -1,9 +1,9 @@
-"""How much memory the host has, and how much of it is left to this process.
+"""Finds out how much memory the host has, and how much this process can still use.
 
-Three things may set the limit: the machine, the limits of the process (``ulimit -v``)
-and its control groups, by which containers are limited. PoCL reserves memory at the
-first use, and Linux grants more than there is: past a limit the process is killed, or
-PoCL crashes. So the pool asks here before it promises a buffer.
+Memory is limited by the machine, by the limits of the process (``ulimit -v``), and by
+its control groups, which containers use. PoCL reserves the memory of a buffer at its
+first use, and Linux grants more memory than there is. Beyond a limit, Linux kills the
+process, or PoCL crashes. So the pool asks this module before it allocates a buffer.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _ROOT = Path("/")
 
 
 class Bound(NamedTuple):
-    """The bytes of a limit, in total and left."""
+    """The bytes that a limit allows in total, and the bytes that are left."""
 
     total: int
     left: int
 
 
 def total(root: Path = _ROOT) -> int:
-    """Return the most bytes that arrays can ever use; call it at the start."""
+    """Return the most bytes that arrays can ever use; to be called at the start."""
     return min([bound.total for bound in _bounds(root)], default=UNLIMITED_BYTES)
 
 
 def left(root: Path = _ROOT) -> int:
-    """Return the bytes that this process can still take without swapping."""
+    """Return the bytes that this process can still use without swapping."""
     return min([bound.left for bound in _bounds(root)], default=UNLIMITED_BYTES)
 
 
@@ -48,7 +48,7 @@ def _machine(root: Path) -> Iterator[Bound]:
 
 
 def _process(root: Path) -> Iterator[Bound]:
-    """Yield the limits of addresses and of data, as far as they are set."""
+    """Yield the limits of the address space and the data segment, if they are set."""
     if sys.platform == "win32":
         return
     import resource
@@ -62,12 +62,12 @@ def _process(root: Path) -> Iterator[Bound]:
 
 
 class _Version(NamedTuple):
-    """The folder and the file names of a version of control groups."""
+    """The folder and the file names in one version of control groups."""
 
     folder: str
     limit: str
     usage: str
-    prefix: str  # of what counts the groups below, too
+    prefix: str  # of counters that include the groups below
 
 
 _V2 = _Version("", "memory.max", "memory.current", "")
@@ -75,10 +75,10 @@ _V1 = _Version("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "tota
 
 
 def _groups(root: Path) -> Iterator[Bound]:
-    """Yield the limits of the control groups of this process, and of those around it.
+    """Yield the limits of this process's control group and of its parent groups.
 
-    In a container the path may be that of the host, which cannot be seen there: the
-    topmost folder is then the container's own.
+    In a container, the path of the group may be that on the host, which is not visible
+    there. The topmost folder is then the group of the container.
     """
     mount = root / "sys/fs/cgroup"
     for line in _text(root / "proc/self/cgroup").splitlines():
@@ -107,7 +107,7 @@ _LISTS = ("active", "inactive")
 
 
 def _numbers(file: Path, end: str = "") -> dict[str, int]:
-    """Return the numbers of a file by the word in front of them."""
+    """Return the numbers in a file, by the word in front of each."""
     rows = [line.split() for line in _text(file).splitlines()]
     return {row[0].removesuffix(end): int(row[1]) for row in rows if len(row) > 1}
 
@@ -116,4 +116,4 @@ def _text(file: Path) -> str:
     try:
         return file.read_text()
     except OSError:
-        return ""  # another system, or nothing is limited there
+        return ""  # another operating system, or no such limit

@@ -1,8 +1,8 @@
-"""Moves elements from one position to another, for all kernels that only move.
+"""Copies elements from one position to another, for all kernels that only copy.
 
-An order of elements is a start and a step for each axis: negative to go backwards, 0 to
-repeat. ``move`` makes an array out of another one in some order, ``put`` writes one
-into a part of another that is just being made.
+An order of elements consists of a start and a step for each axis. A negative step goes
+backwards, and 0 repeats an element. ``move`` returns a new array whose elements are
+those of another array in some order. ``put`` writes an array into a part of a new one.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from .arrays import ClArray, Shape, empty
 from .runtime import Device, Launch
 
 TILE_SIZE = 16  # rows and columns of a tile on a CPU
-SHORT_ROW_ELEMENTS = 64  # a CPU moves several elements of shorter rows at a time
-LARGE_ELEMENTS = 1 << 31  # from here on, offsets of GPUs have 64 bits
+SHORT_ROW_ELEMENTS = 64  # a CPU copies shorter rows in units of several elements
+LARGE_ELEMENTS = 1 << 31  # from here on, offsets on GPUs have 64 bits
 
-# On a GPU. Times of the alternatives depend on the bytes of an element.
-MAX_TILE_SIDE = {1: 64, 2: 64, 4: 32, 8: 32, 16: 32}  # of rows and of columns
+# On a GPU, by the bytes of an element. The fastest tile depends on them.
+MAX_TILE_SIDE = {1: 64, 2: 64, 4: 32, 8: 32, 16: 32}  # rows or columns
 TILE_ELEMENTS = {1: 4096, 2: 4096, 4: 1024, 8: 1024, 16: 1024}
-MIN_CROSSING_ELEMENTS = 512  # of rows and columns; below, a tile would be mostly empty
+MIN_CROSSING_ELEMENTS = 512  # rows times columns; below, tiles would be mostly empty
 
 
 def around(x: ClArray, axis: int) -> tuple[int, int, int]:
-    """Return the sizes of ``x`` before an axis, along it and after it, as products."""
+    """Return the products of the sizes before an axis, along it and after it."""
     if not 0 <= axis < len(x.shape):
         raise ValueError(f"opencl: axis {axis} is not an axis of shape {x.shape}")
     return math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
 
 
 def move(x: ClArray, shape: Shape, order: Sequence[int], start: int = 0) -> ClArray:
-    """Return an array of ``shape`` whose axes advance in ``x`` by ``order``.
+    """Return an array of ``shape`` whose axes step through ``x`` by ``order``.
 
-    It is a view if that is the order of all of ``x``.
+    It is a view of ``x`` if these are all elements of ``x`` in their order.
     """
     to = contiguous_strides(shape)
     axes = _collapsed(tuple(shape), tuple(order), tuple(to))
@@ -58,18 +58,18 @@ def put(
     x_start: int = 0,
     y_start: int = 0,
 ) -> None:
-    """Write ``shape`` elements of ``x`` into ``y``, which is new.
+    """Write ``shape`` elements of ``x`` into the new array ``y``.
 
     Raises:
-        ValueError: Some of them are outside of ``x``, or of ``y``.
+        ValueError: Some of the elements are outside of ``x``, or of ``y``.
 
     """
     from_ = tuple(x_order)
     to = tuple(y_order)
     n = math.prod(shape)
-    _within(x, shape, from_, x_start)
+    _check_range(x, shape, from_, x_start)
     if n != y.size:
-        _within(y, shape, to, y_start)
+        _check_range(y, shape, to, y_start)
     if not n:
         return
     axes = _collapsed(shape, from_, to)
@@ -88,10 +88,10 @@ def put(
             axes, x_start, y_start, x.dtype.itemsize, SHORT_ROW_ELEMENTS
         )
         launch = _copier(x.device, size, len(axes) - 1, axes[-1][1:] == (1, 1))
-        wide = size // x.dtype.itemsize
-        n = n // wide
-        x_start = x_start // wide
-        y_start = y_start // wide
+        scale = size // x.dtype.itemsize
+        n = n // scale
+        x_start = x_start // scale
+        y_start = y_start // scale
         items = launch.items(n)
         sizes = (*axes[-1], *_sizes(axes[:-1]))
         launch(n, items, x.buffer, y.buffer, n, x_start, y_start, *sizes)
@@ -100,13 +100,13 @@ def put(
 def _put_on_gpu(
     x: ClArray, y: ClArray, axes: tuple[Axis, ...], x_start: int, y_start: int
 ) -> None:
-    """Move the largest elements that lie together, through tiles if axes cross."""
+    """Copy in the largest possible units, through tiles if rows become columns."""
     axes, size = _widened(axes, x_start, y_start, x.dtype.itemsize, math.inf)
-    wide = size // x.dtype.itemsize
-    x_start = x_start // wide
-    y_start = y_start // wide
+    scale = size // x.dtype.itemsize
+    x_start = x_start // scale
+    y_start = y_start // scale
     n = math.prod([axis[0] for axis in axes])
-    small = max(x.size, y.size) // wide < LARGE_ELEMENTS
+    small = max(x.size, y.size) // scale < LARGE_ELEMENTS
     crossing = _crossing(axes, 2)
     if crossing is None or crossing[0][0] * crossing[1][0] < MIN_CROSSING_ELEMENTS:
         launch = _copier(x.device, size, len(axes) - 1, False, small)
@@ -124,12 +124,12 @@ def _put_on_gpu(
     launch(n, items, x.buffer, y.buffer, x_start, y_start, *sizes)
 
 
-def _within(x: ClArray, shape: Shape, order: Shape, start: int) -> None:
-    """Raise unless all elements of an order are in ``x``: kernels do not look."""
+def _check_range(x: ClArray, shape: Shape, order: Shape, start: int) -> None:
+    """Raise unless all elements of an order are in ``x``: kernels do not check."""
     low, high = _range(shape, order)
     if low <= high and not 0 <= start + low <= start + high < x.size:
         raise ValueError(
-            f"opencl: {shape} elements, {order} apart from {start} on, are not all in "
+            f"opencl: {shape} elements from offset {start} with steps {order} exceed "
             f"an array of shape {x.shape}"
         )
 
@@ -139,7 +139,7 @@ def _range(shape: Shape, order: Shape) -> tuple[int, int]:
     """Return the least and the greatest offset of an order that starts at 0."""
     if any(n < 0 for n in shape):
         raise ValueError(
-            f"opencl: there is no shape {shape}; sizes must not be negative"
+            f"opencl: shape {shape} is invalid; sizes must not be negative"
         )
     if 0 in shape:
         return 0, -1
@@ -154,7 +154,7 @@ def _range(shape: Shape, order: Shape) -> tuple[int, int]:
 def _copier(
     device: Device, size: int, rank: int, contiguous: bool, small: bool = False
 ) -> Launch:
-    """Return the kernel that copies; ``rank`` is of what is outside of rows."""
+    """Return the kernel that copies rows; ``rank`` is the number of other axes."""
     width = 32 // size if contiguous and size < 8 else 4 if contiguous else 1
     width = width if size < 16 else 1
     return source.kernel(
@@ -179,7 +179,7 @@ def _transposer(
     across: int = TILE_SIZE,
     small: bool = False,
 ) -> Launch:
-    """Return the kernel that copies columns to rows, in tiles of down x across."""
+    """Return the kernel that copies columns to rows, in tiles of ``down x across``."""
     return source.kernel(
         device,
         "transpose",
@@ -193,7 +193,7 @@ def _transposer(
 
 
 def _tile(rows: int, columns: int, size: int) -> tuple[int, int]:
-    """Return the sides of a tile, powers of 2: short ones make the other long."""
+    """Return the sides of a tile, powers of 2: if one is short, the other is longer."""
     side, total = MAX_TILE_SIDE[size], TILE_ELEMENTS[size]
     down, across = [min(side, 1 << (n - 1).bit_length()) for n in (rows, columns)]
     if down < side:
@@ -202,12 +202,12 @@ def _tile(rows: int, columns: int, size: int) -> tuple[int, int]:
 
 
 def per_item(size: int) -> int:
-    """Return the elements of ``size`` bytes that an item of a GPU moves."""
+    """Return how many elements of ``size`` bytes a work item of a GPU copies."""
     return 4 if size <= 4 else 2
 
 
 def index_types(small: bool) -> dict[str, Any]:
-    """Return the types of sizes and of offsets in GPU kernels: of 32 bits if small.
+    """Return the types of sizes and offsets in GPU kernels: 32 bits if ``small``.
 
     Dividing 64-bit numbers takes a GPU several times as long.
     """
@@ -215,14 +215,14 @@ def index_types(small: bool) -> dict[str, Any]:
 
 
 def offset_types(device: Device, small: bool) -> dict[str, Any]:
-    """Return the types of sizes and of offsets, which have 64 bits on a CPU."""
+    """Return the types of sizes and offsets, which have 64 bits on a CPU."""
     if device.style == "cpu":
         return {"size": "long", "index": "long"}
     return index_types(small)
 
 
 def _outer(rank: int) -> dict[str, Any]:
-    """Return C for ``rank`` axes: their sizes, and from ``rest`` where they lead."""
+    """Return C for ``rank`` axes: parameters, and offsets computed from ``rest``."""
     sizes = [f", L d{k}" for k in range(1, rank)]
     sizes += [f", L {s}{k}" for s in "xy" for k in range(rank)]
     lines = [f"from += at{k} * (N)x{k}; to += at{k} * (N)y{k};" for k in range(rank)]
@@ -230,9 +230,9 @@ def _outer(rank: int) -> dict[str, Any]:
 
 
 def divided(rank: int, offset: str = "N") -> list[str]:
-    """Return C that splits ``rest`` into its positions ``at0``... on ``rank`` axes.
+    """Return C that splits ``rest`` into positions on ``rank`` axes.
 
-    ``offset`` is the type of all of them.
+    The positions are the variables ``at0``, ``at1`` and so on, of the type ``offset``.
     """
     return [
         f"const {offset} at{k} = "
@@ -259,7 +259,10 @@ _collapsed = functools.lru_cache(4096)(collapse_axes)
 def _widened(
     axes: tuple[Axis, ...], x_start: int, y_start: int, size: int, limit: float
 ) -> tuple[tuple[Axis, ...], int]:
-    """Return axes of larger elements, of up to 16 bytes, if rows are below a limit."""
+    """Merge neighbouring elements into units of up to 16 bytes; return axes and bytes.
+
+    Only elements of contiguous rows with less than ``limit`` elements are merged.
+    """
     *outer, (n, x, y) = axes
     offsets = [n, x_start, y_start, *[step for _, *steps in outer for step in steps]]
     if (x, y) == (1, 1) and n < limit:
@@ -268,14 +271,14 @@ def _widened(
             size = size * 2
     n, _, _, *rest = offsets
     found = [(k, *s) for (k, _, _), s in zip(outer, _pairs(rest), strict=True)]
-    return _short((*found, (n, 1, 1) if (x, y) == (1, 1) else (n, x, y))), size
+    return _without_single((*found, (n, 1, 1) if (x, y) == (1, 1) else (n, x, y))), size
 
 
 def _pairs(numbers: list[int]) -> list[tuple[int, int]]:
     return [*zip(numbers[::2], numbers[1::2], strict=True)]
 
 
-def _short(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+def _without_single(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     """Drop the last axis if it has one element, and is not the only one."""
     return axes[:-1] if axes[-1][0] == 1 and len(axes) > 1 else axes
 
@@ -284,9 +287,10 @@ def _short(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
 def _crossing(
     axes: tuple[Axis, ...], least: int
 ) -> tuple[Axis, Axis, tuple[Axis, ...]] | None:
-    """Return rows, columns and the rest, if an outer axis is the one of step 1 in x.
+    """Return rows, columns and the other axes of a transpose; None if it is not one.
 
-    Both have at least ``least`` elements.
+    In a transpose, an outer axis has step 1 in x: its elements are the rows. Rows and
+    columns have at least ``least`` elements.
     """
     *outer, last = axes
     if last[2] != 1 or last[1] == 1 or last[0] < least:

@@ -17,16 +17,16 @@ def product(
     y_row: int = 0,
     finish: Finish | None = None,
 ) -> ClArray:
-    """Return ``[z, m, k] [z, k, n]``; no size is 0.
+    """Return ``[z, m, k] @ [z, k, n]``; no size is 0.
 
     Args:
-        shape: Of the result.
-        sizes: ``z m n k``.
+        shape: The shape of the result.
+        sizes: ``(z, m, n, k)``.
         a: The left matrix.
-        b: The right one.
-        y_batch: How far apart the matrices of the result are; contiguous by default.
-        y_row: How far apart its rows are.
-        finish: What to do to the result.
+        b: The right matrix.
+        y_batch: The stride of matrices in the result; contiguous by default.
+        y_row: The stride of rows in the result; contiguous by default.
+        finish: The epilogue.
 
     """
     if a.x.device.style == "cpu":

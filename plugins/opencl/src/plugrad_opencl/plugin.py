@@ -1,7 +1,7 @@
-"""The entry-point module: it names what the plugin brings, and imports nothing else.
+"""The entry-point module: it declares the backends without importing pyopencl.
 
-The priority is above cpu's only where a GPU is asked for or seen, which costs a look at
-the file system: with PoCL alone, cpu stays the default.
+The priority is above that of cpu only if the file system shows a GPU and a driver for
+it. With PoCL alone, cpu stays the default.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from plugrad.plugin import Backend, Runtime, backward_kernels, hookimpl
 
 BACKWARD_KERNELS = backward_kernels("plugrad_opencl")
-NODES = ("/dev/nvidia[0-9]*", "/dev/dri/renderD*", "/dev/kfd")
+NODES = ("/dev/nvidia[0-9]*", "/dev/dri/renderD*", "/dev/kfd")  # device files of GPUs
 DRIVERS = "/etc/OpenCL/vendors/*.icd"
 
 
@@ -29,12 +29,12 @@ def open_opencl(number: int) -> Runtime:
 
 
 def _wanted() -> list[str]:
-    """Return the devices that the user has listed; "" leaves the choice to us."""
+    """Return the entries of the user's device list; "" leaves the choice to plugrad."""
     return os.environ.get("PLUGRAD_OPENCL_DEVICE", "").split(",")
 
 
 def _has_gpu() -> bool:
-    """Tell whether there is a GPU and a driver for it, from the names of files."""
+    """Return whether the file system shows a GPU and a driver for it."""
     if sys.platform != "linux":
         return sys.platform == "darwin"
     drivers = [os.path.basename(path) for path in glob.glob(DRIVERS)]
@@ -43,7 +43,7 @@ def _has_gpu() -> bool:
 
 @hookimpl
 def plugrad_backends() -> list[Backend]:
-    """Return ``opencl``, and ``opencl-1``... for further devices that are listed."""
+    """Return ``opencl``, and ``opencl-1`` and so on for further listed devices."""
     priority = 10 if _has_gpu() else -1
     return [
         Backend(

@@ -1,14 +1,15 @@
-"""Caches device memory: reusing pages is 4 to 9 times faster than new ones.
+"""Caches device memory: reused pages are 4 to 9 times faster than new ones.
 
-Buffers of one size class are interchangeable. One goes back when the native array that
-owns it is dropped, while kernels that use it may still wait in the queue: whatever
-takes it next comes after them in that queue.
+Buffers of one size class are interchangeable. A buffer goes back to the pool when the
+native array that owns it is dropped. Kernels that use it may still wait in the queue
+then. This is safe, because its next user comes after them in the same queue.
 
-Arrays are dropped by finalizers, and those run at any allocation of Python's, in any
-thread, also inside of these functions: no step relies on what an earlier one has seen,
-the lock may be taken again by its owner, and ``give`` never waits for it. Arrays only
-append their buffers to a list: small ones to the idle buffers of their size class,
-large ones to ``returned``, which the next use of the pool sorts, counts and trims.
+Finalizers of arrays give the buffers back. Python may run a finalizer at any
+allocation, in any thread, even inside these functions. Therefore no step relies on what
+an earlier step has read, the lock is reentrant, and ``give`` never waits for it. A
+finalizer only appends the buffer to a list: a small buffer to the idle buffers of its
+size class, a large one to ``returned``. The next use of the pool sorts, counts and
+trims those.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-RESERVED_BYTES = 256 << 20  # of device memory that stay free
-MAX_CACHED_CLASSES = 4096  # numbers of bytes whose size class is remembered
+RESERVED_BYTES = 256 << 20  # of device memory, which always stay free
+MAX_CACHED_CLASSES = 4096  # entries in the cache of ``_class``
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -35,14 +36,14 @@ class Pool:
         largest: The most bytes of one buffer.
         total: The most bytes of all buffers.
         left: Returns the bytes that the system has left for the device.
-        lock: A lock that its owner may take again. That of the device: with two of
-            them, two threads could each wait for the one that the other holds.
+        lock: A reentrant lock, that of the device: with a separate one, two threads
+            could wait for each other forever.
 
     """
 
-    # Bytes from which on it is worthwhile to count what is idle, if there are more
-    # buffers than the limit allows. Not a global, which finalizers do not find any more
-    # when Python ends.
+    # The least size of large buffers, in bytes. Only they are counted and trimmed when
+    # they come back. Not a global variable: finalizers no longer find those when Python
+    # ends.
     large = 1 << 20
 
     def __init__(
@@ -63,20 +64,20 @@ class Pool:
         self._left = left
         self._idle: dict[int, list[Any]] = {}
         self.lock = lock or threading.RLock()
-        self.returned: list[Any] = []  # large ones, by finalizers, in any thread
-        self.held = 0  # bytes of all buffers there are, idle or not
+        self.returned: list[Any] = []  # large buffers, from finalizers in any thread
+        self.held = 0  # bytes of all buffers, idle or in use
         self.peak = 0
-        self._promised = 0  # bytes of buffers that nothing may have written to yet
-        self._unasked = 0  # bytes of new buffers since the system was asked
+        self._promised = 0  # bytes of buffers that may be unwritten
+        self._unasked = 0  # bytes of new buffers since ``left`` was asked
 
     def take(self, nbytes: int) -> Any:
         """Return a buffer of at least ``nbytes``, whose contents are arbitrary."""
         return self.lend(nbytes)[0]
 
     def lend(self, nbytes: int) -> tuple[Any, Callable[[Any], None]]:
-        """Return a buffer, and a function for finalizers that takes it back.
+        """Return a buffer, and the function with which a finalizer gives it back.
 
-        The function runs no Python code; it is ``append`` of a list.
+        The function is ``append`` of a list, so it runs no Python code.
         """
         if self.returned:
             self._settle()
@@ -91,21 +92,21 @@ class Pool:
             return self._new(size), give_back
 
     def give(self, buffer: Any) -> None:
-        """Take a buffer back; may be called by finalizers, so from anywhere."""
+        """Take a buffer back. Finalizers may call this, so it can run anywhere."""
         size = buffer.size
         self._idle.setdefault(size, []).append(buffer)
         if size >= self.large and self.held > self.limit:
-            # Another thread that has the lock may be past its look: so look again.
-            while self._waiting() > self.limit and self.lock.acquire(blocking=False):
+            # A thread that held the lock may have counted too early: count again.
+            while self._idle_bytes() > self.limit and self.lock.acquire(blocking=False):
                 try:
                     self._trim(self.limit)
                 finally:
                     self.lock.release()
 
     def idle(self) -> int:
-        """Return the bytes that wait for reuse."""
+        """Return the bytes of idle buffers."""
         self._settle()
-        return self._waiting()
+        return self._idle_bytes()
 
     def _settle(self) -> None:
         """Take back the buffers that finalizers have returned."""
@@ -116,7 +117,7 @@ class Pool:
                 return
             self.give(buffer)
 
-    def _waiting(self) -> int:
+    def _idle_bytes(self) -> int:
         return sum([size * len(self._idle[size]) for size in list(self._idle)])
 
     def empty(self) -> None:
@@ -128,46 +129,46 @@ class Pool:
     def _new(self, size: int) -> Any:
         if size > self.largest:
             raise MemoryError(
-                f"opencl: {size:,} bytes are more than the device gives at once, "
+                f"opencl: {size:,} bytes are more than the device's largest buffer, "
                 f"{self.largest:,}; use smaller tensors, or another backend"
             )
         with self.lock:
-            for prepare in (self._recycled, self._written, self._emptied):
+            for prepare in (self._trim_idle, self._finish_kernels, self._release_idle):
                 self._settle()
                 prepare()
                 try:
-                    return self._granted(size)
+                    return self._allocate_if_free(size)
                 except MemoryError as error:
                     why = error
             raise MemoryError(
-                f"opencl: no memory for {size:,} bytes beside the {self.held:,} in use "
-                f"({why}); drop tensors, or use smaller ones"
+                f"opencl: no memory for {size:,} bytes in addition to {self.held:,} in "
+                f"use ({why}); drop tensors, or use smaller ones"
             )
 
-    def _recycled(self) -> None:
+    def _trim_idle(self) -> None:
         self._trim(self.limit)
 
-    def _written(self) -> None:
-        """Finish all kernels, so that the system knows which memory is in use."""
+    def _finish_kernels(self) -> None:
+        """Wait for all kernels: then the system counts the memory that they write."""
         self._finish()
         self._promised = 0
 
-    def _emptied(self) -> None:
+    def _release_idle(self) -> None:
         """Release all idle buffers, after the kernels that use them."""
         self._trim(0)
-        self._written()
+        self._finish_kernels()
 
-    def _granted(self, size: int) -> Any:
+    def _allocate_if_free(self, size: int) -> Any:
         """Return a new buffer, if there is enough memory.
 
-        The system grants what it has not, and then kills the process for using it. So
-        what was promised and may not be in use yet counts as taken.
+        The system grants more memory than it has, and kills a process that uses it.
+        Therefore buffers that may be unwritten count as used.
         """
         spare = (
             RESERVED_BYTES if size >= self.large else RESERVED_BYTES // 4
-        )  # so that work goes on
+        )  # small work can go on
         if size > self.total - spare - self.held:
-            raise MemoryError(f"there are {self.total:,} in all")
+            raise MemoryError(f"there are {self.total:,} bytes in total")
         promised = self._promised + size
         unasked = self._unasked + size
         if unasked >= self.large:
@@ -184,10 +185,10 @@ class Pool:
     def _trim(self, limit: int) -> None:
         """Release idle buffers, the largest first, down to ``limit`` bytes.
 
-        OpenCL keeps the memory until the kernels have run that wait for it.
+        OpenCL keeps the memory until the kernels that use it have run.
         """
         for size in sorted(self._idle, reverse=True):
-            for _ in range(-(-(self._waiting() - limit) // size)):
+            for _ in range(-(-(self._idle_bytes() - limit) // size)):
                 try:
                     self._idle[size].pop().release()
                 except IndexError:
@@ -204,12 +205,12 @@ def _class(nbytes: int) -> int:
 
 def limit(total: int) -> int:
     """Return PLUGRAD_OPENCL_POOL (``512M``) in bytes, or a quarter of ``total``."""
-    given = os.environ.get("PLUGRAD_OPENCL_POOL")
-    if given is None:
+    setting = os.environ.get("PLUGRAD_OPENCL_POOL")
+    if setting is None:
         return total // 4
-    found = re.fullmatch(r"(\d+)([KMG]?)B?", given.strip().upper())
+    found = re.fullmatch(r"(\d+)([KMG]?)B?", setting.strip().upper())
     if found is None:
         raise ValueError(
-            f"PLUGRAD_OPENCL_POOL={given}: give bytes, such as 268435456 or 256M"
+            f"PLUGRAD_OPENCL_POOL={setting}: give bytes, such as 268435456 or 256M"
         )
     return int(found[1]) * _UNITS[found[2]]

@@ -1,8 +1,9 @@
-"""Where the elements of matrices are, and matrix products on CPUs (``cl/gemm.cl``).
+"""Describes matrices in memory, and multiplies them on CPUs (``cl/gemm.cl``).
 
-``Matrix(x, row=k, step=1)`` has rows of ``k``; transposes are other steps, and tables
-of offsets stand for rows and columns that are not equally far apart: one matrix may be
-the windows of a convolution. ``multiply.product`` selects the kernel for the device.
+``Matrix(x, row=k, step=1)`` has contiguous rows of ``k`` elements. A transpose has
+other strides. Rows and columns without a constant stride, such as the windows of a
+convolution, have tables of offsets. ``multiply.product`` selects the kernel for the
+device.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from .reductions import along
 from .runtime import Device, Launch
 from .source import width as width
 
-PANEL_COLUMNS = 16  # of b, side by side
-GROUP_TILES = 16  # tiles of a, one after the other
-SUM_MAX_ELEMENTS = 1 << 14  # in a single sum; longer ones would lose digits
-PACK_MIN_ELEMENTS = 1 << 18  # of b: from here on packing it is faster
+PANEL_COLUMNS = 16  # columns of b that are side by side in memory
+GROUP_TILES = 16  # tiles of a for each panel of b, so that they stay in the cache
+SUM_MAX_ELEMENTS = 1 << 14  # in a single sum; longer sums would lose precision
+PACK_MIN_ELEMENTS = 1 << 18  # of b; from here on packing is faster
 
-# Of ``y``, after the bias.
+# Activation functions of ``y``, to which the bias has been added.
 FINISH = {
     "linear": "y",
     "relu": "WHERE(y < (S)0, (S)0, y)",
@@ -34,25 +35,24 @@ FINISH = {
     "sigmoid": "f_sigmoid(y)",
 }
 
-# By kind of dtype.
+# The multiply-add by kind of dtype, if it is not ``a * b + sum``.
 PRODUCT = {"f": "MULTIPLY_ADD(a, b, sum)", "c": "sum + c_mul(a, b)"}
 
 
 class Matrix(NamedTuple):
-    """Where the elements of a matrix, or of a batch of them, are in an array.
+    """The layout of a matrix, or of a batch of matrices, in an array.
 
     Attributes:
         x: The array.
-        row: How far apart rows are, if ``rows`` does not say where each is.
-        step: How far apart columns are, if ``steps`` does not.
-        batch: How far apart matrices are.
-        outer: How far apart batches of matrices are; see ``tiles.product``.
-        rows: int32 offsets; ``places`` on a GPU.
-        steps: int32 offsets, or ``places``; a right matrix has none.
-        run: How many elements that follow each other in a table are neighbours in the
-            array.
-        down: Whether that is the table of rows, not that of columns.
-        image: Outside of it, elements are 0.
+        row: The stride of rows, if there is no table ``rows``.
+        step: The stride of columns, if there is no table ``steps``.
+        batch: The stride of matrices.
+        outer: The stride of batches of matrices; see ``tiles.product``.
+        rows: A table of int32 offsets of the rows; on a GPU of ``tiles.places``.
+        steps: The same for columns; a right matrix has none.
+        run: How many consecutive offsets in a table are offsets of neighbours.
+        down: Whether ``run`` describes ``rows`` instead of ``steps``.
+        image: The rectangle outside of which elements are 0.
 
     """
 
@@ -69,7 +69,7 @@ class Matrix(NamedTuple):
 
 
 class Image(NamedTuple):
-    """The part of the places in which elements are; see ``places``."""
+    """The rectangle of places that contain elements; see ``tiles.places``."""
 
     top: int = 0
     left: int = 0
@@ -95,16 +95,16 @@ def product(
     y_row: int = 0,
     finish: Finish | None = None,
 ) -> ClArray:
-    """Return ``[z, m, k] [z, k, n]`` on a CPU; no size is 0.
+    """Return ``[z, m, k] @ [z, k, n]`` on a CPU; no size is 0.
 
     Args:
-        shape: Of the result.
-        sizes: ``z m n k``.
+        shape: The shape of the result.
+        sizes: ``(z, m, n, k)``.
         a: The left matrix.
-        b: The right one.
-        y_batch: How far apart the matrices of the result are; contiguous by default.
-        y_row: How far apart its rows are.
-        finish: What to do to the result.
+        b: The right matrix.
+        y_batch: The stride of matrices in the result; contiguous by default.
+        y_row: The stride of rows in the result; contiguous by default.
+        finish: The epilogue.
 
     """
     z, m, n, k = sizes
@@ -127,9 +127,9 @@ def product(
 def thin(
     shape: Shape, sizes: tuple[int, int, int, int], a: Matrix, b: Matrix
 ) -> ClArray:
-    """Return a product of few rows on a CPU.
+    """Return a product with few rows on a CPU.
 
-    ``b`` has contiguous rows, or both the others.
+    The rows of ``b`` are contiguous, or the columns of ``b`` and the rows of ``a``.
     """
     z, m, n, k = sizes
     device, dtype = a.x.device, a.x.dtype
@@ -144,26 +144,26 @@ def thin(
 
 
 def added(y: ClArray, shape: Shape) -> ClArray:
-    """Return the sum of the parts, which are the first axis."""
+    """Return the sum over the first axis, which contains the parts."""
     total: ClArray = along("Sum", y, (0,), False)
     return total.view(shape)
 
 
 def _parts(device: Device, tiles: int, k: int) -> int:
-    """Return into how many parts to split ``k``, for all units and for precision."""
+    """Return into how many parts to split ``k``: all units work, sums are precise."""
     idle = 2 * device.units // tiles if k >= 512 else 1
     return max(1, min(idle, k // 256), -(-k // SUM_MAX_ELEMENTS))
 
 
 def _rows(dtype: DType) -> int:
-    """Return the rows of a tile: as many as there are registers for."""
+    """Return the rows of a tile: as many as fit in registers."""
     return {8: 6, 4: 3, 1: 1}[width(dtype)]
 
 
 def _panels(b: Matrix, z: int, m: int, n: int, k: int) -> tuple[Matrix, int]:
-    """Return the right matrix with 16 columns side by side, and the step to the next.
+    """Return the right matrix in panels of 16 columns, and the stride of panels.
 
-    It is copied unless it lies so, and is small.
+    The matrix is packed, unless it is small and its rows consist of whole panels.
     """
     device = b.x.device
     simple = b.rows is None and b.step == 1
@@ -229,7 +229,7 @@ def _pack(device: Device, dtype: DType, tables: bool, cuts: int) -> Launch:
 
 @functools.lru_cache(256)
 def table(device: Device, *axes: tuple[int, ...]) -> ClArray:
-    """Return all sums of a number of each of the ``axes``, as int32 on the device."""
+    """Return the sums of all combinations of numbers, one from each axis, as int32."""
     total = functools.reduce(np.add.outer, axes, np.zeros((), np.int64))
     numbers = np.asarray(total, np.int32).ravel()
     return cast("ClArray", ClArrays(device).upload(numbers))

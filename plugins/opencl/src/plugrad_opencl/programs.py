@@ -1,4 +1,4 @@
-"""Compiled programs, and their cache."""
+"""Compiles programs and caches their binaries."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from . import environment
 from ._devices import DeviceInfo
 
 
-def load(context: Any, info: DeviceInfo, source: str, which: int) -> Any:
-    """Return a program from the cache, or compiled and put there.
+def load(context: Any, info: DeviceInfo, source: str, queue_index: int) -> Any:
+    """Return a program from the cache; otherwise compile it and cache its binary.
 
-    From its binary it is ready in 2 ms; from source PoCL needs 30 even for what it has
-    in its own cache.
+    Loading a binary takes 2 ms. Building from source takes PoCL 30 ms even if the
+    program is in PoCL's own cache.
     """
-    handle = info.handles[which]
+    handle = info.handles[queue_index]
     options = _options(info.kind, handle)
     parts = (source, *options, handle.name, info.key, cl.VERSION_TEXT)
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
     file = environment.folder() / "programs" / f"{key}.bin"
     try:
-        return _built(cl.Program(context, [handle], [_whole(file)]), options)
+        return _built(cl.Program(context, [handle], [_read_binary(file)]), options)
     except (OSError, ValueError, cl.Error):
-        pass  # it is new, or damaged, or the driver does not know its own binary
+        pass  # not cached, damaged, or rejected by the driver
     try:
         built = _built(cl.Program(context, source), options, handle)
     except cl.Error as error:
@@ -46,8 +46,8 @@ def load(context: Any, info: DeviceInfo, source: str, which: int) -> Any:
         return built  # it works without the cache
 
 
-def _whole(file: Path) -> bytes:
-    """Return the binary in a file, by its hash: PoCL crashes on a truncated one."""
+def _read_binary(file: Path) -> bytes:
+    """Return the binary in a file if its hash fits: PoCL crashes on a truncated one."""
     data = file.read_bytes()
     digest, binary = data[:_DIGEST], data[_DIGEST:]
     if hashlib.sha256(binary).digest() != digest:
@@ -67,9 +67,9 @@ def _name(source: str) -> str:
 
 def _log(error: Exception) -> str:
     """Return the compiler's log, without the text that pyopencl adds."""
-    around = ("Build on ", "====", "(options:", "(source saved")
-    said = str(error).partition("Build on ")[2].splitlines()[1:]
-    lines = [line for line in said if line and not line.startswith(around)]
+    noise = ("Build on ", "====", "(options:", "(source saved")
+    output = str(error).partition("Build on ")[2].splitlines()[1:]
+    lines = [line for line in output if line and not line.startswith(noise)]
     return "\n".join(lines) or str(error)
 
 
@@ -86,7 +86,7 @@ def _options(kind: str, handle: Any) -> list[str]:
 
 
 def _built(program: Any, options: list[str], *handles: Any) -> Any:
-    """Return the program, compiled; only our tests look at compiler warnings."""
+    """Build the program, without compiler warnings: only tests look at them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cl.CompilerWarning)
         return program.build(options, devices=list(handles) or None)

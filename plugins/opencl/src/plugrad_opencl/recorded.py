@@ -1,14 +1,14 @@
-"""Kernels without their Python: what they launch is noted, and launched again.
+"""Records what a kernel launches, and replays it without running the kernel's Python.
 
-A kernel selects programs, sizes and arguments by the shapes of its inputs. Python takes
-10 to 50 us for that, and on a GPU longer than what it launches runs. ``Recorded`` notes
-which arrays a kernel makes and what it launches. If a second call does the same, later
-ones are ``Launches``: the same arrays and arguments, with other buffers.
+A kernel selects programs, sizes and arguments by the shapes of its inputs. That takes
+Python 10 to 50 us, on a GPU longer than the launched programs run. ``Recorded`` notes
+which arrays a kernel creates and what it launches. If a second call does the same,
+later calls only replay these launches with other buffers (``Launches``).
 
 A kernel is not recorded if it reads or writes values on the host, or checks indices.
 
-Map: ``by_shape``, a kernel that is recorded for each shape; ``Recorded``; ``Notes``, of
-one call; ``Launches``.
+Map: ``by_shape``, a kernel that is recorded for each shape; ``Recorded``; ``Notes``,
+the record of one call; ``Launches``.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ import numpy as np
 from plugrad.plugin import get_precision
 
 from .arrays import ClArray, ClOwner, DType, Shape
-from .launching import Again, Launch, Slot
+from .launching import Relaunch, Launch, Slot
 from .runtime import Device
 
-MAX_SHAPES = 512  # of one kernel, for which launches are kept
-MAX_CALLS = 4  # that are compared, before a kernel is given up
+MAX_SHAPES = 512  # for which the launches of one kernel are kept
+MAX_CALLS = 4  # that are compared; then the kernel is no longer recorded
 
 
 def by_shape(
     kernel: Callable[..., Any], *, by_precision: bool = False
 ) -> Callable[..., Any]:
-    """Return a kernel that is recorded for all shapes, dtypes and attributes.
+    """Return ``kernel``, recorded once for each set of shapes, dtypes and attributes.
 
     Args:
-        kernel: What it does.
-        by_precision: Whether that depends on ``plugrad.precision``.
+        kernel: A function of native arrays.
+        by_precision: Whether it depends on ``plugrad.precision``.
 
     """
     known: dict[Any, Recorded] = {}
@@ -71,23 +71,23 @@ class Recorded:
 
     def __call__(self, *xs: Any) -> Any:
         """Return what the function returns."""
-        if self._device.notes is not None:  # within another call, or of another thread
+        if self._device.notes is not None:  # another call is being recorded
             return self._function(*xs)
         if self._launches is not None:
             return self._launches(xs)
-        return self._noted(xs) if self._calls_left else self._function(*xs)
+        return self._record(xs) if self._calls_left else self._function(*xs)
 
-    def _noted(self, xs: tuple[Any, ...]) -> Any:
+    def _record(self, xs: tuple[Any, ...]) -> Any:
         given = [x for x in xs if x is not None]
         if not all(isinstance(x, ClArray) for x in given):
             self._calls_left = 0  # strings
             return self._function(*xs)
         if len({id(x.buffer) for x in given}) < len(given):
-            return self._function(*xs)  # it could not be told which one is meant
+            return self._function(*xs)  # two inputs share a buffer: slots are ambiguous
         device = self._device
         notes = Notes(xs)
         with device.lock:
-            if device.notes is not None:  # another thread was faster
+            if device.notes is not None:  # another thread has begun to record
                 return self._function(*xs)
             device.notes = notes
         try:
@@ -103,7 +103,7 @@ class Recorded:
 
 
 class Made(NamedTuple):
-    """An array that a function makes: ``size`` elements."""
+    """A step that creates an array of ``size`` elements."""
 
     shape: Shape
     dtype: DType
@@ -111,7 +111,7 @@ class Made(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """A buffer that is filled with the bytes of a value."""
+    """A step that fills a buffer with the bytes of a value."""
 
     slot: Slot
     value: bytes
@@ -119,7 +119,7 @@ class Filled(NamedTuple):
 
 
 class Launched(NamedTuple):
-    """A launch, with a ``Slot`` in place of each buffer."""
+    """A step that launches a kernel, with a ``Slot`` in place of each buffer."""
 
     launch: Launch
     size: int
@@ -136,13 +136,13 @@ class Result(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What a function did.
+    """The record of one call of a function.
 
     Attributes:
         steps: ``Made``, ``Filled`` and ``Launched``.
-        constants: The arrays of ``constants`` in slots, by number.
-        results: What it returned.
-        several: Whether that was a tuple.
+        constants: The buffers that are neither inputs nor created, by slot.
+        results: The arrays that it returned.
+        several: Whether it returned a tuple.
 
     """
 
@@ -153,22 +153,22 @@ class Trace(NamedTuple):
 
 
 class Notes:
-    """What happens on a device during one call, in this thread.
+    """Notes what one call does on a device, in this thread.
 
-    Buffers have numbers: those of inputs, and then those that the call makes. Others
-    are constants, whose numbers are negative.
+    Buffers are numbered: first those of the inputs, then those that the call creates.
+    Other buffers are constants and have negative numbers.
     """
 
     def __init__(self, xs: tuple[Any, ...]) -> None:
         self.thread = threading.get_ident()
         self._slots = {id(x.buffer): Slot(i) for i, x in enumerate(xs) if x is not None}
-        self._held = [x and x.buffer for x in xs]  # so that no identity is used again
+        self._held = [x and x.buffer for x in xs]  # kept alive, so that no id is reused
         self._constants: dict[int, Any] = {}
         self._steps: list[Any] = []
         self._fails = False
 
     def made(self, y: ClOwner) -> None:
-        """Note a new array; its buffer may have been that of an earlier one."""
+        """Note a new array; its buffer may have belonged to an earlier array."""
         self._slots[id(y.buffer)] = Slot(len(self._held))
         self._held.append(y.buffer)
         self._steps.append(Made(y.shape, y.dtype, y.size))
@@ -188,7 +188,7 @@ class Notes:
         self._fails = True
 
     def trace(self, y: Any) -> Trace | None:
-        """Return what happened; None if it cannot be done again."""
+        """Return the trace; None if it cannot be replayed."""
         ys = y if isinstance(y, tuple) else (y,)
         if self._fails or not all(isinstance(t, ClArray) for t in ys):
             return None
@@ -207,14 +207,14 @@ class Notes:
 
 
 class Launches:
-    """What a function did, done again with other buffers."""
+    """The trace of a function, to be replayed with other buffers."""
 
     __slots__ = ("_constants", "_device", "_results", "_several", "_steps")
 
     def __init__(self, device: Device, trace: Trace) -> None:
         self._device = device
-        self._constants = [*trace.constants.values()]  # kernels do not keep them
-        self._steps = [_again(device, step, trace.constants) for step in trace.steps]
+        self._constants = [*trace.constants.values()]  # kernels do not keep them alive
+        self._steps = [_replay(device, step, trace.constants) for step in trace.steps]
         self._results, self._several = trace.results, trace.several
 
     def __call__(self, xs: tuple[Any, ...]) -> Any:
@@ -234,15 +234,15 @@ class Launches:
         return tuple(ys) if self._several else ys[0]
 
 
-def _again(device: Device, step: Any, constants: dict[int, Any]) -> Any:
-    """Return a step as a function of the buffers; arrays are made by ``Launches``."""
+def _replay(device: Device, step: Any, constants: dict[int, Any]) -> Any:
+    """Return a step as a function of the buffers; ``Launches`` creates the arrays."""
     if isinstance(step, Made):
         return step
     if isinstance(step, Filled):
         value = np.frombuffer(step.value, np.uint8)
         return lambda buffers: device.fill(buffers[step.slot], value, step.nbytes)
     args = [constants[x] if type(x) is Slot and x < 0 else x for x in step.args]
-    return Again(step.launch, step.size, step.items, args)
+    return Relaunch(step.launch, step.size, step.items, args)
 
 
 def _result(y: ClArray, shape: Shape, dtype: DType) -> ClArray:

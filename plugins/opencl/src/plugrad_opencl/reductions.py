@@ -1,9 +1,10 @@
-"""Reductions: axes that lie side by side go together, as the middle of [a, n, m].
+"""Reductions. Neighbouring axes are merged: they are the middle axis of [a, n, m].
 
-Long ones are cut into parts that are reduced at the same time, and then those.
+A long reduction is split into parts, which are reduced in parallel; then their results
+are reduced.
 
 Map: ``along``, a reduction of an array; ``staged``, its launches; ``planned``, how a
-launch is cut; ``reducer``, the kernel.
+launch is split; ``reducer``, the kernel.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from .arrays import ClArray, ClOwner, DType, Shape, filled
 from .runtime import Device, Launch
 
 STRIP_COLUMNS = {"cpu": 256, "gpu": 32}  # per item on a CPU, per group on a GPU
-SPLIT_MIN_ELEMENTS = 1 << 14  # on a CPU; below, a reduction is not split into parts
-SUM_MAX_VECTORS = 1 << 12  # in a single sum; longer ones would lose digits
-# On a GPU: what a group may read before a second launch (8 us) is worth its price. A
-# group of 1024 items reads about 32 bytes a nanosecond.
+SPLIT_MIN_ELEMENTS = 1 << 14  # on a CPU; smaller reductions are not split into parts
+SUM_MAX_VECTORS = 1 << 12  # in a single sum; longer sums would lose precision
+# On a GPU: if a group reads more, a second launch (8 us) pays off. A group of 1024
+# items reads about 32 bytes per nanosecond.
 ONE_LAUNCH_MAX_BYTES = 1 << 18
-WIDE_GROUP_ITEMS = 1024  # where there are few groups, if the device allows it
-NARROW_STRIP_COLUMNS = 8  # where there are fewer groups than units: 32 bytes of float32
-UNIT_GROUPS = 8  # groups of 256 items that keep a unit of a GPU busy
+WIDE_GROUP_ITEMS = 1024  # if there are few groups, and the device allows it
+NARROW_STRIP_COLUMNS = 8  # with fewer groups than compute units: 32 bytes of float32
+UNIT_GROUPS = 8  # groups of 256 items that keep a compute unit of a GPU busy
 MAX_PARTS = 1024
 
 # The identity of each reduction, and how two elements combine, by kind of dtype.
@@ -39,7 +40,7 @@ _ADD = {"fiuc": "a + b"}
 _MULTIPLY = {"fiu": "a * b", "c": "c_product(a, b)"}
 _RULES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "Sum": ({"fiuc": "0"}, _ADD),
-    "Mean": ({"fc": "0"}, {"fc": "a + b"}),  # divided as it is written
+    "Mean": ({"fc": "0"}, {"fc": "a + b"}),  # divided when the result is written
     "Prod": ({"fiu": "1", "c": "(float2)(1, -0.0f)"}, _MULTIPLY),
     "Max": (_MAX_IDENTITY, _MAX),
     "Min": (_MIN_IDENTITY, _MIN),
@@ -48,22 +49,22 @@ _RULES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 }
 
 
-def _of(rules: dict[str, str], kind: str) -> str | None:
+def _for_kind(rules: dict[str, str], kind: str) -> str | None:
     return next((rule for kinds, rule in rules.items() if kind in kinds), None)
 
 
-_FIRST = {"Mean": "Sum"}  # what the parts of a reduction are reduced by
+_FIRST = {"Mean": "Sum"}  # the reduction that computes the parts
 _EMPTY = {"Prod": 1, "All": 1, "Mean": math.nan}
 
 
 class Plan(NamedTuple):
-    """How a launch is cut.
+    """How a launch is split.
 
     Attributes:
-        parts: Into how many parts ``n`` is split.
-        group: Items in a work group.
-        lines: How many of them share a result; 1 on a CPU.
-        groups: How many work groups there are.
+        parts: The number of parts into which ``n`` is split.
+        group: The number of items in a work group.
+        lines: The number of items that share a result; 1 on a CPU.
+        groups: The number of work groups.
 
     """
 
@@ -74,7 +75,7 @@ class Plan(NamedTuple):
 
 
 def planned(device: Device, itemsize: int, sizes: Shape) -> Plan:
-    """Return how the reduction of ``[a, n, m]`` is cut."""
+    """Return how the reduction of ``[a, n, m]`` is split."""
     a, n, m = sizes
     if device.style == "cpu":
         strips = a * -(-m // STRIP_COLUMNS["cpu"])
@@ -87,38 +88,38 @@ def planned(device: Device, itemsize: int, sizes: Shape) -> Plan:
     group = source.GROUP_ITEMS["gpu"]
     results = STRIP_COLUMNS["gpu"] if m > 1 else 1
     groups = a * -(-m // results)
-    want = max(1, UNIT_GROUPS * device.units // groups)
-    parts = min(want, max(1, n // group), MAX_PARTS)
+    wanted_parts = max(1, UNIT_GROUPS * device.units // groups)
+    parts = min(wanted_parts, max(1, n // group), MAX_PARTS)
     return Plan(parts, group, group // results if m > 1 else group, groups * parts)
 
 
 def _cpu_parts(device: Device, strips: int, sizes: Shape) -> int:
-    """Return into how many parts to split ``n``, so that all units have work."""
+    """Return the number of parts of ``n`` that gives work to all compute units."""
     a, n, m = sizes
     if a * n * m <= SPLIT_MIN_ELEMENTS or n < 4:
         return 1
-    long = SUM_MAX_VECTORS * (8 if m == 1 else 1)
+    max_elements = SUM_MAX_VECTORS * (8 if m == 1 else 1)
     parts = 1 if strips >= 4 * device.units else min(8 * device.units, n // 2)
-    return max(parts, n // long)
+    return max(parts, n // max_elements)
 
 
 def _row_plan(device: Device, a: int, n: int) -> Plan:
-    """Return how a launch without parts sums ``a`` rows of ``n`` on a GPU."""
+    """Return how one launch on a GPU reduces ``a`` rows of ``n`` elements."""
     group = source.GROUP_ITEMS["gpu"]
     lines = lines_of(n)
-    wide = widest(device)
-    if lines == group and a < 2 * device.units and n >= 4 * wide:
-        group = lines = wide
+    wide_group = widest(device)
+    if lines == group and a < 2 * device.units and n >= 4 * wide_group:
+        group = lines = wide_group
     return Plan(1, group, lines, -(-a // (group // lines)))
 
 
 def lines_of(n: int) -> int:
-    """Return how many items of a GPU's group share a row of ``n`` elements."""
+    """Return how many items of a GPU work group share a row of ``n`` elements."""
     return 8 if n <= 64 else 32 if n <= 512 else source.GROUP_ITEMS["gpu"]
 
 
 def _column_plan(device: Device, a: int, m: int) -> Plan:
-    """Return how a launch without parts sums ``m`` columns on a GPU."""
+    """Return how one launch on a GPU reduces ``m`` columns."""
     group, columns = source.GROUP_ITEMS["gpu"], STRIP_COLUMNS["gpu"]
     if a * -(-m // columns) < 2 * device.units:
         group = widest(device)
@@ -130,12 +131,12 @@ def _column_plan(device: Device, a: int, m: int) -> Plan:
 @functools.cache
 def widest(device: Device) -> int:
     """Return the items of a wide work group: a power of two that the device allows."""
-    most: int = device.info.handles[0].max_work_group_size
-    return 1 << min(most, WIDE_GROUP_ITEMS).bit_length() - 1
+    limit: int = device.info.handles[0].max_work_group_size
+    return 1 << min(limit, WIDE_GROUP_ITEMS).bit_length() - 1
 
 
 READS = "#define MANY_AT(i) (*(__global const T *)(x0 + (i)))\n#define ONE_AT(i) x0[i]"
-# The place of an element of [a, n, m] in memory.
+# The offset of an element of [a, n, m].
 AT = "#define AT(row, i, j) (ROWS ? (row) * n + (i) : ((row) * n + (i)) * m + (j))"
 
 
@@ -151,14 +152,14 @@ def reducer(
     """Return a kernel, or NotImplemented for a dtype without a rule.
 
     Args:
-        device: To run on.
-        names: Of reductions that are computed at once, from an element each; several
+        device: The device to run on.
+        names: The reductions to compute together, each of its own elements; several
             only on a GPU.
-        dtype: Of the elements.
+        dtype: The dtype of the elements.
         rows: Whether ``m`` is 1.
-        shape: The items in a group, and those that share a result.
-        reads: The arguments of the kernel, and C that defines the elements that it
-            reads of them; without, it reads an array for each reduction.
+        shape: The number of items in a group, and of those that share a result.
+        reads: The parameters of the kernel, and C that computes elements from them. By
+            default the kernel reads an array for each reduction.
 
     """
     if dtype not in source.C:
@@ -173,7 +174,7 @@ def reducer(
     functions = _cpu_functions(zeros[0], joins[0]) if cpu else _functions(zeros, joins)
     results = [f"__global S *restrict y{i}" for i in range(len(names))]
     number = "float" if dtype.kind == "c" else source.C[dtype]
-    done = [
+    epilogues = [
         f"#define DONE{i}(y) {'((y) / count)' if name == 'Mean' else '(y)'}"
         for i, name in enumerate(names)
     ]
@@ -188,7 +189,7 @@ def reducer(
         LINES=shape[1],
         STRIP=STRIP_COLUMNS["cpu"],
         type=source.C[dtype],
-        functions="\n".join([library, functions, *done, loads]),
+        functions="\n".join([library, functions, *epilogues, loads]),
         arguments=arguments,
         results=", ".join(results + [f"{number} count"] * divides),
     )
@@ -197,8 +198,8 @@ def reducer(
 def _rule(name: str, dtype: DType) -> tuple[str, str] | None:
     """Return the identity of a reduction, and how two elements combine, in C."""
     zeros, joins = _RULES[name]
-    zero = _of(zeros, dtype.kind)
-    join = _of(joins, dtype.kind)
+    zero = _for_kind(zeros, dtype.kind)
+    join = _for_kind(joins, dtype.kind)
     if zero is None or join is None:
         return None
     if dtype.kind in "iu":
@@ -209,7 +210,7 @@ def _rule(name: str, dtype: DType) -> tuple[str, str] | None:
 
 
 def _cpu_functions(zero: str, join: str) -> str:
-    """Return what combines vectors, and elements."""
+    """Return C functions that combine vectors, and single elements."""
     return (
         f"#define START ({zero})\n"
         f"static inline T join(T a, T b) {{ return {join}; }}\n"
@@ -218,14 +219,14 @@ def _cpu_functions(zero: str, join: str) -> str:
 
 
 def _functions(zeros: Sequence[str], joins: Sequence[str]) -> str:
-    """Return what combines the values of all reductions of a GPU's kernel."""
-    each = range(len(zeros))
-    lines = [f"typedef struct {{ {' '.join([f'S v{i};' for i in each])} }} G;"]
+    """Return C functions that combine the values of all reductions of a GPU kernel."""
+    indices = range(len(zeros))
+    lines = [f"typedef struct {{ {' '.join([f'S v{i};' for i in indices])} }} G;"]
     for i, join in enumerate(joins):
         lines.append(f"static inline S join{i}(S a, S b) {{ return {join}; }}")
     zero = " ".join([f"g.v{i} = {zero};" for i, zero in enumerate(zeros)])
-    both = " ".join([f"a.v{i} = join{i}(a.v{i}, b.v{i});" for i in each])
-    writes = " ".join([f"y{i}[at] = DONE{i}(g.v{i});" for i in each])
+    both = " ".join([f"a.v{i} = join{i}(a.v{i}, b.v{i});" for i in indices])
+    writes = " ".join([f"y{i}[at] = DONE{i}(g.v{i});" for i in indices])
     lines.append(f"static inline G start(void) {{ G g; {zero} return g; }}")
     lines.append(f"static inline G join(G a, G b) {{ {both} return a; }}")
     lines.append(f"#define WRITE(at, g) {writes}")
@@ -233,7 +234,7 @@ def _functions(zeros: Sequence[str], joins: Sequence[str]) -> str:
 
 
 def _arrays(device: Device, count: int) -> tuple[str, str]:
-    """Return the arguments, and what reads an element of each of ``count`` arrays."""
+    """Return parameters, and C that reads an element of each of ``count`` arrays."""
     arrays = [f"__global const S *restrict x{i}" for i in range(count)]
     arguments = ", ".join(arrays)
     names = [f"x{i}" for i in range(count)]
@@ -252,11 +253,11 @@ class Stage(NamedTuple):
 
     Attributes:
         launch: The kernel.
-        work: Its elements.
-        items: Its global size.
-        results: How many arrays it makes.
-        shape: Their shape, [a, parts, m].
-        size: Their number of elements.
+        work: The number of elements that it reads.
+        items: The global size.
+        results: The number of arrays that it writes.
+        shape: The shape of these arrays, [a, parts, m].
+        size: The number of elements of each of them.
         numbers: The last arguments of the kernel.
 
     """
@@ -281,36 +282,36 @@ def staged(
     """Return the launches that reduce ``[a, n, m]`` by each of ``names``.
 
     Args:
-        device: To run on.
-        names: Of the reductions; their dtype has rules for them.
-        dtype: Of the elements and the results.
-        sizes: They are a, n and m, and not 0.
+        device: The device to run on.
+        names: The reductions; there are rules for them and the dtype.
+        dtype: The dtype of the elements and of the results.
+        sizes: ``(a, n, m)``; none of them is 0.
         reads: See ``reducer``.
-        count: What "Mean" divides by.
+        count: The divisor of "Mean".
 
     """
     a, n, m = sizes
     plan = planned(device, dtype.itemsize, sizes)
     parts = plan.parts
-    now = names if parts == 1 else tuple([_FIRST.get(name, name) for name in names])
+    first = names if parts == 1 else tuple([_FIRST.get(name, name) for name in names])
     stage = Stage(
-        reducer(device, now, dtype, m == 1, (plan.group, plan.lines), *reads),
+        reducer(device, first, dtype, m == 1, (plan.group, plan.lines), *reads),
         a * n * m,
         plan.groups * plan.group,
         len(names),
         (a, parts, m),
         a * parts * m,
-        (*[float(count)] * ("Mean" in now), a, n, m, parts),
+        (*[float(count)] * ("Mean" in first), a, n, m, parts),
     )
     rest = (a, parts, m)
-    more = staged(device, names, dtype, rest, count=count) if parts > 1 else []
-    return [stage, *more]
+    later = staged(device, names, dtype, rest, count=count) if parts > 1 else []
+    return [stage, *later]
 
 
 def reduced(
     device: Device, stages: Sequence[Stage], dtype: DType, given: Sequence[Any]
 ) -> list[ClArray]:
-    """Run the launches; ``given`` are the first arguments of the first one."""
+    """Run the launches; ``given`` are the first arguments of the first launch."""
     made: list[ClArray] = []
     for launch, work, items, results, shape, size, numbers in stages:
         ys: list[ClArray] = [
@@ -318,12 +319,12 @@ def reduced(
         ]
         buffers = [y.buffer for y in ys]
         launch(work, items, *given, *buffers, *numbers)
-        made, given = ys, buffers  # only now the arrays before may go
+        made, given = ys, buffers  # the previous arrays live until here
     return made
 
 
 def along(name: str, x: ClArray, axis: Shape, keepdims: bool) -> Any:
-    """Return a reduction over ``axis``; the identity element if that is empty."""
+    """Return a reduction over ``axis``; the identity element if it has no elements."""
     shape, stages = _along(x.device, name, x.dtype, x.shape, axis, keepdims)
     if stages is NotImplemented:
         return NotImplemented
@@ -338,24 +339,24 @@ def along(name: str, x: ClArray, axis: Shape, keepdims: bool) -> Any:
 def _along(
     device: Device, name: str, dtype: DType, shape: Shape, axis: Shape, keepdims: bool
 ) -> tuple[Shape, Any]:
-    """Return the shape of a result, and the launches that make it."""
+    """Return the shape of the result, and the launches that compute it."""
     if any(not 0 <= i < len(shape) for i in axis):
         raise ValueError(f"opencl: {axis} are not all axes of shape {shape}")
-    kept = [1 if i in axis else n for i, n in enumerate(shape)]
-    to = tuple([n for i, n in enumerate(kept) if keepdims or i not in axis])
+    kept_dims = [1 if i in axis else n for i, n in enumerate(shape)]
+    y_shape = tuple([n for i, n in enumerate(kept_dims) if keepdims or i not in axis])
     if dtype not in source.C or _rule(name, dtype) is None:
-        return to, NotImplemented
+        return y_shape, NotImplemented
     passes = _passes(shape, axis) if 0 not in shape else []
     count = math.prod([shape[i] for i in axis])
     stages = []
     for i, sizes in enumerate(passes):
-        now = name if i == len(passes) - 1 else _FIRST.get(name, name)
-        stages += staged(device, (now,), dtype, sizes, count=count)
-    return to, stages
+        pass_name = name if i == len(passes) - 1 else _FIRST.get(name, name)
+        stages += staged(device, (pass_name,), dtype, sizes, count=count)
+    return y_shape, stages
 
 
 def _passes(shape: Shape, axis: Shape) -> list[tuple[int, int, int]]:
-    """Return [a, n, m] of each run of axes, the last first."""
+    """Return [a, n, m] for each run of neighbouring axes, the last run first."""
     sizes = list(shape)
     stop = len(shape)
     passes = []

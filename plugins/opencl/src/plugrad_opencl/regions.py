@@ -1,11 +1,11 @@
-"""Regions of graphs as one kernel each, made of the expressions of the kernels.
+"""Compiles a region of a graph to one kernel, from the expressions of its kernels.
 
-Each step is a function of its own in C: the compiler contracts a product and a sum
-within a function, as it does in the kernel, but not across them. So the bits are those
-of the kernels.
+Each step becomes a separate C function. The compiler contracts a product and a sum
+within a function, as it does in the kernel of the step, but not across functions.
+Therefore the results have the same bits as those of the separate kernels.
 
-Map: ``fusable``, which steps can be in a region; ``compiled``, the function of one;
-``Code``, its C.
+Map: ``fusable``, which steps can be in a region; ``compiled``, the function of a
+region; ``Code``, its C.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .kernels.creation import converter
 from .runtime import Device, Launch
 from .walk import FLAT, Form, Input, Output, form, lanes, layout, walk
 
-MOVES = ("BroadcastTo", "Identity")  # of inputs, which broadcast anyway
-LONG_ROW_ELEMENTS = 256  # from here on few elements of a row fill no vector
+MOVES = ("BroadcastTo", "Identity")  # need no code: inputs broadcast anyway
+LONG_ROW_ELEMENTS = 256  # from here on, the part of a row that fills no vector is small
 MAX_ARGUMENTS = 120  # of 8 bytes: every device accepts 1024 bytes
 
 
 def fusable(step: Step, graph: Graph) -> bool:
-    """Return whether the kernel of a step is an expression of vectors."""
+    """Return whether the kernel of a step is an expression that works on vectors."""
     dtypes = _dtypes(step, graph)
     if step.kernel.name in MOVES:
         return dtypes[0] in source.C and dtypes[0].kind != "c"
@@ -39,7 +39,7 @@ def fusable(step: Step, graph: Graph) -> bool:
 
 
 def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
-    """Return a function of the inputs of a region; None if its kernels are as fast."""
+    """Return a function of a region's inputs; None if separate kernels are to run."""
     code = Code(graph)
     if len(graph.steps) < 2 or not code.lines or len(code.libraries) > 1:
         return None
@@ -50,8 +50,8 @@ def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
     if len(advances) + len(code.numbers) + len(dtypes) + len(sizes) >= MAX_ARGUMENTS:
         return None
     gpu = device.style == "gpu"
-    made = form(n, tuple(advances), rank, sizes, code.lanes()) if gpu else FLAT
-    launch = code.launch(device, advances, rank, sizes, made)
+    indexing = form(n, tuple(advances), rank, sizes, code.lanes()) if gpu else FLAT
+    launch = code.launch(device, advances, rank, sizes, indexing)
     items = launch.items(n)
     numbers = code.numbers
     constants = [*graph.constants.values()]
@@ -59,8 +59,8 @@ def compiled(device: Device, graph: Graph) -> Callable[..., Any] | None:
     def run(*xs: ClArray) -> Any:
         ys = [ClOwner(device, shape, dtype, n) for dtype in dtypes]
         buffers = [x.buffer for x in (*xs, *constants)]
-        made = [y.buffer for y in ys]
-        launch(n, items, *buffers, *numbers, *made, n, *sizes)
+        indexing = [y.buffer for y in ys]
+        launch(n, items, *buffers, *numbers, *indexing, n, *sizes)
         return tuple(ys) if len(ys) > 1 else ys[0]
 
     return run
@@ -94,9 +94,9 @@ class Code:
     """The C of a region: a function for each kind of step, and a line for each step.
 
     Attributes:
-        inputs: The numbers of the inputs, and then of the constants.
+        inputs: The inputs of the graph, and then its constants.
         numbers: The attributes of all steps.
-        lines: What makes a variable of others.
+        lines: C statements that compute one variable each.
         libraries: The elementary functions that steps call, by dtype.
 
     """
@@ -118,7 +118,7 @@ class Code:
         dtypes = _dtypes(step, self.graph)
         given = [self.variables[x] for x in step.inputs if x is not None]
         programs = _programs(step)
-        if programs is None:  # it moves
+        if programs is None:  # one of ``MOVES``
             self.variables[y] = given[0]
             return
         numbers = programs.numbers(dtypes, step.attrs)
@@ -139,7 +139,7 @@ class Code:
     def _function(
         self, name: str, programs: Programs, dtypes: tuple[DType, ...], out: DType
     ) -> str:
-        """Return the function of a kernel, inside of which are the types it knows."""
+        """Return the C function of a kernel, which defines the types that it uses."""
         work, number, _, code = programs.parts(dtypes)
         if library := source.functions(code, work):
             self.libraries[work] = library
@@ -147,14 +147,17 @@ class Code:
         types = {f"X{i}": vector for i, (vector, _) in enumerate(inputs)}
         types |= {"T": _vector(work), "S": source.C[work], "I": f"V_{signed(work)}"}
         types |= {"U": unsigned(work), "Y": _vector(out), "SY": source.C[out]}
-        known = " ".join([f"typedef {c} {name};" for name, c in types.items()])
-        parameters = [f"{vector} {own}" for vector, own in inputs]
-        parameters += [f"{number} {own}_" for own in programs.attrs]
+        typedefs = " ".join([f"typedef {c} {name};" for name, c in types.items()])
+        parameters = [f"{vector} {parameter}" for vector, parameter in inputs]
+        parameters += [f"{number} {parameter}_" for parameter in programs.attrs]
         head = f"static inline {_vector(out)} {name}({', '.join(parameters)})"
-        return f"{head} {{ {known} {code} }}"
+        return f"{head} {{ {typedefs} {code} }}"
 
     def definitions(self, known: DType | None = None) -> list[str]:
-        """Return the types and functions that lines know; T and S may be known."""
+        """Return the types and functions for the lines.
+
+        For the dtype ``known``, the types ``T`` and ``S`` are already defined.
+        """
         specs = self.graph.specs
         types = {f"X{i}": source.C[specs[x].dtype] for i, x in enumerate(self.inputs)}
         dtypes = {spec.dtype for spec in specs.values()}
@@ -162,12 +165,12 @@ class Code:
             types[f"V_{c}"] = c
         found = [f"VECTOR({name}, {c});" for name, c in sorted(types.items())]
         for t, library in self.libraries.items():
-            own = f"typedef {_vector(t)} T; typedef {source.C[t]} S;"
-            found += [own * (t is not known), f"typedef V_{signed(t)} I;", library]
+            typedefs = f"typedef {_vector(t)} T; typedef {source.C[t]} S;"
+            found += [typedefs * (t is not known), f"typedef V_{signed(t)} I;", library]
         return found + [text for _, text in self.functions.values()]
 
     def lanes(self) -> int:
-        """Return how many neighbouring elements an item of a GPU has."""
+        """Return how many neighbouring elements a work item of a GPU computes."""
         return lanes([spec.dtype for spec in self.graph.specs.values()])
 
     def launch(
@@ -178,7 +181,7 @@ class Code:
         sizes: Sequence[int],
         form: Form,
     ) -> Launch:
-        """Return the kernel, for inputs that advance in this way."""
+        """Return the kernel for inputs that advance in this way."""
         specs = self.graph.specs
         row = sizes[0] if rank else LONG_ROW_ELEMENTS
         cs = [source.C[specs[x].dtype] for x in self.inputs]
@@ -199,11 +202,11 @@ class Code:
 
 
 def _width(device: Device, dtypes: Sequence[DType], row: int) -> int:
-    """Return the elements of a vector on a CPU: 16 where these are one register or two.
+    """Return the vector width on a CPU: 16 if that is one register or two.
 
-    Regions compute more with what they read than most kernels, which keep to eight; of
-    two registers, one is computed while the other waits. What is left of a row is done
-    one by one, so short rows keep to eight, too.
+    Regions compute more per element than most kernels, whose width is 8. With two
+    registers, the processor computes with one while the other waits. The rest of a row
+    is computed element by element, so short rows also have a width of 8.
     """
     wide = 16 if device.lanes >= 8 else 8
     narrow = max(d.itemsize for d in dtypes) == 4
@@ -212,5 +215,5 @@ def _width(device: Device, dtypes: Sequence[DType], row: int) -> int:
 
 
 def _vector(dtype: DType) -> str:
-    """Return the name of the vectors of a dtype."""
+    """Return the name of the C vector type for a dtype."""
     return f"V_{source.C[dtype]}"

@@ -1,7 +1,7 @@
 """A running device: queues, kernels, pending index checks, and shutdown.
 
-Map: ``Device`` (launching, moving, waiting, memory, timing); forks. ``launching`` has
-the launches.
+Map: ``Device`` (launching, copying, memory, checking indices, timing); forks and the
+end of the process. Launches are in ``launching``.
 """
 
 from __future__ import annotations
@@ -29,30 +29,32 @@ from .launching import Launch as Launch
 from .timing import Timed, Timer
 
 SLOW_COMPILE_S = 0.5  # longer compilations at first use are reported
-MAX_PENDING_CHECKS = 4096  # of index inputs, before the device is waited for
-MAX_STAGED_BYTES = 1 << 20  # of an upload that is copied instead of waited for
-MAX_STAGED_UPLOADS = 64  # copies that are held, before one is waited for
+MAX_PENDING_CHECKS = 4096  # of index inputs; with more, wait for the device
+MAX_STAGED_BYTES = 1 << 20  # of an upload that does not block
+MAX_STAGED_UPLOADS = 64  # that do not block; then one blocks
 READ_WRITE = cl.mem_flags.READ_WRITE
 BackendError = pg.BackendError
 Check = tuple[str, Callable[[], None] | None]
 
 
 class Device:
-    """One device, or PoCL's two that are the same processor.
+    """One device, or the two PoCL devices that share a processor.
 
-    Kernels wait in one queue in their order, so that memory may be reused at once. PoCL
-    has a second device that runs them in the calling thread, in 1 us instead of 25:
-    small ones go there while the other one is idle.
+    Kernels run one after the other in one queue, the wide queue, so memory can be
+    reused at once. PoCL has a second device that runs kernels in the calling thread, in
+    1 us instead of 25. Small kernels go to its queue, the quick queue, while the wide
+    queue is idle.
 
     Attributes:
-        info: What it is.
-        style: "cpu" (vectors, a block an item) or "gpu" (an element an item).
-        units: How many items run at once.
-        lanes: How many float32 one of its registers holds.
-        double: Whether it has float64.
-        has_quick: Whether it has a second queue, for small kernels. Only then are
-            events kept, which tell whether the wide queue is busy.
-        pool: Its memory.
+        info: The description of the device.
+        style: "cpu" (one block per work item, in vectors) or "gpu" (one element per
+            work item).
+        units: The number of compute units.
+        lanes: The number of float32 elements in a vector register.
+        double: Whether the device supports float64.
+        has_quick: Whether there is a quick queue. Only then are events kept, to find
+            out whether the wide queue is busy.
+        pool: The memory pool.
 
     """
 
@@ -65,32 +67,32 @@ class Device:
         self.units = handle.max_compute_units
         self.lanes = handle.native_vector_width_float or 1
         self.double = bool(handle.double_fp_config)
-        self.lock: Any = threading.RLock()  # around setting arguments and enqueueing
+        self.lock: Any = threading.RLock()  # held to set arguments and enqueue
         self.pool = self._pool(handle)
         self.pending: Any = None  # the last event of the wide queue, if it may be busy
         self._staged: list[Any] = []  # events of uploads that may not be complete
         self.recent: deque[str] = deque(maxlen=4)  # names of the last kernels
-        # Those of regions go with their functions, but for the latest, which a function
-        # that is recorded again finds; kernels hold theirs.
+        # Kernels and the functions of regions keep their programs and launches alive.
+        # ``_latest`` also keeps recent ones, for a function that is recorded again.
         self._programs: weakref.WeakValueDictionary[tuple[str, int], Any]
         self._programs = weakref.WeakValueDictionary()
         self._launches: weakref.WeakValueDictionary[tuple[str, str], Launch]
         self._launches = weakref.WeakValueDictionary()
         self._latest: deque[Launch] = deque(maxlen=512)
-        # Of kernels that have been launched: the message, and what to do without error.
+        # By number: the error message, and a callback for the case without an error.
         self._checks: dict[int, Check] = {}
         self._numbers = itertools.count()
-        how = READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-        self.flag = cl.Buffer(self.context, how, hostbuf=np.zeros(4, np.int64))
+        flags = READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        self.flag = cl.Buffer(self.context, flags, hostbuf=np.zeros(4, np.int64))
         self._announced = False
         self._fill: Callable[..., Any] = cl.enqueue_fill_buffer
         self.enqueue: Callable[..., Any] = cl.enqueue_nd_range_kernel
         self._timer: Timer | None = None
-        self.notes: Any = None  # of the kernel that is recorded; see ``recorded``
+        self.notes: Any = None  # ``recorded.Notes`` of the kernel being recorded
         _DEVICES.add(self)
 
-    def noting(self) -> Any:
-        """Return the notes of the kernel that this thread records; None without."""
+    def current_notes(self) -> Any:
+        """Return the notes of the kernel that this thread is recording, or None."""
         notes = self.notes
         return notes if notes and notes.thread == threading.get_ident() else None
 
@@ -103,61 +105,62 @@ class Device:
 
         Args:
             source: OpenCL C.
-            name: Of the function.
-            scalars: An argument each: None for a buffer, else a NumPy type.
-            group: The size of a work group, which is ``reqd_work_group_size`` too.
+            name: The name of the kernel function.
+            scalars: For each argument: None for a buffer, else a NumPy type.
+            group: The work-group size, equal to the kernel's ``reqd_work_group_size``.
 
         """
-        found = self._launches.get((source, name))
-        found = found or Launch(self, source, name, scalars, group)
-        self._launches[source, name] = found
-        self._latest.append(found)
-        return found
+        launch = self._launches.get((source, name))
+        launch = launch or Launch(self, source, name, scalars, group)
+        self._launches[source, name] = launch
+        self._latest.append(launch)
+        return launch
 
     def _busy(self) -> bool:
-        """Return whether the wide queue has work; call it with the lock."""
+        """Return whether the wide queue has work. The caller holds the lock."""
         event = self.pending
         complete = event is None or event.command_execution_status == 0
         if complete and self.pending is event:
             self.pending = None
         return self.pending is not None
 
-    def sent(self, event: Any, before: Any) -> None:
-        """Record the last event of the wide queue; call it with the lock.
+    def record_event(self, event: Any, before: Any) -> None:
+        """Record the last event of the wide queue. The caller holds the lock.
 
-        A finalizer that runs ops may have launched meanwhile, in this thread: then
-        ``pending`` is not what it was ``before``, and it is unknown which came last.
+        In the meantime a finalizer in this thread may have launched a kernel. Then
+        ``pending`` differs from ``before``, and the order of the two events is unknown:
+        wait for the queue.
         """
         if self.pending is before:
             self.pending = event
         else:
             self.wide.finish()
 
-    def program(self, source: str, which: int) -> Any:
-        """Return a compiled program; call it with the lock."""
-        found = self._programs.get((source, which))
-        if found is None:
+    def program(self, source: str, queue_index: int) -> Any:
+        """Return a compiled program. The caller holds the lock."""
+        program = self._programs.get((source, queue_index))
+        if program is None:
             start = time.perf_counter()
-            found = programs.load(self.context, self.info, source, which)
-            self._programs[source, which] = found
+            program = programs.load(self.context, self.info, source, queue_index)
+            self._programs[source, queue_index] = program
             if not self._announced and time.perf_counter() - start > SLOW_COMPILE_S:
                 self._announced = True
                 print(
-                    f"plugrad-opencl: compiles kernels for {self.info.name}, "
-                    "which are kept for next time",
+                    f"plugrad-opencl: compiling kernels for {self.info.name}; "
+                    "they are cached for later processes",
                     file=sys.stderr,
                 )
-        return found
+        return program
 
-    # --- moving ------------------------------------------------------------------
+    # --- copying -----------------------------------------------------------------
 
     def write(self, buffer: Any, values: np.ndarray[Any, Any]) -> None:
         """Copy to the device; ``values`` may change as soon as this returns.
 
-        A blocking copy would wait for all kernels in the queue. So what is not large is
-        copied on the host, and that copy is held until the device is waited for.
+        A blocking copy would wait for all kernels in the queue. Therefore a small array
+        is first copied on the host, and that copy is kept until the next wait.
         """
-        if (notes := self.noting()) is not None:
+        if (notes := self.current_notes()) is not None:
             notes.fail()
         with self.lock:
             if self.has_quick and not self._busy():
@@ -173,15 +176,15 @@ class Device:
                 event = self._do(self._stage, buffer, values.copy())
                 self._staged.append(event)
                 if self.has_quick:
-                    self.sent(event, before)
+                    self.record_event(event, before)
 
     def _stage(self, buffer: Any, values: np.ndarray[Any, Any]) -> Any:
-        """Enqueue a copy of ``values``, and return its event, which holds them."""
+        """Enqueue a copy; the event that this returns keeps ``values`` alive."""
         return cl.enqueue_copy(self.wide, buffer, values, is_blocking=False)
 
     def fill(self, buffer: Any, value: np.ndarray[Any, Any], nbytes: int) -> None:
-        """Fill a buffer with ``value``, of 1 to 16 bytes."""
-        if (notes := self.noting()) is not None:
+        """Fill ``nbytes`` of a buffer with ``value``, which has 1 to 16 bytes."""
+        if (notes := self.current_notes()) is not None:
             notes.filled(buffer, value, nbytes)
         with self.lock:
             quick = nbytes <= INLINE_MAX_ELEMENTS * 4 and not self._busy()
@@ -189,11 +192,11 @@ class Device:
             before = self.pending
             event = self._do(self._fill, queue, buffer, value, 0, nbytes)
             if queue is not self.quick:
-                self.sent(event, before)
+                self.record_event(event, before)
 
     def read(self, values: np.ndarray[Any, Any], buffer: Any) -> None:
-        """Wait for the device, and copy from it; raises what went wrong meanwhile."""
-        if (notes := self.noting()) is not None:
+        """Wait for the device and copy from it; raise errors of earlier kernels."""
+        if (notes := self.current_notes()) is not None:
             notes.fail()
         with self.lock:
             queue = self.wide if self._busy() else self.quick
@@ -205,14 +208,14 @@ class Device:
     @property
     def gone(self) -> bool:
         """Whether the device belongs to the process from which this one was forked."""
-        return isinstance(self.lock, _Gone)
+        return isinstance(self.lock, _ForkedLock)
 
     def synchronize(self) -> None:
-        """Wait for the device, and raise what went wrong meanwhile."""
-        if (notes := self.noting()) is not None:
+        """Wait for the device; raise errors of earlier kernels."""
+        if (notes := self.current_notes()) is not None:
             notes.fail()
         with self.lock:
-            # With one queue, to read the flag of bad indices is to wait for all.
+            # With one queue, reading the flag of bad indices waits for all kernels.
             waits = bool(self._checks) and not self.has_quick
             self._wait(_nothing if waits else self._finish)
 
@@ -221,14 +224,14 @@ class Device:
             queue.finish()
 
     def _do(self, work: Callable[..., Any], *args: Any) -> Any:
-        """Return ``work(*args)``, which enqueues or waits; recover from errors."""
+        """Return ``work(*args)``, an OpenCL call; ``recover`` from an error."""
         try:
             return work(*args)
         except cl.Error as error:
             return self.recover(error, work, *args)
 
     def recover(self, error: Exception, work: Callable[..., Any], *args: Any) -> Any:
-        """Retry if memory was short; else raise an error with the last kernels."""
+        """Free memory and retry if memory was short; else raise a BackendError."""
         names = ", ".join(self.recent) or "none"
         if isinstance(error, cl.MemoryError):
             self._finish()
@@ -237,25 +240,25 @@ class Device:
                 return work(*args)
             except cl.MemoryError as again:
                 raise MemoryError(
-                    f"opencl: no memory for kernels to run ({again}; the last ones: "
+                    f"opencl: not enough memory to run kernels ({again}; last kernels: "
                     f"{names}); drop tensors, or use smaller ones"
                 ) from None
         raise BackendError(
-            f"opencl: {self.info.name} failed: {error}; its last kernels: {names}"
+            f"opencl: {self.info.name} failed: {error}; last kernels: {names}"
         ) from error
 
     # --- memory --------------------------------------------------------------------
 
     def _pool(self, handle: Any) -> pool.Pool:
-        """Return the pool of memory: that of the host, or that of a device apart."""
+        """Return a pool of the host's memory, or of the device's own."""
         shared = bool(handle.host_unified_memory)
-        own = handle.global_mem_size
+        device_bytes = handle.global_mem_size
         return pool.Pool(
             self._allocate,
             self._finish,
-            limit=pool.limit(own),
+            limit=pool.limit(device_bytes),
             largest=handle.max_mem_alloc_size,
-            total=memory.total() if shared else own,
+            total=memory.total() if shared else device_bytes,
             left=memory.left if shared else lambda: memory.UNLIMITED_BYTES,
             lock=self.lock,
         )
@@ -272,25 +275,26 @@ class Device:
     def check(
         self, what: str, good: Callable[[], None] | None = None
     ) -> Iterator[tuple[Any, int]]:
-        """Give a kernel a flag and a number, which it writes there with a bad index.
+        """Yield a flag and a number. A kernel that finds a bad index writes both there.
 
-        The kernel is launched inside. The flag is looked at when the device is next
-        waited for, and IndexError raised: ``what`` says of what, as in "gather: {} is
-        out of range for axis 0 with size 3". Otherwise ``good`` is called, if given.
+        Launch the kernel inside the ``with`` block. The next wait for the device reads
+        the flag. If the number is there, IndexError is raised with ``what`` as message,
+        such as "gather: {} is out of range for axis 0 with size 3". Otherwise ``good``
+        is called, if given.
         """
-        if (notes := self.noting()) is not None:
+        if (notes := self.current_notes()) is not None:
             notes.fail()
         if len(self._checks) >= MAX_PENDING_CHECKS:
             self.synchronize()
-        number = 1 + next(self._numbers) % (2**31 - 1)  # an int of kernels, not 0
+        number = 1 + next(self._numbers) % (2**31 - 1)  # an int in C, and not 0
         yield self.flag, number
         self._checks[number] = (
             what,
             good,
-        )  # only now: others may wait before it is launched
+        )  # only now: another thread may wait before the launch
 
     def _wait(self, work: Callable[..., Any], *args: Any) -> None:
-        """Do ``work``, which waits; check for bad indices; call it with the lock."""
+        """Call ``work``, which waits; check indices. The caller holds the lock."""
         checks, self._checks = self._checks, {}
         try:
             self._do(work, *args)
@@ -299,10 +303,10 @@ class Device:
             raise
         self._staged.clear()
         if checks:
-            self._look(checks)
+            self._finish_checks(checks)
 
-    def _look(self, checks: dict[int, Check]) -> None:
-        """Raise if there is a bad index of these ``checks``."""
+    def _finish_checks(self, checks: dict[int, Check]) -> None:
+        """Raise if one of the ``checks`` has found a bad index, else call back."""
         found = np.zeros(4, np.int64)
         self._do(cl.enqueue_copy, self.quick, found, self.flag)
         bad = checks.get(int(found[0]))
@@ -318,7 +322,7 @@ class Device:
     def time(self, on: bool) -> None:
         """Start or stop measuring how long kernels and fills run.
 
-        Other queues and functions do so, so that nothing is paid while it is off.
+        Timing uses other queues and functions. It costs nothing while it is off.
         """
         with self.lock:
             try:
@@ -336,18 +340,18 @@ class Device:
             return self._do(self._timer.seconds) if self._timer else 0.0
 
     def _timed(self, work: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``work``, which enqueues, with a timer if the device has one."""
+        """Return ``work``, an enqueueing function, with the timer if there is one."""
         work = work.work if isinstance(work, Timed) else work
         return Timed(work, self._timer) if self._timer else work
 
     def _open_queues(self, timed: bool) -> None:
-        how = (cl.command_queue_properties.PROFILING_ENABLE,) if timed else ()
+        options = (cl.command_queue_properties.PROFILING_ENABLE,) if timed else ()
         handles = self.info.handles
-        self.queues = [cl.CommandQueue(self.context, h, *how) for h in handles]
+        self.queues = [cl.CommandQueue(self.context, h, *options) for h in handles]
         self.wide, self.quick = self.queues[0], self.queues[-1]
         self.has_quick = len(self.queues) > 1
 
-    # --- the end -------------------------------------------------------------------
+    # --- closing -------------------------------------------------------------------
 
     def close(self) -> None:
         """Wait for the device, and release its memory."""
@@ -360,58 +364,58 @@ def _nothing() -> None: ...
 
 
 def _style(info: DeviceInfo) -> str:
-    """Return the style of kernels: for CPUs, or for GPUs."""
+    """Return the style of the kernels: "cpu" or "gpu"."""
     given = os.environ.get("PLUGRAD_OPENCL_STYLE", "")
     if given not in ("", "cpu", "gpu"):
         raise ValueError(
-            f"PLUGRAD_OPENCL_STYLE={given}: give cpu or gpu, or unset it for the one "
-            "that fits the device"
+            f"PLUGRAD_OPENCL_STYLE={given}: set it to cpu or gpu, or unset it for the "
+            "style that fits the device"
         )
     has_vectors = info.kind == "cpu" and not _pocl.is_plain()
     return given or ("cpu" if has_vectors else "gpu")
 
 
-# --- forks and the end -------------------------------------------------------------
+# --- forks and the end of the process ----------------------------------------------
 
 _DEVICES: weakref.WeakSet[Device] = weakref.WeakSet()
 
 
-class _Gone:
-    """The lock of a device after a fork: it says why there is nothing behind it."""
+class _ForkedLock:
+    """The lock of a device in a forked child, where the device cannot be used."""
 
     def acquire(self, blocking: bool = True) -> bool:
-        """Return False: finalizers, which do not wait for it, go on without."""
+        """Return False: finalizers do not wait for the lock and go on without it."""
         return False
 
     def __enter__(self) -> None:
         raise BackendError(
-            "opencl: this process was forked from one that uses OpenCL, whose threads "
-            'did not come along; start it with "spawn" '
+            "opencl: this process was forked from one that uses OpenCL, and a fork "
+            'does not copy the threads of OpenCL; start it with "spawn" '
             '(multiprocessing.set_start_method), or use_backend("cpu") in it'
         )
 
     def __exit__(self, *_: object) -> None: ...
 
 
-_KEPT: list[Any] = []  # what a forked child must not release
+_NEVER_RELEASED: list[Any] = []  # devices that a forked child must not release
 
 
-def _forked() -> None:
+def _after_fork() -> None:
     for device in _DEVICES:
-        device.lock = device.pool.lock = _Gone()
-        _KEPT.append(device)
+        device.lock = device.pool.lock = _ForkedLock()
+        _NEVER_RELEASED.append(device)
 
 
-def _ended() -> None:
-    """Wait for the devices, and keep other threads from starting anything.
+def _at_exit() -> None:
+    """Wait for the devices, and keep other threads from launching kernels.
 
-    A thread that Python ends in the middle of a call of OpenCL takes the process along.
+    If Python ends a thread in the middle of an OpenCL call, the process crashes.
     """
     for device in [*_DEVICES]:
         if not device.gone:
-            device.lock.acquire()  # for good; this thread may enter again
+            device.lock.acquire()  # never released; this thread can still enter
             device._finish()
 
 
-os.register_at_fork(after_in_child=_forked)
-atexit.register(_ended)
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

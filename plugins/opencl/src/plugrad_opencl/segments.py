@@ -1,7 +1,7 @@
-"""Sums of rows by segment, in the same order every time.
+"""Sums rows by segment, in the same order every time.
 
-On a GPU, an element of a small result reads the ids of all rows. For larger ones, the
-rows are sorted by segment first, stably.
+On a GPU, each element of a small result reads the ids of all rows. For a larger result,
+a stable sort first orders the rows by segment.
 
 Map: ``segment_sum``; ``_sorted``, the sort.
 """
@@ -20,22 +20,22 @@ from .runtime import Device, Launch
 INT32 = np.dtype(np.int32)
 UINT32 = np.dtype(np.uint32)
 
-# On a GPU
-DIRECT_MAX_ROWS = 512  # with more rows, or
-DIRECT_MAX_READS = 1 << 24  # reads of ids, rows are sorted: 3 launches for each 8 bits
-CHUNK_ROWS = 4096  # that a group sorts
-MIN_PART_ROWS = 16  # of a segment on average, for an item; more share it
+# On a GPU. Beyond one of the first two, rows are sorted: 3 launches for each 8 bits.
+DIRECT_MAX_ROWS = 512
+DIRECT_MAX_READS = 1 << 24  # of ids
+CHUNK_ROWS = 4096  # that a work group sorts
+MIN_PART_ROWS = 16  # for a work item; several items share longer segments
 
 
 def segment_sum(x: ClArray, ids: ClArray, num_segments: int) -> ClArray:
-    """Return the sums of the rows of ``x`` with each id; others are left out."""
+    """Return, for each id, the sum of the rows of ``x`` with it; ignore invalid ids."""
     rows, rest = x.shape[0], x.shape[1:]
     y = empty(x.device, (num_segments, *rest), x.dtype)
     if not y.size:
         return y
     device = x.device
     width = math.prod(rest)
-    if device.style == "gpu" and _is_sorted(rows, num_segments, y.size):
+    if device.style == "gpu" and _must_sort(rows, num_segments, y.size):
         keys, order = _sorted(ids, num_segments)
         parts = _parts(rows // num_segments, width)
         launch = _summer(device, "sorted_sum", x.dtype, ids.dtype, parts)
@@ -48,8 +48,8 @@ def segment_sum(x: ClArray, ids: ClArray, num_segments: int) -> ClArray:
     parts = 1
     grid = launch.items(y.size)
     if device.style == "cpu":
-        many = x.size + y.size > source.BLOCK_ELEMENTS and rows * 8 < x.size + y.size
-        grid = parts = min(2 * device.units, num_segments) if many else 1
+        large = x.size + y.size > source.BLOCK_ELEMENTS and rows * 8 < x.size + y.size
+        grid = parts = min(2 * device.units, num_segments) if large else 1
     sizes = (rows, width, num_segments, parts)
     low = empty(device, y.shape, y.dtype)
     buffers = [array.buffer for array in (x, ids, y, low)]
@@ -57,9 +57,9 @@ def segment_sum(x: ClArray, ids: ClArray, num_segments: int) -> ClArray:
     return y
 
 
-def _is_sorted(rows: int, segments: int, elements: int) -> bool:
+def _must_sort(rows: int, segments: int, elements: int) -> bool:
     """Return whether rows are sorted by segment on a GPU."""
-    if max(rows, segments) >= 1 << 31:  # the sort has numbers of 32 bits
+    if max(rows, segments) >= 1 << 31:  # the sort uses numbers of 32 bits
         return False
     return rows > DIRECT_MAX_ROWS or rows * elements > DIRECT_MAX_READS
 
@@ -67,10 +67,10 @@ def _is_sorted(rows: int, segments: int, elements: int) -> bool:
 def _parts(rows: int, width: int) -> int:
     """Return how many items share an element of a segment of ``rows`` rows.
 
-    At least 8 neighbouring elements of a row are read at once, if it is as long.
+    At least 8 neighbouring elements of a row are read at once, if it is that long.
     """
-    most = source.GROUP_ITEMS["gpu"] // min(8, 1 << (width - 1).bit_length())
-    return max(1, min(most, 1 << (rows // MIN_PART_ROWS).bit_length() >> 1))
+    max_parts = source.GROUP_ITEMS["gpu"] // min(8, 1 << (width - 1).bit_length())
+    return max(1, min(max_parts, 1 << (rows // MIN_PART_ROWS).bit_length() >> 1))
 
 
 @functools.cache
@@ -100,7 +100,7 @@ def _sorter(device: Device, name: str, integer: DType, is_first: bool) -> Launch
 def _sorted(ids: ClArray, segments: int) -> tuple[ClArray, ClArray]:
     """Return the segments of all rows in ascending order, and the rows' numbers.
 
-    Rows that belong to no segment have the number after the last one.
+    Rows that belong to no segment get the number after the last segment.
     """
     device, rows = ids.device, ids.size
     groups = -(-rows // CHUNK_ROWS)

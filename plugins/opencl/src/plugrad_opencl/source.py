@@ -1,6 +1,6 @@
-"""OpenCL C from templates: ``cl/*.cl``, with types and names filled in.
+"""Builds OpenCL C from the templates ``cl/*.cl``, by filling in types and names.
 
-Map: what dtypes are in C; ``kernel``, which makes one of a file; its parts.
+Map: the C types of dtypes; ``kernel``, which builds a kernel from a file; its parts.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ C = {
     np.dtype("float64"): "double",
     np.dtype("complex64"): "float2",
 }
-DTYPES = {c: dtype for dtype, c in C.items()}  # uchar is uint8
-# Elements that are only moved, by their bytes.
+DTYPES = {c: dtype for dtype, c in C.items()}  # uchar maps to uint8
+# The types of elements that are only moved, and of signed integers, by their bytes.
 RAW = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong", 16: "uint4"}
 SIGNED = {1: "char", 2: "short", 4: "int", 8: "long"}
 
-BLOCK_ELEMENTS = 1 << 14  # per item on a CPU
+BLOCK_ELEMENTS = 1 << 14  # per work item on a CPU
 GROUP_ITEMS = {"cpu": 1, "gpu": 256}  # items in a work group
 
 
@@ -51,15 +51,16 @@ def kernel(
     width: int = 1,
     **values: Any,
 ) -> Launch:
-    """Return the kernel ``name`` of ``cl/<file>.cl``; without a name, that of the file.
+    """Return a kernel from the template ``cl/<file>.cl``.
 
     Args:
-        device: To run on.
-        file: Of a template.
-        name: Of the function.
+        device: The device to run on.
+        file: The name of the template.
+        name: The name of the kernel function; by default that of the file.
         group: Items in a work group, if not the ``GROUP_ITEMS`` of the style.
-        width: Of the vectors on a CPU.
-        values: Names in capitals are defined, as whole numbers; others are filled in.
+        width: The vector width on a CPU.
+        values: Upper-case names are defined as integers (``#define``); others replace
+            ``$names`` in the template.
 
     """
     defined = [f"#define {n} {int(v)}\n" for n, v in values.items() if n.isupper()]
@@ -71,7 +72,7 @@ def kernel(
 
 
 def arguments(code: str, name: str) -> list[Any]:
-    """Return the arguments of a function: None for a buffer, else a NumPy type."""
+    """Return the type of each argument: None for a buffer, else a NumPy type."""
     (listed,) = set(re.findall(rf"\bvoid {name}\(([^)]*)\)", code))
     types = {new: old for old, new in re.findall(r"\btypedef (\w+) (\w+);", code)}
     words = [parameter.split() for parameter in listed.split(",")]
@@ -82,7 +83,7 @@ def arguments(code: str, name: str) -> list[Any]:
 
 
 def functions(code: str, dtype: np.dtype[Any]) -> str:
-    """Return the library that code calls: functions named ``f_`` or ``c_``."""
+    """Return the library for code that calls functions named ``f_...`` or ``c_...``."""
     if re.search(r"\bc_", code) and dtype.kind == "c":
         return text("complex")
     if not re.search(r"\bf_", code):
@@ -92,7 +93,7 @@ def functions(code: str, dtype: np.dtype[Any]) -> str:
 
 @functools.cache
 def mathematics(dtype: np.dtype[Any]) -> str:
-    """Return ``cl/math.cl`` for a floating dtype, with the polynomials of erf, erfc."""
+    """Return ``cl/math.cl`` for a float dtype, with the polynomials of erf and erfc."""
     double = dtype.itemsize == 8
     near, far, end = erf_polynomials(dtype)
     tail, middle, offset, last = erfc_polynomial(dtype)
@@ -117,12 +118,12 @@ def mathematics(dtype: np.dtype[Any]) -> str:
 
 
 def width(dtype: np.dtype[Any]) -> int:
-    """Return the elements of a vector on a CPU."""
+    """Return the vector width on a CPU, in elements."""
     return 1 if dtype.kind == "c" else 4 if dtype.itemsize == 8 else 8
 
 
 def share(device: Device, row: int) -> int:
-    """Return how many rows of ``row`` elements an item computes: a power of two."""
+    """Return how many rows of ``row`` elements an item computes, a power of two."""
     if device.style == "gpu":
         return 1
     return 1 << max(BLOCK_ELEMENTS // row, 1).bit_length() - 1
@@ -130,7 +131,7 @@ def share(device: Device, row: int) -> int:
 
 @functools.cache
 def text(name: str) -> str:
-    """Return a file of ``cl/``."""
+    """Return the text of a file in ``cl/``."""
     return resources.files(__package__).joinpath("cl", f"{name}.cl").read_text()
 
 
@@ -142,7 +143,8 @@ def template(file: str, /, **values: object) -> str:
 def prelude(style: str, width: int = 1, group: int = 0) -> str:
     """Return the beginning of every program.
 
-    ``width`` is that of a CPU's vectors, ``group`` the number of items in a work group.
+    ``width`` is the vector width on a CPU, ``group`` the number of items in a work
+    group.
     """
     cpu = style == "cpu"
     return (

@@ -1,18 +1,24 @@
 """Matrix products on GPUs: ``cl/tiles.cl``.
 
-A work group computes a tile of the result. ``TILES`` are the sizes that there are, and
-``chosen`` takes the one that keeps the device busy.
+A work group computes a tile of the result. ``TILES`` lists the available sizes, and
+``chosen`` returns the largest one that keeps the device busy.
 
-NVIDIA's matrix units multiply numbers of 11 significant bits (TF32). They are used on
-request: under ``plugrad.precision("tf32")``, and with ``PLUGRAD_OPENCL_TF32=1``, the
-inputs of float32 products are rounded to such numbers; with ``3``, a float32 is the sum
-of two of them, and three products make one, whose error is up to 2^-21 instead of
-2^-24. That is no float32: a product with the identity changes the last bit. Sums of
-more than 32 products are in float32 in any case, because the units round towards zero.
-OpenCL has no name for the units: the kernel contains PTX, which only NVIDIA's compiler
-knows. 4096 x 4096 on an H100: 3.13 ms, with three products 2.34, with one 1.50.
+NVIDIA's matrix units multiply numbers with 11 significant bits (TF32). They are used
+only on request:
 
-Products of few rows are bound by reading the other matrix once: ``cl/thin.cl``.
+- Under ``plugrad.precision("tf32")``, and with ``PLUGRAD_OPENCL_TF32=1``, the inputs of
+  float32 products are rounded to such numbers.
+- With ``PLUGRAD_OPENCL_TF32=3``, a float32 is split into two such numbers, and three
+  products replace one. The error is up to 2^-21 instead of 2^-24, so a product with the
+  identity matrix changes the last bit.
+
+Sums of more than 32 products are in float32 in any case, because the units round
+towards zero. OpenCL does not expose the units: the kernel contains PTX, which only
+NVIDIA's compiler knows. Products of 4096 x 4096 matrices take 3.13 ms on an H100, 2.34
+ms with three TF32 products and 1.50 ms with one.
+
+Products with few rows are bound by memory, and read the other matrix once
+(``cl/thin.cl``).
 
 Map: ``product``; ``thin``; ``chosen``; ``has_matrix_units``; how matrices are read;
 ``places``, tables of windows.
@@ -36,24 +42,24 @@ from .runtime import Device, Launch
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 
-GROUP_TILES = 16  # of the left matrix, one after the other
-SUM_MAX_STEPS = 1 << 14  # of a slice; longer sums would lose digits
+GROUP_TILES = 16  # of the left matrix for each of the right, so that they stay cached
+SUM_MAX_STEPS = 1 << 14  # of a slice; longer sums would lose precision
 
 
-BUSY = 2 / 3  # tiles for each compute unit, unless a tile has another number
+BUSY = 2 / 3  # tiles per compute unit that keep the device busy, by default
 
 
 class Tile(NamedTuple):
-    """What a work group computes.
+    """The part of a product that a work group computes.
 
     Attributes:
-        rows, columns: Of the tile.
-        item_rows, item_columns: Of an item, in registers.
-        deep: Steps along k that are in local memory at once.
-        units: How many products of matrix units make one of float32: 3, or 1 of
-            rounded numbers; 0 without them.
-        busy: How many there have to be for each compute unit. Then none has to be
-            smaller.
+        rows, columns: The size of the tile.
+        item_rows, item_columns: The part that an item computes in registers.
+        deep: The number of steps along k that are in local memory at once.
+        units: The number of TF32 products that replace a float32 product: 3, or 1 with
+            rounded inputs; 0 without matrix units.
+        busy: The number of tiles per compute unit that keeps the device busy. With
+            fewer tiles, a smaller size is used.
 
     """
 
@@ -67,7 +73,7 @@ class Tile(NamedTuple):
 
     @property
     def slices(self) -> int:
-        """How many items compute the same elements, each of some steps."""
+        """The number of items that compute the same elements, each in some steps."""
         items = self.rows * self.columns // (self.item_rows * self.item_columns)
         return source.GROUP_ITEMS["gpu"] // items
 
@@ -77,9 +83,9 @@ class Tile(NamedTuple):
         return max(stages, self.slices // 2 * self.rows * self.columns) * itemsize
 
 
-# By how many products of matrix units make one of float32; 0 without them. From large
-# to small: large ones read less memory, but each compute unit needs one.
-# The numbers of ``busy`` with units=1 are between sizes measured on an H100.
+# By ``units``, from large to small: large tiles read less memory, but there must be
+# enough of them for all compute units. The values of ``busy`` for units=1 lie between
+# sizes that were measured on an H100.
 TILES = {
     0: (
         Tile(128, 128, 8, 8, 16),
@@ -109,7 +115,7 @@ class Reading(NamedTuple):
     Attributes:
         tables: Whether offsets are in tables.
         along_k: Whether neighbouring items read neighbours along k.
-        vector: How many neighbours an item reads at once.
+        vector: The number of neighbours that an item reads at once.
 
     """
 
@@ -129,19 +135,19 @@ def product(
     y_row: int = 0,
     finish: Finish | None = None,
 ) -> ClArray:
-    """Return ``[z, m, k] [z, k, n]``; no size is 0.
+    """Return ``[z, m, k] @ [z, k, n]``; no size is 0.
 
     Args:
-        shape: Of the result.
-        sizes: ``z m n k``.
+        shape: The shape of the result.
+        sizes: ``(z, m, n, k)``.
         a: The left matrix.
-        b: The right one.
-        inner: How many matrices are ``batch`` apart; groups of so many are ``outer``
-            apart.
-        y_batch: How far apart the inner and the outer matrices of the result are; they
-            are contiguous by default.
-        y_row: How far apart its rows are.
-        finish: What to do to the result.
+        b: The right matrix.
+        inner: The number of matrices in a batch. Matrices of a batch are ``batch``
+            elements apart, and batches are ``outer`` elements apart.
+        y_batch: The strides of matrices and of batches in the result; contiguous by
+            default.
+        y_row: The stride of rows in the result; contiguous by default.
+        finish: The epilogue.
 
     """
     tile = chosen(a.x.device, a.x.dtype, get_precision(), *sizes)
@@ -161,7 +167,7 @@ def _computed(
     steps: tuple[int, int, int] | None = None,
     finish: Finish | None = None,
 ) -> ClArray:
-    """Return the product by tiles of this size; ``steps`` are those of the result."""
+    """Return the product in tiles of this size; ``steps`` are strides of the result."""
     z, m, n, k = sizes
     device, dtype = a.x.device, a.x.dtype
     tiles = z * -(-m // tile.rows) * -(-n // tile.columns)
@@ -194,28 +200,28 @@ def _computed(
 
 
 def _parts(device: Device, tile: Tile, tiles: int, k: int) -> int:
-    """Return into how many parts to split ``k``, for all units and for precision."""
-    long = -(-k // (tile.slices * SUM_MAX_STEPS))
+    """Return into how many parts to split ``k``: all units work, sums are precise."""
+    min_parts = -(-k // (tile.slices * SUM_MAX_STEPS))
     idle = UNIT_GROUPS * device.units // tiles
-    return max(long, min(idle, k // PART_MIN_STEPS), 1)
+    return max(min_parts, min(idle, k // PART_MIN_STEPS), 1)
 
 
-PART_MIN_STEPS = 2048  # of a part: adding the parts takes a launch
-UNIT_GROUPS = 3  # of a compute unit, so that some work while others wait for memory
+PART_MIN_STEPS = 2048  # in a part; adding up the parts takes a launch
+UNIT_GROUPS = 3  # per compute unit: some compute while others wait for memory
 
 
 # --- few rows -----------------------------------------------------------------------
 
 THIN_MAX_ROWS = 8
 WIDE_GROUP_ITEMS = 1024
-# Items side by side: in a column, and in a row of LANES times 4 columns.
+# Neighbouring items that share a column, or that compute LANES times 4 columns.
 DOT_LANES, ROW_LANES = 32, 8
-THIN_PART_MIN_BYTES = 1 << 16  # of the right matrix: adding the parts takes a launch
+THIN_PART_MIN_BYTES = 1 << 16  # of the right matrix; adding up parts takes a launch
 THIN_ONE_LAUNCH_MAX_BYTES = 1 << 21
 
 
 def suits_thin(sizes: tuple[int, int, int, int], b: Matrix) -> bool:
-    """Return whether ``thin`` is faster: few rows, and a matrix that lies in rows."""
+    """Return whether ``thin`` is faster: few rows, and contiguous rows or columns."""
     _, m, _, _ = sizes
     return m <= THIN_MAX_ROWS and b.rows is None and 1 in (b.row, b.step)
 
@@ -231,26 +237,26 @@ def thin(
     z, m, n, k = sizes
     device, dtype = a.x.device, a.x.dtype
     dots = b.row == 1 and b.step != 1
-    wide = (
+    vector = (
         _vector(dtype, k, b.step, b.batch)
         if dots
         else _vector(dtype, n, b.row, b.batch)
     )
-    lie = a.step == 1 and _vector(dtype, a.row, a.batch) == 4
+    rows_contiguous = a.step == 1 and _vector(dtype, a.row, a.batch) == 4
     lanes = DOT_LANES if dots else ROW_LANES
-    across = source.GROUP_ITEMS["gpu"] // lanes if dots else lanes * wide
+    across = source.GROUP_ITEMS["gpu"] // lanes if dots else lanes * vector
     groups = z * -(-n // across)
     # Few groups of columns need many items that share the steps.
-    most = device.info.handles[0].max_work_group_size
-    wider = not dots and m <= 4 and groups <= 2 * device.units
-    wider = wider and most >= WIDE_GROUP_ITEMS
-    items = WIDE_GROUP_ITEMS if wider else source.GROUP_ITEMS["gpu"]
+    max_group_items = device.info.handles[0].max_work_group_size
+    use_wide_group = not dots and m <= 4 and groups <= 2 * device.units
+    use_wide_group = use_wide_group and max_group_items >= WIDE_GROUP_ITEMS
+    items = WIDE_GROUP_ITEMS if use_wide_group else source.GROUP_ITEMS["gpu"]
     parts = (
         1 if finish else _thin_parts(device, groups, n * k * dtype.itemsize // groups)
     )
     y = empty(device, (parts, math.prod(shape)), dtype)
     bias, activation, alpha = finish or Finish()
-    flags = (dots, wide, lie and wide == 4, bias is not None)
+    flags = (dots, vector, rows_contiguous and vector == 4, bias is not None)
     launch = _thin(device, dtype, m, flags, activation, items)
     launch(
         z * m * n * k,
@@ -264,7 +270,7 @@ def thin(
 
 
 def _thin_parts(device: Device, groups: int, group_bytes: int) -> int:
-    """Return into how many parts to split ``k``, so that all units read."""
+    """Return into how many parts to split ``k``, so that all compute units read."""
     if groups * group_bytes <= THIN_ONE_LAUNCH_MAX_BYTES:
         return 1
     return max(1, min(device.units // groups, group_bytes // THIN_PART_MIN_BYTES))
@@ -279,7 +285,7 @@ def _thin(
     activation: str,
     items: int,
 ) -> Launch:
-    dots, wide, rows_lie, bias = flags
+    dots, vector, rows_contiguous, bias = flags
     values: dict[str, Any] = formulae(dtype, activation)
     return source.kernel(
         device,
@@ -288,9 +294,9 @@ def _thin(
         items,
         M=rows,
         DOTS=dots,
-        WIDE=wide,
+        WIDE=vector,
         LANES=DOT_LANES if dots else ROW_LANES,
-        ROWS_LIE=rows_lie,
+        ROWS_LIE=rows_contiguous,
         BIAS=bias,
         vector="float4" if dtype.kind == "c" else f"{source.C[dtype]}4",
         integer=source.SIGNED[dtype.itemsize],
@@ -305,7 +311,7 @@ def _thin(
 def chosen(
     device: Device, dtype: DType, precision: str, z: int, m: int, n: int, k: int
 ) -> Tile:
-    """Return the largest tile of which there are enough for the compute units."""
+    """Return the largest tile size that gives the compute units enough tiles."""
     memory = device.info.handles[0].local_mem_size
     units = _units(device, precision) if dtype == np.float32 else 0
     fit = [t for t in TILES[units] if t.local_bytes(dtype.itemsize) <= memory]
@@ -318,7 +324,7 @@ def chosen(
 
 
 def _units(device: Device, precision: str) -> int:
-    """Return how many products of matrix units make one of float32; 0 without them."""
+    """Return the TF32 products per float32 product; 0 without matrix units."""
     units = 1 if precision == "tf32" else requested()
     return units if units and has_matrix_units(device, units) else 0
 
@@ -369,26 +375,26 @@ def _launch(
 TF32 = "PLUGRAD_OPENCL_TF32"
 AMPERE = 8  # the first compute capability with TF32
 TRIAL_SIZE = 64
-# Of the trial, by products. Rounding changes each factor by 2^-11, and results are sums
-# of 64 terms of 1 or so.
+# By ``units``. Rounding changes each factor by up to 2^-11 of its size, and results are
+# sums of 64 terms of a size of about 1.
 TRIAL_TOLERANCE = {1: 2**-5, 3: 1e-5}
 
 
 def requested() -> int:
-    """Return how many TF32 products the user asks for in place of one of float32."""
-    given = os.environ.get(TF32, "") or "0"
-    if given not in map(str, TILES):
-        raise ValueError(f"{TF32}={given}: give 1 or 3, or unset it for float32")
-    return int(given)
+    """Return the TF32 products per float32 product that the user asks for."""
+    setting = os.environ.get(TF32, "") or "0"
+    if setting not in map(str, TILES):
+        raise ValueError(f"{TF32}={setting}: give 1 or 3, or unset it for float32")
+    return int(setting)
 
 
 @functools.cache
 def has_matrix_units(device: Device, units: int) -> bool:
-    """Return whether the device has them: compile a product, and compare it.
+    """Return whether the device has matrix units: compile and compare a product.
 
     Args:
-        device: Where.
-        units: How many products of them make one of float32.
+        device: The device.
+        units: The number of TF32 products that replace a float32 product.
 
     """
     handle = device.info.handles[0]
@@ -441,22 +447,22 @@ def _reading_right(b: Matrix, n: int, k: int) -> Reading:
 
 
 def _vector(dtype: DType, *distances: int) -> int:
-    """Return how many elements may be read at once where these are multiples of it."""
+    """Return how many elements to read at once: 4 if it divides all ``distances``."""
     return 4 if dtype.kind != "c" and not any(d % 4 for d in distances) else 1
 
 
 # --- tables -----------------------------------------------------------------------
 
-MAX_PLACE = 1 << 15  # of a sum of places, on each axis
+MAX_PLACE = 1 << 15  # limit of the coordinates of a sum of places
 
 
 @functools.lru_cache(256)
 def places(device: Device, *axes: tuple[tuple[int, int], ...]) -> ClArray:
-    """Return all sums of an offset of each of the ``axes``, and of their places.
+    """Return the sums of all combinations of pairs, one from each axis, as int32.
 
     Args:
-        device: Where they are needed.
-        axes: An offset and a place each. A place is ``place(y, x)``.
+        device: The device for the result.
+        axes: Pairs of an offset and a place. A place is ``place(y, x)``.
 
     """
     pairs = [np.array(axis, np.int64).reshape(-1, 2) for axis in axes]
@@ -470,5 +476,5 @@ def places(device: Device, *axes: tuple[tuple[int, int], ...]) -> ClArray:
 
 
 def place(y: int, x: int) -> int:
-    """Return one number for both; the numbers of two places can be added."""
+    """Return a place: two coordinates in one number. Places can be added."""
     return (y << 16) + x

@@ -1,4 +1,4 @@
-"""How long a device works, from the events of its queues, while a profile asks."""
+"""Measures how long kernels run, from the events of their queues, for a profile."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-MAX_PENDING_EVENTS = 4096  # before their times are added up
+MAX_PENDING_EVENTS = 4096  # whose times have not been added up
 
 
 class Timer:
-    """The seconds that kernels ran, by the thread that launched them; with the lock."""
+    """Seconds that kernels ran, by launching thread. Callers hold the device's lock."""
 
     def __init__(self) -> None:
         self._events: list[tuple[int, Any]] = []
@@ -37,7 +37,7 @@ class Timer:
 
 
 class Timed:
-    """Calls ``work``, which enqueues, and records its event."""
+    """Calls ``work``, an enqueueing function, and records its event."""
 
     __slots__ = ("_timer", "work")
 
@@ -45,7 +45,7 @@ class Timed:
         self.work, self._timer = work, timer
 
     def __call__(self, *args: Any) -> Any:
-        """Enqueue it, and return the event."""
+        """Enqueue, and return the event."""
         event = self.work(*args)
         self._timer.note(event)
         return event

@@ -1,6 +1,7 @@
-"""Kernels whose output elements depend on one element of each input.
+"""Builds kernels whose output elements depend on one element of each input.
 
-Map: ``walk``, the kernel around what makes elements; ``layout``, how shapes broadcast.
+Map: ``walk``, the kernel around the code for an element; ``layout``, how shapes
+broadcast.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .arrays import DType, Shape
 from .moves import LARGE_ELEMENTS, divided, offset_types
 from .runtime import Device, Launch
 
-# How the variable v0 gets elements of the input 0, of the type X0, where p0 points.
+# C that loads elements of input 0, of type X0, from pointer p0 into the variable v0.
 SPLAT = "const X{0} v{0} = p{0}[0];"
 LOAD = "const X{0} v{0} = *(__global const X{0} *)(p{0} + j);"
 STORE = "*(__global {} *)(to{} + j) = {};"
@@ -33,7 +34,8 @@ SLOTS = [f"s{k}" for k in range(8)]  # the names of the elements of a vector in 
 class Input(NamedTuple):
     """An input: its type in C, and how it advances in a row.
 
-    That is "1", by one; "0", not at all; or "=": it has an element for each result.
+    ``advances`` is "1" (by one element), "0" (not at all), or "=" if the input has the
+    shape of the outputs.
     """
 
     c: str
@@ -41,7 +43,7 @@ class Input(NamedTuple):
 
 
 class Output(NamedTuple):
-    """An output: its types in C, as a vector and of an element; the variable."""
+    """An output: its C types of a vector and of an element, and its variable."""
 
     vector: str
     c: str
@@ -49,11 +51,12 @@ class Output(NamedTuple):
 
 
 class Form(NamedTuple):
-    """How a GPU counts through elements; on a CPU there is one form.
+    """How a GPU kernel computes offsets; CPU kernels have only one form.
 
     Attributes:
-        small: Offsets have 32 bits.
-        aligned: Neighbouring elements lie together in every input that advances.
+        small: Whether offsets have 32 bits.
+        aligned: Whether neighbouring elements are neighbours in every input that
+            advances.
 
     """
 
@@ -61,7 +64,7 @@ class Form(NamedTuple):
     aligned: bool = False
 
 
-FLAT = Form(aligned=True)  # of inputs without rows: offsets need no division
+FLAT = Form(aligned=True)  # without broadcasting: offsets need no division
 
 
 @functools.lru_cache(4096)
@@ -74,19 +77,19 @@ def form(
 ) -> Form:
     """Return the form for ``n`` elements of this ``layout`` on a GPU.
 
-    An item has ``lanes`` of them.
+    A work item computes ``lanes`` elements.
     """
     if not rank:
         return FLAT
     steps = iter(sizes[rank:])
-    own = [(a, [next(steps) for _ in range(rank)]) for a in advances if a != "="]
-    moved = [step for a, steps in own if a == "1" for step in steps]
+    inputs = [(a, [next(steps) for _ in range(rank)]) for a in advances if a != "="]
+    moved = [step for a, steps in inputs if a == "1" for step in steps]
     aligned = all(size % lanes == 0 for size in (sizes[0], *moved))
     return Form(n < LARGE_ELEMENTS, aligned)
 
 
 def lanes(dtypes: Iterable[DType]) -> int:
-    """Return how many neighbouring elements an item of a GPU has."""
+    """Return how many neighbouring elements a work item of a GPU computes."""
     return 8 if max(dtype.itemsize for dtype in dtypes) <= 2 else 4
 
 
@@ -105,12 +108,12 @@ def walk(
 ) -> Launch:
     """Return a kernel that runs ``work`` for each element of its outputs.
 
-    It takes the inputs, numbers of these types in C, the outputs, how many elements
-    there are, and the sizes of ``layout`` for the inputs that are not "=".
+    Its arguments are the inputs, ``numbers`` of these C types, the outputs, the number
+    of elements, and the sizes of ``layout`` for the inputs that are not "=".
     """
     moves = [i for i, x in enumerate(inputs) if x.advances != "0"]
     stays = [i for i, x in enumerate(inputs) if x.advances == "0"]
-    named = [*enumerate(outputs)]
+    numbered = [*enumerate(outputs)]
     types = {x.c for x in inputs} | {y.c for y in outputs}
     return source.kernel(
         device,
@@ -129,8 +132,8 @@ def walk(
         loads=_joined(LOAD, moves),
         tails=_joined(TAIL, moves),
         work=work,
-        stores=" ".join([STORE.format(y.vector, o, y.name) for o, y in named]),
-        rests=" ".join([f"to{o}[j + k] = {y.name}[k];" for o, y in named]),
+        stores=" ".join([STORE.format(y.vector, o, y.name) for o, y in numbered]),
+        rests=" ".join([f"to{o}[j + k] = {y.name}[k];" for o, y in numbered]),
         **offset_types(device, form.small),
         **_wide(inputs, outputs, lanes),
     )
@@ -145,7 +148,7 @@ def _arguments(
 
 
 def _wide(inputs: list[Input], outputs: list[Output], lanes: int) -> dict[str, Any]:
-    """Return C that reads, takes apart, puts together and writes vectors."""
+    """Return C that loads, unpacks, packs and stores vectors."""
     moves = [(i, x.c) for i, x in enumerate(inputs) if x.advances != "0"]
     ys = [*enumerate(outputs)]
     loads = [WIDE_LOAD.format(i=i, c=c, lanes=lanes) for i, c in moves]
@@ -166,19 +169,19 @@ def _joined(text: str, which: list[int]) -> str:
 def _sizes(inputs: list[Input], rank: int) -> list[str]:
     """Return the names of the sizes in C."""
     names = ["m"] * (rank > 0) + [f"d{k}" for k in range(1, rank)]
-    own = [i for i, x in enumerate(inputs) if x.advances != "="]
-    return names + [f"s{i}_{k}" for i in own for k in range(rank)]
+    broadcast_inputs = [i for i, x in enumerate(inputs) if x.advances != "="]
+    return names + [f"s{i}_{k}" for i in broadcast_inputs for k in range(rank)]
 
 
 def _offsets(inputs: list[Input], outputs: list[Output], rank: int) -> str:
-    """Return C that points ``p0``, ``p1``... at the inputs' parts of this row."""
+    """Return C that points ``p0``, ``p1`` and so on at the inputs' parts of a row."""
     lines = ["Offset rest = row;", *divided(rank, "Offset")] if rank else []
     for i, (c, advances) in enumerate(inputs):
         steps = [f"at{k} * (Offset)s{i}_{k}" for k in range(rank)]
         terms = steps if advances != "=" else ["i"]
         terms += ["column"] if advances == "1" else []
-        at = " + ".join(terms) or "0"
-        lines.append(f"__global const {c} *restrict p{i} = x{i} + ({at});")
+        offset = " + ".join(terms) or "0"
+        lines.append(f"__global const {c} *restrict p{i} = x{i} + ({offset});")
     for o, y in enumerate(outputs):
         lines.append(f"__global {y.c} *restrict to{o} = y{o} + i;")
     return " ".join(lines)
@@ -191,10 +194,11 @@ def _offsets(inputs: list[Input], outputs: list[Output], rank: int) -> str:
 def layout(*shapes: Shape) -> tuple[Shape, str, int, tuple[int, ...]]:
     """Return how ``shapes`` broadcast: shape, pattern, rank and sizes.
 
-    Axes that lie side by side in all of them are one. The last axis is a row, in which
-    an input advances by one ("1" in the pattern) or stays ("0"); before it there are
-    ``rank`` others. The sizes: of a row, of axes 1 and on of those before, and then for
-    each input by how much each of these advances it.
+    Axes that can be merged in all inputs are merged. The last axis is the row: in a
+    row, an input advances by one element ("1" in the pattern) or not at all ("0").
+    ``rank`` is the number of axes before the row. The sizes are that of the row, those
+    of the other axes except the first, and then the strides of each input along these
+    axes.
     """
     shape = broadcast("opencl", *shapes)
     strides = [broadcast_strides(own, len(shape)) for own in shapes]

@@ -1,7 +1,8 @@
-"""Operations on windows channel by channel: pooling and depthwise convolution.
+"""Channel-by-channel operations on windows: pooling and depthwise convolution.
 
-One template, ``cl/window.cl``, with a body each: ``look`` goes from the input to the
-windows, ``look_back`` the other way, ``filters`` from both to the filter.
+All use the template ``cl/window.cl``, each with its own body. ``forward`` computes
+outputs from windows of the input, ``backward`` the cotangent of the input, and
+``filter_gradient`` that of the filter.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ INT32 = np.dtype(np.int32)
 
 
 class Body(NamedTuple):
-    """The C that runs on ``value``: first, at each kernel position, and last.
+    """C statements that compute an output from each ``value`` of its window.
 
     Attributes:
-        zero: What sums of products with a filter begin with; for these there is a
-            faster way.
+        start: What runs before the first kernel position.
+        position: What runs at each kernel position.
+        end: What runs after the last kernel position.
+        back: What runs for each window that contains an element, in ``backward``.
+        zero: The initial value of a sum of products with a filter. Such sums are
+            computed faster, for four outputs at once.
 
     """
 
@@ -37,7 +42,7 @@ class Body(NamedTuple):
     zero: str = ""
 
 
-def look(
+def forward(
     body: Body,
     x: ClArray,
     filter: ClArray | None,
@@ -48,10 +53,10 @@ def look(
     counts: bool = False,
     into: ClArray | None = None,
 ) -> tuple[ClArray, ClArray]:
-    """Return the result, and with ``index`` int32 numbers that the body writes.
+    """Return the result and, with ``index``, the int32 numbers that the body writes.
 
-    ``counts`` is whether the elements of all images are counted through, ``into`` an
-    array to write to instead of a new one.
+    With ``counts``, the numbers of elements continue from one image to the next.
+    ``into`` is an array to write to instead of a new one.
     """
     device, shape = x.device, geometry.out_shape
     y = into or empty(device, shape, x.dtype)
@@ -68,10 +73,10 @@ def look(
     return y, found
 
 
-def look_back(
+def backward(
     body: Body, dy: ClArray, more: ClArray | None, index: ClArray | None, g: Windows
 ) -> ClArray:
-    """Return for each element the sum of what all windows contribute."""
+    """Return, for each element of the input, the sum over the windows around it."""
     device, channels = dy.device, g.out_shape[-1]
     dx = empty(device, (*g.in_shape[:-1], channels), dy.dtype)
     if dx.size:
@@ -85,8 +90,8 @@ def look_back(
     return dx
 
 
-def filters(x: ClArray, dy: ClArray, g: Windows) -> ClArray:
-    """Return ``[parts, positions, channels]``, to be added up."""
+def filter_gradient(x: ClArray, dy: ClArray, g: Windows) -> ClArray:
+    """Return ``[parts, positions, channels]``, whose parts the caller adds up."""
     device = x.device
     channels = dy.shape[-1]
     positions = len(g.kernel_positions)
@@ -105,13 +110,13 @@ def filters(x: ClArray, dy: ClArray, g: Windows) -> ClArray:
 
 
 def _items(launch: Launch, shape: Shape) -> int:
-    """Return the items: one per row on a CPU, one per element on a GPU."""
+    """Return the number of items: one per row on a CPU, one per element on a GPU."""
     cpu = launch.device.style == "cpu"
     return math.prod(shape[:-2]) if cpu else int(launch.items(math.prod(shape)))
 
 
 def _sizes(device: Device, g: Windows) -> ClArray:
-    """Return the sizes of three axes; hold them until the kernel is launched."""
+    """Return the sizes of three axes; keep the array until the kernel is launched."""
     while len(g.window) < 3:
         g = g.with_leading_axis()
     before = tuple([pair[0] for pair in g.padding])
@@ -120,7 +125,7 @@ def _sizes(device: Device, g: Windows) -> ClArray:
 
 
 def _width(dtype: DType, channels: int) -> int:
-    """Return the elements of a vector; small ones could not hold an index."""
+    """Return the vector width; types below 4 bytes could not hold an index."""
     return width(dtype) if channels >= width(dtype) and dtype.itemsize > 3 else 1
 
 

@@ -1,4 +1,4 @@
-"""Convolution with windows of 3 x 3 by fewer products, on CPUs: ``cl/winograd.cl``."""
+"""Winograd convolution with windows of 3 x 3, on CPUs: ``cl/winograd.cl``."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MAX_INTERMEDIATE_ELEMENTS = 1 << 26  # of the transformed input and output
 
 
 def suits(x: ClArray, geometry: Windows) -> bool:
-    """Return whether it is faster; its errors are twice those of float32 products.
+    """Return whether Winograd convolution is faster; its errors are twice as large.
 
     On GPUs its four launches take longer than the products that it saves.
     """
-    between = 4 * math.prod(geometry.out_shape[:3])
-    between *= geometry.in_shape[-1] + geometry.out_shape[-1]
+    intermediate = 4 * math.prod(geometry.out_shape[:3])
+    intermediate *= geometry.in_shape[-1] + geometry.out_shape[-1]
     return (
         x.device.style == "cpu"
         and x.dtype == np.float32
@@ -34,18 +34,18 @@ def suits(x: ClArray, geometry: Windows) -> bool:
         and max(geometry.strides + geometry.dilations) == geometry.groups == 1
         and min(geometry.in_shape[-1], geometry.out_shape[-1]) >= WINOGRAD_MIN_CHANNELS
         and min(geometry.out_shape[1:3]) > 2
-        and between <= MAX_INTERMEDIATE_ELEMENTS
+        and intermediate <= MAX_INTERMEDIATE_ELEMENTS
     )
 
 
 def conv(
     x: ClArray, filter: ClArray, geometry: Windows, finish: Finish | None
 ) -> ClArray:
-    """Return ``finish(conv2d(x, filter))``; nothing is empty."""
+    """Return ``finish(conv2d(x, filter))``; no array is empty."""
     device, dtype = x.device, x.dtype
-    (batch, height, wide, k), (_, h, w, c) = geometry.out_shape, geometry.in_shape
+    (batch, height, out_width, k), (_, h, w, c) = geometry.out_shape, geometry.in_shape
     down = -(-height // 2)
-    across = -(-wide // 2)
+    across = -(-out_width // 2)
     rows = batch * down
     tiles = rows * across
     bias, activation, alpha = finish or Finish()
@@ -61,14 +61,14 @@ def conv(
     right = Matrix(u, k, 1, c * k)
     m = product((16, tiles, k), (16, tiles, k, c), left, right)
     arrays = (m, x, filter, bias or y, y)
-    sizes = (*tiling, height, wide, k, alpha)
+    sizes = (*tiling, height, out_width, k, alpha)
     _run(run("collect"), m.size, rows, *arrays, *sizes)
     return y
 
 
 def _run(launch: Launch, size: int, items: int, *args: Any) -> None:
-    found = [x.buffer if isinstance(x, ClArray) else x for x in args]
-    launch(size, items, *found)
+    arguments = [x.buffer if isinstance(x, ClArray) else x for x in args]
+    launch(size, items, *arguments)
 
 
 @functools.cache

@@ -1,6 +1,6 @@
-"""Depthwise convolutions: each channel by itself, vectors of channels together.
+"""Depthwise convolutions: each channel by itself, in vectors of channels.
 
-With several results a channel, the input is repeated: then there is one.
+If a channel has several results, it is repeated, so that each copy has one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from plugrad.plugin import KernelTable
 from ..arrays import ClArray, filled
 from ..products import Finish
 from ..reductions import along
-from ..windows import Body, filters, look, look_back
+from ..windows import Body, filter_gradient, forward, backward
 from .shape import broadcast_to
 
 kernels = KernelTable()
@@ -32,18 +32,18 @@ def conv(
 ) -> ClArray:
     """``y[m] += x[c] f[c, m]``."""
     body = _BIAS if finish is not None and finish.bias is not None else _BODY
-    return look(body, _repeated(x, geometry), filter, geometry, finish=finish)[0]
+    return forward(body, _repeated(x, geometry), filter, geometry, finish=finish)[0]
 
 
 @kernels("DepthwiseConv2dNativeBackpropInput")
 def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> ClArray:
     """``dx[c] += dy[m] f[c, m]``."""
-    dx = look_back(_BODY, dy, filter, None, geometry)
+    dx = backward(_BODY, dy, filter, None, geometry)
     c, k = geometry.in_shape[-1], dy.shape[-1]
     if c == k:
         return dx
-    each = dx.view((*geometry.in_shape, k // c))
-    return along("Sum", each, (len(geometry.in_shape),), False)
+    parts = dx.view((*geometry.in_shape, k // c))
+    return along("Sum", parts, (len(geometry.in_shape),), False)
 
 
 @kernels("DepthwiseConv2dNativeBackpropFilter")
@@ -53,13 +53,13 @@ def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> ClArray:
     shape = (*geometry.window, c, k // c)
     if not dy.size or not x.size:
         return filled(x.device, shape, 0, x.dtype)
-    df = filters(_repeated(x, geometry), dy, geometry)
+    df = filter_gradient(_repeated(x, geometry), dy, geometry)
     total: ClArray = along("Sum", df, (0,), False)
     return total.view(shape)
 
 
 def _repeated(x: ClArray, windows: Windows) -> ClArray:
-    """Return ``x`` with every channel as often as it has results."""
+    """Return ``x`` with each channel repeated once for each of its results."""
     c, k = x.shape[-1], windows.out_shape[-1]
     if c == k:
         return x

@@ -11,7 +11,7 @@ from plugrad.plugin import KernelTable
 
 from ..arrays import ClArray, ClArrays, DType, filled
 from ..runtime import Device
-from ..windows import Body, look, look_back
+from ..windows import Body, forward, backward
 from .binary import kernels as binary
 from .shape import broadcast_to
 
@@ -25,14 +25,14 @@ _AVERAGE = Body(
 )
 _INDEX = Body(
     "T best = (T)($least); I output = (I)(-1);",
-    # the first one that is no NaN, and then what is larger
+    # the first value that is not NaN, and then each larger one
     "const I hit = (value > best) | ((output < (I)0) & (value == value));"
     "best = hit ? value : best; output = hit ? (I)(first + p) : output;",
     "output = output < (I)0 ? output : output * (I)channels + lanes(c);"
     "*(__global T *)(y + to) = best; *(__global N *)(index + to) = TO(N, output);",
     "total += TO(I, *(__global const N *)(index + from)) == me ? value : (T)(0);",
 )
-# Where no windows overlap: found and handed back in one go.
+# For windows that do not overlap: find the maximum and write the gradient in one pass.
 _ALONE = _INDEX._replace(
     end="const T dy = LOAD(f + to);"
     "EACH_POSITION(*(__global T *)(y + at) = output == (I)p ? dy : (T)(0);)",
@@ -46,8 +46,8 @@ _LARGEST = Body(
 
 
 @functools.cache
-def _of(body: Body, dtype: DType) -> Body:
-    """Return the body with the least number of a dtype."""
+def _for_dtype(body: Body, dtype: DType) -> Body:
+    """Return the body with the least number of the dtype filled in."""
     least = "-INFINITY"
     if dtype.kind in "iu":
         limit = np.iinfo(dtype).min
@@ -59,7 +59,7 @@ def _of(body: Body, dtype: DType) -> Body:
 @kernels("MaxPool")
 def max_pool(x: ClArray, *, geometry: Windows) -> ClArray:
     """Return the maximum of each window; NaN is never the largest."""
-    return look(_of(_LARGEST, x.dtype), x, None, geometry)[0]
+    return forward(_for_dtype(_LARGEST, x.dtype), x, None, geometry)[0]
 
 
 @kernels("MaxPoolWithArgmax")
@@ -67,38 +67,38 @@ def max_pool_with_argmax(
     x: ClArray, *, geometry: Windows, include_batch_in_index: bool
 ) -> tuple[ClArray, ClArray]:
     """Return the maxima and the index of the first one."""
-    body = _of(_INDEX, x.dtype)
+    body = _for_dtype(_INDEX, x.dtype)
     batch = include_batch_in_index
-    return look(body, x, None, geometry, index=True, counts=batch)
+    return forward(body, x, None, geometry, index=True, counts=batch)
 
 
 @kernels("MaxPool3DGrad")
 @kernels("MaxPoolGrad")
 def max_pool_grad(dy: ClArray, x: ClArray, y: ClArray, *, geometry: Windows) -> ClArray:
-    """Find the largest anew, then let each element ask all windows whether it was."""
+    """Find the maxima again; each element adds up the windows whose maximum it is."""
     if geometry.dilations == (1,) * len(geometry.window) and all(
         n <= s for n, s in zip(geometry.window, geometry.strides, strict=True)
     ):
         dx = filled(x.device, x.shape, 0, x.dtype)
-        look(_of(_ALONE, x.dtype), x, dy, geometry, into=dx)
+        forward(_for_dtype(_ALONE, x.dtype), x, dy, geometry, into=dx)
         return dx
-    _, index = look(_of(_INDEX, x.dtype), x, None, geometry, index=True)
-    return look_back(_INDEX, dy, None, index, geometry)
+    _, index = forward(_for_dtype(_INDEX, x.dtype), x, None, geometry, index=True)
+    return backward(_INDEX, dy, None, index, geometry)
 
 
 @kernels("AvgPool3D")
 @kernels("AvgPool")
 def avg_pool(x: ClArray, *, geometry: Windows) -> ClArray:
-    """Divide by the number of elements inside."""
-    return look(_AVERAGE, x, None, geometry)[0]
+    """Divide by the number of elements inside the input."""
+    return forward(_AVERAGE, x, None, geometry)[0]
 
 
 @kernels("AvgPool3DGrad")
 @kernels("AvgPoolGrad")
 def avg_pool_grad(dy: ClArray, x: ClArray | None, *, geometry: Windows) -> ClArray:
-    """Distribute the cotangents."""
+    """Distribute each cotangent over the elements of its window."""
     share = binary["RealDiv"](dy, _counts(dy.device, geometry, dy.dtype))
-    if _tiled(geometry):  # repeat each along its window
+    if _tiled(geometry):  # repeat each share along its window
         outputs, window = geometry.out_shape[1:-1], geometry.window
         axes = [*zip(outputs, window, strict=True)]
         ends = (dy.shape[:1], dy.shape[-1:])
@@ -107,7 +107,7 @@ def avg_pool_grad(dy: ClArray, x: ClArray | None, *, geometry: Windows) -> ClArr
             for full in (False, True)
         ]
         return broadcast_to(share.view(narrow), shape=wide).view(geometry.in_shape)
-    return look_back(_AVERAGE, share, None, None, geometry)
+    return backward(_AVERAGE, share, None, None, geometry)
 
 
 def _tiled(geometry: Windows) -> bool:
@@ -122,7 +122,7 @@ def _tiled(geometry: Windows) -> bool:
 
 @functools.lru_cache(256)
 def _counts(device: Device, windows: Windows, dtype: DType) -> ClArray:
-    """Return how many elements each window sees, and 1 for none."""
+    """Return how many elements each window contains, and 1 for an empty window."""
     axes = [np.array([sum(row) for row in axis]) for axis in windows.inside]
     counts = functools.reduce(np.multiply.outer, [*axes, np.ones(1, np.int64)])
     return cast("ClArray", ClArrays(device).upload(np.maximum(counts, 1).astype(dtype)))
