@@ -368,8 +368,8 @@ def _style(info: DeviceInfo) -> str:
     given = os.environ.get("PLUGRAD_OPENCL_STYLE", "")
     if given not in ("", "cpu", "gpu"):
         raise ValueError(
-            f"PLUGRAD_OPENCL_STYLE={given}: set it to cpu or gpu, or unset it for the "
-            "style that fits the device"
+            f"PLUGRAD_OPENCL_STYLE={given}: give cpu or gpu, or unset it for the style "
+            "that fits the device"
         )
     has_vectors = info.kind == "cpu" and not _pocl.is_plain()
     return given or ("cpu" if has_vectors else "gpu")
