@@ -1,7 +1,7 @@
-"""Kernels of users, from OpenCL C: contract, kernel, gradient and op in one call.
+"""Custom kernels in OpenCL C: contract, kernel, gradient and op in one call.
 
 Map: ``elementwise_kernel``, from an expression; ``source_kernel``, from a whole kernel;
-``CustomKernel``, the op that both return; contracts. What is C is in ``custom_source``.
+``CustomKernel``, the op that both return; contracts. ``custom_source`` handles the C.
 """
 
 from __future__ import annotations
@@ -37,39 +37,40 @@ def elementwise_kernel(
 ) -> CustomKernel:
     """Return an op that computes each element by ``code``; its inputs broadcast.
 
-    ``elementwise_kernel("mylib.Swish(x)", "y = x / (1 + exp(-x))")`` is one. The kernel
-    is registered for the process, on the backends of all devices.
+    Example: ``elementwise_kernel("mylib.Swish(x)", "y = x / (1 + exp(-x))")``. The
+    kernel is registered for the process, on the backends of all devices.
 
     Args:
-        kernel: The signature of a new one, as ``plugrad.plugin.Kernel`` takes it, whose
-            attributes are numbers; or a contract, or the name of a kernel that is
-            there, whose gradient stays what it is.
-        code: Statements in OpenCL C. The last assignment is the output, and names it.
-            Inputs are variables of type ``T``, bool ones ``uchar``; attributes are
-            numbers of that type, which the op takes by keyword.
-        dtypes: What ``T`` may be. complex64 is ``float2``. Where integers are not among
-            them, the op makes float32 of integers.
-        out_dtype: Of the result, if it is not that of ``T``.
-        gradients: A function an input, as for ``plugrad.register_gradient``.
-        decomposition: The same with ops, for other backends.
+        kernel: The signature of a new kernel, as ``plugrad.plugin.Kernel`` accepts it,
+            whose attributes are numbers. Or a contract or the name of an existing
+            kernel, which keeps its gradient.
+        code: Statements in OpenCL C. The last assignment is the output, and gives it
+            its name. Inputs are variables of type ``T``, or ``uchar`` if they are bool.
+            Attributes are numbers of type ``T``; the op accepts them by keyword.
+        dtypes: The dtypes that ``T`` may be; complex64 is ``float2``. If no integer
+            dtype is listed, the op converts integers to float32.
+        out_dtype: The dtype of the result, if it is not that of ``T``.
+        gradients: A function for each input, as for ``plugrad.register_gradient``.
+        decomposition: The same computation with ops, for other backends.
 
     Raises:
         ValueError: The name has no dot or is taken, nothing is assigned, or a gradient
             does not fit.
-        TypeError: A dtype is not known; or later an input has one without code, or an
-            attribute is no number of it.
+        TypeError: A dtype is not known. At a call: there is no code for the dtype of an
+            input, or an attribute is not a number of that dtype.
 
-    BackendError with the compiler's log, by lines of ``code``, at the first use.
+    If the code does not compile, its first use raises a BackendError with the
+    compiler's log, which refers to the lines of ``code``.
 
     """
-    who = "elementwise_kernel"
-    y = _assigned(kernel, code)
-    covered = [_dtype(who, name) for name in dtypes.split()]
-    rule = _broadcasted(_dtype(who, out_dtype) if out_dtype else None)
-    contract = _contract(who, kernel, rule, y)
+    caller = "elementwise_kernel"
+    y = _assigned_name(kernel, code)
+    supported = [_dtype(caller, name) for name in dtypes.split()]
+    out = _broadcast_rule(_dtype(caller, out_dtype) if out_dtype else None)
+    contract = _contract(caller, kernel, out, y)
     if not contract.inputs or contract.outputs != (y,):
         raise ValueError(
-            f"{who}: {contract} needs inputs, and code whose last assignment is its "
+            f"{caller}: {contract} needs inputs, and code whose last assignment is its "
             f"output, not {y}"
         )
     run = elementwise(
@@ -78,14 +79,14 @@ def elementwise_kernel(
         out=out_dtype,
         attrs=" ".join(contract.attrs),
         alone="biuf",
-        **{d.kind: body(contract, code, d.kind) for d in covered},
+        **{d.kind: body(contract, code, d.kind) for d in supported},
     )
-    implementation = _checked(contract, run, covered)
-    return CustomKernel(contract, implementation, gradients, decomposition, covered)
+    implementation = _with_checks(contract, run, supported)
+    return CustomKernel(contract, implementation, gradients, decomposition, supported)
 
 
-def _assigned(kernel: str | Kernel, code: str) -> str:
-    """Return the name that is assigned last."""
+def _assigned_name(kernel: str | Kernel, code: str) -> str:
+    """Return the name of the last variable to which the code assigns."""
     assigned = re.findall(r"(\w+)\s*=(?!=)", without_comments(code))
     if assigned:
         return str(assigned[-1])
@@ -94,8 +95,8 @@ def _assigned(kernel: str | Kernel, code: str) -> str:
     )
 
 
-def _broadcasted(dtype: DType | None) -> Outputs:
-    """Return the rule for an output of that dtype, or of the deciding input's."""
+def _broadcast_rule(dtype: DType | None) -> Outputs:
+    """Return the rule for an output of this dtype, or by default of that of ``T``."""
 
     def out(*xs: Spec, **_: Any) -> Spec:
         shape = geometry.broadcast("elementwise_kernel", *[x.shape for x in xs])
@@ -104,18 +105,20 @@ def _broadcasted(dtype: DType | None) -> Outputs:
     return out
 
 
-def _checked(contract: Kernel, run: Function, covered: Sequence[DType]) -> Function:
-    """Return ``run``, for dtypes that there is code for and attributes that fit."""
+def _with_checks(
+    contract: Kernel, run: Function, supported: Sequence[DType]
+) -> Function:
+    """Return ``run`` with a check of the dtypes of inputs and of the attributes."""
 
     def implementation(*xs: ClArray, **values: Any) -> Any:
         work = deciding([x.dtype for x in xs])
-        if work in covered:
+        if work in supported:
             for name, value in values.items():
                 number(contract, name, value, work)
             return run(*xs, **values)
         if contract.decomposition is not None:
             return NotImplemented
-        known = " ".join(map(str, covered))
+        known = " ".join(map(str, supported))
         raise TypeError(
             f"{contract.op}: no code for {work}; dtypes= names {known}, cast to one"
         )
@@ -135,31 +138,34 @@ def source_kernel(
 ) -> CustomKernel:
     """Return an op that runs one ``__kernel`` function in OpenCL C.
 
-    The parameters of the function are found by their names, in any order: inputs and
-    outputs are ``__global`` pointers, attributes are numbers, ``x_size`` is how many
-    elements ``x`` has, ``x_shape0`` its first axis. ``T`` is the type of the first
-    input that is not bool, ``x_t`` that of ``x``; a pointer of another type, ``float``,
-    restricts the op to that dtype. Arrays are row-major. An index out of bounds, and
-    two items that write one element, are for the code to avoid: nothing checks them.
+    The parameters of the function are recognized by their names, in any order. Inputs
+    and outputs are ``__global`` pointers, and attributes are numbers. ``x_size`` is the
+    number of elements of ``x``, and ``x_shape0`` the size of its first axis. ``T`` is
+    the type of the first input that is not bool, and ``x_t`` the type of ``x``. A
+    pointer of another type, such as ``float``, restricts the op to that dtype. Arrays
+    are row-major. Nothing checks for an index out of bounds, or for two work items that
+    write the same element: the code must avoid both.
 
     Args:
-        kernel: The signature of a new one, as ``plugrad.plugin.Kernel`` takes it; or a
-            contract, or the name of a kernel that is there, whose gradient stays what
-            it is.
+        kernel: The signature of a new kernel, as ``plugrad.plugin.Kernel`` accepts it.
+            Or a contract or the name of an existing kernel, which keeps its gradient.
         code: OpenCL C, with one ``__kernel void name(...)``.
-        out: Specs of the inputs and attributes -> specs of the outputs.
-        items: The same -> how many work items; by default one an element of the first
-            output. They are rounded up to whole groups: those past the end must return.
-        group: How many items are in a group.
-        gradients: A function an input, as for ``plugrad.register_gradient``.
-        decomposition: The same with ops, for other backends.
+        out: A function that returns the specs of the outputs, from the specs of the
+            inputs and the attributes.
+        items: A function of the same arguments that returns the number of work items;
+            by default one for each element of the first output. The number is rounded
+            up to whole groups: items past the end must return.
+        group: The number of work items in a group.
+        gradients: A function for each input, as for ``plugrad.register_gradient``.
+        decomposition: The same computation with ops, for other backends.
 
     Raises:
         ValueError: The name has no dot or is taken, or parameters, a gradient or the
             group do not fit.
-        TypeError: Later, if inputs or attributes are not of the types in ``code``.
+        TypeError: At a call: inputs or attributes do not have the types in ``code``.
 
-    BackendError with the compiler's log, by lines of ``code``, at the first use.
+    If the code does not compile, its first use raises a BackendError with the
+    compiler's log, which refers to the lines of ``code``.
 
     """
     contract = _contract("source_kernel", kernel, out)
@@ -187,11 +193,11 @@ def source_kernel(
 
 
 class CustomKernel:
-    """The op of a kernel of yours; call it with tensors, and attributes by keyword.
+    """The op of a custom kernel; call it with tensors, and attributes by keyword.
 
     Attributes:
-        kernel: Its contract.
-        backends: Those that it is registered on.
+        kernel: The contract of the kernel.
+        backends: The names of the backends on which the kernel is registered.
 
     """
 
@@ -203,7 +209,7 @@ class CustomKernel:
         decomposition: Function | None,
         dtypes: Sequence[DType] | None = None,
     ) -> None:
-        self._dtypes = dtypes  # of an elementwise one, whose inputs have one dtype
+        self._dtypes = dtypes  # of an elementwise kernel, whose inputs share one
         self._rules: dict[str, Any] = dict(gradients or {})
         known = plugin.contracts().get(contract.name)
         if "." not in contract.name and (known is None or decomposition is not None):
@@ -220,32 +226,32 @@ class CustomKernel:
                 backend,
                 implementation,
             )
-        self.kernel = plugin.contracts()[contract.name]  # the first of that name
+        self.kernel = plugin.contracts()[contract.name]  # registered first
         if decomposition is not None:
             self.kernel.decomposition = decomposition
         if self._rules:
             pg.register_gradient(contract.name, **self._rules)
 
     def __call__(self, *inputs: TensorLike, **attrs: Any) -> Any:
-        """Return the output, or a tuple of several."""
+        """Return the output, or a tuple of several outputs."""
         if self._dtypes is None:
             xs: list[Any] = [pg.asarray(x) for x in inputs]
         else:
-            xs = self._together(inputs, self._dtypes)
+            xs = self._common_dtype(inputs, self._dtypes)
             geometry.broadcast(self.kernel.op, *[x.shape for x in xs])
         return pg.run_kernel(self.kernel.name, xs, attrs)
 
     def unregister(self) -> None:
-        """Take the kernel and its gradients back; what was under them shows again."""
+        """Remove the kernel and its gradients; those that they replaced apply again."""
         for backend in self.backends:
             pg.unregister_kernel(self.kernel.name, backend)
         if self._rules:
             pg.unregister_gradient(self.kernel.name)
 
-    def _together(self, xs: Sequence[Any], allowed: Sequence[DType]) -> list[Any]:
-        """Return the inputs with one dtype; Python's numbers take that of the others.
+    def _common_dtype(self, xs: Sequence[Any], allowed: Sequence[DType]) -> list[Any]:
+        """Return the inputs with a common dtype; Python numbers adopt that of tensors.
 
-        bool stays beside numbers: it is a mask.
+        bool tensors are masks and keep their dtype if there are other tensors.
         """
         given = [x if isinstance(x, int | float) else pg.asarray(x) for x in xs]
         tensors = [x for x in given if isinstance(x, Tensor)]
@@ -254,7 +260,7 @@ class CustomKernel:
         floating = [d for d in numbers if d.kind in "fc"]
         dtype = np.result_type(*floating or numbers or [np.dtype(bool)])
         real = np.dtype(np.float32)
-        weak = any(type(x) is float for x in given)  # they make integers floating
+        weak = any(type(x) is float for x in given)  # makes integers floating
         if dtype.kind in "biu" and (weak or (dtype not in allowed and real in allowed)):
             dtype = real
         masks = [x for x in tensors if x.dtype.kind == "b" and numbers]
@@ -268,44 +274,45 @@ class CustomKernel:
 
 
 def _contract(
-    who: str, kernel: str | Kernel, out: Outputs, assigned: str = ""
+    caller: str, kernel: str | Kernel, out: Outputs, assigned: str = ""
 ) -> Kernel:
-    """Return the contract, whose inputs and outputs are one array each.
+    """Return the contract; each of its inputs and outputs must be a single array.
 
-    ``assigned`` is the output of an elementwise kernel, whose inputs broadcast.
+    ``assigned`` is the name of the output of an elementwise kernel, whose inputs
+    broadcast.
     """
     if isinstance(kernel, Kernel):
         contract = kernel
     elif not isinstance(kernel, str):
-        raise TypeError(f"{who}: expected a signature or a Kernel, got {kernel!r}")
+        raise TypeError(f"{caller}: expected a signature or a Kernel, got {kernel!r}")
     elif kernel in plugin.contracts():
         contract = plugin.contracts()[kernel]
     elif "(" not in kernel:
         raise ValueError(
-            f"{who}: there is no kernel {kernel!r}; say what a new one takes, as in "
-            "'mylib.Name(x, y; attribute)'"
+            f"{caller}: there is no kernel {kernel!r}; say what a new one takes, as "
+            "in 'mylib.Name(x, y; attribute)'"
         )
     else:
-        named = "->" in kernel or not assigned
-        contract = Kernel(kernel if named else f"{kernel} -> {assigned}", out=out)
+        has_outputs = "->" in kernel or not assigned
+        contract = Kernel(kernel if has_outputs else f"{kernel} -> {assigned}", out=out)
         contract.broadcasts = bool(assigned) and len(contract.inputs) > 1
     if contract.variadic or contract.variadic_outputs or contract.optional:
-        raise ValueError(f"{who}: {contract} has inputs or outputs that may vary")
+        raise ValueError(f"{caller}: {contract} has inputs or outputs that may vary")
     return contract
 
 
 def _check(
     contract: Kernel, rules: dict[str, Any], decomposition: Function | None
 ) -> None:
-    """Raise unless they fit, before anything is registered."""
+    """Raise unless the rules fit the contract, before anything is registered."""
     copy = Kernel(str(contract), fused=contract.fused)
     plugin.gradients(copy, **rules)
     if decomposition is not None:
         plugin.decomposition(contract)(decomposition)
 
 
-def _dtype(who: str, name: str) -> DType:
+def _dtype(caller: str, name: str) -> DType:
     known = [str(d) for d in source.C]
     if name not in known:
-        raise TypeError(f"{who}: unknown dtype {name!r}; there is {', '.join(known)}")
+        raise TypeError(f"{caller}: unknown dtype {name!r}; use {', '.join(known)}")
     return np.dtype(name)

@@ -1,7 +1,7 @@
-"""OpenCL C of users: an expression as a function, a kernel and its parameters.
+"""The OpenCL C of custom kernels: an expression, or a whole kernel with parameters.
 
-Map: ``body``, of an elementwise kernel; ``Source``, a whole one; ``number`` and
-``deciding``, about values and dtypes.
+Map: ``body``, the function of an elementwise kernel; ``Source``, a whole kernel;
+``number`` and ``deciding``, for values and dtypes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import source
 from .arrays import ClArray, DType
 from .runtime import Launch
 
-FAST = "cos|erf|erfc|exp|expm1|fmod|log|log1p|pow|sin|tan|tanh"  # of cl/math.cl, too
+FAST = "cos|erf|erfc|exp|expm1|fmod|log|log1p|pow|sin|tan|tanh"  # also in cl/math.cl
 _SKIPPED = {"__global", "global", "__constant", "constant", "const", "volatile"}
 _SKIPPED |= {"restrict", "__restrict"}
 _HEAD = re.compile(
@@ -32,37 +32,38 @@ _HEADER = """\
 
 
 def without_comments(code: str) -> str:
-    """Return code in which spaces stand for comments."""
+    """Return code in which spaces replace comments."""
     return re.sub(r"//[^\n]*|/\*.*?\*/", " ", code, flags=re.DOTALL)
 
 
-def _numbered(contract: Kernel, code: str) -> str:
-    """Return code whose lines have their own numbers in the log of the compiler."""
+def _relined(contract: Kernel, code: str) -> str:
+    """Return code that starts a new count of lines in the log of the compiler."""
     return f'\n#line 1 "{contract.name}"\n{code}\n'
 
 
 def body(contract: Kernel, code: str, kind: str) -> str:
-    """Return the body of a function of one element.
+    """Return the body of the C function of one element.
 
-    ``exp`` and others become those of ``cl/math.cl``, which compilers vectorise.
+    ``exp`` and others are replaced by the functions of ``cl/math.cl``, which compilers
+    vectorise.
     """
     if kind == "f":
         code = re.sub(rf"\b({FAST})(?=\s*\()", r"f_\1", code)
     number = "float" if kind == "c" else "S"
     (y,) = contract.outputs
     given = " ".join(f"const {number} {a} = {a}_;" for a in contract.attrs)
-    return f"{given} Y {y};{_numbered(contract, code)};\nreturn {y};\n"
+    return f"{given} Y {y};{_relined(contract, code)};\nreturn {y};\n"
 
 
 class Parameter(NamedTuple):
-    """One of the function: ``__global const float *x``, or ``long x_size``."""
+    """A parameter of the function: ``__global const float *x``, or ``long x_size``."""
 
     type: str
     pointer: bool
     name: str
 
     def fits(self, dtype: DType, names: Mapping[str, DType]) -> bool:
-        """Tell whether elements of ``dtype`` are what it points to."""
+        """Return whether the pointer may point to elements of ``dtype``."""
         if self.type in names:
             return source.C[names[self.type]] == source.C[dtype]
         return source.C[dtype] in (self.type, re.sub(r"\d+$", "", self.type))
@@ -85,20 +86,20 @@ class Source:
             )
         ((self.function, listed),) = heads
         self.parameters = [_parameter(what, text) for text in listed.split(",")]
-        lacks = set(self.arrays) - {p.name for p in self.parameters}
-        wrong = [
+        missing = set(self.arrays) - {p.name for p in self.parameters}
+        problems = [
             f"parameter {p.name!r} {why}"
             for p in self.parameters
-            if (why := self._wrong(p))
+            if (why := self._problem(p))
         ]
-        if lacks:
-            wrong.append(f"there is no parameter for {', '.join(sorted(lacks))}")
-        if wrong:
-            raise ValueError(f"{what}: {self.function}: {'; '.join(wrong)}")
+        if missing:
+            problems.append(f"there is no parameter for {', '.join(sorted(missing))}")
+        if problems:
+            raise ValueError(f"{what}: {self.function}: {'; '.join(problems)}")
         self._ready: dict[Any, Launch] = {}
 
-    def _wrong(self, p: Parameter) -> str:
-        """Return why there is no such parameter; nothing if there is."""
+    def _problem(self, p: Parameter) -> str:
+        """Return what is wrong with a parameter; nothing if it is right."""
         arrays, attrs = self.arrays, self.contract.attrs
         size = re.fullmatch(r"(\w+?)_(?:size|shape\d+)", p.name)
         number = p.name in attrs or (size is not None and size[1] in arrays)
@@ -115,15 +116,15 @@ class Source:
     def launch(
         self, device: Any, count: int, arrays: list[ClArray], attrs: dict[str, Any]
     ) -> None:
-        """Enqueue it, on arrays in the order of the contract."""
-        found = dict(zip(self.arrays, arrays, strict=True))
-        types = {f"{n}_t": x.dtype for n, x in found.items()}
+        """Enqueue the kernel; ``arrays`` are in the order of the contract."""
+        by_name = dict(zip(self.arrays, arrays, strict=True))
+        types = {f"{n}_t": x.dtype for n, x in by_name.items()}
         types["T"] = deciding([x.dtype for x in arrays])
         values: list[Any] = []
         scalars: list[Any] = []
         for p in self.parameters:
             if p.pointer:
-                x = found[p.name]
+                x = by_name[p.name]
                 if not p.fits(x.dtype, types):
                     raise TypeError(
                         f"{self.contract.op}: {p.name} is {x.dtype}, and the kernel "
@@ -133,13 +134,13 @@ class Source:
                 scalars.append(None)
             else:
                 dtype = types.get(p.type) or source.DTYPES[p.type]
-                values.append(self._number(p, dtype, found, attrs))
+                values.append(self._number(p, dtype, by_name, attrs))
                 scalars.append(dtype.type)
         key = (device, tuple(types.values()))
         ready = self._ready.get(key)
         if ready is None:
             typedefs = [f"typedef {source.C[d]} {n};" for n, d in types.items()]
-            text = "\n".join([_HEADER, *typedefs]) + _numbered(self.contract, self.code)
+            text = "\n".join([_HEADER, *typedefs]) + _relined(self.contract, self.code)
             group = self.group
             ready = device.kernel(text, self.function, scalars, group=group)
             self._ready[key] = ready
@@ -166,7 +167,7 @@ class Source:
 
 
 def number(contract: Kernel, name: str, value: Any, dtype: DType) -> Any:
-    """Return an attribute as a number of a dtype; nothing of it may be lost."""
+    """Return an attribute as a number of a dtype; raise TypeError if it is none."""
     try:
         exact = operator.index(value) if dtype.kind in "iu" else float(value)
         return dtype.type(exact).item() if dtype.kind != "c" else exact

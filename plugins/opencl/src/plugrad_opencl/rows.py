@@ -1,13 +1,14 @@
-"""Row kernels of a GPU, and the element-wise steps around them, as one kernel.
+"""Compiles a row kernel and the element-wise steps around it to one GPU kernel.
 
-An item holds its elements of a row in registers. Steps before the row kernel, the
-prologue, compute what it holds; steps after it, the epilogue, read its result there.
-What the epilogue needs of the prologue is computed once more, which costs less than
-registers. Each step is the function of its kernel, so the bits are those of the kernels
-one after the other.
+A work item holds its elements of a row in registers. The steps before the row kernel
+are the prologue, which computes these elements. The steps after it are the epilogue,
+which reads the result from the registers. Values of the prologue that the epilogue also
+needs are computed again, because that costs less than registers. Each step runs the
+function of its kernel, so the results have the same bits as those of the separate
+kernels.
 
-Map: ``is_row``, which kernels these are; ``compiled``, a region as one kernel;
-``_Around``, its C.
+Map: ``is_row``, which kernels are row kernels; ``compiled``, a region as one kernel;
+``_RegionCode``, its C.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from plugrad.plugin import Graph, Step
 
 from . import regions, source
 from .arrays import ClArray, ClOwner, Shape
-from .kernels.norm import Layout, laid_out, row_kernel, row_size
+from .kernels.norm import Layout, row_layout, row_kernel, row_size
 from .moves import divided
 from .runtime import Device, Launch
 from .walk import SLOTS, VECTORS
 
 FLOAT32 = np.dtype("float32")
 MAX_ARGUMENTS = 100  # of 8 bytes: every device accepts 1024 bytes
-OPERATIONS = 4  # that a row kernel counts as, for each element
+OPERATIONS = 4  # per element, as which a row kernel counts
 
 
 class Row(NamedTuple):
-    """A row kernel: its name in C and flags, the registers of its inputs and result."""
+    """A row kernel: its C name and flags, the registers of its inputs and result."""
 
     name: str
     flags: dict[str, bool]
@@ -55,14 +56,14 @@ ROWS = {
 
 
 def is_row(step: Step, graph: Graph) -> bool:
-    """Return whether a step is a row kernel of float32 along the last axes."""
+    """Return whether a step is a float32 row kernel along the last axes."""
     return step.kernel.name in ROWS and _size(step, graph) is not None
 
 
 def _size(step: Step, graph: Graph) -> int | None:
-    """Return the elements of a row; None where the kernel is not one of rows."""
+    """Return the number of elements of a row; None if it is no such row kernel."""
     specs = [x if x is None else graph.specs[x] for x in step.inputs]
-    whole = graph.specs[step.outputs[0]]
+    result = graph.specs[step.outputs[0]]
     rows = specs[:1] if len(step.inputs) == 1 else specs[:2]
     others: list[Any] = specs[len(rows) :]
     if step.kernel.name == "LayerNorm":
@@ -70,16 +71,16 @@ def _size(step: Step, graph: Graph) -> int | None:
     given = [spec for spec in (*rows, *others) if spec is not None]
     if any(spec.dtype != FLOAT32 for spec in given):
         return None
-    if not whole.shape or any(x is None or x.shape != whole.shape for x in rows):
+    if not result.shape or any(x is None or x.shape != result.shape for x in rows):
         return None
     if "epsilon" in step.attrs:
-        return row_size(whole, step.attrs["axis"], *others)
-    last = len(whole.shape) - 1
-    return whole.shape[-1] if step.attrs.get("axis", last) == last else None
+        return row_size(result, step.attrs["axis"], *others)
+    last = len(result.shape) - 1
+    return result.shape[-1] if step.attrs.get("axis", last) == last else None
 
 
-def after(graph: Graph, row: Step) -> set[int]:
-    """Return the values that a step makes, and those that depend on it."""
+def dependents(graph: Graph, row: Step) -> set[int]:
+    """Return the outputs of a step, and the values that depend on them."""
     found = {*row.outputs}
     for step in graph.steps:
         if not found.isdisjoint(step.inputs):
@@ -88,7 +89,7 @@ def after(graph: Graph, row: Step) -> set[int]:
 
 
 def compiled(device: Device, graph: Graph, row: Step) -> Callable[..., Any] | None:
-    """Return a function of a region around one row kernel; None if it is not one.
+    """Return a function of a region with one row kernel; None if it is not possible.
 
     All other steps are element-wise.
     """
@@ -96,34 +97,34 @@ def compiled(device: Device, graph: Graph, row: Step) -> Callable[..., Any] | No
     n = _size(row, graph)
     if device.style == "cpu" or n is None:
         return None
-    layout = laid_out(device, FLOAT32.itemsize, n)
+    layout = row_layout(device, FLOAT32.itemsize, n)
     begin = len(shape) - len(row.attrs["axis"] if "epsilon" in row.attrs else "1")
     shapes = [graph.specs[x].shape for x in (*graph.inputs, *graph.constants)]
     strides = [_strides(own, shape, begin) for own in shapes]
     known = [own for own in strides if own is not None]
     if not layout.held or len(known) < len(strides):
         return None
-    around = _Around(graph, row, layout.vector, known)
+    region = _RegionCode(graph, row, layout.vector, known)
     axes = collapse_axes(shape[:begin], *[own.outer for own in known if not own.whole])
-    numbers = [*around.code.numbers]
+    numbers = [*region.code.numbers]
     numbers += [row.attrs[name] for name in row.attrs if name == "epsilon"]
     numbers += [size for size, *_ in axes[1:]]
     numbers += [step for _, *steps in axes for step in steps]
     count = len(shapes) + len(numbers) + len(graph.outputs) + 2
-    if count > MAX_ARGUMENTS or not around.fits:
+    if count > MAX_ARGUMENTS or not region.fits:
         return None
-    launch = around.launch(device, layout, len(axes))
-    return _runs(layout, launch, graph, (shape, n), numbers)
+    launch = region.launch(device, layout, len(axes))
+    return _launcher(layout, launch, graph, (shape, n), numbers)
 
 
-def _runs(
+def _launcher(
     layout: Layout,
     launch: Launch,
     graph: Graph,
     sizes: tuple[Shape, int],
     numbers: Sequence[float],
 ) -> Callable[..., Any]:
-    """Return a function that launches the kernel for a shape, and rows of it."""
+    """Return a function that launches the kernel; ``sizes`` are a shape and a row."""
     (shape, n), device = sizes, launch.device
     size = prod(shape)
     rows = prod(shape) // n
@@ -142,7 +143,7 @@ def _runs(
 
 
 class _Strides(NamedTuple):
-    """How an input advances: along the axes before a row, and within one."""
+    """The strides of an input: along the axes before the row, and within the row."""
 
     whole: bool
     outer: tuple[int, ...]
@@ -150,15 +151,15 @@ class _Strides(NamedTuple):
 
 
 def _strides(own: Shape, shape: Shape, begin: int) -> _Strides | None:
-    """Return how an input advances; None if it repeats within a row.
+    """Return the strides of an input; None if it broadcasts along a part of a row.
 
     The axes from ``begin`` on are a row.
     """
     strides = broadcast_strides(own, len(shape))
-    inside = collapse_axes(shape[begin:], strides[begin:])
-    if len(inside) > 1 or inside[0][1] not in (0, 1):
+    row_axes = collapse_axes(shape[begin:], strides[begin:])
+    if len(row_axes) > 1 or row_axes[0][1] not in (0, 1):
         return None
-    return _Strides(own == shape, tuple(strides[:begin]), inside[0][1])
+    return _Strides(own == shape, tuple(strides[:begin]), row_axes[0][1])
 
 
 class _Value(NamedTuple):
@@ -168,14 +169,14 @@ class _Value(NamedTuple):
     c: str
 
 
-class _Around:
+class _RegionCode:
     """The C of a region around a row kernel.
 
     Attributes:
-        code: The element-wise steps; the result of the row kernel is an input of them.
+        code: The element-wise steps, which have the row kernel's result as an input.
         inputs: The inputs and the constants of the region.
-        operands: What the row kernel holds, by register.
-        fits: Whether all of it can be in one kernel.
+        operands: The variables that are the inputs of the row kernel, by register.
+        fits: Whether one kernel can contain the region.
 
     """
 
@@ -195,7 +196,7 @@ class _Around:
         self.operands = {
             register: code.variables[x] for register, x in registers if x is not None
         }
-        late = after(graph, row)
+        late = dependents(graph, row)
         self.late = [o for o, y in enumerate(graph.outputs) if y in late]
         self.fits = (
             bool(code.lines)
@@ -209,12 +210,13 @@ class _Around:
         code = self.code
         if "epsilon" in self.row.attrs:
             flags |= {"SCALE": "s" in self.operands, "OFFSET": "o" in self.operands}
-        code.libraries.clear()  # the row kernel has it
+        code.libraries.clear()  # the row kernel includes it
         functions = [source.mathematics(FLOAT32), *code.definitions(FLOAT32)]
         early = [o for o in range(len(self.outputs)) if o not in self.late]
         steps = [
-            f"#define PROLOGUE {self._places(rank)} {self._each(self.operands, early)}",
-            f"#define EPILOGUE(r) {self._each({}, self.late)}",
+            f"#define PROLOGUE {self._row_setup(rank)} "
+            f"{self._element_loop(self.operands, early)}",
+            f"#define EPILOGUE(r) {self._element_loop({}, self.late)}",
         ]
         return row_kernel(
             device,
@@ -240,28 +242,28 @@ class _Around:
         given += [f"__global {y.c} *restrict y{o}" for o, y in enumerate(self.outputs)]
         return [*given, "long rows", "long n"]
 
-    def _places(self, rank: int) -> str:
-        """Return C that points at the row in all arrays, and declares registers."""
+    def _row_setup(self, rank: int) -> str:
+        """Return C that sets a pointer to the row of each array, and the registers."""
         lines = ["long rest = row;", *divided(rank, "long")]
         for i, own in enumerate(self.strides):
             terms = [f"at{k} * s{i}_{k}" for k in range(rank)]
-            at = "row * n" if own.whole else " + ".join(terms)
+            offset = "row * n" if own.whole else " + ".join(terms)
             c = self.inputs[i].c
-            lines.append(f"__global const {c} *restrict p{i} = x{i} + ({at});")
+            lines.append(f"__global const {c} *restrict p{i} = x{i} + ({offset});")
         for o, y in enumerate(self.outputs):
             lines.append(f"__global {y.c} *restrict to{o} = y{o} + row * n;")
         lines += [f"S {register}[PER];" for register in self.operands]
         zeros = " ".join([f"{register}[k] = 0;" for register in self.operands])
         return " ".join([*lines, f"UNROLLED(k, 1) {{ {zeros} }}"])
 
-    def _each(self, kept: Mapping[str, str], outputs: Sequence[int]) -> str:
-        """Return C that computes the elements of an item, ``wide`` at a time.
+    def _element_loop(self, kept: Mapping[str, str], outputs: Sequence[int]) -> str:
+        """Return C that computes the elements of a work item, ``wide`` at a time.
 
-        It keeps variables in registers, and writes others to outputs.
+        The C stores the variables ``kept`` in registers, and writes ``outputs``.
         """
         writes = [(o, *self.outputs[o]) for o in outputs]
         wanted = {*kept.values(), *[variable for _, variable, _ in writes]}
-        lines = self._lines(wanted)  # which adds to what is wanted
+        lines = self._lines(wanted)  # adds their operands to ``wanted``
         reads, parts = self._reads(wanted)
         wide = f"{self.wide}" if self.wide > 1 else ""
         starts = [f"{c}{wide} t{o};" for o, _, c in writes]
@@ -273,13 +275,13 @@ class _Around:
         body = " ".join(["{", *parts, *lines, *ends, "}"])
         slots = [f".{slot}" for slot in SLOTS[: self.wide]] if wide else [""]
         pairs = enumerate(slots)
-        each = [body.replace("$slot", at).replace("$j", f"{j}") for j, at in pairs]
-        inside = " ".join([*reads, *starts, *each, *stores])
+        bodies = [body.replace("$slot", s).replace("$j", f"{j}") for j, s in pairs]
+        inside = " ".join([*reads, *starts, *bodies, *stores])
         loop = "UNROLLED(k, VEC) { const int i = ELEMENT(k); if (i < count)"
         return f"{loop} {{ {inside} }} }}"
 
     def _lines(self, wanted: set[str]) -> list[str]:
-        """Return the lines that make what is wanted; add what they read to that."""
+        """Return the lines that compute ``wanted``; add their operands to the set."""
         first = len(self.code.inputs)
         found = list[str]()
         for i, line in reversed([*enumerate(self.code.lines)]):
@@ -289,19 +291,19 @@ class _Around:
         return found[::-1]
 
     def _reads(self, wanted: set[str]) -> tuple[list[str], list[str]]:
-        """Return C that reads vectors, and C that makes variables of their elements."""
+        """Return C that loads vectors, and C that sets variables to their elements."""
         reads, parts = [], []
         wide = f"{self.wide}" if self.wide > 1 else ""
         for i, (variable, c) in enumerate(self.inputs):
             if variable not in wanted:
                 continue
-            found = f"p{i}[0]"
+            value = f"p{i}[0]"
             if self.strides[i].inner:
                 vector = f"{c}{wide}"
-                found = f"w{i}$slot"
-                at = f"*(__global const {vector} *)(p{i} + i)"
-                reads.append(f"const {vector} w{i} = {at};")
-            parts.append(f"const {c} {variable} = {found};")
+                value = f"w{i}$slot"
+                address = f"*(__global const {vector} *)(p{i} + i)"
+                reads.append(f"const {vector} w{i} = {address};")
+            parts.append(f"const {c} {variable} = {value};")
         result = self.code.variables[self.result]
         if result in wanted:
             parts.append(f"const S {result} = r[k + $j];")

@@ -1,11 +1,12 @@
-"""Regions with row kernels: cut into parts that run one after the other.
+"""Splits regions with row kernels into parts that run one after the other.
 
-A part has one row kernel and the element-wise steps around it, and is one launch if it
-fits into one. Reductions come after it, with the steps that only they read. What is in
-no row's way is computed as late as possible: where it is read.
+A part consists of one row kernel and the element-wise steps around it, and is one
+launch if possible. Reductions come last, with the steps that only they read. A step
+that depends on no row kernel is computed as late as possible, in the part that reads
+it.
 
-Map: ``compiled``; ``_levels``, where steps belong; ``_chunks``, which reductions go
-together; ``_shared``, for rows that are normalized twice; ``alone``, a single kernel.
+Map: ``compiled``; ``_levels``, the parts of the steps; ``_chunks``, the reductions of a
+launch; ``_shared``, for rows that are normalized twice; ``alone``, a single kernel.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Function = Callable[..., Any]
 
 
 def compiled(device: Device, graph: Graph) -> Function | None:
-    """Return a function of a region's inputs; None if its kernels are as fast."""
+    """Return a function of a region's inputs; None if separate kernels are to run."""
     if any(rows.is_row(step, graph) for step in graph.steps):
         if len(graph.steps) == 1:
             return None
@@ -51,54 +52,54 @@ def compiled(device: Device, graph: Graph) -> Function | None:
 
 
 def _pieces(device: Device, graph: Graph) -> Iterator[tuple[Graph, Function]]:
-    """Yield the parts of a graph, in the order in which they run."""
+    """Yield the parts of a graph with their functions, in the order of execution."""
     levels = _levels(graph)
-    cut = [
+    steps_by_level = [
         [s for s in graph.steps if levels[s.outputs] == i]
         for i in sorted({*levels.values()})
     ]
-    for i, steps in enumerate(cut):
-        rest = [step for later in cut[i + 1 :] for step in later]
+    for i, steps in enumerate(steps_by_level):
+        rest = [step for later in steps_by_level[i + 1 :] for step in later]
         part = _part(graph, steps, rest)
         row = next((step for step in steps if rows.is_row(step, graph)), None)
         function = row and len(steps) > 1 and rows.compiled(device, part, row)
         if function:
             yield part, function
         elif row:
-            yield from _around(device, graph, steps, row, rest)
+            yield from _split_at_row(device, graph, steps, row, rest)
         else:
             yield from _without_rows(device, graph, steps, rest)
 
 
-def _around(
+def _split_at_row(
     device: Device, graph: Graph, steps: Sequence[Step], row: Step, rest: Sequence[Step]
 ) -> Iterator[tuple[Graph, Function]]:
-    """Yield what comes before a row kernel, the kernel, and what comes after it."""
-    late = rows.after(graph, row)
-    before = [step for step in steps if late.isdisjoint(step.outputs)]
-    behind = [s for s in steps if s is not row and not late.isdisjoint(s.outputs)]
-    yield from _without_rows(device, graph, before, [row, *behind, *rest])
-    part = _part(graph, [row], [*behind, *rest])
+    """Yield the steps before a row kernel, the kernel, and the steps after it."""
+    dependents = rows.dependents(graph, row)
+    before = [step for step in steps if dependents.isdisjoint(step.outputs)]
+    after = [s for s in steps if s is not row and not dependents.isdisjoint(s.outputs)]
+    yield from _without_rows(device, graph, before, [row, *after, *rest])
+    part = _part(graph, [row], [*after, *rest])
     yield part, alone(part)
-    yield from _without_rows(device, graph, behind, rest)
+    yield from _without_rows(device, graph, after, rest)
 
 
 def _without_rows(
     device: Device, graph: Graph, steps: Sequence[Step], rest: Sequence[Step]
 ) -> Iterator[tuple[Graph, Function]]:
-    """Yield element-wise steps, with the reductions over the same axes after them."""
+    """Yield element-wise steps, each with reductions that can share a launch."""
     later = {x for step in rest for x in step.inputs}.union(graph.outputs)
     others = [step for step in steps if step.kernel.name not in folds.FOLDS]
     made: set[int | None] = set()
     for chunk in _chunks(steps) or [[]]:
         wanted = {x for step in chunk for x in step.inputs}
         wanted |= {y for step in others for y in step.outputs if y in later}
-        behind = list[Step]()
+        needed = list[Step]()
         for step in reversed(others):
             if not wanted.isdisjoint(step.outputs) and made.isdisjoint(step.outputs):
                 wanted.update(step.inputs)
-                behind.insert(0, step)
-        part = _part(graph, [*behind, *chunk], [*rest])
+                needed.insert(0, step)
+        part = _part(graph, [*needed, *chunk], [*rest])
         made.update(part.outputs)
         yield from _one_or_more(device, graph, part, rest)
 
@@ -106,40 +107,40 @@ def _without_rows(
 def _one_or_more(
     device: Device, graph: Graph, part: Graph, rest: Sequence[Step]
 ) -> Iterator[tuple[Graph, Function]]:
-    """Yield a part without row kernels, or its steps if they are as fast."""
+    """Yield a part without row kernels as one launch, or else as separate kernels."""
     function = folds.compiled(device, part) if part.steps else None
     if function:
         yield part, function
         return
     for i, step in enumerate(part.steps):
-        one = _part(graph, [step], [*part.steps[i + 1 :], *rest])
-        yield one, alone(one)
+        single = _part(graph, [step], [*part.steps[i + 1 :], *rest])
+        yield single, alone(single)
 
 
 def _chunks(steps: Sequence[Step]) -> list[list[Step]]:
-    """Return the reductions that can be in one kernel: those over the same axes."""
+    """Return lists of reductions that can share a kernel: those over the same axes."""
     by_axes: dict[frozenset[int], list[Step]] = {}
     for step in steps:
         if step.kernel.name in folds.FOLDS:
             by_axes.setdefault(frozenset(step.attrs["axis"]), []).append(step)
-    most = folds.MAX_FOLDS
+    size = folds.MAX_FOLDS
     return [
-        own[i : i + most] for own in by_axes.values() for i in range(0, len(own), most)
+        own[i : i + size] for own in by_axes.values() for i in range(0, len(own), size)
     ]
 
 
 def _shared(graph: Graph) -> Graph:
-    """Return a graph that normalizes once what several LayerNorm steps normalize.
+    """Return a graph that normalizes the rows shared by several LayerNorm steps once.
 
-    They scale and move the same rows, which are steps of their own then.
+    Their scales and offsets become separate steps.
     """
-    common = Counter(_normalized(step) for step in graph.steps)
+    counts = Counter(_normalization_key(step) for step in graph.steps)
     bases: dict[Any, int] = {}
     steps = list[Step]()
     specs = dict(graph.specs)
     for step in graph.steps:
-        key = _normalized(step)
-        if not key or common[key] < 2 or not rows.is_row(step, graph):
+        key = _normalization_key(step)
+        if not key or counts[key] < 2 or not rows.is_row(step, graph):
             steps.append(step)
             continue
         (x, scale, offset), (y,) = step.inputs, step.outputs
@@ -148,26 +149,26 @@ def _shared(graph: Graph) -> Graph:
             specs[z] = specs[y]
             steps.append(step._replace(inputs=(x, None, None), outputs=(z,)))
         z = bases[key]
-        more = [("Multiply", scale), ("Add", offset)]
-        given = [(name, t) for name, t in more if t is not None]
+        operands = [("Multiply", scale), ("Add", offset)]
+        given = [(name, t) for name, t in operands if t is not None]
         for i, (name, t) in enumerate(given or [("Identity", None)]):
-            to = y if i >= len(given) - 1 else max(specs) + 1
-            specs[to] = specs[y]
+            output = y if i >= len(given) - 1 else max(specs) + 1
+            specs[output] = specs[y]
             inputs = (z,) if t is None else (z, t)
-            steps.append(Step(contracts()[name], step.backend, inputs, {}, (to,)))
-            z = to
+            steps.append(Step(contracts()[name], step.backend, inputs, {}, (output,)))
+            z = output
     return graph._replace(steps=tuple(steps), specs=specs)
 
 
-def _normalized(step: Step) -> Any:
-    """Return what a LayerNorm step normalizes, and how; None for others."""
+def _normalization_key(step: Step) -> Any:
+    """Return the input, axis and epsilon of a LayerNorm step; None for other steps."""
     if step.kernel.name != "LayerNorm":
         return None
     return step.inputs[0], step.attrs["axis"], step.attrs["epsilon"]
 
 
 def _part(graph: Graph, steps: Sequence[Step], rest: Sequence[Step]) -> Graph:
-    """Return some steps as a graph; ``rest`` are those that run after them."""
+    """Return some steps as a graph; ``rest`` are the steps that run after them."""
     made = [y for step in steps for y in step.outputs]
     read = {x: None for step in steps for x in step.inputs if x is not None}
     later = {x for step in rest for x in step.inputs}.union(graph.outputs)
@@ -182,10 +183,10 @@ def _part(graph: Graph, steps: Sequence[Step], rest: Sequence[Step]) -> Graph:
 
 
 def _levels(graph: Graph) -> dict[tuple[int, ...], int]:
-    """Return the part of each step, by its outputs.
+    """Return the number of the part of each step, by its outputs.
 
-    Row kernels have even numbers, each one of its own. All reductions are the last
-    part, as no step of a region reads them, and so are steps that only they read.
+    Each row kernel has its own even number. All reductions are in the last part,
+    because no step of a region reads them, together with steps that only they read.
     """
     level: dict[int, int] = {}  # of values
     free: set[int] = set()  # values that depend on no row kernel
@@ -193,14 +194,14 @@ def _levels(graph: Graph) -> dict[tuple[int, ...], int]:
     for step in graph.steps:
         (y,) = step.outputs
         given = [x for x in step.inputs if x in level]
-        at = max([level[x] for x in given], default=0)
+        number = max([level[x] for x in given], default=0)
         if rows.is_row(step, graph):
-            while at in taken:
-                at += 2
-            taken.add(at)
+            while number in taken:
+                number += 2
+            taken.add(number)
         elif step.kernel.name not in folds.FOLDS and free.issuperset(given):
             free.add(y)
-        level[y] = at
+        level[y] = number
     last = max(taken, default=0) + 1
     for step in graph.steps:
         if step.kernel.name in folds.FOLDS:
@@ -212,8 +213,8 @@ def _levels(graph: Graph) -> dict[tuple[int, ...], int]:
 def _delay(graph: Graph, level: dict[int, int], free: set[int]) -> None:
     """Move steps to the part that reads them.
 
-    That is so if they depend on no row kernel, or if all that read them are reductions
-    and steps that were moved.
+    A step is moved if it depends on no row kernel, or if only reductions and moved
+    steps read it.
     """
     readers: dict[int, list[int]] = {}
     for step in reversed(graph.steps):
@@ -221,9 +222,9 @@ def _delay(graph: Graph, level: dict[int, int], free: set[int]) -> None:
         read = readers.get(step.outputs[0], [])
         fixed = rows.is_row(step, graph) or step.kernel.name in folds.FOLDS
         if read and not fixed and y not in graph.outputs:
-            at = min([level[other] for other in read])
-            if y in free or at % 2:
-                level[y] = at
+            earliest = min([level[other] for other in read])
+            if y in free or earliest % 2:
+                level[y] = earliest
         for x in step.inputs:
             if x is not None:
                 readers.setdefault(x, []).append(y)

@@ -1,12 +1,12 @@
-"""Kernels by family, under the same file names as the ops of the core."""
+"""Kernels by family, in files with the same names as those of the ops in the core."""
 
 from plugrad.plugin import KernelTable
 
 from ..recorded import by_shape
 
-# Those whose Python takes longer than a launch. What only makes a view, or what is
-# element-wise and has a short way of its own, is not here.
-_PRODUCTS = (  # by precision, too
+# Kernels whose Python code takes longer than a launch are recorded. Not listed are
+# kernels that only return views, and element-wise kernels, which have a shortcut.
+_PRODUCTS = (  # also recorded by precision
     "BatchMatMul _FusedMatMul",
     "Conv2D Conv2DBackpropFilter Conv2DBackpropInput FusedConv2D",
     "Conv3D Conv3DBackpropFilterV2 Conv3DBackpropInputV2",

@@ -1,4 +1,4 @@
-"""Activation functions. Comparisons are put so that NaN stays."""
+"""Activation functions. Comparisons are written so that NaN is kept."""
 
 from plugrad.plugin import KernelTable
 
@@ -6,13 +6,13 @@ from ..elementwise import elementwise
 
 _SELU = "WHERE(x < (S)0, f_expm1(x) * (S)1.7580993408473766, x * (S)1.0507009873554805)"
 
-# NaN stays, in limits too.
+# NaN is kept, also that of a limit.
 _CLIP = """
   const T y = WHERE(x >= min_, x, x != x ? x : (T)min_);
   return WHERE(y <= max_, y, y != y ? y : (T)max_);
 """
 
-# Value and slope have the relative error of e^(-x²/2): nothing cancels.
+# The value and the slope have the relative error of e^(-x²/2): no digits cancel.
 _NORMAL = """
   const T end = ERFC_END * (S)1.4142135623730951;
   const T a = WHERE(fabs(x) > end, end, fabs(x));
@@ -31,7 +31,7 @@ _GELU = (
   return dy * WHERE(x < (S)0, -u, (S)1 + u);
 """,
 )
-# x times the sigmoid of u, and its slope; e is e^-|u|.
+# x times the sigmoid of u, and the slope of that; e is e^-|u|.
 _GELU_TANH = (
     """
   const T e = f_exp_gelu_tanh(x);

@@ -4,7 +4,7 @@ from plugrad.plugin import KernelTable
 
 from ..elementwise import elementwise
 
-# Python's: the remainder has the sign of the divisor; nothing is left of x / 0.
+# As in Python, the remainder has the sign of the divisor. Results of x / 0 are 0.
 _MOD_INTEGER = """
   if (b == 0 || b == (S)-1) return 0;
   S r = a % b;

@@ -1,4 +1,4 @@
-"""Comparison, choice, logic and bits; they broadcast."""
+"""Comparison, selection, logic and bits; inputs broadcast."""
 
 from plugrad.plugin import KernelTable
 
@@ -43,7 +43,7 @@ kernels["Select"] = elementwise(
     b="WHERE(condition != (X0)0, t, e)",
     c="condition ? t : e",
 )
-# Shifts by the width of the type or more push everything out.
+# A shift by the width of the type or more leaves only 0, or -1 for negative numbers.
 _WIDE = "sizeof(S) * 8"
 kernels["LeftShift"] = elementwise(
     "LeftShift", "a b", alone="iu", iu=f"b < 0 || b >= {_WIDE} ? (S)0 : (S)(a << b)"

@@ -4,7 +4,7 @@ from plugrad.plugin import KernelTable
 
 from ..elementwise import elementwise
 
-# In double precision no square is out of range.
+# In double precision no square overflows or underflows.
 _SIZE = """
 #ifdef cl_khr_fp64
   if (isinf(x.x) || isinf(x.y)) return INFINITY;

@@ -1,9 +1,9 @@
-"""Convolutions of any number of axes: each is a product of matrices.
+"""Convolutions over any number of axes, each as a matrix product.
 
-Windows are tables of offsets, not copies: where each window begins, and where in it
-each kernel position is. What they see outside of the input is put around it first.
-Letters: t kernel positions, c channels in, k channels out; of one group where there are
-groups.
+Windows are not copied. Tables of offsets describe where each window begins, and where
+each kernel position is in a window. The input is padded first if windows exceed it.
+Letters: t kernel positions, c input channels, k output channels; with groups, c and k
+are the channels of one group.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .slicing import pad
 
 kernels = KernelTable()
 
-Places = list[tuple[int, int]]  # offsets, and places as in ``tiles.places``
+Places = list[tuple[int, int]]  # an offset and a place each, for ``tiles.places``
 
 
 @kernels("Conv3D")
@@ -38,7 +38,7 @@ Places = list[tuple[int, int]]  # offsets, and places as in ``tiles.places``
 def conv(
     x: ClArray, filter: ClArray, *, geometry: Windows, finish: Finish | None = None
 ) -> Any:
-    """``[outputs, tc] [tc, k]``."""
+    """Return ``[outputs, tc] @ [tc, k]``."""
     if geometry.depthwise:
         return depthwise.conv(x, filter, geometry=geometry, finish=finish)
     y, g = geometry.out_shape, geometry.groups
@@ -65,7 +65,7 @@ def conv(
 @kernels("Conv3DBackpropFilterV2")
 @kernels("Conv2DBackpropFilter")
 def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
-    """``[tc, outputs] [outputs, k]``."""
+    """Return ``[tc, outputs] @ [outputs, k]``."""
     if geometry.depthwise:
         df = depthwise.backprop_filter(x, dy, geometry=geometry)
         return df.view(geometry.filter_shape)
@@ -76,10 +76,10 @@ def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
     all_k = dy.shape[-1]
     if not math.prod(shape) or not outputs:
         return filled(x.device, shape, 0, x.dtype)
-    seen = _windows(x, geometry, c)
-    if not fits(seen.x.shape):
+    rows = _windows(x, geometry, c)
+    if not fits(rows.x.shape):
         return NotImplemented
-    left = seen._replace(row=1, step=0, rows=seen.steps, steps=seen.rows, down=True)
+    left = rows._replace(row=1, step=0, rows=rows.steps, steps=rows.rows, down=True)
     sizes = (g, positions * c, k, outputs)
     right = Matrix(dy, all_k, 1, k)
     return product(shape, sizes, left, right, y_batch=k, y_row=all_k)
@@ -88,73 +88,77 @@ def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
 @kernels("Conv3DBackpropInputV2")
 @kernels("Conv2DBackpropInput")
 def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
-    """``[outputs, tk] [tk, c]``, for each phase of the strides."""
+    """Return ``[outputs, tk] @ [tk, c]`` for each phase of the strides."""
     if geometry.depthwise:
         return depthwise.backprop_input(dy, filter, geometry=geometry)
     shape = geometry.in_shape
     strides = (1, *geometry.strides, 1)
     if not math.prod(shape) or not dy.shape[-1]:
         return filled(dy.device, shape, 0, dy.dtype)
-    there = _turned(geometry)
-    if there is not None and winograd.suits(dy, there):
+    flipped = _flipped(geometry)
+    if flipped is not None and winograd.suits(dy, flipped):
         axes = (0, 1, 3, 2)
-        turned = transpose(reverse(filter, axis=(0, 1)), axes=axes)
-        return winograd.conv(dy, turned, there, None)
+        flipped_filter = transpose(reverse(filter, axis=(0, 1)), axes=axes)
+        return winograd.conv(dy, flipped_filter, flipped, None)
     frame, phases = _phases(geometry)
-    seen = _located(dy, frame)
-    if not fits(seen.x.shape, filter.shape):
+    padded = _located(dy, frame)
+    if not fits(padded.x.shape, filter.shape):
         return NotImplemented
     if max(strides) == 1:
-        return _of_phase(seen, filter, geometry, phases[0])
+        return _phase_elements(padded, filter, geometry, phases[0])
     dx = filled(dy.device, shape, 0, dy.dtype)
     order = contiguous_strides(shape)
-    apart = [n * s for n, s in zip(order, strides, strict=True)]
+    phase_strides = [n * s for n, s in zip(order, strides, strict=True)]
     for phase in phases:
         if phase.positions and 0 not in phase.size:
-            y = _of_phase(seen, filter, geometry, phase)
+            y = _phase_elements(padded, filter, geometry, phase)
             start = sum(map(math.prod, zip(phase.start, order[1:], strict=False)))
-            put(y, dx, y.shape, contiguous_strides(y.shape), apart, 0, start)
+            put(y, dx, y.shape, contiguous_strides(y.shape), phase_strides, 0, start)
     return dx
 
 
 @functools.lru_cache(256)
-def _turned(windows: Windows) -> Windows | None:
-    """Return the windows of a turned filter, 3 x 3, that see what has seen an element.
+def _flipped(windows: Windows) -> Windows | None:
+    """Return the windows in ``dy`` for the flipped 3 x 3 filter; None if impossible.
 
-    None where there are none: they would begin inside of ``dy``, or end there.
+    The window of an input element contains the outputs that depend on the element. It
+    is impossible if windows would begin after the first, or end before the last
+    element.
     """
     if windows.window != (3, 3) or max(windows.strides + windows.dilations) > 1:
         return None
     sizes = zip(
         windows.in_shape[1:], windows.out_shape[1:], windows.padding, strict=False
     )
-    around = tuple([(2 - before, n + before - m) for n, m, (before, _) in sizes])
-    if min(map(min, around)) < 0:
+    padding = tuple([(2 - before, n + before - m) for n, m, (before, _) in sizes])
+    if min(map(min, padding)) < 0:
         return None
-    there, back = windows.in_shape, windows.out_shape
-    return replace(windows, in_shape=back, out_shape=there, padding=around)
+    in_shape, out_shape = windows.in_shape, windows.out_shape
+    return replace(windows, in_shape=out_shape, out_shape=in_shape, padding=padding)
 
 
-def _of_phase(dy: Located, filter: ClArray, windows: Windows, phase: _Phase) -> ClArray:
-    """Return the elements of a phase."""
+def _phase_elements(
+    dy: Located, filter: ClArray, windows: Windows, phase: _Phase
+) -> ClArray:
+    """Return the elements of ``dx`` in one phase."""
     c, k = windows.group.filter_shape[-2:]
     all_c, all_k = windows.in_shape[-1], filter.shape[-1]
     outputs = (dy.x.shape[0], *phase.size)
     channels = tuple(range(k))
     rows = dy.table(*[dy.axis(i, range(n)) for i, n in enumerate(outputs)], begin=True)
-    within = dy.table([dy.at(output) for _, output in phase.positions], dy.channels(k))
-    left = Matrix(dy.x, batch=k, rows=rows, steps=within, run=k, image=dy.image)
+    steps = dy.table([dy.at(output) for _, output in phase.positions], dy.channels(k))
+    left = Matrix(dy.x, batch=k, rows=rows, steps=steps, run=k, image=dy.image)
     positions = tuple([position * c * all_k for position, _ in phase.positions])
-    there = table(dy.x.device, positions, channels)
-    right = Matrix(filter, step=all_k, batch=k, rows=there, run=k)
+    b_rows = table(dy.x.device, positions, channels)
+    right = Matrix(filter, step=all_k, batch=k, rows=b_rows, run=k)
     sizes = (windows.groups, math.prod(outputs), c, len(phase.positions) * k)
     return product((*outputs, all_c), sizes, left, right, y_batch=c, y_row=all_c)
 
 
-# --- where things are -------------------------------------------------------------
+# --- offsets and places -----------------------------------------------------------
 
 
-def framed(x: ClArray, padding: tuple[tuple[int, int], ...]) -> ClArray:
+def zero_padded(x: ClArray, padding: tuple[tuple[int, int], ...]) -> ClArray:
     """Return ``x`` with zeros around its spatial axes."""
     if not any(map(any, padding)):
         return x
@@ -162,13 +166,13 @@ def framed(x: ClArray, padding: tuple[tuple[int, int], ...]) -> ClArray:
 
 
 class Located(NamedTuple):
-    """An array with places around it that hold zeros.
+    """An array with places around it that contain zeros.
 
     Attributes:
-        x: The array; on a CPU the zeros are in it.
-        corner: The offset of the first place.
-        scale: The places of an element of each spatial axis.
-        image: Which places are in the array; None if all are.
+        x: The array; on a CPU it includes the zeros.
+        corner: The distance from the first place to the first element.
+        scale: The place of index 1 on each spatial axis.
+        image: The places that are in the array; None if all places are.
 
     """
 
@@ -193,7 +197,7 @@ class Located(NamedTuple):
         return [(i, 0) for i in range(count)]
 
     def table(self, *axes: Places, begin: bool = False) -> ClArray:
-        """Return all sums of one of each, from the corner on if it is the ``begin``."""
+        """Return the sums of one entry per axis; ``begin``: from the first place on."""
         device = self.x.device
         if device.style == "cpu":
             return table(device, *[tuple([offset for offset, _ in a]) for a in axes])
@@ -202,13 +206,14 @@ class Located(NamedTuple):
 
 
 def _located(x: ClArray, padding: tuple[tuple[int, int], ...]) -> Located:
-    """Return ``x`` with zeros around it; on a GPU they are not in memory.
+    """Return ``x`` with zeros around it; on a GPU the zeros are not in memory.
 
-    There, places are pairs of numbers, so that more axes than two need the zeros.
+    A place on a GPU has two coordinates. Therefore more than two axes need the zeros in
+    memory.
     """
     sizes = [n + sum(p) for n, p in zip(x.shape[1:-1], padding, strict=True)]
     if x.device.style == "cpu" or len(sizes) > 2 or max(sizes) >= MAX_PLACE:
-        return Located(framed(x, padding))
+        return Located(zero_padded(x, padding))
     order = contiguous_strides(x.shape)[1:-1]
     before = [p[0] for p in padding]
     corner = sum(map(math.prod, zip(before, order, strict=True)))
@@ -219,35 +224,35 @@ def _located(x: ClArray, padding: tuple[tuple[int, int], ...]) -> Located:
 
 
 def _windows(x: ClArray, windows: Windows, channels: int) -> Matrix:
-    """Return windows as rows, and what is at each kernel position as columns."""
-    seen = _located(x, windows.padding)
+    """Return a matrix whose rows are windows and whose columns are kernel positions."""
+    area = _located(x, windows.padding)
     begins = [
-        seen.axis(i, range(0, n * s, s))
+        area.axis(i, range(0, n * s, s))
         for i, (n, s) in enumerate(
             zip(windows.out_shape, (1, *windows.strides), strict=False)
         )
     ]
     positions = [
-        seen.axis(i, range(0, n * d, d))
+        area.axis(i, range(0, n * d, d))
         for i, (n, d) in enumerate(
             zip(windows.window, windows.dilations, strict=True), 1
         )
     ]
-    rows = seen.table(*begins, begin=True)
-    steps = seen.table(*positions, seen.channels(channels))
+    rows = area.table(*begins, begin=True)
+    steps = area.table(*positions, area.channels(channels))
     return Matrix(
-        seen.x, 0, 1, channels, rows=rows, steps=steps, run=channels, image=seen.image
+        area.x, 0, 1, channels, rows=rows, steps=steps, run=channels, image=area.image
     )
 
 
 class _Phase(NamedTuple):
-    """A ``geometry.Phase`` of each axis.
+    """One ``geometry.Phase`` for each axis.
 
     Attributes:
         start: The index of the first element, on each axis.
         size: The number of elements, on each axis.
         positions: The numbers of the kernel positions that read the first element, each
-            with the index of the window in the framed ``dy``.
+            with the index of the window in the padded ``dy``.
 
     """
 
@@ -258,15 +263,15 @@ class _Phase(NamedTuple):
 
 @functools.lru_cache(256)
 def _phases(windows: Windows) -> tuple[tuple[tuple[int, int], ...], list[_Phase]]:
-    """Return how far beyond ``dy`` the phases read, and the phases."""
+    """Return how far the phases read beyond ``dy``, and the phases."""
     frame = []
     for phases, count in zip(windows.phases, windows.out_shape[1:-1], strict=True):
         reach = [(w, w + p.size) for p in phases for _, w in p.readers]
         before = -min([0, *[first for first, _ in reach]])
         frame.append((before, max([count, *[end for _, end in reach]]) - count))
     found = []
-    for each in itertools.product(*windows.phases):
-        start, size, readers = zip(*each, strict=True)
+    for axis_phases in itertools.product(*windows.phases):
+        start, size, readers = zip(*axis_phases, strict=True)
         positions = []
         for pairs in itertools.product(*readers):
             number = 0

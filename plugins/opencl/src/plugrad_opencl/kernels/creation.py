@@ -1,4 +1,4 @@
-"""Kernels that make arrays, and Cast."""
+"""Kernels that create arrays, and casts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .complexes import real
 
 kernels = KernelTable()
 
-# Truncate; what is out of range wraps, and NaN and infinities give 0, as on cpu.
+# Truncate. Values out of range wrap, and NaN and infinities become 0, as on cpu.
 _WHOLE = """
   VECTOR(W, long);
   const S limit = 9223372036854775808.0;
@@ -32,20 +32,20 @@ _WHOLE = """
 
 @functools.cache
 def converter(dtype: DType) -> Function:
-    """Return the kernel for a dtype, with a program for each dtype to come from."""
-    name, plain = dtype.name, "TO(Y, x)"
+    """Return the kernel that casts to a dtype, with a program for each input dtype."""
+    name, convert = dtype.name, "TO(Y, x)"
     if dtype.kind == "b":
-        complexes = "x.x != 0 || x.y != 0"
-        return elementwise("Cast", "x", out=name, fiu="TRUTH(x != (S)0)", c=complexes)
+        is_nonzero = "x.x != 0 || x.y != 0"
+        return elementwise("Cast", "x", out=name, fiu="TRUTH(x != (S)0)", c=is_nonzero)
     if dtype.kind == "c":
         return elementwise("Cast", "x", out=name, fiub="(float2)((float)x, 0)")
-    floating = _WHOLE if dtype.kind in "iu" else plain
-    return elementwise("Cast", "x", out=name, iub=plain, f=floating)
+    floating = _WHOLE if dtype.kind in "iu" else convert
+    return elementwise("Cast", "x", out=name, iub=convert, f=floating)
 
 
 @kernels("Cast")
 def cast(x: ClArray, *, dtype: DType) -> Any:
-    """Cast; complex numbers become their real parts."""
+    """Cast; the imaginary parts of complex numbers are dropped."""
     if x.dtype == dtype:
         return x
     if dtype.hasobject:

@@ -1,4 +1,4 @@
-"""Sums and products up to each element, in double precision where the device has it."""
+"""Cumulative sums and products, in double precision if the device supports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fourier transforms of the last axis: a pass for each factor of its length.
+"""Fourier transforms along the last axis, with one pass for each factor of its length.
 
 Lengths with a prime factor above ``MAX_RADIX`` are left to the decomposition.
 """
@@ -23,7 +23,7 @@ kernels = KernelTable()
 
 @functools.lru_cache(1024)
 def _factors(n: int) -> tuple[int, ...]:
-    """Return fours, then primes; nothing if one of them is too large."""
+    """Return factors of ``n``: fours, then primes; nothing if a prime is too large."""
     found = []
     for radix in (4, *range(2, MAX_RADIX + 1)):
         while n % radix == 0:
@@ -61,11 +61,11 @@ def _transform(inverse: bool) -> Function:
             items = max(source.BLOCK_ELEMENTS // (4 * radix), 1)
             launch = _program(device, radix, items)
             cpu = device.style == "cpu"
-            grid = -(-count // items) if cpu else launch.items(count)
+            global_size = -(-count // items) if cpu else launch.items(count)
             last = inverse and length * radix == n
-            turn = (-1.0 if inverse else 1.0, 1 / n if last else 1.0)
+            numbers = (-1.0 if inverse else 1.0, 1 / n if last else 1.0)
             buffers = (x.buffer, y.buffer, roots.buffer)
-            launch(x.size * radix, grid, *buffers, count, n, length, *turn)
+            launch(x.size * radix, global_size, *buffers, count, n, length, *numbers)
             x = y
             length = length * radix
         return x

@@ -1,6 +1,7 @@
 """Fused kernels: bias and activation are applied before a result is written.
 
-That goes for a bias a channel. What is left, such as slopes of "prelu", comes after.
+The bias must have one value per channel. Other cases, such as "prelu" with its slopes,
+are computed by separate kernels afterwards.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _NAMES = {"relu": "Relu", "relu6": "Relu6", "elu": "Elu", "sigmoid": "Sigmoid"}
 
 
 def _fused(linear: Function, fits: Function) -> Function:
-    """Return the kernel; ``fits`` tells how many channels have a bias each, or None."""
+    """Return the kernel; ``fits`` returns the channels, or None if it cannot fuse."""
 
     def kernel(
         a: ClArray,

@@ -1,4 +1,4 @@
-"""Reading rows by index, and adding them up by id."""
+"""Gathers rows by index, and adds up rows by segment id."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def _program(
 
 @kernels("GatherV2")
 def gather(x: ClArray, indices: ClArray, *, axis: int, batch_dims: int) -> Any:
-    """Copy rows; IndexError comes when the device is next waited for."""
-    return _checked(x, indices, axis, batch_dims, wrap=False)
+    """Copy rows; the next wait for the device raises IndexError for a bad index."""
+    return _gather_checked(x, indices, axis, batch_dims, wrap=False)
 
 
 @kernels("Take")
 def take(x: ClArray, indices: ClArray, *, axis: int, batch_dims: int) -> Any:
     """Copy rows; negative indices count from the end."""
-    return _checked(x, indices, axis, batch_dims, wrap=True)
+    return _gather_checked(x, indices, axis, batch_dims, wrap=True)
 
 
-def _checked(
+def _gather_checked(
     x: ClArray, indices: ClArray, axis: int, batch_dims: int, wrap: bool
 ) -> ClArray:
     n = x.shape[axis]
@@ -56,8 +56,8 @@ def _checked(
     if not n and indices.size:
         raise IndexError(what.format("every index"))
     device = x.device
-    whole = indices.base or indices
-    known = _GOOD.setdefault(whole, set())
+    owner = indices.base or indices
+    known = _KNOWN_CASES.setdefault(owner, set())
     case = (n, wrap)
     if case in known:
         return rows(x, indices, axis, batch_dims, (device.flag, 0), wrap)
@@ -65,10 +65,10 @@ def _checked(
         return rows(x, indices, axis, batch_dims, check, wrap)
 
 
-# For which sizes an array of indices has been found to be in range, with negative ones
-# or without. An array does not change, so it is not checked again: on a GPU, reading
-# the flag takes as long as a small gather.
-_GOOD: WeakKeyDictionary[ClArray, set[tuple[int, bool]]] = WeakKeyDictionary()
+# The cases in which all indices of an array are known to be in range: the size of the
+# axis, and whether negative indices are allowed. Arrays never change, so these cases
+# are not checked again: on a GPU, reading the flag takes as long as a small gather.
+_KNOWN_CASES: WeakKeyDictionary[ClArray, set[tuple[int, bool]]] = WeakKeyDictionary()
 
 
 def rows(
@@ -79,10 +79,10 @@ def rows(
     check: tuple[Any, int],
     wrap: bool = False,
 ) -> ClArray:
-    """Copy rows. ``check`` gets an index that is out of range.
+    """Copy rows.
 
-    Its number is 0 if there is none. ``wrap`` is whether negative ones count from the
-    end.
+    ``check`` is the flag for a bad index, and its number: 0 if indices are not checked.
+    With ``wrap``, negative indices count from the end.
     """
     batch = x.shape[:batch_dims]
     outer = x.shape[batch_dims:axis]
@@ -97,10 +97,10 @@ def rows(
     cpu = x.device.style == "cpu"
     count = y.size // width
     size = x.dtype.itemsize
-    if not cpu:  # the largest elements that rows consist of
-        wide = widest(size, width)
-        width = width * size // wide
-        size = wide
+    if not cpu:  # copy rows in the largest possible units
+        unit = widest(size, width)
+        width = width * size // unit
+        size = unit
     items = source.share(x.device, width)
     small = max(x.size, y.size, indices.size) < LARGE_ELEMENTS
     launch = _program(x.device, size, indices.dtype, items, wrap, small)
@@ -112,10 +112,10 @@ def rows(
 
 @kernels("UnsortedSegmentSum")
 def unsorted_segment_sum(x: ClArray, segment_ids: ClArray, *, num_segments: int) -> Any:
-    """Leave out what is out of range."""
+    """Add up rows by id; rows with an id out of range are ignored."""
     if segment_ids.shape != x.shape[:1]:
         raise ValueError(
-            f"opencl: {segment_ids.shape} segment ids are not one for each row of an "
-            f"array of shape {x.shape}"
+            f"opencl: segment ids of shape {segment_ids.shape} do not fit the rows of "
+            f"shape {x.shape}; there must be one id for each row"
         )
     return segment_sum(x, segment_ids, num_segments)

@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Matrix products."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .shape import broadcast_to, transpose
 
 kernels = KernelTable()
 
-MEMORY_BOUND_ROWS = 4  # up to here a product is bound by reading the other matrix
+MEMORY_BOUND_ROWS = 4  # up to here, the time is that of reading the other matrix
 
 
 @kernels("BatchMatMul")
@@ -39,8 +39,8 @@ def batch_matmul(
         a, b, z, m = a.view((z * m, k)), b.view(b.shape[-2:]), 1, z * m
     if not k or not z * m * n:
         return filled(a.device, shape, 0, a.dtype)
-    a, a_batch = _alike(a, batch)
-    b, b_batch = _alike(b, batch)
+    a, a_batch = _with_batch(a, batch)
+    b, b_batch = _with_batch(b, batch)
     left = Matrix(a, *((1, m) if transpose_a else (k, 1)), a_batch)
     right = Matrix(b, *((1, k) if transpose_b else (n, 1)), b_batch)
     sizes = (z, m, n, k)
@@ -60,7 +60,7 @@ def _on_gpu(
 ) -> ClArray:
     z, m, n, k = sizes
     if n == 1 < m and finish is None:  # the transpose has one row, and the same memory
-        return _on_gpu(shape, (z, n, m, k), _turned(b), _turned(a), None)
+        return _on_gpu(shape, (z, n, m, k), _transposed(b), _transposed(a), None)
     if tiles.suits_thin(sizes, b):
         return tiles.thin(shape, sizes, a, b, finish)
     return product(shape, sizes, a, b, finish=finish)
@@ -71,7 +71,7 @@ def _thin(
 ) -> ClArray:
     z, m, n, k = sizes
     if n == 1 < m:  # the transpose has one row, and the same memory
-        return _thin(shape, (z, n, m, k), _turned(b), _turned(a))
+        return _thin(shape, (z, n, m, k), _transposed(b), _transposed(a))
     if b.step != 1 and a.step != 1:
         axes = (*range(len(a.x.shape) - 2), -1, -2)
         order = tuple([i % len(a.x.shape) for i in axes])
@@ -79,16 +79,16 @@ def _thin(
     return thin(shape, sizes, a, b)
 
 
-def _turned(a: Matrix) -> Matrix:
+def _transposed(a: Matrix) -> Matrix:
     return a._replace(row=a.step, step=a.row)
 
 
-def _alike(x: ClArray, batch: Shape) -> tuple[ClArray, int]:
-    """Return matrices for the whole batch, and the step from one to the next."""
-    lead = x.shape[:-2]
+def _with_batch(x: ClArray, batch: Shape) -> tuple[ClArray, int]:
+    """Return matrices for the whole batch, and their stride; 0 for a single matrix."""
+    own_batch = x.shape[:-2]
     size = math.prod(x.shape[-2:])
-    if math.prod(lead) == 1:
+    if math.prod(own_batch) == 1:
         return x, 0
-    if math.prod(lead) != math.prod(batch):
+    if math.prod(own_batch) != math.prod(batch):
         x = broadcast_to(x, shape=(*batch, *x.shape[-2:]))
     return x, size

@@ -20,21 +20,21 @@ from .shape import transpose
 
 kernels = KernelTable()
 
-# Elements of a row that an item of a GPU holds: the least that is enough for the row.
+# Elements of a row that a work item of a GPU holds: the least number that suffices.
 HELD_ELEMENTS = (8, 16)
-SHORT_ROW_ELEMENTS = 128  # rows up to here need 4 of an item
-WIDE_HELD_MAX_BYTES = 64  # by an item of a wide group, which has few registers
+SHORT_ROW_ELEMENTS = 128  # up to here, an item holds 4 elements
+WIDE_HELD_MAX_BYTES = 64  # that an item of a wide group holds: it has few registers
 MIN_LANES = 4
 
 
 class Layout(NamedTuple):
-    """How a kernel cuts rows on a GPU.
+    """How a GPU kernel distributes rows over work items.
 
     Attributes:
-        group: Items in a work group.
-        lanes: How many of them have a row.
-        held: How many elements of it each of these holds; 0 if it is too long.
-        vector: How many elements it reads at once.
+        group: The number of items in a work group.
+        lanes: The number of items that share a row.
+        held: The number of elements that each of these holds; 0 if a row is too long.
+        vector: The number of elements that an item reads at once.
 
     """
 
@@ -45,21 +45,21 @@ class Layout(NamedTuple):
 
 
 @functools.lru_cache(4096)
-def laid_out(device: Device, itemsize: int, n: int) -> Layout:
-    """Return how rows of ``n`` elements are cut.
+def row_layout(device: Device, itemsize: int, n: int) -> Layout:
+    """Return the layout for rows of ``n`` elements.
 
-    Rows that 256 items cannot hold get a wide group; what that cannot hold is read
-    again for each sum.
+    Rows that 256 items cannot hold get a wide group. Rows that a wide group cannot hold
+    are read again for each sum.
     """
     group = source.GROUP_ITEMS[device.style]
     if device.style == "cpu":
         return Layout(group, group, 0, 1)
-    able: tuple[int, ...] = HELD_ELEMENTS
-    if n > group * max(able):
+    choices: tuple[int, ...] = HELD_ELEMENTS
+    if n > group * max(choices):
         group = widest(device)
-        able = tuple([k for k in able if k * itemsize <= WIDE_HELD_MAX_BYTES])
+        choices = tuple([k for k in choices if k * itemsize <= WIDE_HELD_MAX_BYTES])
     held = 4 if n <= SHORT_ROW_ELEMENTS else 0
-    held = held or next((k for k in able if n <= group * k), 0)
+    held = held or next((k for k in choices if n <= group * k), 0)
     if not held:
         return Layout(group, group, 0, 1)
     lanes = 1 << (-(-n // held) - 1).bit_length()
@@ -71,7 +71,7 @@ def laid_out(device: Device, itemsize: int, n: int) -> Layout:
 def _program(
     device: Device, dtype: DType, layout: Layout, name: str, **flags: bool
 ) -> Launch:
-    """Return a kernel of rows."""
+    """Return a row kernel."""
     library = "" if name.startswith("layer_norm") else source.mathematics(dtype)
     return row_kernel(device, dtype, layout, name, flags, library)
 
@@ -86,16 +86,16 @@ def row_kernel(
     arguments: str = "",
     steps: str = "",
 ) -> Launch:
-    """Return a kernel of rows, or that of a region around it.
+    """Return a row kernel, or the kernel of a region around a row kernel.
 
     Args:
-        device: To run on.
-        dtype: Of the rows.
-        layout: How they are cut.
-        name: Of the kernel.
-        flags: What is defined in C.
-        functions: C that it calls.
-        arguments: Of the kernel of a region.
+        device: The device to run on.
+        dtype: The dtype of the rows.
+        layout: How rows are distributed over work items.
+        name: The name of the row kernel.
+        flags: Macros to define in C.
+        functions: C functions that the kernel calls.
+        arguments: The parameters of the kernel of a region.
         steps: The macros ``PROLOGUE`` and ``EPILOGUE`` of a region.
 
     """
@@ -124,25 +124,25 @@ def row_kernel(
     )
 
 
-def _by_rows(
+def _run_rows(
     name: str, flags: dict[str, bool], work: int, x: ClArray, n: int, *more: Any
 ) -> ClArray:
-    """Run a kernel over rows of ``n``; ``work`` is how much an element makes."""
+    """Run a row kernel on rows of ``n`` elements; ``work`` is the work per element."""
     y = empty(x.device, x.shape, x.dtype)
     if y.size:
         rows = y.size // n
-        each = max(1, source.BLOCK_ELEMENTS // n)
-        layout = laid_out(x.device, x.dtype.itemsize, n)
+        per_item = max(1, source.BLOCK_ELEMENTS // n)
+        layout = row_layout(x.device, x.dtype.itemsize, n)
         launch = _program(x.device, x.dtype, layout, name, **flags)
         in_group = layout.group // layout.lanes
         gpu = x.device.style == "gpu"
-        items = -(-rows // in_group) * layout.group if gpu else -(-rows // each)
-        launch(y.size * work, items, x.buffer, y.buffer, rows, n, each, *more)
+        items = -(-rows // in_group) * layout.group if gpu else -(-rows // per_item)
+        launch(y.size * work, items, x.buffer, y.buffer, rows, n, per_item, *more)
     return y
 
 
 def _softmax(x: ClArray, axis: int, log: bool) -> ClArray:
-    """Bring the axis to the end; it is not empty."""
+    """Compute softmax along an axis, which is moved to the end and is not empty."""
     _, n, _ = around(x, axis)
     last = len(x.shape) - 1
     if axis != last:
@@ -150,7 +150,7 @@ def _softmax(x: ClArray, axis: int, log: bool) -> ClArray:
         axes[axis], axes[last] = last, axis
         y = _softmax(transpose(x, axes=tuple(axes)), last, log)
         return transpose(y, axes=tuple(axes))
-    return _by_rows("softmax", {"LOG": log}, 4, x, n)
+    return _run_rows("softmax", {"LOG": log}, 4, x, n)
 
 
 @kernels("Softmax")
@@ -165,20 +165,20 @@ def log_softmax(logits: ClArray, *, axis: int) -> ClArray:
     return _softmax(logits, axis, True)
 
 
-def _back(dy: ClArray, y: ClArray, log: bool) -> ClArray:
+def _softmax_grad(dy: ClArray, y: ClArray, log: bool) -> ClArray:
     """Return the gradient of softmax or its logarithm, along the last axis."""
-    return _by_rows("softmax_grad", {"LOG": log}, 2, y, y.shape[-1], dy.buffer)
+    return _run_rows("softmax_grad", {"LOG": log}, 2, y, y.shape[-1], dy.buffer)
 
 
-kernels["plugrad_opencl.SoftmaxGrad"] = lambda dy, y: _back(dy, y, False)
-kernels["plugrad_opencl.LogSoftmaxGrad"] = lambda dy, y: _back(dy, y, True)
+kernels["plugrad_opencl.SoftmaxGrad"] = lambda dy, y: _softmax_grad(dy, y, False)
+kernels["plugrad_opencl.LogSoftmaxGrad"] = lambda dy, y: _softmax_grad(dy, y, True)
 
 
 _factor = elementwise(
     "factor", "variance", attrs="epsilon", f="(S)1 / sqrt(variance + epsilon_)"
 )
 _scaled = elementwise("FusedBatchNorm", "x mean factor", f="(x - mean) * factor")
-_moved = elementwise(
+_scaled_and_shifted = elementwise(
     "FusedBatchNorm", "x mean factor offset", f="(x - mean) * factor + offset"
 )
 
@@ -198,7 +198,7 @@ def fused_batch_norm(
     if scale is not None:
         factor = binary["Multiply"](factor, scale)
     more = () if offset is None else (offset,)
-    y: ClArray = (_moved if more else _scaled)(x, mean, factor, *more)
+    y: ClArray = (_scaled_and_shifted if more else _scaled)(x, mean, factor, *more)
     return y
 
 
@@ -217,7 +217,7 @@ def layer_norm(
         return NotImplemented
     flags = {"SCALE": scale is not None, "OFFSET": offset is not None, "BACK": False}
     buffers = [(x if t is None else t).buffer for t in (scale, offset)]
-    return _by_rows("layer_norm", flags, 1, x, n, *buffers, epsilon)
+    return _run_rows("layer_norm", flags, 1, x, n, *buffers, epsilon)
 
 
 @kernels("LayerNormGrad")
@@ -229,17 +229,17 @@ def layer_norm_grad(
     axis: tuple[int, ...],
     epsilon: float,
 ) -> Any:
-    """Compute mean and variance of the last axes once more; scale is as a row."""
+    """Compute mean and variance again; scale has the shape of a row."""
     n = row_size(x, axis, scale)
     if n is None:
         return NotImplemented
     flags = {"SCALE": scale is not None, "OFFSET": False, "BACK": True}
     buffers = dy.buffer, (x if scale is None else scale).buffer
-    return _by_rows("layer_norm_grad", flags, 2, x, n, *buffers, epsilon)
+    return _run_rows("layer_norm_grad", flags, 2, x, n, *buffers, epsilon)
 
 
 class Typed(Protocol):
-    """What has a shape and a dtype: an array, or the spec of a value."""
+    """An object with a shape and a dtype: an array, or the spec of a value."""
 
     @property
     def shape(self) -> Shape:
@@ -251,9 +251,10 @@ class Typed(Protocol):
 
 
 def row_size(x: Typed, axis: tuple[int, ...], *others: Typed | None) -> int | None:
-    """Return the elements of a row.
+    """Return the number of elements of a row.
 
-    None if ``axis`` is not the last axes, or one of the others has another shape.
+    None if ``axis`` does not consist of the last axes, or if one of the others does not
+    have the shape of a row.
     """
     first = axis[0] if axis else len(x.shape)
     n = math.prod(x.shape[first:])

@@ -1,4 +1,4 @@
-"""Reductions, and the index of the largest and of the least: see ``reductions``."""
+"""Reductions, for which see ``reductions``, and the index of an extreme element."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..reductions import along, lines_of
 from ..runtime import Device, Launch
 from .creation import cast
 
-MAX_COLUMN_LINES = 32  # so that 8 columns or more share a group of a GPU
+MAX_COLUMN_LINES = 32  # so that at least 8 columns share a work group of a GPU
 
 
 def _reduction(name: str) -> Function:
@@ -66,23 +66,23 @@ def _arg(sign: str, x: ClArray, axis: int) -> ClArray:
         rows = m == 1
         if x.device.style == "cpu":
             lines = 1
-            grid = -(-y.size // items)
+            global_size = -(-y.size // items)
         else:
             group = source.GROUP_ITEMS["gpu"]
             lines = lines_of(n) if rows else min(lines_of(n), MAX_COLUMN_LINES)
-            grid = -(-y.size * lines // group) * group
+            global_size = -(-y.size * lines // group) * group
         launch = _finder(x.device, sign, x.dtype, items, rows, lines)
-        launch(x.size, grid, x.buffer, y.buffer, n, m, y.size)
+        launch(x.size, global_size, x.buffer, y.buffer, n, m, y.size)
     return y
 
 
 @kernels("ArgMax")
 def argmax(x: ClArray, *, axis: int) -> ClArray:
-    """Return the first index; NaN counts only if there is nothing else."""
+    """Return the first index of the maximum; NaN counts only if all values are NaN."""
     return _arg(">", x, axis)
 
 
 @kernels("ArgMin")
 def argmin(x: ClArray, *, axis: int) -> ClArray:
-    """Return the first index; NaN counts only if there is nothing else."""
+    """Return the first index of the minimum; NaN counts only if all values are NaN."""
     return _arg("<", x, axis)

@@ -1,4 +1,4 @@
-"""Resizing of images."""
+"""Resizes images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ kernels = KernelTable()
 def _tables(
     device: Device, geometry: Resizing, nearest: bool, dtype: DType
 ) -> list[ClArray]:
-    """Return pixels before and behind, and shares of the latter, of each axis."""
+    """Return, for each axis, the pixels before and after, and weights of the latter."""
     axes: list[Any] = [*geometry.linear]
     if nearest:
         axes = [(at, at, np.zeros(1)) for at in geometry.nearest]

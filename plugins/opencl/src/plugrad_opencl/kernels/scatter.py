@@ -1,6 +1,6 @@
-"""Reading, adding up and writing rows at indices of several coordinates.
+"""Gathers, adds up and updates rows at indices with several coordinates.
 
-The results are the same every time, whatever the order of work.
+The results are the same every time, whatever the order in which work items run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INT64 = np.dtype(np.int64)
 def _run(
     device: Device, size: int, integer: DType, name: str, n: int, width: int, *args: Any
 ) -> None:
-    """Launch: on a CPU an item has a block of ``n`` rows."""
+    """Launch a kernel for ``n`` rows; on a CPU, an item computes a block of rows."""
     cpu = device.style == "cpu"
     items = source.share(device, width)
     launch = _program(device, name, size, integer, items)
@@ -42,7 +42,7 @@ def _program(
     return source.kernel(device, "scatter", name, ITEMS=items, type=raw, integer=c)
 
 
-def _what(op: str, indices: ClArray, lead: tuple[int, ...]) -> str:
+def _index_message(op: str, indices: ClArray, lead: tuple[int, ...]) -> str:
     """Return the message for a bad index; raise it if no index can be in range."""
     what = f"{op}: {{}} is out of range for axes of sizes {lead}"
     if indices.size and not math.prod(lead):
@@ -51,23 +51,23 @@ def _what(op: str, indices: ClArray, lead: tuple[int, ...]) -> str:
 
 
 def _targets(op: str, indices: ClArray, lead: tuple[int, ...]) -> ClArray:
-    """Return indices in the axes ``lead`` as indices in the one that they flatten to.
+    """Return indices into the axes ``lead`` as indices into their flattened axis.
 
-    -1 stands for one that is out of range; IndexError comes at the next wait.
+    An index out of range becomes -1, and the next wait raises IndexError.
     """
     device, depth = indices.device, indices.shape[-1]
     y = empty(device, indices.shape[:-1], INT64)
     if y.size:
         buffers = (indices.buffer, y.buffer, table(device, lead or (1,)).buffer)
-        with device.check(_what(op, indices, lead)) as check:
-            more = (*check, y.size, depth)
-            _run(device, 8, indices.dtype, "targets", y.size, 1, *buffers, *more)
+        with device.check(_index_message(op, indices, lead)) as check:
+            numbers = (*check, y.size, depth)
+            _run(device, 8, indices.dtype, "targets", y.size, 1, *buffers, *numbers)
     return y
 
 
 @kernels("GatherNd")
 def gather_nd(params: ClArray, indices: ClArray) -> Any:
-    """Copy rows by their numbers."""
+    """Flatten the indices, and copy rows."""
     depth = indices.shape[-1]
     lead, rest = params.shape[:depth], params.shape[depth:]
     if math.prod(lead) >= 2**31:
@@ -79,7 +79,7 @@ def gather_nd(params: ClArray, indices: ClArray) -> Any:
 
 @kernels("ScatterNd")
 def scatter_nd(indices: ClArray, updates: ClArray, *, shape: tuple[int, ...]) -> Any:
-    """Add up rows by their numbers; those of -1 are left out."""
+    """Flatten the indices, and add up rows; those with index -1 are ignored."""
     lead = shape[: indices.shape[-1]]
     if updates.dtype.kind == "b" or math.prod(lead) >= 2**31:
         return NotImplemented
@@ -92,7 +92,7 @@ def scatter_nd(indices: ClArray, updates: ClArray, *, shape: tuple[int, ...]) ->
 
 @kernels("TensorScatterUpdate")
 def tensor_scatter_update(x: ClArray, indices: ClArray, updates: ClArray) -> Any:
-    """Find the last update of each row; IndexError comes at the next wait."""
+    """Find the last update of each row, and write it."""
     device, depth = x.device, indices.shape[-1]
     lead = x.shape[:depth]
     width = math.prod(x.shape[depth:])
@@ -101,7 +101,7 @@ def tensor_scatter_update(x: ClArray, indices: ClArray, updates: ClArray) -> Any
     if not updates.size:
         _targets("tensor_scatter_update", indices, lead)
         return x
-    what = _what("tensor_scatter_update", indices, lead)
+    what = _index_message("tensor_scatter_update", indices, lead)
     if max(count, targets) >= 2**31:
         return NotImplemented
     winner = filled(device, (targets,), 0, INT32)

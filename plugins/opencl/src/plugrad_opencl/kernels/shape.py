@@ -1,4 +1,4 @@
-"""Moving elements. Only reshaping gives views: arrays are contiguous."""
+"""Changes of shape and order. Only reshaping returns views: arrays are contiguous."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def expand_dims(input: ClArray, *, axis: int) -> ClArray:
 
 @kernels("BroadcastTo")
 def broadcast_to(x: ClArray, *, shape: Shape) -> ClArray:
-    """Broadcast with a step of 0 along repeated axes."""
+    """Copy with a step of 0 along repeated axes."""
     return move(x, tuple(shape), broadcast_strides(x.shape, len(shape)))
 
 
 @kernels("Tile")
 def tile(x: ClArray, *, repetitions: Shape) -> ClArray:
-    """Put an axis of repetitions before each axis."""
+    """Copy with an axis of repetitions before each axis, and a step of 0 along it."""
     sizes = [*zip(repetitions, x.shape, contiguous_strides(x.shape), strict=True)]
     wide = tuple([m for r, n, _ in sizes for m in (r, n)])
     if all(r == 1 for r in repetitions):
@@ -95,14 +95,14 @@ def unpack(value: ClArray, *, axis: int) -> tuple[ClArray, ...]:
 
 @kernels("Transpose")
 def transpose(x: ClArray, *, axes: Shape) -> ClArray:
-    """Go through the axes in another order."""
+    """Copy with the axes in another order."""
     order = contiguous_strides(x.shape)
     return move(x, tuple([x.shape[i] for i in axes]), [order[i] for i in axes])
 
 
 @kernels("Reverse")
 def reverse(x: ClArray, *, axis: Shape) -> ClArray:
-    """Start at the other end."""
+    """Copy with negative steps, from the other end."""
     order = contiguous_strides(x.shape)
     start = sum((x.shape[i] - 1) * order[i] for i in axis)
     back = [-s if i in axis else s for i, s in enumerate(order)]

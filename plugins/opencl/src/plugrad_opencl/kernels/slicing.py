@@ -22,7 +22,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 @kernels("Slice")
 def slice_(x: ClArray, *, begin: Shape, size: Shape) -> ClArray:
-    """Start at ``begin``."""
+    """Copy from ``begin`` on."""
     order = contiguous_strides(x.shape)
     start = sum(b * s for b, s in zip(begin, order, strict=True))
     return move(x, tuple(size), order, start)
@@ -30,7 +30,7 @@ def slice_(x: ClArray, *, begin: Shape, size: Shape) -> ClArray:
 
 @kernels("StridedSlice")
 def strided_slice(x: ClArray, *, begin: Shape, size: Shape, strides: Shape) -> ClArray:
-    """Start at ``begin``, and take longer steps."""
+    """Copy from ``begin`` on, with longer steps."""
     order = contiguous_strides(x.shape)
     start = sum(b * s for b, s in zip(begin, order, strict=True))
     longer = [s * k for s, k in zip(order, strides, strict=True)]
@@ -46,7 +46,7 @@ def _padder(device: Device, dtype: DType, items: int) -> Launch:
 
 @kernels("PadV2")
 def pad(x: ClArray, *, paddings: Pairs, constant_values: complex) -> ClArray:
-    """Row by row; axes behind the last padded one belong to its rows."""
+    """Pad row by row. The last padded axis and the axes after it form the rows."""
     if any(n < 0 for pair in paddings for n in pair):
         raise ValueError(f"opencl: paddings {paddings} must not be negative")
     sizes = zip(x.shape, paddings, strict=True)
@@ -64,17 +64,17 @@ def pad(x: ClArray, *, paddings: Pairs, constant_values: complex) -> ClArray:
     items = source.share(x.device, wide)
     launch = _padder(x.device, x.dtype, items)
     value = np.full((), constant_values, x.dtype).view(f"u{x.dtype.itemsize}").item()
-    grid = -(-rows // items) if cpu else launch.items(y.size)
+    global_size = -(-rows // items) if cpu else launch.items(y.size)
     flat = table(x.device, tuple([n for axis in axes for n in axis]) or (0,))
     m, left = (x.shape[end] * inner, before[end] * inner) if shape else (1, 0)
     numbers = (len(axes), rows, wide, m, left, value)
-    launch(y.size, grid, x.buffer, y.buffer, flat.buffer, *numbers)
+    launch(y.size, global_size, x.buffer, y.buffer, flat.buffer, *numbers)
     return y
 
 
 @kernels("MirrorPad")
 def mirror_pad(x: ClArray, *, paddings: Pairs, mode: str) -> ClArray:
-    """Write into the middle, then mirror axis after axis across its ends."""
+    """Copy to the middle of the result, then mirror each axis at both ends."""
     y = pad(x, paddings=paddings, constant_values=0)
     skip = int(mode == "reflect")
     order = contiguous_strides(y.shape)

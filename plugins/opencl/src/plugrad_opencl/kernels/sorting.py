@@ -1,4 +1,4 @@
-"""Putting elements in order: NaN counts as the largest."""
+"""Sorts elements; NaN counts as the largest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _program(device: Device, dtype: DType) -> Launch:
 
 @kernels("TopK")
 def top_k(x: ClArray, *, k: int, sorted: bool) -> tuple[ClArray, ClArray]:
-    """Sort the indices in each row, a row an item."""
+    """Sort the indices of each row; one work item sorts a row."""
     if not 0 <= k <= x.shape[-1]:
         raise ValueError(f"opencl: there are no {k} largest in rows of {x.shape[-1]}")
     n = x.shape[-1]

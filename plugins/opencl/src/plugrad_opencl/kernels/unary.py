@@ -4,7 +4,7 @@ from plugrad.plugin import KernelTable
 
 from ..elementwise import elementwise
 
-# Bits, as arithmetic would lose the sign of NaN and zero.
+# x - x is NaN if x is infinite or NaN.
 _FINITE = "TRUTH(x - x == (S)0)"
 
 
