@@ -172,12 +172,12 @@ def _vectors(
             else:
                 lines.append(f"{vector} x{i}[{'at' if full else 0}];")
         result = code.variables[part.outputs[0]]
-        head = f"static inline V_{source.C[FLOAT32]} {'one' if one else 'many'}_at"
+        head = f"static inline V_{source.C[FLOAT32]} {'scalar' if one else 'vector'}_at"
         body = " ".join([*lines, *code.lines, f"return {result};"])
         functions.append(f"{head}({', '.join([*given, 'long at'])}) {{ {body} }}")
     called = ", ".join(names)
-    functions += [f"#define MANY_AT(i) many_at({called}, i)"]
-    functions += [f"#define ONE_AT(i) FIRST(one_at({called}, i))"]
+    functions += [f"#define VECTOR_AT(i) vector_at({called}, i)"]
+    functions += [f"#define SCALAR_AT(i) FIRST(scalar_at({called}, i))"]
     loads = "\n".join([*code.definitions(FLOAT32), *functions])
     return ", ".join(given), [], loads
 

@@ -135,7 +135,10 @@ def widest(device: Device) -> int:
     return 1 << min(limit, WIDE_GROUP_ITEMS).bit_length() - 1
 
 
-READS = "#define MANY_AT(i) (*(__global const T *)(x0 + (i)))\n#define ONE_AT(i) x0[i]"
+READS = (
+    "#define VECTOR_AT(i) (*(__global const T *)(x0 + (i)))\n"
+    "#define SCALAR_AT(i) x0[i]"
+)
 # The offset of an element of [a, n, m].
 AT = "#define AT(row, i, j) (ROWS ? (row) * n + (i) : ((row) * n + (i)) * m + (j))"
 

@@ -296,7 +296,7 @@ def _thin(
         DOTS=dots,
         WIDE=vector,
         LANES=DOT_LANES if dots else ROW_LANES,
-        ROWS_LIE=rows_contiguous,
+        ROWS_CONTIGUOUS=rows_contiguous,
         BIAS=bias,
         vector="float4" if dtype.kind == "c" else f"{source.C[dtype]}4",
         integer=source.SIGNED[dtype.itemsize],

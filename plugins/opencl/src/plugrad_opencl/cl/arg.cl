@@ -1,5 +1,5 @@
-// The index of the largest of x[a, :, m], or the smallest, the first of those that are
-// equal; NaN only if there is no other.
+// The index of the largest element of x[a, :, m], or of the smallest: the first index if
+// several are equal, and that of NaN only if all elements are NaN.
 typedef $type S;
 #define BETTER(next, best) (next $sign best || (best != best && next == next))
 __kernel GROUPED void arg(__global const S *restrict x, __global int *restrict y, long n,
@@ -17,21 +17,21 @@ __kernel GROUPED void arg(__global const S *restrict x, __global int *restrict y
     y[item] = index;
   }
 #else
-// LINES items of a group have a result, as in reduce.cl.
+// LINES items of a group compute a result, as in reduce.cl.
 #define RESULTS (GROUP / LINES)
   __local S values[GROUP];
   __local int indices[GROUP];
   const int me = get_local_id(0);
 #if ROWS
 #define STEP 1
-  const int line = me % LINES, which = me / LINES;
+  const int line = me % LINES, result = me / LINES;
 #else
 #define STEP RESULTS
-  const int line = me / RESULTS, which = me % RESULTS;
+  const int line = me / RESULTS, result = me % RESULTS;
 #endif
-  const long item = get_group_id(0) * (long)RESULTS + which, safe = min(item, count - 1);
+  const long item = get_group_id(0) * (long)RESULTS + result, safe = min(item, count - 1);
   x += safe / m * n * m + safe % m;
-  int index = min((long)line, n - 1);  // some have the last one twice
+  int index = min((long)line, n - 1);  // some items read the last element twice
   S best = x[index * m];
   for (long i = line + LINES; i < n; i += LINES) {
     const S next = x[i * m];

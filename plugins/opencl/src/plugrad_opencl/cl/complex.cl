@@ -1,17 +1,17 @@
-// Complex numbers: float2, real part first. Special values as in C99, annex G.
+// Complex numbers are float2, with the real part first. Special values follow C99, annex G.
 
 static inline float2 c_mul(float2 a, float2 b) {
   return (float2)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
-// Products begin with 1 - 0i, which is left out: with an infinity it would make NaN.
-static inline bool c_begins(float2 a) { return a.x == 1 && as_uint(a.y) == 0x80000000; }
+// The initial value of products is 1 - 0i. It is skipped: infinity times it would be NaN.
+static inline bool c_is_initial(float2 a) { return a.x == 1 && as_uint(a.y) == 0x80000000; }
 
 static inline float2 c_product(float2 a, float2 b) {
-  return c_begins(a) ? b : c_begins(b) ? a : c_mul(a, b);
+  return c_is_initial(a) ? b : c_is_initial(b) ? a : c_mul(a, b);
 }
 
-// Smith's way: no square of the size, which would overflow.
+// Smith's algorithm: the square of the absolute value, which may overflow, is avoided.
 static inline float2 c_div(float2 a, float2 b) {
   if (fabs(b.x) >= fabs(b.y)) {
     if (b.x == 0 && b.y == 0) return (float2)(a.x / fabs(b.x), a.y / fabs(b.x));
@@ -22,7 +22,7 @@ static inline float2 c_div(float2 a, float2 b) {
   return (float2)((a.x * ratio + a.y) * scale, (a.y * ratio - a.x) * scale);
 }
 
-// Not c_div of 1, whose part 0 would take part in the signs of zeros.
+// Not c_div(1, a): its imaginary part 0 would change the signs of zeros.
 static inline float2 c_reciprocal(float2 a) {
   if (fabs(a.x) >= fabs(a.y)) {
     const float ratio = a.y / a.x, size = a.x + a.y * ratio;
@@ -32,7 +32,7 @@ static inline float2 c_reciprocal(float2 a) {
   return (float2)(ratio / size, -1 / size);
 }
 
-// A part that is 0 stays 0, even times infinity.
+// A part that is 0 stays 0, even if the absolute value is infinite.
 static inline float2 c_polar(float size, float angle) {
   if (angle == 0) return (float2)(size, angle);
   return (float2)(size * cos(angle), size * sin(angle));
@@ -43,9 +43,9 @@ static inline float2 c_exp(float2 a) {
     if (!isinf(a.x)) return (float2)(NAN, NAN);
     return a.x < 0 ? (float2)(0, 0) : (float2)(INFINITY, NAN);
   }
-  if (a.x > 88.7f && isfinite(a.x)) {  // the size overflows before the parts do
-    const float2 most = c_polar(exp(a.x - 88), a.y);
-    return most * 1.6516363e38f;
+  if (a.x > 88.7f && isfinite(a.x)) {  // |e^a| overflows before its parts do
+    const float2 scaled = c_polar(exp(a.x - 88), a.y);
+    return scaled * 1.6516363e38f;
   }
   return c_polar(exp(a.x), a.y);
 }
@@ -57,7 +57,7 @@ static inline float2 c_expm1(float2 a) {
   return (float2)(expm1(a.x) * cos(a.y) - 2 * s * s, e * sin(a.y));
 }
 
-// log |a| without a square that overflows, or cancels next to 1.
+// log |x + iy| without a square that overflows, and without cancellation next to 1.
 static inline float c_log_size(float x, float y) {
   const float big = fmax(fabs(x), fabs(y)), small = fmin(fabs(x), fabs(y));
   if (isinf(x) || isinf(y)) return INFINITY;
@@ -83,14 +83,15 @@ static inline float2 c_sqrt(float2 a) {
   if (isinf(a.x))
     return a.x > 0 ? (float2)(a.x, isnan(a.y) ? a.y : copysign(0.0f, a.y))
                    : (float2)(isnan(a.y) ? a.y : 0, copysign(INFINITY, a.y));
-  // Halves, and an even power of two, so that the size does not overflow or vanish.
+  // An even power of two as factor, so that the absolute value neither overflows nor
+  // underflows.
   const float big = fmax(fabs(a.x), fabs(a.y));
-  const float by = big > 1e37f ? 0.25f : big < 1e-30f ? 0x1p+48f : 1;
-  const float back = big > 1e37f ? 2 : big < 1e-30f ? 0x1p-24f : 1;
-  const float x = a.x * by, y = a.y * by;
+  const float scale = big > 1e37f ? 0.25f : big < 1e-30f ? 0x1p+48f : 1;
+  const float unscale = big > 1e37f ? 2 : big < 1e-30f ? 0x1p-24f : 1;
+  const float x = a.x * scale, y = a.y * scale;
   const float t = sqrt((fabs(x) + hypot(x, y)) * 0.5f);
-  if (x >= 0) return (float2)(t, y / (2 * t)) * back;
-  return (float2)(fabs(y) / (2 * t), copysign(t, y)) * back;
+  if (x >= 0) return (float2)(t, y / (2 * t)) * unscale;
+  return (float2)(fabs(y) / (2 * t), copysign(t, y)) * unscale;
 }
 
 static inline float2 c_sinh(float2 a) {
@@ -132,7 +133,7 @@ static inline float2 c_pow(float2 a, float2 b) {
   if (b.x == 0 && b.y == 0) return (float2)(1, 0);
   if (a.x == 0 && a.y == 0) return b.x > 0 ? (float2)(0, 0) : (float2)(NAN, NAN);
   if (b.y == 0 && b.x == floor(b.x) && fabs(b.x) < 100) {
-    if (b.x == 1) return a;  // no product with 1, which is NaN of an infinity
+    if (b.x == 1) return a;  // not times 1: an infinity would become NaN
     if (b.x == 2) return c_mul(a, a);
     if (b.x == 3) return c_mul(a, c_mul(a, a));
     float2 y = (float2)(1, 0), base = a;

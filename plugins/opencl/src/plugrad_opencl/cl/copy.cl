@@ -1,6 +1,6 @@
-// Move elements of any dtype: rows of m, in an order of its own on each side. Sizes and
-// steps are of type L. On a GPU, offsets are of the unsigned type N, whose arithmetic is
-// modular, so that negative steps work; an item reads all its elements before it writes.
+// Copy elements of any dtype, in rows of m elements, with separate steps for x and y. Sizes
+// and steps have the type L. On a GPU, offsets have the unsigned type N; its arithmetic is
+// modular, so negative steps work. An item reads all its elements before it writes.
 typedef $type S;
 typedef $size L;
 typedef $index N;

@@ -1,9 +1,10 @@
-// Each element of the outputs y0, y1... is made of those of x0, x1..., which broadcast:
-// rows of m elements lie together in the outputs; in a row, an input advances by one or
-// stays. elementwise.py fills in the names.
-// An item of a GPU has PER_ITEM elements: to start an item takes as long as to read some.
-// They are neighbours in WIDE kernels, which read and write them at once; else they are a
-// group apart. Sizes are of type Size, offsets of type Offset.
+// Compute each element of the outputs y0, y1, ... from elements of the inputs x0, x1, ...,
+// which broadcast. Rows of m elements are contiguous in the outputs. In a row, an input
+// advances by one element or not at all. walk.py fills in the names.
+// A work item of a GPU computes PER_ITEM elements, because starting an item takes as long
+// as reading several. In WIDE kernels these are neighbours, which are read and written at
+// once; else they are one work group apart. Sizes have the type Size, offsets the type
+// Offset.
 #define PER_ITEM $each
 typedef $size Size;
 typedef $index Offset;

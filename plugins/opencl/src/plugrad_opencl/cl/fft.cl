@@ -1,6 +1,6 @@
-// One pass of a Fourier transform (Stockham): from transforms of length of every
-// (n / length)th element to those of length * RADIX. root t of roots is e^(-2 pi i t / n);
-// sign -1 is for the inverse, which is scaled in its last pass.
+// One pass of a Fourier transform (Stockham): from transforms over length elements, which
+// are n / length apart, to transforms over length * RADIX elements. roots[t] is
+// e^(-2 pi i t / n). The inverse has the sign -1 and is scaled in its last pass.
 #define TIMES(a, b) \
   (float2)((a).x * (b).x - (a).y * (b).y, (a).x * (b).y + (a).y * (b).x)
 #if RADIX < 8
@@ -12,22 +12,22 @@
 __kernel GROUPED void fft(__global const float2 *restrict x, __global float2 *restrict y,
                           __global const float2 *restrict roots, long count, long n,
                           long length, float sign, float scale) {
-  const long each = n / RADIX, apart = each / length;
+  const long stride = n / RADIX, apart = stride / length;
 #if CPU
   const long first = (long)get_global_id(0) * ITEMS, last = min(first + ITEMS, count);
-  long row = first / each, s = first % each / length, k = first % each % length;
+  long row = first / stride, s = first % stride / length, k = first % stride % length;
   for (long item = first; item < last; item++) {
 #else
-  const long item = get_global_id(0), row = item / each;
-  const long s = item % each / length, k = item % each % length;
+  const long item = get_global_id(0), row = item / stride;
+  const long s = item % stride / length, k = item % stride % length;
   if (item < count) {
 #endif
     __global const float2 *restrict from = x + row * n + s * length + k;
     __global float2 *restrict to = y + row * n + s * length * RADIX + k;
     float2 part[RADIX];
     EACH(int u = 0; u < RADIX; u++) {
-      const float2 turn = roots[apart * u * k], value = from[apart * length * u];
-      part[u] = u && k ? TIMES(value, (float2)(turn.x, sign * turn.y)) : value;
+      const float2 root = roots[apart * u * k], value = from[apart * length * u];
+      part[u] = u && k ? TIMES(value, (float2)(root.x, sign * root.y)) : value;
     }
 #if RADIX == 2
     to[0] = (part[0] + part[1]) * scale;
@@ -43,8 +43,8 @@ __kernel GROUPED void fft(__global const float2 *restrict x, __global float2 *re
     EACH(int v = 0; v < RADIX; v++) {
       float2 total = part[0];
       EACH(int u = 1; u < RADIX; u++) {
-        const float2 turn = roots[u * v % RADIX * each];
-        total += v ? TIMES(part[u], ((float2)(turn.x, sign * turn.y))) : part[u];
+        const float2 root = roots[u * v % RADIX * stride];
+        total += v ? TIMES(part[u], ((float2)(root.x, sign * root.y))) : part[u];
       }
       to[v * length] = total * scale;
     }

@@ -1,14 +1,16 @@
-// y[b, o, k, :] = x[b, o, index[b, k], :], and zeros for a bad index, which is put into
-// the flag; if check is 0, another kernel has done so. If WRAP, negative indices count
-// from the end. Sizes are of type L. On a GPU,
-// offsets are of the unsigned type O, and an item reads all its elements before it writes.
+// y[b, o, k, :] = x[b, o, index[b, k], :]. A bad index gives zeros and is written to the
+// flag, unless check is 0: then the indices have been checked before. With WRAP, negative
+// indices count from the end. Sizes have the type L. On a GPU, offsets have the unsigned
+// type O, and an item reads all its elements before it writes.
 typedef $type S;
 typedef $integer N;
 typedef $size L;
 typedef $index O;
 #define PER_ITEM $each
 
-static inline long counted(N index, long n) { return WRAP && index < 0 ? index + n : index; }
+static inline long wrapped(N index, long n) {
+  return WRAP && index < 0 ? index + n : index;
+}
 
 __kernel GROUPED void gather(__global const S *restrict x, __global const N *restrict index,
                              __global S *restrict y, __global long *restrict flag,
@@ -18,10 +20,10 @@ __kernel GROUPED void gather(__global const S *restrict x, __global const N *res
   for (long row = first; row < last; row++) {
     const long line = row / lookups, k = row - line * lookups;
     const N found = index[line / outer * lookups + k];
-    const long at = counted(found, n);
-    const int good = (ulong)at < (ulong)n;
-    if (!good && check) flag[1] = found, flag[0] = check;  // whichever comes last
-    __global const S *restrict from = x + (line * n + (good ? at : 0)) * width;
+    const long position = wrapped(found, n);
+    const int good = (ulong)position < (ulong)n;
+    if (!good && check) flag[1] = found, flag[0] = check;  // any bad index will do
+    __global const S *restrict from = x + (line * n + (good ? position : 0)) * width;
     __global S *restrict to = y + row * width;
     for (long j = 0; j < width; j++) to[j] = good ? from[j] : (S)0;
   }
@@ -38,10 +40,10 @@ __kernel GROUPED void gather(__global const S *restrict x, __global const N *res
     found[e] = index[line[e] / (O)outer * (O)lookups + (row - line[e] * (O)lookups)];
   }
   _Pragma("unroll") for (int e = 0; e < PER_ITEM; e++) {
-    const long at = counted(found[e], n);
-    const int good = (ulong)at < (ulong)n;
-    if (!good && check) flag[1] = found[e], flag[0] = check;  // whichever comes last
-    const O from = (line[e] * (O)n + (good ? (O)at : 0)) * (O)width + column[e];
+    const long position = wrapped(found[e], n);
+    const int good = (ulong)position < (ulong)n;
+    if (!good && check) flag[1] = found[e], flag[0] = check;  // any bad index will do
+    const O from = (line[e] * (O)n + (good ? (O)position : 0)) * (O)width + column[e];
     value[e] = x[from];
     if (!good) value[e] = (S)(0);
   }

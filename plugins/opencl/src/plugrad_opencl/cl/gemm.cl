@@ -1,7 +1,7 @@
-// y = finish(a b + bias) on a CPU: an item does ROWS rows by 16 columns in registers;
-// tiles.cl is for GPUs. Element (i, l) of a is at rows[i] + steps[l], with TABLES, else at
-// i * a_row + l * a_step: the windows of a convolution are a matrix that is nowhere written
-// down. Of b, 16 columns are together.
+// y = finish(a b + bias) on a CPU; tiles.cl is for GPUs. An item computes ROWS rows by 16
+// columns in registers. Element (i, l) of a is at i * a_row + l * a_step, or with TABLES at
+// rows[i] + steps[l]: then the rows can be the windows of a convolution, without copying
+// them. b consists of panels of 16 columns.
 #define EACH _Pragma("unroll") for
 typedef $type S;
 VECTOR(T, S);
@@ -19,7 +19,7 @@ __kernel GROUPED void gemm(__global const S *restrict a, __global const S *restr
                            long y_batch, long y_row, $real alpha) {
   const long tiles = (m + ROWS - 1) / ROWS, panels = (n + COLUMNS - 1) / COLUMNS;
   long rest = get_global_id(0);
-  // GROUP_TILES tiles of a stay in the cache while the panels of b pass by.
+  // Consecutive items use the same GROUP_TILES tiles of a, which stay in the cache.
   const long z = rest / (tiles * panels * parts);
   rest -= z * tiles * panels * parts;
   const long part = rest / (tiles * panels);
@@ -57,17 +57,17 @@ __kernel GROUPED void gemm(__global const S *restrict a, __global const S *restr
   }
   const int count = min((long)COLUMNS, n - panel * COLUMNS);
   EACH(int v = 0; v < VECTORS; v++) {
-    T add = (T)(0);
+    T added_bias = (T)(0);
 #if BIAS
     for (int c = 0; c < WIDTH; c++)
-      LANE(add, c) = bias[panel * COLUMNS + min(v * WIDTH + c, count - 1)];
+      LANE(added_bias, c) = bias[panel * COLUMNS + min(v * WIDTH + c, count - 1)];
 #endif
     EACH(int r = 0; r < ROWS; r++) {
-      const T some = finish(total[r][v] + add, alpha);
+      const T result = finish(total[r][v] + added_bias, alpha);
       __global S *to = y + min(tile * ROWS + r, m - 1) * y_row + v * WIDTH;
-      if ((v + 1) * WIDTH <= count) *(__global T *)to = some;
+      if ((v + 1) * WIDTH <= count) *(__global T *)to = result;
       else
-        for (int c = 0; c < count - v * WIDTH; c++) to[c] = LANE(some, c);
+        for (int c = 0; c < count - v * WIDTH; c++) to[c] = LANE(result, c);
     }
   }
 }

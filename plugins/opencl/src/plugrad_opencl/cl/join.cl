@@ -1,6 +1,6 @@
-// For GPUs: put arrays side by side into rows of y, or take rows of y apart into arrays. The
-// rows of x0 end at column e0, those of x1 at e1, and so on; rows of y are y_row apart.
-// Offsets are of the unsigned type N. An item reads all its elements before it writes.
+// For GPUs: concatenate arrays to rows of y, or split rows of y into arrays. The rows of x0
+// end at column e0 of y, those of x1 at e1, and so on. Rows of y are y_row apart. Offsets
+// have the unsigned type N. An item reads all its elements before it writes.
 typedef $type S;
 typedef $size L;
 typedef $index N;

@@ -1,7 +1,7 @@
-// y = (x - mean) / sqrt(variance + epsilon) * scale + offset, along rows: first the mean,
-// then that of the squares of what differs, so that no digits cancel out. The gradient is
-// (g - mean(g) - z mean(g z)) / sqrt(variance + epsilon) with g = dy scale, and z, which is
-// y without scale and offset.
+// Layer normalization of rows: y = z scale + offset with z = (x - mean) factor and
+// factor = 1 / sqrt(variance + epsilon). The variance is the mean of (x - mean)^2, so that
+// no digits cancel. With g = dy scale, the gradient is
+// (g - mean(g) - z mean(g z)) factor.
 $rows
 
 #if SCALE
@@ -16,24 +16,24 @@ $rows
 #endif
 
 #if CPU
-// The sum of x - less along a row, or that of its squares.
-static inline S sum_of(__global const S *restrict x, long n, S less, int square) {
+// The sum of x - shift along a row, or of (x - shift)^2.
+static inline S sum_of(__global const S *restrict x, long n, S shift, int square) {
   T total = (T)(0), part = (T)(0);
   long begin = 0;
   int level = 0;
   while (begin + 4 * WIDTH <= n) {
     const long stop = min(n - 4 * WIDTH + 1, begin + LEVEL * 4 * WIDTH);
-    T some[4] = {(T)(0), (T)(0), (T)(0), (T)(0)};
+    T chunk[4] = {(T)(0), (T)(0), (T)(0), (T)(0)};
     for (; begin < stop; begin += 4 * WIDTH)
       _Pragma("unroll") for (int v = 0; v < 4; v++) {
-        const T d = *(__global const T *)(x + begin + v * WIDTH) - less;
-        some[v] += square ? d * d : d;
+        const T d = *(__global const T *)(x + begin + v * WIDTH) - shift;
+        chunk[v] += square ? d * d : d;
       }
-    part += (some[0] + some[1]) + (some[2] + some[3]);
+    part += (chunk[0] + chunk[1]) + (chunk[2] + chunk[3]);
     if (++level == LEVEL) total += part, part = (T)(0), level = 0;
   }
-  EACH_OF(begin, x, less, {
-    const T d = value - less;
+  EACH_OF(begin, x, shift, {
+    const T d = value - shift;
     part += square ? d * d : d;
   })
   total += part;
@@ -106,26 +106,26 @@ __kernel GROUPED void layer_norm_grad(__global const S *restrict x, __global S *
     __global S *restrict to = dx + row * n;
     const S mean = sum_of(from, n, 0, 0) / n;
     const S factor = 1 / sqrt(sum_of(from, n, mean, 1) / n + epsilon);
-    T total = (T)(0), part = (T)(0), some = (T)(0), others = (T)(0);
+    T g_total = (T)(0), gz_total = (T)(0), g_chunk = (T)(0), gz_chunk = (T)(0);
     int level = 0;
     EACH_OF(0, from, mean, {
       T g = GET(back, i, 0);
       if (SCALE) g *= GET(scale, i, 0);
-      some += g;
-      others += g * ((value - mean) * factor);
+      g_chunk += g;
+      gz_chunk += g * ((value - mean) * factor);
       if (++level == LEVEL) {
-        total += some, part += others;
-        some = (T)(0), others = (T)(0), level = 0;
+        g_total += g_chunk, gz_total += gz_chunk;
+        g_chunk = (T)(0), gz_chunk = (T)(0), level = 0;
       }
     })
-    total += some, part += others;
-    S by = 0, along = 0;
-    for (int l = 0; l < WIDTH; l++) by += total[l], along += part[l];
-    by /= n, along /= n;
+    g_total += g_chunk, gz_total += gz_chunk;
+    S g_mean = 0, gz_mean = 0;
+    for (int l = 0; l < WIDTH; l++) g_mean += g_total[l], gz_mean += gz_total[l];
+    g_mean /= n, gz_mean /= n;
     EACH_OF(0, from, 0, {
       T g = GET(back, i, 0);
       if (SCALE) g *= GET(scale, i, 0);
-      PUT(i, (g - by - (value - mean) * factor * along) * factor);
+      PUT(i, (g - g_mean - (value - mean) * factor * gz_mean) * factor);
     })
   }
 #else
@@ -147,12 +147,12 @@ __kernel GROUPED void layer_norm_grad(__global const S *restrict x, __global S *
   JOIN(1, factor, a + b)
   factor = 1 / sqrt(factor / n + epsilon);
 #define Z ((OF(e, x) - mean) * factor)
-  S by = 0, along = 0;
-  SUM(by, SCALED(OF(d, dy)))
-  SUM(along, SCALED(OF(d, dy)) * Z)
-  JOIN_SUMS(2, by, 0, along)
-  by /= n, along /= n;
-  PUT_ROW(d, dx, (SCALED(OF(d, dy)) - by - Z * along) * factor)
+  S g_mean = 0, gz_mean = 0;
+  SUM(g_mean, SCALED(OF(d, dy)))
+  SUM(gz_mean, SCALED(OF(d, dy)) * Z)
+  JOIN_SUMS(2, g_mean, 0, gz_mean)
+  g_mean /= n, gz_mean /= n;
+  PUT_ROW(d, dx, (SCALED(OF(d, dy)) - g_mean - Z * gz_mean) * factor)
 #endif
 }
 #endif

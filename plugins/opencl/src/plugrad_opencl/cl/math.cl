@@ -1,5 +1,6 @@
-// Functions of floating numbers, for vectors and alone, within 3 ulp. DOUBLE says which
-// T is. Polynomials, because PoCL inlines them where it may call its built-in functions.
+// Functions of floating-point vectors and scalars, with errors of up to 3 ulp. DOUBLE is 1
+// if T is float64. They use polynomials, which are always inlined, because PoCL does not
+// always inline its built-in functions.
 
 #if DOUBLE
 #define F(x) (x)
@@ -10,8 +11,8 @@
 #define f_log1p log1p
 #else
 #define F(x) (x##f)
-// e^c - 1 without the power of 2, which is whole (polynomial of Cephes).
-static inline T f_rest(T c, I *whole) {
+// Reduce c = whole ln(2) + r, and return e^r - 1 (polynomial of Cephes).
+static inline T f_expm1_reduced(T c, I *whole) {
   const T shifted = MULTIPLY_ADD(c, F(1.44269504), F(12582912.0));
   const T n = shifted - F(12582912.0);
   *whole = AS(I, shifted) - 0x4B400000;
@@ -27,16 +28,16 @@ static inline T f_rest(T c, I *whole) {
 
 static inline T f_two_to(I n) { return AS(T, (n + 127) << 23); }
 
-// The power of 2 in two steps, for denormal results.
+// Multiply by the power of 2 in two steps, for denormal results.
 static inline T f_exp(T x) {
   I whole;
   T c = x > F(89.0) ? (T)F(89.0) : x;
-  const T e = f_rest(c < F(-104.0) ? (T)F(-104.0) : c, &whole);
+  const T e = f_expm1_reduced(c < F(-104.0) ? (T)F(-104.0) : c, &whole);
   const I part = whole >> 1;
   return (e + F(1.0)) * f_two_to(part) * f_two_to(whole - part);
 }
 
-// The nearest whole number is a power of 2, and the rest is from -1/2 to 1/2.
+// 2^x = 2^whole 2^r, with x rounded to an integer and r from -1/2 to 1/2.
 static inline T f_exp2(T x) {
   T c = x > F(129.0) ? (T)F(129.0) : x;
   c = c < F(-151.0) ? (T)F(-151.0) : c;
@@ -51,18 +52,19 @@ static inline T f_exp2(T x) {
   return p * f_two_to(part) * f_two_to(whole - part);
 }
 
-// 2^n e + 2^n - 1, divided by half of 2^n and multiplied again, for it may overflow.
+// 2^n e + 2^n - 1 is computed divided by 2^(n/2), then multiplied: 2^n may overflow.
 static inline T f_expm1(T x) {
   I whole;
   T c = x > F(89.0) ? (T)F(89.0) : x;
-  const T e = f_rest(c < F(-20.0) ? (T)F(-20.0) : c, &whole);
+  const T e = f_expm1_reduced(c < F(-20.0) ? (T)F(-20.0) : c, &whole);
   const I part = whole >> 1, rest = whole - part;
-  const T some = MULTIPLY_ADD(f_two_to(part), e, f_two_to(part) - f_two_to(-rest));
-  const T y = some * f_two_to(rest);
+  const T scaled = MULTIPLY_ADD(f_two_to(part), e, f_two_to(part) - f_two_to(-rest));
+  const T y = scaled * f_two_to(rest);
   return x == F(0.0) ? x : y;
 }
 
-// Exponent and a number between the roots of 1/2 and 2 (polynomial of Cephes).
+// x = 2^whole (1 + m), with 1 + m between the square roots of 1/2 and 2 (polynomial of
+// Cephes).
 static inline T f_log(T x) {
   const T size = x < F(1.17549435e-38) ? x * F(8388608.0) : x;  // denormal
   const I whole = (AS(I, size) - 0x3F3504F3) >> 23;
@@ -83,7 +85,7 @@ static inline T f_log(T x) {
   return x < (T)INFINITY ? y : x;
 }
 
-// The logarithm of the rounded sum, and what the rounding took.
+// The logarithm of the rounded sum, corrected by the rounding error.
 static inline T f_log1p(T x) {
   const T sum = x + F(1.0), y = f_log(sum), rest = (x - (sum - F(1.0))) / sum;
   const T exact = (sum > F(0.0)) & (sum < (T)INFINITY) ? y + rest : y;
@@ -102,8 +104,9 @@ static inline T f_sign_of(T size, T x) {
 #if DOUBLE
 #define f_tanh tanh
 #else
-// e / (e + 2) of e = e^2|x| - 1, as in plugrad-cpu. The power of 2 is in the last bits of
-// ``sum``; the error of ln(2) / 2 is of less weight than the power is large.
+// e / (e + 2) with e = e^(2|x|) - 1, as in plugrad-cpu. The last bits of sum are the
+// exponent of the power of 2. The error of ln(2) / 2 grows with it, but then hardly changes
+// the result.
 static inline T f_tanh(T x) {
   const T a = fabs(x), b = a > F(10.0) ? (T)F(10.0) : a;
   const T sum = MULTIPLY_ADD(b, F(2.88539004), F(12583039.0));
@@ -112,24 +115,24 @@ static inline T f_tanh(T x) {
   p = MULTIPLY_ADD(p, r, F(3.33339721e-1));
   p = MULTIPLY_ADD(p, r, F(6.66661800e-1));
   p = MULTIPLY_ADD(p, r, F(0.99999994));
-  const T some = MULTIPLY_ADD(p, r * r, r), power = AS(T, AS(I, sum) << 23);
-  const T e = MULTIPLY_ADD(power + power, some, power - F(1.0));
+  const T rest = MULTIPLY_ADD(p, r * r, r), power = AS(T, AS(I, sum) << 23);
+  const T e = MULTIPLY_ADD(power + power, rest, power - F(1.0));
   return f_sign_of(e / (e + F(2.0)), x);
 }
 #endif
 
 #if defined(cl_khr_fp64) && !DOUBLE
-// float32 by way of float64, which leaves one rounding at the end.
+// float32 functions computed in float64, so that only the last step rounds.
 VECTOR(f_real, double);
 VECTOR(f_whole, long);
-// The function ``one`` of elements k that are not near.
+// Compute the elements k that are not near by the expression ``one``.
 #define F_EACH(near, y, one)                 \
   if (!EVERY(near))                          \
     for (int k = 0; k < WIDTH; k++)          \
       if (!LANE(near, k)) LANE(y, k) = one;
 
-// x less the nearest multiple of pi/2, whose number is n: exact enough below 2^20.
-static inline f_real f_turned(T x, f_whole *n) {
+// Return x - n pi/2 for the nearest n; accurate enough below 2^20.
+static inline f_real f_reduced_angle(T x, f_whole *n) {
   const f_real large = TO(f_real, x);
   const f_real shifted = MULTIPLY_ADD(large, 0.63661977236758134, 6755399441055744.0);
   const f_real whole = shifted - 6755399441055744.0;
@@ -155,43 +158,43 @@ static inline f_real f_cosine(f_real r) {
   return MULTIPLY_ADD(p, s, 1.0);
 }
 
-static inline T f_wave(T x, long quarters) {
+static inline T f_sine_quarters(T x, long quarters) {
   f_whole n;
-  const f_real r = f_turned(x, &n);
+  const f_real r = f_reduced_angle(x, &n);
   n += quarters;
   const f_real y = (n & 1L) != 0L ? f_cosine(r) : f_sine(r);
   return TO(T, (n & 2L) != 0L ? -y : y);
 }
 
-static inline I f_small(T x) {
+static inline I f_is_near(T x) {
   return (fabs(x) <= F(1e6)) | (x != x) | (fabs(x) == (T)INFINITY);
 }
 
 static inline T f_sin(T x) {
-  const I near = f_small(x);
-  T y = f_wave(x, 0);
+  const I near = f_is_near(x);
+  T y = f_sine_quarters(x, 0);
   F_EACH(near, y, sin((S)LANE(x, k)))
   return y;
 }
 
 static inline T f_cos(T x) {
-  const I near = f_small(x);
-  T y = f_wave(x, 1);
+  const I near = f_is_near(x);
+  T y = f_sine_quarters(x, 1);
   F_EACH(near, y, cos((S)LANE(x, k)))
   return y;
 }
 
 static inline T f_tan(T x) {
-  const I near = f_small(x);
+  const I near = f_is_near(x);
   f_whole n;
-  const f_real r = f_turned(x, &n), a = f_sine(r), b = f_cosine(r);
+  const f_real r = f_reduced_angle(x, &n), a = f_sine(r), b = f_cosine(r);
   const f_whole odd = (n & 1L) != 0L;
   T y = TO(T, (odd ? -b : a) / (odd ? a : b));
   F_EACH(near, y, tan((S)LANE(x, k)))
   return y;
 }
 
-// The exponential of b log|a|; 2 atanh(s) is the logarithm of what is next to 1.
+// 2^(b log2|a|). |a| is 2^n m, and the logarithm of m is 2 atanh(s).
 static inline T f_pow(T x, T z) {
   const f_real a = TO(f_real, x), b = TO(f_real, z), size = fabs(a);
   const f_whole bits = AS(f_whole, size), n = (bits - 0x3FE6A09E667F3BCDL) >> 52;
@@ -222,7 +225,7 @@ static inline T f_pow(T x, T z) {
   return TO(T, none ? (f_real)(NAN) : y);
 }
 
-// Exact where a / b is below 2^28: so is the quotient, and its product with b.
+// Exact if a / b is below 2^28: then the quotient and its product with b are exact.
 static inline T f_fmod(T a, T b) {
   const I near = (fabs(a) < fabs(b) * F(268435456.0)) & (fabs(b) < (T)INFINITY);
   const f_real x = TO(f_real, a), z = TO(f_real, b);
@@ -232,7 +235,7 @@ static inline T f_fmod(T a, T b) {
   return y;
 }
 #elif WIDTH > 1
-// Vectors with an element that is large, or NaN, are wrong in all others on some PoCL.
+// On some versions of PoCL, a large or NaN element makes all other elements wrong.
 #define ONE_BY_ONE(f)                                                    \
   static inline T f_##f(T x) {                                           \
     const I near = fabs(x) <= (DOUBLE ? (S)1e13 : (S)100);               \
@@ -258,13 +261,13 @@ static inline T f_fmod(T a, T b) {
 #define f_fmod fmod
 #endif
 
-// The remainder with the sign of b; it is b's even if it is 0.
+// The remainder with the sign of b, even if it is 0.
 static inline T f_mod(T a, T b) {
   const T r = f_fmod(a, b), y = (r < F(0.0)) ^ (b < F(0.0)) ? r + b : r;
   return r != F(0.0) ? y : f_sign_of(fabs(r), b);
 }
 
-// What NumPy does: from the exact remainder, rounded to the nearest whole number.
+// As in NumPy: from the exact remainder, and rounded to the nearest integer.
 static inline T f_floor_div(T a, T b) {
   const T r = f_fmod(a, b), all = (a - r) / b, whole = a / b;
   const T q = (r != F(0.0)) & ((r < F(0.0)) ^ (b < F(0.0))) ? all - F(1.0) : all;
@@ -273,13 +276,13 @@ static inline T f_floor_div(T a, T b) {
   return plain ? floor(whole) : q == F(0.0) ? f_sign_of(fabs(q), whole) : y;
 }
 
-// No exponential of a positive number, which would overflow.
+// Only exponentials of negative numbers: others would overflow.
 static inline T f_sigmoid(T x) {
   const T e = f_exp(-fabs(x));
   return (x < F(0.0) ? e : (T)F(1.0)) / (F(1.0) + e);
 }
 
-// Its derivative, without 1 - y, which would cancel.
+// The derivative of the sigmoid, without 1 - y, in which digits would cancel.
 static inline T f_sigmoid_slope(T x) {
   const T e = f_exp(-fabs(x)), r = F(1.0) / (F(1.0) + e);
   return e * r * r;
@@ -290,7 +293,7 @@ static inline T f_softplus(T x) {
   return above + f_log1p(f_exp(-fabs(x)));
 }
 
-// ERF_NEAR, ERF_FAR and ERF_END are those of plugrad.plugin.erf_polynomials.
+// ERF_NEAR, ERF_FAR and ERF_END come from plugrad.plugin.erf_polynomials.
 static inline T f_erf(T x) {
   const T a = fabs(x), s = x * x, b = a > ERF_END ? (T)ERF_END : a;
   const T p = ERF_NEAR(s), q = ERF_FAR(b);
@@ -298,13 +301,13 @@ static inline T f_erf(T x) {
   return a < F(1.0) ? MULTIPLY_ADD(x, p, x) : x != x ? x : far;
 }
 
-// y (1 + correction) e^(-x^2 factor) for a factor of 1 or 1/2, and a small correction. The
-// square of c is exact, and what is left of x^2 is small.
+// y (1 + correction) e^(-x^2 factor) for a factor of 1 or 1/2 and a small correction. c is
+// x rounded to so few bits that its square is exact; the rest of x^2 is small.
 static inline T f_times_gaussian(T y, T correction, T x, S factor) {
   const S steps = DOUBLE ? (S)1048576 : (S)256;
   const T c = rint(x * steps) * ((S)1 / steps), rest = (c - x) * (c + x);
   const T small = f_expm1(rest * factor) + correction, power = f_exp(c * c * -factor);
-#if defined(cl_khr_fp64) && !DOUBLE  // one rounding in the place of three
+#if defined(cl_khr_fp64) && !DOUBLE  // one rounding instead of three
   const f_real wide = TO(f_real, y);
   return TO(T, (wide + wide * TO(f_real, small)) * TO(f_real, power));
 #else
@@ -312,8 +315,8 @@ static inline T f_times_gaussian(T y, T correction, T x, S factor) {
 #endif
 }
 
-// e^(a^2) erfc(a) is y (1 + correction) for a >= 0. ERFC_TAIL and the other names are those of
-// plugrad.plugin.erfc_polynomial.
+// Return y with e^(a^2) erfc(a) = y (1 + correction), for a >= 0. ERFC_TAIL and the other
+// macros come from plugrad.plugin.erfc_polynomial.
 static inline T f_scaled_erfc(T a, T *correction) {
   const T divisor = a + ERFC_OFFSET, part = divisor - a;
   *correction = -((a - (divisor - part)) + (ERFC_OFFSET - part)) / divisor;
@@ -329,9 +332,9 @@ static inline T f_erfc(T x) {
   return x < F(0.0) ? F(2.0) - y : y;
 }
 
-// e^-|u| for u = sqrt(8 / pi) (x + 0.044715 x^3), of limited x. GELU_LINE and GELU_CUBE are
-// its factors with few bits: the sum of their products with c, which is x rounded, is
-// exact, and what is left of u is small.
+// e^-|u| for u = sqrt(8 / pi) (x + 0.044715 x^3), with x clipped. c is x rounded to few
+// bits, and GELU_LINE and GELU_CUBE are the rounded factors of x and x^3. Therefore the sum
+// of their products with c and c^3 is exact, and the rest of u is small.
 #if DOUBLE
 #define GELU_STEPS 256.0
 #define GELU_LIMIT 22.0
@@ -356,20 +359,21 @@ static inline T f_exp_gelu_tanh(T x) {
   return e * f_exp(x < F(0.0) ? rest : -rest);
 }
 
-// NaN wins, which the built-in functions lose.
+// The result is NaN if an input is NaN, unlike with the built-in functions.
 static inline T f_max(T a, T b) { return ((a > b) | (a != a)) ? a : b; }
 static inline T f_min(T a, T b) { return ((a < b) | (a != a)) ? a : b; }
 
-// By powers of 2 that keep the squares in range. Infinite also next to NaN.
+// Scale by a power of 2 that keeps the squares in range. The result is infinite if an input
+// is, even if the other one is NaN.
 static inline T f_hypot(T a, T b) {
   const T x = fabs(a), z = fabs(b), big = x > z ? x : z;
 #if DOUBLE
-  const T by = big > 0x1p+500 ? (T)0x1p-560 : big < 0x1p-450 ? (T)0x1p+640 : (T)1.0;
-  const T back = big > 0x1p+500 ? (T)0x1p+560 : big < 0x1p-450 ? (T)0x1p-640 : (T)1.0;
+  const T scale = big > 0x1p+500 ? (T)0x1p-560 : big < 0x1p-450 ? (T)0x1p+640 : (T)1.0;
+  const T unscale = big > 0x1p+500 ? (T)0x1p+560 : big < 0x1p-450 ? (T)0x1p-640 : (T)1.0;
 #else
-  const T by = big > 0x1p+60f ? (T)0x1p-66f : big < 0x1p-50f ? (T)0x1p+98f : (T)1.0f;
-  const T back = big > 0x1p+60f ? (T)0x1p+66f : big < 0x1p-50f ? (T)0x1p-98f : (T)1.0f;
+  const T scale = big > 0x1p+60f ? (T)0x1p-66f : big < 0x1p-50f ? (T)0x1p+98f : (T)1.0f;
+  const T unscale = big > 0x1p+60f ? (T)0x1p+66f : big < 0x1p-50f ? (T)0x1p-98f : (T)1.0f;
 #endif
-  const T u = x * by, v = z * by, y = sqrt(u * u + v * v) * back;
+  const T u = x * scale, v = z * scale, y = sqrt(u * u + v * v) * unscale;
   return (x == (T)INFINITY) | (z == (T)INFINITY) ? (T)INFINITY : y;
 }

@@ -1,5 +1,5 @@
-// y = a b for few rows, on a CPU: the time is that of reading b once, in the order in which
-// it lies. With DOTS columns of b are contiguous, as are rows of a; else rows of b are.
+// y = a b for few rows, on a CPU. The time is that of reading b once, in the order of its
+// memory. With DOTS, the columns of b and the rows of a are contiguous, else the rows of b.
 typedef $type S;
 VECTOR(T, S);
 $functions
@@ -13,24 +13,24 @@ __kernel GROUPED void matmul(__global const S *restrict a, __global const S *res
                              long b_row, long b_step) {
   const long strips = (n + STRIP - 1) / STRIP;
   const long item = get_global_id(0), strip = item % strips, row = item / strips;
-  const long i = row % m, at = row / m, first = strip * STRIP;
+  const long i = row % m, batch = row / m, first = strip * STRIP;
   const int count = min((long)STRIP, n - first);
-  a += at * a_batch + i * a_row;
-  b += at * b_batch + first * b_step;
+  a += batch * a_batch + i * a_row;
+  b += batch * b_batch + first * b_step;
   y += row * n + first;
 #if DOTS
   for (int j = 0; j < count; j++, b += b_step) {
-    T some = (T)(0), more = (T)(0);
+    T even = (T)(0), odd = (T)(0);
     long l = 0;
     for (; l + 2 * WIDTH <= k; l += 2 * WIDTH) {
-      some = product(*(__global const T *)(a + l), *(__global const T *)(b + l), some);
-      more = product(*(__global const T *)(a + l + WIDTH),
-                     *(__global const T *)(b + l + WIDTH), more);
+      even = product(*(__global const T *)(a + l), *(__global const T *)(b + l), even);
+      odd = product(*(__global const T *)(a + l + WIDTH),
+                     *(__global const T *)(b + l + WIDTH), odd);
     }
-    some += more;
-    S total = FIRST(some);
+    even += odd;
+    S total = FIRST(even);
 #if WIDTH > 1
-    for (int c = 1; c < WIDTH; c++) total += some[c];
+    for (int c = 1; c < WIDTH; c++) total += even[c];
 #endif
     for (; l < k; l++) total = product1(a[l], b[l], total);
     y[j] = total;

@@ -1,7 +1,8 @@
-// A stable radix sort of the rows of an array by their segments, for GPUs: 8 bits a pass,
-// from the lowest on. A group has CHUNK rows. Rows whose id is out of range come last.
+// A stable radix sort of the rows of an array by their segments, for GPUs. Each pass sorts
+// by 8 bits, from the lowest bits on. A work group sorts CHUNK rows. Rows whose id is out
+// of range come last.
 typedef $integer N;
-#define DIGITS GROUP  // the numbers of 8 bits
+#define DIGITS GROUP  // the number of values of 8 bits
 #define KEY_AT(i) (FIRST_PASS ? segment_of(ids[i], segments) : keys[i])
 #define ROW_AT(i) (FIRST_PASS ? (int)(i) : order[i])
 
@@ -9,7 +10,7 @@ static inline uint segment_of(N id, int segments) {
   return id >= 0 && (ulong)id < (ulong)segments ? (uint)id : (uint)segments;
 }
 
-// counts[digit, group]: the rows of a group with a digit.
+// counts[digit, group] is the number of rows of a group with a digit.
 __kernel GROUPED void count(__global const N *restrict ids, __global const uint *restrict keys,
                             __global int *restrict counts, int rows, int segments, int shift,
                             int groups) {
@@ -24,7 +25,7 @@ __kernel GROUPED void count(__global const N *restrict ids, __global const uint 
   counts[me * groups + group] = counted[me];
 }
 
-// counts become the positions of the first of these rows, in one group.
+// Replace counts by the position of the first of these rows. There is one work group.
 __kernel GROUPED void starts(__global int *restrict counts, int groups) {
   __local int totals[DIGITS];
   const int me = get_local_id(0);
@@ -41,7 +42,7 @@ __kernel GROUPED void starts(__global int *restrict counts, int groups) {
   }
 }
 
-// Put each row where it belongs, a group's worth at a time: equal ones stay in order.
+// Move each row to its position, GROUP rows at a time, so that equal rows stay in order.
 __kernel GROUPED void place(__global const N *restrict ids, __global const uint *restrict keys,
                             __global const int *restrict order,
                             __global const int *restrict counts,

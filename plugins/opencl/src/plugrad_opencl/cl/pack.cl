@@ -1,5 +1,5 @@
-// Put 16 columns of b together, with zeros where there are no more. Element (l, j) is at
-// l * b_row + j * b_step, or with TABLES at rows[l] + j * b_step.
+// Pack b into panels of 16 columns, and fill up the last panel with zeros. Element (l, j)
+// is at l * b_row + j * b_step, or with TABLES at rows[l] + j * b_step.
 typedef $type S;
 VECTOR(T, S);
 #if TABLES
@@ -13,12 +13,13 @@ __kernel GROUPED void pack(__global const S *restrict b, __global S *restrict y,
                            long b_batch, long b_row, long b_step) {
   const long panels = (n + COLUMNS - 1) / COLUMNS;
   const long item = get_global_id(0);
-  const long panel = item % panels, some = item / panels % CUTS, at = item / panels / CUTS;
+  const long panel = item % panels, cut = item / panels % CUTS;
+  const long batch = item / panels / CUTS;
   const int count = min((long)COLUMNS, n - panel * COLUMNS);
-  b += at * b_batch + panel * COLUMNS * b_step;
-  y += (at * panels + panel) * k * COLUMNS;
-  const long end = k * (some + 1) / CUTS;
-  for (long l = k * some / CUTS; l < end; l++) {
+  b += batch * b_batch + panel * COLUMNS * b_step;
+  y += (batch * panels + panel) * k * COLUMNS;
+  const long end = k * (cut + 1) / CUTS;
+  for (long l = k * cut / CUTS; l < end; l++) {
     __global const S *restrict from = b + ROW(l);
     __global S *restrict to = y + l * COLUMNS;
     if (b_step == 1 && count == COLUMNS)

@@ -1,6 +1,6 @@
-// y is x with value around it. A row of y is that of x with left elements before it, or
-// lies outside; axes has, for the axes before rows, sizes in y, what is before x, and
-// sizes of x.
+// y is x with value around it. A row of y contains a row of x after its left elements, or
+// it is outside of x. axes contains, for each axis before the rows: the size in y, the
+// padding before x, and the size in x.
 typedef $type S;
 VECTOR(T, S);
 
@@ -25,10 +25,10 @@ __kernel GROUPED void pad(__global const S *restrict x, __global S *restrict y,
     long rest = row, from = 0, step = 1;
     int inside = 1;
     for (int k = rank - 1; k >= 0; k--) {
-      const long at = rest % axes[3 * k] - axes[3 * k + 1];
+      const long index = rest % axes[3 * k] - axes[3 * k + 1];
       rest /= axes[3 * k];
-      inside &= at >= 0 && at < axes[3 * k + 2];
-      from += at * step;
+      inside &= index >= 0 && index < axes[3 * k + 2];
+      from += index * step;
       step *= axes[3 * k + 2];
     }
     __global const S *restrict a = x + from * m;

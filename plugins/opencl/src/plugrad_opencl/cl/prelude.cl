@@ -1,6 +1,6 @@
-// What every kernel starts with: the types of the work and how items are cut.
-// CPU: an item does a block, in vectors; no item waits for another one.
-// GPU: an item does an element, or a few; WIDTH is 1.
+// The beginning of every program: types, and helpers for vectors.
+// CPU: a work item computes a block, in vectors of WIDTH elements; there are no barriers.
+// GPU: a work item computes one element or several; WIDTH is 1.
 #ifdef cl_khr_fp64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif
@@ -9,7 +9,8 @@
 #pragma OPENCL FP_CONTRACT ON
 #define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
 #else
-// A region is the functions of its kernels, and drivers of GPUs contract across functions.
+// A region consists of the functions of its kernels. GPU drivers contract across functions,
+// so without OFF its bits would differ from those of the kernels.
 #pragma OPENCL FP_CONTRACT OFF
 #define MULTIPLY_ADD(a, b, c) fma(a, b, c)
 #endif
@@ -31,8 +32,8 @@
 #define EVERY(m) (m)
 #define LANE(x, k) (x)
 #endif
-// Integers wrap: a compiler takes it that sums of signed ones do not, which only those of
-// vectors may. U is the unsigned type of at least 32 bits in which a scalar is computed.
+// Integers wrap. A compiler assumes that signed scalars do not overflow, so scalars are
+// computed in U, an unsigned type of at least 32 bits. Signed vectors may overflow.
 #if WIDTH > 1
 #define MODULAR(x) (x)
 #else

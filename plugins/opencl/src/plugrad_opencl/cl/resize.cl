@@ -1,5 +1,5 @@
-// y[b, i, j, c] from the pixels before and behind each position, by shares; or, if NEAREST,
-// from one. A row of y an item on a CPU.
+// y[b, i, j, c] is interpolated between the pixels before and after its position, or with
+// NEAREST read from one pixel. On a CPU, an item computes a row of y.
 typedef $type S;
 VECTOR(T, S);
 #define LOAD(x) (*(__global const T *)(x))
@@ -29,11 +29,11 @@ __kernel GROUPED void resize(__global const S *restrict x, __global S *restrict 
       __global const S *restrict above = from + (top[i] * w + left[j]) * channels;
       T value = LOAD(above);
 #if !NEAREST
-      const long beside = (right[j] - left[j]) * channels;
-      const long below = (bottom[i] - top[i]) * w * channels;
-      const T near = value * (1 - down[i]) + LOAD(above + below) * down[i];
-      const T far = LOAD(above + beside) * (1 - down[i]) +
-                    LOAD(above + beside + below) * down[i];
+      const long to_right = (right[j] - left[j]) * channels;
+      const long to_bottom = (bottom[i] - top[i]) * w * channels;
+      const T near = value * (1 - down[i]) + LOAD(above + to_bottom) * down[i];
+      const T far = LOAD(above + to_right) * (1 - down[i]) +
+                    LOAD(above + to_right + to_bottom) * down[i];
       value = near * (1 - across[j]) + far * across[j];
 #endif
       *(__global T *)(y + (row * width + j) * channels + c) = value;

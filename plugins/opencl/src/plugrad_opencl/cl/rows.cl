@@ -1,17 +1,17 @@
-// Rows: on a CPU an item has some, in vectors; on a GPU LANES items have one. They read it
-// once and hold PER elements each; PER is 0 for rows that are too long, which they read
-// again and again. FUSED kernels belong to a region of a GPU: PROLOGUE computes what is
-// held, and EPILOGUE goes on with the result.
+// Kernels that work on rows. On a CPU, an item computes several rows, in vectors. On a GPU,
+// LANES items share a row. They read it once, and each item holds PER elements. If a row is
+// too long for that, PER is 0, and the items read the row again in each step. FUSED kernels
+// are regions on a GPU: PROLOGUE computes the held elements, EPILOGUE uses the result.
 typedef $type S;
 typedef S Y;
 VECTOR(T, S);
 VECTOR(I, $integer);
 $functions
-#define LEVEL 64  // additions to a sum before it goes to the sum of all
+#define LEVEL 64  // additions to a partial sum before it is added to the total
 
 #if CPU
-// The last elements of a row, fewer than a vector has.
-static inline T rest_of(__global const S *restrict x, long i, long n, S other) {
+// The last elements of a row, which do not fill a vector; the rest of it is ``other``.
+static inline T partial_vector(__global const S *restrict x, long i, long n, S other) {
   T y = (T)(other);
   for (int l = 0; i + l < n; l++) y[l] = x[i + l];
   return y;
@@ -25,8 +25,8 @@ static inline T rest_of(__global const S *restrict x, long i, long n, S other) {
       for (int l = 0; i + l < n; l++) to[i + l] = some[l];        \
   } while (0)
 #define GET(from, i, other) \
-  (whole ? *(__global const T *)(from + i) : rest_of(from, i, n, other))
-// All vectors of a row, the last one with ``other`` where there is nothing.
+  (whole ? *(__global const T *)(from + i) : partial_vector(from, i, n, other))
+// Run the statements for all vectors of a row; the last one is filled up with ``other``.
 #define EACH_OF(begin, from, other, ...)                          \
   {                                                               \
     long i = begin;                                               \
@@ -42,8 +42,8 @@ static inline T rest_of(__global const S *restrict x, long i, long n, S other) {
     }                                                             \
   }
 #else
-// The row of an item, and which of its lanes it is. Items beyond the last row have a row
-// of no elements, as all items of a group have to reach its barriers.
+// The row of an item, and its lane in the row. Items beyond the last row have a row without
+// elements, because all items of a group must reach the barriers.
 #define PLACE                                                     \
   __local S shared[3][GROUP];                                     \
   const int me = get_local_id(0), lane = me % LANES;              \
@@ -53,7 +53,7 @@ static inline T rest_of(__global const S *restrict x, long i, long n, S other) {
 #if PER
 typedef int N;
 #define UNROLLED(k, by) _Pragma("unroll") for (int k = 0; k < PER; k += by)
-#define ELEMENT(k) ((k / VEC * LANES + lane) * VEC + k % VEC)  // of the row
+#define ELEMENT(k) ((k / VEC * LANES + lane) * VEC + k % VEC)  // its index in the row
 #if VEC == 1
 #define READ(e, k, from, i) e[k] = from[i];
 #define WRITE(to, i, e, k) to[i] = e[k];
@@ -81,7 +81,7 @@ $steps
 #else
 #define PROLOGUE
 #define AT_ROW(x) x += row * n;
-// Reads the elements of an item to ``e``, which OF(e, from) is one of.
+// Read the elements of an item into ``e``. OF(e, from) is one of them.
 #define HOLD(e, from)                                             \
   S e[PER];                                                       \
   UNROLLED(k, 1) e[k] = 0;                                        \
@@ -101,7 +101,7 @@ $steps
   }
 #endif
 #define OF(e, from) e[k]
-#define KEEP(e, value) (e[k] = (value))  // AGAIN is the same value, later
+#define KEEP(e, value) (e[k] = (value))  // AGAIN reads this value later
 #define AGAIN(e, value) e[k]
 #define EACH(...)                                                 \
   UNROLLED(k, 1) {                                                \
@@ -130,8 +130,9 @@ typedef long N;
 #define PUT_ROW(e, to, value) EACH(to[i] = value;)
 #endif
 
-// A tree in local memory, four at a time, as each step is a barrier: ``first`` is done by
-// all items, ``step`` joins those ``from``, and ``last`` reads what there is at ``root``.
+// A tree in local memory, which joins four values at a time, because each step needs a
+// barrier. All items run ``first``, ``step`` joins the value at ``from``, and ``last``
+// reads the result at ``root``.
 #define TREE(first, step, last)                                   \
   {                                                               \
     first;                                                        \
@@ -146,8 +147,8 @@ typedef long N;
     const int root = me - lane;                                   \
     last;                                                         \
   }
-// Joins the ``one`` of all items of a row, for all of them. Calls that follow each other
-// need different slots, so that no item writes where another one still reads.
+// Join the values ``one`` of all items of a row; all items get the result. Consecutive
+// calls need different slots, so that no item writes where another item still reads.
 #define JOIN(slot, one, join)                                     \
   TREE(shared[slot][me] = one,                                    \
        {                                                          \
@@ -156,7 +157,7 @@ typedef long N;
          shared[slot][me] = join;                                 \
        },                                                         \
        one = shared[slot][root])
-// Adds up two numbers at once.
+// Add up two values at once.
 #define JOIN_SUMS(slot, one, other_slot, other)                   \
   TREE((shared[slot][me] = one, shared[other_slot][me] = other),  \
        {                                                          \

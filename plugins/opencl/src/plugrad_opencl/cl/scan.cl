@@ -1,6 +1,6 @@
-// y[a, :, m] = what is up to each element of x, added or multiplied. No START is joined
-// with the first element: the complex product of 1 and an infinity is NaN.
-// An item goes along one line, a strip of lines on a CPU; W is wider than S.
+// y[a, :, m] = cumulative sums or products of x. The first element is not joined with the
+// initial value: the complex product of 1 and an infinity is NaN.
+// An item computes one line, or on a CPU a strip of lines. W is wider than S.
 typedef $type S;
 typedef $wide W;
 static inline W join(W a, W b) { return $join; }
@@ -21,10 +21,10 @@ __kernel GROUPED void scan(__global const S *restrict x, __global S *restrict y,
   W total[STRIP];
   for (int j = 0; j < count; j++) total[j] = $start;
   for (long i = 0; i < n; i++) {
-    const long at = (reverse ? n - 1 - i : i) * m;
+    const long offset = (reverse ? n - 1 - i : i) * m;
     for (int j = 0; j < count; j++) {
-      const W value = $widened(x[at + j]), next = i ? join(total[j], value) : value;
-      y[at + j] = $narrowed(exclusive ? total[j] : next);
+      const W value = $widened(x[offset + j]), next = i ? join(total[j], value) : value;
+      y[offset + j] = $narrowed(exclusive ? total[j] : next);
       total[j] = next;
     }
   }

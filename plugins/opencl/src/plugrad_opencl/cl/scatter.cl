@@ -1,20 +1,20 @@
-// Of updates of one row the last one stays: number writes down which, settle writes it.
+// If a row has several updates, the last one counts: number finds it, settle writes it.
 typedef $type S;
 typedef $integer N;
 
-// The row to which an index flattens; -1 if it is out of range in one of the axes of
-// these sizes: then what is wrong is put into the flag.
+// Flatten an index to the number of a row. If a coordinate is out of range for the sizes of
+// the axes, write it to the flag and return -1.
 static long target_of(__global const N *restrict index, __global const int *restrict sizes,
                      __global long *restrict flag, int check, int depth) {
   long target = 0;
   int good = 1;
   for (int k = 0; k < depth; k++) {
-    const N at = index[k];
-    if (at < 0 || (ulong)at >= (ulong)sizes[k]) {
+    const N coordinate = index[k];
+    if (coordinate < 0 || (ulong)coordinate >= (ulong)sizes[k]) {
       good = 0;
-      flag[1] = at, flag[0] = check;  // whichever comes last
+      flag[1] = coordinate, flag[0] = check;  // any bad index will do
     }
-    target = target * sizes[k] + (long)at;
+    target = target * sizes[k] + (long)coordinate;
   }
   return good ? target : -1;
 }
@@ -33,7 +33,7 @@ __kernel GROUPED void targets(__global const N *restrict index, __global long *r
     row[i] = target_of(index + i * depth, sizes, flag, check, depth);
 }
 
-// winner[target] is the greatest number of an update of it, from 1.
+// winner[target] is the number of the last update of this row, counted from 1.
 __kernel GROUPED void number(__global const N *restrict index,
                              volatile __global int *restrict winner,
                              __global const int *restrict sizes,

@@ -1,7 +1,7 @@
 typedef $type S;
 typedef $integer N;
-// y[s, :] = sum of x[i, :] where ids[i] = s, in the order of i: the same every time. Of
-// floating numbers, what is lost in adding is added up too, in low, and added at the end.
+// y[s, :] = sum of x[i, :] where ids[i] = s, always in the order of i. For floating-point
+// numbers, the rounding errors are added up in low, and added to the sum at the end.
 #if EXACT
 #define ADD(total, lost, value)                          \
   do {                                                   \
@@ -20,7 +20,7 @@ __kernel GROUPED void segment_sum(__global const S *restrict x,
                                   __global const N *restrict ids, __global S *restrict y,
                                   __global S *restrict low, long rows, long width,
                                   long segments, long parts) {
-#if CPU  // an item has a range of segments
+#if CPU  // an item computes a range of segments
   const long part = get_global_id(0);
   const long first = segments * part / parts, last = segments * (part + 1) / parts;
   for (long j = first * width; j < last * width; j++) y[j] = 0, low[j] = 0;
@@ -31,7 +31,7 @@ __kernel GROUPED void segment_sum(__global const S *restrict x,
       ADD(y[id * width + j], low[id * width + j], x[i * width + j]);
   }
   for (long j = first * width; j < last * width; j++) y[j] = WHOLE(y[j], low[j]);
-#else  // an item has an element
+#else  // an item computes an element
   const long item = get_global_id(0);
   if (item >= segments * width) return;
   const long segment = item / width, j = item - segment * width;
@@ -43,7 +43,7 @@ __kernel GROUPED void segment_sum(__global const S *restrict x,
 }
 
 #if !CPU
-static inline int first_of(__global const uint *restrict keys, int rows, uint segment) {
+static inline int lower_bound(__global const uint *restrict keys, int rows, uint segment) {
   int low = 0, high = rows;
   while (low < high) {
     const int middle = low + (high - low) / 2;
@@ -53,8 +53,8 @@ static inline int first_of(__global const uint *restrict keys, int rows, uint se
   return low;
 }
 
-// The same of rows that are sorted by segment: keys are the segments in order, and order
-// the numbers of the rows. An element is the work of PARTS items of a group.
+// The same for rows that are sorted by segment: keys are the segments in ascending order,
+// and order contains the numbers of the rows. PARTS items of a group compute an element.
 __kernel GROUPED void sorted_sum(__global const S *restrict x,
                                  __global const uint *restrict keys,
                                  __global const int *restrict order, __global S *restrict y,
@@ -65,8 +65,8 @@ __kernel GROUPED void sorted_sum(__global const S *restrict x,
   const long j = element - segment * width;
   S total = 0, lost = 0;
   if (segment < segments) {
-    const long start = first_of(keys, rows, (uint)segment);
-    const long count = first_of(keys, rows, (uint)segment + 1) - start;
+    const long start = lower_bound(keys, rows, (uint)segment);
+    const long count = lower_bound(keys, rows, (uint)segment + 1) - start;
     const int begin = start + count * part / PARTS, end = start + count * (part + 1) / PARTS;
     for (int i = begin; i < end; i++) ADD(total, lost, x[order[i] * width + j]);
   }

@@ -1,6 +1,7 @@
-// dx = dy y - y sum(dy y), with LOG dy - e^y sum(dy), along rows, as in softmax.cl. A row
-// adds up to 0. An element whose y or e^y is next to 1 cancels, so it is minus the sum of
-// the others. At most one element of a row is above the limit, however y was rounded.
+// dx = dy y - y sum(dy y), or with LOG dy - e^y sum(dy), along rows as in softmax.cl. Each
+// row of dx adds up to 0. If y or e^y of an element is close to 1, digits cancel, so this
+// element is computed as minus the sum of the others. However y was rounded, at most one
+// element of a row is above the limit.
 #define DOMINANT_ABOVE (LOG ? (S)-0.5 : (S)0.6)
 $rows
 
@@ -17,25 +18,25 @@ __kernel GROUPED void softmax_grad(__global const S *restrict y, __global S *res
   for (long row = first; row < last; row++) {
     __global const S *restrict from = y + row * n, *restrict back = dy + row * n;
     __global S *restrict to = dx + row * n;
-    T total = (T)(0), some = (T)(0);
+    T total = (T)(0), chunk = (T)(0);
     int level = 0;
     EACH_OF(0, from, 0, {
-      some += LOG ? GET(back, i, 0) : GET(back, i, 0) * value;
-      if (++level == LEVEL) total += some, some = (T)(0), level = 0;
+      chunk += LOG ? GET(back, i, 0) : GET(back, i, 0) * value;
+      if (++level == LEVEL) total += chunk, chunk = (T)(0), level = 0;
     })
-    total += some;
+    total += chunk;
     S sum = 0;
     for (int l = 0; l < WIDTH; l++) sum += total[l];
     EACH_OF(0, from, 0, {
-      const T by = GET(back, i, 0);
-      PUT(i, LOG ? by - f_exp(value) * sum : by * value - value * sum);
+      const T g = GET(back, i, 0);
+      PUT(i, LOG ? g - f_exp(value) * sum : g * value - value * sum);
     })
-    total = (T)(0), some = (T)(0), level = 0;
+    total = (T)(0), chunk = (T)(0), level = 0;
     EACH_OF(0, from, 0, {
-      some += value > DOMINANT_ABOVE ? (T)(0) : GET(to, i, 0);
-      if (++level == LEVEL) total += some, some = (T)(0), level = 0;
+      chunk += value > DOMINANT_ABOVE ? (T)(0) : GET(to, i, 0);
+      if (++level == LEVEL) total += chunk, chunk = (T)(0), level = 0;
     })
-    total += some;
+    total += chunk;
     sum = 0;
     for (int l = 0; l < WIDTH; l++) sum += total[l];
     EACH_OF(0, from, 0, { PUT(i, value > DOMINANT_ABOVE ? (T)(-sum) : GET(to, i, 0)); })

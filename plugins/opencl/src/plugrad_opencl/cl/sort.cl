@@ -1,11 +1,11 @@
-// The k largest of each row, by counting digits of 8 bits from the last to the first
-// (radix sort): equal ones stay in order, NaN is the largest.
+// The k largest elements of each row, by a radix sort with digits of 8 bits, from the
+// lowest to the highest. Equal elements stay in order. NaN is the largest.
 typedef $type S;
 typedef $key K;
 #define BITS ((int)sizeof(K) * 8)
 #define TOP ((K)((K)1 << (BITS - 1)))
 
-// A number whose order is the other way round.
+// A key whose order is the reverse of that of x.
 static inline K key_of(S x) {
 #if FLOATING
   if (x != x) return 0;
@@ -33,7 +33,7 @@ __kernel GROUPED void top(__global const S *restrict x, __global int *restrict s
     int start[256];
     for (int d = 0; d < 256; d++) start[d] = 0;
     for (int i = 0; i < n; i++) start[(from[i] >> shift) & 255]++;
-    if (start[(from[0] >> shift) & 255] == n) continue;  // all alike
+    if (start[(from[0] >> shift) & 255] == n) continue;  // all digits are equal
     for (int d = 0, sum = 0; d < 256; d++) {
       const int count = start[d];
       start[d] = sum;
@@ -44,14 +44,14 @@ __kernel GROUPED void top(__global const S *restrict x, __global int *restrict s
       b[slot] = a[i];
       to[slot] = from[i];
     }
-    __global int *other = a;
+    __global int *old_a = a;
     a = b;
-    b = other;
-    __global K *before = from;
+    b = old_a;
+    __global K *old_from = from;
     from = to;
-    to = before;
+    to = old_from;
   }
-  if (!sorted) {  // in the order in which they stand in x
+  if (!sorted) {  // in their order in x
     for (int i = 0; i < n; i++) b[i] = 0;
     for (int i = 0; i < k; i++) b[a[i]] = 1;
     for (int i = 0, next = 0; i < n; i++)

@@ -1,9 +1,9 @@
-// y = finish(a b + bias) for few rows, on a GPU: the time is that of reading b once. An
-// item keeps M rows of WIDE columns, or of WIDE steps along k, in registers.
+// y = finish(a b + bias) for few rows, on a GPU. The time is that of reading b once. An
+// item holds M rows of WIDE columns, or of WIDE steps along k, in registers.
 //
-// With DOTS, neighbours along k are neighbours in b: LANES items share a column. Else
-// neighbours along a row are: a group has LANES times WIDE columns, and its items share
-// the steps along k. In both, the items' sums are added in a tree.
+// With DOTS, the columns of b are contiguous, and LANES items share a column. Else the rows
+// of b are contiguous: a group computes LANES times WIDE columns, and its items share the
+// steps along k. In both cases, a tree adds the sums of the items.
 typedef $type S;
 VECTOR(T, S);
 VECTOR(I, $integer);
@@ -13,8 +13,8 @@ static inline S finish(S y, $real alpha) { return $finish; }
 
 #define EACH _Pragma("unroll") for
 #define LINES (GROUP / LANES)
-#define AHEAD 4   // loads of b that are under way
-#define LEVEL 64  // steps that are added up before they go to the sum of all
+#define AHEAD 4   // loads of b that are in flight
+#define LEVEL 64  // steps that are added up before they are added to the total
 #define STRIDE (DOTS ? LANES * WIDE : LINES)  // along k, from one step to the next
 
 static inline void load(__global const S *restrict from, S *restrict to) {
@@ -40,15 +40,15 @@ __kernel GROUPED void thin(__global const S *restrict a, __global const S *restr
   const long begin = steps * part / parts * STRIDE;
   const long end = min(k, steps * (part + 1) / parts * STRIDE);
   const long column = strip * across + (DOTS ? line : lane * WIDE);
-  const int there = column < n;
+  const int inside = column < n;
   a += z * a_batch;
-  b += z * b_batch + (there ? column : 0) * b_step;
+  b += z * b_batch + (inside ? column : 0) * b_step;
 
   S total[M][WIDE];
   EACH(int i = 0; i < M; i++) EACH(int v = 0; v < WIDE; v++) total[i][v] = (S)(0);
   for (long l = begin + (DOTS ? lane * WIDE : line); l < end;) {
-    S some[M][WIDE];
-    EACH(int i = 0; i < M; i++) EACH(int v = 0; v < WIDE; v++) some[i][v] = (S)(0);
+    S chunk[M][WIDE];
+    EACH(int i = 0; i < M; i++) EACH(int v = 0; v < WIDE; v++) chunk[i][v] = (S)(0);
     for (int level = 0; level < LEVEL && l < end; level += AHEAD) {
       S w[AHEAD][WIDE];
       EACH(int s = 0; s < AHEAD; s++)
@@ -57,7 +57,7 @@ __kernel GROUPED void thin(__global const S *restrict a, __global const S *restr
         if (l >= end) continue;
         EACH(int i = 0; i < M; i++) {
           S x[WIDE];
-#if DOTS && ROWS_LIE
+#if DOTS && ROWS_CONTIGUOUS
           load(a + i * a_row + l, x);
 #elif DOTS
           EACH(int v = 0; v < WIDE; v++) x[v] = a[i * a_row + (l + v) * a_step];
@@ -65,22 +65,22 @@ __kernel GROUPED void thin(__global const S *restrict a, __global const S *restr
           x[0] = a[i * a_row + l * a_step];
 #endif
           EACH(int v = 0; v < WIDE; v++)
-            some[i][v] = product(x[DOTS ? v : 0], w[s][v], some[i][v]);
+            chunk[i][v] = product(x[DOTS ? v : 0], w[s][v], chunk[i][v]);
         }
       }
     }
-    EACH(int i = 0; i < M; i++) EACH(int v = 0; v < WIDE; v++) total[i][v] += some[i][v];
+    EACH(int i = 0; i < M; i++) EACH(int v = 0; v < WIDE; v++) total[i][v] += chunk[i][v];
   }
   EACH(int i = 0; i < M; i++) {
     EACH(int v = 0; v < WIDE; v++) shared[v][me] = total[i][v];
-    // Items of one column: LANES neighbours, or the lines of a lane.
+    // The items that share a column are LANES neighbours, or the lines of a lane.
     for (int reach = (DOTS ? LANES : LINES) / 2; reach; reach /= 2) {
       barrier(CLK_LOCAL_MEM_FENCE);
       if ((DOTS ? lane : line) < reach)
         EACH(int v = 0; v < WIDE; v++)
           shared[v][me] += shared[v][me + reach * (DOTS ? 1 : LANES)];
     }
-    if (there && !(DOTS ? lane : line)) {
+    if (inside && !(DOTS ? lane : line)) {
       __global S *to = y + part * y_part + (z * M + i) * n + column;
 #if DOTS
       S sum = shared[0][me];

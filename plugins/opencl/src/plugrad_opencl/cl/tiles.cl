@@ -1,18 +1,19 @@
 // y = finish(a b + bias) on a GPU. A work group computes a tile of ROWS by COLUMNS. Its
-// items lie in SLICES of ITEMS_DOWN by ITEMS_ACROSS; an item computes ITEM_ROWS by
-// ITEM_COLUMNS in registers, and a slice takes its share of each DEEP steps along k. The
-// slices are added at the end, in their order.
+// items form SLICES of ITEMS_DOWN by ITEMS_ACROSS items. An item computes ITEM_ROWS by
+// ITEM_COLUMNS in registers. Of each DEEP steps along k, each slice computes a share. The
+// sums of the slices are added at the end, in their order.
 //
-// What is multiplied next is read into registers while the present steps are in local
-// memory, twice, so that there is one barrier for DEEP steps.
+// The next DEEP steps are read into registers while the current ones are multiplied. Local
+// memory has two stages, so that DEEP steps need only one barrier.
 //
-// Element (i, l) of a is at i * a_row + l * a_step, or with A_TABLES at rows[i] + steps[l];
-// both tables then hold places, too, and an element whose place is outside of the image is
-// 0: the windows of a convolution are a matrix that is nowhere written down. Element (l, j)
-// of b is at l * b_row + j * b_step, or with B_TABLES at b_rows[l] + j * b_step.
+// Element (i, l) of a is at i * a_row + l * a_step, or with A_TABLES at rows[i] + steps[l].
+// Both tables then also contain places, and an element whose place is outside of the image
+// is 0. So the rows can be the windows of a convolution, without copying them.
+// Element (l, j) of b is at l * b_row + j * b_step, or with B_TABLES at
+// b_rows[l] + j * b_step.
 //
-// A_ALONG_K: neighbouring items read neighbours along k, else along i; A_VECTOR elements at
-// once. The same for b, along k or j.
+// With A_ALONG_K, neighbouring items read neighbours along k, else along i. An item reads
+// A_VECTOR elements at once. The same applies to b, along k or j.
 typedef $type S;
 VECTOR(T, S);
 VECTOR(I, $integer);
@@ -22,9 +23,9 @@ static inline S finish(S y, $real alpha) { return $finish; }
 
 #define EACH _Pragma("unroll") for
 #if UNITS
-// Matrix units of NVIDIA: a warp computes ITEM_ROWS * 8 by ITEM_COLUMNS * 4, in products of
-// 16 by 8 by 8. They take the upper 19 bits of float32 (TF32), which is all with UNITS 1;
-// with UNITS 3, the lower bits are multiplied, too, in two products more.
+// NVIDIA's matrix units: a warp computes ITEM_ROWS * 8 by ITEM_COLUMNS * 4 elements, in
+// products of 16 by 8 by 8. The units read the upper 19 bits of float32 (TF32). UNITS 1
+// uses only these; with UNITS 3, two more products include the lower bits.
 #define SLICE (WARPS_DOWN * WARPS_ACROSS * 32)
 #define PAD 8
 #else
@@ -33,8 +34,8 @@ static inline S finish(S y, $real alpha) { return $finish; }
 #endif
 #define SLICES (GROUP / SLICE)
 #define SHARE (DEEP / SLICES)  // steps of a slice
-// In local memory, the units have neighbours along k side by side if they are read so;
-// all else has neighbours across k.
+// In local memory, rows across k are contiguous. With matrix units, lines along k are
+// contiguous if they are read along k.
 #define A_TURNED (UNITS && A_ALONG_K)
 #define B_TURNED (UNITS && B_ALONG_K)
 #define A_LINE (A_TURNED ? DEEP + 4 : ROWS + PAD)
@@ -50,7 +51,8 @@ static inline S finish(S y, $real alpha) { return $finish; }
 #define A_READS (ROWS * DEEP / GROUP / A_VECTOR)
 #define B_READS (COLUMNS * DEEP / GROUP / B_VECTOR)
 
-// What item ``me`` reads in its turn ``r`` of a panel of LENGTH rows or columns.
+// The position that item ``me`` reads in its turn ``r``, in a panel of LENGTH rows or
+// columns.
 #define ACROSS(along_k, vector, length, r) \
   ((along_k) ? (me + (r) * GROUP) / (DEEP / (vector)) \
              : (me + (r) * GROUP) % ((length) / (vector)) * (vector))
@@ -62,8 +64,8 @@ static inline S finish(S y, $real alpha) { return $finish; }
 typedef $vector V;
 #endif
 
-// Four neighbours, or two times four that lie half a tile apart: then the items of a row
-// of a warp read different banks.
+// The elements of an item are four neighbours, or two times four that are half a tile
+// apart. Therefore the items in a row of a warp read from different banks.
 #define PLACE(s, items, item) ((s) / 4 * 4 * (items) + (item) * 4 + (s) % 4)
 
 static inline void get(__local const S *restrict from, int items, int item, int count,
@@ -101,7 +103,8 @@ static inline void put(__local S *restrict to, int step, int vector,
 }
 
 #if A_TABLES
-// Whether the sum of two places, y in the upper half and x in the lower one, is in the image.
+// Whether the sum of two places, y in the upper half and x in the lower one, is in the
+// image.
 static inline int inside(int place, int top, int left, int height, int width) {
   return (uint)((place >> 16) - top) < (uint)height &&
          (uint)((place & 0xffff) - left) < (uint)width;
@@ -109,10 +112,11 @@ static inline int inside(int place, int top, int left, int height, int width) {
 #endif
 
 #if UNITS
-// The upper 19 bits of a number, rounded, and what is left of it; the units do not see the
-// lower bits of that. What is not finite has no rest but NaN. With UNITS 1 nothing finite
-// may become infinite: what would round up to infinity is made smaller, by 2^-12. The same
-// product makes a NaN whose upper bits are those of infinity one that the units see.
+// Split a number into its upper 19 bits, rounded, and the rest, whose lower bits the units
+// ignore. The rest of an infinity or NaN is NaN. With UNITS 1, no finite number may become
+// infinite: numbers that would round up to infinity are first made smaller, by 2^-12. This
+// multiplication also turns a NaN whose upper bits are those of infinity into a NaN that
+// the units recognize.
 static inline void split(float x, uint *high, uint *low) {
 #if UNITS == 3
   *high = (as_uint(x) + 0x1000) & 0xffffe000;
@@ -141,7 +145,7 @@ __kernel GROUPED void tiles(
   __local __attribute__((aligned(16))) S memory[LOCAL_ELEMENTS];
   const long down = (m + ROWS - 1) / ROWS, across = (n + COLUMNS - 1) / COLUMNS;
   long rest = get_group_id(0);
-  // GROUP_TILES tiles of a stay in the cache while those of b pass by.
+  // Consecutive groups use the same GROUP_TILES tiles of a, which stay in the cache.
   const long z = rest / (down * across * parts);
   rest -= z * down * across * parts;
   const long part = rest / (down * across);
@@ -182,7 +186,7 @@ __kernel GROUPED void tiles(
   EACH(int s = 0; s < ITEM_ROWS; s++)
     EACH(int t = 0; t < ITEM_COLUMNS; t++) total[s][t] = (S)(0);
 
-  // Rows and columns that are not there read others, and are not written.
+  // Rows and columns beyond the matrix read other elements, and are not written.
   S next_a[A_READS][A_VECTOR], next_b[B_READS][B_VECTOR];
 #if A_TABLES
   int2 a_from[A_READS];
@@ -232,7 +236,7 @@ __kernel GROUPED void tiles(
 #define ELEMENT_B(l, j) b[(l) * b_row + (j) * b_step]
 #define READ_B(r, l) load(b_from[r], B_VECTOR, next_b[r]), b_from[r] += DEEP * b_row;
 #endif
-// The next steps from ``from`` on; what is beyond the end is 0 in both.
+// Read the next steps from ``from`` on; elements of a and b beyond the end are 0.
 #define READ(from)                                                                \
   EACH(int r = 0; r < A_READS; r++) {                                             \
     const long at = (from) + ALONG(A_ALONG_K, A_VECTOR, ROWS, r);                  \
@@ -261,12 +265,13 @@ __kernel GROUPED void tiles(
   WRITE(0)
   barrier(CLK_LOCAL_MEM_FENCE);
   for (long l = begin; l < end; l += DEEP) {
-    const int more = l + DEEP < end;
-    if (more) { READ(l + DEEP) }
+    const int has_next = l + DEEP < end;
+    if (has_next) { READ(l + DEEP) }
     __local const S *left_panel = memory + stage * STAGE;
     __local const S *right_panel = memory + stage * STAGE + A_PANEL;
 #if UNITS
-    // The units round sums towards zero, so each of SHARE steps goes to the total apart.
+    // The units round sums towards zero. So they only add up SHARE steps, and their sums
+    // are added to the total in float32.
     uint w[SHARE / 8][ITEM_COLUMNS / 2][2], w_low[SHARE / 8][ITEM_COLUMNS / 2][2];
     const int from = slice * SHARE + lane % 4;
     EACH(int step = 0; step < SHARE / 8; step++)
@@ -309,23 +314,23 @@ __kernel GROUPED void tiles(
     }
 #endif
     stage ^= 1;
-    if (more) { WRITE(stage) }
+    if (has_next) { WRITE(stage) }
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
 #if SLICES > 1
-  // The upper half of the slices is added to the lower one, until one is left.
+  // Add the upper half of the slices to the lower half, until one slice is left.
   for (int count = SLICES / 2; count; count /= 2) {
-    __local S *mine = memory + (slice % count) * (ROWS * COLUMNS) + item;
+    __local S *slot = memory + (slice % count) * (ROWS * COLUMNS) + item;
     if (slice >= count && slice < 2 * count)
       EACH(int s = 0; s < ITEM_ROWS; s++)
         EACH(int t = 0; t < ITEM_COLUMNS; t++)
-          mine[(s * ITEM_COLUMNS + t) * SLICE] = total[s][t];
+          slot[(s * ITEM_COLUMNS + t) * SLICE] = total[s][t];
     barrier(CLK_LOCAL_MEM_FENCE);
     if (slice < count)
       EACH(int s = 0; s < ITEM_ROWS; s++)
         EACH(int t = 0; t < ITEM_COLUMNS; t++)
-          total[s][t] += mine[(s * ITEM_COLUMNS + t) * SLICE];
+          total[s][t] += slot[(s * ITEM_COLUMNS + t) * SLICE];
     barrier(CLK_LOCAL_MEM_FENCE);
   }
   if (slice) return;
@@ -337,23 +342,23 @@ __kernel GROUPED void tiles(
 #define NEIGHBOURS (UNITS ? 2 : 4)
     EACH(int t = 0; t < ITEM_COLUMNS; t += NEIGHBOURS) {
       const long j = tile_column + COLUMN_OF(t);
-      S found[NEIGHBOURS];
+      S out[NEIGHBOURS];
       EACH(int v = 0; v < NEIGHBOURS; v++)
-        found[v] = finish(total[s][t + v] + (BIAS ? bias[min(j + v, n - 1)] : (S)(0)), alpha);
+        out[v] = finish(total[s][t + v] + (BIAS ? bias[min(j + v, n - 1)] : (S)(0)), alpha);
       __global S *to = y + i * y_row + j;
 #if Y_VECTOR == 4 && UNITS
-      if (j < n) *(__global float2 *)to = (float2)(found[0], found[1]);
+      if (j < n) *(__global float2 *)to = (float2)(out[0], out[1]);
 #elif Y_VECTOR == 4
-      if (j < n) *(__global V *)to = (V)(found[0], found[1], found[2], found[3]);
+      if (j < n) *(__global V *)to = (V)(out[0], out[1], out[2], out[3]);
 #else
       EACH(int v = 0; v < NEIGHBOURS; v++)
-        if (j + v < n) to[v] = found[v];
+        if (j + v < n) to[v] = out[v];
 #endif
     }
   }
 #if UNITS == 3
-  // The rests of infinities are NaN, and large numbers may round to infinity: what is not
-  // finite is computed again by the definition.
+  // The rest of an infinity is NaN, and a large number may round to infinity. So results
+  // that are not finite are computed again without the units.
   ulong wrong = 0;
   EACH(int s = 0; s < ITEM_ROWS; s++)
     EACH(int t = 0; t < ITEM_COLUMNS; t++)

@@ -1,7 +1,8 @@
-// Move elements that lie side by side in columns in x, and in rows in y: tile by tile, so
-// that both sides stay in the cache. A group of a GPU moves a tile of DOWN rows and ACROSS
-// columns through local memory, whose columns are one element longer than the tile's: so
-// neighbouring items use different banks. Offsets are of the unsigned type N there.
+// Copy elements whose columns are contiguous in x and whose rows are contiguous in y, tile
+// by tile, so that both sides stay in the cache. A work group of a GPU copies a tile of
+// DOWN rows and ACROSS columns through local memory. Columns in local memory are one
+// element longer than those of the tile, so that neighbouring items use different banks.
+// Offsets on a GPU have the unsigned type N.
 typedef $type S;
 typedef $size L;
 typedef $index N;
@@ -25,7 +26,7 @@ __kernel GROUPED void transpose(__global const S *restrict x, __global S *restri
       for (long j = left; j < right; j++) y[i * y_step + j] = x[j * x_step + i];
   }
 #else
-#define EACH (DOWN * ACROSS / GROUP)
+#define ITEM_ELEMENTS (DOWN * ACROSS / GROUP)
   const N down = ((N)rows + DOWN - 1) / DOWN, across = ((N)columns + ACROSS - 1) / ACROSS;
   const N item = get_group_id(0), tile = item / across;
   const N left = (item - tile * across) * ACROSS;
@@ -35,19 +36,19 @@ __kernel GROUPED void transpose(__global const S *restrict x, __global S *restri
   $offsets
   __local S shared[ACROSS * (DOWN + 1)];
   const int me = get_local_id(0);
-  S value[EACH];
-  _Pragma("unroll") for (int k = 0; k < EACH; k++) {
-    const int at = me + k * GROUP;
-    const N i = min(top + at % DOWN, (N)rows - 1), j = min(left + at / DOWN, (N)columns - 1);
+  S value[ITEM_ELEMENTS];
+  _Pragma("unroll") for (int k = 0; k < ITEM_ELEMENTS; k++) {
+    const int id = me + k * GROUP;
+    const N i = min(top + id % DOWN, (N)rows - 1), j = min(left + id / DOWN, (N)columns - 1);
     value[k] = x[from + j * (N)x_step + i];
   }
-  _Pragma("unroll") for (int k = 0; k < EACH; k++) {
-    const int at = me + k * GROUP;
-    shared[at / DOWN * (DOWN + 1) + at % DOWN] = value[k];
+  _Pragma("unroll") for (int k = 0; k < ITEM_ELEMENTS; k++) {
+    const int id = me + k * GROUP;
+    shared[id / DOWN * (DOWN + 1) + id % DOWN] = value[k];
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-  _Pragma("unroll") for (int k = 0; k < EACH; k++) {
-    const int at = me + k * GROUP, a = at % ACROSS, b = at / ACROSS;
+  _Pragma("unroll") for (int k = 0; k < ITEM_ELEMENTS; k++) {
+    const int id = me + k * GROUP, a = id % ACROSS, b = id / ACROSS;
     if (top + b < (N)rows && left + a < (N)columns)
       y[to + (top + b) * (N)y_step + left + a] = shared[a * (DOWN + 1) + b];
   }

@@ -1,6 +1,7 @@
-// Windows of up to three axes, channel by channel. An item on a CPU does a row of outputs,
-// vectors of channels in it; the last vector overlaps the one before it. g holds sizes:
-// of the input, of the output, of a window, strides, dilations and what pads in front.
+// Windows of up to three axes, channel by channel. On a CPU, an item computes a row of
+// outputs, in vectors of channels; the last vector overlaps the one before it. g contains
+// the sizes of the input, of the output and of a window, the strides, the dilations and the
+// padding before the input.
 typedef $type S;
 VECTOR(T, S);
 VECTOR(I, $integer);
@@ -22,9 +23,8 @@ static inline I lanes(int start) {
   return y;
 }
 
-// y[to] from all kernel positions inside of x: START, then at each POSITION its number
-// and p, where it is
-// in x, then END.
+// Run the statements for each kernel position that is inside of x: position is its number,
+// and p the index of its element in x.
 #define EACH_POSITION(...)                                                     \
   for (int i = 0; i < POSITIONS(0); i++) {                                     \
     const int d = d0 + i * DILATION(0);                                        \
@@ -43,11 +43,13 @@ static inline I lanes(int start) {
     }                                                                          \
   }
 
-static inline void look(__global const S *restrict x, __global const S *restrict f,
-                        __global S *restrict y, __global int *restrict index,
-                        __global const S *restrict bias, __global const int *restrict g,
-                        int channels, int first, long start, long to, int d0, int h0,
-                        int w0, int c, $real alpha) {
+// Compute y[to]: the start, then the code for each kernel position inside of x, then the
+// end.
+static inline void compute_output(
+    __global const S *restrict x, __global const S *restrict f, __global S *restrict y,
+    __global int *restrict index, __global const S *restrict bias,
+    __global const int *restrict g, int channels, int first, long start, long to, int d0,
+    int h0, int w0, int c, $real alpha) {
   int count = 0;
   $start
   EACH_POSITION(const T value = LOAD(x + at); count++; $position)
@@ -55,8 +57,8 @@ static inline void look(__global const S *restrict x, __global const S *restrict
 }
 
 #if CPU
-// The same for FOUR outputs at once, all inside of x along the last axis.
-static inline void look_at_four(__global const S *restrict x,
+// The same for four outputs at once, whose windows are inside of x along the last axis.
+static inline void compute_four(__global const S *restrict x,
                                 __global const S *restrict f, __global S *restrict y,
                                 __global const S *restrict bias,
                                 __global const int *restrict g, int channels, long start,
@@ -109,22 +111,24 @@ __kernel GROUPED void window(__global const S *restrict x, __global const S *res
       const int w0 = w * STRIDE(2) - BEFORE(2);
 #if FOUR
       if (w0 >= 0 && w + 4 <= OUT(2) && w0 + 3 * STRIDE(2) + reach < IN(2)) {
-        look_at_four(x, f, y, bias, g, channels, image + c, to, d0, h0, w0, c, alpha);
+        compute_four(x, f, y, bias, g, channels, image + c, to, d0, h0, w0, c, alpha);
         w += 3;
         continue;
       }
 #endif
-      look(x, f, y, index, bias, g, channels, first, image + c, to, d0, h0, w0, c, alpha);
+      compute_output(x, f, y, index, bias, g, channels, first, image + c, to, d0, h0, w0, c,
+                     alpha);
     }
   }
 #else
-  look(x, f, y, index, bias, g, channels, first, image + c,
-       line + (long)w * channels + c, d0, h0, w * STRIDE(2) - BEFORE(2), c, alpha);
+  compute_output(x, f, y, index, bias, g, channels, first, image + c,
+                 line + (long)w * channels + c, d0, h0, w * STRIDE(2) - BEFORE(2), c,
+                 alpha);
 #endif
 }
 
-// The window at whose kernel position of this number an element is, or -1.
-static inline int seer(int element, int position, int stride, int dilation, int before,
+// The window that has the element at this kernel position, along one axis; -1 if none has.
+static inline int window_of(int element, int position, int stride, int dilation, int before,
                        int windows) {
   const int o = element + before - position * dilation;
   if (o < 0) return -1;
@@ -132,7 +136,7 @@ static inline int seer(int element, int position, int stride, int dilation, int 
   return o % stride == 0 && o / stride < windows ? o / stride : -1;
 }
 
-// dx(element), from all windows that see it.
+// dx[element], from all windows that contain it.
 __kernel GROUPED void back(__global const S *restrict dy, __global const S *restrict f,
                            __global S *restrict dx, __global const int *restrict index,
                            __global const int *restrict g, int batch, int channels) {
@@ -153,13 +157,13 @@ __kernel GROUPED void back(__global const S *restrict dy, __global const S *rest
       const I me = lanes(p * channels + c);
       T total = (T)(0);
       for (int i = 0; i < POSITIONS(0); i++) {
-        const int od = seer(d, i, STRIDE(0), DILATION(0), BEFORE(0), OUT(0));
+        const int od = window_of(d, i, STRIDE(0), DILATION(0), BEFORE(0), OUT(0));
         if (od < 0) continue;
         for (int j = 0; j < POSITIONS(1); j++) {
-          const int oh = seer(h, j, STRIDE(1), DILATION(1), BEFORE(1), OUT(1));
+          const int oh = window_of(h, j, STRIDE(1), DILATION(1), BEFORE(1), OUT(1));
           if (oh < 0) continue;
           for (int k = 0; k < POSITIONS(2); k++) {
-            const int ow = seer(w, k, STRIDE(2), DILATION(2), BEFORE(2), OUT(2));
+            const int ow = window_of(w, k, STRIDE(2), DILATION(2), BEFORE(2), OUT(2));
             if (ow < 0) continue;
             const int position = (i * POSITIONS(1) + j) * POSITIONS(2) + k;
             const long output = ((long)n * OUT(0) + od) * OUT(1) + oh;
@@ -176,7 +180,8 @@ __kernel GROUPED void back(__global const S *restrict dy, __global const S *rest
 #endif
 }
 
-// df(position, c) from rows of outputs; a part of them an item, STRIP vectors at a time.
+// df[position, c], from rows of outputs. An item computes a part of the rows, for STRIP
+// vectors at a time.
 #define STRIP 4
 __kernel GROUPED void filters(__global const S *restrict x, __global const S *restrict dy,
                               __global S *restrict df, __global const int *restrict g,
@@ -209,10 +214,10 @@ __kernel GROUPED void filters(__global const S *restrict x, __global const S *re
     for (int ow = 0; ow < OUT(2); ow++) {
       const int w = ow * STRIDE(2) - BEFORE(2) + k * DILATION(2);
       if ((uint)w >= (uint)IN(2)) continue;
-      __global const S *restrict seen = x + (line * IN(2) + w) * channels;
-      __global const S *restrict given = dy + (row * OUT(2) + ow) * channels;
+      __global const S *restrict x_pixel = x + (line * IN(2) + w) * channels;
+      __global const S *restrict dy_pixel = dy + (row * OUT(2) + ow) * channels;
       for (int v = 0; v < (CPU ? STRIP : 1); v++)
-        total[v] = product(LOAD(seen + at[v]), LOAD(given + at[v]), total[v]);
+        total[v] = product(LOAD(x_pixel + at[v]), LOAD(dy_pixel + at[v]), total[v]);
     }
   }
   df += ((long)part * positions + position) * channels;

@@ -1,6 +1,7 @@
-// Convolution with windows of 3 x 3 by 16 products of matrices for every 2 x 2 outputs,
-// instead of 36 (Winograd; Lavin and Gray, 2016): spread makes v of x, prepare u of the
-// filter, collect y of their products. Letters: p tile, c channel in, k channel out.
+// Convolution with windows of 3 x 3, which needs 16 instead of 36 products for each 2 x 2
+// outputs (Winograd; Lavin and Gray, 2016). spread transforms x to v, prepare the filter to
+// u, and collect the products of v and u to y. Letters: p tile, c input channel, k output
+// channel.
 typedef $type S;
 VECTOR(T, S);
 VECTOR(I, $integer);
@@ -9,12 +10,12 @@ static inline T finish(T y, S alpha) { return $finish; }
 #define EACH _Pragma("unroll") for
 #define LOAD(x) (*(__global const T *)(x))
 
-// An item has a row of tiles, or a channel; GPUs do not use these kernels.
+// An item computes a row of tiles, or an input channel. GPUs do not use these kernels.
 #define ROWS_OF(count, channels)         \
   const long row = get_global_id(0);     \
   for (long j = 0; j < count; j++)       \
     for (long n = 0; n < channels; n += WIDTH) { \
-      const long at = min(n, channels - WIDTH);
+      const long channel = min(n, channels - WIDTH);
 
 // v[16, p, c]
 __kernel GROUPED void spread(__global const S *restrict x, __global S *restrict v,
@@ -25,7 +26,7 @@ __kernel GROUPED void spread(__global const S *restrict x, __global S *restrict 
       T d[4][4], t[4][4];
       EACH(int i = 0; i < 4; i++) EACH(int k = 0; k < 4; k++) {
         const int inside = i0 + i >= 0 && i0 + i < h && j0 + k >= 0 && j0 + k < w;
-        const long from = ((n * h + i0 + i) * w + j0 + k) * channels + at;
+        const long from = ((n * h + i0 + i) * w + j0 + k) * channels + channel;
         d[i][k] = inside ? LOAD(x + (inside ? from : 0)) : (T)(0);
       }
       EACH(int k = 0; k < 4; k++) {
@@ -34,13 +35,13 @@ __kernel GROUPED void spread(__global const S *restrict x, __global S *restrict 
         t[2][k] = d[2][k] - d[1][k];
         t[3][k] = d[1][k] - d[3][k];
       }
-      __global S *restrict to = v + (row * across + j) * channels + at;
-      const long far = rows * across * channels;
+      __global S *restrict to = v + (row * across + j) * channels + channel;
+      const long plane = rows * across * channels;
       EACH(int i = 0; i < 4; i++) {
-        *(__global T *)(to + (i * 4) * far) = t[i][0] - t[i][2];
-        *(__global T *)(to + (i * 4 + 1) * far) = t[i][1] + t[i][2];
-        *(__global T *)(to + (i * 4 + 2) * far) = t[i][2] - t[i][1];
-        *(__global T *)(to + (i * 4 + 3) * far) = t[i][1] - t[i][3];
+        *(__global T *)(to + (i * 4) * plane) = t[i][0] - t[i][2];
+        *(__global T *)(to + (i * 4 + 1) * plane) = t[i][1] + t[i][2];
+        *(__global T *)(to + (i * 4 + 2) * plane) = t[i][2] - t[i][1];
+        *(__global T *)(to + (i * 4 + 3) * plane) = t[i][1] - t[i][3];
       }
     }
 }
@@ -49,27 +50,27 @@ __kernel GROUPED void spread(__global const S *restrict x, __global S *restrict 
 __kernel GROUPED void prepare(__global const S *restrict f, __global S *restrict u,
                               long rows, long channels) {
   ROWS_OF(1, channels)
-      const long from = (row + j) * channels + at, far = rows * channels;
+      const long from = (row + j) * channels + channel, plane = rows * channels;
       T t[4][3];
       EACH(int k = 0; k < 3; k++) {
-        const T a = LOAD(f + k * far + from), b = LOAD(f + (3 + k) * far + from);
-        const T c = LOAD(f + (6 + k) * far + from);
+        const T a = LOAD(f + k * plane + from), b = LOAD(f + (3 + k) * plane + from);
+        const T c = LOAD(f + (6 + k) * plane + from);
         t[0][k] = a;
         t[1][k] = (a + b + c) * (S)0.5;
         t[2][k] = (a - b + c) * (S)0.5;
         t[3][k] = c;
       }
       EACH(int i = 0; i < 4; i++) {
-        __global S *restrict to = u + i * 4 * far + from;
+        __global S *restrict to = u + i * 4 * plane + from;
         *(__global T *)(to) = t[i][0];
-        *(__global T *)(to + far) = (t[i][0] + t[i][1] + t[i][2]) * (S)0.5;
-        *(__global T *)(to + 2 * far) = (t[i][0] - t[i][1] + t[i][2]) * (S)0.5;
-        *(__global T *)(to + 3 * far) = t[i][2];
+        *(__global T *)(to + plane) = (t[i][0] + t[i][1] + t[i][2]) * (S)0.5;
+        *(__global T *)(to + 2 * plane) = (t[i][0] - t[i][1] + t[i][2]) * (S)0.5;
+        *(__global T *)(to + 3 * plane) = t[i][2];
       }
     }
 }
 
-// One output as it is defined: for infinities, whose differences are not a number.
+// One output by the definition: for infinities, whose differences are NaN.
 static T direct(__global const S *restrict x, __global const S *restrict f, long h, long w,
                 long channels, long outs, long i0, long j0) {
   T total = (T)(0);
@@ -92,12 +93,12 @@ __kernel GROUPED void collect(__global const S *restrict m, __global const S *re
                               long outs, S alpha) {
   ROWS_OF(across, outs)
       const long n = row / down, i0 = row % down * 2, j0 = j * 2;
-      __global const S *restrict from = m + (row * across + j) * outs + at;
-      const long far = rows * across * outs;
+      __global const S *restrict from = m + (row * across + j) * outs + channel;
+      const long plane = rows * across * outs;
       T s[2][4], out[2][2];
       EACH(int k = 0; k < 4; k++) {
-        const T a = LOAD(from + k * far), b = LOAD(from + (4 + k) * far);
-        const T c = LOAD(from + (8 + k) * far), d = LOAD(from + (12 + k) * far);
+        const T a = LOAD(from + k * plane), b = LOAD(from + (4 + k) * plane);
+        const T c = LOAD(from + (8 + k) * plane), d = LOAD(from + (12 + k) * plane);
         s[0][k] = a + b + c;
         s[1][k] = b - c - d;
       }
@@ -105,15 +106,15 @@ __kernel GROUPED void collect(__global const S *restrict m, __global const S *re
         out[i][0] = s[i][0] + s[i][1] + s[i][2];
         out[i][1] = s[i][1] - s[i][2] - s[i][3];
       }
-      const T add = BIAS ? LOAD(bias + at) : (T)(0);
+      const T add = BIAS ? LOAD(bias + channel) : (T)(0);
       EACH(int i = 0; i < 2; i++) EACH(int k = 0; k < 2; k++) {
         if (i0 + i >= height || j0 + k >= width) continue;
-        T some = out[i][k];
-        if (!EVERY(some - some == (S)0))
-          some = direct(x + n * h * w * channels, f + at, h, w, channels, outs,
+        T result = out[i][k];
+        if (!EVERY(result - result == (S)0))
+          result = direct(x + n * h * w * channels, f + channel, h, w, channels, outs,
                         i0 + i - top, j0 + k - left);
-        __global S *to = y + ((n * height + i0 + i) * width + j0 + k) * outs + at;
-        *(__global T *)to = finish(some + add, alpha);
+        __global S *to = y + ((n * height + i0 + i) * width + j0 + k) * outs + channel;
+        *(__global T *)to = finish(result + add, alpha);
       }
     }
 }

@@ -119,11 +119,10 @@ def backprop_input(dy: ClArray, filter: ClArray, *, geometry: Windows) -> Any:
 
 @functools.lru_cache(256)
 def _flipped(windows: Windows) -> Windows | None:
-    """Return the windows in ``dy`` for the flipped 3 x 3 filter; None if impossible.
+    """Return the windows in ``dy`` for the flipped 3 x 3 filter, if there are any.
 
-    The window of an input element contains the outputs that depend on the element. It
-    is impossible if windows would begin after the first, or end before the last
-    element.
+    The window of an input element contains the outputs that depend on the element.
+    There are none, and this returns None, if their padding would be negative.
     """
     if windows.window != (3, 3) or max(windows.strides + windows.dilations) > 1:
         return None
