@@ -1,8 +1,8 @@
-"""A compiler for ``jit`` on cpu. The module its entry point names is ``plugin``."""
+"""A compiler for ``jit`` on cpu. Its entry-point module is ``plugin``."""
 
 
 def __getattr__(name: str) -> str:
-    """Read the version from the metadata, which takes too long for every import."""
+    """Read the version from the metadata only on request, because that is slow."""
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib.metadata import version

@@ -1,7 +1,7 @@
-"""Machine code on disk, by content, so that later processes need not compile.
+"""Caches machine code on disk, by content, so that later processes need not compile.
 
-``PLUGRAD_LLVM_CACHE`` is its folder; ``0`` turns it off. A file has a checksum in
-front; one that is damaged counts as missing, and is written again.
+``PLUGRAD_LLVM_CACHE`` is the folder; ``0`` turns the cache off. Each file begins with a
+checksum; a damaged file counts as missing and is written again.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ import sys
 import tempfile
 from pathlib import Path
 
-MAX_BYTES = 64 << 20  # of all files; beyond, the least recently used ones are deleted
+MAX_BYTES = 64 << 20  # of all files; beyond, the least recently used are deleted
 FILES_PER_TRIM = 64  # files that a process writes between two checks of the size
 DIGEST = hashlib.sha256().digest_size
 
 
 @functools.cache
 def folder() -> Path | None:
-    """Return the folder; None if there is no cache."""
+    """Return the folder of the cache; None if there is no cache."""
     given = os.environ.get("PLUGRAD_LLVM_CACHE")
     if given == "0":
         return None
     try:
-        found = Path(given) if given else _of_user() / "plugrad-llvm"
+        found = Path(given) if given else _user_cache() / "plugrad-llvm"
         found.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return found if _is_mine(found) else None
-    except (OSError, RuntimeError):  # it cannot be made, or there is no home
+        return found if _is_private(found) else None
+    except (OSError, RuntimeError):  # it cannot be created, or there is no home
         return None
 
 
-def _is_mine(path: Path) -> bool:
-    """Return whether only this user can write there: what is there will be executed."""
+def _is_private(path: Path) -> bool:
+    """Return whether only this user can write there: the contents are executed."""
     if not hasattr(os, "getuid"):
         return True
     about = path.stat()
     return about.st_uid == os.getuid() and not about.st_mode & 0o022
 
 
-def _of_user() -> Path:
+def _user_cache() -> Path:
     """Return the user's cache folder."""
     home = Path.home()
     if sys.platform == "win32":
@@ -53,10 +53,10 @@ def _of_user() -> Path:
 
 def read(key: str) -> bytes | None:
     """Return the code of a key; None if it is missing or damaged."""
-    where = folder()
-    if where is None:
+    directory = folder()
+    if directory is None:
         return None
-    path = where / key
+    path = directory / key
     try:
         data = path.read_bytes()
     except OSError:
@@ -73,26 +73,26 @@ _written = 0
 
 
 def write(key: str, code: bytes) -> None:
-    """Write code to the cache; a folder that cannot be written is not an error."""
+    """Write code to the cache; it is no error if the folder cannot be written."""
     global _written
-    where = folder()
-    if where is None:
+    directory = folder()
+    if directory is None:
         return
     with contextlib.suppress(OSError):
-        handle, name = tempfile.mkstemp(dir=where, prefix="new-")
+        handle, name = tempfile.mkstemp(dir=directory, prefix="new-")
         with os.fdopen(handle, "wb") as file:
             file.write(hashlib.sha256(code).digest() + code)
-        os.replace(name, where / key)
+        os.replace(name, directory / key)
         if _written % FILES_PER_TRIM == 0:
-            trim(where)
+            trim(directory)
         _written += 1
 
 
-def trim(where: Path, most: int = MAX_BYTES) -> None:
-    """Delete the files that were not used for longest, beyond ``most`` bytes."""
-    found = [(path.stat(), path) for path in where.iterdir()]
+def trim(directory: Path, max_bytes: int = MAX_BYTES) -> None:
+    """Delete the least recently used files, until at most ``max_bytes`` are left."""
+    found = [(path.stat(), path) for path in directory.iterdir()]
     total = 0
-    for stat, path in sorted(found, key=lambda one: -one[0].st_mtime):
+    for stat, path in sorted(found, key=lambda entry: -entry[0].st_mtime):
         total += stat.st_size
-        if total > most:
+        if total > max_bytes:
             path.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """Writes LLVM IR: a module, the lines of a function, and vectors with operators.
 
 The operators of ``Vector`` write one instruction each, in the order in which they are
-evaluated. None is contracted or reordered, so what they compute is known to the bit.
+evaluated. No instruction is contracted or reordered, so every bit of a result is known.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-# Elements by kind: float32, float64, bool in registers, int32, bool in memory.
+# LLVM types by kind: float32, float64, bool in registers, int32, bool in memory.
 ELEMENTS = {"f": "float", "d": "double", "?": "i1", "i": "i32", "b": "i8"}
 SIZES = {"f": 4, "d": 8, "b": 1}
 SUFFIXES = {"f": "f32", "d": "f64"}
-# Vectors as wide as a register, although LLVM prefers narrower ones on some processors.
+# Use vectors as wide as a register; on some processors LLVM prefers narrower vectors.
 ATTRIBUTES = 'attributes #0 = { nounwind "prefer-vector-width"="512" }'
 Number = float | int
 
@@ -24,7 +24,7 @@ class Module:
     """Functions, and the declarations that they need.
 
     Attributes:
-        lanes: The elements of float32 that a register of the processor has.
+        lanes: The number of float32 elements in a register of the processor.
         fused: Whether the processor has fused multiply-add.
 
     """
@@ -39,7 +39,7 @@ class Module:
         return "\n".join([*self.functions.values(), *declared, ATTRIBUTES])
 
     def define(self, name: str, head: str, code: Code) -> None:
-        """Add a function: ``head`` is like ``void @run(ptr %x)``."""
+        """Add a function with a ``head`` such as ``void @run(ptr %x)``."""
         body = "\n  ".join(code.lines)
         self.functions[name] = f"define {head} #0 {{\nentry:\n  {body}\n}}"
 
@@ -73,7 +73,7 @@ class Code:
         self.label = label
 
     def goto(self, label: str) -> None:
-        """Begin the block that follows."""
+        """Jump to a block, and begin it."""
         self.do(f"br label %{label}")
         self.place(label)
 
@@ -84,18 +84,18 @@ class Code:
         return f"<{lanes or self.lanes} x {ELEMENTS[kind]}>"
 
     def constant(self, value: Number, kind: str = "f", lanes: int = 0) -> Vector:
-        """Return a vector that has one value in all lanes."""
+        """Return a vector with a constant in all lanes."""
         text = f"splat ({ELEMENTS[kind]} {literal(value, kind)})"
         return Vector(self, text, kind, lanes or self.lanes)
 
     def splat(self, scalar: str, kind: str, lanes: int = 0) -> Vector:
-        """Return a vector that has a scalar in all lanes."""
+        """Return a vector with a scalar in all lanes."""
         lanes = lanes or self.lanes
-        of = self.type(kind, lanes)
+        type = self.type(kind, lanes)
         element = ELEMENTS[kind]
-        one = self.put(f"insertelement {of} poison, {element} {scalar}, i64 0")
+        first = self.put(f"insertelement {type} poison, {element} {scalar}, i64 0")
         zeros = f"<{lanes} x i32> zeroinitializer"
-        all_lanes = self.put(f"shufflevector {of} {one}, {of} poison, {zeros}")
+        all_lanes = self.put(f"shufflevector {type} {first}, {type} poison, {zeros}")
         return Vector(self, all_lanes, kind, lanes)
 
     def at(self, pointer: str, kind: str, index: str) -> str:
@@ -104,37 +104,37 @@ class Code:
         return self.put(f"getelementptr {memory}, ptr {pointer}, i64 {index}")
 
     def load(self, address: str, kind: str, lanes: int = 0) -> Vector:
-        """Read neighbouring elements."""
+        """Load neighbouring elements."""
         stored = "b" if kind == "?" else kind
         lanes = lanes or self.lanes
-        of = self.type(stored, lanes)
+        type = self.type(stored, lanes)
         size = SIZES[stored]
-        got = Vector(
-            self, self.put(f"load {of}, ptr {address}, align {size}"), stored, lanes
+        loaded = Vector(
+            self, self.put(f"load {type}, ptr {address}, align {size}"), stored, lanes
         )
-        return got.truth() if kind == "?" else got
+        return loaded.truth() if kind == "?" else loaded
 
     def load_one(self, address: str, kind: str) -> Vector:
-        """Read one element into all lanes."""
+        """Load one element into all lanes."""
         stored = "b" if kind == "?" else kind
-        got = self.splat(self.put(f"load {ELEMENTS[stored]}, ptr {address}"), stored)
-        return got.truth() if kind == "?" else got
+        loaded = self.splat(self.put(f"load {ELEMENTS[stored]}, ptr {address}"), stored)
+        return loaded.truth() if kind == "?" else loaded
 
     def store(self, address: str, x: Vector) -> None:
-        """Write neighbouring elements."""
-        stored = x.turned("zext", "b") if x.kind == "?" else x
+        """Store neighbouring elements."""
+        stored = x.converted("zext", "b") if x.kind == "?" else x
         size = SIZES[stored.kind]
         self.do(f"store {stored.type} {stored.name}, ptr {address}, align {size}")
 
     # --- calls -------------------------------------------------------------------
 
     def call(self, function: str, result: str, *xs: Vector) -> Vector:
-        """Call an intrinsic of LLVM on vectors of one kind."""
-        of = xs[0].type
+        """Call an LLVM intrinsic on vectors of one kind."""
+        type = xs[0].type
         name = f"@llvm.{function}.v{xs[0].lanes}{SUFFIXES[xs[0].kind]}"
-        self.module.declarations.add(f"{of} {name}({', '.join([of] * len(xs))})")
-        given = ", ".join(f"{of} {x.name}" for x in xs)
-        called = self.put(f"call {of} {name}({given})")
+        self.module.declarations.add(f"{type} {name}({', '.join([type] * len(xs))})")
+        arguments = ", ".join(f"{type} {x.name}" for x in xs)
+        called = self.put(f"call {type} {name}({arguments})")
         return Vector(self, called, result, xs[0].lanes)
 
     def fma(self, a: Vector, b: Vector | Number, c: Vector | Number) -> Vector:
@@ -147,17 +147,17 @@ class Code:
         return wide.to("f")
 
     def where(self, mask: Vector, a: Vector | Number, b: Vector | Number) -> Vector:
-        """Return ``a`` where the mask is true, else ``b``."""
-        known = a if isinstance(a, Vector) else b
-        if not isinstance(known, Vector):
-            known = self.constant(known, "f", mask.lanes)
-        a = known.like(a)
-        b = known.like(b)
+        """Return the elements of ``a`` where the mask is true, else those of ``b``."""
+        vector = a if isinstance(a, Vector) else b
+        if not isinstance(vector, Vector):
+            vector = self.constant(vector, "f", mask.lanes)
+        a = vector.like(a)
+        b = vector.like(b)
         text = f"select {mask.type} {mask.name}, {a.type} {a.name}, {b.type} {b.name}"
         return Vector(self, self.put(text), a.kind, a.lanes)
 
     def all_true(self, mask: Vector) -> str:
-        """Return one bit: whether a mask is true in all lanes."""
+        """Return whether a mask is true in all lanes, as one bit."""
         name = f"@llvm.vector.reduce.and.v{mask.lanes}i1"
         self.module.declarations.add(f"i1 {name}({mask.type})")
         return self.put(f"call i1 {name}({mask.type} {mask.name})")
@@ -165,37 +165,37 @@ class Code:
     def unless(
         self, near: Vector, y: Vector, x: Vector, name: str, far: Callable[[Code], None]
     ) -> Vector:
-        """Return ``y``; if ``near`` is false in a lane, call ``name`` instead.
+        """Return ``y``; if ``near`` is false in a lane, call the function ``name``.
 
         Args:
-            near: Where ``y`` is right.
+            near: A mask: whether ``y`` is accurate.
             y: A vector.
-            x: What it was computed from.
-            name: A function of ``x`` and ``y``.
-            far: Writes its body, with the parameters ``%x`` and ``%y``.
+            x: The vector from which ``y`` was computed.
+            name: The name of a function of ``x`` and ``y``.
+            far: Writes the body of this function; its parameters are ``%x`` and ``%y``.
 
         """
-        of = self.type("f")
+        type = self.type("f")
         if name not in self.module.functions:
             code = Code(self.module, self.lanes)
             far(code)
-            head = f"internal {of} @{name}({of} %x, {of} %y) noinline cold"
+            head = f"internal {type} @{name}({type} %x, {type} %y) noinline cold"
             self.module.define(name, head, code)
         rare = self.name("rare")
         after = self.name("after")
-        ok = self.all_true(near)
+        all_near = self.all_true(near)
         before = self.label
-        self.do(f"br i1 {ok}, label %{after}, label %{rare}")
+        self.do(f"br i1 {all_near}, label %{after}, label %{rare}")
         self.place(rare)
-        called = f"call {of} @{name}({of} {x.name}, {of} {y.name})"
-        other = self.put(called)
+        called = f"call {type} @{name}({type} {x.name}, {type} {y.name})"
+        far_result = self.put(called)
         self.goto(after)
-        pair = f"[ {y.name}, %{before} ], [ {other}, %{rare} ]"
-        return Vector(self, self.put(f"phi {of} {pair}"), "f", self.lanes)
+        pair = f"[ {y.name}, %{before} ], [ {far_result}, %{rare} ]"
+        return Vector(self, self.put(f"phi {type} {pair}"), "f", self.lanes)
 
 
 def literal(value: Number, kind: str) -> str:
-    """Return a number in LLVM's language; float32 is written as float64."""
+    """Return a number in LLVM IR; a float32 is written like a float64."""
     if kind in "?ib":
         return str(int(value))
     if kind == "f":
@@ -205,7 +205,7 @@ def literal(value: Number, kind: str) -> str:
 
 @dataclass(slots=True)
 class Vector:
-    """A vector of a function."""
+    """A vector in a function: the name of a value, its kind and its lanes."""
 
     code: Code
     name: str
@@ -214,28 +214,28 @@ class Vector:
 
     @property
     def type(self) -> str:
-        """The type in LLVM's language."""
+        """The type in LLVM IR."""
         return self.code.type(self.kind, self.lanes)
 
     def like(self, other: Vector | Number) -> Vector:
-        """Return the other operand of an operator."""
+        """Return the other operand of an operator as a vector."""
         if isinstance(other, Vector):
             return other
         return self.code.constant(other, self.kind, self.lanes)
 
     def by(self, operation: str, other: Vector | Number, kind: str = "") -> Vector:
-        """Return the result of an instruction of two operands."""
+        """Return the result of an instruction with two operands."""
         text = f"{operation} {self.type} {self.name}, {self.like(other).name}"
         return Vector(self.code, self.code.put(text), kind or self.kind, self.lanes)
 
-    def turned(self, operation: str, kind: str) -> Vector:
-        """Return the same as another kind."""
+    def converted(self, operation: str, kind: str) -> Vector:
+        """Return the vector converted to another kind by an instruction."""
         text = f"{operation} {self.type} {self.name} to "
         name = self.code.put(text + self.code.type(kind, self.lanes))
         return Vector(self.code, name, kind, self.lanes)
 
     def truth(self) -> Vector:
-        """Return bools from memory as they are in registers."""
+        """Convert bools from memory to bools in registers."""
         return self.by("icmp ne", 0, "?")
 
     def __add__(self, other: Vector | Number) -> Vector:
@@ -291,24 +291,24 @@ class Vector:
         return self.by("fcmp oge", other, "?")
 
     def equal(self, other: Vector | Number) -> Vector:
-        """Return where both are equal; NaN is not."""
+        """Return a mask: whether both are equal, and not NaN."""
         return self.by("fcmp oeq", other, "?")
 
     def unequal(self, other: Vector | Number) -> Vector:
-        """Return where they are not equal, or either is NaN."""
+        """Return a mask: whether they are unequal, or one is NaN."""
         return self.by("fcmp une", other, "?")
 
     def is_nan(self) -> Vector:
-        """Return where a value is NaN."""
+        """Return a mask: whether a value is NaN."""
         return self.by("fcmp uno", self, "?")
 
     def bits(self) -> Vector:
         """Return the bits of float32 as int32."""
-        return self.turned("bitcast", "i")
+        return self.converted("bitcast", "i")
 
     def floats(self) -> Vector:
         """Return the bits of int32 as float32."""
-        return self.turned("bitcast", "f")
+        return self.converted("bitcast", "f")
 
     def to(self, kind: str) -> Vector:
         """Return the values as another kind."""
@@ -317,16 +317,16 @@ class Vector:
         if kind == "?":
             return self.unequal(0.0)
         operation = {"?": "uitofp", "i": "sitofp", "f": "fpext", "d": "fptrunc"}
-        return self.turned(operation[self.kind], kind)
+        return self.converted(operation[self.kind], kind)
 
     def integers(self) -> Vector:
-        """Return float32 cut to int32; NaN is 0."""
-        return self.code.where(self.is_nan(), 0.0, self).turned("fptosi", "i")
+        """Return float32 truncated to int32; NaN becomes 0."""
+        return self.code.where(self.is_nan(), 0.0, self).converted("fptosi", "i")
 
     def sqrt(self) -> Vector:
         """Return the square root."""
         return self.code.call("sqrt", self.kind, self)
 
-    def rounded(self, how: str) -> Vector:
-        """Return the integer by ``rint``, ``floor``, ``ceil`` or ``trunc``."""
-        return self.code.call(how, self.kind, self)
+    def rounded(self, mode: str) -> Vector:
+        """Round to integers by ``rint``, ``floor``, ``ceil`` or ``trunc``."""
+        return self.code.call(mode, self.kind, self)

@@ -1,4 +1,4 @@
-"""The compiler that ``jit`` asks: a region is compiled if all its bits are right."""
+"""The compiler for ``jit``, which compiles a region if it gives the right bits."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from .steps import is_equal
 
 
 def compiled(graph: Graph) -> Function | None:
-    """Return the function of a graph; None if a kernel has other bits."""
+    """Return the function of a graph; None if a kernel gives different bits."""
     return function_of(graph) if all(map(is_equal, graph.steps)) else None

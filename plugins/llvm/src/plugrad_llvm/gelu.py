@@ -1,4 +1,4 @@
-"""``gelu``, its approximation, and their gradients, as ``mathematics.h`` has them."""
+"""``gelu``, its tanh approximation, and their gradients, as in ``mathematics.h``."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def _scaled_normal(a: Vector) -> Vector:
     return polynomial(nma(t, 2.5, 1.0), *NORMAL_TAIL) * t
 
 
-def _times_half(y: Vector, a: Vector) -> tuple[Vector, Vector]:
-    """Return y e^(-a²/2) without the power of 2, and what has it in the last bits."""
+def _times_gaussian(y: Vector, a: Vector) -> tuple[Vector, Vector]:
+    """Return y e^(-a²/2) / 2^n, and a number whose last bits are the integer n."""
     code = a.code
     high = a * a
     low = code.fma(a, a, -high)
@@ -48,7 +48,7 @@ def _times_half(y: Vector, a: Vector) -> tuple[Vector, Vector]:
 def _gelu_far(code: Code) -> None:
     x, nearby = (Vector(code, name, "f", code.lanes) for name in ("%x", "%y"))
     a = at_most(abs(x), 15.0)
-    y, n = _times_half(_scaled_normal(a) * -a, a)
+    y, n = _times_gaussian(_scaled_normal(a) * -a, a)
     y = code.where(x < 0.0, scaled(y, n - ROUND_TO_INT_MAGIC), x)
     y = code.where(x.equal(-inf), nan, y)
     result = code.where(x >= -4.0, nearby, y)
@@ -80,7 +80,7 @@ def _slope_of(x: Vector, u: Vector) -> Vector:
 
 
 def _slope_tail(a: Vector) -> tuple[Vector, Vector]:
-    return _times_half(a.code.fma(a, DENSITY, -_scaled_normal(a)), a)
+    return _times_gaussian(a.code.fma(a, DENSITY, -_scaled_normal(a)), a)
 
 
 def _gelu_slope_far(code: Code) -> None:
@@ -92,7 +92,7 @@ def _gelu_slope_far(code: Code) -> None:
 
 
 def gelu_grad(dy: Vector, x: Vector) -> Vector:
-    """Return the gradient of it."""
+    """Return the gradient of ``gelu``."""
     a = abs(x)
     u, n = _slope_tail(a)
     y = _slope_of(x, (u.bits() + (n.bits() << 23)).floats())
@@ -125,7 +125,7 @@ def gelu_tanh(x: Vector) -> Vector:
 
 
 def gelu_tanh_grad(dy: Vector, x: Vector) -> Vector:
-    """Return the gradient of it."""
+    """Return the gradient of ``gelu_tanh``."""
     code = x.code
     n = at_most(at_least(x, -11.0), 11.0)
     e = _exp_gelu_tanh(x)

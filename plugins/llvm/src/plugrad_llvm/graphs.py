@@ -1,4 +1,4 @@
-"""Questions about the steps of a graph, for all parts of the compiler."""
+"""Helpers for the steps of a graph, for all parts of the compiler."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The element-wise kernels, as operations on vectors, and their dtypes.
 
-Those that are not exact by IEEE 754 have the bits of eager as long as its kernel
-computes in the same way: ``agrees`` runs both on some numbers.
+The results of some kernels do not follow from IEEE 754 alone. They have the bits of
+eager mode only if its kernel computes in the same way. ``probes.agrees`` compares both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Elementwise(NamedTuple):
     Attributes:
         kinds: The kinds that the first input may have.
         exact: Whether each result follows from IEEE 754.
-        write: Writes it, from vectors and attributes.
+        write: Writes the operations, for vectors and attributes.
 
     """
 
@@ -35,9 +35,9 @@ class Elementwise(NamedTuple):
 
 
 def _sign(x: Vector) -> Vector:
-    one = x.code.where(x > 0.0, x.like(1.0), x.like(0.0))
-    one = x.code.where(x < 0.0, x.like(-1.0), one)
-    return x.code.where(x.is_nan(), x, one)
+    sign = x.code.where(x > 0.0, x.like(1.0), x.like(0.0))
+    sign = x.code.where(x < 0.0, x.like(-1.0), sign)
+    return x.code.where(x.is_nan(), x, sign)
 
 
 def _sum(*xs: Vector) -> Vector:
@@ -47,7 +47,7 @@ def _sum(*xs: Vector) -> Vector:
     return total
 
 
-def _choice(better: Callable[[Vector, Vector], Vector]) -> Callable[..., Vector]:
+def _choose(better: Callable[[Vector, Vector], Vector]) -> Callable[..., Vector]:
     def write(p: Vector, q: Vector) -> Vector:
         return p.code.where(p.is_nan() | better(p, q) | p.equal(q), p, q)
 
@@ -163,8 +163,8 @@ PROBED: dict[str, Callable[..., Vector]] = {
     "ClipByValue": _clip,
     "LeakyRelu": lambda x, *, alpha: x.code.where(x < 0.0, x * alpha, x),
     "Step": _step,
-    "Maximum": _choice(lambda p, q: p > q),
-    "Minimum": _choice(lambda p, q: p < q),
+    "Maximum": _choose(lambda p, q: p > q),
+    "Minimum": _choose(lambda p, q: p < q),
     "Prelu": _prelu,
     "EluGrad": _elu_grad,
     "plugrad_cpu.ReluGrad": lambda dy, y: y.code.where(y > 0.0, dy, y),
@@ -178,5 +178,6 @@ PROBED: dict[str, Callable[..., Vector]] = {
 }
 ELEMENTWISE = {name: Elementwise(of, True, f) for name, (of, f) in EXACT.items()}
 ELEMENTWISE |= {name: Elementwise(F, False, f) for name, f in PROBED.items()}
-# Operands that broadcast along rows are NumPy's, with another sign of zero.
+# With operands that broadcast along rows, eager mode uses NumPy for these kernels,
+# whose zeros may have a different sign.
 ZEROS = {"Maximum", "Minimum", "Prelu"}

@@ -19,9 +19,9 @@ def write_loop(
     Args:
         code: The function.
         begin: The first index.
-        end: The index behind the last one.
-        body: Writes what is to be done at an index.
-        whole: Whether the number of elements is a multiple of that of the lanes.
+        end: The index after the last one.
+        body: Writes the code for a vector at an index.
+        whole: Whether the number of elements is a multiple of the number of lanes.
 
     """
     if begin.isdigit() and end.isdigit() and int(end) - int(begin) == code.lanes:
@@ -32,7 +32,7 @@ def write_loop(
     after = code.name("after")
     before = code.label
     code.goto(label)
-    at = len(code.lines)
+    phi_line = len(code.lines)
     i = "%" + code.name("i")
     code.do("")
     body(i)
@@ -42,7 +42,7 @@ def write_loop(
         fits = code.put(f"icmp slt i64 {following}, {last}")
         following = code.put(f"select i1 {fits}, i64 {following}, i64 {last}")
     pairs = f"[ {begin}, %{before} ], [ {following}, %{code.label} ]"
-    code.lines[at] = f"{i} = phi i64 {pairs}"
+    code.lines[phi_line] = f"{i} = phi i64 {pairs}"
     code.do(f"br i1 {more}, label %{label}, label %{after}")
     code.place(after)
 
@@ -72,11 +72,11 @@ def accumulate(
     after = code.name("after")
     before = code.label
     code.goto(label)
-    at = len(code.lines)
+    phi = len(code.lines)
     i = "%" + code.name("i")
     carried = [Vector(code, "%" + code.name("c"), x.kind, x.lanes) for x in start]
     code.lines += [""] * (1 + len(start))
-    made = body(i, carried)
+    updated = body(i, carried)
     following = code.put(f"add i64 {i}, {step}")
     more = code.put(f"icmp slt i64 {following}, {end}")
     code.do(f"br i1 {more}, label %{label}, label %{after}")
@@ -84,8 +84,8 @@ def accumulate(
     def edge(first: str, then: str) -> str:
         return f"[ {first}, %{before} ], [ {then}, %{code.label} ]"
 
-    code.lines[at] = f"{i} = phi i64 {edge('0', following)}"
-    for k, (x, first, then) in enumerate(zip(carried, start, made, strict=True), 1):
-        code.lines[at + k] = f"{x.name} = phi {x.type} {edge(first.name, then.name)}"
+    code.lines[phi] = f"{i} = phi i64 {edge('0', following)}"
+    for k, (x, first, then) in enumerate(zip(carried, start, updated, strict=True), 1):
+        code.lines[phi + k] = f"{x.name} = phi {x.type} {edge(first.name, then.name)}"
     code.place(after)
-    return made
+    return updated

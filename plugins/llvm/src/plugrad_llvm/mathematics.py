@@ -1,7 +1,7 @@
-"""Elementary functions of vectors of float32.
+"""Elementary functions of float32 vectors.
 
-They are those of ``mathematics.h`` of the kernels of cpu, with the same operations in
-the same order: results are equal to the bit. ``gelu`` is in a file of its own.
+They do the same operations in the same order as ``mathematics.h`` in plugrad-cpu, so
+the results have the same bits. The module ``gelu`` contains ``gelu``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .code import Code, Vector, literal
 LN2_HIGH, LN2_LOW = 0.693145751953125, 1.42860682030941723e-6
 LOG2E = 1.44269504
 ROUND_TO_INT_MAGIC = (
-    12582912.0  # adding 1.5 * 2^23 rounds; the integer is the last bits
+    12582912.0  # adding 1.5 * 2^23 rounds: the last bits are the integer
 )
 EXP2 = [1.534581097e-4, 1.33999309e-3, 9.618489072e-3, 5.550328642e-2]
 EXP2 += [2.402264625e-1, 6.931471825e-1, 1.0]
@@ -35,7 +35,7 @@ SLOPE_OF_ERF = 1.1283791670955126
 
 
 def polynomial(x: Vector, *coefficients: float) -> Vector:
-    """Return a polynomial; the coefficient of the highest power is first."""
+    """Return a polynomial; the coefficient of the highest power comes first."""
     y = x.like(coefficients[0])
     for c in coefficients[1:]:
         y = x.code.fma(y, x, c)
@@ -48,12 +48,12 @@ def nma(a: Vector, b: Vector | float, c: Vector | float) -> Vector:
 
 
 def at_most(x: Vector, limit: float) -> Vector:
-    """Return the smaller; NaN stays NaN."""
+    """Return the smaller of ``x`` and the limit; NaN stays NaN."""
     return x.code.where(x > limit, limit, x)
 
 
 def at_least(x: Vector, limit: float) -> Vector:
-    """Return the larger; NaN stays NaN."""
+    """Return the larger of ``x`` and the limit; NaN stays NaN."""
     return x.code.where(x < limit, limit, x)
 
 
@@ -63,7 +63,7 @@ def without_multiple(n: Vector, x: Vector) -> Vector:
 
 
 def scaled(y: Vector, n: Vector) -> Vector:
-    """Return ``y · 2^n`` by two factors, so that none overflows."""
+    """Return ``y · 2^n``, in two factors that do not overflow."""
     i = n.integers()
     half = i >> 1
     y = y * ((half << 23) + 0x3F800000).floats()
@@ -171,7 +171,7 @@ def log1p(x: Vector) -> Vector:
 
 
 def with_sign(y: Vector, x: Vector) -> Vector:
-    """Return ``y``, whose sign is 0, with the sign of ``x``."""
+    """Return ``y``, whose sign bit is 0, with the sign of ``x``."""
     return (y.bits() | (x.bits() & -0x80000000)).floats()
 
 
@@ -187,7 +187,7 @@ def tanh(x: Vector) -> Vector:
     b = a + a
     total = code.fma(b, LOG2E, ROUND_TO_INT_MAGIC + 127)
     n = total - (ROUND_TO_INT_MAGIC + 127)
-    r = nma(n, 0.6931471824645996, b)  # its error is of less weight than n is large
+    r = nma(n, 0.6931471824645996, b)  # for large n, its error hardly matters
     y = code.fma(r * r, polynomial(r, *EXP_TAIL), r)
     power = (total.bits() << 23).floats()
     e = code.fma(power, y, power - 1.0)
@@ -227,7 +227,7 @@ def erf(x: Vector) -> Vector:
 
 
 class Gaussian(NamedTuple):
-    """A power e^(-x²) as e^(main + small) 2^n; n is in the last bits of ``n``."""
+    """e^(-x²) as e^(main + small) 2^n; the last bits of the float ``n`` are n."""
 
     main: Vector
     small: Vector
@@ -235,7 +235,7 @@ class Gaussian(NamedTuple):
 
     @classmethod
     def of(cls, x: Vector) -> Gaussian:
-        """Compute the power from the square of x to twice the precision."""
+        """Compute the parts from the square of x in twice the precision."""
         code = x.code
         high = x * x
         low = code.fma(x, x, -high)
@@ -245,7 +245,7 @@ class Gaussian(NamedTuple):
         return cls(main, nma(whole, LN2_LOW, -low), n)
 
     def times(self, y: Vector, correction: Vector | float) -> Vector:
-        """Return the product with y (1 + correction), without the power of 2."""
+        """Return y (1 + correction) e^(-x²), without the factor 2^n."""
         code = y.code
         r = self.main + self.small
         g = code.fma(r * r, polynomial(r, *EXP_TAIL), self.small + correction)
@@ -256,7 +256,7 @@ class Gaussian(NamedTuple):
         return (y.bits() + (self.n.bits() << 23)).floats()
 
     def scaled(self, y: Vector) -> Vector:
-        """Return y 2^n, which may be a denormal number."""
+        """Return y 2^n, where the result may be a denormal number."""
         return scaled(y, self.n - ROUND_TO_INT_MAGIC)
 
 
@@ -341,14 +341,14 @@ def selu(x: Vector) -> Vector:
 
 
 def _far(code: Code, function: str) -> None:
-    """Compute the lanes of more than 8000 in float64, one by one."""
-    of = code.type("f")
+    """Compute the lanes with values above 8000 in float64, one by one."""
+    type = code.type("f")
     lanes = code.lanes
     code.module.declarations.add(f"double @{function}(double)")
     for name in ("from", "to"):
-        code.do(f"%{name} = alloca {of}, align 64")
-    code.do(f"store {of} %x, ptr %from, align 64")
-    code.do(f"store {of} %y, ptr %to, align 64")
+        code.do(f"%{name} = alloca {type}, align 64")
+    code.do(f"store {type} %x, ptr %from, align 64")
+    code.do(f"store {type} %y, ptr %to, align 64")
     code.goto("lane")
     code.do("%i = phi i64 [ 0, %entry ], [ %next, %end ]")
     code.do("%p = getelementptr float, ptr %from, i64 %i")
@@ -368,8 +368,8 @@ def _far(code: Code, function: str) -> None:
     code.do(f"%more = icmp ult i64 %next, {lanes}")
     code.do("br i1 %more, label %lane, label %done")
     code.place("done")
-    code.do(f"%result = load {of}, ptr %to, align 64")
-    code.do(f"ret {of} %result")
+    code.do(f"%result = load {type}, ptr %to, align 64")
+    code.do(f"ret {type} %result")
 
 
 def _angle(x: Vector, function: str, quarters: int) -> Vector:

@@ -1,16 +1,16 @@
 """Compiles a module to machine code, and calls its function from Python.
 
-``run(*arrays)`` is a function of CPython's interface, in machine code itself: it checks
-that each argument is an array in row-major order, and gives the addresses of their
-elements to the code of the region.
+``run(*arrays)`` is a function of CPython's C interface, also in machine code. It checks
+that each argument is a row-major array, and passes the addresses of the elements to the
+code of the region.
 
-It is a trick: it leans on where CPython and NumPy have the parts of their objects.
-``plugin.knows_objects`` compares that with what they say, when the pack is opened.
+It is a trick that relies on the memory layout of CPython and NumPy objects. When the
+pack is opened, ``plugin.knows_objects`` compares the layout with real objects.
 
-- *Fallback*: the regions of plugrad-cpu, which run where the pack does not open, and
-  with ``PLUGRAD_LLVM_PLAIN=1``. ``test_tricks`` runs a region on it.
+- *Fallback*: the regions of plugrad-cpu, which run if the pack cannot be opened, and
+  with ``PLUGRAD_LLVM_PLAIN=1``. ``test_tricks`` runs a region with it.
 - *Tried with*: CPython 3.11 with the GIL, NumPy 2 and llvmlite 0.50, 64 bits.
-- *Delete it* when regions can be called as fast by an interface that is promised, or if
+- *Delete it* when a documented interface calls regions as fast, or if
   ``benchmarks/tricks.py`` shows less than a factor of 1.3.
 """
 
@@ -32,23 +32,25 @@ from . import cache
 from .code import Module
 
 Run = Callable[..., bool]
-# How threads share a region: the address of ``parallel_for`` of the backend, or 0; all
-# items; those of a unit, which is not divided; the units, and those of a piece.
+# How threads share a region: the address of the backend's ``parallel_for``, or 0; the
+# number of items; the items of a unit, which is never split; the number of units; the
+# units of a piece, which is what a thread runs at once.
 Pieces = tuple[int, int, int, int, int]
 FASTCALL = 0x80  # METH_FASTCALL of CPython
-# Levels of the code generator. QUICK costs a quarter of the time; its code is slower
-# and gives the same bits. No passes over the module run.
+# Levels of the code generator. QUICK takes a quarter of the time; its code is slower,
+# but gives the same bits. No optimization passes run.
 LEVEL = 1
 QUICK = 0
 AVX512_FEATURES = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "fma"}
 MAX_CACHED_MODULES = 256  # equal modules are compiled once
 CALLED = ["PyBool_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread"]
-# What Python calls. ``self`` is a bytes object, which has its bytes at 32: the address
-# of ``run``, that of the type of arrays, whether other threads of Python may run
-# meanwhile, and ``Pieces``. If these are for threads, ``piece`` runs some units, of
-# which the last one has the rest; it finds the bytes behind the addresses. An object
-# has its type at 8; an array has the address of its elements at 16 and its flags at
-# 64, in which 257 is row-major order and alignment.
+# The function ``call`` that Python calls. ``self`` is a bytes object, whose bytes begin
+# at offset 32: the address of ``run``, the address of the array type, whether to
+# release the GIL, and ``Pieces``. If threads share the region, each calls ``piece``,
+# which runs some units; the last unit includes the remaining items. ``piece`` finds the
+# bytes behind the addresses. The type of an object is at offset 8. The address of an
+# array's elements is at offset 16, and its flags are at 64: 257 means row-major order
+# and alignment.
 CALL = """
 declare ptr @PyBool_FromLong(i64)
 declare ptr @PyEval_SaveThread()
@@ -151,11 +153,11 @@ class Processor(NamedTuple):
 
 @functools.cache
 def processor() -> Processor:
-    """Return the processor; vectors are as wide as those of the kernels of cpu."""
+    """Return the processor; vectors are as wide as in the kernels of plugrad-cpu."""
     features = llvm.get_host_cpu_features()
-    have = {name for name, there in features.items() if there}
-    lanes = 16 if have >= AVX512_FEATURES else 8 if have >= {"avx2", "fma"} else 4
-    fused = "fma" in have or platform.machine() in ("aarch64", "arm64")
+    found = {name for name, present in features.items() if present}
+    lanes = 16 if found >= AVX512_FEATURES else 8 if found >= {"avx2", "fma"} else 4
+    fused = "fma" in found or platform.machine() in ("aarch64", "arm64")
     return Processor(llvm.get_host_cpu_name(), features.flatten(), lanes, fused)
 
 
@@ -182,14 +184,14 @@ def _new_machine(level: int) -> llvm.TargetMachine:
     )
 
 
-_machine = functools.cache(_new_machine)  # to be set up takes a millisecond
+_machine = functools.cache(_new_machine)  # creating one takes a millisecond
 
 
 def _machine_code(text: str, level: int) -> bytes:
-    """Return the machine code of a module, from the cache if it is there."""
+    """Return the machine code of a module, from the cache if possible."""
     version = f"{llvmlite.__version__} {llvm.llvm_version_info}"
-    about = "\0".join([version, *map(str, processor()), str(level), text])
-    key = hashlib.sha256(about.encode()).hexdigest()
+    identity = "\0".join([version, *map(str, processor()), str(level), text])
+    key = hashlib.sha256(identity.encode()).hexdigest()
     code = cache.read(key)
     if code is None:
         code = _machine(level).emit_object(llvm.parse_assembly(text))
@@ -218,26 +220,26 @@ def _loaded(text: str, level: int) -> llvm.ExecutionEngine:
     """Return the engine that owns the machine code of a module."""
     code = _machine_code(text, level)
     empty = llvm.parse_assembly("")
-    engine = llvm.create_mcjit_compiler(empty, _new_machine(level))  # it owns both
+    engine = llvm.create_mcjit_compiler(empty, _new_machine(level))  # which owns both
     engine.set_object_cache(getbuffer_func=lambda module: code)
     engine.finalize_object()
     return engine
 
 
 def compiled(module: Module, release: bool, pieces: Pieces, level: int = LEVEL) -> Run:
-    """Return the function of a module; the machine code lives as long as this does.
+    """Return the function of a module, which keeps the machine code alive.
 
     Args:
-        module: It has ``run(ptr addresses, i64 begin, i64 end)``.
-        release: Whether other threads of Python may run meanwhile.
-        pieces: How threads share it, if ``release``.
-        level: Of the code generator.
+        module: A module with ``run(ptr addresses, i64 begin, i64 end)``.
+        release: Whether to release the GIL while the function runs.
+        pieces: How threads share the region, if ``release``.
+        level: The level of the code generator.
 
     """
     call = _loaded(CALL, QUICK)
     region = _loaded(str(module), level)
     run = region.get_function_address("run")
-    about = struct.pack("PPqPqqII", run, id(np.ndarray), release, *pieces)
+    description = struct.pack("PPqPqqII", run, id(np.ndarray), release, *pieces)
     method = _Method(b"region", call.get_function_address("call"), FASTCALL, None)
-    kept = (call, region, method)  # by the function, as what it belongs to
-    return _new_function(ctypes.byref(method), about, kept)
+    kept = (call, region, method)  # alive as the function's module
+    return _new_function(ctypes.byref(method), description, kept)

@@ -1,4 +1,4 @@
-"""The entry-point module: it names what the plugin brings, and imports nothing else."""
+"""The entry-point module: it declares the compiler without importing llvmlite."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from plugrad.plugin import Graph, KernelPack, Step, hookimpl
 
 
 def open_pack() -> dict[str, Callable[..., Any]]:
-    """Return no kernels: the pack has a compiler only.
+    """Return no kernels: the pack contains only a compiler.
 
     Raises:
         ImportError: llvmlite is missing.
-        RuntimeError: Machine code cannot read the objects of this Python, or
+        RuntimeError: The objects of this Python have an unknown layout, or
             ``PLUGRAD_LLVM_PLAIN`` is set.
 
     """
@@ -31,7 +31,7 @@ def open_pack() -> dict[str, Callable[..., Any]]:
 
 
 def knows_objects() -> bool:
-    """Return whether arrays and bytes have their parts where ``native.CALL`` reads."""
+    """Return whether arrays and bytes have the layout that ``native.CALL`` reads."""
     import numpy as np
 
     if sys.implementation.name != "cpython" or sys.maxsize < 1 << 32:
@@ -57,7 +57,7 @@ def fusable(step: Step, graph: Graph) -> bool:
 
 
 def compile_region(graph: Graph) -> Callable[..., Any] | None:
-    """Return a function that runs a region; None if others do it as fast."""
+    """Return a function that runs a region; None if other code is as fast."""
     from .worth import pays
 
     if not pays(graph):

@@ -1,7 +1,7 @@
-"""Compares the bits of cpu's kernels with those of machine code, on some numbers.
+"""Compares the bits of plugrad-cpu's kernels and of machine code on test numbers.
 
-The kernels of cpu are in C, and on NumPy where there was no compiler at the
-installation. Then other bits come out, and ``jit`` must leave the kernels alone.
+The kernels of plugrad-cpu are in C, or in NumPy if there was no C compiler at
+installation. NumPy gives other bits, so ``jit`` must not replace such kernels.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SPECIAL += [3.4e38, -3.4e38, 88.0, -88.0, 89.5, -104.0, 1e-30, 7999.0, 8001.0, 1
 
 
 def numbers() -> np.ndarray[Any, Any]:
-    """Return special numbers, and others of several sizes."""
+    """Return special numbers, and numbers of several magnitudes."""
     wave = np.sin(np.arange(1.0, 77.0))
     return np.concatenate([SPECIAL, wave, 20 * wave, 1e-3 * wave]).astype(np.float32)
 
@@ -37,7 +37,7 @@ def numbers() -> np.ndarray[Any, Any]:
 @functools.cache
 def rows() -> list[np.ndarray[Any, Any]]:
     """Return three arrays of rows whose sums depend on the order of addition."""
-    n = 1105  # two chunks of each sum, and what is left behind whole vectors
+    n = 1105  # two chunks of each sum, and a rest after whole vectors
     count = 64  # a sum in another order often rounds to the same number
     x = np.sin(np.arange(float(count * n)) ** 1.7).astype(np.float32).reshape(count, n)
     return [x, np.cos(3 * x), np.tanh(x)]
@@ -45,7 +45,7 @@ def rows() -> list[np.ndarray[Any, Any]]:
 
 @functools.cache
 def agrees(kernel: Kernel) -> bool:
-    """Return whether an element-wise kernel of cpu gives the bits of machine code."""
+    """Return whether an element-wise kernel of plugrad-cpu has machine code's bits."""
     x = numbers()
     zeros = np.array([0.0, -0.0, 0.0, -0.0], np.float32)
     pairs = zip((x, np.roll(x, 5)), (zeros, zeros[[1, 0, 0, 1]]), strict=True)
@@ -55,7 +55,7 @@ def agrees(kernel: Kernel) -> bool:
 
 @functools.cache
 def rows_agree(kernel: Kernel) -> bool:
-    """Return whether a row kernel of cpu gives the bits of machine code."""
+    """Return whether a row kernel of plugrad-cpu has machine code's bits."""
     attrs = ROW_ATTRS.get(kernel.name, {})
     xs = rows()[: len(kernel.inputs)]
     if kernel.name == "LayerNorm":
@@ -64,7 +64,7 @@ def rows_agree(kernel: Kernel) -> bool:
 
 
 def _same(kernel: Kernel, xs: list[np.ndarray[Any, Any]], attrs: Attrs) -> bool:
-    """Return whether eager and compiled code give the same bits, but for NaN."""
+    """Return whether eager and compiled code give the same bits, apart from NaN."""
     from .native import QUICK
     from .regions import function_of
 
@@ -77,10 +77,10 @@ def _same(kernel: Kernel, xs: list[np.ndarray[Any, Any]], attrs: Attrs) -> bool:
     specs = {k: Spec(x.shape, x.dtype) for k, x in enumerate([*xs, expected])}
     step = Step(kernel, "cpu", inputs, attrs, (len(xs),))
     graph = Graph(inputs, {}, (step,), (len(xs),), specs)
-    ours = function_of(graph, QUICK)
-    if ours is None:
+    compiled = function_of(graph, QUICK)
+    if compiled is None:
         return False
-    found = ours(*xs)
+    found = compiled(*xs)
     nan = np.isnan(expected)
     if not np.array_equal(np.isnan(found), nan):
         return False

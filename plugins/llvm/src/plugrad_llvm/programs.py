@@ -1,8 +1,8 @@
-"""The program of a region: over all elements, or over rows and the elements of each.
+"""Writes the program of a region: a loop over all elements, or over rows.
 
-A row program alternates between element-wise steps, which are one loop over the row,
-and row kernels, which read and write whole rows. What a later loop reads is in memory:
-in the row of an output, or in a buffer of the function.
+A program over rows alternates between element-wise steps, which form one loop over the
+elements of the row, and row kernels, which read and write whole rows. Values that a
+later loop reads are in memory: in the row of an output, or in a buffer of the function.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .kernels import ELEMENTWISE, KINDS
 from .loops import write_loop
 from .rows import ROWS
 
-MAX_BUFFER_BYTES = 1 << 18  # of the stack
-# Registers per value in an iteration of a loop. The operations of a chain depend on
-# each other; with several registers the processor interleaves as many chains.
+MAX_BUFFER_BYTES = 1 << 18  # on the stack
+# Registers per value in an iteration of a loop. The operations on one register depend
+# on each other; with several registers, the processor interleaves several such chains.
 INTERLEAVED_REGISTERS = 4
 
 
@@ -32,14 +32,14 @@ class Plan:
 
     Attributes:
         graph: The region.
-        shape: The shape over which it iterates.
-        given: The values that are arguments, and then constants that are arrays.
-        numbers: The constants that are one number.
+        shape: The shape over which the region iterates.
+        given: The values that are arguments, and then the constants that are arrays.
+        numbers: The constants that are single numbers.
         made: The outputs that the code writes.
         phases: The element-wise steps of each loop over a row, and the row kernels
-            behind it.
+            after the loop.
         stored: The values that have a buffer.
-        axes: The axes of the loops: their sizes, and the strides of all arrays.
+        axes: The axes of the loops: the size and the strides of all arrays.
 
     """
 
@@ -72,8 +72,8 @@ class Plan:
             found |= dict.fromkeys(step.outputs if row else ())
             reads = max([level.get(x, 0) for x in values(step)], default=0)
             for x in values(step):
-                made = x not in self.given and x not in self.numbers
-                if made and (row or level[x] < reads):
+                computed = x not in self.given and x not in self.numbers
+                if computed and (row or level[x] < reads):
                     found[x] = None
         return [x for x in found if x not in self.made]
 
@@ -94,11 +94,11 @@ class Plan:
 
     @property
     def inner(self) -> int:
-        """The elements of a row."""
+        """The number of elements of a row."""
         return self.axes[-1][0]
 
     def lanes(self, register: int) -> int:
-        """Return the elements of one iteration, given those of a register."""
+        """Return the elements per iteration, given the elements of a register."""
         wide = INTERLEAVED_REGISTERS * register
         long = self.inner % wide == 0 or self.inner >= 8 * wide
         return wide if long else min(register, self.inner)
@@ -115,19 +115,19 @@ class Writer:
     def __init__(self, module: Module, plan: Plan) -> None:
         self.plan, self.module = plan, module
         self.code = Code(module, plan.lanes(module.lanes))
-        self.memory: dict[int, str] = {}  # where the row of a value begins
-        self.same: dict[int, Vector] = {}  # the values that are the same in a row
+        self.memory: dict[int, str] = {}  # the address of a value's row
+        self.same: dict[int, Vector] = {}  # values that are constant in a row
 
     def write(self) -> None:
         """Add the function to the module."""
         plan, code = self.plan, self.code
         pointers = []
         for k in range(len(plan.given) + len(plan.made)):
-            where = code.put(f"getelementptr ptr, ptr %arrays, i64 {k}")
-            pointers.append(code.put(f"load ptr, ptr {where}"))
+            address = code.put(f"getelementptr ptr, ptr %arrays, i64 {k}")
+            pointers.append(code.put(f"load ptr, ptr {address}"))
         for value in plan.stored:
-            of = f"[{plan.inner} x {ELEMENTS[self.memory_kind(value)]}]"
-            self.memory[value] = code.put(f"alloca {of}, align 64")
+            type = f"[{plan.inner} x {ELEMENTS[self.memory_kind(value)]}]"
+            self.memory[value] = code.put(f"alloca {type}, align 64")
         if len(plan.axes) == 1:
             self.enter(pointers)
             self.phase(plan.phases[0][0], "%begin", "%end")
@@ -150,7 +150,7 @@ class Writer:
         code = self.code
         before = code.label
         code.goto("row")
-        at = len(code.lines)
+        phi_line = len(code.lines)
         code.do("")
         self.enter(self.row_pointers(pointers))
         for steps, rows in self.plan.phases:
@@ -161,13 +161,13 @@ class Writer:
         code.do("%next = add i64 %r, 1")
         code.do("%more = icmp slt i64 %next, %end")
         pairs = f"[ %begin, %{before} ], [ %next, %{code.label} ]"
-        code.lines[at] = f"%r = phi i64 {pairs}"
+        code.lines[phi_line] = f"%r = phi i64 {pairs}"
         code.do("br i1 %more, label %row, label %done")
         code.place("done")
 
     def row_pointers(self, pointers: Sequence[str]) -> list[str]:
-        """Return where the row ``%r`` of each array begins."""
-        code, found = self.code, []
+        """Return the address of row ``%r`` of each array."""
+        code, addresses = self.code, []
         outer = self.plan.axes[:-1]
         indices, rest = [], "%r"
         for n, *_ in reversed(outer[1:]):
@@ -176,16 +176,16 @@ class Writer:
         indices = [*reversed([*indices, rest])]
         arrays = [*self.plan.given, *self.plan.made]
         for k, (pointer, value) in enumerate(zip(pointers, arrays, strict=True)):
-            where = pointer
+            address = pointer
             for index, (_, *strides) in zip(indices, outer, strict=True):
                 if strides[k]:
                     offset = code.put(f"mul i64 {index}, {strides[k]}")
-                    where = code.at(where, self.kind(value), offset)
-            found.append(where)
-        return found
+                    address = code.at(address, self.kind(value), offset)
+            addresses.append(address)
+        return addresses
 
     def enter(self, pointers: Sequence[str]) -> None:
-        """Begin a row: read the values that are the same in all of it."""
+        """Begin a row: load the values that are constant in it."""
         arrays = [*self.plan.given, *self.plan.made]
         for value, pointer, stride in zip(
             arrays, pointers, self.plan.axes[-1][1:], strict=True
@@ -198,13 +198,13 @@ class Writer:
         """Write the loop of element-wise steps."""
         plan, code = self.plan, self.code
         inside = {y for step in steps for y in step.outputs}
-        kept = [y for y in (*plan.stored, *plan.made) if y in inside]
+        written = [y for y in (*plan.stored, *plan.made) if y in inside]
 
         def body(i: str) -> None:
             local: dict[int, Vector] = {}
             for step in steps:
                 local[step.outputs[0]] = self.step(step, i, local)
-            for y in kept:
+            for y in written:
                 code.store(code.at(self.memory[y], self.kind(y), i), local[y])
 
         write_loop(code, begin, end, body, plan.inner % code.lanes == 0)
@@ -212,7 +212,7 @@ class Writer:
     def step(self, step: Step, i: str, local: dict[int, Vector]) -> Vector:
         """Write an element-wise step."""
         xs: list[Vector | float] = [self.read(x, i, local) for x in values(step)]
-        if step.kernel.name == "Pow":  # to 1, 2 or 3, which makes it products
+        if step.kernel.name == "Pow":  # the exponent is 1, 2 or 3: write products
             xs[1] = self.plan.numbers[values(step)[1]]
         return ELEMENTWISE[step.kernel.name].write(*xs, **step.attrs)
 
@@ -237,7 +237,7 @@ class Writer:
         ROWS[step.kernel.name](self.code, given, to, self.plan.inner, step.attrs)
 
 
-def buffers(plan: Plan) -> int:
+def buffer_bytes(plan: Plan) -> int:
     """Return the bytes of all buffers."""
-    of = [KINDS[plan.graph.specs[v].dtype] for v in plan.stored]
-    return sum(plan.inner * SIZES["b" if kind == "?" else kind] for kind in of)
+    kinds = [KINDS[plan.graph.specs[v].dtype] for v in plan.stored]
+    return sum(plan.inner * SIZES["b" if kind == "?" else kind] for kind in kinds)

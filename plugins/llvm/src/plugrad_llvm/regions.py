@@ -1,4 +1,4 @@
-"""Regions: the function that a graph becomes."""
+"""Turns a region, which is a graph, into a function."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from plugrad.plugin import Graph, Step, runtime
 
 from . import native
 from .graphs import VIEW, values
-from .programs import MAX_BUFFER_BYTES, Plan, Writer, buffers
+from .programs import MAX_BUFFER_BYTES, Plan, Writer, buffer_bytes
 from .rows import ROWS
 from .worth import REDUCTIONS
 
 NOGIL_MIN_ELEMENTS = 1 << 14  # from here on a region releases the GIL
 THREADS_MIN_ELEMENTS = 1 << 17  # from here on a region runs on several threads
-PIECE_ELEMENTS = 1 << 14  # of a thread's piece of work
-POOL_MIN_BYTES = 1 << 15  # from here on results take memory from the pool of cpu
-AFTERWARDS = {VIEW, *REDUCTIONS}  # the kernels run on what the code has written
+PIECE_ELEMENTS = 1 << 14  # that a thread computes at once
+POOL_MIN_BYTES = 1 << 15  # from here on results use memory from plugrad-cpu's pool
+AFTERWARDS = {VIEW, *REDUCTIONS}  # kernels that run on the outputs of the code
 
 Function = Callable[..., Any]
 
@@ -28,7 +28,7 @@ Function = Callable[..., Any]
 def function_of(graph: Graph, level: int = native.LEVEL) -> Function | None:
     """Return the function of a graph; None if it cannot be compiled."""
     plan = planned(graph)
-    if plan is None or buffers(plan) > MAX_BUFFER_BYTES:
+    if plan is None or buffer_bytes(plan) > MAX_BUFFER_BYTES:
         return None
     module = native.new_module()
     Writer(module, plan).write()
@@ -37,7 +37,7 @@ def function_of(graph: Graph, level: int = native.LEVEL) -> Function | None:
 
 
 def planned(graph: Graph) -> Plan | None:
-    """Return the plan of a graph; None if a constant is not in order."""
+    """Return the plan of a graph; None if a constant is not in row-major order."""
     rows = [step for step in graph.steps if step.kernel.name in ROWS]
     read = {x for step in rows for x in values(step)}
     numbers: dict[int, float] = {}
@@ -57,40 +57,40 @@ def planned(graph: Graph) -> Plan | None:
 
 
 def _caller(graph: Graph, plan: Plan, run: native.Run) -> Function:
-    """Return the function of a region: Python that makes the outputs and runs the code.
+    """Return the function of a region: Python that allocates outputs and runs the code.
 
-    It has a parameter for each input, which takes less time than any number of them::
+    It has a parameter for each input, which is faster than ``*args``::
 
         def region(x0, x1):
             y4 = make4(shape4, dtype4)
             if not run(x0, x1, y4): return again(region, [x0, x1])
             return y4
 
-    Views and reductions follow, as their kernels.
+    Views and reductions run afterwards, as their kernels.
     """
     xs = ", ".join(f"x{v}" for v in graph.inputs)
     lines = [f"def region({xs}):"]
-    space: dict[str, Any] = {"run": run, "again": _again, "__name__": __name__}
-    space |= {f"x{v}": np.asarray(constant) for v, constant in graph.constants.items()}
+    names: dict[str, Any] = {"run": run, "again": _as_arrays, "__name__": __name__}
+    names |= {f"x{v}": np.asarray(constant) for v, constant in graph.constants.items()}
     for y in plan.made:
         spec = graph.specs[y]
-        space |= {f"make{y}": _empty(spec), f"shape{y}": spec.shape}
-        space[f"dtype{y}"] = spec.dtype
+        names |= {f"make{y}": _empty(spec), f"shape{y}": spec.shape}
+        names[f"dtype{y}"] = spec.dtype
         lines.append(f"  x{y} = make{y}(shape{y}, dtype{y})")
     arrays = ", ".join(f"x{v}" for v in (*plan.given, *plan.made))
     lines.append(f"  if not run({arrays}): return again(region, [{xs}])")
     for step in graph.steps:
         if step.outputs[0] in graph.outputs and step.kernel.name in AFTERWARDS:
             [x], [y] = step.inputs, step.outputs
-            space[f"kernel{y}"] = _kernel(step)
+            names[f"kernel{y}"] = _kernel(step)
             lines.append(f"  x{y} = kernel{y}(x{x})")
     lines.append(f"  return {', '.join(f'x{y}' for y in graph.outputs)}")
-    exec("\n".join(lines), space)
-    return space["region"]
+    exec("\n".join(lines), names)
+    return names["region"]
 
 
 def _pieces(plan: Plan) -> native.Pieces:
-    """Return how the threads of the backend share a region, if it is large."""
+    """Return how the threads of the backend share a region, if it is large enough."""
     flat = len(plan.axes) == 1
     unit = plan.lanes(native.processor().lanes) if flat else 1
     units = plan.items // unit
@@ -113,8 +113,8 @@ def _empty(spec: Any) -> Function:
     return runtime("cpu").wrap(np.empty)
 
 
-def _again(function: Function, xs: list[Any]) -> Any:
+def _as_arrays(function: Function, xs: list[Any]) -> Any:
     """Call a function with arrays instead of NumPy scalars."""
     if all(type(x) is np.ndarray for x in xs):
-        return NotImplemented  # with strides: the kernels decide about the layout
+        return NotImplemented  # not row-major: the kernels must choose the layout
     return function(*map(np.asarray, xs))

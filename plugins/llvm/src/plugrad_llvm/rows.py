@@ -1,7 +1,7 @@
 """Row kernels: softmax, its logarithm, layer normalization, and gradients.
 
-They read and write rows in memory, with the sums of ``norm.c`` of the kernels of cpu in
-the same order: results are equal to the bit. A scalar is a vector of one lane.
+They read and write rows in memory. Sums are in the same order as in ``norm.c`` of
+plugrad-cpu, so the results have the same bits. A scalar is a vector of one lane.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .mathematics import exp, polynomial
 
 EXP_SUM_ELEMENTS = 256  # elements whose exponentials are summed in float32
 SUM_ELEMENTS = 512  # elements that are summed in float32
-ROUND, NEXT = 64, 16  # elements that are added at once, and those of one vector
+ROUND, NEXT = 64, 16  # elements that are added at once, and in one vector
 ROUND_TO_INT_MAGIC = 12582912.0 + 127
 EXP2 = [1.53533634e-4, 1.33989006e-3, 9.61843785e-3, 5.55033237e-2]
 EXP2 += [0.240226477, 0.693147183, 1.0]
 LOG2E_HIGH, LOG2E_LOW = 1.44269502, 1.92596303e-8
 
-Row = Sequence[Any]  # where the rows of operands begin; None for an optional one
+Row = Sequence[Any]  # addresses of the operands' rows; None if one is missing
 Attrs = Mapping[str, Any]
 Write = Callable[[Code, Row, str, int, Attrs], None]
 
@@ -50,7 +50,7 @@ def scalar(x: Vector) -> str:
 
 
 def widened(x: Vector, lanes: int = 0) -> Vector:
-    """Return a scalar in all lanes."""
+    """Return a vector with a scalar in all lanes."""
     return x.code.splat(scalar(x), x.kind, lanes)
 
 
@@ -68,7 +68,7 @@ def put(code: Code, row: str, i: str, x: Vector) -> None:
 
 
 def exp_below(x: Vector) -> Vector:
-    """Return e^x of x up to 0, and 0 where it is denormal."""
+    """Return e^x for x up to 0, and 0 where the result is denormal."""
     total = x.code.fma(x, LOG2E_HIGH, ROUND_TO_INT_MAGIC)
     f = x.code.fma(x, LOG2E_HIGH, ROUND_TO_INT_MAGIC - total)
     f = x.code.fma(x, LOG2E_LOW, f)
@@ -81,28 +81,28 @@ def _larger(a: Vector, b: Vector) -> Vector:
 
 
 def _largest_of(a: Vector, b: Vector) -> Vector:
-    """Return the larger of two vectors; of 0 and -0 it is 0."""
+    """Return the larger elements of two vectors; 0 is larger than -0."""
     zero = (a.bits() & b.bits()).floats()
     return a.code.where(a.equal(b), zero, _larger(a, b))
 
 
 def largest(code: Code, row: str, n: int) -> Vector:
-    """Return the largest element of a row; NaN is not."""
+    """Return the largest element of a row; NaN is ignored."""
     lanes = code.module.lanes
     if n < lanes:
         lanes = 1
 
-    def more(i: str, most: list[Vector]) -> list[Vector]:
+    def update(i: str, maxima: list[Vector]) -> list[Vector]:
         found = []
-        for k, x in enumerate(most):
-            where = code.put(f"add i64 {i}, {k * lanes}")
-            found.append(_larger(x, at(code, row, where, lanes)))
+        for k, x in enumerate(maxima):
+            offset = code.put(f"add i64 {i}, {k * lanes}")
+            found.append(_larger(x, at(code, row, offset, lanes)))
         return found
 
     start = [code.constant(-inf, "f", lanes)] * (2 if lanes > 1 else 1)
     step = lanes * len(start)
     whole = n - n % step
-    found = accumulate(code, whole, step, start, more)
+    found = accumulate(code, whole, step, start, update)
     if lanes == 1:
         return found[0]
     if whole < n:
@@ -115,12 +115,12 @@ def largest(code: Code, row: str, n: int) -> Vector:
 
 
 def exponentials(code: Code, x: str, most: Vector, n: int, y: str | None) -> Vector:
-    """Return the sum of e^(x - most) in float64; store the terms in ``y``."""
+    """Return the sum of e^(x - most) in float64; store the terms in ``y`` if given."""
     lanes = code.module.lanes
     element = scalar(most)
     shift = code.splat(element, "f", lanes) if n >= lanes else most
 
-    def one(i: str, count: int, by: Vector) -> Vector:
+    def term(i: str, count: int, by: Vector) -> Vector:
         e = exp_below(at(code, x, i, count) - by)
         if y is not None:
             put(code, y, i, e)
@@ -128,7 +128,7 @@ def exponentials(code: Code, x: str, most: Vector, n: int, y: str | None) -> Vec
 
     def chunk(first: str, count: int, total: Vector) -> Vector:
         def add(i: str, sums: list[Vector]) -> list[Vector]:
-            return [sums[0] + one(code.put(f"add i64 {first}, {i}"), lanes, shift)]
+            return [sums[0] + term(code.put(f"add i64 {first}, {i}"), lanes, shift)]
 
         zero = [code.constant(0.0, "f", lanes)]
         (found,) = accumulate(code, count, lanes, zero, add)
@@ -142,7 +142,7 @@ def exponentials(code: Code, x: str, most: Vector, n: int, y: str | None) -> Vec
     )
     total = chunk(str(full), whole - full, total) if full < whole else total
     if whole < n:
-        e = one(str(whole), n - whole, code.splat(element, "f", n - whole))
+        e = term(str(whole), n - whole, code.splat(element, "f", n - whole))
         for k in range(e.lanes):
             picked = code.put(f"extractelement {e.type} {e.name}, i64 {k}")
             total = total + code.splat(picked, "f", 1).to("d")
@@ -167,11 +167,11 @@ def log_softmax(code: Code, xs: Row, y: str, n: int, attrs: Attrs) -> None:
     total = exponentials(code, xs[0], most, n, None)
     code.module.declarations.add("double @log(double)")
     log = code.put(f"call double @log(double {scalar(total)})")
-    less = widened(code.splat(log, "d", 1).to("f"))
+    log_total = widened(code.splat(log, "d", 1).to("f"))
     by = widened(most)
 
     def shift(i: str) -> None:
-        put(code, y, i, at(code, xs[0], i) - by - less)
+        put(code, y, i, at(code, xs[0], i) - by - log_total)
 
     for_each(code, n, shift)
 
@@ -180,17 +180,17 @@ def log_softmax(code: Code, xs: Row, y: str, n: int, attrs: Attrs) -> None:
 
 
 def summed(
-    code: Code, x: str, n: int, of: Callable[[Vector], Vector] = lambda x: x
+    code: Code, x: str, n: int, function: Callable[[Vector], Vector] = lambda x: x
 ) -> Vector:
     """Return the sum of a function of a row's elements, in float64."""
 
     def added(first: str, count: int, lanes: int, parts: int) -> Vector:
-        """Add ``count`` elements to ``parts`` vectors, and those to each other."""
+        """Add ``count`` elements to ``parts`` vectors, and add up these vectors."""
 
         def add(i: str, sums: list[Vector]) -> list[Vector]:
             start = code.at(x, "f", code.put(f"add i64 {first}, {i}"))
             xs = [at(code, start, str(k * lanes), lanes) for k in range(parts)]
-            return [sum + of(x) for sum, x in zip(sums, xs, strict=True)]
+            return [sum + function(x) for sum, x in zip(sums, xs, strict=True)]
 
         zeros = [code.constant(0.0, "f", lanes)] * parts
         sums = accumulate(code, count, lanes * parts, zeros, add)
@@ -258,7 +258,7 @@ def softmax_grad(code: Code, xs: Row, to: str, n: int, attrs: Attrs) -> None:
 
 
 def _balance(code: Code, y: str, to: str, n: int, limit: float) -> None:
-    """Make the row sum to 0: replace an element with y above the limit."""
+    """Make the row sum to 0, by the element whose y is above the limit."""
 
     def clear(i: str, lanes: int) -> None:
         above = at(code, y, i, lanes) > limit

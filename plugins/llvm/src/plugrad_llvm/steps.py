@@ -1,4 +1,4 @@
-"""Selects the steps for machine code: those with the same bits as their kernels."""
+"""Selects steps for machine code: it must give the same bits as their kernels."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from .probes import agrees, rows_agree
 from .rows import ROWS
 from .worth import REDUCTIONS, own_compiler, own_takes
 
-ROW_MAX_ELEMENTS = 1 << 14  # elements of rows, which have buffers on the stack
+ROW_MAX_ELEMENTS = 1 << 14  # because buffers of rows are on the stack
 
 
 def takes(step: Step, graph: Graph) -> bool:
     """Return whether a step may be part of a region.
 
-    Whether the bits are those of its kernel is asked when a region is compiled, as that
-    takes LLVM; here if there is no other compiler, which could have the region instead.
+    The comparison of bits needs LLVM. Therefore it is done when a region is compiled,
+    because another compiler can compile the region if bits differ. If there is no other
+    compiler, it is done here.
     """
     if step.kernel.name in REDUCTIONS:
         return own_takes(step, graph)
@@ -34,7 +35,7 @@ def is_equal(step: Step) -> bool:
     """Return whether machine code gives the bits of the kernel."""
     if step.kernel.name in ROWS:
         return rows_agree(step.kernel)
-    if step.kernel.name in REDUCTIONS:  # the kernel itself runs
+    if step.kernel.name in REDUCTIONS:  # the kernel itself is run
         return True
     return ELEMENTWISE[step.kernel.name].exact or agrees(step.kernel)
 

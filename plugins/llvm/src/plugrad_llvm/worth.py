@@ -1,8 +1,9 @@
-"""Decides which regions pay for machine code: 5 to 15 ms each, and 20 to load LLVM.
+"""Decides for which regions machine code pays off.
 
-cpu's own compiler takes no time. Where both take a region, machine code saves 30 to 40
-ns for each kernel but one and 1,000 elements, and nothing in short regions. Regions
-that are alike share machine code, so what they save adds up.
+Compiling a region takes 5 to 15 ms, and loading LLVM 20 ms; plugrad-cpu's own compiler
+takes no time. If both support a region, machine code saves 30 to 40 ns for each kernel
+after the first and each 1,000 elements, and nothing in short regions. Similar regions
+share machine code, so their savings add up.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import numpy as np
 from plugrad.plugin import Graph, Step, runtime
 
 # The work of a region, in kernels times elements, from which on machine code saves 20
-# us per call and so pays off after 500 calls; and the same if cpu has no compiler
-# itself.
+# us per call and therefore pays off after 500 calls; and the same if plugrad-cpu has no
+# compiler.
 MIN_WORK = 600_000
 MIN_WORK_WITHOUT_COMPILER = 1 << 13
-# Elementary functions that depend on each other in a chain. In longer chains the
-# processor stalls, because few iterations of the loop overlap.
+# Elementary functions in a chain, each of which depends on the one before. In longer
+# chains the processor stalls, because few iterations of the loop overlap.
 MAX_DEPTH = 2
 GRADIENTS = ("Erf", "Gelu", "GeluTanh", "Sigmoid", "Tanh")
 ELEMENTARY = {
@@ -29,8 +30,8 @@ ELEMENTARY = {
     *(f"plugrad_cpu.{name}Grad" for name in GRADIENTS),
 }
 REDUCTIONS = {"Sum", "Mean", "Prod", "Max", "Min"}
-# Steps of a region that ends in a reduction. Up to here cpu's own compiler, which keeps
-# the input of the reduction in the cache, is as fast.
+# Steps of a region that ends in a reduction. Up to here, plugrad-cpu's own compiler is
+# as fast, because it keeps the input of the reduction in the cache.
 REDUCTION_MAX_STEPS = 9
 VIEWS = {"BroadcastTo"}  # steps that compute nothing
 DOUBLE = np.dtype("float64")
@@ -38,31 +39,31 @@ MAX_OUTLINES = 256  # regions with equal outlines are counted together
 
 
 def own_compiler() -> bool:
-    """Return whether cpu has its own compiler, for the regions that are left to it."""
+    """Return whether plugrad-cpu has its own compiler, for the other regions."""
     return runtime("cpu").compile is not None
 
 
 def own_takes(step: Step, graph: Graph) -> bool:
-    """Return whether cpu's own compiler takes a step in the same regions as others."""
+    """Return whether plugrad-cpu's own compiler accepts a step in a region."""
     takes = runtime("cpu").fusable
     return own_compiler() and callable(takes) and takes(step, graph) is True
 
 
 def may_pay(step: Step, graph: Graph) -> bool:
-    """Return whether a step may be part of regions that pay."""
+    """Return whether a step may be part of a region that pays off."""
     specs = [graph.specs[v] for v in (*step.inputs, *step.outputs) if v is not None]
-    if any(spec.dtype == DOUBLE for spec in specs):  # others compile none of float64
+    if any(spec.dtype == DOUBLE for spec in specs):  # no other compiler has float64
         return True
-    return len(graph.steps) * max([prod(spec.shape) for spec in specs]) >= least()
+    return len(graph.steps) * max([prod(spec.shape) for spec in specs]) >= min_work()
 
 
-def least() -> int:
-    """Return the work, in kernels times elements, from which on a region pays."""
+def min_work() -> int:
+    """Return the work, in kernels times elements, from which on a region pays off."""
     return MIN_WORK if own_compiler() else MIN_WORK_WITHOUT_COMPILER
 
 
 def pays(graph: Graph) -> bool:
-    """Return whether a region pays, with earlier regions of the same outline."""
+    """Return whether a region pays off, with earlier regions of the same outline."""
     steps = [step for step in graph.steps if step.kernel.name not in VIEWS]
     if len(steps) < 2:
         return False
@@ -72,14 +73,14 @@ def pays(graph: Graph) -> bool:
             return False
     if any(spec.dtype == DOUBLE for spec in graph.specs.values()):
         return True
-    saved = _saved(_outline(graph))
-    saved[0] += (len(steps) - 1) * max(prod(s.shape) for s in graph.specs.values())
-    return saved[0] >= least()
+    counter = _saved(_outline(graph))
+    counter[0] += (len(steps) - 1) * max(prod(s.shape) for s in graph.specs.values())
+    return counter[0] >= min_work()
 
 
 @functools.lru_cache(MAX_OUTLINES)
 def _saved(outline: Hashable) -> list[int]:
-    """Return the counter of the work of all regions of an outline."""
+    """Return a list with the total work of all regions of an outline."""
     return [0]
 
 
@@ -99,6 +100,6 @@ def _depth(graph: Graph) -> int:
     depth: dict[int, int] = {}
     for step in graph.steps:
         before = [depth.get(x, 0) for x in step.inputs if x is not None]
-        found = max(before, default=0) + (step.kernel.name in ELEMENTARY)
-        depth |= dict.fromkeys(step.outputs, found)
+        length = max(before, default=0) + (step.kernel.name in ELEMENTARY)
+        depth |= dict.fromkeys(step.outputs, length)
     return max(depth.values())
