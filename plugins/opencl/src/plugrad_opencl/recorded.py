@@ -22,7 +22,7 @@ import numpy as np
 from plugrad.plugin import get_precision
 
 from .arrays import ClArray, ClOwner, DType, Shape
-from .launching import Relaunch, Launch, Slot
+from .launching import Launch, Relaunch, Slot
 from .runtime import Device
 
 MAX_SHAPES = 512  # for which the launches of one kernel are kept

@@ -136,8 +136,7 @@ def widest(device: Device) -> int:
 
 
 READS = (
-    "#define VECTOR_AT(i) (*(__global const T *)(x0 + (i)))\n"
-    "#define SCALAR_AT(i) x0[i]"
+    "#define VECTOR_AT(i) (*(__global const T *)(x0 + (i)))\n#define SCALAR_AT(i) x0[i]"
 )
 # The offset of an element of [a, n, m].
 AT = "#define AT(row, i, j) (ROWS ? (row) * n + (i) : ((row) * n + (i)) * m + (j))"

@@ -24,7 +24,7 @@ from plugrad.plugin import Graph, Step
 
 from . import regions, source
 from .arrays import ClArray, ClOwner, Shape
-from .kernels.norm import Layout, row_layout, row_kernel, row_size
+from .kernels.norm import Layout, row_kernel, row_layout, row_size
 from .moves import divided
 from .runtime import Device, Launch
 from .walk import SLOTS, VECTORS

@@ -11,7 +11,7 @@ from plugrad.plugin import KernelTable
 from ..arrays import ClArray, filled
 from ..products import Finish
 from ..reductions import along
-from ..windows import Body, filter_gradient, forward, backward
+from ..windows import Body, backward, filter_gradient, forward
 from .shape import broadcast_to
 
 kernels = KernelTable()

@@ -11,7 +11,7 @@ from plugrad.plugin import KernelTable
 
 from ..arrays import ClArray, ClArrays, DType, filled
 from ..runtime import Device
-from ..windows import Body, forward, backward
+from ..windows import Body, backward, forward
 from .binary import kernels as binary
 from .shape import broadcast_to
 
