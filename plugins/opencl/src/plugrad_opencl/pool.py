@@ -32,9 +32,9 @@ class Pool:
     Args:
         allocate: Bytes -> a new buffer; raises MemoryError.
         finish: Waits for the device.
-        limit: The most bytes that idle buffers may hold.
-        largest: The most bytes of one buffer.
-        total: The most bytes of all buffers.
+        limit: The maximum number of bytes in idle buffers.
+        largest: The maximum number of bytes in a buffer.
+        total: The maximum number of bytes in all buffers.
         left: Returns the bytes that the system has left for the device.
         lock: A reentrant lock, that of the device: with a separate one, two threads
             could wait for each other forever.

@@ -95,7 +95,7 @@ class Code:
 
     Attributes:
         inputs: The inputs of the graph, and then its constants.
-        numbers: The attributes of all steps.
+        numbers: The attributes of all steps, which are arguments of the kernel.
         lines: C statements that compute one variable each.
         libraries: The elementary functions that steps call, by dtype.
 

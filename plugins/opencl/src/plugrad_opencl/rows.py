@@ -263,7 +263,7 @@ class _RegionCode:
         """
         writes = [(o, *self.outputs[o]) for o in outputs]
         wanted = {*kept.values(), *[variable for _, variable, _ in writes]}
-        lines = self._lines(wanted)  # adds their operands to ``wanted``
+        lines = self._lines(wanted)  # extends ``wanted``
         reads, parts = self._reads(wanted)
         wide = f"{self.wide}" if self.wide > 1 else ""
         starts = [f"{c}{wide} t{o};" for o, _, c in writes]
@@ -281,7 +281,7 @@ class _RegionCode:
         return f"{loop} {{ {inside} }} }}"
 
     def _lines(self, wanted: set[str]) -> list[str]:
-        """Return the lines that compute ``wanted``; add their operands to the set."""
+        """Return the lines that compute the variables ``wanted``, and extend this set."""
         first = len(self.code.inputs)
         found = list[str]()
         for i, line in reversed([*enumerate(self.code.lines)]):

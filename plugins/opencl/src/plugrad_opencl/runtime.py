@@ -67,7 +67,7 @@ class Device:
         self.units = handle.max_compute_units
         self.lanes = handle.native_vector_width_float or 1
         self.double = bool(handle.double_fp_config)
-        self.lock: Any = threading.RLock()  # held to set arguments and enqueue
+        self.lock: Any = threading.RLock()  # held while a kernel is enqueued
         self.pool = self._pool(handle)
         self.pending: Any = None  # the last event of the wide queue, if it may be busy
         self._staged: list[Any] = []  # events of uploads that may not be complete

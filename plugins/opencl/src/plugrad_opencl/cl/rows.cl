@@ -81,7 +81,7 @@ $steps
 #else
 #define PROLOGUE
 #define AT_ROW(x) x += row * n;
-// Read the elements of an item into ``e``. OF(e, from) is one of them.
+// Read the elements of an item into ``e``. OF(e, from) is element k of them.
 #define HOLD(e, from)                                             \
   S e[PER];                                                       \
   UNROLLED(k, 1) e[k] = 0;                                        \

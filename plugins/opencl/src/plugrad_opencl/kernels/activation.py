@@ -6,7 +6,7 @@ from ..elementwise import elementwise
 
 _SELU = "WHERE(x < (S)0, f_expm1(x) * (S)1.7580993408473766, x * (S)1.0507009873554805)"
 
-# NaN is kept, also that of a limit.
+# The result is NaN if x or a limit is NaN.
 _CLIP = """
   const T y = WHERE(x >= min_, x, x != x ? x : (T)min_);
   return WHERE(y <= max_, y, y != y ? y : (T)max_);

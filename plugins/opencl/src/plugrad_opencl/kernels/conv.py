@@ -170,7 +170,7 @@ class Located(NamedTuple):
     Attributes:
         x: The array; on a CPU it includes the zeros.
         corner: The distance from the first place to the first element.
-        scale: The place of index 1 on each spatial axis.
+        scale: The difference of the places of neighbours, for each spatial axis.
         image: The places that are in the array; None if all places are.
 
     """
