@@ -281,7 +281,7 @@ class _RegionCode:
         return f"{loop} {{ {inside} }} }}"
 
     def _lines(self, wanted: set[str]) -> list[str]:
-        """Return the lines that compute the variables ``wanted``, and extend this set."""
+        """Return the lines that compute the set ``wanted`` of variables; extend it."""
         first = len(self.code.inputs)
         found = list[str]()
         for i, line in reversed([*enumerate(self.code.lines)]):
