@@ -1,12 +1,13 @@
-"""Compile the kernels in C into one shared library for each level of processors.
+"""Compile the C kernels into one shared library for each processor level.
 
-The sources are those of ``native/kernels``, which plugrad-wasm compiles, too, and of
-``src_c/library``. The compiler is clang out of ziglang, on every platform. ``setup.py``
-calls this, and so does ``tests/native/platforms.py``, for other platforms than that of
-the machine.
+The sources are in ``native/kernels``, which plugrad-wasm also compiles, and in
+``src_c/library``. The compiler is the clang in ziglang, on every platform. ``setup.py``
+uses this module, and so does ``tests/native/platforms.py``, which cross-compiles for
+other platforms.
 
-Python calls kernels by entry points (``src_c/library/entry.h``). ``with_entries``
-writes a source that includes one of them, and has an entry point for each kernel in it.
+Python calls kernels through entry points (``src_c/library/entry.h``). ``with_entries``
+writes a source that includes another source and adds an entry point for each kernel in
+it.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parent
-# The C that backends share: an sdist has a copy, and a checkout has it at its top.
+# The C sources that backends share: at the top of a checkout, or copied into an sdist.
 NATIVE = next(
     path for path in (ROOT / "native", ROOT.parents[1] / "native") if path.is_dir()
 )
 FOLDERS = [NATIVE / "kernels", ROOT / "src_c/library"]
-# Loops that wait for memory. On Zen 4, whose caches move 256 bits at once, vectors of
-# 512 take up to a third longer. Not measured on processors of Intel.
+# Files with memory-bound loops. On Zen 4, whose caches transfer 256 bits at a time,
+# 512-bit vectors take up to a third longer. Not measured on Intel processors.
 NARROW = {"binary", "cast", "compare"}
 FLAGS = ["-std=gnu17", "-O3", "-ffp-contract=off", "-fno-math-errno"]
 FLAGS += ["-fno-trapping-math"]
-# Between quotation marks alone: <windows.h> is no header of ours.
+# For #include "..." only, so that <windows.h> is the header of the system.
 INCLUDES = [
     word
     for folder in (*FOLDERS, NATIVE)
@@ -39,42 +40,42 @@ INCLUDES = [
 FLAGS += INCLUDES
 FLAGS += ["-Wall", "-Wno-unknown-attributes", "-Wno-unknown-pragmas"]
 SANITIZE = os.environ.get("PLUGRAD_CPU_SANITIZE", "0") != "0"
-# zig has the runtime of UBSan. It drops -fsanitize=address, for which it has none: the
-# compiler behind it takes the option, and the runtime of gcc fits.
+# zig includes the UBSan runtime but no ASan runtime, so it drops -fsanitize=address.
+# -Xclang passes the option to clang itself; gcc's ASan runtime is compatible.
 FLAGS += (
     ["-g", "-fsanitize=undefined", "-Xclang", "-fsanitize=address"]
     if SANITIZE
     else ["-fno-sanitize=all"]
 )
-# What EXPORT of plugrad.h is here: a word that no source has.
+# EXPORT of plugrad.h expands to this word, which occurs in no source.
 MARK = "@kernel"
 KERNEL = re.compile(rf"{MARK}\s+void\s+(\w+)\s*\(([^()]*)\)\s*\{{")
-FIELDS = {"p": "address", "u": "count", "d": "number"}  # of an Argument, by kind
+FIELDS = {"p": "address", "u": "count", "d": "number"}  # fields of Argument by kind
 
 
 def default_levels(machine: str) -> str | None:
-    """Return the levels of processors that are compiled; None if there are none."""
+    """Return the processor levels to compile for; None for an unknown machine."""
     x86 = "x86_64_v3 x86_64_v4"
     levels = {"x86_64": x86, "amd64": x86, "aarch64": "aarch64", "arm64": "aarch64"}
     return levels.get(machine.lower())
 
 
 def suffix(system: str) -> str:
-    """Return the end of the names of libraries on a system, by zig's name of it."""
+    """Return the suffix of library names on a system, given zig's name for it."""
     return ".dll" if system.startswith("windows") else ".so"
 
 
 def build_library(to: Path, level: str, system: str) -> None:
-    """Compile the sources for one level, side by side, and link them.
+    """Compile the sources for one level in parallel, and link them.
 
     Args:
-        to: The library.
-        level: That of the processor, such as ``x86_64_v3``; or ``aarch64``.
-        system: The rest of zig's name of the target, such as ``linux-gnu.2.17``.
+        to: The path of the library.
+        level: The processor level: ``aarch64``, or one like ``x86_64_v3``.
+        system: The rest of zig's target name, such as ``linux-gnu.2.17``.
 
     Raises:
         subprocess.CalledProcessError: ziglang is missing, or fails.
-        ValueError: A kernel has no prototype that Python can call.
+        ValueError: A kernel has a prototype that Python cannot call.
 
     """
     machine = "aarch64" if level == "aarch64" else "x86_64"
@@ -98,20 +99,20 @@ def build_library(to: Path, level: str, system: str) -> None:
         objects = list(executor.map(compiled, sources()))
     options = ["-fsanitize=undefined"] if SANITIZE else ["-s"]
     libraries = [] if system.startswith("windows") else ["-lm"]
-    made = folder / to.name  # beside which zig puts what Windows' linkers want
+    made = folder / to.name  # zig writes an import library next to it on Windows
     zig("cc", *target, "-shared", *options, *objects, *libraries, "-o", str(made))
-    new = to.with_suffix(".new")  # programs may be using the old one
+    new = to.with_suffix(".new")  # running programs may use the old library
     shutil.copy(made, new)
     new.replace(to)
 
 
 def sources() -> list[Path]:
-    """Return what is compiled: the shared kernels, and those of this plugin."""
+    """Return the C files to compile: the shared kernels and those of this plugin."""
     return [path for folder in FOLDERS for path in sorted(folder.glob("*.c"))]
 
 
 def with_entries(path: Path, flags: list[str]) -> str:
-    """Return a source that includes another one and has entry points of its kernels."""
+    """Return a source that includes ``path`` and adds entry points for its kernels."""
     mark = [f"-DEXPORT(name)={MARK}", "-w", "-E", "-P"]
     text = zig("cc", *flags, *mark, str(path))
     kernels = KERNEL.findall(text)
@@ -125,7 +126,7 @@ def with_entries(path: Path, flags: list[str]) -> str:
 
 
 def entry(name: str, parameters: str) -> str:
-    """Return the entry point of a kernel, by the text of its parameters.
+    """Return the entry point of a kernel, given the text of its parameters.
 
     >>> print(entry("scale", "const f32 *x, f32 *y, u32 n, f64 factor"))
     ENTRY(scale, "scale(const f32 *x, f32 *y, u32 n, f64 factor)", "ppud",
@@ -139,7 +140,7 @@ def entry(name: str, parameters: str) -> str:
 
 
 def kind_of(kernel: str, parameter: str) -> str:
-    """Return the kind of a parameter, as in entry.h."""
+    """Return the kind of a parameter: a letter of entry.h."""
     if "*" in parameter:
         return "p"
     kind = {"u32": "u", "f64": "d"}.get(parameter.partition(" ")[0])
@@ -151,7 +152,7 @@ def kind_of(kernel: str, parameter: str) -> str:
 
 
 def zig(*arguments: str) -> str:
-    """Run a tool of ziglang, and return what it prints."""
+    """Run a ziglang tool and return its output."""
     cache = str(ROOT / "build" / "zig")
     caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), cache)
     done = subprocess.run(

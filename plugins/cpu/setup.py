@@ -1,11 +1,15 @@
-"""What plugrad-cpu has in C; without compilers it is left out, and all runs on NumPy.
+"""Build the C parts of plugrad-cpu; without compilers, everything runs on NumPy.
 
-The module ``_native`` is compiled by the system's C compiler, and the kernels by clang
-out of ziglang, into ``src/plugrad_cpu/lib``: see ``compile_kernels.py``. Their sources
-are in ``native``, at the top of a checkout; an sdist has a copy of that folder.
-PLUGRAD_CPU_LEVELS names the levels of processors; wheels have ``x86_64_v2``, too.
-PLUGRAD_CPU_LIBC names the C library of Linux as zig does. With PLUGRAD_CPU_SANITIZE=1
-both are compiled for AddressSanitizer and UBSan: see ``tests/native/sanitized.py``.
+The system's C compiler compiles the module ``_native``. The clang in ziglang compiles
+the kernels into ``src/plugrad_cpu/lib``: see ``compile_kernels.py``. The sources of the
+kernels are in ``native`` at the top of a checkout; an sdist contains a copy of it.
+
+Environment variables:
+
+- PLUGRAD_CPU_LEVELS: the processor levels. Wheels also include ``x86_64_v2``.
+- PLUGRAD_CPU_LIBC: zig's name for the C library on Linux.
+- PLUGRAD_CPU_SANITIZE=1: compile the module and the kernels for AddressSanitizer and
+  UBSan: see ``tests/native/sanitized.py``.
 """
 
 import os
@@ -23,23 +27,23 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).parent
-sys.path.insert(0, str(ROOT))  # which pip and build leave out
-import compile_kernels  # noqa: E402  # of this folder
+sys.path.insert(0, str(ROOT))  # pip and build do not add this folder
+import compile_kernels  # noqa: E402  # in this folder
 
 MODULE_FLAGS = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 MODULE_FLAGS = MODULE_FLAGS if compile_kernels.SANITIZE else []
 MUSL = "musl" in (sysconfig.get_config_var("HOST_GNU_TYPE") or "")
 LIBC = os.environ.get("PLUGRAD_CPU_LIBC", "musl" if MUSL else "gnu.2.17")
-# zig's name of each system, by the first word of Python's.
+# zig's name for each system, by the first word of Python's platform name.
 MACOS = os.environ.get("MACOSX_DEPLOYMENT_TARGET", "11.0")
 SYSTEMS = {"linux": f"linux-{LIBC}", "macosx": f"macos.{MACOS}", "win": "windows-gnu"}
 
 
 class Build(build_ext):
-    """Build the module, and the library of kernels where its toolchain is there."""
+    """Build the module, and the kernel libraries if their toolchain is installed."""
 
     def run(self):
-        """Build both; what fails is reported and left out."""
+        """Build both; report a failure and continue without that part."""
         super().run()
         target = ROOT / "src" if self.inplace else Path(self.build_lib)
         try:
@@ -51,35 +55,35 @@ class Build(build_ext):
             )
 
     def build_extensions(self):
-        """Have MSVC compile C11, which it does not by default."""
+        """Make MSVC compile C11, which is not its default."""
         if self.compiler.compiler_type == "msvc":
             for extension in self.extensions:
                 extension.extra_compile_args.append("/std:c11")
         super().build_extensions()
 
     def get_outputs(self):
-        """Return the files that this command makes, for the wheel."""
+        """Return the files that this command builds, for the wheel."""
         made = Path(self.build_lib) / "plugrad_cpu" / "lib"
         libraries = [*made.glob("*.so"), *made.glob("*.dll")]
         return [*super().get_outputs(), *map(str, libraries)]
 
 
 class SourceDistribution(sdist):
-    """Copy the sources that other distributions have, too."""
+    """Add the sources that are shared with plugrad-wasm."""
 
     def make_release_tree(self, base_dir, files):
-        """Put a copy of ``native`` beside the files of this distribution."""
+        """Copy ``native`` into the source distribution."""
         super().make_release_tree(base_dir, files)
         to = Path(base_dir) / "native"
         shutil.copytree(compile_kernels.NATIVE, to, dirs_exist_ok=True)
 
 
 def build_kernels(to: Path) -> None:
-    """Write a library for each level of processors.
+    """Build a library for each processor level.
 
     Raises:
         OSError: There are no kernels for this platform.
-        ValueError: A kernel has no prototype that Python can call.
+        ValueError: A kernel has a prototype that Python cannot call.
         subprocess.CalledProcessError: ziglang is missing, or fails.
 
     """
@@ -92,7 +96,7 @@ def build_kernels(to: Path) -> None:
     chosen = os.environ.get("PLUGRAD_CPU_LEVELS", levels).split()
     suffix = compile_kernels.suffix(SYSTEMS[system])
     for old in to.glob(f"*{suffix}"):
-        if old.stem not in chosen:  # an older build has left it
+        if old.stem not in chosen:  # left by an older build
             old.unlink()
     for level in chosen:
         library = to / f"{level}{suffix}"
@@ -114,7 +118,7 @@ setup(
             define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_1_API_VERSION")],
             extra_compile_args=[*MODULE_FLAGS],
             extra_link_args=[*MODULE_FLAGS],
-            optional=True,  # without a compiler or Python's headers all runs on NumPy
+            optional=True,  # without a compiler or Python's headers, use NumPy
         )
     ],
 )

@@ -1,4 +1,4 @@
-"""Native arrays are ``numpy.ndarray``, and NumPy's scalars where it returns one."""
+"""Native arrays: ``numpy.ndarray``, or a NumPy scalar if a function returns one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DTYPES += ["string"]
 
 
 def boxed(y: Any) -> Array:
-    """Return an array; for a single string NumPy gives only the bytes."""
+    """Return an array; NumPy represents a single string as bytes, without an array."""
     return np.array(y, object) if type(y) is bytes else y
 
 
@@ -37,30 +37,30 @@ class NumpyArrays:
         return view
 
     def to_dlpack(self, native: Array) -> Array:
-        """Return the array itself: others read its memory in place."""
+        """Return the array itself: other libraries read its memory in place."""
         return np.asarray(native)
 
     def from_dlpack(self, x: Any) -> Any:
-        """Return an array in the memory of ``x``, if that is the host's."""
+        """Return an array that shares the memory of ``x``, if it is on the host."""
         if tuple(x.__dlpack_device__()) != (1, 0):
             return NotImplemented
         return np.from_dlpack(x)
 
     def nbytes(self, native: Array) -> int:
-        """Return the bytes of the elements; strings are pointers to theirs."""
+        """Return the bytes of the elements; for strings, pointers and texts."""
         texts = native.flat if native.dtype.hasobject else ()
         return native.nbytes + sum(map(len, texts))
 
     def kept(self) -> int:
-        """Return the bytes of the pool that no array uses."""
+        """Return the bytes that the pool caches and no array uses."""
         return pool.kept()
 
 
 def _context() -> contextvars.Context:
     """Return a context in which NumPy does not warn and allocates from the pool.
 
-    Floating-point exceptions never warn on any backend. Entering ``np.errstate`` at
-    every kernel costs 0.9 us, running in a prepared context 0.1 us.
+    Floating-point exceptions never warn on any backend. Entering ``np.errstate`` for
+    every kernel costs 0.9 us; running in a prepared context costs 0.1 us.
     """
     context = contextvars.Context()
     context.run(np.seterr, all="ignore")
@@ -69,7 +69,7 @@ def _context() -> contextvars.Context:
 
 
 class _Local(threading.local):
-    """The context of each thread, for installations without C."""
+    """The context of each thread, for installations without the C module."""
 
     def __init__(self) -> None:
         self.context = _context()
@@ -81,8 +81,9 @@ _local = _Local()
 def kernel_context(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``function`` without floating-point warnings.
 
-    A function that is not of this package or NumPy's may read context variables (so do
-    ops that it runs), and stays in the context of its caller.
+    A function from this package or NumPy runs in the prepared context. Any other
+    function stays in the context of its caller, because it and the ops that it runs may
+    read context variables.
     """
     inner = function
     while isinstance(inner, functools.partial):
@@ -101,8 +102,8 @@ def kernel_context(function: Callable[..., Any]) -> Callable[..., Any]:
 def _in_context(function: Callable[..., Any], *arrays: Any, **attrs: Any) -> Any:
     """Return the result of ``function`` in the context of the thread.
 
-    A context cannot be entered twice: a kernel of the user's that runs ops, or a
-    finalizer that does while a kernel allocates.
+    A context cannot be entered twice. Nested calls come from a user's kernel that runs
+    ops, or from a finalizer that runs ops while a kernel allocates.
     """
     try:
         return _local.context.run(function, *arrays, **attrs)

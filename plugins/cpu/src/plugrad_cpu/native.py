@@ -1,7 +1,8 @@
-"""The kernels in C: those of plugrad-wasm, compiled for the processor.
+"""The kernels in C: the sources that plugrad-wasm shares, compiled for the processor.
 
-Where they are missing (no compiler at the installation, another system), and for dtypes
-that they do not have, kernels run on NumPy. ``PLUGRAD_CPU_NATIVE=0`` turns them off.
+Kernels run on NumPy for dtypes that C does not support, and if the C kernels are
+missing (installed without a compiler, or an unsupported system).
+``PLUGRAD_CPU_NATIVE=0`` turns the C kernels off.
 """
 
 from __future__ import annotations
@@ -22,20 +23,26 @@ from .pool import missing, native
 
 Array = np.ndarray[Any, Any]
 Kernel = Callable[..., Any]
-# What names of kernels end in, by dtype: each set of dtypes holds the one before.
-NAMES = {np.dtype(name): f"_{name[0]}{name[-2:]}" for name in ("float32", "float64")}
-FLOAT = {np.dtype("float32"): "_f32"}
-NUMBERS = NAMES | {np.dtype(name): f"_i{name[-2:]}" for name in ("int32", "int64")}
-BITS = NUMBERS | {np.dtype(f"u{t.name}"): NUMBERS[t] for t in [*NUMBERS][2:]}
-LEVELS = ["x86_64_v4", "x86_64_v3", "x86_64_v2"]  # a processor has those that follow
-MAX_ELEMENTS = 2**31  # exclusive: the kernels count elements in 32 bits
+# The suffixes of kernel names by dtype; each table extends the one before.
+FLOAT_SUFFIXES = {
+    np.dtype(name): f"_{name[0]}{name[-2:]}" for name in ("float32", "float64")
+}
+FLOAT32_SUFFIX = {np.dtype("float32"): "_f32"}
+SIGNED_SUFFIXES = FLOAT_SUFFIXES | {
+    np.dtype(name): f"_i{name[-2:]}" for name in ("int32", "int64")
+}
+NUMBER_SUFFIXES = SIGNED_SUFFIXES | {
+    np.dtype(f"u{t.name}"): SIGNED_SUFFIXES[t] for t in [*SIGNED_SUFFIXES][2:]
+}
+LEVELS = ["x86_64_v4", "x86_64_v3", "x86_64_v2"]  # a level includes the levels after it
+MAX_ELEMENTS = 2**31  # exclusive; the kernels count elements in 32 bits
 HALVES = "cast_f16_f32", "cast_f32_f16"
-COPY_MIN_BYTES = 1 << 16  # from here on the kernels copy faster than NumPy
-SUFFIX = ".dll" if sys.platform == "win32" else ".so"  # of libraries
+COPY_MIN_BYTES = 1 << 16  # from this size on, C copies faster than NumPy
+SUFFIX = ".dll" if sys.platform == "win32" else ".so"  # of library names
 
 
-def _library() -> str:
-    """Open the library for this processor; return its level, or why there is none."""
+def _open_library() -> str:
+    """Open the library for this processor; return its level, or why it is missing."""
     if native is None:
         return missing
     if os.environ.get("PLUGRAD_CPU_NATIVE", "1") == "0":
@@ -55,7 +62,7 @@ def _library() -> str:
 
 
 def threads() -> int:
-    """Return how many threads the kernels use.
+    """Return the number of threads that the kernels use.
 
     Raises:
         ValueError: PLUGRAD_CPU_THREADS is not a number.
@@ -72,7 +79,7 @@ def threads() -> int:
     return os.cpu_count() or 1
 
 
-LIBRARY = _library()
+LIBRARY = _open_library()
 LOADED = LIBRARY in (*LEVELS, "aarch64")
 PARALLEL_FOR: int | None = None
 if native and LOADED:
@@ -80,8 +87,10 @@ if native and LOADED:
     PARALLEL_FOR = native.address("parallel_for")
 
 
-def kernels(name: str, names: dict[Any, str] = NAMES) -> dict[Any, Callable[..., None]]:
-    """Return the kernels ``<name>_f32`` and so on, by dtype, as far as they exist."""
+def kernels(
+    name: str, names: dict[Any, str] = FLOAT_SUFFIXES
+) -> dict[Any, Callable[..., None]]:
+    """Return the existing kernels of the form ``<name>_f32``, by dtype."""
     found = {}
     for dtype, suffix in names.items() if LOADED else ():
         with contextlib.suppress(KeyError):
@@ -90,7 +99,7 @@ def kernels(name: str, names: dict[Any, str] = NAMES) -> dict[Any, Callable[...,
 
 
 def strided(name: str) -> Callable[..., None] | None:
-    """Return a kernel that takes the strides of its arrays, or None."""
+    """Return a kernel that accepts arrays of any strides; None without a library."""
     return native.get_strided(name) if LOADED else None  # type: ignore[union-attr]
 
 
@@ -98,8 +107,8 @@ def elementwise(name: str, types: str = "f->f") -> Callable[[Kernel], Kernel]:
     """Return a decorator that makes a NumPy kernel run in C where possible.
 
     Args:
-        name: That of the kernel in C.
-        types: The dtypes that it takes and gives, by NumPy's letters.
+        name: The name of the C kernel.
+        types: The dtypes of inputs and result, as NumPy's type characters.
 
     """
     if not LOADED:
@@ -108,12 +117,12 @@ def elementwise(name: str, types: str = "f->f") -> Callable[[Kernel], Kernel]:
 
 
 def by_float32(types: str = "f->f") -> Callable[[Kernel], Kernel]:
-    """Return a decorator that converts float16 to float32 for a NumPy kernel.
+    """Return a decorator that makes a NumPy kernel compute float16 in float32.
 
-    NumPy itself calculates in float16 one element at a time.
+    NumPy itself computes float16 one element at a time.
 
     Args:
-        types: The dtypes that it takes and gives of float32, by NumPy's letters.
+        types: The dtypes of inputs and result for float32, as NumPy's type characters.
 
     """
     return elementwise("", types)
@@ -125,14 +134,14 @@ WIDEN, ROUND = (kernels(name, {None: ""}).get(None) for name in HALVES)
 
 
 def widened(x: Array) -> Array:
-    """Return an array of float16 as float32, and others as they are."""
-    return _converted(x, FLOAT32, WIDEN) if x.dtype == HALF else x
+    """Return a float16 array as float32; return other arrays unchanged."""
+    return _convert(x, FLOAT32, WIDEN) if x.dtype == HALF else x
 
 
 def rounded(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Return an array in a dtype; from float32 to float16, rounded in C."""
+    """Return an array in another dtype; C rounds float32 to float16."""
     if x.dtype == FLOAT32 and dtype == HALF:
-        return _converted(x, HALF, ROUND)
+        return _convert(x, HALF, ROUND)
     return x.astype(dtype, copy=False)
 
 
@@ -142,12 +151,12 @@ def in_float32(kernel: Kernel, *xs: Array | None, **attrs: Any) -> Any:
     return y if y is NotImplemented else rounded(y, HALF)
 
 
-def _converted(x: Array, dtype: np.dtype[Any], function: Any) -> Array:
-    """Return ``x.astype(dtype)``, by a function in C if there is one."""
+def _convert(x: Array, dtype: np.dtype[Any], function: Any) -> Array:
+    """Return ``x.astype(dtype)``, computed by a C function if there is one."""
     if function is None or not 0 < x.size < MAX_ELEMENTS:
         return x.astype(dtype)
     y = np.empty(x.shape, dtype)
-    function(in_order(x), y, x.size)
+    function(as_contiguous(x), y, x.size)
     return y
 
 
@@ -155,14 +164,14 @@ COPY: Any = strided("copy_strided")
 
 
 def contiguous(*xs: Array | None) -> list[Any] | None:
-    """Return contiguous arrays for kernels in C; None if one is too large."""
+    """Return the arrays, made contiguous for C kernels; None if one is too large."""
     if any(x is not None and x.size >= MAX_ELEMENTS for x in xs):
         return None
-    return [None if x is None else in_order(x) for x in xs]
+    return [None if x is None else as_contiguous(x) for x in xs]
 
 
-def in_order(x: Array) -> Array:
-    """Return an aligned, contiguous array in row-major order: ``x`` if it is one."""
+def as_contiguous(x: Array) -> Array:
+    """Return ``x`` as an aligned, row-major array: ``x`` itself if it is one."""
     if type(x) is np.ndarray and x.flags.c_contiguous and x.flags.aligned:
         return x
     y = np.empty(x.shape, x.dtype)
@@ -171,7 +180,7 @@ def in_order(x: Array) -> Array:
 
 
 def copy(y: Array, x: Array) -> None:
-    """Write ``y[...] = x``; large arrays of one dtype on all threads."""
+    """Copy ``x`` into ``y``; all threads copy large arrays of the same dtype."""
     large = x.nbytes >= COPY_MIN_BYTES and x.size < MAX_ELEMENTS and LOADED
     alike = x.shape == y.shape and x.dtype is y.dtype and x.dtype.kind in "biufc"
     if large and alike and x.flags.aligned and y.flags.aligned:
@@ -182,10 +191,10 @@ def copy(y: Array, x: Array) -> None:
 
 
 @functools.lru_cache(maxsize=1024)
-def described(windows: Windows, back: bool = False) -> Array | None:
-    """Return the description of windows for kernels in C; None if they cannot count it.
+def describe_windows(windows: Windows, back: bool = False) -> Array | None:
+    """Return the description of windows for C; None if a number exceeds int32.
 
-    The distance of kernel positions may be huge where there is one.
+    Dilations and strides may be that large if an axis has a single position.
     """
     numbers = windows.numbers(back=back)
     if max(map(abs, numbers)) >= MAX_ELEMENTS:
@@ -193,8 +202,8 @@ def described(windows: Windows, back: bool = False) -> Array | None:
     return np.array(numbers, np.int32)
 
 
-def around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    """Return the numbers of elements before, along and after an axis."""
+def sizes_around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+    """Return the products of the sizes before, at and after an axis."""
     return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
 
 

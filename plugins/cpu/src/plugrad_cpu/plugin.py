@@ -1,4 +1,4 @@
-"""The entry-point module: it names what the plugin brings, and imports nothing else."""
+"""The entry-point module: it declares the backend and imports the rest on opening."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BACKWARD_KERNELS = backward_kernels("plugrad_cpu")
 
 
 def open_cpu() -> Runtime:
-    """Return the NumPy backend in working order."""
+    """Open the NumPy backend."""
     from .arrays import DTYPES, NumpyArrays, kernel_context
     from .compiler.compile import compile_region, is_fusable
     from .kernels import KERNELS, MOVERS

@@ -1,6 +1,6 @@
-"""The cache of the memory of large results: see ``src_c/pool.c``.
+"""The memory pool for large results: see ``src_c/pool.c``.
 
-Only arrays that kernels make have it; your own NumPy arrays never do.
+Only results of kernels use it; your own NumPy arrays never do.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-DEFAULT_MAX_BYTES = 1 << 30  # cached by default, with 8 GiB of memory or more
+DEFAULT_MAX_BYTES = 1 << 30  # default limit if the machine has at least 8 GiB
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 native: ModuleType | None = None
-missing = ""  # why there is no native part, if there is none
+missing = ""  # why the native module is missing; else empty
 try:
     native = importlib.import_module("plugrad_cpu._native")
 except ModuleNotFoundError:
     missing = "plugrad-cpu was installed without a C compiler"
-except Exception as error:  # compiled for another NumPy or Python, or damaged
+except Exception as error:  # built for another NumPy or Python, or damaged
     missing = f"plugrad_cpu._native cannot be imported, reinstall plugrad-cpu: {error}"
 
 
 def limit_of(text: str | None) -> int:
-    """Return how many bytes to cache; default: an eighth of memory, at most 1 GiB.
+    """Return how many bytes to cache; default: an eighth of memory, up to 1 GiB.
 
     Raises:
         ValueError: The text is not a size.
@@ -46,23 +46,23 @@ def limit_of(text: str | None) -> int:
 
 
 def memory(root: Path = Path("/")) -> int:
-    """Return the bytes that this process may use: those of the machine or cgroup."""
+    """Return the bytes that this process may use, limited by machine and cgroup."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        return 8 * DEFAULT_MAX_BYTES  # Windows does not say
+        return 8 * DEFAULT_MAX_BYTES  # Windows has no sysconf
     try:
-        told = (root / "sys/fs/cgroup/memory.max").read_text().strip()
+        limit = (root / "sys/fs/cgroup/memory.max").read_text().strip()
     except OSError:
-        told = ""
-    return min(total, int(told)) if told.isdigit() else total
+        limit = ""
+    return min(total, int(limit)) if limit.isdigit() else total
 
 
 LIMIT = limit_of(os.environ.get("PLUGRAD_CPU_POOL")) if native else 0
 
 
 def enter() -> None:
-    """Make new arrays of this context take their memory from the pool."""
+    """Allocate the new arrays of this context from the pool."""
     if native and LIMIT:
         native.use_pool(LIMIT)
 

@@ -1,29 +1,29 @@
 """The format of region programs: public, for backends that run ``native/kernels``.
 
-A region is a part of a graph of ``plugrad.jit`` whose element-wise kernels run in one
-pass: all steps on one tile of elements, then all on the next, so that what they make
-stays in the first cache. Its program is data, so nothing has to be compiled.
-``region.h`` declares the structures, and ``region.c`` runs them. A program consists of
-three tables:
+A region is a part of a ``plugrad.jit`` graph whose element-wise kernels run in one
+pass: all steps on one tile of elements, then all steps on the next tile. Intermediate
+results stay in the first-level cache. The program of a region is data, so no machine
+code has to be generated. ``region.h`` declares the structures, and ``region.c`` runs
+them. A program consists of three tables:
 
 ``slots``
-    Where each value is, a row of ``SLOT``. ``kind`` is ``ARRAY`` (as many elements as
-    the region), ``SCALAR`` (one for all), ``BROADCAST`` (an array that is repeated into
-    a tile) or ``TILE`` (what a step makes for later ones alone). ``size`` is that of an
-    element in bytes, ``place`` the number of the tile in the memory of a thread, and
-    ``loop`` where the row of ``loops`` begins.
+    Where each value is stored; a row is a ``SLOT``. ``kind`` is ``ARRAY`` (as many
+    elements as the region), ``SCALAR`` (one element, used for all), ``BROADCAST`` (an
+    array that is broadcast into a tile) or ``TILE`` (an intermediate result). ``size``
+    is the size of an element in bytes, ``place`` the number of the tile in the memory
+    of a thread, and ``loop`` the index in ``loops`` at which its loop begins.
 ``steps``
-    What runs on each tile, a row of ``step_dtype``: the address ``run`` of a loop in C,
-    its numbers ``p`` and ``q``, and the slots that it reads (``count`` of the three in
-    ``in``) and writes (``to``).
+    What runs on each tile; a row is a ``step_dtype``: the address ``run`` of a C loop,
+    its numbers ``p`` and ``q``, the slots that it reads (the first ``count`` of the
+    three in ``in``) and the slot that it writes (``to``).
 ``loops``
-    How arrays are broadcast: int32 numbers, rank, sizes and strides in elements.
+    How arrays are broadcast, as int32 numbers: rank, sizes, and strides in elements.
 
-A call of ``run_region`` gets the addresses of the values in the order of the slots, and
-the number of elements. A tile has ``Slots.tile_size`` of them.
+``run_region`` takes the addresses of the values in the order of the slots, and the
+number of elements. A tile has ``Slots.tile_size`` elements.
 
-Map: ``Loop``, what runs in the place of a kernel; ``program``, the steps of a region;
-``tables``, the program as bytes; ``Slots``, where its values are.
+Map: ``Loop``, the C loop that replaces a kernel; ``program``, the steps of a region;
+``tables``, the program as bytes; ``Slots``, where its values are stored.
 """
 
 from __future__ import annotations
@@ -54,11 +54,12 @@ ARRAY, SCALAR, BROADCAST, TILE = range(4)
 MAX_SLOTS = 128  # REGION_SLOTS of region.h
 MAX_OPERANDS = 3  # of a step
 CACHE_ELEMENTS = 8192  # float32: two thirds of the smallest first-level caches
-LONG_TILE = 2048  # elements
-SHORT_TILE = 1024  # the same where a call of a loop costs little: 4 % less on Zen 3
+LONG_TILE = 2048  # elements of a tile
+# Elements of a tile where calling a loop is cheap: 4 % faster on Zen 3.
+SHORT_TILE = 1024
 Tables = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]
 BOOL = np.dtype(np.bool_)
-# Two of these are one run, if only the second reads what the first one makes.
+# Two of these loops become one run if only the second reads the result of the first.
 ARITHMETIC = {f"{name}_f32_row": name for name in ("add", "sub", "mul")}
 
 
@@ -66,10 +67,10 @@ class Loop(NamedTuple):
     """The loop that replaces a kernel.
 
     Attributes:
-        name: Of the function in C; empty for what changes no element.
-        order: Which inputs it reads.
-        numbers: The attributes that it takes.
-        then: A further function, of its result.
+        name: The name of the C function; empty if no element changes.
+        order: Indices of the inputs that it reads, in the order of its operands.
+        numbers: The attributes that are passed as numbers.
+        then: A second C function, applied to the result of the first.
 
     """
 
@@ -80,7 +81,7 @@ class Loop(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A run of a loop: its name, numbers, and slots."""
+    """A run of a loop: its name, numbers, input slots and output slot."""
 
     name: str
     p: float
@@ -96,11 +97,11 @@ def program(
 
     Args:
         graph: The region; all its steps are element-wise.
-        loop_of: What returns the loop of a step.
+        loop_of: Returns the loop of a step.
 
     Returns:
-        Where the values are, and what runs; None if kernels are to run instead: if the
-        region returns what it broadcasts, or has more than ``MAX_SLOTS`` values.
+        The slots of the values, and the runs. None if the kernels must run instead: the
+        region returns a broadcast input, or has more than ``MAX_SLOTS`` values.
 
     Example:
         >>> from plugrad.plugin import Graph, Spec, Step, contracts
@@ -118,9 +119,9 @@ def program(
     runs: list[Run] = []
     for step in graph.steps:
         loop = loop_of(step)
-        assert loop is not None  # all are fusable
+        assert loop is not None  # all steps are fusable
         given = [slots.of[x] for x in step.inputs if x is not None]
-        if not loop.name:  # its input has been broadcast
+        if not loop.name:  # the slot of its input is broadcast
             slots.of[step.outputs[0]] = given[0]
             continue
         to = slots.of[step.outputs[0]] = slots.new(step.outputs[0])
@@ -137,7 +138,7 @@ def program(
 
 
 def _joined(runs: Sequence[Run], slots: Slots) -> Run | None:
-    """Return one run that replaces two, if there is one."""
+    """Return a single run that replaces two runs; None if there is none."""
     if len(runs) < 2 or any(run.name not in ARITHMETIC for run in runs):
         return None
     first, second = runs
@@ -151,7 +152,7 @@ def _joined(runs: Sequence[Run], slots: Slots) -> Run | None:
 
 
 def step_dtype(pointer: str) -> np.dtype[Any]:
-    """Return the dtype of a step, where addresses are ``"u4"`` or ``"u8"``."""
+    """Return the dtype of a step; ``pointer`` is ``"u4"`` or ``"u8"``."""
     numbers = [("p", "f8"), ("q", "f8")]
     slots = [("count", "i4"), ("in", "i4", MAX_OPERANDS), ("to", "i4")]
     return np.dtype([("run", pointer), *numbers, *slots], align=True)
@@ -163,9 +164,9 @@ def tables(
     """Return the tables of a program: its slots, steps and loops.
 
     Args:
-        slots: Where the values are.
-        runs: What runs.
-        address: What returns the address of a loop by its name.
+        slots: The slots of the values.
+        runs: The runs of the loops.
+        address: Returns the address of a loop, given its name.
         pointer: The dtype of addresses on the machine: ``"u4"`` or ``"u8"``.
 
     """
@@ -182,12 +183,12 @@ class Slots:
 
     Attributes:
         of: The slot of each value.
-        rows: The slots.
-        loops: How arrays are broadcast.
+        rows: The rows of the table ``slots``.
+        loops: The numbers of the table ``loops``.
         constants: The slots of constants, which are not passed in a call.
-        places: How many tiles of memory are in use at most.
-        periods: After how many elements arrays repeat that are broadcast.
-        free: Those in the memory that have no value any more, by the size of elements.
+        places: The number of tiles that a thread needs memory for.
+        periods: The number of elements after which each broadcast array repeats.
+        free: Tile slots that can be reused, by the size of their elements.
 
     """
 
@@ -199,7 +200,7 @@ class Slots:
         self.rows: list[tuple[int, int, int, int]] = []
         self.loops: list[int] = []
         self.periods: list[int] = []
-        self.free: dict[int, list[int]] = {1: [], 4: []}  # by size
+        self.free: dict[int, list[int]] = {1: [], 4: []}  # by the bytes of an element
         self._last = {x: s for s in graph.steps for x in s.inputs}
         moved = {s.inputs[0] for s in graph.steps if s.kernel.name == "BroadcastTo"}
         for x in (*graph.inputs, *graph.constants):
@@ -207,7 +208,7 @@ class Slots:
         self.constants = {x: self.of[x] for x in graph.constants}
 
     def _input(self, x: int, moved: bool) -> int:
-        """Return a slot for an input; one that is moved must be as large as others."""
+        """Return a slot for an input; ``moved``: a BroadcastTo step reads it."""
         spec = self.graph.specs[x]
         size = spec.dtype.itemsize
         count = prod(spec.shape)
@@ -236,13 +237,14 @@ class Slots:
         return self.tile(dtype)
 
     def tile_size(self, preferred: int = LONG_TILE) -> int:
-        """Return how many elements a tile has, so that all tiles fit into the cache.
+        """Return the number of elements of a tile, such that all tiles fit the cache.
 
-        Arrays often begin at the same place of a page, and then their tiles compete for
-        the same lines of the cache. What repeats in each tile is broadcast once.
+        Arrays often begin at the same offset in a page; their tiles then compete for
+        the same cache lines. The size is a multiple of the periods of broadcast arrays
+        where possible, because a tile that does not change is broadcast only once.
 
         Args:
-            preferred: The size of a tile in which no array repeats, if it fits.
+            preferred: The size to use if it fits and no broadcast array repeats.
 
         """
         arrays = sum(kind == ARRAY for kind, *_ in self.rows)
@@ -252,7 +254,7 @@ class Slots:
         return max(min(preferred, most) // period, 1) * period
 
     def tile(self, dtype: np.dtype[Any]) -> int:
-        """Return a slot in the memory; each has room for float32."""
+        """Return a tile slot; each has room for float32 elements."""
         free = self.free[dtype.itemsize]
         if free:
             return free.pop()
@@ -260,7 +262,7 @@ class Slots:
         return self._add(TILE, dtype.itemsize, self.places - 1)
 
     def drop(self, slot: int) -> None:
-        """Release a slot in memory."""
+        """Release the slot of a tile; other slots are not reused."""
         kind, size, *_ = self.rows[slot]
         if kind == TILE:
             self.free[size].append(slot)

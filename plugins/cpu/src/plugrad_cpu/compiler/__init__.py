@@ -1,11 +1,11 @@
-"""The compiler of regions, which ``jit`` calls for graphs on plugrad-cpu.
+"""The region compiler, which ``jit`` calls for graphs on plugrad-cpu.
 
-Nothing here writes code for a processor: a region becomes a program, which is data, and
-C runs it. Read ``plugrad_cpu.regions`` first, which says what such a program is.
+It generates no machine code: it translates a region into a program, which is data that
+C interprets. Read ``plugrad_cpu.regions`` first; it defines the format.
 
-- ``compile``: which steps may be in a region, and which of the others compiles it.
-- ``single``: one kernel, called with all that is known when it is compiled.
-- ``blocks``: regions with kernels of rows and with reductions.
-- ``rows``: how those kernels are called on a part of their arrays.
-- ``operands``: how functions in C are told about arrays.
+- ``compile``: which steps may be in a region, and which module compiles a region.
+- ``single``: regions of one kernel, whose arguments are prepared at compilation.
+- ``blocks``: regions with row kernels and reductions.
+- ``rows``: how these kernels are called on a part of their arrays.
+- ``operands``: descriptions of arrays for C functions.
 """

@@ -1,10 +1,11 @@
-"""Regions with kernels of rows and with reductions: programs of ``library/blocks.h``.
+"""Regions with row kernels and reductions: row programs of ``library/blocks.h``.
 
-All steps run on one block of rows after the other. Element-wise steps between kernels
-of rows are programs of their own; what is in between is in memory that a thread keeps.
+All steps run on one block of rows, then on the next block. Element-wise steps between
+row kernels form region programs. Intermediate results are in scratch memory, which each
+thread allocates once.
 
 Map: ``compiled``; ``unit_of``, the size of blocks; ``phases``, the order of steps;
-``Program``, which writes the structures; reductions that end in Python.
+``Program``, which writes the structures; results that Python completes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from plugrad.plugin import Graph, Step
 
 from ..kernels import KERNELS
 from ..kernels.reduce import folded
-from ..native import FLOAT
+from ..native import FLOAT32_SUFFIX
 from ..native import kernels as in_c
 from ..pool import native
 from ..regions import MAX_SLOTS, SHORT_TILE, Slots, Tables
@@ -50,23 +51,23 @@ PROGRAM = np.dtype(
     align=True,
 )
 PART_OF, COUNT_OVER, NUMBER, LAST = range(4)
-KINDS = "puud"  # of arguments of these: see entry.h
+KINDS = "puud"  # the letters of these kinds in entry.h
 SCRATCH_ELEMENTS = 1 << 17  # BLOCK_MEMORY of blocks.h
-BLOCK_ELEMENTS = 1 << 12  # of a block of shorter rows
+BLOCK_ELEMENTS = 1 << 12  # of a block of short rows
 CACHE_LINE_ELEMENTS = 16  # float32 elements of a cache line
-PIECE_ELEMENTS = 1 << 16  # of a piece of work; steps of blocks take longer
+PIECE_ELEMENTS = 1 << 16  # of a piece of work; fewer if there are many steps
 
 Write = Callable[[Graph], tuple[Slots, Tables] | None]
 End = Callable[[Any], Any]
 
 
 def compiled(graph: Graph, write: Write) -> Callable[..., Any] | None:
-    """Return the function of a region; None if its kernels are to run.
+    """Return the compiled function of a region; None if its kernels must run instead.
 
     Args:
         graph: The region.
-        write: What returns, of element-wise steps, their slots and the tables of
-            their program.
+        write: Returns the slots and the program tables of a graph of element-wise
+            steps; None if there are too many values.
 
     """
     if any(s.outputs[0] in graph.outputs for s in graph.steps if s.kernel.name == VIEW):
@@ -76,7 +77,7 @@ def compiled(graph: Graph, write: Write) -> Callable[..., Any] | None:
     for longest in (
         SCRATCH_ELEMENTS,
         BLOCK_ELEMENTS,
-    ):  # less, where the memory has too few such blocks
+    ):  # shorter units if the longer ones do not fit the memory
         unit, exact, late = unit_of(calls, longest)
         if function := _compiled(graph, calls, late, unit, exact, write):
             return function
@@ -86,10 +87,11 @@ def compiled(graph: Graph, write: Write) -> Callable[..., Any] | None:
 def unit_of(
     calls: Mapping[int, Call], longest: int
 ) -> tuple[int, bool, dict[int, int]]:
-    """Return the unit of blocks, whether a block is one unit, and the late steps.
+    """Return the unit of blocks, whether a block is exactly one unit, and late steps.
 
-    Reductions that need other blocks, or more than so many elements at once, run after
-    all others: their results, and what they read.
+    A block is a multiple of the unit, in elements. Late steps are reductions that need
+    other blocks, or a unit of more than ``longest`` elements. They run after all other
+    steps; the mapping is from their results to their inputs.
     """
     unit = 1
     exact = False
@@ -109,9 +111,9 @@ def unit_of(
 def phases(
     graph: Graph, calls: Mapping[int, Call]
 ) -> list[tuple[list[Step], list[Step]]]:
-    """Return the phases, each with element-wise steps and the calls after them.
+    """Return the phases: each has element-wise steps, and then calls of row kernels.
 
-    What repeats an array is in each phase that reads it.
+    A BroadcastTo step is repeated in each phase that reads its result.
     """
     found: list[tuple[list[Step], list[Step]]] = []
     views = {s.outputs[0]: s for s in graph.steps if s.kernel.name == VIEW}
@@ -134,7 +136,7 @@ def phases(
 def _compiled(
     graph: Graph, calls: Mapping[int, Call], late: Mapping[int, int], *how: Any
 ) -> Callable[..., Any] | None:
-    """Return a function that runs a graph in C, and its late steps in Python."""
+    """Return a function that runs a graph in C and its late steps in Python."""
     ends = {
         y: _end(s, graph, calls.get(y), y in late)
         for s in graph.steps
@@ -165,17 +167,17 @@ def _in_c(
 
 
 class Program:
-    """The structures of blocks.h.
+    """A row program: writes the structures of blocks.h.
 
     Attributes:
-        graph: What it computes.
-        calls: Those of kernels, by what they make.
-        index: The number of each value that is in memory.
-        values: How the parts of values are found: those without ``every`` are in the
-            memory of a thread.
-        stages: What runs.
-        kept: What they point to.
-        work: How many steps run, where a kernel counts as four.
+        graph: The graph that it computes.
+        calls: The calls of row kernels, by their results.
+        index: The number of each value.
+        values: Size, ``every`` and ``many`` of each value, as in blocks.h. A value is
+            in the scratch memory of a thread if its ``every`` is 0.
+        stages: The rows of the table of stages.
+        kept: Arrays that the stages point to, kept alive.
+        work: The number of steps; a row kernel counts as four.
 
     """
 
@@ -200,7 +202,7 @@ class Program:
         self.values.append((size, every, many))
 
     def _place(self, value: int) -> int:
-        """Return the number of a value; a new one is in the memory of a thread."""
+        """Return the number of a value; a new value gets scratch memory."""
         if value not in self.index:
             self._add(value, 0, 0)
         return self.index[value]
@@ -235,7 +237,7 @@ class Program:
         return True
 
     def add_call(self, step: Step) -> None:
-        """Add a kernel of rows."""
+        """Add a call of a row kernel."""
         [y] = step.outputs
         call = self.calls[y]
         given = [
@@ -254,7 +256,7 @@ class Program:
         self.work += 4
 
     def function(self, unit: int, exact: bool) -> Callable[..., Any] | None:
-        """Return what runs the program; None if its blocks need too much memory."""
+        """Return the compiled function; None if its blocks need too much memory."""
         specs, count = self.graph.specs, prod(self.shape)
         held = sum(every == 0 for _, every, _ in self.values)
         times = (
@@ -295,7 +297,7 @@ class Program:
         )
 
     def _shape(self, y: int) -> tuple[int, ...]:
-        """Return the shape of the result from C."""
+        """Return the shape of the result that C computes."""
         return self.calls[y].shape if y in self.calls else self.graph.specs[y].shape
 
 
@@ -303,7 +305,7 @@ class Program:
 
 
 def _end(step: Step, graph: Graph, call: Call | None, late: bool) -> End | None:
-    """Return a function that computes the result of a step from that of C."""
+    """Return a function that completes a result from C; None if it is complete."""
     name = step.kernel.name
     if late:
         return partial(KERNELS[name], **step.attrs)
@@ -311,7 +313,7 @@ def _end(step: Step, graph: Graph, call: Call | None, late: bool) -> End | None:
         return None
     [y] = step.outputs
     [x] = values(step)
-    kernel = in_c(FOLDS[name], FLOAT)[np.dtype("float32")]
+    kernel = in_c(FOLDS[name], FLOAT32_SUFFIX)[np.dtype("float32")]
     shape = graph.specs[y].shape
     divisor = divisor_of(step, graph.specs[x].shape)
     return lambda part: folded(kernel, part, shape, call.rest, divisor)
@@ -320,7 +322,7 @@ def _end(step: Step, graph: Graph, call: Call | None, late: bool) -> End | None:
 def _ended(
     function: Callable[..., Any], last: list[tuple[int, End | None]], *xs: Any
 ) -> Any:
-    """Call a function, and finish the results that need it."""
+    """Call a function and complete its results in Python."""
     made = function(*xs)
     if made is NotImplemented:
         return made

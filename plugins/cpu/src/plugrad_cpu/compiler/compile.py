@@ -1,6 +1,6 @@
-"""Selects the steps of ``plugrad.jit`` regions, and compiles the regions.
+"""Select the steps of ``plugrad.jit`` regions, and compile the regions.
 
-Map: ``LOOPS``, what runs in the place of kernels; ``is_fusable``; ``compile_region``.
+Map: ``LOOPS``, the C loops that replace kernels; ``is_fusable``; ``compile_region``.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .operands import operands
 from .rows import CALLS, FOLDS, call_of, values
 from .single import SINGLE
 
-REGION_MAX_ELEMENTS = 1 << 16  # from here on a single kernel is as fast as a region
+REGION_MAX_ELEMENTS = 1 << 16  # above, a single kernel is as fast as a region
 EITHER_ZERO = ("Maximum", "Minimum", "Prelu")
-SQUARE = Loop("square_f32_piece")  # what a power is whose exponent is 2
+SQUARE = Loop("square_f32_piece")  # replaces Pow with the exponent 2
 NAMES = {"less": ("Less", "Greater"), "less_equal": ("LessEqual", "GreaterEqual")}
 
 
 def _loops() -> dict[tuple[str, str], Loop]:
-    """Return the loops, by the kernel and the dtypes of its inputs."""
+    """Return the loops by the kernel and the dtypes of its inputs."""
     found = {}
     function: Any
     for kernel, function in KERNELS.items():
@@ -73,14 +73,15 @@ def _loop(step: Step, graph: Graph) -> Loop | None:
 
 
 def is_fusable(step: Step, graph: Graph) -> Any:
-    """Return a key: steps with equal keys may share a region; a false value: never.
+    """Return a key: steps with equal keys may share a region. A false key: none.
 
-    NumPy broadcasts short rows, and may choose another of two zeros.
+    Kernels that choose between 0 and -0 are not fused if they broadcast: NumPy computes
+    short rows, and may choose the other zero.
     """
     if call_of(step, graph):
         return True
     if step.kernel.name in SINGLE:
-        return step.outputs  # which are its own
+        return step.outputs  # a key that no other step has
     shapes = {graph.specs[x].shape for x in step.inputs if x is not None}
     if len(shapes) > 1 and step.kernel.name in EITHER_ZERO:
         return False
@@ -88,7 +89,7 @@ def is_fusable(step: Step, graph: Graph) -> Any:
 
 
 def compile_region(graph: Graph) -> Any:
-    """Return a function of NumPy's arrays; None if the kernels are as fast."""
+    """Return a function of NumPy arrays; None if separate kernels are as fast."""
     specs = graph.specs
     alone = len(graph.steps) == 1
     if bind := alone and SINGLE.get(graph.steps[0].kernel.name):
@@ -117,7 +118,7 @@ def compile_region(graph: Graph) -> Any:
 
 
 def _written(graph: Graph) -> tuple[Slots, Tables] | None:
-    """Return slots of element-wise steps, and the tables of their program."""
+    """Return the slots of element-wise steps and the tables of their program."""
     found = program(graph, lambda step: _loop(step, graph))
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Describes arrays for the functions in C that Python calls."""
+"""Describe arrays for the C functions that Python calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Outputs = list[tuple[int, int, bytes]]  # slot, number of the dtype, shape
 
 
 def operands(graph: Graph, of: Mapping[int, int]) -> tuple[Inputs, Outputs]:
-    """Return inputs and outputs of a function, by the slots of its values."""
+    """Return the descriptions of inputs and outputs; ``of`` maps values to slots."""
     specs, ys = graph.specs, graph.outputs
     given = [(of[x], specs[x].dtype.num, prod(specs[x].shape)) for x in graph.inputs]
     made: Outputs = [(of[y], specs[y].dtype.num, bytes_of(specs[y].shape)) for y in ys]
@@ -21,5 +21,5 @@ def operands(graph: Graph, of: Mapping[int, int]) -> tuple[Inputs, Outputs]:
 
 
 def bytes_of(shape: tuple[int, ...]) -> bytes:
-    """Return a shape as NumPy's functions in C take it."""
+    """Return a shape as the bytes of NumPy's ``npy_intp`` numbers."""
     return np.array(shape, np.intp).tobytes()

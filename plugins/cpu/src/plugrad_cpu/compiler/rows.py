@@ -1,6 +1,6 @@
-"""Row kernels and reductions in regions: the calls of C on a part of their arrays.
+"""Row kernels and reductions in regions: how C is called on a part of the arrays.
 
-Map: ``Call``; ``call_of``, that of a step; kernels of rows; reductions.
+Map: ``Call``; ``call_of``, the call of a step; row kernels; reductions.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from plugrad.plugin import Graph, Step
 from ..kernels.reduce import REDUCE_MIN_ELEMENTS, plan
 from ..native import MAX_ELEMENTS
 
-ROW_MAX_ELEMENTS = 1 << 16  # elements of a row that a kernel takes
+ROW_MAX_ELEMENTS = 1 << 16  # of a row in a region
 VIEW = "BroadcastTo"
-FOUR_ROWS = 32  # elements of a row, of which reduce.c adds up four rows at a time
+FOUR_ROWS = 32  # elements of rows that reduce.c sums four at a time
 
 
 class Count(NamedTuple):
@@ -33,15 +33,17 @@ class Call(NamedTuple):
     """A call of a kernel in C on a block of elements.
 
     Attributes:
-        name: Of the kernel: it takes inputs, the result, numbers, and ``last``.
+        name: The name of the kernel. Its arguments are the inputs, the result,
+            ``numbers`` and ``last``.
         inputs: The values that it reads.
-        numbers: Integers.
-        last: The last number.
-        unit: It takes so many elements at once, or a multiple.
-        made: The elements that it makes of a unit; of reductions less.
-        is_part: Whether it takes one unit only, the part of a longer reduction.
-        shape: That of the result.
-        rest: Of a reduction, the calls that follow: see ``reduce.plan``.
+        numbers: The integer arguments.
+        last: The last argument, a float.
+        unit: A call processes a multiple of this number of elements.
+        made: The elements that it computes from a unit; fewer than ``unit`` in a
+            reduction.
+        is_part: Whether a call processes one unit only: a part of a longer reduction.
+        shape: The shape of the result.
+        rest: The calls that complete a reduction: see ``reduce.plan``.
 
     """
 
@@ -57,7 +59,7 @@ class Call(NamedTuple):
 
     @property
     def reduces(self) -> bool:
-        """Whether it is a reduction."""
+        """Whether the kernel is a reduction."""
         return self.made < self.unit
 
 
@@ -78,18 +80,18 @@ def values(step: Step) -> list[int]:
 
 
 def _reads_views(step: Step, graph: Graph) -> bool:
-    """Return whether an input repeats elements, of which C has no copy."""
+    """Return whether an input is a broadcast view, which C has no copy of."""
     views = (s for s in graph.steps if s.kernel.name == VIEW)
     return any(s.outputs[0] in step.inputs for s in views)
 
 
-# --- kernels of rows -------------------------------------------------------------
+# --- row kernels -----------------------------------------------------------------
 
 
 def _rows(name: str, *numbers: int) -> Callable[[Step, Graph], Call | None]:
     """Return a function that makes the call of a row kernel.
 
-    Of several inputs those behind the arrays are one row each, or missing.
+    The first inputs have all rows (see ``ARRAYS``); the others are one row or missing.
     """
 
     def make(step: Step, graph: Graph) -> Call | None:
@@ -112,14 +114,14 @@ def _rows(name: str, *numbers: int) -> Callable[[Step, Graph], Call | None]:
     return make
 
 
-# How many inputs have all rows.
+# The number of inputs that have all rows; other kernels: all of their inputs.
 ARRAYS = {"LayerNorm": 1, "LayerNormGrad": 2}
 
 # --- reductions ------------------------------------------------------------------
 
 
 def _fold(name: str) -> Callable[[Step, Graph], Call | None]:
-    """Return a function that makes the first call of a reduction in C."""
+    """Return a function that makes the first call of a reduction."""
 
     def make(step: Step, graph: Graph) -> Call | None:
         x = values(step)[0]
@@ -147,7 +149,7 @@ def _fold(name: str) -> Callable[[Step, Graph], Call | None]:
 
 
 def divisor_of(step: Step, shape: tuple[int, ...]) -> float:
-    """Return the divisor of the sum of an array of a shape."""
+    """Return the number by which the sum is divided: 1 unless it is a mean."""
     mean = step.kernel.name == "Mean"
     return float(prod([shape[i] for i in step.attrs["axis"]])) if mean else 1.0
 

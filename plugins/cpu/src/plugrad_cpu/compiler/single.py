@@ -1,8 +1,8 @@
-"""Single kernels of graphs: their arguments are prepared once, at compilation.
+"""Regions of a single kernel: its arguments are prepared once, at compilation.
 
-What such a kernel is told besides arrays is known when it is compiled: sizes, how
-windows lie, and where constants are. A call checks that its arrays are contiguous,
-makes the results and memory for the kernel, and runs it.
+All arguments but the arrays are known at compilation: sizes, the geometry of windows,
+and constants. A call checks that its arrays are contiguous, allocates the results and a
+workspace, and runs the kernel.
 
 Map: ``bound``; products and rows; windows; ``SINGLE``.
 """
@@ -19,23 +19,24 @@ from plugrad.geometry import contiguous_strides
 from plugrad.plugin import Graph, Spec, Step, prepared
 
 from ..kernels import conv, depthwise, fused, linalg, pool, quantized
-from ..native import MAX_ELEMENTS, around, described, in_order
+from ..native import MAX_ELEMENTS, as_contiguous, describe_windows, sizes_around
 from ..pool import native
 from .operands import bytes_of, operands
 from .rows import values
 
-MEMORY = (-1,)  # the argument that is memory for a kernel
-Argument = Any  # a number, None, an array, or a tuple of the number of a value
+MEMORY = (-1,)  # the argument that is the workspace of a kernel
+Argument = Any  # a number, None, an array, or (value,) for a value of the graph
 
 
 def bound(graph: Graph, name: str, *arguments: Argument, memory: int = 0) -> Any:
-    """Return a kernel with its numbers and constants.
+    """Return a kernel bound to its numbers and constants.
 
     Args:
-        graph: Its step.
-        name: That of the kernel in C.
-        arguments: What it takes, with the numbers of values in the place of arrays.
-        memory: How many numbers it needs besides: ``MEMORY`` is where.
+        graph: A graph of one step.
+        name: The name of the C kernel.
+        arguments: Its arguments; ``(value,)`` stands for the array of a value.
+        memory: The size of its workspace, in float32 elements. The argument ``MEMORY``
+            stands for it.
 
     """
     of = {v: n for n, v in enumerate((*graph.inputs, *graph.outputs))}
@@ -48,14 +49,14 @@ def bound(graph: Graph, name: str, *arguments: Argument, memory: int = 0) -> Any
         if not isinstance(x, tuple):
             return x
         constant = graph.constants.get(x[0])
-        return (of[x[0]],) if constant is None else in_order(constant)
+        return (of[x[0]],) if constant is None else as_contiguous(constant)
 
     kept = tuple([placed(x) for x in arguments])
     return native.bound(name, kept, given, made, int(memory > 0))  # type: ignore[union-attr]
 
 
 def _specs(graph: Graph) -> list[Spec | None] | None:
-    """Return the specs of the inputs; None unless all are float32 and not too large."""
+    """Return the specs of the inputs; None unless all are float32 and sizes fit."""
     (step,) = graph.steps
     specs = [None if x is None else graph.specs[x] for x in step.inputs]
     given = [spec for spec in (*specs, graph.specs[step.outputs[0]]) if spec]
@@ -69,7 +70,7 @@ def _specs(graph: Graph) -> list[Spec | None] | None:
 
 
 def _end(step: Step, specs: list[Spec | None], c: int) -> linalg.End | None:
-    """Return the epilogue of a fused kernel for C, with the numbers of values."""
+    """Return the epilogue arguments of a fused kernel for ``bound``."""
     if "activation" not in step.attrs:
         return linalg.NOTHING
     if any(spec is not None and spec.shape != (c,) for spec in specs[2:]):
@@ -97,7 +98,7 @@ def _product(step: Step, specs: list[Spec | None], graph: Graph) -> Any:
 
 
 def _softmax(log: int, step: Step, specs: Any, graph: Graph) -> Any:
-    sizes = around(specs[0].shape, step.attrs["axis"])
+    sizes = sizes_around(specs[0].shape, step.attrs["axis"])
     (x,), (y,) = step.inputs, step.outputs
     return bound(graph, "softmax_f32", (x,), (y,), *sizes, log)
 
@@ -105,7 +106,7 @@ def _softmax(log: int, step: Step, specs: Any, graph: Graph) -> Any:
 def _softmax_grad(log: int, step: Step, specs: Any, graph: Graph) -> Any:
     if specs[0] != specs[1]:
         return None
-    sizes = around(specs[0].shape, len(specs[0].shape) - 1)[:2]
+    sizes = sizes_around(specs[0].shape, len(specs[0].shape) - 1)[:2]
     arrays = [(v,) for v in (*step.inputs, *step.outputs)]
     return bound(graph, "softmax_grad_f32", *arrays, *sizes, log)
 
@@ -128,7 +129,7 @@ def _convolution(step: Step, specs: list[Spec | None], graph: Graph) -> Any:
 def _depthwise(step: Step, specs: Any, graph: Graph) -> Any:
     windows = step.attrs["geometry"]
     end = _end(step, specs, windows.out_shape[-1])
-    how = described(windows)
+    how = describe_windows(windows)
     if how is None or end is None or not depthwise.is_quick(specs[0].dtype, windows):
         return None
     x, filter, (y,) = *step.inputs[:2], step.outputs
@@ -136,14 +137,14 @@ def _depthwise(step: Step, specs: Any, graph: Graph) -> Any:
 
 
 def _pool(name: str, step: Step, specs: Any, graph: Graph) -> Any:
-    how = described(step.attrs["geometry"])
+    how = describe_windows(step.attrs["geometry"])
     if how is None or not pool.is_worth(specs[0].shape):
         return None
     return bound(graph, name, how, (step.inputs[0],), (step.outputs[0],))
 
 
 def _quantized(graph: Graph) -> Any:
-    """Return a product or convolution of bytes whose weights are constants."""
+    """Return an int8 product or convolution with constant weights; None otherwise."""
     (step,), (y,) = graph.steps, graph.steps[0].outputs
     specs: list[Any] = [None if x is None else graph.specs[x] for x in step.inputs]
     w = graph.constants.get(values(step)[1])
@@ -162,19 +163,19 @@ def _quantized(graph: Graph) -> Any:
 
 
 def _quantized_sizes(step: Step, specs: list[Any]) -> Any:
-    """Return windows, the name, the sizes of matrices, and what needs memory."""
+    """Return the windows, the C name, the matrix sizes, and (words, rows) of memory."""
     if step.kernel.name == "QuantizedMatMul":
         m = prod(specs[0].shape[:-1])
         (k, n) = specs[1].shape
         return (), "quantized_matmul_i8", (m, n, k), linalg.packed(m, n, k)
     windows = step.attrs["geometry"]
-    how = described(windows)
+    how = describe_windows(windows)
     found = None if how is None else (how,)
     return found, "quantized_conv_i8", (), quantized.needs(windows)
 
 
 def _made(make: Callable[[Step, Any, Graph], Any]) -> Callable[[Graph], Any]:
-    """Return a function that compiles a graph of one step, if its dtypes fit."""
+    """Return a function that compiles a graph of one step; None if specs do not fit."""
 
     def compiled(graph: Graph) -> Any:
         specs = _specs(graph)

@@ -1,8 +1,9 @@
-"""FarmHash's Fingerprint64, of many strings at once.
+"""FarmHash's Fingerprint64 of many strings at once.
 
-The algorithm is Geoff Pike's FarmHash (https://github.com/google/farmhash), the 64-bit
-hash of its ``na`` part, which is its fingerprint: the same on every machine, for good.
-Strings of one length take the same steps, each a vector; NumPy's unsigned numbers wrap.
+The algorithm is Geoff Pike's FarmHash (https://github.com/google/farmhash): the 64-bit
+hash of its ``na`` part, the fingerprint, which is the same on every machine and will
+not change. Strings of the same length are hashed together, one vector operation per
+step; NumPy's unsigned integers wrap.
 """
 
 from collections import defaultdict
@@ -20,31 +21,31 @@ Pair = tuple[Array, Array]
 def fingerprints(texts: list[bytes]) -> Array:
     """Return a hash of 64 bits for each string."""
     found = np.empty(len(texts), np.uint64)
-    rows: dict[int, list[int]] = defaultdict(list)
+    by_length: dict[int, list[int]] = defaultdict(list)
     for i, text in enumerate(texts):
-        rows[len(text)].append(i)
-    for length, at in rows.items():
-        table = np.frombuffer(b"".join([texts[i] for i in at]), np.uint8)
-        found[at] = _of_one_length(table.reshape(len(at), length))
+        by_length[len(text)].append(i)
+    for length, indices in by_length.items():
+        table = np.frombuffer(b"".join([texts[i] for i in indices]), np.uint8)
+        found[indices] = _hash_rows(table.reshape(len(indices), length))
     return found
 
 
-def _of_one_length(table: Array) -> Array:
+def _hash_rows(table: Array) -> Array:
     """Return the hashes of rows of bytes."""
     length = table.shape[1]
     if length == 0:
         return np.full(len(table), K2)
     if length <= 3:
-        return _to_3(table)
+        return _hash_1_to_3(table)
     if length <= 16:
-        return _to_16(table)
+        return _hash_4_to_16(table)
     if length <= 32:
-        return _to_32(table)
-    return _to_64(table) if length <= 64 else _beyond_64(table)
+        return _hash_17_to_32(table)
+    return _hash_33_to_64(table) if length <= 64 else _hash_over_64(table)
 
 
 def _fetch(table: Array, at: int, size: int = 8) -> Array:
-    """Return some bytes of each row as a number; ``at`` may count from the end."""
+    """Return ``size`` bytes of each row as a number; ``at`` may count from the end."""
     at = at + table.shape[1] if at < 0 else at
     part = np.ascontiguousarray(table[:, at : at + size])
     return part.view(f"<u{size}")[:, 0].astype(np.uint64)
@@ -59,7 +60,7 @@ def _mixed(x: Array) -> Array:
 
 
 def _joined(u: Array, v: Array, factor: Array | np.uint64) -> Array:
-    """Return one number for two: Murmur's way."""
+    """Combine two numbers into one, as in MurmurHash."""
     a = _mixed((u ^ v) * factor)
     return _mixed((v ^ a) * factor) * factor
 
@@ -68,7 +69,7 @@ def _factor(table: Array) -> np.uint64:
     return K2 + np.uint64(2 * table.shape[1])
 
 
-def _to_3(table: Array) -> Array:
+def _hash_1_to_3(table: Array) -> Array:
     length = table.shape[1]
     a, b, c = (table[:, i].astype(np.uint64) for i in (0, length >> 1, length - 1))
     y = a + (b << np.uint64(8))
@@ -76,7 +77,7 @@ def _to_3(table: Array) -> Array:
     return _mixed(y * K2 ^ z * K0) * K2
 
 
-def _to_16(table: Array) -> Array:
+def _hash_4_to_16(table: Array) -> Array:
     length = table.shape[1]
     factor = _factor(table)
     if length < 8:
@@ -89,7 +90,7 @@ def _to_16(table: Array) -> Array:
     return _joined(c, d, factor)
 
 
-def _to_32(table: Array) -> Array:
+def _hash_17_to_32(table: Array) -> Array:
     factor = _factor(table)
     a = _fetch(table, 0) * K1
     b = _fetch(table, 8)
@@ -99,7 +100,7 @@ def _to_32(table: Array) -> Array:
     return _joined(first, a + _rotated(b + K2, 18) + c, factor)
 
 
-def _to_64(table: Array) -> Array:
+def _hash_33_to_64(table: Array) -> Array:
     factor = _factor(table)
     a = _fetch(table, 0) * K2
     b = _fetch(table, 8)
@@ -116,7 +117,7 @@ def _to_64(table: Array) -> Array:
 
 
 def _weak(table: Array, at: int, a: Array, b: Array) -> Pair:
-    """Return two numbers for 32 bytes and two seeds."""
+    """Return FarmHash's weak hash of 32 bytes and two seeds: two numbers."""
     w, x, y, z = (_fetch(table, at + i) for i in (0, 8, 16, 24))
     a = a + w
     b = _rotated(b + a + z, 21)
@@ -127,7 +128,7 @@ def _weak(table: Array, at: int, a: Array, b: Array) -> Pair:
 def _round(
     table: Array, at: int, state: tuple[Array, Array, Array, Pair, Pair], last: bool
 ) -> tuple[Array, Array, Array, Pair, Pair]:
-    """Take in 64 bytes; the last ones with another factor and more weight."""
+    """Mix 64 bytes into the state; the last bytes use other factors."""
     x, y, z, v, w = state
     factor: Array | np.uint64 = K1
     nine = np.uint64(1)
@@ -148,13 +149,13 @@ def _round(
     return z, y, x, v, w
 
 
-def _beyond_64(table: Array) -> Array:
+def _hash_over_64(table: Array) -> Array:
     count, length = table.shape
     seed = np.full(count, 81, np.uint64)
-    null = np.zeros(count, np.uint64)
+    zero = np.zeros(count, np.uint64)
     y = seed * K1 + np.uint64(113)
     z = _mixed(y * K2 + np.uint64(113)) * K2
-    state = seed * K2 + _fetch(table, 0), y, z, (null, null), (null, null)
+    state = seed * K2 + _fetch(table, 0), y, z, (zero, zero), (zero, zero)
     for at in range(0, (length - 1) // 64 * 64, 64):
         state = _round(table, at, state, last=False)
     factor = K1 + ((state[2] & np.uint64(255)) << np.uint64(1))

@@ -1,4 +1,4 @@
-"""What the kernels with windows share: padding, indexing, and blocks for a cache.
+"""Functions shared by kernels with windows: padding, indexing, cache blocking.
 
 Letters: n batch, p q output positions, c channels in, k channels out,
 t kernel positions.
@@ -21,29 +21,29 @@ Index = tuple[slice, ...]
 
 
 def padded(x: Array, windows: Windows, value: float = 0) -> Array:
-    """Return ``x`` with its padding around; ``np.pad`` is several times slower."""
+    """Return ``x`` with padding around it; ``np.pad`` is several times slower."""
     if not any(map(any, windows.padding)):
         return x
-    y = empty(x.shape, windows, x.dtype)
+    y = empty_padded(x.shape, windows, x.dtype)
     y.fill(value)
-    y[core(windows)] = x
+    y[core_index(windows)] = x
     return y
 
 
-def empty(shape: tuple[int, ...], windows: Windows, dtype: np.dtype) -> Array:
+def empty_padded(shape: tuple[int, ...], windows: Windows, dtype: np.dtype) -> Array:
     """Return uninitialized memory for a tensor of ``shape`` and its padding."""
     ends = zip(shape[1:-1], windows.padding, strict=True)
     return np.empty((shape[0], *(b + n + a for n, (b, a) in ends), shape[-1]), dtype)
 
 
-def core(windows: Windows) -> Index:
-    """Return where in the padded input the input is."""
+def core_index(windows: Windows) -> Index:
+    """Return the index of the input within the padded input."""
     ends = zip(windows.in_shape[1:-1], windows.padding, strict=True)
     return (slice(None), *(slice(before, before + n) for n, (before, _) in ends))
 
 
-def seen(windows: Windows, position: tuple[int, ...]) -> Index:
-    """Return what of the padded input the windows see at one kernel position."""
+def window_index(windows: Windows, position: tuple[int, ...]) -> Index:
+    """Return the index of the padded input that windows read at a kernel position."""
     outputs = windows.out_shape[1:-1]
     ends = zip(position, outputs, windows.strides, strict=True)
     return (slice(None), *(slice(t, t + p * s, s) for t, p, s in ends))
@@ -61,39 +61,39 @@ def view(x: Array, windows: Windows) -> Array:
     )
 
 
-def pixels(x: Array) -> Array:
+def as_pixels(x: Array) -> Array:
     """View the channels of a pixel as one element, which NumPy moves in one piece."""
     x = np.ascontiguousarray(x)
     return x.view(f"V{x.itemsize * x.shape[-1]}")[..., 0]
 
 
 def read(x: Array, index: Index, buffer: Array) -> Array:
-    """Return what lies at an index, copied to ``buffer`` if many pixels are apart.
+    """Return the elements at an index, copied to ``buffer`` if many pixels are strided.
 
-    The buffer is contiguous: else its pixels would be those of a copy.
+    The buffer must be contiguous, so that ``pixels`` returns a view of it, not a copy.
     """
     if index[-1].step == 1 or buffer.size < 4096:
         return x[index]
-    pixels(buffer)[...] = pixels(x)[index]
+    as_pixels(buffer)[...] = as_pixels(x)[index]
     return buffer
 
 
 def add(x: Array, index: Index, y: Array, buffer: Array) -> None:
-    """Add ``y`` to what lies at an index, by way of ``buffer`` as in ``read``."""
+    """Add ``y`` to the elements at an index, using ``buffer`` like ``read``."""
     total = read(x, index, buffer)
     np.add(total, y, out=total)
     if total is buffer:
-        pixels(x)[index] = pixels(buffer)
+        as_pixels(x)[index] = as_pixels(buffer)
 
 
-def lined(row: Array, x: Array) -> Array:
-    """Repeat ``[c]`` beside ``x`` as ``[q, c]``: NumPy is slow along few channels."""
+def repeat_row(row: Array, x: Array) -> Array:
+    """Repeat a row of ``[c]`` as ``[q, c]``: NumPy broadcasts few channels slowly."""
     if row.ndim > 1 or x.ndim < 3 or row.shape != x.shape[-1:]:
         return row
     return np.repeat(row[None], x.shape[-2], 0)
 
 
-def flat(x: Array) -> Array:
+def as_matrix(x: Array) -> Array:
     """Return a matrix whose rows are the channels of each pixel."""
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
@@ -101,7 +101,7 @@ def flat(x: Array) -> Array:
 def blocks(
     shape: tuple[int, ...], row: int, limit: int
 ) -> Iterator[tuple[slice, slice]]:
-    """Cut the first two axes into pieces of at most ``limit`` bytes, ``row`` a row."""
+    """Yield blocks of the first two axes, of ``limit`` bytes if a row has ``row``."""
     count, rows = shape[:2]
     fit = max(limit // max(row, 1), 1)
     if fit >= rows:
@@ -115,16 +115,16 @@ def blocks(
 
 
 def batches(x: Array, limit: int = 1 << 20) -> Iterator[slice]:
-    """Cut the batch of ``x`` into pieces of about ``limit`` bytes, for the cache."""
+    """Yield slices of the batch of ``x`` of about ``limit`` bytes, for the cache."""
     step = max(limit // max(math.prod(x.shape[1:]) * x.itemsize, 1), 1)
     for i in range(0, x.shape[0], step):
         yield slice(i, i + step)
 
 
-def widened(kernel: F) -> F:
-    """Let a kernel of sums of products compute in dtypes that BLAS has.
+def in_blas_dtype(kernel: F) -> F:
+    """Make a kernel that sums products compute in dtypes that BLAS supports.
 
-    float16 goes by float32, and integers by float64 while their sums are exact there.
+    float16 is computed in float32, and integers in float64 if their sums are exact.
     """
 
     @functools.wraps(kernel)
@@ -142,7 +142,7 @@ def widened(kernel: F) -> F:
 
 
 def _exact(xs: list[Array]) -> bool:
-    """Tell whether all sums of products are below 2**53."""
+    """Return whether all sums of products are below 2**53."""
     count = min(x.size for x in xs)
     largest = [max(int(x.max()), -int(x.min())) for x in xs] if count else [0]
     return math.prod(largest) * count < 2**53

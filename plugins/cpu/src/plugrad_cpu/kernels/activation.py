@@ -1,7 +1,7 @@
 """Activation functions.
 
-They are made of limits, which keep NaN, and not of ``where``, which is ten times as
-slow: it has to guess which branch comes next.
+They use ``minimum`` and ``maximum``, which propagate NaN. ``where`` is ten times slower
+because of branch mispredictions.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,10 @@ from ..native import LOADED, elementwise
 from .unary import by_blocks, scaled_erfc, times_gaussian
 
 kernels = KernelTable()
-CLIP_MIN_ELEMENTS = 4096  # above, np.clip is used
+CLIP_MIN_ELEMENTS = 4096  # above, np.clip is faster
 ROOT_HALF = 0.5**0.5
-# The factors of x and x³ in gelu by tanh. High parts have few bits.
+# The factors of x and x³ in the tanh approximation of gelu, split into two parts: the
+# high parts have few bits, so that their products are exact.
 SLOPE = (8 / np.pi) ** 0.5
 CUBE = 0.044715 * SLOPE
 LINE_HIGH, LINE_REST = 1.5957691216026433, 3.0874305383944692e-12
@@ -37,20 +38,20 @@ def _wide(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 @elementwise("clip_f32")
 def _limited(x: Array, low: float, high: float) -> Array:
-    """Clip; for many numbers ``clip`` is three times as fast as ``maximum``."""
+    """Clip; for large arrays ``clip`` is three times as fast as ``maximum``."""
     if x.size > CLIP_MIN_ELEMENTS:
         return np.clip(x, x.dtype.type(low), x.dtype.type(high))
     return np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))
 
 
-def _above(x: Array) -> Array:
+def _positive_part(x: Array) -> Array:
     """Return ``max(x, 0)``."""
     if x.size > CLIP_MIN_ELEMENTS and x.dtype.kind == "f":
         return np.clip(x, 0, inf)
     return np.maximum(x, x.dtype.type(0))
 
 
-def _below(x: Array) -> Array:
+def _negative_part(x: Array) -> Array:
     """Return ``min(x, 0)``."""
     return np.clip(x, -inf, 0) if x.size > CLIP_MIN_ELEMENTS else np.minimum(x, 0)
 
@@ -60,7 +61,9 @@ def _no_negative_zero(y: Array) -> Array:
     return y
 
 
-kernels["Relu"] = elementwise("relu_f32")(lambda x: _no_negative_zero(_above(x)))
+kernels["Relu"] = elementwise("relu_f32")(
+    lambda x: _no_negative_zero(_positive_part(x))
+)
 kernels["Relu6"] = elementwise("relu6_f32")(
     lambda x: _no_negative_zero(_limited(x, 0, 6))
 )
@@ -69,8 +72,8 @@ kernels["ClipByValue"] = lambda x, *, min, max: _limited(x, min, max)
 
 @elementwise("leaky_relu_f32")
 def leaky_relu(x: Array, alpha: float) -> Array:
-    """Return ``max(x, alpha x)`` if alpha is at most 1, else use Prelu."""
-    slope = x.dtype.type(alpha)  # which may be 0 where alpha is not
+    """Return ``max(x, alpha x)`` if alpha is in (0, 1]; otherwise use Prelu."""
+    slope = x.dtype.type(alpha)  # may round to 0
     return np.maximum(x, x * slope) if 0 < slope <= 1 else prelu(x, slope)
 
 
@@ -80,17 +83,17 @@ kernels["LeakyRelu"] = lambda x, *, alpha: leaky_relu(x, alpha)
 @kernels("Prelu")
 @elementwise("prelu_f32", "ff->f")
 def prelu(x: Array, alpha: Array) -> Array:
-    """Ignore slopes, which may be infinite or NaN, where ``x`` is positive."""
+    """Ignore the slope where ``x`` is positive: it may be infinite or NaN."""
     if np.isfinite(alpha).all():
-        return _above(x) + _below(x) * alpha
+        return _positive_part(x) + _negative_part(x) * alpha
     return np.where(x < 0, x * alpha, x)
 
 
 @elementwise("step_f32")
 def step(x: Array, alpha: float) -> Array:
-    """Return 1, ``alpha`` or, for NaN, NaN."""
+    """Return 1 if ``x`` is positive, NaN if it is NaN, and else ``alpha``."""
     y = np.array(x > 0, x.dtype)
-    if alpha:  # copies by a mask that is hard to guess are slow
+    if alpha:  # masked copies are slow if the mask is irregular
         np.copyto(y, x.dtype.type(alpha), where=x <= 0)
     np.copyto(y, x, where=np.isnan(x))
     return y
@@ -103,15 +106,15 @@ kernels["Step"] = lambda x, *, alpha: step(x, alpha)
 @elementwise("elu_f32")
 @_wide
 def elu(x: Array) -> Array:
-    """One of the two terms is 0."""
-    return np.expm1(_below(x)) + _above(x)
+    """Add two terms, of which one is 0."""
+    return np.expm1(_negative_part(x)) + _positive_part(x)
 
 
 @kernels("EluGrad")
 @elementwise("elu_grad_f32", "ff->f")
 def elu_grad(dy: Array, y: Array) -> Array:
     """Multiply by the slope: 1, or ``e^x = y + 1``."""
-    return dy * (_below(y) + 1)
+    return dy * (_negative_part(y) + 1)
 
 
 SCALE, ALPHA = 1.0507009873554805, 1.6732632423543772
@@ -121,20 +124,20 @@ SCALE, ALPHA = 1.0507009873554805, 1.6732632423543772
 @elementwise("selu_f32")
 @_wide
 def selu(x: Array) -> Array:
-    """One of the two terms is 0."""
-    return np.expm1(_below(x)) * (SCALE * ALPHA) + _above(x) * SCALE
+    """Add two terms, of which one is 0."""
+    return np.expm1(_negative_part(x)) * (SCALE * ALPHA) + _positive_part(x) * SCALE
 
 
 @kernels("Sigmoid")
 @elementwise("sigmoid_f32")
 @_wide
 def sigmoid(x: Array) -> Array:
-    """Return ``1 / (1 + e^-x)``; where ``e^-x`` is large, ``e^x / (1 + e^x)``."""
+    """Return ``1 / (1 + e^-x)``, or ``e^x / (1 + e^x)`` where ``e^-x`` is large."""
     y = np.negative(x, out=np.empty_like(x))
     np.exp(y, out=y)
     y += 1
     np.reciprocal(y, out=y)
-    if not np.min(x, initial=0) > -16:  # or there are NaNs
+    if not np.min(x, initial=0) > -16:  # also true if there are NaNs
         e = np.exp(x)
         np.divide(e, e + 1, out=y, where=x < -16)
     return y
@@ -144,18 +147,18 @@ def sigmoid(x: Array) -> Array:
 @elementwise("softplus_f32")
 @_wide
 def softplus(x: Array) -> Array:
-    """Return ``log(1 + e^x)`` without the exponential of a positive number."""
+    """Return ``log(1 + e^x)``; no exponential of a positive number can overflow."""
     y = np.abs(x, out=np.empty_like(x))
     np.negative(y, out=y)
     np.exp(y, out=y)
     np.log1p(y, out=y)
-    y += _above(x)
+    y += _positive_part(x)
     return y
 
 
 @by_blocks
 def _gelu(x: Array, out: Array) -> None:
-    """Compute float32 in float64; below 0, by a factor that does not cancel."""
+    """Compute float32 in float64; below 0, use a formula without cancellation."""
     a = np.abs(x, dtype=np.float64)
     y, correction = scaled_erfc(a * ROOT_HALF, x.dtype)
     y *= 0.5 * np.minimum(x, 40)  # inf · 0 is NaN
@@ -165,7 +168,7 @@ def _gelu(x: Array, out: Array) -> None:
 
 @by_blocks
 def _gelu_tanh(x: Array, out: Array) -> None:
-    """Compute ``x`` times a sigmoid, which does not cancel as ``1 + tanh`` does."""
+    """Compute ``x`` times a sigmoid; ``1 + tanh`` would lose digits to cancellation."""
     e = _exp_gelu_tanh(np.clip(x, -22, 22).astype(np.float64))
     y = np.where(x < 0, e, 1)
     y /= e + 1
@@ -174,10 +177,10 @@ def _gelu_tanh(x: Array, out: Array) -> None:
 
 
 def _exp_gelu_tanh(x: Array) -> Array:
-    """Return ``e^-|u|`` for ``u = √(8/π) · (x + 0.044715 x³)`` of float64.
+    """Return ``e^-|u|`` in float64 for ``u = √(8/π) · (x + 0.044715 x³)``.
 
     ``c`` is x rounded to 13 bits: the sum of its products with the high parts is exact,
-    and what is left of ``u`` is small.
+    and the remainder of ``u`` is small.
     """
     c = np.rint(x * 256) * (1 / 256)
     cube = c * c * c
@@ -193,7 +196,7 @@ kernels["GeluTanh"] = elementwise("gelu_tanh_f32")(_gelu_tanh)
 
 
 def _slope(dy: Array, x: Array, factor: float) -> Array:
-    """Return the gradient of a sigmoid of ``factor · x``, times the factor."""
+    """Return ``dy`` times the slope of ``factor · sigmoid(factor · x)``."""
     if x.dtype.kind == "c":
         return NotImplemented
     if x.dtype.itemsize == 2:
@@ -212,7 +215,7 @@ def _slope(dy: Array, x: Array, factor: float) -> Array:
 @kernels("SigmoidGrad")
 @elementwise("sigmoid_grad_f32", "ff->f")
 def sigmoid_grad(dy: Array, x: Array) -> Array:
-    """Compute the slope from the input, because ``1 - y`` would cancel."""
+    """Compute the slope from the input: ``1 - y`` would lose digits near 1."""
     return _slope(dy, x, 1.0)
 
 
@@ -223,7 +226,7 @@ def tanh_grad(dy: Array, x: Array) -> Array:
     return _slope(dy, x, 2.0)
 
 
-# In C alone; of other dtypes by their parts.
+# Gradients in C; for other dtypes, their decompositions run.
 _GELU = {"Gelu": "gelu", "GeluTanh": "gelu_tanh"}
 _BACK = _GELU | {name: name.lower() for name in ("Relu", "Sigmoid", "Tanh", "Erf")}
 for _name, _symbol in _BACK.items() if LOADED else ():

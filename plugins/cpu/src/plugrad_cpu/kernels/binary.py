@@ -1,4 +1,4 @@
-"""Binary kernels: a ufunc each, where NumPy has one; of float32 most are in C."""
+"""Binary kernels: NumPy ufuncs where they exist; most float32 kernels are in C."""
 
 import numpy as np
 from plugrad.plugin import KernelTable
@@ -24,7 +24,7 @@ kernels = KernelTable(
 
 @kernels("AddN")
 def add_n(*xs: Array) -> Array:
-    """Allocate the first sum, and add the others to it in place."""
+    """Allocate the first sum, and add the other inputs in place."""
     if len(xs) == 1:
         return xs[0]
     y = xs[0] + xs[1]
@@ -45,30 +45,30 @@ def squared_difference(a: Array, b: Array) -> Array:
 @kernels("FloorDiv")
 @elementwise("floor_div_f32", "ff->f")
 def floor_divide(a: Array, b: Array) -> Array:
-    """Divide like Python, except that 1 / -inf is -0, which is its own floor."""
+    """Divide like Python, except for infinities: 1 // -inf is -0, not -1."""
     y = np.floor_divide(a, b)
     if a.dtype.kind == "f":
-        endless = np.isinf(a) | np.isinf(b)
-        if endless.any():
-            return np.where(endless, np.floor(a / b), y)
+        infinite = np.isinf(a) | np.isinf(b)
+        if infinite.any():
+            return np.where(infinite, np.floor(a / b), y)
     return y
 
 
 @kernels("Pow")
 @by_float32("ff->f")
 def pow(a: Array, b: Array) -> Array:
-    """Compute small powers as products, which is ten times faster."""
+    """Compute small integer powers as products, which is ten times faster."""
     if not b.ndim:
         n = b.item()
         if n in (1, 2, 3):
             return a if n == 1 else a * a if n == 2 else a * a * a
     if b.dtype.kind == "i" and b.size and b.min() < 0:
-        return _whole(a, b)
+        return _integer_power(a, b)
     return np.power(a, b)
 
 
-def _whole(a: Array, b: Array) -> Array:
-    """Raise integers to negative powers: ±1 remain, and all others give 0."""
+def _integer_power(a: Array, b: Array) -> Array:
+    """Raise integers to powers; negative powers give ±1 for ±1, and otherwise 0."""
     inverse = np.where(a == 1, 1, np.where(a == -1, 1 - 2 * (b & 1), 0))
     y = np.where(b < 0, inverse, np.power(a, np.maximum(b, 0)))
     return y.astype(a.dtype)

@@ -1,4 +1,4 @@
-"""Blocks of space: an axis of blocks and one inside of them, moved elsewhere."""
+"""Spatial blocks: moving them to and from the batch or the channels."""
 
 import math
 
@@ -12,7 +12,7 @@ kernels = KernelTable()
 
 @kernels("DepthToSpace")
 def depth_to_space(x: Array, *, block_size: int, data_format: str) -> Array:
-    """Cut the channels into block rows, block columns and what is left."""
+    """Split the channels into block rows, block columns and output channels."""
     b = block_size
     if data_format == "NCHW":
         n, c, h, w = x.shape
@@ -27,7 +27,7 @@ def depth_to_space(x: Array, *, block_size: int, data_format: str) -> Array:
 
 @kernels("SpaceToBatchND")
 def space_to_batch(x: Array, *, block_shape: Sizes, paddings: Pairs) -> Array:
-    """Cut each axis of space into blocks; what is inside goes in front."""
+    """Split spatial axes into blocks; positions in a block move into the batch."""
     m = len(block_shape)
     if any(map(any, paddings)):
         pairs = ((0, 0), *paddings, *[(0, 0)] * (x.ndim - 1 - m))
@@ -43,7 +43,7 @@ def space_to_batch(x: Array, *, block_shape: Sizes, paddings: Pairs) -> Array:
 
 @kernels("BatchToSpaceND")
 def batch_to_space(x: Array, *, block_shape: Sizes, crops: Pairs) -> Array:
-    """Move the positions within blocks behind the axes of blocks, and crop."""
+    """Move the positions within blocks next to the block axes, merge, and crop."""
     m = len(block_shape)
     batch = x.shape[0] // math.prod(block_shape)
     space = x.shape[1 : m + 1]

@@ -1,4 +1,4 @@
-"""Which boxes to keep: in float64, so that what is compared is not rounded."""
+"""Non-maximum suppression of boxes, in float64 so that comparisons are accurate."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +13,7 @@ kernels = KernelTable()
 
 @kernels("NonMaxSuppressionV3")
 def non_max_suppression(boxes: Array, scores: Array, **attrs: float) -> Array:
-    """Return the indices only."""
+    """Return only the indices of the selected boxes."""
     return _hard(boxes, scores, **attrs)
 
 
@@ -21,7 +21,7 @@ def non_max_suppression(boxes: Array, scores: Array, **attrs: float) -> Array:
 def non_max_suppression_padded(
     boxes: Array, scores: Array, **attrs: float
 ) -> tuple[Array, Array]:
-    """Return the indices with zeros behind, and how many there are."""
+    """Return the indices, padded with zeros, and their number."""
     found = _hard(boxes, scores, **attrs)
     indices = np.zeros(int(attrs["max_output_size"]), np.int32)
     indices[: len(found)] = found
@@ -32,7 +32,7 @@ def non_max_suppression_padded(
 def non_max_suppression_with_score(
     boxes: Array, scores: Array, *, soft_nms_sigma: float, **attrs: float
 ) -> tuple[Array, Array]:
-    """Return the indices, and the scores that they had in the end."""
+    """Return the indices, and the final scores of these boxes."""
     if soft_nms_sigma:
         return _soft(boxes, scores, soft_nms_sigma, **attrs)
     indices = _hard(boxes, scores, **attrs)
@@ -40,49 +40,49 @@ def non_max_suppression_with_score(
 
 
 def _hard(boxes: Array, scores: Array, **attrs: float) -> Array:
-    """Go through the boxes by falling score, dropping what each one suppresses."""
+    """Select boxes by descending score; each drops the boxes that overlap it."""
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > attrs["score_threshold"]]
     overlap = _overlaps(boxes[order])
-    left = np.ones(len(order), bool)
+    remaining = np.ones(len(order), bool)
     found = 0
     for i in range(len(order)):
         if found == attrs["max_output_size"]:
-            left[i:] = False
+            remaining[i:] = False
             break
-        if left[i]:
+        if remaining[i]:
             found += 1
             rest = slice(i + 1, None)
-            left[rest] &= ~(overlap(i, rest) >= attrs["iou_threshold"])
-    return order[left].astype(np.int32)
+            remaining[rest] &= ~(overlap(i, rest) >= attrs["iou_threshold"])
+    return order[remaining].astype(np.int32)
 
 
 def _soft(
     boxes: Array, scores: Array, sigma: float, **attrs: float
 ) -> tuple[Array, Array]:
-    """Take the best box again and again, lowering the scores of all others."""
+    """Select the best box repeatedly; each lowers the scores of the other boxes."""
     overlap = _overlaps(boxes)
-    now = scores.astype(np.float64)
+    current = scores.astype(np.float64)
     found: list[int] = []
-    kept: list[float] = []
-    now[~(now > attrs["score_threshold"])] = -math.inf
-    while len(found) < min(attrs["max_output_size"], len(now)):
-        best = int(now.argmax())
-        if now[best] == -math.inf:
+    found_scores: list[float] = []
+    current[~(current > attrs["score_threshold"])] = -math.inf
+    while len(found) < min(attrs["max_output_size"], len(current)):
+        best = int(current.argmax())
+        if current[best] == -math.inf:
             break
         found.append(best)
-        kept.append(now[best])
+        found_scores.append(current[best])
         iou = overlap(best, slice(None))
-        now *= np.exp(iou**2 * (-0.5 / sigma))
-        now[
-            (iou >= attrs["iou_threshold"]) | ~(now > attrs["score_threshold"])
+        current *= np.exp(iou**2 * (-0.5 / sigma))
+        current[
+            (iou >= attrs["iou_threshold"]) | ~(current > attrs["score_threshold"])
         ] = -math.inf
-        now[best] = -math.inf
-    return np.array(found, np.int32), np.array(kept, scores.dtype)
+        current[best] = -math.inf
+    return np.array(found, np.int32), np.array(found_scores, scores.dtype)
 
 
 def _overlaps(boxes: Array) -> Callable[[int, slice], Array]:
-    """Return a function of a box and others: what each shares of the union, or 0."""
+    """Return a function: the intersection over union of a box with other boxes."""
     corners = boxes.astype(np.float64).reshape(-1, 2, 2)
     low, high = (np.ascontiguousarray(f(1).T) for f in (corners.min, corners.max))
     area = (high - low).prod(0)
@@ -91,8 +91,8 @@ def _overlaps(boxes: Array) -> Callable[[int, slice], Array]:
         sides = np.minimum(high[:, box, None], high[:, others])
         sides -= np.maximum(low[:, box, None], low[:, others])
         y, x = np.maximum(sides, 0, out=sides)
-        shared = y * x
-        whole = area[box] + area[others] - shared
-        return np.where(whole > 0, shared / whole, 0)
+        intersection = y * x
+        union = area[box] + area[others] - intersection
+        return np.where(union > 0, intersection / union, 0)
 
     return overlap

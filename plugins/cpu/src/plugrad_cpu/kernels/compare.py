@@ -1,4 +1,4 @@
-"""Comparison, choice, logic and bits: a ufunc each; NumPy broadcasts."""
+"""Comparison, selection, logic and bits: NumPy ufuncs, which broadcast."""
 
 import numpy as np
 from plugrad.plugin import KernelTable
@@ -28,10 +28,10 @@ kernels = KernelTable(
 
 @kernels("Select")
 def select(condition: Array, a: Array, b: Array) -> Array:
-    """Choose by bits.
+    """Select by bit operations.
 
-    ``where`` guesses which branch comes next, and takes ten times as long if it is
-    wrong half of the time.
+    ``where`` branches, and is ten times slower if half of the branches are
+    mispredicted.
     """
     if condition.size < 4096 or a.itemsize > 8 or a.dtype.hasobject:
         return np.where(condition, a, b)
@@ -42,7 +42,7 @@ def select(condition: Array, a: Array, b: Array) -> Array:
     return ((mask & (a.view(kind) ^ other)) ^ other).view(a.dtype)
 
 
-# The last one is tried first.
+# Each decorator wraps the kernel before it, so the last dtype is tried first.
 for _name in ("uint8", "int8", "bool", "int64", "float64", "int32", "float32"):
     _size = np.dtype(_name).itemsize
     _t = np.dtype(_name).char

@@ -1,4 +1,4 @@
-"""Complex numbers: NumPy has them; parts are views."""
+"""Complex numbers: NumPy supports them; real and imaginary parts are views."""
 
 import numpy as np
 from plugrad.plugin import KernelTable
@@ -10,7 +10,7 @@ kernels = KernelTable(ComplexAbs=np.absolute)
 
 @kernels("Complex")
 def complex_(real: Array, imag: Array) -> Array:
-    """Fill in both parts; ``real + 1j * imag`` would make NaN of infinities."""
+    """Write both parts; ``real + 1j * imag`` would turn infinities into NaN."""
     y = np.empty(real.shape, np.result_type(real, np.complex64))
     y.real = real
     y.imag = imag
@@ -19,11 +19,11 @@ def complex_(real: Array, imag: Array) -> Array:
 
 @kernels("Real")
 def real(input: Array) -> Array:
-    """Copy, as a view of every other number is slow to compute with."""
+    """Return a copy: computing with a view of every other number is slow."""
     return np.ascontiguousarray(input.real).reshape(input.shape)
 
 
 @kernels("Imag")
 def imag(input: Array) -> Array:
-    """Copy, as a view of every other number is slow to compute with."""
+    """Return a copy: computing with a view of every other number is slow."""
     return np.ascontiguousarray(input.imag).reshape(input.shape)

@@ -1,6 +1,7 @@
-"""Kernels that make tensors, and Cast.
+"""Kernels that create tensors, and Cast.
 
-A kernel without inputs gets the backend's arrays; NumPy has no need of them.
+A kernel without inputs gets the ``arrays`` of the backend as its first argument; NumPy
+does not need them.
 """
 
 from math import copysign
@@ -9,7 +10,7 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array, NumpyArrays
-from ..native import MAX_ELEMENTS, in_order, widened
+from ..native import MAX_ELEMENTS, as_contiguous, widened
 from ..native import kernels as in_c
 
 kernels = KernelTable()
@@ -29,22 +30,25 @@ CASTS = {
 
 @kernels("Cast")
 def cast(x: Array, *, dtype: np.dtype) -> Array:
-    """Use ``astype``, except from floating numbers to integers.
+    """Use ``astype``, except from floating-point numbers to integers.
 
-    NumPy leaves those that are out of range to the processor; here they wrap.
+    In NumPy, values out of range give a result that depends on the processor; here they
+    wrap.
     """
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         x = x.real
-    whole = x.dtype.kind == "f" and dtype.kind in "iu"
-    x = widened(x) if whole else x
+    to_integer = x.dtype.kind == "f" and dtype.kind in "iu"
+    x = widened(x) if to_integer else x
     function = (
-        CASTS.get((x.dtype, dtype)) if whole or x.size >= CAST_MIN_ELEMENTS else None
+        CASTS.get((x.dtype, dtype))
+        if to_integer or x.size >= CAST_MIN_ELEMENTS
+        else None
     )
-    if function and x.size < MAX_ELEMENTS and (whole or x.flags.c_contiguous):
+    if function and x.size < MAX_ELEMENTS and (to_integer or x.flags.c_contiguous):
         y = np.empty(x.shape, dtype)
-        function(in_order(x), y, x.size)
+        function(as_contiguous(x), y, x.size)
         return y
-    if not whole:
+    if not to_integer:
         return x.astype(dtype)
     if dtype != np.int64:
         return cast(x, dtype=np.dtype(np.int64)).astype(dtype)
@@ -55,19 +59,19 @@ def cast(x: Array, *, dtype: np.dtype) -> Array:
 
 @kernels("Bitcast")
 def bitcast(x: Array, *, dtype: np.dtype) -> Array:
-    """Return a view of the same bytes, copied if wider elements are not aligned."""
-    x = in_order(x)
+    """Return a view of the same bytes; copy if the new elements are not aligned."""
+    x = as_contiguous(x)
     if x.itemsize > dtype.itemsize:
         return x[..., None].view(dtype)
     if x.itemsize == dtype.itemsize:
         return x.view(dtype)
-    return in_order(x.view(dtype)[..., 0])
+    return as_contiguous(x.view(dtype)[..., 0])
 
 
 @kernels("Identity")
 def identity(x: Array) -> Array:
     """Share the memory of row-major arrays: kernels never write into inputs."""
-    return in_order(x)
+    return as_contiguous(x)
 
 
 @kernels("Fill")
@@ -78,14 +82,14 @@ def fill(
     value: complex | bytes,
     dtype: np.dtype,
 ) -> Array:
-    """Let the system provide zeros, except -0."""
+    """Get zeros from the system, which is faster; but not -0."""
     if value == 0 and copysign(1, value.real) > 0:
         return np.zeros(shape, dtype)
     return filled(shape, value, dtype)
 
 
 def filled(shape: tuple[int, ...], value: complex | bytes, dtype: np.dtype) -> Array:
-    """Return ``value`` everywhere; ``full`` would cut off zeros at the end of bytes."""
+    """Return a filled array; for bytes, ``np.full`` would strip trailing zeros."""
     if not isinstance(value, bytes):
         return np.full(shape, value, dtype)
     y = np.empty(shape, dtype)
@@ -95,13 +99,13 @@ def filled(shape: tuple[int, ...], value: complex | bytes, dtype: np.dtype) -> A
 
 @kernels("ZerosLike")
 def zeros_like(x: Array) -> Array:
-    """In row-major order, whatever that of ``x``."""
+    """Return a row-major array, whatever the order of ``x``."""
     return np.zeros(x.shape, x.dtype)
 
 
 @kernels("OnesLike")
 def ones_like(x: Array) -> Array:
-    """In row-major order, whatever that of ``x``."""
+    """Return a row-major array, whatever the order of ``x``."""
     return np.ones(x.shape, x.dtype)
 
 
@@ -109,7 +113,7 @@ def ones_like(x: Array) -> Array:
 def range_(
     arrays: NumpyArrays, *, start: float, step: float, size: int, dtype: np.dtype
 ) -> Array:
-    """Compute integers modulo 2^n, which is exact at the end, and others in float64."""
+    """Compute integers modulo 2^64, then cast; compute other numbers in float64."""
     if isinstance(start, int) and isinstance(step, int) and dtype.kind in "iu":
         limits = np.iinfo(dtype)
         stop = start + step * size
@@ -134,8 +138,8 @@ def linspace(
     endpoint: bool,
     dtype: np.dtype,
 ) -> Array:
-    """Compute in double precision, then round; a large int would create objects."""
-    if num == 1 or start == stop:  # without infinity minus itself
+    """Compute in double precision, then round; large ints must not become objects."""
+    if num == 1 or start == stop:  # avoids infinity minus infinity
         return np.full(num, start, dtype)
-    # The difference is floating, and keeps -0.0 and infinite parts.
+    # Subtracting 0.0 makes a float, and keeps -0.0 and infinite parts.
     return np.linspace(start - 0.0, stop - 0.0, num, endpoint).astype(dtype)

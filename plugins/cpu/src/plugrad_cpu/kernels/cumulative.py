@@ -1,4 +1,4 @@
-"""Sums and products up to each element, and counting."""
+"""Cumulative sums and products, and counting."""
 
 import math
 from collections.abc import Callable
@@ -8,22 +8,29 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ..native import BITS, HALF, MAX_ELEMENTS, around, in_float32, in_order
+from ..native import (
+    HALF,
+    MAX_ELEMENTS,
+    NUMBER_SUFFIXES,
+    as_contiguous,
+    in_float32,
+    sizes_around,
+)
 from ..native import kernels as in_c
 from .gather import added
 
 kernels = KernelTable()
 
-# In which to accumulate: errors would grow with the number of elements.
+# The dtypes to accumulate in: otherwise errors grow with the number of elements.
 WIDE = {
     np.dtype(narrow): np.dtype(wide)
     for narrow, wide in [("f2", "f8"), ("f4", "f8"), ("c8", "c16")]
 }
-SCANS = {name: in_c(name, BITS) for name in ("cumsum", "cumprod")}
+SCANS = {name: in_c(name, NUMBER_SUFFIXES) for name in ("cumsum", "cumprod")}
 
 
 def _scan(name: str, ufunc: Any) -> Callable[..., Array]:
-    """Return the kernel that accumulates, in double precision."""
+    """Return the kernel of a cumulative ``ufunc``, in double precision."""
 
     def kernel(x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Array:
         if x.dtype == HALF and SCANS[name]:
@@ -31,15 +38,15 @@ def _scan(name: str, ufunc: Any) -> Callable[..., Array]:
             return in_float32(kernel, x, **how)
         if x.dtype in SCANS[name] and 0 < x.size < MAX_ELEMENTS:
             y = np.empty(x.shape, x.dtype)
-            sizes = around(x.shape, axis)
-            SCANS[name][x.dtype](in_order(x), y, *sizes, exclusive, reverse)
+            sizes = sizes_around(x.shape, axis)
+            SCANS[name][x.dtype](as_contiguous(x), y, *sizes, exclusive, reverse)
             return y
         x = np.flip(x, axis) if reverse else x
         y = ufunc.accumulate(x, axis, WIDE.get(x.dtype, x.dtype))
         y = y.astype(x.dtype, copy=False)
         if exclusive and y.size:
             along = np.moveaxis(y, axis, 0)
-            along[1:] = along[:-1]  # NumPy takes care of the overlap
+            along[1:] = along[:-1]  # NumPy handles the overlap
             along[0] = ufunc.identity
         return np.flip(y, axis) if reverse else y
 
@@ -52,7 +59,7 @@ kernels["Cumprod"] = _scan("cumprod", np.multiply)
 
 @kernels("Bincount")
 def bincount(x: Array, weights: Array | None, *, size: int) -> Array:
-    """Add up floating numbers in double precision."""
+    """Sum floating-point weights in double precision."""
     each = np.ones(x.size, np.int32) if weights is None else weights.reshape(-1)
     wide = np.float64 if each.dtype.kind == "f" else each.dtype
     y = added(each.astype(wide, copy=False), x.reshape(-1), size)
@@ -63,7 +70,7 @@ def bincount(x: Array, weights: Array | None, *, size: int) -> Array:
 def dense_bincount(
     x: Array, weights: Array | None, *, size: int, binary_output: bool
 ) -> Array:
-    """Count in all rows together: each row has its own range of numbers."""
+    """Count in all rows at once: the ids of row i are shifted by ``i * size``."""
     lead = x.shape[:-1]
     rows = math.prod(lead)
     ids = np.arange(0, rows * size, size).reshape(*lead, 1) + x if size else x

@@ -1,4 +1,4 @@
-"""Grey-scale dilation by kernel position, each over the windows it does not pad."""
+"""Grey-scale dilation: one kernel position at a time, without the padding."""
 
 from collections.abc import Iterator
 
@@ -8,40 +8,41 @@ from plugrad.plugin import KernelTable
 
 from ..arrays import Array
 from . import reduce
-from ._windows import Index, batches, lined
+from ._windows import Index, batches, repeat_row
 
 kernels = KernelTable()
 
-# A kernel position: its number, its row of the filter, the windows, what they read.
+# A kernel position: its number, its index in the filter, the index of the windows that
+# read no padding there, and the index of the elements that they read.
 Position = tuple[int, tuple[int, ...], Index, Index]
 
 
 def _positions(windows: Windows) -> Iterator[Position]:
-    """Yield kernel positions from the last to the first, whose number is the largest.
+    """Yield kernel positions from last to first, numbered from 1.
 
-    Windows that see padding at a position are left out.
+    Windows that read padding at a position are left out.
     """
     rows = [*np.ndindex(*windows.window)]
-    for number, at in enumerate(reversed(rows), 1):
-        here = [slice(None)]
-        there = [slice(None)]
-        for i, a in enumerate(at):
+    for number, tap in enumerate(reversed(rows), 1):
+        outputs = [slice(None)]
+        inputs = [slice(None)]
+        for i, a in enumerate(tap):
             stride = windows.strides[i]
             offset = a * windows.dilations[i] - windows.padding[i][0]
             begin = max(-(offset // stride), 0)
             size = windows.in_shape[i + 1]
             count = windows.out_shape[i + 1]
             end = max(min(-((offset - size) // stride), count), begin)
-            here.append(slice(begin, end))
+            outputs.append(slice(begin, end))
             first = begin * stride + offset
-            there.append(slice(first, first + (end - begin) * stride, stride))
-        if all(one.start < one.stop for one in here[1:]):
-            yield number, at, tuple(here), tuple(there)
+            inputs.append(slice(first, first + (end - begin) * stride, stride))
+        if all(one.start < one.stop for one in outputs[1:]):
+            yield number, tap, tuple(outputs), tuple(inputs)
 
 
 @kernels("Dilation2D")
 def dilation2d(x: Array, filter: Array, *, geometry: Windows) -> Array:
-    """``np.maximum`` is faster than ``np.fmax``, and NaN is rare."""
+    """Use ``np.maximum``, and the slower ``np.fmax`` only if the result has NaN."""
     y = np.empty(geometry.out_shape, x.dtype)
     y.fill(-np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min)
     for part in batches(x):
@@ -55,49 +56,51 @@ def dilation2d(x: Array, filter: Array, *, geometry: Windows) -> Array:
 def _largest(
     larger: np.ufunc, x: Array, filter: Array, y: Array, windows: Windows
 ) -> None:
-    for _, at, here, there in _positions(windows):
-        onto = y[here]
-        larger(onto, x[there] + lined(filter[at], onto), out=onto)
+    for _, tap, outputs, inputs in _positions(windows):
+        onto = y[outputs]
+        larger(onto, x[inputs] + repeat_row(filter[tap], onto), out=onto)
 
 
 def _winners(x: Array, filter: Array, windows: Windows) -> Array:
-    """Return, for each window, which position is the first with the largest sum; or 0.
+    """Return the number of the first position with the largest sum per window; or 0.
 
-    Of sums that are rounded to one number, that with the largest error is largest.
+    Among sums that round to the same number, the one with the largest rounding error is
+    the largest.
     """
     y = dilation2d(x, filter, geometry=windows)
     found = np.zeros(y.shape, np.int32)
     positions = list(_positions(windows))
     for part in batches(x, 1 << 18):
         hits = 0
-        for number, at, here, there in positions:
-            a, onto = x[part][there], found[part][here]
-            hit = a + lined(filter[at], a) == y[part][here]
+        for number, tap, outputs, inputs in positions:
+            a, onto = x[part][inputs], found[part][outputs]
+            hit = a + repeat_row(filter[tap], a) == y[part][outputs]
             hits += int(np.count_nonzero(hit))
             np.maximum(onto, hit * np.int32(number), out=onto)
         if x.dtype.kind == "f" and hits > np.count_nonzero(found[part]):
-            _decide(x[part], filter, y[part], found[part], positions)
+            _break_ties(x[part], filter, y[part], found[part], positions)
     return found
 
 
-def _decide(
+def _break_ties(
     x: Array, filter: Array, y: Array, found: Array, positions: list[Position]
 ) -> None:
-    """Find the winners among equal sums by what rounding took from them."""
-    most = np.full(y.shape, -np.inf, x.dtype)
-    for number, at, here, there in positions:
-        a = x[there]
-        b = lined(filter[at], a)
+    """Find the largest among equal rounded sums by their rounding errors."""
+    largest_error = np.full(y.shape, -np.inf, x.dtype)
+    for number, tap, outputs, inputs in positions:
+        a = x[inputs]
+        b = repeat_row(filter[tap], a)
         total = a + b
-        error = _error(a, b, total)
-        hit = total == y[here]
-        hit &= ~(error < most[here])  # not >=: sums may be infinite, their errors NaN
-        np.copyto(most[here], error, where=hit)
-        np.copyto(found[here], number, where=hit)
+        error = _rounding_error(a, b, total)
+        hit = total == y[outputs]
+        # Not >=: sums may be infinite, and then their errors are NaN.
+        hit &= ~(error < largest_error[outputs])
+        np.copyto(largest_error[outputs], error, where=hit)
+        np.copyto(found[outputs], number, where=hit)
 
 
-def _error(a: Array, b: Array, total: Array) -> Array:
-    """Return what rounding took from ``a + b`` (Knuth)."""
+def _rounding_error(a: Array, b: Array, total: Array) -> Array:
+    """Return the rounding error of ``a + b`` (Knuth)."""
     part = total - a
     error = total - part
     np.subtract(a, error, out=error)
@@ -107,12 +110,12 @@ def _error(a: Array, b: Array, total: Array) -> Array:
 
 @kernels("Dilation2DBackpropInput")
 def dilation2d_input(x: Array, filter: Array, dy: Array, *, geometry: Windows) -> Array:
-    """Hand each cotangent to the element that has won."""
+    """Add each cotangent to the element of the largest sum."""
     winners = _winners(x, filter, geometry)
     dx = np.zeros(x.shape, dy.dtype)
-    for number, _, here, there in _positions(geometry):
-        onto = dx[there]
-        np.add(onto, _mine(winners, number, dy, here), out=onto)
+    for number, _, outputs, inputs in _positions(geometry):
+        onto = dx[inputs]
+        np.add(onto, _cotangents_of(number, winners, dy, outputs), out=onto)
     return dx
 
 
@@ -120,15 +123,15 @@ def dilation2d_input(x: Array, filter: Array, dy: Array, *, geometry: Windows) -
 def dilation2d_filter(
     x: Array, filter: Array, dy: Array, *, geometry: Windows
 ) -> Array:
-    """Add up the cotangents of the windows in which a position has won."""
+    """Sum the cotangents of the windows in which a position has the largest sum."""
     winners = _winners(x, filter, geometry)
     df = np.zeros(filter.shape, dy.dtype)
-    for number, at, here, _ in _positions(geometry):
-        mine = _mine(winners, number, dy, here)
-        df[at] = reduce.sum(mine, axis=(0, 1, 2), keepdims=False)
+    for number, tap, outputs, _ in _positions(geometry):
+        part = _cotangents_of(number, winners, dy, outputs)
+        df[tap] = reduce.sum(part, axis=(0, 1, 2), keepdims=False)
     return df
 
 
-def _mine(winners: Array, number: int, dy: Array, here: Index) -> Array:
-    """Return the cotangents of the windows in which a position has won, and else 0."""
-    return np.where(winners[here] == number, dy[here], dy.dtype.type(0))
+def _cotangents_of(number: int, winners: Array, dy: Array, outputs: Index) -> Array:
+    """Return the cotangents of the windows that position ``number`` wins; else 0."""
+    return np.where(winners[outputs] == number, dy[outputs], dy.dtype.type(0))

@@ -1,4 +1,4 @@
-"""Einstein summation: ``np.einsum``, which turns to BLAS where it can."""
+"""Einstein summation: ``np.einsum``, which uses BLAS where it can."""
 
 from typing import Any
 
@@ -12,9 +12,10 @@ kernels = KernelTable()
 
 @kernels("Einsum")
 def einsum(*tensors: Array, equation: str) -> Any:
-    """float16 goes by float32, integers by BatchMatMul, which is faster with them.
+    """Compute float16 in float32.
 
-    NumPy may take all operands at once, and then takes 31 of them.
+    Integers are decomposed, because BatchMatMul is faster for them. So are more than 31
+    operands, NumPy's limit if it contracts all of them at once.
     """
     dtype = tensors[0].dtype
     if dtype.kind in "iu" or len(tensors) > 31:

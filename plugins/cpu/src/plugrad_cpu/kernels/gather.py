@@ -1,4 +1,4 @@
-"""Reading rows by index, adding them up by id, and one-hot."""
+"""Reading rows by index, summing rows by id, and one-hot."""
 
 import math
 from typing import Any
@@ -7,42 +7,42 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array, boxed
-from ..native import BITS, MAX_ELEMENTS, NAMES, in_order
+from ..native import FLOAT_SUFFIXES, MAX_ELEMENTS, NUMBER_SUFFIXES, as_contiguous
 from ..native import kernels as in_c
 
 kernels = KernelTable()
 
 READ, SET = (in_c(name, {None: ""}).get(None) for name in ("gather", "one_hot"))
-ADD = in_c("scatter_add", BITS)
-ADD_WIDE = in_c("scatter_add_wide", NAMES)
+ADD = in_c("scatter_add", NUMBER_SUFFIXES)
+ADD_WIDE = in_c("scatter_add_wide", FLOAT_SUFFIXES)
 MAX_AXES = 64  # of a NumPy array
 GATHER_MIN_ELEMENTS = 8192  # below, NumPy is as fast
 
 
 @kernels("GatherV2")
 def gather(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
-    """Read rows along an axis; a batch has indices of its own."""
+    """Read rows along an axis; each batch has its own indices."""
     return gathered("gather", x, indices, axis, batch_dims)
 
 
 @kernels("Take")
 def take(x: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
-    """Read rows along an axis; negative indices count from its end."""
-    n, at = x.shape[axis], indices
+    """Read rows along an axis; negative indices count from the end."""
+    n, positions = x.shape[axis], indices
     if indices.dtype.kind == "i" and indices.size and indices.min() < 0:
         wide = indices.astype(np.int64)
-        at = np.where(wide < 0, wide + n, wide)
+        positions = np.where(wide < 0, wide + n, wide)
     try:
-        return gathered("gather", x, at, axis, batch_dims)
+        return gathered("gather", x, positions, axis, batch_dims)
     except IndexError:
-        bad = (at < 0) | (at >= n)
+        bad = (positions < 0) | (positions >= n)
         raise out_of_range("gather", indices[bad], axis, n) from None
 
 
 def gathered(
     op: str, x: Array, indices: Array, axis: int, batch_dims: int = 0
 ) -> Array:
-    """Read in C, or let ``take`` check the range; ``op`` is for messages."""
+    """Read rows in C or by ``take``, which checks the range; errors name ``op``."""
     n = x.shape[axis]
     if batch_dims or indices.size * x.size >= GATHER_MIN_ELEMENTS * n:
         y = _read(x, indices, axis, batch_dims)
@@ -52,7 +52,7 @@ def gathered(
         at = _unsigned(indices)
         if not batch_dims:
             axes = x.ndim - 1 + at.ndim
-            if axes > MAX_AXES:  # ``take`` would end the process
+            if axes > MAX_AXES:  # ``take`` would crash the process
                 rule = f"the result would have {axes} axes, more than {MAX_AXES}"
                 raise ValueError(f"{op}: {rule}")
             return boxed(x.take(at, axis))
@@ -66,7 +66,7 @@ def gathered(
 
 
 def _read(x: Array, indices: Array, axis: int, batch_dims: int) -> Array | None:
-    """Read in C; None if NumPy is to do it, or to find a wrong index."""
+    """Read rows in C; None if NumPy must read them, or report a wrong index."""
     if not READ or not x.flags.c_contiguous or x.dtype.hasobject:
         return None
     lead = x.shape[:batch_dims]
@@ -79,23 +79,26 @@ def _read(x: Array, indices: Array, axis: int, batch_dims: int) -> Array | None:
     if max(x.size, y.size, width) >= MAX_ELEMENTS or not y.size:
         return None
     sizes = math.prod(lead), math.prod(outer), math.prod(middle), 1, None, rest[0]
-    READ(in_order(x), _narrow(indices), y, bad, *sizes, width)
+    READ(as_contiguous(x), _narrow(indices), y, bad, *sizes, width)
     return None if bad[0] else y
 
 
 def _narrow(indices: Array) -> Array:
-    """Return int32; -1, which is out of range, for what does not fit."""
+    """Return indices as int32; those that do not fit become -1, out of range."""
     if indices.dtype.itemsize > 4 or indices.dtype == np.uint32:
         fits = (indices >= 0) & (indices < MAX_ELEMENTS)
         indices = np.where(fits, indices.astype(np.int32), np.int32(-1))
-    return in_order(indices.astype(np.int32, copy=False))
+    return as_contiguous(indices.astype(np.int32, copy=False))
 
 
 def _unsigned(indices: Array) -> Array:
-    """Return indices that NumPy never counts from the end: negative ones are huge."""
+    """Return indices that ``take`` never counts from the end.
+
+    Negative int32 indices become huge; other negative indices raise an IndexError here.
+    """
     if indices.dtype.itemsize == 4:
         return indices.view(np.uint32)
-    indices = indices.astype(np.int64, copy=False)  # to which uint64 does not cast
+    indices = indices.astype(np.int64, copy=False)  # ``take`` does not accept uint64
     if indices.size and indices.min() < 0:
         raise IndexError
     return indices
@@ -110,19 +113,19 @@ def out_of_range(op: str, indices: Array, axis: int, n: int) -> IndexError:
 
 @kernels("UnsortedSegmentSum")
 def unsorted_segment_sum(x: Array, segment_ids: Array, *, num_segments: int) -> Array:
-    """Leave out what is out of range."""
+    """Sum rows by id; ids out of range are left out."""
     return added(x, segment_ids, num_segments)
 
 
-# What is added up in another dtype.
+# Dtypes whose sums are computed in a wider dtype.
 WIDER: dict[Any, Any] = dict.fromkeys(map(np.dtype, "?bhBH"), np.dtype("i4"))
 WIDER[np.dtype("f2")] = np.dtype("f4")
 
 
 def added(x: Array, ids: Array, count: int) -> Array:
-    """Return ``count`` sums of the rows of ``x`` by id; others are left out.
+    """Return ``count`` sums of the rows of ``x`` by id; ids out of range are left out.
 
-    Where many rows meet in one sum, and for float16 always, sums are kept in float64.
+    Sums of many rows, and all sums of float16, are accumulated in float64.
     """
     m = len(ids)
     rest = x.shape[1:]
@@ -130,14 +133,14 @@ def added(x: Array, ids: Array, count: int) -> Array:
     wide = dtype.kind in "fc" and (dtype.itemsize == 2 or m > 16 * count)
     some = x.astype(WIDER.get(dtype, dtype), copy=False)
     if dtype.kind == "c":
-        some = in_order(x).view(x.real.dtype)
+        some = as_contiguous(x).view(x.real.dtype)
     width = math.prod(rest) * (2 if dtype.kind == "c" else 1)
     y = np.zeros((count, width), np.float64 if wide else some.dtype)
     add = (ADD_WIDE if wide and some.itemsize == 4 else ADD).get(some.dtype)
     if add and x.size and max(some.size, y.size) < MAX_ELEMENTS:
         bad = np.zeros(1, np.uint32)
         sizes = np.array([count], np.int32)
-        add(in_order(some), _narrow(ids), y, bad, m, 1, sizes, width)
+        add(as_contiguous(some), _narrow(ids), y, bad, m, 1, sizes, width)
     elif x.size:
         inside = (ids >= 0) & (ids < count)
         np.add.at(y, ids[inside], some.reshape(m, width)[inside])
@@ -156,7 +159,7 @@ def one_hot(
     axis: int,
     dtype: np.dtype,
 ) -> Array:
-    """Write one element a row; on NumPy with the new axis last, which is then moved."""
+    """Write one element per row; on NumPy, the new axis is last and then moved."""
     shape = indices.shape
     if SET and not dtype.hasobject and indices.size * depth < MAX_ELEMENTS:
         y = np.full((*shape[:axis], depth, *shape[axis:]), off_value, dtype)

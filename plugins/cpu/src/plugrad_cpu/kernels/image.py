@@ -1,4 +1,4 @@
-"""Pixels in and out, and turning."""
+"""Images from and to pixels, and rotation."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ kernels = KernelTable()
 
 @kernels("FromPixels")
 def from_pixels(pixels: Array, *, num_channels: int) -> Array:
-    """Return the first channels."""
+    """Return the first ``num_channels`` channels."""
     return pixels[..., :num_channels].astype(np.int32)
 
 
 @kernels("Draw")
 def draw(image: Array) -> Array:
-    """Scale and round; clip if there is need to. NaN is black."""
+    """Scale and round; clip if a value is out of range. NaN becomes black."""
     if image.dtype.kind != "f":
         return np.clip(image.astype(np.int32), 0, 255)
     y = np.empty(image.shape, np.int32)
@@ -34,13 +34,13 @@ def draw(image: Array) -> Array:
 
 @kernels("FlipLeftRight")
 def flip_left_right(image: Array) -> Array:
-    """View the columns from the last to the first."""
+    """Return a view with the columns reversed."""
     return image[..., ::-1, :]
 
 
 @kernels("RotateWithOffset")
 def rotate_with_offset(image: Array, *, geometry: Rotation, fill_value: Any) -> Array:
-    """Read all pixels, and write over those that are none."""
+    """Read all pixels, then fill those that lie outside of the image."""
     b, h, w, c = image.shape
     y = image.reshape(b, h * w, c).take(geometry.table, 1, mode="clip")
     y[:, geometry.table < 0] = fill_value

@@ -1,4 +1,4 @@
-"""Matrix products: of float32 in C, of others by BLAS, by way of ``np.matmul``."""
+"""Matrix products: in C for float32; other dtypes by ``np.matmul``, which uses BLAS."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ..arrays import Array
 from ..pool import native as in_c
 
 kernels = KernelTable()
-End = tuple[Any, ...]  # bias, slopes, number of the activation, slope: as C takes them
+End = tuple[Any, ...]  # the epilogue in C: bias, slopes, activation, slope
 NOTHING: End = (None, None, 0, 0.0)
 FLOAT32 = np.dtype("float32")
 PRODUCT = native.strided("product_f32")
 MATRICES: Any = getattr(in_c, "product", None)
 BYTE_PRODUCT = native.kernels("matmul_integer", {np.dtype(np.int8): "_i8"})
-# Rows, columns and multiply-adds: below, BLAS is faster and leaves no thread spinning.
+# Rows, columns and multiply-adds; below, BLAS is faster and no threads are woken.
 PRODUCT_MIN_SIZES = 4, 16, 9216
-PACKED_MAX_WORDS = 1 << 19  # of the rows that are packed together, 4 bytes each
+PACKED_MAX_WORDS = 1 << 19  # 4-byte words of the rows that are packed together
 Shape = tuple[int, ...]
 
 
 @kernels("BatchMatMul")
 def batch_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Array:
-    """Transposes are views; float16 goes by float32."""
+    """Multiply; transposes are views, and float16 is computed in float32."""
     if a.dtype == native.HALF:
         how = {"transpose_a": transpose_a, "transpose_b": transpose_b}
         return native.in_float32(batch_matmul, a, b, **how)
@@ -41,12 +41,12 @@ def batch_matmul(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) ->
     if a.dtype == FLOAT32 and (y := product(a, b, NOTHING)) is not None:
         return y
     if a.dtype.kind in "iu" and a.size and b.size:
-        return _whole(a, b)
+        return _integer_product(a, b)
     return np.matmul(a, b)
 
 
 def product(a: Array, b: Array, end: End) -> Array | None:
-    """Return ``activation(a b + bias)`` of float32; None if NumPy has to do it."""
+    """Return ``activation(a b + bias)`` for float32; None if NumPy must compute it."""
     found = plan(a.shape, a.strides, b.shape, b.strides) if PRODUCT else None
     if found is None:
         return None
@@ -58,9 +58,9 @@ def product(a: Array, b: Array, end: End) -> Array | None:
 
 @functools.lru_cache(maxsize=4096)
 def plan(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> Any:
-    """Return the shape of the product, and how C finds the matrices; or None.
+    """Return the shape of the product and the layout argument of C; or None.
 
-    C reads views as they are, if one step of a matrix is an element.
+    C reads a view without a copy if rows or columns of its matrices are contiguous.
     """
     m = a[-2]
     n = b[-1]
@@ -79,7 +79,7 @@ def plan(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> Any:
         begins = np.broadcast_to(_begins(shape[:-2], steps), batch).ravel()
         numbers.append((steps[-2:], _step(begins), begins.tolist()))
     (of_a, a_step, a_begins), (of_b, b_step, b_begins) = numbers
-    if a_step == m * of_a[0] and b_step == 0:  # one product of a matrix of all rows
+    if a_step == m * of_a[0] and b_step == 0:  # one product, of all rows of the batch
         m = m * count
         count = 1
     rows, columns, multiply_adds = PRODUCT_MIN_SIZES
@@ -92,7 +92,7 @@ def plan(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> Any:
 
 
 def _begins(batch: Shape, steps: list[int]) -> Array:
-    """Return where the matrices of a batch begin."""
+    """Return the offsets of the matrices of a batch."""
     at = np.zeros((), np.int64)
     for size, step in zip(batch, steps, strict=False):
         at = at[..., None] + np.arange(size) * step
@@ -100,13 +100,13 @@ def _begins(batch: Shape, steps: list[int]) -> Array:
 
 
 def _step(begins: Array) -> int | None:
-    """Return the step from each number to the next; None if there are several."""
+    """Return the step between consecutive numbers; None if it is not constant."""
     steps = np.unique(np.diff(begins)).tolist() or [0]
     return steps[0] if len(steps) == 1 else None
 
 
-def _whole(a: Array, b: Array) -> Array:
-    """BLAS has no integers; but float64 is exact while all sums are below 2**53."""
+def _integer_product(a: Array, b: Array) -> Array:
+    """Multiply integers in float64, which is exact if all sums are below 2**53."""
     if a.size + b.size < 256:
         return np.matmul(a, b)
     largest = max(int(a.max()), -int(a.min())) * max(int(b.max()), -int(b.min()))
@@ -117,9 +117,10 @@ def _whole(a: Array, b: Array) -> Array:
 
 
 def packed(rows: int, columns: int, k: int) -> tuple[int, int]:
-    """Return the words of memory of a product of bytes, and how many rows it packs.
+    """Return the workspace of an int8 product in words, and the rows it packs at once.
 
-    They are for the ends of columns and for these rows, as integer.c says.
+    The workspace contains the epilogue of the columns and the packed rows: see
+    integer.c.
     """
     words = -(-k // 4)
     rows = min(rows, max(64, PACKED_MAX_WORDS // max(words, 1)))
@@ -127,7 +128,7 @@ def packed(rows: int, columns: int, k: int) -> tuple[int, int]:
 
 
 def matmul_integer(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Any:
-    """In C for one product; the words are memory for the packed matrices."""
+    """Multiply two matrices in C; the workspace also contains the packed ``b``."""
     if a.ndim != 2 or b.ndim != 2 or not (a.size and b.size):
         return NotImplemented
     given = native.contiguous(a.T if transpose_a else a, b)

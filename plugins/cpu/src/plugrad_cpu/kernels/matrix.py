@@ -1,6 +1,6 @@
-"""Structure of matrices, systems of equations, determinants: LAPACK by NumPy.
+"""Structured matrices, linear systems and determinants: NumPy's LAPACK functions.
 
-NumPy computes in double precision and rounds, so that float32 loses nothing on the way.
+NumPy computes in double precision and rounds the result to float32.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ..arrays import Array
 def lapack(
     op: str, problem: str, function: Callable[..., Any], x: Array, *more: Array
 ) -> Any:
-    """Return ``function(x, *more)``, or say which of a stack of matrices it refuses.
+    """Return ``function(x, *more)``; if LAPACK fails, name the matrix of the stack.
 
-    LAPACK refuses some matrices with NaN and infinities; here they give NaN.
+    LAPACK rejects some matrices with NaN and infinities; here their result is NaN.
     """
     try:
         return function(x, *more)
     except np.linalg.LinAlgError:
-        odd = _odd(x)
+        odd = _has_nonfinite(x)
     alone = np.linalg.inv if more else function
     for index in np.argwhere(~odd).tolist():
         try:
@@ -37,29 +37,29 @@ def lapack(
 
 
 def finite(op: str, problem: str, function: Callable[..., Any], x: Array) -> Any:
-    """Return ``function(x)``, and NaN for matrices with NaN or an infinity.
+    """Return ``function(x)``, with NaN for matrices that contain NaN or infinities.
 
-    LAPACK never sees these matrices: an infinity may keep its iterations running for
-    ever.
+    These matrices are not passed to LAPACK: with an infinity, its iterations may never
+    end.
     """
-    odd = _odd(x)
+    odd = _has_nonfinite(x)
     if not odd.any():
         return lapack(op, problem, function, x)
     return _with_nan(lapack(op, problem, function, _regular(x, odd)), odd)
 
 
-def _odd(x: Array) -> Array:
-    """Return which matrices hold NaN or an infinity."""
+def _has_nonfinite(x: Array) -> Array:
+    """Return which matrices contain NaN or an infinity."""
     return np.asarray(~np.isfinite(x).all((-2, -1)))
 
 
 def _regular(x: Array, odd: Array) -> Array:
-    """Return ``x`` with the identity in place of ``odd`` matrices."""
+    """Return ``x`` with ``odd`` matrices replaced by the identity."""
     return np.where(odd[..., None, None], np.eye(*x.shape[-2:], dtype=x.dtype), x)
 
 
 def _with_nan(found: Any, odd: Array) -> Any:
-    """Return results with NaN for ``odd`` matrices."""
+    """Return the results, with NaN for ``odd`` matrices."""
 
     def filled(y: Array) -> Any:
         return np.where(odd[(..., *[None] * min(y.ndim - odd.ndim, 2))], np.nan, y)
@@ -77,7 +77,7 @@ kernels = KernelTable(
 
 @kernels("Diag")
 def diag(x: Array) -> Array:
-    """Every (n + 1)th element of an n x n matrix is on its diagonal."""
+    """Write every (n + 1)th element of an n x n matrix: its diagonal."""
     y = np.zeros((x.size, x.size), x.dtype)
     y.ravel()[:: x.size + 1] = x.ravel()
     return y.reshape(x.shape * 2)
@@ -85,7 +85,7 @@ def diag(x: Array) -> Array:
 
 @kernels("MatrixBandPart")
 def matrix_band_part(input: Array, num_lower: Array, num_upper: Array) -> Array:
-    """A negative number keeps all diagonals on its side."""
+    """Keep the diagonals within the band; a negative number keeps a whole side."""
     rows, columns = input.shape[-2:]
     lower = min(int(num_lower), rows)
     upper = min(int(num_upper), columns)
@@ -95,25 +95,26 @@ def matrix_band_part(input: Array, num_lower: Array, num_upper: Array) -> Array:
 
 @kernels("TriangularSolve")
 def triangular_solve(a: Array, b: Array, *, upper: bool) -> Array:
-    """Lower triangular systems are upper ones from behind."""
+    """Solve an upper system; a lower one is an upper one in reverse order."""
     zeros = np.argwhere((np.diagonal(a, axis1=-2, axis2=-1) == 0).any(-1))
     if len(zeros):
         which = f"matrix {zeros[0].tolist()}" if a.ndim > 2 else "the matrix"
         raise ValueError(f"triangular_solve: {which} is singular")
     if upper:
-        return _substituted(a, b)
-    return _substituted(a[..., ::-1, ::-1], b[..., ::-1, :])[..., ::-1, :]
+        return _solve_upper(a, b)
+    return _solve_upper(a[..., ::-1, ::-1], b[..., ::-1, :])[..., ::-1, :]
 
 
-def _substituted(a: Array, b: Array) -> Array:
-    """Solve for the last half, take it away, solve for the first; small ones by LU.
+def _solve_upper(a: Array, b: Array) -> Array:
+    """Solve for the last half, substitute it, and solve for the first half.
 
-    The LU decomposition of an upper triangular matrix is itself.
+    Small systems are solved by LU: the decomposition of an upper triangular matrix is
+    the matrix itself.
     """
     half = a.shape[-1] // 2
     if half < 32:
         return np.linalg.solve(np.triu(a), b)
-    last = _substituted(a[..., half:, half:], b[..., half:, :])
+    last = _solve_upper(a[..., half:, half:], b[..., half:, :])
     rest = b[..., :half, :] - a[..., :half, half:] @ last
-    first = _substituted(a[..., :half, :half], rest)
+    first = _solve_upper(a[..., :half, :half], rest)
     return np.concatenate([first, last], axis=-2)

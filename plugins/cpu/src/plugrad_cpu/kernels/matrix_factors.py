@@ -1,4 +1,4 @@
-"""Factors of matrices: LAPACK by NumPy."""
+"""Matrix factorizations: NumPy's LAPACK functions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ NO_CONVERGENCE = "one for which the iteration does not converge"
 
 
 def _low(call: Any) -> Any:
-    """Return a kernel that looks at the lower triangle alone, for NaN too."""
+    """Return a kernel that reads only the lower triangle, even in the NaN check."""
     return lambda x: call(np.tril(x))
 
 
 def _complex(function: Any) -> Any:
-    """Make all results complex: NumPy's are real where all eigenvalues are."""
+    """Make all results complex: NumPy's are real if all eigenvalues are."""
 
     def widened(x: Array) -> Any:
         found = function(x)
@@ -48,13 +48,13 @@ kernels = KernelTable(
 
 @kernels("Qr")
 def qr(x: Array, *, mode: Any) -> Any:
-    """Keep ``r`` triangular even if ``x`` is not finite."""
+    """Factorize; keep ``r`` triangular even if ``x`` is not finite."""
     q, r = finite("qr", NO_CONVERGENCE, partial(np.linalg.qr, mode=mode), x)
     return q, np.triu(r)
 
 
 @kernels("Svd")
 def svd(x: Array, *, full_matrices: bool) -> Any:
-    """Return singular values with all vectors, or only with those of a value."""
+    """Return singular values and vectors: all vectors, or one per singular value."""
     function = partial(np.linalg.svd, full_matrices=full_matrices)
     return finite("svd", NO_CONVERGENCE, function, x)

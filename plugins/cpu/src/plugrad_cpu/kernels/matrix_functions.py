@@ -1,4 +1,4 @@
-"""The LU decomposition and the exponential of matrices, by NumPy's products."""
+"""LU decomposition and matrix exponential, built on NumPy's matrix products."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..arrays import Array
 
 kernels = KernelTable()
 
-PANEL_COLUMNS = 32  # of a step, whose products have BLAS multiply the rest
+PANEL_COLUMNS = 32  # eliminated per step; BLAS updates the remaining columns
 
 
 @kernels("Lu")
 def lu(x: Array) -> tuple[Array, Array, Array]:
-    """Decompose a panel of columns after the other, all matrices at once."""
+    """Decompose panel by panel of columns, for all matrices at once."""
     *batch, m, n = x.shape
     k = min(m, n)
     count = prod(batch)
@@ -24,7 +24,7 @@ def lu(x: Array) -> tuple[Array, Array, Array]:
     order = np.tile(np.arange(m), (count, 1))
     for begin in range(0, k, PANEL_COLUMNS):
         end = min(begin + PANEL_COLUMNS, k)
-        _panel(a, order, begin, end)
+        _eliminate_panel(a, order, begin, end)
         low = _unit_lower(a[:, begin:end, begin:end])
         if end < n:
             a[:, begin:end, end:] = np.linalg.solve(low, a[:, begin:end, end:])
@@ -40,19 +40,19 @@ def lu(x: Array) -> tuple[Array, Array, Array]:
     )
 
 
-def _panel(a: Array, order: Array, begin: int, end: int) -> None:
-    """Eliminate below the diagonal in some columns; exchange whole rows.
+def _eliminate_panel(a: Array, order: Array, begin: int, end: int) -> None:
+    """Eliminate below the diagonal in some columns; swap whole rows.
 
-    It works on a copy in which columns are contiguous.
+    The elimination works on a copy in which columns are contiguous.
     """
     at = np.arange(len(a))
     columns = a[:, begin:, begin:end].swapaxes(1, 2).copy()
     for i in range(end - begin):
         column = columns[:, i, i:]
         pivots = i + (np.abs(column.real) + np.abs(column.imag)).argmax(1)
-        _exchange(columns.swapaxes(1, 2), at, i, pivots)
+        _swap_rows(columns.swapaxes(1, 2), at, i, pivots)
         for rows in (a, order):
-            _exchange(rows, at, begin + i, begin + pivots)
+            _swap_rows(rows, at, begin + i, begin + pivots)
         pivot = columns[:, i, i]
         factors = columns[:, i, i + 1 :]
         factors /= np.where(pivot == 0, 1, pivot)[:, None]
@@ -60,8 +60,8 @@ def _panel(a: Array, order: Array, begin: int, end: int) -> None:
     a[:, begin:, begin:end] = columns.swapaxes(1, 2)
 
 
-def _exchange(rows: Array, at: Array, i: int, others: Array) -> None:
-    """Exchange row ``i`` of each matrix and another one."""
+def _swap_rows(rows: Array, at: Array, i: int, others: Array) -> None:
+    """Swap row ``i`` of each matrix with row ``others``."""
     rows[at, others], rows[:, i] = rows[:, i].copy(), rows[at, others]
 
 
@@ -70,7 +70,8 @@ def _unit_lower(a: Array) -> Array:
     return np.tril(a, -1) + np.eye(*a.shape[-2:], dtype=a.dtype)
 
 
-# Higham, 2005: the approximant of degree 13, and the norm up to which it is exact.
+# Higham, 2005: the Padé approximant of degree 13, and the largest norm for which it is
+# accurate to double precision.
 PADE = (
     *(64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800),
     *(129060195264000, 10559470521600, 670442572800, 33522128640, 1323241920),
@@ -81,7 +82,7 @@ PADE_MAX_NORM = 5.371920351148152
 
 @kernels("MatrixExp")
 def matrix_exp(x: Array) -> Array:
-    """Halve until the approximant is exact, then square as often; in float64."""
+    """Halve until the approximant is accurate, then square as often; in float64."""
     a = x.astype(np.result_type(x.dtype, np.float64))
     finite = np.isfinite(a).all((-2, -1))
     a[~finite] = 0
@@ -89,14 +90,14 @@ def matrix_exp(x: Array) -> Array:
     halvings = np.ceil(np.log2(np.maximum(norms / PADE_MAX_NORM, 1))).astype(int)
     y = _approximant(a * np.exp2(-halvings.astype(float))[..., None, None])
     for done in range(halvings.max(initial=0)):
-        more = halvings > done
-        y[more] = y[more] @ y[more]
+        unfinished = halvings > done
+        y[unfinished] = y[unfinished] @ y[unfinished]
     y[~finite] = np.nan
     return y.astype(x.dtype)
 
 
 def _approximant(a: Array) -> Array:
-    """Return the exponential as a quotient of polynomials of matrices."""
+    """Return the Padé approximant of the exponential of matrices."""
     one = np.eye(a.shape[-1], dtype=a.dtype)
     a2 = a @ a
     a4 = a2 @ a2

@@ -8,9 +8,17 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ..native import HALF, LOADED, around, contiguous, in_float32, rounded, widened
+from ..native import (
+    HALF,
+    LOADED,
+    contiguous,
+    in_float32,
+    rounded,
+    sizes_around,
+    widened,
+)
 from ..native import kernels as in_c
-from ._windows import lined
+from ._windows import repeat_row
 from .reduce import along
 
 Axes = tuple[int, ...]
@@ -21,7 +29,7 @@ SOFTMAX_GRAD, LAYER_NORM_GRAD = map(in_c, ("softmax_grad", "layer_norm_grad"))
 
 
 def _in_c(functions: InC, sizes: Axes, log: int, *xs: Array) -> Array:
-    """Run softmax, what it hands back, or those of its logarithm."""
+    """Run softmax, log-softmax or their gradients in C; else NotImplemented."""
     function = functions.get(xs[0].dtype)
     like = xs[0]
     given = None if function is None else contiguous(*xs)
@@ -34,8 +42,8 @@ def _in_c(functions: InC, sizes: Axes, log: int, *xs: Array) -> Array:
 
 
 def _softmax(log: int, x: Array, *, axis: int) -> Array:
-    """Shift by the maximum first, so that exp never overflows."""
-    y = _in_c(SOFTMAX, around(x.shape, axis), log, x)
+    """Subtract the maximum first, so that exp never overflows."""
+    y = _in_c(SOFTMAX, sizes_around(x.shape, axis), log, x)
     if y is not NotImplemented:
         return y
     if x.dtype == HALF:
@@ -46,17 +54,17 @@ def _softmax(log: int, x: Array, *, axis: int) -> Array:
     return np.subtract(y, np.log(total), out=y) if log else np.divide(e, total, out=e)
 
 
-def _back(log: int, dy: Array, y: Array) -> Array:
-    """Return the gradient of softmax along the last axis."""
+def _softmax_grad(log: int, dy: Array, y: Array) -> Array:
+    """Return the gradient of (log-)softmax along the last axis."""
     if y.dtype == HALF:
-        return in_float32(partial(_back, log), dy, y)
-    return _in_c(SOFTMAX_GRAD, around(y.shape, y.ndim - 1)[:2], log, dy, y)
+        return in_float32(partial(_softmax_grad, log), dy, y)
+    return _in_c(SOFTMAX_GRAD, sizes_around(y.shape, y.ndim - 1)[:2], log, dy, y)
 
 
 for _log, _name in enumerate(("Softmax", "LogSoftmax")):
     kernels[_name] = partial(_softmax, _log)
     if LOADED:
-        kernels[f"plugrad_cpu.{_name}Grad"] = partial(_back, _log)
+        kernels[f"plugrad_cpu.{_name}Grad"] = partial(_softmax_grad, _log)
 
 
 @kernels("FusedBatchNorm")
@@ -69,7 +77,7 @@ def fused_batch_norm(
     *,
     epsilon: float,
 ) -> Array:
-    """Run in C for one number per channel; else in place after the first difference."""
+    """Run in C for one number per channel; else on NumPy, mostly in place."""
     if x.dtype == HALF:
         more = mean, variance, scale, offset
         return in_float32(fused_batch_norm, x, *more, epsilon=epsilon)
@@ -84,15 +92,15 @@ def fused_batch_norm(
             function(*given, factor, y, x.size // c[0], *c, float(epsilon))
             return y
     factor = 1 / np.sqrt(variance + epsilon)
-    factor = factor if scale is None else factor * scale  # which may have more axes
-    return _moved(x - lined(mean, x), factor, offset)
+    factor = factor if scale is None else factor * scale  # may have more axes
+    return _scale_and_shift(x - repeat_row(mean, x), factor, offset)
 
 
 @kernels("LayerNorm")
 def layer_norm(
     x: Array, scale: Array | None, offset: Array | None, *, axis: Axes, epsilon: float
 ) -> Array:
-    """Over the last axis, in place but for the first difference; BLAS adds up."""
+    """Normalize over the last axis: in C, or mostly in place with BLAS sums."""
     if axis != (x.ndim - 1,):
         return NotImplemented
     if x.dtype == HALF:
@@ -106,22 +114,22 @@ def layer_norm(
         if z.size:
             function(*given, z, z.size // n, n, float(epsilon))
         return z
-    if n > 8192:  # of more it would lose digits
+    if n > 8192:  # longer sums would lose digits
         return NotImplemented
     y = x - np.vecdot(x, np.ones(n, x.dtype))[..., None] / n
     y *= 1 / np.sqrt(np.vecdot(y, y)[..., None] / n + epsilon)
-    return _moved(y, scale, offset)
+    return _scale_and_shift(y, scale, offset)
 
 
 def _is_row(y: Array | None, n: int) -> bool:
-    """Tell whether a scale or an offset has one number for each element of a row."""
+    """Return whether a scale or offset has one number for each element of a row."""
     return y is None or (y.size == n and (n == 1 or y.shape[-1] == n))
 
 
 def layer_norm_grad(
     dy: Array, x: Array, scale: Array | None, *, axis: Axes, epsilon: float
 ) -> Array:
-    """Run in C; there is no other implementation."""
+    """Run in C; for other dtypes the decomposition runs."""
     if x.dtype == HALF:
         return in_float32(layer_norm_grad, dy, x, scale, axis=axis, epsilon=epsilon)
     function = LAYER_NORM_GRAD.get(x.dtype)
@@ -140,12 +148,12 @@ if LOADED:
     kernels["LayerNormGrad"] = layer_norm_grad
 
 
-def _moved(y: Array, factor: Array | None, offset: Array | None) -> Array:
+def _scale_and_shift(y: Array, factor: Array | None, offset: Array | None) -> Array:
     """Return ``y * factor + offset``, in place."""
     if factor is not None:
-        y *= lined(factor, y)
+        y *= repeat_row(factor, y)
     if offset is not None:
-        y += lined(offset, y)
+        y += repeat_row(offset, y)
     return y
 
 
@@ -153,7 +161,7 @@ def _moved(y: Array, factor: Array | None, offset: Array | None) -> Array:
 def lrn(
     x: Array, *, depth_radius: int, bias: float, alpha: float, beta: float
 ) -> Array:
-    """Divide by a power of the sum of the neighbours' squares."""
+    """Divide by a power of the sum of squares of neighbouring channels."""
     wide = widened(x)
     y = wide * (bias + alpha * _band(wide * wide, depth_radius)) ** -beta
     return rounded(y, x.dtype)
@@ -170,7 +178,7 @@ def lrn_grad(
     alpha: float,
     beta: float,
 ) -> Array:
-    """``norm`` depends on every neighbour, and each of them on it."""
+    """Return the gradient; ``norm`` couples each channel with its neighbours."""
     wide = widened(x)
     wide_y = widened(y)
     wide_dy = widened(dy)
@@ -181,11 +189,11 @@ def lrn_grad(
 
 
 def _band(x: Array, radius: int) -> Array:
-    """Sum over the channels at most ``radius`` away; BLAS does it if they are few."""
+    """Sum over channels at most ``radius`` away; use BLAS if there are few channels."""
     if (c := x.shape[-1]) <= 256:
         below = np.tri(c, c, radius, x.dtype)
         total = x @ (below * below.T)
-        if not np.isnan(np.max(total, initial=0)):  # as of infinity times 0
+        if not np.isnan(np.max(total, initial=0)):  # infinity times 0 is NaN
             return total
     total = x.copy()
     for shift in range(1, min(radius, c - 1) + 1):

@@ -1,4 +1,4 @@
-"""Pooling: forward one axis at a time, back one kernel position at a time."""
+"""Pooling: forward one axis at a time, backward one kernel position at a time."""
 
 import functools
 import math
@@ -9,26 +9,34 @@ from plugrad.geometry import Shape, Windows
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ..native import FLOAT, HALF, contiguous, described, in_float32, rounded, widened
+from ..native import (
+    FLOAT32_SUFFIX,
+    HALF,
+    contiguous,
+    describe_windows,
+    in_float32,
+    rounded,
+    widened,
+)
 from ..native import kernels as in_c
 from . import _windows
-from ._windows import core, empty, padded, seen
+from ._windows import core_index, empty_padded, padded, window_index
 
 kernels = KernelTable()
-MAX = in_c("max_pool", FLOAT)
-AVERAGE = in_c("avg_pool", FLOAT)
+MAX = in_c("max_pool", FLOAT32_SUFFIX)
+AVERAGE = in_c("avg_pool", FLOAT32_SUFFIX)
 ARGMAX = in_c("pool_argmax")
 MAX_BACK = in_c("max_pool_grad")
 AVERAGE_BACK = in_c("avg_pool_grad")
 
 
 def _in_c(table: Any, shape: Shape, windows: Windows, *xs: Array) -> Array | None:
-    """Run in C, into an array of ``shape``."""
+    """Run a C kernel that writes an array of ``shape``; None if C cannot."""
     function = table.get(xs[0].dtype)
     if function is None or len({x.dtype for x in xs}) > 1:
         return None
     given = contiguous(*xs)
-    how = described(windows)
+    how = describe_windows(windows)
     if given is None or how is None:
         return None
     y = np.empty(shape, xs[0].dtype)
@@ -42,14 +50,14 @@ def _forward_in_c(table: Any, x: Array, windows: Windows) -> Array | None:
 
 
 def is_worth(shape: Shape) -> bool:
-    """Tell whether C is faster: with many channels, or few numbers in all."""
+    """Return whether C is faster: with many channels, or few elements in total."""
     return shape[-1] >= 16 or math.prod(shape) < 4096
 
 
 @kernels("MaxPool3D")
 @kernels("MaxPool")
 def max_pool(x: Array, *, geometry: Windows) -> Array:
-    """``np.maximum`` is faster than ``np.fmax``, and NaN is rare."""
+    """Use ``np.maximum``; only if the result has NaN, replace NaN and repeat."""
     if x.dtype == HALF:
         return in_float32(max_pool, x, geometry=geometry)
     if (z := _forward_in_c(MAX, x, geometry)) is not None:
@@ -65,31 +73,32 @@ def max_pool(x: Array, *, geometry: Windows) -> Array:
 @kernels("MaxPool3DGrad")
 @kernels("MaxPoolGrad")
 def max_pool_grad(dy: Array, x: Array, y: Array, *, geometry: Windows) -> Array:
-    """Give each cotangent to the first kernel position that has the maximum.
+    """Add each cotangent to the first kernel position that has the maximum.
 
-    Cotangents are chosen as bits: infinite ones times False would be NaN.
+    Cotangents are selected by integer products of their bits: infinity times False
+    would be NaN.
     """
     if x.dtype == HALF:
         return in_float32(max_pool_grad, dy, x, y, geometry=geometry)
     if (z := _in_c(MAX_BACK, x.shape, geometry, dy, x, y)) is not None:
         return z
-    dx = empty(x.shape, geometry, dy.dtype)
+    dx = empty_padded(x.shape, geometry, dy.dtype)
     dx.fill(0)
-    seeing = padded(x, geometry, np.nan)
-    left = dy.copy().view(f"i{dy.itemsize}")
+    padded_x = padded(x, geometry, np.nan)
+    remaining = dy.copy().view(f"i{dy.itemsize}")
     for position in geometry.kernel_positions:
-        index = seen(geometry, position)
-        mine = left * (seeing[index] == y)
-        left -= mine
-        dx[index] += mine.view(dy.dtype)
-    return dx[core(geometry)]
+        index = window_index(geometry, position)
+        selected = remaining * (padded_x[index] == y)
+        remaining -= selected
+        dx[index] += selected.view(dy.dtype)
+    return dx[core_index(geometry)]
 
 
 @kernels("AvgPool3D")
 @kernels("AvgPool")
-@_windows.widened
+@_windows.in_blas_dtype
 def avg_pool(x: Array, *, geometry: Windows) -> Array:
-    """Sum, and divide by the number of elements inside."""
+    """Sum, and divide by the number of elements inside the input."""
     if (z := _forward_in_c(AVERAGE, x, geometry)) is not None:
         return z
     total = _combined(np.add, padded(x, geometry), geometry)
@@ -98,13 +107,13 @@ def avg_pool(x: Array, *, geometry: Windows) -> Array:
 
 @kernels("AvgPool3DGrad")
 @kernels("AvgPoolGrad")
-@_windows.widened
+@_windows.in_blas_dtype
 def avg_pool_grad(dy: Array, x: Array | None, *, geometry: Windows) -> Array:
     """Distribute the cotangents along one axis after the other."""
     if (z := _in_c(AVERAGE_BACK, geometry.in_shape, geometry, dy)) is not None:
         return z
     share = np.true_divide(dy, _counts(geometry, 1, dy.dtype))
-    whole = empty(geometry.in_shape, geometry, dy.dtype)
+    whole = empty_padded(geometry.in_shape, geometry, dy.dtype)
     for axis in range(1, share.ndim - 1):
         sizes = (*share.shape[:axis], whole.shape[axis], *share.shape[axis + 1 :])
         dx = np.zeros(sizes, dy.dtype)
@@ -112,14 +121,14 @@ def avg_pool_grad(dy: Array, x: Array | None, *, geometry: Windows) -> Array:
             read = dx[index]
             np.add(read, share, out=read)
         share = dx
-    return share[core(geometry)]
+    return share[core_index(geometry)]
 
 
 @kernels("MaxPoolWithArgmax")
 def max_pool_with_argmax(
     x: Array, *, geometry: Windows, include_batch_in_index: bool
 ) -> tuple[Array, Array]:
-    """Go from the last kernel position to the first, so that the first one stays."""
+    """Go from the last kernel position to the first, so that the first one wins."""
     if x.dtype == HALF:
         wide, indices = max_pool_with_argmax(
             widened(x),
@@ -130,7 +139,7 @@ def max_pool_with_argmax(
     y = max_pool(x, geometry=geometry)
     if (function := ARGMAX.get(x.dtype)) is not None:
         given = contiguous(x, y)
-        how = described(geometry)
+        how = describe_windows(geometry)
         if given is not None and how is not None:
             z = np.empty(y.shape, np.int32)
             if z.size:
@@ -142,17 +151,17 @@ def max_pool_with_argmax(
     address = padded(address, geometry)
     inside = padded(np.ones((1, *x.shape[1:-1], 1), bool), geometry, False)
     least = np.nan if x.dtype.kind == "f" else 0
-    seeing = padded(x, geometry, least)
+    padded_x = padded(x, geometry, least)
     indices = np.full(y.shape, -1, np.int32)
     for position in reversed(geometry.kernel_positions):
-        index = seen(geometry, position)
-        hit = (seeing[index] == y) & inside[index]
+        index = window_index(geometry, position)
+        hit = (padded_x[index] == y) & inside[index]
         np.copyto(indices, address[index], where=hit)
     return y, indices
 
 
 def _along(axis: int, windows: Windows) -> list[tuple[slice, ...]]:
-    """Return what windows see at each kernel position along one axis."""
+    """Return the indices that windows read at each kernel position of one axis."""
     i = axis - 1
     k = windows.window[i]
     d = windows.dilations[i]
@@ -163,7 +172,7 @@ def _along(axis: int, windows: Windows) -> list[tuple[slice, ...]]:
 
 
 def _combined(op: np.ufunc, x: Array, windows: Windows) -> Array:
-    """Combine what each window sees of the padded ``x``."""
+    """Reduce each window of the padded ``x`` by ``op``, axis by axis."""
     for axis in range(1, x.ndim - 1):
         first, *more = (x[index] for index in _along(axis, windows))
         x = first
@@ -176,7 +185,7 @@ def _combined(op: np.ufunc, x: Array, windows: Windows) -> Array:
 
 @functools.lru_cache(maxsize=256)
 def _counts(windows: Windows, least: int, dtype: np.dtype) -> Array:
-    """Return how many elements each window sees: ``[*outputs, 1]``, or one number."""
+    """Return the elements inside each window: ``[*outputs, 1]``, or one number."""
     axes = [np.array([sum(row) for row in axis]) for axis in windows.inside]
     counts = functools.reduce(np.multiply.outer, [*axes, np.ones(1, int)])
     counts = np.maximum(counts, least).astype(dtype)

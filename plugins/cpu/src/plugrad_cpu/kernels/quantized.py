@@ -1,6 +1,6 @@
 """Int8 and uint8 convolutions and matrix products in C; without C, they decompose.
 
-The C kernels multiply packed weights. The packed form of weights that are used again is
+The C kernels multiply packed weights. If weights are used again, their packed form is
 cached with them.
 """
 
@@ -30,25 +30,25 @@ RESULTS = [np.dtype(name) for name in ("int32", "float32", "int8", "uint8")]
 
 
 def panels(w: Array) -> tuple[Array, Array]:
-    """Return weights in the order in which C multiplies them, and their sums."""
+    """Return the weights packed for the C kernels, and the sums of their columns."""
     n = w.shape[-1]
     k = w.size // n
     made = np.empty((-(-n // PANEL_COLUMNS), -(-k // 4), PANEL_COLUMNS, 4), INT8)
     sums = np.empty(n, np.int32)
-    PACK[INT8](native.in_order(w), made, sums, k, n)
+    PACK[INT8](native.as_contiguous(w), made, sums, k, n)
     return made, sums
 
 
 def conv(x: Array, filter: Array, *end: Any, geometry: Windows) -> Any:
-    """Multiply the windows by the filter."""
+    """Convolve: multiply the windows by the filter."""
     words, rows = needs(geometry)
-    if (how := native.described(geometry)) is None:
+    if (how := native.describe_windows(geometry)) is None:
         return NotImplemented
     return _run(CONV, (how,), (x, filter), end, geometry.out_shape, words, rows)
 
 
 def needs(windows: Windows) -> tuple[int, int]:
-    """Return the words of memory that a product needs, and how many rows it packs."""
+    """Return the workspace of a convolution in words, and the rows it packs at once."""
     n = windows.out_shape[-1]
     k = prod(windows.filter_shape[:-1])
     return packed(prod(windows.out_shape[:-1]), n, k)
@@ -63,10 +63,10 @@ def matmul(a: Array, b: Array, *end: Any) -> Any:
 
 
 def depthwise(x: Array, filter: Array, *end: Any, geometry: Windows) -> Any:
-    """Convolve each channel by itself, if it has one result."""
-    how = native.described(geometry)
-    many = prod(geometry.window) > MAX_POSITIONS
-    if many or filter.shape[-1] != 1 or how is None:
+    """Convolve each channel separately, if it has one output."""
+    how = native.describe_windows(geometry)
+    too_many = prod(geometry.window) > MAX_POSITIONS
+    if too_many or filter.shape[-1] != 1 or how is None:
         return NotImplemented
     words, _ = packed(0, geometry.out_shape[-1], 0)
     return _run(DEPTHWISE, (how,), (x, filter), end, geometry.out_shape, words)
@@ -87,9 +87,9 @@ def _run(
     dtype = RESULTS[scale is not None] if zero is None else zero.dtype
     y = np.empty(shape, dtype)
     memory = np.empty(words, np.int32)
-    weights = (native.in_order(w),) if kernel is DEPTHWISE else prepared(w, panels)
-    bias, scale = (v if v is None else native.in_order(v) for v in (bias, scale))
-    arrays = native.in_order(x), *weights, x_zero, bias, scale, zero, y, memory
+    weights = (native.as_contiguous(w),) if kernel is DEPTHWISE else prepared(w, panels)
+    bias, scale = (v if v is None else native.as_contiguous(v) for v in (bias, scale))
+    arrays = native.as_contiguous(x), *weights, x_zero, bias, scale, zero, y, memory
     numbers = x.dtype == INT8, 0 if scale is None else scale.size, RESULTS.index(dtype)
     kernel[INT8](*how, *arrays, *numbers, *more)
     return y

@@ -1,4 +1,4 @@
-"""Ragged tensors: rows one after the other, and the splits where they begin."""
+"""Ragged tensors: the concatenated rows, and splits that say where each row begins."""
 
 import math
 
@@ -25,7 +25,7 @@ def checked(op: str, splits: Array, count: int | None) -> Array:
 
 @kernels("RaggedGather")
 def ragged_gather(*inputs: Array) -> tuple[Array, ...]:
-    """Go down level by level: the rows of one are those of the next that they hold."""
+    """Go down level by level: select the rows of the next level that rows contain."""
     *levels, values, indices = inputs
     op, dtype = "sparse.ragged_gather", levels[0].dtype
     below = [*[len(splits) - 1 for splits in levels[1:]], len(values)]
@@ -51,7 +51,7 @@ def ragged_gather(*inputs: Array) -> tuple[Array, ...]:
 
 @kernels("RaggedRange")
 def ragged_range(starts: Array, limits: Array, deltas: Array) -> tuple[Array, Array]:
-    """Count the steps of each row, and take them all at once."""
+    """Count the steps of each row, and compute the values of all rows at once."""
     op, dtype = "sparse.ragged_range", starts.dtype
     wide = np.dtype(np.float64 if dtype.kind == "f" else np.uint64)
     start, limit, delta = np.broadcast_arrays(*np.atleast_1d(starts, limits, deltas))
@@ -60,7 +60,7 @@ def ragged_range(starts: Array, limits: Array, deltas: Array) -> tuple[Array, Ar
     up = delta > 0
     going = np.where(up, start < limit, start > limit)
     first, last, by = (x.astype(wide) for x in (start, limit, delta))
-    # Negative integers have wrapped, but distances come out right.
+    # Negative integers have wrapped, but their differences are still correct.
     distance = np.where(up, last - first, first - last)
     step = np.where(up, by, 0 - by)
     if dtype.kind == "f":
@@ -86,7 +86,7 @@ def ragged_tensor_to_tensor(
     *partitions: Array,
     row_partition_types: tuple[str, ...],
 ) -> Array:
-    """Work out where in the result each row begins, level by level, or -1."""
+    """Find the position of each element in the result, level by level, or -1."""
     op = "sparse.ragged_tensor_to_tensor"
     kinds = [*zip(row_partition_types, partitions, strict=True)]
     if row_partition_types[0] == "FIRST_DIM_SIZE":
@@ -107,20 +107,22 @@ def ragged_tensor_to_tensor(
             f"{op}: there are {len(values)} values, and space for {count} in the rows"
         )
     sizes = _sizes(op, shape, (*natural, *values.shape[1:]), values.ndim - 1)
-    at = np.arange(min(natural[0], sizes[0] + 1))
-    at[sizes[0] :] = -1  # one position for all rows that are cut off
+    positions_in_y = np.arange(min(natural[0], sizes[0] + 1))
+    positions_in_y[sizes[0] :] = -1  # one entry for all rows that are cut off
     for (rows, positions), size in zip(levels, sizes[1:], strict=False):
-        above = at[np.minimum(rows, len(at) - 1)]
-        at = np.where((above < 0) | (positions >= size), -1, above * size + positions)
+        parent = positions_in_y[np.minimum(rows, len(positions_in_y) - 1)]
+        positions_in_y = np.where(
+            (parent < 0) | (positions >= size), -1, parent * size + positions
+        )
     y = np.empty((math.prod(sizes[: len(natural)]), *values.shape[1:]), values.dtype)
     y[...] = default_value
-    kept = np.flatnonzero(at >= 0)
-    y[at[kept]] = values[kept]
+    kept = np.flatnonzero(positions_in_y >= 0)
+    y[positions_in_y[kept]] = values[kept]
     return y.reshape(sizes)
 
 
 def _rows(op: str, kind: str, partition: Array, count: int) -> tuple[Array, Array]:
-    """Return the row of each element of a level, and its position there."""
+    """Return the row of each element of a level, and its position in that row."""
     if kind == "ROW_SPLITS":
         splits = checked(op, partition, None)
         if len(splits) != count + 1:
@@ -143,7 +145,7 @@ def _rows(op: str, kind: str, partition: Array, count: int) -> tuple[Array, Arra
 def _sizes(
     op: str, shape: Array, natural: tuple[int, ...], inner: int
 ) -> tuple[int, ...]:
-    """Return the shape of the result, where -1 stands for the natural size."""
+    """Return the shape of the result; -1 stands for the natural size of an axis."""
     wanted = shape.tolist() if shape.ndim else [-1] * len(natural)
     sizes = tuple([n if w == -1 else w for w, n in zip(wanted, natural, strict=True)])
     outer = len(natural) - inner

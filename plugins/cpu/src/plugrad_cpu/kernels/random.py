@@ -1,4 +1,4 @@
-"""Choosing a class by noise."""
+"""Sampling of classes: the largest noisy score wins."""
 
 import numpy as np
 from plugrad.plugin import KernelTable
@@ -11,7 +11,7 @@ kernels = KernelTable()
 
 @kernels("Multinomial")
 def multinomial(logits: Array, noise: Array, *, normalized: bool) -> Array:
-    """Let the largest score win; the core has drawn ``[samples, rows, classes]``."""
+    """Return the class with the largest score; noise: ``[samples, rows, classes]``."""
     if normalized:
         return argmax(logits * noise, axis=2).T
     top = logits.max(axis=1, keepdims=True)

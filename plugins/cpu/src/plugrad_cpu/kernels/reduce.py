@@ -1,4 +1,4 @@
-"""Reductions: in C, where it has the dtype and arrays are large."""
+"""Reductions: in C for large arrays of dtypes that C supports, else on NumPy."""
 
 import builtins
 import functools
@@ -12,31 +12,31 @@ from plugrad.plugin import KernelTable
 
 from ..arrays import Array
 from ..native import (
-    BITS,
     HALF,
     MAX_ELEMENTS,
-    NUMBERS,
-    around,
-    in_order,
+    NUMBER_SUFFIXES,
+    SIGNED_SUFFIXES,
+    as_contiguous,
     rounded,
+    sizes_around,
     widened,
 )
 from ..native import kernels as in_c
 
 kernels = KernelTable()
 
-# Any, as NumPy's types know no positional arguments, which are faster than names.
+# Any, because NumPy's types do not declare positional arguments, which are faster.
 ADD: Any = np.add
 
-TRUTH = NUMBERS | {np.dtype(bool): "_b8"}
+ORDERED_SUFFIXES = SIGNED_SUFFIXES | {np.dtype(bool): "_b8"}
 FOLDS: Any = {
-    np.add: in_c("sum", BITS),
-    np.multiply: in_c("prod", BITS),
-    np.maximum: in_c("max_of", TRUTH),
-    np.minimum: in_c("min_of", TRUTH),
+    np.add: in_c("sum", NUMBER_SUFFIXES),
+    np.multiply: in_c("prod", NUMBER_SUFFIXES),
+    np.maximum: in_c("max_of", ORDERED_SUFFIXES),
+    np.minimum: in_c("min_of", ORDERED_SUFFIXES),
 }
-ARGS = {name: in_c(name, NUMBERS) for name in ("argmax", "argmin")}
-REDUCE_MIN_ELEMENTS = 2048  # below, NumPy is fast and accurate enough
+ARGS = {name: in_c(name, SIGNED_SUFFIXES) for name in ("argmax", "argmin")}
+REDUCE_MIN_ELEMENTS = 2048  # below, NumPy is as fast and accurate enough
 PIECE_ELEMENTS = 32768  # elements that one piece reduces
 PIECE_COLUMNS = 1024  # columns of a piece, as in reduce.c
 
@@ -48,9 +48,9 @@ def along(
 ) -> Array:
     """Return ``ufunc.reduce(x, axis) / count`` in the dtype of ``x``.
 
-    What is repeated, and may be much larger than its memory, is left to NumPy. float16
-    is reduced in float32, and multiplied in float64, whose products do not overflow on
-    the way.
+    NumPy reduces broadcast views, which may be much larger than their memory. float16
+    is reduced in float32; its products are computed in float64, so that intermediate
+    products do not overflow.
     """
     dtype = x.dtype
     if dtype == HALF and x.size >= REDUCE_MIN_ELEMENTS and 0 not in x.strides:
@@ -64,11 +64,11 @@ def along(
     ):
         return _in_numpy(ufunc, x, axis, keepdims, count)
     shape, steps = plan(x.shape, axis, keepdims)
-    return folded(FOLDS[ufunc][dtype], in_order(x), shape, steps, count)
+    return folded(FOLDS[ufunc][dtype], as_contiguous(x), shape, steps, count)
 
 
 def folded(function: Any, x: Array, shape: Axes, steps: Any, count: float) -> Array:
-    """Return what calls in C make of an array, divided by ``count``."""
+    """Reduce an array by the C calls of ``plan``, and divide by ``count``."""
     if not steps:
         return x.reshape(shape)
     for sizes, how in steps[:-1]:
@@ -82,9 +82,9 @@ def folded(function: Any, x: Array, shape: Axes, steps: Any, count: float) -> Ar
 
 @functools.lru_cache(maxsize=4096)
 def plan(shape: Axes, axis: Axes, keepdims: bool) -> tuple[Axes, list[Any]]:
-    """Return the shape of the result, and of each call in C that and its numbers.
+    """Return the shape of the result, and the result shape and numbers of each C call.
 
-    Axes that lie side by side are reduced together, the last ones first.
+    Adjacent axes are reduced together, the last axes first.
     """
     kept = tuple([1 if i in axis else n for i, n in enumerate(shape)])
     axes = collapse_axes(shape, broadcast_strides(kept, len(shape)))
@@ -105,7 +105,7 @@ def plan(shape: Axes, axis: Axes, keepdims: bool) -> tuple[Axes, list[Any]]:
 
 
 def _in_numpy(ufunc: Any, x: Array, axis: Axes, keepdims: bool, count: float) -> Array:
-    """Return the same; NumPy adds up pairwise along the last axes of memory alone."""
+    """Reduce like ``along``; NumPy sums pairwise only along the last axes of memory."""
     wide = x.dtype
     some = x
     at = axis
@@ -115,7 +115,7 @@ def _in_numpy(ufunc: Any, x: Array, axis: Axes, keepdims: bool, count: float) ->
         if ufunc is np.add and x.flags.c_contiguous:
             at = tuple(range(x.ndim - len(axis), x.ndim))
             some = np.asarray(np.moveaxis(x, axis, at), order="C")
-    # NumPy begins products with 1, which makes NaN of a complex infinity.
+    # NumPy starts products with 1, which would turn a complex infinity into NaN.
     begin = {"initial": None} if ufunc is np.multiply and x.size else {}
     y = ufunc.reduce(some, at, wide, None, False, **begin)
     y = np.expand_dims(y, axis) if keepdims else y
@@ -125,7 +125,7 @@ def _in_numpy(ufunc: Any, x: Array, axis: Axes, keepdims: bool, count: float) ->
 
 
 def _divided(y: Array, count: float) -> Array:
-    """Return ``y / count``; NumPy makes it complex, and NaN of infinite parts."""
+    """Return ``y / count``; a complex divisor would turn infinite parts into NaN."""
     if y.dtype.kind != "c":
         return y / count
     z = np.array(y)
@@ -153,7 +153,7 @@ def mean(x: Array, *, axis: Axes, keepdims: bool) -> Array:
 
 
 def _fold(ufunc: Any) -> Callable[..., Array]:
-    """Return the kernel that folds by a function; NaN wins."""
+    """Return the kernel that reduces by a ufunc; NaN propagates."""
     return lambda x, *, axis, keepdims: along(ufunc, x, axis, keepdims)
 
 
@@ -162,7 +162,7 @@ kernels["Min"] = _fold(np.minimum)
 
 
 def _logical(ufunc: Any, fold: Any) -> Callable[..., Array]:
-    """Return the kernel of a truth; over all axes NumPy stops at the first."""
+    """Return the kernel of ``all`` or ``any``; over all axes NumPy stops early."""
 
     def kernel(x: Array, *, axis: Axes, keepdims: bool) -> Any:
         if x.size >= REDUCE_MIN_ELEMENTS and x.dtype == bool and len(axis) < x.ndim:
@@ -177,10 +177,10 @@ kernels["Any"] = _logical(np.logical_or, np.maximum)
 
 
 def _arg(name: str, ufunc: Any) -> Callable[..., Array]:
-    """Return the kernel that finds the first of the extreme numbers.
+    """Return the kernel that finds the first maximum or minimum, ignoring NaN.
 
-    NumPy is fast at rows of integers, and at few columns. It finds the first NaN: then
-    look again.
+    NumPy is fast for rows of integers and for few columns. It returns the first NaN; in
+    this case the kernel searches again without NaN.
     """
     find = getattr(np.ndarray, name)
 
@@ -193,14 +193,14 @@ def _arg(name: str, ufunc: Any) -> Callable[..., Array]:
         )
         if large and x.dtype in ARGS[name]:
             y = np.empty((*x.shape[:axis], *x.shape[axis + 1 :]), np.int32)
-            ARGS[name][x.dtype](in_order(x), y, *around(x.shape, axis))
+            ARGS[name][x.dtype](as_contiguous(x), y, *sizes_around(x.shape, axis))
             return y
         found = find(x, axis)
         if floating and x.size:
-            most = x  # of a few all are looked at sooner than the winners
+            suspects = x  # for small arrays, checking all elements is faster
             if x.size >= REDUCE_MIN_ELEMENTS:
-                most = np.take_along_axis(x, np.expand_dims(found, axis), axis)
-            if np.isnan(np.maximum.reduce(most, None)):
+                suspects = np.take_along_axis(x, np.expand_dims(found, axis), axis)
+            if np.isnan(np.maximum.reduce(suspects, None)):
                 found = (x == ufunc.reduce(x, axis, keepdims=True)).argmax(axis)
         return found.astype(np.int32)
 

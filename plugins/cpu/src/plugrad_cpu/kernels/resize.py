@@ -1,4 +1,4 @@
-"""Resizing along one axis after the other; reading images at any position."""
+"""Resizing along one axis at a time; reading images at arbitrary positions."""
 
 import functools
 import math
@@ -8,7 +8,7 @@ from plugrad.geometry import Resizing
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ..native import MAX_ELEMENTS, around, in_order
+from ..native import MAX_ELEMENTS, as_contiguous, sizes_around
 from ..native import kernels as in_c
 from ._windows import batches
 from .gather import gather, out_of_range
@@ -21,25 +21,25 @@ MIX = in_c("mix")
 
 @kernels("ResizeBilinear")
 def resize_bilinear(images: Array, *, geometry: Resizing) -> Array:
-    """Interpolate; exactly on a pixel only that pixel is read."""
-    return _mixed(images, geometry, True, False)
+    """Interpolate; a position exactly on a pixel reads only that pixel."""
+    return _weighted_sums(images, geometry, True, False)
 
 
 @kernels("ResizeBilinearGrad")
 def resize_bilinear_grad(
     images: Array | None, dy: Array, *, geometry: Resizing
 ) -> Array:
-    """Add the weighed cotangent of each position to the pixels beside it."""
-    return _mixed(dy, geometry, True, True)
+    """Add the weighted cotangent of each position to its neighbouring pixels."""
+    return _weighted_sums(dy, geometry, True, True)
 
 
 @kernels("ResizeNearestNeighbor")
 def resize_nearest_neighbor(images: Array, *, geometry: Resizing) -> Array:
-    """Read rows and columns: first what leaves less to read."""
+    """Read rows and columns, first along the axis that shrinks more."""
     (_, h, *_) = geometry.in_shape
     tables = [*enumerate(geometry.nearest, 1)]
-    for axis, at in tables if len(tables[0][1]) < h else tables[::-1]:
-        images = gather(images, at, axis=axis, batch_dims=0)
+    for axis, indices in tables if len(tables[0][1]) < h else tables[::-1]:
+        images = gather(images, indices, axis=axis, batch_dims=0)
     return images
 
 
@@ -48,7 +48,7 @@ def resize_nearest_neighbor_grad(
     images: Array | None, dy: Array, *, geometry: Resizing
 ) -> Array:
     """Add each cotangent to the pixel that was read."""
-    return _mixed(dy, geometry, False, True)
+    return _weighted_sums(dy, geometry, False, True)
 
 
 def _dtype(x: Array) -> np.dtype:
@@ -56,22 +56,22 @@ def _dtype(x: Array) -> np.dtype:
     return np.dtype(np.float32) if x.dtype == np.float16 else x.dtype
 
 
-def _mixed(x: Array, geometry: Resizing, linear: bool, back: bool) -> Array:
-    """Go along rows and columns, first where more goes away."""
+def _weighted_sums(x: Array, geometry: Resizing, linear: bool, back: bool) -> Array:
+    """Compute weighted sums along both axes, first the one that shrinks more."""
     dtype = x.dtype
     x = x.astype(_dtype(x), copy=False)
     tables = _terms(geometry, linear, back, x.dtype)
     gain = [len(terms[0]) / n for terms, n in zip(tables, x.shape[1:3], strict=True)]
     for axis in (1, 2) if gain[0] <= gain[1] else (2, 1):
         starts, indices, weights = tables[axis - 1]
-        (outer, n, inner) = around(x.shape, axis)
+        (outer, n, inner) = sizes_around(x.shape, axis)
         m = len(starts) - 1
         if n == m:
             continue
         y = np.empty((*x.shape[:axis], m, *x.shape[axis + 1 :]), x.dtype)
         function = MIX.get(x.dtype)
         if function and 0 < max(x.size, y.size) < MAX_ELEMENTS:
-            function(in_order(x), y, outer, n, m, inner, starts, indices, weights)
+            function(as_contiguous(x), y, outer, n, m, inner, starts, indices, weights)
         elif y.size:
             y.fill(0)
             to = np.repeat(np.arange(m), np.diff(starts))
@@ -103,7 +103,7 @@ def crop_and_resize(
     method: str,
     extrapolation_value: float,
 ) -> Array:
-    """Read from edge to edge of each box."""
+    """Sample each box from edge to edge."""
     bad = (box_ind < 0) | (box_ind >= len(image))
     if bad.any():
         raise out_of_range("image.crop_and_resize", box_ind, 0, len(image))
@@ -135,7 +135,7 @@ def transform(
     fill_value: float,
     output_shape: tuple[int, int],
 ) -> Array:
-    """Read where a projection points."""
+    """Sample at the positions of a projective transform."""
     n, h, w, _ = image.shape
     i = np.arange(output_shape[1], dtype=transforms.dtype)
     j = np.arange(output_shape[0], dtype=transforms.dtype)[:, None]
@@ -148,14 +148,14 @@ def transform(
         seen = (y > -1) & (y < h) & (x > -1) & (x < w)
     else:
         seen = np.isfinite(x) & np.isfinite(y)
-        y = _folded(y, h, fill_mode)
-        x = _folded(x, w, fill_mode)
+        y = _into_image(y, h, fill_mode)
+        x = _into_image(x, w, fill_mode)
     batch = np.arange(n)[:, None, None]
     return _sampled(image, batch, (y, x), seen, edge, interpolation, fill_value)
 
 
-def _folded(v: Array, size: int, mode: str) -> Array:
-    """Take coordinates into the image."""
+def _into_image(v: Array, size: int, mode: str) -> Array:
+    """Map coordinates into the image by wrapping, reflecting or clamping."""
     if mode == "wrap":
         v = np.remainder(v, size)
         return np.where(v == size, 0, v)
@@ -174,7 +174,7 @@ def _sampled(
     method: str,
     fill: float,
 ) -> Array:
-    """Return pixels of images at positions [n, rows, columns], or ``fill`` outside."""
+    """Return images at positions [n, rows, columns], and ``fill`` outside of them."""
     x = image.astype(_dtype(image), copy=False)
     if edge == "pad":
         n, h, w, c = image.shape
@@ -184,9 +184,9 @@ def _sampled(
     pixels = x.reshape(math.prod(x.shape[:3]), c)
     ends = [batch * (height * width)]
     for v, size, step in zip(positions, image.shape[1:3], (width, 1), strict=True):
-        ends += _around(np.where(seen, v, 0), size, edge, method, step, x.dtype)
+        ends += _neighbours(np.where(seen, v, 0), size, edge, method, step, x.dtype)
     y = np.empty((len(batch), *seen.shape[1:], c), image.dtype)
-    few = c <= 8  # are read one by one: NumPy is slow along short axes
+    few = c <= 8  # read channel by channel: NumPy is slow along short axes
     planes = [*np.ascontiguousarray(pixels.T)] if few else [pixels]
     results = [y[..., k] for k in range(c)] if few else [y]
     read = _nearest if method == "nearest" else _linear
@@ -195,15 +195,15 @@ def _sampled(
         for plane, result in zip(planes, results, strict=True):
             found = read(plane, *rest)
             if not some.all():
-                np.copyto(found, fill, where=~_beside(some, plane))
+                np.copyto(found, fill, where=~_with_channel_axis(some, plane))
             result[part] = found
     return y
 
 
-def _around(
+def _neighbours(
     v: Array, size: int, edge: str, method: str, step: int, dtype: np.dtype
 ) -> list[Array]:
-    """Return where the pixels around a position lie along an axis, and their weight."""
+    """Return the offsets of the pixels around positions of an axis, and the weights."""
     low = np.floor(v)
     share = v - low
     first = low.astype(np.intp)
@@ -224,22 +224,24 @@ def _nearest(pixels: Array, batch: Array, y: Array, x: Array) -> Array:
 
 def _linear(pixels: Array, batch: Array, *ends: Array) -> Array:
     y0, y1, down, x0, x1, right = ends
-    down = _beside(down, pixels)
-    right = _beside(right, pixels)
+    down = _with_channel_axis(down, pixels)
+    right = _with_channel_axis(right, pixels)
     top, bottom = (
-        _mix(pixels.take(batch + y + x0, 0), pixels.take(batch + y + x1, 0), right)
+        _interpolate(
+            pixels.take(batch + y + x0, 0), pixels.take(batch + y + x1, 0), right
+        )
         for y in (y0, y1)
     )
-    return _mix(top, bottom, down)
+    return _interpolate(top, bottom, down)
 
 
-def _beside(t: Array, pixels: Array) -> Array:
-    """Give a table an axis for channels if pixels have one."""
+def _with_channel_axis(t: Array, pixels: Array) -> Array:
+    """Append a channel axis to a table if ``pixels`` has one."""
     return t.reshape(*t.shape, *pixels.shape[1:] and (1,))
 
 
-def _mix(a: Array, b: Array, share: Array) -> Array:
-    """Write into ``b``; on a pixel nothing but that counts."""
+def _interpolate(a: Array, b: Array, share: Array) -> Array:
+    """Interpolate into ``b``; if the share is 0, ``b`` is ignored, even if NaN."""
     b *= share
     b += a * (1 - share)
     whole = share == 0

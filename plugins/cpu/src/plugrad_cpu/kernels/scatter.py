@@ -1,6 +1,6 @@
-"""Reading and writing at indices of several coordinates.
+"""Reading and writing at indices with several coordinates.
 
-Indices are turned into the numbers of rows of a flat table.
+Each index is converted to a row number of a flattened table.
 """
 
 import math
@@ -15,24 +15,24 @@ kernels = KernelTable()
 
 
 def rows_of(op: str, indices: Array, sizes: tuple[int, ...]) -> Array:
-    """Return indices in axes of ``sizes`` as indices in the one they flatten to."""
-    at = indices.astype(np.int64, copy=False)
-    if (at.view(np.uint64) >= np.array(sizes, np.uint64)).any():
+    """Return indices in axes of ``sizes`` as indices in the flattened axis."""
+    coordinates = indices.astype(np.int64, copy=False)
+    if (coordinates.view(np.uint64) >= np.array(sizes, np.uint64)).any():
         for axis, n in enumerate(sizes):
-            found = at[..., axis]
+            found = coordinates[..., axis]
             if ((found < 0) | (found >= n)).any():
                 raise out_of_range(op, found, axis, n)
     if not sizes:
-        return np.zeros(at.shape[:-1], np.int64)
-    rows = at[..., 0]
+        return np.zeros(coordinates.shape[:-1], np.int64)
+    rows = coordinates[..., 0]
     for axis, n in enumerate(sizes[1:], 1):
-        rows = rows * n + at[..., axis]
+        rows = rows * n + coordinates[..., axis]
     return rows
 
 
 @kernels("GatherNd")
 def gather_nd(params: Array, indices: Array) -> Array:
-    """Read rows; what is not contiguous would have to be copied for it as a whole."""
+    """Read rows; a strided array is indexed directly, without copying all of it."""
     depth = indices.shape[-1]
     lead, rest = params.shape[:depth], params.shape[depth:]
     rows = rows_of("gather_nd", indices, lead)
@@ -43,7 +43,7 @@ def gather_nd(params: Array, indices: Array) -> Array:
 
 @kernels("ScatterNd")
 def scatter_nd(indices: Array, updates: Array, *, shape: tuple[int, ...]) -> Array:
-    """Add up rows."""
+    """Sum rows by index."""
     lead = shape[: indices.shape[-1]]
     rows = rows_of("scatter_nd", indices, lead).reshape(-1)
     table = updates.reshape(len(rows), *shape[len(lead) :])
@@ -52,7 +52,7 @@ def scatter_nd(indices: Array, updates: Array, *, shape: tuple[int, ...]) -> Arr
 
 @kernels("TensorScatterUpdate")
 def tensor_scatter_update(tensor: Array, indices: Array, updates: Array) -> Array:
-    """Copy, and write into the copy."""
+    """Copy, and write the updates into the copy in order."""
     return written("tensor_scatter_update", tensor, indices, updates)
 
 
@@ -60,24 +60,24 @@ def tensor_scatter_update(tensor: Array, indices: Array, updates: Array) -> Arra
 def tensor_scatter_extremum(
     tensor: Array, indices: Array, updates: Array, *, largest: bool
 ) -> Array:
-    """Combine the updates of each row, sorted by it; single elements one by one."""
+    """Combine the updates of each row, sorted by row; ``ufunc.at`` for elements."""
     lead = tensor.shape[: indices.shape[-1]]
     rows = rows_of("tensor_scatter_update", indices, lead).reshape(-1)
     y = np.array(tensor, order="C")
     table = y.reshape(math.prod(lead), *tensor.shape[len(lead) :])
     new = updates.reshape(len(rows), *table.shape[1:])
     function = np.maximum if largest else np.minimum
-    if table.ndim == 1:  # which NumPy does in a loop in C
+    if table.ndim == 1:  # a loop in C in NumPy
         function.at(table, rows, new)
     elif rows.size:
         order = np.argsort(rows, kind="stable")
-        at, starts = np.unique(rows[order], return_index=True)
-        table[at] = function(table[at], function.reduceat(new[order], starts))
+        targets, starts = np.unique(rows[order], return_index=True)
+        table[targets] = function(table[targets], function.reduceat(new[order], starts))
     return y
 
 
 def written(op: str, tensor: Array, indices: Array, updates: Array) -> Array:
-    """Write rows in their order, so that the last one stays."""
+    """Return a copy with rows written in order, so that the last update wins."""
     lead = tensor.shape[: indices.shape[-1]]
     rows = rows_of(op, indices, lead).reshape(-1)
     y = np.array(tensor, order="C")

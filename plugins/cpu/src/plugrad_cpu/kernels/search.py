@@ -1,4 +1,4 @@
-"""Positions in sorted arrays, and distinct elements."""
+"""Binary search in sorted arrays, and unique elements."""
 
 import numpy as np
 from plugrad.plugin import KernelTable
@@ -12,7 +12,7 @@ SORT_MIN_VALUES = 4096  # above, sorting the values first pays off
 
 @kernels("SearchSorted")
 def search_sorted(sorted_sequence: Array, values: Array, *, side: str) -> Array:
-    """Search row by row. Many values are sorted first, which is kinder to the cache."""
+    """Search row by row; many values are sorted first, for better cache locality."""
     y = np.empty(values.shape, np.int32)
     for i, row in enumerate(sorted_sequence):
         sought = values[i]
@@ -26,22 +26,22 @@ def search_sorted(sorted_sequence: Array, values: Array, *, side: str) -> Array:
 
 @kernels("LowerBound")
 def lower_bound(sorted_sequence: Array, values: Array) -> Array:
-    """Return the positions to the left."""
+    """Return the leftmost insertion positions."""
     return search_sorted(sorted_sequence, values, side="left")
 
 
 @kernels("UpperBound")
 def upper_bound(sorted_sequence: Array, values: Array) -> Array:
-    """Return the positions to the right."""
+    """Return the rightmost insertion positions."""
     return search_sorted(sorted_sequence, values, side="right")
 
 
 @kernels("Unique")
 def unique(x: Array, *, axis: int, sorted: bool) -> tuple[Array, Array]:
-    """Number what is distinct, and then number it anew in the other order.
+    """Number the distinct elements, and renumber them if another order is asked for.
 
-    Numbers ascend at first; slices, which are keys of a dict, are in the order of their
-    first appearance.
+    At first, elements of a vector are in ascending order; slices are keys of a dict, in
+    the order of their first appearance.
     """
     n = x.shape[axis]
     order: Array | None = None
@@ -66,7 +66,7 @@ def unique(x: Array, *, axis: int, sorted: bool) -> tuple[Array, Array]:
 
 
 def _ascending(rows: Array) -> Array:
-    """Return the order of rows by their first elements that differ."""
+    """Return the lexicographic order of rows."""
     if not rows.size:
         return np.arange(len(rows))
     if rows.dtype == object:
@@ -75,7 +75,7 @@ def _ascending(rows: Array) -> Array:
 
 
 def _first(inverse: Array) -> Array:
-    """Return where each number appears first: written from behind, the first stays."""
+    """Return the first position of each number; written in reverse, the first wins."""
     first = np.zeros(inverse.max(initial=-1) + 1, np.intp)
     first[inverse[::-1]] = np.arange(len(inverse))[::-1]
     return first

@@ -1,4 +1,4 @@
-"""LSTM and GRU of float32, in C alone: what they compute is composed of few kernels."""
+"""LSTM and GRU for float32, in C only; other dtypes are decomposed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array
-from ..native import FLOAT, contiguous
+from ..native import FLOAT32_SUFFIX, contiguous
 from ..native import kernels as in_c
 
 kernels = KernelTable()
@@ -16,14 +16,14 @@ Arrays = tuple[Array, ...]
 FUNCTIONS = {
     name: function
     for name in ("lstm", "lstm_grad", "gru", "gru_grad")
-    for function in in_c(name, FLOAT).values()
+    for function in in_c(name, FLOAT32_SUFFIX).values()
 }
 
 
 def _run(
     name: str, xs: Arrays, work: int, shapes: list[tuple[int, ...]], *how: Any
 ) -> Any:
-    """Return arrays of some shapes that C fills; ``work`` numbers are its memory."""
+    """Return arrays that C fills; its workspace has ``work`` float32 elements."""
     given = contiguous(*xs) if xs[0].dtype == np.float32 else None
     if given is None:
         return NotImplemented
@@ -35,7 +35,7 @@ def _run(
 
 
 def lstm(*xs: Array, reverse: bool) -> Any:
-    """One run for all steps."""
+    """Compute all steps in one C call."""
     h = xs[1]
     sizes = (len(xs[0]), *h.shape)
     return _run("lstm", xs, 4 * h.size, [sizes, sizes], *sizes, reverse)
@@ -50,14 +50,14 @@ def lstm_grad(
     *,
     reverse: bool,
 ) -> Any:
-    """One run for all steps, with the weights transposed."""
+    """Compute all steps in one C call, with transposed weights."""
     xs = (dy, dcells, a, before, weight.T)
     state = dy.shape[1:]
     return _run("lstm_grad", xs, 0, [a.shape, state, state], *dy.shape, reverse)
 
 
 def gru(*xs: Array, reverse: bool) -> Any:
-    """One run for all steps."""
+    """Compute all steps in one C call."""
     h = xs[1]
     sizes = (len(xs[0]), *h.shape)
     y = _run("gru", xs, 3 * h.size, [sizes], *sizes, reverse)
@@ -67,7 +67,7 @@ def gru(*xs: Array, reverse: bool) -> Any:
 def gru_grad(
     dy: Array, a: Array, b: Array, before: Array, weight: Array, *, reverse: bool
 ) -> Any:
-    """One run for all steps, with the weights transposed."""
+    """Compute all steps in one C call, with transposed weights."""
     xs = (dy, a, b, before, weight.T)
     state = dy.shape[1:]
     work = dy[0].size

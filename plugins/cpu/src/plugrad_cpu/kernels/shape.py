@@ -1,4 +1,4 @@
-"""Moving elements: mostly views."""
+"""Shapes and the order of elements: mostly views."""
 
 import math
 
@@ -6,24 +6,24 @@ import numpy as np
 from plugrad.plugin import KernelTable
 
 from ..arrays import Array, kernel_context
-from ..native import COPY_MIN_BYTES, MAX_ELEMENTS, in_order
+from ..native import COPY_MIN_BYTES, MAX_ELEMENTS, as_contiguous
 from ..native import kernels as in_c
 
 kernels = KernelTable()
 JOIN = in_c("join", {None: ""}).get(None)
 
-moved = kernel_context(in_order)  # into memory of the pool
+copied = kernel_context(as_contiguous)  # allocates from the pool
 
 
 @kernels("Reshape")
 def reshape(x: Array, *, shape: tuple[int, ...]) -> Array:
-    """Return a view where NumPy can, else a copy, which C makes if it is large."""
+    """Return a view if possible, else a copy; C copies large arrays."""
     if x.flags.c_contiguous or x.nbytes < COPY_MIN_BYTES:
         return x.reshape(shape)
     try:
         return x.reshape(shape, copy=False)
     except ValueError:
-        return in_order(x).reshape(shape)
+        return as_contiguous(x).reshape(shape)
 
 
 @kernels("ExpandDims")
@@ -34,7 +34,7 @@ def expand_dims(input: Array, *, axis: int) -> Array:
 
 @kernels("BroadcastTo")
 def broadcast_to(x: Array, *, shape: tuple[int, ...]) -> Array:
-    """Return a read-only view; copying something small is faster than making one."""
+    """Return a read-only view; for small results a copy is faster."""
     if math.prod(shape) > 4096:
         return np.broadcast_to(x, shape)
     y = np.empty(shape, x.dtype)
@@ -44,7 +44,7 @@ def broadcast_to(x: Array, *, shape: tuple[int, ...]) -> Array:
 
 @kernels("BroadcastArgs")
 def broadcast_args(s0: Array, s1: Array) -> Array:
-    """Align the shapes at the end; 1 gives way."""
+    """Align the shapes at the end; an axis of size 1 takes the other size."""
     rank = max(s0.size, s1.size)
     a, b = (np.pad(s, (rank - s.size, 0), constant_values=1) for s in (s0, s1))
     if ((a != b) & (a != 1) & (b != 1)).any():
@@ -56,37 +56,37 @@ def broadcast_args(s0: Array, s1: Array) -> Array:
 
 @kernels("Tile")
 def tile(x: Array, *, repetitions: tuple[int, ...]) -> Array:
-    """Broadcast to an axis of repetitions before each axis, and join the two."""
+    """Broadcast to an axis of repetitions before each axis, and merge the two."""
     pairs = [*zip(repetitions, x.shape, strict=True)]
     y = np.broadcast_to(
         x.reshape([m for n in x.shape for m in (1, n)]), [m for p in pairs for m in p]
     )
     if y.size >= COPY_MIN_BYTES and any([r > 1 and n > 1 for r, n in pairs]):
-        y = moved(y)  # else it can stay a view
+        y = copied(y)  # other results can stay views
     return y.reshape([r * n for r, n in pairs])
 
 
 @kernels("Concat")
 def concat(*xs: Array, axis: int) -> Array:
-    """Join along ``axis``."""
+    """Concatenate along ``axis``; C concatenates large arrays."""
     small = xs[0].nbytes + xs[-1].nbytes < COPY_MIN_BYTES or xs[0].dtype.hasobject
     return np.concatenate(xs, axis) if small else _joined(xs, axis)
 
 
 @kernel_context
 def _joined(xs: tuple[Array, ...], axis: int) -> Array:
-    """Join large arrays in C; each row takes the same number of bytes from an array."""
+    """Concatenate large arrays in C, row by row up to ``axis``."""
     size = sum([x.nbytes for x in xs])
     rows = math.prod(xs[0].shape[:axis])
     least = (
         4 * COPY_MIN_BYTES if size < 4096 * rows else 32 * COPY_MIN_BYTES
-    )  # of long rows
+    )  # rows of 4 KiB or more need larger arrays
     if not JOIN or len({x.dtype for x in xs}) > 1 or not least <= size < MAX_ELEMENTS:
         return np.concatenate(xs, axis)
     shape = list(xs[0].shape)
     shape[axis] = sum([x.shape[axis] for x in xs])
     y = np.empty(shape, xs[0].dtype)
-    xs = tuple(map(in_order, xs))
+    xs = tuple(map(as_contiguous, xs))
     parts = [n for x in xs for n in (x.ctypes.data, x.nbytes // rows)]
     JOIN(np.array(parts, np.uint64), len(xs), y, rows, size // rows)
     return y
@@ -94,7 +94,7 @@ def _joined(xs: tuple[Array, ...], axis: int) -> Array:
 
 @kernels("Pack")
 def pack(*xs: Array, axis: int) -> Array:
-    """Join along a new axis."""
+    """Stack along a new axis."""
     lead, rest = xs[0].shape[:axis], xs[0].shape[axis:]
     return concat(*[x.reshape((*lead, 1, *rest)) for x in xs], axis=axis)
 
@@ -103,11 +103,11 @@ def pack(*xs: Array, axis: int) -> Array:
 def split(x: Array, *, sizes: tuple[int, ...], axis: int) -> tuple[Array, ...]:
     """Return views."""
     lead = (slice(None),) * axis
-    at = 0
+    begin = 0
     pieces = []
     for size in sizes:
-        pieces.append(x[(*lead, slice(at, at + size))])
-        at += size
+        pieces.append(x[(*lead, slice(begin, begin + size))])
+        begin += size
     return tuple(pieces)
 
 

@@ -1,4 +1,4 @@
-"""Parts of tensors, and padding."""
+"""Slices and padding."""
 
 import numpy as np
 from plugrad.plugin import KernelTable
@@ -16,14 +16,14 @@ Pairs = tuple[tuple[int, int], ...]
 @kernels("Slice")
 def slice_(x: Array, *, begin: Sizes, size: Sizes) -> Array:
     """Return a view."""
-    if not size:  # else it is the element
+    if not size:  # x[()] would be a scalar
         return x
     return x[tuple([slice(b, b + n) for b, n in zip(begin, size, strict=True)])]
 
 
 @kernels("StridedSlice")
 def strided_slice(x: Array, *, begin: Sizes, size: Sizes, strides: Sizes) -> Array:
-    """Return a view; a slice that runs backwards to the start ends at None."""
+    """Return a view; a reversed slice that includes element 0 ends at None."""
     slices = []
     for b, n, s in zip(begin, size, strides, strict=True):
         end = b + n * s
@@ -33,7 +33,7 @@ def strided_slice(x: Array, *, begin: Sizes, size: Sizes, strides: Sizes) -> Arr
 
 @kernels("PadV2")
 def pad(x: Array, *, paddings: Pairs, constant_values: complex | bytes) -> Array:
-    """Write ``x`` into the middle; the system has zeros (but not -0.0) for free."""
+    """Write ``x`` into the middle; zeros (but not -0.0) come from the system."""
     if x.nbytes >= COPY_MIN_BYTES:
         return _surrounded(x, paddings, filled((), constant_values, x.dtype))
     sizes = [*zip(x.shape, paddings, strict=True)]

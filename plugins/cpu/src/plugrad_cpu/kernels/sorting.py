@@ -1,4 +1,4 @@
-"""Putting elements in order. NaN comes last, or first in what descends."""
+"""Sorting. NaN comes last in ascending order and first in descending order."""
 
 import numpy as np
 from plugrad.plugin import KernelTable
@@ -10,10 +10,10 @@ kernels = KernelTable()
 
 @kernels("TopK")
 def top_k(x: Array, *, k: int, sorted: bool) -> tuple[Array, Array]:
-    """Select the k largest first, so that only these have to be sorted."""
+    """Select the k largest first, so that only these are sorted."""
     lead, n = x.shape[:-1], x.shape[-1]
     if k < n:
-        indices = _chosen(x, k) if k else np.empty((*lead, 0), np.int32)
+        indices = _select_largest(x, k) if k else np.empty((*lead, 0), np.int32)
         x = np.take_along_axis(x, indices, -1)
     else:
         indices = np.broadcast_to(np.arange(n, dtype=np.int32), x.shape)
@@ -24,8 +24,8 @@ def top_k(x: Array, *, k: int, sorted: bool) -> tuple[Array, Array]:
     return values, order if k == n else np.take_along_axis(indices, order, -1)
 
 
-def _chosen(x: Array, k: int) -> Array:
-    """Return the indices of the ``k`` largest; of equal ones at the end the first."""
+def _select_largest(x: Array, k: int) -> Array:
+    """Return the indices of the ``k`` largest; ties go to the first elements."""
     n = x.shape[-1]
     least = np.partition(x, n - k, -1)[..., n - k : n - k + 1]
     hit = x >= least
@@ -42,23 +42,23 @@ def _chosen(x: Array, k: int) -> Array:
 
 
 def _descending(x: Array) -> Array:
-    """Return the indices of the elements from the largest on.
+    """Return the indices of the elements in descending order, equal ones in order.
 
-    Numbers of up to 32 bits are sorted together with their index, as one of 64 bits:
-    these are all different, so that the sorting need not be stable, which is slow. All
-    others are sorted the other way round twice, which leaves equal ones in order.
+    Numbers of up to 32 bits are combined with their indices into distinct 64-bit
+    numbers, so that no stable sort is needed, which is slow. Others are reversed,
+    sorted in ascending order and reversed again, which keeps equal elements in order.
     """
     n = x.shape[-1]
     if x.itemsize > 4:
         order = x[..., ::-1].argsort(-1, kind="stable")[..., ::-1]
         return (n - 1 - order).astype(np.int32)
-    pairs = _falling(x) << 32 | np.arange(n)
+    pairs = _descending_keys(x) << 32 | np.arange(n)
     pairs.sort(-1)
     return pairs.astype(np.int32)  # the lower half
 
 
-def _falling(x: Array) -> Array:
-    """Return integers of 32 bits, as int64, that fall as the elements rise."""
+def _descending_keys(x: Array) -> Array:
+    """Return 32-bit keys, as int64, that descend as the elements ascend."""
     if x.dtype.kind == "u":
         return 0x7FFFFFFF - x.astype(np.int64)
     if x.dtype.kind != "f":
@@ -66,7 +66,7 @@ def _falling(x: Array) -> Array:
     x = x.astype(np.float32, copy=False) + np.float32(0)  # -0.0 equals 0.0
     nan = np.isnan(x)
     bits = x.view(np.int32)
-    bits ^= bits >> 31 & 0x7FFFFFFF  # those of negative numbers fall
+    bits ^= bits >> 31 & 0x7FFFFFFF  # bits of negative numbers descend
     bits[nan] = 0x7FFFFFFF
     return ~bits.astype(np.int64)
 
@@ -75,8 +75,8 @@ def _falling(x: Array) -> Array:
 def sort(x: Array, *, axis: int, descending: bool) -> Array:
     """Sort; a descending result is a reversed view.
 
-    Of equal elements only zeros differ, by their sign: a row has as many before and
-    after, so that they are put back in the order in which they were.
+    Equal elements are identical except for zeros of different signs. A row has the same
+    zeros before and after sorting, so they are put back in their original order.
     """
     y = np.sort(x, axis)
     y = np.flip(y, axis) if descending else y

@@ -1,4 +1,4 @@
-"""Sparse tensors: coordinates, and sums of rows."""
+"""Sparse tensors: coordinates and sums of rows."""
 
 import math
 
@@ -21,7 +21,7 @@ def sparse_to_dense(
     *,
     shape: tuple[int, ...],
 ) -> Array:
-    """Write into the default."""
+    """Write the values into an array of the default value."""
     blank = np.broadcast_to(default_value, shape)
     return written("sparse.to_dense", blank, sparse_indices, sparse_values)
 
@@ -30,7 +30,7 @@ def sparse_to_dense(
 def sparse_reshape(
     input_indices: Array, input_shape: Array, new_shape: Array
 ) -> tuple[Array, Array]:
-    """Go by the position in row-major order."""
+    """Convert indices through their positions in row-major order."""
     old = tuple(input_shape.tolist())
     if min(old, default=0) < 0 or math.prod(old) >= 2**63:
         raise ValueError(
@@ -54,7 +54,7 @@ def sparse_reshape(
 def sparse_fill_empty_rows(
     indices: Array, values: Array, dense_shape: Array, default_value: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Give each row its elements in their order, or one element where it has none."""
+    """Sort elements by row, and add a default element to each empty row."""
     rows = indices[:, 0]
     count = dense_shape[0].item()
     if count < 0:
@@ -64,7 +64,7 @@ def sparse_fill_empty_rows(
     counts = np.bincount(rows, minlength=count)
     lengths = np.maximum(counts, 1)
     order = np.argsort(rows, kind="stable")
-    # The n-th element in order of rows comes behind n others and the empty rows above.
+    # Element n in row order comes after n other elements and the empty rows above it.
     empty_above = np.cumsum(lengths - counts)
     positions = np.empty(len(rows), indices.dtype)
     positions[order] = np.arange(len(rows)) + empty_above[rows[order]]
@@ -82,7 +82,7 @@ def sparse_fill_empty_rows(
 def sparse_segment_sum(
     data: Array, indices: Array, segment_ids: Array, *, num_segments: int
 ) -> Array:
-    """Read rows and add them up."""
+    """Read rows and sum them by segment."""
     rows = gathered("sparse.segment_sum", data, indices, 0)
     return unsorted_segment_sum(rows, segment_ids, num_segments=num_segments)
 
@@ -91,7 +91,7 @@ def sparse_segment_sum(
 def sparse_segment_mean(
     data: Array, indices: Array, segment_ids: Array, *, num_segments: int
 ) -> Array:
-    """Divide sums; those of float16 in float32 to avoid overflow."""
+    """Divide the sums by the counts; float16 is summed in float32 to avoid overflow."""
     rows = gathered("sparse.segment_mean", data, indices, 0)
     if data.dtype.itemsize == 2:
         rows = rows.astype(np.float32)

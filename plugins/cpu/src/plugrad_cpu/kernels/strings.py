@@ -14,7 +14,7 @@ kernels = KernelTable()
 
 
 def _strings(parts: list[bytes]) -> Array:
-    """Return a vector; NumPy's own ways cut off zeros at the end."""
+    """Return a vector of objects; np.array would strip trailing zeros."""
     y = np.empty(len(parts), object)
     y[:] = parts
     return y
@@ -22,7 +22,7 @@ def _strings(parts: list[bytes]) -> Array:
 
 @kernels("StringToHashBucketFast")
 def string_to_hash_bucket_fast(input: Array, *, num_buckets: int) -> Array:
-    """Take the remainder of fingerprints."""
+    """Return the fingerprints modulo the number of buckets."""
     found = fingerprints(input.ravel().tolist()) % np.uint64(num_buckets)
     dtype = np.int32 if num_buckets <= 2**31 else np.int64
     return found.astype(dtype).reshape(input.shape)
@@ -32,7 +32,7 @@ def string_to_hash_bucket_fast(input: Array, *, num_buckets: int) -> Array:
 def static_regex_replace(
     x: Array, *, pattern: str, rewrite: str, replace_global: bool
 ) -> Array:
-    """Go by characters; bytes that are none come through as they are."""
+    """Replace in decoded text; bytes that are not UTF-8 are left unchanged."""
     compiled = re.compile(pattern)
     count = 0 if replace_global else 1
     found = []
@@ -47,7 +47,7 @@ def static_regex_replace(
 def string_split(
     input: Array, delimiter: Array, *, skip_empty: bool
 ) -> tuple[Array, Array, Array]:
-    """Turn all delimiters into one."""
+    """Split at any byte of ``delimiter``; without one, into single bytes."""
     marks = delimiter.item()
     table = bytes.maketrans(marks, marks[:1] * len(marks))
     pieces: list[list[bytes]] = []
@@ -81,7 +81,7 @@ def string_n_grams(
     pad_width: int,
     preserve_short_sequences: bool,
 ) -> tuple[Array, Array]:
-    """Slide windows over padded rows."""
+    """Join the windows of each padded row."""
     if data.size or data_splits.size:
         checked("strings.ngrams", data_splits, len(data))
     parts = data.tolist()

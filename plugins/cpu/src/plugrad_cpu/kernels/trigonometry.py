@@ -1,4 +1,4 @@
-"""Angles and hyperbolic functions: a ufunc each."""
+"""Trigonometric and hyperbolic functions: NumPy ufuncs, some in C."""
 
 import numpy as np
 from plugrad.plugin import KernelTable
@@ -22,7 +22,7 @@ kernels = KernelTable(
 @kernels("Acosh")
 @by_float32()
 def acosh(x: Array) -> Array:
-    """NumPy before 2.3 has NaN for both parts where the real one is 0, and Im x NaN."""
+    """Correct NumPy before 2.3: of 0 + NaN j, the result has the imaginary part π/2."""
     y: Array = np.arccosh(x, out=np.empty_like(x))
     if x.dtype.kind == "c":
         np.copyto(y.imag, np.pi / 2, where=(x.real == 0) & np.isnan(x.imag))
@@ -32,7 +32,7 @@ def acosh(x: Array) -> Array:
 @kernels("Tan")
 @by_float32()
 def tan(x: Array) -> Array:
-    """NumPy's own of float32 is off by up to 4 ulp, this by 3."""
+    """Compute float32 within 3 ulp; np.tan is off by up to 4 ulp."""
     if x.dtype == np.float32:
         return np.sin(x) / np.cos(x)
     y: Array = np.tan(x, out=np.empty_like(x))
@@ -44,7 +44,7 @@ def tan(x: Array) -> Array:
 @kernels("Tanh")
 @elementwise("tanh_f32")
 def tanh(x: Array) -> Array:
-    """Of infinities, NumPy's own has the zero of sin(2b), the standard that of b."""
+    """At infinities, take the sign of the zero from Im x, as the standard says."""
     y: Array = np.tanh(x, out=np.empty_like(x))
     if x.dtype.kind == "c":
         np.copyto(y.imag, np.copysign(0, x.imag), where=np.isinf(x.real))

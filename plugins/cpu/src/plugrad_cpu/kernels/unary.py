@@ -1,4 +1,4 @@
-"""Unary kernels: a ufunc each, where NumPy has one; of float32 most are in C."""
+"""Unary kernels: NumPy ufuncs where they exist; most float32 kernels are in C."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ kernels = KernelTable(
 @kernels("Sign")
 @by_float32()
 def sign(x: Array) -> Array:
-    """Complex numbers have it scaled, as their size may overflow and vanish."""
+    """Scale complex numbers first: their modulus may overflow or underflow."""
     if x.dtype.kind != "c":
         return np.sign(x)
     size = np.maximum(np.abs(x.real), np.abs(x.imag))
@@ -44,7 +44,7 @@ def sign(x: Array) -> Array:
 @kernels("Rsqrt")
 @elementwise("rsqrt_f32")
 def rsqrt(x: Array) -> Array:
-    """Of float16 in float32: 1/√x has two roundings."""
+    """Compute float16 in float32, because 1/√x rounds twice."""
     if x.dtype == np.float16:
         return (1 / np.sqrt(x, dtype=np.float32)).astype(np.float16)
     return np.reciprocal(np.sqrt(x))
@@ -53,7 +53,7 @@ def rsqrt(x: Array) -> Array:
 @kernels("Exp2")
 @elementwise("exp2_f32")
 def exp2(x: Array) -> Array:
-    """NumPy's own of float32 is not exact for every whole number, such as 127."""
+    """Compute float32 in float64: np.exp2 is inexact for some integers, such as 127."""
     if x.dtype != np.float32:
         return np.exp2(x)
     y = np.empty_like(x)
@@ -63,7 +63,7 @@ def exp2(x: Array) -> Array:
 @kernels("Expm1")
 @elementwise("expm1_f32")
 def expm1(x: Array) -> Array:
-    """NumPy's own of complex infinities is NaN, and has no sum that turns -0 into 0."""
+    """Correct np.expm1 for complex numbers: at infinities, and -0 becomes 0."""
     y: Array = np.expm1(x, out=np.empty_like(x))
     if x.dtype.kind == "c":
         y.real += 0.0
@@ -75,7 +75,7 @@ def expm1(x: Array) -> Array:
 @kernels("Log")
 @elementwise("log_f32")
 def log(x: Array) -> Array:
-    """NumPy's own of float32 is off by up to 4 ulp."""
+    """Compute float32 in float64: np.log is off by up to 4 ulp."""
     if x.dtype != np.float32:
         return np.log(x)
     y = np.empty_like(x)
@@ -85,7 +85,7 @@ def log(x: Array) -> Array:
 @kernels("Log1p")
 @elementwise("log1p_f32")
 def log1p(x: Array) -> Array:
-    """NumPy's own of complex numbers is not accurate next to 0."""
+    """Use a formula for complex numbers: np.log1p is inaccurate for them near 0."""
     if x.dtype.kind != "c":
         return np.log1p(x)
     a, b = x.real, x.imag
@@ -96,11 +96,11 @@ def log1p(x: Array) -> Array:
     return y
 
 
-BLOCK_ELEMENTS = 1 << 15  # the fifty passes over a block stay in the cache
+BLOCK_ELEMENTS = 1 << 15  # a block stays in the cache for about fifty passes
 
 
 def by_blocks(function: Callable[[Array, Array], None]) -> Callable[[Array], Array]:
-    """Return a kernel that calls ``function`` of a block and a part of the result.
+    """Return a kernel that calls ``function(block, out)`` for each block.
 
     float16 is computed in float32.
     """
@@ -118,8 +118,8 @@ def by_blocks(function: Callable[[Array, Array], None]) -> Callable[[Array], Arr
     return kernel
 
 
-def _erf_of(x: Array, out: Array) -> None:
-    """Within 1 ulp in float64, 2 in float32."""
+def _write_erf(x: Array, out: Array) -> None:
+    """Write erf, within 1 ulp in float64 and 2 ulp in float32."""
     inner_terms, outer_terms, end = erf_polynomials(x.dtype)
     bits_type = np.dtype(f"i{x.itemsize}")
     a = np.abs(x)
@@ -134,8 +134,8 @@ def _erf_of(x: Array, out: Array) -> None:
     outer = np.exp(_polynomial(outer_terms, a))
     np.subtract(1, outer, out=outer)
     np.copysign(outer, x, out=outer)
-    # Choose by bits: where() guesses which branch comes next, and takes ten times as
-    # long if it is wrong half of the time.
+    # Select by bit operations: where() branches, and is ten times slower if half of the
+    # branches are mispredicted.
     mask = near.astype(bits_type)
     np.negative(mask, out=mask)
     bits = outer.view(bits_type)
@@ -145,12 +145,12 @@ def _erf_of(x: Array, out: Array) -> None:
     y ^= bits
 
 
-kernels["Erf"] = elementwise("erf_f32")(by_blocks(_erf_of))
+kernels["Erf"] = elementwise("erf_f32")(by_blocks(_write_erf))
 
 
 @by_blocks
 def _erfc(x: Array, out: Array) -> None:
-    """Compute float32 in float64, as NumPy's own ``exp`` of float32 is off by 2 ulp."""
+    """Compute float32 in float64, because np.exp of float32 is off by 2 ulp."""
     a = np.abs(x, dtype=np.float64)
     y = times_gaussian(*scaled_erfc(a, x.dtype), a, 1.0)
     np.copyto(out, np.where(x < 0, 2 - y, y), casting="same_kind")
@@ -160,9 +160,9 @@ kernels["Erfc"] = elementwise("erfc_f32")(_erfc)
 
 
 def times_gaussian(y: Array, correction: Array, a: Array, factor: float) -> Array:
-    """Return ``y · (1 + correction) · e^(-factor · a²)`` of float64.
+    """Return ``y · (1 + correction) · e^(-factor · a²)`` in float64.
 
-    The square has twice the digits.
+    The square is computed to twice the precision.
     """
     a = np.minimum(a, 40.0)  # e^(-40²/2) is 0
     c = a.astype(np.float32).astype(np.float64)
@@ -172,9 +172,9 @@ def times_gaussian(y: Array, correction: Array, a: Array, factor: float) -> Arra
 
 
 def scaled_erfc(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return y and c: ``e^(a²) · erfc(a)`` of ``a >= 0`` is ``y · (1 + c)``.
+    """Return y and c with ``e^(a²) · erfc(a) = y · (1 + c)`` for ``a >= 0``.
 
-    All are of float64; ``dtype`` says how accurate the polynomial has to be.
+    All are float64; ``dtype`` determines the accuracy of the polynomial.
     """
     terms, middle, offset, end = erfc_polynomial(dtype)
     a = np.minimum(a, end)
