@@ -1,5 +1,5 @@
-/* Activation functions. Comparisons are written so that NaN stays NaN and max(-0, 0) is
-   +0. */
+/* Activation functions. Comparisons are written so that NaN propagates and max(-0, 0)
+   is +0. */
 #include "elementwise.h"
 #include "mathematics.h"
 

@@ -11,7 +11,7 @@ ARITHMETIC(BINARY, f64, f64)
 ARITHMETIC(BINARY, i32, u32)
 ARITHMETIC(BINARY_SMALL, i64, u64)
 
-/* Floating: NaN wins, and +0 is more than -0. */
+/* Floating point: NaN propagates, and +0 is greater than -0. */
 BINARY(max_f32, f32, f32, GRAIN, p != p ? p : p > q || q == p ? p : q)
 BINARY_SMALL(max_f64, f64, f64, GRAIN, p != p ? p : p > q || q == p ? p : q)
 BINARY(min_f32, f32, f32, GRAIN, p != p ? p : p < q || q == p ? p : q)
@@ -26,8 +26,8 @@ BINARY(copysign_f32, f32, f32, GRAIN, __builtin_copysignf(p, q))
 BINARY_SMALL(copysign_f64, f64, f64, GRAIN, __builtin_copysign(p, q))
 BINARY(copysign_f16, u16, u16, GRAIN, (u16)((p & 0x7fff) | (q & 0x8000)))
 
-/* Infinite if an operand is, even next to NaN. Squares of float32 neither overflow nor
-   underflow in float64. */
+/* The result is infinite if either operand is, even if the other one is NaN. Squares of
+   float32 neither overflow nor underflow in float64. */
 #define IS_INF(a) (__builtin_fabsf(a) == INFINITY)
 BINARY(hypot_f32, f32, f32, GRAIN,
        (IS_INF(p) | IS_INF(q)) ? INFINITY : (f32)__builtin_sqrt((f64)p * p + (f64)q * q))
@@ -57,12 +57,12 @@ typedef f64 doubles __attribute__((vector_size(8 * LANES)));
 #define TO_DOUBLES(v) __builtin_convertvector((floats)(v), doubles)
 #define OF_DOUBLES(v) ((vec)__builtin_convertvector(v, floats))
 #define FLOOR(v) ((vec)__builtin_elementwise_floor((floats)(v)))
-#define SIGN(v) AND(v, VINT((i32)0x80000000)) /* its bit */
-#define DIFFER(a, b) SHR(XOR(a, b), 31) /* in their signs */
+#define SIGN(v) AND(v, VINT((i32)0x80000000)) /* the sign bit */
+#define DIFFER(a, b) SHR(XOR(a, b), 31) /* whether the signs differ */
 
-/* The exact remainder of the truncated p / q: a quotient below 2^29 times q fits float64.
-   Rounding makes the quotient too large by at most one. `known` excludes lanes with a
-   larger quotient or an infinity. */
+/* Returns the exact remainder of the truncated p / q: a quotient below 2^29 times q
+   fits float64. Rounding makes the quotient too large by at most one. The remainder is
+   invalid in lanes with a larger quotient or an infinity, where `known` is false. */
 INLINE vec truncated_remainder(vec p, vec q, vec *known) {
     doubles x = TO_DOUBLES(p), y = TO_DOUBLES(q), n = __builtin_elementwise_trunc(x / y);
     *known = AND(LT(ABS(OF_DOUBLES(n)), VEC(0x1p29f)), LT(ABS(q), VEC(INFINITY)));
@@ -70,14 +70,14 @@ INLINE vec truncated_remainder(vec p, vec q, vec *known) {
     return WHERE(beyond, ADD(r, OR(ABS(q), SIGN(p))), r);
 }
 
-/* Returns z, except `one(p, q)` in lanes that are not known. */
-static __attribute__((noinline)) vec one_by_one(f32 (*one)(f32, f32), vec p, vec q, vec z,
-                                                vec known) {
+/* Returns z in known lanes, and `scalar(p, q)` in the others. */
+static __attribute__((noinline)) vec fix_unknown_lanes(f32 (*scalar)(f32, f32), vec p,
+                                                       vec q, vec z, vec known) {
     f32 a[LANES], b[LANES], y[LANES];
     i32 is_known[LANES];
     STORE(a, p), STORE(b, q), STORE(y, z), STORE(is_known, known);
     for (u32 i = 0; i < LANES; i++)
-        if (!is_known[i]) y[i] = one(a[i], b[i]);
+        if (!is_known[i]) y[i] = scalar(a[i], b[i]);
     return VLOAD(y);
 }
 
@@ -85,7 +85,7 @@ INLINE vec vec_mod(vec p, vec q) {
     vec known, r = truncated_remainder(p, q, &known);
     vec y = WHERE(DIFFER(r, q), ADD(r, q), r);
     y = WHERE(EQ(r, VEC(0)), SIGN(q), y);
-    return ALL_TRUE(known) ? y : one_by_one(mod_of_f32, p, q, y, known);
+    return ALL_TRUE(known) ? y : fix_unknown_lanes(mod_of_f32, p, q, y, known);
 }
 
 INLINE vec vec_floor_div(vec p, vec q) {
@@ -95,7 +95,7 @@ INLINE vec vec_floor_div(vec p, vec q) {
     vec whole = FLOOR(y), up = GT(SUB(y, whole), VEC(0.5f));
     vec z = WHERE(up, ADD(whole, VEC(1)), whole);
     z = WHERE(EQ(y, VEC(0)), SIGN(XOR(p, q)), z);
-    return ALL_TRUE(known) ? z : one_by_one(floor_div_of_f32, p, q, z, known);
+    return ALL_TRUE(known) ? z : fix_unknown_lanes(floor_div_of_f32, p, q, z, known);
 }
 
 BINARY_BY(mod_f32, vec_mod, NOT_INTERLEAVED)
@@ -147,7 +147,7 @@ INLINE doubles log2_times(vec m, vec e, vec y) {
     return (p * s + TO_DOUBLES(e)) * TO_DOUBLES(y);
 }
 
-/* x^y as 2^n 2^f in float64, but for the last step. */
+/* Returns x^y as 2^n 2^f. All but the last step is computed in float64. */
 INLINE vec vec_pow(vec x, vec y) {
     vec e, m = split(x, &e);
     doubles power = log2_times(m, e, y), whole = __builtin_elementwise_rint(power);
@@ -157,8 +157,8 @@ INLINE vec vec_pow(vec x, vec y) {
     z = IADD(z, SHL(TO_INT(n), 23));
     vec square = EQ(y, VEC(2)); /* exactly x x, as a user expects */
     z = WHERE(square, MUL(x, x), z), normal = OR(normal, square);
-    /* the result is normal, too */
-    return ALL_TRUE(normal) ? z : one_by_one(powf, x, y, z, normal);
+    /* `normal` also implies that the result is a normal number */
+    return ALL_TRUE(normal) ? z : fix_unknown_lanes(powf, x, y, z, normal);
 }
 
 BINARY_BY(pow_f32, vec_pow, NOT_INTERLEAVED)
@@ -174,13 +174,13 @@ BINARY(and_b8, u8, u8, GRAIN, p &q)
 BINARY(or_b8, u8, u8, GRAIN, p | q)
 BINARY(xor_b8, u8, u8, GRAIN, p ^ q)
 
-/* --- two steps of a region in one ------------------------------------------------- */
+/* --- two steps of a region at once ------------------------------------------------ */
 
 enum { BLOCK = 4 * LANES }; /* elements that are computed together */
 
 typedef struct {
     const f32 *in[3];
-    u32 step[3]; /* to the next block: 0 for one element for all, which fills a block */
+    u32 step[3]; /* elements to the next block; 0: a block filled with one element */
 } Blocks;
 typedef void Pair(const Blocks *s, f32 *y, u32 blocks);
 

@@ -20,16 +20,16 @@ static i64 to_integer(f64 x) {
     return (i64)(x < 0 ? -(u64)-x : (u64)x);
 }
 
-#if !SMALL_CODE /* vectorized where a block has no value out of range */
+#if !SMALL_CODE /* vectorized for blocks whose values are all in range */
 #define TRUNCATE(NAME, X, T, Y, LIMIT)                                                   \
     static void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
         const X *restrict x = ((Flat *)ctx)->x;                                          \
         Y *restrict y = ((Flat *)ctx)->y;                                                \
         for (u32 n; i < end; i += n) {                                                   \
-            u32 inside = 1;                                                              \
+            u32 in_range = 1;                                                            \
             n = MIN(end - i, 256);                                                       \
-            for (u32 j = i; j < i + n; j++) inside &= x[j] > -LIMIT && x[j] < LIMIT;     \
-            if (inside)                                                                  \
+            for (u32 j = i; j < i + n; j++) in_range &= x[j] > -LIMIT && x[j] < LIMIT;   \
+            if (in_range)                                                                \
                 for (u32 j = i; j < i + n; j++) y[j] = (Y)(T)x[j];                       \
             else                                                                         \
                 for (u32 j = i; j < i + n; j++) y[j] = (Y)to_integer(x[j]);              \
@@ -67,11 +67,11 @@ static u16 to_half(f64 x) {
     i32 e;
     frexp(x, &e); /* x < 2^e */
     e = x < 0x1p-14 ? -14 : e - 1;
-    u32 m = (u32)rint(ldexp(x, 10 - e)); /* 1024 and more but for denormals */
+    u32 m = (u32)rint(ldexp(x, 10 - e)); /* at least 1024, except for denormals */
     return sign | (u16)(m + ((u32)(e + 14) << 10));
 }
 
-/* The numbers of the types, as in kernels/creation.py. */
+/* Numbers of the dtypes, in the order of TYPES in plugrad_wasm/launch.py. */
 #define TYPES(X)                                                                         \
     X(1, i8) X(2, i16) X(3, i32) X(4, i64) X(5, u8) X(6, u16) X(7, u32) X(8, u64)
 enum { BOOL, I64 = 4, U64 = 8, F16, F32, F64, C64, C128 };
@@ -83,7 +83,7 @@ typedef struct {
     u32 from, to, size_from, size_to;
 } Cast;
 
-static void load_whole(const void *x, u32 type, i64 *t, u32 n) {
+static void load_integers(const void *x, u32 type, i64 *t, u32 n) {
     switch (type) {
 #define CASE(NUMBER, T)                                                                  \
     case NUMBER:                                                                         \
@@ -95,7 +95,7 @@ static void load_whole(const void *x, u32 type, i64 *t, u32 n) {
     }
 }
 
-static void load_floating(const void *x, u32 type, f64 *t, u32 n) {
+static void load_floats(const void *x, u32 type, f64 *t, u32 n) {
     for (u32 i = 0; i < n; i++)
         t[i] = type == F16    ? from_half(((const u16 *)x)[i])
                : type == F32  ? ((const f32 *)x)[i]
@@ -104,7 +104,7 @@ static void load_floating(const void *x, u32 type, f64 *t, u32 n) {
                               : ((const f64 *)x)[2 * i];
 }
 
-static void store_whole(const i64 *t, void *y, u32 type, u32 n) {
+static void store_integers(const i64 *t, void *y, u32 type, u32 n) {
     switch (type) {
 #define CASE(NUMBER, T)                                                                  \
     case NUMBER:                                                                         \
@@ -115,7 +115,7 @@ static void store_whole(const i64 *t, void *y, u32 type, u32 n) {
     }
 }
 
-static void store_floating(const f64 *t, void *y, u32 type, u32 n) {
+static void store_floats(const f64 *t, void *y, u32 type, u32 n) {
     for (u32 i = 0; i < n; i++)
         if (type == F16)
             ((u16 *)y)[i] = to_half(t[i]);
@@ -145,17 +145,17 @@ static void cast_block(const Cast *cast, const u8 *x, u8 *y, u32 n) {
             y[i] = is_true(x, cast->size_from, from);
         return;
     }
-    if (from >= C64 && to >= C64) { /* real and imaginary parts, as consecutive numbers */
+    if (from >= C64 && to >= C64) { /* real and imaginary parts are consecutive numbers */
         f64 parts[2 * BLOCK_ELEMENTS];
-        load_floating(x, from == C64 ? F32 : F64, parts, 2 * n);
-        store_floating(parts, y, to == C64 ? F32 : F64, 2 * n);
+        load_floats(x, from == C64 ? F32 : F64, parts, 2 * n);
+        store_floats(parts, y, to == C64 ? F32 : F64, 2 * n);
         return;
     }
     if (to >= C64) memset(y, 0, n * cast->size_to);
     if (from < F16) {
-        load_whole(x, from, t, n);
+        load_integers(x, from, t, n);
         if (to < F16) {
-            store_whole(t, y, to, n);
+            store_integers(t, y, to, n);
             return;
         }
         if (to == F32 || to == C64) { /* rounded once */
@@ -166,14 +166,14 @@ static void cast_block(const Cast *cast, const u8 *x, u8 *y, u32 n) {
         }
         for (u32 i = 0; i < n; i++) f[i] = from == U64 ? (f64)(u64)t[i] : (f64)t[i];
     } else {
-        load_floating(x, from, f, n);
+        load_floats(x, from, f, n);
         if (to < F16) {
             for (u32 i = 0; i < n; i++) t[i] = to_integer(f[i]);
-            store_whole(t, y, to, n);
+            store_integers(t, y, to, n);
             return;
         }
     }
-    store_floating(f, y, to, n);
+    store_floats(f, y, to, n);
 }
 
 static void cast_piece(u32 i, u32 end, void *ctx) {

@@ -1,9 +1,11 @@
 /* Convolutions over up to three axes, and their gradients.
 
-   In float32 a convolution is one matrix product. Its A, the im2col matrix, is packed
-   block by block and never in memory as a whole. Filters are [*window, in / groups, out].
+   A float32 convolution is one matrix product. Its operand A, the im2col matrix, is
+   packed block by block, and is never in memory as a whole. Filters are [*window, in /
+   groups, out].
 
-   Map: the im2col matrix with windows as rows, and transposed; float32; other dtypes. */
+   Map: the im2col matrix with windows as rows, and transposed; float32; other dtypes.
+   */
 #include "winograd.h"
 #if READS_IN_PLACE
 #include "padding.h"
@@ -11,7 +13,7 @@
 
 typedef struct {
     const Windows *w;
-    const Axis *axes; /* of a phase */
+    const Axis *axes; /* of one phase */
     u32 channels;     /* of the input, per group */
 } Im2col;
 
@@ -19,7 +21,8 @@ static const f32 zeros[KC];
 
 /* --- rows of A: windows; columns: positions and channels -------------------------- */
 
-/* The elements of four windows; `reach` floats after each pointer are valid. */
+/* Pointers to the elements of four windows; `reach` floats from each one on are valid.
+   */
 typedef struct {
     const f32 *at[4];
     u32 reach;
@@ -31,7 +34,7 @@ static Rows window_rows(const Im2col *s, const f32 *x, const Output *p, const i3
     Rows rows = {.reach = s->channels};
     if (inside) rows.reach *= (u32)(last->positions - position[2]);
     for (u32 t = 0; t < 4; t++) {
-        i32 i = read_by(s->axes, p[t], position);
+        i32 i = input_element(s->axes, p[t], position);
         rows.at[t] = i < 0 ? 0 : x + (u32)i * (u32)s->w->in;
     }
     return rows;
@@ -83,34 +86,34 @@ static void pack_im2col(const Gemm *g, const f32 *x, u32 i, u32 rows, u32 k, u32
 
 static u32 output_offset(const Gemm *g, u32 i) {
     const Im2col *s = g->context;
-    return written(s->axes, output_of(s->axes, i)) * (u32)s->w->out;
+    return output_element(s->axes, output_of(s->axes, i)) * (u32)s->w->out;
 }
 
 /* --- rows of A: positions and channels; columns: windows -------------------------- */
 
-/* Gathers `width` channels (1 or 4) at a position of each of `n` windows from k on. */
+/* Gathers `width` channels (1 or 4) at one position of `n` windows from window k on. */
 INLINE void gather_windows(const Im2col *s, const f32 *x, const i32 *position, u32 k, u32 n,
                            u32 width, f32 *to) {
     const Axis *a = s->axes, *last = a + 2;
     i32 in = s->w->in, from = last->first + position[2] * last->gap;
     Output p = output_of(a, k);
     while (n) {
-        u32 here = MIN(n, (u32)(last->outputs - p.output[2]));
+        u32 count = MIN(n, (u32)(last->outputs - p.output[2]));
         Output line = {p.image, {p.output[0], p.output[1], 0}};
-        i32 at = p.output[2] * last->step + from;
-        const i32 there[3] = {position[0], position[1], 0};
+        i32 column = p.output[2] * last->step + from;
+        const i32 line_position[3] = {position[0], position[1], 0};
         Axis lines[3] = {a[0], a[1], {.size = last->size, .outputs = 1}};
-        i32 row = read_by(lines, line, there);
-        const f32 *q = x + (row + at) * in;
-        for (u32 j = 0; j < here; j++, at += last->step, q += last->step * in,
+        i32 row = input_element(lines, line, line_position);
+        const f32 *q = x + (row + column) * in;
+        for (u32 j = 0; j < count; j++, column += last->step, q += last->step * in,
                  to += PACKED_MR) {
-            bool inside = row >= 0 && (u32)at < (u32)last->size;
+            bool inside = row >= 0 && (u32)column < (u32)last->size;
             if (width == 4)
                 STORE(to, inside ? LOAD(q) : SPLAT(0));
             else
                 *to = inside ? *q : 0;
         }
-        n -= here, p = output_of(a, k += here);
+        n -= count, p = output_of(a, k += count);
     }
 }
 
@@ -134,12 +137,13 @@ static void pack_im2col_transposed(const Gemm *g, const f32 *x, u32 i, u32 rows,
 
 /* --- float32 ---------------------------------------------------------------------- */
 
-/* Sets y to zero if a phase has no positions. */
+/* Sets y to zero if a phase has no positions, so that no product writes its elements.
+   */
 static void clear_output(const Windows *w, void *y, u32 itemsize) {
     u32 n = (u32)w->batch * (u32)w->out * itemsize;
     bool needed = false;
     for (u32 d = 0; d < 3; d++) n *= (u32)w->axes[0][d].out;
-    for (i32 i = 0; i < w->phases; i++) needed |= positions_of(w->axes[i]) == 0;
+    for (i32 i = 0; i < w->phases; i++) needed |= position_count(w->axes[i]) == 0;
     if (needed) memset(y, 0, n);
 }
 
@@ -154,12 +158,13 @@ typedef struct {
 
 static void transpose_filters(u32 begin, u32 end, void *ctx) {
     const FilterTransposition *s = ctx;
-    u32 groups = (u32)s->w->groups, positions = positions_of(s->axes);
+    u32 groups = (u32)s->w->groups, positions = position_count(s->axes);
     u32 k = (u32)s->w->in / groups, c = (u32)s->w->out / groups, row = (u32)s->w->in;
     for (u32 i = begin; i < end; i++) {
         u32 position = i % positions, group = i / positions;
-        const i32 at[3] = POSITION(position, s->axes);
-        const f32 *from = s->filter + position_of(s->w, s->axes, at) * c * row + group * k;
+        const i32 place[3] = POSITION(position, s->axes);
+        const f32 *from = s->filter + filter_position(s->w, s->axes, place) * c * row +
+                          group * k;
         f32 *to = s->to + i * k * c;
         for (u32 q = 0; q < k; q += 4)
             for (u32 j = 0; j < c; j += 4) {
@@ -178,37 +183,38 @@ static void transpose_filters(u32 begin, u32 end, void *ctx) {
 #if READS_IN_PLACE
 /* --- float32 on native targets: windows are read in place -------------------------- */
 
-/* Writes the size of the workspace of a `PaddedInput`, in numbers. It is f64 because
-   widely dilated windows can need more than fits an integer. */
+/* Writes the size of the workspace of a `PaddedInput`, in float32 elements. It is f64
+   because windows with a large dilation can need more elements than fit an integer. */
 EXPORT("conv_space_f32")
 void conv_space_f32(const Windows *w, f64 *space) {
     Extent e[3];
-    f64 padded = 1, most = 0;
+    f64 padded = 1, index_count = 0;
     bool inside = find_extents(w, e);
     for (u32 d = 0; d < 3; d++) padded *= (f64)e[d].size;
     for (i32 i = 0; i < w->phases; i++) {
         f64 starts = w->batch, places = w->in / w->groups;
         for (u32 d = 0; d < 3; d++)
             starts *= w->axes[i][d].outputs, places *= w->axes[i][d].positions;
-        most = MAX(most, starts + places);
+        index_count = MAX(index_count, starts + places);
     }
-    *space = (inside ? 0 : w->batch * padded * w->in) + most;
+    *space = (inside ? 0 : w->batch * padded * w->in) + index_count;
 }
 
-/* Like conv_filter_f32, with a workspace. A small filter has too few elements for all
-   threads, so its gradient can be the sum of `parts` gradients over some of the windows;
-   the workspace begins with room for each of them. */
+/* Like conv_filter_f32, with a workspace. A small filter has too few elements to keep
+   all threads busy, so its gradient can be computed as a sum of `parts` gradients, each
+   over some of the windows. The workspace begins with memory for these partial
+   gradients. */
 EXPORT("conv_filter_space_f32")
 void conv_filter_space_f32(const Windows *w, const f32 *x, const f32 *dy, f32 *dfilter,
                            f32 *workspace, u32 parts) {
     u32 groups = (u32)w->groups, in = (u32)w->in / groups, out = (u32)w->out / groups;
     const Axis *axes = w->axes[0];
     f32 *partials = workspace;
-    workspace += (u64)parts * positions_of(axes) * in * (u32)w->out;
+    workspace += (u64)parts * position_count(axes) * in * (u32)w->out;
     PaddedInput padded_input = {.w = w, .x = x};
     i32 *space = pad_input(&padded_input, workspace);
-    Gemm g = {.m = positions_of(axes) * in, .n = out, .batches = groups, .transposed = true,
-              .k = (u32)w->batch * outputs_of(axes), .a_batch = (i32)in, .b = dy,
+    Gemm g = {.m = position_count(axes) * in, .n = out, .batches = groups,
+              .transposed = true, .k = (u32)w->batch * output_count(axes), .a_batch = (i32)in, .b = dy,
               .b_row = w->out, .b_column = 1, .b_batch = (i32)out, .c = dfilter,
               .c_row = w->out, .c_batch = (i32)out};
     read_by_indices(&g, &padded_input, axes, g.k, space);
@@ -222,11 +228,11 @@ void conv_filter_space_f32(const Windows *w, const f32 *x, const f32 *dy, f32 *d
 }
 #endif
 
-/* y[windows, out] = epilogue(x[windows, positions in] filter[positions in, out]). With a
-   `workspace` for transposed filters, it computes the input gradient. With `tiles`,
-   windows of 3 x 3 are computed by Winograd's algorithm, that many tiles at a time on
-   each of the `lanes`. `between` is workspace for these tiles or, on native targets, a
-   PaddedInput. */
+/* y[windows, out] = epilogue(x[windows, positions in] filter[positions in, out]). With
+   a `workspace` for transposed filters, it computes the input gradient. If `tiles` is
+   not 0, windows of 3 x 3 are computed by Winograd's algorithm, on `lanes` threads,
+   each `tiles` tiles at a time. `between` is the workspace for these tiles or, on
+   native targets, for a PaddedInput. */
 EXPORT("conv_f32")
 void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *workspace,
               f32 *between, u32 tiles, u32 lanes, const f32 *bias,
@@ -241,12 +247,13 @@ void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *wo
 #endif
     for (i32 i = 0; i < w->phases; i++) {
         const Axis *axes = w->axes[i];
-        u32 positions = positions_of(axes), outputs = (u32)w->batch * outputs_of(axes);
+        u32 positions = position_count(axes);
+        u32 outputs = (u32)w->batch * output_count(axes);
         if (positions == 0) continue;
-        Im2col seen = {w, axes, in};
+        Im2col im2col = {w, axes, in};
         Gemm g = {.m = outputs, .n = out, .k = positions * in, .batches = groups, .a = x,
                   .a_batch = (i32)in, .c = y, .c_batch = (i32)out, .c_row = w->out,
-                  .epilogue_batch = (i32)out, .pack = pack_im2col, .context = &seen};
+                  .epilogue_batch = (i32)out, .pack = pack_im2col, .context = &im2col};
         if (bias || activation) g.epilogue = &epilogue;
         g.b = filter, g.b_row = w->out, g.b_column = 1, g.b_batch = (i32)out;
         if (workspace) {
@@ -258,16 +265,16 @@ void conv_f32(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *wo
             winograd(w, x, g.b, y, between, tiles, lanes, &epilogue);
             continue;
         }
-        bool strided = false, points = positions == 1;
+        bool strided = false, is_pointwise = positions == 1;
         for (u32 d = 0; d < 3; d++) {
             strided |= axes[d].stride != 1 || axes[d].outputs != axes[d].out;
-            points &= axes[d].first == 0 && axes[d].step == 1 &&
-                      axes[d].outputs == axes[d].size;
+            is_pointwise &= axes[d].first == 0 && axes[d].step == 1 &&
+                            axes[d].outputs == axes[d].size;
         }
         if (strided) g.offset = output_offset;
-        if (points) g.pack = 0, g.a_row = w->in, g.a_column = 1;
+        if (is_pointwise) g.pack = 0, g.a_row = w->in, g.a_column = 1;
 #if READS_IN_PLACE
-        if (!points) read_by_indices(&g, &padded_input, axes, outputs, space);
+        if (!is_pointwise) read_by_indices(&g, &padded_input, axes, outputs, space);
 #endif
         gemm(&g);
     }
@@ -279,12 +286,12 @@ void conv_filter_f32(const Windows *w, const f32 *x, const f32 *dy, f32 *dfilter
     u32 groups = (u32)w->groups, in = (u32)w->in / groups, out = (u32)w->out / groups;
     const Axis *axes = w->axes[0];
     check_tensors(w, x, dy, sizeof(f32));
-    Im2col seen = {w, axes, in};
-    Gemm g = {.m = positions_of(axes) * in, .n = out, .batches = groups,
-              .k = (u32)w->batch * outputs_of(axes), .a = x, .a_batch = (i32)in, .b = dy,
-              .b_row = w->out, .b_column = 1, .b_batch = (i32)out, .c = dfilter,
+    Im2col im2col = {w, axes, in};
+    Gemm g = {.m = position_count(axes) * in, .n = out, .batches = groups,
+              .k = (u32)w->batch * output_count(axes), .a = x, .a_batch = (i32)in,
+              .b = dy, .b_row = w->out, .b_column = 1, .b_batch = (i32)out, .c = dfilter,
               .c_row = w->out, .c_batch = (i32)out, .pack = pack_im2col_transposed,
-              .context = &seen};
+              .context = &im2col};
     gemm(&g);
 }
 
@@ -298,8 +305,8 @@ typedef struct {
     bool backward;
 } Task;
 
-/* One row of y, all channels, is the sum over the positions of its window. Backward, the
-   filter's in and out axes change roles. */
+/* A row of y, with all channels, is the sum over the positions of its window. Backward,
+   the in and out axes of the filter are exchanged. */
 #define CONV(T, name)                                                                  \
     static void rows_##name(u32 begin, u32 end, void *ctx) {                           \
         const Task *s = ctx;                                                           \
@@ -310,14 +317,14 @@ typedef struct {
         u32 kernel = (s->backward ? out : in) * row;                                   \
         for (u32 i = begin; i < end; i++) {                                            \
             Output p = output_of(s->axes, i);                                          \
-            T *y = (T *)s->to + written(s->axes, p) * (u32)w->out;                     \
+            T *y = (T *)s->to + output_element(s->axes, p) * (u32)w->out;              \
             memset(y, 0, (u32)w->out * sizeof(T));                                     \
             i32 position[3] = {0, 0, 0};                                               \
             do {                                                                       \
-                i32 at = read_by(s->axes, p, position);                                \
-                if (at < 0) continue;                                                  \
-                const T *x = (const T *)s->x + (u32)at * (u32)w->in;                   \
-                const T *f = (const T *)s->y + position_of(w, s->axes, position) * kernel; \
+                i32 element = input_element(s->axes, p, position);                     \
+                if (element < 0) continue;                                             \
+                const T *x = (const T *)s->x + (u32)element * (u32)w->in;              \
+                const T *f = (const T *)s->y + filter_position(w, s->axes, position) * kernel; \
                 for (u32 g = 0; g < groups; g++, f += row / groups)                    \
                     for (u32 c = 0; c < in; c++)                                       \
                         for (u32 k = 0; k < out; k++)                                  \
@@ -332,8 +339,8 @@ typedef struct {
         clear_output(w, y, sizeof(T));                                                 \
         for (i32 i = 0; i < w->phases; i++) {                                          \
             Task s = {w, w->axes[i], x, filter, y, backward};                          \
-            u64 work = (u64)positions_of(s.axes) * (u32)w->in * (u32)w->out;           \
-            u32 outputs = (u32)w->batch * outputs_of(s.axes);                          \
+            u64 work = (u64)position_count(s.axes) * (u32)w->in * (u32)w->out;         \
+            u32 outputs = (u32)w->batch * output_count(s.axes);                        \
             if (work) parallel_for(rows_##name, &s, outputs, (u32)(65536 / work) + 1); \
         }                                                                              \
     }                                                                                  \
@@ -346,12 +353,12 @@ typedef struct {
             T *to = (T *)s->to + i * in * row;                                         \
             memset(to, 0, in * row * sizeof(T));                                       \
             const i32 position[3] = POSITION(i, s->axes);                              \
-            u32 outputs = (u32)w->batch * outputs_of(s->axes);                         \
+            u32 outputs = (u32)w->batch * output_count(s->axes);                       \
             for (u32 p = 0; p < outputs; p++) {                                        \
                 if (p % 64 == 0) poll_cancel();                                        \
-                i32 at = read_by(s->axes, output_of(s->axes, p), position);            \
-                if (at < 0) continue;                                                  \
-                const T *x = (const T *)s->x + (u32)at * (u32)w->in;                   \
+                i32 element = input_element(s->axes, output_of(s->axes, p), position); \
+                if (element < 0) continue;                                             \
+                const T *x = (const T *)s->x + (u32)element * (u32)w->in;              \
                 const T *dy = (const T *)s->y + p * row;                               \
                 for (u32 g = 0; g < groups; g++)                                       \
                     for (u32 c = 0; c < in; c++)                                       \
@@ -364,7 +371,7 @@ typedef struct {
     void conv_filter_##name(const Windows *w, const T *x, const T *dy, T *dfilter) {   \
         check_tensors(w, x, dy, sizeof(T));                                            \
         Task s = {w, w->axes[0], x, dy, dfilter, false};                               \
-        parallel_for(taps_##name, &s, positions_of(s.axes), 1);                        \
+        parallel_for(taps_##name, &s, position_count(s.axes), 1);                      \
     }
 
 CONV(f64, f64)

@@ -6,7 +6,7 @@ enum { STRIP_COLUMNS = 64, GRAIN = 32768, POLL_ELEMENTS = 1024 };
 #if SMALL_CODE
 enum { PARALLEL_SUMS = 1 };
 #else
-enum { PARALLEL_SUMS = 8 }; /* independent rows, to hide the latency of an addition */
+enum { PARALLEL_SUMS = 8 }; /* rows summed together, to hide the latency of additions */
 #endif
 
 typedef struct {
@@ -19,13 +19,13 @@ typedef struct {
 #define SCAN(NAME, T, A, START, OP, HOW)                                                 \
     INLINE void NAME##_rows(const T *restrict x, T *restrict y, u32 n, i32 step,         \
                             bool exclusive) {                                            \
-        A all[PARALLEL_SUMS];                                                            \
-        for (u32 r = 0; r < PARALLEL_SUMS; r++) all[r] = START;                          \
+        A total[PARALLEL_SUMS];                                                          \
+        for (u32 r = 0; r < PARALLEL_SUMS; r++) total[r] = START;                        \
         for (u32 i = 0; i < n; i++, x += step, y += step)                                \
             for (u32 r = 0; r < PARALLEL_SUMS; r++) {                                    \
-                A next = all[r] OP(A) x[(size_t)r * n];                                  \
-                y[(size_t)r * n] = (T)(exclusive ? all[r] : next);                       \
-                all[r] = next;                                                           \
+                A next = total[r] OP(A) x[(size_t)r * n];                                \
+                y[(size_t)r * n] = (T)(exclusive ? total[r] : next);                     \
+                total[r] = next;                                                         \
             }                                                                            \
     }                                                                                    \
     static void NAME##_piece(u32 item, u32 end, void *ctx) {                             \
@@ -42,21 +42,21 @@ typedef struct {
                 item += PARALLEL_SUMS - 1;                                               \
                 continue;                                                                \
             }                                                                            \
-            A all[STRIP_COLUMNS];                                                        \
-            HOW for (u32 j = 0; j < m; j++) all[j] = START;                              \
+            A total[STRIP_COLUMNS];                                                      \
+            HOW for (u32 j = 0; j < m; j++) total[j] = START;                            \
             for (u32 i = 0; i < s->n; i++, x += step, y += step) {                       \
                 INSIDE(x, m * sizeof(T));                                                \
                 INSIDE(y, m * sizeof(T));                                                \
                 if (s->exclusive)                                                        \
                     HOW for (u32 j = 0; j < m; j++) {                                    \
-                        y[j] = (T)all[j];                                                \
-                        all[j] = all[j] OP(A) x[j];                                      \
+                        y[j] = (T)total[j];                                              \
+                        total[j] = total[j] OP(A) x[j];                                  \
                     }                                                                    \
                 else if (m == 1)                                                         \
-                    y[0] = (T)(all[0] = all[0] OP(A) x[0]);                              \
+                    y[0] = (T)(total[0] = total[0] OP(A) x[0]);                          \
                 else                                                                     \
                     HOW for (u32 j = 0; j < m; j++)                                      \
-                        y[j] = (T)(all[j] = all[j] OP(A) x[j]);                          \
+                        y[j] = (T)(total[j] = total[j] OP(A) x[j]);                      \
                 if (i % POLL_ELEMENTS == 0) poll_cancel();                               \
             }                                                                            \
         }                                                                                \

@@ -19,9 +19,9 @@ typedef struct {
 
 /* --- float32 without multiplier --------------------------------------------------- */
 
-/* A tile is TILE_WINDOWS windows times TILE_VECTORS vectors of channels, whose sums do
-   not depend on each other. A row of windows reads at most MAX_LINES lines of the input.
-   */
+/* A tile is TILE_WINDOWS windows times TILE_VECTORS vectors of channels; its sums are
+   independent of each other. A row of windows reads at most MAX_LINES lines of the
+   input. */
 enum { MAX_LINES = 32, TILE_WINDOWS = 4, TILE_VECTORS = 2 };
 
 /* A row of windows: the lines of the input that it reads, and the filter of each line. */
@@ -44,25 +44,26 @@ static WindowRow find_row(const Task *s, u32 i) {
     Output p = output_of(lines, i);
     i32 position[3] = {0, 0, 0};
     WindowRow row = {.position_step = a[2].position_step * w->in};
-    row.y = (f32 *)s->to + (i32)written(lines, p) * w->in;
-    Activation how = s->epilogue->activation;
-    row.bias = how <= RELU6 ? s->epilogue->bias : 0; /* else `finish` adds it */
-    row.low = how == RELU || how == RELU6 ? 0 : -INFINITY;
-    row.high = how == RELU6 ? 6 : INFINITY;
-    if (positions_of(a) == 0) return row;
+    row.y = (f32 *)s->to + (i32)output_element(lines, p) * w->in;
+    Activation activation = s->epilogue->activation;
+    /* for other activations, `apply_epilogue` adds the bias */
+    row.bias = activation <= RELU6 ? s->epilogue->bias : 0;
+    row.low = activation == RELU || activation == RELU6 ? 0 : -INFINITY;
+    row.high = activation == RELU6 ? 6 : INFINITY;
+    if (position_count(a) == 0) return row;
     do {
-        i32 at = read_by(lines, p, position);
-        if (at < 0) continue;
+        i32 element = input_element(lines, p, position);
+        if (element < 0) continue;
         CHECK(row.lines < MAX_LINES, "too many lines");
-        row.x[row.lines] = (const f32 *)s->x + at * w->in;
-        i32 number = (i32)position_of(w, a, position);
+        row.x[row.lines] = (const f32 *)s->x + element * w->in;
+        i32 number = (i32)filter_position(w, a, position);
         row.filter[row.lines++] = (const f32 *)s->y + number * w->in;
     } while (next_position(position, lines));
     return row;
 }
 
-/* Computes `n` neighbouring windows from the positions first to last - 1, in `m` vectors
-   of channels from c on. The first window reads from `at` on. */
+/* Computes `n` neighbouring windows from positions first to last - 1, in `m` vectors of
+   channels from c on. The first window reads from element `at` of a line on. */
 #define WINDOWS_OF(V, GET, ALL)                                                        \
     INLINE void windows_of_##V(const WindowRow *row, const Axis *a, i32 channels, i32 c, \
                                u32 m, i32 output, u32 n, i32 first, i32 last) {        \
@@ -99,7 +100,7 @@ WINDOWS_OF(v4, LOAD, SPLAT)
 #endif
 
 /* Computes windows p to p + n - 1 in all channels, `m` vectors at a time. The last vector
-   overlaps the one before. */
+   overlaps the previous one. */
 INLINE void run_windows(const WindowRow *row, const Axis *a, i32 channels, u32 m, i32 p,
                         u32 n, i32 first, i32 last) {
     i32 c = 0, wide = (i32)m * LANES;
@@ -121,18 +122,18 @@ static __attribute__((noinline)) void run_clipped_window(const WindowRow *row,
     run_windows(row, a, channels, TILE_WINDOWS * TILE_VECTORS, p, 1, first, last);
 }
 
-SHARED bool inside(const Axis *a, i32 output) {
+SHARED bool is_inside(const Axis *a, i32 output) {
     i32 first, last;
     clip(a, output, &first, &last);
     return last - first == a->positions;
 }
 
-/* Computes a row. Windows begin to end - 1 are inside the input; some of the last of them
-   are computed twice. */
+/* Computes a row. Windows begin to end - 1 lie inside the input; the last tile of them
+   may overlap the previous tile. */
 INLINE void run_row(const WindowRow *row, const Axis *a, i32 channels) {
     i32 begin = 0, end = a->outputs;
-    while (begin < end && !inside(a, begin)) begin++;
-    while (begin < end && !inside(a, end - 1)) end--;
+    while (begin < end && !is_inside(a, begin)) begin++;
+    while (begin < end && !is_inside(a, end - 1)) end--;
     if (end - begin < TILE_WINDOWS) end = begin;
     for (i32 p = 0; p < a->outputs;) {
         if (begin <= p && p < end) {
@@ -178,14 +179,14 @@ void depthwise_single_f32(const Windows *w, const f32 *x, const f32 *filter, f32
     for (i32 i = 0; i < w->phases; i++) {
         Task s = {w, w->axes[i], x, filter, y, false, &epilogue};
         u32 n = (u32)(w->batch * s.axes[0].outputs * s.axes[1].outputs);
-        u64 work = (u64)w->in * (u32)s.axes[2].outputs * (positions_of(s.axes) + 1);
+        u64 work = (u64)w->in * (u32)s.axes[2].outputs * (position_count(s.axes) + 1);
         parallel_for(run_rows, &s, n, 65536 / (work + 1) + 1);
     }
 }
 
 /* --- all dtypes ------------------------------------------------------------------- */
 
-enum { BLOCK_CHANNELS = 128 }; /* whose sums are on the stack */
+enum { BLOCK_CHANNELS = 128 }; /* channels whose sums are kept on the stack */
 
 #define DEPTHWISE(T, name)                                                             \
     static void rows_##name(u32 begin, u32 end, void *ctx) {                           \
@@ -195,14 +196,15 @@ enum { BLOCK_CHANNELS = 128 }; /* whose sums are on the stack */
         u32 m = k / c;                                                                 \
         for (u32 i = begin; i < end; i++) {                                            \
             Output p = output_of(s->axes, i);                                          \
-            T *restrict y = (T *)s->to + written(s->axes, p) * out;                    \
+            T *restrict y = (T *)s->to + output_element(s->axes, p) * out;             \
             memset(y, 0, out * sizeof(T));                                             \
             i32 position[3] = {0, 0, 0};                                               \
-            if (positions_of(s->axes)) do {                                            \
-                    i32 at = read_by(s->axes, p, position);                            \
-                    if (at < 0) continue;                                              \
-                    const T *x = (const T *)s->x + (u32)at * in;                       \
-                    const T *f = (const T *)s->y + position_of(w, s->axes, position) * k; \
+            if (position_count(s->axes)) do {                                          \
+                    i32 element = input_element(s->axes, p, position);                 \
+                    if (element < 0) continue;                                         \
+                    const T *x = (const T *)s->x + (u32)element * in;                  \
+                    const T *f = (const T *)s->y;                                      \
+                    f += filter_position(w, s->axes, position) * k;                    \
                     if (m == 1)                                                        \
                         for (u32 j = 0; j < c; j++) y[j] += x[j] * f[j];               \
                     else if (s->backward)                                              \
@@ -218,31 +220,32 @@ enum { BLOCK_CHANNELS = 128 }; /* whose sums are on the stack */
         check_tensors(w, x, y, sizeof(T));                                             \
         for (i32 i = 0; i < w->phases; i++) {                                          \
             Task s = {w, w->axes[i], x, filter, y, backward, 0};                       \
-            parallel_for(rows_##name, &s, (u32)w->batch * outputs_of(s.axes), 64);     \
+            parallel_for(rows_##name, &s, (u32)w->batch * output_count(s.axes), 64);   \
         }                                                                              \
     }                                                                                  \
     static void taps_##name(u32 begin, u32 end, void *ctx) {                           \
         const Task *s = ctx;                                                           \
         const Windows *w = s->w;                                                       \
         u32 in = (u32)w->in, k = (u32)w->out, m = k / in, blocks = CEIL_DIV(k, BLOCK_CHANNELS); \
-        u32 outputs = (u32)w->batch * outputs_of(s->axes), line = (u32)s->axes[2].outputs; \
+        u32 outputs = (u32)w->batch * output_count(s->axes);                           \
+        u32 line = (u32)s->axes[2].outputs;                                            \
         for (u32 i = begin; i < end; i++) {                                            \
             const i32 position[3] = POSITION(i / blocks, s->axes);                     \
-            u32 first = i % blocks * BLOCK_CHANNELS, here = MIN(BLOCK_CHANNELS, k - first); \
+            u32 first = i % blocks * BLOCK_CHANNELS, n = MIN(BLOCK_CHANNELS, k - first); \
             T *to = (T *)s->to + i / blocks * k + first, sum[BLOCK_CHANNELS];          \
-            memset(to, 0, here * sizeof(T));                                           \
+            memset(to, 0, n * sizeof(T));                                              \
             for (u32 p = 0; p < outputs; p++) {                                        \
                 if (p % line == 0) poll_cancel(), memset(sum, 0, sizeof sum);          \
-                i32 at = read_by(s->axes, output_of(s->axes, p), position);            \
-                const T *x = (const T *)s->x + (u32)at * in + first / m;               \
+                i32 element = input_element(s->axes, output_of(s->axes, p), position); \
+                const T *x = (const T *)s->x + (u32)element * in + first / m;          \
                 const T *dy = (const T *)s->y + p * k + first;                         \
-                if (at >= 0 && m == 1)                                                 \
-                    for (u32 j = 0; j < here; j++) sum[j] += x[j] * dy[j];             \
-                else if (at >= 0)                                                      \
-                    for (u32 j = 0; j < here; j++)                                     \
+                if (element >= 0 && m == 1)                                            \
+                    for (u32 j = 0; j < n; j++) sum[j] += x[j] * dy[j];                \
+                else if (element >= 0)                                                 \
+                    for (u32 j = 0; j < n; j++)                                        \
                         sum[j] += x[(first + j) / m - first / m] * dy[j];              \
                 if ((p + 1) % line == 0)                                               \
-                    for (u32 j = 0; j < here; j++) to[j] += sum[j];                    \
+                    for (u32 j = 0; j < n; j++) to[j] += sum[j];                       \
             }                                                                          \
         }                                                                              \
     }                                                                                  \
@@ -252,7 +255,7 @@ enum { BLOCK_CHANNELS = 128 }; /* whose sums are on the stack */
         check_tensors(w, x, dy, sizeof(T));                                            \
         Task s = {w, w->axes[0], x, dy, dfilter, false, 0};                            \
         u32 blocks = CEIL_DIV((u32)w->out, BLOCK_CHANNELS);                            \
-        parallel_for(taps_##name, &s, positions_of(s.axes) * blocks, 1);               \
+        parallel_for(taps_##name, &s, position_count(s.axes) * blocks, 1);             \
     }
 
 DEPTHWISE(f32, f32)

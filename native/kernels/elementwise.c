@@ -1,4 +1,4 @@
-/* Broadcasting: from a shape and strides to rows. */
+/* Broadcasting: splits a shape with strides into rows. */
 #include "elementwise.h"
 
 typedef struct {
@@ -9,19 +9,19 @@ typedef struct {
     const i32 *shape;
 } Broadcast;
 
-/* An item is a block of a row; a row has `blocks` of them. Whole rows along the axis
-   before the last are a constant step apart. */
+/* An item is a block of a row; a row has `blocks` blocks. Whole rows along the axis
+   before the last axis are a constant step apart. */
 static void run_rows(u32 item, u32 end, void *ctx) {
     const Broadcast *job = ctx;
     u32 outer = job->rank - 1, row = item / job->blocks, block = item % job->blocks;
-    for (u32 many; item < end; item += many) {
+    for (u32 rows; item < end; item += rows) {
         Operands o = job->operands;
         u32 begin = block * job->grain, n = MIN(job->width - begin, job->grain);
         u64 first = (u64)row * job->width + begin, size = (u64)n * job->size;
         i64 step[3] = {0};
-        many = 1;
+        rows = 1;
         if (outer && job->blocks == 1)
-            many = MIN(end - item, job->shape[outer] - row % job->shape[outer]);
+            rows = MIN(end - item, job->shape[outer] - row % job->shape[outer]);
         for (u32 k = 0; k < job->count; k++) {
             const i32 *stride = job->shape + 1 + job->rank * (k + 1);
             i64 at = (i64)begin * o.step[k];
@@ -33,26 +33,27 @@ static void run_rows(u32 item, u32 end, void *ctx) {
             o.in[k] = (const u8 *)o.in[k] + at * o.size[k];
             if (outer) step[k] = (i64)stride[outer - 1] * o.size[k];
             INSIDE(o.in[k], o.size[k]);
-            INSIDE((const u8 *)o.in[k] + (many - 1) * step[k] +
+            INSIDE((const u8 *)o.in[k] + (rows - 1) * step[k] +
                        (i64)(n - 1) * o.step[k] * o.size[k],
                    o.size[k]);
         }
         u8 *y = job->y + first * job->size;
-        INSIDE(y, many * size);
-        for (u32 i = 0; i < many; i++, y += size) {
+        INSIDE(y, rows * size);
+        for (u32 i = 0; i < rows; i++, y += size) {
             job->row(&o, y, n);
             for (u32 k = 0; k < job->count; k++)
                 o.in[k] = (const u8 *)o.in[k] + step[k];
         }
-        block = (block + 1) % job->blocks, row += block ? 0 : many;
+        block = (block + 1) % job->blocks, row += block ? 0 : rows;
     }
 }
 
-/* Rows of at most so many elements are merged into rows of at most so many bytes. */
+/* Rows of at most SHORT_ROW_ELEMENTS are merged into rows of at most LONG_ROW_BYTES. */
 enum { SHORT_ROW_ELEMENTS = 256, LONG_ROW_BYTES = 4096 };
 
-/* Returns the operand that every row reads again while the others advance, such as a
-   bias. Returns `count` if there is none or more than one. */
+/* Returns the number of the operand that each row reads again, such as a bias, while
+   the other operands advance. Returns `count` if there is no such operand or more than
+   one. */
 static u32 find_repeated_operand(const Operands *o, u32 count, const i32 *shape) {
     u32 found = count;
     for (u32 k = 0; k < count; k++) {
@@ -65,18 +66,18 @@ static u32 find_repeated_operand(const Operands *o, u32 count, const i32 *shape)
     return found;
 }
 
-/* Computes most rows as fewer, longer ones, because a row of a few elements takes as long
-   as one of a hundred. Advances the operands and y, and returns how many elements are
-   left. */
+/* Computes most of the rows as fewer, longer rows, because a row of a few elements
+   takes as long as a row of a hundred. Advances the operands and y, and returns the
+   number of remaining elements. */
 static u32 merge_rows(Row row, Operands *o, u32 count, u8 **y, u32 size, u32 n,
                       const i32 *shape, u32 grain) {
     u32 width = shape[2], k = find_repeated_operand(o, count, shape);
     if (k == count || width > SHORT_ROW_ELEMENTS) return n;
-    u32 bytes = width * o->size[k], many = MIN(LONG_ROW_BYTES / bytes, n / width);
-    if (many < 2) return n;
-    u32 wide = many * width, done = n / wide * wide;
+    u32 bytes = width * o->size[k], rows = MIN(LONG_ROW_BYTES / bytes, n / width);
+    if (rows < 2) return n;
+    u32 wide = rows * width, done = n / wide * wide;
     u8 memory[LONG_ROW_BYTES];
-    for (u32 i = 0; i < many; i++) __builtin_memcpy(memory + i * bytes, o->in[k], bytes);
+    for (u32 i = 0; i < rows; i++) __builtin_memcpy(memory + i * bytes, o->in[k], bytes);
     i32 longer[3 + 2 * 3] = {2, (i32)(n / wide), (i32)wide};
     Operands part = *o;
     part.in[k] = memory;

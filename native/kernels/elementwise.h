@@ -1,18 +1,18 @@
-/* Element-wise loops made from an expression. clang vectorizes UNARY and BINARY.
-   UNARY_SMALL and BINARY_SMALL stay scalar, a tenth of the code, for dtypes and functions
-   that do not gain from vectors. UNARY_VEC and BINARY_VEC are made from a function of
-   float32 vectors.
+/* Element-wise loops, generated from an expression. clang vectorizes UNARY and BINARY.
+   UNARY_SMALL and BINARY_SMALL stay scalar, with a tenth of the code, for dtypes and
+   functions that do not gain from vectors. UNARY_VEC and BINARY_VEC are generated from
+   a function of float32 vectors.
 
-   A row of a broadcast operand has step 1, or 0 if one element is repeated. Rows that are
-   only moved may have any step, including a negative one. */
+   The step of a row is 1, or 0 if one element is repeated. Kernels that only move
+   elements accept any step, including negative ones. */
 #pragma once
 #include "plugrad.h"
 
-#define GRAIN 65536 /* elements for one thread: waking another one costs 40 us */
-#define SLOW 2048 /* the same for functions of at least 10 ns per element */
-/* Elements of a piece. Arrays longer than the grain are cut into smaller pieces, so that
-   threads get even shares: in pieces of 65,536, one of two threads would get two thirds
-   of 200,000 elements. */
+#define GRAIN 65536 /* elements for one thread: waking another thread costs 40 us */
+#define SLOW 2048 /* the same for functions that take at least 10 ns per element */
+/* Elements of a piece. Arrays longer than the grain are divided into smaller pieces, so
+   that threads get even shares: with pieces of 65,536 elements, one of two threads
+   would get two thirds of 200,000 elements. */
 #define PIECE_SIZE(n, grain) ((n) > (grain) ? (grain) / 4 : (grain))
 
 typedef struct {
@@ -58,15 +58,16 @@ typedef struct {
         parallel_for(NAME##_piece, &(Flat){x, y, p, q}, n, PIECE_SIZE(n, GRAIN));        \
     }
 
-/* On targets with INTERLEAVES, functions NAME_interleaved of the plugin compute most of a
-   long array, four registers at a time. They return how many elements they computed. */
+/* On targets with INTERLEAVES, the plugin defines functions NAME_interleaved. They
+   compute most of a long array, four registers at a time, and return the number of
+   computed elements. */
 #if !INTERLEAVES
 #define INTERLEAVED(NAME, n, ...) 0
 #else
 #define INTERLEAVED(NAME, n, ...) NAME##_interleaved(n, __VA_ARGS__)
 #endif
 
-/* NAME(x, y, n) of float32, by a function of vectors. */
+/* NAME(x, y, n) for float32, from a function of vectors. */
 #define UNARY_VEC(NAME, FUNCTION)                                                        \
     u32 NAME##_interleaved(u32 n, const f32 *x, f32 *y);                                 \
     void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
@@ -95,13 +96,13 @@ typedef struct {
 /* Computes n elements; reads operand k at in[k], in[k] + step[k]... */
 typedef void (*Row)(const Operands *o, void *y, u32 n);
 
-/* Fills y with rows. `shape` describes the broadcast: its rank, its sizes, and for each
-   of `count` operands the strides, in elements; NULL where all operands have n elements
-   in the order of y. */
+/* Fills y row by row. `shape` describes the broadcast: the rank, the sizes, and for
+   each of `count` operands the strides in elements. It is NULL if all operands have n
+   elements in the order of y. */
 void broadcast(Row row, Operands o, u32 count, void *y, u32 size, u32 n,
                const i32 *shape, u32 grain);
 
-/* NAME(a, b, y, n, shape): y = EXPR of p of a and q of b. */
+/* NAME(a, b, y, n, shape): y = EXPR, where p is an element of a and q one of b. */
 #define BINARY_EXPORT(NAME, X, Y, GRAIN)                                                 \
     EXPORT(#NAME) void NAME(const X *a, const X *b, Y *y, u32 n, const i32 *shape) {     \
         broadcast(NAME##_row, (Operands){{a, b, 0}, {sizeof(X), sizeof(X), 0}, {1, 1, 0}},\
@@ -131,8 +132,8 @@ void broadcast(Row row, Operands o, u32 count, void *y, u32 size, u32 n,
             NAME##_by(o->in[0], o->in[1], y, n, 0, 1);                                   \
     }                                                                                    \
     BINARY_EXPORT(NAME, X, Y, GRAIN)
-/* NAME(a, b, y, n, shape) of float32, by a function of two vectors. A row is padded with
-   ones. */
+/* NAME(a, b, y, n, shape) for float32, from a function of two vectors. The last vector
+   of a row is padded with ones. */
 #define BINARY_VEC(NAME, FUNCTION)                                                       \
     u32 NAME##_interleaved(u32 n, const f32 *a, const f32 *b, f32 *y);                   \
     BINARY_BY(NAME, FUNCTION, INTERLEAVED)

@@ -1,7 +1,7 @@
 /* Reading, writing and accumulating rows at indices.
 
-   An index consists of `depth` int32 coordinates along axes of `sizes`. An index out of
-   range is skipped, and `*bad` is set.
+   An index consists of `depth` int32 coordinates along axes of sizes `sizes`. An index
+   out of range is skipped, and `*bad` is set.
 
    Map: indices; gather; scatter; scatter-add; one-hot. */
 #include "rows.h"
@@ -23,27 +23,27 @@ typedef struct {
 } Rows;
 
 /* Returns the number of the row at index i, in row-major order of `sizes`. */
-INLINE u32 row_of(const Rows *r, u32 i) {
-    const i32 *at = r->indices + i * r->depth;
+INLINE u32 find_row(const Rows *r, u32 i) {
+    const i32 *index = r->indices + i * r->depth;
     u32 row = 0;
     for (u32 axis = 0; axis < r->depth; axis++) {
         u32 n = (u32)r->sizes[axis];
-        if ((u32)at[axis] >= n) {
+        if ((u32)index[axis] >= n) {
             *r->bad = 1;
             return OUTSIDE;
         }
-        row = row * n + (u32)at[axis];
+        row = row * n + (u32)index[axis];
     }
     return row;
 }
 
 /* --- gather ---------------------------------------------------------------------- */
 
-/* Reads a line of rows. Parameters are passed by value, since writes to y might alias
+/* Reads `count` rows. Parameters are passed by value, because writes to y might alias
    `r`. */
 INLINE void read_line(const i32 *indices, const u8 *x, u8 *y, u32 *bad, u32 n, u32 count,
                       u32 width) {
-    u32 wrong = 0;
+    u32 out_of_range = 0;
     for (u32 i = 0; i < count; i++, y += width) {
         u32 row = (u32)indices[i];
         if (row < n) {
@@ -51,33 +51,33 @@ INLINE void read_line(const i32 *indices, const u8 *x, u8 *y, u32 *bad, u32 n, u
             INSIDE(y, width);
             COPY(y, x + (size_t)row * width, width);
         } else
-            wrong = 1;
+            out_of_range = 1;
     }
-    if (wrong) *bad = 1;
+    if (out_of_range) *bad = 1;
 }
 
 static void read_rows(u32 i, u32 end, void *ctx) {
     const Rows *r = ctx;
     u32 n = r->size, width = r->width;
-    for (u32 some; i < end; i += some) {
+    for (u32 rows; i < end; i += rows) {
         u32 lead = i / r->count, k = i % r->count, first = lead / r->outer * r->count + k;
         const u8 *x = (const u8 *)r->x + (size_t)lead * n * width;
         u8 *y = (u8 *)r->y + (size_t)i * width;
-        some = MIN(end - i, r->count - k);
+        rows = MIN(end - i, r->count - k);
         if (r->depth == 1) {
-#define READ(width) read_line(r->indices + first, x, y, r->bad, n, some, width)
+#define READ(width) read_line(r->indices + first, x, y, r->bad, n, rows, width)
             BY_WIDTH(width, READ)
             continue;
         }
-        for (u32 j = 0; j < some; j++, y += width) {
-            u32 row = row_of(r, first + j);
+        for (u32 j = 0; j < rows; j++, y += width) {
+            u32 row = find_row(r, first + j);
             if (row != OUTSIDE) copy(y, x + (size_t)row * width, width);
         }
     }
 }
 
-/* y [batch, outer, count] = x [batch, outer, sizes] at indices [batch, count]; elements
-   are rows of `width` bytes, `size` of them in all sizes. */
+/* y [batch, outer, count] = x [batch, outer, sizes] at indices [batch, count]. An
+   element is a row of `width` bytes; `size` is the product of `sizes`. */
 EXPORT("gather")
 void gather(const u8 *x, const i32 *indices, u8 *y, u32 *bad, u32 batch, u32 outer,
             u32 count, u32 depth, const i32 *sizes, u32 size, u32 width) {
@@ -88,14 +88,14 @@ void gather(const u8 *x, const i32 *indices, u8 *y, u32 *bad, u32 batch, u32 out
 
 /* --- scatter --------------------------------------------------------------------- */
 
-/* y[indices] = x, in order: the last row written to an index stays. */
+/* y[indices] = x, in order: the last row written to an index remains. */
 EXPORT("scatter_put")
 void scatter_put(const u8 *x, const i32 *indices, u8 *y, u32 *bad, u32 count, u32 depth,
                  const i32 *sizes, u32 width) {
     Rows r = {x, y, indices, sizes, bad, depth, count, 1, 0, width};
     INSIDE(indices, (u64)count * depth * 4);
     for (u32 i = 0; i < count; i++) {
-        u32 row = row_of(&r, i);
+        u32 row = find_row(&r, i);
         if (row != OUTSIDE) copy(y + (size_t)row * width, x + (size_t)i * width, width);
         if (i % 1024 == 0) poll_cancel();
     }
@@ -103,8 +103,8 @@ void scatter_put(const u8 *x, const i32 *indices, u8 *y, u32 *bad, u32 count, u3
 
 /* --- scatter-add ----------------------------------------------------------------- */
 
-/* y[indices] += x, of `count` rows. An item is a strip of columns, so that no two threads
-   add to the same number. */
+/* y[indices] += x for `count` rows. An item is a strip of columns, so that no two
+   threads add to the same element. */
 #define SCATTER_ADD(NAME, X, Y, HOW)                                                     \
     static void NAME##_strip(u32 strip, u32 end, void *ctx) {                            \
         const Rows *r = ctx;                                                             \
@@ -112,19 +112,19 @@ void scatter_put(const u8 *x, const i32 *indices, u8 *y, u32 *bad, u32 count, u3
             const X *restrict x = r->x;                                                  \
             const i32 *restrict at = r->indices;                                         \
             Y *restrict y = r->y;                                                        \
-            u32 n = (u32)*r->sizes, wrong = 0;                                           \
+            u32 n = (u32)*r->sizes, out_of_range = 0;                                    \
             for (u32 i = 0; i < r->count; i++)                                           \
                 if ((u32)at[i] < n)                                                      \
                     y[at[i]] += (Y)x[i];                                                 \
                 else                                                                     \
-                    wrong = 1;                                                           \
-            if (wrong) *r->bad = 1;                                                      \
+                    out_of_range = 1;                                                    \
+            if (out_of_range) *r->bad = 1;                                               \
             return;                                                                      \
         }                                                                                \
         for (; strip < end; strip++) {                                                   \
             u32 first = strip * COLUMNS, m = MIN(COLUMNS, r->width - first);             \
             for (u32 i = 0; i < r->count; i++) {                                         \
-                u32 row = row_of(r, i);                                                  \
+                u32 row = find_row(r, i);                                                \
                 if (i % 4096 == 0) poll_cancel();                                        \
                 if (row == OUTSIDE) continue;                                            \
                 const X *restrict x = (const X *)r->x + i * r->width + first;            \
@@ -155,9 +155,9 @@ SCATTER_ADD(scatter_add_i64, u64, u64, SMALL)
 static void set_rows(u32 i, u32 end, void *ctx) {
     const Rows *r = ctx;
     for (; i < end; i++) {
-        u32 at = (u32)r->indices[i], inner = r->outer, depth = r->size;
-        if (at >= depth) continue;
-        size_t to = (i / inner * depth + at) * inner + i % inner;
+        u32 index = (u32)r->indices[i], inner = r->outer, depth = r->size;
+        if (index >= depth) continue;
+        size_t to = (i / inner * depth + index) * inner + i % inner;
         u8 *y = (u8 *)r->y + to * r->width;
         copy(y, r->x, r->width);
     }

@@ -1,6 +1,6 @@
 /* The matrix product of gemm.h, blocked for the caches and run on all threads.
 
-   Map: packing; blocking; products of few rows, which are not packed.
+   Map: packing; blocking; products with few rows, which are not packed.
 */
 #include "tile.h"
 
@@ -25,19 +25,19 @@ enum { IN_PLACE_MAX_SPAN = 0, PAGE_ELEMENTS = 1, PACK_A_MIN_COLUMNS = 0 };
 enum { TASK_MIN_PANELS = 1 };
 #define thread_count() (u32)1 /* no decision depends on it here */
 #else
-/* Multiply-adds: the least that are worth waking a thread, about 5 us, and the most of
-   one task, 2 to 4 ms. */
+/* Multiply-adds: the minimum that is worth waking a thread, about 5 us, and the maximum
+   of a task, 2 to 4 ms. */
 enum { TASK_MIN_MULTIPLY_ADDS = 1 << 19, TASK_MAX_MULTIPLY_ADDS = 1 << 28 };
 enum { TASKS_PER_THREAD = 2 };
-/* Elements between the first and the last row of a transposed A that is read in place: 64
-   pages, which fit the TLB. */
+/* The maximum distance between the first and the last row of a transposed A that is
+   read in place, in elements: 64 pages, which fit the TLB. */
 enum { IN_PLACE_MAX_SPAN = 1 << 16 };
 /* Rows a multiple of a page apart compete for the same few lines of the first-level
    cache. Such rows of B are always packed, and those of A if C has at least
    PACK_A_MIN_COLUMNS columns. */
 enum { PAGE_ELEMENTS = 4096 / sizeof(f32), PACK_A_MIN_COLUMNS = 256 };
-/* Panels of B that are packed together. For at most PACK_FIRST_MAX_ROWS rows, B is packed
-   before the rows are computed, not during the first of them. */
+/* The number of panels of B that are packed together. For at most PACK_FIRST_MAX_ROWS
+   rows, B is packed before the rows are computed, not while the first rows are. */
 enum { PACK_GROUP_PANELS = 8, PACK_FIRST_MAX_ROWS = 64 };
 /* A task has at least this many panels, because each task reads its rows of A. */
 enum { TASK_MIN_PANELS = 128 / NR };
@@ -49,7 +49,7 @@ static void pack_a(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 dept
                    f32 *block) {
     i32 row = g->a_row, column = g->a_column;
     u32 r = 0;
-    if (row == 1) { /* full panels of one row together: they share cache lines */
+    if (row == 1) { /* row by row of all full panels: they share cache lines */
         const f32 *p = a + i + (i32)k * column;
         for (u32 q = 0; q < depth; q++, p += column)
             for (r = 0; r + PACKED_MR <= rows; r += PACKED_MR)
@@ -58,27 +58,27 @@ static void pack_a(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 dept
     for (; r < rows; r += 4) {
         const f32 *p = a + (i32)(i + r) * row + (i32)k * column;
         f32 *to = packed_row(block, r, depth);
-        u32 here = MIN(4, rows - r), q = 0;
+        u32 used = MIN(4, rows - r), q = 0;
         INSIDE(p, 4);
-        INSIDE(p + (i32)(here - 1) * row + (i32)(depth - 1) * column, 4);
-        if (here == 4 && column == 1)
+        INSIDE(p + (i32)(used - 1) * row + (i32)(depth - 1) * column, 4);
+        if (used == 4 && column == 1)
             for (; q + 4 <= depth; q += 4, p += 4, to += 4 * PACKED_MR)
                 transpose4x4(p, p + row, p + 2 * row, p + 3 * row, to, PACKED_MR);
         for (; q < depth; q++, p += column, to += PACKED_MR)
-            for (u32 t = 0; t < 4; t++) to[t] = t < here ? p[(i32)t * row] : 0;
+            for (u32 t = 0; t < 4; t++) to[t] = t < used ? p[(i32)t * row] : 0;
     }
 }
 
-/* Packs one panel of B, columns j.. and rows k.., as [k][NR]. */
-static void pack_b_panel(const f32 *b, i32 row, i32 column, u32 here, u32 depth,
+/* Packs one panel of B, from column j and row k on, as [k][NR]. */
+static void pack_b_panel(const f32 *b, i32 row, i32 column, u32 columns, u32 depth,
                          f32 *to) {
     u32 q = 0;
     INSIDE(b, 4);
-    INSIDE(b + (i32)(here - 1) * column + (i32)(depth - 1) * row, 4);
+    INSIDE(b + (i32)(columns - 1) * column + (i32)(depth - 1) * row, 4);
     INSIDE(to, NR * depth * 4);
-    if (here == NR && column == 1) {
+    if (columns == NR && column == 1) {
         for (; q < depth; q++, b += row, to += NR) memcpy(to, b, NR * 4);
-    } else if (here == NR && row == 1) {
+    } else if (columns == NR && row == 1) {
         for (; q + 4 <= depth; q += 4, b += 4, to += 4 * NR)
             for (u32 t = 0; t < NR; t += 4) {
                 const f32 *c = b + (i32)t * column;
@@ -86,11 +86,11 @@ static void pack_b_panel(const f32 *b, i32 row, i32 column, u32 here, u32 depth,
             }
     }
     for (; q < depth; q++, b += row, to += NR)
-        for (u32 t = 0; t < NR; t++) to[t] = t < here ? b[(i32)t * column] : 0;
+        for (u32 t = 0; t < NR; t++) to[t] = t < columns ? b[(i32)t * column] : 0;
 }
 
-/* Packs several full panels row by row. A row of a single panel is one cache line, far
-   from the next row; the processor fetches the lines behind it with it. */
+/* Packs several full panels row by row. In a row, a panel is one cache line, far from
+   the next row; the processor fetches the following lines along with it. */
 static void pack_b_panels(const f32 *b, i32 row, u32 panels, u32 depth, f32 *to) {
     for (u32 q = 0; q < depth; q++, b += row, to += NR)
         for (u32 p = 0; p < panels; p++)
@@ -104,13 +104,13 @@ static void pack_b_panels(const f32 *b, i32 row, u32 panels, u32 depth, f32 *to)
 typedef struct {
     const Gemm *g;
     f32 *b;                          /* a block of B, packed */
-    u32 batch, j, columns, k, depth; /* the block: of `batch` and later ones */
+    u32 batch, j, columns, k, depth; /* the block: from `batch` on */
     u32 panels;                      /* of B per batch */
     u32 height, across;              /* rows and panels per task */
     u32 down, tasks;                 /* tasks per column of tasks, and per batch */
     u32 interleaved; /* batches whose rows of C are parts of one row; 1 if there are none */
     bool a_in_place;                 /* A is read in place */
-    bool b_in_place; /* B is read where it lies, and copied with the first rows */
+    bool b_in_place; /* the first rows read B in place, and copy it for the others */
     bool packs_b;    /* each task packs B itself, one block at a time */
 } Blocking;
 
@@ -133,7 +133,8 @@ static void pack_b(u32 begin, u32 end, void *ctx) {
         pack_numbered_panel(s, i, s->b + i * NR * s->depth);
 }
 
-/* Returns B for all rows of A but the first ones: copied panels, if they were copied. */
+/* Returns the panels of B for all but the first rows of A: the copies, if there are
+   any. */
 static PanelsB packed_panels(PanelsB b, u32 depth) {
     return b.to ? (PanelsB){b.to, b.last, NR, NR * (i64)depth, 0} : b;
 }
@@ -143,11 +144,11 @@ static void macro_kernel(const Blocking *s, PanelA a, u32 height, f32 *const *ro
                          PanelsB b, u32 j, u32 last, const Epilogue *f) {
     bool add = s->k > 0, quick = !f || f->activation <= RELU6;
 #if !READS_IN_PLACE
-    for (u32 at = j; at < last; at += NR, b.at += b.next) {
+    for (u32 column = j; column < last; column += NR, b.at += b.next) {
         PanelA panel = a;
         for (u32 i = 0; i < height; i += PACKED_MR, panel.at += PACKED_MR * s->depth)
             micro_kernel(panel, s->depth, b, rows + i, MIN(PACKED_MR, height - i),
-                         s->j + at, MIN(NR, last - at), add, quick ? f : 0);
+                         s->j + column, MIN(NR, last - column), add, quick ? f : 0);
     }
 #else
     for (u32 i = 0; i < height; i += PACKED_MR, a.at += PACKED_MR * s->depth) {
@@ -160,8 +161,8 @@ static void macro_kernel(const Blocking *s, PanelA a, u32 height, f32 *const *ro
         apply_epilogue(f, rows[r] + s->j + j, s->j + j, last - j);
 }
 
-/* Returns the panels of B from column j to `last`, packed unless `rows` of A pay for
-   copying them on the way. */
+/* Returns the panels of B from column j to `last`. They are packed, unless A has so
+   many `rows` that it is faster to copy them while the first rows are computed. */
 static PanelsB prepare_b(const Blocking *s, u32 batch, u32 j, u32 last, u32 rows) {
     const Gemm *g = s->g;
     i64 size = NR * (i64)s->depth;
@@ -182,8 +183,8 @@ static PanelsB prepare_b(const Blocking *s, u32 batch, u32 j, u32 last, u32 rows
     return (PanelsB){b, packed.last, g->b_row, NR, rows > PACKED_MR ? to : 0};
 }
 
-/* Returns whether A is read in place. A transposed A is if C has too few columns to pay
-   for packing or if the rows of A are close to each other. */
+/* Returns whether A is read in place. A transposed A is read in place if C has too few
+   columns for packing to pay off, or if the rows of A are close to each other. */
 static bool reads_in_place(const Gemm *g, u32 depth) {
     if (!READS_IN_PLACE || g->pack) return false;
     if (g->starts) return true;
@@ -193,7 +194,7 @@ static bool reads_in_place(const Gemm *g, u32 depth) {
            (g->n <= 2 * NR || (-IN_PLACE_MAX_SPAN <= far && far <= IN_PLACE_MAX_SPAN));
 }
 
-/* Returns rows i.. of A, packed unless they can be read in place. */
+/* Returns the rows of A from row i on, packed unless they can be read in place. */
 static PanelA prepare_a(const Blocking *s, const f32 *a, u32 i, u32 height) {
     const Gemm *g = s->g;
     f32 *block = a_buffer();
@@ -211,7 +212,7 @@ static PanelA prepare_a(const Blocking *s, const f32 *a, u32 i, u32 height) {
     return (PanelA){PACKED, .at = block, .step = PACKED_MR};
 }
 
-/* Computes rows i.. of C, at most MC, from column j to `last`. */
+/* Computes at most MC rows of C from row i on, and columns j to `last`. */
 static void multiply_block(const Blocking *s, u32 which, u32 i, u32 height, u32 j,
                            u32 last, PanelsB b) {
     const Gemm *g = s->g;
@@ -247,10 +248,10 @@ static void multiply_columns(Blocking s, u32 batch, u32 i, u32 below, u32 j, u32
 static void run_tasks(u32 begin, u32 end, void *ctx) {
     const Blocking *s = ctx;
     for (u32 task = begin; task < end; task++) {
-        u32 all = s->tasks * s->interleaved, in = task % all;
-        u32 batch = task / all * s->interleaved + in % s->interleaved;
-        u32 at = in / s->interleaved;
-        u32 i = (at % s->down) * s->height, j = (at / s->down) * s->across * NR;
+        u32 group = s->tasks * s->interleaved, task_in_group = task % group;
+        u32 batch = task / group * s->interleaved + task_in_group % s->interleaved;
+        u32 part = task_in_group / s->interleaved;
+        u32 i = (part % s->down) * s->height, j = (part / s->down) * s->across * NR;
         u32 below = MIN(s->g->m, i + s->height);
         u32 last = MIN(s->columns, j + s->across * NR);
         for (; j < last; j += NC)
@@ -259,9 +260,10 @@ static void run_tasks(u32 begin, u32 end, void *ctx) {
 }
 
 /* Partitions C into tasks. On native targets, a task is a batch or, if there are few
-   batches, a strip of columns (or some rows of one) where A is read row by row and is not
-   much larger than B, and otherwise a block of rows. Convolutions are partitioned into
-   blocks of rows, which are smaller if there would be too few tasks. */
+   batches, a part of one: a strip of columns (or some rows of a strip) if A is read row
+   by row and is not much larger than B, and otherwise a block of rows. Convolutions are
+   partitioned into blocks of rows; the blocks are smaller if there would be too few
+   tasks. */
 static void partition(Blocking *s, u32 m, u32 batches) {
     enum { MIN_TASKS = 8, TASK_MIN_ROWS = MAX(16, 2 * PACKED_MR) };
     const Gemm *g = s->g;
@@ -341,7 +343,7 @@ void gemm(const Gemm *g) {
         multiply_shared_b(s, depth);
 }
 
-/* --- products of few rows --------------------------------------------------------- */
+/* --- products with few rows ------------------------------------------------------- */
 
 /* c = a b for one row a, without packing: b is read once, in groups of four rows. */
 #if !READS_IN_PLACE
@@ -415,8 +417,9 @@ static void gemv_columns(const f32 *a, const f32 *b, i32 column, u32 k, f32 *c, 
 }
 #endif
 
-/* Columns of a task. On native targets each thread gets one task, because long parts of
-   the rows of B are prefetched; the maximum keeps the sums in the first-level cache. */
+/* The columns of a task. On native targets each thread gets one task, because the
+   hardware prefetches long parts of rows of B; the maximum keeps the sums in the
+   first-level cache. */
 enum { TASK_MIN_COLUMNS = 256, TASK_MAX_COLUMNS = 4096 };
 
 static u32 task_columns(u32 n) {
@@ -455,8 +458,8 @@ static bool skips_packing(const Gemm *g) {
 /* Computes a column vector as a row: cᵀ = bᵀ aᵀ. */
 static void gemv(const Gemm *g) {
     Gemm t = *g;
-    bool turn = g->n == 1;
-    if (turn) {
+    bool as_row = g->n == 1;
+    if (as_row) {
         t.m = 1, t.n = g->m, t.epilogue = 0;
         t.a = g->b, t.a_at = g->b_at, t.a_batch = g->b_batch, t.a_column = g->b_row;
         t.b = g->a, t.b_at = g->a_at, t.b_batch = g->a_batch;
@@ -466,7 +469,7 @@ static void gemv(const Gemm *g) {
     u64 work = (u64)t.m * t.k * MIN(t.n, piece);
     u32 grain = (u32)MAX(1, 65536 / work);
     parallel_for(gemv_tasks, &t, t.batches * CEIL_DIV(t.n, piece), grain);
-    if (turn && g->epilogue)
+    if (as_row && g->epilogue)
         for (u32 i = 0; i < g->batches * g->m; i++)
             apply_epilogue(g->epilogue, g->c + i, i / g->m * (u32)g->epilogue_batch, 1);
 }

@@ -7,21 +7,21 @@
 #pragma once
 #include "plugrad.h"
 
-/* The micro-kernel multiplies a panel of A by a panel of B into an MR x NR tile of C that
-   stays in registers; it has SCATTERED_MR rows where rows of A are not at equal
-   distances. MC x KC of A and KC x NC of B are the blocks that stay in the caches. A task
-   computes at most TASK_ROWS rows. PACKED_MR, the rows of a packed panel of A, is a
-   multiple of four. */
+/* The micro-kernel multiplies a panel of A by a panel of B into an MR x NR tile of C
+   that stays in registers. The tile has SCATTERED_MR rows if the rows of A are not
+   equally spaced. The blocks that stay in the caches are MC x KC of A and KC x NC of B.
+   A task computes at most TASK_ROWS rows. PACKED_MR, the number of rows of a packed
+   panel of A, is a multiple of four. */
 enum { MR = GEMM_MR, SCATTERED_MR = GEMM_SCATTERED_MR };
 enum { PACKED_MR = GEMM_PACKED_MR, NR = GEMM_NR };
 enum { MC = GEMM_MC, TASK_ROWS = GEMM_TASK_ROWS, KC = GEMM_KC, NC = GEMM_NC };
 
-/* A without packing must have a multiple of this many rows: there are micro-kernels of
-   MR, 2 MR / 3 and MR / 3 rows, where MR is divisible by three. */
+/* If A is not packed, its number of rows must be a multiple of this: there are
+   micro-kernels for MR, 2 MR / 3 and MR / 3 rows if MR is divisible by three. */
 enum { UNPACKED_ROW_MULTIPLE = MR % 3 ? MR : MR / 3 };
 
-/* The epilogue of a fused kernel, `activation(y + bias)`. The numbers are those of
-   fused.py. */
+/* The epilogue of a fused kernel, `activation(y + bias)`. The order is that of
+   ACTIVATIONS in fused.py. */
 typedef enum { LINEAR, RELU, RELU6, LEAKY_RELU, PRELU, ELU, SIGMOID } Activation;
 
 typedef struct {
@@ -47,11 +47,11 @@ struct Gemm {
     f32 *c;                    /* c[i * c_row + j] */
     i32 c_row;
     const Epilogue *epilogue;         /* or null */
-    /* Packs A from row i and column k on into panels [k][PACKED_MR]. Rows beyond the last
-       one may contain anything. Null: A is a matrix in memory. */
+    /* Packs A from row i and column k on into panels [k][PACKED_MR]. Panel rows after
+       the last row of A may contain anything. Null: A is a matrix in memory. */
     void (*pack)(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 depth,
                  f32 *to);
-    /* On native targets, to read A without packing: element (i, k) is
+    /* On native targets: read A without packing. Element (i, k) is
        a[starts[i] + places[k]] or, if A is transposed, a[starts[k] + places[i]]. */
     const i32 *starts, *places;
     bool transposed;
@@ -60,8 +60,8 @@ struct Gemm {
     const void *context;            /* for pack and offset */
 };
 
-/* Returns where row t of a packed block of A begins. Its next column is PACKED_MR
-   further. Rows are packed in groups of four. */
+/* Returns the address of row t of a packed block of A. Its next column is PACKED_MR
+   elements further. Rows are packed in groups of four. */
 INLINE f32 *packed_row(f32 *to, u32 t, u32 depth) {
     return to + t / PACKED_MR * PACKED_MR * depth + t % PACKED_MR;
 }

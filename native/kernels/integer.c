@@ -1,9 +1,10 @@
-/* Matrix products of 8-bit integers with 32-bit sums: y = a b. They are exact; sums wrap.
+/* Matrix products of 8-bit integers with 32-bit sums: y = a b. They are exact, but sums
+   wrap.
 
    b is packed by `pack_panels_i8` into panels of NR = 16 columns, [words][16 columns][4].
    A word is four numbers along k. With a four-byte dot product (VNNI of AVX-512) a word
-   is one operation; otherwise bytes are widened to 16 bits and multiplied in pairs. Rows
-   of A are packed for the one or the other.
+   is one operation; otherwise bytes are widened to 16 bits and multiplied in pairs. The
+   packing of rows of A depends on which of the two is used.
 
    Map: sums of products; micro-kernels; rows of A; the product; panels of B. */
 #include "integer.h"
@@ -22,10 +23,11 @@ enum { MR = LANES == 16 ? 8 : 4, NR = 16, WORD_BYTES = 4 * NR, TASK_ROWS = 64 };
 
 /* --- micro-kernels ---------------------------------------------------------------- */
 
-/* Computes out[ROWS][columns] from ROWS rows of A, `step` bytes apart, and two vectors of
-   a panel, the second `second` bytes behind the first. Dot products give 2 LANES columns;
-   pairs give LANES, since two of them make a column. A single row is summed in CHAINS
-   independent accumulators, each over every CHAINS-th word, to hide the latency. */
+/* Computes out[ROWS][columns] from ROWS rows of A, `step` bytes apart, and two vectors
+   of a panel; the second vector is `second` bytes after the first. Dot products give 2
+   LANES columns; pairs give LANES columns, because two sums make a column. A single row
+   is summed in CHAINS independent accumulators, each over every CHAINS-th word, to hide
+   the latency. */
 typedef void Tile(const u8 *a, u32 step, u32 words, const i8 *b, u32 second, i32 *out);
 #define STEP(A, SPLAT_OF, B, DOT, ROWS, sums)                                            \
     {                                                                                    \
@@ -83,14 +85,15 @@ typedef struct {
     const i8 *panels;
     void *y;
     const QuantizedEpilogue *end;
-    u32 m, n, k, words, first; /* `first`: the first packed row */
+    u32 m, n, k, words, first; /* `first`: number of the first packed row */
     u32 step, columns, across; /* bytes per row; columns per tile; tiles per row */
     i32 zero;
     bool is_signed, uses_dot;
     Tile *tile, *row_tile;
 } Product;
 
-/* Copies 8 to 32 bytes by two copies that may overlap: faster than a call of memcpy. */
+/* Copies n bytes. For 8 to 32 bytes, two copies that may overlap are faster than a call
+   of memcpy. */
 INLINE void copy_bytes(u8 *to, const u8 *x, u32 n) {
     if (n < 8 || n > 32) memcpy(to, x, n);
     else if (n < 16) memcpy(to, x, 8), memcpy(to + n - 8, x + n - 8, 8);
@@ -98,7 +101,7 @@ INLINE void copy_bytes(u8 *to, const u8 *x, u32 n) {
 }
 
 /* Appends `n` bytes of x, or zero points if x is null, and returns the new end. The dot
-   product takes unsigned bytes, so 128 is added to signed ones. */
+   product requires unsigned bytes, so 128 is added to signed bytes. */
 INLINE u8 *append(const Product *s, u8 *to, const u8 *x, u32 n) {
     u8 flip = s->uses_dot && s->is_signed ? 128 : 0;
     if (s->uses_dot) {
@@ -114,7 +117,7 @@ INLINE u8 *append(const Product *s, u8 *to, const u8 *x, u32 n) {
     return to + n * sizeof(i16);
 }
 
-/* Appends the input of a window; adjacent positions are one copy. */
+/* Appends the input of a window; adjacent positions are copied at once. */
 static u8 *append_window(const Product *s, u32 i, u8 *to) {
     const Axis *a = s->w->axes[0];
     u32 c = (u32)s->w->in;
@@ -153,8 +156,9 @@ static void pack_rows(u32 begin, u32 end, void *ctx) {
 
 /* --- the product ------------------------------------------------------------------ */
 
-/* Computes blocks of TASK_ROWS rows by the columns of a tile, which stay in the cache. */
-static void multiply(u32 begin, u32 end, void *ctx) {
+/* Computes blocks of TASK_ROWS rows and the columns of a tile, which stay in the cache.
+   */
+static void multiply_tasks(u32 begin, u32 end, void *ctx) {
     const Product *s = ctx;
     u32 size = s->end->to <= TO_FLOAT32 ? 4 : 1;
     for (u32 task = begin; task < end; task++) {
@@ -180,9 +184,9 @@ static void multiply(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* Multiplies all rows, `at_once` at a time. They are packed into `memory` unless they can
-   be read in place. */
-static void product(Product *s, u32 m, u8 *memory, u32 at_once) {
+/* Multiplies all rows, `at_once` rows at a time. Rows are packed into `memory` unless
+   they can be read in place. */
+static void multiply_rows(Product *s, u32 m, u8 *memory, u32 at_once) {
     bool in_place = !s->w && s->uses_dot && !s->is_signed && s->k % 4 == 0;
     s->columns = s->uses_dot ? 2 * LANES : LANES;
     s->across = CEIL_DIV(s->n, s->columns);
@@ -195,11 +199,11 @@ static void product(Product *s, u32 m, u8 *memory, u32 at_once) {
         s->rows = in_place ? s->x : memory;
         if (!in_place) parallel_for(pack_rows, s, s->m, 65536 / (s->k + 1) + 1);
         u32 blocks = CEIL_DIV(s->m, TASK_ROWS);
-        parallel_for(multiply, s, s->across * blocks, (u32)((1 << 21) / work) + 1);
+        parallel_for(multiply_tasks, s, s->across * blocks, (u32)((1 << 21) / work) + 1);
     }
 }
 
-/* Returns whether window i reads just element i of the input. */
+/* Returns whether window i reads only element i of the input. */
 static bool is_plain(const Windows *w) {
     const Axis *a = w->axes[0];
     for (u32 d = 0; d < 3; d++)
@@ -208,10 +212,10 @@ static bool is_plain(const Windows *w) {
     return true;
 }
 
-/* Multiplies by a packed b (see `pack_panels_i8`). `scale` has no, one or n elements.
+/* Multiplies by a packed b (see `pack_panels_i8`). `scale` has 0, 1 or n elements.
    `memory` has 2 N + 2 rows W words, where N is n rounded up to a multiple of 32 and W
-   the words of a panel. */
-static void quantized(Product *s, u32 m, const i32 *sums, const void *x_zero,
+   is the number of words of a panel. */
+static void multiply_quantized(Product *s, u32 m, const i32 *sums, const void *x_zero,
                       const i32 *bias, const f32 *scale, const void *zero, i32 *memory,
                       u32 scales, u32 to, u32 rows) {
     u32 wide = CEIL_DIV(s->n, MAX_TILE_COLUMNS) * MAX_TILE_COLUMNS;
@@ -223,10 +227,10 @@ static void quantized(Product *s, u32 m, const i32 *sums, const void *x_zero,
     QuantizedEpilogue end = quantized_epilogue(s->n, memory, sums, factor, bias, scale,
                                                scales, to, zero);
     s->end = &end;
-    product(s, m, (u8 *)(memory + 2 * wide), rows);
+    multiply_rows(s, m, (u8 *)(memory + 2 * wide), rows);
 }
 
-/* The convolution with one group. */
+/* Computes a convolution with one group. */
 EXPORT("quantized_conv_i8")
 void quantized_conv_i8(const Windows *w, const u8 *x, const i8 *panels, const i32 *sums,
                        const void *x_zero, const i32 *bias, const f32 *scale,
@@ -234,13 +238,13 @@ void quantized_conv_i8(const Windows *w, const u8 *x, const i8 *panels, const i3
                        u32 to, u32 rows) {
     check_tensors(w, x, y, 1);
     Product s = {.w = is_plain(w) ? 0 : w, .x = x, .panels = panels, .y = y,
-                 .n = (u32)w->out, .k = positions_of(w->axes[0]) * (u32)w->in,
+                 .n = (u32)w->out, .k = position_count(w->axes[0]) * (u32)w->in,
                  .is_signed = is_signed};
-    u32 m = (u32)w->batch * outputs_of(w->axes[0]);
-    quantized(&s, m, sums, x_zero, bias, scale, zero, memory, scales, to, rows);
+    u32 m = (u32)w->batch * output_count(w->axes[0]);
+    multiply_quantized(&s, m, sums, x_zero, bias, scale, zero, memory, scales, to, rows);
 }
 
-/* The product with a matrix [m, k]. */
+/* Computes the product of a matrix [m, k] and the packed b. */
 EXPORT("quantized_matmul_i8")
 void quantized_matmul_i8(const u8 *a, const i8 *panels, const i32 *sums,
                          const void *a_zero, const i32 *bias, const f32 *scale,
@@ -249,7 +253,7 @@ void quantized_matmul_i8(const u8 *a, const i8 *panels, const i32 *sums,
     INSIDE(a, (u64)m * k);
     INSIDE(y, (u64)m * n * (to <= TO_FLOAT32 ? 4 : 1));
     Product s = {.x = a, .panels = panels, .y = y, .n = n, .k = k, .is_signed = is_signed};
-    quantized(&s, m, sums, a_zero, bias, scale, zero, memory, scales, to, rows);
+    multiply_quantized(&s, m, sums, a_zero, bias, scale, zero, memory, scales, to, rows);
 }
 
 /* --- panels ----------------------------------------------------------------------- */
@@ -282,32 +286,32 @@ INLINE void interleave_rows(const i8 *b, i32 row, i8 *to) {
     memcpy(to, y, WORD_BYTES);
 }
 
-/* Packs panels; missing rows and columns are 0. */
+/* Packs panels; rows and columns beyond the end are 0. */
 static void pack_panels(u32 begin, u32 end, void *ctx) {
     const Packing *s = ctx;
     for (u32 i = begin; i < end; i++) {
-        u32 j = i * NR, here = MIN(NR, s->n - j);
+        u32 j = i * NR, columns = MIN(NR, s->n - j);
         i8 *to = s->panels + (u64)i * s->words * WORD_BYTES;
         i32 sums[NR] = {0};
         for (u32 q = 0; q < s->words; q++, to += WORD_BYTES) {
             u32 rest = s->k - q * 4;
             const i8 *p = s->b + (i64)j * s->column + (i64)q * 4 * s->row;
-            if (here == NR && rest >= 4 && s->column == 1) {
+            if (columns == NR && rest >= 4 && s->column == 1) {
                 interleave_rows(p, s->row, to);
             } else
                 for (u32 c = 0; c < NR; c++)
                     for (u32 t = 0; t < 4; t++)
-                        to[c * 4 + t] = c < here && t < rest
+                        to[c * 4 + t] = c < columns && t < rest
                             ? p[(i64)c * s->column + (i64)t * s->row] : 0;
             for (u32 c = 0; c < NR; c++)
                 sums[c] += to[4 * c] + to[4 * c + 1] + to[4 * c + 2] + to[4 * c + 3];
         }
-        memcpy(s->sums + j, sums, here * sizeof(i32));
+        memcpy(s->sums + j, sums, columns * sizeof(i32));
     }
 }
 
-/* b is [k, n]. The panels have N K elements, where N is n rounded up to a multiple of NR
-   and K is k rounded up to a multiple of 4. */
+/* Packs b, which is [k, n]. The panels have N K elements, where N is n rounded up to a
+   multiple of NR and K is k rounded up to a multiple of 4. */
 EXPORT("pack_panels_i8")
 void pack_panels_i8(const i8 *b, i8 *panels, i32 *sums, u32 k, u32 n) {
     Packing p = {.b = b, .panels = panels, .sums = sums, .n = n, .k = k,
@@ -318,7 +322,7 @@ void pack_panels_i8(const i8 *b, i8 *panels, i32 *sums, u32 k, u32 n) {
     parallel_for(pack_panels, &p, CEIL_DIV(n, NR), 32768 / k / NR + 1);
 }
 
-/* b is [k, n], or [n, k] with `turn_b`. `memory` has 3 N + (N + 2 rows) W words, where N
+/* b is [k, n], or [n, k] if `turn_b`. `memory` has 3 N + (N + 2 rows) W words, where N
    is n rounded up to a multiple of 32 and W is k / 4 rounded up. */
 EXPORT("matmul_integer_i8")
 void matmul_integer_i8(const u8 *a, const i8 *b, i32 *y, i32 *memory, u32 m, u32 n, u32 k,
@@ -338,5 +342,5 @@ void matmul_integer_i8(const u8 *a, const i8 *b, i32 *y, i32 *memory, u32 m, u32
                                                0);
     Product s = {.x = a, .panels = (const i8 *)panels, .y = y, .end = &end, .n = n, .k = k,
                  .words = words, .is_signed = is_signed, .uses_dot = uses_dot};
-    product(&s, m, (u8 *)(panels + (u64)wide * words), rows);
+    multiply_rows(&s, m, (u8 *)(panels + (u64)wide * words), rows);
 }

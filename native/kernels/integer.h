@@ -5,9 +5,9 @@
 
 typedef enum { TO_INT32, TO_FLOAT32, TO_INT8, TO_UINT8 } Result;
 
-/* Sums of column j become `sum - offsets[j]`. Float32 results are multiplied by
-   scales[j]. Byte results are then rounded, and the zero point is added. Both arrays are
-   padded to a multiple of MAX_TILE_COLUMNS elements. */
+/* The result of column j is `sum - offsets[j]`. Float32 and byte results are multiplied
+   by scales[j]. Byte results are then rounded, and the zero point is added. Both arrays
+   are padded to a multiple of MAX_TILE_COLUMNS elements. */
 typedef struct {
     const i32 *offsets;
     const f32 *scales;
@@ -22,9 +22,10 @@ INLINE i32 byte_at(const void *p, bool is_signed) {
     return !p ? 0 : is_signed ? *(const i8 *)p : *(const u8 *)p;
 }
 
-/* Returns the epilogue of n columns. `memory` has 2 N words, where N is n rounded up to a
-   multiple of MAX_TILE_COLUMNS. The epilogue subtracts `sums` of weights (null: 0) times
-   `factor` and adds the bias. `scales` is the number of scales: 0, 1 or n. */
+/* Returns the epilogue of n columns. `memory` has 2 N words, where N is n rounded up to
+   a multiple of MAX_TILE_COLUMNS. The epilogue subtracts `factor` times the sums of
+   weights `sums` (null: 0), and adds the bias. `scales` is the number of scales: 0, 1
+   or n. */
 INLINE QuantizedEpilogue quantized_epilogue(u32 n, i32 *memory, const i32 *sums,
                                             i32 factor, const i32 *bias,
                                             const f32 *scale, u32 scales, Result to, const void *zero) {
@@ -50,17 +51,18 @@ INLINE Reals select_lanes(Signed where, Reals x, Reals y) {
     return (Reals)(((Signed)x & where) | ((Signed)y & ~where));
 }
 
-/* Writes the results of columns j to j + width - 1 of the row that begins at `y`. `sums`
-   has `most` elements, a multiple of LANES. Adding 1.5 * 2^23 rounds half to even, since
-   the sum has no bits for fractions. Clipping may come first, because the bounds are
-   integers. */
+/* Writes the results of columns j to j + width - 1 of the row that begins at `y`.
+   `sums` has `count` elements, a multiple of LANES. Adding 1.5 * 2^23 rounds half to
+   even, because the sum has no bits for fractions. Clipping may precede rounding,
+   because the bounds are integers. */
 INLINE void store_row(const QuantizedEpilogue *e, const i32 *sums, u32 j, u32 width,
-                      u32 most, void *y) {
+                      u32 count, void *y) {
     const Reals none = {0}, low = none + e->low, high = low + 255;
     const Reals round = none + 12582912;
     u32 size = e->to <= TO_FLOAT32 ? 4 : 1;
-    u8 buffer[4 * MAX_TILE_COLUMNS], *row = (u8 *)y + j * size, *to = width < most ? buffer : row;
-    for (u32 q = 0; q < most; q += LANES) {
+    u8 buffer[4 * MAX_TILE_COLUMNS], *row = (u8 *)y + j * size;
+    u8 *to = width < count ? buffer : row;
+    for (u32 q = 0; q < count; q += LANES) {
         Numbers t, offsets;
         Reals f, scales;
         memcpy(&t, sums + q, sizeof t), memcpy(&offsets, e->offsets + j + q, sizeof t);
@@ -69,7 +71,7 @@ INLINE void store_row(const QuantizedEpilogue *e, const i32 *sums, u32 j, u32 wi
         if (e->to == TO_INT32) memcpy(to + 4 * q, &t, sizeof t);
         else if (e->to == TO_FLOAT32) memcpy(to + 4 * q, &f, sizeof f);
         else {
-            f = select_lanes(f > low, f, low); /* NaN: the lowest */
+            f = select_lanes(f > low, f, low); /* NaN becomes the lowest */
             f = select_lanes(f < high, f, high) + round;
             ByteLanes bytes = __builtin_convertvector((Numbers)f + (u32)e->zero, ByteLanes);
             memcpy(to + q, &bytes, sizeof bytes);

@@ -1,10 +1,10 @@
 /* Elementary functions of float32 vectors, accurate to 3 ulp, and correct for NaN,
-   infinities and denormals. A result depends on its element only, not on its neighbours.
-   The polynomials are Taylor series or minimax fits of our own. */
+   infinities and denormals. A result depends only on its element, not on the
+   neighbours. The polynomials are Taylor series or our own minimax fits. */
 #pragma once
 #include "plugrad.h"
 
-#define AT_MOST(x, c) PMIN(x, VEC(c)) /* NaN stays NaN */
+#define AT_MOST(x, c) PMIN(x, VEC(c)) /* NaN propagates */
 #define AT_LEAST(x, c) PMAX(x, VEC(c))
 
 INLINE vec polynomial(vec x, const f32 *c, u32 n) { /* highest power first */
@@ -25,8 +25,9 @@ INLINE vec exp_tail(vec x) {
                       0.49999997f);
 }
 
-/* y 2^n for an integer n in floating form, in two factors so that none overflows. */
-INLINE vec scaled(vec y, vec n) {
+/* y 2^n for an integer n given as a float. There are two factors, so that neither
+   overflows. */
+INLINE vec scale_by_power(vec y, vec n) {
     vec i = TO_INT(n), half = SHR(i, 1), one = VINT(0x3f800000), rest = ISUB(i, half);
     y = MUL(y, IADD(SHL(half, 23), one));
     return MUL(y, IADD(SHL(rest, 23), one));
@@ -38,8 +39,8 @@ INLINE vec exp2_of_fraction(vec f) {
                       5.550328642e-2f, 2.402264625e-1f, 6.931471825e-1f, 1);
 }
 
-/* 1.5 * 2^23: adding it rounds a float32 to an integer, whose bits are the last of the
-   sum. */
+/* 1.5 * 2^23: adding it rounds a float32 to an integer, which is in the last bits of
+   the sum. */
 #define ROUND_TO_INT_MAGIC 12582912
 
 /* e^x for |x| <= 87, as 2^n 2^f. */
@@ -50,14 +51,14 @@ INLINE vec exp_near(vec x) {
     return IADD(exp2_of_fraction(f), SHL(n, 23));
 }
 
-/* Returns `nearby` where x is near, and e^x elsewhere. It is a call, so that its
-   constants do not occupy registers of the loop. */
+/* Returns `nearby` where the mask `near` is set, and e^x elsewhere. It is not inlined,
+   so that its constants do not occupy registers of the loop. */
 static __attribute__((noinline)) vec exp_far(vec x, vec near, vec nearby) {
     vec a = AT_MOST(AT_LEAST(x, -105), 90);
     vec n = NEAREST(MUL(a, VEC(1.44269504f)));
     vec r = NMA(n, VEC(LN2_LOW), NMA(n, VEC(LN2_HIGH), a));
     vec y = FMA(MUL(r, r), exp_tail(r), r);
-    return WHERE(near, nearby, scaled(ADD(y, VEC(1)), n));
+    return WHERE(near, nearby, scale_by_power(ADD(y, VEC(1)), n));
 }
 
 INLINE vec vec_exp(vec x) {
@@ -65,11 +66,11 @@ INLINE vec vec_exp(vec x) {
     return ALL_TRUE(near) ? y : exp_far(x, near, y);
 }
 
-/* Returns `nearby` where x is near, and 2^x elsewhere, which may be subnormal, 0 or
+/* Returns `nearby` where `near` is set, and elsewhere 2^x, which may be subnormal, 0 or
    infinite. */
 static __attribute__((noinline)) vec exp2_far(vec x, vec near, vec nearby) {
     vec a = AT_MOST(AT_LEAST(x, -151), 129), n = NEAREST(a);
-    return WHERE(near, nearby, scaled(exp2_of_fraction(SUB(a, n)), n));
+    return WHERE(near, nearby, scale_by_power(exp2_of_fraction(SUB(a, n)), n));
 }
 
 INLINE vec vec_exp2(vec x) {
@@ -83,7 +84,8 @@ INLINE vec vec_expm1(vec x) {
     vec n = NEAREST(MUL(a, VEC(1.44269504f)));
     vec r = NMA(n, VEC(LN2_LOW), NMA(n, VEC(LN2_HIGH), a));
     vec y = FMA(MUL(r, r), exp_tail(r), r);
-    /* 2^n (1 + y) - 1 = 2 (2^(n-1) y + (2^(n-1) - 1/2)): no overflow on the way. */
+    /* 2^n (1 + y) - 1 = 2 (2^(n-1) y + (2^(n-1) - 1/2)): nothing overflows before the
+       end. */
     vec i = TO_INT(n);
     vec half = SHL(IADD(i, VINT(126)), 23);
     vec z = FMA(half, y, SUB(half, VEC(0.5f)));
@@ -91,7 +93,8 @@ INLINE vec vec_expm1(vec x) {
     return WHERE(EQ(x, VEC(0)), x, z); /* -0 */
 }
 
-/* m and e with x = m 2^e, m from sqrt(1/2) to sqrt(2), for positive finite x. */
+/* Returns m and e such that x = m 2^e and m is from sqrt(1/2) to sqrt(2), for positive
+   finite x. */
 INLINE vec split(vec x, vec *e) {
     vec tiny = LT(x, VEC(1.17549435e-38f));
     vec a = WHERE(tiny, MUL(x, VEC(8388608)), x);
@@ -120,7 +123,7 @@ INLINE vec vec_log(vec x) {
     return WHERE(GE(x, VEC(0)), y, VEC(NAN));
 }
 
-INLINE vec vec_log1p(vec x) { /* the rounding error of 1 + x is added back, divided by it */
+INLINE vec vec_log1p(vec x) { /* corrected by the rounding error of 1 + x over 1 + x */
     vec u = ADD(x, VEC(1)), big = GT(x, VEC(1));
     vec lost = WHERE(big, SUB(VEC(1), SUB(u, x)), SUB(x, SUB(u, VEC(1))));
     vec e, m = split(u, &e), f = SUB(m, VEC(1));
@@ -158,11 +161,11 @@ INLINE vec vec_softplus(vec x) { /* max(x, 0) + log(1 + e^-|x|) */
     return ADD(AT_LEAST(x, 0), y);
 }
 
-/* sin(x + quarters * pi/2) for |x| <= 8000. The argument is reduced by multiples of pi/2
-   in four parts, three of which have few enough bits for exact products; then comes the
-   Taylor series. */
+/* sin(x + quarters * pi/2) for |x| <= 8000. The argument is reduced by multiples of
+   pi/2 in four parts, of which three have few enough bits for exact products. Then the
+   Taylor series is evaluated. */
 #define FAR 8000
-INLINE vec turned(vec x, i32 quarters) {
+INLINE vec sin_plus_quarters(vec x, i32 quarters) {
     vec sum = FMA(x, VEC(0.63661977f), VEC(ROUND_TO_INT_MAGIC + quarters));
     vec n = SUB(sum, VEC(ROUND_TO_INT_MAGIC + quarters)), r = NMA(n, VEC(0x1.92p+0f), x);
     r = NMA(n, VEC(0x1.fb4p-12f), r);
@@ -188,14 +191,15 @@ INLINE vec turned(vec x, i32 quarters) {
         return VLOAD(t);                                                                 \
     }                                                                                    \
     INLINE vec NAME(vec x) {                                                             \
-        vec y = turned(x, QUARTERS);                                                     \
+        vec y = sin_plus_quarters(x, QUARTERS);                                          \
         return ALL_TRUE(LE(ABS(x), VEC(FAR))) ? y : NAME##_far(x, y);                    \
     }
 
 TURN(vec_sin, sin, 0)
 TURN(vec_cos, cos, 1)
 
-/* erf(x) / x - 1 in x^2 up to 0.9, log2(1 - erf x) in x beyond. */
+/* Up to 0.9, a polynomial in x^2 for erf(x) / x - 1; beyond, one in x for
+   log2(1 - erf x). */
 INLINE vec vec_erf(vec x) {
     vec a = ABS(x), z = MUL(x, x), b = AT_MOST(a, 4), n;
     vec inner = FMA(x, POLYNOMIAL(z, -6.090360112e-4f, 5.011962727e-3f, -2.677890845e-2f,
@@ -210,15 +214,15 @@ INLINE vec vec_erf(vec x) {
     return WHERE(GE(a, VEC(0.9f)), OR(y, sign_of(x)), inner);
 }
 
-#define SLOPE_OF_ERF 1.1283791670955126 /* at 0: 2 / sqrt(pi) */
+#define SLOPE_OF_ERF 1.1283791670955126 /* 2 / sqrt(pi), the slope at 0 */
 
-/* Tails. The rounding error of an exponent is a relative error of the power, so squares
-   are computed to twice the precision, by a fused multiply-add. On a WebAssembly engine
-   whose FMA rounds twice, results are only as accurate as a rounded exponent allows.
-   benchmarks/fit_tails.py finds the polynomials.
+/* Tails of erf and gelu. The rounding error of an exponent becomes a relative error of
+   the power, so squares are computed to twice the precision, by a fused multiply-add.
+   On a WebAssembly engine whose FMA rounds twice, the results are only as accurate as a
+   rounded exponent allows. benchmarks/fit_tails.py finds the polynomials.
 
-   The power e^(-x^2) is e^(main + small) 2^n; the last bits of `n` are the integer, as in
-   `exp_near`. */
+   The power e^(-x^2) is e^(main + small) 2^n; the integer n is in the last bits of `n`,
+   as in `exp_near`. */
 typedef struct {
     vec main, small, n;
 } Gaussian;
@@ -265,36 +269,37 @@ INLINE vec erfc_tail(vec a, Gaussian e) {
     return MUL(times_gaussian(s.y, s.correction, e), s.t);
 }
 
-INLINE vec whole_power(Gaussian e) { return SUB(e.n, VEC(ROUND_TO_INT_MAGIC)); }
-INLINE vec shifted(vec y, Gaussian e) { return IADD(y, SHL(e.n, 23)); }
+INLINE vec power_exponent(Gaussian e) { return SUB(e.n, VEC(ROUND_TO_INT_MAGIC)); }
+INLINE vec times_power(vec y, Gaussian e) { return IADD(y, SHL(e.n, 23)); }
 INLINE vec erfc_of(vec x, vec y) { return WHERE(LT(x, VEC(0)), SUB(VEC(2), y), y); }
 
-/* Returns `nearby` where x is near, and elsewhere erfc, which may be denormal. A call,
-   like `exp_far`. */
+/* Returns `nearby` where `near` is set, and elsewhere erfc, which may be denormal. It
+   is not inlined, like `exp_far`. */
 static __attribute__((noinline)) vec erfc_far(vec x, vec near, vec nearby) {
     vec a = AT_MOST(ABS(x), 10.5f);
     Gaussian e = gaussian(a);
-    vec y = scaled(erfc_tail(a, e), whole_power(e));
+    vec y = scale_by_power(erfc_tail(a, e), power_exponent(e));
     return WHERE(near, nearby, erfc_of(x, y));
 }
 
 INLINE vec vec_erfc(vec x) {
     vec a = ABS(x), near = LE(a, VEC(9));
     Gaussian e = gaussian(a);
-    vec y = erfc_of(x, shifted(erfc_tail(a, e), e));
+    vec y = erfc_of(x, times_power(erfc_tail(a, e), e));
     return ALL_TRUE(near) ? y : erfc_far(x, near, y);
 }
 
 static __attribute__((noinline)) vec erf_slope_far(vec x, vec near, vec nearby) {
     Gaussian e = gaussian(AT_MOST(ABS(x), 10.5f));
-    vec y = scaled(times_gaussian(VEC((f32)SLOPE_OF_ERF), VEC(0), e), whole_power(e));
+    vec y = scale_by_power(times_gaussian(VEC((f32)SLOPE_OF_ERF), VEC(0), e),
+                           power_exponent(e));
     return WHERE(near, nearby, y);
 }
 
 INLINE vec vec_erf_grad(vec dy, vec x) {
     vec near = LE(ABS(x), VEC(9));
     Gaussian e = gaussian(x);
-    vec y = shifted(times_gaussian(VEC((f32)SLOPE_OF_ERF), VEC(0), e), e);
+    vec y = times_power(times_gaussian(VEC((f32)SLOPE_OF_ERF), VEC(0), e), e);
     return MUL(dy, ALL_TRUE(near) ? y : erf_slope_far(x, near, y));
 }
 
@@ -309,8 +314,8 @@ INLINE vec vec_selu(vec x) {
 #define ROOT_HALF 0.7071067811865476
 #define DENSITY 0.3989422804014327 /* 1 / sqrt(2 pi) */
 
-/* e^(a^2 / 2) times the normal distribution function of -a, for a >= 0. It needs fewer
-   operations than erfc and is less accurate. */
+/* e^(a^2 / 2) times the normal distribution function of -a, for a >= 0. This needs
+   fewer operations than erfc, but is less accurate. */
 INLINE vec scaled_normal(vec a) {
     vec t = DIV(VEC(1), FMA(a, VEC((f32)ROOT_HALF), VEC(1.25f)));
     vec q = NMA(t, VEC(2.5f), VEC(1));
@@ -321,7 +326,7 @@ INLINE vec scaled_normal(vec a) {
     return MUL(y, t);
 }
 
-/* y e^(-a^2 / 2) without the power of 2, which is in the last bits of n. */
+/* y e^(-a^2 / 2) without the power of 2, whose exponent is in the last bits of n. */
 INLINE vec times_half(vec y, vec a, vec *n) {
     vec high = MUL(a, a), low = FMA(a, a, NEG(high)), log2e = VEC(-1.44269502f / 2);
     *n = FMA(high, log2e, VEC(ROUND_TO_INT_MAGIC));
@@ -332,19 +337,19 @@ INLINE vec times_half(vec y, vec a, vec *n) {
     return FMA(y, MUL(f, g), y);
 }
 
-/* Returns `nearby` where x is near, and gelu below -4. It multiplies by -a before the
-   power of 2, because the distribution function may be denormal where the product is not.
-   */
+/* Returns `nearby` where `near` is set, and gelu below -4. It multiplies by -a before
+   the power of 2, because the distribution function may be denormal where the product
+   is not. */
 static __attribute__((noinline)) vec gelu_far(vec x, vec near, vec nearby) {
     vec n, a = AT_MOST(ABS(x), 15), y = times_half(MUL(scaled_normal(a), NEG(a)), a, &n);
-    y = WHERE(LT(x, VEC(0)), scaled(y, SUB(n, VEC(ROUND_TO_INT_MAGIC))), x);
+    y = WHERE(LT(x, VEC(0)), scale_by_power(y, SUB(n, VEC(ROUND_TO_INT_MAGIC))), x);
     return WHERE(near, nearby, WHERE(EQ(x, VEC(-INFINITY)), VEC(NAN), y));
 }
 
 /* The logarithm to base 2 of the normal distribution function of -a for a <= 4: a
    polynomial minus a^2 log2(e) / 2, where the polynomial also corrects the rounded
-   factor. It needs fewer operations than `scaled_normal`. Beyond 4, the result is small
-   enough. */
+   factor. It needs fewer operations than `scaled_normal`. For a > 4, the result is so
+   small that its error does not matter. */
 INLINE vec normal_near(vec a) {
     vec log = POLYNOMIAL(SUB(a, VEC(2)), 2.6231224295e-07f, -9.0507733298e-07f,
                           -2.7475646248e-06f, 4.2929445601e-05f, -0.00034956151806f,
@@ -373,7 +378,8 @@ INLINE vec slope_tail(vec a, vec *n) {
 
 static __attribute__((noinline)) vec gelu_slope_far(vec x, vec near, vec nearby) {
     vec n, u = slope_tail(AT_MOST(ABS(x), 15), &n);
-    return WHERE(near, nearby, slope_of(x, scaled(u, SUB(n, VEC(ROUND_TO_INT_MAGIC)))));
+    return WHERE(near, nearby,
+                 slope_of(x, scale_by_power(u, SUB(n, VEC(ROUND_TO_INT_MAGIC)))));
 }
 
 INLINE vec gelu_slope(vec x) {
@@ -384,9 +390,9 @@ INLINE vec gelu_slope(vec x) {
 INLINE vec vec_gelu_grad(vec dy, vec x) { return MUL(dy, gelu_slope(x)); }
 
 /* e^-|u| for u = sqrt(8 / pi) (x + 0.044715 x^3), and 0 below 2^-125. The tanh
-   approximation of gelu is x times the sigmoid of u. The constants are those of u, times
-   -log2(e). LINE has 22 bits, so that the rounding error of the sum with it can be
-   computed exactly. */
+   approximation of gelu is x times the sigmoid of u. The constants are the coefficients
+   of u times -log2(e). GELU_LINE has 22 bits, so that the rounding error of the sum
+   with it can be computed exactly. */
 #define TANH_SLOPE 1.5957691216057308 /* sqrt(8 / pi) */
 #define GELU_LINE -2.3022079467773438f
 #define GELU_LINE_REST -2.51366981e-07f
@@ -417,17 +423,18 @@ INLINE vec vec_gelu_tanh_grad(vec dy, vec x) {
     return MUL(dy, FMA(MUL(slope, r), low, WHERE(LT(x, VEC(0)), low, r)));
 }
 
-/* Gradients from inputs: 1 - y would cancel where y rounds to 1. */
+/* Gradients are computed from the inputs: 1 - y would lose all digits where y rounds to
+   1. */
 INLINE vec vec_sigmoid_grad(vec dy, vec x) { /* e / (1 + e)^2 of e = e^-|x| */
     vec e = vec_exp(OR(x, VEC(-0.0f))), r = DIV(VEC(1), ADD(e, VEC(1)));
     return MUL(dy, MUL(MUL(e, r), r));
 }
-INLINE vec vec_tanh_grad(vec dy, vec x) { /* four times that of 2 x */
+INLINE vec vec_tanh_grad(vec dy, vec x) { /* four times the sigmoid gradient at 2 x */
     vec e = vec_exp(OR(ADD(x, x), VEC(-0.0f))), r = DIV(VEC(1), ADD(e, VEC(1)));
     return MUL(dy, MUL(MUL(MUL(e, VEC(4)), r), r));
 }
 
-/* The same in float64, by the polynomial of plugrad.plugin.erfc_polynomial. */
+/* e^(a^2) erfc(a) in float64, by the polynomial of plugrad.plugin.erfc_polynomial. */
 static inline f64 scaled_erfc_f64(f64 a) {
     static const f64 terms[] = {
         -7.17909869071216e-10, -6.238766115543097e-09, -4.758036172765533e-09,
@@ -469,8 +476,8 @@ static inline f64 sigmoid_slope_f64(f64 x) {
     return e * r * r;
 }
 
-/* e^-|u| as above, for |x| <= 22. `c` has 13 bits, and the high constants have few enough
-   for an exact sum; the remainder of u is small. */
+/* e^-|u| as in `exp_gelu_tanh`, for |x| <= 22. `c` has 13 bits, and the high constants
+   have few enough bits for an exact sum; the remainder of u is small. */
 static inline f64 exp_gelu_tanh_f64(f64 x) {
     static const f64 line_high = 1.5957691216026433, cube_high = 0.07135391235351562;
     static const f64 line_low = 3.0874305383944692e-12, cube_low = 9.039190846237764e-07;
@@ -496,7 +503,7 @@ static inline f64 erf_slope_f64(f64 x) {
     return times_gaussian_f64(SLOPE_OF_ERF, a, 1);
 }
 
-/* The same on four lanes, for kernels that work on four. */
+/* Functions of four lanes, for kernels that process four lanes. */
 #if LANES == 4
 #define OF_FOUR(NAME, FUNCTION)                                                          \
     INLINE v4 NAME(v4 x) { return FUNCTION(x); }

@@ -7,9 +7,9 @@
 
 /* --- the epilogue of fused kernels ------------------------------------------------- */
 
-static v4 activated(Activation how, v4 y, v4 slope) { /* NaN stays NaN */
+static v4 activate(Activation activation, v4 y, v4 slope) { /* NaN propagates */
     v4 zero = SPLAT(0), below = wasm_f32x4_lt(y, zero);
-    switch (how) {
+    switch (activation) {
     case RELU: return wasm_f32x4_pmax(y, zero);
     case RELU6: return wasm_f32x4_pmin(wasm_f32x4_pmax(y, zero), SPLAT(6));
     case LEAKY_RELU:
@@ -20,18 +20,18 @@ static v4 activated(Activation how, v4 y, v4 slope) { /* NaN stays NaN */
     }
 }
 
-INLINE v4 load_here(const f32 *p, u32 here) {
-    return here == 4 ? LOAD(p) : load_partial(p, here);
+INLINE v4 load_up_to_4(const f32 *p, u32 n) {
+    return n == 4 ? LOAD(p) : load_partial(p, n);
 }
 
 void apply_epilogue(const Epilogue *f, f32 *y, u32 j, u32 n) {
     for (u32 i = 0; i < n; i += 4) {
-        u32 here = MIN(4, n - i);
-        v4 z = load_here(y + i, here), slope = SPLAT(f->slope);
-        if (f->bias) z = ADD(z, load_here(f->bias + j + i, here));
-        if (f->activation == PRELU) slope = load_here(f->slopes + j + i, here);
-        z = activated(f->activation, z, slope);
-        here == 4 ? STORE(y + i, z) : store_partial(y + i, z, here);
+        u32 count = MIN(4, n - i);
+        v4 z = load_up_to_4(y + i, count), slope = SPLAT(f->slope);
+        if (f->bias) z = ADD(z, load_up_to_4(f->bias + j + i, count));
+        if (f->activation == PRELU) slope = load_up_to_4(f->slopes + j + i, count);
+        z = activate(f->activation, z, slope);
+        count == 4 ? STORE(y + i, z) : store_partial(y + i, z, count);
     }
 }
 
@@ -52,9 +52,10 @@ void matmul_f32(const f32 *a, const f32 *b, f32 *c, u32 m, u32 n, u32 k, u32 tur
 }
 
 #if READS_IN_PLACE
-/* The product of matrices with any strides. `how` contains m, n, k and batches; the
-   strides of a and of b along rows, columns and batches; and 1 if the offsets of the
-   batches of a and of b follow, instead of their strides. */
+/* Computes the product of matrices with any strides. `how` contains m, n, k and
+   batches; the strides of a and of b along rows, columns and batches; and a flag. If
+   the flag is 1, the offsets of the batches of a and of b follow and replace their
+   strides. */
 EXPORT("product_f32")
 void product_f32(const i32 *how, const f32 *a, const f32 *b, f32 *c, const f32 *bias,
                  const f32 *slopes, u32 activation, f64 slope) {

@@ -1,5 +1,5 @@
-/* Softmax and its logarithm, normalization by given moments and by those of rows, and the
-   gradients of softmax and its logarithm. */
+/* Softmax and its logarithm, batch and layer normalization, and the gradients of
+   softmax, its logarithm and layer normalization. */
 #include "mathematics.h"
 
 typedef struct {
@@ -14,24 +14,24 @@ typedef struct {
 enum { CHUNK_ELEMENTS = 256 }; /* elements that are summed in float32 */
 
 /* e^x for x <= 0, and 0 where it would be denormal. Adding 1.5 * 2^23 + 127 rounds to an
-   integer n, whose bits are the last of the sum. NaN stays NaN. There are few enough
-   constants for all to stay in registers. */
+   integer n, which is in the last bits of the sum. NaN propagates. There are few enough
+   constants to keep all of them in registers. */
 INLINE vec exp_below(vec x) {
     vec large = VEC(12582912 + 127), log2e = VEC(1.44269502f);
     vec sum = FMA(x, log2e, large), f = FMA(x, log2e, SUB(large, sum));
-    f = FMA(x, VEC(1.92596303e-8f), f); /* the rest of log2(e) */
+    f = FMA(x, VEC(1.92596303e-8f), f); /* the low part of log2(e) */
     vec y = POLYNOMIAL(f, 1.53533634e-4f, 1.33989006e-3f, 9.61843785e-3f,
                       5.55033237e-2f, 0.240226477f, 0.693147183f, 1);
     y = MUL(y, SHL(sum, 23)); /* n + 127 is the exponent of 2^n */
     return AND_NOT(y, LT(x, VEC(-87.3f)));
 }
 
-INLINE f32 max_f32(const f32 *x, u32 n) { /* ignores NaN, which the sum finds later */
+INLINE f32 max_f32(const f32 *x, u32 n) { /* ignores NaN, which the sum propagates */
     vec a = VEC(-INFINITY), b = a;
     u32 i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES)
         a = PMAX(a, VLOAD(x + i)), b = PMAX(b, VLOAD(x + i + LANES));
-    if (n >= LANES && i < n) { /* the rest, overlapping the last vector */
+    if (n >= LANES && i < n) { /* the rest, in vectors that overlap the previous ones */
         a = PMAX(a, VLOAD(x + MIN(i, n - LANES))), b = PMAX(b, VLOAD(x + n - LANES));
         i = n;
     }
@@ -64,7 +64,7 @@ INLINE f64 exponentials(const f32 *x, f32 shift, u32 n, f32 *y, bool keep) {
     return total;
 }
 
-/* Not inlined, so that each has all registers. */
+/* These two are not inlined, so that each can use all registers. */
 static __attribute__((noinline)) f64 sum_of_exponentials(const f32 *x, f32 shift, u32 n) {
     return exponentials(x, shift, n, 0, false);
 }
@@ -91,7 +91,7 @@ static void run_rows(u32 begin, u32 end, void *ctx) {
 }
 
 /* Computes softmax along an axis that is not the last one, in `count` vectors of
-   neighbouring columns, or in `width` columns if these are fewer than LANES. */
+   neighbouring columns, or in `width` columns if `width` is less than LANES. */
 INLINE void softmax_columns(const f32 *x, f32 *y, u32 n, u32 step, u32 count, u32 width,
                             bool logarithm) {
 #define GET(p) (width == LANES ? VLOAD(p) : vload_partial(p, width))
@@ -140,7 +140,7 @@ static void run_columns(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* Along the middle one of three axes, [outer, n, inner]. */
+/* Computes softmax along the middle axis of [outer, n, inner]. */
 EXPORT("softmax_f32")
 void softmax_f32(const f32 *x, f32 *y, u32 outer, u32 n, u32 inner, u32 log) {
     Task s = {x, y, n, inner, log, 0};
@@ -158,9 +158,9 @@ static void run_doubles(u32 begin, u32 end, void *ctx) {
     const Task *s = ctx;
     u32 step = s->inner, n = s->n;
     for (u32 row = begin; row < end; row++) {
-        u32 at = row / step * n * step + row % step;
-        const f64 *x = (const f64 *)s->x + at;
-        f64 *y = (f64 *)s->y + at, peak = -INFINITY, sum = 0;
+        u32 offset = row / step * n * step + row % step;
+        const f64 *x = (const f64 *)s->x + offset;
+        f64 *y = (f64 *)s->y + offset, peak = -INFINITY, sum = 0;
         for (u32 i = 0; i < n; i++) peak = x[i * step] > peak ? x[i * step] : peak;
         for (u32 i = 0; i < n; i++) sum += y[i * step] = exp(x[i * step] - peak);
         f64 log_sum = log(sum);
@@ -179,8 +179,8 @@ void softmax_f64(const f64 *x, f64 *y, u32 outer, u32 n, u32 inner, u32 log) {
 
 /* --- normalization ---------------------------------------------------------------- */
 
-/* y = (x - mean) factor + offset in `c` channels. `factor` is workspace for `c` numbers.
-   */
+/* y = (x - mean) factor + offset in `c` channels. `factor` is workspace for `c`
+   elements. */
 typedef struct {
     const void *x, *mean, *factor, *offset;
     void *y;
@@ -223,18 +223,19 @@ BATCH_NORM(f64, __builtin_sqrt, SMALL)
         _Pragma("clang fp reassociate(on)") T d = x[i] - log_sum;                      \
         sum += by ? d * by[i] : square ? d * d : d;                                    \
     }
-/* Prefetches the row after the current one. Rows of a page or more do not gain from it,
-   because the processor prefetches within a page. */
+/* Prefetches a row. This does not help for rows of a page or more, because the
+   processor itself prefetches within a page. */
 INLINE void prefetch_row(const void *row, size_t bytes) {
 #if CACHE_CONTROL
     enum { PAGE = 4096, CACHE_LINE = 64 };
-    for (size_t at = 0; at < bytes && bytes < PAGE; at += CACHE_LINE)
-        __builtin_prefetch((const u8 *)row + at);
+    for (size_t i = 0; i < bytes && bytes < PAGE; i += CACHE_LINE)
+        __builtin_prefetch((const u8 *)row + i);
 #endif
 }
 
-/* y = (x - mean) / sqrt(variance + epsilon) factor + offset, along rows of `c`. Sums of
-   2 CHUNK_ELEMENTS elements are taken in T, in any order, and added up in float64. */
+/* y = (x - mean) / sqrt(variance + epsilon) factor + offset, along rows of `c`
+   elements. Chunks of 2 CHUNK_ELEMENTS elements are summed in T, in any order; the sums
+   of chunks are added in float64. */
 #define LAYER_NORM(T, LOOP)                                                            \
     INLINE f64 sum_##T(const T *x, u32 n, T log_sum, bool square, const T *by) {       \
         f64 total = 0;                                                                 \
@@ -244,7 +245,7 @@ INLINE void prefetch_row(const void *row, size_t bytes) {
             u32 rounds = end - (end - i) % ROUND;                                      \
             u32 sixteens = end - (end - i) % 16;                                       \
             BY_ROUND for (; i < rounds; i++) ADD_UP(T)                                 \
-            if (ROUND != 16 && i < end) { /* small sums apart from large ones */       \
+            if (ROUND != 16 && i < end) { /* keep short sums separate */               \
                 total += sum, sum = 0;                                                 \
                 BY_16 for (; i < sixteens; i++) ADD_UP(T)                              \
                 total += sum, sum = 0;                                                 \
@@ -272,20 +273,20 @@ INLINE void prefetch_row(const void *row, size_t bytes) {
         }                                                                              \
     }                                                                                  \
     EXPORT("layer_norm_" #T)                                                           \
-    void layer_norm_##T(const T *x, const T *scale, const T *offset, T *y, u32 run_rows, \
+    void layer_norm_##T(const T *x, const T *scale, const T *offset, T *y, u32 rows,   \
                         u32 n, f64 epsilon) {                                          \
-        INSIDE(x, (u64)run_rows * n * sizeof(T));                                      \
-        INSIDE(y, (u64)run_rows * n * sizeof(T));                                      \
+        INSIDE(x, (u64)rows * n * sizeof(T));                                          \
+        INSIDE(y, (u64)rows * n * sizeof(T));                                          \
         INSIDE(scale, (u64)(scale ? n : 0) * sizeof(T));                               \
         INSIDE(offset, (u64)(offset ? n : 0) * sizeof(T));                             \
         Norm s = {x, 0, scale, offset, y, n, epsilon};                                 \
-        parallel_for(rows_##T, &s, run_rows, MAX(1, 16384 / n));                       \
+        parallel_for(rows_##T, &s, rows, MAX(1, 16384 / n));                           \
     }
 
 LAYER_NORM(f32, STRETCH)
 LAYER_NORM(f64, ONE_BY_ONE)
 
-/* dx = (g - mean of g - (x - mean) slope) factor along rows, g = dy scale. */
+/* dx = (g - mean of g - (x - mean) slope) factor along rows, where g = dy scale. */
 #define LAYER_NORM_GRAD(T, LOOP)                                                       \
     static void slopes_##T(u32 begin, u32 end, void *ctx) {                            \
         const Norm *s = ctx;                                                           \
@@ -305,14 +306,14 @@ LAYER_NORM(f64, ONE_BY_ONE)
         }                                                                              \
     }                                                                                  \
     EXPORT("layer_norm_grad_" #T)                                                      \
-    void layer_norm_grad_##T(const T *dy, const T *x, const T *scale, T *dx, u32 run_rows, \
+    void layer_norm_grad_##T(const T *dy, const T *x, const T *scale, T *dx, u32 rows, \
                              u32 n, f64 epsilon) {                                     \
-        INSIDE(dy, (u64)run_rows * n * sizeof(T));                                     \
-        INSIDE(x, (u64)run_rows * n * sizeof(T));                                      \
-        INSIDE(dx, (u64)run_rows * n * sizeof(T));                                     \
+        INSIDE(dy, (u64)rows * n * sizeof(T));                                         \
+        INSIDE(x, (u64)rows * n * sizeof(T));                                          \
+        INSIDE(dx, (u64)rows * n * sizeof(T));                                         \
         INSIDE(scale, (u64)(scale ? n : 0) * sizeof(T));                               \
         Norm s = {x, 0, scale, dy, dx, n, epsilon};                                    \
-        parallel_for(slopes_##T, &s, run_rows, MAX(1, 8192 / n));                      \
+        parallel_for(slopes_##T, &s, rows, MAX(1, 8192 / n));                          \
     }
 
 LAYER_NORM_GRAD(f32, STRETCH)
@@ -336,10 +337,11 @@ static f64 max_f64(const f64 *x, u32 n) {
     return peak;
 }
 
-/* Gradients along rows of `n`: dx = dy y - y sum(dy y) of softmax, dy - e^y sum(dy) of
-   its logarithm. A row of dx sums to 0. Where y or e^y is close to 1 the difference
-   cancels, so that element is minus the sum of the others. At most one element of a row
-   is above the limit, however y was rounded. */
+/* Gradients along rows of `n` elements: dx = dy y - y sum(dy y) for softmax, and dx =
+   dy - e^y sum(dy) for its logarithm. A row of dx sums to 0. Where y or e^y is close to
+   1, the difference would lose digits, so this element is computed as minus the sum of
+   the others. At most one element of a row is above the limit, however y was rounded.
+   */
 #define DOMINANT_ABOVE 0.6
 #define LOG_DOMINANT_ABOVE -0.5
 #define SOFTMAX_GRAD(T, LOOP)                                                          \
@@ -367,12 +369,12 @@ static f64 max_f64(const f64 *x, u32 n) {
         }                                                                              \
     }                                                                                  \
     EXPORT("softmax_grad_" #T)                                                         \
-    void softmax_grad_##T(const T *dy, const T *y, T *dx, u32 run_rows, u32 n, u32 log) { \
+    void softmax_grad_##T(const T *dy, const T *y, T *dx, u32 rows, u32 n, u32 log) {  \
         Task s = {y, dx, n, 1, log, dy};                                               \
-        INSIDE(dy, (u64)run_rows * n * sizeof(T));                                     \
-        INSIDE(y, (u64)run_rows * n * sizeof(T));                                      \
-        INSIDE(dx, (u64)run_rows * n * sizeof(T));                                     \
-        parallel_for(back_##T, &s, run_rows, MAX(1, 16384 / n));                       \
+        INSIDE(dy, (u64)rows * n * sizeof(T));                                         \
+        INSIDE(y, (u64)rows * n * sizeof(T));                                          \
+        INSIDE(dx, (u64)rows * n * sizeof(T));                                         \
+        parallel_for(back_##T, &s, rows, MAX(1, 16384 / n));                           \
     }
 
 SOFTMAX_GRAD(f32, STRETCH)

@@ -1,13 +1,13 @@
-/* Float32 convolutions on native targets: the product reads the windows in place, from
-   the zero-padded input. The kernels that use this are in conv.c.
+/* Float32 convolutions on native targets: the matrix product reads the windows in
+   place, from the zero-padded input. conv.c contains the kernels.
 
    Map: padding; offsets of windows and positions; the filter gradient in parts. */
 #pragma once
 #include "gemm.h"
 #include "windows.h"
 
-/* x, zero-padded as far as windows reach. In the workspace, in numbers of four bytes, the
-   padded input is followed by the offsets of windows and positions. */
+/* x, zero-padded as far as windows reach. In the workspace, the padded input is
+   followed by the offsets of windows and positions; all of them have four bytes. */
 typedef struct {
     const Windows *w;
     const f32 *x, *padded;
@@ -43,15 +43,16 @@ typedef struct {
     i64 low, size;
 } Extent;
 
-/* Finds the extents that the windows of all phases read. Returns true if they stay
-   inside; then the extents are those of x itself. */
+/* Finds the extents that the windows of all phases read. Returns true if the windows
+   stay inside of x; then the extents are those of x itself. */
 static bool find_extents(const Windows *w, Extent *extents) {
     bool inside = true;
     for (u32 d = 0; d < 3; d++) {
         i64 n = w->axes[0][d].size, low = n, high = -1;
         for (i32 i = 0; i < w->phases; i++) {
             const Axis *a = &w->axes[i][d];
-            if (positions_of(w->axes[i]) == 0 || outputs_of(w->axes[i]) == 0) continue;
+            if (position_count(w->axes[i]) == 0 || output_count(w->axes[i]) == 0)
+                continue;
             i64 reach = (i64)(a->positions - 1) * a->gap;
             i64 last = (i64)(a->outputs - 1) * a->step;
             low = MIN(low, a->first + MIN(reach, 0) + MIN(last, 0));
@@ -87,17 +88,18 @@ static void fill_indices(const PaddedInput *s, const Axis *a, u32 channels, i32 
     for (i32 image = 0; image < s->w->batch; image++)
         for (i32 p0 = 0; p0 < a[0].outputs; p0++)
             for (i32 p1 = 0; p1 < a[1].outputs; p1++) {
-                i32 at = (image * s->size[0] + p0 * a[0].step + a[0].first - s->low[0]) * far;
-                at += (p1 * a[1].step + a[1].first - s->low[1]) * wide;
-                at += a[2].first - s->low[2];
-                for (i32 p2 = 0; p2 < a[2].outputs; p2++, at += a[2].step)
-                    *starts++ = at * in;
+                i32 offset = (image * s->size[0] + p0 * a[0].step + a[0].first -
+                              s->low[0]) * far;
+                offset += (p1 * a[1].step + a[1].first - s->low[1]) * wide;
+                offset += a[2].first - s->low[2];
+                for (i32 p2 = 0; p2 < a[2].outputs; p2++, offset += a[2].step)
+                    *starts++ = offset * in;
             }
     for (i32 t0 = 0; t0 < a[0].positions; t0++)
         for (i32 t1 = 0; t1 < a[1].positions; t1++)
             for (i32 t2 = 0; t2 < a[2].positions; t2++) {
-                i32 at = t0 * a[0].gap * far + t1 * a[1].gap * wide + t2 * a[2].gap;
-                for (u32 c = 0; c < channels; c++) *places++ = at * in + (i32)c;
+                i32 offset = t0 * a[0].gap * far + t1 * a[1].gap * wide + t2 * a[2].gap;
+                for (u32 c = 0; c < channels; c++) *places++ = offset * in + (i32)c;
             }
 }
 
@@ -111,8 +113,8 @@ static void read_by_indices(Gemm *g, const PaddedInput *s, const Axis *a, u32 wi
 /* A filter gradient that is the sum of products over parts of the windows. */
 typedef struct {
     const Gemm *all;
-    u32 windows; /* per part */
-    f32 *partials;   /* results of the parts, one after the other */
+    u32 windows;   /* per part */
+    f32 *partials; /* the consecutive results of the parts */
 } FilterParts;
 
 static u32 filter_size(const Gemm *g) { return g->m * (u32)g->c_row; }

@@ -1,15 +1,15 @@
-/* Included by every family of kernels: types, exports, parallel_for, SIMD helpers.
+/* Types, exports, parallel_for and SIMD helpers; included by every kernel family.
 
-   A kernel is a function that Python calls with 32-bit integers and doubles:
+   A kernel is a function that Python calls with addresses, 32-bit integers and doubles:
 
    EXPORT("scale_f32") void scale_f32(const f32 *x, f32 *y, u32 n, f64 factor)
 
    On WebAssembly pointers are offsets into linear memory. Shapes and strides are passed
    in a descriptor, an array of i32 that Python writes into memory. Kernels allocate
-   nothing: Python allocates workspaces, passes their addresses, and frees them after the
-   call. A kernel with a workspace per thread gets `threads` times as much memory and
-   selects its part by `thread_id()`. Kernels never rely on traps: they check what Python
-   has not checked. */
+   nothing: Python allocates workspaces, passes their addresses, and frees them after
+   the call. If each thread needs a workspace, the kernel gets `threads` times as much
+   memory and selects a part by `thread_id()`. Kernels never rely on traps: they check
+   what Python has not checked. */
 #pragma once
 #include <math.h>
 #include <stdbool.h>
@@ -32,7 +32,7 @@ typedef double f64;
 typedef _Complex float c64;
 typedef _Complex double c128;
 
-#ifndef EXPORT /* empty in the copies that a module links for some functions */
+#ifndef EXPORT /* defined as empty for copies whose functions are not exported */
 #define EXPORT(name) __attribute__((export_name(name)))
 #endif
 #define EXPORT_DATA __attribute__((used, visibility("default")))
@@ -43,15 +43,15 @@ typedef _Complex double c128;
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 
-/* Before loops that gain nothing from vectors: a tenth of the code. */
+/* For loops that do not gain from vectors: a tenth of the code. */
 #define SMALL _Pragma("clang loop vectorize(disable) unroll(disable)")
-/* Before loops that are limited by pointer arithmetic: four float32 vectors per
-   iteration, read and written at constant offsets. */
+/* For loops that are limited by pointer arithmetic: four float32 vectors per iteration,
+   read and written at constant offsets. */
 #define WIDE _Pragma("clang loop vectorize_width(16)")
-/* Before loops over a multiple of 16 elements, which may be a small one. */
+/* For loops over a multiple of 16 elements, which may be short. */
 #define BY_16 _Pragma("clang loop vectorize_width(16) interleave_count(1)")
-/* BY_ROUND, of the target, comes before sums over a multiple of ROUND elements, which are
-   added ROUND at a time. */
+/* BY_ROUND, which the target defines, is for sums over a multiple of ROUND elements,
+   which are added ROUND at a time. */
 /* Runs the statement for each i < n: in steps of 16, and one by one for the rest. For
    rows that may be short. */
 #define STRETCH(n, ...)                                                                  \
@@ -66,21 +66,22 @@ typedef _Complex double c128;
 
 #define MAX_THREADS 64 /* as in runtime.py; a worker has 256 KiB of stack */
 
-/* Calls body(begin, end, ctx) for pieces of at most `grain` of the items 0..n-1, on all
-   threads; in WebAssembly's plain modules one after the other. Returns when all are done.
-   Choose the grain so that a piece takes 10 to 500 us: Ctrl-C is checked between pieces.
-   A body must not call it on WebAssembly; on native targets it may, and the calling
-   thread then does all of the work. */
+/* Divides the items 0..n-1 into pieces of at most `grain` items, and calls body(begin,
+   end, ctx) for each piece, on all threads; in the plain WebAssembly modules, on one
+   thread. Returns when all pieces are done. Choose the grain such that a piece takes 10
+   to 500 us: Ctrl-C is checked between pieces. On WebAssembly, a body must not call
+   parallel_for; on native targets it may, and the calling thread then does all of the
+   work. */
 void parallel_for(void (*body)(u32 begin, u32 end, void *ctx), void *ctx, u32 n,
                   u32 grain);
 
 /* Returns the number of this thread, from 0 (the caller) to threads - 1. */
 u32 thread_id(void);
-/* Returns the maximum number of threads. Only with READS_IN_PLACE. */
+/* Returns the maximum number of threads. Defined only with READS_IN_PLACE. */
 u32 thread_count(void);
 
 /* On native targets: returns scratch memory that this thread keeps until it ends, aligned
-   to cache lines. `which` is 0, 1 or 2; each is always asked for with the same size. */
+   to cache lines. `which` is 0, 1 or 2; the size for each must always be the same. */
 void *thread_scratch(u32 which, size_t bytes);
 
 /* Does not return once the user has pressed Ctrl-C. Pieces that take longer than 500 us,
@@ -116,7 +117,7 @@ typedef v128_t v4;
 #define LOAD(p) wasm_v128_load(p)
 #define SPLAT(x) wasm_f32x4_splat(x)
 
-INLINE v4 load_partial(const f32 *p, u32 n) { /* n < 4 numbers, and zeros */
+INLINE v4 load_partial(const f32 *p, u32 n) { /* n < 4 elements, then zeros */
     f32 t[4] = {0, 0, 0, 0};
     for (u32 i = 0; i < n; i++) t[i] = p[i];
     return LOAD(t);
@@ -149,7 +150,7 @@ typedef v4 vec;
 #define ABS(a) wasm_f32x4_abs(a)
 #define SQRT(a) wasm_f32x4_sqrt(a)
 #define NEAREST(a) wasm_f32x4_nearest(a)
-/* On integers. Shift counts are scalars, and SHR keeps the sign. */
+/* Integer operations. Shift counts are scalars; SHR is arithmetic, USHR logical. */
 #define IADD(a, b) wasm_i32x4_add(a, b)
 #define ISUB(a, b) wasm_i32x4_sub(a, b)
 #define SHL(a, n) wasm_i32x4_shl(a, n)
@@ -157,7 +158,7 @@ typedef v4 vec;
 #define USHR(a, n) wasm_u32x4_shr(a, n)
 #define TO_INT(a) wasm_i32x4_relaxed_trunc_f32x4(a) /* undefined for NaN */
 #define TO_FLOAT(a) wasm_f32x4_convert_i32x4(a)
-/* Comparisons, which set all bits of a lane or none, and bitwise operations. */
+/* Comparisons, which set all bits of a lane or none; and bitwise operations. */
 #define EQ(a, b) wasm_f32x4_eq(a, b)
 #define LT(a, b) wasm_f32x4_lt(a, b)
 #define LE(a, b) wasm_f32x4_le(a, b)
@@ -170,8 +171,8 @@ typedef v4 vec;
 #define ALL_TRUE(a) wasm_i32x4_all_true(a)
 /* mask ? a : b in one instruction; the bits of a mask's lane must be equal */
 #define WHERE(mask, a, b) wasm_i32x4_relaxed_laneselect(a, b, mask)
-/* Minimum and maximum, and a where either is NaN. One instruction; the variants that
-   propagate NaN are seven. */
+/* Minimum and maximum; if an operand is NaN, the result is a. They take one
+   instruction; variants that propagate any NaN would take seven. */
 #define PMIN(a, b) wasm_f32x4_pmin(a, b)
 #define PMAX(a, b) wasm_f32x4_pmax(a, b)
 

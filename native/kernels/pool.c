@@ -1,16 +1,16 @@
-/* Pooling over up to three axes, and its gradients. Channels are computed in blocks whose
-   results stay in registers.
+/* Pooling over up to three axes, and its gradients. Channels are processed in blocks,
+   whose results stay in registers.
 
    Map: forward; backward; indices of maxima.
 */
 #include "windows.h"
 
-/* Channels of a block, and of a task of the gradient. */
+/* The channels of a block, and of a gradient task. */
 enum { BLOCK_CHANNELS = 16, TASK_CHANNELS = 64 };
 #if SMALL_CODE
 enum { WIDE_BLOCK_CHANNELS = 0 };
 #else
-/* Finding the positions of a window costs as much as 16 channels. */
+/* Finding the positions of a window takes as long as processing 16 channels. */
 enum { WIDE_BLOCK_CHANNELS = 64 };
 #endif
 
@@ -22,7 +22,7 @@ typedef struct {
 } Task;
 
 /* Runs the statement for all windows of line i, an item of parallel_for. `span` is the
-   part of a window inside the input, and `y` the number of the element that it writes. */
+   part of the window inside the input, and `y` the number of the window's output. */
 #define EACH_WINDOW(i, a, span, y)                                                     \
     Span span = line_of(a, i);                                                         \
     for (u32 p_ = 0, y = i * (u32)(a)[2].outputs;                                      \
@@ -37,17 +37,17 @@ static void run(void (*body)(u32, u32, void *), Task *s) {
     const Axis *a = s->w->axes[0];
     u32 lines = (u32)(s->w->batch * a[0].outputs * a[1].outputs);
     check_tensors(s->w, s->x, s->to, 1);
-    u64 work = (u64)a[2].outputs * (u32)s->w->in * positions_of(a);
+    u64 work = (u64)a[2].outputs * (u32)s->w->in * position_count(a);
     parallel_for(body, s, lines, 65536 / (work + 1) + 1);
 }
 
 /* --- forward ---------------------------------------------------------------------- */
 
-/* Computes the first n channels of a window; HOW is the pragma of the loops. */
+/* Computes the first n channels of a window; HOW is the loop pragma. */
 #define SOME(T, name, START, STEP, END, HOW)                                           \
     INLINE void name(const T *x, const Axis *a, const Span *s, u32 c, u32 n, T *y) {   \
         T sum[MAX(BLOCK_CHANNELS, WIDE_BLOCK_CHANNELS)];                               \
-        u32 count = count_of(s);                                                       \
+        u32 count = span_size(s);                                                      \
         HOW for (u32 j = 0; j < n; j++) sum[j] = START;                                \
         EACH_POSITION(s, a, e)                                                         \
         HOW for (u32 j = 0; j < n; j++) sum[j] = STEP(sum[j], (x + (u32)e * c)[j]);    \
@@ -93,8 +93,8 @@ POOL(f64, avg_pool_f64, 0, PLUS, MEAN, SMALL)
 
 /* --- backward --------------------------------------------------------------------- */
 
-/* A task is one image and TASK_CHANNELS channels, so that no two write the same element.
-   GIVE hands n channels of dy on to dx at the positions of a window. */
+/* A task is one image and TASK_CHANNELS channels, so that no two tasks write the same
+   element. GIVE adds n channels of dy to dx at the positions of a window. */
 #define POOL_GRAD(T, name, GIVE)                                                       \
     static void shares_##name(u32 begin, u32 end, void *ctx) {                         \
         const Task *s = ctx;                                                           \
@@ -128,7 +128,7 @@ POOL(f64, avg_pool_f64, 0, PLUS, MEAN, SMALL)
     }
 
 /* The first position with the maximum receives the whole cotangent. It is selected by
-   bits, since 0 times infinity is NaN. */
+   bit operations, because 0 times infinity is NaN. */
 #define GIVE_MAXIMUM(T, U, name, HOW)                                                  \
     INLINE void name(const Task *s, const Axis *a, const Span *span, u32 c,            \
                             u32 at, u32 first, u32 n, T *restrict dx) {                \
@@ -138,9 +138,9 @@ POOL(f64, avg_pool_f64, 0, PLUS, MEAN, SMALL)
         memcpy(left, dy, n * sizeof(T));                                               \
         EACH_POSITION(span, a, e)                                                      \
         HOW for (u32 j = 0; j < n; j++) {                                              \
-            U mine = left[j] & -(U)((x + (u32)e * c)[j] == y[j]);                      \
-            union { U bits; T value; } part = {mine};                                  \
-            left[j] ^= mine, (dx + (u32)e * c)[j] += part.value;                       \
+            U selected = left[j] & -(U)((x + (u32)e * c)[j] == y[j]);                  \
+            union { U bits; T value; } part = {selected};                              \
+            left[j] ^= selected, (dx + (u32)e * c)[j] += part.value;                   \
         }                                                                              \
     }
 #define MAX_POOL_GRAD(T, U, name, HOW)                                                 \
@@ -157,7 +157,7 @@ POOL(f64, avg_pool_f64, 0, PLUS, MEAN, SMALL)
                             u32 at, u32 first, u32 n, T *restrict dx) {                \
         const T *dy = (const T *)s->dy + at;                                           \
         T share[BLOCK_CHANNELS];                                                       \
-        u32 count = count_of(span);                                                    \
+        u32 count = span_size(span);                                                   \
         HOW for (u32 j = 0; j < n; j++) share[j] = dy[j] / count;                      \
         EACH_POSITION(span, a, e)                                                      \
         HOW for (u32 j = 0; j < n; j++) (dx + (u32)e * c)[j] += share[j];              \
@@ -177,7 +177,8 @@ AVG_POOL_GRAD(f64, avg_pool_grad_f64, SMALL)
 
 /* --- indices of maxima ------------------------------------------------------------ */
 
-/* The number of the first element of the image (or batch) that is y, or -1. */
+/* Finds the number of the first element of the image (or batch) that equals y, or -1.
+   */
 #define ARGMAX(T, name)                                                                \
     static void lines_##name(u32 begin, u32 end, void *ctx) {                          \
         const Task *s = ctx;                                                           \

@@ -1,9 +1,9 @@
 /* The recurrence of LSTM and GRU over a sequence, and its gradients. The products with
-   the inputs are computed before, for all steps together.
+   the inputs have been computed before, for all steps at once.
 
-   A step is a product of the state and the weights, and one pass over its gates. Gates
-   have the shape [steps][batch][gate][n], in PyTorch's order: i f g o for LSTM, r z n for
-   GRU.
+   A step consists of a product of the state and the weights, and one pass over the
+   gates. Gates have the shape [steps][batch][gate][n], in PyTorch's order: i f g o for
+   LSTM, r z n for GRU.
 
    Map: shared functions; LSTM and its gradient; GRU and its gradient. */
 #include "gemm.h"
@@ -14,7 +14,7 @@ typedef struct {
     bool reverse;
 } Sequence;
 
-/* The arrays of a step: inputs, and outputs. */
+/* The arrays of a step: inputs, then outputs. */
 typedef struct {
     u32 n;
     const f32 *a, *sum, *bias, *weight; /* gates, of the inputs and of the state */
@@ -22,21 +22,21 @@ typedef struct {
     f32 *y, *cells, *da, *dsum, *dh, *dc;
 } Step;
 
-INLINE vec get(const f32 *p, u32 here) {
+INLINE vec load_up_to_lanes(const f32 *p, u32 here) {
     return here == LANES ? VLOAD(p) : vload_partial(p, here);
 }
-INLINE void put(f32 *p, vec v, u32 here) {
+INLINE void store_up_to_lanes(f32 *p, vec v, u32 here) {
     if (here == LANES) STORE(p, v);
     else vstore_partial(p, v, here);
 }
-/* Runs the statement for each vector of a row: `here` elements from j on. */
+/* Runs the statement for each vector of a row: the `here` elements from j on. */
 #define EACH_VECTOR(n, ...)                                                              \
     for (u32 j = 0; j < n; j += LANES) {                                                 \
         u32 here = MIN(LANES, n - j);                                                    \
         __VA_ARGS__                                                                      \
     }
-#define GET(p) get((p) + j, here)
-#define PUT(p, v) put((p) + j, v, here)
+#define GET(p) load_up_to_lanes((p) + j, here)
+#define PUT(p, v) store_up_to_lanes((p) + j, v, here)
 #define ONE_MINUS(x) SUB(VEC(1), x)
 
 /* Returns the number of the step that is computed i-th. */
@@ -45,7 +45,7 @@ static u32 step_number(const Sequence *s, u32 i) {
 }
 
 /* c = a weight, [batch, k] by [k, m] */
-static void product(const Sequence *s, const f32 *a, const f32 *weight, f32 *c, u32 k,
+static void multiply(const Sequence *s, const f32 *a, const f32 *weight, f32 *c, u32 k,
                     u32 m) {
     Gemm g = {.m = s->batch, .n = m, .k = k, .batches = 1, .a = a, .a_row = (i32)k,
               .a_column = 1, .b = weight, .b_row = (i32)m, .b_column = 1, .c = c,
@@ -53,7 +53,7 @@ static void product(const Sequence *s, const f32 *a, const f32 *weight, f32 *c, 
     gemm(&g);
 }
 
-static void each_row(void (*body)(u32, u32, void *), Step *step, u32 batch) {
+static void run_rows(void (*body)(u32, u32, void *), Step *step, u32 batch) {
     parallel_for(body, step, batch, 4096 / step->n + 1);
 }
 
@@ -87,28 +87,28 @@ void lstm_f32(const f32 *gates, const f32 *h, const f32 *c, const f32 *weight, f
     INSIDE(cells, (u64)steps * size * sizeof(f32));
     for (u32 i = 0; i < steps; i++) {
         u32 t = step_number(&s, i);
-        product(&s, h, weight, sum, n, 4 * n);
+        multiply(&s, h, weight, sum, n, 4 * n);
         Step step = {.n = n, .a = gates + t * 4 * size, .sum = sum, .c = c,
                      .y = y + t * size, .cells = cells + t * size};
-        each_row(lstm_rows, &step, batch);
+        run_rows(lstm_rows, &step, batch);
         h = step.y, c = step.cells;
     }
 }
 
-/* dh and dc are the cotangents of the state after the step, and become those of the state
-   before it: dh in the product that follows. */
+/* On entry, dh and dc are the cotangents of the state after the step. They become those
+   of the state before the step: dc here, dh in the product that follows. */
 static void lstm_grad_rows(u32 begin, u32 end, void *ctx) {
     const Step *s = ctx;
     for (u32 row = begin, n = s->n; row < end; row++) {
         const f32 *a = s->a + row * 4 * n, *c = s->c + row * n, *dy = s->dy + row * n;
-        const f32 *more = s->dc_more + row * n;
+        const f32 *dc_added = s->dc_more + row * n;
         f32 *dh = s->dh + row * n, *dc = s->dc + row * n, *da = s->da + row * 4 * n;
         EACH_VECTOR(n, {
             vec i = vec_sigmoid(GET(a)), f = vec_sigmoid(GET(a + n)), old = GET(c);
             vec g = vec_tanh(GET(a + 2 * n)), o = vec_sigmoid(GET(a + 3 * n));
             vec t = vec_tanh(ADD(MUL(f, old), MUL(i, g))), d = ADD(GET(dy), GET(dh));
             vec e = MUL(MUL(d, o), ONE_MINUS(MUL(t, t)));
-            e = ADD(ADD(GET(dc), GET(more)), e);
+            e = ADD(ADD(GET(dc), GET(dc_added)), e);
             PUT(da, MUL(MUL(e, g), MUL(i, ONE_MINUS(i))));
             PUT(da + n, MUL(MUL(e, old), MUL(f, ONE_MINUS(f))));
             PUT(da + 2 * n, MUL(MUL(e, i), ONE_MINUS(MUL(g, g))));
@@ -118,8 +118,8 @@ static void lstm_grad_rows(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* a are the pre-activations of the gates, c the cells before each step; weight is
-   [4 n, n]. */
+/* `a` contains the pre-activations of the gates, `c` the cells before each step; weight
+   is [4 n, n]. */
 EXPORT("lstm_grad_f32")
 void lstm_grad_f32(const f32 *dy, const f32 *dcells, const f32 *a, const f32 *c,
                    const f32 *weight, f32 *da, f32 *dh, f32 *dc, u32 steps, u32 batch,
@@ -134,8 +134,8 @@ void lstm_grad_f32(const f32 *dy, const f32 *dcells, const f32 *a, const f32 *c,
         Step step = {.n = n, .a = a + t * 4 * size, .c = c + t * size, .dy = dy + t * size,
                      .dc_more = dcells + t * size, .da = da + t * 4 * size, .dh = dh,
                      .dc = dc};
-        each_row(lstm_grad_rows, &step, batch);
-        product(&s, step.da, weight, dh, 4 * n, n);
+        run_rows(lstm_grad_rows, &step, batch);
+        multiply(&s, step.da, weight, dh, 4 * n, n);
     }
 }
 
@@ -167,27 +167,28 @@ void gru_f32(const f32 *gates, const f32 *h, const f32 *weight, const f32 *bias,
     INSIDE(y, (u64)steps * size * sizeof(f32));
     for (u32 i = 0; i < steps; i++) {
         u32 t = step_number(&s, i);
-        product(&s, h, weight, sum, n, 3 * n);
+        multiply(&s, h, weight, sum, n, 3 * n);
         Step step = {.n = n, .a = gates + t * 3 * size, .sum = sum, .bias = bias, .h = h,
                      .y = y + t * size};
-        each_row(gru_rows, &step, batch);
+        run_rows(gru_rows, &step, batch);
         h = step.y;
     }
 }
 
-/* The cotangent of the state after the step is dh + dc, where dc is the product of the
-   last step. dh becomes a part of the cotangent of the state before the step. */
+/* The cotangent of the state after the step is dh + dc, where dc is the product at the
+   end of the previous iteration. dh becomes a part of the cotangent of the state before
+   the step. */
 static void gru_grad_rows(u32 begin, u32 end, void *ctx) {
     const Step *s = ctx;
     for (u32 row = begin, n = s->n; row < end; row++) {
         const f32 *a = s->a + row * 3 * n, *b = s->sum + row * 3 * n, *h = s->h + row * n;
-        const f32 *dy = s->dy + row * n, *more = s->dc + row * n;
+        const f32 *dy = s->dy + row * n, *dc_added = s->dc + row * n;
         f32 *dh = s->dh + row * n, *da = s->da + row * 3 * n, *db = s->dsum + row * 3 * n;
         EACH_VECTOR(n, {
             vec r = vec_sigmoid(ADD(GET(a), GET(b))), of_state = GET(b + 2 * n);
             vec z = vec_sigmoid(ADD(GET(a + n), GET(b + n)));
             vec m = vec_tanh(ADD(GET(a + 2 * n), MUL(r, of_state)));
-            vec d = ADD(GET(dy), ADD(GET(dh), GET(more)));
+            vec d = ADD(GET(dy), ADD(GET(dh), GET(dc_added)));
             vec dm = MUL(MUL(d, ONE_MINUS(z)), ONE_MINUS(MUL(m, m)));
             vec dz = MUL(MUL(d, SUB(GET(h), m)), MUL(z, ONE_MINUS(z)));
             vec dr = MUL(MUL(dm, of_state), MUL(r, ONE_MINUS(r)));
@@ -198,8 +199,8 @@ static void gru_grad_rows(u32 begin, u32 end, void *ctx) {
     }
 }
 
-/* a and b are the gates of the inputs and of the state, h the states before each step;
-   weight is [3 n, n], and part is memory for [batch, n]. */
+/* `a` and `b` are the gate parts from the inputs and from the state, `h` the states
+   before each step; weight is [3 n, n], and `part` is workspace for [batch, n]. */
 EXPORT("gru_grad_f32")
 void gru_grad_f32(const f32 *dy, const f32 *a, const f32 *b, const f32 *h,
                   const f32 *weight, f32 *part, f32 *da, f32 *db, f32 *dh, u32 steps,
@@ -215,8 +216,8 @@ void gru_grad_f32(const f32 *dy, const f32 *a, const f32 *b, const f32 *h,
         Step step = {.n = n, .a = a + t * 3 * size, .sum = b + t * 3 * size,
                      .h = h + t * size, .dy = dy + t * size, .dc = part,
                      .da = da + t * 3 * size, .dsum = db + t * 3 * size, .dh = dh};
-        each_row(gru_grad_rows, &step, batch);
-        product(&s, step.dsum, weight, part, 3 * n, n);
+        run_rows(gru_grad_rows, &step, batch);
+        multiply(&s, step.dsum, weight, part, 3 * n, n);
     }
     for (u32 i = 0; i < size; i++) dh[i] += part[i];
 }

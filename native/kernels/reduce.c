@@ -1,11 +1,11 @@
-/* Reductions of [outer, n, inner] to [outer, parts, inner]: a part is `chunk` of the n
-   rows. Python calls again until there is one part.
+/* Reductions of [outer, n, inner] to [outer, parts, inner]: each part reduces `chunk`
+   of the n rows. Python repeats the call until there is one part.
 
-   Map: folds (sum, prod, max, min; a mean is a sum with a divisor); indices of extremes.
+   Map: folds (sum, prod, max, min; a mean is a sum with a divisor); argmax and argmin.
 
-   A fold keeps a line of LINE results, on which vector loops work; a line contains as
-   many short rows as fit. Float32 is summed in float32 over ROWS rows only; these sums
-   are added up in float64. */
+   A fold accumulates into a line of LINE results, in vector loops; if rows are short, a
+   line contains as many rows as fit. Float32 is summed in float32 over ROWS rows at
+   most; these sums are added in float64. */
 #include "loops.h"
 
 #if SMALL_CODE
@@ -16,7 +16,7 @@ enum { LINE = 1024, WIDTH = 32, ROWS = 32, GRAIN = 65536, FOUR_ROWS = 1,
       PREFETCH_BYTES = 1536 };
 #endif
 
-/* Prefetches PREFETCH_BYTES ahead: the hardware prefetcher stops at the end of a page. */
+/* Prefetches PREFETCH_BYTES ahead: the hardware prefetcher stops at page boundaries. */
 INLINE void prefetch(const void *at, u32 bytes) {
     for (u32 i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)at + PREFETCH_BYTES + i);
 }
@@ -32,7 +32,7 @@ typedef struct {
     u32 rows, wide, width, step, m, from, to;
 } Part;
 
-/* Finds the rows and columns of an item: a part, and LINE of its columns. */
+/* Finds the rows and columns of an item, which is a part and LINE of its columns. */
 static Part find_part(const Fold *f, u32 item) {
     u32 column = item % f->columns * LINE, part = item / f->columns, inner = f->inner;
     u32 first = part % f->parts * f->chunk, rows = MIN(f->chunk, f->n - first);
@@ -50,10 +50,10 @@ static void run_fold(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 siz
     parallel_for(piece, &f, outer * f.parts * f.columns, MAX(1, GRAIN / work));
 }
 
-/* P is the type of sums in a line, A that of the total. Short rows are folded four at a
-   time; longer ones into WIDTH (32) results, which stay in registers. On native targets
-   they begin with four lines, because a line that is left over at the end goes through
-   memory. */
+/* P is the type of the sums in a line, and A the type of the total. Short rows are
+   folded four at a time; longer rows are folded into WIDTH results, which stay in
+   registers. On native targets, the loop begins with four lines, because a remaining
+   single line at the end would go through memory. */
 #define EACH(n) WIDE for (u32 j = 0; j < n; j++)
 #define LINE_AT(NAME, i) __builtin_convertvector(at[i], NAME##_line)
 #define FOLD(NAME, T, P, A, STEP)                                                        \
@@ -227,7 +227,7 @@ static void run_fold(void (*piece)(u32, u32, void *), Fold f, u32 outer, u32 siz
 
 #define PLUS(p, q) ((p) + (q))
 #define TIMES(p, q) ((p) * (q))
-/* NaN wins. */
+/* NaN propagates. */
 #define LARGER(p, q) ((((q) > (p)) | ((q) != (q))) ? (q) : (p))
 #define SMALLER(p, q) ((((q) < (p)) | ((q) != (q))) ? (q) : (p))
 
@@ -250,9 +250,9 @@ FOLD_SMALL(min_of_i64, i64, i64, SMALLER)
 FOLD(max_of_b8, u8, u8, u8, LARGER)
 FOLD(min_of_b8, u8, u8, u8, SMALLER)
 
-/* --- indices ---------------------------------------------------------------------- */
+/* --- argmax and argmin ------------------------------------------------------------ */
 
-/* Returns whether q precedes p, which was found earlier; NaN is ignored. */
+/* Whether q is better than p, which comes first; NaN is never better. */
 #define MORE(q, p) (!((q) <= (p)) & ((q) == (q)))
 #define LESS(q, p) (!((q) >= (p)) & ((q) == (q)))
 
@@ -262,8 +262,8 @@ enum { BLOCK_ELEMENTS = 16, POLL_BLOCKS = 1024 };
 enum { BLOCK_ELEMENTS = 4096, POLL_BLOCKS = 1024 };
 #endif
 
-/* Returns whether one of BLOCK_ELEMENTS elements precedes `best`, which is not NaN, or
-   may precede it. */
+/* LOOK returns whether one of BLOCK_ELEMENTS elements is better than `best`, which is
+   not NaN; AT_ONCE always returns true, so that all elements are compared. */
 #if SMALL_CODE
 #define LOOK(NAME, T, SPLAT, IS)                                                         \
     INLINE bool NAME(const T *x, T best) {                                               \
@@ -336,10 +336,10 @@ LOOK(look_argmin_i32, i32, wasm_i32x4_splat, wasm_i32x4_lt)
         if (at == n) return 0; /* all are NaN */                                         \
         T best = x[at];                                                                  \
         u32 from = at, m = 1;                                                            \
-        for (u32 i = at, some; i < n; i += some) {                                       \
-            some = MIN(n - i, BLOCK_ELEMENTS);                                           \
-            T found = NAME##_best(x + i, some, best);                                    \
-            if (found ORDER best) best = found, from = i, m = some;                      \
+        for (u32 i = at, count; i < n; i += count) {                                     \
+            count = MIN(n - i, BLOCK_ELEMENTS);                                          \
+            T found = NAME##_best(x + i, count, best);                                   \
+            if (found ORDER best) best = found, from = i, m = count;                     \
         }                                                                                \
         return (i32)(from + NAME##_find(x + from, m, best));                             \
     }

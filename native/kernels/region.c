@@ -5,9 +5,10 @@
 
 #include "elementwise.h"
 
-/* Total bytes of the arrays of a call from which on the next tile is prefetched, and from
-   which on outputs are written past the caches. Measured on a Xeon: streaming stores are
-   slower for 42 MB and faster for 84 MB. */
+/* If the arrays of a call have at least PREFETCH_MIN_BYTES in total, the next tile is
+   prefetched; from STREAM_MIN_BYTES on, outputs are written by streaming stores, which
+   bypass the caches. Measured on a Xeon: these are slower for 42 MB and faster for 84
+   MB. */
 #if !CACHE_CONTROL
 #define PREFETCH_MIN_BYTES UINT64_MAX
 #define STREAM_MIN_BYTES UINT64_MAX
@@ -19,22 +20,22 @@
 #define STREAM(p, v) __builtin_nontemporal_store(v, (vec *)(p))
 #define FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST) /* for the threads that read */
 #endif
-#define CACHE_LINE_BYTES 64 /* bytes of a line of the caches */
+#define CACHE_LINE_BYTES 64
 
-/* Elements of a piece, which takes 10 to 500 us. Programs of more than four steps have
-   smaller pieces, of at least PIECE_MIN_ELEMENTS. */
+/* The elements of a piece, which takes 10 to 500 us. Programs with more than four steps
+   have smaller pieces, of at least PIECE_MIN_ELEMENTS. */
 #define PIECE_ELEMENTS 65536
 #define PIECE_MIN_ELEMENTS 8192
 
 typedef struct {
     const Region *region;
     void *const *arrays;
-    u64 bytes;    /* of its arrays */
-    bool streams;  /* outputs go through tiles and streaming stores */
+    u64 bytes;    /* of all arrays */
+    bool streams; /* outputs go through tiles and streaming stores */
     bool is_part; /* arrays begin with the first element of the piece */
 } Call;
 
-/* Copies n elements of an array that is broadcast, from element i of the result on. */
+/* Copies n elements of a broadcast array, from element i of the broadcast result on. */
 static void load_broadcast(const u8 *x, u32 size, const i32 *loop, u32 i, u32 n, u8 *to) {
     u32 rank = loop[0], last = rank - 1, width = loop[rank];
     const i32 *sizes = loop + 1, *strides = sizes + rank;
@@ -66,7 +67,8 @@ static void load_broadcast(const u8 *x, u32 size, const i32 *loop, u32 i, u32 n,
     }
 }
 
-/* Returns whether all tiles of a broadcast array are equal: its period divides a tile. */
+/* Returns whether all tiles of a broadcast array are equal: whether its period divides
+   the tile. */
 static bool tiles_repeat(const i32 *loop, u32 tile) {
     u32 rank = loop[0], period = 1;
     for (u32 axis = 1; axis < rank && period <= tile; axis++) period *= loop[1 + axis];
@@ -100,7 +102,8 @@ static void stream(const u8 *from, u8 *to, u32 size) {
     while (size--) *to++ = *from++;
 }
 
-/* Assigns tiles to outputs, behind all others; `to` receives their addresses. */
+/* Assigns tiles to the outputs, after all other tiles; `to` receives the addresses of
+   the output arrays. */
 static void place_outputs(const Region *region, f32 *memory, u8 **at, u8 **to) {
     i32 place = 0;
     for (i32 k = 0; k < region->slot_count; k++)
@@ -125,8 +128,8 @@ static void advance(const Region *region, u32 n, u8 **at, u8 **to) {
     }
 }
 
-/* Prefetches part k of the next tile of each array. There is a part for each step,
-   because a processor waits for only a few lines at the same time. */
+/* Prefetches part k of the next tile of each array. There is one part per step, because
+   a processor can have only a few cache misses in flight. */
 static void prefetch_part(const Region *region, u8 *const *at, const i32 *arrays,
                           u32 count, u32 n, i32 k) {
     for (u32 i = 0; i < count; i++) {
@@ -151,10 +154,10 @@ static void run_tiles(u32 i, u32 end, void *ctx) {
         if (slot->kind >= BROADCAST) at[k] = (u8 *)(memory + (u32)slot->place * tile);
     }
     if (call->streams) place_outputs(region, memory, at, to);
-    i32 ahead[REGION_SLOTS];
+    i32 prefetched[REGION_SLOTS];
     u32 count = 0;
     for (i32 k = 0; k < region->slot_count && call->bytes >= PREFETCH_MIN_BYTES; k++)
-        if (region->slots[k].kind == ARRAY && !to[k]) ahead[count++] = k;
+        if (region->slots[k].kind == ARRAY && !to[k]) prefetched[count++] = k;
     for (u32 begin = i; i < end; i += tile) {
         u32 n = MIN(tile, end - i);
         for (i32 k = 0; k < region->slot_count; k++) {
@@ -164,7 +167,7 @@ static void run_tiles(u32 i, u32 end, void *ctx) {
                 load_broadcast(call->arrays[k], slot->size, loop, i, n, at[k]);
         }
         for (i32 k = 0; k < region->step_count; k++) {
-            prefetch_part(region, at, ahead, count, n, k);
+            prefetch_part(region, at, prefetched, count, n, k);
             run_step(region->steps + k, region->slots, at, n);
         }
         advance(region, n, at, to);
@@ -172,7 +175,7 @@ static void run_tiles(u32 i, u32 end, void *ctx) {
     if (call->streams) FENCE();
 }
 
-/* Returns whether the memory has room for tiles of outputs. */
+/* Returns whether the scratch memory has room for tiles of the outputs. */
 static bool has_room(const Region *region) {
     u32 tiles = 0;
     for (i32 k = 0; k < region->slot_count; k++) tiles += region->slots[k].kind != SCALAR;

@@ -2,18 +2,18 @@
 #pragma once
 #include <stdint.h>
 
-enum { REGION_SLOTS = 128, REGION_MEMORY = 16384 }; /* elements */
+enum { REGION_SLOTS = 128, REGION_MEMORY = 16384 }; /* slots; float32 elements */
 
-/* Where a value is: in an array that is read in order, with elements of `size` bytes; in
-   one element for all (SCALAR); in an array that is broadcast into a tile by the strides
-   of its loop; or in a tile. A call passes its arrays in the order of the slots that are
-   not tiles. */
+/* Where a value is: in an array that is read in order, with elements of `size` bytes
+   (ARRAY); in one element that is used for all (SCALAR); in an array that is broadcast
+   into a tile by the strides of its loop (BROADCAST); or in a tile (TILE). A call
+   passes one address per slot; those of tiles are NULL. */
 enum { ARRAY, SCALAR, BROADCAST, TILE };
 
 typedef struct {
     int32_t kind, size;
-    int32_t place; /* number of the tile in memory, for TILE and BROADCAST */
-    int32_t loop;  /* index of its loop: rank, sizes, strides in elements */
+    int32_t place; /* for TILE and BROADCAST: number of the tile in scratch memory */
+    int32_t loop;  /* for BROADCAST: index of its rank, sizes and strides in `loops` */
 } RegionSlot;
 
 /* `run` is the function NAME_piece of a kernel with one operand, or NAME_row of a kernel
@@ -31,9 +31,10 @@ typedef struct {
     const int32_t *loops;
 } Region;
 
-/* Runs the steps on n elements; `arrays` are those of all slots, NULL for tiles. */
+/* Runs the steps on n elements. `arrays` has an address for each slot, NULL for tiles.
+   */
 void run_region(const Region *region, void *const *arrays, uint32_t n);
 
-/* Runs the steps on elements i to end on this thread. `arrays` begin with element i,
-   except broadcast ones. */
+/* Runs the steps on elements i to end - 1 on this thread. All `arrays` but broadcast
+   ones begin with element i. */
 void run_part(const Region *region, void *const *arrays, uint32_t i, uint32_t end);

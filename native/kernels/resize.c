@@ -1,6 +1,7 @@
 /* Weighted sums along one axis: y[o, i, :] = the sum of weight · x[o, index, :] over the
-   terms of i. Resizing and its transpose are two such sums each. Second: cropping boxes.
-   */
+   terms of i. Resizing consists of two such sums, and so does its transpose.
+
+   Map: weighted sums; cropping boxes. */
 #include "loops.h"
 
 typedef struct {
@@ -13,7 +14,7 @@ typedef struct {
 #if SMALL_CODE
 enum { SPECIALIZE = 0 };
 #else
-enum { SPECIALIZE = 1 }; /* separate loops for rows of one number, and for one term */
+enum { SPECIALIZE = 1 }; /* separate loops for rows of one element, and for one term */
 #endif
 
 /* Terms starts[i] to starts[i + 1] belong to row i. */
@@ -80,7 +81,8 @@ MIX(mix_f64, f64, SMALL)
 
 /* --- boxes ----------------------------------------------------------------------- */
 
-/* The pixels on both sides of a position, and the weight of the second one. */
+/* The pixels on both sides of a position, and the weight of the second pixel. `seen` is
+   false if the position is outside of the image. */
 typedef struct {
     bool seen;
     u32 low, high;
@@ -99,7 +101,7 @@ typedef struct {
 
 /* Returns the interpolation at position i of `count` between the edges a and b of a box.
    */
-INLINE Ends interpolation_of(f32 a, f32 b, u32 i, u32 count, u32 size, bool nearest) {
+INLINE Ends find_ends(f32 a, f32 b, u32 i, u32 count, u32 size, bool nearest) {
     f32 back = count == 1 ? 1 : (f32)i, front = count == 1 ? 1 : (f32)(count - 1 - i);
     f32 v = (a * front + b * back) * (f32)(size - 1) / (count == 1 ? 2 : (f32)(count - 1));
     if (!(v >= 0 && v <= (f32)(size - 1))) return (Ends){0};
@@ -127,10 +129,10 @@ static void crop_rows(u32 item, u32 end, void *ctx) {
             continue;
         }
         const f32 *box = s->boxes + 4 * k, *image = s->images + which * height * width * c;
-        Ends down = interpolation_of(box[0], box[2], item % rows, rows, height, s->nearest);
+        Ends down = find_ends(box[0], box[2], item % rows, rows, height, s->nearest);
         const f32 *top = image + down.low * width * c, *bottom = image + down.high * width * c;
         for (u32 j = 0; j < columns; j++, y += c) {
-            Ends across = interpolation_of(box[1], box[3], j, columns, width, s->nearest);
+            Ends across = find_ends(box[1], box[3], j, columns, width, s->nearest);
             u32 l = across.low * c, r = across.high * c;
             if (!down.seen || !across.seen) {
                 SMALL for (u32 e = 0; e < c; e++) y[e] = s->fill;

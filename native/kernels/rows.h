@@ -2,8 +2,8 @@
 #pragma once
 #include "loops.h"
 
-/* Copies n bytes. For short pieces this is faster than memcpy, which is a call of the
-   host. */
+/* Copies n bytes. For short pieces this is faster than memcpy, which may be a call of
+   the WebAssembly host. */
 INLINE void copy(u8 *restrict y, const u8 *restrict x, u32 n) {
     INSIDE(x, n);
     INSIDE(y, n);
@@ -29,8 +29,8 @@ INLINE void copy(u8 *restrict y, const u8 *restrict x, u32 n) {
     case 128: DO(128); break;                                                            \
     case 256: DO(256); break;
 #endif
-/* Calls DO(width) with a constant width for common sizes: those of elements, and of a
-   pixel of three numbers. */
+/* Calls DO(width) with a constant width for common sizes: the sizes of elements, and of
+   a pixel with three channels. */
 #define BY_WIDTH(width, DO)                                                              \
     switch (width) {                                                                     \
     case 1: DO(1); break;                                                                \

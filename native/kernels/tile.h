@@ -1,5 +1,5 @@
-/* The micro-kernel of the matrix product, on WebAssembly and on native targets. It keeps
-   a tile of C in registers.
+/* The micro-kernel of the matrix product, on WebAssembly and on native targets. It
+   keeps a tile of C in registers.
 
    Map: panels of A and of B; the micro-kernel on WebAssembly; on native targets. */
 #pragma once
@@ -10,8 +10,8 @@
    ROW_MAJOR: at[r * step + k]
    INDEXED: at[starts[r] + places[k]]
    INDEXED_TRANSPOSED: at[starts[k] + places[r]]
-   INDEXED_CONTIGUOUS: the same, where places[r] is places[0] + r
-   All but the first occur on native targets only. */
+   INDEXED_CONTIGUOUS: like INDEXED_TRANSPOSED, where places[r] is places[0] + r
+   WebAssembly uses only PACKED. */
 typedef enum { PACKED, ROW_MAJOR, INDEXED, INDEXED_TRANSPOSED, INDEXED_CONTIGUOUS } Layout;
 typedef struct {
     Layout layout;
@@ -21,24 +21,25 @@ typedef struct {
 } PanelA;
 
 /* Panels of B: row k of the first panel begins at at[k * step], the next panel at
-   at[next]. A last panel with fewer columns is packed at `last`. On WebAssembly all are
-   packed. */
+   at[next]. If the last panel has fewer columns, it is packed at `last`. On WebAssembly
+   all panels are packed. */
 typedef struct {
     const f32 *at, *last;
     i64 step, next;
     f32 *to; /* on native targets: where the panels are copied to, or null */
 } PanelsB;
 
-/* `micro_kernel` computes rows[i][j..j+width) (+)= a b. `height` is at most PACKED_MR
-   and, on WebAssembly, `width` at most NR and A packed. With `f`, it adds the bias and
-   clips to the bounds of a ReLU; NaN stays NaN. */
+/* `micro_kernel` computes columns j to j + width - 1 of `height` rows: rows[i] = a b,
+   or += a b if `add`. `height` is at most PACKED_MR; on WebAssembly, `width` is at most
+   NR, and A is packed. With an epilogue `f`, it adds the bias and clips to the bounds
+   of a ReLU; NaN propagates. */
 #if !READS_IN_PLACE
 
-/* Tuned by measurement for the code of Cranelift (wasmtime 50). A constant offset outside
-   of the load becomes an addition, hence LOAD_AT. load32_splat costs three instructions,
-   a shuffle one. All loads between two branches move up to the first, so without the exit
-   in the middle of the loop registers are spilled. Of one, two and three steps per
-   iteration, two are fastest on Zen 5; three are 4 % faster on Zen 4. */
+/* Tuned by measurement for the code of Cranelift (wasmtime 50). A constant offset
+   outside of the load becomes an addition, hence LOAD_AT. load32_splat costs three
+   instructions, a shuffle one. Cranelift moves all loads between two branches up to the
+   first load; without the exit in the middle of the loop, registers would be spilled.
+   Two steps per iteration are fastest on Zen 5; three steps are 4 % faster on Zen 4. */
 #define LANE(v, i)                                                                     \
     wasm_i8x16_shuffle(v, v, 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3, 4 * i, 4 * i + 1, \
                        4 * i + 2, 4 * i + 3, 4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3,   \
@@ -112,7 +113,7 @@ enum { WIDTH = REGISTER };
 typedef f32 Vector __attribute__((vector_size(4 * WIDTH), aligned(4)));
 typedef i32 Mask __attribute__((vector_size(4 * WIDTH)));
 
-INLINE Vector vector_max(Vector x, Vector y) { /* NaN stays */
+INLINE Vector vector_max(Vector x, Vector y) { /* returns x if an operand is NaN */
     Mask less = x < y;
     return (Vector)(((Mask)y & less) | ((Mask)x & ~less));
 }
@@ -126,7 +127,7 @@ INLINE Vector clip_relu(Vector x, Activation activation) {
 
 INLINE Vector *vector_at(const f32 *p, u32 v) { return (Vector *)(p + v * WIDTH); }
 
-/* Copies the first n numbers of a vector; n is less than WIDTH. */
+/* Copies the first n elements of a vector; n is less than WIDTH. */
 INLINE void copy_part(f32 *to, const f32 *from, u32 n) {
 #define COPY(count)                                                                    \
     if (n & count) memcpy(to, from, 4 * count), to += count, from += count;
@@ -150,32 +151,34 @@ INLINE void store_part(f32 *p, Vector x, u32 n) {
 
 typedef Vector Accumulators[MR][NR / WIDTH];
 
-/* rows (+)= t, with f, for a tile that extends beyond C. */
+/* Stores a tile t that extends beyond C: rows = t, or += t if `add`, with epilogue f.
+   */
 static __attribute__((noinline)) void store_partial_tile(const Accumulators t,
                                                          f32 *const *rows, u32 height,
                                                          u32 j, u32 width, bool add,
                                                          const Epilogue *f) {
     Vector zero = {0};
     for (u32 v = 0; v * WIDTH < width; v++) {
-        u32 at = j + v * WIDTH, n = width - v * WIDTH;
-        Vector bias = f && f->bias ? load_part(f->bias + at, n) : zero;
+        u32 column = j + v * WIDTH, n = width - v * WIDTH;
+        Vector bias = f && f->bias ? load_part(f->bias + column, n) : zero;
         for (u32 r = 0; r < height; r++) {
             Vector x = t[r][v];
-            if (add) x += load_part(rows[r] + at, n);
+            if (add) x += load_part(rows[r] + column, n);
             if (f) {
                 x += bias;
                 if (f->activation != LINEAR) x = clip_relu(x, f->activation);
             }
-            store_part(rows[r] + at, x, n);
+            store_part(rows[r] + column, x, n);
         }
     }
 }
 
-/* Unrolls a loop of constant length, so that its arrays stay in registers. */
+/* Unrolls a loop of constant length, so that the arrays it indexes stay in registers.
+   */
 #define EACH(i, n) _Pragma("clang loop unroll(full)") for (u32 i = 0; i < (n); i++)
 
-/* Where the micro-kernel reads: pointers to element k of each row, or of each third row,
-   and to row k of B. */
+/* Where the micro-kernel reads: pointers to element k of each row (ROW_MAJOR: of every
+   third row), and to row k of B. */
 typedef struct {
     const f32 *a[MR], *b;
     f32 *to;                    /* where row k of B is copied to */
@@ -184,10 +187,10 @@ typedef struct {
     i64 ahead; /* from a row to the row of the next panel that is prefetched */
 } Cursor;
 
-enum { PREFETCH_ROWS = 32 }; /* rows of B from the copied one to the prefetched one */
+enum { PREFETCH_ROWS = 32 }; /* distance from the copied to the prefetched row of B */
 
-/* c += a b over `count` elements of k. `layout`, `high`, `wide` and `count` are
-   constants. The pointers move once at the end. */
+/* Computes c += a b over `count` elements of k. `layout`, `high`, `wide` and `count`
+   are compile-time constants. The pointers are advanced once, at the end. */
 INLINE void rank_k_update(Accumulators c, Layout layout, u32 high, u32 wide, u32 count,
                           bool copy, Cursor *from) {
 #pragma clang fp contract(fast)
@@ -218,12 +221,13 @@ INLINE void rank_k_update(Accumulators c, Layout layout, u32 high, u32 wide, u32
     EACH(r, layout == ROW_MAJOR ? high : 0) {
         if (r % 3 == 0 && count > 1) __builtin_prefetch(from->a[r] + from->ahead);
         if (r % 3 == 0) from->a[r] += count;
-        /* keeps the compiler from making a pointer per row */
+        /* keeps the compiler from using one pointer per row */
         __asm__("" : "+r"(from->a[r / 3 * 3]));
     }
 }
 
-/* Computes a tile of `high` rows and `wide` vectors; both and `layout` are constants. */
+/* Computes a tile of `high` rows and `wide` vectors; these and `layout` are
+   compile-time constants. */
 INLINE void update_tile(Layout layout, u32 high, u32 wide, bool copy, const PanelA *left,
                         u32 ahead, u32 depth, PanelsB right, f32 *const *rows, u32 height,
                         u32 j, u32 width, bool add, const Epilogue *f) {
@@ -232,16 +236,16 @@ INLINE void update_tile(Layout layout, u32 high, u32 wide, bool copy, const Pane
     Cursor from = {.b = right.at, .to = right.to, .starts = left->starts,
                    .places = left->places, .stride = left->step};
     from.ahead = ahead * left->step;
-    /* else there are too few registers */
+    /* indexed layouts need packed panels: there are too few registers for a stride */
     from.step = layout <= ROW_MAJOR ? right.step : NR;
     from.a[0] = left->at + (layout == INDEXED_CONTIGUOUS ? left->places[0] : 0);
     EACH(r, high) {
-        u32 here = MIN(r, height - 1); /* missing rows repeat the last one */
+        u32 row = MIN(r, height - 1); /* missing rows repeat the last one */
         if (layout == ROW_MAJOR && r % 3 == 0) from.a[r] = left->at + r * from.stride;
-        if (layout == INDEXED) from.a[r] = left->at + left->starts[here];
-        if (layout == INDEXED_TRANSPOSED) from.at[r] = left->places[here];
+        if (layout == INDEXED) from.a[r] = left->at + left->starts[row];
+        if (layout == INDEXED_TRANSPOSED) from.at[r] = left->places[row];
         EACH(v, wide) c[r][v] = (Vector){0};
-        EACH(v, wide) __builtin_prefetch(rows[here] + j + v * WIDTH, 1);
+        EACH(v, wide) __builtin_prefetch(rows[row] + j + v * WIDTH, 1);
     }
     u32 k = depth / UNROLL;
     for (; k; k--) rank_k_update(c, layout, high, wide, UNROLL, copy, &from);
@@ -264,24 +268,24 @@ INLINE void update_panels(Layout layout, PanelA a, u32 depth, PanelsB b, f32 *co
     enum { ALL = NR / WIDTH };
     u32 high = scattered ? SCATTERED_MR : MR, two = high * 2 / 3, one = high / 3;
 #define PART(high, wide, copy)                                                         \
-    update_tile(layout, high, wide, copy, &p, ahead, depth, b, rows + r, left, j,      \
-                here, add, f)
+    update_tile(layout, high, wide, copy, &p, ahead, depth, b, rows + r, rows_left, j, \
+                columns, add, f)
 #define WIDE_OR_NOT(high)                                                              \
-    here > WIDTH ? PART(high, ALL, false) : PART(high, 1, false)
+    columns > WIDTH ? PART(high, ALL, false) : PART(high, 1, false)
     for (u32 end = j + width; j < end; j += NR, b.at += b.next) {
-        u32 here = MIN(NR, end - j);
+        u32 columns = MIN(NR, end - j);
         /* Each of the last three panels of B prefetches a third of the next rows. */
         u32 after = (end - j - 1) / NR, ahead = after < 3 ? PACKED_MR + after : 0;
         PanelA p = a;
-        bool whole = here == NR;
+        bool whole = columns == NR;
         if (!whole) b.at = b.last, b.step = NR;
         for (u32 r = 0; r < height; r += high) {
-            u32 left = height - r;
+            u32 rows_left = height - r;
             if (layout <= ROW_MAJOR && b.to && whole && r == 0)
                 PART(high, ALL, true);
-            else if (left > two || scattered)
+            else if (rows_left > two || scattered)
                 WIDE_OR_NOT(high);
-            else if (left > one)
+            else if (rows_left > one)
                 WIDE_OR_NOT(two);
             else
                 WIDE_OR_NOT(one);

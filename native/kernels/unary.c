@@ -1,5 +1,5 @@
-/* Unary functions. float64 and rarely used float32 functions are those of the C library.
-   */
+/* Unary functions. Float64 functions and rarely used float32 functions come from the C
+   library. */
 #include "elementwise.h"
 #include "mathematics.h"
 

@@ -1,10 +1,10 @@
 /* 3 x 3 convolutions with 16 instead of 36 multiplications per 2 x 2 tile of outputs
    (Winograd; Lavin and Gray, 2016).
 
-   For the 4 x 4 input d of a tile and a filter f, y = Aᵀ (G f Gᵀ · Bᵀ d B) A. The product
-   in the middle is element-wise; summed over channels, each of the 16 elements is a
-   matrix product [tiles, in] [in, out]. On WebAssembly, Bᵀ d B is computed where A is
-   packed.
+   For the 4 x 4 input d of a tile and a filter f, y = Aᵀ (G f Gᵀ · Bᵀ d B) A. The
+   product in the middle is element-wise; summed over channels, each of its 16 elements
+   is a matrix product [tiles, in] [in, out]. On WebAssembly, Bᵀ d B is computed while
+   the operand A of the product is packed.
 
    Map: filter transform; input transform; output transform; the convolution. */
 #include "winograd.h"
@@ -15,16 +15,16 @@ typedef struct {
     u32 in, out;
     const f32 *x, *filter;
     f32 *u, *m, *y; /* [16, in, out], [16, tiles, out] */
-    u32 plane;      /* elements between the 16 matrices of m; not a power of two */
+    u32 plane;      /* distance between the 16 matrices of m; not a power of two */
 #if READS_IN_PLACE
     f32 *v; /* [16, tiles, in] */
-    u32 v_plane; /* elements between its 16 matrices */
+    u32 v_plane; /* distance between the 16 matrices of v */
 #endif
     u32 first;      /* the first tile in progress */
     const Epilogue *epilogue;
 } WinogradConv;
 
-/* numbers of filters that are worth a thread */
+/* The number of filters whose transform is worth another thread. */
 enum { TASK_MIN_FILTERS = WINOGRAD_THREAD_FILTERS };
 
 /* --- filter transform ------------------------------------------------------------- */
@@ -55,20 +55,20 @@ static void transform_filter(u32 c, u32 end, void *ctx) {
 
 static const f32 zeros[KC];
 #if !READS_IN_PLACE
-/* Row p of Bᵀ: element these[p] plus signs[p] times element those[p]. */
-static const i32 these[4] = {0, 1, 2, 1}, those[4] = {2, 2, 1, 3};
+/* Row p of Bᵀ d is row first_row[p] of d plus signs[p] times row second_row[p]. */
+static const i32 first_row[4] = {0, 1, 2, 1}, second_row[4] = {2, 2, 1, 3};
 static const f32 signs[4] = {-1, 1, -1, -1};
 #endif
 
 static const f32 *tile_input(const WinogradConv *s, Output p, i32 row, i32 column, u32 k) {
     p.output[1] *= 2, p.output[2] *= 2;
     const i32 position[3] = {0, row, column};
-    i32 at = read_by(s->axes, p, position);
-    return at < 0 ? zeros : s->x + (u32)at * s->in + k;
+    i32 element = input_element(s->axes, p, position);
+    return element < 0 ? zeros : s->x + (u32)element * s->in + k;
 }
 
 #if !READS_IN_PLACE
-/* Rows of A are tiles; `a - x` is the number of the matrix among the 16. */
+/* Rows of A are tiles; `a - x` is the number of the matrix, from 0 to 15. */
 static void pack_tiles(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 depth,
                        f32 *block) {
     const WinogradConv *s = g->context;
@@ -79,18 +79,18 @@ static void pack_tiles(const Gemm *g, const f32 *a, u32 i, u32 rows, u32 k, u32 
         Output tile[4];
         four_outputs(s->tiles, s->first + i + r, s->first + i + rows, tile);
         for (u32 t = 0; t < 4; t++) {
-            d[t][0] = tile_input(s, tile[t], these[p], these[q], k);
-            d[t][1] = tile_input(s, tile[t], these[p], those[q], k);
-            d[t][2] = tile_input(s, tile[t], those[p], these[q], k);
-            d[t][3] = tile_input(s, tile[t], those[p], those[q], k);
+            d[t][0] = tile_input(s, tile[t], first_row[p], first_row[q], k);
+            d[t][1] = tile_input(s, tile[t], first_row[p], second_row[q], k);
+            d[t][2] = tile_input(s, tile[t], second_row[p], first_row[q], k);
+            d[t][3] = tile_input(s, tile[t], second_row[p], second_row[q], k);
         }
         f32 *to = packed_row(block, r, depth);
         for (u32 c = 0; c < depth; c += 4, to += 4 * PACKED_MR) {
             f32 v[4][4];
             for (u32 t = 0; t < 4; t++) {
-                v4 this = FMA(LOAD(d[t][1] + c), by_column, LOAD(d[t][0] + c));
-                v4 that = FMA(LOAD(d[t][3] + c), by_column, LOAD(d[t][2] + c));
-                STORE(v[t], FMA(that, by_row, this));
+                v4 first = FMA(LOAD(d[t][1] + c), by_column, LOAD(d[t][0] + c));
+                v4 second = FMA(LOAD(d[t][3] + c), by_column, LOAD(d[t][2] + c));
+                STORE(v[t], FMA(second, by_row, first));
             }
             transpose4x4(v[0], v[1], v[2], v[3], to, PACKED_MR);
         }
@@ -131,30 +131,31 @@ static void transform_input(u32 i, u32 end, void *ctx) {
 
 /* --- output transform -------------------------------------------------------------- */
 
-/* Computes four channels of an output directly: for infinities, whose differences are
-   NaN. */
+/* Computes four channels of an output without Winograd's algorithm. This is for
+   infinities, because their differences are NaN. */
 static v4 direct_conv(const WinogradConv *s, Output p, u32 k) {
     v4 total = SPLAT(0);
     for (i32 i = 0; i < 9; i++) {
         const i32 position[3] = {0, i / 3, i % 3};
-        i32 at = read_by(s->axes, p, position);
+        i32 element = input_element(s->axes, p, position);
         const f32 *f = s->filter + (u32)i * s->in * s->out + k;
-        for (u32 c = 0; at >= 0 && c < s->in; c++)
-            total = FMA(SPLAT(s->x[(u32)at * s->in + c]), LOAD(f + c * s->out), total);
+        for (u32 c = 0; element >= 0 && c < s->in; c++)
+            total = FMA(SPLAT(s->x[(u32)element * s->in + c]), LOAD(f + c * s->out),
+                        total);
     }
     return total;
 }
 
-/* Finds where the four outputs of a tile are written; null for those outside of y. */
-static void tile_outputs(const WinogradConv *s, u32 i, Output *at, f32 **to) {
+/* Finds the addresses of the four outputs of a tile; null for outputs outside of y. */
+static void tile_outputs(const WinogradConv *s, u32 i, Output *outputs, f32 **to) {
     Output tile = output_of(s->tiles, s->first + i);
     for (i32 j = 0; j < 4; j++) {
-        at[j] = tile;
-        at[j].output[1] = 2 * tile.output[1] + j / 2;
-        at[j].output[2] = 2 * tile.output[2] + j % 2;
-        bool there = at[j].output[1] < s->axes[1].outputs &&
-                     at[j].output[2] < s->axes[2].outputs;
-        to[j] = there ? s->y + written(s->axes, at[j]) * s->out : 0;
+        outputs[j] = tile;
+        outputs[j].output[1] = 2 * tile.output[1] + j / 2;
+        outputs[j].output[2] = 2 * tile.output[2] + j % 2;
+        bool inside = outputs[j].output[1] < s->axes[1].outputs &&
+                      outputs[j].output[2] < s->axes[2].outputs;
+        to[j] = inside ? s->y + output_element(s->axes, outputs[j]) * s->out : 0;
     }
 }
 
@@ -196,9 +197,9 @@ static void transform_output(u32 i, u32 end, void *ctx) {
     }
 }
 #else
-enum { BLOCK_CHANNELS = 256 }; /* channels whose outputs are on the stack */
+enum { BLOCK_CHANNELS = 256 }; /* channels whose outputs are kept on the stack */
 
-/* y[j] = Aᵀ m A for n channels from m on. Returns whether all are finite. */
+/* Computes y[j] = Aᵀ m A for n channels from m on. Returns whether all are finite. */
 static bool transform_products(const f32 *m, u32 far, u32 n, f32 y[4][BLOCK_CHANNELS]) {
     u32 infinite = 0;
 #pragma clang loop vectorize(assume_safety)
@@ -244,7 +245,7 @@ static void transform_output(u32 i, u32 end, void *ctx) {
 
 /* --- the convolution --------------------------------------------------------------- */
 
-/* The 16 matrix products of the tiles in progress. */
+/* Returns the 16 matrix products of the tiles in progress. */
 static Gemm products(const WinogradConv *s, u32 tiles) {
     return (Gemm){.m = tiles, .n = s->out, .k = s->in, .batches = 16,
                   .b = s->u, .b_row = (i32)s->out, .b_column = 1,
@@ -268,7 +269,8 @@ typedef struct {
     u32 next;       /* the first tile that no worker has begun */
 } Workers;
 
-/* A worker computes tiles until none are left; inside of it `gemm` runs on one thread. */
+/* A worker computes tiles until none are left; within a worker, `gemm` runs on one
+   thread. */
 static void run_worker(u32 i, u32 end, void *ctx) {
     Workers *workers = ctx;
     for (; i < end; i++) {
@@ -304,5 +306,5 @@ void winograd(const Windows *w, const f32 *x, const f32 *filter, f32 *y, f32 *be
     INSIDE(between, (u64)(size + 16 * s.plane) * sizeof(f32));
     CHECK(in % 4 == 0 && out % 4 == 0 && a[0].size == 1, "not for these windows");
     parallel_for(transform_filter, &s, in, CEIL_DIV(TASK_MIN_FILTERS, out));
-    run_tiles(&s, (u32)w->batch * outputs_of(s.tiles), tiles, lanes);
+    run_tiles(&s, (u32)w->batch * output_count(s.tiles), tiles, lanes);
 }

@@ -1,6 +1,6 @@
-/* The functions of processor.h on float32 vectors of any width. This file is included
-   once per vector type T, with TF and TU, the types of its elements as float32 and as
-   u32. `f32x4` in a name says what an element is, not how many there are. */
+/* The functions of processor.h for float32 vectors of any width. This file is included
+   once per vector type T; TF and TU are the vector types with float32 and u32 elements.
+   `f32x4` in a name gives the type of the elements, not their number. */
 #define F(v) ((TF)(v))
 #define U(v) ((TU)(v))
 #define V(v) ((T)(v))
@@ -26,10 +26,10 @@ OP T wasm_v128_or(T a, T b) { return a | b; }
 OP T wasm_v128_xor(T a, T b) { return a ^ b; }
 OP T wasm_v128_andnot(T a, T b) { return a & ~b; }
 OP T of_where(T mask, T a, T b) { return (a & mask) | (b & ~mask); }
-/* b < a ? b : a, as the instruction minps does, and the same of maxps */
+/* b < a ? b : a, like the instruction minps; and a < b ? b : a, like maxps */
 OP T wasm_f32x4_pmin(T a, T b) { return of_where(V(F(b) < F(a)), b, a); }
 OP T wasm_f32x4_pmax(T a, T b) { return of_where(V(F(a) < F(b)), b, a); }
-OP T wasm_f32x4_max(T a, T b) { /* NaN where either is */
+OP T wasm_f32x4_max(T a, T b) { /* NaN if either is NaN */
     T larger = of_where(V(F(a) < F(b)), b, a);
     larger = of_where(V(F(a) == F(b)), a & b, larger); /* 0 and -0 */
     return of_where(V(F(b) != F(b)), b, of_where(V(F(a) != F(a)), a, larger));

@@ -1,10 +1,9 @@
-/* Shared by the headers of native targets: WebAssembly's SIMD functions on vector types.
+/* WebAssembly's SIMD functions on vector types, for the headers of native targets.
 
-   These are the functions of clang's wasm_simd128.h that kernels use. Their values are the
-   same, except that `relaxed` multiply-adds always round once. `vec` is a vector as wide as
-   a register; plugrad.h says what it must provide. The including header defines REGISTER,
-   the float32 elements of a register, and HAS_FMA.
-*/
+   These are the functions of clang's wasm_simd128.h that kernels use. They return the
+   same values, except that `relaxed` multiply-adds always round once. `vec` is a vector
+   as wide as a register; plugrad.h lists the functions that it needs. The including
+   header defines REGISTER, the float32 elements per register, and HAS_FMA. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,7 +14,7 @@
 #define CACHE_CONTROL 1
 #define INTERLEAVES 1
 #define WINOGRAD_THREAD_FILTERS 2048
-/* During the latency of an addition eight can be issued. */
+/* Eight additions can be issued during the latency of one. */
 #define ROUND 64
 #define BY_ROUND _Pragma("clang loop vectorize_width(16) interleave_count(4)")
 
@@ -54,7 +53,7 @@ OP v128_t wasm_i32x4_splat(int32_t x) { return (v128_t){x, x, x, x}; }
 #define wasm_i8x16_shuffle(a, b, ...)                                                    \
     (v128_t) __builtin_shufflevector((of_i8x16)(a), (of_i8x16)(b), __VA_ARGS__)
 
-/* --- as wide as a register, or as REGISTERS of them ------------------------------- */
+/* --- vectors of one register, or of REGISTERS registers --------------------------- */
 
 #ifdef REGISTERS
 #define LANES (REGISTER * REGISTERS)
@@ -74,7 +73,7 @@ typedef uint32_t of_words OF_SIZE(4 * LANES);
 OP vec VLOAD(const void *p) { vec v; memcpy(&v, p, sizeof v); return v; }
 OP vec VEC(float x) { return (vec)((of_floats)x); }
 OP vec VINT(int32_t n) { return n - (vec){0}; }
-/* The first n < LANES lanes; the others are zeros. */
+/* Load and store the first n < LANES lanes; the other lanes are zeros. */
 typedef bool of_bools __attribute__((ext_vector_type(LANES)));
 OP of_bools of_first(uint32_t n) {
     static const int32_t numbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -86,10 +85,11 @@ OP vec vload_partial(const float *p, uint32_t n) {
 OP void vstore_partial(float *p, vec v, uint32_t n) {
     __builtin_masked_store(of_first(n), (of_floats)v, p);
 }
-/* Conversions to the first four lanes, and from four lanes. */
+/* Returns the first four lanes; extends four lanes by zeros. */
 OP v128_t first4(vec v) { v128_t y; memcpy(&y, &v, sizeof y); return y; }
 OP vec with4(v128_t v) { vec y = {0}; memcpy(&y, &v, sizeof v); return y; }
-/* Reduces all lanes, by fours and then by halves. */
+/* Reduces all lanes: halves of vectors of four lanes, then halves of the last vector.
+   */
 #define FOLD(v, FUNCTION)                                                                \
     v128_t t[LANES / 4];                                                                 \
     memcpy(t, &v, sizeof t);                                                             \
@@ -99,7 +99,7 @@ OP vec with4(v128_t v) { vec y = {0}; memcpy(&y, &v, sizeof v); return y; }
     t[0] = FUNCTION(t[0], wasm_i32x4_shuffle(t[0], t[0], 1, 0, 3, 2));                   \
     return wasm_f32x4_extract_lane(t[0], 0);
 OP float reduce_add(vec v) { FOLD(v, wasm_f32x4_add) }
-OP float reduce_max(vec v) { FOLD(v, wasm_f32x4_max) } /* NaN where one is */
+OP float reduce_max(vec v) { FOLD(v, wasm_f32x4_max) } /* NaN if a lane is NaN */
 #undef FOLD
 #endif
 #undef OF_SIZE

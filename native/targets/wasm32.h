@@ -1,6 +1,6 @@
 /* WebAssembly with 128-bit and relaxed SIMD, whose modules are sent to browsers. */
 #pragma once
-#include <wasm_simd128.h> /* clang's: its names are those that all kernels use */
+#include <wasm_simd128.h> /* of clang; all kernels use its names */
 
 #define REGISTER 4
 #define ROUND 16

@@ -1,9 +1,9 @@
-/* x86-64: registers of AVX-512 (x86_64_v4), AVX2 (x86_64_v3) or SSE4 (x86_64_v2). */
+/* x86-64 with AVX-512 (x86_64_v4), AVX2 (x86_64_v3) or SSE4 (x86_64_v2). */
 #pragma once
 
 #if defined(__AVX512F__)
 #define REGISTER 16
-/* 32 registers: 24 for C */
+/* 32 registers, of which 24 contain the tile of C */
 #define GEMM_MR 12
 #define GEMM_SCATTERED_MR 6
 #define GEMM_PACKED_MR 12
@@ -12,7 +12,7 @@
 #define GEMM_KC 512
 #elif defined(__AVX2__)
 #define REGISTER 8
-/* 16 registers: 12 for C */
+/* 16 registers, of which 12 contain the tile of C */
 #define GEMM_MR 6
 #define GEMM_SCATTERED_MR 6
 #define GEMM_PACKED_MR 12

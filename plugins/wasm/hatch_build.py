@@ -1,16 +1,17 @@
-"""Compiles the modules of the wheel, with clang out of ziglang.
+"""Compile the modules of the wheel with the clang in ziglang.
 
-The sources are those of ``native/kernels``, which plugrad-cpu compiles, too, and of
-``src_c``. In a checkout ``native`` is at the top; an sdist has a copy of it.
+The sources are in ``src_c`` and in ``native/kernels``, which plugrad-cpu also compiles.
+``native`` is at the top of a checkout; an sdist contains a copy of it.
 
-Every family is a module of its own, which becomes machine code when one of its kernels
-is first needed. All import one memory, in which each has a place for its data; none
-calls another. There is a plain and a threaded one of each, and an ``index.json`` that
-says which module exports what.
+Each family is a separate module, which wasmtime compiles to machine code when one of
+its kernels is first needed. All modules import the same memory, in which each has a
+place for its data; no module calls another. Each module is built in a plain and a
+threaded version. An ``index.json`` lists which module exports which function.
 
-They land in ``src/plugrad_wasm/modules``, so that an editable install finds them; they
-are made anew when a source is newer. ``python hatch_build.py`` does the same by hand.
-With PLUGRAD_WASM_DEBUG_BUILD=1 in the environment kernels check their bounds.
+The modules are written to ``src/plugrad_wasm/modules``, so that an editable install
+finds them. They are rebuilt if a source is newer; ``python hatch_build.py`` rebuilds
+them in any case. With PLUGRAD_WASM_DEBUG_BUILD=1 in the environment, kernels check
+their bounds.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ FOLDERS = [NATIVE / "kernels", ROOT / "src_c"]
 INCLUDES = [f"-iquote{folder}" for folder in (NATIVE, NATIVE / "kernels")]
 MODULES = ROOT / "src" / "plugrad_wasm" / "modules"
 KINDS = ("plain", "threaded")
-# Files in which kernels call functions of the others' are one module.
+# Files whose functions call each other are linked into one module.
 MODULES_OF_FILES = {"matmul": ["matmul", "gemm", "conv", "depthwise"]}
 MODULES_OF_FILES["matmul"] += ["recurrent", "winograd"]
 MODULES_OF_FILES["region"] = ["region", "loops"]
-# Families of which a module has a copy of its own: of the functions that it calls.
+# Files of which a module links its own copy, for the functions that it calls.
 COPIES = {"region": ["activation", "binary", "cast", "compare", "unary"]}
-# What all modules may use: a copy of it is in each that does.
+# Files that any module may use; each module that does links a copy.
 COMMON = ["runtime", "elementwise"]
-STACK = 1 << 20  # bytes of it at the beginning of memory; then the data
+STACK = 1 << 20  # bytes at the beginning of memory; the data follows
 
-# The C library is there for its mathematics alone: nothing imports any of WASI.
+# The C library is used only for its mathematical functions; nothing imports WASI.
 COMPILE = [
     *("-target", "wasm32-wasi", "-mexec-model=reactor", "-std=gnu17", "-O3"),
     *("-msimd128", "-mrelaxed-simd", "-ffp-contract=off"),
@@ -55,14 +56,14 @@ SHARED += ["-Wl,--import-memory", "-Wl,--max-memory=4294901760"]
 LINK = [
     *("-s", "--no-entry", "--gc-sections", "--stack-first", f"-zstack-size={STACK}"),
     *("--import-memory", "--max-memory=4294901760", "--export=__stack_pointer"),
-    "--extra-features=bulk-memory",  # else zeros of imported memory are in the module
+    "--extra-features=bulk-memory",  # otherwise modules would contain zeros
 ]
 THREADED = ["--shared-memory", "--export=this_module"]
 THREADED += ["--export=__wasm_init_tls", "--export=__tls_size"]
 
 
 def compile_modules(to: Path = MODULES, *, debug: bool | None = None) -> None:
-    """Write all modules, and the index, into a folder."""
+    """Build all modules and their indexes into a folder."""
     if debug is None:
         debug = os.environ.get("PLUGRAD_WASM_DEBUG_BUILD", "0") not in ("", "0")
     new = to.resolve().with_name(f"{to.name}.new")  # programs may be reading the old
@@ -76,22 +77,22 @@ def compile_modules(to: Path = MODULES, *, debug: bool | None = None) -> None:
 
 
 def sources() -> dict[str, Path]:
-    """Return the sources by their names."""
+    """Return the C files by name."""
     found = [path for folder in FOLDERS for path in folder.glob("*.c")]
     return {path.stem: path for path in sorted(found, key=lambda path: path.stem)}
 
 
 def families() -> dict[str, list[str]]:
-    """Return the files of each module by its name."""
+    """Return the files of each module by the name of the module."""
     alone = {*sources()} - {*COMMON}
     alone -= {file for files in MODULES_OF_FILES.values() for file in files}
     return {name: [name] for name in sorted(alone)} | MODULES_OF_FILES
 
 
 def compile_all(kind: str, debug: bool) -> tuple[dict[str, str], list[str]]:
-    """Return where the object of each file is, and the libraries.
+    """Return the path of the object of each file, and the paths of the libraries.
 
-    Those of copies, which export nothing, are ``copies/NAME``.
+    The key of a copy, which exports nothing, is ``copies/NAME``.
     """
     flags = COMPILE + (SHARED if kind == "threaded" else [])
     flags += ["-DPLUGRAD_DEBUG"] if debug else []
@@ -105,26 +106,26 @@ def compile_all(kind: str, debug: bool) -> tuple[dict[str, str], list[str]]:
 def compile_files(
     name: str, flags: list[str], files: list[str]
 ) -> tuple[dict[str, str], list[str]]:
-    """Return where the objects of some files are, and the libraries.
+    """Return the paths of the objects of some files, and those of the libraries.
 
-    All are linked into one module, which nobody needs: it shows that nothing is
-    undefined, and the linker's command, which names them.
+    The files are linked into one module, which is not used: this checks that no symbol
+    is undefined, and prints the command of the linker, which contains the paths.
     """
     output = ROOT / "build" / name
     output.parent.mkdir(exist_ok=True)
     paths = [str(sources()[file]) for file in files]
-    said = ziglang("cc", *flags, *INCLUDES, *paths, "-o", str(output))
-    (command,) = [line for line in said.splitlines() if line.startswith("wasm-ld ")]
+    messages = ziglang("cc", *flags, *INCLUDES, *paths, "-o", str(output))
+    (command,) = [line for line in messages.splitlines() if line.startswith("wasm-ld ")]
     words = [Path(word) for word in shlex.split(command)]
     objects = {p.stem: str(p) for p in words if p.suffix == ".o"}
     return objects, [str(p) for p in words if p.suffix == ".a"]
 
 
 def link(to: Path, objects: dict[str, str], libraries: list[str]) -> dict[str, Any]:
-    """Write all modules of a kind, each with its data behind that of the one before.
+    """Link all modules of a kind, each with its data after that of the previous one.
 
     Returns:
-        The index: where the data ends, and the module of each function.
+        The index: where the data of all modules ends, and the module of each function.
 
     Raises:
         RuntimeError: Two modules export the same name.
@@ -148,10 +149,10 @@ def link(to: Path, objects: dict[str, str], libraries: list[str]) -> dict[str, A
 
 
 def ziglang(*arguments: str) -> str:
-    """Run a tool of ziglang among the sources, and return what it says.
+    """Run a ziglang tool in the folder of the sources, and return its messages.
 
     Raises:
-        RuntimeError: It fails; with what it says.
+        RuntimeError: The tool fails. The error contains its messages.
 
     """
     cache = str(ROOT / "build" / "zig")
@@ -172,17 +173,17 @@ def ziglang(*arguments: str) -> str:
     return done.stderr
 
 
-# --- what is in a module ---------------------------------------------------------
+# --- the contents of a module ----------------------------------------------------
 
 
-IMPORT, EXPORT = 2, 7  # the numbers of sections
-FUNCTION, MEMORY = 0, 2  # and of kinds
-# What Python calls of each module.
+IMPORT, EXPORT = 2, 7  # numbers of sections
+FUNCTION, MEMORY = 0, 2  # numbers of kinds of imports and exports
+# Functions that every module exports for Python.
 RUNTIME = {"work", "worker_failed", "settle", "start", "quit", "__wasm_init_tls"}
 
 
 def read_sections(module: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield number and contents of each section of a module."""
+    """Yield the number and the contents of each section of a module."""
     at = 8
     while at < len(module):
         size, begin = number(module, at + 1)
@@ -191,7 +192,7 @@ def read_sections(module: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def memory_pages(section: bytes) -> int:
-    """Return how large the memory has to be, in units of 64 KiB."""
+    """Return the minimum size of the imported memory, in units of 64 KiB."""
     count, at = number(section, 0)
     for _ in range(count):
         for _ in ("module", "name"):
@@ -216,7 +217,7 @@ def exports(section: bytes) -> Iterator[str]:
 
 
 def number(data: bytes, at: int) -> tuple[int, int]:
-    """Read a number of seven bits a byte; return where it ends, too."""
+    """Read a LEB128 number; return it and the offset of its end."""
     value = shift = 0
     while True:
         value |= (data[at] & 0x7F) << shift
@@ -227,13 +228,13 @@ def number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def text(data: bytes, at: int) -> tuple[str, int]:
-    """Read a name; return where it ends, too."""
+    """Read a name; return it and the offset of its end."""
     size, at = number(data, at)
     return data[at : at + size].decode(), at + size
 
 
 def outdated() -> bool:
-    """Tell whether a module is missing, or older than a source."""
+    """Return whether a module is missing or older than a source."""
     files = [path for folder in (NATIVE, ROOT / "src_c") for path in folder.rglob("*")]
     made = [MODULES / kind / f"{name}.wasm" for name in families() for kind in KINDS]
     made += [MODULES / kind / "index.json" for kind in KINDS]
@@ -249,10 +250,10 @@ else:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
     class Hook(BuildHookInterface[Any]):
-        """Compiles before a wheel or an editable install is made."""
+        """Compiles the modules before a wheel or an editable install is built."""
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-            """Bring the modules up to date and into the wheel."""
+            """Rebuild outdated modules, and add them to the wheel."""
             if self.target_name == "sdist":
                 build_data["force_include"][str(NATIVE)] = "native"
                 return

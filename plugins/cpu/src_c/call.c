@@ -1,9 +1,9 @@
 /* Kernels of a shared library as Python objects: `kernel(array, 3, 0.5, None)`.
 
-   A kernel takes addresses, u32 and doubles; its entry point (library/entry.h) lists them
-   and calls it. An array passes the address of its elements, which must be contiguous
-   (unless the kernel is told strides), aligned and of the machine's byte order; None
-   passes NULL.
+   The parameters of a kernel are addresses, u32 and doubles; its entry point
+   (library/entry.h) lists them and calls the kernel. For an array, the address of its
+   elements is passed. The array must be aligned, in the machine's byte order and,
+   unless the kernel takes strides, contiguous. For None, NULL is passed.
 
    The GIL is released for large arrays. */
 #include "native.h"
@@ -134,8 +134,8 @@ static PyObject *prototype(PyObject *self, void *closure) {
 }
 
 static PyGetSetDef properties[] = {
-    {"address", address, NULL, "Where the entry point is in memory.", NULL},
-    {"kinds", kinds, NULL, "Of each argument p (array), u (integer) or d (float).", NULL},
+    {"address", address, NULL, "The address of the entry point.", NULL},
+    {"kinds", kinds, NULL, "Per argument: p (array), u (integer) or d (float).", NULL},
     {"prototype", prototype, NULL, "Name and parameters, as in C.", NULL},
     {NULL},
 };
@@ -175,9 +175,9 @@ static bool read_matrix(PyObject *x, bool transposed, Matrix *to) {
     return reach < INT32_MAX && (to->steps[0] == 1 || to->steps[1] == 1);
 }
 
-/* product(kernel, a, b, transpose_a, transpose_b, rows, columns, products): None for what
-   `plan` of linalg.py has to look at, for small ones, as that does, and if the kernel is
-   not one of the library, but what a test has put in its place. */
+/* product(kernel, a, b, transpose_a, transpose_b, rows, columns, products). Returns
+   None for matrices that `plan` of linalg.py must handle, for products that are too
+   small, by the same rule as in `plan`, and if a test has replaced the kernel. */
 static PyObject *product(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Matrix a, b;
     if (count != 8) {
@@ -192,26 +192,26 @@ static PyObject *product(PyObject *module, PyObject *const *args, Py_ssize_t cou
         !read_matrix(args[2], args[4] == Py_True, &b))
         Py_RETURN_NONE;
     npy_intp shape[2] = {a.sizes[0], b.sizes[1]}, size = shape[0] * shape[1];
-    npy_intp sum = a.sizes[1], least[3];
+    npy_intp k = a.sizes[1], least[3];
     for (int i = 0; i < 3; i++)
         if ((least[i] = PyLong_AsSsize_t(args[5 + i])) < 0) return NULL;
     bool small = shape[0] < least[0] || shape[1] < least[1];
-    if (sum != b.sizes[0] || !sum || !size || size >= INT32_MAX ||
-        (small && (double)size * (double)sum < (double)least[2]))
+    if (k != b.sizes[0] || !k || !size || size >= INT32_MAX ||
+        (small && (double)size * (double)k < (double)least[2]))
         Py_RETURN_NONE;
     PyArrayObject *y = (PyArrayObject *)PyArray_SimpleNew(2, shape, NPY_FLOAT);
     if (y == NULL) return NULL;
-    int32_t how[11] = {(int32_t)shape[0], (int32_t)shape[1], (int32_t)sum, 1};
+    int32_t how[11] = {(int32_t)shape[0], (int32_t)shape[1], (int32_t)k, 1};
     for (int axis = 0; axis < 2; axis++) {
         how[4 + axis] = (int32_t)a.steps[axis];
         how[7 + axis] = (int32_t)b.steps[axis];
     }
-    Argument a_of[MAX_ARGUMENTS] = {
+    Argument arguments[MAX_ARGUMENTS] = {
         {.address = how}, {.address = PyArray_DATA((PyArrayObject *)args[1])},
         {.address = PyArray_DATA((PyArrayObject *)args[2])}, {.address = PyArray_DATA(y)}};
-    npy_intp numbers = a.sizes[0] * sum + sum * shape[1] + size;
-    PyThreadState *state = numbers * 4 >= NOGIL_MIN_BYTES ? PyEval_SaveThread() : NULL;
-    entry->call(a_of); /* without bias, slopes, activation and alpha */
+    npy_intp elements = a.sizes[0] * k + k * shape[1] + size;
+    PyThreadState *state = elements * 4 >= NOGIL_MIN_BYTES ? PyEval_SaveThread() : NULL;
+    entry->call(arguments); /* no bias, slopes, activation and slope */
     if (state != NULL) PyEval_RestoreThread(state);
     return (PyObject *)y;
 }
@@ -270,7 +270,7 @@ const Entry *entry_named(const char *name) {
     return entry;
 }
 
-static PyObject *find(PyObject *name, bool strided) {
+static PyObject *make_function(PyObject *name, bool strided) {
     const char *text = PyUnicode_AsUTF8(name);
     const Entry *entry = text ? entry_named(text) : NULL;
     Function *function = entry ? PyObject_New(Function, &FunctionType) : NULL;
@@ -282,17 +282,23 @@ static PyObject *find(PyObject *name, bool strided) {
     return (PyObject *)function;
 }
 
-static PyObject *get(PyObject *module, PyObject *name) { return find(name, false); }
-static PyObject *get_strided(PyObject *module, PyObject *name) { return find(name, true); }
+static PyObject *get(PyObject *module, PyObject *name) {
+    return make_function(name, false);
+}
+
+static PyObject *get_strided(PyObject *module, PyObject *name) {
+    return make_function(name, true);
+}
 
 /* --- the processor --------------------------------------------------------------- */
 
-/* Returns the highest level that the processor supports and libraries are built for. */
+/* Returns the highest processor level that is supported, among those of the libraries.
+   */
 static const char *level_of_processor(void) {
 #if defined(__aarch64__) || defined(_M_ARM64)
     return "aarch64";
 #elif defined(_WIN32)
-    /* The system reports which registers it saves, and cpuid the other features. */
+    /* The system reports which registers it saves; cpuid reports the other features. */
     enum { AVX2 = 40, AVX512F = 41 }; /* PF_AVX2_INSTRUCTIONS_AVAILABLE, and so on */
     enum { FMA = 1 << 12, BMI2 = 1 << 8 };
     const unsigned v4 = 1u << 17 | 1u << 28 | 1u << 30 | 1u << 31; /* DQ, CD, BW, VL */
@@ -324,12 +330,13 @@ static PyObject *level(PyObject *module, PyObject *none) {
 }
 
 PyMethodDef call_methods[] = {
-    {"load", load, METH_O, "load(path): open the library whose kernels `get` returns."},
+    {"load", load, METH_O, "load(path): open a library; `get` returns its kernels."},
     {"get", get, METH_O, "get(name): return a kernel of the library."},
-    {"get_strided", get_strided, METH_O, "The same, for arrays of any strides."},
-    {"level", level, METH_NOARGS, "Return which library suits the processor."},
+    {"get_strided", get_strided, METH_O,
+     "get_strided(name): like `get`, but the kernel accepts arrays of any strides."},
+    {"level", level, METH_NOARGS, "Return the processor level: a library name."},
     {"product", (PyCFunction)(void (*)(void))product, METH_FASTCALL,
-     "product(kernel, a, b, transpose_a, transpose_b, rows, columns, products): the "
-     "product of two matrices; None if it is not worth a call of the kernel."},
+     "product(kernel, a, b, transpose_a, transpose_b, rows, columns, products): return "
+     "the product of two matrices; None if the kernel should not compute it."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,10 +1,10 @@
-/* Kernels in the context of their thread: `kernel_context(function, nested, make)`
-   returns a callable like `function` that runs in the context that `make` creates for
-   each thread.
+/* Kernels that run in a context of their thread: `kernel_context(function, nested,
+   make)` returns a callable like `function`. It runs `function` in the context that
+   `make` creates for each thread.
 
-   A context cannot be entered twice. `nested` is called instead when a kernel runs inside
-   of another one: from a user's kernel that runs ops, or from a finalizer during an
-   allocation. */
+   A context cannot be entered twice. If a kernel is called within another kernel,
+   `nested` runs instead. This happens if a user's kernel runs ops, or a finalizer runs
+   ops during an allocation. */
 #include "native.h"
 
 #include <stddef.h>
@@ -16,16 +16,16 @@ typedef struct {
     PyObject *function, *nested, *make, *dict;
 } ContextKernel;
 
-static PyObject *key; /* of the context in the dict of a thread's state */
+static PyObject *key; /* the key of the context in the dict of a thread state */
 
 /* Returns a new reference to the context of this thread, or NULL with an error. */
 static PyObject *context_of_thread(PyObject *make) {
-    PyObject *kept = PyThreadState_GetDict(); /* borrowed */
-    if (kept == NULL) return PyErr_NoMemory();
-    PyObject *found = PyDict_GetItemWithError(kept, key);
+    PyObject *dict = PyThreadState_GetDict(); /* borrowed */
+    if (dict == NULL) return PyErr_NoMemory();
+    PyObject *found = PyDict_GetItemWithError(dict, key);
     if (found != NULL || PyErr_Occurred()) return Py_XNewRef(found);
     found = PyObject_CallNoArgs(make);
-    if (found != NULL && PyDict_SetItem(kept, key, found) < 0) Py_CLEAR(found);
+    if (found != NULL && PyDict_SetItem(dict, key, found) < 0) Py_CLEAR(found);
     return found;
 }
 
@@ -97,7 +97,7 @@ PyTypeObject ContextKernelType = {
     .tp_clear = clear,
     .tp_dealloc = dealloc,
     .tp_getset = getset,
-    .tp_doc = "A kernel in the context of its thread.",
+    .tp_doc = "A kernel that runs in the context of the calling thread.",
 };
 
 int start_context(void) {
@@ -107,7 +107,7 @@ int start_context(void) {
 
 PyMethodDef context_methods[] = {
     {"kernel_context", make_context_kernel, METH_VARARGS,
-     "kernel_context(function, nested, make): the function in the context that make() returns, or "
-     "nested in it."},
+     "kernel_context(function, nested, make): return a callable that runs the function "
+     "in the context from make(), or nested() if that context is already entered."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,15 +1,16 @@
-/* Kernels of one element each: `elementwise(name, types, function)` is a callable like
-   `function`, a kernel on NumPy, that runs in C where it can.
+/* Element-wise kernels: `elementwise(name, types, function)` returns a callable like
+   `function`, a NumPy kernel, that runs the C kernel `name` where possible.
 
-   `types` says what C takes and gives: "ff->?" are two arrays of float32, and bool. Other
-   dtypes go to the function, on NumPy or in C again. Where all operands are float32,
-   float16 is calculated in float32 and rounded once (half.c), also if `name` is empty and
-   there is no kernel in C. A call costs less than one of a ufunc: there are no types to
-   resolve, and no loop to choose.
+   `types` contains the dtypes of the C kernel: "ff->?" means two float32 arrays and a
+   bool result. For other dtypes, `function` is called, which may be a callable of this
+   type again. If all types of operands are float32, float16 is computed in float32 and
+   rounded once (half.c), even if `name` is empty and there is no C kernel. A call costs
+   less than a call of a ufunc, because no types are resolved and no loop is selected.
 
-   A single array is copied first if its elements are not contiguous. Several arrays are
-   broadcast: C reads rows that are contiguous or a single element. NumPy computes the
-   others and most short rows; it is as fast there, and rounds like these kernels. */
+   If there is a single operand, it is copied first if its elements are not contiguous.
+   Several operands are broadcast: C reads rows that are contiguous or a single element.
+   NumPy computes other rows and most short rows, for which it is as fast; it rounds
+   like the C kernels. */
 #include "native.h"
 
 #include <stdbool.h>
@@ -19,7 +20,7 @@
 #include <structmember.h>
 
 enum { MAX_OPERANDS = 3, MAX_NUMBERS = 2, MAX_RANK = NPY_MAXDIMS, SHORT_ROW_ELEMENTS = 16 };
-/* The kernels count elements in 32 bits. */
+/* The maximum for a call, because the kernels count elements in 32 bits. */
 static const npy_intp CALL_MAX_ELEMENTS = 1 << 30;
 
 typedef struct {
@@ -59,7 +60,7 @@ static bool find_shape(Loop *loop, PyArrayObject **in, int count) {
     return true;
 }
 
-/* Drops axes of one element, and merges axes that are contiguous in all operands. */
+/* Drops axes of size 1, and merges axes that are contiguous in all operands. */
 static void join_axes(Loop *loop, PyArrayObject **in, int count) {
     int rank = 0;
     for (int axis = 0; axis < loop->nd; axis++) {
@@ -83,8 +84,8 @@ static void join_axes(Loop *loop, PyArrayObject **in, int count) {
     loop->rank = rank;
 }
 
-/* Returns whether the rows of each operand repeat or continue: `broadcast` merges such
-   short rows. */
+/* Returns whether the rows of each operand are all the same row or consecutive:
+   `broadcast` merges short rows of such operands. */
 static bool repeats(const Loop *loop, int count) {
     if (loop->rank != 2) return false;
     for (int k = 0; k < count; k++) {
@@ -94,8 +95,8 @@ static bool repeats(const Loop *loop, int count) {
     return true;
 }
 
-/* Writes the shape argument of `broadcast` in elementwise.h. Returns false if C cannot
-   read these rows. */
+/* Writes the `shape` argument of `broadcast` (elementwise.h). Returns false if C cannot
+   or should not compute these rows. */
 static bool describe(const Loop *loop, int count, int32_t *to) {
     int last = loop->rank - 1;
     bool moves = false;
@@ -120,7 +121,7 @@ static bool describe(const Loop *loop, int count, int32_t *to) {
 
 /* Returns a new reference to the operand as an array of the type, or NULL without an
    error if it has another type. A NumPy scalar becomes an array of one element. */
-static PyArrayObject *operand(PyObject *x, int type) {
+static PyArrayObject *as_operand(PyObject *x, int type) {
     if (PyArray_Check(x)) {
         PyArrayObject *array = (PyArrayObject *)x;
         bool fits = PyArray_TYPE(array) == type && PyArray_ISALIGNED(array) &&
@@ -135,7 +136,7 @@ static PyArrayObject *operand(PyObject *x, int type) {
     return NULL;
 }
 
-static bool number(PyObject *x, double *to) {
+static bool read_number(PyObject *x, double *to) {
     if (!PyFloat_Check(x) && !PyLong_Check(x)) return false;
     *to = PyFloat_AsDouble(x);
     bool fits = *to != -1 || !PyErr_Occurred();
@@ -143,7 +144,7 @@ static bool number(PyObject *x, double *to) {
     return fits;
 }
 
-static PyArrayObject *contiguous(PyArrayObject *x) { /* takes the reference */
+static PyArrayObject *make_contiguous(PyArrayObject *x) { /* steals the reference */
     PyArrayObject *y = (PyArrayObject *)PyArray_NewCopy(x, NPY_CORDER);
     Py_DECREF(x);
     return y;
@@ -152,7 +153,7 @@ static PyArrayObject *contiguous(PyArrayObject *x) { /* takes the reference */
 static PyArrayObject *run_unary(const Elementwise *self, PyArrayObject **in,
                                 const double *numbers) {
     bool flat = PyArray_IS_C_CONTIGUOUS(in[0]) || PyArray_IS_F_CONTIGUOUS(in[0]);
-    if (!flat && (in[0] = contiguous(in[0])) == NULL) return NULL;
+    if (!flat && (in[0] = make_contiguous(in[0])) == NULL) return NULL;
     PyArray_Descr *dtype = PyArray_DescrFromType(self->result);
     PyArrayObject *y =
         (PyArrayObject *)PyArray_NewLikeArray(in[0], NPY_KEEPORDER, dtype, 0);
@@ -223,7 +224,7 @@ static PyObject *call_wrapped(const Elementwise *self, PyObject *const *args, si
         double numbers[MAX_NUMBERS] = {0, 0};
         bool fits = true;
         for (Py_ssize_t i = nin; fits && i < given; i++)
-            fits = number(args[i], &numbers[i - nin]);
+            fits = read_number(args[i], &numbers[i - nin]);
         PyObject *again = self->entry ? (PyObject *)self : self->wrapped;
         PyObject *y = fits ? call_half(self->entry, self->result, again, args, self->nin,
                                        given, numbers)
@@ -242,9 +243,9 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
     bool fits = self->entry != NULL && names == NULL && given >= nin && given <= nin + MAX_NUMBERS;
     for (Py_ssize_t i = 0; fits && i < given; i++) {
         if (i < nin)
-            fits = (in[i] = operand(args[i], self->types[i])) != NULL;
+            fits = (in[i] = as_operand(args[i], self->types[i])) != NULL;
         else
-            fits = number(args[i], &numbers[i - nin]);
+            fits = read_number(args[i], &numbers[i - nin]);
     }
     if (fits) y = nin == 1 ? run_unary(self, in, numbers) : run_several(self, in);
     for (int i = 0; i < MAX_OPERANDS; i++) Py_XDECREF(in[i]);
@@ -277,8 +278,8 @@ static bool supports_half(const Elementwise *self) {
     return self->result == NPY_FLOAT || self->result == NPY_BOOL;
 }
 
-/* Returns whether the parameters of the kernel are those that run_unary, or run_loop for
-   several operands, passes. */
+/* Returns whether the kernel takes the arguments that run_unary passes or, for several
+   operands, run_loop. */
 static bool is_callable(const Entry *entry, int nin) {
     const char *kinds = entry->kinds;
     if (nin == 1) return !strcmp(kinds, "ppu") || !strcmp(kinds, "ppudd");
@@ -326,7 +327,7 @@ static void dealloc(PyObject *self) {
     PyObject_GC_Del(self);
 }
 
-/* Other attributes, such as __name__ and __module__, are those of the kernel on NumPy. */
+/* Other attributes, such as __name__ and __module__, come from the NumPy kernel. */
 static PyObject *attribute(PyObject *self, PyObject *name) {
     PyObject *found = PyObject_GenericGetAttr(self, name);
     if (found != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
@@ -339,7 +340,7 @@ static PyMemberDef members[] = {
     {"symbol", T_OBJECT, offsetof(Elementwise, symbol), READONLY,
      "The name of the kernel in C; empty if there is none."},
     {"__wrapped__", T_OBJECT, offsetof(Elementwise, wrapped), READONLY,
-     "The kernel on NumPy."},
+     "The NumPy kernel."},
     {NULL},
 };
 
@@ -354,12 +355,12 @@ PyTypeObject ElementwiseType = {
     .tp_dealloc = dealloc,
     .tp_getattro = attribute,
     .tp_members = members,
-    .tp_doc = "A kernel of one element each, in C.",
+    .tp_doc = "An element-wise kernel in C.",
 };
 
 PyMethodDef elementwise_methods[] = {
     {"elementwise", make, METH_VARARGS,
-     "elementwise(name, types, function): the kernel in C, else the function on NumPy; "
-     "without a name, float16 in float32, and else the function on NumPy."},
+     "elementwise(name, types, function): return the C kernel, which calls the NumPy "
+     "function where it cannot run; without a name, only float16 is converted."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,15 +1,15 @@
 /* Calls of float32 kernels with float16 arrays: the result is rounded once.
 
-   Operands of the same layout, or of one element, are converted in blocks by
-   library/half.c. Others, and those of kernels on NumPy, are copied to float32 arrays for
-   the call. */
+   Operands with the same layout or a single element are converted in blocks by
+   library/half.c. Other operands, and those of NumPy kernels, are copied to float32
+   arrays for the call. */
 #include "native.h"
 #include "library/half.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* The kernels count elements in 32 bits. */
+/* The maximum for a call, because the kernels count elements in 32 bits. */
 static const npy_intp CALL_MAX_ELEMENTS = 1 << 30;
 
 static bool is_half(PyObject *x) {
@@ -32,7 +32,7 @@ static void convert(const Entry *entry, PyArrayObject *from, PyArrayObject *to) 
     if (state != NULL) PyEval_RestoreThread(state);
 }
 
-/* Returns a copy of another floating type, in the same memory order. */
+/* Returns a copy with another floating-point type, in the same memory order. */
 static PyArrayObject *convert_array(PyArrayObject *x, int type) {
     const Entry *entry = entry_named(type == NPY_FLOAT ? "cast_f16_f32" : "cast_f32_f16");
     if (entry == NULL) return NULL;
@@ -70,8 +70,8 @@ static PyObject *call_widened(PyObject *function, PyObject *const *args, int nin
     return rounded;
 }
 
-/* Returns the first operand of more than one element, or -1 if such operands differ in
-   layout. Writes which operands are a single repeated element. */
+/* Returns the number of the first operand with more than one element, or -1 if such
+   operands differ in layout. Writes which operands are a single repeated element. */
 static int find_leader(PyObject *const *args, int nin, int32_t *repeats) {
     int leader = -1;
     bool c = true, f = true;
@@ -83,7 +83,7 @@ static int find_leader(PyObject *const *args, int nin, int32_t *repeats) {
         if (leader < 0) leader = k;
         if (!PyArray_SAMESHAPE((PyArrayObject *)args[leader], x)) return -1;
     }
-    for (int k = 0; leader >= 0 && k < nin; k++) /* one element may have more axes */
+    for (int k = 0; leader >= 0 && k < nin; k++) /* single elements may have more axes */
         if (PyArray_NDIM((PyArrayObject *)args[k]) >
             PyArray_NDIM((PyArrayObject *)args[leader]))
             return -1;

@@ -1,9 +1,9 @@
-/* The module plugrad_cpu._native: the pool of memory, and the kernels in C. */
+/* The module plugrad_cpu._native: the memory pool, and calls of the C kernels. */
 #define MAIN
 #include "native.h"
 
-/* Types, the pool and the library are static data, which all threads share: the pool has
-   a lock, and the others do not change once a backend is open. */
+/* Types, the pool and the library are static data that all threads share. The pool has
+   a lock; the others do not change once a backend is open. */
 static int fill_module(PyObject *module) {
     if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
         PyErr_SetString(PyExc_ImportError,

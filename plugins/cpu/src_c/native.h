@@ -1,4 +1,4 @@
-/* Declarations shared by the files of the module. */
+/* Declarations that the files of the module share. */
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -7,13 +7,13 @@
 #ifndef MAIN
 #define NO_IMPORT_ARRAY
 #endif
-/* The headers of NumPy 2.1 hide some of what the module uses by default. */
+/* By default, the headers of NumPy 2.1 hide some functions that the module uses. */
 #define NPY_TARGET_VERSION NPY_2_0_API_VERSION
 #include <numpy/arrayobject.h>
 
 #include "library/entry.h"
 
-enum { NOGIL_MIN_BYTES = 1 << 16 }; /* of operands: from here on kernels release the GIL */
+enum { NOGIL_MIN_BYTES = 1 << 16 }; /* kernels release the GIL for operands this large */
 
 extern PyMethodDef pool_methods[], call_methods[], elementwise_methods[];
 extern PyMethodDef context_methods[], region_methods[];
@@ -21,13 +21,13 @@ extern PyTypeObject FunctionType, ElementwiseType, ContextKernelType;
 int start_pool(void); /* 0, or -1 with an error */
 int start_context(void), start_regions(void); /* the same */
 
-/* Makes new arrays take their memory from the pool until `leave_pool(before)`. `before`
-   is the handler that was in use, or NULL if there is no pool. Returns 0, or -1 with an
-   error. */
+/* Makes NumPy allocate new arrays from the pool until `leave_pool(before)`. `before` is
+   set to the handler that was in use, or NULL if there is no pool. Returns 0, or -1
+   with an error. */
 int enter_pool(PyObject **before);
 void leave_pool(PyObject *before);
 
-/* Find the entry point of a kernel in the library, and a function that only C calls.
+/* Find the entry point of a kernel in the library, or a function that only C calls.
    Return NULL with an error if there is none. */
 const Entry *entry_named(const char *name);
 void *function_named(const char *name);
@@ -35,10 +35,10 @@ void *function_named(const char *name);
 int read_argument(const Entry *entry, Py_ssize_t k, PyObject *x, Argument *to);
 int check_count(const Entry *entry, Py_ssize_t count); /* the same */
 
-/* Calls a float32 kernel with float16 operands, in blocks. If they have different
-   layouts, or `kernel` is NULL, calls `function` with float32 copies instead, and `given`
-   arguments in all. Returns NULL without an error if an operand is not a float16 array.
-   */
+/* Calls a float32 kernel with float16 operands, in blocks. If the operands have
+   different layouts, or `kernel` is NULL, calls `function` with float32 copies instead.
+   `given` is the number of all arguments. Returns NULL without an error if an operand
+   is not a float16 array. */
 PyObject *call_half(const Entry *kernel, int result, PyObject *function,
                     PyObject *const *args, int nin, Py_ssize_t given,
                     const double *numbers);

@@ -1,16 +1,16 @@
 /* A pool for the memory of large NumPy arrays: a data handler (NEP 49).
 
-   The C library returns the memory of every large array to the system, and each new array
-   faults its pages in again, which takes longer than most kernels do. This handler keeps
-   freed blocks for later arrays. plugrad-cpu sets it in the context in which its kernels
-   run, so other NumPy arrays never have memory from here.
+   The C library returns the memory of each large array to the system. A new array then
+   has page faults for all of its pages, which take longer than most kernels. This
+   handler caches freed blocks for later arrays. plugrad-cpu sets it in the context in
+   which its kernels run, so other NumPy arrays are never allocated from the pool.
 
    There are eight block sizes per power of two. A freed block is cached in the list of
    its size and in a list by age. It is returned to the C library when the cache exceeds
-   its limit, when the block has not been used for `retention_s` seconds, when the machine
-   is short of memory, and when an allocation fails.
+   its limit, when the block has not been used for `retention_s` seconds, when the
+   machine is short of memory, and when an allocation fails.
 
-   NumPy calls a handler with the GIL or without it: all lists are under one lock. */
+   NumPy calls a handler with or without the GIL, so one lock guards all lists. */
 #include "native.h"
 
 #include <stdbool.h>
@@ -33,32 +33,32 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 #endif
 
 enum {
-    ALIGN = 64,         /* bytes: a line of the cache, and the widest vectors */
-    MIN_BLOCK_LOG = 15,     /* blocks below 32 KiB are the C library's business */
-    CLASSES_PER_OCTAVE = 8,          /* sizes of an octave */
+    ALIGN = 64,             /* bytes: a cache line, and the widest vectors */
+    MIN_BLOCK_LOG = 15,     /* blocks below 32 KiB are not cached */
+    CLASSES_PER_OCTAVE = 8, /* block sizes per power of two */
     CLASSES = 48 * CLASSES_PER_OCTAVE,
 };
 #ifdef __linux__
-/* blocks that request huge pages */
+/* blocks from this size on request huge pages */
 static const size_t HUGE_PAGE_MIN_BYTES = (size_t)4 << 20;
 #endif
 
 /* The header before the data of every array. */
 typedef struct Block {
     void *raw;                     /* the pointer from the C library */
-    size_t size;                   /* bytes behind the header */
+    size_t size;                   /* bytes after the header */
     struct Block *next, *before;   /* free blocks of its size */
     struct Block *older, *newer;   /* free blocks of all sizes, by age */
     int64_t freed;                 /* when, in seconds */
     int32_t class;                 /* size class; -1 for small blocks */
 } Block;
-_Static_assert(sizeof(Block) <= ALIGN, "the header has to fit in front of the data");
+_Static_assert(sizeof(Block) <= ALIGN, "the header must fit before the data");
 
 static Block *lists[CLASSES], *oldest, *newest;
 static size_t limit, cached, peak_cached, used, peak_used;
 static uint64_t hits, misses;
-static int64_t retention_s = 10; /* seconds for which a block is kept without use */
-static int64_t last_sweep; /* when blocks were last looked through for old ones */
+static int64_t retention_s = 10; /* seconds for which an unused block is cached */
+static int64_t last_sweep; /* when old blocks were last returned, in seconds */
 
 static void *data_of(Block *block) { return (char *)block + ALIGN; }
 static Block *block_of(void *data) { return (Block *)((char *)data - ALIGN); }
@@ -78,7 +78,7 @@ static int class_of(size_t *size) {
 
 static int64_t now(void) { return (int64_t)time(NULL); }
 
-/* Take a free block out of both lists. The lock is held. */
+/* Removes a free block from both lists. The lock must be held. */
 static void unlink_block(Block *block) {
     *(block->before ? &block->before->next : &lists[block->class]) = block->next;
     if (block->next != NULL) block->next->before = block->before;
@@ -87,8 +87,8 @@ static void unlink_block(Block *block) {
     cached -= block->size;
 }
 
-/* Return free blocks to the C library, the oldest first, until at most `most` bytes are
-   left; and those freed before `since`. The lock is held. */
+/* Returns free blocks to the C library, the oldest first, until at most `max_bytes` are
+   cached, and all blocks that were freed before `since`. The lock must be held. */
 static void trim(size_t max_bytes, int64_t since) {
     while (oldest != NULL && (cached > max_bytes || oldest->freed < since)) {
         Block *block = oldest;
@@ -114,14 +114,15 @@ static bool is_short_of_memory(void) {
     return found;
 }
 
-/* Once a second: return old blocks, or all if memory is short. The lock is held. */
+/* Returns old blocks, or all blocks if memory is short; at most once a second. The lock
+   must be held. */
 static void sweep(int64_t time) {
     if (time == last_sweep) return;
     last_sweep = time;
     trim(is_short_of_memory() ? 0 : limit, time - retention_s);
 }
 
-/* Allocates a block that is never cached, aligned like malloc's: this has to be fast. */
+/* Allocates a block that is never cached, aligned as by malloc. This must be fast. */
 static inline Block *small_block(size_t size) {
     Block *block = malloc(size + ALIGN);
     if (block != NULL) block->raw = block, block->size = size, block->class = -1;
@@ -192,7 +193,7 @@ static void *pool_calloc(void *ctx, size_t count, size_t each) {
 }
 
 static void pool_free(void *ctx, void *data, size_t size) {
-    (void)ctx, (void)size; /* it is in the header */
+    (void)ctx, (void)size; /* the size is in the header */
     if (data == NULL) return;
     Block *block = block_of(data);
     if (block->class < 0) {
@@ -283,13 +284,13 @@ static PyObject *pool_statistics(PyObject *self, PyObject *none) {
 
 PyMethodDef pool_methods[] = {
     {"use_pool", use_pool, METH_VARARGS,
-     "use_pool(limit, seconds=10): keep the memory of arrays made in this context, up to "
-     "so many bytes, and so long without use."},
+     "use_pool(limit, seconds=10): cache the memory of arrays that this context "
+     "allocates, up to `limit` bytes, and each block for `seconds` without use."},
     {"release_pool", release_pool, METH_NOARGS,
-     "Return all memory that is kept to the system."},
+     "Return all cached memory to the system."},
     {"pool_statistics", pool_statistics, METH_NOARGS,
-     "Return the bytes in use and kept, the most of each, and how often a block was "
-     "found."},
+     "Return the bytes in use and cached, the peaks of both, and how often a cached "
+     "block was found."},
     {NULL, NULL, 0, NULL},
 };
 

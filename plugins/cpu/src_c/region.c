@@ -1,14 +1,18 @@
-/* Regions of a `plugrad.jit` graph as Python objects: functions of NumPy arrays that run
-   several element-wise kernels in one pass (kernels/region.c), row kernels in between
-   (library/blocks.c), or a single kernel.
+/* Regions of a `plugrad.jit` graph as Python objects. They are functions of NumPy
+   arrays that run several element-wise kernels in one pass (kernels/region.c), also
+   with row kernels between them (library/blocks.c), or a single kernel.
 
    `region(slots, steps, loops, tile, constants, inputs, outputs, n)`: the first three
-   arguments are the bytes of the structures in region.h. `blocks(program, owners,
-   constants, inputs, outputs, n)`: the first argument is the bytes of a structure in
-   blocks.h, which points into the memory of `owners`. `bound(name, arguments, inputs,
-   outputs, dropped)`: the arguments of a kernel, with a tuple of a number in place of
-   each array of a call. The last `dropped` outputs are workspace. A call returns
-   NotImplemented if an input is strided. */
+   arguments are the bytes of the structures in region.h.
+
+   `blocks(program, owners, constants, inputs, outputs, n)`: the first argument is the
+   bytes of a structure in blocks.h, which points into the memory of `owners`.
+
+   `bound(name, arguments, inputs, outputs, dropped)`: the arguments of the kernel
+   `name`. A tuple (slot,) stands for each array of a call. The last `dropped` outputs
+   are workspaces.
+
+   A call returns NotImplemented if an input is strided. */
 #include "kernels/region.h"
 #include "native.h"
 #include "library/blocks.h"
@@ -23,9 +27,9 @@ typedef struct {
     Argument arguments[MAX_ARGUMENTS];
     struct {
         int at, slot;
-    } places[MAX_ARGUMENTS]; /* the arrays among the arguments of a single kernel */
+    } places[MAX_ARGUMENTS]; /* single kernel: argument and slot of each array */
     int place_count, count;
-    const void *program; /* of several kernels; NULL for a single one */
+    const void *program; /* for several kernels; NULL for a single kernel */
     Region region;
     PyObject *parts; /* owns the memory that pointers refer to */
     void *constants[REGION_SLOTS];
@@ -38,13 +42,13 @@ typedef struct {
         npy_intp *shape; /* stored in a bytes object of `parts` */
     } outputs[REGION_SLOTS];
     int nin, nout, dropped, slot_count;
-    npy_intp n, largest, bytes; /* of all arrays, at 4 an element, and of an output */
+    npy_intp n, largest, bytes; /* elements; bytes of the largest output, of all arrays */
 } Function;
 
 static PyTypeObject RegionType;
 
-/* Finds the data of an input. Returns 1, or 0 if it is not as expected. A NumPy scalar is
-   copied. */
+/* Finds the data of an input. Returns 1, or 0 if the type, size or layout is not as
+   expected. A NumPy scalar is copied. */
 static int data_of(PyObject *x, int type, npy_intp size, void **to, double *scalar) {
     if (PyArray_Check(x)) {
         PyArrayObject *array = (PyArrayObject *)x;
@@ -76,7 +80,7 @@ static void run_program(const Function *self, void **arrays) {
                                    {.count = (uint32_t)self->n}});
 }
 
-/* Allocates the outputs. Returns how many: fewer than expected if memory runs out. */
+/* Allocates the outputs. Returns their number: less than `nout` if memory runs out. */
 static int make_outputs(const Function *self, PyObject **made, void **arrays) {
     PyObject *before = NULL;
     int done = 0;
@@ -95,7 +99,7 @@ static PyObject *call(PyObject *object, PyObject *const *args, size_t count,
                       PyObject *names) {
     const Function *self = (Function *)object;
     if (names != NULL || PyVectorcall_NARGS(count) != self->nin)
-        return PyErr_Format(PyExc_TypeError, "a region of %d inputs", self->nin);
+        return PyErr_Format(PyExc_TypeError, "a region takes %d arrays", self->nin);
     void *arrays[REGION_SLOTS];
     double scalars[REGION_SLOTS];
     memcpy(arrays, self->constants, (size_t)self->slot_count * sizeof(void *));
@@ -167,8 +171,8 @@ static int read_constants(Function *self, PyObject *constants) {
     return 0;
 }
 
-/* Reads an argument of the kernel, or a tuple with the number of an array. Returns 0, or
-   -1 with an error. */
+/* Reads an argument of the kernel: a value, or a tuple with the slot of an array.
+   Returns 0, or -1 with an error. */
 static int read_bound(Function *self, int k, PyObject *x) {
     if (PyTuple_Check(x) && self->entry->kinds[k] == 'p') {
         self->places[self->place_count].at = k;

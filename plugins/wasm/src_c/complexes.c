@@ -3,14 +3,15 @@
 
 #include "elementwise.h"
 
-/* The textbook product: clang's own operator calls a function that turns NaN into
+/* The textbook product. clang's operator calls a function that turns NaN into
    infinities. */
 INLINE c128 multiply(c128 p, c128 q) {
     f64 a = creal(p), b = cimag(p), c = creal(q), d = cimag(q);
     return CMPLX(a * c - b * d, a * d + b * c);
 }
 
-/* Scaled by the larger part of the divisor, so that no intermediate overflows. */
+/* Divides by the larger part of the divisor first, so that no intermediate overflows.
+   */
 INLINE c128 divide(c128 p, c128 q) {
     f64 a = creal(p), b = cimag(p), c = creal(q), d = cimag(q);
     if (c == 0 && d == 0) return CMPLX(a / fabs(c), b / fabs(c));
@@ -22,7 +23,8 @@ INLINE c128 divide(c128 p, c128 q) {
     return CMPLX((a * r + b) / s, (b * r - a) / s);
 }
 
-/* Not divide(1, z), where the imaginary part 0 of 1 affects the signs of zeros. */
+/* Returns 1 / z. In divide(1, z), the imaginary part 0 of 1 would affect the signs of
+   zeros. */
 INLINE c128 reciprocal_of(c128 z) {
     f64 c = creal(z), d = cimag(z);
     if (fabs(c) >= fabs(d)) {
@@ -35,7 +37,7 @@ INLINE c128 reciprocal_of(c128 z) {
 
 static c128 log_of(c128 z) {
     f64 a = fabs(creal(z)), b = fabs(cimag(z)), x = MAX(a, b), y = MIN(a, b);
-    if (x > 0.5 && a < 1.5 && b < 1.5) /* |z|^2 - 1 without cancelling; no NaN */
+    if (x > 0.5 && a < 1.5 && b < 1.5) /* |z|^2 - 1 without cancellation; z is not NaN */
         return CMPLX(0.5 * log1p((x - 1) * (x + 1) + y * y), carg(z));
     return CMPLX(log(hypot(a, b)), carg(z));
 }
@@ -47,7 +49,7 @@ static c128 log1p_of(c128 z) {
     return CMPLX(log(hypot(1 + a, b)), atan2(b, 1 + a));
 }
 
-/* e^a cos b - 1 = (e^a - 1) cos b - 2 sin(b/2)^2; of -0 the real part is +0 */
+/* e^a cos b - 1 = (e^a - 1) cos b - 2 sin(b/2)^2. For -0, the real part is +0. */
 static c128 expm1_of(c128 z) {
     f64 a = creal(z), b = cimag(z), half = sin(b / 2);
     if (b == 0) return CMPLX(expm1(a) + 0.0, b);
@@ -60,7 +62,7 @@ static c128 pow_of(c128 p, c128 q) {
     if (q == 0) return 1;
     if (p == 0) return n > 0 ? 0 : CMPLX(NAN, NAN);
     if (cimag(q) == 0 && n == floor(n) && fabs(n) < 100) {
-        if (n == 1) return p; /* a product with 1 would make NaN of an infinity */
+        if (n == 1) return p; /* a product with 1 would turn an infinity into NaN */
         if (n == 2) return multiply(p, p);
         if (n == 3) return multiply(p, multiply(p, p));
         c128 y = 1, base = p;
@@ -71,8 +73,8 @@ static c128 pow_of(c128 p, c128 q) {
     return cexp(multiply(q, log_of(p)));
 }
 
-/* Kahan's formula, as in musl. At infinities musl takes the sign of the zero from
-   sin(2b), the array API standard from b. */
+/* Kahan's formula, as in musl. At infinities, musl takes the sign of the zero from
+   sin(2b), but the array API standard takes it from b. */
 static c128 tanh_of(c128 z) {
     f64 a = creal(z), b = cimag(z);
     if (isinf(a)) return CMPLX(copysign(1, a), copysign(0, b));

@@ -1,12 +1,14 @@
 /* Fourier transforms of rows of complex numbers, of any size.
 
-   The algorithm is Stockham's: a stage of radix p reads p elements that are a p-th of the
-   row apart and writes its results next to each other, so that nothing has to be reordered.
-   Real and imaginary parts are separate meanwhile. Sizes with a prime factor above
-   MAX_RADIX use Bluestein's algorithm: 2kt = k² + t² - (k-t)² turns the transform into a
-   convolution, which is a product between two transforms whose size is a power of two.
+   The algorithm is Stockham's: a stage of radix p reads p elements that are a p-th of
+   the row apart and writes its results next to each other, so that no reordering is
+   needed. During a transform, real and imaginary parts are in separate arrays. Sizes
+   with a prime factor above MAX_RADIX use Bluestein's algorithm: 2kt = k² + t² - (k-t)²
+   turns the transform into a convolution, which is computed as a product of two
+   transforms whose size is a power of two.
 
-   `table` describes a transform: e^(-2πi t/n), real parts and then imaginary ones. */
+   `table` contains the roots of unity e^(-2πi t/n): the real parts, then the imaginary
+   parts. */
 #include "plugrad.h"
 
 enum { MAX_RADIX = 31 };
@@ -15,14 +17,14 @@ typedef struct {
     const void *x, *table, *chirp, *spectrum;
     void *y, *workspace;
     const i32 *factors; /* the radices, and 0 */
-    u32 n, size; /* of a row, and of its transforms */
+    u32 n, size; /* elements of a row and of its transforms */
     bool inverse, few_rows; /* few_rows: a workspace per row, otherwise per thread */
 } Transform;
 
 typedef f32 f32x4 __attribute__((vector_size(16), aligned(4)));
 typedef f64 f64x2 __attribute__((vector_size(16), aligned(8)));
 
-/* The parameters shared by all butterflies of a stage. */
+/* The parameters that all butterflies of a stage share. */
 #define STAGE(T)                                                                         \
     typedef struct {                                                                     \
         const T *restrict re, *restrict im, *restrict cos, *restrict sin;                \
@@ -126,7 +128,7 @@ STAGE(f64)
         }                                                                                \
     }                                                                                    \
                                                                                          \
-    /* v are real and imaginary parts, and workspace for both; they end as they begin. */ \
+    /* v: real and imaginary parts, and workspaces for both; the order is restored. */   \
     static void transform_##T(T *v[4], const Transform *f) {                             \
         u32 n = f->size, s = 1;                                                          \
         for (const i32 *p = f->factors; *p; s *= (u32)*p++) {                            \
@@ -157,7 +159,7 @@ STAGE(f64)
             INSIDE(workspace, (u64)size * 4 * sizeof(T));                                \
             INSIDE(x, (u64)n * 2 * sizeof(T));                                           \
             INSIDE(y, (u64)n * 2 * sizeof(T));                                           \
-            /* The inverse: both parts change places, before and after. */               \
+            /* Inverse: swap real and imaginary parts, before and after. */              \
             for (u32 i = 0; i < n; i++) v[0][i] = x[2 * i + back], v[1][i] = x[2 * i + !back]; \
             if (f->chirp) {                                                              \
                 SMALL for (u32 i = 0; i < n; i++) times_##T(v[0], v[1], i, f->chirp);    \

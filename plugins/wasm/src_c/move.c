@@ -1,4 +1,4 @@
-/* Moving elements, as bytes of a given size, and creating them. */
+/* Moving elements by strides, by the size of an element; and creating elements. */
 #include "elementwise.h"
 #include "rows.h"
 
@@ -6,9 +6,9 @@ typedef struct {
     u64 low, high;
 } u128;
 
-/* take_<bytes>(x, y, n, shape): y in order, x by strides.
-   put_<bytes>(x, y, n, shape): x in order, y by strides.
-   fill_<bytes>(y, n, value): all elements are the one at `value`. */
+/* take_<bytes>(x, y, n, shape): copies x, by strides, to y, in order.
+   put_<bytes>(x, y, n, shape): copies x, in order, to y, by strides.
+   fill_<bytes>(value, y, n): sets all elements to the element at `value`. */
 #define MOVE(N, T)                                                                       \
     static void take_##N##_row(const Operands *o, void *to, u32 n) {                     \
         const T *restrict x = o->in[0];                                                  \
@@ -52,7 +52,7 @@ MOVE(4, u32)
 MOVE(8, u64)
 MOVE(16, u128)
 
-/* range_<dtype>(y, n, start, step): integers wrap. */
+/* range_<dtype>(y, n, start, step): y[i] = start + i step; integers wrap. */
 #define RANGE(T, W)                                                                      \
     EXPORT("range_" #T) void range_##T(T *y, u32 n, W start, W step) {                   \
         INSIDE(y, (u64)n * sizeof(T));                                                   \

@@ -1,4 +1,5 @@
-/* Copies of equally spaced rows, and transposition: faster than take and put. */
+/* Copies of equally spaced rows, and transposition; these are faster than take and put.
+   */
 #include "rows.h"
 
 enum { GRAIN = 65536, BLOCK = 16 };
@@ -91,7 +92,7 @@ typedef struct {
 #define BY_FOUR                                                                          \
     for (u32 n; (n = MIN(BLOCK, m - j) & ~3u); j += n)                                   \
         for (u32 r = 0; r < BLOCK; r += 4)                                               \
-            for (u32 q = j; q < j + n; q += 4) { /* a line of the cache of each row */   \
+            for (u32 q = j; q < j + n; q += 4) { /* a cache line per row */              \
                 const f32 *p = (const f32 *)x + (i64)q * t.step + r;                     \
                 f32 *to = (f32 *)y + r * m + q; /* lanes are only moved */               \
                 transpose4x4(p, p + t.step, p + 2 * t.step, p + 3 * t.step, to, m);      \

@@ -1,36 +1,37 @@
-/* The thread pool, cancellation and failure: the functions that plugrad.h declares, and
-   those that Python calls.
+/* The thread pool, cancellation and failure: functions that plugrad.h declares, and
+   functions that Python calls.
 
-   Every module contains this code; the state that all modules share is at a fixed
-   address. The workers live in shared memory: a Python thread, with instances of its own,
-   calls `work`, which returns at the end, or with the module that has something to do.
+   Every module contains this code; all modules share the state, which is at a fixed
+   address of shared memory. A worker is a Python thread with its own instances of the
+   modules. It calls `work`, which returns at the end, or if another module has work.
 
-   A run of parallel_for is one step of `epoch`. A thread that finds it `open` counts
-   himself `inside` and takes pieces until there are none. The caller takes pieces, too,
-   closes, and waits for those inside alone: who sleeps, or waits for Python's lock,
-   delays no thread. If a body traps in a worker, its Python thread calls `worker_failed`,
-   and then `work` again; the caller fails when all the others have finished. */
+   A call of parallel_for increments `epoch`. A worker that finds the run `open`
+   increments `inside` and takes pieces until there are none left. The calling thread
+   also takes pieces, then closes the run, and waits only for the threads that are
+   inside: a worker that sleeps or waits for Python's lock delays no other thread. If a
+   body traps in a worker, its Python thread calls `worker_failed`, and then `work`
+   again; the call of parallel_for fails when all other threads have finished. */
 #include "plugrad.h"
 
-/* Python's, called on the first thread now and then: runs the signal handlers, sets
-   `interrupted` if one of them raises, and `until_poll` anew. */
+/* A function of Python, called periodically on the first thread. It runs signal
+   handlers, sets `interrupted` if a handler raises, and resets `until_poll`. */
 __attribute__((import_module("plugrad"), import_name("poll"))) void host_poll(void);
-/* Does not return: the kernel ends with an error, without a processor signal. */
+/* Ends the kernel with an error, without a processor signal. Does not return. */
 __attribute__((import_module("plugrad"), import_name("fail"))) void host_fail(void);
 
 typedef struct {
-    u32 until_poll; /* runtime.py knows where these three are */
+    u32 until_poll; /* runtime.py uses the offsets of the first three members */
     const char *failure;
     u32 interrupted;
-    const void *module; /* whose `body` is */
+    const void *module; /* the module that contains `body` */
     void (*body)(u32, u32, void *);
     void *ctx;
     u32 n, grain;
     u32 threads, epoch, open, inside, sleeping;
     u32 stop, quit;
-    u32 next[MAX_THREADS]; /* pieces: a share for each thread, from here on */
+    u32 next[MAX_THREADS]; /* the next piece of each thread's share */
 } Pool;
-#define pool (*(Pool *)64) /* below the stacks; memory begins with zeros */
+#define pool (*(Pool *)64) /* below the stacks; memory is initially zero */
 #define STACK_TOP (1 << 20) /* of the first thread; as in hatch_build.py */
 
 #ifdef THREADS
@@ -39,15 +40,15 @@ typedef struct {
 #define GROW(x, by) __atomic_fetch_add(&(x), by, __ATOMIC_SEQ_CST)
 #define SPIN 20000
 
-EXPORT_DATA u8 this_module; /* its address tells modules apart */
-static _Thread_local u32 me;
+EXPORT_DATA u8 this_module; /* its address identifies the module */
+static _Thread_local u32 thread_index;
 
-u32 thread_id(void) { return me; }
+u32 thread_id(void) { return thread_index; }
 #else
 u32 thread_id(void) { return 0; }
 #endif
 
-/* Returns when no thread is in a body. Threads that wake up later find no open run. */
+/* Waits until no thread is in a body. Threads that wake up later find no open run. */
 static void settle_all(void) {
 #ifdef THREADS
     SET(pool.open, 0);
@@ -58,8 +59,8 @@ static void settle_all(void) {
 #endif
 }
 
-/* The first thread cleans up here, not in Python, where another signal could interrupt
-   it. */
+/* Ends a kernel. The first thread cleans up here and not in Python, where another
+   signal could interrupt it. */
 _Noreturn static void end(void) {
     if (thread_id() == 0) {
         settle_all();
@@ -85,7 +86,7 @@ bool in_memory(const void *p, u64 bytes) {
 #endif
 
 static void run_signal_handlers(void) {
-    pool.until_poll = 256; /* if Python does not set it */
+    pool.until_poll = 256; /* used if Python does not reset it */
     host_poll();
     if (!pool.interrupted) return;
     pool.interrupted = 0;
@@ -98,26 +99,27 @@ static void poll(void) {
 
 #ifdef THREADS
 void poll_cancel(void) {
-    if (me == 0)
+    if (thread_index == 0)
         poll();
     else if (GET(pool.stop))
         end();
 }
 
-/* Returns where the share of a thread begins. A thread gets neighbouring pieces, the same
-   in every kernel, so it finds in its caches what it wrote before. */
+/* Returns the first piece of a thread's share. The pieces of a share are adjacent, and
+   the same for consecutive kernels, so the data that a thread wrote is still in its
+   cache. */
 static u32 share(u32 thread) {
     return (u32)((u64)CEIL_DIV(pool.n, pool.grain) * thread / pool.threads);
 }
 
 /* Runs the pieces of the thread's own share, and then those of other shares. */
-static void take_pieces(void) {
+static void run_pieces(void) {
     u32 n = pool.n, grain = pool.grain, i;
     for (u32 k = 0; k < pool.threads; k++) {
-        u32 whose = (me + k) % pool.threads, end = share(whose + 1);
+        u32 whose = (thread_index + k) % pool.threads, end = share(whose + 1);
         while (!GET(pool.stop) && (i = GROW(pool.next[whose], 1)) < end) {
             pool.body(i * grain, MIN(n - i * grain, grain) + i * grain, pool.ctx);
-            if (me == 0) poll();
+            if (thread_index == 0) poll();
         }
     }
 }
@@ -127,10 +129,10 @@ static void leave(void) {
         __builtin_wasm_memory_atomic_notify((int *)&pool.inside, 1);
 }
 
-/* The main loop of a worker; `seen` is the last epoch that it has finished. Returns 0 at
-   `quit`, else the module that has to continue. */
+/* The main loop of a worker; `seen` is the last epoch that it has finished. Returns 0
+   after `quit`, otherwise the module to continue in. */
 EXPORT("work") const void *work(u32 id, u32 seen) {
-    me = id;
+    thread_index = id;
     for (;;) {
         u32 now, spin = SPIN;
         while ((now = GET(pool.epoch)) == seen && spin) spin--;
@@ -141,17 +143,21 @@ EXPORT("work") const void *work(u32 id, u32 seen) {
             GROW(pool.sleeping, -1);
         }
         if (GET(pool.quit)) return 0;
-        GROW(pool.inside, 1); /* before a look at `open`: the caller does it the other */
-        u32 open = GET(pool.open); /* way round, so that one of the two sees it */
+        /* `inside` is changed before `open` is read; the calling thread changes `open`
+           before it reads `inside`: so at least one of the two sees the other's change
+           */
+        GROW(pool.inside, 1);
+        u32 open = GET(pool.open);
         const void *module = open ? pool.module : &this_module;
-        if (open && module == &this_module) take_pieces();
+        if (open && module == &this_module) run_pieces();
         leave();
         if (module != &this_module) return module;
         seen = now;
     }
 }
 
-/* Called after a trap of a body in a worker. Returns the epoch that it has finished. */
+/* Called after a body has trapped in a worker. Returns the current epoch, which the
+   worker has finished. */
 EXPORT("worker_failed") u32 worker_failed(void) {
     u32 now = GET(pool.epoch);
     SET(pool.stop, 1);
@@ -164,7 +170,7 @@ void parallel_for(void (*body)(u32, u32, void *), void *ctx, u32 n, u32 grain) {
         if (n) body(0, n, ctx);
         return;
     }
-    /* Python was interrupted before it did so */
+    /* a signal interrupted Python before it could settle */
     if (GET(pool.open) || GET(pool.stop)) settle_all();
     pool.module = &this_module;
     pool.body = body, pool.ctx = ctx, pool.n = n, pool.grain = grain;
@@ -173,7 +179,7 @@ void parallel_for(void (*body)(u32, u32, void *), void *ctx, u32 n, u32 grain) {
     GROW(pool.epoch, 1);
     if (GET(pool.sleeping))
         __builtin_wasm_memory_atomic_notify((int *)&pool.epoch, pool.threads - 1);
-    take_pieces();
+    run_pieces();
     SET(pool.open, 0);
     for (u32 spin = SPIN, left; (left = GET(pool.inside));)
         if (spin)
@@ -184,7 +190,7 @@ void parallel_for(void (*body)(u32, u32, void *), void *ctx, u32 n, u32 grain) {
     if (GET(pool.stop)) fail(pool.failure);
 }
 
-/* Called after a processor trap of the caller: see `settle_all`. */
+/* Called after a trap on the first thread: see `settle_all`. */
 EXPORT("settle") void settle(void) { settle_all(); }
 
 EXPORT("start") u32 start(u32 threads) {

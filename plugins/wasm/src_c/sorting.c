@@ -1,5 +1,5 @@
 /* Top k and sorting, by integer keys that ascend as elements descend; NaN is first. A
-   32-bit key and the index form one 64-bit number, so all are different.
+   32-bit key and the index form one 64-bit number, so that all numbers are distinct.
 
    Map: keys; sorting; selection; rows; sorting of values without indices. */
 #include "plugrad.h"
@@ -10,7 +10,8 @@ enum { INSERTION_MAX_K = 32, INSERTION_MAX_ELEMENTS = 48, RADIX_DIGITS = 256 };
 
 INLINE u32 key_i32(i32 x) { return ~((u32)x ^ 0x80000000u); }
 INLINE u64 key_i64(i64 x) { return ~((u64)x ^ 0x8000000000000000u); }
-/* Bits of floating numbers rise as integers do, from 0 in both directions. */
+/* The bits of floating-point numbers ascend like integers, from 0 in both directions.
+   */
 INLINE u32 key_f32(f32 x) {
     union { f32 x; i32 bits; } u = {x + 0}; /* -0 equals 0 */
     return x != x ? 0 : key_i32(u.bits ^ (u.bits >> 31 & INT32_MAX));
@@ -60,9 +61,9 @@ static void sort_pairs(u64 *p, u64 *workspace, u32 n) {
 
 /* --- selection ------------------------------------------------------------------- */
 
-/* Moves the k least of the n pairs to the front, in their original order. */
+/* Moves the k smallest of the n pairs to the front, in their original order. */
 static void select_pairs(u64 *p, u32 n, u32 k) {
-    u64 limit = 0; /* the greatest of the k pairs, found digit by digit */
+    u64 limit = 0; /* the largest of the k pairs, found digit by digit */
     u32 left = k;
     for (i32 shift = 56; shift >= 0; shift -= 8) {
         u32 count[RADIX_DIGITS] = {0}, d = 0;
@@ -99,7 +100,7 @@ typedef struct {
 #define SLOT_OF(t, row) ((t)->row_workspace ? (row) : thread_id())
 
 #define SELECT_SORTED(KEY)                                                               \
-    /* Finds the k least in order by insertion: fast for small k only. */    \
+    /* Finds the k smallest in order by insertion: fast for small k only. */             \
     u32 have = 0;                                                                        \
     for (u32 i = 0; i < n; i++) {                                                        \
         u64 one = (u64)KEY(x[i]) << 32 | i;                                              \
@@ -127,9 +128,9 @@ typedef struct {
     INSIDE(values, (u64)k * sizeof(T));                                                  \
     INSIDE(indices, (u64)k * sizeof(i32));
 
-static void sort_by_index(u64 *p, u32 row_workspace) {
-    for (u32 i = 0; i < row_workspace; i++) p[i] = (u32)p[i];
-    insertion_sort(p, row_workspace);
+static void sort_by_index(u64 *p, u32 n) {
+    for (u32 i = 0; i < n; i++) p[i] = (u32)p[i];
+    insertion_sort(p, n);
 }
 
 #define TOP_K_EXPORT(T)                                                                  \
@@ -159,7 +160,7 @@ static void sort_by_index(u64 *p, u32 row_workspace) {
 TOP_K(f32)
 TOP_K(i32)
 
-/* 64-bit keys: sorted by the lower half, and then by the upper half. */
+/* 64-bit keys are sorted by the lower half, then by the upper half. */
 #define TOP_K_64(T)                                                                      \
     static void rows_##T(u32 row, u32 end, void *ctx) {                                  \
         for (; row < end; row++) {                                                       \
@@ -203,7 +204,8 @@ static void put_zeros_f32(const f32 *x, f32 *y, u32 n) {
 
 enum { MAX_RADIX_BITS = 11 };
 
-/* Uses short digits for few numbers. Returns the buffer that contains the sorted keys. */
+/* Sorts keys by their digits, which are short if there are few keys. Returns the buffer
+   that contains the sorted keys: `from` or `to`. */
 static u32 *sort_keys(u32 *from, u32 *to, u32 n) {
     u32 bits = n < 8192 ? 8 : MAX_RADIX_BITS, digits = 1u << bits, passes = CEIL_DIV(32, bits);
     u32 starts[4][1 << MAX_RADIX_BITS];

@@ -16,7 +16,7 @@ static void fail_piece(u32 begin, u32 end, void *ctx) {
     while (spin) spin--;
 }
 
-/* Fails on the first thread (who = 0), or on the others. */
+/* Fails on the first thread if `who` is 0, otherwise on the other threads. */
 EXPORT("test_fail") void test_fail(u32 who) { parallel_for(fail_piece, &who, 64, 1); }
 
 static void run_forever(u32 begin, u32 end, void *ctx) {
@@ -24,7 +24,8 @@ static void run_forever(u32 begin, u32 end, void *ctx) {
     for (u32 i = 0; i < 100000; i++) (*x)++;
 }
 
-/* Runs for some minutes; with `tiles`, in one piece that polls. */
+/* Runs for some minutes: in pieces or, if `tiles` is not 0, without pieces but polling.
+   */
 EXPORT("test_forever") void test_forever(u32 *x, u32 tiles) {
     if (!tiles) parallel_for(run_forever, x, 1 << 20, 1);
     for (u32 i = 0; i < tiles; i++) {

@@ -1,9 +1,10 @@
-/* Runs row programs: all stages on one block before the next block, so that intermediate
-   results stay in the second-level cache. The kernels are the same as in separate calls,
-   on whole rows or parts of a reduction, so results have the same bits.
+/* Runs row programs: all stages on one block, then all stages on the next block, so
+   that intermediate results stay in the second-level cache. Results have the same bits
+   as those of separate calls: the kernels are the same, and run on whole rows or on the
+   same parts of a reduction.
 
-   The blocks are divided among the threads. Inside of a block, `parallel_for` of
-   threads.c runs on the calling thread. */
+   The blocks are divided among the threads. Within a block, `parallel_for` of threads.c
+   runs on the calling thread. */
 #include "blocks.h"
 
 #include "plugrad.h"

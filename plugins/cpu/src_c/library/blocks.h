@@ -1,26 +1,29 @@
-/* A row program alternates element-wise steps and row kernels. */
+/* Row programs, which alternate element-wise steps and row kernels. */
 #pragma once
 #include "entry.h"
 #include "kernels/region.h"
 
 enum { BLOCK_MEMORY = 1 << 17 }; /* elements per thread */
 
-/* A value. In an array, the part for element i of the iteration begins at element `i /
-   every * many`. If `place` is not negative, the value is in scratch memory there. */
+/* A value. If it is in an array, the part for element i of the iteration begins at
+   element `i / every * many`. If `place` is not negative, the value is in scratch
+   memory at this element. */
 typedef struct {
     int32_t place, size; /* bytes of an element */
     uint32_t every, many;
 } BlockValue;
 
-/* An argument of a kernel: the part of value `number`, or NULL if that is negative; the
-   elements of the block divided by `number`; `number` itself; or `last` of the stage. */
+/* An argument of a kernel: the part of value `number`, or NULL if `number` is negative;
+   the number of elements of the block divided by `number`; `number` itself; or `last`
+   of the stage. */
 enum { PART_OF, COUNT_OVER, NUMBER, LAST };
 
 typedef struct {
     int32_t kind, number;
 } BlockArgument;
 
-/* A region, where `values` are those of its slots and -1 for tiles; or a kernel. */
+/* A stage: a region, where `values` has the value of each slot, -1 for tiles; or a
+   kernel. */
 typedef struct {
     const Region *region;
     const int32_t *values;
@@ -36,6 +39,6 @@ typedef struct {
     const BlockStage *stages;
 } BlockProgram;
 
-/* Runs the stages on n elements. `arrays` has an entry for each value, NULL for those in
-   scratch memory. */
+/* Runs the stages on n elements. `arrays` has an entry for each value; it is NULL for
+   values in scratch memory. */
 void run_blocks(const BlockProgram *program, void *const *arrays, uint32_t n);

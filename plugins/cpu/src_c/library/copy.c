@@ -1,10 +1,10 @@
 /* Strided copies y[...] = x[...], on all threads.
 
-   The axes are sorted by the strides of y and merged where possible. The axis along which
-   x is contiguous is moved before the last one. These two axes are a plane of n rows and
-   m columns, which is cut into tiles. A tile is copied row by row; or, where x is
-   contiguous along the rows' axis and y along the columns', by blocks that are transposed
-   in registers; or element by element. */
+   The axes are sorted by the strides of y and merged where possible. The axis along
+   which x is contiguous is moved before the last axis. These two axes form a plane of n
+   rows and m columns, which is divided into tiles. A tile is copied in one of three
+   ways: row by row; in blocks that are transposed in registers, if x is contiguous
+   along the axis of rows and y along that of columns; or element by element. */
 #include <stdlib.h>
 
 #include "rows.h"
@@ -24,7 +24,7 @@ struct Copy {
     const Axis *axes; /* the outer axes */
     i64 x_row, x_column, y_row, y_column;
     u64 n, m, rows, columns; /* sizes of a plane and of a tile */
-    u32 outer, down, across, size;
+    u32 outer, down, across, size; /* outer axes; tiles of a plane; bytes of an element */
     Tile *tile;
 };
 
@@ -40,7 +40,8 @@ static void copy_rows(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m) {
     BY_WIDTH((u32)width, ROWS)
 }
 
-/* Copies elements of type T with any strides; a plane of few columns column by column. */
+/* Copies elements of type T with any strides; a plane with few columns is copied column
+   by column. */
 #define STRIDED(T)                                                                       \
     static void strided_##T(const Copy *c, const u8 *x, u8 *y, u64 n, u64 m) {           \
         bool high = m < 16 && n > m;                                                     \
@@ -130,7 +131,7 @@ static void copy_tiles(u32 item, u32 end, void *ctx) {
     while (item < end) {
         u32 column = item % c->across, rest = item / c->across;
         u32 row = rest % c->down, number = rest / c->down, along = 1;
-        if (c->down * c->across == 1) /* planes that are not cut */
+        if (c->down * c->across == 1) /* planes of a single tile */
             along = MIN(end - item, (u32)last->n - number % (u32)last->n);
         i64 i = row * (i64)c->rows, j = column * (i64)c->columns;
         const u8 *x = c->x + i * c->x_row + j * c->x_column;
@@ -157,7 +158,7 @@ static u32 order_axes(const i64 *how, Axis *axes) {
             sorted[at] = sorted[at - 1];
         sorted[at] = (Axis){n[i], from[i], to[i]};
     }
-    u32 axis_count = 3; /* three axes of size 1 make planes of arrays without axes */
+    u32 axis_count = 3; /* axes of size 1, so that there is always a plane */
     axes[0] = axes[1] = axes[2] = (Axis){1, 0, 0};
     for (u32 i = 0; i < count; i++) {
         Axis *last = &axes[axis_count - 1], next = sorted[i];
@@ -178,7 +179,8 @@ static u32 order_axes(const i64 *how, Axis *axes) {
     return axis_count;
 }
 
-/* `how` contains the rank, the sizes, the strides of x and those of y, in bytes. */
+/* `how` contains the rank, the sizes, the strides of x and the strides of y, in bytes.
+   */
 EXPORT("copy") void copy_strided(const u8 *x, u8 *y, const i64 *how, u32 size) {
     static Tile *const strided[] = {strided_u8, strided_u16, strided_u32, strided_u64,
                                     strided_u128};

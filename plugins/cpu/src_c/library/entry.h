@@ -1,13 +1,13 @@
-/* Entry points: the table by which Python calls the kernels.
+/* Entry points, through which Python calls the kernels.
 
-   A kernel is a `void` function of addresses, u32 and f64. compile_kernels.py writes an
-   ENTRY for each kernel below the source that defines it. There the C compiler knows the
-   prototype: it compiles the call for the calling convention of the platform and rejects
-   an entry that does not match. The library exports the entry of softmax_f32, for
-   example, as `entry_softmax_f32`.
+   A kernel is a `void` function of addresses, u32 and f64. compile_kernels.py adds an
+   ENTRY for each kernel after the source that defines it. There the C compiler knows
+   the prototype: it compiles the call for the calling convention of the platform, and
+   rejects an entry that does not match. The library exports the entry of softmax_f32,
+   for example, as `entry_softmax_f32`.
 
-   A kernel is not inlined into its entry. Inlined, it would load two addresses by one
-   instruction, which stalls until both are in the cache. */
+   A kernel is not inlined into its entry. An inlined kernel would load two addresses by
+   one instruction, which stalls until both are in the cache. */
 #pragma once
 #include <stdint.h>
 

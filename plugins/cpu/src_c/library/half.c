@@ -1,5 +1,5 @@
-/* float16. No kernel computes in float16: blocks of elements are converted to float32, a
-   float32 kernel runs on them, and its results are rounded once.
+/* Float16 arrays. No kernel computes in float16: blocks of elements are converted to
+   float32, a float32 kernel runs on them, and its results are rounded once.
 
    Processors convert eight or more elements by one instruction. */
 #include "elementwise.h"
@@ -83,7 +83,7 @@ static void half_piece(u32 i, u32 end, void *ctx) {
     }
 }
 
-/* `job` is a HalfCall. */
+/* Runs the kernel of `job` on n elements. */
 EXPORT("run_half") void run_half(const HalfCall *job, u32 n) {
     parallel_for(half_piece, (void *)job, n, PIECE_SIZE(n, GRAIN));
 }

@@ -5,8 +5,8 @@
 enum { HALF_OPERANDS = 3, HALF_NUMBERS = 2 };
 
 /* A call of a float32 kernel: `kernel(x, y, n, numbers...)` with one operand, and
-   `kernel(a, b, y, n, NULL)` with several. An operand has n float16 elements, or one that
-   is repeated. The result has n elements of float16 or bool. */
+   `kernel(a, b, y, n, NULL)` with several operands. An operand has n float16 elements,
+   or one element that is repeated. The result has n elements of float16 or bool. */
 typedef struct {
     const Entry *kernel;
     const void *in[HALF_OPERANDS];

@@ -1,9 +1,10 @@
 /* Elementary functions of long arrays, four registers at a time.
 
    Such a function is a chain of dependent operations, and a processor can start only a
-   few operations of the next elements before the chain ends. Here the operations of four
-   registers are interleaved, so that four chains run in parallel. Values are the same as
-   with one register, which computes the rest of the array (elementwise.h). */
+   few operations of the next elements before the chain ends. Here the operations on
+   four registers are interleaved, so that four chains run in parallel. The values are
+   the same as with one register at a time, which elementwise.h uses for the rest of the
+   array. */
 #define REGISTERS 4
 #include "mathematics.h"
 

@@ -1,10 +1,10 @@
-/* The thread pool of the kernels: the functions of plugrad.h, on POSIX threads, which zig
-   provides on Windows, too.
+/* The thread pool of the kernels: the thread functions that plugrad.h declares, on
+   POSIX threads, which zig also provides on Windows.
 
-   Workers are started by the first run that has work for them. Only one run at a time
-   uses them; a concurrent run from another Python thread does its work on that thread.
-   Neither pieces nor results depend on the number of threads. After `fork` a child has no
-   workers and starts its own. */
+   The first run that has work for workers starts them. Only one run at a time uses the
+   workers; a concurrent run from another Python thread does all of its work on that
+   thread. Neither pieces nor results depend on the number of threads. After `fork`, a
+   child process has no workers and starts its own. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -28,19 +28,19 @@ static struct {
     void (*body)(u32, u32, void *);
     void *ctx;
     u32 n, grain, shares;
-    u32 epoch, active;  /* written under the lock, read without */
+    u32 epoch, active;  /* written with the lock held, read without it */
     u32 started, sleeping;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .work = PTHREAD_COND_INITIALIZER,
           .done = PTHREAD_COND_INITIALIZER};
-/* The next piece of each thread's share, taken by an atomic addition. A thread that has
-   finished its own share takes pieces of others. Shares are the same from kernel to
-   kernel, so a thread finds in its cache what it wrote before. */
+/* The next piece of each thread's share, claimed by an atomic addition. A thread that
+   has finished its own share claims pieces of other shares. Shares are the same for
+   consecutive kernels, so the data that a thread wrote is still in its cache. */
 static struct {
     u32 next;
-    char line[60]; /* of the cache */
+    char line[60]; /* pads to a cache line */
 } shares[MAX_THREADS];
-/* held by the run that uses the workers */
+/* Held by the run that uses the workers. */
 static pthread_mutex_t run_lock = PTHREAD_MUTEX_INITIALIZER;
 static u32 thread_limit = 1;
 static _Thread_local u32 thread_index;
@@ -64,7 +64,7 @@ static void free_scratch(void *blocks) { /* called when a thread ends */
 
 static void create_scratch_key(void) {
     if (pthread_key_create(&scratch_key,
-                           free_scratch)) fail("there are too many keys of threads");
+                           free_scratch)) fail("there are too many thread-specific keys");
 }
 
 void *thread_scratch(u32 which, size_t bytes) {
@@ -100,15 +100,16 @@ static void run_pieces(void) {
     }
 }
 
-static i64 now_ns(void) { /* ns */
+static i64 now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (i64)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Spins until a number equals `old` or differs from it, for at most SPIN_NS: waking a
-   sleeping thread takes as long as many kernels. After YIELD_AFTER_NS it yields the
-   processor, and gives up if another thread had it for at least PREEMPTED_NS. */
+/* Spins until a number equals `old` (if `until_equal`) or differs from it, for at most
+   SPIN_NS, because waking a sleeping thread takes as long as many kernels. After
+   YIELD_AFTER_NS it yields the processor, and stops spinning if another thread used the
+   processor for at least PREEMPTED_NS. */
 enum { SPIN_NS = 300000, YIELD_AFTER_NS = 100000, PREEMPTED_NS = 20000 };
 
 static void spin(const u32 *number, u32 old, bool until_equal) {
@@ -133,7 +134,7 @@ static void *run_worker(void *number) {
         while (pool.epoch == seen) pthread_cond_wait(&pool.work, &pool.lock);
         pool.sleeping--;
         seen = pool.epoch;
-        /* the run has ended, or has no share for it */
+        /* the run has ended, or has no share for this worker */
         bool skip = pool.body == NULL || thread_index >= pool.shares;
         if (!skip) pool.active++;
         pthread_mutex_unlock(&pool.lock);
@@ -154,7 +155,7 @@ static void reset_after_fork(void) { /* in the child */
     pthread_mutex_init(&run_lock, NULL);
 }
 
-enum { STACK_MIN_BYTES = 1 << 20 }; /* of a worker; musl's default is 128 kB */
+enum { STACK_MIN_BYTES = 1 << 20 }; /* of a worker; the default of musl is 128 KiB */
 
 static void start_workers(void) {
     static bool registered;
@@ -192,7 +193,7 @@ void parallel_for(void (*body)(u32, u32, void *), void *ctx, u32 n, u32 grain) {
     spin(&pool.active, 0, true);
     pthread_mutex_lock(&pool.lock);
     while (pool.active) pthread_cond_wait(&pool.done, &pool.lock);
-    pool.body = NULL; /* nothing to do for workers that wake up later */
+    pool.body = NULL; /* workers that wake up later have nothing to do */
     pthread_mutex_unlock(&pool.lock);
     pthread_mutex_unlock(&run_lock);
 }

@@ -1,7 +1,7 @@
-"""WebAssembly kernels for plugrad. The module its entry point names is ``plugin``.
+"""WebAssembly kernels for plugrad. Its entry point names the module ``plugin``.
 
-Public are ``load_kernel``, for kernels from modules of your own, and ``get_include``.
-Importing this opens nothing.
+``load_kernel``, which loads kernels from your own modules, and ``get_include`` are
+public. Importing this package opens nothing.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ def load_kernel(
 ) -> Callable[..., Any]:
     """Return a function of a WebAssembly module as a kernel for the backend ``wasm``.
 
-    To be registered, or returned by an ``KernelPack``::
+    Register the result, or return it from a ``KernelPack``::
 
         pg.register_kernel(SWISH, "wasm", load_kernel("swish.wasm", SWISH))
 
-    The module runs in a sandbox: it has a memory of its own, into which inputs are
-    copied and out of which outputs are, and reaches nothing else. What it exports is
-    said in ``plugrad_kernel.h``, see ``get_include``. One call runs at a time. After a
-    trap, and in a forked child, the next call finds the module as it was loaded.
+    The module runs in a sandbox: it can access only its own memory. Inputs are copied
+    into this memory, and outputs are copied out of it. ``plugrad_kernel.h`` declares
+    what the module must export: see ``get_include``. One call runs at a time. After a
+    trap, and in a forked child, the next call starts with the module in its initial
+    state.
 
     Args:
         source: The file of the module, or its bytes.
-        kernel: The contract, or the name of one that is known. It must have an ``out``
-            rule, by which the outputs are made.
-        export: The name of the function; it may be left out if there is one alone.
-        memory: The most bytes that the module's memory may have, up to 4 GiB; inputs
-            and outputs have to fit into it.
-        time_limit: The most seconds that a call may take; it makes long loops up to
-            twice as slow. Without it, even Ctrl-C waits for the end. It does not hold
-            for compiling.
-        module_size: The most bytes that the module itself may have. Nothing interrupts
-            the compiler: of a module that is made to be slow it takes 10 s and 1.5 GB
-            for each MiB.
+        kernel: The contract, or the name of a known contract. It must have an ``out``
+            rule, which determines the outputs.
+        export: The name of the function; optional if the module exports only one.
+        memory: The maximum size of the module's memory in bytes, up to 4 GiB. Inputs
+            and outputs must fit into it.
+        time_limit: The maximum duration of a call in seconds. With a limit, long loops
+            are up to twice as slow. Without a limit, even Ctrl-C waits for the end of
+            the call. Compilation is not limited.
+        module_size: The maximum size of the module itself in bytes. The compiler cannot
+            be interrupted: a malicious module can take 10 s and 1.5 GB per MiB.
 
     Raises:
-        ValueError: The module is malformed, imports anything but a memory, exports no
-            such function or one of other types, needs more memory or is too large; or
-            the contract has no ``out`` rule. The message says which.
-        TypeError: The kernel is neither a contract nor a name; or later an attribute is
-            neither numbers nor text.
+        ValueError: The module is malformed, imports anything but a memory, does not
+            export the function or exports it with other types, needs more memory or is
+            too large; or the contract has no ``out`` rule. The message says which.
+        TypeError: The kernel is neither a contract nor a name. Calls raise it if an
+            attribute is neither numbers nor text.
         OSError: The file cannot be read.
-        BackendError: It trapped when it was loaded, and later when a call traps, runs
-            out of time or memory, or returns a message.
+        BackendError: The module trapped while it was loaded. Calls raise it if they
+            trap, run out of time or memory, or return a message.
 
     """
     from .sandbox import SandboxedKernel
@@ -68,12 +68,12 @@ def load_kernel(
 
 
 def get_include() -> str:
-    """Return the folder of ``plugrad_kernel.h``, for a compiler's option ``-I``."""
+    """Return the folder of ``plugrad_kernel.h``, for the compiler option ``-I``."""
     return str(Path(__file__).parent / "include")
 
 
 def __getattr__(name: str) -> str:
-    """Read the version from the metadata, which takes too long for every import."""
+    """Read the version from the metadata on demand: it is too slow for an import."""
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib.metadata import version

@@ -1,7 +1,7 @@
-"""Native arrays: contiguous, row-major, in linear memory; strings are NumPy's.
+"""Native arrays: contiguous, row-major, in linear memory; strings are NumPy arrays.
 
-Map: ``WasmArray`` (owns its block) and its ``view``; ``empty``, with which every kernel
-makes its result; ``WasmArrays``, which moves values.
+Map: ``WasmArray`` and its ``view``; ``WasmOwner``, which owns a block; ``empty``, which
+allocates the results of kernels; ``WasmArrays``, which moves values in and out.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ DTYPES = [
 class WasmArray:
     """Elements at ``pointer``, in row-major order; see ``WasmOwner``.
 
-    A kernel may return a view of an input; the block is free when the last one goes.
+    A kernel may return a view of an input. The block is released when the last array
+    that uses it is deleted.
 
     Attributes:
         size: The number of elements.
         pointer: The offset of the first element in linear memory.
-        base: The array that owns the block, None for the owner itself.
-        machine: Whose memory it is.
+        base: The array that owns the block; None for the owner itself.
+        machine: The machine whose memory contains the elements.
 
     """
 
@@ -73,12 +74,12 @@ class WasmArray:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the elements."""
+        """The size of the elements in bytes."""
         return self.size * self.dtype.itemsize
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """What NumPy needs for a read-only view that holds this array."""
+        """The description for NumPy of a read-only view that keeps this array alive."""
         return {
             "shape": self.shape,
             "typestr": self.dtype.str,
@@ -87,18 +88,18 @@ class WasmArray:
         }
 
     def view(self, shape: Shape, first: int = 0) -> WasmArray:
-        """Return the elements from number ``first`` on, in another shape."""
+        """Return the elements from number ``first`` on as a view of another shape."""
         check_axes(shape)
         pointer = self.pointer + first * self.dtype.itemsize
         return WasmArray(self.machine, shape, self.dtype, pointer, self.base or self)
 
     def viewed_as(self, dtype: DType, shape: Shape) -> WasmArray:
-        """Return the same bytes as elements of another dtype."""
+        """Return a view of the same bytes as elements of another dtype."""
         return WasmArray(self.machine, shape, dtype, self.pointer, self.base or self)
 
 
 def check_axes(shape: Sequence[int]) -> None:
-    """Check that there are not more axes than NumPy has."""
+    """Raise ValueError if there are more axes than NumPy supports."""
     if len(shape) > MAX_AXES:
         raise ValueError(
             f"wasm: an array has at most {MAX_AXES} axes, as NumPy's have; this one "
@@ -107,21 +108,21 @@ def check_axes(shape: Sequence[int]) -> None:
 
 
 class WasmOwner(WasmArray):
-    """An array with a block of its own, which goes back to its bin; see ``empty``.
+    """An array that owns a block and returns it to its bin at the end; see ``empty``.
 
-    The finalizer of each is ``free`` of its block. One that an exception has kept from
-    getting a block has none.
+    The finalizer of an instance is the method ``free`` of its block. If an exception
+    occurs before the instance gets a block, it has no finalizer.
     """
 
     __slots__ = ("__del__",)
     __del__: MethodType
 
 
-_new = object.__new__  # __init__ would be one more call, for each result of a kernel
+_new = object.__new__  # saves a call of __init__ for each result of a kernel
 
 
 def empty(machine: Machine, shape: Shape, dtype: DType) -> WasmArray:
-    """Return a new array whose elements are not set."""
+    """Return a new array with uninitialized elements."""
     size = prod(shape)
     nbytes = size * dtype.itemsize
     y = _new(WasmOwner)
@@ -138,8 +139,8 @@ def empty(machine: Machine, shape: Shape, dtype: DType) -> WasmArray:
     )
     while not bin:
         machine.fill(nbytes)
-    # From here on nothing is called, so that no other thread, no signal handler and no
-    # finalizer runs before the block has its owner.
+    # Nothing is called from here on, so no other thread, signal handler or finalizer
+    # can run before the block has an owner.
     block = bin[-1]
     y.pointer = block.pointer
     y.__del__ = block.free
@@ -148,7 +149,7 @@ def empty(machine: Machine, shape: Shape, dtype: DType) -> WasmArray:
 
 
 class GuardedArray(WasmArray):
-    """An array between guard zones, which are checked when it goes; see ``guard``."""
+    """An array between guard zones, which its finalizer checks; see ``guard``."""
 
     __slots__ = ("owner",)
     owner: WasmArray
@@ -159,7 +160,7 @@ class GuardedArray(WasmArray):
 
 
 def _guarded(machine: Machine, shape: Shape, dtype: DType) -> WasmArray:
-    """Return a new array that has guard zones, and is filled with their pattern."""
+    """Return a new array with guard zones, filled with the pattern of the zones."""
     assert machine.guards is not None
     nbytes = prod(shape) * dtype.itemsize
     owner = _empty(machine, (nbytes + 2 * guard.ZONE_BYTES,), np.dtype(np.uint8))
@@ -179,7 +180,7 @@ def upload(machine: Machine, values: Array) -> Any:
     dtype = values.dtype
     if dtype.hasobject:
         return values
-    if dtype.kind == "b":  # bytes of any value become 0 and 1
+    if dtype.kind == "b":  # nonzero bytes become 1
         values = values.view(np.uint8) != 0
     native = empty(machine, values.shape, dtype)
     np.ndarray(values.shape, dtype, machine.whole, native.pointer)[...] = values
@@ -187,20 +188,20 @@ def upload(machine: Machine, values: Array) -> Any:
 
 
 def download(native: Any) -> Array:
-    """Return a read-only view, which holds the block."""
+    """Return a read-only view, which keeps the block alive."""
     return np.asarray(native)
 
 
 def writable(native: WasmArray) -> Array:
-    """Return a view to fill a new array; it does not keep the array alive."""
+    """Return a writable view for filling a new array; it does not keep it alive."""
     whole = native.machine.whole
     return np.ndarray(native.shape, native.dtype, whole, native.pointer)
 
 
 def describe(machine: Machine, numbers: tuple[int, ...]) -> WasmArray:
-    """Return i32 in linear memory, which kernels take by pointer; see ``Cached``.
+    """Return int32 numbers in linear memory, for kernels to read; see ``Cached``.
 
-    Hold the array until the kernel has run: it may leave the cache at any time.
+    Keep the array until the kernel has run: the cache may drop it at any time.
     """
     native = empty(machine, (len(numbers),), np.dtype(np.int32))
     writable(native)[...] = np.array(numbers, np.int64).astype(np.int32)
@@ -235,18 +236,18 @@ class WasmArrays:
         return values
 
     def to_dlpack(self, native: WasmArray) -> Array:
-        """Return a view, which others may read where it lies.
+        """Return a view, which other libraries may read in place.
 
-        The view is writable, as DLPack before 1.0 cannot export read-only memory.
-        plugrad marks it as read-only for libraries that know newer versions.
+        The view is writable, because DLPack before 1.0 cannot export read-only memory.
+        plugrad marks it as read-only for libraries that support newer versions.
         """
         return np.asarray(_Lent(native))
 
     def nbytes(self, native: Any) -> int:
-        """Return the bytes of the elements; strings are pointers to theirs."""
+        """Return the bytes of the elements; for strings, pointers and texts."""
         texts = native.flat if native.dtype.hasobject else ()
         return native.nbytes + sum(map(len, texts))
 
     def peak(self) -> int:
-        """Return the peak of the bytes of blocks in use."""
+        """Return the peak of the bytes in use."""
         return max(self.machine.heap.peak, self.machine.heap.used())

@@ -1,7 +1,7 @@
-"""The checks of load_kernel, and printable texts from untrusted modules.
+"""The checks of load_kernel, and sanitized texts from untrusted modules.
 
-Map: ``contract``; ``limits``; ``compiled`` and ``checked``, a module; ``printable`` and
-``reason``, texts from untrusted modules.
+Map: ``contract``; ``limits``; ``compiled`` and ``checked``, for a module; ``printable``
+and ``reason``, for texts from untrusted modules.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from plugrad.plugin import Kernel, contracts
 from .instance import on_large_stack
 
 PAGE = 1 << 16
-MAX_MEMORY_BYTES = 1 << 32  # that 32-bit addresses reach
-MESSAGE_MAX_CHARACTERS = 1000  # of a text that is shown
+MAX_MEMORY_BYTES = 1 << 32  # the range of 32-bit addresses
+MESSAGE_MAX_CHARACTERS = 1000  # longer texts are cut off
 
 
 def contract(kernel: str | Kernel) -> Kernel:
@@ -52,9 +52,9 @@ def limits(memory: object, time_limit: float | None) -> None:
 def compiled(
     engine: wasmtime.Engine, data: bytes, name: str, most: int
 ) -> wasmtime.Module:
-    """Return a module in machine code.
+    """Return a compiled module.
 
-    Nothing interrupts the compiler; only the size of the module limits its time.
+    The compiler cannot be interrupted; only the size of the module limits its time.
     """
     if len(data) > most:
         raise ValueError(
@@ -70,7 +70,7 @@ def compiled(
 
 
 def checked(module: wasmtime.Module, name: str, export: str | None) -> str:
-    """Check imports and exports; return the name of the function."""
+    """Check imports and exports, and return the name of the kernel function."""
     for i in module.imports:
         if not isinstance(i.type, wasmtime.MemoryType):
             raise ValueError(
@@ -105,7 +105,7 @@ def checked(module: wasmtime.Module, name: str, export: str | None) -> str:
 
 
 def _signature(kind: Any) -> str:
-    """Return the signature of a function, or what the export is instead."""
+    """Return the signature of a function, or the kind of another export."""
     if not isinstance(kind, wasmtime.FuncType):
         return f"a {type(kind).__name__.removesuffix('Type').lower()}"
     params = map(str, kind.params)
@@ -114,7 +114,7 @@ def _signature(kind: Any) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return a text without control characters for a terminal: ESC becomes \\x1b."""
+    r"""Return a text with control characters escaped: ESC becomes \\x1b."""
     shown = text[:MESSAGE_MAX_CHARACTERS] + "..." * (len(text) > MESSAGE_MAX_CHARACTERS)
     return "".join([c if c.isprintable() else ascii(c)[1:-1] for c in shown])
 

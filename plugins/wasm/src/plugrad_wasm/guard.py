@@ -1,9 +1,10 @@
-"""Guard zones around blocks, to find kernels that leave their arrays.
+"""Guard zones around blocks, which find accesses outside of arrays.
 
-With PLUGRAD_WASM_GUARD=1 in the environment, each block has a zone before and behind
-it. Zones and new blocks are filled with a pattern that is NaN in float32 and float64
-and far out of range as an index. A kernel that writes outside of its arrays damages a
-zone and is named in a BackendError; what one reads outside of them shows in its result.
+With PLUGRAD_WASM_GUARD=1 in the environment, each block has a zone before and after it.
+Zones and new blocks are filled with a pattern that is NaN in float32 and float64 and
+far out of range as an index. A kernel that writes outside of its arrays damages a zone,
+and a BackendError names the kernel. If a kernel reads outside of its arrays, the
+pattern appears in its result.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ZONE_BYTES = 1024  # a multiple of the alignment of blocks
 PATTERN = b"\x5a\x5a\xfa\xff"
 
 
-# Whether the environment asks for guard zones, of all machines.
+# Whether the environment turns guard zones on, for all machines.
 ASKED_FOR = os.environ.get(VARIABLE, "0") not in ("", "0")
 
 
@@ -33,11 +34,11 @@ class Guards:
 
     def __init__(self, memory: Any) -> None:
         self._memory = memoryview(memory).cast("B")
-        self._blocks: dict[int, int] = {}  # where they begin, and their bytes
-        self._found: list[str] = []  # damage, until it is reported
+        self._blocks: dict[int, int] = {}  # the bytes of each block by its address
+        self._found: list[str] = []  # damage that is not reported yet
 
     def enter(self, begin: int, nbytes: int) -> None:
-        """Fill a block, and its zones, which lie in memory that is its own."""
+        """Fill a new block and its zones; the memory of both belongs to its array."""
         size = nbytes + 2 * ZONE_BYTES
         filling = (PATTERN * (size // len(PATTERN) + 1))[:size]
         self._memory[begin - ZONE_BYTES : begin + nbytes + ZONE_BYTES] = filling
@@ -48,7 +49,7 @@ class Guards:
         self._look(begin, self._blocks.pop(begin), "a kernel")
 
     def around(self, name: str, call: Callable[..., None]) -> Callable[..., None]:
-        """Return a call of the kernel ``name`` that checks all zones afterwards."""
+        """Return a function that calls the kernel ``name``, then checks all zones."""
 
         def checked(*args: float) -> None:
             call(*args)
@@ -60,8 +61,8 @@ class Guards:
         """Check the zones of all blocks.
 
         Raises:
-            BackendError: ``who`` has written into one, or another kernel has into that
-                of a block that is free by now.
+            BackendError: ``who`` has written into a zone, or another kernel has written
+                into a zone of a block that is free now.
 
         """
         for begin, nbytes in self._blocks.copy().items():

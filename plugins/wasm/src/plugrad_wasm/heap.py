@@ -1,16 +1,17 @@
 """Blocks of linear memory: size classes, on top of extents that coalesce.
 
-A free block lies in the *bin* of its size, a list: ``arrays.empty`` takes the last one,
-and the finalizer of an array appends it again, both without a lock.
+A free block is in the *bin* of its size, a list: ``arrays.empty`` pops the last block,
+and the finalizer of an array appends its block again, both without a lock.
 
-At any call, at any jump back and at any allocation of a container another thread, a
-signal handler or a finalizer may run, and free blocks, take blocks, or raise. So what
-is free is a value, ``Extents``. A change is worked out beside it and put in place by
-``Heap._commit``, in which nothing else can run; if anything has changed meanwhile, it
-is worked out again. Whatever raises on the way, no block is lost.
+Another thread, a signal handler or a finalizer may run at any call, at any backward
+jump and at any allocation of a container. It may free blocks, take blocks, or raise.
+Therefore the free extents are an immutable value, ``Extents``. A change computes a new
+value, which ``Heap._commit`` stores; nothing else can run within the commit. If
+anything has changed in the meantime, the change is computed again. No block is lost if
+an exception occurs.
 
-Map: ``Block``; ``Extents``; ``Heap.fill``; where bins are filled from; what is done
-when there is nothing left; what is reported.
+Map: ``Block``; ``Extents``; ``Heap.fill``; cutting extents, and gathering free blocks
+when memory is exhausted; statistics.
 """
 
 from __future__ import annotations
@@ -21,30 +22,30 @@ from typing import NamedTuple
 
 ALIGNMENT = 64
 SMALL_MAX_BYTES = 16384  # larger blocks have an extent of their own
-PAGE = 4096  # extents are a multiple of it
-CHUNK_BYTES = 65536  # size and alignment of a chunk, which small blocks are cut from
-GATHER_ATTEMPTS = 8  # to collect a bin's blocks while other threads use it
+PAGE = 4096  # sizes of extents are multiples of it
+CHUNK_BYTES = 65536  # size and alignment of chunks, which are cut into small blocks
+GATHER_ATTEMPTS = 8  # to empty a bin while other threads use it
 
-Extent = tuple[int, int]  # begin, end
+Extent = tuple[int, int]  # addresses of begin and end
 _ALL = slice(None)
 
 
 def rounded(nbytes: int, unit: int) -> int:
-    """Return the size of the class of ``nbytes``: four to eight of them an octave.
+    """Return the size class of ``nbytes``: four to eight classes per power of two.
 
-    From 8 MiB on they are 1 MiB apart.
+    From 8 MiB on, classes are 1 MiB apart.
     """
     step = min(max(unit, 1 << max((nbytes - 1).bit_length() - 3, 0)), 1 << 20)
     return -(-max(nbytes, 1) // step) * step
 
 
 class Block:
-    """A piece of memory, of one array after the other.
+    """A piece of memory, which arrays use one after another.
 
     Attributes:
-        pointer: Where it begins.
-        free: Puts it back into its bin. This is C alone, so that as a finalizer it
-            cannot be kept from it by the handler of a signal.
+        pointer: The address at which it begins.
+        free: Appends the block to its bin. It is implemented purely in C, so that no
+            signal handler can interrupt it when it runs as a finalizer.
 
     """
 
@@ -62,9 +63,9 @@ class Extents(NamedTuple):
     """The division of linear memory into free extents; the rest is cut into blocks.
 
     Attributes:
-        top: Where the memory that is in use ends, a multiple of ``CHUNK_BYTES``.
-        free: The free extents, sorted; no two touch.
-        chunks: The number of chunks, by the size of their blocks.
+        top: The end of the memory in use, a multiple of ``CHUNK_BYTES``.
+        free: The free extents, sorted; no two are adjacent.
+        chunks: The number of chunks by the size of their blocks.
 
     """
 
@@ -73,7 +74,7 @@ class Extents(NamedTuple):
     chunks: dict[int, int]
 
     def fit(self, size: int, alignment: int) -> tuple[Extents, int] | None:
-        """Cut from the smallest free extent that fits; return the address, too."""
+        """Cut from the smallest free extent that fits; return extents and address."""
         best: tuple[int, int, int] | None = None
         for i, (begin, end) in enumerate(self.free):
             if -(-begin // alignment) * alignment + size <= end and (
@@ -88,7 +89,7 @@ class Extents(NamedTuple):
         return self._replace(free=(*self.free[:i], *rest, *self.free[i + 1 :])), at
 
     def extended(self, size: int, alignment: int) -> tuple[Extents, int]:
-        """Cut at the top, including the free extent that ends there, if any."""
+        """Cut at the top, from the free extent that ends there (if any) on."""
         begin, free = self.top, self.free
         if free and free[-1][1] == begin and alignment != CHUNK_BYTES:
             begin, free = free[-1][0], free[:-1]
@@ -97,7 +98,7 @@ class Extents(NamedTuple):
         return self._replace(top=end, free=(*free, *rest)), begin
 
     def joined(self, extents: Iterable[Extent]) -> Extents:
-        """Return these with more free extents."""
+        """Return the extents with more free extents, merged if adjacent."""
         free: list[Extent] = []
         for begin, end in sorted([*self.free, *extents]):
             if free and free[-1][1] == begin:
@@ -107,7 +108,7 @@ class Extents(NamedTuple):
         return self._replace(free=tuple(free))
 
     def counting(self, size: int, chunks: int) -> Extents:
-        """Return these with more chunks (or fewer) of blocks of a size."""
+        """Return the extents with the count of chunks of a block size changed."""
         count = self.chunks.get(size, 0) + chunks
         return self._replace(chunks=self.chunks | {size: count})
 
@@ -116,13 +117,14 @@ class Heap:
     """The memory from ``base`` on, in blocks aligned to 64 bytes.
 
     Args:
-        base: Where it begins.
-        grow: Called with an address; makes memory usable up to there, or raises
+        base: The address at which it begins.
+        grow: A function that makes memory usable up to an address, or raises
             MemoryError.
 
     Attributes:
-        small: For sizes up to ``SMALL_MAX_BYTES``, in units of 64 bytes, the bin.
-        peak: The most bytes that blocks in use have had when memory was cut.
+        small: The bins for sizes up to ``SMALL_MAX_BYTES``, by the size in units of 64
+            bytes.
+        peak: The peak of the bytes in use, updated when memory is cut.
 
     """
 
@@ -138,16 +140,16 @@ class Heap:
         self.small = [self._bins.setdefault(size, []) for size in classes]
 
     def bin(self, nbytes: int) -> Bin:
-        """Return the bin to take from, which may be empty, and to append to."""
+        """Return the bin for blocks of ``nbytes``, which may be empty."""
         if nbytes <= SMALL_MAX_BYTES:
             return self.small[(nbytes + ALIGNMENT - 1) // ALIGNMENT]
         return self._bins.setdefault(rounded(nbytes, PAGE), [])
 
     def fill(self, nbytes: int) -> None:
-        """Put blocks into the bin for ``nbytes`` if it is empty; call it under a lock.
+        """Put blocks into the bin for ``nbytes`` if it is empty; the lock must be held.
 
         Raises:
-            MemoryError: There is not enough memory; the message has the figures.
+            MemoryError: There is not enough memory; the message contains the sizes.
 
         """
         found = self.bin(nbytes)
@@ -169,10 +171,10 @@ class Heap:
     def _commit(
         self, found: Bin, old: Bin, new: Bin, before: Extents, after: Extents
     ) -> bool:
-        """Replace a bin and the extents, if they still are what they were.
+        """Replace a bin and the extents if they have not changed; return whether.
 
-        Nothing else runs between the comparisons and the end: there is no call, no
-        jump back and no allocation of a container.
+        Nothing else can run between the comparisons and the end: there is no call, no
+        backward jump and no allocation of a container.
         """
         if found != old or self._extents is not before:
             return False
@@ -183,7 +185,7 @@ class Heap:
     # --- extents -----------------------------------------------------------------
 
     def _cut(self, size: int, alignment: int) -> tuple[Extents, Extents, int]:
-        """Return the extents, those without ``size`` bytes, and the address."""
+        """Cut ``size`` bytes; return the extents before and after, and the address."""
         before = self._extents
         cut = before.fit(size, alignment)
         if cut is None:
@@ -213,7 +215,7 @@ class Heap:
         return after, at
 
     def _gather_large(self) -> None:
-        """Make extents of all free large blocks."""
+        """Turn all free large blocks into extents."""
         for size in list(self._bins):
             if size > SMALL_MAX_BYTES:
                 self._gather(size)
@@ -246,10 +248,10 @@ class Heap:
                     del block.free  # which holds the block
                 return
 
-    # --- what is reported -----------------------------------------------------------
+    # --- statistics -----------------------------------------------------------------
 
     def used(self) -> int:
-        """Return the bytes of the blocks that are in use."""
+        """Return the bytes of the blocks in use."""
         top, extents, chunks = self._extents
         tails = sum([count * (CHUNK_BYTES % size) for size, count in chunks.items()])
         binned = sum([size * len(self._bins[size]) for size in list(self._bins)])
@@ -257,7 +259,7 @@ class Heap:
         return top - self._base - free - tails - binned
 
     def size(self) -> int:
-        """Return the bytes that have been cut from linear memory; they never shrink."""
+        """Return the bytes of linear memory that the heap covers; it never shrinks."""
         return self._extents.top - self._base
 
     def trim(self) -> None:
@@ -267,7 +269,7 @@ class Heap:
 
 
 def _whole_chunks(blocks: Bin, size: int) -> set[int]:
-    """Return the numbers of the chunks whose blocks are all among these."""
+    """Return the numbers of the chunks whose blocks are all among ``blocks``."""
     count: dict[int, int] = {}
     for block in blocks:
         chunk = block.pointer // CHUNK_BYTES

@@ -1,20 +1,21 @@
 """WebAssembly modules in a store, reached through wasmtime's C interface.
 
-``wasmtime.Func.__call__`` costs 60 us. Here the arguments are packed into the slots
-from which wasmtime takes them, and the C function behind is called: 0.9 us.
+``wasmtime.Func.__call__`` takes 60 us. This module instead packs the arguments into the
+slots from which wasmtime reads them, and calls the underlying C function: 0.9 us.
 
-It is a trick: wasmtime's C interface is promised, but not the way from objects of its
-package for Python to those of C (``_ffi``, ``_func``, ``_instance``, ``_from_raw``).
+This is a trick: wasmtime's C interface is stable, but the access from the objects of
+its Python package to those of C is not (``_ffi``, ``_func``, ``_instance``,
+``_from_raw``).
 
-- *Fallback* for calls: ``Func.__call__``, which ``PLUGRAD_WASM_PLAIN=1`` chooses.
-  ``test_tricks`` runs kernels, errors and threads on it. Host functions and exports
-  have none.
+- *Fallback* for calls: ``Func.__call__``, selected by ``PLUGRAD_WASM_PLAIN=1``.
+  ``test_tricks`` runs kernels, errors and threads with it. Host functions and exports
+  have no fallback.
 - *Tried with*: wasmtime 50.0.
 - *Delete it* when ``Func.__call__`` takes less than 5 us, or if
   ``benchmarks/tricks.py`` shows less than a factor of 1.3.
 
 Map: ``engine`` (the compiler); ``HostFunction``; ``on_large_stack``; ``Instance``
-(``prepare`` a call, or ``invoke`` one that is rare); ``Library`` and ``Program``, our
+(``prepare`` a frequent call, ``invoke`` a rare one); ``Library`` and ``Program``, our
 own modules; errors; memories.
 """
 
@@ -34,10 +35,11 @@ import wasmtime
 from wasmtime import _ffi as ffi
 from wasmtime._extern import wrap_extern
 
-# A slot has 16 bytes. "q" takes i32 of either sign, as only the lower half counts.
+# A slot has 16 bytes. "q" is used for signed and unsigned i32: only the lower half is
+# read.
 _SLOTS = {"i32": "q8x", "i64": "q8x", "f32": "f12x", "f64": "d8x"}
 _POINTER = ctypes.c_void_p
-# Without types of arguments: to convert what has the right ones takes 0.1 us.
+# No argument types are declared: converting arguments of the right types takes 0.1 us.
 _call = ctypes.CFUNCTYPE(_POINTER)(
     ctypes.cast(ffi.dll.wasmtime_func_call_unchecked, _POINTER).value or 0
 )
@@ -47,8 +49,7 @@ _delete_trap = ctypes.CFUNCTYPE(None, _POINTER)(
 _new_host_function = ctypes.CFUNCTYPE(None, *[_POINTER] * 6)(
     ctypes.cast(ffi.dll.wasmtime_func_new, _POINTER).value or 0
 )
-# What wasmtime calls for a host function: it returns a trap or nothing, and leaves the
-# arguments where they are.
+# The type of a host function: it returns a trap or NULL, and ignores its arguments.
 _host = ctypes.CFUNCTYPE(_POINTER)
 
 
@@ -57,7 +58,7 @@ def engine(shared: bool, reservation: int | None) -> wasmtime.Engine:
     """Return the compiler of our own modules."""
 
     def configure(config: wasmtime.Config) -> None:
-        # Its threads would be missing in a forked child, which would wait for them.
+        # A forked child would not have the compiler's threads, but wait for them.
         config.parallel_compilation = False
         config.wasm_threads = config.shared_memory = shared
         if reservation is not None:
@@ -68,7 +69,7 @@ def engine(shared: bool, reservation: int | None) -> wasmtime.Engine:
 
 
 def new_engine(configure: Callable[[wasmtime.Config], None]) -> wasmtime.Engine:
-    """Return a compiler; compiled modules are kept in wasmtime's cache on disk."""
+    """Return a compiler; wasmtime caches compiled modules on disk."""
     for cache in (True, False):
         config = wasmtime.Config()
         configure(config)
@@ -76,18 +77,19 @@ def new_engine(configure: Callable[[wasmtime.Config], None]) -> wasmtime.Engine:
             if cache:
                 config.cache = True
             return wasmtime.Engine(config)
-        except wasmtime.WasmtimeError as error:  # there may be no folder to write to
+        except wasmtime.WasmtimeError as error:  # there may be no writable folder
             refused = error
     raise refused
 
 
 class HostFunction:
-    """What a module imports as a function without arguments and results.
+    """A function without arguments and results for a module to import.
 
     Args:
-        address: Of a function of C. It may return a trap, which wasmtime then owns.
-        first: Its first argument, as a number.
-        keep: What has to live as long.
+        address: The address of a C function. It may return a trap, which wasmtime then
+            owns.
+        first: The first argument of the C function, as a number.
+        keep: An object to keep alive with the host function.
 
     """
 
@@ -100,21 +102,22 @@ class HostFunction:
     def calling(cls, function: Callable[[], object]) -> HostFunction:
         """Return a host function that calls a Python function.
 
-        If it raises, the inner callback says so and goes on; it has no result. The
-        outer one would leave none either, and wasmtime would take what lies in its
-        place for a trap: so that one runs no code of Python, which could raise.
+        There are two callbacks. If the function raises, the inner callback reports it
+        and continues; it has no result. If the outer callback raised, it would have no
+        result either, and wasmtime would mistake an undefined value for a trap.
+        Therefore the outer callback runs no Python code.
         """
         outer = _host(ctypes.PYFUNCTYPE(None)(function))
         return cls(ctypes.cast(outer, _POINTER).value or 0, keep=outer)
 
     @classmethod
     def failing(cls) -> HostFunction:
-        """Return one that ends in a trap, without a signal of the processor."""
+        """Return a host function that traps without a processor signal."""
         address = ctypes.cast(ffi.dll.wasmtime_trap_new_code, _POINTER).value or 0
         return cls(address, wasmtime.TrapCode.INTERRUPT.value)
 
     def within(self, store: wasmtime.Store) -> wasmtime.Func:
-        """Return the host function for a store."""
+        """Return the host function as a wasmtime function of a store."""
         found = ffi.wasmtime_func_t()
         kind = wasmtime.FuncType([], [])
         _new_host_function(
@@ -128,7 +131,7 @@ class HostFunction:
         return wasmtime.Func._from_raw(found)
 
 
-STACK_MIN_BYTES = 1 << 23  # of a Python thread, as large as that of a main thread
+STACK_MIN_BYTES = 1 << 23  # of a Python thread: the usual size for a main thread
 _sizes = threading.Lock()
 T = TypeVar("T")
 
@@ -136,9 +139,10 @@ T = TypeVar("T")
 def on_large_stack(function: Callable[[], T]) -> T:
     """Call a function on a large stack, and return its result.
 
-    The compiler needs 100 KiB and more, and a module may use 512 KiB before its stack
-    counts as exhausted; a thread of Python may have 32. What does not fit ends the
-    process. The first thread has enough; others wait for one of known size.
+    The compiler needs 100 KiB or more, and a module may use 512 KiB before its stack
+    counts as exhausted, but a Python thread may have only 32 KiB. A stack overflow
+    would end the process. The main thread has enough; other threads wait for a new
+    thread with a stack of known size.
     """
     if threading.current_thread() is threading.main_thread():
         return function()
@@ -152,9 +156,9 @@ def on_large_stack(function: Callable[[], T]) -> T:
             raised.append(error)
 
     thread = threading.Thread(target=run, name="plugrad-wasm-stack")
-    with _sizes:  # another thread that begins meanwhile has a large one, too
+    with _sizes:  # another thread started meanwhile also gets a large stack
         given = threading.stack_size()
-        if 0 < given < STACK_MIN_BYTES:  # 0: what the system gives
+        if 0 < given < STACK_MIN_BYTES:  # 0: the default of the system
             threading.stack_size(STACK_MIN_BYTES)
         try:
             thread.start()
@@ -169,7 +173,7 @@ def on_large_stack(function: Callable[[], T]) -> T:
 def _call_plainly(
     store: wasmtime.Store, function: wasmtime.Func, layout: struct.Struct, slots: Any
 ) -> Exception | None:
-    """Call a function through wasmtime's package; return the error that ended it."""
+    """Call a function through wasmtime's package; return the error if it fails."""
     try:
         found = function(store, *layout.unpack_from(slots, 0))
     except (wasmtime.Trap, wasmtime.WasmtimeError) as error:
@@ -180,7 +184,7 @@ def _call_plainly(
 
 
 class _Trap(_POINTER):
-    """The place for the trap of a call; keeps alive what the call needs."""
+    """The memory for the trap of a call; keeps alive what the call needs."""
 
     keep: tuple[Any, ...]
 
@@ -195,7 +199,7 @@ class Instance:
         self._instance = wasmtime.Instance(store, module, externs)
 
     def export(self, name: str) -> Any:
-        """Return an export, or None; listing all exports would cost 8 ms."""
+        """Return an export, or None; listing all exports would take 8 ms."""
         found = ffi.wasmtime_extern_t()
         key = name.encode()
         if not ffi.wasmtime_instance_export_get(
@@ -215,9 +219,11 @@ class Instance:
     def prepare(self, name: str) -> tuple[Any, Any, Any, Any]:
         """Return everything that a call of an exported function needs.
 
-        That is: what takes its arguments, what starts it and returns an error, the
-        slots, in which the result is, and where a trap is left. All are good as long as
-        the last one lives.
+        Returns:
+            Four objects: a function that takes the arguments; a function that runs the
+            call and returns an error; the slots, which then contain the result; and the
+            memory for a trap. All are valid as long as the last one is alive.
+
         """
         function = self.export(name)
         kind = function.type(self.store)
@@ -241,10 +247,10 @@ class Instance:
         return pack, start, slots, trap
 
     def invoke(self, name: str, *args: int) -> int:
-        """Call an exported function that is not called often, and return its result.
+        """Call an exported function that is rarely called, and return its result.
 
         Raises:
-            wasmtime.Trap: It ended early.
+            wasmtime.Trap: The function trapped.
 
         """
         pack, start, slots, trap = self.prepare(name)
@@ -257,9 +263,9 @@ class Instance:
 
 # --- our own modules -------------------------------------------------------------
 
-PAGES = 65535  # of 64 KiB: the most that the linker lets a memory have
+PAGES = 65535  # of 64 KiB: the maximum that the linker allows for a memory
 STACK_TOP = 1 << 20  # of the first thread; as in hatch_build.py and runtime.c
-TLS = 64  # bytes of a thread's own data, at most
+TLS = 64  # maximum bytes of thread-local data of a module
 
 
 MODULES = Path(__file__).parent / "modules"
@@ -267,7 +273,7 @@ MODULES = Path(__file__).parent / "modules"
 
 @functools.cache
 def exported() -> frozenset[str]:
-    """Return the names of all kernels, which all builds of our modules export."""
+    """Return the names of all kernels; all builds of our modules export the same."""
     return frozenset(
         json.loads((MODULES / "plain" / "index.json").read_text())["owners"]
     )
@@ -277,9 +283,9 @@ class Library:
     """Our modules, each compiled when it is first needed.
 
     Attributes:
-        heap: Where the data of all of them ends.
-        owners: The module that exports a function, by the function's name.
-        names: The module by the address that it goes by in C.
+        heap: The end of the data of all modules.
+        owners: The name of the module that exports a function, by the function's name.
+        names: The name of a module by the address that identifies it in C.
 
     """
 
@@ -294,7 +300,7 @@ class Library:
         self._modules: dict[str, wasmtime.Module] = {}
 
     def module(self, name: str) -> wasmtime.Module:
-        """Return a module in machine code."""
+        """Return a compiled module."""
         if name not in self._modules:
             content = (self._folder / f"{name}.wasm").read_bytes()
             self._modules[name] = on_large_stack(
@@ -309,12 +315,12 @@ class Library:
 
 
 class Program:
-    """Our modules on one memory, for one thread; each an instance when it is needed.
+    """Our modules on one memory, for one thread; instantiated when needed.
 
     Args:
-        library: Where they are.
-        shared: The memory; None makes one for this thread alone.
-        block: Of a worker, where its own data begins and its stack ends.
+        library: The modules.
+        shared: The memory; None: create a memory for this thread only.
+        block: For a worker: where its thread-local data begins and its stack ends.
 
     """
 
@@ -325,8 +331,9 @@ class Program:
         block: tuple[int, int] | None = None,
     ) -> None:
         self._library, self._block = library, block
-        # With shared memory each has a store of its own: of two instances in one store,
-        # wasmtime could not say whose memory a wild pointer missed, and would panic.
+        # With shared memory, each instance has its own store. If two instances were in
+        # one store, wasmtime could not tell which memory an invalid pointer belongs to,
+        # and would panic.
         self.store = None if shared else wasmtime.Store(library.engine)
         self.memory: Any = shared
         if self.store:
@@ -334,7 +341,7 @@ class Program:
         self.instances: dict[str, Instance] = {}
 
     def instance(self, name: str) -> Instance:
-        """Return a module that is ready to run."""
+        """Return an instance of a module, ready to run."""
         if name in self.instances:
             return self.instances[name]
         module = self._library.module(name)
@@ -351,11 +358,11 @@ class Program:
             self._reset(found)
         elif not self.store:
             self._library.names[found.value("this_module")] = name
-        self.instances[name] = found  # only now: a signal may have ended it before
+        self.instances[name] = found  # only now: a signal may interrupt the above
         return found
 
     def reset(self, name: str) -> None:
-        """Reset the stack pointer of a module, after a trap."""
+        """Reset the stack pointer of a module after a trap."""
         self._reset(self.instances[name])
 
     def _reset(self, found: Instance) -> None:
@@ -367,7 +374,7 @@ class Program:
 
 
 def taken(error: int | Exception | None, trap: Any) -> Exception:
-    """Return an error or trap of wasmtime as an exception."""
+    """Return a wasmtime error or trap as an exception."""
     if isinstance(error, Exception):
         return error
     if error:
@@ -381,7 +388,7 @@ def taken(error: int | Exception | None, trap: Any) -> Exception:
 def drop(trap: int | None) -> None:
     """Free a trap, if there is one, without creating a Python object for it.
 
-    Such an object has a finalizer in Python, at which signals strike, too.
+    A Python object would have a finalizer in Python, which signals can interrupt.
     """
     if trap:
         _delete_trap(_POINTER(trap))
@@ -391,7 +398,7 @@ def drop(trap: int | None) -> None:
 
 
 class OwnMemory:
-    """A memory that is not shared, with the methods of one that is."""
+    """A memory that is not shared, with the methods of a shared memory."""
 
     def __init__(self, memory: wasmtime.Memory, store: wasmtime.Store) -> None:
         self.grow = functools.partial(memory.grow, store)
@@ -400,7 +407,7 @@ class OwnMemory:
 
 
 class SharedMemory(wasmtime.SharedMemory):
-    """One that can be imported: wasmtime 50 wraps the pointer once too often."""
+    """A shared memory that can be imported: wasmtime 50 wraps its pointer twice."""
 
     def _as_extern(self) -> ffi.wasmtime_extern_t:
         union = ffi.wasmtime_extern_union(sharedmemory=self.ptr())

@@ -1,11 +1,12 @@
-"""From a function of C to a kernel: picks it by dtype, broadcasts, makes the result.
+"""From a C function to a kernel: select it by dtype, broadcast, allocate the result.
 
-C exports ``<name>_<type>`` for the types that are worth it. Others run in a wider type
-that holds all of their values (int8 in int32, float16 in float32), and are cast back:
-it wraps, and rounds, as if it had been calculated in its own. Strings are cpu's.
+C exports ``<name>_<type>`` for the most important types. Other dtypes are computed in a
+wider type that can represent all of their values (int8 in int32, float16 in float32),
+and cast back: the result wraps or rounds as if it had been computed in the dtype
+itself. The cpu backend handles strings.
 
 Map: ``Exports`` (by dtype); ``unary``, ``binary``; descriptors: ``operands`` (which
-broadcast) and ``rows``; moving: ``take``, ``spread``, ``put``; ``cast``.
+broadcast) and ``rows``; moving elements: ``take``, ``spread``, ``put``; ``cast``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Kernel = Callable[..., Any]
 BOOL, INT32, INT64, FLOAT32, FLOAT64 = map(
     np.dtype, ("bool", "int32", "int64", "float32", "float64")
 )
-# The types of C, in the order in which cast.c numbers them.
+# The C names of the dtypes, in the order of their numbers in cast.c.
 TYPES: dict[DType, str] = {
     np.dtype(dtype): name
     for dtype, name in {
@@ -59,9 +60,9 @@ SIGNED = {np.dtype("uint32"): "i32", np.dtype("uint64"): "i64"}
 
 
 class Exports(dict[DType, str | None]):
-    """The names ``<name>_<type>`` by dtype, None where C exports none.
+    """The exported names ``<name>_<type>`` by dtype; None if C exports none.
 
-    ``bits`` says that unsigned integers have the same bits as signed ones for results.
+    ``bits``: the function for signed integers gives the right bits for unsigned ones.
     """
 
     def __init__(self, name: str, bits: bool = False) -> None:
@@ -76,7 +77,7 @@ class Exports(dict[DType, str | None]):
 
 
 def unary(name: str, *, to: DType | None = None, bits: bool = False) -> Kernel:
-    """Return the kernel ``y = name(x)``; ``to`` is the dtype of y, if not that of x."""
+    """Return the kernel ``y = name(x)``; ``to``: the dtype of y if not that of x."""
     exports = Exports(name, bits)
 
     def kernel(x: WasmArray, *numbers: float) -> WasmArray:
@@ -113,7 +114,7 @@ def binary(name: str, *, to: DType | None = None, bits: bool = False) -> Kernel:
 def wider(
     kernel: Kernel, to: DType | None, xs: Sequence[Any], numbers: Sequence[float] = ()
 ) -> Any:
-    """Run a kernel on a dtype that it lacks, or on several, in one that holds all."""
+    """Run a kernel in a wider dtype, or in the common dtype of several inputs."""
     own = xs[0].dtype
     if any([x.dtype.hasobject for x in xs]):
         return NotImplemented
@@ -137,7 +138,7 @@ def operands(machine: Machine, *shapes: Shape) -> tuple[Shape, WasmArray]:
 
 
 def rows(shape: Sequence[int], *strides: Sequence[int]) -> tuple[int, ...]:
-    """Return the rank, sizes and strides of a loop with as few axes as possible."""
+    """Return rank, sizes and strides of a loop, with as few axes as possible."""
     check_axes(shape)
     axes = collapse_axes(shape, *strides)
     return (
@@ -146,7 +147,7 @@ def rows(shape: Sequence[int], *strides: Sequence[int]) -> tuple[int, ...]:
     )
 
 
-# --- moving ----------------------------------------------------------------------
+# --- moving elements -------------------------------------------------------------
 
 _TAKE = {size: f"take_{size}" for size in (1, 2, 4, 8, 16)}
 _PUT = {size: f"put_{size}" for size in (1, 2, 4, 8, 16)}
@@ -185,7 +186,7 @@ def spread(x: WasmArray, shape: Shape) -> WasmArray:
 
 
 def put(x: WasmArray, y: WasmArray, strides: Sequence[int], first: int = 0) -> None:
-    """Write all elements of ``x`` to positions of the new array ``y`` by strides."""
+    """Write all elements of ``x`` into the new array ``y`` by strides."""
     size, call = x.dtype.itemsize, x.machine.callers
     if x.size:
         plan, how = x.machine.cached[_plan](x.shape, tuple(strides))

@@ -1,6 +1,6 @@
 """The bytes of a ``plugrad_call`` (include/plugrad_kernel.h).
 
-Map: ``numbers``, of an attribute; ``layout``, of a call.
+Map: ``numbers``, for an attribute; ``layout``, for a call.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ VERSION = 1  # PLUGRAD_VERSION
 
 
 def numbers(kernel: str, name: str, value: Any) -> tuple[bytes, bytes | None]:
-    """Return an attribute as doubles, and as a text if it is one.
+    """Return an attribute as doubles, or as text if it is a str.
 
     Raises:
-        TypeError: It is neither numbers nor text, or an integer that no double holds.
+        TypeError: The attribute is neither numbers nor text, or contains an integer
+            that float64 cannot represent.
 
     """
     if isinstance(value, str):
@@ -54,11 +55,11 @@ def numbers(kernel: str, name: str, value: Any) -> tuple[bytes, bytes | None]:
 
 
 class Layout(NamedTuple):
-    """The bytes at the beginning, and the address of each tensor's elements."""
+    """The bytes of the structures, and the address of each tensor's elements."""
 
     head: bytes
     addresses: tuple[int, ...]
-    zeros: int  # the outputs begin here
+    zeros: int  # address at which the outputs begin
     end: int
 
 

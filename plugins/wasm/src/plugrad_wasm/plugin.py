@@ -1,4 +1,4 @@
-"""The entry-point module: it names what the plugin brings, and imports nothing else."""
+"""The entry-point module: it declares the backend and imports the rest on opening."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BACKWARD_KERNELS = backward_kernels("plugrad_wasm")
 
 
 def open_wasm() -> Runtime:
-    """Return the WebAssembly backend in working order."""
+    """Open the WebAssembly backend."""
     from .arrays import DTYPES, WasmArrays
     from .kernels import KERNELS
     from .regions import compiled, fusable

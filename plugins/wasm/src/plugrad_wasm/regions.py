@@ -1,11 +1,11 @@
-"""Regions of graphs of ``plugrad.jit``: element-wise kernels in C, in one pass.
+"""Regions of ``plugrad.jit`` graphs: element-wise C kernels in one pass.
 
-The module ``region`` has copies of the kernels' loops. It runs them on one tile of
-elements after the other, so that what they make stays in the first cache. A region is a
-program, which lies in linear memory; nothing is compiled for it. Its format is that of
-``plugrad_cpu.regions``.
+The WebAssembly module ``region`` contains copies of the kernels' loops. It runs them on
+one tile of elements at a time, so that intermediate results stay in the first-level
+cache. A region becomes a program in linear memory; no machine code is generated for it.
+``plugrad_cpu.regions`` defines the format.
 
-Map: ``LOOPS``, what runs in the place of kernels; ``fusable``; ``compiled``.
+Map: ``LOOPS``, the C loops that replace kernels; ``fusable``; ``compiled``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .arrays import WasmArray, empty, writable
 from .launch import TYPES
 from .runtime import Machine
 
-REGION_MAX_ELEMENTS = 1 << 14  # above, kernels are as fast if every result is an output
+REGION_MAX_ELEMENTS = 1 << 14  # if all results are outputs; above, kernels are as fast
 BYTES = np.dtype(np.uint8)
 POINTER = np.dtype(np.uint32)
 UNARY = "Abs Ceil Cos Elu Erf Erfc Exp Exp2 Expm1 Floor Log Log1p Neg Reciprocal Relu "
@@ -48,9 +48,9 @@ CASTS = ["u8_f32", "u8_i32", "i32_f32", "i32_b8", "f32_b8"]
 
 
 def _loops() -> dict[tuple[str, str], Loop]:
-    """Return the loops, by the kernel and the types of its inputs.
+    """Return the loops by the kernel and the types of its inputs.
 
-    For Cast these are the types from which and to which it casts.
+    For Cast, the key contains the types of input and result.
     """
     found = {}
     for kernel in UNARY.split():
@@ -102,7 +102,7 @@ def fusable(step: Step, graph: Graph) -> bool:
 
 
 def compiled(machine: Machine, graph: Graph) -> Callable[..., Any] | None:
-    """Return a function of the inputs of a region; None if its kernels are as fast."""
+    """Return a function of the inputs of a region; None if kernels are as fast."""
     specs = [graph.specs[y] for y in graph.outputs]
     shape = specs[0].shape
     dtypes = [spec.dtype for spec in specs]
@@ -143,7 +143,7 @@ def _written(machine: Machine, slots: Slots, runs: list[Run]) -> WasmArray:
     names = machine.cached[_addresses]()
     found = tables(slots, runs, names.__getitem__, pointer="u4")
     parts = [table.tobytes() for table in found]
-    head = 32  # bytes, for what points to the parts
+    head = 32  # bytes of the structure, which points to the parts
     ends = [head + sum(map(len, parts[:i])) for i in range(4)]
     region = empty(machine, (ends[-1],), BYTES)
     places = [region.pointer + end for end in ends[:3]]
@@ -154,7 +154,7 @@ def _written(machine: Machine, slots: Slots, runs: list[Run]) -> WasmArray:
 
 
 def _addresses(machine: Machine) -> dict[str, int]:
-    """Return the addresses of the loops by their names."""
+    """Return the addresses of the loops by name."""
     found: dict[str, int] = {}
     at = machine.ask("region_loops")
     while True:

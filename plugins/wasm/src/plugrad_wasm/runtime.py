@@ -1,8 +1,9 @@
 """The machine: the modules that run kernels, their memory, and the workers.
 
-Map: ``Machine``: opening; ``kernel``, which makes callers, and memory; what happens
-when a kernel ends early; workers, and forks. ``Callers`` and ``Cached`` are its tables.
-Each array has the machine in whose memory it lies. Importing this starts nothing.
+Map: ``Machine``: opening; ``kernel``, which returns callers, and memory; handling of
+kernels that end early; workers and forks. ``Callers`` and ``Cached`` are its tables.
+Each array refers to the machine whose memory contains it. Importing this module starts
+nothing.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 VARIABLE = "PLUGRAD_WASM_THREADS"
 MAX_THREADS = 64  # as in plugrad.h
-STACK = 1 << 18  # bytes, of a worker
-POOL = 64  # the address of what runtime.c shares: until_poll, failure, interrupted
+STACK = 1 << 18  # bytes, per worker
+POOL = 64  # the address of until_poll, failure and interrupted: see runtime.c
 POLL_INTERVAL_S = 0.05  # between two checks for signals
 
 
 def threads_asked_for() -> int:
-    """Return the number of threads from the environment, or that of processors."""
+    """Return the number of threads from the environment, or one per processor."""
     text = os.environ.get(VARIABLE)
     if text is None:
         affinity = getattr(os, "sched_getaffinity", None)
@@ -60,14 +61,14 @@ def threads_asked_for() -> int:
 
 
 class _Poll:
-    """Calls its argument purely in C: one more Python frame could exceed the limit."""
+    """A callable without a Python frame, which could exceed the recursion limit."""
 
     __slots__ = ("__call__",)
     __call__: Callable[[], None]
 
 
 class Callers(dict[str, Caller]):
-    """The callers of a machine's kernels, by their names in C."""
+    """The callers of a machine's kernels, by the names of the kernels in C."""
 
     def __init__(self, kernel: Callable[[str], Caller]) -> None:
         self._kernel = kernel
@@ -78,9 +79,9 @@ class Callers(dict[str, Caller]):
 
 
 class Cached(dict[Any, Any]):
-    """Functions whose results lie in the memory of a machine, with a cache of them.
+    """Functions whose results are in the memory of a machine, each with a cache.
 
-    The machine is their first parameter, which ``machine.cached[function]`` fills in.
+    Their first parameter is the machine, which ``machine.cached[function]`` fills in.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -100,7 +101,7 @@ class Cached(dict[Any, Any]):
 
 
 def cache_size(size: int) -> Callable[[T], T]:
-    """Limit how many large results of a function ``Cached`` keeps."""
+    """Limit the number of results of a function that ``Cached`` keeps."""
 
     def limit(function: T) -> T:
         vars(function)["cache_size"] = size
@@ -113,15 +114,15 @@ class Machine:
     """Runs kernels, and owns their memory and workers.
 
     Args:
-        threads: How many threads take part, the calling one included; by default what
-            the environment says.
+        threads: The number of threads, including the calling thread; by default, the
+            number from the environment.
 
     Attributes:
-        threads: How many take part, this one included.
+        threads: The number of threads, including the calling thread.
         heap: The blocks of linear memory.
-        callers: What calls a kernel, by its name.
+        callers: The functions that call kernels, by kernel name.
         cached: Functions of this machine, with a cache of their results.
-        guards: The guard zones around them; None without PLUGRAD_WASM_GUARD=1.
+        guards: The guard zones around blocks; None without PLUGRAD_WASM_GUARD=1.
         lock: Held while a kernel runs or memory is cut.
 
     """
@@ -129,7 +130,7 @@ class Machine:
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads = threads or threads_asked_for()
         self.lock = threading.RLock()
-        self._running = False  # from before a kernel gets its arguments to its end
+        self._running = False  # set before a kernel gets its arguments, until it ends
         self._interrupt: BaseException | None = None
         self._poll = _Poll()
         self._watch: Any = self._watch_anew()
@@ -138,15 +139,15 @@ class Machine:
             "fail": HostFunction.failing(),
         }
         self._workers: list[threading.Thread] = []
-        self._numbers: dict[int, int] = {}  # of workers, and which thread has it
-        self._closed = False  # they are not wanted
-        self._troubles: list[Exception] = []  # theirs
+        self._numbers: dict[int, int] = {}  # number of a worker: id of its thread
+        self._closed = False  # no workers may be started
+        self._troubles: list[Exception] = []  # exceptions of workers
         self._open()
         self._until_poll, self._failure, self._interrupted = (
             ctypes.c_uint32.from_address(self.address + POOL + at) for at in (0, 4, 8)
         )
         self._until_poll.value = 256
-        self._tail = self._library.heap  # workers' stacks
+        self._tail = self._library.heap  # the stacks of workers begin here
         stacks = STACK * (threads - 1)
         self._grow(self._tail + stacks)
         self.heap: Heap = Heap(self._tail + stacks, self._grow)
@@ -160,7 +161,7 @@ class Machine:
     # --- opening -----------------------------------------------------------------
 
     def _open(self) -> None:
-        """Instantiate, with less address space if the system refuses 4 GiB of it."""
+        """Instantiate, with less address space if the system does not give 4 GiB."""
         for reservation in (None, 1 << 31, 1 << 30, 1 << 28):
             try:
                 self._instantiate(reservation)
@@ -185,13 +186,13 @@ class Machine:
         self._memory = memory
         self._limit = min(PAGES << 16, reservation or 1 << 32)
         address = ctypes.addressof(memory.data_ptr().contents)
-        # Memory is reserved at once and never moves; what lies beyond its end is not
-        # touched before it has grown.
+        # Address space is reserved at once, and the memory never moves. Addresses after
+        # its end are not accessed before it has grown.
         self.address = address
         self.whole: Any = (ctypes.c_uint8 * self._limit).from_address(address)
 
     def _grow(self, end: int) -> None:
-        """Make linear memory reach up to ``end``."""
+        """Grow linear memory such that it reaches up to ``end``."""
         have = self._memory.data_len()
         if end <= have:
             return
@@ -212,16 +213,17 @@ class Machine:
     def kernel(self, name: str) -> Caller:
         """Return a function that calls the kernel that C exports as ``name``.
 
-        It takes integers and floats, gives nothing back, and waits for its turn.
+        It takes integers and floats, and returns nothing. One kernel runs at a time;
+        other calls wait.
 
         Raises:
-            KeyError: There is none.
+            KeyError: There is no such kernel.
 
         """
         if not self.has(name):
             raise KeyError(f"wasm: no kernel is exported as {name!r}")
         lock, ended = self.lock, self._ended
-        unknown: Any = None  # until the first call: it takes 70 us, 300 times
+        unknown: Any = None  # prepared by the first call: 70 us for each of 300 kernels
         pack = start = trap = unknown
 
         def run(*args: float) -> None:
@@ -237,7 +239,7 @@ class Machine:
                     error = start()
                     if error or trap.value:
                         ended(name, error, trap)
-                except BaseException as late:  # it may be a signal's, behind `start`
+                except BaseException as late:  # maybe raised by a signal after `start`
                     left = None
                     if trap is not None:  # first of all, and without a call
                         left, trap.value = trap.value, None
@@ -252,7 +254,7 @@ class Machine:
         return self.guards.around(name, run) if self.guards else run
 
     def _prepare(self, name: str) -> Any:
-        """Prepare a call: instantiate its module, and start the workers."""
+        """Prepare a call: instantiate its module and start the workers."""
         instance = self._main.instance(self._library.owners[name])
         if self.threads > 1 and not self._workers and not self._closed:
             self._start_workers(instance)
@@ -273,7 +275,7 @@ class Machine:
             self.heap.fill(nbytes)
 
     def view(self, shape: tuple[int, ...], dtype: Any, address: int) -> Any:
-        """Return the memory at an address as an array, which does not hold it."""
+        """Return the memory at an address as an array, which does not keep it."""
         return np.ndarray(shape, dtype, self.whole, address)
 
     # --- a kernel that ends early --------------------------------------------------
@@ -281,13 +283,15 @@ class Machine:
     def _watching(self) -> Generator[None]:
         """Let signal handlers run in the middle of a kernel, every ``POLL_INTERVAL_S``.
 
-        A function would meet the signal at its first instruction, where nothing of its
-        own can catch what is raised; a generator is resumed inside of its ``try``.
+        This is a generator, because it is resumed inside of its ``try``. A function
+        would receive the signal at its first instruction, where it cannot catch an
+        exception of the handler.
 
-        A handler may run at every call and at every jump back. So the handling of an
-        exception calls nothing, and as it ends in a jump back, where the handler of a
-        second signal may raise, it stands within another ``try``. Python 3.11 counts
-        such a jump to what stands before its target: a line of that ``try``, too.
+        A handler may run at each call and at each backward jump. Therefore the handling
+        of an exception calls nothing. It ends in a backward jump, where the handler of
+        a second signal may raise, so it is nested in another ``try``. Python 3.11
+        attributes such a jump to the line before its target, which must also be inside
+        of that ``try``.
         """
         polls = 256
         while True:
@@ -320,20 +324,20 @@ class Machine:
         return watch
 
     def _look(self) -> None:
-        """Handle a kernel that has not ended yet.
+        """Check for a kernel that is running or has ended abnormally.
 
         Raises:
-            BackendError: Another one is running.
+            BackendError: Another kernel is running.
 
         """
         if self._running:
             raise BackendError(_REENTERED)
-        # It has ended, as by a RecursionError where no frame was left to resume it.
+        # The generator has ended, for example by a RecursionError when it was resumed.
         self._watch = self._watch_anew()
 
     def _ended(self, name: str, error: int | None, trap: Any) -> None:
-        """Clean up, and raise the error that ended the kernel ``name``."""
-        if self._interrupt is not None:  # C has brought everything into order
+        """Clean up and raise the error that ended the kernel ``name``."""
+        if self._interrupt is not None:  # C has already cleaned up
             del self._troubles[:]
             raise self._interrupt
         cause = taken(error, trap)
@@ -357,7 +361,7 @@ class Machine:
     # --- workers -----------------------------------------------------------------
 
     def _start_workers(self, instance: Instance) -> None:
-        """Start the workers, again if a signal interrupted an earlier start."""
+        """Start the workers; a signal may have interrupted an earlier start."""
         epoch = instance.invoke("start", self.threads)
         address = instance.value("this_module")
         workers = [
@@ -374,14 +378,14 @@ class Machine:
         self._workers = workers
 
     def _work(self, number: int, epoch: int, address: int) -> None:
-        """Run a worker; the caller reports kernels that fail here."""
+        """Run a worker; the calling thread reports kernels that fail here."""
         me = threading.get_ident()
         if self._numbers.setdefault(number, me) != me:
-            return  # another one has this number, and its stack
+            return  # another thread already has this number and its stack
         end = self._tail + STACK * number
         program = Program(self._library, self._shared, (end - STACK, end))
         calls: dict[int, Any] = {}
-        while address:  # of the module that goes on
+        while address:  # of the module to continue in
             name = self._library.names[address]
             if address not in calls:
                 calls[address] = program.instance(name).prepare("work")
@@ -410,7 +414,7 @@ class Machine:
         return next(iter(self._main.instances.values()))
 
     def _forked(self) -> None:
-        """Continue in a forked child on one thread, the only one."""
+        """Continue on one thread in a forked child, which has no other threads."""
         self._closed = True
         if self._workers:
             self._workers, self._numbers = [], {}
@@ -425,7 +429,7 @@ _REENTERED = (
 
 
 def _register(machine: Machine) -> None:
-    """Register handlers for forks and the end of the process."""
+    """Register handlers for forks and for the end of the process."""
     here = weakref.ref(machine)
 
     def each(step: Callable[[Machine], Any]) -> Callable[[], None]:

@@ -1,11 +1,11 @@
 """Kernels from modules of the user, each in a sandbox; see ``load_kernel``.
 
-The module gets a ``plugrad_call`` (include/plugrad_kernel.h) and all that it points to
-in pages behind those that it has used so far. What it writes into its memory is never
-believed: results are read from where the outputs were placed.
+The module gets a ``plugrad_call`` (include/plugrad_kernel.h) and everything that it
+points to in new pages after those that the module has used so far. Addresses that the
+module writes are not trusted: results are read from where the outputs were placed.
 
-Map: ``SandboxedKernel``: loading, a call, its end; ``Clock``; results; forks. What a
-module may have is in ``checks``, the bytes of a call are made in ``layout``.
+Map: ``SandboxedKernel``: loading, a call, its errors; ``Clock``; results; forks.
+``checks`` contains the checks of a module, and ``layout`` the bytes of a call.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .instance import Instance, new_engine, on_large_stack, taken
 from .layout import layout, numbers
 from .runtime import Machine
 
-NOT_IMPLEMENTED = 1  # a result
+NOT_IMPLEMENTED = 1  # PLUGRAD_NOT_IMPLEMENTED, a return value
 
 
 class SandboxedKernel:
@@ -72,9 +72,9 @@ class SandboxedKernel:
         _loaded.add(self)
 
     def _configure(self, config: wasmtime.Config) -> None:
-        # Its threads would be missing in a forked child, which would wait for them.
+        # A forked child would not have the compiler's threads, but wait for them.
         config.parallel_compilation = False
-        # A sandbox must hold under faulthandler too, which takes the signals away.
+        # The sandbox must also work under faulthandler, which handles the signals.
         config.signals_based_traps = False
         config.memory_reservation = -(-self._limit // PAGE) * PAGE
         config.memory_guard_size = 0
@@ -86,14 +86,14 @@ class SandboxedKernel:
         return f"<kernel {self._contract.name}: {self._of()}>"
 
     def _forked(self) -> None:
-        """Reset the state: at first, and in a forked child."""
+        """Reset the state: at the beginning, and in a forked child."""
         self._lock = threading.RLock()
         self._busy = False
         self._clock = Clock(self._engine, self._time_limit)
         self._instance: Instance | None = None
 
     def _open(self) -> Instance:
-        """Instantiate the module, and run what it runs at its beginning."""
+        """Instantiate the module and run its initialization."""
         store = wasmtime.Store(self._engine)
         store.set_limits(self._limit, 1 << 20, instances=1, tables=16, memories=1)
         with self._clock.running(store):
@@ -106,7 +106,7 @@ class SandboxedKernel:
                 if instance.export("_initialize") is not None:
                     on_large_stack(lambda: instance.invoke("_initialize"))
             except wasmtime.Trap as trap:
-                raise self._failed(trap, "its start") from trap
+                raise self._failed(trap, "the initialization") from trap
             except wasmtime.WasmtimeError as error:
                 raise ValueError(
                     f"load_kernel: {self._name} does not fit into "
@@ -139,8 +139,8 @@ class SandboxedKernel:
                 ys = self._run(inputs, specs, outputs, values)
             except BackendError:
                 raise
-            except BaseException:  # as of a signal, anywhere
-                self._instance = None  # its state is anything
+            except BaseException:  # for example raised by a signal handler
+                self._instance = None  # its state is undefined
                 raise
             finally:
                 self._busy = False
@@ -149,7 +149,7 @@ class SandboxedKernel:
     def _outputs(
         self, specs: tuple[Spec | None, ...], attrs: dict[str, Any]
     ) -> tuple[Spec, ...]:
-        """Return the specs of the outputs, if they fit into memory."""
+        """Return the specs of the outputs; raise if they do not fit into memory."""
         if (found := self._contract.out(*specs, **attrs)) is None:  # type: ignore[misc]
             raise ValueError(f"{self._who()}: out= gives no specs for {specs}")
         outputs = (found,) if isinstance(found, Spec) else tuple(found)
@@ -185,7 +185,7 @@ class SandboxedKernel:
         with self._clock.running(instance.store):
             error = on_large_stack(start)
         if error or trap.value:
-            self._instance = None  # its state is anything
+            self._instance = None  # its state is undefined
             raise self._failed(taken(error, trap), self._export)
         machine = next(x.machine for x in inputs if x is not None)
         whole = self._whole()
@@ -202,7 +202,7 @@ class SandboxedKernel:
         )
 
     def _whole(self) -> Any:
-        """Return the whole memory in its current size."""
+        """Return the whole memory at its current size."""
         store = self._memory_store()
         address = ctypes.addressof(self._memory.data_ptr(store).contents)
         return (ctypes.c_uint8 * self._memory.data_len(store)).from_address(address)
@@ -212,10 +212,10 @@ class SandboxedKernel:
         return self._instance.store
 
     def _make_room(self, size: int) -> None:
-        """Reserve ``size`` bytes behind the memory that the module uses."""
+        """Reserve ``size`` bytes after the memory that the module uses."""
         store = self._memory_store()
         have = self._memory.data_len(store)
-        if self._end != have:  # the module has grown its memory behind them
+        if self._end != have:  # the module itself has grown its memory
             self._begin = have
         pages = -(-(self._begin + size - have) // PAGE)
         try:
@@ -228,7 +228,7 @@ class SandboxedKernel:
             ) from error
         self._end = have + pages * PAGE
 
-    # --- its end ---------------------------------------------------------------------
+    # --- errors ----------------------------------------------------------------------
 
     def _who(self) -> str:
         return f"wasm: the kernel {self._contract.name}, {self._of()}"
@@ -250,7 +250,7 @@ class SandboxedKernel:
 
 
 class Clock:
-    """Ends a call in an engine when its time is over."""
+    """Ends a call in an engine when its time limit is reached."""
 
     def __init__(self, engine: wasmtime.Engine, seconds: float | None) -> None:
         self._engine, self._seconds = engine, seconds
@@ -259,7 +259,7 @@ class Clock:
 
     @contextmanager
     def running(self, store: wasmtime.Store) -> Generator[None]:
-        """Limit the time of the call inside of the context."""
+        """Limit the time of the call within the context."""
         if self._seconds is None:
             yield
             return
@@ -281,7 +281,7 @@ class Clock:
 
     def _over(self, run: object) -> None:
         with self._lock:
-            if run is self._run:  # and not a later one
+            if run is self._run:  # not a later call
                 self._engine.increment_epoch()
 
 
@@ -290,7 +290,7 @@ class Clock:
 
 def _copied(machine: Machine, whole: Any, spec: Spec, at: int) -> Any:
     values: Any = np.ndarray(spec.shape, spec.dtype, whole, at)
-    if spec.dtype.kind == "b":  # bytes of any value become 0 and 1
+    if spec.dtype.kind == "b":  # nonzero bytes become 1
         values = values.view(np.uint8) != 0
     native = empty(machine, spec.shape, spec.dtype)
     writable(native)[...] = values

@@ -1,4 +1,4 @@
-/* What a WebAssembly module exports to be a kernel of plugrad, for plugrad_wasm.load_kernel.
+/* The interface of a kernel in a WebAssembly module, for plugrad_wasm.load_kernel.
 
        #include "plugrad_kernel.h"
 
@@ -11,13 +11,13 @@
            return PLUGRAD_OK;
        }
 
-   Inputs and attributes come in the order of the kernel's contract, and outputs have the
-   shapes and dtypes that its `out` rule gives. All of it lies in the module's own
-   memory: inputs are copies, and outputs begin as zeros, so that both may be written.
-   Nothing of it is there any more when the next call begins. What else is in the memory
-   stays from one call to the next, until one of them traps.
+   Inputs and attributes are in the order of the kernel's contract, and outputs have the
+   shapes and dtypes that its `out` rule returns. All arguments are in the module's own
+   memory. Inputs are copies, and outputs are initialized with zeros; both may be
+   written. Arguments are valid only during the call. All other memory of the module is
+   kept from one call to the next, until a call traps.
 
-   Compile it for wasm32 without a system, so that nothing is imported:
+   Compile for wasm32 without a system, so that nothing is imported:
 
        -target wasm32-freestanding -O3 -msimd128 -nostdlib -s -Wl,--no-entry
 */
@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLUGRAD_VERSION 1 /* of what is below; call->version is that of the caller */
+#define PLUGRAD_VERSION 1 /* of this interface; call->version is that of the caller */
 
 typedef enum {
     PLUGRAD_BOOL, /* bytes, 0 or 1 */
@@ -45,20 +45,20 @@ typedef enum {
 } plugrad_dtype;
 
 typedef struct {
-    void *data; /* row-major, at a multiple of 16; NULL: an optional input left out */
-    const uint32_t *shape; /* `rank` of them */
+    void *data; /* row-major, 16-byte aligned; NULL for a missing optional input */
+    const uint32_t *shape; /* `rank` sizes */
     uint32_t rank;
     uint32_t size; /* the number of elements */
     uint32_t dtype; /* a plugrad_dtype */
 } plugrad_tensor;
 
-/* Numbers, bool (0 or 1), dtypes (a plugrad_dtype) and None (no value) are `values`; a
-   tuple of them is one after the other, tuples in it and the fields of geometries
-   flattened. A str is `text`, in UTF-8. */
+/* An attribute. Numbers, bool (0 or 1), dtypes (a plugrad_dtype) and None (no value)
+   are in `values`. The elements of a tuple follow each other; nested tuples and the
+   fields of geometries are flattened. A str is in `text`, in UTF-8. */
 typedef struct {
     const double *values;
     uint32_t count;
-    const char *text; /* NULL where it is no str */
+    const char *text; /* NULL if the attribute is not a str */
 } plugrad_attr;
 
 typedef struct {
@@ -66,14 +66,14 @@ typedef struct {
     uint32_t input_count;
     uint32_t output_count;
     uint32_t attr_count;
-    const plugrad_tensor *inputs; /* those of a variadic one are one after the other */
+    const plugrad_tensor *inputs; /* the tensors of a variadic input follow each other */
     const plugrad_tensor *outputs;
     const plugrad_attr *attrs;
 } plugrad_call;
 
-/* What a kernel returns: one of these, or a message for the BackendError, in UTF-8. */
+/* A kernel returns one of these, or a message for the BackendError, in UTF-8. */
 #define PLUGRAD_OK ((const char *)0)
-#define PLUGRAD_NOT_IMPLEMENTED ((const char *)1) /* the decomposition runs, or the host */
+#define PLUGRAD_NOT_IMPLEMENTED ((const char *)1) /* run the decomposition, or the host */
 
 #define PLUGRAD_KERNEL(name)                                                             \
     __attribute__((export_name(#name))) const char *name(const plugrad_call *call)

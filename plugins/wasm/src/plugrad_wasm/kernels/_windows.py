@@ -1,4 +1,4 @@
-"""Where windows lie, as kernels in C expect it (``windows.h``): ``Windows.numbers``."""
+"""Descriptions of windows for C kernels (``windows.h``), and shared functions."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from ..runtime import Machine
 
 
 def forward(machine: Machine, windows: Windows) -> WasmArray:
-    """Return what reads the input and writes the output of ``windows``."""
+    """Return the description for reading the input and writing the output."""
     return describe(machine, windows.numbers())
 
 
 def backward(machine: Machine, windows: Windows) -> WasmArray:
-    """Return what reads cotangents of the output and writes those of the input."""
+    """Return the description for reading ``dy`` and writing ``dx``."""
     return describe(machine, windows.numbers(back=True))
 
 
-# --- what convolutions share -----------------------------------------------------
+# --- shared by convolutions ------------------------------------------------------
 
 
 def zeros(y: WasmArray, *xs: WasmArray) -> bool:
-    """Set ``y`` to zero if there is nothing to sum, and tell whether that is so."""
-    empty_handed = not all(prod(a.shape) for a in (y, *xs))
-    if empty_handed:
+    """Set ``y`` to zero if there is nothing to sum; return whether that is so."""
+    is_empty = not all(prod(a.shape) for a in (y, *xs))
+    if is_empty:
         writable(y)[...] = 0
-    return empty_handed
+    return is_empty
 
 
 def in_full(
@@ -43,7 +43,7 @@ def in_full(
     windows: Windows,
     back: bool,
 ) -> Any:
-    """Convolve by the template that all dtypes have, or in a wider dtype."""
+    """Convolve by the C template for all dtypes, or in a wider dtype."""
     a, b = xs
     export, machine = exports[a.dtype], a.machine
     if export is None or a.dtype is not b.dtype:
@@ -58,7 +58,7 @@ def in_full(
 def to_filter(
     exports: Exports, kernel: Kernel, x: WasmArray, dy: WasmArray, windows: Windows
 ) -> Any:
-    """Return the cotangent of the filter."""
+    """Return the gradient in the filter."""
     export, machine = exports[x.dtype], x.machine
     if export is None or x.dtype is not dy.dtype:
         return wider(functools.partial(kernel, geometry=windows), None, (x, dy))

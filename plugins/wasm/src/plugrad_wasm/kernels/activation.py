@@ -26,7 +26,7 @@ _clip, _leaky_relu, _step = map(unary, ("clip", "leaky_relu", "step"))
 
 @kernels("ClipByValue")
 def clip_by_value(x: WasmArray, *, min: float, max: float) -> WasmArray:
-    """Limits go as doubles, which hold no int64."""
+    """Clip; limits are passed as doubles, which cannot represent all int64."""
     if x.dtype.kind in "iu" and x.dtype is not INT32:
         return NotImplemented
     return _clip(x, min, max)
@@ -34,11 +34,11 @@ def clip_by_value(x: WasmArray, *, min: float, max: float) -> WasmArray:
 
 @kernels("LeakyRelu")
 def leaky_relu(x: WasmArray, *, alpha: float) -> WasmArray:
-    """Of floating numbers."""
+    """Multiply negative numbers by ``alpha``."""
     return _leaky_relu(x, alpha, 0)
 
 
 @kernels("Step")
 def step(x: WasmArray, *, alpha: float) -> WasmArray:
-    """1 for positive numbers, else alpha."""
+    """Return 1 for positive numbers, else ``alpha``."""
     return _step(x, alpha, 0)

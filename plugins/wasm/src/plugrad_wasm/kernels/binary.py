@@ -1,4 +1,4 @@
-"""Arithmetic of two operands."""
+"""Binary arithmetic."""
 
 from plugrad.plugin import KernelTable
 

@@ -1,4 +1,4 @@
-"""Comparison, choice, logic and bits."""
+"""Comparison, selection, logic and bits."""
 
 from math import prod
 from typing import Any
@@ -22,7 +22,7 @@ kernels["GreaterEqual"] = lambda a, b: _less_equal(b, a)
 
 
 def logical(name: str) -> Kernel:
-    """Return a kernel on truth values, which all dtypes have."""
+    """Return a logical kernel; other dtypes are cast to bool."""
     bits = binary(name)
     return lambda a, b: bits(cast(a, dtype=BOOL), cast(b, dtype=BOOL))
 
@@ -43,7 +43,7 @@ _SELECT = {size: f"select_{size}" for size in (1, 2, 4, 8, 16)}
 
 @kernels("Select")
 def select(condition: WasmArray, t: WasmArray, e: WasmArray) -> Any:
-    """By size of element; all three broadcast."""
+    """Select by the size of elements; all three inputs broadcast."""
     machine = t.machine
     shape, rows = machine.cached[operands](condition.shape, t.shape, e.shape)
     y = empty(machine, shape, t.dtype)

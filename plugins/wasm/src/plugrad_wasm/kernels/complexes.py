@@ -1,4 +1,4 @@
-"""Complex numbers: pairs of floating ones."""
+"""Complex numbers: pairs of floating-point numbers."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ WHOLE = {part: pair for pair, part in HALF.items()}
 
 
 def parts(z: WasmArray) -> WasmArray:
-    """Return a view as floating numbers, real and imaginary in turn."""
+    """Return a view as floating-point numbers: real and imaginary parts alternate."""
     return z.viewed_as(HALF[z.dtype], (*z.shape, 2))
 
 
@@ -29,13 +29,13 @@ _MODULUS = {dtype: unary("abs", to=part) for dtype, part in HALF.items()}
 
 @kernels("ComplexAbs")
 def complex_abs(x: WasmArray) -> WasmArray:
-    """Without overflow on the way."""
+    """Compute the modulus without intermediate overflow."""
     return _MODULUS[x.dtype](x)
 
 
 @kernels("Complex")
 def complex_(real: WasmArray, imag: WasmArray) -> Any:
-    """Fill in both parts."""
+    """Write both parts."""
     if real.dtype not in WHOLE:
         return NotImplemented
     z = empty(real.machine, real.shape, WHOLE[real.dtype])
@@ -48,11 +48,11 @@ def complex_(real: WasmArray, imag: WasmArray) -> Any:
 
 @kernels("Real")
 def real(input: WasmArray) -> WasmArray:
-    """Copy."""
+    """Copy the real parts."""
     return take(parts(input), input.shape, _every_other(input.shape))
 
 
 @kernels("Imag")
 def imag(input: WasmArray) -> WasmArray:
-    """Copy."""
+    """Copy the imaginary parts."""
     return take(parts(input), input.shape, _every_other(input.shape), 1)

@@ -1,4 +1,4 @@
-"""Convolutions of two and three axes, their way back, and that to the filter."""
+"""Convolutions over two and three axes, and their gradients."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ WINOGRAD_BLOCK = 1 << 15  # tiles times channels at a time: 2 MiB of products
 @kernels("Conv3D")
 @kernels("Conv2D")
 def conv(x: WasmArray, filter: WasmArray, *, geometry: Windows) -> Any:
-    """``nptc, tck -> npk``, for n images, p outputs, t kernel positions, channels."""
+    """``nptc, tck -> npk``: n images, p outputs, t positions, c and k channels."""
     return convolved(x, filter, geometry, NOTHING)
 
 
 def convolved(
     x: WasmArray, filter: WasmArray, windows: Windows, end: Sequence[float]
 ) -> Any:
-    """Return ``activation(conv + bias)``; of float32, unless ``end`` is NOTHING."""
+    """Return ``activation(conv + bias)``; an epilogue ``end`` requires float32."""
     if windows.depthwise:
         return depthwise.convolved(x, filter, windows, end)
     if x.dtype is not FLOAT32:
@@ -50,28 +50,29 @@ def convolved(
 
 @functools.lru_cache(maxsize=4096)
 def _tiles(windows: Windows, shape: Shape) -> tuple[int, int]:
-    """Return how many tiles of 2 x 2 outputs winograd.c does at once, and its memory.
+    """Return the 2 x 2 tiles that winograd.c computes at a time, and its workspace.
 
-    Its way is for windows of 3 x 3, and pays from 32 tiles and 32 channels on, of which
-    1024 are 64 MiB of filters; elsewhere there are none.
+    The workspace is in float32 elements. Both are 0 where Winograd's algorithm is not
+    used: it is for windows of 3 x 3, and pays off from 32 tiles and 32 channels on.
+    With 1024 channels, transformed filters take 64 MiB, so this is the upper limit.
     """
     c, k = windows.in_shape[-1], windows.out_shape[-1]
     steps = max(windows.strides + windows.dilations)
     if windows.window != (3, 3) or steps > 1 or windows.groups > 1:
         return 0, 0
     tiles = shape[0] * -(-shape[1] // 2) * -(-shape[2] // 2)
-    some = min(c, k) >= 16 and 32 * 32 <= c * k <= 1024 * 1024 and tiles >= 32
-    if c % 4 or k % 4 or not some:
+    pays_off = min(c, k) >= 16 and 32 * 32 <= c * k <= 1024 * 1024 and tiles >= 32
+    if c % 4 or k % 4 or not pays_off:
         return 0, 0
-    turns = -(-tiles * shape[-1] // WINOGRAD_BLOCK)
-    tiles = -(-tiles // turns)
+    rounds = -(-tiles * shape[-1] // WINOGRAD_BLOCK)
+    tiles = -(-tiles // rounds)
     return tiles, 16 * (c * k + tiles * shape[-1] + 16)
 
 
 @kernels("Conv3DBackpropInputV2")
 @kernels("Conv2DBackpropInput")
 def conv_backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) -> Any:
-    """``npk, tck -> nptc``; the filter is turned in memory first."""
+    """``npk, tck -> nptc``; C transposes the filter into a workspace first."""
     if geometry.depthwise:
         return depthwise.backprop_input(dy, filter, geometry=geometry)
     if dy.dtype is not FLOAT32:

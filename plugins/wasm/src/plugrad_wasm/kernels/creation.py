@@ -1,4 +1,4 @@
-"""Kernels that make tensors, and Cast."""
+"""Kernels that create tensors, and Cast."""
 
 from math import prod
 from typing import Any
@@ -27,7 +27,7 @@ kernels["Cast"] = cast
 
 @kernels("Bitcast")
 def bitcast(x: WasmArray, *, dtype: DType) -> WasmArray:
-    """The same bytes, where elements of ``dtype`` may begin."""
+    """Return a view of the same bytes; copy if they are not aligned for ``dtype``."""
     if x.pointer % dtype.itemsize:
         x = take(x, x.shape, contiguous_strides(x.shape))
     old, new = x.dtype.itemsize, dtype.itemsize
@@ -46,7 +46,7 @@ _FILL = {size: f"fill_{size}" for size in (1, 2, 4, 8, 16)}
 
 
 def filled(machine: Machine, shape: Shape, value: Any, dtype: DType) -> Any:
-    """Return ``value`` everywhere, from one element that is uploaded."""
+    """Return an array filled with ``value``, which is uploaded as one element."""
     check_axes(shape)
     y = empty(machine, shape, dtype)
     element = upload(machine, np.asarray(value).astype(dtype))
@@ -56,13 +56,13 @@ def filled(machine: Machine, shape: Shape, value: Any, dtype: DType) -> Any:
 
 @kernels("Fill")
 def fill(arrays: WasmArrays, *, shape: Shape, value: Any, dtype: DType) -> Any:
-    """One value everywhere."""
+    """Return an array filled with one value."""
     return filled(arrays.machine, shape, value, dtype)
 
 
 @kernels("ZerosLike")
 def zeros_like(x: WasmArray) -> Any:
-    """Of strings, the decomposition's."""
+    """Fill with a constant; the decomposition handles strings."""
     return (
         NotImplemented if x.dtype.hasobject else filled(x.machine, x.shape, 0, x.dtype)
     )
@@ -70,7 +70,7 @@ def zeros_like(x: WasmArray) -> Any:
 
 @kernels("OnesLike")
 def ones_like(x: WasmArray) -> Any:
-    """Of strings, the decomposition's."""
+    """Fill with a constant; the decomposition handles strings."""
     return (
         NotImplemented if x.dtype.hasobject else filled(x.machine, x.shape, 1, x.dtype)
     )
@@ -80,7 +80,7 @@ def ones_like(x: WasmArray) -> Any:
 def range_(
     arrays: WasmArrays, *, start: float, step: float, size: int, dtype: DType
 ) -> WasmArray:
-    """Whole numbers wrap, others go by float64."""
+    """Compute integers modulo 2^64, and other numbers in float64."""
     machine = arrays.machine
     if isinstance(start, int) and isinstance(step, int) and dtype.kind in "iu":
         y = empty(machine, (size,), INT64)

@@ -1,4 +1,4 @@
-"""Sums and products up to each element."""
+"""Cumulative sums and products."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ kernels = KernelTable()
 
 
 def scan(name: str) -> Kernel:
-    """Return the kernel that runs along an axis."""
+    """Return the kernel of a cumulative function along an axis."""
     exports = Exports(name, bits=True)
 
     def kernel(x: WasmArray, *, axis: int, exclusive: bool, reverse: bool) -> Any:
@@ -42,7 +42,7 @@ kernels["Cumprod"] = scan("cumprod")
 
 @kernels("Cumsum")
 def cumsum(x: WasmArray, *, axis: int, exclusive: bool, reverse: bool) -> Any:
-    """Of complex numbers, both parts by themselves."""
+    """Sum; for complex numbers, sum both parts separately."""
     if x.dtype not in HALF:
         return _sum(x, axis=axis, exclusive=exclusive, reverse=reverse)
     y: WasmArray = _sum(parts(x), axis=axis, exclusive=exclusive, reverse=reverse)

@@ -1,4 +1,4 @@
-"""Convolutions of each channel by itself, their way back, and that to the filter."""
+"""Depthwise convolutions and their gradients."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MAX_LINES = 32  # of the input per row of windows, as in depthwise.c
 
 @kernels("DepthwiseConv2dNative")
 def conv(x: WasmArray, filter: WasmArray, *, geometry: Windows) -> Any:
-    """``nptc, tcm -> npcm``, with m results of a channel."""
+    """``nptc, tcm -> npcm``, with m outputs per channel."""
     return convolved(x, filter, geometry, NOTHING)
 
 
 def convolved(
     x: WasmArray, filter: WasmArray, windows: Windows, end: Sequence[float]
 ) -> Any:
-    """Return ``activation(conv + bias)``; quick ones, unless ``end`` is NOTHING."""
+    """Return ``activation(conv + bias)``; an epilogue ``end`` requires ``_quick``."""
     if not _quick(x, windows):
         if end is not NOTHING:
             return NotImplemented

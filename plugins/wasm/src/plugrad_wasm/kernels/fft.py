@@ -18,7 +18,7 @@ MAX_RADIX = 31  # as in fft.c
 
 
 class Plan(NamedTuple):
-    """What ``fft.c`` needs for rows of one size."""
+    """The tables that ``fft.c`` needs for rows of one size."""
 
     size: int
     factors: WasmArray
@@ -28,7 +28,7 @@ class Plan(NamedTuple):
 
 
 def _factors(n: int) -> list[int]:
-    """Return radices whose product is ``n``, and at the end 0; none if one is large."""
+    """Return radices whose product is ``n``, then 0; [] if a factor is too large."""
     found = []
     for p in (4, 2, *range(3, MAX_RADIX + 1, 2)):
         while n % p == 0:
@@ -82,11 +82,11 @@ def _transformed(x: WasmArray, inverse: bool) -> Any:
 
 @kernels("FFT")
 def fft(input: WasmArray) -> Any:
-    """Along the last axis."""
+    """Transform along the last axis."""
     return _transformed(input, False)
 
 
 @kernels("IFFT")
 def ifft(input: WasmArray) -> Any:
-    """Divided by n."""
+    """Transform back along the last axis, and divide by n."""
     return _transformed(input, True)

@@ -1,7 +1,7 @@
-"""Fused kernels: bias and activation are worked into the end of a product.
+"""Fused kernels: bias and activation are applied in the epilogue of a product.
 
-They are for bias and slopes of one number a channel, and for float32. Everything else
-is decomposed.
+They support float32, with one bias and one slope per channel. Everything else is
+decomposed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ End = tuple[float, ...] | None
 def _end(
     xs: tuple[WasmArray | None, ...], c: int, activation: str, slope: float
 ) -> End:
-    """Return bias, slopes, activation and slope as C takes them; None: it does not."""
+    """Return the epilogue as arguments for C; None if C does not support it."""
     more = xs[2:]
     for x in xs:
         if x is not None and x.dtype is not FLOAT32:
@@ -47,7 +47,7 @@ def fused_matmul(
     activation: str,
     leaky_relu_alpha: float,
 ) -> Any:
-    """``activation(a b + bias)``."""
+    """Return ``activation(a b + bias)``."""
     columns = b.shape[-2 if transpose_b else -1]
     end = _end((a, b, bias, weights), columns, activation, leaky_relu_alpha)
     if end is None:
@@ -67,7 +67,7 @@ def fused_conv2d(
     activation: str,
     leaky_relu_alpha: float,
 ) -> Any:
-    """``activation(conv2d(x, filter) + bias)``, of single channels too."""
+    """Return ``activation(conv2d(x, filter) + bias)``, also for depthwise ones."""
     channels = geometry.out_shape[-1]
     end = _end((x, filter, bias, weights), channels, activation, leaky_relu_alpha)
     return NotImplemented if end is None else conv.convolved(x, filter, geometry, end)

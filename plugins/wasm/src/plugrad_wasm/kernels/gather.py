@@ -1,7 +1,6 @@
-"""Reading rows by index, writing and adding them up, and one-hot.
+"""Reading, writing and summing rows by index, and one-hot.
 
-C skips indices that are out of range and says that there were some; Python finds out
-which.
+C skips indices that are out of range and sets a flag; Python then finds the first one.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _add_wide = Exports("scatter_add_wide")
 
 
 def int32_indices(indices: WasmArray) -> WasmArray:
-    """Return indices as int32; -1, which is out of range, for what does not fit."""
+    """Return indices as int32; those that do not fit become -1, out of range."""
     if indices.dtype is INT32:
         return indices
     if indices.dtype in WIDER:
@@ -48,14 +47,14 @@ def int32_indices(indices: WasmArray) -> WasmArray:
 
 
 def mark(machine: Machine) -> WasmArray:
-    """Return a number for C to say that an index is out of range."""
+    """Return a flag that C sets if an index is out of range."""
     bad = empty(machine, (), INT32)
     writable(bad)[...] = 0
     return bad
 
 
 def check(op: str, bad: WasmArray, indices: WasmArray, sizes: Shape) -> None:
-    """Raise IndexError for the first index that is out of range, if one is."""
+    """Raise IndexError for the first index out of range, if C has set the flag."""
     if writable(bad):
         for axis, n in enumerate(sizes):
             _check_axis(op, download(indices)[..., axis], axis, n)
@@ -64,7 +63,7 @@ def check(op: str, bad: WasmArray, indices: WasmArray, sizes: Shape) -> None:
 def check_axis(
     op: str, bad: WasmArray, indices: WasmArray, axis: int, size: int
 ) -> None:
-    """Raise IndexError for the first index that is out of range, if one is."""
+    """Raise IndexError for the first index out of range, if C has set the flag."""
     if writable(bad):
         _check_axis(op, download(indices), axis, size)
 
@@ -82,7 +81,7 @@ def _check_axis(op: str, found: Array, axis: int, n: int) -> None:
 
 @kernels("GatherV2")
 def gather(x: WasmArray, indices: WasmArray, *, axis: int, batch_dims: int) -> Any:
-    """Read rows along an axis; a batch has indices of its own."""
+    """Read rows along an axis; each batch has its own indices."""
     shape = x.shape
     n = x.shape[axis]
     lead = indices.shape[:batch_dims]
@@ -105,7 +104,7 @@ def gather(x: WasmArray, indices: WasmArray, *, axis: int, batch_dims: int) -> A
 
 @kernels("GatherNd")
 def gather_nd(params: WasmArray, indices: WasmArray) -> Any:
-    """Read rows at indices of several coordinates."""
+    """Read rows at indices with several coordinates."""
     depth = indices.shape[-1]
     count = prod(indices.shape[:-1])
     lead, rest = params.shape[:depth], params.shape[depth:]
@@ -123,13 +122,13 @@ def gather_nd(params: WasmArray, indices: WasmArray) -> Any:
     return y
 
 
-# --- adding up and writing -------------------------------------------------------
+# --- summing and writing ---------------------------------------------------------
 
 
 def added(
     x: WasmArray, targets: WasmArray, bad: WasmArray, sizes: Shape, shape: Shape
 ) -> Any:
-    """Return sums of rows by index; in float64 where many rows meet in one sum."""
+    """Return sums of rows by index; sums of many rows are accumulated in float64."""
     dtype, machine = x.dtype, x.machine
     if dtype in HALF:
         y = added(parts(x), targets, bad, sizes, (*shape, 2))
@@ -160,21 +159,21 @@ def added(
 def unsorted_segment_sum(
     x: WasmArray, segment_ids: WasmArray, *, num_segments: int
 ) -> Any:
-    """Rows whose id is out of range are left out."""
+    """Sum rows by id; ids out of range are left out."""
     shape = (num_segments, *x.shape[1:])
     return added(x, int32_indices(segment_ids), mark(x.machine), (num_segments,), shape)
 
 
 @kernels("ScatterNd")
 def scatter_nd(indices: WasmArray, updates: WasmArray, *, shape: Shape) -> Any:
-    """Add up rows."""
+    """Sum rows by index."""
     if updates.dtype.hasobject:
         return NotImplemented
     sizes = shape[: indices.shape[-1]]
     bad = mark(updates.machine)
     y = added(updates, int32_indices(indices), bad, sizes, shape)
     if not y.size:
-        writable(bad)[...] = 1  # C has looked at no index
+        writable(bad)[...] = 1  # C has checked no index
     check("scatter_nd", bad, indices, sizes)
     return y
 
@@ -183,7 +182,7 @@ def scatter_nd(indices: WasmArray, updates: WasmArray, *, shape: Shape) -> Any:
 def tensor_scatter_update(
     tensor: WasmArray, indices: WasmArray, updates: WasmArray
 ) -> Any:
-    """Copy, and write into the copy, in order."""
+    """Copy, and write the updates into the copy in order."""
     depth = indices.shape[-1]
     count = prod(indices.shape[:-1])
     sizes, rest = tensor.shape[:depth], tensor.shape[depth:]
@@ -209,7 +208,7 @@ def one_hot(
     axis: int,
     dtype: DType,
 ) -> Any:
-    """Fill, and write one element for each index."""
+    """Fill the result, and write one element for each index."""
     if dtype.hasobject:
         return NotImplemented
     shape, machine = indices.shape, indices.machine

@@ -17,14 +17,14 @@ from .shape import transpose
 kernels = KernelTable()
 _exports = Exports("matmul", bits=True)
 NOTHING: tuple[float, ...] = (0, 0, 0, 0.0)  # no bias, no slopes, no activation
-PACKED_MAX_WORDS = 1 << 19  # of the rows that are packed together, 4 bytes each
+PACKED_MAX_WORDS = 1 << 19  # 4-byte words of the rows that are packed together
 
 
 @kernels("BatchMatMul")
 def batch_matmul(
     a: WasmArray, b: WasmArray, *, transpose_a: bool, transpose_b: bool
 ) -> WasmArray:
-    """Transposes are strides; what broadcasts is read again."""
+    """Multiply; transposes are strides, and broadcast matrices are read again."""
     return product(a, b, transpose_a, transpose_b, NOTHING)
 
 
@@ -35,7 +35,7 @@ def product(
     transpose_b: bool,
     end: tuple[float, ...],
 ) -> Any:
-    """Return ``activation(a·b + bias)``; of float32, unless ``end`` is NOTHING."""
+    """Return ``activation(a b + bias)``; an epilogue ``end`` requires float32."""
     export, machine = _exports[a.dtype], a.machine
     if export is None or b.dtype is not a.dtype:
         return wider(
@@ -59,12 +59,12 @@ def product(
 def _plan(
     machine: Machine, a: Shape, b: Shape, turn_a: bool, turn_b: bool
 ) -> tuple[Shape, int, int, int, int, WasmArray | None]:
-    """Return the shape of the product, m, n, k, the batches and where they begin."""
+    """Return the shape of the product, m, n, k, the number and offsets of batches."""
     m, k = a[-2:][::-1] if turn_a else a[-2:]
     n = b[-2] if turn_b else b[-1]
     batch = broadcast("matmul", a[:-2], b[:-2])
     shape = (*batch, m, n)
-    if prod(b[:-2]) == 1 and not turn_a:  # one product of a large matrix
+    if prod(b[:-2]) == 1 and not turn_a:  # one product, of all rows of the batch
         return shape, m * prod(batch), n, k, 1, None
     if a[:-2] == b[:-2]:
         return shape, m, n, k, prod(batch), None
@@ -73,15 +73,16 @@ def _plan(
 
 
 def _begins(shape: Shape, batch: Shape) -> list[int]:
-    """Return where the matrices of ``batch`` begin in an array of ``shape``."""
+    """Return the offsets of the matrices of ``batch`` in an array of ``shape``."""
     numbers = np.arange(prod(shape[:-2])).reshape(shape[:-2])
     return np.broadcast_to(numbers * prod(shape[-2:]), batch).ravel().tolist()
 
 
 def packed(rows: int, columns: int, k: int) -> tuple[int, int]:
-    """Return the words of memory of a product of bytes, and how many rows it packs.
+    """Return the workspace of an int8 product in words, and the rows it packs at once.
 
-    They are for the ends of columns and for these rows, as integer.c says.
+    The workspace contains the epilogue of the columns and the packed rows: see
+    integer.c.
     """
     words = -(-k // 4)
     rows = min(rows, max(64, PACKED_MAX_WORDS // max(words, 1)))
@@ -92,7 +93,7 @@ def packed(rows: int, columns: int, k: int) -> tuple[int, int]:
 def matmul_integer(
     a: WasmArray, b: WasmArray, *, transpose_a: bool, transpose_b: bool
 ) -> Any:
-    """In C for one product; the words are memory for the packed matrices."""
+    """Multiply two matrices; the workspace also contains the packed ``b``."""
     if len(a.shape) != 2 or len(b.shape) != 2 or not (a.size and b.size):
         return NotImplemented
     a = transpose(a, axes=(1, 0)) if transpose_a else a

@@ -20,13 +20,13 @@ _layer_norm_grad = Exports("layer_norm_grad")
 
 @kernels("Softmax")
 def softmax(logits: WasmArray, *, axis: int) -> Any:
-    """Shift by the maximum first, so that exp never overflows."""
+    """Subtract the maximum first, so that exp never overflows."""
     return _along(logits, axis, 0)
 
 
 @kernels("LogSoftmax")
 def log_softmax(logits: WasmArray, *, axis: int) -> Any:
-    """Shift by the maximum first, so that exp never overflows."""
+    """Subtract the maximum first, so that exp never overflows."""
     return _along(logits, axis, 1)
 
 
@@ -45,7 +45,7 @@ def _along(x: WasmArray, axis: int, log: int) -> Any:
 
 
 def _back(dy: WasmArray, y: WasmArray, log: int) -> Any:
-    """Of softmax or its logarithm, along the last axis."""
+    """Return the gradient of softmax or its logarithm along the last axis."""
     export, machine = _softmax_grad[y.dtype], y.machine
     if export is None:
         return wider(lambda dy, y: _back(dy, y, log), None, (dy, y))
@@ -70,7 +70,7 @@ def fused_batch_norm(
     *,
     epsilon: float,
 ) -> Any:
-    """One number a channel; whatever else broadcasts is left to the decomposition."""
+    """Normalize with one number per channel; other shapes are decomposed."""
     export, machine = _batch_norm[x.dtype], x.machine
     c = x.shape[-1] if x.shape else 1
     more = [t for t in (mean, variance, scale, offset) if t is not None]
@@ -87,7 +87,7 @@ def fused_batch_norm(
 
 
 def a_channel(x: WasmArray, c: int) -> bool:
-    """Tell whether ``x`` has one number for each of ``c`` channels, the last axis."""
+    """Return whether ``x`` has one number for each of the ``c`` channels."""
     return prod(x.shape) == c and (c == 1 or x.shape[-1] == c)
 
 
@@ -100,7 +100,7 @@ def layer_norm(
     axis: tuple[int, ...],
     epsilon: float,
 ) -> Any:
-    """Over the last axes, as rows; scale and offset are of the shape of a row."""
+    """Normalize over the last axes; scale and offset have the shape of a row."""
     shape = x.shape
     export = _layer_norm[x.dtype]
     machine = x.machine
@@ -132,7 +132,7 @@ def layer_norm_grad(
     axis: tuple[int, ...],
     epsilon: float,
 ) -> Any:
-    """Over the last axis, with a scale of the shape of a row."""
+    """Return the gradient over the last axis; the scale has the shape of a row."""
     export, machine = _layer_norm_grad[x.dtype], x.machine
     n = x.shape[-1] if x.shape else 0
     one = scale is None or a_channel(scale, n)

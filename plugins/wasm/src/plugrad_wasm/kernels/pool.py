@@ -1,4 +1,4 @@
-"""Pooling of two and three axes, and its gradients."""
+"""Pooling over two and three axes, and its gradients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _pool(name: str) -> Kernel:
     def kernel(x: WasmArray, *, geometry: Windows) -> Any:
         export, machine = exports[x.dtype], x.machine
         if export is None:
-            if x.dtype is not FLOAT16:  # padding is the least integer of its dtype
+            if x.dtype is not FLOAT16:  # max pooling pads with the minimum of the dtype
                 return NotImplemented
             return wider(functools.partial(kernel, geometry=geometry), None, (x,))
         y = empty(machine, geometry.out_shape, x.dtype)
@@ -61,14 +61,14 @@ def _back(exports: Exports, geometry: Windows, dy: WasmArray, *xs: WasmArray) ->
 def max_pool_grad(
     dy: WasmArray, x: WasmArray, y: WasmArray, *, geometry: Windows
 ) -> Any:
-    """Each cotangent goes to the first kernel position that has the maximum."""
+    """Add each cotangent to the first kernel position that has the maximum."""
     return _back(_max_grad, geometry, dy, x, y)
 
 
 @kernels("AvgPool3DGrad")
 @kernels("AvgPoolGrad")
 def avg_pool_grad(dy: WasmArray, x: WasmArray | None, *, geometry: Windows) -> Any:
-    """Each kernel position gets its share."""
+    """Add an equal share of each cotangent to each kernel position."""
     return _back(_avg_grad, geometry, dy)
 
 
@@ -76,7 +76,7 @@ def avg_pool_grad(dy: WasmArray, x: WasmArray | None, *, geometry: Windows) -> A
 def max_pool_with_argmax(
     x: WasmArray, *, geometry: Windows, include_batch_in_index: bool
 ) -> Any:
-    """The maxima first, and then where they are."""
+    """Compute the maxima first, then their indices."""
     export, machine = _argmax[x.dtype], x.machine
     if export is None:
         return NotImplemented

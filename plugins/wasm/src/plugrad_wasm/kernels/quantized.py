@@ -1,7 +1,7 @@
-"""Convolutions and products of bytes.
+"""Int8 and uint8 convolutions and matrix products.
 
-C multiplies weights that are packed in panels, which are kept beside those that are
-used again.
+The C kernels multiply packed weights. If weights are used again, their packed form is
+cached with them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ INT8 = np.dtype("int8")
 PANEL_COLUMNS = 16  # NR of integer.c
 DEPTHWISE = "quantized_depthwise_i8"
 MAX_POSITIONS = 64  # of a window, as in integer_depthwise.c
-# The numbers of the dtypes of results, as in integer.h.
+# The order of the dtypes of results is that of integer.h.
 RESULTS = (INT32, FLOAT32, INT8, np.dtype("uint8"))
 
 
 def panels(w: WasmArray) -> tuple[WasmArray, WasmArray]:
-    """Return weights in the order in which C multiplies them, and their sums."""
+    """Return the weights packed for the C kernels, and the sums of their columns."""
     n = w.shape[-1]
     k = w.size // n
     made = empty(
@@ -42,7 +42,7 @@ def panels(w: WasmArray) -> tuple[WasmArray, WasmArray]:
 
 @kernels("QuantizedConv2D")
 def conv(x: WasmArray, filter: WasmArray, *end: Any, geometry: Windows) -> Any:
-    """A product of what windows see, and the filter."""
+    """Convolve: multiply the windows by the filter."""
     n = geometry.out_shape[-1]
     k = prod(geometry.filter_shape[:-1])
     words, rows = packed(prod(geometry.out_shape[:-1]), n, k)
@@ -53,7 +53,7 @@ def conv(x: WasmArray, filter: WasmArray, *end: Any, geometry: Windows) -> Any:
 
 @kernels("QuantizedMatMul")
 def matmul(a: WasmArray, b: WasmArray, *end: Any) -> Any:
-    """A product of all rows, and the weights."""
+    """Multiply all rows by the weights."""
     m = prod(a.shape[:-1])
     (k, n) = b.shape
     words, rows = packed(m, n, k)
@@ -64,7 +64,7 @@ def matmul(a: WasmArray, b: WasmArray, *end: Any) -> Any:
 
 @kernels("QuantizedDepthwiseConv2D")
 def depthwise(x: WasmArray, filter: WasmArray, *end: Any, geometry: Windows) -> Any:
-    """Each channel by itself, if it has one result."""
+    """Convolve each channel separately, if it has one output."""
     if prod(geometry.window) > MAX_POSITIONS or filter.shape[-1] != 1:
         return NotImplemented
     words, _ = packed(0, geometry.out_shape[-1], 0)

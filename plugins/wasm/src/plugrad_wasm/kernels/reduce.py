@@ -1,4 +1,4 @@
-"""Reductions: axes that lie side by side go together, the last ones first."""
+"""Reductions: adjacent axes are reduced together, the last axes first."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ kernels = KernelTable()
 PIECE_ELEMENTS = 32768  # elements that one piece reduces
 PIECE_COLUMNS = 128  # columns of a piece, as in reduce.c
 
-Step = tuple[Shape, int, int, int, int, float]  # of y; outer, n, inner; chunk; divisor
+Step = tuple[Shape, int, int, int, int, float]  # shape; outer, n, inner, chunk; divisor
 
 
 @functools.lru_cache(maxsize=4096)
 def _plan(
     shape: Shape, axis: Shape, keepdims: bool, mean: bool
 ) -> tuple[Shape, tuple[Step, ...]]:
-    """Return the shape of the result, and the calls; a mean divides at the end."""
+    """Return the shape of the result, and the C calls; the last one divides a mean."""
     kept = [1 if i in axis else n for i, n in enumerate(shape)]
     result = tuple(
         kept if keepdims else [n for i, n in enumerate(shape) if i not in axis]
@@ -67,7 +67,7 @@ def _sign(machine: Machine, dtype: DType) -> WasmArray:
 
 
 def signed(x: WasmArray) -> WasmArray:
-    """Return signed integers in the order of the unsigned ones of ``x``."""
+    """Map unsigned integers to signed integers, preserving their order."""
     dtype = SIGNED[x.dtype]
     same = x.viewed_as(dtype, x.shape)
     y: WasmArray = _flip(same, x.machine.cached[_sign](dtype))
@@ -75,7 +75,7 @@ def signed(x: WasmArray) -> WasmArray:
 
 
 def unsigned(x: WasmArray, dtype: DType) -> WasmArray:
-    """Return what ``signed`` has made of unsigned integers to what it was."""
+    """Map signed integers back to unsigned ones: the inverse of ``signed``."""
     y: WasmArray = _flip(x, x.machine.cached[_sign](x.dtype))
     return y.viewed_as(dtype, y.shape)
 
@@ -83,7 +83,7 @@ def unsigned(x: WasmArray, dtype: DType) -> WasmArray:
 def fold(
     name: str, nothing: float, *, bits: bool = False, mean: bool = False
 ) -> Kernel:
-    """Return the kernel that folds by ``name``; of nothing comes ``nothing``."""
+    """Return the kernel that reduces by ``name``; no elements give ``nothing``."""
     exports = Exports(name, bits)
 
     def kernel(x: WasmArray, *, axis: Shape, keepdims: bool) -> Any:
@@ -100,7 +100,7 @@ def fold(
         return x
 
     def other(x: WasmArray, axis: Shape, keepdims: bool) -> Any:
-        if x.dtype in HALF and name == "sum":  # real and imaginary parts by themselves
+        if x.dtype in HALF and name == "sum":  # sum both parts separately
             y: WasmArray = kernel(parts(x), axis=axis, keepdims=keepdims)
             return y.viewed_as(x.dtype, y.shape[:-1])
         if x.dtype in SIGNED:
@@ -112,7 +112,7 @@ def fold(
 
 
 def logical(name: str, nothing: bool) -> Kernel:
-    """Return a kernel on truth values, which all dtypes have."""
+    """Return a logical reduction; other dtypes are cast to bool."""
     truth = fold(name, nothing)
     return lambda x, *, axis, keepdims: truth(
         cast(x, dtype=BOOL), axis=axis, keepdims=keepdims
@@ -122,14 +122,14 @@ def logical(name: str, nothing: bool) -> Kernel:
 kernels["Sum"] = fold("sum", 0, bits=True)
 kernels["Mean"] = fold("sum", float("nan"), mean=True)
 kernels["Prod"] = fold("prod", 1, bits=True)
-kernels["Max"] = fold("max_of", 0)  # which nothing has not
+kernels["Max"] = fold("max_of", 0)  # the core rejects empty reductions
 kernels["Min"] = fold("min_of", 0)
 kernels["Any"] = logical("max_of", False)
 kernels["All"] = logical("min_of", True)
 
 
 def arg(name: str) -> Kernel:
-    """Return the kernel that finds the first of the extreme ones along an axis."""
+    """Return the kernel that finds the first maximum or minimum along an axis."""
     exports = Exports(name)
 
     def kernel(x: WasmArray, *, axis: int) -> Any:

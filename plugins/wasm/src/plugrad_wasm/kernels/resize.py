@@ -1,7 +1,7 @@
-"""Resizing along one axis after the other, by tables of what is read and how it weighs.
+"""Resizing along one axis at a time, by tables of indices and weights.
 
-Interpolation and both transposes are weighed sums; the nearest pixel is only read.
-Boxes are read position by position.
+Interpolation and both gradients are weighted sums; nearest-neighbour resizing only
+reads pixels. Boxes are sampled position by position.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _mix = Exports("mix")
 
 
 class Terms(NamedTuple):
-    """What ``Resizing.terms`` says of one axis, in memory of the machine."""
+    """The terms of one axis from ``Resizing.terms``, in memory of the machine."""
 
     size: int
     starts: WasmArray
@@ -43,7 +43,7 @@ def _terms(
 
 
 def _mixed(x: WasmArray, geometry: Resizing, linear: bool, back: bool) -> Any:
-    """Go along rows and columns, first where more goes away."""
+    """Compute weighted sums along both axes, first the one that shrinks more."""
     export, machine = _mix[x.dtype], x.machine
     if export is None:
         return wider(lambda x: _mixed(x, geometry, linear, back), None, (x,))
@@ -65,7 +65,7 @@ def _mixed(x: WasmArray, geometry: Resizing, linear: bool, back: bool) -> Any:
 
 @kernels("ResizeBilinear")
 def resize_bilinear(images: WasmArray, *, geometry: Resizing) -> Any:
-    """On a pixel nothing else is read."""
+    """Interpolate; a position exactly on a pixel reads only that pixel."""
     return _mixed(images, geometry, True, False)
 
 
@@ -73,7 +73,7 @@ def resize_bilinear(images: WasmArray, *, geometry: Resizing) -> Any:
 def resize_bilinear_grad(
     images: WasmArray | None, dy: WasmArray, *, geometry: Resizing
 ) -> Any:
-    """Put the weighed cotangent of each position to both of its ends."""
+    """Add the weighted cotangent of each position to its neighbouring pixels."""
     return _mixed(dy, geometry, True, True)
 
 
@@ -81,7 +81,7 @@ def resize_bilinear_grad(
 def resize_nearest_neighbor_grad(
     images: WasmArray | None, dy: WasmArray, *, geometry: Resizing
 ) -> Any:
-    """Put each cotangent to the pixel that was read."""
+    """Add each cotangent to the pixel that was read."""
     return _mixed(dy, geometry, False, True)
 
 
@@ -92,7 +92,7 @@ def _nearest(machine: Machine, geometry: Resizing) -> list[WasmArray]:
 
 @kernels("ResizeNearestNeighbor")
 def resize_nearest_neighbor(images: WasmArray, *, geometry: Resizing) -> Any:
-    """Read rows, and columns."""
+    """Read rows, then columns."""
     if images.dtype.hasobject:
         return NotImplemented
     for axis, indices in enumerate(images.machine.cached[_nearest](geometry), 1):
@@ -110,7 +110,7 @@ def crop_and_resize(
     method: str,
     extrapolation_value: float,
 ) -> Any:
-    """Other dtypes than float32 go by the decomposition."""
+    """Sample boxes of float32 images; other dtypes are decomposed."""
     if image.dtype is not FLOAT32 or boxes.dtype is not FLOAT32:
         return NotImplemented
     machine = image.machine

@@ -1,4 +1,4 @@
-"""LSTM and GRU of float32; other dtypes are composed of other kernels."""
+"""LSTM and GRU for float32; other dtypes are decomposed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ kernels = KernelTable()
 def _run(
     name: str, xs: tuple[WasmArray, ...], work: int, shapes: list[Shape], *how: int
 ) -> Any:
-    """Return arrays of some shapes that C fills; ``work`` numbers are its memory."""
+    """Return arrays that C fills; its workspace has ``work`` float32 elements."""
     if xs[0].dtype is not FLOAT32:
         return NotImplemented
     machine = xs[0].machine
@@ -30,7 +30,7 @@ def _run(
 
 @kernels("LSTM")
 def lstm(*xs: WasmArray, reverse: bool) -> Any:
-    """One run for all steps."""
+    """Compute all steps in one C call."""
     h = xs[1]
     sizes = (xs[0].shape[0], *h.shape)
     return _run("lstm", xs, 4 * h.size, [sizes, sizes], *sizes, reverse)
@@ -46,7 +46,7 @@ def lstm_grad(
     *,
     reverse: bool,
 ) -> Any:
-    """One run for all steps, with the weights transposed."""
+    """Compute all steps in one C call, with transposed weights."""
     xs = (dy, dcells, a, before, transpose(weight, axes=(1, 0)))
     shapes = [a.shape, dy.shape[1:], dy.shape[1:]]
     return _run("lstm_grad", xs, 0, shapes, *dy.shape, reverse)
@@ -54,7 +54,7 @@ def lstm_grad(
 
 @kernels("GRU")
 def gru(*xs: WasmArray, reverse: bool) -> Any:
-    """One run for all steps."""
+    """Compute all steps in one C call."""
     h = xs[1]
     sizes = (xs[0].shape[0], *h.shape)
     y = _run("gru", xs, 3 * h.size, [sizes], *sizes, reverse)
@@ -71,7 +71,7 @@ def gru_grad(
     *,
     reverse: bool,
 ) -> Any:
-    """One run for all steps, with the weights transposed."""
+    """Compute all steps in one C call, with transposed weights."""
     xs = (dy, a, b, before, transpose(weight, axes=(1, 0)))
     _, batch, n = dy.shape
     shapes = [a.shape, a.shape, (batch, n)]

@@ -1,4 +1,4 @@
-"""Moving elements: views where they stay in order, else copies by strides."""
+"""Shapes and the order of elements: views if the order is kept, else copies."""
 
 from math import prod
 
@@ -27,13 +27,13 @@ def expand_dims(input: WasmArray, *, axis: int) -> WasmArray:
 
 @kernels("BroadcastTo")
 def broadcast_to(x: WasmArray, *, shape: Shape) -> WasmArray:
-    """Copy with steps of 0."""
+    """Copy with strides of 0."""
     return spread(x, shape)
 
 
 @kernels("Tile")
 def tile(x: WasmArray, *, repetitions: tuple[int, ...]) -> WasmArray:
-    """Copy with an axis of step 0 before each axis, and join the two."""
+    """Copy with an axis of stride 0 before each axis, and merge the two."""
     pairs = zip(repetitions, x.shape, strict=True)
     wide = tuple([size for pair in pairs for size in pair])
     steps = [step for own in contiguous_strides(x.shape) for step in (0, own)]
@@ -43,14 +43,14 @@ def tile(x: WasmArray, *, repetitions: tuple[int, ...]) -> WasmArray:
 
 @kernels("Transpose")
 def transpose(x: WasmArray, *, axes: tuple[int, ...]) -> WasmArray:
-    """Copy in the other order."""
+    """Copy with permuted strides."""
     steps = contiguous_strides(x.shape)
     return take(x, tuple([x.shape[i] for i in axes]), [steps[i] for i in axes])
 
 
 @kernels("Reverse")
 def reverse(x: WasmArray, *, axis: tuple[int, ...]) -> WasmArray:
-    """Copy from the last on, with negative steps."""
+    """Copy from the last element on, with negative strides."""
     steps = contiguous_strides(x.shape)
     first = sum([steps[i] * (x.shape[i] - 1) for i in axis])
     return take(
@@ -60,7 +60,7 @@ def reverse(x: WasmArray, *, axis: tuple[int, ...]) -> WasmArray:
 
 @kernels("Concat")
 def concat(*xs: WasmArray, axis: int) -> WasmArray:
-    """Copy one after the other."""
+    """Copy the rows of all arrays one after another."""
     first = xs[0].shape
     size = sum([x.shape[axis] for x in xs])
     machine = xs[0].machine

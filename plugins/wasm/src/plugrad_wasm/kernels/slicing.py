@@ -1,4 +1,4 @@
-"""Slices, and padding, which is the other way round."""
+"""Slices and padding."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 @kernels("Slice")
 def slice_(x: WasmArray, *, begin: Shape, size: Shape) -> WasmArray:
-    """Return a view if what is cut is whole but for the first axis, else a copy."""
+    """Return a view if only the first axis is cut, else a copy."""
     steps = contiguous_strides(x.shape)
     first = sum([b * s for b, s in zip(begin, steps, strict=True)])
     if size[1:] == x.shape[1:]:
@@ -26,7 +26,7 @@ def slice_(x: WasmArray, *, begin: Shape, size: Shape) -> WasmArray:
 
 @kernels("StridedSlice")
 def strided_slice(x: WasmArray, *, begin: Shape, size: Shape, strides: Shape) -> Any:
-    """Copy, but for what ``slice_`` can do."""
+    """Copy by strides; slices with strides of 1 are left to ``slice_``."""
     if all([s == 1 for s in strides]):
         return slice_(x, begin=begin, size=size)
     steps = contiguous_strides(x.shape)
@@ -37,7 +37,7 @@ def strided_slice(x: WasmArray, *, begin: Shape, size: Shape, strides: Shape) ->
 
 @kernels("PadV2")
 def pad(x: WasmArray, *, paddings: Pairs, constant_values: complex) -> WasmArray:
-    """Write ``x`` into the middle."""
+    """Fill with the constant, and write ``x`` into the middle."""
     sizes = zip(x.shape, paddings, strict=True)
     shape = tuple([before + n + after for n, (before, after) in sizes])
     y = filled(x.machine, shape, constant_values, x.dtype)

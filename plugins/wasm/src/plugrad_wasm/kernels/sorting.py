@@ -1,4 +1,4 @@
-"""Putting elements in order."""
+"""Sorting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAIR = np.dtype(np.uint64)
 
 @kernels("TopK")
 def top_k(x: WasmArray, *, k: int, sorted: bool) -> Any:
-    """Keys and indices are sorted together, as one number."""
+    """Select the k largest; C sorts keys and indices together, as one number."""
     dtype, n = x.dtype, x.shape[-1]
     if dtype in WIDER:
         values, indices = top_k(cast(x, dtype=WIDER[dtype]), k=k, sorted=sorted)
@@ -46,7 +46,7 @@ def top_k(x: WasmArray, *, k: int, sorted: bool) -> Any:
 
 @kernels("Sort")
 def sort(x: WasmArray, *, axis: int, descending: bool) -> Any:
-    """Numbers of 64 bits go by the decomposition."""
+    """Sort along an axis; 64-bit numbers are decomposed."""
     dtype = x.dtype
     shape = x.shape
     last = len(x.shape) - 1

@@ -1,4 +1,4 @@
-"""Angles and hyperbolic functions."""
+"""Trigonometric and hyperbolic functions."""
 
 from plugrad.plugin import KernelTable
 

@@ -1,4 +1,4 @@
-"""Functions of one element."""
+"""Unary functions."""
 
 from plugrad.plugin import KernelTable
 
@@ -24,7 +24,7 @@ kernels["plugrad_wasm.ErfGrad"] = binary("erf_grad")
 
 
 def whole(name: str) -> Kernel:
-    """Return a kernel that rounds to whole numbers; integers stay what they are."""
+    """Return a kernel that rounds to integers; integer dtypes are unchanged."""
     floating = unary(name)
 
     def kernel(x: WasmArray) -> WasmArray:
@@ -43,7 +43,7 @@ kernels["Trunc"] = whole("trunc")
 
 
 def test(name: str) -> Kernel:
-    """Return a kernel that tells what floating numbers are; integers are finite."""
+    """Return a kernel that tests floating-point numbers; others are decomposed."""
     floating = unary(name, to=BOOL)
     return lambda x: floating(x) if x.dtype.kind == "f" else NotImplemented
 
@@ -59,11 +59,11 @@ _sign = unary("sign")
 
 @kernels("Abs")
 def abs_(x: WasmArray) -> WasmArray:
-    """Unsigned numbers are their own."""
+    """Return the absolute value; unsigned numbers are returned unchanged."""
     return x if x.dtype.kind in "ub" else _abs(x)
 
 
 @kernels("Sign")
 def sign(x: WasmArray) -> WasmArray:
-    """Unsigned numbers go by the decomposition."""
+    """Return the sign; unsigned numbers are decomposed."""
     return NotImplemented if x.dtype.kind == "u" else _sign(x)
