@@ -40,7 +40,7 @@ typedef struct {
         parallel_for(NAME##_piece, &(Flat){x, y, 0, 0}, n, PIECE_SIZE(n, GRAIN));        \
     }
 
-/* NAME(x, y, n, p, q): the same with two numbers p and q, converted to the type of x. */
+/* NAME(x, y, n, p, q): like UNARY; EXPR also reads the numbers p and q, as type X. */
 #define UNARY_PQ(NAME, X, EXPR)                                                          \
     void NAME##_piece(u32 i, u32 end, void *ctx) {                                \
         Flat *flat = ctx;                                                                \

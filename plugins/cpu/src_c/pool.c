@@ -224,9 +224,9 @@ static void pool_free(void *ctx, void *data, size_t size) {
 static void *pool_realloc(void *ctx, void *data, size_t size) {
     void *new = pool_malloc(ctx, size);
     if (new == NULL || data == NULL) return new;
-    size_t had = block_of(data)->size;
-    memcpy(new, data, had < size ? had : size);
-    pool_free(ctx, data, had);
+    size_t old_size = block_of(data)->size;
+    memcpy(new, data, old_size < size ? old_size : size);
+    pool_free(ctx, data, old_size);
     return new;
 }
 

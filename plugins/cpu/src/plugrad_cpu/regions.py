@@ -132,12 +132,12 @@ def program(
             runs.append(Run(loop.then, 0.0, 0.0, [first], to))
             slots.drop(first)
         slots.drop_after(step)
-        if joined := _joined(runs[-2:], slots):
+        if joined := _join_runs(runs[-2:], slots):
             runs[-2:] = [joined]
     return (slots, runs) if len(slots.rows) <= MAX_SLOTS else None
 
 
-def _joined(runs: Sequence[Run], slots: Slots) -> Run | None:
+def _join_runs(runs: Sequence[Run], slots: Slots) -> Run | None:
     """Return a single run that replaces two runs; None if there is none."""
     if len(runs) < 2 or any(run.name not in ARITHMETIC for run in runs):
         return None

@@ -208,7 +208,7 @@ def describe(machine: Machine, numbers: tuple[int, ...]) -> WasmArray:
     return native
 
 
-class _Lent:
+class _WritableView:
     """The array interface of a writable view that keeps an array alive."""
 
     def __init__(self, native: WasmArray) -> None:
@@ -241,7 +241,7 @@ class WasmArrays:
         The view is writable, because DLPack before 1.0 cannot export read-only memory.
         plugrad marks it as read-only for libraries that support newer versions.
         """
-        return np.asarray(_Lent(native))
+        return np.asarray(_WritableView(native))
 
     def nbytes(self, native: Any) -> int:
         """Return the bytes of the elements; for strings, pointers and texts."""

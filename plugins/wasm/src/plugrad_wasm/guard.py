@@ -46,7 +46,7 @@ class Guards:
 
     def leave(self, begin: int) -> None:
         """Check the zones of a block for the last time."""
-        self._look(begin, self._blocks.pop(begin), "a kernel")
+        self._check_zones(begin, self._blocks.pop(begin), "a kernel")
 
     def around(self, name: str, call: Callable[..., None]) -> Callable[..., None]:
         """Return a function that calls the kernel ``name``, then checks all zones."""
@@ -66,12 +66,12 @@ class Guards:
 
         """
         for begin, nbytes in self._blocks.copy().items():
-            self._look(begin, nbytes, who)
+            self._check_zones(begin, nbytes, who)
         if self._found:
             found, self._found = self._found, []
             raise BackendError("wasm: " + "; ".join(found))
 
-    def _look(self, begin: int, nbytes: int, who: str) -> None:
+    def _check_zones(self, begin: int, nbytes: int, who: str) -> None:
         for at, phase, side in (
             (begin - ZONE_BYTES, 0, "before"),
             (begin + nbytes, nbytes % len(PATTERN), "behind"),

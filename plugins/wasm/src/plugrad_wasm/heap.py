@@ -73,7 +73,7 @@ class Extents(NamedTuple):
     free: tuple[Extent, ...]
     chunks: dict[int, int]
 
-    def fit(self, size: int, alignment: int) -> tuple[Extents, int] | None:
+    def cut_free(self, size: int, alignment: int) -> tuple[Extents, int] | None:
         """Cut from the smallest free extent that fits; return extents and address."""
         best: tuple[int, int, int] | None = None
         for i, (begin, end) in enumerate(self.free):
@@ -88,7 +88,7 @@ class Extents(NamedTuple):
         rest = [e for e in ((begin, at), (at + size, end)) if e[0] < e[1]]
         return self._replace(free=(*self.free[:i], *rest, *self.free[i + 1 :])), at
 
-    def extended(self, size: int, alignment: int) -> tuple[Extents, int]:
+    def cut_at_top(self, size: int, alignment: int) -> tuple[Extents, int]:
         """Cut at the top, from the free extent that ends there (if any) on."""
         begin, free = self.top, self.free
         if free and free[-1][1] == begin and alignment != CHUNK_BYTES:
@@ -97,7 +97,7 @@ class Extents(NamedTuple):
         rest = [(begin + size, end)] if begin + size < end else []
         return self._replace(top=end, free=(*free, *rest)), begin
 
-    def joined(self, extents: Iterable[Extent]) -> Extents:
+    def with_free(self, extents: Iterable[Extent]) -> Extents:
         """Return the extents with more free extents, merged if adjacent."""
         free: list[Extent] = []
         for begin, end in sorted([*self.free, *extents]):
@@ -107,7 +107,7 @@ class Extents(NamedTuple):
                 free.append((begin, end))
         return self._replace(free=tuple(free))
 
-    def counting(self, size: int, chunks: int) -> Extents:
+    def with_chunks(self, size: int, chunks: int) -> Extents:
         """Return the extents with the count of chunks of a block size changed."""
         count = self.chunks.get(size, 0) + chunks
         return self._replace(chunks=self.chunks | {size: count})
@@ -162,7 +162,7 @@ class Heap:
             else:
                 size = rounded(nbytes, ALIGNMENT)
                 before, after, at = self._cut(CHUNK_BYTES, CHUNK_BYTES)
-                after = after.counting(size, 1)
+                after = after.with_chunks(size, 1)
                 begins = range(at, at + CHUNK_BYTES - size + 1, size)
             blocks = [Block(begin, found) for begin in begins]
             self._commit(found, [], blocks, before, after)
@@ -187,15 +187,17 @@ class Heap:
     def _cut(self, size: int, alignment: int) -> tuple[Extents, Extents, int]:
         """Cut ``size`` bytes; return the extents before and after, and the address."""
         before = self._extents
-        cut = before.fit(size, alignment)
+        cut = before.cut_free(size, alignment)
         if cut is None:
             self._gather_large()
             before = self._extents
-            cut = before.fit(size, alignment) or self._enlarge(before, size, alignment)
+            cut = before.cut_free(size, alignment) or self._enlarge(
+                before, size, alignment
+            )
         if cut is None:
             self._gather_small()
             before = self._extents
-            cut = before.fit(size, alignment)
+            cut = before.cut_free(size, alignment)
         if cut is None:
             raise MemoryError(
                 f"wasm: no memory for {size:,} bytes: {self.used():,} are in use, of "
@@ -207,7 +209,7 @@ class Heap:
     def _enlarge(
         self, before: Extents, size: int, alignment: int
     ) -> tuple[Extents, int] | None:
-        after, at = before.extended(size, alignment)
+        after, at = before.cut_at_top(size, alignment)
         try:
             self._grow(after.top)
         except MemoryError:
@@ -234,15 +236,15 @@ class Heap:
                 return
             if size > SMALL_MAX_BYTES:
                 gone, rest = old, []
-                after = before.joined([(b.pointer, b.pointer + size) for b in gone])
+                after = before.with_free([(b.pointer, b.pointer + size) for b in gone])
             else:
                 whole = _whole_chunks(old, size)
                 gone = [b for b in old if b.pointer // CHUNK_BYTES in whole]
                 rest = [b for b in old if b.pointer // CHUNK_BYTES not in whole]
-                after = before.joined(
+                after = before.with_free(
                     [(c * CHUNK_BYTES, (c + 1) * CHUNK_BYTES) for c in whole]
                 )
-                after = after.counting(size, -len(whole))
+                after = after.with_chunks(size, -len(whole))
             if self._commit(found, old, rest, before, after):
                 for block in gone:
                     del block.free  # which holds the block

@@ -257,7 +257,7 @@ class Instance:
         pack(*args)
         error = start()
         if error or trap.value:
-            raise taken(error, trap)
+            raise as_exception(error, trap)
         return slots[0] & 0xFFFFFFFF
 
 
@@ -373,7 +373,7 @@ class Program:
 # --- errors ----------------------------------------------------------------------
 
 
-def taken(error: int | Exception | None, trap: Any) -> Exception:
+def as_exception(error: int | Exception | None, trap: Any) -> Exception:
     """Return a wasmtime error or trap as an exception."""
     if isinstance(error, Exception):
         return error
@@ -385,7 +385,7 @@ def taken(error: int | Exception | None, trap: Any) -> Exception:
     return wasmtime.Trap._from_ptr(trapped)
 
 
-def drop(trap: int | None) -> None:
+def free_trap(trap: int | None) -> None:
     """Free a trap, if there is one, without creating a Python object for it.
 
     A Python object would have a finalizer in Python, which signals can interrupt.

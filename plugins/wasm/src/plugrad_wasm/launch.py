@@ -168,7 +168,7 @@ def take(
             _, n, m, step, _ = plan
             call["copy_rows"](start, y.pointer, n, m * size, step * size, m * size)
         elif plan[-2] == 1 and 2 <= plan[0] <= 3 and size in _TURN:
-            (outer, n, m), (far, _, step) = _three(plan)
+            (outer, n, m), (far, _, step) = _as_three_axes(plan)
             call[_TURN[size]](start, y.pointer, outer, n, m, far, step)
         else:
             call[_TAKE[size]](start, y.pointer, y.size, how.pointer)
@@ -206,7 +206,7 @@ def _plan(
     return plan, describe(machine, plan)
 
 
-def _three(plan: Shape) -> tuple[Shape, Shape]:
+def _as_three_axes(plan: Shape) -> tuple[Shape, Shape]:
     """Return sizes and strides of two or three axes, extended to three."""
     if plan[0] == 2:
         return (1, *plan[1:3]), (0, *plan[3:5])

@@ -114,7 +114,7 @@ def compiled(machine: Machine, graph: Graph) -> Callable[..., Any] | None:
     if found is None:
         return None
     slots, runs = found
-    region = _written(machine, slots, runs)
+    region = _write_region(machine, slots, runs)
     constants = [*graph.constants.values()]
     count = len(slots.rows)
     given = [slots.of[x] for x in (*graph.inputs, *graph.constants)]
@@ -138,7 +138,7 @@ def compiled(machine: Machine, graph: Graph) -> Callable[..., Any] | None:
     return run
 
 
-def _written(machine: Machine, slots: Slots, runs: list[Run]) -> WasmArray:
+def _write_region(machine: Machine, slots: Slots, runs: list[Run]) -> WasmArray:
     """Write a ``Region`` and its tables into linear memory, and return it."""
     names = machine.cached[_addresses]()
     found = tables(slots, runs, names.__getitem__, pointer="u4")

@@ -33,9 +33,9 @@ from .instance import (
     OwnMemory,
     Program,
     SharedMemory,
-    drop,
+    as_exception,
     engine,
-    taken,
+    free_trap,
 )
 
 Caller = Callable[..., None]
@@ -133,7 +133,7 @@ class Machine:
         self._running = False  # set before a kernel gets its arguments, until it ends
         self._interrupt: BaseException | None = None
         self._poll = _Poll()
-        self._watch: Any = self._watch_anew()
+        self._watch: Any = self._restart_watch()
         self._hosts = {
             "poll": HostFunction.calling(self._poll),
             "fail": HostFunction.failing(),
@@ -141,7 +141,7 @@ class Machine:
         self._workers: list[threading.Thread] = []
         self._numbers: dict[int, int] = {}  # number of a worker: id of its thread
         self._closed = False  # no workers may be started
-        self._troubles: list[Exception] = []  # exceptions of workers
+        self._worker_errors: list[Exception] = []  # exceptions of workers
         self._open()
         self._until_poll, self._failure, self._interrupted = (
             ctypes.c_uint32.from_address(self.address + POOL + at) for at in (0, 4, 8)
@@ -222,7 +222,7 @@ class Machine:
         """
         if not self.has(name):
             raise KeyError(f"wasm: no kernel is exported as {name!r}")
-        lock, ended = self.lock, self._ended
+        lock, raise_error = self.lock, self._raise_error
         unknown: Any = None  # prepared by the first call: 70 us for each of 300 kernels
         pack = start = trap = unknown
 
@@ -230,7 +230,7 @@ class Machine:
             nonlocal pack, start, trap
             with lock:
                 if self._running or self._watch.gi_frame is None:
-                    self._look()
+                    self._check_state()
                 self._running = True
                 try:
                     if pack is None:
@@ -238,14 +238,14 @@ class Machine:
                     pack(*args)
                     error = start()
                     if error or trap.value:
-                        ended(name, error, trap)
+                        raise_error(name, error, trap)
                 except BaseException as late:  # maybe raised by a signal after `start`
                     left = None
                     if trap is not None:  # first of all, and without a call
                         left, trap.value = trap.value, None
                     if self._interrupt is not late:
                         late.__context__ = self._interrupt or late.__context__
-                    drop(left)
+                    free_trap(left)
                     raise
                 finally:
                     self._interrupt = None
@@ -317,13 +317,13 @@ class Machine:
             except BaseException as error:
                 self._interrupt, self._interrupted.value = error, 1
 
-    def _watch_anew(self) -> Generator[None]:
+    def _restart_watch(self) -> Generator[None]:
         watch = self._watching()
         next(watch)
         self._poll.__call__ = functools.partial(next, watch, None)
         return watch
 
-    def _look(self) -> None:
+    def _check_state(self) -> None:
         """Check for a kernel that is running or has ended abnormally.
 
         Raises:
@@ -333,22 +333,22 @@ class Machine:
         if self._running:
             raise BackendError(_REENTERED)
         # The generator has ended, for example by a RecursionError when it was resumed.
-        self._watch = self._watch_anew()
+        self._watch = self._restart_watch()
 
-    def _ended(self, name: str, error: int | None, trap: Any) -> None:
+    def _raise_error(self, name: str, error: int | None, trap: Any) -> None:
         """Clean up and raise the error that ended the kernel ``name``."""
         if self._interrupt is not None:  # C has already cleaned up
-            del self._troubles[:]
+            del self._worker_errors[:]
             raise self._interrupt
-        cause = taken(error, trap)
+        cause = as_exception(error, trap)
         module = self._library.owners[name]
         self._main.reset(module)
         where = ""
         if self._workers:
             self._main.instance(module).invoke("settle")
-        if self._troubles:
-            where, cause = " in a worker", self._troubles[-1]
-            self._troubles.clear()
+        if self._worker_errors:
+            where, cause = " in a worker", self._worker_errors[-1]
+            self._worker_errors.clear()
         reason = self._message() or str(cause).strip().splitlines()[-1].strip()
         raise BackendError(
             f"wasm: the kernel {name} failed{where}: {reason}"
@@ -393,7 +393,7 @@ class Machine:
             pack(number, epoch)
             error = start()
             if error or trap.value:
-                self._troubles.append(taken(error, trap))
+                self._worker_errors.append(as_exception(error, trap))
                 program.reset(name)
                 epoch = program.instance(name).invoke("worker_failed")
             else:
@@ -405,12 +405,12 @@ class Machine:
         with self.lock:
             self._closed = True
             if self._workers:
-                self._any().invoke("quit")
+                self._any_instance().invoke("quit")
                 for thread in self._workers:
                     thread.join(1)
                 self._workers = []
 
-    def _any(self) -> Instance:
+    def _any_instance(self) -> Instance:
         return next(iter(self._main.instances.values()))
 
     def _forked(self) -> None:
@@ -418,7 +418,7 @@ class Machine:
         self._closed = True
         if self._workers:
             self._workers, self._numbers = [], {}
-            self._any().invoke("start", 1)
+            self._any_instance().invoke("start", 1)
         self.lock.release()
 
 

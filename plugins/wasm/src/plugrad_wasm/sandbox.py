@@ -36,7 +36,7 @@ from .checks import (
     printable,
     reason,
 )
-from .instance import Instance, new_engine, on_large_stack, taken
+from .instance import Instance, as_exception, new_engine, on_large_stack
 from .layout import layout, numbers
 from .runtime import Machine
 
@@ -83,7 +83,7 @@ class SandboxedKernel:
         config.epoch_interruption = self._time_limit is not None
 
     def __repr__(self) -> str:
-        return f"<kernel {self._contract.name}: {self._of()}>"
+        return f"<kernel {self._contract.name}: {self._source()}>"
 
     def _forked(self) -> None:
         """Reset the state: at the beginning, and in a forked child."""
@@ -151,14 +151,14 @@ class SandboxedKernel:
     ) -> tuple[Spec, ...]:
         """Return the specs of the outputs; raise if they do not fit into memory."""
         if (found := self._contract.out(*specs, **attrs)) is None:  # type: ignore[misc]
-            raise ValueError(f"{self._who()}: out= gives no specs for {specs}")
+            raise ValueError(f"{self._label()}: out= gives no specs for {specs}")
         outputs = (found,) if isinstance(found, Spec) else tuple(found)
         for shape, dtype in outputs:
             most = max(prod(shape) * dtype.itemsize, *shape, 0)
             if min(shape, default=0) < 0 or most > self._limit:
                 raise BackendError(
-                    f"{self._who()}: an output of shape {shape} and dtype {dtype} does "
-                    f"not fit into memory={self._limit:,} bytes"
+                    f"{self._label()}: an output of shape {shape} and dtype {dtype} "
+                    f"does not fit into memory={self._limit:,} bytes"
                 )
         return outputs
 
@@ -186,14 +186,14 @@ class SandboxedKernel:
             error = on_large_stack(start)
         if error or trap.value:
             self._instance = None  # its state is undefined
-            raise self._failed(taken(error, trap), self._export)
+            raise self._failed(as_exception(error, trap), self._export)
         machine = next(x.machine for x in inputs if x is not None)
         whole = self._whole()
         answer = slots[0] & 0xFFFFFFFF
         if answer == NOT_IMPLEMENTED:
             return NotImplemented
         if answer:
-            raise BackendError(f"{self._who()}: {_message(whole, answer)}")
+            raise BackendError(f"{self._label()}: {_message(whole, answer)}")
         return tuple(
             [
                 _copied(machine, whole, spec, at)
@@ -222,7 +222,7 @@ class SandboxedKernel:
             self._memory.grow(store, pages)
         except wasmtime.WasmtimeError as error:
             raise BackendError(
-                f"{self._who()}: {size:,} bytes of inputs and outputs do not fit "
+                f"{self._label()}: {size:,} bytes of inputs and outputs do not fit "
                 f"beside the {self._begin:,} of the module into memory="
                 f"{self._limit:,} bytes; give load_kernel more"
             ) from error
@@ -230,10 +230,10 @@ class SandboxedKernel:
 
     # --- errors ----------------------------------------------------------------------
 
-    def _who(self) -> str:
-        return f"wasm: the kernel {self._contract.name}, {self._of()}"
+    def _label(self) -> str:
+        return f"wasm: the kernel {self._contract.name}, {self._source()}"
 
-    def _of(self) -> str:
+    def _source(self) -> str:
         return f"{printable(self._export)} of {self._name}"
 
     def _failed(self, cause: Exception, where: str) -> BackendError:

@@ -58,7 +58,7 @@ CACHE_LINE_ELEMENTS = 16  # float32 elements of a cache line
 PIECE_ELEMENTS = 1 << 16  # of a piece of work; fewer if there are many steps
 
 Write = Callable[[Graph], tuple[Slots, Tables] | None]
-End = Callable[[Any], Any]
+Completion = Callable[[Any], Any]
 
 
 def compiled(graph: Graph, write: Write) -> Callable[..., Any] | None:
@@ -138,22 +138,22 @@ def _compiled(
 ) -> Callable[..., Any] | None:
     """Return a function that runs a graph in C and its late steps in Python."""
     ends = {
-        y: _end(s, graph, calls.get(y), y in late)
+        y: _completion(s, graph, calls.get(y), y in late)
         for s in graph.steps
         for y in s.outputs
     }
     sources = [late.get(y, y) for y in graph.outputs]
     steps = tuple([s for s in graph.steps if s.outputs[0] not in late])
     part = graph._replace(steps=steps, outputs=(*dict.fromkeys(sources),))
-    function = _in_c(part, calls, *how)
+    function = _compile_in_c(part, calls, *how)
     if function is None or not any(ends[y] for y in graph.outputs):
         return function
     pairs = zip(graph.outputs, sources, strict=True)
     last = [(part.outputs.index(source), ends[y]) for y, source in pairs]
-    return partial(_ended, function, last)
+    return partial(_run_and_complete, function, last)
 
 
-def _in_c(
+def _compile_in_c(
     graph: Graph, calls: Mapping[int, Call], unit: int, exact: bool, write: Write
 ) -> Callable[..., Any] | None:
     """Return a function that runs a graph in C; None if the graph is too large."""
@@ -304,7 +304,9 @@ class Program:
 # --- results that Python completes -----------------------------------------------
 
 
-def _end(step: Step, graph: Graph, call: Call | None, late: bool) -> End | None:
+def _completion(
+    step: Step, graph: Graph, call: Call | None, late: bool
+) -> Completion | None:
     """Return a function that completes a result from C; None if it is complete."""
     name = step.kernel.name
     if late:
@@ -319,8 +321,8 @@ def _end(step: Step, graph: Graph, call: Call | None, late: bool) -> End | None:
     return lambda part: folded(kernel, part, shape, call.rest, divisor)
 
 
-def _ended(
-    function: Callable[..., Any], last: list[tuple[int, End | None]], *xs: Any
+def _run_and_complete(
+    function: Callable[..., Any], last: list[tuple[int, Completion | None]], *xs: Any
 ) -> Any:
     """Call a function and complete its results in Python."""
     made = function(*xs)

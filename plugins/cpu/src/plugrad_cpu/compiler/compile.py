@@ -101,8 +101,8 @@ def compile_region(graph: Graph) -> Any:
     if as_fast or count >= MAX_ELEMENTS:
         return None
     if any(step.kernel.name in CALLS for step in graph.steps):
-        return blocks.compiled(graph, _written)
-    written = _written(graph)
+        return blocks.compiled(graph, _write_program)
+    written = _write_program(graph)
     if written is None:
         return None
     slots, arrays = written
@@ -117,7 +117,7 @@ def compile_region(graph: Graph) -> Any:
     )
 
 
-def _written(graph: Graph) -> tuple[Slots, Tables] | None:
+def _write_program(graph: Graph) -> tuple[Slots, Tables] | None:
     """Return the slots of element-wise steps and the tables of their program."""
     found = program(graph, lambda step: _loop(step, graph))
     if found is None:

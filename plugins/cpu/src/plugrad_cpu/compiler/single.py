@@ -167,11 +167,11 @@ def _quantized_sizes(step: Step, specs: list[Any]) -> Any:
     if step.kernel.name == "QuantizedMatMul":
         m = prod(specs[0].shape[:-1])
         (k, n) = specs[1].shape
-        return (), "quantized_matmul_i8", (m, n, k), linalg.packed(m, n, k)
+        return (), "quantized_matmul_i8", (m, n, k), linalg.packing_sizes(m, n, k)
     windows = step.attrs["geometry"]
     how = describe_windows(windows)
     found = None if how is None else (how,)
-    return found, "quantized_conv_i8", (), quantized.needs(windows)
+    return found, "quantized_conv_i8", (), quantized.workspace_sizes(windows)
 
 
 def _made(make: Callable[[Step, Any, Graph], Any]) -> Callable[[Graph], Any]:

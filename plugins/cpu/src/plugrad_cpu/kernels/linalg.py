@@ -76,8 +76,8 @@ def plan(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> Any:
             return None
         if 1 not in steps[-2:] or any(stride % 4 for stride in strides):
             return None
-        begins = np.broadcast_to(_begins(shape[:-2], steps), batch).ravel()
-        numbers.append((steps[-2:], _step(begins), begins.tolist()))
+        begins = np.broadcast_to(_offsets(shape[:-2], steps), batch).ravel()
+        numbers.append((steps[-2:], _constant_step(begins), begins.tolist()))
     (of_a, a_step, a_begins), (of_b, b_step, b_begins) = numbers
     if a_step == m * of_a[0] and b_step == 0:  # one product, of all rows of the batch
         m = m * count
@@ -91,7 +91,7 @@ def plan(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> Any:
     return (*batch, a[-2], n), np.array(how, np.int32)
 
 
-def _begins(batch: Shape, steps: list[int]) -> Array:
+def _offsets(batch: Shape, steps: list[int]) -> Array:
     """Return the offsets of the matrices of a batch."""
     at = np.zeros((), np.int64)
     for size, step in zip(batch, steps, strict=False):
@@ -99,7 +99,7 @@ def _begins(batch: Shape, steps: list[int]) -> Array:
     return at
 
 
-def _step(begins: Array) -> int | None:
+def _constant_step(begins: Array) -> int | None:
     """Return the step between consecutive numbers; None if it is not constant."""
     steps = np.unique(np.diff(begins)).tolist() or [0]
     return steps[0] if len(steps) == 1 else None
@@ -116,7 +116,7 @@ def _integer_product(a: Array, b: Array) -> Array:
     return exact.astype(np.int64).astype(a.dtype)
 
 
-def packed(rows: int, columns: int, k: int) -> tuple[int, int]:
+def packing_sizes(rows: int, columns: int, k: int) -> tuple[int, int]:
     """Return the workspace of an int8 product in words, and the rows it packs at once.
 
     The workspace contains the epilogue of the columns and the packed rows: see
@@ -135,7 +135,7 @@ def matmul_integer(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) 
     (m, k) = a.shape[:: -1 if transpose_a else 1]
     n = b.shape[1 - transpose_b]
     wide = -(-n // 32) * 32
-    size, rows = packed(m, n, k)
+    size, rows = packing_sizes(m, n, k)
     size += wide * (1 + -(-k // 4))
     if given is None or size >= native.MAX_ELEMENTS or m * n >= native.MAX_ELEMENTS:
         return NotImplemented

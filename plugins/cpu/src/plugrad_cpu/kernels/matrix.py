@@ -33,7 +33,7 @@ def lapack(
         except np.linalg.LinAlgError:
             which = f"matrix {index}" if index else "the matrix"
             raise ValueError(f"{op}: {which} is {problem}") from None
-    return _with_nan(function(_regular(x, odd), *more), odd)
+    return _fill_with_nan(function(_regular(x, odd), *more), odd)
 
 
 def finite(op: str, problem: str, function: Callable[..., Any], x: Array) -> Any:
@@ -45,7 +45,7 @@ def finite(op: str, problem: str, function: Callable[..., Any], x: Array) -> Any
     odd = _has_nonfinite(x)
     if not odd.any():
         return lapack(op, problem, function, x)
-    return _with_nan(lapack(op, problem, function, _regular(x, odd)), odd)
+    return _fill_with_nan(lapack(op, problem, function, _regular(x, odd)), odd)
 
 
 def _has_nonfinite(x: Array) -> Array:
@@ -58,7 +58,7 @@ def _regular(x: Array, odd: Array) -> Array:
     return np.where(odd[..., None, None], np.eye(*x.shape[-2:], dtype=x.dtype), x)
 
 
-def _with_nan(found: Any, odd: Array) -> Any:
+def _fill_with_nan(found: Any, odd: Array) -> Any:
     """Return the results, with NaN for ``odd`` matrices."""
 
     def filled(y: Array) -> Any:

@@ -14,12 +14,12 @@ from .matrix import finite, lapack
 NO_CONVERGENCE = "one for which the iteration does not converge"
 
 
-def _low(call: Any) -> Any:
+def _lower_only(call: Any) -> Any:
     """Return a kernel that reads only the lower triangle, even in the NaN check."""
     return lambda x: call(np.tril(x))
 
 
-def _complex(function: Any) -> Any:
+def _with_complex_results(function: Any) -> Any:
     """Make all results complex: NumPy's are real if all eigenvalues are."""
 
     def widened(x: Array) -> Any:
@@ -37,11 +37,15 @@ def _cholesky(x: Array) -> Array:
 
 
 kernels = KernelTable(
-    Cholesky=_low(_cholesky),
-    Eig=partial(finite, "eig", NO_CONVERGENCE, _complex(np.linalg.eig)),
-    Eigvals=partial(finite, "eigvals", NO_CONVERGENCE, _complex(np.linalg.eigvals)),
-    Eigh=_low(partial(finite, "eigh", NO_CONVERGENCE, np.linalg.eigh)),
-    Eigvalsh=_low(partial(finite, "eigvalsh", NO_CONVERGENCE, np.linalg.eigvalsh)),
+    Cholesky=_lower_only(_cholesky),
+    Eig=partial(finite, "eig", NO_CONVERGENCE, _with_complex_results(np.linalg.eig)),
+    Eigvals=partial(
+        finite, "eigvals", NO_CONVERGENCE, _with_complex_results(np.linalg.eigvals)
+    ),
+    Eigh=_lower_only(partial(finite, "eigh", NO_CONVERGENCE, np.linalg.eigh)),
+    Eigvalsh=_lower_only(
+        partial(finite, "eigvalsh", NO_CONVERGENCE, np.linalg.eigvalsh)
+    ),
     Svdvals=partial(finite, "svdvals", NO_CONVERGENCE, np.linalg.svdvals),
 )
 

@@ -15,7 +15,7 @@ from plugrad.plugin import KernelTable, prepared
 
 from .. import native
 from ..arrays import Array
-from .linalg import packed
+from .linalg import packing_sizes
 
 kernels = KernelTable()
 INT8 = np.dtype(np.int8)
@@ -41,24 +41,24 @@ def panels(w: Array) -> tuple[Array, Array]:
 
 def conv(x: Array, filter: Array, *end: Any, geometry: Windows) -> Any:
     """Convolve: multiply the windows by the filter."""
-    words, rows = needs(geometry)
+    words, rows = workspace_sizes(geometry)
     if (how := native.describe_windows(geometry)) is None:
         return NotImplemented
     return _run(CONV, (how,), (x, filter), end, geometry.out_shape, words, rows)
 
 
-def needs(windows: Windows) -> tuple[int, int]:
+def workspace_sizes(windows: Windows) -> tuple[int, int]:
     """Return the workspace of a convolution in words, and the rows it packs at once."""
     n = windows.out_shape[-1]
     k = prod(windows.filter_shape[:-1])
-    return packed(prod(windows.out_shape[:-1]), n, k)
+    return packing_sizes(prod(windows.out_shape[:-1]), n, k)
 
 
 def matmul(a: Array, b: Array, *end: Any) -> Any:
     """Multiply all rows by the weights."""
     m = prod(a.shape[:-1])
     (k, n) = b.shape
-    words, rows = packed(m, n, k)
+    words, rows = packing_sizes(m, n, k)
     return _run(PRODUCT, (), (a, b), end, (*a.shape[:-1], n), words, rows, m, n, k)
 
 
@@ -68,7 +68,7 @@ def depthwise(x: Array, filter: Array, *end: Any, geometry: Windows) -> Any:
     too_many = prod(geometry.window) > MAX_POSITIONS
     if too_many or filter.shape[-1] != 1 or how is None:
         return NotImplemented
-    words, _ = packed(0, geometry.out_shape[-1], 0)
+    words, _ = packing_sizes(0, geometry.out_shape[-1], 0)
     return _run(DEPTHWISE, (how,), (x, filter), end, geometry.out_shape, words)
 
 

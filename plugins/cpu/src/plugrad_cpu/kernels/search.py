@@ -75,7 +75,7 @@ def _ascending(rows: Array) -> Array:
 
 
 def _first(inverse: Array) -> Array:
-    """Return the first position of each number; written in reverse, the first wins."""
+    """Return the first position of each number, writing positions in reverse."""
     first = np.zeros(inverse.max(initial=-1) + 1, np.intp)
     first[inverse[::-1]] = np.arange(len(inverse))[::-1]
     return first

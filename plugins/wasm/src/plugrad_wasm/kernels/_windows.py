@@ -35,7 +35,7 @@ def zeros(y: WasmArray, *xs: WasmArray) -> bool:
     return is_empty
 
 
-def in_full(
+def convolve_any_dtype(
     exports: Exports,
     kernel: Kernel,
     axes: Callable[[Machine, Windows], WasmArray],
@@ -55,7 +55,7 @@ def in_full(
     return y
 
 
-def to_filter(
+def filter_gradient(
     exports: Exports, kernel: Kernel, x: WasmArray, dy: WasmArray, windows: Windows
 ) -> Any:
     """Return the gradient in the filter."""

@@ -12,7 +12,7 @@ from plugrad.plugin import KernelTable
 from ..arrays import Shape, WasmArray, empty
 from ..launch import FLOAT32, Exports
 from . import depthwise
-from ._windows import backward, forward, in_full, to_filter, zeros
+from ._windows import backward, convolve_any_dtype, filter_gradient, forward, zeros
 from .linalg import NOTHING
 
 kernels = KernelTable()
@@ -35,7 +35,7 @@ def convolved(
     if windows.depthwise:
         return depthwise.convolved(x, filter, windows, end)
     if x.dtype is not FLOAT32:
-        return in_full(_conv, conv, forward, (x, filter), windows, False)
+        return convolve_any_dtype(_conv, conv, forward, (x, filter), windows, False)
     machine = x.machine
     y = empty(machine, windows.out_shape, FLOAT32)
     if zeros(y, x, filter):
@@ -50,10 +50,11 @@ def convolved(
 
 @functools.lru_cache(maxsize=4096)
 def _tiles(windows: Windows, shape: Shape) -> tuple[int, int]:
-    """Return the 2 x 2 tiles that winograd.c computes at a time, and its workspace.
+    """Return how many tiles winograd.c computes at a time, and its workspace size.
 
-    The workspace is in float32 elements. Both are 0 where Winograd's algorithm is not
-    used: it is for windows of 3 x 3, and pays off from 32 tiles and 32 channels on.
+    A tile is 2 x 2 outputs; the workspace is in float32 elements. Both are 0 where
+    Winograd's algorithm is not used: it is for windows of 3 x 3, and pays off from 32
+    tiles and 32 channels on.
     With 1024 channels, transformed filters take 64 MiB, so this is the upper limit.
     """
     c, k = windows.in_shape[-1], windows.out_shape[-1]
@@ -77,7 +78,7 @@ def conv_backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) 
         return depthwise.backprop_input(dy, filter, geometry=geometry)
     if dy.dtype is not FLOAT32:
         kernel = conv_backprop_input
-        return in_full(_conv, kernel, backward, (dy, filter), geometry, True)
+        return convolve_any_dtype(_conv, kernel, backward, (dy, filter), geometry, True)
     machine = dy.machine
     dx = empty(machine, geometry.in_shape, FLOAT32)
     if not zeros(dx, dy, filter):
@@ -104,4 +105,4 @@ def conv_backprop_filter(x: WasmArray, dy: WasmArray, *, geometry: Windows) -> A
         dfilter = depthwise.backprop_filter(x, dy, geometry=geometry)
         shape = geometry.filter_shape
         return dfilter if dfilter is NotImplemented else dfilter.view(shape)
-    return to_filter(_filter, conv_backprop_filter, x, dy, geometry)
+    return filter_gradient(_filter, conv_backprop_filter, x, dy, geometry)

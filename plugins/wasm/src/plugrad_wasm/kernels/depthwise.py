@@ -10,7 +10,7 @@ from plugrad.plugin import KernelTable
 
 from ..arrays import WasmArray, empty
 from ..launch import FLOAT32, Exports
-from ._windows import backward, forward, in_full, to_filter, zeros
+from ._windows import backward, convolve_any_dtype, filter_gradient, forward, zeros
 from .linalg import NOTHING
 
 kernels = KernelTable()
@@ -33,7 +33,9 @@ def convolved(
     if not _quick(x, windows):
         if end is not NOTHING:
             return NotImplemented
-        return in_full(_depthwise, conv, forward, (x, filter), windows, False)
+        return convolve_any_dtype(
+            _depthwise, conv, forward, (x, filter), windows, False
+        )
     machine = x.machine
     y = empty(machine, windows.out_shape, FLOAT32)
     if zeros(y, x, filter):
@@ -48,7 +50,9 @@ def backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) -> An
     """``npcm, tcm -> nptc``."""
     if not _quick(dy, geometry):
         kernel = backprop_input
-        return in_full(_depthwise, kernel, backward, (dy, filter), geometry, True)
+        return convolve_any_dtype(
+            _depthwise, kernel, backward, (dy, filter), geometry, True
+        )
     machine = dy.machine
     dx = empty(machine, geometry.in_shape, FLOAT32)
     if not zeros(dx, dy, filter):
@@ -62,7 +66,7 @@ def backprop_input(dy: WasmArray, filter: WasmArray, *, geometry: Windows) -> An
 @kernels("DepthwiseConv2dNativeBackpropFilter")
 def backprop_filter(x: WasmArray, dy: WasmArray, *, geometry: Windows) -> Any:
     """``nptc, npcm -> tcm``."""
-    dfilter = to_filter(_filter, backprop_filter, x, dy, geometry)
+    dfilter = filter_gradient(_filter, backprop_filter, x, dy, geometry)
     c, k = geometry.in_shape[-1], geometry.out_shape[-1]
     shape = (*geometry.window, c, k // max(c, 1))
     return dfilter if dfilter is NotImplemented else dfilter.view(shape)

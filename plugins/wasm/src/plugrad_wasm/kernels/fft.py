@@ -48,8 +48,8 @@ def _plan(machine: Machine, n: int, dtype: DType) -> Plan:
         ring = np.zeros(size, complex)
         ring[:n] = turns.conj()
         ring[size - n + 1 :] = ring[n - 1 : 0 : -1]
-        chirp = _sent(machine, turns, dtype)
-        spectrum = _sent(machine, np.fft.fft(ring) / size, dtype)
+        chirp = _upload_as(machine, turns, dtype)
+        spectrum = _upload_as(machine, np.fft.fft(ring) / size, dtype)
         factors = _factors(size)
     roots = np.exp(-2j * np.pi / size * np.arange(size))
     parts = np.concatenate([roots.real, roots.imag]).astype(HALF[dtype])
@@ -57,12 +57,12 @@ def _plan(machine: Machine, n: int, dtype: DType) -> Plan:
     return Plan(size, radices, upload(machine, parts), chirp, spectrum)
 
 
-def _sent(machine: Machine, z: Array, dtype: DType) -> WasmArray:
+def _upload_as(machine: Machine, z: Array, dtype: DType) -> WasmArray:
     native: WasmArray = upload(machine, z.astype(dtype))
     return native
 
 
-def _transformed(x: WasmArray, inverse: bool) -> Any:
+def _transform(x: WasmArray, inverse: bool) -> Any:
     shape = x.shape
     dtype = HALF[x.dtype]
     machine = x.machine
@@ -83,10 +83,10 @@ def _transformed(x: WasmArray, inverse: bool) -> Any:
 @kernels("FFT")
 def fft(input: WasmArray) -> Any:
     """Transform along the last axis."""
-    return _transformed(input, False)
+    return _transform(input, False)
 
 
 @kernels("IFFT")
 def ifft(input: WasmArray) -> Any:
     """Transform back along the last axis, and divide by n."""
-    return _transformed(input, True)
+    return _transform(input, True)

@@ -14,7 +14,7 @@ from plugrad.plugin import KernelTable
 from ..arrays import WasmArray
 from ..launch import FLOAT32
 from . import conv, linalg
-from .norm import a_channel
+from .norm import is_per_channel
 
 kernels = KernelTable()
 ACTIVATIONS = ["linear", "relu", "relu6", "leaky_relu", "prelu", "elu", "sigmoid"]
@@ -29,7 +29,7 @@ def _end(
     for x in xs:
         if x is not None and x.dtype is not FLOAT32:
             return None
-    if not all([x is None or a_channel(x, c) for x in more]):
+    if not all([x is None or is_per_channel(x, c) for x in more]):
         return None
     bias, slopes = [0 if x is None else x.pointer for x in more]
     return bias, slopes, ACTIVATIONS.index(activation), slope

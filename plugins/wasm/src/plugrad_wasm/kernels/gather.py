@@ -46,7 +46,7 @@ def int32_indices(indices: WasmArray) -> WasmArray:
     return native
 
 
-def mark(machine: Machine) -> WasmArray:
+def new_flag(machine: Machine) -> WasmArray:
     """Return a flag that C sets if an index is out of range."""
     bad = empty(machine, (), INT32)
     writable(bad)[...] = 0
@@ -91,7 +91,7 @@ def gather(x: WasmArray, indices: WasmArray, *, axis: int, batch_dims: int) -> A
     machine = x.machine
     y = empty(machine, (*lead, *outer, *middle[batch_dims:], *rest), x.dtype)
     targets = int32_indices(indices)
-    bad = mark(machine)
+    bad = new_flag(machine)
     sizes = machine.cached[describe]((n,))
     counts = prod(lead), prod(outer), prod(middle[batch_dims:])
     width = prod(rest) * x.dtype.itemsize
@@ -111,7 +111,7 @@ def gather_nd(params: WasmArray, indices: WasmArray) -> Any:
     machine = params.machine
     y = empty(machine, (*indices.shape[:-1], *rest), params.dtype)
     targets = int32_indices(indices)
-    bad = mark(machine)
+    bad = new_flag(machine)
     sizes = machine.cached[describe](lead or (0,))
     width = prod(rest) * params.dtype.itemsize
     if count:
@@ -161,7 +161,9 @@ def unsorted_segment_sum(
 ) -> Any:
     """Sum rows by id; ids out of range are left out."""
     shape = (num_segments, *x.shape[1:])
-    return added(x, int32_indices(segment_ids), mark(x.machine), (num_segments,), shape)
+    return added(
+        x, int32_indices(segment_ids), new_flag(x.machine), (num_segments,), shape
+    )
 
 
 @kernels("ScatterNd")
@@ -170,7 +172,7 @@ def scatter_nd(indices: WasmArray, updates: WasmArray, *, shape: Shape) -> Any:
     if updates.dtype.hasobject:
         return NotImplemented
     sizes = shape[: indices.shape[-1]]
-    bad = mark(updates.machine)
+    bad = new_flag(updates.machine)
     y = added(updates, int32_indices(indices), bad, sizes, shape)
     if not y.size:
         writable(bad)[...] = 1  # C has checked no index
@@ -189,7 +191,7 @@ def tensor_scatter_update(
     machine = tensor.machine
     y = upload(machine, download(tensor))
     targets = int32_indices(indices)
-    bad = mark(machine)
+    bad = new_flag(machine)
     how = machine.cached[describe](sizes or (0,))
     width = prod(rest) * tensor.dtype.itemsize
     pointers = updates.pointer, targets.pointer, y.pointer, bad.pointer

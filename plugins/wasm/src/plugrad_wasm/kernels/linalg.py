@@ -68,17 +68,17 @@ def _plan(
         return shape, m * prod(batch), n, k, 1, None
     if a[:-2] == b[:-2]:
         return shape, m, n, k, prod(batch), None
-    begins = [*_begins(a, batch), *_begins(b, batch)]
+    begins = [*_offsets(a, batch), *_offsets(b, batch)]
     return shape, m, n, k, prod(batch), describe(machine, tuple(begins))
 
 
-def _begins(shape: Shape, batch: Shape) -> list[int]:
+def _offsets(shape: Shape, batch: Shape) -> list[int]:
     """Return the offsets of the matrices of ``batch`` in an array of ``shape``."""
     numbers = np.arange(prod(shape[:-2])).reshape(shape[:-2])
     return np.broadcast_to(numbers * prod(shape[-2:]), batch).ravel().tolist()
 
 
-def packed(rows: int, columns: int, k: int) -> tuple[int, int]:
+def packing_sizes(rows: int, columns: int, k: int) -> tuple[int, int]:
     """Return the workspace of an int8 product in words, and the rows it packs at once.
 
     The workspace contains the epilogue of the columns and the packed rows: see
@@ -101,7 +101,7 @@ def matmul_integer(
     n = b.shape[1 - transpose_b]
     machine = a.machine
     wide = -(-n // 32) * 32
-    size, rows = packed(m, n, k)
+    size, rows = packing_sizes(m, n, k)
     size += wide * (1 + -(-k // 4))
     y = empty(machine, (m, n), INT32)
     memory = empty(machine, (size,), INT32)

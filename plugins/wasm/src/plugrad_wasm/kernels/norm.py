@@ -21,19 +21,19 @@ _layer_norm_grad = Exports("layer_norm_grad")
 @kernels("Softmax")
 def softmax(logits: WasmArray, *, axis: int) -> Any:
     """Subtract the maximum first, so that exp never overflows."""
-    return _along(logits, axis, 0)
+    return _softmax_along(logits, axis, 0)
 
 
 @kernels("LogSoftmax")
 def log_softmax(logits: WasmArray, *, axis: int) -> Any:
     """Subtract the maximum first, so that exp never overflows."""
-    return _along(logits, axis, 1)
+    return _softmax_along(logits, axis, 1)
 
 
-def _along(x: WasmArray, axis: int, log: int) -> Any:
+def _softmax_along(x: WasmArray, axis: int, log: int) -> Any:
     export, machine = _softmax[x.dtype], x.machine
     if export is None:
-        return wider(lambda x: _along(x, axis, log), None, (x,))
+        return wider(lambda x: _softmax_along(x, axis, log), None, (x,))
     shape = x.shape
     outer = prod(shape[:axis])
     n = shape[axis]
@@ -44,11 +44,11 @@ def _along(x: WasmArray, axis: int, log: int) -> Any:
     return y
 
 
-def _back(dy: WasmArray, y: WasmArray, log: int) -> Any:
+def _softmax_backward(dy: WasmArray, y: WasmArray, log: int) -> Any:
     """Return the gradient of softmax or its logarithm along the last axis."""
     export, machine = _softmax_grad[y.dtype], y.machine
     if export is None:
-        return wider(lambda dy, y: _back(dy, y, log), None, (dy, y))
+        return wider(lambda dy, y: _softmax_backward(dy, y, log), None, (dy, y))
     dx = empty(machine, y.shape, y.dtype)
     n = y.shape[-1]
     if dx.size:
@@ -56,8 +56,8 @@ def _back(dy: WasmArray, y: WasmArray, log: int) -> Any:
     return dx
 
 
-kernels["plugrad_wasm.SoftmaxGrad"] = lambda dy, y: _back(dy, y, 0)
-kernels["plugrad_wasm.LogSoftmaxGrad"] = lambda dy, y: _back(dy, y, 1)
+kernels["plugrad_wasm.SoftmaxGrad"] = lambda dy, y: _softmax_backward(dy, y, 0)
+kernels["plugrad_wasm.LogSoftmaxGrad"] = lambda dy, y: _softmax_backward(dy, y, 1)
 
 
 @kernels("FusedBatchNorm")
@@ -74,7 +74,7 @@ def fused_batch_norm(
     export, machine = _batch_norm[x.dtype], x.machine
     c = x.shape[-1] if x.shape else 1
     more = [t for t in (mean, variance, scale, offset) if t is not None]
-    fit = [t.dtype is x.dtype and a_channel(t, c) for t in more]
+    fit = [t.dtype is x.dtype and is_per_channel(t, c) for t in more]
     if export is None or not all(fit):
         return NotImplemented
     y = empty(machine, x.shape, x.dtype)
@@ -86,7 +86,7 @@ def fused_batch_norm(
     return y
 
 
-def a_channel(x: WasmArray, c: int) -> bool:
+def is_per_channel(x: WasmArray, c: int) -> bool:
     """Return whether ``x`` has one number for each of the ``c`` channels."""
     return prod(x.shape) == c and (c == 1 or x.shape[-1] == c)
 
@@ -135,7 +135,7 @@ def layer_norm_grad(
     """Return the gradient over the last axis; the scale has the shape of a row."""
     export, machine = _layer_norm_grad[x.dtype], x.machine
     n = x.shape[-1] if x.shape else 0
-    one = scale is None or a_channel(scale, n)
+    one = scale is None or is_per_channel(scale, n)
     if export is None or axis != (len(x.shape) - 1,) or not one:
         return NotImplemented
     dx = empty(machine, x.shape, x.dtype)

@@ -45,7 +45,9 @@ _avg_grad = Exports("avg_pool_grad")
 _argmax = Exports("pool_argmax")
 
 
-def _back(exports: Exports, geometry: Windows, dy: WasmArray, *xs: WasmArray) -> Any:
+def _backward(
+    exports: Exports, geometry: Windows, dy: WasmArray, *xs: WasmArray
+) -> Any:
     export, machine = exports[dy.dtype], dy.machine
     if export is None or any([x.dtype is not dy.dtype for x in xs]):
         return NotImplemented
@@ -62,14 +64,14 @@ def max_pool_grad(
     dy: WasmArray, x: WasmArray, y: WasmArray, *, geometry: Windows
 ) -> Any:
     """Add each cotangent to the first kernel position that has the maximum."""
-    return _back(_max_grad, geometry, dy, x, y)
+    return _backward(_max_grad, geometry, dy, x, y)
 
 
 @kernels("AvgPool3DGrad")
 @kernels("AvgPoolGrad")
 def avg_pool_grad(dy: WasmArray, x: WasmArray | None, *, geometry: Windows) -> Any:
     """Add an equal share of each cotangent to each kernel position."""
-    return _back(_avg_grad, geometry, dy)
+    return _backward(_avg_grad, geometry, dy)
 
 
 @kernels("MaxPoolWithArgmax")

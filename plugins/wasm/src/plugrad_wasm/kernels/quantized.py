@@ -16,7 +16,7 @@ from plugrad.plugin import KernelTable, prepared
 from ..arrays import WasmArray, empty
 from ..launch import FLOAT32, INT32
 from ._windows import forward
-from .linalg import packed
+from .linalg import packing_sizes
 
 kernels = KernelTable()
 INT8 = np.dtype("int8")
@@ -45,7 +45,7 @@ def conv(x: WasmArray, filter: WasmArray, *end: Any, geometry: Windows) -> Any:
     """Convolve: multiply the windows by the filter."""
     n = geometry.out_shape[-1]
     k = prod(geometry.filter_shape[:-1])
-    words, rows = packed(prod(geometry.out_shape[:-1]), n, k)
+    words, rows = packing_sizes(prod(geometry.out_shape[:-1]), n, k)
     how = x.machine.cached[forward](geometry)
     name = "quantized_conv_i8"
     return _run(name, (how,), (x, filter), end, geometry.out_shape, words, rows)
@@ -56,7 +56,7 @@ def matmul(a: WasmArray, b: WasmArray, *end: Any) -> Any:
     """Multiply all rows by the weights."""
     m = prod(a.shape[:-1])
     (k, n) = b.shape
-    words, rows = packed(m, n, k)
+    words, rows = packing_sizes(m, n, k)
     shape = (*a.shape[:-1], n)
     more = (rows, m, n, k)
     return _run("quantized_matmul_i8", (), (a, b), end, shape, words, *more)
@@ -67,7 +67,7 @@ def depthwise(x: WasmArray, filter: WasmArray, *end: Any, geometry: Windows) -> 
     """Convolve each channel separately, if it has one output."""
     if prod(geometry.window) > MAX_POSITIONS or filter.shape[-1] != 1:
         return NotImplemented
-    words, _ = packed(0, geometry.out_shape[-1], 0)
+    words, _ = packing_sizes(0, geometry.out_shape[-1], 0)
     how = x.machine.cached[forward](geometry)
     return _run(DEPTHWISE, (how,), (x, filter), end, geometry.out_shape, words)
 

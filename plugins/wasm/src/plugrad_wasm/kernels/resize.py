@@ -15,7 +15,7 @@ from plugrad.plugin import KernelTable
 from ..arrays import DType, Shape, WasmArray, describe, empty, upload
 from ..launch import FLOAT32, Exports, wider
 from ..runtime import Machine, cache_size
-from .gather import check_axis, gather, int32_indices, mark
+from .gather import check_axis, gather, int32_indices, new_flag
 
 kernels = KernelTable()
 _mix = Exports("mix")
@@ -42,11 +42,11 @@ def _terms(
     return found
 
 
-def _mixed(x: WasmArray, geometry: Resizing, linear: bool, back: bool) -> Any:
+def _weighted_sums(x: WasmArray, geometry: Resizing, linear: bool, back: bool) -> Any:
     """Compute weighted sums along both axes, first the one that shrinks more."""
     export, machine = _mix[x.dtype], x.machine
     if export is None:
-        return wider(lambda x: _mixed(x, geometry, linear, back), None, (x,))
+        return wider(lambda x: _weighted_sums(x, geometry, linear, back), None, (x,))
     tables = machine.cached[_terms](geometry, x.dtype, linear, back)
     gain = [terms.size / max(x.shape[axis], 1) for axis, terms in enumerate(tables, 1)]
     for axis in (1, 2) if gain[0] <= gain[1] else (2, 1):
@@ -66,7 +66,7 @@ def _mixed(x: WasmArray, geometry: Resizing, linear: bool, back: bool) -> Any:
 @kernels("ResizeBilinear")
 def resize_bilinear(images: WasmArray, *, geometry: Resizing) -> Any:
     """Interpolate; a position exactly on a pixel reads only that pixel."""
-    return _mixed(images, geometry, True, False)
+    return _weighted_sums(images, geometry, True, False)
 
 
 @kernels("ResizeBilinearGrad")
@@ -74,7 +74,7 @@ def resize_bilinear_grad(
     images: WasmArray | None, dy: WasmArray, *, geometry: Resizing
 ) -> Any:
     """Add the weighted cotangent of each position to its neighbouring pixels."""
-    return _mixed(dy, geometry, True, True)
+    return _weighted_sums(dy, geometry, True, True)
 
 
 @kernels("ResizeNearestNeighborGrad")
@@ -82,7 +82,7 @@ def resize_nearest_neighbor_grad(
     images: WasmArray | None, dy: WasmArray, *, geometry: Resizing
 ) -> Any:
     """Add each cotangent to the pixel that was read."""
-    return _mixed(dy, geometry, False, True)
+    return _weighted_sums(dy, geometry, False, True)
 
 
 @cache_size(256)
@@ -117,7 +117,7 @@ def crop_and_resize(
     count, batch = boxes.shape[0], image.shape[0]
     y = empty(machine, (count, *crop_size, image.shape[3]), FLOAT32)
     which = int32_indices(box_ind)
-    bad = mark(machine)
+    bad = new_flag(machine)
     sizes = machine.cached[describe]((*image.shape, *crop_size))
     pointers = (t.pointer for t in (image, boxes, which, y, bad))
     how = (count, sizes.pointer, method == "nearest", extrapolation_value)
