@@ -42,6 +42,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import records
 import workloads
 from peers import gpu_cases
 from peers.definitions import WORKLOADS
@@ -301,6 +302,26 @@ def _summary(report: Report, by_peer: dict[str, dict[str, float]]) -> None:
         )
 
 
+def record(
+    found: dict[str, dict[str, Any]], given: argparse.Namespace
+) -> dict[str, Any]:
+    """Return the times of the workloads as a record, without those of wrong results."""
+    names = ["opencl-mixed", *(f"{peer}-cuda" for peer in given.peers)]
+    rows = []
+    for name, values in found["workloads"].items():
+        if "us" in values:  # a summary has none
+            us = {k: t for k, t in values["us"].items() if k not in values["differ"]}
+            rows.append([name, *map(us.get, names)])
+    known = {
+        "question": "How fast are the workloads on a GPU?",
+        "unit": "us",
+        "columns": ["workload", *names],
+        "rows": rows,
+    }
+    device = found.get("device", {}).get("name")  # else it is that of the host
+    return known | ({"machine": device} if device else {})
+
+
 PARTS: dict[str, Callable[[Report, Contestants, argparse.Namespace], None]] = {
     "device": device,
     "launches": launches,
@@ -351,6 +372,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small sizes, for tests")
     parser.add_argument("--python", default=sys.executable, help="of the peers")
     parser.add_argument("--json", type=Path, help="write the report to this file")
+    records.add_option(parser)
     given = parser.parse_args(arguments)
     for kind, chosen, known in (
         ("part", given.only, parts),
@@ -377,6 +399,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "workloads" in given.only:
         run_workloads(report, given)
     report.write()
+    if given.record and "workloads" in given.only:
+        records.write(given.record, **record(report.found, given))
     if report.left_out:
         print(f"\nno time for {len(report.left_out)} rows:", flush=True)
         print("\n".join(report.left_out), flush=True)

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import records
 from optimizers import take_turn
 from workloads import environment
 
@@ -241,6 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--python", default=sys.executable, help="that has PyTorch")
     parser.add_argument("--out", type=Path, help="folder for curves and samples")
+    records.add_option(parser)
     parser.add_argument("--sample", type=int, default=500, help="characters")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -255,6 +257,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rates = zip(x["tokens"], first, strict=True)
         shown = "".join(f"{rate:10.0f}{rate / of:8.2f}" for rate, of in rates)
         print(f"{name:12}{shown}  {x['losses'][0]:.4f} {x['losses'][-1]:.4f}")
+    if given.record:
+        records.write(
+            given.record,
+            question="How many tokens per second does training of a model process?",
+            threads=given.threads,
+            unit="tokens/s",
+            columns=["contestant", "tokens"],
+            rows=[[name, x["tokens"][0]] for name, x in found.items()],
+        )
     if given.out:
         write_results(found, given.out)
         for name, x in found.items():

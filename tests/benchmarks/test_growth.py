@@ -1,16 +1,16 @@
-"""``benchmarks/growth.py`` and ``memory.py``: sizes, tables and the chart."""
+"""``benchmarks/growth.py`` and ``memory.py``: sizes, tables and records."""
 
 import json
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks import records
+
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture
@@ -56,39 +56,40 @@ def test_weights_keep_their_size(growth):
     assert definitions.scaled_inputs("cnn_train", inputs, 1 / 16)["x"].shape[0] == 2
 
 
-def test_a_run_prints_draws_and_writes(tmp_path):
-    chart = tmp_path / "chart.svg"
+def test_a_run_prints_and_writes(tmp_path):
+    record = tmp_path / "record.json"
     report = tmp_path / "report.json"
     arguments = ["--only", "add_8,sum_rows", "--turns", "short", "--seconds", "0.01"]
-    arguments += ["--peers", "numpy", "--svg", str(chart), "--json", str(report)]
+    arguments += ["--peers", "numpy", "--record", str(record), "--json", str(report)]
     lines = run("growth.py", *arguments).splitlines()
     assert lines[0].split()[-5:] == ["1/16", "1/4", "1", "4", "16"]
-    assert [line.split()[:2] for line in lines[1:]] == [
-        [name, one] for name in ("add_8", "sum_rows") for one in ("cpu", "numpy")
-    ]
+    pairs = [(name, one) for name in ("add_8", "sum_rows") for one in ("cpu", "numpy")]
+    assert [tuple(line.split()[:2]) for line in lines[1:]] == pairs
     curves = json.loads(report.read_text())["ns"]
     assert all(min(curve) > 0 for of in curves.values() for curve in of.values())
-    drawn = ET.parse(chart).getroot()
-    assert len(drawn.findall(f".//{SVG}polyline")) == 4
-    assert len(drawn.findall(f".//{SVG}circle")) == 20
+    found = records.read(record)
+    assert [row[:2] for row in found.rows] == pairs
+    assert float(found.rows[0][2]) == pytest.approx(curves["add_8"]["cpu"][0], rel=1e-3)
+    assert str(tmp_path) not in record.read_text()
 
 
-def test_what_is_wrong_or_fails_has_no_point(growth):
+def test_what_is_wrong_or_fails_has_no_time(growth):
     curves = {"exp_1m": {"cpu": [1.0, None, 2.0, 4.0, 8.0], "torch": [None] * 5}}
     assert growth.table(curves).splitlines()[2].split() == ["exp_1m", "torch", *"-----"]
-    drawn = ET.fromstring(growth.svg(curves))
-    assert len(drawn.findall(f".//{SVG}circle")) == 4
-    nothing = growth.svg({"exp_1m": {"cpu": [None] * 5}})
-    assert "exp_1m: no times" in nothing
+    rows = growth.record(curves, growth.options([]))["rows"]
+    assert rows[0] == ["exp_1m", "cpu", 1.0, None, 2.0, 4.0, 8.0]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 def test_memory(tmp_path):
-    report = tmp_path / "report.json"
+    report, record = tmp_path / "report.json", tmp_path / "record.json"
     arguments = ["--only", "mlp_train", "--size", "16", "--json", str(report)]
+    arguments += ["--record", str(record)]
     text = run("memory.py", *arguments)
     assert text.splitlines()[1].split()[:2] == ["mlp_train", "cpu"]
     found = json.loads(report.read_text())["mlp_train"]["cpu"]
     hidden = 2048 * (256 + 128) * 4  # bytes: activations that the gradient needs
     assert 2 * hidden < found["peak"] < 40 * hidden
     assert found["usage"]["bytes"] >= 2048 * 784 * 4
+    megabytes = records.read(record).column("peak")["mlp_train"]
+    assert megabytes == pytest.approx(found["peak"] / 1e6, rel=1e-3)
