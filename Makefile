@@ -26,7 +26,8 @@
 #   make compat               the plugins of each release with the current core, and the
 #                             other way round
 #   make version NEW=0.2.0    write the version into every distribution
-#   make docs                 write what is derived: docs/kernels.md, docs/names.md, types
+#   make docs                 write what is derived: docs/kernels.md, docs/names.md, types,
+#                             tables and charts of benchmarks
 #   make site                 build the documentation as a site, and check it: build/site
 #   make site-serve           show it at http://127.0.0.1:8000 while you write
 #   make notebooks            execute the notebooks of examples/notebooks

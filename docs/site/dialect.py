@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from html import escape
 
+PICTURE = re.compile(
+    r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">'
+    r'<img alt="([^"]+)" src="([^"]+)"></picture>'
+)
 TABLE_ROW = re.compile(r"(?m)^\|.*$")
 CODE_WITH_BAR = re.compile(r"`([^`]*\\\|[^`]*)`")
 
@@ -19,6 +23,18 @@ def slug(heading: str, separator: str) -> str:
     """
     text = re.sub(r"<[^>]*>|[^\w\- ]", "", heading.lower())
     return text.replace(" ", separator)
+
+
+def themed_pictures(text: str) -> str:
+    """Return Markdown whose pictures follow the theme of the page, not the system's.
+
+    Examples:
+        >>> dark = '<source media="(prefers-color-scheme: dark)" srcset="b-dark.svg">'
+        >>> themed_pictures(f'<picture>{dark}<img alt="a" src="b.svg"></picture>')
+        '![a](b.svg#only-light)![a](b-dark.svg#only-dark)'
+
+    """
+    return PICTURE.sub(r"![\2](\3#only-light)![\2](\1#only-dark)", text)
 
 
 def escape_bars(text: str) -> str:

@@ -79,6 +79,7 @@ def on_page_markdown(
 
     The description of the page, for search engines, is its first paragraph.
     """
+    markdown = dialect.themed_pictures(markdown)
     if (found := cards.description(markdown)) and page.file.src_uri != "index.md":
         page.meta.setdefault("description", found)
     if page.file.generated_by is None:

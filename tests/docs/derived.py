@@ -1,11 +1,13 @@
 """Derived files: ``tensor/methods.pyi``, a table of ``docs/names.md``, and diagrams.
 
-How pages say to install a distribution, and the code of translations, are derived, too.
+How pages say to install a distribution, the figures and charts of benchmarks, and the
+code of translations are derived, too.
 
 ``python -m tests.docs.derived``, which ``make docs`` runs, writes them.
 """
 
 import ast
+import functools
 import inspect
 import re
 import subprocess
@@ -18,6 +20,7 @@ from plugrad._src.ops import operators
 from plugrad._src.registry import install
 from plugrad._src.tools.names import ROWS as OTHERS
 
+from benchmarks import records, report
 from docs.site import diagrams, translations
 from tests.docs.blocks import texts
 from tests.surface import ops
@@ -219,9 +222,25 @@ def installation(marker):
     return f"{head}\n```sh\n{install.command(*names)}\n```"
 
 
-def installs(path):
-    """Return the text of a page that says how to install something."""
-    return INSTALL.sub(installation, path.read_text())
+# --- benchmarks ------------------------------------------------------------------
+
+
+@functools.cache
+def results():
+    """Return the records of the benchmarks."""
+    return records.read_all()
+
+
+@functools.cache
+def charts():
+    """Return the charts of the benchmarks by path."""
+    return report.chart_files(results())
+
+
+def page(path):
+    """Return the text of a page with installations and figures as they should be."""
+    text = INSTALL.sub(installation, path.read_text())
+    return report.fill(text, path.relative_to(ROOT).as_posix(), results())
 
 
 # --- translations ----------------------------------------------------------------
@@ -235,10 +254,11 @@ def translated(path):
 
 FILES = {STUB: methods, NAMES: names}
 FILES |= {
-    ROOT / path: partial(installs, ROOT / path)
+    ROOT / path: partial(page, ROOT / path)
     for path, text in texts().items()
-    if "<!-- install: " in text
+    if "<!-- install: " in text or "<!-- results: " in text
 }
+FILES |= {path: lambda path=path: charts()[path] for path in report.chart_paths()}
 FILES |= {ROOT / path: partial(translated, path) for path in translations.pages()}
 FILES |= {path: partial(diagrams.derive, path) for path in diagrams.FILES}
 

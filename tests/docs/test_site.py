@@ -4,8 +4,10 @@ MkDocs is not needed here: ``make site`` builds the site and runs its checks.
 """
 
 import ast
+import datetime
 import doctest
 import json
+import math
 import re
 import tomllib
 from fnmatch import fnmatch
@@ -303,25 +305,48 @@ def test_every_mark_has_a_part():
     assert {*marks} == {*made.PARTS}
 
 
+FRONT = {  # record: the columns whose ratios the rows of the front page are means of
+    "workloads-xeon-1": [
+        ("torch", "cpu"),
+        ("torch", "cpu-jit-own"),
+        ("jax-jit", "cpu-jit-own"),
+    ],
+    "gpu-workloads-h100": [("torch-cuda", "opencl-mixed")],
+}
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
 def test_figures_of_a_page_are_those_of_the_benchmarks(page):
-    """The table holds geometric means of docs/benchmarks.md, and their dates."""
-    benchmarks = (ROOT / "docs" / "benchmarks.md").read_text()
-    cpu = re.search(r"^geometric mean +([\d.]+) +([\d.]+) +([\d.]+)$", benchmarks, re.M)
-    gpu = re.search(r"^\| geometric mean \|[ |]*\| ([\d.]+) \|$", benchmarks, re.M)
-    first = benchmarks.partition("```\nus ")[2].partition("\ngeometric mean")[0]
-    rows = [line.split() for line in first.splitlines()[1:]]
-    jitted = [row for row in rows if row[2] != "-"]
-    on_gpu = benchmarks[: gpu.start()].rpartition("---: |\n")[2].splitlines()
-    counts = [len(rows), len(jitted), len(jitted), len(on_gpu)]
+    """The table holds geometric means of recorded times, and their dates."""
+    expected, days = [], []
+    for name, pairs in FRONT.items():
+        path = ROOT / "benchmarks" / "results" / f"{name}.json"
+        record = json.loads(path.read_text())
+        day = datetime.date.fromisoformat(record["date"])
+        days.append(f"{day.day} {day:%B %Y}")
+        for pair in pairs:
+            peer, ours = map(record["columns"].index, pair)
+            ratios = [row[peer] / row[ours] for row in record["rows"] if row[ours]]
+            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+            expected.append((str(len(ratios)), f"{mean:.2f}"))
     text = (ROOT / page).read_text().partition("## How fast it is")[2]
-    shown = re.findall(r"^\|.*\| (\d+) \| ([\d.]+) \|$", text, re.M)
-    ratios = [*cpu.groups(), gpu[1]]
-    assert shown == [(str(n), ratio) for n, ratio in zip(counts, ratios, strict=True)]
-    days = re.findall(r"\d+ November 2026", text)
-    assert len(days) == 2
-    for day in days:
-        assert re.search(day.replace(" ", r"\s+"), benchmarks), day
+    text = text.partition("\n## ")[0]
+    assert re.findall(r"^\|.*\| (\d+) \| ([\d.]+) \|$", text, re.M) == expected
+    assert re.findall(r"\d+ \w+ 20\d\d", text) == days
+
+
+@pytest.mark.parametrize(
+    "page", [p for p, text in texts().items() if "<picture" in text]
+)
+def test_charts_have_a_light_and_a_dark_form(page):
+    text = texts()[page]
+    found = dialect.PICTURE.findall(text)
+    assert len(found) == text.count("<picture>")
+    for dark, alternative, light in found:
+        assert dark == light.replace(".svg", "-dark.svg")
+        assert re.search(r"\w \w", alternative)
+        for image in (light, dark):
+            assert ((ROOT / page).parent / image).exists()
 
 
 # --- diagrams --------------------------------------------------------------------
