@@ -325,9 +325,11 @@ def _panel(
     found = [x for curve, _ in curves for x in curve if x is not None]
     if not found:
         return [*parts, _text(AXES_LEFT, 40, "no times", theme.muted)]
-    low, high = math.log10(min(found)), math.log10(max(found))
+    low = math.log10(min(found))
+    high = math.log10(max(found))
     room = max(0.0, 1 - (high - low)) / 2 + 0.05
-    low, high = low - room, high + room
+    low -= room
+    high += room
 
     def x(number: int) -> float:
         return AXES_LEFT + width * number / (len(ticks) - 1)
@@ -348,13 +350,15 @@ def _panel(
         parts.append(_text(*at, label, theme.text, anchor="end", size=SMALL_SIZE))
     for curve, color in curves:
         points = [(x(i), y(v)) for i, v in enumerate(curve) if v is not None]
-        line = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
-        parts.append(
-            f'<polyline points="{line}" fill="none" stroke="{color}" '
-            'stroke-width="1.5"/>'
-        )
-        parts += [
-            f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2.5" fill="{color}"/>'
-            for a, b in points
-        ]
+        parts += _curve(points, color)
     return parts
+
+
+def _curve(points: Sequence[tuple[float, float]], color: str) -> list[str]:
+    """Return a line through points, and a dot at each."""
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    dots = [
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{color}"/>' for x, y in points
+    ]
+    stroke = f'fill="none" stroke="{color}" stroke-width="1.5"'
+    return [f'<polyline points="{line}" {stroke}/>', *dots]

@@ -136,7 +136,7 @@ class Model:
         """Return the outputs with the given parameters replaced."""
         program: TfjsProgram = self._program
         with on_backend(self.backend):
-            all_params = {**self._params(), **self._checked("apply", params)}
+            all_params = {**self._params(), **self._check_params("apply", params)}
             values = bind_inputs(self.inputs, args, named)
             rows = zip(self.inputs, values, strict=True)
             results = program.run(all_params, [_as_input(*row) for row in rows])
@@ -169,7 +169,7 @@ class Model:
 
         """
         program: TfjsProgram = self._program
-        new_params = self._checked("save", params or {})
+        new_params = self._check_params("save", params or {})
         arrays = {**program.params, **program.constants}
         new = {
             k: pg.asarray(x).numpy().astype(arrays[k].dtype)

@@ -21,7 +21,7 @@ import plugrad as pg
 
 from ..dtypes import dtype_of
 from ..registry import Value, op
-from .conv import conv, filter_of, of_two_axes
+from .conv import conv, filter_of, window_options_2d
 from .elementwise import bounds
 from .windows import WINDOW, Window, to_channels_first, to_channels_last
 
@@ -281,7 +281,7 @@ def quantized_conv(
     options = window.arguments(x, window.kernel_shape)
     if w.dtype == np.float32:
         return _convolve_in_pieces(x, w, x_zero, epilogue, window, group, channels_last)
-    options = of_two_axes(options) if n == 1 else options
+    options = window_options_2d(options) if n == 1 else options
     x_2d = x if n == 2 else pg.expand_dims(x, 1)
     x_zero = None if x_zero is None else pg.reshape(x_zero, ())
     if rest is None:
