@@ -1,4 +1,4 @@
-"""``python -m plugrad``: what is installed, what runs where, and why."""
+"""Run ``python -m plugrad``: report what is installed, what runs where, and why."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Fourier transforms, of one axis or several, with the names of ``numpy.fft``."""
+"""Fourier transforms along one or several axes, named as in ``numpy.fft``."""
 
 from ._src.ops.signal.fft import (
     __doc__ as __doc__,

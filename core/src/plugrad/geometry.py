@@ -1,7 +1,7 @@
 """Shape rules that both ops and backends need, as pure functions of shapes.
 
-An op works a rule out once and hands the result to the kernel as an attribute, so no
-backend ever recomputes (or disagrees about) an output shape.
+An op applies a rule once and passes the result to the kernel as an attribute, so no
+backend recomputes an output shape, or disagrees about it.
 
 Map: ``Windows`` of convolutions and pooling, made by ``windows``, ``convolution`` and
 ``depthwise``; ``Resizing`` and ``Rotation`` of images; axes; shapes; strides.
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from ._src.resampling import Rotation as Rotation
     from ._src.windows import Phase as Phase
     from ._src.windows import Windows as Windows
-else:  # imported at their first use, as Python takes 0.4 ms for each frozen dataclass
+else:  # imported at their first use: creating a frozen dataclass takes 0.4 ms
     _MODULES = {"Phase": "windows", "Windows": "windows"}
     _MODULES |= {"Resizing": "resampling", "Rotation": "resampling"}
 
@@ -73,10 +73,11 @@ else:  # imported at their first use, as Python takes 0.4 ms for each frozen dat
 
 
 def _remembered(function: Callable[P, Windows]) -> Callable[P, Windows]:
-    """Return ``function`` with a cache of its calls with hashable arguments.
+    """Return ``function`` with a cache of its results for hashable arguments.
 
-    It caches before arguments are parsed, because parsing takes longer than a small
-    convolution. ``1``, ``1.0`` and ``True`` are equal, so the key includes their types.
+    The cache comes before the parsing of arguments, because parsing takes longer than a
+    small convolution. ``1``, ``1.0`` and ``True`` are equal, so the key includes their
+    types.
     """
     memory: dict[Any, Windows] = {}
 
@@ -126,19 +127,19 @@ def windows(
         shape: Batch, spatial axes, channels.
         window: The number of elements of a window, for each axis or for all.
         strides: Steps between the beginnings of neighbouring windows.
-        pad: ``"same"`` gives ``ceil(size / stride)`` windows, odd padding behind;
-            ``"valid"`` pads nothing; a number pads all ends; pairs (before, after) pad
-            each axis.
+        pad: ``"same"`` gives ``ceil(size / stride)`` windows, and an odd element of
+            padding is at the end; ``"valid"`` pads nothing; a number pads all ends;
+            pairs (before, after) pad each axis.
         dilations: Steps between neighbouring elements of one window.
-        dim_rounding_mode: The treatment of a last step that is cut off, with a number
-            or pairs as ``pad``: ``"floor"`` (the default) drops it, ``"ceil"`` keeps
-            it, ``"ceil_inside"`` keeps it unless the window would begin in the padding
-            behind the input (PyTorch's ``ceil_mode``), ``"round"`` keeps it from one
-            half on.
-        channels: Of the output; by default those of ``shape``.
+        dim_rounding_mode: What to do with a last step that is incomplete, if ``pad`` is
+            a number or pairs: ``"floor"`` (the default) drops it, ``"ceil"`` keeps it,
+            ``"ceil_inside"`` keeps it unless the window would begin in the padding
+            after the input (PyTorch's ``ceil_mode``), ``"round"`` keeps it if at least
+            half of it fits.
+        channels: The channels of the output; by default those of ``shape``.
         groups: See ``Windows``.
-        output_sizes: The number of windows on each axis, where the output is given; the
-            rounding that leads there is found.
+        output_sizes: The number of windows on each axis, if the output is given. Then
+            the rounding mode is chosen that leads to it.
 
     """
     n = len(shape) - 2
@@ -270,7 +271,10 @@ def _rounding(op: str, given: object, pad: object) -> str | None:
 
 
 def _steps(room: int, stride: int, rounding: str | None, count: int | None) -> int:
-    """Return the number of steps that fit into ``room``, rounded as given or to fit."""
+    """Return the number of steps that fit into ``room``.
+
+    It is rounded by ``rounding``; if that is None, up if this gives ``count`` windows.
+    """
     up = -(-room // stride)
     if rounding == "round":
         return (2 * room + stride) // (2 * stride)
@@ -361,7 +365,7 @@ def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def pairs(op: str, name: str, given: object, count: int) -> tuple[Pair, ...]:
-    """Return ``count`` pairs (before, after) of sizes, one an axis."""
+    """Return ``count`` pairs (before, after) of sizes, one for each axis."""
     found = [integers(op, name, row) for row in entries(given) or ()]
     if len(found) != count or any(len(row) != 2 or min(row) < 0 for row in found):
         raise ValueError(
@@ -419,7 +423,7 @@ def broadcast_strides(shape: Sequence[int], rank: int) -> Shape:
 def collapse_axes(
     shape: Sequence[int], *strides: Sequence[int]
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the axes of a loop over ``shape``, as few as possible.
+    """Return the fewest axes with which a loop can run over ``shape``.
 
     Neighbouring axes become one where all strides allow it; axes of size 1 disappear.
 

@@ -1,16 +1,16 @@
-"""For authors of importers: shared parts of loading and running model files.
+"""Shared parts of importers, which load and run model files.
 
-plugrad-onnx and plugrad-tfjs are built on it, and importers of other formats can be.
-``import plugrad`` does not import this module. A loader collects all problems of a
+plugrad-onnx and plugrad-tfjs are built on this module; use it for importers of other
+formats. ``import plugrad`` does not import it. A loader collects all problems of a
 file, and raises them together::
 
     def load(path, *, backend=None, budget=None):
         budget = pg.Budget.started(budget, "load")
         with importing.loading():
             nodes, problems = read(budget.read(path))
-            order, circle = importing.in_order({n.name: n.inputs for n in nodes})
-            if circle:
-                problems.append(f"nodes in a circle: {' -> '.join(circle)}")
+            order, cycle = importing.in_order({n.name: n.inputs for n in nodes})
+            if cycle:
+                problems.append(f"nodes in a cycle: {' -> '.join(cycle)}")
             if problems:
                 raise importing.ModelError(problems)
             ...
@@ -115,11 +115,11 @@ def printable(text: str) -> str:
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """Return a block that turns exhausted resources into a ``ModelError``.
+    """Return a context manager that turns exhausted resources into a ``ModelError``.
 
     Returns:
-        A context manager. A ``BudgetError``, ``RecursionError`` or ``MemoryError`` of
-        its block is raised as a ``ModelError``; all others pass.
+        A context manager. A ``BudgetError``, ``RecursionError`` or ``MemoryError`` in
+        its block becomes a ``ModelError``; other exceptions are not changed.
 
     Raises:
         ModelError: The block exceeds the budget, Python's stack or the memory.
@@ -151,12 +151,12 @@ def loading() -> Iterator[None]:
 def input_counts(
     function: Callable[..., Any], *, without: Collection[str] = ()
 ) -> tuple[int, float]:
-    """Return the least and the greatest number of positional inputs of a function.
+    """Return the minimum and the maximum number of positional inputs of a function.
 
     Args:
         function: The function of a node: inputs by position, attributes by keyword
             only.
-        without: Names of positional parameters that are no inputs.
+        without: Names of positional parameters that are not inputs.
 
     Returns:
         Two numbers; the second is infinity for a function with ``*args``.
@@ -179,8 +179,8 @@ def inputs_text(least: int, most: float) -> str:
     """Return a number of inputs in words, for messages.
 
     Args:
-        least: The lowest number.
-        most: The highest one, or infinity.
+        least: The minimum.
+        most: The maximum, or infinity.
 
     Returns:
         "2 inputs", "2 or 3 inputs", "2 to 5 inputs", or "2 inputs or more".
@@ -208,8 +208,8 @@ class ValueInfo:
     Attributes:
         name: The name in the file.
         dtype: The dtype; None for a sequence, or if the file does not give it.
-        shape: The sizes, a name or None for each that is not known; None: no rank is
-            known.
+        shape: The size of each axis, or a name or None if the size is not known. None
+            if not even the rank is known.
 
     Example:
         >>> from plugrad import importing
@@ -232,7 +232,7 @@ class ValueInfo:
         return printable(f"{self.name}: {kind}{sizes}")
 
     def fits(self, shape: Sequence[int]) -> bool:
-        """Return whether a value of this shape can be the input."""
+        """Return whether a value with this shape is accepted as the input."""
         if self.shape is None:
             return True
         pairs = zip(shape, self.shape, strict=False)
@@ -307,10 +307,10 @@ def open_backend(who: str, backend: str) -> Runtime:
 
 
 def on_backend(backend: str | None) -> AbstractContextManager[Any]:
-    """Return a block in which the backend of a model is active.
+    """Return a context manager that makes the backend of a model active.
 
     Args:
-        backend: The name of a backend; None: the block changes nothing.
+        backend: The name of a backend; None changes nothing.
 
     Returns:
         A context manager.
@@ -332,17 +332,17 @@ def in_order(needs: Mapping[N, Iterable[N]]) -> tuple[list[N], list[N]]:
     """Return nodes in an order in which they can run.
 
     Whenever several nodes are ready, the one that is first in ``needs`` comes next. So
-    the order is always the same, and that of ``needs`` is kept if it is one.
+    the result is deterministic, and if the order of ``needs`` is valid, it is kept.
 
     Args:
         needs: For each node, the names that it needs. Names that are not nodes are
             available from the start.
 
     Returns:
-        The nodes, each after those that it needs, and a circle: nodes that wait for
-        each other, each before one that needs it, the first one again at the end.
-        Without a circle the second list is empty; else the nodes of circles, and those
-        that need them, are not in the first list.
+        The nodes, each after those that it needs; and a cycle of nodes that need each
+        other, or an empty list. In the cycle, each node comes before one that needs it,
+        and the first node is repeated at the end. If there is a cycle, its nodes and
+        those that depend on it are missing from the first list.
 
     Example:
         >>> from plugrad import importing
@@ -358,13 +358,13 @@ def in_order(needs: Mapping[N, Iterable[N]]) -> tuple[list[N], list[N]]:
     if _is_ordered(rows):
         return [*rows], []
     names = [*rows]
-    circle = list[N]()
+    cycle = list[N]()
     places = {node: i for i, node in enumerate(names)}
     sorter = TopologicalSorter(rows)
     try:
         sorter.prepare()
-    except CycleError as error:  # nodes that do not wait for a circle are still sorted
-        circle = _from_first(error.args[1], places)
+    except CycleError as error:  # nodes that do not depend on a cycle are still sorted
+        cycle = _from_first(error.args[1], places)
     ready = sorted(places[node] for node in sorter.get_ready())
     order: list[N] = []
     while ready:
@@ -373,7 +373,7 @@ def in_order(needs: Mapping[N, Iterable[N]]) -> tuple[list[N], list[N]]:
         sorter.done(node)
         for one in sorter.get_ready():
             heapq.heappush(ready, places[one])
-    return order, circle
+    return order, cycle
 
 
 def _is_ordered(rows: Mapping[N, Sequence[N]]) -> bool:
@@ -386,11 +386,11 @@ def _is_ordered(rows: Mapping[N, Sequence[N]]) -> bool:
     return True
 
 
-def _from_first(circle: Sequence[N], places: Mapping[N, int]) -> list[N]:
-    """Return a circle turned so that it begins with the node that is listed first."""
-    ring = [*circle[:-1]]
-    at = ring.index(min(ring, key=places.__getitem__))
-    return [*ring[at:], *ring[:at], ring[at]]
+def _from_first(cycle: Sequence[N], places: Mapping[N, int]) -> list[N]:
+    """Return a cycle rotated to begin with the node that is first in ``places``."""
+    nodes = [*cycle[:-1]]
+    start = nodes.index(min(nodes, key=places.__getitem__))
+    return [*nodes[start:], *nodes[:start], nodes[start]]
 
 
 # --- values during a run ---------------------------------------------------------
@@ -399,7 +399,7 @@ def _from_first(circle: Sequence[N], places: Mapping[N, int]) -> list[N]:
 def last_uses(steps: Sequence[Iterable[N]], kept: Iterable[N]) -> list[tuple[N, ...]]:
     """Return, for each step of a run, the values that no later step uses.
 
-    A run that drops them after the step needs no more memory than its values in use.
+    A run that drops them after the step holds only the values that it still needs.
 
     Args:
         steps: The values that each step reads and makes, in the order of the run.
@@ -424,7 +424,7 @@ def last_uses(steps: Sequence[Iterable[N]], kept: Iterable[N]) -> list[tuple[N, 
 
 
 def namespace(*values: Any) -> Any:
-    """Return the library that computes with some values: ``plugrad`` or ``numpy``.
+    """Return the library that computes with these values: ``plugrad`` or ``numpy``.
 
     Shapes, and values computed from them, are NumPy arrays, which stay on the host.
 

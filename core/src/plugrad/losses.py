@@ -1,4 +1,4 @@
-"""Losses: differences of predictions and labels, weighted and reduced."""
+"""Losses: differences between predictions and labels, weighted and reduced."""
 
 from ._src.ops.nn.losses import (
     __doc__ as __doc__,

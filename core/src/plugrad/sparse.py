@@ -1,4 +1,4 @@
-"""Sparse matrices as indices and values: conversion, products, segments."""
+"""Sparse matrices, given as indices and values: conversion, segment sums."""
 
 from ._src.ops.sparse._results import (
     FilledRows as FilledRows,

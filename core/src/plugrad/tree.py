@@ -7,11 +7,11 @@ The parameters of a model are such a tree, and gradients have its structure::
 Containers are dicts, lists, tuples, namedtuples, dataclasses, and objects of the
 classes passed to ``register``. None is a container without leaves. All else is a leaf:
 tensors, Variables, arrays, numbers, text. ``grad``, ``vjp``, ``jvp``, ``custom_grad``
-and all of their kind take the same trees.
+and similar functions accept the same trees.
 
-- Containers keep their class, and dicts the order of their keys. Leaves come in the
-  order of the sorted keys, if these are all text or all numbers, so that equal dicts
-  have equal lists of leaves.
+- Containers keep their class, and dicts the order of their keys. The leaves of a dict
+  are in the order of the sorted keys if these are all text or all numbers, so that
+  equal dicts have equal lists of leaves.
 - All fields of a dataclass are children, except those declared
   ``dataclasses.field(metadata={"static": True})``: these are part of the structure. A
   dataclass is rebuilt from its fields; ``__init__`` and ``__post_init__`` do not run.
@@ -48,14 +48,14 @@ def map(f: Callable[..., Any], tree: Any, /, *rest: Any, is_leaf: IsLeaf = None)
     Args:
         f: A function of a leaf, and of the counterparts of the leaf in ``rest``.
         tree: A tree.
-        rest: Trees that have the containers of ``tree``, and anything in the place of
-            its leaves. A list or tuple fits any sequence of its length, and a dict any
-            dict with its keys, in any order.
-        is_leaf: Whether an object is a leaf though it is a container:
-            ``is_leaf=lambda x: x is None``.
+        rest: Trees with the containers of ``tree``, and anything in place of its
+            leaves. A list or tuple fits any sequence of the same length, and a dict
+            any dict with the same keys, in any order.
+        is_leaf: A function that returns whether an object is treated as a leaf although
+            it is a container: ``is_leaf=lambda x: x is None``.
 
     Returns:
-        A tree of the structure of ``tree``.
+        A tree with the structure of ``tree``.
 
     Raises:
         ValueError: The containers of one of ``rest`` differ from those of ``tree``; the
@@ -77,10 +77,11 @@ def flatten(tree: Any, /, *, is_leaf: IsLeaf = None) -> tuple[list[Any], Structu
 
     Args:
         tree: A tree.
-        is_leaf: Whether an object is a leaf though it is a container.
+        is_leaf: As in ``map``.
 
     Returns:
-        A list, and what ``unflatten`` takes to rebuild the tree.
+        The list of leaves, and the ``Structure`` from which ``unflatten`` rebuilds the
+        tree.
 
     Example:
         >>> leaves, structure = pg.tree.flatten({"w": 1.0, "b": (2.0, None)})
@@ -94,7 +95,7 @@ def flatten(tree: Any, /, *, is_leaf: IsLeaf = None) -> tuple[list[Any], Structu
 
 
 def unflatten(structure: Structure, leaves: Iterable[Any], /) -> Any:
-    """Return the tree of a structure and leaves: the inverse of ``flatten``.
+    """Return the tree with this structure and these leaves, as before ``flatten``.
 
     Args:
         structure: A structure, from ``flatten`` or ``structure``.
@@ -104,7 +105,7 @@ def unflatten(structure: Structure, leaves: Iterable[Any], /) -> Any:
         A tree.
 
     Raises:
-        ValueError: The structure has another number of leaves.
+        ValueError: The number of leaves differs from that of the structure.
 
     Example:
         >>> pg.tree.unflatten(pg.tree.structure([0, (0, 0)]), "abc")
@@ -124,7 +125,7 @@ def leaves(tree: Any, /, *, is_leaf: IsLeaf = None) -> list[Any]:
 
     Args:
         tree: A tree.
-        is_leaf: Whether an object is a leaf though it is a container.
+        is_leaf: As in ``map``.
 
     Returns:
         A list.
@@ -142,10 +143,10 @@ def structure(tree: Any, /, *, is_leaf: IsLeaf = None) -> Structure:
 
     Args:
         tree: A tree.
-        is_leaf: Whether an object is a leaf though it is a container.
+        is_leaf: As in ``map``.
 
     Returns:
-        A structure, which ``unflatten`` takes, and which can be compared.
+        A structure, for ``unflatten``. Structures can be compared by ``==``.
 
     Example:
         >>> pg.tree.structure({"a": 1, "b": 2}) == pg.tree.structure({"b": 3, "a": 4})
@@ -159,14 +160,14 @@ def register(cls: type[C], flatten: Flatten, unflatten: Unflatten, /) -> None:
     """Make the objects of a class containers, in trees and for gradients.
 
     Objects of its subclasses are not included. Dataclasses and namedtuples are
-    containers without being registered; a class of these, or of dicts, lists or tuples,
-    may be registered to be taken apart in another way.
+    containers without being registered. Register such a class, or a subclass of dict,
+    list or tuple, to take its objects apart in another way.
 
     Args:
         cls: The class.
         flatten: A function that takes an object and returns ``(children, static)``: its
-            children, and what else it consists of. Static data belong to the structure
-            and are compared by ``==``.
+            children, and its other data. Static data belong to the structure and are
+            compared by ``==``.
         unflatten: A function ``(static, children)`` that returns the object again. The
             children may be anything, such as None for an integer in a gradient.
 

@@ -37,8 +37,8 @@ class OpenBackend:
     """An open backend, with the flat table of kernels that the engine reads.
 
     Attributes:
-        depth: How many calls of ``vmap`` it is inside of; see ``batching.levels``.
-        batches: The backend of batches over this one, if there is one yet.
+        depth: The number of ``vmap`` calls around it; see ``batching.levels``.
+        batches: The batching backend over this one; None before the first ``vmap``.
 
     """
 
@@ -57,7 +57,7 @@ class OpenBackend:
         )
         self.max_nbytes: int = runtime.max_nbytes or sys.maxsize
         self.table: Mapping[str, Function] = {}
-        self.scalars: dict[tuple[object, ...], Tensor] = {}  # weak ones, uploaded
+        self.scalars: dict[tuple[object, ...], Tensor] = {}  # uploaded weak scalars
 
     def wrapped(self, kernel: Kernel, function: Function) -> Function:
         """Return a kernel function as it is entered into the table."""
@@ -70,23 +70,23 @@ class OpenBackend:
         names = self.runtime.host_kernels
         if names is not None:
             return kernel.name in names
-        core = "." not in kernel.name  # a dot is in the names of all others
+        core = "." not in kernel.name  # all other names have a dot
         return core and kernel.decomposition is None and self.runtime.host is not None
 
     def lift(self, x: Tensor) -> Native:
-        """Raise an error: only backends of batches accept tensors of others."""
+        """Raise an error: only batching backends accept tensors of other backends."""
         raise vmap_ended()
 
     def upload(self, values: np.ndarray[Any, Any]) -> Native:
-        """Return a native array; raise unless its dtype is that of ``values``."""
+        """Return a native array with these values; raise if the dtype is missing."""
         dtype = values.dtype
         if dtype not in self.dtypes:
             have = ", ".join(sorted(map(named, self.dtypes)))
             raise TypeError(
                 f"backend {self.name!r} has no {dtype}; pass dtype= one of {have}"
             )
-        one = canonical(dtype)  # unpickled arrays bring equal, other objects
-        values = values if dtype is one else values.view(one)
+        known = canonical(dtype)  # unpickled arrays have dtypes that are other objects
+        values = values if dtype is known else values.view(known)
         if values.nbytes > self.max_nbytes and not dtype.hasobject:
             check_nbytes("asarray", values, self.name, self.max_nbytes)
         if not watchers:
@@ -125,7 +125,7 @@ class OpenBackend:
 
 
 def vmap_ended() -> ValueError:
-    """Return the error about a tensor of a ``vmap`` that is used outside of it."""
+    """Return the error about a ``vmap`` tensor that is used outside of its call."""
     return ValueError(
         "vmap: this tensor was computed inside a call of vmap that has ended, runs in "
         "another thread, or is left by outside(); return it from the function, and use "
@@ -134,10 +134,10 @@ def vmap_ended() -> ValueError:
 
 
 def move(native: Native, source: OpenBackend, target: OpenBackend) -> Native:
-    """Return an array of ``source`` as one of ``target``.
+    """Return an array of the backend ``source`` as an array of ``target``.
 
-    Watchers see a download and an upload; ``transferring.moves`` tells them that the
-    values do not leave for Python.
+    Watchers see a download and an upload. While ``transferring.moves`` is not 0, they
+    know that the values do not reach the user's code.
     """
     if not watchers:
         return target.upload(source.download(native))
@@ -154,15 +154,15 @@ _shared: dict[int, weakref.ref[Any]] = {}
 
 
 def share(native: Native) -> Native:
-    """Return an array, and remember that others may write to its memory."""
-    with suppress(TypeError):  # it has no weak references
+    """Return an array, and remember that other code may write to its memory."""
+    with suppress(TypeError):  # the array does not support weak references
         key = id(native)
         _shared[key] = weakref.ref(native, lambda _: _shared.pop(key, None))
     return native
 
 
 def is_shared(native: Native) -> bool:
-    """Return whether others may write to the memory of an array, or of its base."""
+    """Return whether other code may write to the memory of an array or its base."""
     while native is not None and _shared:
         if id(native) in _shared:
             return True
@@ -177,8 +177,8 @@ class _Transferring(threading.local):
     """The watched transfers and moves of this thread.
 
     Attributes:
-        depth: How many transfers run now.
-        moves: How many moves run now.
+        depth: The number of transfers that run now.
+        moves: The number of moves that run now.
 
     """
 
@@ -194,8 +194,9 @@ class _Transferring(threading.local):
 
 transferring = _Transferring()
 
-# Called after each upload and download of the process, and before memory is lent by
-# DLPack, in its thread, with the time at which it began; replaced and never changed.
+# Each watcher is called after every upload, download and DLPack export of the process,
+# in the thread of the transfer, with its start time. The tuple is replaced and never
+# changed.
 Watcher = Callable[[str, OpenBackend, Native, float], None]
 watchers: tuple[Watcher, ...] = ()
 _watching = threading.Lock()

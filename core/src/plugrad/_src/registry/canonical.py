@@ -1,10 +1,10 @@
-"""Checks of runs that no op has prepared.
+"""Checks of runs that do not come from an op.
 
 An op checks its arguments and runs a kernel with attributes in canonical form: a
-non-negative ``axis``, tuples, objects of ``plugrad.geometry``. A run from outside, by
-``run_kernel`` or ``plugrad.plugin.run``, gets the same guarantee here, from the
-contract: the kinds of inputs and attributes, ``canonicalize`` and ``out``. An
-implementation therefore never gets values that its contract excludes.
+non-negative ``axis``, tuples, objects of ``plugrad.geometry``. For a run by
+``run_kernel`` or ``plugrad.plugin.run``, this module ensures the same by the contract:
+by the kinds of inputs and attributes, ``canonicalize`` and ``out``. An implementation
+therefore never gets values that its contract excludes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def canonical(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str,
 
     Args:
         kernel: The contract.
-        inputs: The specs of the inputs; None for an optional one.
+        inputs: The specs of the inputs; None for an optional input that is omitted.
         attrs: The attributes of the contract, or those that ``canonicalize`` accepts.
 
     Raises:
         TypeError: An attribute is missing, unknown or of another kind, or an input has
-            a dtype that the contract does not take.
+            a dtype that the contract does not accept.
         ValueError: An attribute is out of range, or the shapes do not fit.
 
     """
@@ -77,7 +77,7 @@ def _check_dtypes(kernel: Kernel, inputs: Given) -> None:
 
 
 def _named(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str, Any]:
-    """Return the contract's attributes, converted from the user's if needed."""
+    """Return the attributes of the contract, converted from the user's if needed."""
     own = {*attrs, *kernel.defaults}
     if kernel.canonicalize is not None and own != set(kernel.attrs):
         try:

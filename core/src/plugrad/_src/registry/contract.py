@@ -5,9 +5,9 @@ Declaring a ``Kernel`` registers nothing::
 
     CONV2D = Kernel("Conv2D(x, filter; geometry)", out=...)
 
-Map: the errors about kernels, and ``suggest`` for names that are not known; ``Kernel``;
-``VJP`` and ``gradients``, ``decomposition``, which give a contract a gradient and a
-meaning. Rules for outputs are in ``specs``.
+Map: the errors about kernels, and ``suggest`` for unknown names; ``Kernel``; ``VJP``
+and ``gradients``, which give a contract its gradient; ``decomposition``, which gives it
+its meaning. Rules for outputs are in ``specs``.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from .specs import same as same
 F = TypeVar("F", bound=Callable[..., Any])
 CO_VARARGS = 4  # of inspect
 MAX_WRAPPERS = 100  # around a function
-CORE_NAMES: set[str] = set()  # of the contracts that plugrad itself makes
-_is_sealed = False  # whether it has made all of them
+CORE_NAMES: set[str] = set()  # names of the contracts that the core declares
+_is_sealed = False  # whether the core has declared all of its contracts
 
 
 class KernelNotFound(NotImplementedError):
@@ -44,7 +44,7 @@ class GradientNotFound(NotImplementedError):
 
 
 class BackendError(RuntimeError):
-    """A device failed at work that it had queued earlier; backends raise it."""
+    """Work that was queued on a device has failed; backends raise this error."""
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -88,12 +88,14 @@ class Kernel:
     ``"mylib.Swish"``.
 
     The kinds after the colons are optional; ``run_kernel`` and ``plugin.run`` check and
-    canonicalize inputs and attributes by them. The kind of an input is a dtype such as
-    ``int32``, or one of
-    ``bool integer floating complexfloating inexact number string``, several of them
-    joined by ``|``, or the name of an input to its left, whose dtype it then has. The
-    kind of an attribute is one of ``bool int size float number scalar str dtype axis
-    axes new_axis permutation shape ints pairs``, one of ``Windows Resizing
+    canonicalize inputs and attributes by them. The kind of an input is
+
+    - a dtype such as ``int32``, or one of ``bool integer floating complexfloating
+      inexact number string``, or several of these joined by ``|``;
+    - or the name of an input to its left: both inputs then have the same dtype.
+
+    The kind of an attribute is one of ``bool int size float number scalar str dtype
+    axis axes new_axis permutation shape ints pairs``, one of ``Windows Resizing
     Rotation`` of ``plugrad.geometry``, or words in quotes joined by ``|``; a question
     mark after it allows None.
 
@@ -107,9 +109,9 @@ class Kernel:
         broadcasts: Whether the engine sums cotangents to the shape of their input.
         fused: Whether the kernel is always decomposed under a tape, so that it has no
             gradient of its own.
-        checks: The input whose values only the kernel can check, ``"indices"``, or a
-            tuple of inputs: for some of their values it raises. ``jit`` runs the kernel
-            for its error, even if nothing uses its outputs.
+        checks: The name of an input whose values only the kernel can check, such as
+            ``"indices"``, or a tuple of names. For some values the kernel raises an
+            error, so ``jit`` runs it even if nothing uses its outputs.
         effect: Whether a run does more than compute its outputs (it counts, sends,
             draws), so that ``jit`` must not drop, merge or move it.
         op: The public function that runs it, for messages; by default the name of the
@@ -118,9 +120,9 @@ class Kernel:
             leaves it open (NaN, infinities, ties, overflow).
 
     Raises:
-        TypeError: The signature is not a string, or a rule not a function.
+        TypeError: The signature is not a string, or a rule is not a function.
         ValueError: The signature does not follow the grammar, the name has no dot, or
-            ``checks`` names something else than an input.
+            ``checks`` names something other than an input.
 
     Example:
         >>> from plugrad import plugin
@@ -246,7 +248,7 @@ class Kernel:
         return str(self), self.broadcasts, self.fused, self.checks, self.effect
 
     def bind(self, values: Sequence[Any]) -> dict[str, Any]:
-        """Return positional inputs by name; those of a variadic one are a tuple."""
+        """Return positional inputs by name; a variadic input is a tuple."""
         fixed = len(self.inputs) - (self.variadic is not None)
         surplus = len(values) - fixed
         if surplus < 0 or (surplus and self.variadic is None):
@@ -254,30 +256,30 @@ class Kernel:
         bound = {}
         rest = list(values)
         for name in self.inputs:
-            take = surplus if name == self.variadic else 1
-            taken, rest = rest[:take], rest[take:]
+            count = surplus if name == self.variadic else 1
+            taken, rest = rest[:count], rest[count:]
             bound[name] = tuple(taken) if name == self.variadic else taken[0]
         return bound
 
     def places(self, count: int) -> dict[str, int | tuple[int, int]]:
-        """Return the index of each input, and after them of each output, of a run.
+        """Return the indices of the inputs of a run, followed by those of its outputs.
 
         Args:
             count: The number of inputs of the run.
 
         Returns:
-            An index, or (start, stop) for a variadic input. The number of variadic
-            outputs is not known before the run, so no gradient can ask for them.
+            For each name an index, or (start, stop) for a variadic input. The number of
+            variadic outputs is not known before the run, so no gradient can use them.
 
         """
         found: dict[str, int | tuple[int, int]] = {}
-        at = 0
+        index = 0
         surplus = count - len(self.inputs) + 1
         for name in self.inputs:
-            found[name] = (at, at + surplus) if name == self.variadic else at
-            at += surplus if name == self.variadic else 1
+            found[name] = (index, index + surplus) if name == self.variadic else index
+            index += surplus if name == self.variadic else 1
         if not self.variadic_outputs:
-            found |= {name: at + i for i, name in enumerate(self.outputs)}
+            found |= {name: index + i for i, name in enumerate(self.outputs)}
         return found
 
     def __repr__(self) -> str:
@@ -298,7 +300,7 @@ class Kernel:
 
 
 class VJP(NamedTuple):
-    """How one input gets its cotangent; a tape saves the ``residuals`` for it.
+    """The rule for the cotangent of one input, and the ``residuals`` to save for it.
 
     ``function`` takes the cotangents and then the residuals, all by position.
     """
@@ -313,7 +315,7 @@ class VJP(NamedTuple):
 # Input -> rule; None: no derivative; without an entry, backward raises an error.
 VJPs = Mapping[str, VJP | None]
 Functions = Mapping[str, Callable[..., Any] | None]
-ORIGINAL = "original"  # the parameter that gets the gradient which a rule replaces
+ORIGINAL = "original"  # the name of a parameter: the gradient that a rule replaces
 
 
 def collected(
@@ -322,8 +324,8 @@ def collected(
     """Merge gradient functions given in a dict and by keyword.
 
     Raises:
-        TypeError: An option got a function, as an input has its name.
-        ValueError: An input has two functions.
+        TypeError: A function is given for an option, because an input has its name.
+        ValueError: Two functions are given for an input.
 
     """
     for name, value in options.items():
@@ -344,7 +346,7 @@ def bind_original(kernel: Kernel, name: str, rule: VJP, under: VJP | None) -> VJ
     """Return ``rule`` with its parameter ``original`` bound to the rule it replaces."""
     if ORIGINAL not in rule.residuals:
         return rule
-    at = rule.residuals.index(ORIGINAL)
+    position = rule.residuals.index(ORIGINAL)
     split = len(kernel.outputs)
     own = tuple(residual for residual in rule.residuals if residual != ORIGINAL)
 
@@ -360,8 +362,10 @@ def bind_original(kernel: Kernel, name: str, rule: VJP, under: VJP | None) -> VJ
                 )
             return under.function(*dys, *saved[len(own) :])
 
-        mine = saved[: len(own)]
-        return rule.function(*values[:split], *mine[:at], original, *mine[at:])
+        own_saved = saved[: len(own)]
+        return rule.function(
+            *values[:split], *own_saved[:position], original, *own_saved[position:]
+        )
 
     call.__wrapped__ = rule.function  # type: ignore[attr-defined]  # for ``authored``
     residuals = own + (under.residuals if under else ())
@@ -389,9 +393,9 @@ def authored(function: Any) -> Any:
 
 
 def origin(function: Callable[..., Any], owner: str) -> str:
-    """Return the owner and place of a function.
+    """Return the owner of a function and its place in the source.
 
-    Such as ``plugrad (plugrad._src.ops.basis.unary:58)``.
+    For example ``plugrad (plugrad._src.ops.basis.unary:58)``.
     """
     function = authored(function)
     code = getattr(function, "__code__", None)
@@ -480,7 +484,7 @@ def _by_position(
     if code is not None and not code.co_kwonlyargcount:
         return function
 
-    @functools.wraps(function)  # it is asked for file and line
+    @functools.wraps(function)  # so that ``authored`` finds its file and line
     def call(*values: Any) -> Any:
         split = len(values) - len(residuals)
         return function(
@@ -500,21 +504,21 @@ def gradients(
 ) -> None:
     """Set the gradient of ``kernel``: one function for each input.
 
-    The first parameters, one for each output, take the cotangents. All further ones
-    name inputs, outputs, attributes or ``<name>_spec``, and exactly those are saved for
-    backward::
+    The first parameters of a function, one for each output, take the cotangents. The
+    other parameters name inputs, outputs, attributes or ``<name>_spec``; exactly these
+    are saved for the backward pass::
 
         gradients(SQRT, x=lambda dy, y: dy / (y * 2))
 
     Args:
         kernel: The contract.
-        named: Functions for inputs called ``linear``, by name.
+        named: A dict of functions by input, for inputs whose name is ``linear``.
         linear: Whether the functions are linear in the cotangents.
         functions: Functions by input; None declares that there is no derivative.
 
     Raises:
-        TypeError: ``kernel`` is not a ``Kernel``, or a gradient not a function.
-        ValueError: The kernel is fused, or a name is not one of the kernel.
+        TypeError: ``kernel`` is not a ``Kernel``, or a gradient is not a function.
+        ValueError: The kernel is fused, or it has nothing with one of the names.
 
     Example:
         >>> from plugrad import plugin
@@ -540,13 +544,13 @@ def decomposition(kernel: Kernel) -> Callable[[F], F]: ...
 @overload
 def decomposition(kernel: Kernel, function: F) -> F: ...
 def decomposition(kernel: Kernel, function: Any = None) -> Any:
-    """Define ``kernel`` by other ops.
+    """Define ``kernel`` in terms of other ops.
 
-    Without ``function`` it returns a decorator.
+    Without ``function``, return a decorator.
 
     Args:
         kernel: The contract.
-        function: Takes the inputs by position and the attributes by name.
+        function: A function of the inputs by position and the attributes by name.
 
     Raises:
         TypeError: ``kernel`` is not a ``Kernel``.
@@ -587,15 +591,15 @@ def _check_kernel(who: str, kernel: object) -> None:
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of the parameters; reading the code object is 50x faster."""
+    """Return the parameter names; a code object is read 50x faster than a signature."""
     if isinstance(function, FunctionType):
         code = function.__code__
         starred = bool(code.co_flags & CO_VARARGS)
         count = code.co_argcount + code.co_kwonlyargcount + starred
         names = code.co_varnames[:count]
         if starred:  # the code object lists *xs last
-            at = code.co_argcount
-            names = (*names[:at], names[-1], *names[at:-1])
+            positional = code.co_argcount
+            names = (*names[:positional], names[-1], *names[positional:-1])
         return names
     from inspect import signature
 

@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class PlugradDeprecationWarning(DeprecationWarning):
-    """A feature will be removed; the message says when, and what to use instead."""
+    """A feature will be removed; the message says when, and what replaces it."""
 
 
 def outside() -> int:
@@ -47,7 +47,7 @@ def warn_deprecated(what: str, *, since: str, until: str, use: str) -> None:
     """Warn the first caller outside of plugrad that ``what`` will be removed.
 
     Args:
-        what: As the caller wrote it, ``"Runtime(wrap=)"``.
+        what: The feature as the caller wrote it, such as ``"Runtime(wrap=)"``.
         since: The version that deprecates it.
         until: The version that removes it.
         use: What to write instead.

@@ -1,4 +1,4 @@
-"""Find plugins: the entry points of installed distributions. None is imported."""
+"""Find plugins by the entry points of installed distributions; import none of them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ class Announcement(NamedTuple):
 
     distribution: str
     version: str
-    requirement: str  # of plugrad, such as ">=0.3"
-    files: Any  # what importlib_metadata found
+    requirement: str  # the versions of plugrad that it requires, such as ">=0.3"
+    files: Any  # the distribution as an object of importlib_metadata
 
 
 def found(known: Iterable[str]) -> list[Plugin]:
-    """Return the plugins of all distributions but the ``known``, without importing any.
+    """Return the plugins of all distributions except the ``known`` ones.
 
-    If several distributions have one name, the first on ``sys.path`` counts, as in
-    imports.
+    If several distributions have the same name, the first on ``sys.path`` counts, as
+    for imports.
     """
     seen = {*known}
     plugins = list[Plugin]()
-    for one in announced():
-        if one.distribution not in seen:
-            seen.add(one.distribution)
-            plugins += _read(*one)
+    for announcement in announced():
+        if announcement.distribution not in seen:
+            seen.add(announcement.distribution)
+            plugins += _read(*announcement)
     return sorted(plugins, key=lambda plugin: (plugin.distribution, plugin.name))
 
 
@@ -61,13 +61,13 @@ def _distributions(**what: str) -> Iterator[Any]:
         find = getattr(finder, "find_distributions", lambda _: ())
         try:
             distributions = [*find(context)]
-        except Exception:  # a foreign finder: its names are not known
+        except Exception:  # a finder of another package may raise anything
             continue
         yield from distributions
 
 
 def _named(files: Any) -> tuple[str, str, str]:
-    """Return the name, the version, and which plugrad it requires.
+    """Return the name, the version, and the required versions of plugrad.
 
     Parsing all of the metadata would take 100 times as long.
     """
@@ -136,4 +136,4 @@ def is_too_old(core: str, requirement: str) -> bool:
             if spec.operator in (">=", ">", "==", "~=")
         )
     except (InvalidSpecifier, InvalidVersion):
-        return False  # pip has not read it either
+        return False  # pip could not read it either

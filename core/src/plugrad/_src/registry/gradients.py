@@ -1,4 +1,4 @@
-"""Layers of gradients: the user's override a backend's, which override the core's.
+"""Layers of gradients: the user's override the backend's, which override the core's.
 
 Map of ``GradientRegistry``: packs; gradients of backends; gradients of the user; the
 layers of a kernel.
@@ -21,7 +21,7 @@ class PackInfo(NamedTuple):
     """The gradients that a pack overrides, or why it cannot be used.
 
     Attributes:
-        name: For ``use_gradients`` and ``set_gradients``.
+        name: The name for ``use_gradients`` and ``set_gradients``.
         owner: The distribution that provides it, with its version.
         overrides: The inputs whose gradients it replaces, by kernel.
         reason: Why it cannot be used; empty if it can.
@@ -49,7 +49,7 @@ class GradientRegistry:
         self._known = known
         self._load = load
         self.packs: Claims[GradientPack] = Claims("pack", ValueError)
-        # Plans of recorded runs, made by the engine; a new one when a gradient changes.
+        # The engine's plans of recorded runs; a new dict whenever a gradient changes.
         self.plans: dict[tuple[Any, ...], Any] = {}
         self._user: list[tuple[str, str | None, VJPs]] = []
         self._of_backends: dict[tuple[str, str], VJPs] = {}
@@ -180,8 +180,8 @@ class GradientRegistry:
         """Remove the user's last rules; the rules that they overrode apply again."""
         with self.lock:
             self._contract(name, "unregister_gradient")
-            for i, (kernel, of, _) in reversed([*enumerate(self._user)]):
-                if (kernel, of) == (name, backend):
+            for i, (kernel, only, _) in reversed([*enumerate(self._user)]):
+                if (kernel, only) == (name, backend):
                     self._user = [*self._user[:i], *self._user[i + 1 :]]
                     self.plans = {}
                     return
@@ -200,10 +200,10 @@ class GradientRegistry:
                 ("core", kernel.gradient),
                 ("backend", self._of_backends.get((kernel.name, backend), {})),
             ]
-            for name, of, table in self._user:
-                if name == kernel.name and of in (None, backend):
+            for name, only, table in self._user:
+                if name == kernel.name and only in (None, backend):
                     layers.append(("user", table))
-            for of, pack in self._of_process():
-                if of in (None, backend):
+            for only, pack in self._of_process():
+                if only in (None, backend):
                     layers.append(("process", pack.get(kernel.name, {})))
         return [(whose, table) for whose, table in layers if table]

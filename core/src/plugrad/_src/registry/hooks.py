@@ -25,10 +25,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 Fusable: TypeAlias = "Sequence[str] | Callable[[Step, Graph], Hashable]"
 Compile: TypeAlias = "Callable[[Graph], Callable[..., Any] | None]"
 
-# No backend has these names: disposed tensors are "nowhere", and the others are columns
-# beside the backends in what ``python -m plugrad kernels`` answers.
+# Names that backends cannot have: disposed tensors are on "nowhere", and the others are
+# columns next to those of the backends in ``python -m plugrad kernels``.
 RESERVED = ("nowhere", "kernel", "op", "decomposes", "gradient")
-GROUP = "plugrad.v1"  # the major version of this file; other groups are never imported
+# It ends with the major version of this file; other groups are never imported.
+GROUP = "plugrad.v1"
 hookspec = pluggy.HookspecMarker("plugrad")
 hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker("plugrad")
 
@@ -37,19 +38,20 @@ class Arrays(Protocol):
     """How a backend moves values in and out of its own array type.
 
     Optional methods: ``synchronize()`` waits for the work that a device has queued,
-    ``peak()`` returns the most bytes it has held, ``kept()`` the bytes it keeps for
-    later arrays, ``to_dlpack(native)`` and ``from_dlpack(x)`` share memory with other
-    libraries. A native array with a ``base``
-    is a view of it, for ``plugrad.memory``.
+    ``peak()`` returns its peak memory in bytes, ``kept()`` the bytes that it keeps for
+    later arrays, and ``to_dlpack(native)`` and ``from_dlpack(x)`` share memory with
+    other libraries. ``plugrad.memory`` treats a native array with a ``base`` as a view
+    of it.
 
-    For ``plugrad.profile`` implement both or neither of these. ``time_device(on)``:
-    after ``True`` the device measures its work, after ``False`` it does not; calls
-    alternate, however many profiles there are. ``device_seconds()``: waits, and returns
-    a running total: how long kernels launched by the calling thread since
-    ``time_device(True)`` have run on the device, without transfers from and to the
-    host. The total never decreases, and kernels that run side by side count once, so
-    it grows no faster than the time. If the device cannot tell threads apart, it counts
-    the kernels of all.
+    For ``plugrad.profile``, implement both of these methods or neither.
+    ``time_device(on)``: after ``True`` the device measures its work, after ``False`` it
+    does not; the two calls alternate even if there are several profiles.
+    ``device_seconds()`` waits for the device and returns a running total: the seconds
+    for which kernels launched by the calling thread since ``time_device(True)`` have
+    run on the device, without transfers from and to the host. The total never
+    decreases, and kernels that run side by side count once, so it grows no faster than
+    the time. If the device cannot tell threads apart, it counts the kernels of all
+    threads.
 
     Example:
         >>> from plugrad import plugin
@@ -150,31 +152,33 @@ class Runtime:
         kernels: Implementations by kernel name.
         gradients: Gradients for this backend, by kernel and input, that compute the
             same mathematics in another way.
-        dtypes: The names of the dtypes it has; others are a TypeError.
+        dtypes: The names of the dtypes it has; other dtypes raise a TypeError.
         host: The backend that runs ``host_kernels`` for this one.
-        host_kernels: The kernels that the host runs where this backend does not. By
+        host_kernels: The kernels that the host runs if this backend does not. By
             default they are the kernels of the core that have no decomposition.
-        wrap: Applied to every implementation for this backend, also those of others.
+        wrap: Applied to every implementation for this backend, including those of
+            other plugins and of the user.
         close: Called when the backend is removed.
         self_test: Called by ``python -m plugrad doctor``; returns remarks for the user,
             such as devices that were left out, and raises if something is broken.
-        fusable: The kernels that ``compile`` takes under ``plugrad.jit``: their names,
-            or a function of a ``Step`` and its ``Graph`` that returns whether it does.
-            Of steps for which it returns different true values, none are in one region.
-        compile: Takes a part of a graph, as a ``Graph``. Returns a function of the
-            native arrays of its inputs that returns the native array of its output, or
-            a tuple of several; None leaves the part to the kernels, and so does
-            NotImplemented in a call. See docs/publish.md.
-        parallel_for: The address of a function in C, for compilers of others: ``void
-            parallel_for(void (*body)(uint32_t begin, uint32_t end, void *context),
-            void *context, uint32_t n, uint32_t grain)`` calls ``body`` for pieces of at
-            most ``grain`` of ``n`` items, on threads with 1 MiB of stack at least.
-        max_nbytes: The most bytes of one array, if the device has such a limit. A
-            larger upload or result is a MemoryError before anything is allocated.
+        fusable: The kernels that ``compile`` accepts under ``plugrad.jit``: their
+            names, or a function of a ``Step`` and its ``Graph`` that returns a true
+            value if it does. Steps with different true values are never in one region.
+        compile: A function of a part of a graph, given as a ``Graph``. It returns a
+            function from the native arrays of the inputs to the native array of the
+            output, or to a tuple of several. If it returns None, or that function
+            NotImplemented, the kernels run instead. See docs/publish.md.
+        parallel_for: The address of a function in C, for compilers of other plugins:
+            ``void parallel_for(void (*body)(uint32_t begin, uint32_t end, void
+            *context), void *context, uint32_t n, uint32_t grain)`` calls ``body`` for
+            pieces of at most ``grain`` of ``n`` items, on threads with a stack of at
+            least 1 MiB.
+        max_nbytes: The maximum size of an array in bytes, if the device has a limit. A
+            larger upload or result raises a MemoryError before memory is allocated.
 
     Raises:
-        TypeError: A method of ``arrays`` is missing, an argument is not a function, or
-            a list of names is a string, or ``max_nbytes`` is not an int.
+        TypeError: A method of ``arrays`` is missing, an argument is not a function, a
+            list of names is a string, or ``max_nbytes`` is not an int.
         ValueError: There are ``host_kernels`` and no ``host``, or ``max_nbytes`` is
             less than 1.
 
@@ -234,12 +238,12 @@ class Backend:
     Args:
         name: Lower-case letters, digits, ``-`` and ``_``.
         open: Returns the runtime; called at the first use of the backend.
-        priority: The higher it is, the earlier the backend is chosen as the default.
-        contracts: Kernels of its own that it declares, with dotted names.
+        priority: The default backend is the one with the highest priority.
+        contracts: The contracts of its own kernels, with dotted names.
 
     Raises:
         ValueError: The name is not allowed.
-        TypeError: ``open`` is not a function, or ``priority`` not an int.
+        TypeError: ``open`` is not a function, or ``priority`` is not an int.
 
     Example:
         >>> from plugrad import plugin
@@ -267,17 +271,17 @@ class Backend:
 
 @dataclass(frozen=True)
 class KernelPack:
-    """Kernels for the backend of another owner; opened when that backend is.
+    """Kernels for the backend of another owner; opened together with that backend.
 
     Args:
         backend: The name of the backend.
         open: Returns implementations by kernel name.
-        contracts: Kernels of its own that it declares, with dotted names.
+        contracts: The contracts of its own kernels, with dotted names.
         gradients: Returns, by kernel, gradient functions for this backend that compute
             the same mathematics in another way. They override those of the backend.
-        fusable: The kernels that ``compile`` takes, as in ``Runtime``.
+        fusable: The kernels that ``compile`` accepts, as in ``Runtime``.
         compile: Compiles parts of graphs for the backend, as in ``Runtime``. It is
-            asked before the backend.
+            tried before the ``compile`` of the backend.
 
     Raises:
         ValueError: The name is not allowed.
@@ -313,7 +317,7 @@ class KernelPack:
 
 @dataclass(frozen=True)
 class GradientPack:
-    """A named set of gradients of other mathematics, which ``use_gradients`` activates.
+    """A named set of gradients with different mathematics, used by ``use_gradients``.
 
     Args:
         name: The name for ``use_gradients`` and ``set_gradients``.
@@ -321,7 +325,7 @@ class GradientPack:
         linear: Whether they are linear in ``dy``; guided ReLU is not.
 
     Raises:
-        TypeError: The name is not a string, or ``open`` not a function.
+        TypeError: The name is not a string, or ``open`` is not a function.
 
     Example:
         >>> from plugrad import plugin

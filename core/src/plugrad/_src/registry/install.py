@@ -49,7 +49,7 @@ def command(*requirements: str, upgrade: bool = False) -> str:
     Args:
         requirements: Names, or names with versions, such as ``"plugrad-cpu>=0.1"``. One
             in ``FOLDERS`` is installed from a checkout if it is on no package index.
-        upgrade: Newer versions are wanted.
+        upgrade: Whether to install newer versions.
 
     """
     words = list(dict.fromkeys(_arguments(requirements)))
@@ -58,7 +58,7 @@ def command(*requirements: str, upgrade: bool = False) -> str:
 
 
 def _arguments(requirements: tuple[str, ...]) -> Iterator[str]:
-    """Yield the arguments of pip, with folders of a checkout first."""
+    """Yield the arguments of pip; folders of a checkout come first."""
     named = {text: re.split(r"[^\w.-]", text, maxsplit=1)[0] for text in requirements}
     ours = [] if RELEASED else [name for name in named.values() if name in FOLDERS]
     if ours:

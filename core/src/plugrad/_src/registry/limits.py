@@ -1,7 +1,7 @@
 """The maximum size of an array in bytes, which a backend may declare.
 
-Some devices take no buffer above a size, such as WebGPU's. The contract gives the size
-of a result, so the error is raised before the kernel function allocates anything.
+Some devices, such as those of WebGPU, limit the size of a buffer. The contract gives
+the size of a result, so the error is raised before the kernel function allocates it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def limited(kernel: Kernel, function: Function, backend: str, limit: int) -> Fun
 
     @functools.wraps(function)
     def checked(*natives: Any, **attrs: Any) -> Any:
-        given = natives if kernel.inputs else ()  # without inputs it gets the Arrays
+        given = natives if kernel.inputs else ()  # without inputs, natives is (Arrays,)
         specs = [None if x is None else Spec(x.shape, x.dtype) for x in given]
         found = rule(*specs, **attrs)
         for y in [found] if isinstance(found, Spec) else found or ():

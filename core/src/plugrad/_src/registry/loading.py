@@ -1,9 +1,9 @@
-"""From an installed plugin to a registered one; its errors stay with the plugin.
+"""Load the installed plugins; an error in one plugin does not affect the others.
 
-The registry calls ``load`` at its first question. ``discovery`` finds the plugins;
-then ``load`` takes these steps for one plugin at a time: import it, call its hooks,
-check what they return and register it. In the end it decides which plugin owns each
-name. The registry opens a backend at its first use.
+The registry calls ``load`` at its first query. ``discovery`` finds the plugins; then
+``load`` takes these steps for one plugin at a time: import it, call its hooks, check
+what they return and register it. In the end it decides which plugin owns each name. The
+registry opens a backend at its first use.
 
 An exception that a plugin raises is stored with its phase: it cannot break the import
 of plugrad, other plugins or the user's program. pluggy's
@@ -46,10 +46,10 @@ manager.add_hookspecs(hooks)
 
 
 def load(name: str | None = None) -> None:
-    """Register the plugins that have been found and not been loaded yet.
+    """Register the plugins that have been found but not loaded yet.
 
     Args:
-        name: A name that is not registered; look for plugins that have been installed
+        name: A name that is not registered: look for plugins that have been installed
             since the last search.
 
     """
@@ -117,7 +117,7 @@ def _load_plugin(plugin: Plugin) -> None:
         if known is not None:
             manager.unregister(known)
         if isinstance(error, KeyboardInterrupt):
-            plugin.phase = Phase.DISCOVERED  # loaded at the next question
+            plugin.phase = Phase.DISCOVERED  # the next query loads it
             raise
         plugin.fail(error)  # SystemExit, too: a plugin must not end the program
 
@@ -193,7 +193,10 @@ def _names(plugin: Plugin) -> set[str]:
 
 
 def mistakes() -> list[str]:
-    """Return the mistakes in variables; ``PLUGRAD_<NAME>_*`` belongs to a backend."""
+    """Describe mistakes in environment variables.
+
+    Variables ``PLUGRAD_<NAME>_*`` belong to the backend of that name.
+    """
     known = [f"PLUGRAD_{name}" for name in VARIABLES]
     backends = {plugin.name for plugin in registry.plugins}
     backends |= {entry.value.name for entry in registry.claimed()}

@@ -48,9 +48,9 @@ class Phase(StrEnum):
 
 # The phase in words, for messages.
 STATES = {phase: f"is {phase}" for phase in Phase} | {Phase.FAILED: "has failed"}
-# Whose code the registry is calling, innermost last; it holds the lock meanwhile.
+# The plugins whose code is being called, innermost last. The registry is locked then.
 running: list[Plugin] = []
-turns: list[Callable[[], None]] = []  # called whenever that changes; by doctor
+turns: list[Callable[[], None]] = []  # callbacks of doctor, when ``running`` changes
 _skipping = False  # whether a KeyboardInterrupt ends only the plugin
 
 
@@ -60,12 +60,12 @@ class Plugin:
     Attributes:
         phase: The phase reached. If a plugin has several entries, each has a phase of
             its own, and the plugin is in use as long as one of them is.
-        reason: Why it, or a part of it, is left out.
-        requirement: Which versions of plugrad its distribution requires, ``>=0.3``.
-        outdated: The distribution to upgrade, if that is why it is refused.
-        error: What was raised, with its traceback.
-        seconds: How long its code has taken, to load and to open.
-        notes: What its code did that it must not do; others were protected from it.
+        reason: Why the plugin, or a part of it, is left out.
+        requirement: The versions of plugrad that its distribution requires: ``>=0.3``.
+        outdated: The distribution to upgrade, if the plugin is refused because of it.
+        error: The exception that its code raised, with its traceback.
+        seconds: The time that its code has taken, to load and to open.
+        notes: Forbidden actions of its code, whose effects have been undone.
 
     """
 
@@ -101,18 +101,18 @@ class Plugin:
         return not self.phase.is_excluded
 
     def block(self, reason: str) -> None:
-        """Leave it out for a reason that is not an error."""
+        """Leave the plugin out for a reason that is not an error."""
         self.phase, self.reason = Phase.BLOCKED, reason
 
     def refuse(self, reason: str, outdated: str = "") -> None:
-        """Leave it out because it does not work with this version of plugrad."""
+        """Leave the plugin out, because it does not fit this version of plugrad."""
         advice = f"; upgrade {outdated}" if outdated else ""
         self.phase = Phase.INCOMPATIBLE
         self.reason = f"{reason}{advice}"
         self.outdated = outdated
 
     def fail(self, error: BaseException) -> None:
-        """Leave it out and keep the error with its traceback."""
+        """Leave the plugin out, and keep the error with its traceback."""
         self.phase, self.error, self.reason = (
             Phase.FAILED,
             error,
@@ -135,9 +135,9 @@ class Plugin:
         return described(error)
 
     def call(self, function: Callable[..., T], *values: Any) -> T:
-        """Call code of the plugin, and undo its changes of the context.
+        """Call code of the plugin, and undo its changes to the context.
 
-        The context includes NumPy's error state, which would otherwise stay changed.
+        NumPy's error state is a part of the context.
         """
         context = copy_context()
         before = np.geterr()
@@ -163,7 +163,7 @@ class Plugin:
                 )
 
     def note(self, text: str) -> None:
-        """Record what its code did, once."""
+        """Record a remark about its code, each text only once."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -177,7 +177,7 @@ class Plugin:
 
 @contextlib.contextmanager
 def skipping() -> Iterator[None]:
-    """Treat a KeyboardInterrupt in a plugin's code, in the block, as its failure.
+    """Inside the block, treat a KeyboardInterrupt in a plugin's code as its failure.
 
     A command continues with the other plugins, whether the plugin raised the interrupt
     or the user sent it.
@@ -196,17 +196,18 @@ def described(error: BaseException) -> str:
 
 
 def printable(text: str) -> str:
-    """Return ``text`` with control characters as escapes, so a terminal shows them.
+    """Return ``text`` with control characters escaped; line breaks are kept.
 
-    Names, versions and messages of plugins come from others. Lines stay lines.
+    plugrad does not control the names, versions and messages of plugins.
     """
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 class Entry(Generic[V]):
-    """One thing that a plugin provides; if it fails, the others do not.
+    """One thing that a plugin provides: a backend, a kernel pack or a gradient pack.
 
-    ``content`` is the result of opening it, if it is kept here.
+    If it fails, the other entries of the plugin are still in use. ``content`` is the
+    opened gradient pack; for other entries it is None.
     """
 
     owner: Plugin
@@ -237,16 +238,16 @@ class Entry(Generic[V]):
         return found
 
     def opened(self, content: Any = None) -> None:
-        """Record that it is in use."""
+        """Record that the entry has been opened."""
         self.content = content
         self.phase = self.owner.phase = Phase.OPENED
 
     def block(self, reason: str) -> None:
-        """Leave it out for a reason that is not an error."""
+        """Leave the entry out for a reason that is not an error."""
         self._leave(Phase.BLOCKED, reason, None)
 
     def fail(self, error: BaseException) -> None:
-        """Leave it out and keep the error with its traceback."""
+        """Leave the entry out, and keep the error with its traceback."""
         self._leave(Phase.FAILED, self.owner.describe_error(error), error)
 
     def _leave(self, phase: Phase, reason: str, error: BaseException | None) -> None:
@@ -271,9 +272,9 @@ class Entry(Generic[V]):
 class Claims(Generic[N]):
     """The owners of backends, or of gradient packs, by name.
 
-    A name belongs to the distribution ``plugrad-<name>``. If several others claim it,
-    no one gets it until all but one are blocked. The messages say how to install the
-    names that are ``published`` with plugrad.
+    A name belongs to the distribution ``plugrad-<name>``. If there is none and several
+    others claim the name, none of them gets it until all but one are blocked. Messages
+    say how to install the names that are ``published`` with plugrad.
     """
 
     kind: str
@@ -317,7 +318,7 @@ class Claims(Generic[N]):
             names = " and ".join(str(entry.owner) for entry in rivals)
             for entry in claims:
                 if entry.phase is not Phase.REGISTERED:
-                    continue  # it is in use, or out already
+                    continue  # it is already in use, or left out
                 if entry not in rivals:
                     entry.block(f"{self.kind} {name!r} belongs to {home[0]}")
                 elif len(rivals) > 1:
@@ -327,7 +328,7 @@ class Claims(Generic[N]):
                     )
 
     def find(self, name: Any, who: str, plugins: Iterable[Plugin] = ()) -> Entry[N]:
-        """Return the owner's entry of a name; ``who`` asks, for messages."""
+        """Return the owner's entry of a name; ``who`` is the caller, for messages."""
         if not isinstance(name, str):
             raise self.unknown(name, who)
         claims = self.entries.get(name, [])
@@ -373,8 +374,8 @@ class Claims(Generic[N]):
         return sorted(n for n, es in self.entries.items() if any(e.usable for e in es))
 
 
-def _owner(of: Plugin | Entry[Any]) -> Plugin:
-    return of if isinstance(of, Plugin) else of.owner
+def _owner(claimant: Plugin | Entry[Any]) -> Plugin:
+    return claimant if isinstance(claimant, Plugin) else claimant.owner
 
 
 def canonical_name(distribution: str) -> str:

@@ -1,8 +1,8 @@
-"""Other forms of arrays, kept by backends: weights packed for the processor.
+"""Prepared forms of arrays, which backends cache: weights packed for the processor.
 
-A form belongs to the native array of a tensor, which never changes: item assignment
-gives a tensor another array. It is dropped with the array, and ``plugrad.memory``
-counts it with the cached copies.
+A form belongs to a native array. The values of an array never change, because item
+assignment gives a tensor another array. A form is dropped with its array, and
+``plugrad.memory`` counts it as a cached copy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Forms(weakref.ref[Any]):
 
     Attributes:
         key: The id of the array.
-        made: The form by the function that made it; None after the first call.
+        made: From each function the form that it made; None after its first call.
 
     """
 
@@ -37,20 +37,20 @@ _forms: dict[int, _Forms] = {}  # by the id of the array
 
 
 def prepared(native: Native, make: Make[Form], *, reused: bool = False) -> Form:
-    """Return ``make(native)``, which is stored from the second call with an array on.
+    """Return ``make(native)``, and store it from the second call with an array on.
 
-    Kernels use it for operands that recur in other calls and need another form, such as
+    Kernels use it for operands that recur in later calls and need another form, such as
     weights packed for matrix products. The first call with an array stores nothing,
     because most arrays are results that no other call sees. The form is dropped with
-    the array; ``plugrad.memory`` counts it as a cached copy. No form is stored of
-    memory that others may write to (DLPack). Any thread may call it.
+    the array; ``plugrad.memory`` counts it as a cached copy. If other libraries may
+    write to the memory (DLPack), nothing is stored. Any thread may call it.
 
     Args:
-        native: A native array of a backend, which never changes.
+        native: A native array of a backend, whose values never change.
         make: Makes the form: a native array, or a tuple of them. Pass the same function
-            in each call, not a new lambda: it tells the forms of an array apart.
-        reused: Whether other calls are certain, as for the constants of a ``Graph``:
-            then the first call keeps the form.
+            in each call, not a new lambda, because the function identifies the form.
+        reused: Whether later calls are certain, as for the constants of a ``Graph``:
+            then the first call stores the form.
 
     Returns:
         What ``make`` returns.
@@ -88,7 +88,7 @@ def _make_form(native: Native, make: Make[Form], reused: bool) -> Form:
     form = make(native)
     if _is_view_of(form, native):
         return form
-    # If two threads have made it, one of the forms stays.
+    # If two threads have made the form, only one is stored.
     if entry.made.get(make) is None:
         entry.made[make] = form
     return cast("Form", entry.made[make])
@@ -109,7 +109,7 @@ def _entry(native: Native) -> _Forms | None:
 
 
 def _forget(entry: Any) -> None:
-    """Drop the forms of a freed array, unless another array has its id by now."""
+    """Drop the forms of a freed array, unless another array has got its id."""
     key = entry.key
     if _forms.get(key) is entry:
         _forms.pop(key, None)

@@ -1,13 +1,13 @@
 """The process-wide registry: contracts, backends, kernels and gradients, in layers.
 
-``(kernel name, backend name) -> implementations``, best first: the user's override
-those of kernel packs, which override those of the backend's owner. ``kernel -> rules``:
-the user's override the backend's, which override the core's. Writers hold the lock,
-check everything and then commit; readers take no lock, because every table they read is
-replaced and never changed.
+It maps ``(kernel name, backend name)`` to implementations, best first: the user's
+override those of kernel packs, which override those of the backend's owner. It maps
+kernels to gradient rules: the user's override the backend's, which override the core's.
+Writers hold the lock, check everything and then commit. Readers take no lock, because
+the tables that they read are replaced and never changed.
 
-Map of ``Registry``: contracts, plugins, opening, kernels. The entries that it keeps are
-in ``plugins``, gradients in ``gradients``.
+Map of ``Registry``: contracts, plugins, opening, kernels. The class of its entries is
+in ``plugins``, and gradients are in ``gradients``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Registry:
         self._contracts: dict[str, Kernel] = {}
         self.opened: dict[str, OpenBackend] = {}
         self.kernels: dict[tuple[str, str], list[Layer]] = {}
-        self.owners: dict[str, Plugin] = {}  # who declared a contract
+        self.owners: dict[str, Plugin] = {}  # the declarer of each contract
         self._backends: Claims[Backend] = Claims(
             "backend", BackendUnavailable, ("cpu", "wasm", "opencl")
         )
@@ -63,7 +63,7 @@ class Registry:
         self.gradients = GradientRegistry(
             self.lock, self.contract, self.known, self.load
         )
-        # Plugins that have not been loaded yet. The core needs nothing but its version.
+        # Plugins that are not loaded yet. Of the core, only the version is missing.
         self.pending: list[Plugin] = [self.core]
 
     # --- contracts ---------------------------------------------------------------
@@ -135,10 +135,10 @@ class Registry:
             self._searched = True
 
     def load(self, name: Any = None) -> None:
-        """Load the plugins; every query does so, and the first one finds some.
+        """Load the plugins that are pending; every query calls this method.
 
-        If nothing has the ``name`` that is asked for, look for plugins that have been
-        installed since.
+        If ``name`` is unknown, look for plugins that have been installed since the last
+        search.
         """
         if self.pending:
             _loading().load()
@@ -180,7 +180,7 @@ class Registry:
             ]
 
     def adopt(self, backend: Backend) -> None:
-        """Add one of the user's backends; each fails independently."""
+        """Add a backend of the user, with an owner of its own, so it fails alone."""
         self.load()
         with self.lock:
             if backend.name in self._backends.entries:
@@ -302,19 +302,19 @@ class Registry:
         if runtime.host is not None:
             self.known(runtime.host, f"host of {backend.name!r}, from {owner}")
         own_kernels = self.check(runtime.kernels, f"kernels of {owner}")
-        own = self.gradients.vjp_rules_of(runtime.gradients, f"{owner}")
+        own_gradients = self.gradients.vjp_rules_of(runtime.gradients, f"{owner}")
         layers = {
             name: list(found)  # the user's, which may be registered already
             for (name, of), found in self.kernels.items()
             if of == backend.name
         }
         entries: list[Entry[KernelPack]] = []
-        more: list[dict[str, VJPs]] = []
-        for by, kernels, gradients in self._open_kernel_packs(backend.name):
-            entries.append(by)
-            more.append(gradients)
+        pack_gradients: list[dict[str, VJPs]] = []
+        for pack, kernels, gradients in self._open_kernel_packs(backend.name):
+            entries.append(pack)
+            pack_gradients.append(gradients)
             for name, function in kernels.items():
-                layer = Layer(KERNEL_PACK, function, by.owner)
+                layer = Layer(KERNEL_PACK, function, pack.owner)
                 layers.setdefault(name, []).append(layer)
         for name, function in own_kernels.items():
             layers.setdefault(name, []).append(Layer(OWNER, function, owner))
@@ -323,12 +323,12 @@ class Registry:
             for n, found in layers.items()
             if found
         }
-        opened.table = table  # all is checked: from here on nothing raises
-        more_kernels = {(n, backend.name): found for n, found in layers.items()}
-        self.kernels = self.kernels | more_kernels
-        self.gradients.open(backend.name, [own, *more])
-        for by in entries:
-            by.opened()
+        opened.table = table  # everything is checked: from here on nothing raises
+        opened_kernels = {(n, backend.name): found for n, found in layers.items()}
+        self.kernels = self.kernels | opened_kernels
+        self.gradients.open(backend.name, [own_gradients, *pack_gradients])
+        for pack in entries:
+            pack.opened()
         return opened
 
     def _open_kernel_packs(self, backend: str) -> list[Opened]:
@@ -337,20 +337,22 @@ class Registry:
         for entry in self.kernel_packs(backend):
             if entry.usable:
                 try:
-                    mine = self.check(entry.open(), f"kernels of {entry.owner}")
+                    functions = self.check(entry.open(), f"kernels of {entry.owner}")
                     given = entry.owner.call(entry.value.gradients)
                     gradients = self.gradients.vjp_rules_of(given, f"{entry.owner}")
-                    found.append((entry, mine, gradients))
+                    found.append((entry, functions, gradients))
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:
                     entry.fail(error)
-        alone: list[Opened] = []
-        for entry, table, gradients in found:
+        accepted: list[Opened] = []
+        for entry, kernels, gradients in found:
             names = set()
             rivals = []
-            for other, kernels, theirs in found:
-                both = (set(table) & set(kernels)) | (set(gradients) & set(theirs))
+            for other, their_kernels, their_gradients in found:
+                both = (set(kernels) & set(their_kernels)) | (
+                    set(gradients) & set(their_gradients)
+                )
                 if other is not entry and both:
                     names |= both
                     rivals.append(str(other.owner))
@@ -360,8 +362,8 @@ class Registry:
                     f"{' and '.join(rivals)}; set PLUGRAD_BLOCK to all but one of them"
                 )
             else:
-                alone.append((entry, table, gradients))
-        return alone
+                accepted.append((entry, kernels, gradients))
+        return accepted
 
     def check(self, table: Mapping[str, Function], who: str) -> dict[str, Function]:
         """Return functions that implement their contracts; raise if one does not."""
@@ -439,7 +441,8 @@ def _fitting_function(kernel: Kernel, function: Function, who: str) -> Function:
     if not callable(function):
         raise TypeError(f"{who}: {kernel} needs a function, got {function!r}")
     positional = len(kernel.inputs) or 1  # without inputs: the backend's Arrays
-    takes = getattr(function, "nin", positional)  # a ufunc's outputs look like inputs
+    # The signature of a ufunc lists its outputs like inputs.
+    takes = getattr(function, "nin", positional)
     if takes != positional and kernel.variadic is None:
         raise ValueError(
             f"{who}: {function!r} takes {takes} inputs, but {kernel} passes "
@@ -448,7 +451,7 @@ def _fitting_function(kernel: Kernel, function: Function, who: str) -> Function:
     try:
         signature = inspect.signature(function)
     except ValueError:
-        return function  # some built-in functions have none, as ufuncs of NumPy 2.1
+        return function  # some built-in functions have none, such as NumPy 2.1's ufuncs
     parameters = signature.parameters
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     new = {
@@ -467,7 +470,7 @@ def _fitting_function(kernel: Kernel, function: Function, who: str) -> Function:
 
 
 def _before_new_attributes(new: Mapping[str, Any], function: Function) -> Function:
-    """Return a function that declines all but the defaults of new attributes."""
+    """Return ``function``, declining all values of new attributes but the defaults."""
 
     @functools.wraps(function)
     def call(*natives: Any, **attrs: Any) -> Any:

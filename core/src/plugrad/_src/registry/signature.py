@@ -7,10 +7,14 @@ A signature declares each input and each attribute, and after a colon its kind::
     "Select(condition: bool, t, e: t)"
     "MirrorPad(x; paddings: pairs, mode: 'reflect' | 'symmetric')"
 
-The kind of an input is a dtype (``int32``), one of NumPy's abstract dtypes (``bool
-integer floating complexfloating inexact number string``), several of them joined by
-``|``, or the name of an input to its left, whose dtype it then has. The tensors of a
-variadic input have one dtype. Without a kind, an input may have any dtype.
+The kind of an input is
+
+- a dtype (``int32``), one of NumPy's abstract dtypes (``bool integer floating
+  complexfloating inexact number string``), or several of these joined by ``|``;
+- or the name of an input to its left: both inputs then have the same dtype.
+
+The tensors of a variadic input have one dtype. Without a kind, an input may have any
+dtype.
 
 The kinds of attributes are the keys of ``KINDS``, or words in quotes. An attribute
 without a kind is any hashable value. An attribute that a later version of a contract
@@ -52,8 +56,8 @@ _PATTERN = re.compile(r"([^\s();]+)\(([^();]*)(?:;([^();]*))?\)(?: *-> *([^();:]
 def parse(signature: Any) -> tuple[str, Words, Words, Words, Kinds, Defaults]:
     """Return name, inputs, attributes, outputs, kinds and defaults of a signature.
 
-    Inputs and outputs keep their marks, ``*xs`` and ``bias?``. Kinds are as written,
-    ``""`` where there is none.
+    Inputs and outputs keep their marks, ``*xs`` and ``bias?``. Kinds are as written;
+    ``""`` means that there is none.
 
     Raises:
         TypeError: It is not a string.
@@ -111,7 +115,10 @@ def _declared(
     known: Callable[[str], bool],
     others: Container[str] = (),
 ) -> Words:
-    """Return the names in ``text``, and note their kinds: ``known``, or ``others``."""
+    """Return the names in ``text``, and add their kinds to ``kinds``.
+
+    A kind must satisfy ``known``, or be in ``others``.
+    """
     names = []
     for word in text.split(",") if text.strip() else ():
         name, colon, kind = word.partition(":")

@@ -1,4 +1,4 @@
-"""Shapes and dtypes without values, and rules for those of outputs."""
+"""Specs: shapes and dtypes without values, and rules for the specs of outputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Specs = Spec | tuple[Spec, ...]
 
 
 def same(x: Spec, *_: Spec, **__: Any) -> Spec:
-    """Return the spec of the first input, as that of the output.
+    """Return the spec of the first input as the spec of the output.
 
     Example:
         >>> from plugrad import plugin
@@ -47,7 +47,7 @@ def one_shape(*xs: Spec) -> Spec:
 
 
 def broadcasted(*xs: Spec, **_: Any) -> Spec:
-    """Return the spec of an output to whose shape the inputs broadcast.
+    """Return the spec of an output: the inputs broadcast to its shape.
 
     The dtype is that of the first input; ops make the dtypes equal.
 
@@ -66,7 +66,7 @@ def broadcasted(*xs: Spec, **_: Any) -> Spec:
 
 
 def compared(*xs: Spec, **_: Any) -> Spec:
-    """Return the spec of a bool output to whose shape the inputs broadcast.
+    """Return the spec of a bool output: the inputs broadcast to its shape.
 
     Raises:
         ValueError: The shapes do not broadcast.
@@ -82,11 +82,11 @@ def compared(*xs: Spec, **_: Any) -> Spec:
 
 
 def reduced(x: Spec, *, axis: tuple[int, ...], keepdims: bool) -> Spec:
-    """Return the spec of a reduction of ``x``: without ``axis``, or with it in size 1.
+    """Return the spec of a reduction of ``x``: ``axis`` is dropped, or gets size 1.
 
     Args:
         x: The spec of the input.
-        axis: Sorted, not negative.
+        axis: The reduced axes: sorted, not negative.
         keepdims: Whether the axes stay, with size 1.
 
     Raises:

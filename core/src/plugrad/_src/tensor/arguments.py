@@ -1,7 +1,7 @@
 """Checks of arguments other than tensors; they return plain Python values.
 
-They take scalars and sequences of Python and NumPy. ``op`` and ``name`` are for
-messages. A bool is not accepted as an integer, nor is 1.0.
+They accept Python and NumPy scalars, and sequences of them. ``op`` and ``name`` are for
+messages. Neither a bool nor 1.0 is accepted as an integer.
 
 Map: ``integers`` and ``integer``; ``entries`` and ``several``; ``sizes``; ``number``,
 ``real``, ``finite`` and ``positive``; ``flag``, ``path``, ``choice`` and ``function``;
@@ -21,11 +21,11 @@ import numpy as np
 Ints = int | Sequence[int]
 Axis = Ints | None
 OneAxis = int | None
-Margins = Sequence[Sequence[int]]  # before and after, of each axis
+Margins = Sequence[Sequence[int]]  # (before, after) for each axis
 
 _ONLY_INT = frozenset({int})
 _TRUTH = frozenset({bool, np.bool_})
-# Elements of an array: up to here a 64-bit integer holds the bytes of the widest dtype.
+# Maximum number of elements: the size in bytes of the widest dtype fits into 64 bits.
 _MAX_ELEMENTS = 2**59
 
 
@@ -40,7 +40,7 @@ def integers(op: str, name: str, given: Any) -> tuple[int, ...]:
         found = [given] if (listed := entries(given)) is None else listed
         if _TRUTH.isdisjoint(map(type, found)):
             return tuple(map(operator.index, found))
-    except (TypeError, ValueError):  # the latter of a tensor that is no index
+    except (TypeError, ValueError):  # ValueError: a tensor that is not a scalar
         pass
     raise TypeError(f"{op}: {name} must be integers, got {given!r}")
 
@@ -56,11 +56,11 @@ def entries(given: Any) -> list[Any] | None:
 
 
 def several(op: str, name: str, given: Any) -> list[Any]:
-    """Return the elements of a sequence or another iterable that has an order."""
+    """Return the elements of a sequence or another ordered iterable."""
     if type(given) is list or type(given) is tuple:
         return list(given)
-    odd = isinstance(given, str | bytes | Mapping | Set) or not np.iterable(given)
-    if odd or getattr(given, "shape", None) == ():
+    unfit = isinstance(given, str | bytes | Mapping | Set) or not np.iterable(given)
+    if unfit or getattr(given, "shape", None) == ():
         raise TypeError(f"{op}: {name} must be a sequence, got {given!r}")
     return list(given)
 
@@ -71,7 +71,7 @@ def integer(op: str, name: str, given: Any, least: int | None = None) -> int:
         if type(given) in _TRUTH:
             raise TypeError
         found = operator.index(given)
-    except (TypeError, ValueError):  # the latter of a tensor that is no index
+    except (TypeError, ValueError):  # ValueError: a tensor that is not a scalar
         raise TypeError(f"{op}: {name} must be an integer, got {given!r}") from None
     if least is not None and found < least:
         raise ValueError(f"{op}: {name} {found} must be {least} or more")
@@ -102,7 +102,7 @@ def number(op: str, name: str, given: object) -> int | float | complex:
 
 
 def real(op: str, name: str, given: object) -> float:
-    """Return a scalar as a Python number that has an order."""
+    """Return a scalar as a real Python number."""
     plain = given if type(given) is float else number(op, name, given)
     if isinstance(plain, complex):
         raise TypeError(f"{op}: {name} must be real, got {plain}")
@@ -145,7 +145,7 @@ def flag(op: str, name: str, given: object) -> bool:
 
 
 def path(op: str, given: Any) -> Any:
-    """Return the name of a file: text, not the number of an open file."""
+    """Return the path of a file; the number of an open file is not accepted."""
     try:
         return os.fspath(given)
     except TypeError:
@@ -169,7 +169,7 @@ def function(op: str, given: object) -> None:
 
 
 def misfit(op: str, rule: str, *given: Any) -> ValueError:
-    """Return an error: the shapes of ``given`` break ``rule``."""
+    """Return the error about shapes of ``given`` that break ``rule``."""
     shapes = [str(getattr(x, "shape", x)) for x in given]
     many = "s" if len(shapes) > 1 else ""
     return ValueError(f"{op}: {rule}; got shape{many} {' and '.join(shapes)}")

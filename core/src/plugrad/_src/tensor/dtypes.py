@@ -1,11 +1,11 @@
-"""dtypes and promotion: one table, and weak scalars.
+"""dtypes, and their promotion: a table for tensors, and a rule for weak scalars.
 
-dtypes are NumPy's. Within a kind (integer, floating, complex) promotion is the array
-API's; across kinds the higher kind determines the dtype: int64 with float32 is float32.
-A Python or NumPy *scalar* is weak: it adopts the dtype of the other operand.
+dtypes are NumPy's. Within a kind (integer, floating, complex) promotion follows the
+array API; across kinds the higher kind determines the dtype: int64 with float32 gives
+float32. A Python or NumPy *scalar* is weak: it adopts the dtype of the other operand.
 
-Strings are NumPy's objects, all of them ``bytes``; they stay on the host, and are
-promoted with strings only.
+Strings have NumPy's object dtype, and all elements are ``bytes``. They stay on the host
+and are promoted with strings only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SPELLINGS: dict[Any, DType] = {
     **{dtype: dtype for dtype in DTYPES.values()},
     **{dtype.type: dtype for dtype in DTYPES.values()},
     **_WEAK,
-    **{kind.__name__: dtype for kind, dtype in _WEAK.items()},  # "int" is int
+    **{kind.__name__: dtype for kind, dtype in _WEAK.items()},  # "int" means int
     str: STRING,
     "str": STRING,
     bytes: STRING,
@@ -82,15 +82,15 @@ def promote(op: str, a: DType, b: DType) -> DType:
 
 
 def dtype_of(value: object) -> DType:
-    """Return the dtype of a Python number on its own: float32, int32..."""
+    """Return the dtype of a Python number alone, such as float32 or int32."""
     for kind, dtype in _WEAK.items():
         if isinstance(value, kind):
             return dtype
     raise TypeError(f"expected a number, got {type(value).__name__}")
 
 
-def weak(op: str, value: complex | np.generic, beside: DType) -> DType:
-    """Return the dtype of a scalar in an op with a tensor of dtype ``beside``.
+def weak(op: str, value: complex | np.generic, other: DType) -> DType:
+    """Return the dtype of a scalar in an op with a tensor of dtype ``other``.
 
     A float with integers gives float32, a complex number with floats complex64.
 
@@ -100,9 +100,9 @@ def weak(op: str, value: complex | np.generic, beside: DType) -> DType:
     """
     plain = value.item() if isinstance(value, np.generic) else value
     own = dtype_of(plain)
-    dtype = beside if beside is not STRING else promote(op, own, beside)
-    if _KIND[own.kind] > _KIND[beside.kind]:
-        dtype = TABLE[own, beside] if beside.kind == "f" else own
+    dtype = other if other is not STRING else promote(op, own, other)
+    if _KIND[own.kind] > _KIND[other.kind]:
+        dtype = TABLE[own, other] if other.kind == "f" else own
     check_range(op, plain, dtype)
     return dtype
 
@@ -113,19 +113,19 @@ def _limits(dtype: DType) -> tuple[float, float]:
         return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     if dtype.kind in "fc":
         return float(np.finfo(dtype).min), float(np.finfo(dtype).max)
-    return -math.inf, math.inf  # to bool: anything but zero is True
+    return -math.inf, math.inf  # bool accepts every number
 
 
 LIMITS = {dtype: _limits(dtype) for dtype in DTYPES.values()}
 
 
 def _rounding(dtype: DType) -> tuple[float, float]:
-    """Return the least and the greatest number that round to finite ones."""
+    """Return the least and the greatest number that do not round to infinity."""
     low, high = LIMITS[dtype]
     if dtype.kind not in "fc":
         return low, high
     info = np.finfo(dtype)
-    half = math.ldexp(float(info.eps), info.maxexp - 2)  # of the last bit of ``high``
+    half = math.ldexp(float(info.eps), info.maxexp - 2)  # half an ulp of ``high``
     high = math.nextafter(high + half, 0)
     return -high, high
 
@@ -157,11 +157,11 @@ def canonical(dtype: Any) -> DType:
         return _SPELLINGS[dtype]
     except (KeyError, TypeError):
         pass
-    # Other spellings, and the other byte order. None would be float64, and of a module
-    # NumPy reads the attribute dtype.
+    # NumPy knows other spellings, and the other byte order. But it reads None as
+    # float64, and a module as its attribute ``dtype``.
     try:
-        is_none = dtype is None or isinstance(dtype, ModuleType)
-        name = repr(dtype) if is_none else np.dtype(dtype).name
+        is_refused = dtype is None or isinstance(dtype, ModuleType)
+        name = repr(dtype) if is_refused else np.dtype(dtype).name
     except (TypeError, ValueError):
         name = repr(dtype)
     if name not in DTYPES:

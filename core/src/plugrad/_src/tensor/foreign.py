@@ -10,8 +10,8 @@ Map: ``FUNCTIONS``; ``ATTRIBUTES`` of modules; ``METHODS`` and attributes of ten
 ``KEYWORDS``; ``DTYPES``; ``DEVICES``.
 """
 
-# A row a function: here | numpy | torch | jax | tfjs | remark. In the column of JAX
-# stands "+" for jnp with the names of NumPy.
+# One row for each function: here | numpy | torch | jax | tfjs | remark. A "+" in the
+# column of JAX means ``jnp`` with the names of the column of NumPy.
 FUNCTIONS = """
 grad | | func.grad | grad | grad | `torch.autograd.grad` takes results, not functions
 value_and_grad | | func.grad_and_value | value_and_grad | valueAndGrad | PyTorch returns the gradient first
@@ -275,8 +275,8 @@ nonzero | `pg.nonzero(x)`
 set_shape | `pg.ensure_shape(x, shape)`
 """
 
-# Keywords: names | the keywords here | hint. The row holds for functions that have
-# one of the keywords here, and for all functions if there are none.
+# Keywords: names | the keywords here | hint. A row applies to functions that have one
+# of the keywords here; without keywords here, it applies to all functions.
 KEYWORDS = """
 dim dims axes_ reduction_indices | axis axes |
 axis | axes |
@@ -352,7 +352,7 @@ float128 longdouble | `pg.float64`
 complex256 clongdouble | `pg.complex128`
 """
 
-# Names of devices that are no backends, without their number: names | hint.
+# Names of devices that are not backends, without their number: names | hint.
 DEVICES = """
 cuda gpu GPU mps metal rocm hip xpu vulkan webgpu webgl tpu TPU xla | `"opencl"` runs on a GPU
 CPU host tensorflow | `"cpu"`

@@ -1,6 +1,6 @@
-"""Hints about names of other libraries, for error messages: the rows of ``foreign``.
+"""Hints in error messages about names of other libraries; ``foreign`` has the data.
 
-Apart from the import of plugrad, nothing here runs unless there is an error.
+After plugrad has been imported, this code runs only for error messages.
 
 Map: ``rows``; keywords; attributes of tensors; dtypes and devices.
 """
@@ -24,7 +24,7 @@ class Nothing(TypedDict):
 
 
 def rows(table: str) -> Iterator[tuple[list[str], str]]:
-    """Yield the names and the hint of each row of a table without other columns."""
+    """Yield the names and the hint of each row of a table with these two columns."""
     for line in table.strip().splitlines():
         names, hint = line.split(" | ")
         yield names.split(), hint
@@ -32,7 +32,7 @@ def rows(table: str) -> Iterator[tuple[list[str], str]]:
 
 @functools.cache
 def by_name(table: str) -> dict[str, str]:
-    """Return the hints of a table by the names."""
+    """Return a dict from the names in a table to their hints."""
     return {name: hint for names, hint in rows(table) for name in names}
 
 
@@ -44,8 +44,8 @@ def unexpected(
 ) -> TypeError:
     """Return the error about keywords that a function does not have.
 
-    Python's own error has no place for a hint. So a function that has attributes ends
-    its parameters by ``**unknown: Unpack[Nothing]``.
+    Python's own error has no place for a hint. So the parameters of a function with
+    attributes end with ``**unknown: Unpack[Nothing]``.
     """
     known = keywords(function)
     given = " and ".join(map(repr, unknown))
@@ -58,9 +58,9 @@ def unexpected(
 def hinted(function: F) -> F:
     """Return a function whose errors about unknown keywords suggest the right ones.
 
-    The keywords that users of NumPy, PyTorch, JAX and TensorFlow know are one table in
-    plugrad. This wrapper takes a fraction of a microsecond: it is for functions that a
-    program calls rarely, such as those that make an optimizer.
+    A table in plugrad lists the keywords that users of NumPy, PyTorch, JAX and
+    TensorFlow know. The wrapper adds a fraction of a microsecond to each call: use it
+    for functions that a program calls rarely, such as those that make an optimizer.
 
     Example:
         >>> from plugrad import plugin
@@ -134,7 +134,7 @@ def hide_unknown(function: Any) -> None:
 
 
 def attributes() -> set[str]:
-    """Return the names that tensors of NumPy and PyTorch have, or functions there."""
+    """Return the names of functions and of tensor attributes of NumPy and PyTorch."""
     found = {name for names, _ in rows(foreign.METHODS) for name in names}
     for line in foreign.FUNCTIONS.strip().splitlines():
         here, numpy, torch, *_ = line.split("|")
@@ -147,8 +147,8 @@ class Absent:
     """A method or an attribute of tensors in other libraries.
 
     ``Tensor.__getattr__`` would slow down every access to every attribute; this
-    descriptor is found only where the name is asked for. It raises the AttributeError,
-    so ``hasattr`` is False.
+    descriptor runs only if its name is looked up. It raises an AttributeError, so
+    ``hasattr`` returns False.
     """
 
     __slots__ = ("name",)
@@ -167,7 +167,7 @@ class Absent:
 
 
 class ForeignNames:
-    """Names of tensors in other libraries: each raises an error with a hint."""
+    """Attributes of tensors in other libraries: each raises an error with a hint."""
 
     __slots__ = ()
 

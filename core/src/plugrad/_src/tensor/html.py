@@ -1,8 +1,8 @@
-"""What notebooks show: tables of the values of tensors, and tables of reports.
+"""HTML for notebooks: tables of the values of tensors, and tables of reports.
 
-It is plain HTML without colors, scripts or anything from elsewhere, so that it is
-readable on light and on dark pages. The styles only align columns and choose a font;
-without them, as on GitHub, nothing is lost. Screen readers get the caption, and the
+It is plain HTML without colors, scripts or external files, so that it is readable on
+light and on dark pages. The styles only align columns and choose a font; where they are
+removed, as on GitHub, nothing else is lost. Screen readers get the caption, and the
 headers of rows and columns.
 """
 
@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-# Rows, and columns, that a table shows; longer axes are cut in the middle.
+# The maximum number of rows, and of columns; longer axes are cut in the middle.
 MAX_SHOWN_INDICES = 10
 ELLIPSIS = "…"
-NO_BREAK = "\N{NO-BREAK SPACE}"  # or the caption of a narrow table has a line a word
+NO_BREAK = "\N{NO-BREAK SPACE}"  # else a narrow table's caption wraps at each word
 MONOSPACE = ' style="font-family: monospace"'
 LEFT = ' style="text-align: left"'
 RIGHT = ' style="text-align: right"'
@@ -26,7 +26,7 @@ BLOCKS = " ▏▎▍▌▋▊▉█"  # eighths of a character
 
 
 class Bar(float):
-    """A cell of ``table`` that is a bar: the part of the longest one, from 0 to 1."""
+    """A table cell drawn as a bar: its length as a fraction of the longest bar."""
 
     def __str__(self) -> str:
         full, part = divmod(round(self * BAR_CHARACTERS * 8), 8)
@@ -65,7 +65,7 @@ def _caption(text: str) -> str:
 
 
 def _cell(value: object) -> str:
-    """Return a cell: digits in groups of three, four digits of a fraction, or text."""
+    """Return a cell: an int with grouped digits, a float with four digits, or text."""
     if isinstance(value, Bar):  # a percentage is next to it
         return f'<span aria-hidden="true">{value}</span>'
     if isinstance(value, bool) or value is None:
@@ -78,7 +78,7 @@ def _cell(value: object) -> str:
 
 
 def page(caption: str, values: np.ndarray[Any, Any] | None = None) -> str:
-    """Return the caption and the values, in a table where there are one or two axes."""
+    """Return the caption and the values; in a table if there are one or two axes."""
     about = escape(caption)
     if values is None or values.size == 0:
         return f"<p>{about}</p>"
@@ -121,7 +121,7 @@ def _cells(row: Any, columns: list[int | None]) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return one element: six digits of a number, or text."""
+    """Return one element as text; inexact numbers have six significant digits."""
     if isinstance(value, bytes):
         return escape(value.decode(errors="replace"))
     return f"{value:.6g}" if isinstance(value, np.inexact) else str(value)

@@ -1,9 +1,9 @@
 """``Tensor``: a handle on a native array that some backend owns.
 
-Several handles may share one array and one identity: cached copies on other backends
-and what a tape saves are the same tensor. A handle has no identity until a tape watches
-it; the first tape gives it a tape_id. ``x[index] = value`` gives a handle another array
-and identity, and changes no array.
+Several handles may share one array and one identity: the handle that a tape saves is
+the same tensor as the user's, and so is a cached copy on another backend. A handle has
+no identity until a tape watches it; the first tape gives it a tape_id. ``x[index] =
+value`` gives a handle another array and identity, and changes no array.
 
 Map: the home of disposed tensors; ``TapeId``; ``Tensor``; arguments of ops.
 """
@@ -29,7 +29,7 @@ class Home(Protocol):
 
     name: str
     runtime: Any  # whose ``arrays`` may have ``to_dlpack``
-    depth: int  # how many calls of ``vmap`` it is inside of
+    depth: int  # the number of ``vmap`` calls around it
 
     def download(self, native: Native) -> np.ndarray[Any, DType]:
         """Return the values."""
@@ -53,7 +53,7 @@ class _Nowhere:
 
 
 NOWHERE: Home = _Nowhere()
-VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # of the standard
+VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # of the array API
 MADE_BY_BACKENDS = (
     "Tensor: backends make tensors; write plugrad.asarray(values, dtype=...)"
 )
@@ -61,7 +61,10 @@ HOST = (1, 0)  # the device of host memory in DLPack
 
 
 class TapeId:
-    """The identity of a tensor for tapes, with its spec; never reused while held."""
+    """The identity of a tensor for tapes, with its shape and dtype.
+
+    Tapes compare identities by ``is``, so each object stands for one tensor.
+    """
 
     __slots__ = ("dtype", "shape")  # set by the caller: __init__ is too slow
 
@@ -98,10 +101,10 @@ class Tensor(Methods):
         "_shape",
         "_tape_id",
     )
-    _gone: str  # why it is empty; it is set when it is emptied
+    _gone: str  # why the handle is empty; only ``_empty`` sets it
     __array__: ClassVar[Callable[..., np.ndarray[Any, DType]]]  # ops/operators.py
     __array_ufunc__: ClassVar[Any]  # ops/operators.py sets it
-    # autodiff/mistakes.py sets it; it gets what reads, for messages.
+    # autodiff/mistakes.py sets it; the second argument names the reader, for messages.
     _notice_read: ClassVar[Callable[[Tensor, str], None]]
     __hash__: ClassVar[Callable[[object], int]] = object.__hash__
 
@@ -120,7 +123,7 @@ class Tensor(Methods):
                 raise
             raise TypeError(MADE_BY_BACKENDS) from None  # such as Tensor(2, 3)
         self._tape_id: TapeId | None = None
-        # By backend, the array that was copied and the copy.
+        # Backend -> the array that was copied, and the copy on that backend.
         self._cached_copies: dict[Home, tuple[Native, Native]] | None = None
 
     @property
@@ -207,7 +210,7 @@ class Tensor(Methods):
         return self._item("item()")
 
     def _item(self, reader: str = "") -> Any:
-        """Return the single element; it goes to the user if there is a ``reader``."""
+        """Return the single element; ``reader`` is the user's call, if any."""
         if self.size != 1:
             raise ValueError(
                 f"item: a tensor of shape {self.shape} has {self.size} elements, not "
@@ -292,9 +295,9 @@ class Tensor(Methods):
                     f"__dlpack__: backend {home.name!r} does not copy to device "
                     f"{dl_device}; ask for {HOST}, the host"
                 )
-            told = max_version is not None and max_version[0] >= 1
-            values = _exportable(values, copy, told, lent)
-            copy = None if copy else copy  # done
+            has_flags = max_version is not None and max_version[0] >= 1
+            values = _exportable(values, copy, has_flags, lent)
+            copy = None if copy else copy  # the copy has been made
         return values.__dlpack__(
             stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
         )
@@ -358,7 +361,7 @@ class Tensor(Methods):
 
     def _repr_html_(self, what: str = "Tensor") -> str:
         """Return HTML for notebooks: a table of the values."""
-        from .html import page  # which imports a table of all names of characters
+        from .html import page  # slow: it imports the table of all HTML entities
 
         if self._home is NOWHERE or self._home.depth:
             return page(repr(self))
@@ -381,16 +384,17 @@ for _name in ("shape", "dtype"):
 
 
 def _exportable(
-    values: np.ndarray[Any, DType], copy: bool | None, told: bool, lent: bool
+    values: np.ndarray[Any, DType], copy: bool | None, has_flags: bool, lent: bool
 ) -> np.ndarray[Any, DType]:
     """Return the array to export: ``values``, read-only if they are lent, or a copy.
 
-    DLPack marks read-only memory since 1.0; PyTorch does not take reversed axes.
+    DLPack has a flag for read-only memory since version 1.0. PyTorch does not accept
+    reversed axes.
     """
-    fits = (told or values.flags.writeable) and min(values.strides, default=0) >= 0
+    fits = (has_flags or values.flags.writeable) and min(values.strides, default=0) >= 0
     if copy or (copy is None and not fits):
         return values.copy()
-    if told and lent:
+    if has_flags and lent:
         values = values.view()
         values.flags.writeable = False
     return values
@@ -401,7 +405,7 @@ class Holder(Protocol):
 
     @property
     def value(self) -> Tensor:
-        """The tensor held at this moment."""
+        """The tensor that it holds now."""
 
 
 TensorLike = (

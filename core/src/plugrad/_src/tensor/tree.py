@@ -67,8 +67,8 @@ def _split(tree: Any, leaves: list[Any], is_leaf: IsLeaf) -> Structure:
 class Structure:
     """The containers of a tree, without its leaves.
 
-    Two structures are equal if they have the same classes, keys and static data, where
-    the order of the keys of a dict does not count.
+    Two structures are equal if they have the same classes, keys and static data. The
+    order of the keys of a dict does not matter.
 
     Attributes:
         num_leaves: The number of leaves.
@@ -124,7 +124,7 @@ class Structure:
         return self._kind.build(self, children)
 
     def paths(self) -> list[str]:
-        """Return the place of each leaf, as in ``['layers'][1].bias``."""
+        """Return the path of each leaf, such as ``['layers'][1].bias``."""
         if self._kind is None:
             return [""]
         return [
@@ -134,10 +134,11 @@ class Structure:
         ]
 
     def match(self, tree: Any, what: str, *, none_fills: bool = False) -> list[Any]:
-        """Return the part of ``tree`` in the place of each leaf.
+        """Return the part of ``tree`` at the place of each leaf.
 
-        A list or tuple fits any sequence of its length, and a dict any dict of its
-        keys. With ``none_fills``, None fits any container, and every leaf is None.
+        A list or tuple fits any sequence of the same length, and a dict any dict with
+        the same keys. With ``none_fills``, None fits any container, and all parts in
+        its place are None.
 
         Raises:
             ValueError: The containers differ. The message begins with ``what``.
@@ -153,7 +154,7 @@ class Structure:
     def _match(
         self, tree: Any, found: list[Any], none_fills: bool
     ) -> tuple[str, str, str] | None:
-        """Append the part of ``tree`` in the place of each leaf to ``found``.
+        """Append the part of ``tree`` at the place of each leaf to ``found``.
 
         Return None, or the first difference: its path, the expected part, and the
         actual one.
@@ -211,7 +212,7 @@ def describe(tree: Any) -> str:
 
 Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
 Unflatten = Callable[[Any, tuple[Any, ...]], Any]
-SORTED = (str, int, float, bytes)  # dicts with such keys have leaves in their order
+SORTED = (str, int, float, bytes)  # types of keys that sort the leaves of a dict
 
 Keys = tuple[Any, ...]
 # The parts of a container: the keys of its children, in the order of the leaves; the
@@ -258,7 +259,7 @@ class Kind:
 
 
 class _Nothing(Kind):
-    """None."""
+    """The container None, which is empty."""
 
     @staticmethod
     def split(tree: Any) -> Parts:
@@ -278,7 +279,7 @@ class _Nothing(Kind):
 
 
 class _Dict(Kind):
-    """Dicts, rebuilt in their class and order, without a call of the class."""
+    """Dicts; rebuilt with their class and their order, without calling the class."""
 
     @staticmethod
     def split(tree: Any) -> Parts:
@@ -367,7 +368,7 @@ class _Named(_Ordered):
 
 
 class _Fields(Kind):
-    """Dataclasses, rebuilt field by field, without a call of the class."""
+    """Dataclasses; rebuilt field by field, without calling the class."""
 
     @staticmethod
     def step(key: Any) -> str:
