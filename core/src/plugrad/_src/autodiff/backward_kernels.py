@@ -1,9 +1,9 @@
 """Kernels that a backend may implement to compute a gradient in one run.
 
-Public in ``plugin``. The core's gradients of these ops run two to five kernels each.
-Every contract decomposes into the core's gradient. Derivatives of higher order are
-therefore recorded as the core records them, and dtypes that a backend does not
-implement are computed as the core computes them.
+``plugin`` makes them public. The core's gradients of these ops run two to five kernels
+each. Every contract decomposes into the core's gradient. Tapes therefore record higher
+derivatives as in the core, and dtypes that a backend does not implement are computed as
+in the core.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def backward_kernels(package: str) -> dict[str, Kernel]:
 
     ``ReluGrad TanhGrad SigmoidGrad ErfGrad GeluGrad GeluTanhGrad SoftmaxGrad
     LogSoftmaxGrad``. Declare them as ``contracts`` of your ``Backend``, implement
-    ``"plugrad_mine.TanhGrad"`` and so on, and pass ``backward_gradients`` of them to
-    ``Runtime``::
+    ``"plugrad_mine.TanhGrad"`` and so on, and pass the ``backward_gradients`` of the
+    contracts to ``Runtime``::
 
         KERNELS = backward_kernels("plugrad_mine")
         Backend("mine", open=open_mine, contracts=[*KERNELS.values()])
@@ -81,7 +81,7 @@ def backward_gradients(
 def _gradient(name: str, kernel: Kernel) -> dict[str, Callable[..., Any]]:
     """Return the gradient functions that run ``kernel``, by input."""
 
-    def along(dy: Tensor, y: Tensor, axis: int, original: Callable[..., Any]) -> Any:
+    def of_rows(dy: Tensor, y: Tensor, axis: int, original: Callable[..., Any]) -> Any:
         return run(kernel, dy, y) if axis == len(y.shape) - 1 else original(dy)
 
     def of_input(dy: Tensor, x: Tensor) -> Any:
@@ -91,9 +91,9 @@ def _gradient(name: str, kernel: Kernel) -> dict[str, Callable[..., Any]]:
         return run(kernel, dy, y)
 
     found: Any = of_input if "x" in kernel.inputs else of_output
-    found = along if name.endswith("SoftmaxGrad") else found
+    found = of_rows if name.endswith("SoftmaxGrad") else found
     found.backward_kernel = kernel.name  # `why --grad` shows the author of the function
-    return {"logits" if found is along else "x": found}
+    return {"logits" if found is of_rows else "x": found}
 
 
 def _rows(dy: Spec, y: Spec) -> Spec:
@@ -115,30 +115,30 @@ CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
         "TanhGrad(dy: inexact, x: dy)",
         lambda dy, x: run(trigonometry.TANH_GRAD, dy, x),
         one_shape,
-        """``dy · conj(1 / cosh(x)²)``; x is the input of Tanh. From the output it
-        would be 0 where that rounds to 1.""",
+        """``dy · conj(1 / cosh(x)²)``; x is the input of Tanh. Computed from the output
+        of Tanh, the result would be 0 where that output rounds to 1.""",
     ),
     (
         "SigmoidGrad(dy: floating, x: dy)",
         lambda dy, x: run(activation.SIGMOID_GRAD, dy, x),
         one_shape,
-        """``dy · s(x) · s(-x)``; s is Sigmoid, and x its input. From the output it
-        would be 0 where that rounds to 1.""",
+        """``dy · s(x) · s(-x)``; s is Sigmoid, and x its input. Computed from the
+        output of Sigmoid, the result would be 0 where that output rounds to 1.""",
     ),
     (
         "ErfGrad(dy: floating, x: dy)",
         lambda dy, x: dy * (error_functions.gaussian(x) * error_functions.SLOPE_OF_ERF),
         one_shape,
         """``dy · 2/√π · e^(-x²)``; x is the input of Erf. The rounding error of x² is
-        no error of the result.""",
+        compensated.""",
     ),
     (
         "GeluGrad(dy: floating, x: dy)",
         gelu.gelu_gradient,
         one_shape,
         """``dy · (erfc(-x · √½) · ½ + n · e^(-n²/2) / √(2π))``, where n is x within
-        -40 and 40; x is the input of Gelu. The relative error is small where the slope
-        is.""",
+        -40 and 40; x is the input of Gelu. The relative error is small even where the
+        slope is small.""",
     ),
     (
         "GeluTanhGrad(dy: floating, x: dy)",
@@ -154,7 +154,8 @@ CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
         _rows,
         """``dy · y - y · Σ dy · y`` along the last axis; y is the output of Softmax.
         float16 is computed in float32. The row adds up to 0: where y is more than 0.6,
-        the result is minus the sum of the others, as the difference would cancel.""",
+        the result is minus the sum of the others, because the difference would
+        cancel.""",
     ),
     (
         "LogSoftmaxGrad(dy: floating, y: dy)",
@@ -162,7 +163,7 @@ CONTRACTS: list[tuple[str, Callable[..., Any], Callable[..., Spec], str]] = [
         _rows,
         """``dy - e^y · Σ dy`` along the last axis; y is the output of LogSoftmax.
         float16 is computed in float32. The row adds up to 0: where y is more than
-        -0.5, the result is minus the sum of the others, as the difference would
+        -0.5, the result is minus the sum of the others, because the difference would
         cancel.""",
     ),
 ]

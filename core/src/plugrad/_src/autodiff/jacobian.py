@@ -22,9 +22,9 @@ Mode = Literal["reverse", "forward"]
 def jacobian(f: Callable[P, Any], *, mode: Mode = "reverse") -> Callable[P, Tensor]:
     """Return ``g(x, *rest)``: the Jacobian ``∂f(x)/∂x``.
 
-    The modes agree on real numbers. On complex ones ``"reverse"`` gives gradients as
-    ``grad`` does, so that ``z²`` has the conjugate of ``2z``, and ``"forward"`` gives
-    derivatives along the real axis.
+    The modes agree for real numbers. For complex numbers, ``"reverse"`` returns
+    gradients like ``grad``, so that for ``z²`` it returns the conjugate of ``2z``;
+    ``"forward"`` returns derivatives along the real axis.
 
     Args:
         f: A function from a floating tensor, and any further arguments, to a floating
@@ -92,8 +92,8 @@ def _argument(x: Any) -> Tensor:
 
 def _unit_tensors(like: Tensor) -> list[Tensor]:
     """Return the unit tensors of a shape: 1 in one element, 0 in all others."""
-    every = grids.eye(like.size, dtype=like.dtype)
-    return list(shape.unstack(shape.reshape(every, (like.size, *like.shape))))
+    units = grids.eye(like.size, dtype=like.dtype)
+    return list(shape.unstack(shape.reshape(units, (like.size, *like.shape))))
 
 
 def _rows(f: Callable[[Tensor], Any], x: Tensor) -> Tensor:
@@ -109,8 +109,8 @@ def _columns(f: Callable[[Tensor], Any], x: Tensor) -> Tensor:
     columns = [jvp(f, [x], [unit])[1] for unit in _unit_tensors(x)]
     if not columns:
         return _rows(f, x)
-    together = shape.stack(columns, axis=-1)
-    return shape.reshape(together, (*columns[0].shape, *x.shape))
+    stacked = shape.stack(columns, axis=-1)
+    return shape.reshape(stacked, (*columns[0].shape, *x.shape))
 
 
 def _assembled(rows: list[Tensor], outer: tuple[int, ...], x: Tensor) -> Tensor:

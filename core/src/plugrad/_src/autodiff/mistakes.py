@@ -1,9 +1,9 @@
-"""Detect mistakes in calls of ``grad``: missing tensors, captured ones, values read.
+"""Detect mistakes in calls of ``grad``: wrong leaves, captured tensors, read values.
 
-``grad(lambda x: sum(t))(t)`` is zero: ``t`` is a constant, and ``x`` is not used. A
-zero gradient may also be correct. So ``grad`` warns only if the result depends on no
-argument and the function refers to a tensor with the values of an argument; it searches
-for such a tensor in this case only.
+``grad(lambda x: sum(t))(t)`` is zero: ``t`` is a constant, and ``x`` is not used. But a
+zero gradient can also be correct. So ``grad`` warns only if the result depends on no
+argument and the function refers to a tensor with the values of an argument. It searches
+for such a tensor only if the result depends on no argument.
 
 The same holds for values that leave plugrad. Results computed from ``x.numpy()`` have
 no gradient, but reading a value for a log or a decision is fine. So ``grad`` warns only
@@ -49,7 +49,7 @@ def warn_if_lost(f: Callable[..., Any], xs: tuple[Any, ...], tape: Tape) -> None
 
 
 def warn_if_read(tape: Tape) -> bool:
-    """Warn if values have left plugrad while the tape recorded; return whether."""
+    """Warn if values left plugrad while the tape recorded; return whether they did."""
     read = getattr(tape, "read", None)
     if read:
         warnings.warn(
@@ -72,11 +72,11 @@ def _warn_if_captured(f: Callable[..., Any], xs: tuple[Any, ...]) -> None:
     wanted = {id(values) for x in split(xs)[0] if (values := _values(x)) is not None}
     found = References([f], code_of(f, str(getattr(f, "__module__", ""))))
     for place in found.places:
-        for at, value in enumerate(place.values):
+        for n, value in enumerate(place.values):
             if id(_values(value)) in wanted:
                 warnings.warn(
                     "grad: the gradient is zero, because f does not use its argument "
-                    f"but {place.describe(at)}, the same tensor, which is a constant "
+                    f"but {place.describe(n)}, the same tensor, which is a constant "
                     "inside f; use the argument of f in its place",
                     stacklevel=outside(),
                 )
@@ -98,7 +98,7 @@ ARRAY = "np.asarray()"
 
 
 def _notice_read(x: Tensor, reader: str) -> None:
-    """Note on the tapes that track ``x`` that its values leave plugrad by ``reader``.
+    """Note on the tapes that track ``x`` that ``reader`` reads its values.
 
     Functions of ``custom_grad`` may read: they define their own gradient.
     """

@@ -3,8 +3,8 @@
 Gradients are ops, so outer tapes record them and every order of derivative works.
 Arguments and results may be trees of tensors (``plugrad.tree``).
 
-Map: ``grad`` and its relatives; ``variable_grads``; ``vjp`` and ``jvp``;
-``stop_gradient``; backward itself.
+Map: ``grad`` and similar functions; ``variable_grads``; ``vjp`` and ``jvp``;
+``stop_gradient``; the backward pass.
 """
 
 from __future__ import annotations
@@ -66,20 +66,20 @@ def grad(
 
     ``x`` may be a tree of tensors: nested dicts, lists, tuples, dataclasses and objects
     of registered classes (``plugrad.tree``). The gradient has the same structure, with
-    None for integers. Use the argument inside ``f``: a tensor from
-    outside is a constant.
+    None for integers. Use the argument inside ``f``: a tensor from outside of ``f`` is
+    a constant.
 
     Args:
         f: A function that returns one floating scalar, or any floating tensors if
-            ``dy`` is passed to ``g``: the cotangents of its result.
-        argnums: The position of the argument to differentiate in, or several: then the
-            gradients are a tuple.
-        has_aux: Whether ``f`` returns ``(value, aux)``, of which ``aux`` is not
+            ``dy``, the cotangents of the result, is passed to ``g``.
+        argnums: The position of the argument with respect to which ``f`` is
+            differentiated, or several positions; then the gradients are a tuple.
+        has_aux: Whether ``f`` returns ``(value, aux)``. Only the value is
             differentiated.
 
     Returns:
-        A function that takes the arguments of ``f`` and returns the gradient;
-        with ``has_aux`` it returns ``(gradient, aux)``.
+        A function that takes the arguments of ``f`` and returns the gradient; with
+        ``has_aux`` it returns ``(gradient, aux)``.
 
     Raises:
         TypeError: ``x`` holds no floating tensor, or ``f`` does not return a floating
@@ -139,9 +139,9 @@ def value_and_grad(
     Args:
         f: A function that returns one floating scalar, or any floating tensors if
             ``dy`` is passed to ``g``.
-        argnums: The position of the argument to differentiate in, or several: then the
-            gradients are a tuple.
-        has_aux: Whether ``f`` returns ``(value, aux)``, of which ``aux`` is not
+        argnums: The position of the argument with respect to which ``f`` is
+            differentiated, or several positions; then the gradients are a tuple.
+        has_aux: Whether ``f`` returns ``(value, aux)``. Only the value is
             differentiated.
 
     Returns:
@@ -254,15 +254,16 @@ def variable_grads(
 
     Args:
         f: A function without arguments that returns one floating scalar.
-        variables: Differentiate in these; by default in all trainable ones that ``f``
-            reads. The gradient in a variable that ``f`` does not read is zero.
+        variables: The variables with respect to which ``f`` is differentiated; by
+            default all trainable variables that ``f`` reads. The gradient of a variable
+            that ``f`` does not read is zero.
 
     Returns:
         The value, and a dict from variable to gradient. If ``f`` assigns a variable
-        after reading it, the gradient is that in the value before.
+        after reading it, the gradient is with respect to the value that it read.
 
     Raises:
-        TypeError: A variable is not a floating one, or ``f`` does not return a floating
+        TypeError: A variable is not floating, or ``f`` does not return a floating
             tensor.
         ValueError: ``f`` reads no trainable variable, or does not return a scalar.
         GradientNotFound: A kernel that ``f`` runs has no gradient.
@@ -338,20 +339,20 @@ def vjp(f: Callable[[*Xs], R], *xs: *Xs) -> tuple[R, Callable[[Any], tuple[Any, 
 def jvp(f: Callable[..., R], xs: Sequence[Any], vs: Sequence[Any]) -> tuple[R, R]:
     """Return ``f(*xs)`` and its derivative along ``vs``.
 
-    It is computed by two vjps: a pullback is linear in ``dy``, and its own pullback is
-    the derivative.
+    It is computed by two vjps: a pullback is linear in ``dy``, so the pullback of the
+    pullback is the derivative.
 
     Args:
         f: A function that returns floating tensors.
         xs: A list of its arguments.
-        vs: A list of tangents of the shapes and dtypes of ``xs``; None for integers.
+        vs: A list of tangents with the shapes and dtypes of ``xs``; None for integers.
 
     Returns:
         The value, and the tangent of the value.
 
     Raises:
-        TypeError: ``xs`` or ``vs`` is not a list or tuple, or a gradient on the way is
-            not linear in ``dy`` (guided ReLU).
+        TypeError: ``xs`` or ``vs`` is not a list or tuple, or the gradient of a kernel
+            that ``f`` runs is not linear in ``dy`` (guided ReLU).
         ValueError: ``vs`` do not fit ``xs``.
         GradientNotFound: A kernel that ``f`` runs has no gradient.
 
@@ -411,7 +412,7 @@ class _Forward(NamedTuple):
     build: Build  # the arguments from their leaves
 
     def seeds(self, dy: Any) -> Cotangents:
-        """Return the cotangents of the results; by default one, for a scalar."""
+        """Return the cotangents of the results: ``dy``, or 1 for a scalar result."""
         if dy is not None:
             return self.seeds_of(dy)
         one = _seed(self.value)
@@ -419,7 +420,7 @@ class _Forward(NamedTuple):
         return {} if tape_id is None else {tape_id: one}
 
     def seeds_of(self, dy: Any, what: str = "dy must match f(x)") -> Cotangents:
-        """Return the cotangents of the results, checked against them."""
+        """Return ``dy`` as the cotangents of the results; raise if it does not fit."""
         dys = self.structure.match(dy, what)
         found: Cotangents = {}
         for i, (y, dy) in enumerate(zip(self.outputs, dys, strict=True)):
@@ -442,9 +443,9 @@ class _Forward(NamedTuple):
 
 
 def _forward(
-    f: Callable[..., Any], xs: tuple[Any, ...], of: Callable[..., Any] | None = None
+    f: Callable[..., Any], xs: tuple[Any, ...], inner: Callable[..., Any] | None = None
 ) -> _Forward:
-    """Run ``f`` under a tape; ``of`` is the user's function inside it."""
+    """Run ``f`` under a tape; ``inner`` is the user's function if ``f`` wraps it."""
     try:
         leaves, build = flatten(xs, asarray)
     except TypeError:
@@ -467,7 +468,7 @@ def _forward(
     outputs, structure = ([value], LEAF) if type(value) is Tensor else split(value)
     found = [y._tape_id if type(y) is Tensor else _no_tensor(y) for y in outputs]
     if tape.tracked.isdisjoint(found):
-        warn_if_lost(of or f, xs, tape)
+        warn_if_lost(inner or f, xs, tape)
     return new(_Forward, (value, outputs, structure, tape, wanted, build))
 
 
@@ -479,7 +480,7 @@ def _no_tensor(value: object) -> NoReturn:
 
 
 def _seed(value: Any) -> Tensor:
-    """Return the cotangent one of a scalar."""
+    """Return 1, the cotangent of a scalar result; raise if it is not a scalar."""
     if not isinstance(value, Tensor):
         _no_tensor(value)
     if value.shape:
@@ -492,7 +493,7 @@ def _seed(value: Any) -> Tensor:
             f"grad: f must return a floating scalar, got {value.dtype}; integers and "
             "bool have no derivative"
         )
-    return alias(_convert.scalar("grad", 1, value.dtype))  # it may be disposed of
+    return alias(_convert.scalar("grad", 1, value.dtype))  # the user may dispose it
 
 
 # --- backward --------------------------------------------------------------------
@@ -504,7 +505,7 @@ def _backward(
     wanted: Collection[TapeId | None],
     linear_only: bool = False,
 ) -> Cotangents:
-    """Return the cotangents of the wanted tape_ids from those of the results."""
+    """Return the cotangents of the wanted tape_ids, given those of the results."""
     backend = dispatch.active()
     tracked = tape.tracked
     for node in reversed(tape.nodes):
@@ -521,7 +522,7 @@ def _backward_node(
     backend: OpenBackend,
     linear_only: bool,
 ) -> None:
-    """Propagate through one node, on the backend that it ran on."""
+    """Propagate cotangents through one node, on the backend that it ran on."""
     outputs = node.outputs
     if cotangents.keys().isdisjoint(outputs):
         return
@@ -620,7 +621,10 @@ def _check_linear(step: VJPStep) -> None:
 
 
 def _unbroadcast(dx: Any, tape_id: TapeId, kernel: Kernel, step: VJPStep) -> Tensor:
-    """Return ``dx`` summed to the shape before broadcasting; raise if it differs."""
+    """Return ``dx``, summed to the shape of the input if the kernel broadcast it.
+
+    Raise if the shape or the dtype does not fit.
+    """
     if type(dx) is Tensor and dx.shape == tape_id.shape and dx.dtype == tape_id.dtype:
         return dx
     if (
@@ -650,7 +654,7 @@ def _describe(kernel: Kernel, step: VJPStep) -> str:
 
 
 def _result(tape_id: TapeId, cotangents: Cotangents) -> Tensor:
-    """Return a cotangent; zeros if there is none."""
+    """Return the cotangent of a tape_id; zeros if there is none."""
     found = cotangents.get(tape_id)
     if found is None:
         return creation.zeros(tape_id.shape, dtype=tape_id.dtype)

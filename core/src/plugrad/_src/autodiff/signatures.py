@@ -1,4 +1,4 @@
-"""Types of the functions that ``grad`` and its relatives return."""
+"""Types of the functions that ``grad`` and similar functions return."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class GradientFunction(Protocol[P, R_co]):
-    """A function with the parameters of the one it differentiates, and ``dy``.
+    """A function with the parameters of the differentiated function, and ``dy``.
 
     A ``ParamSpec`` cannot be extended by a keyword (PEP 612). So there are two
-    signatures: without ``dy``, type checkers compare the arguments with the function's;
-    with ``dy``, they do not. The gradient has the structure of the first argument, and
-    None for integers in it: its type is ``Any``. A ``TypeVar`` for the first argument
-    would describe annotated functions better, but pyright then rejects ``grad(lambda x:
-    x * x)``.
+    signatures: without ``dy``, type checkers check the arguments against the parameters
+    of the function; with ``dy``, they do not. The gradient has the structure of the
+    first argument, with None for integers, so its type is ``Any``. A ``TypeVar`` for
+    the first argument would describe annotated functions better, but pyright would then
+    reject ``grad(lambda x: x * x)``.
     """
 
     @overload

@@ -21,7 +21,7 @@ from plugrad._src.tensor.tree import flatten
 
 
 def as_one_node(f: Callable[..., Any], name: str, guarded: bool, *args: Any) -> Any:
-    """Run ``f`` inside ``vmap`` so that the outer tapes record it as one node."""
+    """Run ``f`` inside ``vmap`` in such a way that outer tapes record one node."""
     level, tapes = current().level, current().tapes
     found: list[Any] = []
     leaves, build = flatten(args, as_leaf)
@@ -31,7 +31,8 @@ def as_one_node(f: Callable[..., Any], name: str, guarded: bool, *args: Any) -> 
         """Return the outputs of ``f`` for all examples, and their gradient function."""
         again = level.copy()
         given = iter(
-            again.wrap(x, has) for x, (_, has) in zip(tensors, inputs, strict=True)
+            again.wrap(x, is_batched)
+            for x, (_, is_batched) in zip(tensors, inputs, strict=True)
         )
         with again.inside(tapes):
             value, grad_func = unpacked(
@@ -40,17 +41,17 @@ def as_one_node(f: Callable[..., Any], name: str, guarded: bool, *args: Any) -> 
             )
             ys, build_value = outputs_of(value, name)
             outputs = [again.unwrap(y) for y in ys]
-        found[:] = grad_func, build_value, [has for _, has in outputs]
+        found[:] = grad_func, build_value, [is_batched for _, is_batched in outputs]
 
         def pull(*dys: Tensor) -> list[Tensor | None]:
             again = level.copy()
             with again.inside():
                 pairs = zip(dys, outputs, strict=True)
-                inner = [again.wrap(dy, has) for dy, (_, has) in pairs]
+                inner = [again.wrap(dy, is_batched) for dy, (_, is_batched) in pairs]
                 grads = gradients_of(grad_func, inner, build_value, args, name)
             return [
-                _gradient_for_all(again, dx, has)
-                for dx, (_, has) in zip(grads, inputs, strict=True)
+                _gradient_for_all(again, dx, is_batched)
+                for dx, (_, is_batched) in zip(grads, inputs, strict=True)
             ]
 
         return tuple(x for x, _ in outputs), pull
@@ -59,17 +60,17 @@ def as_one_node(f: Callable[..., Any], name: str, guarded: bool, *args: Any) -> 
         given = tuple(x for x, _ in inputs)
         ys = recorded_call(whole, name, plans_for(name), given, guarded)
     grad_func, build_value, flags = found
-    value = [level.wrap(y, has) for y, has in zip(ys, flags, strict=True)]
+    value = [level.wrap(y, is_batched) for y, is_batched in zip(ys, flags, strict=True)]
     return build_value(value), grad_func
 
 
 def _gradient_for_all(level: Any, dx: Tensor | None, batched: bool) -> Tensor | None:
-    """Convert a gradient inside ``vmap`` to that of the input outside."""
+    """Convert a gradient inside ``vmap`` to the gradient of the input outside."""
     if dx is None:
         return None
-    y, has = level.unwrap(asarray(dx))
-    if has and not batched:
+    y, is_batched = level.unwrap(asarray(dx))
+    if is_batched and not batched:
         return reduce.sum(y, axis=0)
-    if batched and not has:
+    if batched and not is_batched:
         return shape.broadcast_to(y, (level.size, *y.shape))
     return y

@@ -1,10 +1,10 @@
-"""Batches of examples as a backend, on which ``vmap`` runs a function.
+"""The backend on which ``vmap`` runs a function: its arrays are batches of examples.
 
 Inside ``vmap`` the active backend is a ``BatchingBackend``. Its native arrays are
-``Batched``: a tensor of another backend, with the examples on an axis in front that the
-function does not see. Its kernels call the batching rule of a kernel, which runs other
-kernels on whole batches, outside of the ``vmap``: there outer tapes record them, and an
-outer ``vmap`` batches them again.
+``Batched``: a tensor of another backend, with the examples on a leading axis that the
+function does not see. Its kernel functions call batching rules. A rule runs kernels on
+whole batches, outside of the ``vmap``: there outer tapes record them, and an outer
+``vmap`` batches them again.
 
 Map: ``Batched``; ``BatchingBackend``; ``Level``, one ``vmap`` that is running.
 """
@@ -94,7 +94,7 @@ class BatchingBackend(OpenBackend):
         self.base = base
         self.depth = base.depth + 1
         self.dtypes = base.dtypes
-        self.contracts: dict[str, Kernel] = {}  # those in the table
+        self.contracts: dict[str, Kernel] = {}  # the kernels in the table
 
     def upload(self, values: np.ndarray[Any, Any]) -> Native:
         """Return a native array of values that are the same for all examples."""
@@ -115,16 +115,16 @@ class BatchingBackend(OpenBackend):
         """Return a tensor from outside as a native array of this backend."""
         home: Any = x._home
         if home.depth == self.depth:  # over another backend: use_backend inside vmap
-            there = x._data
+            batch = x._data
             with current().level.outside():
-                return Batched(there.tensor.to(self.base.name), there.level)
+                return Batched(batch.tensor.to(self.base.name), batch.level)
         if home.depth > self.depth:
             raise vmap_ended()
         return Batched(x, None)
 
 
 def batching(base: OpenBackend) -> BatchingBackend:
-    """Return the one backend of batches over ``base``, with all declared kernels."""
+    """Return the only batching backend over ``base``, with all declared kernels."""
     found: Any = base.batches
     if found is None:
         found = base.batches = BatchingBackend(base)
@@ -133,7 +133,7 @@ def batching(base: OpenBackend) -> BatchingBackend:
 
 
 class Level:
-    """One running ``vmap``: the number of its examples, and its surroundings."""
+    """One running ``vmap``: the number of its examples, and the context around it."""
 
     __slots__ = ("backend", "context", "depth", "first", "running", "size")
 
@@ -145,19 +145,19 @@ class Level:
     def __init__(self, size: int, first: Level | None = None) -> None:
         self.size, self.running = size, True
         base = active()
-        around = current()
-        if around.backend is not base:  # the default of the process, fixed meanwhile
-            around = Context(around, {"backend": base})
-        self.context, self.backend = around, batching(base)
+        outer = current()
+        if outer.backend is not base:  # so that the default of the process may change
+            outer = Context(outer, {"backend": base})
+        self.context, self.backend = outer, batching(base)
         self.depth = self.backend.depth
-        self.first: Level = first or self  # it and its copies are one vmap
+        self.first: Level = first or self  # all copies of ``first`` are one vmap
 
     def copy(self) -> Level:
         """Return the same ``vmap`` in the present context."""
         return Level(self.size, self.first)
 
     def lifted(self, backend: OpenBackend) -> OpenBackend:
-        """Return the backend of batches over ``backend``, through all outer levels."""
+        """Return the batching backend over ``backend`` at the depth of this level."""
         if backend.depth > self.depth:
             raise vmap_ended()
         while backend.depth < self.depth:
@@ -171,7 +171,7 @@ class Level:
     def custom(
         self, f: Callable[..., Any], name: str, guarded: bool
     ) -> Callable[..., Any]:
-        """Return a ``custom_grad`` function as the outer tapes must see it."""
+        """Return a ``custom_grad`` function in the form that outer tapes record."""
         return functools.partial(as_one_node, f, name, guarded) if self.taped else f
 
     @property
@@ -182,20 +182,20 @@ class Level:
     def outside(self, base: OpenBackend | None = None) -> switched:
         """Return the scope around the ``vmap``, with ``base`` as its backend.
 
-        Gradients that the function overrides stay in force, and its precision.
+        The gradient overrides and the precision of the function stay in force.
         """
-        around = self.context
+        outer = self.context
         now = current()
         overrides, precision = now.overrides, now.precision
-        base = base or around.backend
+        base = base or outer.backend
         if (
-            base is not around.backend
-            or overrides is not around.overrides
-            or precision is not around.precision
+            base is not outer.backend
+            or overrides is not outer.overrides
+            or precision is not outer.precision
         ):
-            around = Context(around, {"backend": base, "precision": precision})
-            around.overrides = overrides
-        return switched(around)
+            outer = Context(outer, {"backend": base, "precision": precision})
+            outer.overrides = overrides
+        return switched(outer)
 
     def wrap(self, x: Tensor, batched: bool) -> Tensor:
         """Return a tensor from outside as the function sees it."""
@@ -213,7 +213,7 @@ class Level:
 
 
 def _function(backend: BatchingBackend, kernel: Kernel) -> Callable[..., Any]:
-    """Return the kernel function of a backend of batches."""
+    """Return the function of a kernel on a batching backend."""
     call: Any = run if kernel.single else run_many
 
     def function(*natives: Any, **attrs: Any) -> Any:
@@ -228,7 +228,7 @@ def _function(backend: BatchingBackend, kernel: Kernel) -> Callable[..., Any]:
                 batched.append(x.level is not None)
                 if x.level is not None and x.level is not level.first:
                     raise vmap_ended()
-            elif x is None:  # else: what a kernel without inputs gets
+            elif x is None:  # else it is the Arrays that a kernel without inputs gets
                 inputs.append(None)
                 batched.append(False)
         inner = level.first if True in batched else None

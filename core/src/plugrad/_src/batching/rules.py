@@ -1,13 +1,13 @@
 """Batching rules: how a kernel runs for many examples at once.
 
-A rule gets, for each input, whether it has the examples on axis 0; then the inputs by
-position and the attributes by name. It returns outputs that have the examples on axis
-0, or NotImplemented to have the decomposition batched. Kernels without a rule here are
-batched by their decomposition.
+A rule gets a tuple of flags, which say for each input whether it has the examples on
+axis 0; then the inputs by position and the attributes by name. It returns outputs that
+have the examples on axis 0, or NotImplemented to have the decomposition batched.
+Kernels without a rule here are batched by their decomposition.
 
-Map: ``elementwise``; ``leading`` and what it does to attributes; ``each``; shapes;
-matrices; gather and sums of segments; ``batching``, and which kernel has which rule.
-Convolutions and pooling are in ``windows``.
+Map: ``elementwise``; ``leading``, which adapts attributes; ``each``; shapes; matrices;
+gather and segment sums; ``batching``, and the rule of each kernel. Convolutions and
+pooling are in ``windows``.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def size_of(batched: Flags, inputs: Inputs) -> int:
     """Return the number of examples."""
     return next(
         x.shape[0]
-        for x, has in zip(inputs, batched, strict=True)
-        if has and x is not None
+        for x, is_batched in zip(inputs, batched, strict=True)
+        if is_batched and x is not None
     )
 
 
@@ -45,20 +45,20 @@ def expanded(batched: Flags, inputs: Inputs) -> list[Any]:
     """Return the inputs with the examples on axis 0 of each; None stays None."""
     size = size_of(batched, inputs)
     return [
-        x if has or x is None else shapes.broadcast_to(x, (size, *x.shape))
-        for x, has in zip(inputs, batched, strict=True)
+        x if is_batched or x is None else shapes.broadcast_to(x, (size, *x.shape))
+        for x, is_batched in zip(inputs, batched, strict=True)
     ]
 
 
 def aligned(batched: Flags, inputs: Inputs) -> list[Any]:
-    """Return the inputs, reshaped to broadcast as the single examples do."""
+    """Return the inputs, reshaped so that they broadcast like the single examples."""
     ranks = [
-        0 if x is None else len(x.shape) - has
-        for x, has in zip(inputs, batched, strict=True)
+        0 if x is None else len(x.shape) - is_batched
+        for x, is_batched in zip(inputs, batched, strict=True)
     ]
     found: list[Any] = []
-    for x, has, rank in zip(inputs, batched, ranks, strict=True):
-        if x is not None and has and rank < max(ranks):
+    for x, is_batched, rank in zip(inputs, batched, ranks, strict=True):
+        if x is not None and is_batched and rank < max(ranks):
             n, *rest = x.shape
             x = shapes.reshape(x, (n, *[1] * (max(ranks) - rank), *rest))
         found.append(x)
@@ -118,11 +118,11 @@ def each(kernel: Kernel) -> Rule:
     def rule(batched: Flags, *inputs: Tensor | None, **attrs: Any) -> Any:
         runs = []
         for i in range(size := size_of(batched, inputs)):
-            one = [
-                x[i] if has and x is not None else x
-                for x, has in zip(inputs, batched, strict=True)
+            example = [
+                x[i] if is_batched and x is not None else x
+                for x, is_batched in zip(inputs, batched, strict=True)
             ]
-            found = called(kernel, one, attrs)
+            found = called(kernel, example, attrs)
             runs.append((found,) if kernel.single else tuple(found))
         if not size:
             raise ValueError(
@@ -163,8 +163,8 @@ def _broadcast_to(kernel: Kernel) -> Rule:
 
 def _slice(kernel: Kernel) -> Rule:
     def rule(_: Flags, x: Tensor, *, begin: Any, size: Any, **steps: Any) -> Tensor:
-        more = {name: (1, *value) for name, value in steps.items()}
-        return run(kernel, x, begin=(0, *begin), size=(x.shape[0], *size), **more)
+        attrs = {name: (1, *value) for name, value in steps.items()}
+        return run(kernel, x, begin=(0, *begin), size=(x.shape[0], *size), **attrs)
 
     return rule
 
@@ -198,7 +198,7 @@ def _if_first_alone(kernel: Kernel) -> Rule:
     return rule
 
 
-# --- gather and sums of segments -------------------------------------------------
+# --- gather and segment sums -----------------------------------------------------
 
 
 def _gather(kernel: Kernel) -> Rule:
@@ -225,15 +225,15 @@ def _segment_sum(kernel: Kernel) -> Rule:
         size, count = ids.shape
         first = shapes.reshape(arange(size, dtype=ids.dtype) * num_segments, (size, 1))
         inside = (ids >= 0) & (ids < num_segments)
-        every = shapes.reshape(where(inside, ids + first, -1), size * count)
+        all_ids = shapes.reshape(where(inside, ids + first, -1), size * count)
         x = shapes.reshape(x, (size * count, *x.shape[2:]))
-        y = run(kernel, x, every, num_segments=size * num_segments)
+        y = run(kernel, x, all_ids, num_segments=size * num_segments)
         return shapes.reshape(y, (size, num_segments, *y.shape[1:]))
 
     return rule
 
 
-# --- which kernel has which rule -------------------------------------------------
+# --- the rule of each kernel -----------------------------------------------------
 
 KINDS = {"elementwise": elementwise, "leading": leading, "each": each}
 
@@ -243,13 +243,13 @@ def batching(kernel: Kernel, rule: Kind) -> None: ...
 @overload
 def batching(kernel: Kernel) -> Callable[[F], F]: ...
 def batching(kernel: Kernel, rule: Kind | None = None) -> Callable[[F], F] | None:
-    """Give a kernel its batching rule, which ``vmap`` runs it by.
+    """Set the batching rule by which ``vmap`` runs a kernel.
 
-    A kernel with a decomposition needs none, but is faster with one. Decorate a
-    function, or name one of these rules:
+    A kernel with a decomposition does not need a rule, but is faster with one. Decorate
+    a function, or name one of these rules:
 
-    - ``"elementwise"``: the inputs broadcast, and each element is computed by itself;
-    - ``"leading"``: the inputs may have any number of axes in front. Attributes of the
+    - ``"elementwise"``: the inputs broadcast, and elements are computed independently;
+    - ``"leading"``: the inputs may have any number of leading axes. Attributes of the
       kinds ``axis``, ``axes``, ``new_axis``, ``permutation`` and ``pairs`` are adapted;
     - ``"each"``: the kernel runs for one example after the other.
 

@@ -27,13 +27,14 @@ R = TypeVar("R")
 def vmap(f: Callable[P, R], /, in_axes: Any = 0, out_axes: Any = 0) -> Callable[P, R]:
     """Return ``f`` for many examples: arguments and results have one more axis.
 
-    ``f`` is written for one example, and called once. Inside it tensors look as for one
-    example, and each kernel runs for all: ``vmap(f)(xs)`` equals
+    ``f`` is written for one example, and called once. Inside ``f`` tensors have the
+    shapes of one example, and each kernel runs for all examples: ``vmap(f)(xs)`` equals
     ``stack([f(x) for x in xs])``.
 
-    It may be nested with itself and with gradients, in either order:
-    ``vmap(grad(f))`` gives the gradient of each example. Tensors that ``f`` reads from
-    outside are the same for all examples, and so are random numbers with ``seed=``.
+    ``vmap`` may be nested with itself and with gradients, in either order:
+    ``vmap(grad(f))`` returns the gradient of each example. Tensors that ``f`` reads
+    from outside are the same for all examples, and so are random numbers with
+    ``seed=``.
 
     Args:
         f: A function of tensors, or of nested structures of them. It cannot read values
@@ -50,8 +51,8 @@ def vmap(f: Callable[P, R], /, in_axes: Any = 0, out_axes: Any = 0) -> Callable[
         A function with the arguments of ``f``.
 
     Raises:
-        TypeError: ``in_axes`` or ``out_axes`` holds something other than int and None,
-            or ``f`` returns something that is no tensor.
+        TypeError: ``in_axes`` or ``out_axes`` contains something other than int and
+            None, or ``f`` returns something that is not a tensor.
         ValueError: ``in_axes`` or ``out_axes`` does not fit, no argument is mapped,
             the sizes of the mapped axes differ, or ``f`` reads values that differ
             between examples.
@@ -76,9 +77,16 @@ def vmap(f: Callable[P, R], /, in_axes: Any = 0, out_axes: Any = 0) -> Callable[
     def g(*args: Any, **named: Any) -> Any:
         _attach()
         leaves, axes, structure = _split(args, _argument_axes(in_axes, args), "in_axes")
-        more, by_name = split(named)
-        places = structure.paths() + by_name.paths()
-        given = [*zip(leaves + more, axes + [0] * len(more), places, strict=True)]
+        named_leaves, named_structure = split(named)
+        places = structure.paths() + named_structure.paths()
+        given = [
+            *zip(
+                leaves + named_leaves,
+                axes + [0] * len(named_leaves),
+                places,
+                strict=True,
+            )
+        ]
         mapped = {
             i: _with_examples_first(x, axis, place)
             for i, (x, axis, place) in enumerate(given)
@@ -92,10 +100,12 @@ def vmap(f: Callable[P, R], /, in_axes: Any = 0, out_axes: Any = 0) -> Callable[
         try:
             with level.inside():
                 count = structure.num_leaves
-                value = call(*structure(inner[:count]), **by_name(inner[count:]))
+                value = call(
+                    *structure(inner[:count]), **named_structure(inner[count:])
+                )
                 leaves, axes, structure = _split(value, out_axes, "out_axes")
                 pairs = zip(leaves, axes, structure.paths(), strict=True)
-                return structure([_result(level, *one) for one in pairs])
+                return structure([_result(level, *leaf) for leaf in pairs])
         finally:
             level.running = False
 
@@ -129,10 +139,11 @@ def _split(
 ) -> tuple[list[Any], list[int | None], Structure]:
     """Return the leaves, their axes, and the structure.
 
-    ``axes`` is an axis for all leaves, or a structure that the tree begins with.
+    ``axes`` is an axis for all leaves, or a tree with an axis in place of each part of
+    ``tree``.
     """
-    heads, outline = split(axes, lambda x: x is None)
-    for axis in heads:
+    axis_leaves, outline = split(axes, lambda x: x is None)
+    for axis in axis_leaves:
         if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int)):
             raise TypeError(f"vmap: {what} must contain only int or None, got {axis!r}")
     leaves, structure = split(tree)
@@ -142,10 +153,12 @@ def _split(
             f"vmap: the keys of {what} {axes!r} must be in the same order as in the "
             "tree it describes"
         )
-    spread = [
-        axis for axis, part in zip(heads, parts, strict=True) for _ in range(len(part))
+    axis_of_each = [
+        axis
+        for axis, part in zip(axis_leaves, parts, strict=True)
+        for _ in range(len(part))
     ]
-    return leaves, spread, structure
+    return leaves, axis_of_each, structure
 
 
 def _with_examples_first(value: Any, axis: int, place: str) -> Tensor:

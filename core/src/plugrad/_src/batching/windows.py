@@ -1,7 +1,7 @@
 """Batching rules of convolutions, pooling and resizing.
 
-Kernels of images have a batch axis of their own: examples are joined with it. Where
-filters differ between examples, these become groups of channels.
+Image kernels have a batch axis of their own, which is merged with the axis of examples.
+If the filters differ between examples, the examples become groups of channels.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ def _joined(kernel: Kernel) -> Rule:
         given = expanded(batched, images)
         size, count = next(x.shape[:2] for x in given if x is not None)
         if "geometry" in attrs:
-            attrs["geometry"] = _for_more(attrs["geometry"], size)
+            attrs["geometry"] = _with_larger_batch(attrs["geometry"], size)
         parts = [None if x is None else _join(x) for x in given]
         if kernel.single:
-            return _part(run(kernel, *parts, **attrs), size, count)
-        return tuple([_part(y, size, count) for y in run_many(kernel, *parts, **attrs)])
+            return _split_batch(run(kernel, *parts, **attrs), size, count)
+        return tuple(
+            [_split_batch(y, size, count) for y in run_many(kernel, *parts, **attrs)]
+        )
 
     return rule
 
@@ -45,12 +47,12 @@ def _join(x: Tensor) -> Tensor:
     return shapes.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
 
 
-def _part(x: Tensor, size: int, count: int) -> Tensor:
+def _split_batch(x: Tensor, size: int, count: int) -> Tensor:
     return shapes.reshape(x, (size, count, *x.shape[1:]))
 
 
-def _for_more(geometry: Any, size: int) -> Any:
-    """Return the geometry for batches that are ``size`` times as large."""
+def _with_larger_batch(geometry: Any, size: int) -> Any:
+    """Return the geometry for a batch that is ``size`` times as large."""
     (n, *x), (_, *y) = geometry.in_shape, geometry.out_shape
     return replace(geometry, in_shape=(n * size, *x), out_shape=(n * size, *y))
 
@@ -61,7 +63,7 @@ def _normalized(kernel: Kernel) -> Rule:
     def rule(batched: Flags, x: Tensor, *others: Tensor | None, **attrs: Any) -> Any:
         if any(batched[1:]) or any(y is not None and len(y.shape) > 1 for y in others):
             return NotImplemented
-        return _part(run(kernel, _join(x), *others, **attrs), *x.shape[:2])
+        return _split_batch(run(kernel, _join(x), *others, **attrs), *x.shape[:2])
 
     return rule
 
@@ -70,11 +72,11 @@ def _normalized(kernel: Kernel) -> Rule:
 
 
 def _convolution(*roles: str, to: str) -> Callable[[Kernel], Rule]:
-    """Return a function that makes the rules of a convolution and its gradients.
+    """Return a function that makes the rule of a convolution or one of its gradients.
 
     Args:
-        roles: What its inputs are: "images", "filters" or "depthwise" filters.
-        to: What its output is.
+        roles: The roles of its inputs: "images", "filters" or "depthwise" filters.
+        to: The role of its output.
 
     """
 
@@ -82,8 +84,10 @@ def _convolution(*roles: str, to: str) -> Callable[[Kernel], Rule]:
         def rule(batched: Flags, a: Tensor, b: Tensor, *, geometry: Windows) -> Tensor:
             size = size_of(batched, (a, b))
             if to == "images" and not batched[1]:
-                y = run(kernel, _join(a), b, geometry=_for_more(geometry, size))
-                return _part(y, size, geometry.out_shape[0])
+                y = run(
+                    kernel, _join(a), b, geometry=_with_larger_batch(geometry, size)
+                )
+                return _split_batch(y, size, geometry.out_shape[0])
             given = expanded(batched, (a, b))
             parts = [_grouped(x, role) for x, role in zip(given, roles, strict=True)]
             (*x, c), (*y_shape, k) = geometry.in_shape, geometry.out_shape
@@ -102,18 +106,18 @@ def _convolution(*roles: str, to: str) -> Callable[[Kernel], Rule]:
 
 def _grouped(x: Tensor, role: str) -> Tensor:
     """Return a tensor with the channels of all examples, one after the other."""
-    at = -3 if role == "depthwise" else -2
-    x = moveaxis(x, 0, at)
+    axis = -3 if role == "depthwise" else -2
+    x = moveaxis(x, 0, axis)
     shape = list(x.shape)
-    shape[at : at + 2 or None] = [shape[at] * shape[at + 1]]
+    shape[axis : axis + 2 or None] = [shape[axis] * shape[axis + 1]]
     return shapes.reshape(x, tuple(shape))
 
 
 def _ungrouped(x: Tensor, size: int, role: str) -> Tensor:
-    at = len(x.shape) - (2 if role == "depthwise" else 1)
-    n = x.shape[at] // size
-    x = shapes.reshape(x, (*x.shape[:at], size, n, *x.shape[at + 1 :]))
-    return moveaxis(x, at, 0)
+    axis = len(x.shape) - (2 if role == "depthwise" else 1)
+    n = x.shape[axis] // size
+    x = shapes.reshape(x, (*x.shape[:axis], size, n, *x.shape[axis + 1 :]))
+    return moveaxis(x, axis, 0)
 
 
 FORWARD = _convolution("images", "filters", to="images")

@@ -28,15 +28,15 @@ except ModuleNotFoundError:
     missing = "they were not compiled when plugrad was installed"
 except ImportError as error:
     missing = str(error)
-else:  # pickled and copied by its name, as a function is
+else:  # pickled and copied by name, like a function
     copyreg.pickle(_speedups.Accelerated, attrgetter("__qualname__"))
 
 
 def watcher() -> Any:
     """Return the class of the profile function in C; None without the accelerators.
 
-    It calls a Python function for code objects that it does not know yet, and its
-    method ``install`` does what ``sys.setprofile`` does.
+    An object of this class calls a Python function for code objects that it does not
+    know yet. The method ``install`` does what ``sys.setprofile`` does.
     """
     if _speedups is None or not _speedups.enabled():
         return None

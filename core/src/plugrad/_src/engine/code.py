@@ -1,10 +1,10 @@
-"""Code objects: the names that they read, and those that run in a block.
+"""Code objects: the names that they read, and which of them run in a block.
 
-``jit`` compares what a function reads. It learns from here which code objects ran in a
-call, and which globals, attributes and modules these name.
+``jit`` compares the values that a function reads. This module tells it which code
+objects ran in a call, and which globals, attributes and modules they name.
 
-Map: ``Names`` and ``names_in``; what is trusted; ``RunningCode``; ``code_of``, where
-nothing has run.
+Map: ``Names`` and ``names_in``; what is trusted; ``RunningCode``; ``code_of``, an
+estimate for a function that has not run.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from plugrad._src.registry.backend import transferring
 from . import accelerated
 from .context import in_thread
 
-# Packages whose state is not compared: what they hold does not depend on the user.
+# Packages whose state is not compared, because it does not depend on the user.
 TRUSTED = frozenset({*sys.stdlib_module_names, "numpy", "plugrad"})
-# Standard-library modules that read attributes which no code names, as in
-# ``dataclasses.asdict(config)``.
+# Standard-library modules that read attributes without naming them in their code, as
+# ``dataclasses.asdict(config)`` does.
 READ_BY_NAME = frozenset(
     {"argparse", "copy", "dataclasses", "json", "pickle", "pprint"}
 )
-# Code that names one of these may read any attribute.
+# Code with one of these names may read any attribute.
 ANY_ATTRIBUTE = frozenset(
     {
         "__dict__",
@@ -55,7 +55,7 @@ ANY_ATTRIBUTE = frozenset(
 )
 
 
-# Code with the globals that it ran in.
+# Code objects, each with the globals that it ran in.
 CodeWithGlobals = Iterable[tuple[CodeType, dict[str, Any]]]
 
 
@@ -67,9 +67,9 @@ def package_of(module: str) -> str:
 # --- names -----------------------------------------------------------------------
 
 
-# Code that names one of these may run code that the hook does not see.
+# Code with one of these names may run code that the hook does not see.
 HOOKS = frozenset({"setprofile", "settrace"})
-# Code that names one of these may read globals or modules named in its strings.
+# Code with one of these names may read globals or modules named in its strings.
 DYNAMIC_LOOKUPS = frozenset(
     {"__globals__", "__import__", "globals", "import_module", "modules"}
 )
@@ -80,14 +80,14 @@ class Names(NamedTuple):
 
     Attributes:
         globals: Globals, and built-in names.
-        attributes: Attributes of whatever object.
+        attributes: Attributes of any object.
         chains: Chains of attributes that start at a global: ``pg.random.key`` is
             ``("pg", ("random", "key"))``. A name in a chain is in ``attributes`` only
             if the code also reads it elsewhere.
-        modules: Modules that it imports.
-        any_attribute: Whether it may read attributes that it does not name.
-        has_dynamic_lookups: Whether its strings may name globals or modules that it
-            reads.
+        modules: Modules that the code imports.
+        any_attribute: Whether the code may read attributes that it does not name.
+        has_dynamic_lookups: Whether the strings in the code may name globals or modules
+            that it reads.
 
     """
 
@@ -159,9 +159,9 @@ def _instructions(code: CodeType) -> Iterator[tuple[int, int]]:
     """Yield the operations of code with their arguments."""
     extended = 0
     raw = code.co_code
-    for at in range(0, len(raw), 2):
-        operation = raw[at]
-        argument = raw[at + 1] | extended
+    for i in range(0, len(raw), 2):
+        operation = raw[i]
+        argument = raw[i + 1] | extended
         extended = argument << 8 if operation == dis.EXTENDED_ARG else 0
         if operation not in _SKIPPED:
             yield operation, argument
@@ -174,7 +174,7 @@ def _texts(code: CodeType) -> list[str]:
 
 
 class _ByIdentity:
-    """A code object as a key, by identity: hashing it costs as much as reading it."""
+    """A code object as a key, by identity: hashing its contents would be slow."""
 
     __slots__ = ("code",)
 
@@ -222,13 +222,13 @@ def joined_names(ran: CodeWithGlobals) -> Names:
     """Return the names in all code that ran."""
     attributes: set[str] = set()
     any_attribute = has_dynamic_lookups = False
-    for code, outside in ran:
+    for code, code_globals in ran:
         names = names_in(code)
         attributes |= names.attributes
         for root, chain in names.chains:
-            if not is_trusted_module(outside.get(root)):
+            if not is_trusted_module(code_globals.get(root)):
                 attributes.update(chain)
-        package = package_of(str(outside.get("__name__", "")))
+        package = package_of(str(code_globals.get("__name__", "")))
         if package not in TRUSTED or package in READ_BY_NAME:
             any_attribute = any_attribute or names.any_attribute
         if package not in TRUSTED:
@@ -265,24 +265,25 @@ def imported_modules(names: Iterable[str], package: str) -> list[str]:
 
 # Callbacks of weak references: they run when an object dies.
 _WEAKREF_CALLBACKS = [weakref.finalize.__call__.__code__]
-# Answers of the hook: report the next call of this code; report no more calls of it in
-# this block; never report it again; skip all calls until this one returns.
+# Answers of the hook, in this order: report the next call of this code as well; report
+# no more calls of it in this block; never report this code again; report no calls until
+# this one returns.
 FOLLOW, IGNORE_THIS_CALL, IGNORE_CODE, IGNORE_CALLEES = range(4)
 
 
 class RunningCode:
-    """A block that collects the code which this thread runs outside of kernels.
+    """A block that collects the code that this thread runs outside of kernels.
 
-    It installs a profile function in C. Without the accelerators, or while the user
-    runs a profiler, it installs a trace function; without them and while the user runs
-    a debugger, a profile function in Python. Each is called whenever a Python function
-    is called, and none changes what that function does. Kernel functions and transfers
-    are left out, because a replay runs them again; so are finalizers, because they run
-    whenever an object dies.
+    It installs a profile function in C. If the accelerators are missing or the user
+    runs a profiler, it installs a trace function instead. If the accelerators are
+    missing and the user runs a debugger, it installs a profile function in Python. Each
+    of them is called whenever a Python function is called, and does not change what
+    that function does. Kernel functions and transfers are left out, because a replay
+    runs them again. Finalizers are left out, because they may run at any time.
 
     Attributes:
         ran: The code, except plugrad's own, with the globals that it ran in.
-        reason: Why code may be missing; empty if it is complete.
+        reason: Why code may be missing; empty if nothing is missing.
 
     """
 
@@ -355,7 +356,7 @@ class RunningCode:
             self.pause()
 
     def _called(self, frame: FrameType, event: str, _: object) -> Any:
-        """Trace or profile: note the code of a call."""
+        """Handle an event of the trace or profile function: note the code of a call."""
         if self._finalizer is not None:
             if event == "return" and frame is self._finalizer:
                 self._finalizer = None
@@ -370,27 +371,27 @@ class RunningCode:
 
     def _answer(self, frame: FrameType) -> int:
         """Note the code of a call; return what to do with later calls."""
-        code, outside = frame.f_code, frame.f_globals
+        code, code_globals = frame.f_code, frame.f_globals
         if code.co_name == "__del__" or id(code) in self._callbacks:
             return IGNORE_CALLEES  # an object dies, or the garbage collector runs
         if transferring.depth:
             return FOLLOW
-        module = str(outside.get("__name__", ""))
+        module = str(code_globals.get("__name__", ""))
         if package_of(module) == "plugrad" or module.startswith("namedtuple_"):
             _PLUGRAD_CODE[id(code)] = code
             return IGNORE_CODE
         if package_of(module) in READ_BY_NAME and _is_for_plugrad(frame):
             return FOLLOW
-        key = id(code), id(outside)
+        key = id(code), id(code_globals)
         if key not in self._seen:
             self._seen.add(key)
-            self.ran.append((code, outside))
-        # The user may run the same code in other globals: a module executed twice.
+            self.ran.append((code, code_globals))
+        # The same code may run with other globals: in a module that is executed twice.
         return IGNORE_THIS_CALL if package_of(module) in TRUSTED else FOLLOW
 
 
 def _is_for_plugrad(frame: FrameType) -> bool:
-    """Return whether plugrad called the library code that runs now."""
+    """Return whether plugrad called the standard-library code of this frame."""
     caller: FrameType | None = frame
     package = ""
     while caller is not None:
@@ -401,7 +402,7 @@ def _is_for_plugrad(frame: FrameType) -> bool:
     return package.startswith("plugrad")
 
 
-# Code of plugrad and of named tuples that has run, by id: most calls are of it.
+# Code of plugrad and of named tuples that has run, by id; most calls run such code.
 _PLUGRAD_CODE: dict[int, CodeType] = {}
 
 
@@ -411,25 +412,25 @@ _PLUGRAD_CODE: dict[int, CodeType] = {}
 def code_of(function: Any, module: str) -> list[tuple[CodeType, dict[str, Any]]]:
     """Return the code of a function, and of the functions of its module that it names.
 
-    It is an estimate of the code that a call would run, without running it.
+    This estimates the code that a call would run, without running it.
     """
     found: dict[int, tuple[CodeType, dict[str, Any]]] = {}
     waiting = [function]
     while waiting:
-        one = python_function(waiting.pop())
-        if one is None or id(one.__code__) in found:
+        called = python_function(waiting.pop())
+        if called is None or id(called.__code__) in found:
             continue
-        for code in code_inside(one.__code__):
-            found[id(code)] = code, one.__globals__
-            named = names_in(code).globals & one.__globals__.keys()
-            values = [one.__globals__[name] for name in named]
+        for code in code_inside(called.__code__):
+            found[id(code)] = code, called.__globals__
+            named = names_in(code).globals & called.__globals__.keys()
+            values = [called.__globals__[name] for name in named]
             waiting += [x for x in values if _module_of(x) == module]
-        waiting += [*_cells(one)]
+        waiting += [*_cells(called)]
     return [*found.values()]
 
 
 def python_function(value: Any) -> FunctionType | None:
-    """Return the Python function that calling a value runs; None if there is none."""
+    """Return the Python function that a call of ``value`` runs; None if none does."""
     if isinstance(value, functools.partial):
         return python_function(value.func)
     if isinstance(value, MethodType):
@@ -444,8 +445,8 @@ def python_function(value: Any) -> FunctionType | None:
 
 def _module_of(value: Any) -> str:
     """Return the module of a function, or of the class of another object."""
-    of = value if isinstance(value, FunctionType) else type(value)
-    return str(of.__module__)
+    definition = value if isinstance(value, FunctionType) else type(value)
+    return str(definition.__module__)
 
 
 def _cells(function: FunctionType) -> list[Any]:

@@ -1,13 +1,13 @@
 """Scopes: the active backend, tapes, observers and overrides in force.
 
-They live in a Python context variable. An asyncio task sees its own scopes and those in
-which it was created. So does a thread if threads inherit the context
+A Python context variable contains them. An asyncio task sees its own scopes and those
+in which it was created. So does a thread if threads inherit the context
 (``sys.flags.thread_inherit_context``); otherwise a thread starts without scopes. To run
-a function elsewhere inside the present scopes, run it in a copy of the context:
+a function in another thread inside the present scopes, run it in a copy of the context:
 ``executor.submit(contextvars.copy_context().run, function)``.
 
-Map: ``Run`` (what observers can read); ``Context`` and where it is kept; ``Scope``,
-which changes it for a block; notifying observers.
+Map: ``Run`` (what observers can read); ``Context``, and the variable that contains it;
+``Scope``, which changes it for a block; notifying observers.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class Run:
         how: "implementation", "decomposition", "host" or "fallback"; "region" where
             ``jit`` runs kernels as one function.
         where: The backend that did the work.
-        start: In seconds of ``perf_counter``.
-        seconds: From start to end, including the runs inside.
+        start: The start, in seconds of ``perf_counter``.
+        seconds: The duration, including the runs inside.
         inner: The seconds of the runs inside, including their observers.
-        moves: The values that had to be moved for it.
+        moves: The values that had to be moved between backends for this run.
 
     """
 
@@ -118,13 +118,13 @@ class Overrides:
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
         self.layers: tuple[Layer, ...] = layers
-        # Registered plans, another object once a gradient has changed, and the plans
-        # over them. Threads that share a scope replace both at once.
+        # The plans of the registry, a new object whenever a gradient changes, and the
+        # plans with these overrides. Threads that share a scope replace both at once.
         self.plans: tuple[object, Plans] = registry.gradients.plans, {}
 
 
 class Context:
-    """The state of all scopes around one place of the program.
+    """The state of all scopes around one place in the program.
 
     A context never changes, except ``PROCESS``, the defaults of the process.
 
@@ -132,19 +132,20 @@ class Context:
         backend: The active backend; None leaves the choice to ``PROCESS``.
         tapes: They record runs, outermost first.
         observers: Called after a run with its kernel, inputs, attributes and outputs;
-            ``running()`` returns more details. Their methods ``made``, ``keep``,
-            ``failed`` and ``read``, if any, are called for tensors that no run has
-            made, for tensors that outlive the block, for the error of a run, and with a
-            description of a read of values that are being differentiated. ``gradient``
-            returns a block in which one gradient is computed. ``outside`` returns an
-            observer of the block of ``outside()``, which hides all others.
-        overrides: Gradients over all others.
-        precision: That of float32 products; None leaves the choice to ``PROCESS``.
-        quiet: Whether there is neither tape nor observer; for the fast paths.
+            ``running()`` returns more details. An observer may have these methods.
+            ``made`` is called with each tensor that no run has made, ``keep`` with each
+            tensor that outlives the block, ``failed`` with the error of a run, and
+            ``read`` with a description if values are read that are being
+            differentiated. ``gradient`` returns a block in which one gradient is
+            computed. ``outside`` returns an observer for a block of ``outside()``,
+            which hides all others.
+        overrides: The gradients that override all others.
+        precision: The precision of float32 products; None leaves it to ``PROCESS``.
+        quiet: Whether there is neither a tape nor an observer; for the fast paths.
         tape: The tape, if there is exactly one and no observer; for the fast path.
-        level: The innermost ``vmap`` around, or None.
+        level: The innermost running ``vmap``, or None.
         under: The context in which the innermost scope was entered.
-        changes: What that scope changes in it; the object stands for the scope.
+        changes: The changes of that scope; the identity of this dict stands for it.
 
     """
 
@@ -185,7 +186,7 @@ class Context:
     def without(self, other: Context) -> Context | None:
         """Return this context without the scope that made ``other``.
 
-        None if it is not inside of that scope.
+        Return None if this context is not inside that scope.
         """
         if self.changes is other.changes:
             return self.under
@@ -193,7 +194,7 @@ class Context:
         return None if under is None else Context(under, self.changes)
 
     def undo(self) -> None:
-        """Undo the changes in place, because the scope was left in another thread."""
+        """Undo the changes in place: the scope was left in another thread or task."""
         for name in self.__slots__:
             if name not in ("under", "changes"):
                 setattr(self, name, getattr(self.under, name))
@@ -210,15 +211,15 @@ OUTERMOST.observers = ()
 OUTERMOST.changes = {}
 OUTERMOST._see_who_watches()
 
-# The defaults of the process, in force where scopes choose nothing. A scope inherits
-# the fields of ``OUTERMOST`` when it is entered; these may change later.
+# The defaults of the process, in force unless a scope chooses otherwise. A scope copies
+# its fields from ``OUTERMOST`` when it is entered, but these defaults may change later.
 PROCESS = Context(OUTERMOST, {"precision": "float32"})
 
 # A context variable: threads and tasks of asyncio have contexts of their own.
 _current: ContextVar[Context] = ContextVar("plugrad", default=OUTERMOST)
 _running: ContextVar[Run | None] = ContextVar("plugrad.run", default=None)
 current = _current.get  # the context of the caller
-running = _running.get  # the run that the caller is in, as far as one is observed
+running = _running.get  # the run around the caller; None if none is observed
 set_running = _running.set
 
 
@@ -226,7 +227,7 @@ class _InThread(threading.local):
     """The state of a thread, whatever the context in which a kernel function runs.
 
     Attributes:
-        hook: It collects the code that runs, and pauses while kernels do.
+        hook: The object that collects the code that runs; paused while kernels run.
 
     """
 
@@ -244,7 +245,7 @@ def make_default(backend: OpenBackend | None) -> None:
 class Scope:
     """Change parts of the context inside the ``with`` block.
 
-    The change is visible to the thread, or the task of asyncio, that enters the block.
+    The change is visible to the thread, or the asyncio task, that enters the block.
     Each scope undoes its own change, in whichever order scopes are left.
     """
 
@@ -386,12 +387,12 @@ def call(tapes: tuple[Tape, ...], f: Callable[..., Any], xs: Sequence[Any]) -> A
     finally:
         if current() is inside:
             _current.set(before)
-        else:  # f has left a scope open, in a generator say
+        else:  # f has left a scope open, for example in a suspended generator
             _current.set(current().without(inside) or before)
 
 
 class switched:
-    """Switch to ``context``, which surrounds the present one, inside the block."""
+    """Inside the block, switch to ``context``, which surrounds the present context."""
 
     __slots__ = ("before", "context")
 
@@ -408,7 +409,7 @@ class switched:
 
 
 def lifted(backend: OpenBackend) -> OpenBackend:
-    """Return ``backend`` or, inside ``vmap``, the backend of batches over it."""
+    """Return ``backend`` or, inside ``vmap``, the batching backend over it."""
     level = current().level
     return backend if level is None else cast("OpenBackend", level.lifted(backend))
 

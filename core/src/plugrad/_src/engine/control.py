@@ -198,7 +198,7 @@ def register_kernel(
         kernel: The name of a kernel, or a new contract with a dotted name.
         backend: The name of the backend on which it runs.
         function: Takes native arrays by position and attributes by name.
-        setup: Called now, once, with the ``Arrays`` of the backend.
+        setup: Called once, immediately, with the ``Arrays`` of the backend.
         dispose: Called when the kernel is unregistered or its backend removed.
 
     Raises:
@@ -236,7 +236,8 @@ def unregister_kernel(kernel: str, backend: str) -> None:
         backend: The name of the backend.
 
     Raises:
-        ValueError: The kernel is unknown, or you have registered none on this backend.
+        ValueError: The kernel is unknown, or you have not registered an implementation
+            on this backend.
 
     Example:
         >>> pg.register_kernel("Square", "cpu", lambda x: x * x)

@@ -1,7 +1,7 @@
 """The engine: run a kernel on the active backend, and record it on tapes.
 
-``run`` has a fast path, down to the line "everything special". It has an accelerator in
-C, and so has a run under one tape. The slow path tries, in this order: observers,
+``run`` has a fast path, down to the line "everything special". The accelerators in C
+run this path, and runs under one tape. The slow path tries, in this order: observers,
 tapes, implementation, decomposition, host, fallback.
 
 Map: the active backend; ``run``; the other ways to run; moving; gradients in force.
@@ -105,7 +105,7 @@ def require_dtype(who: str, dtype: DType) -> DType:
 
 @accelerated
 def run(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Tensor:
-    """Run a kernel of one output on the active backend."""
+    """Run a kernel with one output on the active backend."""
     context = current()
     backend = context.backend or PROCESS.backend
     if backend is not None and context.quiet:
@@ -137,7 +137,7 @@ def declined(
 
 
 def run_many(kernel: Kernel, /, *inputs: Tensor | None, **attrs: Any) -> Outputs:
-    """Run a kernel with several outputs, or with a number of outputs that varies."""
+    """Run a kernel with several outputs, or with a variable number of outputs."""
     return _run(kernel, inputs, attrs)
 
 
@@ -161,11 +161,11 @@ def _checked_once(
     """
     key: Any = None
     try:
-        looks = [None if x is None else (type(x), x.shape, x.dtype) for x in inputs]
-        key = (*looks, *attrs.items(), *map(type, attrs.values()))
+        kinds = [None if x is None else (type(x), x.shape, x.dtype) for x in inputs]
+        key = (*kinds, *attrs.items(), *map(type, attrs.values()))
         return kernel._calls[key]
     except KeyError:
-        pass  # the first one of its kind
+        pass  # such a run has not been checked yet
     except (TypeError, AttributeError):
         key = None  # a list among the attributes, or refused below
     for name, value in kernel.bind(inputs).items():
@@ -190,9 +190,9 @@ def _run(
     observed: bool = False,
     implemented: bool = True,
 ) -> Outputs:
-    """Run under tapes and observers: the plan is chosen once, for all tapes.
+    """Run a kernel under tapes and observers; all tapes share one plan.
 
-    ``implemented=False`` says that the implementation has declined already.
+    ``implemented=False`` means that the implementation has declined already.
     """
     context = current()
     backend = active()
@@ -217,7 +217,7 @@ def _without_implementation(
 ) -> Outputs:
     """Run the decomposition, or on the host, or on an allowed fallback."""
     if kernel.decomposition is not None:
-        with taping(()):  # it is one node, not its parts
+        with taping(()):  # the tapes record one node for it, not its parts
             outputs = _decompose(kernel, inputs, attrs, backend)
         return tuple([alias(y) for y in outputs])
     return _run_on_host_or_fallback(kernel, inputs, attrs, backend)
@@ -226,14 +226,14 @@ def _without_implementation(
 def _implementation(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
 ) -> Outputs | None:
-    """Run the backend's own implementation; None if it has none for this."""
+    """Run the backend's implementation; None if there is none, or if it declines."""
     function = backend.table.get(kernel.name)
     if function is None:
         return None
     natives: list[Any] = []
     for x in inputs:
-        there = x is None or x._home is not backend
-        natives.append(native(x, backend) if there else x._data)
+        is_elsewhere = x is None or x._home is not backend
+        natives.append(native(x, backend) if is_elsewhere else x._data)
     if not inputs:
         natives.append(backend.runtime.arrays)
     result = function(*natives, **attrs) if attrs else function(*natives)
@@ -247,7 +247,7 @@ def _implementation(
 
 
 def no_array(kernel: Kernel, backend: OpenBackend, result: object) -> TypeError:
-    """Return the error about an implementation that returned no arrays."""
+    """Return the error about an implementation whose result is not an array."""
     layer = registry.kernels[kernel.name, backend.name][0]
     wanted = "an array" if kernel.single else f"arrays for {', '.join(kernel.outputs)}"
     where = f"on {backend.name!r}, from {origin(layer.function, str(layer.owner))}"
@@ -261,7 +261,7 @@ def _decompose(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], backend: OpenBackend
 ) -> Outputs:
     """Run the decomposition; move an input that it returns unchanged to ``backend``."""
-    if not backend.depth:  # else its parts, and kernels outside of vmap, are counted
+    if not backend.depth:  # inside vmap, the runs outside of it are counted instead
         _note_fallback(kernel, backend, "decomposition")
     decomposition = cast("Any", kernel.decomposition)
     hook = in_thread.hook
@@ -355,10 +355,10 @@ def _not_found(kernel: Kernel, backend: OpenBackend) -> KernelNotFound:
 
 
 def native(x: Any, backend: OpenBackend) -> Native:
-    """Return the values of ``x`` on ``backend``; ``x`` caches a copy on another one."""
+    """Return the values of ``x`` on ``backend``, as a cached copy if they are moved."""
     if x is None:  # an optional input
         return None
-    data, home = x._data, x._home  # in this order: ``dispose`` empties the home first
+    data, home = x._data, x._home  # in this order, as ``dispose`` sets the home first
     if home is backend:
         return data
     if home is NOWHERE:
@@ -368,8 +368,8 @@ def native(x: Any, backend: OpenBackend) -> Native:
     copies = x._cached_copies
     if copies is None:
         x._cached_copies = copies = {}
-    of, found = copies.get(backend, (None, None))
-    if of is not data:  # none yet, or another thread has run x[...] = value
+    original, found = copies.get(backend, (None, None))
+    if original is not data:  # no copy yet, or another thread has run x[...] = value
         start = perf_counter()
         found = move(data, home, backend)
         copies[backend] = data, found
@@ -382,8 +382,8 @@ def native(x: Any, backend: OpenBackend) -> Native:
 
 def to(x: Tensor, backend: str, /) -> Tensor:
     """Return ``x`` moved to ``backend``: the same tensor for every tape."""
-    there = lifted(registry.open(backend, "to"))
-    if x._alive() is there:
+    target = lifted(registry.open(backend, "to"))
+    if x._alive() is target:
         return x
     if current().observers:
         run = observed_run(_moved, _TO, active(), (x,), {"backend": backend})
@@ -395,8 +395,8 @@ def _moved(
     kernel: Kernel, inputs: tuple[Any, ...], attrs: dict[str, Any], _: bool = False
 ) -> Outputs:
     (x,) = inputs
-    there = lifted(registry.open(attrs["backend"]))
-    moved = Tensor(native(x, there), there)
+    target = lifted(registry.open(attrs["backend"]))
+    moved = Tensor(native(x, target), target)
     moved._tape_id = x._tape_id
     moved._cached_copies = {x._home: (moved._data, x._data)}
     return (moved,)
@@ -406,8 +406,8 @@ _TO = Kernel("plugrad.To(x; backend)", out=same)
 
 
 def tracked_alias(x: Tensor) -> Tensor:
-    """Return ``x`` under a new identity, which the tapes know to equal ``x``."""
-    if made_outside(x):  # tapes around the vmap know it by the tensor inside
+    """Return ``x`` with a new identity; the tapes record that it equals ``x``."""
+    if made_outside(x):  # the tapes around the vmap track the tensor inside of ``x``
         x = current().level.wrap(x, False)
     y = alias(x)
     if x._tape_id is not None:
@@ -426,7 +426,7 @@ _SAME = make_plan(
 
 
 def override(layer: Mapping[str, VJPs], backend: str | None, who: str) -> UserScope:
-    """Let the rules override all others inside the block."""
+    """Return a block inside which these rules override all others."""
     if backend is not None:
         registry.known(backend, who)
     return UserScope(who, override=Override((backend, layer)))

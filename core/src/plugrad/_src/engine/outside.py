@@ -1,6 +1,6 @@
 """``outside``: a block that no surrounding scope reaches.
 
-Map: ``outside``; the scope that it returns; who may see what runs in it.
+Map: ``outside``; the scope that it returns; the observers of what runs in it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ def outside() -> UserScope:
     ``tidy`` or ``jit`` is in force, nor any backend, precision or gradient that a
     surrounding block has chosen: code runs as at the start of the program, on the
     default backend of the process. Use it to log or debug in the middle of a function,
-    or to load something once that has to outlive the call. It is also a decorator.
+    or to load data once that must outlive the call. It is also a decorator.
 
-    What is computed inside is a constant for the surrounding code: no gradient goes
-    through it. ``jit`` does not record it, and a replay does not repeat it. If the
-    block computes with or reads tensors that change from call to call, the jitted
-    function is not replayed but runs unchanged, so that its results stay correct.
+    Results of the block are constants for the surrounding code: no gradient flows
+    through them. ``jit`` does not record the block, and a replay does not repeat it. If
+    the block uses tensors that change from call to call, the jitted function is not
+    replayed but runs eagerly, so that its results stay correct.
 
     Returns:
         A context manager.
 
     Raises:
-        ValueError: Inside, if a tensor is used that a surrounding ``vmap`` maps: its
-            values differ between the examples.
+        ValueError: In the block, if it uses a tensor that a surrounding ``vmap`` maps,
+            because its values differ between the examples.
 
     Example:
         >>> def f(x):
@@ -71,7 +71,7 @@ class _Outside(UserScope):
     def __exit__(self, *error: object) -> None:
         is_innermost = current() is self.inside
         super().__exit__(*error)
-        if is_innermost:  # else another context, or a later scope, has its own run
+        if is_innermost:  # else another context or an inner scope sets its own run
             set_running(self.run)
 
     def copy(self) -> Scope:
@@ -79,10 +79,10 @@ class _Outside(UserScope):
 
 
 def _bystanders(context: Context) -> tuple[Any, ...]:
-    """Return the observers that are notified of what runs in the block.
+    """Return the observers of the runs in the block.
 
-    The method ``outside`` of each surrounding observer makes one; the surrounding
-    observers include those that ``vmap`` hides.
+    The method ``outside`` of each surrounding observer returns one of them. The
+    surrounding observers include those that ``vmap`` hides.
     """
     observers = context.observers
     while context.level is not None:

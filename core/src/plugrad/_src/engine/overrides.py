@@ -1,6 +1,6 @@
-"""Public functions to register gradients: for the process, for a block, by packs.
+"""Public functions for gradients: of the process, of a block, and of packs.
 
-Map: what is registered for the process; what is in force in a block; packs.
+Map: gradients that are registered for the process; gradients in a block; packs.
 """
 
 from __future__ import annotations
@@ -44,20 +44,21 @@ def register_gradient(
     They override the ones of backends and the core, until you unregister them.
 
     Args:
-        kernel: Its name, or an op that runs this kernel and no other: ``pg.relu``.
-        named: Functions for inputs called ``backend`` or ``linear``, by name.
-        backend: Only for runs on this backend.
+        kernel: Its name, or an op that runs only this kernel, such as ``pg.relu``.
+        named: A dict of functions by input, for inputs whose name is ``backend`` or
+            ``linear``.
+        backend: Apply the gradients only to runs on this backend.
         linear: Whether the functions are linear in the cotangent; if not, there is no
             ``jvp`` through them.
-        functions: One for each input. It takes the cotangents, then any inputs,
+        functions: A function for each input. It takes the cotangents, then any inputs,
             outputs, attributes and ``<name>_spec`` by name. None declares an input
             without derivative. A parameter ``original`` gets the gradient that is
-            replaced, a function of the cotangents:
+            replaced, as a function of the cotangents:
             ``x=lambda dy, original: 2 * original(dy)``.
 
     Raises:
         ValueError: The kernel is unknown or fused, no function is given, or a parameter
-            does not name anything of the kernel.
+            is not a name in the contract.
         TypeError: An argument that must be a function is not one.
         BackendUnavailable: The backend is unknown.
 
@@ -82,7 +83,7 @@ def _checked(
     backend: object,
     linear: object,
 ) -> tuple[str, VJPs]:
-    """Return the name of a kernel, and gradient functions for it as rules."""
+    """Return the name of a kernel, and the gradient functions for it as rules."""
     name = _kernel_name(kernel, who)
     given = collected(who, named, functions, backend=backend, linear=linear)
     linear = arguments.flag(who, "linear", linear)
@@ -93,8 +94,8 @@ def _kernel_name(kernel: KernelName, who: str) -> str:
     """Return the name of a kernel; an op stands for the one kernel that it runs.
 
     Raises:
-        ValueError: The name is that of an op, or unknown; or the op runs several
-            kernels, or none of its own.
+        ValueError: The name is unknown or belongs to an op; or the op runs several
+            kernels, or only those of other ops.
 
     """
     if isinstance(kernel, str) and kernel in registry.contracts:
@@ -160,22 +161,23 @@ def override_gradient(
 ) -> context.UserScope:
     """Replace gradient functions of ``kernel`` inside the ``with`` block.
 
-    It is also a decorator. What is recorded inside the block keeps the replacement,
-    also if backward runs later.
+    It is also a decorator. Runs that are recorded inside the block keep the replacement
+    even if the backward pass comes after the block.
 
     Args:
-        kernel: Its name, or an op that runs this kernel and no other: ``pg.relu``.
-        named: Functions for inputs called ``backend`` or ``linear``, by name.
-        backend: Only for runs on this backend.
+        kernel: Its name, or an op that runs only this kernel, such as ``pg.relu``.
+        named: A dict of functions by input, for inputs whose name is ``backend`` or
+            ``linear``.
+        backend: Apply the gradients only to runs on this backend.
         linear: Whether the functions are linear in the cotangent.
-        functions: One for each input, as in ``register_gradient``.
+        functions: A function for each input, as in ``register_gradient``.
 
     Returns:
         A context manager.
 
     Raises:
         ValueError: The kernel is unknown or fused, no function is given, or a parameter
-            does not name anything of the kernel.
+            is not a name in the contract.
         TypeError: An argument that must be a function is not one.
         BackendUnavailable: The backend is unknown.
 
@@ -191,16 +193,16 @@ def override_gradient(
 
 
 def bind_overrides(f: context.F, /) -> context.F:
-    """Return ``f`` bound to the overrides of gradients that are in force now.
+    """Return ``f`` bound to the gradient overrides that are in force now.
 
-    The function runs with these, and with no others, whenever it is called: in another
-    block, or in backward. Use it in functions that run a part of a model once more.
+    The function always runs with exactly these overrides, even in another block or in
+    the backward pass. Use it in functions that run a part of a model again.
 
     Args:
         f: A function.
 
     Returns:
-        A function of the same arguments.
+        A function with the same arguments.
 
     Example:
         >>> with pg.override_gradient(pg.relu, x=lambda dy: 2.0 * dy):
@@ -220,15 +222,15 @@ def use_gradients(
     It is also a decorator. ``set_gradients`` does the same for the process.
 
     Args:
-        pack: The name of the pack; ``gradient_packs`` lists them.
-        kernels: Use only its gradients of these kernels.
-        backend: Only for runs on this backend.
+        pack: The name of the pack; ``gradient_packs`` lists all packs.
+        kernels: Use only the pack's gradients of these kernels.
+        backend: Apply the gradients only to runs on this backend.
 
     Returns:
         A context manager.
 
     Raises:
-        ValueError: There is no such pack, or it has nothing for one of the kernels.
+        ValueError: There is no such pack, or it has no gradient of one of the kernels.
         BackendUnavailable: The backend is unknown.
 
     Example:
@@ -246,17 +248,18 @@ def set_gradients(
 ) -> None:
     """Use gradient packs of plugins in the whole process, replacing those set before.
 
-    ``set_gradients()`` uses none. The last pack overrides the others and what
-    ``register_gradient`` has registered; scopes override both. The environment variable
-    ``PLUGRAD_GRADIENTS``, names separated by commas, sets packs from outside.
+    ``set_gradients()`` uses none. The last pack overrides the others, and all packs
+    override the gradients of ``register_gradient``; scopes override both. The
+    environment variable ``PLUGRAD_GRADIENTS``, with names separated by commas, sets
+    packs from outside of the program.
 
     Args:
         packs: The names of the packs.
-        kernels: Use only their gradients of these kernels.
-        backend: Only for runs on this backend.
+        kernels: Use only the packs' gradients of these kernels.
+        backend: Apply the gradients only to runs on this backend.
 
     Raises:
-        ValueError: There is no such pack, or it has nothing for one of the kernels.
+        ValueError: There is no such pack, or it has no gradient of one of the kernels.
         BackendUnavailable: The backend is unknown.
 
     Example:

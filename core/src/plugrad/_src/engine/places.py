@@ -1,6 +1,7 @@
-"""Places: where the values are that code reads, and whether they have changed.
+"""Places: where code reads its values, and whether these values have changed.
 
-Map: ``same_value``; ``Place`` and its kinds; ``Slot``, one value that is read anew.
+Map: ``same_value``; ``Place`` and its kinds; ``Slot``, one value that each call reads
+anew.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ import numpy as np
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
 MISSING: Any = object()
+# The errors of a read whose value no longer exists.
 GONE = AttributeError, ValueError, LookupError, ReferenceError, RuntimeError, TypeError
 
-WRITTEN = str, int  # keys of dicts that generated code can write
-MAX_PARTS = 8  # values that are compared one by one; a list of ids is faster for more
+LITERAL_KEYS = str, int  # types of dict keys that generated code writes as literals
+MAX_PARTS = 8  # values compared one by one; for more, comparing lists of ids is faster
 
 
 def is_value(x: Any) -> bool:
     """Return whether ``x`` is compared by value rather than by identity.
 
-    A container is if all of its items are; then an equal one may replace it.
+    A container is compared by value if all of its items are.
     """
     kind = type(x)
     if kind in (tuple, frozenset, list, set):
@@ -35,7 +37,7 @@ def is_value(x: Any) -> bool:
 
 
 def exact(x: Any) -> Any:
-    """Return a key that tells 0.0 from -0.0 and 1 from True.
+    """Return a key that distinguishes 0.0 from -0.0 and 1 from True.
 
     The key of a float has its ``repr``, so NaN equals NaN.
     """
@@ -44,7 +46,7 @@ def exact(x: Any) -> Any:
         return kind, tuple(map(exact, x))
     if kind in (frozenset, set):
         return kind, frozenset(map(exact, x))
-    if kind is dict:  # in its order
+    if kind is dict:  # the order of its keys matters
         return kind, tuple([(exact(key), exact(value)) for key, value in x.items()])
     if issubclass(kind, np.generic) or kind is np.ndarray:
         return kind, x.shape, x.dtype.str, x.tobytes()
@@ -72,8 +74,8 @@ class Place:
     Attributes:
         label: What the object is, for messages.
         holder: The object.
-        names: A name for each value: an index, a key, the name of an attribute.
-        values: The values found; MISSING where there was none.
+        names: A name for each value: an index, a key, or the name of an attribute.
+        values: The values found; MISSING for a name without a value.
 
     """
 
@@ -92,27 +94,28 @@ class Place:
         return []
 
     def expression(self, holder: str) -> str:
-        """Return code that yields the values; empty if only ``read`` finds them."""
+        """Return code that yields the values; empty if only ``read`` can do it."""
         return ""
 
     def parts(self, holder: str) -> list[str] | None:
-        """Return code for each value, which is faster to compare than one iterable.
+        """Return code for each value.
 
-        Return None for more than ``MAX_PARTS`` values, or if their number may change.
+        A few values are faster to compare one by one than as a list. Return None for
+        more than ``MAX_PARTS`` values, or if their number may change.
         """
         return None
 
-    def describe(self, at: int) -> str:
-        """Return the place of one value, for messages; of all of them for -1."""
+    def describe(self, index: int) -> str:
+        """Describe the place of one value, for messages; -1 stands for all values."""
         return self.label
 
-    def slot(self, at: int) -> Slot | None:
+    def slot(self, index: int) -> Slot | None:
         """Return the slot of one value; None if it cannot be read alone."""
         return None
 
     @property
     def slots_of(self) -> Any:
-        """The holder of its slots."""
+        """The holder of the slots of this place."""
         return self.holder
 
     def remember(self) -> None:
@@ -128,7 +131,7 @@ class Place:
         if len(now) != len(self.values):
             return [-1]
         pairs = enumerate(zip(self.values, now, strict=True))
-        return [at for at, (x, y) in pairs if not same_value(x, y)]
+        return [index for index, (x, y) in pairs if not same_value(x, y)]
 
     def changed(self) -> str:
         """Describe the first changed value; return an empty string if there is none."""
@@ -154,15 +157,17 @@ class Items(Place):
         """Return code for the items."""
         return holder
 
-    def describe(self, at: int) -> str:
+    def describe(self, index: int) -> str:
         """Return the place of an item, for messages."""
-        return f"{self.label}[{at}]" if at >= 0 else f"the contents of {self.label}"
+        return (
+            f"{self.label}[{index}]" if index >= 0 else f"the contents of {self.label}"
+        )
 
-    def slot(self, at: int) -> Slot | None:
+    def slot(self, index: int) -> Slot | None:
         """Return where an item is read, if it has a number."""
         if not issubclass(type(self.holder), list | deque):
             return None
-        return Slot(self.describe(at), self.holder, at, "item")
+        return Slot(self.describe(index), self.holder, index, "item")
 
 
 class SomeItems(Place):
@@ -171,25 +176,25 @@ class SomeItems(Place):
     __slots__ = ()
 
     def read(self) -> list[Any]:
-        """Return the number of items, and some of them."""
+        """Return the number of items, and the selected items."""
         return [len(self.holder), *[self.holder[n] for n in self.names]]
 
     def expression(self, holder: str) -> str:
-        """Return code for the same."""
+        """Return code that yields the same values as ``read``."""
         parts = [f"len({holder})", *[f"{holder}[{n}]" for n in self.names]]
         return f"({', '.join(parts)},)"
 
-    def describe(self, at: int) -> str:
+    def describe(self, index: int) -> str:
         """Return the place of an item, for messages."""
-        if at <= 0:
+        if index <= 0:
             return f"the length of {self.label}"
-        return f"{self.label}[{self.names[at - 1]}]"
+        return f"{self.label}[{self.names[index - 1]}]"
 
-    def slot(self, at: int) -> Slot | None:
+    def slot(self, index: int) -> Slot | None:
         """Return where an item is read."""
-        if at <= 0:
+        if index <= 0:
             return None
-        return Slot(self.describe(at), self.holder, self.names[at - 1], "item")
+        return Slot(self.describe(index), self.holder, self.names[index - 1], "item")
 
 
 class Entries(Place):
@@ -197,9 +202,9 @@ class Entries(Place):
 
     Attributes:
         owner: The object whose attributes they are, or the dict itself.
-        whole: Whether the keys of the dict are compared, too: they come first.
+        whole: Whether the keys of the dict are compared as well; they come first.
         absent: Names that the dict must not have, because code reads them elsewhere.
-        form: How messages write a value.
+        form: The format of the label and the name of a value in messages.
 
     """
 
@@ -229,11 +234,11 @@ class Entries(Place):
 
     @property
     def slots_of(self) -> Any:
-        """The holder of the slots: not a class's dict, a new object each time."""
+        """The dict; for a class, the class itself: its ``__dict__`` is always new."""
         return self.owner if issubclass(type(self.owner), type) else self.holder
 
     @property
-    def _keys(self) -> int:
+    def _key_count(self) -> int:
         """The number of values that are keys."""
         return len(self.values) - len(self.names)
 
@@ -243,17 +248,17 @@ class Entries(Place):
         return keys + [self.holder.get(name, MISSING) for name in self.names]
 
     def expression(self, holder: str) -> str:
-        """Return code for the same."""
+        """Return code that yields the same values as ``read``."""
         if self.whole and len(self.names) == len(self.holder):
             return f"(*{holder}, *{holder}.values())"
-        if not all(type(name) in WRITTEN for name in self.names):
+        if not all(type(name) in LITERAL_KEYS for name in self.names):
             return ""
         parts = [f"*{holder}"] if self.whole else []
         parts += [f"{holder}.get({name!r}, MISSING)" for name in self.names]
         return f"({', '.join(parts)},)" if parts else "()"
 
     def parts(self, holder: str) -> list[str] | None:
-        """Return code for each value, where the keys are not compared."""
+        """Return code for each value; None if the keys are compared as well."""
         if self.whole or len(self.names) > MAX_PARTS:
             return None
         return [f"{holder}.get({name!r}, MISSING)" for name in self.names]
@@ -264,25 +269,28 @@ class Entries(Place):
             return [-1]
         return super().differing()
 
-    def describe(self, at: int) -> str:
+    def describe(self, index: int) -> str:
         """Return the place of a value, for messages."""
-        if at < self._keys:
+        if index < self._key_count:
             return f"the contents of {self.label}"
-        return self.form.format(self.label, self.names[at - self._keys])
+        return self.form.format(self.label, self.names[index - self._key_count])
 
-    def slot(self, at: int) -> Slot | None:
+    def slot(self, index: int) -> Slot | None:
         """Return where a value is read; None if it is a key."""
-        if at < self._keys or type(name := self.names[at - self._keys]) not in WRITTEN:
+        if (
+            index < self._key_count
+            or type(name := self.names[index - self._key_count]) not in LITERAL_KEYS
+        ):
             return None
         how = "class" if issubclass(type(self.owner), type) else "entry"
-        return Slot(self.describe(at), self.slots_of, name, how)
+        return Slot(self.describe(index), self.slots_of, name, how)
 
 
 class Attributes(Place):
-    """Attributes of an object that are in no dict: of a cell, a slot, a function.
+    """Attributes that are not in a dict: those of cells and functions, and slots.
 
     Attributes:
-        form: How messages write a value.
+        form: The format of the label and the name of a value in messages.
 
     """
 
@@ -301,7 +309,7 @@ class Attributes(Place):
         return [attribute_of(self.holder, name) for name in self.names]
 
     def expression(self, holder: str) -> str:
-        """Return code for the attributes, if all are there."""
+        """Return code for the attributes; empty if one is missing."""
         if any(x is MISSING for x in self.values):
             return ""
         return f"({', '.join(f'{holder}.{name}' for name in self.names)},)"
@@ -312,19 +320,19 @@ class Attributes(Place):
             return None
         return [f"{holder}.{name}" for name in self.names]
 
-    def describe(self, at: int) -> str:
+    def describe(self, index: int) -> str:
         """Return the place of an attribute, for messages."""
-        return self.form.format(self.label, self.names[at])
+        return self.form.format(self.label, self.names[index])
 
-    def slot(self, at: int) -> Slot | None:
+    def slot(self, index: int) -> Slot | None:
         """Return where an attribute is read."""
-        return Slot(self.describe(at), self.holder, self.names[at], "attribute")
+        return Slot(self.describe(index), self.holder, self.names[index], "attribute")
 
 
-def attribute_of(of: Any, name: str) -> Any:
+def attribute_of(holder: Any, name: str) -> Any:
     """Return an attribute; MISSING if there is none, as in an empty cell."""
     try:
-        return getattr(of, name)
+        return getattr(holder, name)
     except GONE:
         return MISSING
 
@@ -333,9 +341,9 @@ class Computed(Place):
     """The result of a function of the object, such as its class or its state.
 
     Attributes:
-        get: The function, which returns a tuple.
-        code: Code for the tuple.
-        fixed: Whether the code is a tuple of parts, ``(type({0}), {0}.x)``.
+        get: The function; it returns a tuple.
+        code: Code that yields the tuple.
+        fixed: Whether the code is a tuple display such as ``(type({0}), {0}.x)``.
 
     """
 
@@ -359,15 +367,15 @@ class Computed(Place):
         self.fixed = fixed
 
     def read(self) -> list[Any]:
-        """Return what the function returns."""
+        """Return the entries of the tuple that the function returns."""
         return [*self.get(self.holder)]
 
     def expression(self, holder: str) -> str:
-        """Return code for the same."""
+        """Return code that yields the same values as ``read``."""
         return self.code.format(holder)
 
     def parts(self, holder: str) -> list[str] | None:
-        """Return code for each value, where the code names each."""
+        """Return code for each value if the code is a tuple display."""
         if not self.fixed:
             return None
         return [part.format(holder) for part in self.code[1:-1].split(", ") if part]
@@ -379,24 +387,24 @@ class Content(Place):
     __slots__ = ()
 
     def read(self) -> list[Any]:
-        """Return the bytes, behind the shape and dtype of an array."""
+        """Return the bytes; for an array, its shape and dtype come first."""
         if issubclass(type(self.holder), np.ndarray):
-            about = str(self.holder.shape), self.holder.dtype.str
-            return [*about, self.holder.tobytes()]
+            header = str(self.holder.shape), self.holder.dtype.str
+            return [*header, self.holder.tobytes()]
         return [bytes(memoryview(self.holder).cast("B"))]
 
     def expression(self, holder: str) -> str:
-        """Return an empty string: bytes are new objects each time."""
+        """Return an empty string, because the bytes are a new object each time."""
         return ""
 
 
 class Slot:
-    """One value of a place, which is read anew in each call.
+    """One value of a place, which each call reads anew.
 
     Attributes:
-        label: Where it is, for messages.
-        holder: The object that has it.
-        name: Its index, key, or the name of the attribute.
+        label: Its place, for messages.
+        holder: The object that has the value.
+        name: The index, the key, or the name of the attribute.
 
     """
 
@@ -414,7 +422,7 @@ class Slot:
 
     @property
     def key(self) -> tuple[int, Any]:
-        """A key of the slot, valid as long as its holder lives."""
+        """A key that identifies the slot as long as its holder exists."""
         return id(self.holder), self.name
 
     def expression(self, holder: str) -> str:

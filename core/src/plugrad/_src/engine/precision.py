@@ -1,4 +1,4 @@
-"""The precision of float32 products: of the process, and of blocks.
+"""The precision of float32 products: for the process, and for blocks.
 
 Map: ``Precision``, the values; ``precision``, ``set_precision``, ``get_precision``.
 """
@@ -54,8 +54,8 @@ def precision(name: Precision) -> context.UserScope:
 def set_precision(name: Precision) -> None:
     """Set the precision of float32 products for the process.
 
-    Blocks of ``precision`` take precedence. A function that calls it is not replayed by
-    ``jit``.
+    Blocks of ``precision`` take precedence. ``jit`` does not replay a function that
+    calls ``set_precision``.
 
     Args:
         name: ``"float32"`` or ``"tf32"``; see ``precision``.
@@ -78,7 +78,7 @@ def set_precision(name: Precision) -> None:
 def get_precision() -> Precision:
     """Return the precision of float32 products in force: ``"float32"`` or ``"tf32"``.
 
-    A backend with a faster way for ``"tf32"`` calls it in its kernel functions.
+    The kernel functions of a backend that is faster under ``"tf32"`` call it.
 
     Example:
         >>> pg.get_precision()

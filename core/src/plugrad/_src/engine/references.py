@@ -1,4 +1,4 @@
-"""References of a function: the values that it reads and no caller passes.
+"""References of a function: the values that it reads, other than its arguments.
 
 ``jit`` compares them before each replay, and ``grad`` looks for its argument among
 them. The search starts from some objects and from the code that runs. It follows
@@ -6,19 +6,20 @@ them. The search starts from some objects and from the code that runs. It follow
 - functions to their code, closure, defaults, attributes, and the globals, modules and
   attributes of modules that the code names;
 - containers to their items;
-- objects, of whatever class, to the attributes that the code names: in the instance,
-  in slots and in the classes that they inherit from. A class that defines
-  ``__jit_state__`` lists itself what is read;
-- what C types refer to (methods, partials, views of dicts, caches).
+- objects of any class to the attributes that the code names: in the instance, in slots
+  and in the classes that they inherit from. If a class defines ``__jit_state__``, that
+  method lists what calls read;
+- objects of C types to the objects that they refer to (methods, partials, views of
+  dicts, caches).
 
 It does not look into the standard library, NumPy and plugrad.
 
-This is the only search for values. ``code.code_of`` also walks over functions, but in
-search of code: where nothing has run, it estimates the code that a call would run,
-which becomes ``ran``. ``tracing.difference`` compares the closures of two given
-functions and follows nothing.
+This is the only search for values. ``code.code_of`` also walks over functions, but to
+find code: for a function that has not run, it estimates the code that a call would run,
+which is then passed as ``ran``. ``tracing.difference`` compares the closures of two
+given functions, and does not search.
 
-Map: ``References``; what it needs to know of objects.
+Map: ``References``; functions that inspect objects.
 """
 
 from __future__ import annotations
@@ -82,12 +83,12 @@ class InvalidState(TypeError):
 
 
 class References:
-    """All places from which code reads values that no caller passes.
+    """All places from which code reads values, other than its arguments.
 
     Args:
         roots: The function, and other objects that the code reads.
         ran: The code that runs, with its globals.
-        varying: Slots whose tensors are read anew in each call: they are not compared.
+        varying: The keys of slots that each call reads anew: they are not compared.
 
     Attributes:
         places: The places to compare.
@@ -119,7 +120,7 @@ class References:
         roots = [*roots]
         ran = [*ran]
         known = -1
-        while known != len(self._names.attributes):  # values may name attributes, too
+        while known != len(self._names.attributes):  # values may add names, too
             known = len(self._names.attributes)
             self._search(roots, ran)
         self._seen.clear()
@@ -132,8 +133,8 @@ class References:
         self._globals_seen: dict[int, set[str]] = {}
         self._modules_seen: set[str] = set()
         self._waiting = [(_name_of(x), x) for x in roots]
-        for code, outside in ran:
-            self._globals(code, outside)
+        for code, code_globals in ran:
+            self._globals(code, code_globals)
         while self._waiting and not self.reason:
             label, value = self._waiting.pop()
             if type(value) not in PLAIN and id(value) not in self._seen:
@@ -143,7 +144,7 @@ class References:
             self.places.clear()
 
     def _try_to_visit(self, label: str, value: Any) -> None:
-        """Follow the references of a value, unless code of its class raises."""
+        """Follow the references of a value; if its class raises, set ``reason``."""
         try:
             self._visit(label, value)
         except InvalidState:
@@ -161,11 +162,11 @@ class References:
     # --- what is noted -----------------------------------------------------------
 
     def _note(self, place: Place, follow: bool = True) -> None:
-        """Compare a place, and follow the values in it."""
+        """Add a place to compare, and follow the values in it."""
         try:
             place.remember()
         except GONE:
-            return  # it changes while it is read
+            return  # the place changed while it was read
         if id(place.slots_of) in self._varying_holders:
             place = self._without_varying(place)
             if isinstance(place, Attributes) and not place.names:
@@ -182,12 +183,14 @@ class References:
         if follow:
             values = enumerate(place.values)
             self._waiting += [
-                (place.describe(at), x) for at, x in values if type(x) not in PLAIN
+                (place.describe(index), x)
+                for index, x in values
+                if type(x) not in PLAIN
             ]
 
     def _without_varying(self, place: Place) -> Place:
-        """Return a place without the slots that are read anew."""
-        slots = [place.slot(at) for at in range(len(place.values))]
+        """Return a place without the slots that each call reads anew."""
+        slots = [place.slot(index) for index in range(len(place.values))]
         kept = [s is None or s.key not in self._varying for s in slots]
         if all(kept):
             return place
@@ -204,27 +207,31 @@ class References:
         return place
 
     def _attributes(
-        self, label: str, held: Mapping[Any, Any], owner: Any = None
+        self, label: str, namespace: Mapping[Any, Any], owner: Any = None
     ) -> None:
-        """Compare the attributes that code reads in a dict; note absent ones."""
+        """Compare the attributes in a dict that code reads, and note absent ones."""
         cls = type(owner)
-        names = self._selected(held, special=issubclass(type(owner), type))
+        names = self._selected(namespace, special=issubclass(type(owner), type))
         if fields := getattr(cls, "__dataclass_fields__", None):
-            names += [n for n in held if n in fields and n not in names]
+            names += [n for n in namespace if n in fields and n not in names]
         whole = self._names.any_attribute
         wanted = self._names.attributes
         if issubclass(type(owner), type):
             wanted = wanted | SPECIAL_METHODS
-        absent = frozenset() if whole else wanted - held.keys()
-        place = Entries(label, held, names, owner=owner, whole=whole, absent=absent)
+        absent = frozenset() if whole else wanted - namespace.keys()
+        place = Entries(
+            label, namespace, names, owner=owner, whole=whole, absent=absent
+        )
         self._note(place)
 
-    def _selected(self, held: Mapping[Any, Any], special: bool = False) -> list[str]:
-        """Return the names of a dict of attributes that code reads."""
+    def _selected(
+        self, namespace: Mapping[Any, Any], special: bool = False
+    ) -> list[str]:
+        """Return the names in a dict of attributes that code may read."""
         wanted = self._names.attributes
         return [
             n
-            for n in held
+            for n in namespace
             if n in wanted
             or (
                 n not in BOOKKEEPING
@@ -233,32 +240,32 @@ class References:
         ]
 
     def _named(self, label: str, value: Any, names: Iterable[str]) -> None:
-        """Compare attributes that are in no dict, if code reads them."""
+        """Compare the attributes with these names, which are not in a dict."""
         found = [name for name in names if name in self._names.attributes]
         if found:
             self._note(Attributes(label, value, found), follow=False)
 
     # --- code --------------------------------------------------------------------
 
-    def _globals(self, code: types.CodeType, outside: dict[str, Any]) -> None:
-        """Compare the globals, and the modules that code imports."""
-        module = str(outside.get("__name__", ""))
+    def _globals(self, code: types.CodeType, code_globals: dict[str, Any]) -> None:
+        """Compare the globals that code reads, and the modules that it imports."""
+        module = str(code_globals.get("__name__", ""))
         if package_of(module) in TRUSTED:
             return
         names = names_in(code)
-        known = self._globals_seen.setdefault(id(outside), set())
+        known = self._globals_seen.setdefault(id(code_globals), set())
         new = sorted(names.globals - known)
         known.update(new)
         if new:
-            self._note(Entries("", outside, new, form="the global {1!r}"))
+            self._note(Entries("", code_globals, new, form="the global {1!r}"))
         if names.modules:
             found = imported_modules(
-                names.modules, str(outside.get("__package__") or module)
+                names.modules, str(code_globals.get("__package__") or module)
             )
             self._modules(found)
 
     def _modules(self, names: Iterable[str]) -> None:
-        """Compare which modules have been imported under some names."""
+        """Compare the modules that are imported under these names."""
         new = [n for n in names if n not in self._modules_seen]
         self._modules_seen.update(new)
         if new:
@@ -281,7 +288,7 @@ class References:
             self._object(label, value)
 
     def _function(self, label: str, function: types.FunctionType) -> None:
-        """Compare a function that runs; follow one of a library into its closure."""
+        """Compare a function that runs; of a library function, follow the closure."""
         name = function.__name__
         trusted = package_of(str(function.__globals__.get("__name__", ""))) in TRUSTED
         if function.__dict__ or self._names.any_attribute:
@@ -289,13 +296,13 @@ class References:
             self._waiting.append((name, function.__dict__.get("__wrapped__")))
         self._named(name, function, FUNCTION_ATTRIBUTES)
         if not trusted and id(function.__code__) not in self._ran:
-            return  # it does not run, so the object is all that is read
+            return  # code reads this function, but does not run it
         cells = zip(
             function.__code__.co_freevars, function.__closure__ or (), strict=True
         )
         for free, cell in cells:
             place = Attributes("", cell, ["cell_contents"], f"{free!r} of {name}")
-            if trusted:  # what it holds does not change, but may be the user's
+            if trusted:  # its content does not change, but may belong to the user
                 self._waiting += [(place.describe(0), x) for x in place.read()]
             elif id(cell) not in self._seen:
                 self._seen[id(cell)] = cell
@@ -306,11 +313,11 @@ class References:
             self._waiting += [(f"a default of {name}", x) for x in defaults]
             return
         self._note(Attributes(name, function, ["__code__"], "the code of {}"), False)
-        held = ["__defaults__", "__kwdefaults__"]
-        self._note(Attributes(name, function, held, "a default of {}"))
+        slots = ["__defaults__", "__kwdefaults__"]
+        self._note(Attributes(name, function, slots, "a default of {}"))
 
     def _class(self, cls: type) -> None:
-        """Compare the attributes that code reads of a class, and its base classes."""
+        """Compare the attributes of a class that code reads, and its base classes."""
         if cls.__flags__ & IMMUTABLE_TYPE or is_trusted_class(cls):
             return
         label = f"class {cls.__name__}"
@@ -323,18 +330,20 @@ class References:
         """Compare the attributes of a module that code names."""
         if package_of(module.__name__) in TRUSTED:
             return
-        held = vars(module)
+        namespace = vars(module)
         wanted = self._names.attributes
-        names = [n for n in held if n in wanted]
+        names = [n for n in namespace if n in wanted]
         if self._names.any_attribute:  # but not all that a module imports
-            others = [n for n in held if n not in wanted and n not in BOOKKEEPING]
-            names += [n for n in others if is_value(held[n]) or _is_tensor(held[n])]
+            others = [n for n in namespace if n not in wanted and n not in BOOKKEEPING]
+            names += [
+                n for n in others if is_value(namespace[n]) or _is_tensor(namespace[n])
+            ]
         absent: frozenset[str] = frozenset()
-        if "__getattr__" in held:
+        if "__getattr__" in namespace:
             names.append("__getattr__")
-            absent = self._names.attributes - held.keys()
+            absent = self._names.attributes - namespace.keys()
         form = "attribute {1!r} of {0}"
-        place = Entries(module.__name__, held, names, absent=absent, form=form)
+        place = Entries(module.__name__, namespace, names, absent=absent, form=form)
         self._note(place)
 
     def _of_plugrad(self, label: str, value: Any) -> None:
@@ -344,8 +353,8 @@ class References:
                 found = object.__getattribute__(value, name)
             except AttributeError:
                 continue
-            held = found.values() if type(found) is dict else [found]
-            self._waiting += [(label, x) for x in held]
+            objects = found.values() if type(found) is dict else [found]
+            self._waiting += [(label, x) for x in objects]
 
     # --- objects -----------------------------------------------------------------
 
@@ -356,29 +365,31 @@ class References:
             self._container(label, value)
             return
         is_fixed = bool(cls.__flags__ & IMMUTABLE_TYPE)
-        held = _dict_of(value)
+        namespace = _dict_of(value)
         if not is_fixed:
-            self._identity(label, value, held)
+            self._identity(label, value, namespace)
             if any(PROTOCOL in vars(base) for base in cls.__mro__):
                 self._state(label, value)
                 return
         if not self._container(label, value) and is_fixed:
             self._c_object(label, value)
-        if held is not None:
-            self._attributes(label, held, value)
+        if namespace is not None:
+            self._attributes(label, namespace, value)
         for base in cls.__mro__:
             slots = [n for n in self._selected(vars(base)) if _is_slot(vars(base)[n])]
             if slots and package_of(base.__module__) not in TRUSTED:
                 self._note(Attributes(label, value, slots))
 
-    def _identity(self, label: str, value: Any, held: dict[str, Any] | None) -> None:
+    def _identity(
+        self, label: str, value: Any, namespace: dict[str, Any] | None
+    ) -> None:
         """Compare the class of an object, and the identity of its attribute dict."""
-        about = f"the class of {label}"
-        code = "(type({0}))" if held is None else "(type({0}), {0}.__dict__)"
-        get = _class_of if held is None else _class_and_dict_of
-        place = Computed(about, value, get, code, fixed=True)
+        class_label = f"the class of {label}"
+        code = "(type({0}))" if namespace is None else "(type({0}), {0}.__dict__)"
+        get = _class_of if namespace is None else _class_and_dict_of
+        place = Computed(class_label, value, get, code, fixed=True)
         self._note(place, follow=False)
-        self._waiting.append((about, type(value)))
+        self._waiting.append((class_label, type(value)))
 
     def _state(self, label: str, value: Any) -> None:
         """Compare what ``__jit_state__`` of an object returns."""
@@ -388,13 +399,13 @@ class References:
                 f"jit: {PROTOCOL} of {type(value).__name__} must return a tuple of "
                 f"the values that calls read, got {type(state).__name__}"
             )
-        get = lambda of: getattr(of, PROTOCOL)()
+        get = lambda holder: getattr(holder, PROTOCOL)()
         self._note(Computed(f"the state of {label}", value, get, f"{{}}.{PROTOCOL}()"))
 
     def _container(self, label: str, value: Any) -> bool:
         """Compare the items of a container; return whether it is one."""
         cls = type(value)
-        if issubclass(cls, tuple | frozenset):  # which do not change
+        if issubclass(cls, tuple | frozenset):  # immutable
             items = enumerate(value)
             self._waiting += [
                 (f"{label}[{n}]", x) for n, x in items if type(x) not in PLAIN
@@ -463,10 +474,10 @@ def _class_and_dict_of(value: Any) -> tuple[Any, ...]:
 
 
 def _dict_of(value: Any) -> dict[str, Any] | None:
-    """Return the attributes of an object; no code of its class runs."""
+    """Return the attribute dict of an object, without running code of its class."""
     if issubclass(type(value), threading.local):
-        held: dict[str, Any] = vars(value)
-        return held
+        namespace: dict[str, Any] = vars(value)
+        return namespace
     try:
         found: Any = object.__getattribute__(value, "__dict__")
     except (AttributeError, TypeError):

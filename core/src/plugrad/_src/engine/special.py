@@ -6,7 +6,7 @@ import types
 
 import numpy as np
 
-IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: nobody assigns its attributes
+IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: its attributes cannot be assigned
 # Attributes of classes and modules that no call depends on.
 BOOKKEEPING = frozenset(
     [
@@ -40,7 +40,7 @@ BOOKKEEPING = frozenset(
     ]
 )
 
-# Methods of classes that Python calls without their names in any code.
+# Methods of classes that Python calls although no code contains their names.
 _OF_BUILTIN_CLASSES = {
     name
     for cls in (bytes, complex, dict, float, int, list, memoryview, set, type)
@@ -82,10 +82,11 @@ SPECIAL_METHODS = frozenset(_OF_BUILTIN_CLASSES | _OF_OTHER_CLASSES) - {
     "__doc__",
     "__module__",
 }
-# Attributes that are in no dict.
+# Attributes that are not in a dict.
 FUNCTION_ATTRIBUTES = ("__annotations__", "__doc__", "__name__", "__qualname__")
 CLASS_ATTRIBUTES = ("__bases__", "__name__", "__qualname__")
-# Attributes of plugrad's objects: of jitted functions, scopes, overrides and gradients.
+# Attributes of plugrad objects that refer to objects of the user: those of jitted
+# functions, scopes, overrides and gradients.
 HOLD_USER_OBJECTS = ("__wrapped__", "changes", "layer", "function")
 # Types whose objects refer to nothing that a call reads.
 OPAQUE = (

@@ -1,8 +1,8 @@
-"""Tapes: the runs in order, with everything that backward needs.
+"""Tapes: the runs in order, with everything that the backward pass needs.
 
 Nodes refer to tape_ids and never to tensors, so a tape keeps alive exactly the
-residuals that gradients name. All that is known before a run is in a ``Plan``, which is
-made once for a kernel, a backend and a set of tracked inputs.
+residuals that gradients name. A ``Plan`` contains everything that is known before a
+run; it is made once for a kernel, a backend and a set of tracked inputs.
 
 Map: ``Plan`` and how it is made; ``Tape``, ``Node`` and ``record``; small helpers.
 """
@@ -21,19 +21,19 @@ from plugrad._src.tensor.tensor import TapeId, Tensor
 from .accelerated import accelerated
 
 Outputs = tuple[Tensor, ...]
-# Position among the inputs and outputs of a run, inputs first: an index, or start and
-# stop for a variadic one.
+# A position in the list of the inputs and outputs of a run, in which the inputs come
+# first: an index, or (start, stop) for a variadic input.
 Where = int | tuple[int, int]
 
 TENSOR, SPEC, ATTRIBUTE = range(3)  # the kinds of residuals
 
 
 class VJPStep(NamedTuple):
-    """How one input gets its cotangent."""
+    """A step of the backward pass: it computes the cotangent of one input."""
 
     where: Where
-    function: Callable[..., Any]  # of the vjp; where there is none, it raises
-    saved: tuple[int, ...]  # which of the saved values the function takes
+    function: Callable[..., Any]  # that of ``vjp``; without a ``vjp``, it raises
+    saved: tuple[int, ...]  # the indices of the saved values that the function takes
     name: str
     vjp: VJP | None
 
@@ -42,16 +42,18 @@ class Plan(NamedTuple):
     """The residuals to save when a kernel runs, and the steps of its backward pass."""
 
     kernel: Kernel
-    # Indices of the saved tensors; negative ones are outputs. Other residuals follow.
+    # The indices of the saved tensors; negative ones are outputs.
     tensors: tuple[int, ...]
-    others: tuple[tuple[int, Any], ...]  # (kind, where) or (ATTRIBUTE, name)
+    # The other residuals: (kind, where) or (ATTRIBUTE, name).
+    others: tuple[tuple[int, Any], ...]
     steps: tuple[VJPStep, ...]
 
 
 def make_plan(kernel: Kernel, rules: VJPs, mask: int, count: int) -> Plan:
-    """Return the plan of a run with ``count`` inputs, of which ``mask`` are tracked.
+    """Return the plan of a run with ``count`` inputs.
 
-    ``mask`` has one bit for each input of the run, the lowest for the first.
+    ``mask`` has one bit for each input, the lowest for the first; the bits of tracked
+    inputs are set.
     """
     places = kernel.places(count)
     in_force: list[tuple[str, VJP | None]] = []
@@ -66,7 +68,7 @@ def make_plan(kernel: Kernel, rules: VJPs, mask: int, count: int) -> Plan:
     tensors = [w for w in keeps if keeps[w][0] == TENSOR and type(keeps[w][1]) is int]
     others = [residual for residual in keeps if residual not in tensors]
     order = [*tensors, *others]
-    ends = len(kernel.outputs)
+    outputs = len(kernel.outputs)
     steps = [
         VJPStep(
             places[name],
@@ -79,7 +81,9 @@ def make_plan(kernel: Kernel, rules: VJPs, mask: int, count: int) -> Plan:
     ]
     return Plan(
         kernel,
-        tuple(i if (i := keeps[w][1]) < count else i - count - ends for w in tensors),
+        tuple(
+            i if (i := keeps[w][1]) < count else i - count - outputs for w in tensors
+        ),
         tuple(keeps[residual] for residual in others),
         tuple(steps),
     )
@@ -110,7 +114,7 @@ def _bits(where: Where) -> int:
 
 
 class Node(NamedTuple):
-    """One run: tape_ids of inputs and outputs, and the saved values."""
+    """One recorded run: the tape_ids of inputs and outputs, and the saved values."""
 
     plan: Plan
     backend: OpenBackend
@@ -119,11 +123,11 @@ class Node(NamedTuple):
     saved: list[Any]
 
 
-new = tuple.__new__  # half the price of calling the class of a named tuple
-state_lock = threading.RLock()  # around a few assignments, which call nothing
+new = tuple.__new__  # takes half as long as calling the class of a named tuple
+state_lock = threading.RLock()  # held only for a few assignments, without calls
 
 
-def _forked() -> None:  # another thread may have used it
+def _forked() -> None:  # another thread may have held the lock
     global state_lock
     state_lock = threading.RLock()
 
@@ -140,8 +144,8 @@ class Tape:
             None if the tape does not record variables.
 
     Attributes:
-        read: How and where values of a tracked tensor first left plugrad. It is not set
-            before that, which costs nothing.
+        read: How and where values of a tracked tensor first left plugrad. Before that
+            it is not set, so that making a tape costs less.
 
     """
 
@@ -151,7 +155,7 @@ class Tape:
 
     def __init__(self, variables: dict[Any, TapeId] | None = None) -> None:
         self.nodes: list[Node] = []
-        self.tracked: set[TapeId | None] = set()  # None never is: no test is needed
+        self.tracked: set[TapeId | None] = set()  # without None: look-ups need no test
         self.variables: dict[Any, TapeId] | None = variables
 
     def watch(self, x: Tensor) -> TapeId:
@@ -215,14 +219,14 @@ def tapes_tracking(
     mask = 0
     for tape in tapes:
         tracked = tape.tracked
-        mine = 0
+        own_mask = 0
         bit = 1
         for x in inputs:
             if x is not None and x._tape_id in tracked:
-                mine |= bit
+                own_mask |= bit
             bit += bit
-        if mine:
-            mask |= mine
+        if own_mask:
+            mask |= own_mask
             found += (tape,)
     return found, mask
 
@@ -252,26 +256,26 @@ def record(
             y._tape_id = tape_id
             for tape in tapes:
                 tape.tracked.add(tape_id)
-    marks = [None if x is None else x._tape_id for x in inputs]
+    input_ids = [None if x is None else x._tape_id for x in inputs]
     values = inputs + outputs
     saved = [save(TENSOR, i, values) for i in plan.tensors]
     for kind, where in plan.others:
         saved.append(attrs[where] if kind == ATTRIBUTE else save(kind, where, values))
-    node = new(Node, (plan, backend, marks, tape_ids, saved))
+    node = new(Node, (plan, backend, input_ids, tape_ids, saved))
     for tape in tapes:
         tape.nodes.append(node)
 
 
 @accelerated
 def alias(x: Tensor, tape_id: TapeId | None = None) -> Tensor:
-    """Return another tensor of the same values, with this identity for tapes."""
+    """Return another handle on the values of ``x``, with this identity for tapes."""
     return x._alias(tape_id)
 
 
 def save(kind: int, where: Where, values: tuple[Any, ...]) -> Any:
-    """Return an input or output under its present identity, or its spec.
+    """Return an input or output with its present identity, or only its spec.
 
-    A tape_id serves as a spec, because it contains the shape and the dtype.
+    A tape_id serves as a spec, because it has the shape and the dtype.
     """
     if isinstance(where, tuple):
         return tuple([save(kind, i, values) for i in range(*where)])
@@ -289,5 +293,5 @@ def spec(x: Tensor) -> Spec:
 
 
 def specs(xs: Iterable[Tensor | None]) -> tuple[Spec | None, ...]:
-    """Return the specs of the inputs of a run; None for an optional one."""
+    """Return the specs of the inputs of a run; None for an omitted optional input."""
     return tuple([None if x is None else Spec(x.shape, x.dtype) for x in xs])
