@@ -1,4 +1,4 @@
-"""``check``: compare a call that ran eagerly with a replay of it.
+"""``jit(check=True)``: compare a call that ran eagerly with a replay of it.
 
 Map: ``StaleReplay``; ``check_replay``.
 """
@@ -21,8 +21,7 @@ class StaleReplay(RuntimeError):
     """A replay would differ from what the function does now.
 
     ``jit(check=True)`` raises it: the function reads something that ``jit`` does not
-    compare. The message says which kernel, which values and which line of the user
-    differ.
+    compare. The message states the kernel, the values and the user's line that differ.
     """
 
 
@@ -30,8 +29,8 @@ def check_replay(name: str, entry: Recording, program: Program, new: Recording) 
     """Compare a call that has just run with a replay of an earlier one.
 
     It compares the kernels, their attributes and constants, then the bits of all values
-    that the replay computes. Draws and effects are not repeated: the replay continues
-    with the values of the call. No variable is assigned.
+    that the replay computes. Random draws and effects are not repeated: the replay
+    continues with the values of the call. No variable is assigned.
 
     Raises:
         StaleReplay: They differ.
@@ -40,10 +39,10 @@ def check_replay(name: str, entry: Recording, program: Program, new: Recording) 
     if new.is_temporary:
         return  # another thread, or a debugger, kept the call from being recorded
     if len(new.shared) != len(entry.shared):
-        return  # an argument that is also captured is an input of the new graph
+        return  # the new graph has an input for an argument that is also captured
     if new.recorder.raised and program.runs_again and _raises(entry, program, new):
-        return  # the function runs as it is then
-    differ = Differ(entry, new, code=False)  # which may run at any time
+        return  # after such an error the function runs eagerly
+    differ = Differ(entry, new, code=False)  # the code that ran may differ
     if differ.difference:
         raise StaleReplay(
             f"jit: a replay of {name} would be stale: {differ.difference}; the "
@@ -73,8 +72,8 @@ def check_replay(name: str, entry: Recording, program: Program, new: Recording) 
 
 
 def _raises(entry: Recording, program: Program, new: Recording) -> bool:
-    """Return whether a replay raises as well, where a kernel of the call raised."""
-    if entry.assigned:  # which the replay would assign if it does not raise
+    """Return whether a replay raises as well if a kernel of the call has raised."""
+    if entry.assigned:  # a replay that does not raise would assign these variables
         return True
     tensors = [x for x in new.sign.leaves if type(x) is Tensor]
     try:
@@ -101,29 +100,30 @@ def _run(item: Step | Region, values: dict[int, Native]) -> list[Native]:
     return [made] if item.kernel.single else [*made]
 
 
-def _difference(new: Recording, replayed: Native, at: int | None) -> str:
-    """Return how a value of a replay differs from that of the call."""
-    if at is None or at not in new.recorder.arrays:
-        return ""  # its result is dropped, or lies on a host
-    home = new.homes[at]
+def _difference(new: Recording, replayed: Native, number: int | None) -> str:
+    """Describe how a value of a replay differs from the value of the call."""
+    if number is None or number not in new.recorder.arrays:
+        return ""  # the result is dropped, or is on a host
+    home = new.homes[number]
     download = home.runtime.arrays.download
-    ours = np.asarray(download(new.recorder.arrays[at]))
-    its = np.asarray(download(replayed))
-    if same_bits(ours, its):
+    expected = np.asarray(download(new.recorder.arrays[number]))
+    actual = np.asarray(download(replayed))
+    if same_bits(expected, actual):
         return ""
-    if ours.shape != its.shape or ours.dtype != its.dtype:
-        replay, call = [f"{x.dtype} of shape {x.shape}" for x in (its, ours)]
+    if expected.shape != actual.shape or expected.dtype != actual.dtype:
+        replay, call = [f"{x.dtype} of shape {x.shape}" for x in (actual, expected)]
         return f"{replay}, but {call} in the call"
-    other = [
-        not same_bits(a, b) for a, b in zip(ours.ravel(), its.ravel(), strict=True)
+    differs = [
+        not same_bits(a, b)
+        for a, b in zip(expected.ravel(), actual.ravel(), strict=True)
     ]
-    first = other.index(True)
-    place = tuple(map(int, np.unravel_index(first, ours.shape)))
-    return f"{its.ravel()[first]!r} at {place}, not {ours.ravel()[first]!r}"
+    first = differs.index(True)
+    place = tuple(map(int, np.unravel_index(first, expected.shape)))
+    return f"{actual.ravel()[first]!r} at {place}, not {expected.ravel()[first]!r}"
 
 
 def _describe_item(item: Step | Region) -> str:
-    """Describe what computes a part of a plan."""
+    """Describe the kernel or the region that computes a part of a plan."""
     if isinstance(item, Region):
         return f"a region of {len(item.steps)} kernels, compiled by {item.by},"
     return f"{item.kernel.name} on {item.backend}"

@@ -1,4 +1,4 @@
-"""Compare two recordings: ``jit`` replays a call after two in a row did the same.
+"""Compare two recordings: ``jit`` replays calls once two in a row did the same.
 
 Map: ``Differ``; how values and attributes are compared.
 """
@@ -38,7 +38,7 @@ class Differ:
         self._new = new
         self._code = code
         self.same: dict[int, int] = {}
-        self._met: set[int] = set()  # of the second
+        self._met: set[int] = set()  # the values of ``same``, for fast look-ups
         self.difference = self._find_difference()
 
     def _find_difference(self) -> str:
@@ -75,8 +75,8 @@ class Differ:
             return f"{names[0]} ran before, {names[1]} now"
         name = new.kernel.name
         if old.precision != new.precision:
-            of = [step.precision or "that of the call" for step in (old, new)]
-            return f"the precision of {name} was {of[0]}, and is {of[1]}"
+            both = [step.precision or "that of the call" for step in (old, new)]
+            return f"the precision of {name} was {both[0]}, and is {both[1]}"
         if len(old.inputs) != len(new.inputs):
             return f"{name} had {len(old.inputs)} inputs, and has {len(new.inputs)}"
         for n, (x, y) in enumerate(zip(old.inputs, new.inputs, strict=True)):
@@ -106,7 +106,10 @@ class Differ:
         return ""
 
     def _value(self, x: int | None, y: int | None) -> str:
-        """Describe how a value differs; constants are first compared here."""
+        """Describe how a value differs.
+
+        Constants are compared when a step or a result first uses them.
+        """
         if x is None or y is None:
             return "" if x is y else "is given in one call only"
         if x in self.same or y in self._met:
@@ -139,7 +142,7 @@ class Differ:
 
 
 def _only_in(one: dict[int, CodeType], other: dict[int, CodeType]) -> str:
-    """Return the name of code that ran in one recording only, if there is some."""
+    """Return the name of code that ran in ``one`` and not in ``other``, if any."""
     names = [code.co_qualname for key, code in one.items() if key not in other]
     return names[0] if names else ""
 
@@ -159,7 +162,7 @@ def _brief(x: Any) -> str:
 
 
 def same_bits(x: Any, y: Any) -> bool:
-    """Return whether two arrays are bitwise equal, apart from the bits of NaN."""
+    """Return whether two arrays are bitwise equal; all NaN count as equal."""
     if x.dtype != y.dtype or x.shape != y.shape:
         return False
     if x.dtype.hasobject:
@@ -200,7 +203,7 @@ def _same_attribute(x: Any, y: Any) -> bool:
 
 
 def _same_function(f: FunctionType, g: FunctionType) -> bool:
-    """Return whether two functions, such as two draws, compute the same."""
+    """Return whether two functions, such as two draws, have equal code and data."""
     if f.__code__ is not g.__code__:
         return False
     cells = [[c.cell_contents for c in h.__closure__ or ()] for h in (f, g)]

@@ -19,10 +19,10 @@ class Explanation(NamedTuple):
         graph: The kernels that are replayed; None if the function runs eagerly.
         reason: Why it runs eagerly; empty if kernels are replayed.
         recorded: How many kernel runs were recorded, before the optimization passes.
-        retraces: Why each call after the first had to be recorded anew.
+        retraces: For each call that was recorded anew, the reason.
         regions: The parts of the graph that a compiler turned into one function each.
-            ``graph`` holds the kernels, ``by`` names the compiler, and ``saved`` counts
-            the bytes of intermediate results that a call does not write to memory.
+            ``graph`` contains the kernels, ``by`` names the compiler, and ``saved`` is
+            the size in bytes of intermediate results that are not written to memory.
         confirmed: Whether two calls in a row did the same, as a replay requires.
 
     """
@@ -36,7 +36,7 @@ class Explanation(NamedTuple):
     confirmed: bool = True
 
     def _by(self, step: Step) -> str:
-        """Describe what runs a step: its region by number, or an implementation."""
+        """Describe the code that runs a step: a numbered region, or a function."""
         for n, region in enumerate(self.regions, 1):
             if step.outputs[0] in {s.outputs[0] for s in region.graph.steps}:
                 return f"region {n}"

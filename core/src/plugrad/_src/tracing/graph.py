@@ -13,14 +13,14 @@ from plugrad._src.tensor.dtypes import named
 from plugrad._src.tensor.tensor import Native
 
 # Steps without a kernel function of a backend: moves, and draws on the host.
-MOVE = Kernel("plugrad.Move(x; source)", doc="``x`` of another backend.")
+MOVE = Kernel("plugrad.Move(x; source)", doc="``x``, moved from another backend.")
 DRAW = Kernel("plugrad.Draw(key?; draw, source)", effect=True, doc="Random numbers.")
 
 # The contract that observers see in place of the kernels of a region.
 REGION = Kernel(
     "plugrad.Region(*xs; region, kernels, by, saved) -> *ys",
     op="jit",
-    doc="The outputs of kernels that a compiler has made one function of.",
+    doc="The outputs of kernels that a compiler has turned into one function.",
 )
 
 
@@ -30,11 +30,12 @@ class Step(NamedTuple):
     Attributes:
         kernel: Its contract.
         backend: The name of the backend that runs it and holds its outputs.
-        inputs: The numbers of its inputs; None for an optional one.
+        inputs: The numbers of its inputs; None for an omitted optional input.
         attrs: Its attributes.
         outputs: The numbers of its outputs.
-        precision: That of float32 products, where the function sets another one than
-            that of the call; else None. See ``plugrad.precision``.
+        precision: The precision of float32 products, if the function sets one that
+            differs from the precision of the call; else None. See
+            ``plugrad.precision``.
 
     Example:
         >>> graph = pg.jit(lambda x: pg.sum(x, axis=1)).explain(pg.ones((2, 3))).graph
@@ -134,8 +135,8 @@ class Graph(NamedTuple):
             label = text.replace("\n", "\\n")
             shape = "" if node[0] == "s" else ", shape=ellipse"
             lines.append(f'  {node} [label="{label}"{shape}];')
-        for of, to, value in edges:
-            lines.append(f'  {of} -> {to} [label="{self._describe(value)}"];')
+        for source, target, value in edges:
+            lines.append(f'  {source} -> {target} [label="{self._describe(value)}"];')
         return "\n".join([*lines, "}"])
 
     def to_svg(self) -> str:
@@ -147,31 +148,31 @@ class Graph(NamedTuple):
             ('<svg', 4)
 
         """
-        from html import escape  # takes a millisecond
+        from html import escape  # the import takes a millisecond
 
         nodes, edges = self._drawn()
         level = dict.fromkeys(nodes, 0)
         rows = dict[int, list[str]]()
-        for of, to, _ in edges:  # in the order of the steps
-            level[to] = max(level[to], level[of] + 1)
+        for source, target, _ in edges:  # in the order of the steps
+            level[target] = max(level[target], level[source] + 1)
         for node in nodes:
             rows.setdefault(level[node], []).append(node)
-        at = {
+        corners = {
             n: (x * 190 + 10, y * 80 + 10)
             for y, r in rows.items()
             for x, n in enumerate(r)
         }
-        width, height = (max(place[i] for place in at.values()) for i in (0, 1))
+        width, height = (max(place[i] for place in corners.values()) for i in (0, 1))
         size = f'width="{width + 190}" height="{height + 60}"'
         lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-size="11">']
-        for of, to, value in edges:
-            (a, b), (c, d) = at[of], at[to]
+        for source, target, value in edges:
+            (a, b), (c, d) = corners[source], corners[target]
             line = f'x1="{a + 85}" y1="{b + 36}" x2="{c + 85}" y2="{d}" stroke="#888"'
             title = f"<title>{escape(self._describe(value))}</title>"
             lines.append(f"<line {line}>{title}</line>")
-        for node, (x, y) in at.items():
-            corner = 4 if node[0] == "s" else 18
-            box = f'x="{x}" y="{y}" width="170" height="36" rx="{corner}"'
+        for node, (x, y) in corners.items():
+            radius = 4 if node[0] == "s" else 18
+            box = f'x="{x}" y="{y}" width="170" height="36" rx="{radius}"'
             lines.append(f'<rect {box} fill="#eef" stroke="#446"/>')
             for n, text in enumerate(nodes[node].split("\n")):
                 place = f'x="{x + 85}" y="{y + 15 + 14 * n}" text-anchor="middle"'

@@ -38,11 +38,11 @@ from .signature import Signature, difference, donated, signature
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 MAX_RECORDINGS = 64  # per function
-MAX_FAST_CALLS = 8  # programs that are tried before the key of a call is computed
+MAX_FAST_CALLS = 8  # programs to try before the key of a call is computed
 MAX_RETRACES = 8  # calls recorded anew without a warning; the next one warns
 MAX_SLOTS = 4096  # captured tensors that become inputs, per function
-MAX_ATTEMPTS = 8  # recordings of a signature while no two in a row do the same
-FIRST_REST_CALLS = 16  # calls that then run eagerly; doubled each time
+MAX_ATTEMPTS = 8  # recordings of a signature of which no two in a row are the same
+FIRST_REST_CALLS = 16  # calls that run eagerly after these attempts; doubled each time
 MAX_REST_CALLS = 4096
 OFF = frozenset({"0", "false", "no", "off"})  # values of environment variables
 
@@ -85,14 +85,15 @@ def jit(
         static: Positions and names of arguments that are compared by value; they may be
             any hashable objects.
         donate: Positions and names of arguments whose tensors the call uses up: it
-            frees the memory of each after its last use. Using one later is an error.
+            frees the memory of each tensor after its last use. Using one of these
+            tensors after the call is an error.
         strict: Whether a call that cannot be replayed is an error.
-        check: Whether each call runs ``f`` and compares the run with a replay, which
-            ``PLUGRAD_JIT_CHECK=1`` requests for all functions. This finds state that
+        check: Whether each call runs ``f`` and compares the run with a replay;
+            ``PLUGRAD_JIT_CHECK=1`` sets it for all functions. This finds state that
             ``f`` reads and ``jit`` does not compare.
 
     Returns:
-        A function of the same arguments. ``explain(*args)`` describes the replay for
+        A function with the same arguments. ``explain(*args)`` describes the replay for
         these arguments, and ``clear()`` forgets all calls.
 
     Raises:
@@ -183,9 +184,9 @@ class Jitted(Generic[P, R]):
         return method if instance is None else MethodType(method, instance)
 
     def _as_method(self) -> Jitted[P, R]:
-        """Return the same function with a static ``self``, for all classes that use it.
+        """Return the same function with a static ``self``, for use as a method.
 
-        It is another object, because the function may also be called outside of them.
+        It is another object, because the function may also be called as a function.
         """
         if 0 in self._static:
             return self
@@ -222,12 +223,13 @@ class Jitted(Generic[P, R]):
         return cast("R", self._call_unmatched(args, kwargs))
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
-        """Explain the replay for these arguments; call ``f`` if there is none yet.
+        """Explain the replay for these arguments; call ``f`` if it is not recorded yet.
 
         Returns:
-            An ``Explanation``: ``print`` shows the kernels and what runs them, the
-            calls recorded anew and why, or why ``f`` runs eagerly. ``to_dict()``
-            returns the same for JSON, and ``graph.to_dot()`` draws the graph.
+            An ``Explanation``: ``print`` shows the kernels with the code that runs
+            them, and why calls were recorded anew, or why ``f`` runs eagerly.
+            ``to_dict()`` returns the same for JSON, and ``graph.to_dot()`` draws the
+            graph.
 
         """
         if self._off or _is_inside():
@@ -263,7 +265,7 @@ class Jitted(Generic[P, R]):
     def _lookup(
         self, args: Any, kwargs: Any
     ) -> tuple[Recording | None, Signature, str]:
-        """Return the entry for a call, its signature, and why there is no entry."""
+        """Return the entry for a call, or None; its signature; why there is none."""
         sign = signature(args, kwargs, self._static, active(), get_precision())
         fitting = [e for e in self._entries if e.sign.key == sign.key]
         stale = [(e.stale(sign), e) for e in fitting]
@@ -303,7 +305,7 @@ class Jitted(Generic[P, R]):
         return self._f(*without_static(sign.args), **without_static(sign.kwargs))
 
     def _replay(self, entry: Recording, sign: Signature) -> Any:
-        """Replay a call without ``Program.call``: under an observer, or the first."""
+        """Replay a call without ``Program.call``: an observed call, or the first."""
         program = self._loaded(entry)
         self._remember(entry)
         tensors = [x for x in sign.leaves if type(x) is Tensor]
@@ -327,9 +329,9 @@ class Jitted(Generic[P, R]):
 
         Args:
             sign: Its signature.
-            before: An earlier recording that this one may confirm; None for the first.
+            before: An earlier recording that this one may confirm, or None.
             why: The difference from earlier calls; empty if there is none.
-            explained: Whether ``explain`` asks for it: no argument is used up then.
+            explained: Whether ``explain`` runs the call; then donated tensors stay.
 
         Returns:
             The recording, and what the function returned.
@@ -351,7 +353,7 @@ class Jitted(Generic[P, R]):
         if entry.confirmed:
             entry.program = Program(entry, self._name)
             entry.recorder.release()
-        entry.value = None  # the tensors need not live on
+        entry.value = None  # frees the tensors of the result
         if entry.reason == "" and not explained:
             _empty_donated(sign, messages)
         entry.sign = sign._replace(args=(), kwargs={}, leaves=[])
@@ -393,7 +395,7 @@ class Jitted(Generic[P, R]):
             return found
 
     def _resting(self, sign: Signature) -> Attempts | None:
-        """Return why calls of a signature run eagerly for now; None if they do not."""
+        """Return the attempts if calls of a signature run eagerly for now, or None."""
         for found in self._attempts:
             if found.calls > 0 and found.key == sign.key:
                 return found
@@ -453,11 +455,11 @@ class Jitted(Generic[P, R]):
         return entry.program
 
     def _remember(self, entry: Recording, instead: Recording | None = None) -> None:
-        """Put an entry in front."""
+        """Put an entry first, in place of the entry ``instead``."""
         with self._lock:
             others = [e for e in self._entries if e is not entry and e is not instead]
             self._entries = (entry, *others[: MAX_RECORDINGS - 1])
-            if self._varying:  # without slots that no recording reads any more
+            if self._varying:  # drop slots that no recording reads any more
                 met = set[tuple[int, Any]]().union(
                     *[e.references.met for e in self._entries]
                 )
@@ -473,14 +475,16 @@ class Jitted(Generic[P, R]):
 
 
 class Attempts:
-    """Recordings of one signature, no two of which in a row did the same.
+    """The attempts to record a signature, as long as no two in a row did the same.
+
+    After ``MAX_ATTEMPTS`` recordings, calls run eagerly for a while: a rest.
 
     Attributes:
         key: The key of the signature.
-        recordings: The number of recordings.
+        recordings: The number of recordings since the last rest.
         calls: The number of calls that run eagerly before another one is recorded.
-        rests: The number of such rests.
-        reason: Why no two did the same.
+        rests: The number of rests so far.
+        reason: Why no two recordings were the same.
 
     """
 
@@ -528,7 +532,7 @@ def _is_inside() -> bool:
 
 
 def _is_debugged() -> bool:
-    """Return whether a call is only watched by an observer that checks replays."""
+    """Return whether observers that check replays, and nothing else, watch a call."""
     context = current()
     checks = [getattr(o, "checks_replays", False) for o in context.observers]
     return bool(checks and all(checks) and not context.tapes and context.level is None)

@@ -1,7 +1,7 @@
-"""Passes: reduce the recorded steps to the necessary ones, without changing a bit.
+"""Passes: reduce the recorded steps to the necessary ones, with bitwise equal results.
 
-Map: ``Draft``, what passes work on; ``merge``: identities and common subexpressions;
-``constants``; ``dead_steps``.
+Map: ``Draft``, the graph that passes change; ``merge``, for identities and common
+subexpressions; ``constants``; ``dead_steps``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from plugrad._src.tensor.tensor import Native
 
 from .graph import Graph, Step
 
-# Bytes of a constant: keeping a larger one costs more memory than it saves time.
+# Maximum size in bytes of a result that becomes a constant. For a larger one, the
+# memory costs more than the saved time is worth.
 MAX_FOLDED_BYTES = 1 << 16
 
 
@@ -27,7 +28,7 @@ class Draft:
         steps: The steps, in the order in which they ran.
         outputs: The numbers of the outputs.
         specs: The shape and dtype of each value.
-        natives: The native array of each value; None where it is not known.
+        natives: The native array of each value; None if it is not known.
         homes: The backend of each value.
         dynamic: The values that depend on an input or on an effect.
 
@@ -50,7 +51,7 @@ class Draft:
         return len(self.specs) - 1
 
     def copy(self) -> Draft:
-        """Return a draft that passes may change while this one stays."""
+        """Return a copy that passes can change without changing this draft."""
         made = Draft()
         made.inputs = [*self.inputs]
         made.outputs = [*self.outputs]
@@ -81,34 +82,34 @@ def merge(draft: Draft) -> None:
     """Drop steps that return their input, or the same as another step."""
     same: dict[int, int] = {}
     first: dict[Any, Step] = {}
-    turned: dict[int | None, Step] = {}  # transpositions
+    transpositions: dict[int | None, Step] = {}  # by their outputs
     kept = []
     for step in draft.steps:
         inputs = tuple([x if x is None else same.get(x, x) for x in step.inputs])
-        step = _join_transpositions(step._replace(inputs=inputs), turned)
-        of: Any = step.inputs if _returns_input(draft, step) else step.outputs
-        if of is step.outputs and not step.kernel.effect:
+        step = _join_transpositions(step._replace(inputs=inputs), transpositions)
+        equal: Any = step.inputs if _returns_input(draft, step) else step.outputs
+        if equal is step.outputs and not step.kernel.effect:
             with suppress(TypeError):  # a list among the attributes
-                of = first.setdefault(_key(step), step).outputs
-        if of is step.outputs:
+                equal = first.setdefault(_key(step), step).outputs
+        if equal is step.outputs:
             kept.append(step)
-        same |= dict(zip(step.outputs, of, strict=True))
+        same |= dict(zip(step.outputs, equal, strict=True))
     draft.steps = kept
     draft.outputs = [same.get(value, value) for value in draft.outputs]
 
 
-def _join_transpositions(step: Step, turned: dict[int | None, Step]) -> Step:
+def _join_transpositions(step: Step, transpositions: dict[int | None, Step]) -> Step:
     """Merge a transposition of a transposition into one.
 
-    Two reshapes are not joined, as one of them may copy: where a backend has strides,
-    the layout decides in which order a later sum is taken.
+    Two reshapes are not merged, because one of them may copy. If a backend has strides,
+    the memory layout determines the order in which a later sum adds its terms.
     """
     if step.kernel.name != "Transpose":
         return step
-    if before := turned.get(step.inputs[0]):
+    if before := transpositions.get(step.inputs[0]):
         axes = tuple([before.attrs["axes"][i] for i in step.attrs["axes"]])
         step = step._replace(inputs=before.inputs, attrs={"axes": axes})
-    turned[step.outputs[0]] = step
+    transpositions[step.outputs[0]] = step
     return step
 
 
@@ -122,14 +123,15 @@ def _returns_input(draft: Draft, step: Step) -> bool:
 
 
 def _key(step: Step) -> Any:
-    """Return a key: steps with equal keys compute the same."""
-    # repr tells 1 from 1.0 and 0.0 from -0.0; equality tells what repr shortens.
+    """Return a key: steps with equal keys compute the same values."""
+    # ``repr`` distinguishes 1 from 1.0 and 0.0 from -0.0; equality distinguishes values
+    # that ``repr`` abbreviates.
     attrs = [(name, value, repr(value)) for name, value in step.attrs.items()]
     return step.kernel, step.backend, step.precision, step.inputs, *attrs
 
 
 def constants(draft: Draft) -> None:
-    """Keep small results that depend on no input, and drop the steps."""
+    """Turn small results that depend on no input into constants; drop their steps."""
 
     def is_small(y: int) -> bool:
         native, arrays = draft.natives[y], draft.homes[y].runtime.arrays
@@ -157,5 +159,7 @@ def _may_raise(draft: Draft, step: Step) -> bool:
     """Return whether a kernel checks values that differ between calls."""
     bound = step.kernel.bind(step.inputs)
     checked = [bound[name] for name in step.kernel.checks]
-    alone = [x for of in checked for x in (of if isinstance(of, tuple) else [of])]
-    return not draft.dynamic.isdisjoint(alone)
+    values = [
+        x for given in checked for x in (given if isinstance(given, tuple) else [given])
+    ]
+    return not draft.dynamic.isdisjoint(values)

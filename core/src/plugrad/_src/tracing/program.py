@@ -1,8 +1,8 @@
-"""Code: a function that checks whether a call is the one recorded, and replays it.
+"""Generated code that checks whether a call is like the recorded one, and replays it.
 
 The generated module has two functions. ``call(args, kwargs)`` compares the call with
 the recorded one and returns ``MISS`` if anything differs. ``finish(*tensors)`` runs
-the kernels, which it has as globals, and deletes each value after its last use::
+the kernel functions, which are its globals, and deletes each value after its last use::
 
     def finish(x0):
         a0 = x0._data
@@ -10,11 +10,11 @@ the kernels, which it has as globals, and deletes each value after its last use:
         if t1 is NotImplemented: t1 = d1(a0, a0)
         return Tensor(t1, h1)
 
-The first call needs no code. When a call like it comes, compilers get their regions and
-the code is compiled, so a call that does not come again costs neither.
+A recorded call needs no code at first. Only when another call matches it, compilers get
+their regions and the code is compiled, so a call that is not repeated costs neither.
 
-Map: ``Program``; guards; the body; the code of a step; ``KernelByKernel``; what runs a
-step; ``_observed``.
+Map: ``Program``; guards; the body; the code of a step; ``KernelByKernel``; the function
+of a step; ``_observed``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from .signature import Static, leaf_key, structure_key, value_key
 
 MISS: Any = object()
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
-SOURCES = 64  # whose code is kept
+MAX_CACHED_SOURCES = 64  # generated sources whose code is cached
 HEAD = """\
 def call(args, kwargs):
   try:
@@ -61,14 +61,14 @@ def call(args, kwargs):
       or (context.backend or PROCESS.backend) is not backend
       or (context.precision or PROCESS.precision) != precision
     ): return MISS"""
-# An attribute, an item or what is in a cell is gone.
+# An attribute, an item or the content of a cell no longer exists.
 TAIL = "  except GONE: return MISS"
 data_of = attrgetter("_data")
 
 
-@functools.lru_cache(SOURCES)
+@functools.lru_cache(MAX_CACHED_SOURCES)
 def _compiled(source: str, name: str) -> CodeType:
-    """Return code, which calls that differ in shapes and numbers may share."""
+    """Return the code; calls that differ only in shapes and numbers may share it."""
     return compile(source, f"<plugrad.jit of {name}>", "exec")
 
 
@@ -78,11 +78,11 @@ class Program:
     Attributes:
         graph: The steps, after ``load`` in the order in which they run; None if the
             code calls the function.
-        plan: The steps, and the regions that compilers have made of some.
-        call: Runs a call that is the recorded one, and returns ``MISS`` for others;
-            None before ``load``.
-        finish: Runs the plan on the tensors among the arguments, and those that are
-            read anew.
+        plan: The steps, and the regions that compilers have made of some steps.
+        call: A function that replays a call that matches the recorded one, and returns
+            ``MISS`` for other calls; None before ``load``.
+        finish: A function that runs the plan. It takes the tensors among the arguments,
+            and those that are read anew.
         runs_again: Whether the function may run after a replay of it has failed.
 
     """
@@ -99,31 +99,34 @@ class Program:
     donated: list[int]
     finish: Callable[..., Any]
 
-    def __init__(self, of: Recording, name: str) -> None:
-        self.name, self.graph, self.plan = name, of.graph, Plan()
+    def __init__(self, recording: Recording, name: str) -> None:
+        self.name, self.graph, self.plan = name, recording.graph, Plan()
         self.lines, self.numbers = [HEAD], itertools.count()
-        self.tensors: list[str] = []  # among the arguments
-        self.handles: dict[int, str] = {}  # the tensors of the result, by id
-        self.calls: dict[str, Step | Region] = {}  # what functions of the plan run
-        self.instead: dict[str, KernelByKernel] = {}  # of regions
+        self.tensors: list[str] = []  # names of the tensors among the arguments
+        self.handles: dict[int, str] = {}  # names of the tensors of the result, by id
+        self.calls: dict[str, Step | Region] = {}  # function name -> what it runs
+        self.instead: dict[str, KernelByKernel] = {}  # region function -> its fallback
         self.names: dict[str, Any] = {
             known.__name__: known for known in GENERATED_CODE_GLOBALS
         }
         self.names |= {"MISS": MISS, "PROCESS": PROCESS, "current": current}
         self.names |= {"GONE": GONE, "MISSING": MISSING, "data_of": data_of}
-        self.names |= {"gradients": registry.gradients, "plans": of.plans}
-        self.names |= {"backend": of.sign.key[2], "precision": of.sign.key[3]}
-        self.names["overrides"] = of.overrides
-        self.names["function"] = of.function
+        self.names |= {"gradients": registry.gradients, "plans": recording.plans}
+        self.names |= {
+            "backend": recording.sign.key[2],
+            "precision": recording.sign.key[3],
+        }
+        self.names["overrides"] = recording.overrides
+        self.names["function"] = recording.function
         self.names["__name__"] = __name__  # recordings skip code of plugrad
-        self.guards(of)
+        self.guards(recording)
         self.ends = ["  return function(*args, **kwargs)"]
-        if of.graph is not None:
-            self.ends = self.begin(of, of.graph)
+        if recording.graph is not None:
+            self.ends = self.begin(recording, recording.graph)
         self.starts = self.lines
 
     def load(self) -> None:
-        """Let compilers have their regions, and compile the code."""
+        """Pass regions to compilers, and compile the code."""
         self.lines = [*self.starts]
         if self.graph is not None:
             self.graph, self.plan = compiled(self.graph)
@@ -134,7 +137,7 @@ class Program:
         self.call = self.names["call"]
 
     def observed(self, *tensors: Tensor) -> Any:
-        """Run the plan as ``finish`` does, and tell observers of each part."""
+        """Run the plan as ``finish`` does, and notify observers of each part."""
         names = {**self.names}
         number = 0
         for name, item in self.calls.items():
@@ -146,57 +149,60 @@ class Program:
         return names["finish"](*tensors)
 
     def bind(self, value: Any) -> str:
-        """Return a name for an object."""
+        """Make an object a global of the code, and return its name there."""
         name = f"g{next(self.numbers)}"
         self.names[name] = value
         return name
 
     # --- guards ------------------------------------------------------------------
 
-    def guards(self, of: Recording) -> None:
+    def guards(self, recording: Recording) -> None:
         """Add the comparisons with the recorded call."""
-        for backend, table in of.tables:
+        for backend, table in recording.tables:
             self.miss(f"{self.bind(backend)}.table is not {self.bind(table)}")
-        for name, given in (("args", of.sign.args), ("kwargs", of.sign.kwargs)):
+        for name, given in (
+            ("args", recording.sign.args),
+            ("kwargs", recording.sign.kwargs),
+        ):
             if given:
                 self.unpack(name, given)
             else:
                 self.miss(name)
-        for variable, home in of.variables:
+        for variable, home in recording.variables:
             self.miss(f"{self.bind(variable)}._value._home is not {self.bind(home)}")
         arguments = len(self.tensors)
-        for slot in of.inputs:
+        for slot in recording.inputs:
             self.slot(slot)
-        if len(of.inputs) > 1:
+        if len(recording.inputs) > 1:
             ids = ", ".join([f"id({name})" for name in self.tensors[arguments:]])
-            self.miss(f"len({{{{{ids}}}}}) < {len(of.inputs)}")
-        for slot, first in of.aliases:
+            self.miss(f"len({{{{{ids}}}}}) < {len(recording.inputs)}")
+        for slot, first in recording.aliases:
             self.miss(f"{self.read(slot)} is not {self.read(first)}")
-        if of.shared:
-            names = self.inputs_of(of)
-            for slot, position in of.shared:
+        if recording.shared:
+            names = self.inputs_of(recording)
+            for slot, position in recording.shared:
                 self.miss(f"{self.read(slot)}._data is not {names[position]}._data")
-        for slot, x in of.pinned:
+        for slot, x in recording.pinned:
             self.miss(f"{self.read(slot)} is not {self.bind(x)}")
-        for place in of.references.places:
+        for place in recording.references.places:
             self.place(place)
-        if of.constants:
-            tensors = self.bind(tuple([x for x, _ in of.constants]))
-            arrays = tuple([native for _, native in of.constants])
-            self.bind(arrays)  # which keep their ids
+        if recording.constants:
+            tensors = self.bind(tuple([x for x, _ in recording.constants]))
+            arrays = tuple([native for _, native in recording.constants])
+            self.bind(arrays)  # keeps the arrays alive, and so their ids
             ids = self.bind([*map(id, arrays)])
             self.miss(f"[*map(id, map(data_of, {tensors}))] != {ids}")
         self.lines.append(TAIL)
 
     def miss(self, condition: str) -> None:
-        """Add a line: the call is another one under this condition."""
+        """Add a line: if this condition holds, the call does not match."""
         self.lines.append(f"    if {condition}: return MISS")
 
     def place(self, place: Place) -> None:
         """Compare the values at a place that the function reads.
 
-        Identical objects are recognized fast. Equal numbers that are different objects
-        also match.
+        The code compares identities first, which is fast. If they differ, it compares
+        by value, because equal numbers may be different objects.
         """
         changed = f"{self.bind(place)}.changed()"
         holder = self.bind(place.holder)
@@ -219,7 +225,7 @@ class Program:
         return slot.expression(self.bind(slot.holder))
 
     def slot(self, slot: Slot) -> None:
-        """Compare the kind of a tensor that is read anew, and name it."""
+        """Compare the backend, shape and dtype of a tensor that is read anew."""
         name = f"p{next(self.numbers)}"
         self.lines.append(f"    {name} = {self.read(slot)}")
         self.leaf(name, slot.read())
@@ -228,14 +234,14 @@ class Program:
         """Compare a part of the arguments, and name the leaves in it."""
         kind = type(value)
         if kind in (tuple, list):
-            of = f"type({name}) is not {kind.__name__} or len({name}) != {len(value)}"
+            test = f"type({name}) is not {kind.__name__} or len({name}) != {len(value)}"
             inside = [(f"{name}[{i}]", child) for i, child in enumerate(value)]
         elif kind is dict:
-            held = self.bind([*value])  # which keep their ids
-            ids = self.bind([*map(id, self.names[held])])
-            other = f"[*map(id, {name})] != {ids}"
+            names = self.bind([*value])  # keeps the keys alive, and so their ids
+            ids = self.bind([*map(id, self.names[names])])
+            new_ids = f"[*map(id, {name})] != {ids}"
             keys = f"value_key([*{name}]) != {self.bind(value_key([*value]))}"
-            of = f"type({name}) is not dict or {other} and {keys}"
+            test = f"type({name}) is not dict or {new_ids} and {keys}"
             _, structure = split(value)
             inside = [(f"{name}[{self.bind(k)}]", value[k]) for k in structure._keys]
         elif kind_of(value) is None:
@@ -244,9 +250,9 @@ class Program:
         else:
             leaves, structure = split(value)
             self.lines.append(f"    {name}s, of = split({name})")
-            of = f"structure_key(of) != {self.bind(structure_key(structure))}"
+            test = f"structure_key(of) != {self.bind(structure_key(structure))}"
             inside = [(f"{name}s[{i}]", leaf) for i, leaf in enumerate(leaves)]
-        self.miss(of)
+        self.miss(test)
         for get, child in inside:
             part = f"p{next(self.numbers)}"
             self.lines.append(f"    {part} = {get}")
@@ -269,59 +275,61 @@ class Program:
 
     # --- the body ----------------------------------------------------------------
 
-    def begin(self, of: Recording, graph: Graph) -> list[str]:
+    def begin(self, recording: Recording, graph: Graph) -> list[str]:
         """Add the first lines of ``finish``; return those that build the results."""
         tensors = ", ".join(self.tensors)
-        self.lines += self.end(tensors, graph, of)
+        self.lines += self.end(tensors, graph, recording)
         self.named = {v: f"t{v}" for v in graph.specs}
         self.named |= {v: self.bind(native) for v, native in graph.constants.items()}
-        for value, where in zip(graph.inputs, self.inputs_of(of), strict=True):
+        for value, where in zip(graph.inputs, self.inputs_of(recording), strict=True):
             self.lines.append(f"  {self.named[value]} = {where}._data")
-        for n, why in of.donated.items():  # only this function holds the arrays
+        for n, why in recording.donated.items():  # only this function holds the arrays
             x = self.tensors[n]
             self.lines.append(f"  {x}._empty({why!r})")
-        self.donated = [graph.inputs[n] for n in of.donated]
+        self.donated = [graph.inputs[n] for n in recording.donated]
         made = list[str]()
         lines = list[str]()
-        first = len(self.tensors) - len(of.inputs)
-        keys = [slot.key for slot in of.inputs]
+        first = len(self.tensors) - len(recording.inputs)
+        keys = [slot.key for slot in recording.inputs]
         rereads = dict(zip(keys, self.tensors[first:], strict=True))
         for value in graph.outputs:
-            made.append(f"Tensor({self.named[value]}, {self.bind(of.homes[value])})")
-        for tensor, (place, argument) in of.results.items():
+            made.append(
+                f"Tensor({self.named[value]}, {self.bind(recording.homes[value])})"
+            )
+        for tensor, (place, argument) in recording.results.items():
             self.handles[tensor] = name = f"r{place}"
             handle = made[place]
-            captured = of.captured.get(tensor)
-            if argument is not None and not of.donated:
+            captured = recording.captured.get(tensor)
+            if argument is not None and not recording.donated:
                 handle = self.tensors[argument]
             elif isinstance(captured, Tensor):
                 handle = self.bind(captured)
             elif captured is not None:
                 handle = rereads[captured.key]
             lines.append(f"  {name} = {handle}")
-        built = self.result(of.value)
-        last = made[len(made) - len(of.assigned) :]
-        for v, code in zip(of.assigned, last, strict=True):
+        built = self.result(recording.value)
+        last = made[len(made) - len(recording.assigned) :]
+        for v, code in zip(recording.assigned, last, strict=True):
             lines.append(f"  {self.bind(v)}._value = {code}")
         return [*lines, f"  return {built}"]
 
-    def inputs_of(self, of: Recording) -> list[str]:
+    def inputs_of(self, recording: Recording) -> list[str]:
         """Return code for the tensor of each input."""
         given = iter(self.tensors)
         return [
             f"{self.bind(source)}._value"
             if isinstance(source, Variable)
             else next(given)
-            for source in of.recorder.sources
+            for source in recording.recorder.sources
         ]
 
-    def end(self, tensors: str, graph: Graph, of: Recording) -> list[str]:
+    def end(self, tensors: str, graph: Graph, recording: Recording) -> list[str]:
         """Return the end of ``call`` and the head of ``finish``.
 
         If a kernel raises, the function runs eagerly: it raises the same error at the
         user's line, or catches it.
         """
-        self.runs_again = not of.donated and not has_effects(graph)
+        self.runs_again = not recording.donated and not has_effects(graph)
         lines = [f"  return finish({tensors})"]
         if self.runs_again:
             lines = [f"  try: return finish({tensors})"]
@@ -341,7 +349,7 @@ class Program:
                 self.lines.append(f"  del {', '.join(self.named[x] for x in dead)}")
 
     def region(self, region: Region) -> None:
-        """Add the call of a compiled function; if that declines, the kernels run."""
+        """Add the call of a compiled function; if it declines, the kernels run."""
         named = self.named
         made = [named[y] for y in region.outputs]
         to = made[0] if len(made) == 1 else "made"
@@ -379,14 +387,14 @@ class Program:
 
 
 def is_signal(error: BaseException) -> bool:
-    """Return whether a signal handler, and not a kernel, raised an error."""
+    """Return whether a signal handler rather than a kernel raised an error."""
     handlers = map(signal.getsignal, signal.valid_signals())
     codes = [getattr(handler, "__code__", None) for handler in handlers]
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return any(frame.f_code in codes for frame in frames)
 
 
-# Globals of the generated code, by their own names.
+# Globals of the generated code, under their own names.
 GENERATED_CODE_GLOBALS = (
     Static,
     Tensor,
@@ -423,10 +431,10 @@ def step_code(
 
 
 class KernelByKernel:
-    """Runs the kernels of a region, for arrays that its function declines.
+    """Runs the kernels of a region, for arrays that the region's function declines.
 
-    A cpu region declines arrays with strides, such as a transposed weight, and then
-    does so in every call. ``run`` is compiled when it is first needed.
+    A cpu region declines arrays with strides, such as a transposed weight, in every
+    call. ``run`` is compiled when it is first needed.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -457,7 +465,7 @@ class KernelByKernel:
 
 
 def run_declined(step: Step, *natives: Native) -> Any:
-    """Run a kernel that declines now, although it did not when it was recorded."""
+    """Run a kernel whose implementation declines, unlike in the recorded call."""
     where = registry.opened[step.backend]
     xs = [None if x is None else Tensor(x, where) for x in natives[: len(step.inputs)]]
     with Scope(backend=where, **precision_of(step)):
@@ -485,9 +493,10 @@ def function_of(step: Step) -> tuple[Callable[..., Any], dict[str, Any]]:
 def _observed(
     label: str, item: Step | Region, functions: Any, *natives: Native, **given: Any
 ) -> Any:
-    """Run a part of a plan as the engine runs a kernel that is observed.
+    """Run a part of a plan as the engine runs an observed kernel.
 
-    ``functions`` run it: the second one, of a region, runs where the first declines.
+    The first of ``functions`` runs it. For a region, the second one runs if the first
+    declines.
     """
     function, instead = functions
     steps = item.steps if isinstance(item, Region) else (item,)
@@ -507,10 +516,11 @@ def _observed(
             result = (instead.run if instead else declined)(*natives)
         if kernel is REGION and (run := running()):
             run.how = "region"
-        one = len(item.outputs) == 1 if isinstance(item, Region) else kernel.single
-        return tuple([Tensor(y, where) for y in ([result] if one else result)])
+        single = len(item.outputs) == 1 if isinstance(item, Region) else kernel.single
+        return tuple([Tensor(y, where) for y in ([result] if single else result)])
 
-    pairs = zip(item.inputs, natives, strict=False)  # arrays, if there are no inputs
+    # Without inputs, ``natives`` contains only the backend's Arrays.
+    pairs = zip(item.inputs, natives, strict=False)
     inputs = tuple([None if x is None else Tensor(n, where) for x, n in pairs])
     observed_run(work, kernel, where, inputs, {**attrs})
     return result

@@ -1,8 +1,8 @@
 """The recorder: an observer that turns the runs of a call into a draft of a graph.
 
-A value is known by its native array and its backend. No two values have one array:
-where they would, one of them gets a copy. A freed array is forgotten, because its
-``id`` may be used again; arrays without weak references are kept alive.
+A value is identified by its native array and its backend. No two values share an array:
+if they would, one of them gets a copy. A freed array is forgotten, because its ``id``
+may be used again; arrays that do not support weak references are kept alive.
 
 Map: ``Recorder``: events of the engine, ``Variable`` and draws, then values; arrays.
 """
@@ -37,7 +37,7 @@ MAY_RETURN_INPUT = ("BroadcastTo", "Cast", "Identity", "Reshape", "Transpose")
 Inputs = tuple[Tensor | None, ...]
 Attrs = Mapping[str, Any]
 Numbers = tuple[int | None, ...]
-Home = Any  # an OpenBackend; of a tensor the type checker knows less
+Home = Any  # an OpenBackend; the type checker knows the home of a tensor as Any
 
 
 Source = int | Slot | Variable  # of an input: an argument by its number, ...
@@ -61,10 +61,11 @@ class Recorder:
         given: The ids of the tensors assigned to variables in the call.
         free: The tensors that were neither passed nor made in the call, with their
             arrays, by the numbers of their values.
-        read: The arrays of unknown origin whose values left for Python, by their ids,
-            with the reason to refuse the call if their origin stays unknown.
+        read: The arrays of unknown origin whose values the user's code has read, by
+            their ids, each with the reason to refuse the call if its origin is not
+            found.
         raised: Whether a kernel has raised an error.
-        elsewhere: Whether values of any tensor left for Python in another thread.
+        elsewhere: Whether another thread has read the values of a tensor.
         lines: The user's lines, by the numbers of the values that were made there.
         arrays: The arrays of all values by number, if they are held.
 
@@ -111,7 +112,7 @@ class Recorder:
             backends.unwatch(self._transferred)
 
     def refuse(self, reason: str, *, is_temporary: bool = False) -> None:
-        """Do not replay this call, for a reason found at the user's line."""
+        """Do not replay this call, because of something at the user's line."""
         if not self.reason:
             self.reason = f"{reason} ({line_outside()})"
             self.is_temporary = is_temporary
@@ -138,9 +139,9 @@ class Recorder:
     # --- events ------------------------------------------------------------------
 
     def _is_elsewhere(self) -> bool:
-        """Return whether another thread, which has this context, runs kernels.
+        """Return whether another thread runs kernels in this context.
 
-        The hook does not see the code that it runs, so the call cannot be replayed.
+        The hook does not see the code of that thread, so the call cannot be replayed.
         """
         if threading.get_ident() == self._thread:
             return False
@@ -174,7 +175,7 @@ class Recorder:
             self.refuse(f"{what} depends on values{hint}")
         made = [self._output(kernel, y, where, given) for y in outputs]
         if len(made) == 1 and made[0] in given:
-            return  # an input as it is
+            return  # the kernel returned an input unchanged
         self._step(kernel, where, given, attrs, made)
         for y, number in zip(outputs, made, strict=True):
             if where is not y._home:  # a host
@@ -185,9 +186,10 @@ class Recorder:
         return Bystander(self)
 
     def skip(self, kernel: Kernel, inputs: Inputs, outputs: Outputs) -> None:
-        """Note a run in a block of ``outside``, which a replay would skip.
+        """Note a run in a block of ``outside``, which replays skip.
 
-        Refuse the call if the run depends on values that differ between calls.
+        Refuse the call if the run has an effect, or depends on values that differ
+        between calls.
         """
         if self._is_elsewhere() or self.reason or self._paused:
             return
@@ -219,7 +221,7 @@ class Recorder:
             self._input(x, v)
 
     def failed(self, error: Exception) -> None:
-        """Refuse a call in which a kernel raises: other values may not raise."""
+        """Refuse a call in which a kernel raises, as it may not for other values."""
         self.raised = True
         if not self.reason:
             name = type(error).__name__
@@ -249,7 +251,7 @@ class Recorder:
         return y
 
     def _transferred(self, what: str, home: Home, native: Native, _: float) -> None:
-        """Note an upload as a constant; refuse values that leave for Python."""
+        """Note an upload as a constant; refuse the call if Python reads its values."""
         if self.reason or self._paused or backends.transferring.moves:
             return
         if threading.get_ident() != self._thread:
@@ -269,7 +271,7 @@ class Recorder:
             self.read[id(native)] = native, f"{reason} ({line_outside()})"
 
     def _transferred_elsewhere(self, home: Home, native: Native) -> None:
-        """Note that values leave for Python in another thread."""
+        """Note that another thread reads the values of a tensor."""
         found = self._find(native, home)
         is_made_here = self._is_dynamic([found]) and found not in self.draft.inputs
         if is_made_here or threading.get_ident() not in self._threads_before:
@@ -280,16 +282,16 @@ class Recorder:
 
     # --- values ------------------------------------------------------------------
 
-    def argument(self, x: Tensor, at: int) -> Tensor:
-        """Return an argument as an input of the graph, with an array of its own.
+    def argument(self, x: Tensor, number: int) -> Tensor:
+        """Make an argument an input of the graph, and return it.
 
-        If the array is known already, it is a new tensor: the next call may pass two
-        arrays.
+        If another value has the same array, return a tensor with a copy: the next call
+        may pass two different arrays.
         """
         home = x._alive()
         if isinstance(x._data, np.bool_) or self._find(x._data, home) is not None:
             x = Tensor(_copy(x._data, home), home)
-        self._input(x, at)
+        self._input(x, number)
         return x
 
     def position(self, x: Tensor) -> int | None:
@@ -298,7 +300,7 @@ class Recorder:
         return ids.index(id(x._data)) if id(x._data) in ids else None
 
     def reread(self, x: Tensor, slot: Slot) -> None:
-        """Make an input of a tensor that the function refers to: it is read anew."""
+        """Make an input of a captured tensor, which replays read anew."""
         if isinstance(x._data, np.bool_) or self._find(x._data, x._home) is not None:
             x._data = _copy(x._data, x._home)
         self._input(x, slot)
@@ -378,7 +380,7 @@ class Recorder:
             self._vary(made)
 
     def _vary(self, values: Iterable[int]) -> None:
-        """Note that values differ between calls."""
+        """Note that these values differ between calls."""
         self.draft.dynamic.update(values)
         for value in values:
             self.draft.natives[value] = None
@@ -387,8 +389,8 @@ class Recorder:
 class Bystander:
     """Observes the runs of a recorded call in a block of ``outside``.
 
-    It records nothing, but notifies the recorder of variables, draws, and everything
-    that would differ from call to call.
+    It records nothing, but notifies the recorder of variables, random draws, and runs
+    that may differ from call to call.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -418,9 +420,9 @@ def _forget(
 
 
 def _is_scalar(native: Native, backend: Home) -> bool:
-    """Return whether a backend, or ``vmap`` over it, keeps an array as a scalar."""
+    """Return whether a backend, or ``vmap`` over it, caches an array as a scalar."""
     while backend is not None:
-        for x in [*backend.scalars.values()]:  # other threads add some
+        for x in [*backend.scalars.values()]:  # a copy: other threads may add scalars
             while x._home.depth:
                 x = x._data.tensor
             if x._data is native:
@@ -434,7 +436,7 @@ def _described(native: Native) -> str:
 
 
 def _copy(native: Native, home: Home) -> Native:
-    """Return a new array of the same values."""
+    """Return a new array with the same values."""
     arrays = home.runtime.arrays
     return arrays.upload(np.array(arrays.download(native)))
 
@@ -442,7 +444,8 @@ def _copy(native: Native, home: Home) -> Native:
 def _separate(y: Tensor) -> None:
     """Give an output an array of its own, even if a tape has just saved it.
 
-    NumPy's True is one object, and a kernel may return its input for some values.
+    Without it, two values could share an array: NumPy's True is a single object, and a
+    kernel may return its input for some values.
     """
     shared = y._data
     y._data = _copy(y._data, y._home)

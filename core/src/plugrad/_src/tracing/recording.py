@@ -1,6 +1,6 @@
 """A recording: a call that has run, its effects, and everything that it depends on.
 
-Map: ``Recording``; what its references and results are; how states are compared.
+Map: ``Recording``; its references and results; how states are compared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .program import Program
 
 RESULTS = (bool, int, float, complex, str, bytes, type, np.dtype, np.generic)
-# Standard-library modules with which a thread waits for others.
+# Standard-library modules by which a thread can wait for other threads.
 THREADS = frozenset(
     {
         "_threading_local",
@@ -53,7 +53,7 @@ class Recording:
         strict: Whether a call that cannot be replayed is an error.
         donated: The texts of errors about donated tensors, by the numbers of the
             tensors.
-        varying: The slots of tensors that other code replaces: they are inputs.
+        varying: The slots of tensors that other code replaces; they become inputs.
         with_lines: Whether to remember lines, for messages about differences.
         hold_arrays: Whether to hold all arrays, to compare them with those of a replay.
 
@@ -65,16 +65,16 @@ class Recording:
         varying: The slots whose tensors are read anew in each call.
         inputs: The slots that are inputs of the graph.
         ran: The code that ran, without that of the standard library.
-        plans: Stands for the registered gradients.
-        overrides: The gradients that scopes override.
-        tables: The kernels of all backends that ran some.
-        variables: The variables that were used, with the backends of what they held.
-        recorded: How many runs were recorded.
+        plans: The registry's plans, a new object whenever a gradient changes.
+        overrides: The gradient overrides of scopes.
+        tables: The backends that ran kernels, each with its table of kernels.
+        variables: The variables that were used, with the backends of their tensors.
+        recorded: The number of runs that were recorded.
         homes: The backend of each value of the graph.
-        results: For each tensor in ``value``, by its id, its place among the outputs of
-            the graph, or that of the argument that it is.
+        results: For each tensor in ``value``, by its id: its index among the outputs of
+            the graph, and its index among the tensors in the arguments, or None.
         captured: Tensors in ``value`` that the function has read and not made, by id:
-            the tensor, or the slot where it is read anew.
+            the tensor, or the slot that replays read anew.
         assigned: The variables whose new values are the last outputs of the graph.
         confirmed: Whether another call has done the same, so that it is replayed.
         program: The code of a replay, once it is confirmed.
@@ -131,8 +131,8 @@ class Recording:
             x._alias() if self.donated and type(x) is Tensor else x for x in sign.leaves
         ]
         given = [
-            recorder.argument(x, at) if type(x) is Tensor else x
-            for at, x in enumerate(own)
+            recorder.argument(x, n) if type(x) is Tensor else x
+            for n, x in enumerate(own)
         ]
         self._make_inputs(self.varying)
         args, kwargs = sign.args, sign.kwargs
@@ -141,10 +141,10 @@ class Recording:
         natives = [x._data if type(x) is Tensor else None for x in given]
         with recorder.recording(), RunningCode() as running:
             self.value = self.function(*without_static(args), **without_static(kwargs))
-        for x, mine, native in zip(sign.leaves, given, natives, strict=True):
-            if native is not None and mine._data is not native:
+        for x, passed, native in zip(sign.leaves, given, natives, strict=True):
+            if native is not None and passed._data is not native:
                 recorder.refuse("items of an argument are assigned")
-                x._rebind(mine)
+                x._rebind(passed)
         now = split((args, kwargs))
         if structure_key(now[1]) != sign.key[0] or list(map(id, now[0])) != [
             *map(id, given)
@@ -153,7 +153,7 @@ class Recording:
         return given, running
 
     def _make_inputs(self, varying: list[Slot]) -> None:
-        """Make inputs of the tensors in some slots: one input for each tensor."""
+        """Make the tensors in these slots inputs: one input for each tensor."""
         self.inputs: list[Slot] = []
         self.aliases: list[tuple[Slot, Slot]] = []
         self.shared: list[tuple[Slot, int]] = []
@@ -223,8 +223,8 @@ class Recording:
                 recorder.refuse(f"it changes {slot.label}, which it reads")
         self._find_constants()
         self._find_captured_results()
-        # Tensors read anew must be of the same kind as the old ones, which may be
-        # freed.
+        # Tensors that are read anew must have the backend, shape and dtype of the old
+        # ones. The old tensors may be freed.
         kinds = [(slot, _kind_of(x)) for slot, x, _ in self._read]
         self._kinds, self._distinct = kinds, len({id(x) for _, x, _ in self._read})
         self._read.clear()
@@ -239,24 +239,24 @@ class Recording:
         for x, native in recorder.free.values():
             if x._data is not native:
                 recorder.refuse(f"it assigns items of {_about(x)}, which it reads")
-        # Captured tensors that the search did not find: another call may read others.
+        # Captured tensors that the search did not find; another call may read others.
         self.unseen = {n for n, (_, a) in recorder.free.items() if id(a) not in known}
-        # Tensors in slots that the search also found elsewhere: they must not change.
+        # Tensors in slots that the search also found elsewhere; they must not change.
         self.pinned = [
             (slot, x)
             for slot, x, native in self._read
             if any(x is other for other in known.get(id(native), ()))
         ]
-        # Captured tensors that have the array of an input, which stands for them.
+        # Captured tensors with the array of an input; the input represents them.
         for position, native in enumerate(recorder.input_arrays):
             for x in known.get(id(native), ()):
                 slot = Slot("a tensor that it refers to", x, "_data", "tensor")
                 self.shared.append((slot, position))
         used = [native for _, native in recorder.free.values()]
         used += [native for native, _ in recorder.read.values()]
-        held = {id(x): x for x, _ in recorder.free.values()}
-        held |= {id(x): x for native in used for x in known.get(id(native), ())}
-        self.constants = [(x, x._data) for x in held.values()]
+        tensors = {id(x): x for x, _ in recorder.free.values()}
+        tensors |= {id(x): x for native in used for x in known.get(id(native), ())}
+        self.constants = [(x, x._data) for x in tensors.values()]
 
     def _find_captured_results(self) -> None:
         """Find the results that are captured tensors, which replays return as well."""
@@ -269,11 +269,11 @@ class Recording:
                 self.captured[id(x)] = slots[id(x)]
             elif any(x is other for other in known.get(id(x._data), ())):
                 self.captured[id(x)] = x
-        # The state, besides tensors, that must be equal in another call.
+        # The parts of the result other than tensors, which another call must repeat.
         self.returned = structure_key(structure), [*map(self._key_of_result, leaves)]
 
     def _key_of_result(self, x: Any) -> Any:
-        """Return a key: calls with equal keys return the same."""
+        """Return a key of a leaf of the result: other calls return equal keys."""
         if type(x) is not Tensor:
             return value_key(x)
         found = self.captured.get(id(x))
@@ -287,7 +287,7 @@ class Recording:
         return None if self.reason else self.recorder.draft.copy().finished()
 
     def stale(self, sign: Signature) -> str:
-        """Describe changes besides those of arguments; an empty string if none."""
+        """Describe a change of anything but arguments; return "" if there is none."""
         for backend, table in self.tables:
             if backend.table is not table:
                 return f"the kernels of {backend.name!r}"
@@ -303,8 +303,10 @@ class Recording:
         for (slot, kind), x in zip(self._kinds, now, strict=True):
             if _kind_of(x) != kind:
                 return slot.label
-        apart = len({*map(id, now)}) == self._distinct
-        if not apart or any(s.read() is not first.read() for s, first in self.aliases):
+        distinct = len({*map(id, now)}) == self._distinct
+        if not distinct or any(
+            s.read() is not first.read() for s, first in self.aliases
+        ):
             return "which of the tensors that it refers to are the same object"
         for slot, x in self.pinned:
             if slot.read() is not x:
@@ -332,9 +334,9 @@ class Recording:
         """Return the slots whose tensors were replaced by others of the same kind."""
         found: list[Slot] = []
         for place in self.references.places:
-            for at in place.differing():
-                slot = place.slot(at) if at >= 0 else None
-                if slot is not None and may_replace(slot.read(), place.values[at]):
+            for n in place.differing():
+                slot = place.slot(n) if n >= 0 else None
+                if slot is not None and may_replace(slot.read(), place.values[n]):
                     found.append(slot)
         for x, native in self.constants:
             if x._data is not native:
@@ -361,7 +363,7 @@ def may_replace(new: Any, old: Any) -> bool:
 
 
 def without_static(arguments: Any) -> Any:
-    """Return positional or named arguments without ``Static``."""
+    """Return positional or named arguments, with the values of ``Static`` ones."""
     if isinstance(arguments, dict):
         return dict(zip(arguments, without_static(arguments.values()), strict=True))
     return [x.value if isinstance(x, Static) else x for x in arguments]
@@ -370,7 +372,7 @@ def without_static(arguments: Any) -> Any:
 def _layers(overrides: Overrides | None) -> Any:
     """Return a key: equal overrides have equal keys."""
     found = overrides.layers if overrides else ()
-    return [(of, [(k, Same(r)) for k, r in rules.items()]) for of, rules in found]
+    return [(name, [(k, Same(r)) for k, r in rules.items()]) for name, rules in found]
 
 
 def _functions(overrides: Overrides | None) -> list[Any]:

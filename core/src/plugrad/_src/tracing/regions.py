@@ -1,8 +1,8 @@
 """Regions: parts of a graph that a backend's compiler turns into one function.
 
-A region contains connected steps of one backend and one precision that iterate over one
-shape; no path leaves it and comes back. Inside a region no step reads the result of a
-reduction, so one pass over the elements is enough.
+A region contains connected steps with the same backend and precision that iterate over
+the same shape; no path in the graph leaves the region and returns to it. Inside a
+region no step reads the result of a reduction, so one pass over the elements is enough.
 
 Map: ``compiled``, which makes a ``Plan``; ``Grouping``, which finds regions;
 ``last_uses``.
@@ -27,18 +27,18 @@ from plugrad._src.registry.registry import registry
 
 from .graph import Graph, Step
 
-# Steps and inputs of one region: the data of larger regions does not fit into caches.
+# Maximum steps and inputs of a region; the data of larger regions exceeds the caches.
 MAX_REGION_STEPS = 64
 MAX_REGION_INPUTS = 24
-# Elements of an array: a smaller one is still in a cache when it is read again.
+# Minimum elements of an array to recompute; smaller arrays are still in a cache.
 RECOMPUTE_MIN_ELEMENTS = 1 << 16
-# Kernels on cached data that take as long as writing an array of 2 MiB to memory and
-# reading it, as measured for decision 21.
+# The number of kernels on cached data that take as long as writing an array of 2 MiB to
+# memory and reading it again, as measured for decision 21.
 KERNELS_PER_ARRAY_TRANSFER = 8
 
 
 class Region(NamedTuple):
-    """A part of a graph, the function that computes it, and who compiled it."""
+    """A part of a graph, the function that computes it, and its compiler's name."""
 
     graph: Graph
     function: Callable[..., Any]
@@ -77,7 +77,7 @@ Plan = tuple[Step | Region, ...]
 
 
 class Compiler(NamedTuple):
-    """What compiles regions for a backend."""
+    """A compiler of regions for a backend, and the owner that provides it."""
 
     backend: OpenBackend
     owner: Plugin
@@ -87,7 +87,8 @@ class Compiler(NamedTuple):
     def takes(self, step: Step, graph: Graph) -> Any:
         """Return a true value if a step may be part of a region of this compiler.
 
-        A kernel of the user, or of another plugin, that is in force must run itself.
+        If the implementation in force belongs to the user or to another plugin, it must
+        run itself.
         """
         if step.backend != self.backend.name or step.kernel.effect or not step.inputs:
             return False
@@ -141,16 +142,18 @@ def values(step: Step) -> list[int]:
 class Grouping:
     """Groups of the items of a plan, by the number of their first member.
 
-    Sets of items and of values are bits of integers.
+    Sets of items and of values are represented by the bits of integers.
 
     Attributes:
         of: The group of each item.
         groups: The members of each group.
         again: The items of other groups that a group recomputes.
-        before: For each group, all items that must run before it; ``after`` likewise.
+        before: For each group, all items that must run before it.
+        after: For each group, all items that must run after it.
         spaces: The shape that each step iterates over.
-        reads: The values that each item reads; ``makes`` likewise; ``reduces`` are the
-            made values whose shape differs from the iterated one.
+        reads: The values that each item reads.
+        makes: The values that each item makes.
+        reduces: Those values that have another shape than the step iterates over.
 
     """
 
@@ -180,7 +183,7 @@ class Grouping:
             shapes = [(y, graph.specs[y].shape) for y in step.outputs]
             self.reduces[n] = mask(y for y, shape in shapes if shape != self.spaces[n])
         self.makers = {y: n for n, item in enumerate(plan) for y in item.outputs}
-        effects: list[int] = []  # which keep their order
+        effects: list[int] = []  # items with effects, which keep their order
         nearest = []
         for n, item in enumerate(plan):
             makers = [self.makers[x] for x in item.inputs if x in self.makers]
@@ -194,7 +197,7 @@ class Grouping:
             for m in nearest[n]:
                 self.after[m] |= self.after[n] | 1 << n
         items = zip(self.reads, self.makes, self.reduces, strict=True)
-        self.sums = dict(enumerate(items))  # the unions of these, of each group
+        self.sums = dict(enumerate(items))  # for each group, the unions over its items
 
     def join(self, compiler: Compiler) -> None:
         """Join the items that the compiler accepts with the makers of their inputs."""
@@ -222,11 +225,11 @@ class Grouping:
                 self._recompute(g, arrays[shape])
 
     def _recompute(self, g: int, arrays: int) -> None:
-        """Recompute in a group what others compute for it, where that pays.
+        """Let a group recompute the results of other groups where that is faster.
 
         Writing an array and reading it takes as long as several kernels on cached data.
-        A gradient that reads many values derived from one input is faster if it reads
-        the input.
+        So a gradient that reads many values derived from one input is faster if it
+        reads the input and recomputes them.
         """
         makers = [self.makers[x] for x in bits(self.given[g]) if x in self.makers]
         for other in sorted({self.of[m] for m in makers}):
@@ -252,7 +255,7 @@ class Grouping:
         return self.groups[g] | self.again.get(g, 0)
 
     def _behind(self, wanted: int, members: int) -> int:
-        """Return the given items that are needed to compute the wanted values."""
+        """Return those ``members`` that are needed to compute the wanted values."""
         found = 0
         for n in reversed([*bits(members)]):
             if self.makes[n] & wanted:
@@ -290,7 +293,7 @@ class Grouping:
         return {self.of[n] for n in bits(items)}
 
     def ordered(self) -> Iterator[Step | Region | Graph]:
-        """Yield the items in an order that they can run in; groups as graphs."""
+        """Yield the items in an order in which they can run; groups as graphs."""
         done = 0
         waiting = sorted(self.groups)
         read = any_of(self.given.values()) | mask(self.graph.outputs)
@@ -301,11 +304,11 @@ class Grouping:
             outputs = read & self.sums[g][1]
             if g not in self.found:
                 yield self.plan[g]
-            elif outputs:  # else others compute all of it again
+            elif outputs:  # else other groups recompute everything that it computes
                 yield self._graph(g, outputs)
 
     def _graph(self, g: int, outputs: int) -> Graph:
-        """Return the part of a group that computes some outputs as a separate graph."""
+        """Return the part of a group that computes these outputs, as a graph."""
         members = self._behind(outputs, self._members(g))
         chosen = map(self.plan.__getitem__, bits(members))
         steps = [s for s in chosen if type(s) is Step]
@@ -322,10 +325,10 @@ class Grouping:
 
 
 def fits(members: int, reads: int, makes: int, reduces: int) -> bool:
-    """Return whether items can be one group: small, and with reductions last."""
-    few = members.bit_count() <= MAX_REGION_STEPS
+    """Return whether items can be one group: small enough, with reductions last."""
+    is_small = members.bit_count() <= MAX_REGION_STEPS
     return (
-        few
+        is_small
         and (reads & ~makes).bit_count() <= MAX_REGION_INPUTS
         and not reads & reduces
     )
@@ -346,15 +349,15 @@ def any_of(masks: Iterable[int]) -> int:
 
 
 def union(masks: Sequence[int], members: int) -> int:
-    """Return the bits that are set in any of the integers that are members."""
+    """Return the bits that are set in any of the masks of the members."""
     return any_of(masks[n] for n in bits(members))
 
 
-def bits(of: int) -> Iterator[int]:
+def bits(bitmask: int) -> Iterator[int]:
     """Yield the numbers of the bits that are set."""
-    while of:
-        yield (of & -of).bit_length() - 1
-        of &= of - 1
+    while bitmask:
+        yield (bitmask & -bitmask).bit_length() - 1
+        bitmask &= bitmask - 1
 
 
 # --- compilers -------------------------------------------------------------------
@@ -374,7 +377,7 @@ def _without_repeats(
 ) -> Iterator[Step | Region]:
     """Yield the compiled groups, and each remaining step once.
 
-    Two groups may compute a step, and neither of them be compiled.
+    If two groups compute the same step and neither is compiled, it runs only once.
     """
     made: set[int] = set()
     for found in grouping.ordered():
@@ -402,7 +405,7 @@ def _compile_or_split(
             function = compiler.compile(item)
         if function is not None and not callable(function):
             raise TypeError(f"compile must return a function or None, got {function!r}")
-    except Exception as error:  # of a plugin: the kernels do the same
+    except Exception as error:  # the compiler failed: run the kernels instead
         _warn_about("compile", compiler, error)
         return item.steps
     if function is None:
@@ -413,7 +416,8 @@ def _compile_or_split(
 def at_precision(step: Step, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that runs a step, or its region, at the precision of the step.
 
-    Without a precision of its own it runs at that of the call, which is compared.
+    Without a precision of its own, the step runs at the precision of the call, which
+    the guards compare.
     """
     if step.precision is None:
         return function
@@ -426,7 +430,7 @@ def at_precision(step: Step, function: Callable[..., Any]) -> Callable[..., Any]
 
 
 def precision_of(step: Step) -> dict[str, str]:
-    """Return what a ``Scope`` changes for a step that has a precision of its own."""
+    """Return the arguments of a ``Scope`` that sets the step's precision, if any."""
     return {} if step.precision is None else {"precision": step.precision}
 
 

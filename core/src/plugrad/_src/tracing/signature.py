@@ -1,6 +1,6 @@
-"""Signatures: the common properties of arguments that one recording serves.
+"""Signatures: the properties that calls must share to use the same recording.
 
-``engine.references`` finds the other values that a function reads.
+``engine.references`` finds the values other than arguments that a function reads.
 
 Map: ``value_key``, by which values are compared; ``Static``; ``Signature`` of a call;
 keys of leaves and structures; ``difference``.
@@ -23,13 +23,14 @@ from plugrad._src.tensor.dtypes import named
 from plugrad._src.tensor.tensor import Tensor
 from plugrad._src.tensor.tree import LEAF, Structure, split
 
-# Objects that equal only themselves, and whose changes are seen or do not matter.
+# Classes whose objects are compared by identity. Changes of the objects are detected in
+# other ways, or do not matter.
 FUNCTIONS = FunctionType, MethodType, BuiltinFunctionType, np.ufunc
 IDENTITY = *FUNCTIONS, type, ModuleType, Variable, Enum, np.dtype, type(Ellipsis)
 
 
 class Same:
-    """Equal only to the same objects in the same order."""
+    """A key that is equal only for the same objects in the same order."""
 
     __slots__ = ("ids", "values")
 
@@ -47,7 +48,7 @@ class Same:
 
 
 def value_key(value: Any) -> Any:
-    """Return a key: ``jit`` may treat values with equal keys as one."""
+    """Return a key: ``jit`` may treat values with equal keys as the same value."""
     kind = type(value)
     if kind in PLAIN or issubclass(kind, np.generic | np.ndarray):
         return exact(value) if is_value(value) else Same(value)
@@ -69,7 +70,7 @@ def value_key(value: Any) -> Any:
 
 
 class Static:
-    """A static argument: one leaf, whatever it is."""
+    """A static argument: it is one leaf even if its value is a container."""
 
     __slots__ = ("value",)
 
@@ -83,11 +84,11 @@ class Signature(NamedTuple):
     """A call as ``jit`` sees it.
 
     Attributes:
-        args: The positional arguments, with tensors in place of NumPy's arrays.
+        args: The positional arguments, with tensors in place of NumPy arrays.
         kwargs: The named arguments.
-        leaves: Their leaves.
-        structure: Their structure.
-        key: The key that calls of one signature share.
+        leaves: The leaves of ``(args, kwargs)``.
+        structure: The structure of ``(args, kwargs)``.
+        key: A key: calls with equal keys have the same signature.
 
     """
 
@@ -133,7 +134,7 @@ def signature(
 
 
 def leaf_key(x: Any) -> Any:
-    """Return a key: equal leaves share it; raise TypeError for unknown classes."""
+    """Return a key that equal leaves share; raise a TypeError for unknown classes."""
     if type(x) is Tensor:
         return Tensor, x.shape, x.dtype, x._alive()
     static = isinstance(x, Static)
@@ -145,27 +146,30 @@ def leaf_key(x: Any) -> Any:
     key = value_key(value)
     if not isinstance(key, Same):
         return key
-    by_identity: Any = type(value).__hash__
-    if static and by_identity is None:  # self of a dataclass, say
+    own_hash: Any = type(value).__hash__
+    if static and own_hash is None:  # for example the ``self`` of a dataclass
         return Same(value)
-    if not static and by_identity is object.__hash__:
+    if not static and own_hash is object.__hash__:
         raise TypeError("its objects may change unseen")
-    # Decimals, times and ranges may be equal and still differ: 1.0 is 1.00.
-    written: Any = type(value).__repr__
-    if static or written is object.__repr__:
+    # Equal decimals, times and ranges may still differ: Decimal("1.0") equals "1.00".
+    own_repr: Any = type(value).__repr__
+    if static or own_repr is object.__repr__:
         return type(value), value, hash(value)
     return type(value), value, hash(value), repr(value)
 
 
 def structure_key(structure: Structure) -> Any:
-    """Return the structure, with the order of dict keys, which runs follow."""
+    """Return a key of the structure that includes the order of dict keys.
+
+    The order of a dict determines the order of runs.
+    """
     if structure is LEAF:
         return LEAF
     children = tuple([structure_key(child) for child in structure._children])
     keys = (
         value_key(structure._keys),
         value_key(structure._order),
-    )  # which tell 1 from True
+    )  # ``value_key`` distinguishes 1 from True
     return structure._class, keys, value_key(structure._static), children
 
 
@@ -176,7 +180,7 @@ def argument(path: str) -> str:
 
 
 def donated(sign: Signature, names: Mapping[Any, str], of: str) -> dict[int, str]:
-    """Return the tensors in some arguments by number, with texts for errors."""
+    """Return the error texts of the donated tensors, by the numbers of the tensors."""
     given = [*enumerate(sign.args), *sorted(sign.kwargs.items())]
     paths = [(key, path) for key, x in given for path in split(x)[1].paths()]
     leaves = zip(paths, sign.leaves, strict=True)
@@ -190,7 +194,7 @@ def donated(sign: Signature, names: Mapping[Any, str], of: str) -> dict[int, str
 
 
 def difference(old: Signature, new: Signature) -> str:
-    """Describe the part in which a call differs from another, for messages."""
+    """Describe the first difference of a call from an earlier one, for messages."""
     if old.key[0] != new.key[0]:
         return f"the structure of the arguments: {old.structure!r}, {new.structure!r}"
     pairs = zip(old.key[1], new.key[1], new.structure.paths(), strict=True)
