@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 class Answer(NamedTuple):
-    """The result of a command, for programs and for people, and whether all is well."""
+    """The result of a command: its data for programs, its text, and its success."""
 
     data: Any
     text: str
@@ -24,7 +24,7 @@ class Answer(NamedTuple):
 
 
 def about(plugin: Plugin, *names: str) -> Row:
-    """Return attributes of a plugin, as text."""
+    """Return attributes of a plugin by name, as text."""
     return {name: str(getattr(plugin, name)) for name in names}
 
 
@@ -44,7 +44,7 @@ def where(function: Any) -> str:
 
 
 def where_gradient(function: Any, backend: str) -> str:
-    """Return the place of a gradient, or of the one kernel function that it runs."""
+    """Return the place of a gradient, or of the kernel function that it consists of."""
     kernel = getattr(authored(function), "backward_kernel", "")
     layers = registry.kernels.get((kernel, backend), [])
     return where(layers[0].function if layers else function)

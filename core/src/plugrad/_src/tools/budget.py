@@ -1,7 +1,7 @@
-"""Budgets: limits on the cost of loading a file that nobody vouches for.
+"""Budgets: limits on the cost of loading an untrusted file.
 
-A loader starts a copy of the caller's budget. Before it makes anything whose size the
-file controls, it charges the budget: bytes, nodes, seconds and depth.
+A loader starts a copy of the caller's budget. Before it makes anything whose size
+depends on the file, it charges the budget: bytes, nodes, seconds and depth.
 
 Map: ``Budget``; which files are read; JSON.
 """
@@ -28,11 +28,12 @@ import numpy as np
 
 __all__ = ["Budget", "BudgetError"]
 
-BASE_BYTES = 2**28  # what the smallest file may need
-BYTES_PER_FILE_BYTE = 8  # uint8 that becomes float32: 1 to read, 4 to keep, and room
-JSON_BYTES_PER_BYTE = 16  # an empty list of two characters takes 56 bytes
-JSON_LEVELS = 4  # brackets for a model in a model
-MAX_SCANNED_NAMES = 10_000  # in a folder in which the other links to a file may be
+BASE_BYTES = 2**28  # the bytes that even the smallest file may need
+# A uint8 that becomes float32 needs 1 byte to read it, 4 to keep it, and a reserve.
+BYTES_PER_FILE_BYTE = 8
+JSON_BYTES_PER_BYTE = 16  # an empty list has two characters and takes 56 bytes
+JSON_LEVELS = 4  # the nesting of brackets for one level of models
+MAX_SCANNED_NAMES = 10_000  # names in a folder, when other hard links are searched
 
 
 class BudgetError(ValueError):
@@ -50,16 +51,16 @@ class Budget:
 
     A file that is no larger than an e-mail can describe terabytes, or billions of
     nodes. A loader charges its budget before it makes anything, and raises an error
-    when a limit is passed. The defaults fit the files that people exchange. Each load
-    starts from zero, so one budget serves many loads.
+    when a limit is exceeded. The defaults are chosen for the files that people
+    exchange. Each load starts from zero, so one budget can be used for many loads.
 
     Args:
         bytes: The limit on allocations. None: 256 MiB plus eight times the size of the
             files read, each counted once, but no more than the memory of the machine.
-        nodes: Ops, layers or tensors, with functions written out.
-        seconds: Limit on the processor time of the thread that loads.
-        depth: Nesting of function calls, branches and models.
-            JSON may be nested four times as deep.
+        nodes: The limit on ops, layers or tensors, with all functions expanded.
+        seconds: The limit on the processor time of the thread that loads.
+        depth: The limit on the nesting of function calls, branches and models. JSON may
+            be nested four times as deep.
 
     Example:
         >>> import os, tempfile
@@ -103,11 +104,11 @@ raise it: budget=plugrad.Budget(bytes=...)
         """Return an unspent copy, whose clock starts now.
 
         Args:
-            budget: The caller's budget; None: the defaults.
+            budget: The caller's budget; None stands for the defaults.
             who: The name of the function, with which messages begin.
 
         Raises:
-            TypeError: It is no budget.
+            TypeError: ``budget`` is not a budget.
 
         """
         if not (budget is None or isinstance(budget, Budget)):
@@ -118,13 +119,13 @@ raise it: budget=plugrad.Budget(bytes=...)
         return started
 
     def allocate(self, nbytes: int) -> None:
-        """Charge memory, before it is allocated.
+        """Charge memory before it is allocated.
 
         Args:
-            nbytes: How many bytes.
+            nbytes: The number of bytes.
 
         Raises:
-            BudgetError: The limit is passed.
+            BudgetError: The limit is exceeded.
 
         """
         self._spent.bytes += nbytes
@@ -133,17 +134,17 @@ raise it: budget=plugrad.Budget(bytes=...)
             raise self._error("bytes", limit, f"{self._spent.bytes} bytes are needed")
 
     def affords(self, nbytes: int) -> bool:
-        """Return whether so many bytes are left, for optional allocations."""
+        """Return whether this number of bytes is left, for optional allocations."""
         return self._spent.bytes + nbytes <= self._limit()
 
     def count(self, nodes: int = 1) -> None:
         """Charge nodes, and check the time.
 
         Args:
-            nodes: How many there are more.
+            nodes: The number of new nodes.
 
         Raises:
-            BudgetError: A limit is passed.
+            BudgetError: A limit is exceeded.
 
         """
         self._spent.nodes += nodes
@@ -151,13 +152,13 @@ raise it: budget=plugrad.Budget(bytes=...)
         self.tick()
 
     def check_nodes(self, nodes: int) -> None:
-        """Check a number of nodes that is known before they are made.
+        """Check the total number of nodes before they are made.
 
         Args:
-            nodes: How many there will be.
+            nodes: The number of nodes.
 
         Raises:
-            BudgetError: There are more than there may be.
+            BudgetError: The limit is exceeded.
 
         """
         if nodes > self.nodes:
@@ -165,10 +166,10 @@ raise it: budget=plugrad.Budget(bytes=...)
             raise self._error("nodes", self.nodes, what)
 
     def tick(self) -> None:
-        """Check the time; to be called for each node of a pass.
+        """Check the time; call it for each node of a pass.
 
         Raises:
-            BudgetError: The limit is passed.
+            BudgetError: The limit is exceeded.
 
         """
         spent = time.thread_time() - self._spent.start
@@ -181,7 +182,7 @@ raise it: budget=plugrad.Budget(bytes=...)
         """Return a block that is one level deeper.
 
         Raises:
-            BudgetError: The limit is passed.
+            BudgetError: The limit is exceeded.
 
         """
         self._spent.depth += 1
@@ -192,13 +193,13 @@ raise it: budget=plugrad.Budget(bytes=...)
             self._spent.depth -= 1
 
     def check_depth(self, depth: int) -> None:
-        """Check a depth that is known before anything is nested.
+        """Check a depth before anything is nested so deep.
 
         Args:
             depth: The number of levels.
 
         Raises:
-            BudgetError: There are more than there may be.
+            BudgetError: The limit is exceeded.
 
         """
         if depth > self.depth:
@@ -206,7 +207,7 @@ raise it: budget=plugrad.Budget(bytes=...)
             raise self._error("depth", self.depth, what)
 
     def _limit(self) -> int:
-        """Return the limit on bytes, given what was read so far."""
+        """Return the limit on bytes, given the size of the files read so far."""
         if self.bytes is not None:
             return self.bytes
         limit = BASE_BYTES + BYTES_PER_FILE_BYTE * self._spent.size
@@ -221,24 +222,24 @@ raise it: budget=plugrad.Budget(bytes=...)
     # --- files -------------------------------------------------------------------
 
     def measure(self, size: int) -> None:
-        """Count data that was given, as if it were a file of its size."""
+        """Count the size of data that is not in a file like the size of a file."""
         self._spent.size += size
 
     def open(
         self, path: str | os.PathLike[str], folder: Path | None = None
     ) -> BufferedReader:
-        """Return a regular file, open to be read; its size is counted once.
+        """Return a regular file, open for reading; its size is counted once.
 
-        Pipes and devices are refused, as they may have no end, or never begin.
+        Pipes and devices are refused, because they may be endless, or never begin.
 
         Args:
             path: The file; relative to ``folder``, if there is one.
-            folder: The file must be in this folder, with all names that it has, hard
-                links among them; None: anywhere.
+            folder: The folder that must contain the file under all of its names,
+                including hard links; None allows any folder.
 
         Raises:
-            OSError: It cannot be opened, or is a folder.
-            ValueError: It is no regular file, or outside of the folder.
+            OSError: The file cannot be opened, or is a folder.
+            ValueError: The file is not a regular file, or is outside of the folder.
 
         """
         found = Path(path) if folder is None else _inside(os.fspath(path), folder)
@@ -263,16 +264,16 @@ raise it: budget=plugrad.Budget(bytes=...)
     def read(
         self, path: str | os.PathLike[str], folder: Path | None = None
     ) -> builtins.bytes:
-        """Return the content of a regular file, which is charged.
+        """Return the content of a regular file, and charge its size.
 
         Args:
             path: The file; relative to ``folder``, if there is one.
             folder: As for ``open``.
 
         Raises:
-            OSError: It cannot be opened, or is a folder.
-            ValueError: It is no regular file, or outside of the folder.
-            BudgetError: It is too large.
+            OSError: The file cannot be opened, or is a folder.
+            ValueError: The file is not a regular file, or is outside of the folder.
+            BudgetError: The file is too large.
 
         """
         with self.open(path, folder) as file:
@@ -287,22 +288,22 @@ raise it: budget=plugrad.Budget(bytes=...)
             data: The text.
 
         Raises:
-            ValueError: It is no JSON.
-            BudgetError: It is nested too deep, or too large.
+            ValueError: The text is not JSON.
+            BudgetError: The text is too large, or nested too deeply.
 
         """
         self.allocate(JSON_BYTES_PER_BYTE * len(data))
         limit = JSON_LEVELS * self.depth
         depth = _json_depth(data)
         if depth <= limit:
-            with contextlib.suppress(RecursionError):  # the stack may be deep
+            with contextlib.suppress(RecursionError):  # the stack may be deep already
                 return json.loads(data)
         what = f"{depth} levels of JSON, {JSON_LEVELS} of which count as one"
         raise self._error("depth", self.depth, what)
 
 
 class _Spent:
-    """The amounts that one load has spent; ``size`` is that of the files it read."""
+    """The amounts that one load has spent; ``size`` is the size of the files read."""
 
     def __init__(self) -> None:
         self.who = "load"
@@ -324,7 +325,7 @@ def _memory() -> int | None:
 
 
 def _inside(name: str, folder: Path) -> Path:
-    """Return the path of a file that a model names, which must be in its folder."""
+    """Return the path of a file named by a model; raise unless it is in the folder."""
     root = folder.resolve()
     try:
         path = (root / name).resolve()
@@ -344,13 +345,13 @@ def _check_kind(status: os.stat_result, path: object) -> None:
 
 
 def _check_links(status: os.stat_result, path: object, folder: Path) -> None:
-    """Raise if a file has a name outside of the folder, as a hard link to it has."""
+    """Raise if a file also has a name outside of the folder: a hard link."""
     if status.st_nlink < 2:
         return
     found = 0
-    for i, one in enumerate(folder.rglob("*")):
-        with contextlib.suppress(OSError):  # a link that leads nowhere
-            other = one.lstat()
+    for i, entry in enumerate(folder.rglob("*")):
+        with contextlib.suppress(OSError):  # the entry has been removed meanwhile
+            other = entry.lstat()
             found += (other.st_dev, other.st_ino) == (status.st_dev, status.st_ino)
         if found == status.st_nlink or i == MAX_SCANNED_NAMES:
             break

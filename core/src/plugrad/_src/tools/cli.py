@@ -1,9 +1,9 @@
 """The command line: ``python -m plugrad plugins | backends | kernels | why | doctor``.
 
-Every command opens the backends, because a backend may fail only then.
+Every command opens the backends, because some errors of a backend occur only then.
 
-Map: ``main``; one function for each command, from options to an ``Answer`` (``why`` and
-``doctor`` have files of their own); opening; the Markdown page.
+Map: ``main``; a function for each command, which takes options and returns an
+``Answer`` (``why`` and ``doctor`` have files of their own); opening; the Markdown page.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ How every kernel of the core runs on every backend, and how it differentiates. M
 `make docs` (`python -m plugrad kernels --markdown`); do not edit it. On a backend it is
 
 - **implemented**: the backend has a kernel of its own
-- **decomposed**: it runs as what it means in other kernels
+- **decomposed**: it runs as a composition of other kernels
 - **host**: the backend leaves it to its host
 - **missing**: it is an error, unless `PLUGRAD_FALLBACK` allows another backend
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         with _stdout_aside(), skipping():
-            if options.command is not doctor:  # which loads plugins in its own way
+            if options.command is not doctor:  # doctor loads the plugins itself
                 registry.load()
             answer: Answer = options.command(options)
     except (ValueError, BackendUnavailable) as error:
@@ -89,16 +89,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _stdout_aside() -> Iterator[None]:
-    """Redirect what plugins print, from Python and from C, to stderr."""
+    """Redirect the output of plugins, from Python and from C, to stderr."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    stdout = os.dup(1)
     try:
         os.dup2(2, 1)
         with contextlib.redirect_stdout(sys.stderr):
             yield
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -129,7 +129,7 @@ def _flag(about: str) -> Row:
 def _commands() -> dict[Callable[[Any], Answer], dict[str, Row]]:
     """Return the arguments of each command, with their options for argparse."""
     unopened = "do not open the backends, which may miss errors"
-    patience = "how long the plugins may take together; default: 60"
+    timeout = "how long the plugins may take together; default: 60"
     inside = "test in this process; a plugin that crashes ends it"
     seconds = {"type": float, "default": 60.0, "metavar": "SECONDS"}
     return {
@@ -142,7 +142,7 @@ def _commands() -> dict[Callable[[Any], Answer], dict[str, Row]]:
             "--grad": _flag("how it differentiates, not how it runs"),
         },
         doctor: {
-            "--timeout": seconds | {"help": patience},
+            "--timeout": seconds | {"help": timeout},
             "--in-process": _flag(inside),
         },
     }
@@ -243,7 +243,7 @@ def _active(options: argparse.Namespace) -> tuple[str, str]:
 
 
 def _backend(entry: Entry[Backend], active: str, errors: dict[str, str]) -> Row:
-    """Return the row of a backend that is claimed."""
+    """Return the row of a claimed backend."""
     name = entry.value.name
     out = entry if entry.phase.is_excluded else entry.owner
     state = f"closed: {errors[name]}" if name in errors else "closed"
@@ -266,7 +266,7 @@ def _backend(entry: Entry[Backend], active: str, errors: dict[str, str]) -> Row:
 
 
 def _markdown(rows: Sequence[Row]) -> str:
-    """Return the page ``docs/kernels.md``: the meaning of the words, and the table."""
+    """Return the page ``docs/kernels.md``: the table, and what each kernel computes."""
     columns = ["kernel", "op", "decomposes", *[*rows[0]][1:]]
     lines = [columns, ["---"] * len(columns)]
     for row in rows:

@@ -23,11 +23,11 @@ from .explain import recorded_kernels
 
 
 def kernel_name(given: Any, who: str) -> str:
-    """Return the name of the one kernel that an op runs.
+    """Return the name of the only kernel that an op runs.
 
     Raises:
-        ValueError: ``given`` is the name of an op, or unknown: the message names
-            kernels. Or it is an op that runs several kernels, or none of its own.
+        ValueError: ``given`` is the name of an op, or unknown; or an op that runs
+            several kernels, or only those of other ops. The message suggests kernels.
 
     """
     op, name = (given, op_name(given)) if callable(given) else (find(given), given)
@@ -84,7 +84,7 @@ def op_name(op: Callable[..., Any]) -> str:
 def kernels_of(op: Callable[..., Any]) -> list[str]:
     """Return the kernels that a tape records when an op runs on small examples.
 
-    None if no example fits, or if the result of the op has no derivative.
+    The list is empty if no example fits, or if the result has no derivative.
     """
     for xs, options in _examples(op):
         try:
@@ -114,7 +114,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def _examples(op: Callable[..., Any]) -> Iterator[tuple[list[Any], dict[str, Any]]]:
-    """Yield arguments that may fit: tensors of one shape, and options by name."""
+    """Yield arguments to try: tensors of the same shape, and options by name."""
     tensors, options = [], {}
     for parameter in inspect.signature(op).parameters.values():
         required = parameter.default is parameter.empty

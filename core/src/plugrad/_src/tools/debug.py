@@ -1,4 +1,4 @@
-"""The checks of ``debug`` blocks: contracts, finite values, memory still held.
+"""The checks of ``debug`` blocks: contracts, finite values, memory leaks.
 
 Map: ``Debug`` and its checks; the parts of messages (the user's line, the
 implementation, the gradient that runs); ``check_gradients``.
@@ -45,7 +45,7 @@ Where = tuple[str, str, str]  # the kernel, the backend, the user's line
 
 
 class DebugError(AssertionError):
-    """A contract is broken, a gradient is lost, or memory was left behind."""
+    """A contract is broken, a gradient is lost, or memory is leaked."""
 
 
 class Debug:
@@ -92,11 +92,11 @@ class Debug:
         """Check a run that has just ended."""
         run = running()
         assert run is not None  # the engine calls observers inside a run
-        if kernel.checks:  # by the device, which says so when it is waited for
+        if kernel.checks:  # waiting raises the errors that a device has found
             wait(run.where)
         if wrong := _broken(run, inputs, attrs, outputs):
             raise DebugError(self._message(run, inputs, wrong))
-        if run.parent is None:  # what a decomposition hides in a branch is its own
+        if run.parent is None:  # inside a decomposition, unused values may be infinite
             if self._finite and (wrong := _not_finite(inputs, attrs, outputs)):
                 raise FloatingPointError(self._message(run, inputs, wrong))
             if self._leaks:
@@ -105,7 +105,7 @@ class Debug:
             self._lines |= dict.fromkeys(tape_ids, _line())
 
     def failed(self, error: Exception) -> None:
-        """Add a note with the origin of an error; the innermost run adds it."""
+        """Add a note with the origin of an error, once: for the innermost run."""
         run = running()
         known = getattr(error, "__notes__", ())
         if run is not None and not any(n.startswith("debug: ") for n in known):
@@ -117,8 +117,8 @@ class Debug:
         """Remember the gradient that runs in the block, for error messages.
 
         Args:
-            what: Its kernel, input and origin.
-            of: The identity of the first output of the run that it belongs to.
+            what: The kernel, the input and the origin of the gradient.
+            of: The identity of the first output of the run that is differentiated.
 
         """
         line = self._lines.get(of, "a line outside of debug")
@@ -135,7 +135,7 @@ class Debug:
             self._gradients.running.pop()
 
     def read(self, what: str) -> None:
-        """Raise an error: values are read that are being differentiated."""
+        """Raise the error about a read of values that are being differentiated."""
         raise DebugError(
             f"debug: {what} reads values that are being differentiated, and what is "
             "computed from them has no gradient; use the ops of plugrad, or wrap "
@@ -151,32 +151,32 @@ class Debug:
             self._kept.append(weakref.ref(owner(x._data)))
 
     def left(self) -> list[tuple[str, str, str, int, int]]:
-        """Return the memory made in the block that is still held, the largest first.
+        """Return the memory made in the block and still in use, the largest first.
 
-        There is a row for each kernel, backend and user's line, with the number of
-        buffers and their bytes. NumPy's scalars, of a few bytes, are not included.
+        There is a row for each kernel, backend and line of the user's code, with the
+        number of buffers and their size in bytes. NumPy scalars are not included.
         """
         gc.collect()
         kept = {id(x) for ref in self._kept if (x := ref()) is not None}
         sizes: defaultdict[Where, list[int]] = defaultdict(list)
-        for key, (ref, who, size) in self._made.items():
+        for key, (ref, where, size) in self._made.items():
             if ref() is not None and key not in kept:
-                sizes[who].append(size)
-        rows = [(*who, len(each), sum(each)) for who, each in sizes.items()]
+                sizes[where].append(size)
+        rows = [(*where, len(each), sum(each)) for where, each in sizes.items()]
         return sorted(rows, key=operator.itemgetter(-1), reverse=True)
 
     def _note(self, run: Run, inputs: Inputs, outputs: Outputs) -> None:
         before = {id(owner(x._data)) for x in inputs if x is not None}
         for y in outputs:
-            held = owner(y._data)
+            buffer = owner(y._data)
             home = y._home
-            known = self._made.get(id(held))
-            if id(held) in before or (known is not None and known[0]() is not None):
+            known = self._made.get(id(buffer))
+            if id(buffer) in before or (known is not None and known[0]() is not None):
                 continue  # a view
-            who = run.kernel.name, home.name, _line()
-            size = home.runtime.arrays.nbytes(held)
+            where = run.kernel.name, home.name, _line()
+            size = home.runtime.arrays.nbytes(buffer)
             with suppress(TypeError):  # NumPy's scalars
-                self._made[id(held)] = weakref.ref(held), who, size
+                self._made[id(buffer)] = weakref.ref(buffer), where, size
 
     # --- messages ----------------------------------------------------------------
 
@@ -237,7 +237,7 @@ def _broken(run: Run, inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -
 
 
 def _not_finite(inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -> str:
-    """Return where an output is not finite from finite inputs, or an empty string."""
+    """Describe an output that is not finite although all inputs are, or return ""."""
     for y in outputs:
         if len(places := _infinite(y)):
             numbers = [v for v in attrs.values() if isinstance(v, float | complex)]
@@ -254,7 +254,7 @@ def _not_finite(inputs: Inputs, attrs: dict[str, Any], outputs: Outputs) -> str:
 
 
 def _infinite(x: Tensor | None) -> Array:
-    """Return where values are not finite, as a row of indices for each."""
+    """Return the indices of the values that are not finite, a row for each value."""
     if x is None or x.dtype.kind not in "fc":
         return np.empty((0, 0))
     return np.argwhere(~np.isfinite(x._values()))
@@ -288,27 +288,29 @@ def _line() -> str:
 def debug(*, finite: bool = True, leaks: bool = False) -> Debug:
     """Return a block in which every run of this thread is checked.
 
-    It compares shapes, dtypes and backends of all results with the contract. Messages
-    name the op, the kernel, the backend, the owner of the implementation and your line;
-    in backward also the gradient and the line that it belongs to. It reads the values
-    after each run, which is slow. It is an error to read a tensor by ``numpy()``,
-    ``item()``, ``float()``, ``np.asarray`` or DLPack while it is being differentiated,
-    because no gradient goes that way: read ``stop_gradient(x)``.
+    The block compares shapes, dtypes and backends of all results with the contract.
+    Messages name the op, the kernel, the backend, the owner of the implementation and
+    the line of your code; in the backward pass also the gradient, and the line whose
+    gradient it is. The block reads the values after each run, which is slow. It is an
+    error to read a tensor by ``numpy()``, ``item()``, ``float()``, ``np.asarray`` or
+    DLPack while it is being differentiated, because the values have no gradient: read
+    ``stop_gradient(x)``.
 
     Args:
         finite: Whether infinities and NaN that result from finite inputs are an error.
             Values inside a decomposition are not checked, only its result.
-        leaks: Whether it is an error if memory that was made in the block is still held
-            at its end, unless ``keep`` or a variable got it. Views, and what tapes have
-            saved, count as what they hold. ``left()`` of the block then lists the
-            memory by kernel and line at any time.
+        leaks: Whether it is an error if memory that was made in the block is still in
+            use at its end, unless it was passed to ``keep`` or assigned to a variable.
+            Views and residuals of tapes keep the whole memory that they refer to in
+            use. Then ``left()`` of the block lists this memory by kernel and line at
+            any time.
 
     Returns:
         A context manager.
 
     Raises:
         AssertionError: A result breaks the contract, a tensor is read that is being
-            differentiated, or memory is still held.
+            differentiated, or memory is still in use.
         FloatingPointError: A result is not finite.
 
     Example:
@@ -334,14 +336,14 @@ def check_gradients(
     """Compare the gradients of ``f`` at ``xs`` with finite differences.
 
     ``f`` must be smooth at ``xs``. All arguments are moved along one random direction,
-    the same in every call. Real arguments, also integers, become float64 and complex
-    ones complex128; they become float32 and complex64 where the active backend lacks
-    float64.
+    which is the same in every call. Real arguments, including integers, become float64,
+    and complex ones complex128; if the active backend lacks float64, they become
+    float32 and complex64.
 
     Args:
         f: A function of tensors that returns tensors of any shape.
         xs: Arrays, tensors, variables, numbers or lists.
-        order: 1 checks the gradients, 2 also the gradients of the gradients.
+        order: 1 checks the gradients; 2 checks the gradients of the gradients as well.
         eps: The length of the step; 1e-6, or 1e-2 in float32.
         rtol: The relative tolerance; 1e-5, or 2e-2 in float32. In second order it is at
             least 1e-4.
@@ -360,8 +362,8 @@ def check_gradients(
     function("check_gradients", f)
     if integer("check_gradients", "order", order) not in (1, 2):
         raise ValueError(f"check_gradients: order is 1 or 2, got {order}")
-    held = dispatch.active().dtypes
-    double = all(_wide(x, True).dtype in held for x in xs)
+    dtypes = dispatch.active().dtypes
+    double = all(_wide(x, True).dtype in dtypes for x in xs)
     step, near, atol = (1e-6, 1e-5, 1e-7) if double else (1e-2, 2e-2, 1e-3)
     eps = real("check_gradients", "eps", step if eps is None else eps)
     rtol = real("check_gradients", "rtol", near if rtol is None else rtol)
@@ -424,7 +426,7 @@ class _Check(NamedTuple):
         return list(pull_back(build([asarray(dy) for dy in self.dys])))
 
     def along(self, *xs: Tensor) -> Tensor:
-        """Return the derivative of ``f`` along ``vs``, as a function of ``xs``."""
+        """Return the derivative of ``f`` along ``vs`` at ``xs``."""
         parts = [
             complexes.real_part(reduce.sum(complexes.conjugate(dx) * asarray(v)))
             for dx, v in zip(self.pulled(*xs), self.vs, strict=True)
@@ -434,16 +436,16 @@ class _Check(NamedTuple):
     def culprits(self, dxs: list[Array]) -> Iterator[str]:
         """Yield a line for each wrong argument, and one for a wrong element of it."""
         for i, (dx, v) in enumerate(zip(dxs, self.vs, strict=True)):
-            mine = list(map(np.zeros_like, self.vs))
-            mine[i] = v
-            if not self.is_off(exact := _dot(dx, v), alone := self.numeric(mine)):
+            vs = list(map(np.zeros_like, self.vs))
+            vs[i] = v
+            if not self.is_off(exact := _dot(dx, v), numeric := self.numeric(vs)):
                 continue
-            yield f"\n  argument {i}: {exact:.9g} against {alone:.9g}"
-            for at in np.ndindex(dx.shape if dx.size <= 1000 else (0,)):
-                mine[i] = np.zeros_like(v)
-                mine[i][at] = 1.0
-                if self.is_off(one := float(dx[at].real), alone := self.numeric(mine)):
-                    yield f"\n    its element {at}: {one:.9g} against {alone:.9g}"
+            yield f"\n  argument {i}: {exact:.9g} against {numeric:.9g}"
+            for k in np.ndindex(dx.shape if dx.size <= 1000 else (0,)):
+                vs[i] = np.zeros_like(v)
+                vs[i][k] = 1.0
+                if self.is_off(part := float(dx[k].real), numeric := self.numeric(vs)):
+                    yield f"\n    its element {k}: {part:.9g} against {numeric:.9g}"
                     break
 
 

@@ -1,4 +1,4 @@
-"""Backends that work on a device: wait for the device, and time its work."""
+"""Devices that work asynchronously: wait for them, and time their work."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ def synchronize() -> None:
 
 
 class Clock:
-    """The device time of this thread; devices measure while clocks exist."""
+    """A clock of the device time of this thread.
 
-    _running: ClassVar[Counter[OpenBackend]] = Counter()  # in all threads
+    A device measures its work as long as at least one clock of it is entered.
+    """
+
+    _running: ClassVar[Counter[OpenBackend]] = Counter()  # clocks of all threads
 
     def __init__(self, backend: OpenBackend) -> None:
         self._backend = backend

@@ -1,8 +1,8 @@
 """``python -m plugrad doctor``: whether every plugin works, why not, and what to do.
 
-The plugins are loaded, opened and tested in a separate process, because one may crash
-or hang. That process prints the owner of the code that runs; if it ends early, the test
-is repeated without that plugin.
+The plugins are loaded, opened and tested in a separate process, because a plugin may
+crash or hang. That process prints the owner of the code that runs. If the process ends
+early, the test is repeated without this owner's plugins.
 
 Map: ``doctor`` and the process; ``examine``, which that process runs; the test of a
 backend; forbidden actions of plugins; advice; the text.
@@ -43,7 +43,7 @@ from .answer import Answer, Row, about, trace
 from .installed import Need, duplicates, private_imports, unmet
 from .why import how
 
-SLOW_IMPORT_S = 0.1  # seconds: doctor remarks on entry-point modules that take longer
+SLOW_IMPORT_S = 0.1  # in seconds; doctor reports entry-point modules that take longer
 
 
 def doctor(options: argparse.Namespace) -> Answer:
@@ -75,7 +75,7 @@ def _examined(timeout: float) -> Row:
 
 
 def _tried(timeout: float, without: Iterable[str]) -> tuple[Row | None, str, str]:
-    """Return the findings of a new process, or how it ended and in whose code."""
+    """Return the findings of a new process, or how it ended, and in whose code."""
     blocked = ",".join([os.environ.get("PLUGRAD_BLOCK", ""), *without])
     flags = ["-I"] if sys.flags.isolated else []
     command = ["-m", "plugrad", "doctor", "--in-process", "--json"]
@@ -89,14 +89,14 @@ def _tried(timeout: float, without: Iterable[str]) -> tuple[Row | None, str, str
         )
     except subprocess.TimeoutExpired as late:
         how = f"did not come back within {timeout:g} s"
-        said = late.stderr or b""
+        output = late.stderr or b""
     else:
         with contextlib.suppress(ValueError):
             return json.loads(done.stdout), "", ""
-        code, said = done.returncode, done.stderr
+        code, output = done.returncode, done.stderr
         end = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         how = f"ended the process with {end}"
-    _, mark, rest = said.decode(errors="replace").rpartition(f"\n{OWNER_PREFIX}")
+    _, mark, rest = output.decode(errors="replace").rpartition(f"\n{OWNER_PREFIX}")
     return None, how, rest.partition("\n")[0] if mark else ""
 
 
@@ -112,7 +112,7 @@ def _mark() -> None:
 
 
 def examine() -> Row:
-    """Load, open and test everything that is installed; return the findings."""
+    """Load, open and test all installed plugins; return the findings."""
     with _watched():
         registry.load()
         for plugin in registry.plugins:
@@ -232,7 +232,7 @@ def _tested(entry: Entry[Any]) -> tuple[bool, list[str]]:
 
 
 def _self_test(name: str) -> list[str]:
-    """Run a few ops on a backend, and its own test; return remarks."""
+    """Run a few ops on a backend, and the backend's own test; return remarks."""
     backend = registry.open(name)
     own = backend.runtime.self_test
     return [*_lacks(backend), *_ops(backend), *(own() if own is not None else ())]
@@ -242,7 +242,7 @@ def _lacks(backend: OpenBackend) -> list[str]:
     """Return a remark on the core's kernels that the backend cannot run, if any."""
     core = [kernel for name, kernel in registry.contracts.items() if "." not in name]
     names = [kernel.name for kernel in core if how(kernel, backend) == "missing"]
-    names.sort(key=lambda name: (name not in TESTS, name))  # best-known first
+    names.sort(key=lambda name: (name not in TESTS, name))  # well-known kernels first
     if not names:
         return []
     more = len(names) - MAX_SHOWN_KERNELS
@@ -273,7 +273,7 @@ def _ops(backend: OpenBackend) -> list[str]:
 
 @contextlib.contextmanager
 def _no_fallback() -> Iterator[None]:
-    """Keep ``PLUGRAD_FALLBACK`` from testing another backend than the one asked for."""
+    """Unset ``PLUGRAD_FALLBACK``, so that no other backend runs the tests."""
     policy = os.environ.pop("PLUGRAD_FALLBACK", None)
     try:
         yield

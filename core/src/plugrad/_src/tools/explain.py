@@ -1,8 +1,8 @@
 """``explain``: the kernels and gradients of a result that a tape has recorded.
 
-Ops record nothing extra for it. It finds the tapes that watch a tensor as ``memory``
-finds tensors; each node of a tape contains its kernel, its backend and the gradients
-that were in force.
+Ops record nothing extra for it. ``explain`` finds tapes in the same way as ``memory``
+finds tensors: by Python's garbage collector. Each node of a tape contains its kernel,
+its backend and the gradients that were in force.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .debug import Debug
 from .memory import brief, living
 
 _CUSTOM = "plugrad.CustomGradient"
-# In notebooks, wide tables scroll: the rest of the columns may be out of sight.
+# Notebooks scroll wide tables, so the other columns may be out of sight.
 _FIRST_COLUMNS = "run", "kernel", "backend", "how", "input", "of", "gradient"
 
 
@@ -32,11 +32,12 @@ class Explanation:
     """The runs that computed a recorded result, in order.
 
     Attributes:
-        rows: One for each input of each run: ``run`` (a number), ``kernel``, ``output``
-            (dtype and shape), ``backend``, ``how`` it ran, and the owner (``by``), file
-            and line (``at``) of the implementation; the ``input``, the run that made it
-            (``of``), and the owner of its ``gradient`` with file and line (``vjp``).
-            Inside ``debug`` also your ``line`` that ran it.
+        rows: A dict for each input of each run. About the run: its number (``run``),
+            ``kernel``, ``output`` (dtype and shape), ``backend``, ``how`` it ran, and
+            the owner (``by``), file and line (``at``) of the implementation. About the
+            input: its name (``input``), the run that made it (``of``), and the owner of
+            its ``gradient`` with file and line (``vjp``). Inside ``debug``, ``line`` is
+            the line of your code that ran it.
 
     """
 
@@ -50,7 +51,7 @@ class Explanation:
         return table(self._lines())
 
     def _repr_html_(self) -> str:
-        """Return HTML for notebooks: the table of ``print``, first what ran."""
+        """Return HTML for notebooks: the table of ``print`` in another column order."""
         from plugrad._src.tensor import html  # only where it is needed
 
         lines = self._lines()
@@ -61,7 +62,7 @@ class Explanation:
         return html.table(caption, titles, cells, text_columns=titles)
 
     def _lines(self) -> list[Row]:
-        """Return the rows as shown: short paths, and what concerns a run only once."""
+        """Return the rows as shown: short paths, and the cells of a run only once."""
         once = {"run", "kernel", "output", "backend", "how", "by", "at", "line"}
         lines = []
         for last, row in pairwise([{"run": 0}, *self.rows]):
@@ -74,12 +75,12 @@ class Explanation:
 def explain(x: Tensor, /) -> Explanation:
     """Return the kernels and gradients that computed ``x``, which a tape has recorded.
 
-    Inside the function that ``grad`` differentiates ``x`` is any result; outside of it,
-    the value of ``vjp`` while its pullback exists. ``print`` shows a table; ``rows``
-    and ``to_dict()`` have the same for programs. Each run is listed with kernel,
-    backend, how it ran and the owner of the implementation, and each input with the
-    gradient that was in force, its owner, file and line. Inside ``debug``, the table
-    also lists your own lines.
+    Inside the function that ``grad`` differentiates, ``x`` can be any result; outside
+    of it, the value that ``vjp`` returned, as long as its pullback exists. ``print``
+    shows a table; ``rows`` and ``to_dict()`` return the same for programs. The table
+    lists each run with its kernel, its backend, how it ran and the owner of the
+    implementation, and each input with the gradient that was in force, its owner, file
+    and line. Inside ``debug``, it also lists the lines of your code.
 
     Args:
         x: A tensor that a tape has recorded.
@@ -161,8 +162,8 @@ def _rows(number: int, node: Node, sources: dict[TapeId | None, str]) -> list[Ro
     rows = []
     for name, given in kernel.bind(node.inputs).items():
         tape_ids = given if name == kernel.variadic else [given]
-        of = [sources.get(t, "argument") for t in tape_ids if t is not None]
-        row = run | {"input": name, "of": ", ".join(of) or "constant"}
+        made_by = [sources.get(t, "argument") for t in tape_ids if t is not None]
+        row = run | {"input": name, "of": ", ".join(made_by) or "constant"}
         gradient, vjp = _gradient(kernel, steps.get(name), backend)
         rows.append(row | {"gradient": gradient, "vjp": vjp})
     return rows
@@ -171,15 +172,16 @@ def _rows(number: int, node: Node, sources: dict[TapeId | None, str]) -> list[Ro
 def _how_it_ran(kernel: Kernel, backend: OpenBackend) -> tuple[str, str, str]:
     """Return how a kernel ran, with the owner and the place of the code.
 
-    It reflects the present state: a node does not record it. If a backend has an
-    implementation, but has also run the kernel in another way, both are named.
+    This is the present state, because a node does not record how its kernel ran. If a
+    backend has an implementation, but has also run the kernel in another way, both are
+    named.
     """
     if kernel.name == _CUSTOM:
         return "custom_grad", "user", ""
     key = kernel.name, backend.name
     layers = registry.kernels.get(key)
     fallback_counts = sorted(
-        how for *of, how in [*dispatch.fallback_counts] if tuple(of) == key
+        how for *name, how in [*dispatch.fallback_counts] if tuple(name) == key
     )
     how = " or ".join(
         ["implementation", *fallback_counts] if layers else fallback_counts

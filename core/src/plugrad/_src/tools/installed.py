@@ -1,4 +1,4 @@
-"""Doctor's findings on disk: distributions and the imports in plugin modules.
+"""Checks of ``doctor`` on installed files: distributions, and imports of plugins.
 
 Map: ``duplicates`` (a distribution found twice); ``unmet`` (requirements that are not
 met); ``private_imports`` (imports of private modules).
@@ -27,7 +27,7 @@ _PRIVATE = re.compile(r"plugrad\.(?:\w+\.)*_(?!_)")
 def duplicates() -> list[str]:
     """Return a remark on each distribution with plugins that is found more than once.
 
-    An editable installation looks like the same version in two folders: no remark.
+    An editable installation is found as the same version in two folders, which is fine.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     for name, version, _, files in discovery.announced():
@@ -67,7 +67,7 @@ class Need(NamedTuple):
 
     @property
     def argument(self) -> str:
-        """The requirement to install: any version does if there is none."""
+        """The requirement to install; any version if the distribution is missing."""
         return f"{self.name}{self.wanted}" if self.have else self.name
 
 
@@ -86,12 +86,12 @@ def unmet(distribution: str) -> list[Need]:
             if not have or not needed.specifier.contains(have, prereleases=True):
                 missing.append(Need(needed.name, str(needed.specifier), have))
         except (InvalidRequirement, InvalidVersion):
-            continue  # pip did not read it either: no verdict
+            continue  # pip could not read it either
     return missing
 
 
 def private_imports(package: str) -> Iterator[str]:
-    """Yield where loaded modules of ``package`` import private modules of plugrad."""
+    """Yield the imports of private plugrad modules in loaded modules of ``package``."""
     for name, module in sorted(sys.modules.items()):
         path = getattr(module, "__file__", None) or ""
         if name.partition(".")[0] == package and path.endswith(".py"):

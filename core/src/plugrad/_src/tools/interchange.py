@@ -1,6 +1,6 @@
-"""``from_dlpack``: arrays of other libraries as tensors, without a copy where possible.
+"""``from_dlpack``: arrays of other libraries as tensors, without a copy if possible.
 
-The other half of DLPack is ``Tensor.__dlpack__``.
+``Tensor.__dlpack__`` is the counterpart that exports tensors.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ def from_dlpack(
     """Return the array of another library as a tensor on the active backend.
 
     Args:
-        x: An object with ``__dlpack__``, of NumPy, PyTorch, JAX, CuPy... A tensor or
-            variable of plugrad is returned unchanged, with its gradient.
-        device: Where the tensor is, a backend; by default the active one.
-        copy: None shares memory where the backend can (cpu does), and copies elsewhere;
-            do not write to shared memory. True always copies, False never does.
+        x: An object with ``__dlpack__``, from NumPy, PyTorch, JAX, CuPy... A plugrad
+            tensor or variable is returned unchanged, with its gradient.
+        device: The backend of the tensor; by default the active one.
+        copy: None shares memory if the backend can do so (cpu can), and copies
+            otherwise; do not write to shared memory. True always copies, False never
+            does.
 
     Returns:
         A tensor.
@@ -68,7 +69,7 @@ def from_dlpack(
             # The other library copies from its device.
             host = np.from_dlpack(x, device=None if place == HOST else "cpu")
             native = backend.upload(np.array(host, _known(host.dtype), copy=copy))
-    except RuntimeError as error:  # NumPy's for a dtype that it lacks
+    except RuntimeError as error:  # NumPy lacks the dtype
         raise TypeError(
             f"from_dlpack: {kind} of dtype {getattr(x, 'dtype', '?')}: {error}; cast "
             "it first"

@@ -1,7 +1,8 @@
 """Files of named tensors, as safetensors: ``save`` and ``load``.
 
-The format holds values, shapes, dtypes and names, and no code. It is that of the
-``safetensors`` package, which comes with ``plugrad[io]`` and is imported when needed.
+The format contains values, shapes, dtypes and names, but no code. The ``safetensors``
+package reads and writes it; ``plugrad[io]`` installs this package, which is imported
+when needed.
 """
 
 from __future__ import annotations
@@ -79,10 +80,10 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
             f"{type(tensors).__name__}"
         )
     arrays = {_name(name): _values(name, x) for name, x in tensors.items()}
-    target = os.path.realpath(path)  # not in the place of a link
+    target = os.path.realpath(path)  # so that a link is not replaced
     with _draft_folder(target) as folder:
         draft = os.path.join(folder, "draft")
-        open(draft, "xb").close()  # takes the default mode
+        open(draft, "xb").close()  # creates the file with the default mode
         like = os.stat(target if os.path.exists(target) else draft)
         _write(package, arrays, draft, target)
         os.chmod(draft, stat.S_IMODE(like.st_mode))
@@ -93,11 +94,11 @@ def save(path: Path, tensors: Mapping[str, TensorLike], /) -> None:
 
 @contextmanager
 def _draft_folder(target: str) -> Iterator[str]:
-    """Make a folder next to ``target`` in which a draft is written inside the block.
+    """Make a folder next to ``target``, in which the block writes a draft.
 
-    The temporary files of the safetensors package are in it as well. Its lock ends with
-    the process, so the next process that saves under this name removes what a killed
-    one left behind.
+    It also contains the temporary files of the safetensors package. The lock of the
+    folder ends with the process, so the next process that saves ``target`` can remove
+    the folder of a process that was killed.
     """
     _remove_abandoned(target)
     handle = None
@@ -119,11 +120,11 @@ def _draft_folder(target: str) -> Iterator[str]:
 def _remove_abandoned(target: str) -> None:
     """Remove the folders of processes that were killed while they saved ``target``."""
     parent, name = os.path.split(target)
-    with suppress(OSError):  # saving says what is wrong with the place
+    with suppress(OSError):  # saving will raise an error about the folder
         for entry in os.listdir(parent):
             if entry.startswith(name) and DRAFT.fullmatch(entry[len(name) :]):
                 folder = os.path.join(parent, entry)
-                with suppress(OSError):  # it is in use, or another process removes it
+                with suppress(OSError):  # in use, or another process has removed it
                     handle = _locked(folder, wait=False)
                     if handle != NO_LOCKS:
                         shutil.rmtree(folder, ignore_errors=True)
@@ -135,7 +136,7 @@ def _locked(folder: str, *, wait: bool) -> int:
 
     Raises:
         BlockingIOError: Another process has locked it, and ``wait`` is false.
-        OSError: It is not a folder, or not there.
+        OSError: There is no such folder.
 
     """
     if fcntl is None:
@@ -161,14 +162,14 @@ def _unlock(handle: int) -> None:
 def _write(
     package: ModuleType, arrays: Mapping[str, Any], draft: str, target: str
 ) -> None:
-    """Write a file; an error of the operating system in it becomes an OSError."""
+    """Write a file; turn operating-system errors of the package into OSErrors."""
     try:
         package.numpy.save_file(arrays, draft)
     except package.SafetensorError as error:
         code = re.search(r"\(os error (\d+)\)", str(error))
         if code is None:
             raise
-        number = int(code[1])  # of Windows there, which OSError translates
+        number = int(code[1])  # on Windows a winerror, which OSError translates
         raise OSError(number, f"save: {error}", target, number) from error
 
 
@@ -189,8 +190,8 @@ def load(path: Path, /, *, budget: Budget | None = None) -> dict[str, Tensor]:
         ImportError: The safetensors package is not installed.
         OSError: The file cannot be read.
         ValueError: The file is not a safetensors file, or is damaged.
-        BudgetError: It has more tensors or bytes than the budget.
-        TypeError: It holds a dtype that plugrad or the active backend lacks.
+        BudgetError: The file has more tensors or bytes than the budget allows.
+        TypeError: The file has a dtype that plugrad or the active backend lacks.
 
     Example:
         >>> import os, tempfile

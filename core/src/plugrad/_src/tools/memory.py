@@ -1,7 +1,7 @@
 """The memory of tensors: ``tidy``, ``dispose``, and the report of ``memory``.
 
-Ops count nothing. ``memory`` asks Python's garbage collector for all tensors; ``tidy``
-observes the runs inside its block.
+Ops do not count memory. ``memory`` asks Python's garbage collector for all tensors;
+``tidy`` observes the runs inside its block.
 
 Map: ``Tidy``; ``dispose``; ``Memory`` and how it is gathered; ``owner`` of memory, and
 ``brief``, the description of a tensor.
@@ -61,12 +61,12 @@ def tidy(f: Callable[[], T], /) -> T: ...
 def tidy(f: Callable[[], Any] | None = None, /) -> Any:
     """Return ``f()``, and dispose all other tensors that were made inside.
 
-    Without ``f`` it is a context manager: ``with tidy(): ...``. The tensors of the
-    result, in a tree (``plugrad.tree``), stay; so do those passed to ``keep`` or
-    assigned to a variable. Blocks nest: what an inner block leaves belongs to the outer
-    one. An error disposes, too. Only handles are emptied: views, and what a tape has
-    saved, stay valid. Tensors of other threads are left to Python, which frees every
-    tensor when its last handle is gone.
+    Without ``f`` it is a context manager: ``with tidy(): ...``. The tensors in the
+    result, a tree (``plugrad.tree``), stay; so do those passed to ``keep`` or assigned
+    to a variable. Blocks nest: tensors that an inner block leaves belong to the outer
+    block. If the block raises an error, its tensors are disposed as well. Only handles
+    are emptied: views and the residuals of tapes stay valid. Tensors of other threads
+    are left to Python, which frees every tensor when its last handle is gone.
 
     Args:
         f: A function without arguments.
@@ -112,9 +112,9 @@ def keep(tree: T, /) -> T:
 def dispose(tree: Any, /) -> None:
     """Empty the tensors and variables in a tree (``plugrad.tree``).
 
-    Other handles on the same values, views, and what a tape has saved stay valid; the
-    memory is freed when the last of them is gone. Tensors that are disposed already,
-    and objects of other types, are left alone.
+    Other handles on the same values, views and the residuals of tapes stay valid; the
+    memory is freed when the last of them is gone. Tensors that are already disposed,
+    and objects of other types, are ignored.
 
     Args:
         tree: A tree of tensors and variables, or one of them.
@@ -131,7 +131,7 @@ def dispose(tree: Any, /) -> None:
 
 
 class Weak:
-    """Weak references to tensors, which several threads may add."""
+    """A list of weak references to tensors, to which several threads may add."""
 
     def __init__(self) -> None:
         self._refs: list[weakref.ref[Tensor]] = []
@@ -139,7 +139,7 @@ class Weak:
         self._lock = threading.RLock()  # a finalizer may add one meanwhile
 
     def add(self, x: Tensor) -> None:
-        """Add a tensor; drop references to those that are gone now and then."""
+        """Add a tensor; from time to time, drop the references to freed tensors."""
         with self._lock:
             self._refs.append(weakref.ref(x))
             if len(self._refs) > self._most:
@@ -147,7 +147,7 @@ class Weak:
                 self._most = 256 + 2 * len(self._refs)
 
     def alive(self) -> dict[int, Tensor]:
-        """Return those that are neither gone nor disposed, by ``id``."""
+        """Return the tensors that are neither freed nor disposed, by ``id``."""
         found = [x for ref in [*self._refs] if (x := ref()) is not None]
         return {id(x): x for x in found if x._home is not NOWHERE}
 
@@ -163,7 +163,7 @@ class Tidy:
     ) -> None:
         """Remember the outputs of a run."""
         for y in outputs:
-            if not any([y is x for x in inputs]):  # a decomposition may hand it on
+            if not any([y is x for x in inputs]):  # a decomposition may return an input
                 self._made.add(y)
 
     def made(self, x: Tensor) -> None:
@@ -210,9 +210,9 @@ class BackendMemory:
 
     Attributes:
         tensors: Tensors whose home it is.
-        cached_copies: Copies cached here: those of tensors of other backends, and the
-            forms that kernels store (``plugrad.plugin.prepared``).
-        buffers: The pieces of memory that hold them; views share one.
+        cached_copies: Copies of tensors of other backends that are cached here, and the
+            prepared forms that kernels store (``plugrad.plugin.prepared``).
+        buffers: The blocks of memory of the tensors and copies; a view shares one.
         bytes: The size of the buffers.
         peak: The peak memory of the backend in bytes; None if it does not report it.
         kept: The bytes that it keeps for later arrays; None if it does not report them.
@@ -306,14 +306,14 @@ def memory() -> Memory:
     """Return what tensors hold now: tensors, cached copies, buffers, bytes, by backend.
 
     ``tensors`` counts handles that are not disposed, including those of tapes and of
-    plugrad itself. ``buffers`` counts the memory that several of them may share, and
-    ``bytes`` is its exact size (a view keeps all of what it views). Not counted are the
-    memory that kernels need while they run, and objects hidden by ``gc.freeze``.
-    ``kept`` is the memory that a backend keeps for reuse, and ``peak`` its maximum, if
-    the backend reports them; ``profile`` finds the peak of a block. Tensors of a
-    backend that was removed are under ``"name (removed)"``.
+    plugrad itself. ``buffers`` counts blocks of memory, which several handles may
+    share, and ``bytes`` is their exact size (a view keeps the whole buffer in use). The
+    memory that kernels need while they run is not counted, nor are objects hidden by
+    ``gc.freeze``. If the backend reports them, ``kept`` is the memory that it keeps for
+    reuse, and ``peak`` its peak memory; ``profile`` finds the peak of a block. Tensors
+    of a backend that was removed are listed under ``"name (removed)"``.
 
-    It inspects every object of the process, which takes milliseconds.
+    ``memory`` inspects every object of the process, which takes milliseconds.
 
     Returns:
         A ``Memory``; ``print`` shows a table.
@@ -355,9 +355,10 @@ def memory() -> Memory:
 def living(kind: type[Thing]) -> list[Thing]:
     """Return all objects of exactly this type that Python's collector knows.
 
-    ``tuple(generator)`` fails in another thread if the collector's list, which contains
-    the unfinished tuple, holds a reference to it. So one call of ``list``, which no
-    other thread interrupts, gathers, selects and releases.
+    The list of all objects may contain a tuple that another thread is still building by
+    ``tuple(generator)``. A reference to it makes that call fail. So a single call of
+    ``list``, which no other thread can interrupt, gathers all objects, selects some and
+    releases the others.
     """
     everything: list[Any] = []
     gather = map(everything.extend, starmap(gc.get_objects, [()]))

@@ -1,7 +1,7 @@
-"""Names in other libraries of what plugrad names differently: ``tensor/foreign``.
+"""Look up names of other libraries and their counterparts, in ``tensor/foreign``.
 
-``plugrad.__getattr__`` names the function of plugrad in its AttributeError, as do the
-attributes that tensors lack, and ``docs/names.md`` shows the table of functions.
+The AttributeErrors of ``plugrad.__getattr__`` and of tensors name the counterpart in
+plugrad, and ``docs/names.md`` shows the table of functions.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Row(NamedTuple):
         numpy: The names in ``numpy``.
         torch: The names in ``torch``.
         jax: The names in ``jax``; ``jnp`` stands for ``jax.numpy``.
-        tfjs: The names in TensorFlow.js of functions that are not ops. The table of its
-            ops is in ``docs/names.md``.
-        remark: The difference.
+        tfjs: The names in TensorFlow.js, only of functions that are not ops. The table
+            of its ops is in ``docs/names.md``.
+        remark: How the functions differ.
 
     """
 
@@ -52,7 +52,8 @@ ROWS = [_row(line) for line in foreign.FUNCTIONS.strip().splitlines()]
 def answers() -> dict[str, Row]:
     """Return the row for each name of another library that ``plugrad`` lacks.
 
-    ``trace`` is ``np.trace`` rather than ``jax.profiler.trace``.
+    Names without a module come first: ``trace`` is ``np.trace`` rather than
+    ``jax.profiler.trace``.
     """
     public = import_module("plugrad").__all__
     found: dict[str, Row] = {}

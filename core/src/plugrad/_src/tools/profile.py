@@ -46,16 +46,17 @@ class Record:
     Attributes:
         kernel: Its name; ``plugrad.To`` for ``x.to(backend)``.
         op: The public function that runs it.
-        backend: The backend that did the work; that of the host for a host kernel.
-        how: "implementation", "decomposition", "host" or "fallback"; "region" for
-            kernels of which ``jit`` has one function. Its ``attrs`` name and count
-            the ``kernels``, and have the bytes ``saved`` that they do not write.
+        backend: The backend that did the work; the host, if the host runs the kernel.
+        how: "implementation", "decomposition", "host" or "fallback"; or "region" for
+            kernels that ``jit`` runs as one function. The ``attrs`` of a region name
+            and count its ``kernels``; ``saved`` is the size in bytes of the results
+            that are not written to memory.
         depth: The number of decompositions around it.
         start: Seconds since the block began.
-        seconds: From start to end, including the runs inside.
+        seconds: The duration, including the runs inside.
         own: ``seconds`` without the runs inside.
-        device: How many seconds its kernels ran on the device, without runs inside and
-            transfers; None if the backend cannot tell.
+        device: The seconds for which its kernels ran on the device, without runs inside
+            and transfers; None if the backend does not measure them.
         inputs: Shapes and dtypes; None for an optional input that is not given.
         attrs: The attributes.
         outputs: Shapes and dtypes.
@@ -92,11 +93,11 @@ class Transfer(NamedTuple):
 
     Attributes:
         what: "upload" or "download".
-        backend: Its name.
-        values: Their shape and dtype.
-        bytes: Their size on the backend.
+        backend: The name of the backend.
+        values: The shape and dtype of the values.
+        bytes: The size of the values on the backend.
         start: Seconds since the block began.
-        seconds: How long it took.
+        seconds: The duration.
 
     """
 
@@ -109,7 +110,7 @@ class Transfer(NamedTuple):
 
 
 class Alive:
-    """The bytes that results hold, and the most they ever held."""
+    """The size of all results that are in use, in bytes: now, and at its peak."""
 
     now: int
     peak: int
@@ -141,10 +142,10 @@ class Alive:
 class Profile:
     """The runs in a block of this thread; ``print`` shows a table sorted by cost.
 
-    Work of a device between the ends of two runs counts for the later run, also after
-    an error in between, and so does work for other threads, unless the backend can tell
-    threads apart. For a backend that opens in the block, device time is known from its
-    first upload or second run on.
+    All work of a device between the ends of two runs is attributed to the later run,
+    even if there is an error in between. This includes work for other threads, unless
+    the backend distinguishes threads. For a backend that is opened in the block, device
+    time is known from its first upload or its second run on.
 
     Attributes:
         records: The runs, in the order in which they ended.
@@ -171,14 +172,14 @@ class Profile:
 
     @property
     def device_seconds(self) -> float | None:
-        """The seconds that kernels ran on devices; None if no backend can tell."""
+        """The seconds for which kernels ran on devices; None if no backend knows."""
         return _on_devices(self.records)
 
     @property
     def peak(self) -> int:
-        """The most bytes that results of the block, and views of them, held at once.
+        """The peak size in bytes of the results of the block, with views of them.
 
-        Memory that kernels need inside is not counted, nor are NumPy's scalars.
+        Memory that kernels need internally is not counted, nor are NumPy scalars.
         """
         return self._alive.peak
 
@@ -251,7 +252,7 @@ class Profile:
     ) -> None:
         """Record an upload or a download of this thread.
 
-        Those of a move are in ``Run.moves``, which the run reports.
+        Transfers that belong to a move are not recorded here: the run reports the move.
         """
         if backends.transferring.moves and running() is not None:
             return
@@ -286,7 +287,7 @@ class Profile:
         yield from self._notes()
 
     def _rows(self) -> Iterator[list[str]]:
-        """Yield the cells of the table: a row for each kernel, by backend and how."""
+        """Yield the rows of the table: one for each kernel, backend and way to run."""
         groups: defaultdict[tuple[str, ...], list[Record]] = defaultdict(list)
         for r in self.records:
             groups[r.title, r.backend, r.how].append(r)
@@ -396,18 +397,18 @@ def _depth(run: Run) -> int:
 def profile() -> Profile:
     """Return a block that records every run in it: ``with plugrad.profile() as p:``.
 
-    For each run of this thread it records the kernel, the backend, how it ran
+    For each run of this thread, the block records the kernel, the backend, how it ran
     (implementation, decomposition, host, fallback), shapes, dtypes, times, bytes and
-    moves; for the block, the peak of the memory of results. A run inside a
-    decomposition has a ``depth``. Where the arrays of a backend have ``synchronize()``,
-    it waits for each run.
+    moves. For the whole block, it records the peak memory of results. Runs inside a
+    decomposition have a ``depth`` above 0. If the arrays of a backend have
+    ``synchronize()``, the block waits for the end of each run.
 
     ``print(p)`` shows a table, the most expensive kernels first;
     ``p.to_chrome_trace(path)`` writes a file for https://ui.perfetto.dev; ``p.records``
-    has all data. ``p.transfers`` are uploads (``asarray``, constants of ops) and
+    contains all data. ``p.transfers`` are uploads (``asarray``, constants of ops) and
     downloads (``numpy()``, ``item()``), which are not runs. ``p.device_seconds``, and
-    ``device`` of each record, are the seconds that kernels ran on the device; None if
-    the backend cannot tell, such as cpu and wasm.
+    ``device`` of each record, are the seconds for which kernels ran on the device; they
+    are None for backends that do not measure them, such as cpu and wasm.
 
     Returns:
         A ``Profile``, which is a context manager.

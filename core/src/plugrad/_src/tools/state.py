@@ -18,8 +18,8 @@ class EngineState:
     Attributes:
         backend: The active backend of this thread; None before the first op.
         opened: The backends that have been opened.
-        plugins: Every plugin that was discovered, with its phase and the reason for it.
-        fallback_counts: How often a kernel ran without a kernel function of the
+        plugins: All plugins that were discovered, with their phases and reasons.
+        fallback_counts: How often a kernel ran without an implementation of the
             backend: by kernel, backend and "decomposition", "host" or "fallback".
 
     """

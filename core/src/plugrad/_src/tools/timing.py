@@ -17,11 +17,11 @@ class Timing:
     """The time that a function takes.
 
     Attributes:
-        seconds: The shortest of all calls but the first.
-        mean: Their mean.
+        seconds: The shortest duration of a call, the first call excepted.
+        mean: The mean duration of the calls, the first call excepted.
         kernel_seconds: The time that the first call, which was profiled, spent in
             kernels.
-        peak: The most bytes that results of the first call held at once.
+        peak: The peak size in bytes of the results of the first call.
 
     """
 
@@ -42,8 +42,8 @@ def time(f: Callable[[], object], /, *, repeat: int = 1) -> Timing:
     """Return how long ``f()`` takes, in seconds, and how much of that in kernels.
 
     ``f`` is called once under ``profile``, which also warms it up, and then ``repeat``
-    times without; the shortest of these is ``seconds``. Backends that work
-    asynchronously are waited for.
+    times without ``profile``; ``seconds`` is the shortest duration of these calls. Each
+    duration includes the work of backends that run asynchronously.
 
     Args:
         f: A function without arguments.

@@ -1,7 +1,7 @@
 """``python -m plugrad why KERNEL``: the code that runs or differentiates a kernel.
 
-Map: ``why``; ops in place of kernels; the ways to run a kernel; ``how`` and
-``differentiates``, which answer in one word; the layers of its gradient.
+Map: ``why``; its answer for an op; the ways to run a kernel; ``how`` and
+``differentiates``, which return a short answer; the layers of a gradient.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _implementation_rows(kernel: Kernel, backend: OpenBackend) -> list[Row]:
 
 
 def _row_end(owner: str, when: str, at: str) -> Row:
-    """Return the last cells of a row: the owner, when it is used, and the place."""
+    """Return the last cells of a row: the owner, the condition, and the place."""
     distribution, _, version = owner.partition(" ")
     by = {"distribution": distribution, "version": version}
     return by | {"when": when, "where": at}
