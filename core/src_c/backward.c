@@ -1,4 +1,4 @@
-/* One node of backward: from the cotangent of an output to those of the inputs. */
+/* One node of the backward pass: the cotangents of its inputs from that of its output. */
 
 #include "speedups.h"
 
@@ -7,9 +7,10 @@ static PyObject *call_vjp(PyObject *step, PyObject *dy, PyObject *saved) {
     PyObject *function = FIELD(step, VJPStep, function), *dx = NULL;
     PyObject *args[1 + MAX_ARGUMENTS] = {dy}, *residuals = FIELD(step, VJPStep, saved);
     Py_ssize_t n = 0;
-    for (; n < PyTuple_GET_SIZE(residuals); n++) { /* owned: the list may be cleared */
-        Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(residuals, n));
-        args[1 + n] = item_at(saved, at);
+    /* New references, because a call may clear the list. */
+    for (; n < PyTuple_GET_SIZE(residuals); n++) {
+        Py_ssize_t index = PyLong_AsSsize_t(PyTuple_GET_ITEM(residuals, n));
+        args[1 + n] = item_at(saved, index);
         if (args[1 + n] == NULL) break;
     }
     if (n == PyTuple_GET_SIZE(residuals))
@@ -18,7 +19,7 @@ static PyObject *call_vjp(PyObject *step, PyObject *dy, PyObject *saved) {
     return dx;
 }
 
-/* Compare two borrowed objects, which are kept alive: comparing may run any code. */
+/* Compare two borrowed objects; keep them alive, because comparing may run any code. */
 static int are_equal(PyObject *a, PyObject *b) {
     Py_XINCREF(a);
     Py_XINCREF(b);
@@ -28,7 +29,7 @@ static int are_equal(PyObject *a, PyObject *b) {
     return equal;
 }
 
-/* Steal `dx`, and return it in the shape of the input; NULL gives NULL. */
+/* Steal `dx`, and return it, summed to the shape of the input; NULL gives NULL. */
 static PyObject *unbroadcast(PyObject *dx, PyObject *tape_id, PyObject *kernel,
                          PyObject *step) {
     if (dx == NULL) return NULL;
@@ -44,7 +45,7 @@ static PyObject *unbroadcast(PyObject *dx, PyObject *tape_id, PyObject *kernel,
     return found;
 }
 
-/* Steal `dx`, and add it to the cotangent of `tape_id`: 0, or -1 with an error. */
+/* Steal `dx`, and add it to the cotangent of `tape_id`. Return 0, or -1 with an error. */
 static int accumulate(PyObject *cotangents, PyObject *tape_id, PyObject *dx) {
     PyObject *have = dx ? item_of(cotangents, tape_id) : NULL;
     if (have != NULL) {
@@ -56,7 +57,7 @@ static int accumulate(PyObject *cotangents, PyObject *tape_id, PyObject *dx) {
     return done;
 }
 
-/* Whether a node has one output and ran on the backend. */
+/* Return whether a node has one output, ran on the backend and has few residuals. */
 static int is_plain(PyObject *node, PyObject *backend) {
     if (!IS(node, Node) || FIELD(node, Node, backend) != backend) return 0;
     PyObject *plan = FIELD(node, Node, plan);
@@ -69,7 +70,7 @@ static int is_plain(PyObject *node, PyObject *backend) {
     return PyList_GET_SIZE(FIELD(node, Node, outputs)) == 1;
 }
 
-/* Whether there is no observer, and at most one tape; -1 with an error. */
+/* Return whether there is no observer and at most one tape; -1 with an error. */
 static int is_unobserved(void) {
     PyObject *context = current_context();
     if (context == NULL) return PyErr_Occurred() ? -1 : 0;
@@ -79,14 +80,14 @@ static int is_unobserved(void) {
     return unobserved;
 }
 
-/* Add the cotangent of one input: 0, or -1 with an error. */
+/* Add the cotangent of one input. Return 0, or -1 with an error. */
 static int backward_input(PyObject *node, PyObject *step, PyObject *dy, PyObject *tracked,
                   PyObject *cotangents) {
-    Py_ssize_t at = PyLong_AsSsize_t(FIELD(step, VJPStep, where));
-    PyObject *tape_id = item_at(FIELD(node, Node, inputs), at);
+    Py_ssize_t index = PyLong_AsSsize_t(FIELD(step, VJPStep, where));
+    PyObject *tape_id = item_at(FIELD(node, Node, inputs), index);
     if (tape_id == NULL) return -1;
     PyObject *kernel = FIELD(FIELD(node, Node, plan), Plan, kernel);
-    int found = PySet_Contains(tracked, tape_id); /* None never is */
+    int found = PySet_Contains(tracked, tape_id); /* it never contains None */
     if (found > 0) {
         PyObject *dx = call_vjp(step, dy, FIELD(node, Node, saved));
         found = accumulate(cotangents, tape_id, unbroadcast(dx, tape_id, kernel, step));
@@ -95,7 +96,7 @@ static int backward_input(PyObject *node, PyObject *step, PyObject *dy, PyObject
     return found;
 }
 
-/* Add the cotangents of a variadic input: 0, or -1 with an error. */
+/* Add the cotangents of a variadic input. Return 0, or -1 with an error. */
 static int backward_variadic(PyObject *node, PyObject *step, PyObject *dy,
                              PyObject *tracked,
                       PyObject *cotangents) {
@@ -118,7 +119,7 @@ static int backward_variadic(PyObject *node, PyObject *step, PyObject *dy,
     return found < 0 ? -1 : 0;
 }
 
-/* Add the cotangents of all tracked inputs: 0, or -1 with an error. */
+/* Add the cotangents of all tracked inputs. Return 0, or -1 with an error. */
 static int apply_vjps(PyObject *node, PyObject *tracked, PyObject *dy,
                      PyObject *cotangents) {
     PyObject *plan = FIELD(node, Node, plan), *steps = FIELD(plan, Plan, steps);

@@ -55,7 +55,8 @@ static int accelerated_traverse(PyObject *self, visitproc visit, void *arg) {
     return 0;
 }
 
-/* `python` stays: a finalizer may yet call the function; its cycles break elsewhere. */
+/* Do not clear `python`, because a finalizer may still call the function. A reference
+   cycle through it has another object that can be cleared. */
 static int accelerated_clear(PyObject *self) {
     Py_CLEAR(((Accelerated *)self)->dict);
     return 0;
@@ -122,9 +123,9 @@ static PyObject *is_enabled(PyObject *module, PyObject *nothing) {
 }
 
 static PyMethodDef methods[] = {
-    {"enable", enable, METH_O, "Take the fast paths in C, or leave all to Python."},
+    {"enable", enable, METH_O, "Enable or disable the fast paths in C."},
     {"fix_members", fix_members, METH_VARARGS, "Let C read shape and dtype of Tensor."},
-    {"enabled", is_enabled, METH_NOARGS, "Tell whether the fast paths are taken in C."},
+    {"enabled", is_enabled, METH_NOARGS, "Return whether the fast paths in C are on."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -135,8 +136,8 @@ static int add_type(PyObject *module, const char *name, PyType_Spec *spec) {
     return failed ? -1 : 0;
 }
 
-/* The objects of the engine are static data: all threads share them, as they share the
-   engine, and a second interpreter would have an engine of its own. */
+/* The objects of the engine are static data, which all threads share. A second
+   interpreter would have an engine of its own, so it cannot use them. */
 static int fill_module(PyObject *module) {
     if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
         PyErr_SetString(PyExc_ImportError,

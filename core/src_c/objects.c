@@ -1,4 +1,4 @@
-/* What the engine's objects look like: names, slots, tensors, the context. */
+/* The engine's objects as C sees them: names, slots, tensors, the context. */
 
 #include "speedups.h"
 
@@ -11,7 +11,7 @@ SLOTS(DEFINE_SLOT)
 
 int enabled = 0;
 
-/* --- once ------------------------------------------------------------------------ */
+/* --- initialization -------------------------------------------------------------- */
 
 int intern_names(void) {
 #define INTERN(name)                                                                     \
@@ -39,7 +39,7 @@ static Py_ssize_t offset(PyObject *class, const char *name) {
     return found;
 }
 
-/* Check that a field of a named tuple stands where the code reads it. */
+/* Check that a field of a named tuple is at the index where the code reads it. */
 static int check_field(PyObject *class, Py_ssize_t at, const char *name,
                        Py_ssize_t count) {
     PyObject *fields = PyObject_GetAttrString(class, "_fields");
@@ -67,7 +67,7 @@ int import_objects(void) {
     return 0;
 }
 
-/* --- what other threads may change ----------------------------------------------- */
+/* --- objects that other threads may change --------------------------------------- */
 
 int assign(PyObject *object, Py_ssize_t at, PyObject *value) {
     PyMemberDef slot = {.type = T_OBJECT, .offset = at};
@@ -94,14 +94,14 @@ PyObject *item_at(PyObject *list, Py_ssize_t at) {
 
 /* --- tensors --------------------------------------------------------------------- */
 
-/* All slots must be filled: one may be deleted, or never set. */
+/* Return whether `x` is a tensor with all slots set: code may delete an attribute. */
 int is_tensor(PyObject *x) {
     return IS(x, Tensor) && PEEK(x, Tensor, _data) && PEEK(x, Tensor, _home) &&
            PEEK(x, Tensor, _dtype) && PEEK(x, Tensor, _shape) &&
            PEEK(x, Tensor, _tape_id) && PEEK(x, Tensor, _cached_copies);
 }
 
-/* The members of a tensor that cannot be assigned, and where their slots are. */
+/* The members of a tensor that cannot be assigned, with the offsets of their slots. */
 static struct {
     Py_ssize_t offset;
     const char *slot;
@@ -163,12 +163,12 @@ PyObject *new_tensor(PyObject *data, PyObject *home) {
 }
 
 PyObject *alias_of(PyObject *x) {
-    PyObject *y = NEW(Tensor, 0); /* before x is read: garbage collected may dispose it */
+    PyObject *y = NEW(Tensor, 0); /* first: it may collect garbage, which may dispose x */
     if (y == NULL || !is_tensor(x)) {
         Py_XDECREF(y);
         return NULL;
     }
-    SLOT(y, Tensor, _data) = NEW_REF(x, Tensor, _data); /* `dispose` empties it last */
+    SLOT(y, Tensor, _data) = NEW_REF(x, Tensor, _data); /* `dispose` clears it last */
     SLOT(y, Tensor, _home) = NEW_REF(x, Tensor, _home);
     SLOT(y, Tensor, _dtype) = Py_NewRef(SLOT(x, Tensor, _dtype));
     SLOT(y, Tensor, _shape) = Py_NewRef(SLOT(x, Tensor, _shape));
@@ -184,7 +184,7 @@ PyObject *call_alias(CALL) {
     if (!is_on() || names != NULL || n < 1 || n > 2 || !is_tensor(args[0]))
         return slow_path(self, args, nargsf, names);
     if (PEEK(args[0], Tensor, _cached_copies) == Py_None) {
-        PyObject *copies = PyDict_New(); /* shared from now on */
+        PyObject *copies = PyDict_New(); /* from now on, both tensors share it */
         int done = copies ? ASSIGN(args[0], Tensor, _cached_copies, copies) : -1;
         Py_XDECREF(copies);
         if (done < 0) return NULL;
@@ -212,7 +212,7 @@ int kind_is_in(PyObject *dtype, PyObject *kinds) {
     return found;
 }
 
-/* --- looking up ------------------------------------------------------------------ */
+/* --- look-ups -------------------------------------------------------------------- */
 
 PyObject *attribute_of(PyObject *borrowed, PyObject *name) {
     Py_INCREF(borrowed);

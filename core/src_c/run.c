@@ -8,13 +8,13 @@ typedef struct {
     PyObject *kernel;
     Args inputs; /* tensors, or None for optional ones */
     Py_ssize_t count;
-    PyObject *attrs;             /* a tuple of their names, or NULL */
-    Args values;                 /* and their values */
+    PyObject *attrs;             /* the names of the attributes, a tuple, or NULL */
+    Args values;                 /* the values of the attributes */
     PyObject *pair[2], *made[2]; /* inputs of `elementwise`; those it owns, or NULL */
     PyObject *context, *backend; /* owned */
     PyObject *tape, *tracked;    /* owned; NULL without a tape */
-    PyObject *given[2 * MAX_ARGUMENTS]; /* the kernel's arguments: owned arrays, values */
-    Py_ssize_t owned;
+    PyObject *given[2 * MAX_ARGUMENTS]; /* arguments of the kernel: arrays, then values */
+    Py_ssize_t owned;                   /* the number of owned arrays in `given` */
 } Run;
 
 static PyObject *reduction_attrs; /* ("axis", "keepdims") */
@@ -33,23 +33,23 @@ static Py_ssize_t attrs_of(const Run *run) {
 
 static PyObject *attribute(const Run *run, PyObject *name) {
     for (Py_ssize_t i = 0; i < attrs_of(run); i++) {
-        PyObject *one = PyTuple_GET_ITEM(run->attrs, i);
-        int same = PyObject_RichCompareBool(one, name, Py_EQ);
+        PyObject *key = PyTuple_GET_ITEM(run->attrs, i);
+        int same = PyObject_RichCompareBool(key, name, Py_EQ);
         if (same != 0) return same < 0 ? NULL : Py_NewRef(run->values[i]);
     }
     PyErr_SetObject(PyExc_KeyError, name);
     return NULL;
 }
 
-/* The input or output at a place; NULL if nothing is there. */
+/* The input or output at an index; NULL if there is none. */
 static PyObject *value(const Run *run, PyObject *where, PyObject *y) {
-    Py_ssize_t at = PyLong_AsSsize_t(where), end = run->count;
-    if (at < 0) at += end + 1;
-    if (at < 0 || at > end) return NULL; /* the run has too few inputs */
-    return at == end ? y : run->inputs[at];
+    Py_ssize_t index = PyLong_AsSsize_t(where), end = run->count;
+    if (index < 0) index += end + 1;
+    if (index < 0 || index > end) return NULL; /* the run has too few inputs */
+    return index == end ? y : run->inputs[index];
 }
 
-/* A residual, saved by Python. */
+/* A residual, saved by the Python function `save`. */
 static PyObject *save_in_python(const Run *run, PyObject *kind, PyObject *where,
                                 PyObject *y) {
     PyObject *values = PyTuple_New(run->count + 1);
@@ -87,14 +87,15 @@ static PyObject *save_other(const Run *run, PyObject *residual, PyObject *y) {
 /* The residuals, in the order of the plan. */
 static PyObject *save_residuals(const Run *run, PyObject *plan, PyObject *y) {
     PyObject *tensors = FIELD(plan, Plan, tensors), *others = FIELD(plan, Plan, others);
-    Py_ssize_t n = PyTuple_GET_SIZE(tensors), all = n + PyTuple_GET_SIZE(others);
-    PyObject *values = PyList_New(all);
-    for (Py_ssize_t i = 0; values != NULL && i < all; i++) /* others may see the list */
+    Py_ssize_t n = PyTuple_GET_SIZE(tensors), count = n + PyTuple_GET_SIZE(others);
+    PyObject *values = PyList_New(count);
+    /* None everywhere first: other code, such as the garbage collector, sees the list. */
+    for (Py_ssize_t i = 0; values != NULL && i < count; i++)
         PyList_SET_ITEM(values, i, Py_NewRef(Py_None));
-    for (Py_ssize_t i = 0; values != NULL && i < all; i++) {
-        PyObject *one = i < n ? save_tensor(run, PyTuple_GET_ITEM(tensors, i), y)
-                              : save_other(run, PyTuple_GET_ITEM(others, i - n), y);
-        if (one == NULL || PyList_SetItem(values, i, one) < 0) Py_CLEAR(values);
+    for (Py_ssize_t i = 0; values != NULL && i < count; i++) {
+        PyObject *residual = i < n ? save_tensor(run, PyTuple_GET_ITEM(tensors, i), y)
+                                   : save_other(run, PyTuple_GET_ITEM(others, i - n), y);
+        if (residual == NULL || PyList_SetItem(values, i, residual) < 0) Py_CLEAR(values);
     }
     return values;
 }
@@ -110,11 +111,11 @@ static PyObject *tape_ids_of(const Run *run) {
     return ids;
 }
 
-/* Put the node of a run on the tape: 0, or -1 with an error. */
+/* Append the node of a run to the tape. Return 0, or -1 with an error. */
 static int record_node(const Run *run, PyObject *plan, PyObject *y) {
     PyObject *dtype = SLOT(y, Tensor, _dtype);
     int floating = dtype == FLOAT32 ? 1 : kind_is_in(dtype, n_fc);
-    if (floating <= 0) return floating; /* integers and bool end the path */
+    if (floating <= 0) return floating; /* integers and bool have no derivative */
     PyObject *tape_id = new_tape_id(y), *outputs = tape_id ? PyList_New(1) : NULL;
     if (outputs == NULL) {
         Py_XDECREF(tape_id);
@@ -172,7 +173,7 @@ PyObject *call_record(CALL) {
     return done < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* Which inputs the tape tracks, a bit each; -2 for the slow path, -1 with an error. */
+/* The bits of the inputs that the tape tracks; -2 for the slow path, -1 with an error. */
 static long tracked_of(const Run *run) {
     long mask = 0;
     for (Py_ssize_t i = 0; i < run->count; i++) {
@@ -196,7 +197,7 @@ static PyObject *plan_of(const Run *run, long bits) {
     if (mask != NULL && count != NULL)
         key = PyTuple_Pack(4, run->kernel, run->backend, mask, count);
     if (key != NULL) found = look_up(gradient_registry, n_plans, key);
-    if (found == Py_None) Py_CLEAR(found); /* its decomposition is recorded */
+    if (found == Py_None) Py_CLEAR(found); /* the slow path records the decomposition */
     Py_XDECREF(key);
     Py_XDECREF(count);
     Py_XDECREF(mask);
@@ -205,14 +206,15 @@ static PyObject *plan_of(const Run *run, long bits) {
 
 /* --- the fast path --------------------------------------------------------------- */
 
-/* Collect the arguments of the kernel: 1, 0 for the slow path, -1 with an error. */
+/* Collect the arguments of the kernel. Return 1, 0 for the slow path, or -1 with an
+   error. */
 static int collect(Run *run) {
     for (Py_ssize_t i = 0; i < run->count; i++) {
         PyObject *x = run->inputs[i];
         if (x != Py_None && !is_tensor(x)) return 0;
         if (x == Py_None)
             run->given[i] = Py_NewRef(x);
-        else /* `dispose` empties it last, so it is there if the home is */
+        else /* `dispose` clears it after `_home`: if `_home` is set, so is this */
             run->given[i] = NEW_REF(x, Tensor, _data);
         if (x != Py_None && PEEK(x, Tensor, _home) != run->backend)
             Py_XSETREF(run->given[i],
@@ -225,7 +227,7 @@ static int collect(Run *run) {
     return 1;
 }
 
-/* Replace the error about a result that is no array by one that names the kernel. */
+/* If a result is not an array, replace the error by one that names the kernel. */
 static void explain_result(const Run *run, PyObject *result) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return;
     PyErr_Clear();
@@ -235,7 +237,8 @@ static void explain_result(const Run *run, PyObject *result) {
     Py_XDECREF(error);
 }
 
-/* Let Python continue a run whose kernel has declined, without calling it again. */
+/* Let Python continue a run whose kernel function has declined, without calling the
+   function again. */
 static PyObject *run_declined(const Run *run) {
     PyObject *inputs = PyTuple_New(run->count), *attrs = PyDict_New(), *y = NULL;
     int done = inputs != NULL && attrs != NULL ? 0 : -1;
@@ -250,7 +253,7 @@ static PyObject *run_declined(const Run *run) {
     return y;
 }
 
-/* Call the kernel function with what has been collected. */
+/* Call the kernel function with the collected arguments. */
 static PyObject *call_kernel(const Run *run, PyObject *function) {
     if (Py_EnterRecursiveCall(" in a kernel") != 0) return NULL;
     PyObject *result =
@@ -306,10 +309,10 @@ static PyObject *fast_path(Run *run) {
 
 /* --- the functions that start a run ---------------------------------------------- */
 
-/* Fill a run from the arguments of a call: 1, or 0 for the slow path. */
+/* Fill a run from the arguments of a call. Return 1, or 0 for the slow path. */
 typedef int Prepare(Run *run, Args args, Py_ssize_t n);
 
-/* The one entry to the fast path. `names` are those of attributes, or NULL. */
+/* The only entry to the fast path. `names` are the names of attributes, or NULL. */
 static PyObject *start(Prepare *prepare, CALL) {
     PyObject *y = NULL;
     Run run = {.attrs = names};
@@ -322,7 +325,7 @@ static PyObject *start(Prepare *prepare, CALL) {
     return y != NULL ? y : slow_path(self, args, nargsf, names);
 }
 
-/* Set the kernel, and the inputs that follow it. */
+/* Set the kernel, and the inputs that follow it in the arguments. */
 static int begin(Run *run, Args args, Py_ssize_t count) {
     run->kernel = args[0];
     run->inputs = args + 1;
@@ -337,10 +340,10 @@ static int prepare_run(Run *run, Args args, Py_ssize_t n) {
 
 static int prepare_unary(Run *run, Args args, Py_ssize_t n) {
     if (run->attrs != NULL || n != 2 || !is_tensor(args[1])) return 0;
-    return begin(run, args, 1); /* None is for optional inputs */
+    return begin(run, args, 1); /* the input is not None: it is not optional */
 }
 
-/* Whether an op of the given kinds accepts the dtype. */
+/* Return whether an op that accepts these kinds of dtypes accepts the dtype. */
 static int accepts(PyObject *kinds, PyObject *dtype) {
     if (!PyUnicode_CheckExact(kinds)) return 0;
     if (dtype == FLOAT32)
@@ -364,7 +367,7 @@ static int prepare_reduction(Run *run, Args args, Py_ssize_t n) {
     return begin(run, args, 1);
 }
 
-/* Tell whether shapes broadcast: counted from the last, sizes are equal or one is 1. */
+/* Return whether shapes broadcast: aligned at the last axis, sizes are equal or 1. */
 static int broadcasts(PyObject *a, PyObject *b) {
     if (!PyTuple_Check(a) || !PyTuple_Check(b)) return 0;
     Py_ssize_t i = PyTuple_GET_SIZE(a), j = PyTuple_GET_SIZE(b);
@@ -381,8 +384,8 @@ static int broadcasts(PyObject *a, PyObject *b) {
     return 1;
 }
 
-/* Return the tensor of a plain number for an op with `x`; NULL without an error if there
-   is none yet, or another one for numbers that equal this (-0.0). */
+/* Return the cached tensor of a plain number for an op with `x`; NULL without an error
+   if it is not cached yet, or if the number is -0.0, which equals the key 0.0. */
 static PyObject *scalar(PyObject *context, PyObject *number, PyObject *x) {
     if (PyFloat_CheckExact(number)) {
         double value = PyFloat_AS_DOUBLE(number);
@@ -400,7 +403,7 @@ static PyObject *scalar(PyObject *context, PyObject *number, PyObject *x) {
     return found;
 }
 
-/* Tell whether both are tensors of one dtype, of the given kinds, that broadcast. */
+/* Return whether both are tensors that broadcast, with the same dtype of these kinds. */
 static int fit(PyObject *a, PyObject *b, PyObject *kinds) {
     if (!is_tensor(a) || !is_tensor(b)) return 0;
     PyObject *dtype = SLOT(a, Tensor, _dtype);
@@ -409,7 +412,8 @@ static int fit(PyObject *a, PyObject *b, PyObject *kinds) {
     return kinds == NULL ? dtype != STRING : accepts(kinds, dtype);
 }
 
-/* Tell whether to read a variable tells nobody but the tapes, which may hear it twice. */
+/* Return whether reading a variable notifies only tapes. Then it may be read twice: once
+   here, and again on the slow path. */
 static int reads_quietly(PyObject *context) {
     int unobserved = PEEK(context, Context, quiet) == Py_True ||
                      PEEK(context, Context, tape) != Py_None;
@@ -428,7 +432,7 @@ static int prepare_elementwise(Run *run, Args args, Py_ssize_t n) {
         if (pair[i] == NULL) return 0;
     }
     int first = is_tensor(pair[0]), second = is_tensor(pair[1]);
-    if (first != second) { /* one of them may be a plain number */
+    if (first != second) { /* the other one may be a plain number */
         PyObject *made = scalar(run->context, pair[first], pair[second]);
         if (made == NULL) return 0;
         Py_XSETREF(run->made[first], made);

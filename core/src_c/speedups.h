@@ -1,18 +1,19 @@
 /* Accelerators in C of the engine's hottest functions (as in PEP 399).
 
 Each function in the table ACCELERATED of module.c has the name and the arguments of a
-Python function, which is the complete definition. The accelerator does the same on the
-fast path: tensors, a backend that implements the kernel, no observer, at most one tape.
-On the slow path - everything else - it calls the Python function before it has changed
-anything. So an accelerator makes no decision and raises no error of its own.
+Python function, which is the complete definition. On the fast path (tensors, a backend
+that implements the kernel, no observer, at most one tape), the accelerator does the same
+as the Python function. On the slow path, which is everything else, it calls the Python
+function before it has changed anything. So an accelerator makes no decision and raises no
+error of its own.
 
 Files: objects.c (the engine's objects: names, slots, tensors, the context), run.c (a run
 of a kernel, and the functions that start one), backward.c (one node of backward),
 watch.c (the code that runs in a block), module.c (the type of accelerated functions, the
 module).
 
-Functions that return a PyObject return a new reference, or NULL; where NULL may also
-stand for "take the slow path", without an error, they say so.
+Functions that return a PyObject return a new reference, or NULL with an error. If NULL
+can also be returned without an error, for the slow path, their comment says so.
 
 Without the GIL, another thread may assign a slot while it is read. NEW_REF returns a new
 reference, and ASSIGN replaces one; PEEK returns a pointer that may only be compared. SLOT
@@ -28,12 +29,13 @@ the guard of each object.
 #include <Python.h>
 #include <structmember.h>
 
-/* Inputs of a run, its attributes, or residuals of a gradient: more take the slow path. */
+/* The maximum number of inputs of a run, of its attributes, and of residuals of a
+   gradient; runs with more take the slow path. */
 enum { MAX_ARGUMENTS = 16 };
 
 typedef PyObject *const *Args;
 
-/* What a function gets by the vectorcall protocol. */
+/* The parameters of a function that is called by the vectorcall protocol. */
 #define CALL PyObject *self, Args args, size_t nargsf, PyObject *names
 
 typedef struct {
@@ -44,7 +46,7 @@ typedef struct {
 
 /* --- objects.c ------------------------------------------------------------------ */
 
-/* Attributes that are looked up by name, and the kinds of dtypes that are floating. */
+/* Attributes that are looked up by name, and "fc", the kinds of floating dtypes. */
 #define NAMES(X)                                                                         \
     X(dtype) X(fc) X(kind) X(num) X(plans) X(scalars) X(shape) X(table) X(value)
 
@@ -161,16 +163,16 @@ PyObject *item_at(PyObject *list, Py_ssize_t at);
 int intern_names(void);   /* 0, or -1 with an error */
 int import_objects(void); /* 0, or -1 with an error */
 
-int is_tensor(PyObject *x); /* whether it is, with all slots filled */
+int is_tensor(PyObject *x); /* whether it is a tensor with all slots set */
 /* fix_members(Tensor, message): let C read shape and dtype, and refuse to assign them */
 PyObject *fix_members(PyObject *module, PyObject *args);
 PyObject *new_tensor(PyObject *data, PyObject *home); /* steals `data`; NULL gives NULL */
 /* A tensor of the same values and identity; NULL without an error if `x` is disposed. */
 PyObject *alias_of(PyObject *x);
-PyObject *new_tape_id(PyObject *y);               /* also assigned to y */
+PyObject *new_tape_id(PyObject *y);               /* assigns it to y as well */
 int kind_is_in(PyObject *dtype, PyObject *kinds); /* -1 with an error */
 
-/* An attribute of an object that the code of the attribute might free. */
+/* An attribute of a borrowed object, which the code of the attribute might free. */
 PyObject *attribute_of(PyObject *borrowed, PyObject *name);
 /* The context of the caller; NULL without an error if accelerators are disabled. */
 PyObject *current_context(void);

@@ -1,7 +1,7 @@
 /* A profile function that reports the calls of Python functions to Python.
 
 `RunningCode` in engine/code.py answers whether to report later calls of the same code.
-For most code it declines, and a call costs only a look-up in a table of addresses. */
+For most code they are not reported, and cost only a look-up in a table of addresses. */
 
 #include "speedups.h"
 #include <stdint.h>
@@ -13,10 +13,10 @@ typedef struct {
 } Table;
 
 static size_t find_slot(const Table *table, uintptr_t address) {
-    size_t at = (size_t)((address >> 4) * 0x9E3779B97F4A7C15u) & (table->size - 1);
-    while (table->slots[at] != 0 && table->slots[at] != address)
-        at = (at + 1) & (table->size - 1);
-    return at;
+    size_t index = (size_t)((address >> 4) * 0x9E3779B97F4A7C15u) & (table->size - 1);
+    while (table->slots[index] != 0 && table->slots[index] != address)
+        index = (index + 1) & (table->size - 1);
+    return index;
 }
 
 static int contains(const Table *table, uintptr_t address) {
@@ -34,25 +34,25 @@ static int add(Table *table, uintptr_t address) {
         PyMem_Free(table->slots);
         *table = larger;
     }
-    size_t at = find_slot(table, address);
-    table->used += table->slots[at] == 0;
-    table->slots[at] = address;
+    size_t index = find_slot(table, address);
+    table->used += table->slots[index] == 0;
+    table->slots[index] = address;
     return 0;
 }
 
-/* What `hook` answers about a call. */
+/* The answers of `hook` about a call; see engine/code.py. */
 enum { FOLLOW, IGNORE_THIS_CALL, IGNORE_CODE, IGNORE_CALLEES };
 
 typedef struct {
     PyObject_HEAD
     PyObject *hook;
-    PyFrameObject *finalizer; /* that runs now; it is only compared */
+    PyFrameObject *finalizer; /* the finalizer that runs now; only compared */
     Table seen;
 } Watcher;
 
 static Table ignored_code;
 
-/* Around the tables, which threads share: with the GIL, no thread waits here. */
+/* The lock of the tables, which threads share. With the GIL, none is needed. */
 #ifdef Py_GIL_DISABLED
 static PyMutex lock;
 #define LOCK() PyMutex_Lock(&lock)
@@ -62,7 +62,7 @@ static PyMutex lock;
 #define UNLOCK() (void)0
 #endif
 
-/* End the profile function after an error of the hook, as Python does with its own. */
+/* Remove the profile function after an error of the hook, as Python does as well. */
 static int abort_profiling(void) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
@@ -71,9 +71,9 @@ static int abort_profiling(void) {
     return -1;
 }
 
-static int on_event(PyObject *of, PyFrameObject *frame, int what, PyObject *arg) {
+static int on_event(PyObject *watcher, PyFrameObject *frame, int what, PyObject *arg) {
     (void)arg;
-    Watcher *self = (Watcher *)of;
+    Watcher *self = (Watcher *)watcher;
     if (self->finalizer != NULL) {
         if (what == PyTrace_RETURN && frame == self->finalizer) self->finalizer = NULL;
         return 0;
@@ -144,7 +144,7 @@ static PyObject *watcher_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     return (PyObject *)self;
 }
 
-/* install(watcher) makes it the profile function of this thread; None removes it. */
+/* install(watcher): make it the profile function of this thread; None removes it. */
 static PyObject *install(PyObject *type, PyObject *watcher) {
     if (watcher == Py_None) {
         PyEval_SetProfile(NULL, NULL);
@@ -157,7 +157,7 @@ static PyObject *install(PyObject *type, PyObject *watcher) {
 }
 
 static PyMethodDef watcher_methods[] = {
-    {"install", install, METH_O | METH_CLASS, "Make it the profile function."},
+    {"install", install, METH_O | METH_CLASS, "Set the profile function of this thread."},
     {NULL, NULL, 0, NULL},
 };
 
