@@ -30,7 +30,7 @@ from plugrad._src.tensor.tree import split
 
 
 def check_leaves(xs: tuple[Any, ...]) -> None:
-    """Raise an error that names the leaf of the arguments that is not a tensor."""
+    """Raise an error that names the first leaf that cannot be made a tensor."""
     leaves, structure = split(xs)
     for path, x in zip(structure.paths(), leaves, strict=True):
         try:

@@ -254,7 +254,7 @@ def _function(backend: BatchingBackend, kernel: Kernel) -> Callable[..., Any]:
 
 
 def _checked(kernel: Kernel, level: Level, y: Tensor, inner: Level | None) -> Tensor:
-    """Return an output of a batching rule; raise unless axis 0 counts the examples."""
+    """Return an output of a batching rule; raise unless axis 0 has all examples."""
     if inner is not None and (not y.shape or y.shape[0] != level.size):
         raise ValueError(
             f"vmap: the batching rule of {kernel.name} returned shape {y.shape}, but "

@@ -51,8 +51,8 @@ def suggest(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'Conv2D'?"``, or an empty string if no name is close."""
     import difflib  # only for errors: it adds 2 ms to an import of plugrad
 
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    matches = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
 def seal_core_names() -> None:

@@ -113,9 +113,9 @@ def _similar_keyword(word: str, known: list[str]) -> str:
     """Return the most similar keyword, or all keywords."""
     import difflib  # only for errors
 
-    close = difflib.get_close_matches(word, known, n=1)
-    if close:
-        return f"did you mean {close[0]}=?"
+    matches = difflib.get_close_matches(word, known, n=1)
+    if matches:
+        return f"did you mean {matches[0]}=?"
     return f"it has {', '.join(f'{name}=' for name in known)}"
 
 

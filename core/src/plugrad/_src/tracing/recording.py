@@ -363,7 +363,7 @@ def may_replace(new: Any, old: Any) -> bool:
 
 
 def without_static(arguments: Any) -> Any:
-    """Return positional or named arguments, with the values of ``Static`` ones."""
+    """Return positional or named arguments, replacing each ``Static`` by its value."""
     if isinstance(arguments, dict):
         return dict(zip(arguments, without_static(arguments.values()), strict=True))
     return [x.value if isinstance(x, Static) else x for x in arguments]

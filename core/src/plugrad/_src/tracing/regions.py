@@ -440,9 +440,9 @@ def precision_of(step: Step) -> dict[str, str]:
 def last_uses(
     plan: Plan, kept: Iterable[int], donated: Iterable[int] = ()
 ) -> list[list[int]]:
-    """Return, for each item, the values made by items that no later item reads.
+    """Return, for each item, the values that no later item reads.
 
-    Inputs that are ``donated`` are included.
+    These are values that items made, and ``donated`` inputs; never other inputs.
     """
     seen = {*kept}
     found = []
