@@ -30,10 +30,8 @@ def as_one_node(f: Callable[..., Any], name: str, guarded: bool, *args: Any) -> 
     def whole(*tensors: Tensor) -> Any:
         """Return the outputs of ``f`` for all examples, and their gradient function."""
         again = level.copy()
-        given = iter(
-            again.wrap(x, is_batched)
-            for x, (_, is_batched) in zip(tensors, inputs, strict=True)
-        )
+        pairs = zip(tensors, inputs, strict=True)
+        given = iter(again.wrap(x, is_batched) for x, (_, is_batched) in pairs)
         with again.inside(tapes):
             value, grad_func = unpacked(
                 f(*build([next(given) if type(x) is Tensor else x for x in leaves])),

@@ -79,14 +79,9 @@ def vmap(f: Callable[P, R], /, in_axes: Any = 0, out_axes: Any = 0) -> Callable[
         leaves, axes, structure = _split(args, _argument_axes(in_axes, args), "in_axes")
         named_leaves, named_structure = split(named)
         places = structure.paths() + named_structure.paths()
-        given = [
-            *zip(
-                leaves + named_leaves,
-                axes + [0] * len(named_leaves),
-                places,
-                strict=True,
-            )
-        ]
+        leaves += named_leaves
+        axes += [0] * len(named_leaves)
+        given = [*zip(leaves, axes, places, strict=True)]
         mapped = {
             i: _with_examples_first(x, axis, place)
             for i, (x, axis, place) in enumerate(given)

@@ -362,10 +362,9 @@ def bind_original(kernel: Kernel, name: str, rule: VJP, under: VJP | None) -> VJ
                 )
             return under.function(*dys, *saved[len(own) :])
 
-        own_saved = saved[: len(own)]
-        return rule.function(
-            *values[:split], *own_saved[:position], original, *own_saved[position:]
-        )
+        before = saved[:position]
+        after = saved[position : len(own)]
+        return rule.function(*values[:split], *before, original, *after)
 
     call.__wrapped__ = rule.function  # type: ignore[attr-defined]  # for ``authored``
     residuals = own + (under.residuals if under else ())
