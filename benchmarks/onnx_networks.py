@@ -209,10 +209,11 @@ def inception_v3(quantized: bool = False) -> Any:
     second = net.conv(second, 192, (3, 3), 2, pad=False)
     x = net.join(first, second, net.pool("MaxPool", x, 2, 0))
     for _ in range(2):
-        halves = net.conv(x, 384), chain(x, (448, (1, 1)), (384, (3, 3)))
-        joined = [chain(v, (384, k)) for v in halves for k in ((1, 3), (3, 1))]
+        a = net.conv(x, 384)
+        b = chain(x, (448, (1, 1)), (384, (3, 3)))
+        pair = [chain(v, (384, kernel)) for v in (a, b) for kernel in ((1, 3), (3, 1))]
         mean = net.conv(net.pool("AveragePool", x, 1, 1), 192)
-        x = net.join(net.conv(x, 320), *joined, mean)
+        x = net.join(net.conv(x, 320), *pair, mean)
     return net.model(x, (1, 3, 299, 299))
 
 

@@ -122,10 +122,7 @@ def test_what_is_of_another_kind_is_refused_before_the_training(name):
 
 WRONG = {
     "length": (lambda: fit(), "neither epochs nor steps"),
-    "resume": (
-        lambda: fit(epochs=1, resume=True),
-        "resume=True needs checkpoints; pass",
-    ),
+    "resume": (lambda: fit(epochs=1, resume=True), "needs checkpoints; pass"),
     "nonfinite": (lambda: fit(epochs=1, nonfinite="x"), "'stop', 'skip', 'apply'"),
     "empty": (
         lambda: fit(epochs=1, batches=pt.IterableBatches(lambda: [], 2)),

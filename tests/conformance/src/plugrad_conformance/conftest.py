@@ -1,4 +1,4 @@
-"""Runs the tests on backends (``fixtures``), with the same numbers in any order."""
+"""Runs the tests on backends (``fixtures``), with random numbers fixed for each test."""
 
 from __future__ import annotations
 

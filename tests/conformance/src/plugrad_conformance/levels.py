@@ -1,8 +1,10 @@
 """Assigns levels to tests, in one table by file, function and kernel.
 
-``primitives``: the kernels from which all others are composed are right, for every
-declared dtype and layout. ``inference``: every op of a forward pass. ``training``: the
-gradients. ``everything``: errors, threads, processes, strings, random numbers, ...
+- ``primitives``: the kernels from which all others are composed, for every declared
+  dtype and layout.
+- ``inference``: every op of a forward pass.
+- ``training``: the gradients.
+- ``everything``: errors, threads, processes, strings, random numbers and the rest.
 """
 
 from __future__ import annotations

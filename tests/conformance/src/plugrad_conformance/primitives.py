@@ -1,6 +1,6 @@
 """The kernels that a backend must implement or may leave to the host, with reasons.
 
-``tests/core/ops/test_catalog.py`` proves that everything else decomposes into these.
+``tests/core/ops/test_catalog.py`` checks that all other kernels decompose into these.
 """
 
 # At most 40 kernels. A backend with these and a host runs everything.

@@ -28,9 +28,10 @@ class Row:
 
     Attributes:
         formula: Maps arrays and attributes to the result, in their dtype or a wider
-        one. inputs: Maps a generator, a shape and a dtype to arrays and attributes.
-        kinds: The NumPy kinds of its dtypes. ulp: The tolerance in units in the last
-        place; for sums, one per summand.
+            dtype.
+        inputs: Maps a generator, a shape and a dtype to arrays and attributes.
+        kinds: The NumPy kinds of its dtypes.
+        ulp: The tolerance in units in the last place; for sums, per summand.
 
     """
 
@@ -50,7 +51,7 @@ def draw(
     low: float = -9,
     high: float = 9,
 ) -> Array:
-    """Return random numbers; unsigned ones and bool as the dtype has them."""
+    """Return random numbers within a range, or what unsigned and bool dtypes allow."""
     if dtype.kind == "b":
         return np.asarray(rng.integers(0, 2, shape), dtype)
     if dtype.kind == "u":
@@ -62,12 +63,12 @@ def draw(
 
 
 def one(low: float = -9, high: float = 9, **attrs: Any) -> Any:
-    """Return a maker of one array in a range."""
+    """Return a function that makes one array of numbers in a range."""
     return lambda rng, shape, dtype: ([draw(rng, shape, dtype, low, high)], attrs)
 
 
 def two(low: float = -9, high: float = 9) -> Any:
-    """Return a maker of two arrays that broadcast, the second in a range."""
+    """Return a function that makes two broadcastable arrays, the second in a range."""
 
     def inputs(rng: Any, shape: Any, dtype: Any) -> Inputs:
         other = (1, *shape[1:])[-len(shape) :] if shape else ()
@@ -138,7 +139,7 @@ def sorted_(rng: Any, shape: Any, dtype: Any) -> Inputs:
 
 
 def shaped(attribute: str, make: Callable[[tuple[int, ...]], Any]) -> Any:
-    """Return a maker of one array and of an attribute derived from its shape."""
+    """Return a function that makes an array and an attribute derived from its shape."""
     return lambda rng, shape, dtype: (
         [draw(rng, shape, dtype)],
         {attribute: make(shape)},
@@ -146,7 +147,7 @@ def shaped(attribute: str, make: Callable[[tuple[int, ...]], Any]) -> Any:
 
 
 def padded(rng: Any, shape: Any, dtype: Any) -> Inputs:
-    """Make an array and the widths of its frame."""
+    """Make an array and the widths of its padding."""
     paddings = tuple((i % 2, 2) for i in range(len(shape)))
     value = dtype.type(1).item()
     return [draw(rng, shape, dtype)], {"paddings": paddings, "constant_values": value}
@@ -287,7 +288,7 @@ def expected(row: Row, arrays: list[Array], attrs: dict[str, Any]) -> list[Array
 
 
 def assert_near(found: Array, wanted: Array, ulp: float) -> None:
-    """Require values, within units in the last place of the largest part nearby."""
+    """Require values within ``ulp`` units in the last place of the largest summand."""
     if found.dtype.kind not in "fc" or not ulp:
         np.testing.assert_array_equal(found, wanted.astype(found.dtype))
         return

@@ -77,12 +77,13 @@ EACH = """
 
 
 def complaints(before: list[int | None], after: list[int | None], leak: int) -> str:
-    """Return complaints about the counts; ``leak`` bytes are too many.
+    """Return complaints about counts that have grown by more than ``leak`` bytes.
 
     Args:
-        before: The counts ``peak()`` and ``kept()`` before the runs, None for a missing
-        one. after: The counts after the runs. leak: Half of the bytes that the runs
-        would lose if each lost its result.
+        before: The counts ``peak()`` and ``kept()`` before the runs; None for a missing
+            count.
+        after: The counts after the runs.
+        leak: Half of the bytes that the runs would lose if each lost its result.
 
     """
     (peak, kept), (later_peak, later_kept) = before, after
@@ -131,7 +132,7 @@ def test_a_thousand_runs_lose_no_buffer(backend: str) -> None:
 
 
 def test_no_primitive_loses_buffers(backend: str) -> None:
-    """Temporary buffers are not lost either."""
+    """Temporary buffers are not lost."""
     counts_or_skip(backend)
     told = program(backend, COUNT + EACH)
     found = {}
@@ -186,7 +187,7 @@ def test_native_arrays_in_cycles_are_freed(backend: str) -> None:
 
 
 def test_cycles_of_native_arrays_take_no_memory(backend: str) -> None:
-    """Collected cycles give their buffers back to the device."""
+    """When cycles are collected, their buffers return to the device."""
     counts_or_skip(backend)
     told = program(
         backend,

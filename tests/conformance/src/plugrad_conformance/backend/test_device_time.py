@@ -64,7 +64,7 @@ def test_it_is_a_running_total_within_the_time_that_has_passed(arrays: Any) -> N
         last = now
 
 
-def test_asking_again_tells_the_same(arrays: Any) -> None:
+def test_asking_again_gives_the_same_total(arrays: Any) -> None:
     """The total counts from ``time_device(True)``, not from the last call."""
     work()
     told = arrays.device_seconds()

@@ -1,4 +1,4 @@
-"""Every kernel of the catalog can run, and only declared ones run elsewhere."""
+"""Every kernel of the catalog can run; only declared kernels run on the host."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_memory_is_flat(backend: str) -> None:
 
 
 def test_the_process_does_not_grow(backend: str) -> None:
-    """Two gigabytes pass through a process that stays small."""
+    """A process allocates two gigabytes in total, but its memory stays small."""
     told = program(
         backend,
         """

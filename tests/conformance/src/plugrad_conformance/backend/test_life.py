@@ -1,4 +1,4 @@
-"""The life of a backend: registered and opened once, overlaid, restored, removed."""
+"""The life cycle of a backend: it is registered, opened, overlaid and removed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_it_opens_once(backend: str) -> None:
     assert backend in pg.backends()
 
 
-def test_a_second_one_of_its_name_is_refused(backend: str) -> None:
+def test_a_second_backend_of_the_same_name_is_refused(backend: str) -> None:
     before = pg.get_kernels_for_backend(backend)
     with pytest.raises(ValueError, match="already registered"):
         pg.register_backend(Backend(backend, open=lambda: runtime("no such backend")))
@@ -25,7 +25,7 @@ def test_a_second_one_of_its_name_is_refused(backend: str) -> None:
     assert pg.exp(pg.zeros((2,))).tolist() == [1.0, 1.0]
 
 
-def test_another_one_of_its_runtime(backend: str) -> None:
+def test_a_second_backend_with_the_same_runtime(backend: str) -> None:
     """Native arrays are read through the backend, not through a global."""
     opened = runtime(backend)
     more = {k: getattr(opened, k) for k in ("dtypes", "host", "host_kernels", "wrap")}
@@ -56,8 +56,8 @@ def test_a_kernel_is_overlaid_and_restored(backend: str) -> None:
     assert pg.exp(x).tolist() == plain
 
 
-def test_a_kernel_of_somebody_else(backend: str) -> None:
-    """A kernel with a dotted name gets native arrays of the backend; it is removed."""
+def test_a_kernel_of_another_distribution(backend: str) -> None:
+    """A kernel with a dotted name gets native arrays, and can be removed again."""
     contract = Kernel("conformance.Same(x)", out=lambda x: x)
     pg.register_kernel(contract, backend, lambda x: x)
     try:

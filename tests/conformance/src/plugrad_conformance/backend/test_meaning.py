@@ -1,6 +1,7 @@
-"""Tests what the ``doc`` of contracts adds to the formula: rows of inputs and outputs.
+"""Tests the details that the ``doc`` of a contract adds to its formula.
 
-Signs of zeros count; NaN equals NaN. An error takes the place of the outputs.
+Each row contains inputs and outputs, or an error instead of outputs. Signs of zeros
+count; NaN equals NaN.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A backend's own gradients equal the core's gradients.
 
-``Runtime(gradients=...)`` is for the same mathematics in other code. The reference is
-the core's gradient, or the decomposition of a kernel without one, on the same backend.
-Kernels with one input are tested with several shapes, axes and special values; every
-kernel is tested with its call from ``misuse/rows``.
+``Runtime(gradients=...)`` must compute the same derivatives in another way. The
+reference is the core's gradient, or the decomposition of a kernel without one, on the
+same backend. Kernels with one input are tested with several shapes, axes and special
+values; every kernel is tested with its call from ``misuse/rows``.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _flat(tree: Any) -> list[Any]:
 def test_they_are_the_derivatives_of_the_core(
     dtype: str, own: list[str], backend: str
 ) -> None:
-    """At first and second order; NaN and infinities are where the core has them."""
+    """First and second order agree, and NaN and infinities are in the same places."""
     if dtype not in runtime(backend).dtypes:
         pytest.skip(f"{backend} has no {dtype}")
     eps = float(np.finfo(dtype).eps)
@@ -122,7 +122,7 @@ def test_they_are_the_derivatives_of_the_core(
                 )  # fmt: skip
 
 
-def test_the_origin_of_own_gradients_is_told(own: list[str], backend: str) -> None:
+def test_the_owner_of_own_gradients_is_reported(own: list[str], backend: str) -> None:
     distribution, _ = distribution_of(backend)
     for kernel in own:
         for name, rule in pg.get_gradient(kernel).items():
@@ -143,7 +143,7 @@ def test_overrides_win_over_own_gradients(own: list[str], backend: str) -> None:
         assert any(pg.get_gradient(kernel)[name] for name in nothing)
 
 
-def test_own_gradients_hold_on_their_backend_alone(
+def test_own_gradients_apply_only_on_their_backend(
     own: list[str], backend: str
 ) -> None:
     mine = {kernel: pg.get_gradient(kernel) for kernel in own}

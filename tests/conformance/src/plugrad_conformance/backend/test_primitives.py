@@ -1,6 +1,7 @@
-"""The kernels from which all others are composed, against their formulae in NumPy.
+"""Compares the kernels from which all others are composed with formulae in NumPy.
 
-Every dtype that the backend declares, every layout, empty arrays, special values.
+The tests cover every dtype that the backend declares, every layout, empty arrays and
+special values.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ def test_an_index_out_of_range_of_an_empty_result(backend: str) -> None:
 
 @pytest.mark.parametrize("dtype", INDEX_DTYPES)
 def test_segments_out_of_range_are_left_out(dtype: str, backend: str) -> None:
-    """Rows with an out-of-range segment number are in no sum."""
+    """Rows with an out-of-range segment number are ignored."""
     fits("UnsortedSegmentSum", dtype, backend)
     outside = indices_of(dtype)
     ids = np.asarray([0, *outside, 2, 0], dtype)

@@ -1,8 +1,8 @@
-"""Golden cases again, with values of other dtypes, against plugrad-cpu.
+"""Runs golden cases with values of other dtypes, and compares them with plugrad-cpu.
 
 cpu itself has no tests here: its kernels are compared with their decompositions if the
-backend "primitives" is tested as well. A kernel is tested with a dtype if one of its
-first cases has inputs that can have it.
+backend "primitives" is tested as well. A kernel is tested with a dtype if the inputs of
+one of its first cases can have this dtype.
 """
 
 from __future__ import annotations

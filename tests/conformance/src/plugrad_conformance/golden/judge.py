@@ -147,7 +147,7 @@ def derivatives(case: Case, row: Row) -> dict[str, Array]:
 
 
 def gradients(case: Case, row: Row) -> None:
-    """Demand the gradients, and finite differences where TensorFlow.js has no say."""
+    """Require the gradients of TensorFlow.js; without them, finite differences."""
     found = derivatives(case, row)
     for name, expected in case.grads.items():
         same(f"the gradient of {name}", case, found[name], expected)
@@ -167,7 +167,7 @@ def differences(
     """Require that gradients equal finite differences in float64 on cpu.
 
     Elements next to a kink or a step, where the two sides differ, are omitted; with
-    ``holes``, so are outputs that are not finite, such as poolings of nothing.
+    ``holes``, so are outputs that are not finite, such as poolings of empty windows.
 
     Returns:
         The number of compared elements.
@@ -273,7 +273,7 @@ def _plugins() -> set[str]:
 
 @dataclass(frozen=True)
 class Departure:
-    """An entry of ``exceptions.toml``: cases that plugrad does not follow."""
+    """An entry of ``exceptions.toml``: cases in which plugrad's result differs."""
 
     ids: list[str]
     kernel: str

@@ -80,7 +80,7 @@ SMOOTH = [
         domain=(-2.0, -0.1),
     ),
 ]
-# Next to where they are 0, or vanish, these have absolute errors.
+# Near their zeros and in their tails, these functions have absolute errors.
 WAVES = [
     (pg.silu, lambda x: x * sigmoid(x)),
     (pg.mish, lambda x: x * np.tanh(softplus(x))),

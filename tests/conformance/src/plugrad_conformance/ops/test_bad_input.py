@@ -1,8 +1,8 @@
-"""Arguments that do not fit: the op says its name, the argument and the value.
+"""Invalid arguments: the error names the op, the argument and the value.
 
-A row is an op with one argument left open. What no argument of its kind may be is tried
-in its place; the error comes before anything runs, so that no two backends differ. What
-fits a family alone is tested with the family.
+A row is an op with one open argument, which is replaced by values that no argument of
+its kind may have. The error is raised before any kernel runs, so it is the same on all
+backends. Errors that concern a single family are tested with the family.
 """
 
 import functools

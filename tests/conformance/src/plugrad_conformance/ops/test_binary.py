@@ -1,4 +1,4 @@
-"""Binary ops: values, gradients on every layout, and the table of promotion."""
+"""Binary ops: values, gradients on every layout, and type promotion."""
 
 import math
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def row(op, reference, dtypes, **more):
 
 
 def floor_of_quotient(a, b):
-    """Python's, but for infinities; there the floor of the quotient."""
+    """Return Python's result; for infinities, the floor of the quotient."""
     endless = np.isinf(a) | np.isinf(b)
     return np.where(endless, np.floor(np.divide(a, b)), np.floor_divide(a, b))
 
@@ -149,7 +149,7 @@ def test_add_n_does_not_write_into_its_arguments(backend):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "float32", "float64"])
-def test_quotient_and_rest_have_the_signs_of_python(dtype, backend):
+def test_quotient_and_remainder_have_the_signs_of_python(dtype, backend):
     pairs = [(a, b) for a in (-7, -6, 0, 6, 7) for b in (-3, -2, 2, 3)]
     a, b = (pg.asarray(np.asarray(x, dtype)) for x in zip(*pairs, strict=True))
     assert (a // b).tolist() == [p // q for p, q in pairs]
@@ -157,7 +157,7 @@ def test_quotient_and_rest_have_the_signs_of_python(dtype, backend):
     assert (a // b).dtype == (a % b).dtype == np.dtype(dtype)
 
 
-def test_by_zero(backend):
+def test_division_by_zero(backend):
     x = pg.asarray([3, 0, -3])
     assert (x // 0).tolist() == (x % 0).tolist() == [0, 0, 0]
     x = pg.asarray([3.0, 0.0, -3.0])
@@ -166,7 +166,7 @@ def test_by_zero(backend):
     assert pg.divide_no_nan(x, 0).tolist() == [0.0, 0.0, 0.0]
 
 
-def test_the_rest_of_a_large_number_is_exact(backend):
+def test_the_remainder_of_a_large_number_is_exact(backend):
     a = np.float32(1e6 + 0.3)
     b = np.float32(0.1)
     found = pg.remainder(pg.asarray([a]), pg.asarray([b])).item()
@@ -177,7 +177,7 @@ def test_the_rest_of_a_large_number_is_exact(backend):
 
 
 def test_remainders_are_exact(backend):
-    """However large the quotient is, and next to a multiple."""
+    """They are exact for large quotients, and next to a multiple of the divisor."""
     rng = np.random.default_rng(5)
     sizes = 10.0 ** rng.integers(-15, 15, (2, 600))
     a, b = (rng.standard_normal((2, 600)) * sizes).astype(np.float32)

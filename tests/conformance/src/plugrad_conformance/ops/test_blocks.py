@@ -1,4 +1,4 @@
-"""Blocks of space: one row each, against loops and against the way back."""
+"""Ops that move blocks of space, compared with loops and with their inverses."""
 
 import numpy as np
 import plugrad as pg
@@ -107,7 +107,7 @@ def test_gradients(move, backend):
     check_derivatives(move)
 
 
-def test_there_and_back(backend):
+def test_each_op_and_its_inverse_cancel(backend):
     x = sample((3, 5, 4, 2))
     blocks = (2, 3)
     paddings = [(1, 2), (0, 2)]

@@ -13,7 +13,7 @@ RNG = np.random.default_rng(0)
 
 
 def iou(a, b):
-    """Return what two boxes share of their union."""
+    """Return the intersection over union of two boxes."""
     y, x = (sorted((a[i], a[i + 2])) for i in (0, 1))
     v, u = (sorted((b[i], b[i + 2])) for i in (0, 1))
     high = min(y[1], v[1]) - max(y[0], v[0])
@@ -24,7 +24,7 @@ def iou(a, b):
 
 
 def suppressed(boxes, scores, size, most, least, sigma=0):
-    """Take the best again and again; return the indices and the scores."""
+    """Take the best box repeatedly; return the indices and the scores."""
     live = {i: s for i, s in enumerate(scores.tolist()) if s > least}
     found, kept = [], []
     while live and len(found) < size:
@@ -77,7 +77,7 @@ def test_boxes(n, most, least, dtype, backend):
 
 
 def test_what_is_not_a_number(backend):
-    """A score of NaN is never enough, and a box of NaN shares nothing."""
+    """A NaN score is below every threshold, and a NaN box overlaps no other box."""
     boxes = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, np.nan, 1], [0, 0, 1, 1]])
     scores = np.array([1.0, np.nan, 3.0, 2.0])
     for op in (

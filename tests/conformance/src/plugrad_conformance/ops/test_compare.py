@@ -50,7 +50,7 @@ by_name = {"ids": lambda f: getattr(f, "__name__", str(f))}
 
 
 def few(shape, dtype, seed):
-    """Return values of which many are equal."""
+    """Return values with many duplicates."""
     return np.random.default_rng(seed).integers(0, 3, shape).astype(dtype)
 
 

@@ -79,7 +79,7 @@ POWERS = {  # of (inf+1j, 1+infj, -inf+infj, 3-4j)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", POWERS)
 def test_powers(n, dtype, backend):
-    """They are the products, as in NumPy, whether the exponent is one number or not."""
+    """Powers equal products, as in NumPy, for scalar and array exponents."""
     require_dtypes(backend, dtype)
     z = pg.asarray(
         np.asarray(

@@ -10,7 +10,7 @@ import pytest
 from ..check import require_dtypes
 
 # ``re im -> re im``: the parts of the argument and of the result. ~ leaves a sign open.
-# The function commutes with ``conj``, so that each line holds for -im, too.
+# The function commutes with ``conj``, so each line also holds for -im.
 EXP = """
     0 0 -> 1 0 | -0 0 -> 1 0 | 2 inf -> nan nan | -200 nan -> nan nan
     2 nan -> nan nan | inf 0 -> inf 0 | -inf 2 -> -0 0 | -inf 0 -> 0 0
@@ -77,7 +77,7 @@ ATANH = """
 
 NUMBERS = {"pi": np.pi, "pi/2": np.pi / 2, "pi/4": np.pi / 4, "3pi/4": 3 * np.pi / 4}
 
-# Symmetries: how the four signs of a row change together.
+# Symmetries: the combinations of the four signs of a row for which the row holds.
 CONJ = (1, -1, 1, -1)
 ODD = (-1, -1, -1, -1)
 EVEN = (-1, -1, 1, 1)

@@ -92,7 +92,7 @@ def test_scalars_keep_the_signs_of_their_zeros(backend):
         assert np.signbit(y.imag) == np.signbit(scalar.imag)
 
 
-def test_no_part_touches_the_other(backend):
+def test_the_parts_are_independent(backend):
     require_dtypes(backend, "complex64")
     parts = [0.0, -0.0, INF, -INF, NAN, 1e-45, 3e38]
     a, b = np.meshgrid(np.asarray(parts, np.float32), np.asarray(parts, np.float32))

@@ -1,4 +1,4 @@
-"""Convolutions: against sums over kernel positions; gradients, dtypes, errors."""
+"""Convolutions, compared with sums over kernel positions; gradients, dtypes, errors."""
 
 import numpy as np
 import plugrad as pg
@@ -37,7 +37,7 @@ def reference(x, filter, before, places, *, strides=1, dilations=1, groups=1, **
 
 
 def name(value):
-    """Return how a value is called in the name of a test."""
+    """Return the name of a value in test ids."""
     return getattr(value, "__name__", str(value))
 
 

@@ -129,7 +129,7 @@ def test_bits_stay(of, to, shape, expected, backend):
 
 @pytest.mark.parametrize("start", range(4))
 def test_bits_of_views(start, backend):
-    """Bytes that begin between wider elements, and those of a transpose."""
+    """Views whose bytes begin between wider elements, and transposed views."""
     a = np.arange(64, dtype=np.uint8)
     x = pg.asarray(a)[start : start + 48]
     expected = a[start : start + 48].copy().view(np.float32)
@@ -242,7 +242,7 @@ def test_masks_are_not_lost(backend):
 @pytest.mark.parametrize("to", INTEGERS)
 @pytest.mark.parametrize("of", FLOATS)
 def test_the_whole_range_of_integers(of, to, backend):
-    """What fits is truncated, and neither limit is taken for being beyond it."""
+    """Numbers that fit are truncated, and both limits of the dtype fit."""
     limits = np.iinfo(to)
     top = min(limits.max + 1.0, float(np.finfo(of).max))
     x = np.asarray([0.75, 100.6, limits.min, limits.min / 2, top / 2, 0], np.float64)

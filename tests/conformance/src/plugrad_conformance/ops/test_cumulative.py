@@ -148,7 +148,7 @@ def test_diff(dtype, backend):
 
 
 def test_diff_taken_0_times(backend):
-    """The result is the tensor itself, without what else was to be put around it."""
+    """The result is the tensor itself; ``prepend`` and ``append`` are ignored."""
     x = np.asarray([[1, 4]], np.int32)
     ends = np.asarray([[0.5]], np.float32)
     for given in ({}, {"prepend": ends}, {"append": ends, "axis": 0}):
@@ -237,7 +237,7 @@ def test_counts_up_to_the_greatest(backend):
     assert pg.bincount([1, 1], weights=[0.5, 0.25]).tolist() == [0, 0.75]
 
 
-def test_at_least_so_many_counts(backend):
+def test_the_minimum_number_of_counts(backend):
     for ids in ([1, 3, 1], [-3, -1], [0], []):
         for least in (0, 1, 4, 6):
             y = pg.bincount(ids, minlength=least).numpy()

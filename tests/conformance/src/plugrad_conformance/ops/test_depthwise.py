@@ -1,4 +1,4 @@
-"""Depthwise convolutions: against sums over kernel positions, in all ways."""
+"""Depthwise convolutions, compared with sums over kernel positions; gradients."""
 
 import numpy as np
 import plugrad as pg

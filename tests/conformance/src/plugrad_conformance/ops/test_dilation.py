@@ -144,7 +144,7 @@ def test_infinite_cotangents_go_to_the_winner_alone(backend):
 
 @both
 def test_padding_is_no_element(without):
-    """Not even beside +inf, or among integers that wrap around."""
+    """Padding never wins, not even with +inf in the filter, or if integers wrap."""
     options = {"pad": [(0, 0), (2, 0)]}
     with toy(without=without), pg.use_backend("toy"):
         y = pg.dilation2d(image([1]), image([np.inf, 0]), **options)
@@ -177,7 +177,7 @@ def test_channels_first_and_no_batch(backend):
     np.testing.assert_array_equal(z.numpy(), y[1])
 
 
-def test_dtypes_meet(backend):
+def test_dtypes_are_promoted(backend):
     x = np.ones((2, 2, 1), "int32")
     filter = np.full((1, 1, 1), 0.5, "float32")
     y = pg.dilation2d(x, filter)
@@ -195,7 +195,7 @@ def test_empty(shape, backend):
 
 
 def test_long_sums_are_accurate(backend):
-    """Of the gradient of a filter, which adds up what all windows hand back."""
+    """The gradient of a filter is a sum over all windows."""
     x = np.zeros((1, 400, 400, 1), "float32")
     dy = np.full_like(x, 0.1)
     df = pg.grads(pg.dilation2d)(x, np.zeros((1, 1, 1), "float32"), dy=dy)[1]

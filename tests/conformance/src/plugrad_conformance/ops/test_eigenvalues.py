@@ -33,7 +33,7 @@ def test_eig(shape, make, backend):
 
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64", "complex64"])
 def test_the_result_is_complex(dtype, backend):
-    """Also where all eigenvalues are real."""
+    """The result is complex even if all eigenvalues are real."""
     require_dtypes(backend, dtype, WIDE.get(dtype, "complex64"))
     x = pg.asarray(np.diag([1, 2, 3]).astype(dtype))
     w, v = linalg.eig(x)

@@ -1,4 +1,4 @@
-"""Einstein summation: against ``np.einsum`` on all kinds of equations; gradients."""
+"""Einstein summation, compared with ``np.einsum`` on many equations; gradients."""
 
 import math
 
@@ -144,7 +144,7 @@ def test_dtypes(equation, dtype, backend):
     close(y, expected.astype(dtype), np.finfo(dtype).eps)
 
 
-def test_dtypes_meet(backend):
+def test_dtypes_are_promoted(backend):
     assert pg.einsum("i,i->", [1, 2], [0.5, 0.5]).dtype == np.float32
     y = pg.einsum("i,i->", [True, True], [True, True])
     assert (y.dtype, y.item()) == (np.int32, 2)
@@ -174,7 +174,7 @@ def test_the_result_is_another_handle(backend):
 
 
 def test_long_chains_are_multiplied_in_a_good_order():
-    """From the left there would be a matrix of a million elements."""
+    """From left to right, an intermediate matrix would have a million elements."""
     a = np.ones((1000, 2), np.float32)
     b = np.ones((2, 1000), np.float32)
     with toy(without=["Einsum"]), pg.use_backend("toy"), pg.profile() as seen:
@@ -232,7 +232,7 @@ def test_there_may_be_many_operands(backend):
     np.testing.assert_allclose(y, [1, 1, 1.01**70], rtol=1e-4)
 
 
-def test_there_are_only_so_many_letters(backend):
+def test_the_number_of_letters_is_limited(backend):
     equation = "...,abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY->"
     x = np.ones((1,) * 51, np.float32)
     with pytest.raises(ValueError, match="no letters left"):

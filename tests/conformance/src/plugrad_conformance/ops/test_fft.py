@@ -1,4 +1,4 @@
-"""Fourier transforms: against ``np.fft``, gradients, decompositions, errors."""
+"""Fourier transforms, compared with ``np.fft``; gradients, decompositions, errors."""
 
 import numpy as np
 import plugrad as pg

@@ -1,6 +1,6 @@
-"""Reductions of more float16 numbers than its largest number, 65,504, says.
+"""Reductions of more than 65,504 float16 numbers; 65,504 is the largest float16.
 
-Counts and sums on the way, also those of gradients, are taken in float32.
+Intermediate counts and sums, even those of gradients, are computed in float32.
 """
 
 import math

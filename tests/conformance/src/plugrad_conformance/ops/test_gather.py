@@ -121,7 +121,7 @@ def test_all_integers_are_indices(dtype, backend):
 @pytest.mark.parametrize("dtype", ["uint32", "int64", "uint64"])
 @pytest.mark.parametrize("form", [np.asarray, pg.asarray], ids=["array", "tensor"])
 def test_what_int32_cannot_hold_is_out_of_range(form, dtype, backend):
-    """Whether the backend has int64 for it, or not; no number wraps."""
+    """No index wraps, whether the backend has int64 or not."""
     require_dtypes(backend, *([dtype] if form is pg.asarray else []))
     far = [2**31 - 1, 2**31, 2**32 - 1] + [2**32, 2**63 - 1] * (dtype[-2:] == "64")
     x = pg.asarray([1.0, 2.0, 3.0])
@@ -274,7 +274,7 @@ def test_gradients_of_segment_sums(shape, ids, count, backend):
 
 
 def test_many_small_numbers_add_up():
-    """Neither float16 nor a million numbers of float32 lose what they are made of."""
+    """Sums of float16, and of a million float32 numbers, keep the small summands."""
     with pg.use_backend("cpu"):
         ones = np.full(1_000_000, 0.1, np.float32)
         y = pg.unsorted_segment_sum(ones, np.arange(ones.size) % 2, 2)

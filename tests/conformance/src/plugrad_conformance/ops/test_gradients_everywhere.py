@@ -1,8 +1,8 @@
 """Every gradient of the catalog, by finite differences, at first and second order.
 
-One row is one setting of one kernel. The last test shows that the rows call every
-gradient function that there is, and differentiate every kernel without one through its
-parts: families test their own corners, this table is the proof that nothing is left.
+Each row is one configuration of one kernel. The last test checks that the rows call
+every gradient function, and differentiate every other kernel through its decomposition.
+Corner cases are tested by family; this table shows that no gradient is missing.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ import pytest
 from ..check import check_gradients
 from . import test_special, test_trigonometry, test_unary
 
-# Kernels whose parts have nothing to differentiate: truth values, integers, strings.
-# (The scales of quantized ones are float32; their gradient has a test of its own.)
+# Kernels without anything to differentiate: bool, integers, strings. (The scales of
+# quantized kernels are float32; another test covers their gradient.)
 DISCRETE = """
     All Any BitwiseNot BitwiseOr BitwiseXor BroadcastArgs LeftShift LogicalAnd
     LogicalNot LogicalOr LogicalXor MatMulInteger OneHot QuantizedConv2D
@@ -31,12 +31,12 @@ class Row:
     """A kernel, an op that runs it, and where to differentiate.
 
     Attributes:
-        kernel: The kernel that this is about.
-        op: A function of tensors.
-        shapes: Of its arguments.
-        low: Arguments are drawn evenly from here...
-        high: ... to here.
-        number: To tell rows of one kernel apart.
+        kernel: The kernel whose gradient is tested.
+        op: A function of tensors that runs it.
+        shapes: The shapes of the arguments.
+        low: The lower end of the interval from which arguments are drawn uniformly.
+        high: The upper end of this interval.
+        number: A number that distinguishes the rows of a kernel.
 
     """
 
@@ -127,7 +127,7 @@ def winning(name):
 
 
 def together(*ys):
-    """Return one tensor of several, so that all of them count."""
+    """Join several tensors to one tensor, so that all of them are tested."""
     return pg.concat([pg.reshape(y, (-1,)) * (i + 1) for i, y in enumerate(ys)])
 
 
@@ -137,7 +137,7 @@ def parts(z):
 
 
 def eigenpairs(x):
-    """Return what does not depend on the phases of eigenvectors."""
+    """Return a result that does not depend on the phases of eigenvectors."""
     w, v = pg.linalg.eig(x)
     return together(pg.real(w), pg.imag(w), pg.abs(v))
 
@@ -586,6 +586,6 @@ ROWS = rows()
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_gradient(row):
-    """In float64, on cpu: backends of float32 cannot tell."""
+    """Run in float64 on cpu, because float32 is not accurate enough."""
     with pg.use_backend("cpu"):
         check_gradients(row.op, *row.arrays())

@@ -1,4 +1,4 @@
-"""Pixels in and out, turning and colours."""
+"""Conversion from and to pixels, rotation, and colours."""
 
 import math
 
@@ -58,7 +58,7 @@ def test_pixels_on_a_backend_without_bytes():
 
 
 class Palette:
-    """An image as those of Pillow, whose bytes are not colours until converted."""
+    """An image like those of Pillow, whose bytes are indices into a palette."""
 
     def getbands(self):
         return ("P",)
@@ -154,7 +154,7 @@ def test_more_errors_of_pixels(backend):
 
 
 def rotated(image, radians, fill, center):
-    """Go through the pixels in Python's own floats."""
+    """Rotate pixel by pixel, with Python floats."""
     _, h, w, _ = image.shape
     y = np.empty_like(image)
     y[...] = fill
@@ -240,7 +240,7 @@ def test_gradients(move, backend):
 
 
 def test_turning_by_a_right_angle_goes_to_the_left(backend):
-    """What is to the right of the center goes to the top, as the axis points down."""
+    """Pixels right of the center move to the top, because the y axis points down."""
     x = np.zeros((1, 5, 5, 1), "float32")
     x[0, 2, 4] = 1
     center = 2 / 5  # in pixels: (2, 2)
@@ -255,7 +255,7 @@ def test_three_colours_to_fill_four_channels_are_opaque(backend):
     assert y[0, 0, 0].tolist() == [1, 2, 3, 255]
 
 
-def test_tables_of_rotations_are_kept(backend):
+def test_tables_of_rotations_are_cached(backend):
     x = np.zeros((1, 4, 4, 1), "float32")
     with pg.profile() as seen:
         pg.image.rotate_with_offset(x, 1.0)
@@ -297,7 +297,7 @@ def test_gradients_of_colours(backend):
 
 
 def otsu(gray):
-    """Try every threshold; the first of the best."""
+    """Try every threshold; return the first of the best thresholds."""
     best, found = 0.0, -1
     for t in range(255):
         dark = gray[gray <= t]

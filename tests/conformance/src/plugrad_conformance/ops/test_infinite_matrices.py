@@ -1,11 +1,11 @@
-"""Matrices with infinities, in a process of their own: LAPACK may never return."""
+"""Matrices with infinities, in a separate process because LAPACK may never return."""
 
 from ..backend.processes import program
 from ..check import require_dtypes
 
 
 def test_a_matrix_with_an_infinity_gives_nan_and_does_not_hang(backend):
-    """LAPACK's singular values of some of these matrices are never done."""
+    """For some of these matrices, LAPACK's singular value decomposition never ends."""
     require_dtypes(backend, "complex64")
     program(
         backend,

@@ -14,7 +14,7 @@ RNG = np.random.default_rng(0)
 
 
 def keys(t, a=-0.75):
-    """Return Keys' cubic as it is written in the article."""
+    """Return the cubic convolution kernel in the notation of Keys' article."""
     t = abs(t)
     if t <= 1:
         return (a + 2) * t**3 - (a + 3) * t**2 + 1
@@ -22,7 +22,7 @@ def keys(t, a=-0.75):
 
 
 def cubic(old, new, coefficient=-0.75, **options):
-    """Return what each old pixel counts in each new one, as a matrix."""
+    """Return the weight of each old pixel in each new pixel, as a matrix."""
     shares = np.zeros((new, old))
     for i in range(new):
         v = float(place(i, old, new, **options))

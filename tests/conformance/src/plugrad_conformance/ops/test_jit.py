@@ -1,4 +1,4 @@
-"""Under ``jit`` every kernel, and every gradient of it, gives the bits of eager.
+"""Under ``jit``, every kernel and its gradients give the same bits as eager calls.
 
 Each function is called three times: the first call records, the second replays, and the
 third replays with other numbers.
@@ -27,7 +27,7 @@ HOST = {"Cofactor", "Eig", "Eigh", "Eigvals", "Eigvalsh", "Svd", "Svdvals"}
 
 
 def outcome(f, *xs):
-    """Return the bits of what a function returns, or the class of its error."""
+    """Return the bits of the result of a function, or the class of its error."""
     try:
         leaves = pg.tree.leaves(f(*xs))
         # repr has NaN equal to itself, and -0.0 different from 0.0
@@ -62,7 +62,7 @@ def test_each_kernel(name, backend):
 
 
 def weighed(y):
-    """Return a scalar that depends on each element of all results in another way."""
+    """Return a scalar that weights each element of all results differently."""
     total = 0.0
     for part in pg.tree.leaves(y):
         if part.dtype.kind == "c":
@@ -87,7 +87,7 @@ def test_each_gradient(row, backend):
 
 
 def emptied(shapes):
-    """Return these shapes with nothing along one axis, or all axes of one size."""
+    """Return the shapes with one axis, or all axes of one size, made empty."""
     found = set()
     for at, shape in enumerate(shapes):
         for axis in range(len(shape)):
@@ -107,7 +107,7 @@ def emptied(shapes):
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_nothing_along_an_axis(row, backend):
-    """What an op refuses eagerly is refused under ``jit``, and nothing else.
+    """``jit`` refuses exactly the calls that are refused eagerly.
 
     ``jit`` asks contracts for the shapes of results, and eager ops do not: a gradient
     or a decomposition may only run what a contract allows.
@@ -126,7 +126,7 @@ SOME = [row for row in ROWS if row.kernel not in EAGER | HOST][::9]
 
 
 def one_by_one(graph, name):
-    """Return what runs the kernels of a region, as a compiler of the backend could."""
+    """Return a compiled region that runs its kernels one by one."""
     arrays = runtime(name).arrays
 
     def function(*natives):
@@ -158,7 +158,7 @@ COMPILERS = {
 
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_other_compilers(compiler, backend):
-    """A twin of the backend whose compiler takes all kernels, some, or none."""
+    """A copy of the backend has a compiler for all kernels, some kernels, or none."""
     rng = np.random.default_rng(0)
     asked = []
     name = f"{backend}-jit"

@@ -1,8 +1,8 @@
 """A compiler may not use algebra that holds for real numbers, but not for floats.
 
-Each program tempts a compiler to one such step: to cancel, to reassociate, to contract
-a product and a sum, to drop a rounding or a cast. A replay has to give the bits of
-eager. The sign and the other bits of a NaN are not promised, so they are not compared.
+Each program tempts a compiler to one such optimization: to cancel, to reassociate, to
+contract a product and a sum, or to drop a rounding or a cast. A replay must give the
+same bits as an eager call. The bits of NaN are not specified, so they are not compared.
 """
 
 from collections.abc import Callable
@@ -21,14 +21,14 @@ ODD += [-3e38, 1e-20, 1e20, 0.1, -0.7, 3.0, 1 / 3, *DENORMAL]
 
 
 def pairs(values, more, dtype):
-    """Return all pairs of some values, and of numbers that are drawn."""
+    """Return all pairs of some values, and pairs of random numbers."""
     found = np.concatenate([np.array(values, dtype), more.astype(dtype)])
     grid = np.meshgrid(found, found)
     return [x.ravel() for x in grid]
 
 
 def floats():
-    """Return pairs of float32: special values, and numbers that fill their bits."""
+    """Return pairs of float32: special values, and numbers with random bits."""
     return pairs(ODD, RNG.normal(size=13), np.float32)
 
 
@@ -39,7 +39,7 @@ def smooth():
 
 
 def whole(dtype):
-    """Return a function that makes pairs of integers, the ends among them."""
+    """Return a function that makes pairs of integers, including the limits."""
     ends = np.iinfo(dtype)
     edges = [ends.min, ends.min + 1, ends.max, ends.max - 1, 0, 1, 7]
 
@@ -57,7 +57,7 @@ def exact():
 
 
 class Program(NamedTuple):
-    """A function of two tensors, and what draws their values."""
+    """A function of two tensors, and a function that draws their values."""
 
     f: Callable[..., object]
     draw: Callable[[], list[np.ndarray]] = floats
@@ -167,7 +167,7 @@ def compare(program, xs):
 def test_no_algebra(name, backend):
     """Replays have the bits of eager, except for the sign and payload of NaN.
 
-    Both arrays are longer than vectors of a processor, by a rest.
+    The length of the arrays is not a multiple of the vector length of processors.
     """
     program = PROGRAMS[name]
     xs = program.draw()

@@ -98,7 +98,7 @@ def test_gradients_of_likelihoods(backend):
 
 
 def read(path, blank):
-    """Return what a path of classes reads: repeated ones once, without blanks."""
+    """Return the labels of a path of classes: without repetitions and blanks."""
     return [c for c, _ in itertools.groupby(path) if c != blank]
 
 
@@ -154,7 +154,7 @@ def batch():
 
 
 def test_lengths_of_sequences(backend):
-    """What is beyond the lengths does not count, nor has it a gradient."""
+    """Steps beyond the lengths do not count, and have no gradient."""
     rows, labels, logits = batch()
     logits = logits.astype(np.float32)
     logits[0, 6] = NAN
@@ -201,7 +201,7 @@ def test_gradients_of_ctc_loss(backend):
 
 
 def test_a_long_sequence(backend):
-    """Probabilities of about 1e-434 are no float32."""
+    """Probabilities of about 1e-434 underflow in float32."""
     y = losses.ctc_loss([[1]], pg.zeros((1, 1000, 3)))
     count = 1000 * 1001 / 2  # runs of the label
     np.testing.assert_allclose(

@@ -1,4 +1,4 @@
-"""Products and norms: against NumPy, on all layouts; gradients; errors."""
+"""Products and norms, compared with NumPy on all layouts; gradients; errors."""
 
 import math
 
@@ -120,7 +120,7 @@ BYTES = [(1, 1, 1), (3, 5, 7), (8, 32, 4), (9, 33, 17), (20, 64, 66), (17, 100, 
 
 
 def extremes(dtype, *shape):
-    """Return integers of which many are the least and the greatest of a dtype."""
+    """Return integers, many of which are the smallest or the largest of a dtype."""
     limits = np.iinfo(dtype)
     drawn = RNG.integers(limits.min, limits.max + 1, shape)
     ends = RNG.choice([limits.min, limits.max], shape)
@@ -147,7 +147,7 @@ def test_products_of_bytes(sizes, dtypes, turn_a, turn_b, backend):
 
 @pytest.mark.parametrize("shapes", [*SHAPES, ((66000, 1), (66000, 1))], ids=str)
 def test_shapes_of_products_of_bytes(shapes, backend):
-    """As those of other products; the sums of the last wrap."""
+    """Shapes are those of other products; the sums of the last row wrap."""
     require_dtypes(backend, "int8", "uint8")
     (first, second) = shapes
     turn = shapes[0][0] > 9

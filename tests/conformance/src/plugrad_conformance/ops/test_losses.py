@@ -1,4 +1,4 @@
-"""Losses: one row a loss; all weights and reductions, gradients, the extremes."""
+"""Losses: one row for each; all weights and reductions, gradients, extreme values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Structure of matrices, systems, determinants, norms: against NumPy; errors."""
+"""Diagonals, linear systems, determinants and norms, compared with NumPy; errors."""
 
 import math
 
@@ -136,7 +136,7 @@ def test_large_triangular_systems(upper, backend):
 
 @pytest.mark.parametrize("upper", [False, True])
 def test_infinite_triangles(upper, backend):
-    """What comes second is ``(1 - inf · 0) / inf``."""
+    """The second element of the solution is ``(1 - inf · 0) / inf``."""
     x = np.full((3, 3), np.inf, np.float32)
     y = linalg.triangular_solve(x, np.ones((3, 1), np.float32), upper=upper)
     assert np.isnan(y.numpy()).any()

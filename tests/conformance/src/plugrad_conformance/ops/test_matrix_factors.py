@@ -22,7 +22,7 @@ def both(*shape):
 
 
 def checked(op, *xs):
-    """Check gradients, of complex numbers too."""
+    """Check gradients, including those of complex numbers."""
     some = any(x.dtype.kind == "c" for x in xs)
     (check_complex_gradients if some else check_gradients)(op, *xs)
 
@@ -222,7 +222,7 @@ DEGENERATE = [np.eye(3), np.zeros((3, 3)), np.diag([2.0, 2.0, 1.0])]
     ],
 )
 def test_equal_values_have_gradients(op, x, backend):
-    """Of their sum the gradient is known: that of the trace, and a rotation."""
+    """The gradient of their sum is known: that of the trace, and a rotation."""
     require_dtypes(backend, "float64")
     dx = pg.grad(lambda x: pg.sum(op(x)))(pg.asarray(x)).numpy()
     near(dx @ dx.T, np.eye(3))
@@ -242,7 +242,7 @@ def test_vectors_on_the_other_side_of_a_zero_have_gradients(backend):
     check_gradients(left, x.T, order=1)
 
 
-def test_vectors_of_equal_values_have_none(backend):
+def test_vectors_of_equal_values_have_no_gradient(backend):
     require_dtypes(backend, "float64")
     x = pg.asarray(np.eye(2))
     dy = pg.asarray(real(2, 2))

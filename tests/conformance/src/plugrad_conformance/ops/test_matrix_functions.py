@@ -23,7 +23,7 @@ def both(*shape):
 
 
 def checked(op, *xs):
-    """Check gradients, of complex numbers too."""
+    """Check gradients, including those of complex numbers."""
     some = any(x.dtype.kind == "c" for x in xs)
     (check_complex_gradients if some else check_gradients)(op, *xs)
 
@@ -162,7 +162,7 @@ def test_chains(chain, backend):
 
 
 def test_the_cheapest_order(backend):
-    """From the left, the first product has 16 elements, and overflows."""
+    """From left to right, the first product would have 16 elements, and overflow."""
     x = pg.full((4, 1), 1e30)
     y = pg.full((1, 4), 1e30)
     z = pg.full((4, 1), 1e-30)

@@ -42,7 +42,7 @@ cases = pytest.mark.parametrize(
 
 
 def seen(x, window, before, places, *, strides=None, dilations=1, **_):
-    """Return what each window sees, by kernel position; masked where it is padding."""
+    """Return the elements of each window by kernel position; padding is masked."""
     n = x.ndim - 2
     window = np.broadcast_to(window, n)
     strides = window if strides is None else np.broadcast_to(strides, n)
@@ -385,7 +385,7 @@ def test_float16_is_averaged_in_float32(backend):
 
 
 def test_padding_beyond_what_kernels_count(backend):
-    """The places would be numbers of more than 32 bits."""
+    """The positions would need more than 32 bits."""
     with pytest.raises(ValueError, match=r"span less than 2\*\*31 elements"):
         pg.max_pool(np.ones((1, 2, 2, 1), "f"), 1, strides=2**30, pad=2**40)
 
@@ -442,7 +442,7 @@ def test_errors(given, message, backend):
         pg.max_pool(x, **given)
 
 
-def test_errors_of_the_others(backend):
+def test_errors_of_other_ops(backend):
     with pytest.raises(
         ValueError, match="pool: pooling_type 'min': use 'max' or 'avg'"
     ):

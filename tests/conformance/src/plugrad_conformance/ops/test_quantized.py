@@ -1,4 +1,4 @@
-"""Convolutions and products of bytes: exactly NumPy's sums and roundings; errors."""
+"""Int8 convolutions and products: exactly NumPy's sums and rounding; errors."""
 
 import re
 
@@ -13,7 +13,7 @@ quantized = pg.quantized
 
 
 def drawn(dtype, shape):
-    """Return integers of which many are the least and the greatest of a dtype."""
+    """Return integers, many of which are the smallest or the largest of a dtype."""
     limits = np.iinfo(dtype)
     inner = RNG.integers(limits.min, limits.max + 1, shape)
     ends = RNG.choice([limits.min, limits.max], shape)
@@ -172,7 +172,7 @@ def test_the_gradient_in_the_scale_is_the_sum(backend):
     np.testing.assert_array_equal(found.numpy(), expected.astype(np.float32))
 
 
-# A backend may keep weights in a form of its own, from one call to the next.
+# A backend may cache weights in its own layout between calls.
 
 OPS = {"conv2d": (1, 2, 3, 5), "depthwise_conv2d": (1, 2, 5, 1), "matmul": (5, 20)}
 
@@ -182,7 +182,7 @@ def run(op, x, w):
 
 
 def sums(op, x, w):
-    """Return what ``run`` returns, by NumPy."""
+    """Return the result of ``run``, computed by NumPy."""
     if op == "matmul":
         return x.astype(np.int32) @ w.astype(np.int32)
     w = w[..., 0] if op == "depthwise_conv2d" else w
@@ -222,7 +222,7 @@ def test_weights_that_are_assigned(op, backend):
 
 @pytest.mark.parametrize("op", OPS)
 def test_weights_in_memory_of_others(op, backend):
-    """They may write to it, if the backend shares it."""
+    """The owner may write to the memory if the backend shares it."""
     require_dtypes(backend, "int8", "uint8")
     x, w, _ = operands(op)
     v = pg.asarray(w, copy=False)
@@ -233,7 +233,7 @@ def test_weights_in_memory_of_others(op, backend):
 
 @pytest.mark.parametrize("op", OPS)
 def test_weights_that_are_results(op, backend):
-    """Their memory is used again, for others."""
+    """The memory of results is reused for other arrays."""
     require_dtypes(backend, "int8", "uint8")
     x, w, other = operands(op)
     for number in range(8):

@@ -197,7 +197,7 @@ OPS = {
 
 @pytest.mark.parametrize("op", OPS)
 def test_fewer_numbers_are_the_first_of_many(op):
-    """Sizes of chunks do not show, and a shape is only a shape."""
+    """The result depends neither on chunk sizes nor on the shape."""
     n = (1 << 17) + 1
     many = OPS[op](n, seed=5).numpy()
     np.testing.assert_array_equal(OPS[op](99, seed=5).numpy(), many[:99])
@@ -316,7 +316,7 @@ DRAWS = {
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("row", DRAWS)
 def test_distributions(row, dtype, backend):
-    """Kolmogorov and Smirnov's test at 0.001, and the first two moments."""
+    """Kolmogorov-Smirnov test at level 0.001, and the first two moments."""
     require_dtypes(backend, dtype)
     draw, cdf, (mean, variance) = DRAWS[row]
     y = draw(dtype=dtype, seed=9)
@@ -332,7 +332,7 @@ def test_distributions(row, dtype, backend):
 
 
 def fair(counts, chances=None):
-    """Pearson's test: more than 5 standard deviations above the mean is no chance."""
+    """Pearson's chi-squared test: fail above the mean plus 5 standard deviations."""
     counts = np.asarray(counts)
     chances = np.full(len(counts), 1 / len(counts)) if chances is None else chances
     expected = np.asarray(chances) * counts.sum()
@@ -603,7 +603,7 @@ def test_multinomial_has_no_gradient(backend):
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("normalized", [False, True])
 def test_decomposition_of_multinomial(dtype, normalized):
-    """Equal to the last sample: nothing is rounded that may be rounded otherwise."""
+    """Every sample agrees: no step depends on how a backend rounds."""
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(50, 17)).astype(dtype)
     logits = abs(logits) if normalized else logits

@@ -1,11 +1,12 @@
-"""Ops against NumPy on random shapes, dtypes, layouts and values; a row is an op.
+"""Compares ops with NumPy on random shapes, dtypes, layouts and values; a row is an op.
 
-Shapes have up to five axes, sizes 0 and 1 among them; arrays come in C and Fortran
-order, transposed, broadcast and turned round, and the backend gets them as they are
-where it can take that; values include NaN, infinities, and the ends of integers. Few
-examples a row, and always the same, unless ``--all`` is given.
+Shapes have up to five axes, with sizes from 0. Arrays are in C or Fortran order,
+transposed, broadcast or reversed; the backend gets them without a copy if it supports
+that. Values include NaN, infinities, and the limits of integers. There are few examples
+for each row, and always the same, unless ``--all`` is given.
 
-Below it, the elementary functions and their derivatives over all magnitudes of float32.
+The second part tests the elementary functions and their derivatives over all magnitudes
+of float32.
 """
 
 import math
@@ -40,18 +41,18 @@ class Row:
 
     Attributes:
         op: The public function.
-        reference: Takes arrays, and the attributes by name.
-        kinds: Of dtypes, as NumPy abbreviates them, but "d" is "f" without float16.
-        count: How many tensors it takes; their shapes broadcast.
+        reference: The NumPy function of arrays, and of the attributes by name.
+        kinds: The dtype kinds, abbreviated as in NumPy; "d" is "f" without float16.
+        count: The number of tensors; their shapes broadcast.
         attrs: Draws the attributes: a function of ``draw`` and of a shape.
-        ulp: How far floating results may be from the reference in float64; EXACT,
-            where nothing is rounded or only once; SUMS, where that depends on sizes.
+        ulp: The largest distance of floating results from the reference in float64;
+            EXACT if at most the result is rounded; SUMS if it depends on the sizes.
         shapes: Draws the shapes, if they need not broadcast.
-        result: The dtype, if it is not that of the arguments: "bool" or "int32";
-            "float" for functions that make float32 of integers; "sum" for those that
-            make at least 32 bits of them; "parts" for real ones of complex ones.
-        values: Which kinds of values to draw.
-        name: Instead of the name of the op.
+        result: The dtype of the result if it differs from that of the arguments: "bool"
+            or "int32"; "float": integers become float32; "sum": integers get at least
+            32 bits; "parts": complex numbers become real.
+        values: The kinds of values to draw.
+        name: The name of the row, if it is not the name of the op.
 
     """
 
@@ -252,7 +253,7 @@ def key(draw, shape):
 
 
 def float_or(function):
-    """Return a function of float64, whatever the argument is."""
+    """Return the function with its argument converted to float64."""
     return lambda *xs: function(*(x.astype(np.float64) for x in xs))
 
 
@@ -262,7 +263,7 @@ def divided(function):
 
 
 def index_of(extremum):
-    """Return argmax or argmin that passes over NaN; 0 where there is nothing else."""
+    """Return argmax or argmin that ignores NaN; 0 if all elements are NaN."""
 
     def reference(x, axis, keepdims):
         best = extremum.reduce(x, axis=axis, keepdims=True)
@@ -759,7 +760,7 @@ FUNCTIONS = [
     Function(pg.tan, np.tan, lambda x: 1 / np.cos(x) ** 2),
     Function(pg.tanh, np.tanh, lambda x: 1 / np.cosh(x) ** 2),
 ]
-# What a float32 slope may lose where it is made of the value: tanh' is 1 - tanh².
+# The error of a float32 slope that is computed from the value: tanh' is 1 - tanh².
 SLOPE = {"rtol": 1e-5, "atol": 1e-6}
 
 

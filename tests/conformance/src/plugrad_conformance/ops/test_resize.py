@@ -34,7 +34,7 @@ def place(i, old, new, align_corners=False, half_pixel_centers=False):
 
 @functools.cache
 def linear(old, new, **options):
-    """Return what each old pixel counts in each new one, as a matrix."""
+    """Return the weight of each old pixel in each new pixel, as a matrix."""
     shares = np.zeros((new, old))
     for i in range(new):
         v = min(max(place(i, old, new, **options), 0), old - 1)
@@ -148,9 +148,9 @@ def test_nothing_is_done_to_images_of_the_right_size(backend):
 
 @pytest.mark.parametrize("without", ["none", "ResizeBilinear"])
 def test_infinite_and_huge_pixels(without, backend):
-    """Only new pixels between it and others notice an infinite one; nothing overflows.
+    """An infinite pixel affects only the new pixels next to it; nothing overflows.
 
-    So that it is not NaN there where it lies.
+    At the infinite pixel itself, the result is infinite and not NaN.
     """
     x = np.array([1, np.inf, 2, np.nan, 3, -np.inf], "float32").reshape(1, 1, 6, 1)
     huge = np.array([3e38, -3e38], "float32").reshape(1, 2, 1, 1)
@@ -164,7 +164,7 @@ def test_infinite_and_huge_pixels(without, backend):
 
 
 def test_infinite_cotangents_stay_in_their_place(backend):
-    """The gradient adds what was read, and multiplies nothing by zero."""
+    """The gradient sums over the pixels that were read; it never multiplies by zero."""
     dy = np.zeros((1, 1, 11, 1), "float32")
     dy[0, 0, 4], dy[0, 0, 9] = np.inf, np.nan
     f = lambda x: pg.image.resize_bilinear(x, (1, 11), **ALIGN)
@@ -173,7 +173,7 @@ def test_infinite_cotangents_stay_in_their_place(backend):
 
 
 def test_places_are_exact(backend):
-    """No place is rounded: multiples of the scale meet the pixels where they should."""
+    """Coordinates are not rounded: multiples of the scale lie exactly on pixels."""
     for old, new in ((3, 9), (7, 49), (49, 7), (100, 300), (23, 161)):
         x = np.arange(old).reshape(1, old, 1, 1)
         y = pg.image.resize_nearest_neighbor(x, (new, 1)).numpy().ravel()
@@ -218,7 +218,7 @@ def test_strings_are_resized(backend):
 
 
 def shown(image, y, x, method, fill):
-    """Return what an image shows at a place on it."""
+    """Return the interpolated value of an image at a coordinate."""
     h, w, _ = image.shape
     if not (0 <= y <= h - 1 and 0 <= x <= w - 1):
         return np.full(image.shape[2], fill)
@@ -282,7 +282,7 @@ def test_crops(boxes, shape, size, method, fill, backend):
 
 
 def test_a_box_of_everything_is_the_image_whatever_the_size(backend):
-    """The last step is on the last pixel: rounding does not push it outside."""
+    """The last coordinate is the last pixel: rounding does not move it outside."""
     for n in (*range(1, 30), 97, 200, 1000):
         x = np.full((1, n, n, 1), 2.0, "float32")
         box = np.array([[0, 0, 1, 1], [1, 1, 0, 0]], "float32")
@@ -296,7 +296,7 @@ def test_a_box_of_everything_is_the_image_whatever_the_size(backend):
 
 
 @pytest.mark.parametrize("decompose", [False, True])
-def test_other_pixels_have_no_say_on_a_pixel(decompose, backend):
+def test_on_a_pixel_other_pixels_do_not_count(decompose, backend):
     x = np.array([1, np.inf, 2, np.nan, 3], "float32").reshape(1, 1, 5, 1)
     with decomposed("CropAndResize") if decompose else pg.use_backend(backend):
         y = pg.image.crop_and_resize(x, [[0, 0, 0, 1]], [0], (1, 5)).numpy()
@@ -325,7 +325,7 @@ def test_gradients_of_crops(boxes, shape, size, backend):
 
 
 def test_the_derivative_of_boxes_on_pixels(backend):
-    """A ramp is smooth everywhere, on pixels and on the last one too."""
+    """A ramp is smooth everywhere, even on pixels and on the last pixel."""
     ramp = 3.0 * np.arange(5).reshape(1, 5, 1, 1) + np.arange(4).reshape(1, 1, 4, 1)
     f = lambda boxes: pg.image.crop_and_resize(ramp, boxes, [0], (5, 4))
     dy = RNG.normal(size=(1, 5, 4, 1))
@@ -363,7 +363,7 @@ def test_images_that_do_not_exist():
 
 
 def outside(v, size, mode):
-    """Return a coordinate and its slope, so that a neighbour is one further on."""
+    """Return the coordinate in the image to which a mode maps ``v``."""
     if mode == "reflect":
         v = v % (2 * size)
         return min(max(min(v, 2 * size - 1 - v), 0), size - 1)
@@ -512,7 +512,7 @@ ON_LARGE = [
 
 @pytest.mark.parametrize(("kernel", "op"), ON_LARGE, ids=lambda v: str(v)[:20])
 def test_images_that_are_cut_into_parts(kernel, op, backend):
-    """A kernel may work in parts; they meet."""
+    """If a kernel works in parts, the parts fit together."""
     y = op(LARGE_IMAGES)
     f = lambda x: op(x)
     dy = pg.asarray(RNG.normal(size=y.shape).astype("float32"))

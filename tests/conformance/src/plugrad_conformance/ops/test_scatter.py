@@ -1,4 +1,4 @@
-"""Reading and writing at places: values against loops, gradients, decompositions."""
+"""Reading and writing at indices: values, gradients, decompositions, errors."""
 
 import contextlib
 
@@ -28,7 +28,7 @@ EACH = pytest.mark.parametrize(("shape", "places"), PLACES, ids=str)
 
 
 def parts(shape, places):
-    """Return the places as an array, and the shape of what stands there."""
+    """Return the indices as an array, and the shape of the updates."""
     places = np.asarray(places)
     return places, places.shape[:-1] + shape[places.shape[-1] :]
 
@@ -371,13 +371,13 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("call", ELSEWHERE.values(), ids=ELSEWHERE)
-def test_nor_is_it_where_these_are_parts(call, backend):
+def test_an_index_out_of_range_in_composed_ops(call, backend):
     with pytest.raises(IndexError):
         call().numpy()
 
 
 @pytest.mark.parametrize("call", ELSEWHERE.values(), ids=ELSEWHERE)
-def test_nor_is_it_in_a_decomposition(call):
+def test_an_index_out_of_range_in_a_decomposition(call):
     with decomposed("GatherNd", "ScatterNd"), pytest.raises(IndexError, match="_nd: "):
         call()
 

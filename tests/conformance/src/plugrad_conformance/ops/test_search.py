@@ -1,4 +1,4 @@
-"""Places in what is sorted, distinct elements, elements on a condition."""
+"""Binary search, distinct elements, and elements that fulfil a condition."""
 
 import numpy as np
 import plugrad as pg
@@ -76,7 +76,7 @@ def test_places_row_by_row(side, backend):
     assert pg.searchsorted(x, v[:, :, :0], side=side).shape == (2, 3, 0)
 
 
-def test_places_of_much(backend):
+def test_places_in_large_arrays(backend):
     x = row(3000, "float32")
     v = RNG.normal(size=9000).astype(np.float32) * 3000
     v[:2] = np.nan, np.inf
@@ -172,7 +172,7 @@ def test_unique(in_order, dtype, shape, backend):
         same(parts.counts, counts)
 
 
-def test_unique_of_much_and_of_a_number(backend):
+def test_unique_of_large_arrays_and_of_a_scalar(backend):
     x = RNG.integers(0, 1000, size=20_000).astype(np.float32)
     values, first, inverse, counts = (y.numpy() for y in pg.unique_all(x))
     _, at = np.unique(x, return_index=True)

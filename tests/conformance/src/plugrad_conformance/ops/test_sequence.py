@@ -1,4 +1,4 @@
-"""Recurrent layers and attention: against NumPy, gradients at both orders, errors."""
+"""Recurrent layers and attention, compared with NumPy; gradients, errors."""
 
 import math
 
@@ -19,7 +19,7 @@ def sigmoid(x):
 
 
 def long_lstm(reverse, x, weight_ih, weight_hh, *more):
-    """Return what PyTorch's LSTM does, with its order of gates."""
+    """Return the result of PyTorch's LSTM, with its order of gates."""
     *biases, h, c = more
     found = {}
     order = range(len(x))
@@ -32,7 +32,7 @@ def long_lstm(reverse, x, weight_ih, weight_hh, *more):
 
 
 def long_gru(reverse, x, weight_ih, weight_hh, bias_ih, bias_hh, h):
-    """Return what PyTorch's GRU does, with its order of gates."""
+    """Return the result of PyTorch's GRU, with its order of gates."""
     found = {}
     order = range(len(x))
     for t in reversed(order) if reverse else order:
@@ -92,7 +92,7 @@ def test_optional_arguments_of_recurrent_layers_are_0(layer, left_out, backend):
 @REVERSE
 @pytest.mark.parametrize("sizes", SEQUENCES, ids=str)
 def test_gradients_of_recurrent_layers(layer, reverse, sizes, backend):
-    """Of the kernels in float32, beside those of their parts in float64."""
+    """Compare gradients of the kernels in float32 with decompositions in float64."""
     op, *_ = LAYERS[layer]
 
     def gradients(given):

@@ -354,6 +354,6 @@ def test_as_many_axes_as_numpy_has(name, axes, backend):
     ],
 )
 def test_one_axis_more_than_numpy_has(make, backend):
-    """It is refused, if not by the backend then when the values are wanted."""
+    """It is refused by the backend, or at the latest when the values are read."""
     with pytest.raises(ValueError, match="64"):
         make().numpy()

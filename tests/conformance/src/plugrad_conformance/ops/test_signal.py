@@ -1,4 +1,4 @@
-"""Windows, frames and short-time transforms: against loops, gradients, inverses."""
+"""Windows, frames and short-time transforms: values, gradients, inverses, errors."""
 
 import numpy as np
 import plugrad as pg

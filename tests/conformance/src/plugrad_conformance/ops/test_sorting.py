@@ -1,4 +1,4 @@
-"""Order: the largest elements, sorting, and what is found by rank."""
+"""The largest elements, sorting, quantiles and medians."""
 
 import numpy as np
 import plugrad as pg
@@ -30,7 +30,7 @@ def sample(shape, dtype):
 
 
 def order(x, axis=-1, descending=False):
-    """Return NumPy's stable order; what descends is what ascends, turned twice."""
+    """Return NumPy's stable order; descending order reverses the array twice."""
     if not descending:
         return np.argsort(x, axis, kind="stable")
     turned = np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
@@ -105,7 +105,7 @@ def test_long_rows_with_many_ties(dtype, backend):
 
 
 def test_every_float32_has_its_place(backend):
-    """Bit patterns from all over, of both signs, denormal ones too."""
+    """Bit patterns of all magnitudes and both signs, including denormal numbers."""
     bits = RNG.integers(0, 2**32, size=50_000, dtype=np.uint32)
     x = np.concatenate([bits, [0, 1, 2**31, 2**31 + 1]]).astype(np.uint32)
     x = x.view(np.float32)
@@ -132,7 +132,7 @@ def test_nan_counts_as_the_greatest(backend):
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_zeros_of_both_signs_are_equal(dtype, descending, axis, backend):
-    """They stay in order, as ``argsort`` says."""
+    """Their order does not change, according to ``argsort``."""
     require_dtypes(backend, dtype)
     rng = np.random.default_rng(0)
     values = np.array([-0.0, 0.0, 1, -1, np.nan, np.inf], dtype)
@@ -248,7 +248,7 @@ def test_gradients_of_one_row_and_of_nothing(backend):
     assert dx.tolist() == [0, 0]
 
 
-def test_of_equal_elements_the_one_in_place_has_the_gradient(backend):
+def test_the_gradient_goes_to_the_equal_element_that_is_sorted_there(backend):
     x = pg.asarray([1.0, 3.0, 1.0, 3.0])
     dy = pg.asarray([1.0, 2.0, 3.0, 4.0])
     assert pg.grad(pg.sort)(x, dy=dy).tolist() == [1, 3, 2, 4]

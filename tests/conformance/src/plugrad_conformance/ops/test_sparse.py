@@ -141,7 +141,7 @@ def test_places_are_counted_beyond_32_bits(missing):
 
 
 def filled(indices, values, rows, default):
-    """Go row by row."""
+    """Fill empty rows one by one."""
     at = []
     y = []
     empty = []

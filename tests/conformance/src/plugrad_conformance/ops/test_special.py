@@ -259,7 +259,7 @@ HIGH_ORDERS = {
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", HIGH_ORDERS)
 def test_high_orders_of_polygamma(n, dtype, backend):
-    """Up to the largest and the smallest normal numbers, for which powers underflow."""
+    """The arguments reach the limits of normal numbers, where powers underflow."""
     for _ in supported_dtypes([dtype]):
         found = run(lambda x: pg.polygamma(x, n), np.asarray(PLACES, dtype))
         with np.errstate(over="ignore"):

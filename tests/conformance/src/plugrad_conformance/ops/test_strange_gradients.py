@@ -1,4 +1,4 @@
-"""Derivatives at zeros, infinities and NaN: the same by vjp and by jvp."""
+"""Derivatives at zeros, infinities and NaN agree between vjp and jvp."""
 
 import math
 
@@ -74,7 +74,7 @@ def test_the_derivative_of_step_is_0_everywhere(alpha, backend):
 
 @pytest.mark.parametrize("name", ["relu", "relu6", "clip", "hard_sigmoid"])
 def test_an_infinite_cotangent_does_not_leak(name, backend):
-    """What a limit cuts off stays 0, also times infinity."""
+    """The derivative of a saturated part stays 0, even times infinity."""
     x = pg.asarray([-9.0, 9.0, 0.25])
     _, pullback = pg.vjp(ACTIVATIONS[name][0], x)
     dx = pullback(pg.full((3,), INF))[0].tolist()

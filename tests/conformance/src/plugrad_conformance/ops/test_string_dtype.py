@@ -1,4 +1,4 @@
-"""The dtype ``plugrad.string``: what becomes of text, and which ops take it."""
+"""The dtype ``plugrad.string``: conversion of text, and the ops that accept it."""
 
 import operator
 
@@ -61,7 +61,7 @@ def test_a_tensor_keeps_what_it_was_given(backend):
     assert x.tolist() == [b"a", b"b"]
 
 
-def test_it_reads_well(x):
+def test_repr_of_text(x):
     assert repr(x[:2]) == (
         f"Tensor([b'b', b'\\xc3\\xa4\\x00'], dtype=string, backend={x.backend!r})"
     )
@@ -254,7 +254,7 @@ def test_a_backend_may_have_none():
 
 
 def test_a_backend_leaves_strings_to_its_host():
-    """It keeps them as they are, and its kernels decline them."""
+    """The backend stores strings unchanged, and its kernels decline them."""
 
     def declining(kernel):
         def call(*inputs, **attrs):

@@ -38,7 +38,7 @@ def test_gelu_by_tanh_in_the_tail(x, backend):
 
 
 def test_gradients_from_inputs(backend):
-    """From the outputs they would be 0 where those round to 1."""
+    """Computed from the outputs, they would be 0 where the outputs round to 1."""
     for name, x, slope in (
         ("SigmoidGrad", [0.0, 17.0, -60.0], [0.25, 4.1399374e-08, 8.7565108e-27]),
         ("TanhGrad", [0.0, 9.2, -30.0], [1.0, 4.0835858e-08, 3.5026043e-26]),

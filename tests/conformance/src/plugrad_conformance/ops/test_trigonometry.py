@@ -150,7 +150,7 @@ def test_complex_decompositions(kernel):
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("kernel", ["Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"])
 def test_complex_inverse_decompositions(kernel, dtype):
-    """On both sides of cuts, which zeros tell apart, next to the poles, far away."""
+    """On both sides of branch cuts (signed zeros), next to the poles, far away."""
     (row,) = [row for row in ROWS if row.kernel == kernel]
     part = np.array([0, 1e-9, 1e-4, 0.3, 1, 1 + 1e-5, 1.5, 1e6, 1e15, math.inf])
     part = np.concatenate([part, -part]).astype(np.finfo(dtype).dtype)

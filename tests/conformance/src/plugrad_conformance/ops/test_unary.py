@@ -286,7 +286,7 @@ COMPLEX = [
 
 @pytest.mark.parametrize(("op", "reference"), COMPLEX, ids=lambda f: f.__name__)
 def test_complex_values_and_gradients(op, reference):
-    """On cpu: the others have no sign and no rounding of complex numbers."""
+    """Runs on cpu only: other backends lack sign and rounding of complex numbers."""
     rng = np.random.default_rng(0)
     draw = lambda: rng.normal(size=50) + 1j * rng.normal(size=50)
     z = 2 * draw()
@@ -334,7 +334,7 @@ def test_complex_numbers_that_are_not_finite(backend):
 
 
 @pytest.mark.parametrize("z", [complex(NAN, 1), complex(1, NAN), complex(0.6, NAN)])
-def test_the_logarithm_of_no_number_is_none(z, backend):
+def test_the_logarithm_of_nan_is_nan(z, backend):
     check.require_dtypes(backend, "complex64")
     for op, x in ((pg.log, z), (pg.log1p, z - 1)):
         y = op(pg.asarray(x, dtype="complex64")).numpy()

@@ -1,4 +1,4 @@
-"""``vmap`` of every kernel equals the kernel run for one example after the other."""
+"""``vmap`` of every kernel equals the kernel run on each example separately."""
 
 import numpy as np
 import plugrad as pg
@@ -18,7 +18,7 @@ def run(name, inputs):
 
 
 def examples(name):
-    """Return the inputs of each example: all right, and different if possible."""
+    """Return the inputs of each example: all valid, and different if possible."""
     inputs, found = RIGHT[name].inputs, []
     for i in range(EXAMPLES):
         other = [varied(x, i) for x in inputs]
@@ -31,7 +31,7 @@ def examples(name):
 
 
 def varied(x, i):
-    """Return another input of the same shape: larger numbers, or others in turn."""
+    """Return a different input of the same shape: larger or rotated values."""
     if x is None or x.dtype.kind in "fc":
         return x if x is None else (x * (1 + 0.25 * i)).astype(x.dtype)
     return np.roll(x, i, axis=-1) if x.ndim else x

@@ -1,6 +1,6 @@
 """``trunc``, ``copysign``, ``hypot`` and ``exp2`` over the whole range of each dtype.
 
-Each test runs on the backend, and on one without the kernel of the op, by the parts.
+Each test runs on the backend, and on a copy without the kernel, by its decomposition.
 """
 
 import math
@@ -51,7 +51,7 @@ def of_both_signs_and_near(dtype):
 
 
 def results(op, kernel, *xs):
-    """Yield what the op gives by its kernel, and by its parts."""
+    """Yield the results of the op by its kernel and by its decomposition."""
     yield op(*map(pg.asarray, xs)).numpy()
     with decomposed(kernel):
         yield op(*map(pg.asarray, xs)).numpy()

@@ -1,6 +1,6 @@
 """How the golden cases reach the ops of ``cumulative``.
 
-TensorFlow.js has weights without elements for none, and counts in their dtype.
+TensorFlow.js passes empty weights if there are none, and counts in their dtype.
 """
 
 import plugrad as pg

@@ -11,7 +11,7 @@ def matmul(a, b, transposeA=False, transposeB=False):
 
 
 def norm(x, ord="euclidean", axis=None, keepDims=False):
-    """Two axes are those of a matrix; other numbers of them those of vectors."""
+    """Two axes select a matrix norm, any other number of axes a vector norm."""
     if isinstance(axis, list) and len(axis) == 2:
         matrix = "fro" if ord in ("euclidean", "fro") else ord
         return pg.linalg.matrix_norm(x, keepdims=keepDims, ord=matrix)

@@ -4,7 +4,7 @@ import plugrad as pg
 
 
 def qr(x, fullMatrices=False):
-    """Full matrices are a mode."""
+    """The flag for full matrices is the argument ``mode`` in plugrad."""
     return pg.linalg.qr(x, mode="complete" if fullMatrices else "reduced")
 
 

@@ -4,7 +4,7 @@ import plugrad as pg
 
 
 def batch_norm(x, mean, variance, offset=None, scale=None, varianceEpsilon=1e-3):
-    """The op and the kernel of TensorFlow.js have the same names in another order."""
+    """The op and the kernel of TensorFlow.js order the same arguments differently."""
     return pg.batch_norm(x, mean, variance, offset, scale, epsilon=varianceEpsilon)
 
 

@@ -37,7 +37,7 @@ def pool(
 
 
 def max_pool_3d(x, *given):
-    """Leave it to the rank of ``x`` how many axes there are, unless it is none."""
+    """The rank of ``x`` gives the number of spatial axes, unless ``x`` is a scalar."""
     return pg.max_pool(x, **options(*given))
 
 

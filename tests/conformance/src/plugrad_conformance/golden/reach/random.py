@@ -1,14 +1,14 @@
 """How the golden cases reach the ops of ``random``.
 
-Seeds of TensorFlow.js may be fractions; ours are whole. Multinomial has its samples
-drawn by the op: the kernel takes the noise.
+Seeds of TensorFlow.js may be fractions; ours are integers. The op draws the samples of
+Multinomial; the kernel gets the random numbers as an input.
 """
 
 import plugrad as pg
 
 
 def multinomial(logits, numSamples, seed=None, normalized=False):
-    """The kernel has two axes, as the op may have."""
+    """The kernel requires two axes, which the op accepts as well."""
     seed = None if seed is None else int(seed * 100)
     return pg.random.multinomial(logits, numSamples, seed=seed, normalized=normalized)
 

@@ -9,7 +9,7 @@ def options(alignCorners=False, halfPixelCenters=False):
 
 
 def grad(kernel):
-    """Reach the transpose of a resizing; its size is that of ``dy``."""
+    """Reach the transpose of a resizing; ``dy`` has the new size."""
     return lambda images, dy, size, **given: pg.run_kernel(
         kernel, [images, dy], options(**given)
     )

@@ -1,1 +1,1 @@
-"""One right call of each kernel, by family: small, with attributes as a user's."""
+"""One small valid call of each kernel, by family, with attributes in a user's form."""

@@ -1,4 +1,4 @@
-"""Valid calls of blocks of space, moved."""
+"""Valid calls of kernels that move blocks of space to depth or batch."""
 
 from .. import call, floats
 

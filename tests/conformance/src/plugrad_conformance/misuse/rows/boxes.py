@@ -1,4 +1,4 @@
-"""Valid calls of what chooses boxes and classes."""
+"""Valid calls of kernels that choose boxes and classes."""
 
 import numpy as np
 

@@ -2,7 +2,7 @@
 
 from .. import call, floats
 
-# What an infinite factor gives with the padding: nothing, or NaN.
+# An infinite factor times the padding may count as 0 or be NaN.
 _OPEN = {"undefined": "values (inf|nan)"}
 _2D = {"strides": (1, 2), "pad": "same", **_OPEN}
 _3D = {**_OPEN, "strides": 1, "pad": [(1, 0), (0, 0), (0, 1)], "dilations": (1, 2, 1)}

@@ -1,4 +1,4 @@
-"""Valid calls of what makes tensors, and of ``Cast``."""
+"""Valid calls of kernels that create tensors, and of ``Cast``."""
 
 from .. import call, floats
 

@@ -1,4 +1,4 @@
-"""A right call of Einstein summation."""
+"""A valid call of Einstein summation."""
 
 from .. import call, floats
 

@@ -1,4 +1,4 @@
-"""Valid calls of what reads and adds up slices by index."""
+"""Valid calls of kernels that read and add up slices by index."""
 
 from .. import call, floats, ints
 

@@ -1,4 +1,4 @@
-"""Valid calls of kernels of images."""
+"""Valid calls of image kernels."""
 
 from .. import call, floats, ints
 

@@ -1,4 +1,4 @@
-"""Valid calls of divisors of integers."""
+"""Valid calls of the greatest common divisor and similar kernels."""
 
 from .. import call, ints
 

@@ -12,8 +12,8 @@ _X2 = (2, 5, 6, 3)
 _Y2 = (2, 6, 3, 3)
 _X3 = (2, 3, 4, 5, 6)
 _Y3 = (2, 2, 4, 5, 6)
-# Inputs whose maxima are the last in each window, and these. Of other maxima a backend
-# may say what it likes.
+# Inputs whose maxima are the last in each window, and these maxima. For other maxima,
+# the result is not defined.
 _RISING = {
     shape: np.arange(math.prod(shape), dtype="f").reshape(shape) for shape in (_X2, _X3)
 }

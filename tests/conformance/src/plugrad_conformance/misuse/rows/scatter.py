@@ -1,4 +1,4 @@
-"""Valid calls of what reads and writes at places of several coordinates."""
+"""Valid calls of kernels that read and write at multi-dimensional indices."""
 
 from .. import call, floats, ints
 

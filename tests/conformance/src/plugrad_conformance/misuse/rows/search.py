@@ -1,4 +1,4 @@
-"""Valid calls of what finds elements."""
+"""Valid calls of kernels that find elements."""
 
 import numpy as np
 

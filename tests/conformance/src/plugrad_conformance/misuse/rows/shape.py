@@ -1,4 +1,4 @@
-"""Valid calls of what changes shapes and moves elements."""
+"""Valid calls of kernels that change shapes and move elements."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Valid calls of what puts elements in order."""
+"""Valid calls of sorting kernels."""
 
 from .. import call, floats
 
