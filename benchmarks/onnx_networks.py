@@ -134,7 +134,7 @@ class Network:
         return self.quantize(self.node(op, self.real(x), **attrs), x, self.zeros[x])
 
     def model(self, x: str, shape: Sequence[int], classes: int = 1000) -> Any:
-        """Return the model of a classifier of images."""
+        """Return the model of an image classifier that ends with this network."""
         y = self.node("Flatten", self.node("GlobalAveragePool", self.real(x)))
         w = self.constant(self.weights(classes, self.channels[x]))
         bias = self.constant(np.zeros(classes, np.float32))

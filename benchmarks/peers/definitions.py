@@ -1,7 +1,8 @@
 """The workloads: the computation and the data of each, the same for all contestants.
 
-All arrays are float32 of seed 0, images are NHWC. This module draws all random numbers
-once, and writes them to a file for every contestant, so that results are comparable.
+Arrays are float32, drawn with seed 0; images are NHWC. This module draws all random
+numbers once, and writes them to a file for every contestant, so that results are
+comparable.
 """
 
 from __future__ import annotations

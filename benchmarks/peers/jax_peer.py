@@ -249,8 +249,8 @@ def _(x: Array, **weights: Array) -> Case:
     gradient = jax.grad(lambda p: (block(p, x) ** 2).mean())
 
     def gradients(p: dict[str, Array]) -> list[Array]:
-        found = gradient(p)  # sorted by name
-        return [found[name] for name in weights]
+        by_name = gradient(p)  # sorted by name
+        return [by_name[name] for name in weights]
 
     return compiled(gradients, weights)
 

@@ -61,7 +61,7 @@ class _Vectors:
         return -(-self.lengths[name] // self.here.size)
 
     def join(self, leaves: list[Tensor]) -> dict[str, Tensor]:
-        """Return the padded vectors."""
+        """Join leaves to one padded vector for each dtype."""
         found = {}
         for name, length in self.lengths.items():
             parts = [x.reshape(-1) for x in leaves if str(x.dtype) == name]

@@ -221,8 +221,9 @@ class Checkpoints:
 
         Raises:
             FileNotFoundError: There is no checkpoint.
-            CheckpointError: The checkpoint is damaged (without ``step``: all are), or
-                it belongs to another model; the message lists the differences.
+            CheckpointError: The checkpoint is damaged, or, without ``step``, all
+                checkpoints are; or the checkpoint belongs to another model, and the
+                message lists the differences.
 
         """
         if step is not None:
@@ -296,8 +297,8 @@ class Checkpoints:
             raise _damaged(path, f"format {body.get('format')} is unknown")
         wrong = [name for name, fits in PARTS.items() if not fits(body.get(name))]
         if wrong or body["step"] != step:
-            about = f"its {wrong[0]}" if wrong else f"step {body['step']}"
-            raise _damaged(path, f"{about} differs from what save writes: step {step}")
+            entry = f"its {wrong[0]}" if wrong else f"step {body['step']}"
+            raise _damaged(path, f"{entry} is not what save writes for step {step}")
         return dict(body)
 
     def _read_checked(self, step: int) -> tuple[dict[str, Any], dict[str, pg.Tensor]]:

@@ -139,8 +139,8 @@ def evaluate(
     Args:
         metrics: ``metrics(params, batch)`` returns means over the batch by name.
         params: The parameters.
-        batches: The batches of one epoch. The examples of a ``Padded`` batch are those
-            of its mask.
+        batches: The batches of one epoch. Of a ``Padded`` batch, only the examples in
+            its mask count.
 
     Returns:
         The means.

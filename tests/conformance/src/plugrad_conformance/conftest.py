@@ -1,4 +1,4 @@
-"""Runs the tests on backends (``fixtures``), with fixed random numbers for each test."""
+"""Runs the tests on backends (``fixtures``), with fixed random numbers for each."""
 
 from __future__ import annotations
 

@@ -386,7 +386,10 @@ def dynamic_quantize_lstm(
 
 @op("QuantizedGates", domain="plugrad", reads=(0, 1, 2, 3))
 def gate_weights(w: Value, r: Value, w_zero: Value, r_zero: Value) -> Value:
-    """Return int8 weights, four per direction; passes insert this op."""
+    """Return four arrays per direction, int8 weights and zero points.
+
+    A pass inserts this op, which runs once.
+    """
     found: list[Value] = []
     for i in range(w.shape[0]):
         for v, zero in ((w, w_zero), (r, r_zero)):

@@ -27,7 +27,7 @@ def check(y, expected, dtype):
         np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-7)
 
 
-def joined(real, imag):
+def join_parts(real, imag):
     """Return complex numbers; a product with 1j would make NaN."""
     z = np.empty(np.shape(real), complex)
     z.real, z.imag = real, imag
@@ -42,7 +42,7 @@ def test_logarithms(op, base, dtype, backend):
     with np.errstate(all="ignore"):
         logs = np.log(np.asarray(Z))
     scale = math.log(base)
-    check(op(pg.asarray(z)), joined(logs.real / scale, logs.imag / scale), dtype)
+    check(op(pg.asarray(z)), join_parts(logs.real / scale, logs.imag / scale), dtype)
     if dtype == "complex128":
         check_complex_gradients(op, np.asarray([1 + 2j, -3 + 0.5j]))
 

@@ -480,7 +480,7 @@ def test_the_unit_transform_changes_nothing(mode, backend):
 
 
 def test_the_derivative_of_the_unit_transform(backend):
-    """It is a gradient to start from: slopes are towards the next pixel, not zero."""
+    """On a pixel, the slope towards the next pixel is used, so it is not zero."""
     ramp = np.arange(16.0).reshape(1, 4, 4, 1)
     f = lambda t: pg.sum(
         pg.image.transform(ramp, t, interpolation="bilinear", fill_mode="nearest")
