@@ -232,7 +232,7 @@ def _activation(node: Node, known: KnownValues) -> dict[str, Any] | None:
 
 
 def _fuse_activations(graph: Graph, known: KnownValues, report: Report) -> None:
-    """Fuse biases and activations into the matrix product or convolution before."""
+    """Fuse biases and activations into the preceding product or convolution."""
     used = count_uses(graph)
     nodes = list[Node | None](graph.nodes)
     positions = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}

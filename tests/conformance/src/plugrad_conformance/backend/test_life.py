@@ -109,7 +109,7 @@ def test_it_is_removed(backend: str) -> None:
 
 
 def test_its_hosts_are_declared(backend: str) -> None:
-    """The host has every kernel that is left to it, by declaration or by declining."""
+    """The host has every kernel that the backend declares for it or may decline."""
     opened = runtime(backend)
     left = opened.host_kernels
     if left is None:

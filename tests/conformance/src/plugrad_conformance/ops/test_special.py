@@ -169,7 +169,7 @@ def test_known_values_of_polygamma(n, dtype, backend):
         assert_near(pg.polygamma(x, n).numpy(), y, 3 + 3 * n)
 
 
-# By mpmath, with 50 digits: of each order, its values at PLACES.
+# For each order, the values at PLACES, which mpmath computed with 50 digits.
 PLACES = [0.1875, 0.75, 1.5, 2.5, 7.875, 8.0, 20.5, 155.75, 386.75, 1e4, 3e30]
 PLACES += [-0.375, -2.25, -7.25]
 HIGH_ORDERS = {
