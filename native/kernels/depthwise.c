@@ -227,8 +227,8 @@ enum { BLOCK_CHANNELS = 128 }; /* channels whose sums are kept on the stack */
         const Task *s = ctx;                                                           \
         const Windows *w = s->w;                                                       \
         u32 in = (u32)w->in, k = (u32)w->out, m = k / in, blocks = CEIL_DIV(k, BLOCK_CHANNELS); \
-        u32 outputs = (u32)w->batch * output_count(s->axes);                           \
-        u32 line = (u32)s->axes[2].outputs;                                            \
+        u32 outputs = (u32)w->batch * output_count(s->axes);                                    \
+        u32 line = (u32)s->axes[2].outputs;                                                     \
         for (u32 i = begin; i < end; i++) {                                            \
             const i32 position[3] = POSITION(i / blocks, s->axes);                     \
             u32 first = i % blocks * BLOCK_CHANNELS, n = MIN(BLOCK_CHANNELS, k - first); \

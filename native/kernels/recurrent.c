@@ -22,21 +22,21 @@ typedef struct {
     f32 *y, *cells, *da, *dsum, *dh, *dc;
 } Step;
 
-INLINE vec load_up_to_lanes(const f32 *p, u32 here) {
-    return here == LANES ? VLOAD(p) : vload_partial(p, here);
+INLINE vec load_up_to_lanes(const f32 *p, u32 n) {
+    return n == LANES ? VLOAD(p) : vload_partial(p, n);
 }
-INLINE void store_up_to_lanes(f32 *p, vec v, u32 here) {
-    if (here == LANES) STORE(p, v);
-    else vstore_partial(p, v, here);
+INLINE void store_up_to_lanes(f32 *p, vec v, u32 n) {
+    if (n == LANES) STORE(p, v);
+    else vstore_partial(p, v, n);
 }
-/* Runs the statement for each vector of a row: the `here` elements from j on. */
+/* Runs the statement for each vector of a row: the `count` elements from j on. */
 #define EACH_VECTOR(n, ...)                                                              \
     for (u32 j = 0; j < n; j += LANES) {                                                 \
-        u32 here = MIN(LANES, n - j);                                                    \
+        u32 count = MIN(LANES, n - j);                                                   \
         __VA_ARGS__                                                                      \
     }
-#define GET(p) load_up_to_lanes((p) + j, here)
-#define PUT(p, v) store_up_to_lanes((p) + j, v, here)
+#define GET(p) load_up_to_lanes((p) + j, count)
+#define PUT(p, v) store_up_to_lanes((p) + j, v, count)
 #define ONE_MINUS(x) SUB(VEC(1), x)
 
 /* Returns the number of the step that is computed i-th. */

@@ -7,8 +7,8 @@
 
 /* If the arrays of a call have at least PREFETCH_MIN_BYTES in total, the next tile is
    prefetched; from STREAM_MIN_BYTES on, outputs are written by streaming stores, which
-   bypass the caches. Measured on a Xeon: these are slower for 42 MB and faster for 84
-   MB. */
+   bypass the caches. Measured on a Xeon: streaming stores are slower for 42 MB and
+   faster for 84 MB. */
 #if !CACHE_CONTROL
 #define PREFETCH_MIN_BYTES UINT64_MAX
 #define STREAM_MIN_BYTES UINT64_MAX

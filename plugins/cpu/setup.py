@@ -49,9 +49,9 @@ class Build(build_ext):
         try:
             build_kernels(target / "plugrad_cpu" / "lib")
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
-            said = getattr(error, "stderr", "") or error
+            reason = getattr(error, "stderr", "") or error
             print(
-                f"plugrad-cpu: its kernels in C are left out: {said}", file=sys.stderr
+                f"plugrad-cpu: its kernels in C are left out: {reason}", file=sys.stderr
             )
 
     def build_extensions(self):

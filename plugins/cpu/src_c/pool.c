@@ -259,8 +259,8 @@ int enter_pool(PyObject **before) {
 }
 
 void leave_pool(PyObject *before) {
-    PyObject *mine = PyDataMem_SetHandler(before);
-    Py_XDECREF(mine);
+    PyObject *pool_handler = PyDataMem_SetHandler(before);
+    Py_XDECREF(pool_handler);
     Py_DECREF(before);
 }
 

@@ -6,8 +6,8 @@ typedef struct {
     u64 low, high;
 } u128;
 
-/* take_<bytes>(x, y, n, shape): copies x, by strides, to y, in order.
-   put_<bytes>(x, y, n, shape): copies x, in order, to y, by strides.
+/* take_<bytes>(x, y, n, shape): reads x by strides, and writes y in order.
+   put_<bytes>(x, y, n, shape): reads x in order, and writes y by strides.
    fill_<bytes>(value, y, n): sets all elements to the element at `value`. */
 #define MOVE(N, T)                                                                       \
     static void take_##N##_row(const Operands *o, void *to, u32 n) {                     \

@@ -116,8 +116,8 @@ static u32 share(u32 thread) {
 static void run_pieces(void) {
     u32 n = pool.n, grain = pool.grain, i;
     for (u32 k = 0; k < pool.threads; k++) {
-        u32 whose = (thread_index + k) % pool.threads, end = share(whose + 1);
-        while (!GET(pool.stop) && (i = GROW(pool.next[whose], 1)) < end) {
+        u32 owner = (thread_index + k) % pool.threads, end = share(owner + 1);
+        while (!GET(pool.stop) && (i = GROW(pool.next[owner], 1)) < end) {
             pool.body(i * grain, MIN(n - i * grain, grain) + i * grain, pool.ctx);
             if (thread_index == 0) poll();
         }

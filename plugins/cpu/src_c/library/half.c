@@ -10,16 +10,16 @@ typedef _Float16 halves __attribute__((ext_vector_type(CONVERT_ELEMENTS)));
 typedef f32 floats __attribute__((ext_vector_type(CONVERT_ELEMENTS)));
 
 INLINE void widen_vector(const u16 *x, f32 *y, u32 n) {
-    halves some = 0;
-    memcpy(&some, x, n * sizeof *x);
-    floats wide = __builtin_convertvector(some, floats);
+    halves part = 0;
+    memcpy(&part, x, n * sizeof *x);
+    floats wide = __builtin_convertvector(part, floats);
     memcpy(y, &wide, n * sizeof *y);
 }
 
 INLINE void round_vector(const f32 *x, u16 *y, u32 n) {
-    floats some = 0;
-    memcpy(&some, x, n * sizeof *x);
-    halves narrow = __builtin_convertvector(some, halves);
+    floats part = 0;
+    memcpy(&part, x, n * sizeof *x);
+    halves narrow = __builtin_convertvector(part, halves);
     memcpy(y, &narrow, n * sizeof *y);
 }
 

@@ -199,8 +199,8 @@ class Machine:
         if end > self._limit:
             raise MemoryError(f"wasm: linear memory ends at {self._limit:,} bytes")
         need = (end - have + 0xFFFF) >> 16
-        more = min(max(need, 256), (self._limit - have) >> 16)
-        for pages in (more, need):
+        preferred = min(max(need, 256), (self._limit - have) >> 16)
+        for pages in (preferred, need):
             try:
                 self._memory.grow(pages)
                 return
@@ -430,11 +430,11 @@ _REENTERED = (
 
 def _register(machine: Machine) -> None:
     """Register handlers for forks and for the end of the process."""
-    here = weakref.ref(machine)
+    reference = weakref.ref(machine)
 
     def each(step: Callable[[Machine], Any]) -> Callable[[], None]:
         def run() -> None:
-            found = here()
+            found = reference()
             if found is not None:
                 step(found)
 

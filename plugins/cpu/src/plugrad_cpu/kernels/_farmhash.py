@@ -135,8 +135,8 @@ def _round(
     if last:
         factor = K1 + ((z & np.uint64(255)) << np.uint64(1))
         nine = np.uint64(9)
-        more = np.uint64((table.shape[1] - 1) & 63)
-        w = (w[0] + more, w[1])
+        last_byte = np.uint64((table.shape[1] - 1) & 63)
+        w = (w[0] + last_byte, w[1])
         v = (v[0] + w[0], v[1])
         w = (w[0] + v[0], w[1])
     x = _rotated(x + y + v[0] + _fetch(table, at + 8), 37) * factor

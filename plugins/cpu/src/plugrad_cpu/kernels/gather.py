@@ -131,21 +131,21 @@ def added(x: Array, ids: Array, count: int) -> Array:
     rest = x.shape[1:]
     dtype = x.dtype
     wide = dtype.kind in "fc" and (dtype.itemsize == 2 or m > 16 * count)
-    some = x.astype(WIDER.get(dtype, dtype), copy=False)
+    addends = x.astype(WIDER.get(dtype, dtype), copy=False)
     if dtype.kind == "c":
-        some = as_contiguous(x).view(x.real.dtype)
+        addends = as_contiguous(x).view(x.real.dtype)
     width = math.prod(rest) * (2 if dtype.kind == "c" else 1)
-    y = np.zeros((count, width), np.float64 if wide else some.dtype)
-    add = (ADD_WIDE if wide and some.itemsize == 4 else ADD).get(some.dtype)
-    if add and x.size and max(some.size, y.size) < MAX_ELEMENTS:
+    y = np.zeros((count, width), np.float64 if wide else addends.dtype)
+    add = (ADD_WIDE if wide and addends.itemsize == 4 else ADD).get(addends.dtype)
+    if add and x.size and max(addends.size, y.size) < MAX_ELEMENTS:
         bad = np.zeros(1, np.uint32)
         sizes = np.array([count], np.int32)
-        add(as_contiguous(some), _narrow(ids), y, bad, m, 1, sizes, width)
+        add(as_contiguous(addends), _narrow(ids), y, bad, m, 1, sizes, width)
     elif x.size:
         inside = (ids >= 0) & (ids < count)
-        np.add.at(y, ids[inside], some.reshape(m, width)[inside])
+        np.add.at(y, ids[inside], addends.reshape(m, width)[inside])
     if dtype.kind == "c":
-        y = y.astype(some.dtype, copy=False).view(dtype)
+        y = y.astype(addends.dtype, copy=False).view(dtype)
     return y.astype(dtype, copy=False).reshape(count, *rest)
 
 

@@ -25,10 +25,10 @@ def draw(image: Array) -> Array:
         return np.clip(image.astype(np.int32), 0, 255)
     y = np.empty(image.shape, np.int32)
     for part in batches(image, 1 << 18):
-        some = np.rint(image[part] * image.dtype.type(255))
-        if not (some.min(initial=0) >= 0 and some.max(initial=0) <= 255):
-            some = np.nan_to_num(np.clip(some, 0, 255))
-        y[part] = some
+        scaled = np.rint(image[part] * image.dtype.type(255))
+        if not (scaled.min(initial=0) >= 0 and scaled.max(initial=0) <= 255):
+            scaled = np.nan_to_num(np.clip(scaled, 0, 255))
+        y[part] = scaled
     return y
 
 

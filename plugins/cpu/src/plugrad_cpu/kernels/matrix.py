@@ -16,24 +16,24 @@ from ..arrays import Array
 
 
 def lapack(
-    op: str, problem: str, function: Callable[..., Any], x: Array, *more: Array
+    op: str, problem: str, function: Callable[..., Any], x: Array, *right_sides: Array
 ) -> Any:
     """Return ``function(x, *more)``; if LAPACK fails, name the matrix of the stack.
 
     LAPACK rejects some matrices with NaN and infinities; here their result is NaN.
     """
     try:
-        return function(x, *more)
+        return function(x, *right_sides)
     except np.linalg.LinAlgError:
         odd = _has_nonfinite(x)
-    alone = np.linalg.inv if more else function
+    alone = np.linalg.inv if right_sides else function
     for index in np.argwhere(~odd).tolist():
         try:
             alone(x[tuple(index)])
         except np.linalg.LinAlgError:
             which = f"matrix {index}" if index else "the matrix"
             raise ValueError(f"{op}: {which} is {problem}") from None
-    return _fill_with_nan(function(_regular(x, odd), *more), odd)
+    return _fill_with_nan(function(_regular(x, odd), *right_sides), odd)
 
 
 def finite(op: str, problem: str, function: Callable[..., Any], x: Array) -> Any:

@@ -79,13 +79,13 @@ def fused_batch_norm(
 ) -> Array:
     """Run in C for one number per channel; else on NumPy, mostly in place."""
     if x.dtype == HALF:
-        more = mean, variance, scale, offset
-        return in_float32(fused_batch_norm, x, *more, epsilon=epsilon)
+        parameters = mean, variance, scale, offset
+        return in_float32(fused_batch_norm, x, *parameters, epsilon=epsilon)
     c = x.shape[-1:]
-    more = (mean, variance, scale, offset)
-    if all([t is None or (t.shape == c and t.dtype is x.dtype) for t in more]):
+    parameters = (mean, variance, scale, offset)
+    if all([t is None or (t.shape == c and t.dtype is x.dtype) for t in parameters]):
         function = BATCH_NORM.get(x.dtype)
-        given = None if function is None else contiguous(x, *more)
+        given = None if function is None else contiguous(x, *parameters)
         if function and given and x.size:
             factor = np.empty(c, x.dtype)
             y = np.empty(x.shape, x.dtype)

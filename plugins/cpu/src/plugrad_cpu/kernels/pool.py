@@ -174,11 +174,11 @@ def _along(axis: int, windows: Windows) -> list[tuple[slice, ...]]:
 def _combined(op: np.ufunc, x: Array, windows: Windows) -> Array:
     """Reduce each window of the padded ``x`` by ``op``, axis by axis."""
     for axis in range(1, x.ndim - 1):
-        first, *more = (x[index] for index in _along(axis, windows))
+        first, *others = (x[index] for index in _along(axis, windows))
         x = first
-        if more:
-            x = op(first, more[0])
-        for part in more[1:]:
+        if others:
+            x = op(first, others[0])
+        for part in others[1:]:
             op(x, part, out=x)
     return x
 

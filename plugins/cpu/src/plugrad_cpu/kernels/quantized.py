@@ -73,7 +73,7 @@ def depthwise(x: Array, filter: Array, *end: Any, geometry: Windows) -> Any:
 
 
 def _run(
-    kernel: Any, how: Any, given: Any, end: Any, shape: Any, words: int, *more: int
+    kernel: Any, how: Any, given: Any, end: Any, shape: Any, words: int, *sizes: int
 ) -> Any:
     (x, w) = given
     (x_zero, bias, scale, zero) = end
@@ -91,7 +91,7 @@ def _run(
     bias, scale = (v if v is None else native.as_contiguous(v) for v in (bias, scale))
     arrays = native.as_contiguous(x), *weights, x_zero, bias, scale, zero, y, memory
     numbers = x.dtype == INT8, 0 if scale is None else scale.size, RESULTS.index(dtype)
-    kernel[INT8](*how, *arrays, *numbers, *more)
+    kernel[INT8](*how, *arrays, *numbers, *sizes)
     return y
 
 

@@ -25,7 +25,7 @@ def checked(op: str, splits: Array, count: int | None) -> Array:
 
 @kernels("RaggedGather")
 def ragged_gather(*inputs: Array) -> tuple[Array, ...]:
-    """Go down level by level: select the rows of the next level that rows contain."""
+    """Gather level by level: the selected rows of a level select rows of the next."""
     *levels, values, indices = inputs
     op, dtype = "sparse.ragged_gather", levels[0].dtype
     below = [*[len(splits) - 1 for splits in levels[1:]], len(values)]

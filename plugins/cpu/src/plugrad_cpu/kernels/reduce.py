@@ -107,17 +107,17 @@ def plan(shape: Axes, axis: Axes, keepdims: bool) -> tuple[Axes, list[Any]]:
 def _in_numpy(ufunc: Any, x: Array, axis: Axes, keepdims: bool, count: float) -> Array:
     """Reduce like ``along``; NumPy sums pairwise only along the last axes of memory."""
     wide = x.dtype
-    some = x
-    at = axis
+    operand = x
+    axes = axis
     large = x.size >= REDUCE_MIN_ELEMENTS or wide.char == "e"
     if large and wide.kind in "fc" and ufunc in (np.add, np.multiply):
         wide = np.result_type(wide, np.float64)
         if ufunc is np.add and x.flags.c_contiguous:
-            at = tuple(range(x.ndim - len(axis), x.ndim))
-            some = np.asarray(np.moveaxis(x, axis, at), order="C")
+            axes = tuple(range(x.ndim - len(axis), x.ndim))
+            operand = np.asarray(np.moveaxis(x, axis, axes), order="C")
     # NumPy starts products with 1, which would turn a complex infinity into NaN.
     begin = {"initial": None} if ufunc is np.multiply and x.size else {}
-    y = ufunc.reduce(some, at, wide, None, False, **begin)
+    y = ufunc.reduce(operand, axes, wide, None, False, **begin)
     y = np.expand_dims(y, axis) if keepdims else y
     if wide is x.dtype and count == 1:
         return y

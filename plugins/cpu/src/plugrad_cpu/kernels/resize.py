@@ -191,11 +191,11 @@ def _sampled(
     results = [y[..., k] for k in range(c)] if few else [y]
     read = _nearest if method == "nearest" else _linear
     for part in batches(y):
-        some, *rest = (t if len(t) == 1 else t[part] for t in (seen, *ends))
+        inside, *rest = (t if len(t) == 1 else t[part] for t in (seen, *ends))
         for plane, result in zip(planes, results, strict=True):
             found = read(plane, *rest)
-            if not some.all():
-                np.copyto(found, fill, where=~_with_channel_axis(some, plane))
+            if not inside.all():
+                np.copyto(found, fill, where=~_with_channel_axis(inside, plane))
             result[part] = found
     return y
 

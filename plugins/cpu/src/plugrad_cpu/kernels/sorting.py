@@ -31,13 +31,13 @@ def _select_largest(x: Array, k: int) -> Array:
     hit = x >= least
     nan = x.dtype.kind == "f" and np.isnan(np.maximum.reduce(x, None, initial=0))
     if nan or np.count_nonzero(hit) > least.size * k:
-        more = x > least
+        above = x > least
         same = x == least
         if nan:
-            more |= np.isnan(x) & ~np.isnan(least)
+            above |= np.isnan(x) & ~np.isnan(least)
             same |= np.isnan(x) & np.isnan(least)
-        left = k - np.count_nonzero(more, -1, keepdims=True)
-        hit = more | (same & (same.cumsum(-1) <= left))
+        left = k - np.count_nonzero(above, -1, keepdims=True)
+        hit = above | (same & (same.cumsum(-1) <= left))
     return (np.flatnonzero(hit) % n).astype(np.int32).reshape(*x.shape[:-1], k)
 
 

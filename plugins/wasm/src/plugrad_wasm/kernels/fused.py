@@ -25,13 +25,13 @@ def _end(
     xs: tuple[WasmArray | None, ...], c: int, activation: str, slope: float
 ) -> End:
     """Return the epilogue as arguments for C; None if C does not support it."""
-    more = xs[2:]
+    bias_and_slopes = xs[2:]
     for x in xs:
         if x is not None and x.dtype is not FLOAT32:
             return None
-    if not all([x is None or is_per_channel(x, c) for x in more]):
+    if not all([x is None or is_per_channel(x, c) for x in bias_and_slopes]):
         return None
-    bias, slopes = [0 if x is None else x.pointer for x in more]
+    bias, slopes = [0 if x is None else x.pointer for x in bias_and_slopes]
     return bias, slopes, ACTIVATIONS.index(activation), slope
 
 

@@ -51,8 +51,8 @@ def product(
         return y if end is NOTHING else NotImplemented
     at = 0 if offsets is None else offsets.pointer
     how = (m, n, k, transpose_a, transpose_b, batches, at)
-    more = end if a.dtype is FLOAT32 else ()
-    machine.callers[export](a.pointer, b.pointer, y.pointer, *how, *more)
+    epilogue = end if a.dtype is FLOAT32 else ()
+    machine.callers[export](a.pointer, b.pointer, y.pointer, *how, *epilogue)
     return y
 
 

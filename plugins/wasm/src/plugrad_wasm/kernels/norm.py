@@ -73,8 +73,8 @@ def fused_batch_norm(
     """Normalize with one number per channel; other shapes are decomposed."""
     export, machine = _batch_norm[x.dtype], x.machine
     c = x.shape[-1] if x.shape else 1
-    more = [t for t in (mean, variance, scale, offset) if t is not None]
-    fit = [t.dtype is x.dtype and is_per_channel(t, c) for t in more]
+    parameters = [t for t in (mean, variance, scale, offset) if t is not None]
+    fit = [t.dtype is x.dtype and is_per_channel(t, c) for t in parameters]
     if export is None or not all(fit):
         return NotImplemented
     y = empty(machine, x.shape, x.dtype)

@@ -58,8 +58,8 @@ def matmul(a: WasmArray, b: WasmArray, *end: Any) -> Any:
     (k, n) = b.shape
     words, rows = packing_sizes(m, n, k)
     shape = (*a.shape[:-1], n)
-    more = (rows, m, n, k)
-    return _run("quantized_matmul_i8", (), (a, b), end, shape, words, *more)
+    sizes = (rows, m, n, k)
+    return _run("quantized_matmul_i8", (), (a, b), end, shape, words, *sizes)
 
 
 @kernels("QuantizedDepthwiseConv2D")
@@ -73,7 +73,7 @@ def depthwise(x: WasmArray, filter: WasmArray, *end: Any, geometry: Windows) -> 
 
 
 def _run(
-    name: str, how: Any, given: Any, end: Any, shape: Any, words: int, *more: int
+    name: str, how: Any, given: Any, end: Any, shape: Any, words: int, *sizes: int
 ) -> Any:
     (x, w) = given
     (x_zero, bias, scale, zero) = end
@@ -87,5 +87,5 @@ def _run(
     arrays = *how, x, *weights, x_zero, bias, scale, zero, y, memory
     pointers = [0 if x is None else x.pointer for x in arrays]
     numbers = x.dtype == INT8, 0 if scale is None else scale.size, RESULTS.index(dtype)
-    machine.callers[name](*pointers, *numbers, *more)
+    machine.callers[name](*pointers, *numbers, *sizes)
     return y
