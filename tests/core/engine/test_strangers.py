@@ -105,7 +105,7 @@ MIXED = {
 
 @pytest.mark.parametrize("name", MIXED)
 def test_arrays_of_two_namespaces(name, backend):
-    message = "tensor of Foreign, an array of .*; take it over with plugrad.from_dlpack"
+    message = "tensor of Foreign, an array of .*; convert it with plugrad.from_dlpack"
     with pytest.raises(TypeError, match=message):
         MIXED[name](pg.ones(2), Foreign())
 

@@ -1,7 +1,7 @@
 """Every op, by family; the core's contracts are collected from here.
 
-A folder holds the families that belong together; its docstring is their map. Each
-folder or module imports only those further down:
+Each folder contains related families; its docstring lists them. A folder or module
+imports only those below it in this list:
 
 - ``operators``: the operators and methods of ``Tensor``.
 - ``image``, ``statistics``, ``text``.
@@ -9,8 +9,9 @@ folder or module imports only those further down:
 - ``indexing``, ``random``, ``signal``.
 - ``linalg``, ``reduction``.
 - ``array``, ``elementwise``.
-- ``custom``: gradients written by hand; ``by_name``: kernels run by name;
-  ``namespace``: that of the array API standard; ``_processes``: pickle and fork.
+- ``custom``: gradients written by hand; ``by_name``: running a kernel by its name;
+  ``namespace``: the namespace of the array API standard; ``_processes``: pickle and
+  fork.
 - ``basis``: conversion, arithmetic, comparison, sums and shapes.
 """
 

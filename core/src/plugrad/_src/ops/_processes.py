@@ -1,9 +1,10 @@
 """Tensors and variables in other processes: pickle and fork.
 
-A pickle, which is how values go to another process, holds the values as a NumPy array
-and the name of the backend: no history on tapes, no cached copies. ``copyreg`` makes
-it, because ``Tensor`` itself has no access to backends. Pickles name
-the functions ``plugrad._restored`` and ``plugrad._restored_variable``.
+Tensors are pickled when they are sent to another process. A pickle contains the values
+as a NumPy array and the name of the backend; it contains no tape history and no cached
+copies. The reduce functions are registered with ``copyreg``, because the class
+``Tensor`` itself has no access to backends. Pickles refer to the functions
+``plugrad._restored`` and ``plugrad._restored_variable`` by name.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from .basis.variable import Variable
 
 
 def _restored(values: object, backend: object) -> Tensor:
-    """Return a tensor from a pickle: on its backend, or else on the active one.
+    """Return the tensor of a pickle, on its backend or else on the active one.
 
-    A backend that is not installed here is replaced without a warning, one that does
-    not open with a warning. The pickle holds nothing but values and a name.
+    If its backend is not installed here, the tensor moves to the active one silently;
+    if the backend is installed but cannot be opened, it moves with a warning.
     """
     if not isinstance(values, np.ndarray) or not isinstance(backend, str):
         raise pickle.UnpicklingError(
@@ -51,7 +52,7 @@ def _restored(values: object, backend: object) -> Tensor:
 
 
 def _restored_variable(value: Tensor, trainable: bool, name: str) -> Variable:
-    """Return a variable from a pickle or a copy, with a tensor of its own."""
+    """Return the variable of a pickle or a copy; it does not share its tensor."""
     return Variable(alias(value), trainable=trainable, name=name)
 
 
@@ -67,8 +68,8 @@ def _reduced_variable(variable: Variable) -> tuple[Any, ...]:
 copyreg.pickle(Tensor, _reduced)
 copyreg.pickle(Variable, _reduced_variable)
 
-# No other thread may be halfway through the registry when a process is forked: the
-# child would wait for that thread, which it does not have.
+# No other thread may hold the lock of the registry while the process forks: that thread
+# does not exist in the child, which would wait for the lock forever.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=registry.lock.acquire,

@@ -34,11 +34,12 @@ def run_kernel(
 
     Args:
         name: The name of the kernel.
-        inputs: The inputs in the order of the contract, or a dict of them by name.
-            Numbers and NumPy arrays become tensors. An optional input may be None, or
-            left out of a dict. In a dict, a variadic input is a list.
-        attrs: The attributes: those of the contract, or those that the op takes
-            (``strides`` and ``pad`` for ``geometry``). Axes may be negative.
+        inputs: The inputs in the order of the contract, or a dict from their names to
+            their values. Numbers and NumPy arrays become tensors. An optional input may
+            be None, or missing from the dict. In a dict, a variadic input is a list.
+        attrs: The attributes as the contract names them, or as the op does (for
+            example ``strides`` and ``pad`` in place of ``geometry``). Axes may be
+            negative.
 
     Returns:
         A tensor, or a tuple of tensors if the contract has several outputs.
@@ -46,8 +47,8 @@ def run_kernel(
     Raises:
         ValueError: The kernel is unknown, an attribute is out of range, or the shapes
             do not fit.
-        TypeError: Inputs or attributes are missing or unknown, or have another kind or
-            dtype than the contract says.
+        TypeError: Inputs or attributes are missing or unknown, or their type or dtype
+            is not the one in the contract.
 
     Example:
         >>> pg.run_kernel("Softmax", {"logits": [1.0, 1.0]}, {"axis": -1})
@@ -72,7 +73,7 @@ def run_kernel(
 
 
 def _ordered(kernel: Kernel, inputs: Mapping[str, Any]) -> list[Any]:
-    """Return inputs given by name, in the order of the contract."""
+    """Return the values of a dict of inputs in the order of the contract."""
     unknown = [str(name) for name in inputs if name not in kernel.inputs]
     needed = [name for name in kernel.inputs if name not in kernel.optional]
     lacking = [name for name in needed if name not in inputs]

@@ -1,6 +1,7 @@
 """``custom_grad``: functions whose gradient is written by hand. No kernels.
 
-Map: ``custom_grad``; its arguments, its value, and the gradients that come back.
+Map: ``custom_grad``; its arguments and its value; the gradients that ``grad_func``
+returns.
 """
 
 from __future__ import annotations
@@ -38,16 +39,18 @@ CUSTOM = Kernel("plugrad.CustomGradient(*xs; f) -> *ys")
 
 
 def custom_grad(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
-    """Return ``f`` with a gradient of its own: ``f(*xs)`` returns (value, grad_func).
+    """Return a function that computes ``f`` with a gradient written by hand.
 
-    ``grad_func(*dys)`` takes one cotangent for each output and returns one gradient for
-    each argument, of the same structure; None stands for zero. Derivatives of every
-    order are right, because ``grad_func`` is composed of ops.
+    ``f(*xs)`` returns (value, grad_func). ``grad_func(*dys)`` takes one cotangent for
+    each output and returns one gradient for each argument, with the structure of the
+    argument; None stands for zero. Derivatives of every order are correct, because
+    ``grad_func`` is composed of ops.
 
     Arguments may be trees of tensors (``plugrad.tree``), and may be given by name.
     Floats and arrays become tensors. ``int``, ``bool``, ``str``, ``None`` and all
-    other objects reach ``f`` as they are and have no gradient: leave them out, or
-    return None in their place. The value is a tensor, or a tree of tensors.
+    other objects are passed to ``f`` unchanged and have no gradient: ``grad_func``
+    leaves them out, or returns None for them. The value is a tensor, or a tree of
+    tensors.
 
     ``f`` itself is not differentiated. It may read tensors that are being
     differentiated only as arguments.
@@ -61,8 +64,8 @@ def custom_grad(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
     Raises:
         TypeError: ``f`` is not a function, does not return (value, grad_func), or reads
             a tensor that is being differentiated and is not an argument.
-        ValueError: ``grad_func`` returns gradients whose number, structure, shape or
-            dtype is not that of the arguments.
+        ValueError: The number, structure, shape or dtype of the gradients that
+            ``grad_func`` returns does not match the arguments.
 
     Example:
         >>> @pg.custom_grad
@@ -72,8 +75,8 @@ def custom_grad(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
         1.0
 
     Source:
-        ``tf.customGrad`` in TensorFlow.js, whose ``save`` is not needed: ``grad_func``
-        may capture tensors.
+        ``tf.customGrad`` in TensorFlow.js. Its ``save`` is not needed, because
+        ``grad_func`` may capture tensors.
 
     """
     function("custom_grad", f)
@@ -97,9 +100,9 @@ def recorded_call(
     args: tuple[Any, ...],
     guarded: bool = True,
 ) -> Any:
-    """Run ``f``, and record it as one node.
+    """Run ``f``, and record the call as one node.
 
-    If it is guarded, the innermost tape does not record what ``f`` runs.
+    If ``guarded`` is True, the innermost tape does not record the ops inside ``f``.
     """
     context = current()
     flat = _LEAF_CLASSES.issuperset(map(type, args))
@@ -133,7 +136,7 @@ def recorded_call(
 
 
 def plans_for(name: str) -> Callable[[int], Plan]:
-    """Return a function that gives the plan to record a call with ``count`` tensors."""
+    """Return a function from the number of tensor arguments to the recording plan."""
     vjp = VJP(_pull, (), "user", origin=f"custom_grad of {name}")
 
     @functools.cache
@@ -147,7 +150,7 @@ def plans_for(name: str) -> Callable[[int], Plan]:
 def _aliases(
     leaves: Sequence[Any], outer: tuple[Tape, ...], tracked: set[TapeId | None]
 ) -> list[Any]:
-    """Return ``leaves``; tracked ones become aliases that only outer tapes track."""
+    """Return ``leaves`` with each tracked tensor as an alias for outer tapes only."""
     if len(leaves) == 1 and type(x := leaves[0]) is Tensor and not outer:
         return [alias(x) if x._tape_id in tracked else x]
     given: list[Any] = []
@@ -177,7 +180,7 @@ _LEAF_CLASSES = frozenset({Tensor, int, bool, str, type(None)})
 
 
 def as_leaf(value: Any) -> Any:
-    """Convert a value that may have a gradient to a tensor; return others unchanged."""
+    """Convert floats, arrays and variables to tensors; return others unchanged."""
     if type(value) in _LEAF_CLASSES:
         return value
     numeric = isinstance(value, float | complex | Variable)
@@ -189,7 +192,7 @@ def as_leaf(value: Any) -> Any:
 def _positional(
     f: Callable[..., Any], name: str, args: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[Any, ...]:
-    """Return all arguments by position, in the order of the parameters of ``f``."""
+    """Return positional and named arguments in the order of the parameters of ``f``."""
     from inspect import signature
 
     try:
@@ -215,7 +218,7 @@ def unpacked(found: Any, name: str) -> tuple[Any, Any]:
 
 
 def outputs_of(value: Any, name: str) -> tuple[list[Tensor], Callable[[Any], Any]]:
-    """Return the tensors in a value, and a function that rebuilds it from others."""
+    """Return the tensors in a value, and a function that rebuilds it from new ones."""
 
     def refuse(leaf: Any) -> Any:
         raise TypeError(
@@ -228,17 +231,17 @@ def outputs_of(value: Any, name: str) -> tuple[list[Tensor], Callable[[Any], Any
 # --- gradients -------------------------------------------------------------------
 
 
-def _of_active(grads: list[Any], active: list[bool], name: str) -> list[Any]:
-    """Return the gradients of arguments that hold tensors; others must be None."""
+def _active_gradients(grads: list[Any], active: list[bool], name: str) -> list[Any]:
+    """Return the gradients of arguments with tensors; the others must be None."""
     if len(grads) != len(active):
         return grads
-    for dx, has in zip(grads, active, strict=True):
-        if dx is not None and not has:
+    for dx, is_active in zip(grads, active, strict=True):
+        if dx is not None and not is_active:
             raise ValueError(
                 f"custom_grad of {name}: an argument without tensors has no "
                 f"gradient, got {dx!r}; return None"
             )
-    return [dx for dx, has in zip(grads, active, strict=True) if has]
+    return [dx for dx, is_active in zip(grads, active, strict=True) if is_active]
 
 
 def gradients_of(
@@ -253,11 +256,11 @@ def gradients_of(
     several = isinstance(built, tuple | list)
     found = grad_func(*built) if several else grad_func(built)
     active = [_has_tensors(x) for x in args]
-    wanted = [x for x, has in zip(args, active, strict=True) if has]
+    wanted = [x for x, is_active in zip(args, active, strict=True) if is_active]
     grads = list(found) if isinstance(found, tuple | list) else [found]
     if len(wanted) == 1 and isinstance(wanted[0], tuple | list) and len(grads) != 1:
         grads = [found]  # the structure of the one argument
-    grads = _of_active(grads, active, name)
+    grads = _active_gradients(grads, active, name)
     if len(grads) != len(wanted):
         raise ValueError(
             f"custom_grad of {name}: got {len(grads)} cotangents for "

@@ -96,10 +96,10 @@ def isdtype(dtype: Any, kind: Any) -> builtins.bool:
         dtype: A dtype, or its name.
         kind: A dtype; or one of "bool", "signed integer", "unsigned integer",
             "integral", "real floating", "complex floating", "numeric"; or a tuple of
-            these, of which one is enough.
+            kinds, at least one of which must match.
 
     Returns:
-        True or False. Strings are of no kind but their own dtype.
+        True or False. The dtype ``string`` belongs to none of the named kinds.
 
     Raises:
         TypeError: The dtype is unknown.
@@ -151,7 +151,7 @@ def finfo(type: Any, /) -> Limits:
 
     Returns:
         An object with ``bits``, ``eps``, ``max``, ``min``, ``smallest_normal`` and
-        ``dtype``; for complex dtypes those of the parts.
+        ``dtype``; for a complex dtype, the limits of its real and imaginary parts.
 
     Raises:
         TypeError: The dtype is not floating.
@@ -176,7 +176,7 @@ def finfo(type: Any, /) -> Limits:
 
 
 def iinfo(type: Any, /) -> np.iinfo[Any]:
-    """Return the limits of an integer dtype: those of NumPy.
+    """Return the limits of an integer dtype, as ``numpy.iinfo`` does.
 
     Args:
         type: An integer dtype, or a tensor.
@@ -202,7 +202,7 @@ def iinfo(type: Any, /) -> np.iinfo[Any]:
 
 
 def can_cast(from_: Any, to: Any, /) -> builtins.bool:
-    """Return whether promotion takes one dtype to another.
+    """Return whether type promotion can convert one dtype to another.
 
     Args:
         from_: A dtype, or a tensor.
@@ -235,13 +235,13 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
 
     Args:
         arrays_and_dtypes: Tensors, dtypes and Python numbers. Numbers are weak: they
-            take the dtype of the others, as in an operation.
+            adopt the dtype of the tensors and dtypes, as in an operation.
 
     Returns:
         A dtype.
 
     Raises:
-        TypeError: No dtype holds all of them, or nothing is given.
+        TypeError: No dtype can represent all of them, or there is no argument.
 
     Example:
         >>> pg.result_type(pg.int32, pg.float32)
@@ -272,7 +272,7 @@ def _is_number(x: object) -> builtins.bool:
 
 
 def _dtype(given: Any) -> DType:
-    """Return a dtype, or that of a tensor."""
+    """Return ``given`` as a dtype, or the dtype of a tensor."""
     return given.dtype if isinstance(given, Tensor | Variable) else canonical(given)
 
 
@@ -280,10 +280,10 @@ def _dtype(given: Any) -> DType:
 
 
 class Info:
-    """What the namespace offers; ``__array_namespace_info__`` returns it."""
+    """A description of the namespace; ``__array_namespace_info__`` returns it."""
 
     def capabilities(self) -> dict[str, Any]:
-        """Return what the standard leaves open: masks, shapes from data, axes."""
+        """Return the optional features: masks, data-dependent shapes, maximal rank."""
         return {
             "boolean indexing": True,
             "data-dependent shapes": True,
@@ -295,11 +295,11 @@ class Info:
         return active().name
 
     def devices(self) -> tuple[str, ...]:
-        """Return the devices that work: the usable backends."""
+        """Return the available devices: the usable backends."""
         return tuple(backends())
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
-        """Return the dtypes of Python numbers, and of indices."""
+        """Return the default dtypes of Python numbers and of indices."""
         _checked(device)
         return {
             "real floating": float32,
@@ -311,7 +311,7 @@ class Info:
     def dtypes(
         self, *, device: str | None = None, kind: str | Sequence[str] | None = None
     ) -> dict[str, DType]:
-        """Return the dtypes of a device by name, of some kinds if ``kind`` is given."""
+        """Return a device's dtypes by name; only those of ``kind`` if it is given."""
         backend = _checked(device)
         kinds = tuple(kind) if isinstance(kind, list | tuple) else kind
         return {
@@ -327,7 +327,7 @@ def _checked(device: str | None) -> Any:
 
 
 def __array_namespace_info__() -> Info:
-    """Return what the namespace offers: capabilities, devices and dtypes.
+    """Return an object that describes the namespace: capabilities, devices and dtypes.
 
     Returns:
         An object with the methods ``capabilities``, ``default_device``, ``devices``,

@@ -1,7 +1,7 @@
-"""Operators and methods of ``Tensor`` and ``Variable``: the one table of ops for them.
+"""The table of ops that are operators and methods of ``Tensor`` and ``Variable``.
 
-Ops are set as methods directly, without a wrapper. The reflected operators
-(``__rsub__``) get their arguments in reverse.
+Ops become methods directly, without a wrapper. The reflected operators (such as
+``__rsub__``) swap their arguments.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ COMPARABLE = (Tensor, Variable, int, float, complex, np.generic, list, tuple)
 
 
 def _known(a: Any, b: object) -> bool:
-    """Return whether ``b`` can be compared; ``tensor == None`` is False, no error."""
+    """Return whether ``b`` is comparable; ``tensor == None`` is False, not an error."""
     if isinstance(b, COMPARABLE) or hasattr(b, "__array__"):
         return True
     return isinstance(b, str | bytes) and a.dtype is STRING
 
 
 def _reshape(x: Tensor, /, *shape: Ints, copy: bool | None = None) -> Tensor:
-    """Return ``reshape(x, shape)``; the sizes may be arguments: ``x.reshape(2, 3)``."""
+    """Return ``reshape(x, shape)``; ``x.reshape(2, 3)`` may pass the sizes directly."""
     sizes: Any = shape[0] if len(shape) == 1 else shape
     return reshape(x, sizes, copy=copy)
 
@@ -47,8 +47,9 @@ def _reshape(x: Tensor, /, *shape: Ints, copy: bool | None = None) -> Tensor:
 def _transpose(x: Tensor, /, *axes: Sequence[int]) -> Tensor:
     """Return ``permute_dims(x, axes)``; ``transpose()`` reverses the axes.
 
-    opt_einsum calls it. The axes are one sequence: of two integers, NumPy would make
-    the new order, and PyTorch swap them.
+    opt_einsum calls this method. The axes must be one sequence, because libraries
+    disagree about ``x.transpose(0, 1)``: for NumPy the integers are the new order, for
+    PyTorch two axes to swap.
     """
     order = axes or (range(x.ndim)[::-1],)
     if len(order) > 1 or not isinstance(order[0], Sequence):
@@ -60,7 +61,7 @@ def _transpose(x: Tensor, /, *axes: Sequence[int]) -> Tensor:
 
 
 def _if_known(op: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``op``, which gives NotImplemented if ``b`` cannot be compared."""
+    """Return ``op`` as an operator: NotImplemented if ``b`` cannot be compared."""
     return lambda a, b: op(a, b) if _known(a, b) else NotImplemented
 
 
@@ -87,7 +88,7 @@ def _array(
     return np.array(values, dtype=dtype, copy=copy)
 
 
-# Ops of two arguments, also reversed: with the tensor on the right.
+# Ops of two arguments; each also gets a reflected operator, for a tensor on the right.
 BINARY = {
     "add": binary.add,
     "sub": binary.subtract,
@@ -150,7 +151,8 @@ FAMILIES = """
 families = [import_module(f"{__package__}.{name}") for name in FAMILIES.split()]
 public = {name: getattr(f, name) for f in families for name in f.__all__}
 
-# The ufuncs of NumPy's operators: ``ndarray * tensor`` is a tensor, with its gradient.
+# The ufuncs behind NumPy's operators, so that ``ndarray * tensor`` is a tensor with a
+# gradient.
 UFUNCS = """
     add bitwise_and bitwise_or bitwise_xor divide equal floor_divide greater
     greater_equal less less_equal matmul multiply not_equal remainder subtract

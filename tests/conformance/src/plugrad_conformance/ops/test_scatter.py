@@ -259,12 +259,12 @@ ERRORS = [
     (
         lambda: pg.tensor_scatter_update([True], [0], [True], reduction="add"),
         TypeError,
-        "tensor_scatter_update: 'add' does not combine bool; cast x",
+        "tensor_scatter_update: reduction 'add' is not defined for bool; cast x",
     ),
     (
         lambda: pg.tensor_scatter_update([1j], [0], [1j], reduction="max"),
         TypeError,
-        "'max' does not combine complex64",
+        "reduction 'max' is not defined for complex64",
     ),
     (lambda: pg.gather_nd(X, [[0, -4]]), IndexError, "index -4 .* axis 1 with size 3"),
     (lambda: pg.scatter_nd([[-3]], [1.0], (2,)), IndexError, "index -3 .* axis 0"),

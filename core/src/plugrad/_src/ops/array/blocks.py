@@ -1,7 +1,7 @@
 """Blocks of pixels, moved to and from the batch and the channels.
 
-Kernels: ``BatchToSpaceND DepthToSpace SpaceToBatchND``. None has a gradient of its own:
-each is differentiated through its decomposition, which only moves elements.
+Kernels: ``BatchToSpaceND DepthToSpace SpaceToBatchND``. None has its own gradient: each
+is differentiated through its decomposition, which only moves elements.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ DEPTH_TO_SPACE = Kernel(
     out=_spread,
     op="depth_to_space",
     doc="""``y[n, b·h + i, b·w + j, k] = x[n, h, w, (b·i + j)·c + k]`` for a
-    ``block_size`` of b and c channels of y. "NCHW" has the channels second, in x and
-    y.""",
+    ``block_size`` of b and c channels of y. With "NCHW", the channels are the second
+    axis of x and y.""",
 )
 
 
@@ -137,7 +137,7 @@ def _cut(x: Spec | Tensor, block_shape: Ints, paddings: Margins) -> tuple[Shape,
     pads = geometry.pairs(op, "paddings", paddings, len(blocks))
     for n, b, padding in zip(x.shape[1:], blocks, pads, strict=False):
         if (n + sum(padding)) % b:
-            rule = f"block size {b} must divide size {n} with paddings {padding}"
+            rule = f"block size {b} must divide size {n} plus paddings {padding}"
             raise misfit(op, rule, x)
     return blocks, pads
 
@@ -155,18 +155,18 @@ SPACE_TO_BATCH_ND = Kernel(
 def space_to_batch_nd(
     x: TensorLike, /, block_shape: Ints, paddings: Margins, **unknown: Unpack[Nothing]
 ) -> Tensor:
-    """Return ``x`` with the elements of each block of space moved into the batch.
+    """Return ``x`` with the elements of each spatial block moved into the batch.
 
-    For a ``block_shape`` of (a, b) it is
+    For a ``block_shape`` of (a, b) the result is
     ``y[(i·b + j)·batch + n, p, q] = padded[n, a·p + i, b·q + j]``; other numbers of
     spatial axes are analogous.
 
     Args:
-        x: ``[batch, *space, *rest]`` of any dtype, with one axis of space for each size
+        x: ``[batch, *space, *rest]`` of any dtype, with one spatial axis for each size
             in ``block_shape``.
-        block_shape: The sizes of a block along each axis of space; a number is for one
-            axis.
-        paddings: How many zeros to add before and after each axis of space, as pairs;
+        block_shape: The sizes of a block along each spatial axis; an int stands for a
+            single axis.
+        paddings: How many zeros to add before and after each spatial axis, as pairs;
             False for bool, and empty strings for strings.
 
     Returns:
@@ -174,8 +174,7 @@ def space_to_batch_nd(
         of the dtype of ``x``.
 
     Raises:
-        ValueError: A size of a block does not divide the padded size, or shapes do not
-            fit.
+        ValueError: A block size does not divide the padded size, or shapes do not fit.
 
     Example:
         >>> x = [[[1], [2], [3], [4]]]  # [batch, width, channels]
@@ -248,25 +247,26 @@ BATCH_TO_SPACE_ND = Kernel(
 def batch_to_space_nd(
     x: TensorLike, /, block_shape: Ints, crops: Margins, **unknown: Unpack[Nothing]
 ) -> Tensor:
-    """Return ``x`` with the elements of the batch moved back into blocks of space.
+    """Return ``x`` with the elements of the batch moved back into spatial blocks.
 
-    It undoes ``space_to_batch_nd``; ``crops`` take the place of its ``paddings``.
+    It is the inverse of ``space_to_batch_nd``; ``crops`` correspond to its
+    ``paddings``.
 
     Args:
-        x: ``[batch, *space, *rest]`` of any dtype, with one axis of space for each size
+        x: ``[batch, *space, *rest]`` of any dtype, with one spatial axis for each size
             in ``block_shape``.
-        block_shape: The sizes of a block along each axis of space; a number is for one
-            axis.
-        crops: How many elements to remove from the start and the end of each axis of
-            space, as pairs.
+        block_shape: The sizes of a block along each spatial axis; an int stands for a
+            single axis.
+        crops: How many elements to remove from the start and the end of each spatial
+            axis, as pairs.
 
     Returns:
         A tensor ``[batch / prod(block_shape), *(space · block_shape - crops), *rest]``
         of the dtype of ``x``.
 
     Raises:
-        ValueError: The elements of a block do not divide the batch, more is cropped
-            than there is, or shapes do not fit.
+        ValueError: The number of elements of a block does not divide the batch, the
+            crops exceed the size, or shapes do not fit.
 
     Example:
         >>> x = [[[1], [3]], [[2], [4]]]  # [batch, width, channels]

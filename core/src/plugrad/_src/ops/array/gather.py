@@ -1,9 +1,9 @@
-"""Gather slices by index, sum them by segment id, and one-hot encoding.
+"""Gathering slices by index, summing them by segment id, and one-hot encoding.
 
 Kernels: ``GatherV2 OneHot Take UnsortedSegmentSum``. Gathering and summing by segment
-are each other's transposes, so derivatives of every order are one of the two. Except
-for Take, kernels count indices from 0. For an index that is out of range every backend
-raises an IndexError: at once, or, if it works asynchronously, at the next read.
+are each other's transposes, so every derivative of one of them is one of the two.
+Except for Take, kernels count indices from 0. For an index that is out of range every
+backend raises an IndexError: at once or, if it works asynchronously, at the next read.
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ GATHER_V2 = Kernel(
     out=_taken,
     checks="indices",
     op="gather",
-    doc="""The slices of ``x`` along ``axis`` at ``indices``, whose axes take its place.
+    doc="""The slices of ``x`` along ``axis`` at ``indices``.
 
-    The first ``batch_dims`` axes belong to both, so that ``y[b, o, k, r]`` is
-    ``x[b, o, indices[b, k], r]``, where b, o, k and r are any number of axes. Indices
-    count from 0. One that is negative or too large is an IndexError, at once, or when
-    an asynchronous backend is next read; if the result is empty, it may pass.""",
+    The axes of ``indices`` replace ``axis``. Both share the first ``batch_dims`` axes:
+    ``y[b, o, k, r]`` is ``x[b, o, indices[b, k], r]``, where b, o, k and r stand for
+    any number of axes. Indices count from 0. An index that is negative or too large
+    raises an IndexError, at once or at the next read of an asynchronous backend; if the
+    result is empty, it may go unnoticed.""",
 )
 
 
@@ -82,8 +83,8 @@ def gather(
         x: A tensor of any dtype with at least one axis.
         indices: Integers of any shape.
         axis: The axis of ``x``.
-        batch_dims: The number of first axes that ``x`` and ``indices`` share, at most
-            ``axis``. A negative number counts from the rank of ``indices``.
+        batch_dims: The number of leading axes that ``x`` and ``indices`` share, at most
+            ``axis``. A negative number is added to the rank of ``indices``.
 
     Returns:
         A tensor of the dtype of ``x`` and of the shape
@@ -126,8 +127,8 @@ def _gather_gradient(
 ) -> Tensor:
     """Sum the slices of ``dy`` by index.
 
-    The axes are batch, outer, k (those of the indices) and inner; k moves in front of
-    outer. With a batch, each of its elements has a range of ids of its own.
+    The axes of ``dy`` are b (batch), o (outer), k (those of the indices) and inner; k
+    moves in front of o. Each element of the batch gets its own range of ids.
     """
     batch, size = x_spec.shape[:batch_dims], x_spec.shape[axis]
     b = batch_dims
@@ -162,9 +163,10 @@ gradients(GATHER_V2, x=_gather_gradient, indices=None)
 
 
 def bad_index(op: str, indices: Tensor, sizes: geometry.Shape) -> IndexError | None:
-    """Return an error for the first index that is out of range; the values are read.
+    """Return an error for the first index that is out of range, or None.
 
-    ``indices`` ``[..., k]`` are positions along axes of ``sizes``.
+    ``indices`` ``[..., k]`` are positions along axes of ``sizes``; they are read on the
+    host.
     """
     known = indices._values()
     for axis, n in enumerate(sizes):
@@ -183,9 +185,9 @@ TAKE = Kernel(
     op="take",
     doc="""``GatherV2``, but negative indices count from the end of the axis.
 
-    An index below minus the size of the axis, or not below the size, is an IndexError,
-    at once, or when an asynchronous backend is next read; if the result is empty, it
-    may pass.""",
+    An index that is not from minus the size of the axis to below its size raises an
+    IndexError, at once or at the next read of an asynchronous backend; if the result is
+    empty, it may go unnoticed.""",
 )
 
 
@@ -204,9 +206,10 @@ def _(x: Tensor, indices: Tensor, *, axis: int, batch_dims: int) -> Tensor:
 
 @contextlib.contextmanager
 def range_errors(op: str, indices: Tensor, sizes: geometry.Shape) -> Iterator[None]:
-    """Replace an IndexError of a part of a decomposition by one of ``op``.
+    """Replace an IndexError of an inner kernel by one that names ``op``.
 
-    Other IndexErrors, such as those of earlier ops on an asynchronous backend, stay.
+    Other IndexErrors, such as those of earlier ops on an asynchronous backend, are
+    raised unchanged.
     """
     try:
         yield
@@ -224,13 +227,13 @@ def out_of_range(op: str, index: int, axis: int, n: int) -> IndexError:
 def counted_from_0(
     op: str, indices: TensorLike, size: int | geometry.Shape, axis: int = 0
 ) -> Tensor:
-    """Return indices in which negative ones are replaced by those counted from 0.
+    """Return indices counted from 0, that is, with the size added to negative ones.
 
     Args:
         op: The op, for messages.
         indices: Integers of any shape; ``[..., k]`` for several axes.
         size: The size of the axis, or the sizes of k axes.
-        axis: The axis, for messages, if it is one.
+        axis: The axis, for messages, if there is only one.
 
     Raises:
         IndexError: Indices that are known on the host are out of range; those in a
@@ -253,7 +256,7 @@ def counted_from_0(
 
 
 def _from_0(indices: Tensor, size: int | geometry.Shape) -> Tensor:
-    """Return indices on a device, negative ones counted from 0."""
+    """Return the indices of a tensor, counted from 0."""
     shift = np.array(size, indices.dtype) if isinstance(size, tuple) else size
     return run(compare.SELECT, indices < 0, indices + shift, indices)
 
@@ -261,10 +264,10 @@ def _from_0(indices: Tensor, size: int | geometry.Shape) -> Tensor:
 def _places(
     op: str, indices: TensorLike, size: int, axis: int
 ) -> tuple[Tensor, Kernel]:
-    """Return indices as a tensor, and the kernel that reads at them.
+    """Return indices as a tensor, and the kernel that gathers at them.
 
-    It is ``Take`` for indices that may be negative. Those that are known on the host
-    are checked here, and counted from 0.
+    The kernel is ``Take`` for indices that may be negative. Indices that are known on
+    the host are checked here, and converted to count from 0.
 
     Raises:
         IndexError: An index is out of range.
@@ -332,7 +335,7 @@ def take_along_axis(
 
     Args:
         x: A tensor of any dtype.
-        indices: Integers of the rank of ``x``; the other axes broadcast.
+        indices: Integers of the rank of ``x``; all axes but ``axis`` broadcast.
         axis: The axis.
 
     Returns:
@@ -392,8 +395,8 @@ UNSORTED_SEGMENT_SUM: Kernel = Kernel(
     op="unsorted_segment_sum",
     doc="""``y[i] = Σ x[j]`` over j with ``segment_ids[j] == i``; 0 if there is none.
 
-    Slices whose id is negative or too large are left out. Integers wrap; float16 is
-    summed in float32 or wider.""",
+    Slices whose id is negative or too large are ignored. Integers wrap; float16 is
+    summed in float32 or a wider dtype.""",
 )
 
 
@@ -407,11 +410,11 @@ def unsorted_segment_sum(
     """Return the sums of the slices of ``x`` that have the same segment id.
 
     ``y[i] = Σ x[j]`` over j with ``segment_ids[j] = i``. Slices whose id is negative or
-    too large are left out; a sum of no slices is 0. Integers wrap.
+    too large are ignored; a sum of no slices is 0. Integers wrap.
 
     Args:
         x: A tensor of numbers or bool.
-        segment_ids: Integers, whose shape is that of the first axes of ``x``.
+        segment_ids: Integers; their shape is that of the first axes of ``x``.
         num_segments: The number of sums.
 
     Returns:
@@ -508,7 +511,7 @@ def one_hot(
         A tensor of the shape of ``indices`` with the new axis, of ``dtype``.
 
     Raises:
-        TypeError: The indices are not integers, or a value does not have the kind of
+        TypeError: The indices are not integers, or the kind of a value does not match
             ``dtype``.
         ValueError: ``depth`` is negative, or the axis is out of range.
         OverflowError: ``dtype`` cannot represent a value.

@@ -36,7 +36,7 @@ def eye(
         k: The diagonal: 0 is the main one, positive numbers are above it, negative ones
             below it.
         dtype: The dtype; float32 by default.
-        device: Where the tensor is made, a backend; by default the active one.
+        device: The backend on which the tensor is made; by default the active one.
 
     Returns:
         A tensor ``[n, m]``.
@@ -64,7 +64,7 @@ def eye(
 
 
 def _diagonal(op: str, rows: int, columns: int, k: int) -> Tensor:
-    """Return a column with the position of diagonal ``k`` in each row."""
+    """Return a column vector: for each row, the column of diagonal ``k``."""
     k = max(-rows, min(integer(op, "k", k), columns))
     return shapes.reshape(arange(k, rows + k), (rows, 1))
 
@@ -201,7 +201,7 @@ def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
 
 
 def _above(op: str, x: Tensor, k: int) -> Tensor:
-    """Return where the last two axes are above diagonal ``k``."""
+    """Return a mask of the elements above diagonal ``k`` of each matrix."""
     if len(x.shape) < 2:
         raise ValueError(f"{op}: x must have two axes or more, got shape {x.shape}")
     rows, columns = x.shape[-2:]
@@ -211,7 +211,7 @@ def _above(op: str, x: Tensor, k: int) -> Tensor:
 def meshgrid(
     *xs: TensorLike, indexing: Literal["xy", "ij"] = "xy"
 ) -> tuple[Tensor, ...]:
-    """Return coordinate matrices: each vector repeated over the grid that all span.
+    """Return coordinate arrays: each vector, repeated over the grid of all vectors.
 
     Args:
         xs: Vectors of any dtype; a scalar is a vector of one element.
@@ -243,7 +243,7 @@ def meshgrid(
     for x in vectors:
         if len(x.shape) > 1:
             raise ValueError(f"meshgrid: expected vectors, got shape {x.shape}")
-    axes = list(range(len(vectors)))  # of each vector; its own inverse
+    axes = list(range(len(vectors)))  # the axis of each vector; a self-inverse order
     if indexing == "xy":
         axes[:2] = reversed(axes[:2])
     grid = tuple(vectors[axis].size for axis in axes)

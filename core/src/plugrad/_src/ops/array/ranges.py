@@ -64,7 +64,7 @@ def _check_sequence(start: float, step: float, size: int, dtype: DType) -> None:
 
 
 def _with_size(*, start: Any, stop: Any, step: Any, dtype: Any) -> dict[str, Any]:
-    """Replace ``stop`` by a size."""
+    """Replace the attribute ``stop`` by ``size``."""
     given = {"start": start, "stop": stop, "step": step}
     begin, end, by = (real("arange", name, n) for name, n in given.items())
     return {
@@ -82,8 +82,9 @@ RANGE = Kernel(
     op="arange",
     doc="""``start + i * step`` for i below ``size``; ``dtype`` is integer or floating.
 
-    If ``start`` and ``step`` are int and ``dtype`` is integer, it is exact. Else it is
-    computed in float64, and converted as by ``Cast``. ``dtype`` holds all elements.""",
+    If ``start`` and ``step`` are int and ``dtype`` is integer, the elements are exact.
+    Otherwise they are computed in float64 and converted as by ``Cast``. ``dtype`` can
+    represent all of them.""",
 )
 
 
@@ -100,15 +101,15 @@ def arange(
     """Return the numbers ``start, start + step, …`` that come before ``stop``.
 
     ``arange(stop)`` starts at 0. If not all arguments are integers, elements are
-    computed in float64 and then cast.
+    computed in float64 and then cast. Arguments may be tensors without axes; only the
+    end may be a floating tensor. There is no gradient.
 
     Args:
-        start: The first number; the end if ``stop`` is None.
+        start: The first number, or the end if ``stop`` is None.
         stop: The end, which is not included.
-        step: The distance of two elements, positive or negative. The numbers may be
-            tensors without axes; floating ones only as the end, which has no gradient.
+        step: The difference of neighbouring elements, positive or negative.
         dtype: The dtype; None is int32 if all arguments are integers, else float32.
-        device: Where the tensor is made, a backend; by default the active one.
+        device: The backend on which the tensor is made; by default the active one.
 
     Returns:
         A tensor with one axis.
@@ -183,10 +184,10 @@ LIN_SPACE = Kernel(
     op="linspace",
     doc="""``start + i * (stop - start) / n`` for i below ``num``.
 
-    With ``endpoint``, n is ``num - 1``, and the last element is exactly ``stop``; else
-    n is ``num``. If there is one element, or if ``stop`` equals ``start``, all elements
-    are ``start``, even infinite ones. Computed in double precision, and rounded to
-    ``dtype``, which is floating or complex.""",
+    With ``endpoint``, n is ``num - 1`` and the last element is exactly ``stop``;
+    without it, n is ``num``. If ``num`` is 1, or if ``stop`` equals ``start``, all
+    elements are ``start``, even if it is infinite. Elements are computed in double
+    precision and rounded to ``dtype``, which is floating or complex.""",
 )
 
 
@@ -203,29 +204,29 @@ def linspace(
 ) -> Tensor:
     """Return ``num`` evenly spaced numbers from ``start`` to ``stop``.
 
-    The distance of two is ``(stop - start) / (num - 1)``, or ``(stop - start) / num``
-    without the endpoint. A single number is ``start``. Two equal ends give that number,
-    even if they are infinite, where NumPy, PyTorch and JAX have NaN. Elements are
-    computed in double precision and then rounded; if an end is a tensor, in the dtype
-    of the result.
+    The spacing is ``(stop - start) / (num - 1)``, or ``(stop - start) / num`` without
+    the endpoint. A single number is ``start``. If both ends are equal, all elements are
+    that number, even if it is infinite; NumPy, PyTorch and JAX return NaN then.
+    Elements are computed in double precision and then rounded. If an end is a tensor,
+    they are computed in the dtype of the result.
 
     Args:
         start: The first number, real or complex; or a tensor without axes, which has a
             gradient.
-        stop: The last number, which is left out if ``endpoint`` is False.
-        num: How many numbers.
-        dtype: The dtype; None is float32, or complex64 if an end is complex, or the
-            dtype to which tensors promote.
+        stop: The last number, which is not included if ``endpoint`` is False.
+        num: The number of elements.
+        dtype: The dtype. None is float32, or complex64 if an end is complex, or the
+            promoted dtype if an end is a tensor.
         endpoint: Whether ``stop`` is included.
-        device: Where the tensor is made, a backend; by default the active one.
+        device: The backend on which the tensor is made; by default the active one.
 
     Returns:
         A tensor ``[num]``.
 
     Raises:
         ValueError: ``num`` is negative.
-        TypeError: ``num`` is not an integer, or the dtype is not floating, or real
-            though an end is complex.
+        TypeError: ``num`` is not an integer, the dtype is not floating, or it is real
+            but an end is complex.
         OverflowError: The dtype cannot represent an end.
 
     Example:
@@ -258,7 +259,7 @@ def linspace(
 
 
 def _between(start: End, stop: End, num: int, dtype: Any, endpoint: bool) -> Tensor:
-    """Return ``linspace`` where an end is a tensor, composed of ops on the ends."""
+    """Compute ``linspace`` by ops on its ends, of which at least one is a tensor."""
     for name, end in (("start", start), ("stop", stop)):
         if not is_scalar(end):
             number("linspace", name, end)

@@ -38,8 +38,8 @@ def moveaxis(x: TensorLike, source: Ints, destination: Ints, /) -> Tensor:
 
     Args:
         x: A tensor of any dtype.
-        source: The axes to move: an int or several.
-        destination: Their positions in the result, as many.
+        source: The axes to move: an int or a sequence of ints.
+        destination: Their positions in the result, one for each axis.
 
     Returns:
         A tensor of the dtype of ``x``.
@@ -69,20 +69,20 @@ def moveaxis(x: TensorLike, source: Ints, destination: Ints, /) -> Tensor:
 
 
 def _each(op: str, name: str, given: Ints, rank: int) -> list[int]:
-    """Return the axes that an op takes in an order, as non-negative ints."""
+    """Return axes in the given order, as non-negative ints."""
     return [geometry.axes(op, i, rank)[0] for i in integers(op, name, given)]
 
 
 def roll(
     x: TensorLike, /, shift: Ints, axis: Ints | None = None, **unknown: Unpack[Nothing]
 ) -> Tensor:
-    """Return the elements shifted along ``axis``, from its end back to its start.
+    """Return the elements shifted along ``axis``, wrapping around at its end.
 
     Args:
         x: A tensor of any dtype.
-        shift: By how many positions, negative ones towards the start: one number for
-            all axes, or one for each.
-        axis: An axis or several; None shifts the elements in row-major order.
+        shift: The number of positions, one for all axes or one for each; a negative
+            number shifts towards the start.
+        axis: An int or a sequence of ints; None shifts the elements in row-major order.
 
     Returns:
         A tensor of the shape and dtype of ``x``.
@@ -130,15 +130,17 @@ def repeat(
 
     Args:
         x: A tensor of any dtype.
-        repeats: How often: one integer, or one for each element along the axis. A
-            tensor is read on the host, as the shape depends on its values.
+        repeats: The number of repetitions: one integer, or one for each element along
+            the axis. A tensor is read on the host, because the shape depends on its
+            values.
         axis: The axis along which to repeat; None flattens ``x`` first.
 
     Returns:
         A tensor of the dtype of ``x``.
 
     Raises:
-        ValueError: ``repeats`` has another number of elements, or negative ones.
+        ValueError: ``repeats`` contains a negative number, or the number of its
+            elements is neither 1 nor the size of the axis.
         TypeError: ``repeats`` are not integers.
 
     Example:
@@ -188,8 +190,8 @@ BROADCAST_ARGS = Kernel(
     op="broadcast_args",
     doc="""The shape to which the shapes ``s0`` and ``s1`` broadcast.
 
-    They are aligned at the end, the shorter one gets ones in front, and a size of 1
-    becomes the other one. Sizes that differ, neither of them 1, are a ValueError.""",
+    The shorter shape is padded with leading ones, and a size of 1 becomes the other
+    size. If two sizes differ and neither is 1, it raises a ValueError.""",
 )
 
 
@@ -205,7 +207,7 @@ def broadcast_args(s0: TensorLike, s1: TensorLike, /) -> Tensor:
 
     Raises:
         TypeError: The shapes are not integers.
-        ValueError: They are not of rank 1, or do not broadcast.
+        ValueError: The arguments are not of rank 1, or the shapes do not broadcast.
 
     Example:
         >>> pg.broadcast_args([2, 1], [5, 1, 3])
@@ -218,7 +220,7 @@ def broadcast_args(s0: TensorLike, s1: TensorLike, /) -> Tensor:
 
 
 def _sizes(op: str, value: TensorLike) -> Tensor:
-    """Return a tensor of sizes; none may become another one, as an index may."""
+    """Return sizes as a tensor; raise if the integer dtype cannot represent one."""
     x = _convert.asarray(value)
     if x.dtype.kind == "u" and not np.can_cast(x.dtype, _convert.widest()):
         for size in x._values().ravel().tolist():
@@ -228,7 +230,7 @@ def _sizes(op: str, value: TensorLike) -> Tensor:
 
 @decomposition(BROADCAST_ARGS)
 def _(s0: Tensor, s1: Tensor) -> Tensor:
-    known = [tuple(s._values().tolist()) for s in (s0, s1)]  # a few numbers
+    known = [tuple(s._values().tolist()) for s in (s0, s1)]  # cheap: few numbers
     sizes = geometry.broadcast("broadcast_args", *known)
     return _convert.asarray(np.array(sizes, s0.dtype))
 
@@ -295,7 +297,7 @@ def ensure_shape(
         A tensor of the same elements.
 
     Raises:
-        ValueError: ``x`` has another shape.
+        ValueError: The shape of ``x`` does not match.
 
     Example:
         >>> pg.ensure_shape([[1, 2], [3, 4]], (None, 2)).shape

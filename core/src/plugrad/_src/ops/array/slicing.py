@@ -1,7 +1,8 @@
 """Parts of tensors, and padding. Kernels: ``MirrorPad PadV2 Slice StridedSlice``.
 
 Python's ``x[...]`` and the op ``strided_slice`` are in ``indexing``. The decompositions
-of ``SplitV Unpack Reverse``, kernels of ``shape``, are here, as they are slices.
+of ``SplitV``, ``Unpack`` and ``Reverse``, kernels of ``shape``, are here because they
+consist of slices.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ SLICE = Kernel(
     "Slice(x; begin: shape, size: shape)",
     out=_sliced,
     op="slice",
-    doc="""``x[begin[0] : begin[0] + size[0], ...]``, which lies inside of ``x``.""",
+    doc="""``x[begin[0] : begin[0] + size[0], ...]``; the block lies inside ``x``.""",
 )
 
 
@@ -75,17 +76,17 @@ STRIDED_SLICE = Kernel(
     op="strided_slice",
     doc="""``y[i, ...] = x[begin[0] + i * strides[0], ...]`` for i below ``size[0]``.
 
-    Strides may be negative. All that is read lies inside of ``x``.""",
+    Strides may be negative. All elements that are read lie inside ``x``.""",
 )
 
 
 def _put_back(
     dy: Tensor, x_spec: Spec, begin: Shape, size: Shape, strides: Shape
 ) -> Tensor:
-    """Return zeros of the shape of ``x`` with ``dy`` where a slice has read.
+    """Return zeros of the shape of ``x``, with ``dy`` where the slice has read.
 
-    An axis that was read backwards is reversed; a stride of s puts s - 1 zeros after
-    each element, and those after the last element are cut off.
+    An axis that was read backwards is reversed. For a stride s, s - 1 zeros are
+    inserted after each element; those after the last element are cut off.
     """
     turned = tuple(i for i, s in enumerate(strides) if s < 0 and size[i] > 1)
     if turned:
@@ -118,7 +119,7 @@ def along(x: Tensor, axis: int, begin: int, size: int, stride: int = 1) -> Tenso
     begins = [0] * len(x.shape)
     sizes = [*x.shape]
     strides = [1] * len(x.shape)
-    begin = begin if size else 0  # of an empty axis, every position is outside
+    begin = begin if size else 0  # the only valid begin for an empty axis
     begins[axis] = begin
     sizes[axis] = size
     strides[axis] = stride
@@ -133,9 +134,10 @@ def slice(
 
     Args:
         x: A tensor of any dtype.
-        begin: The first index of each axis, from 0; axes that are not named start at 0.
-        size: The number of elements of each axis; -1, and axes that are not named, take
-            all that follow.
+        begin: The first index along each axis, from 0; axes without an entry start at
+            0.
+        size: The number of elements along each axis; -1 stands for all that follow, as
+            do axes without an entry.
 
     Returns:
         A tensor of the dtype of ``x``.
@@ -195,10 +197,11 @@ PAD_V2 = Kernel(
     "PadV2(x; paddings: pairs, constant_values: scalar)",
     out=_padded,
     op="pad",
-    doc="""``x`` between ``before`` and ``after`` elements along each axis.
+    doc="""``x`` with constant elements added before and after it along each axis.
 
-    ``paddings`` has a pair (before, after) for each axis, neither negative. The
-    elements are ``constant_values``: a number that the dtype holds, or bytes.""",
+    ``paddings`` has a pair (before, after) for each axis; neither number is negative.
+    The added elements are ``constant_values``: a number that the dtype can represent,
+    or bytes.""",
 )
 
 
@@ -221,9 +224,9 @@ MIRROR_PAD = Kernel(
     op="pad",
     doc="""``x`` between mirror images of itself along each axis, of sizes ``paddings``.
 
-    ``'reflect'`` mirrors at the first and the last element: 1 2 3 becomes 3 2 1 2 3 2 1
-    with 2 at both ends. ``'symmetric'`` repeats them: 2 1 1 2 3 3 2. There is never
-    more padding than there are elements to mirror.""",
+    With a padding of 2 at both ends, ``'reflect'`` makes 3 2 1 2 3 2 1 of 1 2 3, and
+    ``'symmetric'``, which repeats the first and the last element, makes 2 1 1 2 3 3 2.
+    The padding never exceeds the number of elements that can be mirrored.""",
 )
 
 
@@ -240,21 +243,21 @@ def pad(
 
     Args:
         x: A tensor of any dtype.
-        paddings: A pair (before, after) for each axis, not negative.
+        paddings: A pair (before, after) of non-negative numbers for each axis.
         mode: ``"constant"`` adds ``constant_values``. ``"reflect"`` mirrors at the
             first and the last element; ``"symmetric"`` mirrors at the edges, so that
-            these elements come twice. ``"edge"`` repeats the first and the last
-            element; ``"wrap"`` goes on with the other end.
-        constant_values: A number that the dtype of ``x`` can hold, or ``str`` or
+            these elements appear twice. ``"edge"`` repeats the first and the last
+            element; ``"wrap"`` continues with the elements of the other end.
+        constant_values: A number that the dtype of ``x`` can represent, or ``str`` or
             ``bytes`` for a tensor of strings.
 
     Returns:
         A larger tensor of the dtype of ``x``.
 
     Raises:
-        ValueError: There is not one pair for each axis, one is negative, or the axis
-            has too few elements to mirror, or none to repeat.
-        TypeError: The dtype cannot hold ``constant_values``.
+        ValueError: There is not one pair for each axis, a number is negative, or an
+            axis has too few elements to mirror, or none to repeat.
+        TypeError: The dtype cannot represent ``constant_values``.
 
     Example:
         >>> pg.pad([1, 2, 3], [(1, 2)])
@@ -283,7 +286,7 @@ def pad(
 
 
 def _repeated(x: Tensor, paddings: Pairs, mode: str) -> Tensor:
-    """Return ``x`` between copies of its edges, or of itself."""
+    """Pad ``x`` with copies of its edges, or of itself."""
     _wider(Spec(x.shape, x.dtype), paddings)
     for axis, (before, after) in enumerate(paddings):
         n = x.shape[axis]
@@ -308,9 +311,9 @@ def _repeated(x: Tensor, paddings: Pairs, mode: str) -> Tensor:
 
 
 def constant(op: str, value: Any, dtype: DType) -> complex | bytes:
-    """Return a number for an attribute as a Python number that ``dtype`` can hold.
+    """Return ``value`` as a Python number that ``dtype`` can represent, or as bytes.
 
-    For strings it returns bytes; 0 stands for the empty string.
+    Bytes are returned for the dtype ``string``; 0 stands for the empty string.
     """
     if dtype is STRING and (isinstance(value, str | bytes) or value == 0):
         return value.encode() if isinstance(value, str) else bytes(value or b"")
@@ -323,7 +326,7 @@ def constant(op: str, value: Any, dtype: DType) -> complex | bytes:
 
 
 def check_constant(op: str, value: complex | bytes, dtype: DType) -> None:
-    """Raise unless ``value`` is what ``constant`` returns for ``dtype``."""
+    """Raise unless ``value`` has the type that ``constant`` returns for ``dtype``."""
     found = constant(op, value, dtype)
     if type(found) is not type(value):
         raise TypeError(
@@ -340,7 +343,7 @@ def _inside(dy: Tensor, x_spec: Spec, paddings: Pairs) -> Tensor:
 gradients(PAD_V2, x=_inside)
 
 
-@decomposition(MIRROR_PAD)  # differentiated through its parts
+@decomposition(MIRROR_PAD)  # also gives the gradient
 def _(x: Tensor, *, paddings: Pairs, mode: str) -> Tensor:
     skip = 1 if mode == "reflect" else 0
     for axis, (before, after) in enumerate(paddings):

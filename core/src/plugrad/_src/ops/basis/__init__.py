@@ -1,8 +1,8 @@
 """The basis of all other ops: these modules import each other, and no other family.
 
-They are mutual by nature: the derivative of a sum is a broadcast, and the derivative of
-a broadcast is a sum; every op converts its arguments, and the conversion runs ops. Only
-here are circles of imports allowed.
+They depend on each other: the derivative of a sum is a broadcast, and the derivative of
+a broadcast is a sum; every op converts its arguments, and the conversion runs ops.
+Circular imports are allowed only in this folder.
 
 - ``_convert``: arguments to tensors, promotion of dtypes, and calls of kernels.
 - ``binary``: element-wise ops of two arguments.

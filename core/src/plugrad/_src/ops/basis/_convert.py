@@ -1,8 +1,9 @@
 """Conversion of arguments to tensors, and promotion of dtypes.
 
-Map: ``asarray``; ``unary``, ``floating_unary``, ``elementwise``, ``reduction``, which
-convert and run in one call and have accelerators in C; ``floating``, ``real``,
-``integer_tensor``, ``promote_all`` for all other ops; weak scalars.
+Map: ``asarray``; ``unary``, ``floating_unary``, ``elementwise`` and ``reduction``,
+which convert arguments and run a kernel in one call (C accelerators may replace them);
+``floating``, ``real``, ``integer_tensor`` and ``promote_all`` for all other ops; weak
+scalars.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ def asarray(
 ) -> Tensor:
     """Return ``value`` as a tensor on the active backend.
 
-    Without ``dtype``, Python's numbers become float32, int32, bool or complex64, NumPy
-    arrays keep their dtype, and text becomes ``plugrad.string``: bytes in UTF-8. With
+    Without ``dtype``, Python numbers become float32, int32, bool or complex64, NumPy
+    arrays keep their dtype, and text becomes ``plugrad.string``, encoded as UTF-8. With
     ``dtype``, values that have a dtype (tensors, NumPy arrays and scalars) are
-    converted as ``astype`` converts; Python's numbers have none, so the dtype must be
-    able to hold them. Converting to integers drops the fraction.
+    converted as by ``astype``; Python numbers have none, so ``dtype`` must be able to
+    represent them. Converting to integers drops the fraction.
 
     Args:
         value: A tensor or variable (returned unchanged); a number; nested lists of
@@ -70,18 +71,18 @@ def asarray(
             or an object that NumPy converts to one; or ``str`` and ``bytes`` in place
             of numbers.
         dtype: The dtype of the result.
-        copy: None returns a tensor as it is, and copies an array; True copies both
-            (on cpu, wasm and opencl the result lies in C order, whatever the strides of
-            ``value`` are); False shares the memory of an array where the backend can:
-            do not write to it then.
-        device: Where the tensor is made, a backend; by default the active one.
+        copy: None returns a tensor unchanged and copies an array. True copies both; on
+            cpu, wasm and opencl the result is then in C order, whatever the strides of
+            ``value`` are. False shares the memory of an array if the backend can; do
+            not write to the array afterwards.
+        device: The backend on which the tensor is made; by default the active one.
 
     Returns:
         A tensor.
 
     Raises:
         TypeError: The dtype is unknown or the backend lacks it, strings are mixed with
-            numbers, Python's complex numbers would become real, or an array has masked
+            numbers, Python complex numbers would become real, or an array has masked
             elements.
         ValueError: The nested lists differ in length.
         OverflowError: The dtype cannot hold a Python number.
@@ -107,12 +108,12 @@ def asarray(
 
 
 def tensor_of(value: Any, *, dtype: Any = None, copy: bool | None = None) -> Tensor:
-    """Return ``asarray(value)``; ``copy=False`` takes over an array of our own."""
+    """Return ``asarray(value)``; with ``copy=False`` the tensor owns the array."""
     if isinstance(value, Tensor):
         y = value if dtype is None else creation.cast(value, dtype)
         return creation.identity(y) if copy else y
     if isinstance(value, variable.Variable):
-        return asarray(value.value, dtype=dtype)  # a tensor of its own already
+        return asarray(value.value, dtype=dtype)  # already an alias, not the tensor
     backend = active()
     if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
         given = array_of("asarray", value)
@@ -136,14 +137,14 @@ def tensor_of(value: Any, *, dtype: Any = None, copy: bool | None = None) -> Ten
 def placed(
     device: str, make: Callable[..., Tensor], *args: Any, **named: Any
 ) -> Tensor:
-    """Return what an op makes on a device, which is the name of a backend."""
+    """Call an op, and return its result on a device, the name of a backend."""
     backend = lifted(registry.open(device, f"{make.__name__}: device"))
     with Scope(backend=backend):
-        return to(make(*args, **named), backend.name)  # it may be the argument itself
+        return to(make(*args, **named), backend.name)  # make may return its argument
 
 
 def notify_created(x: Tensor) -> Tensor:
-    """Return ``x``, which was not made by a run, and notify observers of it."""
+    """Notify observers of ``x``, a tensor that no kernel computed, and return it."""
     notify("made", x)
     return x
 
@@ -151,7 +152,7 @@ def notify_created(x: Tensor) -> Tensor:
 def array_of(op: str, value: Any) -> np.ndarray[Any, DType]:
     """Return ``value`` as a NumPy array; raise if it has masked elements."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        hint = "fill them, x.filled(0), and keep the mask beside them"
+        hint = "fill them, x.filled(0), and keep the mask as a second tensor"
         raise TypeError(f"{op}: a tensor has no masked elements; {hint}")
     array = np.asarray(value)
     if array.dtype == STRING and not array.shape and array[()] is value:
@@ -160,15 +161,15 @@ def array_of(op: str, value: Any) -> np.ndarray[Any, DType]:
 
 
 def _stranger(op: str, x: object) -> TypeError:
-    """Return the error about an array that NumPy does not take for one."""
+    """Return the error about an array of a library that NumPy cannot convert."""
     return TypeError(
         f"{op}: cannot make a tensor of {type(x).__name__}, an array of "
-        f"{type(x).__module__}; take it over with plugrad.from_dlpack"
+        f"{type(x).__module__}; convert it with plugrad.from_dlpack"
     )
 
 
 def _cast(given: np.ndarray[Any, Any], wanted: DType, copy: bool) -> Any:
-    """Return an array converted as the kernel Cast converts a tensor."""
+    """Return an array converted to ``wanted``, by the rules of the kernel Cast."""
     order: Literal["C", "K"] = "C" if copy else "K"
     with np.errstate(all="ignore"):
         if given.dtype.kind == "c" and wanted.kind not in "cb":
@@ -179,7 +180,7 @@ def _cast(given: np.ndarray[Any, Any], wanted: DType, copy: bool) -> Any:
 
 
 def _truncated(given: np.ndarray[Any, Any], wanted: DType) -> Any:
-    """Return integers; out-of-range values wrap, independently of the processor."""
+    """Truncate to integers; out-of-range values wrap in the same way on any CPU."""
     x = np.trunc(given.astype(np.float64))
     low, high = LIMITS[wanted]
     if ((x >= low) & (x < float(high + 1))).all():
@@ -190,10 +191,10 @@ def _truncated(given: np.ndarray[Any, Any], wanted: DType) -> Any:
 
 
 def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
-    """Return an array of a Python number or of nested lists of them."""
+    """Return a Python number, or nested lists of numbers, as an array."""
     try:
         given = np.asarray(value)
-    except UnicodeDecodeError:  # there are bytes beside str
+    except UnicodeDecodeError:  # bytes and str are mixed
         given = np.asarray(value, object)
     except ValueError:
         raise ValueError(
@@ -204,7 +205,7 @@ def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
         for end in (whole.min(), whole.max()):
             check_range("asarray", end, wanted)
         return whole.astype(wanted)
-    if given.dtype.kind in "SU":  # which cut off zeros at the end
+    if given.dtype.kind in "SU":  # dtypes S and U drop trailing zero bytes
         given = np.asarray(value, object)
     elif given.dtype.kind not in "biufcO":
         raise TypeError(f"asarray: cannot make a tensor of {type(value).__name__}")
@@ -221,9 +222,9 @@ def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
 
 
 def _whole(value: Any, given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """Return Python's integers of which NumPy has made float64, if they are integers.
+    """Return exact integers if NumPy has converted integers to float64, else None.
 
-    It does so if some do not fit into int64 and others do.
+    NumPy does so for a list of integers of which only some fit into int64.
     """
     if not given.size or not given.max() >= 2.0**63:
         return None
@@ -232,7 +233,7 @@ def _whole(value: Any, given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | No
 
 
 def _ends(x: np.ndarray[Any, Any]) -> list[float]:
-    """Return the least and the greatest number, also of the finite ones."""
+    """Return the least and greatest number, and the least and greatest finite one."""
     ends = [x.min().item(), x.max().item()]
     if all(map(isfinite, ends)):
         return ends
@@ -241,7 +242,7 @@ def _ends(x: np.ndarray[Any, Any]) -> list[float]:
 
 
 def _text(given: np.ndarray[Any, Any], wanted: DType) -> np.ndarray[Any, DType]:
-    """Return an array of bytes for one of str or bytes, in any dtype of NumPy."""
+    """Return an array of str or bytes, of any NumPy dtype, as an array of bytes."""
     values = given.astype(object).ravel().tolist()
     parts = [v.encode() if isinstance(v, str) else v for v in values]
     odd = [part for part in parts if not isinstance(part, bytes)]
@@ -265,7 +266,7 @@ def _text(given: np.ndarray[Any, Any], wanted: DType) -> np.ndarray[Any, DType]:
 
 
 def _has_tensors(values: Any, depth: int = 1) -> bool:
-    if depth > 64:  # NumPy has at most 64 axes; a list may hold itself
+    if depth > 64:  # NumPy allows at most 64 axes; a list may contain itself
         raise ValueError("asarray: lists are nested more than 64 deep")
     return any(
         _has_tensors(value, depth + 1)
@@ -276,7 +277,7 @@ def _has_tensors(values: Any, depth: int = 1) -> bool:
 
 
 def _stacked(values: Any, dtype: Any) -> Tensor:
-    """Return nested lists that hold tensors as one tensor, with their gradients."""
+    """Stack nested lists that contain tensors; their gradients are kept."""
     kinds = (bool, int, float, complex)  # weak, as in an operation
     parts = [v if isinstance(v, kinds) else asarray(v, dtype=dtype) for v in values]
     tensors = promote_all("asarray", *parts)
@@ -311,10 +312,10 @@ def floating_unary(kernel: Kernel, x: TensorLike, kinds: str = "fc") -> Tensor:
 def elementwise(
     kernel: Kernel, a: TensorLike, b: TensorLike, kinds: str = ""
 ) -> Tensor:
-    """Run a kernel of two arguments, brought to one dtype, whose shapes broadcast.
+    """Promote and broadcast two arguments, and run a kernel on them.
 
-    ``kinds`` are the kinds of dtypes (letters of NumPy) for which the op is defined, if
-    not for all numbers.
+    ``kinds`` lists the kinds of dtypes for which the op is defined, as NumPy's letters;
+    an empty string stands for bool and all numbers.
     """
     if type(a) is not Tensor or type(b) is not Tensor or a.dtype is not b.dtype:
         a, b = promote_and_broadcast(kernel.op, a, b)
@@ -327,7 +328,7 @@ def elementwise(
 
 
 def refused(kernel: Kernel, dtype: DType, kinds: str) -> TypeError:
-    """Return the error of an op that is defined for ``kinds``, not for ``dtype``."""
+    """Return the error for a ``dtype`` whose kind is not among ``kinds``."""
     known = ", ".join(name for kind, name in _KINDS.items() if kind in kinds)
     got = "string" if dtype is STRING else f"{dtype}; cast with astype"
     return TypeError(f"{kernel.op}: is defined for {known}, got {got}")
@@ -337,7 +338,7 @@ def refused(kernel: Kernel, dtype: DType, kinds: str) -> TypeError:
 def reduction(
     kernel: Kernel, x: Tensor, axis: tuple[int, ...], keepdims: bool
 ) -> Tensor:
-    """Run a reduction; ``axis`` is sorted and not negative."""
+    """Run a reduction over ``axis``, which is sorted and non-negative."""
     return run(kernel, x, axis=axis, keepdims=flag(kernel.op, "keepdims", keepdims))
 
 
@@ -355,7 +356,7 @@ def floating(op: str, value: TensorLike, kinds: str = "fc") -> Tensor:
 
 
 def numbers(op: str, value: TensorLike) -> Tensor:
-    """Return ``value`` as a tensor of numbers of any kind: no strings."""
+    """Return ``value`` as a tensor of numbers or bool; reject strings."""
     x = value if type(value) is Tensor else asarray(value)
     if x.dtype is STRING:
         raise TypeError(f"{op}: there is no {op} of strings")
@@ -363,21 +364,23 @@ def numbers(op: str, value: TensorLike) -> Tensor:
 
 
 def real(op: str, value: TensorLike) -> Tensor:
-    """Return ``value`` as a tensor that has an order: no complex numbers."""
+    """Return ``value`` as a tensor of real numbers or bool; reject complex numbers."""
     x = numbers(op, value)
     if x.dtype.kind == "c":
-        raise TypeError(f"{op}: complex numbers have no order ({x.dtype})")
+        raise TypeError(
+            f"{op}: complex numbers have no order ({x.dtype}); take abs(x) or real(x)"
+        )
     return x
 
 
 def integer_tensor(op: str, name: str, value: TensorLike) -> Tensor:
     """Return ``value`` as a tensor of int32, or of int64 if its values need it.
 
-    On a backend without int64, what does not fit into int32 becomes its least or
-    greatest number: as an index, both are out of range of every axis.
+    On a backend without int64, numbers that do not fit into int32 become its least or
+    greatest number; as an index, either is out of range for every axis.
 
     Raises:
-        TypeError: It does not hold integers.
+        TypeError: ``value`` does not hold integers.
 
     """
     known = on_host(op, name, value)
@@ -408,7 +411,7 @@ def on_host(op: str, name: str, value: Any) -> np.ndarray[Any, DType] | None:
     if array.dtype.kind not in "iu":
         raise _no_integers(op, name, array.dtype)
     if array.dtype != INT32:
-        if array.dtype == np.uint64:  # of which no number may wrap
+        if array.dtype == np.uint64:  # large numbers must not wrap
             array = np.minimum(array, INT64_MAX)
         narrow = array.astype(INT32)
         array = narrow if (narrow == array).all() else array.astype(INT64)
@@ -427,20 +430,20 @@ def _no_integers(op: str, name: str, dtype: DType) -> TypeError:
 
 
 def check_broadcast(op: str, name: str, x: Shaped, wanted: geometry.Shape) -> Shaped:
-    """Return ``x``, called ``name`` in messages, if it broadcasts to ``wanted``."""
+    """Return ``x`` if it broadcasts to ``wanted``; ``name`` is its name in messages."""
     if geometry.broadcast(op, x.shape, wanted) != wanted:
         raise misfit(op, f"{name} must broadcast to {wanted}", x)
     return x
 
 
 def promote_all(op: str, *values: TensorLike) -> list[Tensor]:
-    """Return all as tensors of the dtype that promotion gives; scalars are weak."""
+    """Return all values as tensors of their promoted dtype; scalars are weak."""
     tensors = [v for v in values if type(v) is Tensor]
     if len(tensors) == len(values) and len({x.dtype for x in tensors}) == 1:
         return tensors
     known: list[Any] = [v if isinstance(v, SCALARS) else asarray(v) for v in values]
     strong = [x for x in known if isinstance(x, Tensor)]
-    if not strong:  # scalars alone are as strong as tensors
+    if not strong:  # with scalars only, their own dtypes are promoted
         known = strong = [asarray(v) for v in values]
     dtype = strong[0].dtype
     for x in strong[1:]:
@@ -457,7 +460,7 @@ def promote_all(op: str, *values: TensorLike) -> list[Tensor]:
 def promote_and_broadcast(
     op: str, a: TensorLike, b: TensorLike
 ) -> tuple[Tensor, Tensor]:
-    """Return both as tensors of one dtype whose shapes broadcast."""
+    """Return both as tensors of one dtype; raise unless their shapes broadcast."""
     if type(a) is Tensor and (type(b) is float or type(b) is int):
         other = scalar(op, b, a.dtype)
         if other.dtype is a.dtype:
@@ -486,25 +489,25 @@ def promote_pair(op: str, value: TensorLike, x: Tensor) -> tuple[Tensor, Tensor]
     return creation.cast(other, dtype), creation.cast(x, dtype)
 
 
-def scalar(op: str, value: complex | np.generic, beside: DType) -> Tensor:
-    """Return a weak scalar; common ones are uploaded once for each backend.
+def scalar(op: str, value: complex | np.generic, other: DType) -> Tensor:
+    """Return a scalar as a tensor, weak with respect to the dtype ``other``.
 
-    -0.0 is not cached, as it equals 0.0 and would get its tensor; nor is NaN, which
-    would never be found again.
+    Each backend caches its scalars. -0.0 is not cached, because it equals 0.0 and would
+    get that tensor; NaN is not, because a lookup would never find it.
     """
     backend = active()
     plain = cast("complex", value)
-    key = (plain, type(value), beside.num)
+    key = (plain, type(value), other.num)
     negative_zero = not plain and -1 in (
         copysign(1, plain.real),
         copysign(1, plain.imag),
     )
     found = None if negative_zero else backend.scalars.get(key)
     if found is None:
-        array = np.asarray(value, weak(op, value, beside))
+        array = np.asarray(value, weak(op, value, other))
         found = Tensor(backend.upload(array), backend)
         if plain == plain and not negative_zero:
-            if len(backend.scalars) >= 4096:  # such as a decaying rate
+            if len(backend.scalars) >= 4096:  # reached by a decaying learning rate
                 backend.scalars = {}
             backend.scalars[key] = found
     return found

@@ -1,8 +1,8 @@
 """Element-wise ops of two arguments.
 
 Kernels: ``Add AddN Atan2 FloorDiv Hypot Maximum Minimum Mod Multiply Pow RealDiv
-SquaredDifference Sub``. All but AddN broadcast; the engine sums the cotangents back to
-the shapes of the inputs, so the gradients here do not.
+SquaredDifference Sub``. All but AddN broadcast. The engine sums cotangents down to the
+shapes of the inputs, so the gradients here need not do so.
 
 Map: conversion to floating dtypes; sums and products; division; powers; maximum and
 minimum; angles, lengths, and logarithms of sums.
@@ -84,8 +84,9 @@ def add(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Args:
         a: A tensor of numbers or bool.
-        b: A tensor of numbers or bool; the shapes broadcast. A Python number takes the
-            dtype of the other argument, if that has its kind.
+        b: A tensor of numbers or bool; the shapes broadcast. A Python number adopts the
+            dtype of the other argument, unless its own kind is higher, as for a float
+            and a tensor of integers.
 
     Returns:
         A tensor of the broadcast shape and the promoted dtype.
@@ -199,7 +200,7 @@ ADD_N = Kernel(
     op="add_n",
     doc="""``xs[0] + xs[1] + …``, in this order; the shapes are equal.
 
-    Integers wrap; for bool it is ``or``. Each sum is rounded to the dtype.""",
+    Integers wrap; for bool it is ``or``. Each partial sum is rounded to the dtype.""",
 )
 
 
@@ -364,23 +365,23 @@ def divide_no_nan(a: TensorLike, b: TensorLike, /) -> Tensor:
 FLOOR_DIV = _broadcasting(
     "FloorDiv(a: integer | floating, b: a)",
     op="floor_divide",
-    doc="""``⌊a / b⌋``, of the exact quotient.
+    doc="""``⌊a / b⌋``, computed from the exact quotient.
 
-    Integers divided by 0 give 0; the least one divided by -1 wraps to itself. Floating
-    numbers divided by ±0 give ±inf, or NaN for 0. A finite number divided by ±inf gives
-    ±0 with the sign of the quotient. ±inf divided by a finite number gives ±inf, and
-    divided by ±inf NaN.""",
+    Integers divided by 0 give 0; the least integer divided by -1 wraps to itself. A
+    floating number divided by ±0 gives ±inf, and 0 divided by ±0 gives NaN. A finite
+    number divided by ±inf gives ±0 with the sign of the quotient; ±inf gives ±inf if
+    divided by a finite number, and NaN if divided by ±inf.""",
 )
 
 
 def floor_divide(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the greatest whole number that is not above ``a / b``, as ``//`` does.
 
-    The quotient is taken as exact: ``1.0 // 0.1`` is 9, because the floating number 0.1
-    is a little more than a tenth. Integers divided by zero give 0.
-    Floating numbers divided by ±0 give ±inf, or NaN for 0; a finite number divided by
-    ±inf gives ±0 with the sign of the quotient; ±inf divided by a finite number gives
-    ±inf, and divided by ±inf NaN. Both derivatives are 0.
+    The result is computed from the exact quotient: ``1.0 // 0.1`` is 9, because the
+    floating number 0.1 is a little more than a tenth. Integers divided by zero give 0.
+    A floating number divided by ±0 gives ±inf, and 0 divided by ±0 gives NaN. A finite
+    number divided by ±inf gives ±0 with the sign of the quotient; ±inf gives ±inf if
+    divided by a finite number, and NaN if divided by ±inf. Both derivatives are 0.
 
     Args:
         a: A tensor of real numbers.
@@ -414,19 +415,21 @@ gradients(
 MOD = _broadcasting(
     "Mod(a: integer | floating, b: a)",
     op="remainder",
-    doc="""``a - b·⌊a / b⌋``, exactly; with the sign of ``b``, also where it is 0.
+    doc="""``a - b·⌊a / b⌋``, exactly, with the sign of ``b`` even if the result is 0.
 
-    Divided by 0, integers give 0 and floating numbers NaN. Divided by ±inf, a finite
-    ``a`` gives ``a``, or ``b`` where the signs differ; ±inf gives NaN.""",
+    Where ``b`` is 0, the result is 0 for integers and NaN for floating numbers. Where
+    ``b`` is ±inf, it is ``a`` for a finite ``a`` of the same sign, ``b`` for a finite
+    ``a`` of the other sign, and NaN for an infinite ``a``.""",
 )
 
 
 def remainder(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``a - b·⌊a / b⌋``, which has the sign of ``b``, as ``%`` does.
 
-    The result is exact. Divided by zero, integers give 0 and floating numbers NaN.
-    Divided by ±inf, a finite ``a`` gives ``a``, or ``b`` where the signs differ; ±inf
-    gives NaN. The derivative in ``a`` is 1, and in ``b`` it is ``-⌊a / b⌋``.
+    The result is exact. Where ``b`` is 0, it is 0 for integers and NaN for floating
+    numbers. Where ``b`` is ±inf, it is ``a`` for a finite ``a`` of the same sign, ``b``
+    for a finite ``a`` of the other sign, and NaN for an infinite ``a``. The derivative
+    with respect to ``a`` is 1, and with respect to ``b`` it is ``-⌊a / b⌋``.
 
     Args:
         a: A tensor of real numbers.
@@ -456,9 +459,9 @@ gradients(MOD, a=lambda dy: dy, b=lambda dy, a, b: -dy * run(FLOOR_DIV, a, b))
 def fmod(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the remainder of ``a / b`` truncated towards 0; it has the sign of ``a``.
 
-    A zero has that sign, too. The result is exact. Divided by zero, integers give 0 and
-    floating numbers NaN. The derivative in ``a`` is 1, and in ``b`` it is
-    ``-trunc(a / b)``.
+    A zero also has that sign. The result is exact. Where ``b`` is 0, it is 0 for
+    integers and NaN for floating numbers. The derivative with respect to ``a`` is 1,
+    and with respect to ``b`` it is ``-trunc(a / b)``.
 
     Args:
         a: A tensor of real numbers.
@@ -497,21 +500,23 @@ def fmod(a: TensorLike, b: TensorLike, /) -> Tensor:
 POW = _broadcasting(
     "Pow(a: number, b: a)",
     op="pow",
-    doc="""``a`` to the power of ``b``; 1 where ``b`` is 0, also for ``a = 0`` and NaN.
+    doc="""``a`` to the power of ``b``; 1 where ``b`` is 0, even if ``a`` is 0 or NaN.
 
-    Floating numbers: NaN where ``a`` is negative and finite and ``b`` finite and not
+    Floating numbers: NaN where ``a`` is finite and negative and ``b`` is finite and not
     whole; ±0 to a negative power is inf, or -inf for -0.0 and odd ``b``. Integers wrap;
-    to a negative power they give 0, unless ``a`` is ±1. Within 3 ulp in float32.""",
+    a negative power of an integer is 0, unless ``a`` is ±1. Within 3 ulp in
+    float32.""",
 )
 
 
 def pow(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``a`` to the power of ``b``, element by element.
 
-    The result is 1 where ``b`` is 0, also where ``a`` is 0 or NaN, and NaN where ``a``
-    is negative and finite and ``b`` is finite and not whole. Integers wrap; an integer
-    tensor to a negative power, given as a tensor, is 0 unless ``a`` is ±1. The
-    derivative in ``b`` is 0 where ``a`` is negative or 0 and the power is finite.
+    The result is 1 where ``b`` is 0, even if ``a`` is 0 or NaN. It is NaN where ``a``
+    is finite and negative and ``b`` is finite and not whole. Integers wrap. Where both
+    are integer tensors and ``b`` is negative, the result is 0 unless ``a`` is ±1. The
+    derivative with respect to ``b`` is 0 where ``a`` is negative or 0 and the result is
+    finite.
 
     Args:
         a: The base, a tensor of numbers.
@@ -544,7 +549,7 @@ def pow(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 
 def _pow_base(dy: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Return ``dy · b · a^(b-1)``; where ``a = b = 0`` that is 0, and not 0/0."""
+    """Return ``dy · b · a^(b-1)``; where ``a = b = 0`` it is 0, not NaN."""
     constant = compare.logical_and(compare.equal(b, 0), compare.equal(a * a, 0))
     return dy * complexes.conjugate(b * pow(compare.where(constant, 1, a), b - 1))
 
@@ -649,18 +654,18 @@ ATAN2 = _broadcasting(
     op="atan2",
     doc="""The angle of the point (x = ``b``, y = ``a``), in [-π, π].
 
-    It has the sign of ``a``. Signed zeros and infinities are those of C: (±0, +0) gives
-    ±0, (±0, -0) gives ±π, two infinities odd multiples of π/4. NaN where one is NaN.
-    Within 3 ulp in float32.""",
+    It has the sign of ``a``. Signed zeros and infinities are treated as by C's
+    ``atan2``: (a, b) = (±0, +0) gives ±0, (±0, -0) gives ±π, and two infinities give
+    odd multiples of π/4. NaN where one is NaN. Within 3 ulp in float32.""",
 )
 
 
 def atan2(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the angle of the point (x = ``b``, y = ``a``), in radians in [-π, π].
 
-    Signed zeros and infinities are treated as by C's ``atan2``: (±0, -0) gives ±π, and
-    two infinities give odd multiples of π/4. The result is NaN where an argument is
-    NaN. Both derivatives at (0, 0) are 0.
+    Signed zeros and infinities are treated as by C's ``atan2``: (a, b) = (±0, -0) gives
+    ±π, and two infinities give odd multiples of π/4. The result is NaN where an
+    argument is NaN. Both derivatives at (0, 0) are 0.
 
     Args:
         a: The y coordinates, a tensor of real numbers.
@@ -685,11 +690,11 @@ def atan2(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 
 def _scaled(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return ``a/s, b/s, s``: the first two have squares that do not overflow.
+    """Return ``a/s``, ``b/s`` and ``s``; squares of the quotients do not overflow.
 
-    ``s`` is the greater of |a| and |b|, and 1 where that is 0 or infinite. It is
-    treated as a constant: results computed from all three do not depend on it, nor do
-    their derivatives.
+    ``s`` is the greater of |a| and |b|, or 1 where the greater one is 0 or infinite. It
+    is treated as a constant, because neither the results that are computed from all
+    three nor their derivatives depend on ``s``.
     """
     size = maximum(unary.abs(a), unary.abs(b))
     usual = compare.logical_and(size > 0, size < float("inf"))
@@ -698,7 +703,7 @@ def _scaled(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _angle(dy: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``dy`` times ``a`` and ``b`` over ``a² + b²``."""
+    """Return ``dy · a / (a² + b²)`` and ``dy · b / (a² + b²)``."""
     u, v, s = _scaled(a, b)
     squares = u * u + v * v
     over = dy / compare.where(compare.equal(squares, 0), 1, squares)
@@ -712,19 +717,19 @@ gradients(ATAN2, b=lambda dy, a, b: -_angle(dy, a, b)[0])
 HYPOT = _broadcasting(
     "Hypot(a: floating, b: a)",
     op="hypot",
-    doc="""``√(a² + b²)``, whose squares neither overflow nor vanish on the way.
+    doc="""``√(a² + b²)``, without overflow or underflow of the squares.
 
-    inf where one is infinite, even beside NaN; else NaN where one is NaN. Within 3
-    ulp.""",
+    inf where one is infinite, even if the other is NaN; else NaN where one is NaN.
+    Within 3 ulp.""",
 )
 
 
 def hypot(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``√(a² + b²)`` for each pair of elements.
 
-    Squares neither overflow nor vanish on the way. The result is inf where one argument
-    is infinite, even if the other one is NaN. Both derivatives at (0, 0) are 0. Where
-    the result is infinite, the derivatives are those of ``|a|`` or ``|b|``.
+    The squares neither overflow nor underflow. The result is inf where one argument is
+    infinite, even if the other one is NaN. Both derivatives at (0, 0) are 0. Where the
+    result is infinite, the derivatives are those of ``|a|`` or ``|b|``.
 
     Args:
         a: A tensor of real numbers.
@@ -761,9 +766,9 @@ def _(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _unit(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``a`` and ``b`` over their length: zeros at (0, 0).
+    """Return ``a`` and ``b`` divided by ``hypot(a, b)``, and zeros at (0, 0).
 
-    An infinite ``a``, else an infinite ``b``, counts as ±1 next to 0.
+    Where ``a`` is infinite, the result is (±1, 0); else, where ``b`` is, (0, ±1).
     """
     a_is_inf = unary.isinf(a)
     inf = compare.logical_or(a_is_inf, unary.isinf(b))
@@ -781,7 +786,7 @@ gradients(HYPOT, b=lambda dy, a, b: dy * _unit(a, b)[1])
 
 
 def logaddexp(a: TensorLike, b: TensorLike, /) -> Tensor:
-    """Return ``log(e^a + e^b)`` for each pair of elements, without overflow on the way.
+    """Return ``log(e^a + e^b)`` for each pair of elements, without overflow of ``e^a``.
 
     Args:
         a: A tensor of real numbers.
@@ -803,7 +808,7 @@ def logaddexp(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     """
     a, b = floats("logaddexp", a, b, "f")
-    first = a >= b  # equal numbers count as one high and one low: each gets half of dy
+    first = a >= b  # equal numbers are one high and one low: each gets half of dy
     high = compare.where(first, a, b)
     low = compare.where(first, b, a)
     even = compare.logical_and(unary.isinf(high), compare.equal(low, high))

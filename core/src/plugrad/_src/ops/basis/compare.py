@@ -3,10 +3,10 @@
 Kernels: ``BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Equal Greater GreaterEqual
 LeftShift Less LessEqual LogicalAnd LogicalNot LogicalOr LogicalXor NotEqual RightShift
 Select``. All broadcast. Bool and integer outputs have no derivative, so only Select has
-a gradient. The comparisons with a decomposition declare None as gradient, so that tapes
-do not decompose them.
+a gradient. Comparisons declare None as their gradient, so that tapes do not decompose
+those that have a decomposition.
 
-Map: comparisons; ``where`` and ``nonzero``; logic; bits; closeness.
+Map: comparisons; ``where`` and ``nonzero``; logic; bits; comparison with a tolerance.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = [
     "where",
 ]
 
-# Contracts of two inputs that broadcast, with bool outputs and of bits.
+# Contracts of two inputs that broadcast: with a bool output, and for bits.
 _predicate = partial(Kernel, out=compared, broadcasts=True)
 _bitwise = partial(Kernel, out=broadcasted, broadcasts=True)
 
@@ -320,8 +320,8 @@ SELECT = Kernel(
     op="where",
     doc="""``t`` where ``condition`` is True, ``e`` where it is False.
 
-    Values are copied: signs of zeros, NaN and strings stay what they are. Elements
-    that are not selected do not matter, even NaN.""",
+    Values are copied, including signs of zeros, NaN and strings. Elements that are not
+    selected do not affect the result, even if they are NaN.""",
 )
 
 
@@ -337,8 +337,8 @@ def where(
 ) -> Tensor | tuple[Tensor, ...]:
     """Return ``x1`` where ``condition`` is True, and ``x2`` where it is False.
 
-    The elements are copied, so NaN in what is not selected does not matter. Elements
-    that are not selected have the cotangent 0. ``where(condition)`` alone is
+    The elements are copied, so elements that are not selected do not affect the result,
+    even if they are NaN. Their cotangent is 0. ``where(condition)`` alone is
     ``nonzero(condition)``, as in NumPy and PyTorch.
 
     Args:
@@ -384,10 +384,10 @@ gradients(SELECT, e=lambda dy, condition: where(condition, 0, dy))
 
 
 def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
-    """Return the indices of the elements that are not 0, a tensor for each axis.
+    """Return the indices of the elements that are not 0, one tensor for each axis.
 
-    They are in row-major order. Their number depends on the values, so ``x`` is read on
-    the host.
+    The elements are in row-major order. Their number depends on the values, so ``x`` is
+    read on the host.
 
     Args:
         x: A tensor with at least one axis.
@@ -416,7 +416,7 @@ def nonzero(x: TensorLike, /) -> tuple[Tensor, ...]:
 
 
 def _logical(kernel: Kernel, a: TensorLike, b: TensorLike) -> Tensor:
-    """Run a kernel of two bool arguments; of numbers, all but 0 are True."""
+    """Run a kernel of two bool arguments; numbers other than 0 count as True."""
     if type(a) is Tensor and type(b) is Tensor and a.dtype is BOOL is b.dtype:
         return _convert.elementwise(kernel, a, b)
     a, b = (_convert.numbers(kernel.op, x) for x in (a, b))
@@ -594,7 +594,7 @@ BITWISE_AND = _bitwise(
 def bitwise_and(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the bits that are set in both ``a`` and ``b``.
 
-    Of two bool it is ``logical_and``.
+    For two bool tensors, this is ``logical_and``.
 
     Args:
         a: A tensor of integers or bool.
@@ -628,7 +628,7 @@ BITWISE_OR = _bitwise(
 def bitwise_or(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the bits that are set in ``a`` or in ``b``.
 
-    Of two bool it is ``logical_or``.
+    For two bool tensors, this is ``logical_or``.
 
     Args:
         a: A tensor of integers or bool.
@@ -669,7 +669,7 @@ BITWISE_XOR = _bitwise(
 def bitwise_xor(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the bits that are set in exactly one of ``a`` and ``b``.
 
-    Of two bool it is ``logical_xor``.
+    For two bool tensors, this is ``logical_xor``.
 
     Args:
         a: A tensor of integers or bool.
@@ -752,15 +752,15 @@ LEFT_SHIFT = _bitwise(
     op="bitwise_left_shift",
     doc="""The bits of ``a`` shifted up by ``b``, ``a · 2^b``; higher bits are lost.
 
-    0 where ``b`` is negative or the width of the type or more.""",
+    0 where ``b`` is negative, or at least the width of the dtype in bits.""",
 )
 
 
 def bitwise_left_shift(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the bits of ``a`` shifted up by ``b``: ``a · 2^b``.
 
-    Bits beyond the width of the dtype are lost, so the result is 0 where ``b`` is the
-    width or more. It is also 0 where ``b`` is negative.
+    Bits beyond the width of the dtype are lost, so the result is 0 where ``b`` is at
+    least the width. It is also 0 where ``b`` is negative.
 
     Args:
         a: A tensor of integers.
@@ -795,15 +795,16 @@ RIGHT_SHIFT = _bitwise(
     op="bitwise_right_shift",
     doc="""The bits of ``a`` shifted down by ``b``, ``⌊a / 2^b⌋``.
 
-    0, or -1 if ``a < 0``, where ``b`` is negative or the width of the type or more.""",
+    Where ``b`` is negative, or at least the width of the dtype in bits, the result is
+    0, or -1 if ``a < 0``.""",
 )
 
 
 def bitwise_right_shift(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the bits of ``a`` shifted down by ``b``: ``⌊a / 2^b⌋``.
 
-    The result is 0, or -1 where ``a`` is negative, where ``b`` is the width of the
-    dtype or more. The same holds where ``b`` is negative.
+    Where ``b`` is negative, or at least the width of the dtype in bits, the result is
+    0, or -1 if ``a`` is negative.
 
     Args:
         a: A tensor of integers.
@@ -836,16 +837,16 @@ def _(a: Tensor, b: Tensor) -> Tensor:
 def _powers_of_two(b: Tensor) -> tuple[Tensor, Tensor]:
     """Return two factors of ``2^b``, each of which the dtype can represent.
 
-    Where ``b`` is negative or more than the width, they are factors of ``2^width``.
+    Where ``b`` is negative or exceeds the width, they are factors of ``2^width``.
     """
     width = 8 * b.dtype.itemsize
     if b.dtype.kind == "i":
         b = where(b < 0, width, b)
-    most = binary.minimum(b, width - 2)
-    return 2**most, 2 ** binary.minimum(b - most, 2)
+    first = binary.minimum(b, width - 2)
+    return 2**first, 2 ** binary.minimum(b - first, 2)
 
 
-# --- closeness -------------------------------------------------------------------
+# --- comparison with a tolerance -------------------------------------------------
 
 
 def isclose(
@@ -859,9 +860,9 @@ def isclose(
 ) -> Tensor:
     """Return whether ``|x1 - x2| ≤ atol + rtol·|x2|`` for each pair of elements.
 
-    Infinities are close only to themselves. NaN is close to nothing, or with
-    ``equal_nan`` to NaN. Integers are compared as float64, or as float32 on backends
-    without float64.
+    An infinity is close only to itself. NaN is close to nothing; with ``equal_nan`` it
+    is close to NaN. Integers are compared as float64, or as float32 on backends without
+    float64.
 
     Args:
         x1: A tensor of numbers or bool.

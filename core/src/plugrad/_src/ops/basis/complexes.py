@@ -1,8 +1,9 @@
 """Complex numbers and their parts. Kernels: ``Complex ComplexAbs Imag Real``.
 
-The cotangent of a complex z is the one under Re(conj(a)·b), so that a step ``-dz`` goes
-downhill: the gradients of real inputs are real, and a function with the complex
-derivative f' passes on ``dy · conj(f')``. ``abs`` is in ``unary``.
+Cotangents of complex numbers refer to the inner product Re(conj(a)·b), so that a step
+along ``-dz`` decreases a real function of z. Gradients of real inputs are real, and a
+function with the complex derivative f' has the gradient ``dy · conj(f')``. ``abs`` is
+in ``unary``.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ COMPLEX = Kernel(
     op="complex",
     doc="""``real + i · imag``, complex64 of float32 and complex128 of float64.
 
-    The shapes are equal. Both parts are copied, so that signs of zeros, NaN and
-    infinities of one leave the other as it is.""",
+    The shapes are equal. Both parts are copied: a signed zero, NaN or infinity in one
+    does not change the other.""",
 )
 
 
 def complex(real: TensorLike, imag: TensorLike, /) -> Tensor:
     """Return the complex number ``real + i·imag`` for each pair of elements.
 
-    The parts are copied: signs of zeros, NaN and infinities of one do not change the
+    The parts are copied: a signed zero, NaN or infinity in one does not change the
     other.
 
     Args:
@@ -122,7 +123,7 @@ def real(x: TensorLike, /) -> Tensor:
 
     Returns:
         A tensor of the shape of ``x``: float32 for complex64, float64 for complex128.
-        Other dtypes stay.
+        Other dtypes do not change.
 
     Raises:
         TypeError: ``x`` holds strings.
@@ -140,7 +141,7 @@ def real(x: TensorLike, /) -> Tensor:
 
 
 def real_part(x: Tensor) -> Tensor:
-    """Return the real part; ``x`` itself where it is real."""
+    """Return the real part of ``x``; ``x`` itself if its dtype is real."""
     return run(REAL, x) if x.dtype.kind == "c" else x
 
 
@@ -163,7 +164,7 @@ def imag(x: TensorLike, /) -> Tensor:
 
     Returns:
         A tensor of the shape of ``x``: float32 for complex64, float64 for complex128.
-        For other dtypes it is zeros of the dtype of ``x``.
+        For other dtypes, zeros of the dtype of ``x``.
 
     Raises:
         TypeError: ``x`` holds strings.
@@ -208,7 +209,7 @@ def conj(x: TensorLike, /) -> Tensor:
 
 
 def conjugate(x: Tensor) -> Tensor:
-    """Return the conjugate; ``x`` itself where it is real."""
+    """Return the conjugate of ``x``; ``x`` itself if its dtype is real."""
     if x.dtype.kind != "c":
         return x
     return run(COMPLEX, run(REAL, x), run(unary.NEG, run(IMAG, x)))
@@ -217,9 +218,9 @@ def conjugate(x: Tensor) -> Tensor:
 def angle(x: TensorLike, /) -> Tensor:
     """Return the angle of each number in the complex plane, in radians in [-π, π].
 
-    It is ``atan2(imag(x), real(x))``, the imaginary part of ``log(x)``: a zero whose
-    real part is -0.0 has the angle π, or -π if the imaginary part is -0.0, too. The
-    derivative at 0 is 0. Real numbers have the angle 0 or π.
+    The angle is ``atan2(imag(x), real(x))``, the imaginary part of ``log(x)``. A zero
+    whose real part is -0.0 has the angle π, or -π if its imaginary part is also -0.0.
+    The derivative at 0 is 0. Real numbers have the angle 0 or π.
 
     Args:
         x: A tensor of numbers or bool.
@@ -246,7 +247,7 @@ COMPLEX_ABS = Kernel(
     "ComplexAbs(x: complexfloating)",
     out=_part,
     op="abs",
-    doc="""``√(Re² + Im²)``, without overflow on the way; real.
+    doc="""``√(Re² + Im²)``, a real number, without overflow of the squares.
 
     Infinite where a part is infinite, even if the other one is NaN; else NaN where a
     part is NaN.""",
@@ -256,12 +257,12 @@ COMPLEX_ABS = Kernel(
 decomposition(COMPLEX_ABS, lambda x: binary.hypot(run(REAL, x), run(IMAG, x)))
 
 
-# Not through the parts, which have no derivative at 0.
+# Not the gradient of the decomposition, which has no derivative at 0.
 gradients(COMPLEX_ABS, x=lambda dy, x: dy * run(unary.SIGN, x))
 
 
 def direction(x: Tensor, /) -> Tensor:
-    """Return ``x / |x|`` of complex numbers, and 0 for 0, as ``Sign`` does."""
+    """Return ``x / |x|`` for complex numbers, and 0 for 0, as ``Sign`` does."""
     u, v, _ = binary._scaled(run(REAL, x), run(IMAG, x))
     size = unary.sqrt(u * u + v * v)
     return compare.where(compare.equal(size, 0), 0, run(COMPLEX, u / size, v / size))

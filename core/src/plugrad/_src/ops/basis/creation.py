@@ -2,8 +2,8 @@
 
 Kernels: ``Bitcast Cast Fill Identity OnesLike ZerosLike``.
 
-Map: conversion; constants; constants like a tensor. ``grids`` has the ops that are
-composed of these, and ``ranges`` sequences.
+Map: conversion; constants; constants like a tensor. Ops that are composed of these are
+in ``grids``, and sequences are in ``ranges``.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ CAST = Kernel(
     op="astype",
     doc="""The elements of ``x`` in another dtype.
 
-    To integers: floating numbers are truncated towards zero, those then out of range
-    wrap as in two's complement, NaN and infinities give 0; other integers wrap. To
-    floating numbers: rounded to nearest, ties to even; those too large become
-    infinite. To bool: whether it is not 0; NaN is True. From bool: 0 and 1. From
-    complex to real: the real part.""",
+    To integers: floating numbers are truncated towards zero, and the result wraps as in
+    two's complement; NaN and infinities give 0; other integers wrap. To floating
+    numbers: rounded to the nearest, ties to even; numbers that are too large become
+    infinite. To bool: whether the element is not 0; NaN is True. From bool: 0 and 1.
+    From complex to real: the real part.""",
 )
 
 
@@ -101,7 +101,7 @@ def astype(
         x: A tensor of numbers or bool.
         dtype: A dtype of plugrad or NumPy, or its name.
         copy: False returns ``x`` itself if it has the dtype.
-        device: Where the tensor is made, a backend; by default the active one.
+        device: The backend on which the tensor is made; by default the active one.
 
     Returns:
         A new tensor of the shape of ``x``.
@@ -115,7 +115,8 @@ def astype(
         Tensor([ 1, -1,  0], dtype=int32, backend='cpu')
 
     Source:
-        The array API standard, which leaves out-of-range numbers open.
+        The array API standard, which does not define the result for numbers that are
+        out of range.
 
     """
     if device is not None:
@@ -139,16 +140,16 @@ gradients(CAST, x=lambda dy, x_spec: cast(dy, x_spec.dtype))
 
 
 def _same_bits(x: Spec, *, dtype: DType) -> Spec:
-    """Return the spec for elements of another width, which a last axis makes up for."""
+    """Return the spec of ``bitcast``; a last axis makes up for a different width."""
     for one in (x.dtype, dtype):
         if one.kind not in "iufc":
-            rule = f"{named(one)} does not stand for numbers; cast with astype"
+            rule = f"{named(one)} is not a dtype of numbers; cast with astype"
             raise TypeError(f"bitcast: {named(x.dtype)} to {named(dtype)}: {rule}")
     old, new = x.dtype.itemsize, dtype.itemsize
     if old >= new:
         return Spec((*x.shape, old // new) if old > new else x.shape, dtype)
     if x.shape[-1:] != (new // old,):
-        rule = f"{named(dtype)} is {new // old} of these; its last axis must have them"
+        rule = f"the last axis must have size {new // old}, to form one {named(dtype)}"
         raise misfit("bitcast", rule, x)
     return Spec(x.shape[:-1], dtype)
 
@@ -171,15 +172,16 @@ def bitcast(x: TensorLike, dtype: Any, /) -> Tensor:
     If an element of ``dtype`` is narrower, the result has a new last axis for the parts
     of each element. If it is wider, the last axis of ``x`` must hold the parts of each
     element, and is removed. The parts are in the order of memory, which begins with the
-    least significant byte on x86, arm64 and WebAssembly.
+    least significant part on x86, arm64 and WebAssembly.
 
     Args:
         x: A tensor of numbers.
-        dtype: The dtype of numbers that the bits stand for.
+        dtype: The dtype, a numeric one, as which the bits are interpreted.
 
     Returns:
         A tensor of ``dtype``, and of the shape of ``x`` if both dtypes have one width.
-        It has no gradient: take ``stop_gradient`` of ``x`` to differentiate around it.
+        The op has no gradient; pass ``stop_gradient(x)`` to use it in a function that
+        is differentiated.
 
     Raises:
         ValueError: ``dtype`` is wider, and the last axis does not fit.
@@ -212,8 +214,8 @@ IDENTITY = Kernel(
 def identity(x: TensorLike, /) -> Tensor:
     """Return ``x`` as a new tensor.
 
-    On cpu, wasm and opencl the result lies in C order, whatever the strides of ``x``
-    are. A backend may share the memory with ``x``. The gradient is the cotangent.
+    On cpu, wasm and opencl the result is in C order, whatever the strides of ``x`` are.
+    The result may share memory with ``x``. The gradient is the cotangent.
 
     Args:
         x: A tensor of any dtype.
@@ -271,9 +273,11 @@ FILL = Kernel(
     "Fill(; shape: shape, value: scalar, dtype: dtype)",
     out=_filled,
     op="full",
-    doc="""``value``, a Python number that ``dtype`` holds, or bytes, in every element.
+    doc="""A tensor of ``shape`` in which every element is ``value``.
 
-    For integers it is an int. The sign of -0.0 stays; bool is True for all but 0.""",
+    ``value`` is a Python number that ``dtype`` can represent, an int for an integer
+    dtype; or bytes for strings. The sign of -0.0 is kept. For bool, every number but 0
+    is True.""",
 )
 
 
@@ -291,10 +295,10 @@ def full(
         shape: The shape; 3 is short for (3,).
         fill_value: A number, str or bytes; or a tensor without axes, which is cast and
             repeated with its gradient.
-        dtype: The dtype; None chooses float32, int32, bool, complex64 or string after
-            the value, or the dtype of a tensor. An integer dtype truncates a floating
-            value.
-        device: Where the tensor is made, a backend; by default the active one.
+        dtype: The dtype. None chooses float32, int32, bool, complex64 or string by the
+            type of the value, or the dtype of a tensor. An integer dtype truncates a
+            floating value.
+        device: The backend on which the tensor is made; by default the active one.
 
     Returns:
         A tensor of ``shape`` and the dtype.
@@ -336,7 +340,7 @@ def full(
 
 
 def _repeated(shape: Ints, fill_value: Tensor | Variable, dtype: Any) -> Tensor:
-    """Return ``full`` of a tensor without axes, composed of ops on it."""
+    """Repeat a tensor without axes, by ops that have a gradient."""
     own = fill_value.dtype
     wanted = own if dtype is None else canonical(dtype)
     if own.kind == "c" and wanted.kind in "iuf":
@@ -355,16 +359,16 @@ def zeros(
 
     Args:
         shape: The shape; 3 is short for (3,).
-        more: The other sizes, where ``shape`` is the first one.
+        more: The remaining sizes, if ``shape`` is only the first one.
         dtype: The dtype; float32 by default.
-        device: Where the tensor is made, a backend; by default the active one.
+        device: The backend on which the tensor is made; by default the active one.
 
     Returns:
         A tensor of ``shape`` and the dtype.
 
     Raises:
         ValueError: A size is negative.
-        TypeError: A size is not an integer, the dtype is that of strings, or the
+        TypeError: A size is not an integer, the dtype is ``string``, or the
             backend lacks it.
 
     Example:
@@ -397,16 +401,16 @@ def ones(
 
     Args:
         shape: The shape; 3 is short for (3,).
-        more: The other sizes, where ``shape`` is the first one.
+        more: The remaining sizes, if ``shape`` is only the first one.
         dtype: The dtype; float32 by default.
-        device: Where the tensor is made, a backend; by default the active one.
+        device: The backend on which the tensor is made; by default the active one.
 
     Returns:
         A tensor of ``shape`` and the dtype.
 
     Raises:
         ValueError: A size is negative.
-        TypeError: A size is not an integer, the dtype is that of strings, or the
+        TypeError: A size is not an integer, the dtype is ``string``, or the
             backend lacks it.
 
     Example:
@@ -428,7 +432,7 @@ def ones(
 
 
 def shape_of(op: str, shape: Ints, more: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a shape that was passed as one argument, or as its sizes."""
+    """Return a shape that was passed as one argument, or as one argument per size."""
     if not more:
         return sizes(op, shape)
     try:
@@ -441,7 +445,7 @@ def shape_of(op: str, shape: Ints, more: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _numeric(op: str, dtype: Any) -> DType:
-    """Return a dtype of numbers."""
+    """Return a dtype of numbers or bool; raise for the dtype ``string``."""
     wanted = canonical(dtype)
     if wanted is STRING:
         raise TypeError(f"{op}: dtype must not be string; use full with str or bytes")
@@ -472,13 +476,13 @@ def zeros_like(
     Args:
         x: A tensor; only its shape and dtype matter.
         dtype: The dtype; by default that of ``x``.
-        device: Where the tensor is made, a backend; by default the active one.
+        device: The backend on which the tensor is made; by default the active one.
 
     Returns:
         A tensor of the shape of ``x`` and the dtype.
 
     Raises:
-        TypeError: The dtype is that of strings, or the backend lacks it.
+        TypeError: The dtype is ``string``, or the backend lacks it.
 
     Example:
         >>> pg.zeros_like([1, 2, 3])
@@ -522,13 +526,13 @@ def ones_like(
     Args:
         x: A tensor; only its shape and dtype matter.
         dtype: The dtype; by default that of ``x``.
-        device: Where the tensor is made, a backend; by default the active one.
+        device: The backend on which the tensor is made; by default the active one.
 
     Returns:
         A tensor of the shape of ``x`` and the dtype.
 
     Raises:
-        TypeError: The dtype is that of strings, or the backend lacks it.
+        TypeError: The dtype is ``string``, or the backend lacks it.
 
     Example:
         >>> pg.ones_like([1, 2, 3])
@@ -562,16 +566,16 @@ def empty(
 
     Args:
         shape: The shape; 3 is short for (3,).
-        more: The other sizes, where ``shape`` is the first one.
+        more: The remaining sizes, if ``shape`` is only the first one.
         dtype: The dtype; float32 by default.
-        device: Where the tensor is made, a backend; by default the active one.
+        device: The backend on which the tensor is made; by default the active one.
 
     Returns:
         A tensor of ``shape`` and the dtype.
 
     Raises:
         ValueError: A size is negative.
-        TypeError: A size is not an integer, the dtype is that of strings, or the
+        TypeError: A size is not an integer, the dtype is ``string``, or the
             backend lacks it.
 
     Example:
@@ -600,13 +604,13 @@ def empty_like(
     Args:
         x: A tensor; only its shape and dtype matter.
         dtype: The dtype; by default that of ``x``.
-        device: Where the tensor is made, a backend; by default the active one.
+        device: The backend on which the tensor is made; by default the active one.
 
     Returns:
         A tensor of the shape of ``x`` and the dtype.
 
     Raises:
-        TypeError: The dtype is that of strings, or the backend lacks it.
+        TypeError: The dtype is ``string``, or the backend lacks it.
 
     Example:
         >>> pg.empty_like([1, 2, 3]).dtype
@@ -636,13 +640,13 @@ def full_like(
         x: A tensor of any dtype; only its shape and dtype matter.
         fill_value: A number, str or bytes; or a tensor without axes.
         dtype: The dtype; by default that of ``x``.
-        device: Where the tensor is made, a backend; by default the active one.
+        device: The backend on which the tensor is made; by default the active one.
 
     Returns:
         A tensor of the shape of ``x`` and the dtype.
 
     Raises:
-        TypeError: The value does not have the kind of the dtype, or the backend lacks
+        TypeError: The kind of the value does not match the dtype, or the backend lacks
             the dtype.
         OverflowError: The dtype cannot represent the value.
 

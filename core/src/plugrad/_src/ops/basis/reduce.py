@@ -1,11 +1,11 @@
 """Reductions. Kernels: ``All Any Max Mean Min Prod Sum``.
 
 Map: sums and means; maximum and minimum; products; logic; ``count_nonzero`` and
-``root``. ``extremes`` has the indices of maxima, ``statistics`` what is composed of
-these.
+``root``. Indices of maxima are in ``extremes``; compositions such as ``var`` are in
+``statistics``.
 
-``axis`` is an int, several ints, or None for all axes; ``keepdims`` keeps them with
-size 1. In contracts ``axis`` is a sorted tuple of non-negative ints.
+``axis`` is an int, a sequence of ints, or None for all axes; ``keepdims`` keeps the
+reduced axes, with size 1. In contracts ``axis`` is a sorted tuple of non-negative ints.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SUMMED_AS |= {DTYPES[name]: DTYPES["uint32"] for name in ("uint8", "uint16")}
 
 
 def widened(x: Tensor) -> Tensor:
-    """Return float16 as float32, in which to accumulate."""
+    """Convert float16 to float32, for accumulation; return other dtypes unchanged."""
     return creation.cast(x, FLOAT32) if x.dtype is FLOAT16 else x
 
 
@@ -72,7 +72,7 @@ def one_axis(op: str, axis: int, rank: int) -> int:
 
 
 def _summand(x: TensorLike, dtype: Any, op: str = "sum") -> Tensor:
-    """Convert what is to be summed; bool and small integers become 32 bits wide."""
+    """Convert the argument of a sum; bool and small integers become 32 bits wide."""
     x = _convert.numbers(op, x)
     wanted = SUMMED_AS.get(x.dtype, x.dtype) if dtype is None else canonical(dtype)
     if wanted is BOOL:
@@ -106,8 +106,8 @@ SUM = Kernel(
     op="sum",
     doc="""``y = Σ x`` over ``axis``, in the dtype of ``x``; 0 for no elements.
 
-    Integers wrap. Floating sums are pairwise, or as accurate; float16 is summed in
-    float32. NaN, and infinities of both signs, give NaN.""",
+    Integers wrap. Floating sums are at least as accurate as pairwise summation; float16
+    is summed in float32. NaN gives NaN, and so do infinities of both signs.""",
 )
 
 
@@ -127,10 +127,10 @@ def sum(
 
     Args:
         x: A tensor of numbers.
-        axis: The axes to reduce: an int, several, or None for all.
+        axis: The axes to reduce: an int, a sequence of ints, or None for all.
         dtype: Cast ``x`` to this dtype first. By default bool, int8 and int16 become
             int32, uint8 and uint16 become uint32, and other dtypes stay.
-        keepdims: Whether the reduced axes stay, with size 1.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
         A tensor of the dtype in which it was summed.
@@ -156,9 +156,9 @@ gradients(SUM, x=_spread)
 
 @functools.lru_cache(maxsize=4096)
 def broadcast_axes(sizes: Shape, wanted: Shape) -> Shape | None:
-    """Return along which axes ``sizes`` broadcasts to ``wanted``; None if it does not.
+    """Return the axes of ``wanted`` along which ``sizes`` is repeated by broadcasting.
 
-    The axes are those of ``wanted``, which has all of its new axes in front.
+    None if ``sizes`` does not broadcast to ``wanted``.
     """
     lead = len(wanted) - len(sizes)
     pairs = zip(sizes, wanted[lead:], strict=False)
@@ -168,7 +168,7 @@ def broadcast_axes(sizes: Shape, wanted: Shape) -> Shape | None:
 
 
 def sum_to(x: Tensor, sizes: tuple[int, ...], /) -> Tensor:
-    """Return ``x`` summed down to a shape: the transpose of broadcasting."""
+    """Return ``x`` summed to a shape that broadcasts to its own."""
     if x.shape == sizes:
         return x
     axis = broadcast_axes(sizes, x.shape)
@@ -197,8 +197,8 @@ def mean(
 
     Args:
         x: A tensor of numbers.
-        axis: The axes to reduce: an int, several, or None for all.
-        keepdims: Whether the reduced axes stay, with size 1.
+        axis: The axes to reduce: an int, a sequence of ints, or None for all.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
         A tensor of the dtype of ``x``; float32 for integers and bool.
@@ -221,7 +221,7 @@ def mean(
 @decomposition(MEAN)
 def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
     total = run(SUM, widened(x), axis=axis, keepdims=keepdims)
-    if x.dtype.kind == "c":  # count would become complex: NaN of infinite parts
+    if x.dtype.kind == "c":  # a complex divisor would turn infinite parts into NaN
         parts = complexes.parts(total)
         return run(complexes.COMPLEX, *[part / count(x, axis) for part in parts])
     return creation.cast(total / count(x, axis), x.dtype)
@@ -259,7 +259,7 @@ def check_not_empty(op: str, x: Tensor | Spec, axis: Shape) -> None:
 
 
 def _not_of_nothing(op: str) -> Callable[..., Spec]:
-    """Return the rule of a reduction that is undefined for no elements."""
+    """Return the shape rule of a reduction that is undefined without elements."""
 
     def out(x: Spec, *, axis: Shape, keepdims: bool) -> Spec:
         found = reduced(x, axis=axis, keepdims=keepdims)
@@ -272,7 +272,7 @@ def _not_of_nothing(op: str) -> Callable[..., Spec]:
 def _shared(dy: Tensor, x: Tensor, y: Tensor, axis: Shape, keepdims: bool) -> Tensor:
     """Share ``dy`` equally among the elements that equal the extreme.
 
-    Nothing equals NaN: the shares of its row are 0/0.
+    Where the extreme is NaN, no element equals it, and the gradient is 0/0, NaN.
     """
     y = _kept(y, x, axis, keepdims)
     wide = widened(_kept(dy, x, axis, keepdims))
@@ -304,14 +304,14 @@ def max(
     """Return the maximum over ``axis``; NaN where an element is NaN.
 
     Elements that equal the maximum share the gradient equally; where the maximum is
-    NaN, the gradient is NaN, too. The maximum of 0.0 and -0.0 is either of the two.
+    NaN, the gradient is also NaN. The maximum of 0.0 and -0.0 is either of the two.
 
     Args:
         x: A tensor of real numbers.
-        axis: The axes to reduce: an int, several, or None for all.
-        keepdims: Whether the reduced axes stay, with size 1.
-        initial: A number that the dtype of ``x`` can hold, which is one more element of
-            each maximum; the result for no elements.
+        axis: The axes to reduce: an int, a sequence of ints, or None for all.
+        keepdims: Whether to keep the reduced axes, with size 1.
+        initial: A number that the dtype of ``x`` can represent. It counts as one more
+            element, and is the result where there are no elements.
 
     Returns:
         A tensor of the dtype of ``x``.
@@ -339,7 +339,7 @@ def max(
 def _with_initial(
     op: str, x: TensorLike, axis: Axis, keepdims: bool, initial: float
 ) -> Tensor:
-    """Return a maximum or minimum that has one more element."""
+    """Return the maximum or minimum of ``initial`` and the elements over ``axis``."""
     x = _convert.real(op, x)
     number = real(op, "initial", initial)
     if weak(op, number, x.dtype) is not x.dtype:
@@ -353,7 +353,7 @@ def _with_initial(
     }[op]
     if x.dtype is BOOL:
         kernel = of_bool
-    elif not count(x, along):  # a sum of nothing, which has a gradient
+    elif not count(x, along):  # the empty sum is 0, and has a gradient
         return _convert.reduction(SUM, x, along, keepdims) + first
     return function(_convert.reduction(kernel, x, along, keepdims), first)
 
@@ -384,13 +384,13 @@ def min(
     """Return the minimum over ``axis``; NaN where an element is NaN.
 
     Elements that equal the minimum share the gradient equally; where the minimum is
-    NaN, the gradient is NaN, too. The minimum of 0.0 and -0.0 is either of the two.
+    NaN, the gradient is also NaN. The minimum of 0.0 and -0.0 is either of the two.
 
     Args:
         x: A tensor of real numbers.
-        axis: The axes to reduce: an int, several, or None for all.
-        keepdims: Whether the reduced axes stay, with size 1.
-        initial: One more element of each minimum, as for ``max``.
+        axis: The axes to reduce: an int, a sequence of ints, or None for all.
+        keepdims: Whether to keep the reduced axes, with size 1.
+        initial: A number that counts as one more element, as for ``max``.
 
     Returns:
         A tensor of the dtype of ``x``.
@@ -419,7 +419,7 @@ def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
 
 
 def reversed_order(x: Tensor) -> Tensor:
-    """Reverse the order of numbers; ``-x`` would overflow for integers."""
+    """Map numbers to the reverse order; ``-x`` would overflow for integers."""
     if x.dtype.kind == "f":
         return unary.negative(x)
     return (-1 if x.dtype.kind == "i" else int(np.iinfo(x.dtype).max)) - x
@@ -437,9 +437,8 @@ PROD = Kernel(
     op="prod",
     doc="""``y = Π x`` over ``axis``, in the dtype of ``x``; 1 for no elements.
 
-    Integers wrap. float16 is multiplied in float32. The product of one complex number
-    is this number, even if it is infinite: there is no factor 1+0j, which would make
-    NaN.""",
+    Integers wrap. float16 is multiplied in float32. The product of a single complex
+    number is that number, even if it is infinite; a factor 1+0j would give NaN.""",
 )
 
 
@@ -454,16 +453,16 @@ def prod(
 ) -> Tensor:
     """Return the product over ``axis``; 1 where there are no elements.
 
-    Integers wrap. The gradient does not divide, so it is right where elements are 0.
-    The product of one complex number is this number, even if it is infinite, where
-    ``np.prod`` multiplies it by 1+0j and gives NaN.
+    Integers wrap. The gradient does not divide, so it is also correct where elements
+    are 0. The product of a single complex number is that number, even if it is
+    infinite; ``np.prod`` multiplies it by 1+0j and gives NaN.
 
     Args:
         x: A tensor of numbers.
-        axis: The axes to reduce: an int, several, or None for all.
+        axis: The axes to reduce: an int, a sequence of ints, or None for all.
         dtype: Cast ``x`` to this dtype first. By default bool, int8 and int16 become
             int32, uint8 and uint16 become uint32, and other dtypes stay.
-        keepdims: Whether the reduced axes stay, with size 1.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
         A tensor of the dtype in which it was multiplied.
@@ -483,7 +482,7 @@ def prod(
     return _convert.reduction(PROD, x, axes("prod", axis, len(x.shape)), keepdims)
 
 
-@decomposition(PROD)  # differentiated through its parts, which never divide
+@decomposition(PROD)  # also gives the gradient, which never divides
 def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
     sizes = reduced(Spec(x.shape, x.dtype), axis=axis, keepdims=keepdims).shape
     if not count(x, axis):
@@ -496,13 +495,13 @@ def _(x: Tensor, *, axis: Shape, keepdims: bool) -> Tensor:
 
 def _product(x: Tensor, axis: int) -> Tensor:
     """Multiply halves of an axis until size 1; odd elements are multiplied last."""
-    waiting: list[Tensor] = []
+    unpaired: list[Tensor] = []
     while (size := x.shape[axis]) > 1:
         sizes = [size // 2, size // 2, *[1] * (size % 2)]
         a, b, *odd = shape.split(x, sizes, axis=axis)
         x = a * b
-        waiting = waiting + odd
-    return math.prod(waiting, start=x)
+        unpaired = unpaired + odd
+    return math.prod(unpaired, start=x)
 
 
 # --- logic -----------------------------------------------------------------------
@@ -531,12 +530,12 @@ def all(
 ) -> Tensor:
     """Return whether all elements along ``axis`` are true; True where there are none.
 
-    Every number but 0 counts as true, NaN too.
+    Every number but 0 counts as true, including NaN.
 
     Args:
         x: A tensor of numbers or bool.
-        axis: The axes to reduce: an int, several, or None for all.
-        keepdims: Whether the reduced axes stay, with size 1.
+        axis: The axes to reduce: an int, a sequence of ints, or None for all.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
         A bool tensor.
@@ -576,12 +575,12 @@ def any(
 ) -> Tensor:
     """Return whether any element along ``axis`` is true; False where there are none.
 
-    Every number but 0 counts as true, NaN too.
+    Every number but 0 counts as true, including NaN.
 
     Args:
         x: A tensor of numbers or bool.
-        axis: The axes to reduce: an int, several, or None for all.
-        keepdims: Whether the reduced axes stay, with size 1.
+        axis: The axes to reduce: an int, a sequence of ints, or None for all.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
         A bool tensor.
@@ -622,7 +621,7 @@ def count_nonzero(
     Args:
         x: A tensor of numbers or bool.
         axis: The axes to count along: an int, several, or None for all.
-        keepdims: Whether the reduced axes stay, with size 1.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
         An int32 tensor.

@@ -4,7 +4,7 @@ Kernels: ``BroadcastTo Concat ExpandDims Pack Reshape Reverse SplitV Tile Transp
 Unpack``. The decompositions of ``SplitV Unpack Reverse`` are in ``slicing``.
 
 Map: new shapes of the same elements; repeating; joining and splitting; orders of axes
-and elements. ``rearrange`` has what is composed of these.
+and elements. Ops that are composed of these are in ``rearrange``.
 """
 
 from __future__ import annotations
@@ -80,14 +80,15 @@ def reshape(
     Args:
         x: A tensor of any dtype.
         shape: The sizes; one of them may be -1 and is computed from the others.
-        copy: Has no effect: the result never changes when ``x`` does. The array API
-            standard has this argument.
+        copy: Has no effect, because the result never changes when ``x`` does. The
+            argument exists for the array API standard.
 
     Returns:
         A tensor of the new shape and the dtype of ``x``.
 
     Raises:
-        ValueError: The shape has another number of elements, or a negative size.
+        ValueError: The new shape has a different number of elements, or a negative
+            size other than a single -1.
 
     Example:
         >>> pg.reshape([1, 2, 3, 4, 5, 6], (2, -1))
@@ -108,7 +109,7 @@ gradients(RESHAPE, x=lambda dy, x_spec: run(RESHAPE, dy, shape=x_spec.shape))
 
 
 def shaped(x: Tensor, sizes: Shape) -> Tensor:
-    """Return ``x`` under a shape of as many elements: ``x`` itself if it has that."""
+    """Return ``x`` reshaped to ``sizes``; ``x`` itself if it has that shape."""
     return x if x.shape == sizes else run(RESHAPE, x, shape=sizes)
 
 
@@ -137,15 +138,15 @@ def expand_dims(x: TensorLike, /, axis: Ints = 0, **unknown: Unpack[Nothing]) ->
 
     Args:
         x: A tensor of any dtype.
-        axis: The index of the axis in the result, or several; a negative one counts
-            from the end of the result.
+        axis: The index of the new axis in the result, or a sequence of indices.
+            Negative ones count from the end of the result.
 
     Returns:
         A tensor of the same elements and dtype, with one more axis, or several more.
 
     Raises:
-        ValueError: An axis is out of range, in which case the error is an IndexError,
-            too; or it is given twice.
+        ValueError: An axis is out of range (the error is then also an IndexError), or
+            is given twice.
 
     Example:
         >>> pg.expand_dims([1, 2, 3], axis=1).shape
@@ -179,7 +180,7 @@ gradients(
 
 
 def _axis(op: str, axis: Ints, rank: int) -> int:
-    """Return the one axis that an op takes, as a non-negative int."""
+    """Return ``axis``, a single int, as a non-negative int."""
     return geometry.axes(op, integer(op, "axis", axis), rank)[0]
 
 
@@ -209,14 +210,14 @@ def squeeze(
         raise unexpected(squeeze, unknown)
     x = _convert.asarray(x)
     if axis is None:
-        gone = tuple([i for i, n in enumerate(x.shape) if n == 1])
+        removed = tuple([i for i, n in enumerate(x.shape) if n == 1])
     else:
-        gone = geometry.axes("squeeze", axis, len(x.shape))
-    for i in gone:
+        removed = geometry.axes("squeeze", axis, len(x.shape))
+    for i in removed:
         if x.shape[i] != 1:
             raise misfit("squeeze", f"axis {i} must have size 1", x)
-    left = tuple([n for i, n in enumerate(x.shape) if i not in gone])
-    return run(RESHAPE, x, shape=left)
+    remaining = tuple([n for i, n in enumerate(x.shape) if i not in removed])
+    return run(RESHAPE, x, shape=remaining)
 
 
 # --- repeating -------------------------------------------------------------------
@@ -285,8 +286,9 @@ def tile(x: TensorLike, repetitions: Ints, /) -> Tensor:
 
     Args:
         x: A tensor of any dtype.
-        repetitions: The number of copies along each axis, 0 or more. The shorter of
-            ``repetitions`` and the shape of ``x`` gets ones in front.
+        repetitions: The number of copies along each axis, 0 or more. If it and the
+            shape of ``x`` differ in length, the shorter one is padded with leading
+            ones.
 
     Returns:
         A tensor of the dtype of ``x`` whose sizes are those of ``x`` times
@@ -312,7 +314,7 @@ def tile(x: TensorLike, repetitions: Ints, /) -> Tensor:
     return run(TILE, x, repetitions=counts)
 
 
-@decomposition(TILE)  # differentiated through its parts
+@decomposition(TILE)  # also gives the gradient
 def _(x: Tensor, *, repetitions: Shape) -> Tensor:
     pairs = list(zip(repetitions, x.shape, strict=True))
     y = run(RESHAPE, x, shape=tuple(m for _, n in pairs for m in (1, n)))
@@ -345,7 +347,7 @@ CONCAT = Kernel(
     "Concat(*xs; axis: axis)",
     out=_joined,
     op="concat",
-    doc="""All ``xs``, of which there is one or more, end to end along ``axis``.""",
+    doc="""One or more tensors ``xs``, joined end to end along ``axis``.""",
 )
 
 
@@ -360,11 +362,11 @@ def concat(
         axis: The axis along which to join; None joins all elements in row-major order.
 
     Returns:
-        A tensor of the dtype to which all are promoted.
+        A tensor of the promoted dtype.
 
     Raises:
         ValueError: There are no tensors, or their shapes do not fit.
-        TypeError: No dtype holds all of them, or ``xs`` is not a sequence.
+        TypeError: No dtype can represent all of them, or ``xs`` is not a sequence.
 
     Example:
         >>> pg.concat([[1, 2], [3]])
@@ -432,11 +434,11 @@ def stack(
         axis: The index of the new axis in the result.
 
     Returns:
-        A tensor with one more axis, of the dtype to which all are promoted.
+        A tensor with one more axis, of the promoted dtype.
 
     Raises:
         ValueError: There are no tensors, or their shapes differ.
-        TypeError: No dtype holds all of them, or ``xs`` is not a sequence.
+        TypeError: No dtype can represent all of them, or ``xs`` is not a sequence.
 
     Example:
         >>> pg.stack([[1, 2], [3, 4]], axis=1)
@@ -467,14 +469,14 @@ def _pieces(x: Spec, *, sizes: Shape, axis: int) -> tuple[Spec, ...]:
 
 
 def _does_not_add_up(sizes: Shape, n: int) -> ValueError:
-    return ValueError(f"split: sizes {sizes} do not add up to {n}")
+    return ValueError(f"split: sizes {sizes} do not add up to {n}, the axis size")
 
 
 SPLIT_V: Kernel = Kernel(
     "SplitV(x; sizes: shape, axis: axis) -> *ys",
     out=_pieces,
     op="split",
-    doc="""``x``, cut along ``axis`` into pieces of ``sizes``; some may be 0.""",
+    doc="""``x``, cut along ``axis`` into pieces of ``sizes``; a size may be 0.""",
 )
 
 
@@ -493,8 +495,8 @@ def split(
         A list of tensors of the dtype of ``x``.
 
     Raises:
-        ValueError: The size does not divide into so many pieces, or the sizes do not
-            add up to it.
+        ValueError: The size of the axis is not divisible by the number of pieces, or
+            the sizes do not add up to it.
 
     Example:
         >>> a, b = pg.split([1, 2, 3, 4, 5], [2, -1])
@@ -620,7 +622,7 @@ def permute_dims(
 
 
 def _transposed_back(dy: Tensor, axes: Shape) -> Tensor:
-    """Return ``dy`` with its axes in the order that ``axes`` has permuted."""
+    """Return ``dy`` with its axes permuted by the inverse of ``axes``."""
     back = sorted(range(len(axes)), key=axes.__getitem__)
     return run(TRANSPOSE, dy, axes=tuple(back))
 
@@ -629,7 +631,7 @@ gradients(TRANSPOSE, x=_transposed_back)
 
 
 def _flipped(x: Spec, *, axis: Shape) -> Spec:
-    reduced(x, axis=axis, keepdims=True)  # which checks the axes
+    reduced(x, axis=axis, keepdims=True)  # checks the axes
     return x
 
 

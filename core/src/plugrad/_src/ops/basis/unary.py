@@ -4,11 +4,11 @@ Kernels: ``Abs Ceil Exp Exp2 Expm1 Floor IsFinite IsInf IsNan Log Log1p Neg Reci
 Round Rsqrt Sign Sqrt Square Trunc``. More of them are in ``trigonometry``,
 ``error_functions`` and ``activation``.
 
-An op keeps the dtype; ops that round return integers unchanged. Roots, ``exp``
-and logarithms convert integers and bool to float32.
+Ops keep the dtype; rounding ops return integers unchanged. Roots, ``exp`` and
+logarithms convert integers and bool to float32.
 
-Map: tools; sign and size; whole numbers; what is finite; powers and roots; exponential
-and logarithm.
+Map: tools; sign and absolute value; rounding; NaN and infinities; powers and roots;
+exponential and logarithm.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ __all__ = [
 
 NUMBERS = "biufc"  # every kind of dtype but strings
 
-# Contracts of one input, whose spec the output has.
+# Contracts whose output has the spec of the one input.
 _elementwise = partial(Kernel, out=same)
 
 # --- tools -----------------------------------------------------------------------
 
 
 def run_or_identity(kernel: Kernel, x: TensorLike, kinds: str) -> Tensor:
-    """Run a kernel on dtypes of ``kinds``; return other real tensors unchanged."""
+    """Run a kernel for dtypes of ``kinds``; return other real tensors unchanged."""
     if type(x) is not Tensor:
         x = _convert.asarray(x)
     if x.dtype is FLOAT32 or x.dtype.kind in kinds:
@@ -72,19 +72,19 @@ def run_or_identity(kernel: Kernel, x: TensorLike, kinds: str) -> Tensor:
 
 
 def chain(dy: Tensor, slope: Tensor) -> Tensor:
-    """Return the cotangent of a function with the derivative ``slope``."""
+    """Return the gradient of a function whose derivative is ``slope``."""
     return dy * complexes.conjugate(slope)
 
 
 def chain_inverse(dy: Tensor, slope: Tensor) -> Tensor:
-    """Return the cotangent of a function with the derivative ``1 / slope``."""
+    """Return the gradient of a function whose derivative is ``1 / slope``."""
     return dy / complexes.conjugate(slope)
 
 
 def times_real(x: Tensor, factor: float) -> Tensor:
-    """Return ``x`` times a real number, which leaves infinite parts alone.
+    """Return ``x`` times a real number, multiplying complex numbers part by part.
 
-    The product with a complex number of imaginary part 0 would have NaN there.
+    A factor with an imaginary part of 0 would turn infinite parts into NaN.
     """
     if x.dtype.kind != "c":
         return x * factor
@@ -93,24 +93,24 @@ def times_real(x: Tensor, factor: float) -> Tensor:
 
 
 def odd_extension(x: Tensor, y: Tensor) -> Tensor:
-    """Return ``f(x)`` of an odd function from ``y = f(|x|)``; ``f(-0.0)`` is -0.0."""
+    """Return ``f(x)`` for an odd function f, given ``y = f(|x|)``; -0.0 for -0.0."""
     return compare.where(x > 0, y, compare.where(x < 0, -y, x))
 
 
 def _polynomial(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
-    """Return the polynomial of ``x`` with these coefficients, highest power first."""
+    """Evaluate a polynomial at ``x``; the coefficient of the highest power is first."""
     y = x * coefficients[0]
     for c in coefficients[1:-1]:
         y = (y + c) * x
     return y + coefficients[-1]
 
 
-# --- sign and size ---------------------------------------------------------------
+# --- sign and absolute value -----------------------------------------------------
 
 NEG = _elementwise(
     "Neg(x: number)",
     op="negative",
-    doc="""``y = -x``; of 0.0 it is -0.0.
+    doc="""``y = -x``; -0.0 for 0.0.
 
     Integers wrap.""",
 )
@@ -119,8 +119,7 @@ NEG = _elementwise(
 def negative(x: TensorLike, /) -> Tensor:
     """Return ``-x`` for each element. Integers wrap.
 
-    The result for 0.0 is -0.0. Unsigned integers wrap too: -1 becomes the largest
-    number.
+    The result for 0.0 is -0.0. For unsigned integers, -1 wraps to the largest number.
 
     Args:
         x: A tensor of numbers; for bool use ``logical_not``.
@@ -175,14 +174,14 @@ def positive(x: TensorLike, /) -> Tensor:
 SIGN = _elementwise(
     "Sign(x: number)",
     op="sign",
-    doc="""-1, 0 or 1 as ``x`` is less than, equal to or more than 0; NaN for NaN.
+    doc="""-1 where ``x < 0``, 0 where ``x = 0``, and 1 where ``x > 0``; NaN for NaN.
 
-    Of a complex number ``x / |x|``, also where ``|x|²`` overflows; 0 for 0.""",
+    For a complex number, ``x / |x|``, even if ``|x|²`` overflows; 0 for 0.""",
 )
 
 
 def sign(x: TensorLike, /) -> Tensor:
-    """Return -1, 0 or 1 as ``x`` is less than, equal to or more than 0; NaN for NaN.
+    """Return -1 where ``x < 0``, 0 where it is 0, 1 where ``x > 0``; NaN for NaN.
 
     The result for a complex number is ``x / |x|``, and 0 for 0. The derivative for real
     numbers is 0.
@@ -213,7 +212,7 @@ def _(x: Tensor) -> Tensor:
 
 
 def _sign_gradient(dy: Tensor, x: Tensor) -> Tensor:
-    """Return zeros; for complex ``x`` the part of ``dy`` at right angles to ``x``."""
+    """Return zeros; for complex ``x``, from the part of ``dy`` orthogonal to ``x``."""
     if x.dtype.kind != "c":
         return creation.zeros_like(dy)
     y = run(SIGN, x)
@@ -228,7 +227,7 @@ gradients(SIGN, x=_sign_gradient)
 ABS = _elementwise(
     "Abs(x: integer | floating)",
     op="abs",
-    doc="""``|x|``; of -0.0 it is 0.0.
+    doc="""``|x|``; 0.0 for -0.0.
 
     The least integer wraps to itself.""",
 )
@@ -265,14 +264,14 @@ decomposition(ABS, lambda x: compare.where(x > 0, x, 0 - x))
 gradients(ABS, x=lambda dy, x: dy * run(SIGN, x))
 
 
-# --- whole numbers ---------------------------------------------------------------
+# --- rounding --------------------------------------------------------------------
 
 FLOOR = _elementwise(
     "Floor(x: floating)",
     op="floor",
     doc="""``⌊x⌋``, the greatest whole number that is not above ``x``.
 
-    NaN, infinities and -0.0 stay what they are.""",
+    NaN, infinities and -0.0 are returned unchanged.""",
 )
 
 
@@ -307,7 +306,7 @@ CEIL = _elementwise(
     op="ceil",
     doc="""``⌈x⌉``, the least whole number that is not below ``x``.
 
-    NaN, infinities and -0.0 stay what they are; between -1 and 0 it is -0.0.""",
+    NaN, infinities and -0.0 are returned unchanged; between -1 and 0 it is -0.0.""",
 )
 
 
@@ -343,7 +342,7 @@ ROUND = _elementwise(
     op="round",
     doc="""The nearest whole number; of two that are equally near, the even one.
 
-    NaN, infinities and -0.0 stay what they are; from -0.5 to 0 it is -0.0. Real and
+    NaN, infinities and -0.0 are returned unchanged; from -0.5 to 0 it is -0.0. Real and
     imaginary parts of complex numbers are rounded separately.""",
 )
 
@@ -393,7 +392,7 @@ TRUNC = _elementwise(
     op="trunc",
     doc="""``x`` without its fraction: ``⌊x⌋``, and ``⌈x⌉`` where ``x < 0``.
 
-    NaN, infinities and -0.0 stay what they are; between -1 and 0 it is -0.0.""",
+    NaN, infinities and -0.0 are returned unchanged; between -1 and 0 it is -0.0.""",
 )
 
 
@@ -424,13 +423,13 @@ decomposition(TRUNC, lambda x: compare.where(x < 0, run(CEIL, x), run(FLOOR, x))
 gradients(TRUNC, x=lambda dy: creation.zeros_like(dy))
 
 
-# --- what is finite --------------------------------------------------------------
+# --- NaN and infinities ----------------------------------------------------------
 
 IS_FINITE = Kernel(
     "IsFinite(x: bool | number)",
     out=compared,
     op="isfinite",
-    doc="""Whether ``x``, or each part of a complex number, is neither infinite nor NaN.
+    doc="""Whether ``x`` is neither infinite nor NaN; for complex numbers, both parts.
 
     True for bool and integers.""",
 )
@@ -470,9 +469,9 @@ IS_INF = Kernel(
     "IsInf(x: bool | number)",
     out=compared,
     op="isinf",
-    doc="""Whether ``x``, or a part of a complex number, is infinite, even beside NaN.
+    doc="""Whether ``x`` is infinite; for complex numbers, whether a part is.
 
-    False for bool and integers.""",
+    The other part may be NaN. False for bool and integers.""",
 )
 
 
@@ -512,7 +511,7 @@ IS_NAN = Kernel(
     "IsNan(x: bool | number)",
     out=compared,
     op="isnan",
-    doc="""Whether ``x``, or a part of a complex number, is NaN.
+    doc="""Whether ``x`` is NaN; for complex numbers, whether a part is.
 
     False for bool and integers.""",
 )
@@ -582,16 +581,16 @@ SQRT = _elementwise(
     op="sqrt",
     doc="""``√x``; NaN where ``x < 0``, and -0.0 for -0.0.
 
-    Of a complex number the root with real part ≥ 0; where the real part is 0, the sign
-    of the imaginary part is that of ``Im x``, also of a zero.""",
+    For a complex number, the root with real part ≥ 0. Where the real part is 0, the
+    imaginary part has the sign of ``Im x``, even if that is a zero.""",
 )
 
 
 def sqrt(x: TensorLike, /) -> Tensor:
     """Return the square root of each element, ``√x``; NaN where ``x < 0``.
 
-    The root of a complex number is the one with real part ≥ 0; where that is 0, the
-    imaginary part has the sign of ``Im x``. The root of -0.0 is -0.0, and the
+    The root of a complex number is the one with real part ≥ 0; where the real part is
+    0, the imaginary part has the sign of ``Im x``. The root of -0.0 is -0.0. The
     derivative at 0 is infinite.
 
     Args:
@@ -619,7 +618,7 @@ RSQRT = _elementwise(
     op="rsqrt",
     doc="""``1 / √x``; NaN where ``x < 0``, ±inf for ±0, and 0 for inf.
 
-    Of complex numbers but 0, the reciprocal of ``Sqrt``.""",
+    For complex numbers other than 0, the reciprocal of ``Sqrt``.""",
 )
 
 
@@ -652,17 +651,17 @@ RECIPROCAL = _elementwise(
     op="reciprocal",
     doc="""``1 / x``.
 
-    Of real numbers ±0 gives ±inf, and ±inf gives ±0. Of complex numbers it is
-    ``conj(x) / |x|²``, with the signs of the parts of ``conj(x)``; 0 gives NaN, and
-    infinities give zeros unless both parts are infinite or NaN.""",
+    For real numbers, ±0 gives ±inf, and ±inf gives ±0. For complex numbers, it is
+    ``conj(x) / |x|²``, with the signs of the parts of ``conj(x)``; 0 gives NaN, and an
+    infinite number gives 0 unless both parts are infinite or NaN.""",
 )
 
 
 def reciprocal(x: TensorLike, /) -> Tensor:
     """Return ``1 / x`` for each element; ±inf for ±0, and ±0 for ±inf.
 
-    For complex numbers it is ``conj(x) / |x|²``, as ``np.reciprocal`` gives it, and NaN
-    for 0.
+    For complex numbers, it is ``conj(x) / |x|²``, as in ``np.reciprocal``, and NaN for
+    0.
 
     Args:
         x: A tensor of numbers.
@@ -683,7 +682,7 @@ def reciprocal(x: TensorLike, /) -> Tensor:
 
 @decomposition(RECIPROCAL)
 def _(x: Tensor) -> Tensor:
-    """Divide complex numbers as Smith does: no square, which would overflow."""
+    """Divide complex numbers by Smith's method, which avoids squares that overflow."""
     if x.dtype.kind != "c":
         return 1 / x
     re, im = complexes.parts(x)
@@ -735,15 +734,15 @@ gradients(EXP, x=lambda dy, y: chain(dy, y))
 EXPM1 = _elementwise(
     "Expm1(x: inexact)",
     op="expm1",
-    doc="""``e^x - 1``, without cancelling next to 0; -1 for -inf, and -0.0 for -0.0.
+    doc="""``e^x - 1``, without cancellation near 0; -1 for -inf, and -0.0 for -0.0.
 
-    Of complex zeros the real part is 0.0; infinities and NaN give those of ``e^x``,
-    less 1. Within 3 ulp in float32.""",
+    For a complex 0, the real part is 0.0. For infinities and NaN, the result is
+    ``e^x`` less 1. Within 3 ulp in float32.""",
 )
 
 
 def expm1(x: TensorLike, /) -> Tensor:
-    """Return ``e^x - 1`` for each element, accurate next to 0 too; -1 for -inf.
+    """Return ``e^x - 1`` for each element, also accurate near 0; -1 for -inf.
 
     Args:
         x: A tensor of numbers.
@@ -770,8 +769,8 @@ EXP2 = _elementwise(
     op="exp2",
     doc="""``2^x``; 0 for -inf, and inf where it overflows.
 
-    Exact where ``x`` is whole, also of subnormal results. Within 3 ulp; where it is
-    composed of ``Pow``, as exact as that is.""",
+    Exact where ``x`` is whole, including subnormal results. Within 3 ulp; on a backend
+    that composes it of ``Pow``, as accurate as ``Pow``.""",
 )
 
 
@@ -804,7 +803,7 @@ decomposition(EXP2, lambda x: binary.pow(2, x))
 
 
 def _exp2_gradient(dy: Tensor, x: Tensor) -> Tensor:
-    """Multiply two roots: 2^x overflows before its derivative does."""
+    """Multiply two factors ``2^(x/2)``: 2^x overflows before its derivative does."""
     root = run(EXP2, x * 0.5)
     return dy * (root * (root * math.log(2)))
 
@@ -817,15 +816,15 @@ LOG = _elementwise(
     op="log",
     doc="""The natural logarithm; NaN where ``x < 0``, and -inf for ±0.
 
-    Of a complex number the one with the imaginary part in [-π, π], which has the sign
-    of ``Im x``, also of a zero. Within 3 ulp in float32.""",
+    For a complex number, the logarithm whose imaginary part is in [-π, π] and has the
+    sign of ``Im x``, even if that is a zero. Within 3 ulp in float32.""",
 )
 
 
 def log(x: TensorLike, /) -> Tensor:
     """Return the natural logarithm; -inf for 0, NaN where ``x < 0``.
 
-    The logarithm of a complex number is the one whose imaginary part is in [-π, π].
+    For a complex number, it is the logarithm whose imaginary part is in [-π, π].
 
     Args:
         x: A tensor of numbers.
@@ -850,14 +849,14 @@ gradients(LOG, x=lambda dy, x: chain_inverse(dy, x))
 LOG1P = _elementwise(
     "Log1p(x: inexact)",
     op="log1p",
-    doc="""``log(1 + x)``, without cancelling next to 0; -0.0 for -0.0.
+    doc="""``log(1 + x)``, without cancellation near 0; -0.0 for -0.0.
 
     -inf for -1, and NaN below. Within 3 ulp in float32.""",
 )
 
 
 def log1p(x: TensorLike, /) -> Tensor:
-    """Return ``log(1 + x)``, accurate next to 0 too; -inf for -1, NaN below.
+    """Return ``log(1 + x)``, also accurate near 0; -inf for -1, NaN below.
 
     Args:
         x: A tensor of numbers.

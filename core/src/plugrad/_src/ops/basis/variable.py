@@ -26,14 +26,14 @@ __all__ = ["Variable"]
 
 
 class Variable(Methods):
-    """A mutable holder of a tensor: ops read the tensor that it holds when they run.
+    """A mutable holder of a tensor; an op reads the tensor at the time when it runs.
 
     ``variable_grads`` differentiates with respect to the variables that a function
-    reads. Shape and dtype never change.
+    reads. The shape and dtype of a variable never change.
 
     Args:
-        value: The first value.
-        trainable: Whether ``variable_grads`` includes it by default.
+        value: The initial value.
+        trainable: Whether ``variable_grads`` includes the variable by default.
         name: A name for messages.
 
     Example:
@@ -55,23 +55,23 @@ class Variable(Methods):
 
     @property
     def value(self) -> Tensor:
-        """The tensor that it holds now; tapes that record variables watch it."""
+        """The current tensor; tapes that record variables watch it."""
         context = current()
         held = self._value  # read once: another thread may assign the variable
         if not context.quiet or context.level is not None:
             held = self._noticed(context)
-        # An alias, so that x[...] = value in the tensor does not assign the variable.
+        # An alias: x[...] = value on the returned tensor does not change the variable.
         return alias(held, held._tape_id)
 
     def _noticed(self, context: Context) -> Tensor:
-        """Make the tapes that record variables watch this one, and tell observers.
+        """Make the tapes that record variables watch this one, and notify observers.
 
         Returns:
-            The tensor held now, which they watch.
+            The current tensor, which the tapes watch.
 
         """
         if context.tape is None or context.level is not None:
-            notify_outer("variable", self)  # which may give it another array
+            notify_outer("variable", self)  # an observer may replace its array
         held = self._value
         if self.trainable and differentiable(held.dtype):
             for tape in all_tapes(context):
@@ -80,7 +80,7 @@ class Variable(Methods):
         return held
 
     def watched_by(self, tape: Tape) -> TapeId:
-        """Make a tape watch the tensor held now; return its identity."""
+        """Make a tape watch the current tensor; return the tensor's identity."""
         return tape.watch(self._noticed(current()))
 
     @property
@@ -97,8 +97,8 @@ class Variable(Methods):
         """Hold ``value`` from now on.
 
         Raises:
-            ValueError: Its shape differs.
-            TypeError: Its dtype differs.
+            ValueError: The shape of ``value`` differs.
+            TypeError: The dtype of ``value`` differs.
 
         """
         new = value if type(value) is Tensor else _convert.asarray(value)

@@ -1,4 +1,4 @@
-"""Element-wise functions; those that ``basis`` needs itself are there.
+"""Element-wise functions; those that other ops are built on are in ``basis``.
 
 - ``error_functions``: ``erf`` and ``erfc``, and the exponentials that ``gelu`` shares.
 - ``integers``: divisors and multiples, and positions in a shape.

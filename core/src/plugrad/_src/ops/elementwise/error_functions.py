@@ -1,4 +1,4 @@
-"""The error function and its complement, and powers ``e^(-x²)`` that ``gelu`` shares.
+"""The error function, its complement, and powers ``e^(-x²)``, also used by ``gelu``.
 
 Kernels: ``Erf Erfc``. Integers and bool become float32; complex numbers raise a
 TypeError.
@@ -24,7 +24,7 @@ ERF = _elementwise(
     op="erf",
     doc="""The error function, ``2/√π · ∫ e^(-t²) dt`` from 0 to ``x``; ±1 for ±inf.
 
-    -0.0 for -0.0. Within 3 ulp in float32.""",
+    It is -0.0 for -0.0. Within 3 ulp in float32.""",
 )
 
 
@@ -58,9 +58,9 @@ def _(x: Tensor) -> Tensor:
 
 
 def gaussian(x: Tensor, factor: float = 1.0) -> Tensor:
-    """Return ``e^(-factor · x²)`` for a factor of 1 or ½, accurate where it is small.
+    """Return ``e^(-factor · x²)`` for a factor of 1 or ½, accurate for small results.
 
-    The derivative follows from ``rest`` alone: ``c`` is constant.
+    The derivative comes from ``rest`` alone, because ``c`` is piecewise constant.
     """
     if x.dtype.itemsize == 2:
         return creation.cast(gaussian(creation.cast(x, FLOAT32), factor), x.dtype)
@@ -78,10 +78,10 @@ def times_gaussian(
 
 
 def _split_square(x: Tensor, factor: float) -> tuple[Tensor, Tensor]:
-    """Return c and a small number: the exponent is ``-factor · c²`` plus this number.
+    """Return c and a small number whose sum with ``-factor · c²`` is the exponent.
 
-    The rounding error of ``x²`` would be a relative error of the power. So ``x`` is
-    rounded to ``c``, whose square is exact, and ``x² = c² + (x - c)(x + c)``.
+    The rounding error of ``x²`` would become a relative error of the power. Therefore
+    ``x`` is rounded to ``c``, whose square is exact: ``x² = c² + (x - c)(x + c)``.
     """
     end = erfc_polynomial(x.dtype).end / math.sqrt(factor)
     steps = 2.0**20 if x.dtype.itemsize == 8 else 256.0
@@ -91,9 +91,9 @@ def _split_square(x: Tensor, factor: float) -> tuple[Tensor, Tensor]:
 
 
 def scaled_erfc(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Return y and c: ``e^(a²) · erfc(a)`` is ``y · (1 + c)`` for ``a >= 0``.
+    """Return y and c with ``e^(a²) · erfc(a) = y · (1 + c)``, for ``a >= 0``.
 
-    c is the rounding error of the divisor.
+    c corrects the rounding error of the divisor.
     """
     terms, middle, offset, end = erfc_polynomial(a.dtype)
     a = binary.minimum(a, end)
@@ -111,18 +111,19 @@ gradients(ERF, x=lambda dy, x: dy * (gaussian(x) * SLOPE_OF_ERF))
 ERFC = _elementwise(
     "Erfc(x: floating)",
     op="erfc",
-    doc="""``1 - erf(x)``, without cancelling for large ``x``; 0 for inf, 2 for -inf.
+    doc="""``1 - erf(x)``, without cancellation for large ``x``; 0 for inf, 2 for -inf.
 
-    Within 3 ulp in float32 and float64, down to the smallest denormal number; within 8
-    in float32 where it is composed of ``Exp`` and ``Expm1``, each within 3.""",
+    Within 3 ulp in float32 and float64, down to the smallest subnormal number. On a
+    backend that composes it of ``Exp`` and ``Expm1``, each within 3 ulp, it is within 8
+    ulp in float32.""",
 )
 
 
 def erfc(x: TensorLike, /) -> Tensor:
     """Return the complementary error function, ``1 - erf(x)``; 0 for inf, 2 for -inf.
 
-    The result for large ``x`` is small, and has a small relative error: nothing is
-    subtracted from 1.
+    For large ``x`` the result is small, and its relative error is also small, because
+    it is not computed as a difference from 1.
 
     Args:
         x: A tensor of real numbers.

@@ -29,7 +29,8 @@ GCD = Kernel(
     op="gcd",
     doc="""The greatest common divisor of ``|a|`` and ``|b|``; ``|a|`` where ``b`` is 0.
 
-    The least integer, which has no positive counterpart, comes out as it is.""",
+    The least integer has no positive counterpart; where it is the divisor, the result
+    wraps to it.""",
 )
 
 
@@ -62,7 +63,7 @@ def gcd(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 
 def _euclid_steps(dtype: DType) -> int:
-    """Return the divisions that Euclid's algorithm needs: neighbouring Fibonaccis."""
+    """Return the maximal step count of Euclid's algorithm, from Fibonacci numbers."""
     largest = 1 << (8 * dtype.itemsize)
     steps = 0
     a, b = 1, 1
@@ -74,7 +75,7 @@ def _euclid_steps(dtype: DType) -> int:
 @decomposition(GCD)
 def _(a: Tensor, b: Tensor) -> Tensor:
     signed = a.dtype.kind == "i"
-    if signed:  # all integers have a negative counterpart
+    if signed:  # every integer has a negative counterpart, but not a positive one
         a, b = (binary.minimum(x, 0 - x) for x in (a, b))
     for _ in range(_euclid_steps(a.dtype)):
         done = compare.equal(b, 0)
@@ -85,7 +86,7 @@ def _(a: Tensor, b: Tensor) -> Tensor:
 def lcm(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the least common multiple of ``|a|`` and ``|b|``, element by element.
 
-    It is 0 where one of them is 0. Multiples that the dtype does not hold wrap.
+    It is 0 where one of them is 0. Multiples that the dtype cannot represent wrap.
 
     Args:
         a: A tensor of integers.
@@ -120,13 +121,13 @@ def lcm(a: TensorLike, b: TensorLike, /) -> Tensor:
 def unravel_index(
     indices: TensorLike, /, shape: Ints, **unknown: Unpack[Nothing]
 ) -> tuple[Tensor, ...]:
-    """Return the positions, in an array of ``shape``, of elements counted row by row.
+    """Convert indices into a flattened array of ``shape`` to indices along each axis.
 
-    ``x.reshape(-1)[i]`` is ``x[unravel_index(i, x.shape)]``. The indices of a tensor
-    are read, to check them.
+    ``x.reshape(-1)[i]`` is ``x[unravel_index(i, x.shape)]``. If ``indices`` is a
+    tensor, its values are read on the host to check them.
 
     Args:
-        indices: Integers from 0 to the number of elements, less 1.
+        indices: Integers from 0 to the number of elements less 1, in row-major order.
         shape: The shape of the array; 3 is short for (3,).
 
     Returns:

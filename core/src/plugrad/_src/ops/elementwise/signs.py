@@ -31,19 +31,19 @@ SIGN_BIT = Kernel(
     op="signbit",
     doc="""Whether the sign bit is set: for numbers below 0, -0.0 and -inf.
 
-    Of NaN it is the bit of that NaN; without the kernel it is False.""",
+    For NaN it is the sign bit of that NaN; on a backend without the kernel, False.""",
 )
 
 
 def signbit(x: TensorLike, /) -> Tensor:
-    """Return whether the sign of each number is negative; that of -0.0 is.
+    """Return whether the sign bit of each number is set, as it is for -0.0.
 
     Args:
         x: A tensor of real numbers.
 
     Returns:
-        A bool tensor of the shape of ``x``. NaN has a sign bit, too. Which one an
-        operation gives it is not defined, and may differ between backends.
+        A bool tensor of the shape of ``x``. NaN also has a sign bit; its value in the
+        result of an operation is undefined, and may differ between backends.
 
     Raises:
         TypeError: ``x`` is complex, or holds strings.
@@ -65,7 +65,7 @@ def signbit(x: TensorLike, /) -> Tensor:
 @decomposition(SIGN_BIT)
 def _(x: Tensor) -> Tensor:
     zero = compare.equal(x, 0)
-    inverse = unary.reciprocal(compare.where(zero, x, 1.0))  # -inf of -0.0
+    inverse = unary.reciprocal(compare.where(zero, x, 1.0))  # -inf for -0.0
     return compare.logical_or(x < 0, compare.logical_and(zero, inverse < 0))
 
 
@@ -77,17 +77,17 @@ COPY_SIGN = Kernel(
     out=broadcasted,
     broadcasts=True,
     op="copysign",
-    doc="""``a`` with the sign bit of ``b``, exactly; also of zeros and infinities.
+    doc="""``a`` with the sign bit of ``b``, including zeros and infinities; exact.
 
-    NaN where ``a`` is NaN. Where ``b`` is NaN, its sign is that of ``SignBit``.""",
+    NaN where ``a`` is NaN. Where ``b`` is NaN, ``SignBit`` defines its sign.""",
 )
 
 
 def copysign(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``|a|`` with the sign of ``b``.
 
-    -0.0 and -inf are negative. The derivative in ``a`` is 1 where the signs of ``a``
-    and ``b`` are equal and -1 elsewhere, and in ``b`` it is 0.
+    -0.0 and -inf are negative. The derivative with respect to ``a`` is 1 where ``a``
+    and ``b`` have the same sign, and -1 elsewhere; with respect to ``b`` it is 0.
 
     Args:
         a: A tensor of real numbers.
@@ -114,7 +114,7 @@ def copysign(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 
 def _signed_alike(y: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Return ``y`` where ``a`` and ``b`` have the same sign bit, and else ``-y``."""
+    """Return ``y`` where ``a`` and ``b`` have the same sign bit, ``-y`` elsewhere."""
     return compare.where(compare.equal(run(SIGN_BIT, a), run(SIGN_BIT, b)), y, -y)
 
 
@@ -129,9 +129,9 @@ gradients(
 def nextafter(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the floating number next to ``a`` in the direction of ``b``.
 
-    It is ``b`` where the two are equal, and NaN where one is NaN. A zero that is
-    reached from another number has the sign of that number, as in C. The derivative in
-    ``a`` is 1 everywhere, and in ``b`` it is 0.
+    The result is ``b`` where the two are equal, and NaN where one is NaN. Where it is 0
+    and ``a`` is not, it has the sign of ``a``, as in C. The derivative with respect to
+    ``a`` is 1 everywhere, and with respect to ``b`` it is 0.
 
     Args:
         a: A tensor of real numbers.
@@ -162,14 +162,14 @@ def _next(a: Tensor, b: Tensor) -> Any:
     up = a < b
     step = _successor(compare.where(up, a, -a), a.dtype)  # step up from here
     y = compare.where(up, step, -step)
-    y = compare.where(compare.equal(y, 0), a * 0, y)  # of the sign of a
+    y = compare.where(compare.equal(y, 0), a * 0, y)  # a zero with the sign of a
     y = compare.where(compare.equal(a, b), b, y)
     y = compare.where(compare.logical_or(unary.isnan(a), unary.isnan(b)), a + b, y)
     return y, lambda dy: (reduce.sum_to(dy, a.shape), None)
 
 
 def _successor(c: Tensor, dtype: DType) -> Tensor:
-    """Return the next larger number; by additions that round to nearest."""
+    """Return the next larger number, by additions that round to nearest."""
     info = np.finfo(dtype)
     u = float(info.eps) / 2
     tiny = float(info.smallest_subnormal)

@@ -36,8 +36,8 @@ _elementwise = partial(Kernel, out=same)
 def xlogy(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``a · log(b)``, and 0 where ``a`` is 0, unless ``b`` is NaN.
 
-    It is the term of an entropy, whose limit at ``a = 0`` is 0. Where ``a`` is 0
-    and ``b`` is not a positive finite number, the derivatives are 0, too.
+    With ``b = a`` it is a term of an entropy, whose limit at 0 is 0. Where ``a`` is 0
+    and ``b`` is not a positive finite number, the derivatives are also 0.
 
     Args:
         a: A tensor of real numbers.
@@ -67,8 +67,8 @@ def xlogy(a: TensorLike, b: TensorLike, /) -> Tensor:
 def xlog1py(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return ``a · log(1 + b)``, and 0 where ``a`` is 0, unless ``b`` is NaN.
 
-    The logarithm is accurate next to ``b = 0``. Where ``a`` is 0 and ``1 + b`` is not a
-    positive finite number, the derivatives are 0, too.
+    The logarithm is accurate near ``b = 0``. Where ``a`` is 0 and ``1 + b`` is not a
+    positive finite number, the derivatives are also 0.
 
     Args:
         a: A tensor of real numbers.
@@ -97,7 +97,7 @@ def xlog1py(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 # --- tools -----------------------------------------------------------------------
 
-ASYMPTOTIC_MIN = 8  # from here on, the series have the accuracy of float64
+ASYMPTOTIC_MIN = 8  # for x of at least this, the series are accurate to float64
 
 # The Bernoulli numbers B(2), B(4), B(6), …
 BERNOULLI = (
@@ -107,7 +107,7 @@ BERNOULLI = (
 
 
 def _piecewise(pieces: Pieces, x: Tensor) -> Tensor:
-    """Return the rational function of the interval in which ``x`` lies."""
+    """Evaluate the rational function that belongs to the interval of each element."""
     first, *others = pieces.for_dtype(x.dtype)
     y = _quotient(first, x)
     for end, rational in zip(pieces.ends, others, strict=False):
@@ -123,24 +123,24 @@ def _quotient(rational: Rational, x: Tensor) -> Tensor:
 
 
 def _reduced(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``x`` less the nearest integer, and whether that is 0."""
+    """Return ``x`` less the nearest integer, and whether the difference is 0."""
     nearest = unary.round(x)
     whole = compare.equal(x, nearest)
     return compare.where(whole, 0, x - nearest), whole
 
 
 def _sine(r: Tensor) -> Tensor:
-    """Return ``sin(πr)``, accurate next to 0."""
+    """Return ``sin(πr)``, accurate near 0."""
     return run(trigonometry.SIN, r * math.pi)
 
 
 def _cotangent(r: Tensor) -> Tensor:
-    """Return ``cot(πr)`` for r from -0.5 to 0.5, accurate next to its zeros, too."""
+    """Return ``cot(πr)`` for r from -0.5 to 0.5, also accurate near its zeros."""
     return _sine(0.5 - unary.abs(r)) / _sine(r)
 
 
 def _terms(x: Tensor, single: int, double: int) -> int:
-    """Return how many terms of a series the dtype needs."""
+    """Return the number of series terms: ``double`` for float64, else ``single``."""
     return double if x.dtype.itemsize == 8 else single
 
 
@@ -207,7 +207,7 @@ LGAMMA = _elementwise(
     doc="""``log |Γ(x)|``; inf for 0, negative integers and ±inf.
 
     Within 3 ulp in float32 where ``x`` is positive. Where it is negative, the error is
-    as small relative to ``log Γ(1 - x)`` and ``log |sin πx|``.""",
+    at most that of ``log Γ(1 - x)`` and of ``log |sin πx|``.""",
 )
 
 
@@ -250,7 +250,7 @@ def _(x: Tensor) -> Tensor:
 
 
 def _log_gamma(a: Tensor, small: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return ``log Γ(a)``, and c and f with ``Γ(1 + a) = e^c · f``."""
+    """Return ``log Γ(a)``, and two tensors c and f with ``Γ(1 + a) = e^c · f``."""
     z = a
     product = creation.ones_like(a)
     # Γ(a) = (a - 1) (a - 2) … Γ(z), z from 2 to 3
@@ -289,7 +289,7 @@ DIGAMMA = _elementwise(
     negative integers and -inf.
 
     Within 3 ulp in float32 where ``x`` is positive. Where it is negative, the error is
-    as small relative to ``|ψ(1 - x)| + |π·cot(πx)|``.""",
+    within 3 ulp of ``|ψ(1 - x)| + |π·cot(πx)|``.""",
 )
 
 
@@ -350,7 +350,7 @@ def _digamma(a: Tensor, small: Tensor) -> Tensor:
     return compare.where(middle, core + total, unary.log(b) - 0.5 * u - series)
 
 
-MAX_ORDER = 30  # the factorial of the next one is the last one that float32 holds
+MAX_ORDER = 30  # the gradient needs the factorial of 31, which float32 still holds
 
 
 def _check_order(n: int) -> int:
@@ -370,21 +370,21 @@ POLYGAMMA = Kernel(
     op="polygamma",
     doc=f"""The ``n``-th derivative of ``Digamma``, ``n`` from 1 to {MAX_ORDER}.
 
-    At 0 and negative integers, where it has poles, it is inf for odd ``n``. For even
-    ``n`` it is -inf for 0.0, inf for -0.0, and NaN for negative integers. 0 for inf,
-    NaN for -inf. Within ``3 + 2n`` ulp in float32 and float64, up to the largest and
-    smallest normal numbers; where ``x`` is negative, relative to the terms of the
-    reflection formula.""",
+    It has poles at 0 and at negative integers. There it is inf for odd ``n``; for even
+    ``n`` it is -inf for 0.0, inf for -0.0, and NaN for negative integers. It is 0 for
+    inf and NaN for -inf. Within ``3 + 2n`` ulp in float32 and float64 where the result
+    is a normal number; where ``x`` is negative, relative to the terms of the reflection
+    formula.""",
 )
 
 
 def polygamma(x: TensorLike, /, n: int, **unknown: Unpack[Nothing]) -> Tensor:
     """Return the ``n``-th derivative of ``digamma``.
 
-    ``n = 0`` is ``digamma`` itself, and ``n = 1`` the trigamma function. At 0 and
-    negative integers it has poles: there it is inf for odd ``n``; for even ``n`` it is
+    ``n = 0`` is ``digamma`` itself, and ``n = 1`` the trigamma function. It has poles
+    at 0 and at negative integers. There it is inf for odd ``n``; for even ``n`` it is
     -inf for 0.0, inf for -0.0, and NaN for negative integers. The error grows with the
-    order, to ``3 + 2n`` units in the last place at most.
+    order, and is at most ``3 + 2n`` units in the last place.
 
     Args:
         x: A tensor of real numbers.
@@ -431,8 +431,9 @@ def _(x: Tensor, *, n: int) -> Tensor:
 def _zeta(x: Tensor, n: int) -> Tensor:
     """Return ``n! · Σ 1 / (x + k)^(n+1)`` over all ``k`` from 0, by Euler-Maclaurin.
 
-    Powers of large numbers underflow where their products with ``n!`` do not: there
-    numbers are divided by a power of two, whose power takes the place of ``n!``.
+    For large ``x``, the powers would underflow although their products with ``n!`` do
+    not. There ``x`` is divided by a power of two, ``unit``, and the sum is multiplied
+    by ``n! / unit^(n+1)`` instead of ``n!``.
     """
     s = n + 1
     shift = ASYMPTOTIC_MIN + n // 2
@@ -458,7 +459,7 @@ def _zeta(x: Tensor, n: int) -> Tensor:
 def _cotangent_derivative(n: int, c: Tensor) -> Tensor:
     """Return the ``n``-th derivative of the cotangent as a polynomial of its value.
 
-    It has odd powers only if ``n`` is even, else even ones.
+    The polynomial has only odd powers if ``n`` is even, and only even ones otherwise.
     """
     powers = [0, 1]  # coefficients, from the lowest power
     for _ in range(n):  # c' is -(1 + c²)

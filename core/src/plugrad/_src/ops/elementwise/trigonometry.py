@@ -1,8 +1,8 @@
 """Angles and hyperbolic functions, element by element.
 
 Kernels: ``Acos Acosh Asin Asinh Atan Atanh Cos Cosh Sin Sinh Tan Tanh``. All are
-floating: integers and bool become float32. Complex numbers have the branches of C,
-where the sign of a zero selects the side of a branch cut.
+floating: integers and bool become float32. Complex numbers have the branch cuts of C;
+the sign of a zero selects the side of a cut.
 
 Map: inverse functions of complex numbers; angles, in radians; hyperbolic functions.
 """
@@ -52,7 +52,7 @@ _elementwise = partial(Kernel, out=same)
 # --- inverse functions of complex numbers, in terms of their parts ---------------
 
 # W. Kahan, "Branch Cuts for Complex Elementary Functions or Much Ado About Nothing's
-# Sign Bit", 1987: the roots tell the sides of a cut apart, no sum of products cancels.
+# Sign Bit", 1987. The roots select the side of a cut, and no sum of products cancels.
 
 _Rule = Callable[[Tensor, Tensor, Tensor], Pair]
 
@@ -60,7 +60,8 @@ _Rule = Callable[[Tensor, Tensor, Tensor], Pair]
 def _inverse(kernel: Kernel, rule: _Rule, real: Callable[[Tensor], Tensor]) -> None:
     """Register a decomposition: ``rule`` for complex numbers, ``real`` for real ones.
 
-    The rule takes what ``_bounded`` returns and returns the parts of the result.
+    The arguments of ``rule`` are what ``_bounded`` returns; it returns both parts of
+    the result.
     """
 
     @decomposition(kernel)
@@ -75,11 +76,11 @@ def _root(x: Tensor, y: Tensor) -> Pair:
 
 
 def _bounded(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return both parts, and inf where one is infinite, else 1.
+    """Return finite stand-ins for both parts, and inf where a part is infinite, else 1.
 
-    Where a part is infinite it becomes huge, and a finite one beside it 0, which gives
-    the right angles; a result that grows with both parts is infinite where the third
-    value is, even if the other part is NaN.
+    An infinite part becomes a huge number, and a finite part next to it becomes 0, so
+    that angles are correct. A result that grows with both parts is infinite where the
+    third value is, even if the other part is NaN.
     """
     x, y = complexes.parts(z)
     one = creation.ones_like(x)
@@ -101,7 +102,7 @@ def _where_zero(x: Tensor, exact: float | Tensor, y: Tensor) -> Tensor:
 
 
 def _grown(x: Tensor, growth: Tensor, like: Tensor) -> Tensor:
-    """Return ``asinh(x)``; where a part is infinite, infinity with a sign."""
+    """Return ``asinh(x)``; where a part is infinite, inf with the sign of ``like``."""
     return compare.where(growth > 1, _signed(growth, like), run(ASINH, x))
 
 
@@ -149,12 +150,12 @@ def _atan(x: Tensor, y: Tensor, growth: Tensor) -> Pair:  # -i atanh(iz)
 
 
 def _signed(size: Tensor, x: Tensor) -> Tensor:
-    """Return ``size`` with the sign of ``x``, also where ``x`` is a zero."""
+    """Return ``size`` with the sign bit of ``x``, which may be a zero."""
     return compare.where(run(SIGN_BIT, x), -size, size)
 
 
 def _turned(z: Tensor) -> Tensor:
-    """Return ``i·z``. The product would make NaN of infinities."""
+    """Return ``i·z``; a complex product would turn infinities into NaN."""
     x, y = complexes.parts(z)
     return run(complexes.COMPLEX, -y, x)
 
@@ -238,8 +239,8 @@ TAN = _elementwise(
     op="tan",
     doc="""The tangent of ``x`` in radians, with exact reduction of large arguments.
 
-    NaN for ±inf, and -0.0 for -0.0. Within 3 ulp in float32; within 13 where it is
-    composed of sine and cosine, each within 3.""",
+    NaN for ±inf, and -0.0 for -0.0. Within 3 ulp in float32; within 13 ulp on a backend
+    that composes it of sine and cosine, each within 3 ulp.""",
 )
 
 
@@ -278,8 +279,8 @@ ASIN = _elementwise(
     op="asin",
     doc="""The angle in [-π/2, π/2] whose sine is ``x``; NaN where ``|x| > 1``.
 
-    -0.0 for -0.0. Complex numbers have C's branches: along the cuts, the real axis
-    beyond ±1, the sign of a zero ``Im x`` tells the sides apart. Within 4 ulp in
+    It is -0.0 for -0.0. Complex numbers have the branch cuts of C: the real axis beyond
+    ±1, where the sign of a zero ``Im x`` selects the side. Within 4 ulp in
     float32.""",
 )
 
@@ -287,7 +288,7 @@ ASIN = _elementwise(
 def asin(x: TensorLike, /) -> Tensor:
     """Return the angle in [-π/2, π/2] whose sine is ``x``; NaN where ``|x| > 1``.
 
-    Complex numbers have the branches of C; the cuts are the real axis beyond ±1.
+    Complex numbers have the branch cuts of C: the real axis beyond ±1.
 
     Args:
         x: A tensor of numbers.
@@ -310,7 +311,7 @@ _inverse(ASIN, _asin, lambda x: binary.atan2(x, unary.sqrt((1 - x) * (1 + x))))
 
 
 def _one_less_square(x: Tensor) -> Tensor:
-    """Return ``1 - x²`` without cancelling next to ±1, nor in its slope next to 0."""
+    """Return ``1 - x²``, accurate near ±1; its derivative is accurate near 0."""
     product = (1 - x) * (1 + x)
     if x.dtype.kind == "c":
         return product
@@ -325,15 +326,15 @@ ACOS = _elementwise(
     op="acos",
     doc="""The angle in [0, π] whose cosine is ``x``; NaN where ``|x| > 1``.
 
-    Complex numbers have C's branches: along the cuts, the real axis beyond ±1, the
-    sign of a zero ``Im x`` tells the sides apart. Within 3 ulp in float32.""",
+    Complex numbers have the branch cuts of C: the real axis beyond ±1, where the sign
+    of a zero ``Im x`` selects the side. Within 3 ulp in float32.""",
 )
 
 
 def acos(x: TensorLike, /) -> Tensor:
     """Return the angle in [0, π] whose cosine is ``x``; NaN where ``|x| > 1``.
 
-    Complex numbers have the branches of C; the cuts are the real axis beyond ±1.
+    Complex numbers have the branch cuts of C: the real axis beyond ±1.
 
     Args:
         x: A tensor of numbers.
@@ -361,8 +362,8 @@ ATAN = _elementwise(
     op="atan",
     doc="""The angle in [-π/2, π/2] whose tangent is ``x``; ±π/2 for ±inf.
 
-    -0.0 for -0.0. Complex numbers have C's branches: along the cuts, the imaginary
-    axis beyond ±i, the sign of a zero ``Re x`` tells the sides apart. Within 3 ulp in
+    It is -0.0 for -0.0. Complex numbers have the branch cuts of C: the imaginary axis
+    beyond ±i, where the sign of a zero ``Re x`` selects the side. Within 3 ulp in
     float32.""",
 )
 
@@ -370,7 +371,7 @@ ATAN = _elementwise(
 def atan(x: TensorLike, /) -> Tensor:
     """Return the angle in [-π/2, π/2] whose tangent is ``x``; ±π/2 for ±inf.
 
-    Complex numbers have the branches of C; the cuts are the imaginary axis beyond ±i.
+    Complex numbers have the branch cuts of C: the imaginary axis beyond ±i.
 
     Args:
         x: A tensor of numbers.
@@ -407,7 +408,7 @@ def _atan_gradient(dy: Tensor, x: Tensor) -> Tensor:
 
 @custom_grad
 def _by_one_more_square(dy: Tensor, x: Tensor) -> Any:
-    """Return ``dy / (x² + 1)``; the square of the divisor overflows in its gradient."""
+    """Return ``dy / (x² + 1)``; the gradient does not square the divisor."""
     divisor = x * x + 1
     y = dy / divisor
     return y, lambda ddx: (ddx / divisor, ddx * (y * x / divisor * -2))
@@ -420,15 +421,15 @@ gradients(ATAN, x=_atan_gradient)
 
 
 def _far(x: Tensor) -> float:
-    """Return a number whose square is finite, and to which adding 1 changes nothing."""
+    """Return a number with a finite square that adding 1 does not change."""
     return 1e9 if x.dtype.itemsize > 2 else 200.0
 
 
 def _half_of_exp(x: Tensor) -> Tensor:
     """Return ``e^x / 2``, which overflows no earlier than cosh and sinh do.
 
-    355/512 is close to log 2, and has so few bits that subtracting it from a large
-    number is exact.
+    355/512 is close to log 2, and has so few significant bits that subtracting it from
+    a large number is exact.
     """
     return run(unary.EXP, x - 355 / 512) * (math.exp(355 / 512) / 2)
 
@@ -436,15 +437,16 @@ def _half_of_exp(x: Tensor) -> Tensor:
 SINH = _elementwise(
     "Sinh(x: inexact)",
     op="sinh",
-    doc="""``(e^x - e^-x) / 2``, without cancelling next to 0; -0.0 for -0.0.
+    doc="""``(e^x - e^-x) / 2``, without cancellation near 0; -0.0 for -0.0.
 
-    ±inf for ±inf. It overflows later than ``e^x`` does. Within 3 ulp in float32; within
-    10 where it is composed of ``Expm1`` and ``Exp``, each within 3.""",
+    ±inf for ±inf. It is finite for some ``x`` where ``e^x`` overflows. Within 3 ulp in
+    float32; within 10 ulp on a backend that composes it of ``Expm1`` and ``Exp``, each
+    within 3 ulp.""",
 )
 
 
 def sinh(x: TensorLike, /) -> Tensor:
-    """Return the hyperbolic sine, ``(e^x - e^-x) / 2``, accurate next to 0 too.
+    """Return the hyperbolic sine, ``(e^x - e^-x) / 2``, also accurate near 0.
 
     Args:
         x: A tensor of numbers.
@@ -478,7 +480,8 @@ COSH = _elementwise(
     op="cosh",
     doc="""``(e^x + e^-x) / 2``.
 
-    inf for ±inf. It overflows later than ``e^x`` does. Within 3 ulp in float32.""",
+    inf for ±inf. It is finite for some ``x`` where ``e^x`` overflows. Within 3 ulp in
+    float32.""",
 )
 
 
@@ -519,8 +522,8 @@ TANH = _elementwise(
     op="tanh",
     doc="""``(e^x - e^-x) / (e^x + e^-x)``; ±1 for ±inf, and -0.0 for -0.0.
 
-    Of a complex number with an infinite real part, ±1 and a zero with the sign of
-    ``Im x``. Within 3 ulp in float32.""",
+    For a complex number with an infinite real part, ±1, with a zero imaginary part that
+    has the sign of ``Im x``. Within 3 ulp in float32.""",
 )
 
 
@@ -549,19 +552,20 @@ TANH_GRAD = Kernel(
     out=one_shape,
     doc="""``dy · conj(1 / cosh(x)²)``; ``x`` is the input of ``Tanh``.
 
-    From the output it would be 0 where that rounds to 1. The shapes are equal.""",
+    Computed from the output instead, it would be 0 where the output rounds to 1. The
+    shapes are equal.""",
 )
 
 
 @decomposition(TANH_GRAD)
 def _(dy: Tensor, x: Tensor) -> Tensor:
-    """Return ``dy · 4e / (1 + e)²`` with ``e = e^(-2|x|)``, which does not overflow."""
+    """Return ``dy · 4u / (1 + u)²`` with ``u = e^(-2|x|)``, which does not overflow."""
     if x.dtype.kind == "c":
-        e = run(unary.EXP, x * compare.where(complexes.real_part(x) < 0, 2.0, -2.0))
-        return unary.chain(dy, e * 4 / (1 + e) / (1 + e))
-    e = run(unary.EXP, unary.abs(x) * -2)
-    r = 1 / (1 + e)
-    return dy * (e * 4 * r * r)
+        u = run(unary.EXP, x * compare.where(complexes.real_part(x) < 0, 2.0, -2.0))
+        return unary.chain(dy, u * 4 / (1 + u) / (1 + u))
+    u = run(unary.EXP, unary.abs(x) * -2)
+    r = 1 / (1 + u)
+    return dy * (u * 4 * r * r)
 
 
 def _slope_of_dy(ddx: Tensor, x: Tensor) -> Tensor:
@@ -583,15 +587,16 @@ ASINH = _elementwise(
     op="asinh",
     doc="""``log(x + √(x² + 1))``, without overflow; ±inf for ±inf, and -0.0 for -0.0.
 
-    Complex numbers have C's branches, as in ``Atan``. Within 3 ulp in float32.""",
+    Complex numbers have the branch cuts of C, as in ``Atan``. Within 3 ulp in
+    float32.""",
 )
 
 
 def asinh(x: TensorLike, /) -> Tensor:
     """Return the number whose hyperbolic sine is ``x``, ``log(x + √(x² + 1))``.
 
-    Nothing overflows on the way; the result for ±inf is ±inf. Complex numbers have the
-    branches of C; the cuts are the imaginary axis beyond ±i.
+    The square does not overflow, and the result for ±inf is ±inf. Complex numbers have
+    the branch cuts of C: the imaginary axis beyond ±i.
 
     Args:
         x: A tensor of numbers.
@@ -621,7 +626,7 @@ _inverse(ASINH, _asinh, _real_asinh)
 
 
 def _asinh_gradient(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Take the root from ``x``: cosh would magnify the rounding error of ``y``."""
+    """Use ``√(x² + 1)``: ``cosh(y)`` would magnify the rounding error of ``y``."""
     if x.dtype.kind == "c":
         return unary.chain_inverse(dy, run(COSH, y))
     return dy / _root_of_one_more(x)
@@ -635,15 +640,15 @@ ACOSH = _elementwise(
     op="acosh",
     doc="""The number ≥ 0 whose hyperbolic cosine is ``x``; NaN where ``x < 1``.
 
-    inf for inf. Complex numbers have C's branches: along the cut, the real axis below
-    1, the sign of a zero ``Im x`` tells the sides apart. Within 3 ulp in float32.""",
+    inf for inf. Complex numbers have the branch cut of C: the real axis below 1, where
+    the sign of a zero ``Im x`` selects the side. Within 3 ulp in float32.""",
 )
 
 
 def acosh(x: TensorLike, /) -> Tensor:
     """Return the number ≥ 0 whose hyperbolic cosine is ``x``; NaN where ``x < 1``.
 
-    Complex numbers have the branches of C; the cut is the real axis below 1.
+    Complex numbers have the branch cut of C: the real axis below 1.
 
     Args:
         x: A tensor of numbers.
@@ -672,7 +677,7 @@ _inverse(ACOSH, _acosh, _real_acosh)
 
 
 def _acosh_gradient(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Take the roots from ``x``: sinh would magnify the rounding error of ``y``."""
+    """Use ``√(x² - 1)``: ``sinh(y)`` would magnify the rounding error of ``y``."""
     if x.dtype.kind == "c":
         return unary.chain_inverse(dy, run(SINH, y))
     return dy * (unary.rsqrt(x - 1) * unary.rsqrt(x + 1))
@@ -686,15 +691,15 @@ ATANH = _elementwise(
     op="atanh",
     doc="""``log((1 + x) / (1 - x)) / 2``; ±inf for ±1, NaN beyond, and -0.0 for -0.0.
 
-    Complex numbers have C's branches: along the cuts, the real axis beyond ±1, the
-    sign of a zero ``Im x`` tells the sides apart. Within 3 ulp in float32.""",
+    Complex numbers have the branch cuts of C: the real axis beyond ±1, where the sign
+    of a zero ``Im x`` selects the side. Within 3 ulp in float32.""",
 )
 
 
 def atanh(x: TensorLike, /) -> Tensor:
     """Return the number whose hyperbolic tangent is ``x``; ±inf for ±1, NaN beyond.
 
-    Complex numbers have the branches of C; the cuts are the real axis beyond ±1.
+    Complex numbers have the branch cuts of C: the real axis beyond ±1.
 
     Args:
         x: A tensor of numbers.

@@ -1,12 +1,13 @@
 """Python's ``x[...]`` and ``x[...] = y``, and ``strided_slice``. No kernels.
 
-A key is applied in three steps, of which most keys need one or two: a strided slice for
-ranges and integers, a reshape for removed and new axes, a gather for index arrays.
-Integers, lists and arrays that are known on the host are checked at once, and negative
-ones are counted from the end. A mask is read on the host, as the shape depends on it.
+A key is applied in up to three steps; most keys need one or two. Slices and integers
+need a strided slice, removed and new axes need a reshape, and index arrays need a
+gather. Integers, lists and arrays that are known on the host are checked at once, and
+negative indices count from the end. A mask is read on the host, because the shape of
+the result depends on it.
 
-Map: ``getitem``, ``setitem``, iteration and ``in``; ``strided_slice``; ``_read``, which
-says what a key means for a shape; index arrays.
+Map: ``getitem``, ``setitem``, iteration and ``in``; ``strided_slice``; ``_parse_key``,
+which interprets a key for a shape; index arrays.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from . import scatter
 __all__ = ["strided_slice"]
 
 ALL = slice(None)
-_assigning = threading.RLock()  # what is assigned replaces the value that was read
+_assigning = threading.RLock()  # held from reading the old value to replacing it
 
 
-def _forked() -> None:  # another thread may have held it
+def _forked() -> None:  # another thread may have held the lock at the fork
     global _assigning
     _assigning = threading.RLock()
 
@@ -53,10 +54,11 @@ def getitem(x: TensorLike, key: Any, /) -> Tensor:
 
     Args:
         x: A tensor.
-        key: One of these, or a tuple of them: an integer; a slice; ``...``; None, which
-            makes a new axis; integers as a tensor, array or list, several of which
-            broadcast; a mask, bool of the shape of the axes that it indexes. The axes
-            of adjacent index arrays stay in their position; otherwise they come first.
+        key: One of the following, or a tuple of them: an integer; a slice; ``...``;
+            None, which makes a new axis; an index array, that is, a tensor, array or
+            list of integers; or a mask, a bool tensor with the shape of the axes that
+            it indexes. Several index arrays broadcast. If they are adjacent, their axes
+            stay in their position; otherwise they come first.
 
     Raises:
         IndexError: There are too many entries, an integer is out of range, or a mask
@@ -70,19 +72,20 @@ def getitem(x: TensorLike, key: Any, /) -> Tensor:
 
 
 def setitem(x: Tensor | variable.Variable, key: Any, value: TensorLike, /) -> None:
-    """Make ``x`` hold the tensor in which ``x[key]`` is ``value``: ``x[key] = value``.
+    """Replace the value of ``x`` by one in which ``x[key]`` is ``value``.
 
-    The name ``x`` stands for a new value afterwards. Everything else keeps the old one:
-    tensors that were made from ``x``, its aliases, and what tapes have saved. So the
-    gradient is right at every order, in ``x`` as it was and in ``value``. If several
-    threads assign to ``x``, they take turns, and no assignment is lost.
+    ``x[key] = value`` calls this op. Only the object ``x`` gets the new value. Tensors
+    that were computed from ``x``, its aliases, and values that tapes have saved keep
+    the old one. Therefore gradients of every order are correct, both with respect to
+    the old ``x`` and to ``value``. If several threads assign to ``x``, they take turns,
+    and no assignment is lost.
 
     Args:
         x: A tensor, or a variable, which is assigned.
-        key: See ``getitem``. Where index arrays name an element several times, the last
-            value counts.
-        value: It is broadcast to the shape of ``x[key]``, and converted to the dtype of
-            ``x``.
+        key: See ``getitem``. If index arrays name an element several times, it gets the
+            last of the values.
+        value: A tensor, which is broadcast to the shape of ``x[key]`` and converted to
+            the dtype of ``x``.
 
     Raises:
         IndexError: See ``getitem``.
@@ -110,7 +113,7 @@ def setitem(x: Tensor | variable.Variable, key: Any, value: TensorLike, /) -> No
                 "setitem: the tensor was made outside of vmap, and cannot hold a value "
                 "for each example; assign to a new one, such as x + 0"
             )
-        with Scope(backend=home):  # the values stay where they are
+        with Scope(backend=home):  # the values stay on their backend
             x._rebind(_replaced(x, key, value))
 
 
@@ -120,7 +123,7 @@ def _replaced(x: Tensor, key: Any, value: TensorLike) -> Tensor:
     whole = (
         getattr(key, "dtype", None) == BOOL and key.shape == x.shape[: len(key.shape)]
     )
-    if whole and not new.shape:  # a mask of leading axes, and one value
+    if whole and not new.shape:  # a mask of leading axes, and a scalar
         ones = (1,) * (len(x.shape) - len(key.shape))
         mask = shape.reshape(_convert.asarray(key), (*key.shape, *ones))
         return compare.where(mask, new, x)
@@ -141,7 +144,7 @@ def _replaced(x: Tensor, key: Any, value: TensorLike) -> Tensor:
 
 
 def _fitting(x: Tensor, value: TensorLike) -> Tensor:
-    """Return a value to assign in the dtype of ``x``; Python's numbers have none."""
+    """Convert a value that is assigned to the dtype of ``x``."""
     numbers = isinstance(value, bool | int | float | list | tuple)
     numbers = numbers and x.dtype is not STRING
     if numbers or (isinstance(value, complex) and x.dtype.kind == "c"):
@@ -157,7 +160,7 @@ def _fitting(x: Tensor, value: TensorLike) -> Tensor:
 
 
 def _numbers(sizes: Shape, key: Any) -> Tensor:
-    """Return the elements that a key selects, counted from 0 in row-major order."""
+    """Return the row-major positions of the elements that a key selects."""
     total = math.prod(sizes)
     kind = np.int32 if total < 2**31 else np.int64
     read = _read("setitem", sizes, key if isinstance(key, tuple) else (key,))
@@ -172,7 +175,7 @@ def _numbers(sizes: Shape, key: Any) -> Tensor:
 
 
 def iterate(x: TensorLike, /) -> Iterator[Tensor]:
-    """Return an iterator over the first axis; TypeError if there is none."""
+    """Return an iterator over the first axis; raise a TypeError if there is none."""
     x = _convert.asarray(x)
     if not x.shape:
         raise TypeError("iter: cannot iterate over a tensor without axes")
@@ -182,7 +185,7 @@ def iterate(x: TensorLike, /) -> Iterator[Tensor]:
 def contains(x: TensorLike, value: TensorLike, /) -> bool:
     """Return whether an element of ``x`` equals ``value``, as ``value in x`` does.
 
-    A ``value`` with axes broadcasts, and one equal element is enough.
+    A ``value`` with axes broadcasts; a single pair of equal elements is enough.
     """
     return bool(compare.equal(x, value)._values().any())
 
@@ -226,14 +229,14 @@ def strided_slice(
         begin: The first index along each axis; negative ones count from the end.
         end: The end along each axis, which is not included.
         strides: The steps; 1 by default.
-        begin_mask: Entries that start at the first element, or at the last one for a
-            negative stride.
-        end_mask: Entries that go on to the end.
-        ellipsis_mask: Entries that stand for all axes that no other entry names. This
-            mask takes precedence over the other ones.
-        new_axis_mask: Entries that insert a new axis of size 1.
-        shrink_axis_mask: Entries that take the one element at ``begin`` and remove the
-            axis.
+        begin_mask: The entries that start at the first element, or at the last one for
+            a negative stride.
+        end_mask: The entries that extend to the end.
+        ellipsis_mask: The entry that stands for all axes that no other entry names.
+            This mask takes precedence over the other ones.
+        new_axis_mask: The entries that insert a new axis of size 1.
+        shrink_axis_mask: The entries that select the single element at ``begin`` and
+            remove the axis.
 
     Returns:
         A tensor of the dtype of ``x``.
@@ -289,11 +292,12 @@ class _Reading(NamedTuple):
     """The meaning of a key for a shape.
 
     Attributes:
-        source: The shape with the axes of each mask joined to one.
+        source: The shape, with the axes of each mask merged into one.
         begin, size, strides: The strided slice of ``source``.
-        view: The shape after the slice, without the axes of integers, with new ones.
+        view: The shape after the slice, without the axes that integers remove, and with
+            the new axes.
         arrays: The index arrays, by their axis in ``view``.
-        apart: Whether index arrays, and integers beside them, are not adjacent.
+        apart: Whether other entries separate the index arrays and integers.
 
     """
 
@@ -340,7 +344,7 @@ def _read(op: str, shape: Shape, key: tuple[Any, ...]) -> _Reading:
 
 
 def _range(op: str, entry: slice, n: int) -> tuple[int, int, int, int]:
-    """Return the size of an axis, and begin, size and stride of a slice of it."""
+    """Return the size of an axis, and the begin, size and stride of its slice."""
     try:
         start, stop, step = entry.indices(n)
     except ValueError:
@@ -384,7 +388,7 @@ def _entries(op: str, shape: Shape, key: tuple[Any, ...]) -> list[Any]:
         )
     at = behind_dots or len(entries)
     entries[at:at] = [ALL] * (len(shape) - named)
-    return entries  # with the ellipsis, which separates others even if it has no axis
+    return entries  # the ellipsis stays: it separates others even if it has no axis
 
 
 def _width(entry: Any) -> int:
@@ -395,7 +399,7 @@ def _width(entry: Any) -> int:
 
 
 def _entry(op: str, entry: Any) -> Any:
-    """Return one entry as None, Ellipsis, slice, int, or something with a dtype."""
+    """Return one entry as None, Ellipsis, a slice, an int, a tensor or an array."""
     if entry is None or entry is Ellipsis or isinstance(entry, slice):
         return entry
     if isinstance(entry, bool | np.bool_):
@@ -425,7 +429,7 @@ def _entry(op: str, entry: Any) -> Any:
 
 
 def _gathered(op: str, x: Tensor, read: _Reading) -> Tensor:
-    """Apply the index arrays of a key to ``x``, which has been sliced."""
+    """Apply the index arrays of a key to ``x``, which has already been sliced."""
     axes = list(read.arrays)
     arrays = list(read.arrays.values())
     first = axes[0]

@@ -1,10 +1,10 @@
 """Reading and writing slices at multi-dimensional indices.
 
 Kernels: ``GatherNd ScatterNd TensorScatterExtremum TensorScatterUpdate``. Each row of
-an index tensor ``[..., k]`` is an index into the first k axes, which kernels count from
-0. If it is out of range in any axis, every backend raises IndexError: at once, or, if
-it works asynchronously, at the next read. No other slice is read or written in its
-place.
+an index tensor ``[..., k]`` is an index into the first k axes; in kernels, indices
+count from 0. If an index is out of range along any axis, every backend raises
+IndexError: at once or, if it works asynchronously, at the next read. No other slice is
+read or written instead.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ GATHER_ND = Kernel(
     op="gather_nd",
     doc="""``y[i] = params[indices[i, 0], ..., indices[i, k - 1]]``.
 
-    ``indices`` is ``[..., k]``, the result ``[..., *params.shape[k:]]``, and i stands
-    for all axes of ``indices`` but the last. Where k is 0, y[i] is ``params``. Indices
-    are checked as by ``GatherV2``, axis by axis.""",
+    ``indices`` is ``[..., k]``, the result is ``[..., *params.shape[k:]]``, and i
+    stands for all axes of ``indices`` but the last. If k is 0, y[i] is ``params``. The
+    index along each axis is checked as by ``GatherV2``.""",
 )
 
 
@@ -90,7 +90,7 @@ def gather_nd(x: TensorLike, indices: TensorLike, /) -> Tensor:
 
 
 def _integers(op: str, indices: TensorLike) -> Any:
-    """Return indices as a tensor, or as an array if they are known on the host."""
+    """Return indices as an array if they are known on the host, else as a tensor."""
     known = _convert.on_host(op, "indices", indices)
     return _convert.integer_tensor(op, "", indices) if known is None else known
 
@@ -112,9 +112,9 @@ def _(params: Tensor, indices: Tensor) -> Tensor:
 
 
 def _row_numbers(indices: Tensor, lead: Shape) -> Tensor:
-    """Return indices into the axes ``lead`` as indices into the one they flatten to.
+    """Convert indices into the axes ``lead`` to indices into their flattened axis.
 
-    An index that is out of range in any axis becomes a negative number.
+    An index that is out of range along any axis becomes a negative number.
     """
     full = [max(n, 1) for n in lead]
     total = math.prod(full)
@@ -123,12 +123,12 @@ def _row_numbers(indices: Tensor, lead: Shape) -> Tensor:
     at = creation.cast(indices, kind)
     size, stride = (_convert.asarray(np.array(v, kind)) for v in (lead, strides))
     inside = compare.logical_and(at >= 0, at < size)
-    steps = compare.where(inside, at * stride, -total)  # the other steps add up to less
+    steps = compare.where(inside, at * stride, -total)  # so that the sum is negative
     return run(reduce.SUM, steps, axis=(len(indices.shape) - 1,), keepdims=False)
 
 
 def _checked(rows: Tensor) -> Tensor:
-    """Return row numbers after a check that none is negative, which GatherV2 makes."""
+    """Return row numbers; a gather with GatherV2 checks that none is negative."""
     zero = creation.zeros((1,), dtype=rows.dtype)
     at = binary.minimum(rows, 0)
     return rows + run(gather.GATHER_V2, zero, at, axis=0, batch_dims=0)
@@ -151,11 +151,11 @@ SCATTER_ND = Kernel(
     out=_scatter_spec,
     checks="indices",
     op="scatter_nd",
-    doc="""Zeros of ``shape``, to which ``updates[i]`` is added at place ``indices[i]``.
+    doc="""Zeros of ``shape``, to which ``updates[i]`` is added at ``indices[i]``.
 
-    ``indices`` is ``[..., k]`` and ``updates`` ``[..., *shape[k:]]``. Updates of the
-    same place add up as by ``UnsortedSegmentSum``, and those of bool by or. Indices are
-    checked as by ``GatherV2``, axis by axis.""",
+    ``indices`` is ``[..., k]`` and ``updates`` is ``[..., *shape[k:]]``. Updates with
+    the same index add up as by ``UnsortedSegmentSum``; bool updates combine by ``or``.
+    The index along each axis is checked as by ``GatherV2``.""",
 )
 
 
@@ -164,7 +164,7 @@ def scatter_nd(
 ) -> Tensor:
     """Return zeros of ``shape`` to which ``updates`` are added at ``indices``.
 
-    Updates of the same index add up; those of bool combine by or.
+    Updates with the same index add up; bool updates combine by ``or``.
 
     Args:
         indices: ``[..., k]``, integers, each row an index into the first k axes;
@@ -215,7 +215,7 @@ def _check_places(
 def _rows(
     op: str, updates: Tensor, lead: Shape, indices: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the updates as rows, and the indices of the rows that they go to."""
+    """Return the updates as rows, and the target row of each."""
     count = math.prod(indices.shape[:-1])
     rest = updates.shape[len(indices.shape) - 1 :]
     rows = run(shapes.RESHAPE, updates, shape=(count, math.prod(rest)))
@@ -248,11 +248,11 @@ TENSOR_SCATTER_UPDATE = Kernel(
     out=_update_spec,
     checks="indices",
     op="tensor_scatter_update",
-    doc="""``tensor``, whose slice at place ``indices[i]`` becomes ``updates[i]``.
+    doc="""``tensor`` with its slice at ``indices[i]`` replaced by ``updates[i]``.
 
-    ``indices`` is ``[..., k]`` and ``updates`` ``[..., *tensor.shape[k:]]``. Of updates
-    of the same place the last one, in row-major order, stays. Indices are checked as by
-    ``GatherV2``, axis by axis.""",
+    ``indices`` is ``[..., k]`` and ``updates`` is ``[..., *tensor.shape[k:]]``. Of
+    several updates with the same index, the last one in row-major order is written. The
+    index along each axis is checked as by ``GatherV2``.""",
 )
 
 
@@ -269,29 +269,29 @@ def tensor_scatter_update(
 ) -> Tensor:
     """Return ``x`` with ``updates`` written to, or combined with, slices of it.
 
-    Of several updates of the same index the last one, in row-major order, replaces the
-    slice and gets the gradient. The other reductions combine the slice and all of its
-    updates. The gradient of a maximum or minimum is divided evenly among the slice and
-    the updates that are equal to it, as in PyTorch's ``scatter_reduce`` and in JAX.
+    With ``"replace"``, the last of several updates with the same index, in row-major
+    order, replaces the slice and gets the gradient. The other reductions combine the
+    slice with all of its updates. The gradient of a maximum or minimum is divided
+    evenly among the slice and the updates that equal the result, as in PyTorch's
+    ``scatter_reduce`` and in JAX.
 
     Args:
         x: A tensor of any dtype.
         indices: ``[..., k]``, integers, each row an index into the first k axes;
             ``[n]`` stands for ``[n, 1]``. Negative ones count from the end.
         updates: ``[..., *x.shape[k:]]``.
-        reduction: ``"replace"``, ``"add"``, ``"multiply"``, ``"max"`` or ``"min"``: the
-            methods of ``x.at[indices]`` in JAX.
+        reduction: ``"replace"``, ``"add"``, ``"multiply"``, ``"max"`` or ``"min"``,
+            like the methods of ``x.at[indices]`` in JAX.
 
     Returns:
-        A tensor of the shape of ``x``, of the dtype to which ``x`` and ``updates`` are
-        promoted.
+        A tensor of the shape of ``x`` and the promoted dtype of ``x`` and ``updates``.
 
     Raises:
         ValueError: The shapes do not fit.
         IndexError: An index is out of range. An asynchronous backend raises it when the
             result is read.
-        TypeError: ``indices`` are not integers, no dtype holds ``x`` and ``updates``,
-            or there is no such reduction of the dtype.
+        TypeError: ``indices`` are not integers, no dtype can represent ``x`` and
+            ``updates``, or the reduction is not defined for their dtype.
 
     Example:
         >>> pg.tensor_scatter_update([1, 2, 3], [0, -1], [10, 30])
@@ -312,7 +312,7 @@ def tensor_scatter_update(
         return run(TENSOR_SCATTER_UPDATE, x, places, updates)
     kinds = "iuf" if reduction in ("max", "min") else "iufc"
     if x.dtype.kind not in kinds:
-        rule = f"{reduction!r} does not combine {named(x.dtype)}; cast x"
+        rule = f"reduction {reduction!r} is not defined for {named(x.dtype)}; cast x"
         raise TypeError(f"{op}: {rule}")
     if reduction == "add":
         return x + run(SCATTER_ND, places, updates, shape=x.shape)
@@ -347,20 +347,21 @@ def _sums(x: Tensor, ids: Tensor, count: int) -> Tensor:
 
 
 def _is_last(ids: Tensor, total: int) -> Tensor:
-    """Return which ids are the last of their kind, found bit by bit of their number.
+    """Return which elements of ``ids`` are the last with their value.
 
-    From the highest bit on, ids without the bit are dropped if an id of the same kind
-    has it: log2(n) rounds without sorting.
+    The last one has the highest position. From the highest bit of the positions on,
+    elements without the bit are dropped if an element with the same id has it. That
+    takes log2(n) rounds, and no sorting.
     """
     count = ids.shape[0]
     numbers = np.arange(count, dtype=np.int32)
     left = creation.ones((count,), dtype=BOOL)
     for bit in reversed(range((count - 1).bit_length())):
         high = _convert.asarray(numbers >> bit & 1, dtype=BOOL)
-        mine = compare.logical_and(left, high)
-        some = _sums(creation.cast(mine, INT32), ids, total) > 0
+        has_bit = compare.logical_and(left, high)
+        some = _sums(creation.cast(has_bit, INT32), ids, total) > 0
         left = compare.where(
-            run(gather.GATHER_V2, some, ids, **ROW_GATHER_ATTRIBUTES), mine, left
+            run(gather.GATHER_V2, some, ids, **ROW_GATHER_ATTRIBUTES), has_bit, left
         )
     return left
 
@@ -371,9 +372,9 @@ def _zero_updated(dy: Tensor, indices: Tensor, updates_spec: Spec) -> Tensor:
 
 
 def _gather_surviving(dy: Tensor, indices: Tensor, tensor_spec: Spec) -> Tensor:
-    """Return the slices of ``dy`` at the indices whose update stayed, else zeros.
+    """Return the slices of ``dy`` for updates that were not overwritten, else zeros.
 
-    Writing the numbers of the updates in their place shows which one stayed.
+    Writing the position of each update instead of its values shows which one is left.
     """
     *lead, depth = indices.shape
     numbers = run(shapes.RESHAPE, ranges.arange(math.prod(lead)), shape=tuple(lead))
@@ -401,12 +402,12 @@ TENSOR_SCATTER_EXTREMUM = Kernel(
     ),
     checks="indices",
     op="tensor_scatter_update",
-    doc="""``tensor``, whose slice at place ``indices[i]`` becomes the greatest of it
-    and of the updates of this place, by element; or the least, without ``largest``.
+    doc="""``tensor``, where the slice at ``indices[i]`` becomes the element-wise
+    maximum of itself and all updates with this index; without ``largest``, the minimum.
 
-    The shapes are those of ``TensorScatterUpdate``. NaN is greater and less than all
-    numbers, as for ``Maximum``. Indices are checked as by ``GatherV2``, axis by
-    axis.""",
+    The shapes are those of ``TensorScatterUpdate``. The result is NaN where one of them
+    is NaN, as for ``Maximum``. The index along each axis is checked as by
+    ``GatherV2``.""",
 )
 
 
@@ -422,10 +423,11 @@ def _combined(
     indices: Tensor,
     updates: Tensor,
 ) -> Tensor:
-    """Combine updates of the same place by an associative function, and with ``x``.
+    """Combine updates with the same index by an associative function, and with ``x``.
 
-    The updates are sorted by place, in which a scan of log2(n) rounds combines each
-    with those of its place before it. The last of a place, which stays, has them all.
+    The updates are sorted by index. A scan in log2(n) rounds combines each update with
+    all earlier ones of the same index. The last of them, which is the one that is
+    written, then combines them all.
     """
     lead = x.shape[: indices.shape[-1]]
     rows, ids = _rows("tensor_scatter_update", updates, lead, indices)
@@ -455,7 +457,10 @@ def _combined(
 def _shares(
     dy: Tensor, tensor: Tensor, indices: Tensor, updates: Tensor, y: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what equals the result: of ``tensor``, of ``updates``; and its share."""
+    """Return where ``tensor`` and where ``updates`` equal the result, and the shares.
+
+    A share is ``dy`` divided by the number of elements that equal the result.
+    """
     kept = compare.equal(tensor, y)
     hit = compare.equal(updates, run(GATHER_ND, y, indices))
     hits = run(SCATTER_ND, indices, creation.cast(hit, dy.dtype), shape=y.shape)

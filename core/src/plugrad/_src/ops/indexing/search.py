@@ -1,9 +1,9 @@
 """Searching: positions in sorted sequences, unique elements, elements on a condition.
 
-Kernels: ``LowerBound SearchSorted Unique UpperBound``. NaN is greater than every number
-where elements are ordered, and equals nothing where they are compared. The shapes of
-``unique_*``, ``boolean_mask`` and ``setdiff1d`` depend on values, so these ops wait for
-them.
+Kernels: ``LowerBound SearchSorted Unique UpperBound``. Where elements are ordered, NaN
+is greater than every number; where they are compared for equality, NaN equals nothing.
+The shapes that ``unique_*``, ``boolean_mask`` and ``setdiff1d`` return depend on
+values, so these ops wait until the values have been computed.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ __all__ = [
     "upper_bound",
 ]
 
-# --- places in what is sorted ----------------------------------------------------
+# --- positions in sorted sequences -----------------------------------------------
 
 Side = Literal["left", "right"]
 
 
 def _places(op: str) -> Callable[..., Spec]:
-    """Return the rule for the output of a kernel that searches rows for values."""
+    """Return the shape rule of a kernel that searches rows for values."""
 
     def out(sorted_sequence: Spec, values: Spec, **_: object) -> Spec:
         rows = [x.shape[:1] for x in (sorted_sequence, values) if len(x.shape) == 2]
@@ -62,11 +62,12 @@ SEARCH_SORTED = Kernel(
     f"SearchSorted({_SORTED}; side: 'left' | 'right')",
     out=_places("searchsorted"),
     op="searchsorted",
-    doc="""How many elements of row i are less than ``values[i, j]``, or not greater.
+    doc="""The number of elements of row i that come before ``values[i, j]``; int32.
 
-    The former if ``side`` is ``'left'``, the latter if it is ``'right'``; int32. The
-    rows are ascending, with NaN, which is the greatest and equals NaN, at their end.
-    Of a row that is not ascending, the counts are any numbers from 0 to its size.""",
+    These are the smaller elements if ``side`` is ``'left'``, and the elements that are
+    not greater if it is ``'right'``. The rows ascend. NaN counts as greater than all
+    numbers and as equal to NaN, so it is at their end. For a row that does not ascend,
+    the result is any number from 0 to the size of the row.""",
 )
 
 
@@ -86,7 +87,7 @@ def searchsorted(
     Args:
         x1: Ascending real numbers ``[n]``; or ``[..., n]`` with the leading axes of
             ``x2``, to search row by row.
-        x2: What to search for: of any shape if ``x1`` has one axis, else ``[..., m]``.
+        x2: The values to find: any shape if ``x1`` has one axis, else ``[..., m]``.
         side: ``"left"`` or ``"right"``.
         sorter: Indices that sort ``x1``, such as ``argsort`` returns, if it is not
             sorted.
@@ -96,7 +97,7 @@ def searchsorted(
 
     Raises:
         ValueError: The shapes do not fit, or the side is neither of the two.
-        TypeError: One is complex or holds strings.
+        TypeError: An argument is complex or holds strings.
 
     Example:
         >>> pg.searchsorted([1.0, 3.0, 5.0], [0.0, 3.0, 9.0])
@@ -131,17 +132,17 @@ def _look_up(kernel: Kernel, x1: TensorLike, x2: TensorLike, **side: Side) -> Te
 
 @decomposition(SEARCH_SORTED)
 def _(sorted_sequence: Tensor, values: Tensor, *, side: str) -> Tensor:
-    """Halve what is left of each row, by as many elements in all rows."""
+    """Search all rows by bisection, with intervals of the same size."""
     base = creation.zeros(values.shape, dtype=INT32)
     left = sorted_sequence.shape[1]
     nan = compare.not_equal(values, values) if values.dtype.kind == "f" else None
     before = compare.less if side == "left" else compare.less_equal
     while left:
-        half = (left + 1) // 2  # of which the last one is compared
+        half = (left + 1) // 2  # the last element of this half is compared
         probe = base + (half - 1)
         x = run(gather.GATHER_V2, sorted_sequence, probe, axis=1, batch_dims=1)
         go = before(x, values)
-        if nan is not None:  # the greatest
+        if nan is not None:  # NaN is the greatest
             go = compare.where(nan, side == "right" or compare.equal(x, x), go)
         base = compare.where(go, base + half, base)
         left -= half
@@ -167,14 +168,14 @@ def lower_bound(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     Args:
         x1: Ascending real numbers ``[n]``; or ``[..., n]`` with the leading axes of
             ``x2``, to search row by row.
-        x2: What to search for: of any shape if ``x1`` has one axis, else ``[..., m]``.
+        x2: The values to find: any shape if ``x1`` has one axis, else ``[..., m]``.
 
     Returns:
         An int32 tensor of the shape of ``x2``.
 
     Raises:
         ValueError: The shapes do not fit.
-        TypeError: One is complex or holds strings.
+        TypeError: An argument is complex or holds strings.
 
     Example:
         >>> pg.lower_bound([1.0, 3.0, 3.0, 5.0], [0.0, 3.0])
@@ -208,14 +209,14 @@ def upper_bound(x1: TensorLike, x2: TensorLike, /) -> Tensor:
     Args:
         x1: Ascending real numbers ``[n]``; or ``[..., n]`` with the leading axes of
             ``x2``, to search row by row.
-        x2: What to search for: of any shape if ``x1`` has one axis, else ``[..., m]``.
+        x2: The values to find: any shape if ``x1`` has one axis, else ``[..., m]``.
 
     Returns:
         An int32 tensor of the shape of ``x2``.
 
     Raises:
         ValueError: The shapes do not fit.
-        TypeError: One is complex or holds strings.
+        TypeError: An argument is complex or holds strings.
 
     Example:
         >>> pg.upper_bound([1.0, 3.0, 3.0, 5.0], [0.0, 3.0])
@@ -236,7 +237,7 @@ gradients(UPPER_BOUND, sorted_sequence=None, values=None)
 def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
     """Return which elements of ``x1`` are in ``x2``.
 
-    NaN is never found, as it equals nothing.
+    NaN is never found, because it equals nothing.
 
     Args:
         x1: A tensor of real numbers.
@@ -247,7 +248,7 @@ def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
         A bool tensor of the shape of ``x1``.
 
     Raises:
-        TypeError: One is complex or holds strings.
+        TypeError: An argument is complex or holds strings.
 
     Example:
         >>> pg.isin([1, 2, 3, 4], [2, 4])
@@ -300,13 +301,13 @@ UNIQUE = Kernel(
     "Unique(x; axis: axis, sorted: bool) -> values, indices",
     out=_known_later,
     op="unique_inverse",
-    doc="""The distinct slices along ``axis``, and which of them each slice of ``x`` is.
+    doc="""The unique slices along ``axis``, and the index of each slice among them.
 
-    If ``sorted``, they ascend: numbers with NaN last, in any order; complex numbers by
-    their real and then their imaginary parts; strings by code points; slices by their
-    first elements that differ. Otherwise they come in the order in which they first
-    appear. ``indices``, int32, has the size of ``axis``. NaN equals nothing, so that
-    each stays; -0.0 equals 0.0, and the one that appears first stays.""",
+    If ``sorted``, the unique slices ascend: complex numbers by their real and then
+    their imaginary parts; strings by code points; slices by their first elements that
+    differ. NaN comes last, in any order. Otherwise the slices are in the order of their
+    first appearance. ``indices``, int32, has the size of ``axis``. NaN equals nothing,
+    so each NaN is kept. -0.0 equals 0.0, and the one that appears first is kept.""",
 )
 
 
@@ -320,19 +321,19 @@ def unique_values(
 ) -> Tensor:
     """Return the unique elements of ``x``, in ascending order.
 
-    NaN equals nothing, so each NaN stays; they come last. Complex numbers are ordered
+    NaN equals nothing, so each NaN is kept; they come last. Complex numbers are ordered
     by their real and then their imaginary parts, slices by their first elements that
-    differ. Equal elements share the gradient equally.
-    The number of results depends on the values, so the op waits for them.
+    differ. Equal elements share the gradient equally. The number of results depends on
+    the values, so the op waits until these have been computed.
 
     Args:
         x: A tensor of any dtype.
         axis: The axis whose slices are compared; None compares all elements.
-        sorted: Whether the values ascend; else they come in the order of their first
-            appearance.
+        sorted: Whether to sort the values in ascending order; if False, they are in
+            the order of their first appearance.
 
     Returns:
-        A tensor of the dtype of ``x``, of one axis unless ``axis`` is given.
+        A tensor of the dtype of ``x``; it has one axis unless ``axis`` is given.
 
     Raises:
         TypeError: ``sorted`` is not a bool.
@@ -358,7 +359,7 @@ def unique_inverse(
     sorted: bool = True,
     **unknown: Unpack[Nothing],
 ) -> UniqueInverse:
-    """Return unique elements or slices, and for each element of ``x`` which one it is.
+    """Return unique elements or slices, and the index of each element of ``x`` in them.
 
     ``take(values, inverse_indices, axis=axis or 0)`` is ``x``. The values are those of
     ``unique_values``.
@@ -366,8 +367,8 @@ def unique_inverse(
     Args:
         x: A tensor of any dtype.
         axis: The axis whose slices are compared; None compares all elements.
-        sorted: Whether the values ascend; else they come in the order of their first
-            appearance.
+        sorted: Whether to sort the values in ascending order; if False, they are in
+            the order of their first appearance.
 
     Returns:
         A named tuple of ``values``, and ``inverse_indices``, int32, of the shape of
@@ -403,8 +404,8 @@ def unique_counts(
     Args:
         x: A tensor of any dtype.
         axis: The axis whose slices are compared; None compares all elements.
-        sorted: Whether the values ascend; else they come in the order of their first
-            appearance.
+        sorted: Whether to sort the values in ascending order; if False, they are in
+            the order of their first appearance.
 
     Returns:
         A named tuple of ``values``, and ``counts``, int32.
@@ -439,8 +440,8 @@ def unique_all(
     Args:
         x: A tensor of any dtype.
         axis: The axis whose slices are compared; None compares all elements.
-        sorted: Whether the values ascend; else they come in the order of their first
-            appearance.
+        sorted: Whether to sort the values in ascending order; if False, they are in
+            the order of their first appearance.
 
     Returns:
         A named tuple of ``values``; ``indices`` of their first appearance in flattened
@@ -470,9 +471,9 @@ def unique_all(
 def _unique(
     op: str, x: TensorLike, axis: int | None, sorted: bool
 ) -> tuple[Tensor, Tensor, int, Shape]:
-    """Return unique values, their indices along one axis, that axis, and a shape.
+    """Return unique values, the inverse indices, the axis, and a shape.
 
-    The shape is the one in which the user gets the indices.
+    The shape is that of the inverse indices that the user gets.
     """
     x = _convert.asarray(x)
     sorted = flag(op, "sorted", sorted)
@@ -508,19 +509,19 @@ gradients(UNIQUE, x=_unique_gradient)
 def setdiff1d(x: TensorLike, y: TensorLike, /) -> tuple[Tensor, Tensor]:
     """Return the elements of ``x`` that are not in ``y``, and their indices.
 
-    They keep the order of ``x``, and repeated ones stay. The number of results depends
-    on the values, so the op waits for them.
+    They keep the order of ``x``, including repeated elements. The number of results
+    depends on the values, so the op waits until these have been computed.
 
     Args:
         x: ``[n]``, real numbers.
         y: ``[m]``, real numbers.
 
     Returns:
-        The elements, of the dtype to which both are promoted, and their indices, int32.
+        The elements, in the promoted dtype, and their indices, int32.
 
     Raises:
-        ValueError: One does not have one axis.
-        TypeError: One is complex or holds strings.
+        ValueError: ``x`` or ``y`` does not have one axis.
+        TypeError: An argument is complex or holds strings.
 
     Example:
         >>> values, indices = pg.setdiff1d([1, 2, 3, 4], [2, 4])
@@ -536,7 +537,7 @@ def setdiff1d(x: TensorLike, y: TensorLike, /) -> tuple[Tensor, Tensor]:
     return run(gather.GATHER_V2, x, indices, axis=0, batch_dims=0), indices
 
 
-# --- elements on a condition -----------------------------------------------------
+# --- elements that meet a condition ----------------------------------------------
 
 
 def boolean_mask(
@@ -548,9 +549,9 @@ def boolean_mask(
 
     Args:
         x: A tensor of any dtype.
-        mask: A bool tensor, whose shape is that of the axes of ``x`` from ``axis`` on,
-            one or more.
-        axis: The first axis of ``x`` that ``mask`` stands for.
+        mask: A bool tensor with at least one axis. Its shape is that of the axes of
+            ``x`` from ``axis`` on.
+        axis: The first axis of ``x`` that ``mask`` applies to.
 
     Returns:
         A tensor of the dtype of ``x``, with one axis in place of those of ``mask``.
@@ -569,7 +570,9 @@ def boolean_mask(
     x = _convert.asarray(x)
     mask = _convert.asarray(mask)
     if mask.dtype is not BOOL:
-        raise TypeError(f"boolean_mask: mask must be bool, got {mask.dtype}")
+        raise TypeError(
+            f"boolean_mask: mask must be bool, got {mask.dtype}; compare, as in x != 0"
+        )
     axis = shapes._axis("boolean_mask", axis, len(x.shape))
     if not mask.shape or x.shape[axis : axis + len(mask.shape)] != mask.shape:
         rule = f"mask must have the axes of x from axis {axis} on, one or more"

@@ -40,9 +40,9 @@ TOP_K = Kernel(
     op="top_k",
     doc="""The ``k`` largest elements along the last axis, and their indices, int32.
 
-    NaN is larger than every number, and -0.0 equals 0.0. Of equal elements the one with
-    the lower index is taken, and comes, first. If not ``sorted``, they come in the
-    order of their indices.""",
+    NaN is larger than every number, and -0.0 equals 0.0. Of equal elements, the one
+    with the lower index is chosen first and comes first. If not ``sorted``, the
+    elements are in the order of their indices.""",
 )
 
 
@@ -56,16 +56,16 @@ def top_k(
 
     Args:
         x: A tensor of real numbers with at least one axis.
-        k: How many elements, from 0 to the size of the last axis.
-        sorted: Whether they come from the largest to the smallest; else in their order
-            in ``x``.
+        k: The number of elements, from 0 to the size of the last axis.
+        sorted: Whether to return them from the largest to the smallest; if False, they
+            keep their order in ``x``.
 
     Returns:
         The elements, in the dtype of ``x``, and their indices, int32; both
         ``[..., k]``.
 
     Raises:
-        ValueError: ``k`` is negative, or more than there are elements.
+        ValueError: ``k`` is negative, or exceeds the size of the last axis.
         TypeError: ``x`` is complex, or holds strings.
 
     Example:
@@ -81,7 +81,7 @@ def top_k(
 
 
 def _count(op: str, x: Spec | Tensor, k: int) -> int:
-    """Return ``k``; raise unless so many can be chosen along the last axis."""
+    """Return ``k``; raise unless it is from 0 to the size of the last axis."""
     count = integer(op, "k", k)
     if not x.shape or not 0 <= count <= x.shape[-1]:
         raise misfit(op, f"k {count} must be from 0 to the size of the last axis", x)
@@ -89,7 +89,7 @@ def _count(op: str, x: Spec | Tensor, k: int) -> int:
 
 
 def _top(x: Tensor, k: int, sorted: bool) -> tuple[Tensor, Tensor]:
-    """Run ``TopK`` on numbers, as which bool is converted."""
+    """Run ``TopK``, converting bool to int32 and back."""
     y = creation.cast(x, INT32) if x.dtype is BOOL else x
     values, indices = run_many(TOP_K, y, k=k, sorted=sorted)
     return creation.cast(values, x.dtype), indices
@@ -106,21 +106,21 @@ gradients(TOP_K, x=_put_back)
 def in_top_k(
     predictions: TensorLike, targets: TensorLike, /, k: int, **unknown: Unpack[Nothing]
 ) -> Tensor:
-    """Return whether each target is among the ``k`` classes of largest prediction.
+    """Return whether each target is among the ``k`` classes with the largest scores.
 
-    Of equal predictions that of the lower class counts as larger. The result is False
-    for a target that is not a class.
+    If predictions are equal, the one for the lower class counts as larger. The result
+    is False for a target that is not a class.
 
     Args:
         predictions: ``[..., classes]``, real numbers.
         targets: ``[...]``, integers.
-        k: How many classes, from 0 to their number.
+        k: The number of classes to consider, from 0 to ``classes``.
 
     Returns:
         A bool tensor ``[...]``.
 
     Raises:
-        ValueError: ``k`` is negative or more than there are classes, or the shapes do
+        ValueError: ``k`` is negative or exceeds the number of classes, or the shapes do
             not fit.
         TypeError: ``predictions`` are complex or strings, or ``targets`` are not
             integers.
@@ -156,8 +156,8 @@ SORT = Kernel(
     op="sort",
     doc="""The elements along ``axis`` in ascending, or ``descending``, order.
 
-    NaN is larger than every number. Equal elements, such as 0.0 and -0.0, stay in the
-    order in which they are in ``x``.""",
+    NaN is larger than every number. Equal elements, such as 0.0 and -0.0, keep their
+    order in ``x``.""",
 )
 
 
@@ -172,7 +172,7 @@ def sort(
 ) -> Tensor:
     """Return the elements in ascending order along ``axis``, NaN last.
 
-    -0.0 and 0.0 are equal, and stay in the order that they have in ``x``.
+    -0.0 and 0.0 are equal, and keep their order in ``x``.
 
     Args:
         x: A tensor of real numbers.
@@ -201,7 +201,7 @@ def sort(
     return run(SORT, x, axis=axis, descending=flag("sort", "descending", descending))
 
 
-# And no gradient: it is that of TopK, which has the indices.
+# No gradient: TopK, in the decomposition, has one, because it returns the indices.
 decomposition(SORT, lambda x, axis, descending: _in_order(x, axis, descending, 0))
 
 
@@ -248,8 +248,9 @@ def argsort(
 def _in_order(x: Tensor, axis: int, descending: bool, output: int) -> Tensor:
     """Return values (output 0) or indices (output 1) of ``TopK`` along ``axis``.
 
-    Reversing what descends gives what ascends. It is reversed before, too, so that
-    equal elements keep their order; indices then count from the end.
+    ``TopK`` sorts in descending order; for ascending order, its result is reversed. So
+    is ``x`` before it, so that equal elements keep their order; indices then count from
+    the end.
     """
     last = len(x.shape) - 1
     order = (*[i for i in range(last + 1) if i != axis], axis)
@@ -260,12 +261,12 @@ def _in_order(x: Tensor, axis: int, descending: bool, output: int) -> Tensor:
     return shapes._transposed_back(y, order) if axis != last else y
 
 
-# --- what is found by rank -------------------------------------------------------
+# --- quantiles -------------------------------------------------------------------
 
 Method = Literal["linear", "lower", "higher", "nearest", "midpoint"]
 Shares = np.ndarray[Any, DType]
 
-# From the exact position of a quantile among the sorted elements to the one to read.
+# Map the exact position of a quantile among the sorted elements to the one to read.
 _PLACES: dict[str, Callable[[Any], Any]] = {
     "linear": np.positive,
     "lower": np.floor,
@@ -283,14 +284,14 @@ def median(
     keepdims: bool = False,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the median over ``axis``; of an even number, the mean of the middle two.
+    """Return the median over ``axis``: the middle element, or the mean of two.
 
     The result is NaN where an element is NaN.
 
     Args:
         x: A tensor of real numbers.
-        axis: The axes to reduce: an int, several, or None for all.
-        keepdims: Whether the reduced axes stay, with size 1.
+        axis: The axes to reduce: an int, a sequence of ints, or None for all.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
         A tensor of the dtype of ``x``; float32 for integers and bool.
@@ -328,11 +329,12 @@ def quantile(
         x: A tensor of real numbers.
         q: Numbers from 0 to 1: a Python number, list or NumPy array. Its axes come
             first in the result.
-        axis: The axes to reduce: an int, several, or None for all.
-        keepdims: Whether the reduced axes stay, with size 1.
+        axis: The axes to reduce: an int, a sequence of ints, or None for all.
+        keepdims: Whether to keep the reduced axes, with size 1.
         method: ``"linear"`` interpolates between the two neighbours, ``"lower"`` and
-            ``"higher"`` take one of them, ``"nearest"`` takes the nearer (that of even
-            index if both are equally near), ``"midpoint"`` takes their mean.
+            ``"higher"`` take one of them, ``"nearest"`` takes the nearer one (the one
+            with the even index if both are equally near), and ``"midpoint"`` takes
+            their mean.
 
     Returns:
         A tensor of the dtype of ``x``; float32 for integers and bool.
@@ -377,10 +379,11 @@ def _quantile(
     high = np.ceil(place)
     a, b = (gather.gather(y, i.astype(np.int32), axis=-1) for i in (low, high))
     share = _convert.asarray((place - low).astype(x.dtype))
-    # a sum of equal ones would be rounded, and a difference of infinities is NaN
+    # The weighted sum of equal numbers would be rounded, and the difference of two
+    # infinities is NaN.
     same = a + compare.where(unary.isinf(a), 0, b - a) * share
     between = compare.where(compare.equal(a, b), same, a * (1 - share) + b * share)
-    last = slicing.along(y, len(rest), count - 1, 1)  # NaN if there is one
+    last = slicing.along(y, len(rest), count - 1, 1)  # NaN if any element is NaN
     last = run(shapes.RESHAPE, last, shape=(*sizes, *[1] * q.ndim))
     y = compare.where(compare.equal(last, last), between, last)
     y = rearrange.moveaxis(y, range(len(rest), len(y.shape)), range(q.ndim))

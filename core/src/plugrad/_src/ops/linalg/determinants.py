@@ -1,7 +1,8 @@
 """Determinants, public in ``linalg``. Kernels: ``Cofactor Det Slogdet``.
 
-``Slogdet`` uses LAPACK and has no decomposition. The derivatives of ``Det`` are right
-for singular matrices too: they use singular values, which ``matrix_factors`` computes.
+``Slogdet`` uses LAPACK and has no decomposition. The derivatives of ``Det`` are also
+correct for singular matrices, because they use the singular values that
+``matrix_factors`` computes.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ def det(x: TensorLike, /) -> Tensor:
     """Return the determinant of each matrix.
 
     It is computed by LU decomposition with partial pivoting. The first and second
-    derivatives are right for singular matrices too; the third is right if the singular
-    values differ, and else NaN. The determinant of an empty matrix is 1. A matrix with
-    NaN gives NaN.
+    derivatives are also correct for singular matrices. The third is correct if all
+    singular values differ, and NaN otherwise. The determinant of an empty matrix is 1.
+    A matrix with NaN gives NaN.
 
     Args:
         x: ``[..., n, n]``; integers become float32.
@@ -91,19 +92,19 @@ COFACTOR: Kernel = Kernel(
     f"Cofactor(x: {LAPACK})",
     out=lambda x: stacked("det", x),
     op="linalg.det",
-    doc="""``y[..., i, j] = ∂det(x) / ∂x[..., i, j]``, for singular matrices too.""",
+    doc="""``y[..., i, j] = ∂det(x) / ∂x[..., i, j]``, even for singular matrices.""",
 )
 
 
 @decomposition(COFACTOR)
 def _(x: Tensor) -> Tensor:
-    """Return ``∂det(x) / ∂x``; cofactors of a product are the product of cofactors."""
+    """Return ``∂det(x) / ∂x``: cofactors of a product are a product of cofactors."""
     u, s, vh, sign = _turned(x)
     return sign * complexes.conjugate(product(u * row(_others(s)), vh))
 
 
 def _turned(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the singular value decomposition, and the determinant of its rotations."""
+    """Return the singular value decomposition, and ``det(u) · det(vh)``."""
     u, s, vh = matrix_factors.svd(x, full_matrices=False)
     sign = run_many(SLOGDET, u)[0] * run_many(SLOGDET, vh)[0]
     return u, s, vh, column(column(sign))
@@ -112,8 +113,8 @@ def _turned(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def _others(x: Tensor) -> Tensor:
     """Return, for each element of the last axis, the product of all others.
 
-    It pairs the elements of two halves and takes the products of the other pairs, so
-    that it never divides.
+    It never divides: it pairs the elements of two halves, and multiplies the product of
+    the other pairs by the other element of the pair.
     """
     n = x.shape[-1]
     if n < 2:
@@ -126,10 +127,11 @@ def _others(x: Tensor) -> Tensor:
 
 
 def _cofactor_gradient(dy: Tensor, x: Tensor) -> Tensor:
-    """Transform ``x`` to diagonal form, where second derivatives are products again.
+    """Transform ``x`` to diagonal form, where second derivatives are also products.
 
-    With ``q[i, j]`` the product of all ``s`` but two: that of the cofactor (i, j) in
-    the element (j, i) is ``-q[i, j]``, that of (i, i) in (j, j) is ``q[i, j]``.
+    Let ``q[i, j]`` be the product of all ``s`` except ``s[i]`` and ``s[j]``. The
+    derivative of the cofactor (i, j) with respect to the element (j, i) is
+    ``-q[i, j]``; that of the cofactor (i, i) with respect to (j, j) is ``q[i, j]``.
     """
     u, s, vh, sign = _turned(x)
     main = grids.eye(s.shape[-1], dtype=bool)
@@ -156,16 +158,17 @@ SLOGDET = Kernel(
     op="linalg.slogdet",
     doc="""``det / |det|`` and ``log |det|`` of each matrix.
 
-    They are computed by LU with partial pivoting. A singular matrix gives 0 and -inf,
-    an empty one 1 and 0.""",
+    They are computed by LU decomposition with partial pivoting. A singular matrix gives
+    0 and -inf, an empty one 1 and 0.""",
 )
 
 
 def slogdet(x: TensorLike, /) -> SlogdetResult:
     """Return ``det / |det|`` and ``log |det|`` of each matrix.
 
-    Neither overflows nor underflows where the determinant would. A singular matrix
-    gives 0 and -inf, and its derivative raises an error. An empty matrix gives 1 and 0.
+    The logarithm is finite even if the determinant would overflow or underflow. A
+    singular matrix gives 0 and -inf, and its derivative raises an error. An empty
+    matrix gives 1 and 0.
 
     Args:
         x: ``[..., n, n]``; integers become float32.
@@ -193,7 +196,7 @@ def slogdet(x: TensorLike, /) -> SlogdetResult:
 
 
 def _slogdet_gradient(dsign: Tensor, dsize: Tensor, x: Tensor, sign: Tensor) -> Tensor:
-    """Return the cotangent of ``x``; only the sign of complex matrices varies."""
+    """Return the gradient; the sign of a real determinant is constant."""
     if sign.dtype.kind == "c":
         turn = complexes.conjugate(dsign) * sign
         dsize = dsize + (complexes.conjugate(turn) - turn) / 2

@@ -1,7 +1,7 @@
 """Eigenvalues of general matrices, public in ``linalg``. Kernels: ``Eig Eigvals``.
 
-``Eig`` uses LAPACK and has no decomposition into ops: a backend without it leaves it to
-its host. The eigenvalues of Hermitian matrices are in ``matrix_factors``.
+``Eig`` uses LAPACK and has no decomposition into ops: a backend without the kernel
+falls back to its host. The eigenvalues of Hermitian matrices are in ``matrix_factors``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _pair(x: Spec) -> tuple[Spec, Spec]:
 
 
 def _matrices(op: str, x: TensorLike) -> Tensor:
-    """Return matrices whose complex dtype the backend has."""
+    """Return ``x`` as matrices; raise if the backend lacks their complex dtype."""
     x = matrix.matrices(op, x)
     require_dtype(op, complexes.COMPLEX_DTYPES.get(x.dtype, x.dtype))
     return x
@@ -43,23 +43,23 @@ EIG = Kernel(
     out=_pair,
     checks="x",
     op="linalg.eig",
-    doc="""The eigenvalues of square matrices, and as columns vectors of length 1:
-    ``x·v = v·diag(w)``.
+    doc="""The eigenvalues ``w`` of square matrices, and the eigenvectors of length 1 as
+    the columns of ``v``: ``x·v = v·diag(w)``.
 
-    Both are complex, complex64 of float32 and complex128 of float64. The order of the
-    values is free, and vectors may have any phase. A matrix with NaN or an infinity
-    gives NaN.""",
+    Both are complex: complex64 for float32 and complex128 for float64. The order of the
+    eigenvalues is free, and an eigenvector may have any phase. A matrix with NaN or an
+    infinity gives NaN.""",
 )
 
 
 def eig(x: TensorLike, /) -> EigResult:
     """Return the eigenvalues ``w`` and eigenvectors ``v`` of square matrices.
 
-    ``x·v = v·diag(w)``. Both are complex, also of real matrices. The order of the
-    eigenvalues is free, and so is the phase of a vector, on which a function must not
-    depend to have a gradient. Equal eigenvalues have no gradient of their vectors, and
-    a matrix without a basis of eigenvectors has no gradient. Use ``eigh`` for Hermitian
-    matrices.
+    ``x·v = v·diag(w)``. Both are complex, even for real matrices. The order of the
+    eigenvalues is free, and so is the phase of each eigenvector; a function that
+    depends on the phase has no gradient. The eigenvectors of equal eigenvalues have no
+    gradient, and neither has a matrix without a basis of eigenvectors. Use ``eigh`` for
+    Hermitian matrices.
 
     Args:
         x: ``[..., n, n]``.
@@ -67,7 +67,7 @@ def eig(x: TensorLike, /) -> EigResult:
     Returns:
         A named tuple of ``eigenvalues``, ``[..., n]``, and ``eigenvectors``,
         ``[..., n, n]``, columns of length 1. They are complex128 if ``x`` is float64 or
-        complex128, and else complex64. A matrix with NaN or an infinity gives NaN.
+        complex128, complex64 otherwise. A matrix with NaN or an infinity gives NaN.
 
     Raises:
         ValueError: The matrices are not square.
@@ -94,8 +94,8 @@ def eig(x: TensorLike, /) -> EigResult:
 def _eig_gradient(dw: Tensor, dv: Tensor, x: Tensor, w: Tensor, v: Tensor) -> Tensor:
     """Return ``v⁻ᴴ·(diag(dw) + p / e)·vᴴ``, its real part if ``x`` is real.
 
-    ``p`` is ``vᴴ·dv`` less what would change the lengths of the vectors, and ``e`` has
-    the conjugates of ``w[j] - w[i]``.
+    ``p`` is ``vᴴ·dv`` without the part that would change the lengths of the vectors,
+    and the elements of ``e`` are the conjugates of ``w[j] - w[i]``.
     """
     unit = grids.eye(w.shape[-1], dtype=w.dtype)
     inner = matrix.row(dw) * unit
@@ -119,8 +119,8 @@ EIGVALS = Kernel(
     op="linalg.eigvals",
     doc="""The eigenvalues of square matrices, in any order.
 
-    They are complex, complex64 of float32 and complex128 of float64. A matrix with NaN
-    or an infinity gives NaN.""",
+    They are complex: complex64 for float32 and complex128 for float64. A matrix with
+    NaN or an infinity gives NaN.""",
 )
 
 

@@ -1,8 +1,9 @@
 """Einstein summation. Kernels: ``Einsum``.
 
-The op canonicalizes an equation into one form, ``"ab,bc->ac"``, which the kernel takes:
-letters only, an output, and one size for each letter. Under a tape the kernel is
-decomposed into products of two tensors, so that backward costs as little as forward.
+The op converts an equation into the canonical form that the kernel expects, such as
+``"ab,bc->ac"``: only letters, an output, and one size for each letter. Under a tape the
+kernel is decomposed into products of two tensors, so that the backward pass is as cheap
+as the forward pass.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _terms(equation: str) -> tuple[list[str], str]:
 def _plain(equation: str, shapes: tuple[Shape, ...]) -> tuple[str, tuple[Shape, ...]]:
     """Return the canonical form of an equation, and the shapes to give the operands.
 
-    The axes of ``...`` get letters of their own, except those of size 1 that broadcast.
+    The axes of ``...`` get unused letters, except axes of size 1 that broadcast.
     """
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
@@ -123,23 +124,23 @@ EINSUM = Kernel(
     op="einsum",
     doc="""The sum of products that ``equation`` describes, in the dtype of the tensors.
 
-    Each tensor has a term of letters, one for each axis; ``->`` and the term of the
-    output follow. A letter stands for one index and one size: twice in a term it is a
-    diagonal, and letters that the output lacks are summed over. The op converts spaces,
-    ``...`` and a missing output into this form. Integers wrap, and float16 is summed in
-    float32.""",
+    Each tensor has a term with one letter for each axis; ``->`` and the term of the
+    output follow. A letter stands for one index and one size. A letter that is repeated
+    in a term selects a diagonal, and letters that are not in the output are summed
+    over. The op converts spaces, ``...`` and a missing output into this form. Integers
+    wrap, and float16 is summed in float32.""",
 )
 
 
 def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
-    """Return the sum of products that ``equation`` describes, as ``"ij,jk->ik"``.
+    """Return the sum of products that ``equation`` describes, such as ``"ij,jk->ik"``.
 
     Each operand has a term with one letter for each axis. Axes with the same letter
-    share one index: twice in a term is a diagonal (``"ii->i"``), and in two terms the
-    axes are multiplied element by element. Letters that the output lacks are summed
-    over. Without ``->``, the output has the letters that occur once, in alphabetic
-    order. ``...`` stands for all further axes, which broadcast and, without ``->``,
-    come first.
+    share one index: a letter that is repeated in a term selects a diagonal
+    (``"ii->i"``), and axes with the same letter in two terms are multiplied element by
+    element. Letters that are not in the output are summed over. Without ``->``, the
+    output consists of the letters that occur once, in alphabetic order. ``...`` stands
+    for all further axes, which broadcast and, without ``->``, come first.
 
     Three or more operands are multiplied in pairs, in an order that keeps intermediate
     results small. Integers wrap.
@@ -185,7 +186,7 @@ def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
     return run(EINSUM, *xs, equation=plain)
 
 
-@decomposition(EINSUM)  # differentiated through it, which repeats no work
+@decomposition(EINSUM)  # also gives the gradient, without repeating work
 def _(*tensors: Tensor, equation: str) -> Tensor:
     terms, output = _terms(equation)
     parts = list(zip(map(reduce.widened, tensors), terms, strict=True))
@@ -205,7 +206,7 @@ def _(*tensors: Tensor, equation: str) -> Tensor:
 
 @functools.lru_cache(maxsize=1024)
 def _path(equation: str, shapes: tuple[Shape, ...]) -> list[tuple[int, ...]]:
-    """Return which parts to multiply next; each product is appended at the end."""
+    """Return the parts to multiply in each step; products are appended at the end."""
     if len(shapes) < 3:
         return [(0, 1)] if len(shapes) == 2 else []
     blanks = [np.broadcast_to(np.float32(0), sizes) for sizes in shapes]
@@ -223,7 +224,7 @@ def _transposed(x: Tensor, order: Shape) -> Tensor:
 
 
 def _alone(x: Tensor, term: str, kept: str) -> Part:
-    """Take diagonals of repeated letters, and sum over those not in ``kept``."""
+    """Take diagonals for repeated letters, and sum over letters not in ``kept``."""
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:
             i = term.index(letter)
@@ -238,7 +239,7 @@ def _alone(x: Tensor, term: str, kept: str) -> Part:
 
 
 def _product(a: Part, b: Part, kept: str) -> Part:
-    """Multiply, and sum over the letters that are in both and not in ``kept``."""
+    """Multiply, and sum over the letters that both have and that ``kept`` lacks."""
     x, left = _alone(*a, kept + b[1])
     y, right = _alone(*b, kept + left)
     batch = [c for c in left if c in right and c in kept]
@@ -256,7 +257,7 @@ def _product(a: Part, b: Part, kept: str) -> Part:
 
 
 def _elementwise(x: Tensor, left: str, y: Tensor, right: str) -> Part:
-    """Multiply without a sum: the axes of ``x``, then those that only ``y`` has."""
+    """Multiply without a sum; axes of ``x`` come first, then those of only ``y``."""
     term = "".join(dict.fromkeys(left + right))
     sizes = dict(zip(right, y.shape, strict=True))
     y = _transposed(y, tuple([right.index(c) for c in term if c in right]))
@@ -271,7 +272,8 @@ def _stacked(
 ) -> tuple[Tensor, bool]:
     """Return ``x`` with one axis for each group, and whether it is transposed.
 
-    Matrices that already lie in memory in this order, or transposed, are not moved.
+    No elements are moved if ``x`` already has this order of axes, or the transposed
+    one.
     """
     batch, rows, columns = groups
     turned = list(term) == [*batch, *columns, *rows] and bool(rows and columns)

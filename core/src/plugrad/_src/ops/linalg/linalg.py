@@ -3,7 +3,7 @@
 ``products``, ``matrix``, ``matrix_factors``, ``matrix_functions``, ``eigenvalues`` and
 ``determinants`` define its other ops.
 
-Map: what is public here; powers; norms; the condition number.
+Map: the public names; powers; norms; the condition number.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ += [
 ]
 __all__ += ["svd", "svdvals", "trace", "triangular_solve", "vector_norm"]
 
-# Public at the top level; the array API standard has them in linalg, too.
+# Public at the top level; the array API standard also requires them in linalg.
 matmul, matrix_transpose = products.matmul, products.matrix_transpose
 tensordot, vecdot = products.tensordot, products.vecdot
 
@@ -64,7 +64,7 @@ tensordot, vecdot = products.tensordot, products.vecdot
 
 
 def matrix_power(x: TensorLike, n: int, /) -> Tensor:
-    """Return the product of ``n`` copies of each matrix; of its inverse if ``n < 0``.
+    """Return the ``n``-th power of each matrix; of its inverse if ``n < 0``.
 
     ``n = 0`` gives the identity matrix. Integers wrap.
 
@@ -93,7 +93,7 @@ def matrix_power(x: TensorLike, n: int, /) -> Tensor:
     x = products.as_matrices("matrix_power", x)
     n = integer("matrix_power", "n", n)
     x, _ = products.factors("matrix_power", x, x)
-    if n < 0 or x.shape[-1] != x.shape[-2]:  # which matrices() refuses
+    if n < 0 or x.shape[-1] != x.shape[-2]:  # matrices() raises if it is not square
         x = run(matrix.INVERSE, matrix.matrices("matrix_power", x))
         n = -n
     if n == 0:
@@ -119,16 +119,16 @@ def vector_norm(
 ) -> Tensor:
     """Return the norm ``(Σ |x|^ord)^(1/ord)`` over one or more axes.
 
-    Powers neither overflow nor underflow on the way. The derivative is 0 where all
+    Intermediate powers neither overflow nor underflow. The derivative is 0 where all
     elements are 0.
 
     Args:
         x: A tensor of numbers or bool.
         axis: The axis or axes; None for all.
-        keepdims: Whether the reduced axes stay, with size 1.
-        ord: The order. inf is the largest ``|x|``, -inf the smallest, and 0 the number
-            of elements that are not 0. The norm of no elements is 0, or inf for a
-            negative order.
+        keepdims: Whether to keep the reduced axes, with size 1.
+        ord: The order. inf gives the largest ``|x|``, -inf the smallest, and 0 the
+            number of elements that are not 0. Without elements the norm is 0, or inf
+            for a negative order.
 
     Returns:
         A real tensor: of the dtype of ``x``, of its parts if it is complex, float32 for
@@ -177,10 +177,13 @@ def vector_norm(
 
 
 def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Tensor:
-    """Divide by the largest first: a constant, because the norm is homogeneous."""
+    """Divide by the largest element first.
+
+    It is treated as a constant, because the norm is homogeneous.
+    """
     top = alias(run(reduce.MAX, sizes, axis=axes, keepdims=True))
     top = compare.where((top > 0) & unary.isfinite(top), top, 1.0)
-    # Use x and not |x| for even powers: its second derivative at 0 is right.
+    # Use x instead of |x| for even powers: its second derivative at 0 is correct.
     parts = (x if ord % 2 == 0 and x.dtype.kind == "f" else sizes) / top
     if ord == 2:
         y = reduce.root(run(reduce.SUM, unary.square(parts), axis=axes, keepdims=keep))
@@ -215,8 +218,8 @@ def matrix_norm(
     Args:
         x: ``[..., m, n]``.
         keepdims: Whether the last two axes stay, with size 1.
-        ord: "fro" is ``√Σ |x|²``; 1 is the largest sum of ``|x|`` along a column, and
-            -1 the smallest; inf and -inf are the same for rows; 2 is the largest
+        ord: "fro" gives ``√Σ |x|²``. 1 gives the largest sum of ``|x|`` along a column,
+            and -1 the smallest; inf and -inf do the same for rows. 2 gives the largest
             singular value, -2 the smallest, and "nuc" their sum. The norm of an empty
             matrix is 0.
 
@@ -253,7 +256,7 @@ def matrix_norm(
     pick = Tensor.sum if ord == "nuc" else Tensor.max if ord > 0 else Tensor.min
     if not parts.shape[-1]:
         if pick is Tensor.min:
-            rule = f"ord {ord}: there is no smallest of nothing"
+            rule = f"ord {ord}: an empty matrix has no smallest value"
             raise misfit("matrix_norm", rule, x)
         pick = Tensor.sum
     y = pick(parts, axis=-1)
@@ -268,9 +271,9 @@ def cond(x: TensorLike, /, *, ord: Order = 2) -> Tensor:
     """Return the condition number of each matrix: its norm times that of its inverse.
 
     With ``ord=2`` it is the largest singular value divided by the smallest, and with -2
-    the inverse of that. These allow matrices that are singular or not square; a
-    singular matrix then gives inf, or at least about 1 / epsilon where rounding leaves
-    a small value.
+    the reciprocal of that. These two orders also accept singular and non-square
+    matrices. A singular matrix then gives inf, or about 1 / epsilon or more if rounding
+    leaves a small singular value.
 
     Args:
         x: ``[..., m, n]``; square unless ``ord`` is 2 or -2.

@@ -1,15 +1,15 @@
 """Structure of matrices, and systems of equations; public in ``linalg``.
 
-Kernels: ``Diag Inverse MatrixBandPart Solve TriangularSolve``. Of these ``Solve`` uses
-LAPACK and has no decomposition: a backend without it leaves it to its host, as it does
-with ``Cholesky Eigh Qr Svd`` of ``matrix_factors`` and ``Slogdet`` of ``determinants``.
+Kernels: ``Diag Inverse MatrixBandPart Solve TriangularSolve``. Of these, ``Solve`` uses
+LAPACK and has no decomposition: a backend without the kernel falls back to its host.
+The same holds for ``Cholesky Eigh Qr Svd`` of ``matrix_factors`` and ``Slogdet`` of
+``determinants``.
 
-All take stacks of matrices, the last two axes, of real or complex numbers. Integers
-become float32, and float16 raises an error. A matrix with NaN gives NaN. A matrix that
-is singular where it must not be raises an error that says which one. ``ᴴ`` is the
-conjugate transpose.
+All accept stacks of real or complex matrices, which are the last two axes. Integers
+become float32, and float16 raises an error. A matrix with NaN gives NaN. If a matrix
+must not be singular but is, the error says which one. ``ᴴ`` is the conjugate transpose.
 
-Map: helpers of all modules of matrices; diagonals and bands; systems of equations.
+Map: helpers for all matrix modules; diagonals and bands; systems of equations.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from . import products
 
 __all__ = ["diag"]
 
-# --- helpers of all modules of matrices ------------------------------------------
+# --- helpers for all matrix modules ----------------------------------------------
 
 LAPACK = "float32 | float64 | complex64 | complex128"
 
@@ -45,7 +45,7 @@ def matrices(op: str, x: TensorLike, *, square: bool = True) -> Tensor:
 
 
 def stacked(op: str, x: _convert.Shaped, *, square: bool = True) -> _convert.Shaped:
-    """Return ``x`` if its last two axes are those of matrices; else raise an error."""
+    """Return ``x`` if it is a stack of (square) matrices; raise an error otherwise."""
     if len(x.shape) < 2 or (square and x.shape[-1] != x.shape[-2]):
         kind = "square matrices, [..., n, n]" if square else "matrices, [..., m, n]"
         raise misfit(op, f"takes {kind}; reshape or slice", x)
@@ -53,7 +53,7 @@ def stacked(op: str, x: _convert.Shaped, *, square: bool = True) -> _convert.Sha
 
 
 def magnitude(dtype: DType) -> DType:
-    """Return the dtype of the absolute values."""
+    """Return the dtype of the absolute values of numbers of ``dtype``."""
     return complexes.REAL_DTYPES.get(dtype, dtype)
 
 
@@ -95,15 +95,16 @@ DIAG = Kernel(
     "Diag(x: bool | number)",
     out=lambda x: Spec(x.shape * 2, x.dtype),
     op="diag",
-    doc="""``y[i, i] = x[i]``, 0 elsewhere; ``i`` is as many indices as ``x`` has.""",
+    doc="""``y[i, i] = x[i]``, and 0 elsewhere; ``i`` has one index for each axis of
+    ``x``.""",
 )
 
 
 def diag(x: TensorLike, /) -> Tensor:
     """Return a tensor with ``x`` on its diagonal and zeros elsewhere.
 
-    ``y[i, i] = x[i]``, where ``i`` stands for as many indices as ``x`` has.
-    ``linalg.diagonal`` undoes it for vectors.
+    ``y[i, i] = x[i]``, where ``i`` stands for one index for each axis of ``x``.
+    ``linalg.diagonal`` is the inverse for vectors.
 
     Args:
         x: A tensor of numbers or bool.
@@ -126,7 +127,7 @@ def diag(x: TensorLike, /) -> Tensor:
     return run(DIAG, _convert.numbers("diag", x))
 
 
-@decomposition(DIAG)  # differentiated through it
+@decomposition(DIAG)  # also gives the gradient
 def _(x: Tensor) -> Tensor:
     n = x.size
     y = run(shape.RESHAPE, x, shape=(n, 1))
@@ -149,7 +150,8 @@ MATRIX_BAND_PART = Kernel(
     op="linalg.band_part",
     doc="""``input[..., i, j]`` where ``-num_upper <= i - j <= num_lower``, else 0.
 
-    A negative number is no limit. Outside the band NaN and infinities become 0 too.""",
+    A negative number means no limit. Outside the band, even NaN and infinities become
+    0.""",
 )
 
 
@@ -159,7 +161,7 @@ def band_part(
     """Return ``x`` with zeros outside a band of each matrix.
 
     The band is the main diagonal, ``num_lower`` diagonals below it and ``num_upper``
-    above it. Outside the band NaN and infinities become 0 too.
+    above it. Outside the band, even NaN and infinities become 0.
 
     Args:
         x: ``[..., m, n]`` of numbers or bool.
@@ -170,8 +172,8 @@ def band_part(
         A tensor of the shape and dtype of ``x``.
 
     Raises:
-        ValueError: A number is more than the size of the matrix, or ``x`` has fewer
-            than two axes.
+        ValueError: A number exceeds the size of the matrix, or ``x`` has fewer than two
+            axes.
         TypeError: ``x`` holds strings, or a number is not an integer.
 
     Example:
@@ -190,7 +192,7 @@ def band_part(
 
 
 def _width(name: str, given: int | TensorLike, x: Tensor, axis: int) -> Tensor:
-    """Return a number of diagonals of ``x``; values on the host are checked."""
+    """Return a number of diagonals as a tensor; a value on the host is checked."""
     known = _convert.on_host("band_part", name, given)
     count = _convert.integer_tensor("band_part", name, given)
     if count.shape or (known is not None and known > x.shape[axis]):
@@ -216,7 +218,7 @@ gradients(MATRIX_BAND_PART, input=_within, num_lower=None, num_upper=None)
 
 
 def band(x: Tensor, lower: int, upper: int) -> Tensor:
-    """Return ``band_part`` for numbers that need no check."""
+    """Return ``band_part`` without checking the numbers."""
     counts = [_convert.scalar("band_part", n, INT32) for n in (lower, upper)]
     return run(MATRIX_BAND_PART, x, *counts)
 
@@ -232,7 +234,7 @@ def _solution(op: str, a: Spec, b: Spec, **_: bool) -> Spec:
 
 
 def _with_rows(op: str, a: Tensor | Spec, b: Tensor | Spec) -> geometry.Shape:
-    """Return the batch axes, if ``b`` has the rows of ``a``; else raise an error."""
+    """Return the broadcast batch axes; raise unless ``a`` and ``b`` have equal rows."""
     if not b.shape or b.shape[-2:][0] != a.shape[-2]:
         raise misfit(op, "b must be [m] or [..., m, k], with the m rows of a", b, a)
     return geometry.broadcast(op, a.shape[:-2], b.shape[:-2])
@@ -244,10 +246,10 @@ SOLVE = Kernel(
     broadcasts=True,
     checks="a",
     op="linalg.solve",
-    doc="""``y`` with ``a·y = b``, by LU with partial pivoting.
+    doc="""``y`` with ``a·y = b``, by LU decomposition with partial pivoting.
 
-    The first axes broadcast. A pivot of a finite matrix that is 0 is a ValueError: the
-    matrix is singular.""",
+    The leading axes broadcast. If a finite matrix has a pivot of 0, it is singular, and
+    a ValueError is raised.""",
 )
 
 
@@ -258,7 +260,7 @@ def solve(a: TensorLike, b: TensorLike, /) -> Tensor:
 
     Args:
         a: ``[..., n, n]``.
-        b: ``[n]``, or ``[..., n, k]`` whose first axes broadcast with those of ``a``.
+        b: ``[n]``, or ``[..., n, k]`` whose leading axes broadcast with those of ``a``.
 
     Returns:
         A tensor ``[..., n]`` for a vector ``b``, else ``[..., n, k]``, of the promoted
@@ -312,8 +314,8 @@ TRIANGULAR_SOLVE = Kernel(
     op="linalg.triangular_solve",
     doc="""``y`` with ``a·y = b`` for one triangle of ``a``; the other one is not read.
 
-    The first axes broadcast. A 0 on the diagonal, in a finite matrix, is a ValueError.
-    """,
+    The leading axes broadcast. A 0 on the diagonal of a finite matrix raises a
+    ValueError.""",
 )
 
 
@@ -324,7 +326,7 @@ def triangular_solve(a: TensorLike, b: TensorLike, /, *, upper: bool = False) ->
 
     Args:
         a: ``[..., n, n]``.
-        b: ``[n]``, or ``[..., n, k]`` whose first axes broadcast with those of ``a``.
+        b: ``[n]``, or ``[..., n, k]`` whose leading axes broadcast with those of ``a``.
         upper: Whether ``a`` is upper triangular.
 
     Returns:
@@ -346,7 +348,7 @@ def triangular_solve(a: TensorLike, b: TensorLike, /, *, upper: bool = False) ->
 
 @decomposition(TRIANGULAR_SOLVE)
 def _(a: Tensor, b: Tensor, *, upper: bool) -> Tensor:
-    """Flip lower triangles: an upper one is its own LU decomposition."""
+    """Flip lower triangles: an upper triangle is its own LU decomposition."""
     a = _triangle(a, upper)
     if upper:
         return run(SOLVE, a, b)
@@ -376,9 +378,9 @@ INVERSE = Kernel(
     out=partial(stacked, "inv"),
     checks="x",
     op="linalg.inv",
-    doc="""The inverse of each matrix, by LU with partial pivoting.
+    doc="""The inverse of each matrix, by LU decomposition with partial pivoting.
 
-    A pivot of a finite matrix that is 0 is a ValueError: the matrix is singular.""",
+    If a finite matrix has a pivot of 0, it is singular, and a ValueError is raised.""",
 )
 
 

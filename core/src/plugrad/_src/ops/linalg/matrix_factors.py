@@ -1,13 +1,13 @@
 """Decompositions of matrices and their applications; public in ``linalg``.
 
 Kernels: ``Cholesky Eigh Eigvalsh Pinv Qr Svd Svdvals``. ``Cholesky Eigh Qr Svd`` use
-LAPACK and have no decomposition into ops: a backend without them leaves them to its
-host.
+LAPACK and have no decomposition into ops: a backend without these kernels falls back to
+its host.
 
-Eigenvalues and singular values have gradients, even where some are equal. Their vectors
-do not, because any rotation of them is valid there: the gradient is inf or NaN. Vectors
-of complex matrices may be multiplied by any phase, on which a function of them must not
-depend.
+Eigenvalues and singular values have gradients, even where some are equal. The vectors
+of equal values do not, because any rotation of them is also valid: their gradient is
+inf or NaN. Vectors of complex matrices have an arbitrary phase; a function of them must
+not depend on it.
 
 Map: Cholesky and QR; eigenvalues; singular values; rank, pseudo-inverse and least
 squares.
@@ -41,16 +41,16 @@ def _skew(x: Tensor) -> Tensor:
 
 
 def idle(*dys: Tensor) -> bool:
-    """Return whether cotangents are constant zeros, so that no output has been used."""
+    """Return whether all cotangents are constant zeros: the outputs were not used."""
     level = current().level
     if level is not None and any(level.unwrap(dy)[1] for dy in dys):
-        return False  # each example has its own
+        return False  # under vmap, each example has its own cotangents
     tracked = tapes_tracking(tapes(), dys)[1]
     return not tracked and not any(dy._values().any() for dy in dys)
 
 
 def _mirrored(x: Tensor) -> Tensor:
-    """Return the Hermitian matrix with the lower triangle of ``x``."""
+    """Return the Hermitian matrix whose lower triangle is that of ``x``."""
     low = matrix.band(x, -1, 0)
     both = low + matrix.adjoint(low)
     return both - matrix.band(both, 0, 0) * 0.5
@@ -65,7 +65,7 @@ def _first(x: Tensor, axis: int, size: int) -> tuple[Tensor, list[Tensor]]:
 
 
 def _unused(op: str, what: str, k: int, hint: str, dys: list[Tensor], *xs: Any) -> None:
-    """Raise if ``what``, parts of ``xs``, has been used beyond the first ``k``."""
+    """Raise if ``what`` (rows or columns of ``xs``) was used beyond the first ``k``."""
     if not idle(*dys):
         rule = f"{what} beyond the first {k} are arbitrary and have no derivative"
         raise misfit(op, f"{rule}; use {hint}", *xs)
@@ -80,15 +80,15 @@ CHOLESKY = Kernel(
     op="linalg.cholesky",
     doc="""The lower triangular ``y`` with ``y·yᴴ = x`` and a positive diagonal.
 
-    Only the lower triangle of ``x`` is read. A matrix that is not positive
-    definite is a ValueError.""",
+    Only the lower triangle of ``x`` is read. A matrix that is not positive definite
+    raises a ValueError.""",
 )
 
 
 def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
     """Return the lower triangular ``l`` with ``l·lᴴ = x``, or ``lᴴ`` if ``upper``.
 
-    ``x`` is taken as Hermitian: only its lower triangle is read, and the gradient is
+    ``x`` is treated as Hermitian: only its lower triangle is read, and the gradient is
     Hermitian. The diagonal of the result is positive.
 
     Args:
@@ -116,7 +116,7 @@ def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
 
 
 def _cholesky_gradient(dy: Tensor, y: Tensor) -> Tensor:
-    """Return half of ``l⁻ᴴ·s·l⁻¹``, ``s`` the mirrored triangle of ``lᴴ·dl``."""
+    """Return ``l⁻ᴴ·s·l⁻¹ / 2``, where ``s`` mirrors the lower triangle of ``lᴴ·dl``."""
     right = matrix.adjoint(y)
     half = _mirrored(matrix.adjoint_times(y, dy)) * 0.5
     left = run(matrix.TRIANGULAR_SOLVE, right, half, upper=True)
@@ -136,11 +136,12 @@ QR = Kernel(
     f"Qr(x: {matrix.LAPACK}; mode: 'reduced' | 'complete') -> q, r",
     out=_factors,
     op="linalg.qr",
-    doc="""``q·r = x``, the columns of ``q`` orthonormal, ``r`` upper triangular.
+    doc="""``q`` and ``r`` with ``q·r = x``; the columns of ``q`` are orthonormal, and
+    ``r`` is upper triangular.
 
-    Of ``[..., m, n]`` and with ``k = min(m, n)`` they are ``[..., m, k]`` and
-    ``[..., k, n]``; in mode "complete" ``k = m``. The sign of a column is free.
-    A matrix with NaN or an infinity gives NaN.""",
+    For ``x`` of shape ``[..., m, n]`` they are ``[..., m, k]`` and ``[..., k, n]``,
+    where ``k = min(m, n)``, or ``k = m`` in mode "complete". The sign of a column is
+    free. A matrix with NaN or an infinity gives NaN.""",
 )
 
 
@@ -150,9 +151,9 @@ def qr(
     """Return the QR decomposition ``q·r = x`` of each matrix.
 
     The columns of ``q`` are orthonormal, and ``r`` is upper triangular. The sign of a
-    column of ``q`` is free. The first ``min(m, n)`` columns of ``x`` must be
-    independent for a gradient, and the columns that "complete" adds have none. A matrix
-    with NaN or an infinity gives NaN.
+    column of ``q`` is free. There is a gradient if the first ``min(m, n)`` columns of
+    ``x`` are independent; the columns that "complete" adds have none. A matrix with NaN
+    or an infinity gives NaN.
 
     Args:
         x: ``[..., m, n]``.
@@ -211,15 +212,15 @@ gradients(QR, x=_qr_gradient)
 
 
 def gram_schmidt(xs: TensorLike | Sequence[TensorLike], /) -> Tensor | list[Tensor]:
-    """Return orthonormal vectors that span the same spaces as the given ones.
+    """Return orthonormal vectors that span the same spaces as the given vectors.
 
-    The first ``i`` vectors span the space of the first ``i`` given ones. Each one is
-    the part of its vector that is orthogonal to those before it, with length 1 and in
-    the same direction. The vectors must be independent.
+    The first ``i`` results span the same space as the first ``i`` given vectors. Each
+    result is the part of its vector that is orthogonal to all vectors before it, scaled
+    to length 1. The vectors must be independent.
 
     Args:
-        xs: ``[..., m, n]`` with the vectors as rows, or a list of vectors; at most as
-            many vectors as they have elements.
+        xs: ``[..., m, n]`` with the vectors as rows, or a list of vectors. There must
+            not be more vectors than each has elements.
 
     Returns:
         A tensor of the shape of ``xs``, or a list of vectors if ``xs`` is a list; the
@@ -263,22 +264,22 @@ EIGH = Kernel(
     out=lambda x: (_values(matrix.stacked("eigh", x)), x),
     checks="x",
     op="linalg.eigh",
-    doc="""The eigenvalues of Hermitian matrices, real and ascending, and as columns
-    orthonormal vectors: ``x·v = v·diag(w)``.
+    doc="""The eigenvalues ``w`` of Hermitian matrices, real and ascending, and
+    orthonormal eigenvectors as the columns of ``v``: ``x·v = v·diag(w)``.
 
-    Only the lower triangle of ``x`` is read. Vectors may have any sign, or phase;
-    of equal values they are arbitrary. A matrix with NaN or an infinity there gives
-    NaN.""",
+    Only the lower triangle of ``x`` is read. A vector may have any sign or phase, and
+    the vectors of equal values are arbitrary. A matrix with NaN or an infinity in its
+    lower triangle gives NaN.""",
 )
 
 
 def eigh(x: TensorLike, /) -> EighResult:
     """Return the eigenvalues ``w`` and eigenvectors ``v`` of Hermitian matrices.
 
-    ``x·v = v·diag(w)``. ``x`` is taken as Hermitian: only its lower triangle is read,
-    and the gradient is Hermitian. Vectors have any sign, or phase; those of equal
-    eigenvalues are not unique and have no gradient. A matrix with NaN or an infinity in
-    its lower triangle gives NaN.
+    ``x·v = v·diag(w)``. ``x`` is treated as Hermitian: only its lower triangle is read,
+    and the gradient is Hermitian. A vector may have any sign or phase; the vectors of
+    equal eigenvalues are not unique and have no gradient. A matrix with NaN or an
+    infinity in its lower triangle gives NaN.
 
     Args:
         x: ``[..., n, n]``.
@@ -328,7 +329,7 @@ EIGVALSH = Kernel(
     op="linalg.eigvalsh",
     doc="""The eigenvalues of Hermitian matrices, real and ascending.
 
-    Only the lower triangle of ``x`` is read. A matrix with NaN or an infinity there
+    Only the lower triangle of ``x`` is read. A matrix with NaN or an infinity in it
     gives NaN.""",
 )
 
@@ -336,8 +337,8 @@ EIGVALSH = Kernel(
 def eigvalsh(x: TensorLike, /) -> Tensor:
     """Return the eigenvalues of Hermitian matrices, real and ascending.
 
-    Only the lower triangle of ``x`` is read. The gradient is right where eigenvalues
-    are equal, too. A matrix with NaN or an infinity in that triangle gives NaN.
+    Only the lower triangle of ``x`` is read. The gradient is also correct where
+    eigenvalues are equal. A matrix with NaN or an infinity in that triangle gives NaN.
 
     Args:
         x: ``[..., n, n]``.
@@ -381,20 +382,21 @@ SVD = Kernel(
     out=_parts,
     checks="x",
     op="linalg.svd",
-    doc="""``u·diag(s)·vh = x``, ``s`` real and descending, the columns of ``u`` and the
-    rows of ``vh`` orthonormal.
+    doc="""``u``, ``s`` and ``vh`` with ``u·diag(s)·vh = x``; ``s`` is real and
+    descending, and the columns of ``u`` and the rows of ``vh`` are orthonormal.
 
-    Of ``[..., m, n]`` and with ``k = min(m, n)`` they are ``[..., m, k]``, ``[..., k]``
-    and ``[..., k, n]``; ``full_matrices`` makes ``u`` and ``vh`` square. A pair of
-    vectors may have any sign, or phase. A matrix with NaN or an infinity gives NaN.""",
+    For ``x`` of shape ``[..., m, n]`` and ``k = min(m, n)``, they are ``[..., m, k]``,
+    ``[..., k]`` and ``[..., k, n]``; ``full_matrices`` makes ``u`` and ``vh`` square. A
+    pair of vectors may have any sign or phase. A matrix with NaN or an infinity gives
+    NaN.""",
 )
 
 
 def svd(x: TensorLike, /, *, full_matrices: bool = True) -> SVDResult:
     """Return the singular value decomposition ``u·diag(s)·vh = x`` of each matrix.
 
-    The columns of ``u`` and the rows of ``vh`` are orthonormal; a pair of them has any
-    sign, or phase. The vectors that ``full_matrices`` adds are arbitrary and have no
+    The columns of ``u`` and the rows of ``vh`` are orthonormal; a pair of them may have
+    any sign or phase. The vectors that ``full_matrices`` adds are arbitrary and have no
     gradient, and neither have vectors of equal singular values. A matrix with NaN or an
     infinity gives NaN.
 
@@ -481,8 +483,8 @@ SVDVALS = Kernel(
 def svdvals(x: TensorLike, /) -> Tensor:
     """Return the singular values of each matrix, real and descending.
 
-    The gradient is right where singular values are equal, too. A matrix with NaN or an
-    infinity gives NaN.
+    The gradient is also correct where singular values are equal. A matrix with NaN or
+    an infinity gives NaN.
 
     Args:
         x: ``[..., m, n]``.
@@ -513,7 +515,7 @@ decomposition(SVDVALS, lambda x: run_many(SVD, x, full_matrices=False)[1])
 
 
 def _largest(s: Tensor) -> Tensor:
-    """Return the first of each vector of singular values, if there is one."""
+    """Return the first singular value of each matrix, if there is one."""
     return slicing.along(s, len(s.shape) - 1, 0, min(s.shape[-1], 1))
 
 
@@ -523,7 +525,7 @@ def _tolerance(op: str, x: Tensor, rtol: Any) -> Tensor:
     if rtol is None:
         rtol = max(x.shape[-2:]) * float(np.finfo(dtype).eps)
     if isinstance(rtol, _convert.SCALARS):
-        if not np.iscomplexobj(rtol):  # what is complex is refused below
+        if not np.iscomplexobj(rtol):  # a complex number raises an error below
             rtol = finite(op, "rtol", rtol, least=0)
         return _convert.scalar(op, rtol, dtype)
     rtol = creation.cast(_convert.real(op, rtol), dtype)
@@ -575,19 +577,20 @@ PINV = Kernel(
     f"Pinv(x: {matrix.LAPACK}, rtol: float32 | float64)",
     out=_transposed,
     op="linalg.pinv",
-    doc="""``v·diag(1 / s)·uᴴ`` of the singular values ``s`` above ``rtol · max(s)``.
+    doc="""``v·diag(1 / s)·uᴴ``, with the singular values ``s`` above ``rtol · max(s)``.
 
-    The others count as 0, and so do their inverses. ``rtol`` broadcasts to the axes
-    before those of matrices; NaN leaves no value. A matrix with NaN or an infinity
-    gives NaN.""",
+    For the other singular values, 0 takes the place of ``1 / s``. ``rtol`` broadcasts
+    to the batch axes; if it is NaN, there are no values above it. A matrix with NaN or
+    an infinity gives NaN.""",
 )
 
 
 def pinv(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> Tensor:
     """Return the pseudo-inverse ``v·diag(1/s)·uᴴ`` of each matrix.
 
-    Singular values ``s`` that are at most ``rtol`` times the largest one are left out.
-    The gradient is that at constant rank. A matrix with NaN or an infinity gives NaN.
+    Singular values ``s`` that are at most ``rtol`` times the largest one are ignored.
+    The gradient assumes that the rank is constant. A matrix with NaN or an infinity
+    gives NaN.
 
     Args:
         x: ``[..., m, n]``.
@@ -645,12 +648,12 @@ def lstsq(
 ) -> Tensor:
     """Return the least-squares solution ``y`` that makes ``|a·y - b|`` smallest.
 
-    Of several solutions it is the shortest one, ``pinv(a) @ b``. A matrix ``a`` with
-    NaN or an infinity gives NaN.
+    If there are several, it is the shortest solution, ``pinv(a) @ b``. A matrix ``a``
+    with NaN or an infinity gives NaN.
 
     Args:
         a: ``[..., m, n]``.
-        b: ``[m]``, or ``[..., m, k]`` whose first axes broadcast with those of ``a``.
+        b: ``[m]``, or ``[..., m, k]`` whose leading axes broadcast with those of ``a``.
         rtol: The tolerance of ``pinv``.
 
     Returns:

@@ -1,7 +1,7 @@
 """The LU decomposition, chains of products, and the exponential of matrices.
 
 Kernels: ``Lu MatrixExp``. They have no decomposition into ops: a backend without them
-leaves them to its host, as it does with those of ``matrix_factors``.
+falls back to its host, as for the kernels of ``matrix_factors``.
 
 Map: the LU decomposition; the exponential; chains of products.
 """
@@ -44,10 +44,10 @@ LU = Kernel(
     doc="""``p·lower·upper = x``: a permutation, a lower triangle with ones on the
     diagonal, and an upper triangle.
 
-    Of ``[..., m, n]`` and with ``k = min(m, n)`` they are ``[..., m, m]``,
-    ``[..., m, k]`` and ``[..., k, n]``. Each pivot is the largest element below the
-    diagonal, by ``|Re| + |Im|``, and the first of equals. A column of zeros leaves
-    zeros in the triangles; nothing is an error.""",
+    For ``x`` of shape ``[..., m, n]`` and ``k = min(m, n)``, they are ``[..., m, m]``,
+    ``[..., m, k]`` and ``[..., k, n]``. Each pivot is the largest element on or below
+    the diagonal, by ``|Re| + |Im|``; of equal ones, the first. A column of zeros leaves
+    zeros in the triangles; it is not an error.""",
 )
 
 
@@ -55,8 +55,8 @@ def lu(x: TensorLike, /) -> LUResult:
     """Return the LU decomposition with partial pivoting, ``p·l·u = x``.
 
     ``p`` is a permutation matrix, ``l`` is lower triangular with ones on the diagonal,
-    and ``u`` is upper triangular. The first ``min(m, n)`` rows of ``pᵀ·x`` must be
-    independent for a gradient.
+    and ``u`` is upper triangular. There is a gradient if the first ``min(m, n)`` rows
+    of ``pᵀ·x`` are independent.
 
     Args:
         x: ``[..., m, n]``.
@@ -92,10 +92,11 @@ def _lu_gradient(
     lower: Tensor,
     upper: Tensor,
 ) -> Tensor:
-    """Return the cotangent: that of the square part, which takes part of the rest.
+    """Return the gradient of the square part, joined with that of the rest.
 
-    The rest of a wide upper triangle is ``lower⁻¹·b``, and that of a tall lower one is
-    ``c·upper⁻¹``, where b and c are the rest of ``pᵀ·x``.
+    The rest of a wide ``upper`` is ``lower⁻¹·b``, and the rest of a tall ``lower`` is
+    ``c·upper⁻¹``, where b and c are the rest of ``pᵀ·x``. The gradient of the square
+    part therefore has a term for the rest.
     """
     k = upper.shape[-2]
     last = len(upper.shape) - 1
@@ -146,8 +147,8 @@ MATRIX_EXP = Kernel(
     op="linalg.matrix_exp",
     doc="""``Σ x^k / k!`` over all ``k`` from 0, a sum of powers of the matrix.
 
-    A matrix with NaN or an infinity gives NaN. Elements that overflow on the way are
-    infinite or NaN.""",
+    A matrix with NaN or an infinity gives NaN. If intermediate results overflow,
+    elements are infinite or NaN.""",
 )
 
 
@@ -197,19 +198,20 @@ gradients(MATRIX_EXP, x=_matrix_exp_gradient)
 
 
 def multi_dot(xs: Sequence[TensorLike], /) -> Tensor:
-    """Return the product of a chain of matrices, in the order that is the cheapest.
+    """Return the product of a chain of matrices, multiplied in the cheapest order.
 
     Args:
         xs: Two or more matrices ``[n_i, n_(i+1)]``. The first one may be a vector,
-            taken as a row, and the last one a vector, taken as a column; the result
-            lacks these axes.
+            which is treated as a row, and the last one a vector, which is treated as a
+            column; the result lacks these axes.
 
     Returns:
         A tensor ``[rows, columns]``, a vector or a scalar, of the promoted dtype; int32
         for bool.
 
     Raises:
-        ValueError: There are fewer than two, one has another rank, or sizes do not fit.
+        ValueError: There are fewer than two matrices, one has another rank, or sizes do
+            not fit.
         TypeError: ``xs`` is not a sequence, or holds tensors of strings.
 
     Example:
@@ -257,7 +259,7 @@ def _chain(tensors: list[Tensor]) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _splits(sizes: tuple[int, ...]) -> dict[tuple[int, int], int]:
-    """Return where to cut each part of a chain, for the fewest multiplications."""
+    """Return where to split each part of a chain, for the fewest multiplications."""
     count = len(sizes) - 1
     cost = {(i, i): 0 for i in range(count)}
     best = {}

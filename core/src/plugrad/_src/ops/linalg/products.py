@@ -32,7 +32,7 @@ __all__ = ["matmul", "matrix_transpose", "tensordot", "vecdot"]
 
 
 def factors(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return both in one dtype; products of bool are summed as int32."""
+    """Return both in their promoted dtype; bool becomes int32."""
     a = a.value if type(a) is Variable else a
     b = b.value if type(b) is Variable else b
     if not (type(a) is Tensor and type(b) is Tensor and a.dtype is b.dtype):
@@ -57,9 +57,9 @@ BATCH_MATMUL = Kernel(
     op="matmul",
     doc="""``y[..., i, j] = Σ a[..., i, k] · b[..., k, j]``; the first axes broadcast.
 
-    ``transpose_a`` says that ``a`` is ``[..., k, i]``, ``transpose_b`` that ``b`` is
-    ``[..., j, k]``; complex numbers are not conjugated. The sum of nothing is 0.
-    Integers wrap. Sums are in any order, those of float16 in float32.""",
+    With ``transpose_a``, ``a`` is ``[..., k, i]``; with ``transpose_b``, ``b`` is
+    ``[..., j, k]``. Complex numbers are not conjugated. The sum of no elements is 0.
+    Integers wrap. The order of summation is free; float16 is summed in float32.""",
 )
 
 
@@ -72,7 +72,7 @@ MAT_MUL_INTEGER = Kernel(
     "MatMulInteger(a: int8 | uint8, b: int8; transpose_a: bool, transpose_b: bool)",
     out=_integer_product,
     op="matmul",
-    doc="""BatchMatMul of both as int32: sums that are out of its range wrap.""",
+    doc="""``BatchMatMul`` of both inputs as int32; sums that overflow wrap.""",
 )
 
 
@@ -86,12 +86,12 @@ def _(a: Tensor, b: Tensor, *, transpose_a: bool, transpose_b: bool) -> Tensor:
 def _preferred(
     a: TensorLike, b: TensorLike, dtype: Any
 ) -> tuple[Tensor, Tensor, Kernel]:
-    """Return both, and the kernel whose product has the ``dtype``."""
+    """Return both arguments, converted, and the kernel whose product has ``dtype``."""
     a = _convert.asarray(a)
     b = _convert.asarray(b)
     dtype = canonical(dtype)
     if dtype.kind not in "iufc":
-        rule = f"preferred_element_type must be that of numbers, got {named(dtype)}"
+        rule = f"preferred_element_type must be a numeric dtype, got {named(dtype)}"
         raise TypeError(f"matmul: {rule}")
     names = a.dtype.name, b.dtype.name
     if dtype is INT32 and names in (("int8", "int8"), ("uint8", "int8")):
@@ -110,25 +110,25 @@ def matmul(
 ) -> Tensor:
     """Return the matrix product, ``y[..., i, j] = Σ a[..., i, k] · b[..., k, j]``.
 
-    A vector ``a`` is taken as a row and a vector ``b`` as a column, and the result
+    A vector ``a`` is treated as a row and a vector ``b`` as a column, and the result
     lacks that axis. All axes before the last two broadcast. Integers wrap, and the sum
-    over no elements is 0.
+    of no elements is 0.
 
     Args:
         a: ``[..., i, k]`` or ``[k]``.
         b: ``[..., k, j]`` or ``[k]``.
         transpose_a: Whether ``a`` is ``[..., k, i]``.
         transpose_b: Whether ``b`` is ``[..., j, k]``.
-        preferred_element_type: The dtype in which products are computed and summed, and
-            that of the result. int8 or uint8 times int8 in int32 uses the processor's
-            product of bytes.
+        preferred_element_type: The dtype of the result, in which products are computed
+            and summed. int8 or uint8 times int8 with int32 uses the int8 instructions
+            of the processor.
 
     Returns:
-        ``[..., i, j]``, of the dtype to which both are promoted; int32 for bool.
+        ``[..., i, j]``, of the promoted dtype; int32 for bool.
 
     Raises:
-        ValueError: One is a scalar, or the shapes do not fit.
-        TypeError: No dtype holds both, they hold strings, or the backend lacks
+        ValueError: An argument is a scalar, or the shapes do not fit.
+        TypeError: No dtype can represent both, they hold strings, or the backend lacks
             ``preferred_element_type``.
 
     Example:
@@ -159,10 +159,10 @@ def matmul(
 
 
 def _matmul_shapes(a: Shape, b: Shape, turn_a: bool, turn_b: bool) -> tuple[Shape, ...]:
-    """Return the shapes to give ``a``, ``b`` and their product.
+    """Return the shapes to which ``a``, ``b`` and their product are reshaped.
 
-    A batch of matrices times one matrix becomes one product of a large matrix, and so
-    does its gradient.
+    A batch of matrices times a single matrix becomes one product with a large matrix,
+    and its gradient does so as well.
     """
     if not a or not b or (turn_a and len(a) == 1) or (turn_b and len(b) == 1):
         rule = "a scalar is not a matrix, use multiply; a vector cannot be transposed"
@@ -207,7 +207,7 @@ gradients(BATCH_MATMUL, a=_gradient_a, b=_gradient_b)
 def _vectors(
     op: str, a: TensorLike, b: TensorLike, axis: int
 ) -> tuple[Tensor, Tensor, int]:
-    """Return both in one dtype, and the axis of their vectors, from the end."""
+    """Return both in one dtype, and the axis of their vectors, counted from the end."""
     a, b = factors(op, a, b)
     rank = min(len(a.shape), len(b.shape))
     axis = integer(op, "axis", axis)
@@ -231,12 +231,11 @@ def vecdot(
             ranks differ.
 
     Returns:
-        A tensor without ``axis``, of the dtype to which both are promoted; int32 for
-        bool.
+        A tensor without ``axis``, of the promoted dtype; int32 for bool.
 
     Raises:
         ValueError: The sizes along ``axis`` differ, or the other axes do not broadcast.
-        TypeError: No dtype holds both, or they hold strings.
+        TypeError: No dtype can represent both, or they hold strings.
 
     Example:
         >>> pg.vecdot([[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0])
@@ -263,17 +262,17 @@ def tensordot(
     Args:
         a: A tensor of numbers.
         b: A tensor of numbers.
-        axes: A number n for the last n axes of ``a`` and the first n of ``b``; or two
+        axes: An int n for the last n axes of ``a`` and the first n of ``b``; or two
             sequences: the axes of ``a``, and those of ``b`` in the same order. Their
             sizes must agree.
 
     Returns:
-        A tensor with the other axes of ``a``, then those of ``b``, of the dtype to
-        which both are promoted; int32 for bool.
+        A tensor with the remaining axes of ``a`` and then those of ``b``, of the
+        promoted dtype; int32 for bool.
 
     Raises:
         ValueError: Axes are out of range, or their sizes or numbers differ.
-        TypeError: No dtype holds both, or they hold strings.
+        TypeError: No dtype can represent both, or they hold strings.
 
     Example:
         >>> pg.tensordot([[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0], axes=1)
@@ -283,27 +282,27 @@ def tensordot(
     if unknown:
         raise unexpected(tensordot, unknown)
     a, b = factors("tensordot", a, b)
-    ours, theirs = _pairs(axes, len(a.shape), len(b.shape))
-    mine = [a.shape[i] for i in ours]
-    yours = [b.shape[i] for i in theirs]
-    if mine != yours:
-        rule = f"sizes {mine} and {yours} of axes {axes} must be equal"
+    axes_a, axes_b = _pairs(axes, len(a.shape), len(b.shape))
+    sizes_a = [a.shape[i] for i in axes_a]
+    sizes_b = [b.shape[i] for i in axes_b]
+    if sizes_a != sizes_b:
+        rule = f"sizes {sizes_a} and {sizes_b} of axes {axes} must be equal"
         raise misfit("tensordot", rule, a, b)
-    rows = [i for i in range(len(a.shape)) if i not in ours]
-    columns = [i for i in range(len(b.shape)) if i not in theirs]
+    rows = [i for i in range(len(a.shape)) if i not in axes_a]
+    columns = [i for i in range(len(b.shape)) if i not in axes_b]
     left = [a.shape[i] for i in rows]
     right = [b.shape[i] for i in columns]
     m = math.prod(left)
-    inner = math.prod(mine)
+    inner = math.prod(sizes_a)
     n = math.prod(right)
-    a = run(shape.RESHAPE, shape.permute_dims(a, rows + ours), shape=(m, inner))
-    b = run(shape.RESHAPE, shape.permute_dims(b, theirs + columns), shape=(inner, n))
+    a = run(shape.RESHAPE, shape.permute_dims(a, rows + axes_a), shape=(m, inner))
+    b = run(shape.RESHAPE, shape.permute_dims(b, axes_b + columns), shape=(inner, n))
     y = run(BATCH_MATMUL, a, b, transpose_a=False, transpose_b=False)
     return run(shape.RESHAPE, y, shape=(*left, *right))
 
 
 def _pairs(axes: Any, rank: int, other: int) -> tuple[list[int], list[int]]:
-    """Return the axes of both arguments, in order and not negative."""
+    """Return the axes of both arguments, in the given order and non-negative."""
     given = entries(axes)
     if given is None:
         axes = integer("tensordot", "axes", axes)
@@ -329,11 +328,11 @@ def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
         b: ``[n]``, numbers.
 
     Returns:
-        ``[m, n]``, of the dtype to which both are promoted; int32 for bool.
+        ``[m, n]``, of the promoted dtype; int32 for bool.
 
     Raises:
-        ValueError: One is not a vector.
-        TypeError: No dtype holds both, or they hold strings.
+        ValueError: An argument is not a vector.
+        TypeError: No dtype can represent both, or they hold strings.
 
     Example:
         >>> pg.linalg.outer([1.0, 2.0], [3.0, 4.0])
@@ -350,18 +349,18 @@ def outer(a: TensorLike, b: TensorLike, /) -> Tensor:
 def kron(a: TensorLike, b: TensorLike, /) -> Tensor:
     """Return the Kronecker product: blocks of ``b``, each times an element of ``a``.
 
-    The tensor of lower rank gets axes of size 1 in front.
+    The tensor of lower rank gets leading axes of size 1.
 
     Args:
         a: A tensor of numbers.
         b: A tensor of numbers.
 
     Returns:
-        A tensor whose sizes are the products of both, axis by axis, of the dtype to
-        which both are promoted; int32 for bool.
+        A tensor of the promoted dtype; int32 for bool. Its sizes are the products of
+        the sizes of both.
 
     Raises:
-        TypeError: No dtype holds both, or they hold strings.
+        TypeError: No dtype can represent both, or they hold strings.
 
     Example:
         >>> pg.linalg.kron([[1.0, 2.0]], [[1.0, 1.0], [0.0, 1.0]])
@@ -395,13 +394,12 @@ def cross(
             ranks differ.
 
     Returns:
-        A tensor of the broadcast shape, of the dtype to which both are promoted; int32
-        for bool.
+        A tensor of the broadcast shape and the promoted dtype; int32 for bool.
 
     Raises:
         ValueError: The size along ``axis`` is not 3, or the other axes do not
             broadcast.
-        TypeError: No dtype holds both, or they hold strings.
+        TypeError: No dtype can represent both, or they hold strings.
 
     Example:
         >>> pg.linalg.cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0])

@@ -400,7 +400,7 @@ gradients(CLIP_BY_VALUE, x=_clip_gradient)
 ELU = _elementwise(
     "Elu(x: floating)",
     op="elu",
-    doc="""``e^x - 1`` where ``x < 0``, without cancelling next to 0; elsewhere ``x``.
+    doc="""``e^x - 1`` where ``x < 0``, without cancellation near 0; elsewhere ``x``.
 
     NaN for NaN, and -1 for -inf. Within 3 ulp in float32.""",
 )

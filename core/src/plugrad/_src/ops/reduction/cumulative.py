@@ -42,7 +42,7 @@ __all__ = [
 
 
 def _along(op: str) -> Callable[..., Spec]:
-    """Return the ``out`` rule of a kernel that works along one axis."""
+    """Return the shape rule of a kernel that works along one axis."""
 
     def out(x: Spec, *, axis: int, **_: bool) -> Spec:
         if axis not in range(len(x.shape)):
@@ -58,9 +58,10 @@ CUMSUM = Kernel(
     op="cumulative_sum",
     doc="""``y[i] = x[0] + … + x[i]`` along ``axis``, in the dtype of ``x``.
 
-    ``exclusive`` leaves ``x[i]`` out: the first sum is 0. ``reverse`` sums from the
-    end, ``x[i] + … + x[n-1]``. Integers wrap. NaN, and infinities of both signs, make
-    all later sums NaN. float16 is summed in float32, or in a wider dtype.""",
+    ``exclusive`` leaves ``x[i]`` out of its sum, so that the first sum is 0.
+    ``reverse`` sums from the end, ``x[i] + … + x[n-1]``. Integers wrap. All sums after
+    a NaN, or after infinities of both signs, are NaN. float16 is summed in float32, or
+    in a wider dtype.""",
 )
 
 
@@ -77,19 +78,19 @@ def cumulative_sum(
 ) -> Tensor:
     """Return the sums ``x[0] + … + x[i]`` along an axis.
 
-    NaN makes all later sums NaN, and so do infinities of both signs. Integers wrap;
+    All sums after a NaN, or after infinities of both signs, are NaN. Integers wrap;
     float16 is summed in float32.
 
     Args:
         x: A tensor of numbers or bool with at least one axis.
         axis: The axis; may be None if ``x`` has only one.
-        dtype: The dtype to which ``x`` is cast first, and of the sums. By default that
+        dtype: The dtype of the sums, to which ``x`` is cast first. By default the dtype
             of ``x``; bool and integers of less than 32 bits become int32, unsigned ones
             uint32.
-        include_initial: Whether to begin with 0, the empty sum: one element more.
+        include_initial: Whether to begin with 0, the empty sum, as one more element.
         exclusive: Whether to leave ``x[i]`` out of its sum, so that the first sum is 0.
-        reverse: Whether to sum from the end: ``x[i] + … + x[n-1]``. The initial element
-            is then the last one.
+        reverse: Whether to sum from the end: ``x[i] + … + x[n-1]``. The empty sum then
+            comes last.
 
     Returns:
         A tensor of the shape of ``x``, with one element more along ``axis`` if
@@ -152,10 +153,11 @@ def _padded(x: Tensor, axis: int, value: int, count: int, behind: bool) -> Tenso
 
 
 def _scan(combine: Kernel, nothing: int) -> Callable[..., Tensor]:
-    """Return a decomposition that combines elements 1, 2, 4, … apart: log2(n) rounds.
+    """Return a decomposition: a scan by doubling, in log2(n) rounds.
 
-    Sums of 2, 4, … neighbours may overflow though no sum from the beginning does.
-    Nothing is combined with ``nothing``: 1 times a complex infinity is NaN.
+    Sums of 2, 4, … neighbours may overflow although no sum from the beginning does.
+    The identity element only fills the first element of an exclusive scan. It is not
+    combined with others, because 1 times a complex infinity is NaN.
     """
 
     def scan(x: Tensor, *, axis: int, exclusive: bool, reverse: bool) -> Tensor:
@@ -194,9 +196,9 @@ CUMPROD = Kernel(
     doc="""``y[i] = x[0] · … · x[i]`` along ``axis``, in the dtype of ``x``.
 
     ``exclusive`` leaves ``x[i]`` out: the first product is 1. ``reverse`` multiplies
-    from the end. Integers wrap. NaN makes all later products NaN. float16 is multiplied
-    in float32, or in a wider dtype. The first factor stays what it is, even a complex
-    infinity: it is not multiplied by 1+0j, which would make NaN.""",
+    from the end. Integers wrap. All products after a NaN are NaN. float16 is multiplied
+    in float32, or in a wider dtype. The first product is the first factor, even if that
+    is a complex infinity; a factor 1+0j would give NaN.""",
 )
 
 
@@ -213,20 +215,21 @@ def cumulative_prod(
 ) -> Tensor:
     """Return the products ``x[0] · … · x[i]`` along an axis.
 
-    NaN makes all later products NaN. The gradient is right where elements are 0.
+    NaN makes all later products NaN. The gradient is also correct where elements are 0.
     Integers wrap; float16 is multiplied in float32.
 
     Args:
         x: A tensor of numbers or bool with at least one axis.
         axis: The axis; may be None if ``x`` has only one.
-        dtype: The dtype to which ``x`` is cast first, and of the products. By default
-            that of ``x``; bool and integers of less than 32 bits become int32, unsigned
-            ones uint32.
-        include_initial: Whether to begin with 1, the empty product: one element more.
+        dtype: The dtype of the products, to which ``x`` is cast first. By default the
+            dtype of ``x``; bool and integers of less than 32 bits become int32,
+            unsigned ones uint32.
+        include_initial: Whether to begin with 1, the empty product, as one more
+            element.
         exclusive: Whether to leave ``x[i]`` out of its product, so that the first one
             is 1.
-        reverse: Whether to multiply from the end: ``x[i] · … · x[n-1]``. The initial
-            element is then the last one.
+        reverse: Whether to multiply from the end: ``x[i] · … · x[n-1]``. The empty
+            product then comes last.
 
     Returns:
         A tensor of the shape of ``x``, with one element more along ``axis`` if
@@ -275,7 +278,7 @@ def cumulative_max(
     Args:
         x: A tensor of real numbers or bool with at least one axis.
         axis: The axis; may be None if ``x`` has only one.
-        reverse: Whether to go from the end: the maxima of ``x[n-1], …, x[i]``.
+        reverse: Whether to start at the end: the maxima of ``x[n-1], …, x[i]``.
 
     Returns:
         The maxima, of the shape and dtype of ``x``, and int32 indices along the axis.
@@ -315,7 +318,7 @@ def cumulative_min(
     Args:
         x: A tensor of real numbers or bool with at least one axis.
         axis: The axis; may be None if ``x`` has only one.
-        reverse: Whether to go from the end: the minima of ``x[n-1], …, x[i]``.
+        reverse: Whether to start at the end: the minima of ``x[n-1], …, x[i]``.
 
     Returns:
         The minima, of the shape and dtype of ``x``, and int32 indices along the axis.
@@ -409,10 +412,10 @@ def _extremes(
 def _doubled(
     parts: Parts, combine: Callable[[Parts, Parts], Parts], axis: int, reverse: bool
 ) -> Parts:
-    """Combine all elements up to each one, by those 1, 2, 4, … apart.
+    """Return the scan of ``parts`` under ``combine``, by doubling in log2(n) rounds.
 
-    There are log2(n) rounds. ``parts`` are tensors of one shape; ``combine`` takes and
-    returns their elements together.
+    ``parts`` are tensors of one shape. ``combine`` maps two tuples of such tensors,
+    earlier and later elements, to one.
     """
     size, step = parts[0].shape[axis], 1
     if reverse:
@@ -447,12 +450,12 @@ def diff(
 
     Args:
         x: A tensor of numbers with at least one axis.
-        n: How many times to take differences; each time there is one element less. 0
-            returns ``x`` without ``prepend`` and ``append``.
+        n: How many times to take differences; each time removes one element. 0 returns
+            ``x`` without ``prepend`` and ``append``.
         axis: The axis.
-        prepend: A tensor of the rank of ``x`` to put in front of it first; None for
+        prepend: A tensor of the rank of ``x`` to join to its start first; None for
             none.
-        append: A tensor of the rank of ``x`` to put behind it first; None for none.
+        append: A tensor of the rank of ``x`` to join to its end first; None for none.
 
     Returns:
         A tensor of the promoted dtype.
@@ -491,7 +494,7 @@ def diff(
 
 
 def _dtype(weights: Spec | Tensor | None) -> DType:
-    """Return the dtype of sums of weights, or of counts."""
+    """Return the dtype of sums of weights, or int32 for counts."""
     return INT32 if weights is None else weights.dtype
 
 
@@ -522,11 +525,11 @@ BINCOUNT = Kernel(
     "Bincount(x: int32 | int64, weights?: number; size: size)",
     out=_summed,
     op="bincount",
-    doc="""How often 0, 1, …, ``size - 1`` occur in ``x``; int32.
+    doc="""How often each of 0, 1, …, ``size - 1`` occurs in ``x``; int32.
 
-    With ``weights``, of the shape of ``x``, the sums of the weights of each number, in
-    their dtype: integers wrap, and numbers that do not occur give 0. Numbers that are
-    negative, or ``size`` or more, are left out.""",
+    With ``weights``, which have the shape of ``x``, the sum of the weights of each
+    number, in their dtype: integers wrap, and a number that does not occur gives 0.
+    Negative numbers, and numbers of at least ``size``, are ignored.""",
 )
 
 
@@ -547,9 +550,9 @@ def bincount(
         x: Integers of any shape.
         weights: A tensor of the shape of ``x``; the result is then the sum of the
             weights of each number.
-        size: How many numbers to count. None counts to the greatest one, which is read
-            from the device.
-        minlength: How many numbers to count at least, if ``size`` is None.
+        size: How many numbers to count. None counts up to the greatest element, which
+            is read on the host.
+        minlength: The minimal number of counts, if ``size`` is None.
 
     Returns:
         A tensor ``[size]``: int32 counts, or sums in the dtype of the weights (int32
@@ -592,7 +595,7 @@ def _weights(op: str, weights: TensorLike | None, x: Tensor) -> Tensor | None:
     return creation.cast(w, INT32) if w.dtype is BOOL else w
 
 
-@decomposition(BINCOUNT)  # differentiated through it
+@decomposition(BINCOUNT)  # also gives the gradient
 def _(x: Tensor, weights: Tensor | None, *, size: int) -> Tensor:
     ids = run(shapes.RESHAPE, x, shape=(x.size,))
     each = creation.ones(ids.shape, dtype=INT32) if weights is None else weights
@@ -658,7 +661,7 @@ def dense_bincount(
     return run(DENSE_BINCOUNT, ids, weigh, size=count, binary_output=binary_output)
 
 
-@decomposition(DENSE_BINCOUNT)  # differentiated through it
+@decomposition(DENSE_BINCOUNT)  # also gives the gradient
 def _(x: Tensor, weights: Tensor | None, *, size: int, binary_output: bool) -> Tensor:
     lead = x.shape[:-1]
     rows = math.prod(lead)
@@ -681,7 +684,7 @@ def confusion_matrix(
     weights: TensorLike | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the counts ``[i, j]`` of label i with prediction j.
+    """Return a matrix whose element ``[i, j]`` counts label i with prediction j.
 
     Examples whose label or prediction is out of range are ignored.
 
@@ -743,7 +746,7 @@ def moving_average(
     """Return the moving average ``v`` updated by ``x``: ``v + (x - v)·(1 - decay)``.
 
     With ``zero_debias`` the change is divided by ``1 - decay^step``, so that an average
-    that began as 0 is not biased towards it.
+    that began at 0 is not biased towards 0.
 
     Args:
         v: The average so far.
@@ -787,7 +790,7 @@ def moving_average(
 
 
 def _check_average(decay: TensorLike, step: TensorLike | None, debias: bool) -> None:
-    """Raise if a number that is not a tensor is out of range."""
+    """Raise if ``decay`` or ``step`` is a Python number out of range."""
     if isinstance(decay, _convert.SCALARS):
         share = finite("moving_average", "decay", decay, least=0, most=1)
         if debias and share == 1:

@@ -24,7 +24,7 @@ def _place(x: Spec, *, axis: int) -> Spec:
 
 
 def _argument(kernel: Kernel, x: TensorLike, axis: OneAxis, keepdims: bool) -> Tensor:
-    """Run ``ArgMax`` or ``ArgMin``; without an axis the index counts all elements."""
+    """Run ``ArgMax`` or ``ArgMin``; without an axis, on the flattened tensor."""
     op = kernel.op
     x = _convert.real(op, x)
     if axis is None:
@@ -60,13 +60,13 @@ def argmax(
 ) -> Tensor:
     """Return the index of the maximum along ``axis``; the first of equal elements.
 
-    NaN is ignored, as in TensorFlow.js, although ``max`` returns NaN, as the array API
-    standard says. The index is 0 if all elements are NaN.
+    NaN is ignored, as in TensorFlow.js. ``max``, by contrast, returns NaN, as the array
+    API standard requires. The index is 0 if all elements are NaN.
 
     Args:
         x: A tensor of real numbers.
         axis: The axis to search; None for all elements in row-major order.
-        keepdims: Whether the reduced axes stay, with size 1.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
         An int32 tensor.
@@ -128,7 +128,7 @@ def argmin(
     Args:
         x: A tensor of real numbers.
         axis: The axis to search; None for all elements in row-major order.
-        keepdims: Whether the reduced axes stay, with size 1.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
         An int32 tensor.

@@ -1,6 +1,6 @@
-"""Ops that leave NaN out, or replace it; composed of other ops. No kernels.
+"""Ops that ignore or replace NaN, composed of other ops. No kernels.
 
-Map: ``nan_to_num``; the greater and the smaller of two; reductions.
+Map: ``nan_to_num``; ``fmax`` and ``fmin``; reductions.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ def nan_to_num(
 
 
 def _replaced(x: Tensor, given: list[tuple[float, float | None]]) -> Tensor:
-    """Replace NaN and infinities; None: by the nearest finite number."""
+    """Replace NaN and infinities; None stands for the nearest finite number."""
     y = x
     for bad, value in given:
         if value is None:
             value = math.copysign(float(np.finfo(x.dtype).max), bad)
         number = _convert.scalar("nan_to_num", value, x.dtype)
-        there = unary.isnan(x) if bad != bad else compare.equal(x, bad)
-        y = compare.where(there, number, y)
+        mask = unary.isnan(x) if bad != bad else compare.equal(x, bad)
+        y = compare.where(mask, number, y)
     return y
 
 
@@ -155,7 +155,7 @@ def fmin(a: TensorLike, b: TensorLike, /) -> Tensor:
 
 
 def _extreme(op: str, a: TensorLike, b: TensorLike, whole: Any, wins: Any) -> Tensor:
-    """Return ``whole`` of integers; of floating numbers, without NaN."""
+    """Return the extreme of two numbers; ``whole`` is the kernel for integers."""
     a, b = (_convert.real(op, x) for x in _convert.promote_and_broadcast(op, a, b))
     if a.dtype.kind != "f":
         return run(whole, a, b)
@@ -181,9 +181,9 @@ def nansum(
 
     Args:
         x: A tensor of numbers.
-        axis: The axes to reduce: an int, several, or None for all.
+        axis: The axes to reduce: an int, a sequence of ints, or None for all.
         dtype: Cast ``x`` to this dtype first, as in ``sum``.
-        keepdims: Whether the reduced axes stay, with size 1.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
         A tensor of the dtype in which it was summed.
@@ -228,8 +228,8 @@ def nanmean(
 
     Args:
         x: A tensor of numbers.
-        axis: The axes to reduce: an int, several, or None for all.
-        keepdims: Whether the reduced axes stay, with size 1.
+        axis: The axes to reduce: an int, a sequence of ints, or None for all.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
         A tensor of the dtype of ``x``; float32 for integers and bool.
@@ -255,9 +255,10 @@ def nanmean(
 
 def _mean(x: Tensor, axis: tuple[int, ...], keepdims: bool) -> Tensor:
     numbers, missing = _replace_nan(reduce.widened(x))
-    there = creation.cast(compare.logical_not(missing), INT32)
+    present = creation.cast(compare.logical_not(missing), INT32)
+    parts = (numbers, present)
     total, count = (
-        run(reduce.SUM, part, axis=axis, keepdims=keepdims) for part in (numbers, there)
+        run(reduce.SUM, part, axis=axis, keepdims=keepdims) for part in parts
     )
     return creation.cast(total / creation.cast(count, total.dtype), x.dtype)
 
@@ -272,13 +273,13 @@ def nanmax(
 ) -> Tensor:
     """Return the maximum over ``axis`` of the elements that are not NaN.
 
-    It is NaN where all elements are. Elements that equal the maximum share the gradient
-    equally; the derivative at NaN is 0.
+    The result is NaN where all elements are. Elements that equal the maximum share the
+    gradient equally; the derivative at NaN is 0.
 
     Args:
         x: A tensor of real numbers.
-        axis: The axes to reduce: an int, several, or None for all.
-        keepdims: Whether the reduced axes stay, with size 1.
+        axis: The axes to reduce: an int, a sequence of ints, or None for all.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
         A tensor of the dtype of ``x``.
@@ -310,13 +311,13 @@ def nanmin(
 ) -> Tensor:
     """Return the minimum over ``axis`` of the elements that are not NaN.
 
-    It is NaN where all elements are. Elements that equal the minimum share the gradient
-    equally; the derivative at NaN is 0.
+    The result is NaN where all elements are. Elements that equal the minimum share the
+    gradient equally; the derivative at NaN is 0.
 
     Args:
         x: A tensor of real numbers.
-        axis: The axes to reduce: an int, several, or None for all.
-        keepdims: Whether the reduced axes stay, with size 1.
+        axis: The axes to reduce: an int, a sequence of ints, or None for all.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
         A tensor of the dtype of ``x``.
@@ -351,6 +352,7 @@ def _nan_extreme(
     if x.dtype.kind != "f":
         return reduction(x, along, keepdims=keepdims)
     y = reduction(_replace_nan(x, worst)[0], along, keepdims=keepdims)
-    # Where all numbers are the worst, NaN must not share the gradient: their mean is
-    # this number as well, and NaN if there are none.
+    # Where all numbers equal ``worst``, elements that were NaN must not share the
+    # gradient. There, take the mean of the numbers: it equals ``worst``, too, and is
+    # NaN if all elements are NaN.
     return compare.where(compare.equal(y, worst), _mean(x, along, keepdims), y)

@@ -760,7 +760,7 @@ def fftfreq(
         n: The size of the transform.
         d: The distance of two samples.
         dtype: A real floating dtype; float32 by default.
-        device: Where the tensor is made, a backend; by default the active one.
+        device: The backend on which the tensor is made; by default the active one.
 
     Returns:
         A tensor ``[n]`` of the dtype.
@@ -802,7 +802,7 @@ def rfftfreq(
         n: The size of the transform.
         d: The distance of two samples.
         dtype: A real floating dtype; float32 by default.
-        device: Where the tensor is made, a backend; by default the active one.
+        device: The backend on which the tensor is made; by default the active one.
 
     Returns:
         A tensor ``[n // 2 + 1]`` of the dtype.

@@ -52,11 +52,11 @@ def cov(
 
     Args:
         x: ``[variables, observations]`` or, for one variable, ``[observations]``.
-        correction: What to subtract from the number of observations: 1 for the unbiased
-            estimate, 0 for the average.
-        fweights: Integers ``[observations]``: how often each one occurs.
-        aweights: ``[observations]``: how much each one counts. Weights must not be
-            negative, which is not checked.
+        correction: The number to subtract from the number of observations: 1 for the
+            unbiased estimate, 0 for the average.
+        fweights: Integers ``[observations]``: how often each observation occurs.
+        aweights: ``[observations]``: the relative weight of each observation. Weights
+            must not be negative; this is not checked.
 
     Returns:
         ``[variables, variables]``, or a scalar for one variable ``[observations]``, of
@@ -86,7 +86,7 @@ def cov(
 
 
 def _variables(op: str, x: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return a floating tensor, and its variables as rows."""
+    """Return ``x`` as a floating tensor, and a matrix whose rows are the variables."""
     x = _convert.floating(op, x)
     if len(x.shape) > 2:
         rule = "x must be [variables, observations], or [observations]; reshape it"
@@ -134,8 +134,9 @@ def _fitting(name: str, weights: Tensor, size: int) -> Tensor:
 def corrcoef(x: TensorLike, /) -> Tensor:
     """Return the correlations of variables, ``c[i, j] / √(c[i, i] c[j, j])``.
 
-    ``c`` are the covariances. Real and imaginary parts are limited to -1 and 1, which
-    rounding might exceed. Those of a variable that does not vary are NaN.
+    ``c`` is the matrix of covariances. Real and imaginary parts are limited to the
+    range from -1 to 1, which rounding might exceed. Correlations with a constant
+    variable are NaN.
 
     Args:
         x: ``[variables, observations]`` or, for one variable, ``[observations]``.
@@ -188,30 +189,31 @@ def histogram(
 ) -> tuple[Tensor, Tensor]:
     """Return how many elements lie in each bin, and the edges of the bins.
 
-    A bin includes its left edge, and the last bin also its right one. Elements outside
-    of the edges and NaN are left out.
+    A bin includes its left edge, and the last bin also its right edge. NaN and elements
+    outside the edges are ignored.
 
     Args:
         x: Real numbers of any shape.
         bins: A number of bins of equal width; or ``bins + 1`` edges, which ascend.
         range: The first and the last edge of bins of equal width. None takes the least
-            and the greatest element, which are read from the device, and 0 to 1 if
-            there are no elements. Where both are equal, half is subtracted and added.
-        weights: A tensor of the shape of ``x``: what to add up instead of counting. It
-            has a gradient.
+            and the greatest element, which are read on the host, or 0 and 1 if there
+            are no elements. If both edges are equal, they are moved apart by 0.5 each.
+        weights: A tensor of the shape of ``x``: the numbers to add up instead of
+            counting. It has a gradient.
         density: Whether to divide the counts by their sum and the widths of the bins,
             so that the integral is 1.
 
     Returns:
         A tensor ``[bins]``: int32 counts, sums in the dtype of the weights (int32 for
-        bool), or densities in a floating dtype; and the edges, ``[bins + 1]``, of the
-        dtype of given edges, else of that of ``x``, but float32 for integers, bool and
-        float16.
+        bool), or densities in a floating dtype; and the edges, ``[bins + 1]``. Edges
+        keep the dtype in which they are given; edges that are computed have the dtype
+        of ``x``, or float32 for integers, bool and float16.
 
     Raises:
-        ValueError: There are no bins, the edges do not ascend or have not one axis, the
-            range is not finite or descends, or the weights do not fit.
-        TypeError: ``x`` is complex or holds strings, or ``bins`` is neither.
+        ValueError: There are no bins, the edges do not ascend or do not have one axis,
+            the range is not finite or descends, or the weights do not fit.
+        TypeError: ``x`` is complex or holds strings, or ``bins`` is neither an int nor
+            edges.
 
     Example:
         >>> counts, edges = pg.histogram([1.0, 2.0, 2.5, 4.0], 3)

@@ -1,7 +1,7 @@
 """Mean, variance and related statistics, composed of reductions. No kernels.
 
-``axis`` is an int, several ints, or None for all axes; ``keepdims`` keeps them with
-size 1.
+``axis`` is an int, a sequence of ints, or None for all axes; ``keepdims`` keeps the
+reduced axes, with size 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ __all__ = ["logsumexp", "moments", "std", "var"]
 def _moments(
     op: str, x: TensorLike, axis: Axis, correction: float, keepdims: bool
 ) -> tuple[Tensor, Tensor, DType]:
-    """Return mean (axes kept) and variance, both wide, and the dtype to narrow to."""
+    """Return the mean (with its axes), the variance, and the dtype of the result.
+
+    Mean and variance of float16 are float32.
+    """
     x = _convert.floating(op, x, "f")
     axis = axes(op, axis, len(x.shape))
     wide = reduce.widened(x)
@@ -51,10 +54,10 @@ def var(
 
     Args:
         x: A tensor of real numbers.
-        axis: The axes to reduce: an int, several, or None for all.
-        correction: What to subtract from the number of elements; 1 gives the unbiased
+        axis: The axes to reduce: an int, a sequence of ints, or None for all.
+        correction: A number to subtract from the number of elements; 1 gives the unbiased
             estimate.
-        keepdims: Whether the reduced axes stay, with size 1.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
         A tensor of the dtype of ``x``; float32 for integers and bool.
@@ -89,10 +92,10 @@ def std(
 
     Args:
         x: A tensor of real numbers.
-        axis: The axes to reduce: an int, several, or None for all.
-        correction: What to subtract from the number of elements; 1 gives the root of
+        axis: The axes to reduce: an int, a sequence of ints, or None for all.
+        correction: A number to subtract from the number of elements; 1 gives the root of
             the unbiased variance.
-        keepdims: Whether the reduced axes stay, with size 1.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
         A tensor of the dtype of ``x``; float32 for integers and bool.
@@ -126,8 +129,8 @@ def moments(
 
     Args:
         x: A tensor of real numbers.
-        axis: The axes to reduce: an int, several, or None for all.
-        keepdims: Whether the reduced axes stay, with size 1.
+        axis: The axes to reduce: an int, a sequence of ints, or None for all.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
         Two tensors of the dtype of ``x``; float32 for integers and bool.
@@ -159,16 +162,16 @@ def logsumexp(
 ) -> Tensor:
     """Return ``log Σ exp(x)`` over ``axis``, without overflow.
 
-    The result is -inf where there are no elements. The gradient is ``softmax(x)``;
-    where the result is infinite, the elements that equal it share the gradient equally:
-    of ``n`` elements that are all -inf, each has 1/n. That is the limit of equal
-    elements, and the sum of the gradient stays 1, as for all numbers. PyTorch and JAX
-    have NaN there.
+    The result is -inf where there are no elements. The gradient is ``softmax(x)``.
+    Where the result is infinite, the elements that equal it share the gradient equally:
+    if ``n`` elements are all -inf, each has the gradient 1/n. This is the limit of
+    equal elements, and the gradient still adds up to 1. PyTorch and JAX return NaN
+    there.
 
     Args:
         x: A tensor of real numbers.
-        axis: The axes to reduce: an int, several, or None for all.
-        keepdims: Whether the reduced axes stay, with size 1.
+        axis: The axes to reduce: an int, a sequence of ints, or None for all.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
         A tensor of the dtype of ``x``; float32 for integers and bool.
@@ -196,7 +199,8 @@ def logsumexp(
 def _log_of_sum(x: Tensor, axis: Shape, keepdims: bool) -> Any:
     """Return ``logsumexp``.
 
-    Its gradient is written by hand, because that of the parts is NaN at infinities.
+    The gradient is written by hand, because that of the composition is NaN at
+    infinities.
     """
     wide = reduce.widened(x)
     top = run(reduce.MAX, wide, axis=axis, keepdims=True)
