@@ -56,17 +56,17 @@ def _restored_variable(value: Tensor, trainable: bool, name: str) -> Variable:
     return Variable(alias(value), trainable=trainable, name=name)
 
 
-def _reduced(x: Tensor) -> tuple[Any, ...]:
+def _reduce_tensor(x: Tensor) -> tuple[Any, ...]:
     return _restored, (x._values(), x.backend)
 
 
-def _reduced_variable(variable: Variable) -> tuple[Any, ...]:
+def _reduce_variable(variable: Variable) -> tuple[Any, ...]:
     value = variable._value  # reading ``value`` would notify tapes
     return _restored_variable, (value, variable.trainable, variable.name)
 
 
-copyreg.pickle(Tensor, _reduced)
-copyreg.pickle(Variable, _reduced_variable)
+copyreg.pickle(Tensor, _reduce_tensor)
+copyreg.pickle(Variable, _reduce_variable)
 
 # No other thread may hold the lock of the registry while the process forks: that thread
 # does not exist in the child, which would wait for the lock forever.

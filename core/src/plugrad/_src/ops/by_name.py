@@ -64,7 +64,9 @@ def run_kernel(
             f"run_kernel: {kernel.name} takes a list or a dict of inputs and a dict of "
             f"attributes, got {inputs!r} and {attrs!r}"
         )
-    values = _ordered(kernel, inputs) if isinstance(inputs, Mapping) else inputs
+    values = (
+        _in_contract_order(kernel, inputs) if isinstance(inputs, Mapping) else inputs
+    )
     tensors = [None if x is None else _convert.asarray(x) for x in values]
     run = dispatch.run if kernel.single else dispatch.run_many
     return run(
@@ -72,7 +74,7 @@ def run_kernel(
     )
 
 
-def _ordered(kernel: Kernel, inputs: Mapping[str, Any]) -> list[Any]:
+def _in_contract_order(kernel: Kernel, inputs: Mapping[str, Any]) -> list[Any]:
     """Return the values of a dict of inputs in the order of the contract."""
     unknown = [str(name) for name in inputs if name not in kernel.inputs]
     needed = [name for name in kernel.inputs if name not in kernel.optional]

@@ -300,7 +300,7 @@ class Info:
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         """Return the default dtypes of Python numbers and of indices."""
-        _checked(device)
+        _open_backend(device)
         return {
             "real floating": float32,
             "complex floating": complex64,
@@ -312,7 +312,7 @@ class Info:
         self, *, device: str | None = None, kind: str | Sequence[str] | None = None
     ) -> dict[str, DType]:
         """Return a device's dtypes by name; only those of ``kind`` if it is given."""
-        backend = _checked(device)
+        backend = _open_backend(device)
         kinds = tuple(kind) if isinstance(kind, list | tuple) else kind
         return {
             name: dtype
@@ -322,7 +322,7 @@ class Info:
         }
 
 
-def _checked(device: str | None) -> Any:
+def _open_backend(device: str | None) -> Any:
     return active() if device is None else registry.open(device, "device")
 
 

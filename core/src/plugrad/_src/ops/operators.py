@@ -31,7 +31,7 @@ from .linalg import products
 COMPARABLE = (Tensor, Variable, int, float, complex, np.generic, list, tuple)
 
 
-def _known(a: Any, b: object) -> bool:
+def _is_comparable(a: Any, b: object) -> bool:
     """Return whether ``b`` is comparable; ``tensor == None`` is False, not an error."""
     if isinstance(b, COMPARABLE) or hasattr(b, "__array__"):
         return True
@@ -60,9 +60,9 @@ def _transpose(x: Tensor, /, *axes: Sequence[int]) -> Tensor:
     return permute_dims(x, order[0])
 
 
-def _if_known(op: Callable[..., Any]) -> Callable[..., Any]:
+def _or_not_implemented(op: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``op`` as an operator: NotImplemented if ``b`` cannot be compared."""
-    return lambda a, b: op(a, b) if _known(a, b) else NotImplemented
+    return lambda a, b: op(a, b) if _is_comparable(a, b) else NotImplemented
 
 
 def _transposed(x: Tensor) -> Tensor:
@@ -106,8 +106,8 @@ BINARY = {
 }
 
 OTHER_METHODS = {
-    "__eq__": _if_known(compare.equal),
-    "__ne__": _if_known(compare.not_equal),
+    "__eq__": _or_not_implemented(compare.equal),
+    "__ne__": _or_not_implemented(compare.not_equal),
     "__lt__": compare.less,
     "__le__": compare.less_equal,
     "__gt__": compare.greater,
@@ -179,14 +179,14 @@ def _array_ufunc(
     )
 
 
-def _reversed(op: Callable[..., Any]) -> Callable[..., Any]:
+def _with_swapped_arguments(op: Callable[..., Any]) -> Callable[..., Any]:
     return lambda b, a: op(a, b)
 
 
 TABLE: dict[str, Any] = {
     f"__{name}__": op for name, op in BINARY.items()
 } | OTHER_METHODS
-TABLE |= {f"__r{name}__": _reversed(op) for name, op in BINARY.items()}
+TABLE |= {f"__r{name}__": _with_swapped_arguments(op) for name, op in BINARY.items()}
 TABLE |= {name: public[name] for name in METHODS.split()}
 TABLE |= {"reshape": _reshape, "transpose": _transpose}
 for name, op in TABLE.items():

@@ -31,7 +31,9 @@ from .slicing import Pairs
 __all__ = ["batch_to_space_nd", "depth_to_space", "space_to_batch_nd"]
 
 
-def _deep_to_wide(x: Spec | Tensor, *, block_size: int, data_format: str) -> Spec:
+def _depth_to_space_spec(
+    x: Spec | Tensor, *, block_size: int, data_format: str
+) -> Spec:
     b = block_size
     if data_format == "NCHW":
         n, c, h, w = x.shape
@@ -47,14 +49,14 @@ def _check_depth(x: Spec | Tensor, b: int, data_format: str) -> None:
         raise misfit("depth_to_space", rule, x)
 
 
-def _spread(x: Spec, *, block_size: int, data_format: str) -> Spec:
+def _checked_depth_to_space_spec(x: Spec, *, block_size: int, data_format: str) -> Spec:
     _check_depth(x, block_size, data_format)
-    return _deep_to_wide(x, block_size=block_size, data_format=data_format)
+    return _depth_to_space_spec(x, block_size=block_size, data_format=data_format)
 
 
 DEPTH_TO_SPACE = Kernel(
     "DepthToSpace(x; block_size: int, data_format: 'NHWC' | 'NCHW')",
-    out=_spread,
+    out=_checked_depth_to_space_spec,
     op="depth_to_space",
     doc="""``y[n, b·h + i, b·w + j, k] = x[n, h, w, (b·i + j)·c + k]`` for a
     ``block_size`` of b and c channels of y. With "NCHW", the channels are the second
@@ -111,7 +113,7 @@ def depth_to_space(
 @decomposition(DEPTH_TO_SPACE)
 def _(x: Tensor, *, block_size: int, data_format: str) -> Tensor:
     b = block_size
-    out = _deep_to_wide(x, block_size=b, data_format=data_format).shape
+    out = _depth_to_space_spec(x, block_size=b, data_format=data_format).shape
     if data_format == "NCHW":
         cut = (out[0], b, b, out[1], *x.shape[2:])
         axes = (0, 3, 4, 1, 5, 2)
@@ -122,7 +124,7 @@ def _(x: Tensor, *, block_size: int, data_format: str) -> Tensor:
     return run(shape.RESHAPE, x, shape=out)
 
 
-def _to_batch(x: Spec | Tensor, block_shape: Shape, paddings: Pairs) -> Spec:
+def _space_to_batch_spec(x: Spec | Tensor, block_shape: Shape, paddings: Pairs) -> Spec:
     batch = x.shape[0] * math.prod(block_shape)
     rest = x.shape[len(block_shape) + 1 :]
     axes = zip(x.shape[1:], block_shape, paddings, strict=False)
@@ -130,7 +132,9 @@ def _to_batch(x: Spec | Tensor, block_shape: Shape, paddings: Pairs) -> Spec:
     return Spec((batch, *space, *rest), x.dtype)
 
 
-def _cut(x: Spec | Tensor, block_shape: Ints, paddings: Margins) -> tuple[Shape, Pairs]:
+def _blocks_and_paddings(
+    x: Spec | Tensor, block_shape: Ints, paddings: Margins
+) -> tuple[Shape, Pairs]:
     """Return block sizes and paddings that fit ``x``."""
     op = "space_to_batch_nd"
     blocks = _blocks(op, x, block_shape)
@@ -144,7 +148,9 @@ def _cut(x: Spec | Tensor, block_shape: Ints, paddings: Margins) -> tuple[Shape,
 
 SPACE_TO_BATCH_ND = Kernel(
     "SpaceToBatchND(x; block_shape: ints, paddings: pairs)",
-    out=lambda x, block_shape, paddings: _to_batch(x, *_cut(x, block_shape, paddings)),
+    out=lambda x, block_shape, paddings: _space_to_batch_spec(
+        x, *_blocks_and_paddings(x, block_shape, paddings)
+    ),
     op="space_to_batch_nd",
     doc="""``y[(i·b + j)·batch + n, p, q] = padded[n, a·p + i, b·q + j]`` for a
     ``block_shape`` of (a, b); other numbers of axes are analogous. The elements that
@@ -189,7 +195,7 @@ def space_to_batch_nd(
     if unknown:
         raise unexpected(space_to_batch_nd, unknown)
     x = _convert.asarray(x)
-    blocks, pads = _cut(x, block_shape, paddings)
+    blocks, pads = _blocks_and_paddings(x, block_shape, paddings)
     return run(SPACE_TO_BATCH_ND, x, block_shape=blocks, paddings=pads)
 
 
@@ -204,7 +210,7 @@ def _blocks(op: str, x: Spec | Tensor, block_shape: Ints) -> Shape:
 @decomposition(SPACE_TO_BATCH_ND)
 def _(x: Tensor, *, block_shape: Shape, paddings: Pairs) -> Tensor:
     m = len(block_shape)
-    out = _to_batch(x, block_shape, paddings).shape
+    out = _space_to_batch_spec(x, block_shape, paddings).shape
     x = slicing.pad(x, ((0, 0), *paddings, *((0, 0),) * (len(x.shape) - 1 - m)))
     cut = [p for pair in zip(out[1:], block_shape, strict=False) for p in pair]
     x = run(shape.RESHAPE, x, shape=(x.shape[0], *cut, *x.shape[m + 1 :]))
@@ -214,14 +220,16 @@ def _(x: Tensor, *, block_shape: Shape, paddings: Pairs) -> Tensor:
     return run(shape.RESHAPE, run(shape.TRANSPOSE, x, axes=order), shape=out)
 
 
-def _to_space(x: Spec | Tensor, block_shape: Shape, crops: Pairs) -> Spec:
+def _batch_to_space_spec(x: Spec | Tensor, block_shape: Shape, crops: Pairs) -> Spec:
     batch = x.shape[0] // math.prod(block_shape)
     rest = x.shape[len(block_shape) + 1 :]
     axes = zip(x.shape[1:], block_shape, crops, strict=False)
     return Spec((batch, *[n * b - sum(crop) for n, b, crop in axes], *rest), x.dtype)
 
 
-def _joined(x: Spec | Tensor, block_shape: Ints, crops: Margins) -> tuple[Shape, Pairs]:
+def _blocks_and_crops(
+    x: Spec | Tensor, block_shape: Ints, crops: Margins
+) -> tuple[Shape, Pairs]:
     """Return block sizes and crops that fit ``x``."""
     op = "batch_to_space_nd"
     blocks = _blocks(op, x, block_shape)
@@ -237,7 +245,9 @@ def _joined(x: Spec | Tensor, block_shape: Ints, crops: Margins) -> tuple[Shape,
 
 BATCH_TO_SPACE_ND = Kernel(
     "BatchToSpaceND(x; block_shape: ints, crops: pairs)",
-    out=lambda x, block_shape, crops: _to_space(x, *_joined(x, block_shape, crops)),
+    out=lambda x, block_shape, crops: _batch_to_space_spec(
+        x, *_blocks_and_crops(x, block_shape, crops)
+    ),
     op="batch_to_space_nd",
     doc="""The inverse of ``SpaceToBatchND``, whose ``paddings`` are ``crops`` here:
     ``y[n, a·p + i - top, b·q + j - left] = x[(i·b + j)·batch + n, p, q]``.""",
@@ -281,14 +291,14 @@ def batch_to_space_nd(
     if unknown:
         raise unexpected(batch_to_space_nd, unknown)
     x = _convert.asarray(x)
-    blocks, cuts = _joined(x, block_shape, crops)
+    blocks, cuts = _blocks_and_crops(x, block_shape, crops)
     return run(BATCH_TO_SPACE_ND, x, block_shape=blocks, crops=cuts)
 
 
 @decomposition(BATCH_TO_SPACE_ND)
 def _(x: Tensor, *, block_shape: Shape, crops: Pairs) -> Tensor:
     m = len(block_shape)
-    out = _to_space(x, block_shape, crops).shape
+    out = _batch_to_space_spec(x, block_shape, crops).shape
     space = x.shape[1 : m + 1]
     rest = x.shape[m + 1 :]
     x = run(shape.RESHAPE, x, shape=(*block_shape, out[0], *space, *rest))

@@ -31,15 +31,17 @@ __all__ = ["gather", "one_hot", "take", "take_along_axis", "unsorted_segment_sum
 # --- indices ---------------------------------------------------------------------
 
 
-def _taken(x: Spec, indices: Spec, *, axis: int, batch_dims: int) -> Spec:
+def _gather_spec(x: Spec, indices: Spec, *, axis: int, batch_dims: int) -> Spec:
     shape.check_axis("gather", axis, len(x.shape))
     if not 0 <= batch_dims <= min(axis, len(indices.shape)):
-        raise _too_many("gather", batch_dims, axis, indices)
+        raise _batch_dims_error("gather", batch_dims, axis, indices)
     _check_batch("gather", x, indices, batch_dims)
-    return Spec(shape._with(x.shape, axis, *indices.shape[batch_dims:]), x.dtype)
+    return Spec(
+        shape._replace_axis(x.shape, axis, *indices.shape[batch_dims:]), x.dtype
+    )
 
 
-def _too_many(op: str, batch_dims: int, axis: int, indices: Any) -> ValueError:
+def _batch_dims_error(op: str, batch_dims: int, axis: int, indices: Any) -> ValueError:
     rule = f"batch_dims {batch_dims} must be at most axis {axis} and the rank of"
     return misfit(op, f"{rule} indices", indices)
 
@@ -51,7 +53,7 @@ def _check_batch(op: str, x: Spec | Tensor, indices: Spec | Tensor, batch: int) 
 
 GATHER_V2 = Kernel(
     "GatherV2(x, indices: integer; axis: axis, batch_dims: size)",
-    out=_taken,
+    out=_gather_spec,
     checks="indices",
     op="gather",
     doc="""The slices of ``x`` along ``axis`` at ``indices``.
@@ -112,12 +114,12 @@ def gather(
     op = "gather"
     x = _convert.asarray(x)
     axis = shape._axis(op, axis, len(x.shape))
-    at, kernel = _places(op, indices, x.shape[axis], axis)
+    at, kernel = _indices_and_kernel(op, indices, x.shape[axis], axis)
     given = integer(op, "batch_dims", batch_dims)
     rank = len(at.shape)
     batch = given + rank if given < 0 else given
     if not 0 <= batch <= min(axis, rank):
-        raise _too_many(op, given, axis, at)
+        raise _batch_dims_error(op, given, axis, at)
     _check_batch(op, x, at, batch)
     return run(kernel, x, at, axis=axis, batch_dims=batch)
 
@@ -180,7 +182,7 @@ def bad_index(op: str, indices: Tensor, sizes: geometry.Shape) -> IndexError | N
 
 TAKE = Kernel(
     "Take(x, indices: integer; axis: axis, batch_dims: size)",
-    out=_taken,
+    out=_gather_spec,
     checks="indices",
     op="take",
     doc="""``GatherV2``, but negative indices count from the end of the axis.
@@ -261,7 +263,7 @@ def _from_0(indices: Tensor, size: int | geometry.Shape) -> Tensor:
     return run(compare.SELECT, indices < 0, indices + shift, indices)
 
 
-def _places(
+def _indices_and_kernel(
     op: str, indices: TensorLike, size: int, axis: int
 ) -> tuple[Tensor, Kernel]:
     """Return indices as a tensor, and the kernel that gathers at them.
@@ -321,7 +323,7 @@ def take(
     if axis is None and len(x.shape) != 1:
         raise ValueError(f"take: x of shape {x.shape} must have one axis; give axis")
     axis = shape._axis("take", 0 if axis is None else axis, len(x.shape))
-    at, kernel = _places("take", indices, x.shape[axis], axis)
+    at, kernel = _indices_and_kernel("take", indices, x.shape[axis], axis)
     return run(kernel, x, at, axis=axis, batch_dims=0)
 
 
@@ -361,7 +363,7 @@ def take_along_axis(
     x = _convert.asarray(x)
     rank = len(x.shape)
     axis = shape._axis("take_along_axis", axis, rank)
-    at, kernel = _places("take_along_axis", indices, x.shape[axis], axis)
+    at, kernel = _indices_and_kernel("take_along_axis", indices, x.shape[axis], axis)
     if len(at.shape) != rank:
         raise misfit("take_along_axis", "the ranks must be equal", x, at)
     last = (*[i for i in range(rank) if i != axis], axis)
@@ -369,13 +371,13 @@ def take_along_axis(
     batch = geometry.broadcast("take_along_axis", *[t.shape[:-1] for t in both])
     both = [run(shape.BROADCAST_TO, t, shape=(*batch, t.shape[-1])) for t in both]
     y = run(kernel, *both, axis=rank - 1, batch_dims=rank - 1)
-    return shape._transposed_back(y, last)
+    return shape._permute_back(y, last)
 
 
 # --- segments --------------------------------------------------------------------
 
 
-def _summed(x: Spec, segment_ids: Spec, *, num_segments: int) -> Spec:
+def _segment_sum_spec(x: Spec, segment_ids: Spec, *, num_segments: int) -> Spec:
     op = "unsorted_segment_sum"
     if len(segment_ids.shape) != 1:
         raise misfit(op, "segment_ids must have one axis", segment_ids)
@@ -391,7 +393,7 @@ def _check_ids(op: str, x: Spec | Tensor, ids: Spec | Tensor) -> None:
 
 UNSORTED_SEGMENT_SUM: Kernel = Kernel(
     "UnsortedSegmentSum(x: number, segment_ids: integer; num_segments: size)",
-    out=_summed,
+    out=_segment_sum_spec,
     op="unsorted_segment_sum",
     doc="""``y[i] = Σ x[j]`` over j with ``segment_ids[j] == i``; 0 if there is none.
 
@@ -447,7 +449,7 @@ def unsorted_segment_sum(
     return run(UNSORTED_SEGMENT_SUM, x, ids, num_segments=count)
 
 
-def _segment_of(dy: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
+def _segment_sum_gradient(dy: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
     """Return the slice of ``dy`` for each id; zeros for ids out of range."""
     if segment_ids.dtype is not INT32:  # a narrow dtype may not represent num_segments
         segment_ids = _convert.integer_tensor(UNSORTED_SEGMENT_SUM.op, "", segment_ids)
@@ -456,7 +458,7 @@ def _segment_of(dy: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
     return run(GATHER_V2, dy, inside + 1, axis=0, batch_dims=0)
 
 
-gradients(UNSORTED_SEGMENT_SUM, x=_segment_of, segment_ids=None)
+gradients(UNSORTED_SEGMENT_SUM, x=_segment_sum_gradient, segment_ids=None)
 
 
 # --- one-hot ---------------------------------------------------------------------

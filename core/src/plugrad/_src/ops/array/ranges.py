@@ -47,7 +47,7 @@ def _steps(start: float, stop: float, step: float) -> int:
     return max(int(steps), 0)
 
 
-def _counted(*, start: float, step: float, size: int, dtype: DType) -> Spec:
+def _range_spec(*, start: float, step: float, size: int, dtype: DType) -> Spec:
     _steps(real("arange", "start", start), start, real("arange", "step", step))
     _check_sequence(start, step, size, dtype)
     return Spec((size,), dtype)
@@ -78,7 +78,7 @@ def _with_size(*, start: Any, stop: Any, step: Any, dtype: Any) -> dict[str, Any
 RANGE = Kernel(
     "Range(; start: number, step: number, size: size, dtype: dtype)",
     canonicalize=_with_size,
-    out=_counted,
+    out=_range_spec,
     op="arange",
     doc="""``start + i * step`` for i below ``size``; ``dtype`` is integer or floating.
 
@@ -156,7 +156,7 @@ def _(start: float, step: float, size: int, dtype: DType) -> Tensor:
     return _convert.tensor_of(values, copy=False)
 
 
-def _spaced(
+def _linspace_spec(
     *, start: complex, stop: complex, num: int, endpoint: bool, dtype: DType
 ) -> Spec:
     _check_ends(start, stop, dtype)
@@ -180,7 +180,7 @@ LIN_SPACE = Kernel(
     canonicalize=lambda *, start, stop, num, endpoint=True, dtype="float32": dict(
         start=start, stop=stop, num=num, endpoint=endpoint, dtype=dtype
     ),
-    out=_spaced,
+    out=_linspace_spec,
     op="linspace",
     doc="""``start + i * (stop - start) / n`` for i below ``num``.
 
@@ -245,7 +245,7 @@ def linspace(
         more = {"dtype": dtype, "endpoint": endpoint}
         return _convert.placed(device, linspace, start, stop, num, **more)
     if is_scalar(start) or is_scalar(stop):
-        return _between(start, stop, num, dtype, endpoint)
+        return _linspace_of_tensors(start, stop, num, dtype, endpoint)
     ends = number("linspace", "start", start), number("linspace", "stop", stop)
     usual = "complex64" if any(isinstance(n, complex) for n in ends) else "float32"
     wanted = require_dtype("linspace", canonical(usual if dtype is None else dtype))
@@ -258,7 +258,9 @@ def linspace(
     )
 
 
-def _between(start: End, stop: End, num: int, dtype: Any, endpoint: bool) -> Tensor:
+def _linspace_of_tensors(
+    start: End, stop: End, num: int, dtype: Any, endpoint: bool
+) -> Tensor:
     """Compute ``linspace`` by ops on its ends, of which at least one is a tensor."""
     for name, end in (("start", start), ("stop", stop)):
         if not is_scalar(end):

@@ -55,8 +55,8 @@ def moveaxis(x: TensorLike, source: Ints, destination: Ints, /) -> Tensor:
     """
     x = _convert.asarray(x)
     rank = len(x.shape)
-    sources = _each("moveaxis", "axes", source, rank)
-    places = _each("moveaxis", "places", destination, rank)
+    sources = _axes_in_order("moveaxis", "axes", source, rank)
+    places = _axes_in_order("moveaxis", "places", destination, rank)
     if not len(sources) == len({*sources}) == len(places) == len({*places}):
         raise ValueError(
             f"moveaxis: source {source} and destination {destination} must name "
@@ -68,7 +68,7 @@ def moveaxis(x: TensorLike, source: Ints, destination: Ints, /) -> Tensor:
     return run(shape.TRANSPOSE, x, axes=tuple(order))
 
 
-def _each(op: str, name: str, given: Ints, rank: int) -> list[int]:
+def _axes_in_order(op: str, name: str, given: Ints, rank: int) -> list[int]:
     """Return axes in the given order, as non-negative ints."""
     return [geometry.axes(op, i, rank)[0] for i in integers(op, name, given)]
 
@@ -102,7 +102,7 @@ def roll(
     if axis is None:
         flat = run(shape.RESHAPE, x, shape=(math.prod(x.shape),))
         return run(shape.RESHAPE, roll(flat, sum(shifts), axis=0), shape=x.shape)
-    axes = _each("roll", "axis", axis, len(x.shape))
+    axes = _axes_in_order("roll", "axis", axis, len(x.shape))
     shifts = shifts * len(axes) if len(shifts) == 1 else shifts
     if len(shifts) != len(axes):
         raise ValueError(
@@ -168,12 +168,12 @@ def repeat(
         return gather.gather(x, where, axis=axis)
     old = x.shape
     count = counts.item()
-    x = run(shape.RESHAPE, x, shape=shape._with(old, axis, size, 1))
-    x = run(shape.BROADCAST_TO, x, shape=shape._with(old, axis, size, count))
-    return run(shape.RESHAPE, x, shape=shape._with(old, axis, size * count))
+    x = run(shape.RESHAPE, x, shape=shape._replace_axis(old, axis, size, 1))
+    x = run(shape.BROADCAST_TO, x, shape=shape._replace_axis(old, axis, size, count))
+    return run(shape.RESHAPE, x, shape=shape._replace_axis(old, axis, size * count))
 
 
-def _longer(s0: Spec, s1: Spec) -> Spec:
+def _broadcast_args_spec(s0: Spec, s1: Spec) -> Spec:
     _check_vectors(s0, s1)
     return max(s0, s1, key=lambda s: s.shape)
 
@@ -185,7 +185,7 @@ def _check_vectors(s0: Spec | Tensor, s1: Spec | Tensor) -> None:
 
 BROADCAST_ARGS = Kernel(
     "BroadcastArgs(s0: int32 | int64, s1: s0)",
-    out=_longer,
+    out=_broadcast_args_spec,
     checks=("s0", "s1"),
     op="broadcast_args",
     doc="""The shape to which the shapes ``s0`` and ``s1`` broadcast.

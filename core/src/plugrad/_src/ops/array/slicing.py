@@ -35,7 +35,7 @@ Pairs = tuple[tuple[int, int], ...]
 # --- parts -----------------------------------------------------------------------
 
 
-def _sliced(x: Spec, *, begin: Shape, size: Shape) -> Spec:
+def _slice_spec(x: Spec, *, begin: Shape, size: Shape) -> Spec:
     if len(begin) != len(x.shape) or len(size) != len(x.shape):
         raise misfit("slice", f"begin {begin} and size {size} must name each axis", x)
     _check_inside(x, begin, size)
@@ -51,13 +51,13 @@ def _check_inside(x: Spec | Tensor, begin: Shape, size: Shape) -> None:
 
 SLICE = Kernel(
     "Slice(x; begin: shape, size: shape)",
-    out=_sliced,
+    out=_slice_spec,
     op="slice",
     doc="""``x[begin[0] : begin[0] + size[0], ...]``; the block lies inside ``x``.""",
 )
 
 
-def _stepped(x: Spec, *, begin: Shape, size: Shape, strides: Shape) -> Spec:
+def _strided_slice_spec(x: Spec, *, begin: Shape, size: Shape, strides: Shape) -> Spec:
     rank = len(x.shape)
     if not len(begin) == len(size) == len(strides) == rank:
         rule = f"begin {begin}, size {size} and strides {strides} must name each axis"
@@ -72,7 +72,7 @@ def _stepped(x: Spec, *, begin: Shape, size: Shape, strides: Shape) -> Spec:
 
 STRIDED_SLICE = Kernel(
     "StridedSlice(x; begin: shape, size: shape, strides: ints)",
-    out=_stepped,
+    out=_strided_slice_spec,
     op="strided_slice",
     doc="""``y[i, ...] = x[begin[0] + i * strides[0], ...]`` for i below ``size[0]``.
 
@@ -80,7 +80,7 @@ STRIDED_SLICE = Kernel(
 )
 
 
-def _put_back(
+def _strided_slice_gradient(
     dy: Tensor, x_spec: Spec, begin: Shape, size: Shape, strides: Shape
 ) -> Tensor:
     """Return zeros of the shape of ``x``, with ``dy`` where the slice has read.
@@ -111,7 +111,7 @@ def _put_back(
     return run(PAD_V2, dy, paddings=paddings, constant_values=0)
 
 
-gradients(STRIDED_SLICE, x=_put_back)
+gradients(STRIDED_SLICE, x=_strided_slice_gradient)
 
 
 def along(x: Tensor, axis: int, begin: int, size: int, stride: int = 1) -> Tensor:
@@ -171,31 +171,31 @@ def _(x: Tensor, *, begin: Shape, size: Shape) -> Tensor:
     return run(STRIDED_SLICE, x, begin=begin, size=size, strides=(1,) * len(size))
 
 
-def _placed(dy: Tensor, x_spec: Spec, begin: Shape, size: Shape) -> Tensor:
-    return _put_back(dy, x_spec, begin, size, (1,) * len(size))
+def _slice_gradient(dy: Tensor, x_spec: Spec, begin: Shape, size: Shape) -> Tensor:
+    return _strided_slice_gradient(dy, x_spec, begin, size, (1,) * len(size))
 
 
-gradients(SLICE, x=_placed)
+gradients(SLICE, x=_slice_gradient)
 
 
 # --- padding ---------------------------------------------------------------------
 
 
-def _wider(x: Spec, paddings: Pairs) -> Spec:
+def _padded_spec(x: Spec, paddings: Pairs) -> Spec:
     paddings = geometry.pairs("pad", "paddings", paddings, len(x.shape))
     each = zip(x.shape, paddings, strict=True)
     shape = tuple([before + n + after for n, (before, after) in each])
     return Spec(sizes("pad", shape, "the result"), x.dtype)
 
 
-def _padded(x: Spec, *, paddings: Pairs, constant_values: complex | bytes) -> Spec:
+def _pad_spec(x: Spec, *, paddings: Pairs, constant_values: complex | bytes) -> Spec:
     check_constant("pad", constant_values, x.dtype)
-    return _wider(x, paddings)
+    return _padded_spec(x, paddings)
 
 
 PAD_V2 = Kernel(
     "PadV2(x; paddings: pairs, constant_values: scalar)",
-    out=_padded,
+    out=_pad_spec,
     op="pad",
     doc="""``x`` with constant elements added before and after it along each axis.
 
@@ -205,8 +205,8 @@ PAD_V2 = Kernel(
 )
 
 
-def _mirrored(x: Spec, *, paddings: Pairs, mode: str) -> Spec:
-    found = _wider(x, paddings)
+def _mirror_pad_spec(x: Spec, *, paddings: Pairs, mode: str) -> Spec:
+    found = _padded_spec(x, paddings)
     _check_mirrors(x, paddings, mode)
     return found
 
@@ -220,7 +220,7 @@ def _check_mirrors(x: Spec | Tensor, paddings: Pairs, mode: str) -> None:
 
 MIRROR_PAD = Kernel(
     "MirrorPad(x; paddings: pairs, mode: 'reflect' | 'symmetric')",
-    out=_mirrored,
+    out=_mirror_pad_spec,
     op="pad",
     doc="""``x`` between mirror images of itself along each axis, of sizes ``paddings``.
 
@@ -280,14 +280,14 @@ def pad(
         value = constant("pad", constant_values, x.dtype)
         return run(PAD_V2, x, paddings=found, constant_values=value)
     if mode in ("edge", "wrap"):
-        return _repeated(x, found, mode)
+        return _pad_with_copies(x, found, mode)
     _check_mirrors(x, found, mode)
     return run(MIRROR_PAD, x, paddings=found, mode=mode)
 
 
-def _repeated(x: Tensor, paddings: Pairs, mode: str) -> Tensor:
+def _pad_with_copies(x: Tensor, paddings: Pairs, mode: str) -> Tensor:
     """Pad ``x`` with copies of its edges, or of itself."""
-    _wider(Spec(x.shape, x.dtype), paddings)
+    _padded_spec(Spec(x.shape, x.dtype), paddings)
     for axis, (before, after) in enumerate(paddings):
         n = x.shape[axis]
         if not before and not after:
@@ -296,7 +296,7 @@ def _repeated(x: Tensor, paddings: Pairs, mode: str) -> Tensor:
             raise misfit("pad", f"axis {axis} has no elements to repeat ({mode})", x)
         if mode == "edge":
             ends = [along(x, axis, i, 1) for i in (0, n - 1)]
-            sizes = [shape._with(x.shape, axis, k) for k in (before, after)]
+            sizes = [shape._replace_axis(x.shape, axis, k) for k in (before, after)]
             front, back = (
                 run(shape.BROADCAST_TO, end, shape=size)
                 for end, size in zip(ends, sizes, strict=True)
@@ -335,12 +335,12 @@ def check_constant(op: str, value: complex | bytes, dtype: DType) -> None:
         )
 
 
-def _inside(dy: Tensor, x_spec: Spec, paddings: Pairs) -> Tensor:
+def _pad_gradient(dy: Tensor, x_spec: Spec, paddings: Pairs) -> Tensor:
     begin = tuple([before for before, _ in paddings])
     return run(SLICE, dy, begin=begin, size=x_spec.shape)
 
 
-gradients(PAD_V2, x=_inside)
+gradients(PAD_V2, x=_pad_gradient)
 
 
 @decomposition(MIRROR_PAD)  # also gives the gradient
@@ -367,7 +367,7 @@ def _(x: Tensor, *, sizes: Shape, axis: int) -> list[Tensor]:
 @decomposition(shape.UNPACK)
 def _(value: Tensor, *, axis: int) -> list[Tensor]:
     n = value.shape[axis]
-    left = shape._with(value.shape, axis)
+    left = shape._replace_axis(value.shape, axis)
     return [run(shape.RESHAPE, along(value, axis, i, 1), shape=left) for i in range(n)]
 
 

@@ -121,7 +121,7 @@ def tensor_of(value: Any, *, dtype: Any = None, copy: bool | None = None) -> Ten
         own = STRING if text else given.dtype
         wanted = canonical(own if dtype is None else dtype)
         if text or wanted is STRING:
-            array = _text(given, wanted)
+            array = _bytes_array(given, wanted)
         else:
             array = _cast(given, wanted, copy is not False)
     elif isinstance(value, list | tuple) and _has_tensors(value):
@@ -156,11 +156,11 @@ def array_of(op: str, value: Any) -> np.ndarray[Any, DType]:
         raise TypeError(f"{op}: a tensor has no masked elements; {hint}")
     array = np.asarray(value)
     if array.dtype == STRING and not array.shape and array[()] is value:
-        raise _stranger(op, value)
+        raise _foreign_array_error(op, value)
     return array
 
 
-def _stranger(op: str, x: object) -> TypeError:
+def _foreign_array_error(op: str, x: object) -> TypeError:
     """Return the error about an array of a library that NumPy cannot convert."""
     return TypeError(
         f"{op}: cannot make a tensor of {type(x).__name__}, an array of "
@@ -200,7 +200,7 @@ def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
         raise ValueError(
             "asarray: the nested lists differ in length; a tensor is rectangular"
         ) from None
-    if given.dtype.kind == "f" and (whole := _whole(value, given)) is not None:
+    if given.dtype.kind == "f" and (whole := _exact_integers(value, given)) is not None:
         wanted = canonical(int if dtype is None else dtype)
         for end in (whole.min(), whole.max()):
             check_range("asarray", end, wanted)
@@ -213,15 +213,19 @@ def _parsed(value: Any, dtype: Any) -> np.ndarray[Any, DType]:
     own = STRING if text else type(given.dtype.type().item())
     wanted = canonical(own if dtype is None else dtype)
     if text or wanted is STRING:
-        return _text(given, wanted)
+        return _bytes_array(given, wanted)
     if given.dtype.kind == "c" and wanted.kind != "c":
         raise TypeError(f"asarray: {wanted} cannot hold complex numbers")
-    for end in _ends(given.reshape(-1).view(given.real.dtype)) if given.size else ():
+    for end in (
+        _extremes(given.reshape(-1).view(given.real.dtype)) if given.size else ()
+    ):
         check_range("asarray", end, wanted)
     return given.astype(wanted)
 
 
-def _whole(value: Any, given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+def _exact_integers(
+    value: Any, given: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any] | None:
     """Return exact integers if NumPy has converted integers to float64, else None.
 
     NumPy does so for a list of integers of which only some fit into int64.
@@ -232,7 +236,7 @@ def _whole(value: Any, given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | No
     return exact if all(isinstance(v, int) for v in exact.flat) else None
 
 
-def _ends(x: np.ndarray[Any, Any]) -> list[float]:
+def _extremes(x: np.ndarray[Any, Any]) -> list[float]:
     """Return the least and greatest number, and the least and greatest finite one."""
     ends = [x.min().item(), x.max().item()]
     if all(map(isfinite, ends)):
@@ -241,7 +245,7 @@ def _ends(x: np.ndarray[Any, Any]) -> list[float]:
     return ends + ([finite.min().item(), finite.max().item()] if finite.size else [])
 
 
-def _text(given: np.ndarray[Any, Any], wanted: DType) -> np.ndarray[Any, DType]:
+def _bytes_array(given: np.ndarray[Any, Any], wanted: DType) -> np.ndarray[Any, DType]:
     """Return an array of str or bytes, of any NumPy dtype, as an array of bytes."""
     values = given.astype(object).ravel().tolist()
     parts = [v.encode() if isinstance(v, str) else v for v in values]
@@ -250,7 +254,7 @@ def _text(given: np.ndarray[Any, Any], wanted: DType) -> np.ndarray[Any, DType]:
     if odd and isinstance(odd[0], int) and odd[0].bit_length() > 63:
         raise OverflowError(f"asarray: {odd[0]} does not fit into 64 bits")
     if odd and hasattr(odd[0], "__dlpack__"):
-        raise _stranger("asarray", odd[0])
+        raise _foreign_array_error("asarray", odd[0])
     if odd:
         raise TypeError(
             f"asarray: cannot make a tensor of {type(odd[0]).__name__}; elements "

@@ -29,13 +29,13 @@ REAL_DTYPES = {COMPLEX64: FLOAT32, DTYPES["complex128"]: DTYPES["float64"]}
 COMPLEX_DTYPES = {part: whole for whole, part in REAL_DTYPES.items()}
 
 
-def _joined(real: Spec, imag: Spec) -> Spec:
+def _complex_spec(real: Spec, imag: Spec) -> Spec:
     return Spec(one_shape(real, imag).shape, COMPLEX_DTYPES[real.dtype])
 
 
 COMPLEX = Kernel(
     "Complex(real: float32 | float64, imag: real)",
-    out=_joined,
+    out=_complex_spec,
     op="complex",
     doc="""``real + i · imag``, complex64 of float32 and complex128 of float64.
 
@@ -103,13 +103,13 @@ def parts(z: Tensor) -> Pair:
     return run(REAL, z), run(IMAG, z)
 
 
-def _part(x: Spec) -> Spec:
+def _part_spec(x: Spec) -> Spec:
     return Spec(x.shape, REAL_DTYPES[x.dtype])
 
 
 REAL: Kernel = Kernel(
     "Real(input: complexfloating)",
-    out=_part,
+    out=_part_spec,
     op="real",
     doc="The real part, float32 of complex64 and float64 of complex128.",
 )
@@ -150,7 +150,7 @@ gradients(REAL, input=lambda dy, input_spec: creation.cast(dy, input_spec.dtype)
 
 IMAG: Kernel = Kernel(
     "Imag(input: complexfloating)",
-    out=_part,
+    out=_part_spec,
     op="imag",
     doc="The imaginary part, float32 of complex64 and float64 of complex128.",
 )
@@ -245,7 +245,7 @@ def angle(x: TensorLike, /) -> Tensor:
 
 COMPLEX_ABS = Kernel(
     "ComplexAbs(x: complexfloating)",
-    out=_part,
+    out=_part_spec,
     op="abs",
     doc="""``√(Re² + Im²)``, a real number, without overflow of the squares.
 

@@ -59,7 +59,7 @@ Value = End | str | bytes
 # --- conversion ------------------------------------------------------------------
 
 
-def _converted(x: Spec, *, dtype: DType) -> Spec:
+def _cast_spec(x: Spec, *, dtype: DType) -> Spec:
     _check_numbers(x.dtype, dtype)
     return Spec(x.shape, dtype)
 
@@ -74,7 +74,7 @@ def _check_numbers(old: DType, new: DType) -> None:
 
 CAST = Kernel(
     "Cast(x: bool | number; dtype: dtype)",
-    out=_converted,
+    out=_cast_spec,
     op="astype",
     doc="""The elements of ``x`` in another dtype.
 
@@ -139,7 +139,7 @@ def cast(x: TensorLike, dtype: Any) -> Tensor:
 gradients(CAST, x=lambda dy, x_spec: cast(dy, x_spec.dtype))
 
 
-def _same_bits(x: Spec, *, dtype: DType) -> Spec:
+def _bitcast_spec(x: Spec, *, dtype: DType) -> Spec:
     """Return the spec of ``bitcast``; a last axis makes up for a different width."""
     for one in (x.dtype, dtype):
         if one.kind not in "iufc":
@@ -156,7 +156,7 @@ def _same_bits(x: Spec, *, dtype: DType) -> Spec:
 
 BITCAST = Kernel(
     "Bitcast(x: number; dtype: dtype)",
-    out=_same_bits,
+    out=_bitcast_spec,
     op="bitcast",
     doc="""The bits of ``x`` as elements of another dtype.
 
@@ -199,7 +199,7 @@ def bitcast(x: TensorLike, dtype: Any, /) -> Tensor:
     """
     x = _convert.asarray(x)
     dtype = canonical(dtype)
-    _same_bits(Spec(x.shape, x.dtype), dtype=dtype)
+    _bitcast_spec(Spec(x.shape, x.dtype), dtype=dtype)
     return run(BITCAST, x, dtype=require_dtype("bitcast", dtype))
 
 
@@ -238,7 +238,7 @@ gradients(IDENTITY, x=lambda dy: dy)
 # --- constants -------------------------------------------------------------------
 
 
-def _filled(*, shape: tuple[int, ...], value: complex | bytes, dtype: DType) -> Spec:
+def _fill_spec(*, shape: tuple[int, ...], value: complex | bytes, dtype: DType) -> Spec:
     if isinstance(value, bytes) is not (dtype is STRING):
         raise TypeError(f"full: {named(dtype)} cannot hold {value!r}")
     if not isinstance(value, bytes):
@@ -271,7 +271,7 @@ def _truncated(op: str, value: complex, dtype: DType) -> complex:
 
 FILL = Kernel(
     "Fill(; shape: shape, value: scalar, dtype: dtype)",
-    out=_filled,
+    out=_fill_spec,
     op="full",
     doc="""A tensor of ``shape`` in which every element is ``value``.
 
@@ -323,7 +323,7 @@ def full(
     if device is not None:
         return _convert.placed(device, full, shape, fill_value, dtype=dtype)
     if is_scalar(fill_value):
-        return _repeated(shape, fill_value, dtype)
+        return _repeat_scalar(shape, fill_value, dtype)
     if isinstance(fill_value, str | bytes):
         text = fill_value.encode() if isinstance(fill_value, str) else bytes(fill_value)
         wanted = STRING if dtype is None else canonical(dtype)
@@ -339,7 +339,7 @@ def full(
     return run(FILL, shape=shape, value=value, dtype=require_dtype("full", wanted))
 
 
-def _repeated(shape: Ints, fill_value: Tensor | Variable, dtype: Any) -> Tensor:
+def _repeat_scalar(shape: Ints, fill_value: Tensor | Variable, dtype: Any) -> Tensor:
     """Repeat a tensor without axes, by ops that have a gradient."""
     own = fill_value.dtype
     wanted = own if dtype is None else canonical(dtype)

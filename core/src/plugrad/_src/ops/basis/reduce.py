@@ -80,7 +80,7 @@ def _summand(x: TensorLike, dtype: Any, op: str = "sum") -> Tensor:
     return creation.cast(x, wanted)
 
 
-def _kept(y: Tensor, x: Tensor | Spec, axis: Shape, keepdims: bool) -> Tensor:
+def _restore_axes(y: Tensor, x: Tensor | Spec, axis: Shape, keepdims: bool) -> Tensor:
     """Return a reduction of ``x`` with the dropped axes restored, with size 1.
 
     A scalar is returned as is: it broadcasts anyway.
@@ -91,9 +91,11 @@ def _kept(y: Tensor, x: Tensor | Spec, axis: Shape, keepdims: bool) -> Tensor:
     return run(shape.RESHAPE, y, shape=sizes)
 
 
-def _spread(dy: Tensor, x_spec: Tensor | Spec, axis: Shape, keepdims: bool) -> Tensor:
+def _broadcast_back(
+    dy: Tensor, x_spec: Tensor | Spec, axis: Shape, keepdims: bool
+) -> Tensor:
     """Repeat ``dy`` along the axes that a reduction of ``x`` has dropped."""
-    dy = _kept(dy, x_spec, axis, keepdims)
+    dy = _restore_axes(dy, x_spec, axis, keepdims)
     return run(shape.BROADCAST_TO, dy, shape=x_spec.shape)
 
 
@@ -151,7 +153,7 @@ def sum(
     return _convert.reduction(SUM, x, axes("sum", axis, len(x.shape)), keepdims)
 
 
-gradients(SUM, x=_spread)
+gradients(SUM, x=_broadcast_back)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -235,7 +237,7 @@ def count(x: Tensor | Spec, axis: Shape) -> int:
 def _mean_gradient(dy: Tensor, x_spec: Spec, axis: Shape, keepdims: bool) -> Tensor:
     share = 1 / builtins.max(count(x_spec, axis), 1)
     dx = creation.cast(widened(dy) * share, dy.dtype)
-    return _spread(dx, x_spec, axis, keepdims)
+    return _broadcast_back(dx, x_spec, axis, keepdims)
 
 
 gradients(MEAN, x=_mean_gradient)
@@ -244,7 +246,7 @@ gradients(MEAN, x=_mean_gradient)
 # --- maximum and minimum ---------------------------------------------------------
 
 
-def _ordered(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Shape]:
+def _as_real(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Shape]:
     """Convert an argument of real numbers that has elements to reduce over ``axis``."""
     x = _convert.real(op, x)
     axis = axes(op, axis, len(x.shape))
@@ -258,7 +260,7 @@ def check_not_empty(op: str, x: Tensor | Spec, axis: Shape) -> None:
         raise misfit(op, f"cannot reduce axis {axis} without elements", x)
 
 
-def _not_of_nothing(op: str) -> Callable[..., Spec]:
+def _nonempty_rule(op: str) -> Callable[..., Spec]:
     """Return the shape rule of a reduction that is undefined without elements."""
 
     def out(x: Spec, *, axis: Shape, keepdims: bool) -> Spec:
@@ -269,13 +271,15 @@ def _not_of_nothing(op: str) -> Callable[..., Spec]:
     return out
 
 
-def _shared(dy: Tensor, x: Tensor, y: Tensor, axis: Shape, keepdims: bool) -> Tensor:
+def _share_among_ties(
+    dy: Tensor, x: Tensor, y: Tensor, axis: Shape, keepdims: bool
+) -> Tensor:
     """Share ``dy`` equally among the elements that equal the extreme.
 
     Where the extreme is NaN, no element equals it, and the gradient is 0/0, NaN.
     """
-    y = _kept(y, x, axis, keepdims)
-    wide = widened(_kept(dy, x, axis, keepdims))
+    y = _restore_axes(y, x, axis, keepdims)
+    wide = widened(_restore_axes(dy, x, axis, keepdims))
     hit = creation.cast(compare.equal(x, y), wide.dtype)
     ties = run(SUM, hit, axis=axis, keepdims=True)
     return creation.cast(wide / ties * hit, dy.dtype)
@@ -283,7 +287,7 @@ def _shared(dy: Tensor, x: Tensor, y: Tensor, axis: Shape, keepdims: bool) -> Te
 
 MAX = Kernel(
     "Max(x: integer | floating; axis: axes, keepdims: bool)",
-    out=_not_of_nothing("max"),
+    out=_nonempty_rule("max"),
     op="max",
     doc="""The maximum over ``axis``; NaN where an element is NaN.
 
@@ -332,7 +336,7 @@ def max(
         raise unexpected(max, unknown)
     if initial is not None:
         return _with_initial("max", x, axis, keepdims, initial)
-    x, axis = _ordered("max", x, axis)
+    x, axis = _as_real("max", x, axis)
     return _convert.reduction(ANY if x.dtype is BOOL else MAX, x, axis, keepdims)
 
 
@@ -358,12 +362,12 @@ def _with_initial(
     return function(_convert.reduction(kernel, x, along, keepdims), first)
 
 
-gradients(MAX, x=_shared)
+gradients(MAX, x=_share_among_ties)
 
 
 MIN = Kernel(
     "Min(x: integer | floating; axis: axes, keepdims: bool)",
-    out=_not_of_nothing("min"),
+    out=_nonempty_rule("min"),
     op="min",
     doc="""The minimum over ``axis``; NaN where an element is NaN.
 
@@ -409,7 +413,7 @@ def min(
         raise unexpected(min, unknown)
     if initial is not None:
         return _with_initial("min", x, axis, keepdims, initial)
-    x, axis = _ordered("min", x, axis)
+    x, axis = _as_real("min", x, axis)
     return _convert.reduction(ALL if x.dtype is BOOL else MIN, x, axis, keepdims)
 
 
@@ -425,7 +429,7 @@ def reversed_order(x: Tensor) -> Tensor:
     return (-1 if x.dtype.kind == "i" else int(np.iinfo(x.dtype).max)) - x
 
 
-gradients(MIN, x=_shared)
+gradients(MIN, x=_share_among_ties)
 
 
 # --- products --------------------------------------------------------------------
@@ -507,7 +511,7 @@ def _product(x: Tensor, axis: int) -> Tensor:
 # --- logic -----------------------------------------------------------------------
 
 
-def _truth(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Shape]:
+def _as_bool(op: str, x: TensorLike, axis: Axis) -> tuple[Tensor, Shape]:
     x = creation.cast(_convert.numbers(op, x), BOOL)
     return x, axes(op, axis, len(x.shape))
 
@@ -551,7 +555,7 @@ def all(
     """
     if unknown:
         raise unexpected(all, unknown)
-    return _convert.reduction(ALL, *_truth("all", x, axis), keepdims)
+    return _convert.reduction(ALL, *_as_bool("all", x, axis), keepdims)
 
 
 decomposition(ALL, lambda x, axis, keepdims: ~(~x).any(axis=axis, keepdims=keepdims))
@@ -596,7 +600,7 @@ def any(
     """
     if unknown:
         raise unexpected(any, unknown)
-    return _convert.reduction(ANY, *_truth("any", x, axis), keepdims)
+    return _convert.reduction(ANY, *_as_bool("any", x, axis), keepdims)
 
 
 @decomposition(ANY)
@@ -637,7 +641,7 @@ def count_nonzero(
     """
     if unknown:
         raise unexpected(count_nonzero, unknown)
-    x, axis = _truth("count_nonzero", x, axis)
+    x, axis = _as_bool("count_nonzero", x, axis)
     keepdims = flag("count_nonzero", "keepdims", keepdims)
     return run(SUM, creation.cast(x, INT32), axis=axis, keepdims=keepdims)
 

@@ -55,13 +55,13 @@ __all__ = [
 # --- new shapes of the same elements ---------------------------------------------
 
 
-def _reshaped(x: Spec, *, shape: Shape) -> Spec:
+def _reshape_spec(x: Spec, *, shape: Shape) -> Spec:
     return Spec(geometry.reshaped(x.shape, shape), x.dtype)
 
 
 RESHAPE = Kernel(
     "Reshape(x; shape: shape)",
-    out=_reshaped,
+    out=_reshape_spec,
     op="reshape",
     doc="""The elements of ``x`` in row-major order, under another shape.""",
 )
@@ -113,7 +113,7 @@ def shaped(x: Tensor, sizes: Shape) -> Tensor:
     return x if x.shape == sizes else run(RESHAPE, x, shape=sizes)
 
 
-def _widened(input: Spec | Tensor, *, axis: int) -> Spec:
+def _expand_dims_spec(input: Spec | Tensor, *, axis: int) -> Spec:
     shape = input.shape
     check_axis("expand_dims", axis, len(shape) + 1)
     return Spec((*shape[:axis], 1, *shape[axis:]), input.dtype)
@@ -127,7 +127,7 @@ def check_axis(op: str, axis: int, rank: int) -> None:
 
 EXPAND_DIMS = Kernel(
     "ExpandDims(input; axis: new_axis)",
-    out=_widened,
+    out=_expand_dims_spec,
     op="expand_dims",
     doc="""The elements of ``input``, with a new axis ``axis`` of size 1.""",
 )
@@ -171,7 +171,7 @@ def expand_dims(x: TensorLike, /, axis: Ints = 0, **unknown: Unpack[Nothing]) ->
 
 @decomposition(EXPAND_DIMS)
 def _(input: Tensor, *, axis: int) -> Tensor:
-    return run(RESHAPE, input, shape=_widened(input, axis=axis).shape)
+    return run(RESHAPE, input, shape=_expand_dims_spec(input, axis=axis).shape)
 
 
 gradients(
@@ -223,13 +223,13 @@ def squeeze(
 # --- repeating -------------------------------------------------------------------
 
 
-def _repeated(x: Spec, *, shape: Shape) -> Spec:
+def _broadcast_spec(x: Spec, *, shape: Shape) -> Spec:
     return Spec(shape, _convert.check_broadcast("broadcast_to", "x", x, shape).dtype)
 
 
 BROADCAST_TO = Kernel(
     "BroadcastTo(x; shape: shape)",
-    out=_repeated,
+    out=_broadcast_spec,
     op="broadcast_to",
     doc="""``x``, repeated along new axes in front and along those of size 1.""",
 )
@@ -265,7 +265,7 @@ def broadcast_to(x: TensorLike, /, shape: Ints, **unknown: Unpack[Nothing]) -> T
 gradients(BROADCAST_TO, x=lambda dy, x_spec: reduce.sum_to(dy, x_spec.shape))
 
 
-def _tiled(x: Spec, *, repetitions: Shape) -> Spec:
+def _tile_spec(x: Spec, *, repetitions: Shape) -> Spec:
     if len(repetitions) != len(x.shape):
         rule = f"repetitions {repetitions} must be one number for each axis"
         raise misfit("tile", rule, x)
@@ -275,7 +275,7 @@ def _tiled(x: Spec, *, repetitions: Shape) -> Spec:
 
 TILE = Kernel(
     "Tile(x; repetitions: shape)",
-    out=_tiled,
+    out=_tile_spec,
     op="tile",
     doc="""``repetitions[i]`` copies of ``x``, 0 or more, end to end along axis i.""",
 )
@@ -325,27 +325,27 @@ def _(x: Tensor, *, repetitions: Shape) -> Tensor:
 # --- joining and cutting ---------------------------------------------------------
 
 
-def _with(shape: Shape, axis: int, *sizes: int) -> Shape:
+def _replace_axis(shape: Shape, axis: int, *sizes: int) -> Shape:
     """Return ``shape`` with one axis replaced by ``sizes``, none or several."""
     return shape[:axis] + sizes + shape[axis + 1 :]
 
 
-def _joined(*xs: Spec, axis: int) -> Spec:
-    _check_some("concat", xs)
+def _concat_spec(*xs: Spec, axis: int) -> Spec:
+    _check_not_empty("concat", xs)
     check_axis("concat", axis, len(xs[0].shape))
-    _check_alike(xs, axis)
+    _check_other_axes(xs, axis)
     size = sum(x.shape[axis] for x in xs)
-    return Spec(_with(xs[0].shape, axis, size), xs[0].dtype)
+    return Spec(_replace_axis(xs[0].shape, axis, size), xs[0].dtype)
 
 
-def _check_alike(xs: Sequence[Spec | Tensor], axis: int) -> None:
-    if len({(len(x.shape), _with(x.shape, axis)) for x in xs}) != 1:
+def _check_other_axes(xs: Sequence[Spec | Tensor], axis: int) -> None:
+    if len({(len(x.shape), _replace_axis(x.shape, axis)) for x in xs}) != 1:
         raise misfit("concat", f"shapes must agree outside axis {axis}", *xs)
 
 
 CONCAT = Kernel(
     "Concat(*xs; axis: axis)",
-    out=_joined,
+    out=_concat_spec,
     op="concat",
     doc="""One or more tensors ``xs``, joined end to end along ``axis``.""",
 )
@@ -380,45 +380,47 @@ def concat(
         flat = [run(RESHAPE, t, shape=(math.prod(t.shape),)) for t in tensors]
         return run(CONCAT, *flat, axis=0)
     axis = _axis("concat", axis, len(tensors[0].shape))
-    _check_alike(tensors, axis)
+    _check_other_axes(tensors, axis)
     return run(CONCAT, *tensors, axis=axis)
 
 
 def _several(op: str, xs: Sequence[TensorLike]) -> list[Tensor]:
     given = several(op, "xs", xs)
-    _check_some(op, given)
+    _check_not_empty(op, given)
     return _convert.promote_all(op, *given)
 
 
-def _check_some(op: str, xs: Sequence[object]) -> None:
+def _check_not_empty(op: str, xs: Sequence[object]) -> None:
     if not xs:
         raise ValueError(f"{op}: there is nothing to join; give at least one tensor")
 
 
-def _cut(dy: Tensor, xs_spec: tuple[Spec, ...], axis: int) -> tuple[Tensor, ...]:
+def _split_cotangent(
+    dy: Tensor, xs_spec: tuple[Spec, ...], axis: int
+) -> tuple[Tensor, ...]:
     sizes = tuple([x.shape[axis] for x in xs_spec])
     return run_many(SPLIT_V, dy, sizes=sizes, axis=axis)
 
 
-gradients(CONCAT, xs=_cut)
+gradients(CONCAT, xs=_split_cotangent)
 
 
-def _stacked(*xs: Spec, axis: int) -> Spec:
-    _check_some("stack", xs)
+def _stack_spec(*xs: Spec, axis: int) -> Spec:
+    _check_not_empty("stack", xs)
     shape = xs[0].shape
     check_axis("stack", axis, len(shape) + 1)
-    _check_equal(xs)
+    _check_equal_shapes(xs)
     return Spec((*shape[:axis], len(xs), *shape[axis:]), xs[0].dtype)
 
 
-def _check_equal(xs: Sequence[Spec | Tensor]) -> None:
+def _check_equal_shapes(xs: Sequence[Spec | Tensor]) -> None:
     if len({x.shape for x in xs}) != 1:
         raise misfit("stack", "shapes differ; use concat, or broadcast_to", *xs)
 
 
 PACK = Kernel(
     "Pack(*xs; axis: new_axis)",
-    out=_stacked,
+    out=_stack_spec,
     op="stack",
     doc="""``y[..., i, ...] = xs[i]``, where i counts along the new axis ``axis``.""",
 )
@@ -449,7 +451,7 @@ def stack(
     if unknown:
         raise unexpected(stack, unknown)
     tensors = _several("stack", xs)
-    _check_equal(tensors)
+    _check_equal_shapes(tensors)
     return run(PACK, *tensors, axis=_axis("stack", axis, len(tensors[0].shape) + 1))
 
 
@@ -461,20 +463,20 @@ def _(*xs: Tensor, axis: int) -> Tensor:
 gradients(PACK, xs=lambda dy, axis: run_many(UNPACK, dy, axis=axis))
 
 
-def _pieces(x: Spec, *, sizes: Shape, axis: int) -> tuple[Spec, ...]:
+def _split_spec(x: Spec, *, sizes: Shape, axis: int) -> tuple[Spec, ...]:
     check_axis("split", axis, len(x.shape))
     if sum(sizes) != x.shape[axis]:
-        raise _does_not_add_up(sizes, x.shape[axis])
-    return tuple(Spec(_with(x.shape, axis, size), x.dtype) for size in sizes)
+        raise _sizes_error(sizes, x.shape[axis])
+    return tuple(Spec(_replace_axis(x.shape, axis, size), x.dtype) for size in sizes)
 
 
-def _does_not_add_up(sizes: Shape, n: int) -> ValueError:
+def _sizes_error(sizes: Shape, n: int) -> ValueError:
     return ValueError(f"split: sizes {sizes} do not add up to {n}, the axis size")
 
 
 SPLIT_V: Kernel = Kernel(
     "SplitV(x; sizes: shape, axis: axis) -> *ys",
-    out=_pieces,
+    out=_split_spec,
     op="split",
     doc="""``x``, cut along ``axis`` into pieces of ``sizes``; a size may be 0.""",
 )
@@ -518,21 +520,21 @@ def split(
     rest = n - sum(size for size in given if size != -1)
     wanted = tuple(rest if size == -1 else size for size in given)
     if given.count(-1) > 1 or min(wanted, default=0) < 0 or sum(wanted) != n:
-        raise _does_not_add_up(given, n)
+        raise _sizes_error(given, n)
     return list(run_many(SPLIT_V, x, sizes=wanted, axis=axis))
 
 
 gradients(SPLIT_V, x=lambda dys, axis: run(CONCAT, *dys, axis=axis))
 
 
-def _rows(value: Spec, *, axis: int) -> tuple[Spec, ...]:
+def _unstack_spec(value: Spec, *, axis: int) -> tuple[Spec, ...]:
     check_axis("unstack", axis, len(value.shape))
-    return (Spec(_with(value.shape, axis), value.dtype),) * value.shape[axis]
+    return (Spec(_replace_axis(value.shape, axis), value.dtype),) * value.shape[axis]
 
 
 UNPACK: Kernel = Kernel(
     "Unpack(value; axis: axis) -> *ys",
-    out=_rows,
+    out=_unstack_spec,
     op="unstack",
     doc="""``ys[i] = value[..., i, ...]``, where i counts along ``axis``.""",
 )
@@ -571,7 +573,7 @@ gradients(UNPACK, value=lambda dys, axis: run(PACK, *dys, axis=axis))
 # --- orders of axes and elements -------------------------------------------------
 
 
-def _ordered(x: Spec, *, axes: Shape) -> Spec:
+def _permute_spec(x: Spec, *, axes: Shape) -> Spec:
     _check_order(axes, x)
     return Spec(tuple(x.shape[i] for i in axes), x.dtype)
 
@@ -583,7 +585,7 @@ def _check_order(axes: Shape, x: Spec | Tensor) -> None:
 
 TRANSPOSE = Kernel(
     "Transpose(x; axes: permutation)",
-    out=_ordered,
+    out=_permute_spec,
     op="permute_dims",
     doc="""The elements of ``x``; axis i of ``y`` is axis ``axes[i]`` of ``x``.""",
 )
@@ -621,23 +623,23 @@ def permute_dims(
     return run(TRANSPOSE, x, axes=order)
 
 
-def _transposed_back(dy: Tensor, axes: Shape) -> Tensor:
+def _permute_back(dy: Tensor, axes: Shape) -> Tensor:
     """Return ``dy`` with its axes permuted by the inverse of ``axes``."""
     back = sorted(range(len(axes)), key=axes.__getitem__)
     return run(TRANSPOSE, dy, axes=tuple(back))
 
 
-gradients(TRANSPOSE, x=_transposed_back)
+gradients(TRANSPOSE, x=_permute_back)
 
 
-def _flipped(x: Spec, *, axis: Shape) -> Spec:
+def _flip_spec(x: Spec, *, axis: Shape) -> Spec:
     reduced(x, axis=axis, keepdims=True)  # checks the axes
     return x
 
 
 REVERSE = Kernel(
     "Reverse(x; axis: axes)",
-    out=_flipped,
+    out=_flip_spec,
     op="flip",
     doc="""The elements of ``x`` in reverse order along each of the axes ``axis``.""",
 )

@@ -113,15 +113,15 @@ def copysign(a: TensorLike, b: TensorLike, /) -> Tensor:
     return run(COPY_SIGN, a, b)
 
 
-def _signed_alike(y: Tensor, a: Tensor, b: Tensor) -> Tensor:
+def _negate_where_signs_differ(y: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """Return ``y`` where ``a`` and ``b`` have the same sign bit, ``-y`` elsewhere."""
     return compare.where(compare.equal(run(SIGN_BIT, a), run(SIGN_BIT, b)), y, -y)
 
 
-decomposition(COPY_SIGN, lambda a, b: _signed_alike(a, a, b))
+decomposition(COPY_SIGN, lambda a, b: _negate_where_signs_differ(a, a, b))
 gradients(
     COPY_SIGN,
-    a=lambda dy, a, b: _signed_alike(dy, a, b),
+    a=lambda dy, a, b: _negate_where_signs_differ(dy, a, b),
     b=lambda dy, b_spec: creation.zeros(b_spec.shape, dtype=b_spec.dtype),
 )
 

@@ -122,24 +122,24 @@ def _quotient(rational: Rational, x: Tensor) -> Tensor:
     return quotient + offset
 
 
-def _reduced(x: Tensor) -> tuple[Tensor, Tensor]:
+def _offset_from_integer(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return ``x`` less the nearest integer, and whether the difference is 0."""
     nearest = unary.round(x)
     whole = compare.equal(x, nearest)
     return compare.where(whole, 0, x - nearest), whole
 
 
-def _sine(r: Tensor) -> Tensor:
+def _sin_pi(r: Tensor) -> Tensor:
     """Return ``sin(πr)``, accurate near 0."""
     return run(trigonometry.SIN, r * math.pi)
 
 
-def _cotangent(r: Tensor) -> Tensor:
+def _cot_pi(r: Tensor) -> Tensor:
     """Return ``cot(πr)`` for r from -0.5 to 0.5, also accurate near its zeros."""
-    return _sine(0.5 - unary.abs(r)) / _sine(r)
+    return _sin_pi(0.5 - unary.abs(r)) / _sin_pi(r)
 
 
-def _terms(x: Tensor, single: int, double: int) -> int:
+def _term_count(x: Tensor, single: int, double: int) -> int:
     """Return the number of series terms: ``double`` for float64, else ``single``."""
     return double if x.dtype.itemsize == 8 else single
 
@@ -240,9 +240,9 @@ def _(x: Tensor) -> Tensor:
     a = unary.abs(wide)
     small = a < 0.75
     value, log_part, factor = _log_gamma(a, small)
-    rest, whole = _reduced(wide)
+    rest, whole = _offset_from_integer(wide)
     # Γ(x) Γ(1 - x) sin(πx) = π
-    sine = unary.abs(_sine(rest)) * (1 / math.pi)
+    sine = unary.abs(_sin_pi(rest)) * (1 / math.pi)
     reflected = -unary.log(sine * factor) - log_part
     reflected = compare.where(whole, math.inf, reflected)
     y = compare.where(wide < 0, reflected, value)
@@ -266,7 +266,8 @@ def _log_gamma(a: Tensor, small: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     log = unary.log(compare.where(middle, compare.where(small, a, product), a))
     b = binary.maximum(a, ASYMPTOTIC_MIN)
     coefficients = [
-        BERNOULLI[k - 1] / (2 * k * (2 * k - 1)) for k in range(_terms(a, 3, 10), 0, -1)
+        BERNOULLI[k - 1] / (2 * k * (2 * k - 1))
+        for k in range(_term_count(a, 3, 10), 0, -1)
     ]
     u = 1 / b
     series = u * unary._polynomial(tuple(coefficients), u * u)
@@ -323,9 +324,9 @@ def _(x: Tensor) -> Tensor:
     small = a < 1
     value = _digamma(a, small)  # ψ(a), or ψ(1 + a) where a is small
     positive = compare.where(small, value - 1 / wide, value)
-    rest, whole = _reduced(wide)
+    rest, whole = _offset_from_integer(wide)
     value = compare.where(small, value, value + 1 / a)  # ψ(1 + a)
-    negative = compare.where(whole, math.nan, value - math.pi * _cotangent(rest))
+    negative = compare.where(whole, math.nan, value - math.pi * _cot_pi(rest))
     y = compare.where(wide < 0, negative, positive)
     return creation.cast(y, x.dtype)
 
@@ -344,13 +345,15 @@ def _digamma(a: Tensor, small: Tensor) -> Tensor:
     high, low = rationals.DIGAMMA_ROOT[a.dtype.itemsize]
     core = ((t - high) - low) * _piecewise(rationals.DIGAMMA, t)
     b = binary.maximum(a, ASYMPTOTIC_MIN)
-    coefficients = [BERNOULLI[k - 1] / (2 * k) for k in range(_terms(a, 3, 11), 0, -1)]
+    coefficients = [
+        BERNOULLI[k - 1] / (2 * k) for k in range(_term_count(a, 3, 11), 0, -1)
+    ]
     u = 1 / b
     series = u * u * unary._polynomial(tuple(coefficients), u * u)
     return compare.where(middle, core + total, unary.log(b) - 0.5 * u - series)
 
 
-MAX_ORDER = 30  # the gradient needs the factorial of 31, which float32 still holds
+MAX_ORDER = 30  # the factorials of this order and of the next one fit into float32
 
 
 def _check_order(n: int) -> int:
@@ -359,14 +362,14 @@ def _check_order(n: int) -> int:
     return n
 
 
-def _with_order(x: Spec, *, n: int) -> Spec:
+def _polygamma_spec(x: Spec, *, n: int) -> Spec:
     _check_order(n)
     return x
 
 
 POLYGAMMA = Kernel(
     "Polygamma(x: floating; n: size)",
-    out=_with_order,
+    out=_polygamma_spec,
     op="polygamma",
     doc=f"""The ``n``-th derivative of ``Digamma``, ``n`` from 1 to {MAX_ORDER}.
 
@@ -418,9 +421,9 @@ def _(x: Tensor, *, n: int) -> Tensor:
     below = wide < 0
     sign = 1 if n % 2 else -1
     value = _zeta(compare.where(below, 1 - wide, wide), n) * sign
-    rest, whole = _reduced(wide)
+    rest, whole = _offset_from_integer(wide)
     # The n-th derivative of ψ(1 - x) - ψ(x) = π·cot(πx).
-    pole = _cotangent_derivative(n, _cotangent(rest)) * math.pi ** (n + 1)
+    pole = _cot_derivative(n, _cot_pi(rest)) * math.pi ** (n + 1)
     negative = value * (-1) ** n - pole
     at_pole = math.inf if n % 2 else math.nan
     negative = compare.where(whole, at_pole, negative)
@@ -446,7 +449,7 @@ def _zeta(x: Tensor, n: int) -> Tensor:
         total = total + binary.pow((x + k) * scale, -s)
     y = x + shift
     coefficients = []
-    for k in range(1, _terms(x, 4, 10) + 1):
+    for k in range(1, _term_count(x, 4, 10) + 1):
         factor = math.prod(range(s, s + 2 * k - 1)) / math.factorial(2 * k)
         coefficients.append(BERNOULLI[k - 1] * factor)
     u = 1 / y
@@ -456,7 +459,7 @@ def _zeta(x: Tensor, n: int) -> Tensor:
     return compare.where(far, total * (factorial / unit**s), total * float(factorial))
 
 
-def _cotangent_derivative(n: int, c: Tensor) -> Tensor:
+def _cot_derivative(n: int, c: Tensor) -> Tensor:
     """Return the ``n``-th derivative of the cotangent as a polynomial of its value.
 
     The polynomial has only odd powers if ``n`` is even, and only even ones otherwise.

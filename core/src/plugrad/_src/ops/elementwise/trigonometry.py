@@ -57,17 +57,19 @@ _elementwise = partial(Kernel, out=same)
 _Rule = Callable[[Tensor, Tensor, Tensor], Pair]
 
 
-def _inverse(kernel: Kernel, rule: _Rule, real: Callable[[Tensor], Tensor]) -> None:
+def _decompose_inverse(
+    kernel: Kernel, rule: _Rule, real: Callable[[Tensor], Tensor]
+) -> None:
     """Register a decomposition: ``rule`` for complex numbers, ``real`` for real ones.
 
-    The arguments of ``rule`` are what ``_bounded`` returns; it returns both parts of
-    the result.
+    The arguments of ``rule`` are the results of ``_finite_parts``; it returns both
+    parts of the result.
     """
 
     @decomposition(kernel)
     def _(x: Tensor) -> Tensor:
         if x.dtype.kind == "c":
-            return run(complexes.COMPLEX, *rule(*_bounded(x)))
+            return run(complexes.COMPLEX, *rule(*_finite_parts(x)))
         return real(x)
 
 
@@ -75,7 +77,7 @@ def _root(x: Tensor, y: Tensor) -> Pair:
     return complexes.parts(run(unary.SQRT, run(complexes.COMPLEX, x, y)))
 
 
-def _bounded(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _finite_parts(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return finite stand-ins for both parts, and inf where a part is infinite, else 1.
 
     An infinite part becomes a huge number, and a finite part next to it becomes 0, so
@@ -101,28 +103,30 @@ def _where_zero(x: Tensor, exact: float | Tensor, y: Tensor) -> Tensor:
     return compare.where(compare.equal(x, 0), exact, y)
 
 
-def _grown(x: Tensor, growth: Tensor, like: Tensor) -> Tensor:
+def _asinh_or_infinite(x: Tensor, growth: Tensor, like: Tensor) -> Tensor:
     """Return ``asinh(x)``; where a part is infinite, inf with the sign of ``like``."""
-    return compare.where(growth > 1, _signed(growth, like), run(ASINH, x))
+    return compare.where(growth > 1, _with_sign(growth, like), run(ASINH, x))
 
 
 def _asin(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
     (a, b) = _root(1 - x, -y)
     (c, d) = _root(1 + x, y)
     real = run(binary.ATAN2, x, a * c - b * d)
-    return _where_zero(x, x, real), _grown(a * d - b * c, growth, y)
+    return _where_zero(x, x, real), _asinh_or_infinite(a * d - b * c, growth, y)
 
 
 def _acos(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
     (a, b) = _root(1 - x, -y)
     (c, d) = _root(1 + x, y)
     real = run(binary.ATAN2, a, c) * 2
-    return _where_zero(x, math.pi / 2, real), _grown(b * c - a * d, growth, -y)
+    return _where_zero(x, math.pi / 2, real), _asinh_or_infinite(
+        b * c - a * d, growth, -y
+    )
 
 
 def _acosh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:  # ±i acos(z)
     u, v = _acos(x, y, growth)
-    return unary.abs(v), _signed(u, y)
+    return unary.abs(v), _with_sign(u, y)
 
 
 def _atanh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
@@ -136,7 +140,7 @@ def _atanh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
     real = compare.where(growth > 1, 0, _where_zero(x, 0, real))
     imag = run(binary.ATAN2, b * 2, (1 - a) * (1 + a) - b * b) * 0.5
     imag = compare.where(b >= _huge(x), math.pi / 2, imag)
-    return _signed(real, x), _signed(imag, y)
+    return _with_sign(real, x), _with_sign(imag, y)
 
 
 def _asinh(x: Tensor, y: Tensor, growth: Tensor) -> Pair:  # i asin(-iz)
@@ -149,18 +153,18 @@ def _atan(x: Tensor, y: Tensor, growth: Tensor) -> Pair:  # -i atanh(iz)
     return v, -u
 
 
-def _signed(size: Tensor, x: Tensor) -> Tensor:
+def _with_sign(size: Tensor, x: Tensor) -> Tensor:
     """Return ``size`` with the sign bit of ``x``, which may be a zero."""
     return compare.where(run(SIGN_BIT, x), -size, size)
 
 
-def _turned(z: Tensor) -> Tensor:
+def _times_i(z: Tensor) -> Tensor:
     """Return ``i·z``; a complex product would turn infinities into NaN."""
     x, y = complexes.parts(z)
     return run(complexes.COMPLEX, -y, x)
 
 
-def _turned_back(z: Tensor) -> Tensor:
+def _times_minus_i(z: Tensor) -> Tensor:
     """Return ``-i·z``."""
     x, y = complexes.parts(z)
     return run(complexes.COMPLEX, y, -x)
@@ -267,7 +271,7 @@ def tan(x: TensorLike, /) -> Tensor:
 @decomposition(TAN)
 def _(x: Tensor) -> Tensor:
     if x.dtype.kind == "c":  # sin and cos overflow
-        return _turned_back(run(TANH, _turned(x)))
+        return _times_minus_i(run(TANH, _times_i(x)))
     return run(SIN, x) / run(COS, x)
 
 
@@ -307,7 +311,9 @@ def asin(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(ASIN, x)
 
 
-_inverse(ASIN, _asin, lambda x: binary.atan2(x, unary.sqrt((1 - x) * (1 + x))))
+_decompose_inverse(
+    ASIN, _asin, lambda x: binary.atan2(x, unary.sqrt((1 - x) * (1 + x)))
+)
 
 
 def _one_less_square(x: Tensor) -> Tensor:
@@ -353,7 +359,9 @@ def acos(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(ACOS, x)
 
 
-_inverse(ACOS, _acos, lambda x: binary.atan2(unary.sqrt((1 - x) * (1 + x)), x))
+_decompose_inverse(
+    ACOS, _acos, lambda x: binary.atan2(unary.sqrt((1 - x) * (1 + x)), x)
+)
 gradients(ACOS, x=lambda dy, x: unary.chain(-dy, unary.rsqrt(_one_less_square(x))))
 
 
@@ -390,13 +398,13 @@ def atan(x: TensorLike, /) -> Tensor:
     return _convert.floating_unary(ATAN, x)
 
 
-_inverse(ATAN, _atan, lambda x: binary.atan2(x, 1))
+_decompose_inverse(ATAN, _atan, lambda x: binary.atan2(x, 1))
 
 
 def _root_of_one_more(x: Tensor) -> Tensor:
     """Return ``√(x² + 1)`` of real numbers, without overflow."""
     a = unary.abs(x)
-    near = binary.minimum(a, _far(x))
+    near = binary.minimum(a, _far_threshold(x))
     return binary.maximum(run(unary.SQRT, near * near + 1), a)
 
 
@@ -420,7 +428,7 @@ gradients(ATAN, x=_atan_gradient)
 # --- hyperbolic functions --------------------------------------------------------
 
 
-def _far(x: Tensor) -> float:
+def _far_threshold(x: Tensor) -> float:
     """Return a number with a finite square that adding 1 does not change."""
     return 1e9 if x.dtype.itemsize > 2 else 200.0
 
@@ -468,7 +476,7 @@ def sinh(x: TensorLike, /) -> Tensor:
 @decomposition(SINH)
 def _(x: Tensor) -> Tensor:
     if x.dtype.kind == "c":
-        return _turned_back(run(SIN, _turned(x)))
+        return _times_minus_i(run(SIN, _times_i(x)))
     small = (run(unary.EXPM1, x) - run(unary.EXPM1, -x)) * 0.5
     size = unary.abs(x)
     half = _half_of_exp(size)
@@ -508,7 +516,7 @@ def cosh(x: TensorLike, /) -> Tensor:
 @decomposition(COSH)
 def _(x: Tensor) -> Tensor:
     if x.dtype.kind == "c":
-        return run(COS, _turned(x))
+        return run(COS, _times_i(x))
     half = _half_of_exp(unary.abs(x))
     return half + 0.25 / half
 
@@ -619,10 +627,10 @@ def _real_asinh(x: Tensor) -> Tensor:
     a = unary.abs(x)
     near = run(unary.LOG1P, a + a * a / (1 + unary.sqrt(a * a + 1)))
     far = run(unary.LOG, a) + math.log(2)
-    return unary.odd_extension(x, compare.where(a < _far(x), near, far))
+    return unary.odd_extension(x, compare.where(a < _far_threshold(x), near, far))
 
 
-_inverse(ASINH, _asinh, _real_asinh)
+_decompose_inverse(ASINH, _asinh, _real_asinh)
 
 
 def _asinh_gradient(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -670,10 +678,10 @@ def acosh(x: TensorLike, /) -> Tensor:
 def _real_acosh(x: Tensor) -> Tensor:
     t = x - 1
     near = run(unary.LOG1P, t + unary.sqrt(t) * unary.sqrt(t + 2))
-    return compare.where(x > _far(x), run(unary.LOG, x) + math.log(2), near)
+    return compare.where(x > _far_threshold(x), run(unary.LOG, x) + math.log(2), near)
 
 
-_inverse(ACOSH, _acosh, _real_acosh)
+_decompose_inverse(ACOSH, _acosh, _real_acosh)
 
 
 def _acosh_gradient(dy: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -723,5 +731,5 @@ def _real_atanh(x: Tensor) -> Tensor:
     return unary.odd_extension(x, run(unary.LOG1P, 2 * a / (1 - a)) * 0.5)
 
 
-_inverse(ATANH, _atanh, _real_atanh)
+_decompose_inverse(ATANH, _atanh, _real_atanh)
 gradients(ATANH, x=lambda dy, x: unary.chain_inverse(dy, _one_less_square(x)))

@@ -1,11 +1,11 @@
-"""Reading images between pixels: for ``crop_and_resize`` and ``transform``.
+"""Sampling of images between pixels, for ``crop_and_resize`` and ``transform``.
 
-Both compute a grid of coordinates from tensors and read images there; all else is
-shared. At a pixel's center no other pixel contributes to the value, and the derivative
-in the coordinate is that towards the next pixel.
+Both ops compute a grid of coordinates from tensors, and share the rest: sampling images
+at these coordinates. At the center of a pixel no other pixel contributes to the value,
+and the derivative with respect to the coordinate is the one towards the next pixel.
 
-Map: ``Grid``; ``sampled`` and its derivatives, ``to_image`` and ``to_places``; grids of
-boxes, and of transforms, with their derivatives.
+Map: ``Grid``; ``sampled`` and its gradients, ``to_image`` and ``to_places``; grids of
+boxes and of transforms, with their gradients.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Grid(NamedTuple):
     Attributes:
         sizes: The shape of the images, ``[batch, height, width, channels]``.
         batch: The index of the image.
-        y, x: The coordinates, in pixels; 0 unless ``seen``.
-        seen: Whether there is a pixel to read; other elements are filled.
-        edge: What surrounds the image: nothing ("clamp"), one pixel of the fill value
-            ("pad"), the opposite side ("wrap").
+        y, x: The coordinates, in pixels; 0 where ``seen`` is False.
+        seen: Whether a pixel is read; other elements get the fill value.
+        edge: What surrounds the image: nothing ("clamp"), a border of one pixel with
+            the fill value ("pad"), or the opposite side of the image ("wrap").
 
     """
 
@@ -58,9 +58,9 @@ class Grid(NamedTuple):
 
 
 def arguments(op: str, image: TensorLike, places: TensorLike) -> tuple[Tensor, Tensor]:
-    """Return images, after a check of their shape, and coordinates.
+    """Check and convert images and coordinates to floating tensors.
 
-    The dtype of the coordinates is that of the image, but at least float32.
+    Coordinates have the promoted dtype of both, but at least float32.
     """
     image, places = (_convert.floating(op, x, "f") for x in (image, places))
     check_image(op, image)
@@ -69,14 +69,14 @@ def arguments(op: str, image: TensorLike, places: TensorLike) -> tuple[Tensor, T
 
 
 def check_image(op: str, image: Shaped) -> None:
-    """Raise unless the shape is that of images with pixels."""
+    """Raise unless ``image`` has four axes and at least one pixel."""
     if len(image.shape) != 4 or 0 in image.shape[1:3]:
         rule = "image must be [batch, height, width, channels] and have pixels"
         raise misfit(op, rule, image)
 
 
 def constant(values: Any, dtype: DType) -> Tensor:
-    """Return a constant that is known on the host as a tensor."""
+    """Return host values as a tensor."""
     return _convert.asarray(np.asarray(values, dtype), copy=False)
 
 
@@ -87,9 +87,9 @@ def sampled(image: Tensor, grid: Grid, method: str, fill: Any) -> Tensor:
     """Return the images at the coordinates, ``[n, rows, columns, channels]``."""
     read = _reader(image, grid, fill)
     if method == "nearest":
-        y = read(*_near(grid))
+        y = read(*_nearest(grid))
     else:
-        (y0, y1, down), (x0, x1, right) = _around(grid)
+        (y0, y1, down), (x0, x1, right) = _neighbours(grid)
         down, right = (_column(t, image.dtype) for t in (down, right))
         top = _mix(read(y0, x0), read(y0, x1), right)
         y = _mix(top, _mix(read(y1, x0), read(y1, x1), right), down)
@@ -97,18 +97,18 @@ def sampled(image: Tensor, grid: Grid, method: str, fill: Any) -> Tensor:
 
 
 def to_image(dy: Tensor, grid: Grid, method: str) -> Tensor:
-    """Return the cotangent of the images."""
+    """Return the gradient of ``sampled`` with respect to the images."""
     if method == "nearest":
-        parts = [(*_near(grid), dy)]
+        parts = [(*_nearest(grid), dy)]
     else:
-        (y0, y1, down), (x0, x1, right) = _around(grid, slope=True)
+        (y0, y1, down), (x0, x1, right) = _neighbours(grid, slope=True)
         parts = [
             (i, j, dy * _column(p * q, dy.dtype))
             for i, p in ((y0, 1 - down), (y1, down))
             for j, q in ((x0, 1 - right), (x1, right))
         ]
-    b, h, w, c = _wide(grid)
-    ids = [compare.where(grid.seen, _numbers(grid, i, j), -1) for i, j, _ in parts]
+    b, h, w, c = _bordered_shape(grid)
+    ids = [compare.where(grid.seen, _flat_indices(grid, i, j), -1) for i, j, _ in parts]
     to = shape.concat(ids, axis=None)  # -1 is dropped
     rows = shape.concat([part for _, _, part in parts], axis=None)
     rows = shape.reshape(rows, (*to.shape, c))
@@ -120,9 +120,9 @@ def to_image(dy: Tensor, grid: Grid, method: str) -> Tensor:
 def to_places(
     dy: Tensor, image: Tensor, grid: Grid, fill: Any
 ) -> tuple[Tensor, Tensor]:
-    """Return the cotangents of ``grid.y`` and ``grid.x``, of linear interpolation."""
+    """Return the gradients of bilinear sampling for ``grid.y`` and ``grid.x``."""
     read = _reader(image, grid, fill)
-    (y0, y1, down), (x0, x1, right) = _around(grid, slope=True)
+    (y0, y1, down), (x0, x1, right) = _neighbours(grid, slope=True)
     corners = (read(i, j) for i in (y0, y1) for j in (x0, x1))
     sums = (reduce.sum(dy * v, axis=-1) for v in corners)
     a, b, c, d = (creation.cast(v, grid.y.dtype) for v in sums)
@@ -131,8 +131,8 @@ def to_places(
     return compare.where(grid.seen, to_y, 0), compare.where(grid.seen, to_x, 0)
 
 
-def _wide(grid: Grid) -> Shape:
-    """Return the shape of the images with the pixels added around them."""
+def _bordered_shape(grid: Grid) -> Shape:
+    """Return the shape of the images, including the border."""
     b, h, w, c = grid.sizes
     return b, h + 2 * grid.rim, w + 2 * grid.rim, c
 
@@ -145,29 +145,32 @@ def _reader(image: Tensor, grid: Grid, fill: Any) -> Callable[[Tensor, Tensor], 
     pixels = shape.reshape(image, (math.prod(lead), c))
 
     def read(row: Tensor, column: Tensor) -> Tensor:
-        at = _numbers(grid, row, column)
+        at = _flat_indices(grid, row, column)
         return run(gather.GATHER_V2, pixels, at, axis=0, batch_dims=0)
 
     return read
 
 
-def _numbers(grid: Grid, row: Tensor, column: Tensor) -> Tensor:
-    """Return the indices of pixels in all images, flattened."""
-    _, h, w, _ = _wide(grid)
+def _flat_indices(grid: Grid, row: Tensor, column: Tensor) -> Tensor:
+    """Return the indices of pixels in the flattened images."""
+    _, h, w, _ = _bordered_shape(grid)
     return (creation.cast(grid.batch, row.dtype) * h + row) * w + column
 
 
 def _index(v: Tensor, grid: Grid) -> Tensor:
-    """Return whole coordinates as indices, wide enough for all images."""
-    many = math.prod(_wide(grid)[:3]) >= 2**31
+    """Return whole coordinates as indices, in a dtype wide enough for all images."""
+    many = math.prod(_bordered_shape(grid)[:3]) >= 2**31
     at = creation.cast(v, _convert.INT64 if many else INT32)
     return at + 1 if grid.rim else at
 
 
-def _around(grid: Grid, *, slope: bool = False) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Return for y and x the pixels before and after, and the weight of the latter.
+def _neighbours(
+    grid: Grid, *, slope: bool = False
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Return the pixels before and after y and x, and the weight of the latter.
 
-    With ``slope`` the last pixel, too, has a pixel after it, if the image has two.
+    With ``slope``, a coordinate on the last pixel lies between the last two pixels, so
+    that it has a derivative.
     """
     found = []
     for v, size in zip((grid.y, grid.x), grid.sizes[1:3], strict=True):
@@ -175,18 +178,18 @@ def _around(grid: Grid, *, slope: bool = False) -> list[tuple[Tensor, Tensor, Te
         if grid.edge == "clamp" and slope:
             low = low.minimum(max(size - 2, 0))
         before = _index(low, grid)
-        behind = before + 1
+        after = before + 1
         if grid.edge == "clamp":
-            behind = behind.minimum(size - 1)
-        elif grid.edge == "wrap":  # behind the last pixel is the first
-            behind = compare.where(compare.equal(behind, size), 0, behind)
-        found.append((before, behind, v - low))
+            after = after.minimum(size - 1)
+        elif grid.edge == "wrap":  # the first pixel follows the last one
+            after = compare.where(compare.equal(after, size), 0, after)
+        found.append((before, after, v - low))
     return found
 
 
-def _near(grid: Grid) -> list[Tensor]:
+def _nearest(grid: Grid) -> list[Tensor]:
     """Return the nearest pixels, along both axes; halves round up."""
-    return [compare.where(share < 0.5, a, b) for a, b, share in _around(grid)]
+    return [compare.where(share < 0.5, a, b) for a, b, share in _neighbours(grid)]
 
 
 def _column(v: Tensor, dtype: DType) -> Tensor:
@@ -197,7 +200,7 @@ def _mix(a: Tensor, b: Tensor, share: Tensor) -> Tensor:
     return compare.where(compare.equal(share, 0), a, a * (1 - share) + b * share)
 
 
-def _on(v: Tensor, size: int) -> Tensor:
+def _is_on_image(v: Tensor, size: int) -> Tensor:
     """Return whether a coordinate is on the image; NaN is not."""
     return compare.logical_and(v >= 0, v <= size - 1)
 
@@ -205,8 +208,11 @@ def _on(v: Tensor, size: int) -> Tensor:
 # --- boxes -----------------------------------------------------------------------
 
 
-def _shares(count: int) -> tuple[Any, int]:
-    """Return the weights of start and end of a box at each step, and both stacked."""
+def _step_weights(count: int) -> tuple[Any, int]:
+    """Return the weights of the start and the end of a box at each step, and their sum.
+
+    The sum is the same at each step.
+    """
     if count == 1:
         return np.array([[1], [1]]), 2
     back = np.arange(count)
@@ -216,31 +222,31 @@ def _shares(count: int) -> tuple[Any, int]:
 def box_grid(image: Shaped, boxes: Tensor, box_ind: Tensor, size: Shape) -> Grid:
     """Return the coordinates of ``crop_and_resize``: from edge to edge of each box.
 
-    The first step is at the first edge and the last one at the last, without rounding
-    if these are 0 and 1; a single step is in the middle.
+    The first step is at the first edge and the last step at the last edge, without
+    rounding if the edges are 0 and 1; a single step is in the middle.
     """
     sizes = image.shape
     k = boxes.shape[0]
     places = []
     for axis, count in enumerate(size):
         start, end = (slicing.along(boxes, 1, axis + i, 1) for i in (0, 2))
-        shares, whole = _shares(count)
+        shares, whole = _step_weights(count)
         front, back = (constant(row, boxes.dtype) for row in shares)
         v = (start * front + end * back) * (sizes[axis + 1] - 1) / whole
         places.append(shape.reshape(v, (k, 1, count) if axis else (k, count, 1)))
     y, x = places
-    seen = compare.logical_and(_on(y, sizes[1]), _on(x, sizes[2]))
+    seen = compare.logical_and(_is_on_image(y, sizes[1]), _is_on_image(x, sizes[2]))
     y = compare.where(seen, y, 0)
     x = compare.where(seen, x, 0)
     return Grid(sizes, shape.reshape(box_ind, (k, 1, 1)), y, x, seen, "clamp")
 
 
 def to_boxes(to_y: Tensor, to_x: Tensor, grid: Grid) -> Tensor:
-    """Return the cotangent of the boxes."""
+    """Return the gradient with respect to the boxes."""
     sums = reduce.sum(to_y, axis=2), reduce.sum(to_x, axis=1)
     found = []
     for dv, size, count in zip(sums, grid.sizes[1:3], to_y.shape[1:], strict=True):
-        shares, whole = _shares(count)
+        shares, whole = _step_weights(count)
         slopes = shares.T * ((size - 1) / whole)
         found.append(dv @ constant(slopes, dv.dtype))
     boxes = shape.stack(found, axis=2)  # [k, start and end, y and x]
@@ -250,7 +256,7 @@ def to_boxes(to_y: Tensor, to_x: Tensor, grid: Grid) -> Tensor:
 # --- transforms ------------------------------------------------------------------
 
 
-def _projected(transforms: Tensor, output_shape: Shape) -> tuple[Tensor, ...]:
+def _project(transforms: Tensor, output_shape: Shape) -> tuple[Tensor, ...]:
     """Return x, y and the divisor of both for each pixel of the output."""
     rows, columns = output_shape
     x = constant(np.arange(columns), transforms.dtype)
@@ -262,10 +268,10 @@ def _projected(transforms: Tensor, output_shape: Shape) -> tuple[Tensor, ...]:
     return lines[0] / divisor, lines[1] / divisor, divisor
 
 
-def _folded(v: Tensor, size: int, mode: str) -> tuple[Tensor, Tensor | None]:
-    """Return coordinates mapped into the image, and their slope in ``v`` unless 1."""
+def _fold(v: Tensor, size: int, mode: str) -> tuple[Tensor, Tensor | None]:
+    """Return coordinates mapped into the image, and their derivative; None is 1."""
     if mode == "wrap":
-        v = v % size  # which may be rounded up to size
+        v = v % size  # may be rounded up to size
         return compare.where(compare.equal(v, size), 0, v), None
     slope = None
     if mode == "reflect":
@@ -273,21 +279,21 @@ def _folded(v: Tensor, size: int, mode: str) -> tuple[Tensor, Tensor | None]:
         other = 2 * size - 1 - v
         slope = compare.where(v < other, 1, creation.full_like(v, -1))
         v = v.minimum(other)
-    inside = creation.cast(_on(v, size), v.dtype)
+    inside = creation.cast(_is_on_image(v, size), v.dtype)
     v = v.maximum(0).minimum(size - 1)
     return v, inside if slope is None else slope * inside
 
 
 def transform_grid(image: Shaped, transforms: Tensor, mode: str, size: Shape) -> Grid:
-    """Return the coordinates of ``transform``; those not finite are not ``seen``."""
+    """Return the coordinates of ``transform``; only finite ones are ``seen``."""
     b, h, w, _ = image.shape
-    x, y, _ = _projected(transforms, size)
+    x, y, _ = _project(transforms, size)
     if mode == "constant":
         inside = [compare.logical_and(v > -1, v < n) for v, n in ((y, h), (x, w))]
     else:
         inside = [v.isfinite() for v in (y, x)]
-        (y, _) = _folded(y, h, mode)
-        (x, _) = _folded(x, w, mode)
+        (y, _) = _fold(y, h, mode)
+        (x, _) = _fold(x, w, mode)
     seen = compare.logical_and(*inside)
     y = compare.where(seen, y, 0)
     x = compare.where(seen, x, 0)
@@ -299,19 +305,19 @@ def transform_grid(image: Shaped, transforms: Tensor, mode: str, size: Shape) ->
 def to_transforms(
     to_y: Tensor, to_x: Tensor, transforms: Tensor, grid: Grid, fill_mode: str
 ) -> Tensor:
-    """Return the cotangent of the transforms.
+    """Return the gradient with respect to the transforms.
 
-    As matrices of 3 x 3 with 1 as the last entry: the cotangent of each line times the
-    pixels.
+    A transform is a 3 x 3 matrix whose last entry is 1. The gradient of each row is the
+    sum of its cotangents times the pixel coordinates (x, y, 1).
     """
     n, rows, columns = to_x.shape
-    *lines, divisor = _projected(transforms, (rows, columns))
+    *lines, divisor = _project(transforms, (rows, columns))
     divisor = compare.where(grid.seen, divisor, 1)
     found = []
     total = creation.zeros_like(to_x)
     for dv, v, size in zip((to_x, to_y), lines, grid.sizes[2:0:-1], strict=True):
         v = compare.where(grid.seen, v, 0)
-        slope = None if grid.rim else _folded(v, size, fill_mode)[1]
+        slope = None if grid.rim else _fold(v, size, fill_mode)[1]
         dv = (dv if slope is None else dv * slope) / divisor
         found.append(dv)
         total = total - dv * v

@@ -1,8 +1,8 @@
 """Non-maximum suppression of boxes. The ops are in the namespace ``image``.
 
-Kernels: ``NonMaxSuppressionV3 V4 V5``. None has a decomposition: each box depends on
-those that were selected before it, which would be thousands of small kernels. Where a
-backend has no kernel function, the loop runs on the host.
+Kernels: ``NonMaxSuppressionV3 V4 V5``. None has a decomposition: the selection of each
+box depends on those selected before it, which would need thousands of small kernels. A
+backend without these kernels falls back to its host.
 """
 
 from __future__ import annotations
@@ -36,57 +36,60 @@ def _check(op: str, boxes: Shaped, scores: Shaped, iou: float, score: float) -> 
         raise ValueError(f"{op}: score_threshold {score} must be a number")
 
 
-def _deviation(op: str, sigma: float) -> float:
+def _checked_sigma(op: str, sigma: float) -> float:
     if not sigma >= 0:
         raise ValueError(f"{op}: soft_nms_sigma must not be negative, got {sigma}")
     return sigma
 
 
-def _chosen(boxes: Spec, scores: Spec, **how: float) -> None:
+def _check_v3(boxes: Spec, scores: Spec, **how: float) -> None:
     op = "image.non_max_suppression"
     _check(op, boxes, scores, how["iou_threshold"], how["score_threshold"])
 
 
-def _padded(
+def _padded_specs(
     boxes: Spec, scores: Spec, *, max_output_size: int, **how: float
 ) -> tuple[Spec, Spec]:
-    _chosen(boxes, scores, **how)
+    _check_v3(boxes, scores, **how)
     return Spec((max_output_size,), INT32), Spec((), INT32)
 
 
-def _scored(boxes: Spec, scores: Spec, *, soft_nms_sigma: float, **how: float) -> None:
-    _chosen(boxes, scores, **how)
-    _deviation("image.non_max_suppression_with_score", soft_nms_sigma)
+def _check_v5(
+    boxes: Spec, scores: Spec, *, soft_nms_sigma: float, **how: float
+) -> None:
+    _check_v3(boxes, scores, **how)
+    _checked_sigma("image.non_max_suppression_with_score", soft_nms_sigma)
 
 
 NON_MAX_SUPPRESSION_V3 = Kernel(
     f"NonMaxSuppressionV3({_BOX_INPUTS}) -> indices",
-    out=_chosen,
+    out=_check_v3,
     op="image.non_max_suppression",
     doc="""The indices of at most ``max_output_size`` boxes, int32, by descending score.
 
-    Candidates have a score above ``score_threshold``, which NaN is not. The best is
-    selected, of equal ones the first. All boxes whose overlap with it, intersection
-    over union, is ``iou_threshold`` or more are dropped, and so on. The overlap of a
-    box without area, or with NaN, is 0. Corners and areas are float64.""",
+    Candidates are the boxes with a score above ``score_threshold``; NaN is not above
+    it. The candidate with the highest score is selected; of equal scores, the first.
+    All boxes whose overlap with it, intersection over union, is at least
+    ``iou_threshold`` are dropped, and the selection is repeated. A box without area, or
+    with NaN, has the overlap 0. Corners and areas are computed in float64.""",
 )
 NON_MAX_SUPPRESSION_V4 = Kernel(
     f"NonMaxSuppressionV4({_BOX_INPUTS}) -> indices, count",
-    out=_padded,
+    out=_padded_specs,
     op="image.non_max_suppression_padded",
     doc="""The indices of ``NonMaxSuppressionV3``, then zeros, and their number.""",
 )
 NON_MAX_SUPPRESSION_V5 = Kernel(
     f"NonMaxSuppressionV5({_BOX_INPUTS}, soft_nms_sigma: float) "
     "-> indices, selected_scores",
-    out=_scored,
+    out=_check_v5,
     op="image.non_max_suppression_with_score",
     doc="""The indices of ``NonMaxSuppressionV3``, and the scores of these boxes.
 
-    If sigma is not 0, each selected box multiplies the scores of the others by
-    ``exp(-iou² / (2·sigma))``, in float64. Those no longer above ``score_threshold``
-    are dropped, and the best is the one with the largest new score, which is
-    returned.""",
+    If ``soft_nms_sigma`` is not 0, each selected box multiplies the scores of the
+    others by ``exp(-iou² / (2·sigma))``, in float64. Boxes whose new score is not above
+    ``score_threshold`` are dropped. New scores decide which box is selected next, and
+    are returned.""",
 )
 
 
@@ -100,11 +103,11 @@ def non_max_suppression(
     score_threshold: float = -math.inf,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the indices of the boxes to keep: the best ones that do not overlap much.
+    """Return the indices of boxes with high scores that do not overlap much.
 
-    The box with the highest score is selected (of equal scores the first one), all
-    boxes that overlap it by ``iou_threshold`` or more are dropped, and so on with the
-    rest.
+    The box with the highest score is selected (of equal scores, the first one), and all
+    boxes that overlap it by ``iou_threshold`` or more are dropped. This is repeated
+    with the remaining boxes.
 
     Args:
         boxes: ``[n, 4]``, rows of (y1, x1, y2, x2): any two opposite corners of each
@@ -114,8 +117,8 @@ def non_max_suppression(
         iou_threshold: The overlap at which a box is dropped, from 0 to 1: the
             intersection of two boxes divided by their union. A box without area, or
             with NaN, overlaps nothing.
-        score_threshold: Boxes are left out unless their score is above it. A score of
-            NaN never is.
+        score_threshold: Boxes are ignored unless their score is above this number. NaN
+            is never above it.
 
     Returns:
         int32 indices, ``[at most max_output_size]``, by descending score.
@@ -137,7 +140,9 @@ def non_max_suppression(
     if unknown:
         raise unexpected(non_max_suppression, unknown)
     op = "image.non_max_suppression"
-    given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
+    given = _checked_arguments(
+        op, boxes, scores, max_output_size, iou_threshold, score_threshold
+    )
     return run(NON_MAX_SUPPRESSION_V3, *given[:2], **given[2])
 
 
@@ -156,16 +161,16 @@ def non_max_suppression_with_score(
 
     With ``soft_nms_sigma``, each selected box multiplies the scores of the others by
     ``exp(-iou² / (2·sigma))``, where iou is their overlap. Boxes that overlap it by
-    ``iou_threshold`` or more are dropped all the same. The scores have a gradient only
-    if sigma is 0.
+    ``iou_threshold`` or more are still dropped. The scores have a gradient only if
+    sigma is 0.
 
     Args:
         boxes: ``[n, 4]``, as in ``non_max_suppression``.
         scores: ``[n]``, real numbers.
         max_output_size: The largest number of boxes to select.
         iou_threshold: The overlap at which a box is dropped, from 0 to 1.
-        score_threshold: Boxes are left out unless their score, which may have been
-            lowered, is above it.
+        score_threshold: Boxes are ignored unless their score, which may have been
+            lowered, is above this number.
         soft_nms_sigma: The width of the decay, 0 or more; 0 does not lower scores.
 
     Returns:
@@ -191,8 +196,10 @@ def non_max_suppression_with_score(
     if unknown:
         raise unexpected(non_max_suppression_with_score, unknown)
     op = "image.non_max_suppression_with_score"
-    given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
-    sigma = _deviation(op, float(real(op, "soft_nms_sigma", soft_nms_sigma)))
+    given = _checked_arguments(
+        op, boxes, scores, max_output_size, iou_threshold, score_threshold
+    )
+    sigma = _checked_sigma(op, float(real(op, "soft_nms_sigma", soft_nms_sigma)))
     boxes, scores, attrs = given
     if not sigma:  # the scores do not change, and have a gradient
         indices = run(NON_MAX_SUPPRESSION_V3, boxes, scores, **attrs)
@@ -213,16 +220,16 @@ def non_max_suppression_padded(
     pad_to_max_output_size: bool = False,
     **unknown: Unpack[Nothing],
 ) -> tuple[Tensor, Tensor]:
-    """Return the indices of the boxes to keep, and how many these are.
+    """Return the indices of the boxes to keep, and their number.
 
     Args:
         boxes: ``[n, 4]``, as in ``non_max_suppression``.
         scores: ``[n]``, real numbers.
         max_output_size: The largest number of boxes to select.
         iou_threshold: The overlap at which a box is dropped, from 0 to 1.
-        score_threshold: Boxes are left out unless their score is above it.
+        score_threshold: Boxes are ignored unless their score is above this number.
         pad_to_max_output_size: Whether to append zeros to the indices, so that their
-            shape is ``[max_output_size]`` whatever the boxes are.
+            shape is always ``[max_output_size]``.
 
     Returns:
         int32 indices, and their number without padding, an int32 scalar.
@@ -248,14 +255,16 @@ def non_max_suppression_padded(
     if unknown:
         raise unexpected(non_max_suppression_padded, unknown)
     op = "image.non_max_suppression_padded"
-    given = _rated(op, boxes, scores, max_output_size, iou_threshold, score_threshold)
+    given = _checked_arguments(
+        op, boxes, scores, max_output_size, iou_threshold, score_threshold
+    )
     indices, count = run_many(NON_MAX_SUPPRESSION_V4, *given[:2], **given[2])
     if not flag(op, "pad_to_max_output_size", pad_to_max_output_size):
         indices = slicing.along(indices, 0, 0, int(count._item()))
     return indices, count
 
 
-def _rated(
+def _checked_arguments(
     op: str, boxes: TensorLike, scores: TensorLike, size: int, iou: float, score: float
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
     """Return boxes, scores and attributes that fit each other."""

@@ -56,7 +56,7 @@ __all__ += ["threshold", "to_pixels", "transform"]
 # --- pixels ----------------------------------------------------------------------
 
 
-def _taken(pixels: Spec, *, num_channels: int) -> Spec:
+def _from_pixels_spec(pixels: Spec, *, num_channels: int) -> Spec:
     *size, channels = pixels.shape if len(pixels.shape) == 3 else (0, 0)
     if not 1 <= num_channels <= channels:
         rule = f"pixels must have rank 3, and {num_channels} channels or more"
@@ -66,7 +66,7 @@ def _taken(pixels: Spec, *, num_channels: int) -> Spec:
 
 FROM_PIXELS = Kernel(
     "FromPixels(pixels: integer; num_channels: int)",
-    out=_taken,
+    out=_from_pixels_spec,
     op="image.from_pixels",
     doc="""The first ``num_channels`` channels, as by ``Cast`` to int32.""",
 )
@@ -75,13 +75,15 @@ FROM_PIXELS = Kernel(
 def from_pixels(pixels: Any, /, num_channels: int = 3) -> Tensor:
     """Return an image as an int32 tensor ``[height, width, num_channels]``.
 
-    Gray is copied into red, green and blue. Opacity is 255 if the image has none.
+    A gray channel is copied to red, green and blue. Opacity is 255 if the image has no
+    opacity channel.
 
     Args:
-        pixels: An image of Pillow, or a uint8 array: ``[height, width]`` or
+        pixels: A Pillow image, or a uint8 array: ``[height, width]`` or
             ``[height, width, 1]`` for gray, 3 channels for colours, 4 for colours and
             opacity.
-        num_channels: How many of red, green, blue and opacity to return, 1 to 4.
+        num_channels: The number of channels to return, from 1 to 4, in the order red,
+            green, blue, opacity.
 
     Returns:
         An int32 tensor ``[height, width, num_channels]`` of values from 0 to 255.
@@ -96,21 +98,21 @@ def from_pixels(pixels: Any, /, num_channels: int = 3) -> Tensor:
                  [128, 128, 128]]], dtype=int32, backend='cpu')
 
     Source:
-        ``tf.browser.fromPixels`` in TensorFlow.js, for images of Python.
+        ``tf.browser.fromPixels`` in TensorFlow.js, for Python images.
 
     """
     op = "image.from_pixels"
     channels = integer(op, "num_channels", num_channels)
     if not 1 <= channels <= 4:
         raise ValueError(f"{op}: num_channels must be 1 to 4, got {channels}")
-    if hasattr(pixels, "convert") and hasattr(pixels, "getbands"):  # an image of Pillow
+    if hasattr(pixels, "convert") and hasattr(pixels, "getbands"):  # a Pillow image
         pixels = pixels.convert("RGBA")
     if not hasattr(pixels, "__array__") and not hasattr(pixels, "__array_interface__"):
         raise TypeError(f"{op}: {type(pixels).__name__} is not an image or uint8 array")
     given = np.asarray(pixels)
     if given.dtype != np.uint8:
         raise TypeError(f"{op}: pixels must be uint8, got {given.dtype}; cast them")
-    _drawn(op, "pixels", given)
+    _check_image(op, "pixels", given)
     given = given[..., None] if given.ndim == 2 else given
     *size, have = given.shape
     taken = np.broadcast_to(given, (*size, 3)) if have == 1 else given
@@ -127,31 +129,31 @@ def _(pixels: Tensor, *, num_channels: int) -> Tensor:
     return creation.cast(slicing.along(pixels, 2, 0, num_channels), INT32)
 
 
-def _drawn(op: str, name: str, image: Any) -> None:
-    """Raise unless ``image`` has the shape of one image, gray or in colours."""
+def _check_image(op: str, name: str, image: Any) -> None:
+    """Raise unless ``image`` has the shape of a single gray or colour image."""
     if len(image.shape) < 2 or image.shape[2:] not in ((), (1,), (3,), (4,)):
         rule = f"{name} must be [height, width] or [height, width, 1, 3 or 4]"
         raise misfit(op, rule, image)
 
 
-def _pixels_of(image: Spec) -> Spec:
-    _drawn("image.to_pixels", "image", image)
+def _draw_spec(image: Spec) -> Spec:
+    _check_image("image.to_pixels", "image", image)
     return image._replace(dtype=INT32)
 
 
 DRAW = Kernel(
     "Draw(image: integer | floating)",
-    out=_pixels_of,
+    out=_draw_spec,
     op="image.to_pixels",
-    doc="""Floating values times 255, rounded, a half to the even number; integers as by
-    ``Cast`` to int32. All are clipped to 0 and 255; NaN gives 0.""",
+    doc="""Floating values times 255, rounded with ties to even; integers as by ``Cast``
+    to int32. All are limited to the range from 0 to 255; NaN gives 0.""",
 )
 
 
 def to_pixels(image: TensorLike, /) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Return an image as a uint8 array, as ``Image.fromarray`` of Pillow takes it.
+    """Return an image as a uint8 array that Pillow's ``Image.fromarray`` accepts.
 
-    Floating values are multiplied by 255 and rounded, a half to the even number.
+    Floating values are multiplied by 255 and rounded, with ties to even.
 
     Args:
         image: ``[height, width]``, or with 1, 3 or 4 channels (gray; red, green and
@@ -178,7 +180,7 @@ def to_pixels(image: TensorLike, /) -> np.ndarray[Any, np.dtype[np.uint8]]:
     x = _convert.real(op, image)
     if x.dtype.kind not in "iuf":
         raise TypeError(f"{op}: is not defined for {x.dtype}; cast to float32 or int32")
-    _drawn(op, "image", x)
+    _check_image(op, "image", x)
     top = 1 if x.dtype.kind == "f" else 255
     low, high = (reduce.min(x)._item(), reduce.max(x)._item()) if x.size else (0, 0)
     if not (low >= 0 and high <= top):
@@ -203,14 +205,14 @@ def _check_rank(op: str, x: Tensor | Spec, rank: int, channels: int = 0) -> None
         raise misfit(op, f"image must have rank {rank} or more{wanted}", x)
 
 
-def _flipped(image: Spec) -> Spec:
+def _flip_spec(image: Spec) -> Spec:
     _check_rank("image.flip_left_right", image, 3)
     return image
 
 
 FLIP_LEFT_RIGHT = Kernel(
     "FlipLeftRight(image)",
-    out=_flipped,
+    out=_flip_spec,
     op="image.flip_left_right",
     doc="""``y[..., i, c] = image[..., width - 1 - i, c]``.""",
 )
@@ -239,7 +241,7 @@ def flip_left_right(image: TensorLike, /) -> Tensor:
     return run(FLIP_LEFT_RIGHT, _images("image.flip_left_right", image, 3))
 
 
-# No gradient: it is differentiated through its decomposition.
+# No gradient: the decomposition gives it.
 decomposition(FLIP_LEFT_RIGHT, lambda image: shape.flip(image, axis=-2))
 
 
@@ -272,12 +274,12 @@ def _images(op: str, image: TensorLike, rank: int, channels: int = 0) -> Tensor:
 ROTATE = "image.rotate_with_offset"
 
 
-@functools.lru_cache(maxsize=16)  # few, as tables are large
+@functools.lru_cache(maxsize=16)  # a small cache, because the tables are large
 def _rotation(*arguments: Any) -> Rotation:
     return geometry.Rotation(*arguments)
 
 
-def _turned(
+def _rotation_attributes(
     image: Spec | Tensor,
     *,
     radians: float,
@@ -303,7 +305,7 @@ def _turned(
 
 
 def _fill(value: Any, image: Spec | Tensor) -> Any:
-    """Return the value of pixels from outside: a number, or one for each channel."""
+    """Return the value of pixels outside the image: a number, or one per channel."""
     if (listed := entries(value)) is None:
         return slicing.constant(ROTATE, value, image.dtype)
     if len(listed) != (c := image.shape[-1]):
@@ -314,7 +316,7 @@ def _fill(value: Any, image: Spec | Tensor) -> Any:
     return tuple([slicing.constant(ROTATE, v, image.dtype) for v in listed])
 
 
-def _rotated(image: Spec, *, geometry: Rotation, fill_value: Any) -> Spec:
+def _rotate_spec(image: Spec, *, geometry: Rotation, fill_value: Any) -> Spec:
     wanted = (*image.shape[:1], geometry.height, geometry.width, *image.shape[-1:])
     fits("geometry", "image", image.shape, wanted)
     _fill(fill_value, image)
@@ -323,11 +325,11 @@ def _rotated(image: Spec, *, geometry: Rotation, fill_value: Any) -> Spec:
 
 ROTATE_WITH_OFFSET = Kernel(
     "RotateWithOffset(image; geometry: Rotation, fill_value)",
-    canonicalize=_turned,
-    out=_rotated,
+    canonicalize=_rotation_attributes,
+    out=_rotate_spec,
     op=ROTATE,
-    doc="""``y[n, i, c] = image[n, geometry.table[i], c]``, with pixels i counted row by
-    row; ``fill_value``, or that of c, where the table has -1.""",
+    doc="""``y[n, i, c] = image[n, geometry.table[i], c]``, where i counts pixels row by
+    row; ``fill_value``, or its entry for c, where the table has -1.""",
 )
 
 
@@ -344,8 +346,9 @@ def rotate_with_offset(
     Args:
         image: ``[batch, height, width, channels]`` of any dtype.
         radians: The angle; a negative one rotates clockwise.
-        fill_value: The value of pixels that come from outside: a number, or one for
-            each channel. Three numbers for four channels leave the opacity at 255.
+        fill_value: The value of pixels from outside the image: a number, or one for
+            each channel. If there are three numbers for four channels, the opacity is
+            255.
         center: The fixed point as a fraction of the size: a number, or x and y. It is
             the pixel in column ``x · width`` and row ``y · height``, counted from 0.
 
@@ -371,10 +374,10 @@ def rotate_with_offset(
     """
     x = _convert.asarray(image)
     given: Any = {"radians": radians, "fill_value": fill_value, "center": center}
-    return run(ROTATE_WITH_OFFSET, x, **_turned(x, **given))
+    return run(ROTATE_WITH_OFFSET, x, **_rotation_attributes(x, **given))
 
 
-@decomposition(ROTATE_WITH_OFFSET)  # differentiated through it
+@decomposition(ROTATE_WITH_OFFSET)  # also gives the gradient
 def _(image: Tensor, *, geometry: Rotation, fill_value: Any) -> Tensor:
     b, h, w, c = image.shape
     pixels = shape.reshape(image, (b, h * w, c))
@@ -416,7 +419,7 @@ def grayscale_to_rgb(image: TensorLike, /) -> Tensor:
 def rgb_to_grayscale(image: TensorLike, /) -> Tensor:
     """Return the brightness of images, ``0.2989·red + 0.587·green + 0.114·blue``.
 
-    Integers are rounded, a half to the even number.
+    Integers are rounded, with ties to even.
 
     Args:
         image: ``[..., 3]`` of real numbers with at least two axes.
@@ -463,9 +466,9 @@ def threshold(
 
     Args:
         image: ``[height, width, 1]`` or ``[height, width, 3]`` of values from 0 to 255.
-        method: "binary" for the threshold ``255 · thresh_value``, "otsu" for the one
-            that separates dark and bright pixels with the largest variance between the
-            two (the first one of equals; -1 for an image of one shade).
+        method: "binary" for the threshold ``255 · thresh_value``; "otsu" for the
+            threshold with the largest variance between dark and bright pixels (of equal
+            ones, the first; -1 for an image of a single shade).
         inverted: Whether to exchange 255 and 0.
         thresh_value: The threshold of "binary", from 0 to 1.
 
@@ -500,7 +503,7 @@ def threshold(
 
 
 def _otsu(gray: Tensor) -> float:
-    """Return Otsu's threshold, from a histogram that is read from the device."""
+    """Return Otsu's threshold, from a histogram that is read on the host."""
     levels = shape.reshape(creation.cast(unary.round(gray), INT32), -1)
     ones = creation.ones(levels.shape, dtype=INT32)
     counts = gather.unsorted_segment_sum(ones, levels, 256)._values().astype(np.float64)

@@ -1,7 +1,7 @@
-"""Cubic resizing, and images read at grids; public in ``image``. No kernels.
+"""Cubic resizing, and sampling of images at grids; public in ``image``. No kernels.
 
-A place between pixels is a weighted sum of the two or four pixels around it on each
-axis. Both ops are compositions, from which gradients of every order follow.
+The value between pixels is a weighted sum of the two or four pixels around the position
+along each axis. Both ops are compositions, so they have gradients of every order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Number = TypeVar("Number", Tensor, Any)
 
 
 def _cubic(share: Number, a: float) -> list[Number]:
-    """Return the weights of the pixels at -1, 0, 1 and 2, of a place between 0 and 1.
+    """Return the weights of the pixels at -1, 0, 1 and 2, for a position from 0 to 1.
 
     Source: Keys, "Cubic convolution interpolation for digital image processing", 1981.
     """
@@ -63,8 +63,8 @@ def resize_bicubic(
 ) -> Tensor:
     """Return images of another size, interpolated between the 16 nearest pixels.
 
-    A pixel outside of an image is the one at the edge. Values may lie outside of the
-    range of the pixels.
+    Outside an image, the nearest pixel at its edge is used. The results may lie outside
+    the range of the pixel values.
 
     Args:
         images: ``[batch, height, width, channels]``, or without the batch; real
@@ -133,16 +133,17 @@ def grid_sample(
             channels]``; real numbers.
         grid: ``[batch, ..., (x, y)]``, or ``(x, y, z)`` for three spatial axes, as many
             axes as ``images``: coordinates from -1 to 1.
-        method: How to read between pixels: ``"nearest"``, where halves round to even
-            numbers, ``"bilinear"``, or, for two spatial axes, ``"bicubic"``.
+        method: How to read between pixels: ``"nearest"``, where ties round to even,
+            ``"bilinear"``, or, for two spatial axes, ``"bicubic"``.
         padding_mode: What surrounds an image: ``"zeros"``; ``"border"``, the pixel at
             the edge; ``"reflection"``, mirror images.
         align_corners: Whether -1 and 1 are the centers of the first and the last pixel;
-            else they are their outer edges.
+            if False, they are the outer edges of these pixels.
 
     Returns:
         ``[batch, ..., channels]``, of the dtype of ``images``; float32 for integers and
-        bool. It has gradients in ``images`` and, but for ``"nearest"``, in ``grid``.
+        bool. It has gradients with respect to ``images`` and, except for ``"nearest"``,
+        ``grid``.
 
     Raises:
         ValueError: Shapes or attributes do not fit.
@@ -175,11 +176,11 @@ def grid_sample(
         _taps(grid[..., n - 1 - i], size, method, outside, aligned)
         for i, size in enumerate(sizes)
     ]
-    return _summed(x, taps, outside == "zeros")
+    return _weighted_sum(x, taps, outside == "zeros")
 
 
-def _place(v: Tensor, size: int, aligned: bool) -> Tensor:
-    """Return coordinates from -1 to 1 as places in pixels; NaN is outside."""
+def _pixel_position(v: Tensor, size: int, aligned: bool) -> Tensor:
+    """Convert coordinates from -1 to 1 to positions in pixels; NaN is outside."""
     v = (v + 1) * ((size - 1) / 2) if aligned else ((v + 1) * size - 1) / 2
     return (
         compare.where(compare.equal(v, v), v, -MAX_COORDINATE)
@@ -189,7 +190,7 @@ def _place(v: Tensor, size: int, aligned: bool) -> Tensor:
 
 
 def _fold(v: Tensor, size: int, outside: str, aligned: bool) -> Tensor:
-    """Return places outside of an axis as those that are read in their stead."""
+    """Replace positions outside an axis by the positions that are read instead."""
     if outside == "zeros":
         return v
     if outside == "reflection":
@@ -199,7 +200,7 @@ def _fold(v: Tensor, size: int, outside: str, aligned: bool) -> Tensor:
 
 
 class Tap(NamedTuple):
-    """Which pixel of an axis is read, whether it is inside, and its weight."""
+    """A pixel that is read along an axis, whether it is inside, and its weight."""
 
     pixel: Tensor
     inside: Tensor
@@ -209,7 +210,7 @@ class Tap(NamedTuple):
 def _taps(v: Tensor, size: int, method: str, outside: str, aligned: bool) -> list[Tap]:
     """Return the pixels around coordinates on one axis."""
     fold = functools.partial(_fold, size=size, outside=outside, aligned=aligned)
-    at = _place(v, size, aligned)
+    at = _pixel_position(v, size, aligned)
     at = at if method == "bicubic" else fold(at)
     start = at.round() if method == "nearest" else at.floor()
     share = at - start
@@ -228,11 +229,11 @@ def _taps(v: Tensor, size: int, method: str, outside: str, aligned: bool) -> lis
     return found
 
 
-def _summed(x: Tensor, taps: list[list[Tap]], zeros: bool) -> Tensor:
-    """Return the weighted sums of pixels, whose taps are given for each axis.
+def _weighted_sum(x: Tensor, taps: list[list[Tap]], zeros: bool) -> Tensor:
+    """Return the weighted sums of pixels; ``taps`` has a list for each axis.
 
-    All corners are read at once. What is outside reads a pixel of zeros behind the
-    last one of its image, as an infinite pixel with the weight 0 would make NaN.
+    All corners are read at once. Taps outside the image read a zero pixel that is
+    appended to the image, because an infinite pixel with the weight 0 would give NaN.
     """
     (b, *sizes, c) = x.shape
     corners = [*itertools.product(*taps)]

@@ -1,8 +1,8 @@
 """Resizing, cropping and transforming images, public in the namespace ``image``.
 
-Kernels: ``ResizeBilinear ResizeNearestNeighbor``, which are linear, so that one kernel
-for the transpose of each gives derivatives of every order; ``CropAndResize Transform``,
-which read images at coordinates computed from tensors, by ``_sampling``.
+Kernels: ``ResizeBilinear ResizeNearestNeighbor`` are linear, so one kernel for the
+transpose of each gives derivatives of every order. ``CropAndResize Transform`` read
+images at coordinates that are computed from tensors; ``_sampling`` implements this.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FillMode = Literal["constant", "reflect", "wrap", "nearest"]
 def _resizing(
     op: str, shape: Shape, size: Sizes, align_corners: bool, half_pixel_centers: bool
 ) -> Resizing:
-    """Return how images of ``shape`` become ``size`` high and wide."""
+    """Return the resizing of images of ``shape`` to the height and width ``size``."""
     height, width = geometry._each(op, "size", size, 2)
     align_corners = flag(op, "align_corners", align_corners)
     half_pixel_centers = flag(op, "half_pixel_centers", half_pixel_centers)
@@ -83,31 +83,35 @@ def _backward_attributes(
     return _forward_attributes(x, size=dy.shape[1:3], **options)
 
 
-def _resized(images: Spec, *, geometry: Resizing) -> Spec:
+def _resize_spec(images: Spec, *, geometry: Resizing) -> Spec:
     _windows.fits("geometry", "images", images.shape, geometry.in_shape)
     return Spec(geometry.out_shape, images.dtype)
 
 
-def _unresized(images: Spec | None, dy: Spec, *, geometry: Resizing) -> Spec:
+def _resize_gradient_spec(images: Spec | None, dy: Spec, *, geometry: Resizing) -> Spec:
     if images is not None:
         _windows.fits("geometry", "images", images.shape, geometry.in_shape)
     _windows.fits("geometry", "dy", dy.shape, geometry.out_shape)
     return Spec(geometry.in_shape, dy.dtype)
 
 
-_FORWARD_RULES: Any = {"canonicalize": _forward_attributes, "out": _resized}
-_BACKWARD_RULES: Any = {"canonicalize": _backward_attributes, "out": _unresized}
+_FORWARD_RULES: Any = {"canonicalize": _forward_attributes, "out": _resize_spec}
+_BACKWARD_RULES: Any = {
+    "canonicalize": _backward_attributes,
+    "out": _resize_gradient_spec,
+}
 
 BILINEAR = Kernel(
     "ResizeBilinear(images: floating; geometry: Resizing)",
     op="image.resize_bilinear",
-    doc="""Each axis is read at ``i · old / new``; with ``align_corners`` at
-    ``i · (old - 1) / (new - 1)``, or at 0 if ``new`` is 1; with ``half_pixel_centers``
-    at ``(i + 1/2) · old / new - 1/2``. A coordinate before the first pixel, or after
-    the last, is moved to it.
+    doc="""Pixel i of the result is read, along each axis, at ``i · old / new``; with
+    ``align_corners`` at ``i · (old - 1) / (new - 1)``, or at 0 if ``new`` is 1; with
+    ``half_pixel_centers`` at ``(i + 1/2) · old / new - 1/2``. A coordinate before the
+    first pixel, or after the last one, is moved to that pixel.
 
-    Between two pixels it interpolates by their distances, ``geometry.linear``. On a
-    pixel no other one contributes, even if it is infinite or NaN.""",
+    Between two pixels, the result is interpolated linearly, as ``geometry.linear``
+    tells. At the center of a pixel no other pixel contributes, even if it is infinite
+    or NaN.""",
     **_FORWARD_RULES,
 )
 BILINEAR_GRAD = Kernel(
@@ -119,9 +123,9 @@ BILINEAR_GRAD = Kernel(
 NEAREST = Kernel(
     "ResizeNearestNeighbor(images; geometry: Resizing)",
     op="image.resize_nearest_neighbor",
-    doc="""The pixel nearest to the coordinate of ``ResizeBilinear``, of two equally
-    near the later one; with neither option the one at or before the coordinate:
-    ``geometry.nearest``.""",
+    doc="""The pixel nearest to the coordinate of ``ResizeBilinear``; of two that are
+    equally near, the later one. With neither option it is the pixel at or before the
+    coordinate. ``geometry.nearest`` has the indices.""",
     **_FORWARD_RULES,
 )
 NEAREST_GRAD = Kernel(
@@ -191,8 +195,8 @@ def resize_nearest_neighbor(
 ) -> Tensor:
     """Return images of another size, with the value of the nearest pixel.
 
-    Of two pixels that are equally near the later one is taken. With neither option it
-    is the pixel at or before the coordinate.
+    If two pixels are equally near, the later one is used. With neither option it is the
+    pixel at or before the coordinate.
 
     Args:
         images: ``[batch, height, width, channels]``, or without the batch; of any
@@ -243,7 +247,7 @@ def _(images: Tensor | None, dy: Tensor, *, geometry: Resizing) -> Tensor:
         if geometry.in_shape[axis] != geometry.out_shape[axis]:
             parts = [dy * weight for weight in _weights(axis, share, dy)]
             rows = np.concatenate([low, high])
-            dy = _put(shape.concat(parts, axis=axis), rows, axis, geometry)
+            dy = _sum_by_index(shape.concat(parts, axis=axis), rows, axis, geometry)
     return dy
 
 
@@ -253,8 +257,8 @@ def _weights(axis: int, share: Any, x: Tensor) -> list[Tensor]:
     return [_sampling.constant(w, x.dtype) for w in (1 - behind, behind)]
 
 
-def _put(dy: Tensor, rows: Any, axis: int, geometry: Resizing) -> Tensor:
-    """Add up what was read from the same row of the old images, or column."""
+def _sum_by_index(dy: Tensor, rows: Any, axis: int, geometry: Resizing) -> Tensor:
+    """Sum the cotangents that belong to the same row or column of the old images."""
     old = Spec((*dy.shape[:axis], geometry.in_shape[axis]), dy.dtype)
     indices = _convert.tensor_of(rows, copy=False)
     return gather._gather_gradient(dy, indices, old, axis, 0)
@@ -270,19 +274,19 @@ def _(images: Tensor, *, geometry: Resizing) -> Tensor:
 @decomposition(NEAREST_GRAD)
 def _(images: Tensor | None, dy: Tensor, *, geometry: Resizing) -> Tensor:
     for axis, rows in enumerate(geometry.nearest, 1):
-        dy = _put(dy, rows, axis, geometry)
+        dy = _sum_by_index(dy, rows, axis, geometry)
     return dy
 
 
-def _transposes(to: Kernel, back: Kernel) -> None:
-    """Register the gradients of a resizing and its transpose: each other."""
+def _register_transposes(to: Kernel, back: Kernel) -> None:
+    """Register a resizing and its transpose as each other's gradients."""
     gradients(to, images=lambda dy, geometry: run(back, None, dy, geometry=geometry))
     gradients(back, images=None)  # only its shape is used
     gradients(back, dy=lambda ddx, geometry: run(to, ddx, geometry=geometry))
 
 
-_transposes(BILINEAR, BILINEAR_GRAD)
-_transposes(NEAREST, NEAREST_GRAD)
+_register_transposes(BILINEAR, BILINEAR_GRAD)
+_register_transposes(NEAREST, NEAREST_GRAD)
 
 
 # --- boxes -----------------------------------------------------------------------
@@ -296,7 +300,7 @@ def _check_boxes(boxes: Tensor | Spec, box_ind: Tensor | Spec) -> None:
         raise misfit(CROP, "boxes and box_ind must be (n, 4) and (n,)", boxes, box_ind)
 
 
-def _cropped(
+def _crop_spec(
     image: Spec, boxes: Spec, box_ind: Spec, *, crop_size: Shape, **more: Any
 ) -> Spec:
     _sampling.check_image(CROP, image)
@@ -309,18 +313,18 @@ def _cropped(
 CROP_AND_RESIZE = Kernel(
     "CropAndResize(image: floating, boxes: floating, box_ind: integer; "
     "crop_size: ints, method: 'bilinear' | 'nearest', extrapolation_value: float)",
-    out=_cropped,
+    out=_crop_spec,
     checks="box_ind",
     op=CROP,
     doc="""Row i of m is read at
     ``(y1 · (m - 1 - i) + y2 · i) · (height - 1) / (m - 1)`` of image ``box_ind``, for a
-    box (y1, x1, y2, x2); a single row at ``(y1 + y2) · (height - 1) / 2``. Columns
-    likewise.
+    box (y1, x1, y2, x2); a single row at ``(y1 + y2) · (height - 1) / 2``. The same
+    holds for columns.
 
-    "bilinear" interpolates between the pixels around; those of weight 0 do not
-    contribute, even if they are infinite or NaN. "nearest" takes the nearest one;
-    halves round up. A coordinate before the first pixel, after the last, or NaN, gives
-    ``extrapolation_value``.""",
+    "bilinear" interpolates between the surrounding pixels; pixels with weight 0 do not
+    contribute, even if they are infinite or NaN. "nearest" takes the nearest pixel;
+    halves round up. A coordinate that is NaN, before the first pixel or after the last
+    one gives ``extrapolation_value``.""",
 )
 
 
@@ -335,7 +339,7 @@ def crop_and_resize(
     extrapolation_value: float = 0,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the parts of images in boxes, resized to one size.
+    """Return the parts of images inside boxes, resized to one size.
 
     Args:
         image: ``[batch, height, width, channels]``, real numbers.
@@ -345,12 +349,12 @@ def crop_and_resize(
         crop_size: Height and width of the result, or one number for both.
         method: How to read between pixels: ``"bilinear"``, or ``"nearest"``, where
             halves round up.
-        extrapolation_value: The value outside of the image.
+        extrapolation_value: The value outside the image.
 
     Returns:
         ``[count, *crop_size, channels]``, of the dtype of ``image``; float32 for
-        integers and bool. It has a gradient in ``image``, and in ``boxes`` for
-        ``"bilinear"``.
+        integers and bool. It has a gradient with respect to ``image`` and, for
+        ``"bilinear"``, ``boxes``.
 
     Raises:
         IndexError: An index in ``box_ind`` is out of range.
@@ -393,7 +397,7 @@ def _(
     extrapolation_value: float,
 ) -> Tensor:
     images = _sampling.constant(np.arange(image.shape[0]), INT32)
-    # It raises if there is no such image.
+    # The gather raises if there is no such image.
     box_ind = run(gather.GATHER_V2, images, box_ind, axis=0, batch_dims=0)
     grid = _sampling.box_grid(image, boxes, box_ind, crop_size)
     with gather.range_errors("image.crop_and_resize", box_ind, image.shape[:1]):
@@ -428,7 +432,7 @@ def _check_transforms(image: Tensor | Spec, transforms: Tensor | Spec) -> None:
         raise misfit("image.transform", rule, transforms, image)
 
 
-def _transformed(
+def _transform_spec(
     image: Spec, transforms: Spec, *, fill_value: float, output_shape: Shape, **_: Any
 ) -> Spec:
     _sampling.check_image("image.transform", image)
@@ -443,16 +447,17 @@ TRANSFORM = Kernel(
     "interpolation: 'bilinear' | 'nearest', "
     "fill_mode: 'constant' | 'reflect' | 'wrap' | 'nearest', fill_value: float, "
     "output_shape: ints)",
-    out=_transformed,
+    out=_transform_spec,
     op="image.transform",
-    doc="""Pixel (x, y) is read at ``((a·x + b·y + c) / k, (d·x + e·y + f) / k)``,
-    ``k = g·x + h·y + 1``, for a transform (a, b, ..., h); "bilinear" and "nearest" are
-    those of ``CropAndResize``. Coordinates that are not finite give ``fill_value``.
+    doc="""Pixel (x, y) of the result is read at ``((a·x + b·y + c) / k, (d·x + e·y + f)
+    / k)`` with ``k = g·x + h·y + 1``, for a transform (a, b, ..., h). "bilinear" and
+    "nearest" are as in ``CropAndResize``. Coordinates that are not finite give
+    ``fill_value``.
 
-    The image (a b c d) is surrounded by: "constant", ``fill_value``, towards which
-    "bilinear" interpolates up to a pixel away; "reflect", (d c b a | a b c d | d c b
-    a); "wrap", (a b c d | a b c d | a b c d); "nearest", (a a a a | a b c d | d d d
-    d).""",
+    ``fill_mode`` tells what surrounds an image (a b c d): "constant", ``fill_value``,
+    towards which "bilinear" interpolates up to a pixel away; "reflect", (d c b a | a b
+    c d | d c b a); "wrap", (a b c d | a b c d | a b c d); "nearest", (a a a a | a b c d
+    | d d d d).""",
 )
 
 
@@ -477,18 +482,18 @@ def transform(
             all images.
         interpolation: How to read between pixels: ``"nearest"``, where halves round up,
             or ``"bilinear"``.
-        fill_mode: The values outside of the image: ``"constant"``, ``fill_value``;
+        fill_mode: The values outside the image: ``"constant"``, ``fill_value``;
             ``"reflect"``, the mirrored image (d c b a | a b c d | d c b a); ``"wrap"``,
             the repeated image (a b c d | a b c d | a b c d); ``"nearest"``, the pixel
             at the edge (a a a a | a b c d | d d d d).
-        fill_value: The value outside of the image with ``"constant"``; in all modes the
-            value where k is 0.
+        fill_value: The value outside the image with ``"constant"``; in all modes, also
+            the value where k is 0.
         output_shape: Height and width of the result; by default those of the image.
 
     Returns:
         ``[batch, *output_shape, channels]``, of the dtype of ``image``; float32 for
-        integers and bool. It has a gradient in ``image``, and in ``transforms`` for
-        ``"bilinear"``.
+        integers and bool. It has a gradient with respect to ``image`` and, for
+        ``"bilinear"``, ``transforms``.
 
     Raises:
         ValueError: Shapes or attributes do not fit.

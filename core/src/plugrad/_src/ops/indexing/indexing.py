@@ -40,13 +40,13 @@ ALL = slice(None)
 _assigning = threading.RLock()  # held from reading the old value to replacing it
 
 
-def _forked() -> None:  # another thread may have held the lock at the fork
+def _reset_lock() -> None:  # another thread may have held the lock at the fork
     global _assigning
     _assigning = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_reset_lock)
 
 
 def getitem(x: TensorLike, key: Any, /) -> Tensor:
@@ -105,7 +105,7 @@ def setitem(x: Tensor | variable.Variable, key: Any, value: TensorLike, /) -> No
     """
     with _assigning:
         if isinstance(x, variable.Variable):
-            x.assign(_replaced(x.value, key, value))
+            x.assign(_assigned(x.value, key, value))
             return
         home: Any = x._alive()
         if made_outside(x):
@@ -114,12 +114,12 @@ def setitem(x: Tensor | variable.Variable, key: Any, value: TensorLike, /) -> No
                 "for each example; assign to a new one, such as x + 0"
             )
         with Scope(backend=home):  # the values stay on their backend
-            x._rebind(_replaced(x, key, value))
+            x._rebind(_assigned(x, key, value))
 
 
-def _replaced(x: Tensor, key: Any, value: TensorLike) -> Tensor:
+def _assigned(x: Tensor, key: Any, value: TensorLike) -> Tensor:
     """Return ``x`` with ``value`` at ``key``, as a new tensor."""
-    new = _fitting(x, value)
+    new = _convert_value(x, value)
     whole = (
         getattr(key, "dtype", None) == BOOL and key.shape == x.shape[: len(key.shape)]
     )
@@ -127,7 +127,7 @@ def _replaced(x: Tensor, key: Any, value: TensorLike) -> Tensor:
         ones = (1,) * (len(x.shape) - len(key.shape))
         mask = shape.reshape(_convert.asarray(key), (*key.shape, *ones))
         return compare.where(mask, new, x)
-    at = _numbers(x.shape, key)
+    at = _flat_positions(x.shape, key)
     if not at.size:
         return creation.identity(x)
     lead = len(new.shape) - len(at.shape)
@@ -143,7 +143,7 @@ def _replaced(x: Tensor, key: Any, value: TensorLike) -> Tensor:
     return run(shape.RESHAPE, y, shape=x.shape)
 
 
-def _fitting(x: Tensor, value: TensorLike) -> Tensor:
+def _convert_value(x: Tensor, value: TensorLike) -> Tensor:
     """Convert a value that is assigned to the dtype of ``x``."""
     numbers = isinstance(value, bool | int | float | list | tuple)
     numbers = numbers and x.dtype is not STRING
@@ -159,11 +159,11 @@ def _fitting(x: Tensor, value: TensorLike) -> Tensor:
     return creation.cast(new, x.dtype)
 
 
-def _numbers(sizes: Shape, key: Any) -> Tensor:
+def _flat_positions(sizes: Shape, key: Any) -> Tensor:
     """Return the row-major positions of the elements that a key selects."""
     total = math.prod(sizes)
     kind = np.int32 if total < 2**31 else np.int64
-    read = _read("setitem", sizes, key if isinstance(key, tuple) else (key,))
+    read = _parse_key("setitem", sizes, key if isinstance(key, tuple) else (key,))
     if read.arrays:
         every = shape.reshape(ranges.arange(total, dtype=np.dtype(kind)), sizes)
         return select("setitem", every, key)
@@ -192,7 +192,7 @@ def contains(x: TensorLike, value: TensorLike, /) -> bool:
 
 def select(op: str, x: Tensor, key: Any) -> Tensor:
     """Return ``x[key]``; ``op`` is for messages."""
-    read = _read(op, x.shape, key if isinstance(key, tuple) else (key,))
+    read = _parse_key(op, x.shape, key if isinstance(key, tuple) else (key,))
     y = x
     if read.source != x.shape:
         y = run(shape.RESHAPE, y, shape=read.source)
@@ -202,7 +202,7 @@ def select(op: str, x: Tensor, key: Any) -> Tensor:
     if read.view != read.size:
         y = run(shape.RESHAPE, y, shape=read.view)
     if read.arrays:
-        return _gathered(op, y, read)
+        return _apply_index_arrays(op, y, read)
     return creation.identity(x) if y is x else y
 
 
@@ -288,7 +288,7 @@ def strided_slice(
     return select(op, _convert.asarray(x), tuple(key))
 
 
-class _Reading(NamedTuple):
+class _ParsedKey(NamedTuple):
     """The meaning of a key for a shape.
 
     Attributes:
@@ -310,7 +310,7 @@ class _Reading(NamedTuple):
     apart: bool
 
 
-def _read(op: str, shape: Shape, key: tuple[Any, ...]) -> _Reading:
+def _parse_key(op: str, shape: Shape, key: tuple[Any, ...]) -> _ParsedKey:
     parts = []
     view = []
     arrays = {}
@@ -325,25 +325,25 @@ def _read(op: str, shape: Shape, key: tuple[Any, ...]) -> _Reading:
             places.append(place)
             at += 1
         elif isinstance(entry, slice):
-            parts.append(_range(op, entry, shape[at]))
+            parts.append(_slice_of_axis(op, entry, shape[at]))
             view.append(parts[-1][2])
             at += 1
         elif entry is None:
             view.append(1)
         elif entry is not Ellipsis:
-            sizes = shape[at : at + _width(entry)]
+            sizes = shape[at : at + _axis_count(entry)]
             n = math.prod(sizes)
-            arrays[len(view)] = _array(op, entry, at, sizes)
+            arrays[len(view)] = _index_array(op, entry, at, sizes)
             parts.append((n, 0, n, 1))
             view.append(n)
             places.append(place)
             at += len(sizes)
     source, begin, size, strides = zip(*parts, strict=True) if parts else ((),) * 4
     apart = bool(places) and places[-1] - places[0] >= len(places)
-    return _Reading(source, begin, size, strides, (*view,), arrays, apart)
+    return _ParsedKey(source, begin, size, strides, (*view,), arrays, apart)
 
 
-def _range(op: str, entry: slice, n: int) -> tuple[int, int, int, int]:
+def _slice_of_axis(op: str, entry: slice, n: int) -> tuple[int, int, int, int]:
     """Return the size of an axis, and the begin, size and stride of its slice."""
     try:
         start, stop, step = entry.indices(n)
@@ -356,7 +356,7 @@ def _range(op: str, entry: slice, n: int) -> tuple[int, int, int, int]:
     return n, start if size else 0, size, step if size > 1 else 1
 
 
-def _array(op: str, entry: Any, axis: int, sizes: Shape) -> Tensor:
+def _index_array(op: str, entry: Any, axis: int, sizes: Shape) -> Tensor:
     """Return an index array, or the positions of a mask, as indices from 0."""
     if entry.dtype != BOOL:
         return gather.counted_from_0(op, entry, sizes[0], axis)
@@ -374,9 +374,11 @@ def _entries(op: str, shape: Shape, key: tuple[Any, ...]) -> list[Any]:
     named = 0
     behind_dots = 0
     for one in key:
-        entry = one if type(one) is int or type(one) is slice else _entry(op, one)
+        entry = (
+            one if type(one) is int or type(one) is slice else _normalize_entry(op, one)
+        )
         entries.append(entry)
-        named += _width(entry)
+        named += _axis_count(entry)
         if entry is Ellipsis:
             if behind_dots:
                 raise IndexError(f"{op}: a key has at most one ellipsis (...)")
@@ -391,14 +393,14 @@ def _entries(op: str, shape: Shape, key: tuple[Any, ...]) -> list[Any]:
     return entries  # the ellipsis stays: it separates others even if it has no axis
 
 
-def _width(entry: Any) -> int:
+def _axis_count(entry: Any) -> int:
     """Return how many axes an entry of a key indexes."""
     if hasattr(entry, "dtype"):
         return len(entry.shape) if entry.dtype == BOOL else 1
     return 0 if entry is None or entry is Ellipsis else 1
 
 
-def _entry(op: str, entry: Any) -> Any:
+def _normalize_entry(op: str, entry: Any) -> Any:
     """Return one entry as None, Ellipsis, a slice, an int, a tensor or an array."""
     if entry is None or entry is Ellipsis or isinstance(entry, slice):
         return entry
@@ -428,7 +430,7 @@ def _entry(op: str, entry: Any) -> Any:
 # --- index arrays ----------------------------------------------------------------
 
 
-def _gathered(op: str, x: Tensor, read: _Reading) -> Tensor:
+def _apply_index_arrays(op: str, x: Tensor, read: _ParsedKey) -> Tensor:
     """Apply the index arrays of a key to ``x``, which has already been sliced."""
     axes = list(read.arrays)
     arrays = list(read.arrays.values())

@@ -33,7 +33,7 @@ __all__ = ["gather_nd", "scatter_nd", "tensor_scatter_update"]
 ROW_GATHER_ATTRIBUTES = {"axis": 0, "batch_dims": 0}  # gather rows
 
 
-def _spread(params: Spec, indices: Spec) -> Spec:
+def _gather_spec(params: Spec, indices: Spec) -> Spec:
     _check_depth(params, indices)
     depth = indices.shape[-1]
     return Spec((*indices.shape[:-1], *params.shape[depth:]), params.dtype)
@@ -47,7 +47,7 @@ def _check_depth(x: Spec | Tensor, indices: Spec | Tensor) -> None:
 
 GATHER_ND = Kernel(
     "GatherNd(params, indices: int32 | int64)",
-    out=_spread,
+    out=_gather_spec,
     checks="indices",
     op="gather_nd",
     doc="""``y[i] = params[indices[i, 0], ..., indices[i, k - 1]]``.
@@ -83,19 +83,19 @@ def gather_nd(x: TensorLike, indices: TensorLike, /) -> Tensor:
 
     """
     x = _convert.asarray(x)
-    found = _integers("gather_nd", indices)
+    found = _index_values("gather_nd", indices)
     _check_depth(x, found)
-    places = _counted("gather_nd", found, x.shape)
+    places = _counted_from_0("gather_nd", found, x.shape)
     return run(GATHER_ND, x, places)
 
 
-def _integers(op: str, indices: TensorLike) -> Any:
+def _index_values(op: str, indices: TensorLike) -> Any:
     """Return indices as an array if they are known on the host, else as a tensor."""
     known = _convert.on_host(op, "indices", indices)
     return _convert.integer_tensor(op, "", indices) if known is None else known
 
 
-def _counted(op: str, indices: Any, sizes: Shape) -> Tensor:
+def _counted_from_0(op: str, indices: Any, sizes: Shape) -> Tensor:
     return gather.counted_from_0(op, indices, sizes[: indices.shape[-1]])
 
 
@@ -127,22 +127,22 @@ def _row_numbers(indices: Tensor, lead: Shape) -> Tensor:
     return run(reduce.SUM, steps, axis=(len(indices.shape) - 1,), keepdims=False)
 
 
-def _checked(rows: Tensor) -> Tensor:
+def _check_rows(rows: Tensor) -> Tensor:
     """Return row numbers; a gather with GatherV2 checks that none is negative."""
     zero = creation.zeros((1,), dtype=rows.dtype)
     at = binary.minimum(rows, 0)
     return rows + run(gather.GATHER_V2, zero, at, axis=0, batch_dims=0)
 
 
-def _scattered(dy: Tensor, indices: Tensor, params_spec: Spec) -> Tensor:
+def _gather_gradient(dy: Tensor, indices: Tensor, params_spec: Spec) -> Tensor:
     return run(SCATTER_ND, indices, dy, shape=params_spec.shape)
 
 
-gradients(GATHER_ND, params=_scattered, indices=None)
+gradients(GATHER_ND, params=_gather_gradient, indices=None)
 
 
 def _scatter_spec(indices: Spec, updates: Spec, *, shape: Shape) -> Spec:
-    _check_places("scatter_nd", indices, updates.shape, shape)
+    _check_scatter_shapes("scatter_nd", indices, updates.shape, shape)
     return Spec(shape, updates.dtype)
 
 
@@ -190,20 +190,22 @@ def scatter_nd(
         raise unexpected(scatter_nd, unknown)
     shape = sizes("scatter_nd", shape)
     updates = _convert.numbers("scatter_nd", updates)
-    places = _places("scatter_nd", indices, updates.shape, shape)
+    places = _checked_indices("scatter_nd", indices, updates.shape, shape)
     return run(SCATTER_ND, places, updates, shape=shape)
 
 
-def _places(op: str, indices: TensorLike, updates: Shape, sizes: Shape) -> Tensor:
+def _checked_indices(
+    op: str, indices: TensorLike, updates: Shape, sizes: Shape
+) -> Tensor:
     """Return indices ``[..., k]`` that fit the shapes of updates and of the result."""
-    found = _integers(op, indices)
+    found = _index_values(op, indices)
     if len(found.shape) == 1:
         found = found.reshape((*found.shape, 1))
-    _check_places(op, found, updates, sizes)
-    return _counted(op, found, sizes)
+    _check_scatter_shapes(op, found, updates, sizes)
+    return _counted_from_0(op, found, sizes)
 
 
-def _check_places(
+def _check_scatter_shapes(
     op: str, indices: Spec | Tensor, updates: Shape, sizes: Shape
 ) -> None:
     depth = indices.shape[-1] if indices.shape else len(sizes) + 1
@@ -212,7 +214,7 @@ def _check_places(
         raise misfit(op, rule, indices, updates, sizes)
 
 
-def _rows(
+def _as_rows(
     op: str, updates: Tensor, lead: Shape, indices: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return the updates as rows, and the target row of each."""
@@ -220,14 +222,14 @@ def _rows(
     rest = updates.shape[len(indices.shape) - 1 :]
     rows = run(shapes.RESHAPE, updates, shape=(count, math.prod(rest)))
     with gather.range_errors(op, indices, lead):
-        ids = _checked(_row_numbers(indices, lead))
+        ids = _check_rows(_row_numbers(indices, lead))
     return rows, run(shapes.RESHAPE, ids, shape=(count,))
 
 
 @decomposition(SCATTER_ND)
 def _(indices: Tensor, updates: Tensor, *, shape: Shape) -> Tensor:
     lead = shape[: indices.shape[-1]]
-    rows, ids = _rows("scatter_nd", updates, lead, indices)
+    rows, ids = _as_rows("scatter_nd", updates, lead, indices)
     rows = creation.cast(rows, INT32) if rows.dtype is BOOL else rows
     y = run(gather.UNSORTED_SEGMENT_SUM, rows, ids, num_segments=math.prod(lead))
     return creation.cast(run(shapes.RESHAPE, y, shape=shape), updates.dtype)
@@ -239,7 +241,7 @@ gradients(
 
 
 def _update_spec(tensor: Spec, indices: Spec, updates: Spec) -> Spec:
-    _check_places("tensor_scatter_update", indices, updates.shape, tensor.shape)
+    _check_scatter_shapes("tensor_scatter_update", indices, updates.shape, tensor.shape)
     return tensor
 
 
@@ -306,7 +308,7 @@ def tensor_scatter_update(
     """
     op = "tensor_scatter_update"
     x, updates = _convert.promote_all(op, x, updates)
-    places = _places(op, indices, updates.shape, x.shape)
+    places = _checked_indices(op, indices, updates.shape, x.shape)
     choice(op, "reduction", reduction, "replace", "add", "multiply", "max", "min")
     if reduction == "replace":
         return run(TENSOR_SCATTER_UPDATE, x, places, updates)
@@ -317,7 +319,7 @@ def tensor_scatter_update(
     if reduction == "add":
         return x + run(SCATTER_ND, places, updates, shape=x.shape)
     if reduction == "multiply":
-        return _combined(binary.multiply, x, places, updates)
+        return _combine_updates(binary.multiply, x, places, updates)
     attrs = {"largest": reduction == "max"}
     return run(TENSOR_SCATTER_EXTREMUM, x, places, updates, **attrs)
 
@@ -325,7 +327,7 @@ def tensor_scatter_update(
 @decomposition(TENSOR_SCATTER_UPDATE)
 def _(tensor: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     lead = tensor.shape[: indices.shape[-1]]
-    rows, ids = _rows("tensor_scatter_update", updates, lead, indices)
+    rows, ids = _as_rows("tensor_scatter_update", updates, lead, indices)
     if not rows.size:
         return tensor
     count = ids.shape[0]
@@ -414,10 +416,10 @@ TENSOR_SCATTER_EXTREMUM = Kernel(
 @decomposition(TENSOR_SCATTER_EXTREMUM)
 def _(tensor: Tensor, indices: Tensor, updates: Tensor, *, largest: bool) -> Tensor:
     function = binary.maximum if largest else binary.minimum
-    return _combined(function, tensor, indices, updates)
+    return _combine_updates(function, tensor, indices, updates)
 
 
-def _combined(
+def _combine_updates(
     function: Callable[[Tensor, Tensor], Tensor],
     x: Tensor,
     indices: Tensor,
@@ -430,7 +432,7 @@ def _combined(
     written, then combines them all.
     """
     lead = x.shape[: indices.shape[-1]]
-    rows, ids = _rows("tensor_scatter_update", updates, lead, indices)
+    rows, ids = _as_rows("tensor_scatter_update", updates, lead, indices)
     count, width = rows.shape
     if not rows.size:
         return x
@@ -454,7 +456,7 @@ def _combined(
     return run(shapes.RESHAPE, y, shape=x.shape)
 
 
-def _shares(
+def _tie_shares(
     dy: Tensor, tensor: Tensor, indices: Tensor, updates: Tensor, y: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return where ``tensor`` and where ``updates`` equal the result, and the shares.
@@ -468,18 +470,23 @@ def _shares(
     return kept, hit, dy / binary.maximum(count, 1)
 
 
-def _to_tensor(
+def _tensor_gradient(
     dy: Tensor, tensor: Tensor, indices: Tensor, updates: Tensor, y: Tensor
 ) -> Tensor:
-    kept, _, share = _shares(dy, tensor, indices, updates, y)
+    kept, _, share = _tie_shares(dy, tensor, indices, updates, y)
     return compare.where(kept, share, 0)
 
 
-def _to_updates(
+def _updates_gradient(
     dy: Tensor, tensor: Tensor, indices: Tensor, updates: Tensor, y: Tensor
 ) -> Tensor:
-    _, hit, share = _shares(dy, tensor, indices, updates, y)
+    _, hit, share = _tie_shares(dy, tensor, indices, updates, y)
     return compare.where(hit, run(GATHER_ND, share, indices), 0)
 
 
-gradients(TENSOR_SCATTER_EXTREMUM, tensor=_to_tensor, indices=None, updates=_to_updates)
+gradients(
+    TENSOR_SCATTER_EXTREMUM,
+    tensor=_tensor_gradient,
+    indices=None,
+    updates=_updates_gradient,
+)

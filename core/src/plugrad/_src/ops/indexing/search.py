@@ -44,7 +44,7 @@ __all__ = [
 Side = Literal["left", "right"]
 
 
-def _places(op: str) -> Callable[..., Spec]:
+def _search_rule(op: str) -> Callable[..., Spec]:
     """Return the shape rule of a kernel that searches rows for values."""
 
     def out(sorted_sequence: Spec, values: Spec, **_: object) -> Spec:
@@ -60,7 +60,7 @@ def _places(op: str) -> Callable[..., Spec]:
 _SORTED = "sorted_sequence: bool | integer | floating, values: sorted_sequence"
 SEARCH_SORTED = Kernel(
     f"SearchSorted({_SORTED}; side: 'left' | 'right')",
-    out=_places("searchsorted"),
+    out=_search_rule("searchsorted"),
     op="searchsorted",
     doc="""The number of elements of row i that come before ``values[i, j]``; int32.
 
@@ -112,10 +112,12 @@ def searchsorted(
             rule = "sorter must have the shape of x1, an index for each element"
             raise misfit("searchsorted", rule, sorter, x1)
         x1 = gather.take_along_axis(x1, sorter, axis=-1)
-    return _look_up(SEARCH_SORTED, x1, x2, side=side)
+    return _search_rows(SEARCH_SORTED, x1, x2, side=side)
 
 
-def _look_up(kernel: Kernel, x1: TensorLike, x2: TensorLike, **side: Side) -> Tensor:
+def _search_rows(
+    kernel: Kernel, x1: TensorLike, x2: TensorLike, **side: Side
+) -> Tensor:
     """Run a kernel on rows ``[batch, n]`` and the values to find, ``[batch, m]``."""
     op = kernel.op
     x1, x2 = _convert.promote_all(op, x1, x2)
@@ -154,7 +156,7 @@ gradients(SEARCH_SORTED, sorted_sequence=None, values=None)
 
 LOWER_BOUND = Kernel(
     f"LowerBound({_SORTED})",
-    out=_places("lower_bound"),
+    out=_search_rule("lower_bound"),
     op="lower_bound",
     doc="""``SearchSorted`` with the side ``'left'``.""",
 )
@@ -182,7 +184,7 @@ def lower_bound(x1: TensorLike, x2: TensorLike, /) -> Tensor:
         Tensor([0, 1], dtype=int32, backend='cpu')
 
     """
-    return _look_up(LOWER_BOUND, x1, x2)
+    return _search_rows(LOWER_BOUND, x1, x2)
 
 
 @decomposition(LOWER_BOUND)
@@ -195,7 +197,7 @@ gradients(LOWER_BOUND, sorted_sequence=None, values=None)
 
 UPPER_BOUND = Kernel(
     f"UpperBound({_SORTED})",
-    out=_places("upper_bound"),
+    out=_search_rule("upper_bound"),
     op="upper_bound",
     doc="""``SearchSorted`` with the side ``'right'``.""",
 )
@@ -223,7 +225,7 @@ def upper_bound(x1: TensorLike, x2: TensorLike, /) -> Tensor:
         Tensor([0, 3], dtype=int32, backend='cpu')
 
     """
-    return _look_up(UPPER_BOUND, x1, x2)
+    return _search_rows(UPPER_BOUND, x1, x2)
 
 
 @decomposition(UPPER_BOUND)
@@ -292,14 +294,14 @@ class UniqueAll(NamedTuple):
     counts: Tensor
 
 
-def _known_later(x: Spec, *, axis: int, sorted: bool) -> None:
+def _unique_rule(x: Spec, *, axis: int, sorted: bool) -> None:
     """Check the axis; the number of unique slices depends on the values."""
     shapes.check_axis("unique_inverse", axis, len(x.shape))
 
 
 UNIQUE = Kernel(
     "Unique(x; axis: axis, sorted: bool) -> values, indices",
-    out=_known_later,
+    out=_unique_rule,
     op="unique_inverse",
     doc="""The unique slices along ``axis``, and the index of each slice among them.
 

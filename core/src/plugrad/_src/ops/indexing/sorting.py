@@ -28,15 +28,15 @@ __all__ = ["argsort", "in_top_k", "median", "quantile", "sort", "top_k"]
 # --- the largest elements --------------------------------------------------------
 
 
-def _largest(x: Spec, *, k: int, sorted: bool) -> tuple[Spec, Spec]:
-    _count("top_k", x, k)
+def _top_k_spec(x: Spec, *, k: int, sorted: bool) -> tuple[Spec, Spec]:
+    _check_k("top_k", x, k)
     sizes = (*x.shape[:-1], k)
     return Spec(sizes, x.dtype), Spec(sizes, INT32)
 
 
 TOP_K = Kernel(
     "TopK(x: integer | floating; k: size, sorted: bool) -> values, indices",
-    out=_largest,
+    out=_top_k_spec,
     op="top_k",
     doc="""The ``k`` largest elements along the last axis, and their indices, int32.
 
@@ -77,10 +77,10 @@ def top_k(
     if unknown:
         raise unexpected(top_k, unknown)
     x = _convert.real("top_k", x)
-    return _top(x, _count("top_k", x, k), flag("top_k", "sorted", sorted))
+    return _top(x, _check_k("top_k", x, k), flag("top_k", "sorted", sorted))
 
 
-def _count(op: str, x: Spec | Tensor, k: int) -> int:
+def _check_k(op: str, x: Spec | Tensor, k: int) -> int:
     """Return ``k``; raise unless it is from 0 to the size of the last axis."""
     count = integer(op, "k", k)
     if not x.shape or not 0 <= count <= x.shape[-1]:
@@ -95,12 +95,14 @@ def _top(x: Tensor, k: int, sorted: bool) -> tuple[Tensor, Tensor]:
     return creation.cast(values, x.dtype), indices
 
 
-def _put_back(dy: Tensor, dindices: Tensor, indices: Tensor, x_spec: Spec) -> Tensor:
+def _top_k_gradient(
+    dy: Tensor, dindices: Tensor, indices: Tensor, x_spec: Spec
+) -> Tensor:
     last = len(x_spec.shape) - 1
     return gather._gather_gradient(dy, indices, x_spec, last, last)
 
 
-gradients(TOP_K, x=_put_back)
+gradients(TOP_K, x=_top_k_gradient)
 
 
 def in_top_k(
@@ -137,7 +139,7 @@ def in_top_k(
     if not scores.shape or scores.shape[:-1] != classes.shape:
         rule = "targets must have the shape of predictions less the last axis"
         raise misfit("in_top_k", rule, classes, scores)
-    _, best = _top(scores, _count("in_top_k", scores, k), False)
+    _, best = _top(scores, _check_k("in_top_k", scores, k), False)
     hits = compare.equal(best, shapes.expand_dims(classes, axis=-1))
     return reduce.any(hits, axis=-1)
 
@@ -145,14 +147,14 @@ def in_top_k(
 # --- sorting ---------------------------------------------------------------------
 
 
-def _in_place(x: Spec, *, axis: int, descending: bool) -> Spec:
+def _sort_spec(x: Spec, *, axis: int, descending: bool) -> Spec:
     shapes.check_axis("sort", axis, len(x.shape))
     return x
 
 
 SORT = Kernel(
     "Sort(x: bool | integer | floating; axis: axis, descending: bool)",
-    out=_in_place,
+    out=_sort_spec,
     op="sort",
     doc="""The elements along ``axis`` in ascending, or ``descending``, order.
 
@@ -258,7 +260,7 @@ def _in_order(x: Tensor, axis: int, descending: bool, output: int) -> Tensor:
     y = y if descending else run(shapes.REVERSE, y, axis=(last,))
     y = _top(y, y.shape[-1], True)[output]
     y = y if descending else run(shapes.REVERSE, y, axis=(last,))
-    return shapes._transposed_back(y, order) if axis != last else y
+    return shapes._permute_back(y, order) if axis != last else y
 
 
 # --- quantiles -------------------------------------------------------------------
@@ -267,7 +269,7 @@ Method = Literal["linear", "lower", "higher", "nearest", "midpoint"]
 Shares = np.ndarray[Any, DType]
 
 # Map the exact position of a quantile among the sorted elements to the one to read.
-_PLACES: dict[str, Callable[[Any], Any]] = {
+_POSITIONS: dict[str, Callable[[Any], Any]] = {
     "linear": np.positive,
     "lower": np.floor,
     "higher": np.ceil,
@@ -360,7 +362,7 @@ def quantile(
         raise TypeError(f"quantile: q must be real numbers, got {q!r}")
     if not ((shares >= 0) & (shares <= 1)).all():
         raise ValueError(f"quantile: q must be from 0 to 1, got {q!r}")
-    choice("quantile", "method", method, *_PLACES)
+    choice("quantile", "method", method, *_POSITIONS)
     return _quantile("quantile", x, shares, axis, keepdims, method)
 
 
@@ -368,13 +370,13 @@ def _quantile(
     op: str, x: TensorLike, q: Shares, axis: Axis, keepdims: bool, method: str
 ) -> Tensor:
     keepdims = flag(op, "keepdims", keepdims)
-    x, axes = reduce._ordered(op, _convert.floating(op, x, "f"), axis)
+    x, axes = reduce._as_real(op, _convert.floating(op, x, "f"), axis)
     rest = [i for i in range(len(x.shape)) if i not in axes]
     sizes = tuple([x.shape[i] for i in rest])
     count = reduce.count(x, axes)
     y = run(shapes.TRANSPOSE, x, axes=(*rest, *axes))
     y = sort(run(shapes.RESHAPE, y, shape=(*sizes, count)))
-    place = _PLACES[method](q.astype(np.float64) * (count - 1))
+    place = _POSITIONS[method](q.astype(np.float64) * (count - 1))
     low = np.floor(place)
     high = np.ceil(place)
     a, b = (gather.gather(y, i.astype(np.int32), axis=-1) for i in (low, high))

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from ._results import SlogdetResult
 
 
-def _number(op: str, x: Spec) -> Spec:
+def _determinant_spec(op: str, x: Spec) -> Spec:
     return Spec(stacked(op, x).shape[:-2], x.dtype)
 
 
 DET = Kernel(
     f"Det(x: {LAPACK})",
-    out=lambda x: _number("det", x),
+    out=lambda x: _determinant_spec("det", x),
     op="linalg.det",
     doc="""The determinant of each matrix, by LU with partial pivoting.
 
@@ -99,18 +99,18 @@ COFACTOR: Kernel = Kernel(
 @decomposition(COFACTOR)
 def _(x: Tensor) -> Tensor:
     """Return ``∂det(x) / ∂x``: cofactors of a product are a product of cofactors."""
-    u, s, vh, sign = _turned(x)
-    return sign * complexes.conjugate(product(u * row(_others(s)), vh))
+    u, s, vh, sign = _svd_with_sign(x)
+    return sign * complexes.conjugate(product(u * row(_products_of_others(s)), vh))
 
 
-def _turned(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _svd_with_sign(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the singular value decomposition, and ``det(u) · det(vh)``."""
     u, s, vh = matrix_factors.svd(x, full_matrices=False)
     sign = run_many(SLOGDET, u)[0] * run_many(SLOGDET, vh)[0]
     return u, s, vh, column(column(sign))
 
 
-def _others(x: Tensor) -> Tensor:
+def _products_of_others(x: Tensor) -> Tensor:
     """Return, for each element of the last axis, the product of all others.
 
     It never divides: it pairs the elements of two halves, and multiplies the product of
@@ -122,7 +122,7 @@ def _others(x: Tensor) -> Tensor:
     last = [(0, 0)] * (len(x.shape) - 1)
     even = slicing.pad(x, [*last, (0, n % 2)], constant_values=1)
     a, b = shape.split(even, 2, axis=-1)
-    rest = _others(a * b)
+    rest = _products_of_others(a * b)
     return slicing.along(shape.concat([rest * b, rest * a], axis=-1), len(last), 0, n)
 
 
@@ -133,9 +133,9 @@ def _cofactor_gradient(dy: Tensor, x: Tensor) -> Tensor:
     derivative of the cofactor (i, j) with respect to the element (j, i) is
     ``-q[i, j]``; that of the cofactor (i, i) with respect to (j, j) is ``q[i, j]``.
     """
-    u, s, vh, sign = _turned(x)
+    u, s, vh, sign = _svd_with_sign(x)
     main = grids.eye(s.shape[-1], dtype=bool)
-    q = compare.where(main, 0, _others(compare.where(main, 1, row(s))))
+    q = compare.where(main, 0, _products_of_others(compare.where(main, 1, row(s))))
     turned = complexes.conjugate(sign) * times_adjoint(
         adjoint_times(complexes.conjugate(u), dy), complexes.conjugate(vh)
     )
@@ -147,14 +147,14 @@ def _cofactor_gradient(dy: Tensor, x: Tensor) -> Tensor:
 gradients(COFACTOR, x=_cofactor_gradient)
 
 
-def _numbers(x: Spec) -> tuple[Spec, Spec]:
-    y = _number("slogdet", x)
+def _slogdet_specs(x: Spec) -> tuple[Spec, Spec]:
+    y = _determinant_spec("slogdet", x)
     return y, y._replace(dtype=magnitude(x.dtype))
 
 
 SLOGDET = Kernel(
     f"Slogdet(x: {LAPACK}) -> sign, logabsdet",
-    out=_numbers,
+    out=_slogdet_specs,
     op="linalg.slogdet",
     doc="""``det / |det|`` and ``log |det|`` of each matrix.
 

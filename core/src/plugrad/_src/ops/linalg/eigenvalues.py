@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from ._results import EigResult
 
 
-def _eigenvalues(op: str, x: Spec) -> Spec:
+def _eigenvalues_spec(op: str, x: Spec) -> Spec:
     dtype = require_dtype(op, complexes.COMPLEX_DTYPES.get(x.dtype, x.dtype))
     return Spec(matrix.stacked(op, x).shape[:-1], dtype)
 
 
-def _pair(x: Spec) -> tuple[Spec, Spec]:
-    w = _eigenvalues("eig", x)
+def _eig_specs(x: Spec) -> tuple[Spec, Spec]:
+    w = _eigenvalues_spec("eig", x)
     return w, Spec(x.shape, w.dtype)
 
 
@@ -40,7 +40,7 @@ def _matrices(op: str, x: TensorLike) -> Tensor:
 
 EIG = Kernel(
     f"Eig(x: {matrix.LAPACK}) -> w, v",
-    out=_pair,
+    out=_eig_specs,
     checks="x",
     op="linalg.eig",
     doc="""The eigenvalues ``w`` of square matrices, and the eigenvectors of length 1 as
@@ -114,7 +114,7 @@ gradients(EIG, x=_eig_gradient)
 
 EIGVALS = Kernel(
     f"Eigvals(x: {matrix.LAPACK})",
-    out=lambda x: _eigenvalues("eigvals", x),
+    out=lambda x: _eigenvalues_spec("eigvals", x),
     checks="x",
     op="linalg.eigvals",
     doc="""The eigenvalues of square matrices, in any order.

@@ -40,14 +40,16 @@ def _terms(equation: str) -> tuple[list[str], str]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _plain(equation: str, shapes: tuple[Shape, ...]) -> tuple[str, tuple[Shape, ...]]:
+def _canonical(
+    equation: str, shapes: tuple[Shape, ...]
+) -> tuple[str, tuple[Shape, ...]]:
     """Return the canonical form of an equation, and the shapes to give the operands.
 
     The axes of ``...`` get unused letters, except axes of size 1 that broadcast.
     """
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
-    _well_formed(equation, [*terms, output], len(shapes))
+    _check_terms(equation, [*terms, output], len(shapes))
     pairs = list(zip(terms, shapes, strict=True))
     room = [len(sizes) - len(term.replace("...", "")) for term, sizes in pairs]
     for (term, sizes), rest in zip(pairs, room, strict=True):
@@ -75,7 +77,7 @@ def _plain(equation: str, shapes: tuple[Shape, ...]) -> tuple[str, tuple[Shape, 
     return f"{plain}->{output}", tuple([tuple([n for _, n in term]) for term in kept])
 
 
-def _well_formed(equation: str, terms: list[str], count: int) -> None:
+def _check_terms(equation: str, terms: list[str], count: int) -> None:
     for term in terms:
         if not re.fullmatch(r"[A-Za-z]*(\.\.\.[A-Za-z]*)?", term):
             hint = "write letters, and ... for further axes, as in 'ij,jk->ik'"
@@ -104,9 +106,9 @@ def _sizes(
 # --- the op ----------------------------------------------------------------------
 
 
-def _summed(*tensors: Spec, equation: str) -> Spec:
+def _einsum_spec(*tensors: Spec, equation: str) -> Spec:
     given = tuple([x.shape for x in tensors])
-    plain = _plain(equation, given)
+    plain = _canonical(equation, given)
     if plain != (equation, given):
         raise ValueError(
             f"einsum: {equation!r} of shapes {given} is not canonical; use the op, "
@@ -120,7 +122,7 @@ def _summed(*tensors: Spec, equation: str) -> Spec:
 
 EINSUM = Kernel(
     "Einsum(*tensors: number; equation: str)",
-    out=_summed,
+    out=_einsum_spec,
     op="einsum",
     doc="""The sum of products that ``equation`` describes, in the dtype of the tensors.
 
@@ -180,7 +182,7 @@ def einsum(equation: str, /, *operands: TensorLike) -> Tensor:
     ]
     if xs[0].dtype is BOOL:
         xs = [creation.cast(x, INT32) for x in xs]
-    plain, shapes = _plain(equation, tuple([x.shape for x in xs]))
+    plain, shapes = _canonical(equation, tuple([x.shape for x in xs]))
     pairs = zip(xs, shapes, strict=True)
     xs = [shape.shaped(x, s) for x, s in pairs]
     return run(EINSUM, *xs, equation=plain)
@@ -198,7 +200,7 @@ def _(*tensors: Tensor, equation: str) -> Tensor:
             kept = output + "".join([term for _, term in [*rest, *parts]])
             chosen = [_product(a, b, kept), *rest]
         parts += chosen
-    y, term = _alone(*parts[0], output)
+    y, term = _reduce_term(*parts[0], output)
     y = _transposed(y, tuple(map(term.index, output)))
     y = creation.identity(y) if y is tensors[0] else y
     return creation.cast(y, tensors[0].dtype)
@@ -223,7 +225,7 @@ def _transposed(x: Tensor, order: Shape) -> Tensor:
     return x if usual else run(shape.TRANSPOSE, x, axes=order)
 
 
-def _alone(x: Tensor, term: str, kept: str) -> Part:
+def _reduce_term(x: Tensor, term: str, kept: str) -> Part:
     """Take diagonals for repeated letters, and sum over letters not in ``kept``."""
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:
@@ -240,17 +242,17 @@ def _alone(x: Tensor, term: str, kept: str) -> Part:
 
 def _product(a: Part, b: Part, kept: str) -> Part:
     """Multiply, and sum over the letters that both have and that ``kept`` lacks."""
-    x, left = _alone(*a, kept + b[1])
-    y, right = _alone(*b, kept + left)
+    x, left = _reduce_term(*a, kept + b[1])
+    y, right = _reduce_term(*b, kept + left)
     batch = [c for c in left if c in right and c in kept]
     inner = [c for c in left if c in right and c not in kept]
     rows = [c for c in left if c not in right]
     columns = [c for c in right if c not in left]
     if not inner or (batch and not rows and not columns):
-        return _alone(*_elementwise(x, left, y, right), kept)
+        return _reduce_term(*_elementwise(x, left, y, right), kept)
     sizes = dict(zip(left + right, x.shape + y.shape, strict=True))
-    x, turn_x = _stacked(x, left, (batch, rows, inner), sizes)
-    y, turn_y = _stacked(y, right, (batch, inner, columns), sizes)
+    x, turn_x = _as_matrices(x, left, (batch, rows, inner), sizes)
+    y, turn_y = _as_matrices(y, right, (batch, inner, columns), sizes)
     z = run(products.BATCH_MATMUL, x, y, transpose_a=turn_x, transpose_b=turn_y)
     term = [*batch, *rows, *columns]
     return run(shape.RESHAPE, z, shape=tuple([sizes[c] for c in term])), "".join(term)
@@ -267,7 +269,7 @@ def _elementwise(x: Tensor, left: str, y: Tensor, right: str) -> Part:
     return x * y, term
 
 
-def _stacked(
+def _as_matrices(
     x: Tensor, term: str, groups: tuple[list[str], ...], sizes: dict[str, int]
 ) -> tuple[Tensor, bool]:
     """Return ``x`` with one axis for each group, and whether it is transposed.

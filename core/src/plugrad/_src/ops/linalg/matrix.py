@@ -136,7 +136,7 @@ def _(x: Tensor) -> Tensor:
     return run(shape.RESHAPE, slicing.along(y, 0, 0, n * n), shape=x.shape * 2)
 
 
-def _banded(input: Spec, num_lower: Spec, num_upper: Spec) -> Spec:
+def _band_spec(input: Spec, num_lower: Spec, num_upper: Spec) -> Spec:
     if num_lower.shape or num_upper.shape:
         rule = "num_lower and num_upper must be one number each"
         raise misfit("band_part", rule, num_lower, num_upper)
@@ -146,7 +146,7 @@ def _banded(input: Spec, num_lower: Spec, num_upper: Spec) -> Spec:
 MATRIX_BAND_PART = Kernel(
     "MatrixBandPart(input: bool | number, num_lower: int32 | int64, "
     "num_upper: int32 | int64)",
-    out=_banded,
+    out=_band_spec,
     op="linalg.band_part",
     doc="""``input[..., i, j]`` where ``-num_upper <= i - j <= num_lower``, else 0.
 
@@ -187,11 +187,13 @@ def band_part(
 
     """
     x = stacked("band_part", _convert.numbers("band_part", x), square=False)
-    lower = _width("num_lower", num_lower, x, -2)
-    return run(MATRIX_BAND_PART, x, lower, _width("num_upper", num_upper, x, -1))
+    lower = _diagonal_count("num_lower", num_lower, x, -2)
+    return run(
+        MATRIX_BAND_PART, x, lower, _diagonal_count("num_upper", num_upper, x, -1)
+    )
 
 
-def _width(name: str, given: int | TensorLike, x: Tensor, axis: int) -> Tensor:
+def _diagonal_count(name: str, given: int | TensorLike, x: Tensor, axis: int) -> Tensor:
     """Return a number of diagonals as a tensor; a value on the host is checked."""
     known = _convert.on_host("band_part", name, given)
     count = _convert.integer_tensor("band_part", name, given)
@@ -210,11 +212,11 @@ def _(input: Tensor, num_lower: Tensor, num_upper: Tensor) -> Tensor:
     return compare.where(compare.logical_and(low, high), input, False)
 
 
-def _within(dy: Tensor, num_lower: Tensor, num_upper: Tensor) -> Tensor:
+def _band_gradient(dy: Tensor, num_lower: Tensor, num_upper: Tensor) -> Tensor:
     return run(MATRIX_BAND_PART, dy, num_lower, num_upper)
 
 
-gradients(MATRIX_BAND_PART, input=_within, num_lower=None, num_upper=None)
+gradients(MATRIX_BAND_PART, input=_band_gradient, num_lower=None, num_upper=None)
 
 
 def band(x: Tensor, lower: int, upper: int) -> Tensor:
@@ -226,14 +228,14 @@ def band(x: Tensor, lower: int, upper: int) -> Tensor:
 # --- systems of equations --------------------------------------------------------
 
 
-def _solution(op: str, a: Spec, b: Spec, **_: bool) -> Spec:
-    batch = _with_rows(op, stacked(op, a), b)
+def _solve_spec(op: str, a: Spec, b: Spec, **_: bool) -> Spec:
+    batch = _batch_axes(op, stacked(op, a), b)
     if len(b.shape) < 2:
         raise misfit(op, "the kernel needs b as [..., n, k]; reshape a vector", b)
     return Spec((*batch, *b.shape[-2:]), b.dtype)
 
 
-def _with_rows(op: str, a: Tensor | Spec, b: Tensor | Spec) -> geometry.Shape:
+def _batch_axes(op: str, a: Tensor | Spec, b: Tensor | Spec) -> geometry.Shape:
     """Return the broadcast batch axes; raise unless ``a`` and ``b`` have equal rows."""
     if not b.shape or b.shape[-2:][0] != a.shape[-2]:
         raise misfit(op, "b must be [m] or [..., m, k], with the m rows of a", b, a)
@@ -242,7 +244,7 @@ def _with_rows(op: str, a: Tensor | Spec, b: Tensor | Spec) -> geometry.Shape:
 
 SOLVE = Kernel(
     f"Solve(a: {LAPACK}, b: a)",
-    out=partial(_solution, "solve"),
+    out=partial(_solve_spec, "solve"),
     broadcasts=True,
     checks="a",
     op="linalg.solve",
@@ -278,7 +280,7 @@ def solve(a: TensorLike, b: TensorLike, /) -> Tensor:
         The array API standard.
 
     """
-    return _solved(SOLVE, *sides("solve", a, b))
+    return _run_solver(SOLVE, *sides("solve", a, b))
 
 
 def sides(
@@ -288,11 +290,11 @@ def sides(
     a, b = _convert.promote_all(op, a, b)
     a = matrices(op, a, square=square)
     b = _convert.floating(op, b)
-    _with_rows(op, a, b)
+    _batch_axes(op, a, b)
     return a, b
 
 
-def _solved(kernel: Kernel, a: Tensor, b: Tensor, **attrs: bool) -> Tensor:
+def _run_solver(kernel: Kernel, a: Tensor, b: Tensor, **attrs: bool) -> Tensor:
     if len(b.shape) > 1:
         return run(kernel, a, b, **attrs)
     y = run(kernel, a, column(b), **attrs)
@@ -308,7 +310,7 @@ gradients(
 
 TRIANGULAR_SOLVE = Kernel(
     f"TriangularSolve(a: {LAPACK}, b: a; upper: bool)",
-    out=partial(_solution, "triangular_solve"),
+    out=partial(_solve_spec, "triangular_solve"),
     broadcasts=True,
     checks="a",
     op="linalg.triangular_solve",
@@ -343,7 +345,7 @@ def triangular_solve(a: TensorLike, b: TensorLike, /, *, upper: bool = False) ->
 
     """
     upper = flag("triangular_solve", "upper", upper)
-    return _solved(TRIANGULAR_SOLVE, *sides("triangular_solve", a, b), upper=upper)
+    return _run_solver(TRIANGULAR_SOLVE, *sides("triangular_solve", a, b), upper=upper)
 
 
 @decomposition(TRIANGULAR_SOLVE)
@@ -360,16 +362,16 @@ def _triangle(x: Tensor, upper: bool) -> Tensor:
     return band(x, 0, -1) if upper else band(x, -1, 0)
 
 
-def _substituted_back(dy: Tensor, a: Tensor, upper: bool) -> Tensor:
+def _solve_adjoint(dy: Tensor, a: Tensor, upper: bool) -> Tensor:
     return run(TRIANGULAR_SOLVE, adjoint(a), dy, upper=not upper)
 
 
 gradients(
     TRIANGULAR_SOLVE,
     a=lambda dy, a, y, upper: _triangle(
-        -times_adjoint(_substituted_back(dy, a, upper), y), upper
+        -times_adjoint(_solve_adjoint(dy, a, upper), y), upper
     ),
-    b=_substituted_back,
+    b=_solve_adjoint,
 )
 
 

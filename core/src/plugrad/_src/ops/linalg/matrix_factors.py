@@ -49,14 +49,14 @@ def idle(*dys: Tensor) -> bool:
     return not tracked and not any(dy._values().any() for dy in dys)
 
 
-def _mirrored(x: Tensor) -> Tensor:
+def _hermitian(x: Tensor) -> Tensor:
     """Return the Hermitian matrix whose lower triangle is that of ``x``."""
     low = matrix.band(x, -1, 0)
     both = low + matrix.adjoint(low)
     return both - matrix.band(both, 0, 0) * 0.5
 
 
-def _first(x: Tensor, axis: int, size: int) -> tuple[Tensor, list[Tensor]]:
+def _split_first(x: Tensor, axis: int, size: int) -> tuple[Tensor, list[Tensor]]:
     """Return the first ``size`` rows or columns, and a list with the rest, if any."""
     if x.shape[axis] == size:
         return x, []
@@ -64,7 +64,9 @@ def _first(x: Tensor, axis: int, size: int) -> tuple[Tensor, list[Tensor]]:
     return slicing.along(x, axis, 0, size), [rest]
 
 
-def _unused(op: str, what: str, k: int, hint: str, dys: list[Tensor], *xs: Any) -> None:
+def _check_unused(
+    op: str, what: str, k: int, hint: str, dys: list[Tensor], *xs: Any
+) -> None:
     """Raise if ``what`` (rows or columns of ``xs``) was used beyond the first ``k``."""
     if not idle(*dys):
         rule = f"{what} beyond the first {k} are arbitrary and have no derivative"
@@ -118,7 +120,7 @@ def cholesky(x: TensorLike, /, *, upper: bool = False) -> Tensor:
 def _cholesky_gradient(dy: Tensor, y: Tensor) -> Tensor:
     """Return ``l⁻ᴴ·s·l⁻¹ / 2``, where ``s`` mirrors the lower triangle of ``lᴴ·dl``."""
     right = matrix.adjoint(y)
-    half = _mirrored(matrix.adjoint_times(y, dy)) * 0.5
+    half = _hermitian(matrix.adjoint_times(y, dy)) * 0.5
     left = run(matrix.TRIANGULAR_SOLVE, right, half, upper=True)
     return run(matrix.TRIANGULAR_SOLVE, right, matrix.adjoint(left), upper=True)
 
@@ -126,7 +128,7 @@ def _cholesky_gradient(dy: Tensor, y: Tensor) -> Tensor:
 gradients(CHOLESKY, x=_cholesky_gradient)
 
 
-def _factors(x: Spec, *, mode: str) -> tuple[Spec, Spec]:
+def _qr_specs(x: Spec, *, mode: str) -> tuple[Spec, Spec]:
     *batch, m, n = matrix.stacked("qr", x, square=False).shape
     k = m if mode == "complete" else min(m, n)
     return Spec((*batch, m, k), x.dtype), Spec((*batch, k, n), x.dtype)
@@ -134,7 +136,7 @@ def _factors(x: Spec, *, mode: str) -> tuple[Spec, Spec]:
 
 QR = Kernel(
     f"Qr(x: {matrix.LAPACK}; mode: 'reduced' | 'complete') -> q, r",
-    out=_factors,
+    out=_qr_specs,
     op="linalg.qr",
     doc="""``q`` and ``r`` with ``q·r = x``; the columns of ``q`` are orthonormal, and
     ``r`` is upper triangular.
@@ -188,9 +190,9 @@ def _qr_gradient(dq: Tensor, dr: Tensor, x: Tensor, q: Tensor, r: Tensor) -> Ten
     m, n = x.shape[-2:]
     last = len(x.shape) - 1
     if q.shape[-1] > n:
-        (dq, spare), (q, _) = (_first(t, last, n) for t in (dq, q))
-        (dr, _), (r, _) = (_first(t, last - 1, n) for t in (dr, r))
-        _unused("qr", "columns of Q", n, "mode='reduced'", spare, (m, m))
+        (dq, spare), (q, _) = (_split_first(t, last, n) for t in (dq, q))
+        (dr, _), (r, _) = (_split_first(t, last - 1, n) for t in (dr, r))
+        _check_unused("qr", "columns of Q", n, "mode='reduced'", spare, (m, m))
     if m >= n:
         return _tall_gradient(dq, dr, q, r)
     # The last n - m columns of r are qᴴ times those of x.
@@ -202,7 +204,7 @@ def _qr_gradient(dq: Tensor, dr: Tensor, x: Tensor, q: Tensor, r: Tensor) -> Ten
 
 def _tall_gradient(dq: Tensor, dr: Tensor, q: Tensor, r: Tensor) -> Tensor:
     dq = dq + matrix.product(
-        q, _mirrored(matrix.times_adjoint(r, dr) - matrix.adjoint_times(dq, q))
+        q, _hermitian(matrix.times_adjoint(r, dr) - matrix.adjoint_times(dq, q))
     )
     dx = run(matrix.TRIANGULAR_SOLVE, r, matrix.adjoint(dq), upper=True)
     return matrix.adjoint(dx)
@@ -254,14 +256,14 @@ def gram_schmidt(xs: TensorLike | Sequence[TensorLike], /) -> Tensor | list[Tens
 # --- eigenvalues -----------------------------------------------------------------
 
 
-def _values(x: Spec) -> Spec:
+def _values_spec(x: Spec) -> Spec:
     *batch, m, n = x.shape
     return Spec((*batch, min(m, n)), matrix.magnitude(x.dtype))
 
 
 EIGH = Kernel(
     f"Eigh(x: {matrix.LAPACK}) -> w, v",
-    out=lambda x: (_values(matrix.stacked("eigh", x)), x),
+    out=lambda x: (_values_spec(matrix.stacked("eigh", x)), x),
     checks="x",
     op="linalg.eigh",
     doc="""The eigenvalues ``w`` of Hermitian matrices, real and ascending, and
@@ -324,7 +326,7 @@ gradients(EIGH, x=_eigh_gradient)
 
 EIGVALSH = Kernel(
     f"Eigvalsh(x: {matrix.LAPACK})",
-    out=lambda x: _values(matrix.stacked("eigvalsh", x)),
+    out=lambda x: _values_spec(matrix.stacked("eigvalsh", x)),
     checks="x",
     op="linalg.eigvalsh",
     doc="""The eigenvalues of Hermitian matrices, real and ascending.
@@ -368,18 +370,18 @@ decomposition(EIGVALSH, lambda x: run_many(EIGH, x)[0])
 # --- singular values -------------------------------------------------------------
 
 
-def _parts(x: Spec, *, full_matrices: bool) -> tuple[Spec, Spec, Spec]:
+def _svd_specs(x: Spec, *, full_matrices: bool) -> tuple[Spec, Spec, Spec]:
     *batch, m, n = matrix.stacked("svd", x, square=False).shape
     k = min(m, n)
     rows, columns = (m, n) if full_matrices else (k, k)
     u = Spec((*batch, m, rows), x.dtype)
     vh = Spec((*batch, columns, n), x.dtype)
-    return u, _values(x), vh
+    return u, _values_spec(x), vh
 
 
 SVD = Kernel(
     f"Svd(x: {matrix.LAPACK}; full_matrices: bool) -> u, s, vh",
-    out=_parts,
+    out=_svd_specs,
     checks="x",
     op="linalg.svd",
     doc="""``u``, ``s`` and ``vh`` with ``u·diag(s)·vh = x``; ``s`` is real and
@@ -438,11 +440,13 @@ def _svd_gradient(
 ) -> Tensor:
     rank = len(u.shape)
     k = s.shape[-1]
-    du, spare = _first(du, rank - 1, k)
-    dvh, more = _first(dvh, rank - 2, k)
-    _unused("svd", "vectors of U and Vh", k, "full_matrices=False", spare + more, u, vh)
-    u = _first(u, rank - 1, k)[0]
-    vh = _first(vh, rank - 2, k)[0]
+    du, spare = _split_first(du, rank - 1, k)
+    dvh, more = _split_first(dvh, rank - 2, k)
+    _check_unused(
+        "svd", "vectors of U and Vh", k, "full_matrices=False", spare + more, u, vh
+    )
+    u = _split_first(u, rank - 1, k)[0]
+    vh = _split_first(vh, rank - 2, k)[0]
     dx = matrix.product(u * matrix.row(ds), vh)
     if idle(du, dvh):
         return dx
@@ -471,7 +475,7 @@ gradients(SVD, x=_svd_gradient)
 
 SVDVALS = Kernel(
     f"Svdvals(x: {matrix.LAPACK})",
-    out=lambda x: _values(matrix.stacked("svdvals", x, square=False)),
+    out=lambda x: _values_spec(matrix.stacked("svdvals", x, square=False)),
     checks="x",
     op="linalg.svdvals",
     doc="""The singular values of each matrix, real and descending.
@@ -564,7 +568,7 @@ def matrix_rank(x: TensorLike, /, *, rtol: float | TensorLike | None = None) -> 
     return reduce.count_nonzero(s > limit, axis=-1)
 
 
-def _transposed(x: Spec, rtol: Spec) -> Spec:
+def _pinv_spec(x: Spec, rtol: Spec) -> Spec:
     *batch, m, n = matrix.stacked("pinv", x, square=False).shape
     wanted = matrix.magnitude(x.dtype)
     if rtol.dtype is not wanted:
@@ -575,7 +579,7 @@ def _transposed(x: Spec, rtol: Spec) -> Spec:
 
 PINV = Kernel(
     f"Pinv(x: {matrix.LAPACK}, rtol: float32 | float64)",
-    out=_transposed,
+    out=_pinv_spec,
     op="linalg.pinv",
     doc="""``v·diag(1 / s)·uᴴ``, with the singular values ``s`` above ``rtol · max(s)``.
 

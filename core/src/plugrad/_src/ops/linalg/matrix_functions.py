@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # --- the LU decomposition --------------------------------------------------------
 
 
-def _factors(x: Spec) -> tuple[Spec, Spec, Spec]:
+def _lu_specs(x: Spec) -> tuple[Spec, Spec, Spec]:
     *batch, m, n = matrix.stacked("lu", x, square=False).shape
     k = min(m, n)
     sizes = ((m, m), (m, k), (k, n))
@@ -39,7 +39,7 @@ def _factors(x: Spec) -> tuple[Spec, Spec, Spec]:
 
 LU = Kernel(
     f"Lu(x: {matrix.LAPACK}) -> p, lower, upper",
-    out=_factors,
+    out=_lu_specs,
     op="linalg.lu",
     doc="""``p·lower·upper = x``: a permutation, a lower triangle with ones on the
     diagonal, and an upper triangle.
@@ -104,34 +104,38 @@ def _lu_gradient(
     tall = lower.shape[-2] - k
     rest: Tensor | None = None
     if wide:
-        (upper, more), (dupper, dmore) = (_cut(t, last, k) for t in (upper, dupper))
-        rest = _by_lower(lower, dmore)
+        (upper, more), (dupper, dmore) = (
+            _split_first(t, last, k) for t in (upper, dupper)
+        )
+        rest = _solve_lower(lower, dmore)
         dlower = dlower - matrix.times_adjoint(rest, more)
     if tall:
-        (lower, more), (dlower, dmore) = (_cut(t, last - 1, k) for t in (lower, dlower))
-        rest = _by_upper(upper, dmore)
+        (lower, more), (dlower, dmore) = (
+            _split_first(t, last - 1, k) for t in (lower, dlower)
+        )
+        rest = _solve_upper(upper, dmore)
         dupper = dupper - matrix.adjoint_times(more, rest)
     inner = matrix.adjoint_times(lower, dlower)
     below = matrix.band(inner, -1, 0) - matrix.band(inner, 0, 0)
     dx = below + matrix.band(matrix.times_adjoint(dupper, upper), 0, -1)
-    dx = _by_upper(upper, _by_lower(lower, dx))
+    dx = _solve_upper(upper, _solve_lower(lower, dx))
     if rest is not None:
         dx = shape.concat([dx, rest], axis=last if wide else last - 1)
     return matrix.product(p, dx)
 
 
-def _cut(x: Tensor, axis: int, size: int) -> tuple[Tensor, Tensor]:
+def _split_first(x: Tensor, axis: int, size: int) -> tuple[Tensor, Tensor]:
     """Return the first ``size`` rows or columns, and the others."""
     rest = slicing.along(x, axis, size, x.shape[axis] - size)
     return slicing.along(x, axis, 0, size), rest
 
 
-def _by_lower(lower: Tensor, x: Tensor) -> Tensor:
+def _solve_lower(lower: Tensor, x: Tensor) -> Tensor:
     """Return ``lower⁻ᴴ·x``."""
     return run(matrix.TRIANGULAR_SOLVE, matrix.adjoint(lower), x, upper=True)
 
 
-def _by_upper(upper: Tensor, x: Tensor) -> Tensor:
+def _solve_upper(upper: Tensor, x: Tensor) -> Tensor:
     """Return ``x·upper⁻ᴴ``."""
     y = run(matrix.TRIANGULAR_SOLVE, upper, matrix.adjoint(x), upper=True)
     return matrix.adjoint(y)
@@ -230,16 +234,16 @@ def multi_dot(xs: Sequence[TensorLike], /) -> Tensor:
     tensors = _convert.promote_all("multi_dot", *tensors)
     if tensors[0].dtype is BOOL:
         tensors = [creation.cast(x, INT32) for x in tensors]
-    sizes = _chain(tensors)
+    sizes = _chain_sizes(tensors)
     first = len(tensors[0].shape) == 1
     last = len(tensors[-1].shape) == 1
     pairs = zip(tensors, itertools.pairwise(sizes), strict=True)
     tensors = [shape.shaped(x, size) for x, size in pairs]
-    y = _multiplied(tensors, _splits(sizes), 0, len(tensors) - 1)
+    y = _multiply_chain(tensors, _splits(sizes), 0, len(tensors) - 1)
     return shape.shaped(y, y.shape[int(first) : 2 - int(last)])
 
 
-def _chain(tensors: list[Tensor]) -> tuple[int, ...]:
+def _chain_sizes(tensors: list[Tensor]) -> tuple[int, ...]:
     """Return the sizes n_0, n_1, … of a chain; raise where they do not fit."""
     count = len(tensors)
     sizes: list[int] = []
@@ -275,12 +279,12 @@ def _splits(sizes: tuple[int, ...]) -> dict[tuple[int, int], int]:
     return best
 
 
-def _multiplied(
+def _multiply_chain(
     xs: list[Tensor], splits: dict[tuple[int, int], int], i: int, j: int
 ) -> Tensor:
     if i == j:
         return xs[i]
     k = splits[i, j]
-    left = _multiplied(xs, splits, i, k)
-    right = _multiplied(xs, splits, k + 1, j)
+    left = _multiply_chain(xs, splits, i, k)
+    right = _multiply_chain(xs, splits, k + 1, j)
     return products.matmul(left, right)

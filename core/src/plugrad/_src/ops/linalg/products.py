@@ -44,7 +44,7 @@ def factors(op: str, a: TensorLike, b: TensorLike) -> tuple[Tensor, Tensor]:
     return a, b
 
 
-def _product(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
+def _matmul_spec(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
     if min(len(a.shape), len(b.shape)) < 2:
         raise misfit("matmul", "its kernel takes matrices; reshape vectors", a, b)
     return Spec(_matmul_shapes(a.shape, b.shape, transpose_a, transpose_b)[2], a.dtype)
@@ -52,7 +52,7 @@ def _product(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
 
 BATCH_MATMUL = Kernel(
     "BatchMatMul(a: number, b: a; transpose_a: bool, transpose_b: bool)",
-    out=_product,
+    out=_matmul_spec,
     broadcasts=True,
     op="matmul",
     doc="""``y[..., i, j] = Σ a[..., i, k] · b[..., k, j]``; the first axes broadcast.
@@ -63,14 +63,16 @@ BATCH_MATMUL = Kernel(
 )
 
 
-def _integer_product(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
-    found = _product(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+def _integer_matmul_spec(
+    a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool
+) -> Spec:
+    found = _matmul_spec(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
     return Spec(found.shape, INT32)
 
 
 MAT_MUL_INTEGER = Kernel(
     "MatMulInteger(a: int8 | uint8, b: int8; transpose_a: bool, transpose_b: bool)",
-    out=_integer_product,
+    out=_integer_matmul_spec,
     op="matmul",
     doc="""``BatchMatMul`` of both inputs as int32; sums that overflow wrap.""",
 )
@@ -83,7 +85,7 @@ def _(a: Tensor, b: Tensor, *, transpose_a: bool, transpose_b: bool) -> Tensor:
     return run(BATCH_MATMUL, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
 
 
-def _preferred(
+def _convert_to_preferred(
     a: TensorLike, b: TensorLike, dtype: Any
 ) -> tuple[Tensor, Tensor, Kernel]:
     """Return both arguments, converted, and the kernel whose product has ``dtype``."""
@@ -144,7 +146,7 @@ def matmul(
     if preferred_element_type is None:
         a, b = factors("matmul", a, b)
     else:
-        a, b, kernel = _preferred(a, b, preferred_element_type)
+        a, b, kernel = _convert_to_preferred(a, b, preferred_element_type)
     if transpose_a is not False or transpose_b is not False:
         transpose_a = flag("matmul", "transpose_a", transpose_a)
         transpose_b = flag("matmul", "transpose_b", transpose_b)
@@ -282,7 +284,7 @@ def tensordot(
     if unknown:
         raise unexpected(tensordot, unknown)
     a, b = factors("tensordot", a, b)
-    axes_a, axes_b = _pairs(axes, len(a.shape), len(b.shape))
+    axes_a, axes_b = _contracted_axes(axes, len(a.shape), len(b.shape))
     sizes_a = [a.shape[i] for i in axes_a]
     sizes_b = [b.shape[i] for i in axes_b]
     if sizes_a != sizes_b:
@@ -301,7 +303,7 @@ def tensordot(
     return run(shape.RESHAPE, y, shape=(*left, *right))
 
 
-def _pairs(axes: Any, rank: int, other: int) -> tuple[list[int], list[int]]:
+def _contracted_axes(axes: Any, rank: int, other: int) -> tuple[list[int], list[int]]:
     """Return the axes of both arguments, in the given order and non-negative."""
     given = entries(axes)
     if given is None:

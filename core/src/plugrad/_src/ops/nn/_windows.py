@@ -1,10 +1,9 @@
-"""What convolutions and pooling share: layouts, and windows in terms of other ops.
+"""Layouts and windows, shared by convolutions and pooling.
 
-Map: arguments of ops and kernels, and what contracts check; ``FORMATS`` and
+Map: arguments of ops and kernels, and checks of contracts; ``FORMATS`` and
 ``channels_last``; ``window_values`` and ``insert_zeros``, which read and write windows;
-``gather_winners`` and ``scatter_to_winners``, which read and write one position of
-each window;
-``columns`` and the like, which make matrices of windows.
+``gather_winners`` and ``scatter_to_winners``, which read and write one position of each
+window; ``columns``, ``grouped`` and ``ungrouped``, for matrices of windows.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ def to_contract(
 ) -> Options:
     """Convert the user's attributes, such as strides and pad, to the contract's.
 
-    ``rule`` is the function of ``geometry`` that makes these windows; ``shapes`` are
-    its first arguments. The shape of ``dy`` gives the number of windows.
+    ``rule`` is the function of ``geometry`` that computes the windows; ``shapes`` are
+    its first arguments. The shape of ``dy`` determines the number of windows.
     """
     options = {name: given.pop(name) for name in OPTIONS if name in given}
     if "groups" in options:
@@ -66,9 +65,10 @@ def to_contract(
 def check(
     windows: Windows, spatial: int, *rows: tuple[str, Spec | None, Shape]
 ) -> None:
-    """Raise unless there are ``spatial`` axes, and tensors have the shapes of windows.
+    """Raise unless there are ``spatial`` axes and all tensors fit the windows.
 
-    ``rows`` are names, specs (None for an optional input) and the required shapes.
+    Each of ``rows`` is a name, a spec (None for a missing input) and the required
+    shape.
     """
     rank("geometry", "the input", windows.in_shape, spatial)
     for name, x, wanted in rows:
@@ -94,7 +94,10 @@ FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 def channels_last(
     op: str, x: Tensor, spatial: int, data_format: str
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Return ``x`` with a batch and channels last, and a function that undoes it."""
+    """Return ``x`` with a batch and channels last, and a function for the way back.
+
+    The function restores the layout of ``x`` for a result.
+    """
     last, first = FORMATS[spatial]
     choice(op, "data_format", data_format, last, first)
     full = spatial + 2
@@ -121,7 +124,7 @@ def _unchanged(y: Tensor) -> Tensor:
 
 
 def numbers(op: str, *values: TensorLike) -> list[Tensor]:
-    """Return tensors of one dtype; sums of bool are int32, as in ``matmul``."""
+    """Return tensors of one dtype; bool becomes int32, as in ``matmul``."""
     xs = _convert.promote_all(op, *values)
     if xs[0].dtype.kind in "fiuc":
         return xs
@@ -135,11 +138,11 @@ def fits(op: str, what: str, got: Shape, wanted: Shape) -> None:
         raise ValueError(f"{op}: {what} must have shape {wanted}, got {got}")
 
 
-# --- through the windows ---------------------------------------------------------
+# --- reading and writing windows -------------------------------------------------
 
 
 def padded(x: Tensor, padding: Sequence[Pair], value: float = 0) -> Tensor:
-    """Return ``x`` with ``padding`` of ``value`` at its spatial axes."""
+    """Return ``x`` padded with ``value`` along its spatial axes."""
     if not any(map(any, padding)):
         return x
     return slicing.pad(x, [(0, 0), *padding, (0, 0)], constant_values=value)
@@ -164,7 +167,7 @@ def strided_part(x: Tensor, begin: Shape, size: Shape, strides: Shape) -> Tensor
     """Return ``size`` elements of ``x``, each ``strides`` after the one before."""
     if size == x.shape and min(strides) > 0:
         return x
-    if 0 in size:  # of an empty array, every position is outside
+    if 0 in size:  # 0 is the only valid begin for an empty axis
         begin = tuple([b if n else 0 for b, n in zip(begin, size, strict=True)])
     return run(slicing.STRIDED_SLICE, x, begin=begin, size=size, strides=strides)
 
@@ -172,7 +175,7 @@ def strided_part(x: Tensor, begin: Shape, size: Shape, strides: Shape) -> Tensor
 def insert_zeros(dy: Tensor, windows: Windows) -> Tensor:
     """Place ``dy`` among zeros where ``windows.transposed`` reads it.
 
-    Its elements are ``strides`` apart: by reshape, pad and reshape.
+    A reshape, a pad and a reshape put its elements ``strides`` apart.
     """
     n, *places, c = dy.shape
     if max(windows.strides) > 1:
@@ -196,7 +199,7 @@ def insert_zeros(dy: Tensor, windows: Windows) -> Tensor:
     return padded(dy, paddings)
 
 
-# The winner of a window is the number of its kernel position, from 1; 0 if none is.
+# The winner of a window is the number of a kernel position, from 1; 0 if there is none.
 
 
 def where_winner(winners: Tensor, position: int, value: Tensor) -> Tensor:
@@ -216,9 +219,10 @@ def scatter_to_winners(dy: Tensor, winners: Tensor, windows: Windows) -> Tensor:
 
     Each element of the result is the sum of ``dy`` over the windows that it wins.
     """
-    there = windows.transposed
-    dys, who = (window_values(insert_zeros(x, windows), there) for x in (dy, winners))
-    rows = zip(who, range(len(dys), 0, -1), dys, strict=True)
+    transposed = windows.transposed
+    pair = (dy, winners)
+    dys, ids = (window_values(insert_zeros(x, windows), transposed) for x in pair)
+    rows = zip(ids, range(len(dys), 0, -1), dys, strict=True)
     return functools.reduce(binary.add, [where_winner(*row) for row in rows])
 
 
@@ -238,7 +242,7 @@ def columns(x: Tensor, windows: Windows) -> Tensor:
 
 
 def grouped(x: Tensor, groups: int) -> Tensor:
-    """Return ``[..., channels]`` as ``[groups, all else, channels of a group]``."""
+    """Reshape ``[..., channels]`` to ``[groups, rows, channels of a group]``."""
     *lead, c = x.shape
     count = math.prod(lead)
     if groups > 1:
@@ -248,14 +252,14 @@ def grouped(x: Tensor, groups: int) -> Tensor:
 
 
 def ungrouped(y: Tensor, shape_: Shape) -> Tensor:
-    """Return ``[groups, all else, channels of a group]`` under its own shape."""
+    """Reshape ``[groups, rows, channels of a group]`` to ``shape_``."""
     if y.shape[0] > 1:
         y = shape.permute_dims(y, (1, 0, 2))
     return shape.reshape(y, shape_)
 
 
 def ordered(op: str, value: TensorLike) -> Tensor:
-    """Return ``value`` as a tensor of numbers that have an order."""
+    """Return ``value`` as a tensor of real numbers; reject bool."""
     x = _convert.real(op, value)
     if x.dtype.kind == "b":
         raise TypeError(f"{op}: bool has no order; cast to a number")

@@ -1,15 +1,15 @@
 """Activation functions, and ``clip``.
 
 Kernels: ``ClipByValue Elu EluGrad LeakyRelu Mish Prelu Relu Relu6 Selu Sigmoid
-SigmoidGrad Softplus Softsign Step``; ``gelu`` is in a file of its own. They need an
-order, so complex numbers raise a TypeError. Integers and bool become float32, except in
+SigmoidGrad Softplus Softsign Step``; ``gelu`` is in its own module. Complex numbers
+have no order, so they raise a TypeError. Integers and bool become float32, except in
 ops whose docstring says that they keep the dtype.
 
-The value at NaN is NaN, and so is the derivative, by ``vjp`` and by ``jvp``, with these
-exceptions: ``leaky_relu`` and ``prelu`` have the derivative ``alpha`` there, as in
-TensorFlow.js and PyTorch, and ``step`` and ``clip`` have 0.
+At NaN, the value and the derivative are NaN, both by ``vjp`` and by ``jvp``. There are
+two exceptions: ``leaky_relu`` and ``prelu`` have the derivative ``alpha`` there, as in
+TensorFlow.js and PyTorch, and ``step`` and ``clip`` have the derivative 0.
 
-Map: straight lines; steps and limits; exponentials; compositions.
+Map: piecewise linear functions; steps and limits; exponentials; compositions.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _elementwise = partial(Kernel, out=same)
 
 
 def _with_alpha(op: str) -> Callable[..., Spec]:
-    """Return the ``out`` rule of a kernel whose dtype must represent ``alpha``."""
+    """Return the spec rule of a kernel whose dtype must represent ``alpha``."""
 
     def out(x: Spec, *, alpha: float) -> Spec:
         check_range(op, alpha, x.dtype)
@@ -69,7 +69,7 @@ def _with_alpha(op: str) -> Callable[..., Spec]:
     return out
 
 
-# --- straight lines --------------------------------------------------------------
+# --- piecewise linear functions --------------------------------------------------
 
 RELU = _elementwise(
     "Relu(x: integer | floating)",
@@ -100,21 +100,21 @@ def relu(x: TensorLike, /) -> Tensor:
     return unary.run_or_identity(RELU, x, "iuf")
 
 
-# A backend may return either zero of maximum(-0.0, 0); adding 0.0 makes it 0.0.
+# maximum(-0.0, 0) may be either zero, depending on the backend; adding 0 makes it 0.0.
 decomposition(RELU, lambda x: binary.maximum(x, 0) + 0)
 
 
-def _masked(dy: Tensor, outside: Tensor, x: Tensor) -> Tensor:
-    """Return 0 where ``outside``, else ``dy``; NaN where ``x`` is, which is inside.
+def _mask_gradient(dy: Tensor, outside: Tensor, x: Tensor) -> Tensor:
+    """Return 0 where ``outside``, NaN where ``x`` is NaN, and ``dy`` elsewhere.
 
-    It is linear in ``dy``, so that forward derivatives are the same, and ``dy`` may be
-    infinite outside.
+    The result is linear in ``dy``, as forward derivatives require, and ``dy`` may be
+    infinite outside. NaN does not count as outside.
     """
     return compare.where(outside, 0, dy) * run(STEP, x, alpha=1.0)  # times 1 or NaN
 
 
 def relu_gradient(dy: Tensor, y: Tensor) -> Tensor:
-    return _masked(dy, y <= 0, y)
+    return _mask_gradient(dy, y <= 0, y)
 
 
 gradients(RELU, x=relu_gradient)
@@ -152,7 +152,7 @@ def relu6(x: TensorLike, /) -> Tensor:
 
 decomposition(RELU6, lambda x: binary.minimum(binary.maximum(x, 0) + 0, 6))
 
-gradients(RELU6, x=lambda dy, x: _masked(dy, (x <= 0) | (x > 6), x))
+gradients(RELU6, x=lambda dy, x: _mask_gradient(dy, (x <= 0) | (x > 6), x))
 
 
 LEAKY_RELU = Kernel(
@@ -216,8 +216,8 @@ PRELU = Kernel(
 def prelu(x: TensorLike, alpha: TensorLike, /) -> Tensor:
     """Return ``x`` where it is positive, and ``alpha · x`` elsewhere.
 
-    ``leaky_relu`` with a slope for each element or channel. The derivative in ``x`` at
-    0 is ``alpha``.
+    It is ``leaky_relu`` with a slope for each element or channel. The derivative with
+    respect to ``x`` at 0 is ``alpha``.
 
     Args:
         x: A tensor of real numbers.
@@ -245,7 +245,7 @@ def prelu(x: TensorLike, alpha: TensorLike, /) -> Tensor:
 
 decomposition(PRELU, lambda x, alpha: compare.where(x < 0, x * alpha, x))
 gradients(PRELU, x=lambda dy, x, alpha: compare.where(x > 0, dy, dy * alpha))
-# Of x > 0 nothing is multiplied: infinity times 0 is NaN.
+# Where x > 0, nothing is multiplied, because infinity times 0 is NaN.
 gradients(PRELU, alpha=lambda dy, x: compare.where(x > 0, 0, dy * binary.minimum(x, 0)))
 
 
@@ -292,26 +292,27 @@ decomposition(STEP, lambda x, alpha: compare.where(x <= 0, alpha, unary.sign(x))
 gradients(STEP, x=lambda dy: creation.zeros_like(dy))
 
 
-def _clipped(x: Spec, *, min: float, max: float) -> Spec:
+def _clip_spec(x: Spec, *, min: float, max: float) -> Spec:
     for bound in (min, max):
         if weak("clip", bound, x.dtype) is not x.dtype:
             raise TypeError(f"clip: {named(x.dtype)} cannot hold {bound}; cast x")
-    _not_crossed(min, max)
+    _check_bounds(min, max)
     return x
 
 
 CLIP_BY_VALUE = Kernel(
     "ClipByValue(x: bool | integer | floating; min: number, max: number)",
-    out=_clipped,
+    out=_clip_spec,
     op="clip",
-    doc="""``min`` where ``x < min``, ``max`` where ``x > max``, else ``x``; NaN stays.
+    doc="""``min`` where ``x < min``, ``max`` where ``x > max``, else ``x``; NaN for
+    NaN.
 
-    Bounds may be infinite, and NaN as a bound gives NaN. The dtype of ``x`` holds
-    them, and ``min`` is not more than ``max``.""",
+    A bound may be infinite; a bound of NaN gives NaN. The dtype of ``x`` can represent
+    both, and ``min`` does not exceed ``max``.""",
 )
 
 
-def _not_crossed(min: float, max: float) -> None:
+def _check_bounds(min: float, max: float) -> None:
     if min > max:
         raise ValueError(f"clip: min {min} is more than max {max}; swap them")
 
@@ -323,11 +324,11 @@ def clip(
     max: TensorLike | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return ``x`` within bounds: ``min`` where it is less, ``max`` where it is more.
+    """Return ``x`` limited to bounds: ``min`` where it is less, ``max`` where greater.
 
-    NaN in ``x`` stays NaN, and NaN in a bound gives NaN. Where bounds that are tensors
-    cross, the result is ``max``. The derivative in ``x`` is 1 within the bounds and at
-    them, and 0 outside.
+    NaN in ``x`` or in a bound gives NaN. Where bounds are tensors and ``min`` exceeds
+    ``max``, the result is ``max``. The derivative with respect to ``x`` is 1 within the
+    bounds and at them, and 0 outside.
 
     Args:
         x: A tensor of real numbers.
@@ -338,7 +339,8 @@ def clip(
     Returns:
         A tensor of the broadcast shape. The dtype is that of ``x``, even if a bound has
         a wider dtype of the same kind: the result is then cast, and integers wrap. If a
-        bound has a higher kind (bool, integer, floating), it is the promoted dtype.
+        bound has a higher kind (bool < integer < floating), the dtype is the promoted
+        one.
 
     Raises:
         ValueError: The number ``min`` is more than the number ``max``, or shapes do not
@@ -362,7 +364,7 @@ def clip(
     low = _bound("min", min)
     high = _bound("max", max)
     if isinstance(low, int | float) and isinstance(high, int | float):
-        _not_crossed(low, high)
+        _check_bounds(low, high)
         for bound in (low, high):
             x = creation.cast(x, weak("clip", bound, x.dtype))
         return run(CLIP_BY_VALUE, x, min=low, max=high)
@@ -447,14 +449,15 @@ decomposition(ELU, lambda x: compare.where(x < 0, run(unary.EXPM1, x), x))
 ELU_GRAD = Kernel(
     "EluGrad(dy: floating, y: dy) -> dx",
     out=one_shape,
-    doc="""``dy · (y + 1)`` where ``y < 0``, else ``dy``; ``y`` is what ``Elu`` gave.
+    doc="""``dy · (y + 1)`` where ``y < 0``, else ``dy``; ``y`` is the output of
+    ``Elu``.
 
-    NaN where ``y`` is. The shapes are equal.""",
+    NaN where ``y`` is NaN. The shapes are equal.""",
 )
 
 
 decomposition(ELU_GRAD, lambda dy, y: dy * (binary.minimum(y, 0) + 1))
-# Not by EluGrad: ``y + 1`` cancels where y is next to -1.
+# Not with EluGrad: ``y + 1`` suffers from cancellation where y is close to -1.
 gradients(ELU, x=lambda dy, x: dy * run(unary.EXP, binary.minimum(x, 0)))
 gradients(ELU_GRAD, dy=lambda ddx, y: run(ELU_GRAD, ddx, y))
 gradients(ELU_GRAD, y=lambda ddx, dy, y: compare.where(y < 0, ddx * dy, 0))
@@ -463,11 +466,12 @@ gradients(ELU_GRAD, y=lambda ddx, dy, y: compare.where(y < 0, ddx * dy, 0))
 SELU = _elementwise(
     "Selu(x: floating)",
     op="selu",
-    doc="""``λ · x`` where ``x > 0``, elsewhere ``λα · (e^x - 1)``, without cancelling.
+    doc="""``λ · x`` where ``x > 0``, elsewhere ``λα · (e^x - 1)``, without
+    cancellation.
 
     λ = 1.0507009873554805, α = 1.6732632423543772. NaN for NaN, -λα for -inf, and inf
-    where ``λ · x`` overflows. Within 3 ulp in float32; within 9 where it is composed of
-    ``Expm1`` within 3.""",
+    where ``λ · x`` overflows. Within 3 ulp in float32; within 9 ulp on a backend that
+    composes it of ``Expm1`` within 3 ulp.""",
 )
 SELU_SCALE = 1.0507009873554805
 SELU_SCALE_ALPHA = SELU_SCALE * 1.6732632423543772
@@ -476,8 +480,8 @@ SELU_SCALE_ALPHA = SELU_SCALE * 1.6732632423543772
 def selu(x: TensorLike, /) -> Tensor:
     """Return ``λ · x`` where ``x`` is positive, and ``λα · (e^x - 1)`` elsewhere.
 
-    The constants λ = 1.0507... and α = 1.6732... keep mean 0 and variance 1 from layer
-    to layer. NaN stays NaN. The derivative at 0 is ``λα``.
+    With the constants λ = 1.0507... and α = 1.6732..., mean 0 and variance 1 are
+    preserved from layer to layer. NaN stays NaN. The derivative at 0 is ``λα``.
 
     Args:
         x: A tensor of real numbers.
@@ -501,7 +505,7 @@ def selu(x: TensorLike, /) -> Tensor:
 
 
 def _selu_gradient(dy: Tensor, x: Tensor) -> Tensor:
-    """Limit the argument of ``exp``: an overflow has the gradient 0 · inf."""
+    """Limit the argument of ``exp``, whose overflow would give the gradient 0 · inf."""
     below = run(unary.EXP, binary.minimum(x, 0)) * SELU_SCALE_ALPHA
     return dy * compare.where(x > 0, SELU_SCALE, below)
 
@@ -516,10 +520,10 @@ gradients(SELU, x=_selu_gradient)
 SIGMOID = _elementwise(
     "Sigmoid(x: floating)",
     op="sigmoid",
-    doc="""``1 / (1 + e^-x)``, without overflow on the way.
+    doc="""``1 / (1 + e^-x)``, without intermediate overflow.
 
-    1 for inf, 0 for -inf, NaN for NaN. Within 3 ulp in float32; within 9 where it is
-    composed of ``Exp`` within 3.""",
+    1 for inf, 0 for -inf, NaN for NaN. Within 3 ulp in float32; within 9 ulp on a
+    backend that composes it of ``Exp`` within 3 ulp.""",
 )
 
 
@@ -556,7 +560,8 @@ SIGMOID_GRAD = Kernel(
     out=one_shape,
     doc="""``dy · s(x) · s(-x)``; s is ``Sigmoid``, and ``x`` its input.
 
-    From the output it would be 0 where that rounds to 1. The shapes are equal.""",
+    Computed from the output instead, it would be 0 where the output rounds to 1. The
+    shapes are equal.""",
 )
 
 
@@ -567,19 +572,23 @@ def _(dy: Tensor, x: Tensor) -> Tensor:
     return dy * (e * r * r)
 
 
-def _sigmoid_bend(ddx: Tensor, dy: Tensor, x: Tensor) -> Tensor:
-    """Return the derivative by ``x``; ``s(-x) - s(x)`` would cancel next to 0."""
+def _sigmoid_second_derivative(ddx: Tensor, dy: Tensor, x: Tensor) -> Tensor:
+    """Return the gradient for ``x``; ``s(-x) - s(x)`` would cancel near 0."""
     return run(SIGMOID_GRAD, ddx * dy, x) * -run(trigonometry.TANH, x * 0.5)
 
 
-gradients(SIGMOID_GRAD, dy=lambda ddx, x: run(SIGMOID_GRAD, ddx, x), x=_sigmoid_bend)
+gradients(
+    SIGMOID_GRAD,
+    dy=lambda ddx, x: run(SIGMOID_GRAD, ddx, x),
+    x=_sigmoid_second_derivative,
+)
 gradients(SIGMOID, x=lambda dy, x: run(SIGMOID_GRAD, dy, x))
 
 
 SOFTPLUS = _elementwise(
     "Softplus(x: floating)",
     op="softplus",
-    doc="""``log(1 + e^x)``, without overflow on the way.
+    doc="""``log(1 + e^x)``, without intermediate overflow.
 
     inf for inf, 0 for -inf, NaN for NaN. Within 3 ulp in float32.""",
 )
@@ -670,13 +679,14 @@ def hard_sigmoid(
     beta: float = 0.5,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return ``alpha · x + beta``, limited to 0 and 1: a sigmoid of straight lines.
+    """Return ``alpha · x + beta``, limited to 0 and 1: a piecewise linear sigmoid.
 
     The derivative is ``alpha`` within these limits and at them, and 0 outside.
 
     Args:
         x: A tensor of real numbers.
-        alpha: The slope: 1/6 as in PyTorch; ONNX and Keras 2 have 0.2.
+        alpha: The slope. The default, 1/6, is that of PyTorch; ONNX and Keras 2 use
+            0.2.
         beta: The value at 0.
 
     Returns:
@@ -701,14 +711,14 @@ def hard_sigmoid(
         arguments.finite("hard_sigmoid", name, value)
         for name, value in (("alpha", alpha), ("beta", beta))
     )
-    return _limited(x * slope + offset)
+    return _clip_to_unit(x * slope + offset)
 
 
 @custom_grad
-def _limited(x: Tensor) -> Any:
+def _clip_to_unit(x: Tensor) -> Any:
     """Return ``clip(x, 0, 1)`` with the derivative NaN at NaN."""
     y = run(CLIP_BY_VALUE, x, min=0.0, max=1.0)
-    return y, lambda dy: _masked(dy, (x < 0) | (x > 1), x)
+    return y, lambda dy: _mask_gradient(dy, (x < 0) | (x > 1), x)
 
 
 def hard_swish(x: TensorLike, /) -> Tensor:
@@ -739,7 +749,7 @@ def hard_swish(x: TensorLike, /) -> Tensor:
 
 @custom_grad
 def _hard_swish(x: Tensor) -> Any:
-    """Return ``hard_swish``; in the gradient of its parts infinity meets 0."""
+    """Return ``hard_swish``; the gradient of a composition would contain inf · 0."""
 
     def grad_func(dy: Tensor) -> Tensor:
         near = run(CLIP_BY_VALUE, x, min=-3.0, max=3.0)
@@ -793,7 +803,7 @@ gradients(SOFTSIGN, x=_softsign_gradient)
 MISH = _elementwise(
     "Mish(x: floating)",
     op="mish",
-    doc="""``x · tanh(log(1 + e^x))``, without overflow on the way; NaN for -inf.
+    doc="""``x · tanh(log(1 + e^x))``, without intermediate overflow; NaN for -inf.
 
     Within 6 ulp in float32.""",
 )
@@ -826,8 +836,8 @@ def _mish_gradient(dy: Tensor, x: Tensor) -> Tensor:
     """Return ``dy · (t + x · t')`` with ``t = tanh(softplus(x))``, from two sigmoids.
 
     With s = sigmoid(x) and r = sigmoid(-x), ``t = (1 - r²) / (1 + r²)``, which is
-    ``s (1 + r) / (1 + r²)`` where r is next to 1, and ``t' = 4 s r² / (1 + r²)²``. The
-    rounding error of softplus(x) would be magnified.
+    ``s (1 + r) / (1 + r²)`` where r is close to 1, and ``t' = 4 s r² / (1 + r²)²``.
+    Computing t from softplus(x) would magnify the rounding error of softplus(x).
     """
     s = run(SIGMOID, x)
     r = run(SIGMOID, -x)

@@ -1,8 +1,8 @@
-"""Pooling to a number of windows, whatever the size of the input. No kernels.
+"""Pooling to a given number of windows, whatever the size of the input. No kernels.
 
 Along an axis of size ``n``, window ``i`` of ``m`` begins at ``⌊i·n / m⌋`` and ends
-before ``⌈(i + 1)·n / m⌉``. Windows that differ in size are gathered into equal ones,
-which the kernels of ``pool`` read.
+before ``⌈(i + 1)·n / m⌉``. If the windows differ in size, their elements are gathered
+into windows of one size, which the kernels of ``pool`` can read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def adaptive_max_pool(
     data_format: str | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the maxima of as many windows as ``output_size`` says.
+    """Return the maxima of ``output_size`` windows along each axis.
 
     Window ``i`` of ``m`` begins at ``⌊i·n / m⌋`` and ends before ``⌈(i + 1)·n / m⌉``,
     where ``n`` is the size of the axis. NaN is ignored, and the gradient goes to the
@@ -51,7 +51,7 @@ def adaptive_max_pool(
     Args:
         x: ``[batch, height, width, channels]``, or without the batch; for three spatial
             axes ``[batch, depth, height, width, channels]``.
-        output_size: The number of windows, one for all spatial axes or one each.
+        output_size: The number of windows, one for all spatial axes or one for each.
         data_format: The layout: channels last by default; ``"NCHW"`` or ``"NCDHW"`` for
             channels first.
 
@@ -77,7 +77,9 @@ def adaptive_max_pool(
         raise unexpected(adaptive_max_pool, unknown)
     op = "adaptive_max_pool"
     x = _windows.ordered(op, x)
-    return _pooled(op, x, output_size, _spatial(op, x), data_format, pool.MAXIMA)
+    return _adaptive_pool(
+        op, x, output_size, _spatial_rank(op, x), data_format, pool.MAXIMA
+    )
 
 
 def adaptive_avg_pool(
@@ -88,7 +90,7 @@ def adaptive_avg_pool(
     data_format: str | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the averages of as many windows as ``output_size`` says.
+    """Return the averages of ``output_size`` windows along each axis.
 
     Window ``i`` of ``m`` begins at ``⌊i·n / m⌋`` and ends before ``⌈(i + 1)·n / m⌉``,
     where ``n`` is the size of the axis.
@@ -96,7 +98,7 @@ def adaptive_avg_pool(
     Args:
         x: ``[batch, height, width, channels]``, or without the batch; for three spatial
             axes ``[batch, depth, height, width, channels]``.
-        output_size: The number of windows, one for all spatial axes or one each.
+        output_size: The number of windows, one for all spatial axes or one for each.
         data_format: The layout: channels last by default; ``"NCHW"`` or ``"NCDHW"`` for
             channels first.
 
@@ -122,7 +124,9 @@ def adaptive_avg_pool(
         raise unexpected(adaptive_avg_pool, unknown)
     op = "adaptive_avg_pool"
     x = _convert.floating(op, x)
-    return _pooled(op, x, output_size, _spatial(op, x), data_format, pool.AVERAGES)
+    return _adaptive_pool(
+        op, x, output_size, _spatial_rank(op, x), data_format, pool.AVERAGES
+    )
 
 
 def adaptive_max_pool1d(
@@ -155,7 +159,7 @@ def adaptive_max_pool1d(
     if unknown:
         raise unexpected(adaptive_max_pool1d, unknown)
     op = "adaptive_max_pool1d"
-    return _pooled(
+    return _adaptive_pool(
         op, _windows.ordered(op, x), output_size, 1, data_format, pool.MAXIMA
     )
 
@@ -192,16 +196,16 @@ def adaptive_avg_pool1d(
         raise unexpected(adaptive_avg_pool1d, unknown)
     op = "adaptive_avg_pool1d"
     x = _convert.floating(op, x)
-    return _pooled(op, x, output_size, 1, data_format, pool.AVERAGES)
+    return _adaptive_pool(op, x, output_size, 1, data_format, pool.AVERAGES)
 
 
-def _spatial(op: str, x: Tensor) -> int:
+def _spatial_rank(op: str, x: Tensor) -> int:
     if len(x.shape) not in (3, 4, 5):
         raise misfit(op, "x must have rank 4, or 3 without a batch, or 5 in 3D", x)
     return 3 if len(x.shape) == 5 else 2
 
 
-def _pooled(
+def _adaptive_pool(
     op: str,
     x: Tensor,
     output_size: Sizes,
@@ -219,11 +223,13 @@ def _pooled(
     if 0 in x.shape[1:-1]:
         raise misfit(op, "the spatial axes must have elements", x)
     averages = kernels is pool.AVERAGES
-    places = [_places(*pair) for pair in zip(x.shape[1:-1], wanted, strict=True)]
+    places = [
+        _window_indices(*pair) for pair in zip(x.shape[1:-1], wanted, strict=True)
+    ]
     if averages and any(indices is not None for indices, _ in places):
         return back(_averages(x, wanted, places))
     for axis, (indices, _) in enumerate(places, 1):
-        x = _gathered(x, indices, axis)
+        x = _gather_windows(x, indices, axis)
     size = tuple([n // m for n, m in zip(x.shape[1:-1], wanted, strict=True)])
     windows = geometry.windows(op, x.shape, size, strides=size)
     if spatial > 1:
@@ -237,11 +243,11 @@ Places = tuple[np.ndarray | None, np.ndarray]
 
 
 @functools.lru_cache(maxsize=256)
-def _places(n: int, m: int) -> Places:
-    """Return what each window reads, ``[m, size]``, and how many elements it has.
+def _window_indices(n: int, m: int) -> Places:
+    """Return the indices that each window reads, ``[m, size]``, and its element count.
 
-    Windows with less than the largest number repeat their last element. The indices are
-    None if all windows have as many and lie side by side.
+    Windows with fewer than ``size`` elements repeat their last element. The indices are
+    None if all windows have the same size and do not overlap.
     """
     i = np.arange(m, dtype=np.int64)
     begins = i * n // m
@@ -253,7 +259,7 @@ def _places(n: int, m: int) -> Places:
     return np.minimum(begins[:, None] + offsets, ends[:, None] - 1), counts
 
 
-def _gathered(x: Tensor, indices: np.ndarray | None, axis: int) -> Tensor:
+def _gather_windows(x: Tensor, indices: np.ndarray | None, axis: int) -> Tensor:
     if indices is None:
         return x
     ids = _convert.tensor_of(indices.ravel().astype(INT32), copy=False)
@@ -261,20 +267,20 @@ def _gathered(x: Tensor, indices: np.ndarray | None, axis: int) -> Tensor:
 
 
 def _averages(x: Tensor, wanted: Shape, places: list[Places]) -> Tensor:
-    """Sum the elements of each window, those that repeat counting as 0."""
+    """Average the elements of each window; repeated elements are replaced by 0."""
     wide = reduce.widened(x)
     sizes = [x.shape[0]]
     total = np.ones(())
     for axis, (indices, counts) in enumerate(places, 1):
         m = wanted[axis - 1]
-        most = int(counts.max())
-        wide = _gathered(wide, indices, axis)
-        if counts.min() < most:
-            there = np.arange(most) < counts[:, None]
-            line = (m * most, *[1] * (len(x.shape) - axis - 1))
-            mask = _convert.tensor_of(there.reshape(line), copy=False)
+        size = int(counts.max())
+        wide = _gather_windows(wide, indices, axis)
+        if counts.min() < size:
+            present = np.arange(size) < counts[:, None]
+            line = (m * size, *[1] * (len(x.shape) - axis - 1))
+            mask = _convert.tensor_of(present.reshape(line), copy=False)
             wide = compare.where(mask, wide, 0)
-        sizes += [m, most]
+        sizes += [m, size]
         total = np.multiply.outer(total, counts)
     wide = run(shapes.RESHAPE, wide, shape=(*sizes, x.shape[-1]))
     axes = tuple(range(2, len(sizes), 2))

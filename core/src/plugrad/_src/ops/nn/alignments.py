@@ -1,4 +1,4 @@
-"""The probability of labels over all alignments, of ``ctc_loss``. No kernels."""
+"""The probability of labels over all alignments, for ``ctc_loss``. No kernels."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ def negative_log_probability(
 ) -> Tensor:
     """Return the negative logarithm of the probability of each sequence of labels.
 
-    State ``2i`` is the blank before label i, and state ``2i + 1`` is the label. A step
-    stays, goes on by one, or goes on by two to a label that differs from the last one.
+    State ``2i`` is the blank before label i, and state ``2i + 1`` is the label. In each
+    step the state stays, advances by one, or advances by two if that leads to a label
+    that differs from the previous label.
     """
     x, ids, blank = _checked(labels, logits, blank)
     batch, steps, _ = x.shape
@@ -54,11 +55,11 @@ def negative_log_probability(
     first = creation.zeros((batch, 1), dtype=logs.dtype)
     alpha = shape.concat([first, before], axis=1)
     for t, log in enumerate(shape.unstack(logs, axis=1)):
-        alpha = compare.where(t < ends, _stepped(alpha, may_skip) + log, alpha)
+        alpha = compare.where(t < ends, _advance(alpha, may_skip) + log, alpha)
     last = run(shape.RESHAPE, counts * 2, shape=(batch, 1))
     places = shape.concat([last, binary.maximum(last - 1, 0)], axis=1)
     final = run(gather.GATHER_V2, alpha, places, axis=1, batch_dims=1)
-    # Without labels, both places are that of the only state.
+    # Without labels, both places are the same, only state: count it once.
     twice = compare.logical_and(compare.equal(last, 0), ranges.arange(2) > 0)
     final = compare.where(twice, -math.inf, final)
     return creation.cast(-_log_sum(shape.unstack(final, axis=1)), x.dtype)
@@ -91,28 +92,28 @@ def _lengths(name: str, given: TensorLike | None, batch: int, most: int) -> Tens
 
 
 def _states(ids: Tensor, blank: int) -> tuple[Tensor, Tensor]:
-    """Return the class of each state, and whether it may come two after another."""
+    """Return the class of each state, and whether a step of two may lead to it."""
     batch, size = ids.shape
     blanks = creation.full((batch, size), blank, dtype=ids.dtype)
     pairs = shape.stack([blanks, ids], axis=2)
     pairs = run(shape.RESHAPE, pairs, shape=(batch, 2 * size))
     last = creation.full((batch, 1), blank, dtype=ids.dtype)
     states = shape.concat([pairs, last], axis=1)
-    earlier = _later(states, 2, blank)
+    earlier = _shift_states(states, 2, blank)
     differs = compare.not_equal(states, earlier)
     return states, compare.logical_and(differs, compare.not_equal(states, blank))
 
 
-def _later(x: Tensor, by: int, value: float) -> Tensor:
-    """Return the states ``by`` before each one, and ``value`` where there is none."""
+def _shift_states(x: Tensor, by: int, value: float) -> Tensor:
+    """Shift states by ``by`` positions, filling the start with ``value``."""
     size = x.shape[1]
     x = slicing.pad(x, [(0, 0), (min(by, size), 0)], constant_values=value)
     return slicing.along(x, 1, 0, size)
 
 
-def _stepped(alpha: Tensor, may_skip: Tensor) -> Tensor:
-    skipped = compare.where(may_skip, _later(alpha, 2, -math.inf), -math.inf)
-    return _log_sum((alpha, _later(alpha, 1, -math.inf), skipped))
+def _advance(alpha: Tensor, may_skip: Tensor) -> Tensor:
+    skipped = compare.where(may_skip, _shift_states(alpha, 2, -math.inf), -math.inf)
+    return _log_sum((alpha, _shift_states(alpha, 1, -math.inf), skipped))
 
 
 def _log_sum(xs: tuple[Tensor, ...]) -> Tensor:
@@ -120,7 +121,7 @@ def _log_sum(xs: tuple[Tensor, ...]) -> Tensor:
     top = xs[0]
     for x in xs[1:]:
         top = binary.maximum(top, x)
-    top = alias(top)  # a constant to all tapes
+    top = alias(top)  # a constant for all tapes
     never = compare.equal(top, -math.inf)
     safe = compare.where(unary.isfinite(top), top, 0)
     total = unary.exp(xs[0] - safe)

@@ -1,9 +1,9 @@
 """Convolutions. Kernels: ``Conv2D Conv3D`` and the two transposes of each.
 
-A convolution is linear in ``x`` and in ``filter``. Its transposes are kernels of their
-own, so that a backend can implement each efficiently. Every gradient of one of the
-three is another one of them, so derivatives of all orders work.
-``geometry.convolution`` computes the windows once; kernels see a batch axis and
+A convolution is linear in ``x`` and in ``filter``. Its two transposes are separate
+kernels, so that a backend can implement each of them efficiently. Every gradient of one
+of the three is another one of them, so derivatives of all orders work.
+``geometry.convolution`` computes the windows once; kernels always see a batch axis and
 channels last.
 
 Map: contracts in two and three dimensions; ops; gradients; decompositions.
@@ -49,7 +49,7 @@ def forward_attributes(
 ) -> Options:
     """Canonicalize attributes of the op, such as strides and pad.
 
-    ``rule`` is the function of ``geometry`` that makes the windows.
+    ``rule`` is the function of ``geometry`` that computes the windows.
     """
     return _windows.to_contract(given, rule, x.shape, filter.shape)
 
@@ -119,20 +119,20 @@ CONV2D = Kernel(
 CONV2D_INPUT = Kernel(
     "Conv2DBackpropInput(dy: number, filter: dy; geometry: Windows) -> dx",
     op="conv2d_transpose",
-    doc="""The transpose of ``Conv2D`` in x:
-    ``dx[n, i, j, c] = Σ dy[n, p, q, k] filter[h, w, c, k]`` over all products that
-    ``Conv2D`` makes of ``x[n, i, j, c]``.
+    doc="""The transpose of ``Conv2D`` with respect to x:
+    ``dx[n, i, j, c] = Σ dy[n, p, q, k] filter[h, w, c, k]`` over all p, q, k, h and w
+    for which ``Conv2D`` multiplies ``x[n, i, j, c]`` by ``filter[h, w, c, k]``.
 
     Nothing is conjugated. Integers wrap. float16 is summed in float32. Infinite and NaN
-    elements of ``filter`` may be multiplied by zeros beside and between those of
+    elements of ``filter`` may be multiplied by zeros around and between the elements of
     ``dy``, or skipped.""",
     **_2D_X,
 )
 CONV2D_FILTER = Kernel(
     "Conv2DBackpropFilter(x: number, dy: x; geometry: Windows) -> dfilter",
-    doc="""The transpose of ``Conv2D`` in filter:
+    doc="""The transpose of ``Conv2D`` with respect to filter:
     ``dfilter[h, w, c, k] = Σ x[n, i, j, c] dy[n, p, q, k]`` over n, p and q, with i, j
-    and c as there; x is 0 outside.
+    and c as in ``Conv2D``; x is 0 outside.
 
     Nothing is conjugated. Integers wrap. float16 is summed in float32. Infinite and NaN
     elements of ``dy`` may be multiplied by the zeros outside, or skipped.""",
@@ -185,7 +185,7 @@ def conv1d(
         filter: ``[width, channels / groups, out_channels]``.
         strides: Steps between neighbouring windows: a number.
         pad: ``"same"`` adds zeros so that each size becomes ``ceil(size / stride)``;
-            ``"valid"`` adds nothing; a number adds as many zeros at each end; pairs,
+            ``"valid"`` adds nothing; a number adds that many zeros at each end; pairs,
             ``[(left, right)]``, give the zeros of each end.
         dilations: Steps between neighbouring elements of one window.
         data_format: "NWC" or "NCW", for ``x`` and the result; the filter has one
@@ -252,7 +252,7 @@ def conv2d(
         strides: Steps between neighbouring windows: one number for both axes or one for
             each.
         pad: ``"same"`` adds zeros so that each size becomes ``ceil(size / stride)``;
-            ``"valid"`` adds nothing; a number adds as many zeros at each end; pairs,
+            ``"valid"`` adds nothing; a number adds that many zeros at each end; pairs,
             ``[(top, bottom), (left, right)]``, give the zeros of each end.
         dilations: Steps between neighbouring elements of one window.
         data_format: "NHWC" or "NCHW", for ``x`` and the result; the filter has one
@@ -313,7 +313,7 @@ def conv3d(
         strides: Steps between neighbouring windows: one number for all axes or one for
             each.
         pad: ``"same"`` adds zeros so that each size becomes ``ceil(size / stride)``;
-            ``"valid"`` adds nothing; a number adds as many zeros at each end; pairs,
+            ``"valid"`` adds nothing; a number adds that many zeros at each end; pairs,
             one for each axis, give the zeros of each end.
         dilations: Steps between neighbouring elements of one window.
         data_format: "NDHWC" or "NCDHW", for ``x`` and the result; the filter has one
@@ -351,7 +351,7 @@ def conv3d(
 def convolved(
     kernel: Kernel, rule: Any, spatial: int, data_format: str, given: Options, *xs: Any
 ) -> Tensor:
-    """Run a convolution of ``xs``, two tensors, on the windows that ``rule`` makes."""
+    """Run a convolution of two tensors ``xs``; ``rule`` computes the windows."""
     x, filter = _windows.numbers(kernel.op, *xs)
     x, restore_layout = _windows.channels_last(kernel.op, x, spatial, data_format)
     windows = rule(kernel.op, x.shape, filter.shape, **given)
@@ -379,7 +379,7 @@ def conv1d_transpose(
             ``conv1d``.
         filter: ``[width, out_channels / groups, channels]``, as for that ``conv1d``.
         output_shape: The shape of the result, in the rank and format of ``x``.
-        strides: As for that ``conv1d``, like all that follow.
+        strides: As for that ``conv1d``, as are all that follow.
         pad: "same", "valid", a number, or ``[(left, right)]``.
         dilations: Steps between neighbouring elements of one window.
         data_format: "NWC" or "NCW", for ``x`` and the result.
@@ -406,7 +406,7 @@ def conv1d_transpose(
     if unknown:
         raise unexpected(conv1d_transpose, unknown)
     given = _windows.window_options(strides, pad, dilations, dim_rounding_mode, groups)
-    return _transposed(CONV2D_INPUT, 1, output_shape, data_format, given, x, filter)
+    return _conv_transpose(CONV2D_INPUT, 1, output_shape, data_format, given, x, filter)
 
 
 def conv2d_transpose(
@@ -434,7 +434,7 @@ def conv2d_transpose(
             ``conv2d``.
         output_shape: The shape of the result, in the rank and format of ``x``; strides
             and padding alone do not determine it.
-        strides: As for that ``conv2d``, like all that follow.
+        strides: As for that ``conv2d``, as are all that follow.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
         dilations: Steps between neighbouring elements of one window.
         data_format: "NHWC" or "NCHW", for ``x`` and the result.
@@ -462,7 +462,7 @@ def conv2d_transpose(
     if unknown:
         raise unexpected(conv2d_transpose, unknown)
     given = _windows.window_options(strides, pad, dilations, dim_rounding_mode, groups)
-    return _transposed(CONV2D_INPUT, 2, output_shape, data_format, given, x, filter)
+    return _conv_transpose(CONV2D_INPUT, 2, output_shape, data_format, given, x, filter)
 
 
 def conv3d_transpose(
@@ -488,7 +488,7 @@ def conv3d_transpose(
             ``conv3d``.
         output_shape: The shape of the result, in the rank and format of ``x``; strides
             and padding alone do not determine it.
-        strides: As for that ``conv3d``, like all that follow.
+        strides: As for that ``conv3d``, as are all that follow.
         pad: "same", "valid", a number, or one pair for each axis.
         dilations: Steps between neighbouring elements of one window.
         data_format: "NDHWC" or "NCDHW", for ``x`` and the result.
@@ -514,10 +514,10 @@ def conv3d_transpose(
     if unknown:
         raise unexpected(conv3d_transpose, unknown)
     given = _windows.window_options(strides, pad, dilations, dim_rounding_mode, groups)
-    return _transposed(CONV3D_INPUT, 3, output_shape, data_format, given, x, filter)
+    return _conv_transpose(CONV3D_INPUT, 3, output_shape, data_format, given, x, filter)
 
 
-def _transposed(
+def _conv_transpose(
     kernel: Kernel, spatial: int, wanted: Ints, data_format: str, given: Any, *xs: Any
 ) -> Tensor:
     op = f"conv{spatial}d_transpose"
@@ -592,7 +592,7 @@ def _(x: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
 @decomposition(CONV3D_INPUT)
 @decomposition(CONV2D_INPUT)
 def _(dy: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
-    """Convolve the cotangent, spread among zeros, with the flipped filter."""
+    """Convolve the cotangent, with zeros inserted, with the flipped filter."""
     *window, c, k = filter.shape
     n = len(window)
     g = geometry.groups

@@ -74,7 +74,7 @@ def depthwise_conv2d(
     dim_rounding_mode: Rounding | None = None,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the convolution of each channel of ``x`` with filters of its own.
+    """Return the convolution of each channel of ``x`` with its own filters.
 
     ``y[n, p, q, c·multiplier + m] = Σ x[n, i, j, c] · filter[h, w, c, m]`` over h and
     w, where ``i = s·p + d·h - top`` and ``j = s·q + d·w - left``, with stride s and
@@ -86,7 +86,7 @@ def depthwise_conv2d(
         strides: Steps between neighbouring windows: one number for both axes or one for
             each.
         pad: ``"same"`` adds zeros so that each size becomes ``ceil(size / stride)``;
-            ``"valid"`` adds nothing; a number adds as many zeros at each end; pairs,
+            ``"valid"`` adds nothing; a number adds that many zeros at each end; pairs,
             ``[(top, bottom), (left, right)]``, give the zeros of each end.
         dilations: Steps between neighbouring elements of one window.
         data_format: "NHWC" or "NCHW", for ``x`` and the result; the filter has one
@@ -98,8 +98,8 @@ def depthwise_conv2d(
 
     Returns:
         A tensor ``[batch, out_height, out_width, channels · multiplier]`` in the format
-        of ``x``, of the promoted dtype; int32 for bool. The results of one channel are
-        neighbours.
+        of ``x``, of the promoted dtype; int32 for bool. The results of one input
+        channel are adjacent.
 
     Raises:
         ValueError: Shapes or attributes do not fit each other.
@@ -167,7 +167,7 @@ def separable_conv2d(
         strides: Steps between neighbouring windows: one number for both axes or one for
             each.
         pad: ``"same"`` adds zeros so that each size becomes ``ceil(size / stride)``;
-            ``"valid"`` adds nothing; a number adds as many zeros at each end; pairs,
+            ``"valid"`` adds nothing; a number adds that many zeros at each end; pairs,
             ``[(top, bottom), (left, right)]``, give the zeros of each end.
         dilations: Steps between neighbouring elements of one window.
         data_format: "NHWC" or "NCHW", for ``x`` and the result; the filter has one
@@ -183,7 +183,7 @@ def separable_conv2d(
 
     Raises:
         ValueError: Shapes or attributes do not fit each other.
-        TypeError: An argument holds strings, or no dtype can represent all.
+        TypeError: An argument holds strings, or no dtype can represent all of them.
 
     Example:
         >>> depthwise_filter = [[[[1.0, 2.0], [10.0, 20.0]]]]

@@ -1,11 +1,12 @@
 """Grey-scale dilation. Kernels: ``Dilation2D``, and a gradient for each input.
 
 The result is the largest of the sums ``x + filter`` in each window. As in pooling,
-padding is not an element and NaN is never the largest; a window of nothing else gives
--inf, or the least integer. The cotangent of a window flows to the first position, row
-by row, whose *exact* sum is largest: sums that differ may be rounded to one number, and
-then their rounding errors decide. That position changes in steps, so the kernels of the
-gradients, which are linear in ``dy``, have no derivative in ``x`` and ``filter``.
+padding does not count as an element, and NaN is ignored; a window that contains nothing
+else gives -inf, or the least integer. The cotangent of a window flows to the first
+position, in row-major order, whose *exact* sum is the largest: if different sums round
+to the same number, their rounding errors decide. The position is piecewise constant, so
+the gradient kernels, which are linear in ``dy``, have no derivative with respect to
+``x`` and ``filter``.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def _check(x: Spec, filter: Spec, dy: Spec | None, windows: Windows) -> None:
     _windows.check_channels(windows)
 
 
-def _dilated(x: Spec, filter: Spec, *, geometry: Windows) -> Spec:
+def _dilation_spec(x: Spec, filter: Spec, *, geometry: Windows) -> Spec:
     _check(x, filter, None, geometry)
     return Spec(geometry.out_shape, x.dtype)
 
@@ -70,15 +71,15 @@ def _filter_gradient_spec(
 DILATION2D = Kernel(
     "Dilation2D(x: integer | floating, filter: x; geometry: Windows)",
     canonicalize=functools.partial(conv.forward_attributes, _dilation_windows),
-    out=_dilated,
+    out=_dilation_spec,
     op="dilation2d",
     doc="""``y[n, p, q, c] = max (x[n, i, j, c] + filter[h, w, c])`` over h and w, where
     ``i = s·p + d·h - top`` and ``j = s·q + d·w - left``, with strides s and dilations
     d.
 
-    Padding and sums that are NaN are ignored; a window of nothing else gives -inf,
-    or the least integer of the dtype. Integers wrap. For zeros of different
-    signs the result may be either.""",
+    Padding and sums that are NaN are ignored; a window that contains nothing else gives
+    -inf, or the least integer of the dtype. Integers wrap. For zeros of different signs
+    the result may be either.""",
 )
 
 _gradient_attributes = functools.partial(conv.backward_attributes, _dilation_windows)
@@ -89,10 +90,10 @@ DILATION2D_INPUT = Kernel(
     canonicalize=_gradient_attributes,
     out=_input_gradient_spec,
     doc="""``dy`` of each window is added to the element of ``x`` whose sum with
-    ``filter`` is the largest: of equal ones the first, row by row.
+    ``filter`` is the largest; of equal sums, to the first in row-major order.
 
-    Sums are compared exactly, without rounding. A window of padding and NaN alone
-    adds nothing.""",
+    Sums are compared exactly, without rounding. A window that contains only padding and
+    NaN adds nothing.""",
 )
 
 DILATION2D_FILTER = Kernel(
@@ -101,7 +102,7 @@ DILATION2D_FILTER = Kernel(
     canonicalize=_gradient_attributes,
     out=_filter_gradient_spec,
     doc="""``dy`` of each window is added to the element of ``filter`` whose sum with
-    ``x`` is the largest, which is found as by ``Dilation2DBackpropInput``.""",
+    ``x`` is the largest. Ties are resolved as by ``Dilation2DBackpropInput``.""",
 )
 
 
@@ -123,12 +124,12 @@ def dilation2d(
 
     ``y[n, p, q, c] = max (x[n, i, j, c] + filter[h, w, c])`` over h and w, where
     ``i = s·p + d·h - top`` and ``j = s·q + d·w - left``, with stride s and dilation d.
-    Padding and sums that are NaN are ignored; a window of nothing else gives -inf, or
-    the least integer. Integers wrap.
+    Padding and sums that are NaN are ignored; a window that contains nothing else gives
+    -inf, or the least integer. Integers wrap.
 
     Args:
         x: ``[batch, height, width, channels]``, or without the batch; real numbers.
-        filter: ``[height, width, channels]``; zeros make it a ``max_pool``.
+        filter: ``[height, width, channels]``; with zeros the op is ``max_pool``.
         strides: Steps between neighbouring windows: one number for both axes or one for
             each.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``, as in
@@ -200,18 +201,18 @@ def _(x: Tensor, filter: Tensor, *, geometry: Windows) -> Tensor:
 def _winners(x: Tensor, filter: Tensor, windows: Windows) -> Tensor:
     """Return the number of the first position of each window with the largest sum.
 
-    Positions count from 1; windows of only NaN and padding have 0.
+    Positions count from 1; windows that contain only NaN and padding have 0.
     """
     y = run(DILATION2D, x, filter, geometry=windows)
     found = creation.zeros(y.shape, dtype=INT32)
-    most = creation.full_like(y, -math.inf) if x.dtype.kind == "f" else None
+    largest = creation.full_like(y, -math.inf) if x.dtype.kind == "f" else None
     for position, (a, b) in reversed(list(enumerate(_pairs(x, filter, windows)))):
         total = a + b
         hit = pool.mask_padding(position, compare.equal(total, y), y, windows)
-        if most is not None:
+        if largest is not None:
             error = _rounding_error(a, b, total)
-            hit = compare.logical_and(hit, compare.logical_not(error < most))
-            most = compare.where(hit, error, most)
+            hit = compare.logical_and(hit, compare.logical_not(error < largest))
+            largest = compare.where(hit, error, largest)
         found = compare.where(hit, position + 1, found)
     return found
 
@@ -231,8 +232,8 @@ def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
 def _(x: Tensor, filter: Tensor, dy: Tensor, *, geometry: Windows) -> Tensor:
     winners = _winners(x, filter, geometry)
     positions = range(1, len(geometry.kernel_positions) + 1)
-    mine = [_windows.where_winner(winners, position, dy) for position in positions]
-    rows = [run(reduce.SUM, part, axis=(0, 1, 2), keepdims=False) for part in mine]
+    parts = [_windows.where_winner(winners, position, dy) for position in positions]
+    rows = [run(reduce.SUM, part, axis=(0, 1, 2), keepdims=False) for part in parts]
     return shape.reshape(shape.stack(rows), filter.shape)
 
 

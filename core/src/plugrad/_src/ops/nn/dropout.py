@@ -1,4 +1,4 @@
-"""Dropout: elements set to 0 by chance. No kernels."""
+"""Dropout: elements are set to 0 at random. No kernels."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def dropout(
 ) -> Tensor:
     """Return ``x / (1 - rate)``, with each element set to 0 with probability ``rate``.
 
-    The mean stays the same. With ``noise_shape``, elements that it broadcasts over are
-    dropped or kept as one.
+    The expected value of each element stays the same. With ``noise_shape``, elements
+    along the axes over which it broadcasts are dropped or kept together.
 
     Args:
         x: A tensor of numbers.
-        rate: The probability to drop an element, from 0 to below 1.
-        noise_shape: A shape that broadcasts to that of ``x``; None in it stands for the
-            size there. By default the shape of ``x``: each element is dropped on its
-            own.
-        seed: Fixes which elements are dropped.
+        rate: The probability of dropping an element, from 0 to below 1.
+        noise_shape: A shape that broadcasts to that of ``x``; an entry of None stands
+            for the size of ``x``. By default the shape of ``x``: each element is
+            dropped independently.
+        seed: Determines which elements are dropped.
 
     Returns:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.

@@ -3,8 +3,8 @@
 Kernels: ``_FusedMatMul FusedConv2D FusedDepthwiseConv2D``. They compute with real
 floating numbers; integers become float32.
 
-Under a tape a fused kernel is decomposed, so that an override of ``Relu`` reaches the
-Relu inside; that is why none has a gradient of its own.
+Under a tape a fused kernel is decomposed, so that an override of ``Relu`` also applies
+to the Relu inside it. Therefore none of these kernels has its own gradient.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ FUSED_MATMUL = Kernel(
     canonicalize=lambda *_, **given: _NOT_TRANSPOSED | given,
     out=_multiplied,
     op="fused.matmul",
-    doc="""``activation(BatchMatMul(a, b) + bias)``, as by the kernels of the parts.
+    doc="""``activation(BatchMatMul(a, b) + bias)``, as the separate kernels compute it.
 
-    ``prelu_activation_weights`` are the slopes of "prelu", given only for it;
-    ``leaky_relu_alpha`` is that of "leaky_relu".""",
+    ``prelu_activation_weights`` are the slopes of "prelu", and missing for all other
+    activations; ``leaky_relu_alpha`` is the slope of "leaky_relu".""",
 )
 
 
@@ -125,9 +125,9 @@ def _convolved(
 
 
 def _convolution(name: str, part: Kernel, rule: Any) -> Kernel:
-    """Return the contract of ``part`` with an activation, decomposition included.
+    """Return the contract of ``part`` with an activation, which has a decomposition.
 
-    ``rule`` is the function of ``geometry`` that makes the windows.
+    ``rule`` is the function of ``geometry`` that computes the windows.
     """
     kernel = Kernel(
         f"{name}(x: floating, filter: x, {_END_INPUTS.format('x')}; geometry: Windows, "
@@ -138,8 +138,8 @@ def _convolution(name: str, part: Kernel, rule: Any) -> Kernel:
         ),
         out=functools.partial(_convolved, part),
         op=f"fused.{part.op}",
-        doc=f"""``activation({part.name}(x, filter) + bias)``, as by the kernels of
-        the parts. Slopes are those of ``_FusedMatMul``.""",
+        doc=f"""``activation({part.name}(x, filter) + bias)``, as the separate kernels
+        compute it. Slopes are as in ``_FusedMatMul``.""",
     )
 
     @decomposition(kernel)
@@ -197,7 +197,7 @@ def matmul(
 ) -> Tensor:
     """Return ``activation(plugrad.matmul(a, b) + bias)``.
 
-    Backends may run it as one kernel. Tapes record its parts.
+    Backends may run it as one kernel. Tapes record the separate ops.
 
     Args:
         a: ``[..., i, k]``, or ``[..., k, i]`` if ``transpose_a``.
@@ -259,14 +259,14 @@ def conv2d(
 ) -> Tensor:
     """Return ``activation(plugrad.conv2d(x, filter) + bias)``.
 
-    Backends may run it as one kernel. Tapes record its parts.
+    Backends may run it as one kernel. Tapes record the separate ops.
 
     Args:
         x: ``[batch, height, width, channels]``, or without the batch.
         filter: ``[height, width, channels / groups, out_channels]``.
         bias: A tensor ``[out_channels]``, or one that broadcasts to the result in its
             format; None for no bias.
-        prelu_weights: The slopes of the activation "prelu", of shapes like those of
+        prelu_weights: The slopes of the activation "prelu", in the same shapes as
             ``bias``; None for other activations.
         strides: As for ``plugrad.conv2d``, like the attributes that follow.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
@@ -326,14 +326,14 @@ def depthwise_conv2d(
 ) -> Tensor:
     """Return ``activation(plugrad.depthwise_conv2d(x, filter) + bias)``.
 
-    Backends may run it as one kernel. Tapes record its parts.
+    Backends may run it as one kernel. Tapes record the separate ops.
 
     Args:
         x: ``[batch, height, width, channels]``, or without the batch.
         filter: ``[height, width, channels, multiplier]``.
         bias: A tensor ``[channels · multiplier]``, or one that broadcasts to the result
             in its format; None for no bias.
-        prelu_weights: The slopes of the activation "prelu", of shapes like those of
+        prelu_weights: The slopes of the activation "prelu", in the same shapes as
             ``bias``; None for other activations.
         strides: As for ``plugrad.depthwise_conv2d``, like the attributes that follow.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
@@ -410,7 +410,7 @@ def _align_channels(
 ) -> Maybe:
     """Reshape ``x`` so that it broadcasts to ``out``, whose channels are last.
 
-    ``first`` says that the channels of ``x`` are first, if it has other axes.
+    ``first`` tells whether the channels of ``x`` are first, if it has other axes.
     """
     if x is None:
         return None

@@ -26,28 +26,28 @@ GELU = _elementwise(
     op="gelu",
     doc="""``x · erfc(-x · √½) · ½``; NaN for -inf.
 
-    Within 6 ulp in float32 and float64, also where the result is small.""",
+    Within 6 ulp in float32 and float64, even where the result is small.""",
 )
 GELU_TANH = _elementwise(
     "GeluTanh(x: floating)",
     op="gelu",
     doc="""``x · sigmoid(u)`` with ``u = √(8/π) · x · (1 + 0.044715 x²)``; NaN for -inf.
 
-    It is equal to ``x · (tanh(u / 2) · ½ + ½)``, which cancels. Within 8 ulp in float32
-    and float64, also where the result is small.""",
+    It equals ``x · (tanh(u / 2) · ½ + ½)``, which would suffer from cancellation.
+    Within 8 ulp in float32 and float64, even where the result is small.""",
 )
 
 
 def gelu(x: TensorLike, /, *, approximate: bool = False) -> Tensor:
     """Return ``x`` times the normal distribution function, ``x/2 · (1 + erf(x / √2))``.
 
-    The relative error is small also where ``x`` is negative and the result is small.
+    The relative error is small even where ``x`` is negative and the result is small.
 
     Args:
         x: A tensor of real numbers.
-        approximate: Whether to compute ``tanh(√(2/π) · (x + 0.044715 x³))`` in place of
-            the error function. The result then differs by at most 5e-4. It is computed
-            as ``x · sigmoid(√(8/π) · (x + 0.044715 x³))``, which is equal.
+        approximate: Whether to use ``tanh(√(2/π) · (x + 0.044715 x³))`` instead of the
+            error function. The result then differs by at most 5e-4. It is computed as
+            ``x · sigmoid(√(8/π) · (x + 0.044715 x³))``, which is equal.
 
     Returns:
         A tensor of the shape and dtype of ``x``; float32 for integers and bool.
@@ -90,8 +90,8 @@ def gelu_gradient(dy: Tensor, x: Tensor) -> Tensor:
     return dy * (normal + near * error_functions.gaussian(x, 0.5) * DENSITY)
 
 
-# Per itemsize: steps of x, √(8/π), and 0.044715 · √(8/π). Each factor is a number with
-# few bits, and the rest of it.
+# For each itemsize: the steps of x per 1, √(8/π), and 0.044715 · √(8/π). Each factor is
+# split into a number with few significant bits and the rest.
 _SPLIT = {
     4: (
         8.0,
@@ -109,9 +109,10 @@ _SPLIT = {
 def _exp_gelu_tanh(x: Tensor) -> Tensor:
     """Return ``e^-|u|`` for ``u = √(8/π) · (x + 0.044715 x³)`` and limited ``x``.
 
-    The rounding error of ``u`` would be a relative error of the power. So ``x`` is
-    rounded to ``c``, and the factors are split: the sum of the products of ``c`` is
-    exact. The derivative follows from ``rest`` alone: ``c`` is constant.
+    The rounding error of ``u`` would become a relative error of the power. Therefore
+    ``x`` is rounded to ``c`` and the factors are split, so that the sum of the products
+    with ``c`` is exact. The derivative comes from ``rest`` alone, because ``c`` is
+    piecewise constant.
     """
     steps, (line, line_rest), (cube, cube_rest) = _SPLIT[x.dtype.itemsize]
     c = run(unary.ROUND, x * steps) * (1 / steps)
@@ -123,7 +124,7 @@ def _exp_gelu_tanh(x: Tensor) -> Tensor:
 
 
 def _limit(x: Tensor) -> Tensor:
-    """Return ``x`` where ``e^-|u|`` is not 0, and the nearest such number elsewhere."""
+    """Limit ``x`` to the range in which ``e^-|u|`` is not 0."""
     end = 22.0 if x.dtype.itemsize == 8 else 11.0
     return run(activation.CLIP_BY_VALUE, x, min=-end, max=end)
 

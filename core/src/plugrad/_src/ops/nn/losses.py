@@ -232,14 +232,14 @@ def huber_loss(
 ) -> Tensor:
     """Return ``e²/2`` where ``|e| ≤ delta``, else ``delta · (|e| - delta/2)``.
 
-    ``e`` is ``labels - predictions``. Both parts have the same value and derivative
-    where they meet. The losses are weighted and reduced.
+    ``e`` is ``labels - predictions``. Both formulas have the same value and derivative
+    at ``|e| = delta``. The losses are weighted and reduced.
 
     Args:
         labels: A tensor of real numbers.
         predictions: A tensor of the same shape.
         weights: A tensor that broadcasts to the losses; None for 1.
-        delta: The error, a positive number, above which the loss is linear.
+        delta: The error above which the loss is linear; a positive number.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
             divided by the sum of the weights; "sum_by_nonzero_weights" their sum
             divided by the number of losses whose weight is not 0.
@@ -383,7 +383,7 @@ def cosine_distance(
         labels: A tensor of real numbers.
         predictions: A tensor of the same shape.
         weights: A tensor that broadcasts to the losses; None for 1.
-        axis: The axis to sum over; it keeps size 1.
+        axis: The axis to sum over; it stays, with size 1.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
             divided by the sum of the weights; "sum_by_nonzero_weights" their sum
             divided by the number of losses whose weight is not 0.
@@ -432,7 +432,7 @@ def sigmoid_cross_entropy(
 
     It is ``-labels · log σ(logits) - (1 - labels) · log σ(-logits)``, one loss for each
     element, where σ is ``sigmoid``. Use it for classes that do not exclude each other.
-    Nothing overflows.
+    Intermediate results do not overflow.
 
     Args:
         labels: A tensor of numbers from 0 to 1.
@@ -465,7 +465,7 @@ def sigmoid_cross_entropy(
         raise unexpected(sigmoid_cross_entropy, unknown)
     a, x = _alike("sigmoid_cross_entropy", labels, logits)
     a = _smoothed("sigmoid_cross_entropy", a, label_smoothing, 2)
-    # Both terms are positive, so nothing cancels, and the gradient is right at 0.
+    # Both terms are positive: no cancellation, and the gradient at 0 is correct.
     losses = a * activation.softplus(-x) + (1 - a) * activation.softplus(x)
     return _weighted("sigmoid_cross_entropy", losses, weights, reduction)
 
@@ -525,11 +525,11 @@ def softmax_cross_entropy(
 
 @custom_grad
 def _cross_entropy(labels: Tensor, logits: Tensor, fixed: bool) -> Any:
-    """Return the losses of rows; ``fixed`` labels are not differentiated.
+    """Return the loss of each row; ``fixed`` labels are not differentiated.
 
-    The derivative in the logits, ``softmax(logits) · Σ labels - labels``, is written by
-    hand: it needs one array of the size of the logits, where the gradients of the parts
-    keep four and run twice as many kernels.
+    The derivative with respect to the logits, ``softmax(logits) · Σ labels - labels``,
+    is written by hand. It keeps one array of the size of the logits; the gradients of
+    the separate ops would keep four and run twice as many kernels.
     """
     logs = norm.log_softmax(logits)
     is_minus_infinity = compare.equal(logs, -math.inf)
@@ -609,7 +609,7 @@ def _classes(
 
 
 def _unlikely(logs: Tensor, classes: Tensor) -> Tensor:
-    """Return the element of each row at its class, negated."""
+    """Return the negated element of each row at the index of its class."""
     axis = len(classes.shape)
     return -run(gather.GATHER_V2, logs, classes, axis=axis, batch_dims=axis)
 
@@ -625,7 +625,7 @@ def negative_log_likelihood(
 ) -> Tensor:
     """Return ``-log_probabilities[label]`` along the last axis, weighted and reduced.
 
-    It gives one loss for each row. Of ``log_softmax`` it is
+    It gives one loss for each row. With the result of ``log_softmax``, it is
     ``sparse_softmax_cross_entropy``.
 
     Args:
@@ -732,20 +732,20 @@ def ctc_loss(
 ) -> Tensor:
     """Return the loss of connectionist temporal classification, one for each sequence.
 
-    It is the negative logarithm of the probability that the labels are read from
-    ``softmax(logits)``, summed over all alignments: each step reads a class; repeated
-    classes are read once, and blanks are dropped. It is inf where the steps are too
-    few, and the gradient is 0 there. It is computed with logarithms, in float32 or
-    wider.
+    It is the negative logarithm of the probability of the labels, summed over all
+    alignments. An alignment selects a class in each step, with the probabilities
+    ``softmax(logits)``; it yields the labels if they remain after merging repeated
+    classes and removing blanks. If there are too few steps, the loss is inf and its
+    gradient is 0. It is computed with logarithms, in float32 or a wider dtype.
 
     Args:
         labels: Integers ``[batch, labels]``, none of them ``blank``.
         logits: ``[batch, steps, classes]``; logarithms of probabilities are logits.
         weights: A tensor that broadcasts to the losses; None for 1.
-        label_lengths: How many labels of each sequence count, integers ``[batch]``; by
-            default all. The others may be any numbers.
-        logit_lengths: How many steps of each sequence count, integers ``[batch]``; by
-            default all.
+        label_lengths: The number of labels of each sequence, integers ``[batch]``; by
+            default all count. Labels beyond it may be any numbers.
+        logit_lengths: The number of steps of each sequence, integers ``[batch]``; by
+            default all count.
         blank: The class that stands for no label.
         zero_infinity: Whether to return 0 instead of inf.
         reduction: "none" returns the weighted losses; "sum" their sum; "mean" their sum
@@ -765,7 +765,7 @@ def ctc_loss(
 
     Example:
         >>> logits = pg.zeros((1, 3, 2))
-        >>> pg.losses.ctc_loss([[1]], logits).item()  # 6 of 8 sequences read it
+        >>> pg.losses.ctc_loss([[1]], logits).item()  # 6 of 8 sequences yield the label
         0.2877
 
     Source:

@@ -41,20 +41,20 @@ Maybe = Tensor | None  # a scale or an offset
 # --- softmax ---------------------------------------------------------------------
 
 
-def _along(logits: Spec, *, axis: int) -> Spec:
+def _softmax_spec(logits: Spec, *, axis: int) -> Spec:
     reduce.check_not_empty("softmax", logits, (axis,))
     return logits
 
 
 SOFTMAX = Kernel(
     "Softmax(logits: floating; axis: axis)",
-    out=_along,
+    out=_softmax_spec,
     op="softmax",
-    doc="""``exp(logits - m) / Σ exp(logits - m)`` along ``axis``, of which m is the
-    maximum, so that nothing overflows. The axis is not empty.
+    doc="""``exp(logits - m) / Σ exp(logits - m)`` along ``axis``, where m is the
+    maximum along it, so that nothing overflows. The axis is not empty.
 
-    NaN, inf, or nothing but -inf along the axis makes all of it NaN. float16 is
-    computed in float32.""",
+    If there is NaN or inf along the axis, or only -inf, all results along it are NaN.
+    float16 is computed in float32.""",
 )
 
 
@@ -63,12 +63,12 @@ def softmax(
 ) -> Tensor:
     """Return ``exp(logits) / Σ exp(logits)`` along ``axis``, without overflow.
 
-    The results are from 0 to 1 and add up to 1. If the axis holds NaN or inf, or -inf
-    only, all of its results are NaN.
+    The results are from 0 to 1 and add up to 1. If there is NaN or inf along the axis,
+    or only -inf, all results along it are NaN.
 
     Args:
         logits: A tensor of real numbers.
-        axis: The axis that adds up to 1.
+        axis: The axis along which the results add up to 1.
 
     Returns:
         A tensor of the shape and dtype of ``logits``; float32 for integers and bool.
@@ -99,12 +99,12 @@ def _(logits: Tensor, *, axis: int) -> Tensor:
     return creation.cast(y, logits.dtype)
 
 
-def _balanced(dx: Tensor, dominant: Tensor, axis: int) -> Tensor:
-    """Return ``dx``, and where ``dominant`` is true minus the sum of the others.
+def _balance_gradient(dx: Tensor, dominant: Tensor, axis: int) -> Tensor:
+    """Return ``dx``, but minus the sum of the others where ``dominant`` is True.
 
-    The gradient of a softmax adds up to 0 along the axis. It cancels where the softmax
-    is next to 1. ``dominant`` says where the softmax is above a limit of more than a
-    half, which is true of at most one element, however the softmax was rounded.
+    The gradient of a softmax adds up to 0 along the axis, and suffers from cancellation
+    where the softmax is close to 1. ``dominant`` is True where the softmax is clearly
+    above 1/2, which holds for at most one element, however the softmax was rounded.
     """
     rest = compare.where(dominant, 0, dx)
     return compare.where(
@@ -117,7 +117,7 @@ def softmax_gradient(dy: Tensor, y: Tensor, axis: int) -> Tensor:
     wide = reduce.widened(y)
     part = reduce.widened(dy) * wide
     dx = part - wide * run(reduce.SUM, part, axis=(axis,), keepdims=True)
-    return creation.cast(_balanced(dx, wide > 0.6, axis), dy.dtype)
+    return creation.cast(_balance_gradient(dx, wide > 0.6, axis), dy.dtype)
 
 
 gradients(SOFTMAX, logits=softmax_gradient)
@@ -125,10 +125,10 @@ gradients(SOFTMAX, logits=softmax_gradient)
 
 LOG_SOFTMAX = Kernel(
     "LogSoftmax(logits: floating; axis: axis)",
-    out=_along,
+    out=_softmax_spec,
     op="log_softmax",
-    doc="""``logits - m - log Σ exp(logits - m)`` along ``axis``, of which m is the
-    maximum. NaN, empty axes and float16 are as in ``Softmax``.""",
+    doc="""``logits - m - log Σ exp(logits - m)`` along ``axis``, where m is the maximum
+    along it. NaN, empty axes and float16 are as in ``Softmax``.""",
 )
 
 
@@ -178,17 +178,17 @@ def log_softmax_gradient(dy: Tensor, y: Tensor, axis: int) -> Tensor:
     wide = reduce.widened(dy)
     total = run(reduce.SUM, wide, axis=(axis,), keepdims=True)
     dx = wide - unary.exp(reduce.widened(y)) * total
-    return creation.cast(_balanced(dx, y > -0.5, axis), dy.dtype)
+    return creation.cast(_balance_gradient(dx, y > -0.5, axis), dy.dtype)
 
 
 gradients(LOG_SOFTMAX, logits=log_softmax_gradient)
 
 
-# --- normalization by given or found moments -------------------------------------
+# --- normalization by given or computed moments ----------------------------------
 
 
 def _broadcast_rule(op: str, *names: str) -> Callable[..., Spec]:
-    """Return the rule of a kernel whose other inputs, ``names``, broadcast to ``x``."""
+    """Return the spec rule of a kernel whose inputs ``names`` broadcast to ``x``."""
 
     def out(x: Spec, *others: Spec | None, **_: Any) -> Spec:
         for name, t in zip(names, others, strict=True):
@@ -228,9 +228,9 @@ def batch_norm(
 
     Args:
         x: A tensor of real numbers; the channels are usually the last axis.
-        mean: To subtract. It broadcasts to ``x``, as all further tensors do:
-            ``[channels]``, or the shape of ``x``.
-        variance: Not negative.
+        mean: The mean, which is subtracted. Like all other tensors, it broadcasts to
+            ``x``: ``[channels]``, or the shape of ``x``.
+        variance: The variance, not negative.
         offset: Added at the end; None for 0.
         scale: Multiplied after the division; None for 1.
         epsilon: Added to the variance, so that nothing is divided by 0; not negative.
@@ -264,7 +264,7 @@ def batch_norm(
     return run(FUSED_BATCH_NORM, x, *inputs, epsilon=epsilon)
 
 
-@decomposition(FUSED_BATCH_NORM)  # differentiated through its parts
+@decomposition(FUSED_BATCH_NORM)  # also gives the gradient
 def _(
     x: Tensor,
     mean: Tensor,
@@ -274,8 +274,8 @@ def _(
     *,
     epsilon: float,
 ) -> Tensor:
-    factor = _scaled(unary.rsqrt(reduce.widened(variance) + epsilon), scale)
-    y = _scaled((reduce.widened(x) - mean) * factor, offset=offset)
+    factor = _scale_and_shift(unary.rsqrt(reduce.widened(variance) + epsilon), scale)
+    y = _scale_and_shift((reduce.widened(x) - mean) * factor, offset=offset)
     return creation.cast(y, x.dtype)
 
 
@@ -294,7 +294,7 @@ def _scale_and_offset(
     return x, list(others.values())
 
 
-def _scaled(y: Tensor, scale: Maybe = None, offset: Maybe = None) -> Tensor:
+def _scale_and_shift(y: Tensor, scale: Maybe = None, offset: Maybe = None) -> Tensor:
     y = y if scale is None else y * scale
     return y if offset is None else y + offset
 
@@ -303,12 +303,12 @@ LAYER_NORM = Kernel(
     "LayerNorm(x: floating, scale?: x, offset?: x; axis: axes, epsilon: float)",
     out=_broadcast_rule("layer_norm", "scale", "offset"),
     op="layer_norm",
-    doc="""``(x - mean) / √(variance + epsilon) · scale + offset``, with the mean of x
-    over ``axis``, and the mean of ``(x - mean)²``. ``scale`` and ``offset`` broadcast
-    to x.
+    doc="""``(x - mean) / √(variance + epsilon) · scale + offset``, where mean is the
+    mean of x over ``axis``, and variance that of ``(x - mean)²``. ``scale`` and
+    ``offset`` broadcast to x.
 
-    NaN or inf makes all elements that share its mean NaN. float16 is computed in
-    float32.""",
+    If x contains NaN or inf, all elements with the same mean become NaN. float16 is
+    computed in float32.""",
 )
 
 
@@ -331,7 +331,7 @@ def layer_norm(
         x: A tensor of real numbers.
         scale: Multiplied after the division; it broadcasts to ``x``. None for 1.
         offset: Added at the end; it broadcasts to ``x``. None for 0.
-        axis: The axes to normalize: an int, several, or None for all.
+        axis: The axes to normalize: an int, a sequence of ints, or None for all.
         epsilon: Added to the variance, so that nothing is divided by 0; not negative.
 
     Returns:
@@ -372,13 +372,13 @@ LAYER_NORM_GRAD = Kernel(
     fused=True,
     op="layer_norm",
     doc="""``(g - mean(g) - n · mean(g · n)) / √(variance + epsilon)``: the gradient of
-    LayerNorm in ``x``. g is ``dy · scale``, n is LayerNorm without scale and offset;
-    means are over ``axis``. float16 is computed in float32.""",
+    LayerNorm with respect to ``x``. g is ``dy · scale``, and n is LayerNorm without
+    scale and offset; means are over ``axis``. float16 is computed in float32.""",
 )
 
 
 def _normalized(x: Tensor, axis: Shape, epsilon: float) -> tuple[Tensor, Tensor]:
-    """Return normalized ``x``, and the factor."""
+    """Return ``x`` normalized, and the factor ``1 / √(variance + epsilon)``."""
     wide = reduce.widened(x)
     wide = wide - run(reduce.MEAN, wide, axis=axis, keepdims=True)
     variance = run(reduce.MEAN, unary.square(wide), axis=axis, keepdims=True)
@@ -389,14 +389,14 @@ def _normalized(x: Tensor, axis: Shape, epsilon: float) -> tuple[Tensor, Tensor]
 @decomposition(LAYER_NORM)
 def _(x: Tensor, scale: Maybe, offset: Maybe, *, axis: Shape, epsilon: float) -> Tensor:
     return creation.cast(
-        _scaled(_normalized(x, axis, epsilon)[0], scale, offset), x.dtype
+        _scale_and_shift(_normalized(x, axis, epsilon)[0], scale, offset), x.dtype
     )
 
 
 @decomposition(LAYER_NORM_GRAD)
 def _(dy: Tensor, x: Tensor, scale: Maybe, *, axis: Shape, epsilon: float) -> Tensor:
     y, factor = _normalized(x, axis, epsilon)
-    g = _scaled(reduce.widened(dy), scale)
+    g = _scale_and_shift(reduce.widened(dy), scale)
     part = run(reduce.MEAN, g * y, axis=axis, keepdims=True)
     dx = (g - run(reduce.MEAN, g, axis=axis, keepdims=True) - y * part) * factor
     return creation.cast(dx, x.dtype)
@@ -436,8 +436,8 @@ def group_norm(
         x: ``[batch, ..., channels]``, or with the channels along another ``axis``.
         scale: ``[channels]``, multiplied after the normalization; None for 1.
         offset: ``[channels]``, added at the end; None for 0.
-        groups: The number of groups, which divides the number of channels. As many
-            groups as channels give instance normalization.
+        groups: The number of groups, which divides the number of channels. If it equals
+            that number, the op is instance normalization.
         axis: The axis of the channels. It cannot be 0, the axis of the batch.
         epsilon: Added to the variance, so that nothing is divided by 0; not negative.
 
@@ -446,8 +446,8 @@ def group_norm(
         float32.
 
     Raises:
-        ValueError: ``groups`` does not divide the number of channels, ``axis`` is that
-            of the batch, ``scale`` or ``offset`` does not have shape ``[channels]``, or
+        ValueError: ``groups`` does not divide the number of channels, ``axis`` is the
+            batch axis, ``scale`` or ``offset`` does not have shape ``[channels]``, or
             ``epsilon`` is negative.
         TypeError: A tensor is complex, or holds strings.
 
@@ -473,14 +473,16 @@ def group_norm(
         rule = f"{groups} groups do not divide {channels} channels (axis {axis})"
         raise misfit(op, rule, x)
     line = (channels, *[1] * len(behind))
-    rows = [None if t is None else _row(op, t, line) for t in (scale, offset)]
+    rows = [
+        None if t is None else _channel_vector(op, t, line) for t in (scale, offset)
+    ]
     x, inputs = _scale_and_offset(op, x, scale=rows[0], offset=rows[1])
     sizes = (*x.shape[:at], groups, channels // groups, *behind)
     rest = tuple(i for i in range(1, len(sizes)) if i != at)
     y = run(shape.RESHAPE, x, shape=sizes)
     epsilon = finite(op, "epsilon", epsilon, least=0)
     y = run(LAYER_NORM, y, None, None, axis=rest, epsilon=epsilon)
-    return _scaled(run(shape.RESHAPE, y, shape=x.shape), *inputs)
+    return _scale_and_shift(run(shape.RESHAPE, y, shape=x.shape), *inputs)
 
 
 def rms_norm(
@@ -492,7 +494,7 @@ def rms_norm(
     epsilon: float = 1e-5,
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return ``x / √(mean(x²) + epsilon) · scale``, the mean along ``axis``.
+    """Return ``x / √(mean(x²) + epsilon) · scale``, with the mean along ``axis``.
 
     Unlike ``layer_norm`` it subtracts no mean and has no offset. float16 is computed in
     float32.
@@ -500,7 +502,7 @@ def rms_norm(
     Args:
         x: A tensor of real numbers.
         scale: Multiplied after the division; it broadcasts to ``x``. None for 1.
-        axis: The axes to normalize: an int, several, or None for all.
+        axis: The axes to normalize: an int, a sequence of ints, or None for all.
         epsilon: Added to the mean of squares, so that nothing is divided by 0; not
             negative.
 
@@ -531,10 +533,10 @@ def rms_norm(
     wide = reduce.widened(x)
     squares = run(reduce.MEAN, unary.square(wide), axis=along, keepdims=True)
     y = wide * unary.rsqrt(squares + epsilon)
-    return creation.cast(_scaled(y, factor), x.dtype)
+    return creation.cast(_scale_and_shift(y, factor), x.dtype)
 
 
-def _row(op: str, t: TensorLike, line: Shape) -> Tensor:
+def _channel_vector(op: str, t: TensorLike, line: Shape) -> Tensor:
     t = _convert.asarray(t)
     if t.shape != line[:1]:
         raise misfit(op, f"scale and offset must be {line[:1]}, one a channel", t)
@@ -553,7 +555,7 @@ def _check_images(x: Tensor | Spec) -> None:
         raise misfit(RESPONSE, "x must have rank 3 or 4; reshape it", x)
 
 
-def _responses(x: Spec, *others: Spec, **_: Any) -> Spec:
+def _lrn_spec(x: Spec, *others: Spec, **_: Any) -> Spec:
     _check_images(x)
     if any(t.shape != x.shape for t in others):
         raise misfit(RESPONSE, "x, y and dy must have one shape", x, *others)
@@ -562,13 +564,13 @@ def _responses(x: Spec, *others: Spec, **_: Any) -> Spec:
 
 LRN = Kernel(
     f"LRN(x: floating; {_RESPONSE_ATTRIBUTES})",
-    out=_responses,
+    out=_lrn_spec,
     op=RESPONSE,
-    doc="""``y = x · norm^-beta``, ``norm = bias + alpha · Σ x²``, summed over the
+    doc="""``y = x · norm^-beta`` with ``norm = bias + alpha · Σ x²``, summed over the
     channels at most ``depth_radius`` away.
 
-    The power is that of ``Pow``, NaN for a negative ``norm`` unless ``beta`` is whole.
-    float16 is computed in float32.""",
+    The power is computed as by ``Pow``: it is NaN for a negative ``norm`` unless
+    ``beta`` is whole. float16 is computed in float32.""",
 )
 
 
@@ -590,8 +592,8 @@ def local_response_normalization(
 
     Args:
         x: ``[batch, height, width, channels]`` or ``[height, width, channels]``.
-        depth_radius: The distance of the farthest neighbours, 0 or more.
-        bias: Keeps the base of the power from 0; not negative.
+        depth_radius: The maximal distance of a neighbour, 0 or more.
+        bias: A non-negative number that keeps the base of the power above 0.
         alpha: The factor of the sum, not negative.
         beta: The exponent, not negative.
 
@@ -647,14 +649,15 @@ def _(
 
 LRN_GRAD = Kernel(
     f"LRNGrad(x: floating, y: x, dy: x; {_RESPONSE_ATTRIBUTES}) -> dx",
-    out=_responses,
+    out=_lrn_spec,
     op=RESPONSE,
-    doc="""``dx = dy · norm^-beta - 2 · alpha · beta · x · Σ (dy · y / norm)``, with sum
-    and ``norm`` as in ``LRN``, and its ``y``. float16 is computed in float32.""",
+    doc="""``dx = dy · norm^-beta - 2 · alpha · beta · x · Σ (dy · y / norm)``; ``y``,
+    ``norm`` and the range of the sum are those of ``LRN``. float16 is computed in
+    float32.""",
 )
 
 
-@decomposition(LRN_GRAD)  # differentiated through its parts
+@decomposition(LRN_GRAD)  # also gives the gradient
 def _(
     x: Tensor,
     y: Tensor,

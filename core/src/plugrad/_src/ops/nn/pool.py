@@ -3,10 +3,10 @@
 Kernels: ``MaxPool AvgPool MaxPool3D AvgPool3D``, a gradient kernel for each, and
 ``MaxPoolWithArgmax``. One op serves two and three spatial axes, by the rank of ``x``.
 
-Padding is not counted as elements: a maximum ignores it (a window of padding alone
-gives -inf, or the least integer), and so does an average (a window of padding alone
-gives NaN). A maximum ignores NaN, too. Its gradient goes to the first element that
-attains it, in row-major order.
+Padding does not count as elements: both maxima and averages ignore it. A window that
+contains only padding has the maximum -inf, or the least integer, and the average NaN. A
+maximum also ignores NaN. Its gradient goes to the first element that attains it, in
+row-major order.
 
 Map: contracts; ops; decompositions; gradients.
 """
@@ -68,7 +68,7 @@ def _gradient_attributes(
     return _windows.to_contract(o, geometry.windows, x.shape, filter_size, dy=dy)
 
 
-def _pooled(spatial: int, x: Spec, *, geometry: Windows) -> Spec:
+def _pool_spec(spatial: int, x: Spec, *, geometry: Windows) -> Spec:
     _windows.check(geometry, spatial, ("x", x, geometry.in_shape))
     _windows.check_channels(geometry)
     return Spec(geometry.out_shape, x.dtype)
@@ -77,11 +77,11 @@ def _pooled(spatial: int, x: Spec, *, geometry: Windows) -> Spec:
 def _with_argmax(
     x: Spec, *, geometry: Windows, include_batch_in_index: bool
 ) -> tuple[Spec, Spec]:
-    y = _pooled(2, x, geometry=geometry)
+    y = _pool_spec(2, x, geometry=geometry)
     return y, y._replace(dtype=INT32)
 
 
-def _unpooled(spatial: int, *given: Spec, geometry: Windows) -> Spec:
+def _gradient_spec(spatial: int, *given: Spec, geometry: Windows) -> Spec:
     shapes, dy = (geometry.out_shape, geometry.in_shape, geometry.out_shape), given[0]
     rows = zip(("dy", "input", "output"), given, shapes, strict=False)
     _windows.check(geometry, spatial, *rows)
@@ -94,15 +94,15 @@ def _rules(out: Any, canonicalize: Any, spatial: int) -> dict[str, Any]:
     return {name: functools.partial(part, spatial) for name, part in parts.items()}
 
 
-_2D, _3D = (_rules(_pooled, _attributes, spatial) for spatial in (2, 3))
+_2D, _3D = (_rules(_pool_spec, _attributes, spatial) for spatial in (2, 3))
 
 MAX_POOL = Kernel(
     "MaxPool(x: integer | floating; geometry: Windows)",
     op="max_pool",
     doc="""The largest element of ``x`` in each window.
 
-    Padding and NaN are ignored; a window of nothing else gives -inf, or the least
-    integer of the dtype. The maximum of 0.0 and -0.0 is either of them.""",
+    Padding and NaN are ignored; a window that contains nothing else gives -inf, or the
+    least integer of the dtype. The maximum of 0.0 and -0.0 is either of them.""",
     **_2D,
 )
 MAX_POOL_3D = Kernel(
@@ -115,11 +115,12 @@ MAX_POOL_WITH_ARGMAX = Kernel(
     "MaxPoolWithArgmax(x: integer | floating; geometry: Windows, "
     "include_batch_in_index: bool) -> y, indices",
     op="max_pool_with_argmax",
-    doc="""``MaxPool``, and where it finds the first of equal elements, row by row:
-    int32 ``(h · width + w) · channels + c``, counted from the first image with
-    ``include_batch_in_index``, else from that of the window.
+    doc="""``MaxPool``, and the int32 index of each maximum,
+    ``(h · width + w) · channels + c``; of equal elements, the first in row-major order.
 
-    The index is -1 in a window of padding and NaN alone.""",
+    With ``include_batch_in_index``, indices count from the first image; otherwise, from
+    the start of the window's image. The index is -1 if the window contains only padding
+    and NaN.""",
     **_2D | {"out": _with_argmax},
 )
 AVG_POOL = Kernel(
@@ -127,8 +128,8 @@ AVG_POOL = Kernel(
     op="avg_pool",
     doc="""The sum of the elements of ``x`` in each window, divided by their number.
 
-    Padding is not counted; a window of padding alone gives NaN. float16 is summed in
-    float32.""",
+    Padding is not counted; a window that contains only padding gives NaN. float16 is
+    summed in float32.""",
     **_2D,
 )
 AVG_POOL_3D = Kernel(
@@ -138,15 +139,15 @@ AVG_POOL_3D = Kernel(
     **_3D,
 )
 
-_B2, _B3 = (_rules(_unpooled, _gradient_attributes, spatial) for spatial in (2, 3))
+_B2, _B3 = (_rules(_gradient_spec, _gradient_attributes, spatial) for spatial in (2, 3))
 
 MAX_POOL_GRAD = Kernel(
     "MaxPoolGrad(dy: floating, input: dy, output: dy; geometry: Windows) -> dx",
-    doc="""``dy`` of each window is added to the first element of ``input`` in it, row
-    by row, that is equal to ``output``.
+    doc="""``dy`` of each window is added to the first element of ``input`` in it, in
+    row-major order, that is equal to ``output``.
 
-    A window of padding and NaN alone adds nothing. ``output`` is that of ``MaxPool``;
-    with another one the result is not defined.""",
+    A window that contains only padding and NaN adds nothing. ``output`` must be the
+    output of ``MaxPool``; otherwise the result is undefined.""",
     **_B2,
 )
 MAX_POOL_3D_GRAD = Kernel(
@@ -157,11 +158,11 @@ MAX_POOL_3D_GRAD = Kernel(
 # The gradient does not depend on the values of ``input``: no tape saves them.
 AVG_POOL_GRAD = Kernel(
     "AvgPoolGrad(dy: inexact, input?; geometry: Windows) -> dx",
-    doc="""``dy`` of each window, divided by the number of elements of the input in it,
-    is added to each of these.
+    doc="""``dy`` of each window, divided by the number of input elements in the window,
+    is added to each of these elements.
 
-    A window of padding alone adds nothing. float16 is summed in float32. Only the shape
-    of ``input`` is used.""",
+    A window that contains only padding adds nothing. float16 is summed in float32. Only
+    the shape of ``input`` is used.""",
     **_B2,
 )
 AVG_POOL_3D_GRAD = Kernel(
@@ -188,16 +189,16 @@ def max_pool(
 ) -> Tensor:
     """Return the maximum of each window; NaN and padding are ignored.
 
-    A window of nothing but NaN and padding gives -inf, or the least integer. The
+    A window that contains only NaN and padding gives -inf, or the least integer. The
     gradient goes to the first element that attains the maximum, in row-major order.
 
     Args:
         x: ``[batch, height, width, channels]``, or without the batch; for three spatial
             axes ``[batch, depth, height, width, channels]``.
-        filter_size: The size of windows, one for all spatial axes or one each.
+        filter_size: The window size: one number for all spatial axes or one for each.
         strides: Steps between neighbouring windows; by default ``filter_size``.
         pad: ``"same"`` gives ``ceil(size / stride)`` windows; ``"valid"`` adds nothing;
-            a number pads all ends; a pair (before, after) for each spatial axis.
+            a number pads all ends; pairs give (before, after) for each spatial axis.
         dilations: Steps between neighbouring elements of one window.
         data_format: The layout: channels last by default; ``"NCHW"`` or ``"NCDHW"`` for
             channels first.
@@ -239,14 +240,15 @@ def avg_pool(
 ) -> Tensor:
     """Return the average of each window, over the elements that lie in ``x``.
 
-    Padding is not counted, unless ``count_include_pad`` is set. Then it counts as
-    zeros; what a window sees behind the padding, with "ceil_inside", is not counted.
-    Otherwise a window of padding alone gives NaN. A window that holds NaN gives NaN.
+    By default padding is not counted, and a window that contains only padding gives
+    NaN. With ``count_include_pad``, padding counts as zeros; positions beyond the
+    padding, which occur with "ceil_inside", do not count. A window that contains NaN
+    gives NaN.
 
     Args:
         x: ``[batch, height, width, channels]``, or without the batch; for three spatial
             axes ``[batch, depth, height, width, channels]``.
-        filter_size: The size of windows, one for all spatial axes or one each.
+        filter_size: The window size: one number for all spatial axes or one for each.
         strides: Steps between neighbouring windows; by default ``filter_size``.
         pad: ``"same"``, ``"valid"``, a number or pairs, as in ``max_pool``.
         dilations: Steps between neighbouring elements of one window.
@@ -380,7 +382,7 @@ def pool(
     Args:
         x: ``[batch, height, width, channels]``, or without the batch; for three spatial
             axes ``[batch, depth, height, width, channels]``.
-        window_shape: The size of windows, one for all spatial axes or one each.
+        window_shape: The window size: one number for all spatial axes, or one each.
         pooling_type: ``"max"`` or ``"avg"``.
         strides: Steps between neighbouring windows.
         pad: ``"same"``, ``"valid"``, a number or pairs, as in ``max_pool``.
@@ -394,7 +396,7 @@ def pool(
 
     Raises:
         ValueError: Shapes or attributes do not fit each other.
-        TypeError: The pooling does not take the dtype of ``x``.
+        TypeError: The pooling is not defined for the dtype of ``x``.
 
     Example:
         >>> x = pg.reshape(pg.arange(9), (3, 3, 1))
@@ -463,7 +465,7 @@ def _pool1d(
 
 
 def _include_padding(y: Tensor, windows: Windows, pad: Padding) -> Tensor:
-    """Turn averages over the input into averages over input and padding."""
+    """Convert averages over the input to averages over the input and its padding."""
     ends = geometry._ends("avg_pool", pad, len(windows.window))
     ends = windows.padding if isinstance(ends, str) else ends
     sizes = zip(windows.in_shape[1:-1], ends, strict=True)
@@ -511,8 +513,8 @@ def max_pool_with_argmax(
     Returns:
         The maxima, and int32 indices of the same shape. An index is that of the first
         element that attains the maximum: ``(h · width + w) · channels + c``, counted
-        from the start of its image, or of the batch. It is -1 in a window of nothing
-        but NaN and padding.
+        from the start of its image, or of the batch. It is -1 if a window contains only
+        NaN and padding.
 
     Raises:
         ValueError: Shapes or attributes do not fit each other.
@@ -541,8 +543,8 @@ def max_pool_with_argmax(
 # --- decompositions --------------------------------------------------------------
 
 
-def _reduced(op: Any, x: Tensor, windows: Windows, value: float) -> Tensor:
-    """Reduce each window by ``op``, axis by axis; ``value`` is neutral for ``op``."""
+def _reduce(op: Any, x: Tensor, windows: Windows, value: float) -> Tensor:
+    """Reduce each window by ``op``, axis by axis; ``value`` is its neutral element."""
     x = _windows.padded(x, windows.padding, value)
     for i, count in enumerate(windows.window):
         gap, rest = windows.dilations[i], (windows.out_shape[i + 1], windows.strides[i])
@@ -562,8 +564,11 @@ def _outer_product(axes: list[Any]) -> np.ndarray[Any, DType]:
     return product[..., None]
 
 
-def _averaged(x: Tensor, windows: Windows, least: int) -> Tensor:
-    """Divide by the number of input elements in each window, at least by ``least``."""
+def _average(x: Tensor, windows: Windows, least: int) -> Tensor:
+    """Divide by the number of input elements in each window, or by ``least`` if larger.
+
+    Without padding, all windows have the same number.
+    """
     if not any(map(any, windows.padding)):
         return binary.divide(x, math.prod(windows.window))
     counts = np.maximum(_counts(windows), least).astype(x.dtype)
@@ -576,28 +581,28 @@ def _(x: Tensor, *, geometry: Windows) -> Tensor:
     lowest = _windows.lowest_number(x.dtype)
     if x.dtype.kind == "f":
         x = compare.where(compare.equal(x, x), x, lowest)
-    return _reduced(binary.maximum, x, geometry, lowest)
+    return _reduce(binary.maximum, x, geometry, lowest)
 
 
 @decomposition(AVG_POOL_3D)
 @decomposition(AVG_POOL)
 def _(x: Tensor, *, geometry: Windows) -> Tensor:
-    total = _reduced(binary.add, reduce.widened(x), geometry, 0)
-    return creation.cast(_averaged(total, geometry, 0), x.dtype)
+    total = _reduce(binary.add, reduce.widened(x), geometry, 0)
+    return creation.cast(_average(total, geometry, 0), x.dtype)
 
 
 @decomposition(AVG_POOL_3D_GRAD)
 @decomposition(AVG_POOL_GRAD)
 def _(dy: Tensor, input: Tensor | None, *, geometry: Windows) -> Tensor:
-    shares = _windows.insert_zeros(_averaged(reduce.widened(dy), geometry, 1), geometry)
-    dx = _reduced(binary.add, shares, geometry.transposed, 0)
+    shares = _windows.insert_zeros(_average(reduce.widened(dy), geometry, 1), geometry)
+    dx = _reduce(binary.add, shares, geometry.transposed, 0)
     return creation.cast(dx, dy.dtype)
 
 
 def _winners(x: Tensor, y: Tensor, windows: Windows) -> Tensor:
     """Return the number of the first position of each window that has the maximum.
 
-    Positions count from 1; windows of only NaN and padding have 0.
+    Positions count from 1; windows that contain only NaN and padding have 0.
     """
     seen = _windows.window_values(x, windows, math.nan if x.dtype.kind == "f" else 0)
     found = creation.zeros(y.shape, dtype=INT32)
@@ -610,8 +615,8 @@ def _winners(x: Tensor, y: Tensor, windows: Windows) -> Tensor:
 def mask_padding(position: int, hit: Tensor, x: Tensor, windows: Windows) -> Tensor:
     """Return ``hit`` where a position of the window lies in the input, else False.
 
-    In floating dtypes the padding is NaN, which never hits, so ``hit`` is returned as
-    is.
+    For floating dtypes the padding is NaN, which is never a hit, so ``hit`` is returned
+    unchanged.
     """
     if x.dtype.kind == "f" or not any(map(any, windows.padding)):
         return hit
@@ -639,7 +644,10 @@ def _(
 
 
 def _addresses(windows: Windows, batch: bool) -> tuple[Any, Any]:
-    """Return the offset of each position, from 1, to the first one, and its address."""
+    """Return the offset of each position in a window, and the address of each window.
+
+    Positions count from 1; the address is that of the first position.
+    """
     n, height, width, c = windows.in_shape
     steps = [0, *((h * width + w) * c for h, w in windows.kernel_positions)]
     (top, _), (left, _) = windows.padding
@@ -660,8 +668,8 @@ def _at_maxima(ddx: Tensor, input: Tensor, output: Tensor, geometry: Windows) ->
 def _register_maximum_gradients(pool: Kernel, back: Kernel) -> None:
     """Register the gradients of a maximum and of its gradient ``back``."""
     gradients(pool, x=lambda dy, x, y, geometry: run(back, dy, x, y, geometry=geometry))
-    # The winner changes in steps, so there is no derivative in ``input`` and
-    # ``output``.
+    # The winner is piecewise constant, so there is no derivative with respect to
+    # ``input`` and ``output``.
     gradients(back, dy=_at_maxima, input=None, output=None)
 
 

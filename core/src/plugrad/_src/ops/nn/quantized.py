@@ -1,9 +1,9 @@
-"""Convolutions and products of int8 and uint8, public as ``plugrad.quantized``.
+"""int8 and uint8 convolutions and matrix products, public as ``plugrad.quantized``.
 
-Kernels: ``QuantizedConv2D QuantizedDepthwiseConv2D QuantizedMatMul``. They sum in
-int32, exactly, add a bias, and round to int8 or uint8 again.
+Kernels: ``QuantizedConv2D QuantizedDepthwiseConv2D QuantizedMatMul``. They sum exactly
+in int32, add a bias, and round back to int8 or uint8.
 
-Map: what kernels share; contracts and decompositions; ops.
+Map: the epilogue; contracts and decompositions; ops.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["conv2d", "depthwise_conv2d", "matmul"]
 Maybe = Tensor | None
 MaybeLike = TensorLike | None
 
-# --- what kernels share ----------------------------------------------------------
+# --- the epilogue ----------------------------------------------------------------
 
 _EPILOGUE_NAMES = "bias", "scale", "zero_point"
 _EPILOGUE_INPUTS = "bias?: int32, scale?: float32, zero_point?: int8 | uint8"
@@ -81,11 +81,11 @@ def _subtract_zero_point(x: Tensor, zero_point: Maybe) -> Tensor:
 
 
 _DOC = """
-    The sums have 32 bits, and wrap. ``bias`` is added to them. They are the result if
-    there is no ``scale``; else they are converted to float32 and multiplied by it. With
-    ``zero_point``, that is rounded to the nearest integer, half to even, ``zero_point``
-    is added, and the result is the nearest number of the dtype of ``zero_point``.
-    ``scale`` is one number or one for each channel."""
+    The sums have 32 bits and wrap. ``bias`` is added to them. Without ``scale``, they
+    are the result; otherwise they are converted to float32 and multiplied by ``scale``,
+    which is one number or one for each channel. With ``zero_point``, the products are
+    rounded to the nearest integer, ties to even, ``zero_point`` is added, and the
+    result is limited to the range of the dtype of ``zero_point``."""
 
 # --- contracts and decompositions ------------------------------------------------
 
@@ -220,13 +220,13 @@ def conv2d(
     Args:
         x: int8 or uint8, ``[batch, height, width, channels]``.
         filter: int8, ``[height, width, channels, out_channels]``.
-        x_zero_point: The zero point of ``x``: a number of its dtype. It is what the
-            padding has.
+        x_zero_point: The zero point of ``x``: a number of its dtype. It is also the
+            value of the padding.
         bias: int32, ``[out_channels]``, which is added to the sums.
-        scale: float32, one number or one for each channel out: the sums are multiplied
-            by it. None: the result is int32.
-        zero_point: The zero point of the result, int8 or uint8, to which the products
-            with ``scale`` are rounded. None: the result is float32.
+        scale: float32, one number or one for each output channel, by which the sums are
+            multiplied. None for an int32 result.
+        zero_point: The zero point of the result, int8 or uint8, which is also the dtype
+            of the result. None for a float32 result.
         strides: As for ``plugrad.conv2d``, like the attributes that follow.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
         dilations: Steps between neighbouring elements of one window.
@@ -239,7 +239,7 @@ def conv2d(
     Raises:
         ValueError: Shapes or attributes do not fit each other, or there is a
             ``zero_point`` without a ``scale``.
-        TypeError: A tensor has another dtype.
+        TypeError: A tensor does not have the required dtype.
 
     Example:
         >>> x = pg.asarray([[[[7], [8], [9]]]], dtype="uint8")
@@ -275,10 +275,10 @@ def depthwise_conv2d(
     Args:
         x: int8 or uint8, ``[batch, height, width, channels]``.
         filter: int8, ``[height, width, channels, multiplier]``.
-        x_zero_point: The zero point of ``x``: a number of its dtype. It is what the
-            padding has.
-        bias: As in ``quantized.conv2d``, like all that follow.
-        scale: One number, or one for each channel out.
+        x_zero_point: The zero point of ``x``: a number of its dtype. It is also the
+            value of the padding.
+        bias: As in ``quantized.conv2d``, as are all that follow.
+        scale: One number, or one for each output channel.
         zero_point: The zero point of the result.
         strides: As for ``plugrad.conv2d``.
         pad: "same", "valid", a number, or ``[(top, bottom), (left, right)]``.
@@ -292,7 +292,7 @@ def depthwise_conv2d(
     Raises:
         ValueError: Shapes or attributes do not fit each other, or there is a
             ``zero_point`` without a ``scale``.
-        TypeError: A tensor has another dtype.
+        TypeError: A tensor does not have the required dtype.
 
     Example:
         >>> x = pg.asarray([[[[7, 3]]]], dtype="uint8")
@@ -326,7 +326,7 @@ def matmul(
         a: int8 or uint8, ``[..., k]``.
         b: int8, ``[k, n]``.
         a_zero_point: The zero point of ``a``: a number of its dtype.
-        bias: As in ``quantized.conv2d``, like all that follow.
+        bias: As in ``quantized.conv2d``, as are all that follow.
         scale: One number, or one for each column.
         zero_point: The zero point of the result.
 
@@ -337,7 +337,7 @@ def matmul(
     Raises:
         ValueError: Shapes do not fit each other, or there is a ``zero_point`` without a
             ``scale``.
-        TypeError: A tensor has another dtype.
+        TypeError: A tensor does not have the required dtype.
 
     Example:
         >>> w = pg.asarray([[1], [-3]], dtype="int8")
@@ -355,7 +355,7 @@ def matmul(
 
 
 def _convolve(kernel: Kernel, rule: Any, operands: Any, end: Any, given: Any) -> Tensor:
-    """Return a quantized convolution; ``rule`` makes its windows."""
+    """Run a quantized convolution; ``rule`` computes its windows."""
     op = kernel.op
     x, filter = _check_operands(op, *operands)
     more = _epilogue_operands(op, x, *end)

@@ -56,17 +56,17 @@ def _sizes(op: str, gates: int, x: Spec) -> geometry.Shape:
     return (*x.shape[:2], x.shape[2] // gates)
 
 
-def _prepared(
+def _prepare(
     op: str,
     x: TensorLike,
     weights: Sequence[TensorLike],
     biases: Sequence[TensorLike | None],
     states: Sequence[TensorLike | None],
 ) -> tuple[Tensor, Tensor, list[Tensor | None], list[Tensor]]:
-    """Convert all to one floating dtype, after the checks.
+    """Check all arguments and convert them to one floating dtype.
 
-    Of x the products with its weights are returned, those of the state as ``[n, m]``.
-    States that are not given are 0.
+    Return the products of x with its weights, the transposed weights of the state
+    ``[n, m]``, the biases, and the states, which are 0 unless given.
     """
     optional = [*biases, *states]
     given = [x, *weights, *[t for t in optional if t is not None]]
@@ -131,11 +131,12 @@ LSTM = Kernel(
     op="lstm",
     doc="""The states ``y`` and the cells after each step, ``[steps, batch, n]``.
 
-    xs are the gates as far as they depend on the inputs, ``[steps, batch, 4 n]``, with
-    at least one step; the first state h and cell c, ``[batch, n]``; and the weights of
-    the state, ``[n, 4 n]``. ``i, f, g, o`` are the four parts of
-    ``gates[step] + h · weights``; the next cell is ``σ(f) · c + σ(i) · tanh(g)``, the
-    next state ``σ(o) · tanh(c)``. With ``reverse`` the last step is run first.""",
+    xs are the contribution of the inputs to the gates, ``[steps, batch, 4 n]``, with at
+    least one step; the first state h and cell c, ``[batch, n]``; and the weights of the
+    state, ``[n, 4 n]``. ``i, f, g, o`` are the four parts of
+    ``gates[step] + h · weights``; the next cell is ``σ(f) · c + σ(i) · tanh(g)``, and
+    the next state is ``σ(o) · tanh(c)``. With ``reverse`` the last step is run
+    first.""",
 )
 
 
@@ -171,9 +172,9 @@ def lstm(
             of a bidirectional network.
 
     Returns:
-        The state after each step, ``[steps, batch, n]``, the order of which is that of
-        ``x``; the state and the cell after the step that was run last. All arguments
-        are promoted to one dtype; integers and bool give float32.
+        The state after each step, ``[steps, batch, n]``, in the order of ``x``; the
+        state and the cell after the step that is run last. All arguments are promoted
+        to one dtype; integers and bool give float32.
 
     Raises:
         ValueError: The shapes do not fit, or there is no step.
@@ -192,7 +193,7 @@ def lstm(
     reverse = flag("lstm", "reverse", reverse)
     weights = (weight_ih, weight_hh)
     states = (h0, c0)
-    prepared = _prepared("lstm", x, weights, (bias_ih, bias_hh), states)
+    prepared = _prepare("lstm", x, weights, (bias_ih, bias_hh), states)
     gates, weight, biases, first = prepared
     if some := [bias for bias in biases if bias is not None]:
         gates = gates + (some[0] if len(some) == 1 else some[0] + some[1])
@@ -228,9 +229,10 @@ LSTM_GRAD = Kernel(
     " -> da, dh, dc",
     out=_lstm_grad_out,
     op="lstm",
-    doc="""The gradients of LSTM in its gates, first state and first cell, from those in
-    ``y`` and the cells. ``a`` are ``gates[step] + h · weight`` of all steps, with the h
-    before each, and ``before`` the cells before each step; ``reverse`` is LSTM's.""",
+    doc="""The gradients of LSTM with respect to its gates, first state and first cell,
+    from the cotangents of ``y`` and of the cells. ``a`` is ``gates[step] + h · weight``
+    for all steps, where h is the state before each step; ``before`` are the cells
+    before each step; ``reverse`` is that of LSTM.""",
 )
 
 
@@ -272,7 +274,7 @@ def _lstm_gradient(
     cells: Tensor,
     reverse: bool,
 ) -> list[Tensor]:
-    """All at once: what the inputs have in common is computed once."""
+    """Return all gradients at once, so that common parts are computed only once."""
     gates, h, c, weight = xs
     states = _states_before(y, h, reverse)
     before = _states_before(cells, c, reverse)
@@ -301,8 +303,8 @@ GRU = Kernel(
     op="gru",
     doc="""The states after each step, ``[steps, batch, n]``.
 
-    xs are the gates as far as they depend on the inputs, ``[steps, batch, 3 n]``, with
-    at least one step; the first state h, ``[batch, n]``; the weights of the state,
+    xs are the contribution of the inputs to the gates, ``[steps, batch, 3 n]``, with at
+    least one step; the first state h, ``[batch, n]``; the weights of the state,
     ``[n, 3 n]``, and its bias, ``[3 n]``. ``r, z, m`` are the three parts of
     ``gates[step]``, ``r', z', m'`` those of ``h · weights + bias``; with
     ``z'' = σ(z + z')`` the next state is
@@ -342,9 +344,9 @@ def gru(
             of a bidirectional network.
 
     Returns:
-        The state after each step, ``[steps, batch, n]``, the order of which is that of
-        ``x``; and the state after the step that was run last. All arguments are
-        promoted to one dtype; integers and bool give float32.
+        The state after each step, ``[steps, batch, n]``, in the order of ``x``; and the
+        state after the step that is run last. All arguments are promoted to one dtype;
+        integers and bool give float32.
 
     Raises:
         ValueError: The shapes do not fit, or there is no step.
@@ -361,7 +363,7 @@ def gru(
 
     """
     reverse = flag("gru", "reverse", reverse)
-    gates, weight, (bias, of_h), first = _prepared(
+    gates, weight, (bias, of_h), first = _prepare(
         "gru", x, (weight_ih, weight_hh), (bias_ih, bias_hh), (h0,)
     )
     gates = gates if bias is None else gates + bias
@@ -399,10 +401,10 @@ GRU_GRAD = Kernel(
     " -> da, db, dh",
     out=_gru_grad_out,
     op="gru",
-    doc="""The gradients of GRU in its gates, in ``h · weight + bias`` of all steps, and
-    in the first state, from that in ``y``. ``a`` are the gates, ``b`` is
-    ``h · weight + bias`` with the h before each step, which are ``before``; ``reverse``
-    is GRU's.""",
+    doc="""The gradients of GRU with respect to its gates, to ``h · weight + bias`` of
+    all steps, and to the first state, from the cotangent of ``y``. ``a`` are the gates;
+    ``before`` are the states h before each step; ``b`` is ``h · weight + bias`` for
+    all steps; ``reverse`` is that of GRU.""",
 )
 
 
@@ -433,7 +435,7 @@ def _(
 def _gru_gradient(
     dy: Tensor, xs: Sequence[Tensor], y: Tensor, reverse: bool
 ) -> list[Tensor]:
-    """All at once: what the inputs have in common is computed once."""
+    """Return all gradients at once, so that common parts are computed only once."""
     gates, h, weight, bias = xs
     before = _states_before(y, h, reverse)
     b = products.matmul(before, weight) + bias
@@ -463,9 +465,9 @@ def scaled_dot_product_attention(
         q: Queries, ``[..., queries, size]``.
         k: Keys, ``[..., keys, size]``.
         v: Values, ``[..., keys, width]``. All axes before the last two broadcast.
-        mask: Which keys each query attends to; it broadcasts to
-            ``[..., queries, keys]``. Bool: True where it does. Floating: added to the
-            scores, so that -inf masks.
+        mask: A tensor that broadcasts to ``[..., queries, keys]``. A bool mask is True
+            where a query attends to a key. A floating mask is added to the scores, so
+            that -inf excludes a key.
         is_causal: Whether query ``i`` attends to keys 0 to ``i`` only.
         scale: By default ``1 / √size``.
 
@@ -508,7 +510,7 @@ def scaled_dot_product_attention(
         allowed = past if allowed is None else compare.logical_and(allowed, past)
     if allowed is None:
         return products.matmul(norm.softmax(scores), v)
-    # Not -inf: a query without keys would give NaN, here and in backward
+    # Not -inf: a query without keys would give NaN, here and in the gradient.
     weights = norm.softmax(compare.where(allowed, scores, LIMITS[q.dtype][0]))
     if mask is not None:  # else each query attends to the first key
         weights = compare.where(allowed, weights, 0.0)

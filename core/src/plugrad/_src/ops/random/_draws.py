@@ -1,13 +1,14 @@
 """Random numbers on the host, the same in every version; no tensors here.
 
-They come from words of 64 random bits of NumPy's Philox, whose stream NumPy promises
-never to change. Words are transformed by operations that IEEE 754 rounds in one way
-only, each by itself: + - · / √ and the shift of an exponent. So every processor and
-every version of NumPy gives the same bits; ``np.log`` and ``np.exp`` do not.
+The numbers are computed from 64-bit random words of NumPy's Philox generator, whose
+stream NumPy promises never to change. Words are transformed only by operations whose
+rounding IEEE 754 defines: + - · / √ and changes of the exponent. Therefore every
+processor and every NumPy version gives the same bits, which is not true of ``np.log``
+and ``np.exp``.
 
-All transforms take one word for each number, except ``gamma``, which rejects some
-words, and those of 32 bits. A change of a transform, or of the order of the words,
-breaks the promise.
+All transforms consume one word for each number, except ``gamma``, which rejects some
+words, and transforms that use 32 bits for each number. Changing a transform, or the
+order of the words, would break the promise.
 
 Map: streams; words to uniform numbers; logarithm and exponential; the normal quantile;
 distributions; order and choice.
@@ -40,8 +41,8 @@ CHUNK_NUMBERS = 1 << 14
 class Streams:
     """The streams of a process: one key, and a counter that numbers the calls.
 
-    Each call has its own stream, so threads share only the next number, and ``next`` of
-    a count is atomic.
+    Each call has its own stream. Threads share only the counter, and ``next`` of an
+    ``itertools.count`` is atomic.
     """
 
     def __init__(self, key: int | None) -> None:
@@ -50,7 +51,7 @@ class Streams:
         self.calls = itertools.count()
 
     def next(self) -> Stream:
-        """Return the stream of another call, which no call with a seed has."""
+        """Return the stream of the next call; no call with a seed has the same one."""
         counter = next(self.calls) << 192
         return np.random.Philox(key=self.key + (1 << 64), counter=counter)
 
@@ -59,7 +60,7 @@ process = Streams(None)
 
 
 def reseed(key: int | None) -> None:
-    """Restart with a key or, for None, with one from the operating system."""
+    """Restart with a key; None stands for a random key from the operating system."""
     global process
     process = Streams(key)
 
@@ -78,13 +79,13 @@ def stream(seed: int | None) -> Stream:
     return process.next() if seed is None else np.random.Philox(key=seed)
 
 
-# Words that become keys come from separate streams, from which no call draws. Those
-# of the process have 1 in the upper half of Philox' key.
+# Words that become keys come from separate streams, from which no call draws numbers:
+# the upper half of Philox's key is 2 or 3. It is 1 for the streams of the process.
 SPLIT, FOLD_IN = 2, 3
 
 
 def derived(key: int, use: int, count: int, at: int = 0) -> Words:
-    """Return keys that follow from a key, for ``SPLIT`` or ``FOLD_IN``."""
+    """Return keys derived from a key, for ``SPLIT`` or ``FOLD_IN``."""
     return np.random.Philox(key=key + (use << 64), counter=at).random_raw(count)
 
 
@@ -102,15 +103,15 @@ def open_interval(words: Words) -> Floats:
 
 
 def bits(stream: Stream, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Return random numbers of 32 bits, two of each word."""
+    """Return 32-bit random numbers, two from each word."""
     words = stream.random_raw((count + 1) // 2)
     return words.astype("<u8", copy=False).view("<u4")[:count]
 
 
 def uniform_below(stream: Stream, count: int, n: int) -> Words:
-    """Return whole numbers from 0 to below ``n``, at most 2^64, all equally likely.
+    """Return equally likely integers from 0 to below ``n``, which is at most 2^64.
 
-    The words beyond the last multiple of ``n`` are drawn again.
+    Words beyond the last multiple of ``n`` are drawn again.
     """
     words = stream.random_raw(count)
     last = np.uint64(2**64 - 2**64 % n - 1)
@@ -127,7 +128,7 @@ def integers(stream: Stream, count: int, low: int, high: int, dtype: Any) -> Arr
 
 
 def uniform(stream: Stream, count: int, low: float, high: float, dtype: Any) -> Array:
-    """Return numbers from ``low`` to below ``high``, of 24 bits, or 53 for float64."""
+    """Return numbers from ``low`` to below ``high``: 24 random bits, 53 for float64."""
     y = np.empty(count, dtype)
     for at in range(0, count, CHUNK_NUMBERS):
         some = y[at : at + CHUNK_NUMBERS]
@@ -142,13 +143,13 @@ def uniform(stream: Stream, count: int, low: float, high: float, dtype: Any) -> 
 def bernoulli(
     stream: Stream, count: int, p: float
 ) -> np.ndarray[Any, np.dtype[np.bool]]:
-    """Return True with probability ``p``, to the nearest 2^-32."""
+    """Return True with probability ``p``, rounded to a multiple of 2^-32."""
     return bits(stream, count) < np.float64(round(p * 2**32))
 
 
 # --- logarithm and exponential ---------------------------------------------------
 
-LN2 = float.fromhex("0x1.62e42feep-1")  # short enough that multiples are exact
+LN2 = float.fromhex("0x1.62e42feep-1")  # few bits, so that its multiples are exact
 LN2_REST = 1.9082149292705877e-10
 ARTANH = [2 / n for n in range(1, 24, 2)]
 EXP = [1 / factorial(n) for n in range(14)]
@@ -167,7 +168,7 @@ def _polynomial(coefficients: list[float], x: Floats) -> Floats:
 def log(x: Floats) -> Floats:
     """Return the logarithm, ``2 artanh((m - 1) / (m + 1)) + k ln 2``.
 
-    ``x = m 2^k`` is positive and not subnormal, and ``m`` within a factor √2 of 1.
+    ``x = m 2^k`` is positive and not subnormal; ``m`` is within a factor of √2 of 1.
     """
     m, k = np.frexp(x)
     small = m < sqrt(0.5)
@@ -211,27 +212,27 @@ MIDDLE, OUTSIDE, FAR = np.array(AS241.split(), float).reshape(3, 2, 8).tolist()
 P_ABOVE_2 = 0.022750131948179207  # the probability that a normal number exceeds 2
 
 
-def _ratio(parts: list[list[float]], x: Floats) -> Floats:
+def _rational(parts: list[list[float]], x: Floats) -> Floats:
     y = _polynomial(parts[0], x)
     y /= _polynomial(parts[1], x)
     return y
 
 
-def _exceeded(p: Floats) -> Floats:
-    """Return the number that a normal one exceeds with probability ``p <= 1/2``."""
+def _normal_quantile(p: Floats) -> Floats:
+    """Return the number that a normal variable exceeds with probability p ≤ 1/2."""
     q = 0.5 - p
-    z = _ratio(MIDDLE, 0.180625 - q * q)
+    z = _rational(MIDDLE, 0.180625 - q * q)
     z *= q
     out = np.flatnonzero(q > 0.425)
     r = np.sqrt(-log(p[out]))
-    z[out] = _ratio(OUTSIDE, r - 1.6)
+    z[out] = _rational(OUTSIDE, r - 1.6)
     far = np.flatnonzero(r > 5)
     if far.size:
-        z[out[far]] = _ratio(FAR, r[far] - 5)
+        z[out[far]] = _rational(FAR, r[far] - 5)
     return z
 
 
-def _signed(z: Floats, words: Words) -> Floats:
+def _with_random_sign(z: Floats, words: Words) -> Floats:
     """Return ``z`` with the last bit of its word as the sign."""
     return np.negative(z, out=z, where=(words & 1).astype(bool))
 
@@ -240,7 +241,7 @@ def _signed(z: Floats, words: Words) -> Floats:
 
 
 def filled(stream: Stream, count: int, transform: Transform, dtype: Any) -> Array:
-    """Return ``count`` words under a transform."""
+    """Return ``count`` transformed words."""
     y = np.empty(count, dtype)
     for at in range(0, count, CHUNK_NUMBERS):
         some = y[at : at + CHUNK_NUMBERS]
@@ -250,13 +251,13 @@ def filled(stream: Stream, count: int, transform: Transform, dtype: Any) -> Arra
 
 def normal(words: Words) -> Floats:
     """Return numbers of mean 0 and variance 1, at most 8.3 away from 0."""
-    return _signed(_exceeded(open_interval(words) * 0.5), words)
+    return _with_random_sign(_normal_quantile(open_interval(words) * 0.5), words)
 
 
 def truncated_normal(words: Words) -> Floats:
     """Return normal numbers, restricted to at most 2 away from 0."""
     p = P_ABOVE_2 + (0.5 - P_ABOVE_2) * open_interval(words)
-    return _signed(np.minimum(_exceeded(p), 2.0), words)
+    return _with_random_sign(np.minimum(_normal_quantile(p), 2.0), words)
 
 
 def exponential(words: Words) -> Floats:
@@ -270,15 +271,15 @@ def inverse_exponential(words: Words) -> Floats:
 
 
 def gumbel(words: Words) -> Floats:
-    """Return the logarithm of ``race``, of the distribution ``exp(-exp(-x))``."""
+    """Return numbers of the Gumbel distribution, ``exp(-exp(-x))``."""
     return -log(exponential(words))
 
 
 def gamma(stream: Stream, count: int, alpha: float, beta: float, dtype: Any) -> Floats:
-    """Return positive numbers, density in proportion to ``x^(alpha-1) exp(-beta x)``.
+    """Return positive numbers with a density ``∝ x^(alpha-1) exp(-beta x)``.
 
     G. Marsaglia and W. W. Tsang, A Simple Method for Generating Gamma Variables, ACM
-    Transactions on Mathematical Software 26 (2000). Fewer than 5 of 100 are rejected.
+    Transactions on Mathematical Software 26 (2000). Less than 5 % are rejected.
     """
     y = np.empty(count)
     d = (alpha if alpha >= 1 else alpha + 1) - 1 / 3
@@ -308,10 +309,11 @@ def order(stream: Stream, n: int) -> Array:
 def chosen(
     stream: Stream, count: int, n: int, weights: Floats | None, replace: bool
 ) -> Array:
-    """Return ``count`` of 0 to ``n - 1``; at least as many have a weight that is not 0.
+    """Return ``count`` numbers from 0 to ``n - 1``; enough weights must not be 0.
 
-    By weight and without replacement, the shortest waiting times are chosen, as in P.
-    S. Efraimidis and P. G. Spirakis, Weighted Random Sampling with a Reservoir (2006).
+    With weights and without replacement, the shortest waiting times are chosen, as in
+    P. S. Efraimidis and P. G. Spirakis, Weighted Random Sampling with a Reservoir
+    (2006).
     """
     if weights is None:
         found = (

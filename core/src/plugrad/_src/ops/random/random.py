@@ -1,25 +1,26 @@
-"""Random tensors, public as ``plugrad.random``, and ``dropout``.
+"""Random tensors, public as ``plugrad.random``.
 
 Kernels: ``Multinomial``.
 
 All numbers are drawn on the host (``_draws``) and uploaded: the same seed gives the
-same numbers on every backend and machine, in every version. A call with ``seed=`` has
-numbers of its own. Calls without it continue the sequence that ``random.seed(n)``, or
-the operating system at the start of the process, has begun; each call in each thread
-gets other numbers. Two calls with the same ``seed=`` use the same random bits, also in
-different distributions.
+same numbers on every backend and machine, in every version. The numbers of a call with
+``seed=`` depend only on the seed. Calls without it continue the sequence of the
+process, which ``random.seed(n)`` starts, or the operating system when the process
+starts; each call in each thread gets different numbers. Two calls with the same
+``seed=`` use the same random bits, even for different distributions.
 
-In place of a number, ``seed=`` takes a key: an int32 tensor of shape (2,) that ``key``,
-``split`` or ``fold_in`` returns. Give each worker, layer or step a key of its own.
+Instead of a number, ``seed=`` accepts a key: an int32 tensor of shape (2,) that
+``key``, ``split`` or ``fold_in`` returns. Give each worker, layer or step its own key.
 
 The generator is Philox4x64 with 10 rounds: J. Salmon, M. Moraes, R. Dror and D. Shaw,
 "Parallel random numbers: as easy as 1, 2, 3", SC 2011. It is not meant for
 cryptography.
 
-The dtype is float32 unless another floating one is given. Nothing drawn has a gradient
-in its parameters; ``mean + stddev * normal(shape)`` has one.
+The dtype is float32 unless another floating dtype is given. Random numbers have no
+gradient with respect to the parameters of the distribution;
+``mean + stddev * normal(shape)`` has one.
 
-Map: the seed of the process; keys; uniform; normal; gamma; order and choice; dropout.
+Map: the seed of the process; keys; uniform; normal; gamma; order and choice.
 """
 
 from __future__ import annotations
@@ -76,14 +77,14 @@ Draw = Callable[..., _draws.Array]
 
 
 def seed(n: Seed = None, /) -> None:
-    """Restart the random numbers of this process: calls without ``seed=`` repeat.
+    """Restart the sequence of random numbers that calls without ``seed=`` use.
 
     Threads share the sequence of calls: no two calls get the same numbers, but the
     order in which threads draw is not determined.
 
     Args:
-        n: The seed, from 0 to below 2⁶⁴, or a key; None takes one from the operating
-            system.
+        n: The seed, from 0 to below 2⁶⁴, or a key; None takes a random seed from the
+            operating system.
 
     Raises:
         ValueError: ``n`` is out of range.
@@ -99,17 +100,21 @@ def seed(n: Seed = None, /) -> None:
 
     """
     notify_outer("refuse", "random.seed restarts the numbers of the process")
-    _draws.reseed(_checked("seed", n))
+    _draws.reseed(_seed_or_key("seed", n))
 
 
-def _checked(op: str, n: Seed) -> int | None:
+def _seed_or_key(op: str, n: Seed) -> int | None:
     """Return a seed, or the number of a key."""
     if n is None:
         return None
-    return _number(op, n) if isinstance(n, Tensor) and n.shape else _word(op, "seed", n)
+    return (
+        _key_bits(op, n)
+        if isinstance(n, Tensor) and n.shape
+        else _seed_word(op, "seed", n)
+    )
 
 
-def _word(op: str, name: str, given: Any) -> int:
+def _seed_word(op: str, name: str, given: Any) -> int:
     """Return a number of 64 bits."""
     number = arguments.integer(op, name, given)
     if not 0 <= number < 2**64:
@@ -129,7 +134,7 @@ def _as_key(op: str, key: TensorLike) -> Tensor:
     return x
 
 
-def _number(op: str, key: TensorLike) -> int:
+def _key_bits(op: str, key: TensorLike) -> int:
     """Return the 64 bits of a key."""
     high, low = _as_key(op, key)._values().view(np.uint32).tolist()
     return int(high << 32 | low)
@@ -154,17 +159,17 @@ def drawn(op: str, seed: Seed, sizes: Shape, draw: Draw, *attrs: Any) -> Tensor:
 def _for_each_example(
     op: str, seed: Seed, drawn: Callable[[int | None], Tensor]
 ) -> Tensor:
-    """Return ``drawn`` of the number of a seed or key.
+    """Return ``drawn`` for a seed, or for the number of a key.
 
-    Inside ``vmap``, examples without a seed, and examples with separate keys, get
-    separate numbers.
+    Inside ``vmap``, examples without a seed, and examples with their own keys, get
+    their own numbers.
     """
     level = current().level
     if level is None:
         given = seed if isinstance(seed, Tensor) else None
 
         def draw(key: Tensor | None) -> Tensor:
-            return drawn(_checked(op, seed if key is None else key))
+            return drawn(_seed_or_key(op, seed if key is None else key))
 
         # jit draws again when it replays the function
         y = notify_outer("draw", draw, given)
@@ -184,8 +189,8 @@ def _for_each_example(
     return cast("Tensor", level.wrap(y, mapped))
 
 
-def _sizes(op: str, shape: Ints, more: tuple[Never, ...]) -> Shape:
-    """Return the sizes; numbers after them may be sizes, or NumPy's mean and spread."""
+def _only_shape(op: str, shape: Ints, more: tuple[Never, ...]) -> Shape:
+    """Return the shape; raise for further positional arguments, which are ambiguous."""
     if more:
         listed = ", ".join(map(repr, (shape, *more)))
         raise TypeError(
@@ -208,9 +213,9 @@ def _floating(op: str, dtype: Any) -> DType:
 def key(seed: int, /) -> Tensor:
     """Return the key of a seed: ``seed=key(n)`` gives the numbers of ``seed=n``.
 
-    Use a key once: for one draw, or for ``split``, or for ``fold_in`` with other
-    numbers each. What is drawn with a key is independent of the keys that it is split
-    into.
+    Use a key only once: for one draw, for one ``split``, or for ``fold_in`` with
+    different numbers. Numbers that are drawn with a key are independent of the keys
+    into which it is split.
 
     Args:
         seed: A number from 0 to below 2⁶⁴.
@@ -230,21 +235,22 @@ def key(seed: int, /) -> Tensor:
         Tensor([ 1.7449007, -0.8506511], dtype=float32, backend='cpu')
 
     """
-    return _keys(np.array([_word("key", "seed", seed)], np.uint64), ())
+    return _keys(np.array([_seed_word("key", "seed", seed)], np.uint64), ())
 
 
 def split(key: TensorLike, /, n: Ints = 2) -> Tensor:
-    """Return ``n`` keys that follow from a key, for independent random numbers.
+    """Return ``n`` keys derived from a key, for independent random numbers.
 
-    The first keys are the same for every ``n``. Two keys of 64 bits are equal by chance
-    with probability 2⁻⁶⁴.
+    The first keys are the same for every ``n``. Keys have 64 bits; two of them are
+    equal by chance with probability 2⁻⁶⁴.
 
     Args:
         key: A key.
-        n: The number of keys, or a shape of them.
+        n: The number of keys, or a shape.
 
     Returns:
-        An int32 tensor of shape (n, 2), which can be unpacked.
+        An int32 tensor of shape (n, 2), or the given shape and 2, which can be
+        unpacked.
 
     Raises:
         ValueError: ``key`` is not a key, or ``n`` is negative.
@@ -267,7 +273,7 @@ def split(key: TensorLike, /, n: Ints = 2) -> Tensor:
 
 
 def fold_in(key: TensorLike, n: int, /) -> Tensor:
-    """Return the key that follows from a key and a number, such as that of a step.
+    """Return a key derived from a key and a number, such as the number of a step.
 
     Args:
         key: A key.
@@ -287,7 +293,7 @@ def fold_in(key: TensorLike, n: int, /) -> Tensor:
         False
 
     """
-    at = _word("fold_in", "number", n)
+    at = _seed_word("fold_in", "number", n)
     made = lambda number: _keys(_draws.derived(number, _draws.FOLD_IN, 1, at), ())
     return _for_each_example("fold_in", _as_key("fold_in", key), made)
 
@@ -307,11 +313,11 @@ def uniform(
 ) -> Tensor:
     """Return numbers from ``minval`` to below ``maxval``, all equally likely.
 
-    They have 24 random bits, 53 in float64.
+    They have 24 random bits, or 53 for float64.
 
     Args:
         shape: The sizes of the result.
-        more: Nothing; the shape is one argument.
+        more: Not accepted; pass the shape as one argument.
         minval: The least number, included.
         maxval: The end, not included.
         dtype: A real floating dtype; float32 unless given.
@@ -321,7 +327,8 @@ def uniform(
         A tensor of ``shape`` and ``dtype``.
 
     Raises:
-        ValueError: ``minval`` is not below ``maxval``, or the dtype cannot hold them.
+        ValueError: ``minval`` is not below ``maxval``, or the dtype cannot represent
+            them.
         TypeError: The dtype is not a real floating one.
 
     Example:
@@ -331,7 +338,7 @@ def uniform(
     """
     if unknown:
         raise unexpected(uniform, unknown)
-    sizes = _sizes("uniform", shape, more)
+    sizes = _only_shape("uniform", shape, more)
     wanted = _floating("uniform", dtype)
     a = arguments.finite("uniform", "minval", minval)
     b = arguments.finite("uniform", "maxval", maxval)
@@ -361,7 +368,7 @@ def uniform_int(
         shape: The sizes of the result.
         minval: The least integer, included.
         maxval: The end, not included.
-        dtype: A dtype of integers.
+        dtype: An integer dtype.
         seed: Fixes the numbers of this call.
 
     Returns:
@@ -369,8 +376,8 @@ def uniform_int(
 
     Raises:
         ValueError: ``minval`` is not below ``maxval``.
-        OverflowError: The dtype cannot hold all of the integers.
-        TypeError: The dtype is not one of integers.
+        OverflowError: The dtype cannot represent all of the integers.
+        TypeError: The dtype is not an integer dtype.
 
     Example:
         >>> pg.random.uniform_int((5,), 0, 10, seed=1)
@@ -465,7 +472,7 @@ def normal(
 
     Args:
         shape: The sizes of the result.
-        more: Nothing; the shape is one argument.
+        more: Not accepted; pass the shape as one argument.
         mean: The mean of the distribution.
         stddev: The standard deviation, 0 or more.
         dtype: A real floating dtype; float32 unless given.
@@ -485,7 +492,7 @@ def normal(
     """
     if unknown:
         raise unexpected(normal, unknown)
-    sizes = _sizes("normal", shape, more)
+    sizes = _only_shape("normal", shape, more)
     return _transformed(_draws.normal, sizes, mean, stddev, dtype, seed)
 
 
@@ -501,12 +508,12 @@ def truncated_normal(
 ) -> Tensor:
     """Return normal numbers within two standard deviations of the mean.
 
-    Their own standard deviation is 0.8796 times ``stddev``, which is that before the
-    truncation.
+    Their own standard deviation is 0.8796 times ``stddev``, which is the standard
+    deviation before the truncation.
 
     Args:
         shape: The sizes of the result.
-        more: Nothing; the shape is one argument.
+        more: Not accepted; pass the shape as one argument.
         mean: The mean of the distribution.
         stddev: The standard deviation before the truncation, 0 or more.
         dtype: A real floating dtype; float32 unless given.
@@ -526,7 +533,7 @@ def truncated_normal(
     """
     if unknown:
         raise unexpected(truncated_normal, unknown)
-    sizes = _sizes("truncated_normal", shape, more)
+    sizes = _only_shape("truncated_normal", shape, more)
     return _transformed(_draws.truncated_normal, sizes, mean, stddev, dtype, seed)
 
 
@@ -546,7 +553,7 @@ def exponential(
 
     Args:
         shape: The sizes of the result.
-        more: Nothing; the shape is one argument.
+        more: Not accepted; pass the shape as one argument.
         rate: The rate, positive.
         dtype: A real floating dtype; float32 unless given.
         seed: Fixes the numbers of this call.
@@ -566,7 +573,7 @@ def exponential(
     if unknown:
         raise unexpected(exponential, unknown)
     scale = 1 / arguments.positive("exponential", "rate", rate)
-    sizes = _sizes("exponential", shape, more)
+    sizes = _only_shape("exponential", shape, more)
     return _transformed(_draws.exponential, sizes, 0.0, scale, dtype, seed)
 
 
@@ -582,8 +589,8 @@ def gamma(
 ) -> Tensor:
     """Return positive numbers of density ``∝ x^(alpha - 1) · exp(-beta · x)``.
 
-    Their mean is ``alpha / beta``. For ``alpha`` far below 1 most are so small that
-    they round to 0.
+    Their mean is ``alpha / beta``. If ``alpha`` is far below 1, most of the numbers are
+    so small that they round to 0.
 
     Args:
         shape: The sizes of the result.
@@ -688,7 +695,7 @@ def choice(
     """Return slices of ``x`` along ``axis``, chosen at random.
 
     Args:
-        x: What to choose from; an int ``n`` stands for the int32 from 0 to ``n - 1``.
+        x: The tensor to choose from; an int ``n`` stands for ``arange(n)``.
         shape: The sizes that replace ``axis`` in the result.
         replace: Whether a slice may be chosen several times.
         p: The probability of each slice, or weights in proportion to it; by default all
@@ -700,7 +707,8 @@ def choice(
         A tensor of the dtype of ``x``, with ``shape`` in place of ``axis``.
 
     Raises:
-        ValueError: There are fewer slices than are wanted, or the weights do not fit.
+        ValueError: There are fewer slices than are to be chosen, or the weights do not
+            fit.
         TypeError: The weights are not numbers.
 
     Example:
@@ -741,7 +749,7 @@ def _weights(p: TensorLike, n: int) -> _draws.Floats:
     return weights / (weights.max(initial=0.0) or 1.0)
 
 
-def _drawn_from(logits: Spec, noise: Spec, **_: bool) -> Spec:
+def _multinomial_spec(logits: Spec, noise: Spec, **_: bool) -> Spec:
     fits = len(noise.shape) == 3 and noise.shape[1:] == logits.shape
     if not fits or not logits.shape[1]:
         rule = "logits [rows, classes] and noise [samples, rows, classes] must fit"
@@ -751,15 +759,16 @@ def _drawn_from(logits: Spec, noise: Spec, **_: bool) -> Spec:
 
 MULTINOMIAL = Kernel(
     "Multinomial(logits: float32 | float64, noise: logits; normalized: bool)",
-    out=_drawn_from,
+    out=_multinomial_spec,
     op="random.multinomial",
-    doc="""``y[i, s]``, the class of the largest ``logits[i] + noise[s, i]``, or
+    doc="""``y[i, s]`` is the class with the largest ``logits[i] + noise[s, i]``, or
     ``logits[i] · noise[s, i]`` if ``normalized``; the first of ties.
 
-    Where the maximum of a row of logits is finite it is subtracted from them first.
-    Each operation is rounded to the dtype by itself.""",
+    If the maximum of a row of logits is finite and ``normalized`` is False, it is
+    subtracted from the row first. Each operation is rounded to the dtype
+    separately.""",
 )
-NOISE = 1 << 20  # numbers to a run
+NOISE = 1 << 20  # the number of random numbers for one run of the kernel
 
 
 def multinomial(
@@ -773,15 +782,15 @@ def multinomial(
 ) -> Tensor:
     """Return classes drawn with probability ``softmax(logits)``.
 
-    A draw is the class of the largest ``logits + noise``, with noise of the Gumbel
-    distribution; or of the largest ``probabilities · noise``, where the inverse of the
-    noise is exponential. Each operation is rounded separately, so every backend draws
-    the same.
+    The class that is drawn has the largest ``logits + noise``, with noise of the Gumbel
+    distribution. If ``normalized``, it has the largest ``probabilities · noise``, where
+    the reciprocals of the noise have the exponential distribution. Each operation is
+    rounded separately, so every backend draws the same classes.
 
     Args:
-        logits: ``[..., classes]``, real numbers. A class of -inf is never drawn, unless
-            all classes of the row are.
-        num_samples: How many classes to draw from each row.
+        logits: ``[..., classes]``, real numbers. A class with the logit -inf is never
+            drawn, unless all logits of the row are -inf.
+        num_samples: The number of classes to draw from each row.
         normalized: Whether ``logits`` are probabilities, or weights in proportion to
             them.
         seed: Fixes the draws of this call.
@@ -814,7 +823,7 @@ def multinomial(
     draw = _draws.inverse_exponential if normalized else _draws.gumbel
     if step < count:  # all parts continue one stream
         notify_outer("refuse", "multinomial draws in several parts")
-        stream = _draws.stream(_checked("multinomial", seed))
+        stream = _draws.stream(_seed_or_key("multinomial", seed))
     for at in range(0, max(count, 1), step):
         sizes = (min(step, count - at), rows, classes)
 

@@ -41,7 +41,7 @@ __all__ = [
 # --- cumulative sums and products ------------------------------------------------
 
 
-def _along(op: str) -> Callable[..., Spec]:
+def _axis_rule(op: str) -> Callable[..., Spec]:
     """Return the shape rule of a kernel that works along one axis."""
 
     def out(x: Spec, *, axis: int, **_: bool) -> Spec:
@@ -54,7 +54,7 @@ def _along(op: str) -> Callable[..., Spec]:
 
 CUMSUM = Kernel(
     "Cumsum(x: number; axis: axis, exclusive: bool, reverse: bool)",
-    out=_along("cumulative_sum"),
+    out=_axis_rule("cumulative_sum"),
     op="cumulative_sum",
     doc="""``y[i] = x[0] + … + x[i]`` along ``axis``, in the dtype of ``x``.
 
@@ -134,7 +134,7 @@ def _cumulative(
     if include_initial and exclusive:
         raise ValueError(f"{op}: include_initial and exclusive are both True; use one")
     if include_initial:
-        x = _padded(x, axis, 0 if kernel is CUMSUM else 1, 1, reverse)
+        x = _pad_axis(x, axis, 0 if kernel is CUMSUM else 1, 1, reverse)
     return run(kernel, x, axis=axis, exclusive=exclusive, reverse=reverse)
 
 
@@ -145,7 +145,7 @@ def _only_axis(op: str, x: Tensor, axis: int | None) -> int:
     return shapes._axis(op, 0 if axis is None else axis, len(x.shape))
 
 
-def _padded(x: Tensor, axis: int, value: int, count: int, behind: bool) -> Tensor:
+def _pad_axis(x: Tensor, axis: int, value: int, count: int, behind: bool) -> Tensor:
     """Add elements along one axis, at its end or at its start."""
     pairs = [(0, 0)] * len(x.shape)
     pairs[axis] = (0, count) if behind else (count, 0)
@@ -173,7 +173,7 @@ def _scan(combine: Kernel, nothing: int) -> Callable[..., Tensor]:
             y = shapes.concat(pieces if reverse else pieces[::-1], axis=axis)
             step *= 2
         if n < x.shape[axis]:
-            y = _padded(y, axis, nothing, 1, reverse)
+            y = _pad_axis(y, axis, nothing, 1, reverse)
         return creation.cast(y, x.dtype)
 
     return scan
@@ -182,16 +182,16 @@ def _scan(combine: Kernel, nothing: int) -> Callable[..., Tensor]:
 decomposition(CUMSUM, _scan(binary.ADD, 0))
 
 
-def _sum_back(dy: Tensor, axis: int, exclusive: bool, reverse: bool) -> Tensor:
+def _sum_gradient(dy: Tensor, axis: int, exclusive: bool, reverse: bool) -> Tensor:
     return run(CUMSUM, dy, axis=axis, exclusive=exclusive, reverse=not reverse)
 
 
-gradients(CUMSUM, x=_sum_back)
+gradients(CUMSUM, x=_sum_gradient)
 
 
 CUMPROD = Kernel(
     "Cumprod(x: number; axis: axis, exclusive: bool, reverse: bool)",
-    out=_along("cumulative_prod"),
+    out=_axis_rule("cumulative_prod"),
     op="cumulative_prod",
     doc="""``y[i] = x[0] · … · x[i]`` along ``axis``, in the dtype of ``x``.
 
@@ -298,7 +298,7 @@ def cumulative_max(
     """
     if unknown:
         raise unexpected(cumulative_max, unknown)
-    return _extremes("cumulative_max", compare.GREATER_EQUAL, x, axis, reverse)
+    return _run_extremes("cumulative_max", compare.GREATER_EQUAL, x, axis, reverse)
 
 
 def cumulative_min(
@@ -338,7 +338,7 @@ def cumulative_min(
     """
     if unknown:
         raise unexpected(cumulative_min, unknown)
-    return _extremes("cumulative_min", compare.LESS_EQUAL, x, axis, reverse)
+    return _run_extremes("cumulative_min", compare.LESS_EQUAL, x, axis, reverse)
 
 
 def cumulative_logsumexp(
@@ -379,14 +379,14 @@ def cumulative_logsumexp(
     x = _convert.floating(op, x, "f")
     axis, reverse = _only_axis(op, x, axis), flag(op, "reverse", reverse)
     combine = lambda a, b: (binary.logaddexp(*a, *b),)
-    (y,) = _doubled((reduce.widened(x),), combine, axis, reverse)
+    (y,) = _scan_all((reduce.widened(x),), combine, axis, reverse)
     return creation.cast(y, x.dtype)
 
 
 Parts = tuple[Tensor, ...]
 
 
-def _extremes(
+def _run_extremes(
     op: str, wins: Kernel, x: TensorLike, axis: int | None, reverse: bool
 ) -> tuple[Tensor, Tensor]:
     """Find the indices, as constants; the gradient flows through the values."""
@@ -405,11 +405,11 @@ def _extremes(
         return tuple([compare.where(later, a, b) for a, b in pairs])
 
     constant = creation.cast(x, INT32) if x.dtype is BOOL else alias(x)
-    _, places = _doubled((constant, places), combine, axis, reverse)
+    _, places = _scan_all((constant, places), combine, axis, reverse)
     return gather.take_along_axis(x, places, axis=axis), places
 
 
-def _doubled(
+def _scan_all(
     parts: Parts, combine: Callable[[Parts, Parts], Parts], axis: int, reverse: bool
 ) -> Parts:
     """Return the scan of ``parts`` under ``combine``, by doubling in log2(n) rounds.
@@ -498,32 +498,32 @@ def _dtype(weights: Spec | Tensor | None) -> DType:
     return INT32 if weights is None else weights.dtype
 
 
-def _fitting(op: str, x: Tensor | Spec, weights: Tensor | Spec | None) -> None:
+def _check_weights(op: str, x: Tensor | Spec, weights: Tensor | Spec | None) -> None:
     """Raise unless ``weights`` have the shape of ``x``."""
     if weights is not None and weights.shape != x.shape:
         rule = f"weights {weights.shape} must have the shape of x, {x.shape}"
         raise ValueError(f"{op}: {rule}")
 
 
-def _of_rows(x: Tensor | Spec) -> None:
+def _check_has_axes(x: Tensor | Spec) -> None:
     if not x.shape:
         raise ValueError("dense_bincount: x has no axes; it needs one or more")
 
 
-def _summed(x: Spec, weights: Spec | None, *, size: int) -> Spec:
-    _fitting("bincount", x, weights)
+def _bincount_spec(x: Spec, weights: Spec | None, *, size: int) -> Spec:
+    _check_weights("bincount", x, weights)
     return Spec((size,), _dtype(weights))
 
 
-def _by_row(x: Spec, weights: Spec | None, *, size: int, **_: bool) -> Spec:
-    _of_rows(x)
-    _fitting("dense_bincount", x, weights)
+def _rows_spec(x: Spec, weights: Spec | None, *, size: int, **_: bool) -> Spec:
+    _check_has_axes(x)
+    _check_weights("dense_bincount", x, weights)
     return Spec((*x.shape[:-1], size), _dtype(weights))
 
 
 BINCOUNT = Kernel(
     "Bincount(x: int32 | int64, weights?: number; size: size)",
-    out=_summed,
+    out=_bincount_spec,
     op="bincount",
     doc="""How often each of 0, 1, …, ``size - 1`` occurs in ``x``; int32.
 
@@ -591,7 +591,7 @@ def _weights(op: str, weights: TensorLike | None, x: Tensor) -> Tensor | None:
     if weights is None:
         return None
     w = _convert.numbers(op, weights)
-    _fitting(op, x, w)
+    _check_weights(op, x, w)
     return creation.cast(w, INT32) if w.dtype is BOOL else w
 
 
@@ -606,7 +606,7 @@ def _(x: Tensor, weights: Tensor | None, *, size: int) -> Tensor:
 DENSE_BINCOUNT = Kernel(
     "DenseBincount(x: int32 | int64, weights?: number; "
     "size: size, binary_output: bool)",
-    out=_by_row,
+    out=_rows_spec,
     op="dense_bincount",
     doc="""``Bincount`` of each row of ``x``, its last axis: (…, ``size``).
 
@@ -654,7 +654,7 @@ def dense_bincount(
     if unknown:
         raise unexpected(dense_bincount, unknown)
     ids = _convert.integer_tensor("dense_bincount", "x", x)
-    _of_rows(ids)
+    _check_has_axes(ids)
     weigh = _weights("dense_bincount", weights, ids)
     count = integer("dense_bincount", "size", size, 0)
     binary_output = flag("dense_bincount", "binary_output", binary_output)

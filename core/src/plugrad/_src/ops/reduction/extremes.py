@@ -18,12 +18,14 @@ from plugrad._src.tensor.tensor import Tensor, TensorLike
 __all__ = ["argmax", "argmin"]
 
 
-def _place(x: Spec, *, axis: int) -> Spec:
+def _index_spec(x: Spec, *, axis: int) -> Spec:
     reduce.check_not_empty("argmax", x, (axis,))
     return Spec((*x.shape[:axis], *x.shape[axis + 1 :]), INT32)
 
 
-def _argument(kernel: Kernel, x: TensorLike, axis: OneAxis, keepdims: bool) -> Tensor:
+def _run_along_axis(
+    kernel: Kernel, x: TensorLike, axis: OneAxis, keepdims: bool
+) -> Tensor:
     """Run ``ArgMax`` or ``ArgMin``; without an axis, on the flattened tensor."""
     op = kernel.op
     x = _convert.real(op, x)
@@ -41,7 +43,7 @@ def _argument(kernel: Kernel, x: TensorLike, axis: OneAxis, keepdims: bool) -> T
 
 ARG_MAX = Kernel(
     "ArgMax(x: integer | floating; axis: axis)",
-    out=_place,
+    out=_index_spec,
     op="argmax",
     doc="""The index of the largest element along ``axis``, int32; the first of ties.
 
@@ -82,7 +84,7 @@ def argmax(
     """
     if unknown:
         raise unexpected(argmax, unknown)
-    return _argument(ARG_MAX, x, axis, keepdims)
+    return _run_along_axis(ARG_MAX, x, axis, keepdims)
 
 
 @decomposition(ARG_MAX)
@@ -104,7 +106,7 @@ gradients(ARG_MAX, x=None)
 
 ARG_MIN = Kernel(
     "ArgMin(x: integer | floating; axis: axis)",
-    out=_place,
+    out=_index_spec,
     op="argmin",
     doc="""The index of the smallest element along ``axis``, int32; the first of ties.
 
@@ -144,7 +146,7 @@ def argmin(
     """
     if unknown:
         raise unexpected(argmin, unknown)
-    return _argument(ARG_MIN, x, axis, keepdims)
+    return _run_along_axis(ARG_MIN, x, axis, keepdims)
 
 
 decomposition(

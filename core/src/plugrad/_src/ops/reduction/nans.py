@@ -79,11 +79,13 @@ def nan_to_num(
     if x.dtype.kind not in "fc":
         return creation.identity(x)
     if x.dtype.kind == "f":
-        return _replaced(x, given)
-    return complexes.complex(*[_replaced(part, given) for part in complexes.parts(x)])
+        return _replace_nonfinite(x, given)
+    return complexes.complex(
+        *[_replace_nonfinite(part, given) for part in complexes.parts(x)]
+    )
 
 
-def _replaced(x: Tensor, given: list[tuple[float, float | None]]) -> Tensor:
+def _replace_nonfinite(x: Tensor, given: list[tuple[float, float | None]]) -> Tensor:
     """Replace NaN and infinities; None stands for the nearest finite number."""
     y = x
     for bad, value in given:
@@ -347,7 +349,7 @@ def _nan_extreme(
     axis: Axis,
     keepdims: bool,
 ) -> Tensor:
-    x, along = reduce._ordered(op, x, axis)
+    x, along = reduce._as_real(op, x, axis)
     keepdims = flag(op, "keepdims", keepdims)
     if x.dtype.kind != "f":
         return reduction(x, along, keepdims=keepdims)

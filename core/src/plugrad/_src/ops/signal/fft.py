@@ -4,10 +4,11 @@ The kernels transform the last axis of complex tensors; the ops move axes, pad a
 scale. With ``w = e^(-2πi/n)`` the transform is ``y[k] = Σ_t x[t] · w^(kt)``, and its
 inverse is ``x[t] = 1/n · Σ_k y[k] · w^(-kt)``.
 
-Common to all ops: ``n`` (``s`` for several axes) is the size of the transform, to which
-the end of the input is cropped, or padded with zeros. ``norm`` says what is divided by
-n: "backward" the inverse, "forward" the other one, "ortho" both, by √n. float64 gives
-complex128, other real numbers complex64; where the result is real, float64 and float32.
+Common to all ops: ``n`` (``s`` for several axes) is the size of the transform; the
+input is cropped or padded with zeros at its end. ``norm`` tells which transform is
+divided by n: "backward" the inverse one, "forward" the forward one, "ortho" both, by
+√n. float64 gives complex128, or float64 for a real result; other real dtypes give
+complex64, or float32.
 
 Map: kernels; decompositions in real numbers; complex signals; real signals;
 frequencies.
@@ -66,7 +67,7 @@ MAX_DIRECT_SIZE = 64  # elements of an axis; up to here a matrix product is chea
 # --- kernels ---------------------------------------------------------------------
 
 
-def _complete(op: str, input: Spec) -> Spec:
+def _fft_spec(op: str, input: Spec) -> Spec:
     if not input.shape or not input.shape[-1]:
         raise misfit(op, "the kernel needs a last axis of size 1 or more", input)
     return input
@@ -74,12 +75,13 @@ def _complete(op: str, input: Spec) -> Spec:
 
 FFT = Kernel(
     "FFT(input: complexfloating)",
-    out=functools.partial(_complete, "fft"),
+    out=functools.partial(_fft_spec, "fft"),
     op="fft.fft",
     doc="""``y[..., k] = Σ input[..., t] · e^(-2πi kt/n)``, n the size of the last axis.
 
-    The result of a row with NaN or an infinity has no finite element; which parts are
-    infinite and which NaN is free. A row of one element stays what it is.""",
+    If a row contains NaN or an infinity, no element of its result is finite; which
+    parts are infinite and which are NaN is unspecified. A row of one element is
+    returned unchanged.""",
 )
 
 
@@ -94,13 +96,13 @@ gradients(FFT, input=lambda dy: run(IFFT, dy) * dy.shape[-1])
 
 IFFT: Kernel = Kernel(
     "IFFT(input: complexfloating)",
-    out=functools.partial(_complete, "ifft"),
+    out=functools.partial(_fft_spec, "ifft"),
     op="fft.ifft",
     doc="""``y[..., t] = 1/n · Σ input[..., k] · e^(2πi kt/n)``, like ``FFT``.""",
 )
 
 
-@decomposition(IFFT)  # the transform of numbers with swapped parts
+@decomposition(IFFT)  # FFT with real and imaginary parts swapped, before and after
 def _(input: Tensor) -> Tensor:
     re, im = complexes.parts(input)
     im, re = complexes.parts(run(FFT, run(complexes.COMPLEX, im, re)))
@@ -116,34 +118,35 @@ gradients(IFFT, input=lambda dy: run(FFT, dy) * (1 / dy.shape[-1]))
 def _dft(z: Pair) -> Pair:
     """Transform the last axis of both parts, ``[batch, n]``.
 
-    A single element stays what it is. Small sizes are transformed by a matrix. Other
-    sizes ``n = f·m`` follow Cooley and Tukey, with t = f·t' + t″ and k = m·k' + k″:
-    transform t' to k″, multiply by w^(t″k″), transform t″ to k'.
+    A single element is returned unchanged. Small sizes are transformed by a matrix
+    product. Other sizes ``n = f·m`` use the algorithm of Cooley and Tukey, with
+    t = f·t' + t″ and k = m·k' + k″: transform t' to k″, multiply by w^(t″k″), transform
+    t″ to k'.
     """
     batch, n = z[0].shape
     if n <= MAX_DIRECT_SIZE:
-        return z if n == 1 else _times(z, _sent(_circle(n, n, n), z), products.matmul)
+        return z if n == 1 else _times(z, _upload(_roots(n, n, n), z), products.matmul)
     factors = [f for f in range(2, MAX_DIRECT_SIZE + 1) if n % f == 0]
     if not factors:
-        return _chirped(z)
+        return _bluestein(z)
     f = min(factors, key=lambda f: f + n // f)
     m = n // f
     z = _reshaped(z, batch, m, f)
     z = _each(z, lambda v: run(shape.TRANSPOSE, v, axes=(0, 2, 1)))
     z = _reshaped(_dft(_reshaped(z, batch * f, m)), batch, f, m)
-    z = _times(z, _sent(_circle(f, m, n), z), binary.multiply)
-    z = _times(_sent(_circle(f, f, f), z), z, products.matmul)
+    z = _times(z, _upload(_roots(f, m, n), z), binary.multiply)
+    z = _times(_upload(_roots(f, f, f), z), z, products.matmul)
     return _reshaped(z, batch, n)
 
 
-def _chirped(z: Pair) -> Pair:
+def _bluestein(z: Pair) -> Pair:
     """Transform an axis whose size has no small factor.
 
-    Bluestein: 2kt = k² + t² - (k-t)² makes the transform a convolution, which becomes
-    a product after transforms of a power of two.
+    Bluestein's algorithm: 2kt = k² + t² - (k-t)² turns the transform into a
+    convolution, which is computed by transforms whose size is a power of two.
     """
     n = z[0].shape[1]
-    chirp, spectrum = (_sent(numbers, z) for numbers in _chirps(n))
+    chirp, spectrum = (_upload(numbers, z) for numbers in _chirps(n))
     size = spectrum[0].shape[0]
     z = _times(z, chirp, binary.multiply)
     z = _each(z, lambda v: slicing.pad(v, [(0, 0), (0, size - n)]))
@@ -166,14 +169,14 @@ def _times(a: Pair, b: Pair, product: Callable[[Tensor, Tensor], Tensor]) -> Pai
     return re, product(a[0], b[1]) + product(a[1], b[0])
 
 
-def _sent(numbers: Numbers, z: Pair) -> Pair:
-    """Return complex constants as tensors of the active backend, in the dtype of z."""
+def _upload(numbers: Numbers, z: Pair) -> Pair:
+    """Return the parts of complex constants as tensors of the dtype of z."""
     re, im = (part.astype(z[0].dtype) for part in (numbers.real, numbers.imag))
     return _convert.tensor_of(re, copy=False), _convert.tensor_of(im, copy=False)
 
 
 @functools.lru_cache(maxsize=64)
-def _circle(rows: int, columns: int, n: int) -> Numbers:
+def _roots(rows: int, columns: int, n: int) -> Numbers:
     """Return ``e^(-2πi · row · column / n)``."""
     turns = np.outer(np.arange(rows), np.arange(columns)) % n
     return np.exp(-2j * np.pi / n * turns)
@@ -181,7 +184,7 @@ def _circle(rows: int, columns: int, n: int) -> Numbers:
 
 @functools.lru_cache(maxsize=16)
 def _chirps(n: int) -> tuple[Numbers, Numbers]:
-    """Return ``c = e^(-πi t²/n)`` and the transform of conj(c), over its size."""
+    """Return ``c = e^(-πi t²/n)``, and the transform of conj(c) divided by its size."""
     chirp = np.exp(-1j * np.pi / n * (np.arange(n) ** 2 % (2 * n)))
     size = 1 << (2 * n - 2).bit_length()
     back = chirp.conj()
@@ -206,7 +209,7 @@ def fft(
 ) -> Tensor:
     """Return the discrete Fourier transform ``y[k] = Σ x[t] · e^(-2πi kt/n)``.
 
-    It transforms one axis.
+    The transform is along one axis.
 
     Args:
         x: A tensor of numbers; integers and bool become float32.
@@ -214,7 +217,7 @@ def fft(
             By default the size of the axis.
         axis: The axis to transform.
         norm: Which transform is divided by n: "backward" the inverse one, "forward" the
-            other one, "ortho" both, by √n.
+            forward one, "ortho" both, by √n.
 
     Returns:
         A tensor of the size ``n`` along the axis: complex128 for float64 and
@@ -249,7 +252,7 @@ def ifft(
 ) -> Tensor:
     """Return the inverse transform ``y[t] = 1/n · Σ x[k] · e^(2πi kt/n)``.
 
-    It undoes ``fft`` with the same ``norm``.
+    It is the inverse of ``fft`` with the same ``norm``.
 
     Args:
         x: A tensor of numbers; integers and bool become float32.
@@ -257,7 +260,7 @@ def ifft(
             By default the size of the axis.
         axis: The axis to transform.
         norm: Which transform is divided by n: "backward" the inverse one, "forward" the
-            other one, "ortho" both, by √n.
+            forward one, "ortho" both, by √n.
 
     Returns:
         A tensor of the size ``n`` along the axis: complex128 for float64 and
@@ -292,7 +295,7 @@ def fftn(
 ) -> Tensor:
     """Return the discrete Fourier transform along several axes.
 
-    It is ``fft`` along one axis after the other.
+    It applies ``fft`` along one axis after the other.
 
     Args:
         x: A tensor of numbers; integers and bool become float32.
@@ -300,7 +303,7 @@ def fftn(
             with zeros. -1 is the size of the axis.
         axes: The axes to transform; by default all. ``s`` needs them.
         norm: Which transform is divided by the product of all sizes: "backward" the
-            inverse one, "forward" the other one, "ortho" both, by its square root.
+            inverse one, "forward" the forward one, "ortho" both, by its square root.
 
     Returns:
         A tensor of the sizes ``s``: complex128 for float64 and complex128, complex64
@@ -336,7 +339,7 @@ def ifftn(
 ) -> Tensor:
     """Return the inverse of the transform along several axes.
 
-    It undoes ``fftn`` with the same arguments.
+    It is the inverse of ``fftn`` with the same arguments.
 
     Args:
         x: A tensor of numbers; integers and bool become float32.
@@ -344,7 +347,7 @@ def ifftn(
             with zeros. -1 is the size of the axis.
         axes: The axes to transform; by default all. ``s`` needs them.
         norm: Which transform is divided by the product of all sizes: "backward" the
-            inverse one, "forward" the other one, "ortho" both, by its square root.
+            inverse one, "forward" the forward one, "ortho" both, by its square root.
 
     Returns:
         A tensor of the sizes ``s``: complex128 for float64 and complex128, complex64
@@ -378,7 +381,7 @@ def _transformed(
 
 
 def _steps(op: str, there: geometry.Shape, s: Axes, axes: Axes, half: bool) -> Steps:
-    """Return axes and sizes; with ``half`` the last axis is half of a spectrum."""
+    """Return axes and sizes; ``half`` tells that the last axis is half a spectrum."""
     rank, name = len(there), "n" if isinstance(axes, int | np.integer) else "s"
     if axes is None and s is not None:
         raise ValueError(f"{op}: s {s} needs axes; give one for each size")
@@ -399,7 +402,7 @@ def _steps(op: str, there: geometry.Shape, s: Axes, axes: Axes, half: bool) -> S
 
 
 def _along(kernel: Kernel, x: Tensor, steps: Steps) -> Tensor:
-    """Crop or pad axes, and transform each, swapped with the last one."""
+    """Crop or pad each axis, swap it with the last one, and transform it."""
     last = len(x.shape) - 1
     for axis, n in reversed(steps):
         x = _resized(x, axis, n)
@@ -426,7 +429,7 @@ _SIZE_EXPONENTS = {"backward": 0.0, "ortho": 0.5, "forward": 1.0}
 _INVERSE_NORM: dict[str, Norm] = {"backward": "forward", "forward": "backward"}
 
 
-def _other(op: str, norm: Norm) -> Norm:
+def _swapped(op: str, norm: Norm) -> Norm:
     return _INVERSE_NORM.get(choice(op, "norm", norm, *_SIZE_EXPONENTS), norm)
 
 
@@ -458,7 +461,7 @@ def rfft(
             By default the size of the axis.
         axis: The axis to transform.
         norm: Which transform is divided by n: "backward" the inverse one, "forward" the
-            other one, "ortho" both, by √n.
+            forward one, "ortho" both, by √n.
 
     Returns:
         A tensor of the size ``n // 2 + 1`` along the axis: complex128 for float64,
@@ -493,8 +496,8 @@ def irfft(
 ) -> Tensor:
     """Return the ``n`` real numbers whose transform begins with ``x``.
 
-    It undoes ``rfft``. Only the real parts of the first element and of element n/2 are
-    used.
+    It is the inverse of ``rfft``. Of the first element and of element n/2, only the
+    real parts are used.
 
     Args:
         x: A tensor of numbers; integers and bool become float32.
@@ -502,7 +505,7 @@ def irfft(
             axis. Give ``n`` if it is odd.
         axis: The axis to transform.
         norm: Which transform is divided by n: "backward" the inverse one, "forward" the
-            other one, "ortho" both, by √n.
+            forward one, "ortho" both, by √n.
 
     Returns:
         A tensor of the size ``n`` along the axis: float64 for float64 and complex128,
@@ -545,7 +548,7 @@ def rfftn(
             with zeros. -1 is the size of the axis.
         axes: The axes to transform; by default all. ``s`` needs them.
         norm: Which transform is divided by the product of all sizes: "backward" the
-            inverse one, "forward" the other one, "ortho" both, by its square root.
+            inverse one, "forward" the forward one, "ortho" both, by its square root.
 
     Returns:
         A tensor: complex128 for float64, complex64 for all other dtypes.
@@ -580,17 +583,17 @@ def irfftn(
 ) -> Tensor:
     """Return the real numbers whose transform along several axes is ``x``.
 
-    It undoes ``rfftn``: ``x`` has only the first half of the last of ``axes``, as in
-    ``irfft``.
+    It is the inverse of ``rfftn``. Along the last of ``axes``, ``x`` has only the first
+    half of the spectrum, as in ``irfft``.
 
     Args:
         x: A tensor of numbers; integers and bool become float32.
         s: The size of the transform along each of ``axes``: ``x`` is cropped or padded
-            with zeros. -1 is the size of the axis. By default the last one is
-            ``2·(m - 1)``, where m is the size of the axis: give it if it is odd.
+            with zeros. -1 is the size of the axis. By default the last size is
+            ``2·(m - 1)``, where m is the size of the axis; give it if it is odd.
         axes: The axes to transform; by default all. ``s`` needs them.
         norm: Which transform is divided by the product of all sizes: "backward" the
-            inverse one, "forward" the other one, "ortho" both, by its square root.
+            inverse one, "forward" the forward one, "ortho" both, by its square root.
 
     Returns:
         A tensor of the sizes ``s``: float64 for float64 and complex128, float32 for all
@@ -626,7 +629,7 @@ def hfft(
 ) -> Tensor:
     """Return the real transform of a signal whose second half mirrors ``x``.
 
-    The signal has ``x[n-t] = conj(x[t])``.
+    In the signal, ``x[n-t] = conj(x[t])``.
 
     Args:
         x: A tensor of numbers; integers and bool become float32.
@@ -634,7 +637,7 @@ def hfft(
             axis. Give ``n`` if it is odd.
         axis: The axis to transform.
         norm: Which transform is divided by n: "backward" the inverse one, "forward" the
-            other one, "ortho" both, by √n.
+            forward one, "ortho" both, by √n.
 
     Returns:
         A tensor of the size ``n`` along the axis: float64 for float64 and complex128,
@@ -655,7 +658,7 @@ def hfft(
     """
     if unknown:
         raise unexpected(hfft, unknown)
-    return _doubled("hfft", complexes.conj(x), n, axis, _other("hfft", norm))
+    return _doubled("hfft", complexes.conj(x), n, axis, _swapped("hfft", norm))
 
 
 def ihfft(
@@ -667,9 +670,9 @@ def ihfft(
     norm: Norm = "backward",
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return the first ``n // 2 + 1`` elements of the inverse of real numbers.
+    """Return the first ``n // 2 + 1`` elements of the inverse of a real signal.
 
-    It undoes ``hfft``.
+    It is the inverse of ``hfft``.
 
     Args:
         x: A tensor of real numbers; integers and bool become float32.
@@ -677,7 +680,7 @@ def ihfft(
             By default the size of the axis.
         axis: The axis to transform.
         norm: Which transform is divided by n: "backward" the inverse one, "forward" the
-            other one, "ortho" both, by √n.
+            forward one, "ortho" both, by √n.
 
     Returns:
         A tensor of the size ``n // 2 + 1`` along the axis: complex128 for float64,
@@ -698,7 +701,7 @@ def ihfft(
     """
     if unknown:
         raise unexpected(ihfft, unknown)
-    return complexes.conj(_halved("ihfft", x, n, axis, _other("ihfft", norm)))
+    return complexes.conj(_halved("ihfft", x, n, axis, _swapped("ihfft", norm)))
 
 
 def _real(op: str, x: TensorLike) -> Tensor:
@@ -718,7 +721,7 @@ def _halved(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
 
 
 def _doubled(op: str, x: TensorLike, s: Axes, axes: Axes, norm: Norm) -> Tensor:
-    """Return the real part of the inverse transform of the first half of a spectrum.
+    """Return the inverse transform, a real tensor, of the first half of a spectrum.
 
     Elements with a conjugate in the second half count twice.
     """
@@ -758,7 +761,7 @@ def fftfreq(
 
     Args:
         n: The size of the transform.
-        d: The distance of two samples.
+        d: The spacing of the samples.
         dtype: A real floating dtype; float32 by default.
         device: The backend on which the tensor is made; by default the active one.
 
@@ -795,12 +798,11 @@ def rfftfreq(
 ) -> Tensor:
     """Return the frequencies of the elements of ``rfft``.
 
-    There are ``n // 2 + 1`` of them, none of which is negative: ``k / (n·d)`` for k
-    from 0.
+    They are the ``n // 2 + 1`` non-negative numbers ``k / (n·d)``, for k from 0.
 
     Args:
         n: The size of the transform.
-        d: The distance of two samples.
+        d: The spacing of the samples.
         dtype: A real floating dtype; float32 by default.
         device: The backend on which the tensor is made; by default the active one.
 

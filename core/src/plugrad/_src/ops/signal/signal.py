@@ -67,9 +67,9 @@ def cosine_window(
         window_length: The number of elements, 0 or more. A single one is ``a + b``.
         a: The mean.
         b: The amplitude.
-        periodic: True: m is ``window_length``, and copies end to end continue smoothly.
-            False: m is one less, and the window is symmetric. None: periodic if the
-            length is even, symmetric if it is odd.
+        periodic: If True, m is ``window_length``, and copies of the window continue
+            each other. If False, m is one less, and the window is symmetric. None
+            stands for True if the length is even, and for False if it is odd.
         dtype: A real floating dtype; float32 unless given.
 
     Returns:
@@ -186,7 +186,7 @@ def bartlett_window(
     if unknown:
         raise unexpected(bartlett_window, unknown)
     formula = lambda at: 1 - np.abs(2 * at - 1)
-    return _shaped("bartlett_window", window_length, formula, periodic, dtype)
+    return _sampled_window("bartlett_window", window_length, formula, periodic, dtype)
 
 
 def blackman_window(
@@ -394,10 +394,10 @@ def kaiser_window(
         root = np.sqrt(np.maximum(1 - (2 * at - 1) ** 2, 0))
         return np.i0(beta * root) / np.i0(beta)
 
-    return _shaped(op, window_length, formula, periodic, dtype)
+    return _sampled_window(op, window_length, formula, periodic, dtype)
 
 
-# The largest argument of which I0 is a finite float64.
+# I0 of this number is still a finite float64.
 KAISER_MAX_BETA = 700
 
 
@@ -415,7 +415,7 @@ def _cosines(
         turns = enumerate(terms)
         return sum((-1) ** k * c * np.cos(2 * np.pi * k * at) for k, c in turns)
 
-    return _shaped(op, length, formula, periodic, dtype)
+    return _sampled_window(op, length, formula, periodic, dtype)
 
 
 def _length(op: str, length: int, periodic: bool | None) -> tuple[int, bool]:
@@ -425,20 +425,20 @@ def _length(op: str, length: int, periodic: bool | None) -> tuple[int, bool]:
     return size, around
 
 
-def _shaped(
+def _sampled_window(
     op: str,
     length: int,
     formula: Callable[[Any], Any],
     periodic: bool | None,
     dtype: Any,
 ) -> Tensor:
-    """Return ``formula(t / m)``; a single element is that of the middle."""
+    """Return ``formula(t / m)``; a single element is ``formula(1/2)``."""
     size, around = _length(op, length, periodic)
     at = np.arange(size) / max(size if around else size - 1, 1)
     return fft._floats(op, formula(at if size != 1 else np.asarray([0.5])), dtype)
 
 
-# Those that a length is enough for.
+# Windows whose only required argument is the length.
 WINDOWS = (
     bartlett_window,
     blackman_window,
@@ -455,7 +455,7 @@ def _window(op: str, window_fn: Window | None, length: int, dtype: DType) -> Ten
         return creation.ones((length,), dtype=dtype)
     if not callable(window_fn):
         raise TypeError(f"{op}: window_fn must be a function, got {window_fn!r}")
-    if window_fn in WINDOWS:  # as precise as the signal
+    if window_fn in WINDOWS:  # computed in the precision of the signal
         return window_fn(length, dtype=dtype)
     window = fft._real(op, window_fn(length))
     if window.shape != (length,):
@@ -482,16 +482,16 @@ def frame(
         signal: ``[..., samples]``, of any dtype.
         frame_length: The number of samples of a frame.
         frame_step: The number of samples from one frame to the next.
-        pad_end: Whether frames that begin inside the signal and end outside are filled
-            with ``pad_value``; else they are left out.
-        pad_value: A number that the dtype can hold.
+        pad_end: Whether to return frames that begin inside the signal and end outside,
+            filled with ``pad_value``.
+        pad_value: A number that the dtype can represent.
 
     Returns:
         ``[..., frames, frame_length]``, of the dtype of ``signal``.
 
     Raises:
         ValueError: There is no axis, or length or step is less than 1.
-        TypeError: The dtype cannot hold ``pad_value``.
+        TypeError: The dtype cannot represent ``pad_value``.
 
     Example:
         >>> pg.signal.frame([1, 2, 3, 4, 5], 3, 2)
@@ -505,7 +505,7 @@ def frame(
     pad_end = flag("frame", "pad_end", pad_end)
     *batch, size = x.shape
     count = -(-size // step) if pad_end else max((size - length) // step + 1, 0)
-    ids, rows, size, cover = _rows(math.prod(batch), count, length, step)
+    ids, rows, size, cover = _frame_rows(math.prod(batch), count, length, step)
     x = fft._resized(x, len(batch), cover, pad_value)
     x = run(shape.RESHAPE, x, shape=(rows, size))
     ids = _convert.tensor_of(ids, copy=False)
@@ -541,7 +541,7 @@ def overlap_and_add(
     x, length, step = _checked("overlap_and_add", frames, 2, None, frame_step)
     x = creation.cast(x, INT32) if x.dtype is BOOL else x
     *batch, count, _ = x.shape
-    ids, rows, size, cover = _rows(math.prod(batch), count, length, step)
+    ids, rows, size, cover = _frame_rows(math.prod(batch), count, length, step)
     x = run(shape.RESHAPE, x, shape=(len(ids), size))
     ids = _convert.tensor_of(ids, copy=False)
     y = run(gather.UNSORTED_SEGMENT_SUM, x, ids, num_segments=rows)
@@ -549,12 +549,14 @@ def overlap_and_add(
 
 
 @functools.lru_cache(maxsize=8)
-def _rows(batch: int, count: int, length: int, step: int) -> tuple[Any, int, int, int]:
-    """Cut signals into rows such that frames begin and end with rows.
+def _frame_rows(
+    batch: int, count: int, length: int, step: int
+) -> tuple[Any, int, int, int]:
+    """Split signals into rows so that every frame consists of whole rows.
 
     Returns:
-        The rows that the frames consist of, one after the other; the number of rows and
-        their size; the number of samples of each signal that the frames cover.
+        The indices of the rows of all frames, one frame after the other; the number of
+        rows and their size; the number of samples of each signal that the frames cover.
 
     """
     cover = (count - 1) * step + length if count else 0
@@ -570,7 +572,7 @@ def _rows(batch: int, count: int, length: int, step: int) -> tuple[Any, int, int
 def _checked(
     op: str, x: TensorLike, rank: int, length: int | None, step: int
 ) -> tuple[Tensor, int, int]:
-    """Return converted arguments; without a length, that of the last axis."""
+    """Return checked arguments; the length defaults to the size of the last axis."""
     x = _convert.asarray(x)
     if len(x.shape) < rank:
         raise misfit(op, f"expected {rank} axes or more", x)
@@ -617,11 +619,11 @@ def stft(
 
     Args:
         signal: ``[..., samples]``, real numbers.
-        frame_length: The number of samples of a frame; frames that end outside of the
-            signal are left out.
+        frame_length: The number of samples of a frame; frames that end outside the
+            signal are not returned.
         frame_step: The number of samples from one frame to the next.
-        fft_length: The size of the transforms, to which frames are cut off or padded;
-            by default the next power of two.
+        fft_length: The size of the transforms, to which frames are cropped or padded;
+            by default the least power of two that is not below ``frame_length``.
         window_fn: A function from a length to a window; None for no window.
 
     Returns:
@@ -666,17 +668,19 @@ def istft(
 ) -> Tensor:
     """Return the signal whose ``stft`` is nearest to ``spectra``, in least squares.
 
-    With windows w that begin ``frame_step`` apart it is ``Σ w·x / Σ w²``, where x are
-    the inverse transforms. Samples at which ``Σ w²`` is below 1e-10 are 0, such as the
-    first one under a Hann window.
+    It is ``Σ w·x / Σ w²``, where w are windows that begin ``frame_step`` apart, and x
+    are the inverse transforms. Samples at which ``Σ w²`` is below 1e-10 are 0; one
+    example is the first sample under a Hann window.
 
     Args:
         spectra: ``[..., frames, fft_length // 2 + 1]``.
         frame_length: The number of samples of a frame, as in ``stft``.
         frame_step: The number of samples from one frame to the next.
-        fft_length: The size of the transforms; by default the next power of two.
-        window_fn: The window that ``stft`` took; None for no window.
-        length: The number of samples to return, cut off or padded with zeros.
+        fft_length: The size of the transforms; by default the least power of two that
+            is not below ``frame_length``.
+        window_fn: The window function that was given to ``stft``; None for no window.
+        length: The number of samples to return; the signal is cropped or padded with
+            zeros.
 
     Returns:
         ``[..., samples]``, real; without ``length`` as many samples as the frames

@@ -1,11 +1,11 @@
 """Ragged tensors, public in ``plugrad.sparse``: rows that differ in length.
 
 Kernels: ``RaggedGather RaggedRange RaggedTensorToTensor``. The shapes of their results
-depend on values, so they wait for these.
+depend on values, so they wait until these have been computed.
 
 A ragged tensor consists of the values of all rows, one after the other, and of row
-splits, which say where rows begin: row ``i`` is ``values[splits[i] : splits[i + 1]]``.
-Rows of rows have splits for each level.
+splits, which tell where rows begin: row ``i`` is ``values[splits[i] : splits[i + 1]]``.
+Nested rows have splits for each level.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def whole(op: str, name: str, value: TensorLike, rank: int) -> Tensor:
 # --- rows ------------------------------------------------------------------------
 
 
-def _rows(*inputs: Spec) -> None:
+def _check_ragged(*inputs: Spec) -> None:
     *splits, values, _ = inputs
     if any(len(s.shape) != 1 for s in splits):
         raise misfit("sparse.ragged_gather", "splits must have rank 1", *splits)
-    _leveled(len(splits), values)
+    _check_levels(len(splits), values)
 
 
-def _leveled(levels: int, values: Shaped) -> None:
+def _check_levels(levels: int, values: Shaped) -> None:
     if not levels or not values.shape:
         rule = f"give splits (got {levels}), and values with an axis"
         raise misfit("sparse.ragged_gather", rule, values)
@@ -58,15 +58,15 @@ def _leveled(levels: int, values: Shaped) -> None:
 RAGGED_GATHER = Kernel(
     "RaggedGather(*params_nested_splits: int32 | int64, params_dense_values, "
     "indices: int32 | int64) -> *ys",
-    out=_rows,
+    out=_check_ragged,
     checks=("params_nested_splits", "indices"),
     op="sparse.ragged_gather",
     doc="""The rows ``indices`` of a ragged tensor: splits of each level, and values.
 
-    All axes of ``indices`` but the last become levels with rows of one length, outside
-    of the others; one index gives its row, which has a level less. Splits must begin
-    with 0, not decrease, and end with the number of rows below, or it is a ValueError;
-    an index out of range is an IndexError.""",
+    All axes of ``indices`` but the last become additional outer levels, whose rows have
+    equal lengths. A scalar index gives its row, which has one level less. Splits must
+    begin with 0, not decrease, and end with the number of rows of the next level, or a
+    ValueError is raised; an index out of range raises an IndexError.""",
 )
 
 
@@ -81,8 +81,8 @@ def ragged_gather(
             or of the values.
         values: ``[m, …]``, of any dtype.
         indices: ``[…]``, integers, rows of the outermost level. All of its axes but the
-            last become further levels of the result, outside of all others. A scalar
-            gives its row, which has one level less.
+            last become additional outer levels of the result. A scalar gives its row,
+            which has one level less.
 
     Returns:
         A tuple of the splits of each level, and the values.
@@ -106,7 +106,7 @@ def ragged_gather(
     splits = [whole(op, "nested_splits", s, 1) for s in nested]
     x = _convert.asarray(values)
     at = _convert.integer_tensor(op, "indices", indices)
-    _leveled(len(splits), x)
+    _check_levels(len(splits), x)
     *outer, inner = run_many(RAGGED_GATHER, *_convert.promote_all(op, *splits), x, at)
     return tuple(outer), inner
 
@@ -132,7 +132,7 @@ gradients(
 )
 
 
-def _of_one_length(*xs: Shaped) -> None:
+def _check_equal_lengths(*xs: Shaped) -> None:
     if len({x.shape for x in xs} - {()}) > 1 or any(len(x.shape) > 1 for x in xs):
         rule = "shapes must be () or one shape (n,)"
         raise misfit("sparse.ragged_range", rule, *xs)
@@ -141,16 +141,16 @@ def _of_one_length(*xs: Shaped) -> None:
 RAGGED_RANGE = Kernel(
     "RaggedRange(starts: integer | floating, limits: starts, deltas: starts) -> "
     "splits, values",
-    out=_of_one_length,
+    out=_check_equal_lengths,
     checks=("starts", "limits", "deltas"),
     op="sparse.ragged_range",
-    doc="""Rows ``start + i · delta`` for i below ``(limit - start) / delta``, each
-    argument ``[n]`` or one for all; splits are int32. Without arguments ``[n]`` there
-    is one row.
+    doc="""Rows ``start + i · delta`` for i below ``(limit - start) / delta``. Each
+    argument is ``[n]`` or one number for all rows; if all are numbers, there is one
+    row. Splits are int32.
 
-    Floating values are computed in float64; distances of integers do not overflow. A
-    limit on the wrong side gives no values, nor does a start or limit that is NaN. A
-    delta of 0 or NaN, and 2³¹ values or more, are a ValueError.""",
+    Floating values are computed in float64; differences of integers do not overflow. A
+    limit on the wrong side of the start gives no values, and neither does a start or
+    limit of NaN. A delta of 0 or NaN, and 2³¹ values or more, raise a ValueError.""",
 )
 
 
@@ -168,8 +168,8 @@ def ragged_range(
         deltas: The steps, not 0: ``[n]``, or one number for all rows.
 
     Returns:
-        The row splits, int32 ``[n + 1]``, and the values of all rows, in the dtype to
-        which the arguments are promoted.
+        The row splits, int32 ``[n + 1]``, and the values of all rows, in the promoted
+        dtype.
 
     Raises:
         ValueError: A delta is 0 or NaN, there are more than 2³¹ - 1 values, or the
@@ -189,13 +189,13 @@ def ragged_range(
     xs = _convert.promote_all(op, starts, limits, deltas)
     if xs[0].dtype.kind not in "iuf":
         raise TypeError(f"{op}: there is no range of {named(xs[0].dtype)}")
-    _of_one_length(*xs)
+    _check_equal_lengths(*xs)
     splits, values = run_many(RAGGED_RANGE, *xs)
     return splits, values
 
 
-def _by_row(dy: Tensor, splits: Tensor, x_spec: Spec, steps: bool) -> Tensor:
-    """Add up cotangents by row, or, with ``steps``, times the step number of each."""
+def _sum_by_row(dy: Tensor, splits: Tensor, x_spec: Spec, steps: bool) -> Tensor:
+    """Sum cotangents by row; with ``steps``, each is multiplied by its step number."""
     ends = splits._values()
     counts = np.diff(ends)
     if steps:
@@ -209,20 +209,24 @@ def _by_row(dy: Tensor, splits: Tensor, x_spec: Spec, steps: bool) -> Tensor:
 
 gradients(
     RAGGED_RANGE,
-    starts=lambda ds, dy, splits, starts_spec: _by_row(dy, splits, starts_spec, False),
+    starts=lambda ds, dy, splits, starts_spec: _sum_by_row(
+        dy, splits, starts_spec, False
+    ),
     limits=None,
-    deltas=lambda ds, dy, splits, deltas_spec: _by_row(dy, splits, deltas_spec, True),
+    deltas=lambda ds, dy, splits, deltas_spec: _sum_by_row(
+        dy, splits, deltas_spec, True
+    ),
 )
 
 
-# --- dense ones ------------------------------------------------------------------
+# --- conversion to dense tensors -------------------------------------------------
 
 # The types of a partition: of the first one, and of the others.
 FIRST_TYPES = ("FIRST_DIM_SIZE", "ROW_SPLITS")
 LATER_TYPES = ("ROW_SPLITS", "VALUE_ROWIDS")
 
 
-def _rectangle(
+def _check_partitions(
     shape: Spec,
     values: Spec,
     default_value: Spec,
@@ -232,15 +236,15 @@ def _rectangle(
     op, types = "sparse.ragged_tensor_to_tensor", row_partition_types
     if not isinstance(types, tuple):
         raise TypeError(f"{op}: row_partition_types must be a tuple, got {types!r}")
-    _known(op, len(row_partition_tensors), types)
+    _check_types(op, len(row_partition_tensors), types)
     for kind, part in zip(types, row_partition_tensors, strict=True):
         if len(part.shape) != _rank(kind):
             raise misfit(op, f"{kind} must have rank {_rank(kind)}", part)
-    _filled(op, shape, values, default_value, types)
+    _check_sizes(op, shape, values, default_value, types)
 
 
-def _known(op: str, count: int, types: Types) -> None:
-    """Raise unless there are ``count`` types, in an order that is allowed."""
+def _check_types(op: str, count: int, types: Types) -> None:
+    """Raise unless there are ``count`` types in an allowed order."""
     legal = [
         kind in (LATER_TYPES if i else FIRST_TYPES) for i, kind in enumerate(types)
     ]
@@ -254,7 +258,7 @@ def _rank(kind: str) -> int:
     return int(kind != FIRST_TYPES[0])
 
 
-def _filled(
+def _check_sizes(
     op: str, shape: Shaped, values: Shaped, default: Shaped, types: Types
 ) -> None:
     """Raise unless sizes and the default fit the values."""
@@ -269,16 +273,18 @@ def _filled(
 RAGGED_TENSOR_TO_TENSOR = Kernel(
     "RaggedTensorToTensor(shape: int32 | int64, values, default_value: values, "
     "*row_partition_tensors: int32 | int64; row_partition_types)",
-    out=_rectangle,
+    out=_check_partitions,
     checks=("shape", "row_partition_tensors"),
     op="sparse.ragged_tensor_to_tensor",
-    doc="""Rows as a dense tensor of ``shape``, cut off or filled up with
-    ``default_value``; a size -1, or -1 for ``shape``, is that of the longest row.
+    doc="""A ragged tensor as a dense tensor of ``shape``: rows are cropped, or filled
+    up with ``default_value``. A size of -1, or -1 as ``shape``, stands for the size of
+    the longest row.
 
-    A partition says which row each element below is in, the outermost first:
-    "ROW_SPLITS" ``[n + 1]``, where rows begin; "VALUE_ROWIDS" ``[m]``, the row of each,
-    not decreasing; the first may be "FIRST_DIM_SIZE" ``[]``, the number of rows. What
-    does not fit is a ValueError.""",
+    The partitions tell which row each element of the next level belongs to, the
+    outermost level first: "ROW_SPLITS" ``[n + 1]``, where rows begin; "VALUE_ROWIDS"
+    ``[m]``, the row of each element, not decreasing. The first partition may be
+    "FIRST_DIM_SIZE" ``[]``, the number of rows. Partitions, values or sizes that do not
+    fit raise a ValueError.""",
 )
 
 
@@ -291,25 +297,27 @@ def ragged_tensor_to_tensor(
     row_partition_types: Sequence[str],
     **unknown: Unpack[Nothing],
 ) -> Tensor:
-    """Return a ragged tensor as a dense one; rows are cut off or filled up.
+    """Return a ragged tensor as a dense one; rows are cropped or filled up.
 
     Args:
-        shape: A size for each axis, -1 for that of the longest row; or -1 for all axes.
+        shape: A size for each axis, where -1 stands for the size of the longest row; or
+            -1 for all axes.
         values: ``[m, …]``.
-        default_value: What fills up short rows; it broadcasts to one value, ``[…]``.
-        row_partition_tensors: How values form rows, the outermost level first.
-        row_partition_types: The kind of each of these tensors. ``"ROW_SPLITS"``: where
-            rows begin. ``"VALUE_ROWIDS"``: the row of each value, not decreasing; it
-            cannot come first. ``"FIRST_DIM_SIZE"``: the number of rows; it only comes
-            first.
+        default_value: The value that fills up short rows; it broadcasts to ``[…]``.
+        row_partition_tensors: The partitions of the values into rows, the outermost
+            level first.
+        row_partition_types: The type of each partition. ``"ROW_SPLITS"``: where rows
+            begin. ``"VALUE_ROWIDS"``: the row of each value, not decreasing; it cannot
+            be the first one. ``"FIRST_DIM_SIZE"``: the number of rows; it can only be
+            the first one.
 
     Returns:
-        A tensor of the dtype to which ``values`` and ``default_value`` are promoted.
+        A tensor of the promoted dtype of ``values`` and ``default_value``.
 
     Raises:
         ValueError: The partitions do not fit each other, the values or the shape.
-        TypeError: The shape or a partition does not hold integers, or no dtype holds
-            values and default.
+        TypeError: The shape or a partition does not hold integers, or no dtype can
+            represent values and default.
 
     Example:
         >>> values, splits = [1, 2, 3], [0, 2, 3]
@@ -328,41 +336,43 @@ def ragged_tensor_to_tensor(
     x, default = _convert.promote_all(op, values, default_value)
     types = tuple(several(op, "row_partition_types", row_partition_types))
     tensors = several(op, "row_partition_tensors", row_partition_tensors)
-    _known(op, len(tensors), types)
+    _check_types(op, len(tensors), types)
     pairs = zip(types, tensors, strict=True)
     parts = [whole(op, kind, part, _rank(kind)) for kind, part in pairs]
-    _filled(op, sizes, x, default, types)
+    _check_sizes(op, sizes, x, default, types)
     xs = (sizes, x, default, *parts)
     return run(RAGGED_TENSOR_TO_TENSOR, *xs, row_partition_types=types)
 
 
 def _levels(types: Types) -> int:
-    """Return the number of axes that the rows add: splits that come first add two."""
+    """Return the number of axes that the rows add; splits add two if they are first."""
     return len(types) + (types[0] != FIRST_TYPES[0])
 
 
-def _numbered(shape: Tensor, values: Spec, parts: Tensors, types: Types) -> Tensor:
-    """Return the number of the value at each position of the result; -1 for none."""
+def _value_indices(shape: Tensor, values: Spec, parts: Tensors, types: Types) -> Tensor:
+    """Return the index of the value at each position of the result; -1 for none."""
     if shape.shape:
         shape = slicing.along(shape, 0, 0, _levels(types))
     xs = (shape, ranges.arange(values.shape[0]), _convert.asarray(-1), *parts)
     return run(RAGGED_TENSOR_TO_TENSOR, *xs, row_partition_types=types)
 
 
-def _taken(
+def _values_gradient(
     dy: Tensor,
     shape: Tensor,
     values_spec: Spec,
     row_partition_tensors: Tensors,
     row_partition_types: Types,
 ) -> Tensor:
-    numbers = _numbered(shape, values_spec, row_partition_tensors, row_partition_types)
+    numbers = _value_indices(
+        shape, values_spec, row_partition_tensors, row_partition_types
+    )
     ids = run(shapes.RESHAPE, numbers, shape=(numbers.size,))
     rows = run(shapes.RESHAPE, dy, shape=(numbers.size, *values_spec.shape[1:]))
-    return scatter._sums(rows, ids, values_spec.shape[0])  # -1 is left out
+    return scatter._sums(rows, ids, values_spec.shape[0])  # -1 is ignored
 
 
-def _blank(
+def _default_gradient(
     dy: Tensor,
     shape: Tensor,
     values_spec: Spec,
@@ -370,7 +380,9 @@ def _blank(
     row_partition_tensors: Tensors,
     row_partition_types: Types,
 ) -> Tensor:
-    numbers = _numbered(shape, values_spec, row_partition_tensors, row_partition_types)
+    numbers = _value_indices(
+        shape, values_spec, row_partition_tensors, row_partition_types
+    )
     rest = (1,) * (len(values_spec.shape) - 1)
     numbers = run(shapes.RESHAPE, numbers, shape=(*numbers.shape, *rest))
     return reduce.sum_to(compare.where(numbers < 0, dy, 0), default_value_spec.shape)
@@ -379,7 +391,7 @@ def _blank(
 gradients(
     RAGGED_TENSOR_TO_TENSOR,
     shape=None,
-    values=_taken,
-    default_value=_blank,
+    values=_values_gradient,
+    default_value=_default_gradient,
     row_partition_tensors=None,
 )

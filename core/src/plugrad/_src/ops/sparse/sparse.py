@@ -1,7 +1,7 @@
 """Sparse and ragged tensors, public as ``plugrad.sparse``.
 
 Kernels: ``SparseFillEmptyRows SparseReshape SparseSegmentMean SparseSegmentSum
-SparseToDense``. Those of ragged tensors are in ``ragged``.
+SparseToDense``. The kernels for ragged tensors are in ``ragged``.
 
 A sparse tensor consists of three tensors: the coordinates of its elements, integers
 ``[n, k]``, its values ``[n]`` and its shape ``[k]``.
@@ -37,12 +37,14 @@ __all__ += ["fill_empty_rows", "reshape", "segment_mean", "segment_sum", "to_den
 # --- coordinates -----------------------------------------------------------------
 
 
-def _dense(indices: Spec, values: Spec, default: Spec, *, shape: Shape) -> Spec:
-    _placed(indices, values, default, shape)
+def _to_dense_spec(indices: Spec, values: Spec, default: Spec, *, shape: Shape) -> Spec:
+    _check_to_dense(indices, values, default, shape)
     return Spec(shape, values.dtype)
 
 
-def _placed(indices: Shaped, values: Shaped, default: Shaped, shape: Shape) -> None:
+def _check_to_dense(
+    indices: Shaped, values: Shaped, default: Shaped, shape: Shape
+) -> None:
     fits = indices.shape[1:] == (len(shape),) and values.shape == indices.shape[:1]
     if not fits or default.shape:
         rule = f"indices [n, k], values [n], default_value [] must fit shape {shape}"
@@ -52,13 +54,14 @@ def _placed(indices: Shaped, values: Shaped, default: Shaped, shape: Shape) -> N
 SPARSE_TO_DENSE = Kernel(
     "SparseToDense(sparse_indices: int32 | int64, sparse_values, default_value: "
     "sparse_values; shape: shape)",
-    out=_dense,
+    out=_to_dense_spec,
     checks="sparse_indices",
     op="sparse.to_dense",
     doc="""``y[sparse_indices[i]] = sparse_values[i]``, and ``default_value`` elsewhere.
 
-    ``sparse_indices`` are ``[n, k]``, k coordinates from 0 each. Of several values for
-    one place the last stays. A coordinate out of range is an IndexError.""",
+    ``sparse_indices`` is ``[n, k]``; each row has k coordinates, counted from 0. If
+    coordinates are repeated, the last value is written. A coordinate out of range
+    raises an IndexError.""",
 )
 
 
@@ -73,24 +76,25 @@ def to_dense(
 ) -> Tensor:
     """Return a tensor of ``shape`` with ``values`` at coordinates ``indices``.
 
-    Of several values for one place the last stays.
+    If coordinates are repeated, the last value is written.
 
     Args:
         indices: ``[n, k]``, integers; ``[n]`` stands for ``[n, 1]``, and a scalar for
             ``[1, 1]``.
-        values: ``[n]``, or one value for all places, of any dtype.
+        values: ``[n]``, or one value for all coordinates, of any dtype.
         shape: ``k`` sizes.
         default_value: The value of all other elements; by default 0, False or the empty
             string.
 
     Returns:
-        A tensor of ``shape``, of the dtype to which ``values`` and ``default_value``
-        are promoted.
+        A tensor of ``shape`` and the promoted dtype of ``values`` and
+        ``default_value``.
 
     Raises:
         ValueError: The shapes do not fit.
         IndexError: A coordinate is out of range.
-        TypeError: ``indices`` are not integers, or no dtype holds values and default.
+        TypeError: ``indices`` are not integers, or no dtype can represent values and
+            default.
 
     Example:
         >>> pg.sparse.to_dense([[0, 1], [1, 0]], [5, 6], (2, 2))
@@ -111,11 +115,11 @@ def to_dense(
     values, default = _convert.promote_all(op, values, default_value)
     if not values.shape:
         values = run(shapes.BROADCAST_TO, values, shape=at.shape[:1])
-    _placed(at, values, default, shape)
+    _check_to_dense(at, values, default, shape)
     return run(SPARSE_TO_DENSE, at, values, default, shape=shape)
 
 
-@decomposition(SPARSE_TO_DENSE)  # differentiated through its parts
+@decomposition(SPARSE_TO_DENSE)  # also gives the gradient
 def _(
     sparse_indices: Tensor, sparse_values: Tensor, default_value: Tensor, shape: Shape
 ) -> Tensor:
@@ -124,12 +128,12 @@ def _(
         return run(scatter.TENSOR_SCATTER_UPDATE, blank, sparse_indices, sparse_values)
 
 
-def _moved(indices: Spec, old: Spec, new: Spec) -> tuple[Spec, Spec]:
-    _coordinates(indices, old, new)
+def _reshape_specs(indices: Spec, old: Spec, new: Spec) -> tuple[Spec, Spec]:
+    _check_reshape(indices, old, new)
     return Spec((indices.shape[0], new.shape[0]), indices.dtype), new
 
 
-def _coordinates(indices: Shaped, old: Shaped, new: Shaped) -> None:
+def _check_reshape(indices: Shaped, old: Shaped, new: Shaped) -> None:
     fits = len(indices.shape) == 2 and indices.shape[1:] == old.shape
     if not fits or len(new.shape) != 1:
         rule = "indices [n, k], input_shape [k] and new_shape [m] must fit"
@@ -139,15 +143,15 @@ def _coordinates(indices: Shaped, old: Shaped, new: Shaped) -> None:
 SPARSE_RESHAPE = Kernel(
     "SparseReshape(input_indices: int32 | int64, input_shape: input_indices, "
     "new_shape: input_indices) -> output_indices, output_shape",
-    out=_moved,
+    out=_reshape_specs,
     checks=("input_indices", "input_shape", "new_shape"),
     op="sparse.reshape",
-    doc="""The coordinates ``[n, k]`` in ``input_shape`` as those of the same places, in
-    row-major order, in ``new_shape``; and that shape, with its -1 worked out.
+    doc="""Coordinates ``[n, k]`` in ``input_shape``, converted to coordinates of the
+    same row-major positions in ``new_shape``; and that shape, with -1 inferred.
 
-    A coordinate out of range is an IndexError. Shapes whose numbers of elements differ,
-    or are 2⁶³ and more, are a ValueError; a size that the dtype does not hold is an
-    OverflowError.""",
+    A coordinate out of range raises an IndexError. Shapes whose numbers of elements
+    differ, or are 2⁶³ or more, raise a ValueError; a size that the dtype cannot
+    represent raises an OverflowError.""",
 )
 
 
@@ -156,16 +160,16 @@ def reshape(
 ) -> tuple[Tensor, Tensor]:
     """Return the coordinates of a sparse tensor under a new shape, and that shape.
 
-    Elements keep their place in row-major order.
+    Elements keep their position in row-major order.
 
     Args:
         indices: ``[n, k]``, integers.
         input_shape: ``[k]``, integers.
-        new_shape: ``[m]``, integers, of which one may be -1 and is computed from the
+        new_shape: ``[m]``, integers; one of them may be -1 and is inferred from the
             others.
 
     Returns:
-        Coordinates ``[n, m]`` and a shape ``[m]``: int32, or int64 if an argument is.
+        Coordinates ``[n, m]`` and a shape ``[m]``; int64 if an argument is, else int32.
 
     Raises:
         ValueError: The shapes do not have the same number of elements, or it is not
@@ -183,7 +187,7 @@ def reshape(
     at = whole(op, "indices", indices, 2)
     old = whole(op, "input_shape", input_shape, 1)
     new = whole(op, "new_shape", new_shape, 1)
-    _coordinates(at, old, new)
+    _check_reshape(at, old, new)
     places, sizes = run_many(SPARSE_RESHAPE, *_convert.promote_all(op, at, old, new))
     return places, sizes
 
@@ -206,7 +210,9 @@ def _(input_indices: Tensor, input_shape: Tensor, new_shape: Tensor) -> list[Ten
     return [places, _convert.asarray(sizes, dtype=dtype)]
 
 
-def _lines(indices: Shaped, values: Shaped, sizes: Shaped, default: Shaped) -> None:
+def _check_fill(
+    indices: Shaped, values: Shaped, sizes: Shaped, default: Shaped
+) -> None:
     """Raise unless the arguments are a sparse tensor with rows, and a scalar."""
     op = "sparse.fill_empty_rows"
     n = indices.shape[:1]
@@ -223,16 +229,16 @@ SPARSE_FILL_EMPTY_ROWS = Kernel(
     "SparseFillEmptyRows(indices: int32 | int64, values, dense_shape: int32 | int64, "
     "default_value: values) -> output_indices, output_values, empty_row_indicator, "
     "reverse_index_map",
-    out=_lines,
+    out=_check_fill,
     checks=("indices", "dense_shape"),
     op="sparse.fill_empty_rows",
-    doc="""The elements sorted by row, ``indices[:, 0]``, those of one row in their
-    order; each of the ``dense_shape[0]`` rows without any gets ``default_value``, at
-    (row, 0, …).
+    doc="""The elements sorted by row, ``indices[:, 0]``; elements of the same row keep
+    their order. Each of the ``dense_shape[0]`` rows without elements gets
+    ``default_value`` at (row, 0, …).
 
-    ``empty_row_indicator``: which rows these are, bool. ``reverse_index_map``: where
-    each element has gone, in the dtype of ``indices``. A row out of range is an
-    IndexError; other coordinates are not looked at.""",
+    ``empty_row_indicator``, bool, tells which rows were empty. ``reverse_index_map`` is
+    the position of each element in the result, in the dtype of ``indices``. A row out
+    of range raises an IndexError; other coordinates are not checked.""",
 )
 
 
@@ -275,29 +281,33 @@ def fill_empty_rows(
     at = whole(op, "indices", indices, 2)
     sizes = whole(op, "dense_shape", dense_shape, 1)
     values, default = _convert.promote_all(op, values, default_value)
-    _lines(at, values, sizes, default)
+    _check_fill(at, values, sizes, default)
     from ._results import FilledRows
 
     return FilledRows(*run_many(SPARSE_FILL_EMPTY_ROWS, at, values, sizes, default))
 
 
-def _new(dy: Tensor, places: Tensor) -> Tensor:
+def _default_gradient(dy: Tensor, places: Tensor) -> Tensor:
     """Sum the cotangents of the filled-in values."""
     ones = creation.ones(places.shape, dtype=INT32)
     hits = scatter._sums(ones, places, dy.shape[0])
     return reduce.sum(compare.where(compare.equal(hits, 0), dy, 0))
 
 
-def _rows(x: Tensor, places: Tensor) -> Tensor:
+def _gather_rows(x: Tensor, places: Tensor) -> Tensor:
     return run(gather.GATHER_V2, x, places, axis=0, batch_dims=0)
 
 
 gradients(
     SPARSE_FILL_EMPTY_ROWS,
     indices=None,
-    values=lambda di, dy, de, dr, reverse_index_map: _rows(dy, reverse_index_map),
+    values=lambda di, dy, de, dr, reverse_index_map: _gather_rows(
+        dy, reverse_index_map
+    ),
     dense_shape=None,
-    default_value=lambda di, dy, de, dr, reverse_index_map: _new(dy, reverse_index_map),
+    default_value=lambda di, dy, de, dr, reverse_index_map: _default_gradient(
+        dy, reverse_index_map
+    ),
 )
 
 
@@ -310,7 +320,7 @@ def _check_rows(op: str, data: Shaped, indices: Shaped, ids: Shaped) -> None:
         raise misfit(op, rule, data, indices, ids)
 
 
-def _summed(
+def _segment_spec(
     op: str, data: Spec, indices: Spec, ids: Spec, *, num_segments: int
 ) -> Spec:
     _check_rows(op, data, indices, ids)
@@ -320,24 +330,24 @@ def _summed(
 SPARSE_SEGMENT_SUM = Kernel(
     "SparseSegmentSum(data: number, indices: int32 | int64, segment_ids: "
     "int32 | int64; num_segments: size)",
-    out=partial(_summed, "sparse.segment_sum"),
+    out=partial(_segment_spec, "sparse.segment_sum"),
     checks="indices",
     op="sparse.segment_sum",
-    doc="""``y[s] = Σ data[indices[i]]`` over all i with ``segment_ids[i] = s``, in any
-    order of ids; 0 where there is none.
+    doc="""``y[s] = Σ data[indices[i]]`` over all i with ``segment_ids[i] = s``; 0 where
+    there is none. The ids may be in any order.
 
-    Negative ids, and those from ``num_segments`` on, are left out. An index out of
-    range is an IndexError. Integers wrap.""",
+    Ids that are negative, or at least ``num_segments``, are ignored. An index out of
+    range raises an IndexError. Integers wrap.""",
 )
 SPARSE_SEGMENT_MEAN = Kernel(
     "SparseSegmentMean(data: inexact, indices: int32 | int64, segment_ids: "
     "int32 | int64; num_segments: size)",
-    out=partial(_summed, "sparse.segment_mean"),
+    out=partial(_segment_spec, "sparse.segment_mean"),
     checks="indices",
     op="sparse.segment_mean",
-    doc="""``SparseSegmentSum`` divided by the numbers of rows; 0 where there is none.
+    doc="""``SparseSegmentSum`` divided by the number of rows; 0 where there is none.
 
-    The sums of float16 are kept in float32 or wider.""",
+    float16 is summed in float32 or a wider dtype.""",
 )
 
 
@@ -351,15 +361,15 @@ def segment_sum(
 ) -> Tensor:
     """Return the sums of the rows ``data[indices]`` that have the same id.
 
-    The sum of no row is 0.
+    The sum of no rows is 0.
 
     Args:
         data: ``[m, …]``, numbers.
         indices: ``[n]``, integers, rows of ``data``.
         segment_ids: ``[n]``, integers: the sum to which each row belongs.
-        num_segments: The number of sums; rows with ids outside of 0 to below it are
-            left out. By default the last id plus one: the ids are then read on the
-            host, and must begin at 0 or more and not decrease.
+        num_segments: The number of sums; rows whose id is negative or not below it are
+            ignored. By default the last id plus one: the ids are then read on the host,
+            must not be negative and must not decrease.
 
     Returns:
         ``[num_segments, …]``, of the dtype of ``data``; int32 for bool.
@@ -380,7 +390,7 @@ def segment_sum(
     """
     x = _convert.numbers("sparse.segment_sum", data)
     x = creation.cast(x, INT32) if x.dtype is BOOL else x
-    return _by_id(SPARSE_SEGMENT_SUM, x, indices, segment_ids, num_segments)
+    return _run_segments(SPARSE_SEGMENT_SUM, x, indices, segment_ids, num_segments)
 
 
 def segment_mean(
@@ -393,15 +403,15 @@ def segment_mean(
 ) -> Tensor:
     """Return the means of the rows ``data[indices]`` that have the same id.
 
-    The mean of no row is 0.
+    The mean of no rows is 0.
 
     Args:
         data: ``[m, …]``, numbers.
         indices: ``[n]``, integers, rows of ``data``.
         segment_ids: ``[n]``, integers: the mean to which each row belongs.
-        num_segments: The number of means; rows with ids outside of 0 to below it are
-            left out. By default the last id plus one: the ids are then read on the
-            host, and must begin at 0 or more and not decrease.
+        num_segments: The number of means; rows whose id is negative or not below it are
+            ignored. By default the last id plus one: the ids are then read on the host,
+            must not be negative and must not decrease.
 
     Returns:
         ``[num_segments, …]``, of the dtype of ``data``; float32 for integers and bool.
@@ -421,13 +431,13 @@ def segment_mean(
 
     """
     x = _convert.floating("sparse.segment_mean", data)
-    return _by_id(SPARSE_SEGMENT_MEAN, x, indices, segment_ids, num_segments)
+    return _run_segments(SPARSE_SEGMENT_MEAN, x, indices, segment_ids, num_segments)
 
 
-def _by_id(
+def _run_segments(
     kernel: Kernel, x: Tensor, indices: TensorLike, ids: TensorLike, count: int | None
 ) -> Tensor:
-    """Check the ids, count the segments unless their number is given, and run."""
+    """Check the ids, determine the number of segments, and run the kernel."""
     op = kernel.op
     at = whole(kernel.op, "indices", indices, 1)
     ids = whole(op, "segment_ids", ids, 1)
@@ -441,20 +451,20 @@ def _by_id(
     return run(kernel, x, at, ids, num_segments=integer(op, "num_segments", count, 0))
 
 
-def _read(op: str, data: Tensor, indices: Tensor) -> Tensor:
+def _read_rows(op: str, data: Tensor, indices: Tensor) -> Tensor:
     with gather.range_errors(op, indices, data.shape[:1]):
-        return _rows(data, indices)
+        return _gather_rows(data, indices)
 
 
-@decomposition(SPARSE_SEGMENT_SUM)  # differentiated through its parts
+@decomposition(SPARSE_SEGMENT_SUM)  # also gives the gradient
 def _(data: Tensor, indices: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
-    rows = _read("sparse.segment_sum", data, indices)
+    rows = _read_rows("sparse.segment_sum", data, indices)
     return scatter._sums(rows, segment_ids, num_segments)
 
 
-@decomposition(SPARSE_SEGMENT_MEAN)  # differentiated through its parts
+@decomposition(SPARSE_SEGMENT_MEAN)  # also gives the gradient
 def _(data: Tensor, indices: Tensor, segment_ids: Tensor, num_segments: int) -> Tensor:
-    rows = reduce.widened(_read("sparse.segment_mean", data, indices))
+    rows = reduce.widened(_read_rows("sparse.segment_mean", data, indices))
     ones = creation.ones((rows.shape[0], *[1] * (len(rows.shape) - 1)), dtype=INT32)
     counts = binary.maximum(scatter._sums(ones, segment_ids, num_segments), 1)
     means = scatter._sums(rows, segment_ids, num_segments) / counts

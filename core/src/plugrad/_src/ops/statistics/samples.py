@@ -105,10 +105,10 @@ def _covariances(
     weights: Tensor | None = None
     if fweights is not None:
         counts = _convert.integer_tensor("cov", "fweights", fweights)
-        weights = _fitting("fweights", creation.cast(counts, dtype), size)
+        weights = _check_weights("fweights", creation.cast(counts, dtype), size)
     if aweights is not None:
         shares = creation.cast(_convert.floating("cov", aweights, "f"), dtype)
-        shares = _fitting("aweights", shares, size)
+        shares = _check_weights("aweights", shares, size)
         weights = shares if weights is None else weights * shares
     if weights is None:
         centered = x - run(reduce.MEAN, x, axis=(1,), keepdims=True)
@@ -124,7 +124,7 @@ def _covariances(
     return y / binary.maximum(total - lost, 0)
 
 
-def _fitting(name: str, weights: Tensor, size: int) -> Tensor:
+def _check_weights(name: str, weights: Tensor, size: int) -> Tensor:
     if weights.shape != (size,):
         rule = f"{name} must have shape {(size,)}, one for each observation"
         raise misfit("cov", rule, weights)
@@ -163,14 +163,14 @@ def corrcoef(x: TensorLike, /) -> Tensor:
     spread = unary.sqrt(complexes.real_part(products.diagonal(c)))
     y = c / matrix.column(spread) / matrix.row(spread)
     if y.dtype.kind == "c":
-        y = complexes.complex(*[_limited(part) for part in complexes.parts(y)])
+        y = complexes.complex(*[_clip_to_one(part) for part in complexes.parts(y)])
     else:
-        y = _limited(y)
+        y = _clip_to_one(y)
     y = creation.cast(y, x.dtype)
     return y if len(x.shape) == 2 else run(shapes.RESHAPE, y, shape=())
 
 
-def _limited(x: Tensor) -> Tensor:
+def _clip_to_one(x: Tensor) -> Tensor:
     return binary.minimum(binary.maximum(x, -1), 1)
 
 
@@ -232,16 +232,16 @@ def histogram(
         rule = "bins must be a number of bins, or their edges"
         raise TypeError(f"histogram: {rule}, got {bins!r}")
     if isinstance(bins, Tensor) or entries(bins) is not None:
-        edges = _ascending(bins)
+        edges = _checked_edges(bins)
         if range is not None:
             raise ValueError(
                 "histogram: range applies to a number of bins, not to edges"
             )
     else:
         count = integer("histogram", "bins", bins, 1)
-        edges = _even(x, count, range)
+        edges = _even_edges(x, count, range)
     weigh = cumulative._weights("histogram", weights, x)
-    counts = _counted(x, edges, weigh)
+    counts = _count_in_bins(x, edges, weigh)
     if not density:
         return counts, edges
     widths = cumulative.diff(_convert.floating("histogram", edges))
@@ -249,7 +249,7 @@ def histogram(
     return counts / reduce.sum(counts) / widths, edges
 
 
-def _counted(x: Tensor, edges: Tensor, weights: Tensor | None) -> Tensor:
+def _count_in_bins(x: Tensor, edges: Tensor, weights: Tensor | None) -> Tensor:
     flat = run(shapes.RESHAPE, x, shape=(x.size,))
     bins = max(edges.size - 1, 0)
     place = search.searchsorted(edges, flat, side="right") - 1
@@ -260,7 +260,7 @@ def _counted(x: Tensor, edges: Tensor, weights: Tensor | None) -> Tensor:
     return run(cumulative.BINCOUNT, place, weights, size=bins)
 
 
-def _ascending(bins: TensorLike) -> Tensor:
+def _checked_edges(bins: TensorLike) -> Tensor:
     edges = _convert.real("histogram", bins)
     if len(edges.shape) != 1:
         raise misfit("histogram", "edges of bins must have one axis", edges)
@@ -269,9 +269,9 @@ def _ascending(bins: TensorLike) -> Tensor:
     return edges
 
 
-def _even(x: Tensor, count: int, range: Sequence[float] | None) -> Tensor:
+def _even_edges(x: Tensor, count: int, range: Sequence[float] | None) -> Tensor:
     """Return the edges of bins of equal width."""
-    first, last = _ends(x, range)
+    first, last = _range_of(x, range)
     if first == last:
         first = first - 0.5
         last = last + 0.5
@@ -280,7 +280,7 @@ def _even(x: Tensor, count: int, range: Sequence[float] | None) -> Tensor:
     return _convert.tensor_of(edges, copy=False)
 
 
-def _ends(x: Tensor, range: Sequence[float] | None) -> tuple[float, float]:
+def _range_of(x: Tensor, range: Sequence[float] | None) -> tuple[float, float]:
     if range is None:
         if not x.size:
             return 0.0, 1.0

@@ -55,8 +55,8 @@ def var(
     Args:
         x: A tensor of real numbers.
         axis: The axes to reduce: an int, a sequence of ints, or None for all.
-        correction: A number to subtract from the number of elements; 1 gives the unbiased
-            estimate.
+        correction: A number to subtract from the number of elements; 1 gives the
+            unbiased estimate.
         keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
@@ -93,8 +93,8 @@ def std(
     Args:
         x: A tensor of real numbers.
         axis: The axes to reduce: an int, a sequence of ints, or None for all.
-        correction: A number to subtract from the number of elements; 1 gives the root of
-            the unbiased variance.
+        correction: A number to subtract from the number of elements; 1 gives the root
+            of the unbiased variance.
         keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
@@ -213,7 +213,7 @@ def _log_of_sum(x: Tensor, axis: Shape, keepdims: bool) -> Any:
     def grad_func(dy: Tensor) -> Tensor:
         share = compare.where(is_top, 0.0, -math.inf)
         logits = compare.where(unary.isinf(top), share, wide)
-        dx = reduce._spread(reduce.widened(dy), x, axis, keepdims) * _softmax(
+        dx = reduce._broadcast_back(reduce.widened(dy), x, axis, keepdims) * _softmax(
             logits, axis
         )
         return creation.cast(dx, x.dtype)

@@ -40,12 +40,12 @@ def _text(op: str, name: str, value: TensorLike, rank: int | None = None) -> Ten
 # --- elements --------------------------------------------------------------------
 
 
-def _buckets(input: Spec, *, num_buckets: int) -> Spec:
-    count = _counted("strings.to_hash_bucket_fast", num_buckets)
+def _buckets_spec(input: Spec, *, num_buckets: int) -> Spec:
+    count = _checked_buckets("strings.to_hash_bucket_fast", num_buckets)
     return Spec(input.shape, INT32 if count <= 2**31 else DTYPES["int64"])
 
 
-def _counted(op: str, num_buckets: int) -> int:
+def _checked_buckets(op: str, num_buckets: int) -> int:
     count = integer(op, "num_buckets", num_buckets)
     if not 1 <= count <= 2**63:
         raise ValueError(f"{op}: num_buckets {count} must be from 1 to 2**63")
@@ -54,9 +54,9 @@ def _counted(op: str, num_buckets: int) -> int:
 
 STRING_TO_HASH_BUCKET_FAST = Kernel(
     "StringToHashBucketFast(input: string; num_buckets)",  # of 64 bits, unsigned
-    out=_buckets,
+    out=_buckets_spec,
     op="strings.to_hash_bucket_fast",
-    doc="""FarmHash's fingerprint of each string, 64 bits, modulo ``num_buckets``.
+    doc="""FarmHash's 64-bit fingerprint of each string, modulo ``num_buckets``.
 
     int32, or int64 if there are more than 2³¹ buckets.""",
 )
@@ -67,9 +67,9 @@ def to_hash_bucket_fast(
 ) -> Tensor:
     """Return a bucket number from 0 to below ``num_buckets`` for each string.
 
-    The number is FarmHash's 64-bit fingerprint modulo ``num_buckets``: always the same
-    for a string. The hash is not cryptographic: strings can be chosen so that they
-    collide.
+    The number is FarmHash's 64-bit fingerprint modulo ``num_buckets``, which is always
+    the same for a string. The hash is not cryptographic: an attacker can choose strings
+    that collide.
 
     Args:
         x: A tensor of strings.
@@ -93,11 +93,11 @@ def to_hash_bucket_fast(
     if unknown:
         raise unexpected(to_hash_bucket_fast, unknown)
     op = "strings.to_hash_bucket_fast"
-    count = _counted(op, num_buckets)
+    count = _checked_buckets(op, num_buckets)
     return run(STRING_TO_HASH_BUCKET_FAST, _text(op, "x", x), num_buckets=count)
 
 
-def _replaced(x: Spec, *, pattern: str, rewrite: str, replace_global: bool) -> Spec:
+def _replace_spec(x: Spec, *, pattern: str, rewrite: str, replace_global: bool) -> Spec:
     _check_regex("strings.regex_replace", pattern, rewrite)
     return x
 
@@ -114,13 +114,13 @@ def _check_regex(op: str, pattern: str, rewrite: str) -> None:
 
 STATIC_REGEX_REPLACE = Kernel(
     "StaticRegexReplace(x: string; pattern: str, rewrite: str, replace_global: bool)",
-    out=_replaced,
+    out=_replace_spec,
     op="strings.regex_replace",
-    doc="""Each string with its matches of ``pattern``, or the first one only unless
-    ``replace_global``, replaced by ``rewrite``; both as ``re.sub`` reads them.
+    doc="""Each string, in which all matches of ``pattern`` are replaced by ``rewrite``
+    as by ``re.sub``; without ``replace_global``, only the first match.
 
-    Strings are read as UTF-8. A byte that is not UTF-8 is a character of its own
-    (``surrogateescape``), and is kept.""",
+    Strings are decoded as UTF-8. A byte that is not valid UTF-8 counts as one character
+    (``surrogateescape``) and is preserved.""",
 )
 
 
@@ -136,13 +136,13 @@ def regex_replace(
     r"""Return each string with matches of ``pattern`` replaced by ``rewrite``.
 
     Args:
-        x: Strings, read as UTF-8. A byte that is not UTF-8 only matches ``.`` and
-            similar classes.
-        pattern: A regular expression of Python's ``re``. Some, such as ``(a+)+$``, take
-            time that is exponential in the length of a string: pass only patterns
-            that you trust.
+        x: Strings, decoded as UTF-8. A byte that is not valid UTF-8 matches only ``.``
+            and similar classes.
+        pattern: A regular expression as in Python's ``re``. Some expressions, such as
+            ``(a+)+$``, need time that is exponential in the length of a string; pass
+            only patterns that you trust.
         rewrite: The replacement, in which ``\1`` to ``\9`` stand for the groups and
-            ``\0`` for the whole match; all else is as in ``re.sub``.
+            ``\0`` for the whole match; otherwise as in ``re.sub``.
         replace_global: Whether to replace all matches, or the first one only.
 
     Returns:
@@ -175,7 +175,7 @@ def regex_replace(
 # --- pieces ----------------------------------------------------------------------
 
 
-def _split(input: Spec, delimiter: Spec, *, skip_empty: bool) -> None:
+def _check_split(input: Spec, delimiter: Spec, *, skip_empty: bool) -> None:
     if len(input.shape) != 1 or delimiter.shape:
         rule = "strings must be [n], and the delimiter one string"
         raise misfit("strings.split", rule, input, delimiter)
@@ -184,14 +184,15 @@ def _split(input: Spec, delimiter: Spec, *, skip_empty: bool) -> None:
 STRING_SPLIT = Kernel(
     "StringSplit(input: string, delimiter: string; skip_empty: bool) -> indices, "
     "values, shape",
-    out=_split,
+    out=_check_split,
     op="strings.split",
-    doc="""The pieces between any of the bytes of ``delimiter``, and every byte if there
-    are none: ``values``, of all strings one after the other.
+    doc="""The strings, split at each byte that occurs in ``delimiter``; if it is empty,
+    every byte is a piece. ``values`` are the pieces of all strings, one after the
+    other.
 
-    ``indices`` ``[m, 2]``: the string of each piece, and its number there. ``shape``: n
-    and the largest number of pieces. int32. An empty string has no pieces.
-    ``skip_empty`` leaves out empty ones.""",
+    ``indices`` ``[m, 2]``, int32, are the string of each piece and the number of the
+    piece in it. ``shape``, int32, is n and the largest number of pieces. An empty
+    string has no pieces. ``skip_empty`` drops empty pieces.""",
 )
 
 
@@ -202,15 +203,15 @@ def split(
 
     Args:
         x: ``[n]``, strings.
-        delimiter: One string, of which each character separates pieces; the empty
-            string makes a piece of every character.
-        skip_empty: Whether to leave out empty pieces. An empty string has no pieces in
-            any case.
+        delimiter: One string; each of its characters separates pieces. The empty string
+            makes every character a piece.
+        skip_empty: Whether to drop empty pieces. An empty string has no pieces in any
+            case.
 
     Returns:
-        A sparse tensor, as a named tuple: ``indices``, int32 ``[m, 2]``, the string
-        that each piece is from and its number there; ``values``, the pieces of all
-        strings one after the other; ``shape``, int32, n and the largest number of
+        A sparse tensor, as a named tuple: ``indices``, int32 ``[m, 2]``, the string of
+        each piece and the number of the piece in it; ``values``, the pieces of all
+        strings, one after the other; ``shape``, int32, n and the largest number of
         pieces.
 
     Raises:
@@ -234,7 +235,7 @@ def split(
     return Pieces(*run_many(STRING_SPLIT, x, delimiter, skip_empty=skip_empty))
 
 
-def _grams(
+def _check_ngrams(
     data: Spec,
     data_splits: Spec,
     *,
@@ -246,13 +247,13 @@ def _grams(
     op = "strings.ngrams"
     if len(data.shape) != 1 or len(data_splits.shape) != 1:
         raise misfit(op, "data and data_splits must have rank 1", data, data_splits)
-    _widths(op, ngram_widths, pad_width)
+    _check_widths(op, ngram_widths, pad_width)
     for name, text in texts.items():
         if not isinstance(text, bytes):
             raise TypeError(f"{op}: {name} must be bytes, got {text!r}; encode it")
 
 
-def _widths(op: str, widths: tuple[int, ...], pad: int) -> None:
+def _check_widths(op: str, widths: tuple[int, ...], pad: int) -> None:
     if not widths or min(widths) < 1 or pad < -1 or max(*widths, pad) >= 2**31:
         rule = f"ngram_widths {widths} must be from 1, pad_width {pad} from 0, or -1"
         raise ValueError(f"{op}: {rule}; all below 2**31")
@@ -262,18 +263,18 @@ STRING_N_GRAMS = Kernel(
     "StringNGrams(data: string, data_splits: int32 | int64; separator, ngram_widths: "
     "ints, left_pad, right_pad, pad_width: int, preserve_short_sequences: bool) -> "
     "ngrams, ngrams_splits",
-    out=_grams,
+    out=_check_ngrams,
     checks="data_splits",
     op="strings.ngrams",
-    doc="""The strings of each row, ``data[splits[i] : splits[i + 1]]``, joined by
-    ``separator`` in windows of each width, those of the first width first.
+    doc="""The n-grams of each row, ``data[splits[i] : splits[i + 1]]``: the strings of
+    each window of each width, joined by ``separator``; the first width comes first.
 
-    Before, a row gets ``left_pad`` in front and ``right_pad`` behind, ``pad_width``
-    times but at most width - 1; -1 is for width - 1. ``preserve_short_sequences``: a
-    row that has strings and no window gives one of all, with ``pad_width`` pads (-1:
-    none).
-    Splits that do not begin with 0, decrease or do not end with the size of ``data``
-    are a ValueError; without splits and data there are no rows and no splits.""",
+    Each row is first padded with ``left_pad`` at its start and ``right_pad`` at its
+    end, ``pad_width`` times but at most width - 1 times; -1 stands for width - 1. With
+    ``preserve_short_sequences``, a row that has strings but no window gives one n-gram
+    of all of them, with ``pad_width`` pads (none for -1). Splits that do not begin with
+    0, that decrease, or that do not end with the size of ``data``, raise a ValueError;
+    without splits and data there are no rows and no splits.""",
 )
 
 
@@ -295,15 +296,15 @@ def ngrams(
     Args:
         data: ``[m]``, the strings of all rows one after the other.
         data_splits: Where rows begin, integers from 0 to m.
-        ngram_widths: How many strings form an n-gram: an int or several. The n-grams of
-            the first width come first.
-        separator: Goes between the strings of an n-gram.
-        left_pad: Put before each row, ``pad_width`` times.
-        right_pad: Put after each row, ``pad_width`` times.
-        pad_width: How often to pad, at most the width less one; -1 for the width less
-            one.
+        ngram_widths: The number of strings in an n-gram: an int or a sequence of ints.
+            The n-grams of the first width come first.
+        separator: The string between the strings of an n-gram.
+        left_pad: The string put before each row, ``pad_width`` times.
+        right_pad: The string put after each row, ``pad_width`` times.
+        pad_width: The number of pads at each end, limited to the width less one; -1
+            stands for the width less one.
         preserve_short_sequences: Whether a row that is too short for any n-gram gives
-            one of all its strings, if it has any.
+            one n-gram of all its strings, if it has any.
 
     Returns:
         The n-grams of all rows one after the other, and their splits, in the dtype of
@@ -329,7 +330,7 @@ def ngrams(
     splits = ragged.whole(op, "data_splits", data_splits, 1)
     widths = integers(op, "ngram_widths", ngram_widths)
     pad = integer(op, "pad_width", pad_width)
-    _widths(op, widths, pad)
+    _check_widths(op, widths, pad)
     texts = {"separator": separator, "left_pad": left_pad, "right_pad": right_pad}
     for name, text in texts.items():
         if not isinstance(text, str | bytes):
