@@ -247,7 +247,10 @@ PLACES = {
     "NUL": (dict(location="\0"), "cannot be found"),
     "long": (dict(location="w" * 5000), "its data is in the file 'wwww"),
     "far": (dict(location="w.bin", offset=10**30), "the offset or length '1000"),
-    "past the end": (dict(location="w.bin", offset=4, length=8), "has 8 at 4"),
+    "past the end": (
+        dict(location="w.bin", offset=4, length=8),
+        "provides 8 bytes at 4",
+    ),
     "another length": (dict(location="w.bin", length=4), "needs 8 bytes"),
     "negative": (dict(location="w.bin", offset=-4), "the offset or length '-4'"),
 }

@@ -71,7 +71,10 @@ KINDS = {  # what is passed: what the message says
         lambda: fit(callbacks=[pt.EarlyStopping], epochs=1),
         r"got the class EarlyStopping; call it: EarlyStopping\(",
     ),
-    "callback that is none": (lambda: fit(callbacks=[3], epochs=1), "got an int; it"),
+    "callback that is none": (
+        lambda: fit(callbacks=[3], epochs=1),
+        "got an int; fit calls it",
+    ),
     "folder as checkpoints": (
         lambda: fit(checkpoints="folder", epochs=1),
         r"checkpoints must be pt.Checkpoints\(folder\), got 'folder'",
@@ -176,7 +179,9 @@ OTHER_STATES = {  # the state of another optimizer, or of other parameters
 def test_the_state_of_another_optimizer_is_refused(name):
     params = {"a": pg.asarray(0.0), "b": pg.asarray(0.0)}
     state = OTHER_STATES[name](params)
-    with pytest.raises(ValueError, match="not of this optimizer and these parameters"):
+    with pytest.raises(
+        ValueError, match="does not fit this optimizer and these parameters"
+    ):
         pt.adam(0.1).update(params, state, params)
 
 

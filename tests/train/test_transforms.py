@@ -177,7 +177,7 @@ WRONG = {
     "order": ((pt.sgd(0.1), pt.scale(1.0)), "chain: got an optimizer; pass transforms"),
     "two": (
         (pt.scale(1.0), pt.accumulate(pt.sgd(0.1), 2)),
-        "that contains another one",
+        "that wraps another optimizer",
     ),
 }
 
