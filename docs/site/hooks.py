@@ -14,7 +14,6 @@ from mkdocs.utils.templates import TemplateContext
 from docs.site import (
     cards,
     dialect,
-    errors,
     kernels,
     links,
     made,
@@ -51,9 +50,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, page, content=text))
         for path, picture in pictures.items():
             files.append(File.generated(config, path, content=picture))
-    for page, text in (
-        made.pages() | errors.pages() | _split_kernels(files, config)
-    ).items():
+    for page, text in (made.pages() | _split_kernels(files, config)).items():
         files.append(File.generated(config, page, content=text))
     paths = sorted(file.src_uri for file in files.documentation_pages())
     config.nav = navigation.expand(config.nav, paths)

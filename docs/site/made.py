@@ -21,7 +21,7 @@ from plugrad._src.tools.names import ROWS
 
 from tests.surface import namespaces, public
 
-from . import errors
+from . import messages
 
 # The pages of functions: title, first sentence, and the plugrad modules that define the
 # functions. Each other module has a page of its own.
@@ -279,7 +279,7 @@ LIBRARIES = {
 PARTS: dict[str, Callable[[], str]] = {
     "reference": index,
     "commands": commands,
-    "errors": errors.index,
+    "messages": messages.page,
     "foreign keywords": foreign_keywords,
 }
 PARTS |= {f"names of {library}": partial(names, library) for library in LIBRARIES}

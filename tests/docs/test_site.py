@@ -3,7 +3,6 @@
 MkDocs is not needed here: ``make site`` builds the site and runs its checks.
 """
 
-import ast
 import datetime
 import doctest
 import json
@@ -20,10 +19,10 @@ from docs.site import (
     check,
     diagrams,
     dialect,
-    errors,
     kernels,
     links,
     made,
+    messages,
     navigation,
     notebooks,
     search,
@@ -41,6 +40,7 @@ from tests.surface import public
         kernels,
         links,
         made,
+        messages,
         navigation,
         notebooks,
         search,
@@ -169,68 +169,6 @@ def test_a_link_to_code_has_the_line_and_the_version(monkeypatch):
 
 
 # --- tables of the code ----------------------------------------------------------
-
-RAISING = """
-def misfit(op, rule, *given):
-    return ValueError(f"{op}: {rule}; got {given}")
-
-def too_many(op, count):
-    return misfit(op, f"at most {count}")
-
-def f(x, axis):
-    hint = "cast one"
-    if x.ndim:
-        raise TypeError(f"f: {x.dtype} does not fit; {hint}")
-    else:
-        raise misfit("f", rule="axis " + "twice")
-    try:
-        g()
-    except KeyError as error:
-        raise error
-    if not axis:
-        raise ValueError(f"f: no {'; '.join(map(str, axis)) or '-'}; {', '.join(a)}")
-    raise too_many("f", 3)
-"""
-
-
-def test_errors_have_their_message_and_cause():
-    found = [row[2:] for row in errors.extract_rows({"f.py": RAISING})]
-    assert found == [
-        ("TypeError", "f: {x.dtype} does not fit; cast one", "x.ndim"),
-        ("ValueError", "f: axis twice; got {given}", "not (x.ndim)"),
-        ("ValueError", "f: no {axis}; {a}", "not axis"),
-        ("ValueError", "f: at most 3; got {given}", ""),
-    ]
-
-
-def test_every_raise_is_in_the_table():
-    found = errors.rows()
-    places = {(row.path, row.line) for row in found}
-    for path in {row.path for row in found}:
-        for node in ast.walk(ast.parse((ROOT / path).read_text())):
-            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-                assert (path, node.lineno) in places, f"{path}:{node.lineno}"
-    linker = "plugrad_opencl/_linker.py"  # whose errors the plugin catches
-    silent = [row for row in found if not row.message and linker not in row.path]
-    assert len(silent) < 10, silent  # made by a method, or by another library
-    lines = [line for line in errors.page().splitlines() if line.startswith("| ")]
-    assert len(lines) > 400
-    assert {line.count("|") for line in lines} == {6}
-    assert not [line for line in lines if line.split(" | ")[3].startswith("<code>got")]
-
-
-def test_messages_are_on_pages_of_their_distribution():
-    pages = errors.pages()
-    index = errors.index()
-    tables = [
-        {line for line in text.splitlines() if "<code>" in line}
-        for text in pages.values()
-    ]
-    all_rows = {line for line in errors.page().splitlines() if "<code>" in line}
-    assert set.union(*tables) == all_rows
-    assert max(map(len, tables)) < 200  # one page of all is 50,000 pixels high
-    for path, table in zip(pages, tables, strict=True):
-        assert f"]({path}): {len(table)} messages" in index
 
 
 def test_contracts_of_kernels_are_on_several_pages():
