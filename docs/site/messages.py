@@ -326,7 +326,9 @@ def _tables() -> dict[str, list[Row]]:
     for row in rows():
         if message := _shortened(row.message):
             package, family = _family(row.path)
-            homes[package, message, row.error].setdefault(family, row)
+            found = homes[package, message, row.error]
+            if family not in found or (row.section and not found[family].section):
+                found[family] = row
     tables: dict[str, list[Row]] = defaultdict(list)
     for (package, message, _), by_family in homes.items():
         if len(by_family) > MAX_FAMILIES:

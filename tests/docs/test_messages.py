@@ -4,7 +4,7 @@ import ast
 import re
 from html import unescape
 
-from docs.site import messages
+from docs.site import dialect, messages
 from tests.docs.blocks import ROOT
 
 RAISING = """
@@ -77,3 +77,11 @@ def test_the_table_is_readable():
     assert len(headings) == len({*headings})
     assert headings[0].startswith("plugrad: ")
     assert {h.partition(": ")[0] for h in headings} >= {"plugrad", "plugrad-onnx"}
+
+
+def test_a_message_links_to_its_section():
+    linked = {*re.findall(r"\(errors\.md#([\w-]+)\)", messages.page())}
+    text = (ROOT / "docs" / "errors.md").read_text()
+    titles = re.findall("^### (.+)$", text, re.M)
+    assert linked <= {dialect.slug(title, "-") for title in titles}
+    assert len(linked) > 20

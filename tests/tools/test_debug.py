@@ -162,7 +162,7 @@ def test_a_gradient_of_another_shape_names_the_line_forward(backend):
         pg.override_gradient("Exp", x=lambda dy: pg.ones((3,))),
     ):
         pg.grad(f)(pg.asarray(X))
-    (note,) = error.value.__notes__
+    _link, note = error.value.__notes__
     assert note.startswith("debug: gradient of Exp for 'x'")
     assert f"of the run at {where[0]}" in note
 

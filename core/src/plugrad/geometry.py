@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, get_args
 import numpy as np
 
 from ._src.tensor.arguments import Ints, choice, entries, integer, integers, sizes
+from ._src.tensor.explained import explained
 
 __all__ = [
     "Padding",
@@ -178,10 +179,11 @@ def convolution(
     groups = integer(op, "groups", groups, 1)
     if shape[-1] != filter[-2] * groups or filter[-1] % groups:
         cut = f" cut into {groups} groups" if groups != 1 else ""
-        raise ValueError(
+        error = ValueError(
             f"{op}: input has {shape[-1]} channels but filter expects {filter[-2]} and "
             f"gives {filter[-1]}{cut} (shapes {shape} and {filter})"
         )
+        raise explained(error, "channels-do-not-fit")
     return windows(op, shape, filter[:-2], channels=filter[-1], groups=groups, **more)
 
 
@@ -194,10 +196,11 @@ def depthwise(op: str, shape: Shape, filter: Shape, **more: Any) -> Windows:
     rank(op, "the input", shape, 2)
     rank(op, "filter", filter, 2)
     if shape[-1] != filter[-2]:
-        raise ValueError(
+        error = ValueError(
             f"{op}: input has {shape[-1]} channels but filter expects {filter[-2]} "
             f"(shapes {shape} and {filter})"
         )
+        raise explained(error, "channels-do-not-fit")
     more |= {"channels": filter[-2] * filter[-1], "groups": shape[-1]}
     return windows(op, shape, filter[:-2], **more)
 
@@ -320,9 +323,10 @@ def axes(op: str, axis: Ints | None, rank: int) -> tuple[int, ...]:
     for one in given:
         if not -rank <= one < rank:
             room = f"{-rank}..{rank - 1}" if rank else "none"
-            raise np.exceptions.AxisError(  # a ValueError, and an IndexError
+            error = np.exceptions.AxisError(  # a ValueError, and an IndexError
                 f"{op}: axis {one} is out of range for rank {rank}; use {room}"
             )
+            raise explained(error, "axis-out-of-range")
     found = tuple(sorted({one % rank for one in given}))
     if len(found) < len(given):
         raise ValueError(f"{op}: axis {axis} names one axis twice")
@@ -337,10 +341,11 @@ def reshaped(old: tuple[int, ...], new: Sequence[int]) -> tuple[int, ...]:
     fits = len(free) == 1 and known and size % known == 0 if free else known == size
     if not fits or min(new, default=0) < -1:
         count = "" if min(new, default=0) < 0 else f" with {known}"
-        raise ValueError(
+        error = ValueError(
             f"reshape: cannot turn shape {old} with {size} elements into "
             f"{tuple(new)}{count}; one size may be -1 and is inferred"
         )
+        raise explained(error, "reshape-to-another-size")
     return tuple(size // known if n == -1 else n for n in new)
 
 
@@ -356,10 +361,11 @@ def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
         for axis, n in enumerate(shape, -len(shape)):
             if n != 1 and found[axis] != n:
                 if found[axis] != 1:
-                    raise ValueError(
+                    error = ValueError(
                         f"{op}: shapes {' and '.join(map(str, shapes))} do not "
                         "broadcast; sizes must be equal or 1, aligned at the last axis"
                     )
+                    raise explained(error, "shapes-do-not-broadcast")
                 found[axis] = n
     return tuple(found)
 

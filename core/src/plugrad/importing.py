@@ -35,6 +35,7 @@ import plugrad as pg
 
 from ._src.public import publish
 from ._src.registry.plugins import printable as _printable_lines
+from ._src.tensor.explained import explained, replacing
 from .plugin import Runtime, runtime
 
 __all__ = [
@@ -82,6 +83,7 @@ class ModelError(ValueError):
         rest = f"\n- and {more} more" if more > 0 else ""
         word = "a problem" if count == 1 else f"{count} problems"
         super().__init__(f"load: the model has {word}:{lines}{rest}")
+        explained(self, "model-cannot-be-loaded")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how a pickle or a copy recreates it."""
@@ -303,7 +305,8 @@ def open_backend(who: str, backend: str) -> Runtime:
         return runtime(backend)
     except pg.BackendUnavailable as error:
         reason = str(error).removeprefix("runtime: ")
-        raise pg.BackendUnavailable(f"{who}: {reason}") from error
+        renamed = pg.BackendUnavailable(f"{who}: {reason}")
+        raise replacing(error, renamed) from error
 
 
 def on_backend(backend: str | None) -> AbstractContextManager[Any]:

@@ -132,15 +132,21 @@ def choose(wanted: str = "") -> DeviceInfo:
         reasons.append(f"{device}: {reason}")
     if reasons:
         why = f"{'; '.join(reasons)}; PLUGRAD_OPENCL_DEVICE chooses another device"
-        raise RuntimeError(f"opencl: no OpenCL device works: {why}")
+        raise _no_device(f"no OpenCL device works: {why}")
     if devices():
         known = "; ".join(map(str, devices()))
         asked = wanted or os.environ["PYOPENCL_CTX"]
-        raise RuntimeError(f"opencl: no device fits {asked!r}; choose from {known}")
-    raise RuntimeError(
-        "opencl: there is no OpenCL device at all; install the driver of your GPU, or "
-        "on x86-64 Linux pocl-binary-distribution"
+        raise _no_device(f"no device fits {asked!r}; choose from {known}")
+    raise _no_device(
+        "there is no OpenCL device at all; install the driver of your GPU, or on "
+        "x86-64 Linux pocl-binary-distribution"
     )
+
+
+def _no_device(why: str) -> RuntimeError:
+    from plugrad.plugin import explained  # only for errors: trials do not need plugrad
+
+    return explained(RuntimeError(f"opencl: {why}"), "no-opencl-device")
 
 
 def _matches(device: DeviceInfo, wanted: str) -> bool:

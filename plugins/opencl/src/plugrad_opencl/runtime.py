@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import plugrad as pg
 import pyopencl as cl
+from plugrad.plugin import explained
 
 from . import _pocl, memory, pool, programs
 from ._devices import DeviceInfo
@@ -312,7 +313,8 @@ class Device:
         bad = checks.get(int(found[0]))
         if bad is not None:
             self._do(cl.enqueue_copy, self.quick, self.flag, np.zeros(4, np.int64))
-            raise IndexError(bad[0].format(f"index {found[1]}"))
+            error = IndexError(bad[0].format(f"index {found[1]}"))
+            raise explained(error, "index-out-of-range")
         for _, good in checks.values():
             if good is not None:
                 good()

@@ -24,6 +24,7 @@ from plugrad._src.registry.backend import OpenBackend
 from plugrad._src.registry.contract import Kernel
 from plugrad._src.tensor.arguments import flag, function, integers
 from plugrad._src.tensor.dtypes import differentiable
+from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.tensor import TapeId, Tensor, TensorLike
 from plugrad._src.tensor.tree import (
     LEAF,
@@ -281,10 +282,11 @@ def variable_grads(
     chosen: list[Any] = [] if variables is None else list(variables)
     for v in chosen:
         if not isinstance(v, Variable) or not differentiable(v.dtype):
-            raise TypeError(
+            error = TypeError(
                 f"variable_grads: {v!r} is not a floating Variable; create it with a "
                 "floating dtype"
             )
+            raise explained(error, "integers-have-no-derivative")
     tape = Tape(variables={} if variables is None else None)
     found = {v: v.watched_by(tape) for v in chosen}
     value = context.call((*context.tapes(), tape), f, ())
@@ -460,10 +462,11 @@ def _forward(
         wanted.append(tape.watch_own(source) if x.dtype.kind in "fc" else None)
     if not tape.tracked:
         kinds = ", ".join(str(x.dtype) for x in leaves) or "nothing"
-        raise TypeError(
+        error = TypeError(
             "grad: expected at least one floating tensor among the arguments, got "
             f"{kinds}; cast one with astype(x, 'float32')"
         )
+        raise explained(error, "integers-have-no-derivative")
     value = context.call((*context.tapes(), tape), f, build(sources))
     outputs, structure = ([value], LEAF) if type(value) is Tensor else split(value)
     found = [y._tape_id if type(y) is Tensor else _no_tensor(y) for y in outputs]
@@ -484,15 +487,17 @@ def _seed(value: Any) -> Tensor:
     if not isinstance(value, Tensor):
         _no_tensor(value)
     if value.shape:
-        raise ValueError(
+        error = ValueError(
             f"grad: f must return a scalar, got shape {value.shape}; take a sum or a "
             "mean of it, or pass dy="
         )
+        raise explained(error, "result-is-not-a-scalar")
     if not differentiable(value.dtype):
-        raise TypeError(
+        wrong = TypeError(
             f"grad: f must return a floating scalar, got {value.dtype}; integers and "
             "bool have no derivative"
         )
+        raise explained(wrong, "integers-have-no-derivative")
     return alias(_convert.scalar("grad", 1, value.dtype))  # the user may dispose it
 
 
@@ -635,10 +640,11 @@ def _unbroadcast(dx: Any, tape_id: TapeId, kernel: Kernel, step: VJPStep) -> Ten
     ):
         return reduce.sum_to(dx, tape_id.shape)
     got = _spec_of(dx) if isinstance(dx, Tensor) else type(dx).__name__
-    raise ValueError(
+    error = ValueError(
         f"{_describe(kernel, step)}: expected {_spec_of(tape_id)}, like the input, "
         f"got {got}"
     )
+    raise explained(error, "gradient-does-not-fit-the-input")
 
 
 def _spec_of(x: Tensor | TapeId) -> str:

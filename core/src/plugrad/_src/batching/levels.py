@@ -24,6 +24,7 @@ from plugrad._src.registry.backend import OpenBackend, vmap_ended
 from plugrad._src.registry.contract import Kernel
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.dtypes import DType, named
+from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.tensor import Native, Tensor
 
 from .custom import as_one_node
@@ -66,12 +67,13 @@ class _Arrays:
             return native.tensor._values()
         if not native.level.running:
             raise vmap_ended()
-        raise ValueError(
+        error = ValueError(
             f"vmap: the values of a tensor of shape {native.shape} differ between the "
             f"{native.level.size} examples, so the function cannot read them (numpy, "
             "item, bool, if, shapes that depend on values); use ops such as where, or "
             "return the tensor and read it outside"
         )
+        raise explained(error, "values-differ-between-examples")
 
     def nbytes(self, native: Batched) -> int:
         x = native.tensor

@@ -12,6 +12,7 @@ from plugrad._src.ops.basis import shape
 from plugrad._src.ops.basis._convert import asarray
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.arguments import function
+from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.tensor import Tensor
 from plugrad._src.tensor.tree import Structure, split
 
@@ -122,10 +123,11 @@ def _argument_axes(in_axes: Any, args: tuple[Any, ...]) -> Any:
     if in_axes is None or not isinstance(in_axes, list | tuple):
         return tuple([in_axes] * len(args))
     if len(in_axes) != len(args):
-        raise ValueError(
+        error = ValueError(
             f"vmap: in_axes {in_axes} has {len(in_axes)} entries for {len(args)} "
             "positional arguments"
         )
+        raise explained(error, "mapped-axes-do-not-fit")
     return tuple(in_axes)
 
 
@@ -161,10 +163,11 @@ def _with_examples_first(value: Any, axis: int, place: str) -> Tensor:
     x = asarray(value)
     rank = len(x.shape)
     if not -rank <= axis < rank:
-        raise ValueError(
+        error = ValueError(
             f"vmap: argument {place} of shape {x.shape} has no axis {axis}; if it is "
             "the same for all examples, give it None in in_axes"
         )
+        raise explained(error, "mapped-axes-do-not-fit")
     return moveaxis(x, axis, 0)
 
 
@@ -180,7 +183,8 @@ def _size(mapped: dict[int, Tensor], places: list[str]) -> int:
     sizes_by_place = ", ".join(
         f"{x.shape[0]} of argument {places[i]}" for i, x in mapped.items()
     )
-    raise ValueError(f"vmap: the mapped axes differ in size: {sizes_by_place}")
+    error = ValueError(f"vmap: the mapped axes differ in size: {sizes_by_place}")
+    raise explained(error, "mapped-axes-do-not-fit")
 
 
 def _result(level: Level, value: Any, axis: int | None, place: str) -> Tensor:

@@ -32,6 +32,7 @@ from plugrad._src.registry.deprecation import outside
 from plugrad._src.registry.plugins import printable
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.dtypes import DType, named
+from plugrad._src.tensor.explained import explained, replacing
 from plugrad._src.tensor.tensor import NOWHERE, Native, Tensor
 
 from . import tape
@@ -82,12 +83,12 @@ def _choose() -> OpenBackend:
             f"PLUGRAD_BLOCK={plugin.name or plugin.distribution}"
         )
         warnings.warn(printable(text), stacklevel=outside())
+    if chosen is None and failed:
+        broken = "no backend works; see `python -m plugrad plugins`"
+        raise explained(BackendUnavailable(broken), "plugin-has-failed")
     if chosen is None:
-        raise BackendUnavailable(
-            "no backend works; see `python -m plugrad plugins`"
-            if failed
-            else f"no backend is installed; try {install.advice('plugrad-cpu')}"
-        )
+        none = f"no backend is installed; try {install.advice('plugrad-cpu')}"
+        raise explained(BackendUnavailable(none), "no-backend-is-installed")
     make_default(chosen)
     return chosen
 
@@ -96,7 +97,8 @@ def require_dtype(who: str, dtype: DType) -> DType:
     """Return ``dtype``; raise a TypeError if the active backend lacks it."""
     backend = active()
     if dtype not in backend.dtypes:
-        raise TypeError(f"{who}: backend {backend.name!r} has no {named(dtype)}")
+        error = TypeError(f"{who}: backend {backend.name!r} has no {named(dtype)}")
+        raise explained(error, "backend-lacks-the-dtype")
     return dtype
 
 
@@ -331,7 +333,7 @@ def _moved_back(kernel: Kernel, outputs: Outputs, backend: OpenBackend) -> Outpu
     try:
         return tuple([Tensor(native(y, backend), backend) for y in outputs])
     except TypeError as error:  # it lacks the dtype
-        raise TypeError(f"{kernel.op}: {error}") from None
+        raise replacing(error, TypeError(f"{kernel.op}: {error}")) from None
 
 
 def _not_found(kernel: Kernel, backend: OpenBackend) -> KernelNotFound:
@@ -343,12 +345,13 @@ def _not_found(kernel: Kernel, backend: OpenBackend) -> KernelNotFound:
     closed = [n for n in others if n not in opened]
     who = [f"implemented on {', '.join(have)}"] if have else []
     who += [f"perhaps on {', '.join(closed)} (not opened yet)"] if closed else []
-    return KernelNotFound(
+    error = KernelNotFound(
         f"{kernel.op}: backend {backend.name!r} does not implement {kernel} for "
         "these inputs, and it has no decomposition; "
         f"{'; '.join(who) or 'no other backend implements it'}; use_backend, "
         "register_kernel, or set PLUGRAD_FALLBACK=warn"
     )
+    return explained(error, "kernel-is-not-implemented")
 
 
 # --- moving ----------------------------------------------------------------------

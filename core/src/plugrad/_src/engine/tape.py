@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from plugrad._src.registry.backend import OpenBackend
 from plugrad._src.registry.contract import VJP, GradientNotFound, Kernel, Spec, VJPs
+from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.tensor import TapeId, Tensor
 
 from .accelerated import accelerated
@@ -93,10 +94,11 @@ def _missing_gradient(kernel: Kernel, name: str) -> Callable[..., Any]:
     """Return a function that raises the error about a missing gradient."""
 
     def missing(*_: Any) -> Any:
-        raise GradientNotFound(
+        error = GradientNotFound(
             f"{kernel.name}: there is no gradient for input {name!r} ({kernel}); add "
             f"one with register_gradient({kernel.name!r}, {name}=...)"
         )
+        raise explained(error, "kernel-has-no-gradient")
 
     return missing
 

@@ -13,6 +13,7 @@ from plugrad._src.engine import context, dispatch
 from plugrad._src.registry.contract import Kernel
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor import arguments
+from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.tensor import TensorLike
 
 from .basis import _convert
@@ -85,7 +86,8 @@ def _in_contract_order(kernel: Kernel, inputs: Mapping[str, Any]) -> list[Any]:
             wrong.append(f"lacks the input {', '.join(lacking)}")
         if unknown:
             wrong.append(f"has no input {', '.join(unknown)}")
-        raise TypeError(f"run_kernel: {kernel.name} {' and '.join(wrong)}: {kernel}")
+        error = TypeError(f"run_kernel: {kernel.name} {' and '.join(wrong)}: {kernel}")
+        raise explained(error, "inputs-do-not-fit-the-contract")
     found: list[Any] = []
     for name in kernel.inputs:
         if name != kernel.variadic:

@@ -19,6 +19,7 @@ from plugrad._src.engine.tape import Guard, tapes_tracking
 from plugrad._src.registry.deprecation import outside
 from plugrad._src.tensor.arguments import Ints, misfit
 from plugrad._src.tensor.dtypes import STRING
+from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.hints import Absent, ForeignNames
 from plugrad._src.tensor.tensor import Tensor
 
@@ -173,10 +174,11 @@ def _array_ufunc(
     if op is not None and method == "__call__" and not options:
         return op(*inputs)
     hint = import_module("plugrad._src.tools.names").numpy_advice(name)
-    raise TypeError(
+    error = TypeError(
         f"np.{name} does not accept plugrad tensors; {hint}or np.{name}(x.numpy()), "
         "which has no gradient"
     )
+    raise explained(error, "numpy-does-not-accept-tensors")
 
 
 def _with_swapped_arguments(op: Callable[..., Any]) -> Callable[..., Any]:

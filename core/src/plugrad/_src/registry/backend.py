@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from plugrad._src.tensor.dtypes import DType, canonical, named
+from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.tensor import Native, Tensor
 
 from .contract import Kernel
@@ -82,9 +83,10 @@ class OpenBackend:
         dtype = values.dtype
         if dtype not in self.dtypes:
             have = ", ".join(sorted(map(named, self.dtypes)))
-            raise TypeError(
+            error = TypeError(
                 f"backend {self.name!r} has no {dtype}; pass dtype= one of {have}"
             )
+            raise explained(error, "backend-lacks-the-dtype")
         known = canonical(dtype)  # unpickled arrays have dtypes that are other objects
         values = values if dtype is known else values.view(known)
         if values.nbytes > self.max_nbytes and not dtype.hasobject:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from plugrad._src.tensor.dtypes import DType, named
+from plugrad._src.tensor.explained import explained, replacing
 
 from .contract import Kernel, Spec
 from .signature import canonical_attribute, check_dtype
@@ -48,7 +49,7 @@ def canonical(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str,
         rule, colon, text = str(error).partition(": ")
         if rule != "output" or not colon:
             raise
-        raise ValueError(f"{kernel.name}: {text}") from None
+        raise replacing(error, ValueError(f"{kernel.name}: {text}")) from None
     return attrs
 
 
@@ -68,11 +69,12 @@ def _check_dtypes(kernel: Kernel, inputs: Given) -> None:
             wanted = dtypes.setdefault(like, x.dtype)
             if x.dtype is not wanted:
                 op = f"the op {kernel.op} promotes" if kernel.op != kernel.name else ""
-                raise TypeError(
+                error = TypeError(
                     f"{kernel.name}: {name!r} must be {named(wanted)}, the dtype of "
                     f"{like}, got {named(x.dtype)}; {op or 'cast one'}, kernels do "
                     "not promote"
                 )
+                raise explained(error, "kernels-do-not-promote")
             dtypes[name] = x.dtype
 
 
@@ -94,7 +96,8 @@ def _named(kernel: Kernel, inputs: Given, attrs: dict[str, Any]) -> dict[str, An
     if unknown:
         wrong.append(f"has no {', '.join(unknown)}")
     if wrong:
-        raise TypeError(f"{kernel.name}: {' and '.join(wrong)}; it is {kernel}")
+        error = TypeError(f"{kernel.name}: {' and '.join(wrong)}; it is {kernel}")
+        raise explained(error, "inputs-do-not-fit-the-contract")
     return attrs
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from plugrad._src.tensor.explained import explained, replacing
 from plugrad._src.tensor.hints import device_hint
 
 from . import install
@@ -350,9 +351,20 @@ class Claims(Generic[N]):
 
     def unavailable(self, name: str, out: Plugin | Entry[N]) -> Exception:
         """Return the error about a name whose owner is left out."""
-        return self.error(
-            f"{self.kind} {name!r} of {_owner(out)} {STATES[out.phase]}: {out.reason}"
+        owner = _owner(out)
+        error = self.error(
+            f"{self.kind} {name!r} of {owner} {STATES[out.phase]}: {out.reason}"
         )
+        failed, cause = out.phase is Phase.FAILED, owner.error
+        if failed and cause is not None and hasattr(cause, "__notes__"):
+            return replacing(cause, error)  # such as the link of a plugin's own error
+        if failed and not owner.missing_module(cause):
+            return explained(error, "plugin-has-failed")
+        if failed:
+            return explained(error, "plugin-is-installed-only-in-part")
+        if out.phase is Phase.INCOMPATIBLE:
+            return explained(error, "plugin-is-incompatible")
+        return error
 
     def unknown(self, name: object, who: str) -> Exception:
         """Return the error about a name that is not claimed."""
@@ -364,10 +376,13 @@ class Claims(Generic[N]):
         if not names:
             wanted += self.published[:1]
         advice = f"; try {install.advice(f'plugrad-{wanted[0]}')}" if wanted else ""
-        return self.error(
+        error = self.error(
             f"{who}: unknown {self.kind} {name!r}{hint}; installed: "
             f"{names or 'none'}{device and f'; {device}'}{advice}"
         )
+        if self.kind == "backend":
+            return explained(error, "unknown-backend")
+        return error
 
     def usable(self) -> list[str]:
         """Return the names that have an owner."""

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from plugrad._src.tensor.explained import explained
+
 from .backend import (
     KERNEL_PACK,
     OWNER,
@@ -110,7 +112,8 @@ class Registry:
             return self.contracts[name]
         except (KeyError, TypeError):
             hint = suggest(str(name), self.contracts)
-            raise ValueError(f"{who}: unknown kernel {name!r}{hint}") from None
+            error = ValueError(f"{who}: unknown kernel {name!r}{hint}")
+            raise explained(error, "unknown-kernel") from None
 
     # --- plugins -----------------------------------------------------------------
 

@@ -43,6 +43,7 @@ from plugrad._src.tensor.arguments import (
     sizes,
 )
 from plugrad._src.tensor.dtypes import DTYPES, DType, canonical, named
+from plugrad._src.tensor.explained import explained
 
 # --- the grammar -----------------------------------------------------------------
 
@@ -250,9 +251,10 @@ def _one_axis(who: str, name: str, value: Any, rank: int) -> int:
     axis = integer(who, name, value)
     if not -rank <= axis < rank:
         room = f"{-rank}..{rank - 1}" if rank else "there is none"
-        raise ValueError(
+        error = ValueError(
             f"{who}: {name} {axis} is out of range for rank {rank}: {room}"
         )
+        raise explained(error, "axis-out-of-range")
     return axis % rank
 
 

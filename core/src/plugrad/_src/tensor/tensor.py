@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Never, Protocol
 import numpy as np
 
 from .dtypes import DType, named
+from .explained import explained
 from .methods import Methods
 
 Native = Any  # whatever a backend computes with: it has ``.shape`` and ``.dtype``
@@ -236,7 +237,8 @@ class Tensor(Methods):
     def _alive(self) -> Home:
         if self._home is NOWHERE:
             about = f"this tensor of shape {self.shape} and dtype {self.dtype}"
-            raise ValueError(f"{about} has been {self._gone}")
+            error = ValueError(f"{about} has been {self._gone}")
+            raise explained(error, "tensor-has-been-disposed")
         return self._home
 
     def _alias(self, tape_id: TapeId | None = None) -> Tensor:
@@ -314,10 +316,11 @@ class Tensor(Methods):
 
     def __bool__(self) -> bool:
         if self.size != 1:
-            raise ValueError(
+            error = ValueError(
                 f"the truth of a tensor of shape {self.shape} is ambiguous; use any() "
                 "or all()"
             )
+            raise explained(error, "truth-of-a-tensor")
         return bool(self._item())
 
     def __int__(self) -> int:

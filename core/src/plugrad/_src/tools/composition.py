@@ -17,6 +17,7 @@ from plugrad._src.autodiff import reverse
 from plugrad._src.ops.basis import _convert
 from plugrad._src.registry.contract import suggest
 from plugrad._src.registry.registry import registry
+from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.tree import flatten
 
 from .explain import recorded_kernels
@@ -33,11 +34,13 @@ def kernel_name(given: Any, who: str) -> str:
     op, name = (given, op_name(given)) if callable(given) else (find(given), given)
     if op is None or not name:
         hint = suggest(str(given), registry.contracts)
-        raise ValueError(f"{who}: unknown kernel {given!r}{hint}")
+        error = ValueError(f"{who}: unknown kernel {given!r}{hint}")
+        raise explained(error, "unknown-kernel")
     own = [kernel.name for kernel in registry.contracts.values() if kernel.op == name]
     if len(own) == 1 and callable(given):
         return own[0]
-    raise ValueError(f"{who}: {override_advice(name, op)}")
+    error = ValueError(f"{who}: {override_advice(name, op)}")
+    raise explained(error, "unknown-kernel")
 
 
 def override_advice(name: str, op: Callable[..., Any]) -> str:

@@ -15,6 +15,7 @@ from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry.backend import share
 from plugrad._src.tensor.arguments import flag
 from plugrad._src.tensor.dtypes import DType, canonical
+from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.tensor import HOST, Tensor
 
 
@@ -75,9 +76,10 @@ def from_dlpack(
             "it first"
         ) from error
     if _known(native.dtype) not in backend.dtypes:
-        raise TypeError(
+        wrong = TypeError(
             f"from_dlpack: backend {backend.name!r} has no {native.dtype}; cast first"
         )
+        raise explained(wrong, "backend-lacks-the-dtype")
     return notify_created(Tensor(native, backend))
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from plugrad._src.public import name_publicly
 from plugrad._src.registry.registry import registry
+from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.tensor import Native, Tensor
 
 from .difference import Differ, same_bits
@@ -23,6 +25,9 @@ class StaleReplay(RuntimeError):
     ``jit(check=True)`` raises it: the function reads something that ``jit`` does not
     compare. The message states the kernel, the values and the user's line that differ.
     """
+
+
+name_publicly(StaleReplay, "plugrad")  # a traceback may come before the public name
 
 
 def check_replay(name: str, entry: Recording, program: Program, new: Recording) -> None:
@@ -44,11 +49,12 @@ def check_replay(name: str, entry: Recording, program: Program, new: Recording) 
         return  # after such an error the function runs eagerly
     differ = Differ(entry, new, code=False)  # the code that ran may differ
     if differ.difference:
-        raise StaleReplay(
+        error = StaleReplay(
             f"jit: a replay of {name} would be stale: {differ.difference}; the "
             "function reads something that jit does not compare, so pass it as an "
             "argument"
         )
+        raise explained(error, "stale-replay")
     if program.graph is None:
         return
     arrays = new.recorder.arrays
@@ -65,10 +71,11 @@ def check_replay(name: str, entry: Recording, program: Program, new: Recording) 
             difference = _difference(new, values[y], differ.same.get(y))
             if difference:
                 line = differ.place_of(y)
-                raise StaleReplay(
+                error = StaleReplay(
                     f"jit: a replay of {name} would be wrong: {_describe_item(item)} "
                     f"returns {difference}{line}"
                 )
+                raise explained(error, "stale-replay")
 
 
 def _raises(entry: Recording, program: Program, new: Recording) -> bool:

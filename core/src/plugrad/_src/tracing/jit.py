@@ -31,6 +31,7 @@ from .checking import check_replay
 from .difference import Differ
 from .explanation import Explanation
 from .program import MISS, Call, Program, is_signal
+from .recorder import not_replayable
 from .recording import Recording, without_static
 from .regions import Plan, Region, compiled
 from .signature import Signature, difference, donated, signature
@@ -404,7 +405,7 @@ class Jitted(Generic[P, R]):
     def _rest(self, attempts: Attempts, reason: str) -> None:
         """Run calls of a signature eagerly for a while."""
         if self._strict:
-            raise ValueError(f"jit: strict=True, and {reason}")
+            raise not_replayable(reason)
         attempts.reason, attempts.recordings = reason, 0
         attempts.calls = min(FIRST_REST_CALLS << attempts.rests, MAX_REST_CALLS)
         attempts.rests += 1

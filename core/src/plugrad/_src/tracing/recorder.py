@@ -28,6 +28,7 @@ from plugrad._src.registry import backend as backends
 from plugrad._src.registry.contract import Kernel, Spec
 from plugrad._src.registry.deprecation import line_outside
 from plugrad._src.tensor.dtypes import named
+from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.tensor import Native, Tensor
 
 from .graph import DRAW, MOVE, Step
@@ -41,6 +42,11 @@ Home = Any  # an OpenBackend; the type checker knows the home of a tensor as Any
 
 
 Source = int | Slot | Variable  # of an input: an argument by its number, ...
+
+
+def not_replayable(reason: str) -> ValueError:
+    """Return the error of ``jit(strict=True)`` about a call that is not replayed."""
+    return explained(ValueError(f"jit: strict=True, and {reason}"), "jit-cannot-replay")
 
 
 class Recorder:
@@ -117,7 +123,7 @@ class Recorder:
             self.reason = f"{reason} ({line_outside()})"
             self.is_temporary = is_temporary
             if self._strict:
-                raise ValueError(f"jit: strict=True, and {self.reason}")
+                raise not_replayable(self.reason)
 
     def end(self) -> None:
         """Drop the data that is only needed while the call runs."""

@@ -21,7 +21,7 @@ from plugrad._src.tensor.tensor import NOWHERE, Native, Tensor
 from plugrad._src.tensor.tree import split
 
 from .graph import Graph
-from .recorder import Recorder
+from .recorder import Recorder, not_replayable
 from .signature import Same, Signature, Static, structure_key, value_key
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Recording:
         recorder.end()
         self.reason, self.is_temporary = recorder.reason, recorder.is_temporary
         if self.reason and strict:
-            raise ValueError(f"jit: strict=True, and {self.reason}")
+            raise not_replayable(self.reason)
 
     def _run(self) -> tuple[list[Any], RunningCode]:
         """Run the function; return its argument leaves, and the code that ran."""

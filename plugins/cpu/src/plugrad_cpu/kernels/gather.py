@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, explained
 
 from ..arrays import Array, boxed
 from ..native import FLOAT_SUFFIXES, MAX_ELEMENTS, NUMBER_SUFFIXES, as_contiguous
@@ -108,7 +108,8 @@ def out_of_range(op: str, indices: Array, axis: int, n: int) -> IndexError:
     """Return an error that names the first bad index."""
     bad = np.extract((indices < 0) | (indices >= n), indices)
     found = f"index {bad[0]}" if bad.size else "every index"
-    return IndexError(f"{op}: {found} is out of range for axis {axis} with size {n}")
+    text = f"{op}: {found} is out of range for axis {axis} with size {n}"
+    return explained(IndexError(text), "index-out-of-range")
 
 
 @kernels("UnsortedSegmentSum")

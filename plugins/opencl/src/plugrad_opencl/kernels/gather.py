@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, explained
 
 from .. import source
 from ..arrays import ClArray, DType, empty
@@ -54,7 +54,8 @@ def _gather_checked(
     n = x.shape[axis]
     what = f"gather: {{}} is out of range for axis {axis} with size {n}"
     if not n and indices.size:
-        raise IndexError(what.format("every index"))
+        error = IndexError(what.format("every index"))
+        raise explained(error, "index-out-of-range")
     device = x.device
     owner = indices.base or indices
     known = _KNOWN_CASES.setdefault(owner, set())

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, explained
 
 from .. import source
 from ..arrays import ClArray, DType, empty, filled
@@ -46,7 +46,8 @@ def _index_message(op: str, indices: ClArray, lead: tuple[int, ...]) -> str:
     """Return the message for a bad index; raise it if no index can be in range."""
     what = f"{op}: {{}} is out of range for axes of sizes {lead}"
     if indices.size and not math.prod(lead):
-        raise IndexError(what.format("every index"))
+        error = IndexError(what.format("every index"))
+        raise explained(error, "index-out-of-range")
     return what
 
 

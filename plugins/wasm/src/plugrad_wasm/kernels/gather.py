@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from plugrad.plugin import KernelTable
+from plugrad.plugin import KernelTable, explained
 
 from ..arrays import (
     Array,
@@ -71,9 +71,10 @@ def check_axis(
 def _check_axis(op: str, found: Array, axis: int, n: int) -> None:
     wrong = found[(found < 0) | (found >= n)]
     if wrong.size:
-        raise IndexError(
+        error = IndexError(
             f"{op}: index {wrong[0]} is out of range for axis {axis} with size {n}"
         )
+        raise explained(error, "index-out-of-range")
 
 
 # --- reading ---------------------------------------------------------------------

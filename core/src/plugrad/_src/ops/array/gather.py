@@ -21,6 +21,7 @@ from plugrad._src.ops.basis import _convert, binary, compare, creation, shape
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad._src.tensor.arguments import integer, misfit, sizes
 from plugrad._src.tensor.dtypes import BOOL, INT32, DType, canonical
+from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
@@ -221,9 +222,10 @@ def range_errors(op: str, indices: Tensor, sizes: geometry.Shape) -> Iterator[No
 
 def out_of_range(op: str, index: int, axis: int, n: int) -> IndexError:
     """Return an error for an index that an axis of size ``n`` does not have."""
-    return IndexError(
+    error = IndexError(
         f"{op}: index {index} is out of range for axis {axis} with size {n}"
     )
+    return explained(error, "index-out-of-range")
 
 
 def counted_from_0(

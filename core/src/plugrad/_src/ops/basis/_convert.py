@@ -34,6 +34,7 @@ from plugrad._src.tensor.dtypes import (
     promote,
     weak,
 )
+from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 
@@ -129,7 +130,8 @@ def tensor_of(value: Any, *, dtype: Any = None, copy: bool | None = None) -> Ten
     else:
         array = _parsed(value, dtype)
     if array.dtype is STRING and STRING not in backend.dtypes:
-        raise TypeError(f"asarray: backend {backend.name!r} has no strings")
+        error = TypeError(f"asarray: backend {backend.name!r} has no strings")
+        raise explained(error, "backend-lacks-the-dtype")
     x = Tensor(backend.upload(array), backend)
     return notify_created(x) if current().observers else x
 

@@ -22,6 +22,7 @@ from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradients
 from plugrad._src.tensor.arguments import entries, flag, integer, integers, misfit
 from plugrad._src.tensor.dtypes import BOOL, INT32, STRING, canonical, named
+from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Shape
@@ -177,7 +178,7 @@ def _matmul_shapes(a: Shape, b: Shape, turn_a: bool, turn_b: bool) -> tuple[Shap
         turned = " and ".join(["a"] * turn_a + ["b"] * turn_b)
         turned = f" ({turned} transposed)" if turned else ""
         rule = f"inner sizes {inner} and {other}{turned} must be equal"
-        raise misfit("matmul", rule, a, b)
+        raise explained(misfit("matmul", rule, a, b), "inner-sizes-differ")
     batch = left[:-2]
     if len(right) > 2:
         batch = geometry.broadcast("matmul", batch, right[:-2])

@@ -18,6 +18,7 @@ from plugrad._src.ops.basis import _convert, shape
 from plugrad._src.ops.linalg import products
 from plugrad._src.registry.contract import Kernel, Spec, decomposition
 from plugrad._src.tensor.arguments import choice, flag, misfit, real
+from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Padding, Rounding, Shape, Sizes
@@ -59,7 +60,8 @@ def _product(a: Shaped, b: Shaped, transpose_a: bool, transpose_b: bool) -> Shap
     rows = b.shape[-2 + transpose_b]
     if columns != rows:
         turns = f"transpose_a={transpose_a}, transpose_b={transpose_b}"
-        raise misfit(op, f"inner sizes {columns} and {rows} differ ({turns})", a, b)
+        rule = f"inner sizes {columns} and {rows} differ ({turns})"
+        raise explained(misfit(op, rule, a, b), "inner-sizes-differ")
     batch = geometry.broadcast(op, a.shape[:-2], b.shape[:-2])
     return (*batch, a.shape[-2 + transpose_a], b.shape[-1 - transpose_b])
 

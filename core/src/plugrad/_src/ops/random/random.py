@@ -47,6 +47,7 @@ from plugrad._src.registry.contract import Kernel, Spec, decomposition, gradient
 from plugrad._src.tensor import arguments
 from plugrad._src.tensor.arguments import Ints, misfit
 from plugrad._src.tensor.dtypes import FLOAT32, INT32, LIMITS, DType, canonical
+from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.hints import Nothing, unexpected
 from plugrad._src.tensor.tensor import Tensor, TensorLike
 from plugrad.geometry import Shape
@@ -126,11 +127,12 @@ def _as_key(op: str, key: TensorLike) -> Tensor:
     """Return a key as a tensor; raise if it is not a key."""
     x = _convert.asarray(key)
     if x.shape != (2,) or x.dtype != INT32:
-        raise ValueError(
+        error = ValueError(
             f"{op}: a key must be an int32 tensor of shape (2,), got {x.dtype} of "
             f"shape {x.shape}; make one with random.key(seed), and index a tensor of "
             "several keys, keys[0]"
         )
+        raise explained(error, "not-a-random-key")
     return x
 
 
