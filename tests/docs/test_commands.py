@@ -24,6 +24,7 @@ COMMANDS = {
     "-h": "usage: python -m plugrad ",
     "--version": r"plugrad \d",
     "doctor": "plugrad .*, Python .*, NumPy ",
+    "doctor --json": r"\{",
 }
 
 

@@ -14,9 +14,8 @@ from plugrad._src.registry import install
 
 from tests.docs.blocks import ROOT
 
-EXAMPLES = (
-    "plugrad-mybackend",
-)  # of the reader: docs/publish.md ends with its release
+# Of the reader: docs/publish.md ends with its release, and docs/errors.md breaks one.
+EXAMPLES = ("plugrad-mybackend", "plugrad-far")
 SHOWN = ("*.py", "*.md", "*.tmpl", "*.yml", "*.toml", "*.ipynb", "Makefile")
 
 
@@ -165,5 +164,5 @@ def test_a_program_without_a_backend_is_told_the_command(tmp_path):
         text=True,
     )
     assert done.returncode == 1
-    told = f"no backend is installed; try {install.advice('plugrad-cpu')}\n"
-    assert done.stderr.endswith(told)
+    told = f"no backend is installed; try {install.advice('plugrad-cpu')}\nSee https://"
+    assert told in done.stderr

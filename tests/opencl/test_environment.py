@@ -296,7 +296,7 @@ import plugrad_opencl._devices as d, subprocess, sys
 run, runs = subprocess.run, []
 def crash(command, **more):
     runs.append(command)
-    code = f"import os; print({d.BEGUN!r}, flush=True); os.abort()"
+    code = f"import os; print({d.TRIAL_BEGINS!r}, flush=True); os.abort()"
     return run([sys.executable, "-c", code], **more)
 subprocess.run = crash
 for _ in range(2):
