@@ -15,7 +15,7 @@ from plugrad_cpu.kernels import KERNELS, activation  # noqa: E402  # of this mod
 
 RNG = np.random.default_rng(7)
 NUMBERS = {  # functions that take numbers, each with some
-    activation._clip_to_unit: [(-0.5, 1), (0.25, np.inf), (np.nan, 1.0), (2, -2)],
+    activation._limited: [(-0.5, 1), (0.25, np.inf), (np.nan, 1.0), (2, -2)],
     activation.leaky_relu: [(0.2,), (0,), (3.0,), (-1,)],
     activation.step: [(0.0,), (0.5,), (np.nan,), (np.inf,)],
 }

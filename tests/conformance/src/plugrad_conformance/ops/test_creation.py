@@ -147,11 +147,11 @@ def test_bits_of_examples(backend):
 
 
 WRONG_BITS = [
-    (lambda: pg.bitcast([1, 2, 3], "int64"), ValueError, "int64 is 2 of these"),
-    (lambda: pg.bitcast(1, "float64"), ValueError, "float64 is 2 of these"),
-    (lambda: pg.bitcast([True], "int8"), TypeError, "bool to int8: bool does not"),
-    (lambda: pg.bitcast([1.0], "bool"), TypeError, "float32 to bool: bool does not"),
-    (lambda: pg.bitcast(["a"], "int8"), TypeError, "string does not stand"),
+    (lambda: pg.bitcast([1, 2, 3], "int64"), ValueError, "to form one int64"),
+    (lambda: pg.bitcast(1, "float64"), ValueError, "to form one float64"),
+    (lambda: pg.bitcast([True], "int8"), TypeError, "bool to int8: bool is not"),
+    (lambda: pg.bitcast([1.0], "bool"), TypeError, "float32 to bool: bool is not"),
+    (lambda: pg.bitcast(["a"], "int8"), TypeError, "string is not a dtype"),
 ]
 
 
