@@ -234,8 +234,8 @@ def _blocks_and_crops(
     op = "batch_to_space_nd"
     blocks = _blocks(op, x, block_shape)
     cuts = geometry.pairs(op, "crops", crops, len(blocks))
-    if x.shape[0] % (places := math.prod(blocks)):
-        rule = f"the {places} elements of a block {blocks} must divide the batch"
+    if x.shape[0] % (count := math.prod(blocks)):
+        rule = f"the {count} elements of a block {blocks} must divide the batch"
         raise misfit(op, rule, x)
     for n, b, crop in zip(x.shape[1:], blocks, cuts, strict=False):
         if sum(crop) > n * b:

@@ -1,9 +1,9 @@
 """Gathering slices by index, summing them by segment id, and one-hot encoding.
 
 Kernels: ``GatherV2 OneHot Take UnsortedSegmentSum``. Gathering and summing by segment
-are each other's transposes, so every derivative of one of them is one of the two.
-Except for Take, kernels count indices from 0. For an index that is out of range every
-backend raises an IndexError: at once or, if it works asynchronously, at the next read.
+are each other's transposes, so either has the other as its gradient. Except for Take,
+kernels count indices from 0. For an index that is out of range every backend raises an
+IndexError: at once or, if it works asynchronously, at the next read.
 """
 
 from __future__ import annotations
@@ -115,14 +115,14 @@ def gather(
     op = "gather"
     x = _convert.asarray(x)
     axis = shape._axis(op, axis, len(x.shape))
-    at, kernel = _indices_and_kernel(op, indices, x.shape[axis], axis)
+    positions, kernel = _indices_and_kernel(op, indices, x.shape[axis], axis)
     given = integer(op, "batch_dims", batch_dims)
-    rank = len(at.shape)
+    rank = len(positions.shape)
     batch = given + rank if given < 0 else given
     if not 0 <= batch <= min(axis, rank):
-        raise _batch_dims_error(op, given, axis, at)
-    _check_batch(op, x, at, batch)
-    return run(kernel, x, at, axis=axis, batch_dims=batch)
+        raise _batch_dims_error(op, given, axis, positions)
+    _check_batch(op, x, positions, batch)
+    return run(kernel, x, positions, axis=axis, batch_dims=batch)
 
 
 def _gather_gradient(
@@ -173,8 +173,8 @@ def bad_index(op: str, indices: Tensor, sizes: geometry.Shape) -> IndexError | N
     """
     known = indices._values()
     for axis, n in enumerate(sizes):
-        at = known.reshape(-1, len(sizes))[:, axis]
-        bad = at[(at < 0) | (at >= n)]
+        positions = known.reshape(-1, len(sizes))[:, axis]
+        bad = positions[(positions < 0) | (positions >= n)]
         if bad.size:
             where = f"axis {axis} with size {n}"
             return IndexError(f"{op}: index {bad[0]} is out of range for {where}")
@@ -196,11 +196,11 @@ TAKE = Kernel(
 
 @decomposition(TAKE)
 def _(x: Tensor, indices: Tensor, *, axis: int, batch_dims: int) -> Tensor:
-    n, at = x.shape[axis], indices
+    n, positions = x.shape[axis], indices
     if indices.dtype.kind != "u":
-        at = _from_0(_convert.integer_tensor("take", "indices", indices), n)
+        positions = _from_0(_convert.integer_tensor("take", "indices", indices), n)
     try:
-        return run(GATHER_V2, x, at, axis=axis, batch_dims=batch_dims)
+        return run(GATHER_V2, x, positions, axis=axis, batch_dims=batch_dims)
     except IndexError as error:
         known = indices._values()
         bad = known[(known < -n) | (known >= n)]
@@ -253,9 +253,13 @@ def counted_from_0(
     found = np.where(known < 0, known + np.array(size, known.dtype), known)
     bad = np.argwhere((found < 0) | (found >= size))
     if len(bad):
-        at = tuple(bad[0])
-        axis, n = (at[-1], size[at[-1]]) if isinstance(size, tuple) else (axis, size)
-        raise out_of_range(op, known[at], axis, n)
+        positions = tuple(bad[0])
+        axis, n = (
+            (positions[-1], size[positions[-1]])
+            if isinstance(size, tuple)
+            else (axis, size)
+        )
+        raise out_of_range(op, known[positions], axis, n)
     return _convert.tensor_of(found, copy=False)
 
 
@@ -325,8 +329,8 @@ def take(
     if axis is None and len(x.shape) != 1:
         raise ValueError(f"take: x of shape {x.shape} must have one axis; give axis")
     axis = shape._axis("take", 0 if axis is None else axis, len(x.shape))
-    at, kernel = _indices_and_kernel("take", indices, x.shape[axis], axis)
-    return run(kernel, x, at, axis=axis, batch_dims=0)
+    positions, kernel = _indices_and_kernel("take", indices, x.shape[axis], axis)
+    return run(kernel, x, positions, axis=axis, batch_dims=0)
 
 
 def take_along_axis(
@@ -365,11 +369,13 @@ def take_along_axis(
     x = _convert.asarray(x)
     rank = len(x.shape)
     axis = shape._axis("take_along_axis", axis, rank)
-    at, kernel = _indices_and_kernel("take_along_axis", indices, x.shape[axis], axis)
-    if len(at.shape) != rank:
-        raise misfit("take_along_axis", "the ranks must be equal", x, at)
+    positions, kernel = _indices_and_kernel(
+        "take_along_axis", indices, x.shape[axis], axis
+    )
+    if len(positions.shape) != rank:
+        raise misfit("take_along_axis", "the ranks must be equal", x, positions)
     last = (*[i for i in range(rank) if i != axis], axis)
-    both = [run(shape.TRANSPOSE, t, axes=last) for t in (x, at)]
+    both = [run(shape.TRANSPOSE, t, axes=last) for t in (x, positions)]
     batch = geometry.broadcast("take_along_axis", *[t.shape[:-1] for t in both])
     both = [run(shape.BROADCAST_TO, t, shape=(*batch, t.shape[-1])) for t in both]
     y = run(kernel, *both, axis=rank - 1, batch_dims=rank - 1)
@@ -545,9 +551,9 @@ def one_hot(
 def _(
     indices: Tensor, *, depth: int, on_value: Any, off_value: Any, axis: int, dtype: Any
 ) -> Tensor:
-    places = np.arange(depth, dtype=indices.dtype)
-    places = places.reshape(depth, *[1] * (len(indices.shape) - axis))
+    positions = np.arange(depth, dtype=indices.dtype)
+    positions = positions.reshape(depth, *[1] * (len(indices.shape) - axis))
     column = shape.expand_dims(indices, axis=axis)
-    hit = compare.equal(column, _convert.tensor_of(places, copy=False))
+    hit = compare.equal(column, _convert.tensor_of(positions, copy=False))
     on, off = (creation.full((), v, dtype=dtype) for v in (on_value, off_value))
     return compare.where(hit, on, off)

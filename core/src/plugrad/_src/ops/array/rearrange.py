@@ -55,16 +55,16 @@ def moveaxis(x: TensorLike, source: Ints, destination: Ints, /) -> Tensor:
     """
     x = _convert.asarray(x)
     rank = len(x.shape)
-    sources = _axes_in_order("moveaxis", "axes", source, rank)
-    places = _axes_in_order("moveaxis", "places", destination, rank)
-    if not len(sources) == len({*sources}) == len(places) == len({*places}):
+    sources = _axes_in_order("moveaxis", "source", source, rank)
+    destinations = _axes_in_order("moveaxis", "destination", destination, rank)
+    if not len(sources) == len({*sources}) == len(destinations) == len({*destinations}):
         raise ValueError(
             f"moveaxis: source {source} and destination {destination} must name "
             "equally many axes, each once"
         )
     order = [i for i in range(rank) if i not in sources]
-    for place, axis in sorted(zip(places, sources, strict=True)):
-        order.insert(place, axis)
+    for position, axis in sorted(zip(destinations, sources, strict=True)):
+        order.insert(position, axis)
     return run(shape.TRANSPOSE, x, axes=tuple(order))
 
 

@@ -57,15 +57,17 @@ class Grid(NamedTuple):
 # --- arguments -------------------------------------------------------------------
 
 
-def arguments(op: str, image: TensorLike, places: TensorLike) -> tuple[Tensor, Tensor]:
+def arguments(
+    op: str, image: TensorLike, coordinates: TensorLike
+) -> tuple[Tensor, Tensor]:
     """Check and convert images and coordinates to floating tensors.
 
     Coordinates have the promoted dtype of both, but at least float32.
     """
-    image, places = (_convert.floating(op, x, "f") for x in (image, places))
+    image, coordinates = (_convert.floating(op, x, "f") for x in (image, coordinates))
     check_image(op, image)
-    dtype = np.result_type(places.dtype, image.dtype, np.float32)
-    return image, creation.cast(places, dtype)
+    dtype = np.result_type(coordinates.dtype, image.dtype, np.float32)
+    return image, creation.cast(coordinates, dtype)
 
 
 def check_image(op: str, image: Shaped) -> None:
@@ -145,8 +147,8 @@ def _reader(image: Tensor, grid: Grid, fill: Any) -> Callable[[Tensor, Tensor], 
     pixels = shape.reshape(image, (math.prod(lead), c))
 
     def read(row: Tensor, column: Tensor) -> Tensor:
-        at = _flat_indices(grid, row, column)
-        return run(gather.GATHER_V2, pixels, at, axis=0, batch_dims=0)
+        index = _flat_indices(grid, row, column)
+        return run(gather.GATHER_V2, pixels, index, axis=0, batch_dims=0)
 
     return read
 
@@ -160,8 +162,8 @@ def _flat_indices(grid: Grid, row: Tensor, column: Tensor) -> Tensor:
 def _index(v: Tensor, grid: Grid) -> Tensor:
     """Return whole coordinates as indices, in a dtype wide enough for all images."""
     many = math.prod(_bordered_shape(grid)[:3]) >= 2**31
-    at = creation.cast(v, _convert.INT64 if many else INT32)
-    return at + 1 if grid.rim else at
+    index = creation.cast(v, _convert.INT64 if many else INT32)
+    return index + 1 if grid.rim else index
 
 
 def _neighbours(
@@ -227,14 +229,14 @@ def box_grid(image: Shaped, boxes: Tensor, box_ind: Tensor, size: Shape) -> Grid
     """
     sizes = image.shape
     k = boxes.shape[0]
-    places = []
+    coordinates = []
     for axis, count in enumerate(size):
         start, end = (slicing.along(boxes, 1, axis + i, 1) for i in (0, 2))
         shares, whole = _step_weights(count)
         front, back = (constant(row, boxes.dtype) for row in shares)
         v = (start * front + end * back) * (sizes[axis + 1] - 1) / whole
-        places.append(shape.reshape(v, (k, 1, count) if axis else (k, count, 1)))
-    y, x = places
+        coordinates.append(shape.reshape(v, (k, 1, count) if axis else (k, count, 1)))
+    y, x = coordinates
     seen = compare.logical_and(_is_on_image(y, sizes[1]), _is_on_image(x, sizes[2]))
     y = compare.where(seen, y, 0)
     x = compare.where(seen, x, 0)

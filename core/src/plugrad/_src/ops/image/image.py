@@ -291,13 +291,13 @@ def _rotation_attributes(
     _, h, w, c = image.shape
     angle = float(real(ROTATE, "radians", radians))
     given = entries(center) or (center, center)
-    places = [float(real(ROTATE, "center", v)) for v in given]
-    if len(places) != 2 or not all(map(math.isfinite, (angle, *places))):
+    center_xy = [float(real(ROTATE, "center", v)) for v in given]
+    if len(center_xy) != 2 or not all(map(math.isfinite, (angle, *center_xy))):
         raise ValueError(
             f"{ROTATE}: radians {radians} must be finite, and center {center} a finite "
             "number or a pair (x, y)"
         )
-    x, y = places
+    x, y = center_xy
     listed = entries(fill_value) or ()
     opaque = [*listed, 255] if len(listed) == 3 and c == 4 else fill_value
     fill = _fill(opaque, image)

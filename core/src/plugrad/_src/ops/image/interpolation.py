@@ -210,12 +210,12 @@ class Tap(NamedTuple):
 def _taps(v: Tensor, size: int, method: str, outside: str, aligned: bool) -> list[Tap]:
     """Return the pixels around coordinates on one axis."""
     fold = functools.partial(_fold, size=size, outside=outside, aligned=aligned)
-    at = _pixel_position(v, size, aligned)
-    at = at if method == "bicubic" else fold(at)
-    start = at.round() if method == "nearest" else at.floor()
-    share = at - start
+    position = _pixel_position(v, size, aligned)
+    position = position if method == "bicubic" else fold(position)
+    start = position.round() if method == "nearest" else position.floor()
+    share = position - start
     weights: dict[str, Callable[[], list[Tensor]]] = {
-        "nearest": lambda: [creation.ones_like(at)],
+        "nearest": lambda: [creation.ones_like(position)],
         "bilinear": lambda: [1 - share, share],
         "bicubic": lambda: _cubic(share, KEYS),
     }
@@ -243,19 +243,19 @@ def _weighted_sum(x: Tensor, taps: list[list[Tap]], zeros: bool) -> Tensor:
     if zeros:
         pixels = slicing.pad(pixels, [(0, 0), (0, 1), (0, 0)])
     points = math.prod(shape[1:])
-    places = []
+    indices = []
     weights = []
     for corner in corners:
-        at = corner[0].pixel
+        index = corner[0].pixel
         for tap, n in zip(corner[1:], sizes[1:], strict=True):
-            at = at * n + tap.pixel
+            index = index * n + tap.pixel
         if zeros:
             inside = functools.reduce(compare.logical_and, [t.inside for t in corner])
-            at = compare.where(inside, at, count)
-        places.append(run(shapes.RESHAPE, at, shape=(b, 1, points)))
+            index = compare.where(inside, index, count)
+        indices.append(run(shapes.RESHAPE, index, shape=(b, 1, points)))
         weight = functools.reduce(binary.multiply, [tap.weight for tap in corner])
         weights.append(run(shapes.RESHAPE, weight, shape=(b, 1, points, 1)))
-    flat = shapes.concat(places, axis=1)
+    flat = shapes.concat(indices, axis=1)
     y = run(gather.GATHER_V2, pixels, flat, axis=1, batch_dims=1)
     y = y * creation.cast(shapes.concat(weights, axis=1), x.dtype)
     return run(shapes.RESHAPE, reduce.sum(y, axis=1), shape=(*shape, c))

@@ -253,8 +253,8 @@ def _(images: Tensor | None, dy: Tensor, *, geometry: Resizing) -> Tensor:
 
 def _weights(axis: int, share: Any, x: Tensor) -> list[Tensor]:
     """Return the weights of the pixels before and after, along an axis."""
-    behind = share.reshape(-1, *(1,) * (3 - axis))
-    return [_sampling.constant(w, x.dtype) for w in (1 - behind, behind)]
+    after = share.reshape(-1, *(1,) * (3 - axis))
+    return [_sampling.constant(w, x.dtype) for w in (1 - after, after)]
 
 
 def _sum_by_index(dy: Tensor, rows: Any, axis: int, geometry: Resizing) -> Tensor:

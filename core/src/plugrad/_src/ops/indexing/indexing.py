@@ -127,18 +127,18 @@ def _assigned(x: Tensor, key: Any, value: TensorLike) -> Tensor:
         ones = (1,) * (len(x.shape) - len(key.shape))
         mask = shape.reshape(_convert.asarray(key), (*key.shape, *ones))
         return compare.where(mask, new, x)
-    at = _flat_positions(x.shape, key)
-    if not at.size:
+    positions = _flat_positions(x.shape, key)
+    if not positions.size:
         return creation.identity(x)
-    lead = len(new.shape) - len(at.shape)
+    lead = len(new.shape) - len(positions.shape)
     if lead > 0 and set(new.shape[:lead]) == {1}:  # as NumPy allows
         new = shape.reshape(new, new.shape[lead:])
-    if geometry.broadcast("setitem", new.shape, at.shape) != at.shape:
-        raise misfit("setitem", f"the value must broadcast to {at.shape}", new)
-    new = run(shape.BROADCAST_TO, new, shape=at.shape)
+    if geometry.broadcast("setitem", new.shape, positions.shape) != positions.shape:
+        raise misfit("setitem", f"the value must broadcast to {positions.shape}", new)
+    new = run(shape.BROADCAST_TO, new, shape=positions.shape)
     flat = run(shape.RESHAPE, x, shape=(x.size,))
-    rows = run(shape.RESHAPE, at, shape=(at.size, 1))
-    new = run(shape.RESHAPE, new, shape=(at.size,))
+    rows = run(shape.RESHAPE, positions, shape=(positions.size, 1))
+    new = run(shape.RESHAPE, new, shape=(positions.size,))
     y = run(scatter.TENSOR_SCATTER_UPDATE, flat, rows, new)
     return run(shape.RESHAPE, y, shape=x.shape)
 
@@ -167,11 +167,13 @@ def _flat_positions(sizes: Shape, key: Any) -> Tensor:
     if read.arrays:
         every = shape.reshape(ranges.arange(total, dtype=np.dtype(kind)), sizes)
         return select("setitem", every, key)
-    at = np.zeros((), kind)
+    positions = np.zeros((), kind)
     steps = zip(read.source, read.begin, read.size, read.strides, strict=True)
     for n, begin, size, stride in steps:
-        at = at[..., None] * n + (begin + stride * np.arange(size, dtype=kind))
-    return _convert.asarray(at.astype(kind, copy=False).reshape(read.view))
+        positions = positions[..., None] * n + (
+            begin + stride * np.arange(size, dtype=kind)
+        )
+    return _convert.asarray(positions.astype(kind, copy=False).reshape(read.view))
 
 
 def iterate(x: TensorLike, /) -> Iterator[Tensor]:
@@ -314,32 +316,34 @@ def _parse_key(op: str, shape: Shape, key: tuple[Any, ...]) -> _ParsedKey:
     parts = []
     view = []
     arrays = {}
-    at = 0
-    places = []
-    for place, entry in enumerate(_entries(op, shape, key)):
+    axis = 0
+    entry_numbers = []
+    for number, entry in enumerate(_entries(op, shape, key)):
         if isinstance(entry, int):
-            n = shape[at]
+            n = shape[axis]
             if not -n <= entry < n:
-                raise gather.out_of_range(op, entry, at, n)
+                raise gather.out_of_range(op, entry, axis, n)
             parts.append((n, entry + n if entry < 0 else entry, 1, 1))
-            places.append(place)
-            at += 1
+            entry_numbers.append(number)
+            axis += 1
         elif isinstance(entry, slice):
-            parts.append(_slice_of_axis(op, entry, shape[at]))
+            parts.append(_slice_of_axis(op, entry, shape[axis]))
             view.append(parts[-1][2])
-            at += 1
+            axis += 1
         elif entry is None:
             view.append(1)
         elif entry is not Ellipsis:
-            sizes = shape[at : at + _axis_count(entry)]
+            sizes = shape[axis : axis + _axis_count(entry)]
             n = math.prod(sizes)
-            arrays[len(view)] = _index_array(op, entry, at, sizes)
+            arrays[len(view)] = _index_array(op, entry, axis, sizes)
             parts.append((n, 0, n, 1))
             view.append(n)
-            places.append(place)
-            at += len(sizes)
+            entry_numbers.append(number)
+            axis += len(sizes)
     source, begin, size, strides = zip(*parts, strict=True) if parts else ((),) * 4
-    apart = bool(places) and places[-1] - places[0] >= len(places)
+    apart = bool(entry_numbers) and entry_numbers[-1] - entry_numbers[0] >= len(
+        entry_numbers
+    )
     return _ParsedKey(source, begin, size, strides, (*view,), arrays, apart)
 
 
@@ -372,7 +376,7 @@ def _entries(op: str, shape: Shape, key: tuple[Any, ...]) -> list[Any]:
     """Return the entries of a key, with slices for the axes that it does not name."""
     entries = []
     named = 0
-    behind_dots = 0
+    after_ellipsis = 0
     for one in key:
         entry = (
             one if type(one) is int or type(one) is slice else _normalize_entry(op, one)
@@ -380,16 +384,16 @@ def _entries(op: str, shape: Shape, key: tuple[Any, ...]) -> list[Any]:
         entries.append(entry)
         named += _axis_count(entry)
         if entry is Ellipsis:
-            if behind_dots:
+            if after_ellipsis:
                 raise IndexError(f"{op}: a key has at most one ellipsis (...)")
-            behind_dots = len(entries)
+            after_ellipsis = len(entries)
     if named > len(shape):
         raise IndexError(
             f"{op}: too many indices, got {named} for {len(shape)} axes of shape "
             f"{shape}"
         )
-    at = behind_dots or len(entries)
-    entries[at:at] = [ALL] * (len(shape) - named)
+    insert_at = after_ellipsis or len(entries)
+    entries[insert_at:insert_at] = [ALL] * (len(shape) - named)
     return entries  # the ellipsis stays: it separates others even if it has no axis
 
 
@@ -438,7 +442,7 @@ def _apply_index_arrays(op: str, x: Tensor, read: _ParsedKey) -> Tensor:
     rank = len(x.shape)
     if len(arrays) == 1:
         y = run(gather.GATHER_V2, x, *arrays, axis=first, batch_dims=0)
-        at = first
+        start = first
     else:
         common = geometry.broadcast(op, *[a.shape for a in arrays])
         arrays = [
@@ -449,11 +453,11 @@ def _apply_index_arrays(op: str, x: Tensor, read: _ParsedKey) -> Tensor:
             rest = [i for i in range(rank) if i not in axes]
             x = run(shape.TRANSPOSE, x, axes=(*axes, *rest))
         y = run(scatter.GATHER_ND, x, shape.stack(arrays, axis=-1))
-        at = 0
+        start = 0
     wide = len(y.shape) - rank + len(axes)  # the number of axes of the index arrays
-    goal = 0 if read.apart else first
-    if at == goal or not wide:
+    target = 0 if read.apart else first
+    if start == target or not wide:
         return y
-    rest = [*range(at), *range(at + wide, len(y.shape))]
-    order = (*rest[:goal], *range(at, at + wide), *rest[goal:])
+    rest = [*range(start), *range(start + wide, len(y.shape))]
+    order = (*rest[:target], *range(start, start + wide), *rest[target:])
     return run(shape.TRANSPOSE, y, axes=order)

@@ -85,8 +85,8 @@ def gather_nd(x: TensorLike, indices: TensorLike, /) -> Tensor:
     x = _convert.asarray(x)
     found = _index_values("gather_nd", indices)
     _check_depth(x, found)
-    places = _counted_from_0("gather_nd", found, x.shape)
-    return run(GATHER_ND, x, places)
+    counted = _counted_from_0("gather_nd", found, x.shape)
+    return run(GATHER_ND, x, counted)
 
 
 def _index_values(op: str, indices: TensorLike) -> Any:
@@ -120,18 +120,18 @@ def _row_numbers(indices: Tensor, lead: Shape) -> Tensor:
     total = math.prod(full)
     kind = _convert.INT64 if total * max(len(lead), 1) >= 2**31 else indices.dtype
     strides = [math.prod(full[i + 1 :]) for i in range(len(full))]
-    at = creation.cast(indices, kind)
+    index = creation.cast(indices, kind)
     size, stride = (_convert.asarray(np.array(v, kind)) for v in (lead, strides))
-    inside = compare.logical_and(at >= 0, at < size)
-    steps = compare.where(inside, at * stride, -total)  # so that the sum is negative
+    inside = compare.logical_and(index >= 0, index < size)
+    steps = compare.where(inside, index * stride, -total)  # so that the sum is negative
     return run(reduce.SUM, steps, axis=(len(indices.shape) - 1,), keepdims=False)
 
 
 def _check_rows(rows: Tensor) -> Tensor:
     """Return row numbers; a gather with GatherV2 checks that none is negative."""
     zero = creation.zeros((1,), dtype=rows.dtype)
-    at = binary.minimum(rows, 0)
-    return rows + run(gather.GATHER_V2, zero, at, axis=0, batch_dims=0)
+    index = binary.minimum(rows, 0)
+    return rows + run(gather.GATHER_V2, zero, index, axis=0, batch_dims=0)
 
 
 def _gather_gradient(dy: Tensor, indices: Tensor, params_spec: Spec) -> Tensor:
@@ -190,8 +190,8 @@ def scatter_nd(
         raise unexpected(scatter_nd, unknown)
     shape = sizes("scatter_nd", shape)
     updates = _convert.numbers("scatter_nd", updates)
-    places = _checked_indices("scatter_nd", indices, updates.shape, shape)
-    return run(SCATTER_ND, places, updates, shape=shape)
+    counted = _checked_indices("scatter_nd", indices, updates.shape, shape)
+    return run(SCATTER_ND, counted, updates, shape=shape)
 
 
 def _checked_indices(
@@ -308,20 +308,20 @@ def tensor_scatter_update(
     """
     op = "tensor_scatter_update"
     x, updates = _convert.promote_all(op, x, updates)
-    places = _checked_indices(op, indices, updates.shape, x.shape)
+    counted = _checked_indices(op, indices, updates.shape, x.shape)
     choice(op, "reduction", reduction, "replace", "add", "multiply", "max", "min")
     if reduction == "replace":
-        return run(TENSOR_SCATTER_UPDATE, x, places, updates)
+        return run(TENSOR_SCATTER_UPDATE, x, counted, updates)
     kinds = "iuf" if reduction in ("max", "min") else "iufc"
     if x.dtype.kind not in kinds:
         rule = f"reduction {reduction!r} is not defined for {named(x.dtype)}; cast x"
         raise TypeError(f"{op}: {rule}")
     if reduction == "add":
-        return x + run(SCATTER_ND, places, updates, shape=x.shape)
+        return x + run(SCATTER_ND, counted, updates, shape=x.shape)
     if reduction == "multiply":
-        return _combine_updates(binary.multiply, x, places, updates)
+        return _combine_updates(binary.multiply, x, counted, updates)
     attrs = {"largest": reduction == "max"}
-    return run(TENSOR_SCATTER_EXTREMUM, x, places, updates, **attrs)
+    return run(TENSOR_SCATTER_EXTREMUM, x, counted, updates, **attrs)
 
 
 @decomposition(TENSOR_SCATTER_UPDATE)

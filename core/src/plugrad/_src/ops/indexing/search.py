@@ -259,12 +259,12 @@ def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
     """
     invert = flag("isin", "invert", invert)
     (x1, x2) = _convert.promote_all("isin", x1, x2)
-    among = run(shapes.RESHAPE, _convert.real("isin", x2), shape=(x2.size,))
-    among = sorting.sort(among)
-    if not among.size:
+    sorted_values = run(shapes.RESHAPE, _convert.real("isin", x2), shape=(x2.size,))
+    sorted_values = sorting.sort(sorted_values)
+    if not sorted_values.size:
         return creation.full(x1.shape, invert)
-    at = binary.minimum(searchsorted(among, x1), among.size - 1)
-    found = run(gather.GATHER_V2, among, at, axis=0, batch_dims=0)
+    positions = binary.minimum(searchsorted(sorted_values, x1), sorted_values.size - 1)
+    found = run(gather.GATHER_V2, sorted_values, positions, axis=0, batch_dims=0)
     return compare.not_equal(found, x1) if invert else compare.equal(found, x1)
 
 

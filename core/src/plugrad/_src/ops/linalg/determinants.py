@@ -113,8 +113,8 @@ def _svd_with_sign(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def _products_of_others(x: Tensor) -> Tensor:
     """Return, for each element of the last axis, the product of all others.
 
-    It never divides: it pairs the elements of two halves, and multiplies the product of
-    the other pairs by the other element of the pair.
+    Nothing is divided. The elements of two halves form pairs; the result for an element
+    is its partner times the product of all other pairs.
     """
     n = x.shape[-1]
     if n < 2:

@@ -234,9 +234,9 @@ def _reduce_term(x: Tensor, term: str, kept: str) -> Part:
             rest = [k for k in range(len(term)) if k not in (i, j)]
             x = products.diagonal(_transposed(x, (*rest, i, j)))
             term = "".join([term[k] for k in rest]) + letter
-    gone = tuple([i for i, letter in enumerate(term) if letter not in kept])
-    if gone:
-        x = run(reduce.SUM, x, axis=gone, keepdims=False)
+    summed = tuple([i for i, letter in enumerate(term) if letter not in kept])
+    if summed:
+        x = run(reduce.SUM, x, axis=summed, keepdims=False)
     return x, "".join([letter for letter in term if letter in kept])
 
 

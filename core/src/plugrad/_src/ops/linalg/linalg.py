@@ -158,8 +158,8 @@ def vector_norm(
     keepdims = flag("vector_norm", "keepdims", keepdims)
     axes = geometry.axes("vector_norm", axis, len(x.shape))
     wide = reduce.widened(x)
-    most = float(np.finfo(wide.dtype).max)
-    if abs(ord) > most:
+    largest = float(np.finfo(wide.dtype).max)
+    if abs(ord) > largest:
         ord = math.copysign(math.inf, ord)
     sizes = unary.abs(wide)
     if ord == 0:
@@ -189,8 +189,8 @@ def _p_norm(x: Tensor, sizes: Tensor, axes: Shape, keep: bool, ord: float) -> Te
         y = reduce.root(run(reduce.SUM, unary.square(parts), axis=axes, keepdims=keep))
     else:
         powers = _power(parts, ord) if ord < 1 else parts**ord
-        most = float(np.finfo(parts.dtype).max)
-        root = max(-most, min(1 / ord, most))
+        largest = float(np.finfo(parts.dtype).max)
+        root = max(-largest, min(1 / ord, largest))
         y = _power(run(reduce.SUM, powers, axis=axes, keepdims=keep), root)
     return y * run(shape.RESHAPE, top, shape=y.shape)
 

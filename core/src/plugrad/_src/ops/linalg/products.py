@@ -247,11 +247,11 @@ def vecdot(
     """
     if unknown:
         raise unexpected(vecdot, unknown)
-    a, b, at = _vectors("vecdot", a, b, axis)
-    if a.shape[at] != b.shape[at]:
+    a, b, last_axis = _vectors("vecdot", a, b, axis)
+    if a.shape[last_axis] != b.shape[last_axis]:
         raise misfit("vecdot", f"sizes along axis {axis} must be equal", a, b)
     y = complexes.conjugate(a) * b
-    return run(reduce.SUM, y, axis=(len(y.shape) + at,), keepdims=False)
+    return run(reduce.SUM, y, axis=(len(y.shape) + last_axis,), keepdims=False)
 
 
 Axes = int | tuple[Sequence[int], Sequence[int]]
@@ -411,12 +411,12 @@ def cross(
     """
     if unknown:
         raise unexpected(cross, unknown)
-    a, b, at = _vectors("cross", a, b, axis)
-    if not a.shape[at] == b.shape[at] == 3:
+    a, b, last_axis = _vectors("cross", a, b, axis)
+    if not a.shape[last_axis] == b.shape[last_axis] == 3:
         raise misfit("cross", f"axis {axis} must have size 3", a, b)
-    x, y, z = shape.split(a, [1, 1, 1], axis=at)
-    u, v, w = shape.split(b, [1, 1, 1], axis=at)
-    return shape.concat([y * w - z * v, z * u - x * w, x * v - y * u], axis=at)
+    x, y, z = shape.split(a, [1, 1, 1], axis=last_axis)
+    u, v, w = shape.split(b, [1, 1, 1], axis=last_axis)
+    return shape.concat([y * w - z * v, z * u - x * w, x * v - y * u], axis=last_axis)
 
 
 # --- parts and transposes --------------------------------------------------------

@@ -177,21 +177,21 @@ def insert_zeros(dy: Tensor, windows: Windows) -> Tensor:
 
     A reshape, a pad and a reshape put its elements ``strides`` apart.
     """
-    n, *places, c = dy.shape
+    n, *counts, c = dy.shape
     if max(windows.strides) > 1:
-        y = shape.reshape(dy, (n, *(m for place in places for m in (place, 1)), c))
+        y = shape.reshape(dy, (n, *(m for place in counts for m in (place, 1)), c))
         gaps = [gap for s in windows.strides for gap in ((0, 0), (0, s - 1))]
         y = slicing.pad(y, [(0, 0), *gaps, (0, 0)])
-        places = [m * s for m, s in zip(places, windows.strides, strict=True)]
-        dy = shape.reshape(y, (n, *places, c))
+        counts = [m * s for m, s in zip(counts, windows.strides, strict=True)]
+        dy = shape.reshape(y, (n, *counts, c))
     begins = []
     sizes = []
     paddings = []
     for i, reach in enumerate(windows.transposed.in_shape[1:-1]):
         begin = windows.extents[i] - 1 - windows.padding[i][0]
-        cut = min(max(-begin, 0), places[i])
+        cut = min(max(-begin, 0), counts[i])
         before = min(max(begin, 0), reach)
-        size = min(places[i] - cut, reach - before)
+        size = min(counts[i] - cut, reach - before)
         begins.append(cut)
         sizes.append(size)
         paddings.append((before, reach - before - size))

@@ -223,12 +223,12 @@ def _adaptive_pool(
     if 0 in x.shape[1:-1]:
         raise misfit(op, "the spatial axes must have elements", x)
     averages = kernels is pool.AVERAGES
-    places = [
+    window_indices = [
         _window_indices(*pair) for pair in zip(x.shape[1:-1], wanted, strict=True)
     ]
-    if averages and any(indices is not None for indices, _ in places):
-        return back(_averages(x, wanted, places))
-    for axis, (indices, _) in enumerate(places, 1):
+    if averages and any(indices is not None for indices, _ in window_indices):
+        return back(_averages(x, wanted, window_indices))
+    for axis, (indices, _) in enumerate(window_indices, 1):
         x = _gather_windows(x, indices, axis)
     size = tuple([n // m for n, m in zip(x.shape[1:-1], wanted, strict=True)])
     windows = geometry.windows(op, x.shape, size, strides=size)
@@ -266,12 +266,12 @@ def _gather_windows(x: Tensor, indices: np.ndarray | None, axis: int) -> Tensor:
     return run(gather.GATHER_V2, x, ids, axis=axis, batch_dims=0)
 
 
-def _averages(x: Tensor, wanted: Shape, places: list[Places]) -> Tensor:
+def _averages(x: Tensor, wanted: Shape, window_indices: list[Places]) -> Tensor:
     """Average the elements of each window; repeated elements are replaced by 0."""
     wide = reduce.widened(x)
     sizes = [x.shape[0]]
     total = np.ones(())
-    for axis, (indices, counts) in enumerate(places, 1):
+    for axis, (indices, counts) in enumerate(window_indices, 1):
         m = wanted[axis - 1]
         size = int(counts.max())
         wide = _gather_windows(wide, indices, axis)

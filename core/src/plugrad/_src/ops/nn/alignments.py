@@ -57,8 +57,8 @@ def negative_log_probability(
     for t, log in enumerate(shape.unstack(logs, axis=1)):
         alpha = compare.where(t < ends, _advance(alpha, may_skip) + log, alpha)
     last = run(shape.RESHAPE, counts * 2, shape=(batch, 1))
-    places = shape.concat([last, binary.maximum(last - 1, 0)], axis=1)
-    final = run(gather.GATHER_V2, alpha, places, axis=1, batch_dims=1)
+    positions = shape.concat([last, binary.maximum(last - 1, 0)], axis=1)
+    final = run(gather.GATHER_V2, alpha, positions, axis=1, batch_dims=1)
     # Without labels, both places are the same, only state: count it once.
     twice = compare.logical_and(compare.equal(last, 0), ranges.arange(2) > 0)
     final = compare.where(twice, -math.inf, final)
@@ -79,15 +79,19 @@ def _checked(
     return x, ids, blank
 
 
-def _lengths(name: str, given: TensorLike | None, batch: int, most: int) -> Tensor:
+def _lengths(name: str, given: TensorLike | None, batch: int, limit: int) -> Tensor:
     if given is None:
-        return creation.full((batch,), most, dtype=INT32)
+        return creation.full((batch,), limit, dtype=INT32)
     known = _convert.on_host(OP, name, given)
     lengths = creation.cast(_convert.integer_tensor(OP, name, given), INT32)
     if lengths.shape != (batch,):
         raise misfit(OP, f"{name} must have shape {(batch,)}", lengths)
-    if known is not None and known.size and not 0 <= known.min() <= known.max() <= most:
-        raise ValueError(f"{OP}: {name} {known.tolist()} must be from 0 to {most}")
+    if (
+        known is not None
+        and known.size
+        and not 0 <= known.min() <= known.max() <= limit
+    ):
+        raise ValueError(f"{OP}: {name} {known.tolist()} must be from 0 to {limit}")
     return lengths
 
 

@@ -110,7 +110,7 @@ CONV2D = Kernel(
     doc="""``y[n, p, q, k] = Σ x[n, i, j, c] filter[h, w, c, k]`` over h, w and c, where
     ``i = s·p + d·h - top`` and ``j = s·q + d·w - left``, with strides s and dilations
     d; x is 0 outside. With several groups, c counts from the first channel of the group
-    of k.
+    to which k belongs.
 
     Integers wrap. float16 is summed in float32. Infinite and NaN elements of ``filter``
     may be multiplied by the zeros outside, or skipped.""",

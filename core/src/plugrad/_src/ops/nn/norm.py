@@ -463,22 +463,22 @@ def group_norm(
         raise unexpected(group_norm, unknown)
     op = "group_norm"
     x = _convert.asarray(x)
-    at = reduce.one_axis(op, axis, len(x.shape))
-    if at == 0:
+    channel_axis = reduce.one_axis(op, axis, len(x.shape))
+    if channel_axis == 0:
         raise misfit(op, f"axis {axis} is the batch's, not that of the channels", x)
-    channels = x.shape[at]
-    behind = x.shape[at + 1 :]
+    channels = x.shape[channel_axis]
+    trailing = x.shape[channel_axis + 1 :]
     groups = integer(op, "groups", groups, 1)
     if channels % groups:
         rule = f"{groups} groups do not divide {channels} channels (axis {axis})"
         raise misfit(op, rule, x)
-    line = (channels, *[1] * len(behind))
+    line = (channels, *[1] * len(trailing))
     rows = [
         None if t is None else _channel_vector(op, t, line) for t in (scale, offset)
     ]
     x, inputs = _scale_and_offset(op, x, scale=rows[0], offset=rows[1])
-    sizes = (*x.shape[:at], groups, channels // groups, *behind)
-    rest = tuple(i for i in range(1, len(sizes)) if i != at)
+    sizes = (*x.shape[:channel_axis], groups, channels // groups, *trailing)
+    rest = tuple(i for i in range(1, len(sizes)) if i != channel_axis)
     y = run(shape.RESHAPE, x, shape=sizes)
     epsilon = finite(op, "epsilon", epsilon, least=0)
     y = run(LAYER_NORM, y, None, None, axis=rest, epsilon=epsilon)

@@ -620,8 +620,8 @@ def mask_padding(position: int, hit: Tensor, x: Tensor, windows: Windows) -> Ten
     """
     if x.dtype.kind == "f" or not any(map(any, windows.padding)):
         return hit
-    at = zip(windows.inside, np.unravel_index(position, windows.window), strict=True)
-    inside = _outer_product([[row[a] for row in axis] for axis, a in at])
+    taps = zip(windows.inside, np.unravel_index(position, windows.window), strict=True)
+    inside = _outer_product([[row[a] for row in axis] for axis, a in taps])
     return compare.logical_and(hit, _convert.asarray(inside.astype(bool)))
 
 

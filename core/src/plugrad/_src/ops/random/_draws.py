@@ -84,9 +84,9 @@ def stream(seed: int | None) -> Stream:
 SPLIT, FOLD_IN = 2, 3
 
 
-def derived(key: int, use: int, count: int, at: int = 0) -> Words:
+def derived(key: int, use: int, count: int, counter: int = 0) -> Words:
     """Return keys derived from a key, for ``SPLIT`` or ``FOLD_IN``."""
-    return np.random.Philox(key=key + (use << 64), counter=at).random_raw(count)
+    return np.random.Philox(key=key + (use << 64), counter=counter).random_raw(count)
 
 
 # --- words to uniform numbers ----------------------------------------------------
@@ -130,8 +130,8 @@ def integers(stream: Stream, count: int, low: int, high: int, dtype: Any) -> Arr
 def uniform(stream: Stream, count: int, low: float, high: float, dtype: Any) -> Array:
     """Return numbers from ``low`` to below ``high``: 24 random bits, 53 for float64."""
     y = np.empty(count, dtype)
-    for at in range(0, count, CHUNK_NUMBERS):
-        some = y[at : at + CHUNK_NUMBERS]
+    for begin in range(0, count, CHUNK_NUMBERS):
+        some = y[begin : begin + CHUNK_NUMBERS]
         if dtype == np.float64:
             u = half_open(stream.random_raw(some.size))
         else:
@@ -243,8 +243,8 @@ def _with_random_sign(z: Floats, words: Words) -> Floats:
 def filled(stream: Stream, count: int, transform: Transform, dtype: Any) -> Array:
     """Return ``count`` transformed words."""
     y = np.empty(count, dtype)
-    for at in range(0, count, CHUNK_NUMBERS):
-        some = y[at : at + CHUNK_NUMBERS]
+    for begin in range(0, count, CHUNK_NUMBERS):
+        some = y[begin : begin + CHUNK_NUMBERS]
         some[:] = transform(stream.random_raw(some.size))
     return y
 
@@ -323,8 +323,8 @@ def chosen(
         )
     elif replace:
         ends = np.add.accumulate(weights)
-        at = half_open(stream.random_raw(count)) * ends[-1:].sum()
-        found = np.searchsorted(ends, at, side="right")
+        level = half_open(stream.random_raw(count)) * ends[-1:].sum()
+        found = np.searchsorted(ends, level, side="right")
         found = np.minimum(found, np.flatnonzero(weights)[-1:])
     else:
         waits = exponential(stream.random_raw(n))

@@ -295,8 +295,8 @@ def fold_in(key: TensorLike, n: int, /) -> Tensor:
         False
 
     """
-    at = _seed_word("fold_in", "number", n)
-    made = lambda number: _keys(_draws.derived(number, _draws.FOLD_IN, 1, at), ())
+    counter = _seed_word("fold_in", "number", n)
+    made = lambda number: _keys(_draws.derived(number, _draws.FOLD_IN, 1, counter), ())
     return _for_each_example("fold_in", _as_key("fold_in", key), made)
 
 
@@ -730,13 +730,13 @@ def choice(
         n = x.shape[axis]
     weights = None if p is None else _weights(p, n)
     count = math.prod(sizes)
-    there = n if weights is None else np.count_nonzero(weights)
-    if (count and not there) if replace else count > there:
-        raise ValueError(f"choice: cannot choose {count} of {there} ({replace=})")
-    places = drawn("choice", seed, sizes, _draws.chosen, n, weights, replace)
+    available = n if weights is None else np.count_nonzero(weights)
+    if (count and not available) if replace else count > available:
+        raise ValueError(f"choice: cannot choose {count} of {available} ({replace=})")
+    chosen = drawn("choice", seed, sizes, _draws.chosen, n, weights, replace)
     if isinstance(x, int | np.integer):
-        return places
-    return run(gather.GATHER_V2, x, places, axis=axis, batch_dims=0)
+        return chosen
+    return run(gather.GATHER_V2, x, chosen, axis=axis, batch_dims=0)
 
 
 def _weights(p: TensorLike, n: int) -> _draws.Floats:
@@ -826,8 +826,8 @@ def multinomial(
     if step < count:  # all parts continue one stream
         notify_outer("refuse", "multinomial draws in several parts")
         stream = _draws.stream(_seed_or_key("multinomial", seed))
-    for at in range(0, max(count, 1), step):
-        sizes = (min(step, count - at), rows, classes)
+    for begin in range(0, max(count, 1), step):
+        sizes = (min(step, count - begin), rows, classes)
 
         def noise(number: int | None, sizes: Shape = sizes) -> Tensor:
             words = stream or _draws.stream(number)

@@ -380,15 +380,15 @@ def _transformed(
     return _scaled(op, _along(kernel, x, steps), norm, steps, kernel is IFFT)
 
 
-def _steps(op: str, there: geometry.Shape, s: Axes, axes: Axes, half: bool) -> Steps:
+def _steps(op: str, dims: geometry.Shape, s: Axes, axes: Axes, half: bool) -> Steps:
     """Return axes and sizes; ``half`` tells that the last axis is half a spectrum."""
-    rank, name = len(there), "n" if isinstance(axes, int | np.integer) else "s"
+    rank, name = len(dims), "n" if isinstance(axes, int | np.integer) else "s"
     if axes is None and s is not None:
         raise ValueError(f"{op}: s {s} needs axes; give one for each size")
     given = tuple(range(rank)) if axes is None else integers(op, "axes", axes)
     geometry.axes(op, given, rank)
     order = [axis % rank for axis in given]
-    usual = [there[axis] for axis in order]
+    usual = [dims[axis] for axis in order]
     if half:
         usual[-1:] = [2 * (n - 1) for n in usual[-1:]]
     wanted = usual if s is None else list(integers(op, name, s))
@@ -397,7 +397,7 @@ def _steps(op: str, there: geometry.Shape, s: Axes, axes: Axes, half: bool) -> S
     if name == "s":
         wanted = [m if n == -1 else n for n, m in zip(wanted, usual, strict=True)]
     if min(wanted, default=1) < 1:
-        raise misfit(op, f"the size {min(wanted)} is not positive; give {name}", there)
+        raise misfit(op, f"the size {min(wanted)} is not positive; give {name}", dims)
     return list(zip(order, sizes(op, wanted, "the size of a transform"), strict=True))
 
 
@@ -832,9 +832,9 @@ def _frequencies(op: str, n: int, d: float, dtype: Any, half: bool) -> Tensor:
     size, step = integer(op, "n", n, 1), finite(op, "d", d)
     if not step:
         raise ValueError(f"{op}: d {d} must not be 0")
-    middle, places = size // 2, np.arange(size)
-    places = places[: middle + 1] if half else (places + middle) % size - middle
-    return _floats(op, places / (size * step), dtype)
+    middle, indices = size // 2, np.arange(size)
+    indices = indices[: middle + 1] if half else (indices + middle) % size - middle
+    return _floats(op, indices / (size * step), dtype)
 
 
 def _floats(op: str, values: Numbers, dtype: Any) -> Tensor:

@@ -185,7 +185,7 @@ def bartlett_window(
     """
     if unknown:
         raise unexpected(bartlett_window, unknown)
-    formula = lambda at: 1 - np.abs(2 * at - 1)
+    formula = lambda phase: 1 - np.abs(2 * phase - 1)
     return _sampled_window("bartlett_window", window_length, formula, periodic, dtype)
 
 
@@ -390,8 +390,8 @@ def kaiser_window(
     op = "kaiser_window"
     beta = finite(op, "beta", beta, least=0, most=KAISER_MAX_BETA)
 
-    def formula(at: Any) -> Any:
-        root = np.sqrt(np.maximum(1 - (2 * at - 1) ** 2, 0))
+    def formula(phase: Any) -> Any:
+        root = np.sqrt(np.maximum(1 - (2 * phase - 1) ** 2, 0))
         return np.i0(beta * root) / np.i0(beta)
 
     return _sampled_window(op, window_length, formula, periodic, dtype)
@@ -411,9 +411,9 @@ def _cosine(
 def _cosines(
     op: str, length: int, terms: Sequence[float], periodic: bool | None, dtype: Any
 ) -> Tensor:
-    def formula(at: Any) -> Any:
+    def formula(phase: Any) -> Any:
         turns = enumerate(terms)
-        return sum((-1) ** k * c * np.cos(2 * np.pi * k * at) for k, c in turns)
+        return sum((-1) ** k * c * np.cos(2 * np.pi * k * phase) for k, c in turns)
 
     return _sampled_window(op, length, formula, periodic, dtype)
 
@@ -434,8 +434,8 @@ def _sampled_window(
 ) -> Tensor:
     """Return ``formula(t / m)``; a single element is ``formula(1/2)``."""
     size, around = _length(op, length, periodic)
-    at = np.arange(size) / max(size if around else size - 1, 1)
-    return fft._floats(op, formula(at if size != 1 else np.asarray([0.5])), dtype)
+    phase = np.arange(size) / max(size if around else size - 1, 1)
+    return fft._floats(op, formula(phase if size != 1 else np.asarray([0.5])), dtype)
 
 
 # Windows whose only required argument is the length.

@@ -105,9 +105,11 @@ def ragged_gather(
     nested = several(op, "nested_splits", nested_splits)
     splits = [whole(op, "nested_splits", s, 1) for s in nested]
     x = _convert.asarray(values)
-    at = _convert.integer_tensor(op, "indices", indices)
+    index_tensor = _convert.integer_tensor(op, "indices", indices)
     _check_levels(len(splits), x)
-    *outer, inner = run_many(RAGGED_GATHER, *_convert.promote_all(op, *splits), x, at)
+    *outer, inner = run_many(
+        RAGGED_GATHER, *_convert.promote_all(op, *splits), x, index_tensor
+    )
     return tuple(outer), inner
 
 
@@ -345,7 +347,7 @@ def ragged_tensor_to_tensor(
 
 
 def _levels(types: Types) -> int:
-    """Return the number of axes that the rows add; splits add two if they are first."""
+    """Return the number of row axes: one for each type, two for splits in front."""
     return len(types) + (types[0] != FIRST_TYPES[0])
 
 

@@ -106,17 +106,17 @@ def to_dense(
         raise unexpected(to_dense, unknown)
     op = "sparse.to_dense"
     shape = sizes("sparse.to_dense", shape)
-    at = _convert.integer_tensor(op, "indices", indices)
-    if len(at.shape) < 2:
-        at = run(shapes.RESHAPE, at, shape=(at.size, 1))
+    index_tensor = _convert.integer_tensor(op, "indices", indices)
+    if len(index_tensor.shape) < 2:
+        index_tensor = run(shapes.RESHAPE, index_tensor, shape=(index_tensor.size, 1))
     if default_value is None:
         values = _convert.asarray(values)
         default_value = b"" if values.dtype is STRING else False
     values, default = _convert.promote_all(op, values, default_value)
     if not values.shape:
-        values = run(shapes.BROADCAST_TO, values, shape=at.shape[:1])
-    _check_to_dense(at, values, default, shape)
-    return run(SPARSE_TO_DENSE, at, values, default, shape=shape)
+        values = run(shapes.BROADCAST_TO, values, shape=index_tensor.shape[:1])
+    _check_to_dense(index_tensor, values, default, shape)
+    return run(SPARSE_TO_DENSE, index_tensor, values, default, shape=shape)
 
 
 @decomposition(SPARSE_TO_DENSE)  # also gives the gradient
@@ -184,12 +184,14 @@ def reshape(
 
     """
     op = "sparse.reshape"
-    at = whole(op, "indices", indices, 2)
+    index_tensor = whole(op, "indices", indices, 2)
     old = whole(op, "input_shape", input_shape, 1)
     new = whole(op, "new_shape", new_shape, 1)
-    _check_reshape(at, old, new)
-    places, sizes = run_many(SPARSE_RESHAPE, *_convert.promote_all(op, at, old, new))
-    return places, sizes
+    _check_reshape(index_tensor, old, new)
+    positions, sizes = run_many(
+        SPARSE_RESHAPE, *_convert.promote_all(op, index_tensor, old, new)
+    )
+    return positions, sizes
 
 
 @decomposition(SPARSE_RESHAPE)
@@ -206,8 +208,8 @@ def _(input_indices: Tensor, input_shape: Tensor, new_shape: Tensor) -> list[Ten
     flat = shapes.expand_dims(scatter._row_numbers(input_indices, lead), axis=1)
     steps = [max(math.prod(sizes[i + 1 :]), 1) for i in range(len(sizes))]
     step, size = (_convert.asarray(s, dtype=flat.dtype) for s in (steps, sizes))
-    places = creation.cast(flat // step % size, dtype)
-    return [places, _convert.asarray(sizes, dtype=dtype)]
+    positions = creation.cast(flat // step % size, dtype)
+    return [positions, _convert.asarray(sizes, dtype=dtype)]
 
 
 def _check_fill(
@@ -278,24 +280,26 @@ def fill_empty_rows(
 
     """
     op = "sparse.fill_empty_rows"
-    at = whole(op, "indices", indices, 2)
+    index_tensor = whole(op, "indices", indices, 2)
     sizes = whole(op, "dense_shape", dense_shape, 1)
     values, default = _convert.promote_all(op, values, default_value)
-    _check_fill(at, values, sizes, default)
+    _check_fill(index_tensor, values, sizes, default)
     from ._results import FilledRows
 
-    return FilledRows(*run_many(SPARSE_FILL_EMPTY_ROWS, at, values, sizes, default))
+    return FilledRows(
+        *run_many(SPARSE_FILL_EMPTY_ROWS, index_tensor, values, sizes, default)
+    )
 
 
-def _default_gradient(dy: Tensor, places: Tensor) -> Tensor:
+def _default_gradient(dy: Tensor, positions: Tensor) -> Tensor:
     """Sum the cotangents of the filled-in values."""
-    ones = creation.ones(places.shape, dtype=INT32)
-    hits = scatter._sums(ones, places, dy.shape[0])
+    ones = creation.ones(positions.shape, dtype=INT32)
+    hits = scatter._sums(ones, positions, dy.shape[0])
     return reduce.sum(compare.where(compare.equal(hits, 0), dy, 0))
 
 
-def _gather_rows(x: Tensor, places: Tensor) -> Tensor:
-    return run(gather.GATHER_V2, x, places, axis=0, batch_dims=0)
+def _gather_rows(x: Tensor, positions: Tensor) -> Tensor:
+    return run(gather.GATHER_V2, x, positions, axis=0, batch_dims=0)
 
 
 gradients(
@@ -439,16 +443,18 @@ def _run_segments(
 ) -> Tensor:
     """Check the ids, determine the number of segments, and run the kernel."""
     op = kernel.op
-    at = whole(kernel.op, "indices", indices, 1)
+    index_tensor = whole(kernel.op, "indices", indices, 1)
     ids = whole(op, "segment_ids", ids, 1)
-    _check_rows(op, x, at, ids)
+    _check_rows(op, x, index_tensor, ids)
     if count is None:
         known = ids._values()
         if known.size and (known[0] < 0 or (known[1:] < known[:-1]).any()):
             hint = "sort them, and the indices with them"
             raise ValueError(f"{op}: segment_ids are negative or decrease; {hint}")
         count = int(known[-1]) + 1 if known.size else 0
-    return run(kernel, x, at, ids, num_segments=integer(op, "num_segments", count, 0))
+    return run(
+        kernel, x, index_tensor, ids, num_segments=integer(op, "num_segments", count, 0)
+    )
 
 
 def _read_rows(op: str, data: Tensor, indices: Tensor) -> Tensor:

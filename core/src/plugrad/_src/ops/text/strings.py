@@ -266,8 +266,9 @@ STRING_N_GRAMS = Kernel(
     out=_check_ngrams,
     checks="data_splits",
     op="strings.ngrams",
-    doc="""The n-grams of each row, ``data[splits[i] : splits[i + 1]]``: the strings of
-    each window of each width, joined by ``separator``; the first width comes first.
+    doc="""The n-grams of each row, ``data[splits[i] : splits[i + 1]]``. An n-gram is a
+    window of adjacent strings, joined by ``separator``. The n-grams of the first width
+    come first.
 
     Each row is first padded with ``left_pad`` at its start and ``right_pad`` at its
     end, ``pad_width`` times but at most width - 1 times; -1 stands for width - 1. With
