@@ -119,7 +119,7 @@ INTEGERS = [
     ("tile", "repetitions", use(pg.tile, X)),
     ("split", "sizes", use(pg.split, X)),
     ("permute_dims", "axes", use(pg.permute_dims, X)),
-    ("moveaxis", "places", use(pg.moveaxis, X, 0)),
+    ("moveaxis", "destination", use(pg.moveaxis, X, 0)),
     ("slice", "begin", use(pg.slice, X)),
     ("strided_slice", "the masks", named(pg.strided_slice, X, 0, 1, to="end_mask")),
     ("tensordot", "axes", named(pg.tensordot, SQUARE, SQUARE, to="axes")),
