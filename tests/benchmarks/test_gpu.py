@@ -9,6 +9,7 @@ import sys
 import plugrad as pg
 import pytest
 
+from benchmarks import records
 from tests.benchmarks.test_growth import FOLDER
 
 SCRIPT = FOLDER / "gpu.py"
@@ -44,8 +45,9 @@ def start(*arguments):
 
 @needs_opencl
 def test_a_quick_run_of_all_parts(tmp_path, cases):
-    path = tmp_path / "gpu.json"
+    path, record = tmp_path / "gpu.json", tmp_path / "record.json"
     names = ["--workloads", "add_8,softmax,tiny_mlp_train", "--json", str(path)]
+    names += ["--record", str(record)]
     done = start("--peers", "", "--minutes", "4", *names)
     assert done.returncode == 0, done.stderr
     found = json.loads(path.read_text())
@@ -72,6 +74,10 @@ def test_a_quick_run_of_all_parts(tmp_path, cases):
     assert found["bandwidth"]["copy"]["share"] == {"opencl": 1.0}
     assert set(found["workloads"]) == {"add_8", "softmax", "tiny_mlp_train"}
     assert all(row["us"]["opencl-mixed"] > 0 for row in found["workloads"].values())
+    recorded = records.read(record)
+    assert recorded.machine == found["device"]["name"]
+    assert recorded.names() == [*found["workloads"]]
+    assert recorded.columns == ("workload", "opencl-mixed")
 
 
 @needs_opencl

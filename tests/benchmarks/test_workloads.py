@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import records
+
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -29,10 +31,11 @@ def start(*arguments):
 
 
 def test_a_quick_run_tells_everything(tmp_path):
-    path = tmp_path / "report.json"
+    path, record = tmp_path / "report.json", tmp_path / "record.json"
     arguments = ["--quick", "--only", "add_8,mlp_train", "--backend", "cpu"]
     arguments += ["--turns", "short"]
-    done = start(*arguments, "--peers", "numpy", "--json", str(path))
+    arguments += ["--peers", "numpy", "--record", str(record)]
+    done = start(*arguments, "--json", str(path))
     assert done.returncode == 0, done.stderr
     report = json.loads(path.read_text())
     assert set(report["machine"]) >= {"cpu", "processors", "python", "threads"}
@@ -50,6 +53,28 @@ def test_a_quick_run_tells_everything(tmp_path):
     assert report["differ"] == report["errors"] == {}
     assert "numpy/cpu" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("geometric mean")
+    found = records.read(record)
+    assert found.columns == ("workload", "cpu", "numpy")
+    assert found.column("cpu")["add_8"] == pytest.approx(us["add_8"]["cpu"], rel=1e-3)
+    assert found.cells("numpy")["mlp_train"] is None
+    assert found.versions["NumPy"] == np.__version__
+    assert found.threads == 1
+
+
+def test_a_record_has_no_wrong_times(workloads):
+    report = {
+        "machine": {"threads": 2},
+        "clock": "wall",
+        "turns": "sustained",
+        "processes": 3,
+        "contestants": {"cpu": {}, "torch": {"torch": "2.13.0"}},
+        "us": {"add_8": {"cpu": 1.0, "torch": 2.0}, "exp_1m": {"cpu": 3.0}},
+        "differ": {"add_8": {"torch": 0.1}},
+    }
+    record = workloads.record(report)
+    assert record["rows"] == [["add_8", 1.0, None], ["exp_1m", 3.0, None]]
+    assert record["versions"] == {"PyTorch": "2.13.0"}
+    assert record["conditions"] == "--clock wall, --turns sustained, --processes 3"
 
 
 def test_the_best_time_of_all_processes_counts(workloads, monkeypatch):
