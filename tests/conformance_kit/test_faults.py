@@ -282,7 +282,7 @@ FAULTS = [
         "a compiler that cancels",
         """
         def compile_region(graph):
-            (step, *others) = graph.steps
+            step, *others = graph.steps
             if others or step.inputs != (graph.inputs[0],) * 2:
                 return None
             return lambda x: np.zeros_like(x)

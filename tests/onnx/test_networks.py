@@ -303,8 +303,8 @@ def test_a_size_of_minus_one_is_open(backend):
 def test_quantized_models_answer_integers_exactly(backend):
     proto = quantized()
     inputs = NETWORKS["quantized"][1]
-    (expected, *_) = exact_answers(proto, inputs)
-    (found, *_) = load(proto)(**inputs)
+    expected, *_ = exact_answers(proto, inputs)
+    found, *_ = load(proto)(**inputs)
     np.testing.assert_array_equal(found.numpy(), expected)
 
 

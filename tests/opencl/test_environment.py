@@ -38,7 +38,7 @@ def test_pyopencl_is_imported_when_the_backend_opens():
 
 
 def test_a_device_that_is_skipped_is_named(monkeypatch):
-    (first, *_) = _devices.devices()
+    first, *_ = _devices.devices()
     both = (first, dataclasses.replace(first, index=1))
     monkeypatch.setattr(_devices, "devices", lambda: both)
     monkeypatch.setattr(_devices, "refusal", lambda d: None if d.index else "broken")

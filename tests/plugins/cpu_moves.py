@@ -310,7 +310,7 @@ def images():
                     yield kernel, given, {"geometry": g}, truth
     for dtype, c in itertools.product(FLOATS, (1, 3, 16, 70)):
         x = draw((3, 5, c), dtype)
-        (a, b, s, o) = (draw(c, dtype) for _ in range(4))
+        a, b, s, o = (draw(c, dtype) for _ in range(4))
         for scale, offset in itertools.product((None, s), (None, o)):
             b = np.abs(b)
             args = (x, a, b, scale, offset)

@@ -157,19 +157,19 @@ class Player:
     # --- computing ---------------------------------------------------------------
 
     def compute(self):
-        (x, values) = self.pick()
-        (op, formula, _) = self.random.choice(SMOOTH)
+        x, values = self.pick()
+        op, formula, _ = self.random.choice(SMOOTH)
         self.add(op(x), formula(values.astype(float)), "compute")
 
     def combine(self):
-        (x, a) = self.pick()
-        (op, formula) = self.random.choice(OF_TWO)
+        x, a = self.pick()
+        op, formula = self.random.choice(OF_TWO)
         y, b = self.random.choice([p for p in self.pool if p[1].shape == a.shape])
         self.add(op(x, y), formula(a.astype(float), b), "combine")
 
     def rearrange(self):
-        (x, values) = self.pick()
-        (op, formula) = self.random.choice(MOVED)
+        x, values = self.pick()
+        op, formula = self.random.choice(MOVED)
         self.add(op(x), formula(values), "rearrange")
 
     def compare(self):
@@ -207,8 +207,8 @@ class Player:
         return f, slope
 
     def differentiate(self):
-        (x, values) = self.pick()
-        (f, slope) = self.chain()
+        x, values = self.pick()
+        f, slope = self.chain()
         dx = pg.grad(lambda x: pg.sum(f(x)))(x)
         wanted = dx.numpy().copy() if self.overridden else slope(values)
         self.add(dx, wanted, "differentiate")
@@ -221,8 +221,8 @@ class Player:
 
     def prepare(self):
         if len(self.pulls) < 5 and not self.overridden:
-            (x, values) = self.pick()
-            (f, slope) = self.chain()
+            x, values = self.pick()
+            f, slope = self.chain()
             y, pull = pg.vjp(f, x)
             self.pulls.append((pull, slope(values)))
             self.say("prepare", y.shape, y.backend)
@@ -247,7 +247,7 @@ class Player:
     # --- handles -----------------------------------------------------------------
 
     def travel(self):
-        (x, values) = self.pick()
+        x, values = self.pick()
         name = self.random.choice(self.backends)
         there = x.to(name)
         assert there.backend == name

@@ -161,7 +161,7 @@ def test_soak_of_a_notebook(seconds, backend, request):
         event = notebook.cell(rng) if rng.random() < 0.2 else f"CALL(tensor({count}))"
         log = [*log[-40:], event]
         wanted = eager.happen(event, count)
-        (found, ran) = jitted.happen(event, count)
+        found, ran = jitted.happen(event, count)
         assert found == wanted[0], f"--soak-seed={seed}\n" + "\n".join(log)
         replayed += not ran
         if count % 100 == 0:

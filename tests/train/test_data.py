@@ -101,7 +101,7 @@ def test_batches_of_memory_mapped_files(tmp_path):
 
 def test_examples_may_be_trees():
     examples = lambda: ({"x": np.full(2, i), "y": i} for i in range(4))
-    (one, two) = pt.IterableBatches(examples, 2)
+    one, two = pt.IterableBatches(examples, 2)
     assert (one["x"].tolist(), two["y"].tolist()) == ([[0, 0], [1, 1]], [2, 3])
 
 

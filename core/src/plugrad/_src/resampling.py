@@ -141,7 +141,7 @@ class Rotation:
         """The number of the pixel, row by row, or -1 for one outside; int32."""
         h = self.height
         w = self.width
-        (right, down) = self.center
+        right, down = self.center
         sin = math.sin(self.radians)
         cos = math.cos(self.radians)
         x = np.arange(w) - right

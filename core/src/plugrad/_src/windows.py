@@ -174,8 +174,8 @@ class Windows:
     @functools.cached_property
     def group(self) -> Windows:
         """The same windows over the channels of one group."""
-        (*x, c) = self.in_shape
-        (*y, k) = self.out_shape
+        *x, c = self.in_shape
+        *y, k = self.out_shape
         g = self.groups
         return replace(self, in_shape=(*x, c // g), out_shape=(*y, k // g), groups=1)
 

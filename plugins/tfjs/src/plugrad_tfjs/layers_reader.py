@@ -308,7 +308,7 @@ class Reader:
     ) -> None:
         """Add a layer that runs on all time steps at once, as one larger batch."""
         layer = self.inner(spec)
-        (flat, result) = ((*outputs[0], n) for n in ("in", "out"))
+        flat, result = ((*outputs[0], n) for n in ("in", "out"))
         label = f"layer {spec.name!r} (TimeDistributed)"
         if len(inputs) != 1 or len(outputs) != 1 or layer.kind in MODELS:
             self.problems.append(f"{label}: {layer.kind} inside it is not supported")

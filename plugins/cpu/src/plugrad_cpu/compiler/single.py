@@ -148,7 +148,7 @@ def _quantized(graph: Graph) -> Any:
     (step,), (y,) = graph.steps, graph.steps[0].outputs
     specs: list[Any] = [None if x is None else graph.specs[x] for x in step.inputs]
     w = graph.constants.get(values(step)[1])
-    (shape, dtype) = graph.specs[y]
+    shape, dtype = graph.specs[y]
     how, name, more, (words, rows) = _quantized_sizes(step, specs)
     sizes = [prod(x.shape) for x in specs if x]
     fits = 0 < min(*sizes, prod(shape)) <= max(*sizes, words) < MAX_ELEMENTS
@@ -166,7 +166,7 @@ def _quantized_sizes(step: Step, specs: list[Any]) -> Any:
     """Return the windows, the C name, the matrix sizes, and (words, rows) of memory."""
     if step.kernel.name == "QuantizedMatMul":
         m = prod(specs[0].shape[:-1])
-        (k, n) = specs[1].shape
+        k, n = specs[1].shape
         return (), "quantized_matmul_i8", (m, n, k), linalg.packing_sizes(m, n, k)
     windows = step.attrs["geometry"]
     how = describe_windows(windows)

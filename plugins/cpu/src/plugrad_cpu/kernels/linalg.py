@@ -132,7 +132,7 @@ def matmul_integer(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) 
     if a.ndim != 2 or b.ndim != 2 or not (a.size and b.size):
         return NotImplemented
     given = native.contiguous(a.T if transpose_a else a, b)
-    (m, k) = a.shape[:: -1 if transpose_a else 1]
+    m, k = a.shape[:: -1 if transpose_a else 1]
     n = b.shape[1 - transpose_b]
     wide = -(-n // 32) * 32
     size, rows = packing_sizes(m, n, k)

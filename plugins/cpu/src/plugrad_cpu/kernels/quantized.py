@@ -57,7 +57,7 @@ def workspace_sizes(windows: Windows) -> tuple[int, int]:
 def matmul(a: Array, b: Array, *end: Any) -> Any:
     """Multiply all rows by the weights."""
     m = prod(a.shape[:-1])
-    (k, n) = b.shape
+    k, n = b.shape
     words, rows = packing_sizes(m, n, k)
     return _run(PRODUCT, (), (a, b), end, (*a.shape[:-1], n), words, rows, m, n, k)
 
@@ -75,8 +75,8 @@ def depthwise(x: Array, filter: Array, *end: Any, geometry: Windows) -> Any:
 def _run(
     kernel: Any, how: Any, given: Any, end: Any, shape: Any, words: int, *sizes: int
 ) -> Any:
-    (x, w) = given
-    (x_zero, bias, scale, zero) = end
+    x, w = given
+    x_zero, bias, scale, zero = end
     size = prod(shape)
     if max(x.size, w.size, size, words) >= native.MAX_ELEMENTS or not (
         x.size and w.size

@@ -36,7 +36,7 @@ def resize_bilinear_grad(
 @kernels("ResizeNearestNeighbor")
 def resize_nearest_neighbor(images: Array, *, geometry: Resizing) -> Array:
     """Read rows and columns, first along the axis that shrinks more."""
-    (_, h, *_) = geometry.in_shape
+    _, h, *_ = geometry.in_shape
     tables = [*enumerate(geometry.nearest, 1)]
     for axis, indices in tables if len(tables[0][1]) < h else tables[::-1]:
         images = gather(images, indices, axis=axis, batch_dims=0)
@@ -64,7 +64,7 @@ def _weighted_sums(x: Array, geometry: Resizing, linear: bool, back: bool) -> Ar
     gain = [len(terms[0]) / n for terms, n in zip(tables, x.shape[1:3], strict=True)]
     for axis in (1, 2) if gain[0] <= gain[1] else (2, 1):
         starts, indices, weights = tables[axis - 1]
-        (outer, n, inner) = sizes_around(x.shape, axis)
+        outer, n, inner = sizes_around(x.shape, axis)
         m = len(starts) - 1
         if n == m:
             continue

@@ -42,7 +42,7 @@ def conv(
     if geometry.depthwise:
         return depthwise.conv(x, filter, geometry=geometry, finish=finish)
     y, g = geometry.out_shape, geometry.groups
-    (c, k) = geometry.group.filter_shape[-2:]
+    c, k = geometry.group.filter_shape[-2:]
     outputs = math.prod(y[:-1])
     positions = len(geometry.kernel_positions)
     all_k = y[-1]
@@ -70,7 +70,7 @@ def backprop_filter(x: ClArray, dy: ClArray, *, geometry: Windows) -> Any:
         df = depthwise.backprop_filter(x, dy, geometry=geometry)
         return df.view(geometry.filter_shape)
     shape, g = geometry.filter_shape, geometry.groups
-    (c, k) = geometry.group.filter_shape[-2:]
+    c, k = geometry.group.filter_shape[-2:]
     outputs = math.prod(dy.shape[:-1])
     positions = len(geometry.kernel_positions)
     all_k = dy.shape[-1]
@@ -216,8 +216,8 @@ def _located(x: ClArray, padding: tuple[tuple[int, int], ...]) -> Located:
     order = contiguous_strides(x.shape)[1:-1]
     before = [p[0] for p in padding]
     corner = sum(map(math.prod, zip(before, order, strict=True)))
-    (top, left) = [0, *before][-2:]
-    (height, width) = [1, *x.shape[1:-1]][-2:]
+    top, left = [0, *before][-2:]
+    height, width = [1, *x.shape[1:-1]][-2:]
     scale = (place(1, 0), place(0, 1))[-len(sizes) :]
     return Located(x, corner, scale, Image(top, left, height, width))
 

@@ -43,7 +43,7 @@ def _program(device: Device, dtype: DType, product: bool) -> Launch:
 
 def _cumulative(product: bool) -> Function:
     def kernel(x: ClArray, *, axis: int, exclusive: bool, reverse: bool) -> ClArray:
-        (a, n, m) = around(x, axis)
+        a, n, m = around(x, axis)
         y = empty(x.device, x.shape, x.dtype)
         if x.size:
             launch = _program(x.device, x.dtype, product)

@@ -74,7 +74,7 @@ def _window(
 
 def fused(fused_ops: Fused, extra: tuple[Any, ...]) -> dict[str, Any]:
     """Return the bias, the activation and the PRelu weights of a fused op."""
-    (has_bias, activation) = fused_ops
+    has_bias, activation = fused_ops
     inputs = [*extra]
     options: dict[str, Any] = {"activation": activation}
     if has_bias:

@@ -97,7 +97,7 @@ def matmul_integer(
     if len(a.shape) != 2 or len(b.shape) != 2 or not (a.size and b.size):
         return NotImplemented
     a = transpose(a, axes=(1, 0)) if transpose_a else a
-    (m, k) = a.shape
+    m, k = a.shape
     n = b.shape[1 - transpose_b]
     machine = a.machine
     wide = -(-n // 32) * 32

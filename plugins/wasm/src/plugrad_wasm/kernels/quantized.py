@@ -55,7 +55,7 @@ def conv(x: WasmArray, filter: WasmArray, *end: Any, geometry: Windows) -> Any:
 def matmul(a: WasmArray, b: WasmArray, *end: Any) -> Any:
     """Multiply all rows by the weights."""
     m = prod(a.shape[:-1])
-    (k, n) = b.shape
+    k, n = b.shape
     words, rows = packing_sizes(m, n, k)
     shape = (*a.shape[:-1], n)
     sizes = (rows, m, n, k)
@@ -75,8 +75,8 @@ def depthwise(x: WasmArray, filter: WasmArray, *end: Any, geometry: Windows) -> 
 def _run(
     name: str, how: Any, given: Any, end: Any, shape: Any, words: int, *sizes: int
 ) -> Any:
-    (x, w) = given
-    (x_zero, bias, scale, zero) = end
+    x, w = given
+    x_zero, bias, scale, zero = end
     machine = given[0].machine
     if not (x.size and w.size and prod(shape)):
         return NotImplemented

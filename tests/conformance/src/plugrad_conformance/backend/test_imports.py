@@ -47,7 +47,7 @@ def test_the_entry_point_imports_nothing_heavy(
         pytest.skip(f"{backend} has no entry point")
     told = program(backend, "", start=MEASURE, PLUGRAD_PLUGINS=distribution)
     first, second = told.stdout.splitlines()[-2:]
-    (modules, seconds) = json.loads(first)
+    modules, seconds = json.loads(first)
     standard = {*json.loads(second)}
     own = [m for m in modules if root(m) == root(entry_point_module(backend))]
     others = {root(m) for m in modules} - standard - CORE - {*map(root, own)}

@@ -28,7 +28,7 @@ def turned(x, axis, reverse):
 @pytest.mark.parametrize("name", EXTREMES)
 def test_extremes(name, dtype, axis, reverse, backend):
     require_dtypes(backend, dtype)
-    (op, reference) = EXTREMES[name]
+    op, reference = EXTREMES[name]
     x = X.astype(dtype)
     y, places = op(x, axis, reverse=reverse)
     expected = turned(

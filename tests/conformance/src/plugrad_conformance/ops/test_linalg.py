@@ -149,7 +149,7 @@ def test_products_of_bytes(sizes, dtypes, turn_a, turn_b, backend):
 def test_shapes_of_products_of_bytes(shapes, backend):
     """Shapes are those of other products; the sums of the last row wrap."""
     require_dtypes(backend, "int8", "uint8")
-    (first, second) = shapes
+    first, second = shapes
     turn = shapes[0][0] > 9
     a = np.full(first, 255, np.uint8)
     b = np.full(second, -128, np.int8)

@@ -40,7 +40,7 @@ EMPTY = [(0, 0), (0, 3), (3, 0), (0, 2, 2), (2, 0, 3)]
 def test_lu(shape, make, backend):
     require_dtypes(backend, "complex128" if make is both else "float64")
     x = make(*shape)
-    (*batch, m, n) = shape
+    *batch, m, n = shape
     k = min(m, n)
     p, lower, upper = (y.numpy() for y in linalg.lu(x))
     assert p.shape == (*batch, m, m)

@@ -99,7 +99,7 @@ PADDED = [  # x, window, strides, padding, other options
 
 def averaged(x, window, strides, padding, ceil, dilations=1):
     """Average along the first axis as PyTorch does; no window reaches further."""
-    (before, after) = padding
+    before, after = padding
     n = len(x)
     steps = (n + before + after - (window - 1) * dilations - 1) / strides
     begins = strides * np.arange((np.ceil if ceil else np.floor)(steps) + 1, dtype=int)

@@ -302,8 +302,8 @@ def _pad_with_copies(x: Tensor, paddings: Pairs, mode: str) -> Tensor:
                 for end, size in zip(ends, sizes, strict=True)
             )
         else:
-            (copies, left) = divmod(before, n)
-            (more, right) = divmod(after, n)
+            copies, left = divmod(before, n)
+            more, right = divmod(after, n)
             front = shape.concat([along(x, axis, n - left, left), *[x] * copies], axis)
             back = shape.concat([*[x] * more, along(x, axis, 0, right)], axis)
         x = run(shape.CONCAT, front, x, back, axis=axis)

@@ -109,15 +109,15 @@ def _asinh_or_infinite(x: Tensor, growth: Tensor, like: Tensor) -> Tensor:
 
 
 def _asin(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
-    (a, b) = _root(1 - x, -y)
-    (c, d) = _root(1 + x, y)
+    a, b = _root(1 - x, -y)
+    c, d = _root(1 + x, y)
     real = run(binary.ATAN2, x, a * c - b * d)
     return _where_zero(x, x, real), _asinh_or_infinite(a * d - b * c, growth, y)
 
 
 def _acos(x: Tensor, y: Tensor, growth: Tensor) -> Pair:
-    (a, b) = _root(1 - x, -y)
-    (c, d) = _root(1 + x, y)
+    a, b = _root(1 - x, -y)
+    c, d = _root(1 + x, y)
     real = run(binary.ATAN2, a, c) * 2
     return _where_zero(x, math.pi / 2, real), _asinh_or_infinite(
         b * c - a * d, growth, -y

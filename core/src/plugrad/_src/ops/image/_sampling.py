@@ -294,8 +294,8 @@ def transform_grid(image: Shaped, transforms: Tensor, mode: str, size: Shape) ->
         inside = [compare.logical_and(v > -1, v < n) for v, n in ((y, h), (x, w))]
     else:
         inside = [v.isfinite() for v in (y, x)]
-        (y, _) = _fold(y, h, mode)
-        (x, _) = _fold(x, w, mode)
+        y, _ = _fold(y, h, mode)
+        x, _ = _fold(x, w, mode)
     seen = compare.logical_and(*inside)
     y = compare.where(seen, y, 0)
     x = compare.where(seen, x, 0)

@@ -235,7 +235,7 @@ def _weighted_sum(x: Tensor, taps: list[list[Tap]], zeros: bool) -> Tensor:
     All corners are read at once. Taps outside the image read a zero pixel that is
     appended to the image, because an infinite pixel with the weight 0 would give NaN.
     """
-    (b, *sizes, c) = x.shape
+    b, *sizes, c = x.shape
     corners = [*itertools.product(*taps)]
     count = math.prod(sizes)
     shape = corners[0][0].pixel.shape

@@ -258,7 +258,7 @@ def isin(x1: TensorLike, x2: TensorLike, /, *, invert: bool = False) -> Tensor:
 
     """
     invert = flag("isin", "invert", invert)
-    (x1, x2) = _convert.promote_all("isin", x1, x2)
+    x1, x2 = _convert.promote_all("isin", x1, x2)
     sorted_values = run(shapes.RESHAPE, _convert.real("isin", x2), shape=(x2.size,))
     sorted_values = sorting.sort(sorted_values)
     if not sorted_values.size:

@@ -76,7 +76,7 @@ def _prepare(
     if len(inputs.shape) != 3 or not inputs.shape[0]:
         rule = "x must be [steps, batch, inputs] with at least one step"
         raise misfit(op, rule, inputs)
-    (_, batch, size) = inputs.shape
+    _, batch, size = inputs.shape
     n = of_h.shape[-1] if of_h.shape else 0
     m = (4 if len(states) == 2 else 3) * n
     wanted: dict[str, geometry.Shape]
@@ -378,7 +378,7 @@ def _(*xs: Tensor, reverse: bool) -> Tensor:
     found = []
     for a in _steps(gates, reverse):
         b = products.matmul(h, weight) + bias
-        (r, z, m) = shape.split(a, 3, axis=1)
+        r, z, m = shape.split(a, 3, axis=1)
         of_h = shape.split(b, 3, axis=1)
         z = (z + of_h[1]).sigmoid()
         m = (m + (r + of_h[0]).sigmoid() * of_h[2]).tanh()
@@ -412,7 +412,7 @@ GRU_GRAD = Kernel(
 def _(
     dy: Tensor, a: Tensor, b: Tensor, before: Tensor, weight: Tensor, *, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    (r, z, m) = shape.split(a, 3, axis=2)
+    r, z, m = shape.split(a, 3, axis=2)
     of_h = shape.split(b, 3, axis=2)
     r = (r + of_h[0]).sigmoid()
     z = (z + of_h[1]).sigmoid()
