@@ -60,18 +60,15 @@ def hessian_product(f: Callable[[pg.Tensor], pg.Tensor], w: pg.Tensor) -> Produc
 def conjugate_gradients(product: Product, b: pg.Tensor, steps: int = 60) -> pg.Tensor:
     """Return ``x`` with ``product(x) = b``, for a positive definite matrix."""
     x = pg.zeros_like(b)
-    r = b
-    p = r
+    p = r = b
     size = pg.sum(r * r)
     for _ in range(steps):
         if size.item() < 1e-22:
             break
         q = product(p)
         rate = size / pg.sum(p * q)
-        x = x + rate * p
-        r = r - rate * q
-        last = size
-        size = pg.sum(r * r)
+        x, r = x + rate * p, r - rate * q
+        last, size = size, pg.sum(r * r)
         p = r + size / last * p
     return x
 
@@ -140,8 +137,7 @@ def main(arguments: list[str] | None = None) -> Array:
         losses.append([value.item(), loss(trained(decays, train), test).item()])
         decays, state = optimizer.update(slope, state, decays)
     print(f"data        best equal decay  {len(slope.numpy())} decays")
-    before = trained(equal, train)
-    after = trained(decays, train)
+    before, after = (trained(weights, train) for weights in (equal, decays))
     for name, data in {"train": train, "validation": validation, "test": test}.items():
         row = name, loss(before, data).item(), loss(after, data).item()
         print("{:10}  {:16.3f}  {:9.3f}".format(*row))

@@ -34,8 +34,7 @@ def load() -> list[Array]:
     from sklearn.model_selection import train_test_split
 
     x, y = load_digits(return_X_y=True)
-    x = (x / 16).astype(np.float32)
-    y = y.astype(np.int32)
+    x, y = (x / 16).astype(np.float32), y.astype(np.int32)
     return train_test_split(x, y, test_size=0.2, random_state=0)
 
 
@@ -79,12 +78,9 @@ def train(
     sigma: float, x: Array, y: Array, steps: int, rate: float = 2.0
 ) -> tuple[Params, list[Array]]:
     """Return the parameters, and the norms of the gradients at each step."""
-    images = pg.asarray(x)
-    labels = pg.asarray(y)
+    images, labels = pg.asarray(x), pg.asarray(y)
     each = pg.vmap(pg.grad(loss), in_axes=(None, 0, 0))
-    params = new_params()
-    key = pg.random.key(0)
-    seen = []
+    params, key, seen = new_params(), pg.random.key(0), []
     for step in range(steps):
         grads, norms = private(
             each(params, images, labels), sigma, pg.random.fold_in(key, step)
@@ -102,9 +98,7 @@ def epsilon(sigma: float, steps: int) -> float:
 
 def speed(x: Array, y: Array) -> tuple[float, float]:
     """Return the seconds of the gradients of 100 examples, at once and in a loop."""
-    images = pg.asarray(x[:100])
-    labels = pg.asarray(y[:100])
-    params = new_params()
+    images, labels, params = pg.asarray(x[:100]), pg.asarray(y[:100]), new_params()
     each = pg.vmap(pg.grad(loss), in_axes=(None, 0, 0))
     loop = lambda: [pg.grad(loss)(params, images[i], labels[i]) for i in range(100)]
     timed = lambda f: min(timeit.repeat(f, number=1, repeat=3))

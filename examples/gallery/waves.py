@@ -1,8 +1,7 @@
 """Differentiate through a simulation of waves whose kernel runs on two backends.
 
 A wave on a torus moves by ``u[t + 1] = 2 u[t] - u[t - 1] + c² Δu[t]``; ``Δ`` is a
-kernel. With the gradient of the simulation, the program finds an initial shape of the
-water whose waves form a picture::
+kernel. With its gradient, the program finds still water whose waves form a picture::
 
     pip install ./core ./plugins/cpu ./plugins/opencl ./plugins/train matplotlib
     python examples/gallery/waves.py --backend opencl
@@ -82,8 +81,7 @@ def simulate(start: pg.Tensor, steps: int, speed: float = 0.5) -> list[pg.Tensor
 
 def nabla(size: int) -> Array:
     """Return a picture of the sign of the gradient, from 0 to 1, with soft edges."""
-    y = np.linspace(-1, 1, size)[:, None]
-    x = np.abs(np.linspace(-1, 1, size))
+    y, x = np.linspace(-1, 1, size)[:, None], np.abs(np.linspace(-1, 1, size))
     edge = lambda top: (y > top) & (x < 0.55 * (0.7 - y) - 0.6 * (top + 0.65))
     sign = (edge(-0.65) & ~edge(-0.38)).astype(np.float32)
     for _ in range(5):
@@ -93,15 +91,13 @@ def nabla(size: int) -> Array:
 
 def find_start(target: Array, steps: int, iterations: int) -> tuple[Any, list[float]]:
     """Return the start whose wave is the target after ``steps``, and the losses."""
-    goal = pg.asarray(target)
-    start = pg.zeros(target.shape)
+    goal, start = pg.asarray(target), pg.zeros(target.shape)
 
     def loss(start: pg.Tensor, goal: pg.Tensor) -> pg.Tensor:
         return 0.5 * pg.sum(pg.square(simulate(start, steps)[-1] - goal))
 
     step = pt.train_step(loss, pt.sgd(0.5, 0.8))
-    state = step.optimizer.init(start)
-    losses = []
+    state, losses = step.optimizer.init(start), []
     for _ in range(iterations):
         start, state, value = step.run(start, state, goal)
         losses.append(value.item())
@@ -134,8 +130,7 @@ def main(arguments: list[str] | None = None) -> dict[str, list[Array]]:
     parser.add_argument("--out", type=Path, default=Path("out/waves.png"))
     options = parser.parse_args(arguments)
     register()
-    target = nabla(options.size)
-    found = {}
+    target, found = nabla(options.size), {}
     for name in options.backend:
         with pg.use_backend(name):
             times = [time.perf_counter()]

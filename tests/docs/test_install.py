@@ -11,6 +11,7 @@ import tomllib
 
 import pytest
 from plugrad._src.registry import install
+from plugrad._src.tensor.explained import ERRORS_PAGE
 
 from tests.docs.blocks import ROOT
 
@@ -164,5 +165,6 @@ def test_a_program_without_a_backend_is_told_the_command(tmp_path):
         text=True,
     )
     assert done.returncode == 1
-    told = f"no backend is installed; try {install.advice('plugrad-cpu')}\nSee https://"
-    assert told in done.stderr
+    told = f"no backend is installed; try {install.advice('plugrad-cpu')}\n"
+    link = f"See {ERRORS_PAGE}#no-backend-is-installed\n"
+    assert done.stderr.endswith(told + link)

@@ -354,13 +354,15 @@ COUNTS = {
 }
 # Those whose launches depend on the number of units.
 PLANNED = ("reductions", "special values", "dtypes", "several reductions")
-# What runs without --all: compiling for all of them takes minutes.
-FEW = ("softmax", "several reductions", "launches of rows")
+# The checks that run without --all, because to compile for all of them takes minutes.
+CHECKS_WITHOUT_ALL = ("softmax", "several reductions", "launches of rows")
 
 
 def test_in_the_style_of_gpus(request):
     """In a process of its own: the style is that of a device for good."""
-    names = (*CHECKS, *COUNTS) if request.config.getoption("all") else FEW
+    names = (
+        (*CHECKS, *COUNTS) if request.config.getoption("all") else CHECKS_WITHOUT_ALL
+    )
     code = (
         "import plugrad as pg\n"
         "from plugrad.plugin import runtime\n"
@@ -373,7 +375,7 @@ def test_in_the_style_of_gpus(request):
         "    for name in names:\n"
         "        if name in PLANNED: CHECKS[name]()\n"
         "        if name in COUNTS: COUNTS[name]()\n"
-        "print(runtime('opencl').arrays.device.style)"
+        "print(runtime('opencl').arrays.device.style, len(names))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -385,4 +387,4 @@ def test_in_the_style_of_gpus(request):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.split() == ["gpu"]
+    assert done.stdout.split() == ["gpu", str(len(names))]
