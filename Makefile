@@ -103,8 +103,6 @@ test-all: $(READY) $(ENV)/.group-consumers $(ENV)/.group-gallery \
 		$(if $(filter Linux,$(shell uname -s)),dist)
 	PLUGRAD_COMPILED=0 $(PYTEST) $(KIT) --plugrad-backend cpu
 	PLUGRAD_JIT_CHECK=1 $(TEST) tests/core/jit --pyargs $(JIT_KIT)
-	PLUGRAD_OPENCL_OPTIONS= $(TEST) --all tests/opencl -k opencl \
-		--pyargs plugrad_conformance.backend.test_kernels
 	$(TEST) --all $(OURS) $(KIT) $(ARGS)
 ifeq ($(SUITE),)
 	@echo "The tests of the array API standard were not run: give SUITE=path"

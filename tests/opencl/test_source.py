@@ -67,12 +67,6 @@ def test_gpus_divide_exactly_if_they_can(kind, can, exact):
     assert ("-cl-fp32-correctly-rounded-divide-sqrt" in options) == exact
 
 
-def test_options_from_the_environment_come_last(monkeypatch):
-    monkeypatch.setenv("PLUGRAD_OPENCL_OPTIONS", "-cl-opt-disable -D'A=1 + 1'")
-    options = programs._options("cpu", SimpleNamespace(single_fp_config=0))
-    assert options == ["-w", "-cl-opt-disable", "-DA=1 + 1"]
-
-
 def test_an_item_of_a_gpu_does_as_many_elements_as_its_source_says():
     """Groups are whole, and all elements are in one."""
     one, four = (launching._grouped(256, s) for s in ("", "a\n#define PER_ITEM 4\nb"))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import shlex
 import warnings
 from pathlib import Path
 from typing import Any
@@ -74,15 +72,12 @@ def _log(error: Exception) -> str:
 
 
 def _options(kind: str, handle: Any) -> list[str]:
-    """Return the compiler options, with those of ``PLUGRAD_OPENCL_OPTIONS`` last.
-
-    A GPU may divide with an error of 2.5 ulp unless it is told to round correctly.
-    """
+    """Return the compiler options; by default GPUs divide with errors of 2.5 ulp."""
     options = ["-w"]
     rounds = cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
     if kind != "cpu" and handle.single_fp_config & rounds:
         options.append("-cl-fp32-correctly-rounded-divide-sqrt")
-    return options + shlex.split(os.environ.get("PLUGRAD_OPENCL_OPTIONS", ""))
+    return options
 
 
 def _built(program: Any, options: list[str], *handles: Any) -> Any:
