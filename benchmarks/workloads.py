@@ -47,6 +47,7 @@ import os
 import platform
 import select
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -322,8 +323,8 @@ def ratios(
 
 def geometric_mean(values: Iterable[float]) -> float | None:
     """Return the geometric mean; None without values."""
-    logs = [math.log(x) for x in values]
-    return math.exp(sum(logs) / len(logs)) if logs else None
+    found = [*values]
+    return statistics.geometric_mean(found) if found else None
 
 
 # --- printing --------------------------------------------------------------------
@@ -331,17 +332,8 @@ def geometric_mean(values: Iterable[float]) -> float | None:
 
 def machine(threads: int) -> dict[str, Any]:
     """Return a description of the machine."""
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        lines = [
-            x.partition(":")[2]
-            for x in info.read_text().splitlines()
-            if x.startswith("model name")
-        ]
-        cpu = lines[0].strip() if lines else cpu
     return {
-        "cpu": cpu,
+        "cpu": records.machine_name(),
         "processors": os.cpu_count(),
         "system": platform.platform(),
         "python": platform.python_version(),
