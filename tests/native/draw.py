@@ -9,10 +9,9 @@ import numpy as np
 import plugrad as pg
 
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 130)
-# elements: at most, at least, at least
-SMALL = 4096
-MIDDLE = 20_000
-LARGE = 140_000
+SMALL_MAX_ELEMENTS = 4096
+MIDDLE_MIN_ELEMENTS = 20_000
+LARGE_MIN_ELEMENTS = 140_000
 LAYOUTS = ("C", "C", "permuted", "turned", "stepped", "broadcast", "shifted", "far")
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 1e-40, 88.8, -104.0)
 STEP = 1 << 32  # bytes: it does not fit into 32 bits
@@ -47,7 +46,9 @@ class Draw:
     ) -> None:
         self.rng = np.random.default_rng([zlib.crc32(f"{row} {dtype}".encode()), seed])
         self.dtype = dtype
-        self.least = LARGE if large else MIDDLE if seed % 4 == 3 else 0
+        self.least = (
+            LARGE_MIN_ELEMENTS if large else MIDDLE_MIN_ELEMENTS if seed % 4 == 3 else 0
+        )
         self.special = special and self.rng.random() < 0.3
 
     def one(self, *choices):
@@ -67,7 +68,7 @@ class Draw:
         rank = int(self.rng.integers(max(least, bool(self.least)), most + 1))
         shape = []
         for _ in range(rank):
-            room = SMALL // max(1, math.prod(shape))
+            room = SMALL_MAX_ELEMENTS // max(1, math.prod(shape))
             shape.append(int(self.rng.choice([n for n in SIZES if n <= room])))
         if self.least:
             shape = [max(n, 1) for n in shape]

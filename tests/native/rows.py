@@ -14,10 +14,10 @@ import plugrad as pg
 FLOATS = ("float32", "float64")
 NUMBERS = (*FLOATS, "int32", "int64", "int8", "uint8")
 ALL = (*NUMBERS, "bool", "float16", "complex64")
-# how far results may be, in steps of 2e-6 or 1e-13
-NEAR = 1.0
-SUMS = 8.0
-LOOSE = 100.0
+# How far results may be from the expected ones, in steps of 2e-6 or 1e-13.
+ELEMENT_STEPS = 1.0
+SUM_STEPS = 8.0
+PRODUCT_STEPS = 100.0
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Row:
 
     call: Callable[[Any], Any]
     dtypes: tuple[str, ...] = FLOATS
-    far: float = SUMS
+    far: float = SUM_STEPS
     special: bool = True  # numbers that are infinite, or not numbers
 
 
@@ -77,13 +77,13 @@ def binary_back(name, d):
 
 
 for name in f"{SMOOTH} {HALF} {ANY}".split():
-    ROWS[name] = Row(partial(unary, name), far=NEAR)
+    ROWS[name] = Row(partial(unary, name), far=ELEMENT_STEPS)
 for name in f"{SMOOTH} {HALF}".split():
     ROWS[f"{name} back"] = Row(partial(unary_back, name))
 for name in f"{PAIRS} {COMPARED}".split():
-    ROWS[name] = Row(partial(binary, name), NUMBERS, far=NEAR)
+    ROWS[name] = Row(partial(binary, name), NUMBERS, far=ELEMENT_STEPS)
 for name in OF_FLOATS.split():
-    ROWS[name] = Row(partial(binary, name), far=NEAR)
+    ROWS[name] = Row(partial(binary, name), far=ELEMENT_STEPS)
 for name in [*PAIRS.split(), "divide", "prelu"]:
     ROWS[f"{name} back"] = Row(partial(binary_back, name), special=False)
 
@@ -109,10 +109,14 @@ ROWS |= {
         lambda d: back(partial(pg.gelu, approximate=True), d.array(*d.shape()))
     ),
     "pow": Row(power),
-    "clip": Row(lambda d: pg.clip(d.array(*d.shape()), -1, 2), NUMBERS[:4], NEAR),
+    "clip": Row(
+        lambda d: pg.clip(d.array(*d.shape()), -1, 2), NUMBERS[:4], ELEMENT_STEPS
+    ),
     "astype": Row(cast, ALL[:7], special=False),
-    "where": Row(choose, ALL, NEAR),
-    "isclose": Row(lambda d: pg.isclose(x := d.array(*d.shape()), d.like(x)), far=NEAR),
+    "where": Row(choose, ALL, ELEMENT_STEPS),
+    "isclose": Row(
+        lambda d: pg.isclose(x := d.array(*d.shape()), d.like(x)), far=ELEMENT_STEPS
+    ),
 }
 
 # --- along axes ------------------------------------------------------------------
@@ -183,7 +187,7 @@ for name in ("std", "var", "logsumexp"):
 for name in ("argmax", "argmin"):
     ROWS[name] = Row(partial(position, name), NUMBERS)
 for name in ("cumulative_sum", "cumulative_prod"):
-    ROWS[name] = Row(partial(scanned, name), NUMBERS[:4], LOOSE)
+    ROWS[name] = Row(partial(scanned, name), NUMBERS[:4], PRODUCT_STEPS)
 for name in ("softmax", "log_softmax"):
     ROWS[name] = Row(partial(along, name))
     ROWS[f"{name} back"] = Row(partial(along_back, name), special=False)
@@ -193,9 +197,9 @@ ROWS |= {
         lambda d: back(pg.max, d.array(*d.filled(), whole=True)), special=False
     ),
     "mean back": Row(lambda d: back(lambda x: pg.mean(x, -1), d.array(*d.filled()))),
-    "layer_norm": Row(layers, far=LOOSE, special=False),
-    "batch_norm": Row(batches, far=LOOSE, special=False),
-    "group_norm": Row(groups, far=LOOSE, special=False),
+    "layer_norm": Row(layers, far=PRODUCT_STEPS, special=False),
+    "batch_norm": Row(batches, far=PRODUCT_STEPS, special=False),
+    "group_norm": Row(groups, far=PRODUCT_STEPS, special=False),
     "local_response_normalization": Row(
         lambda d: back(pg.local_response_normalization, d.array(*d.image())),
         special=False,
@@ -271,31 +275,39 @@ def resized(name, d):
 
 
 for name in ("constant", "reflect", "symmetric"):
-    ROWS[f"pad {name}"] = Row(partial(padded, name), ALL, NEAR)
+    ROWS[f"pad {name}"] = Row(partial(padded, name), ALL, ELEMENT_STEPS)
 for name in ("resize_bilinear", "resize_nearest_neighbor"):
     ROWS[name] = Row(partial(resized, name), special=False)
 ROWS |= {
-    "concat": Row(joined, ALL, NEAR),
+    "concat": Row(joined, ALL, ELEMENT_STEPS),
     "stack": Row(
-        lambda d: pg.stack([x := d.array(*d.shape(0, 3)), d.like(x)], -1), ALL, NEAR
+        lambda d: pg.stack([x := d.array(*d.shape(0, 3)), d.like(x)], -1),
+        ALL,
+        ELEMENT_STEPS,
     ),
-    "tile": Row(lambda d: pg.tile(d.array(*d.shape(1, 2)), (2, d.upto(4))), ALL, NEAR),
-    "repeat": Row(lambda d: pg.repeat(d.array(*d.filled()), 3, -1), ALL, NEAR),
+    "tile": Row(
+        lambda d: pg.tile(d.array(*d.shape(1, 2)), (2, d.upto(4))), ALL, ELEMENT_STEPS
+    ),
+    "repeat": Row(lambda d: pg.repeat(d.array(*d.filled()), 3, -1), ALL, ELEMENT_STEPS),
     "flip": Row(
-        lambda d: pg.flip(x := d.array(*d.shape(1)), axis=d.axis(x)), ALL, NEAR
+        lambda d: pg.flip(x := d.array(*d.shape(1)), axis=d.axis(x)), ALL, ELEMENT_STEPS
     ),
-    "roll": Row(lambda d: pg.roll(x := d.array(*d.filled()), 5, d.axis(x)), ALL, NEAR),
-    "permute_dims": Row(permuted, ALL, NEAR),
-    "slice": Row(sliced, ALL, NEAR),
+    "roll": Row(
+        lambda d: pg.roll(x := d.array(*d.filled()), 5, d.axis(x)), ALL, ELEMENT_STEPS
+    ),
+    "permute_dims": Row(permuted, ALL, ELEMENT_STEPS),
+    "slice": Row(sliced, ALL, ELEMENT_STEPS),
     "gather": Row(taken, ALL, special=False),
-    "take_along_axis": Row(taken_along, ALL, NEAR),
+    "take_along_axis": Row(taken_along, ALL, ELEMENT_STEPS),
     "scatter": Row(scattered, NUMBERS, special=False),
-    "one_hot": Row(hot, ALL, NEAR),
-    "sort": Row(lambda d: pg.sort(d.array(*d.filled())), NUMBERS, NEAR),
+    "one_hot": Row(hot, ALL, ELEMENT_STEPS),
+    "sort": Row(lambda d: pg.sort(d.array(*d.filled())), NUMBERS, ELEMENT_STEPS),
     "depth_to_space": Row(
-        lambda d: pg.depth_to_space(d.array(*d.image(channels=12)), 2), NUMBERS, NEAR
+        lambda d: pg.depth_to_space(d.array(*d.image(channels=12)), 2),
+        NUMBERS,
+        ELEMENT_STEPS,
     ),
-    "tril": Row(lambda d: pg.tril(d.array(*d.shape(2, 3))), NUMBERS, NEAR),
+    "tril": Row(lambda d: pg.tril(d.array(*d.shape(2, 3))), NUMBERS, ELEMENT_STEPS),
 }
 
 # --- products and windows --------------------------------------------------------
@@ -425,17 +437,21 @@ for name in ("max", "avg"):
     for rank in (2, 3):
         ROWS[f"{name} pool {rank}d"] = Row(partial(pooled, name, rank), special=False)
 for rank in (1, 2, 3):
-    ROWS[f"conv{rank}d"] = Row(partial(convolved, rank), far=LOOSE, special=False)
+    ROWS[f"conv{rank}d"] = Row(
+        partial(convolved, rank), far=PRODUCT_STEPS, special=False
+    )
 ROWS |= {
-    "matmul": Row(products, far=LOOSE, special=False),
+    "matmul": Row(products, far=PRODUCT_STEPS, special=False),
     "products of bytes": Row(of_bytes, far=0.0, special=False),
     "quantized conv2d": Row(partial(quantized, False), far=0.0, special=False),
     "quantized depthwise": Row(partial(quantized, True), far=0.0, special=False),
-    "lstm": Row(partial(recurrent, "lstm"), far=LOOSE, special=False),
-    "gru": Row(partial(recurrent, "gru"), far=LOOSE, special=False),
-    "fused conv2d": Row(biased, far=LOOSE, special=False),
-    "conv2d_transpose": Row(raised, far=LOOSE, special=False),
-    "depthwise": Row(partial(depthwise, 1), far=LOOSE, special=False),
-    "depthwise, 3 of each": Row(partial(depthwise, 3), far=LOOSE, special=False),
+    "lstm": Row(partial(recurrent, "lstm"), far=PRODUCT_STEPS, special=False),
+    "gru": Row(partial(recurrent, "gru"), far=PRODUCT_STEPS, special=False),
+    "fused conv2d": Row(biased, far=PRODUCT_STEPS, special=False),
+    "conv2d_transpose": Row(raised, far=PRODUCT_STEPS, special=False),
+    "depthwise": Row(partial(depthwise, 1), far=PRODUCT_STEPS, special=False),
+    "depthwise, 3 of each": Row(
+        partial(depthwise, 3), far=PRODUCT_STEPS, special=False
+    ),
     "pool": Row(pooled_whole, ("float32", "float64", "int32")),
 }

@@ -112,10 +112,8 @@ class Program:
         self.names |= {"MISS": MISS, "PROCESS": PROCESS, "current": current}
         self.names |= {"GONE": GONE, "MISSING": MISSING, "data_of": data_of}
         self.names |= {"gradients": registry.gradients, "plans": recording.plans}
-        self.names |= {
-            "backend": recording.sign.key[2],
-            "precision": recording.sign.key[3],
-        }
+        self.names["backend"] = recording.sign.key[2]
+        self.names["precision"] = recording.sign.key[3]
         self.names["overrides"] = recording.overrides
         self.names["function"] = recording.function
         self.names["__name__"] = __name__  # recordings skip code of plugrad
@@ -160,10 +158,8 @@ class Program:
         """Add the comparisons with the recorded call."""
         for backend, table in recording.tables:
             self.miss(f"{self.bind(backend)}.table is not {self.bind(table)}")
-        for name, given in (
-            ("args", recording.sign.args),
-            ("kwargs", recording.sign.kwargs),
-        ):
+        sign = recording.sign
+        for name, given in (("args", sign.args), ("kwargs", sign.kwargs)):
             if given:
                 self.unpack(name, given)
             else:

@@ -106,7 +106,7 @@ kernels["Step"] = lambda x, *, alpha: step(x, alpha)
 @elementwise("elu_f32")
 @_wide
 def elu(x: Array) -> Array:
-    """Add two terms, of which one is 0."""
+    """Add two terms; for each element one of them is 0."""
     return np.expm1(_negative_part(x)) + _positive_part(x)
 
 
@@ -124,7 +124,7 @@ SCALE, ALPHA = 1.0507009873554805, 1.6732632423543772
 @elementwise("selu_f32")
 @_wide
 def selu(x: Array) -> Array:
-    """Add two terms, of which one is 0."""
+    """Add two terms; for each element one of them is 0."""
     return np.expm1(_negative_part(x)) * (SCALE * ALPHA) + _positive_part(x) * SCALE
 
 

@@ -261,7 +261,7 @@ def linspace(
 def _linspace_of_tensors(
     start: End, stop: End, num: int, dtype: Any, endpoint: bool
 ) -> Tensor:
-    """Compute ``linspace`` by ops on its ends, of which at least one is a tensor."""
+    """Compute ``linspace`` with ops: at least one of its ends is a tensor."""
     for name, end in (("start", start), ("stop", stop)):
         if not is_scalar(end):
             number("linspace", name, end)
