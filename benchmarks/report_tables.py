@@ -63,20 +63,17 @@ def eager(results: Results, page: str) -> str:
 def jit(results: Results, page: str) -> str:
     """Answer what jit gains."""
     rows = []
+    columns = {}
     for name in ratios.WORKLOADS:
         record = results[name]
         ours = ratios.jit_column(record)
-        columns = [
-            ratios.of_columns(record, name, ours)
-            for name in ("cpu", "torch", "jax-jit")
+        columns[name] = [
+            ratios.of_columns(record, peer, ours)
+            for peer in ("cpu", "torch", "jax-jit")
         ]
         compiler = "plugrad-llvm" if ours == "cpu-jit" else "cpu's own"
-        rows.append([*place(record), compiler, *map(mean_of, columns)])
-    record = results[ratios.MAIN]
-    eager, torch, jax = (
-        ratios.of_columns(record, name, ratios.jit_column(record))
-        for name in ("cpu", "torch", "jax-jit")
-    )
+        rows.append([*place(record), compiler, *map(mean_of, columns[name])])
+    eager, torch, jax = columns[ratios.MAIN]
     head = ["machine", "threads", "date", "compiler", "plugrad, eager"]
     return joined(
         paragraph(
