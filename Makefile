@@ -215,22 +215,33 @@ notebooks: $(BUILT) $(VENV)/.group-gallery
 test-notebooks: $(BUILT) $(VENV)/.group-gallery
 	$(RUN) -m pytest tests/examples/test_notebooks.py $(ARGS)
 
+# Of the wheels, the demo needs those of the core and plugrad-cpu.
 demo: $(ENV)/.group-demo
+	$(if $(EDITABLE),,$(ENV)/bin/python -m release.host --install core plugins/cpu)
 	$(ENV)/bin/python examples/digits.py
 
 # The wheels of all distributions, built if a file has changed, and installed.
 installed: $(INSTALLED)/.installed
 	$(INSTALLED)/bin/python -m release.host --install
 
-$(INSTALLED)/.installed: pyproject.toml $(CONSTRAINTS)
+INSTALLED_PIP := $(INSTALLED)/bin/python -m pip --quiet --disable-pip-version-check
+
+$(INSTALLED)/.created: pyproject.toml $(CONSTRAINTS)
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear $(@D)
-	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --upgrade "pip>=25.1"
-	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --group dev
+	$(INSTALLED_PIP) install --upgrade "pip>=25.1"
+	@touch $@
+
+$(INSTALLED)/.installed: $(INSTALLED)/.created
+	$(INSTALLED_PIP) install --group dev
 	@echo "$(CURDIR)" > $@
 
+$(INSTALLED)/.group-demo: $(INSTALLED)/.created
+	$(INSTALLED_PIP) install --group build --group demo
+	@touch $@
+
 $(INSTALLED)/.group-%: installed
-	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --group $*
+	$(INSTALLED_PIP) install --group $*
 	@touch $@
 
 $(STAMP): pyproject.toml $(PACKAGES:%=%/pyproject.toml) $(CONSTRAINTS)

@@ -2,9 +2,11 @@
 
 `make test` runs the suite on these installed wheels, which are what users have. Wheels
 are cached in `.cache/wheels` under a digest of their folder, so an unchanged folder is
-not built again. Only changed wheels are installed again.
+not built again. Only changed wheels are installed again. `make demo` names the
+distributions that it needs; by default all are built.
 
     build/installed/bin/python -m release.host --into .cache/wheels --install
+    build/installed/bin/python -m release.host --install core plugins/cpu
 """
 
 import argparse
@@ -88,12 +90,12 @@ def build(package: Path, cache: Path) -> Path:
     return found[0]
 
 
-def build_all(cache: Path) -> list[Path]:
-    """Return the wheels of all distributions; as many are built at once as CPUs.
+def build_all(folders: Sequence[Path], cache: Path) -> list[Path]:
+    """Return the wheels of distributions; as many are built at once as CPUs.
 
     Those with the most C to compile come first.
     """
-    longest_first = sorted(packages(), key=compiled_bytes, reverse=True)
+    longest_first = sorted(folders, key=compiled_bytes, reverse=True)
     with ThreadPoolExecutor(os.cpu_count()) as executor:
         return [*executor.map(partial(build, cache=cache), longest_first)]
 
@@ -107,16 +109,22 @@ def install(wheels: Sequence[Path]) -> None:
     """Install the wheels that this environment does not have yet, byte for byte."""
     stamp = Path(sys.prefix) / ".wheels.json"
     before = json.loads(stamp.read_text()) if stamp.exists() else {}
-    now = {wheel.name.partition("-")[0]: wheel.parent.name for wheel in wheels}
-    new = [w for w in wheels if before.get(w.name.partition("-")[0]) != w.parent.name]
+    now = {distribution_of(wheel): wheel.parent.name for wheel in wheels}
+    added = [w for w in wheels if distribution_of(w) not in before]
+    new = [w for w in wheels if before.get(distribution_of(w)) != w.parent.name]
     if not new:
         return
     stamp.unlink(missing_ok=True)  # after an interruption, all are installed again
-    # First the dependencies, then all wheels, even if their version is installed.
-    if not before:
-        pip("install", *wheels)
+    # First with dependencies, then again, because pip keeps what has the same version.
+    if added:
+        pip("install", *added)
     pip("install", "--no-deps", "--force-reinstall", *new)
-    stamp.write_text(json.dumps(now))
+    stamp.write_text(json.dumps(before | now))
+
+
+def distribution_of(wheel: Path) -> str:
+    """Return the name of the distribution in the name of its wheel."""
+    return wheel.name.partition("-")[0]
 
 
 def cache_of(folder: Path) -> Path:
@@ -136,9 +144,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--into", type=Path, default=Path(".cache/wheels"))
     parser.add_argument("--install", action="store_true")
+    parser.add_argument("folders", nargs="*", type=Path, help="all by default")
     given = parser.parse_args()
-    cache = cache_of(given.into)
-    wheels = build_all(cache)
+    folders = [ROOT / folder for folder in given.folders] or packages()
+    if unknown := [*map(str, {*folders} - {*packages()})]:
+        parser.error(f"no distribution is in {', '.join(unknown)}")
+    wheels = build_all(folders, cache_of(given.into))
     if given.install:
         install(wheels)
     else:

@@ -3,8 +3,12 @@
 On cpu, all tests of ops run. On another backend, each test function runs with a few of
 its rows, the ones that differ most from each other. One function, which has a row for
 each kernel, runs with all rows. A few of the slow tests run on every backend.
+
+opencl compiles a kernel for each op, shape and dtype, which takes from a tenth of a
+second to seconds. On opencl, therefore, a few functions of each file run.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,6 +18,20 @@ ROWS = {"primitives": 2, "wasm": 2, "opencl": 1}
 ONE_IN = {"primitives": 24, "wasm": 24, "opencl": 96}
 # The function of the conformance kit that runs with all rows, one for each kernel.
 WHOLE = "backend/test_kernels.py::test_results_are_as_the_contract_says"
+# On opencl, one in OPENCL_EVERY tests of a file runs; see ``runs_on_opencl``.
+OPENCL_EVERY = 6
+# Folders whose tests never run on opencl: they use ops that other tests cover.
+NOT_ON_OPENCL = [
+    "conformance_kit",
+    "consumers",
+    "examples",
+    "soak",
+    "tfjs",
+    "tools",
+    "train",
+]
+# In tests/core, one in PYTHON_EVERY tests of a file runs without the C accelerators.
+PYTHON_EVERY = 4
 # Files of ours whose tests run with a few rows, like those of the conformance kit.
 SAMPLED = [
     "consumers/test_scipy",
@@ -76,7 +94,9 @@ SLOW = [
     "opencl/test_rows::test_values_in_the_style_of_the_device",
     "opencl/test_runtime",
     "opencl/test_styles",
-    "opencl/test_tiles",
+    "opencl/test_tiles::test_batches_and_dtypes",
+    "opencl/test_tiles::test_convolutions",
+    "opencl/test_tiles::test_products_of_few_rows",
     "opencl/test_walk",
     "plugins/test_commands",
     "plugins/test_cpu_moves",
@@ -113,6 +133,8 @@ SLOW = [
 # Files in which each test takes seconds: one test in ``VERY_SLOW_EVERY`` runs.
 VERY_SLOW_EVERY = 24
 VERY_SLOW = ["conformance_kit/test_faults", "conformance_kit/test_few_dtypes"]
+# With ``--few``, one test in ``FEW_EVERY`` of a file runs.
+FEW_EVERY = 72
 # Long tests, which run only with ``--all``.
 LEFT_OUT = [
     "benchmarks/test_gpu::test_a_quick_run_of_all_parts",
@@ -151,3 +173,18 @@ def sample(backend: str, function: str, rows: Sequence[Iterable[Any]]) -> list[i
     if backend not in ROWS or function.endswith(WHOLE):
         return [*range(len(rows))]
     return most_different(rows, max(ROWS[backend], len(rows) // ONE_IN[backend]))
+
+
+def runs_on_opencl(test: str) -> bool:
+    """Return whether a test that also runs on other backends runs on opencl.
+
+    The function with a row for each kernel is not counted, because it always runs.
+
+    Args:
+        test: The id, as in ``tests/train/test_loop.py::test_a_line[opencl-2]``.
+
+    """
+    function, _, parameters = test.partition("[")
+    if "/opencl/" in function or function.endswith(WHOLE):
+        return False
+    return "opencl" in re.split(r"\W+", parameters)

@@ -7,6 +7,7 @@ from plugrad import plugin
 
 from tests.subset import (
     LEFT_OUT,
+    NOT_ON_OPENCL,
     ONE_IN,
     ROWS,
     SAMPLED,
@@ -14,6 +15,7 @@ from tests.subset import (
     VERY_SLOW,
     WHOLE,
     most_different,
+    runs_on_opencl,
     sample,
 )
 
@@ -51,6 +53,26 @@ def test_each_kernel_runs_on_each_backend(name):
     file, test = WHOLE.split("::")
     source = (ROOT / "conformance/src/plugrad_conformance" / file).read_text()
     assert f"def {test}(" in source
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("tests/train/test_loop.py::test_a_line[opencl-2]", True),
+        ("tests/core/jit/test_random_programs.py::test_programs[C-of opencl-0]", True),
+        ("tests/train/test_loop.py::test_a_line[cpu-2]", False),
+        ("tests/train/test_loop.py::test_opencl", False),
+        ("tests/opencl/test_moves.py::test_transposes[opencl]", False),
+        (f"plugrad_conformance/{WHOLE}[opencl-Relu]", False),
+    ],
+)
+def test_what_runs_on_opencl(test, expected):
+    assert runs_on_opencl(test) is expected
+
+
+def test_the_folders_exist():
+    for name in NOT_ON_OPENCL:
+        assert (ROOT / name).is_dir(), name
 
 
 def test_the_files_exist():

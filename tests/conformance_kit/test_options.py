@@ -293,3 +293,17 @@ def test_others_may_use_the_fixture(kit):
     done = kit.run("test_mine.py")
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
+
+
+# --- reports of other tools -------------------------------------------------------
+
+
+def test_a_junit_report_causes_no_warning(kit):
+    """CI writes one, and a plugin may turn warnings into errors."""
+    kit.install()
+    options = ("--junitxml=report.xml", "-W", "error")
+    done = kit.run("backend.test_imports", *options)
+    assert done.returncode == 0, done.stdout
+    done = kit.run("golden.test_golden", "-k", "Relu", *options)
+    assert done.returncode == 0, done.stdout
+    assert "golden" in (kit.folder / "report.xml").read_text()

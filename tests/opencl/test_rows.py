@@ -281,8 +281,8 @@ CHECKS = {
     "rows of float64": check_rows_of_float64,
     "reductions": check_reductions,
     "special values": check_special_reductions,
-    "arg": check_arg,
     "dtypes": check_dtypes_of_reductions,
+    "arg": check_arg,
     "several reductions": check_several_reductions,
 }
 
@@ -354,21 +354,27 @@ COUNTS = {
 }
 # Those whose launches depend on the number of units.
 PLANNED = ("reductions", "special values", "dtypes", "several reductions")
-# The checks that run without --all, because to compile for all of them takes minutes.
-CHECKS_WITHOUT_ALL = ("softmax", "several reductions", "launches of rows")
+# Without --all, fewer checks run, with fewer shapes: compiling for all takes minutes.
+CHECKS_WITHOUT_ALL = ("softmax", "launches", "launches of rows")
+SHAPES_WITHOUT_ALL = [(3, 33), (67, 24), (3, 4097)]
 
 
 def test_in_the_style_of_gpus(request):
     """In a process of its own: the style is that of a device for good."""
-    names = (
-        (*CHECKS, *COUNTS) if request.config.getoption("all") else CHECKS_WITHOUT_ALL
-    )
+    if request.config.getoption("all"):
+        names = (*CHECKS, *COUNTS)
+        shapes = SHAPES
+    else:
+        names = CHECKS_WITHOUT_ALL
+        shapes = SHAPES_WITHOUT_ALL
     code = (
         "import plugrad as pg\n"
         "from plugrad.plugin import runtime\n"
         "pg.set_backend('opencl')\n"
-        "from tests.opencl.test_rows import CHECKS, COUNTS, PLANNED, many_units\n"
+        "from tests.opencl.test_rows import CHECKS, COUNTS, PLANNED\n"
+        "from tests.opencl.test_rows import SHAPES, many_units\n"
         f"names = {names}\n"
+        f"SHAPES[:] = {shapes}\n"
         "for name in names:\n"
         "    if name in CHECKS: CHECKS[name]()\n"
         "with many_units():\n"

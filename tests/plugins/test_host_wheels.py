@@ -50,6 +50,41 @@ def test_a_copy_keeps_objects_and_loses_what_is_gone(package, tmp_path):
     assert (copy / "src" / "one.py").stat().st_mtime_ns == before
 
 
+def wheel(folder, name, digest):
+    return folder / name / digest / f"{name}-0.1.0-py3-none-any.whl"
+
+
+def test_more_wheels_come_later(tmp_path, monkeypatch):
+    """``make demo`` installs a few; ``make test`` adds the others and those changed."""
+    installed = []
+    monkeypatch.setattr(host.sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(host, "pip", lambda *arguments: installed.append(arguments))
+    core = wheel(tmp_path, "plugrad", "a")
+    cpu = wheel(tmp_path, "plugrad_cpu", "b")
+    changed = wheel(tmp_path, "plugrad", "c")
+    again = ("install", "--no-deps", "--force-reinstall")
+    host.install([core])
+    assert installed == [("install", core), (*again, core)]
+    installed.clear()
+    host.install([core, cpu])
+    assert installed == [("install", cpu), (*again, cpu)]
+    installed.clear()
+    host.install([changed])
+    assert installed == [(*again, changed)]
+    installed.clear()
+    host.install([changed, cpu])
+    assert not installed
+
+
+def test_a_folder_without_a_distribution_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr(host.sys, "argv", ["host", "core", "plugins/gpu"])
+    with pytest.raises(SystemExit):
+        host.main()
+    assert "no distribution is in" in (text := capsys.readouterr().err)
+    assert "plugins/gpu" in text
+    assert "core," not in text
+
+
 @pytest.mark.parametrize("name", compat.MISFITS)
 def test_a_misfit_is_a_wheel(name, tmp_path):
     wheel = compat.write_misfit(name, tmp_path)

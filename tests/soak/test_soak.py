@@ -74,7 +74,7 @@ def backends():
         yield pg.backends()
 
 
-def test_soak(seconds, backends, request, record_property):
+def test_soak(seconds, backends, request):
     first = request.config.getoption("--soak-seed")
     play(0, backends)  # whatever is made once is there
     before = held()
@@ -87,7 +87,7 @@ def test_soak(seconds, backends, request, record_property):
         sizes.append(resident())
         if time.monotonic() > end:
             break
-    record_property("rounds", len(sizes))
+    request.node.user_properties.append(("rounds", len(sizes)))
     print(f"{len(sizes)} rounds from seed {first} on {', '.join(backends)}")
     settle(sizes)
 

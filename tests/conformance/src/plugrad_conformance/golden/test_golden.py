@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from plugrad.plugin import contracts, runtime
@@ -32,8 +31,8 @@ def collected(kind: str) -> list[Handle]:
     ]
 
 
-def verdict(case: Handle, backend: str, record_property: Any) -> None:
-    record_property("golden", case.kind)
+def verdict(case: Handle, backend: str, request: pytest.FixtureRequest) -> None:
+    request.node.user_properties.append(("golden", case.kind))
     loaded = case.load()
     needed = {x.dtype.name for x in loaded.arrays if x.dtype != object}
     lacking = needed - {*runtime(backend).dtypes}
@@ -43,18 +42,18 @@ def verdict(case: Handle, backend: str, record_property: Any) -> None:
 
 
 @pytest.mark.parametrize("case", collected("kernels"), ids=str)
-def test_kernel(case: Handle, backend: str, record_property: Any) -> None:
-    verdict(case, backend, record_property)
+def test_kernel(case: Handle, backend: str, request: pytest.FixtureRequest) -> None:
+    verdict(case, backend, request)
 
 
 @pytest.mark.parametrize("case", collected("gradients"), ids=str)
-def test_gradient(case: Handle, backend: str, record_property: Any) -> None:
-    verdict(case, backend, record_property)
+def test_gradient(case: Handle, backend: str, request: pytest.FixtureRequest) -> None:
+    verdict(case, backend, request)
 
 
 @pytest.mark.parametrize("case", collected("errors"), ids=str)
-def test_error(case: Handle, backend: str, record_property: Any) -> None:
-    verdict(case, backend, record_property)
+def test_error(case: Handle, backend: str, request: pytest.FixtureRequest) -> None:
+    verdict(case, backend, request)
 
 
 def test_every_kernel_has_a_row() -> None:
