@@ -117,6 +117,23 @@ def test_a_kernel_of_several_results_in_a_function_of_jit():
         np.testing.assert_array_equal(found, x.T * 2)
 
 
+@pytest.mark.parametrize("used", [[0], [1], [1, 0]])
+def test_a_function_of_jit_that_uses_some_results_of_a_kernel(used):
+    """Replays, replays that are checked, and replays that are observed."""
+    f = lambda x: tuple([pg.top_k(x, 2)[i] * 2 for i in used])
+    expected = [[[[6.0, 4.0]], [[2, 8]]][i] for i in used]
+    x = pg.asarray([[1.0, 3.0, -2.0, 0.5, 2.0]])
+    for check in (False, True):
+        jitted = pg.jit(f, check=check)
+        for _ in range(5):
+            assert [y.tolist() for y in jitted(x)] == expected
+    jitted = pg.jit(f)
+    for _ in range(5):
+        with pg.profile() as p:
+            assert [y.tolist() for y in jitted(x)] == expected
+        assert p.records
+
+
 def test_a_bad_index_is_found_in_every_call():
     f = pg.jit(lambda x, i: pg.take(x, i, axis=0) * 2.0)
     x = pg.asarray(numbers(4, 3))

@@ -231,17 +231,36 @@ def _delay(graph: Graph, level: dict[int, int], free: set[int]) -> None:
 
 
 def alone(graph: Graph) -> Function:
-    """Return the kernel of a graph of one step, as a function of the graph's inputs."""
+    """Return the kernel of a graph of one step, as a function of the graph's inputs.
+
+    It returns the outputs of the graph, which may be fewer than those of the kernel.
+    """
     (step,) = graph.steps
     kernel = KERNELS[step.kernel.name]
     bound = partial(getattr(kernel, "kernel", kernel), **step.attrs)
-    if step.inputs == graph.inputs:
-        return bound
+    function = bound if step.inputs == graph.inputs else _with_constants(bound, graph)
+    if step.kernel.single or step.outputs == graph.outputs:
+        return function
+    used = [step.outputs.index(y) for y in graph.outputs]
+
+    def selected(*xs: Any) -> Any:
+        made = function(*xs)
+        if made is NotImplemented:
+            return made
+        found = tuple([made[i] for i in used])
+        return found if len(found) > 1 else found[0]
+
+    return selected
+
+
+def _with_constants(function: Function, graph: Graph) -> Function:
+    """Return a function of graph inputs for a function of the inputs of its step."""
+    (step,) = graph.steps
     numbers = {x: i for i, x in enumerate(graph.inputs)}
     constants = graph.constants
 
-    def function(*xs: Any) -> Any:
-        return bound(
+    def of_inputs(*xs: Any) -> Any:
+        return function(
             *[
                 None
                 if x is None
@@ -252,4 +271,4 @@ def alone(graph: Graph) -> Function:
             ]
         )
 
-    return function
+    return of_inputs
