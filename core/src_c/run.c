@@ -13,6 +13,7 @@ typedef struct {
     PyObject *pair[2], *made[2]; /* inputs of `elementwise`; those it owns, or NULL */
     PyObject *context, *backend; /* owned */
     PyObject *tape, *tracked;    /* owned; NULL without a tape */
+    PyObject *scope;             /* for the node; NULL: that of the context */
     PyObject *given[2 * MAX_ARGUMENTS]; /* arguments of the kernel: arrays, then values */
     Py_ssize_t owned;                   /* the number of owned arrays in `given` */
 } Run;
@@ -123,6 +124,8 @@ static int record_node(const Run *run, PyObject *plan, PyObject *y) {
     }
     PyList_SET_ITEM(outputs, 0, tape_id);
     PyObject *ids = tape_ids_of(run), *values = ids ? save_residuals(run, plan, y) : NULL;
+    PyObject *scope = run->scope ? Py_NewRef(run->scope)
+                                 : NEW_REF(run->context, Context, scope);
     PyObject *node = values ? NEW(Node, Node_count) : NULL;
     int done = -1;
     if (node != NULL) {
@@ -131,19 +134,21 @@ static int record_node(const Run *run, PyObject *plan, PyObject *y) {
         PyTuple_SET_ITEM(node, Node_inputs, Py_NewRef(ids));
         PyTuple_SET_ITEM(node, Node_outputs, Py_NewRef(outputs));
         PyTuple_SET_ITEM(node, Node_saved, Py_NewRef(values));
+        PyTuple_SET_ITEM(node, Node_scope, Py_NewRef(scope));
         done = PySet_Add(run->tracked, tape_id);
         if (done == 0) done = PyList_Append(SLOT(run->tape, Tape, nodes), node);
     }
     Py_XDECREF(node);
+    Py_XDECREF(scope);
     Py_XDECREF(values);
     Py_XDECREF(ids);
     Py_DECREF(outputs);
     return done;
 }
 
-/* record(tapes, plan, backend, inputs, attrs, outputs): one tape, and one output */
+/* record(tapes, plan, backend, inputs, attrs, outputs, scope): one tape and one output */
 PyObject *call_record(CALL) {
-    if (!is_on() || names != NULL || PyVectorcall_NARGS(nargsf) != 6)
+    if (!is_on() || names != NULL || PyVectorcall_NARGS(nargsf) != 7)
         return slow_path(self, args, nargsf, names);
     PyObject *tapes = args[0], *plan = args[1], *inputs = args[3], *outputs = args[5];
     PyObject *attrs = args[4], *name, *values[MAX_ARGUMENTS];
@@ -154,7 +159,9 @@ PyObject *call_record(CALL) {
         !PyTuple_CheckExact(outputs) || PyTuple_GET_SIZE(outputs) != 1 ||
         !is_tensor(PyTuple_GET_ITEM(outputs, 0)))
         return slow_path(self, args, nargsf, names);
-    Run run = {.inputs = &PyTuple_GET_ITEM(inputs, 0), .backend = args[2]};
+    Run run = {.inputs = &PyTuple_GET_ITEM(inputs, 0),
+               .backend = args[2],
+               .scope = args[6]};
     run.count = PyTuple_GET_SIZE(inputs);
     for (Py_ssize_t i = 0; i < run.count; i++)
         if (run.inputs[i] != Py_None && !is_tensor(run.inputs[i]))

@@ -94,6 +94,7 @@ typedef struct {
     X(Context, level)                                                                    \
     X(Context, overrides)                                                                \
     X(Context, quiet)                                                                    \
+    X(Context, scope)                                                                    \
     X(Context, tape)                                                                     \
     X(Tape, nodes)                                                                       \
     X(Tape, tracked)
@@ -103,7 +104,8 @@ typedef struct {
     X(Plan, kernel) X(Plan, tensors) X(Plan, others) X(Plan, steps)                      \
     X(VJPStep, where) X(VJPStep, function) X(VJPStep, saved)                             \
     X(VJPStep, name) X(VJPStep, vjp)                                                    \
-    X(Node, plan) X(Node, backend) X(Node, inputs) X(Node, outputs) X(Node, saved)
+    X(Node, plan) X(Node, backend) X(Node, inputs) X(Node, outputs) X(Node, saved)      \
+    X(Node, scope)
 
 enum { Plan_kernel, Plan_tensors, Plan_others, Plan_steps, Plan_count };
 enum {
@@ -114,7 +116,15 @@ enum {
     VJPStep_vjp,
     VJPStep_count
 };
-enum { Node_plan, Node_backend, Node_inputs, Node_outputs, Node_saved, Node_count };
+enum {
+    Node_plan,
+    Node_backend,
+    Node_inputs,
+    Node_outputs,
+    Node_saved,
+    Node_scope,
+    Node_count
+};
 
 /* A field, borrowed from the tuple. */
 #define FIELD(tuple, class, name) PyTuple_GET_ITEM(tuple, class##_##name)

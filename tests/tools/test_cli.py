@@ -7,7 +7,7 @@ import sys
 
 import plugrad as pg
 import pytest
-from plugrad._src.engine import dispatch
+from plugrad._src.engine import gradients
 from plugrad._src.registry.contract import vjp_rules
 from plugrad._src.registry.registry import registry
 from plugrad._src.tools import cli
@@ -253,7 +253,7 @@ def test_why_names_the_pack_of_a_scope_and_the_owner_of_a_backend(told):
     pack = vjp_rules(relu, {"x": straight_through}, "mypacks 1.2, pack 'guided'")
     with (
         toy(gradients={"Relu": {"x": lambda dy, x: dy}}),
-        dispatch.override({"Relu": pack}, "toy", "test"),
+        gradients.override({"Relu": pack}, "toy", None, "test"),
     ):
         _, lines, data = told("why", "Relu", "--backend", "toy", "--grad")
         _, _, elsewhere = told("why", "Relu", "--backend", "cpu", "--grad")

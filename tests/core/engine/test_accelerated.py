@@ -324,7 +324,7 @@ def test_out_of_memory_is_an_error_and_nothing_worse(case):
     expected, theirs = taped(call_python, *xs)
     assert bool(tape.nodes) == bool(theirs.nodes)
     for node in tape.nodes:  # what failed is not there, what is there is complete
-        assert len(node) == 5
+        assert len(node) == len(_tape.Node._fields)
         assert len(node.saved) == len(theirs.nodes[0].saved)
     np.testing.assert_array_equal(call().numpy(), expected.numpy())
 
@@ -356,7 +356,7 @@ def recorded(record, tape, x, y):
     rule = VJP(lambda dy, *_: dy, ("x", "y", "x_spec", "slope"), "test")
     contract = Kernel("test.Slope(x; slope)", out=same)
     plan = _tape.make_plan(contract, {"x": rule}, 1, 1)
-    record((tape,), plan, dispatch.active(), (x,), {"slope": 0.5}, (y,))
+    record((tape,), plan, dispatch.active(), (x,), {"slope": 0.5}, (y,), "a/b")
     return tape.nodes[-1]
 
 
@@ -373,6 +373,7 @@ def test_record_notes_what_python_notes():
         node = recorded(record, tape, x, y)
         assert node.inputs == [x._tape_id]
         assert node.outputs == [y._tape_id]
+        assert node.scope == "a/b"
         assert tape.tracked == {x._tape_id, y._tape_id}
         kept_x, kept_y, spec, slope = node.saved
         assert (kept_x._tape_id, kept_y._tape_id) == (x._tape_id, y._tape_id)
@@ -422,10 +423,10 @@ def test_aliases_and_records_out_of_memory_are_errors():
     recorded(record, tape, x, f32(2))
     node = tape.nodes.pop()
     y = f32(2)
-    args = ((tape,), node.plan, node.backend, (x,), {"slope": 0.5}, (y,))
+    args = ((tape,), node.plan, node.backend, (x,), {"slope": 0.5}, (y,), "")
     assert _fails_without_memory(lambda: record(*args))
     for node in tape.nodes:  # what failed is not there, what is there is complete
-        assert len(node) == 5
+        assert len(node) == len(_tape.Node._fields)
         assert len(node.saved) == 4
 
 

@@ -513,8 +513,14 @@ def _backward(
     """Return the cotangents of the wanted tape_ids, given those of the results."""
     backend = dispatch.active()
     tracked = tape.tracked
-    for node in reversed(tape.nodes):
-        _backward_node(node, tracked, cotangents, wanted, backend, linear_only)
+    node = None
+    try:
+        for node in reversed(tape.nodes):
+            _backward_node(node, tracked, cotangents, wanted, backend, linear_only)
+    except Exception as error:
+        if node is not None:
+            context.note_scope(error, node.scope)
+        raise
     return cotangents
 
 
@@ -551,13 +557,17 @@ def _apply_vjps(
 ) -> None:
     """Propagate the cotangents of one node's outputs to its inputs.
 
-    Each step runs in the blocks that the method ``gradient`` of the observers returns.
+    Each step runs in the blocks that the method ``gradient`` of the observers returns,
+    and for observers in the scope of the node.
     """
     if node.plan.kernel.variadic_outputs:
         dys = (list(dys),)
-    blocks = [getattr(o, "gradient", None) for o in context.current().observers]
+    observers = context.current().observers
+    blocks = [getattr(observer, "gradient", None) for observer in observers]
     for step in node.plan.steps:
         with ExitStack() as stack:
+            if observers and node.scope:
+                stack.enter_context(context.Scope(scope=node.scope))
             for block in blocks:
                 if block is not None:
                     what = _describe(node.plan.kernel, step)
@@ -574,7 +584,7 @@ def _apply_vjp(
     linear_only: bool,
 ) -> None:
     """Propagate the cotangents of one node's outputs to one input."""
-    (kernel, *_), _, inputs, _, values = node
+    (kernel, *_), _, inputs, _, values, _ = node
     where, function, residuals, _, _ = step
     if isinstance(where, int):
         tape_id = inputs[where]

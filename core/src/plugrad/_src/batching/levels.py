@@ -184,18 +184,20 @@ class Level:
     def outside(self, base: OpenBackend | None = None) -> switched:
         """Return the scope around the ``vmap``, with ``base`` as its backend.
 
-        The gradient overrides and the precision of the function stay in force.
+        The gradient overrides, the precision and the scope of the function stay.
         """
         outer = self.context
         now = current()
-        overrides, precision = now.overrides, now.precision
+        overrides, precision, scope = now.overrides, now.precision, now.scope
         base = base or outer.backend
         if (
             base is not outer.backend
             or overrides is not outer.overrides
             or precision is not outer.precision
+            or scope is not outer.scope
         ):
-            outer = Context(outer, {"backend": base, "precision": precision})
+            changes = {"backend": base, "precision": precision, "scope": scope}
+            outer = Context(outer, changes)
             outer.overrides = overrides
         return switched(outer)
 

@@ -6,8 +6,9 @@ in which it was created. So does a thread if threads inherit the context
 a function in another thread inside the present scopes, run it in a copy of the context:
 ``executor.submit(contextvars.copy_context().run, function)``.
 
-Map: ``Run`` (what observers can read); ``Context``, and the variable that contains it;
-``Scope``, which changes it for a block; notifying observers.
+Map: ``Run`` (what observers can read); the layers of ``Overrides``; ``Context``, and
+the variable that contains it; ``Scope``, which changes it for a block; notifying
+observers.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ from typing import Any, NamedTuple, TypeVar, cast
 from plugrad._src.registry.backend import OpenBackend
 from plugrad._src.registry.contract import Kernel, VJPs
 from plugrad._src.registry.registry import registry
+from plugrad._src.registry.rules import reads_site
 from plugrad._src.tensor import arguments
 from plugrad._src.tensor.tensor import Tensor
 
+from .sites import Where, joined
 from .tape import Outputs, Plan, Tape
 
 F = TypeVar("F", bound=Callable[..., Any])
+IN_SCOPE = "in scope"  # the beginning of the note of an error
 
 
 class Move(NamedTuple):
@@ -90,7 +94,21 @@ class Run:
 
 
 Plans = dict[tuple[Any, ...], Plan | None]
-Layer = tuple[str | None, Mapping[str, VJPs]]  # for one backend, or for all (None)
+
+
+class Layer(NamedTuple):
+    """Gradients that a block puts over all others.
+
+    Attributes:
+        backend: The backend whose runs they differentiate; None means all backends.
+        rules: The rules by kernel and input.
+        where: The runs to which they apply; None means all runs.
+
+    """
+
+    backend: str | None
+    rules: Mapping[str, VJPs]
+    where: Where | None
 
 
 class Override:
@@ -118,6 +136,18 @@ class Overrides:
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
         self.layers: tuple[Layer, ...] = layers
+        # The kernels whose gradient depends on the scope or the number of the run, and
+        # those for which it depends on the number.
+        self.by_site: set[str] = set()
+        self.by_number: set[str] = set()
+        for layer in layers:
+            where = layer.where
+            for kernel, rules in layer.rules.items():
+                has_site = reads_site(rules.values())
+                if where is not None or has_site:
+                    self.by_site.add(kernel)
+                if has_site or (where is not None and where.reads_number):
+                    self.by_number.add(kernel)
         # The plans of the registry, a new object whenever a gradient changes, and the
         # plans with these overrides. Threads that share a scope replace both at once.
         self.plans: tuple[object, Plans] = registry.gradients.plans, {}
@@ -144,6 +174,7 @@ class Context:
         quiet: Whether there is neither a tape nor an observer; for the fast paths.
         tape: The tape, if there is exactly one and no observer; for the fast path.
         level: The innermost running ``vmap``, or None.
+        scope: The names of the ``name_scope`` blocks, joined by ``/``.
         under: The context in which the innermost scope was entered.
         changes: The changes of that scope; the identity of this dict stands for it.
 
@@ -157,6 +188,7 @@ class Context:
         "overrides",
         "precision",
         "quiet",
+        "scope",
         "tape",
         "tapes",
         "under",
@@ -168,6 +200,7 @@ class Context:
         self.backend: OpenBackend | None = changes.get("backend", under.backend)
         self.tapes: tuple[Tape, ...] = changes.get("tapes", under.tapes)
         self.level: Any = changes.get("level", under.level)
+        self.scope: str = changes.get("scope", under.scope)
         self.precision: str | None = changes.get("precision", under.precision)
         self.observers: tuple[Callable[..., None], ...]
         self.observers = changes.get("observers", under.observers)
@@ -176,6 +209,8 @@ class Context:
         self.overrides: Overrides | None = changes.get("overrides", under.overrides)
         if "override" in changes:
             self.overrides = changes["override"].stacked_on(under.overrides)
+        if "name" in changes:
+            self.scope = joined(under.scope, changes["name"])
         self._see_who_watches()
 
     def _see_who_watches(self) -> None:
@@ -206,6 +241,7 @@ OUTERMOST.backend = None
 OUTERMOST.overrides = None
 OUTERMOST.under = OUTERMOST
 OUTERMOST.level, OUTERMOST.precision = None, None
+OUTERMOST.scope = ""
 OUTERMOST.tapes = ()
 OUTERMOST.observers = ()
 OUTERMOST.changes = {}
@@ -340,6 +376,35 @@ class UserScope(Scope):
             )
 
 
+class NameScope(UserScope):
+    """A scope with a name, which an error that leaves it carries as a note."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        super().__init__("name_scope", name=name)
+
+    def copy(self) -> Scope:
+        """Return a new scope that does the same."""
+        copied = NameScope(self.changes["name"])
+        copied.entered = True
+        return copied
+
+    def __exit__(self, *exception: object) -> None:
+        error = exception[1] if len(exception) > 1 else None
+        inside = self.inside
+        super().__exit__(*exception)
+        if isinstance(error, Exception) and inside is not None:
+            note_scope(error, inside.scope)
+
+
+def note_scope(error: Exception, scope: str) -> None:
+    """Add the scope of a run that failed to its error, unless it has one already."""
+    notes = getattr(error, "__notes__", ())
+    if scope and not any(str(note).startswith(IN_SCOPE) for note in notes):
+        error.add_note(f"{IN_SCOPE} {scope!r}")
+
+
 def tapes() -> tuple[Tape, ...]:
     """Return the tapes in force, outermost first."""
     return current().tapes
@@ -372,6 +437,7 @@ def _taped(under: Context, tapes: tuple[Tape, ...]) -> Context:
     inside.changes = {"tapes": tapes}
     inside.backend, inside.overrides = under.backend, under.overrides
     inside.level, inside.precision = under.level, under.precision
+    inside.scope = under.scope
     inside.tapes, inside.observers = tapes, under.observers
     inside._see_who_watches()
     return inside

@@ -4,7 +4,7 @@
 run this path, and runs under one tape. The slow path tries, in this order: observers,
 tapes, implementation, decomposition, host, fallback.
 
-Map: the active backend; ``run``; the other ways to run; moving; gradients in force.
+Map: the active backend; ``run``; the other ways to run; moving.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Mapping
 from time import perf_counter
 from typing import Any, cast
 
@@ -23,8 +22,6 @@ from plugrad._src.registry.contract import (
     VJP,
     Kernel,
     KernelNotFound,
-    VJPs,
-    bind_original,
     origin,
     same,
 )
@@ -40,8 +37,6 @@ from .accelerated import accelerated
 from .context import (
     PROCESS,
     Move,
-    Override,
-    UserScope,
     current,
     in_thread,
     lifted,
@@ -52,7 +47,8 @@ from .context import (
     tapes,
     taping,
 )
-from .tape import Outputs, Plan, alias, make_plan, record, specs, tapes_tracking
+from .gradients import plan_of
+from .tape import Outputs, alias, make_plan, record, specs, tapes_tracking
 
 # How often something other than an implementation ran: (kernel, backend, how).
 fallback_counts: Counter[tuple[str, str, str]] = Counter()
@@ -201,7 +197,7 @@ def _run(
     if context.observers and not observed:
         return observed_run(_run, kernel, backend, inputs, attrs)
     recording, mask = tapes_tracking(context.tapes, inputs)
-    plan = _plan(kernel, backend, mask, len(inputs)) if mask else None
+    plan = plan_of(kernel, backend, mask, len(inputs), recording) if mask else None
     if mask and plan is None:
         return _decompose(kernel, inputs, attrs, backend)  # the parts are recorded
     outputs = None
@@ -210,7 +206,7 @@ def _run(
     if outputs is None:
         outputs = _without_implementation(kernel, inputs, attrs, backend)
     if plan is not None:
-        record(recording, plan, backend, inputs, attrs, outputs)
+        record(recording, plan, backend, inputs, attrs, outputs, context.scope)
     return outputs
 
 
@@ -416,56 +412,11 @@ def tracked_alias(x: Tensor) -> Tensor:
     if x._tape_id is not None:
         recording, mask = tapes_tracking(tapes(), (x,))
         if mask:
-            record(recording, _SAME, active(), (x,), {}, (y,))
+            scope = current().scope
+            record(recording, _SAME, active(), (x,), {}, (y,), scope)
     return y
 
 
 _SAME = make_plan(
     Kernel("plugrad.Alias(x)"), {"x": VJP(lambda dy: dy, (), "plugrad")}, 1, 1
 )
-
-
-# --- which gradient --------------------------------------------------------------
-
-
-def override(layer: Mapping[str, VJPs], backend: str | None, who: str) -> UserScope:
-    """Return a block inside which these rules override all others."""
-    if backend is not None:
-        registry.known(backend, who)
-    return UserScope(who, override=Override((backend, layer)))
-
-
-def vjp_rules_in_force(kernel: Kernel, backend: OpenBackend) -> dict[str, VJP | None]:
-    """Return the VJP of each input, from the innermost layer that has one."""
-    layers = [table for _, table in registry.gradients.layers(kernel, backend.name)]
-    overrides = current().overrides
-    scopes = overrides.layers if overrides else ()
-    for only, layer in scopes:
-        if only in (None, backend.name):
-            layers.append(layer.get(kernel.name, {}))
-    found: dict[str, VJP | None] = {}
-    for table in layers:
-        for name, vjp in table.items():
-            found[name] = vjp and bind_original(kernel, name, vjp, found.get(name))
-    return found
-
-
-def _plan(kernel: Kernel, backend: OpenBackend, mask: int, count: int) -> Plan | None:
-    """Return how to record a run; None if its decomposition is recorded instead."""
-    overrides = current().overrides
-    if overrides is None:
-        plans = registry.gradients.plans
-    else:
-        under, plans = overrides.plans
-        if under is not registry.gradients.plans:
-            overrides.plans = registry.gradients.plans, (plans := {})
-    key = (kernel, backend, mask, 1 << count)
-    try:
-        return cast("Plan | None", plans[key])
-    except KeyError:
-        rules = vjp_rules_in_force(kernel, backend)
-        decomposed = not rules and kernel.decomposition is not None
-        plans[key] = found = (
-            None if decomposed else make_plan(kernel, rules, mask, count)
-        )
-        return found

@@ -1,25 +1,29 @@
 """Public functions for gradients: of the process, of a block, and of packs.
 
-Map: gradients that are registered for the process; gradients in a block; packs.
+Map: gradients that are registered for the process; scopes and gradients in a block;
+packs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 from plugrad._src.registry.contract import Functions, VJPs, collected
 from plugrad._src.registry.gradients import PackInfo
 from plugrad._src.registry.registry import registry
+from plugrad._src.registry.rules import Site
 from plugrad._src.tensor import arguments
 
-from . import context, dispatch
+from . import context, dispatch, gradients
+from .sites import SEPARATOR
 
 __all__ = [
     "bind_overrides",
     "get_gradient",
     "gradient_packs",
+    "name_scope",
     "override_gradient",
     "register_gradient",
     "set_gradients",
@@ -28,6 +32,8 @@ __all__ = [
 ]
 
 KernelName = str | Callable[..., Any]  # a name, or the op that runs the kernel
+# Where an override applies: patterns for scopes, the number of a run, or a function.
+Place = str | Sequence[str] | int | Callable[[Site], bool]
 
 
 def register_gradient(
@@ -54,7 +60,10 @@ def register_gradient(
             outputs, attributes and ``<name>_spec`` by name. None declares an input
             without derivative. A parameter ``original`` gets the gradient that is
             replaced, as a function of the cotangents:
-            ``x=lambda dy, original: 2 * original(dy)``.
+            ``x=lambda dy, original: 2 * original(dy)``. A parameter ``<name>_tracked``
+            tells whether the input of this name is differentiated as well, and ``site``
+            gets the ``plugin.Site`` of the run. Other parameters need a default, which
+            they keep.
 
     Raises:
         ValueError: The kernel is unknown or fused, no function is given, or a parameter
@@ -147,7 +156,42 @@ def get_gradient(kernel: KernelName) -> VJPs:
 
     """
     contract = registry.contracts[_kernel_name(kernel, "get_gradient")]
-    return dispatch.vjp_rules_in_force(contract, dispatch.active())
+    return gradients.vjp_rules_in_force(contract, dispatch.active())
+
+
+def name_scope(name: str) -> context.NameScope:
+    """Give the part of a model that runs inside the ``with`` block a name.
+
+    It is also a decorator. Scopes nest: their names are joined by ``/``. ``explain``,
+    ``profile`` and ``jit(f).explain`` show the scope of each kernel, errors name it,
+    and ``where=`` of ``override_gradient`` and ``use_gradients`` selects by it.
+
+    Args:
+        name: A name such as ``"block.3"``. A ``/`` in it makes several scopes.
+
+    Returns:
+        A context manager.
+
+    Raises:
+        TypeError: The name is not a string.
+        ValueError: The name is empty.
+
+    Example:
+        >>> def model(x):
+        ...     with pg.name_scope("first"):
+        ...         x = pg.relu(x)
+        ...     with pg.name_scope("second"):
+        ...         return pg.relu(x)
+        >>> with pg.override_gradient(pg.relu, where="second", x=lambda dy: 3.0 * dy):
+        ...     pg.grad(model)(2.0).item()
+        3.0
+
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name_scope: name must be a str, got {name!r}")
+    if not name.strip(SEPARATOR):
+        raise ValueError(f"name_scope: name must not be empty, got {name!r}")
+    return context.NameScope(name)
 
 
 def override_gradient(
@@ -156,6 +200,7 @@ def override_gradient(
     /,
     *,
     backend: str | None = None,
+    where: Place | None = None,
     linear: bool = True,
     **functions: Callable[..., Any] | None,
 ) -> context.UserScope:
@@ -166,9 +211,14 @@ def override_gradient(
 
     Args:
         kernel: Its name, or an op that runs only this kernel, such as ``pg.relu``.
-        named: A dict of functions by input, for inputs whose name is ``backend`` or
-            ``linear``.
+        named: A dict of functions by input, for inputs whose name is ``backend``,
+            ``linear`` or ``where``.
         backend: Apply the gradients only to runs on this backend.
+        where: Apply the gradients only to runs in a ``name_scope`` that matches a
+            pattern such as ``"block.*"``, or one of several patterns; only to the run
+            of the kernel with this number, which counts the runs that a tape records
+            from 0; or only where a function of a ``plugin.Site`` returns True. A
+            pattern also matches if it matches a scope around the run.
         linear: Whether the functions are linear in the cotangent.
         functions: A function for each input, as in ``register_gradient``.
 
@@ -176,9 +226,10 @@ def override_gradient(
         A context manager.
 
     Raises:
-        ValueError: The kernel is unknown or fused, no function is given, or a parameter
-            is not a name in the contract.
-        TypeError: An argument that must be a function is not one.
+        ValueError: The kernel is unknown or fused, no function is given, a parameter is
+            not a name in the contract, or ``where`` can match no run.
+        TypeError: An argument that must be a function is not one, or ``where`` is none
+            of the above.
         BackendUnavailable: The backend is unknown.
 
     Example:
@@ -189,7 +240,7 @@ def override_gradient(
     """
     who = "override_gradient"
     name, rules = _checked(who, kernel, named, functions, backend, linear)
-    return dispatch.override({name: rules}, backend, who)
+    return gradients.override({name: rules}, backend, where, who)
 
 
 def bind_overrides(f: context.F, /) -> context.F:
@@ -215,32 +266,54 @@ def bind_overrides(f: context.F, /) -> context.F:
 
 
 def use_gradients(
-    pack: str, *, kernels: Sequence[str] | None = None, backend: str | None = None
+    pack: str | Mapping[str, Functions],
+    *,
+    kernels: Sequence[str] | None = None,
+    backend: str | None = None,
+    where: Place | None = None,
 ) -> context.UserScope:
-    """Use a gradient pack of a plugin inside the ``with`` block.
+    """Use a gradient pack of a plugin, or a table of gradients, inside the block.
 
-    It is also a decorator. ``set_gradients`` does the same for the process.
+    It is also a decorator. ``set_gradients`` uses packs in the whole process. A block
+    that is made once and entered again reuses what plugrad has worked out for it.
 
     Args:
-        pack: The name of the pack; ``gradient_packs`` lists all packs.
-        kernels: Use only the pack's gradients of these kernels.
+        pack: The name of a pack (``gradient_packs`` lists all), or a dict by kernel of
+            dicts of gradient functions by input, as in ``register_gradient``.
+        kernels: Use only the gradients of these kernels.
         backend: Apply the gradients only to runs on this backend.
+        where: Apply the gradients only to some runs, as in ``override_gradient``.
 
     Returns:
         A context manager.
 
     Raises:
-        ValueError: There is no such pack, or it has no gradient of one of the kernels.
+        ValueError: There is no such pack, it has no gradient of one of the kernels, or
+            ``where`` can match no run. In a table: a kernel is unknown or fused, or a
+            parameter is not a name in the contract.
+        TypeError: ``where`` or a function in a table has the wrong type.
         BackendUnavailable: The backend is unknown.
 
     Example:
         >>> with pg.use_gradients("straight_through"):  # of plugrad-gradient-packs
         ...     pg.grad(pg.round)(0.3).item()
         1.0
+        >>> bump = lambda dy, x: dy * pg.exp(-x * x)
+        >>> with pg.use_gradients({"Sign": {"x": bump}}):
+        ...     pg.grad(pg.sign)(0.0).item()
+        1.0
 
     """
-    layer = registry.gradients.pack(pack, "use_gradients", kernels)
-    return dispatch.override(layer, backend, "use_gradients")
+    who = "use_gradients"
+    if isinstance(pack, Mapping):
+        rules = {
+            name: registry.gradients.checked(who, name, collected(who, table, {}), True)
+            for name, table in pack.items()
+        }
+        layer = registry.gradients.selected(rules, "the table", who, kernels)
+    else:
+        layer = registry.gradients.pack(pack, who, kernels)
+    return gradients.override(layer, backend, where, who)
 
 
 def set_gradients(

@@ -15,7 +15,15 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, NoReturn
 
 from plugrad._src.registry.backend import OpenBackend
-from plugrad._src.registry.contract import VJP, GradientNotFound, Kernel, Spec, VJPs
+from plugrad._src.registry.contract import (
+    SITE,
+    VJP,
+    GradientNotFound,
+    Kernel,
+    Spec,
+    VJPs,
+)
+from plugrad._src.registry.rules import Site, bind_constants
 from plugrad._src.tensor.explained import explained
 from plugrad._src.tensor.tensor import TapeId, Tensor
 
@@ -50,20 +58,23 @@ class Plan(NamedTuple):
     steps: tuple[VJPStep, ...]
 
 
-def make_plan(kernel: Kernel, rules: VJPs, mask: int, count: int) -> Plan:
+def make_plan(
+    kernel: Kernel, rules: VJPs, mask: int, count: int, site: Site | None = None
+) -> Plan:
     """Return the plan of a run with ``count`` inputs.
 
     ``mask`` has one bit for each input, the lowest for the first; the bits of tracked
-    inputs are set.
+    inputs are set. ``site`` is needed if a rule has this parameter.
     """
     places = kernel.places(count)
+    constants = _constants(kernel, places, mask, site)
     in_force: list[tuple[str, VJP | None]] = []
     for name in kernel.inputs:
         if mask & _bits(places[name]):
             if name not in rules:
                 in_force.append((name, None))
-            elif rules[name] is not None:  # else: declared without derivative
-                in_force.append((name, rules[name]))
+            elif (rule := rules[name]) is not None:  # else: without derivative
+                in_force.append((name, bind_constants(kernel, rule, constants)))
     residuals = [residual for _, vjp in in_force if vjp for residual in vjp.residuals]
     keeps = {residual: _keep(kernel, places, residual) for residual in residuals}
     tensors = [w for w in keeps if keeps[w][0] == TENSOR and type(keeps[w][1]) is int]
@@ -88,6 +99,23 @@ def make_plan(kernel: Kernel, rules: VJPs, mask: int, count: int) -> Plan:
         tuple(keeps[residual] for residual in others),
         tuple(steps),
     )
+
+
+def _constants(
+    kernel: Kernel, places: dict[str, Where], mask: int, site: Site | None
+) -> dict[str, Any]:
+    """Return the parameters of rules that have one value for all runs of a plan."""
+    constants: dict[str, Any] = {}
+    for name in kernel.inputs:
+        where = places[name]
+        if isinstance(where, int):
+            constants[f"{name}_tracked"] = bool(mask >> where & 1)
+        else:
+            constants[f"{name}_tracked"] = tuple(
+                [bool(mask >> i & 1) for i in range(*where)]
+            )
+    known = {*kernel.inputs, *kernel.attrs, *kernel.outputs}
+    return {n: v for n, v in (constants | {SITE: site}).items() if n not in known}
 
 
 def _missing_gradient(kernel: Kernel, name: str) -> Callable[..., Any]:
@@ -116,13 +144,17 @@ def _bits(where: Where) -> int:
 
 
 class Node(NamedTuple):
-    """One recorded run: the tape_ids of inputs and outputs, and the saved values."""
+    """One recorded run: the tape_ids of inputs and outputs, and the saved values.
+
+    ``scope`` has the names of the ``name_scope`` blocks around the run.
+    """
 
     plan: Plan
     backend: OpenBackend
     inputs: list[TapeId | None]
     outputs: list[TapeId]
     saved: list[Any]
+    scope: str
 
 
 new = tuple.__new__  # takes half as long as calling the class of a named tuple
@@ -148,11 +180,14 @@ class Tape:
     Attributes:
         read: How and where values of a tracked tensor first left plugrad. Before that
             it is not set, so that making a tape costs less.
+        counts: The number of runs by kernel, if an override depends on it; like
+            ``read``, it is not set before.
 
     """
 
-    __slots__ = ("nodes", "read", "tracked", "variables")
+    __slots__ = ("counts", "nodes", "read", "tracked", "variables")
 
+    counts: dict[str, int]
     read: str
 
     def __init__(self, variables: dict[Any, TapeId] | None = None) -> None:
@@ -241,6 +276,7 @@ def record(
     inputs: tuple[Any, ...],
     attrs: dict[str, Any],
     outputs: Outputs,
+    scope: str,
 ) -> None:
     """Add a node to all tapes that track an input; integer outputs are not tracked."""
     if all([y.dtype.kind not in "fc" for y in outputs]):
@@ -263,7 +299,7 @@ def record(
     saved = [save(TENSOR, i, values) for i in plan.tensors]
     for kind, where in plan.others:
         saved.append(attrs[where] if kind == ATTRIBUTE else save(kind, where, values))
-    node = new(Node, (plan, backend, input_ids, tape_ids, saved))
+    node = new(Node, (plan, backend, input_ids, tape_ids, saved, scope))
     for tape in tapes:
         tape.nodes.append(node)
 

@@ -131,7 +131,7 @@ def recorded_call(
         attrs = {"f": (grad_func, None if plain else (build_value, args, name))}
         plan = plans(len(inputs))
         backend = dispatch.active()
-        record(recording, plan, backend, inputs, attrs, outputs)
+        record(recording, plan, backend, inputs, attrs, outputs, context.scope)
     return build_value(outputs)
 
 

@@ -316,6 +316,7 @@ class VJP(NamedTuple):
 VJPs = Mapping[str, VJP | None]
 Functions = Mapping[str, Callable[..., Any] | None]
 ORIGINAL = "original"  # the name of a parameter: the gradient that a rule replaces
+SITE = "site"  # the name of a parameter: the run that is recorded, a ``Site``
 
 
 def collected(
@@ -340,36 +341,6 @@ def collected(
     if twice := set(named or ()) & set(functions):
         raise ValueError(f"{who}: got two functions for {', '.join(sorted(twice))}")
     return {**(named or {}), **functions}
-
-
-def bind_original(kernel: Kernel, name: str, rule: VJP, under: VJP | None) -> VJP:
-    """Return ``rule`` with its parameter ``original`` bound to the rule it replaces."""
-    if ORIGINAL not in rule.residuals:
-        return rule
-    position = rule.residuals.index(ORIGINAL)
-    split = len(kernel.outputs)
-    own = tuple(residual for residual in rule.residuals if residual != ORIGINAL)
-
-    def call(*values: Any) -> Any:
-        saved = values[split:]
-
-        def original(*dys: Any) -> Any:
-            if under is None:
-                raise GradientNotFound(
-                    f"{kernel.name}: the gradient of {rule.origin} calls "
-                    f"{ORIGINAL!r}, but there is no earlier gradient for input "
-                    f"{name!r}"
-                )
-            return under.function(*dys, *saved[len(own) :])
-
-        before = saved[:position]
-        after = saved[position : len(own)]
-        return rule.function(*values[:split], *before, original, *after)
-
-    call.__wrapped__ = rule.function  # type: ignore[attr-defined]  # for ``authored``
-    residuals = own + (under.residuals if under else ())
-    linear = rule.linear and (under is None or under.linear)
-    return rule._replace(function=call, residuals=residuals, linear=linear)
 
 
 def authored(function: Any) -> Any:
@@ -451,8 +422,11 @@ def _rule(kernel: Kernel, name: str, function: Callable[..., Any], owner: str) -
     outputs = () if kernel.variadic_outputs else kernel.outputs
     specs = [f"{n}_spec" for n in kernel.inputs + outputs]
     legal = (*kernel.inputs, *kernel.attrs, *outputs, *specs)
-    legal += () if ORIGINAL in legal else (ORIGINAL,)
+    added = [*(f"{name}_tracked" for name in kernel.inputs), ORIGINAL, SITE]
+    legal += tuple(name for name in added if name not in legal)
     names = _parameters(function)
+    optional = _with_defaults(function) - {*legal}
+    names = tuple(name for name in names if name not in optional)
     count = len(kernel.outputs)
     dys, residuals = names[:count], names[count:]
     if len(dys) < count or not {*legal}.isdisjoint(dys):
@@ -468,19 +442,37 @@ def _rule(kernel: Kernel, name: str, function: Callable[..., Any], owner: str) -
                 f"{', '.join(legal)}{suggest(residual, legal)}"
             )
     return VJP(
-        _by_position(function, residuals),
+        _by_position(function, residuals, bool(optional)),
         residuals,
         owner,
         origin=origin(function, owner),
     )
 
 
+def _with_defaults(function: Callable[..., Any]) -> set[str]:
+    """Return the names of the parameters that have a default value."""
+    if isinstance(function, FunctionType):
+        if not function.__defaults__ and not function.__kwdefaults__:
+            return set()
+        code = function.__code__
+        names = code.co_varnames[: code.co_argcount]
+        count = len(function.__defaults__ or ())
+        return {*names[len(names) - count :], *(function.__kwdefaults__ or ())}
+    from inspect import Parameter, signature
+
+    parameters = signature(function).parameters.values()
+    return {p.name for p in parameters if p.default is not Parameter.empty}
+
+
 def _by_position(
-    function: Callable[..., Any], residuals: tuple[str, ...]
+    function: Callable[..., Any], residuals: tuple[str, ...], has_more: bool
 ) -> Callable[..., Any]:
-    """Return ``function`` as one that takes all of its parameters by position."""
+    """Return ``function`` as one that takes cotangents and residuals by position.
+
+    ``has_more`` tells that it has other parameters, which keep their defaults.
+    """
     code = getattr(function, "__code__", None)
-    if code is not None and not code.co_kwonlyargcount:
+    if code is not None and not code.co_kwonlyargcount and not has_more:
         return function
 
     @functools.wraps(function)  # so that ``authored`` finds its file and line

@@ -67,14 +67,23 @@ class GradientRegistry:
             entry = self.packs.find(name, who)
             if entry.phase is not Phase.OPENED:
                 self._open_pack(entry)
-        layer: dict[str, VJPs] = entry.content
+        return self.selected(entry.content, f"pack {name!r}", who, kernels)
+
+    def selected(
+        self,
+        layer: Mapping[str, VJPs],
+        what: str,
+        who: str,
+        kernels: Sequence[str] | str | None,
+    ) -> Mapping[str, VJPs]:
+        """Return the rules of these kernels; those of all kernels for None."""
         if kernels is None:
             return layer
         wanted = (kernels,) if isinstance(kernels, str) else tuple(kernels)
         for kernel in wanted:
             if kernel not in layer:
                 raise ValueError(
-                    f"{who}: pack {name!r} has no gradient of {kernel!r}"
+                    f"{who}: {what} has no gradient of {kernel!r}"
                     f"{suggest(str(kernel), layer)}; it has {', '.join(layer)}"
                 )
         return {kernel: layer[kernel] for kernel in wanted}

@@ -1,12 +1,14 @@
 """``explain``: the kernels and gradients of a result that a tape has recorded.
 
-Ops record nothing extra for it. ``explain`` finds tapes in the same way as ``memory``
-finds tensors: by Python's garbage collector. Each node of a tape contains its kernel,
-its backend and the gradients that were in force.
+Ops record nothing extra for it. Inside the function that is differentiated, ``explain``
+reads the tapes in force. Outside of it, it finds tapes as ``memory`` finds tensors: by
+Python's garbage collector. Each node of a tape contains its kernel, its backend, its
+scope and the gradients that were in force.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -37,7 +39,8 @@ class Explanation:
             the owner (``by``), file and line (``at``) of the implementation. About the
             input: its name (``input``), the run that made it (``of``), and the owner of
             its ``gradient`` with file and line (``vjp``). Inside ``debug``, ``line`` is
-            the line of your code that ran it.
+            the line of your code that ran it. If a run is in a ``name_scope``, there is
+            the ``scope`` of each run.
 
     """
 
@@ -63,7 +66,8 @@ class Explanation:
 
     def _lines(self) -> list[Row]:
         """Return the rows as shown: short paths, and the cells of a run only once."""
-        once = {"run", "kernel", "output", "backend", "how", "by", "at", "line"}
+        once = {"run", "kernel", "output", "backend", "how", "by", "at"}
+        once |= {"line", "scope"}
         lines = []
         for last, row in pairwise([{"run": 0}, *self.rows]):
             again = once & row.keys() if row["run"] == last["run"] else ()
@@ -104,13 +108,16 @@ def explain(x: Tensor, /) -> Explanation:
     known = _lines()
     rows: list[Row] = []
     number = 0
-    for node in _dependencies(x._tape_id, _nodes(x._tape_id)):
+    nodes = _dependencies(x._tape_id, _nodes(x._tape_id))
+    with_scopes = any(node.scope for node in nodes)
+    for node in nodes:
         if node.plan is dispatch._SAME:  # another name for the same tensor
             sources[node.outputs[0]] = sources.get(node.inputs[0], "argument")
             continue
         number += 1
-        line = {"line": known.get(node.outputs[0], "")} if known else {}
-        rows += [row | line for row in _rows(number, node, sources)]
+        more = {"line": known.get(node.outputs[0], "")} if known else {}
+        more |= {"scope": node.scope} if with_scopes else {}
+        rows += [row | more for row in _rows(number, node, sources)]
         sources |= dict.fromkeys(node.outputs, str(number))
     return Explanation(rows)
 
@@ -124,8 +131,9 @@ def recorded_kernels(x: Tensor) -> list[str]:
 
 def _nodes(tape_id: TapeId | None) -> list[Node]:
     """Return the nodes of the longest tape that has recorded a tensor."""
-    tapes = [tape.nodes for tape in living(Tape)]
-    tapes = [nodes for nodes in tapes if any(tape_id in node.outputs for node in nodes)]
+    tapes = _with_output(tape_id, context.all_tapes(context.current()))
+    if not tapes:  # it is differentiated elsewhere: search all objects
+        tapes = _with_output(tape_id, living(Tape))
     if tape_id is None or not tapes:
         raise ValueError(
             "explain: no tape has recorded this tensor; call it on a result inside the "
@@ -133,6 +141,15 @@ def _nodes(tape_id: TapeId | None) -> list[Node]:
             "pullback is there"
         )
     return [Node(*node) for node in max(tapes, key=len)]
+
+
+def _with_output(tape_id: TapeId | None, tapes: Iterable[Tape]) -> list[list[Node]]:
+    """Return the nodes of each tape that has recorded a tensor."""
+    return [
+        tape.nodes
+        for tape in tapes
+        if any(tape_id in node.outputs for node in [*tape.nodes])
+    ]
 
 
 def _lines() -> dict[TapeId, str]:

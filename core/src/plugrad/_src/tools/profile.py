@@ -37,6 +37,7 @@ TITLES = ["kernel", "backend", "how", "calls", "self ms", "total ms", "device ms
 TITLES += ["bytes", "moved", "inputs of the longest"]
 TEXT_TITLES = {"kernel", "backend", "how", "inputs of the longest"}
 SHARE = TITLES.index("%")
+MAX_SCOPES = 10  # scopes below the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,8 @@ class Record:
         bytes: The size of the outputs.
         alive: The bytes that all results of the block held after it.
         moves: The values that were moved between backends for it.
+        scope: The names of the ``name_scope`` blocks around it, joined by ``/``. The
+            runs of a gradient have the scope of the run that is differentiated.
 
     """
 
@@ -81,6 +84,7 @@ class Record:
     bytes: int
     alive: int
     moves: tuple[Move, ...]
+    scope: str
 
     @property
     def title(self) -> str:
@@ -225,7 +229,8 @@ class Profile:
         values = specs(inputs), attrs, specs(outputs)
         size = sum(y._home.runtime.arrays.nbytes(y._data) for y in outputs)
         memory = size, self._alive.now, tuple(run.moves)
-        self.records.append(Record(*what, *times, *values, *memory))
+        scope = context.current().scope
+        self.records.append(Record(*what, *times, *values, *memory, scope))
 
     def _finish(self, backend: OpenBackend) -> tuple[float, float | None]:
         """Wait for a run; return the time waited, and its time on the device."""
@@ -307,7 +312,7 @@ class Profile:
             ]
 
     def _notes(self) -> Iterator[str]:
-        """Yield the sums, the regions and the transfers."""
+        """Yield the sums, the regions, the transfers and the slowest scopes."""
         total, busy = self.kernel_seconds, self.device_seconds
         device = "device time unknown" if busy is None else f"{_ms(busy)} ms on devices"
         yield (
@@ -325,6 +330,21 @@ class Profile:
                 size = sum(t.bytes for t in some)
                 spent = sum(t.seconds for t in some)
                 yield f"{len(some):,} {what}s: {size:,} bytes in {_ms(spent)} ms"
+        yield from self._scopes()
+
+    def _scopes(self) -> Iterator[str]:
+        """Yield a line for each of the scopes in which kernels took longest."""
+        groups: defaultdict[str, list[Record]] = defaultdict(list)
+        for r in self.records:
+            if r.scope:
+                groups[r.scope].append(r)
+        slowest_first = sorted(groups.items(), key=lambda group: -_own(group[1]))
+        total = self.kernel_seconds
+        for scope, found in slowest_first[:MAX_SCOPES]:
+            share = 100 * _own(found) / total if total else 0
+            yield f"in {scope}: {_ms(_own(found))} ms, {share:.1f} %"
+        if (rest := len(slowest_first) - MAX_SCOPES) > 0:
+            yield f"and {rest:,} faster scopes; `records` contains all runs"
 
     # --- the trace ---------------------------------------------------------------
 
@@ -352,6 +372,7 @@ class Profile:
                 **{name: repr(value) for name, value in r.attrs.items()},
                 "device ms": r.device and r.device * 1e3,
                 "bytes": r.bytes,
+                "scope": r.scope,
             }
             yield _span(r.title, r.how, r.start, r.seconds, args)
             for m in r.moves:

@@ -163,9 +163,9 @@ def _rules(kernel: Kernel, backend: OpenBackend) -> list[Row]:
     """Return the gradients of each input, the one in force first."""
     overrides = context.current().overrides
     layers: list[tuple[str, VJPs]] = [
-        ("scope", layer[kernel.name])
-        for only, layer in reversed(overrides.layers if overrides else ())
-        if kernel.name in layer and only in (None, backend.name)
+        ("scope", layer.rules[kernel.name])
+        for layer in reversed(overrides.layers if overrides else ())
+        if kernel.name in layer.rules and layer.backend in (None, backend.name)
     ]
     layers += reversed(registry.gradients.layers(kernel, backend.name))
     core = str(registry.owners.get(kernel.name, registry.user))

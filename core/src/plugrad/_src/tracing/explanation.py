@@ -58,8 +58,10 @@ class Explanation(NamedTuple):
         from plugrad._src.tensor.html import table  # only where it is needed
 
         titles = ["kernel", "inputs", "outputs", "backend", "by"]
+        steps = self.to_dict()["graph"]
+        titles += ["scope"] if any(step["scope"] for step in steps) else []
         rows = []
-        for step in self.to_dict()["graph"]:
+        for step in steps:
             attrs = [f"{name}={value}" for name, value in step["attrs"].items()]
             values = step | {"inputs": ", ".join([*step["inputs"], *attrs])}
             values |= {"outputs": ", ".join(step["outputs"])}

@@ -36,6 +36,8 @@ class Step(NamedTuple):
         precision: The precision of float32 products, if the function sets one that
             differs from the precision of the call; else None. See
             ``plugrad.precision``.
+        scope: The names of the ``plugrad.name_scope`` blocks of the function that were
+            around it, joined by ``/``.
 
     Example:
         >>> graph = pg.jit(lambda x: pg.sum(x, axis=1)).explain(pg.ones((2, 3))).graph
@@ -50,6 +52,7 @@ class Step(NamedTuple):
     attrs: Mapping[str, Any]
     outputs: tuple[int, ...]
     precision: str | None = None
+    scope: str = ""
 
 
 class Graph(NamedTuple):
@@ -91,6 +94,7 @@ class Graph(NamedTuple):
             "attrs": {n: f"{value!r:.60}" for n, value in step.attrs.items()},
             "outputs": [self._describe(y) for y in step.outputs],
             "precision": step.precision,
+            "scope": step.scope,
         }
 
     def _lines(self, by: Callable[[Step], str] | None = None) -> list[str]:
@@ -102,6 +106,7 @@ class Graph(NamedTuple):
             given = [*row["inputs"], *[f"{n}={v}" for n, v in row["attrs"].items()]]
             call = f"{step.kernel.name}({', '.join(given)}) on {step.backend}"
             more = f", precision {step.precision}" if step.precision else ""
+            more += f", in {step.scope}" if step.scope else ""
             more += f", {by(step)}" if by else ""
             lines.append(f"{', '.join(row['outputs'])} = {call}{more}")
         return [*lines, f"return {', '.join(f'%{value}' for value in self.outputs)}"]

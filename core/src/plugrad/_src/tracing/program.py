@@ -31,6 +31,7 @@ from typing import Any
 from plugrad._src.engine import dispatch
 from plugrad._src.engine.context import PROCESS, Scope, current, observed_run, running
 from plugrad._src.engine.places import GONE, MISSING, Place, Slot
+from plugrad._src.engine.sites import common, joined
 from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry.registry import registry
 from plugrad._src.tensor.tensor import Native, Tensor
@@ -115,6 +116,7 @@ class Program:
         self.names["backend"] = recording.sign.key[2]
         self.names["precision"] = recording.sign.key[3]
         self.names["overrides"] = recording.overrides
+        self.names["scope"] = recording.scope
         self.names["function"] = recording.function
         self.names["__name__"] = __name__  # recordings skip code of plugrad
         self.guards(recording)
@@ -156,6 +158,8 @@ class Program:
 
     def guards(self, recording: Recording) -> None:
         """Add the comparisons with the recorded call."""
+        if recording.scope is not None:
+            self.miss("context.scope != scope")
         for backend, table in recording.tables:
             self.miss(f"{self.bind(backend)}.table is not {self.bind(table)}")
         sign = recording.sign
@@ -518,5 +522,6 @@ def _observed(
     # Without inputs, ``natives`` contains only the backend's Arrays.
     pairs = zip(item.inputs, natives, strict=False)
     inputs = tuple([None if x is None else Tensor(n, where) for x, n in pairs])
-    observed_run(work, kernel, where, inputs, {**attrs})
+    with Scope(scope=joined(current().scope, common([s.scope for s in steps]))):
+        observed_run(work, kernel, where, inputs, {**attrs})
     return result

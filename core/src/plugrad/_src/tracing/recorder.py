@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from plugrad._src.engine import dispatch
+from plugrad._src.engine import dispatch, sites
 from plugrad._src.engine.context import Scope, current, running
 from plugrad._src.engine.places import Slot
 from plugrad._src.engine.precision import get_precision
@@ -104,6 +104,7 @@ class Recorder:
         self._with_lines = with_lines
         self._hold_arrays = hold_arrays
         self._precision = get_precision()
+        self._outer_scope = current().scope
         self._apart: set[int] = set()
         self._paused = False
 
@@ -378,7 +379,8 @@ class Recorder:
     ) -> None:
         now = get_precision()
         inside = None if now == self._precision else now
-        step = Step(kernel, where.name, given, dict(attrs), tuple(made), inside)
+        scope = sites.inside(self._outer_scope, current().scope)
+        step = Step(kernel, where.name, given, dict(attrs), tuple(made), inside, scope)
         self.draft.steps.append(step)
         if self._with_lines:
             self.lines |= dict.fromkeys(made, line_outside())

@@ -67,6 +67,7 @@ class Recording:
         ran: The code that ran, without that of the standard library.
         plans: The registry's plans, a new object whenever a gradient changes.
         overrides: The gradient overrides of scopes.
+        scope: The scope of the call, if a gradient depends on it; else None.
         tables: The backends that ran kernels, each with its table of kernels.
         variables: The variables that were used, with the backends of their tensors.
         recorded: The number of runs that were recorded.
@@ -109,6 +110,9 @@ class Recording:
         self.sign = sign
         self.donated = donated or {}
         self.plans, self.overrides = registry.gradients.plans, current().overrides
+        # The scope decides about the gradients of a call only if an override reads it.
+        by_site = self.overrides is not None and self.overrides.by_site
+        self.scope = current().scope if by_site else None
         self.confirmed = False
         recorder = Recorder(
             strict=strict, with_lines=with_lines, hold_arrays=hold_arrays
@@ -295,6 +299,8 @@ class Recording:
             return "the registered gradients"
         if _layers(current().overrides) != _layers(self.overrides):
             return "the overridden gradients"
+        if self.scope is not None and current().scope != self.scope:
+            return "the scope, on which an overridden gradient depends"
         if any(v._value._home is not home for v, home in self.variables):
             return "the backend of a variable"
         if changed := self.references.changed():
@@ -371,13 +377,19 @@ def without_static(arguments: Any) -> Any:
 
 def _layers(overrides: Overrides | None) -> Any:
     """Return a key: equal overrides have equal keys."""
-    found = overrides.layers if overrides else ()
-    return [(name, [(k, Same(r)) for k, r in rules.items()]) for name, rules in found]
+    return [
+        (layer.backend, [(k, Same(r)) for k, r in layer.rules.items()], layer.where)
+        for layer in (overrides.layers if overrides else ())
+    ]
 
 
 def _functions(overrides: Overrides | None) -> list[Any]:
     """Return the gradient functions by which scopes and the user override others."""
     tables = [table for _, _, table in registry.gradients._user]
-    for _, layer in overrides.layers if overrides else ():
-        tables += layer.values()
-    return [rule.function for table in tables for rule in table.values() if rule]
+    places = []
+    for layer in overrides.layers if overrides else ():
+        tables += layer.rules.values()
+        if layer.where is not None and callable(layer.where.given):
+            places.append(layer.where.given)
+    rules = [rule.function for table in tables for rule in table.values() if rule]
+    return rules + places

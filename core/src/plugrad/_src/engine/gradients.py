@@ -1,0 +1,110 @@
+"""Which gradient a run is recorded with: the layers in force, and plans made of them.
+
+Map: a block of overrides; the rules in force; the plan of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from plugrad._src.registry.backend import OpenBackend
+from plugrad._src.registry.contract import VJP, Kernel, VJPs
+from plugrad._src.registry.registry import registry
+from plugrad._src.registry.rules import Site, bind_original
+
+from . import tape
+from .context import Layer, Override, Overrides, UserScope, current
+from .sites import Where
+from .tape import Plan, Tape, make_plan
+
+MAX_PLANS_BY_SITE = 4096  # plans that one combination of overrides may have
+
+
+def override(
+    rules: Mapping[str, VJPs], backend: str | None, where: object, who: str
+) -> UserScope:
+    """Return a block inside which these rules override all others."""
+    if backend is not None:
+        registry.known(backend, who)
+    place = None if where is None else Where(who, where)
+    return UserScope(who, override=Override(Layer(backend, rules, place)))
+
+
+def vjp_rules_in_force(
+    kernel: Kernel, backend: OpenBackend, nth: int = 0
+) -> dict[str, VJP | None]:
+    """Return the VJP of each input, from the innermost layer that has one.
+
+    They are those of a run in the present scope, the ``nth`` of its kernel.
+    """
+    layers = [table for _, table in registry.gradients.layers(kernel, backend.name)]
+    context = current()
+    if context.overrides is not None:
+        site = Site(kernel.name, context.scope, nth)
+        layers += _layers_at(context.overrides, kernel, backend, site)
+    found: dict[str, VJP | None] = {}
+    for table in layers:
+        for name, vjp in table.items():
+            found[name] = vjp and bind_original(kernel, name, vjp, found.get(name))
+    return found
+
+
+def _layers_at(
+    overrides: Overrides, kernel: Kernel, backend: OpenBackend, site: Site
+) -> list[VJPs]:
+    """Return the rules of the layers that apply to a run, the innermost last."""
+    return [
+        layer.rules[kernel.name]
+        for layer in overrides.layers
+        if kernel.name in layer.rules
+        and layer.backend in (None, backend.name)
+        and (layer.where is None or layer.where.applies(site))
+    ]
+
+
+def plan_of(
+    kernel: Kernel,
+    backend: OpenBackend,
+    mask: int,
+    count: int,
+    recording: tuple[Tape, ...],
+) -> Plan | None:
+    """Return how to record a run; None if its decomposition is recorded instead."""
+    context = current()
+    overrides = context.overrides
+    key: tuple[Any, ...] = (kernel, backend, mask, 1 << count)
+    site = None
+    if overrides is None:
+        plans = registry.gradients.plans
+    else:
+        under, plans = overrides.plans
+        if under is not registry.gradients.plans:
+            overrides.plans = registry.gradients.plans, (plans := {})
+        if kernel.name in overrides.by_site:
+            nth = _count(kernel, recording) if kernel.name in overrides.by_number else 0
+            site = Site(kernel.name, context.scope, nth)
+            if len(plans) >= MAX_PLANS_BY_SITE:
+                plans.clear()
+            key += (site,)
+    try:
+        return cast("Plan | None", plans[key])
+    except KeyError:
+        rules = vjp_rules_in_force(kernel, backend, site.nth if site else 0)
+        decomposed = not rules and kernel.decomposition is not None
+        plans[key] = found = (
+            None if decomposed else make_plan(kernel, rules, mask, count, site)
+        )
+        return found
+
+
+def _count(kernel: Kernel, recording: tuple[Tape, ...]) -> int:
+    """Return how many runs of the kernel the innermost tape has counted; count one."""
+    innermost = recording[-1]
+    with tape.state_lock:  # other threads may record on the same tape
+        counts = getattr(innermost, "counts", None)
+        if counts is None:
+            innermost.counts = counts = {}
+        nth = counts.get(kernel.name, 0)
+        counts[kernel.name] = nth + 1
+    return nth
