@@ -322,7 +322,7 @@ def test_an_error_in_a_layer_says_which(tmp_path):
     path.write_text(text)
     with pytest.raises(ValueError, match="matmul") as caught:
         load(path)(np.ones((2, 5)))
-    _link, note = caught.value.__notes__
+    _link, _scope, note = caught.value.__notes__
     assert "(Dense) of the model" in note
 
 

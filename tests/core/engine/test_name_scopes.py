@@ -1,6 +1,8 @@
 """``name_scope``, and gradients that apply only where ``where=`` says."""
 
+import asyncio
 import json
+import sys
 import threading
 
 import plugrad as pg
@@ -355,7 +357,7 @@ def test_other_threads_have_scopes_of_their_own():
         thread = threading.Thread(target=worker)
         thread.start()
         thread.join()
-    inherits = bool(getattr(__import__("sys").flags, "thread_inherit_context", 0))
+    inherits = bool(getattr(sys.flags, "thread_inherit_context", 0))
     assert found == ["a" if inherits else ""]
 
 
@@ -367,6 +369,36 @@ def test_wrong_names(name, error):
         pg.name_scope(name)
 
 
-def test_a_scope_that_is_not_entered_is_warned_about():
-    with pytest.warns(RuntimeWarning, match="name_scope"):
-        pg.name_scope("a")
+def test_a_scope_is_entered_once_at_a_time():
+    scope = pg.name_scope("a")
+    for _ in range(2):
+        with scope:
+            with pytest.raises(RuntimeError, match="'a' has been entered already"):
+                scope.__enter__()
+            assert pg._src.engine.context.current().scope == "a"
+    assert pg._src.engine.context.current().scope == ""
+
+
+def test_scopes_may_be_left_in_any_order():
+    outer = pg.name_scope("outer")
+    inner = pg.name_scope("inner")
+    outer.__enter__()
+    inner.__enter__()
+    outer.__exit__(None, None, None)
+    assert pg._src.engine.context.current().scope == "inner"
+    inner.__exit__(None, None, None)
+    assert pg._src.engine.context.current().scope == ""
+
+
+def test_a_decorator_of_generators_is_refused_and_coroutines_are_not():
+    def generator():
+        yield 1
+
+    with pytest.raises(TypeError, match="name_scope: cannot decorate a generator"):
+        pg.name_scope("a")(generator)
+
+    @pg.name_scope("a")
+    async def scope():
+        return pg._src.engine.context.current().scope
+
+    assert asyncio.run(scope()) == "a"

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 import plugrad as pg
-from plugrad.importing import last_uses
+from plugrad.importing import last_uses, printable
+from plugrad.plugin import run_in_scope
 
 from .graph import Graph, Node
 from .registry import Value
@@ -40,6 +41,7 @@ class OnnxStep:
         tensors: Positions of the inputs that must be tensors.
         reads: Positions of the inputs that must be NumPy arrays.
         drops: Slots of the values that no later step uses.
+        scope: The name of the node, as in ``plugrad.name_scope``; else of its output.
 
     """
 
@@ -52,6 +54,7 @@ class OnnxStep:
     reads: tuple[int, ...]
     drops: tuple[int, ...] = ()
     takes_session: bool = False
+    scope: str = ""
 
 
 class KnownValues:
@@ -163,6 +166,7 @@ class OnnxProgram:
             () if node.subgraphs else tuple(moved),
             read,
             takes_session=row.takes_session,
+            scope=printable(node.name or next(filter(None, node.outputs), node.op)),
         )
 
     def run(self, session: Session, args: Sequence[Value]) -> list[Value]:
@@ -263,7 +267,7 @@ class Session:
                     if isinstance(args[i], pg.Tensor):
                         args[i] = self.convert(program, step.inputs[i], args[i], True)
                 leading = (self,) if step.takes_session else ()
-                result = step.function(*leading, *args)
+                result = run_in_scope(step.scope, step.function, *leading, *args)
             if type(result) is not tuple:
                 result = (result,)
             for place, value in zip(step.outputs, result, strict=False):

@@ -210,7 +210,7 @@ class Reader:
         self.budget.allocate(OUTPUT_BYTES * outputs)
         output_names = tuple((name, i) for i in range(outputs))
         return TfjsStep(
-            node["op"], label, row.function, values, output_names, {}, settings
+            node["op"], label, row.function, values, output_names, {}, settings, name
         ), row
 
 

@@ -182,7 +182,14 @@ class Reader:
         weights = self.find_weights(row.shapes(settings), path, spec, label, trained)
         self.mask(row.masks, spec.kind, settings, label, inputs, outputs, weights)
         step = TfjsStep(
-            spec.kind, label, row.function, (*inputs,), (*outputs,), weights, settings
+            spec.kind,
+            label,
+            row.function,
+            (*inputs,),
+            (*outputs,),
+            weights,
+            settings,
+            path,
         )
         self.steps.append(step)
         return settings

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plugrad.importing import ValueInfo, last_uses, printable
+from plugrad.plugin import run_in_scope
 
 from .files import Array
 
@@ -28,6 +29,7 @@ class TfjsStep:
         outputs: The names of the output values.
         weights: For each weight parameter of the function, the name of its weight.
         settings: The settings in the file, by parameter of the function.
+        scope: The name of the layer or node, as in ``plugrad.name_scope``.
 
     """
 
@@ -38,13 +40,20 @@ class TfjsStep:
     outputs: tuple[Name, ...]
     weights: Mapping[str, Name] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    scope: str = ""
 
     def run(self, values: dict[Name, Any]) -> None:
         """Run the function and add the outputs to the values."""
         inputs = [values[name] for name in self.inputs]
         weights = {key: values[name] for key, name in self.weights.items()}
         try:
-            results = self.function(*inputs, **weights, **self.settings)
+            results = run_in_scope(
+                printable(self.scope or self.op),
+                self.function,
+                *inputs,
+                **weights,
+                **self.settings,
+            )
         except Exception as error:
             error.add_note(printable(f"The error is in {self.label} of the model."))
             raise
