@@ -1,9 +1,12 @@
 """``name_scope``, and gradients that apply only where ``where=`` says."""
 
 import asyncio
+import functools
+import gc
 import json
 import sys
 import threading
+import weakref
 
 import plugrad as pg
 import pytest
@@ -129,6 +132,17 @@ def test_a_table_of_gradients():
         assert pg.grad(f)(0.0).item() == 0.5
     with pg.use_gradients(table, where="nowhere"):
         assert pg.grad(f)(0.0).item() == 1.0
+
+
+def test_a_table_may_say_that_it_is_not_linear():
+    table = {"Relu": {"x": lambda dy: pg.maximum(dy, 0.0)}}
+    with (
+        pg.use_gradients(table, linear=False),
+        pytest.raises(TypeError, match="not linear in dy"),
+    ):
+        pg.jvp(pg.relu, [pg.asarray(1.0)], [pg.asarray(1.0)])
+    with pytest.raises(ValueError, match="the pack 'guided' states itself"):
+        pg.use_gradients("guided", linear=False)
 
 
 def test_a_block_that_is_entered_again_keeps_its_plans():
@@ -287,6 +301,60 @@ def test_jit_records_again_only_if_a_gradient_depends_on_the_scope():
             with pg.name_scope(name):
                 assert f(x).item() == expected
         assert any("the scope" in why for why in f.explain(x).retraces)
+
+
+def triple(dy, factor=3.0):
+    return dy * factor
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        lambda: pg.override_gradient(pg.relu, x=triple),
+        lambda: pg.override_gradient(pg.relu, x=triple, where="*"),
+        lambda: pg.override_gradient(pg.relu, x=triple, where=["a", "b"]),
+        lambda: pg.use_gradients({"Relu": {"x": triple}}),
+    ],
+)
+def test_jit_replays_where_a_block_with_the_same_functions_is_made_anew(block):
+    f = pg.jit(lambda x: pg.grad(pg.relu)(x))
+    x = pg.asarray(2.0)
+    with pg.name_scope("a"):
+        for _ in range(6):
+            with block():
+                assert f(x).item() == 3.0
+        with block():
+            assert f.explain(x).retraces == []
+        with pg.override_gradient(pg.relu, x=lambda dy: dy * 4.0):
+            assert f(x).item() == 4.0
+        with block():
+            assert f(x).item() == 3.0
+    assert f(x).item() == 1.0
+
+
+def test_functions_that_are_not_the_same_are_other_gradients():
+    f = pg.jit(lambda x: pg.grad(pg.relu)(x))
+    x = pg.asarray(2.0)
+    for factor in (3.0, 3.0, 5.0, 5.0, 3.0):
+        rule = functools.partial(triple, factor=factor)
+        with pg.override_gradient(pg.relu, x=rule):
+            assert f(x).item() == factor
+    for backend in ("cpu", None):
+        with pg.override_gradient(pg.relu, x=triple, backend=backend):
+            assert f(x).item() == 3.0
+    for linear in (True, False):
+        with pg.override_gradient(pg.relu, x=triple, linear=linear):
+            assert pg.grad(pg.relu)(2.0).item() == 3.0
+
+
+def test_an_override_is_freed_with_its_block():
+    rule = lambda dy: dy * 2.0
+    seen = weakref.ref(rule)
+    with pg.override_gradient(pg.relu, x=rule):
+        pg.grad(pg.relu)(1.0)
+    del rule
+    gc.collect()
+    assert seen() is None
 
 
 def test_an_error_names_the_innermost_scope():

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar, TypeVarTuple, 
 
 from plugrad._src.engine import context, dispatch
 from plugrad._src.engine.accelerated import accelerated
+from plugrad._src.engine.names import note_scope
 from plugrad._src.engine.tape import Node, Tape, VJPStep, alias, new, spec
 from plugrad._src.ops.basis import _convert, creation, reduce
 from plugrad._src.ops.basis._convert import asarray
@@ -519,7 +520,7 @@ def _backward(
             _backward_node(node, tracked, cotangents, wanted, backend, linear_only)
     except Exception as error:
         if node is not None:
-            context.note_scope(error, node.scope)
+            note_scope(error, node.scope)
         raise
     return cotangents
 

@@ -6,9 +6,8 @@ in which it was created. So does a thread if threads inherit the context
 a function in another thread inside the present scopes, run it in a copy of the context:
 ``executor.submit(contextvars.copy_context().run, function)``.
 
-Map: ``Run`` (what observers can read); the layers of ``Overrides``; ``Context``, and
-the variable that contains it; ``Scope``, which changes it for a block; notifying
-observers.
+Map: ``Run`` (what observers can read); ``Context``, and the variable that contains it;
+``Scope``, which changes it for a block; notifying observers.
 """
 
 from __future__ import annotations
@@ -22,18 +21,15 @@ from time import perf_counter
 from typing import Any, NamedTuple, TypeVar, cast
 
 from plugrad._src.registry.backend import OpenBackend
-from plugrad._src.registry.contract import Kernel, VJPs
-from plugrad._src.registry.registry import registry
-from plugrad._src.registry.rules import reads_site
+from plugrad._src.registry.contract import Kernel
 from plugrad._src.tensor import arguments
 from plugrad._src.tensor.tensor import Tensor
 
-from .sites import Where, joined
-from .tape import Outputs, Plan, Tape
+from .layers import Overrides
+from .sites import joined
+from .tape import Outputs, Tape
 
 F = TypeVar("F", bound=Callable[..., Any])
-R = TypeVar("R")
-IN_SCOPE = "in scope"  # the beginning of the note of an error
 
 
 class Move(NamedTuple):
@@ -92,66 +88,6 @@ class Run:
         self.moves: list[Move] = []
         self.seconds = self.inner = 0.0
         self.start = perf_counter()
-
-
-Plans = dict[tuple[Any, ...], Plan | None]
-
-
-class Layer(NamedTuple):
-    """Gradients that a block puts over all others.
-
-    Attributes:
-        backend: The backend whose runs they differentiate; None means all backends.
-        rules: The rules by kernel and input.
-        where: The runs to which they apply; None means all runs.
-
-    """
-
-    backend: str | None
-    rules: Mapping[str, VJPs]
-    where: Where | None
-
-
-class Override:
-    """The layer of gradients that one scope puts over all others."""
-
-    __slots__ = ("last", "layer")
-
-    layer: Layer
-
-    def __init__(self, layer: Layer) -> None:
-        self.layer = layer
-        self.last: tuple[Overrides | None, Overrides] | None = None
-
-    def stacked_on(self, outer: Overrides | None) -> Overrides:
-        """Return the layers of ``outer`` with this one on top; the result is cached."""
-        last = self.last
-        if last is None or last[0] is not outer:
-            layers = outer.layers if outer else ()
-            self.last = last = (outer, Overrides((*layers, self.layer)))
-        return last[1]
-
-
-class Overrides:
-    """The gradients that scopes put over all others, the innermost last."""
-
-    def __init__(self, layers: tuple[Layer, ...]) -> None:
-        self.layers: tuple[Layer, ...] = layers
-        # The kernels whose gradient depends on the scope or the number of the run, and
-        # those for which it depends on the number.
-        self.by_site: set[str] = set()
-        self.by_number: set[str] = set()
-        for layer in layers:
-            where = layer.where
-            for kernel, rules in layer.rules.items():
-                has_site = reads_site(rules.values())
-                if where is not None or has_site:
-                    self.by_site.add(kernel)
-                if has_site or (where is not None and where.reads_number):
-                    self.by_number.add(kernel)
-        # The plans of the registry, a new object whenever a gradient changes, and the
-        # plans with these overrides. Threads that share a scope replace both at once.
-        self.plans: tuple[object, Plans] = registry.gradients.plans, {}
 
 
 class Context:
@@ -258,9 +194,10 @@ _running: ContextVar[Run | None] = ContextVar("plugrad.run", default=None)
 current = _current.get  # the context of the caller
 running = _running.get  # the run around the caller; None if none is observed
 set_running = _running.set
+set_current = _current.set
 
 
-def _copied(under: Context, changes: Mapping[str, Any]) -> Context:
+def copied(under: Context, changes: Mapping[str, Any]) -> Context:
     """Return a context inside ``under``, whose slots the caller changes accordingly.
 
     It takes half the time of ``Context(under, changes)``.
@@ -398,84 +335,6 @@ def decorated(what: str, copy: Callable[[], Scope], function: F) -> F:
     return cast("F", awaited if inspect.iscoroutinefunction(function) else inside)
 
 
-class NameScope(Scope):
-    """A scope with a name, which an error that leaves it carries as a note."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name: str = name
-        self.inside = None
-
-    def __enter__(self) -> None:
-        if self.inside is not None:
-            raise RuntimeError(
-                f"name_scope: the scope {self.name!r} has been entered already; make "
-                "another one for a block inside"
-            )
-        under = current()
-        self.inside = inside = _copied(under, {"name": self.name})
-        inside.scope = joined(under.scope, self.name)
-        self.token = _current.set(inside)
-
-    def __exit__(self, *exception: object) -> None:
-        inside = self.inside
-        super().__exit__()
-        error = exception[1]
-        if error is not None and inside is not None and isinstance(error, Exception):
-            note_scope(error, inside.scope)
-
-    def copy(self) -> Scope:
-        """Return a new scope that does the same."""
-        return NameScope(self.name)
-
-    def __call__(self, function: F) -> F:
-        """Return ``function``, which runs inside this scope."""
-        return decorated("name_scope", self.copy, function)
-
-
-def run_in_scope(
-    name: str, function: Callable[..., R], /, *args: Any, **kwargs: Any
-) -> R:
-    """Return ``function(*args, **kwargs)``, run inside ``name_scope(name)``.
-
-    It costs less than a block: without a tape or an observer nothing depends on the
-    scope, so it is not entered. An error of ``function`` names it in any case. Use it
-    for parts of a model that run no code of the user, such as the nodes of a graph.
-
-    Args:
-        name: The name of the scope.
-        function: A function.
-        args: Its arguments.
-        kwargs: Its keyword arguments.
-
-    Returns:
-        The result of the function.
-
-    Example:
-        >>> from plugrad import plugin
-        >>> plugin.run_in_scope("head/relu", pg.relu, pg.asarray([-1.0, 2.0]))
-        Tensor([0., 2.], dtype=float32, backend='cpu')
-
-    """
-    before = current()
-    if before.quiet:
-        try:
-            return function(*args, **kwargs)
-        except Exception as error:
-            note_scope(error, joined(before.scope, name))
-            raise
-    with NameScope(name):
-        return function(*args, **kwargs)
-
-
-def note_scope(error: Exception, scope: str) -> None:
-    """Add the scope of a run that failed to its error, unless it has one already."""
-    notes = getattr(error, "__notes__", ())
-    if scope and not any(str(note).startswith(IN_SCOPE) for note in notes):
-        error.add_note(f"{IN_SCOPE} {scope!r}")
-
-
 def tapes() -> tuple[Tape, ...]:
     """Return the tapes in force, outermost first."""
     return current().tapes
@@ -504,7 +363,7 @@ def taping(tapes: tuple[Tape, ...]) -> Scope:
 def call(tapes: tuple[Tape, ...], f: Callable[..., Any], xs: Sequence[Any]) -> Any:
     """Return ``f(*xs)``, run inside ``taping(tapes)``."""
     before = current()
-    inside = _copied(before, {"tapes": tapes})
+    inside = copied(before, {"tapes": tapes})
     inside.tapes = tapes
     inside._see_who_watches()
     _current.set(inside)

@@ -14,7 +14,8 @@ from plugrad._src.registry.registry import registry
 from plugrad._src.registry.rules import Site, bind_original
 
 from . import tape
-from .context import Layer, Override, Overrides, UserScope, current
+from .context import UserScope, current
+from .layers import Layer, Override, Overrides
 from .sites import Where
 from .tape import Plan, Tape, make_plan
 

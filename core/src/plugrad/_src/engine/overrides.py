@@ -16,7 +16,7 @@ from plugrad._src.registry.registry import registry
 from plugrad._src.registry.rules import Site
 from plugrad._src.tensor import arguments
 
-from . import context, dispatch, gradients
+from . import context, dispatch, gradients, names
 from .sites import SEPARATOR
 
 __all__ = [
@@ -159,7 +159,7 @@ def get_gradient(kernel: KernelName) -> VJPs:
     return gradients.vjp_rules_in_force(contract, dispatch.active())
 
 
-def name_scope(name: str) -> context.NameScope:
+def name_scope(name: str) -> names.NameScope:
     """Give the part of a model that runs inside the ``with`` block a name.
 
     It is also a decorator. Scopes nest: their names are joined by ``/``. ``explain``,
@@ -191,7 +191,7 @@ def name_scope(name: str) -> context.NameScope:
         raise TypeError(f"name_scope: name must be a str, got {name!r}")
     if not name.strip(SEPARATOR):
         raise ValueError(f"name_scope: name must not be empty, got {name!r}")
-    return context.NameScope(name)
+    return names.NameScope(name)
 
 
 def override_gradient(
@@ -271,6 +271,7 @@ def use_gradients(
     kernels: Sequence[str] | None = None,
     backend: str | None = None,
     where: Place | None = None,
+    linear: bool = True,
 ) -> context.UserScope:
     """Use a gradient pack of a plugin, or a table of gradients, inside the block.
 
@@ -283,14 +284,16 @@ def use_gradients(
         kernels: Use only the gradients of these kernels.
         backend: Apply the gradients only to runs on this backend.
         where: Apply the gradients only to some runs, as in ``override_gradient``.
+        linear: Whether the functions of a table are linear in the cotangent. A pack
+            states it itself.
 
     Returns:
         A context manager.
 
     Raises:
         ValueError: There is no such pack, it has no gradient of one of the kernels, or
-            ``where`` can match no run. In a table: a kernel is unknown or fused, or a
-            parameter is not a name in the contract.
+            ``where`` can match no run; or ``linear`` is given for a pack. In a table: a
+            kernel is unknown or fused, or a parameter is not a name in the contract.
         TypeError: ``where`` or a function in a table has the wrong type.
         BackendUnavailable: The backend is unknown.
 
@@ -305,12 +308,17 @@ def use_gradients(
 
     """
     who = "use_gradients"
+    linear = arguments.flag(who, "linear", linear)
     if isinstance(pack, Mapping):
-        rules = {
-            name: registry.gradients.checked(who, name, collected(who, table, {}), True)
-            for name, table in pack.items()
-        }
+        tables = {name: collected(who, table, {}) for name, table in pack.items()}
+        check = registry.gradients.checked
+        rules = {n: check(who, n, table, linear) for n, table in tables.items()}
         layer = registry.gradients.selected(rules, "the table", who, kernels)
+    elif not linear:
+        raise ValueError(
+            f"{who}: linear=False is for a table of gradients; the pack {pack!r} "
+            "states itself whether its gradients are linear"
+        )
     else:
         layer = registry.gradients.pack(pack, who, kernels)
     return gradients.override(layer, backend, where, who)

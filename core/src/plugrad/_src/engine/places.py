@@ -398,6 +398,24 @@ class Content(Place):
         return ""
 
 
+class Same:
+    """A key that is equal only for the same objects in the same order."""
+
+    __slots__ = ("ids", "values")
+
+    ids: tuple[int, ...]
+    values: tuple[object, ...]
+
+    def __init__(self, *values: object) -> None:
+        self.values, self.ids = values, (*map(id, values),)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.ids == self.ids
+
+    def __hash__(self) -> int:
+        return hash(self.ids)
+
+
 class Slot:
     """One value of a place, which each call reads anew.
 

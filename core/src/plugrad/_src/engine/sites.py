@@ -11,6 +11,8 @@ from typing import Any
 
 from plugrad._src.registry.rules import Site
 
+from .places import Same
+
 SEPARATOR = "/"
 MAX_CACHED_MATCHES = 4096  # (scope, patterns) whose answer is cached
 
@@ -72,6 +74,7 @@ class Where:
 
     Attributes:
         given: The argument.
+        key: Places with equal keys select the same runs.
         reads_number: Whether the answer may depend on the number of the run.
 
     Raises:
@@ -82,6 +85,7 @@ class Where:
 
     def __init__(self, who: str, where: Any) -> None:
         self.given = where
+        self.key: object = where
         self.applies: Callable[[Site], bool]
         self.reads_number = True
         if isinstance(where, str) or (
@@ -95,6 +99,7 @@ class Where:
                 )
             self.applies = lambda site: matches(site.scope, patterns)
             self.reads_number = False
+            self.key = patterns
         elif isinstance(where, int) and not isinstance(where, bool):
             if where < 0:
                 raise ValueError(
@@ -104,6 +109,7 @@ class Where:
             self.applies = lambda site: site.nth == where
         elif callable(where):
             self.applies = where
+            self.key = Same(where)
         else:
             raise TypeError(
                 f"{who}: where must be a pattern for scopes, several patterns, the "

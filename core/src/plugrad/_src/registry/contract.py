@@ -31,6 +31,7 @@ from .specs import same as same
 F = TypeVar("F", bound=Callable[..., Any])
 CO_VARARGS = 4  # of inspect
 MAX_WRAPPERS = 100  # around a function
+UNDECORATED = "__plugrad_function__"  # the attribute of a wrapper
 CORE_NAMES: set[str] = set()  # names of the contracts that the core declares
 _is_sealed = False  # whether the core has declared all of its contracts
 
@@ -482,7 +483,16 @@ def _by_position(
             *values[:split], **dict(zip(residuals, values[split:], strict=True))
         )
 
+    call.__dict__[UNDECORATED] = function
     return call
+
+
+def undecorated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of an author that ``_by_position`` has wrapped, if it has."""
+    if isinstance(function, FunctionType):
+        found: Callable[..., Any] = function.__dict__.get(UNDECORATED, function)
+        return found
+    return function
 
 
 def gradients(

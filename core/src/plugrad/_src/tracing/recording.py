@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plugrad._src.engine.code import TRUSTED, RunningCode, package_of
-from plugrad._src.engine.context import Overrides, current
-from plugrad._src.engine.places import Slot
+from plugrad._src.engine.context import current
+from plugrad._src.engine.layers import Overrides
+from plugrad._src.engine.places import Same, Slot
 from plugrad._src.engine.references import References
 from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry.registry import registry
@@ -22,7 +23,7 @@ from plugrad._src.tensor.tree import split
 
 from .graph import Graph
 from .recorder import Recorder, not_replayable
-from .signature import Same, Signature, Static, structure_key, value_key
+from .signature import Signature, Static, structure_key, value_key
 
 if TYPE_CHECKING:
     from .program import Program
@@ -297,7 +298,7 @@ class Recording:
                 return f"the kernels of {backend.name!r}"
         if registry.gradients.plans is not self.plans:
             return "the registered gradients"
-        if _layers(current().overrides) != _layers(self.overrides):
+        if current().overrides is not self.overrides:
             return "the overridden gradients"
         if self.scope is not None and current().scope != self.scope:
             return "the scope, on which an overridden gradient depends"
@@ -373,14 +374,6 @@ def without_static(arguments: Any) -> Any:
     if isinstance(arguments, dict):
         return dict(zip(arguments, without_static(arguments.values()), strict=True))
     return [x.value if isinstance(x, Static) else x for x in arguments]
-
-
-def _layers(overrides: Overrides | None) -> Any:
-    """Return a key: equal overrides have equal keys."""
-    return [
-        (layer.backend, [(k, Same(r)) for k, r in layer.rules.items()], layer.where)
-        for layer in (overrides.layers if overrides else ())
-    ]
 
 
 def _functions(overrides: Overrides | None) -> list[Any]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plugrad._src.engine.places import PLAIN, exact, is_value
+from plugrad._src.engine.places import PLAIN, Same, exact, is_value
 from plugrad._src.ops.basis._convert import asarray
 from plugrad._src.ops.basis.variable import Variable
 from plugrad._src.registry.backend import OpenBackend
@@ -27,24 +27,6 @@ from plugrad._src.tensor.tree import LEAF, Structure, split
 # other ways, or do not matter.
 FUNCTIONS = FunctionType, MethodType, BuiltinFunctionType, np.ufunc
 IDENTITY = *FUNCTIONS, type, ModuleType, Variable, Enum, np.dtype, type(Ellipsis)
-
-
-class Same:
-    """A key that is equal only for the same objects in the same order."""
-
-    __slots__ = ("ids", "values")
-
-    ids: tuple[int, ...]
-    values: tuple[object, ...]
-
-    def __init__(self, *values: object) -> None:
-        self.values, self.ids = values, (*map(id, values),)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.ids == self.ids
-
-    def __hash__(self) -> int:
-        return hash(self.ids)
 
 
 def value_key(value: Any) -> Any:
