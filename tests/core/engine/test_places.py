@@ -1,0 +1,192 @@
+"""Gradients that apply only where ``where=`` says, and what a rule is told."""
+
+import plugrad as pg
+import pytest
+from plugrad import plugin
+
+TRIPLE = {"x": lambda dy: 3.0 * dy}
+
+
+def model(x):
+    """Apply Relu three times, in two scopes and outside of them."""
+    x = pg.relu(x)
+    with pg.name_scope("block.1"):
+        x = pg.relu(x)
+        with pg.name_scope("head"):
+            return pg.relu(x)
+
+
+def slope(where, **functions):
+    with pg.override_gradient(pg.relu, where=where, **(functions or TRIPLE)):
+        return pg.grad(model)(2.0).item()
+
+
+# --- where -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (None, 27.0),
+        ("block.*", 9.0),
+        ("block.1/head", 3.0),
+        ("*/head", 3.0),
+        (["*/head", "block.1"], 9.0),
+        ("other", 1.0),
+        (0, 3.0),
+        (2, 3.0),
+        (3, 1.0),
+        (lambda site: site.nth != 1, 9.0),
+        (lambda site: site.scope == "block.1" and site.kernel == "Relu", 3.0),
+    ],
+)
+def test_a_gradient_applies_where_it_is_said(where, expected, backend):
+    with pg.use_backend(backend):
+        assert slope(where) == expected
+        assert pg.jit(lambda: slope(where))() == expected
+
+
+def test_layers_with_and_without_a_place_stack():
+    with pg.override_gradient(pg.relu, x=lambda dy: 2.0 * dy):
+        assert slope("*/head", x=lambda dy, original: 5.0 * original(dy)) == 40.0
+    with pg.override_gradient(pg.relu, where=0, x=lambda dy: 2.0 * dy):
+        assert slope("block.1") == 18.0
+
+
+def test_runs_are_counted_anew_for_each_tape():
+    with pg.override_gradient(pg.relu, where=1, **TRIPLE):
+        assert [pg.grad(model)(2.0).item() for _ in range(3)] == [3.0] * 3
+        y, pull_back = pg.vjp(model, pg.asarray(2.0))
+        assert pull_back(pg.ones_like(y))[0].item() == 3.0
+
+
+def test_other_kernels_are_not_counted():
+    f = lambda x: pg.relu(pg.exp(pg.relu(pg.exp(x))))
+    plain = pg.grad(f)(0.5).item()
+    with pg.override_gradient(pg.relu, where=1, **TRIPLE):
+        assert pg.grad(f)(0.5).item() == pytest.approx(3 * plain)
+
+
+def test_a_block_that_is_entered_in_a_scope():
+    def f(x):
+        with (
+            pg.name_scope("a"),
+            pg.override_gradient(pg.relu, where="a/b", **TRIPLE),
+            pg.name_scope("b"),
+        ):
+            return pg.relu(x)
+
+    assert pg.grad(f)(2.0).item() == 3.0
+
+
+def test_a_table_of_gradients():
+    table = {"Relu": TRIPLE, "Exp": {"x": lambda dy, y: dy * y * 0.5}}
+    f = lambda x: pg.relu(pg.exp(x))
+    with pg.use_gradients(table):
+        assert pg.grad(f)(0.0).item() == 1.5
+    with pg.use_gradients(table, kernels=["Exp"]):
+        assert pg.grad(f)(0.0).item() == 0.5
+    with pg.use_gradients(table, where="nowhere"):
+        assert pg.grad(f)(0.0).item() == 1.0
+
+
+def test_a_table_may_say_that_it_is_not_linear():
+    table = {"Relu": {"x": lambda dy: pg.maximum(dy, 0.0)}}
+    with (
+        pg.use_gradients(table, linear=False),
+        pytest.raises(TypeError, match="not linear in dy"),
+    ):
+        pg.jvp(pg.relu, [pg.asarray(1.0)], [pg.asarray(1.0)])
+    with pytest.raises(ValueError, match="the pack 'guided' states itself"):
+        pg.use_gradients("guided", linear=False)
+
+
+def test_a_block_that_is_entered_again_keeps_its_plans():
+    block = pg.use_gradients({"Relu": TRIPLE})
+    with block:
+        pg.grad(pg.relu)(1.0)
+        overrides = pg._src.engine.context.current().overrides
+        assert len(overrides.plans[1]) == 1
+    with block:
+        assert pg._src.engine.context.current().overrides is overrides
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "text"),
+    [
+        ("", ValueError, "matches no scope"),
+        ([], ValueError, "matches no scope"),
+        (["a", ""], ValueError, "matches no scope"),
+        (-1, ValueError, "=-1 must not be negative"),
+        (True, TypeError, "got True"),
+        (1.5, TypeError, "got 1.5"),
+        ([1], TypeError, r"got \[1\]"),
+    ],
+)
+def test_wrong_places(where, error, text):
+    with pytest.raises(error, match=f"override_gradient: where.*{text}"):
+        pg.override_gradient(pg.relu, where=where, **TRIPLE)
+    with pytest.raises(error, match=f"use_gradients: where.*{text}"):
+        pg.use_gradients({"Relu": TRIPLE}, where=where)
+
+
+@pytest.mark.parametrize("pack", [{"Rellu": TRIPLE}, {"Relu": {"z": abs}}])
+def test_wrong_tables(pack):
+    with pytest.raises(ValueError, match=r"use_gradients|gradient of Relu"):
+        pg.use_gradients(pack)
+    with pytest.raises(ValueError, match="the table has no gradient of 'Exp'"):
+        pg.use_gradients({"Relu": TRIPLE}, kernels=["Exp"])
+
+
+# --- parameters of rules ---------------------------------------------------------
+
+
+def test_a_rule_may_take_its_site():
+    found = []
+
+    def rule(dy, x, site):
+        found.append(site)
+        return dy
+
+    assert slope(None, x=rule) == 1.0
+    assert found[::-1] == [
+        plugin.Site("Relu", "", 0),
+        plugin.Site("Relu", "block.1", 1),
+        plugin.Site("Relu", "block.1/head", 2),
+    ]
+
+
+def test_a_rule_may_ask_which_inputs_are_differentiated():
+    found = []
+
+    def rule(dy, b, a_tracked, b_tracked):
+        found.append((a_tracked, b_tracked))
+        return dy * b
+
+    with pg.override_gradient("Multiply", a=rule):
+        pg.grad(lambda x: x * 2.0)(1.0)
+        pg.grad(lambda x: x * pg.exp(x))(1.0)
+    assert found == [(True, False), (True, True)]
+
+
+def test_a_variadic_input_has_an_answer_for_each_tensor():
+    found = []
+
+    def rule(dy, axis, xs_spec, xs_tracked):
+        found.append(xs_tracked)
+        return [pg.ones(x.shape) for x in xs_spec]
+
+    constant = pg.ones(2)
+    with pg.override_gradient("Concat", xs=rule):
+        f = lambda x: pg.sum(pg.concat([constant, x, constant]))
+        assert pg.grad(f)(pg.ones(3)).tolist() == [1.0] * 3
+    assert found == [(False, True, False)]
+
+
+def test_parameters_with_defaults_keep_them():
+    def rule(dy, factor=2.0, x=None, *, shift=1.0):
+        return dy * factor * x + shift
+
+    assert slope("*/head", x=rule) == 5.0
+    with pytest.raises(ValueError, match="'factor' is not one of x, y"):
+        pg.override_gradient(pg.relu, x=lambda dy, factor: dy)
