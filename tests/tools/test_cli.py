@@ -248,6 +248,15 @@ def test_why_shows_the_layers_of_gradients(told):
     assert len(table) == 5
 
 
+def test_why_shows_places_and_decompositions(told):
+    with pg.override_gradient("Relu", where="head.*", x=straight_through):
+        _, lines, _ = told("why", "Relu", "--backend", "cpu", "--grad")
+        assert any("scope where='head.*'" in line for line in lines)
+    with pg.override_gradient("Softmax", decompose=True):
+        _, lines, _ = told("why", "Softmax", "--backend", "cpu", "--grad")
+        assert any("that of its decomposition" in line for line in lines)
+
+
 def test_why_names_the_pack_of_a_scope_and_the_owner_of_a_backend(told):
     relu = registry.contracts["Relu"]
     pack = vjp_rules(relu, {"x": straight_through}, "mypacks 1.2, pack 'guided'")

@@ -1,5 +1,6 @@
 """Gradients that apply only where ``where=`` says, and what a rule is told."""
 
+import numpy as np
 import plugrad as pg
 import pytest
 from plugrad import plugin
@@ -136,6 +137,83 @@ def test_wrong_tables(pack):
         pg.use_gradients(pack)
     with pytest.raises(ValueError, match="the table has no gradient of 'Exp'"):
         pg.use_gradients({"Relu": TRIPLE}, kernels=["Exp"])
+
+
+# --- decompositions and fused kernels --------------------------------------------
+
+
+def kernels(y):
+    return [row["kernel"] for row in pg.explain(y).rows]
+
+
+def test_a_kernel_may_be_decomposed(backend):
+    x = pg.asarray([[1.0, 2.0, 4.0]])
+    f = lambda x: pg.softmax(x)[0, 0]
+    with pg.use_backend(backend):
+        plain = pg.grad(f)(x).numpy()
+        with pg.override_gradient("Softmax", decompose=True):
+            y, pull_back = pg.vjp(f, x)
+            assert "Softmax" not in kernels(y)
+            assert "Exp" in kernels(y)
+            found = pull_back(1.0)[0].numpy()
+            assert found == pytest.approx(plain, abs=1e-6)
+            with pg.override_gradient("Exp", x=lambda dy, original: 2 * original(dy)):
+                assert pg.grad(f)(x).numpy() == pytest.approx(2 * plain, abs=1e-6)
+            with pg.override_gradient("Softmax", logits=lambda dy, y: dy * y):
+                assert pg.grad(f)(x).numpy()[0, 1:] == pytest.approx(0.0)
+            assert dict(pg.get_gradient("Softmax")) == {}
+        assert pg.grad(f)(x).numpy() == pytest.approx(plain, abs=1e-6)
+
+
+def test_a_kernel_may_be_decomposed_in_a_scope():
+    f = lambda x: pg.name_scope("a")(pg.gelu)(pg.gelu(x))
+    with pg.override_gradient("Gelu", decompose=True, where="a"):
+        y, pull_back = pg.vjp(f, pg.asarray(1.0))
+    assert kernels(y)[0] == "Gelu"
+    assert kernels(y).count("Gelu") == 1
+    del pull_back
+
+
+def test_what_cannot_be_decomposed_says_so():
+    with pytest.raises(ValueError, match="Exp has no decomposition"):
+        pg.override_gradient(pg.exp, decompose=True)
+    with pytest.raises(ValueError, match="takes no functions, got one for logits"):
+        pg.override_gradient("Softmax", decompose=True, logits=lambda dy: dy)
+
+
+def dense(x, w, b):
+    return pg.sum(pg.fused.matmul(x, w, bias=b, activation="relu"))
+
+
+def test_a_fused_kernel_may_have_a_gradient_in_a_block(backend):
+    x = pg.asarray([[1.0, -2.0]])
+    w = pg.asarray([[1.0, 2.0], [3.0, -4.0]])
+    bias = pg.asarray([7.0, 1.0])
+    seen = []
+
+    def rule(dy, original, bias, y):
+        seen.append((bias.tolist(), y.tolist()))
+        return 10.0 * original(dy)
+
+    gradients = lambda *xs: pg.grad(dense, argnums=(0, 1, 2))(*xs)
+    with pg.use_backend(backend):
+        plain = [dx.numpy() for dx in gradients(x, w, bias)]
+        with pg.override_gradient("_FusedMatMul", a=rule):
+            y, pull_back = pg.vjp(dense, x, w, bias)
+            assert "_FusedMatMul" in kernels(y)
+            found = [dx.numpy() for dx in pull_back(1.0)]
+            replayed = [dx.numpy() for dx in pg.jit(gradients)(x, w, bias)]
+    assert seen[0] == ([7.0, 1.0], [[2.0, 11.0]])
+    for one, other in zip(found, replayed, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(found[0], 10.0 * plain[0])
+    for one, other in zip(found[1:], plain[1:], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_fused_kernel_gets_no_gradient_for_the_process():
+    with pytest.raises(ValueError, match="use override_gradient for a block"):
+        pg.register_gradient("FusedConv2D", x=lambda dy: dy)
 
 
 # --- parameters of rules ---------------------------------------------------------

@@ -6,10 +6,11 @@ Map: a block of overrides; the rules in force; the plan of a run.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, cast
 
 from plugrad._src.registry.backend import OpenBackend
-from plugrad._src.registry.contract import VJP, Kernel, VJPs
+from plugrad._src.registry.contract import VJP, Kernel, VJPs, origin
 from plugrad._src.registry.registry import registry
 from plugrad._src.registry.rules import Site, bind_original
 
@@ -44,11 +45,43 @@ def vjp_rules_in_force(
     if context.overrides is not None:
         site = Site(kernel.name, context.scope, nth)
         layers += _layers_at(context.overrides, kernel, backend, site)
+    if kernel.fused and layers:  # for the inputs that an override leaves out
+        layers.insert(0, rules_of_parts(kernel))
     found: dict[str, VJP | None] = {}
     for table in layers:
+        if not table:  # the kernel is to be decomposed
+            found.clear()
         for name, vjp in table.items():
             found[name] = vjp and bind_original(kernel, name, vjp, found.get(name))
     return found
+
+
+def rules_of_parts(kernel: Kernel) -> VJPs:
+    """Return rules that differentiate the decomposition of a kernel."""
+    decomposition = kernel.decomposition
+    assert decomposition is not None  # a fused kernel has one
+    count = len(kernel.inputs)
+
+    def rule_of(position: int) -> VJP:
+        def pulled_back(*values: Any) -> Any:
+            dys, saved = values[: len(kernel.outputs)], values[len(kernel.outputs) :]
+            before, after = saved[:position], saved[position + 1 : count]
+            attrs = dict(zip(kernel.attrs, saved[count:], strict=True))
+            part = lambda x: decomposition(*before, x, *after, **attrs)
+            _, pull_back = reverse().vjp(part, saved[position])
+            return pull_back(dys[0] if len(dys) == 1 else dys)[0]
+
+        residuals = kernel.inputs + kernel.attrs
+        owner = str(registry.owners.get(kernel.name, registry.core))
+        place = origin(decomposition, owner)
+        return VJP(pulled_back, residuals, owner, origin=place)
+
+    return {name: rule_of(i) for i, name in enumerate(kernel.inputs)}
+
+
+def reverse() -> Any:
+    """Return the module of reverse mode, which is above this one."""
+    return import_module("plugrad._src.autodiff.reverse")
 
 
 def _layers_at(

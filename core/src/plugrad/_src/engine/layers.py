@@ -28,7 +28,8 @@ class Layer(NamedTuple):
 
     Attributes:
         backend: The backend whose runs they differentiate; None means all backends.
-        rules: The rules by kernel and input.
+        rules: The rules by kernel and input. An empty table hides all gradients below,
+            so that a tape records the decomposition of the kernel.
         where: The runs to which they apply; None means all runs.
 
     """
@@ -102,9 +103,8 @@ _known: weakref.WeakValueDictionary[Any, Overrides] = weakref.WeakValueDictionar
 def _key(layer: Layer) -> object:
     """Return a key; layers with equal keys have the same functions and places."""
     rules = frozenset(
-        (kernel, name, _key_of_rule(rule))
+        (kernel, frozenset((name, _key_of_rule(rule)) for name, rule in table.items()))
         for kernel, table in layer.rules.items()
-        for name, rule in table.items()
     )
     place = None if layer.where is None else layer.where.key
     return layer.backend, rules, place

@@ -91,12 +91,16 @@ def _checked(
     functions: Functions,
     backend: object,
     linear: object,
+    *,
+    in_block: bool = False,
+    **options: object,
 ) -> tuple[str, VJPs]:
     """Return the name of a kernel, and the gradient functions for it as rules."""
     name = _kernel_name(kernel, who)
-    given = collected(who, named, functions, backend=backend, linear=linear)
-    linear = arguments.flag(who, "linear", linear)
-    return name, registry.gradients.checked(who, name, given, linear)
+    given = collected(who, named, functions, backend=backend, linear=linear, **options)
+    is_linear = arguments.flag(who, "linear", linear)
+    check = registry.gradients.checked
+    return name, check(who, name, given, is_linear, in_block=in_block)
 
 
 def _kernel_name(kernel: KernelName, who: str) -> str:
@@ -202,6 +206,7 @@ def override_gradient(
     backend: str | None = None,
     where: Place | None = None,
     linear: bool = True,
+    decompose: bool = False,
     **functions: Callable[..., Any] | None,
 ) -> context.UserScope:
     """Replace gradient functions of ``kernel`` inside the ``with`` block.
@@ -212,7 +217,7 @@ def override_gradient(
     Args:
         kernel: Its name, or an op that runs only this kernel, such as ``pg.relu``.
         named: A dict of functions by input, for inputs whose name is ``backend``,
-            ``linear`` or ``where``.
+            ``decompose``, ``linear`` or ``where``.
         backend: Apply the gradients only to runs on this backend.
         where: Apply the gradients only to runs in a ``name_scope`` that matches a
             pattern such as ``"block.*"``, or one of several patterns; only to the run
@@ -220,14 +225,19 @@ def override_gradient(
             from 0; or only where a function of a ``plugin.Site`` returns True. A
             pattern also matches if it matches a scope around the run.
         linear: Whether the functions are linear in the cotangent.
-        functions: A function for each input, as in ``register_gradient``.
+        decompose: Instead of functions: let tapes record the decomposition of the
+            kernel, as if it had no gradient, so that gradients of its parts apply.
+        functions: A function for each input, as in ``register_gradient``. For a fused
+            kernel, which is decomposed otherwise, inputs that are left out get the
+            gradient of its decomposition.
 
     Returns:
         A context manager.
 
     Raises:
-        ValueError: The kernel is unknown or fused, no function is given, a parameter is
-            not a name in the contract, or ``where`` can match no run.
+        ValueError: The kernel is unknown, no function is given, a parameter is not a
+            name in the contract, or ``where`` can match no run. With ``decompose``:
+            functions are given as well, or the kernel has no decomposition.
         TypeError: An argument that must be a function is not one, or ``where`` is none
             of the above.
         BackendUnavailable: The backend is unknown.
@@ -239,8 +249,37 @@ def override_gradient(
 
     """
     who = "override_gradient"
-    name, rules = _checked(who, kernel, named, functions, backend, linear)
+    if arguments.flag(who, "decompose", decompose):
+        name = _decomposed(who, kernel, {**(named or {}), **functions})
+        return gradients.override({name: {}}, backend, where, who)
+    name, rules = _checked(
+        who,
+        kernel,
+        named,
+        functions,
+        backend,
+        linear,
+        in_block=True,
+        where=None,
+        decompose=decompose,
+    )
     return gradients.override({name: rules}, backend, where, who)
+
+
+def _decomposed(who: str, kernel: KernelName, functions: Functions) -> str:
+    """Return the name of a kernel that is to be decomposed; raise if it cannot be."""
+    name = _kernel_name(kernel, who)
+    if functions:
+        raise ValueError(
+            f"{who}: decompose=True takes no functions, got one for "
+            f"{', '.join(functions)}: the parts of {name} have gradients of their own"
+        )
+    if registry.contracts[name].decomposition is None:
+        raise ValueError(
+            f"{who}: decompose=True, but {name} has no decomposition; pass gradient "
+            "functions for its inputs"
+        )
+    return name
 
 
 def bind_overrides(f: context.F, /) -> context.F:
@@ -312,7 +351,10 @@ def use_gradients(
     if isinstance(pack, Mapping):
         tables = {name: collected(who, table, {}) for name, table in pack.items()}
         check = registry.gradients.checked
-        rules = {n: check(who, n, table, linear) for n, table in tables.items()}
+        rules = {
+            name: check(who, name, table, linear, in_block=True)
+            for name, table in tables.items()
+        }
         layer = registry.gradients.selected(rules, "the table", who, kernels)
     elif not linear:
         raise ValueError(

@@ -383,13 +383,17 @@ def vjp_rules(
     owner: str,
     *,
     linear: bool = True,
+    in_block: bool = False,
 ) -> VJPs:
-    """Check gradient functions against their kernel and return them as rules."""
-    if kernel.fused:
+    """Check gradient functions against their kernel and return them as rules.
+
+    Only the blocks of a user may give a fused kernel a gradient (``in_block``).
+    """
+    if kernel.fused and not in_block:
         raise ValueError(
             f"{_gradient_of(kernel, owner)}: a fused kernel has no gradient of its "
             "own, because a tape decomposes it; register gradients for the kernels "
-            "of its decomposition"
+            "of its decomposition, or use override_gradient for a block"
         )
     checked: dict[str, VJP | None] = {}
     for name, function in functions.items():

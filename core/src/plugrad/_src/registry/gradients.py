@@ -166,7 +166,15 @@ class GradientRegistry:
 
     # --- the user's --------------------------------------------------------------
 
-    def checked(self, who: str, name: str, functions: Functions, linear: bool) -> VJPs:
+    def checked(
+        self,
+        who: str,
+        name: str,
+        functions: Functions,
+        linear: bool,
+        *,
+        in_block: bool = False,
+    ) -> VJPs:
         """Check the user's gradient functions, and return them as rules."""
         kernel = self._contract(name, who)
         if not functions:
@@ -175,7 +183,7 @@ class GradientRegistry:
                 f"{who}: expected at least one gradient function for {kernel}; pass "
                 f"one by the name of its input ({inputs})"
             )
-        return vjp_rules(kernel, functions, "user", linear=linear)
+        return vjp_rules(kernel, functions, "user", linear=linear, in_block=in_block)
 
     def add(self, name: str, backend: str | None, table: VJPs) -> None:
         """Let the user's rules override all others."""

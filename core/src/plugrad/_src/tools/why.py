@@ -163,7 +163,7 @@ def _rules(kernel: Kernel, backend: OpenBackend) -> list[Row]:
     """Return the gradients of each input, the one in force first."""
     overrides = context.current().overrides
     layers: list[tuple[str, VJPs]] = [
-        ("scope", layer.rules[kernel.name])
+        (f"scope{f' {layer.where}' if layer.where else ''}", layer.rules[kernel.name])
         for layer in reversed(overrides.layers if overrides else ())
         if kernel.name in layer.rules and layer.backend in (None, backend.name)
     ]
@@ -171,10 +171,14 @@ def _rules(kernel: Kernel, backend: OpenBackend) -> list[Row]:
     core = str(registry.owners.get(kernel.name, registry.user))
     owners = {"core": core, "backend": str(backend.owner), "user": "user"}
     rows: list[Row] = []
+    if layers and not layers[0][1]:  # a block has it decomposed
+        end = _row_end("user", FIRST, "that of its decomposition")
+        return [{"input": name, "layer": layers[0][0]} | end for name in kernel.inputs]
     for name in kernel.inputs if layers else ():
         found = [(layer, table[name]) for layer, table in layers if name in table]
         for i, (layer, vjp) in enumerate(found):
-            brought = vjp is not None and layer in ("backend", "process", "scope")
+            kind = layer.partition(" ")[0]
+            brought = vjp is not None and kind in ("backend", "process", "scope")
             owner = vjp.owner if vjp and brought else owners.get(layer, "user")
             owner, _, pack = owner.partition(", ")
             row = {"input": name, "layer": f"{layer}, {pack}" if pack else layer}
