@@ -216,6 +216,89 @@ def test_a_fused_kernel_gets_no_gradient_for_the_process():
         pg.register_gradient("FusedConv2D", x=lambda dy: dy)
 
 
+# --- the innermost tape ----------------------------------------------------------
+
+
+def double(dy, y):
+    return 2.0 * dy * y
+
+
+def test_outer_derivatives_are_true_ones(backend):
+    e = np.exp(0.5)
+    first = pg.grad(pg.exp)
+    with pg.use_backend(backend):
+        x = pg.asarray(0.5)
+        with pg.override_gradient(pg.exp, x=double):
+            assert pg.grad(first)(x).item() == pytest.approx(4 * e)
+        with pg.override_gradient(pg.exp, x=double, innermost=True):
+            assert first(x).item() == pytest.approx(2 * e)
+            assert pg.grad(first)(x).item() == pytest.approx(2 * e)
+            assert pg.grad(pg.grad(first))(x).item() == pytest.approx(2 * e)
+            assert pg.jit(pg.grad(first))(x).item() == pytest.approx(2 * e)
+            rows = pg.vmap(pg.grad(first))(pg.asarray([0.5, 0.5]))
+            assert rows.tolist() == pytest.approx([2 * e, 2 * e])
+            outer = pg.grad(lambda x: pg.sum(pg.vmap(first)(pg.stack([x, x]))))
+            assert outer(x).item() == pytest.approx(4 * e)
+            _, slope = pg.jvp(first, [x], [pg.asarray(1.0)])
+            assert slope.item() == pytest.approx(2 * e)
+
+
+def test_a_relevance_has_the_gradient_of_finite_differences():
+    """A rule that is no derivative: its result is a function like any other."""
+    rng = np.random.default_rng(3)
+    w = pg.asarray(rng.normal(size=(4, 3)))
+    x = pg.asarray(rng.normal(size=(2, 4)))
+
+    def rule(dy, a, b):
+        return pg.matmul(dy / (pg.matmul(a, b) + 0.3), b.mT) * a
+
+    def relevance(x):
+        return pg.sum(pg.grad(lambda x: pg.sum(pg.tanh(pg.matmul(x, w))))(x) ** 2)
+
+    with pg.override_gradient("BatchMatMul", a=rule, innermost=True):
+        pg.check_gradients(relevance, x)
+
+
+def test_a_run_of_an_outer_variable_alone():
+    """The innermost ``grad`` does not differentiate it, so no rule applies."""
+
+    def outer(x):
+        return pg.exp(x) * pg.grad(pg.square)(x)
+
+    with pg.override_gradient(pg.exp, x=double, innermost=True):
+        inner = lambda x: pg.grad(lambda y: y * pg.exp(x))(pg.asarray(1.0))
+        assert pg.grad(inner)(0.0).item() == pytest.approx(1.0)
+        assert pg.grad(outer)(0.0).item() == pytest.approx(2.0)
+
+
+def test_layers_for_all_tapes_and_for_one_stack():
+    with (
+        pg.override_gradient(pg.exp, x=lambda dy, y: 3.0 * dy * y),
+        pg.override_gradient(
+            pg.exp, x=lambda dy, original: 2.0 * original(dy), innermost=True
+        ),
+    ):
+        assert pg.grad(pg.exp)(0.0).item() == pytest.approx(6.0)
+        assert pg.grad(pg.grad(pg.exp))(0.0).item() == pytest.approx(18.0)
+
+
+def test_a_fused_kernel_for_the_innermost_tape():
+    x = pg.asarray([[1.0, -2.0]])
+    w = pg.asarray([[1.0, 2.0], [3.0, -4.0]])
+    b = pg.asarray([7.0, 1.0])
+    square = lambda x: dense(x, w, b) ** 2
+    plain = pg.grad(lambda x: pg.sum(pg.grad(square)(x)))(x).numpy()
+    rule = {"a": lambda dy, original: 3.0 * original(dy)}
+    with pg.override_gradient("_FusedMatMul", rule, innermost=True):
+        found = pg.grad(lambda x: pg.sum(pg.grad(square)(x)))(x).numpy()
+    np.testing.assert_allclose(found, 3.0 * plain)
+
+
+def test_decompositions_are_for_all_tapes():
+    with pytest.raises(ValueError, match=r"cannot be combined with innermost"):
+        pg.override_gradient("Softmax", decompose=True, innermost=True)
+
+
 # --- parameters of rules ---------------------------------------------------------
 
 

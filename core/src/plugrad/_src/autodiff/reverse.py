@@ -512,6 +512,10 @@ def _backward(
     linear_only: bool = False,
 ) -> Cotangents:
     """Return the cotangents of the wanted tape_ids, given those of the results."""
+    overrides = context.current().overrides
+    if overrides is not None and overrides.innermost:  # outer tapes record what follows
+        with context.Scope(overrides=overrides.for_others()):
+            return _backward(tape, cotangents, wanted, linear_only)
     backend = dispatch.active()
     tracked = tape.tracked
     node = None

@@ -189,6 +189,8 @@ class Level:
         outer = self.context
         now = current()
         overrides, precision, scope = now.overrides, now.precision, now.scope
+        if overrides is not None and now.tapes:  # outer tapes are not the innermost
+            overrides = overrides.for_others()
         base = base or outer.backend
         if (
             base is not outer.backend

@@ -47,8 +47,16 @@ from .context import (
     tapes,
     taping,
 )
-from .gradients import plan_of
-from .tape import Outputs, alias, make_plan, record, specs, tapes_tracking
+from .gradients import plan_for_others, plan_of
+from .tape import (
+    Outputs,
+    alias,
+    make_plan,
+    record,
+    record_also,
+    specs,
+    tapes_tracking,
+)
 
 # How often something other than an implementation ran: (kernel, backend, how).
 fallback_counts: Counter[tuple[str, str, str]] = Counter()
@@ -206,7 +214,15 @@ def _run(
     if outputs is None:
         outputs = _without_implementation(kernel, inputs, attrs, backend)
     if plan is not None:
-        record(recording, plan, backend, inputs, attrs, outputs, context.scope)
+        overrides = context.overrides
+        scope = context.scope
+        if overrides is None or kernel.name not in overrides.innermost:
+            record(recording, plan, backend, inputs, attrs, outputs, scope)
+        else:
+            record(recording[-1:], plan, backend, inputs, attrs, outputs, scope)
+            if others := recording[:-1]:
+                plan = plan_for_others(kernel, backend, mask, len(inputs), others)
+                record_also(others, plan, backend, inputs, attrs, outputs, scope)
     return outputs
 
 

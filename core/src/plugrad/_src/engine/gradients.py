@@ -20,31 +20,40 @@ from .layers import Layer, Override, Overrides
 from .sites import Where
 from .tape import Plan, Tape, make_plan
 
+NOT_GIVEN: Any = object()
 MAX_PLANS_BY_SITE = 4096  # plans that one combination of overrides may have
 
 
 def override(
-    rules: Mapping[str, VJPs], backend: str | None, where: object, who: str
+    rules: Mapping[str, VJPs],
+    backend: str | None,
+    where: object,
+    who: str,
+    *,
+    innermost: bool = False,
 ) -> UserScope:
     """Return a block inside which these rules override all others."""
     if backend is not None:
         registry.known(backend, who)
     place = None if where is None else Where(who, where)
-    return UserScope(who, override=Override(Layer(backend, rules, place)))
+    return UserScope(who, override=Override(Layer(backend, rules, place, innermost)))
 
 
 def vjp_rules_in_force(
-    kernel: Kernel, backend: OpenBackend, nth: int = 0
+    kernel: Kernel, backend: OpenBackend, nth: int = 0, overrides: Any = NOT_GIVEN
 ) -> dict[str, VJP | None]:
     """Return the VJP of each input, from the innermost layer that has one.
 
     They are those of a run in the present scope, the ``nth`` of its kernel.
+    ``overrides`` are those of the context unless they are given.
     """
     layers = [table for _, table in registry.gradients.layers(kernel, backend.name)]
     context = current()
-    if context.overrides is not None:
+    if overrides is NOT_GIVEN:
+        overrides = context.overrides
+    if overrides is not None:
         site = Site(kernel.name, context.scope, nth)
-        layers += _layers_at(context.overrides, kernel, backend, site)
+        layers += _layers_at(overrides, kernel, backend, site)
     if kernel.fused and layers:  # for the inputs that an override leaves out
         layers.insert(0, rules_of_parts(kernel))
     found: dict[str, VJP | None] = {}
@@ -107,6 +116,37 @@ def plan_of(
     """Return how to record a run; None if its decomposition is recorded instead."""
     context = current()
     overrides = context.overrides
+    if overrides is not None and recording[-1] is not context.tapes[-1]:
+        overrides = overrides.for_others()
+    return _plan(kernel, backend, mask, count, recording, overrides)
+
+
+def plan_for_others(
+    kernel: Kernel,
+    backend: OpenBackend,
+    mask: int,
+    count: int,
+    recording: tuple[Tape, ...],
+) -> Plan:
+    """Return how tapes other than the innermost one record a run that it records."""
+    overrides = current().overrides
+    assert overrides is not None  # its rules are only for the innermost tape
+    plan = _plan(kernel, backend, mask, count, recording, overrides.for_others())
+    if plan is None:  # its parts have not been recorded
+        return make_plan(kernel, rules_of_parts(kernel), mask, count)
+    return plan
+
+
+def _plan(
+    kernel: Kernel,
+    backend: OpenBackend,
+    mask: int,
+    count: int,
+    recording: tuple[Tape, ...],
+    overrides: Overrides | None,
+) -> Plan | None:
+    """Return how to record a run under these overrides."""
+    context = current()
     key: tuple[Any, ...] = (kernel, backend, mask, 1 << count)
     site = None
     if overrides is None:
@@ -124,7 +164,8 @@ def plan_of(
     try:
         return cast("Plan | None", plans[key])
     except KeyError:
-        rules = vjp_rules_in_force(kernel, backend, site.nth if site else 0)
+        nth = site.nth if site else 0
+        rules = vjp_rules_in_force(kernel, backend, nth, overrides)
         decomposed = not rules and kernel.decomposition is not None
         plans[key] = found = (
             None if decomposed else make_plan(kernel, rules, mask, count, site)

@@ -31,12 +31,14 @@ class Layer(NamedTuple):
         rules: The rules by kernel and input. An empty table hides all gradients below,
             so that a tape records the decomposition of the kernel.
         where: The runs to which they apply; None means all runs.
+        innermost: Whether only the innermost tape sees them.
 
     """
 
     backend: str | None
     rules: Mapping[str, VJPs]
     where: Where | None
+    innermost: bool
 
 
 class Override:
@@ -80,6 +82,9 @@ class Overrides:
         # those for which it depends on the number.
         self.by_site: set[str] = set()
         self.by_number: set[str] = set()
+        # The kernels of which the innermost tape sees another gradient.
+        self.innermost = {k for layer in layers if layer.innermost for k in layer.rules}
+        self._for_others: tuple[Overrides | None] | None = None
         for layer in layers:
             where = layer.where
             for kernel, rules in layer.rules.items():
@@ -91,6 +96,15 @@ class Overrides:
         # The plans of the registry, a new object whenever a gradient changes, and the
         # plans with these overrides. Threads that share a scope replace both at once.
         self.plans: tuple[object, Plans] = registry.gradients.plans, {}
+
+    def for_others(self) -> Overrides | None:
+        """Return the overrides that tapes other than the innermost one see."""
+        if not self.innermost:
+            return self
+        if self._for_others is None:
+            layers = tuple([layer for layer in self.layers if not layer.innermost])
+            self._for_others = (Overrides(layers) if layers else None,)
+        return self._for_others[0]
 
 
 # --- equal layers ----------------------------------------------------------------
@@ -107,7 +121,7 @@ def _key(layer: Layer) -> object:
         for kernel, table in layer.rules.items()
     )
     place = None if layer.where is None else layer.where.key
-    return layer.backend, rules, place
+    return layer.backend, rules, place, layer.innermost
 
 
 def _key_of_rule(rule: VJP | None) -> object:

@@ -207,6 +207,7 @@ def override_gradient(
     where: Place | None = None,
     linear: bool = True,
     decompose: bool = False,
+    innermost: bool = False,
     **functions: Callable[..., Any] | None,
 ) -> context.UserScope:
     """Replace gradient functions of ``kernel`` inside the ``with`` block.
@@ -216,8 +217,7 @@ def override_gradient(
 
     Args:
         kernel: Its name, or an op that runs only this kernel, such as ``pg.relu``.
-        named: A dict of functions by input, for inputs whose name is ``backend``,
-            ``decompose``, ``linear`` or ``where``.
+        named: A dict of functions by input, for inputs whose name is that of an option.
         backend: Apply the gradients only to runs on this backend.
         where: Apply the gradients only to runs in a ``name_scope`` that matches a
             pattern such as ``"block.*"``, or one of several patterns; only to the run
@@ -227,6 +227,9 @@ def override_gradient(
         linear: Whether the functions are linear in the cotangent.
         decompose: Instead of functions: let tapes record the decomposition of the
             kernel, as if it had no gradient, so that gradients of its parts apply.
+        innermost: Whether only the innermost ``grad``, ``vjp`` or ``jvp`` around a run
+            uses the functions. Outer ones then differentiate what the inner one has
+            computed by true derivatives. By default all use them.
         functions: A function for each input, as in ``register_gradient``. For a fused
             kernel, which is decomposed otherwise, inputs that are left out get the
             gradient of its decomposition.
@@ -237,7 +240,8 @@ def override_gradient(
     Raises:
         ValueError: The kernel is unknown, no function is given, a parameter is not a
             name in the contract, or ``where`` can match no run. With ``decompose``:
-            functions are given as well, or the kernel has no decomposition.
+            functions or ``innermost`` are given as well, or the kernel has no
+            decomposition.
         TypeError: An argument that must be a function is not one, or ``where`` is none
             of the above.
         BackendUnavailable: The backend is unknown.
@@ -250,7 +254,7 @@ def override_gradient(
     """
     who = "override_gradient"
     if arguments.flag(who, "decompose", decompose):
-        name = _decomposed(who, kernel, {**(named or {}), **functions})
+        name = _decomposed(who, kernel, {**(named or {}), **functions}, innermost)
         return gradients.override({name: {}}, backend, where, who)
     name, rules = _checked(
         who,
@@ -262,13 +266,22 @@ def override_gradient(
         in_block=True,
         where=None,
         decompose=decompose,
+        innermost=innermost,
     )
-    return gradients.override({name: rules}, backend, where, who)
+    innermost = arguments.flag(who, "innermost", innermost)
+    return gradients.override({name: rules}, backend, where, who, innermost=innermost)
 
 
-def _decomposed(who: str, kernel: KernelName, functions: Functions) -> str:
+def _decomposed(
+    who: str, kernel: KernelName, functions: Functions, innermost: bool
+) -> str:
     """Return the name of a kernel that is to be decomposed; raise if it cannot be."""
     name = _kernel_name(kernel, who)
+    if innermost:
+        raise ValueError(
+            f"{who}: decompose=True cannot be combined with innermost=True: all tapes "
+            "record the parts of a kernel, or none does"
+        )
     if functions:
         raise ValueError(
             f"{who}: decompose=True takes no functions, got one for "
@@ -311,6 +324,7 @@ def use_gradients(
     backend: str | None = None,
     where: Place | None = None,
     linear: bool = True,
+    innermost: bool = False,
 ) -> context.UserScope:
     """Use a gradient pack of a plugin, or a table of gradients, inside the block.
 
@@ -325,6 +339,8 @@ def use_gradients(
         where: Apply the gradients only to some runs, as in ``override_gradient``.
         linear: Whether the functions of a table are linear in the cotangent. A pack
             states it itself.
+        innermost: Whether only the innermost ``grad`` around a run uses the gradients,
+            as in ``override_gradient``.
 
     Returns:
         A context manager.
@@ -363,7 +379,8 @@ def use_gradients(
         )
     else:
         layer = registry.gradients.pack(pack, who, kernels)
-    return gradients.override(layer, backend, where, who)
+    innermost = arguments.flag(who, "innermost", innermost)
+    return gradients.override(layer, backend, where, who, innermost=innermost)
 
 
 def set_gradients(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 from plugrad._src.registry.backend import OpenBackend
 from plugrad._src.registry.contract import (
@@ -294,6 +294,42 @@ def record(
             y._tape_id = tape_id
             for tape in tapes:
                 tape.tracked.add(tape_id)
+    _append(tapes, plan, backend, inputs, attrs, outputs, tape_ids, scope)
+
+
+def record_also(
+    tapes: tuple[Tape, ...],
+    plan: Plan,
+    backend: OpenBackend,
+    inputs: tuple[Any, ...],
+    attrs: dict[str, Any],
+    outputs: Outputs,
+    scope: str,
+) -> None:
+    """Add a node, with other rules, for a run that ``record`` has already added."""
+    tape_ids: list[TapeId] = []
+    for y in outputs:
+        if y.dtype.kind in "fc":
+            for tape in tapes:
+                tape.tracked.add(y._tape_id)
+            tape_ids.append(cast("TapeId", y._tape_id))
+        else:
+            tape_ids.append(TapeId())
+            tape_ids[-1].shape, tape_ids[-1].dtype = y.shape, y.dtype
+    _append(tapes, plan, backend, inputs, attrs, outputs, tape_ids, scope)
+
+
+def _append(
+    tapes: tuple[Tape, ...],
+    plan: Plan,
+    backend: OpenBackend,
+    inputs: tuple[Any, ...],
+    attrs: dict[str, Any],
+    outputs: Outputs,
+    tape_ids: list[TapeId],
+    scope: str,
+) -> None:
+    """Append a node to tapes, with the residuals that its plan names."""
     input_ids = [None if x is None else x._tape_id for x in inputs]
     values = inputs + outputs
     saved = [save(TENSOR, i, values) for i in plan.tensors]
