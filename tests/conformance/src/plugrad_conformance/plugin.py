@@ -1,7 +1,8 @@
 """The pytest plugin: its options, and how it runs the tests of this package.
 
-It does not affect other tests. Map: options; collection (levels, expected failures,
-selection); running (excuses, how kernels run). ``scorecard`` counts the results.
+It does not affect other tests. This module has three parts: options; collection, which
+assigns levels, marks expected failures and selects tests; and running, which excuses
+failures and records how kernels run. ``scorecard`` counts the results.
 """
 
 from __future__ import annotations
@@ -110,26 +111,30 @@ def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
     """Assign levels to the tests of this package; deselect those not requested."""
-    mine = {item: file for item in items if (file := _file(item)) is not None}
-    if not mine:
+    own_items = {
+        item: file for item in items if (file := _relative_name_of(item)) is not None
+    }
+    if not own_items:
         return
     entries, ids = config.stash[ENTRIES], []
-    for item, file in mine.items():
-        about = _test_properties(item, file)
-        item.user_properties.append(("plugrad", about))
-        ids.append(about["test"])
+    for item, file in own_items.items():
+        properties = _test_properties(item, file)
+        item.user_properties.append(("plugrad", properties))
+        ids.append(properties["test"])
         for entry in entries:
-            if entry.matches(about["test"]):
+            if entry.matches(properties["test"]):
                 reason = f"{entry.reason} ({entry.link})"
                 item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
     files = {_name(path) for path in PACKAGE.glob("*/test_*.py")}
-    whole = files == {*mine.values()}
+    whole = files == {*own_items.values()}
     unused = expected.unmatched(entries, ids) if whole else []
     if unused:
         raise pytest.UsageError(f"--plugrad-xfail: no test matches {', '.join(unused)}")
-    asked = [item for item in mine if _is_selected(item, config)]
-    config.stash[CARD].collected({item.nodeid: _backend(item) for item in asked}, whole)
-    dropped = {*mine} - {*asked}
+    requested = [item for item in own_items if _is_selected(item, config)]
+    config.stash[CARD].collected(
+        {item.nodeid: _backend(item) for item in requested}, whole
+    )
+    dropped = {*own_items} - {*requested}
     if dropped:
         config.hook.pytest_deselected(items=[*dropped])
         items[:] = [item for item in items if item not in dropped]
@@ -140,11 +145,11 @@ def _is_selected(item: pytest.Item, config: pytest.Config) -> bool:
 
     Tests without a backend are about plugrad itself.
     """
-    about = _recorded(item)
+    properties = _recorded(item)
     highest = levels.LEVELS.index(config.getoption("plugrad_level"))
-    if config.getoption("plugrad_backends") and not about["backend"]:
+    if config.getoption("plugrad_backends") and not properties["backend"]:
         return False
-    return levels.LEVELS.index(about["level"]) <= highest
+    return levels.LEVELS.index(properties["level"]) <= highest
 
 
 def _test_properties(item: pytest.Item, file: str) -> dict[str, str]:
@@ -177,13 +182,13 @@ def _name(path: Path) -> str:
     return path.relative_to(PACKAGE).with_suffix("").as_posix()
 
 
-def _file(item: pytest.Item) -> str | None:
+def _relative_name_of(item: pytest.Item) -> str | None:
     """Return "ops/test_unary" for a test of this package, None for others."""
-    return _own_name(item.path)
+    return _relative_name(item.path)
 
 
 @functools.cache
-def _own_name(path: Path) -> str | None:
+def _relative_name(path: Path) -> str | None:
     return _name(path) if path.is_relative_to(PACKAGE) else None
 
 
@@ -194,8 +199,8 @@ def _backend(item: pytest.Item) -> str:
 
 def _recorded(item: pytest.Item) -> dict[str, str]:
     """Return the recorded properties of a test; none for other packages."""
-    told: Any = dict(item.user_properties).get("plugrad", {})
-    return dict(told)
+    properties: Any = dict(item.user_properties).get("plugrad", {})
+    return dict(properties)
 
 
 # --- running ---------------------------------------------------------------------
@@ -219,20 +224,20 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     try:
         return (yield from _excused(item))
     finally:
-        ran = [
-            [kernel, how, count - before.get((kernel, name, how), 0)]
-            for (kernel, name, how), count in pg.engine().fallback_counts.items()
-            if name == backend and count > before.get((kernel, name, how), 0)
+        fallbacks = [
+            [kernel, way, count - before.get((kernel, name, way), 0)]
+            for (kernel, name, way), count in pg.engine().fallback_counts.items()
+            if name == backend and count > before.get((kernel, name, way), 0)
         ]
-        if ran:
-            item.user_properties.append(("plugrad-fallback_counts", ran))
+        if fallbacks:
+            item.user_properties.append(("plugrad-fallback_counts", fallbacks))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Record of a skip whether it follows from the parameters of the test."""
+    """Record whether a skip follows from the parameters of the test."""
     report = yield
     if report.skipped and isinstance(report.longrepr, tuple) and _backend(item):
         reason = report.longrepr[2].removeprefix("Skipped: ")

@@ -6,33 +6,33 @@
 # At most 40 kernels. A backend with these and a host runs everything.
 PRIMITIVES = {
     "Add": "arithmetic",
-    "Atan2": "the inverse trigonometric functions come from it, in every quadrant",
-    "BatchMatMul": "matrices, convolutions, einsum and Fourier transforms of a size",
-    "BitwiseAnd": "283 kernels for 32 bits without it",
+    "Atan2": "composes the inverse trigonometric functions, in every quadrant",
+    "BatchMatMul": "matrix products, convolutions, einsum and Fourier transforms",
+    "BitwiseAnd": "without it, one op on 32 bits takes 283 kernels",
     "BroadcastTo": "tile, and the gradients of reductions",
-    "Cast": "the only way between dtypes",
-    "Complex": "the only way into complex numbers",
+    "Cast": "the only conversion between dtypes",
+    "Complex": "complex numbers from their real and imaginary parts",
     "Concat": "im2col",
-    "Cos": "sin(x + pi/2) loses large x",
-    "Equal": "IEEE equality: NaN is the one that differs from itself",
-    "Exp": "the function itself",
-    "Expm1": "in every libm; no trick around exp survives fast-math",
+    "Cos": "sin(x + pi/2) is inaccurate for large x",
+    "Equal": "IEEE equality: only NaN differs from itself",
+    "Exp": "the exponential function itself",
+    "Expm1": "in every libm; no formula with exp survives fast-math",
     "Fill": "constants without an upload",
     "Floor": "ceil, round and every coordinate",
     "FloorDiv": "integers cannot go through floating numbers",
-    "GatherV2": "lookups by number",
-    "Imag": "one of two ways out of complex numbers",
+    "GatherV2": "lookups by index",
+    "Imag": "with Real, the only way from complex to real numbers",
     "Less": "all orderings",
-    "Log": "the function itself",
-    "Log1p": "in every libm; no trick around log survives fast-math",
-    "Max": "reduces, and NaN wins",
-    "Maximum": "relu and pooling, and NaN wins",
-    "Minimum": "-maximum(-a, -b) overflows at the least integer",
-    "Mod": "the exact remainder; a - floor(a / b) * b is not",
+    "Log": "the natural logarithm itself",
+    "Log1p": "in every libm; no formula with log survives fast-math",
+    "Max": "a reduction that propagates NaN",
+    "Maximum": "relu and pooling; propagates NaN",
+    "Minimum": "-maximum(-a, -b) overflows at the smallest integer",
+    "Mod": "the exact remainder; a - floor(a / b) * b is rounded",
     "Multiply": "arithmetic",
     "PadV2": "padding, and the gradients of slices",
-    "Pow": "exp(b * log(a)) loses negative bases and exact integers",
-    "Real": "one of two ways out of complex numbers",
+    "Pow": "exp(b * log(a)) fails for negative bases and rounds integers",
+    "Real": "with Imag, the only way from complex to real numbers",
     "RealDiv": "correctly rounded division",
     "Reshape": "views",
     "Select": "all logic and every branch",
@@ -41,16 +41,16 @@ PRIMITIVES = {
     "StridedSlice": "slices, flips and the positions of windows",
     "Sub": "arithmetic",
     "Sum": "pairwise or better",
-    "Tanh": "in every libm; 27 kernels otherwise",
-    "TopK": "sorting; by ranks it takes n² memory",
-    "Transpose": "order of axes",
+    "Tanh": "in every libm; otherwise, it takes 27 kernels",
+    "TopK": "sorting; comparing all pairs would take n² memory",
+    "Transpose": "permutes axes",
     "UnsortedSegmentSum": "every scatter, and the gradient of every gather",
 }
 
-_LOOP = "each box depends on those chosen before: thousands of tiny kernels"
+_LOOP = "each box depends on those chosen before; that takes thousands of tiny kernels"
 _SHAPE = "the shape of the result depends on the values"
-_STRINGS = "strings live on the host"
-_LAPACK = "a factorization: LAPACK's, on the host"
+_STRINGS = "strings are stored on the host"
+_LAPACK = "a factorization by LAPACK, on the host"
 
 # Kernels without a rule for output shapes, because these depend on data.
 DATA_DEPENDENT: dict[str, str] = {
@@ -67,13 +67,13 @@ DATA_DEPENDENT: dict[str, str] = {
 
 # Kernels with a rule for output shapes, but without a decomposition.
 HOST: dict[str, str] = {
-    "Bitcast": "no other kernel sees the bits of a floating number",
+    "Bitcast": "no other kernel reads the bits of a floating number",
     "NonMaxSuppressionV4": _LOOP,
     "Cholesky": _LAPACK,
     "Eig": _LAPACK,
     "Eigh": _LAPACK,
-    "Lu": "each pivot depends on the values left by those before it",
-    "MatrixExp": "how often to square depends on the values",
+    "Lu": "each pivot depends on the results of the previous elimination steps",
+    "MatrixExp": "the number of squarings depends on the values",
     "Qr": _LAPACK,
     "Slogdet": _LAPACK,
     "Solve": _LAPACK,

@@ -70,7 +70,7 @@ class Running:
 
 
 def _is_alive(process: int) -> bool:
-    """Return whether a process is running; on Windows, its open file shows it."""
+    """Return whether a process runs; False on Windows, which keeps its file open."""
     if os.name == "nt":
         return False
     try:

@@ -1,8 +1,8 @@
 """The scorecard: the results of each backend by level and kernel.
 
-Map: ``Scorecard``, a pytest plugin that collects reports; ``Score`` of one backend; the
-table in the terminal. Reports contain all that is needed (``user_properties``), so they
-may come from other processes.
+``Scorecard`` is a pytest plugin that collects reports; a ``Score`` holds the results of
+one backend, and formats them as JSON and as a table. The ``user_properties`` of the
+reports contain everything needed, so reports may come from other processes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Scorecard:
     Attributes:
         path: The JSON file to write, or None.
         pinned: The expected numbers of skipped tests, for the backends in the file.
-        partial: Whether only a part of the package was collected, or the run ended.
+        partial: Whether the run ended early, or only a part was collected.
         thinned: The backends with deselected tests, by ``-k`` or similar.
         results: The outcome of each test.
         changed: The differences from ``pinned``, for backends that ran all tests.
@@ -56,12 +56,12 @@ class Scorecard:
         self.thinned |= {self._asked[test] for test in dropped}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count a test of this package; one that fails in any phase has failed."""
-        told = dict(report.user_properties)
-        if "plugrad" not in told:
+        """Record the outcome of a test of this package: failed if any phase failed."""
+        properties = dict(report.user_properties)
+        if "plugrad" not in properties:
             return
         result = self.results.setdefault(report.nodeid, {"outcome": "", "why": ""})
-        result |= told
+        result |= properties
         if result["outcome"] == "failed" or (report.when != "call" and report.passed):
             return
         result["outcome"] = report.outcome
@@ -91,9 +91,9 @@ class Scorecard:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Merge the results of a pytest-xdist worker."""
-        told = getattr(node, "workeroutput", {})
-        self.partial |= told.get("plugrad_partial", True)
-        self.thinned |= {*told.get("plugrad_thinned", ())}
+        output = getattr(node, "workeroutput", {})
+        self.partial |= output.get("plugrad_partial", True)
+        self.thinned |= {*output.get("plugrad_thinned", ())}
 
     # --- reporting ---------------------------------------------------------------
 
@@ -137,14 +137,14 @@ class Scorecard:
         for line in self.changed:
             terminalreporter.write_line(line, red=True)
         if self.path is not None:
-            made = {
+            report = {
                 "plugrad": importlib.metadata.version("plugrad"),
                 "plugrad-conformance": importlib.metadata.version(
                     "plugrad-conformance"
                 ),
                 "backends": {score.backend: score.as_json() for score in scores},
             }
-            self.path.write_text(json.dumps(made, indent=1) + "\n")
+            self.path.write_text(json.dumps(report, indent=1) + "\n")
             terminalreporter.write_line(f"scorecard: {self.path}")
 
 
@@ -182,14 +182,14 @@ class Score:
         self.level = self._level()
 
     def _count(self, result: dict[str, Any]) -> None:
-        about, outcome = result["plugrad"], result["outcome"]
-        self.levels[about["level"]][outcome] += 1
-        if about["kernel"] in self.kernels:
-            self.kernels[about["kernel"]][outcome] += 1
+        properties, outcome = result["plugrad"], result["outcome"]
+        self.levels[properties["level"]][outcome] += 1
+        if properties["kernel"] in self.kernels:
+            self.kernels[properties["kernel"]][outcome] += 1
         if "golden" in result:
             self.golden.setdefault(result["golden"], Counter())[outcome] += 1
-        for kernel, how, count in result.get("plugrad-fallback_counts", ()):
-            self.ran.setdefault(kernel, Counter())[how] += count
+        for kernel, way, count in result.get("plugrad-fallback_counts", ()):
+            self.ran.setdefault(kernel, Counter())[way] += count
         self.imports = result.get("plugrad-imports", self.imports)
 
     def _level(self) -> str | None:

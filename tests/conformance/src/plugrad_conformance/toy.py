@@ -38,7 +38,7 @@ def toy(
     *,
     without: Collection[str] = (),
     extra: Mapping[str, Callable[..., Any]] | None = None,
-    **more: Any,
+    **options: Any,
 ) -> Iterator[CountingArrays]:
     """Register a copy of cpu without some kernels; yield its arrays."""
     arrays = CountingArrays()
@@ -46,8 +46,8 @@ def toy(
     wrap = runtime("cpu").wrap
     kernels = {k: wrap(f) for k, f in cpu.items() if k not in without}
     kernels.update(extra or {})
-    made = lambda: Runtime(arrays=arrays, kernels=kernels, **more)
-    pg.register_backend(Backend(name, open=made, priority=-1))
+    open_runtime = lambda: Runtime(arrays=arrays, kernels=kernels, **options)
+    pg.register_backend(Backend(name, open=open_runtime, priority=-1))
     try:
         yield arrays
     finally:

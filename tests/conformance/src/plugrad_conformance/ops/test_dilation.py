@@ -7,7 +7,7 @@ import pytest
 from ..check import check_gradients
 from ..toy import toy
 from .test_conv import require_dtypes
-from .test_pool import distinct, image, seen
+from .test_pool import distinct, image, windows
 
 RNG = np.random.default_rng(0)
 KERNELS = ["Dilation2D", "Dilation2DBackpropInput", "Dilation2DBackpropFilter"]
@@ -32,7 +32,7 @@ def sums(x, filter, window, before, places, *, strides=1, dilations=1, **_):
     """Return the sums of windows by kernel position; masked where it is padding."""
     given = {"strides": strides, "dilations": dilations}
     rows = filter.reshape(-1, 1, 1, 1, filter.shape[-1])
-    return seen(x, window, before, places, **given) + rows
+    return windows(x, window, before, places, **given) + rows
 
 
 @cases

@@ -6,7 +6,14 @@ import pytest
 
 from ..check import check_complex_gradients, check_gradients, require_dtypes
 from ..toy import toy
-from .test_matrix_factors import MAKE, SQUARE, both, near, real, weighted
+from .test_matrix_factors import (
+    SQUARE,
+    complex_normal,
+    near,
+    real_and_complex,
+    real_normal,
+    scale_columns,
+)
 
 linalg = pg.linalg
 WIDE = {"float32": "complex64", "float64": "complex128"}
@@ -17,14 +24,14 @@ def ordered(w):
     return np.sort_complex(np.round(w, 9))
 
 
-@MAKE
+@real_and_complex
 @pytest.mark.parametrize("shape", SQUARE, ids=str)
 def test_eig(shape, make, backend):
     require_dtypes(backend, "float64", "complex128")
     x = make(*shape)
     w, v = linalg.eig(pg.asarray(x))
     assert (w.shape, v.shape) == (shape[:-1], shape)
-    near((pg.asarray(x) @ v).numpy(), weighted(v, w).numpy())
+    near((pg.asarray(x) @ v).numpy(), scale_columns(v, w).numpy())
     near(linalg.vector_norm(v, axis=-2).numpy(), 1)
     near(ordered(w.numpy()), ordered(np.linalg.eigvals(x)))
     near(ordered(linalg.eigvals(x).numpy()), ordered(w.numpy()))
@@ -55,13 +62,13 @@ GRADIENTS = {
 }
 
 
-@MAKE
+@real_and_complex
 @pytest.mark.parametrize("shape", [(1, 1), (3, 3), (2, 4, 4)], ids=str)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients(name, shape, make, backend):
     require_dtypes(backend, "float64", "complex128")
     op = GRADIENTS[name]
-    if make is both:
+    if make is complex_normal:
         return check_complex_gradients(op, make(*shape))
     return check_gradients(lambda x: pg.real(op(x)) + 2 * pg.imag(op(x)), make(*shape))
 
@@ -85,8 +92,16 @@ def test_a_matrix_that_is_not_finite_gives_nan(odd, backend):
 
 
 ERRORS = [
-    (lambda: linalg.eig(real(2, 3)), ValueError, r"eig: takes square .* \(2, 3\)"),
-    (lambda: linalg.eigvals(real(3)), ValueError, r"eigvals: takes square .* \(3,\)"),
+    (
+        lambda: linalg.eig(real_normal(2, 3)),
+        ValueError,
+        r"eig: takes square .* \(2, 3\)",
+    ),
+    (
+        lambda: linalg.eigvals(real_normal(3)),
+        ValueError,
+        r"eigvals: takes square .* \(3,\)",
+    ),
     (lambda: linalg.eig("a"), TypeError, "eig: .*strings"),
     (lambda: linalg.eigvals(np.ones((2, 2), "f2")), TypeError, "eigvals: .*float16"),
 ]

@@ -1,8 +1,8 @@
-"""Every gradient of the catalog, by finite differences, at first and second order.
+"""Check every gradient of the catalog by finite differences, to second order.
 
-Each row is one configuration of one kernel. The last test checks that the rows call
-every gradient function, and differentiate every other kernel through its decomposition.
-Corner cases are tested by family; this table shows that no gradient is missing.
+Each row is one configuration of one kernel. Together, the rows call every gradient
+function, and differentiate every other kernel through its decomposition. The tests of
+each family cover corner cases; this table shows that no gradient is missing.
 """
 
 from dataclasses import dataclass
@@ -55,8 +55,8 @@ class Row:
         return [rng.uniform(self.low, self.high, shape) for shape in self.shapes]
 
 
-# Element-wise functions of one argument, and where they are smooth: those with a row in
-# their family are taken from there, unless the row is for numbers of one sign.
+# Element-wise functions of one argument, each with an interval in which it is smooth.
+# The tests of the families define some of them; the others follow.
 UNARY = {
     row.kernel: (row.op, *row.domain)
     for row in [*test_special.ROWS, *test_trigonometry.ROWS, *test_unary.ROWS]
@@ -102,58 +102,58 @@ BINARY = {
 
 
 def kernel(name, **attrs):
-    """Return a function that runs a kernel without an op, by its name."""
+    """Return a function that runs a kernel by its name, without an op."""
     return lambda *xs: pg.run_kernel(name, list(xs), attrs)
 
 
-def after(forward, name, **attrs):
-    """Return the gradient kernel of a pooling at a fixed input."""
-    x = np.random.default_rng(3).normal(size=forward)
-    spatial = {4: "MaxPool", 5: "MaxPool3D"}[len(forward)]
+def pool_gradient(input_shape, name, **attrs):
+    """Return a function that runs a gradient kernel of a pooling at a fixed input."""
+    x = np.random.default_rng(3).normal(size=input_shape)
+    pool_kernel = {4: "MaxPool", 5: "MaxPool3D"}[len(input_shape)]
 
     def run(dy):
-        y = pg.run_kernel(spatial, [pg.asarray(x)], attrs)
-        more = [y] if name.startswith("Max") else []
-        return pg.run_kernel(name, [dy, pg.asarray(x), *more], attrs)
+        y = pg.run_kernel(pool_kernel, [pg.asarray(x)], attrs)
+        extra_inputs = [y] if name.startswith("Max") else []
+        return pg.run_kernel(name, [dy, pg.asarray(x), *extra_inputs], attrs)
 
     return run
 
 
-def winning(name):
-    """Return a gradient kernel of a dilation at fixed inputs."""
+def dilation_gradient(name):
+    """Return a function that runs a gradient kernel of a dilation at fixed inputs."""
     rng = np.random.default_rng(3)
     xs = rng.normal(size=(1, 3, 4, 2)), rng.normal(size=(2, 3, 2))
-    return lambda dy: pg.run_kernel(name, [*map(pg.asarray, xs), dy], WIDE)
+    return lambda dy: pg.run_kernel(name, [*map(pg.asarray, xs), dy], STRIDED)
 
 
-def together(*ys):
-    """Join several tensors to one tensor, so that all of them are tested."""
+def join(*ys):
+    """Join several tensors into one, so that a single check covers all of them."""
     return pg.concat([pg.reshape(y, (-1,)) * (i + 1) for i, y in enumerate(ys)])
 
 
-def parts(z):
-    """Return the real and imaginary parts of complex numbers in one tensor."""
-    return together(pg.real(z), pg.imag(z))
+def real_and_imaginary_parts(z):
+    """Return one tensor with the real and the imaginary parts of complex numbers."""
+    return join(pg.real(z), pg.imag(z))
 
 
 def eigenpairs(x):
     """Return a result that does not depend on the phases of eigenvectors."""
     w, v = pg.linalg.eig(x)
-    return together(pg.real(w), pg.imag(w), pg.abs(v))
+    return join(pg.real(w), pg.imag(w), pg.abs(v))
 
 
 linalg = pg.linalg
 IDS = np.array([[2, 0], [1, 2]])
 POOL2 = {"filter_size": 3, "strides": 2, "pad": "same"}
 POOL3 = {"filter_size": 2, "strides": 1, "pad": [(1, 0), (0, 0), (0, 1)]}
-WIDE = {"strides": (1, 2), "pad": "same"}
+STRIDED = {"strides": (1, 2), "pad": "same"}
 DILATED = {"pad": [(1, 1), (2, 0)], "dilations": 2}
 CROP = np.array([[0.1, 0.2, 0.7, 0.9]], np.float32)
-TALL = {"in_shape": (1, 3, 4, 2)}
-TURN = np.array([0.9, 0.3, 0.1, -0.2, 1.1, 0.3, 0.02, -0.01])
-BANDS = {"depth_radius": 1, "bias": 1.5, "alpha": 0.4, "beta": 0.6}
+IN_SHAPE = {"in_shape": (1, 3, 4, 2)}
+PROJECTION = np.array([0.9, 0.3, 0.1, -0.2, 1.1, 0.3, 0.02, -0.01])
+LRN_OPTIONS = {"depth_radius": 1, "bias": 1.5, "alpha": 0.4, "beta": 0.6}
 
-# (kernel, op, *shapes of the arguments, or a dict of low and high at the end)
+# Kernel, op, the shapes of the arguments, and optionally a dict of low and high.
 TABLE = [
     ("AddN", lambda *xs: pg.add_n(xs), (3, 2), (3, 2), (3, 2)),
     ("EluGrad", kernel("EluGrad"), (9,), (9,)),
@@ -174,7 +174,7 @@ TABLE = [
     ("Prod", lambda x: pg.prod(x * [1.0, 0.0, 1.0]), (3,)),
     ("Softmax", lambda x: pg.softmax(x, axis=0), (3, 4)),
     ("LogSoftmax", pg.log_softmax, (3, 4)),
-    # moving
+    # data movement
     (
         "BatchToSpaceND",
         lambda x: pg.batch_to_space_nd(x, (2, 2), [(0, 1), (1, 0)]),
@@ -203,7 +203,7 @@ TABLE = [
     ("ScatterNd", lambda u: pg.scatter_nd([[1], [1]], u, (3,)), (2,)),
     ("Slice", lambda x: pg.slice(x, (1, 0), (2, -1)), (4, 3)),
     ("SpaceToBatchND", lambda x: pg.space_to_batch_nd(x, (2,), [(1, 0)]), (2, 3, 2)),
-    ("SplitV", lambda x: together(*pg.split(x, [1, 3], axis=1)), (2, 4)),
+    ("SplitV", lambda x: join(*pg.split(x, [1, 3], axis=1)), (2, 4)),
     ("StridedSlice", lambda x: x[3:0:-2, ::2], (4, 5)),
     *[
         (
@@ -228,7 +228,7 @@ TABLE = [
     ),
     ("Tile", lambda x: pg.tile(x, (2, 3)), (2, 2)),
     ("Transpose", lambda x: pg.permute_dims(x, (2, 0, 1)), (2, 3, 4)),
-    ("Unpack", lambda x: together(*pg.unstack(x, axis=1)), (2, 3)),
+    ("Unpack", lambda x: join(*pg.unstack(x, axis=1)), (2, 3)),
     (
         "UnsortedSegmentSum",
         lambda x: pg.unsorted_segment_sum(x, [1, -1, 1, 5], 3),
@@ -256,7 +256,9 @@ TABLE = [
     ),
     (
         "ResizeBilinearGrad",
-        lambda dy: kernel("ResizeBilinearGrad", **TALL, align_corners=True)(None, dy),
+        lambda dy: kernel("ResizeBilinearGrad", **IN_SHAPE, align_corners=True)(
+            None, dy
+        ),
         (1, 5, 2, 2),
     ),
     (
@@ -266,7 +268,7 @@ TABLE = [
     ),
     (
         "ResizeNearestNeighborGrad",
-        lambda dy: kernel("ResizeNearestNeighborGrad", **TALL)(None, dy),
+        lambda dy: kernel("ResizeNearestNeighborGrad", **IN_SHAPE)(None, dy),
         (1, 5, 2, 2),
     ),
     (
@@ -277,14 +279,14 @@ TABLE = [
     (
         "Transform",
         lambda x, t: pg.image.transform(
-            x, t * 0.02 + TURN, interpolation="bilinear", fill_mode="reflect"
+            x, t * 0.02 + PROJECTION, interpolation="bilinear", fill_mode="reflect"
         ),
         (1, 4, 4, 2),
         (1, 8),
     ),
     (
         "Transform",
-        lambda x: pg.image.transform(x, TURN[None], fill_mode="wrap"),
+        lambda x: pg.image.transform(x, PROJECTION[None], fill_mode="wrap"),
         (1, 4, 4, 2),
     ),
     # sparse and ragged
@@ -365,23 +367,23 @@ TABLE = [
     ("Det", linalg.det, (2, 3, 3)),
     ("Diag", lambda x: pg.square(pg.diag(x)), (2, 2)),
     ("Eig", eigenpairs, (2, 3, 3)),
-    ("Eigvals", lambda x: parts(linalg.eigvals(x)), (3, 3)),
-    ("Eigh", lambda x: together(*linalg.eigh(x + x.mT)), (2, 3, 3)),
+    ("Eigvals", lambda x: real_and_imaginary_parts(linalg.eigvals(x)), (3, 3)),
+    ("Eigh", lambda x: join(*linalg.eigh(x + x.mT)), (2, 3, 3)),
     ("Eigvalsh", lambda x: linalg.eigvalsh(x + x.mT), (3, 3)),
     ("Einsum", lambda a, b: pg.einsum("ij,...jk->...i", a, b), (2, 3), (2, 3, 4)),
     ("Inverse", linalg.inv, (2, 3, 3)),
-    ("Lu", lambda x: together(*linalg.lu(x)), (2, 3, 3)),
-    ("Lu", lambda x: together(*linalg.lu(x)), (2, 4)),
-    ("Lu", lambda x: together(*linalg.lu(x)), (4, 2)),
+    ("Lu", lambda x: join(*linalg.lu(x)), (2, 3, 3)),
+    ("Lu", lambda x: join(*linalg.lu(x)), (2, 4)),
+    ("Lu", lambda x: join(*linalg.lu(x)), (4, 2)),
     ("MatrixExp", linalg.matrix_exp, (2, 3, 3)),
     ("MatrixBandPart", lambda x: linalg.band_part(x, 1, 0) ** 2, (2, 3, 4)),
     ("Pinv", linalg.pinv, (2, 3)),
-    ("Qr", lambda x: together(*linalg.qr(x)), (3, 2)),
-    ("Qr", lambda x: together(*linalg.qr(x)), (2, 3)),
-    ("Slogdet", lambda x: together(*linalg.slogdet(x)), (2, 3, 3)),
+    ("Qr", lambda x: join(*linalg.qr(x)), (3, 2)),
+    ("Qr", lambda x: join(*linalg.qr(x)), (2, 3)),
+    ("Slogdet", lambda x: join(*linalg.slogdet(x)), (2, 3, 3)),
     ("Solve", linalg.solve, (3, 3), (2, 3, 2)),
-    ("Svd", lambda x: together(*linalg.svd(x, full_matrices=False)), (2, 3, 2)),
-    ("Svd", lambda x: together(*linalg.svd(x, full_matrices=False)), (2, 3)),
+    ("Svd", lambda x: join(*linalg.svd(x, full_matrices=False)), (2, 3, 2)),
+    ("Svd", lambda x: join(*linalg.svd(x, full_matrices=False)), (2, 3)),
     ("Svdvals", linalg.svdvals, (2, 3)),
     (
         "TriangularSolve",
@@ -391,7 +393,7 @@ TABLE = [
         {"low": 0.5},
     ),
     # windows
-    ("Conv2D", lambda x, f: pg.conv2d(x, f, **WIDE), (2, 3, 4, 2), (2, 3, 2, 3)),
+    ("Conv2D", lambda x, f: pg.conv2d(x, f, **STRIDED), (2, 3, 4, 2), (2, 3, 2, 3)),
     (
         "Conv2D",
         lambda x, f: pg.conv2d(x, f, groups=2, **DILATED),
@@ -400,13 +402,13 @@ TABLE = [
     ),
     (
         "Conv2DBackpropInput",
-        kernel("Conv2DBackpropInput", in_shape=(2, 3, 4, 2), **WIDE),
+        kernel("Conv2DBackpropInput", in_shape=(2, 3, 4, 2), **STRIDED),
         (2, 3, 2, 3),
         (2, 3, 2, 3),
     ),
     (
         "Conv2DBackpropFilter",
-        kernel("Conv2DBackpropFilter", filter_shape=(2, 3, 2, 3), **WIDE),
+        kernel("Conv2DBackpropFilter", filter_shape=(2, 3, 2, 3), **STRIDED),
         (2, 3, 4, 2),
         (2, 3, 2, 3),
     ),
@@ -443,40 +445,48 @@ TABLE = [
     ),
     (
         "DepthwiseConv2dNativeBackpropInput",
-        kernel("DepthwiseConv2dNativeBackpropInput", in_shape=(1, 3, 4, 2), **WIDE),
+        kernel("DepthwiseConv2dNativeBackpropInput", in_shape=(1, 3, 4, 2), **STRIDED),
         (1, 3, 2, 4),
         (2, 2, 2, 2),
     ),
     (
         "DepthwiseConv2dNativeBackpropFilter",
         kernel(
-            "DepthwiseConv2dNativeBackpropFilter", filter_shape=(2, 2, 2, 2), **WIDE
+            "DepthwiseConv2dNativeBackpropFilter", filter_shape=(2, 2, 2, 2), **STRIDED
         ),
         (1, 3, 4, 2),
         (1, 3, 2, 4),
     ),
     (
         "Dilation2D",
-        lambda x, f: pg.square(pg.dilation2d(x, f, **WIDE)),
+        lambda x, f: pg.square(pg.dilation2d(x, f, **STRIDED)),
         (2, 3, 4, 2),
         (2, 3, 2),
     ),
-    ("Dilation2DBackpropInput", winning("Dilation2DBackpropInput"), (1, 3, 2, 2)),
-    ("Dilation2DBackpropFilter", winning("Dilation2DBackpropFilter"), (1, 3, 2, 2)),
+    (
+        "Dilation2DBackpropInput",
+        dilation_gradient("Dilation2DBackpropInput"),
+        (1, 3, 2, 2),
+    ),
+    (
+        "Dilation2DBackpropFilter",
+        dilation_gradient("Dilation2DBackpropFilter"),
+        (1, 3, 2, 2),
+    ),
     ("AvgPool", lambda x: pg.avg_pool(x, **POOL2), (1, 4, 5, 2)),
-    ("AvgPoolGrad", after((1, 4, 5, 2), "AvgPoolGrad", **POOL2), (1, 2, 3, 2)),
+    ("AvgPoolGrad", pool_gradient((1, 4, 5, 2), "AvgPoolGrad", **POOL2), (1, 2, 3, 2)),
     ("AvgPool3D", lambda x: pg.avg_pool(x, **POOL3), (1, 2, 3, 3, 1)),
     (
         "AvgPool3DGrad",
-        after((1, 2, 3, 3, 1), "AvgPool3DGrad", **POOL3),
+        pool_gradient((1, 2, 3, 3, 1), "AvgPool3DGrad", **POOL3),
         (1, 2, 2, 3, 1),
     ),
     ("MaxPool", lambda x: pg.max_pool(x, **POOL2), (1, 4, 5, 2)),
-    ("MaxPoolGrad", after((1, 4, 5, 2), "MaxPoolGrad", **POOL2), (1, 2, 3, 2)),
+    ("MaxPoolGrad", pool_gradient((1, 4, 5, 2), "MaxPoolGrad", **POOL2), (1, 2, 3, 2)),
     ("MaxPool3D", lambda x: pg.max_pool(x, **POOL3), (1, 2, 3, 3, 1)),
     (
         "MaxPool3DGrad",
-        after((1, 2, 3, 3, 1), "MaxPool3DGrad", **POOL3),
+        pool_gradient((1, 2, 3, 3, 1), "MaxPool3DGrad", **POOL3),
         (1, 2, 2, 3, 1),
     ),
     ("MaxPoolWithArgmax", lambda x: pg.max_pool_with_argmax(x, 2)[0], (1, 4, 4, 2)),
@@ -513,8 +523,14 @@ TABLE = [
         (2, 3),
         (3,),
     ),
-    ("LRN", lambda x: pg.local_response_normalization(x, **BANDS), (1, 2, 2, 4)),
-    ("LRNGrad", kernel("LRNGrad", **BANDS), (1, 1, 2, 4), (1, 1, 2, 4), (1, 1, 2, 4)),
+    ("LRN", lambda x: pg.local_response_normalization(x, **LRN_OPTIONS), (1, 2, 2, 4)),
+    (
+        "LRNGrad",
+        kernel("LRNGrad", **LRN_OPTIONS),
+        (1, 1, 2, 4),
+        (1, 1, 2, 4),
+        (1, 1, 2, 4),
+    ),
     # recurrent layers
     (
         "LSTM",
@@ -550,7 +566,7 @@ TABLE = [
     ("IFFT", lambda x: pg.fft.irfft(x, n=5), (2, 3)),
     ("Imag", lambda *xs: pg.imag(pg.complex(*xs) ** 2), (3,), (3,)),
     ("Real", lambda *xs: pg.real(pg.complex(*xs) ** 2), (3,), (3,)),
-    # order, accumulation, counting
+    # sorting, accumulation, counting
     ("Bincount", lambda w: pg.bincount(IDS, weights=w, size=2), (2, 2)),
     ("Cumprod", lambda x: pg.cumulative_prod(x * [1.0, 0.0, 1.0], axis=1), (2, 3)),
     ("Cumsum", lambda x: pg.cumulative_sum(x, axis=0, exclusive=True), (3, 2)),

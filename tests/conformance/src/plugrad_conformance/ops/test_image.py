@@ -1,4 +1,4 @@
-"""Conversion from and to pixels, rotation, and colours."""
+"""Conversion from and to pixels, rotation, colours and thresholds."""
 
 import math
 
@@ -26,7 +26,7 @@ COLOURS = RNG.integers(0, 256, (3, 4, 4), np.uint8)
 GRAY = COLOURS[..., 0]
 OPAQUE = np.full_like(COLOURS[..., :1], 255)
 
-FROM = [
+FROM_PIXELS_CASES = [
     (COLOURS, 3, COLOURS[..., :3]),
     (COLOURS, 1, COLOURS[..., :1]),
     (COLOURS, 4, COLOURS),
@@ -39,7 +39,7 @@ FROM = [
 ]
 
 
-@pytest.mark.parametrize(("pixels", "channels", "expected"), FROM)
+@pytest.mark.parametrize(("pixels", "channels", "expected"), FROM_PIXELS_CASES)
 def test_from_pixels(pixels, channels, expected, backend):
     expected = expected.astype(np.int32)
     with pg.debug(finite=False):
@@ -74,21 +74,21 @@ def test_images_are_converted(backend):
 
 
 @pytest.mark.parametrize("mode", ["L", "P", "1", "LA", "RGB", "RGBA", "CMYK"])
-def test_images_of_pillow(mode, backend):
-    images = pytest.importorskip("PIL.Image", reason="Pillow is no dependency")
+def test_pillow_images(mode, backend):
+    images = pytest.importorskip("PIL.Image", reason="Pillow is not a dependency")
     image = images.fromarray(COLOURS).convert(mode)
     expected = np.asarray(image.convert("RGBA"))
     y = pg.image.from_pixels(image, 4)
     np.testing.assert_array_equal(y.numpy(), expected)
-    back = images.fromarray(pg.image.to_pixels(y))
-    np.testing.assert_array_equal(np.asarray(back), expected)
+    restored = images.fromarray(pg.image.to_pixels(y))
+    np.testing.assert_array_equal(np.asarray(restored), expected)
 
 
-SHARES = np.array([[0, 1, 0.5, 0.1], [1 / 255, 0.9999, 0.0019, 0.998]])
-TO = [
-    (SHARES, np.rint(SHARES * 255)),
-    (SHARES[..., None], np.rint(SHARES * 255)),
-    (np.stack([SHARES] * 3, 2), np.rint(np.stack([SHARES] * 3, 2) * 255)),
+INTENSITIES = np.array([[0, 1, 0.5, 0.1], [1 / 255, 0.9999, 0.0019, 0.998]])
+TO_PIXELS_CASES = [
+    (INTENSITIES, np.rint(INTENSITIES * 255)),
+    (INTENSITIES[..., None], np.rint(INTENSITIES * 255)),
+    (np.stack([INTENSITIES] * 3, 2), np.rint(np.stack([INTENSITIES] * 3, 2) * 255)),
     (COLOURS.astype("int32"), COLOURS),
     (COLOURS, COLOURS),
     (GRAY.astype("int64")[..., None], GRAY),
@@ -98,7 +98,7 @@ TO = [
 ]
 
 
-@pytest.mark.parametrize(("image", "expected"), TO)
+@pytest.mark.parametrize(("image", "expected"), TO_PIXELS_CASES)
 def test_to_pixels(image, expected, backend):
     expected = np.asarray(expected).astype(np.uint8)
     with pg.debug(finite=False):
@@ -108,7 +108,7 @@ def test_to_pixels(image, expected, backend):
         np.testing.assert_array_equal(pg.image.to_pixels(image), expected, strict=True)
 
 
-def test_drawing_clips_what_the_op_refuses(backend):
+def test_the_draw_kernel_clips_values_that_the_op_refuses(backend):
     x = pg.asarray([[-0.5, 1.5, np.nan, np.inf, -np.inf, 0.5]])
     n = pg.asarray([[-5, 300, 7]])
     for without in ((), ("Draw",)):
@@ -130,12 +130,12 @@ def test_drawing_clips_what_the_op_refuses(backend):
         (np.zeros((2, 2, 2)), r"got shape \(2, 2, 2\)"),
     ],
 )
-def test_errors_of_to_pixels(image, message, backend):
+def test_to_pixels_errors(image, message, backend):
     with pytest.raises(ValueError, match=f"^image.to_pixels: .*{message}"):
         pg.image.to_pixels(image)
 
 
-def test_more_errors_of_pixels(backend):
+def test_more_pixel_errors(backend):
     with pytest.raises(TypeError, match="to_pixels: is not defined for bool"):
         pg.image.to_pixels([[True]])
     with pytest.raises(TypeError, match="complex"):
@@ -150,11 +150,11 @@ def test_more_errors_of_pixels(backend):
         pg.image.from_pixels(COLOURS[..., :2])
 
 
-# --- turning ---------------------------------------------------------------------
+# --- rotation --------------------------------------------------------------------
 
 
-def rotated(image, radians, fill, center):
-    """Rotate pixel by pixel, with Python floats."""
+def rotated_by_loops(image, radians, fill, center):
+    """Rotate an image pixel by pixel, with Python floats."""
     _, h, w, _ = image.shape
     y = np.empty_like(image)
     y[...] = fill
@@ -170,13 +170,13 @@ def rotated(image, radians, fill, center):
     return y
 
 
-def rotate(shape, radians, fill=0, center=(0.5, 0.5)):
+def rotation_move(shape, radians, fill=0, center=(0.5, 0.5)):
     return Move(
         f"rotate {shape} {radians} fill={fill} center={center}",
         lambda x: pg.image.rotate_with_offset(
             x, radians, fill_value=fill, center=center
         ),
-        lambda x: rotated(x, radians, fill, center),
+        lambda x: rotated_by_loops(x, radians, fill, center),
         shape,
         "RotateWithOffset",
     )
@@ -217,12 +217,12 @@ MOVES = [
         lambda x: np.repeat(x, 3, -1),
         (2, 3, 1),
     ),
-    rotate((2, 4, 5, 3), 0.6, center=(0.4, 0.6)),
-    rotate((1, 6, 6, 1), math.pi / 2, 1),
-    rotate((1, 3, 7, 2), -2, (1, 0)),
-    rotate((1, 1, 1, 1), 0),
-    rotate((2, 0, 3, 1), 1),
-    rotate((0, 3, 3, 2), 1),
+    rotation_move((2, 4, 5, 3), 0.6, center=(0.4, 0.6)),
+    rotation_move((1, 6, 6, 1), math.pi / 2, 1),
+    rotation_move((1, 3, 7, 2), -2, (1, 0)),
+    rotation_move((1, 1, 1, 1), 0),
+    rotation_move((2, 0, 3, 1), 1),
+    rotation_move((0, 3, 3, 2), 1),
 ]
 
 
@@ -239,7 +239,7 @@ def test_gradients(move, backend):
     check_derivatives(move)
 
 
-def test_turning_by_a_right_angle_goes_to_the_left(backend):
+def test_a_rotation_by_a_right_angle_is_counterclockwise(backend):
     """Pixels right of the center move to the top, because the y axis points down."""
     x = np.zeros((1, 5, 5, 1), "float32")
     x[0, 2, 4] = 1
@@ -249,13 +249,13 @@ def test_turning_by_a_right_angle_goes_to_the_left(backend):
     assert y.sum() == 1
 
 
-def test_three_colours_to_fill_four_channels_are_opaque(backend):
+def test_a_fill_value_of_three_colours_is_opaque(backend):
     x = np.zeros((1, 4, 4, 4), "int32")
     y = pg.image.rotate_with_offset(x, 1.0, fill_value=(1, 2, 3)).numpy()
     assert y[0, 0, 0].tolist() == [1, 2, 3, 255]
 
 
-def test_tables_of_rotations_are_cached(backend):
+def test_rotation_tables_are_cached(backend):
     x = np.zeros((1, 4, 4, 1), "float32")
     with pg.profile() as seen:
         pg.image.rotate_with_offset(x, 1.0)
@@ -266,7 +266,7 @@ def test_tables_of_rotations_are_cached(backend):
     assert isinstance(first, Rotation)
 
 
-def test_rotations_by_name(backend):
+def test_rotation_by_kernel_name(backend):
     x = pg.asarray(RNG.normal(size=(1, 4, 4, 2)))
     y = pg.run_kernel("RotateWithOffset", [x], {"radians": 0.5, "fill_value": (1, 2)})
     z = pg.image.rotate_with_offset(x, 0.5, fill_value=[1, 2])
@@ -291,7 +291,7 @@ def test_rgb_to_grayscale(dtype, backend):
     assert pg.image.rgb_to_grayscale(white).tolist() == [[255]]
 
 
-def test_gradients_of_colours(backend):
+def test_gradients_of_grayscale(backend):
     x = RNG.normal(size=(2, 3, 3))
     check_gradients(lambda x: pg.square(pg.image.rgb_to_grayscale(x)), x)
 
@@ -313,18 +313,20 @@ def otsu(gray):
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "float32"])
 @pytest.mark.parametrize("inverted", [False, True])
 def test_thresholds(inverted, dtype, backend):
-    two = np.concatenate([RNG.normal(60, 9, 150), RNG.normal(170, 20, 90)])
+    two_peaks = np.concatenate([RNG.normal(60, 9, 150), RNG.normal(170, 20, 90)])
     for gray in (
         RNG.integers(0, 256, (9, 11, 1)),
-        np.rint(two).reshape(12, 20, 1),
+        np.rint(two_peaks).reshape(12, 20, 1),
         np.array([[[0], [0], [200]]]),
         np.full((2, 3, 1), 7),
     ):
         x = gray.astype(dtype)
         for method, limit in (("binary", 0.3 * 255), ("otsu", otsu(gray))):
             y = pg.image.threshold(x, method, inverted=inverted, thresh_value=0.3)
-            hit = (gray > limit) != inverted
-            np.testing.assert_array_equal(y.numpy(), np.int32(255 * hit), strict=True)
+            is_white = (gray > limit) != inverted
+            np.testing.assert_array_equal(
+                y.numpy(), np.int32(255 * is_white), strict=True
+            )
 
 
 def test_thresholds_of_colours(backend):
@@ -359,7 +361,7 @@ def test_errors(call, message, backend):
         call()
 
 
-def test_what_is_no_number(backend):
+def test_arguments_that_are_not_numbers(backend):
     for given, error, message in (
         ({"radians": "a"}, TypeError, "radians must be a number, got 'a'"),
         ({"radians": math.inf}, ValueError, "radians inf must be finite"),
@@ -373,7 +375,7 @@ def test_what_is_no_number(backend):
         pg.image.threshold(X[0, ..., :1], thresh_value="a")
 
 
-def test_what_does_not_fit_into_the_dtype(backend):
+def test_values_that_do_not_fit_into_the_dtype(backend):
     with pytest.raises(TypeError, match=r"0\.5 does not fit into int32"):
         pg.image.rotate_with_offset(X.astype("int32"), 1, fill_value=0.5)
     with pytest.raises(TypeError, match="rgb_to_grayscale: complex numbers"):

@@ -1,4 +1,4 @@
-"""``x[...]``: NumPy is the specification; gradients, iteration, ``in``."""
+"""Indexing with ``x[...]`` gives NumPy's results; gradients, iteration, ``in``."""
 
 import numpy as np
 import plugrad as pg
@@ -10,7 +10,7 @@ from .moves import DTYPES, sample
 MASK = np.array([[True, False, True], [False, False, True]])
 A = np.array([1, 0, -1])
 B = np.array([[0], [-2]])
-KEYS = [  # of a tensor of shape (2, 3, 4)
+KEYS = [  # for a tensor of shape (2, 3, 4)
     1,
     -2,
     np.int64(1),
@@ -68,24 +68,24 @@ KEYS = [  # of a tensor of shape (2, 3, 4)
 ]
 
 
-def of_tensors(key):
-    """Return a key with tensors in the place of arrays."""
+def with_tensors(key):
+    """Return a key with its arrays replaced by tensors."""
     if isinstance(key, tuple):
-        return tuple(of_tensors(one) for one in key)
+        return tuple(with_tensors(part) for part in key)
     return pg.asarray(key) if isinstance(key, np.ndarray) else key
 
 
 @pytest.mark.parametrize("key", KEYS, ids=str)
-def test_what_numpy_does(key, backend):
+def test_results_are_those_of_numpy(key, backend):
     x = sample((2, 3, 4), "float32")
-    for given in (key, of_tensors(key)):
+    for given in (key, with_tensors(key)):
         y = pg.asarray(x)[given]
         np.testing.assert_array_equal(y.numpy(), x[key], strict=True)
 
 
 @pytest.mark.parametrize("key", KEYS, ids=str)
 def test_gradients(key, backend):
-    check_gradients(lambda x: pg.square(x[of_tensors(key)]), sample((2, 3, 4)))
+    check_gradients(lambda x: pg.square(x[with_tensors(key)]), sample((2, 3, 4)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -112,7 +112,7 @@ def test_scalar_tensors_are_indices(backend):
         assert x[0 : i + 2 if int(i) == 1 else 3].shape == (3, 4)
 
 
-def test_variables_have_and_are_indices(backend):
+def test_variables_can_be_indexed_and_used_as_indices(backend):
     v = pg.Variable([1.0, 2.0, 3.0])
     i = pg.Variable([2, 0], trainable=False)
     assert v[1].item() == 2.0
@@ -123,7 +123,7 @@ def test_variables_have_and_are_indices(backend):
     assert 2.0 in v
 
 
-def test_indices_that_are_named_twice_add_up(backend):
+def test_contributions_of_repeated_indices_add_up(backend):
     x = pg.asarray([1.0, 2.0])
     assert pg.grad(lambda x: pg.sum(x[[0, 0, 1]]))(x).tolist() == [2.0, 1.0]
     pairs = lambda x: pg.sum(pg.stack([x, x])[[0, 0], [1, 1]])
@@ -141,23 +141,25 @@ def test_random_keys(backend):
         shape = tuple(rng.integers(1, 5, rng.integers(1, 5)))
         x = sample(shape)
         key = tuple(_random_entry(rng, n) for n in shape[: rng.integers(0, 5)])
-        more = [None] * rng.integers(0, 3)
-        more += [...] * (len(key) == len(shape) and rng.random() < 0.5)
-        for entry in more:
+        extra_entries = [None] * rng.integers(0, 3)
+        extra_entries += [...] * (len(key) == len(shape) and rng.random() < 0.5)
+        for entry in extra_entries:
             at = rng.integers(0, len(key) + 1)
             key = (*key[:at], entry, *key[at:])
-        y = pg.asarray(x)[of_tensors(key) if rng.random() < 0.5 else key]
+        y = pg.asarray(x)[with_tensors(key) if rng.random() < 0.5 else key]
         np.testing.assert_array_equal(y.numpy(), x[key], strict=True, err_msg=str(key))
 
 
 def _random_entry(rng, n):
-    ends = [None if rng.random() < 0.3 else int(e) for e in rng.integers(-6, 7, 2)]
-    which = rng.integers(0, 6)
-    if which == 0:
+    start_and_stop = [
+        None if rng.random() < 0.3 else int(e) for e in rng.integers(-6, 7, 2)
+    ]
+    kind = rng.integers(0, 6)
+    if kind == 0:
         return int(rng.integers(-n, n))
-    if which == 1:
+    if kind == 1:
         return rng.integers(-n, n, [(2,), (3, 1), (3, 2), (1,)][rng.integers(0, 4)])
-    return slice(*ends, int(rng.choice([-3, -2, -1, 1, 2, 3])))
+    return slice(*start_and_stop, int(rng.choice([-3, -2, -1, 1, 2, 3])))
 
 
 def test_iteration(backend):
@@ -229,10 +231,10 @@ def test_index_tensors_out_of_range():
                 X[pg.asarray([i]), pg.asarray([0])]
 
 
-def test_a_slice_takes_one_kernel_and_an_index_two(backend):
+def test_a_slice_runs_one_kernel_and_an_integer_index_two(backend):
     with pg.profile() as seen:
         X[1:, ::-1]
         X[0]
         X[[1, 0]]
-    ran = [run.kernel for run in seen.records if run.depth == 0]
-    assert ran == ["StridedSlice", "StridedSlice", "Reshape", "GatherV2"]
+    kernels = [run.kernel for run in seen.records if run.depth == 0]
+    assert kernels == ["StridedSlice", "StridedSlice", "Reshape", "GatherV2"]

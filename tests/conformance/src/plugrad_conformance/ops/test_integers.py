@@ -1,4 +1,4 @@
-"""Divisors of integers, and positions in a shape."""
+"""Common divisors and multiples of integers, and positions in a shape."""
 
 import numpy as np
 import plugrad as pg
@@ -17,17 +17,17 @@ while FIBONACCI[-1] < 2**64:
 
 
 def numbers(dtype):
-    """Return numbers of all sizes, the ends of the dtype, and Fibonacci numbers."""
+    """Return random numbers, the limits of the dtype, and Fibonacci numbers."""
     low = np.iinfo(dtype).min
     high = np.iinfo(dtype).max
     rng = np.random.default_rng(0)
-    known = [low, low + 1, high, high - 1, 0, 1, 2, 3, 6, 12]
+    special = [low, low + 1, high, high - 1, 0, 1, 2, 3, 6, 12]
     fibonacci = [n for n in FIBONACCI if n <= high][-4:]
-    wide = rng.integers(low, high, 20, dtype, endpoint=True)
-    return np.concatenate([wide, np.asarray([*known, *fibonacci], dtype)])
+    random = rng.integers(low, high, 20, dtype, endpoint=True)
+    return np.concatenate([random, np.asarray([*special, *fibonacci], dtype)])
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's of overflow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # overflow in NumPy
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("op", "reference"), PAIRS, **by_name)
 def test_divisors_and_multiples(op, reference, dtype, backend):
@@ -45,7 +45,7 @@ def test_gcd_without_kernel(dtype):
     np.testing.assert_array_equal(y.numpy(), np.gcd(x[:, None], x), strict=True)
 
 
-def test_divisors_of_scalars_and_of_nothing(backend):
+def test_divisors_of_scalars_and_empty_arrays(backend):
     assert pg.gcd([12, 18], 8).tolist() == [4, 2]
     assert pg.lcm(4, pg.asarray([6, 0])).tolist() == [12, 0]
     assert pg.gcd(12, -18).item() == 6

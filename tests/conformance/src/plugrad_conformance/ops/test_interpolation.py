@@ -1,4 +1,4 @@
-"""Cubic resizing and grids, against loops over pixels; on every backend."""
+"""Cubic resizing and grid sampling, compared with loops over pixels."""
 
 import itertools
 import math
@@ -8,7 +8,7 @@ import plugrad as pg
 import pytest
 
 from ..check import check_gradients
-from .test_resize import ALIGN, HALF, applied, close, place
+from .test_resize import ALIGN, HALF, apply_weights, close, source_coordinate
 
 RNG = np.random.default_rng(0)
 
@@ -23,12 +23,12 @@ def keys(t, a=-0.75):
 
 def cubic(old, new, coefficient=-0.75, **options):
     """Return the weight of each old pixel in each new pixel, as a matrix."""
-    shares = np.zeros((new, old))
+    weights = np.zeros((new, old))
     for i in range(new):
-        v = float(place(i, old, new, **options))
+        v = float(source_coordinate(i, old, new, **options))
         for pixel in range(math.floor(v) - 1, math.floor(v) + 3):
-            shares[i, min(max(pixel, 0), old - 1)] += keys(v - pixel, coefficient)
-    return shares
+            weights[i, min(max(pixel, 0), old - 1)] += keys(v - pixel, coefficient)
+    return weights
 
 
 SIZES = [
@@ -45,7 +45,7 @@ SIZES = [
 @pytest.mark.parametrize(("shape", "size"), SIZES, ids=str)
 def test_cubic_resizing(shape, size, options, dtype, backend):
     x = RNG.integers(0, 200, shape).astype(dtype)
-    expected = applied(cubic, x, size, **options)
+    expected = apply_weights(cubic, x, size, **options)
     expected = expected.astype(dtype if dtype[0] == "f" else "float32")
     close(pg.image.resize_bicubic(x, size, **options), expected, 1e-5, 1e-4)
     single = pg.image.resize_bicubic(pg.zeros(shape[1:]), size, **options)
@@ -67,14 +67,14 @@ def test_gradients_of_cubic_resizing(options, backend):
 
 
 def mirrored(v, size, align):
-    """Reflect at the centers of the last pixels, or at their outer edges."""
+    """Reflect at the centers of the outermost pixels, or at their outer edges."""
     low, high = (0, size - 1) if align else (-0.5, size - 0.5)
     while low < high and not low <= v <= high:
         v = 2 * low - v if v < low else 2 * high - v
     return min(max(v, 0), size - 1)
 
 
-FOLDS = {
+PADDING_MODES = {
     "zeros": lambda v, size, align: v,
     "border": lambda v, size, align: min(max(v, 0), size - 1),
     "reflection": mirrored,
@@ -86,23 +86,23 @@ WEIGHTS = {
 }
 
 
-def around(v, method):
+def neighbours(v, method):
     if method == "nearest":
         return [round(v)]
     low = math.floor(v)
     return [low, low + 1] if method == "bilinear" else range(low - 1, low + 3)
 
 
-def read(image, coordinates, method, outside, align):
-    """Return one element of ``grid_sample``: PyTorch's definition, pixel by pixel."""
+def sample_one(image, coordinates, method, padding_mode, align):
+    """Return one element of ``grid_sample`` by PyTorch's definition."""
     sizes = image.shape[:-1]
     total = np.zeros(image.shape[-1])
-    fold = lambda v, size: FOLDS[outside](v, size, align)
+    fold = lambda v, size: PADDING_MODES[padding_mode](v, size, align)
     places = []
     for c, size in zip(coordinates[::-1], sizes, strict=True):
         v = (c + 1) / 2 * (size - 1) if align else ((c + 1) * size - 1) / 2
         places.append(v if method == "bicubic" else fold(v, size))
-    for corner in itertools.product(*[around(v, method) for v in places]):
+    for corner in itertools.product(*[neighbours(v, method) for v in places]):
         pairs = zip(places, corner, strict=True)
         weight = math.prod(WEIGHTS[method](v - pixel) for v, pixel in pairs)
         at = [fold(pixel, size) for pixel, size in zip(corner, sizes, strict=True)]
@@ -111,40 +111,40 @@ def read(image, coordinates, method, outside, align):
     return total
 
 
-def sampled(x, grid, *options):
+def sample_all(x, grid, *options):
     y = np.zeros((*grid.shape[:-1], x.shape[-1]))
     for at in np.ndindex(*grid.shape[:-1]):
-        y[at] = read(x[at[0]], grid[at].tolist(), *options)
+        y[at] = sample_one(x[at[0]], grid[at].tolist(), *options)
     return y
 
 
-GRIDS = [  # images, the shape of the grid without its last axis
+GRIDS = [  # the shapes of the images and of the grid without its last axis
     ((2, 4, 5, 3), (2, 3, 4)),
     ((1, 1, 6, 1), (1, 2, 5)),
     ((3, 2, 2, 2), (3, 1, 1)),
     ((2, 3, 2, 4, 2), (2, 2, 3, 2)),
     ((0, 2, 2, 1), (0, 3, 3)),
 ]
-CASES = [  # "bicubic" reads images of two spatial axes
+CASES = [  # "bicubic" supports only images with two spatial axes
     (*row, method)
     for row in GRIDS
     for method in WEIGHTS
     if method != "bicubic" or len(row[0]) == 4
 ]
-each = pytest.mark.parametrize(("shape", "places", "method"), CASES, ids=str)
-outside = pytest.mark.parametrize("padding_mode", FOLDS)
-aligned = pytest.mark.parametrize("align_corners", [False, True])
+every_case = pytest.mark.parametrize(("shape", "places", "method"), CASES, ids=str)
+every_padding_mode = pytest.mark.parametrize("padding_mode", PADDING_MODES)
+both_alignments = pytest.mark.parametrize("align_corners", [False, True])
 
 
-@each
-@outside
-@aligned
-def test_grids(shape, places, method, padding_mode, align_corners, backend):
+@every_case
+@every_padding_mode
+@both_alignments
+def test_grid_sample(shape, places, method, padding_mode, align_corners, backend):
     n = len(shape) - 2
     x = RNG.normal(size=shape)
     grid = RNG.uniform(-2.2, 2.2, (*places, n))
     grid.reshape(-1)[: n * 2] = np.resize([1.0, -1.0, 0.0], n * 2)[: grid.size]
-    expected = sampled(x, grid, method, padding_mode, align_corners)
+    expected = sample_all(x, grid, method, padding_mode, align_corners)
     options = {"method": method, "padding_mode": padding_mode}
     options["align_corners"] = align_corners
     for dtype, tolerance in (("float64", 1e-11), ("float32", 1e-4)):
@@ -157,9 +157,9 @@ def test_grids(shape, places, method, padding_mode, align_corners, backend):
 @pytest.mark.parametrize(
     ("shape", "places", "method"), [row for row in CASES if row[0][0]], ids=str
 )
-@outside
-@aligned
-def test_gradients_of_grids(
+@every_padding_mode
+@both_alignments
+def test_gradients_of_grid_sample(
     shape, places, method, padding_mode, align_corners, backend
 ):
     n = len(shape) - 2
@@ -181,7 +181,7 @@ def test_gradients_of_grids(
         check_gradients(f, x, grid, rtol=1e-4)
 
 
-@outside
+@every_padding_mode
 @pytest.mark.parametrize("method", WEIGHTS)
 def test_coordinates_that_are_not_finite(method, padding_mode, backend):
     x = np.arange(1.0, 5, dtype="float32").reshape(1, 1, 4, 1)
@@ -203,7 +203,7 @@ def test_an_infinite_pixel_at_the_edge_is_not_read_outside(backend):
     assert y.numpy().ravel().tolist() == [np.inf, np.inf]
 
 
-def test_batches_read_their_own_images_even_outside(backend):
+def test_a_grid_reads_only_its_own_image_even_outside(backend):
     """The pixel after the last one of an image is not the first of the next image."""
     x = np.full((3, 2, 2, 2), 1.0, "float32") * np.arange(1, 4).reshape(3, 1, 1, 1)
     grid = np.asarray([[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0], [5.0, 5.0]], "float32")
@@ -212,13 +212,13 @@ def test_batches_read_their_own_images_even_outside(backend):
     np.testing.assert_allclose(y.numpy()[:, 0, :, 1], expected, rtol=1e-6)
 
 
-@outside
+@every_padding_mode
 @pytest.mark.parametrize("method", WEIGHTS)
 @pytest.mark.parametrize(
     ("shape", "places"),
     [((0, 2, 3, 1), (0, 4, 5)), ((2, 2, 3, 0), (2, 4, 5)), ((2, 2, 3, 1), (2, 0, 5))],
 )
-def test_grids_of_nothing(shape, places, method, padding_mode, backend):
+def test_empty_grids(shape, places, method, padding_mode, backend):
     x = np.ones(shape, "float32")
     grid = np.zeros((*places, 2), "float32")
     options = {"method": method, "padding_mode": padding_mode}

@@ -15,22 +15,40 @@ from ..misuse import right_calls
 from .test_gradients_everywhere import ROWS
 from .test_vmap import examples
 
-RIGHT = right_calls()
-# The shapes of their results depend on values.
-EAGER = {"NonMaxSuppressionV3", "NonMaxSuppressionV5", "RaggedGather", "RaggedRange"}
-EAGER |= {"RaggedTensorToTensor", "SparseFillEmptyRows", "StringNGrams", "StringSplit"}
-EAGER |= {"Unique"}
-# Their decompositions read values.
-READ = {"BroadcastArgs", "SparseReshape"}
-# Their gradients compare singular values or eigenvalues on the host.
-HOST = {"Cofactor", "Eig", "Eigh", "Eigvals", "Eigvalsh", "Svd", "Svdvals"}
+VALID_CALLS = right_calls()
+# Kernels that run eagerly, because the shapes of their results depend on values.
+EAGER_KERNELS = {
+    "NonMaxSuppressionV3",
+    "NonMaxSuppressionV5",
+    "RaggedGather",
+    "RaggedRange",
+}
+EAGER_KERNELS |= {
+    "RaggedTensorToTensor",
+    "SparseFillEmptyRows",
+    "StringNGrams",
+    "StringSplit",
+}
+EAGER_KERNELS |= {"Unique"}
+# Kernels whose decompositions read values.
+KERNELS_READING_VALUES = {"BroadcastArgs", "SparseReshape"}
+# Kernels whose gradients compare singular values or eigenvalues on the host.
+KERNELS_COMPARING_ON_HOST = {
+    "Cofactor",
+    "Eig",
+    "Eigh",
+    "Eigvals",
+    "Eigvalsh",
+    "Svd",
+    "Svdvals",
+}
 
 
 def outcome(f, *xs):
     """Return the bits of the result of a function, or the class of its error."""
     try:
         leaves = pg.tree.leaves(f(*xs))
-        # repr has NaN equal to itself, and -0.0 different from 0.0
+        # as text, NaN equals itself, and -0.0 differs from 0.0
         return [(y.dtype, y.backend, y.shape, repr(y.tolist())) for y in leaves]
     except (ValueError, IndexError, TypeError, NotImplementedError) as error:
         return type(error)
@@ -40,28 +58,28 @@ def check(f, *calls):
     """Compare ``f`` with ``jit(f)`` in several calls; return the jitted function."""
     jitted = pg.jit(f)
     eager = [outcome(f, *tensors(xs)) for xs in calls]
-    for at in (0, 0, 0, *range(len(calls))):
-        assert outcome(jitted, *tensors(calls[at])) == eager[at]
+    for i in (0, 0, 0, *range(len(calls))):
+        assert outcome(jitted, *tensors(calls[i])) == eager[i]
     return jitted
 
 
 def tensors(arrays):
-    """Return new tensors; an optional input may be None."""
+    """Return new tensors; keep None for an omitted optional input."""
     return [x if x is None else pg.asarray(x) for x in arrays]
 
 
-@pytest.mark.parametrize("name", sorted(set(RIGHT) & set(contracts())))
+@pytest.mark.parametrize("name", sorted(set(VALID_CALLS) & set(contracts())))
 def test_each_kernel(name, backend):
     given = examples(name)
-    f = lambda *xs: pg.run_kernel(name, list(xs), RIGHT[name].attrs)
+    f = lambda *xs: pg.run_kernel(name, list(xs), VALID_CALLS[name].attrs)
     jitted = check(f, *given)
     decomposed = pg.get_kernel(name, backend) is None
-    eager = name in EAGER or (name in READ and decomposed)
+    eager = name in EAGER_KERNELS or (name in KERNELS_READING_VALUES and decomposed)
     xs = [x if x is None else pg.asarray(x) for x in given[0]]
     assert (jitted.explain(*xs).graph is None) == eager
 
 
-def weighed(y):
+def weighted_sum(y):
     """Return a scalar that weights each element of all results differently."""
     total = 0.0
     for part in pg.tree.leaves(y):
@@ -75,7 +93,7 @@ def weighed(y):
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_each_gradient(row, backend):
-    first = pg.grads(lambda *xs: weighed(row.op(*xs)))
+    first = pg.grads(lambda *xs: weighted_sum(row.op(*xs)))
     second = pg.grads(lambda *xs: sum(pg.sum(dx * dx) for dx in first(*xs)))
     xs = [x.astype("float32") for x in row.arrays()]
     others = [np.flip(x).astype("float32") for x in xs]
@@ -83,7 +101,7 @@ def test_each_gradient(row, backend):
         jitted = check(derivative, xs, others)
         if outcome(derivative, *xs) is not TypeError:  # a backend without the dtype
             eager = jitted.explain(*map(pg.asarray, xs)).graph is None
-            assert eager <= (row.kernel in EAGER | HOST)
+            assert eager <= (row.kernel in EAGER_KERNELS | KERNELS_COMPARING_ON_HOST)
 
 
 def emptied(shapes):
@@ -94,25 +112,25 @@ def emptied(shapes):
             empty = (*shape[:axis], 0, *shape[axis + 1 :])
             found.add((*shapes[:at], empty, *shapes[at + 1 :]))
     for size in {size for shape in shapes for size in shape}:
-        alike = [tuple([0 if n == size else n for n in shape]) for shape in shapes]
-        found.add(tuple(alike))
+        shrunk = [tuple([0 if n == size else n for n in shape]) for shape in shapes]
+        found.add(tuple(shrunk))
     for axis in range(-3, 3):
-        both = [list(shape) for shape in shapes]
-        for shape in both:
+        emptied_axis = [list(shape) for shape in shapes]
+        for shape in emptied_axis:
             if -len(shape) <= axis < len(shape):
                 shape[axis] = 0
-        found.add(tuple(map(tuple, both)))
+        found.add(tuple(map(tuple, emptied_axis)))
     return sorted(found - {tuple(shapes)})
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_nothing_along_an_axis(row, backend):
+def test_empty_axes(row, backend):
     """``jit`` refuses exactly the calls that are refused eagerly.
 
-    ``jit`` asks contracts for the shapes of results, and eager ops do not: a gradient
-    or a decomposition may only run what a contract allows.
+    Unlike eager ops, ``jit`` asks contracts for the shapes of results. Therefore,
+    gradients and decompositions may only make calls that the contracts allow.
     """
-    first = pg.grads(lambda *xs: weighed(row.op(*xs)))
+    first = pg.grads(lambda *xs: weighted_sum(row.op(*xs)))
     second = pg.grads(lambda *xs: sum(pg.sum(dx * dx) for dx in first(*xs)))
     for shapes in emptied(row.shapes):
         xs = [np.zeros(shape, np.float32) for shape in shapes]
@@ -122,11 +140,13 @@ def test_nothing_along_an_axis(row, backend):
             check(second, xs)
 
 
-SOME = [row for row in ROWS if row.kernel not in EAGER | HOST][::9]
+SAMPLED_ROWS = [
+    row for row in ROWS if row.kernel not in EAGER_KERNELS | KERNELS_COMPARING_ON_HOST
+][::9]
 
 
-def one_by_one(graph, name):
-    """Return a compiled region that runs its kernels one by one."""
+def run_one_by_one(graph, name):
+    """Return a function that runs the kernels of a region one by one."""
     arrays = runtime(name).arrays
 
     def function(*natives):
@@ -134,12 +154,12 @@ def one_by_one(graph, name):
         for step in graph.steps:
             kernel = pg.get_kernel(step.kernel.name, name)
             given = [None if x is None else values[x] for x in step.inputs]
-            with np.errstate(all="ignore"):  # as the wrapper of a backend may do
-                made = kernel(*(given or [arrays]), **step.attrs)
-            if made is NotImplemented:
+            with np.errstate(all="ignore"):  # like the wrapper of a backend
+                outputs = kernel(*(given or [arrays]), **step.attrs)
+            if outputs is NotImplemented:
                 return NotImplemented
             values |= zip(
-                step.outputs, [made] if step.kernel.single else made, strict=True
+                step.outputs, [outputs] if step.kernel.single else outputs, strict=True
             )
         found = tuple([values[y] for y in graph.outputs])
         return found if len(found) > 1 else found[0]
@@ -149,9 +169,9 @@ def one_by_one(graph, name):
 
 COMPILERS = {
     "none": lambda rng, graph, name: None,
-    "of everything": lambda rng, graph, name: one_by_one(graph, name),
+    "of everything": lambda rng, graph, name: run_one_by_one(graph, name),
     "one that refuses at random": lambda rng, graph, name: (
-        one_by_one(graph, name) if rng.random() < 0.5 else None
+        run_one_by_one(graph, name) if rng.random() < 0.5 else None
     ),
 }
 
@@ -172,26 +192,26 @@ def test_some_results_of_a_kernel(used, backend):
 def test_other_compilers(compiler, backend):
     """A copy of the backend has a compiler for all kernels, some kernels, or none."""
     rng = np.random.default_rng(0)
-    asked = []
+    requested = []
     name = f"{backend}-jit"
 
     def compile_region(graph):
-        asked.append(graph)
+        requested.append(graph)
         return COMPILERS[compiler](rng, graph, name)
 
     twin = dataclasses.replace(
         runtime(backend),
         fusable=lambda step, graph: True,
         compile=compile_region,
-        close=None,  # the device is that of the backend
+        close=None,  # the device belongs to the backend
     )
     pg.register_backend(Backend(name, open=lambda: twin))
     try:
         with pg.use_backend(name):
-            for row in SOME:
-                f = pg.grads(lambda *xs, op=row.op: weighed(op(*xs)))
+            for row in SAMPLED_ROWS:
+                f = pg.grads(lambda *xs, op=row.op: weighted_sum(op(*xs)))
                 xs = [x.astype("float32") for x in row.arrays()]
                 check(f, xs, [np.flip(x).astype("float32") for x in xs])
     finally:
         pg.remove_backend(name)
-    assert asked
+    assert requested

@@ -1,8 +1,9 @@
 """A compiler may not use algebra that holds for real numbers, but not for floats.
 
-Each program tempts a compiler to one such optimization: to cancel, to reassociate, to
-contract a product and a sum, or to drop a rounding or a cast. A replay must give the
-same bits as an eager call. The bits of NaN are not specified, so they are not compared.
+Each program tempts a compiler into one such optimization: cancelling terms,
+reassociating, fusing a product with a sum, or dropping a rounding or a cast. A replay
+must give the same bits as an eager call. The bits of NaN are not specified, so they are
+not compared.
 """
 
 from collections.abc import Callable
@@ -14,44 +15,44 @@ import pytest
 from plugrad.plugin import runtime
 
 RNG = np.random.default_rng(1)
-CALLS = 4  # compilers get their regions in the second call, or later
+CALLS = 4  # regions are compiled in the second call or later
 DENORMAL = [1e-45, -1e-45, 1e-42, -3e-39, 1.1754942e-38, 1.1754944e-38]
-ODD = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 1e8, -1e8, 16777216.0, 3e38]
-ODD += [-3e38, 1e-20, 1e20, 0.1, -0.7, 3.0, 1 / 3, *DENORMAL]
+SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 1e8, -1e8, 16777216.0, 3e38]
+SPECIAL += [-3e38, 1e-20, 1e20, 0.1, -0.7, 3.0, 1 / 3, *DENORMAL]
 
 
 def pairs(values, more, dtype):
-    """Return all pairs of some values, and pairs of random numbers."""
+    """Return all pairs of the given values and the random numbers ``more``."""
     found = np.concatenate([np.array(values, dtype), more.astype(dtype)])
     grid = np.meshgrid(found, found)
     return [x.ravel() for x in grid]
 
 
 def floats():
-    """Return pairs of float32: special values, and numbers with random bits."""
-    return pairs(ODD, RNG.normal(size=13), np.float32)
+    """Return pairs of float32: special values and random numbers."""
+    return pairs(SPECIAL, RNG.normal(size=13), np.float32)
 
 
-def smooth():
+def castable_floats():
     """Return pairs of float32 that casts to int32 can represent."""
     limits = [0.0, -0.0, 0.5, -0.5, 0.999, -1.5, 2.0**30, -(2.0**30), 16777215.0]
     return pairs(limits, RNG.normal(size=14) * 1000, np.float32)
 
 
-def whole(dtype):
+def integers(dtype):
     """Return a function that makes pairs of integers, including the limits."""
-    ends = np.iinfo(dtype)
-    edges = [ends.min, ends.min + 1, ends.max, ends.max - 1, 0, 1, 7]
+    limits = np.iinfo(dtype)
+    edges = [limits.min, limits.min + 1, limits.max, limits.max - 1, 0, 1, 7]
 
     def draw():
-        more = RNG.integers(ends.min, ends.max, 20, dtype, endpoint=True)
+        more = RNG.integers(limits.min, limits.max, 20, dtype, endpoint=True)
         return pairs(edges, more, dtype)
 
     return draw
 
 
-def exact():
-    """Return pairs of int32 whose nearest float32 is an int32."""
+def castable_integers():
+    """Return pairs of int32 whose nearest float32 fits into int32."""
     ends = [2**30 - 1, 2**24 + 1, -(2**24) - 1, 0, 1, -1]
     return pairs(ends, RNG.integers(-(2**30), 2**30, 19), np.int32)
 
@@ -64,7 +65,7 @@ class Program(NamedTuple):
 
 
 PROGRAMS = {
-    # what cancels for real numbers
+    # expressions that cancel for real numbers
     "(x + 1) - x": Program(lambda x, y: (x + 1.0) - x),
     "(x - y) + y": Program(lambda x, y: (x - y) + y),
     "x - x": Program(lambda x, y: x - x),
@@ -82,7 +83,7 @@ PROGRAMS = {
     "(x + y) + 0.1": Program(lambda x, y: (x + y) + 0.1),
     "(x * y) * 0.1": Program(lambda x, y: (x * y) * 0.1),
     "x * 0.1 + y * 0.1": Program(lambda x, y: x * 0.1 + y * 0.1),
-    # functions in place of others
+    # functions that a compiler may replace by others
     "x / 3": Program(lambda x, y: x / 3.0),
     "x / y": Program(lambda x, y: x / y),
     "1 / sqrt(x)": Program(lambda x, y: 1.0 / pg.sqrt(x)),
@@ -94,20 +95,20 @@ PROGRAMS = {
     "-x": Program(lambda x, y: -x),
     "-(-x)": Program(lambda x, y: pg.negative(-x)),
     "-(x - y)": Program(lambda x, y: -(x - y)),
-    # denormal numbers, as eager has them
+    # denormal numbers, which replays must treat like eager calls
     "x * 0.5": Program(lambda x, y: x * 0.5),
     "(x * 1e-30) * y": Program(lambda x, y: (x * 1e-30) * y),
     # casts
     "float32 through int32": Program(
-        lambda x, y: pg.astype(pg.astype(x, "int32"), "float32") + y, smooth
+        lambda x, y: pg.astype(pg.astype(x, "int32"), "float32") + y, castable_floats
     ),
     "int32 through float32": Program(
-        lambda x, y: pg.astype(pg.astype(x, "float32"), "int32") + y, exact
+        lambda x, y: pg.astype(pg.astype(x, "float32"), "int32") + y, castable_integers
     ),
     "float32 through bool": Program(
         lambda x, y: pg.astype(pg.astype(x, "bool"), "float32")
     ),
-    # choices
+    # selections
     "where(x > 0, x, y)": Program(lambda x, y: pg.where(x > 0.0, x, y)),
     "where(x != x, y, x)": Program(lambda x, y: pg.where(x != x, y, x)),
     "where(y != 0, x / y, 0)": Program(lambda x, y: pg.where(y != 0.0, x / y, 0.0)),
@@ -123,17 +124,17 @@ PROGRAMS = {
     "x < y or x >= y": Program(lambda x, y: pg.logical_or(x < y, x >= y)),
     "x + 1 > x": Program(lambda x, y: x + 1.0 > x),
     # integers wrap
-    "int32 x + 1 > x": Program(lambda x, y: x + 1 > x, whole("int32")),
-    "int32 sum": Program(lambda x, y: x + y, whole("int32")),
-    "int32 (x * y) - x": Program(lambda x, y: (x * y) - x, whole("int32")),
-    "int32 -x": Program(lambda x, y: -x, whole("int32")),
-    "uint8 (x + y) > x": Program(lambda x, y: (x + y) > x, whole("uint8")),
-    "uint8 x * y - x": Program(lambda x, y: x * y - x, whole("uint8")),
+    "int32 x + 1 > x": Program(lambda x, y: x + 1 > x, integers("int32")),
+    "int32 sum": Program(lambda x, y: x + y, integers("int32")),
+    "int32 (x * y) - x": Program(lambda x, y: (x * y) - x, integers("int32")),
+    "int32 -x": Program(lambda x, y: -x, integers("int32")),
+    "uint8 (x + y) > x": Program(lambda x, y: (x + y) > x, integers("uint8")),
+    "uint8 x * y - x": Program(lambda x, y: x * y - x, integers("uint8")),
 }
 
 
 def bits(tree):
-    """Return dtypes, shapes and the bits of values; all NaN are alike."""
+    """Return dtypes, backends, shapes and values; every NaN gets the same bits."""
     found = []
     for y in pg.tree.leaves(tree):
         values = y.numpy()
@@ -144,7 +145,7 @@ def bits(tree):
 
 
 def compare(program, xs):
-    """Assert that each call of the jitted function has the bits of eager."""
+    """Assert that each jitted call gives the same bits as the eager call."""
     jitted = pg.jit(program.f)
     xs = [pg.asarray(x) for x in xs]
     (expected,) = bits(program.f(*xs))
@@ -158,14 +159,14 @@ def compare(program, xs):
         at = int(np.argmax(differs))
         given = [x.numpy()[at] for x in xs]
         pytest.fail(
-            f"call {call}: the replay gives {found[3][at]!r} and eager "
+            f"call {call}: the replay gives {found[3][at]!r}, the eager call "
             f"{expected[3][at]!r} for x = {given[0]!r} and y = {given[1]!r}"
         )
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_algebra(name, backend):
-    """Replays have the bits of eager, except for the sign and payload of NaN.
+    """Replays give the bits of eager calls, except for the sign and payload of NaN.
 
     The length of the arrays is not a multiple of the vector length of processors.
     """

@@ -1,4 +1,4 @@
-"""Losses of distributions and alignments: values, lengths, infinities, gradients."""
+"""KL divergence, likelihood and CTC loss: values, infinities, gradients, errors."""
 
 import itertools
 import math
@@ -41,7 +41,7 @@ def test_kl_divergence(dtype, reduction, backend):
     np.testing.assert_allclose(y.numpy(), expected, rtol=rtol * 4, atol=rtol * 4)
 
 
-def test_labels_that_never_occur(backend):
+def test_labels_of_probability_zero(backend):
     q = [-INF, -INF, 0.0, -1.0]
     none = {"reduction": "none"}
     y = losses.kl_divergence([0.0, 0.5, 0.0, 1.0], q, **none)
@@ -49,8 +49,8 @@ def test_labels_that_never_occur(backend):
     y = losses.kl_divergence([-INF, 0.0, -INF, 0.0], q, log_labels=True, **none)
     assert y.tolist() == [0, INF, 0, 1]
     assert np.isnan(losses.kl_divergence([0.0], [NAN]).item())
-    for named, p in ((False, 0.0), (True, -INF)):
-        f = lambda p, q, n=named: losses.kl_divergence([p], [q], log_labels=n)
+    for log_labels, p in ((False, 0.0), (True, -INF)):
+        f = lambda p, q, log=log_labels: losses.kl_divergence([p], [q], log_labels=log)
         assert [dx.item() for dx in pg.grads(f)(p, -INF)] == [0, 0]
 
 
@@ -85,9 +85,9 @@ def test_negative_log_likelihood(backend):
         )
     y = losses.negative_log_likelihood(CLASSES[0], logs[0])
     assert y.item() == expected[0]
-    entropy = losses.sparse_softmax_cross_entropy(CLASSES, logs)
+    cross_entropy = losses.sparse_softmax_cross_entropy(CLASSES, logs)
     y = losses.negative_log_likelihood(CLASSES, pg.log_softmax(logs))
-    np.testing.assert_allclose(y.item(), entropy.item(), rtol=1e-6)
+    np.testing.assert_allclose(y.item(), cross_entropy.item(), rtol=1e-6)
 
 
 def test_gradients_of_likelihoods(backend):
@@ -97,17 +97,17 @@ def test_gradients_of_likelihoods(backend):
 # --- connectionist temporal classification ---------------------------------------
 
 
-def read(path, blank):
-    """Return the labels of a path of classes: without repetitions and blanks."""
+def collapse(path, blank):
+    """Return the labels of a path: its classes without repetitions and blanks."""
     return [c for c, _ in itertools.groupby(path) if c != blank]
 
 
 def ctc(labels, logits, blank=0):
-    """Return the loss of a sequence by all paths."""
+    """Return the loss of a sequence, summed over all paths."""
     logs = log_softmax(logits)
     total = 0.0
     for path in itertools.product(range(logits.shape[1]), repeat=len(logits)):
-        if read(path, blank) == list(labels):
+        if collapse(path, blank) == list(labels):
             total += math.exp(sum(logs[t, c] for t, c in enumerate(path)))
     return -math.log(total) if total else INF
 
@@ -158,11 +158,11 @@ def test_lengths_of_sequences(backend):
     rows, labels, logits = batch()
     logits = logits.astype(np.float32)
     logits[0, 6] = NAN
-    how = {
+    lengths = {
         "label_lengths": [len(row[0]) for row in rows],
         "logit_lengths": pg.asarray([row[1] for row in rows]),
     }
-    f = lambda x: losses.ctc_loss(labels, x, reduction="none", **how)
+    f = lambda x: losses.ctc_loss(labels, x, reduction="none", **lengths)
     expected = [
         ctc(row[0], x[: row[1]].astype(float))
         for row, x in zip(rows, logits, strict=True)
@@ -171,15 +171,15 @@ def test_lengths_of_sequences(backend):
     dx = pg.grad(lambda x: pg.sum(f(x)))(pg.asarray(np.nan_to_num(logits))).numpy()
     for row, slope in zip(rows, dx, strict=True):
         assert not slope[row[1] :].any()
-    assert not dx[-1].any()  # of which the loss is inf
+    assert not dx[-1].any()  # its loss is inf
     assert dx[:-1, 0].any()
 
 
-def test_probabilities_are_logits(backend):
+def test_log_probabilities_are_valid_logits(backend):
     _, labels, logits = batch()
-    how = {"label_lengths": [1] * 5, "reduction": "none"}
-    y = losses.ctc_loss(abs(labels % 2) + 1, logits, **how)
-    logs = losses.ctc_loss(abs(labels % 2) + 1, log_softmax(logits), **how)
+    options = {"label_lengths": [1] * 5, "reduction": "none"}
+    y = losses.ctc_loss(abs(labels % 2) + 1, logits, **options)
+    logs = losses.ctc_loss(abs(labels % 2) + 1, log_softmax(logits), **options)
     np.testing.assert_allclose(y.numpy(), logs.numpy(), rtol=1e-5)
 
 
@@ -203,9 +203,9 @@ def test_gradients_of_ctc_loss(backend):
 def test_a_long_sequence(backend):
     """Probabilities of about 1e-434 underflow in float32."""
     y = losses.ctc_loss([[1]], pg.zeros((1, 1000, 3)))
-    count = 1000 * 1001 / 2  # runs of the label
+    runs_of_the_label = 1000 * 1001 / 2
     np.testing.assert_allclose(
-        y.item(), 1000 * math.log(3) - math.log(count), rtol=1e-5
+        y.item(), 1000 * math.log(3) - math.log(runs_of_the_label), rtol=1e-5
     )
 
 
@@ -268,7 +268,7 @@ def test_errors(call, error, message, backend):
         call()
 
 
-def test_labels_that_are_no_class(backend):
+def test_labels_that_are_not_classes(backend):
     with pytest.raises(IndexError, match="4"):
         losses.ctc_loss([[4, 1], [1, 1]], X).item()
     with pytest.raises(IndexError, match="4"):

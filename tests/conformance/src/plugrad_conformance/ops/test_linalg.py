@@ -1,4 +1,4 @@
-"""Products and norms, compared with NumPy on all layouts; gradients; errors."""
+"""Matrix products and vector norms, compared with NumPy; gradients, errors."""
 
 import math
 
@@ -58,8 +58,8 @@ def test_transposes(turn_a, turn_b, batch, backend):
     )
     np.testing.assert_allclose(op(a, b).numpy(), expected, rtol=1e-12)
     check_gradients(op, a, b)
-    turns = {"transpose_a": turn_a, "transpose_b": turn_b}
-    kernel = lambda a, b: pg.run_kernel("BatchMatMul", [a, b], turns)
+    attrs = {"transpose_a": turn_a, "transpose_b": turn_b}
+    kernel = lambda a, b: pg.run_kernel("BatchMatMul", [a, b], attrs)
     check_gradients(kernel, a, b)
 
 
@@ -72,7 +72,7 @@ def test_integers_are_exact(dtype, size, backend):
     small = RNG.integers(0, 100, size=(size, size), dtype=dtype)
     for b in (a, small):
         y = pg.matmul(pg.asarray(a), pg.asarray(b))
-        assert y.dtype == np.dtype(dtype)  # and wraps
+        assert y.dtype == np.dtype(dtype)  # sums wrap around
         np.testing.assert_array_equal(y.numpy(), np.einsum("ij,jk->ik", a, b))
 
 
@@ -115,23 +115,23 @@ def test_nan_stays_in_its_row_and_column(backend):
 
 # --- products in another dtype ---------------------------------------------------
 
-# Rows, columns, and what is summed: parts of tiles, whole ones, and several.
-BYTES = [(1, 1, 1), (3, 5, 7), (8, 32, 4), (9, 33, 17), (20, 64, 66), (17, 100, 257)]
+# Rows, columns and length of the sums: part of a tile, a whole tile, several tiles.
+SIZES = [(1, 1, 1), (3, 5, 7), (8, 32, 4), (9, 33, 17), (20, 64, 66), (17, 100, 257)]
 
 
 def extremes(dtype, *shape):
-    """Return integers, many of which are the smallest or the largest of a dtype."""
+    """Return random integers; about half are the limits of the dtype."""
     limits = np.iinfo(dtype)
     drawn = RNG.integers(limits.min, limits.max + 1, shape)
     ends = RNG.choice([limits.min, limits.max], shape)
     return np.where(RNG.integers(0, 2, shape), drawn, ends).astype(dtype)
 
 
-@pytest.mark.parametrize("sizes", BYTES, ids=str)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("dtypes", [("int8", "int8"), ("uint8", "int8")], ids=str)
 @pytest.mark.parametrize("turn_a", [False, True])
 @pytest.mark.parametrize("turn_b", [False, True])
-def test_products_of_bytes(sizes, dtypes, turn_a, turn_b, backend):
+def test_int8_products(sizes, dtypes, turn_a, turn_b, backend):
     require_dtypes(backend, *dtypes)
     m, n, k = sizes
     a = extremes(dtypes[0], m, k)
@@ -139,21 +139,21 @@ def test_products_of_bytes(sizes, dtypes, turn_a, turn_b, backend):
     expected = a.astype(np.int32) @ b.astype(np.int32)
     a = pg.asarray(a.T if turn_a else a)
     b = pg.asarray(b.T if turn_b else b)
-    how = {"transpose_a": turn_a, "transpose_b": turn_b}
-    y = pg.matmul(a, b, **how, preferred_element_type="int32")
+    options = {"transpose_a": turn_a, "transpose_b": turn_b}
+    y = pg.matmul(a, b, **options, preferred_element_type="int32")
     assert y.dtype == np.int32
     np.testing.assert_array_equal(y.numpy(), expected)
 
 
 @pytest.mark.parametrize("shapes", [*SHAPES, ((66000, 1), (66000, 1))], ids=str)
-def test_shapes_of_products_of_bytes(shapes, backend):
-    """Shapes are those of other products; the sums of the last row wrap."""
+def test_shapes_of_int8_products(shapes, backend):
+    """Shapes follow the rules of other products; the sums of the last case wrap."""
     require_dtypes(backend, "int8", "uint8")
     first, second = shapes
-    turn = shapes[0][0] > 9
+    transposed = shapes[0][0] > 9
     a = np.full(first, 255, np.uint8)
     b = np.full(second, -128, np.int8)
-    a, b = (a.T, b) if turn else (a, b)
+    a, b = (a.T, b) if transposed else (a, b)
     expected = np.matmul(a.astype(np.int32), b.astype(np.int32))
     y = pg.matmul(a, b, preferred_element_type="int32")
     assert y.shape == expected.shape
@@ -161,7 +161,7 @@ def test_shapes_of_products_of_bytes(shapes, backend):
 
 
 @pytest.mark.parametrize(
-    ("of_a", "of_b", "to"),
+    ("dtype_a", "dtype_b", "result_dtype"),
     [
         ("int8", "uint8", "int32"),
         ("uint8", "uint8", "int32"),
@@ -171,18 +171,20 @@ def test_shapes_of_products_of_bytes(shapes, backend):
         ("bool", "bool", "int32"),
     ],
 )
-def test_products_in_another_dtype(of_a, of_b, to, backend):
-    require_dtypes(backend, of_a, of_b, to)
-    a, b = (RNG.integers(0, 100, (3, 3)).astype(dtype) for dtype in (of_a, of_b))
-    y = pg.matmul(a, b, preferred_element_type=to)
-    assert y.dtype == np.dtype(to)
-    np.testing.assert_array_equal(y.numpy(), a.astype(to) @ b.astype(to))
+def test_products_in_another_dtype(dtype_a, dtype_b, result_dtype, backend):
+    require_dtypes(backend, dtype_a, dtype_b, result_dtype)
+    a, b = (RNG.integers(0, 100, (3, 3)).astype(dtype) for dtype in (dtype_a, dtype_b))
+    y = pg.matmul(a, b, preferred_element_type=result_dtype)
+    assert y.dtype == np.dtype(result_dtype)
+    np.testing.assert_array_equal(
+        y.numpy(), a.astype(result_dtype) @ b.astype(result_dtype)
+    )
 
 
-@pytest.mark.parametrize("to", ["bool", "string"])
-def test_products_in_a_dtype_that_is_not_of_numbers(to, backend):
+@pytest.mark.parametrize("result_dtype", ["bool", "string"])
+def test_products_in_a_dtype_without_numbers(result_dtype, backend):
     with pytest.raises(TypeError, match="matmul: preferred_element_type must be"):
-        pg.matmul([[1]], [[1]], preferred_element_type=to)
+        pg.matmul([[1]], [[1]], preferred_element_type=result_dtype)
 
 
 # --- other products --------------------------------------------------------------
@@ -201,7 +203,7 @@ def test_vecdot(a, b, axis, backend):
     check_gradients(op, a, b)
 
 
-def test_vecdot_conjugates_the_first(backend):
+def test_vecdot_conjugates_the_first_argument(backend):
     require_dtypes(backend, "complex64")
     z = np.asarray([1 + 2j, 3j], np.complex64)
     assert pg.vecdot(z, z).item() == 14
@@ -259,7 +261,7 @@ def test_the_axis_of_a_cross_product(backend):
     np.testing.assert_allclose(y.numpy(), np.cross(a, b, axis=0), rtol=1e-4, atol=1e-6)
 
 
-# --- parts -----------------------------------------------------------------------
+# --- diagonals and transposes ----------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (4, 3), (2, 3, 3), (0, 3)], ids=str)
@@ -323,7 +325,7 @@ SCALES = [1e30, 1e-30, 0.0, np.inf, np.nan]
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("ord", [2, 3, 2.5])
-def test_norms_neither_overflow_nor_vanish_early(ord, scale, backend):
+def test_norms_do_not_overflow_or_underflow_early(ord, scale, backend):
     x = np.asarray([3.0, -4.0], np.float32)
     expected = np.linalg.norm(x.astype(np.float64), ord) * scale
     y = linalg.vector_norm(x * np.float32(scale), ord=ord)
@@ -331,11 +333,11 @@ def test_norms_neither_overflow_nor_vanish_early(ord, scale, backend):
     assert y.dtype == np.float32
 
 
-EXTREME = [(1e300, 4.0), (-1e300, 3.0), (4e-252, math.inf), (-4e-252, 0.0)]
+EXTREME_ORDERS = [(1e300, 4.0), (-1e300, 3.0), (4e-252, math.inf), (-4e-252, 0.0)]
 
 
-@pytest.mark.parametrize(("ord", "expected"), EXTREME)
-def test_orders_that_float32_does_not_hold(ord, expected, backend):
+@pytest.mark.parametrize(("ord", "expected"), EXTREME_ORDERS)
+def test_orders_outside_the_range_of_float32(ord, expected, backend):
     x = pg.asarray([3.0, -4.0])
     assert linalg.vector_norm(x, ord=ord).item() == expected
     assert linalg.vector_norm(x[1:], ord=ord).item() == 4.0
@@ -355,7 +357,7 @@ def test_the_gradient_of_a_norm_at_zero_is_finite(ord, backend):
 
 
 @pytest.mark.parametrize("ord", [0.5, 0.9, -0.5, -1, -2])
-def test_a_norm_of_an_order_below_1_passes_zeros_over(ord, backend):
+def test_norms_of_an_order_below_1_ignore_zeros(ord, backend):
     op = lambda x: linalg.vector_norm(x, ord=ord)
     assert op(pg.zeros((3,))).item() == 0
     assert pg.grad(op)(pg.zeros((3,))).tolist() == [0, 0, 0]

@@ -1,4 +1,4 @@
-"""Losses: one row for each; all weights and reductions, gradients, extreme values."""
+"""Losses: a row for each; all weights and reductions, gradients, extreme values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ def sigmoid_cross_entropy(a, x):
 class Loss:
     op: Callable[..., pg.Tensor]
     reference: Callable[..., np.ndarray]
-    how: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 CASES = [
@@ -91,13 +91,15 @@ def reduced(values, weights, reduction):
     return weighted.sum() / divisor[reduction]
 
 
-@pytest.fixture(params=CASES, ids=lambda case: f"{case.op.__name__}{case.how or ''}")
+@pytest.fixture(
+    params=CASES, ids=lambda case: f"{case.op.__name__}{case.options or ''}"
+)
 def case(request):
     return request.param
 
 
 def weightings(shape):
-    """Weights of all shapes that broadcast to the losses."""
+    """Yield weights of all shapes that broadcast to the losses."""
     yield None
     yield np.asarray(0.7)
     yield RNG.uniform(0.5, 2, size=shape)
@@ -111,18 +113,22 @@ def test_values_and_gradients(case, reduction, backend):
     require_dtypes(backend, "float64")
     values = case.reference(LABELS, PREDICTIONS)
     for weights in weightings(values.shape):
-        more = () if weights is None else (weights,)
-        op = lambda a, b, *w: case.op(a, b, *w, reduction=reduction, **case.how)
-        y = op(pg.asarray(LABELS), pg.asarray(PREDICTIONS), *map(pg.asarray, more))
+        optional_weights = () if weights is None else (weights,)
+        op = lambda a, b, *w: case.op(a, b, *w, reduction=reduction, **case.options)
+        y = op(
+            pg.asarray(LABELS),
+            pg.asarray(PREDICTIONS),
+            *map(pg.asarray, optional_weights),
+        )
         expected = reduced(values, weights, reduction)
         assert y.shape == np.shape(expected)
         np.testing.assert_allclose(y.numpy(), expected, rtol=1e-10)
-    check_gradients(op, LABELS, PREDICTIONS, *more)
+    check_gradients(op, LABELS, PREDICTIONS, *optional_weights)
 
 
 def test_weighted_loss_and_the_default(case, backend):
     values = case.reference(LABELS, PREDICTIONS)
-    y = case.op(LABELS, PREDICTIONS, **case.how)
+    y = case.op(LABELS, PREDICTIONS, **case.options)
     np.testing.assert_allclose(y.numpy(), values.mean(), rtol=1e-5)
     np.testing.assert_allclose(
         losses.compute_weighted_loss(values.astype(np.float32)).numpy(),
@@ -132,29 +138,31 @@ def test_weighted_loss_and_the_default(case, backend):
 
 
 def test_dtypes(case, backend):
-    y = case.op([[0, 1], [1, 0]], [[1, 0], [1, 0]], 2, reduction="none", **case.how)
+    y = case.op([[0, 1], [1, 0]], [[1, 0], [1, 0]], 2, reduction="none", **case.options)
     assert y.dtype == np.float32
-    plain = case.op([[0, 1], [1, 0]], [[1, 0], [1, 0]], reduction="none", **case.how)
+    plain = case.op(
+        [[0, 1], [1, 0]], [[1, 0], [1, 0]], reduction="none", **case.options
+    )
     np.testing.assert_allclose(y.numpy(), 2 * plain.numpy(), rtol=1e-6)
     require_dtypes(backend, "float64")
-    y = case.op(LABELS, PREDICTIONS, 0.1, reduction="none", **case.how)
-    assert y.dtype == np.float64  # and the weak weight is a double's 0.1
+    y = case.op(LABELS, PREDICTIONS, 0.1, reduction="none", **case.options)
+    assert y.dtype == np.float64  # the weight 0.1 was not rounded to float32
     expected = case.reference(LABELS, PREDICTIONS) * 0.1
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS[1:])
-def test_nothing_to_divide_by_gives_zero(case, reduction, backend):
-    f = lambda b: case.op(LABELS, b, pg.zeros(()), reduction=reduction, **case.how)
+def test_a_zero_divisor_gives_zero(case, reduction, backend):
+    f = lambda b: case.op(LABELS, b, pg.zeros(()), reduction=reduction, **case.options)
     value, dx = pg.value_and_grad(f)(pg.asarray(PREDICTIONS.astype(np.float32)))
     assert value.item() == 0
     assert not dx.numpy().any()
-    if case.op is not losses.softmax_cross_entropy and "axis" not in case.how:
+    if case.op is not losses.softmax_cross_entropy and "axis" not in case.options:
         empty = np.empty((0, 3), np.float32)
-        assert case.op(empty, empty, reduction=reduction, **case.how).item() == 0
+        assert case.op(empty, empty, reduction=reduction, **case.options).item() == 0
 
 
-def test_half_precision_counts_in_single(backend):
+def test_float16_losses_count_elements_in_float32(backend):
     require_dtypes(backend, "float16")
     x = pg.ones((70_000,), dtype="float16")  # more than the largest float16
     for weights in (None, x, 1.0):
@@ -170,7 +178,7 @@ EXTREMES += [(0.0, -1000.0, 0.0), (1.0, 20.0, 2.0611537e-9), (0.5, 0.0, np.log(2
 
 
 @pytest.mark.parametrize(("label", "logit", "expected"), EXTREMES)
-def test_sigmoid_cross_entropy_at_the_ends(label, logit, expected, backend):
+def test_sigmoid_cross_entropy_of_extreme_logits(label, logit, expected, backend):
     f = lambda x: losses.sigmoid_cross_entropy(label, x)
     value, dx = pg.value_and_grad(f)(logit)
     np.testing.assert_allclose(value.item(), expected, rtol=1e-5)
@@ -178,7 +186,7 @@ def test_sigmoid_cross_entropy_at_the_ends(label, logit, expected, backend):
     np.testing.assert_allclose(dx.item(), slope, rtol=1e-5, atol=1e-7)
 
 
-def test_softmax_cross_entropy_at_the_ends(backend):
+def test_softmax_cross_entropy_of_extreme_logits(backend):
     labels = np.asarray([[1, 0, 0], [1, 0, 0], [1, 0, 0]], np.float32)
     logits = np.asarray([[1e4, 0, -1e4], [-1e4, 0, 1e4], [0, 0, -np.inf]], np.float32)
     f = lambda x: losses.softmax_cross_entropy(labels, x, reduction="none")
@@ -190,7 +198,7 @@ def test_softmax_cross_entropy_at_the_ends(backend):
 
 @pytest.mark.parametrize("weights", [None, [1.0, 0.0], 2.0])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_labels_that_are_numbers_of_classes(weights, reduction, backend):
+def test_labels_that_are_class_indices(weights, reduction, backend):
     require_dtypes(backend, "float64")
     logits = RNG.normal(size=(3, 2, 4))
     labels = np.asarray([[0, 3], [1, 1], [2, 0]])
@@ -204,7 +212,7 @@ def test_labels_that_are_numbers_of_classes(weights, reduction, backend):
     check_gradients(op, logits)
 
 
-def test_sparse_labels_at_the_ends(backend):
+def test_sparse_softmax_cross_entropy_of_extreme_logits(backend):
     logits = pg.asarray([[1e4, 0.0, -np.inf]])
     value, dx = pg.value_and_grad(
         lambda x: losses.sparse_softmax_cross_entropy([1], x)
@@ -215,7 +223,7 @@ def test_sparse_labels_at_the_ends(backend):
     np.testing.assert_allclose(one.item(), np.log(2), rtol=1e-6)
 
 
-def test_huber_of_infinite_errors(backend):
+def test_huber_loss_of_infinite_errors(backend):
     y = losses.huber_loss([0.0, 0.0], [np.inf, np.nan], reduction="none")
     np.testing.assert_array_equal(y.numpy(), [np.inf, np.nan])
     dx = pg.grad(lambda x: losses.huber_loss([0.0], x))(pg.asarray([np.inf]))
@@ -228,19 +236,19 @@ A = np.ones((2, 3), np.float32)
 B = np.ones((3, 3), np.float32)
 
 
-def test_shapes_that_differ(case, backend):
+def test_arguments_that_every_loss_rejects(case, backend):
     name = case.op.__name__
     message = rf"{name}: labels and predictions .* got shapes \(2, 3\) and \(3, 3\)"
     with pytest.raises(ValueError, match=message):
-        case.op(A, B, **case.how)
+        case.op(A, B, **case.options)
     with pytest.raises(ValueError, match=f"{name}: .* broadcast"):
-        case.op(A, A, pg.ones((5, 2, 3)), **case.how)
+        case.op(A, A, pg.ones((5, 2, 3)), **case.options)
     with pytest.raises(ValueError, match=f"{name}: reduction 'average': use"):
-        case.op(A, A, reduction="average", **case.how)
+        case.op(A, A, reduction="average", **case.options)
     with pytest.raises(TypeError, match=f"{name}: there is no {name} of complex"):
-        case.op(A * 1j, A, **case.how)
+        case.op(A * 1j, A, **case.options)
     with pytest.raises(TypeError, match=f"{name}: there is no {name} of complex"):
-        case.op(A, A, 1j, **case.how)
+        case.op(A, A, 1j, **case.options)
 
 
 ERRORS = [

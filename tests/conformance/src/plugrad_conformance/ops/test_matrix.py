@@ -1,4 +1,4 @@
-"""Diagonals, linear systems, determinants and norms, compared with NumPy; errors."""
+"""Diagonals, linear systems, determinants and norms, compared with NumPy."""
 
 import math
 
@@ -12,16 +12,16 @@ RNG = np.random.default_rng(0)
 linalg = pg.linalg
 
 
-def real(*shape):
+def real_normal(*shape):
     return RNG.normal(size=shape)
 
 
-def both(*shape):
-    return real(*shape) + 1j * real(*shape)
+def complex_normal(*shape):
+    return real_normal(*shape) + 1j * real_normal(*shape)
 
 
 def close(y, expected, rtol=1e-10):
-    """Demand a dtype, a shape, and values."""
+    """Check the dtype, the shape and the values of a result."""
     expected = np.asarray(expected)
     assert (y.dtype, y.shape) == (expected.dtype, expected.shape)
     size = np.abs(expected).max(initial=1) if np.isfinite(expected).all() else 1
@@ -43,7 +43,7 @@ def test_diag(shape, dtype, backend):
     np.testing.assert_array_equal(y.numpy(), expected.reshape(shape * 2))
 
 
-def test_diag_moves_what_is_not_finite(backend):
+def test_diag_copies_nan_infinity_and_signed_zeros(backend):
     y = pg.diag([np.nan, np.inf, -0.0]).numpy()
     np.testing.assert_array_equal(y, np.diag(np.array([np.nan, np.inf, -0.0], "f4")))
     assert np.signbit(y[2, 2])
@@ -68,22 +68,24 @@ def test_band_part(lower, upper, shape, backend):
     assert linalg.band_part(x.astype("i4"), lower, upper).dtype == np.int32
 
 
-def test_a_band_of_very_many_diagonals(backend):
+def test_a_band_wider_than_the_matrix(backend):
     require_dtypes(backend, "int64")
     x = np.ones((2, 3), np.float32)
-    most = pg.asarray(2**63 - 1, dtype="int64")
-    np.testing.assert_array_equal(linalg.band_part(x, most, most).numpy(), x)
+    largest = pg.asarray(2**63 - 1, dtype="int64")
+    np.testing.assert_array_equal(linalg.band_part(x, largest, largest).numpy(), x)
 
 
-def test_bands_hide_what_is_not_finite(backend):
+def test_nan_outside_the_band_becomes_0(backend):
     x = np.full((2, 2), np.nan, np.float32)
     assert linalg.band_part(x, 0, 0).numpy()[0, 1] == 0
 
 
 def test_gradients_of_diagonals_and_bands(backend):
     require_dtypes(backend, "float64")
-    check_gradients(lambda x: pg.square(pg.diag(x)), real(2, 3))
-    check_gradients(lambda x: pg.square(linalg.band_part(x, 1, 0)), real(2, 3, 4))
+    check_gradients(lambda x: pg.square(pg.diag(x)), real_normal(2, 3))
+    check_gradients(
+        lambda x: pg.square(linalg.band_part(x, 1, 0)), real_normal(2, 3, 4)
+    )
 
 
 # --- systems of equations --------------------------------------------------------
@@ -103,18 +105,20 @@ SYSTEMS = [
 
 
 @pytest.mark.parametrize(("a", "b"), SYSTEMS, ids=str)
-@pytest.mark.parametrize("make", [real, both])
+@pytest.mark.parametrize("make", [real_normal, complex_normal])
 def test_solve(a, b, make, backend):
     require_dtypes(backend, "float64", "complex128")
     a = make(*a)
     b = make(*b)
     close(linalg.solve(pg.asarray(a), pg.asarray(b)), np.linalg.solve(a, b))
-    (check_complex_gradients if make is both else check_gradients)(linalg.solve, a, b)
+    (check_complex_gradients if make is complex_normal else check_gradients)(
+        linalg.solve, a, b
+    )
 
 
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize(("a", "b"), SYSTEMS, ids=str)
-@pytest.mark.parametrize("make", [real, both])
+@pytest.mark.parametrize("make", [real_normal, complex_normal])
 def test_triangular_solve(a, b, upper, make, backend):
     require_dtypes(backend, "float64", "complex128")
     a = make(*a) + 2 * np.eye(a[-1])
@@ -122,7 +126,7 @@ def test_triangular_solve(a, b, upper, make, backend):
     op = lambda a, b: linalg.triangular_solve(a, b, upper=upper)
     expected = np.linalg.solve(np.triu(a) if upper else np.tril(a), b)
     close(op(pg.asarray(a), pg.asarray(b)), expected)
-    (check_complex_gradients if make is both else check_gradients)(op, a, b)
+    (check_complex_gradients if make is complex_normal else check_gradients)(op, a, b)
 
 
 @pytest.mark.parametrize("upper", [False, True])
@@ -143,18 +147,20 @@ def test_infinite_triangles(upper, backend):
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (4, 4), (3, 2, 2), (0, 0), (0, 2, 2)])
-@pytest.mark.parametrize("make", [real, both])
+@pytest.mark.parametrize("make", [real_normal, complex_normal])
 def test_inv(shape, make, backend):
     require_dtypes(backend, "float64", "complex128")
     x = make(*shape)
     close(linalg.inv(pg.asarray(x)), np.linalg.inv(x))
-    (check_complex_gradients if make is both else check_gradients)(linalg.inv, x)
+    (check_complex_gradients if make is complex_normal else check_gradients)(
+        linalg.inv, x
+    )
 
 
 @pytest.mark.parametrize("n", [-3, -1, 0, 1, 2, 5, 12])
 def test_matrix_power(n, backend):
     require_dtypes(backend, "float64")
-    x = real(2, 3, 3)
+    x = real_normal(2, 3, 3)
     op = lambda x: linalg.matrix_power(x, n)
     close(op(pg.asarray(x)), np.linalg.matrix_power(x, n), rtol=1e-9)
     check_gradients(op, x)
@@ -178,11 +184,11 @@ def test_powers_of_integers_are_integers(backend):
 @pytest.mark.parametrize(
     "shape", [(1, 1), (2, 2), (5, 5), (3, 4, 4), (0, 0), (0, 2, 2)]
 )
-@pytest.mark.parametrize("make", [real, both])
+@pytest.mark.parametrize("make", [real_normal, complex_normal])
 def test_determinants(shape, make, backend):
     require_dtypes(backend, "float64", "complex128")
     x = make(*shape)
-    check = check_complex_gradients if make is both else check_gradients
+    check = check_complex_gradients if make is complex_normal else check_gradients
     close(linalg.det(pg.asarray(x)), np.linalg.det(x))
     found = linalg.slogdet(pg.asarray(x))
     expected = np.linalg.slogdet(x)
@@ -193,13 +199,18 @@ def test_determinants(shape, make, backend):
     check(lambda x: linalg.slogdet(x)[0], x)
 
 
-def singular(n, rank):
-    """Return a matrix without the last singular values."""
-    u, s, vh = np.linalg.svd(real(n, n))
+def singular_matrix(n, rank):
+    """Return a random matrix of a given rank."""
+    u, s, vh = np.linalg.svd(real_normal(n, n))
     return (u * np.where(np.arange(n) < rank, s, 0)) @ vh
 
 
-SINGULAR = [singular(4, 3), singular(5, 3), singular(4, 1), np.zeros((2, 2))]
+SINGULAR = [
+    singular_matrix(4, 3),
+    singular_matrix(5, 3),
+    singular_matrix(4, 1),
+    np.zeros((2, 2)),
+]
 SINGULAR += [np.zeros((3, 3)), np.ones((3, 3)), np.eye(4), np.diag([2.0, 0, 2, 0])]
 
 
@@ -207,21 +218,23 @@ SINGULAR += [np.zeros((3, 3)), np.ones((3, 3)), np.eye(4), np.diag([2.0, 0, 2, 0
 def test_determinants_of_singular_matrices_have_gradients(x, backend):
     require_dtypes(backend, "float64")
     check_gradients(linalg.det, x)
-    check_gradients(linalg.det, np.stack([x, real(*x.shape)]))
+    check_gradients(linalg.det, np.stack([x, real_normal(*x.shape)]))
 
 
 def test_third_and_fourth_derivatives_of_the_determinant(backend):
     require_dtypes(backend, "float64")
-    x = real(4, 4)
-    v = real(4, 4)
+    x = real_normal(4, 4)
+    v = real_normal(4, 4)
     f = lambda t: linalg.det(pg.asarray(x) + t * pg.asarray(v))
     values = [np.linalg.det(x + t * v) for t in range(5)]
-    line = np.polynomial.Polynomial.fit(range(5), values, 4).convert()
+    polynomial = np.polynomial.Polynomial.fit(range(5), values, 4).convert()
     derivative = f
     t = pg.asarray(np.float64(0.3))
     for order in range(1, 5):
         derivative = pg.grad(derivative)
-        np.testing.assert_allclose(derivative(t).item(), line.deriv(order)(0.3), 1e-8)
+        np.testing.assert_allclose(
+            derivative(t).item(), polynomial.deriv(order)(0.3), 1e-8
+        )
 
 
 def test_large_and_small_determinants(backend):
@@ -244,10 +257,10 @@ def test_large_and_small_determinants(backend):
 def test_norms_by_singular_values(shape, ord, keepdims, backend):
     require_dtypes(backend, "float64", "complex128")
     op = lambda x: linalg.matrix_norm(x, keepdims=keepdims, ord=ord)
-    for x in (real(*shape), both(*shape)):
+    for x in (real_normal(*shape), complex_normal(*shape)):
         expected = np.linalg.norm(x, ord, (-2, -1), keepdims)
         close(op(pg.asarray(x)), expected)
-    check_gradients(op, real(*shape))
+    check_gradients(op, real_normal(*shape))
 
 
 # --- dtypes, NaN, errors ---------------------------------------------------------
@@ -275,7 +288,7 @@ def test_dtypes(name, dtype, backend):
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_a_matrix_with_nan_gives_nan_and_others_are_right(name, backend):
+def test_nan_stays_in_its_matrix_of_a_batch(name, backend):
     op, reference = OPS[name]
     x = np.stack([np.eye(2), np.full((2, 2), np.nan), np.eye(2) * 2]).astype("f4")
     with np.errstate(all="ignore"):
@@ -285,7 +298,7 @@ def test_a_matrix_with_nan_gives_nan_and_others_are_right(name, backend):
     np.testing.assert_allclose(y[[0, 2]], expected[[0, 2]])
 
 
-def test_a_system_with_nan_beside_zeros(backend):
+def test_a_system_with_nan_next_to_zeros(backend):
     x = np.asarray([[[0, 1], [np.nan, 0]], [[1, 0], [0, 1]]], np.float32)
     y = linalg.solve(x, [[1.0, 2, 3], [4, 5, 6]]).numpy()
     assert np.isnan(y[0]).any()
@@ -294,7 +307,7 @@ def test_a_system_with_nan_beside_zeros(backend):
 
 A = np.ones((2, 3), np.float32)
 ONES = np.ones((2, 2), np.float32)
-# Elimination with pivots leaves some 1e-17 of the 0 on the diagonal.
+# Elimination with pivoting leaves about 1e-17 instead of the 0 on the diagonal.
 ROUNDED = np.array([[0.2, 0, 0], [-0.4, 0, 0], [0.7, -0.5, -1.6]], np.float32)
 ERRORS = [
     (lambda: linalg.solve(ONES, [1, 2]), ValueError, "solve: the matrix is singular"),
@@ -374,7 +387,7 @@ ERRORS = [
 @pytest.mark.parametrize(("call", "error", "message"), ERRORS)
 def test_errors(call, error, message, backend):
     if backend != "cpu":
-        message = message.removeprefix("triangular_")  # it may run as a part
+        message = message.removeprefix("triangular_")  # it may run by way of solve
     with pytest.raises(error, match=message):
         call()
 
@@ -388,7 +401,7 @@ def test_float16_is_refused(op, backend):
         op(np.eye(2, dtype=np.float16))
 
 
-def test_the_gradient_of_a_singular_logarithm_is_an_error(backend):
+def test_the_gradient_of_slogdet_of_a_singular_matrix_is_an_error(backend):
     f = lambda x: linalg.slogdet(x)[1]
     with pytest.raises(ValueError, match="the matrix is singular"):
         pg.grad(f)(ONES)

@@ -1,4 +1,4 @@
-"""Factors of matrices: what they multiply to, gradients, degenerate cases, errors."""
+"""Matrix factorizations: their products, gradients, degenerate cases, errors."""
 
 import math
 
@@ -13,18 +13,18 @@ linalg = pg.linalg
 H = lambda x: pg.conj(pg.matrix_transpose(x))
 
 
-def real(*shape):
+def real_normal(*shape):
     return RNG.normal(size=shape)
 
 
-def both(*shape):
-    return real(*shape) + 1j * real(*shape)
+def complex_normal(*shape):
+    return real_normal(*shape) + 1j * real_normal(*shape)
 
 
-def checked(op, *xs):
-    """Check gradients, including those of complex numbers."""
-    some = any(x.dtype.kind == "c" for x in xs)
-    (check_complex_gradients if some else check_gradients)(op, *xs)
+def check_any_gradients(op, *xs):
+    """Check gradients, also if an argument is complex."""
+    is_complex = any(x.dtype.kind == "c" for x in xs)
+    (check_complex_gradients if is_complex else check_gradients)(op, *xs)
 
 
 def near(y, expected, rtol=1e-11):
@@ -35,16 +35,16 @@ def hermitian(x):
     return (x + H(x)) / 2
 
 
-def positive(x):
+def positive_definite(x):
     return hermitian(x) + pg.asarray(9 * np.eye(x.shape[-1]))
 
 
-def weighted(u, s):
-    """Scale columns."""
+def scale_columns(u, s):
+    """Scale the columns of a matrix."""
     return u * pg.expand_dims(s, axis=-2)
 
 
-MAKE = pytest.mark.parametrize("make", [real, both])
+real_and_complex = pytest.mark.parametrize("make", [real_normal, complex_normal])
 SQUARE = [(1, 1), (4, 4), (3, 2, 2), (2, 1, 3, 3), (0, 0), (0, 2, 2)]
 SHAPES = [(3, 3), (5, 3), (3, 5), (1, 4), (4, 1), (2, 4, 3), (0, 3), (3, 0), (0, 3, 2)]
 
@@ -52,36 +52,36 @@ SHAPES = [(3, 3), (5, 3), (3, 5), (1, 4), (4, 1), (2, 4, 3), (0, 3), (3, 0), (0,
 # --- Cholesky and QR -------------------------------------------------------------
 
 
-@MAKE
+@real_and_complex
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("shape", SQUARE, ids=str)
 def test_cholesky(shape, upper, make, backend):
     require_dtypes(backend, "float64", "complex128")
     x = make(*shape)
-    op = lambda x: linalg.cholesky(positive(x), upper=upper)
-    y, given = op(pg.asarray(x)).numpy(), positive(pg.asarray(x)).numpy()
-    other = y.conj().swapaxes(-1, -2)
-    near(other @ y if upper else y @ other, given)
+    op = lambda x: linalg.cholesky(positive_definite(x), upper=upper)
+    y, given = op(pg.asarray(x)).numpy(), positive_definite(pg.asarray(x)).numpy()
+    adjoint = y.conj().swapaxes(-1, -2)
+    near(adjoint @ y if upper else y @ adjoint, given)
     np.testing.assert_array_equal(y, np.triu(y) if upper else np.tril(y))
-    checked(op, x)
+    check_any_gradients(op, x)
 
 
 def test_only_the_lower_triangle_counts(backend):
     require_dtypes(backend, "float64")
-    x = positive(pg.asarray(real(3, 3)))
+    x = positive_definite(pg.asarray(real_normal(3, 3)))
     garbage = np.where(np.tri(3), x.numpy(), np.nan)
     for op in (linalg.cholesky, linalg.eigvalsh, lambda x: linalg.eigh(x)[0]):
         near(op(garbage).numpy(), op(x).numpy())
     stack = np.stack([garbage, np.full((3, 3), np.nan)])
     for op in (linalg.cholesky, linalg.eigvalsh):
-        near(op(stack).numpy()[0], op(x).numpy())  # though LAPACK refuses the other
+        near(op(stack).numpy()[0], op(x).numpy())  # although LAPACK rejects the other
     for op in (linalg.cholesky, linalg.eigvalsh):
         dy = pg.ones(op(x).shape, dtype="float64")
         dx = pg.grad(op)(x, dy=dy).numpy()
         near(dx, dx.T)
 
 
-@MAKE
+@real_and_complex
 @pytest.mark.parametrize("mode", ["reduced", "complete"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_qr(shape, mode, make, backend):
@@ -94,13 +94,13 @@ def test_qr(shape, mode, make, backend):
     near((H(q) @ q).numpy(), np.broadcast_to(np.eye(q.shape[-1]), (H(q) @ q).shape))
     np.testing.assert_array_equal(r.numpy(), np.triu(r.numpy()))
     if math.prod(shape):
-        checked(lambda x: linalg.qr(x, mode=mode).R, x)
+        check_any_gradients(lambda x: linalg.qr(x, mode=mode).R, x)
         if mode == "reduced" or shape[-2] <= shape[-1]:
-            checked(lambda x: linalg.qr(x, mode=mode).Q, x)
-            checked(lambda x: pg.sin(linalg.qr(x).Q) @ linalg.qr(x).R, x)
+            check_any_gradients(lambda x: linalg.qr(x, mode=mode).Q, x)
+            check_any_gradients(lambda x: pg.sin(linalg.qr(x).Q) @ linalg.qr(x).R, x)
 
 
-@MAKE
+@real_and_complex
 @pytest.mark.parametrize("shape", [(1, 3), (3, 3), (2, 3, 4), (0, 3)], ids=str)
 def test_gram_schmidt(shape, make, backend):
     require_dtypes(backend, "float64", "complex128")
@@ -108,11 +108,11 @@ def test_gram_schmidt(shape, make, backend):
     y = linalg.gram_schmidt(pg.asarray(x)).numpy()
     gram = y @ y.conj().swapaxes(-1, -2)
     near(gram, np.broadcast_to(np.eye(shape[-2]), gram.shape))
-    parts = x @ y.conj().swapaxes(-1, -2)  # lower triangular, positive diagonal
-    near(np.triu(parts, 1), 0)
-    assert (np.diagonal(parts, axis1=-2, axis2=-1).real > 0).all()
+    triangle = x @ y.conj().swapaxes(-1, -2)  # lower triangular, positive diagonal
+    near(np.triu(triangle, 1), 0)
+    assert (np.diagonal(triangle, axis1=-2, axis2=-1).real > 0).all()
     if math.prod(shape):
-        checked(linalg.gram_schmidt, x)
+        check_any_gradients(linalg.gram_schmidt, x)
 
 
 def test_gram_schmidt_of_a_list(backend):
@@ -124,7 +124,7 @@ def test_gram_schmidt_of_a_list(backend):
 # --- eigenvalues -----------------------------------------------------------------
 
 
-@MAKE
+@real_and_complex
 @pytest.mark.parametrize("shape", SQUARE, ids=str)
 def test_eigh(shape, make, backend):
     require_dtypes(backend, "float64", "complex128")
@@ -132,28 +132,28 @@ def test_eigh(shape, make, backend):
     given = hermitian(pg.asarray(x))
     w, v = linalg.eigh(given)
     assert (w.dtype, v.dtype) == (np.float64, x.dtype)
-    near((weighted(v, w) @ H(v)).numpy(), given.numpy())
+    near((scale_columns(v, w) @ H(v)).numpy(), given.numpy())
     near(w.numpy(), np.linalg.eigvalsh(given.numpy()))
     near(linalg.eigvalsh(given).numpy(), w.numpy())
     assert linalg.eigh(given).eigenvalues.shape == w.shape
     if not math.prod(shape):
         return
-    checked(lambda x: linalg.eigvalsh(hermitian(x)), x)
-    checked(lambda x: linalg.eigh(hermitian(x))[0], x)
+    check_any_gradients(lambda x: linalg.eigvalsh(hermitian(x)), x)
+    check_any_gradients(lambda x: linalg.eigh(hermitian(x))[0], x)
 
     def exponential(x):
         w, v = linalg.eigh(hermitian(x))
-        return weighted(v, pg.exp(w)) @ H(v)
+        return scale_columns(v, pg.exp(w)) @ H(v)
 
-    checked(exponential, x)
-    if make is real:
-        checked(lambda x: linalg.eigh(hermitian(x))[1], x)
+    check_any_gradients(exponential, x)
+    if make is real_normal:
+        check_any_gradients(lambda x: linalg.eigh(hermitian(x))[1], x)
 
 
 # --- singular values -------------------------------------------------------------
 
 
-@MAKE
+@real_and_complex
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_svd(shape, make, backend):
     require_dtypes(backend, "float64", "complex128")
@@ -165,14 +165,14 @@ def test_svd(shape, make, backend):
         expected = np.linalg.svd(x, full)
         for y, z in zip((u, s, vh), expected, strict=True):
             assert (y.shape, y.dtype) == (z.shape, z.dtype)
-        near((weighted(u[..., :k], s) @ vh[..., :k, :]).numpy(), x)
+        near((scale_columns(u[..., :k], s) @ vh[..., :k, :]).numpy(), x)
         near(s.numpy(), expected.S)
     near(linalg.svdvals(given).numpy(), expected.S)
     assert linalg.svd(given).Vh.shape[-1] == shape[-1]
     if not math.prod(shape):
         return
     for op in (linalg.svdvals, lambda x: linalg.svd(x).S):
-        checked(op, x)
+        check_any_gradients(op, x)
 
     def polar(x):
         u, _, vh = linalg.svd(x, full_matrices=False)
@@ -180,19 +180,19 @@ def test_svd(shape, make, backend):
 
     def squared(x):
         u, s, _ = linalg.svd(x, full_matrices=False)
-        return weighted(u, s * s) @ H(u)
+        return scale_columns(u, s * s) @ H(u)
 
-    checked(polar, x)
-    checked(squared, x)
-    if make is real:
+    check_any_gradients(polar, x)
+    check_any_gradients(squared, x)
+    if make is real_normal:
         for i in range(3):
-            checked(lambda x, i=i: linalg.svd(x, full_matrices=False)[i], x)
+            check_any_gradients(lambda x, i=i: linalg.svd(x, full_matrices=False)[i], x)
 
 
 def test_derivatives_along_a_direction(backend):
     require_dtypes(backend, "float64")
-    x = real(4, 3)
-    v = real(4, 3)
+    x = real_normal(4, 3)
+    v = real_normal(4, 3)
     eps = 1e-6
     for f in (
         lambda x: linalg.svd(x, full_matrices=False),
@@ -221,8 +221,8 @@ DEGENERATE = [np.eye(3), np.zeros((3, 3)), np.diag([2.0, 2.0, 1.0])]
         lambda x: linalg.eigh(x).eigenvalues,
     ],
 )
-def test_equal_values_have_gradients(op, x, backend):
-    """The gradient of their sum is known: that of the trace, and a rotation."""
+def test_equal_eigenvalues_and_singular_values_have_gradients(op, x, backend):
+    """The gradient of their sum is known: the identity, or, at 0, a rotation."""
     require_dtypes(backend, "float64")
     dx = pg.grad(lambda x: pg.sum(op(x)))(pg.asarray(x)).numpy()
     near(dx @ dx.T, np.eye(3))
@@ -232,30 +232,30 @@ def test_equal_values_have_gradients(op, x, backend):
     near(along.numpy(), np.trace(x))
 
 
-def test_vectors_on_the_other_side_of_a_zero_have_gradients(backend):
+def test_singular_vectors_of_a_zero_value_have_gradients(backend):
     require_dtypes(backend, "float64")
-    x = real(5, 2) @ real(2, 3)
+    x = real_normal(5, 2) @ real_normal(2, 3)
     weights = pg.asarray([1.0, 2.0, 4.0])
-    right = lambda x: weighted(H(linalg.svd(x).Vh), weights) @ linalg.svd(x).Vh
+    right = lambda x: scale_columns(H(linalg.svd(x).Vh), weights) @ linalg.svd(x).Vh
     check_gradients(right, x, order=1)
-    left = lambda x: (lambda u: weighted(u, weights) @ H(u))(linalg.svd(x).U)
+    left = lambda x: (lambda u: scale_columns(u, weights) @ H(u))(linalg.svd(x).U)
     check_gradients(left, x.T, order=1)
 
 
-def test_vectors_of_equal_values_have_no_gradient(backend):
+def test_vectors_of_equal_values_have_no_finite_gradient(backend):
     require_dtypes(backend, "float64")
     x = pg.asarray(np.eye(2))
-    dy = pg.asarray(real(2, 2))
+    dy = pg.asarray(real_normal(2, 2))
     total = lambda x: pg.sum(pg.square(linalg.svdvals(x)))
     for f in (
         lambda x: linalg.svd(x).U,
         lambda x: linalg.eigh(x).eigenvectors,
-        pg.grad(total),  # to vary equal singular values is to turn their vectors
+        pg.grad(total),  # which depends on the singular vectors
     ):
         assert not np.isfinite(pg.grad(f)(x, dy=dy).numpy()).all()
 
 
-def test_what_is_not_unique_has_no_gradient(backend):
+def test_vectors_that_are_not_unique_have_no_gradient(backend):
     x = RNG.random((4, 2), np.float32)
     for f, message in (
         (lambda x: linalg.qr(x, mode="complete").Q, r"beyond the first 2 .*\(4, 4\)"),
@@ -273,16 +273,16 @@ def test_what_is_not_unique_has_no_gradient(backend):
 # --- rank, condition, pseudo-inverse, least squares ------------------------------
 
 
-def deficient(m, n, rank):
-    """Return a matrix of a rank."""
-    return real(m, rank) @ real(rank, n)
+def matrix_of_rank(m, n, rank):
+    """Return a random matrix of a given rank."""
+    return real_normal(m, rank) @ real_normal(rank, n)
 
 
 @pytest.mark.parametrize(
     ("x", "rtol"),
     [
-        (real(4, 3), None),
-        (deficient(5, 4, 2), None),
+        (real_normal(4, 3), None),
+        (matrix_of_rank(5, 4, 2), None),
         (np.zeros((3, 2)), None),
         (np.diag([1.0, 0.1, 0.01]), 0.05),
         (np.stack([np.diag([1.0, 0.1, 0.01])] * 2), np.asarray([0.05, 0.5])),
@@ -302,33 +302,33 @@ def test_rank(x, rtol, backend):
     near(y.numpy(), expected)
 
 
-@MAKE
+@real_and_complex
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_pinv(shape, make, backend):
     require_dtypes(backend, "float64", "complex128")
     x = make(*shape)
     near(linalg.pinv(pg.asarray(x)).numpy(), np.linalg.pinv(x))
     if math.prod(shape):
-        checked(linalg.pinv, x)
+        check_any_gradients(linalg.pinv, x)
 
 
 def test_gradients_of_pinv_at_constant_rank(backend):
     require_dtypes(backend, "float64")
     check_gradients(linalg.pinv, np.eye(3))  # equal singular values do no harm
-    a, b = real(5, 2), real(2, 4)
+    a, b = real_normal(5, 2), real_normal(2, 4)
     check_gradients(lambda a, b: linalg.pinv(a @ b), a, b)
 
 
 @pytest.mark.parametrize("ord", [2, -2, 1, -1, math.inf, -math.inf, "fro", "nuc"])
 def test_cond(ord, backend):
     require_dtypes(backend, "float64")
-    x = real(2, 3, 3)
+    x = real_normal(2, 3, 3)
     op = lambda x: linalg.cond(x, ord=ord)
     near(op(pg.asarray(x)).numpy(), np.linalg.cond(x, ord))
     check_gradients(op, x)
 
 
-def test_the_condition_of_other_matrices(backend):
+def test_condition_numbers_of_rectangular_and_singular_matrices(backend):
     near(linalg.cond([[3.0, 0, 0], [0, 1, 0]]).item(), 3, 1e-6)
     assert linalg.cond([[1.0, 0], [0, 0]]).item() == np.inf
     assert linalg.cond([[0.0]]).item() == np.inf
@@ -339,7 +339,7 @@ def test_the_condition_of_other_matrices(backend):
 )
 def test_lstsq(a, b, backend):
     require_dtypes(backend, "float64")
-    a, b = real(*a) + 2 * np.eye(*a[-2:]), real(*b)
+    a, b = real_normal(*a) + 2 * np.eye(*a[-2:]), real_normal(*b)
     y = linalg.lstsq(pg.asarray(a), pg.asarray(b))
     near(y.numpy(), np.linalg.pinv(a) @ b)
     if a.ndim == 2:
@@ -366,8 +366,8 @@ def test_dtypes(name, dtype, backend):
     require_dtypes(backend, dtype)
     x = np.asarray([[1, 0], [0, 1]]).astype(dtype)
     y = OPS[name](x)
-    kept = dtype == "complex64" and name not in ("eigvalsh", "svdvals")
-    assert y.dtype == (np.complex64 if kept else np.float32)
+    stays_complex = dtype == "complex64" and name not in ("eigvalsh", "svdvals")
+    assert y.dtype == (np.complex64 if stays_complex else np.float32)
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -377,10 +377,10 @@ def test_float16_is_refused(name, backend):
         OPS[name](np.eye(2, dtype=np.float16))
 
 
-@pytest.mark.parametrize("strange", [np.nan, np.inf])
+@pytest.mark.parametrize("not_finite", [np.nan, np.inf])
 @pytest.mark.parametrize("name", OPS)
-def test_a_matrix_with_nan_gives_nan_and_others_are_right(name, strange, backend):
-    x = np.stack([np.eye(2), np.full((2, 2), strange), np.eye(2) * 2]).astype("f4")
+def test_nan_stays_in_its_matrix_of_a_batch(name, not_finite, backend):
+    x = np.stack([np.eye(2), np.full((2, 2), not_finite), np.eye(2) * 2]).astype("f4")
     y = OPS[name](x).numpy()
     assert not np.isfinite(y[1]).all()
     for i in (0, 2):

@@ -1,4 +1,4 @@
-"""The LU decomposition, the exponential of matrices, and chains of products."""
+"""LU decomposition, matrix exponential, and chains of matrix products."""
 
 import itertools
 
@@ -14,31 +14,31 @@ linalg = pg.linalg
 INF, NAN = np.inf, np.nan
 
 
-def real(*shape):
+def real_normal(*shape):
     return RNG.normal(size=shape)
 
 
-def both(*shape):
-    return real(*shape) + 1j * real(*shape)
+def complex_normal(*shape):
+    return real_normal(*shape) + 1j * real_normal(*shape)
 
 
-def checked(op, *xs):
-    """Check gradients, including those of complex numbers."""
-    some = any(x.dtype.kind == "c" for x in xs)
-    (check_complex_gradients if some else check_gradients)(op, *xs)
+def check_any_gradients(op, *xs):
+    """Check gradients, also if an argument is complex."""
+    is_complex = any(x.dtype.kind == "c" for x in xs)
+    (check_complex_gradients if is_complex else check_gradients)(op, *xs)
 
 
-MAKE = pytest.mark.parametrize("make", [real, both])
+real_and_complex = pytest.mark.parametrize("make", [real_normal, complex_normal])
 SHAPES = [(1, 1), (4, 4), (5, 3), (3, 5), (70, 70), (40, 100), (100, 40), (2, 3, 3, 3)]
 EMPTY = [(0, 0), (0, 3), (3, 0), (0, 2, 2), (2, 0, 3)]
 
 # --- the LU decomposition --------------------------------------------------------
 
 
-@MAKE
+@real_and_complex
 @pytest.mark.parametrize("shape", [*SHAPES, *EMPTY], ids=str)
 def test_lu(shape, make, backend):
-    require_dtypes(backend, "complex128" if make is both else "float64")
+    require_dtypes(backend, "complex128" if make is complex_normal else "float64")
     x = make(*shape)
     *batch, m, n = shape
     k = min(m, n)
@@ -73,13 +73,13 @@ def test_known_factors(x, p, lower, upper, backend):
     assert found.U is found[2]
 
 
-@MAKE
+@real_and_complex
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4), (4, 2), (2, 3, 3)], ids=str)
 def test_gradients_of_lu(shape, make, backend):
-    require_dtypes(backend, "complex128" if make is both else "float64")
+    require_dtypes(backend, "complex128" if make is complex_normal else "float64")
     x = make(*shape)
-    checked(lambda x: tuple(linalg.lu(x))[1:], x)
-    checked(lambda x: (p := linalg.lu(x)).P @ p.L @ p.U, x)
+    check_any_gradients(lambda x: tuple(linalg.lu(x))[1:], x)
+    check_any_gradients(lambda x: (p := linalg.lu(x)).P @ p.L @ p.U, x)
 
 
 # --- the exponential -------------------------------------------------------------
@@ -97,27 +97,27 @@ def exponential(x):
     return total
 
 
-@MAKE
+@real_and_complex
 @pytest.mark.parametrize("scale", [1e-9, 0.1, 1, 12])
 @pytest.mark.parametrize("shape", [(1, 1), (4, 4), (2, 3, 3)], ids=str)
 def test_matrix_exp(shape, scale, make, backend):
     for dtype in (
-        ("float32", "float64") if make is real else ("complex64", "complex128")
+        ("float32", "float64") if make is real_normal else ("complex64", "complex128")
     ):
         if dtype in runtime(backend).dtypes:
             x = (make(*shape) * scale).astype(dtype)
             y = linalg.matrix_exp(x)
             expected = exponential(x.astype(np.complex128))
-            expected = expected if make is both else expected.real
+            expected = expected if make is complex_normal else expected.real
             size = np.abs(expected).max()
             rtol = 1e-6 if dtype in ("float32", "complex64") else 1e-9
             np.testing.assert_allclose(y.numpy(), expected, rtol=rtol, atol=rtol * size)
             assert y.dtype == dtype
 
 
-def test_exponentials_that_are_known(backend):
-    turn = pg.asarray([[0.0, -np.pi / 2], [np.pi / 2, 0.0]])
-    y = linalg.matrix_exp(turn).numpy()
+def test_known_exponentials(backend):
+    quarter_turn = pg.asarray([[0.0, -np.pi / 2], [np.pi / 2, 0.0]])
+    y = linalg.matrix_exp(quarter_turn).numpy()
     np.testing.assert_allclose(y, [[0, -1], [1, 0]], atol=1e-6)
     assert linalg.matrix_exp([[0, 1], [0, 0]]).tolist() == [[1, 1], [0, 1]]
     assert linalg.matrix_exp([[-1e6, 0.0], [0.0, -1e20]]).tolist() == [[0, 0], [0, 0]]
@@ -125,7 +125,7 @@ def test_exponentials_that_are_known(backend):
     assert linalg.matrix_exp(np.zeros((2, 0, 0), np.float32)).shape == (2, 0, 0)
 
 
-def test_the_exponential_of_no_numbers(backend):
+def test_the_exponential_of_nan_and_infinity(backend):
     x = np.zeros((3, 2, 2), np.float32)
     x[0, 0, 1], x[2, 1, 0] = NAN, INF
     y = linalg.matrix_exp(x).numpy()
@@ -133,22 +133,24 @@ def test_the_exponential_of_no_numbers(backend):
     np.testing.assert_array_equal(y[1], np.eye(2))
 
 
-@MAKE
+@real_and_complex
 @pytest.mark.parametrize("shape", [(3, 3), (2, 2, 2)], ids=str)
 def test_gradients_of_matrix_exp(shape, make, backend):
-    require_dtypes(backend, "complex128" if make is both else "float64")
-    checked(linalg.matrix_exp, make(*shape))
+    require_dtypes(backend, "complex128" if make is complex_normal else "float64")
+    check_any_gradients(linalg.matrix_exp, make(*shape))
 
 
 # --- chains of products ----------------------------------------------------------
 
-A = real(3)
-B = real(3, 4)
-C = real(4, 2)
-D = real(2)
+A = real_normal(3)
+B = real_normal(3, 4)
+C = real_normal(4, 2)
+D = real_normal(2)
 CHAINS = [[A, B], [B, C], [A, B, C], [B, C, D], [A, B, C, D], [A, A], [C, D]]
 SIZES = [(10, 1, 10, 1, 10), (2, 9, 3, 8, 4, 7), (1, 1, 1, 1), (3, 0, 2)]
-CHAINS += [[real(*pair) for pair in itertools.pairwise(sizes)] for sizes in SIZES]
+CHAINS += [
+    [real_normal(*pair) for pair in itertools.pairwise(sizes)] for sizes in SIZES
+]
 
 
 @pytest.mark.parametrize("chain", range(len(CHAINS)))
@@ -158,10 +160,10 @@ def test_chains(chain, backend):
     y = linalg.multi_dot(xs)
     np.testing.assert_allclose(y.numpy(), np.linalg.multi_dot(xs), rtol=1e-12)
     if 0 not in xs[0].shape:
-        checked(lambda *xs: linalg.multi_dot(xs), *xs)
+        check_any_gradients(lambda *xs: linalg.multi_dot(xs), *xs)
 
 
-def test_the_cheapest_order(backend):
+def test_chains_are_multiplied_in_the_cheapest_order(backend):
     """From left to right, the first product would have 16 elements, and overflow."""
     x = pg.full((4, 1), 1e30)
     y = pg.full((1, 4), 1e30)
@@ -177,13 +179,13 @@ def test_dtypes_of_chains(backend):
 
 
 def test_under_jit_and_vmap(backend):
-    x = pg.asarray(real(3, 4, 4).astype(np.float32))
+    x = pg.asarray(real_normal(3, 4, 4).astype(np.float32))
     for op in (linalg.matrix_exp, lambda x: tuple(linalg.lu(x))):
         expected = [y.numpy() for y in pg.tree.leaves(op(x))]
         f = pg.jit(op)
         for found in (f(x), f(x), f(x), pg.vmap(op)(x)):
-            for y, right in zip(pg.tree.leaves(found), expected, strict=True):
-                np.testing.assert_allclose(y.numpy(), right, rtol=1e-6)
+            for y, wanted in zip(pg.tree.leaves(found), expected, strict=True):
+                np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-6)
 
 
 ERRORS = [
@@ -195,7 +197,11 @@ ERRORS = [
     (lambda: linalg.multi_dot(B[0, 0]), TypeError, "xs must be a sequence"),
     (lambda: linalg.multi_dot([B, B]), ValueError, "columns of number 0 .* number 1"),
     (lambda: linalg.multi_dot([B, D, C]), ValueError, "number 1 must be a matrix; got"),
-    (lambda: linalg.multi_dot([B, real(2, 2, 2)]), ValueError, "1 must be .* a vector"),
+    (
+        lambda: linalg.multi_dot([B, real_normal(2, 2, 2)]),
+        ValueError,
+        "1 must be .* a vector",
+    ),
     (lambda: linalg.multi_dot([["a"], ["b"]]), TypeError, "multi_dot: .* strings"),
 ]
 

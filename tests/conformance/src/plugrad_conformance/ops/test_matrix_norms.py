@@ -1,4 +1,4 @@
-"""Norms of matrices, and of nothing."""
+"""Norms of matrices and of empty arrays."""
 
 import math
 
@@ -12,7 +12,7 @@ RNG = np.random.default_rng(0)
 linalg = pg.linalg
 
 
-def test_norms_of_nothing_and_of_integers(backend):
+def test_vector_norms_of_empty_arrays_and_integers(backend):
     empty = pg.asarray(np.empty((3, 0), np.float32))
     for ord in (2, 1, 3, 0, math.inf):
         assert linalg.vector_norm(empty, axis=1, ord=ord).tolist() == [0, 0, 0]
@@ -44,8 +44,8 @@ def test_the_norm_of_an_empty_matrix_is_0(shape, backend):
         assert y.shape == (*shape[:-2], 1, 1)
         total = lambda x, ord=ord: pg.sum(linalg.matrix_norm(x, ord=ord))
         assert pg.grad(total)(x).shape == shape
-    for ord, lines in ((-1, shape[-1]), (-math.inf, shape[-2]), (-2, 0)):
-        if lines:
+    for ord, size in ((-1, shape[-1]), (-math.inf, shape[-2]), (-2, 0)):
+        if size:
             y = linalg.matrix_norm(x, ord=ord)
             np.testing.assert_array_equal(y.numpy(), expected, strict=True)
         else:

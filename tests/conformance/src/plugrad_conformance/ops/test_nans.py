@@ -1,4 +1,4 @@
-"""Ops that leave NaN out, or replace it: values, ties, gradients, errors."""
+"""Ops that ignore or replace NaN: values, ties, gradients, errors."""
 
 import numpy as np
 import plugrad as pg
@@ -7,7 +7,7 @@ import pytest
 from ..check import check_gradients, require_dtypes
 
 NAN, INF = np.nan, np.inf
-ENDS = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 2.5]
+SPECIAL = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 2.5]
 by_name = {"ids": lambda f: f.__name__}
 
 # --- replaced numbers ------------------------------------------------------------
@@ -21,7 +21,7 @@ by_name = {"ids": lambda f: f.__name__}
 )
 def test_nan_to_num(dtype, given, backend):
     require_dtypes(backend, dtype)
-    x = np.asarray(ENDS, dtype)
+    x = np.asarray(SPECIAL, dtype)
     y = pg.nan_to_num(x, **given).numpy()
     np.testing.assert_array_equal(y, np.nan_to_num(x, **given), strict=True)
     assert np.signbit(y[3:5]).tolist() == [False, True]
@@ -47,32 +47,32 @@ def test_the_gradient_of_replaced_numbers_is_zero(backend):
     check_gradients(lambda x: pg.nan_to_num(x) ** 2, np.asarray([0.3, -1.2]))
 
 
-# --- the greater and the smaller of two ------------------------------------------
+# --- fmax and fmin ---------------------------------------------------------------
 
 PAIRS = [(pg.fmax, np.fmax), (pg.fmin, np.fmin)]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize(("op", "reference"), PAIRS, **by_name)
-def test_extremes_of_two(op, reference, dtype, backend):
+def test_fmax_and_fmin(op, reference, dtype, backend):
     require_dtypes(backend, dtype)
-    x = np.asarray(ENDS, dtype)
+    x = np.asarray(SPECIAL, dtype)
     y = op(x[:, None], x)
     np.testing.assert_array_equal(y.numpy(), reference(x[:, None], x), strict=True)
 
 
 @pytest.mark.parametrize(("op", "reference"), PAIRS, **by_name)
-def test_extremes_of_integers_and_scalars(op, reference, backend):
+def test_fmax_and_fmin_of_integers_and_scalars(op, reference, backend):
     a = np.asarray([3, -(2**31), 7], np.int32)
     b = np.asarray([[2], [8]], np.int32)
     np.testing.assert_array_equal(op(a, b).numpy(), reference(a, b), strict=True)
     x = pg.asarray([NAN, 1.0, 3.0])
     assert op(x, 2).tolist() == op(2.0, x).tolist() == reference(x.numpy(), 2).tolist()
-    truths = np.asarray([True, False])
-    assert op(truths, True).tolist() == reference(truths, True).tolist()
+    flags = np.asarray([True, False])
+    assert op(flags, True).tolist() == reference(flags, True).tolist()
 
 
-WINNERS = [  # a, b, what the first and the second argument get of fmax
+SELECTIONS = [  # a, b, the gradients of fmax in a and in b
     (1.0, 2.0, 0, 1),
     (2.0, 1.0, 1, 0),
     (2.0, 2.0, 1, 0),
@@ -83,14 +83,14 @@ WINNERS = [  # a, b, what the first and the second argument get of fmax
 ]
 
 
-@pytest.mark.parametrize(("a", "b", "first", "second"), WINNERS)
-def test_the_gradient_goes_to_the_argument_that_wins(a, b, first, second, backend):
+@pytest.mark.parametrize(("a", "b", "first", "second"), SELECTIONS)
+def test_the_gradient_goes_to_the_selected_argument(a, b, first, second, backend):
     assert [dx.item() for dx in pg.grads(pg.fmax)(a, b)] == [first, second]
     assert [dx.item() for dx in pg.grads(pg.fmin)(-a, -b)] == [first, second]
 
 
 @pytest.mark.parametrize("op", [pg.fmax, pg.fmin], **by_name)
-def test_gradients_of_two(op, backend):
+def test_gradients_of_fmax_and_fmin(op, backend):
     rng = np.random.default_rng(0)
     a = rng.normal(size=(3, 4))
     b = rng.normal(size=(4,))
@@ -117,7 +117,7 @@ ROWS = [
 AXES = [None, 0, 1, (0, 1), ()]
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's of no numbers
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # for rows without numbers
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "bool"])
 @pytest.mark.parametrize("axis", AXES, ids=str)
 @pytest.mark.parametrize(("op", "reference"), REDUCTIONS, **by_name)
@@ -138,44 +138,51 @@ def test_reductions(op, reference, axis, dtype, backend):
         assert y.dtype == plain(x, axis=axis).dtype
 
 
-SLOPES = {
+GRADIENTS = {
     pg.nansum: [[0, 1, 1], [0, 0, 0], [1, 0, 0], [1, 0, 1], [1, 1, 0], [1, 1, 0]],
     pg.nanmax: [[0, 0, 1], [0, 0, 0], [1, 0, 0], [1, 0, 0], [0.5, 0.5, 0], [1, 0, 0]],
     pg.nanmin: [[0, 1, 0], [0, 0, 0], [1, 0, 0], [0, 0, 1], [0.5, 0.5, 0], [0, 1, 0]],
 }
-HALVES = [[0, 1, 1], [0, 0, 0], [2, 0, 0], [1, 0, 1], [1, 1, 0], [1, 1, 0]]
-SLOPES[pg.nanmean] = [[n / 2 for n in row] for row in HALVES]
+DOUBLED_NANMEAN_GRADIENTS = [
+    [0, 1, 1],
+    [0, 0, 0],
+    [2, 0, 0],
+    [1, 0, 1],
+    [1, 1, 0],
+    [1, 1, 0],
+]
+GRADIENTS[pg.nanmean] = [[n / 2 for n in row] for row in DOUBLED_NANMEAN_GRADIENTS]
 
 
-@pytest.mark.parametrize("op", SLOPES, **by_name)
-def test_nan_has_no_share_of_the_gradient(op, backend):
+@pytest.mark.parametrize("op", GRADIENTS, **by_name)
+def test_the_gradient_at_nan_is_zero(op, backend):
     x = pg.asarray(ROWS[:-1])
     for keepdims in (False, True):
-        f = lambda x, how=keepdims: pg.sum(op(x, axis=1, keepdims=how))
-        assert pg.grad(f)(x).tolist() == SLOPES[op]
+        f = lambda x, keep=keepdims: pg.sum(op(x, axis=1, keepdims=keep))
+        assert pg.grad(f)(x).tolist() == GRADIENTS[op]
 
 
-@pytest.mark.parametrize("op", SLOPES, **by_name)
+@pytest.mark.parametrize("op", GRADIENTS, **by_name)
 def test_gradients_of_reductions(op, backend):
     x = np.random.default_rng(1).normal(size=(3, 4))
     check_gradients(lambda x: op(x * x, axis=1) * op(x), x)
 
 
-def test_sums_of_complex_numbers_without_nan(backend):
+def test_nansum_and_nanmean_of_complex_numbers(backend):
     require_dtypes(backend, "complex64")
     z = np.asarray([complex(NAN, 1), 2 + 1j, complex(0, NAN), 4 - 3j], np.complex64)
     assert pg.nansum(z).item() == 6 - 2j
     assert pg.nanmean(z).item() == 3 - 1j
 
 
-def test_a_long_mean_of_float16(backend):
+def test_nanmean_of_a_long_float16_array(backend):
     require_dtypes(backend, "float16")
     x = np.full(70_000, 2.0, np.float16)
     x[::7] = NAN
-    assert pg.nanmean(x).item() == 2.0  # 60,000 numbers, and their sum is none
+    assert pg.nanmean(x).item() == 2.0  # the sum of 60,000 numbers overflows
 
 
-def test_a_sum_in_another_dtype(backend):
+def test_nansum_in_another_dtype(backend):
     require_dtypes(backend, "float64")
     y = pg.nansum(np.asarray([NAN, 1.0], np.float32), dtype="float64")
     assert (y.item(), y.dtype) == (1.0, np.float64)
@@ -183,7 +190,7 @@ def test_a_sum_in_another_dtype(backend):
 
 def test_reductions_under_jit_and_vmap(backend):
     x = pg.asarray(ROWS)
-    for op in SLOPES:
+    for op in GRADIENTS:
         expected = op(x, axis=1).numpy()
         f = pg.jit(lambda x, op=op: op(x, axis=1))
         for _ in range(3):

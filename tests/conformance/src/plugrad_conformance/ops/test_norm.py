@@ -1,4 +1,4 @@
-"""Softmax and normalization: against formulas in NumPy, gradients, decompositions."""
+"""Softmax and normalization: values by NumPy formulas, gradients, decompositions."""
 
 import numpy as np
 import plugrad as pg
@@ -45,7 +45,7 @@ def test_gradients_of_softmax(op, axis, backend):
     check_gradients(lambda x: op(x, axis=axis), X)
 
 
-def test_softmax_at_the_ends(backend):
+def test_softmax_of_extreme_values(backend):
     x = pg.asarray([[0.0, -np.inf, 0.0], [1e4, -1e4, 0.0], [np.nan, 0.0, 1.0]])
     half = np.log(0.5)
     nan = np.nan
@@ -57,13 +57,16 @@ def test_softmax_at_the_ends(backend):
         [[half, -np.inf, half], [0, -2e4, -1e4], [nan, nan, nan]],
         rtol=1e-6,
     )
-    for op in (pg.softmax, pg.log_softmax):  # the first two have finite gradients
+    for op in (
+        pg.softmax,
+        pg.log_softmax,
+    ):  # the gradients of the first two rows are finite
         dx = pg.grad(lambda x, op=op: pg.sum(op(x)[:2, 0]))(x)
         assert np.isfinite(dx.numpy()[:2]).all()
 
 
 @pytest.mark.parametrize("op", [pg.softmax, pg.log_softmax], ids=lambda f: f.__name__)
-def test_dtypes_and_nothing_of_softmax(op, backend):
+def test_softmax_of_other_dtypes_and_empty_arrays(op, backend):
     assert op([1, 2]).dtype == np.float32
     for shape in ((0, 3), (3, 0)):
         assert op(np.empty(shape, np.float32)).shape == shape
@@ -91,20 +94,25 @@ def test_batch_norm(shape, channels, given, backend):
     x = RNG.normal(size=shape)
     mean = RNG.normal(size=channels)
     variance = RNG.uniform(0.5, 2, size=channels)
-    more = [RNG.normal(size=channels), RNG.normal(size=channels)]
-    more = {"both": more, "scale": more[1:], "offset": more[:1], "none": []}[given]
+    parameters = [RNG.normal(size=channels), RNG.normal(size=channels)]
+    parameters = {
+        "both": parameters,
+        "scale": parameters[1:],
+        "offset": parameters[:1],
+        "none": [],
+    }[given]
 
-    def op(x, mean, variance, *more):
-        offset = more[0] if given in ("both", "offset") else None
-        scale = more[-1] if given in ("both", "scale") else None
+    def op(x, mean, variance, *parameters):
+        offset = parameters[0] if given in ("both", "offset") else None
+        scale = parameters[-1] if given in ("both", "scale") else None
         return pg.batch_norm(x, mean, variance, offset, scale, epsilon=1e-2)
 
-    y = op(*map(pg.asarray, (x, mean, variance, *more)))
-    offset = more[0] if given in ("both", "offset") else 0
-    scale = more[-1] if given in ("both", "scale") else 1
+    y = op(*map(pg.asarray, (x, mean, variance, *parameters)))
+    offset = parameters[0] if given in ("both", "offset") else 0
+    scale = parameters[-1] if given in ("both", "scale") else 1
     expected = batch_norm(x, mean, variance, offset, scale, 1e-2)
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12)
-    check_gradients(op, x, mean, variance, *more)
+    check_gradients(op, x, mean, variance, *parameters)
 
 
 def test_dtypes_of_batch_norm(backend):
@@ -125,38 +133,63 @@ def layer_norm(x, scale, offset, axis):
     return batch_norm(x, mean, variance, offset, 1 if scale is None else scale, 1e-5)
 
 
-# By what shape of x the scale or the offset has.
-PARTS = {
+# The shape of a scale or offset: a function of the shape of x and of the first
+# normalized axis.
+PARAMETER_SHAPES = {
     "none": lambda shape, first: None,
     "number": lambda shape, first: (),
     "last": lambda shape, first: shape[-1:],
     "row": lambda shape, first: shape[first:],
     "long row": lambda shape, first: (*[1] * first, *shape[first:]),
-    "own": lambda shape, first: (*shape[:-1], 1),
+    "per row": lambda shape, first: (*shape[:-1], 1),
     "all": lambda shape, first: shape,
 }
-GIVEN = ["none none", "row row", "row none", "none row", "last number", "number last"]
-GIVEN = [pair.split() for pair in GIVEN] + [["long row", "own"], ["all", "row"]]
-OVER = [((9, 7), -1), ((2, 3, 4), (-2, -1)), ((5, 4), 0), ((2, 3, 4, 5), (1, 2))]
-OVER += [((3, 4, 1), 1), ((4, 3), ()), ((3, 2, 5), (0, 1, 2)), ((1, 1), -1)]
-OVER += [((3, n), -1) for n in (2, 15, 33, 64, 100, 2048, 5001)] + [((300, 67), -1)]
-CLOSE = {"float16": 4e-3, "float32": 5e-6, "float64": 1e-13}
+SCALES_AND_OFFSETS = [
+    "none none",
+    "row row",
+    "row none",
+    "none row",
+    "last number",
+    "number last",
+]
+SCALES_AND_OFFSETS = [pair.split() for pair in SCALES_AND_OFFSETS] + [
+    ["long row", "per row"],
+    ["all", "row"],
+]
+SHAPES_AND_AXES = [
+    ((9, 7), -1),
+    ((2, 3, 4), (-2, -1)),
+    ((5, 4), 0),
+    ((2, 3, 4, 5), (1, 2)),
+]
+SHAPES_AND_AXES += [((3, 4, 1), 1), ((4, 3), ()), ((3, 2, 5), (0, 1, 2)), ((1, 1), -1)]
+SHAPES_AND_AXES += [((3, n), -1) for n in (2, 15, 33, 64, 100, 2048, 5001)] + [
+    ((300, 67), -1)
+]
+TOLERANCES = {"float16": 4e-3, "float32": 5e-6, "float64": 1e-13}
 
 
-@pytest.mark.parametrize("dtype", CLOSE)
-@pytest.mark.parametrize(("shape", "axis"), OVER, ids=str)
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize(("shape", "axis"), SHAPES_AND_AXES, ids=str)
 def test_values_of_layer_norm(shape, axis, dtype, backend):
     require_dtypes(backend, dtype)
     axes = np.arange(len(shape))[axis if type(axis) is int else list(axis)]
     first = np.min(axes, initial=len(shape))
     x = (RNG.normal(size=shape) + 1).astype(dtype)
-    for given in GIVEN:
-        more = [PARTS[name](shape, first) for name in given]
-        more = [s if s is None else RNG.normal(size=s).astype(dtype) for s in more]
-        y = pg.layer_norm(x, *more, axis=axis)
-        expected = layer_norm(x, *more, axis)
-        bound = {"rtol": CLOSE[dtype], "atol": CLOSE[dtype], "err_msg": str(given)}
-        np.testing.assert_allclose(y.numpy(), expected, **bound)
+    for given in SCALES_AND_OFFSETS:
+        scale_and_offset = [PARAMETER_SHAPES[name](shape, first) for name in given]
+        scale_and_offset = [
+            s if s is None else RNG.normal(size=s).astype(dtype)
+            for s in scale_and_offset
+        ]
+        y = pg.layer_norm(x, *scale_and_offset, axis=axis)
+        expected = layer_norm(x, *scale_and_offset, axis)
+        tolerances = {
+            "rtol": TOLERANCES[dtype],
+            "atol": TOLERANCES[dtype],
+            "err_msg": str(given),
+        }
+        np.testing.assert_allclose(y.numpy(), expected, **tolerances)
         assert (y.dtype, y.shape) == (dtype, shape)
 
 
@@ -175,31 +208,33 @@ def test_layer_norm_of_large_numbers(backend):
     np.testing.assert_allclose(pg.layer_norm(x).numpy(), expected, atol=1e-3)
     x = (RNG.normal(size=(2, 999)) + 1e5).astype(np.float32)
     expected = layer_norm(x, None, None, -1)
-    # Such numbers are 2**-7 apart, so that the mean is off by half of that.
+    # Neighbouring float32 of this size are 2**-7 apart; the mean is off by half of it.
     np.testing.assert_allclose(pg.layer_norm(x).numpy(), expected, atol=0.01)
 
 
-def test_layer_norm_of_a_million(backend):
+def test_layer_norm_of_a_million_elements(backend):
     x = RNG.uniform(size=(2, 1_000_003)).astype(np.float32)
     y = pg.layer_norm(x).numpy()
     np.testing.assert_allclose(y, layer_norm(x, None, None, -1), atol=2e-6)
 
 
-def test_layer_norm_of_what_is_no_number_stays_in_its_row(backend):
+def test_nan_and_infinity_stay_in_their_row_of_layer_norm(backend):
     x = RNG.normal(size=(7, 70)).astype(np.float32)
     clean = pg.layer_norm(x, x[0], x[1]).numpy()
     x[2, 3] = np.nan
     x[4, 69] = np.inf
     x[5, 0] = -np.inf
     y = pg.layer_norm(x, x[0], x[1]).numpy()
-    odd = [2, 4, 5]
-    assert np.isnan(y[odd]).all()
-    np.testing.assert_array_equal(np.delete(y, odd, 0), np.delete(clean, odd, 0))
+    bad_rows = [2, 4, 5]
+    assert np.isnan(y[bad_rows]).all()
+    np.testing.assert_array_equal(
+        np.delete(y, bad_rows, 0), np.delete(clean, bad_rows, 0)
+    )
 
 
 @pytest.mark.parametrize("axis", [0, -1, (0, 1), ()], ids=str)
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)], ids=str)
-def test_layer_norm_of_nothing(shape, axis, backend):
+def test_layer_norm_of_empty_arrays(shape, axis, backend):
     x = np.empty(shape, np.float32)
     assert pg.layer_norm(x, x[:1], 2.0, axis=axis).shape == shape
 
@@ -215,7 +250,7 @@ def test_layer_norm_scales_rows_or_columns(shape, backend):
     np.testing.assert_allclose(found.numpy(), expected.numpy(), 1e-4, 1e-5)
 
 
-def test_overriding_layer_norm(backend):
+def test_overriding_the_gradient_of_layer_norm(backend):
     def constant_factor(dy, x, scale):
         factor = pg.rsqrt(pg.var(x, axis=-1, keepdims=True) + 1e-5) * scale
         return (dy - pg.mean(dy, axis=-1, keepdims=True)) * factor
@@ -237,19 +272,21 @@ def test_group_norm(axis, shape, groups, backend):
     x = RNG.normal(size=shape)
     scale = RNG.normal(size=6)
     offset = RNG.normal(size=6)
-    last = np.moveaxis(x, axis, -1)
-    parts = last.reshape(*last.shape[:-1], groups, -1)
-    over = (*range(1, parts.ndim - 2), parts.ndim - 1)
-    middle = parts.mean(over, keepdims=True)
-    variance = parts.var(over, keepdims=True)
-    parts = batch_norm(parts, middle, variance, epsilon=1e-5)
-    expected = np.moveaxis(parts.reshape(last.shape) * scale + offset, -1, axis)
-    how = {"groups": groups, "axis": axis}
-    y = pg.group_norm(x, scale, offset, **how)
+    channels_last = np.moveaxis(x, axis, -1)
+    by_group = channels_last.reshape(*channels_last.shape[:-1], groups, -1)
+    axes = (*range(1, by_group.ndim - 2), by_group.ndim - 1)
+    mean = by_group.mean(axes, keepdims=True)
+    variance = by_group.var(axes, keepdims=True)
+    by_group = batch_norm(by_group, mean, variance, epsilon=1e-5)
+    expected = np.moveaxis(
+        by_group.reshape(channels_last.shape) * scale + offset, -1, axis
+    )
+    options = {"groups": groups, "axis": axis}
+    y = pg.group_norm(x, scale, offset, **options)
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-10, atol=1e-12)
-    plain = pg.group_norm(x, **how) * 1.0
+    plain = pg.group_norm(x, **options) * 1.0
     assert plain.shape == x.shape
-    check_gradients(lambda *xs: pg.group_norm(*xs, **how), x, scale, offset)
+    check_gradients(lambda *xs: pg.group_norm(*xs, **options), x, scale, offset)
 
 
 # --- local response --------------------------------------------------------------
@@ -258,49 +295,49 @@ def test_group_norm(axis, shape, groups, backend):
 def local_response(x, depth_radius, bias, alpha, beta):
     y = np.empty_like(x)
     for c in range(x.shape[-1]):
-        near = x[..., max(c - depth_radius, 0) : c + depth_radius + 1]
-        y[..., c] = x[..., c] * (bias + alpha * (near**2).sum(-1)) ** -beta
+        neighbours = x[..., max(c - depth_radius, 0) : c + depth_radius + 1]
+        y[..., c] = x[..., c] * (bias + alpha * (neighbours**2).sum(-1)) ** -beta
     return y
 
 
-HOW = [(2, 1.0, 1.0, 0.5), (0, 0.5, 2.0, 0.75), (9, 2.0, 0.1, 1.0)]
+LRN_VALUES = [(2, 1.0, 1.0, 0.5), (0, 0.5, 2.0, 0.75), (9, 2.0, 0.1, 1.0)]
 
 
-@pytest.mark.parametrize("how", HOW, ids=str)
+@pytest.mark.parametrize("values", LRN_VALUES, ids=str)
 @pytest.mark.parametrize("shape", [(2, 2, 3, 7), (2, 2, 1)], ids=str)
-def test_local_response_normalization(shape, how, backend):
+def test_local_response_normalization(shape, values, backend):
     require_dtypes(backend, "float64")
     x = RNG.normal(size=shape)
-    attrs = dict(zip(("depth_radius", "bias", "alpha", "beta"), how, strict=True))
+    attrs = dict(zip(("depth_radius", "bias", "alpha", "beta"), values, strict=True))
     y = pg.local_response_normalization(x, **attrs)
-    np.testing.assert_allclose(y.numpy(), local_response(x, *how), rtol=1e-12)
+    np.testing.assert_allclose(y.numpy(), local_response(x, *values), rtol=1e-12)
     check_gradients(lambda x: pg.local_response_normalization(x, **attrs), x)
 
 
 # --- decompositions --------------------------------------------------------------
 
 KERNELS = ["Softmax", "LogSoftmax", "FusedBatchNorm", "LayerNorm", "LRN", "LRNGrad"]
-ATTRS = {"depth_radius": 2, "bias": 1.0, "alpha": 0.5, "beta": 0.75}
-RUNS = {
+LRN_ATTRS = {"depth_radius": 2, "bias": 1.0, "alpha": 0.5, "beta": 0.75}
+CALLS = {
     "softmax": lambda x: pg.softmax(x, axis=1),
     "log_softmax": lambda x: pg.log_softmax(x, axis=1),
     "batch_norm": lambda x: pg.batch_norm(x, x[0, 0, 0], abs(x), x[1, 1], x),
     "no scale": lambda x: pg.batch_norm(x, x[0, 0, 0], abs(x)),
     "layer_norm": lambda x: pg.layer_norm(x, x[0, 0, 0], x[1, 1], axis=(2, 3)),
     "group_norm": lambda x: pg.group_norm(x, groups=3, axis=1),
-    "lrn": lambda x: pg.local_response_normalization(x, **ATTRS),
-    "lrn_grad": lambda x: pg.run_kernel("LRNGrad", [x, x * 2, x * 3], ATTRS),
+    "lrn": lambda x: pg.local_response_normalization(x, **LRN_ATTRS),
+    "lrn_grad": lambda x: pg.run_kernel("LRNGrad", [x, x * 2, x * 3], LRN_ATTRS),
 }
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("row", RUNS)
+@pytest.mark.parametrize("row", CALLS)
 def test_decompositions(row, dtype):
     x = RNG.normal(size=(2, 3, 2, 4)).astype(dtype)
-    expected = RUNS[row](pg.asarray(x))
+    expected = CALLS[row](pg.asarray(x))
     dtypes = ["bool", "int32", "float16", "float32", "float64"]
     with toy(without=KERNELS, dtypes=dtypes), pg.use_backend("toy"):
-        y = RUNS[row](pg.asarray(x))
+        y = CALLS[row](pg.asarray(x))
     assert (y.dtype, y.shape) == (expected.dtype, expected.shape)
     rtol = {"float16": 2e-3, "float32": 2e-6, "float64": 1e-13}[dtype]
     np.testing.assert_allclose(y.numpy(), expected.numpy(), rtol=rtol, atol=rtol)

@@ -1,4 +1,4 @@
-"""Python's operators on tensors and variables: the table from symbol to op."""
+"""Python's operators on tensors and variables: each symbol runs its op."""
 
 import operator
 
@@ -61,16 +61,16 @@ def test_scalars_on_either_side(symbol, op, scalar, backend):
         right = symbol(b, scalar)
         assert isinstance(left, pg.Tensor)
         assert left.dtype == right.dtype == op(b, scalar).dtype
-        whole = np.int32(scalar)
-        np.testing.assert_allclose(left.numpy(), symbol(whole, B), rtol=1e-6)
-        np.testing.assert_allclose(right.numpy(), symbol(B, whole), rtol=1e-6)
+        as_int32 = np.int32(scalar)
+        np.testing.assert_allclose(left.numpy(), symbol(as_int32, B), rtol=1e-6)
+        np.testing.assert_allclose(right.numpy(), symbol(B, as_int32), rtol=1e-6)
 
 
 UNARY = [(operator.neg, [-7, -2]), (operator.abs, [7, 2]), (operator.invert, [-8, -3])]
 
 
 @pytest.mark.parametrize(("symbol", "expected"), UNARY, ids=lambda f: str(f))
-def test_operators_of_one_argument(symbol, expected, backend):
+def test_unary_operators(symbol, expected, backend):
     x = pg.asarray([7, 2])
     assert symbol(x).tolist() == symbol(pg.Variable(x)).tolist() == expected
     assert (~pg.asarray([True, False])).tolist() == [False, True]
@@ -102,7 +102,7 @@ def test_logic_of_masks(backend):
     assert ((x > 1) ^ True).tolist() == [True, False, False]
 
 
-def test_what_is_no_number_is_not_equal(backend):
+def test_objects_that_are_not_numbers_are_not_equal(backend):
     for x in (pg.asarray([1.0, 2.0]), pg.Variable([1.0, 2.0])):
         for other in (None, "x", object(), {}):
             assert (x == other) is False
@@ -120,7 +120,7 @@ def test_tensors_and_variables_are_hashable(backend):
     assert {x, x, v} == {x, v}
 
 
-def test_the_gradient_reaches_through_every_operator(backend):
+def test_the_gradient_passes_through_every_operator(backend):
     f = lambda x: pg.sum((2 - x) * 3 / (1 + x) ** 2 - (5 % x) + 2**x - abs(-x) + x // 1)
     x = 1.5
     expected = (
@@ -130,7 +130,7 @@ def test_the_gradient_reaches_through_every_operator(backend):
     np.testing.assert_allclose(found.numpy(), [expected])
 
 
-def test_a_variable_is_read_by_an_operator(backend):
+def test_operators_read_variables(backend):
     v = pg.Variable([[1.0, 2.0], [3.0, 4.0]])
     x = pg.asarray([[1.0], [-1.0]])
     value, found = pg.variable_grads(lambda: pg.sum(2 - (v * 2) @ x))
@@ -156,7 +156,7 @@ def test_transposes_as_attributes(backend):
 
 
 def test_methods_are_the_ops(backend):
-    methods = {"sum", "relu", "mean", "square"}  # reshape takes sizes, too
+    methods = {"sum", "relu", "mean", "square"}  # the method reshape also takes sizes
     assert all(getattr(pg.Tensor, name) is getattr(pg, name) for name in methods)
     x = pg.asarray([[1.0, 2.0], [3.0, 4.0]])
     assert x.sum(axis=0).tolist() == [4.0, 6.0]

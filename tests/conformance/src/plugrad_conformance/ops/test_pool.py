@@ -1,4 +1,4 @@
-"""Pooling, compared with explicit windows: NaN, ties, padding and empty windows."""
+"""Pooling, compared with explicit windows; NaN, ties, padding and empty windows."""
 
 import numpy as np
 import plugrad as pg
@@ -41,8 +41,8 @@ cases = pytest.mark.parametrize(
 )
 
 
-def seen(x, window, before, places, *, strides=None, dilations=1, **_):
-    """Return the elements of each window by kernel position; padding is masked."""
+def windows(x, window, before, places, *, strides=None, dilations=1, **_):
+    """Return the elements of all windows by position in the window; mask padding."""
     n = x.ndim - 2
     window = np.broadcast_to(window, n)
     strides = window if strides is None else np.broadcast_to(strides, n)
@@ -52,8 +52,8 @@ def seen(x, window, before, places, *, strides=None, dilations=1, **_):
     x = np.ma.array(np.pad(x, widths), mask=mask)
     positions = []
     for position in np.ndindex(*window):
-        ends = zip(position, dilations, strides, places, strict=True)
-        where = tuple(slice(a * d, a * d + s * p, s) for a, d, s, p in ends)
+        steps = zip(position, dilations, strides, places, strict=True)
+        where = tuple(slice(a * d, a * d + s * p, s) for a, d, s, p in steps)
         positions.append(x[(slice(None), *where)])
     return np.ma.stack(positions)
 
@@ -68,7 +68,7 @@ def test_max_pool(x, window, options, before, places, backend):
     require_dtypes(backend, "float64")
     x = distinct(x) - 5
     y = pg.max_pool(pg.asarray(x), window, **options)
-    expected = seen(x, window, before, places, **options).max(0).filled(-np.inf)
+    expected = windows(x, window, before, places, **options).max(0).filled(-np.inf)
     np.testing.assert_array_equal(y.numpy(), expected)
     if np.isfinite(expected).all():
         check_gradients(lambda x: pg.square(pg.max_pool(x, window, **options)), x)
@@ -79,7 +79,7 @@ def test_avg_pool(x, window, options, before, places, backend):
     require_dtypes(backend, "float64")
     x = RNG.normal(size=x)
     y = pg.avg_pool(pg.asarray(x), window, **options)
-    expected = seen(x, window, before, places, **options).mean(0).filled(np.nan)
+    expected = windows(x, window, before, places, **options).mean(0).filled(np.nan)
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12, atol=1e-14)
     if np.isfinite(expected).all():
         check_gradients(lambda x: pg.square(pg.avg_pool(x, window, **options)), x)
@@ -98,42 +98,42 @@ PADDED = [  # x, window, strides, padding, other options
 
 
 def averaged(x, window, strides, padding, ceil, dilations=1):
-    """Average along the first axis as PyTorch does; no window reaches further."""
+    """Average along the first axis with PyTorch's rules for padding and ``ceil``."""
     before, after = padding
     n = len(x)
     steps = (n + before + after - (window - 1) * dilations - 1) / strides
-    begins = strides * np.arange((np.ceil if ceil else np.floor)(steps) + 1, dtype=int)
+    starts = strides * np.arange((np.ceil if ceil else np.floor)(steps) + 1, dtype=int)
     x = np.pad(x, [padding] + [(0, 0)] * (x.ndim - 1))
     rows = [
-        b + dilations * np.arange(window) for b in begins if not ceil or b < before + n
+        b + dilations * np.arange(window) for b in starts if not ceil or b < before + n
     ]
     return np.stack([x[at[at < len(x)]].mean(0) for at in rows])
 
 
-@pytest.mark.parametrize(("x", "window", "strides", "pad", "more"), PADDED, ids=str)
-def test_count_include_pad(x, window, strides, pad, more, backend):
+@pytest.mark.parametrize(("x", "window", "strides", "pad", "others"), PADDED, ids=str)
+def test_count_include_pad(x, window, strides, pad, others, backend):
     require_dtypes(backend, "float64")
     x = RNG.normal(size=x)
     op = pg.avg_pool1d if len(window) == 1 else pg.avg_pool
-    options = {"strides": strides, "pad": pad, "count_include_pad": True, **more}
-    expected, gaps = x, more.get("dilations", 1)
+    options = {"strides": strides, "pad": pad, "count_include_pad": True, **others}
+    expected, gaps = x, others.get("dilations", 1)
     for axis, each in enumerate(zip(window, strides, pad, strict=True), 1):
-        moved = averaged(np.moveaxis(expected, axis, 0), *each, MODE in more, gaps)
+        moved = averaged(np.moveaxis(expected, axis, 0), *each, MODE in others, gaps)
         expected = np.moveaxis(moved, 0, axis)
     y = op(x, window, **options)
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12, atol=1e-14)
     check_gradients(lambda x: pg.square(op(x, window, **options)), x)
 
 
-def test_the_same_padding_is_counted(backend):
+def test_count_include_pad_counts_same_padding(backend):
     x = RNG.normal(size=X).astype("float32")
     options = {"strides": 1, "count_include_pad": True}
     y, z = (pg.avg_pool(x, 3, pad=pad, **options) for pad in ("same", 1))
     np.testing.assert_array_equal(y.numpy(), z.numpy())
 
 
-BOTH = {"max": (pg.max_pool1d, pg.max_pool), "avg": (pg.avg_pool1d, pg.avg_pool)}
-ONE = [  # options for one axis, and for the second of two
+OPS = {"max": (pg.max_pool1d, pg.max_pool), "avg": (pg.avg_pool1d, pg.avg_pool)}
+OPTIONS_OF_ONE_AXIS = [  # options of one axis, the same for the second of two axes
     ({}, {"strides": (1, 3)}),
     (
         {"strides": 2, "pad": 1, MODE: "ceil_inside"},
@@ -146,15 +146,15 @@ ONE = [  # options for one axis, and for the second of two
 ]
 
 
-@pytest.mark.parametrize(("options", "wide"), ONE, ids=str)
+@pytest.mark.parametrize(("options", "image_options"), OPTIONS_OF_ONE_AXIS, ids=str)
 @pytest.mark.parametrize("shape", [(2, 8, 3), (9, 2)])
-@pytest.mark.parametrize("kind", BOTH)
-def test_one_axis_is_a_row_of_an_image(kind, shape, options, wide, backend):
+@pytest.mark.parametrize("kind", OPS)
+def test_one_axis_is_an_image_of_one_row(kind, shape, options, image_options, backend):
     require_dtypes(backend, "float64")
-    one, two = BOTH[kind]
+    one, two = OPS[kind]
     x = distinct(shape)
     y = one(x, 3, **options)
-    expected = two(np.expand_dims(x, -3), (1, 3), **wide).numpy().squeeze(-3)
+    expected = two(np.expand_dims(x, -3), (1, 3), **image_options).numpy().squeeze(-3)
     np.testing.assert_array_equal(y.numpy(), expected)
     z = one(np.swapaxes(x, -1, -2), 3, **options, data_format="NCW")
     np.testing.assert_array_equal(z.numpy(), np.swapaxes(expected, -1, -2))
@@ -198,12 +198,12 @@ def test_pool(kind, window, backend):
 @pytest.mark.parametrize("channels", [1, 7, 16, 17, 24, 31, 64, 65, 90])
 def test_numbers_of_channels(channels, backend):
     x = RNG.normal(size=(2, 5, 6, channels)).astype("float32")
-    parts = seen(x, (3, 2), (1, 0), (3, 3), strides=2)
+    elements = windows(x, (3, 2), (1, 0), (3, 3), strides=2)
     options = {"strides": 2, "pad": [(1, 1), (0, 0)]}
     y = pg.max_pool(x, (3, 2), **options).numpy()
-    np.testing.assert_array_equal(y, parts.max(0))
+    np.testing.assert_array_equal(y, elements.max(0))
     y = pg.avg_pool(x, (3, 2), **options).numpy()
-    np.testing.assert_allclose(y, parts.mean(0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(y, elements.mean(0), rtol=1e-5, atol=1e-6)
 
 
 def test_channels_first_and_no_batch(backend):
@@ -219,12 +219,12 @@ def test_channels_first_and_no_batch(backend):
     np.testing.assert_array_equal(z.numpy(), np.moveaxis(y.numpy(), -1, 1))
 
 
-# --- what is special -------------------------------------------------------------
+# --- special cases ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("op", [pg.max_pool, pg.avg_pool])
 @pytest.mark.parametrize("sizes", [(2, 0, 3, 1), (2, 3, 0, 1), (0, 3, 3, 1)])
-def test_nothing_to_pool(op, sizes, backend):
+def test_pooling_empty_images(op, sizes, backend):
     pooled = lambda x: op(x, 2, pad="same")
     n, h, w, c = sizes
     assert pooled(pg.ones(sizes)).shape == (n, -(-h // 2), -(-w // 2), c)
@@ -235,7 +235,7 @@ def image(*rows):
     return np.asarray(rows, "float32")[..., None]
 
 
-SPECIAL = [  # a row of windows of 2; their maxima; where a gradient of ones goes
+SPECIAL = [  # a row in windows of 2; their maxima; the gradient of ones
     ([1, 1, 0, 2], [1, 2], [1, 0, 0, 1]),
     ([np.nan, 3, 4, np.nan], [3, 4], [0, 1, 1, 0]),
     ([np.nan, np.nan, 1, 1], [-np.inf, 1], [0, 0, 1, 0]),
@@ -252,14 +252,14 @@ def test_ties_nan_and_infinities(x, maxima, first, backend):
     np.testing.assert_array_equal(dx.numpy().ravel(), first)
 
 
-def test_the_first_of_equals_is_row_by_row(backend):
+def test_the_first_of_equal_maxima_is_found_row_by_row(backend):
     x = image([0, 5], [5, 0])
     pool = lambda x: pg.max_pool(x, 2)
     dx = pg.grad(pool)(x, dy=np.full((1, 1, 1), 3, "float32"))
     assert dx.numpy()[..., 0].tolist() == [[0, 3], [0, 0]]
 
 
-def test_infinite_cotangents_go_to_the_winner_alone(backend):
+def test_infinite_cotangents_go_to_the_maximum_alone(backend):
     pool = lambda x: pg.max_pool(x, (1, 2))
     dx = pg.grad(pool)(image([1, 2, 4, 3]), dy=image([np.inf, np.nan]))
     np.testing.assert_array_equal(dx.numpy().ravel(), [0, np.inf, np.nan, 0])
@@ -280,9 +280,9 @@ def test_windows_of_padding_alone(backend):
         (pg.avg_pool, [0.75, 0.25, 0.75, 0.25]),
     ):
         pool = lambda x, op=op: op(x, 2, **options)
-        g = lambda dy, pool=pool: pg.grad(pool)(x, dy=dy)
-        np.testing.assert_array_equal(g(ones).numpy().ravel(), dx)
-        ddy = pg.grad(g)(ones, dy=x).numpy().ravel()
+        gradient = lambda dy, pool=pool: pg.grad(pool)(x, dy=dy)
+        np.testing.assert_array_equal(gradient(ones).numpy().ravel(), dx)
+        ddy = pg.grad(gradient)(ones, dy=x).numpy().ravel()
         np.testing.assert_array_equal(
             ddy, [0, *op(x, 2, **options).numpy().ravel()[1:]]
         )
@@ -292,7 +292,7 @@ def test_windows_of_padding_alone(backend):
 def test_dtypes(dtype, backend):
     require_dtypes(backend, dtype)
     x = RNG.integers(0, 100, size=X).astype(dtype)
-    expected = seen(x.astype("float64"), 2, (1, 1), (3, 4))
+    expected = windows(x.astype("float64"), 2, (1, 1), (3, 4))
     y = pg.max_pool(x, 2, pad=1)
     assert y.dtype == dtype
     np.testing.assert_array_equal(y.numpy(), expected.max(0))
@@ -310,7 +310,7 @@ def test_averages_of_complex_numbers(backend):
     assert dx.numpy().ravel().tolist() == [1 - 0.5j] * 2
 
 
-def test_empty(backend):
+def test_empty_batches_and_channels(backend):
     for op in (pg.max_pool, pg.avg_pool):
         for shape in ((0, 4, 4, 3), (2, 4, 4, 0)):
             x = np.ones(shape, "float32")
@@ -324,43 +324,43 @@ def test_empty(backend):
 # --- with argmax -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("include", [False, True])
+@pytest.mark.parametrize("include_batch", [False, True])
 @pytest.mark.parametrize(
     ("x", "window", "options", "before", "places"),
     [case for case in CASES if case[0] is X],
     ids=str,
 )
-def test_argmax(x, window, options, before, places, include, backend):
+def test_argmax(x, window, options, before, places, include_batch, backend):
     require_dtypes(backend, "float64")
     x = RNG.integers(-3, 3, size=x).astype("float64")
     y, indices = pg.max_pool_with_argmax(
-        x, window, **options, include_batch_in_index=include
+        x, window, **options, include_batch_in_index=include_batch
     )
     assert indices.dtype == np.int32
-    number = np.arange(x.size).reshape(x.shape)
-    if not include:
-        number = np.broadcast_to(number[:1], x.shape)
-    positions = seen(x, window, before, places, **options)
-    where = seen(number, window, before, places, **options)
-    first = np.argmax(positions.filled(-99), 0)[None]  # the first of equals
+    flat_indices = np.arange(x.size).reshape(x.shape)
+    if not include_batch:
+        flat_indices = np.broadcast_to(flat_indices[:1], x.shape)
+    elements = windows(x, window, before, places, **options)
+    numbers = windows(flat_indices, window, before, places, **options)
+    first = np.argmax(elements.filled(-99), 0)[None]  # the first of equal maxima
     expected = np.ma.array(
-        np.take_along_axis(where.data, first, 0)[0], mask=positions.mask.all(0)
+        np.take_along_axis(numbers.data, first, 0)[0], mask=elements.mask.all(0)
     )
     np.testing.assert_array_equal(indices.numpy(), expected.filled(-1))
-    np.testing.assert_array_equal(y.numpy(), positions.max(0).filled(-np.inf))
+    np.testing.assert_array_equal(y.numpy(), elements.max(0).filled(-np.inf))
     with (
         toy(without=KERNELS, dtypes=["float64", "int32", "bool"]),
         pg.use_backend("toy"),
     ):
         _, again = pg.max_pool_with_argmax(
-            x, window, **options, include_batch_in_index=include
+            x, window, **options, include_batch_in_index=include_batch
         )
         assert again.dtype == np.int32
         np.testing.assert_array_equal(again.numpy(), indices.numpy())
 
 
 @pytest.mark.parametrize("without", [(), KERNELS], ids=["kernel", "decomposition"])
-def test_padding_is_not_the_least_integer(without):
+def test_padding_differs_from_the_smallest_integer(without):
     x = np.full((1, 2, 2, 1), np.iinfo("int32").min, "int32")
     with toy(without=without), pg.use_backend("toy"):
         _, indices = pg.max_pool_with_argmax(x, 2, strides=1, pad=[(2, 0), (1, 0)])
@@ -371,20 +371,20 @@ def test_float16_is_averaged_in_float32(backend):
     require_dtypes(backend, "float16")
     dy = np.ones((1, 1, 301, 1), "float16")
     options = {"filter_size": (1, 300), "strides": 1}
-    seen = [min(i, 599 - i, 299) + 1 for i in range(600)]  # in so many windows
-    for name, inputs, more, expected in (
+    hits = [min(i, 599 - i, 299) + 1 for i in range(600)]  # windows of each element
+    for name, inputs, more_attrs, expected in (
         ("AvgPool", [np.full((1, 1, 300, 1), 60000, "float16")], {}, [60000]),
-        ("AvgPoolGrad", [dy, None], {"in_shape": (1, 1, 600, 1)}, np.divide(seen, 300)),
+        ("AvgPoolGrad", [dy, None], {"in_shape": (1, 1, 600, 1)}, np.divide(hits, 300)),
     ):
-        y = pg.run_kernel(name, inputs, options | more)
+        y = pg.run_kernel(name, inputs, options | more_attrs)
         with decomposed(name):
-            z = pg.run_kernel(name, inputs, options | more)
+            z = pg.run_kernel(name, inputs, options | more_attrs)
         for found in (y, z):
             assert found.dtype == "float16"
             np.testing.assert_allclose(found.numpy().ravel(), expected, rtol=1e-3)
 
 
-def test_padding_beyond_what_kernels_count(backend):
+def test_padding_that_is_too_large_for_kernels(backend):
     """The positions would need more than 32 bits."""
     with pytest.raises(ValueError, match=r"span less than 2\*\*31 elements"):
         pg.max_pool(np.ones((1, 2, 2, 1), "f"), 1, strides=2**30, pad=2**40)
@@ -397,10 +397,10 @@ def test_gradient_of_the_maxima_with_argmax(backend):
     check_gradients(op, x)
 
 
-# --- reached by name, and errors -------------------------------------------------
+# --- calls by kernel name, and errors --------------------------------------------
 
 
-def test_run_kernel_finds_the_rounding(backend):
+def test_run_kernel_infers_the_rounding_mode(backend):
     x = pg.asarray(RNG.normal(size=X).astype("float32"))
     options = {"strides": 3, "pad": 1}
     for kind, op in (("Max", pg.max_pool), ("Avg", pg.avg_pool)):

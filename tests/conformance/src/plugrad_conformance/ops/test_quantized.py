@@ -1,4 +1,4 @@
-"""Int8 convolutions and products: exactly NumPy's sums and rounding; errors."""
+"""Int8 convolutions and products give exactly NumPy's sums and rounding; errors."""
 
 import re
 
@@ -12,71 +12,75 @@ RNG = np.random.default_rng(0)
 quantized = pg.quantized
 
 
-def drawn(dtype, shape):
-    """Return integers, many of which are the smallest or the largest of a dtype."""
+def random_integers(dtype, shape):
+    """Return random integers; about half are the limits of the dtype."""
     limits = np.iinfo(dtype)
-    inner = RNG.integers(limits.min, limits.max + 1, shape)
+    drawn = RNG.integers(limits.min, limits.max + 1, shape)
     ends = RNG.choice([limits.min, limits.max], shape)
-    return np.where(RNG.integers(0, 2, shape), inner, ends).astype(dtype)
+    return np.where(RNG.integers(0, 2, shape), drawn, ends).astype(dtype)
 
 
-def ended(sums, bias, scale, zero):
+def apply_epilogue(sums, bias, scale, zero_point):
     y = sums if bias is None else sums + bias
     if scale is None:
         return y
     y = y.astype(np.float32) * scale
-    if zero is None:
+    if zero_point is None:
         return y
-    limits = np.iinfo(zero.dtype)
-    y = np.round(y) + np.float32(zero)
-    return np.clip(y, limits.min, limits.max).astype(zero.dtype)
+    limits = np.iinfo(zero_point.dtype)
+    y = np.round(y) + np.float32(zero_point)
+    return np.clip(y, limits.min, limits.max).astype(zero_point.dtype)
 
 
 def convolved(x, w, x_zero, strides, pad, dilations):
-    """Return sums in int32: of a filter [h, w, c, k], or of each channel, [h, w, c]."""
+    """Return int32 sums for a filter [h, w, c, k] or a depthwise filter [h, w, c]."""
     wide = x.astype(np.int32) - (0 if x_zero is None else np.int32(x_zero))
     wide = np.pad(wide, [(0, 0), *pad, (0, 0)])
     spans = [(n - 1) * d + 1 for n, d in zip(w.shape, dilations, strict=False)]
-    seen = np.lib.stride_tricks.sliding_window_view(wide, spans, (1, 2))
-    seen = seen[:, :: strides[0], :: strides[1], :, :: dilations[0], :: dilations[1]]
-    rule = "npqchw,hwck->npqk" if w.ndim == 4 else "npqchw,hwc->npqc"
-    return np.einsum(rule, seen, w.astype(np.int32), dtype=np.int32)
+    windows = np.lib.stride_tricks.sliding_window_view(wide, spans, (1, 2))
+    windows = windows[
+        :, :: strides[0], :: strides[1], :, :: dilations[0], :: dilations[1]
+    ]
+    subscripts = "npqchw,hwck->npqk" if w.ndim == 4 else "npqchw,hwc->npqc"
+    return np.einsum(subscripts, windows, w.astype(np.int32), dtype=np.int32)
 
 
-# Channels in and out; the window; strides, padding and dilations.
+# Input and output channels, window size, strides, padding and dilations.
 WINDOWS = {
     "a number": ((1, 1), (1, 1), (1, 1), [(0, 0), (0, 0)], (1, 1)),
     "1 x 1": ((64, 70), (1, 1), (1, 1), [(0, 0), (0, 0)], (1, 1)),
-    "1 x 1, a rest of a word": ((7, 16), (1, 1), (1, 1), [(0, 0), (0, 0)], (1, 1)),
-    "1 x 1 in steps": ((8, 33), (1, 1), (2, 1), [(0, 0), (0, 0)], (1, 1)),
+    "1 x 1, part of a word": ((7, 16), (1, 1), (1, 1), [(0, 0), (0, 0)], (1, 1)),
+    "1 x 1, strided": ((8, 33), (1, 1), (2, 1), [(0, 0), (0, 0)], (1, 1)),
     "3 x 3": ((33, 40), (3, 3), (1, 1), [(1, 1), (1, 1)], (1, 1)),
-    "3 x 3 in steps": ((3, 17), (3, 3), (2, 2), [(0, 1), (1, 0)], (1, 1)),
+    "3 x 3, strided": ((3, 17), (3, 3), (2, 2), [(0, 1), (1, 0)], (1, 1)),
     "dilated": ((5, 4), (3, 2), (1, 1), [(2, 2), (0, 3)], (2, 3)),
     "1 x 7": ((16, 15), (1, 7), (1, 1), [(0, 0), (3, 3)], (1, 1)),
     "larger than the input": ((2, 3), (7, 9), (1, 1), [(5, 5), (6, 6)], (1, 1)),
-    "all outside": ((4, 4), (1, 1), (3, 3), [(2, 2), (2, 2)], (1, 1)),
+    "most windows outside": ((4, 4), (1, 1), (3, 3), [(2, 2), (2, 2)], (1, 1)),
     "9 x 9": ((17, 3), (9, 9), (1, 1), [(4, 4), (4, 4)], (1, 1)),
 }
-# Dtypes of x and of the result; whether it is scaled channel by channel.
-ENDS = {
+# Dtypes of x and of the result; whether each channel has its own scale.
+EPILOGUES = {
     "sums": ("uint8", "int32", False),
-    "sums of signed": ("int8", "int32", False),
+    "sums of int8": ("int8", "int32", False),
     "float32": ("uint8", "float32", True),
     "uint8": ("uint8", "uint8", True),
     "int8 by one scale": ("int8", "int8", False),
-    "uint8 of signed": ("int8", "uint8", False),
+    "uint8 of int8": ("int8", "uint8", False),
 }
 
 
-def given(end, columns, plain):
-    """Return the zero point of x, the bias, the scale and the zero point of a row."""
-    of_x, to, many = ENDS[end]
-    scale = RNG.uniform(1e-5, 1e-2, columns if many else ()).astype(np.float32)
+def epilogue_arguments(epilogue, channels, plain):
+    """Return the zero point of x, the bias, the scale and the result's zero point."""
+    x_dtype, result_dtype, per_channel = EPILOGUES[epilogue]
+    scale = RNG.uniform(1e-5, 1e-2, channels if per_channel else ()).astype(np.float32)
     return [
-        None if plain else drawn(of_x, ()),
-        None if plain else RNG.integers(-(10**5), 10**5, columns).astype(np.int32),
-        None if to == "int32" else scale,
-        drawn(to, ()) if to in ("int8", "uint8") else None,
+        None if plain else random_integers(x_dtype, ()),
+        None if plain else RNG.integers(-(10**5), 10**5, channels).astype(np.int32),
+        None if result_dtype == "int32" else scale,
+        random_integers(result_dtype, ())
+        if result_dtype in ("int8", "uint8")
+        else None,
     ]
 
 
@@ -84,39 +88,40 @@ def tensors(*arrays):
     return [x if x is None else pg.asarray(x) for x in arrays]
 
 
-@pytest.mark.parametrize("each", [False, True], ids=["conv2d", "depthwise_conv2d"])
+@pytest.mark.parametrize("depthwise", [False, True], ids=["conv2d", "depthwise_conv2d"])
 @pytest.mark.parametrize("plain", [False, True])
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("epilogue", EPILOGUES)
 @pytest.mark.parametrize("row", WINDOWS)
-def test_convolutions(row, end, plain, each, backend):
+def test_convolutions(row, epilogue, plain, depthwise, backend):
     require_dtypes(backend, "int8", "uint8")
     (c, k), window, strides, pad, dilations = WINDOWS[row]
-    x = drawn(ENDS[end][0], (2, 6, 7, c))
-    w = drawn("int8", (*window, c) if each else (*window, c, k))
-    x_zero, *rest = given(end, c if each else k, plain)
-    expected = ended(convolved(x, w, x_zero, strides, pad, dilations), *rest)
-    how = {"strides": strides, "pad": pad, "dilations": dilations}
-    more = tensors(x_zero, *rest)
-    if each:
+    x = random_integers(EPILOGUES[epilogue][0], (2, 6, 7, c))
+    w = random_integers("int8", (*window, c) if depthwise else (*window, c, k))
+    x_zero, *rest = epilogue_arguments(epilogue, c if depthwise else k, plain)
+    expected = apply_epilogue(convolved(x, w, x_zero, strides, pad, dilations), *rest)
+    options = {"strides": strides, "pad": pad, "dilations": dilations}
+    arguments = tensors(x_zero, *rest)
+    if depthwise:
         w = pg.asarray(w[..., None])
-        y = quantized.depthwise_conv2d(pg.asarray(x), w, *more, **how)
+        y = quantized.depthwise_conv2d(pg.asarray(x), w, *arguments, **options)
     else:
-        y = quantized.conv2d(pg.asarray(x), pg.asarray(w), *more, **how)
+        y = quantized.conv2d(pg.asarray(x), pg.asarray(w), *arguments, **options)
     assert y.dtype == expected.dtype
     np.testing.assert_array_equal(y.numpy(), expected)
 
 
-def test_several_results_of_a_channel(backend):
+def test_depthwise_convolution_with_several_results_per_channel(backend):
     require_dtypes(backend, "int8", "uint8")
-    x = drawn("uint8", (1, 4, 5, 3))
-    w = drawn("int8", (2, 2, 3, 4))
+    x = random_integers("uint8", (1, 4, 5, 3))
+    w = random_integers("int8", (2, 2, 3, 4))
     y = quantized.depthwise_conv2d(pg.asarray(x), pg.asarray(w))
-    how = (1, 1), [(0, 0), (0, 0)], (1, 1)
-    expected = [convolved(x, w[..., i], None, *how) for i in range(4)]
+    geometry = (1, 1), [(0, 0), (0, 0)], (1, 1)
+    expected = [convolved(x, w[..., i], None, *geometry) for i in range(4)]
     np.testing.assert_array_equal(y.numpy(), np.stack(expected, -1).reshape(y.shape))
 
 
-# Of a: one row, fewer and more than a tile has; sums that wrap; nothing.
+# The shape of a, and columns: one row; part of a tile; several tiles; sums that wrap;
+# empty arrays.
 SHAPES = [
     ((5,), 3),
     ((1, 130), 70),
@@ -131,41 +136,41 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("end", ENDS)
-def test_products(shape, end, backend):
+@pytest.mark.parametrize("epilogue", EPILOGUES)
+def test_products(shape, epilogue, backend):
     require_dtypes(backend, "int8", "uint8")
     rows, n = shape
-    a = drawn(ENDS[end][0], rows)
-    w = drawn("int8", (rows[-1], n))
+    a = random_integers(EPILOGUES[epilogue][0], rows)
+    w = random_integers("int8", (rows[-1], n))
     if rows[-1] > 60000:
         a = np.full_like(a, np.iinfo(a.dtype).max)
         w = np.full_like(w, -128)
-    a_zero, *rest = given(end, n, rows[-1] > 60000)
+    a_zero, *rest = epilogue_arguments(epilogue, n, rows[-1] > 60000)
     wide = a.astype(np.int32) - (0 if a_zero is None else np.int32(a_zero))
-    expected = ended(np.matmul(wide, w.astype(np.int32)), *rest)
+    expected = apply_epilogue(np.matmul(wide, w.astype(np.int32)), *rest)
     y = quantized.matmul(a, w, *tensors(a_zero, *rest))
     assert (y.dtype, y.shape) == (expected.dtype, expected.shape)
     np.testing.assert_array_equal(y.numpy(), expected)
 
 
-def test_results_are_rounded_half_to_even_and_bounded(backend):
+def test_results_are_rounded_half_to_even_and_clipped(backend):
     require_dtypes(backend, "int8", "uint8")
     sums = np.array([-(2**31), -600, -5, -3, -1, 0, 1, 3, 5, 600, 2**31 - 1], np.int32)
     w = np.zeros((1, sums.size), np.int8)
     a = np.zeros((1, 1), np.uint8)
-    end = (pg.asarray(sums), pg.asarray(np.float32(0.5)))
+    bias_and_scale = (pg.asarray(sums), pg.asarray(np.float32(0.5)))
     for zero, expected in {
         np.uint8(3): [0, 0, 1, 1, 3, 3, 3, 5, 5, 255, 255],
         np.int8(-4): [-128, -128, -6, -6, -4, -4, -4, -2, -2, 127, 127],
     }.items():
-        y = quantized.matmul(a, w, None, *end, pg.asarray(zero))
+        y = quantized.matmul(a, w, None, *bias_and_scale, pg.asarray(zero))
         assert y.tolist() == [expected]
 
 
-def test_the_gradient_in_the_scale_is_the_sum(backend):
+def test_the_gradient_in_the_scale_is_the_unscaled_sum(backend):
     require_dtypes(backend, "int8", "uint8")
-    a = drawn("uint8", (3, 4))
-    w = drawn("int8", (4, 2))
+    a = random_integers("uint8", (3, 4))
+    w = random_integers("int8", (4, 2))
     f = lambda scale: pg.sum(quantized.matmul(a, w, None, None, scale))
     found = pg.grad(f)(pg.asarray(np.ones(2, np.float32)))
     expected = (a.astype(np.int32) @ w.astype(np.int32)).sum(0)
@@ -190,24 +195,24 @@ def sums(op, x, w):
 
 
 def operands(op):
-    x = drawn("uint8", (3, 5) if op == "matmul" else (2, 3, 4, OPS[op][2]))
-    return x, drawn("int8", OPS[op]), drawn("int8", OPS[op])
+    x = random_integers("uint8", (3, 5) if op == "matmul" else (2, 3, 4, OPS[op][2]))
+    return x, random_integers("int8", OPS[op]), random_integers("int8", OPS[op])
 
 
 @pytest.mark.parametrize("op", OPS)
 def test_weights_that_are_used_again(op, backend):
     require_dtypes(backend, "int8", "uint8")
     x, w, other = operands(op)
-    one = pg.asarray(w)
-    two = pg.asarray(other)
+    first = pg.asarray(w)
+    second = pg.asarray(other)
     for _ in range(4):
-        assert (run(op, x, one).numpy() == sums(op, x, w)).all()
-        assert (run(op, x, two).numpy() == sums(op, x, other)).all()
+        assert (run(op, x, first).numpy() == sums(op, x, w)).all()
+        assert (run(op, x, second).numpy() == sums(op, x, other)).all()
         assert (run(op, x, pg.asarray(other)).numpy() == sums(op, x, other)).all()
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_weights_that_are_assigned(op, backend):
+def test_assigning_to_weights(op, backend):
     require_dtypes(backend, "int8", "uint8")
     x, w, _ = operands(op)
     v = pg.asarray(w)
@@ -221,7 +226,7 @@ def test_weights_that_are_assigned(op, backend):
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_weights_in_memory_of_others(op, backend):
+def test_weights_in_memory_shared_with_numpy(op, backend):
     """The owner may write to the memory if the backend shares it."""
     require_dtypes(backend, "int8", "uint8")
     x, w, _ = operands(op)
@@ -247,19 +252,19 @@ def test_weights_that_are_results(op, backend):
 def test_weights_under_jit(op, backend):
     require_dtypes(backend, "int8", "uint8")
     x, w, other = operands(op)
-    one = pg.asarray(w)
-    two = pg.asarray(other)
+    first = pg.asarray(w)
+    second = pg.asarray(other)
     passed = pg.jit(lambda x, w: run(op, x, w))
-    closed = pg.jit(lambda x: run(op, x, one))
+    closed = pg.jit(lambda x: run(op, x, first))
     computed = pg.jit(lambda x, w: run(op, x, (w.astype("int32") // 2).astype("int8")))
     for _ in range(4):
-        for tensor, array in ((one, w), (two, other)):
+        for tensor, array in ((first, w), (second, other)):
             y = passed(pg.asarray(x), tensor)
             assert (y.numpy() == sums(op, x, array)).all()
             y = computed(pg.asarray(x), tensor)
             assert (y.numpy() == sums(op, x, array // 2)).all()
         assert (closed(pg.asarray(x)).numpy() == sums(op, x, w)).all()
-    one[0] = two[0]
+    first[0] = second[0]
     w = w.copy()
     w[0] = other[0]
     for _ in range(3):
@@ -310,12 +315,12 @@ ERRORS = {
         TypeError,
         "quantized.conv2d: filter must be int8, got uint8",
     ),
-    "numbers that are no bytes": (
+    "numbers that are not bytes": (
         lambda: quantized.depthwise_conv2d(X.astype(np.float32), W[..., :1]),
         TypeError,
         "quantized.depthwise_conv2d: x must be int8 or uint8, got float32",
     ),
-    "a matrix that is no bytes": (
+    "a matrix that is not int8": (
         lambda: quantized.matmul(X, V.astype(np.int32)),
         TypeError,
         "quantized.matmul: b must be int8, got int32",

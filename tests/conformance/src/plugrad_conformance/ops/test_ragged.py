@@ -1,4 +1,4 @@
-"""Ragged tensors: values against lists of lists, gradients."""
+"""Ragged tensors: values compared with lists of lists, gradients, errors."""
 
 import re
 from itertools import pairwise
@@ -30,7 +30,7 @@ def picked(rows, indices):
 
 # --- gather ----------------------------------------------------------------------
 
-GATHERED = [
+GATHER_CASES = [
     ([[0, 3, 3, 7, 9]], (9,), [2, 1, 0, 3]),
     ([[0, 3, 3, 7, 9]], (9, 2), [3, 3, 1]),
     ([[0, 3, 3, 7, 9]], (9,), [[2, 1], [0, 3], [0, 0]]),
@@ -43,12 +43,12 @@ GATHERED = [
     ([[0, 3, 3, 7, 9]], (9, 2), 1),
     ([[0, 1, 3, 3, 5, 6], [0, 0, 2, 3, 5, 8, 9]], (9,), 3),
 ]
-EACH = pytest.mark.parametrize(
-    ("levels", "shape", "indices"), GATHERED, ids=range(len(GATHERED))
+every_gather_case = pytest.mark.parametrize(
+    ("levels", "shape", "indices"), GATHER_CASES, ids=range(len(GATHER_CASES))
 )
 
 
-@EACH
+@every_gather_case
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("splits", ["int32", "int64"])
 def test_ragged_gather(levels, shape, indices, dtype, splits, backend):
@@ -62,7 +62,7 @@ def test_ragged_gather(levels, shape, indices, dtype, splits, backend):
     assert found == picked(nested(levels, x.tolist()), indices)
 
 
-@EACH
+@every_gather_case
 def test_gradients_of_ragged_gather(levels, shape, indices, backend):
     f = lambda x: pg.square(sparse.ragged_gather(levels, x, indices)[1])
     check_gradients(f, np.cos(sample(shape)))
@@ -93,7 +93,7 @@ RANGES = [
 )
 def test_ragged_range(starts, limits, deltas, dtype, backend):
     if dtype == "uint8" and np.min(deltas) < 0:
-        pytest.skip("no such delta")
+        pytest.skip("no negative delta fits into uint8")
     given = [np.asarray(x, dtype) for x in (starts, limits, deltas)]
     splits, values = sparse.ragged_range(*given)
     rows = np.broadcast(*np.atleast_1d(*given)) if np.size(starts) else []
@@ -102,14 +102,14 @@ def test_ragged_range(starts, limits, deltas, dtype, backend):
     assert nested([splits.tolist()], values.tolist()) == expected
 
 
-def test_ranges_of_fractions_and_at_the_ends_of_integers(backend):
+def test_ranges_of_fractions_and_extreme_integers(backend):
     splits, values = sparse.ragged_range([0.0, 1.0], [1.0, 0.0], [0.3, -0.4])
     np.testing.assert_allclose(values.numpy(), [0, 0.3, 0.6, 0.9, 1, 0.6, 0.2], 1e-6)
     assert splits.tolist() == [0, 4, 7]
-    ends = np.iinfo(np.int64)
+    limits = np.iinfo(np.int64)
     step = 2**62
     splits, values = sparse.ragged_range(
-        *(pg.asarray(np.array(x)) for x in (ends.min, ends.max, step))
+        *(pg.asarray(np.array(x)) for x in (limits.min, limits.max, step))
     )
     assert values.tolist() == [-(2**63), -step, 0, step]
     _, values = sparse.ragged_range(
@@ -131,7 +131,7 @@ def test_gradients_of_ragged_range(backend):
 
 
 def padded(rows, sizes, default):
-    """Cut and fill lists of lists until they have a shape."""
+    """Cut and pad lists of lists to a shape."""
     if not sizes:
         return rows
     rows = rows[: sizes[0]]
@@ -141,15 +141,15 @@ def padded(rows, sizes, default):
     )
 
 
-ROWS = "FIRST_DIM_SIZE VALUE_ROWIDS"
-SPLITS = "ROW_SPLITS"
+BY_IDS = "FIRST_DIM_SIZE VALUE_ROWIDS"
+BY_SPLITS = "ROW_SPLITS"
 IDS = [0, 0, 0, 2, 2, 2, 2, 3, 3]
-SPLIT = [0, 3, 3, 7, 9]
-# the partitions and their types, the same as splits, the shapes wanted
+OFFSETS = [0, 3, 3, 7, 9]
+# Partitions, their types, the same partitions as splits, the requested shapes.
 DENSE = [
-    ([4, IDS], ROWS, [SPLIT], [(4, 4), (3, 5), (6, 2), (-1, -1), (0, 3), (3, 0)]),
-    ([SPLIT], SPLITS, [SPLIT], [(4, 4), (3, 5), (-1, 2), -1]),
-    ([5, IDS], ROWS, [[*SPLIT, 9]], [(-1, -1), (5, 3)]),
+    ([4, IDS], BY_IDS, [OFFSETS], [(4, 4), (3, 5), (6, 2), (-1, -1), (0, 3), (3, 0)]),
+    ([OFFSETS], BY_SPLITS, [OFFSETS], [(4, 4), (3, 5), (-1, 2), -1]),
+    ([5, IDS], BY_IDS, [[*OFFSETS, 9]], [(-1, -1), (5, 3)]),
     (
         [[0, 1, 3, 3, 5, 6], [0, 0, 2, 3, 5, 8, 9]],
         "ROW_SPLITS ROW_SPLITS",
@@ -170,48 +170,50 @@ DENSE = [
     ),
     ([9], "FIRST_DIM_SIZE", [], [(9,), (5,), (11,), -1]),
 ]
-CASES = [
+DENSE_CASES = [
     (parts, types.split(), splits, shape)
     for parts, types, splits, shapes in DENSE
     for shape in shapes
 ]
-BOTH = pytest.mark.parametrize("inner", [(), (2,)], ids=["", "inner"])
-ALL = pytest.mark.parametrize(
-    ("parts", "types", "splits", "shape"), CASES, ids=range(len(CASES))
+with_inner_axes_or_not = pytest.mark.parametrize("inner", [(), (2,)], ids=["", "inner"])
+every_dense_case = pytest.mark.parametrize(
+    ("parts", "types", "splits", "shape"), DENSE_CASES, ids=range(len(DENSE_CASES))
 )
 
 
-def wanted(shape, inner):
+def with_inner_axes(shape, inner):
     return shape if shape == -1 else (*shape, *inner)
 
 
-@ALL
-@BOTH
+@every_dense_case
+@with_inner_axes_or_not
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "complex64"])
 def test_ragged_tensor_to_tensor(parts, types, splits, shape, inner, dtype, backend):
     x = sample((9, *inner), dtype)
     default = np.array(50, dtype)
-    y = sparse.ragged_tensor_to_tensor(wanted(shape, inner), x, default, parts, types)
+    y = sparse.ragged_tensor_to_tensor(
+        with_inner_axes(shape, inner), x, default, parts, types
+    )
     rows = nested(splits, x.tolist())
-    natural = [len(rows)]
+    smallest_shape = [len(rows)]
     for level in splits:
-        natural.append(max(np.diff(level), default=0))
+        smallest_shape.append(max(np.diff(level), default=0))
     sizes = (
-        natural
+        smallest_shape
         if shape == -1
-        else [n if s < 0 else s for s, n in zip(shape, natural, strict=True)]
+        else [n if s < 0 else s for s, n in zip(shape, smallest_shape, strict=True)]
     )
     sizes = (*map(int, sizes), *inner)
     assert (y.dtype, y.shape) == (x.dtype, sizes)
     assert y.tolist() == padded(rows, sizes, default)
 
 
-@ALL
-@BOTH
+@every_dense_case
+@with_inner_axes_or_not
 def test_gradients_of_ragged_tensor_to_tensor(
     parts, types, splits, shape, inner, backend
 ):
-    sizes = wanted(shape, inner)
+    sizes = with_inner_axes(shape, inner)
     f = lambda x, d: pg.square(
         sparse.ragged_tensor_to_tensor(sizes, x, d, parts, types)
     )
@@ -228,16 +230,18 @@ def test_rows_that_are_cut_off_take_no_memory(backend):
 
 
 def test_ragged_to_dense_promotes_and_takes_text(backend):
-    y = sparse.ragged_tensor_to_tensor(-1, [1, 2, 3], 0.5, [[0, 1, 3]], [SPLITS])
+    y = sparse.ragged_tensor_to_tensor(-1, [1, 2, 3], 0.5, [[0, 1, 3]], [BY_SPLITS])
     assert (y.dtype, y.tolist()) == (np.float32, [[1, 0.5], [2, 3]])
-    y = sparse.ragged_tensor_to_tensor(-1, ["a", "b", "c\0"], "", [[0, 1, 3]], [SPLITS])
+    y = sparse.ragged_tensor_to_tensor(
+        -1, ["a", "b", "c\0"], "", [[0, 1, 3]], [BY_SPLITS]
+    )
     assert y.tolist() == [[b"a", b""], [b"b", b"c\0"]]
 
 
 # --- errors ----------------------------------------------------------------------
 
 X = sample((9,))
-FIRST = "FIRST_DIM_SIZE"
+SIZE = "FIRST_DIM_SIZE"
 gather = sparse.ragged_gather
 dense = lambda shape, parts, types, x=X, d=0.0: sparse.ragged_tensor_to_tensor(
     shape, x, d, parts, types.split()
@@ -274,52 +278,60 @@ ERRORS = [
     (lambda: sparse.ragged_range(1j, 2), TypeError, "there is no range of complex64"),
     (lambda: sparse.ragged_range("a", "b", "c"), TypeError, "no range of string"),
     (lambda: dense(-1, [], ""), ValueError, "0 row_partition_tensors of"),
-    (lambda: dense(-1, [SPLIT], ROWS), ValueError, "1 row_partition_tensors of"),
+    (lambda: dense(-1, [OFFSETS], BY_IDS), ValueError, "1 row_partition_tensors of"),
     (lambda: dense(-1, [IDS], "VALUE_ROWIDS"), ValueError, "('VALUE_ROWIDS',); give"),
     (
-        lambda: dense(-1, [1, 2], f"{FIRST} {FIRST}"),
+        lambda: dense(-1, [1, 2], f"{SIZE} {SIZE}"),
         ValueError,
         "2 row_partition_tensors of the types ('FIRST_DIM",
     ),
     (lambda: dense(-1, [IDS], "SPLITS"), ValueError, "of the types ('SPLITS',)"),
     (
-        lambda: dense(-1, [[4], IDS], ROWS),
+        lambda: dense(-1, [[4], IDS], BY_IDS),
         ValueError,
         "FIRST_DIM_SIZE must have rank 0",
     ),
-    (lambda: dense(-1, [4, 5], ROWS), ValueError, "VALUE_ROWIDS must have rank 1"),
-    (lambda: dense((4, 4, 1), [4, IDS], ROWS), ValueError, "need 2 sizes, or -1"),
-    (lambda: dense(-1, [9], FIRST, 1.0), ValueError, "-1; got shapes () and ()"),
-    (lambda: dense(7, [4, IDS], ROWS), ValueError, "shape 7 does not fit"),
-    (lambda: dense((-2, 4), [4, IDS], ROWS), ValueError, "shape [-2, 4] does not fit"),
+    (lambda: dense(-1, [4, 5], BY_IDS), ValueError, "VALUE_ROWIDS must have rank 1"),
+    (lambda: dense((4, 4, 1), [4, IDS], BY_IDS), ValueError, "need 2 sizes, or -1"),
+    (lambda: dense(-1, [9], SIZE, 1.0), ValueError, "-1; got shapes () and ()"),
+    (lambda: dense(7, [4, IDS], BY_IDS), ValueError, "shape 7 does not fit"),
     (
-        lambda: dense((4, 4, 3), [4, IDS], ROWS, np.ones((9, 2))),
+        lambda: dense((-2, 4), [4, IDS], BY_IDS),
+        ValueError,
+        "shape [-2, 4] does not fit",
+    ),
+    (
+        lambda: dense((4, 4, 3), [4, IDS], BY_IDS, np.ones((9, 2))),
         ValueError,
         "those of the values, (2,)",
     ),
     (
-        lambda: dense(-1, [4, IDS], ROWS, d=np.zeros(2)),
+        lambda: dense(-1, [4, IDS], BY_IDS, d=np.zeros(2)),
         ValueError,
         "default_value must broadcast to (); got shape (2,)",
     ),
     (
-        lambda: dense(-1, [4, IDS], ROWS, np.ones((9, 2)), np.zeros(3)),
+        lambda: dense(-1, [4, IDS], BY_IDS, np.ones((9, 2)), np.zeros(3)),
         ValueError,
         "do not broadcast",
     ),
-    (lambda: dense(-1, [3, IDS], ROWS), ValueError, "be from 0 to below 3"),
-    (lambda: dense(-1, [4, IDS[::-1]], ROWS), ValueError, "must not decrease"),
-    (lambda: dense(-1, [4, [-1] * 9], ROWS), ValueError, "be from 0 to below 4"),
-    (lambda: dense(-1, [4, IDS[:-1]], ROWS), ValueError, "9 values, and space for 8"),
-    (lambda: dense(-1, [[0, 8]], SPLITS), ValueError, "9 values, and space for 8"),
-    (lambda: dense(-1, [[0, 5, 4, 9]], SPLITS), ValueError, "not decrease; they tell"),
+    (lambda: dense(-1, [3, IDS], BY_IDS), ValueError, "be from 0 to below 3"),
+    (lambda: dense(-1, [4, IDS[::-1]], BY_IDS), ValueError, "must not decrease"),
+    (lambda: dense(-1, [4, [-1] * 9], BY_IDS), ValueError, "be from 0 to below 4"),
+    (lambda: dense(-1, [4, IDS[:-1]], BY_IDS), ValueError, "9 values, and space for 8"),
+    (lambda: dense(-1, [[0, 8]], BY_SPLITS), ValueError, "9 values, and space for 8"),
     (
-        lambda: dense(-1, [3, SPLIT], f"{FIRST} {SPLITS}"),
+        lambda: dense(-1, [[0, 5, 4, 9]], BY_SPLITS),
+        ValueError,
+        "not decrease; they tell",
+    ),
+    (
+        lambda: dense(-1, [3, OFFSETS], f"{SIZE} {BY_SPLITS}"),
         ValueError,
         "do not fit 3 row",
     ),
-    (lambda: dense(-1, [-1, []], ROWS), ValueError, "FIRST_DIM_SIZE -1 must not"),
-    (lambda: dense((2, 2), [-1, []], ROWS, []), ValueError, "must not be negative"),
+    (lambda: dense(-1, [-1, []], BY_IDS), ValueError, "FIRST_DIM_SIZE -1 must not"),
+    (lambda: dense((2, 2), [-1, []], BY_IDS, []), ValueError, "must not be negative"),
 ]
 
 

@@ -18,7 +18,7 @@ from ..toy import toy
 
 # --- the promise: these numbers never change --------------------------------------
 
-FOR_EVER = {
+FROZEN_VALUES = {
     "random.uniform(4, seed=0)": [0.03474188, 0.011546731, 0.6119502, 0.2415492],
     "random.uniform(4, seed=2**64 - 1)": [0.5541741, 0.23494154, 0.6799778, 0.7173107],
     "random.uniform(3, minval=-10, maxval=100, seed=1)": [
@@ -119,9 +119,9 @@ FOR_EVER = {
 }
 
 
-@pytest.mark.parametrize("row", FOR_EVER)
+@pytest.mark.parametrize("row", FROZEN_VALUES)
 def test_the_numbers_of_a_seed_never_change(row, backend):
-    expected = FOR_EVER[row]
+    expected = FROZEN_VALUES[row]
     for dtype in ("float32", "float64"):
         if dtype in row:
             require_dtypes(backend, dtype)
@@ -129,7 +129,7 @@ def test_the_numbers_of_a_seed_never_change(row, backend):
     np.testing.assert_array_equal(y.numpy(), np.asarray(expected, y.dtype))
 
 
-# SHA-256 of 100,000 numbers in float64: every branch of the transforms, to the bit.
+# SHA-256 of 100,000 float64 numbers, which reach every branch of the transforms.
 DIGESTS = {
     "uniform": "de4021b0e1a101c4",
     "normal": "dcfae2cd74fa66ee",
@@ -142,15 +142,15 @@ DIGESTS = {
 
 
 @pytest.mark.parametrize("row", DIGESTS)
-def test_all_bits_of_many_numbers_never_change(row):
+def test_no_bit_of_100_000_numbers_changes(row):
     op, *parameters = row.split()
     draw = getattr(random, op)
     y = draw(100_000, *map(float, parameters), dtype="float64", seed=1).numpy()
     assert hashlib.sha256(y.astype("<f8")).hexdigest()[:16] == DIGESTS[row]
 
 
-def test_philox_is_that_of_its_authors():
-    """The known answer of Random123 for Philox4x64-10; NumPy counts before it draws."""
+def test_philox_gives_the_known_answer():
+    """Compare with Random123; NumPy increments the counter before it draws."""
     words = np.random.Philox(key=0, counter=2**256 - 1).random_raw(4)
     assert list(map(hex, words.tolist())) == [
         "0x16554d9eca36314c",
@@ -160,7 +160,7 @@ def test_philox_is_that_of_its_authors():
     ]
 
 
-def test_the_process_repeats_from_its_seed(backend):
+def test_a_seed_repeats_the_sequence_of_calls(backend):
     calls = (
         lambda: random.uniform((3,)),
         lambda: random.gamma((3,), 0.5),
@@ -168,12 +168,12 @@ def test_the_process_repeats_from_its_seed(backend):
     )
     random.seed(7)
     first = [call().tolist() for call in calls]
-    random.uniform((2,), seed=1)  # calls with a seed of their own do not count
-    more = [call().tolist() for call in calls]
+    random.uniform((2,), seed=1)  # a call with its own seed does not advance it
+    second = [call().tolist() for call in calls]
     random.seed(7)
     assert [call().tolist() for call in calls] == first
-    assert [call().tolist() for call in calls] == more
-    assert first[0] != more[0] != random.uniform((3,), seed=7).tolist()
+    assert [call().tolist() for call in calls] == second
+    assert first[0] != second[0] != random.uniform((3,), seed=7).tolist()
     random.seed(7)
     assert random.uniform((3,)).tolist() != random.uniform((3,), seed=7).tolist()
     random.seed()
@@ -196,19 +196,19 @@ OPS = {
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_fewer_numbers_are_the_first_of_many(op):
+def test_a_short_draw_is_the_beginning_of_a_long_draw(op):
     """The result depends neither on chunk sizes nor on the shape."""
     n = (1 << 17) + 1
-    many = OPS[op](n, seed=5).numpy()
-    np.testing.assert_array_equal(OPS[op](99, seed=5).numpy(), many[:99])
+    long = OPS[op](n, seed=5).numpy()
+    np.testing.assert_array_equal(OPS[op](99, seed=5).numpy(), long[:99])
     if op != "multinomial":
-        plain = OPS[op]((3, 11), seed=5).numpy()
-        np.testing.assert_array_equal(plain.ravel(), many[:33])
+        matrix = OPS[op]((3, 11), seed=5).numpy()
+        np.testing.assert_array_equal(matrix.ravel(), long[:33])
     assert OPS[op](0, seed=5).shape == (0,)
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_every_backend_draws_the_same(op):
+def test_every_backend_draws_the_same_numbers(op):
     expected = OPS[op](1000, seed=1).numpy()
     dtypes = ["bool", "int32", "float32", "float64"]
     with toy(without=["Multinomial"], dtypes=dtypes), pg.use_backend("toy"):
@@ -220,17 +220,17 @@ def test_every_backend_draws_the_same(op):
 # --- threads and processes -------------------------------------------------------
 
 
-def test_threads_share_the_calls_but_no_numbers():
+def test_threads_share_one_sequence_and_get_different_numbers():
     random.seed(11)
     expected = {random.uniform(4).numpy().tobytes() for _ in range(400)}
     random.seed(11)
     drawn = [[] for _ in range(8)]
 
-    def draw(mine):
+    def draw(results):
         for _ in range(50):
-            mine.append(random.uniform(4).numpy().tobytes())
+            results.append(random.uniform(4).numpy().tobytes())
 
-    threads = [threading.Thread(target=draw, args=(mine,)) for mine in drawn]
+    threads = [threading.Thread(target=draw, args=(results,)) for results in drawn]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -253,20 +253,22 @@ print(os.read(read, 99) == pg.random.uniform(4).numpy().tobytes())
 """
 
 
-@pytest.mark.skipif(not hasattr(sys.modules["os"], "fork"), reason="no fork here")
-@pytest.mark.parametrize(("seed", "alike"), [("", "False"), ("5", "True")])
-def test_a_child_repeats_its_parent_only_if_seeded(seed, alike):
+@pytest.mark.skipif(
+    not hasattr(sys.modules["os"], "fork"), reason="this system cannot fork"
+)
+@pytest.mark.parametrize(("seed", "is_same"), [("", "False"), ("5", "True")])
+def test_a_forked_child_repeats_its_parent_only_if_seeded(seed, is_same):
     run = subprocess.run(
         [sys.executable, "-c", FORK, seed], capture_output=True, text=True, check=True
     )
-    assert run.stdout.strip() == alike
+    assert run.stdout.strip() == is_same
 
 
 # --- distributions ---------------------------------------------------------------
 
 
 def gamma_cdf(alpha, x):
-    """The series of the lower incomplete gamma function; x at most about 30."""
+    """Return the lower incomplete gamma function by its series, for x up to 30."""
     term = 1 / math.gamma(alpha + 1)
     total = 0.0
     for n in range(1, 200):
@@ -280,7 +282,7 @@ def truncated_cdf(x):
     return (NormalDist().cdf(x) - low) / (1 - 2 * low)
 
 
-# the draw, its distribution function, mean and variance
+# The function that draws, the distribution function, the mean and the variance.
 DRAWS = {
     "uniform": (
         lambda **how: random.uniform(20_000, minval=-1, maxval=3, **how),
@@ -316,7 +318,7 @@ DRAWS = {
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("row", DRAWS)
 def test_distributions(row, dtype, backend):
-    """Kolmogorov-Smirnov test at level 0.001, and the first two moments."""
+    """Check the first two moments, and the Kolmogorov-Smirnov test at level 0.001."""
     require_dtypes(backend, dtype)
     draw, cdf, (mean, variance) = DRAWS[row]
     y = draw(dtype=dtype, seed=9)
@@ -325,29 +327,36 @@ def test_distributions(row, dtype, backend):
     assert values.mean() == pytest.approx(mean, abs=4 * math.sqrt(variance / 20_000))
     assert values.var() == pytest.approx(variance, rel=0.15)
     if dtype != "float16":
-        below = np.asarray([*map(cdf, values.tolist())])
-        places = np.arange(20_001) / 20_000
-        gap = max(np.max(places[1:] - below), np.max(below - places[:-1]))
+        probabilities = np.asarray([*map(cdf, values.tolist())])
+        empirical = np.arange(20_001) / 20_000
+        gap = max(
+            np.max(empirical[1:] - probabilities),
+            np.max(probabilities - empirical[:-1]),
+        )
         assert gap * math.sqrt(20_000) < 1.95
 
 
-def fair(counts, chances=None):
-    """Pearson's chi-squared test: fail above the mean plus 5 standard deviations."""
+def is_fair(counts, probabilities=None):
+    """Test by chi-squared, with a limit 5 standard deviations above its mean."""
     counts = np.asarray(counts)
-    chances = np.full(len(counts), 1 / len(counts)) if chances is None else chances
-    expected = np.asarray(chances) * counts.sum()
-    freedom = len(counts) - 1
-    off = ((counts - expected) ** 2 / expected).sum()
-    return off < freedom + 5 * math.sqrt(2 * freedom)
+    probabilities = (
+        np.full(len(counts), 1 / len(counts))
+        if probabilities is None
+        else probabilities
+    )
+    expected = np.asarray(probabilities) * counts.sum()
+    degrees_of_freedom = len(counts) - 1
+    statistic = ((counts - expected) ** 2 / expected).sum()
+    return statistic < degrees_of_freedom + 5 * math.sqrt(2 * degrees_of_freedom)
 
 
 RANGES = [
     ("int32", -3, 4),
     ("int32", -(2**31), 2**31),
     ("int64", -(2**63), 2**63),
-    ("int64", -(2**62), 2**63),  # three quarters: a quarter of the words is rejected
+    ("int64", -(2**62), 2**63),  # a quarter of the words is rejected
     ("uint64", 0, 2**64),
-    ("uint64", 0, 2**63 + 1),  # nearly half of the words are
+    ("uint64", 0, 2**63 + 1),  # nearly half of the words are rejected
     ("uint8", 0, 256),
     ("int8", -128, -27),
     ("int32", 5, 6),
@@ -362,11 +371,13 @@ def test_integers_have_no_bias(dtype, low, high, backend):
     numbers = [n - low for n in y.numpy().ravel().tolist()]
     assert min(numbers) >= 0
     assert max(numbers) < high - low
-    parts = min(high - low, 101)
-    if parts > 1:
-        at = np.bincount([n * parts // (high - low) for n in numbers], minlength=parts)
-        width = [-(-(i + 1) * (high - low) // parts) for i in range(-1, parts)]
-        assert fair(at, np.diff(np.asarray(width) / (high - low)))
+    bins = min(high - low, 101)
+    if bins > 1:
+        counts = np.bincount(
+            [n * bins // (high - low) for n in numbers], minlength=bins
+        )
+        edges = [-(-(i + 1) * (high - low) // bins) for i in range(-1, bins)]
+        assert is_fair(counts, np.diff(np.asarray(edges) / (high - low)))
 
 
 @pytest.mark.parametrize("p", [0, 0.001, 0.3, 1])
@@ -381,7 +392,7 @@ def test_all_orders_are_equally_likely(backend):
     orders = [tuple(random.permutation(3).tolist()) for _ in range(1200)]
     counts = [orders.count(order) for order in itertools.permutations(range(3))]
     assert sum(counts) == 1200
-    assert fair(counts)
+    assert is_fair(counts)
     assert sorted(random.permutation(1000).tolist()) == [*range(1000)]
     assert random.permutation(0).shape == (0,)
     assert random.permutation(4).dtype == np.int32
@@ -391,14 +402,14 @@ def test_calls_and_neighbours_are_independent():
     random.seed(21)
     calls = [random.normal(1000, dtype="float64").numpy() for _ in range(20)]
     calls += [random.normal(1000, dtype="float64", seed=n).numpy() for n in range(20)]
-    products = np.corrcoef(calls)[np.triu_indices(40, 1)] * math.sqrt(1000)
-    assert abs(products).max() < 4.5
-    assert products.var() == pytest.approx(1, abs=0.2)
+    correlations = np.corrcoef(calls)[np.triu_indices(40, 1)] * math.sqrt(1000)
+    assert abs(correlations).max() < 4.5
+    assert correlations.var() == pytest.approx(1, abs=0.2)
     one = random.normal(20_000, dtype="float64", seed=3).numpy()
     for lag in (1, 2, 3, 4, 7):  # Philox makes four words at a time
         for f in (lambda z: z, np.abs):
-            both = np.corrcoef(f(one[lag:]), f(one[:-lag]))[0, 1]
-            assert abs(both) * math.sqrt(20_000) < 4
+            correlation = np.corrcoef(f(one[lag:]), f(one[:-lag]))[0, 1]
+            assert abs(correlation) * math.sqrt(20_000) < 4
 
 
 def test_keys_are_used_as_seeds(backend):
@@ -419,7 +430,7 @@ def test_keys_are_used_as_seeds(backend):
     )
 
 
-NOT_KEYS = {
+INVALID_KEYS = {
     "random.normal(2, seed=random.split(KEY, 3))": "shape \\(3, 2\\); .* several keys",
     "random.split(pg.asarray([1.0, 2.0]))": "split: a key must .*, got float32 of",
     "random.fold_in(3, 4)": "fold_in: a key must be an int32 .*random.key\\(seed\\)",
@@ -429,9 +440,9 @@ NOT_KEYS = {
 }
 
 
-@pytest.mark.parametrize("row", NOT_KEYS)
-def test_what_is_not_a_key(row, backend):
-    with pytest.raises(ValueError, match=NOT_KEYS[row]):
+@pytest.mark.parametrize("row", INVALID_KEYS)
+def test_invalid_keys(row, backend):
+    with pytest.raises(ValueError, match=INVALID_KEYS[row]):
         eval(row, {"random": random, "pg": pg, "KEY": random.key(1)})
 
 
@@ -444,9 +455,9 @@ def test_streams_of_keys_are_independent():
     steps = [random.fold_in(key, n) for n in range(30)]
     keys = [key, *random.split(key, 30), *steps, *random.split(steps[0], 30)]
     draws = [random.normal(1000, dtype="float64", seed=k).numpy() for k in keys]
-    products = np.corrcoef(draws)[np.triu_indices(91, 1)] * math.sqrt(1000)
-    assert abs(products).max() < 5.2  # of 4,095
-    assert products.var() == pytest.approx(1, abs=0.1)
+    correlations = np.corrcoef(draws)[np.triu_indices(91, 1)] * math.sqrt(1000)
+    assert abs(correlations).max() < 5.2  # the largest of 4,095
+    assert correlations.var() == pytest.approx(1, abs=0.1)
 
 
 def test_keys_look_random():
@@ -459,7 +470,7 @@ def test_keys_look_random():
     for words in (split, folded, first):
         bits = np.unpackbits(words.view(np.uint8).reshape(-1, 8), axis=1)
         slack = 5 * math.sqrt(0.25 / len(bits))
-        assert abs(bits.mean(axis=0) - 0.5).max() < slack  # of each of 64 bits
+        assert abs(bits.mean(axis=0) - 0.5).max() < slack  # for each of 64 bits
         changes = (bits[1:] != bits[:-1]).sum(axis=1)  # between neighbours
         assert changes.mean() == pytest.approx(32, abs=5 * 4 / math.sqrt(len(bits)))
         assert changes.std() == pytest.approx(4, rel=0.1)
@@ -478,7 +489,7 @@ def test_limits_of_uniform(backend):
     assert np.isfinite(y.numpy()).all()
 
 
-def test_a_normal_number_without_deviation(backend):
+def test_normal_distributions_without_deviation(backend):
     assert random.normal((2, 0), mean=3, stddev=0).shape == (2, 0)
     assert random.normal((), mean=3, stddev=0).item() == 3
     assert random.truncated_normal((2,), mean=3, stddev=0).tolist() == [3, 3]
@@ -486,7 +497,7 @@ def test_a_normal_number_without_deviation(backend):
     assert 1.99 < abs(y).max() <= 2
 
 
-def test_a_gamma_of_nearly_nothing(backend):
+def test_gamma_with_a_tiny_shape_parameter(backend):
     y = random.gamma(1000, 1e-4, seed=0).numpy()
     assert (y >= 0).all()
     assert (y == 0).mean() > 0.95
@@ -496,10 +507,10 @@ def test_a_gamma_of_nearly_nothing(backend):
 # --- choice ----------------------------------------------------------------------
 
 
-def test_choice_of_equals(backend):
+def test_choice_with_equal_weights(backend):
     y = random.choice(7, (30, 100), seed=1)
     assert (y.shape, y.dtype) == ((30, 100), np.int32)
-    assert fair(np.bincount(y.numpy().ravel(), minlength=7))
+    assert is_fair(np.bincount(y.numpy().ravel(), minlength=7))
     assert sorted(random.choice(5, (5,), replace=False).tolist()) == [*range(5)]
     assert len(set(random.choice(1000, (10, 30), replace=False).numpy().flat)) == 300
     assert random.choice(np.int64(3)).shape == ()
@@ -511,7 +522,7 @@ def test_choice_by_weight(backend):
     y = random.choice(5, 5000, p=p, seed=1).numpy()
     counts = np.bincount(y, minlength=5)
     assert counts[1] == counts[4] == 0
-    assert fair(counts[[0, 2, 3]], [0.1, 0.6, 0.3])
+    assert is_fair(counts[[0, 2, 3]], [0.1, 0.6, 0.3])
     scaled = random.choice(5, 5000, p=pg.asarray([1, 0, 6, 3, 0]), seed=1)
     assert (scaled.numpy() == y).mean() > 0.999
     assert random.choice(0, 0, p=[]).shape == (0,)
@@ -526,8 +537,8 @@ def test_choice_by_weight_without_replacement(backend):
     ]
     w = [1 / 8, 2 / 8, 5 / 8]
     orders = [*itertools.permutations(range(3), 2)]
-    chances = [w[a] * w[b] / (1 - w[a]) for a, b in orders]
-    assert fair([pairs.count(order) for order in orders], chances)
+    probabilities = [w[a] * w[b] / (1 - w[a]) for a, b in orders]
+    assert is_fair([pairs.count(order) for order in orders], probabilities)
     assert sorted(random.choice(4, 2, p=[0, 1, 0, 9], replace=False).tolist()) == [1, 3]
 
 
@@ -562,21 +573,21 @@ def test_multinomial(normalized, shift, backend):
     y = random.multinomial(given, 4000, normalized=normalized, seed=1)
     assert (y.shape, y.dtype) == ((2, 4000), np.int32)
     for row, p in zip(y.numpy(), P, strict=True):
-        assert fair(np.bincount(row, minlength=3), p)
+        assert is_fair(np.bincount(row, minlength=3), p)
 
 
 def test_shapes_of_multinomial(backend):
     logits = np.log(P).astype(np.float32)
     assert random.multinomial(logits[0], 5).shape == (5,)
-    many = np.broadcast_to(logits, (4, 1, 2, 3))
-    assert random.multinomial(many, 5).shape == (4, 1, 2, 5)
-    assert random.multinomial(many[:0], 5).shape == (0, 1, 2, 5)
+    batches = np.broadcast_to(logits, (4, 1, 2, 3))
+    assert random.multinomial(batches, 5).shape == (4, 1, 2, 5)
+    assert random.multinomial(batches[:0], 5).shape == (0, 1, 2, 5)
     assert random.multinomial(logits, 0).shape == (2, 0)
     assert random.multinomial([3.0], 4).tolist() == [0] * 4
     assert random.multinomial([0, 1, 0], 3, normalized=True).tolist() == [1] * 3
 
 
-def test_multinomial_at_the_ends(backend):
+def test_multinomial_with_extreme_weights(backend):
     inf = math.inf
     for logits, only in [
         ([-inf, 0, -inf], 1),
@@ -610,11 +621,11 @@ def test_decomposition_of_multinomial(dtype, normalized):
     logits[0, 0] = math.nan
     logits[1, 0] = math.inf
     logits[2] = -math.inf
-    how = {"normalized": normalized, "seed": 8}
-    expected = random.multinomial(logits, 200, **how).numpy()
+    options = {"normalized": normalized, "seed": 8}
+    expected = random.multinomial(logits, 200, **options).numpy()
     dtypes = ["bool", "int32", "float16", "float32", "float64"]
     with toy(without=["Multinomial"], dtypes=dtypes), pg.use_backend("toy"):
-        y = random.multinomial(logits, 200, **how)
+        y = random.multinomial(logits, 200, **options)
     np.testing.assert_array_equal(y.numpy(), expected)
 
 
@@ -631,13 +642,13 @@ def test_dropout(backend):
     random.seed(1)
     assert (pg.dropout(x, 0.5).numpy() != pg.dropout(x, 0.5).numpy()).any()
     tensor = pg.asarray(x)
-    assert pg.dropout(tensor, 0) is not tensor  # which may be assigned to
+    assert pg.dropout(tensor, 0) is not tensor  # because it may be assigned to
     np.testing.assert_array_equal(pg.dropout(tensor, 0).numpy(), x)
     assert pg.dropout([1, 2], 0).dtype == np.float32
     assert pg.dropout(np.empty((0, 3), np.float32), 0.5).shape == (0, 3)
 
 
-def test_what_is_dropped_leaves_no_trace(backend):
+def test_dropped_infinities_do_not_give_nan(backend):
     x = pg.full((50,), math.inf)
     y = pg.dropout(x, 0.5, seed=1).numpy()
     assert set(y.tolist()) == {0, math.inf}
@@ -857,7 +868,7 @@ def test_a_refused_call_draws_nothing():
     assert random.uniform(3).tolist() == first
 
 
-def test_a_dtype_that_the_backend_lacks():
+def test_a_dtype_that_the_backend_does_not_support():
     with toy(dtypes=["bool", "int32", "float32"]), pg.use_backend("toy"):
         assert random.normal(3).dtype == np.float32
         with pytest.raises(TypeError, match="backend 'toy' has no float64"):

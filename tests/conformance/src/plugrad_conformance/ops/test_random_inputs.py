@@ -1,9 +1,9 @@
-"""Compares ops with NumPy on random shapes, dtypes, layouts and values; a row is an op.
+"""Compare ops with NumPy on random shapes, dtypes, layouts and values; one row per op.
 
 Shapes have up to five axes, with sizes from 0. Arrays are in C or Fortran order,
 transposed, broadcast or reversed; the backend gets them without a copy if it supports
-that. Values include NaN, infinities, and the limits of integers. There are few examples
-for each row, and always the same, unless ``--all`` is given.
+that. Values include NaN, infinities, and the limits of integers. Each row runs the same
+few examples every time; with ``--all``, it runs more.
 
 The second part tests the elementary functions and their derivatives over all magnitudes
 of float32.
@@ -29,10 +29,10 @@ KINDS = {
     "u": ["uint8", "uint64"],
     "f": ["float16", "float32", "float64"],
     "c": ["complex64", "complex128"],
-    "d": ["float32", "float64"],  # as far as LAPACK goes
+    "d": ["float32", "float64"],  # the real dtypes of LAPACK
 }
-LAYOUTS = ["C", "F", "transposed", "turned", "stepped", "broadcast"]
-EXACT, SUMS = 0, -1  # instead of a number of ulp
+LAYOUTS = ["C", "F", "transposed", "reversed", "stepped", "broadcast"]
+EXACT, SUMS = 0, -1  # special values of Row.ulp
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class Row:
         count: The number of tensors; their shapes broadcast.
         attrs: Draws the attributes: a function of ``draw`` and of a shape.
         ulp: The largest distance of floating results from the reference in float64;
-            EXACT if at most the result is rounded; SUMS if it depends on the sizes.
+            EXACT if nothing but the result is rounded; SUMS if the bound is relative to
+            the sum of the magnitudes.
         shapes: Draws the shapes, if they need not broadcast.
         result: The dtype of the result if it differs from that of the arguments: "bool"
             or "int32"; "float": integers become float32; "sum": integers get at least
@@ -75,7 +76,7 @@ class Row:
 
 
 def numbers(rng, dtype, shape, values):
-    """Return an array in C order."""
+    """Return an array of random numbers, in C order."""
     kind = dtype.kind
     if kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
@@ -88,43 +89,43 @@ def numbers(rng, dtype, shape, values):
             return rng.integers(-5 if kind == "i" else 0, 6, shape).astype(dtype)
         if values == "wide":
             return rng.integers(low, high, shape, dtype, endpoint=True)
-        ends = np.array([low, low + 1, high - 1, high, 0, 1], dtype)
-        return rng.choice(ends, shape).astype(dtype)
+        choices = np.array([low, low + 1, high - 1, high, 0, 1], dtype)
+        return rng.choice(choices, shape).astype(dtype)
     if values == "small":
         return np.asarray(rng.uniform(-3, 3, shape)).astype(dtype)
     limits = np.finfo(dtype)
     if values == "wide":
-        reach = 0.9 * np.log10(float(limits.max))
-        x = 10.0 ** rng.uniform(-reach, reach, shape)
+        max_exponent = 0.9 * np.log10(float(limits.max))
+        x = 10.0 ** rng.uniform(-max_exponent, max_exponent, shape)
         return np.asarray(x * rng.choice([-1, 1], shape)).astype(dtype)
-    ends = [np.nan, np.inf, 0.0, 1.0, 0.5, 2.5]
+    choices = [np.nan, np.inf, 0.0, 1.0, 0.5, 2.5]
     if values != "middling":
-        ends.append(limits.tiny)
+        choices.append(limits.tiny)
     if values == "special":
-        ends += [limits.max, limits.smallest_subnormal]
-    x = rng.choice(np.array(ends, dtype), shape) * rng.choice([-1, 1], shape)
+        choices += [limits.max, limits.smallest_subnormal]
+    x = rng.choice(np.array(choices, dtype), shape) * rng.choice([-1, 1], shape)
     return np.asarray(x).astype(dtype)
 
 
 def laid_out(rng, dtype, shape, values, layout):
-    """Return an array of a layout."""
+    """Return an array of random numbers, in a given layout."""
     if layout == "transposed":
         return numbers(rng, dtype, shape[::-1], values).T
     if layout == "stepped":
         x = numbers(rng, dtype, tuple(2 * n for n in shape), values)
         return x[(slice(None, None, 2),) * len(shape)]
     if layout == "broadcast":
-        once = [1 if i % 2 else n for i, n in enumerate(shape)]
-        return np.broadcast_to(numbers(rng, dtype, tuple(once), values), shape)
+        sizes = [1 if i % 2 else n for i, n in enumerate(shape)]
+        return np.broadcast_to(numbers(rng, dtype, tuple(sizes), values), shape)
     x = numbers(rng, dtype, shape, values)
-    if layout == "turned":
+    if layout == "reversed":
         return x[(slice(None, None, -1),) * len(shape)]
     return np.asarray(x, order=layout)
 
 
 @st.composite
 def calls(draw, row):
-    """Draw arrays, and attributes that go with them."""
+    """Draw arrays, and attributes that fit them."""
     if row.shapes is not None:
         shapes = row.shapes(draw)
     elif row.count == 1:
@@ -135,8 +136,8 @@ def calls(draw, row):
                 num_shapes=row.count, max_dims=5, min_side=0, max_side=4
             )
         ).input_shapes
-    held = {*runtime(pg.get_backend()).dtypes}
-    dtypes = [d for kind in row.kinds for d in KINDS[kind] if d in held]
+    supported = {*runtime(pg.get_backend()).dtypes}
+    dtypes = [d for kind in row.kinds for d in KINDS[kind] if d in supported]
     dtype = np.dtype(draw(st.sampled_from(dtypes)))
     values = draw(st.sampled_from(row.values))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -154,8 +155,8 @@ FULL = hnp.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=4)
 SMALL_SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=2)
 
 
-def one(shapes):
-    """Draw one shape."""
+def one_shape(shapes):
+    """Return a function that draws one of the shapes."""
     return lambda draw: [draw(shapes)]
 
 
@@ -164,10 +165,10 @@ def an_axis(draw, shape):
 
 
 def reduction(draw, shape):
-    """Draw None, one axis or several, and whether they stay."""
+    """Draw ``axis``, which is None, one axis or several, and ``keepdims``."""
     rank = len(shape)
-    some = st.lists(st.integers(0, rank - 1), unique=True) if rank else st.just([])
-    axis = draw(st.none() | some.map(tuple))
+    axes = st.lists(st.integers(0, rank - 1), unique=True) if rank else st.just([])
+    axis = draw(st.none() | axes.map(tuple))
     if axis and draw(st.booleans()):
         axis = axis[0] - rank
     return {"axis": axis, "keepdims": draw(st.booleans())}
@@ -190,17 +191,17 @@ def squares(draw):
 # --- the table -------------------------------------------------------------------
 
 
-def whole(function):
-    """Return a function that leaves integers alone."""
+def except_integers(function):
+    """Return a function that returns integers unchanged."""
     return lambda x: function(x) if x.dtype.kind in "fc" else x
 
 
-def moved(op, reference, attrs, shapes=FULL, **more):
+def move_row(op, reference, attrs, shapes=FULL, **more):
     """Return the row of an op that only moves elements."""
-    return Row(op, reference, attrs=attrs, shapes=one(shapes), **more)
+    return Row(op, reference, attrs=attrs, shapes=one_shape(shapes), **more)
 
 
-def nothing(draw, shape):
+def no_attrs(draw, shape):
     return {}
 
 
@@ -228,16 +229,16 @@ def shifts(draw, shape):
 
 
 def paddings(draw, shape):
-    few = st.integers(0, 2)
-    return {"paddings": [(draw(few), draw(few)) for _ in shape]}
+    width = st.integers(0, 2)
+    return {"paddings": [(draw(width), draw(width)) for _ in shape]}
 
 
 def repetitions(draw, shape):
     return {"repetitions": tuple(draw(st.integers(0, 2)) for _ in shape)}
 
 
-def spelled(op, *positional):
-    """Return an op whose attributes may come by name."""
+def by_name(op, *positional):
+    """Return an op that also accepts positional parameters by name."""
     return lambda *xs, **attrs: op(*xs, *(attrs.pop(n) for n in positional), **attrs)
 
 
@@ -252,13 +253,13 @@ def key(draw, shape):
     return {"key": draw(hnp.basic_indices(shape, max_dims=6, allow_newaxis=True))}
 
 
-def float_or(function):
-    """Return the function with its argument converted to float64."""
+def in_float64(function):
+    """Return the function with its arguments converted to float64."""
     return lambda *xs: function(*(x.astype(np.float64) for x in xs))
 
 
-def divided(function):
-    """Return an integer division that is 0 where the divisor is."""
+def zero_if_divisor_is_zero(function):
+    """Return an integer division that is 0 where the divisor is 0."""
     return lambda a, b: np.where((b == 0) & (b.dtype.kind != "f"), 0, function(a, b))
 
 
@@ -285,18 +286,18 @@ def log_sum_exp(x, axis, keepdims):
     return np.logaddexp.reduce(x.astype(np.float64), axis=axis, keepdims=keepdims)
 
 
-def lengths(x, axis, keepdims):
+def euclidean_norm(x, axis, keepdims):
     return np.sqrt(np.sum(np.abs(x) ** 2, axis=axis, keepdims=keepdims))
 
 
 FLOATS = {"kinds": "biuf", "result": "float", "ulp": 3}
 ORDERED = {"kinds": "iuf"}
 BITS = {"kinds": "biu", "count": 2}
-TRUTH = {"kinds": "biuf", "count": 2, "result": "bool"}
+COMPARISON = {"kinds": "biuf", "count": 2, "result": "bool"}
 REDUCES = {"attrs": reduction, "values": ("small", "special")}
-TAME = {"attrs": reduction, "values": ("small", "odd")}
-NARROW = ("small",)
-ADDED = {"result": "sum", "ulp": SUMS, "values": NARROW}
+REDUCES_MODERATE = {"attrs": reduction, "values": ("small", "odd")}
+SMALL_VALUES = ("small",)
+ACCUMULATES = {"result": "sum", "ulp": SUMS, "values": SMALL_VALUES}
 
 ROWS = [
     # of one argument
@@ -305,10 +306,10 @@ ROWS = [
     Row(pg.positive, np.positive, "iufc"),
     Row(pg.sign, np.sign, **ORDERED),
     Row(pg.square, np.square, "iufc", ulp=1),
-    Row(pg.floor, whole(np.floor), **ORDERED),
-    Row(pg.ceil, whole(np.ceil), **ORDERED),
-    Row(pg.round, whole(np.rint), "iufc"),
-    Row(pg.trunc, whole(np.trunc), **ORDERED),
+    Row(pg.floor, except_integers(np.floor), **ORDERED),
+    Row(pg.ceil, except_integers(np.ceil), **ORDERED),
+    Row(pg.round, except_integers(np.rint), "iufc"),
+    Row(pg.trunc, except_integers(np.trunc), **ORDERED),
     Row(pg.isfinite, np.isfinite, result="bool"),
     Row(pg.isinf, np.isinf, result="bool"),
     Row(pg.isnan, np.isnan, result="bool"),
@@ -316,7 +317,7 @@ ROWS = [
     Row(pg.bitwise_invert, np.invert, "biu"),
     Row(pg.relu, lambda x: np.where(x > 0, x, np.where(np.isnan(x), x, 0)), "f"),
     *(
-        Row(op, float_or(reference), **FLOATS)
+        Row(op, in_float64(reference), **FLOATS)
         for op, reference in [
             (pg.acos, np.arccos),
             (pg.acosh, np.arccosh),
@@ -379,22 +380,27 @@ ROWS = [
     Row(pg.add, np.add, "iufc", 2),
     Row(pg.subtract, np.subtract, "iufc", 2),
     Row(pg.multiply, np.multiply, "iufc", 2, ulp=2),
-    Row(pg.divide, float_or(np.divide), "biuf", 2, result="float", ulp=1),
-    Row(pg.floor_divide, divided(np.floor_divide), "iu", 2),
-    Row(pg.remainder, divided(np.remainder), "iu", 2),
+    Row(pg.divide, in_float64(np.divide), "biuf", 2, result="float", ulp=1),
+    Row(pg.floor_divide, zero_if_divisor_is_zero(np.floor_divide), "iu", 2),
+    Row(pg.remainder, zero_if_divisor_is_zero(np.remainder), "iu", 2),
     Row(pg.maximum, np.maximum, "biuf", 2),
     Row(pg.minimum, np.minimum, "biuf", 2),
-    Row(pg.atan2, float_or(np.arctan2), "iuf", 2, result="float", ulp=3),
-    Row(pg.hypot, float_or(np.hypot), "iuf", 2, result="float", ulp=3),
+    Row(pg.atan2, in_float64(np.arctan2), "iuf", 2, result="float", ulp=3),
+    Row(pg.hypot, in_float64(np.hypot), "iuf", 2, result="float", ulp=3),
     Row(
-        pg.logaddexp, float_or(np.logaddexp), "f", 2, ulp=SUMS, values=("small", "odd")
+        pg.logaddexp,
+        in_float64(np.logaddexp),
+        "f",
+        2,
+        ulp=SUMS,
+        values=("small", "odd"),
     ),
-    Row(pg.equal, np.equal, **TRUTH | {"kinds": "biufc"}),
-    Row(pg.not_equal, np.not_equal, **TRUTH | {"kinds": "biufc"}),
-    Row(pg.greater, np.greater, **TRUTH),
-    Row(pg.greater_equal, np.greater_equal, **TRUTH),
-    Row(pg.less, np.less, **TRUTH),
-    Row(pg.less_equal, np.less_equal, **TRUTH),
+    Row(pg.equal, np.equal, **COMPARISON | {"kinds": "biufc"}),
+    Row(pg.not_equal, np.not_equal, **COMPARISON | {"kinds": "biufc"}),
+    Row(pg.greater, np.greater, **COMPARISON),
+    Row(pg.greater_equal, np.greater_equal, **COMPARISON),
+    Row(pg.less, np.less, **COMPARISON),
+    Row(pg.less_equal, np.less_equal, **COMPARISON),
     Row(pg.isclose, np.isclose, "iuf", 2, result="bool", values=("small", "odd")),
     Row(pg.logical_and, np.logical_and, "b", 2),
     Row(pg.logical_or, np.logical_or, "b", 2),
@@ -410,14 +416,15 @@ ROWS = [
         name="where",
     ),
     # reductions
-    Row(pg.sum, np.sum, "biufc", ulp=SUMS, result="sum", **TAME),
-    # Up to 8 factors round by 7 half ulp, and no product of some leaves float16.
+    Row(pg.sum, np.sum, "biufc", ulp=SUMS, result="sum", **REDUCES_MODERATE),
+    # A product of up to 8 factors is rounded 7 times, and no partial product exceeds
+    # the range of float16.
     Row(
         pg.prod,
         np.prod,
         "biuf",
         attrs=reduction,
-        shapes=one(SMALL_SHAPES),
+        shapes=one_shape(SMALL_SHAPES),
         ulp=SUMS,
         result="sum",
         values=("small", "middling"),
@@ -430,7 +437,7 @@ ROWS = [
         name="prod-signs",
         **REDUCES,
     ),
-    Row(pg.mean, average, "biufc", ulp=SUMS, result="float", **TAME),
+    Row(pg.mean, average, "biufc", ulp=SUMS, result="float", **REDUCES_MODERATE),
     Row(
         pg.var,
         variance,
@@ -438,7 +445,7 @@ ROWS = [
         attrs=reduction,
         ulp=SUMS,
         result="float",
-        values=NARROW,
+        values=SMALL_VALUES,
     ),
     Row(
         pg.std,
@@ -447,11 +454,11 @@ ROWS = [
         attrs=reduction,
         ulp=SUMS,
         result="float",
-        values=NARROW,
+        values=SMALL_VALUES,
     ),
-    Row(pg.logsumexp, log_sum_exp, "iuf", ulp=SUMS, result="float", **TAME),
-    Row(pg.max, np.max, "biuf", shapes=one(FULL), **REDUCES),
-    Row(pg.min, np.min, "biuf", shapes=one(FULL), **REDUCES),
+    Row(pg.logsumexp, log_sum_exp, "iuf", ulp=SUMS, result="float", **REDUCES_MODERATE),
+    Row(pg.max, np.max, "biuf", shapes=one_shape(FULL), **REDUCES),
+    Row(pg.min, np.min, "biuf", shapes=one_shape(FULL), **REDUCES),
     Row(pg.any, np.any, "biufc", result="bool", **REDUCES),
     Row(pg.all, np.all, "biufc", result="bool", **REDUCES),
     Row(pg.count_nonzero, np.count_nonzero, "biuf", result="int32", **REDUCES),
@@ -460,62 +467,64 @@ ROWS = [
             op,
             index_of(reference),
             "iuf",
-            shapes=one(FULL),
+            shapes=one_shape(FULL),
             result="int32",
             attrs=lambda draw, shape: an_axis(draw, shape) | {"keepdims": False},
         )
         for op, reference in [(pg.argmax, np.fmax), (pg.argmin, np.fmin)]
     ),
-    Row(pg.linalg.vector_norm, lengths, "f", ulp=SUMS, **TAME),
+    Row(pg.linalg.vector_norm, euclidean_norm, "f", ulp=SUMS, **REDUCES_MODERATE),
     # products
-    Row(pg.matmul, np.matmul, "iufc", 2, ulp=SUMS, shapes=matrices, values=NARROW),
+    Row(
+        pg.matmul, np.matmul, "iufc", 2, ulp=SUMS, shapes=matrices, values=SMALL_VALUES
+    ),
     Row(
         pg.linalg.outer,
         np.outer,
         "iufc",
         2,
         ulp=2,
-        values=NARROW,
+        values=SMALL_VALUES,
         shapes=lambda draw: [(draw(st.integers(0, 4)),), (draw(st.integers(0, 4)),)],
     ),
-    # moving
-    moved(pg.permute_dims, np.transpose, permutation, SHAPES),
-    moved(pg.flip, np.flip, some_axes),
-    moved(spelled(pg.roll, "shift"), np.roll, shifts, name="roll"),
-    moved(pg.expand_dims, np.expand_dims, an_axis),
-    moved(
+    # data movement
+    move_row(pg.permute_dims, np.transpose, permutation, SHAPES),
+    move_row(pg.flip, np.flip, some_axes),
+    move_row(by_name(pg.roll, "shift"), np.roll, shifts, name="roll"),
+    move_row(pg.expand_dims, np.expand_dims, an_axis),
+    move_row(
         lambda x: pg.reshape(x, (-1, x.shape[-1])),
         lambda x: np.reshape(x, (-1, x.shape[-1])),
-        nothing,
+        no_attrs,
         name="reshape",
     ),
-    moved(pg.squeeze, np.squeeze, nothing, SHAPES),
-    moved(
-        spelled(pg.tile, "repetitions"),
+    move_row(pg.squeeze, np.squeeze, no_attrs, SHAPES),
+    move_row(
+        by_name(pg.tile, "repetitions"),
         lambda x, repetitions: np.tile(x, repetitions),
         repetitions,
         name="tile",
     ),
-    moved(
-        spelled(pg.pad, "paddings"),
+    move_row(
+        by_name(pg.pad, "paddings"),
         lambda x, paddings: np.pad(x, paddings),
         paddings,
         name="pad",
     ),
-    moved(
+    move_row(
         pg.tril,
         np.tril,
         lambda draw, shape: {"k": draw(st.integers(-3, 3))},
         MATRICES,
     ),
-    moved(
+    move_row(
         pg.triu,
         np.triu,
         lambda draw, shape: {"k": draw(st.integers(-3, 3))},
         MATRICES,
     ),
-    moved(spelled(pg.take, "indices"), np.take, indices, name="take"),
-    moved(lambda x, key: x[key], lambda x, key: x[key], key, SHAPES, name="getitem"),
+    move_row(by_name(pg.take, "indices"), np.take, indices, name="take"),
+    move_row(lambda x, key: x[key], lambda x, key: x[key], key, SHAPES, name="getitem"),
     Row(
         lambda a, b: pg.concat([a, b, a], axis=-1),
         lambda a, b: np.concatenate([a, b, a], axis=-1),
@@ -539,42 +548,44 @@ ROWS = [
         count=2,
         name="broadcast_arrays",
     ),
-    moved(spelled(pg.repeat, "repeats"), np.repeat, repeats, name="repeat"),
-    moved(
-        spelled(pg.moveaxis, "source", "destination"),
+    move_row(by_name(pg.repeat, "repeats"), np.repeat, repeats, name="repeat"),
+    move_row(
+        by_name(pg.moveaxis, "source", "destination"),
         lambda x, source, destination: np.moveaxis(x, source, destination),
         two_axes,
         name="moveaxis",
     ),
-    moved(pg.matrix_transpose, lambda x: np.swapaxes(x, -1, -2), nothing, MATRICES),
-    moved(pg.linalg.diagonal, lambda x: np.diagonal(x, 0, -2, -1), nothing, MATRICES),
-    # order and accumulation
-    moved(pg.sort, np.sort, an_axis, kinds="biuf"),
-    moved(
+    move_row(pg.matrix_transpose, lambda x: np.swapaxes(x, -1, -2), no_attrs, MATRICES),
+    move_row(
+        pg.linalg.diagonal, lambda x: np.diagonal(x, 0, -2, -1), no_attrs, MATRICES
+    ),
+    # sorting and accumulation
+    move_row(pg.sort, np.sort, an_axis, kinds="biuf"),
+    move_row(
         pg.argsort,
         lambda x, axis: np.argsort(x, axis, stable=True),
         an_axis,
         kinds="biuf",
         result="int32",
     ),
-    moved(pg.cumulative_sum, np.cumsum, an_axis, kinds="iufc", **ADDED),
-    moved(pg.cumulative_prod, np.cumprod, an_axis, kinds="iuf", **ADDED),
-    moved(pg.diff, np.diff, an_axis, kinds="iufc", ulp=SUMS, values=NARROW),
+    move_row(pg.cumulative_sum, np.cumsum, an_axis, kinds="iufc", **ACCUMULATES),
+    move_row(pg.cumulative_prod, np.cumprod, an_axis, kinds="iuf", **ACCUMULATES),
+    move_row(pg.diff, np.diff, an_axis, kinds="iufc", ulp=SUMS, values=SMALL_VALUES),
     Row(
         pg.median,
         np.median,
         "iuf",
         attrs=reduction,
-        shapes=one(FULL),
+        shapes=one_shape(FULL),
         ulp=SUMS,
         result="float",
-        values=NARROW,
+        values=SMALL_VALUES,
     ),
     Row(
         pg.unique_values,
         lambda x: x.ravel()[np.unique(x, return_index=True)[1]],
         "biuf",
-        values=NARROW,
+        values=SMALL_VALUES,
     ),
     Row(
         lambda x: pg.searchsorted(pg.sort(x), x),
@@ -585,20 +596,20 @@ ROWS = [
         name="searchsorted",
     ),
     # matrices, and transforms
-    moved(
+    move_row(
         pg.linalg.trace,
         lambda x, dtype=None: np.trace(x, 0, -2, -1, dtype=dtype),
-        nothing,
+        no_attrs,
         MATRICES,
         kinds="iufc",
-        **ADDED,
+        **ACCUMULATES,
     ),
     Row(
         pg.linalg.kron,
         np.kron,
         "iufc",
         ulp=2,
-        values=NARROW,
+        values=SMALL_VALUES,
         shapes=lambda draw: [draw(MATRICES)[-2:]] * 2,
     ),
     Row(
@@ -608,7 +619,7 @@ ROWS = [
         2,
         ulp=SUMS,
         shapes=matrices,
-        values=NARROW,
+        values=SMALL_VALUES,
         name="einsum",
     ),
     *(
@@ -618,7 +629,7 @@ ROWS = [
             "dc",
             shapes=squares,
             ulp=SUMS,
-            values=NARROW,
+            values=SMALL_VALUES,
             name=op.__name__,
         )
         for op, reference in [
@@ -626,8 +637,8 @@ ROWS = [
             (pg.linalg.inv, np.linalg.inv),
         ]
     ),
-    moved(pg.fft.fft, np.fft.fft, an_axis, kinds="c", ulp=SUMS),
-    moved(pg.fft.ifft, np.fft.ifft, an_axis, kinds="c", ulp=SUMS),
+    move_row(pg.fft.fft, np.fft.fft, an_axis, kinds="c", ulp=SUMS),
+    move_row(pg.fft.ifft, np.fft.ifft, an_axis, kinds="c", ulp=SUMS),
 ]
 
 
@@ -655,7 +666,7 @@ def compare(row, arrays, attrs, found):
     if row.ulp != EXACT and row.result == "parts":
         arrays = [x.astype("complex128") for x in arrays]
     elif row.ulp != EXACT and wide is not None:
-        # Integers reach floating functions as float32.
+        # Floating functions convert integers to float32.
         arrays = [x.astype(dtype).astype(wide) for x in arrays]
     truth = np.asarray(row.reference(*arrays, **attrs))
     expected = truth.astype(dtype)
@@ -665,20 +676,20 @@ def compare(row, arrays, attrs, found):
         half = dtype.itemsize == 2
         assert_near(found, expected, 6 if half else max(row.ulp, 4 * (wide == dtype)))
     elif row.ulp != EXACT and dtype.kind in "fc":
-        # Sums cancel, and so are measured by what is added up.
+        # Terms can cancel, so the bound is relative to the sum of their magnitudes.
         size = np.nan_to_num(np.abs(row.reference(*map(np.abs, arrays), **attrs)))
         size = size + np.nan_to_num(np.abs(truth)) + 10
-        near = np.abs(found - truth) <= 4 * np.finfo(dtype).eps * size
-        same = (found == expected) | (np.isnan(found) & np.isnan(expected))
-        assert np.all(near | same), f"found {found}, expected {expected}"
+        is_near = np.abs(found - truth) <= 4 * np.finfo(dtype).eps * size
+        is_same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+        assert np.all(is_near | is_same), f"found {found}, expected {expected}"
     else:
         np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_random(row, backend, request):
-    held = {*runtime(pg.get_backend()).dtypes}
-    if held.isdisjoint(d for kind in row.kinds for d in KINDS[kind]):
+    supported = {*runtime(pg.get_backend()).dtypes}
+    if supported.isdisjoint(d for kind in row.kinds for d in KINDS[kind]):
         pytest.skip(f"{backend} has none of the dtypes")
 
     @settings(
@@ -691,19 +702,19 @@ def test_random(row, backend, request):
     @given(calls(row))
     def check(call):
         arrays, attrs = call
-        before = [x.copy() for x in arrays]
+        copies = [x.copy() for x in arrays]
         found = row.op(*(pg.asarray(x, copy=False) for x in arrays), **attrs).numpy()
         with np.errstate(all="ignore"):
             compare(row, arrays, attrs, found)
-        for x, kept in zip(arrays, before, strict=True):
-            np.testing.assert_array_equal(x, kept, "an input has changed")
+        for x, original in zip(arrays, copies, strict=True):
+            np.testing.assert_array_equal(x, original, "an input has changed")
 
     check()
 
 
 # --- elementary functions, from the smallest number to the largest ---------------
 
-# Every 20,011th float32 of both signs, and so all magnitudes.
+# Every 20,011th float32: both signs and all magnitudes.
 GRID = np.arange(0, 2**32, 20_011, np.uint64).astype(np.uint32).view(np.float32)
 GRID = GRID[np.isfinite(GRID)]
 ROOT_PI = math.sqrt(math.pi)
@@ -719,7 +730,7 @@ def softplus(x):
 
 @dataclass(frozen=True)
 class Function:
-    """A function, its value and its derivative in float64."""
+    """An op, with formulas of its value and its derivative in float64."""
 
     op: Callable
     value: Callable
@@ -760,8 +771,8 @@ FUNCTIONS = [
     Function(pg.tan, np.tan, lambda x: 1 / np.cos(x) ** 2),
     Function(pg.tanh, np.tanh, lambda x: 1 / np.cosh(x) ** 2),
 ]
-# The error of a float32 slope that is computed from the value: tanh' is 1 - tanh².
-SLOPE = {"rtol": 1e-5, "atol": 1e-6}
+# The error of a float32 derivative computed from the value, such as 1 - tanh².
+DERIVATIVE_TOLERANCES = {"rtol": 1e-5, "atol": 1e-6}
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=str)
@@ -774,6 +785,6 @@ def test_all_magnitudes(function, backend):
     with np.errstate(all="ignore"):
         value = np.asarray(function.value(wide), np.float64)
         assert_near(y.numpy(), value.astype(np.float32), 3)
-        true = np.asarray(function.slope(wide), np.float64)
-        finite = np.isfinite(true) & (np.abs(true) < 1e38) & np.isfinite(value)
-    np.testing.assert_allclose(slope[finite], true[finite], **SLOPE)
+        exact = np.asarray(function.slope(wide), np.float64)
+        finite = np.isfinite(exact) & (np.abs(exact) < 1e38) & np.isfinite(value)
+    np.testing.assert_allclose(slope[finite], exact[finite], **DERIVATIVE_TOLERANCES)

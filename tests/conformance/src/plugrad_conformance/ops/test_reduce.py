@@ -1,4 +1,4 @@
-"""Reductions: one row an op; values, dtypes, gradients, and the decompositions."""
+"""Reductions, one row per op: values, dtypes, gradients, and decompositions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ def logsumexp(x, axis, keepdims):
         return np.log(np.sum(np.exp(x), axis=axis, keepdims=keepdims))
 
 
-def unbiased(x, **how):
-    return pg.var(x, correction=1, **how)
+def unbiased(x, **options):
+    return pg.var(x, correction=1, **options)
 
 
 @dataclass(frozen=True)
@@ -32,43 +32,43 @@ class Reduction:
     small: str = "int32"  # for int8
     bool: str = "int32"
     float: str | None = None  # for floating numbers; None: the same
-    nothing: object = None  # the result for no elements; None: an error
+    of_empty: object = None  # the result for no elements; None: an error
 
 
 CASES = [
-    Reduction(pg.sum, np.sum, nothing=0),
-    Reduction(pg.prod, np.prod, nothing=1),
-    Reduction(pg.mean, np.mean, "float32", "float32", "float32", nothing=np.nan),
+    Reduction(pg.sum, np.sum, of_empty=0),
+    Reduction(pg.prod, np.prod, of_empty=1),
+    Reduction(pg.mean, np.mean, "float32", "float32", "float32", of_empty=np.nan),
     Reduction(pg.max, np.max, "int32", "int8", "bool"),
     Reduction(pg.min, np.min, "int32", "int8", "bool"),
-    Reduction(pg.var, np.var, "float32", "float32", "float32", nothing=np.nan),
-    Reduction(pg.std, np.std, "float32", "float32", "float32", nothing=np.nan),
+    Reduction(pg.var, np.var, "float32", "float32", "float32", of_empty=np.nan),
+    Reduction(pg.std, np.std, "float32", "float32", "float32", of_empty=np.nan),
     Reduction(
         unbiased,
-        lambda x, **how: np.var(x, ddof=1, **how),
+        lambda x, **options: np.var(x, ddof=1, **options),
         *("float32", "float32", "float32"),
-        nothing=np.nan,
+        of_empty=np.nan,
     ),
-    Reduction(pg.logsumexp, logsumexp, *("float32",) * 3, nothing=-np.inf),
-    Reduction(pg.all, np.all, "bool", "bool", "bool", "bool", nothing=True),
-    Reduction(pg.any, np.any, "bool", "bool", "bool", "bool", nothing=False),
+    Reduction(pg.logsumexp, logsumexp, *("float32",) * 3, of_empty=-np.inf),
+    Reduction(pg.all, np.all, "bool", "bool", "bool", "bool", of_empty=True),
+    Reduction(pg.any, np.any, "bool", "bool", "bool", "bool", of_empty=False),
     Reduction(
         pg.count_nonzero,
-        lambda x, **how: np.asarray(np.count_nonzero(x, **how)),
+        lambda x, **options: np.asarray(np.count_nonzero(x, **options)),
         *("int32", "int32", "int32", "int32"),
-        nothing=0,
+        of_empty=0,
     ),
     Reduction(
-        lambda x, **how: pg.moments(x, **how)[0],
+        lambda x, **options: pg.moments(x, **options)[0],
         np.mean,
         *("float32", "float32", "float32"),
-        nothing=np.nan,
+        of_empty=np.nan,
     ),
     Reduction(
-        lambda x, **how: pg.moments(x, **how)[1],
+        lambda x, **options: pg.moments(x, **options)[1],
         np.var,
         *("float32", "float32", "float32"),
-        nothing=np.nan,
+        of_empty=np.nan,
     ),
 ]
 IDS = [
@@ -98,7 +98,7 @@ def case(request):
 # --- values ----------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's of ddof
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # for ddof
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("axis", AXES, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool"])
@@ -112,8 +112,10 @@ def test_values(case, dtype, axis, keepdims, backend):
     assert y.shape == expected.shape
     rtol = 1e-12 if dtype == "float64" else 2e-6
     np.testing.assert_allclose(y.numpy(), expected, rtol=rtol, atol=rtol)
-    same = {"int32": case.integer, "bool": case.bool}.get(dtype, case.float or dtype)
-    assert y.dtype == np.dtype(same)
+    result_dtype = {"int32": case.integer, "bool": case.bool}.get(
+        dtype, case.float or dtype
+    )
+    assert y.dtype == np.dtype(result_dtype)
 
 
 def test_small_integers(case, backend):
@@ -132,7 +134,7 @@ def test_small_integers(case, backend):
 
 
 @pytest.mark.parametrize("op", [pg.sum, pg.prod], ids=lambda f: f.__name__)
-def test_unsigned_integers_and_a_dtype_of_choice(op, backend):
+def test_unsigned_integers_and_a_given_dtype(op, backend):
     require_dtypes(backend, "uint8", "uint64", "int16", "float64")
     x = pg.asarray(np.asarray([200, 200], np.uint8))
     assert (op(x).item(), op(x).dtype) == (op([200, 200]).item(), np.uint32)
@@ -142,19 +144,19 @@ def test_unsigned_integers_and_a_dtype_of_choice(op, backend):
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)], ids=str)
-def test_nothing(case, shape, backend):
+def test_empty_tensors(case, shape, backend):
     x = pg.asarray(np.empty(shape, np.float32))
     axis = shape.index(0)
-    kept = tuple(n for n in shape if n)
-    if case.nothing is None:
+    other_sizes = tuple(n for n in shape if n)
+    if case.of_empty is None:
         with pytest.raises(
             ValueError, match=r"m..: cannot reduce axis .* without elements; got shape"
         ):
             case.op(x, axis=axis)
     else:
         y = case.op(x, axis=axis)
-        np.testing.assert_array_equal(y.numpy(), np.full(kept, case.nothing))
-    if len(shape) == 2:  # no result is no error
+        np.testing.assert_array_equal(y.numpy(), np.full(other_sizes, case.of_empty))
+    if len(shape) == 2:  # no error, because the result is empty
         assert case.op(x, axis=1 - axis).shape == (0,)
 
 
@@ -170,9 +172,13 @@ INITIAL = [  # x, axis, initial, the maximum, the minimum
 ]
 
 
-@pytest.mark.parametrize(("x", "axis", "initial", "most", "least"), INITIAL, ids=str)
-def test_initial_is_one_more_element(x, axis, initial, most, least, backend):
-    for op, expected in ((pg.max, most), (pg.min, least)):
+@pytest.mark.parametrize(
+    ("x", "axis", "initial", "largest", "smallest"), INITIAL, ids=str
+)
+def test_initial_counts_as_one_more_element(
+    x, axis, initial, largest, smallest, backend
+):
+    for op, expected in ((pg.max, largest), (pg.min, smallest)):
         y = op(pg.asarray(x), axis=axis, initial=initial)
         expected = np.asarray(expected, x.dtype)
         np.testing.assert_array_equal(y.numpy(), expected, strict=True)
@@ -197,7 +203,7 @@ def test_a_scalar(case, backend):
     assert y.shape == ()
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's of inf - inf
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # for inf - inf
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_nan_and_inf(case, bad, backend):
     x = np.asarray([[1, bad, 2], [1, 2, 3]], np.float32)
@@ -248,13 +254,13 @@ def test_a_long_sum_is_accurate_along_any_axis(shape, backend):
         np.testing.assert_allclose(pg.sum(x, axis=axis).numpy(), expected, rtol=5e-7)
 
 
-def test_half_precision_is_summed_in_single(backend):
+def test_float16_is_summed_in_float32(backend):
     require_dtypes(backend, "float16")
     x = np.full((3000,), 1.001, np.float16)
     assert pg.sum(x).item() == np.float16(x.astype(np.float64).sum())
     assert pg.mean(x).item() == x[0]
     assert pg.var(pg.asarray([300, -300], dtype="float16")).dtype == np.float16
-    # 70,000 is no float16, as count of a mean it need not be one
+    # 70,000 is beyond the range of float16, but a mean may have so many elements
     assert pg.mean(pg.ones((70_000,), dtype="float16")).item() == 1
     assert pg.logsumexp(pg.zeros((70_000,), dtype="float16")).item() == 11.15625
 
@@ -278,20 +284,20 @@ def test_logsumexp_does_not_overflow(x, expected, backend):
         assert pg.sum(pg.grad(pg.logsumexp)(pg.asarray(x))).item() == 1
 
 
-def test_truth_of_numbers(backend):
+def test_all_and_any_of_numbers(backend):
     assert pg.all([[1.0, np.nan], [0.0, 1.0]], axis=1).tolist() == [True, False]
     assert pg.any([[0, 0], [0, 2]], axis=1).tolist() == [False, True]
 
 
-# --- where the extremes are ------------------------------------------------------
+# --- argmax and argmin -----------------------------------------------------------
 
-PLACES = [(pg.argmax, np.argmax), (pg.argmin, np.argmin)]
+ARG_REDUCTIONS = [(pg.argmax, np.argmax), (pg.argmin, np.argmin)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "uint8", "bool"])
-@pytest.mark.parametrize(("op", "reference"), PLACES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(("op", "reference"), ARG_REDUCTIONS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
-def test_places(op, reference, axis, dtype, backend):
+def test_argmax_and_argmin(op, reference, axis, dtype, backend):
     require_dtypes(backend, dtype)
     x = RNG.integers(0, 5, size=(3, 4, 5)).astype(dtype)  # with ties: the first
     for keepdims in (False, True):
@@ -301,7 +307,7 @@ def test_places(op, reference, axis, dtype, backend):
         assert (y.dtype, y.shape) == (np.int32, expected.shape)
 
 
-NAN = [
+ARGMAX_WITH_NAN = [
     ([[0, 3, np.nan, 5]], 3, 0),
     ([[np.nan, -np.inf, -np.inf]], 1, 1),
     ([[np.nan, np.nan]], 0, 0),
@@ -309,13 +315,13 @@ NAN = [
 ]
 
 
-@pytest.mark.parametrize(("x", "largest", "smallest"), NAN, ids=str)
-def test_places_of_numbers_only(x, largest, smallest, backend):
+@pytest.mark.parametrize(("x", "largest", "smallest"), ARGMAX_WITH_NAN, ids=str)
+def test_argmax_and_argmin_ignore_nan(x, largest, smallest, backend):
     assert pg.argmax(x, axis=1).tolist() == [largest]
     assert pg.argmin(x, axis=1).tolist() == [smallest]
 
 
-def test_places_have_no_gradient(backend):
+def test_argmax_has_no_gradient(backend):
     f = lambda x: pg.sum(x) + pg.astype(pg.argmax(x), "float32") * 2
     assert pg.grad(f)(pg.asarray([1.0, 3.0])).tolist() == [1.0, 1.0]
 
@@ -329,7 +335,7 @@ def test_places_have_no_gradient(backend):
 def test_gradients(name, axis, keepdims, backend):
     require_dtypes(backend, "float64")
     if (name, axis) == ("std", ()):
-        pytest.skip("0 everywhere, in its tip")
+        pytest.skip("std over no axis is 0, where it has no derivative")
     check_gradients(lambda x: getattr(pg, name)(x, axis=axis, keepdims=keepdims), X)
 
 
@@ -343,8 +349,8 @@ def test_gradients_of_an_empty_tensor(backend):
 def test_ties_share_the_gradient(op, backend):
     x = pg.asarray([[2.0, 3.0, 3.0], [2.0, 2.0, 3.0]])
     dx = pg.grad(lambda x: pg.sum(op(x, axis=1)))(x).tolist()
-    share = {pg.max: [[0, 0.5, 0.5], [0, 0, 1]], pg.min: [[1, 0, 0], [0.5, 0.5, 0]]}
-    assert dx == share[op]
+    expected = {pg.max: [[0, 0.5, 0.5], [0, 0, 1]], pg.min: [[1, 0, 0], [0.5, 0.5, 0]]}
+    assert dx == expected[op]
 
 
 def test_the_gradient_of_a_product_with_zeros(backend):
@@ -355,11 +361,11 @@ def test_the_gradient_of_a_product_with_zeros(backend):
     check_gradients(lambda x: pg.prod(x, axis=1), x)
 
 
-def test_the_gradient_of_no_deviation_is_zero(backend):
+def test_the_gradient_of_std_of_equal_elements_is_zero(backend):
     assert pg.grad(pg.std)(pg.asarray([1.0, 1.0])).tolist() == [0, 0]
 
 
-def test_the_sum_to_a_shape_is_the_transpose_of_broadcasting(backend):
+def test_broadcasting_is_transposed_by_a_sum_to_the_shape(backend):
     require_dtypes(backend, "float64")
     for shape in ((3, 1), (1, 4), (4,), (), (1,), (2, 1, 1)):
         x = RNG.normal(size=shape)

@@ -1,4 +1,4 @@
-"""Resizing against exact fractions; crops and transforms against loops over pixels."""
+"""Resizing by exact fractions; crops and transforms by loops over pixels."""
 
 import functools
 import math
@@ -25,38 +25,40 @@ def close(y, expected, rtol=1e-6, atol=1e-6):
 # --- resizing --------------------------------------------------------------------
 
 
-def place(i, old, new, align_corners=False, half_pixel_centers=False):
+def source_coordinate(i, old, new, align_corners=False, half_pixel_centers=False):
     if align_corners and new > 1:
         return Fraction(i * (old - 1), new - 1)
-    middle = Fraction(1, 2) if half_pixel_centers else 0
-    return (i + middle) * Fraction(old, new) - middle
+    center = Fraction(1, 2) if half_pixel_centers else 0
+    return (i + center) * Fraction(old, new) - center
 
 
 @functools.cache
 def linear(old, new, **options):
     """Return the weight of each old pixel in each new pixel, as a matrix."""
-    shares = np.zeros((new, old))
+    weights = np.zeros((new, old))
     for i in range(new):
-        v = min(max(place(i, old, new, **options), 0), old - 1)
+        v = min(max(source_coordinate(i, old, new, **options), 0), old - 1)
         low = math.floor(v)
-        shares[i, low] += float(1 - (v - low))
-        shares[i, math.ceil(v)] += float(v - low)
-    return shares
+        weights[i, low] += float(1 - (v - low))
+        weights[i, math.ceil(v)] += float(v - low)
+    return weights
 
 
 @functools.cache
 def nearest(old, new, **options):
-    shares = np.zeros((new, old))
+    weights = np.zeros((new, old))
     for i in range(new):
-        v = place(i, old, new, **options) + (Fraction(1, 2) if options else 0)
-        shares[i, min(math.floor(v), old - 1)] = 1
-    return shares
+        v = source_coordinate(i, old, new, **options) + (
+            Fraction(1, 2) if options else 0
+        )
+        weights[i, min(math.floor(v), old - 1)] = 1
+    return weights
 
 
-def applied(shares, x, size, **options):
+def apply_weights(weight_matrix, x, size, **options):
     (_, h, w, _), (p, q) = x.shape, size
-    rows = shares(h, p, **options)
-    columns = shares(w, q, **options)
+    rows = weight_matrix(h, p, **options)
+    columns = weight_matrix(w, q, **options)
     return np.einsum("bijc,pi,qj->bpqc", x.astype(float), rows, columns)
 
 
@@ -67,7 +69,7 @@ SIZES = [
     ((3, 1, 1, 2), (4, 3)),
     ((1, 6, 6, 20), (1, 13)),
     ((0, 2, 3, 1), (4, 4)),
-    ((0, 2, 3, 5), (4, 4)),  # channels that move together
+    ((0, 2, 3, 5), (4, 4)),  # channels that are copied together
     ((2, 2, 3, 0), (4, 4)),
     ((1, 49, 49, 1), (98, 25)),
 ]
@@ -81,13 +83,13 @@ OPS = [
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "uint8"])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize(("shape", "size"), SIZES, ids=str)
-@pytest.mark.parametrize(("op", "shares", "kernel"), OPS)
-def test_resizing(op, shares, kernel, shape, size, options, dtype, backend):
+@pytest.mark.parametrize(("op", "weight_matrix", "kernel"), OPS)
+def test_resizing(op, weight_matrix, kernel, shape, size, options, dtype, backend):
     x = RNG.integers(0, 200, shape).astype(dtype)
-    expected = applied(shares, x, size, **options)
-    floating = dtype[0] == "f" or shares is nearest
+    expected = apply_weights(weight_matrix, x, size, **options)
+    floating = dtype[0] == "f" or weight_matrix is nearest
     expected = expected.astype(dtype if floating else "float32")
-    rtol = 3e-3 if dtype == "float16" and shares is linear else 1e-6
+    rtol = 3e-3 if dtype == "float16" and weight_matrix is linear else 1e-6
     with pg.debug(finite=False):
         close(op(x, size, **options), expected, rtol)
     with decomposed(kernel):
@@ -96,16 +98,18 @@ def test_resizing(op, shares, kernel, shape, size, options, dtype, backend):
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize(("shape", "size"), SIZES[:6], ids=str)
-@pytest.mark.parametrize(("op", "shares", "kernel"), OPS)
-def test_the_transpose_of_resizing(op, shares, kernel, shape, size, options, backend):
+@pytest.mark.parametrize(("op", "weight_matrix", "kernel"), OPS)
+def test_the_transpose_of_resizing(
+    op, weight_matrix, kernel, shape, size, options, backend
+):
     dy = RNG.normal(size=(shape[0], *size, shape[3]))
-    back = lambda old, new, **options: shares(new, old, **options).T
-    expected = applied(back, dy, shape[1:3], **options)
+    transposed = lambda old, new, **options: weight_matrix(new, old, **options).T
+    expected = apply_weights(transposed, dy, shape[1:3], **options)
     for dtype in ("float64", "float32", "float16"):
         given = pg.asarray(dy.astype(dtype))
         rtol = 1e-2 if dtype == "float16" else 1e-5
-        run = lambda images, given=given, **more: pg.run_kernel(
-            f"{kernel}Grad", [images, given], {**options, **more}
+        run = lambda images, given=given, **extra_attrs: pg.run_kernel(
+            f"{kernel}Grad", [images, given], {**options, **extra_attrs}
         )
         with pg.debug(finite=False):
             dx = run(pg.zeros(shape))
@@ -117,8 +121,10 @@ def test_the_transpose_of_resizing(op, shares, kernel, shape, size, options, bac
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize(("shape", "size"), SIZES[:5], ids=str)
-@pytest.mark.parametrize(("op", "shares", "kernel"), OPS)
-def test_gradients_of_resizing(op, shares, kernel, shape, size, options, backend):
+@pytest.mark.parametrize(("op", "weight_matrix", "kernel"), OPS)
+def test_gradients_of_resizing(
+    op, weight_matrix, kernel, shape, size, options, backend
+):
     x = RNG.normal(size=shape)
     check_gradients(lambda x: pg.square(op(x, size, **options)), x)
 
@@ -130,7 +136,7 @@ def test_the_kernels_of_transposes_have_gradients(backend):
         check_gradients(f, RNG.normal(size=(1, 5, 4, 1)))
 
 
-def test_images_without_a_batch_and_one_size_for_both(backend):
+def test_images_without_a_batch_and_one_size_for_both_axes(backend):
     x = RNG.normal(size=(3, 4, 2))
     for op, *_ in OPS:
         y = op(x, 6)
@@ -138,7 +144,7 @@ def test_images_without_a_batch_and_one_size_for_both(backend):
         np.testing.assert_array_equal(y.numpy(), op(x[None], (6, 6)).numpy()[0])
 
 
-def test_nothing_is_done_to_images_of_the_right_size(backend):
+def test_images_of_the_requested_size_are_copied_exactly(backend):
     x = np.array([np.nan, np.inf, -np.inf, 3e38, -0.0, 1e-45], "float32")
     for op, *_ in OPS:
         for options in OPTIONS:
@@ -163,7 +169,7 @@ def test_infinite_and_huge_pixels(without, backend):
     np.testing.assert_allclose(z, np.float32([3e38, 1.5e38, 0, -1.5e38, -3e38]))
 
 
-def test_infinite_cotangents_stay_in_their_place(backend):
+def test_infinite_cotangents_reach_only_the_pixels_that_were_read(backend):
     """The gradient sums over the pixels that were read; it never multiplies by zero."""
     dy = np.zeros((1, 1, 11, 1), "float32")
     dy[0, 0, 4], dy[0, 0, 9] = np.inf, np.nan
@@ -172,7 +178,7 @@ def test_infinite_cotangents_stay_in_their_place(backend):
     np.testing.assert_array_equal(dx, [0, 0, np.inf, 0, np.nan, np.nan])
 
 
-def test_places_are_exact(backend):
+def test_source_coordinates_are_exact(backend):
     """Coordinates are not rounded: multiples of the scale lie exactly on pixels."""
     for old, new in ((3, 9), (7, 49), (49, 7), (100, 300), (23, 161)):
         x = np.arange(old).reshape(1, old, 1, 1)
@@ -217,7 +223,7 @@ def test_strings_are_resized(backend):
 # --- crops -----------------------------------------------------------------------
 
 
-def shown(image, y, x, method, fill):
+def interpolated(image, y, x, method, fill):
     """Return the interpolated value of an image at a coordinate."""
     h, w, _ = image.shape
     if not (0 <= y <= h - 1 and 0 <= x <= w - 1):
@@ -231,9 +237,9 @@ def shown(image, y, x, method, fill):
     return total
 
 
-def step(i, count, a, b, size):
-    share = i / (count - 1) if count > 1 else 0.5
-    return (a + (b - a) * share) * (size - 1)
+def box_coordinate(i, count, a, b, size):
+    fraction = i / (count - 1) if count > 1 else 0.5
+    return (a + (b - a) * fraction) * (size - 1)
 
 
 def cropped(image, boxes, box_ind, crop_size, method="bilinear", fill=0):
@@ -241,8 +247,11 @@ def cropped(image, boxes, box_ind, crop_size, method="bilinear", fill=0):
     y = np.zeros((len(boxes), *crop_size, c))
     for n, i, j in np.ndindex(*y.shape[:3]):
         y1, x1, y2, x2 = boxes[n].tolist()
-        at = step(i, crop_size[0], y1, y2, h), step(j, crop_size[1], x1, x2, w)
-        y[n, i, j] = shown(image[box_ind[n]], *at, method, fill)
+        at = (
+            box_coordinate(i, crop_size[0], y1, y2, h),
+            box_coordinate(j, crop_size[1], x1, x2, w),
+        )
+        y[n, i, j] = interpolated(image[box_ind[n]], *at, method, fill)
     return y
 
 
@@ -281,7 +290,7 @@ def test_crops(boxes, shape, size, method, fill, backend):
             close(crop(), expected.astype(dtype), rtol, rtol)
 
 
-def test_a_box_of_everything_is_the_image_whatever_the_size(backend):
+def test_a_box_around_the_whole_image_reads_no_pixel_outside(backend):
     """The last coordinate is the last pixel: rounding does not move it outside."""
     for n in (*range(1, 30), 97, 200, 1000):
         x = np.full((1, n, n, 1), 2.0, "float32")
@@ -296,7 +305,7 @@ def test_a_box_of_everything_is_the_image_whatever_the_size(backend):
 
 
 @pytest.mark.parametrize("decompose", [False, True])
-def test_on_a_pixel_other_pixels_do_not_count(decompose, backend):
+def test_a_coordinate_on_a_pixel_ignores_other_pixels(decompose, backend):
     x = np.array([1, np.inf, 2, np.nan, 3], "float32").reshape(1, 1, 5, 1)
     with decomposed("CropAndResize") if decompose else pg.use_backend(backend):
         y = pg.image.crop_and_resize(x, [[0, 0, 0, 1]], [0], (1, 5)).numpy()
@@ -312,7 +321,7 @@ def test_integers_are_cropped_as_float32(backend):
 @pytest.mark.parametrize("boxes", BOXES[:3], ids=lambda b: str(len(b)))
 @pytest.mark.parametrize(("shape", "size"), CROPS, ids=str)
 def test_gradients_of_crops(boxes, shape, size, backend):
-    boxes = np.array(boxes) + 0.013  # off the pixels
+    boxes = np.array(boxes) + 0.013  # between pixels
     box_ind = np.arange(len(boxes)) % shape[0]
     f = lambda image, boxes: pg.square(
         pg.image.crop_and_resize(image, boxes, box_ind, size, extrapolation_value=0.5)
@@ -338,21 +347,23 @@ def test_the_derivative_of_boxes_on_pixels(backend):
     np.testing.assert_allclose(dx[0], expected, rtol=1e-4)
 
 
-def test_what_lies_outside_has_no_gradient(backend):
+def test_boxes_outside_the_image_have_no_gradient(backend):
     boxes = pg.asarray([[0.0, np.nan, 1.0, 1.0], [2.0, 2.0, 3.0, 3.0]])
     image = pg.asarray(np.full((1, 3, 3, 1), np.inf, "float32"))
     f = lambda image, boxes: pg.image.crop_and_resize(image, boxes, [0, 0], 2)
     dimage, dboxes = pg.grads(f)(image, boxes, dy=pg.full((2, 2, 2, 1), np.nan))
     assert not dimage.numpy().any()
     assert not dboxes.numpy().any()
-    near = lambda b: pg.image.crop_and_resize(image, b, [0, 0], 2, method="nearest")
-    assert not pg.grad(near)(boxes, dy=pg.ones((2, 2, 2, 1))).numpy().any()
+    nearest_crop = lambda b: pg.image.crop_and_resize(
+        image, b, [0, 0], 2, method="nearest"
+    )
+    assert not pg.grad(nearest_crop)(boxes, dy=pg.ones((2, 2, 2, 1))).numpy().any()
 
 
-def test_images_that_do_not_exist():
+def test_box_indices_out_of_range():
     x = np.zeros((2, 2, 2, 1), "float32")
     with pg.use_backend("cpu"):
-        for bad in (2, -1, 2**31 - 1, -(2**31)):  # times 4 pixels these are 0 or so
+        for bad in (2, -1, 2**31 - 1, -(2**31)):  # times 4 pixels, they wrap
             with pytest.raises(IndexError, match=f"index {bad} is out of range for a"):
                 pg.image.crop_and_resize(x, [[5, 5, 6, 6]], pg.asarray([bad]), 2)
             with decomposed("CropAndResize"), pytest.raises(IndexError):
@@ -362,7 +373,7 @@ def test_images_that_do_not_exist():
 # --- transforms ------------------------------------------------------------------
 
 
-def outside(v, size, mode):
+def map_outside(v, size, mode):
     """Return the coordinate in the image to which a mode maps ``v``."""
     if mode == "reflect":
         v = v % (2 * size)
@@ -386,16 +397,16 @@ def transformed(image, transforms, size, method, mode, fill):
         if k == 0:
             y[n, q, p] = fill
             continue
-        u = outside((a[0] * p + a[1] * q + a[2]) / k, w, mode)
-        v = outside((a[3] * p + a[4] * q + a[5]) / k, h, mode)
+        u = map_outside((a[0] * p + a[1] * q + a[2]) / k, w, mode)
+        v = map_outside((a[3] * p + a[4] * q + a[5]) / k, h, mode)
         if method == "nearest":
             y[n, q, p] = pixel(n, math.floor(v + 0.5), math.floor(u + 0.5))
             continue
         i = math.floor(v)
         j = math.floor(u)
         for di, dj in np.ndindex(2, 2):
-            share = abs(1 - di - (v - i)) * abs(1 - dj - (u - j))
-            y[n, q, p] += share and share * pixel(n, i + di, j + dj)
+            weight = abs(1 - di - (v - i)) * abs(1 - dj - (u - j))
+            y[n, q, p] += weight and weight * pixel(n, i + di, j + dj)
     return y
 
 
@@ -418,10 +429,10 @@ def test_transforms(name, method, mode, shape, size, backend):
     image = RNG.normal(size=shape)
     transforms = np.array(TRANSFORMS[name], float)
     size = size or shape[1:3]
-    given = {"interpolation": method, "fill_mode": mode, "fill_value": 0.25}
-    given |= {"output_shape": size} if size != shape[1:3] else {}
+    options = {"interpolation": method, "fill_mode": mode, "fill_value": 0.25}
+    options |= {"output_shape": size} if size != shape[1:3] else {}
     expected = transformed(image, transforms, size, method, mode, 0.25)
-    f = lambda image, transforms: pg.image.transform(image, transforms, **given)
+    f = lambda image, transforms: pg.image.transform(image, transforms, **options)
     with pg.debug(finite=False):
         close(f(image, transforms), expected, 1e-9, 1e-9)
     with decomposed("Transform"):
@@ -429,35 +440,35 @@ def test_transforms(name, method, mode, shape, size, backend):
     y = f(image.astype("float16"), transforms)
     close(y, expected.astype("float16"), 1e-2, 1e-2)
     if method == "bilinear":
-        near = f(image.astype("float32"), transforms.astype("float32"))
-        close(near, expected.astype("float32"), 1e-4, 1e-4)
+        single = f(image.astype("float32"), transforms.astype("float32"))
+        close(single, expected.astype("float32"), 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_gradients_of_transforms(name, mode, backend):
     transforms = np.array(TRANSFORMS[name]) + 0.0123
-    given = {"fill_mode": mode, "fill_value": 0.5, "output_shape": (3, 4)}
+    options = {"fill_mode": mode, "fill_value": 0.5, "output_shape": (3, 4)}
     f = lambda image, transforms: pg.square(
-        pg.image.transform(image, transforms, interpolation="bilinear", **given)
+        pg.image.transform(image, transforms, interpolation="bilinear", **options)
     )
     image = RNG.normal(size=(2, 4, 3, 2))
     check_gradients(f, image, transforms, eps=1e-7, rtol=1e-4)
-    g = lambda image: pg.square(pg.image.transform(image, transforms, **given))
+    g = lambda image: pg.square(pg.image.transform(image, transforms, **options))
     check_gradients(g, image)
-    h = lambda t: pg.image.transform(image, t, **given)
+    h = lambda t: pg.image.transform(image, t, **options)
     dy = pg.ones((2, 3, 4, 2), dtype="float64")
     assert not pg.grad(h)(pg.asarray(transforms), dy=dy).numpy().any()
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("decompose", [False, True])
-def test_places_that_do_not_exist_are_filled(decompose, mode, backend):
+def test_undefined_coordinates_are_filled(decompose, mode, backend):
     """The divisor is 0 at one pixel, and coordinates are infinite or NaN."""
     image = np.arange(1, 5, dtype="float32").reshape(1, 2, 2, 1)
-    given = {"interpolation": "bilinear", "fill_mode": mode, "fill_value": np.nan}
+    options = {"interpolation": "bilinear", "fill_mode": mode, "fill_value": np.nan}
     zero = [[1, 0, 0, 0, 1, 0, -1, 0]]
-    f = lambda t: pg.image.transform(image, t, **given)
+    f = lambda t: pg.image.transform(image, t, **options)
     with decomposed("Transform") if decompose else pg.use_backend(backend):
         y = f(zero).numpy()[0, :, :, 0]
         np.testing.assert_array_equal(y, [[1, np.nan], [3, np.nan]])
@@ -465,21 +476,21 @@ def test_places_that_do_not_exist_are_filled(decompose, mode, backend):
             y = f(np.array([[1, 0, bad, 0, 1, 0, 0, 0]], "float32"))
             assert np.isnan(y.numpy()).all()
     dx = pg.grad(f)(pg.asarray(zero, dtype="float32"), dy=pg.ones((1, 2, 2, 1)))
-    if mode != "constant":  # where pixels next to NaN have no slope
+    if mode != "constant":  # in which pixels next to NaN have no derivative
         assert np.isfinite(dx.numpy()).all()
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_unit_transform_changes_nothing(mode, backend):
+def test_the_identity_transform_changes_nothing(mode, backend):
     image = np.array([1, np.inf, np.nan, -3e38], "float32").reshape(1, 2, 2, 1)
-    unit = [[1, 0, 0, 0, 1, 0, 0, 0]]
+    identity = [[1, 0, 0, 0, 1, 0, 0, 0]]
     for method in ("nearest", "bilinear"):
-        given = {"interpolation": method, "fill_mode": mode, "fill_value": np.nan}
-        y = pg.image.transform(image, unit, **given)
+        options = {"interpolation": method, "fill_mode": mode, "fill_value": np.nan}
+        y = pg.image.transform(image, identity, **options)
         np.testing.assert_array_equal(y.numpy(), image)
 
 
-def test_the_derivative_of_the_unit_transform(backend):
+def test_the_derivative_of_the_identity_transform(backend):
     """On a pixel, the slope towards the next pixel is used, so it is not zero."""
     ramp = np.arange(16.0).reshape(1, 4, 4, 1)
     f = lambda t: pg.sum(
@@ -490,16 +501,16 @@ def test_the_derivative_of_the_unit_transform(backend):
     assert dx.numpy()[0, 5] == 4 * 16
 
 
-# --- all of them -----------------------------------------------------------------
+# --- large images ----------------------------------------------------------------
 
 LARGE_IMAGES = RNG.normal(size=(3, 130, 170, 3)).astype("float32")
-ANY_BOXES = RNG.uniform(-0.1, 1.1, (40, 4)).astype("float32")
-ON_LARGE = [
+RANDOM_BOXES = RNG.uniform(-0.1, 1.1, (40, 4)).astype("float32")
+LARGE_IMAGE_CASES = [
     ("ResizeBilinear", lambda x: pg.image.resize_bilinear(x, (300, 110), **HALF)),
     ("ResizeNearestNeighbor", lambda x: pg.image.resize_nearest_neighbor(x, 333)),
     (
         "CropAndResize",
-        lambda x: pg.image.crop_and_resize(x, ANY_BOXES, np.arange(40) % 3, 50),
+        lambda x: pg.image.crop_and_resize(x, RANDOM_BOXES, np.arange(40) % 3, 50),
     ),
     (
         "Transform",
@@ -510,9 +521,9 @@ ON_LARGE = [
 ]
 
 
-@pytest.mark.parametrize(("kernel", "op"), ON_LARGE, ids=lambda v: str(v)[:20])
-def test_images_that_are_cut_into_parts(kernel, op, backend):
-    """If a kernel works in parts, the parts fit together."""
+@pytest.mark.parametrize(("kernel", "op"), LARGE_IMAGE_CASES, ids=lambda v: str(v)[:20])
+def test_large_images_that_kernels_process_in_parts(kernel, op, backend):
+    """If a kernel processes an image in parts, the parts fit together."""
     y = op(LARGE_IMAGES)
     f = lambda x: op(x)
     dy = pg.asarray(RNG.normal(size=y.shape).astype("float32"))
@@ -523,7 +534,7 @@ def test_images_that_are_cut_into_parts(kernel, op, backend):
     np.testing.assert_allclose(again, dx, atol=1e-3)
 
 
-MORE = [
+CROP_AND_TRANSFORM_ERRORS = [
     (lambda: pg.image.crop_and_resize(X[0], [[0, 0, 1, 1]], [0], 2), "image must be "),
     (lambda: pg.image.crop_and_resize(X[:, :, :0], [[0] * 4], [0], 2), "have pixels"),
     (lambda: pg.image.crop_and_resize(X, [0, 0, 1, 1], [0], 2), r"\(n, 4\) and \(n,\)"),
@@ -548,13 +559,13 @@ MORE = [
 ]
 
 
-@pytest.mark.parametrize(("call", "message"), MORE)
+@pytest.mark.parametrize(("call", "message"), CROP_AND_TRANSFORM_ERRORS)
 def test_errors(call, message, backend):
     with pytest.raises(ValueError, match=f"^image.(crop|transform).*: .*{message}"):
         call()
 
 
-def test_types_that_do_not_fit(backend):
+def test_types_that_are_not_accepted(backend):
     with pytest.raises(TypeError, match="box_ind must be integers"):
         pg.image.crop_and_resize(X, [[0] * 4], [0.0], 2)
     with pytest.raises(TypeError, match=r"crop_and_resize: .* must be a number"):
@@ -563,15 +574,19 @@ def test_types_that_do_not_fit(backend):
         pg.image.transform(X.astype("complex64"), np.zeros((1, 8)))
 
 
-def test_what_is_read_outside_fits_the_image(backend):
+def test_fill_values_must_fit_into_the_dtype(backend):
     crop = {"crop_size": (2, 2), "method": "nearest", "extrapolation_value": 1e300}
     xs = [X, np.zeros((1, 4), "float32"), np.zeros(1, "int32")]
     with pytest.raises(OverflowError, match=r"1e\+300 does not fit into float32"):
         pg.run_kernel("CropAndResize", xs, crop)
-    turn = {"interpolation": "nearest", "fill_mode": "constant", "fill_value": 1e300}
+    transform = {
+        "interpolation": "nearest",
+        "fill_mode": "constant",
+        "fill_value": 1e300,
+    }
     xs = [X, np.zeros((1, 8), "float32")]
     with pytest.raises(OverflowError, match=r"1e\+300 does not fit into float32"):
-        pg.run_kernel("Transform", xs, turn | {"output_shape": (2, 2)})
+        pg.run_kernel("Transform", xs, transform | {"output_shape": (2, 2)})
 
 
 def test_only_box_ind_is_checked_by_kernels():

@@ -9,7 +9,7 @@ from ..check import check_complex_gradients, check_gradients, require_dtypes
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(4, 9))
 COUNTS = RNG.integers(0, 4, 9)
-SHARES = RNG.uniform(0.1, 1, 9)
+WEIGHTS = RNG.uniform(0.1, 1, 9)
 INF, NAN = np.inf, np.nan
 
 # --- covariances -----------------------------------------------------------------
@@ -19,13 +19,13 @@ OPTIONS = [
     {"correction": 0},
     {"correction": 2.5},
     {"fweights": COUNTS},
-    {"aweights": SHARES},
-    {"fweights": COUNTS, "aweights": SHARES, "correction": 2},
+    {"aweights": WEIGHTS},
+    {"fweights": COUNTS, "aweights": WEIGHTS, "correction": 2},
 ]
 
 
 def reference(x, correction=1, **weights):
-    """Return NumPy's covariances; it takes integers only for the correction."""
+    """Return NumPy's covariances, extended to corrections that are not integers."""
     y = np.cov(x, ddof=0 if correction % 1 else correction, **weights)
     return y * 9 / (9 - correction) if correction % 1 else y
 
@@ -61,7 +61,7 @@ def test_correlations(dtype, backend):
     assert y.dtype == (np.float32 if dtype == "int32" else dtype)
 
 
-def test_what_has_no_covariance(backend):
+def test_undefined_covariances(backend):
     assert np.isnan(pg.cov(3.0).item())
     assert np.isnan(pg.cov(np.zeros((2, 0), np.float32)).numpy()).all()
     y = pg.corrcoef([[1.0, 1.0], [1.0, 2.0]]).numpy()
@@ -76,7 +76,7 @@ def test_correlations_do_not_exceed_one(backend):
 
 
 def test_gradients_of_covariances(backend):
-    check_gradients(lambda x, a: pg.cov(x, aweights=a, fweights=COUNTS), X, SHARES)
+    check_gradients(lambda x, a: pg.cov(x, aweights=a, fweights=COUNTS), X, WEIGHTS)
     check_gradients(pg.corrcoef, X)
     check_gradients(pg.cov, X[0])
 
@@ -99,9 +99,9 @@ def test_histograms(range, dtype, backend):
         x = np.abs(rng.normal(size=(4, 10)) * 5).astype(dtype)
         y, edges = pg.histogram(x, bins, range=range)
         wide = x if x.itemsize > 2 and dtype[0] == "f" else x.astype(np.float32)
-        counts, ends = np.histogram(wide, bins, range)
+        counts, expected_edges = np.histogram(wide, bins, range)
         np.testing.assert_array_equal(y.numpy(), counts)
-        np.testing.assert_allclose(edges.numpy(), ends, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(edges.numpy(), expected_edges, rtol=1e-6, atol=1e-6)
         assert y.dtype == np.int32
         assert edges.dtype == (np.float64 if dtype == "float64" else np.float32)
 

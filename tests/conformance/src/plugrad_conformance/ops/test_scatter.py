@@ -1,4 +1,4 @@
-"""Reading and writing at indices: values, gradients, decompositions, errors."""
+"""Gathering and scattering: values, gradients, decompositions, errors."""
 
 import contextlib
 
@@ -11,8 +11,8 @@ from ..check import check_gradients
 from ..toy import toy
 from .moves import DTYPES, decomposed, sample
 
-# the shape of the tensor, and places in it; the last ones have duplicates
-PLACES = [
+# The shape of a tensor, and places in it, which repeat in the last rows.
+CASES = [
     ((5,), [[0], [4], [2]]),
     ((3, 4), [[2, 1], [0, 3]]),
     ((3, 4), [[2], [0]]),
@@ -24,10 +24,10 @@ PLACES = [
     ((2, 2), [[1, 1], [0, 1], [1, 1], [1, 1]]),
     ((3,), [[1]] * 9 + [[0]]),
 ]
-EACH = pytest.mark.parametrize(("shape", "places"), PLACES, ids=str)
+every_case = pytest.mark.parametrize(("shape", "places"), CASES, ids=str)
 
 
-def parts(shape, places):
+def as_array_with_update_shape(shape, places):
     """Return the indices as an array, and the shape of the updates."""
     places = np.asarray(places)
     return places, places.shape[:-1] + shape[places.shape[-1] :]
@@ -36,15 +36,15 @@ def parts(shape, places):
 def scattered(start, places, updates, combine=lambda old, new: new):
     y = start.copy()
     for at in np.ndindex(places.shape[:-1]):
-        into = tuple(places[at])
+        index = tuple(places[at])
         with np.errstate(over="ignore"):
-            y[into] = combine(y[into], updates[at])
+            y[index] = combine(y[index], updates[at])
     return y
 
 
 def check_values(shape, places, dtype):
     """Compare all three ops with loops."""
-    places, slices = parts(shape, places)
+    places, slices = as_array_with_update_shape(shape, places)
     x = sample(shape, dtype)
     updates = sample(slices, dtype)
     expected = np.empty(slices, dtype)
@@ -62,21 +62,21 @@ def check_values(shape, places, dtype):
         np.testing.assert_array_equal(y.numpy(), written, strict=True)
 
 
-@EACH
+@every_case
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values(shape, places, dtype, backend):
     with pg.debug(finite=False):
         check_values(shape, places, dtype)
 
 
-@EACH
+@every_case
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool", "complex64"])
-def test_the_decompositions_give_the_same(shape, places, dtype):
+def test_the_decompositions_give_the_same_values(shape, places, dtype):
     with decomposed("GatherNd", "ScatterNd", "TensorScatterUpdate"):
         check_values(shape, places, dtype)
 
 
-def test_many_duplicates_and_the_last_stays():
+def test_the_last_of_many_duplicates_stays():
     rng = np.random.default_rng(0)
     places = rng.integers(0, 40, (1000, 1))
     updates = rng.normal(size=(1000, 3))
@@ -90,7 +90,7 @@ def test_many_duplicates_and_the_last_stays():
         np.testing.assert_array_equal(y.numpy(), expected)
 
 
-def test_a_decomposition_keeps_the_bits_of_what_is_written():
+def test_a_decomposition_keeps_the_bits_of_the_updates():
     x = np.full(3, np.nan)
     updates = np.array([-0.0, np.inf])
     with decomposed("TensorScatterUpdate"):
@@ -99,10 +99,10 @@ def test_a_decomposition_keeps_the_bits_of_what_is_written():
     assert np.signbit(y[0])
 
 
-@EACH
+@every_case
 @pytest.mark.parametrize("on_host", [True, False])
 def test_negative_indices_count_from_the_end(shape, places, on_host, backend):
-    places, slices = parts(shape, places)
+    places, slices = as_array_with_update_shape(shape, places)
     x = sample(shape, "float32")
     updates = sample(slices, "float32")
     given = places - np.array(shape[: places.shape[-1]], places.dtype)
@@ -120,7 +120,7 @@ REDUCTIONS |= {"max": np.maximum, "min": np.minimum}
 
 
 def check_reduction(reduction, shape, places, dtype):
-    places, slices = parts(shape, places)
+    places, slices = as_array_with_update_shape(shape, places)
     x = sample(shape, dtype)
     updates = sample(slices, dtype)[..., ::-1]
     expected = scattered(x, places, updates, REDUCTIONS[reduction])
@@ -129,16 +129,16 @@ def check_reduction(reduction, shape, places, dtype):
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6)
 
 
-@EACH
+@every_case
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int32", "int64"])
 def test_reductions(reduction, shape, places, dtype, backend):
     check_reduction(reduction, shape, places, dtype)
 
 
-@EACH
+@every_case
 @pytest.mark.parametrize("reduction", ["max", "min"])
-def test_extrema_in_parts(reduction, shape, places):
+def test_the_decomposition_of_extrema(reduction, shape, places):
     with decomposed("TensorScatterExtremum"):
         check_reduction(reduction, shape, places, "float32")
 
@@ -154,10 +154,10 @@ def test_extrema_with_nan_and_infinities(backend):
     np.testing.assert_array_equal(y.numpy(), [nan, nan, inf, 4])
 
 
-@EACH
+@every_case
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_gradients_of_reductions(reduction, shape, places, backend):
-    places, slices = parts(shape, places)
+    places, slices = as_array_with_update_shape(shape, places)
     rng = np.random.default_rng(3)
     x = rng.uniform(0.5, 2, shape)
     updates = rng.uniform(0.5, 2, slices)
@@ -170,7 +170,8 @@ def test_gradients_of_reductions(reduction, shape, places, backend):
     )
 
 
-# x, updates of places 0 0 2 1, the reduction, and the gradients of the sum
+# x, the updates of elements 0, 0, 2 and 1, the reduction, and the gradients of the sum
+# in x and in the updates.
 TIES = [
     ([1, 2, 3], [1, 1, 3, 9], "max", [1 / 3, 0, 0.5], [1 / 3, 1 / 3, 0.5, 1]),
     ([1, 2, 3], [0, 0, 3, 9], "min", [0, 1, 0.5], [0.5, 0.5, 0.5, 0]),
@@ -191,9 +192,9 @@ def test_equal_elements_share_a_gradient(x, updates, reduction, dx, du, backend)
         np.testing.assert_allclose(dy.numpy(), expected, rtol=1e-6)
 
 
-@EACH
+@every_case
 def test_gradients(shape, places, backend):
-    places, slices = parts(shape, places)
+    places, slices = as_array_with_update_shape(shape, places)
     x = np.cos(sample(shape))
     updates = np.sin(sample(slices))
     check_gradients(lambda x: pg.square(pg.gather_nd(x, places)), x)
@@ -211,7 +212,7 @@ def test_only_the_update_that_stays_has_a_gradient(backend):
     assert (dx.tolist(), du.tolist()) == ([7.0, 0.0], [0.0, 0.0, 9.0])
 
 
-def test_a_row_of_numbers_is_short_for_places_of_one_coordinate(backend):
+def test_a_list_of_numbers_is_accepted_as_indices_into_one_axis(backend):
     assert pg.scatter_nd([2, 0, 2], [1, 2, 3], (4,)).tolist() == [2, 0, 4, 0]
     x = pg.tensor_scatter_update([1, 2, 3], [2, 0], [7, 8])
     assert x.tolist() == [8, 2, 7]
@@ -222,7 +223,7 @@ def test_an_update_promotes(backend):
     assert (y.dtype, y.tolist()) == (np.float32, [0.5, 2, 3])
 
 
-def test_what_is_not_contiguous_is_read_too(backend):
+def test_tensors_that_are_not_contiguous(backend):
     x = pg.permute_dims(sample((3, 4, 2)), (1, 0, 2))
     y = pg.gather_nd(x, [[3, 1], [0, 2]])
     np.testing.assert_array_equal(y.numpy(), x.numpy()[[3, 0], [1, 2]])
@@ -278,7 +279,7 @@ def test_errors(call, error, message, backend):
 
 
 NINE = np.arange(1.0, 10, dtype="float32").reshape(3, 3)
-INT32 = lambda *indices: pg.asarray([*indices], dtype="int32")
+int32 = lambda *indices: pg.asarray([*indices], dtype="int32")
 OUT_OF_RANGE = {
     "gather_nd": [
         (NINE, [[0, 3]], "index 3 .* axis 1 with size 3"),
@@ -312,23 +313,23 @@ CALLS = {
     "scatter_nd": lambda shape, at, u: pg.scatter_nd(at, u, shape),
     "tensor_scatter_update": lambda x, at, u: pg.tensor_scatter_update(x, at, u),
 }
-BAD = [(op, *row) for op, rows in OUT_OF_RANGE.items() for row in rows]
+OUT_OF_RANGE_ROWS = [(op, *row) for op, rows in OUT_OF_RANGE.items() for row in rows]
 
 
 def is_empty(op, first, places):
-    """Tell whether a call has a result without elements."""
+    """Return whether the result of a call has no elements."""
     if op != "gather_nd":
         return 0 in (first if op == "scatter_nd" else first.shape)
     *batch, depth = np.shape(places)
     return 0 in (*batch, *first.shape[depth:])
 
 
-@pytest.mark.parametrize("row", BAD, ids=lambda row: f"{row[0]}-{row[2]}")
+@pytest.mark.parametrize("row", OUT_OF_RANGE_ROWS, ids=lambda row: f"{row[0]}-{row[2]}")
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
-def test_a_place_out_of_range_is_never_another_row(row, dtype, backend):
+def test_an_index_out_of_range_never_reaches_another_row(row, dtype, backend):
     """Asynchronous backends raise when the result is read, or at once in debug mode.
 
-    Where the result is empty, nothing is read, and the index may pass.
+    If the result is empty, nothing is read, and a backend may accept the index.
     """
     op, first, places, *rest, _ = row
     at = pg.asarray(places, dtype=dtype)
@@ -343,11 +344,11 @@ def test_a_place_out_of_range_is_never_another_row(row, dtype, backend):
         call()
 
 
-@pytest.mark.parametrize("row", BAD, ids=lambda row: f"{row[0]}-{row[2]}")
-@pytest.mark.parametrize("parts", [False, True], ids=["kernel", "decomposition"])
-def test_the_error_says_which_place_it_was(row, parts):
+@pytest.mark.parametrize("row", OUT_OF_RANGE_ROWS, ids=lambda row: f"{row[0]}-{row[2]}")
+@pytest.mark.parametrize("decompose", [False, True], ids=["kernel", "decomposition"])
+def test_the_error_names_the_index_out_of_range(row, decompose):
     op, first, places, *rest, message = row
-    without = ("GatherNd", "ScatterNd", "TensorScatterUpdate") if parts else ()
+    without = ("GatherNd", "ScatterNd", "TensorScatterUpdate") if decompose else ()
     with toy(without=without, dtypes=runtime("cpu").dtypes), pg.use_backend("toy"):
         at = pg.asarray(places, dtype="int32")
         with pytest.raises(IndexError, match=f"^{op}: {message}") as caught:
@@ -355,34 +356,34 @@ def test_the_error_says_which_place_it_was(row, parts):
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-ELSEWHERE = {
-    "getitem": lambda: pg.asarray(NINE)[INT32(0), INT32(5)],
-    "getitem, from the end": lambda: pg.asarray(NINE)[INT32(0), INT32(-4)],
+COMPOSED_CALLS = {
+    "getitem": lambda: pg.asarray(NINE)[int32(0), int32(5)],
+    "getitem, from the end": lambda: pg.asarray(NINE)[int32(0), int32(-4)],
     "the gradient of gather_nd": lambda: pg.grad(
-        lambda x: pg.sum(pg.gather_nd(x, INT32([0, 7])))
+        lambda x: pg.sum(pg.gather_nd(x, int32([0, 7])))
     )(pg.asarray(NINE)),
     "the gradient of scatter_nd": lambda: pg.grad(
-        lambda u: pg.sum(pg.scatter_nd(INT32([0, 7]), u, (3, 3)))
+        lambda u: pg.sum(pg.scatter_nd(int32([0, 7]), u, (3, 3)))
     )(pg.asarray([1.0])),
-    "the kernel of that gradient": lambda: pg.run_kernel(
-        "ScatterNd", [INT32([0, 7]), pg.asarray([1.0])], {"shape": (3, 3)}
+    "the kernel of the gradient of gather_nd": lambda: pg.run_kernel(
+        "ScatterNd", [int32([0, 7]), pg.asarray([1.0])], {"shape": (3, 3)}
     ),
 }
 
 
-@pytest.mark.parametrize("call", ELSEWHERE.values(), ids=ELSEWHERE)
+@pytest.mark.parametrize("call", COMPOSED_CALLS.values(), ids=COMPOSED_CALLS)
 def test_an_index_out_of_range_in_composed_ops(call, backend):
     with pytest.raises(IndexError):
         call().numpy()
 
 
-@pytest.mark.parametrize("call", ELSEWHERE.values(), ids=ELSEWHERE)
+@pytest.mark.parametrize("call", COMPOSED_CALLS.values(), ids=COMPOSED_CALLS)
 def test_an_index_out_of_range_in_a_decomposition(call):
     with decomposed("GatherNd", "ScatterNd"), pytest.raises(IndexError, match="_nd: "):
         call()
 
 
-def test_numbers_of_rows_fit_where_int32_is_too_narrow():
+def test_row_numbers_beyond_int32():
     """The sparse shape has more elements than a test can hold as a tensor."""
     at = np.array([[70_000, 70_000]])
     sizes = [100_000, 100_000]

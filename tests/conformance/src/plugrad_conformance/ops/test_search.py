@@ -1,4 +1,4 @@
-"""Binary search, distinct elements, and elements that fulfil a condition."""
+"""Binary search, distinct elements, and elements that meet a condition."""
 
 import numpy as np
 import plugrad as pg
@@ -15,10 +15,10 @@ BOUNDS = {"left": pg.lower_bound, "right": pg.upper_bound}
 KERNELS = ["SearchSorted", "LowerBound", "UpperBound"]
 
 
-# --- places in what is sorted ----------------------------------------------------
+# --- places in sorted arrays -----------------------------------------------------
 
 
-def row(n, dtype):
+def sorted_row(n, dtype):
     """Return an ascending row with ties, and NaN at its end."""
     x = np.sort(RNG.integers(0, 2 * n, size=n).astype(dtype))
     if x.dtype.kind == "f" and n > 4:
@@ -27,18 +27,18 @@ def row(n, dtype):
     return x
 
 
-def sought(x, m):
-    """Return what is in ``x``, and other numbers of its dtype."""
+def values_to_find(x, m):
+    """Return the elements of ``x``, and other numbers of its dtype."""
     other = RNG.integers(0, 5, size=m).astype(x.dtype)
     if x.dtype.kind == "f":
         other[:3] = [np.nan, np.inf, -np.inf]
     return np.concatenate([x, other])
 
 
-def check_places(dtype):
+def check_searchsorted(dtype):
     for n in (0, 1, 2, 3, 7, 8, 33):
-        x = row(n, dtype)
-        v = sought(x, 12)
+        x = sorted_row(n, dtype)
+        v = values_to_find(x, 12)
         for side in SIDES:
             expected = np.searchsorted(x, v, side).astype(np.int32)
             with pg.debug(finite=False):
@@ -51,19 +51,19 @@ def check_places(dtype):
 
 
 @pytest.mark.parametrize("dtype", REALS)
-def test_places(dtype, backend):
+def test_searchsorted(dtype, backend):
     require_dtypes(backend, dtype)
-    check_places(dtype)
+    check_searchsorted(dtype)
 
 
 @pytest.mark.parametrize("dtype", REALS)
-def test_the_decompositions_find_the_same_places(dtype):
+def test_the_decompositions_of_searchsorted(dtype):
     with decomposed(*KERNELS):
-        check_places(dtype)
+        check_searchsorted(dtype)
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_places_row_by_row(side, backend):
+def test_searchsorted_row_by_row(side, backend):
     x = np.sort(RNG.integers(0, 9, size=(2, 3, 5)), -1).astype(np.int32)
     v = RNG.integers(0, 9, size=(2, 3, 4)).astype(np.int32)
     expected = [[np.searchsorted(*b, side) for b in zip(*a)] for a in zip(x, v)]  # noqa: B905
@@ -76,8 +76,8 @@ def test_places_row_by_row(side, backend):
     assert pg.searchsorted(x, v[:, :, :0], side=side).shape == (2, 3, 0)
 
 
-def test_places_in_large_arrays(backend):
-    x = row(3000, "float32")
+def test_searchsorted_in_large_arrays(backend):
+    x = sorted_row(3000, "float32")
     v = RNG.normal(size=9000).astype(np.float32) * 3000
     v[:2] = np.nan, np.inf
     for side in SIDES:
@@ -85,7 +85,7 @@ def test_places_in_large_arrays(backend):
         np.testing.assert_array_equal(y, np.searchsorted(x, v, side))
 
 
-def test_places_of_numbers_and_by_a_sorter(backend):
+def test_searchsorted_of_scalars_and_with_a_sorter(backend):
     y = pg.searchsorted([1.0, 2.0, 2.0, 3.0], 2.0)
     assert (y.shape, y.item()) == ((), 1)
     assert pg.searchsorted([1, 2, 3], [1.5, 2.5]).tolist() == [1, 2]
@@ -93,7 +93,7 @@ def test_places_of_numbers_and_by_a_sorter(backend):
     assert pg.searchsorted(x, [1, 3], sorter=pg.argsort(x)).tolist() == [0, 2]
 
 
-def test_places_have_no_gradient(backend):
+def test_searchsorted_has_no_gradient(backend):
     def f(x):
         at = pg.searchsorted(x, x) + pg.lower_bound(x, x) + pg.upper_bound(x, x)
         return pg.sum(x * pg.astype(at, "float32"))
@@ -122,21 +122,21 @@ SHAPES = [(9,), (4, 3), (3, 4, 2), (0,), (3, 0), (0, 2), (1, 1)]
 DTYPES = [*REALS, "complex64"]
 
 
-def ascending(row):
-    """Return a key of a row: NaN comes last, complex numbers by their parts."""
+def sort_key(row):
+    """Return the sort key of a row: NaN is last, and complex numbers sort by parts."""
     return [(np.isnan(z), *np.nan_to_num([z.real, z.imag])) for z in row.ravel()]
 
 
 def distinct(x, axis, in_order):
-    """Return values, first places, inverse and counts, found one by one."""
+    """Return values, first indices, inverse and counts, found one by one."""
     rows = x.reshape(-1, 1) if axis is None else np.moveaxis(x, axis, 0)
     first, inverse = [], []
-    for i, one in enumerate(rows):
-        same = [n for n, j in enumerate(first) if np.array_equal(rows[j], one)]
+    for i, candidate in enumerate(rows):
+        same = [n for n, j in enumerate(first) if np.array_equal(rows[j], candidate)]
         inverse.append(same[0] if same else len(first))
         first += [] if same else [i]
     if in_order:
-        order = sorted(range(len(first)), key=lambda n: ascending(rows[first[n]]))
+        order = sorted(range(len(first)), key=lambda n: sort_key(rows[first[n]]))
         first = [first[n] for n in order]
         inverse = [order.index(n) for n in inverse]
     first = np.asarray(first, np.int32)
@@ -153,23 +153,23 @@ def test_unique(in_order, dtype, shape, backend):
     require_dtypes(backend, dtype)
     x = RNG.integers(0, 3, size=shape).astype(dtype)
     if x.dtype.kind == "f" and x.size > 4:
-        # NaN equals nothing: in which order several of them come is not said
+        # NaN equals nothing, so the order of several NaNs is not specified
         x.flat[[0] if in_order else [0, 2, 3]], x.flat[1] = np.nan, -0.0
     for axis in (None, *range(-1, len(shape))):
         expected = distinct(x, axis, in_order)
-        how = {"axis": axis} if in_order else {"axis": axis, "sorted": False}
-        found = pg.unique_all(x, **how)
+        options = {"axis": axis} if in_order else {"axis": axis, "sorted": False}
+        found = pg.unique_all(x, **options)
         for y, wanted in zip(found, expected, strict=True):
             np.testing.assert_array_equal(y.numpy(), wanted, strict=True)
         values, _, inverse, counts = (y.numpy() for y in found)
-        same = lambda y, z: np.testing.assert_array_equal(y.numpy(), z)
-        same(pg.unique_values(x, **how), values)
-        parts = pg.unique_inverse(x, **how)
-        same(parts.values, values)
-        same(parts.inverse_indices, inverse)
-        parts = pg.unique_counts(x, **how)
-        same(parts.values, values)
-        same(parts.counts, counts)
+        check_equal = lambda y, z: np.testing.assert_array_equal(y.numpy(), z)
+        check_equal(pg.unique_values(x, **options), values)
+        result = pg.unique_inverse(x, **options)
+        check_equal(result.values, values)
+        check_equal(result.inverse_indices, inverse)
+        result = pg.unique_counts(x, **options)
+        check_equal(result.values, values)
+        check_equal(result.counts, counts)
 
 
 def test_unique_of_large_arrays_and_of_a_scalar(backend):
@@ -184,7 +184,7 @@ def test_unique_of_large_arrays_and_of_a_scalar(backend):
     assert found == [[7], [0], 0, [1]]
 
 
-def test_nan_is_distinct_and_zeros_are_not(backend):
+def test_every_nan_is_distinct_and_zeros_are_equal(backend):
     values, counts = pg.unique_counts([np.nan, 0.0, np.nan, -0.0])
     np.testing.assert_array_equal(values.numpy(), [0, np.nan, np.nan])
     assert counts.tolist() == [2, 1, 1]
@@ -235,7 +235,7 @@ def test_setdiff1d(backend):
     assert pg.grad(f)(pg.asarray([1.0, 2.0, 5.0]), dy=dy).tolist() == [3, 0, 4]
 
 
-# --- elements on a condition -----------------------------------------------------
+# --- elements that meet a condition ----------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -18,9 +18,9 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def long_lstm(reverse, x, weight_ih, weight_hh, *more):
+def lstm_reference(reverse, x, weight_ih, weight_hh, *biases_and_states):
     """Return the result of PyTorch's LSTM, with its order of gates."""
-    *biases, h, c = more
+    *biases, h, c = biases_and_states
     found = {}
     order = range(len(x))
     for t in reversed(order) if reverse else order:
@@ -31,25 +31,25 @@ def long_lstm(reverse, x, weight_ih, weight_hh, *more):
     return np.stack([found[t] for t in order]), h, c
 
 
-def long_gru(reverse, x, weight_ih, weight_hh, bias_ih, bias_hh, h):
+def gru_reference(reverse, x, weight_ih, weight_hh, bias_ih, bias_hh, h):
     """Return the result of PyTorch's GRU, with its order of gates."""
     found = {}
     order = range(len(x))
     for t in reversed(order) if reverse else order:
         r, z, m = np.split(x[t] @ weight_ih.T + bias_ih, 3, 1)
-        of_r, of_z, of_m = np.split(h @ weight_hh.T + bias_hh, 3, 1)
-        z = sigmoid(z + of_z)
-        h = (1 - z) * np.tanh(m + sigmoid(r + of_r) * of_m) + z * h
+        hidden_r, hidden_z, hidden_m = np.split(h @ weight_hh.T + bias_hh, 3, 1)
+        z = sigmoid(z + hidden_z)
+        h = (1 - z) * np.tanh(m + sigmoid(r + hidden_r) * hidden_m) + z * h
         found[t] = h
     return np.stack([found[t] for t in order]), h
 
 
-LAYERS = {"lstm": (pg.lstm, long_lstm, 4, 2), "gru": (pg.gru, long_gru, 3, 1)}
-# Steps, batch, inputs, n: less than a vector, a vector and some, no rows, many rows.
+LAYERS = {"lstm": (pg.lstm, lstm_reference, 4, 2), "gru": (pg.gru, gru_reference, 3, 1)}
+# Steps, batch, inputs and n: less or more than a vector; many rows, no rows, no inputs.
 SEQUENCES = [(1, 1, 1, 1), (5, 2, 3, 4), (3, 1, 7, 37), (2, 40, 3, 16), (2, 0, 3, 2)]
 SEQUENCES += [(4, 3, 0, 2)]
-LAYER = pytest.mark.parametrize("layer", LAYERS)
-REVERSE = pytest.mark.parametrize("reverse", [False, True])
+every_layer = pytest.mark.parametrize("layer", LAYERS)
+both_directions = pytest.mark.parametrize("reverse", [False, True])
 
 
 def layer_arguments(layer, steps, batch, inputs, n, dtype="float32"):
@@ -60,8 +60,8 @@ def layer_arguments(layer, steps, batch, inputs, n, dtype="float32"):
     return [RNG.normal(size=size, scale=0.4).astype(dtype) for size in sizes]
 
 
-@LAYER
-@REVERSE
+@every_layer
+@both_directions
 @pytest.mark.parametrize("sizes", SEQUENCES, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_values_of_recurrent_layers(layer, reverse, sizes, dtype, backend):
@@ -74,22 +74,22 @@ def test_values_of_recurrent_layers(layer, reverse, sizes, dtype, backend):
         np.testing.assert_allclose(y.numpy(), wanted, rtol=2e-5, atol=2e-6)
 
 
-@LAYER
+@every_layer
 @pytest.mark.parametrize(
     "left_out", [(3,), (4,), (3, 4), (5,), (3, 4, 5), (6,)], ids=str
 )
-def test_optional_arguments_of_recurrent_layers_are_0(layer, left_out, backend):
+def test_optional_arguments_of_recurrent_layers_default_to_0(layer, left_out, backend):
     op, reference, *_ = LAYERS[layer]
     given = layer_arguments(layer, 3, 2, 3, 4)
-    some = [None if i in left_out else x for i, x in enumerate(given)]
+    partial = [None if i in left_out else x for i, x in enumerate(given)]
     zeros = [np.zeros_like(x) if i in left_out else x for i, x in enumerate(given)]
     expected = reference(False, *zeros)
-    for y, wanted in zip(op(*some), expected, strict=True):
+    for y, wanted in zip(op(*partial), expected, strict=True):
         np.testing.assert_allclose(y.numpy(), wanted, rtol=2e-5, atol=2e-6)
 
 
-@LAYER
-@REVERSE
+@every_layer
+@both_directions
 @pytest.mark.parametrize("sizes", SEQUENCES, ids=str)
 def test_gradients_of_recurrent_layers(layer, reverse, sizes, backend):
     """Compare gradients of the kernels in float32 with decompositions in float64."""
@@ -109,24 +109,24 @@ def test_gradients_of_recurrent_layers(layer, reverse, sizes, backend):
         np.testing.assert_allclose(dx, wanted, rtol=1e-4, atol=2e-5 * scale)
 
 
-@LAYER
+@every_layer
 def test_second_gradients_of_recurrent_layers(layer, backend):
     require_dtypes(backend, "float64")
     op, *_ = LAYERS[layer]
     check_gradients(lambda *xs: op(*xs)[0], *layer_arguments(layer, 3, 2, 1, 2))
 
 
-@LAYER
+@every_layer
 def test_recurrent_layers_under_vmap(layer, backend):
     op, *_ = LAYERS[layer]
     given = layer_arguments(layer, 3, 2, 3, 4)
     x = np.stack([given[0], -given[0]])
     y = pg.vmap(lambda x: op(x, *given[1:])[0])(pg.asarray(x))
-    expected = np.stack([op(one, *given[1:])[0].numpy() for one in x])
+    expected = np.stack([op(example, *given[1:])[0].numpy() for example in x])
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
-@LAYER
+@every_layer
 def test_recurrent_layers_do_not_overflow(layer, backend):
     op, *_ = LAYERS[layer]
     given = [np.full_like(x, 1e30) for x in layer_arguments(layer, 2, 1, 1, 1)]
@@ -135,7 +135,7 @@ def test_recurrent_layers_do_not_overflow(layer, backend):
     assert layer == "gru" or all(np.isfinite(dx.numpy()).all() for dx in dxs[1:])
 
 
-@LAYER
+@every_layer
 def test_dtypes_of_recurrent_layers(layer, backend):
     op, *_ = LAYERS[layer]
     x, *weights = layer_arguments(layer, 2, 1, 1, 1)
@@ -157,9 +157,9 @@ WRONG_SEQUENCES = [  # position of an argument, its size, message
 ]
 
 
-@LAYER
+@every_layer
 @pytest.mark.parametrize(("at", "size", "message"), WRONG_SEQUENCES)
-def test_arguments_of_recurrent_layers_that_do_not_fit(
+def test_argument_shapes_of_recurrent_layers_that_do_not_fit(
     layer, at, size, message, backend
 ):
     given = layer_arguments(layer, 3, 2, 3, 4)
@@ -224,10 +224,10 @@ def test_attention(sizes, backend):
 @pytest.mark.parametrize("kind", KINDS)
 def test_masks_and_gradients_of_attention(kind, backend):
     require_dtypes(backend, "float64")
-    ours, theirs = KINDS[kind]
+    options, reference_options = KINDS[kind]
     q, k, v = qkv((2, 3, 4), (2, 5, 4), (5, 2), "float64")
-    op = lambda q, k, v: pg.scaled_dot_product_attention(q, k, v, **ours)
-    expected = attention(q, k, v, **theirs)
+    op = lambda q, k, v: pg.scaled_dot_product_attention(q, k, v, **options)
+    expected = attention(q, k, v, **reference_options)
     np.testing.assert_allclose(op(q, k, v).numpy(), expected, rtol=1e-12, atol=1e-14)
     check_gradients(op, q, k, v)
 
@@ -243,19 +243,19 @@ def test_gradients_of_a_mask_that_is_added(backend):
     assert np.isfinite(dmask.numpy()).all()
 
 
-def test_a_query_that_may_not_look_gives_zeros(backend):
+def test_a_query_that_may_not_attend_to_any_key_gives_zeros(backend):
     q, k, v = map(pg.asarray, qkv((2, 4), (3, 4), (3, 2)))
     for mask in (np.zeros((2, 3), bool), np.full((2, 3), -np.inf, np.float32)):
         op = lambda *xs, mask=mask: pg.scaled_dot_product_attention(*xs, mask=mask)
         assert not op(q, k, v).numpy().any()
         for dx in pg.grads(op)(q, k, v, dy=pg.ones((2, 2))):
             assert not dx.numpy().any()
-    nothing = pg.scaled_dot_product_attention(q, k[:0], v[:0])
-    assert nothing.tolist() == [[0, 0], [0, 0]]
+    without_keys = pg.scaled_dot_product_attention(q, k[:0], v[:0])
+    assert without_keys.tolist() == [[0, 0], [0, 0]]
     assert pg.scaled_dot_product_attention(q[:0], k, v).shape == (0, 2)
 
 
-def test_nan_in_a_mask_is_seen(backend):
+def test_nan_in_a_mask_gives_nan(backend):
     q, k, v = map(pg.asarray, qkv((2, 4), (3, 4), (3, 2)))
     mask = np.asarray([[0, np.nan, -np.inf], [0, 0, -np.inf]], np.float32)
     y = pg.scaled_dot_product_attention(q, k, v, mask=mask).numpy()
@@ -274,8 +274,8 @@ def test_dtypes_of_attention(backend):
     assert pg.scaled_dot_product_attention([[1]], [[2]], [[3]]).dtype == np.float32
     require_dtypes(backend, "float16")
     q, k, v = qkv((3, 4), (5, 4), (5, 2), "float16")
-    for how in ({}, {"is_causal": True}, {"mask": np.zeros(5, np.float32)}):
-        y = pg.scaled_dot_product_attention(q * 100, k, v, **how)
+    for options in ({}, {"is_causal": True}, {"mask": np.zeros(5, np.float32)}):
+        y = pg.scaled_dot_product_attention(q * 100, k, v, **options)
         assert y.dtype == np.float16
         assert np.isfinite(y.numpy()).all()
 

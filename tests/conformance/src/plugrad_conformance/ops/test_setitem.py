@@ -1,4 +1,4 @@
-"""``x[key] = value``: NumPy's values, on every backend, and right gradients."""
+"""Assignment with ``x[key] = value``: values as in NumPy, gradients, errors."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -52,7 +52,7 @@ def test_values_are_those_of_numpy(key, backend):
 def test_index_tensors(backend):
     x = pg.zeros(4)
     i = pg.asarray([3, 1, 3])
-    x[i] = pg.asarray([1.0, 2.0, 3.0])  # of several values the last one counts
+    x[i] = pg.asarray([1.0, 2.0, 3.0])  # the last of several values counts
     assert x.tolist() == [0.0, 2.0, 0.0, 3.0]
     x[x > 2.0] = -1.0
     assert x.tolist() == [0.0, 2.0, 0.0, -1.0]
@@ -81,7 +81,7 @@ def test_other_tensors_keep_the_old_values(backend):
     assert pg.asarray(x) is x  # as in NumPy
 
 
-def test_copies_on_other_backends_are_forgotten(backend):
+def test_copies_on_other_backends_are_invalidated(backend):
     x = pg.asarray(A)
     with pg.use_backend("cpu"):
         assert (x + 0.0).tolist() == A.tolist()
@@ -91,8 +91,8 @@ def test_copies_on_other_backends_are_forgotten(backend):
     assert x.backend == backend
 
 
-def overwritten(x, v):
-    """Read ``x`` before and after an element of it is replaced."""
+def read_and_overwrite(x, v):
+    """Read ``x`` before and after some of its elements are replaced."""
     before = pg.sum(x * x * x)
     x[1] = v * v
     x[2:] *= 3.0
@@ -103,17 +103,17 @@ def test_gradients_of_every_order(backend):
     x = pg.asarray([1.0, 2.0, 3.0])
     v = pg.asarray(2.0)
     # x0^3 + x1^3 + x2^3 + x0^2 + v^4 + 9 x2^2
-    dx, dv = pg.grads(overwritten)(x, v)
+    dx, dv = pg.grads(read_and_overwrite)(x, v)
     assert dx.tolist() == [5.0, 12.0, 27.0 + 54.0]
     assert dv.item() == 4 * 2.0**3
-    second = pg.grad(lambda v: pg.grads(overwritten)(x, v)[1])(v)
+    second = pg.grad(lambda v: pg.grads(read_and_overwrite)(x, v)[1])(v)
     assert second.item() == 12 * 2.0**2
-    second = pg.grad(lambda x: pg.sum(pg.grads(overwritten)(x, v)[0]))(x)
+    second = pg.grad(lambda x: pg.sum(pg.grads(read_and_overwrite)(x, v)[0]))(x)
     assert second.tolist() == [6.0 + 2.0, 12.0, 18.0 + 18.0]
-    assert x.tolist() == [1.0, 2.0, 3.0]  # what was given to grad is as it was
+    assert x.tolist() == [1.0, 2.0, 3.0]  # grad leaves its argument unchanged
 
 
-def test_residuals_of_a_tape_are_kept(backend):
+def test_residuals_of_a_tape_survive_an_assignment(backend):
     def f(x):
         y = pg.exp(x)  # its gradient reads y
         z = pg.sum(y)
@@ -124,11 +124,11 @@ def test_residuals_of_a_tape_are_kept(backend):
     np.testing.assert_allclose(pg.grad(f)(x).numpy(), np.exp([0.0, 1.0]), rtol=1e-6)
 
 
-def test_variables_are_assigned(backend):
+def test_variables_can_be_assigned_to(backend):
     v = pg.Variable([1.0, 2.0])
     t = v.value
     t[0] = 9.0
-    assert v.numpy().tolist() == [1.0, 2.0]  # the tensor that was read is another one
+    assert v.numpy().tolist() == [1.0, 2.0]  # v.value is another tensor
     v[0] = 5.0
     assert v.numpy().tolist() == [5.0, 2.0]
     loss = lambda: pg.sum(v * v)
@@ -136,7 +136,7 @@ def test_variables_are_assigned(backend):
 
 
 @pytest.mark.parametrize("make", [pg.asarray, pg.Variable])
-def test_no_assignment_of_a_thread_is_lost(make, backend):
+def test_no_assignment_from_several_threads_is_lost(make, backend):
     x = make(pg.zeros((4, 32)))
     interval = sys.getswitchinterval()
 
@@ -155,7 +155,7 @@ def test_no_assignment_of_a_thread_is_lost(make, backend):
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (3, 2), (0, 2)])
-def test_a_mask_of_no_element_assigns_nothing(shape, backend):
+def test_an_empty_mask_assigns_nothing(shape, backend):
     x = pg.ones(shape)
     x[pg.zeros(0, dtype=pg.bool)] = 5.0
     assert x.shape == x.numpy().shape == shape
@@ -163,7 +163,7 @@ def test_a_mask_of_no_element_assigns_nothing(shape, backend):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "error", "words"),
+    ("key", "value", "error", "message"),
     [
         (3, 1.0, IndexError, "index 3"),
         ((0, 0, 0), 1.0, IndexError, "too many"),
@@ -176,16 +176,14 @@ def test_a_mask_of_no_element_assigns_nothing(shape, backend):
     ],
     ids=str,
 )
-def test_what_does_not_fit_is_refused_and_changes_nothing(
-    key, value, error, words, backend
-):
+def test_a_refused_assignment_changes_nothing(key, value, error, message, backend):
     x = pg.asarray(A)
-    with pytest.raises(error, match=words):
+    with pytest.raises(error, match=message):
         x[key] = value
     np.testing.assert_array_equal(x.numpy(), A)
 
 
-EXACT = [
+EXACT_VALUES = [
     ("float64", 1 / 3),
     ("float64", [1 / 3, 1e300]),
     ("float64", (1, 1 / 3)),
@@ -195,7 +193,7 @@ EXACT = [
 ]
 
 
-@pytest.mark.parametrize(("dtype", "value"), EXACT, ids=str)
+@pytest.mark.parametrize(("dtype", "value"), EXACT_VALUES, ids=str)
 def test_numbers_take_the_dtype_of_the_tensor(dtype, value, backend):
     require_dtypes(backend, dtype)
     expected = np.zeros(2, dtype)
@@ -213,7 +211,7 @@ def test_lists_with_tensors_are_assigned_with_their_gradients(backend):
     assert pg.grad(f)(3.0).item() == 6.0
 
 
-def test_a_number_that_the_dtype_does_not_hold(backend):
+def test_numbers_out_of_the_range_of_the_dtype(backend):
     x = pg.zeros(2, dtype="int32")
     with pytest.raises(OverflowError):
         x[0] = 2**40

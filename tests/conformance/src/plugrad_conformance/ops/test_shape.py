@@ -1,4 +1,4 @@
-"""Ops that change shapes and move elements: one row each; the row is the rule."""
+"""Ops that change shapes and move elements; each row specifies one case."""
 
 import numpy as np
 import plugrad as pg
@@ -157,7 +157,7 @@ def test_values(move, dtype, backend):
 
 @pytest.mark.parametrize("dtype", ["float32", "bool", "complex64"])
 @pytest.mark.parametrize("move", [m for m in MOVES if m.kernel], ids=str)
-def test_the_decomposition_gives_the_same(move, dtype):
+def test_the_decomposition_gives_the_same_values(move, dtype):
     check_parts(move, dtype)
 
 
@@ -168,15 +168,15 @@ def test_gradients(move, backend):
     check_derivatives(move)
 
 
-def test_joining_promotes(backend):
-    whole = pg.asarray([1])
-    half = pg.asarray([0.5])
-    assert pg.concat([whole, half]).dtype == np.float32
-    assert pg.stack([whole, half]).tolist() == [[1.0], [0.5]]
-    assert pg.stack([half[0], 1]).dtype == np.float32
+def test_joining_promotes_dtypes(backend):
+    integer = pg.asarray([1])
+    floating = pg.asarray([0.5])
+    assert pg.concat([integer, floating]).dtype == np.float32
+    assert pg.stack([integer, floating]).tolist() == [[1.0], [0.5]]
+    assert pg.stack([floating[0], 1]).dtype == np.float32
     small = pg.asarray(np.zeros(1, np.int8))
     assert pg.concat([small, small > 0]).dtype == np.int8
-    dx = pg.grad(lambda x: pg.sum(pg.concat([whole, x], axis=0) * 3))(half)
+    dx = pg.grad(lambda x: pg.sum(pg.concat([integer, x], axis=0) * 3))(floating)
     assert dx.tolist() == [3.0]
 
 
@@ -208,19 +208,19 @@ def test_several_new_axes(backend):
         assert pg.asarray(x).expand_dims(axis).shape == y.shape
 
 
-ARGS = [([1, 6, -1], [3, 1, 1, 1]), ([4, 2], [1]), ([], [5]), ([2, 3], [2, 3])]
+SHAPE_PAIRS = [([1, 6, -1], [3, 1, 1, 1]), ([4, 2], [1]), ([], [5]), ([2, 3], [2, 3])]
 
 
-@pytest.mark.parametrize(("s0", "s1"), ARGS, ids=str)
+@pytest.mark.parametrize(("s0", "s1"), SHAPE_PAIRS, ids=str)
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_broadcast_args(s0, s1, dtype, backend):
-    check = lambda a, b: pg.broadcast_args(np.array(a, dtype), np.array(b, dtype))
+    run = lambda a, b: pg.broadcast_args(np.array(a, dtype), np.array(b, dtype))
     n = max(len(s0), len(s1))
-    filled = [[1] * (n - len(s)) + s for s in (s0, s1)]
-    expected = [b if a == 1 else a for a, b in zip(*filled, strict=True)]
-    assert check(s0, s1).tolist() == check(s1, s0).tolist() == expected
+    padded = [[1] * (n - len(s)) + s for s in (s0, s1)]
+    expected = [b if a == 1 else a for a, b in zip(*padded, strict=True)]
+    assert run(s0, s1).tolist() == run(s1, s0).tolist() == expected
     with decomposed("BroadcastArgs"):
-        assert check(s0, s1).tolist() == check(s1, s0).tolist() == expected
+        assert run(s0, s1).tolist() == run(s1, s0).tolist() == expected
 
 
 def test_ensure_shape_returns_the_values(backend):
@@ -235,7 +235,7 @@ def test_splitting_gives_a_list_and_unstacking_a_tuple(backend):
     assert isinstance(pg.split(x, np.int64(1))[0], pg.Tensor)
 
 
-def test_a_view_does_not_see_what_it_views_disposed(backend):
+def test_a_view_survives_when_its_base_is_disposed(backend):
     x = pg.asarray(sample((2, 3)))
     y = pg.permute_dims(x, (1, 0))
     x.dispose()
@@ -309,14 +309,14 @@ def test_errors(call, error, message, backend):
         call()
 
 
-def test_shapes_that_do_not_broadcast_are_seen_in_their_values(backend):
+def test_broadcast_args_checks_the_values_of_the_shapes(backend):
     message = r"broadcast_args: shapes .1, 2. and .1, 3. do not broadcast"
     with pytest.raises(ValueError, match=message):
         pg.broadcast_args([1, 2], [1, 3]).numpy()
 
 
-# Of x, which has 4 elements on its first axis, and its number of axes.
-OF_MANY_AXES = {
+# Functions of x, whose first axis has 4 elements, and of its number of axes.
+CALLS_WITH_MANY_AXES = {
     "add": lambda x, n: x + 1.0,
     "broadcast": lambda x, n: x + pg.reshape(pg.ones((3,)), (1,) * (n - 1) + (3,)),
     "where": lambda x, n: pg.where(x > 0.0, x, 0.0),
@@ -334,12 +334,12 @@ OF_MANY_AXES = {
 
 
 @pytest.mark.parametrize("axes", [33, 64])
-@pytest.mark.parametrize("name", OF_MANY_AXES)
-def test_as_many_axes_as_numpy_has(name, axes, backend):
+@pytest.mark.parametrize("name", CALLS_WITH_MANY_AXES)
+def test_as_many_axes_as_numpy_allows(name, axes, backend):
     shape = (4,) + (1,) * (axes - 1)
-    found = OF_MANY_AXES[name](pg.reshape(pg.ones((4,)), shape), axes)
+    found = CALLS_WITH_MANY_AXES[name](pg.reshape(pg.ones((4,)), shape), axes)
     with pg.use_backend("cpu"):
-        expected = OF_MANY_AXES[name](pg.reshape(pg.ones((4,)), shape), axes)
+        expected = CALLS_WITH_MANY_AXES[name](pg.reshape(pg.ones((4,)), shape), axes)
     np.testing.assert_array_equal(found.numpy(), expected.numpy())
 
 
@@ -353,7 +353,7 @@ def test_as_many_axes_as_numpy_has(name, axes, backend):
         lambda: pg.broadcast_to(pg.ones((3,)), (1,) * 64 + (3,)),
     ],
 )
-def test_one_axis_more_than_numpy_has(make, backend):
-    """It is refused by the backend, or at the latest when the values are read."""
+def test_one_axis_more_than_numpy_allows(make, backend):
+    """The backend refuses it, at the latest when the values are read."""
     with pytest.raises(ValueError, match="64"):
         make().numpy()

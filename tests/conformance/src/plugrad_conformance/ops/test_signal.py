@@ -27,16 +27,17 @@ WINDOWS = [
 ]
 
 
-@pytest.mark.parametrize(("op", "length", "how", "expected"), WINDOWS)
-def test_windows(op, length, how, expected, backend):
-    y = op(length, **how)
+@pytest.mark.parametrize(("op", "length", "options", "expected"), WINDOWS)
+def test_windows(op, length, options, expected, backend):
+    y = op(length, **options)
     assert y.dtype == np.float32
     np.testing.assert_allclose(y.numpy(), np.asarray(expected), atol=1e-7)
 
 
-I0_8, I0_ROOT = 427.5641157218048, 157.75949587070554  # of 8 and of 8 · √0.75
+# The Bessel function I0 of 8, and of 8 · √0.75.
+I0_8, I0_ROOT = 427.5641157218048, 157.75949587070554
 KAISER = [1 / I0_8, I0_ROOT / I0_8, 1, I0_ROOT / I0_8, 1 / I0_8]
-SHAPED = [  # of 5 and 4 elements, symmetric and periodic, from SciPy
+SCIPY_WINDOWS = [  # SciPy's: 5 elements, symmetric; 4 elements, periodic
     (
         signal.bartlett_window,
         (),
@@ -82,17 +83,17 @@ SHAPED = [  # of 5 and 4 elements, symmetric and periodic, from SciPy
 ]
 
 
-@pytest.mark.parametrize(("op", "args", "symmetric", "periodic"), SHAPED)
-def test_shapes_of_windows(op, args, symmetric, periodic, backend):
+@pytest.mark.parametrize(("op", "args", "symmetric", "periodic"), SCIPY_WINDOWS)
+def test_windows_of_scipy(op, args, symmetric, periodic, backend):
     for dtype in ("float32", "float64"):
         if dtype in runtime(backend).dtypes:
-            how = {"dtype": dtype}
+            options = {"dtype": dtype}
             atol = 1e-15 if dtype == "float64" else 1e-7
             for y, expected in (
-                (op(5, *args, **how), symmetric),
-                (op(5, *args, periodic=False, **how), symmetric),
-                (op(4, *args, **how), periodic),
-                (op(4, *args, periodic=True, **how), periodic),
+                (op(5, *args, **options), symmetric),
+                (op(5, *args, periodic=False, **options), symmetric),
+                (op(4, *args, **options), periodic),
+                (op(4, *args, periodic=True, **options), periodic),
             ):
                 np.testing.assert_allclose(y.numpy(), expected, rtol=atol, atol=atol)
                 assert y.dtype == dtype
@@ -102,7 +103,7 @@ def test_shapes_of_windows(op, args, symmetric, periodic, backend):
             np.testing.assert_allclose(op(1, *args, periodic=periodic).numpy(), [1])
 
 
-def test_windows_of_transforms_are_as_precise_as_the_signal(backend):
+def test_stft_makes_windows_in_the_dtype_of_the_signal(backend):
     require_dtypes(backend, "complex128")
     x = RNG.normal(size=40)
     for op in (signal.blackman_window, signal.kaiser_window):
@@ -134,7 +135,7 @@ def test_errors_of_windows(call, error, message, backend):
         call()
 
 
-def test_other_windows(backend):
+def test_cosine_window(backend):
     require_dtypes(backend, "float64")
     y = signal.cosine_window(4, 0.2, 0.1, dtype="float64")
     assert y.dtype == np.float64
@@ -152,29 +153,29 @@ def test_enclosing_power_of_two(value):
 def framed(x, length, step, pad_end=False, pad_value=0):
     starts = range(0, x.shape[-1], step)
     if pad_end:
-        more = np.full((*x.shape[:-1], length), pad_value, x.dtype)
-        x = np.concatenate([x, more], -1)
+        end = np.full((*x.shape[:-1], length), pad_value, x.dtype)
+        x = np.concatenate([x, end], -1)
     else:
         starts = [i for i in starts if i + length <= x.shape[-1]]
     parts = [x[..., i : i + length] for i in starts]
     return np.stack(parts, -2) if parts else np.empty((*x.shape[:-1], 0, length))
 
 
-HOW = [(3, 1), (4, 2), (5, 3), (2, 5), (1, 1), (12, 1), (13, 4), (1, 20)]
+FRAMES = [(3, 1), (4, 2), (5, 3), (2, 5), (1, 1), (12, 1), (13, 4), (1, 20)]
 
 
-@pytest.mark.parametrize("how", HOW, ids=str)
+@pytest.mark.parametrize("frame", FRAMES, ids=str)
 @pytest.mark.parametrize("shape", [(12,), (2, 3, 12), (0, 12), (2, 0)], ids=str)
-def test_frame(shape, how, backend):
+def test_frame(shape, frame, backend):
     require_dtypes(backend, "float64")
     x = RNG.normal(size=shape)
-    for more in ({}, {"pad_end": True}, {"pad_end": True, "pad_value": 1.5}):
-        y = signal.frame(pg.asarray(x), *how, **more)
-        expected = framed(x, *how, **more)
+    for options in ({}, {"pad_end": True}, {"pad_end": True, "pad_value": 1.5}):
+        y = signal.frame(pg.asarray(x), *frame, **options)
+        expected = framed(x, *frame, **options)
         assert y.shape == expected.shape
         np.testing.assert_array_equal(y.numpy(), expected)
     if x.size and len(shape) < 3:
-        check_gradients(lambda x: signal.frame(x, *how, pad_end=True), x)
+        check_gradients(lambda x: signal.frame(x, *frame, pad_end=True), x)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "int32", "float16", "complex64"])
@@ -189,10 +190,12 @@ def test_dtypes_of_frames(dtype, backend):
     assert total.tolist() == [x[0], x[1], 2 * x[2], 2 * x[3], x[4], x[5]]
 
 
-@pytest.mark.parametrize("how", [(3, 3, 1), (4, 4, 2), (3, 5, 3), (2, 2, 5), (0, 3, 2)])
-def test_overlap_and_add(how, backend):
+@pytest.mark.parametrize(
+    "sizes", [(3, 3, 1), (4, 4, 2), (3, 5, 3), (2, 2, 5), (0, 3, 2)]
+)
+def test_overlap_and_add(sizes, backend):
     require_dtypes(backend, "float64")
-    count, length, step = how
+    count, length, step = sizes
     x = RNG.normal(size=(2, count, length))
     expected = np.zeros((2, (count - 1) * step + length if count else 0))
     for i in range(count):
@@ -216,21 +219,21 @@ SPECTRA = [
 ]
 
 
-@pytest.mark.parametrize(("how", "more"), SPECTRA)
-def test_stft(how, more, backend):
+@pytest.mark.parametrize(("frame", "options"), SPECTRA)
+def test_stft(frame, options, backend):
     require_dtypes(backend, "complex128")
     x = RNG.normal(size=(2, 11))
-    function = more.get("window_fn", signal.hann_window)
-    window = 1.0 if function is None else np.asarray(function(how[0]), np.float64)
-    n = more.get("fft_length", 1 << (how[0] - 1).bit_length())
-    y = signal.stft(pg.asarray(x), *how, **more)
-    expected = np.fft.rfft(framed(x, *how) * window, n)
+    function = options.get("window_fn", signal.hann_window)
+    window = 1.0 if function is None else np.asarray(function(frame[0]), np.float64)
+    n = options.get("fft_length", 1 << (frame[0] - 1).bit_length())
+    y = signal.stft(pg.asarray(x), *frame, **options)
+    expected = np.fft.rfft(framed(x, *frame) * window, n)
     assert (y.dtype, y.shape) == (np.complex128, expected.shape)
     np.testing.assert_allclose(y.numpy(), expected, atol=1e-6)
-    check_complex_gradients(lambda x: signal.stft(x, *how, **more), x)
+    check_complex_gradients(lambda x: signal.stft(x, *frame, **options), x)
 
 
-def test_windows_are_as_precise_as_the_signal(backend):
+def test_default_windows_are_as_precise_as_the_signal(backend):
     require_dtypes(backend, "complex128")
     x = RNG.normal(size=64)
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(16) / 16)
@@ -250,21 +253,21 @@ INVERSES = [
 ]
 
 
-@pytest.mark.parametrize(("how", "more"), INVERSES)
-def test_istft(how, more, backend):
+@pytest.mark.parametrize(("frame", "options"), INVERSES)
+def test_istft(frame, options, backend):
     require_dtypes(backend, "complex128")
-    length, step = how
+    length, step = frame
     x = RNG.normal(size=(2, 3 * step + length))
-    y = signal.istft(signal.stft(x, *how, **more), *how, **more)
+    y = signal.istft(signal.stft(x, *frame, **options), *frame, **options)
     assert (y.dtype, y.shape) == (np.float64, x.shape)
-    window = more.get("window_fn", signal.hann_window)
+    window = options.get("window_fn", signal.hann_window)
     weights = np.ones(length) if window is None else window(length).numpy()
-    seen = np.zeros(x.shape[-1])
+    overlap = np.zeros(x.shape[-1])
     for i in range(4):
-        seen[i * step : i * step + length] += weights**2
-    np.testing.assert_allclose(y.numpy(), np.where(seen > 1e-10, x, 0), atol=1e-11)
+        overlap[i * step : i * step + length] += weights**2
+    np.testing.assert_allclose(y.numpy(), np.where(overlap > 1e-10, x, 0), atol=1e-11)
     spectra = RNG.normal(size=(*y.shape[:1], 4, 9)) * (1 + 2j)
-    invert = lambda a: signal.istft(a, *how, fft_length=16, length=x.shape[-1] + 3)
+    invert = lambda a: signal.istft(a, *frame, fft_length=16, length=x.shape[-1] + 3)
     assert invert(spectra).shape == (2, x.shape[-1] + 3)
     check_complex_gradients(invert, spectra)
 
@@ -276,10 +279,13 @@ def test_lengths_of_inverses(backend):
     assert signal.istft(spectra, 8, 4, length=5).shape == (5,)
     assert signal.istft(spectra, 8, 4, length=30).tolist()[20:] == [0] * 10
     short = signal.stft(np.ones(20, np.float32), 8, 4, fft_length=4)
-    y = signal.istft(short, 8, 4, fft_length=4)  # the pieces are 4 samples long now
+    y = signal.istft(short, 8, 4, fft_length=4)  # the pieces are now 4 samples long
     np.testing.assert_allclose(y.numpy(), [0, *[1] * 3] * 4, atol=1e-6)
-    none = signal.stft(np.ones(3, np.float32), 8, 4)
-    assert (none.shape, signal.istft(none, 8, 4).shape) == ((0, 5), (0,))
+    without_frames = signal.stft(np.ones(3, np.float32), 8, 4)
+    assert (without_frames.shape, signal.istft(without_frames, 8, 4).shape) == (
+        (0, 5),
+        (0,),
+    )
 
 
 # --- errors ----------------------------------------------------------------------
@@ -314,7 +320,7 @@ def test_errors(call, message, backend):
         call(pg.ones((8,)))
 
 
-def test_periodic_is_a_truth_value_of_every_length(backend):
+def test_periodic_is_checked_for_every_length(backend):
     with pytest.raises(TypeError, match="periodic must be True or False, got 'x'"):
         signal.hann_window(1, periodic="x")
 

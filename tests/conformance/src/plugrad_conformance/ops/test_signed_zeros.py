@@ -1,4 +1,4 @@
-"""Signs of zeros, and the steps next to them: as in NumPy and C, on every backend."""
+"""Signs of zeros, and results next to zero, are those of NumPy and C."""
 
 import numpy as np
 import plugrad as pg
@@ -19,7 +19,7 @@ FUNCTIONS = {
 
 
 def pairs(dtype):
-    """Return all pairs of numbers next to 0, whole ones, infinities and NaN."""
+    """Return all pairs of zeros, tiny and moderate numbers, infinities and NaN."""
     tiny = float(np.finfo(dtype).smallest_subnormal)
     values = [0, tiny, 2 * tiny, 0.25, 1, 1.5, 3, np.inf]
     values = np.asarray([*values, *[-x for x in values], np.nan]).astype(dtype)
@@ -42,7 +42,7 @@ def test_signs_of_zeros(op, dtype, backend):
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
-def test_the_angle_of_a_zero_is_that_of_its_logarithm(dtype, backend):
+def test_the_angle_of_a_zero_is_the_imaginary_part_of_its_logarithm(dtype, backend):
     require_dtypes(backend, dtype)
     z = np.asarray([complex(a, b) for a in (0.0, -0.0) for b in (0.0, -0.0)], dtype)
     y = pg.angle(pg.asarray(z)).numpy()
@@ -66,8 +66,8 @@ def test_the_derivative_of_nextafter_is_that_of_its_first_argument(backend):
     assert (da.tolist(), db.tolist()) == ([1] * 6, [0] * 6)
     _, along = pg.jvp(pg.nextafter, [a, b], [ones, ones * 2])
     assert along.tolist() == [1] * 6
-    (broad,) = pg.grads(lambda a: pg.sum(pg.nextafter(a, b)))(pg.asarray(1.0))
-    assert broad.item() == 6
+    (total,) = pg.grads(lambda a: pg.sum(pg.nextafter(a, b)))(pg.asarray(1.0))
+    assert total.item() == 6
 
 
 def test_the_derivatives_of_fmod_at_zeros(backend):

@@ -1,4 +1,4 @@
-"""Parts of tensors and padding: one row each."""
+"""Slicing, rolling and padding; each row specifies one case."""
 
 import numpy as np
 import plugrad as pg
@@ -19,10 +19,10 @@ def strided(begin, size, strides):
     return lambda x: pg.run_kernel("StridedSlice", [x], attrs)
 
 
-def padding(mode, *pairs, **more):
+def padding(mode, *pairs, **options):
     return (
-        lambda x: pg.pad(x, pairs, mode=mode, **more),
-        lambda x: np.pad(x, pairs, mode, **more),
+        lambda x: pg.pad(x, pairs, mode=mode, **options),
+        lambda x: np.pad(x, pairs, mode, **options),
     )
 
 
@@ -113,7 +113,7 @@ def test_values(move, dtype, backend):
 
 @pytest.mark.parametrize("dtype", ["float32", "bool", "complex64"])
 @pytest.mark.parametrize("move", [m for m in MOVES if m.kernel], ids=str)
-def test_the_decomposition_gives_the_same(move, dtype):
+def test_the_decomposition_gives_the_same_values(move, dtype):
     check_parts(move, dtype)
 
 
@@ -124,7 +124,7 @@ def test_gradients(move, backend):
 
 @pytest.mark.parametrize("n", range(1, 8))
 @pytest.mark.parametrize("stride", [-3, -2, -1, 1, 2, 3])
-def test_every_part_of_a_line_has_its_gradient(n, stride, backend):
+def test_the_gradient_of_every_slice_of_a_vector(n, stride, backend):
     x = pg.asarray(np.arange(n) + 1.0)
     for start in range(n):
         part = slice(start, None, stride)
@@ -142,24 +142,29 @@ def test_mirrored_elements_count_in_the_gradient(mode, counts, backend):
     assert dx(pg.asarray([1.0, 2.0, 3.0])).tolist() == counts
 
 
-VALUES = [("float32", -np.inf), ("float64", np.nan), ("int32", -7), ("complex64", 2j)]
+PADDING_VALUES = [
+    ("float32", -np.inf),
+    ("float64", np.nan),
+    ("int32", -7),
+    ("complex64", 2j),
+]
 
 
-@pytest.mark.parametrize(("dtype", "value"), VALUES, ids=str)
-def test_what_is_padded(dtype, value, backend):
+@pytest.mark.parametrize(("dtype", "value"), PADDING_VALUES, ids=str)
+def test_padding_values(dtype, value, backend):
     y = pg.pad(np.ones(1, dtype), [(1, 0)], constant_values=value)
     np.testing.assert_array_equal(y.numpy(), np.array([value, 1], dtype), strict=True)
     assert pg.pad(np.ones(1, dtype), [(1, 0)], constant_values=np.float32(1)).size == 2
 
 
-def test_zero_and_one_are_numbers_of_every_dtype(backend):
+def test_zero_and_one_fit_into_every_dtype(backend):
     for zero in (0, 0.0, 0j, False):
         y = pg.pad(np.ones(1, np.float32), [(1, 0)], constant_values=zero)
         assert y.tolist() == [0, 1]
         assert pg.one_hot([1], 2, on_value=1 + 0j, off_value=zero).tolist() == [[0, 1]]
 
 
-def test_minus_zero_is_padded_as_it_is(backend):
+def test_padding_keeps_the_sign_of_minus_zero(backend):
     assert np.signbit(pg.pad([1.0], [(1, 0)], constant_values=-0.0)[0].item())
 
 

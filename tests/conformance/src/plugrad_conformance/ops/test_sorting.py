@@ -16,7 +16,7 @@ SHAPES = [(7,), (1,), (3, 5), (2, 3, 4), (0,), (3, 0), (0, 4)]
 
 
 def sample(shape, dtype):
-    """Return numbers with ties and both ends of what the dtype holds."""
+    """Return numbers with ties and the limits of the dtype."""
     dtype = np.dtype(dtype)
     x = RNG.integers(0, 4, size=shape).astype(dtype)
     ends = [True, False]
@@ -33,12 +33,12 @@ def order(x, axis=-1, descending=False):
     """Return NumPy's stable order; descending order reverses the array twice."""
     if not descending:
         return np.argsort(x, axis, kind="stable")
-    turned = np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
-    return x.shape[axis] - 1 - turned
+    reversed_order = np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    return x.shape[axis] - 1 - reversed_order
 
 
-def bits_equal(y, expected):
-    """Compare zeros with their signs, and NaN."""
+def assert_same_bits(y, expected):
+    """Compare values, NaN included, and the signs of zeros."""
     np.testing.assert_array_equal(y, expected, strict=True)
     if expected.dtype.kind == "f":
         zero = expected == 0
@@ -55,11 +55,11 @@ def test_sort_and_argsort(dtype, shape, descending, backend):
     require_dtypes(backend, dtype)
     array = sample(shape, dtype)
     for axis in range(-1, len(shape)):
-        how = {"axis": axis, "descending": descending}
+        options = {"axis": axis, "descending": descending}
         with pg.debug(finite=False):
-            y = pg.sort(array, **how)
-            at = pg.argsort(array, **how)
-        expected = order(array, **how)
+            y = pg.sort(array, **options)
+            at = pg.argsort(array, **options)
+        expected = order(array, **options)
         assert at.dtype == np.int32
         np.testing.assert_array_equal(at.numpy(), expected)
         values = np.take_along_axis(array, expected, axis)
@@ -74,7 +74,7 @@ def test_the_decomposition_of_sort(dtype):
             at = order(x, axis, descending)
             with decomposed("Sort"), pg.debug(finite=False):
                 y = pg.sort(x, axis=axis, descending=descending)
-                bits_equal(y.numpy(), np.take_along_axis(x, at, axis))
+                assert_same_bits(y.numpy(), np.take_along_axis(x, at, axis))
 
 
 @pytest.mark.parametrize("sorted", [False, True])
@@ -89,7 +89,7 @@ def test_top_k(dtype, shape, sorted, backend):
         at = order(x, descending=True)[..., :k]
         at = at if sorted else np.sort(at, -1)
         np.testing.assert_array_equal(indices.numpy(), at.astype(np.int32), strict=True)
-        bits_equal(values.numpy(), np.take_along_axis(x, at, -1))
+        assert_same_bits(values.numpy(), np.take_along_axis(x, at, -1))
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float16", "float32", "float64"])
@@ -104,8 +104,8 @@ def test_long_rows_with_many_ties(dtype, backend):
     np.testing.assert_array_equal(pg.argsort(x).numpy(), order(x))
 
 
-def test_every_float32_has_its_place(backend):
-    """Bit patterns of all magnitudes and both signs, including denormal numbers."""
+def test_float32_of_all_magnitudes_are_sorted(backend):
+    """Sort random bit patterns, which include denormal numbers, NaN and infinities."""
     bits = RNG.integers(0, 2**32, size=50_000, dtype=np.uint32)
     x = np.concatenate([bits, [0, 1, 2**31, 2**31 + 1]]).astype(np.uint32)
     x = x.view(np.float32)
@@ -114,7 +114,7 @@ def test_every_float32_has_its_place(backend):
     np.testing.assert_array_equal(pg.argsort(x, descending=True).numpy(), order(-x))
 
 
-def test_what_is_not_contiguous_is_sorted_too(backend):
+def test_tensors_that_are_not_contiguous_are_sorted(backend):
     x = pg.permute_dims(sample((4, 5), "float32"), (1, 0))
     np.testing.assert_array_equal(pg.sort(x, axis=0).numpy(), np.sort(x.numpy(), 0))
     values, _ = pg.top_k(x[:, ::2], 1)
@@ -132,7 +132,7 @@ def test_nan_counts_as_the_greatest(backend):
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_zeros_of_both_signs_are_equal(dtype, descending, axis, backend):
-    """Their order does not change, according to ``argsort``."""
+    """Both ``sort`` and ``argsort`` keep their order."""
     require_dtypes(backend, dtype)
     rng = np.random.default_rng(0)
     values = np.array([-0.0, 0.0, 1, -1, np.nan, np.inf], dtype)
@@ -168,7 +168,7 @@ def test_in_top_k(backend):
 
 AXES = [None, 0, -1, (0, 2), (2, 1, 0), ()]
 METHODS = ["linear", "lower", "higher", "nearest", "midpoint"]
-QS = [0.5, 0, 1.0, [0.0, 0.25, 0.3, 1.0], [[0.1, 0.9], [0.5, 0.75]]]
+QUANTILES = [0.5, 0, 1.0, [0.0, 0.25, 0.3, 1.0], [[0.1, 0.9], [0.5, 0.75]]]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -177,11 +177,11 @@ QS = [0.5, 0, 1.0, [0.0, 0.25, 0.3, 1.0], [[0.1, 0.9], [0.5, 0.75]]]
 def test_quantile(dtype, axis, method, backend):
     require_dtypes(backend, dtype)
     x = (RNG.normal(size=(3, 4, 5)) * 9).astype(dtype)
-    for q in QS:
+    for q in QUANTILES:
         for keepdims in (False, True):
-            how = {"axis": axis, "keepdims": keepdims, "method": method}
-            y = pg.quantile(x, q, **how)
-            expected = np.quantile(x.astype(np.float64), q, **how)
+            options = {"axis": axis, "keepdims": keepdims, "method": method}
+            y = pg.quantile(x, q, **options)
+            expected = np.quantile(x.astype(np.float64), q, **options)
             assert y.dtype == (np.float32 if dtype == "int32" else np.dtype(dtype))
             assert y.shape == expected.shape
             rtol = 1e-12 if dtype == "float64" else 1e-6
@@ -210,7 +210,7 @@ def test_quantiles_of_nan_and_infinities(backend):
     assert pg.median([huge, huge]).item() == huge
 
 
-def test_half_precision(backend):
+def test_quantiles_of_float16(backend):
     require_dtypes(backend, "float16")
     y = pg.quantile(pg.asarray([1, 2, 4], dtype="float16"), [0.25, 0.5])
     assert (y.dtype, y.tolist()) == (np.float16, [1.5, 2.0])
@@ -240,7 +240,7 @@ def test_gradients(name, backend):
     check_gradients(lambda x: pg.square(SMOOTH[name](pg.sin(x) * 2)), X)
 
 
-def test_gradients_of_one_row_and_of_nothing(backend):
+def test_gradients_of_one_row_and_of_empty_rows(backend):
     require_dtypes(backend, "float64")
     check_gradients(lambda x: pg.square(pg.top_k(x, 2)[0]), X[0, 0])
     check_gradients(lambda x: pg.square(pg.sort(x)), np.empty((2, 0)))
@@ -248,7 +248,7 @@ def test_gradients_of_one_row_and_of_nothing(backend):
     assert dx.tolist() == [0, 0]
 
 
-def test_the_gradient_goes_to_the_equal_element_that_is_sorted_there(backend):
+def test_gradients_of_equal_elements_follow_the_stable_order(backend):
     x = pg.asarray([1.0, 3.0, 1.0, 3.0])
     dy = pg.asarray([1.0, 2.0, 3.0, 4.0])
     assert pg.grad(pg.sort)(x, dy=dy).tolist() == [1, 3, 2, 4]

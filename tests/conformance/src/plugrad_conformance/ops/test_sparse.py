@@ -1,4 +1,4 @@
-"""Sparse tensors: values against loops, gradients, decompositions."""
+"""Sparse tensors: values compared with loops, gradients, decompositions."""
 
 import re
 
@@ -15,8 +15,8 @@ sparse = pg.sparse
 
 # --- to_dense --------------------------------------------------------------------
 
-# coordinates, the shape of the values and of the result; some come twice
-PLACES = [
+# Coordinates, the shape of the values, the shape of the result; some places repeat.
+DENSE_CASES = [
     ([[0, 1], [2, 3], [1, 0]], (3,), (3, 4)),
     ([[0, 1], [0, 1], [1, 0], [0, 1]], (4,), (2, 2)),
     ([[0, 1], [1, 1]], (), (2, 2)),
@@ -27,7 +27,9 @@ PLACES = [
     (np.zeros((1, 0), np.int32), (1,), ()),
     (np.zeros((0, 1), np.int32), (), (0,)),
 ]
-EACH = pytest.mark.parametrize(("places", "of", "shape"), PLACES, ids=range(9))
+every_dense_case = pytest.mark.parametrize(
+    ("places", "values_shape", "shape"), DENSE_CASES, ids=range(9)
+)
 
 
 def dense(places, values, shape, default):
@@ -39,8 +41,8 @@ def dense(places, values, shape, default):
     return y
 
 
-def check_dense(places, of, shape, dtype):
-    values = sample(of, dtype)
+def check_dense(places, values_shape, shape, dtype):
+    values = sample(values_shape, dtype)
     for at in (places, pg.asarray(np.asarray(places, np.int64))):
         y = sparse.to_dense(at, values, shape)
         np.testing.assert_array_equal(
@@ -52,22 +54,22 @@ def check_dense(places, of, shape, dtype):
         )
 
 
-@EACH
+@every_dense_case
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_to_dense(places, of, shape, dtype, backend):
-    check_dense(places, of, shape, dtype)
+def test_to_dense(places, values_shape, shape, dtype, backend):
+    check_dense(places, values_shape, shape, dtype)
 
 
-@EACH
-def test_to_dense_decomposes(places, of, shape):
+@every_dense_case
+def test_to_dense_decomposes(places, values_shape, shape):
     with decomposed("SparseToDense"):
-        check_dense(places, of, shape, "float32")
+        check_dense(places, values_shape, shape, "float32")
 
 
-@EACH
-def test_gradients_of_to_dense(places, of, shape, backend):
+@every_dense_case
+def test_gradients_of_to_dense(places, values_shape, shape, backend):
     f = lambda v, d: pg.square(sparse.to_dense(places, v, shape, default_value=d))
-    check_gradients(f, np.cos(sample(of)), 0.7)
+    check_gradients(f, np.cos(sample(values_shape)), 0.7)
 
 
 def test_only_the_value_that_stays_has_a_gradient(backend):
@@ -76,7 +78,7 @@ def test_only_the_value_that_stays_has_a_gradient(backend):
     assert (dv.tolist(), dd.item()) == ([0, 2], 5)
 
 
-def test_to_dense_promotes_and_takes_text(backend):
+def test_to_dense_promotes_and_takes_strings(backend):
     y = sparse.to_dense([0], [1], 2, default_value=0.5)
     assert (y.dtype, y.tolist()) == (np.float32, [1, 0.5])
     assert sparse.to_dense([1], ["a"], 2).tolist() == [b"", b"a"]
@@ -103,11 +105,11 @@ def check_reshape(old, new, sizes, dtype):
     count = int(np.prod(old))
     order = np.random.default_rng(0).permutation(count)
     at = np.stack(np.unravel_index(order, old), -1) if old else np.zeros((count, 0))
-    y, told = sparse.reshape(pg.asarray(at.astype(dtype)), old, list(new))
-    wanted = np.stack(np.unravel_index(order, sizes), -1) if sizes else order[:, None]
-    wanted = wanted.reshape(count, len(sizes)) if sizes else wanted[:, :0]
-    np.testing.assert_array_equal(y.numpy(), wanted.astype(dtype), strict=True)
-    assert (told.dtype, told.tolist()) == (dtype, list(sizes))
+    y, found_sizes = sparse.reshape(pg.asarray(at.astype(dtype)), old, list(new))
+    expected = np.stack(np.unravel_index(order, sizes), -1) if sizes else order[:, None]
+    expected = expected.reshape(count, len(sizes)) if sizes else expected[:, :0]
+    np.testing.assert_array_equal(y.numpy(), expected.astype(dtype), strict=True)
+    assert (found_sizes.dtype, found_sizes.tolist()) == (dtype, list(sizes))
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
@@ -122,19 +124,23 @@ def test_reshape_decomposes(old, new, sizes):
         check_reshape(old, new, sizes, "int32")
 
 
-@pytest.mark.parametrize("missing", [(), ("SparseReshape",)], ids=["cpu", "parts"])
-def test_places_are_counted_beyond_32_bits(missing):
+@pytest.mark.parametrize(
+    "decomposed_kernels", [(), ("SparseReshape",)], ids=["cpu", "parts"]
+)
+def test_positions_beyond_32_bits(decomposed_kernels):
     at = np.array([[70000, 69999]])
     sizes = (100010, 70001)
     flat = 70000 * 70001 + 69999
-    with decomposed(*missing) if missing else pg.use_backend("cpu"):
-        y, told = sparse.reshape(at, sizes, (10, -1, 10001))
-        assert (y.dtype, told.dtype) == (np.int32, np.int32)
-        assert y.tolist() == [list(np.unravel_index(flat, told.tolist()))]
+    with (
+        decomposed(*decomposed_kernels) if decomposed_kernels else pg.use_backend("cpu")
+    ):
+        y, found_sizes = sparse.reshape(at, sizes, (10, -1, 10001))
+        assert (y.dtype, found_sizes.dtype) == (np.int32, np.int32)
+        assert y.tolist() == [list(np.unravel_index(flat, found_sizes.tolist()))]
         with pytest.raises(OverflowError, match="fit into int32"):
             sparse.reshape(at, sizes, (-1,))
-        y, told = sparse.reshape(pg.asarray(at), sizes, (-1,))
-        assert (y.tolist(), told.tolist()) == ([[flat]], [100010 * 70001])
+        y, found_sizes = sparse.reshape(pg.asarray(at), sizes, (-1,))
+        assert (y.tolist(), found_sizes.tolist()) == ([[flat]], [100010 * 70001])
 
 
 # --- fill_empty_rows -------------------------------------------------------------
@@ -145,18 +151,18 @@ def filled(indices, values, rows, default):
     at = []
     y = []
     empty = []
-    moved = [0] * len(indices)
+    new_positions = [0] * len(indices)
     for row in range(rows):
-        here = [i for i, place in enumerate(indices) if place[0] == row]
-        empty.append(not here)
-        for i in here:
-            moved[i] = len(at)
+        in_row = [i for i, place in enumerate(indices) if place[0] == row]
+        empty.append(not in_row)
+        for i in in_row:
+            new_positions[i] = len(at)
             at.append(indices[i])
             y.append(values[i])
-        if not here:
+        if not in_row:
             at.append([row] + [0] * (len(indices[0]) - 1))
             y.append(default)
-    return at, y, empty, moved
+    return at, y, empty, new_positions
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -174,15 +180,15 @@ def test_fill_empty_rows(seed, dtype, backend):
     assert [y.dtype for y in found] == [dtype, "float64", "bool", dtype]
 
 
-def test_fill_rows_of_nothing(backend):
-    none = np.zeros((0, 2), np.int32)
-    found = sparse.fill_empty_rows(none, np.zeros(0), [2, 3], 7.0)
+def test_fill_rows_of_empty_tensors(backend):
+    no_indices = np.zeros((0, 2), np.int32)
+    found = sparse.fill_empty_rows(no_indices, np.zeros(0), [2, 3], 7.0)
     assert [y.tolist() for y in found] == [[[0, 0], [1, 0]], [7, 7], [True, True], []]
-    found = sparse.fill_empty_rows(none, np.zeros(0), [0, 3], 7.0)
+    found = sparse.fill_empty_rows(no_indices, np.zeros(0), [0, 3], 7.0)
     assert [y.shape for y in found] == [(0, 2), (0,), (0,), (0,)]
 
 
-def test_fill_rows_with_text(backend):
+def test_fill_rows_with_strings(backend):
     found = sparse.fill_empty_rows([[1, 0]], ["a\0"], [2, 1], "b\0")
     assert found.values.tolist() == [b"b\0", b"a\0"]
     assert found.empty_row_indicator.tolist() == [True, False]
@@ -192,13 +198,15 @@ def test_gradients_of_fill_empty_rows(backend):
     at = [[3, 1], [1, 0], [3, 0], [0, 2]]
     f = lambda v, d: pg.square(sparse.fill_empty_rows(at, v, [6, 3], d).values)
     check_gradients(f, [0.5, -1.5, 2.0, 1.0], 0.7)
-    full = lambda v, d: pg.square(sparse.fill_empty_rows(at, v, [4, 3], d).values)
-    check_gradients(full, [0.5, -1.5, 2.0, 1.0], 0.7)
+    without_empty_rows = lambda v, d: pg.square(
+        sparse.fill_empty_rows(at, v, [4, 3], d).values
+    )
+    check_gradients(without_empty_rows, [0.5, -1.5, 2.0, 1.0], 0.7)
 
 
 # --- segments --------------------------------------------------------------------
 
-# the shape of the data, indices, ids, and how many segments are asked for
+# The shape of the data, indices, ids, the requested number of segments.
 SEGMENTS = [
     ((5,), [4, 0, 0], [0, 0, 1], None),
     ((5, 2), [4, 1, 0, 3], [0, 2, 2, 5], None),
@@ -210,7 +218,9 @@ SEGMENTS = [
     ((3, 2), [], [], None),
     ((3, 2), [], [], 2),
 ]
-PARTS = pytest.mark.parametrize(("shape", "at", "ids", "count"), SEGMENTS, ids=range(9))
+every_segment_case = pytest.mark.parametrize(
+    ("shape", "at", "ids", "count"), SEGMENTS, ids=range(9)
+)
 
 
 def segments(x, at, ids, count, mean):
@@ -239,20 +249,20 @@ def check_segments(shape, at, ids, count, dtype):
     )
 
 
-@PARTS
+@every_segment_case
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_segments(shape, at, ids, count, dtype, backend):
     check_segments(shape, at, ids, count, dtype)
 
 
-@PARTS
+@every_segment_case
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int32", "bool", "complex64"])
 def test_segments_decompose(shape, at, ids, count, dtype):
     with decomposed("SparseSegmentSum", "SparseSegmentMean"):
         check_segments(shape, at, ids, count, dtype)
 
 
-@PARTS
+@every_segment_case
 def test_gradients_of_segments(shape, at, ids, count, backend):
     x = np.cos(sample(shape))
     for op in (sparse.segment_sum, sparse.segment_mean):
@@ -261,10 +271,10 @@ def test_gradients_of_segments(shape, at, ids, count, backend):
         )
 
 
-@pytest.mark.parametrize("parts", [False, True])
-def test_a_mean_in_half_precision_does_not_overflow(parts):
+@pytest.mark.parametrize("decompose", [False, True])
+def test_a_mean_of_float16_does_not_overflow(decompose):
     x = np.full((4, 1), 60000, np.float16)
-    with decomposed("SparseSegmentMean") if parts else pg.use_backend("cpu"):
+    with decomposed("SparseSegmentMean") if decompose else pg.use_backend("cpu"):
         y = sparse.segment_mean(x, [0, 1, 2, 3], [0, 0, 0, 0])
     assert (y.dtype, y.tolist()) == (np.float16, [[60000.0]])
 
@@ -390,24 +400,24 @@ OUT_OF_RANGE += [
     ),
     (lambda: sparse.reshape([[1, -1]], [3, 3], [9]), "index -1 .* for axis 1"),
 ]
-EACH_BAD = pytest.mark.parametrize(
+every_call_out_of_range = pytest.mark.parametrize(
     ("call", "message"), OUT_OF_RANGE, ids=range(len(OUT_OF_RANGE))
 )
 
 
-@EACH_BAD
+@every_call_out_of_range
 def test_out_of_range(call, message, backend):
     """Asynchronous backends raise when a result is read."""
     with pytest.raises(IndexError):
         _ = [y.numpy() for y in listed(call())]
 
 
-PARTS = ("SparseToDense", "SparseReshape", "SparseSegmentSum", "SparseSegmentMean")
+KERNELS = ("SparseToDense", "SparseReshape", "SparseSegmentSum", "SparseSegmentMean")
 
 
-@EACH_BAD
-@pytest.mark.parametrize("without", [(), PARTS], ids=["kernel", "decomposition"])
-def test_the_error_says_which_index_it_was(call, message, without):
+@every_call_out_of_range
+@pytest.mark.parametrize("without", [(), KERNELS], ids=["kernel", "decomposition"])
+def test_the_error_names_the_index_out_of_range(call, message, without):
     dtypes = runtime("cpu").dtypes
     error = pytest.raises(IndexError, match=message)
     with toy(without=without, dtypes=dtypes), pg.use_backend("toy"), error:

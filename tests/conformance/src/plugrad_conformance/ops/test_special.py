@@ -38,13 +38,13 @@ def xlog1py(a, b):
 
 
 LOGARITHMS = [(pg.xlogy, xlogy), (pg.xlog1py, xlog1py)]
-ENDS = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, -2.0, 2.5, 1e-30, 3e30]
+SPECIAL = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, -2.0, 2.5, 1e-30, 3e30]
 
 
 @pytest.mark.parametrize(("op", "reference"), LOGARITHMS, **by_name)
 def test_products_with_a_logarithm(op, reference, backend):
     for dtype in supported_dtypes(["float32", "float64"]):
-        x = np.asarray(ENDS, dtype)
+        x = np.asarray(SPECIAL, dtype)
         y = op(x[:, None], x).numpy()
         wide = x.astype(float)
         expected = reference(wide[:, None], wide).astype(dtype)
@@ -53,7 +53,7 @@ def test_products_with_a_logarithm(op, reference, backend):
     assert op(2.0, pg.asarray([1.0, 3.0])).shape == (2,)
 
 
-AT = [  # op, a, b, the derivatives
+DERIVATIVES = [  # op, a, b, the derivatives
     (pg.xlogy, 0.0, 2.0, math.log(2), 0),
     (pg.xlogy, 0.0, 0.0, 0, 0),
     (pg.xlogy, 0.0, -1.0, 0, 0),
@@ -65,7 +65,7 @@ AT = [  # op, a, b, the derivatives
 ]
 
 
-@pytest.mark.parametrize(("op", "a", "b", "da", "db"), AT)
+@pytest.mark.parametrize(("op", "a", "b", "da", "db"), DERIVATIVES)
 def test_derivatives_of_products_with_a_logarithm(op, a, b, da, db, backend):
     found = [dx.item() for dx in pg.grads(op)(a, b)]
     np.testing.assert_allclose(found, [da, db], rtol=1e-6)
@@ -93,7 +93,7 @@ def lgamma(x):
 
 @np.vectorize(otypes=[float])
 def digamma(x):
-    """Add ``1 / x`` until the asymptotic series is exact in float64, for positive x."""
+    """Shift positive x up until the asymptotic series is exact in float64."""
     terms = []
     while x < 20:
         terms.append(-1 / x)
@@ -112,10 +112,10 @@ def erfinv(x):
     return y
 
 
-GAMMA = Row(pg.lgamma, "Lgamma", lgamma, domain=(4.0, 9.0))
-PSI = Row(pg.digamma, "Digamma", digamma, domain=(4.0, 9.0))
-INVERSE = Row(pg.erfinv, "Erfinv", erfinv, domain=(-0.7, 0.7))
-ROWS = [GAMMA, PSI, INVERSE]
+LGAMMA_ROW = Row(pg.lgamma, "Lgamma", lgamma, domain=(4.0, 9.0))
+DIGAMMA_ROW = Row(pg.digamma, "Digamma", digamma, domain=(4.0, 9.0))
+ERFINV_ROW = Row(pg.erfinv, "Erfinv", erfinv, domain=(-0.7, 0.7))
+ROWS = [LGAMMA_ROW, DIGAMMA_ROW, ERFINV_ROW]
 
 
 @every(ROWS)
@@ -123,7 +123,7 @@ def test_values(row, backend):
     check_values(row, backend)
 
 
-@every([GAMMA])
+@every([LGAMMA_ROW])
 def test_integers(row, backend):
     check_integers(row, backend)
     assert pg.digamma([1, 2]).dtype == pg.erfinv([True]).dtype == np.float32
@@ -169,9 +169,9 @@ def test_known_values_of_polygamma(n, dtype, backend):
         assert_near(pg.polygamma(x, n).numpy(), y, 3 + 3 * n)
 
 
-# For each order, the values at PLACES, which mpmath computed with 50 digits.
-PLACES = [0.1875, 0.75, 1.5, 2.5, 7.875, 8.0, 20.5, 155.75, 386.75, 1e4, 3e30]
-PLACES += [-0.375, -2.25, -7.25]
+# For each order, the values at POINTS, computed by mpmath with 50 digits.
+POINTS = [0.1875, 0.75, 1.5, 2.5, 7.875, 8.0, 20.5, 155.75, 386.75, 1e4, 3e30]
+POINTS += [-0.375, -2.25, -7.25]
 HIGH_ORDERS = {
     8: [
         -1.4076967290158996e11,
@@ -261,7 +261,7 @@ HIGH_ORDERS = {
 def test_high_orders_of_polygamma(n, dtype, backend):
     """The arguments reach the limits of normal numbers, where powers underflow."""
     for _ in supported_dtypes([dtype]):
-        found = run(lambda x: pg.polygamma(x, n), np.asarray(PLACES, dtype))
+        found = run(lambda x: pg.polygamma(x, n), np.asarray(POINTS, dtype))
         with np.errstate(over="ignore"):
             expected = np.asarray(HIGH_ORDERS[n]).astype(dtype)
         normal = np.abs(HIGH_ORDERS[n]) >= np.finfo(dtype).tiny
@@ -272,8 +272,8 @@ def test_high_orders_of_polygamma(n, dtype, backend):
 
 def test_lgamma_over_all_magnitudes(backend):
     wide = np.geomspace(1e-38, 3e38, 20_001).astype(np.float32)
-    near = np.linspace(0, 12, 20_001).astype(np.float32)
-    for x in (wide, near):
+    moderate = np.linspace(0, 12, 20_001).astype(np.float32)
+    for x in (wide, moderate):
         with np.errstate(over="ignore"):
             expected = lgamma(x.astype(float)).astype(np.float32)
         assert_near(run(pg.lgamma, x), expected, 3)
@@ -313,15 +313,15 @@ def test_poles(op, expected, backend):
         np.testing.assert_array_equal(y, expected)
 
 
-def test_erfinv_at_its_ends(backend):
+def test_erfinv_at_the_ends_of_its_domain(backend):
     for dtype in supported_dtypes(["float16", "float32", "float64"]):
         x = np.asarray([1, -1, 1.5, -2, INF, -INF, NAN], dtype)
         y = run(pg.erfinv, x)
         np.testing.assert_array_equal(y, [INF, -INF, NAN, NAN, NAN, NAN, NAN])
 
 
-def test_polygamma_recurs(backend):
-    """``ψ(n, x) - ψ(n, x + 1)`` is ``-(-1)^n n! / x^(n+1)``, of all orders."""
+def test_the_recurrence_relation_of_polygamma(backend):
+    """``ψ(n, x) - ψ(n, x + 1)`` is ``-(-1)^n n! / x^(n+1)``, for all orders."""
     x = np.asarray([0.3, 0.7, 1.1], np.float32)
     for n in range(1, 31):
         found = (pg.polygamma(x, n) - pg.polygamma(x + 1, n)).numpy()

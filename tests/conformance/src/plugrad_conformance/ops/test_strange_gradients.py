@@ -9,12 +9,12 @@ import pytest
 from ..check import require_dtypes
 
 INF, NAN = math.inf, math.nan
-PLACES = [0.0, -0.0, INF, -INF, NAN]
+POINTS = [0.0, -0.0, INF, -INF, NAN]
 DTYPES = ["float16", "float32", "float64"]
-SCALE, BELOW = 1.0507009873554805, 1.7580993408473766
+SELU_SCALE, SELU_SLOPE_BELOW_0 = 1.0507009873554805, 1.7580993408473766
 
-# The derivatives at 0, inf and -inf; None where the formula decides. At NaN it is NaN,
-# but for the fourth number.
+# An op, and its derivatives at 0, inf and -inf; None where the formula decides. The
+# derivative at NaN is NaN, or the fourth number.
 ACTIVATIONS = {
     "clip": (lambda x: pg.clip(x, -1, 1), 1, 0, 0, 0),
     "clip from below": (lambda x: pg.clip(x, -1, INF), 1, 1, 0, 0),
@@ -34,7 +34,7 @@ ACTIVATIONS = {
     "prelu": (lambda x: pg.prelu(x, 0.25), 0.25, 1, 0.25, 0.25),
     "relu": (pg.relu, 0, 1, 0),
     "relu6": (pg.relu6, 0, 0, 0),
-    "selu": (pg.selu, BELOW, SCALE, 0),
+    "selu": (pg.selu, SELU_SLOPE_BELOW_0, SELU_SCALE, 0),
     "sigmoid": (pg.sigmoid, 0.25, 0, 0),
     "silu": (pg.silu, 0.5, None, None),
     "softplus": (pg.softplus, 0.5, 1, 0),
@@ -46,9 +46,9 @@ ACTIVATIONS = {
 def derivatives(op, x):
     """Return the derivatives by vjp and by jvp of an element-wise op."""
     y, pullback = pg.vjp(op, x)
-    (back,) = pullback(pg.ones(y.shape, dtype=y.dtype))
-    _, ahead = pg.jvp(op, [x], [pg.ones(x.shape, dtype=x.dtype)])
-    return back.numpy(), ahead.numpy()
+    (reverse,) = pullback(pg.ones(y.shape, dtype=y.dtype))
+    _, forward = pg.jvp(op, [x], [pg.ones(x.shape, dtype=x.dtype)])
+    return reverse.numpy(), forward.numpy()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -56,25 +56,25 @@ def derivatives(op, x):
 def test_derivatives_of_activations(name, dtype, backend):
     require_dtypes(backend, dtype)
     op, at_zero, above, below, *at_nan = ACTIVATIONS[name]
-    back, ahead = derivatives(op, pg.asarray(np.asarray(PLACES, dtype)))
-    np.testing.assert_array_equal(back, ahead)
+    reverse, forward = derivatives(op, pg.asarray(np.asarray(POINTS, dtype)))
+    np.testing.assert_array_equal(reverse, forward)
     rtol = 1e-3 if dtype == "float16" else 1e-6
     expected = [at_zero, at_zero, above, below, *(at_nan or [NAN])]
-    for found, wanted in zip(back.tolist(), expected, strict=True):
+    for found, wanted in zip(reverse.tolist(), expected, strict=True):
         if wanted is not None:
             assert found == pytest.approx(wanted, rel=rtol, abs=0, nan_ok=True)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 2.0])
 def test_the_derivative_of_step_is_0_everywhere(alpha, backend):
-    x = pg.asarray(np.asarray(PLACES, "float32"))
+    x = pg.asarray(np.asarray(POINTS, "float32"))
     for found in derivatives(lambda x: pg.step(x, alpha=alpha), x):
         assert found.tolist() == [0] * 5
 
 
 @pytest.mark.parametrize("name", ["relu", "relu6", "clip", "hard_sigmoid"])
 def test_an_infinite_cotangent_does_not_leak(name, backend):
-    """The derivative of a saturated part stays 0, even times infinity."""
+    """Where an activation is saturated, the gradient is 0 for every cotangent."""
     x = pg.asarray([-9.0, 9.0, 0.25])
     _, pullback = pg.vjp(ACTIVATIONS[name][0], x)
     dx = pullback(pg.full((3,), INF))[0].tolist()
@@ -88,30 +88,30 @@ def test_derivatives_of_the_slopes_of_prelu(backend):
         np.testing.assert_array_equal(found, [-2, 0, 0, NAN])
 
 
-OTHERS = """
+UNARY_OPS = """
 abs acos acosh asin asinh atan atanh ceil cos cosh erf exp exp2 expm1 floor
 log log1p log2 log10 negative positive reciprocal round rsqrt sign sin sinh sqrt square
 tan trunc"""
-PAIRS = """
+BINARY_OPS = """
 add atan2 copysign divide divide_no_nan fmod hypot logaddexp maximum minimum
 multiply nextafter remainder subtract"""
 
 
-@pytest.mark.parametrize("name", OTHERS.split())
+@pytest.mark.parametrize("name", UNARY_OPS.split())
 def test_vjp_and_jvp_agree(name, backend):
-    places = [*PLACES, 0.5, 1.0, -1.0, 3.0]
-    back, ahead = derivatives(getattr(pg, name), pg.asarray(places))
-    np.testing.assert_allclose(back, ahead, rtol=1e-6)
+    points = [*POINTS, 0.5, 1.0, -1.0, 3.0]
+    reverse, forward = derivatives(getattr(pg, name), pg.asarray(points))
+    np.testing.assert_allclose(reverse, forward, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", PAIRS.split())
+@pytest.mark.parametrize("name", BINARY_OPS.split())
 def test_vjp_and_jvp_of_two_arguments_agree(name, backend):
     op = getattr(pg, name)
-    places = [*PLACES, 1.0, -3.0]
-    a, b = (pg.asarray(x.ravel().astype("f4")) for x in np.meshgrid(places, places))
-    for one in (lambda x: op(x, b), lambda x: op(b, x)):
-        back, ahead = derivatives(one, a)
-        np.testing.assert_allclose(back, ahead, rtol=1e-6)
+    points = [*POINTS, 1.0, -3.0]
+    a, b = (pg.asarray(x.ravel().astype("f4")) for x in np.meshgrid(points, points))
+    for partial_op in (lambda x: op(x, b), lambda x: op(b, x)):
+        reverse, forward = derivatives(partial_op, a)
+        np.testing.assert_allclose(reverse, forward, rtol=1e-6)
 
 
 def test_derivatives_of_hypot_at_infinities(backend):
@@ -143,18 +143,18 @@ def test_derivatives_of_logsumexp(row, dtype, backend):
     require_dtypes(backend, dtype)
     x = pg.asarray(np.asarray(row, dtype))
     np.testing.assert_array_equal(pg.grad(pg.logsumexp)(x).numpy(), ROWS[row])
-    _, ahead = pg.jvp(pg.logsumexp, [x], [pg.ones(x.shape, dtype=x.dtype)])
-    assert ahead.item() == pytest.approx(1, nan_ok=True) or NAN in row
+    _, forward = pg.jvp(pg.logsumexp, [x], [pg.ones(x.shape, dtype=x.dtype)])
+    assert forward.item() == pytest.approx(1, nan_ok=True) or NAN in row
     square = pg.reshape(pg.asarray(np.asarray([row, row], dtype)), (2, 1, -1))
-    for axis, share in (((1, 2), 1), (None, 0.5), ((0, 2), 0.5)):
+    for axis, factor in (((1, 2), 1), (None, 0.5), ((0, 2), 0.5)):
         total = lambda x, axis=axis: pg.sum(pg.logsumexp(x, axis=axis))
         dx = pg.grad(total)(square).numpy()
-        expected = np.broadcast_to(np.asarray(ROWS[row]) * share, dx.shape)
+        expected = np.broadcast_to(np.asarray(ROWS[row]) * factor, dx.shape)
         np.testing.assert_array_equal(dx, expected)
 
 
 @pytest.mark.parametrize("op", [pg.max, pg.min], ids=["max", "min"])
-def test_the_gradient_of_an_extreme_that_is_nan_is_nan(op, backend):
+def test_the_gradient_of_a_maximum_or_minimum_that_is_nan_is_nan(op, backend):
     x = pg.asarray([[1.0, NAN, 2.0], [INF, -INF, 0.0], [3.0, 3.0, 3.0]])
     third = [1 / 3] * 3
     of_number = [1, 0, 0] if op is pg.max else [0, 1, 0]

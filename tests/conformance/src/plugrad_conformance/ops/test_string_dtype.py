@@ -19,13 +19,13 @@ def x(backend):
 
 
 def texts(values):
-    """Return an object array of bytes; NumPy's own ways cut off zeros at the end."""
+    """Return an object array of bytes; NumPy's own constructors cut trailing zeros."""
     array = np.empty(len(values), object)
     array[:] = values
     return array
 
 
-def same(y, expected, shape):
+def check_strings(y, expected, shape):
     assert (y.dtype, y.shape) == (pg.string, shape)
     assert y.tolist() == expected
 
@@ -51,10 +51,10 @@ VALUES = [
 @pytest.mark.parametrize(("value", "expected", "shape"), VALUES, ids=repr)
 def test_text_becomes_bytes(value, expected, shape, backend):
     for dtype in (None, "string", pg.string, str, bytes):
-        same(pg.asarray(value, dtype=dtype), expected, shape)
+        check_strings(pg.asarray(value, dtype=dtype), expected, shape)
 
 
-def test_a_tensor_keeps_what_it_was_given(backend):
+def test_a_tensor_copies_the_given_array(backend):
     array = texts([b"a", b"b"])
     x = pg.asarray(array)
     array[0] = b"changed"
@@ -70,12 +70,12 @@ def test_repr_of_text(x):
     assert (bool(x[0]), bool(x[2])) == (True, False)
 
 
-def test_bytes_are_counted(backend):
+def test_nbytes_of_strings(backend):
     arrays = runtime("cpu").arrays
     assert arrays.nbytes(texts([b"abc", b"d"])) == 2 * 8 + 4
 
 
-def test_it_has_no_gradient(x):
+def test_strings_have_no_gradient(x):
     with pytest.raises(TypeError, match="floating"):
         pg.grad(lambda x: pg.identity(x))(x)
     y, pull = pg.vjp(lambda s: pg.where(x == "b", s, 0.0), pg.asarray(2.0))
@@ -139,11 +139,11 @@ MOVES = [
 
 
 @pytest.mark.parametrize(("op", "expected", "shape"), MOVES, ids=range(len(MOVES)))
-def test_what_moves_elements(op, expected, shape, x):
-    same(op(x), expected, shape)
+def test_ops_that_move_elements(op, expected, shape, x):
+    check_strings(op(x), expected, shape)
 
 
-COMPARED = [
+COMPARISONS = [
     (lambda x: x == "b", [True, False, False, False]),
     (lambda x: x != b"b", [False, True, True, True]),
     (lambda x: operator.eq("b", x), [True, False, False, False]),
@@ -158,13 +158,13 @@ COMPARED = [
 ]
 
 
-@pytest.mark.parametrize(("op", "expected"), COMPARED, ids=range(len(COMPARED)))
-def test_comparisons_are_of_bytes(op, expected, x):
+@pytest.mark.parametrize(("op", "expected"), COMPARISONS, ids=range(len(COMPARISONS)))
+def test_strings_are_compared_by_their_bytes(op, expected, x):
     y = op(x)
     assert (y.dtype, y.tolist()) == (np.dtype(bool), expected)
 
 
-def test_numbers_and_text_differ_in_python_too(x):
+def test_numbers_and_strings_are_not_equal(x):
     assert (x == None) is False  # noqa: E711
     assert (pg.asarray([1.0]) == "a") is False
     assert (pg.asarray([1.0]) != "a") is True
@@ -245,7 +245,7 @@ def test_errors(call, error, match, x):
         call(x)
 
 
-def test_a_backend_may_have_none():
+def test_a_backend_without_strings():
     with toy(dtypes=["float32"]), pg.use_backend("toy"):
         with pytest.raises(TypeError, match="asarray: backend 'toy' has no strings"):
             pg.asarray("a")

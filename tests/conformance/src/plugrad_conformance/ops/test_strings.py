@@ -1,4 +1,4 @@
-"""Ops on strings, against Python's own."""
+"""String ops, compared with Python's."""
 
 import re
 
@@ -50,7 +50,7 @@ def test_fingerprints(length, backend):
     assert (y.dtype, y.item()) == (np.int32, FINGERPRINTS[length] % 2**31)
 
 
-def test_each_string_has_the_hash_that_it_has_alone(backend):
+def test_the_hash_of_a_string_does_not_depend_on_other_strings(backend):
     texts = [ALPHABET[: n % 150] for n in range(0, 3000, 7)]
     y = strings.to_hash_bucket_fast([texts], 1000)
     assert y.shape == (1, len(texts))
@@ -75,16 +75,18 @@ PATTERNS = [
 
 
 @pytest.mark.parametrize(
-    ("pattern", "rewrite", "every", "texts", "expected"), PATTERNS, ids=range(9)
+    ("pattern", "rewrite", "replace_global", "texts", "expected"),
+    PATTERNS,
+    ids=range(9),
 )
-def test_regex_replace(pattern, rewrite, every, texts, expected, backend):
-    y = strings.regex_replace([texts], pattern, rewrite, replace_global=every)
+def test_regex_replace(pattern, rewrite, replace_global, texts, expected, backend):
+    y = strings.regex_replace([texts], pattern, rewrite, replace_global=replace_global)
     assert y.tolist() == [[text.encode() for text in expected]]
-    y = strings.regex_replace(texts[0], pattern, rewrite, replace_global=every)
+    y = strings.regex_replace(texts[0], pattern, rewrite, replace_global=replace_global)
     assert y.item() == expected[0].encode()
 
 
-def test_what_is_not_utf_8_comes_through(backend):
+def test_regex_replace_keeps_bytes_that_are_not_utf_8(backend):
     y = strings.regex_replace([b"\xffa\0", b"\xc3"], "a", "b")
     assert y.tolist() == [b"\xffb\0", b"\xc3"]
 
@@ -99,12 +101,14 @@ DELIMITERS = ["#", "#,", "", "x", "\0", "]^-\\"]
 @pytest.mark.parametrize("skip_empty", [True, False])
 def test_split(delimiter, skip_empty, backend):
     found = strings.split([*TEXTS, "a]b^c-d\\e"], delimiter, skip_empty=skip_empty)
-    marks = b"[" + b"".join(re.escape(bytes([b])) for b in delimiter.encode()) + b"]"
+    separators = (
+        b"[" + b"".join(re.escape(bytes([b])) for b in delimiter.encode()) + b"]"
+    )
     rows = []
     for text in [*TEXTS, "a]b^c-d\\e"]:
-        plain = text.encode()
-        pieces = re.split(marks, plain) if delimiter else [bytes([b]) for b in plain]
-        rows.append([p for p in pieces if p or not skip_empty] if plain else [])
+        data = text.encode()
+        pieces = re.split(separators, data) if delimiter else [bytes([b]) for b in data]
+        rows.append([p for p in pieces if p or not skip_empty] if data else [])
     at = [[i, j] for i, row in enumerate(rows) for j in range(len(row))]
     assert found.indices.tolist() == at
     assert found.values.tolist() == [piece for row in rows for piece in row]
@@ -119,11 +123,11 @@ def test_split_gives_a_sparse_tensor(backend):
     assert y.tolist() == [[b"a", b"b"], [b"c", b""]]
 
 
-def test_split_of_nothing(backend):
-    for nothing in ([], [""], ["##"]):
-        at, pieces, sizes = strings.split(nothing, "#")
+def test_split_without_pieces(backend):
+    for texts in ([], [""], ["##"]):
+        at, pieces, sizes = strings.split(texts, "#")
         assert (at.shape, pieces.shape) == ((0, 2), (0,))
-        assert sizes.tolist() == [len(nothing), 0]
+        assert sizes.tolist() == [len(texts), 0]
 
 
 # --- n-grams ---------------------------------------------------------------------
@@ -133,16 +137,16 @@ def grams(rows, widths, left, right, pad, preserve):
     """Return the n-grams of each row as lists."""
     found = []
     for row in rows:
-        mine = []
+        of_row = []
         for width in widths:
             count = width - 1 if pad < 0 else min(pad, width - 1)
-            line = [left] * count + row + [right] * count
-            mine += [
-                "|".join(line[i : i + width]) for i in range(len(line) - width + 1)
+            padded = [left] * count + row + [right] * count
+            of_row += [
+                "|".join(padded[i : i + width]) for i in range(len(padded) - width + 1)
             ]
-        if preserve and row and not mine:
-            mine = ["|".join([left] * max(pad, 0) + row + [right] * max(pad, 0))]
-        found.append(mine)
+        if preserve and row and not of_row:
+            of_row = ["|".join([left] * max(pad, 0) + row + [right] * max(pad, 0))]
+        found.append(of_row)
     return found
 
 
@@ -172,7 +176,7 @@ def test_ngrams(widths, pad, preserve, dtype, backend):
     assert (y.dtype, ends.dtype) == (pg.string, dtype)
 
 
-def test_ngrams_of_nothing(backend):
+def test_ngrams_of_empty_rows(backend):
     y, ends = strings.ngrams([], [], ngram_widths=2)
     assert (y.shape, ends.shape) == ((0,), (0,))
     y, ends = strings.ngrams([], [0, 0], ngram_widths=2, left_pad="<", pad_width=1)
@@ -181,8 +185,8 @@ def test_ngrams_of_nothing(backend):
 
 # --- errors ----------------------------------------------------------------------
 
-ngrams = lambda data, splits, **more: strings.ngrams(
-    data, splits, **{"ngram_widths": 2} | more
+ngrams = lambda data, splits, **options: strings.ngrams(
+    data, splits, **{"ngram_widths": 2} | options
 )
 ERRORS = [
     (lambda: strings.to_hash_bucket_fast(["a"], 0), ValueError, "num_buckets 0 must"),

@@ -1,4 +1,4 @@
-"""Values and derivatives that are small: nothing may cancel."""
+"""Small values and derivatives, which cancellation would destroy."""
 
 import numpy as np
 import plugrad as pg
@@ -7,7 +7,7 @@ import pytest
 from ..check import check_gradients
 from .elementwise import without
 
-# Function, its argument, and the value; by mpmath.
+# Function, argument and value, computed by mpmath.
 VALUES = [
     (pg.erfc, 3.0, 2.2090497e-05),
     (pg.erfc, 9.0, 4.1370317e-37),
@@ -31,14 +31,14 @@ def test_values_in_the_tails(row, backend):
 
 @pytest.mark.parametrize("x", [-5.0, -6.0, -9.0])
 def test_gelu_by_tanh_in_the_tail(x, backend):
-    """The exponent has more digits than the dtype: e^u would magnify its error."""
+    """Rounding the exponent u to the dtype would make the error of exp(u) too large."""
     u = np.sqrt(8 / np.pi) * (x + 0.044715 * x**3)
     found = pg.gelu(pg.asarray(x, dtype="float32"), approximate=True).item()
     np.testing.assert_allclose(found, x * np.exp(u) / (1 + np.exp(u)), rtol=1e-6)
 
 
 def test_gradients_from_inputs(backend):
-    """Computed from the outputs, they would be 0 where the outputs round to 1."""
+    """Gradients from the outputs would be 0 where the outputs round to 1."""
     for name, x, slope in (
         ("SigmoidGrad", [0.0, 17.0, -60.0], [0.25, 4.1399374e-08, 8.7565108e-27]),
         ("TanhGrad", [0.0, 9.2, -30.0], [1.0, 4.0835858e-08, 3.5026043e-26]),
@@ -54,7 +54,7 @@ def test_gradients_from_inputs(backend):
         np.testing.assert_allclose(found, expected, rtol=2e-6)
 
 
-TAILS = [  # function, x, its derivative and its second one; by mpmath
+TAILS = [  # function, x, first and second derivative, by mpmath
     (pg.sigmoid, 17.0, 4.1399376e-08, -4.1399372e-08),
     (pg.sigmoid, -60.0, 8.7565108e-27, 8.7565108e-27),
     (pg.tanh, 9.2, 4.0835858e-08, -8.1671714e-08),

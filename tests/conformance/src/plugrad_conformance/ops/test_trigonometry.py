@@ -1,4 +1,4 @@
-"""Angles and hyperbolic functions: one row each; the row is the specification."""
+"""Trigonometric and hyperbolic functions; each row specifies one op."""
 
 import math
 
@@ -86,9 +86,9 @@ def test_float16_is_not_squared_to_infinity(backend):
     np.testing.assert_allclose(run(pg.acosh, x), np.arccosh(x), rtol=4e-3)
 
 
-# --- gradients where they are difficult ------------------------------------------
+# --- gradients at difficult points -----------------------------------------------
 
-AT = [
+DERIVATIVES = [
     (pg.asin, [1.0, -1.0], [math.inf, math.inf]),
     (pg.acos, [1.0, -1.0], [-math.inf, -math.inf]),
     (pg.asin, [1 - 2**-24], [2**11.5]),
@@ -102,7 +102,7 @@ AT = [
 ]
 
 
-@pytest.mark.parametrize(("op", "x", "slope"), AT, ids=range(len(AT)))
+@pytest.mark.parametrize(("op", "x", "slope"), DERIVATIVES, ids=range(len(DERIVATIVES)))
 def test_slopes(op, x, slope, backend):
     x = pg.asarray(x)
     dx = pg.grad(op)(x, dy=pg.ones(x.shape)).numpy()
@@ -150,7 +150,7 @@ def test_complex_decompositions(kernel):
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("kernel", ["Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh"])
 def test_complex_inverse_decompositions(kernel, dtype):
-    """On both sides of branch cuts (signed zeros), next to the poles, far away."""
+    """Test both sides of branch cuts (signed zeros), points near poles and far away."""
     (row,) = [row for row in ROWS if row.kernel == kernel]
     part = np.array([0, 1e-9, 1e-4, 0.3, 1, 1 + 1e-5, 1.5, 1e6, 1e15, math.inf])
     part = np.concatenate([part, -part]).astype(np.finfo(dtype).dtype)
@@ -170,7 +170,7 @@ def test_complex_inverse_decompositions(kernel, dtype):
 
 
 @every(ROWS)
-def test_what_is_no_number_is_refused(row, backend):
+def test_strings_and_dicts_are_refused(row, backend):
     with pytest.raises(TypeError, match="of strings"):
         row.op("q")
     with pytest.raises(TypeError, match="cannot make a tensor of dict"):

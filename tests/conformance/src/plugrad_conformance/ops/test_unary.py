@@ -1,4 +1,4 @@
-"""Ops of one argument: one row each; the row is the specification."""
+"""Element-wise ops of one argument; each row specifies one op."""
 
 import math
 
@@ -68,7 +68,7 @@ EXACT = [
 ]
 NEGATIVE = Row(pg.negative, "Neg", np.negative, keeps=True, ulp=0)
 ROWS = [*FLOATING, *EXACT, NEGATIVE]
-TESTS = [(pg.isfinite, np.isfinite), (pg.isinf, np.isinf), (pg.isnan, np.isnan)]
+PREDICATES = [(pg.isfinite, np.isfinite), (pg.isinf, np.isinf), (pg.isnan, np.isnan)]
 PRIMITIVES = ("Exp", "Expm1", "Floor", "Log", "Log1p", "Sqrt")
 by_name = {"ids": lambda f: f.__name__}
 
@@ -109,10 +109,10 @@ def test_decompositions(row):
 
 def test_signed_integers(backend):
     for dtype in supported_dtypes(["int8", "int32", "int64"]):
-        least = np.iinfo(dtype).min
-        x = np.asarray([-3, 0, 5, least], dtype)
-        assert_near(run(pg.abs, x), np.asarray([3, 0, 5, least], dtype), 0)
-        assert_near(run(pg.negative, x), np.asarray([3, 0, -5, least], dtype), 0)
+        smallest = np.iinfo(dtype).min
+        x = np.asarray([-3, 0, 5, smallest], dtype)
+        assert_near(run(pg.abs, x), np.asarray([3, 0, 5, smallest], dtype), 0)
+        assert_near(run(pg.negative, x), np.asarray([3, 0, -5, smallest], dtype), 0)
         assert_near(run(pg.sign, x), np.asarray([-1, 0, 1, -1], dtype), 0)
         for op in (pg.ceil, pg.floor, pg.positive, pg.round, pg.trunc):
             assert_near(run(op, x), x, 0)
@@ -120,8 +120,12 @@ def test_signed_integers(backend):
 
 def test_negative_wraps(backend):
     for dtype in supported_dtypes(["uint8", "uint64"]):
-        top = int(np.iinfo(dtype).max)
-        assert run(pg.negative, np.asarray([0, 1, top], dtype)).tolist() == [0, top, 1]
+        largest = int(np.iinfo(dtype).max)
+        assert run(pg.negative, np.asarray([0, 1, largest], dtype)).tolist() == [
+            0,
+            largest,
+            1,
+        ]
 
 
 def test_large_integers_are_exact(backend):
@@ -136,7 +140,7 @@ def test_halves_are_rounded_to_even(backend):
     assert pg.round(x).tolist() == [-2, -2, 0, 0, 2, 2, 0, 8388609, 2**30]
 
 
-def test_what_rounds_to_zero_keeps_its_sign(backend):
+def test_results_that_round_to_zero_keep_their_sign(backend):
     for op in (pg.ceil, pg.round, pg.trunc):
         assert np.signbit(run(op, np.asarray([-0.3, -0.0, 0.0]))).tolist() == [1, 1, 0]
     for op in (pg.abs, pg.sign):
@@ -148,7 +152,7 @@ def test_zero_keeps_its_sign(op, backend):
     check_signs_of_zero(op, [True, False])
 
 
-def test_nothing_is_written_to(backend):
+def test_ops_do_not_write_to_their_input(backend):
     for op in (*(row.op for row in ROWS), pg.isnan, pg.isinf, pg.isfinite):
         x = pg.asarray([0.5, -1.5, 2.5])
         y = op(x)
@@ -157,11 +161,11 @@ def test_nothing_is_written_to(backend):
         assert x.tolist() == [0.5, -1.5, 2.5]
 
 
-# --- what is finite --------------------------------------------------------------
+# --- isfinite, isinf, isnan ------------------------------------------------------
 
 
-@pytest.mark.parametrize(("op", "reference"), TESTS, **by_name)
-def test_what_is_finite(op, reference, backend):
+@pytest.mark.parametrize(("op", "reference"), PREDICATES, **by_name)
+def test_isfinite_isinf_and_isnan(op, reference, backend):
     for dtype in supported_dtypes(["float16", "float32", "float64"]):
         with np.errstate(over="ignore"):
             x = np.asarray([SPECIAL]).astype(dtype)
@@ -177,7 +181,7 @@ def test_what_is_finite(op, reference, backend):
 
 
 @pytest.mark.parametrize("kernel", ["IsFinite", "IsInf", "IsNan"])
-def test_what_is_finite_without_kernels(kernel):
+def test_isfinite_isinf_and_isnan_without_kernels(kernel):
     reference = getattr(np, kernel.lower())
     with without(kernel), pg.use_backend("toy"):
         for dtype in ("float16", "float32", "float64", "int32", "uint8", "bool"):
@@ -197,8 +201,8 @@ def test_erf_in_float64(backend):
     assert_near(run(pg.erf, x), erf(x), 2)
     parts = np.stack([x[:10_000], x[10_000:20_000]], axis=1)[::3]
     assert_near(run(pg.erf, parts), erf(parts), 2)
-    many = np.linspace(-3, 3, 100_001)  # more than a block
-    assert_near(run(pg.erf, many), erf(many), 2)
+    long = np.linspace(-3, 3, 100_001)  # longer than a block
+    assert_near(run(pg.erf, long), erf(long), 2)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -227,9 +231,9 @@ def test_powers_of_two_and_ten(backend):
         assert_near(op(given).numpy(), np.asarray(expected, np.float32), ulp)
 
 
-# --- gradients where they are difficult ------------------------------------------
+# --- gradients at difficult points -----------------------------------------------
 
-AT = [
+DERIVATIVES = [
     (pg.abs, [0.0, -0.0, NAN, INF], [0, 0, NAN, 1]),
     (pg.sign, [0.0, 2.0, NAN], [0, 0, 0]),
     (pg.floor, [0.0, 0.5, INF], [0, 0, 0]),
@@ -248,14 +252,14 @@ AT = [
 ]
 
 
-@pytest.mark.parametrize(("op", "x", "slope"), AT, ids=range(len(AT)))
+@pytest.mark.parametrize(("op", "x", "slope"), DERIVATIVES, ids=range(len(DERIVATIVES)))
 def test_slopes(op, x, slope, backend):
     x = pg.asarray(x)
     dx = pg.grad(op)(x, dy=pg.ones(x.shape)).numpy()
     np.testing.assert_allclose(dx, np.asarray(slope, np.float32), rtol=1e-6)
 
 
-def test_the_gradient_of_steps_goes_on_at_second_order(backend):
+def test_second_order_gradients_through_steps(backend):
     for op in (pg.floor, pg.ceil, pg.round, pg.sign, pg.trunc):
         f = lambda x, op=op: op(x) * x
         second = pg.grad(lambda x, f=f: pg.grad(f)(x) * x)
@@ -286,7 +290,7 @@ COMPLEX = [
 
 @pytest.mark.parametrize(("op", "reference"), COMPLEX, ids=lambda f: f.__name__)
 def test_complex_values_and_gradients(op, reference):
-    """Runs on cpu only: other backends lack sign and rounding of complex numbers."""
+    """Run on cpu only: other backends lack sign and rounding of complex numbers."""
     rng = np.random.default_rng(0)
     draw = lambda: rng.normal(size=50) + 1j * rng.normal(size=50)
     z = 2 * draw()
@@ -342,7 +346,7 @@ def test_the_logarithm_of_nan_is_nan(z, backend):
         assert np.isnan(y.imag)
 
 
-def test_the_sign_of_complex_numbers_of_every_size():
+def test_the_sign_of_complex_numbers_of_every_magnitude():
     with pg.use_backend("cpu"):
         z = np.asarray([3e38 + 3e38j, -1e-40j, 0, 1e-40 + 1e-40j], np.complex64)
         half = math.sqrt(0.5)
@@ -380,11 +384,11 @@ def test_numbers_lists_arrays_and_variables(backend):
             assert isinstance(op(x), pg.Tensor)
 
 
-ORDERED = [pg.ceil, pg.erf, pg.floor, pg.trunc]
+REAL_ONLY = [pg.ceil, pg.erf, pg.floor, pg.trunc]
 
 
-@pytest.mark.parametrize("op", ORDERED, ids=lambda op: op.__name__)
-def test_what_is_not_defined_for_complex_numbers(op, backend):
+@pytest.mark.parametrize("op", REAL_ONLY, ids=lambda op: op.__name__)
+def test_ops_that_are_not_defined_for_complex_numbers(op, backend):
     with pytest.raises(TypeError, match=f"{op.__name__}: .*complex"):
         op(np.asarray([1j]))
 
@@ -395,7 +399,7 @@ def test_negative_is_not_defined_for_bool(backend):
 
 
 @every(ROWS)
-def test_what_is_no_number_is_refused(row, backend):
+def test_strings_and_dicts_are_refused(row, backend):
     with pytest.raises(TypeError, match="of strings"):
         row.op("q")
     with pytest.raises(TypeError, match="cannot make a tensor of dict"):
@@ -408,5 +412,5 @@ def test_gradients_of_many_dimensions_and_layouts(backend):
         check_gradients(lambda x, op=op: op(x) * op(x + 1), x)
 
 
-def test_the_sample_is_what_it_says():
+def test_the_sample_has_enough_finite_numbers():
     assert np.isfinite(SAMPLE).sum() > 20_000

@@ -8,74 +8,78 @@ from plugrad.plugin import contracts
 from ..misuse import right_calls
 
 EXAMPLES = 3
-RIGHT = right_calls()
+VALID_CALLS = right_calls()
 
 
 def run(name, inputs):
     """Return the outputs of a kernel as a tuple."""
-    found = pg.run_kernel(name, inputs, RIGHT[name].attrs)
+    found = pg.run_kernel(name, inputs, VALID_CALLS[name].attrs)
     return found if isinstance(found, tuple) else (found,)
 
 
 def examples(name):
-    """Return the inputs of each example: all valid, and different if possible."""
-    inputs, found = RIGHT[name].inputs, []
+    """Return inputs of several examples: all valid, and different if possible."""
+    inputs, found = VALID_CALLS[name].inputs, []
     for i in range(EXAMPLES):
-        other = [varied(x, i) for x in inputs]
+        varied_inputs = [vary(x, i) for x in inputs]
         try:
-            _ = [y.numpy() for y in run(name, other)]  # a device may raise late
-        except (ValueError, IndexError):  # integers that have to fit each other
-            other = inputs
-        found.append(other)
+            _ = [y.numpy() for y in run(name, varied_inputs)]  # a device may raise late
+        except (ValueError, IndexError):  # integers no longer fit each other
+            varied_inputs = inputs
+        found.append(varied_inputs)
     return found
 
 
-def varied(x, i):
+def vary(x, i):
     """Return a different input of the same shape: larger or rotated values."""
     if x is None or x.dtype.kind in "fc":
         return x if x is None else (x * (1 + 0.25 * i)).astype(x.dtype)
     return np.roll(x, i, axis=-1) if x.ndim else x
 
 
-def choices(inputs):
-    """Yield which inputs are batched: each alone, and all."""
-    there = [i for i, x in enumerate(inputs) if x is not None]
-    yield from ((i,) for i in there)
-    if len(there) > 1:
-        yield tuple(there)
+def batched_choices(inputs):
+    """Yield the indices of the inputs to batch: each alone, then all together."""
+    present = [i for i, x in enumerate(inputs) if x is not None]
+    yield from ((i,) for i in present)
+    if len(present) > 1:
+        yield tuple(present)
 
 
-def mixed(one, first, chosen):
-    """Return inputs of one example where they are batched, of the first elsewhere."""
-    return [x if i in chosen else first[i] for i, x in enumerate(one)]
+def mix_inputs(example, first, batched):
+    """Return the batched inputs of an example, and the other inputs of the first."""
+    return [x if i in batched else first[i] for i, x in enumerate(example)]
 
 
-@pytest.mark.parametrize("name", sorted(set(RIGHT) & set(contracts())))
+@pytest.mark.parametrize("name", sorted(set(VALID_CALLS) & set(contracts())))
 def test_each_kernel(name, backend):
     given = examples(name)
-    tried = 0
-    for chosen in choices(given[0]):
+    compared = 0
+    for batched in batched_choices(given[0]):
         try:
-            loop = [run(name, mixed(one, given[0], chosen)) for one in given]
+            loop = [
+                run(name, mix_inputs(example, given[0], batched)) for example in given
+            ]
             _ = [y.numpy() for ys in loop for y in ys]
         except (ValueError, IndexError):
-            continue  # of integers that fit each other: all have to change
-        tried += 1
-        f = lambda *xs, chosen=chosen: run(name, filled(given[0], chosen, xs))
-        batches = [np.stack([one[i] for one in given]) for i in chosen]
+            continue  # integers that must fit each other change only together
+        compared += 1
+        f = lambda *xs, batched=batched: run(
+            name, replace_batched(given[0], batched, xs)
+        )
+        batches = [np.stack([example[i] for example in given]) for i in batched]
         if len({tuple(y.shape for y in ys) for ys in loop}) > 1:
             with pytest.raises(ValueError, match=r"vmap: .* depend on the values"):
                 pg.vmap(f)(*batches)
             continue
         for y, parts in zip(pg.vmap(f)(*batches), zip(*loop, strict=True), strict=True):
             check(y, np.stack([part.numpy() for part in parts]), backend)
-    assert tried or not given[0]
+    assert compared or not given[0]
 
 
-def filled(first, chosen, xs):
-    """Return the inputs of an example inside of ``vmap``."""
+def replace_batched(first, batched, xs):
+    """Return the inputs of the first example, with ``xs`` as the batched inputs."""
     found = list(first)
-    for i, x in zip(chosen, xs, strict=True):
+    for i, x in zip(batched, xs, strict=True):
         found[i] = x
     return found
 

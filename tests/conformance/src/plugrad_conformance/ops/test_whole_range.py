@@ -1,6 +1,6 @@
 """``trunc``, ``copysign``, ``hypot`` and ``exp2`` over the whole range of each dtype.
 
-Each test runs on the backend, and on a copy without the kernel, by its decomposition.
+Each test runs the kernel of the backend, and then its decomposition.
 """
 
 import math
@@ -26,32 +26,32 @@ def dtype(request, backend):
     return request.param
 
 
-def of_every_size(dtype, seed):
-    """Return floating numbers of all exponents, subnormal ones too, and EDGES."""
+def floats_of_every_exponent(dtype, seed):
+    """Return random floats of all exponents, subnormal numbers included, and EDGES."""
     info = np.finfo(dtype)
     draw = np.random.default_rng(seed)
     bits = draw.integers(
         0, np.iinfo(BITS[dtype]).max, COUNT, BITS[dtype], endpoint=True
     )
     x = bits.view(dtype)
-    few = [info.max, info.smallest_normal, info.smallest_subnormal]
-    x = np.concatenate([x[np.isfinite(x)], np.asarray([*few, *EDGES], dtype)])
+    limits = [info.max, info.smallest_normal, info.smallest_subnormal]
+    x = np.concatenate([x[np.isfinite(x)], np.asarray([*limits, *EDGES], dtype)])
     return draw.permutation(x)
 
 
-def of_both_signs_and_near(dtype):
-    """Return pairs of numbers: all pairs of EDGES, some of like size, and others."""
-    a = of_every_size(dtype, 0)
-    near = a * np.random.default_rng(2).uniform(-2, 2, a.size).astype(dtype)
+def float_pairs(dtype):
+    """Return pairs of similar floats, random pairs, and all pairs of EDGES."""
+    a = floats_of_every_exponent(dtype, 0)
+    similar = a * np.random.default_rng(2).uniform(-2, 2, a.size).astype(dtype)
     edges = np.meshgrid(*[np.asarray(EDGES, dtype)] * 2)
-    other = of_every_size(dtype, 1)
+    other = floats_of_every_exponent(dtype, 1)
     size = min(a.size, other.size)
-    pairs = [(a, near), (a[:size], other[:size]), [x.ravel() for x in edges]]
+    pairs = [(a, similar), (a[:size], other[:size]), [x.ravel() for x in edges]]
     return [np.concatenate(parts) for parts in zip(*pairs, strict=True)]
 
 
-def results(op, kernel, *xs):
-    """Yield the results of the op by its kernel and by its decomposition."""
+def results_with_and_without_kernel(op, kernel, *xs):
+    """Yield the result of the op's kernel, then that of its decomposition."""
     yield op(*map(pg.asarray, xs)).numpy()
     with decomposed(kernel):
         yield op(*map(pg.asarray, xs)).numpy()
@@ -69,16 +69,16 @@ def assert_same(found, expected):
 
 @np.errstate(all="ignore")
 def test_trunc_is_exact(dtype, backend):
-    x = of_every_size(dtype, 0)
-    for y in results(pg.trunc, "Trunc", x):
+    x = floats_of_every_exponent(dtype, 0)
+    for y in results_with_and_without_kernel(pg.trunc, "Trunc", x):
         assert_same(y, np.trunc(x))
 
 
 @np.errstate(all="ignore")
 def test_copysign_is_exact(dtype, backend):
-    a, b = of_both_signs_and_near(dtype)
+    a, b = float_pairs(dtype)
     b = np.where(np.isnan(b), 1, b).astype(dtype)
-    for y in results(pg.copysign, "CopySign", a, b):
+    for y in results_with_and_without_kernel(pg.copysign, "CopySign", a, b):
         assert_same(y, np.copysign(a, b))
 
 
@@ -92,9 +92,9 @@ def test_copysign_of_integers(backend):
 
 @np.errstate(all="ignore")
 def test_hypot_is_within_3_ulp(dtype, backend):
-    a, b = of_both_signs_and_near(dtype)
+    a, b = float_pairs(dtype)
     exact = np.hypot(a.astype(np.float64), b.astype(np.float64)).astype(dtype)
-    for y in results(pg.hypot, "Hypot", a, b):
+    for y in results_with_and_without_kernel(pg.hypot, "Hypot", a, b):
         assert_near(y, exact, 3)
         assert not np.signbit(y[~np.isnan(y)]).any()
 
@@ -102,11 +102,11 @@ def test_hypot_is_within_3_ulp(dtype, backend):
 @np.errstate(all="ignore")
 def test_exp2_of_whole_numbers_is_exact(dtype, backend):
     info = np.finfo(dtype)
-    least = info.minexp - info.nmant
-    x = np.arange(least - 3, info.maxexp + 3).astype(dtype)
+    smallest = info.minexp - info.nmant
+    x = np.arange(smallest - 3, info.maxexp + 3).astype(dtype)
     exact = np.ldexp(np.float64(1), x.astype(np.int32)).astype(dtype)
     assert (exact[2], exact[3]) == (0, info.smallest_subnormal)
-    for y in results(pg.exp2, "Exp2", x):
+    for y in results_with_and_without_kernel(pg.exp2, "Exp2", x):
         assert_same(y, exact)
 
 
@@ -114,12 +114,16 @@ def test_exp2_of_whole_numbers_is_exact(dtype, backend):
 def test_exp2_is_within_3_ulp(dtype, backend):
     info = np.finfo(dtype)
     draw = np.random.default_rng(0)
-    least = info.minexp - info.nmant
-    parts = [(least - 2, info.maxexp + 1), (least - 2, info.minexp + 2), (-1, 1)]
-    x = np.concatenate([draw.uniform(*ends, COUNT) for ends in parts] + [EDGES])
+    smallest = info.minexp - info.nmant
+    intervals = [
+        (smallest - 2, info.maxexp + 1),
+        (smallest - 2, info.minexp + 2),
+        (-1, 1),
+    ]
+    x = np.concatenate([draw.uniform(*ends, COUNT) for ends in intervals] + [EDGES])
     x = x.astype(dtype)
     exact = np.exp2(x.astype(np.float64)).astype(dtype)
-    for y in results(pg.exp2, "Exp2", x):
+    for y in results_with_and_without_kernel(pg.exp2, "Exp2", x):
         assert_near(y, exact, 3)
 
 
@@ -129,16 +133,16 @@ def test_exp2_is_within_3_ulp(dtype, backend):
 def test_the_slope_of_exp2_in_the_tails(dtype, backend):
     end = np.finfo(dtype).maxexp
     x = pg.asarray(np.asarray([-INF, -3 * end, 2 - end, end - 2, 3 * end, INF], dtype))
-    least = 2.0 ** (2 - end) * math.log(2)
-    most = 2.0 ** (end - 2) * math.log(2)
-    expected = np.asarray([0, 0, least, most, INF, INF], dtype)
+    smallest = 2.0 ** (2 - end) * math.log(2)
+    largest = 2.0 ** (end - 2) * math.log(2)
+    expected = np.asarray([0, 0, smallest, largest, INF, INF], dtype)
     (dx,) = pg.grads(pg.exp2)(x, dy=pg.ones(x.shape, dtype=dtype))
     _, along = pg.jvp(pg.exp2, [x], [pg.ones(x.shape, dtype=dtype)])
     for slope in (dx, along):
         np.testing.assert_allclose(slope.numpy(), expected, rtol=2e-3)
 
 
-# The arguments of hypot, and both derivatives.
+# The arguments of hypot, and its derivatives in both.
 SLOPES = [
     ((INF, 1), (1, 0)),
     ((-INF, NAN), (-1, 0)),
@@ -163,8 +167,8 @@ def test_the_slopes_of_hypot_at_its_edges(dtype, backend):
     expected = np.asarray([slopes for _, slopes in rows]).T
     dy = pg.ones(a.shape, dtype=dtype)
     found = pg.grads(pg.hypot)(pg.asarray(a), pg.asarray(b), dy=dy)
-    for slope, right in zip(found, expected, strict=True):
-        np.testing.assert_allclose(slope.numpy(), right, rtol=4 * float(info.eps))
+    for slope, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(slope.numpy(), wanted, rtol=4 * float(info.eps))
 
 
 def test_second_derivatives_of_hypot_at_the_origin_are_0(backend):
