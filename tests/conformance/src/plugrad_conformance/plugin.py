@@ -30,7 +30,7 @@ CARD: pytest.StashKey[Scorecard] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options, all of them ``--plugrad-...``."""
+    """Add the options, whose names begin with ``--plugrad-``."""
     group = parser.getgroup("plugrad", "conformance of plugrad's backends")
     group.addoption(
         "--plugrad-backend",
@@ -111,9 +111,7 @@ def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
     """Assign levels to the tests of this package; deselect those not requested."""
-    own_items = {
-        item: file for item in items if (file := _relative_name_of(item)) is not None
-    }
+    own_items = {item: file for item in items if (file := _test_file(item)) is not None}
     if not own_items:
         return
     entries, ids = config.stash[ENTRIES], []
@@ -182,13 +180,13 @@ def _name(path: Path) -> str:
     return path.relative_to(PACKAGE).with_suffix("").as_posix()
 
 
-def _relative_name_of(item: pytest.Item) -> str | None:
+def _test_file(item: pytest.Item) -> str | None:
     """Return "ops/test_unary" for a test of this package, None for others."""
-    return _relative_name(item.path)
+    return _file_in_package(item.path)
 
 
 @functools.cache
-def _relative_name(path: Path) -> str | None:
+def _file_in_package(path: Path) -> str | None:
     return _name(path) if path.is_relative_to(PACKAGE) else None
 
 

@@ -22,7 +22,7 @@ DISCRETE = """
     QuantizedDepthwiseConv2D QuantizedMatMul RightShift SparseReshape
     Draw FromPixels Gcd
 """
-# Constants: there is nothing to call.
+# Kernels with constant results: their gradients call no gradient function.
 CONSTANT = "OnesLike ZerosLike"
 
 
@@ -557,7 +557,7 @@ TABLE = [
         kernel("GRUGrad", reverse=True),
         *[(2, 1, 2), (2, 1, 6), (2, 1, 6), (2, 1, 2), (2, 6)],
     ),
-    # complex numbers and Fourier transforms, from real numbers to real numbers
+    # complex numbers and Fourier transforms, as real functions of real numbers
     ("Complex", lambda *xs: pg.abs(pg.complex(*xs) ** 2), (3,), (2, 1)),
     ("ComplexAbs", lambda *xs: pg.abs(pg.complex(*xs)), (2, 3), (2, 3)),
     ("FFT", lambda *xs: pg.abs(pg.fft.fft(pg.complex(*xs))), (2, 5), (2, 5)),

@@ -204,7 +204,7 @@ def test_an_infinite_pixel_at_the_edge_is_not_read_outside(backend):
 
 
 def test_a_grid_reads_only_its_own_image_even_outside(backend):
-    """The pixel after the last one of an image is not the first of the next image."""
+    """Reading after the last pixel of an image must not reach the next image."""
     x = np.full((3, 2, 2, 2), 1.0, "float32") * np.arange(1, 4).reshape(3, 1, 1, 1)
     grid = np.asarray([[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0], [5.0, 5.0]], "float32")
     y = pg.image.grid_sample(x, np.broadcast_to(grid, (3, 1, 4, 2)))

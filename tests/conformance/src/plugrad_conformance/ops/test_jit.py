@@ -105,7 +105,7 @@ def test_each_gradient(row, backend):
 
 
 def emptied(shapes):
-    """Return the shapes with one axis, or all axes of one size, made empty."""
+    """Return variants of the shapes with an empty axis, or several empty axes."""
     found = set()
     for at, shape in enumerate(shapes):
         for axis in range(len(shape)):

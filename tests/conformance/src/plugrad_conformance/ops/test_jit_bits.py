@@ -34,7 +34,7 @@ def floats():
 
 
 def castable_floats():
-    """Return pairs of float32 that casts to int32 can represent."""
+    """Return pairs of float32 within the range of int32."""
     limits = [0.0, -0.0, 0.5, -0.5, 0.999, -1.5, 2.0**30, -(2.0**30), 16777215.0]
     return pairs(limits, RNG.normal(size=14) * 1000, np.float32)
 

@@ -43,10 +43,10 @@ def test_kl_divergence(dtype, reduction, backend):
 
 def test_labels_of_probability_zero(backend):
     q = [-INF, -INF, 0.0, -1.0]
-    none = {"reduction": "none"}
-    y = losses.kl_divergence([0.0, 0.5, 0.0, 1.0], q, **none)
+    options = {"reduction": "none"}
+    y = losses.kl_divergence([0.0, 0.5, 0.0, 1.0], q, **options)
     assert y.tolist() == [0, INF, 0, 1]
-    y = losses.kl_divergence([-INF, 0.0, -INF, 0.0], q, log_labels=True, **none)
+    y = losses.kl_divergence([-INF, 0.0, -INF, 0.0], q, log_labels=True, **options)
     assert y.tolist() == [0, INF, 0, 1]
     assert np.isnan(losses.kl_divergence([0.0], [NAN]).item())
     for log_labels, p in ((False, 0.0), (True, -INF)):

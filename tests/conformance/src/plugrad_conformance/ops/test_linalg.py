@@ -46,19 +46,19 @@ def test_matmul(a, b, backend):
 TRANSPOSES = [(False, False), (False, True), (True, False), (True, True)]
 
 
-@pytest.mark.parametrize(("turn_a", "turn_b"), TRANSPOSES)
+@pytest.mark.parametrize(("trans_a", "trans_b"), TRANSPOSES)
 @pytest.mark.parametrize("batch", [((), ()), ((5,), ()), ((), (5,)), ((5, 1), (6,))])
-def test_transposes(turn_a, turn_b, batch, backend):
+def test_transposes(trans_a, trans_b, batch, backend):
     require_dtypes(backend, "float64")
-    a = RNG.normal(size=(*batch[0], *((3, 2) if turn_a else (2, 3))))
-    b = RNG.normal(size=(*batch[1], *((4, 3) if turn_b else (3, 4))))
-    op = lambda a, b: pg.matmul(a, b, transpose_a=turn_a, transpose_b=turn_b)
-    expected = (np.swapaxes(a, -1, -2) if turn_a else a) @ (
-        np.swapaxes(b, -1, -2) if turn_b else b
+    a = RNG.normal(size=(*batch[0], *((3, 2) if trans_a else (2, 3))))
+    b = RNG.normal(size=(*batch[1], *((4, 3) if trans_b else (3, 4))))
+    op = lambda a, b: pg.matmul(a, b, transpose_a=trans_a, transpose_b=trans_b)
+    expected = (np.swapaxes(a, -1, -2) if trans_a else a) @ (
+        np.swapaxes(b, -1, -2) if trans_b else b
     )
     np.testing.assert_allclose(op(a, b).numpy(), expected, rtol=1e-12)
     check_gradients(op, a, b)
-    attrs = {"transpose_a": turn_a, "transpose_b": turn_b}
+    attrs = {"transpose_a": trans_a, "transpose_b": trans_b}
     kernel = lambda a, b: pg.run_kernel("BatchMatMul", [a, b], attrs)
     check_gradients(kernel, a, b)
 
@@ -129,17 +129,17 @@ def extremes(dtype, *shape):
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("dtypes", [("int8", "int8"), ("uint8", "int8")], ids=str)
-@pytest.mark.parametrize("turn_a", [False, True])
-@pytest.mark.parametrize("turn_b", [False, True])
-def test_int8_products(sizes, dtypes, turn_a, turn_b, backend):
+@pytest.mark.parametrize("trans_a", [False, True])
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_int8_products(sizes, dtypes, trans_a, trans_b, backend):
     require_dtypes(backend, *dtypes)
     m, n, k = sizes
     a = extremes(dtypes[0], m, k)
     b = extremes(dtypes[1], k, n)
     expected = a.astype(np.int32) @ b.astype(np.int32)
-    a = pg.asarray(a.T if turn_a else a)
-    b = pg.asarray(b.T if turn_b else b)
-    options = {"transpose_a": turn_a, "transpose_b": turn_b}
+    a = pg.asarray(a.T if trans_a else a)
+    b = pg.asarray(b.T if trans_b else b)
+    options = {"transpose_a": trans_a, "transpose_b": trans_b}
     y = pg.matmul(a, b, **options, preferred_element_type="int32")
     assert y.dtype == np.int32
     np.testing.assert_array_equal(y.numpy(), expected)
@@ -182,7 +182,7 @@ def test_products_in_another_dtype(dtype_a, dtype_b, result_dtype, backend):
 
 
 @pytest.mark.parametrize("result_dtype", ["bool", "string"])
-def test_products_in_a_dtype_without_numbers(result_dtype, backend):
+def test_products_in_bool_or_strings_are_refused(result_dtype, backend):
     with pytest.raises(TypeError, match="matmul: preferred_element_type must be"):
         pg.matmul([[1]], [[1]], preferred_element_type=result_dtype)
 

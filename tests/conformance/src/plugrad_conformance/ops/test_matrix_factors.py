@@ -222,7 +222,7 @@ DEGENERATE = [np.eye(3), np.zeros((3, 3)), np.diag([2.0, 2.0, 1.0])]
     ],
 )
 def test_equal_eigenvalues_and_singular_values_have_gradients(op, x, backend):
-    """The gradient of their sum is known: the identity, or, at 0, a rotation."""
+    """The gradient of the sum is the identity, or, at 0, an orthogonal matrix."""
     require_dtypes(backend, "float64")
     dx = pg.grad(lambda x: pg.sum(op(x)))(pg.asarray(x)).numpy()
     near(dx @ dx.T, np.eye(3))

@@ -120,8 +120,8 @@ def test_depthwise_convolution_with_several_results_per_channel(backend):
     np.testing.assert_array_equal(y.numpy(), np.stack(expected, -1).reshape(y.shape))
 
 
-# The shape of a, and columns: one row; part of a tile; several tiles; sums that wrap;
-# empty arrays.
+# The shape of a, and the number of columns: one row, part of a tile, several tiles,
+# sums that wrap, empty arrays.
 SHAPES = [
     ((5,), 3),
     ((1, 130), 70),
@@ -255,7 +255,7 @@ def test_weights_under_jit(op, backend):
     first = pg.asarray(w)
     second = pg.asarray(other)
     passed = pg.jit(lambda x, w: run(op, x, w))
-    closed = pg.jit(lambda x: run(op, x, first))
+    closed_over = pg.jit(lambda x: run(op, x, first))
     computed = pg.jit(lambda x, w: run(op, x, (w.astype("int32") // 2).astype("int8")))
     for _ in range(4):
         for tensor, array in ((first, w), (second, other)):
@@ -263,12 +263,12 @@ def test_weights_under_jit(op, backend):
             assert (y.numpy() == sums(op, x, array)).all()
             y = computed(pg.asarray(x), tensor)
             assert (y.numpy() == sums(op, x, array // 2)).all()
-        assert (closed(pg.asarray(x)).numpy() == sums(op, x, w)).all()
+        assert (closed_over(pg.asarray(x)).numpy() == sums(op, x, w)).all()
     first[0] = second[0]
     w = w.copy()
     w[0] = other[0]
     for _ in range(3):
-        assert (closed(pg.asarray(x)).numpy() == sums(op, x, w)).all()
+        assert (closed_over(pg.asarray(x)).numpy() == sums(op, x, w)).all()
 
 
 X = np.zeros((1, 4, 4, 3), np.uint8)

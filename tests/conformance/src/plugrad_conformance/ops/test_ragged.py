@@ -175,7 +175,7 @@ DENSE_CASES = [
     for parts, types, splits, shapes in DENSE
     for shape in shapes
 ]
-with_inner_axes_or_not = pytest.mark.parametrize("inner", [(), (2,)], ids=["", "inner"])
+every_inner_shape = pytest.mark.parametrize("inner", [(), (2,)], ids=["", "inner"])
 every_dense_case = pytest.mark.parametrize(
     ("parts", "types", "splits", "shape"), DENSE_CASES, ids=range(len(DENSE_CASES))
 )
@@ -186,7 +186,7 @@ def with_inner_axes(shape, inner):
 
 
 @every_dense_case
-@with_inner_axes_or_not
+@every_inner_shape
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "complex64"])
 def test_ragged_tensor_to_tensor(parts, types, splits, shape, inner, dtype, backend):
     x = sample((9, *inner), dtype)
@@ -209,7 +209,7 @@ def test_ragged_tensor_to_tensor(parts, types, splits, shape, inner, dtype, back
 
 
 @every_dense_case
-@with_inner_axes_or_not
+@every_inner_shape
 def test_gradients_of_ragged_tensor_to_tensor(
     parts, types, splits, shape, inner, backend
 ):

@@ -285,28 +285,28 @@ def truncated_cdf(x):
 # The function that draws, the distribution function, the mean and the variance.
 DRAWS = {
     "uniform": (
-        lambda **how: random.uniform(20_000, minval=-1, maxval=3, **how),
+        lambda **options: random.uniform(20_000, minval=-1, maxval=3, **options),
         lambda x: (x + 1) / 4,
         (1, 16 / 12),
     ),
     "normal": (
-        lambda **how: random.normal(20_000, mean=2, stddev=3, **how),
+        lambda **options: random.normal(20_000, mean=2, stddev=3, **options),
         NormalDist(2, 3).cdf,
         (2, 9),
     ),
     "truncated_normal": (
-        lambda **how: random.truncated_normal(20_000, mean=-1, stddev=2, **how),
+        lambda **options: random.truncated_normal(20_000, mean=-1, stddev=2, **options),
         lambda x: truncated_cdf((x + 1) / 2),
         (-1, 4 * 0.7737413),
     ),
     "exponential": (
-        lambda **how: random.exponential(20_000, rate=4, **how),
+        lambda **options: random.exponential(20_000, rate=4, **options),
         lambda x: 1 - math.exp(-4 * x),
         (1 / 4, 1 / 16),
     ),
     **{
         f"gamma {alpha}": (
-            lambda alpha=alpha, **how: random.gamma(20_000, alpha, 2, **how),
+            lambda alpha=alpha, **options: random.gamma(20_000, alpha, 2, **options),
             lambda x, alpha=alpha: gamma_cdf(alpha, 2 * x),
             (alpha / 2, alpha / 4),
         )
@@ -337,7 +337,7 @@ def test_distributions(row, dtype, backend):
 
 
 def is_fair(counts, probabilities=None):
-    """Test by chi-squared, with a limit 5 standard deviations above its mean."""
+    """Return whether chi-squared is below its mean plus 5 standard deviations."""
     counts = np.asarray(counts)
     probabilities = (
         np.full(len(counts), 1 / len(counts))
@@ -635,8 +635,8 @@ def test_decomposition_of_multinomial(dtype, normalized):
 def test_dropout(backend):
     x = np.random.default_rng(0).normal(size=(100, 90)).astype(np.float32)
     y = pg.dropout(x, 0.25, seed=3).numpy()
-    kept = random.bernoulli((100, 90), 0.75, seed=3).numpy()
-    np.testing.assert_allclose(y, np.where(kept, x / 0.75, 0), rtol=1e-6)
+    mask = random.bernoulli((100, 90), 0.75, seed=3).numpy()
+    np.testing.assert_allclose(y, np.where(mask, x / 0.75, 0), rtol=1e-6)
     assert y.dtype == np.float32
     assert (y == 0).mean() == pytest.approx(0.25, abs=0.02)
     random.seed(1)

@@ -41,14 +41,14 @@ class Row:
 
     Attributes:
         op: The public function.
-        reference: The NumPy function of arrays, and of the attributes by name.
+        reference: The NumPy equivalent, which takes the attributes by name.
         kinds: The dtype kinds, abbreviated as in NumPy; "d" is "f" without float16.
         count: The number of tensors; their shapes broadcast.
-        attrs: Draws the attributes: a function of ``draw`` and of a shape.
+        attrs: A function of ``draw`` and of a shape, which draws the attributes.
         ulp: The largest distance of floating results from the reference in float64;
             EXACT if nothing but the result is rounded; SUMS if the bound is relative to
             the sum of the magnitudes.
-        shapes: Draws the shapes, if they need not broadcast.
+        shapes: A function of ``draw``, which draws shapes that need not broadcast.
         result: The dtype of the result if it differs from that of the arguments: "bool"
             or "int32"; "float": integers become float32; "sum": integers get at least
             32 bits; "parts": complex numbers become real.
@@ -430,8 +430,8 @@ ROWS = [
         values=("small", "middling"),
     ),
     Row(  # any number of factors
-        lambda x, **at: pg.prod(pg.sign(x), **at),
-        lambda x, **at: np.prod(np.sign(x), **at),
+        lambda x, **options: pg.prod(pg.sign(x), **options),
+        lambda x, **options: np.prod(np.sign(x), **options),
         "iuf",
         result="sum",
         name="prod-signs",
@@ -449,7 +449,7 @@ ROWS = [
     ),
     Row(
         pg.std,
-        lambda *x, **at: np.sqrt(variance(*x, **at)),
+        lambda *x, **options: np.sqrt(variance(*x, **options)),
         "iuf",
         attrs=reduction,
         ulp=SUMS,
@@ -730,7 +730,7 @@ def softplus(x):
 
 @dataclass(frozen=True)
 class Function:
-    """An op, with formulas of its value and its derivative in float64."""
+    """An op, with float64 formulas for its value and its derivative."""
 
     op: Callable
     value: Callable

@@ -129,7 +129,7 @@ def test_gradients_of_resizing(
     check_gradients(lambda x: pg.square(op(x, size, **options)), x)
 
 
-def test_the_kernels_of_transposes_have_gradients(backend):
+def test_resize_gradient_kernels_have_gradients(backend):
     x = pg.zeros((1, 3, 3, 1), dtype="float64")
     for kernel in ("ResizeBilinearGrad", "ResizeNearestNeighborGrad"):
         f = lambda dy, k=kernel: pg.square(pg.run_kernel(k, [x, dy], ALIGN))
@@ -491,7 +491,7 @@ def test_the_identity_transform_changes_nothing(mode, backend):
 
 
 def test_the_derivative_of_the_identity_transform(backend):
-    """On a pixel, the slope towards the next pixel is used, so it is not zero."""
+    """At a pixel, the derivative is the slope towards the next pixel, not zero."""
     ramp = np.arange(16.0).reshape(1, 4, 4, 1)
     f = lambda t: pg.sum(
         pg.image.transform(ramp, t, interpolation="bilinear", fill_mode="nearest")

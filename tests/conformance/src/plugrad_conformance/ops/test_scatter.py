@@ -170,8 +170,8 @@ def test_gradients_of_reductions(reduction, shape, places, backend):
     )
 
 
-# x, the updates of elements 0, 0, 2 and 1, the reduction, and the gradients of the sum
-# in x and in the updates.
+# x, updates at the indices 0, 0, 2 and 1, the reduction, and the gradients of the sum
+# of the result in x and in the updates.
 TIES = [
     ([1, 2, 3], [1, 1, 3, 9], "max", [1 / 3, 0, 0.5], [1 / 3, 1 / 3, 0.5, 1]),
     ([1, 2, 3], [0, 0, 3, 9], "min", [0, 1, 0.5], [0.5, 0.5, 0.5, 0]),
@@ -384,7 +384,7 @@ def test_an_index_out_of_range_in_a_decomposition(call):
 
 
 def test_row_numbers_beyond_int32():
-    """The sparse shape has more elements than a test can hold as a tensor."""
+    """A dense tensor of this shape would not fit into memory."""
     at = np.array([[70_000, 70_000]])
     sizes = [100_000, 100_000]
     with decomposed("SparseReshape"):

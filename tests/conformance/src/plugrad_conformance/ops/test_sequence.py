@@ -144,7 +144,7 @@ def test_dtypes_of_recurrent_layers(layer, backend):
         op(x.astype("complex64"), *weights)
 
 
-WRONG_SEQUENCES = [  # position of an argument, its size, message
+WRONG_SHAPES = [  # position of an argument, its size, message
     (0, (2, 3), r"x must be \[steps, batch, inputs\] with at least one step"),
     (0, (0, 2, 3), "with at least one step"),
     (0, (3, 2, 1), r"weight_ih must have shape \(\d+, 1\)"),
@@ -158,7 +158,7 @@ WRONG_SEQUENCES = [  # position of an argument, its size, message
 
 
 @every_layer
-@pytest.mark.parametrize(("at", "size", "message"), WRONG_SEQUENCES)
+@pytest.mark.parametrize(("at", "size", "message"), WRONG_SHAPES)
 def test_argument_shapes_of_recurrent_layers_that_do_not_fit(
     layer, at, size, message, backend
 ):

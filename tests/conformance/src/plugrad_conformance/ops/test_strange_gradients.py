@@ -157,9 +157,9 @@ def test_derivatives_of_logsumexp(row, dtype, backend):
 def test_the_gradient_of_a_maximum_or_minimum_that_is_nan_is_nan(op, backend):
     x = pg.asarray([[1.0, NAN, 2.0], [INF, -INF, 0.0], [3.0, 3.0, 3.0]])
     third = [1 / 3] * 3
-    of_number = [1, 0, 0] if op is pg.max else [0, 1, 0]
+    one_hot = [1, 0, 0] if op is pg.max else [0, 1, 0]
     dx = pg.grad(lambda x: pg.sum(op(x, axis=1)))(x).numpy()
-    np.testing.assert_allclose(dx, [[NAN] * 3, of_number, third], rtol=1e-6)
+    np.testing.assert_allclose(dx, [[NAN] * 3, one_hot, third], rtol=1e-6)
     assert np.isnan(pg.grad(op)(x).numpy()).all()
     initial = lambda x: pg.sum(op(x, axis=1, initial=0.0))
     assert np.isnan(pg.grad(initial)(x).numpy()[0]).all()

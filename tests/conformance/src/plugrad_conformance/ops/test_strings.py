@@ -137,16 +137,16 @@ def grams(rows, widths, left, right, pad, preserve):
     """Return the n-grams of each row as lists."""
     found = []
     for row in rows:
-        of_row = []
+        row_grams = []
         for width in widths:
             count = width - 1 if pad < 0 else min(pad, width - 1)
             padded = [left] * count + row + [right] * count
-            of_row += [
+            row_grams += [
                 "|".join(padded[i : i + width]) for i in range(len(padded) - width + 1)
             ]
-        if preserve and row and not of_row:
-            of_row = ["|".join([left] * max(pad, 0) + row + [right] * max(pad, 0))]
-        found.append(of_row)
+        if preserve and row and not row_grams:
+            row_grams = ["|".join([left] * max(pad, 0) + row + [right] * max(pad, 0))]
+        found.append(row_grams)
     return found
 
 

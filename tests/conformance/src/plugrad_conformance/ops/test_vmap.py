@@ -31,7 +31,7 @@ def examples(name):
 
 
 def vary(x, i):
-    """Return a different input of the same shape: larger or rotated values."""
+    """Return a different input of the same shape, with larger or rotated values."""
     if x is None or x.dtype.kind in "fc":
         return x if x is None else (x * (1 + 0.25 * i)).astype(x.dtype)
     return np.roll(x, i, axis=-1) if x.ndim else x
