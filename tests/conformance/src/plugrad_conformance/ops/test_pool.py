@@ -37,11 +37,11 @@ CASES = [  # x, window, options, padding before, output sizes
     (X3, (1, 2, 3), {"pad": 1, "strides": (2, 1, 3)}, (1, 1, 1), (3, 5, 2)),
 ]
 cases = pytest.mark.parametrize(
-    ("x", "window", "options", "before", "sizes"), CASES, ids=str
+    ("x", "window", "options", "before", "out_size"), CASES, ids=str
 )
 
 
-def windows(x, window, before, sizes, *, strides=None, dilations=1, **_):
+def windows(x, window, before, out_size, *, strides=None, dilations=1, **_):
     """Return the elements of all windows by position in the window; mask padding."""
     n = x.ndim - 2
     window = np.broadcast_to(window, n)
@@ -52,7 +52,7 @@ def windows(x, window, before, sizes, *, strides=None, dilations=1, **_):
     x = np.ma.array(np.pad(x, widths), mask=mask)
     positions = []
     for position in np.ndindex(*window):
-        steps = zip(position, dilations, strides, sizes, strict=True)
+        steps = zip(position, dilations, strides, out_size, strict=True)
         where = tuple(slice(a * d, a * d + s * p, s) for a, d, s, p in steps)
         positions.append(x[(slice(None), *where)])
     return np.ma.stack(positions)
@@ -64,22 +64,22 @@ def distinct(shape):
 
 
 @cases
-def test_max_pool(x, window, options, before, sizes, backend):
+def test_max_pool(x, window, options, before, out_size, backend):
     require_dtypes(backend, "float64")
     x = distinct(x) - 5
     y = pg.max_pool(pg.asarray(x), window, **options)
-    expected = windows(x, window, before, sizes, **options).max(0).filled(-np.inf)
+    expected = windows(x, window, before, out_size, **options).max(0).filled(-np.inf)
     np.testing.assert_array_equal(y.numpy(), expected)
     if np.isfinite(expected).all():
         check_gradients(lambda x: pg.square(pg.max_pool(x, window, **options)), x)
 
 
 @cases
-def test_avg_pool(x, window, options, before, sizes, backend):
+def test_avg_pool(x, window, options, before, out_size, backend):
     require_dtypes(backend, "float64")
     x = RNG.normal(size=x)
     y = pg.avg_pool(pg.asarray(x), window, **options)
-    expected = windows(x, window, before, sizes, **options).mean(0).filled(np.nan)
+    expected = windows(x, window, before, out_size, **options).mean(0).filled(np.nan)
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12, atol=1e-14)
     if np.isfinite(expected).all():
         check_gradients(lambda x: pg.square(pg.avg_pool(x, window, **options)), x)
@@ -162,7 +162,7 @@ def test_one_axis_is_an_image_of_one_row(kind, shape, options, image_options, ba
 
 
 @cases
-def test_decompositions(x, window, options, before, sizes):
+def test_decompositions(x, window, options, before, out_size):
     x = RNG.integers(-3, 3, size=x).astype("float32")  # many ties
     x.flat[5] = np.nan
     maxima = lambda x: pg.max_pool(x, window, **options)
@@ -326,11 +326,11 @@ def test_empty_batches_and_channels(backend):
 
 @pytest.mark.parametrize("include_batch", [False, True])
 @pytest.mark.parametrize(
-    ("x", "window", "options", "before", "sizes"),
+    ("x", "window", "options", "before", "out_size"),
     [case for case in CASES if case[0] is X],
     ids=str,
 )
-def test_argmax(x, window, options, before, sizes, include_batch, backend):
+def test_argmax(x, window, options, before, out_size, include_batch, backend):
     require_dtypes(backend, "float64")
     x = RNG.integers(-3, 3, size=x).astype("float64")
     y, indices = pg.max_pool_with_argmax(
@@ -340,8 +340,8 @@ def test_argmax(x, window, options, before, sizes, include_batch, backend):
     flat_indices = np.arange(x.size).reshape(x.shape)
     if not include_batch:
         flat_indices = np.broadcast_to(flat_indices[:1], x.shape)
-    elements = windows(x, window, before, sizes, **options)
-    numbers = windows(flat_indices, window, before, sizes, **options)
+    elements = windows(x, window, before, out_size, **options)
+    numbers = windows(flat_indices, window, before, out_size, **options)
     first = np.argmax(elements.filled(-99), 0)[None]  # the first of equal maxima
     expected = np.ma.array(
         np.take_along_axis(numbers.data, first, 0)[0], mask=elements.mask.all(0)
