@@ -142,7 +142,7 @@ def test_the_slope_of_exp2_in_the_tails(dtype, backend):
         np.testing.assert_allclose(slope.numpy(), expected, rtol=2e-3)
 
 
-# The arguments of hypot, and its derivatives in both.
+# The two arguments of hypot, and its derivative in each of them.
 SLOPES = [
     ((INF, 1), (1, 0)),
     ((-INF, NAN), (-1, 0)),
