@@ -106,7 +106,7 @@ FAULTS = [
         POOL + COUNTED + "Pool.take = lambda self, nbytes: None",
         (MEMORY,),
         FAILS.format("memory", "test_(a_thousand|no_primitive|cycles).*"),
-        "none is used again",
+        "buffers are not reused",
     ),
     Fault(
         "a pool without a peak that runs dry",
@@ -162,7 +162,7 @@ Arrays.device_seconds = since
         CLOCK + 'Arrays.device_seconds = lambda self: 4 * clock["total"]',
         (TIME,),
         FAILS.format("time", "test_(it_is|a_profile).*"),
-        "more than all that has passed",
+        "more than the elapsed time",
     ),
     Fault(
         "seconds that are none",

@@ -2,7 +2,7 @@
 
 
 def __getattr__(name: str) -> str:
-    """Look up the version in the metadata, which is too slow for every import."""
+    """Read the version from the metadata on demand, because reading it is slow."""
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib.metadata import version

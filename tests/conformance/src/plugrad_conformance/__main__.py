@@ -19,7 +19,7 @@ NEXT = """wrote {folder}; next:
     python -m pip install --editable ".[test]"
     pytest
 
-Next, see README.md."""
+README.md says how to continue."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,17 +40,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for command, kind in KINDS.items():
-        about = f"write a package with {kind.what}, and its tests"
-        added = commands.add_parser(command, help=about, description=about)
-        added.add_argument("name", metavar="NAME", help="such as mybackend or my_ops")
-        added.add_argument(
+        description = f"write a package with {kind.what}, and its tests"
+        subparser = commands.add_parser(
+            command, help=description, description=description
+        )
+        subparser.add_argument(
+            "name", metavar="NAME", help="such as mybackend or my_ops"
+        )
+        subparser.add_argument(
             "--into",
             type=Path,
             default=Path(),
             metavar="DIR",
             help="the folder in which to create it; default: here",
         )
-        added.add_argument(
+        subparser.add_argument(
             "--author", default="", help="the author, for pyproject.toml"
         )
     return parser

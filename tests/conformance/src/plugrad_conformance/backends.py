@@ -13,8 +13,8 @@ from .primitives import DATA_DEPENDENT, HOST
 
 
 @contextlib.contextmanager
-def present(name: str) -> Iterator[None]:
-    """Register "primitives", which is cpu with only its primitives, if named so."""
+def ensure_registered(name: str) -> Iterator[None]:
+    """Register "primitives", which is cpu with only its primitives, if it is named."""
     if name == "primitives" and name not in pg.backends():
         from .toy import only_primitives
 
@@ -26,7 +26,7 @@ def present(name: str) -> Iterator[None]:
 
 def refusal(name: str) -> pg.BackendUnavailable | None:
     """Return why a backend does not open; None if it does."""
-    with present(name):
+    with ensure_registered(name):
         try:
             runtime(name)
         except pg.BackendUnavailable as error:
@@ -36,10 +36,10 @@ def refusal(name: str) -> pg.BackendUnavailable | None:
 
 def distribution_of(name: str) -> tuple[str, str]:
     """Return the distribution that provides a backend, and its version."""
-    home = _normal(f"plugrad-{name}")
+    expected = _normal(f"plugrad-{name}")
     plugins = [plugin for plugin in pg.engine().plugins if plugin.usable]
     for plugin in plugins:
-        if _normal(plugin.distribution) == home:
+        if _normal(plugin.distribution) == expected:
             return plugin.distribution, plugin.version
     for plugin in plugins:
         if plugin.name == name:
@@ -49,36 +49,36 @@ def distribution_of(name: str) -> tuple[str, str]:
 
 def dtypes_of(name: str) -> list[str]:
     """Return the names of the dtypes that a backend declares."""
-    with present(name):
+    with ensure_registered(name):
         return sorted(runtime(name).dtypes)
 
 
-def ways(name: str) -> dict[str, str]:
+def ways_to_run(name: str) -> dict[str, str]:
     """Return how a backend runs each kernel of the catalog, by the kernel's name.
 
     "implemented", "decomposed", "host", or "missing" if it cannot run; "no dtype" for
     complex kernels on a backend that declares no complex dtype.
     """
-    with present(name):
-        mine = pg.get_kernels_for_backend(name)
+    with ensure_registered(name):
+        implemented = pg.get_kernels_for_backend(name)
         opened = runtime(name)
         complex_ = any(dtype.startswith("complex") for dtype in opened.dtypes)
-        without = () if complex_ else ("Complex", "Imag", "Real")
-        left = opened.host_kernels
-        if left is None:  # a missing primitive was forgotten, not left to the host
-            left = [*DATA_DEPENDENT, *HOST] if opened.host else []
+        complex_kernels = () if complex_ else ("Complex", "Imag", "Real")
+        left_to_host = opened.host_kernels
+        if left_to_host is None:  # a missing primitive is not left to the host
+            left_to_host = [*DATA_DEPENDENT, *HOST] if opened.host else []
         found = {}
         for kernel, contract in sorted(contracts().items()):
-            if "." in kernel and kernel not in mine:
+            if "." in kernel and kernel not in implemented:
                 continue  # a kernel of an op library that happens to be installed
-            if kernel in mine:
+            if kernel in implemented:
                 found[kernel] = "implemented"
             elif contract.decomposition is not None:
                 found[kernel] = "decomposed"
-            elif kernel in left:
+            elif kernel in left_to_host:
                 found[kernel] = "host"
             else:
-                found[kernel] = "no dtype" if kernel in without else "missing"
+                found[kernel] = "no dtype" if kernel in complex_kernels else "missing"
         return found
 
 

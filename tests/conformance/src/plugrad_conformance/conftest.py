@@ -1,4 +1,4 @@
-"""Runs the tests on backends (``fixtures``), with fixed random numbers for each."""
+"""Runs each test on all backends (``fixtures``), with the same random numbers."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A dtype excuses a test only if the test itself asks for it: one of its parameters names
 the dtype or a kernel whose results have it, or an argument of the failed call has it.
-If an op produces it from other dtypes, the op is wrong and the test fails.
+If an op produces that dtype from others, the op is wrong and the test fails.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plugrad.plugin import runtime
 SUMMED_IN_UINT32 = ("uint8", "uint16")
 PACKAGE = str(Path(__file__).parent)
 COMPLEX_OF_REAL = ("Eig", "Eigvals")
-_LACKS = re.compile(r"backend '([^']+)' has no (\w+)")
+_NO_DTYPE_MESSAGE = re.compile(r"backend '([^']+)' has no (\w+)")
 _VARIADIC = 4 | 8  # CO_VARARGS, CO_VARKEYWORDS
 
 
@@ -29,8 +29,10 @@ def excuse(error: BaseException, backend: str, parameters: object) -> str:
     """Return why a test that raised ``error`` cannot run on ``backend``, or ""."""
     for cause in _causes(error):
         dtype = _missing_dtype(cause, backend)
-        asked = (parameters, _arguments(cause))
-        if dtype and (any(names(a, dtype) for a in asked) or makes(parameters, dtype)):
+        sources = (parameters, _arguments(cause))
+        if dtype and (
+            any(names(a, dtype) for a in sources) or makes_complex(parameters, dtype)
+        ):
             return f"{backend} has no {dtype}"
         if isinstance(cause, MemoryError) and f"{backend!r} holds at most" in str(
             cause
@@ -42,7 +44,7 @@ def excuse(error: BaseException, backend: str, parameters: object) -> str:
 
 
 def names(value: object, dtype: str) -> bool:
-    """Return whether a value, or an element of it, has a dtype or is its name.
+    """Return whether a value, or an element of it, has a dtype or names it.
 
     Text stands for ``string``, Python complex numbers for complex64, and integers of
     more than 32 bits for int64. Small unsigned integers also stand for uint32, the
@@ -51,8 +53,8 @@ def names(value: object, dtype: str) -> bool:
     match value:
         case np.ndarray() | np.generic() | pg.Tensor() | np.dtype():
             known = value if isinstance(value, np.dtype) else value.dtype
-            own = "string" if known.kind in "OSUT" else known.name
-            return dtype == own or (own in SUMMED_IN_UINT32 and dtype == "uint32")
+            name = "string" if known.kind in "OSUT" else known.name
+            return dtype == name or (name in SUMMED_IN_UINT32 and dtype == "uint32")
         case str():
             return (
                 dtype in ("string", value) or np.dtype(_dtype_name(dtype)).char == value
@@ -77,8 +79,8 @@ def names(value: object, dtype: str) -> bool:
     return hasattr(value, "__array__") and names(np.asarray(value), dtype)
 
 
-def makes(parameters: object, dtype: str) -> bool:
-    """Return whether a parameter is a kernel that makes complex from real numbers."""
+def makes_complex(parameters: object, dtype: str) -> bool:
+    """Return whether a parameter is a kernel with complex results for real inputs."""
     given = parameters.values() if isinstance(parameters, dict) else ()
     return dtype.startswith("complex") and any(
         isinstance(value, str) and value in COMPLEX_OF_REAL for value in given
@@ -91,7 +93,9 @@ def _dtype_name(dtype: str) -> str:
 
 def _missing_dtype(error: BaseException, backend: str) -> str:
     """Return the dtype whose lack a TypeError reports, or ""."""
-    found = _LACKS.search(str(error)) if isinstance(error, TypeError) else None
+    found = (
+        _NO_DTYPE_MESSAGE.search(str(error)) if isinstance(error, TypeError) else None
+    )
     if found is None or found[1] != backend:
         return ""
     dtype = found[2].replace("strings", "string")
@@ -101,11 +105,13 @@ def _missing_dtype(error: BaseException, backend: str) -> str:
 def _arguments(error: BaseException) -> list[Any]:
     """Return the arguments of the call outside of this package that led to an error."""
     frames = [*_frames(error)]
-    places = [frame.f_code.co_filename for frame in frames]
-    ours = [i for i, p in enumerate(places) if p == "<string>" or p.startswith(PACKAGE)]
-    if not ours or ours[-1] + 1 == len(frames):
+    files = [frame.f_code.co_filename for frame in frames]
+    own_frames = [
+        i for i, p in enumerate(files) if p == "<string>" or p.startswith(PACKAGE)
+    ]
+    if not own_frames or own_frames[-1] + 1 == len(frames):
         return []
-    frame = frames[ours[-1] + 1]
+    frame = frames[own_frames[-1] + 1]
     code = frame.f_code
     count = code.co_argcount + code.co_kwonlyargcount
     count += (code.co_flags & _VARIADIC).bit_count()

@@ -12,16 +12,16 @@ from collections.abc import Iterator, Sequence
 import plugrad as pg
 import pytest
 
-from .backends import present
+from .backends import ensure_registered
 
-ALSO = pytest.StashKey[list[str]]()  # backends in addition to the installed ones
+EXTRA_BACKENDS = pytest.StashKey[list[str]]()  # in addition to the installed ones
 _DONE = pytest.StashKey[bool]()
 
 
 def backends(config: pytest.Config) -> list[str]:
-    """Return the names of ``--plugrad-backend``, or of all that are installed."""
+    """Return the backends of ``--plugrad-backend``, or all that are installed."""
     chosen: list[str] = config.getoption("plugrad_backends")
-    return chosen or [*pg.backends(), *config.stash.get(ALSO, [])]
+    return chosen or [*pg.backends(), *config.stash.get(EXTRA_BACKENDS, [])]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -43,9 +43,9 @@ def backend(
 ) -> Iterator[str]:
     """Activate a backend; only its declared host kernels may run elsewhere.
 
-    "primitives" is cpu without kernels other than primitives.
+    "primitives" is cpu with only its primitives.
     """
     monkeypatch.setenv("PLUGRAD_FALLBACK", "error")
     name: str = request.param
-    with present(name), pg.use_backend(name):
+    with ensure_registered(name), pg.use_backend(name):
         yield name

@@ -165,13 +165,13 @@ class Score:
     def __init__(
         self, backend: str, results: list[dict[str, Any]], partial: bool
     ) -> None:
-        from .backends import distribution_of, dtypes_of, ways
+        from .backends import distribution_of, dtypes_of, ways_to_run
 
         self.backend = backend
         self.results = results
         self.partial = partial
         self.distribution, self.version = distribution_of(backend)
-        self.ways, self.dtypes = ways(backend), dtypes_of(backend)
+        self.ways, self.dtypes = ways_to_run(backend), dtypes_of(backend)
         self.levels = {level: Counter[str]() for level in LEVELS}
         self.kernels = {kernel: Counter[str]() for kernel in self.ways}
         self.golden: dict[str, Counter[str]] = {}

@@ -1,6 +1,6 @@
 """The primitives in NumPy: the formula, dtypes and tolerance of each.
 
-``ROWS`` has one row per kernel: the formula, a generator of inputs, the dtypes.
+``ROWS`` has one row per kernel: the formula, a function that makes inputs, the dtypes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Row:
     """The specification of a primitive.
 
     Attributes:
-        formula: Maps arrays and attributes to the result, in their dtype or a wider
-            dtype.
-        inputs: Maps a generator, a shape and a dtype to arrays and attributes.
+        formula: Maps arrays and attributes to the result, in the dtype of the arrays
+            or a wider one.
+        inputs: Maps a random generator, a shape and a dtype to arrays and attributes.
         kinds: The NumPy kinds of its dtypes.
         ulp: The tolerance in units in the last place; for sums, per summand.
 
@@ -51,7 +51,7 @@ def draw(
     low: float = -9,
     high: float = 9,
 ) -> Array:
-    """Return random numbers within a range, or what unsigned and bool dtypes allow."""
+    """Return random numbers from the part of a range that the dtype can represent."""
     if dtype.kind == "b":
         return np.asarray(rng.integers(0, 2, shape), dtype)
     if dtype.kind == "u":
@@ -62,12 +62,12 @@ def draw(
     return x.astype(dtype)
 
 
-def one(low: float = -9, high: float = 9, **attrs: Any) -> Any:
+def unary_inputs(low: float = -9, high: float = 9, **attrs: Any) -> Any:
     """Return a function that makes one array of numbers in a range."""
     return lambda rng, shape, dtype: ([draw(rng, shape, dtype, low, high)], attrs)
 
 
-def two(low: float = -9, high: float = 9) -> Any:
+def binary_inputs(low: float = -9, high: float = 9) -> Any:
     """Return a function that makes two broadcastable arrays, the second in a range."""
 
     def inputs(rng: Any, shape: Any, dtype: Any) -> Inputs:
@@ -77,14 +77,14 @@ def two(low: float = -9, high: float = 9) -> Any:
     return inputs
 
 
-def powers(rng: Any, shape: Any, dtype: Any) -> Inputs:
-    """Make bases and exponents with a result in range."""
+def power_inputs(rng: Any, shape: Any, dtype: Any) -> Inputs:
+    """Make bases and exponents whose powers are in range."""
     if dtype.kind in "iu":
         return [draw(rng, shape, dtype, 0, 4), draw(rng, shape, dtype, 0, 4)], {}
     return [draw(rng, shape, dtype, 0.1, 4), draw(rng, shape, dtype, -3, 3)], {}
 
 
-def matrices(rng: Any, shape: Any, dtype: Any) -> Inputs:
+def matmul_inputs(rng: Any, shape: Any, dtype: Any) -> Inputs:
     """Make two stacks of matrices, the first one transposed."""
     rows, n = (*shape, 3, 4)[:2]
     a = draw(rng, (2, n, rows), dtype)
@@ -92,45 +92,45 @@ def matrices(rng: Any, shape: Any, dtype: Any) -> Inputs:
     return [a, b], {"transpose_a": True, "transpose_b": False}
 
 
-def choice(rng: Any, shape: Any, dtype: Any) -> Inputs:
+def select_inputs(rng: Any, shape: Any, dtype: Any) -> Inputs:
     """Make a condition and two arrays."""
     condition = np.asarray(rng.integers(0, 2, shape), bool)
     return [condition, draw(rng, shape, dtype), draw(rng, shape, dtype)], {}
 
 
-def reduced(rng: Any, shape: Any, dtype: Any) -> Inputs:
+def reduction_inputs(rng: Any, shape: Any, dtype: Any) -> Inputs:
     """Make an array to reduce along its last axis, which is not empty."""
     shape = (*shape[:-1], max(shape[-1], 1)) if shape else ()
     axis = (len(shape) - 1,) if shape else ()
     return [draw(rng, shape, dtype)], {"axis": axis, "keepdims": False}
 
 
-def filled(rng: Any, shape: Any, dtype: Any) -> Inputs:
-    """Make no array, only attributes."""
+def fill_attributes(rng: Any, shape: Any, dtype: Any) -> Inputs:
+    """Make only attributes; the kernel has no inputs."""
     return [], {"shape": shape, "value": dtype.type(1).item(), "dtype": dtype}
 
 
-def several(rng: Any, shape: Any, dtype: Any) -> Inputs:
+def concat_inputs(rng: Any, shape: Any, dtype: Any) -> Inputs:
     """Make three arrays to be joined along the last axis."""
     shape = shape or (1,)
     return [draw(rng, shape, dtype) for _ in range(3)], {"axis": len(shape) - 1}
 
 
-def looked_up(rng: Any, shape: Any, dtype: Any) -> Inputs:
-    """Make a table of six rows, and indices of int32."""
+def gather_inputs(rng: Any, shape: Any, dtype: Any) -> Inputs:
+    """Make a table of six rows, and int32 indices."""
     indices = np.asarray(rng.integers(0, 6, shape[:1] or (2,)), np.int32)
     table = draw(rng, (6, *shape[1:]), dtype)
     return [table, indices], {"axis": 0, "batch_dims": 0}
 
 
-def segments(rng: Any, shape: Any, dtype: Any) -> Inputs:
-    """Make rows and their segments; one is out of range and is ignored."""
+def segment_inputs(rng: Any, shape: Any, dtype: Any) -> Inputs:
+    """Make rows and their segment numbers; -1 is out of range and is ignored."""
     x = draw(rng, shape or (1,), dtype)
     ids = np.asarray(rng.integers(-1, 4, x.shape[:1]), np.int32)
     return [x, ids], {"num_segments": 5}
 
 
-def sorted_(rng: Any, shape: Any, dtype: Any) -> Inputs:
+def top_k_inputs(rng: Any, shape: Any, dtype: Any) -> Inputs:
     """Make an array without equal elements in its rows."""
     shape = shape or (1,)
     rows = [rng.permutation(shape[-1]) for _ in range(int(np.prod(shape[:-1])))]
@@ -138,7 +138,7 @@ def sorted_(rng: Any, shape: Any, dtype: Any) -> Inputs:
     return [x], {"k": min(3, shape[-1]), "sorted": True}
 
 
-def shaped(attribute: str, make: Callable[[tuple[int, ...]], Any]) -> Any:
+def array_and_attribute(attribute: str, make: Callable[[tuple[int, ...]], Any]) -> Any:
     """Return a function that makes an array and an attribute derived from its shape."""
     return lambda rng, shape, dtype: (
         [draw(rng, shape, dtype)],
@@ -146,15 +146,15 @@ def shaped(attribute: str, make: Callable[[tuple[int, ...]], Any]) -> Any:
     )
 
 
-def padded(rng: Any, shape: Any, dtype: Any) -> Inputs:
+def pad_inputs(rng: Any, shape: Any, dtype: Any) -> Inputs:
     """Make an array and the widths of its padding."""
     paddings = tuple((i % 2, 2) for i in range(len(shape)))
     value = dtype.type(1).item()
     return [draw(rng, shape, dtype)], {"paddings": paddings, "constant_values": value}
 
 
-def strided(rng: Any, shape: Any, dtype: Any) -> Inputs:
-    """Make an array to slice by every second element, backwards on one axis."""
+def slice_inputs(rng: Any, shape: Any, dtype: Any) -> Inputs:
+    """Make an array and a slice of every second element; the first axis is reversed."""
     steps = tuple(-2 if i == 0 else 2 for i in range(len(shape)))
     size = tuple((n + 1) // 2 for n in shape)
     begin = tuple(max(n - 1, 0) if i == 0 else 0 for i, n in enumerate(shape))
@@ -162,7 +162,7 @@ def strided(rng: Any, shape: Any, dtype: Any) -> Inputs:
     return [draw(rng, shape, dtype)], attrs
 
 
-def pair(rng: Any, shape: Any, dtype: Any) -> Inputs:
+def complex_parts(rng: Any, shape: Any, dtype: Any) -> Inputs:
     """Make a real and an imaginary part."""
     return [draw(rng, shape, dtype), draw(rng, shape, dtype)], {}
 
@@ -198,65 +198,74 @@ def segment_sum(x: Array, segment_ids: Array, num_segments: int) -> Array:
 
 
 def top_k(x: Array, k: int, sorted: bool) -> tuple[Array, Array]:
-    """Return the ``k`` largest elements of each row and their first indices."""
-    backwards = np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
-    at = (x.shape[-1] - 1 - backwards)[..., :k]
+    """Return the ``k`` largest elements of each row, and their indices.
+
+    The first of equal elements comes first.
+    """
+    descending = np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    at = (x.shape[-1] - 1 - descending)[..., :k]
     return np.take_along_axis(x, at, -1), at.astype(np.int32)
 
 
 ROWS = {
-    "Add": Row(np.add, two(), NUMBERS, 0.5),
-    "Atan2": Row(np.arctan2, two(), "f", 3),
-    "BatchMatMul": Row(product, matrices, NUMBERS, 8),
-    "BitwiseAnd": Row(np.bitwise_and, two(), "biu"),
-    "BroadcastTo": Row(np.broadcast_to, shaped("shape", lambda s: (2, *s))),
-    "Complex": Row(lambda real, imag: real + 1j * imag, pair, "f"),
-    "Concat": Row(lambda *xs, axis: np.concatenate(xs, axis), several),
-    "Cos": Row(np.cos, one(), FLOATING, 3),
-    "Equal": Row(np.equal, two(0, 3)),
-    "Exp": Row(np.exp, one(), FLOATING, 3),
-    "Expm1": Row(np.expm1, one(-2, 2), "f", 3),
-    "Fill": Row(lambda shape, value, dtype: np.full(shape, value, dtype), filled),
-    "Floor": Row(np.floor, one(), "f"),
-    "FloorDiv": Row(np.floor_divide, two(1, 5), REAL),
-    "GatherV2": Row(lambda x, i, axis, batch_dims: x[i], looked_up),
-    "Imag": Row(np.imag, one(), "c"),
-    "Less": Row(np.less, two(), REAL),
-    "Log": Row(np.log, one(0.1, 50), FLOATING, 3),
-    "Log1p": Row(np.log1p, one(-0.9, 9), "f", 3),
-    "Max": Row(np.max, reduced, REAL),
-    "Maximum": Row(np.maximum, two(), REAL),
-    "Minimum": Row(np.minimum, two(), REAL),
-    "Mod": Row(np.mod, two(1, 5), REAL, 0.5),
-    "Multiply": Row(np.multiply, two(), NUMBERS, 0.5),
+    "Add": Row(np.add, binary_inputs(), NUMBERS, 0.5),
+    "Atan2": Row(np.arctan2, binary_inputs(), "f", 3),
+    "BatchMatMul": Row(product, matmul_inputs, NUMBERS, 8),
+    "BitwiseAnd": Row(np.bitwise_and, binary_inputs(), "biu"),
+    "BroadcastTo": Row(
+        np.broadcast_to, array_and_attribute("shape", lambda s: (2, *s))
+    ),
+    "Complex": Row(lambda real, imag: real + 1j * imag, complex_parts, "f"),
+    "Concat": Row(lambda *xs, axis: np.concatenate(xs, axis), concat_inputs),
+    "Cos": Row(np.cos, unary_inputs(), FLOATING, 3),
+    "Equal": Row(np.equal, binary_inputs(0, 3)),
+    "Exp": Row(np.exp, unary_inputs(), FLOATING, 3),
+    "Expm1": Row(np.expm1, unary_inputs(-2, 2), "f", 3),
+    "Fill": Row(
+        lambda shape, value, dtype: np.full(shape, value, dtype), fill_attributes
+    ),
+    "Floor": Row(np.floor, unary_inputs(), "f"),
+    "FloorDiv": Row(np.floor_divide, binary_inputs(1, 5), REAL),
+    "GatherV2": Row(lambda x, i, axis, batch_dims: x[i], gather_inputs),
+    "Imag": Row(np.imag, unary_inputs(), "c"),
+    "Less": Row(np.less, binary_inputs(), REAL),
+    "Log": Row(np.log, unary_inputs(0.1, 50), FLOATING, 3),
+    "Log1p": Row(np.log1p, unary_inputs(-0.9, 9), "f", 3),
+    "Max": Row(np.max, reduction_inputs, REAL),
+    "Maximum": Row(np.maximum, binary_inputs(), REAL),
+    "Minimum": Row(np.minimum, binary_inputs(), REAL),
+    "Mod": Row(np.mod, binary_inputs(1, 5), REAL, 0.5),
+    "Multiply": Row(np.multiply, binary_inputs(), NUMBERS, 0.5),
     "PadV2": Row(
         lambda x, paddings, constant_values: (
             np.pad(x, paddings, constant_values=constant_values) if paddings else x
         ),
-        padded,
+        pad_inputs,
     ),
-    "Pow": Row(np.power, powers, NUMBERS, 3),
-    "Real": Row(np.real, one(), "c"),
-    "RealDiv": Row(np.divide, two(1, 5), FLOATING, 0.5),
-    "Reshape": Row(np.reshape, shaped("shape", lambda s: (1, *s[::-1]))),
-    "Select": Row(np.where, choice),
-    "Sin": Row(np.sin, one(), FLOATING, 3),
-    "Sqrt": Row(np.sqrt, one(0, 50), FLOATING, 0.5),
-    "StridedSlice": Row(slice_, strided),
-    "Sub": Row(np.subtract, two(), NUMBERS, 0.5),
-    "Sum": Row(total, reduced, NUMBERS, 8),
-    "Tanh": Row(np.tanh, one(-4, 4), FLOATING, 3),
-    "TopK": Row(top_k, sorted_, REAL),
-    "Transpose": Row(np.transpose, shaped("axes", lambda s: (*range(len(s)),)[::-1])),
-    "UnsortedSegmentSum": Row(segment_sum, segments, NUMBERS, 8),
+    "Pow": Row(np.power, power_inputs, NUMBERS, 3),
+    "Real": Row(np.real, unary_inputs(), "c"),
+    "RealDiv": Row(np.divide, binary_inputs(1, 5), FLOATING, 0.5),
+    "Reshape": Row(np.reshape, array_and_attribute("shape", lambda s: (1, *s[::-1]))),
+    "Select": Row(np.where, select_inputs),
+    "Sin": Row(np.sin, unary_inputs(), FLOATING, 3),
+    "Sqrt": Row(np.sqrt, unary_inputs(0, 50), FLOATING, 0.5),
+    "StridedSlice": Row(slice_, slice_inputs),
+    "Sub": Row(np.subtract, binary_inputs(), NUMBERS, 0.5),
+    "Sum": Row(total, reduction_inputs, NUMBERS, 8),
+    "Tanh": Row(np.tanh, unary_inputs(-4, 4), FLOATING, 3),
+    "TopK": Row(top_k, top_k_inputs, REAL),
+    "Transpose": Row(
+        np.transpose, array_and_attribute("axes", lambda s: (*range(len(s)),)[::-1])
+    ),
+    "UnsortedSegmentSum": Row(segment_sum, segment_inputs, NUMBERS, 8),
 }
 
 
 # --- running ---------------------------------------------------------------------
 
 
-def laid_out(x: Array, layout: str) -> tuple[pg.Tensor, Array]:
-    """Return a tensor that may be a view on its backend, and its values."""
+def with_layout(x: Array, layout: str) -> tuple[pg.Tensor, Array]:
+    """Return a tensor with a memory layout, such as that of a view, and its values."""
     if layout == "transposed":
         return pg.permute_dims(pg.asarray(x.T.copy()), range(x.ndim)[::-1]), x
     if layout == "strided":
@@ -293,16 +302,16 @@ def assert_near(found: Array, wanted: Array, ulp: float) -> None:
         np.testing.assert_array_equal(found, wanted.astype(found.dtype))
         return
     with np.errstate(all="ignore"):
-        near = wanted.astype(found.dtype)
-        scale = np.spacing(np.abs(near))
+        rounded = wanted.astype(found.dtype)
+        scale = np.spacing(np.abs(rounded))
         if ulp > 3:  # summands cancel
             scale = scale.max(initial=0)
-        if near.dtype.kind == "c":  # parts cancel, and the parts of logarithms
+        if rounded.dtype.kind == "c":  # the parts of products and logarithms cancel
             scale = scale * 8
         wide = found.astype(np.complex128 if found.dtype.kind == "c" else np.float64)
-        off = np.abs(wide - wanted) > max(ulp, 1.0) * scale
-        off &= ~((found == near) | (np.isnan(found) & np.isnan(near)))
-    assert not off.any(), (
-        f"off by more than {ulp} units in the last place: {found[off][:5]} instead of "
-        f"{near[off][:5]}"
+        wrong = np.abs(wide - wanted) > max(ulp, 1.0) * scale
+        wrong &= ~((found == rounded) | (np.isnan(found) & np.isnan(rounded)))
+    assert not wrong.any(), (
+        f"off by more than {ulp} units in the last place: {found[wrong][:5]} instead "
+        f"of {rounded[wrong][:5]}"
     )

@@ -16,8 +16,8 @@ import plugrad as pg
 name = {name!r}
 if name == "primitives":
     from plugrad_conformance.toy import only_primitives
-    held = only_primitives()
-    held.__enter__()
+    context = only_primitives()
+    context.__enter__()
 pg.set_backend(name)
 """
 
@@ -27,10 +27,10 @@ def program(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program with ``backend`` active; it must succeed before the timeout."""
     if backend != "primitives" and not distribution_of(backend)[1]:
-        pytest.skip(f"{backend} is registered in this process alone, not installed")
+        pytest.skip(f"{backend} is registered in this process only, not installed")
     code = start.format(name=backend) + textwrap.dedent(source)
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", code],
             capture_output=True,
             text=True,
@@ -40,5 +40,7 @@ def program(
         )
     except subprocess.TimeoutExpired:
         pytest.fail(f"the program does not end within {timeout:.0f} seconds")
-    assert done.returncode == 0, f"exit {done.returncode}:\n{done.stdout}{done.stderr}"
-    return done
+    assert result.returncode == 0, (
+        f"exit {result.returncode}:\n{result.stdout}{result.stderr}"
+    )
+    return result

@@ -18,20 +18,21 @@ def values(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     """Return the extreme values of a dtype and some between them."""
     kind = np.dtype(dtype).kind
     if kind == "b":
-        ends = np.asarray([True, False])
+        extremes = np.asarray([True, False])
     elif kind in "iu":
-        ends = np.asarray([np.iinfo(dtype).min, np.iinfo(dtype).max, 0, 7], dtype)
+        extremes = np.asarray([np.iinfo(dtype).min, np.iinfo(dtype).max, 0, 7], dtype)
     else:
-        ends = np.asarray([np.nan, np.inf, -np.inf, -0.0, 1.5, -2.25], dtype)
-        ends = ends * dtype_of_one(dtype)
-    return np.resize(ends, shape).astype(dtype)
+        extremes = np.asarray([np.nan, np.inf, -np.inf, -0.0, 1.5, -2.25], dtype)
+        extremes = extremes * complex_factor(dtype)
+    return np.resize(extremes, shape).astype(dtype)
 
 
-def dtype_of_one(dtype: str) -> complex:
+def complex_factor(dtype: str) -> complex:
+    """Return a factor that gives complex dtypes an imaginary part."""
     return 1 - 2j if np.dtype(dtype).kind == "c" else 1
 
 
-def native(x: np.ndarray) -> np.ndarray:
+def contiguous(x: np.ndarray) -> np.ndarray:
     """Return a row-major array that is not a view."""
     return np.array(x, order="C")
 
@@ -46,7 +47,7 @@ def test_values_come_back(dtype: str, backend: str) -> None:
         assert (y.shape, y.dtype) == (x.shape, x.dtype)
         back = y.numpy()
         assert (back.shape, back.dtype) == (x.shape, x.dtype)
-        assert native(back).tobytes() == native(x).tobytes()
+        assert contiguous(back).tobytes() == contiguous(x).tobytes()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_values_come_back(dtype: str, backend: str) -> None:
     ],
     ids=["transposed", "strided", "part", "broadcast", "column-major", "scalar"],
 )
-def test_views_of_numpy_are_read_as_they_are(view, backend: str) -> None:
+def test_numpy_views_are_uploaded_correctly(view, backend: str) -> None:
     x = view(np.arange(24, dtype=np.float32).reshape(4, 6))
     np.testing.assert_array_equal(pg.asarray(x).numpy(), x)
     np.testing.assert_array_equal((pg.asarray(x) + 1).numpy(), x + 1)
@@ -78,7 +79,7 @@ def test_an_upload_is_a_copy(backend: str) -> None:
     ("values", "other"), [([0.0, 1.0, 2.0], -1), ([b"a", b"bc", b""], b"z")]
 )
 @pytest.mark.parametrize("read", [lambda y: y.numpy(), np.asarray])
-def test_what_is_read_cannot_change_the_tensor(
+def test_writing_into_a_download_leaves_the_tensor_unchanged(
     read: Callable[[pg.Tensor], np.ndarray],
     values: list[object],
     other: object,
@@ -105,8 +106,8 @@ def test_a_native_array_has_shape_dtype_and_size(backend: str) -> None:
         assert arrays.nbytes(x) >= 6 * np.dtype(dtype).itemsize
 
 
-def test_the_largest_array_can_be_held(backend: str) -> None:
-    """``max_nbytes`` is what the device can hold; larger arrays are refused."""
+def test_the_largest_array_fits(backend: str) -> None:
+    """An array of ``max_nbytes`` fits on the device; larger arrays are refused."""
     limit = runtime(backend).max_nbytes
     if limit is None:
         pytest.skip(f"{backend} declares no max_nbytes")
@@ -119,12 +120,12 @@ def test_the_largest_array_can_be_held(backend: str) -> None:
     assert pg.sum(x).item() == pytest.approx(limit // 4, rel=1e-5)
 
 
-def test_the_dtypes_that_every_backend_has(backend: str) -> None:
+def test_every_backend_has_bool_int32_and_float32(backend: str) -> None:
     assert {"bool", "int32", "float32"} <= {*runtime(backend).dtypes}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_another_dtype_is_refused_and_never_cast(dtype: str, backend: str) -> None:
+def test_undeclared_dtypes_are_refused_and_never_cast(dtype: str, backend: str) -> None:
     if dtype in runtime(backend).dtypes:
         assert pg.zeros((2,), dtype=dtype).dtype == dtype
         assert pg.astype(pg.zeros((2,)), dtype).dtype == dtype
@@ -135,7 +136,7 @@ def test_another_dtype_is_refused_and_never_cast(dtype: str, backend: str) -> No
         pg.astype(pg.zeros((2,)), dtype)
 
 
-def test_a_tensor_moves_to_numpy_and_to_others(backend: str) -> None:
+def test_a_tensor_moves_to_numpy_and_to_other_backends(backend: str) -> None:
     x = pg.asarray([[1.0, 2.0], [3.0, 4.0]])
     for other in pg.backends():
         there = x.to(other)

@@ -1,4 +1,7 @@
-"""Any byte except 0 is True, because files and foreign memory contain others than 1."""
+"""Every nonzero byte of a bool array is True.
+
+Files and memory from other libraries may contain bytes other than 0 and 1.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import plugrad as pg
 import pytest
 
 BYTES = b"\x07\x00\xff\x01\x80\x00"
-MEANT = [True, False, True, True, True, False]
+EXPECTED = [True, False, True, True, True, False]
 
 Read = Callable[[Path], pg.Tensor]
 
@@ -28,20 +31,20 @@ def transposed(_: Path) -> pg.Tensor:
 
 def loaded(folder: Path) -> pg.Tensor:
     """Read a safetensors file from another writer."""
-    about = {"dtype": "BOOL", "shape": [6], "data_offsets": [0, 6]}
-    head = json.dumps({"mask": about}).encode()
+    entry = {"dtype": "BOOL", "shape": [6], "data_offsets": [0, 6]}
+    header = json.dumps({"mask": entry}).encode()
     file = folder / "mask.safetensors"
-    file.write_bytes(len(head).to_bytes(8, "little") + head + BYTES)
+    file.write_bytes(len(header).to_bytes(8, "little") + header + BYTES)
     return pg.load(file)["mask"]
 
 
 USES: dict[str, tuple[Callable[[pg.Tensor], pg.Tensor], object]] = {
-    "read": (lambda x: x, MEANT),
-    "==": (lambda x: x == pg.asarray(MEANT), [True] * 6),
-    "!=": (lambda x: x != pg.asarray(MEANT), [False] * 6),
-    "~": (lambda x: ~x, [not meant for meant in MEANT]),
-    "&": (lambda x: x & pg.asarray([True] * 6), MEANT),
-    "^": (lambda x: x ^ pg.asarray([True] * 6), [not meant for meant in MEANT]),
+    "read": (lambda x: x, EXPECTED),
+    "==": (lambda x: x == pg.asarray(EXPECTED), [True] * 6),
+    "!=": (lambda x: x != pg.asarray(EXPECTED), [False] * 6),
+    "~": (lambda x: ~x, [not value for value in EXPECTED]),
+    "&": (lambda x: x & pg.asarray([True] * 6), EXPECTED),
+    "^": (lambda x: x ^ pg.asarray([True] * 6), [not value for value in EXPECTED]),
     "astype": (lambda x: pg.astype(x, "int32"), [1, 0, 1, 1, 1, 0]),
     "sum of int32": (lambda x: pg.sum(pg.astype(x, "int32")), 4),
     "times a float": (lambda x: x * 1.0, [1.0, 0.0, 1.0, 1.0, 1.0, 0.0]),
@@ -52,10 +55,10 @@ USES: dict[str, tuple[Callable[[pg.Tensor], pg.Tensor], object]] = {
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("read", [uploaded, transposed, loaded])
-def test_any_byte_but_0_is_true(
+def test_every_nonzero_byte_is_true(
     read: Read, use: str, tmp_path: Path, backend: str
 ) -> None:
-    work, meant = USES[use]
+    function, expected = USES[use]
     x = read(tmp_path)
     assert (x.backend, x.dtype) == (backend, np.dtype(bool))
-    assert work(x).tolist() == meant
+    assert function(x).tolist() == expected

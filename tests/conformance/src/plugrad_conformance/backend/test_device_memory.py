@@ -15,7 +15,7 @@ from .processes import program
 RUNS_PER_OP = 1000
 RUNS_PER_PRIMITIVE = 30
 
-COUNT = """
+COUNT_SOURCE = """
         import gc, json
         import numpy as np
         from plugrad.plugin import runtime
@@ -33,16 +33,16 @@ COUNT = """
             finish()
             return [
                 f() if f else None
-                for f in (getattr(arrays, w, None) for w in ("peak", "kept"))
+                for f in (getattr(arrays, n, None) for n in ("peak", "kept"))
             ]
 
         def fill_pool(x):
-            held = [pg.asarray(x) for _ in range(16)]
+            tensors = [pg.asarray(x) for _ in range(16)]
             finish()
-            del held
+            del tensors
 """
 
-EACH = """
+PRIMITIVES_SOURCE = """
         from plugrad_conformance.backend.test_device_memory import RUNS_PER_PRIMITIVE
         from plugrad_conformance.primitives import PRIMITIVES
 
@@ -76,40 +76,44 @@ EACH = """
         """
 
 
-def complaints(before: list[int | None], after: list[int | None], leak: int) -> str:
-    """Return complaints about counts that have grown by more than ``leak`` bytes.
+def describe_leak(before: list[int | None], after: list[int | None], limit: int) -> str:
+    """Describe a lost buffer: a count that has grown by more than ``limit`` bytes.
+
+    Return "" if the counts show no loss.
 
     Args:
         before: The counts ``peak()`` and ``kept()`` before the runs; None for a missing
             count.
         after: The counts after the runs.
-        leak: Half of the bytes that the runs would lose if each lost its result.
+        limit: Half of the bytes that the runs would lose if each lost its result.
 
     """
     (peak, kept), (later_peak, later_kept) = before, after
-    if peak is not None and later_peak is not None and later_peak - peak > leak:
+    if peak is not None and later_peak is not None and later_peak - peak > limit:
         return f"peak() has grown by {later_peak - peak:,} bytes: buffers are lost"
     if kept is None or later_kept is None:
         return ""
-    if later_kept - kept > leak:
-        return f"kept() has grown by {later_kept - kept:,} bytes: none is used again"
+    if later_kept - kept > limit:
+        return (
+            f"kept() has grown by {later_kept - kept:,} bytes: buffers are not reused"
+        )
     if kept > 0 and later_kept < kept / 2:
         return f"kept() fell from {kept:,} to {later_kept:,} bytes: buffers are lost"
     return ""
 
 
-def counts_or_skip(backend: str) -> None:
+def skip_without_counts(backend: str) -> None:
     arrays = runtime(backend).arrays
     if not hasattr(arrays, "peak") and not hasattr(arrays, "kept"):
         pytest.skip(f"{backend} counts no memory: its Arrays lack peak() and kept()")
 
 
 def test_a_thousand_runs_lose_no_buffer(backend: str) -> None:
-    """The results are dropped, so the device needs only the memory of a few."""
-    counts_or_skip(backend)
-    told = program(
+    """Every result is dropped, so the device needs memory for only a few of them."""
+    skip_without_counts(backend)
+    result = program(
         backend,
-        COUNT
+        COUNT_SOURCE
         + f"""
         x = np.ones((64, 256), np.float32)
         tensor = pg.asarray(x)
@@ -126,18 +130,18 @@ def test_a_thousand_runs_lose_no_buffer(backend: str) -> None:
         print(json.dumps([before, counted(), x.nbytes]))
         """,
     )
-    before, after, nbytes = json.loads(told.stdout)
-    complaint = complaints(before, after, RUNS_PER_OP * nbytes // 2)
+    before, after, nbytes = json.loads(result.stdout)
+    complaint = describe_leak(before, after, RUNS_PER_OP * nbytes // 2)
     assert not complaint, f"{RUNS_PER_OP} runs of Exp: {complaint}"
 
 
 def test_no_primitive_loses_buffers(backend: str) -> None:
-    """Temporary buffers are not lost."""
-    counts_or_skip(backend)
-    told = program(backend, COUNT + EACH)
+    """Neither results nor temporary buffers of a primitive are lost."""
+    skip_without_counts(backend)
+    result = program(backend, COUNT_SOURCE + PRIMITIVES_SOURCE)
     found = {}
-    for kernel, (before, after, nbytes) in json.loads(told.stdout).items():
-        complaint = complaints(
+    for kernel, (before, after, nbytes) in json.loads(result.stdout).items():
+        complaint = describe_leak(
             before, after, max(RUNS_PER_PRIMITIVE * nbytes // 2, 1 << 16)
         )
         if complaint:
@@ -146,13 +150,13 @@ def test_no_primitive_loses_buffers(backend: str) -> None:
 
 
 def test_native_arrays_in_cycles_are_freed(backend: str) -> None:
-    """Python's garbage collector finalizes everything in their cycles.
+    """Python's garbage collector finalizes all objects of a reference cycle.
 
     A handle with its own finalizer is finalized with the array, so a pool that gets the
     handle back from the array would hand out a dead one. The pool must own the handles,
     and the array must know only the number of its handle.
     """
-    told = program(
+    result = program(
         backend,
         """
         import gc
@@ -165,7 +169,7 @@ def test_native_arrays_in_cycles_are_freed(backend: str) -> None:
         class Node:
             pass
 
-        def dropped(count):
+        def drop_cycles(count):
             for i in range(count):
                 node = Node()
                 node.itself = node
@@ -174,7 +178,7 @@ def test_native_arrays_in_cycles_are_freed(backend: str) -> None:
                 node.view = pg.reshape(node.tensor, (50, 100))
 
         for turn in range(5):
-            dropped(20)
+            drop_cycles(20)
             gc.collect()
             ys = [pg.asarray(values) * k for k in range(40)]
             for k, y in enumerate(ys):
@@ -182,20 +186,20 @@ def test_native_arrays_in_cycles_are_freed(backend: str) -> None:
         print("right")
         """,
     )
-    assert told.stdout == "right\n", told.stdout
-    assert "Exception ignored" not in told.stderr, told.stderr
+    assert result.stdout == "right\n", result.stdout
+    assert "Exception ignored" not in result.stderr, result.stderr
 
 
-def test_cycles_of_native_arrays_take_no_memory(backend: str) -> None:
+def test_cycles_of_native_arrays_return_their_memory(backend: str) -> None:
     """When cycles are collected, their buffers return to the device."""
-    counts_or_skip(backend)
-    told = program(
+    skip_without_counts(backend)
+    result = program(
         backend,
-        COUNT
+        COUNT_SOURCE
         + """
         x = np.ones((64, 256), np.float32)
 
-        def dropped(count):
+        def drop_cycles(count):
             for i in range(count):
                 node = [arrays.upload(x)]
                 node.append(node)
@@ -203,13 +207,13 @@ def test_cycles_of_native_arrays_take_no_memory(backend: str) -> None:
                 if i % 10 == 9:
                     gc.collect()
 
-        dropped(10)
+        drop_cycles(10)
         fill_pool(x)
         before = counted()
-        dropped(100)
+        drop_cycles(100)
         print(json.dumps([before, counted(), x.nbytes]))
         """,
     )
-    before, after, nbytes = json.loads(told.stdout)
-    complaint = complaints(before, after, 50 * nbytes)
+    before, after, nbytes = json.loads(result.stdout)
+    complaint = describe_leak(before, after, 50 * nbytes)
     assert not complaint, f"100 arrays in cycles: {complaint}"

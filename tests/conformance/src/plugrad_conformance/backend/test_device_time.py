@@ -17,7 +17,7 @@ CLOCK_TOLERANCE_S = 1e-3  # ... plus a millisecond
 
 @pytest.fixture
 def arrays(backend: str) -> Iterator[Any]:
-    """Measure the device, if the backend can."""
+    """Yield arrays that measure the device; skip backends that cannot."""
     found: Any = runtime(backend).arrays
     if not hasattr(found, "time_device"):
         pytest.skip(f"{backend} does not measure its device")
@@ -39,27 +39,27 @@ def work(count: int = 20) -> float:
 
 def test_there_are_both_methods_or_neither(backend: str) -> None:
     arrays = runtime(backend).arrays
-    there = [
+    present = [
         callable(getattr(arrays, n, None)) for n in ("time_device", "device_seconds")
     ]
-    assert there in ([True, True], [False, False])
+    assert present in ([True, True], [False, False])
 
 
-def test_it_is_a_running_total_within_the_time_that_has_passed(arrays: Any) -> None:
-    """It never decreases, grows only by work, and no faster than the clock."""
+def test_it_is_a_running_total_no_faster_than_the_clock(arrays: Any) -> None:
+    """The total never decreases, and grows with work, but no faster than the clock."""
     work(1)  # this may compile
     first = arrays.device_seconds()
     assert first >= 0
-    passed = 0.0
+    elapsed = 0.0
     last = first
     for _ in range(3):
         start = time.perf_counter()
         work()
         now = arrays.device_seconds()
-        passed = time.perf_counter() - start
-        assert now > last, "matrix products have taken no time, or it began anew"
-        assert now - last <= passed * CLOCK_RATIO_LIMIT + CLOCK_TOLERANCE_S, (
-            "more than all that has passed"
+        elapsed = time.perf_counter() - start
+        assert now > last, "matrix products took no time, or the total restarted"
+        assert now - last <= elapsed * CLOCK_RATIO_LIMIT + CLOCK_TOLERANCE_S, (
+            "more than the elapsed time"
         )
         last = now
 
@@ -67,32 +67,32 @@ def test_it_is_a_running_total_within_the_time_that_has_passed(arrays: Any) -> N
 def test_asking_again_gives_the_same_total(arrays: Any) -> None:
     """The total counts from ``time_device(True)``, not from the last call."""
     work()
-    told = arrays.device_seconds()
+    total = arrays.device_seconds()
     time.sleep(0.05)  # the device is idle
-    assert arrays.device_seconds() == pytest.approx(told, abs=1e-6)
+    assert arrays.device_seconds() == pytest.approx(total, abs=1e-6)
 
 
 def test_the_time_while_nothing_measures_does_not_count(arrays: Any) -> None:
     work(1)
     before = arrays.device_seconds()
     arrays.time_device(False)
-    passed = work(40)
+    elapsed = work(40)
     arrays.time_device(True)
     after = arrays.device_seconds()
-    assert after - before <= passed / 10 + CLOCK_TOLERANCE_S
+    assert after - before <= elapsed / 10 + CLOCK_TOLERANCE_S
 
 
-def test_a_profile_shows_no_more_than_the_time_of_its_block(
+def test_a_profile_reports_at_most_the_time_of_its_block(
     arrays: Any, backend: str
 ) -> None:
-    arrays.time_device(False)  # the profile measures
+    arrays.time_device(False)  # the profile switches it on
     work(1)
     start = time.perf_counter()
     with pg.profile() as outer:
         work()
         with pg.profile() as inner:
             work()
-    passed = time.perf_counter() - start
+    elapsed = time.perf_counter() - start
     arrays.time_device(True)
     assert inner.device_seconds is not None
     assert outer.device_seconds is not None
@@ -100,5 +100,5 @@ def test_a_profile_shows_no_more_than_the_time_of_its_block(
         0
         < inner.device_seconds
         < outer.device_seconds
-        <= passed * CLOCK_RATIO_LIMIT + CLOCK_TOLERANCE_S
+        <= elapsed * CLOCK_RATIO_LIMIT + CLOCK_TOLERANCE_S
     )

@@ -30,7 +30,7 @@ def test_a_long_sum_is_accurate(x: np.ndarray, backend: str) -> None:
     )
 
 
-def test_along_a_short_axis(x: np.ndarray, backend: str) -> None:
+def test_reductions_of_a_table_of_three_columns(x: np.ndarray, backend: str) -> None:
     table = x[: SIZE // 3 * 3].reshape(-1, 3)
     found = pg.sum(pg.asarray(table), axis=1).numpy()
     np.testing.assert_allclose(found, table.sum(1), rtol=1e-5, atol=1e-5)
@@ -44,11 +44,11 @@ def test_moves(x: np.ndarray, backend: str) -> None:
     np.testing.assert_array_equal(found, table.T)
     found = pg.concat([pg.asarray(x), pg.asarray(x)]).numpy()
     np.testing.assert_array_equal(found, np.concatenate([x, x]))
-    places = np.arange(0, SIZE, 1001, dtype=np.int32)
-    np.testing.assert_array_equal(pg.take(pg.asarray(x), places).numpy(), x[places])
+    indices = np.arange(0, SIZE, 1001, dtype=np.int32)
+    np.testing.assert_array_equal(pg.take(pg.asarray(x), indices).numpy(), x[indices])
 
 
-def test_more_axes_than_a_picture_has(backend: str) -> None:
+def test_six_axes(backend: str) -> None:
     x = np.arange(2 * 3 * 2 * 3 * 2 * 3, dtype=np.float32).reshape(2, 3, 2, 3, 2, 3)
     axes = (5, 0, 3, 2, 4, 1)
     y = pg.permute_dims(pg.asarray(x), axes)

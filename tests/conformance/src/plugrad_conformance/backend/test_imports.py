@@ -27,29 +27,29 @@ print(json.dumps(sorted(sys.stdlib_module_names)))
 """
 
 
-def root(module: str) -> str:
+def top_level(module: str) -> str:
     return module.partition(".")[0]
 
 
 def entry_point_module(backend: str) -> str:
     distribution, _ = distribution_of(backend)
-    named = [p.module for p in pg.engine().plugins if p.distribution == distribution]
-    return named[0].partition(":")[0]
+    modules = [p.module for p in pg.engine().plugins if p.distribution == distribution]
+    return modules[0].partition(":")[0]
 
 
 def test_the_entry_point_imports_nothing_heavy(
     backend: str, request: pytest.FixtureRequest
 ) -> None:
-    """Only a few modules of its own and the standard library; no third party."""
+    """It imports only a few modules of its own and the standard library."""
     distribution, version = distribution_of(backend)
     if not version:
         pytest.skip(f"{backend} has no entry point")
-    told = program(backend, "", start=MEASURE, PLUGRAD_PLUGINS=distribution)
-    first, second = told.stdout.splitlines()[-2:]
+    result = program(backend, "", start=MEASURE, PLUGRAD_PLUGINS=distribution)
+    first, second = result.stdout.splitlines()[-2:]
     modules, seconds = json.loads(first)
     standard = {*json.loads(second)}
-    own = [m for m in modules if root(m) == root(entry_point_module(backend))]
-    others = {root(m) for m in modules} - standard - CORE - {*map(root, own)}
+    own = [m for m in modules if top_level(m) == top_level(entry_point_module(backend))]
+    others = {top_level(m) for m in modules} - standard - CORE - {*map(top_level, own)}
     measured = {"modules": len(modules), "seconds": seconds}
     request.node.user_properties.append(("plugrad-imports", measured))
     assert not others, f"import these in open(): {', '.join(sorted(others))}"
@@ -69,7 +69,7 @@ def test_importing_plugrad_imports_no_plugin(backend: str) -> None:
     )
 
 
-def test_asking_for_its_name_does_not_open_it(backend: str) -> None:
+def test_looking_up_its_name_does_not_open_it(backend: str) -> None:
     if not distribution_of(backend)[1]:
         pytest.skip(f"{backend} has no entry point")
     program(

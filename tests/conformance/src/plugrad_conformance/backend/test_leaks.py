@@ -14,22 +14,22 @@ from plugrad.plugin import Kernel
 
 from .formulae import ROWS, listed
 from .processes import program
-from .test_primitives import fits
+from .test_primitives import skip_unsupported
 
 SPY = Kernel("conformance.Spy(x)", out=lambda x: x)
 
 
 class Spy:
-    """Keeps weak references to native arrays, except NumPy scalars, which have none."""
+    """Keeps weak references to native arrays; NumPy scalars allow none."""
 
     def __init__(self) -> None:
-        self.held: list[weakref.ref[Any]] = []
+        self.refs: list[weakref.ref[Any]] = []
 
     def __call__(self, x: Any) -> Any:
         """Record a native array; the kernel is the identity."""
         if not isinstance(x, np.generic):
             try:
-                self.held.append(weakref.ref(x))
+                self.refs.append(weakref.ref(x))
             except TypeError:
                 pytest.skip(f"{type(x).__name__} has no weak references")
         return x
@@ -37,7 +37,7 @@ class Spy:
     def alive(self) -> int:
         """Return the number of arrays that are still alive."""
         gc.collect()
-        return sum(ref() is not None for ref in self.held)
+        return sum(ref() is not None for ref in self.refs)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def spy(backend: str) -> Iterator[Spy]:
     pg.unregister_kernel(SPY.name, backend)
 
 
-def look(y: pg.Tensor) -> None:
+def record(y: pg.Tensor) -> None:
     pg.run_kernel(SPY.name, [y], {})
 
 
@@ -58,65 +58,65 @@ def test_results_are_freed(kernel: str, spy: Spy, backend: str) -> None:
     dtype = {"Imag": "complex64", "Real": "complex64"}.get(kernel, "float32")
     dtype = "int32" if kernel == "BitwiseAnd" else dtype
     make = ROWS[kernel].inputs
-    fits(kernel, dtype, backend)
+    skip_unsupported(kernel, dtype, backend)
     arrays, attrs = make(np.random.default_rng(0), (4, 6), np.dtype(dtype))
     for _ in range(3):
         xs = [pg.asarray(x) for x in arrays]
         ys = listed(pg.run_kernel(kernel, xs, attrs))
         for tensor in (*xs, *ys):
-            look(tensor)
+            record(tensor)
         del xs, ys, tensor
-    assert spy.held
+    assert spy.refs
     assert spy.alive() == 0, f"{kernel}: native arrays outlive their tensors"
 
 
-def test_what_a_gradient_saved_is_freed(spy: Spy, backend: str) -> None:
+def test_arrays_saved_for_gradients_are_freed(spy: Spy, backend: str) -> None:
     def step() -> None:
         w = pg.asarray(np.ones((4, 4), np.float32))
         f = lambda w: pg.sum(pg.tanh(pg.matmul(w, w)))
         value, pullback = pg.vjp(f, w)
         for tensor in (w, value, *pullback(pg.ones(()))):
-            look(tensor)
+            record(tensor)
 
     for _ in range(3):
         step()
     assert spy.alive() == 0
 
 
-def test_a_view_holds_what_it_views(spy: Spy, backend: str) -> None:
+def test_a_view_keeps_its_memory_alive(spy: Spy, backend: str) -> None:
     x = pg.asarray(np.arange(12, dtype=np.float32).reshape(3, 4))
     view = pg.permute_dims(x, (1, 0))[1:, ::2]
     expected = np.arange(12).reshape(3, 4).T[1:, ::2]
     x.dispose()
     del x
     for _ in range(5):  # would overwrite the memory if it had been freed
-        look(pg.zeros((3, 4)))
+        record(pg.zeros((3, 4)))
     np.testing.assert_array_equal(view.numpy(), expected)
 
 
-def test_memory_is_flat(backend: str) -> None:
+def test_repeated_work_uses_constant_memory(backend: str) -> None:
     """The tensors, buffers and bytes that plugrad counts are equal after each round."""
 
-    def round() -> None:
+    def one_round() -> None:
         x = pg.asarray(np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32))
         f = lambda x: pg.mean(pg.square(pg.softmax(pg.matmul(x, x))))
         pg.grad(lambda x: pg.sum(pg.square(pg.grad(f)(x))))(x).numpy()
 
     def count() -> tuple[int, ...]:
         gc.collect()
-        held = pg.memory()
-        return held.tensors, held.buffers, held.bytes
+        memory = pg.memory()
+        return memory.tensors, memory.buffers, memory.bytes
 
-    round()
+    one_round()
     before = count()
     for _ in range(20):
-        round()
+        one_round()
     assert count() == before
 
 
 def test_the_process_does_not_grow(backend: str) -> None:
     """A process allocates two gigabytes in total, but its memory stays small."""
-    told = program(
+    result = program(
         backend,
         """
         import gc, os, resource, sys
@@ -147,5 +147,5 @@ def test_the_process_does_not_grow(backend: str) -> None:
         print(resident() - before)
         """,
     )
-    grown = int(told.stdout)
+    grown = int(result.stdout)
     assert grown < 200e6, f"the process has grown by {grown / 1e6:.0f} MB"

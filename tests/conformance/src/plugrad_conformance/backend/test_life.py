@@ -1,4 +1,4 @@
-"""The life cycle of a backend: it is registered, opened, overlaid and removed."""
+"""The life cycle of a backend: it is registered, opened, overridden and removed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import plugrad as pg
 import pytest
 from plugrad.plugin import Backend, Kernel, contracts, runtime
 
-from ..backends import distribution_of, ways
+from ..backends import distribution_of, ways_to_run
 from .processes import program
 
 
@@ -41,8 +41,8 @@ def test_a_second_backend_with_the_same_runtime(backend: str) -> None:
         pg.use_backend("conformance-again")
 
 
-def test_a_kernel_is_overlaid_and_restored(backend: str) -> None:
-    own = pg.get_kernel("Exp", backend)
+def test_a_kernel_is_overridden_and_restored(backend: str) -> None:
+    original = pg.get_kernel("Exp", backend)
     x = pg.asarray([0.0, 1.0])
     plain = pg.exp(x).tolist()
     disposed = []
@@ -52,7 +52,7 @@ def test_a_kernel_is_overlaid_and_restored(backend: str) -> None:
     finally:
         pg.unregister_kernel("Exp", backend)
     assert disposed == [1]
-    assert pg.get_kernel("Exp", backend) is own
+    assert pg.get_kernel("Exp", backend) is original
     assert pg.exp(x).tolist() == plain
 
 
@@ -78,7 +78,7 @@ def test_a_kernel_that_does_not_fit_changes_nothing(backend: str) -> None:
     assert pg.get_kernels_for_backend(backend) == before
 
 
-def test_an_error_of_a_kernel_leaves_it_usable(backend: str) -> None:
+def test_a_backend_stays_usable_after_a_kernel_raises(backend: str) -> None:
     def broken(x):
         raise RuntimeError("no such luck")
 
@@ -93,7 +93,7 @@ def test_an_error_of_a_kernel_leaves_it_usable(backend: str) -> None:
 
 def test_it_is_removed(backend: str) -> None:
     """In a separate process, because a closed backend must not be used again."""
-    told = program(
+    result = program(
         backend,
         """
         x = pg.asarray([1.0, 2.0])
@@ -105,21 +105,23 @@ def test_it_is_removed(backend: str) -> None:
             print(error)
         """,
     )
-    assert backend in told.stdout
+    assert backend in result.stdout
 
 
 def test_its_hosts_are_declared(backend: str) -> None:
-    """The host has every kernel that the backend declares for it or may decline."""
+    """The host has every kernel that the backend leaves to it."""
     opened = runtime(backend)
-    left = opened.host_kernels
-    if left is None:
-        left = [kernel for kernel, way in ways(backend).items() if way == "host"]
-    if not left:
+    left_to_host = opened.host_kernels
+    if left_to_host is None:
+        left_to_host = [
+            kernel for kernel, way in ways_to_run(backend).items() if way == "host"
+        ]
+    if not left_to_host:
         pytest.skip(f"{backend} leaves nothing to a host")
-    assert {*left} <= {*contracts()}
+    assert {*left_to_host} <= {*contracts()}
     assert opened.host is not None, "host_kernels without a host"
-    there = pg.get_kernels_for_backend(opened.host)
-    missing = [kernel for kernel in left if kernel not in there]
+    host_kernels = pg.get_kernels_for_backend(opened.host)
+    missing = [kernel for kernel in left_to_host if kernel not in host_kernels]
     assert not missing, f"{opened.host} does not have them either"
 
 
@@ -138,7 +140,7 @@ def test_its_distribution_depends_on_the_host(backend: str) -> None:
     assert distribution_of(host)[0] in names
 
 
-def test_results_are_of_the_backend(backend: str) -> None:
+def test_results_belong_to_the_backend(backend: str) -> None:
     x = pg.asarray(np.ones((2, 2), np.float32))
     for y in (x + 1, pg.matmul(x, x), pg.sum(x), pg.softmax(x), pg.grad(pg.sum)(x)):
         assert y.backend == backend

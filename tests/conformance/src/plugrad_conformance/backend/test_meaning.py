@@ -1,4 +1,4 @@
-"""Tests the details that the ``doc`` of a contract adds to its formula.
+"""Tests details that a contract describes in ``doc``, in addition to its formula.
 
 Each row contains inputs and outputs, or an error instead of outputs. Signs of zeros
 count; NaN equals NaN.
@@ -15,11 +15,11 @@ from plugrad.plugin import runtime
 
 NAN = np.nan
 INF = np.inf
-TOP = 2**31 - 1
+INT32_MAX = 2**31 - 1
 
 
 class Row(NamedTuple):
-    """A named run, with inputs and outputs as (dtype, values)."""
+    """A call of a kernel; inputs and outputs are (dtype, values)."""
 
     kernel: str
     inputs: list[tuple[str, Any]]
@@ -31,39 +31,39 @@ def cast(old: str, values: Any, new: str, wanted: Any) -> Row:
     return Row("Cast", [(old, values)], {"dtype": new}, [(new, wanted)])
 
 
-def top_k(values: Any, k: int, ordered: bool, found: Any, places: Any) -> Row:
-    outputs = [("float32", found), ("int32", places)]
+def top_k(values: Any, k: int, ordered: bool, largest: Any, indices: Any) -> Row:
+    outputs = [("float32", largest), ("int32", indices)]
     return Row("TopK", [("float32", values)], {"k": k, "sorted": ordered}, outputs)
 
 
 def search(side: str, wanted: Any) -> Row:
-    ends = [[-INF, -0.0, 0.0, 1, INF, NAN, NAN]], [[NAN, INF, -0.0, 2]]
-    inputs = [("float32", x) for x in ends]
+    arrays = [[-INF, -0.0, 0.0, 1, INF, NAN, NAN]], [[NAN, INF, -0.0, 2]]
+    inputs = [("float32", x) for x in arrays]
     return Row("SearchSorted", inputs, {"side": side}, [("int32", wanted)])
 
 
-def summed(dtype: str, values: Any, ids: Any, wanted: Any) -> Row:
+def segment_sum(dtype: str, values: Any, ids: Any, wanted: Any) -> Row:
     attrs = {"num_segments": len(wanted)}
     inputs = [(dtype, values), ("int32", ids)]
     return Row("UnsortedSegmentSum", inputs, attrs, [(dtype, wanted)])
 
 
-def numbers(kernel: str, dtype: str, wanted: Any, **attrs: Any) -> Row:
+def creation(kernel: str, dtype: str, wanted: Any, **attrs: Any) -> Row:
     outputs = wanted if isinstance(wanted, type) else [(dtype, wanted)]
     return Row(kernel, [], {"dtype": dtype, **attrs}, outputs)
 
 
-def mirrored(mode: str, wanted: Any) -> Row:
+def mirror_pad(mode: str, wanted: Any) -> Row:
     attrs = {"paddings": ((2, 2),), "mode": mode}
     return Row("MirrorPad", [("int32", [1, 2, 3])], attrs, [("int32", wanted)])
 
 
-def outside(place: int) -> list[Row]:
-    """Return runs that read or write at ``place`` of an axis of size 3."""
+def out_of_range(index: int) -> list[Row]:
+    """Return calls that read or write at ``index`` of an axis of size 3."""
     x = ("float32", np.ones((3, 3)))
-    at = ("int32", [[0, place]])
+    at = ("int32", [[0, index]])
     one = ("float32", [1.0])
-    below = ("int32", [[0, -4 if place == -1 else place]])  # -1 is the last one
+    below = ("int32", [[0, -4 if index == -1 else index]])  # -1 is the last element
     return [
         Row("GatherV2", [x, at], {"axis": 1, "batch_dims": 0}, IndexError),
         Row("Take", [x, below], {"axis": 1, "batch_dims": 0}, IndexError),
@@ -73,9 +73,9 @@ def outside(place: int) -> list[Row]:
     ]
 
 
-SIGNS = [0.0, -0.0, NAN, -1, -0.0, INF, 0.0, -INF]
-MIXED = [1, NAN, 3, -0.0, 0.0, 3, -INF, NAN, INF]
-TWICE: list[tuple[str, Any]] = [("int32", [[1], [1], [0]])]
+SIGNED_VALUES = [0.0, -0.0, NAN, -1, -0.0, INF, 0.0, -INF]
+UNSORTED = [1, NAN, 3, -0.0, 0.0, 3, -INF, NAN, INF]
+REPEATED_INDICES: list[tuple[str, Any]] = [("int32", [[1], [1], [0]])]
 
 ROWS = [
     # creation
@@ -90,19 +90,19 @@ ROWS = [
     cast("complex64", [2j, 0j, 1 + 2j], "bool", [True, False, True]),
     cast("complex64", [2j, -3.5 + 1j], "int32", [0, -3]),
     cast("bool", [True, False], "float32", [1, 0]),
-    numbers("Fill", "float32", [-0.0, -0.0], shape=2, value=-0.0),
-    numbers("Fill", "bool", [True], shape=1, value=2.5),
-    numbers("Fill", "int32", TypeError, shape=1, value=1.5),
-    numbers("Fill", "int32", OverflowError, shape=1, value=2**31),
-    numbers("Range", "int32", [3, 2, 1], start=3, step=-1, size=3),
-    numbers("Range", "int64", [2**53, 2**53 + 1], start=2**53, step=1, size=2),
-    numbers("Range", "float64", [2**53] * 2, start=2**53 + 1, step=1, size=2),
-    numbers("Range", "int32", [-1, 0, 0, 1], start=-1.5, step=1, size=4),
-    numbers("Range", "uint8", OverflowError, start=250, step=3, size=3),
-    numbers("LinSpace", "float32", [0, 0.5, 1], start=0, stop=1, num=3, endpoint=True),
-    numbers("LinSpace", "float32", [0, 0.5], start=0, stop=1, num=2, endpoint=False),
-    numbers("LinSpace", "float32", [2], start=2, stop=3, num=1, endpoint=True),
-    numbers("LinSpace", "float32", [], start=2, stop=3, num=0, endpoint=True),
+    creation("Fill", "float32", [-0.0, -0.0], shape=2, value=-0.0),
+    creation("Fill", "bool", [True], shape=1, value=2.5),
+    creation("Fill", "int32", TypeError, shape=1, value=1.5),
+    creation("Fill", "int32", OverflowError, shape=1, value=2**31),
+    creation("Range", "int32", [3, 2, 1], start=3, step=-1, size=3),
+    creation("Range", "int64", [2**53, 2**53 + 1], start=2**53, step=1, size=2),
+    creation("Range", "float64", [2**53] * 2, start=2**53 + 1, step=1, size=2),
+    creation("Range", "int32", [-1, 0, 0, 1], start=-1.5, step=1, size=4),
+    creation("Range", "uint8", OverflowError, start=250, step=3, size=3),
+    creation("LinSpace", "float32", [0, 0.5, 1], start=0, stop=1, num=3, endpoint=True),
+    creation("LinSpace", "float32", [0, 0.5], start=0, stop=1, num=2, endpoint=False),
+    creation("LinSpace", "float32", [2], start=2, stop=3, num=1, endpoint=True),
+    creation("LinSpace", "float32", [], start=2, stop=3, num=0, endpoint=True),
     Row("ZerosLike", [("bool", [True])], {}, [("bool", [False])]),
     Row("OnesLike", [("complex64", [2j])], {}, [("complex64", [1])]),
     # shape and slicing
@@ -129,16 +129,20 @@ ROWS = [
         {"paddings": ((1, 0),), "constant_values": -0.0},
         [("float32", [-0.0, 1])],
     ),
-    mirrored("reflect", [3, 2, 1, 2, 3, 2, 1]),
-    mirrored("symmetric", [2, 1, 1, 2, 3, 3, 2]),
+    mirror_pad("reflect", [3, 2, 1, 2, 3, 2, 1]),
+    mirror_pad("symmetric", [2, 1, 1, 2, 3, 3, 2]),
     # gather and scatter
-    *[row for place in (-1, 3, TOP, -TOP - 1) for row in outside(place)],
-    summed("float32", [1, 2, 3, 4], [-1, 0, 0, 7], [5, 0]),
-    summed("float32", [INF, -INF, NAN], [0, 0, 1], [NAN, NAN]),
-    summed("int32", [TOP, 1], [0, 0], [-TOP - 1]),
-    summed("uint8", [200, 100], [0, 0], [44]),
-    summed("float16", [60000, 60000, -60000], [0, 0, 0], [60000]),
-    summed("float16", [1] * 5000, [0] * 5000, [5000]),
+    *[
+        row
+        for index in (-1, 3, INT32_MAX, -INT32_MAX - 1)
+        for row in out_of_range(index)
+    ],
+    segment_sum("float32", [1, 2, 3, 4], [-1, 0, 0, 7], [5, 0]),
+    segment_sum("float32", [INF, -INF, NAN], [0, 0, 1], [NAN, NAN]),
+    segment_sum("int32", [INT32_MAX, 1], [0, 0], [-INT32_MAX - 1]),
+    segment_sum("uint8", [200, 100], [0, 0], [44]),
+    segment_sum("float16", [60000, 60000, -60000], [0, 0, 0], [60000]),
+    segment_sum("float16", [1] * 5000, [0] * 5000, [5000]),
     Row(
         "OneHot",
         [("int32", [1, -1, 2])],
@@ -153,25 +157,25 @@ ROWS = [
     ),
     Row(
         "ScatterNd",
-        [*TWICE, ("bool", [True, True, False])],
+        [*REPEATED_INDICES, ("bool", [True, True, False])],
         {"shape": (3,)},
         [("bool", [False, True, False])],
     ),
     Row(
         "TensorScatterUpdate",
-        [("float32", [0, 0, 0]), *TWICE, ("float32", [1, 2, 3])],
+        [("float32", [0, 0, 0]), *REPEATED_INDICES, ("float32", [1, 2, 3])],
         {},
         [("float32", [3, 2, 0])],
     ),
     # sorting and search
-    top_k(MIXED, 3, True, [NAN, NAN, INF], [1, 7, 8]),
-    top_k(MIXED, 5, True, [NAN, NAN, INF, 3, 3], [1, 7, 8, 2, 5]),
-    top_k(MIXED, 5, False, [NAN, 3, 3, NAN, INF], [1, 2, 5, 7, 8]),
+    top_k(UNSORTED, 3, True, [NAN, NAN, INF], [1, 7, 8]),
+    top_k(UNSORTED, 5, True, [NAN, NAN, INF, 3, 3], [1, 7, 8, 2, 5]),
+    top_k(UNSORTED, 5, False, [NAN, 3, 3, NAN, INF], [1, 2, 5, 7, 8]),
     top_k([-0.0, 0.0, -1, -0.0], 2, True, [-0.0, 0.0], [0, 1]),
     *[
         Row(
             "Sort",
-            [("float32", SIGNS)],
+            [("float32", SIGNED_VALUES)],
             {"axis": 0, "descending": descending},
             [("float32", wanted)],
         )
@@ -218,7 +222,7 @@ ROWS = [
 @pytest.mark.parametrize(
     "row", ROWS, ids=[f"{i}-{row.kernel}" for i, row in enumerate(ROWS)]
 )
-def test_what_a_contract_says_holds(row: Row, backend: str) -> None:
+def test_details_in_contracts(row: Row, backend: str) -> None:
     outputs = row.outputs if isinstance(row.outputs, list) else []
     for name in {dtype for dtype, _ in row.inputs + outputs}:
         if name not in runtime(backend).dtypes:
@@ -227,9 +231,9 @@ def test_what_a_contract_says_holds(row: Row, backend: str) -> None:
         inputs = [np.array(values).astype(dtype) for dtype, values in row.inputs]
     if isinstance(row.outputs, type):
         with pytest.raises(row.outputs, match=r"^\w+: "):
-            _ran(row, inputs)
+            _run(row, inputs)
         return
-    for y, (dtype, values) in zip(_ran(row, inputs), row.outputs, strict=True):
+    for y, (dtype, values) in zip(_run(row, inputs), row.outputs, strict=True):
         wanted = np.array(values).astype(dtype)
         assert y.dtype == wanted.dtype
         np.testing.assert_array_equal(y, wanted)
@@ -240,6 +244,6 @@ def test_what_a_contract_says_holds(row: Row, backend: str) -> None:
             )
 
 
-def _ran(row: Row, inputs: list[Any]) -> list[Any]:
+def _run(row: Row, inputs: list[Any]) -> list[Any]:
     found = pg.run_kernel(row.kernel, inputs, row.attrs)
     return [y.numpy() for y in (found if isinstance(found, tuple) else (found,))]

@@ -21,9 +21,9 @@ CATALOG = sorted(kernel for kernel in contracts() if "." not in kernel)
 
 
 def test_every_kernel_has_a_call() -> None:
-    """A row for each in ``misuse/rows``, as ``"LRN": call(floats(1, 2, 2, 5))``."""
-    lacking = sorted({*CATALOG} - {*right_calls()})
-    assert not lacking, f"add a right call to misuse/rows/<family>.py: {lacking}"
+    """``misuse/rows`` has one for each, such as ``"LRN": call(floats(1, 2, 2, 5))``."""
+    missing = sorted({*CATALOG} - {*right_calls()})
+    assert not missing, f"add a valid call to misuse/rows/<family>.py: {missing}"
     assert sorted(right_calls()) == CATALOG
 
 
@@ -41,12 +41,12 @@ def test_right_calls_run(kernel: str, backend: str) -> None:
 
 @pytest.mark.parametrize("kernel", sorted(right_calls()))
 def test_wrong_calls_are_refused_or_harmless(kernel: str, backend: str) -> None:
-    """The outcome equals that on cpu or is an error that names what does not fit."""
+    """The outcome equals that on cpu or is an error that names the invalid part."""
     complaints = []
     undefined = right_calls()[kernel].undefined
-    lacking = {*DTYPES, "string"} - {*runtime(backend).dtypes}
+    undeclared = {*DTYPES, "string"} - {*runtime(backend).dtypes}
     for wrong in misused(kernel):
-        if any(names(wrong.inputs, dtype) for dtype in lacking):
+        if any(names(wrong.inputs, dtype) for dtype in undeclared):
             continue
         found = outcome(kernel, wrong)
         complaint = found.complaint
@@ -69,9 +69,9 @@ def test_only_inputs_that_the_contract_names_are_checked(
     """
     checks = contracts()[kernel].checks
     complaints = []
-    lacking = {*DTYPES, "string"} - {*runtime(backend).dtypes}
+    undeclared = {*DTYPES, "string"} - {*runtime(backend).dtypes}
     for name, wrong in revalued(kernel):
-        if name in checks or any(names(wrong.inputs, dtype) for dtype in lacking):
+        if name in checks or any(names(wrong.inputs, dtype) for dtype in undeclared):
             continue
         error = outcome(kernel, wrong).error
         if isinstance(error, REFUSED):
@@ -90,16 +90,16 @@ def _difference(found: Outcome, expected: Outcome) -> str:
             y.size for y in found.values or ()
         ):
             return ""  # no index is read, so any is allowed: see GatherV2
-        return f"runs, and is refused on cpu ({expected.error})"
+        return f"runs, but is refused on cpu ({expected.error})"
     assert found.values is not None
     for y, z in zip(found.values, expected.values, strict=True):
         if (y.shape, y.dtype) != (z.shape, z.dtype):
-            return f"gives {y.shape} {y.dtype}, and {z.shape} {z.dtype} on cpu"
+            return f"gives {y.shape} {y.dtype}, but {z.shape} {z.dtype} on cpu"
         if y.dtype == object or y.dtype.kind in "biu":
             if not np.array_equal(y, z):
-                return f"gives {y.tolist()}, and {z.tolist()} on cpu"
+                return f"gives {y.tolist()}, but {z.tolist()} on cpu"
         elif not np.allclose(y, z, rtol=1e-3, atol=1e-5 * _scale(z), equal_nan=True):
-            return f"gives {y.tolist()}, and {z.tolist()} on cpu"
+            return f"gives {y.tolist()}, but {z.tolist()} on cpu"
     return ""
 
 

@@ -1,8 +1,8 @@
 """A backend's own gradients equal the core's gradients.
 
-``Runtime(gradients=...)`` must compute the same derivatives in another way. The
-reference is the core's gradient, or the decomposition of a kernel without one, on the
-same backend. Kernels with one input are tested with several shapes, axes and special
+The gradients in ``Runtime(gradients=...)`` may compute the derivatives in another way.
+The reference is the core's gradient, or the decomposition of a kernel without one, on
+the same backend. Kernels with one input are tested with several shapes, axes and special
 values; every kernel is tested with its call from ``misuse/rows``.
 """
 
@@ -27,16 +27,16 @@ SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 100.0, -100.0, 1e-30]
 
 
 @pytest.fixture
-def own(backend: str) -> list[str]:
+def own_kernels(backend: str) -> list[str]:
     """Return the kernels for which the backend has its own gradients."""
-    brought = sorted(runtime(backend).gradients)
-    if not brought:
-        pytest.skip(f"{backend} brings no gradients: the core's hold")
-    return brought
+    kernels = sorted(runtime(backend).gradients)
+    if not kernels:
+        pytest.skip(f"{backend} has no gradients of its own")
+    return kernels
 
 
 def calls(kernel: str, dtype: str) -> Iterator[tuple[list[Any], dict[str, Any]]]:
-    """Yield right calls of a kernel with inputs of a dtype."""
+    """Yield valid calls of a kernel with inputs of a dtype."""
     inputs, attrs, _ = right_calls()[kernel]
     yield [_recast(x, dtype) for x in inputs], attrs
     if len(contracts()[kernel].inputs) > 1 or {*attrs} - {"axis"}:
@@ -44,7 +44,7 @@ def calls(kernel: str, dtype: str) -> Iterator[tuple[list[Any], dict[str, Any]]]
     rng = np.random.default_rng(0)
     special = np.array(SPECIAL, dtype)
     xs = [(rng.standard_normal(shape) * 2).astype(dtype) for shape in SHAPES]
-    # in separate rows, so that NaN does not hide the results of the others
+    # a NaN must not hide the results for other values, so each has a row of its own
     xs += [special, np.repeat(special, 3).reshape(-1, 3), special[:, None] + xs[2]]
     for x in xs:
         axes = [{"axis": i} for i in range(x.ndim) if x.shape[i]] if attrs else [{}]
@@ -59,28 +59,36 @@ def _recast(x: Any, dtype: str) -> Any:
 def derivatives(
     kernel: str, inputs: list[Any], attrs: dict[str, Any], core: bool
 ) -> list[Array]:
-    """Return the first and second derivatives with respect to the inputs."""
+    """Return the first and second derivatives with respect to the inputs.
+
+    With ``core``, use the core's gradient, or the decomposition if there is none.
+    """
     contract = contracts()[kernel]
-    rules, parts = contract.gradient, contract.decomposition
+    rules, decomposition = contract.gradient, contract.decomposition
     xs = [x if x is None else pg.asarray(x) for x in inputs]
-    at = [i for i, x in enumerate(xs) if x is not None and x.dtype.kind in "fc"]
+    differentiable = [
+        i for i, x in enumerate(xs) if x is not None and x.dtype.kind in "fc"
+    ]
 
     def f(*given: pg.Tensor) -> Any:
-        every = [given[at.index(i)] if i in at else x for i, x in enumerate(xs)]
-        if core and not rules and parts is not None:
-            return parts(*every, **attrs)
-        return pg.run_kernel(kernel, every, attrs)
+        all_inputs = [
+            given[differentiable.index(i)] if i in differentiable else x
+            for i, x in enumerate(xs)
+        ]
+        if core and not rules and decomposition is not None:
+            return decomposition(*all_inputs, **attrs)
+        return pg.run_kernel(kernel, all_inputs, attrs)
 
     def pull_back(dy: Any, *given: pg.Tensor) -> Any:
         return pg.vjp(f, *given)[1](dy)
 
-    given = [xs[i] for i in at]
+    given = [xs[i] for i in differentiable]
     functions = {name: rule and rule.function for name, rule in rules.items()}
-    replaced = pg.override_gradient(kernel, functions) if core and rules else None
-    with replaced or contextlib.nullcontext():
+    override = pg.override_gradient(kernel, functions) if core and rules else None
+    with override or contextlib.nullcontext():
         dy = _cotangents(f(*given))
-        first, again = pg.vjp(pull_back, dy, *given)
-        second = again(_cotangents(first))
+        first, pull_back_again = pg.vjp(pull_back, dy, *given)
+        second = pull_back_again(_cotangents(first))
     return [dx.numpy() for dx in _flat([first, second])]
 
 
@@ -98,14 +106,14 @@ def _flat(tree: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("dtype", FLOATING)
-def test_they_are_the_derivatives_of_the_core(
-    dtype: str, own: list[str], backend: str
+def test_own_gradients_equal_those_of_the_core(
+    dtype: str, own_kernels: list[str], backend: str
 ) -> None:
     """First and second order agree, and NaN and infinities are in the same places."""
     if dtype not in runtime(backend).dtypes:
         pytest.skip(f"{backend} has no {dtype}")
     eps = float(np.finfo(dtype).eps)
-    for kernel in own:
+    for kernel in own_kernels:
         kind = contracts()[kernel].kinds[contracts()[kernel].inputs[0]]
         if dtype == "complex64" and kind not in ("inexact", "number", ""):
             continue
@@ -117,39 +125,43 @@ def test_they_are_the_derivatives_of_the_core(
                 largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
                 np.testing.assert_allclose(
                     dx, expected, rtol=64 * eps, atol=64 * eps * float(largest),
-                    err_msg=f"{kernel}, result {i}, of {inputs}, {attrs}: the gradient "
-                    "that the backend brings is not the core's",
+                    err_msg=f"{kernel}, result {i}, of {inputs}, {attrs}: the "
+                    "backend's own gradient differs from the core's",
                 )  # fmt: skip
 
 
-def test_the_owner_of_own_gradients_is_reported(own: list[str], backend: str) -> None:
+def test_the_origin_of_own_gradients_is_reported(
+    own_kernels: list[str], backend: str
+) -> None:
     distribution, _ = distribution_of(backend)
-    for kernel in own:
+    for kernel in own_kernels:
         for name, rule in pg.get_gradient(kernel).items():
             if name in runtime(backend).gradients[kernel] and rule is not None:
                 assert distribution.partition(" ")[0] in rule.origin, kernel
 
 
-def test_overrides_win_over_own_gradients(own: list[str], backend: str) -> None:
-    for kernel in own:
-        nothing = dict.fromkeys(runtime(backend).gradients[kernel])
-        with pg.override_gradient(kernel, nothing):
-            assert not any(pg.get_gradient(kernel)[name] for name in nothing)
-        pg.register_gradient(kernel, nothing)
+def test_overrides_take_precedence_over_own_gradients(
+    own_kernels: list[str], backend: str
+) -> None:
+    for kernel in own_kernels:
+        no_rules = dict.fromkeys(runtime(backend).gradients[kernel])
+        with pg.override_gradient(kernel, no_rules):
+            assert not any(pg.get_gradient(kernel)[name] for name in no_rules)
+        pg.register_gradient(kernel, no_rules)
         try:
-            assert not any(pg.get_gradient(kernel)[name] for name in nothing)
+            assert not any(pg.get_gradient(kernel)[name] for name in no_rules)
         finally:
             pg.unregister_gradient(kernel)
-        assert any(pg.get_gradient(kernel)[name] for name in nothing)
+        assert any(pg.get_gradient(kernel)[name] for name in no_rules)
 
 
 def test_own_gradients_apply_only_on_their_backend(
-    own: list[str], backend: str
+    own_kernels: list[str], backend: str
 ) -> None:
-    mine = {kernel: pg.get_gradient(kernel) for kernel in own}
+    own_rules = {kernel: pg.get_gradient(kernel) for kernel in own_kernels}
     for other in {"cpu"} & {*pg.backends()} - {backend}:
         with pg.use_backend(other):
-            for kernel in own:
-                theirs = pg.get_gradient(kernel)
+            for kernel in own_kernels:
+                other_rules = pg.get_gradient(kernel)
                 for name in runtime(backend).gradients[kernel]:
-                    assert theirs.get(name) != mine[kernel][name], kernel
+                    assert other_rules.get(name) != own_rules[kernel][name], kernel

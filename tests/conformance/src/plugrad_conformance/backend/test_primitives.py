@@ -15,7 +15,7 @@ import pytest
 from plugrad.plugin import contracts, runtime
 
 from ..primitives import PRIMITIVES
-from .formulae import LAYOUTS, ROWS, Array, assert_near, expected, laid_out, listed
+from .formulae import LAYOUTS, ROWS, Array, assert_near, expected, listed, with_layout
 
 DTYPES = [
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -35,7 +35,7 @@ def check(
     row = ROWS[kernel]
     rng = np.random.default_rng(len(shape))
     arrays, attrs = row.inputs(rng, shape, np.dtype(dtype))
-    pairs = [laid_out(x, layout) for x in arrays]
+    pairs = [with_layout(x, layout) for x in arrays]
     xs = [x for x, _ in pairs]
     arrays = [x.copy() for _, x in pairs]
     with warnings.catch_warnings(), pg.debug(finite=False):
@@ -52,29 +52,30 @@ def check(
     return ys
 
 
-def fits(kernel: str, dtype: str, backend: str) -> None:
+def skip_unsupported(kernel: str, dtype: str, backend: str) -> None:
     """Skip dtypes that the kernel or the backend does not support."""
-    held = runtime(backend).dtypes
-    if dtype not in held:
+    declared = runtime(backend).dtypes
+    if dtype not in declared:
         pytest.skip(f"{backend} has no {dtype}")
-    if kernel == "Complex" and HALVES[dtype] not in held:
-        pytest.skip(f"{backend} has no complex numbers of parts of {dtype}")
+    if kernel == "Complex" and HALVES[dtype] not in declared:
+        pytest.skip(f"{backend} has no complex dtype with {dtype} parts")
 
 
-def typed() -> list[tuple[str, str]]:
+def kernels_and_dtypes() -> list[tuple[str, str]]:
     """Return every primitive with each of its dtypes."""
     return [
         (kernel, dtype)
         for kernel, row in ROWS.items()
         for dtype in DTYPES
         if np.dtype(dtype).kind in row.kinds
-        if (kernel, dtype) != ("Complex", "float16")  # there is no such complex
+        if (kernel, dtype)
+        != ("Complex", "float16")  # no complex dtype has float16 parts
     ]
 
 
-@pytest.mark.parametrize(("kernel", "dtype"), typed())
+@pytest.mark.parametrize(("kernel", "dtype"), kernels_and_dtypes())
 def test_dtypes_and_shapes(kernel: str, dtype: str, backend: str) -> None:
-    fits(kernel, dtype, backend)
+    skip_unsupported(kernel, dtype, backend)
     for shape in SHAPES:
         check(backend, kernel, shape, dtype)
 
@@ -83,11 +84,11 @@ def test_dtypes_and_shapes(kernel: str, dtype: str, backend: str) -> None:
 @pytest.mark.parametrize("kernel", ROWS)
 def test_layouts(kernel: str, layout: str, backend: str) -> None:
     row = ROWS[kernel]
-    held = [
+    dtypes = [
         d for d in ("float32", "complex64", "int32") if np.dtype(d).kind in row.kinds
     ]
-    for dtype in held:
-        fits(kernel, dtype, backend)
+    for dtype in dtypes:
+        skip_unsupported(kernel, dtype, backend)
         for shape in [(), (7,), (4, 6), (2, 3, 4), (0, 3)]:
             check(backend, kernel, shape, dtype, layout)
 
@@ -96,14 +97,14 @@ def test_layouts(kernel: str, layout: str, backend: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_casts(dtype: str, to: str, backend: str) -> None:
     """Cast truncates towards zero and drops imaginary parts."""
-    fits("Cast", dtype, backend)
-    fits("Cast", to, backend)
+    skip_unsupported("Cast", dtype, backend)
+    skip_unsupported("Cast", to, backend)
     numbers = [0, 1, 2, 3.75, 100] + ([-1.5, -7] if dtype[0] in "ifc" else [])
     if np.dtype(to).kind == "u":
         numbers = [n for n in numbers if n >= 0]
     x = np.asarray(numbers).astype(dtype)
     for layout in ("as uploaded", "reversed"):
-        given, _ = laid_out(x, layout)
+        given, _ = with_layout(x, layout)
         y = pg.run_kernel("Cast", [given], {"dtype": np.dtype(to)})
         wanted = (x.real if np.dtype(to).kind in "iuf" else x).astype(to)
         assert y.dtype == to
@@ -121,10 +122,10 @@ def test_special_values(kernel: str, backend: str) -> None:
         warnings.simplefilter("error")
         y = pg.run_kernel(kernel, [pg.asarray(x) for x in arrays], {}).numpy()
     (wanted,) = expected(row, arrays, {})
-    if kernel in ("Sin", "Cos"):  # of 1e30: reduced exactly, or nearly so
-        near = np.abs(arrays[0]) < 1e9
-        y = y[near | ~np.isfinite(arrays[0])]
-        wanted = wanted[near | ~np.isfinite(arrays[0])]
+    if kernel in ("Sin", "Cos"):  # 1e30 need not be reduced exactly
+        checked = np.abs(arrays[0]) < 1e9
+        y = y[checked | ~np.isfinite(arrays[0])]
+        wanted = wanted[checked | ~np.isfinite(arrays[0])]
     assert_near(y, wanted, row.ulp)
 
 
@@ -148,42 +149,42 @@ def test_nan_wins_every_maximum(backend: str) -> None:
 # --- indices ---------------------------------------------------------------------
 
 INDEX_DTYPES = [dtype for dtype in DTYPES if np.dtype(dtype).kind in "iu"]
-OUTSIDE = [3, 4, 100, 127, -1, -3, -128, 2**15, -(2**31), 2**31 - 1, 2**31]
-OUTSIDE += [2**32 - 1, 2**32, 2**32 + 1, -(2**32), 2**63 - 1, 2**63, 2**64 - 1]
+OUT_OF_RANGE = [3, 4, 100, 127, -1, -3, -128, 2**15, -(2**31), 2**31 - 1, 2**31]
+OUT_OF_RANGE += [2**32 - 1, 2**32, 2**32 + 1, -(2**32), 2**63 - 1, 2**63, 2**64 - 1]
 
 
-def indices_of(dtype: str) -> list[int]:
+def out_of_range_indices(dtype: str) -> list[int]:
     """Return indices of a dtype that are out of range for three rows."""
     ends = np.iinfo(dtype)
-    return [i for i in OUTSIDE if ends.min <= i <= ends.max]
+    return [i for i in OUT_OF_RANGE if ends.min <= i <= ends.max]
 
 
 @pytest.mark.parametrize("dtype", INDEX_DTYPES)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_an_index_out_of_range_is_an_error(axis: int, dtype: str, backend: str) -> None:
     """It raises IndexError, at once or at the next read; the device stays usable."""
-    fits("GatherV2", dtype, backend)
+    skip_unsupported("GatherV2", dtype, backend)
     attrs = {"axis": axis, "batch_dims": 0}
     x = pg.asarray(np.arange(9, dtype=np.float32).reshape(3, 3))
-    for index in indices_of(dtype):
+    for index in out_of_range_indices(dtype):
         for indices in ([index], [0, 1, index, 2]):
             given = pg.asarray(np.asarray(indices, dtype))
-            with pytest.raises(IndexError):  # noqa: PT012  either of the two
+            with pytest.raises(IndexError):  # noqa: PT012  either line may raise
                 y = pg.run_kernel("GatherV2", [x, given], attrs)
                 pytest.fail(f"index {index} of 3 gives {y.numpy().tolist()}")
-        right = pg.asarray(np.asarray([2, 0, 1], dtype))
-        y = pg.run_kernel("GatherV2", [x, right], attrs)
+        valid = pg.asarray(np.asarray([2, 0, 1], dtype))
+        y = pg.run_kernel("GatherV2", [x, valid], attrs)
         wanted = np.take(x.numpy(), [2, 0, 1], axis)
         np.testing.assert_array_equal(y.numpy(), wanted)
 
 
-def test_a_table_without_rows_has_no_index(backend: str) -> None:
+def test_an_empty_table_has_no_valid_index(backend: str) -> None:
     given = [pg.zeros((0, 3)), pg.asarray([0], dtype="int32")]
     with pytest.raises(IndexError):
         pg.run_kernel("GatherV2", given, {"axis": 0, "batch_dims": 0}).numpy()
 
 
-def test_an_index_out_of_range_of_an_empty_result(backend: str) -> None:
+def test_an_index_out_of_range_may_give_an_empty_result(backend: str) -> None:
     """Nothing is read, so the index is allowed: IndexError or an empty result."""
     given = [pg.zeros((3, 0)), pg.asarray([7, 0], dtype="int32")]
     try:
@@ -196,8 +197,8 @@ def test_an_index_out_of_range_of_an_empty_result(backend: str) -> None:
 @pytest.mark.parametrize("dtype", INDEX_DTYPES)
 def test_segments_out_of_range_are_left_out(dtype: str, backend: str) -> None:
     """Rows with an out-of-range segment number are ignored."""
-    fits("UnsortedSegmentSum", dtype, backend)
-    outside = indices_of(dtype)
+    skip_unsupported("UnsortedSegmentSum", dtype, backend)
+    outside = out_of_range_indices(dtype)
     ids = np.asarray([0, *outside, 2, 0], dtype)
     x = np.arange(1, 2 * len(ids) + 1, dtype=np.float32).reshape(len(ids), 2)
     given = [pg.asarray(x), pg.asarray(ids)]
@@ -214,17 +215,40 @@ EXACT = {
     "RealDiv": np.divide,
     "Floor": np.floor,
 }
-ODD = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 1e8, -1e8, 16777216.0, 16777217]
-ODD += [3e38, -3e38, 1e-20, 1e20, 0.1, -0.7, 3.0, 1 / 3, 1.0000001, 8388608.5]
+UNUSUAL_VALUES = [
+    np.nan,
+    np.inf,
+    -np.inf,
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    1e8,
+    -1e8,
+    16777216.0,
+    16777217,
+]
+UNUSUAL_VALUES += [
+    3e38,
+    -3e38,
+    1e-20,
+    1e20,
+    0.1,
+    -0.7,
+    3.0,
+    1 / 3,
+    1.0000001,
+    8388608.5,
+]
 
 
 def assert_bits(found: Array, wanted: Array, what: str) -> None:
     """Require equal bits; all NaN are equal, and denormals may be flushed to zero."""
     tiny = np.finfo(wanted.dtype).tiny
     denormal = (np.abs(wanted) < tiny) & (wanted != 0)
-    alike = (found.view(np.uint32) == wanted.view(np.uint32)) | denormal
-    alike |= np.isnan(found) & np.isnan(wanted)
-    bad = np.flatnonzero(~alike)[:5]
+    equal = (found.view(np.uint32) == wanted.view(np.uint32)) | denormal
+    equal |= np.isnan(found) & np.isnan(wanted)
+    bad = np.flatnonzero(~equal)[:5]
     assert not bad.size, f"{what}: {found[bad]} instead of {wanted[bad]}"
 
 
@@ -236,7 +260,7 @@ def test_bits_of_arithmetic(kernel: str, backend: str) -> None:
     the same input twice must not change the computation.
     """
     drawn = np.random.default_rng(5).normal(size=20)
-    values = np.asarray([*ODD, *drawn, *(drawn * 1e5)], np.float32)
+    values = np.asarray([*UNUSUAL_VALUES, *drawn, *(drawn * 1e5)], np.float32)
     pairs = [x.ravel() for x in np.meshgrid(values, values)]
     x, y = (pg.asarray(v) for v in pairs)
     scalars = [(pg.asarray(s), s) for s in values[:9]]

@@ -12,19 +12,19 @@ import pytest
 from .processes import program
 
 
-def together(*works: Callable[[], None]) -> None:
-    """Run functions in concurrent threads; raise the error of any of them."""
+def run_in_threads(*functions: Callable[[], None]) -> None:
+    """Run functions in concurrent threads; raise the first error, if any."""
     errors: list[BaseException] = []
-    start = threading.Barrier(len(works))
+    start = threading.Barrier(len(functions))
 
-    def run(work: Callable[[], None]) -> None:
+    def run(function: Callable[[], None]) -> None:
         start.wait()
         try:
-            work()
+            function()
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=run, args=(w,), daemon=True) for w in works]
+    threads = [threading.Thread(target=run, args=(w,), daemon=True) for w in functions]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -43,7 +43,7 @@ def weights(seed: int) -> np.ndarray:
 
 
 def test_threads_do_not_disturb_each_other(backend: str) -> None:
-    """Four threads compute the same values and gradients as one after the other."""
+    """Four concurrent threads compute the same gradients as a single thread."""
     expected = [pg.grad(loss)(pg.asarray(weights(i))).numpy() for i in range(4)]
 
     def work(i: int) -> Callable[[], None]:
@@ -55,23 +55,23 @@ def test_threads_do_not_disturb_each_other(backend: str) -> None:
 
         return train
 
-    together(*(work(i) for i in range(4)))
+    run_in_threads(*(work(i) for i in range(4)))
 
 
 def test_a_tensor_is_used_and_dropped_by_other_threads(backend: str) -> None:
     x = pg.asarray(weights(0))
     expected = (x + x).numpy()
-    made: list[pg.Tensor] = []
+    results: list[pg.Tensor] = []
 
     def use() -> None:
         with pg.use_backend(backend):
             for _ in range(50):
-                made.append(x + x)
-                if len(made) > 8:
-                    made.pop(0)
+                results.append(x + x)
+                if len(results) > 8:
+                    results.pop(0)
 
-    together(use, use, use)
-    for y in made:
+    run_in_threads(use, use, use)
+    for y in results:
         np.testing.assert_array_equal(y.numpy(), expected)
 
 
@@ -90,11 +90,11 @@ def test_two_backends_at_once(backend: str) -> None:
 
         return work
 
-    together(use(backend), use(others[0] if others else backend))
+    run_in_threads(use(backend), use(others[0] if others else backend))
 
 
 def test_threads_that_open_it(backend: str) -> None:
-    """Concurrent first ops of several threads open it once."""
+    """The first ops of several threads, run concurrently, open the backend once."""
     program(
         backend,
         """
@@ -111,22 +111,22 @@ def test_threads_that_open_it(backend: str) -> None:
 
 
 def test_the_process_ends_with_tensors_alive(backend: str) -> None:
-    told = program(
+    result = program(
         backend,
         """
         import threading, time
-        kept = [pg.exp(pg.ones((100, 100))) for _ in range(10)]
+        tensors = [pg.exp(pg.ones((100, 100))) for _ in range(10)]
         def work():
             while True:
-                pg.exp(kept[0])
+                pg.exp(tensors[0])
         threading.Thread(target=work, daemon=True).start()
         time.sleep(0.05)
         print("done")
         """,
     )
-    assert told.stdout == "done\n"
-    assert "Traceback" not in told.stderr
-    assert "Exception ignored" not in told.stderr
+    assert result.stdout == "done\n"
+    assert "Traceback" not in result.stderr
+    assert "Exception ignored" not in result.stderr
 
 
 def test_a_fork_works_or_says_why_not(backend: str) -> None:
@@ -135,7 +135,7 @@ def test_a_fork_works_or_says_why_not(backend: str) -> None:
 
     if not hasattr(os, "fork"):
         pytest.skip("this system has no fork")
-    told = program(
+    result = program(
         backend,
         """
         import os, signal, sys, warnings
@@ -158,13 +158,13 @@ def test_a_fork_works_or_says_why_not(backend: str) -> None:
         print("parent goes on")
         """,
     )
-    first, last = told.stdout.splitlines()
+    first, last = result.stdout.splitlines()
     assert first == "computes" or (first.startswith("says") and backend in first)
     assert last == "parent goes on"
 
 
-def test_a_spawned_process_opens_its_own(backend: str) -> None:
-    told = program(
+def test_a_spawned_process_opens_its_own_backend(backend: str) -> None:
+    result = program(
         backend,
         """
         import pickle, subprocess, sys
@@ -175,4 +175,4 @@ def test_a_spawned_process_opens_its_own(backend: str) -> None:
         sys.stdout.write(done.stdout.decode() or done.stderr.decode())
         """,
     )
-    assert told.stdout.strip() == "[1.0, 2.0]"
+    assert result.stdout.strip() == "[1.0, 2.0]"

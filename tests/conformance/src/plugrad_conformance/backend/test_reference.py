@@ -1,4 +1,4 @@
-"""Runs golden cases with values of other dtypes, and compares them with plugrad-cpu.
+"""Runs golden cases in other dtypes, and compares the results with plugrad-cpu.
 
 cpu itself has no tests here: its kernels are compared with their decompositions if the
 backend "primitives" is tested as well. A kernel is tested with a dtype if the inputs of
@@ -21,8 +21,10 @@ from ..fixtures import backends, parametrized
 from ..golden import cases, judge, reach
 from .test_primitives import DTYPES, HALVES
 
-# The corpus has float32 and int32; complex numbers are in ops/test_complexes.py.
-OTHERS = [d for d in DTYPES if d not in ("bool", "float32", "int32") and d[0] in "fiu"]
+# The corpus covers float32 and int32; ops/test_complexes.py covers complex dtypes.
+TESTED_DTYPES = [
+    d for d in DTYPES if d not in ("bool", "float32", "int32") and d[0] in "fiu"
+]
 RANDOM = ("Multinomial", "RandomUniform", "RandomUniformInt", "StatelessRandom")
 MAX_CASES = 3  # per kernel
 ERRORS = (ValueError, TypeError, IndexError, OverflowError, NotImplementedError)
@@ -34,22 +36,22 @@ def recast(value: Any, dtype: str) -> Any:
         return {name: recast(x, dtype) for name, x in value.items()}
     if isinstance(value, list):
         return [recast(x, dtype) for x in value]
-    if isinstance(value, np.ndarray) and value.dtype == basis(dtype):
+    if isinstance(value, np.ndarray) and value.dtype == corpus_dtype(dtype):
         with np.errstate(all="ignore"):
             return value.astype(dtype)
     return value
 
 
 def outcome(case: cases.Case, kernel: str) -> Any:
-    """Return the results as arrays, or the error."""
+    """Return the results as arrays, or the error that the case raises."""
     try:
         return [y.numpy() for y in judge.listed(judge.run(case, reach.KERNELS[kernel]))]
     except ERRORS as error:
         return error
 
 
-def narrowed(wanted: Any, backend: str) -> Any:
-    """Return results for a backend without int64, to which cpu widens uint32."""
+def without_int64(wanted: Any, backend: str) -> Any:
+    """Narrow the int64 of cpu, to which it widens uint32, for backends without int64."""
     if isinstance(wanted, Exception) or "int64" in runtime(backend).dtypes:
         return wanted
     small = np.iinfo(np.int32)
@@ -59,13 +61,13 @@ def narrowed(wanted: Any, backend: str) -> Any:
     return [y.astype(np.int32) if y.dtype == np.int64 else y for y in wanted]
 
 
-def basis(dtype: str) -> str:
+def corpus_dtype(dtype: str) -> str:
     """Return the corpus dtype that ``dtype`` replaces."""
     return "int32" if np.dtype(dtype).kind in "iu" else "float32"
 
 
 @functools.cache
-def chosen(kernel: str) -> list[cases.Case]:
+def first_cases(kernel: str) -> list[cases.Case]:
     """Return the first cases of a kernel, without random results."""
     found = [handle.load() for handle in cases.handles("kernels", kernel)[:MAX_CASES]]
     return [case for case in found if not case.random]
@@ -78,9 +80,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     rows = [
         (kernel, dtype, name)
         for kernel in sorted({*reach.KERNELS} - {*RANDOM})
-        for known in [{x.dtype for case in chosen(kernel) for x in case.given}]
-        for dtype in OTHERS
-        if np.dtype(basis(dtype)) in known
+        for known in [{x.dtype for case in first_cases(kernel) for x in case.given}]
+        for dtype in TESTED_DTYPES
+        if np.dtype(corpus_dtype(dtype)) in known
         for name in backends(metafunc.config)
         if name != "cpu"
     ]
@@ -94,19 +96,21 @@ def test_it_agrees_with_cpu(kernel: str, dtype: str, backend: str) -> None:
         pytest.skip(f"{backend} has no {dtype}")
     if "cpu" not in pg.backends():
         pytest.skip("needs plugrad-cpu, the reference")
-    asked = [dtype, HALVES[dtype]] if kernel == "Complex" else dtype
+    named_dtypes = [dtype, HALVES[dtype]] if kernel == "Complex" else dtype
     compared = 0
-    for case in chosen(kernel):
-        made = replace(case, inputs=recast(case.inputs, dtype))
-        if np.dtype(basis(dtype)) not in {x.dtype for x in case.given}:
+    for case in first_cases(kernel):
+        recast_case = replace(case, inputs=recast(case.inputs, dtype))
+        if np.dtype(corpus_dtype(dtype)) not in {x.dtype for x in case.given}:
             continue
         compared += 1
         with pg.use_backend("cpu"):
-            wanted = outcome(made, kernel)
-        found = outcome(made, kernel)
-        if isinstance(found, Exception) and (reason := excuse(found, backend, asked)):
+            wanted = outcome(recast_case, kernel)
+        found = outcome(recast_case, kernel)
+        if isinstance(found, Exception) and (
+            reason := excuse(found, backend, named_dtypes)
+        ):
             pytest.skip(reason)
-        wanted = narrowed(wanted, backend)
+        wanted = without_int64(wanted, backend)
         if isinstance(wanted, Exception) or isinstance(found, Exception):
             assert type(found) is type(wanted), f"{found!r} instead of {wanted!r}"
             continue
