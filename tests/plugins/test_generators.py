@@ -15,7 +15,7 @@ import tomllib
 import pytest
 from plugrad._src.registry.hooks import RESERVED
 from plugrad_conformance.__main__ import main
-from plugrad_conformance.new import KINDS, MAX_NAME_LETTERS, OURS, write
+from plugrad_conformance.new import KINDS, MAX_NAME_LETTERS, RESERVED_NAMES, write
 from plugrad_conformance.primitives import DATA_DEPENDENT, HOST, PRIMITIVES
 
 from release.archives import write_module_wheel
@@ -235,8 +235,8 @@ def test_a_bad_name_is_refused(name, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("command", "name", "whose"),
     [
-        *(("new", name, "plugrad's own") for name in (*OURS, *RESERVED)),
-        ("new-ops", "json", "a module of Python's"),
+        *(("new", name, "plugrad's own") for name in (*RESERVED_NAMES, *RESERVED)),
+        ("new-ops", "json", "a standard-library module"),
         ("new-ops", "numpy", "that of numpy, which is installed"),
         ("new-gradients", "pytest", "that of pytest, which is installed"),
     ],

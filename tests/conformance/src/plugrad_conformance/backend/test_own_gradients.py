@@ -2,8 +2,8 @@
 
 The gradients in ``Runtime(gradients=...)`` may compute the derivatives in another way.
 The reference is the core's gradient, or the decomposition of a kernel without one, on
-the same backend. Kernels with one input are tested with several shapes, axes and special
-values; every kernel is tested with its call from ``misuse/rows``.
+the same backend. Kernels with one input are tested with several shapes, axes and
+special values; every kernel is tested with its call from ``misuse/rows``.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def outcome(case: cases.Case, kernel: str) -> Any:
 
 
 def without_int64(wanted: Any, backend: str) -> Any:
-    """Narrow the int64 of cpu, to which it widens uint32, for backends without int64."""
+    """Narrow int64 results of cpu to int32 for backends without int64."""
     if isinstance(wanted, Exception) or "int64" in runtime(backend).dtypes:
         return wanted
     small = np.iinfo(np.int32)

@@ -1,6 +1,7 @@
 """Reads the golden cases: recorded results of TensorFlow.js (``data/README.md``).
 
-A file is read on first use of its kernel, and a case is decoded on first use.
+A file is read when a case of its kernel is first used; a case is decoded when it is
+first loaded.
 
 Map: ``Handle``, which is enough to collect tests; ``Case``; decoding; ``shown``;
 ``close``.
@@ -66,9 +67,9 @@ class Case:
         args: By position; for errors of ops, instead of inputs and attrs.
         outputs: The outputs, for kernels.
         list_output: Whether the kernel returns a list, even if of one tensor.
-        random: Whether outputs have a shape and a dtype only.
-        suspect: Why the result is most likely a defect of TensorFlow.js.
-        dys: The cotangents of the outputs, None for those without.
+        random: Whether the outputs are random; then only shape and dtype are recorded.
+        suspect: Why the result is most likely a TensorFlow.js defect; "" if it is not.
+        dys: The cotangents of the outputs; None for outputs without one.
         grads: Gradients of the floating inputs; list inputs are named "0", "1", ...
         checks: How each gradient compares with finite differences.
         error: The message of a call that must fail.
@@ -140,10 +141,10 @@ def unreached(
     """Count the cases that no test runs, by kernel, op or "(strings)"."""
     missing: Counter[str] = Counter()
     for kernel in names(kind):
-        have = handles(kind, kernel)
-        missing["(strings)"] += len(_lines(kind, kernel)) - len(have)
+        runnable = handles(kind, kernel)
+        missing["(strings)"] += len(_lines(kind, kernel)) - len(runnable)
         if kernel not in rows:
-            missing[kernel] += sum(handle not in excepted for handle in have)
+            missing[kernel] += sum(handle not in excepted for handle in runnable)
     return +missing
 
 
@@ -169,8 +170,8 @@ def _errors() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for path in sorted((DATA / "errors").iterdir()):
         for line in _read(path):
-            made = json.loads(line)
-            found.setdefault(made.get("op") or made["kernel"], []).append(line)
+            record = json.loads(line)
+            found.setdefault(record.get("op") or record["kernel"], []).append(line)
     return found
 
 
@@ -195,8 +196,8 @@ def _case(handle: Handle) -> Case:
 def _decode(value: Any, *, bare: bool) -> Any:
     """Decode a JSON value; tensors become arrays, at any depth.
 
-    A tensor is bare or, among other values, marked by ``{"tensor": ...}``. Undefined
-    arguments at the end of a call are dropped; earlier ones become None.
+    A tensor is either bare or, next to other values, written as ``{"tensor": ...}``.
+    Undefined arguments at the end of a call are dropped; earlier ones become None.
     """
     if isinstance(value, list):
         while value and value[-1] == {"undefined": True}:

@@ -27,10 +27,10 @@ Row = Callable[..., Any]
 
 FILE = Path(__file__).parent / "exceptions.toml"
 REASONS = ("wrong-derivative", "suspect", "array-api", "we-support-it", "no-such-op")
-OURS = (ValueError, TypeError, IndexError, OverflowError, NotImplementedError)
+OWN_ERRORS = (ValueError, TypeError, IndexError, OverflowError, NotImplementedError)
 TOLERANCES = {"kernels": (1e-5, 1e-6), "gradients": (1e-4, 1e-5)}
 MAX_COMPARED_ELEMENTS = 40  # of each input that finite differences check
-RAISE = dis.opmap["RAISE_VARARGS"]
+RAISE_OPCODE = dis.opmap["RAISE_VARARGS"]
 KIT = __name__.partition(".")[0]
 
 
@@ -79,11 +79,11 @@ def values(case: Case, row: Row) -> None:
     if case.list_output:
         assert isinstance(result, list | tuple), "one tensor instead of a list"
     for i, (y, expected) in enumerate(zip(ys, case.outputs, strict=True)):
-        same(f"output {i}", case, y.numpy(), expected)
+        require_close(f"output {i}", case, y.numpy(), expected)
 
 
-def same(what: str, case: Case, actual: Array, expected: Array) -> None:
-    """Require an array, within the tolerances for its kind of case."""
+def require_close(what: str, case: Case, actual: Array, expected: Array) -> None:
+    """Require that an array agrees with another within the tolerances of the case."""
     assert actual.dtype == expected.dtype, (
         f"{what} is {actual.dtype} instead of {expected.dtype}"
     )
@@ -132,17 +132,19 @@ def outputs(case: Case, row: Row, xs: Mapping[str, Any]) -> list[pg.Tensor | Non
 
 
 def derivatives(case: Case, row: Row) -> dict[str, Array]:
-    """Return plugrad's gradients of a case in all floating inputs at once."""
+    """Return plugrad's gradients with respect to all floating inputs of a case."""
     xs = floats(case)
-    wanted: list[Any] = []
+    cotangents: list[Any] = []
 
     def f(*tensors: pg.Tensor) -> tuple[pg.Tensor, ...]:
         ys = outputs(case, row, dict(zip(xs, tensors, strict=True)))
-        wanted[:] = [dy for y, dy in zip(ys, case.dys, strict=True) if y is not None]
+        cotangents[:] = [
+            dy for y, dy in zip(ys, case.dys, strict=True) if y is not None
+        ]
         return tuple(y for y in ys if y is not None)
 
     _, pullback = pg.vjp(f, *tensors(list(xs.values())))
-    dxs = pullback(tuple(tensors(wanted)))
+    dxs = pullback(tuple(tensors(cotangents)))
     return {name: dx.numpy() for name, dx in zip(xs, dxs, strict=True)}
 
 
@@ -150,8 +152,8 @@ def gradients(case: Case, row: Row) -> None:
     """Require the gradients of TensorFlow.js; without them, finite differences."""
     found = derivatives(case, row)
     for name, expected in case.grads.items():
-        same(f"the gradient of {name}", case, found[name], expected)
-    doubtful = [name for name, said in case.checks.items() if said == "disagrees"]
+        require_close(f"the gradient of {name}", case, found[name], expected)
+    doubtful = [name for name, outcome in case.checks.items() if outcome == "disagrees"]
     missing = [name for name in found if name not in case.grads]
     differences(case, row, found, [*doubtful, *missing])
 
@@ -162,12 +164,12 @@ def differences(
     found: Mapping[str, Array],
     which: list[str],
     *,
-    holes: bool = False,
+    finite_only: bool = False,
 ) -> int:
     """Require that gradients equal finite differences in float64 on cpu.
 
     Elements next to a kink or a step, where the two sides differ, are omitted; with
-    ``holes``, so are outputs that are not finite, such as poolings of empty windows.
+    ``finite_only``, so are outputs that are not finite: averages of empty windows.
 
     Returns:
         The number of compared elements.
@@ -178,7 +180,7 @@ def differences(
     compared = 0
     for name in which:
         for i in rng.permutation(xs[name].size)[:MAX_COMPARED_ELEMENTS]:
-            left, right = _slopes(case, row, xs, name, i, holes)
+            left, right = _slopes(case, row, xs, name, i, finite_only)
             if not abs(right - left) <= 1e-3 * (1 + abs(left)):
                 continue
             compared += 1
@@ -191,16 +193,16 @@ def differences(
 
 
 def _slopes(
-    case: Case, row: Row, xs: Mapping[str, Array], name: str, i: int, holes: bool
+    case: Case, row: Row, xs: Mapping[str, Array], name: str, i: int, finite_only: bool
 ) -> tuple[float, float]:
-    """Return the derivative in one element from the left, and from the right."""
+    """Return the left and the right derivative with respect to one element."""
     ys, eps = [], 1e-6
     for step in (-eps, 0.0, eps):
         x = xs[name].copy()
         x.flat[i] += step
         y, dy = _outputs(case, row, {**xs, name: x})
         ys.append(y)
-    if holes:
+    if finite_only:
         ys = [np.where(np.isfinite(ys[1]), y, 0) for y in ys]
     before, here, after = ys
     with np.errstate(invalid="ignore"):
@@ -210,7 +212,7 @@ def _slopes(
 
 
 def _outputs(case: Case, row: Row, xs: Mapping[str, Array]) -> tuple[Array, Array]:
-    """Return the outputs that have a derivative, in a row, and their cotangents."""
+    """Return the differentiable outputs, concatenated, and their cotangents."""
     with pg.use_backend("cpu"):
         found = outputs(case, row, {name: pg.asarray(x) for name, x in xs.items()})
     pairs = [
@@ -227,27 +229,27 @@ def _outputs(case: Case, row: Row, xs: Mapping[str, Array]) -> tuple[Array, Arra
 
 def errors(case: Case, row: Row) -> None:
     """Require an error raised by plugrad itself."""
-    own_error(case, row)
+    require_error(case, row)
 
 
-def own_error(case: Case, row: Row, kinds: tuple[type, ...] = OURS) -> None:
+def require_error(case: Case, row: Row, kinds: tuple[type, ...] = OWN_ERRORS) -> None:
     """Require that a row deliberately raises one of ``kinds`` with a message."""
     try:
         result = run(case, row)
         if isinstance(result, pg.Tensor):
             result.numpy()  # an asynchronous backend raises here
     except Exception as error:
-        _on_purpose(error, kinds)
+        _require_deliberate(error, kinds)
     else:
         expected = " or ".join(kind.__name__ for kind in kinds)
         raise AssertionError(f"no {expected}; TensorFlow.js says: {case.error}")
 
 
-def _on_purpose(error: Exception, kinds: tuple[type, ...]) -> None:
+def _require_deliberate(error: Exception, kinds: tuple[type, ...]) -> None:
     """Require a deliberately written message, not an accidental error."""
     name = type(error).__name__
     if isinstance(error, pg.KernelNotFound) or not isinstance(error, kinds):
-        raise AssertionError(f"{name} is no answer: {error}") from error
+        raise AssertionError(f"{name} is not an acceptable error: {error}") from error
     trace = error.__traceback__
     assert trace is not None
     while trace.tb_next is not None:
@@ -256,8 +258,8 @@ def _on_purpose(error: Exception, kinds: tuple[type, ...]) -> None:
     package = trace.tb_frame.f_globals.get("__name__", "").partition(".")[0]
     place = f"{code.co_filename}:{trace.tb_lineno}"
     if package == KIT or not (package.startswith("plugrad") or package in _plugins()):
-        raise AssertionError(f"{name} from outside, {place}: {error}") from error
-    if code.co_code[trace.tb_lasti] != RAISE:  # a call or an operator
+        raise AssertionError(f"{name} from elsewhere, {place}: {error}") from error
+    if code.co_code[trace.tb_lasti] != RAISE_OPCODE:  # a call or an operator
         raise AssertionError(f"{name} by accident, {place}: {error}") from error
     if not re.search(r"\w+ \w+", str(error)):
         raise AssertionError(f"{name} without a sentence, {place}") from error
@@ -330,18 +332,18 @@ def _faults(entry: Departure) -> Iterator[str]:
     how, _, what = entry.instead.partition(":")
     match how, entry.kind:
         case "finite-differences", "gradients":
-            good = not what
+            valid = not what
         case "dtype", "kernels":
-            good = what in np.sctypeDict
+            valid = what in np.sctypeDict
         case "raises", _:
-            good = what in {kind.__name__ for kind in OURS}
+            valid = what in {kind.__name__ for kind in OWN_ERRORS}
         case "works", _:
-            good = not what
+            valid = not what
         case "check", _:
-            good = callable(getattr(checks, what, None))
+            valid = callable(getattr(checks, what, None))
         case _:
-            good = False
-    if not good:
+            valid = False
+    if not valid:
         yield f"instead = {entry.instead!r} cannot be checked for {entry.kind}"
     if bool(entry.expect) != (how == "works"):
         yield "expect goes with instead = 'works', and only with it"
@@ -358,23 +360,25 @@ def departures() -> dict[Handle, Departure]:
 
 
 def depart(case: Case, row: Row | None, entry: Departure) -> None:
-    """Require what an exception states instead."""
+    """Require what an exception says instead of the golden result."""
     how, _, what = entry.instead.partition(":")
     if how == "check":
         getattr(checks, what)(case, row)
         return
-    assert row is not None, "only check: can do without a row"
+    assert row is not None, 'only instead = "check:..." works without a row'
     if how == "finite-differences":
         found = derivatives(case, row)
-        some = differences(case, row, found, list(found), holes=True)
-        assert some, "there is no smooth point; nothing was compared"
+        compared = differences(case, row, found, list(found), finite_only=True)
+        assert compared, "there is no smooth point; nothing was compared"
     elif how == "dtype":
         ys = listed(run(case, row))
         for i, (y, expected) in enumerate(zip(ys, case.outputs, strict=True)):
             assert y.dtype == np.dtype(what), f"{y.dtype} instead of {what}"
-            same(f"output {i}", case, pg.astype(y, expected.dtype).numpy(), expected)
+            require_close(
+                f"output {i}", case, pg.astype(y, expected.dtype).numpy(), expected
+            )
     elif how == "raises":
-        own_error(case, row, tuple(kind for kind in OURS if kind.__name__ == what))
+        require_error(case, row, tuple(k for k in OWN_ERRORS if k.__name__ == what))
     else:
         _equals(case, row, entry.expect)
 
@@ -432,7 +436,7 @@ def _judge(case: Case, row: Row | None, entry: Departure | None) -> None:
         try:
             demand(case, row)
         except Exception:
-            pass  # as the exception says
+            pass  # the exception says that it fails
         else:
             raise AssertionError(
                 f"stale: this case is followed now; remove {case.handle.id} of "

@@ -21,8 +21,8 @@ ROWS: dict[str, Mapping[str, Row]] = {
 }
 
 
-def collected(kind: str) -> list[Handle]:
-    """Return the cases that are reached or listed as exceptions."""
+def runnable_cases(kind: str) -> list[Handle]:
+    """Return the handles of cases that have a row or are listed as exceptions."""
     return [
         handle
         for kernel in names(kind)
@@ -31,7 +31,7 @@ def collected(kind: str) -> list[Handle]:
     ]
 
 
-def verdict(case: Handle, backend: str, request: pytest.FixtureRequest) -> None:
+def check_case(case: Handle, backend: str, request: pytest.FixtureRequest) -> None:
     request.node.user_properties.append(("golden", case.kind))
     loaded = case.load()
     needed = {x.dtype.name for x in loaded.arrays if x.dtype != object}
@@ -41,23 +41,23 @@ def verdict(case: Handle, backend: str, request: pytest.FixtureRequest) -> None:
     judge(loaded, ROWS[case.kind].get(case.kernel), departures().get(case))
 
 
-@pytest.mark.parametrize("case", collected("kernels"), ids=str)
+@pytest.mark.parametrize("case", runnable_cases("kernels"), ids=str)
 def test_kernel(case: Handle, backend: str, request: pytest.FixtureRequest) -> None:
-    verdict(case, backend, request)
+    check_case(case, backend, request)
 
 
-@pytest.mark.parametrize("case", collected("gradients"), ids=str)
+@pytest.mark.parametrize("case", runnable_cases("gradients"), ids=str)
 def test_gradient(case: Handle, backend: str, request: pytest.FixtureRequest) -> None:
-    verdict(case, backend, request)
+    check_case(case, backend, request)
 
 
-@pytest.mark.parametrize("case", collected("errors"), ids=str)
+@pytest.mark.parametrize("case", runnable_cases("errors"), ids=str)
 def test_error(case: Handle, backend: str, request: pytest.FixtureRequest) -> None:
-    verdict(case, backend, request)
+    check_case(case, backend, request)
 
 
 def test_every_kernel_has_a_row() -> None:
-    """Kernels of the corpus that plugrad knows are reached, and only these."""
+    """Exactly the kernels of the corpus that plugrad knows have a row."""
     known = {name for name in contracts() if "." not in name}
     corpus = set(names("kernels"))
     rows = set(reach.KERNELS)
@@ -67,7 +67,7 @@ def test_every_kernel_has_a_row() -> None:
 
 
 def test_every_row_is_used() -> None:
-    """A row has cases, and is in one family only."""
+    """Every row has a case, and no row is in two families."""
     assert not sorted(set(reach.OPS) - set(names("errors"))), "ops without a case"
     for table in ("KERNELS", "OPS"):
         rows = [name for family in reach.FAMILIES for name in getattr(family, table)]
@@ -75,14 +75,14 @@ def test_every_row_is_used() -> None:
 
 
 def test_every_exception_is_run() -> None:
-    """An exception names a case that is reached, and every check is in use."""
+    """Every exception names a case with a row; every check in ``instead`` is used."""
     entries = read(FILE.read_text())
-    idle = [
+    rowless = [
         entry.kernel
         for entry in entries
         if entry.kernel not in ROWS[entry.kind] and entry.reason != "no-such-op"
     ]
-    assert not idle, "exceptions of kernels that have no row"
+    assert not rowless, "exceptions of kernels that have no row"
     checks = {
         name
         for name, value in vars(instead).items()

@@ -4,7 +4,7 @@
 one input need no row: their contract is enough. ``misused`` derives invalid calls: it
 replaces each attribute by values that are out of range, negative, huge, of another type
 or another length, and each input by one of another rank, shape, dtype or size. Some
-variants happen to be valid. ``outcome`` runs a call and returns the outcome.
+variants happen to be valid. ``outcome`` runs a call and returns its values or error.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Call(NamedTuple):
     """The inputs of a kernel and the attributes that a user would pass.
 
     Attributes:
-        undefined: Pattern of the variants for which the contract does not define
-            values, so that backends may differ.
+        undefined: Pattern of the variants whose values the contract does not define,
+            so that backends may differ.
 
     """
 
@@ -46,24 +46,24 @@ def call(*inputs: Array | None, undefined: str = "$^", **attrs: Any) -> Call:
 
 
 def floats(*shape: int) -> Array:
-    """Return an input of distinct numbers between 0 and 1, float32."""
+    """Return a float32 input of distinct numbers between 0 and 1."""
     count = int(np.prod(shape))
     values = (np.arange(count) * 7 % max(count, 1) + 0.5) / max(count, 1)
     return values.astype(np.float32).reshape(shape)
 
 
 def ints(*shape: int, below: int = 2) -> Array:
-    """Return an input of int32 from 0 to ``below - 1``."""
+    """Return an int32 input with values from 0 to ``below - 1``."""
     return (np.arange(int(np.prod(shape))) % below).astype(np.int32).reshape(shape)
 
 
 def bools(*shape: int) -> Array:
-    """Return an input of both truth values."""
+    """Return a bool input with both truth values."""
     return ints(*shape).astype(bool)
 
 
 def complexes(*shape: int) -> Array:
-    """Return an input of complex64."""
+    """Return a complex64 input."""
     return (floats(*shape) + 1j * floats(*shape)[..., ::-1]).astype(np.complex64)
 
 
@@ -84,15 +84,16 @@ def right_calls() -> dict[str, Call]:
 
 def _is_unary(kernel: Kernel) -> bool:
     """Return whether a core kernel maps each element of its only input."""
-    one = len(kernel.inputs) == 1 and kernel.variadic is None and not kernel.attrs
-    return one and kernel.out in (same, compared) and "." not in kernel.name
+    unary = len(kernel.inputs) == 1 and kernel.variadic is None and not kernel.attrs
+    return unary and kernel.out in (same, compared) and "." not in kernel.name
 
 
 # --- wrong calls -----------------------------------------------------------------
 
 NUMBERS = (-1, 0, 1, 5, -7, 2**31, 2**40, 2**63, -(2**70), 1.5, float("nan"), 1j)
-OTHERS = (True, None, "x", b"x", object(), (), [1], (-1,), (0, 0), (5,), {"a": 1}, [[]])
-# Valid calls with outputs of gigabytes, which no rule for output shapes shows.
+NON_NUMBERS = (True, None, "x", b"x", object(), (), [1], (-1,), (0, 0), (5,))
+NON_NUMBERS += ({"a": 1}, [[]])
+# Valid calls with gigabytes of output, which the rule for output shapes cannot predict.
 HUGE = {("SparseFillEmptyRows", "input 2: values 2147483647")}
 DTYPES = ("bool", "int32", "int64", "uint8", "float32", "float64", "complex64")
 
@@ -113,8 +114,8 @@ def misused(name: str) -> Iterator[Wrong]:
     yield Wrong("one input more", [*right.inputs, floats(2)], right.attrs)
     yield Wrong("an unknown attribute", right.inputs, right.attrs | {"nonsense": 1})
     for attr in right.attrs:
-        fewer = {k: v for k, v in right.attrs.items() if k != attr}
-        yield Wrong(f"without {attr}", right.inputs, fewer)
+        remaining = {k: v for k, v in right.attrs.items() if k != attr}
+        yield Wrong(f"without {attr}", right.inputs, remaining)
     for attrs in (right.attrs, _canonical(kernel, right)):
         for attr, value in attrs.items():
             for other in _other_attributes(value):
@@ -138,7 +139,7 @@ def _canonical(kernel: Kernel, right: Call) -> dict[str, Any]:
 def _other_attributes(value: Any) -> Iterator[Any]:
     """Yield replacements for an attribute."""
     yield from NUMBERS
-    yield from OTHERS
+    yield from NON_NUMBERS
     if isinstance(value, tuple | list) and value:
         yield value[:-1]
         yield (*value, value[-1])
@@ -189,7 +190,7 @@ def _other_inputs(x: Array | None) -> Iterator[tuple[str, Any]]:
 
 
 def revalued(name: str) -> Iterator[tuple[str, Wrong]]:
-    """Yield calls of a kernel with other values in one input, and the input's name.
+    """Yield an input's name and a call in which the values of this input are replaced.
 
     Single elements become -1, 0 or 7. No matrix gets a single infinity, because LAPACK
     then does not always terminate.
@@ -224,7 +225,7 @@ def _other_values(x: Array | None) -> Iterator[tuple[str, Array]]:
 # --- outcomes --------------------------------------------------------------------
 
 # Words of messages from Python and NumPy, which never occur in ours.
-_RAW = re.compile(
+_PYTHON_MESSAGES = re.compile(
     r"unpack|has no attribute|not subscriptable|not iterable|unsupported operand|"
     r"operands could not be|index out of range|cannot reshape array|"
     r"takes \d+ positional|\(\) got an unexpected keyword|must be real number|ufunc '"
@@ -263,7 +264,7 @@ def _limit_output_size(kernel: Kernel) -> Iterator[None]:
         found = rule(*inputs, **attrs) if rule else None
         outputs = [found] if isinstance(found, Spec) else found or ()
         if any(math.prod(y.shape) > MAX_OUTPUT_ELEMENTS for y in outputs):
-            raise MemoryError(f"{kernel.name}: too large to be tried")
+            raise MemoryError(f"{kernel.name}: the output is too large for a test")
         return found
 
     kernel.out = out
@@ -277,6 +278,6 @@ def _complaint(message: str) -> str:
     """Return a complaint if a message names no op or is from Python itself."""
     if not re.match(r"[\w.]+: ", message):
         return "the message does not begin with the name of a kernel or an op"
-    if raw := _RAW.search(message):
+    if raw := _PYTHON_MESSAGES.search(message):
         return f"the message is Python's own ({raw[0]!r})"
     return ""

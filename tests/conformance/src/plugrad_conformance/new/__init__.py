@@ -27,7 +27,7 @@ from plugrad.plugin import GROUP, Backend
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_NAME_LETTERS = 20  # so that lines with the name have at most 88 columns
 # Names of plugrad distributions, and of the backends that the tests create.
-OURS = (
+RESERVED_NAMES = (
     *("conformance", "core", "cpu", "gradient_packs", "opencl", "plugrad", "wasm"),
     *("plain", "primitives", "toy"),
 )
@@ -42,11 +42,11 @@ class Kind(NamedTuple):
     parts: tuple[str, ...] = ("common",)  # templates in addition to its own
 
 
-ON_EACH = ("common", "each-backend")
+ON_EACH_BACKEND = ("common", "each-backend")
 KINDS = {
     "new": Kind("a backend", "plugrad-$dashed", "plugrad_$name"),
-    "new-gradients": Kind("a pack of gradients", "$dashed", "$name", ON_EACH),
-    "new-ops": Kind("a library of ops", "$dashed", "$name", ON_EACH),
+    "new-gradients": Kind("a pack of gradients", "$dashed", "$name", ON_EACH_BACKEND),
+    "new-ops": Kind("a library of ops", "$dashed", "$name", ON_EACH_BACKEND),
 }
 
 
@@ -111,16 +111,16 @@ def _check_name(command: str, name: str) -> None:
 def _check_free(command: str, name: str, distribution: str, module: str) -> None:
     """Raise if the name is taken by plugrad itself, a plugin or a module."""
     taken = ""
-    if name in OURS or (command == "new" and not _allowed(name)):
+    if name in RESERVED_NAMES or (command == "new" and not _allowed(name)):
         taken = "plugrad's own"
     elif found := _installed(name, distribution):
         taken = f"that of {found}, which is installed"
     elif module in sys.stdlib_module_names:
-        taken = "a module of Python's"
+        taken = "a standard-library module"
     elif importlib.util.find_spec(module) is not None:
-        taken = f"taken: `import {module}` finds something here"
+        taken = f"taken: `import {module}` finds a module"
     elif command == "new" and name in pg.backends():
-        taken = "that of a backend here"
+        taken = "that of a backend"
     if taken:
         raise ValueError(f"{command}: the name {name!r} is {taken}; take another")
 

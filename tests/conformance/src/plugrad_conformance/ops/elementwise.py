@@ -65,7 +65,7 @@ def run(op, x):
 
 
 def supported_dtypes(dtypes):
-    """Return those of the dtypes that the active backend supports."""
+    """Return the dtypes among these that the active backend supports."""
     names = runtime(pg.get_backend()).dtypes
     return [dtype for dtype in dtypes if np.dtype(dtype).name in names]
 
@@ -92,9 +92,9 @@ def assert_near(found, expected, ulp):
     with np.errstate(all="ignore"):
         gap = np.spacing(np.abs(expected[finite])).astype(np.float64)
         distance = np.abs(np.subtract(found[finite], expected[finite], dtype=float))
-        far = ~(distance <= ulp * gap)
-    assert not far.any(), (
-        f"found {found[finite][far][:4]}, expected {expected[finite][far][:4]}"
+        wrong = ~(distance <= ulp * gap)
+    assert not wrong.any(), (
+        f"found {found[finite][wrong][:4]}, expected {expected[finite][wrong][:4]}"
     )
 
 
@@ -102,7 +102,7 @@ def assert_near(found, expected, ulp):
 
 
 def tolerance(row, backend):
-    """Return the tolerance of float32, which is smaller if a kernel does the work.
+    """Return the tolerance for float32, which is smaller if a kernel does the work.
 
     "primitives" has the primitives of cpu, which are within 1 ulp.
     """
@@ -120,7 +120,7 @@ def where_exact(backend, others):
 
 
 def loosest(row):
-    """Return the tolerance for the active backend, which is not less than ``loose``."""
+    """Return the tolerance for the active backend; at least ``loose``."""
     return max(row.loose, tolerance(row, pg.get_backend()))
 
 
@@ -152,7 +152,7 @@ def check_signs_of_zero(op, expected):
 
 
 def check_the_whole_range(row, backend):
-    """Compare float32 from end to end: no early overflow, no cancellation."""
+    """Compare samples of all float32 numbers: no early overflow, no cancellation."""
     ulp = tolerance(row, backend)
     assert_near(run(row.op, SAMPLE), row.truth(SAMPLE), ulp)
 

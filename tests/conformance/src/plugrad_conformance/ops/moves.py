@@ -1,4 +1,4 @@
-"""Rows for ops that only move elements, and the checks of each."""
+"""Rows for ops that only move elements, and checks that each row must pass."""
 
 import contextlib
 from collections.abc import Callable
@@ -54,20 +54,20 @@ def check_values(move, dtype, reference=None):
 def decomposed(*kernels):
     """Activate a backend without some kernels; it must run their decompositions."""
     before = sum(pg.engine().fallback_counts.values())
-    held = runtime("cpu").dtypes
-    with toy(without=kernels, dtypes=held), pg.use_backend("toy"):
+    dtypes = runtime("cpu").dtypes
+    with toy(without=kernels, dtypes=dtypes), pg.use_backend("toy"):
         yield
     assert sum(pg.engine().fallback_counts.values()) > before
 
 
 def check_parts(move, dtype):
-    """Check the same for the decomposition."""
+    """Check the values that the decomposition returns."""
     with decomposed(move.kernel):
         check_values(move, dtype)
 
 
 def check_derivatives(move):
-    """Check each result, squared so that the second order is not zero."""
+    """Check the gradients of each result; squared, it has second derivatives."""
     count = len(listed(move.op(pg.asarray(sample(move.shape)))))
     assert count, "without results there is nothing to check"
     for i in range(count):

@@ -1,6 +1,6 @@
 """Values of special functions in 50 digits, rounded to float64.
 
-The arguments are float32 numbers. mpmath gave the values.
+The arguments are float32 numbers. The values were computed with mpmath.
 """
 
 # x, ψ(x)

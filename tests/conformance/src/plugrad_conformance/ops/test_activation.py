@@ -51,8 +51,8 @@ def step(x):
     return np.where(x > 0, 1, np.where(np.isnan(x), NAN, 0))
 
 
-def wave(tanh):
-    """Return the approximation of gelu, or gelu itself."""
+def gelu(tanh):
+    """Return gelu, or its approximation with tanh."""
     if tanh:
         inner = lambda x: np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
     else:
@@ -80,25 +80,25 @@ SMOOTH = [
         domain=(-2.0, -0.1),
     ),
 ]
-# Near their zeros and in their tails, these functions have absolute errors.
-WAVES = [
+# x times a gate. Near their zeros and in their tails, the error of these is absolute.
+SELF_GATED = [
     (pg.silu, lambda x: x * sigmoid(x)),
     (pg.mish, lambda x: x * np.tanh(softplus(x))),
-    (pg.gelu, wave(tanh=False)),
-    (approximate_gelu, wave(tanh=True)),
+    (pg.gelu, gelu(tanh=False)),
+    (approximate_gelu, gelu(tanh=True)),
 ]
 by_name = {"ids": lambda f: f.__name__}
 
 
-LINES = [  # made of straight lines and quotients
+PIECEWISE = [  # piecewise linear or rational
     (pg.hard_sigmoid, lambda x: np.clip(x / 6 + 0.5, 0, 1)),
     (pg.hard_swish, lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
     (pg.softsign, lambda x: x / (1 + np.abs(x))),
 ]
 
 
-@pytest.mark.parametrize(("op", "reference"), LINES, **by_name)
-def test_lines(op, reference, backend):
+@pytest.mark.parametrize(("op", "reference"), PIECEWISE, **by_name)
+def test_piecewise_activations(op, reference, backend):
     x = np.array([-1e30, -4.0, -2.9, -1.5, 0.0, 0.3, 2.0, 3.1, 1e30, np.nan])
     tolerances = {"float32": 1e-6, "float64": 1e-14, "float16": 2e-3}
     for dtype in supported_dtypes(tolerances):
@@ -113,7 +113,7 @@ def test_lines(op, reference, backend):
 
 
 @pytest.mark.parametrize("alpha", [0.5, 2.0, -1.0])
-def test_elu_of_alpha(alpha, backend):
+def test_elu_with_alpha(alpha, backend):
     x = np.array([-np.inf, -3.0, -1e-6, 0.0, 2.0, np.inf, np.nan], "float32")
     expected = np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
     y = pg.elu(x, alpha=alpha)
@@ -123,7 +123,7 @@ def test_elu_of_alpha(alpha, backend):
     assert dx.tolist() == [alpha]
 
 
-def test_hard_sigmoid_of_alpha_and_beta(backend):
+def test_hard_sigmoid_with_alpha_and_beta(backend):
     y = pg.hard_sigmoid([-4.0, -1.0, 0.0, 4.0], alpha=0.2, beta=0.4)
     np.testing.assert_allclose(y.numpy(), [0, 0.2, 0.4, 1], rtol=1e-6)
 
@@ -167,8 +167,8 @@ def test_decompositions(row):
     check_decomposition(row, dtypes, zeros=False)
 
 
-@pytest.mark.parametrize(("op", "reference"), WAVES, **by_name)
-def test_waves(op, reference, backend):
+@pytest.mark.parametrize(("op", "reference"), SELF_GATED, **by_name)
+def test_self_gated_activations(op, reference, backend):
     for dtype, rtol in (("float32", 1e-6), ("float64", 1e-15)):
         if not supported_dtypes([dtype]):
             continue
@@ -183,8 +183,8 @@ def test_waves(op, reference, backend):
     assert op(np.zeros((0, 3))).shape == (0, 3)
 
 
-@pytest.mark.parametrize(("op", "reference"), WAVES, **by_name)
-def test_gradients_of_waves(op, reference, backend):
+@pytest.mark.parametrize(("op", "reference"), SELF_GATED, **by_name)
+def test_gradients_of_self_gated_activations(op, reference, backend):
     x = [-3.0, -0.7, 0.0, 0.2, 1.5, 4.0]
     check_gradients(op, x)
     check_gradients(op, 0.3)
@@ -197,7 +197,7 @@ def test_gradients_of_waves(op, reference, backend):
 
 # --- gradients where they are difficult ------------------------------------------
 
-AT = [
+SLOPES = [
     (pg.relu, [0.0, -0.0, 1e-30, INF, NAN], [0, 0, 1, 1, NAN]),
     (pg.relu6, [0.0, 3.0, 6.0, 7.0, -INF, INF], [0, 1, 1, 0, 0, 0]),
     (pg.leaky_relu, [0.0, 2.0, -INF, NAN], [0.2, 1, 0.2, 0.2]),
@@ -211,14 +211,14 @@ AT = [
 ]
 
 
-@pytest.mark.parametrize(("op", "x", "slope"), AT, ids=range(len(AT)))
+@pytest.mark.parametrize(("op", "x", "slope"), SLOPES, ids=range(len(SLOPES)))
 def test_slopes(op, x, slope, backend):
     x = pg.asarray(x)
-    once = lambda x: pg.grad(op)(x, dy=pg.ones(x.shape))
-    np.testing.assert_allclose(once(x).numpy(), np.asarray(slope, np.float32), 1e-6)
-    twice = pg.grad(lambda x: pg.sum(once(x)))(x).numpy()
-    whole = np.isfinite(x.numpy())
-    assert np.isfinite(twice[whole]).all()
+    first = lambda x: pg.grad(op)(x, dy=pg.ones(x.shape))
+    np.testing.assert_allclose(first(x).numpy(), np.asarray(slope, np.float32), 1e-6)
+    second = pg.grad(lambda x: pg.sum(first(x)))(x).numpy()
+    finite = np.isfinite(x.numpy())
+    assert np.isfinite(second[finite]).all()
 
 
 def test_saturated_values(backend):
@@ -240,9 +240,9 @@ def test_leaky_relu(alpha, backend):
         with np.errstate(invalid="ignore"):
             expected = np.where(x < 0, x * np.asarray(alpha, dtype), x)
         assert_near(run(op, x), expected, 1)
-        many = np.linspace(-1, 1, 9999).astype(dtype)
-        expected = np.where(many < 0, many * np.asarray(alpha, dtype), many)
-        assert_near(run(op, many), expected, 1)
+        long = np.linspace(-1, 1, 9999).astype(dtype)
+        expected = np.where(long < 0, long * np.asarray(alpha, dtype), long)
+        assert_near(run(op, long), expected, 1)
     check_gradients(op, [[-1.0, 2.0], [0.5, -0.5]])
 
 
@@ -321,12 +321,12 @@ def test_clip(shape, dtype, backend):
 
 
 @pytest.mark.parametrize("op", [pg.relu, pg.relu6], ids=lambda f: f.__name__)
-def test_the_larger_of_two_zeros_is_the_positive_one(op, backend):
+def test_zeros_become_positive(op, backend):
     check_signs_of_zero(op, [False, False])
 
 
 @pytest.mark.parametrize("op", [pg.relu, pg.relu6], ids=lambda f: f.__name__)
-def test_where_it_is_flat_an_infinite_cotangent_does_not_matter(op, backend):
+def test_an_infinite_cotangent_does_not_matter_where_the_op_is_flat(op, backend):
     x = pg.asarray([-2.0, 0.0, 4.0])
     dx = pg.grad(lambda x: pg.sum(pg.sqrt(op(x))))(x)
     assert dx.tolist() == [0, 0, 0.25]
@@ -334,7 +334,7 @@ def test_where_it_is_flat_an_infinite_cotangent_does_not_matter(op, backend):
     assert dx.tolist() == [0, 0, INF]
 
 
-def test_clip_promotes_as_numbers_do(backend):
+def test_clip_promotes_its_bounds_like_scalars(backend):
     assert pg.clip([1, 5], 2, 3).tolist() == [2, 3]
     assert pg.clip([1, 5], 2.5, 3).dtype == np.float32
     assert pg.clip([1, 5], 2.5).tolist() == [2.5, 5.0]
@@ -352,9 +352,9 @@ def test_clip_broadcasts_and_keeps_nan(backend):
     expected = [[1, 1.5], [1.75, 1.75], [NAN, NAN]]
     np.testing.assert_array_equal(pg.clip(x, low, 1.75).numpy(), expected)
     np.testing.assert_array_equal(pg.clip([NAN, 2.0], 0, 1).numpy(), [NAN, 1])
-    many = np.linspace(-1, 1, 5000, dtype=np.float32)
-    many[7] = NAN
-    np.testing.assert_array_equal(pg.clip(many, 0, 1).numpy(), np.clip(many, 0, 1))
+    long = np.linspace(-1, 1, 5000, dtype=np.float32)
+    long[7] = NAN
+    np.testing.assert_array_equal(pg.clip(long, 0, 1).numpy(), np.clip(long, 0, 1))
     assert math.isnan(pg.clip(2.0, NAN, 1.0).item())
     assert pg.clip([1.0, 2.0], 1.5, 1.5).tolist() == [1.5, 1.5]
 

@@ -1,4 +1,4 @@
-"""Pooling to a given size, and normalization by the root of the mean of squares."""
+"""Adaptive pooling to a given size, and RMS normalization."""
 
 import itertools
 
@@ -19,7 +19,7 @@ POOLS = {
     ("max", 2): pg.adaptive_max_pool,
     ("max", 3): pg.adaptive_max_pool,
 }
-SIZES = [  # of the input, and of the output
+SIZES = [  # input sizes, output sizes
     ((7, 5, 6), (3, 5, 4)),
     ((4, 6, 2), (2, 3, 1)),
     ((3, 2, 5), (5, 4, 7)),
@@ -30,7 +30,7 @@ SIZES = [  # of the input, and of the output
 
 
 def windows(n, m):
-    """Return the elements of each window, by the definition."""
+    """Return the indices in each window, by the definition."""
     return [range(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
 
 
@@ -39,10 +39,10 @@ def pooled(x, size, reduce):
     sizes = x.shape[1:-1]
     y = np.empty((x.shape[0], *size, x.shape[-1]), float)
     parts = [windows(n, m) for n, m in zip(sizes, size, strict=True)]
-    for place in itertools.product(*map(range, size)):
-        chosen = [part[i] for part, i in zip(parts, place, strict=True)]
+    for position in itertools.product(*map(range, size)):
+        chosen = [part[i] for part, i in zip(parts, position, strict=True)]
         part = x[(slice(None), *np.ix_(*chosen))]
-        y[(slice(None), *place)] = reduce(part, tuple(range(1, x.ndim - 1)))
+        y[(slice(None), *position)] = reduce(part, tuple(range(1, x.ndim - 1)))
     return y
 
 
@@ -58,10 +58,10 @@ def test_values(kind, spatial, sizes, dtype, backend):
     expected = pooled(x.astype(float), size, np.mean if kind == "avg" else np.max)
     rtol = {"float16": 2e-3, "float64": 1e-13}.get(dtype, 1e-5)
     np.testing.assert_allclose(y.numpy(), expected, rtol=rtol, atol=rtol)
-    whole = np.float32 if kind == "avg" else np.int32
-    assert y.dtype == (whole if dtype == "int32" else dtype)
-    first = op(np.moveaxis(x, -1, 1), size, data_format=FORMATS[spatial])
-    np.testing.assert_array_equal(first.numpy(), np.moveaxis(y.numpy(), -1, 1))
+    integer_result = np.float32 if kind == "avg" else np.int32
+    assert y.dtype == (integer_result if dtype == "int32" else dtype)
+    channels_first = op(np.moveaxis(x, -1, 1), size, data_format=FORMATS[spatial])
+    np.testing.assert_array_equal(channels_first.numpy(), np.moveaxis(y.numpy(), -1, 1))
     if spatial < 3:
         np.testing.assert_array_equal(op(x[0], size).numpy(), y.numpy()[0])
 
@@ -106,7 +106,7 @@ def test_under_jit_and_vmap(backend):
         np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6)
 
 
-# --- the root of the mean of squares ---------------------------------------------
+# --- RMS normalization -----------------------------------------------------------
 
 
 def rms_norm(x, scale, axis, epsilon):
@@ -119,19 +119,19 @@ def test_rms_norm(dtype, axis, backend):
     require_dtypes(backend, dtype)
     x = (RNG.normal(size=(3, 4, 5)) * 3).astype(dtype)
     scale = RNG.normal(size=(4, 1)).astype(dtype)
-    at = (0, 1, 2) if axis is None else axis
+    axes = (0, 1, 2) if axis is None else axis
     rtol = {"float16": 2e-3, "float64": 1e-13}.get(dtype, 2e-6)
     for given, epsilon in ((None, 1e-5), (scale, 0.3)):
         y = pg.rms_norm(x, given, axis=axis, epsilon=epsilon)
         s = 1 if given is None else scale.astype(float)
-        expected = rms_norm(x.astype(float), s, at, epsilon)
+        expected = rms_norm(x.astype(float), s, axes, epsilon)
         np.testing.assert_allclose(y.numpy(), expected, rtol=rtol, atol=rtol)
         assert y.dtype == dtype
 
 
-def test_rms_norm_of_halves_and_zeros(backend):
+def test_rms_norm_of_large_float16_and_of_zeros(backend):
     require_dtypes(backend, "float16")
-    x = np.full((2, 4), 30000, np.float16)  # of which the square is no float16
+    x = np.full((2, 4), 30000, np.float16)  # the square overflows float16
     assert pg.rms_norm(x).tolist() == [[1.0] * 4] * 2
     assert pg.rms_norm([0.0, 0.0]).tolist() == [0, 0]
     assert pg.rms_norm([3, 3]).dtype == np.float32

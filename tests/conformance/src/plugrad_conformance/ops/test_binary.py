@@ -21,7 +21,7 @@ NUMBERS = [*SIGNED, "uint8", *FLOATS]
 
 @dataclass(frozen=True)
 class Binary:
-    """One row is the specification of one op."""
+    """The specification of one op."""
 
     op: Callable[..., pg.Tensor]
     reference: Callable[..., np.ndarray]
@@ -34,9 +34,9 @@ def row(op, reference, dtypes, **more):
 
 
 def floor_of_quotient(a, b):
-    """Return Python's result; for infinities, the floor of the quotient."""
-    endless = np.isinf(a) | np.isinf(b)
-    return np.where(endless, np.floor(np.divide(a, b)), np.floor_divide(a, b))
+    """Return the result of Python; for infinities, the floor of the quotient."""
+    infinite = np.isinf(a) | np.isinf(b)
+    return np.where(infinite, np.floor(np.divide(a, b)), np.floor_divide(a, b))
 
 
 CASES = [
@@ -149,7 +149,7 @@ def test_add_n_does_not_write_into_its_arguments(backend):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "float32", "float64"])
-def test_quotient_and_remainder_have_the_signs_of_python(dtype, backend):
+def test_quotient_and_remainder_have_the_same_signs_as_in_python(dtype, backend):
     pairs = [(a, b) for a in (-7, -6, 0, 6, 7) for b in (-3, -2, 2, 3)]
     a, b = (pg.asarray(np.asarray(x, dtype)) for x in zip(*pairs, strict=True))
     assert (a // b).tolist() == [p // q for p, q in pairs]
@@ -177,7 +177,7 @@ def test_the_remainder_of_a_large_number_is_exact(backend):
 
 
 def test_remainders_are_exact(backend):
-    """They are exact for large quotients, and next to a multiple of the divisor."""
+    """Large quotients and numbers next to a multiple of the divisor are included."""
     rng = np.random.default_rng(5)
     sizes = 10.0 ** rng.integers(-15, 15, (2, 600))
     a, b = (rng.standard_normal((2, 600)) * sizes).astype(np.float32)
@@ -186,8 +186,8 @@ def test_remainders_are_exact(backend):
     truncated = [math.fmod(*pair) for pair in zip(a.tolist(), b.tolist(), strict=True)]
     expected = np.array(truncated, np.float32)
     np.testing.assert_array_equal(pg.fmod(a, b).numpy(), expected)
-    other = (expected != 0) & (np.signbit(expected) != np.signbit(b))
-    floored = np.where(other, expected + b, expected)
+    opposite = (expected != 0) & (np.signbit(expected) != np.signbit(b))
+    floored = np.where(opposite, expected + b, expected)
     np.testing.assert_array_equal(pg.remainder(a, b).numpy(), floored)
 
 
@@ -267,8 +267,8 @@ def test_gradients_of_powers_of_zero_are_finite(backend):
     found = np.asarray([second(0), second(1), second(2), second(3)], np.float32)
     expected = np.asarray([0, 0, 2, 0], np.float32)
     assert_near(found, expected, where_exact(backend, 6))
-    in_b = pg.grad(lambda b: pg.sum(pg.pow(pg.asarray([0.0, -2.0, 2.0]), b)))
-    assert in_b(pg.asarray(3.0)).item() == pytest.approx(8 * math.log(2))
+    slope_in_b = pg.grad(lambda b: pg.sum(pg.pow(pg.asarray([0.0, -2.0, 2.0]), b)))
+    assert slope_in_b(pg.asarray(3.0)).item() == pytest.approx(8 * math.log(2))
 
 
 def test_the_mixed_derivative_of_pow_where_the_exponent_is_zero(backend):
@@ -277,10 +277,10 @@ def test_the_mixed_derivative_of_pow_where_the_exponent_is_zero(backend):
     assert_near(found, np.asarray(0.25, np.float32), where_exact(backend, 6))
 
 
-# --- the greater and the smaller -------------------------------------------------
+# --- maximum and minimum ---------------------------------------------------------
 
 
-def test_ties_give_all_to_the_first(backend):
+def test_of_equal_arguments_the_first_is_chosen(backend):
     x = pg.asarray([1.0, 2.0, 3.0]), pg.asarray([2.0, 2.0, 2.0])
     dy = pg.ones((3,))
     greater = [g.tolist() for g in pg.grads(pg.maximum)(*x, dy=dy)]
@@ -289,17 +289,17 @@ def test_ties_give_all_to_the_first(backend):
     assert smaller == [[1, 1, 0], [0, 0, 1]]
 
 
-def test_an_infinite_cotangent_stays_on_its_side(backend):
+def test_an_infinite_cotangent_goes_only_to_the_chosen_argument(backend):
     dy = pg.asarray([math.inf])
     xs = pg.asarray([1.0]), pg.asarray([2.0])
     assert [g.tolist() for g in pg.grads(pg.maximum)(*xs, dy=dy)] == [[0], [math.inf]]
 
 
-# --- the plane -------------------------------------------------------------------
+# --- hypot, atan2 and logaddexp --------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e-20, 1e20, 1e30])
-def test_the_plane_is_as_large_as_the_numbers(size, backend):
+def test_hypot_and_atan2_neither_overflow_nor_underflow(size, backend):
     a = pg.asarray([3 * size])
     b = pg.asarray([-4 * size])
     assert pg.hypot(a, b).item() == pytest.approx(5 * size, rel=1e-6)
@@ -330,23 +330,23 @@ def test_logaddexp_is_accurate_and_smooth(backend):
     expected = [math.exp(-40), 1000 + math.log(2), -1000 + math.log1p(math.exp(-1))]
     np.testing.assert_allclose(pg.logaddexp(a, b).numpy(), expected, rtol=1e-6)
     check_gradients(pg.logaddexp, [1.0, 2.0, -3.0], [1.0, -2.0, 5.0])
-    never = pg.asarray(-math.inf)
-    assert pg.logaddexp(never, never).item() == -math.inf
+    minus_infinity = pg.asarray(-math.inf)
+    assert pg.logaddexp(minus_infinity, minus_infinity).item() == -math.inf
     halves = pg.grads(pg.logaddexp)(pg.asarray(2.0), pg.asarray(2.0))
     assert [g.item() for g in halves] == [0.5, 0.5]
 
 
 @pytest.mark.parametrize("x", [-3.0, 0.0, 5.0, -math.inf])
-def test_nothing_matters_beside_infinity_in_logaddexp(x, backend):
+def test_infinity_dominates_logaddexp(x, backend):
     for pair in ((x, math.inf), (math.inf, x)):
         a, b = map(pg.asarray, pair)
         assert pg.logaddexp(a, b).item() == math.inf
         found = [g.item() for g in pg.grads(pg.logaddexp)(a, b)]
         assert found == [float(v == math.inf) for v in pair]
-    always = pg.asarray(math.inf)
-    assert pg.logaddexp(always, always).item() == math.inf
-    both = pg.grads(pg.logaddexp)(always, always)
-    assert sum(g.item() for g in both) == 1
+    infinity = pg.asarray(math.inf)
+    assert pg.logaddexp(infinity, infinity).item() == math.inf
+    slopes = pg.grads(pg.logaddexp)(infinity, infinity)
+    assert sum(g.item() for g in slopes) == 1
 
 
 @pytest.mark.parametrize("op", [pg.atan2, pg.hypot, pg.logaddexp, pg.divide_no_nan])
@@ -375,15 +375,18 @@ def test_complex_gradients(op, backend):
     draw = lambda shape: rng.uniform(1, 2, shape) + 1j * rng.uniform(-1, 1, shape)
     xs = (draw(3), draw(1))
     dy = draw(3)
-    moves = (draw(3), draw(1))
+    directions = (draw(3), draw(1))
     f = lambda *xs: op(*map(pg.asarray, xs)).numpy()
     eps = 1e-6
     up, down = (
-        f(*(x + s * v for x, v in zip(xs, moves, strict=True))) for s in (eps, -eps)
+        f(*(x + s * v for x, v in zip(xs, directions, strict=True)))
+        for s in (eps, -eps)
     )
     numeric = np.vdot(dy, (up - down) / (2 * eps)).real
     dxs = pg.grads(op)(*xs, dy=pg.asarray(dy))
-    exact = sum(np.vdot(dx.numpy(), v).real for dx, v in zip(dxs, moves, strict=True))
+    exact = sum(
+        np.vdot(dx.numpy(), v).real for dx, v in zip(dxs, directions, strict=True)
+    )
     assert exact == pytest.approx(numeric, rel=1e-6)
 
 
@@ -504,8 +507,8 @@ DTYPES = [
 KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 
-def meet(a, b):
-    """Return the dtype of ``a + b``: the standard's within a kind, else the higher."""
+def promoted(a, b):
+    """Return the dtype of ``a + b``: NumPy's within a kind, else by the higher kind."""
     a, b = sorted(map(np.dtype, (a, b)), key=lambda d: KINDS[d.kind])
     if KINDS[a.kind] == KINDS[b.kind]:
         both = np.promote_types(a, b)
@@ -518,7 +521,7 @@ def meet(a, b):
 def test_promotion(a, b, backend):
     x = pg.ones((2,), dtype=a)
     y = pg.ones((2,), dtype=b)
-    both = meet(a, b)
+    both = promoted(a, b)
     if both is None:
         with pytest.raises(TypeError, match=f"add: no dtype holds both {a} and {b}"):
             x + y
@@ -529,12 +532,12 @@ def test_promotion(a, b, backend):
 
 
 def test_examples_of_promotion():
-    assert meet("int64", "float32") == np.float32
-    assert meet("int8", "uint8") == np.int16
-    assert meet("int64", "uint64") is None
-    assert meet("float64", "complex64") == np.complex128
-    assert meet("int64", "complex64") == np.complex64
-    assert meet("bool", "uint8") == np.uint8
+    assert promoted("int64", "float32") == np.float32
+    assert promoted("int8", "uint8") == np.int16
+    assert promoted("int64", "uint64") is None
+    assert promoted("float64", "complex64") == np.complex128
+    assert promoted("int64", "complex64") == np.complex64
+    assert promoted("bool", "uint8") == np.uint8
 
 
 WEAK = [
@@ -606,7 +609,7 @@ def test_an_integer_beyond_every_float_is_an_overflow(backend):
         pg.asarray([1.0]) + 10**400
 
 
-def test_minus_zero_is_not_zero(backend):
+def test_scalar_minus_zero_keeps_its_sign(backend):
     x = pg.asarray([1.0])
     assert [(x / 0.0).item(), (x / -0.0).item()] == [math.inf, -math.inf]
     assert math.isnan((x * math.nan).item())
@@ -622,13 +625,13 @@ def test_shapes_that_do_not_broadcast(backend):
         pg.ones((2,)) + pg.ones((3,))
 
 
-def test_the_cast_of_a_promotion_is_recorded(backend):
+def test_the_cast_of_a_promotion_is_on_the_tape(backend):
     x = pg.ones((2,), dtype="float32")
     dx = pg.grad(lambda x: pg.sum(x * pg.ones((2,), dtype="float64")))(x)
     assert dx.dtype == np.float32
 
 
-def test_a_scalar_on_the_left_is_weak_beside_anything(backend):
+def test_a_scalar_on_the_left_is_weak(backend):
     assert pg.add(0.1, np.array([1.0])).numpy() == np.array([1.1])
     assert (5 + pg.Variable(pg.ones((), dtype="uint8"))).dtype == np.uint8
     with pytest.raises(OverflowError, match="does not fit into int32"):

@@ -1,4 +1,4 @@
-"""Ops that move blocks of space, compared with loops and with their inverses."""
+"""Ops that move blocks of space, compared with NumPy loops and with their inverses."""
 
 import numpy as np
 import plugrad as pg
@@ -14,27 +14,27 @@ from .moves import (
 )
 
 
-def deep_to_wide(x, b, first=False):
-    x = np.moveaxis(x, 1, -1) if first else x
+def depth_to_space(x, block, channels_first=False):
+    x = np.moveaxis(x, 1, -1) if channels_first else x
     n, h, w, c = x.shape
-    y = np.empty((n, h * b, w * b, c // b**2), x.dtype)
-    for i in range(b):
-        for j in range(b):
-            at = (i * b + j) * y.shape[3]
-            y[:, i::b, j::b] = x[..., at : at + y.shape[3]]
-    return np.moveaxis(y, -1, 1) if first else y
+    y = np.empty((n, h * block, w * block, c // block**2), x.dtype)
+    for i in range(block):
+        for j in range(block):
+            at = (i * block + j) * y.shape[3]
+            y[:, i::block, j::block] = x[..., at : at + y.shape[3]]
+    return np.moveaxis(y, -1, 1) if channels_first else y
 
 
-def to_batch(x, blocks, paddings):
+def space_to_batch(x, blocks, paddings):
     x = np.pad(x, [(0, 0), *paddings, *[(0, 0)] * (x.ndim - 1 - len(blocks))])
-    places = [
+    parts = [
         x[(slice(None), *[slice(i, None, b) for i, b in zip(at, blocks, strict=True)])]
         for at in np.ndindex(*blocks)
     ]
-    return np.concatenate(places, axis=0)
+    return np.concatenate(parts, axis=0)
 
 
-def to_space(y, blocks, crops):
+def batch_to_space(y, blocks, crops):
     n = y.shape[0] // int(np.prod(blocks))
     space = [s * b for s, b in zip(y.shape[1:], blocks, strict=False)]
     x = np.empty((n, *space, *y.shape[len(blocks) + 1 :]), y.dtype)
@@ -45,21 +45,21 @@ def to_space(y, blocks, crops):
     return x[(slice(None), *cuts)]
 
 
-def batch(blocks, paddings, shape):
+def batch_move(blocks, paddings, shape):
     return Move(
         f"space_to_batch_nd {blocks} {paddings}",
         lambda x: pg.space_to_batch_nd(x, blocks, paddings),
-        lambda x: to_batch(x, blocks, paddings),
+        lambda x: space_to_batch(x, blocks, paddings),
         shape,
         "SpaceToBatchND",
     )
 
 
-def space(blocks, crops, shape):
+def space_move(blocks, crops, shape):
     return Move(
         f"batch_to_space_nd {blocks} {crops}",
         lambda x: pg.batch_to_space_nd(x, blocks, crops),
-        lambda x: to_space(x, blocks, crops),
+        lambda x: batch_to_space(x, blocks, crops),
         shape,
         "BatchToSpaceND",
     )
@@ -69,24 +69,24 @@ MOVES = [
     Move(
         "depth_to_space",
         lambda x: pg.depth_to_space(x, 2),
-        lambda x: deep_to_wide(x, 2),
+        lambda x: depth_to_space(x, 2),
         (2, 2, 3, 8),
         "DepthToSpace",
     ),
     Move(
         "depth_to_space NCHW",
         lambda x: pg.depth_to_space(x, 3, data_format="NCHW"),
-        lambda x: deep_to_wide(x, 3, first=True),
+        lambda x: depth_to_space(x, 3, channels_first=True),
         (1, 9, 1, 2),
         "DepthToSpace",
     ),
-    batch((2,), [(0, 0)], (2, 4)),
-    batch((2, 3), [(1, 0), (2, 0)], (2, 3, 4, 2)),
-    batch((2, 2), [(0, 1), (0, 0)], (0, 1, 2, 3)),
-    batch((), [], (2, 3)),
-    space((2,), [(0, 0)], (4, 3)),
-    space((2, 3), [(1, 0), (2, 3)], (12, 2, 2, 2)),
-    space((1, 2), [(0, 1), (2, 2)], (2, 1, 2)),
+    batch_move((2,), [(0, 0)], (2, 4)),
+    batch_move((2, 3), [(1, 0), (2, 0)], (2, 3, 4, 2)),
+    batch_move((2, 2), [(0, 1), (0, 0)], (0, 1, 2, 3)),
+    batch_move((), [], (2, 3)),
+    space_move((2,), [(0, 0)], (4, 3)),
+    space_move((2, 3), [(1, 0), (2, 3)], (12, 2, 2, 2)),
+    space_move((1, 2), [(0, 1), (2, 2)], (2, 1, 2)),
 ]
 
 
@@ -107,7 +107,7 @@ def test_gradients(move, backend):
     check_derivatives(move)
 
 
-def test_each_op_and_its_inverse_cancel(backend):
+def test_an_op_and_its_inverse_cancel(backend):
     x = sample((3, 5, 4, 2))
     blocks = (2, 3)
     paddings = [(1, 2), (0, 2)]
@@ -116,7 +116,7 @@ def test_each_op_and_its_inverse_cancel(backend):
     np.testing.assert_array_equal(back.numpy(), x)
 
 
-def test_strings_are_padded_with_empty_ones(backend):
+def test_strings_are_padded_with_empty_strings(backend):
     y = pg.space_to_batch_nd(pg.asarray([["a", "b"]]), [3], [(0, 1)])
     assert y.tolist() == [[b"a"], [b"b"], [b""]]
 

@@ -1,4 +1,4 @@
-"""Comparison, choice, logic and bits, on every dtype, layout and special value."""
+"""Comparison, selection, logic and bits, for every dtype, layout and special value."""
 
 import math
 import operator
@@ -49,7 +49,7 @@ SHIFTS = [
 by_name = {"ids": lambda f: getattr(f, "__name__", str(f))}
 
 
-def few(shape, dtype, seed):
+def with_duplicates(shape, dtype, seed):
     """Return values with many duplicates."""
     return np.random.default_rng(seed).integers(0, 3, shape).astype(dtype)
 
@@ -61,8 +61,8 @@ def few(shape, dtype, seed):
 @pytest.mark.parametrize(("op", "reference"), COMPARISONS, **by_name)
 def test_comparisons(op, reference, a, b, backend):
     for dtype in ORDERED:
-        x = few(a, dtype, 0)
-        y = few(b, dtype, 1)
+        x = with_duplicates(a, dtype, 0)
+        y = with_duplicates(b, dtype, 1)
         found = op(pg.asarray(x), pg.asarray(y))
         assert found.dtype == np.bool_
         np.testing.assert_array_equal(found.numpy(), reference(x, y))
@@ -89,14 +89,14 @@ def test_comparisons_across_dtypes(backend):
     assert (large == 2**24).tolist() == [False]
 
 
-def test_a_comparison_ends_the_path_of_derivatives(backend):
+def test_comparisons_have_zero_derivatives(backend):
     f = lambda x: pg.sum(pg.astype(x > 1, "float32") * pg.astype(x <= 2, "float32") * x)
     assert pg.grad(f)(pg.asarray([0.0, 1.5, 3.0])).tolist() == [0.0, 1.0, 0.0]
     value, pullback = pg.vjp(pg.greater_equal, pg.asarray([1.0]), pg.asarray([0.0]))
     assert [dx.tolist() for dx in pullback(value)] == [[0.0], [0.0]]
 
 
-# --- choice ----------------------------------------------------------------------
+# --- where -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_where(shapes, backend):
     rng = np.random.default_rng(0)
     condition = rng.random(shapes[0]) > 0.5
     for dtype in [*ORDERED, "complex64"]:
-        a, b = (few(shape, dtype, i) for i, shape in enumerate(shapes[1:]))
+        a, b = (with_duplicates(shape, dtype, i) for i, shape in enumerate(shapes[1:]))
         found = pg.where(pg.asarray(condition), pg.asarray(a), pg.asarray(b))
         assert found.dtype == np.dtype(dtype)
         np.testing.assert_array_equal(found.numpy(), np.where(condition, a, b))
@@ -154,7 +154,7 @@ def test_where_takes_scalars_and_promotes(backend):
     assert pg.where([True, False], pg.Variable([1.0, 2.0]), 3.0).tolist() == [1.0, 3.0]
 
 
-def test_what_is_not_chosen_stays_out_of_the_gradient(backend):
+def test_elements_that_are_not_chosen_stay_out_of_the_gradient(backend):
     x = pg.asarray([1.0, 2.0])
     assert pg.grad(lambda x: pg.sum(pg.where(x > 0, x, math.nan)))(x).tolist() == [1, 1]
     dy = pg.asarray([math.inf, math.nan])
@@ -169,8 +169,8 @@ def test_what_is_not_chosen_stays_out_of_the_gradient(backend):
 @pytest.mark.parametrize(("op", "reference"), LOGIC, **by_name)
 def test_logic(op, reference, a, b, backend):
     for dtype in ["bool", "int32", "float32", "complex64"]:
-        x = few(a, dtype, 0)
-        y = few(b, "bool", 1)
+        x = with_duplicates(a, dtype, 0)
+        y = with_duplicates(b, "bool", 1)
         found = op(pg.asarray(x), pg.asarray(y))
         assert found.dtype == np.bool_
         np.testing.assert_array_equal(found.numpy(), reference(x, y))
@@ -219,7 +219,7 @@ def test_shifts(op, reference, dtype, backend):
     np.testing.assert_array_equal(found.numpy(), reference(x, y))
 
 
-# --- nearness --------------------------------------------------------------------
+# --- isclose and allclose --------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_isclose(more, backend):
 
 
 def test_isclose_of_large_integers(backend):
-    require_dtypes(backend, "float64")  # in which they are compared
+    require_dtypes(backend, "float64")  # the values are compared in float64
     large = np.asarray([2**31 - 1, -(2**31), 2**24], np.int32)
     near = pg.asarray(large) - pg.asarray([1, -1, -1])
     assert pg.isclose(pg.asarray(large), near, rtol=0, atol=0.5).tolist() == [False] * 3
@@ -280,8 +280,8 @@ NOT_PRIMITIVE = [
 @pytest.mark.parametrize("dtype", ["bool", "int32", "float32", "float64"])
 @pytest.mark.parametrize(("op", "_"), COMPARISONS + LOGIC, **by_name)
 def test_decompositions(op, _, dtype):
-    a = few((4, 5), dtype, 0)
-    b = few(5, dtype, 1)
+    a = with_duplicates((4, 5), dtype, 0)
+    b = with_duplicates(5, dtype, 1)
     if dtype.startswith("float"):
         a, b = map(np.asarray, np.meshgrid(SPECIAL, SPECIAL))
         a = a.astype(dtype)
@@ -305,7 +305,7 @@ def test_decompositions_of_bits(dtype):
     ]
     if dtype != "bool":
         calls += [lambda a, b, shift, op=op: op(b, shift) for op, _ in SHIFTS]
-    else:  # by name the kernels take bool too
+    else:  # run by name, the kernels accept bool as well
         names = ["BitwiseOr", "BitwiseXor"]
         calls += [lambda a, b, shift, n=n: pg.run_kernel(n, [a, b], {}) for n in names]
         calls += [lambda a, b, shift: pg.run_kernel("BitwiseNot", [a], {})]
@@ -399,7 +399,7 @@ def test_errors(call, error, match, backend):
         call(t)
 
 
-def test_operators_are_the_ops(backend):
+def test_operators_run_the_ops(backend):
     x = pg.asarray([1, 2, 3])
     y = pg.asarray([3, 2, 1])
     for symbol, (_, reference) in zip(

@@ -1,4 +1,4 @@
-"""Logarithms and powers of complex infinities: a real constant adds no NaN to them."""
+"""Ops of complex infinities: multiplying by real constants introduces no NaN."""
 
 import math
 
@@ -28,7 +28,7 @@ def check(y, expected, dtype):
 
 
 def join_parts(real, imag):
-    """Return complex numbers; a product with 1j would make NaN."""
+    """Return complex numbers without multiplying by 1j, which would make NaN."""
     z = np.empty(np.shape(real), complex)
     z.real, z.imag = real, imag
     return z
@@ -114,7 +114,7 @@ def test_dropout(dtype, backend):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_ends_of_linspace_stay(dtype, backend):
+def test_linspace_keeps_infinite_ends(dtype, backend):
     require_dtypes(backend, dtype)
     ends = complex(INF, 1), complex(INF, 2)
     y = pg.linspace(*ends, 3, dtype=dtype)
@@ -126,21 +126,21 @@ def test_the_ends_of_linspace_stay(dtype, backend):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("z", Z)
 def test_a_product_of_one_number_is_the_number(z, dtype, backend):
-    """It has no factor 1+0j, which would make NaN of an infinity."""
+    """No factor 1+0j is involved, which would turn an infinity into NaN."""
     require_dtypes(backend, dtype)
     x = pg.asarray(np.asarray([[z] * 3], dtype))
     for op in (pg.prod, pg.cumulative_prod):
         check(op(x[:, :1], axis=1), [z] if op is pg.prod else [[z]], dtype)
         check(op(x, axis=0), [z] * 3 if op is pg.prod else [[z] * 3], dtype)
-    first = {"axis": 1, "exclusive": True}
-    check(pg.cumulative_prod(x, **first)[:, :2], [[1, z]], dtype)
-    check(pg.cumulative_prod(x, **first, reverse=True)[:, 1:], [[z, 1]], dtype)
+    options = {"axis": 1, "exclusive": True}
+    check(pg.cumulative_prod(x, **options)[:, :2], [[1, z]], dtype)
+    check(pg.cumulative_prod(x, **options, reverse=True)[:, 1:], [[z, 1]], dtype)
 
 
 @pytest.mark.parametrize("how", [{}, {"reverse": True}], ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_cumulative_products(dtype, how, backend):
-    """The first product is the first number, the second one that of two numbers."""
+    """The first result is the first number, the second is the product of two numbers."""
     require_dtypes(backend, dtype)
     a, b = (part.reshape(-1) for part in np.meshgrid(Z, Z))
     pairs = np.stack([b, a] if how else [a, b]).astype(dtype)
@@ -169,7 +169,7 @@ RECIPROCALS = {
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_reciprocals(dtype, backend):
-    """They are ``conj(z) / |z|²`` with its signs, as in NumPy."""
+    """They are ``conj(z) / |z|²`` including the signs of zeros, as in NumPy."""
     require_dtypes(backend, dtype)
     z, expected = (np.asarray([*x], dtype) for x in (RECIPROCALS, RECIPROCALS.values()))
     y = pg.reciprocal(pg.asarray(z))

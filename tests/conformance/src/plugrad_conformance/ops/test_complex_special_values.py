@@ -1,6 +1,6 @@
 """Functions of complex zeros, infinities and NaN.
 
-The table is that of the array API standard, 2025.12: "Special cases" of each function.
+The tables are the "Special cases" of each function in the array API standard, 2025.12.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import pytest
 
 from ..check import require_dtypes
 
-# ``re im -> re im``: the parts of the argument and of the result. ~ leaves a sign open.
+# ``re im -> re im``: the parts of the argument and of the result; ~ is either sign.
 # The function commutes with ``conj``, so each line also holds for -im.
 EXP = """
     0 0 -> 1 0 | -0 0 -> 1 0 | 2 inf -> nan nan | -200 nan -> nan nan
@@ -77,19 +77,21 @@ ATANH = """
 
 NUMBERS = {"pi": np.pi, "pi/2": np.pi / 2, "pi/4": np.pi / 4, "3pi/4": 3 * np.pi / 4}
 
-# Symmetries: the combinations of the four signs of a row for which the row holds.
+# Symmetries: four factors that turn a row of the table into another valid row.
 CONJ = (1, -1, 1, -1)
 ODD = (-1, -1, -1, -1)
 EVEN = (-1, -1, 1, 1)
 
 
-def rows(text, *symmetries):
-    """Return five columns: four numbers, and which signs of the result are open."""
-    words = [
+def table_rows(text, *symmetries):
+    """Return rows of four numbers, and of whether each sign of the result may be either."""
+    lines = [
         row.replace("->", "").split() for row in text.replace("\n", "|").split("|")
     ]
     table = [
-        [*map(number, row), [w[0] == "~" for w in row[2:]]] for row in words if row
+        [*map(number, row), [word[0] == "~" for word in row[2:]]]
+        for row in lines
+        if row
     ]
     for signs in symmetries:
         mirrored = [[s * x for s, x in zip(signs, row, strict=False)] for row in table]
@@ -99,39 +101,39 @@ def rows(text, *symmetries):
 
 def number(word):
     word, sign = word.lstrip("~"), -1 if word.startswith("-") else 1
-    size = word.lstrip("-")
-    return sign * (NUMBERS[size] if size in NUMBERS else float(size))
+    magnitude = word.lstrip("-")
+    return sign * (NUMBERS[magnitude] if magnitude in NUMBERS else float(magnitude))
 
 
-def of_iz(table):
+def rows_of_f_iz(table):
     """Return the rows of ``f(iz)`` from those of ``f``."""
-    return [[b, -a, c, d, loose] for a, b, c, d, loose in table]
+    return [[b, -a, c, d, either_sign] for a, b, c, d, either_sign in table]
 
 
-def turned(table):
+def rows_of_minus_i_f_iz(table):
     """Return the rows of ``-i f(iz)`` from those of ``f``."""
-    return [[b, -a, d, -c, loose[::-1]] for a, b, c, d, loose in table]
+    return [[b, -a, d, -c, either_sign[::-1]] for a, b, c, d, either_sign in table]
 
 
 TABLE = {
-    pg.exp: rows(EXP, CONJ),
-    pg.expm1: rows(EXPM1, CONJ),
-    pg.log: rows(LOG, CONJ),
-    pg.log1p: rows(LOG1P, CONJ),
-    pg.sqrt: rows(SQRT, CONJ),
-    pg.sign: rows(SIGN),
-    pg.sinh: rows(SINH, CONJ, ODD),
-    pg.cosh: rows(COSH, CONJ, EVEN),
-    pg.tanh: rows(TANH, CONJ, ODD),
-    pg.sin: turned(rows(SINH, CONJ, ODD)),
-    pg.cos: of_iz(rows(COSH, CONJ, EVEN)),
-    pg.tan: turned(rows(TANH, CONJ, ODD)),
-    pg.acos: rows(ACOS, CONJ),
-    pg.acosh: rows(ACOSH, CONJ),
-    pg.asinh: rows(ASINH, CONJ, ODD),
-    pg.atanh: rows(ATANH, CONJ, ODD),
-    pg.asin: turned(rows(ASINH, CONJ, ODD)),
-    pg.atan: turned(rows(ATANH, CONJ, ODD)),
+    pg.exp: table_rows(EXP, CONJ),
+    pg.expm1: table_rows(EXPM1, CONJ),
+    pg.log: table_rows(LOG, CONJ),
+    pg.log1p: table_rows(LOG1P, CONJ),
+    pg.sqrt: table_rows(SQRT, CONJ),
+    pg.sign: table_rows(SIGN),
+    pg.sinh: table_rows(SINH, CONJ, ODD),
+    pg.cosh: table_rows(COSH, CONJ, EVEN),
+    pg.tanh: table_rows(TANH, CONJ, ODD),
+    pg.sin: rows_of_minus_i_f_iz(table_rows(SINH, CONJ, ODD)),
+    pg.cos: rows_of_f_iz(table_rows(COSH, CONJ, EVEN)),
+    pg.tan: rows_of_minus_i_f_iz(table_rows(TANH, CONJ, ODD)),
+    pg.acos: table_rows(ACOS, CONJ),
+    pg.acosh: table_rows(ACOSH, CONJ),
+    pg.asinh: table_rows(ASINH, CONJ, ODD),
+    pg.atanh: table_rows(ATANH, CONJ, ODD),
+    pg.asin: rows_of_minus_i_f_iz(table_rows(ASINH, CONJ, ODD)),
+    pg.atan: rows_of_minus_i_f_iz(table_rows(ATANH, CONJ, ODD)),
 }
 
 
@@ -139,7 +141,7 @@ TABLE = {
 @pytest.mark.parametrize("op", TABLE, ids=lambda op: op.__name__)
 def test_complex_special_values(op, dtype, backend):
     require_dtypes(backend, dtype)
-    a, b, *expected, loose = (
+    a, b, *expected, either_sign = (
         np.asarray(column) for column in zip(*TABLE[op], strict=True)
     )
     z = np.empty(len(a), dtype)
@@ -147,10 +149,15 @@ def test_complex_special_values(op, dtype, backend):
     y = op(pg.asarray(z)).numpy()
     assert y.dtype == dtype
     wrong = np.zeros(len(a), bool)
-    for part, right, free in zip((y.real, y.imag), expected, loose.T, strict=True):
-        size = np.where(free, np.abs(part), part), np.where(free, np.abs(right), right)
-        wrong |= ~np.isclose(*size, rtol=1e-6, atol=0, equal_nan=True)
-        wrong |= ~free & ~np.isnan(right) & (np.signbit(part) != np.signbit(right))
+    for part, wanted, either in zip(
+        (y.real, y.imag), expected, either_sign.T, strict=True
+    ):
+        pair = (
+            np.where(either, np.abs(part), part),
+            np.where(either, np.abs(wanted), wanted),
+        )
+        wrong |= ~np.isclose(*pair, rtol=1e-6, atol=0, equal_nan=True)
+        wrong |= ~either & ~np.isnan(wanted) & (np.signbit(part) != np.signbit(wanted))
     found = [
         f"{x} -> {v}, not {c} {d}" for x, v, c, d in zip(z, y, *expected, strict=True)
     ]

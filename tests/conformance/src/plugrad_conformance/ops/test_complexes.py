@@ -13,10 +13,12 @@ PARTS = {"complex64": "float32", "complex128": "float64"}
 
 
 def z(*shape):
+    """Return random complex numbers."""
     return RNG.normal(size=shape) + 1j * RNG.normal(size=shape)
 
 
 def x(*shape):
+    """Return random real numbers."""
     return RNG.normal(size=shape)
 
 
@@ -48,7 +50,7 @@ def test_parts_of_real_numbers(dtype, backend):
     require_dtypes(backend, dtype)
     a = pg.asarray(np.asarray([0, 1, 3]).astype(dtype))
     for same in (pg.real(a), pg.conj(a)):
-        assert same is not a  # which may be assigned to
+        assert same is not a  # assigning to the result must not change a
         assert (same.tolist(), same.dtype) == (a.tolist(), a.dtype)
     assert (pg.imag(a).tolist(), pg.imag(a).dtype) == ([0, 0, 0], a.dtype)
     floating = dtype if dtype.startswith("float") else "float32"
@@ -76,7 +78,7 @@ def test_complex(real, imag, whole, backend):
     np.testing.assert_array_equal(y.numpy(), a + 1j * b)
 
 
-def test_complex_of_scalars_and_of_nothing(backend):
+def test_complex_of_scalars_and_of_empty_arrays(backend):
     require_dtypes(backend, "complex64", "complex128", "float64")
     assert pg.complex(1, 2.5).numpy() == np.complex64(1 + 2.5j)
     assert pg.complex(np.ones(2), 1).tolist() == [1 + 1j, 1 + 1j]
@@ -102,7 +104,7 @@ def test_the_parts_are_independent(backend):
     flipped = pg.conj(y).numpy()
     np.testing.assert_array_equal(flipped.real, a)
     np.testing.assert_array_equal(flipped.imag, -b)
-    number = ~np.isnan(b)  # whose zeros have signs
+    number = ~np.isnan(b)  # the sign of NaN is not defined
     assert (np.signbit(flipped.imag) != np.signbit(b))[number].all()
     with np.errstate(over="ignore"):
         np.testing.assert_allclose(pg.abs(y).numpy(), np.hypot(a, b), rtol=3e-7)
@@ -134,13 +136,13 @@ def test_casts(source, dtype, expected, backend):
 
 # --- gradients -------------------------------------------------------------------
 
-unary = [
+UNARY = [
     *(pg.negative, pg.positive, pg.square, pg.sqrt, pg.rsqrt, pg.reciprocal, pg.exp),
     *(pg.expm1, pg.exp2, pg.log, pg.log1p, pg.log2, pg.log10, pg.sin, pg.cos, pg.tan),
     *(pg.asin, pg.acos, pg.atan, pg.sinh, pg.cosh, pg.tanh, pg.asinh, pg.acosh),
     *(pg.atanh, pg.abs, pg.sign, pg.real, pg.imag, pg.conj, pg.angle),
 ]
-GRADIENTS = {op.__name__: (op, z(2, 3)) for op in unary} | {
+GRADIENTS = {op.__name__: (op, z(2, 3)) for op in UNARY} | {
     "complex": (pg.complex, x(2, 3), x(3)),
     "add": (pg.add, z(2, 3), x(3)),
     "subtract": (pg.subtract, x(2, 3), z(3)),
@@ -192,7 +194,7 @@ def test_gradients(row, backend):
     check_complex_gradients(op, *arrays)
 
 
-def test_what_is_real_has_a_real_gradient(backend):
+def test_real_inputs_have_real_gradients(backend):
     require_dtypes(backend, "complex128")
     rotated = lambda a: pg.real(pg.exp(pg.complex(0.0, a)) * (1 + 2j))
     check_gradients(rotated, x(3))
@@ -201,11 +203,11 @@ def test_what_is_real_has_a_real_gradient(backend):
 
 def test_a_step_against_the_gradient_goes_downhill(backend):
     require_dtypes(backend, "complex64")
-    goal = pg.asarray([1 - 2j, 3j])
+    target = pg.asarray([1 - 2j, 3j])
     a = pg.asarray([0j, 1 + 1j])
     for _ in range(60):
-        a = a - 0.2 * pg.grad(lambda a: pg.sum(pg.square(pg.abs(a - goal))))(a)
-    np.testing.assert_allclose(a.numpy(), goal.numpy(), atol=1e-6)
+        a = a - 0.2 * pg.grad(lambda a: pg.sum(pg.square(pg.abs(a - target))))(a)
+    np.testing.assert_allclose(a.numpy(), target.numpy(), atol=1e-6)
 
 
 SIZES = [0, 1e-40 + 1e-40j, -3e38 + 1e38j, 3 - 4j]

@@ -16,21 +16,21 @@ KERNELS = [
 ]
 
 
-def reference(x, filter, before, places, *, strides=1, dilations=1, groups=1, **_):
+def reference(x, filter, before, out_size, *, strides=1, dilations=1, groups=1, **_):
     """Return the sum over kernel positions of input times filter."""
     *window, _, k = filter.shape
     n = len(window)
     g = groups
     strides, dilations = (np.broadcast_to(s, n) for s in (strides, dilations))
     x = np.pad(x, [(0, 0), *((b, 99) for b in before), (0, 0)])
-    y = np.zeros((x.shape[0], *places, k), x.dtype)
+    y = np.zeros((x.shape[0], *out_size, k), x.dtype)
     for position in np.ndindex(*window):
-        ends = zip(position, dilations, strides, places, strict=True)
-        seen = x[
+        ends = zip(position, dilations, strides, out_size, strict=True)
+        patches = x[
             (slice(None), *(slice(a * d, a * d + s * p, s) for a, d, s, p in ends))
         ]
         parts = zip(
-            np.split(seen, g, -1), np.split(filter[position], g, -1), strict=True
+            np.split(patches, g, -1), np.split(filter[position], g, -1), strict=True
         )
         y += np.concatenate([part @ matrix for part, matrix in parts], -1)
     return y
@@ -47,7 +47,7 @@ C3 = pg.conv3d
 MODE = "dim_rounding_mode"
 X = (2, 5, 6, 3)
 F = (3, 2, 3, 4)
-CASES = [  # op, x, filter, options, padding before, places
+CASES = [  # op, x, filter, options, padding before, output size
     (C2, X, F, {}, (0, 0), (3, 5)),
     (C2, X, F, {"pad": "same"}, (1, 0), (5, 6)),
     (C2, X, F, {"pad": "same", "strides": 2}, (1, 0), (3, 3)),
@@ -73,16 +73,16 @@ CASES = [  # op, x, filter, options, padding before, places
     (C3, (1, 3, 3, 3, 1), (2, 2, 2, 1, 2), {"dilations": 2}, (0, 0, 0), (1, 1, 1)),
 ]
 cases = pytest.mark.parametrize(
-    ("op", "x", "filter", "options", "before", "places"), CASES, ids=name
+    ("op", "x", "filter", "options", "before", "out_size"), CASES, ids=name
 )
 
 
 @cases
-def test_values_and_gradients(op, x, filter, options, before, places, backend):
+def test_values_and_gradients(op, x, filter, options, before, out_size, backend):
     require_dtypes(backend, "float64")
     x = RNG.normal(size=x)
     filter = RNG.normal(size=filter)
-    expected = reference(x, filter, before, places, **options)
+    expected = reference(x, filter, before, out_size, **options)
     y = op(pg.asarray(x), pg.asarray(filter), **options)
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12, atol=1e-12)
     assert y.shape == expected.shape
@@ -90,9 +90,9 @@ def test_values_and_gradients(op, x, filter, options, before, places, backend):
 
 
 @cases
-def test_float32(op, x, filter, options, before, places, backend):
+def test_float32(op, x, filter, options, before, out_size, backend):
     x, filter = (RNG.normal(size=s).astype("float32") for s in (x, filter))
-    expected = reference(x, filter, before, places, **options)
+    expected = reference(x, filter, before, out_size, **options)
     y, dxs = pg.value_and_grads(lambda *xs: pg.sum(op(*xs, **options)))(x, filter)
     assert {t.dtype.name for t in (y, *dxs)} == {"float32"}
     y = op(x, filter, **options)
@@ -100,14 +100,14 @@ def test_float32(op, x, filter, options, before, places, backend):
 
 
 @cases
-def test_decompositions(op, x, filter, options, before, places):
+def test_decompositions(op, x, filter, options, before, out_size):
     x = RNG.normal(size=x)
     filter = RNG.normal(size=filter)
-    both = lambda *xs: op(*xs, **options)
+    conv = lambda *xs: op(*xs, **options)
     dy = RNG.normal(size=op(x, filter, **options).shape)
-    expected = [both(x, filter), *pg.grads(both)(x, filter, dy=dy)]
+    expected = [conv(x, filter), *pg.grads(conv)(x, filter, dy=dy)]
     with toy(without=KERNELS, dtypes=["float64", "int32"]), pg.use_backend("toy"):
-        found = [both(x, filter), *pg.grads(both)(x, filter, dy=dy)]
+        found = [conv(x, filter), *pg.grads(conv)(x, filter, dy=dy)]
         for y, z in zip(found, expected, strict=True):
             np.testing.assert_allclose(y.numpy(), z.numpy(), rtol=1e-12, atol=1e-12)
 
@@ -140,7 +140,7 @@ def test_transposes(op, transpose, x, filter, options, backend):
     filter = RNG.normal(size=filter)
     y = op(x, filter, **options).numpy()
     dy = RNG.normal(size=y.shape)
-    options = options | {MODE: None}  # what fits is found
+    options = options | {MODE: None}  # the rounding mode is inferred
     dx = transpose(dy, filter, x.shape, **options)
     assert dx.shape == x.shape
     np.testing.assert_allclose(np.vdot(y, dy), np.vdot(x, dx.numpy()))
@@ -214,7 +214,7 @@ def test_bool_gives_int32(backend):
     assert y.numpy().ravel().tolist() == [4] * 4
 
 
-def test_float16_sums_in_more(backend):
+def test_float16_sums_are_wider(backend):
     require_dtypes(backend, "float16")
     x = np.full((1, 64, 64, 1), 1.001, "float16")
     y = pg.conv2d(x, np.ones((64, 64, 1, 1), "float16"))
@@ -244,7 +244,7 @@ def test_complex(backend):
         )
 
 
-def test_nan_stays_where_it_is_seen(backend):
+def test_nan_affects_only_the_windows_that_contain_it(backend):
     x = np.ones((1, 5, 5, 1), "float32")
     x[0, 0, 4] = np.nan
     y = pg.conv2d(x, np.ones((2, 2, 1, 1), "float32")).numpy()[0, ..., 0]
@@ -252,23 +252,23 @@ def test_nan_stays_where_it_is_seen(backend):
 
 
 @pytest.mark.parametrize("x", [(3, 30, 30, 16), (1, 60, 60, 16)])
-def test_more_than_a_block(x, backend):
+def test_an_image_larger_than_a_block(x, backend):
     require_dtypes(backend, "float64")
     x = RNG.normal(size=x)
     filter = RNG.normal(size=(3, 3, 16, 2))
-    places = tuple(n - 2 for n in x.shape[1:3])
+    out_size = tuple(n - 2 for n in x.shape[1:3])
     y = pg.conv2d(x, filter)
-    np.testing.assert_allclose(y.numpy(), reference(x, filter, (0, 0), places))
+    np.testing.assert_allclose(y.numpy(), reference(x, filter, (0, 0), out_size))
     dy = RNG.normal(size=y.shape)
     dx, df = pg.grads(pg.conv2d)(x, filter, dy=dy)
     np.testing.assert_allclose(np.vdot(dx.numpy(), x), np.vdot(dy, y.numpy()))
     np.testing.assert_allclose(np.vdot(df.numpy(), filter), np.vdot(dy, y.numpy()))
 
 
-# --- reached by name -------------------------------------------------------------
+# --- run_kernel ------------------------------------------------------------------
 
 
-def test_run_kernel_takes_the_attributes_of_the_user(backend):
+def test_run_kernel_accepts_the_attributes_of_the_op(backend):
     x, f = (pg.asarray(RNG.normal(size=s).astype("float32")) for s in (X, F))
     options = {"strides": 2, "pad": "same"}
     y = pg.run_kernel("Conv2D", [x, f], options)
@@ -281,7 +281,7 @@ def test_run_kernel_takes_the_attributes_of_the_user(backend):
     np.testing.assert_array_equal(other.numpy(), df.numpy())
 
 
-def test_run_kernel_checks_what_comes_back(backend):
+def test_run_kernel_checks_the_shape_of_dy(backend):
     f = np.ones(F, "float32")
     dy = np.ones((2, 3, 5, 9), "float32")
     message = r"dy must have shape \(2, 3, 5, 4\), got \(2, 3, 5, 9\)"
@@ -291,29 +291,59 @@ def test_run_kernel_checks_what_comes_back(backend):
         )
 
 
-IN_2D = geometry.windows("test", (2, 5, 6, 3), (2, 2), channels=4)
-IN_3D = geometry.windows("test", (2, 5, 6, 7, 3), (2, 2, 2), channels=4)
+GEOMETRY_2D = geometry.windows("test", (2, 5, 6, 3), (2, 2), channels=4)
+GEOMETRY_3D = geometry.windows("test", (2, 5, 6, 7, 3), (2, 2, 2), channels=4)
 
 
 @pytest.mark.parametrize(
     ("kernel", "shapes", "attrs", "message"),
     [
-        ("Conv2D", [X, (2, 2, 5, 4)], {"geometry": IN_2D}, "filter must have shape"),
-        ("Conv2D", [X, (2, 2, 3, 5)], {"geometry": IN_2D}, "filter must have shape"),
-        ("Conv2D", [IN_3D.in_shape, IN_3D.filter_shape], {"geometry": IN_3D}, "rank 4"),
-        ("Conv3D", [IN_2D.in_shape, IN_2D.filter_shape], {"geometry": IN_2D}, "rank 5"),
+        (
+            "Conv2D",
+            [X, (2, 2, 5, 4)],
+            {"geometry": GEOMETRY_2D},
+            "filter must have shape",
+        ),
+        (
+            "Conv2D",
+            [X, (2, 2, 3, 5)],
+            {"geometry": GEOMETRY_2D},
+            "filter must have shape",
+        ),
+        (
+            "Conv2D",
+            [GEOMETRY_3D.in_shape, GEOMETRY_3D.filter_shape],
+            {"geometry": GEOMETRY_3D},
+            "rank 4",
+        ),
+        (
+            "Conv3D",
+            [GEOMETRY_2D.in_shape, GEOMETRY_2D.filter_shape],
+            {"geometry": GEOMETRY_2D},
+            "rank 5",
+        ),
         ("Conv2DBackpropInput", [X, F], {"in_shape": 5}, r"rank 4, got shape \(5,\)"),
         ("Conv2DBackpropInput", [X[:2], F], {"in_shape": X}, "output must have rank 4"),
         ("Conv2DBackpropFilter", [X, X], {"filter_shape": "x"}, "must be integers"),
         ("DepthwiseConv2dNative", [X, F], {"groups": 2}, "groups 2 must be 3"),
-        ("DepthwiseConv2dNative", [X, F], {"geometry": IN_2D}, "channels must be a gr"),
+        (
+            "DepthwiseConv2dNative",
+            [X, F],
+            {"geometry": GEOMETRY_2D},
+            "channels must be a gr",
+        ),
         ("MaxPool", [X], {"filter_size": 2, "groups": 3}, "must be one group"),
-        ("MaxPool", [X], {"geometry": IN_2D}, "must be one group"),
-        ("Dilation2D", [X, (2, 2, 4)], {"geometry": IN_2D}, "filter must have shape"),
+        ("MaxPool", [X], {"geometry": GEOMETRY_2D}, "must be one group"),
+        (
+            "Dilation2D",
+            [X, (2, 2, 4)],
+            {"geometry": GEOMETRY_2D},
+            "filter must have shape",
+        ),
     ],
     ids=str,
 )
-def test_run_kernel_asks_the_geometry(kernel, shapes, attrs, message, backend):
+def test_run_kernel_checks_the_geometry(kernel, shapes, attrs, message, backend):
     with pytest.raises((ValueError, TypeError), match=message):
         pg.run_kernel(kernel, [pg.ones(shape) for shape in shapes], attrs)
 
@@ -357,7 +387,7 @@ def test_sizes_are_integers(backend):
         pg.conv2d(x, filter, pad=[(0, 1.5), (0, 0)])
 
 
-WRONG_OUTPUTS = [
+WRONG_OUTPUT_SHAPES = [
     ((2, 9, 6, 3), r"the output has \(3, 5\) windows, but \(7, 5\) fit over"),
     ((1, 5, 6, 3), r"x must have shape \(1, 3, 5, 4\), got \(2, 3, 5, 4\)"),
     ((2, 5, 6, 2), "input has 2 channels but filter expects 3"),
@@ -365,15 +395,15 @@ WRONG_OUTPUTS = [
 ]
 
 
-@pytest.mark.parametrize(("output_shape", "message"), WRONG_OUTPUTS)
-def test_outputs_that_do_not_fit(output_shape, message, backend):
+@pytest.mark.parametrize(("output_shape", "message"), WRONG_OUTPUT_SHAPES)
+def test_output_shapes_that_do_not_fit(output_shape, message, backend):
     dy = np.ones((2, 3, 5, 4), "float32")
     filter = np.ones(F, "float32")
     with pytest.raises(ValueError, match=f"conv2d_transpose: {message}"):
         pg.conv2d_transpose(dy, filter, output_shape)
 
 
-def test_geometry_is_worked_out_once():
+def test_geometry_is_computed_once():
     first, second = (
         geometry.windows("op", X, 3, strides=2, pad="same") for _ in range(2)
     )

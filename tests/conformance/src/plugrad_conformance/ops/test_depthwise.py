@@ -16,7 +16,7 @@ KERNELS = [
 ]
 MODE = "dim_rounding_mode"
 X = (2, 5, 6, 3)
-CASES = [  # x, filter, options, padding before, places
+CASES = [  # x, filter, options, padding before, output size
     (X, (3, 2, 3, 1), {}, (0, 0), (3, 5)),
     (X, (3, 2, 3, 2), {"pad": "same"}, (1, 0), (5, 6)),
     (X, (3, 2, 3, 1), {"pad": "same", "strides": 2}, (1, 0), (3, 3)),
@@ -29,35 +29,39 @@ CASES = [  # x, filter, options, padding before, places
 ]
 
 
-def depthwise(x, filter, *where, **options):
-    """Return the reference: as many groups as there are channels."""
+def depthwise(x, filter, *window_args, **options):
+    """Return the reference: a convolution with one group for each channel."""
     *window, c, m = filter.shape
     filter = filter.reshape(*window, 1, c * m)
-    return reference(x, filter, *where, groups=c, **options)
+    return reference(x, filter, *window_args, groups=c, **options)
 
 
-@pytest.mark.parametrize(("x", "filter", "options", "before", "places"), CASES, ids=str)
-def test_values_and_gradients(x, filter, options, before, places, backend):
+@pytest.mark.parametrize(
+    ("x", "filter", "options", "before", "out_size"), CASES, ids=str
+)
+def test_values_and_gradients(x, filter, options, before, out_size, backend):
     require_dtypes(backend, "float64")
     x = RNG.normal(size=x)
     filter = RNG.normal(size=filter)
-    expected = depthwise(x, filter, before, places, **options)
+    expected = depthwise(x, filter, before, out_size, **options)
     y = pg.depthwise_conv2d(pg.asarray(x), pg.asarray(filter), **options)
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12, atol=1e-12)
     assert y.shape == expected.shape
     check_gradients(lambda *xs: pg.depthwise_conv2d(*xs, **options), x, filter)
 
 
-@pytest.mark.parametrize(("x", "filter", "options", "before", "places"), CASES, ids=str)
-def test_decompositions(x, filter, options, before, places):
+@pytest.mark.parametrize(
+    ("x", "filter", "options", "before", "out_size"), CASES, ids=str
+)
+def test_decompositions(x, filter, options, before, out_size):
     x, filter = (RNG.normal(size=s).astype("float32") for s in (x, filter))
-    both = lambda *xs: pg.depthwise_conv2d(*xs, **options)
-    dy = RNG.normal(size=both(x, filter).shape).astype("float32")
-    expected = [both(x, filter), *pg.grads(both)(x, filter, dy=dy)]
+    conv = lambda *xs: pg.depthwise_conv2d(*xs, **options)
+    dy = RNG.normal(size=conv(x, filter).shape).astype("float32")
+    expected = [conv(x, filter), *pg.grads(conv)(x, filter, dy=dy)]
     lacking = [*KERNELS, "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"]
     for without in (KERNELS, lacking):
         with toy(without=without), pg.use_backend("toy"):
-            found = [both(x, filter), *pg.grads(both)(x, filter, dy=dy)]
+            found = [conv(x, filter), *pg.grads(conv)(x, filter, dy=dy)]
             for y, z in zip(found, expected, strict=True):
                 assert y.dtype == np.float32
                 np.testing.assert_allclose(y.numpy(), z.numpy(), rtol=1e-4, atol=1e-4)
@@ -90,7 +94,7 @@ def test_integers_float16_and_empty(backend):
     assert y.shape == (0, 4, 5, 6)
 
 
-def test_more_than_a_part_of_the_batch(backend):
+def test_a_batch_larger_than_a_block(backend):
     require_dtypes(backend, "float64")
     x = RNG.normal(size=(5, 64, 64, 16))
     filter = RNG.normal(size=(3, 3, 16, 1))
@@ -114,8 +118,8 @@ def test_large_gradients_with_channels_first(strides, backend):
     )
     y = last(x, filter).numpy()
     dx, df = (g.numpy() for g in pg.grads(last)(x, filter, dy=y))
-    turned = (t.transpose(0, 3, 1, 2) for t in (x, y))
-    x, y = map(np.ascontiguousarray, turned)
+    channels_first = (t.transpose(0, 3, 1, 2) for t in (x, y))
+    x, y = map(np.ascontiguousarray, channels_first)
     found = [g.numpy() for g in pg.grads(first)(x, filter, dy=y)]
     for g, expected in zip(found, [dx.transpose(0, 3, 1, 2), df], strict=True):
         limit = 1e-5 * np.abs(expected).max()
@@ -134,7 +138,7 @@ def test_complex(backend):
     np.testing.assert_allclose(np.vdot(df.numpy(), filter), np.vdot(y, y))
 
 
-def test_run_kernel_takes_the_attributes_of_the_user(backend):
+def test_run_kernel_accepts_the_attributes_of_the_op(backend):
     x, f = (pg.asarray(RNG.normal(size=s).astype("float32")) for s in (X, (3, 2, 3, 2)))
     options = {"strides": 2, "pad": "same"}
     y = pg.run_kernel(KERNELS[0], [x, f], options)

@@ -1,4 +1,4 @@
-"""Dilation, compared with explicit windows: tied sums, NaN, padding, integers."""
+"""Dilation, compared with explicit windows: equal sums, NaN, padding, integers."""
 
 import numpy as np
 import plugrad as pg
@@ -12,7 +12,7 @@ from .test_pool import distinct, image, windows
 RNG = np.random.default_rng(0)
 KERNELS = ["Dilation2D", "Dilation2DBackpropInput", "Dilation2DBackpropFilter"]
 X = (2, 5, 6, 3)
-CASES = [  # window, options, padding before, places
+CASES = [  # window, options, padding before, output size
     ((1, 1), {}, (0, 0), (5, 6)),
     ((2, 2), {}, (0, 0), (4, 5)),
     ((2, 3), {"strides": (1, 3)}, (0, 0), (4, 2)),
@@ -24,24 +24,26 @@ CASES = [  # window, options, padding before, places
     ((5, 6), {}, (0, 0), (1, 1)),
     ((2, 4), {"pad": "same", "dilations": (1, 6)}, (0, 9), (5, 6)),
 ]
-cases = pytest.mark.parametrize(("window", "options", "before", "places"), CASES)
-both = pytest.mark.parametrize("without", [(), KERNELS], ids=["kernel", "composed"])
+cases = pytest.mark.parametrize(("window", "options", "before", "out_size"), CASES)
+with_and_without_kernels = pytest.mark.parametrize(
+    "without", [(), KERNELS], ids=["kernel", "composed"]
+)
 
 
-def sums(x, filter, window, before, places, *, strides=1, dilations=1, **_):
-    """Return the sums of windows by kernel position; masked where it is padding."""
+def sums(x, filter, window, before, out_size, *, strides=1, dilations=1, **_):
+    """Return the window sums by kernel position; masked where a window covers padding."""
     given = {"strides": strides, "dilations": dilations}
     rows = filter.reshape(-1, 1, 1, 1, filter.shape[-1])
-    return windows(x, window, before, places, **given) + rows
+    return windows(x, window, before, out_size, **given) + rows
 
 
 @cases
-def test_values_and_gradients(window, options, before, places, backend):
+def test_values_and_gradients(window, options, before, out_size, backend):
     require_dtypes(backend, "float64")
     x = distinct(X) - 5
     filter = distinct((*window, 3)) * np.sqrt(2)
     y = pg.dilation2d(pg.asarray(x), pg.asarray(filter), **options)
-    expected = sums(x, filter, window, before, places, **options).max(0)
+    expected = sums(x, filter, window, before, out_size, **options).max(0)
     np.testing.assert_array_equal(y.numpy(), expected.filled(-np.inf))
     if np.isfinite(y.numpy()).all():
         op = lambda x, f: pg.square(pg.dilation2d(x, f, **options))
@@ -50,7 +52,7 @@ def test_values_and_gradients(window, options, before, places, backend):
 
 @cases
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "int8"])
-def test_decompositions(window, options, before, places, dtype):
+def test_decompositions(window, options, before, out_size, dtype):
     x = RNG.integers(-3, 3, size=X).astype(dtype)  # many ties
     filter = RNG.integers(-3, 3, size=(*window, 3)).astype(dtype)
     if x.dtype.kind == "f":
@@ -58,7 +60,7 @@ def test_decompositions(window, options, before, places, dtype):
         filter /= filter.dtype.type(10)
         x.flat[5:8] = np.nan, np.inf, -np.inf
         filter.flat[0] = -np.inf
-    dy = RNG.integers(-9, 9, size=(2, *places, 3)).astype(dtype)
+    dy = RNG.integers(-9, 9, size=(2, *out_size, 3)).astype(dtype)
 
     def results():
         yield pg.dilation2d(x, filter, **options)
@@ -71,8 +73,8 @@ def test_decompositions(window, options, before, places, dtype):
             yield from pg.vjp(first, dy)[1]((np.where(x > 0, x, 1), filter))
 
     expected = [y.numpy() for y in results()]
-    held = [dtype, "int32", "bool"]
-    with toy(without=KERNELS, dtypes=held), pg.use_backend("toy"):
+    dtypes = [dtype, "int32", "bool"]
+    with toy(without=KERNELS, dtypes=dtypes), pg.use_backend("toy"):
         for y, z in zip(results(), expected, strict=True):
             assert y.dtype == dtype
             np.testing.assert_array_equal(y.numpy(), z)
@@ -81,35 +83,37 @@ def test_decompositions(window, options, before, places, dtype):
 PAD = {"pad": "valid"}
 
 
-def exact_winners(x, filter, *more, **options):
-    """Return the gradients of a sum, from sums that are not rounded."""
+def exact_gradients(x, filter, *more, **options):
+    """Return the gradients of the sum of the result, from window sums without rounding."""
     total = sums(x.astype("float64"), filter.astype("float64"), *more, **options)
     first = np.argmax(total.filled(-np.inf), 0)
     number = np.arange(x.size).reshape(x.shape)
-    places = sums(number, np.zeros(filter.shape, int), *more, **options)
-    won = np.take_along_axis(places.data, first[None], 0)
-    some = ~total.mask.all(0).ravel() if np.ma.is_masked(total) else None
-    dx = np.bincount(won.ravel(), some, x.size).reshape(x.shape)
+    indices = sums(number, np.zeros(filter.shape, int), *more, **options)
+    winners = np.take_along_axis(indices.data, first[None], 0)
+    weights = ~total.mask.all(0).ravel() if np.ma.is_masked(total) else None
+    dx = np.bincount(winners.ravel(), weights, x.size).reshape(x.shape)
     c = filter.shape[-1]
-    df = np.bincount((first * c + np.arange(c)).ravel(), some, filter.size)
+    df = np.bincount((first * c + np.arange(c)).ravel(), weights, filter.size)
     return dx, df.reshape(filter.shape)
 
 
-@both
+@with_and_without_kernels
 @cases
-def test_rounding_does_not_choose_the_winner(window, options, before, places, without):
-    """In float32 these sums tie, or swap; in float64 they are exact."""
+def test_rounding_does_not_choose_the_winner(
+    window, options, before, out_size, without
+):
+    """In float32, rounding makes these sums equal or swaps them; in float64 they are exact."""
     x = (RNG.integers(1, 9, size=X) / 10).astype("float32")
     filter = (RNG.integers(1, 9, size=(*window, 3)) / 10).astype("float32")
-    args = x, filter, window, before, places
+    args = x, filter, window, before, out_size
     with toy(without=without), pg.use_backend("toy"):
         op = lambda x, f: pg.sum(pg.dilation2d(x, f, **options))
         found = pg.grads(op)(x, filter)
-    for dx, expected in zip(found, exact_winners(*args, **options), strict=True):
+    for dx, expected in zip(found, exact_gradients(*args, **options), strict=True):
         np.testing.assert_array_equal(dx.numpy(), expected)
 
 
-def test_the_first_of_equals_is_row_by_row(backend):
+def test_of_equal_sums_the_first_wins_row_by_row(backend):
     op = lambda x, f: pg.dilation2d(x, f)
     dx, df = pg.grads(op)(image([0, 5], [3, 2]), image([1, 0], [2, 3]), dy=image([2]))
     assert dx.numpy()[..., 0].tolist() == [[0, 2], [0, 0]]
@@ -142,8 +146,8 @@ def test_infinite_cotangents_go_to_the_winner_alone(backend):
     np.testing.assert_array_equal(df.numpy().ravel(), [np.nan, np.inf])
 
 
-@both
-def test_padding_is_no_element(without):
+@with_and_without_kernels
+def test_padding_never_wins(without):
     """Padding never wins, not even with +inf in the filter, or if integers wrap."""
     options = {"pad": [(0, 0), (2, 0)]}
     with toy(without=without), pg.use_backend("toy"):
@@ -159,7 +163,7 @@ def test_padding_is_no_element(without):
         assert (dx.item(), df.numpy().ravel().tolist()) == (7, [0, 7])
 
 
-def test_zeros_make_it_a_max_pool(backend):
+def test_a_filter_of_zeros_makes_it_a_max_pool(backend):
     x = RNG.normal(size=X).astype("float32")
     options = {"strides": 2, "pad": "same"}
     y = pg.dilation2d(x, np.zeros((3, 2, 3), "float32"), **options)
@@ -202,7 +206,7 @@ def test_long_sums_are_accurate(backend):
     np.testing.assert_allclose(df.item(), 16000, rtol=1e-6)
 
 
-# --- reached by name, and errors -------------------------------------------------
+# --- run_kernel, and errors ------------------------------------------------------
 
 ERRORS = [
     ({"x": (3, 3)}, "dilation2d: x must have rank 4, or 3 without a batch; got shape"),
@@ -225,7 +229,7 @@ def test_errors(given, message, backend):
         pg.dilation2d(x, filter, **given)
 
 
-def test_errors_of_kinds(backend):
+def test_errors_of_dtypes(backend):
     ones = lambda dtype: (np.ones(X, dtype), np.ones((2, 2, 3), dtype))
     with pytest.raises(TypeError, match="dilation2d: bool has no order; cast"):
         pg.dilation2d(*ones("bool"))
@@ -233,7 +237,7 @@ def test_errors_of_kinds(backend):
         pg.dilation2d(*ones("complex64"))
 
 
-def test_run_kernel_checks(backend):
+def test_run_kernel_checks_shapes(backend):
     x = pg.ones(X)
     filter = pg.ones((2, 2, 3))
     dy = pg.ones((2, 4, 5, 3))

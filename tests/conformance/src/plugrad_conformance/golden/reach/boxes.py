@@ -6,7 +6,7 @@ import plugrad as pg
 
 
 def suppression(op):
-    """Reach an op of non-maximum suppression."""
+    """Map a golden case to an op of non-maximum suppression."""
 
     def row(
         boxes,

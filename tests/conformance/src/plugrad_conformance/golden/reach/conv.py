@@ -4,7 +4,7 @@ import plugrad as pg
 
 
 def spatial(pad, data_format="NHWC"):
-    """TensorFlow.js has pairs of padding for all axes, even for batch and channels."""
+    """Drop the padding of batch and channels, which TensorFlow.js includes."""
     if not isinstance(pad, list):
         return pad
     return pad[2:] if data_format.endswith("CHW") else pad[1:-1]

@@ -1,6 +1,6 @@
 """How the golden cases reach the ops of ``cumulative``.
 
-TensorFlow.js passes empty weights if there are none, and counts in their dtype.
+Without weights, TensorFlow.js passes an empty array, and counts in its dtype.
 """
 
 import plugrad as pg
@@ -13,13 +13,13 @@ def cumulative(op):
 
 
 def bincount(x, weights, size):
-    weigh = weights if weights.size else None
-    return pg.astype(pg.bincount(x, weights=weigh, size=size), weights.dtype)
+    used = weights if weights.size else None
+    return pg.astype(pg.bincount(x, weights=used, size=size), weights.dtype)
 
 
 def dense_bincount(x, weights, size, binaryOutput=False):
-    weigh = weights if weights.size else None
-    y = pg.dense_bincount(x, weights=weigh, size=size, binary_output=binaryOutput)
+    used = weights if weights.size else None
+    y = pg.dense_bincount(x, weights=used, size=size, binary_output=binaryOutput)
     return pg.astype(y, weights.dtype)
 
 

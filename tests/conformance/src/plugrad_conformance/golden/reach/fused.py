@@ -5,8 +5,8 @@ import plugrad as pg
 from .conv import spatial
 
 
-def convolved(op):
-    """Reach a fused convolution."""
+def fused_convolution(op):
+    """Map a golden case to a fused convolution."""
 
     def row(
         x,
@@ -61,12 +61,14 @@ def matmul(
 
 
 KERNELS = {
-    "FusedConv2D": convolved(pg.fused.conv2d),
-    "FusedDepthwiseConv2D": convolved(pg.fused.depthwise_conv2d),
+    "FusedConv2D": fused_convolution(pg.fused.conv2d),
+    "FusedDepthwiseConv2D": fused_convolution(pg.fused.depthwise_conv2d),
     "_FusedMatMul": matmul,
 }
 
 OPS = {
-    "fusedConv2d": lambda given: convolved(pg.fused.conv2d)(**given),
-    "fusedDepthwiseConv2d": lambda given: convolved(pg.fused.depthwise_conv2d)(**given),
+    "fusedConv2d": lambda given: fused_convolution(pg.fused.conv2d)(**given),
+    "fusedDepthwiseConv2d": lambda given: fused_convolution(pg.fused.depthwise_conv2d)(
+        **given
+    ),
 }

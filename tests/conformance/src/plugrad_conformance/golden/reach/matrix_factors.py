@@ -1,4 +1,7 @@
-"""How the golden cases reach the ops of ``matrix_factors``; its kernels are our own."""
+"""How the golden cases reach the ops of ``matrix_factors``.
+
+TensorFlow.js has no kernels for them.
+"""
 
 import plugrad as pg
 

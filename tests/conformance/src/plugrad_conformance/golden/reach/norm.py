@@ -15,7 +15,7 @@ def local_response_normalization(x, depthRadius=5, bias=1, alpha=1, beta=0.5):
 
 
 def lrn_grad(x, y, dy, depthRadius, bias, alpha, beta):
-    """No op reaches the kernel of the gradient."""
+    """No op runs this gradient kernel."""
     attrs = {"depth_radius": depthRadius, "bias": bias, "alpha": alpha, "beta": beta}
     return pg.run_kernel("LRNGrad", [x, y, dy], attrs)
 

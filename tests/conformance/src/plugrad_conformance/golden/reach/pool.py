@@ -6,7 +6,7 @@ from .conv import spatial
 
 
 def options(filterSize, strides, pad, dimRoundingMode=None, dataFormat=None):
-    """Turn the attributes of TensorFlow.js into keywords."""
+    """Convert TensorFlow.js attributes to keyword arguments."""
     return {
         "filter_size": filterSize,
         "strides": strides,
@@ -16,7 +16,7 @@ def options(filterSize, strides, pad, dimRoundingMode=None, dataFormat=None):
 
 
 def grad(kernel):
-    """Reach the gradient kernel of a pooling."""
+    """Run the gradient kernel of a pooling op."""
     return lambda dy, input, output=None, **given: pg.run_kernel(
         kernel, [dy, input] + [output] * (output is not None), options(**given)
     )

@@ -1,7 +1,7 @@
 """How the golden cases reach the ops of ``random``.
 
-Seeds of TensorFlow.js may be fractions; ours are integers. The op draws the samples of
-Multinomial; the kernel gets the random numbers as an input.
+TensorFlow.js seeds may be fractions; plugrad's are integers. Multinomial is reached
+through the op, which draws random numbers and passes them to the kernel as an input.
 """
 
 import plugrad as pg

@@ -4,12 +4,12 @@ import plugrad as pg
 
 
 def options(alignCorners=False, halfPixelCenters=False):
-    """Turn the attributes of TensorFlow.js into keywords."""
+    """Convert TensorFlow.js attributes to keyword arguments."""
     return {"align_corners": alignCorners, "half_pixel_centers": halfPixelCenters}
 
 
 def grad(kernel):
-    """Reach the transpose of a resizing; ``dy`` has the new size."""
+    """Run the gradient kernel of a resizing op; ``dy`` has the new size."""
     return lambda images, dy, size, **given: pg.run_kernel(
         kernel, [images, dy], options(**given)
     )

@@ -1,4 +1,4 @@
-"""Valid calls of comparison, choice, logic and bits."""
+"""Valid calls of comparison, selection, logic and bitwise kernels."""
 
 from .. import bools, call, complexes, floats, ints, strings
 

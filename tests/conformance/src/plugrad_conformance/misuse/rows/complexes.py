@@ -1,4 +1,4 @@
-"""Valid calls of complex numbers and their parts."""
+"""Valid calls of kernels for complex numbers and their parts."""
 
 from .. import call, complexes, floats
 

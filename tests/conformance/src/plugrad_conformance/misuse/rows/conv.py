@@ -2,10 +2,15 @@
 
 from .. import call, floats
 
-# An infinite factor times the padding may count as 0 or be NaN.
-_OPEN = {"undefined": "values (inf|nan)"}
-_2D = {"strides": (1, 2), "pad": "same", **_OPEN}
-_3D = {**_OPEN, "strides": 1, "pad": [(1, 0), (0, 0), (0, 1)], "dilations": (1, 2, 1)}
+# Infinity times padding may be 0 or NaN.
+_UNDEFINED = {"undefined": "values (inf|nan)"}
+_2D = {"strides": (1, 2), "pad": "same", **_UNDEFINED}
+_3D = {
+    **_UNDEFINED,
+    "strides": 1,
+    "pad": [(1, 0), (0, 0), (0, 1)],
+    "dilations": (1, 2, 1),
+}
 
 CALLS = {
     "Conv2D": call(floats(2, 5, 6, 3), floats(2, 3, 3, 4), **_2D),

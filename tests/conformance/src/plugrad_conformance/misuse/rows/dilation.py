@@ -2,11 +2,11 @@
 
 from .. import call, floats
 
-_GIVEN = {"strides": (1, 2), "pad": 1}
+_OPTIONS = {"strides": (1, 2), "pad": 1}
 _PAIR = floats(2, 5, 6, 3), floats(2, 4, 3)
 
 CALLS = {
-    "Dilation2D": call(*_PAIR, **_GIVEN),
-    "Dilation2DBackpropInput": call(*_PAIR, floats(2, 6, 3, 3), **_GIVEN),
-    "Dilation2DBackpropFilter": call(*_PAIR, floats(2, 6, 3, 3), **_GIVEN),
+    "Dilation2D": call(*_PAIR, **_OPTIONS),
+    "Dilation2DBackpropInput": call(*_PAIR, floats(2, 6, 3, 3), **_OPTIONS),
+    "Dilation2DBackpropFilter": call(*_PAIR, floats(2, 6, 3, 3), **_OPTIONS),
 }

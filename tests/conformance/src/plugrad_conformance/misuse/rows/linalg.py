@@ -1,10 +1,10 @@
-"""Valid calls of matrices, their factors, and Fourier transforms."""
+"""Valid calls of kernels for matrices and their factors, and of Fourier transforms."""
 
 import numpy as np
 
 from .. import call, complexes, floats, ints
 
-COUNT = np.array(1, np.int32)
+ONE = np.array(1, np.int32)
 SQUARES = floats(2, 3, 3) + 2 * np.eye(3, dtype=np.float32)
 HERMITIAN = SQUARES + SQUARES.swapaxes(1, 2)
 
@@ -19,7 +19,7 @@ CALLS = {
         transpose_b=True,
     ),
     "Diag": call(ints(3, 2, below=6)),
-    "MatrixBandPart": call(floats(2, 3, 4), COUNT, COUNT),
+    "MatrixBandPart": call(floats(2, 3, 4), ONE, ONE),
     **{name: call(SQUARES) for name in ("Cofactor", "Det", "Inverse", "Slogdet")},
     **{name: call(SQUARES) for name in ("Eig", "Eigvals")},
     **{name: call(HERMITIAN) for name in ("Cholesky", "Eigh", "Eigvalsh")},

@@ -12,14 +12,14 @@ _X2 = (2, 5, 6, 3)
 _Y2 = (2, 6, 3, 3)
 _X3 = (2, 3, 4, 5, 6)
 _Y3 = (2, 2, 4, 5, 6)
-# Inputs whose maxima are the last in each window, and these maxima. For other maxima,
-# the result is not defined.
-_RISING = {
+# Inputs whose maximum is the last element of each window, and these maxima. If an input
+# and its maxima do not fit together, the result is not defined.
+_ASCENDING = {
     shape: np.arange(math.prod(shape), dtype="f").reshape(shape) for shape in (_X2, _X3)
 }
-_MAX2 = _RISING[_X2][:, [0, 1, 2, 3, 4, 4]][:, :, [1, 3, 5]]
-_MAX3 = _RISING[_X3][:, [1, 2]][:, :, :, [1, 2, 3, 4, 4]]
-_OPEN = {"undefined": "^(?!input 0)"}
+_MAX2 = _ASCENDING[_X2][:, [0, 1, 2, 3, 4, 4]][:, :, [1, 3, 5]]
+_MAX3 = _ASCENDING[_X3][:, [1, 2]][:, :, :, [1, 2, 3, 4, 4]]
+_UNDEFINED = {"undefined": "^(?!input 0)"}
 
 CALLS = {
     "AvgPool": call(floats(*_X2), **_2D),
@@ -28,7 +28,7 @@ CALLS = {
     "AvgPool3DGrad": call(floats(*_Y3), None, **_3D, in_shape=_X3),
     "MaxPool": call(floats(*_X2), **_2D),
     "MaxPool3D": call(floats(*_X3), **_3D),
-    "MaxPoolGrad": call(floats(*_Y2), _RISING[_X2], _MAX2, **_2D, **_OPEN),
-    "MaxPool3DGrad": call(floats(*_Y3), _RISING[_X3], _MAX3, **_3D, **_OPEN),
+    "MaxPoolGrad": call(floats(*_Y2), _ASCENDING[_X2], _MAX2, **_2D, **_UNDEFINED),
+    "MaxPool3DGrad": call(floats(*_Y3), _ASCENDING[_X3], _MAX3, **_3D, **_UNDEFINED),
     "MaxPoolWithArgmax": call(floats(*_X2), **_2D, include_batch_in_index=True),
 }

@@ -2,11 +2,11 @@
 
 from .. import call, floats, ints
 
-PLACES = ints(4, 2)
+INDICES = ints(4, 2)
 
 CALLS = {
-    "GatherNd": call(floats(2, 3, 5), PLACES),
-    "ScatterNd": call(PLACES, floats(4, 5), shape=(2, 3, 5)),
-    "TensorScatterExtremum": call(floats(2, 3, 5), PLACES, floats(4, 5), largest=True),
-    "TensorScatterUpdate": call(floats(2, 3, 5), PLACES, floats(4, 5)),
+    "GatherNd": call(floats(2, 3, 5), INDICES),
+    "ScatterNd": call(INDICES, floats(4, 5), shape=(2, 3, 5)),
+    "TensorScatterExtremum": call(floats(2, 3, 5), INDICES, floats(4, 5), largest=True),
+    "TensorScatterUpdate": call(floats(2, 3, 5), INDICES, floats(4, 5)),
 }

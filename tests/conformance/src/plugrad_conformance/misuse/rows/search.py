@@ -4,7 +4,7 @@ import numpy as np
 
 from .. import call, floats, ints
 
-ROWS = np.repeat(floats(2, 1), 5, axis=1)  # ascending, and so are all variations
+ROWS = np.repeat(floats(2, 1), 5, axis=1)  # ascending, like all its variants
 
 CALLS = {
     "LowerBound": call(ROWS, floats(2, 3)),

@@ -14,7 +14,7 @@ CALLS = {
         floats(3, 2, 8),
         STATES,
         floats(2, 8),
-        undefined=r"values 1e\+30",  # infinities are added up in any order
+        undefined=r"values 1e\+30",  # the order of summation is not defined
         reverse=True,
     ),
     "GRU": call(floats(3, 2, 6), floats(2, 2), floats(2, 6), floats(6), reverse=False),
@@ -24,7 +24,7 @@ CALLS = {
         floats(3, 2, 6),
         STATES,
         floats(2, 6),
-        undefined=r"values 1e\+30",  # infinities are added up in any order
+        undefined=r"values 1e\+30",  # the order of summation is not defined
         reverse=False,
     ),
 }

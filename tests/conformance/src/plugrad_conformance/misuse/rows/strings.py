@@ -1,4 +1,4 @@
-"""Valid calls of ops on strings."""
+"""Valid calls of string kernels."""
 
 import numpy as np
 

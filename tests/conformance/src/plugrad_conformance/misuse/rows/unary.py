@@ -1,4 +1,4 @@
-"""Valid calls of element-wise kernels of one argument that take complex numbers."""
+"""Valid calls of element-wise kernels of one argument, with complex numbers."""
 
 from .. import call, complexes
 
