@@ -185,7 +185,9 @@ def test_a_missing_kernel_is_no_error_of_a_case() -> None:
     def row(x: Any) -> Any:
         raise pg.KernelNotFound("Square: nobody has it")
 
-    with pytest.raises(AssertionError, match="KernelNotFound is not an acceptable error"):
+    with pytest.raises(
+        AssertionError, match="KernelNotFound is not an acceptable error"
+    ):
         judge(FAILS, row, None)
 
 

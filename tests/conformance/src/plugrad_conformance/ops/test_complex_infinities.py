@@ -140,7 +140,7 @@ def test_a_product_of_one_number_is_the_number(z, dtype, backend):
 @pytest.mark.parametrize("how", [{}, {"reverse": True}], ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_cumulative_products(dtype, how, backend):
-    """The first result is the first number, the second is the product of two numbers."""
+    """The first result is the first number, the second is a product of two numbers."""
     require_dtypes(backend, dtype)
     a, b = (part.reshape(-1) for part in np.meshgrid(Z, Z))
     pairs = np.stack([b, a] if how else [a, b]).astype(dtype)

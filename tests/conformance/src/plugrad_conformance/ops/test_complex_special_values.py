@@ -84,14 +84,10 @@ EVEN = (-1, -1, 1, 1)
 
 
 def table_rows(text, *symmetries):
-    """Return rows of four numbers, and of whether each sign of the result may be either."""
-    lines = [
-        row.replace("->", "").split() for row in text.replace("\n", "|").split("|")
-    ]
+    """Return rows of four numbers, and whether each sign of the result may be either."""
+    rows = [row.replace("->", "").split() for row in text.replace("\n", "|").split("|")]
     table = [
-        [*map(number, row), [word[0] == "~" for word in row[2:]]]
-        for row in lines
-        if row
+        [*map(number, row), [word[0] == "~" for word in row[2:]]] for row in rows if row
     ]
     for signs in symmetries:
         mirrored = [[s * x for s, x in zip(signs, row, strict=False)] for row in table]

@@ -22,7 +22,7 @@ EMPTY = [(0,), (2, 0, 3)]
 
 
 def wrapped(value, dtype):
-    """Return what a number becomes as an integer, by Python's exact integers."""
+    """Convert a number to an integer dtype by Python's integers; it wraps around."""
     if not math.isfinite(value):
         return 0
     limits = np.iinfo(dtype)
@@ -38,31 +38,31 @@ EDGES += [
 ]
 
 
-@pytest.mark.parametrize("to", INTEGERS)
-@pytest.mark.parametrize("of", FLOATS)
-def test_floating_numbers_become_integers(of, to, backend):
+@pytest.mark.parametrize("target", INTEGERS)
+@pytest.mark.parametrize("source", FLOATS)
+def test_floating_numbers_become_integers(source, target, backend):
     with warnings.catch_warnings(action="ignore"):
-        x = np.asarray(EDGES, of)
-    expected = [wrapped(v, to) for v in x.tolist()]
-    found = pg.astype(pg.asarray(x), to)
-    assert found.dtype == np.dtype(to)
+        x = np.asarray(EDGES, source)
+    expected = [wrapped(v, target) for v in x.tolist()]
+    found = pg.astype(pg.asarray(x), target)
+    assert found.dtype == np.dtype(target)
     assert found.tolist() == expected
-    singly = [pg.astype(pg.asarray(v), to).item() for v in x]
-    assert singly == expected
+    one_by_one = [pg.astype(pg.asarray(v), target).item() for v in x]
+    assert one_by_one == expected
 
 
-@pytest.mark.parametrize("to", INTEGERS)
-@pytest.mark.parametrize("of", FLOATS)
-def test_arrays_become_integers_as_tensors_do(of, to, backend):
-    """``of`` need not be a dtype of the backend: arrays are converted on the host."""
-    require_dtypes(backend, to)
+@pytest.mark.parametrize("target", INTEGERS)
+@pytest.mark.parametrize("source", FLOATS)
+def test_arrays_become_integers_like_tensors(source, target, backend):
+    """The backend need not have ``source``: arrays are converted on the host."""
+    require_dtypes(backend, target)
     with warnings.catch_warnings(action="ignore"):
-        x = np.asarray(EDGES, of)
-    expected = [wrapped(v, to) for v in x.tolist()]
+        x = np.asarray(EDGES, source)
+    expected = [wrapped(v, target) for v in x.tolist()]
     for copy in (True, False):
-        assert pg.asarray(x, dtype=to, copy=copy).tolist() == expected
-    assert pg.asarray(x[::-1], dtype=to).tolist() == expected[::-1]
-    assert [pg.asarray(v, dtype=to).item() for v in x] == expected  # NumPy's scalars
+        assert pg.asarray(x, dtype=target, copy=copy).tolist() == expected
+    assert pg.asarray(x[::-1], dtype=target).tolist() == expected[::-1]
+    assert [pg.asarray(v, dtype=target).item() for v in x] == expected  # NumPy scalars
 
 
 VIEWS = {
@@ -88,14 +88,14 @@ def test_a_copy_keeps_the_gradient(backend):
     assert pg.grad(f)(x).tolist() == [[2.0, 4.0], [6.0, 8.0]]
 
 
-@pytest.mark.parametrize("to", [d for d in DTYPES if not d.startswith("complex")])
-def test_complex_arrays_become_real_as_tensors_do(to, backend):
-    require_dtypes(backend, to, "complex64")
+@pytest.mark.parametrize("target", [d for d in DTYPES if not d.startswith("complex")])
+def test_complex_arrays_become_real_like_tensors(target, backend):
+    require_dtypes(backend, target, "complex64")
     z = np.array([1.5 + 2j, -3j, 0, complex(2, math.nan)], "complex64")
-    expected = [True, True, False, True] if to == "bool" else [1.5, 0, 0, 2]
-    found = pg.asarray(z, dtype=to)
-    assert found.tolist() == np.asarray(expected).astype(to).tolist()
-    assert pg.astype(pg.asarray(z), to).tolist() == found.tolist()
+    expected = [True, True, False, True] if target == "bool" else [1.5, 0, 0, 2]
+    found = pg.asarray(z, dtype=target)
+    assert found.tolist() == np.asarray(expected).astype(target).tolist()
+    assert pg.astype(pg.asarray(z), target).tolist() == found.tolist()
 
 
 # --- bits ------------------------------------------------------------------------
@@ -115,38 +115,40 @@ BITS = [  # dtypes, and shapes
 ]
 
 
-@pytest.mark.parametrize(("of", "to", "shape", "expected"), BITS, ids=str)
-def test_bits_stay(of, to, shape, expected, backend):
-    require_dtypes(backend, of, to)
+@pytest.mark.parametrize(("source", "target", "shape", "expected"), BITS, ids=str)
+def test_bitcast_keeps_the_bits(source, target, shape, expected, backend):
+    require_dtypes(backend, source, target)
     rng = np.random.default_rng(0)
-    size = math.prod(shape) * np.dtype(of).itemsize
-    x = np.frombuffer(rng.integers(0, 256, size, np.uint8).tobytes(), of).reshape(shape)
-    y = pg.bitcast(pg.asarray(x), to)
-    assert (y.shape, y.dtype) == (expected, np.dtype(to))
+    size = math.prod(shape) * np.dtype(source).itemsize
+    x = np.frombuffer(rng.integers(0, 256, size, np.uint8).tobytes(), source).reshape(
+        shape
+    )
+    y = pg.bitcast(pg.asarray(x), target)
+    assert (y.shape, y.dtype) == (expected, np.dtype(target))
     assert y.numpy().tobytes() == x.tobytes()
-    assert pg.bitcast(y, of).numpy().tobytes() == x.tobytes()
+    assert pg.bitcast(y, source).numpy().tobytes() == x.tobytes()
 
 
 @pytest.mark.parametrize("start", range(4))
-def test_bits_of_views(start, backend):
-    """Views whose bytes begin between wider elements, and transposed views."""
+def test_bitcast_of_views(start, backend):
+    """A view may start at a byte that is not aligned for float32, or be transposed."""
     a = np.arange(64, dtype=np.uint8)
     x = pg.asarray(a)[start : start + 48]
     expected = a[start : start + 48].copy().view(np.float32)
     y = pg.bitcast(pg.reshape(x, (12, 4)), "float32")
     assert (y * 2).numpy().tobytes() == (expected * 2).tobytes()
-    turned = pg.bitcast(pg.permute_dims(pg.reshape(y, (3, 4)), (1, 0)), "uint16")
-    assert turned.numpy().tobytes() == expected.reshape(3, 4).T.tobytes()
+    transposed = pg.bitcast(pg.permute_dims(pg.reshape(y, (3, 4)), (1, 0)), "uint16")
+    assert transposed.numpy().tobytes() == expected.reshape(3, 4).T.tobytes()
 
 
-def test_bits_of_examples(backend):
+def test_bitcast_under_vmap(backend):
     x = pg.asarray([[1.0, 2.0], [3.0, 4.0]])
-    for of, to in ((x, "uint8"), (pg.bitcast(x, "uint8"), "float32")):
-        found = pg.vmap(lambda x, to=to: pg.bitcast(x, to))(of)
-        assert found.tolist() == pg.bitcast(of, to).tolist()
+    for source, target in ((x, "uint8"), (pg.bitcast(x, "uint8"), "float32")):
+        found = pg.vmap(lambda x, target=target: pg.bitcast(x, target))(source)
+        assert found.tolist() == pg.bitcast(source, target).tolist()
 
 
-WRONG_BITS = [
+WRONG_BITCASTS = [
     (lambda: pg.bitcast([1, 2, 3], "int64"), ValueError, "to form one int64"),
     (lambda: pg.bitcast(1, "float64"), ValueError, "to form one float64"),
     (lambda: pg.bitcast([True], "int8"), TypeError, "bool to int8: bool is not"),
@@ -155,22 +157,23 @@ WRONG_BITS = [
 ]
 
 
-@pytest.mark.parametrize(("call", "error", "message"), WRONG_BITS)
-def test_bits_that_do_not_fit(call, error, message, backend):
+@pytest.mark.parametrize(("call", "error", "message"), WRONG_BITCASTS)
+def test_invalid_bitcasts(call, error, message, backend):
     with pytest.raises(error, match=f"bitcast: .*{message}"):
         call()
 
 
-def test_bits_have_no_gradient(backend):
+def test_bitcast_has_no_gradient(backend):
     require_dtypes(backend, "complex64")
     f = lambda x: pg.sum(pg.real(pg.bitcast(x, "complex64")))
     with pytest.raises(pg.GradientNotFound, match="Bitcast: there is no gradient"):
         pg.grad(f)(pg.ones((3, 2)))
 
 
-NEAR = 2.0**128 - 2.0**103  # half a unit above the largest float32
-PYTHONS = [
-    (math.nextafter(NEAR, 0), "float32", 2.0**128 - 2.0**104),
+# Half a unit above the largest float32, so it rounds to infinity.
+FLOAT32_OVERFLOW = 2.0**128 - 2.0**103
+PYTHON_NUMBERS = [
+    (math.nextafter(FLOAT32_OVERFLOW, 0), "float32", 2.0**128 - 2.0**104),
     (-3.402823466385289e38, "float32", -(2.0**128) + 2.0**104),
     (65519.9, "float16", 65504.0),
     (math.inf, "float32", math.inf),
@@ -183,10 +186,10 @@ PYTHONS = [
     (2**64 - 1024, "uint64", 2**64 - 1024),
     (math.nan, "bool", True),
     (-3.402823466385289e38j, "complex64", (-(2.0**128) + 2.0**104) * 1j),
-    (NEAR, "float32", "does not fit"),
-    (-NEAR, "float32", "does not fit"),
+    (FLOAT32_OVERFLOW, "float32", "does not fit"),
+    (-FLOAT32_OVERFLOW, "float32", "does not fit"),
     (65520, "float16", "does not fit"),
-    (NEAR * 1j, "complex64", "does not fit"),
+    (FLOAT32_OVERFLOW * 1j, "complex64", "does not fit"),
     (256, "uint8", "does not fit"),
     (-1.0, "uint8", "does not fit"),
     (2.0**31, "int32", "does not fit"),
@@ -197,15 +200,15 @@ PYTHONS = [
 ]
 
 
-@pytest.mark.parametrize(("value", "dtype", "expected"), PYTHONS, ids=str)
-def test_numbers_of_python_must_fit(value, dtype, expected, backend):
+@pytest.mark.parametrize(("value", "dtype", "expected"), PYTHON_NUMBERS, ids=str)
+def test_python_numbers_must_fit(value, dtype, expected, backend):
     require_dtypes(backend, dtype)
-    ways = [
+    calls = [
         lambda: pg.asarray(value, dtype=dtype),
         lambda: pg.asarray([value, 0, math.nan if dtype[0] == "f" else 0], dtype=dtype),
         lambda: pg.full((3,), value, dtype=dtype),
     ]
-    for op, call in zip(("asarray", "asarray", "full"), ways, strict=True):
+    for op, call in zip(("asarray", "asarray", "full"), calls, strict=True):
         if isinstance(expected, str):
             with pytest.raises(OverflowError, match=f"{op}: .*{expected}"):
                 call()
@@ -220,13 +223,13 @@ def test_integers_that_need_uint64_stay_integers(backend):
     assert pg.asarray([2**63, 0.5]).tolist() == [2.0**63, 0.5]
 
 
-def test_python_s_complex_numbers_stay_complex(backend):
+def test_python_complex_numbers_stay_complex(backend):
     for value in (1j, [1 + 0j, 2]):
         with pytest.raises(TypeError, match="asarray: float32 cannot hold complex"):
             pg.asarray(value, dtype="float32")
 
 
-def test_masks_are_not_lost(backend):
+def test_masked_elements_are_not_accepted(backend):
     masked = np.ma.array([1.0, 2.0], mask=[False, True])
     for call in (
         lambda: pg.asarray(masked),
@@ -239,44 +242,44 @@ def test_masks_are_not_lost(backend):
     assert pg.asarray(np.ma.array([1.0, 2.0])).tolist() == [1.0, 2.0]
 
 
-@pytest.mark.parametrize("to", INTEGERS)
-@pytest.mark.parametrize("of", FLOATS)
-def test_the_whole_range_of_integers(of, to, backend):
+@pytest.mark.parametrize("target", INTEGERS)
+@pytest.mark.parametrize("source", FLOATS)
+def test_the_whole_range_of_integers(source, target, backend):
     """Numbers that fit are truncated, and both limits of the dtype fit."""
-    limits = np.iinfo(to)
-    top = min(limits.max + 1.0, float(np.finfo(of).max))
+    limits = np.iinfo(target)
+    top = min(limits.max + 1.0, float(np.finfo(source).max))
     x = np.asarray([0.75, 100.6, limits.min, limits.min / 2, top / 2, 0], np.float64)
-    x = np.maximum(x, float(np.finfo(of).min)).astype(of)
-    x[-1] = np.nextafter(np.asarray(top, of), np.asarray(0, of))
-    assert pg.astype(x, to).tolist() == [int(v) for v in x.tolist()]
+    x = np.maximum(x, float(np.finfo(source).min)).astype(source)
+    x[-1] = np.nextafter(np.asarray(top, source), np.asarray(0, source))
+    assert pg.astype(x, target).tolist() == [int(v) for v in x.tolist()]
 
 
-@pytest.mark.parametrize("to", INTEGERS)
-@pytest.mark.parametrize("of", INTEGERS)
-def test_integers_wrap(of, to, backend):
-    limits = np.iinfo(of)
-    x = np.asarray([limits.min, limits.max, 0, 1, 77], of)
-    assert pg.astype(x, to).tolist() == [wrapped(v, to) for v in x.tolist()]
+@pytest.mark.parametrize("target", INTEGERS)
+@pytest.mark.parametrize("source", INTEGERS)
+def test_integers_wrap(source, target, backend):
+    limits = np.iinfo(source)
+    x = np.asarray([limits.min, limits.max, 0, 1, 77], source)
+    assert pg.astype(x, target).tolist() == [wrapped(v, target) for v in x.tolist()]
 
 
-@pytest.mark.parametrize("to", DTYPES)
-@pytest.mark.parametrize("of", DTYPES)
-def test_every_conversion(of, to, backend):
-    x = np.asarray([[0, 1], [2, 3]]).astype(of)
+@pytest.mark.parametrize("target", DTYPES)
+@pytest.mark.parametrize("source", DTYPES)
+def test_every_conversion(source, target, backend):
+    x = np.asarray([[0, 1], [2, 3]]).astype(source)
     if x.dtype.kind == "c":
         x = x + x.dtype.type(4j)
-    if x.dtype.kind == "c" and np.dtype(to).kind not in "cb":
-        expected = x.real.astype(to)
+    if x.dtype.kind == "c" and np.dtype(target).kind not in "cb":
+        expected = x.real.astype(target)
     else:
-        expected = x.astype(to)
-    found = pg.astype(pg.asarray(x), to)
-    assert found.dtype == np.dtype(to)
+        expected = x.astype(target)
+    found = pg.astype(pg.asarray(x), target)
+    assert found.dtype == np.dtype(target)
     np.testing.assert_array_equal(found.numpy(), expected)
     for shape in EMPTY:
-        assert pg.astype(pg.asarray(np.zeros(shape, of)), to).shape == shape
-    assert pg.astype(pg.asarray(x[1, 1]), to).item() == expected[1, 1]
-    turned = pg.astype(pg.asarray(x.T), to)  # not in row-major order
-    np.testing.assert_array_equal(turned.numpy(), expected.T)
+        assert pg.astype(pg.asarray(np.zeros(shape, source)), target).shape == shape
+    assert pg.astype(pg.asarray(x[1, 1]), target).item() == expected[1, 1]
+    transposed = pg.astype(pg.asarray(x.T), target)  # not in row-major order
+    np.testing.assert_array_equal(transposed.numpy(), expected.T)
 
 
 def test_anything_but_zero_is_true(backend):
@@ -305,7 +308,7 @@ def test_gradients_of_astype(backend):
     assert through(x).tolist() == [1.0, 2.0]
 
 
-def test_astype_returns_what_has_the_dtype(backend):
+def test_astype_without_a_copy_returns_the_same_tensor(backend):
     x = pg.ones((2,))
     assert pg.astype(x, "float32", copy=False) is x
     assert pg.astype(x, np.float32) is not x
@@ -377,7 +380,7 @@ def test_full(value, dtype, result, backend):
     assert found.tobytes() == expected.tobytes()
 
 
-def test_shapes_may_be_given_in_many_ways(backend):
+def test_shapes_may_be_integers_or_sequences(backend):
     shapes = [(3,), [3], 3, np.int64(3), (np.int32(3),)]
     assert {pg.ones(shape).shape for shape in shapes} == {(3,)}
     assert all(type(n) is int for n in pg.ones([np.int64(2)]).shape)
@@ -391,7 +394,7 @@ def test_constants_have_no_gradient(backend):
     assert pg.grad(lambda x: pg.sum(pg.grad(g)(x)))(pg.asarray([3.0])).tolist() == [0.0]
 
 
-WITHOUT_AXES = [
+WITH_SCALAR_TENSORS = [
     (lambda t: pg.full((2, 3), t.x), lambda x, n: np.full((2, 3), x)),
     (lambda t: pg.full((0,), t.x), lambda x, n: np.full((0,), x)),
     (lambda t: pg.full((2,), t.x, dtype="int32"), lambda x, n: np.full(2, int(x))),
@@ -410,12 +413,12 @@ WITHOUT_AXES = [
 ]
 
 
-@pytest.mark.parametrize(("call", "expected"), WITHOUT_AXES)
-def test_numbers_may_be_tensors_without_axes(call, expected, backend):
+@pytest.mark.parametrize(("call", "expected"), WITH_SCALAR_TENSORS)
+def test_numbers_may_be_tensors_of_rank_0(call, expected, backend):
     x = pg.Variable(2.7)
     n = pg.asarray(3, dtype="int32")
-    for one in (x, x.value):
-        found = call(SimpleNamespace(x=one, n=n))
+    for scalar in (x, x.value):
+        found = call(SimpleNamespace(x=scalar, n=n))
         wanted = expected(np.float32(2.7), np.int32(3))
         kind = {"i": "int32", "f": "float32"}[wanted.dtype.kind]
         assert (found.dtype.name, found.backend) == (kind, backend)
@@ -424,8 +427,8 @@ def test_numbers_may_be_tensors_without_axes(call, expected, backend):
 
 @pytest.mark.parametrize("endpoint", [True, False])
 @pytest.mark.parametrize("end", [np.inf, -np.inf, 2.0])
-def test_linspace_of_one_number(end, endpoint, backend):
-    """Two equal ends give that number; a single number is the first end."""
+def test_linspace_between_equal_ends(end, endpoint, backend):
+    """Between equal ends, all numbers are equal; a single number is the first end."""
     for start in (end, pg.asarray(end, dtype="float32")):
         for num in (0, 1, 2, 4):
             y = pg.linspace(start, end, num, endpoint=endpoint)
@@ -440,7 +443,7 @@ def test_linspace_of_one_number(end, endpoint, backend):
     assert pg.grad(total)(2.0).item() == pytest.approx(1.5 if endpoint else 2.0)
 
 
-def test_numbers_that_are_tensors_keep_their_gradient(backend):
+def test_numbers_given_as_tensors_keep_their_gradient(backend):
     weights = pg.asarray(np.arange(5.0), dtype="float32")
     check_gradients(lambda x: pg.full((5,), x) * weights, np.array(0.5))
     check_gradients(lambda x: pg.linspace(x, 2, 5) ** 2, np.array(0.5))
@@ -451,7 +454,7 @@ def test_numbers_that_are_tensors_keep_their_gradient(backend):
     )
 
 
-def test_linspace_between_tensors_ends_where_it_should(backend):
+def test_linspace_between_tensors_has_exact_ends(backend):
     a = pg.asarray(0.1)
     b = pg.asarray(0.7)
     found = pg.linspace(a, b, 1001)
@@ -509,24 +512,24 @@ def test_ranges_reach_both_limits(dtype, backend):
     )
 
 
-def test_a_range_is_not_added_up(backend):
+def test_a_range_does_not_accumulate_rounding(backend):
     x = pg.arange(0, 1000, 0.1).numpy()
     np.testing.assert_array_equal(x, (np.arange(10000) * 0.1).astype(np.float32))
     assert pg.arange(0.9, 5, dtype="int32").tolist() == [0, 1, 2, 3, 4]
 
 
-def test_range_by_name(backend):
+def test_range_and_linspace_by_run_kernel(backend):
     attrs = {"start": 1, "stop": 7, "step": 2, "dtype": "int32"}
     assert pg.run_kernel("Range", [], attrs).tolist() == [1, 3, 5]
     attrs = {"start": 0, "stop": 1, "num": 3}
     assert pg.run_kernel("LinSpace", [], attrs).tolist() == [0.0, 0.5, 1.0]
 
 
-SPACES = [(0, 1, 5), (1, -1, 4), (2.5, 7.5, 11), (3, 3, 3), (0, 1, 1), (0, 1, 0)]
+LINSPACES = [(0, 1, 5), (1, -1, 4), (2.5, 7.5, 11), (3, 3, 3), (0, 1, 1), (0, 1, 0)]
 
 
 @pytest.mark.parametrize("endpoint", [True, False])
-@pytest.mark.parametrize("given", [*SPACES, (1j, 2, 5)], ids=str)
+@pytest.mark.parametrize("given", [*LINSPACES, (1j, 2, 5)], ids=str)
 def test_linspace(given, endpoint, backend):
     expected = np.linspace(*given, endpoint=endpoint)
     found = pg.linspace(*given, endpoint=endpoint)
@@ -537,7 +540,7 @@ def test_linspace(given, endpoint, backend):
     np.testing.assert_array_equal(found.numpy(), expected)
 
 
-def test_linspace_ends_where_it_should(backend):
+def test_linspace_has_exact_ends(backend):
     x = pg.linspace(0.1, 0.7, 1001, dtype="float64")
     assert (x.numpy()[0], x.numpy()[-1]) == (0.1, 0.7)
 
@@ -571,7 +574,7 @@ def test_triangles(shape, k, backend):
         check_gradients(lambda x: pg.square(pg.triu(x, k=k)), x)
 
 
-def test_triangles_drop_what_is_not_finite(backend):
+def test_triangles_drop_nan(backend):
     x = pg.full((2, 2), math.nan)
     np.testing.assert_array_equal(pg.triu(x, k=1).numpy(), [[0, math.nan], [0, 0]])
 

@@ -1,4 +1,4 @@
-"""Cumulative sums and products, differences, counting, running means."""
+"""Cumulative sums and products, differences, counting, moving averages."""
 
 import numpy as np
 import plugrad as pg
@@ -24,15 +24,15 @@ def accumulated(name, x, axis, exclusive=False, reverse=False, include_initial=F
     x = np.flip(x, axis) if reverse else x
     y = ufunc.accumulate(x, axis, np.complex128 if x.dtype.kind == "c" else None)
     if exclusive or include_initial:
-        one = np.full((*x.shape[:axis], 1, *x.shape[axis + 1 :]), ufunc.identity)
-        y = np.concatenate([one, y], axis)
+        initial = np.full((*x.shape[:axis], 1, *x.shape[axis + 1 :]), ufunc.identity)
+        y = np.concatenate([initial, y], axis)
         n = x.shape[axis]
         y = np.take(y, np.arange(n), axis) if exclusive else y
     y = np.flip(y, axis) if reverse else y
     return y.astype(x.dtype)
 
 
-HOWS = [
+OPTION_SETS = [
     {},
     {"exclusive": True},
     {"reverse": True},
@@ -55,7 +55,7 @@ def check_values(name, dtype, how):
             np.testing.assert_allclose(y, expected, rtol=rtol, strict=True)
 
 
-@pytest.mark.parametrize("how", HOWS, ids=str)
+@pytest.mark.parametrize("how", OPTION_SETS, ids=str)
 @pytest.mark.parametrize("name", OPS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values(name, dtype, how, backend):
@@ -63,7 +63,7 @@ def test_values(name, dtype, how, backend):
     check_values(name, dtype, how)
 
 
-@pytest.mark.parametrize("how", HOWS, ids=str)
+@pytest.mark.parametrize("how", OPTION_SETS, ids=str)
 @pytest.mark.parametrize("name", OPS)
 @pytest.mark.parametrize(
     "dtype", ["int32", "uint32", "float16", "float32", "complex64"]
@@ -73,7 +73,7 @@ def test_the_decompositions_give_the_same(name, dtype, how):
         check_values(name, dtype, how)
 
 
-def test_one_axis_needs_no_name_and_a_dtype_is_cast_to(backend):
+def test_vectors_need_no_axis_and_dtype_casts_the_result(backend):
     assert pg.cumulative_sum([1, 2, 3]).tolist() == [1, 3, 6]
     y = pg.cumulative_prod([1, 2, 3], dtype="float32", axis=-1)
     assert (y.dtype, y.tolist()) == (np.float32, [1, 2, 6])
@@ -83,7 +83,7 @@ def test_one_axis_needs_no_name_and_a_dtype_is_cast_to(backend):
     assert x.tolist() == [[0, 3], [1, 4], [2, 5]]
 
 
-def test_nan_and_infinities_go_on_from_where_they_are(backend):
+def test_nan_and_infinities_affect_only_later_results(backend):
     x = np.asarray([1, np.inf, 2, -np.inf, 3], np.float32)
     y = pg.cumulative_sum(x).numpy()
     np.testing.assert_array_equal(y, [1, np.inf, np.inf, np.nan, np.nan])
@@ -104,7 +104,7 @@ def test_a_long_sum_is_accurate(backend):
 X = RNG.normal(size=(2, 3, 4))
 
 
-@pytest.mark.parametrize("how", HOWS, ids=str)
+@pytest.mark.parametrize("how", OPTION_SETS, ids=str)
 @pytest.mark.parametrize("name", OPS)
 def test_gradients(name, how, backend):
     require_dtypes(backend, "float64")
@@ -113,7 +113,7 @@ def test_gradients(name, how, backend):
         check_gradients(lambda x, f=f: pg.square(f(x)), X)
 
 
-@pytest.mark.parametrize("how", HOWS[:4], ids=str)
+@pytest.mark.parametrize("how", OPTION_SETS[:4], ids=str)
 def test_the_gradient_of_a_product_with_zeros(how, backend):
     require_dtypes(backend, "float64")
     x = np.asarray([[0.0, 2, 3, 4], [2, 0, 0, 3], [1, 2, 3, 0]])
@@ -122,7 +122,7 @@ def test_the_gradient_of_a_product_with_zeros(how, backend):
     assert dx.tolist() == [6, 0, 0]
 
 
-def test_gradients_of_nothing(backend):
+def test_gradients_of_empty_arrays(backend):
     for op in OPS.values():
         f = lambda x, op=op: pg.sum(op(x, axis=1))
         assert pg.grad(f)(pg.asarray(np.empty((2, 0), np.float32))).shape == (2, 0)
@@ -181,7 +181,7 @@ WEIGHTS = [
 
 
 def counted(x, weights, size):
-    """Count one by one."""
+    """Count the elements one by one."""
     dtype = np.int32 if weights is None or weights.dtype == bool else weights.dtype
     y = np.zeros(size, dtype)
     for i, n in enumerate(x.ravel()):
@@ -201,8 +201,8 @@ def check_counts(weights):
             for i, row in enumerate(rows):
                 expected = counted(ids[i], None if given is None else given[i], size)
                 np.testing.assert_allclose(row, expected, rtol=1e-3, strict=True)
-            there = {"weights": given, "size": size, "binary_output": True}
-            binary = pg.dense_bincount(ids, **there).numpy()
+            options = {"weights": given, "size": size, "binary_output": True}
+            binary = pg.dense_bincount(ids, **options).numpy()
             expected = [[n in row for n in range(size)] for row in ids]
             expected = np.asarray(expected, bool).reshape(binary.shape)
             np.testing.assert_array_equal(
@@ -230,7 +230,7 @@ def test_counts_of_rows_of_any_rank(backend):
     assert pg.dense_bincount(x[:0], size=5).shape == (0, 3, 5)
 
 
-def test_counts_up_to_the_greatest(backend):
+def test_counts_up_to_the_greatest_id(backend):
     assert pg.bincount([1, 3, 1]).tolist() == [0, 2, 0, 1]
     assert pg.bincount([-3, -1]).tolist() == []
     assert pg.bincount([]).tolist() == []
@@ -239,10 +239,12 @@ def test_counts_up_to_the_greatest(backend):
 
 def test_the_minimum_number_of_counts(backend):
     for ids in ([1, 3, 1], [-3, -1], [0], []):
-        for least in (0, 1, 4, 6):
-            y = pg.bincount(ids, minlength=least).numpy()
-            some = np.asarray([n for n in ids if n >= 0], int)
-            np.testing.assert_array_equal(y, np.bincount(some, minlength=least))
+        for minlength in (0, 1, 4, 6):
+            y = pg.bincount(ids, minlength=minlength).numpy()
+            counted_ids = np.asarray([n for n in ids if n >= 0], int)
+            np.testing.assert_array_equal(
+                y, np.bincount(counted_ids, minlength=minlength)
+            )
     y = pg.bincount([1, 1], weights=[0.5, 0.25], minlength=3)
     assert y.tolist() == [0, 0.75, 0]
 
@@ -260,8 +262,8 @@ def test_gradients_of_weights(backend):
     w = np.cos(np.arange(8.0)).reshape(2, 4)
     check_gradients(lambda w: pg.square(pg.bincount(IDS, weights=w, size=4)), w)
     check_gradients(lambda w: pg.square(pg.dense_bincount(IDS, weights=w, size=4)), w)
-    there = lambda w: pg.dense_bincount(IDS, weights=w, size=4, binary_output=True)
-    f = lambda w: pg.sum(there(w)) + pg.sum(w)
+    binary = lambda w: pg.dense_bincount(IDS, weights=w, size=4, binary_output=True)
+    f = lambda w: pg.sum(binary(w)) + pg.sum(w)
     assert (pg.grad(f)(pg.asarray(w)).numpy() == 1).all()
 
 
@@ -281,23 +283,27 @@ def test_confusion_matrix(backend):
     assert pg.confusion_matrix(far, [1, 1], 2).tolist() == [[0, 1], [0, 0]]
 
 
-# --- running means ---------------------------------------------------------------
+# --- moving averages -------------------------------------------------------------
 
 
 def test_moving_average(backend):
     v = np.asarray([[0.0, 1.0]], np.float32)
     x = np.asarray([[1.0, 3.0]], np.float32)
-    near = lambda y, z: np.testing.assert_allclose(y.numpy(), z, rtol=1e-6, strict=True)
-    near(pg.moving_average(v, x, 0.6, zero_debias=False), v + (x - v) * np.float32(0.4))
+    assert_close = lambda y, z: np.testing.assert_allclose(
+        y.numpy(), z, rtol=1e-6, strict=True
+    )
+    assert_close(
+        pg.moving_average(v, x, 0.6, zero_debias=False), v + (x - v) * np.float32(0.4)
+    )
     expected = v + (x - v) * np.float32(0.4 / (1 - 0.6**2))
     for decay, step in [(0.6, 2), (np.float32(0.6), np.int32(2))]:
-        near(pg.moving_average(v, x, decay, step=step), expected)
+        assert_close(pg.moving_average(v, x, decay, step=step), expected)
         tensors = pg.asarray(decay), pg.asarray(step)
-        near(pg.moving_average(v, x, tensors[0], step=tensors[1]), expected)
+        assert_close(pg.moving_average(v, x, tensors[0], step=tensors[1]), expected)
     assert pg.moving_average([2], [4], 0.5, zero_debias=False).tolist() == [3.0]
 
 
-def test_a_mean_of_equal_values_does_not_lean_towards_zero(backend):
+def test_the_moving_average_of_equal_values_is_unbiased(backend):
     mean = pg.Variable(pg.zeros((2,)))
     for step in range(1, 5):
         mean.assign(pg.moving_average(mean, pg.asarray([3.0, -7.0]), 0.99, step=step))

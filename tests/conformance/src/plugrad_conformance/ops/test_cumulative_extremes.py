@@ -1,4 +1,4 @@
-"""Cumulative maxima, minima and logarithms of sums: values, ties, gradients, errors."""
+"""Cumulative maxima, minima and logsumexp: values, ties, gradients, errors."""
 
 import numpy as np
 import plugrad as pg
@@ -16,7 +16,7 @@ by_name = {"ids": lambda f: f.__name__}
 X = np.random.default_rng(0).integers(-3, 4, (3, 7, 2))  # with ties
 
 
-def turned(x, axis, reverse):
+def flipped(x, axis, reverse):
     return np.flip(x, axis) if reverse else x
 
 
@@ -30,16 +30,18 @@ def test_extremes(name, dtype, axis, reverse, backend):
     require_dtypes(backend, dtype)
     op, reference = EXTREMES[name]
     x = X.astype(dtype)
-    y, places = op(x, axis, reverse=reverse)
-    expected = turned(
-        reference.accumulate(turned(x, axis, reverse), axis), axis, reverse
+    y, indices = op(x, axis, reverse=reverse)
+    expected = flipped(
+        reference.accumulate(flipped(x, axis, reverse), axis), axis, reverse
     )
     np.testing.assert_array_equal(y.numpy(), expected, strict=True)
-    assert (places.dtype, places.shape) == (np.int32, x.shape)
-    np.testing.assert_array_equal(np.take_along_axis(x, places.numpy(), axis), expected)
+    assert (indices.dtype, indices.shape) == (np.int32, x.shape)
+    np.testing.assert_array_equal(
+        np.take_along_axis(x, indices.numpy(), axis), expected
+    )
 
 
-ORDERS = [  # x, maxima, their places, minima, their places
+EXAMPLES = [  # x, maxima, their indices, minima, their indices
     ([1, 3, 2, 3, 5], [1, 3, 3, 3, 5], [0, 1, 1, 3, 4], [1] * 5, [0] * 5),
     ([2, 2, 1], [2, 2, 2], [0, 1, 1], [2, 2, 1], [0, 1, 2]),
     (
@@ -54,21 +56,24 @@ ORDERS = [  # x, maxima, their places, minima, their places
 ]
 
 
-@pytest.mark.parametrize(("x", "most", "last", "least", "lowest"), ORDERS)
-def test_ties_and_nan(x, most, last, least, lowest, backend):
-    for op, values, places in ((OPS[0], most, last), (OPS[1], least, lowest)):
+@pytest.mark.parametrize(("x", "maxima", "argmaxima", "minima", "argminima"), EXAMPLES)
+def test_ties_and_nan(x, maxima, argmaxima, minima, argminima, backend):
+    for op, values, indices in (
+        (OPS[0], maxima, argmaxima),
+        (OPS[1], minima, argminima),
+    ):
         y, i = op(pg.asarray(x, dtype="float32"))
         np.testing.assert_array_equal(y.numpy(), values)
-        assert i.tolist() == places
+        assert i.tolist() == indices
 
 
-def test_places_from_the_end(backend):
-    y, places = pg.cumulative_max([3, 1, 3, 2], reverse=True)
-    assert (y.tolist(), places.tolist()) == ([3, 3, 3, 2], [0, 2, 2, 3])
+def test_reverse_counts_indices_from_the_start(backend):
+    y, indices = pg.cumulative_max([3, 1, 3, 2], reverse=True)
+    assert (y.tolist(), indices.tolist()) == ([3, 3, 3, 2], [0, 2, 2, 3])
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint64"])
-def test_the_ends_of_integers(dtype, backend):
+def test_limits_of_integer_dtypes(dtype, backend):
     require_dtypes(backend, dtype)
     low = np.iinfo(dtype).min
     high = np.iinfo(dtype).max
@@ -79,9 +84,9 @@ def test_the_ends_of_integers(dtype, backend):
 
 @pytest.mark.parametrize("op", OPS, **by_name)
 @pytest.mark.parametrize("shape", [(0,), (2, 0), (0, 3)])
-def test_nothing(op, shape, backend):
-    y, places = op(np.zeros(shape, np.float32), -1)
-    assert y.shape == places.shape == shape
+def test_empty_arrays(op, shape, backend):
+    y, indices = op(np.zeros(shape, np.float32), -1)
+    assert y.shape == indices.shape == shape
     assert pg.cumulative_logsumexp(np.zeros(shape, np.float32), -1).shape == shape
 
 
@@ -101,18 +106,18 @@ def test_gradients_of_extremes(op, backend):
         check_gradients(lambda x, f=f: f(x) * x, x)
 
 
-# --- logarithms of sums ----------------------------------------------------------
+# --- logsumexp -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32"])
-def test_logarithms_of_sums(dtype, axis, reverse, backend):
+def test_logsumexp(dtype, axis, reverse, backend):
     require_dtypes(backend, dtype)
     x = (np.random.default_rng(2).normal(size=(4, 9)) * 40).astype(dtype)
     y = pg.cumulative_logsumexp(x, axis, reverse=reverse)
-    wide = turned(x.astype(float), axis, reverse)
-    expected = turned(np.logaddexp.accumulate(wide, axis), axis, reverse)
+    wide = flipped(x.astype(float), axis, reverse)
+    expected = flipped(np.logaddexp.accumulate(wide, axis), axis, reverse)
     rtol = {"float16": 1e-3, "float64": 1e-13}.get(dtype, 1e-6)
     np.testing.assert_allclose(y.numpy(), expected, rtol=rtol)
     assert y.dtype == (dtype if dtype[0] == "f" else np.float32)
@@ -127,18 +132,18 @@ SUMS = [
 
 
 @pytest.mark.parametrize(("x", "expected"), SUMS)
-def test_logarithms_of_sums_of_infinite_numbers(x, expected, backend):
+def test_logsumexp_of_infinite_numbers(x, expected, backend):
     np.testing.assert_allclose(pg.cumulative_logsumexp(x).numpy(), expected, rtol=1e-6)
 
 
-def test_a_long_sum(backend):
+def test_logsumexp_of_a_long_vector(backend):
     x = np.zeros(70_000, np.float32)
     np.testing.assert_allclose(
         pg.cumulative_logsumexp(x).numpy(), np.log(np.arange(1, 70_001)), rtol=2e-6
     )
 
 
-def test_gradients_of_logarithms_of_sums(backend):
+def test_gradients_of_logsumexp(backend):
     x = np.random.default_rng(3).normal(size=(3, 5))
     for reverse in (False, True):
         check_gradients(

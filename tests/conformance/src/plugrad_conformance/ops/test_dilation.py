@@ -31,7 +31,7 @@ with_and_without_kernels = pytest.mark.parametrize(
 
 
 def sums(x, filter, window, before, out_size, *, strides=1, dilations=1, **_):
-    """Return the window sums by kernel position; masked where a window covers padding."""
+    """Return the window sums by kernel position; those of padding are masked."""
     given = {"strides": strides, "dilations": dilations}
     rows = filter.reshape(-1, 1, 1, 1, filter.shape[-1])
     return windows(x, window, before, out_size, **given) + rows
@@ -84,7 +84,7 @@ PAD = {"pad": "valid"}
 
 
 def exact_gradients(x, filter, *more, **options):
-    """Return the gradients of the sum of the result, from window sums without rounding."""
+    """Return the gradients of the sum of all maxima, from unrounded window sums."""
     total = sums(x.astype("float64"), filter.astype("float64"), *more, **options)
     first = np.argmax(total.filled(-np.inf), 0)
     number = np.arange(x.size).reshape(x.shape)
@@ -102,7 +102,7 @@ def exact_gradients(x, filter, *more, **options):
 def test_rounding_does_not_choose_the_winner(
     window, options, before, out_size, without
 ):
-    """In float32, rounding makes these sums equal or swaps them; in float64 they are exact."""
+    """Rounding to float32 makes some sums equal or swaps them; float64 is exact."""
     x = (RNG.integers(1, 9, size=X) / 10).astype("float32")
     filter = (RNG.integers(1, 9, size=(*window, 3)) / 10).astype("float32")
     args = x, filter, window, before, out_size

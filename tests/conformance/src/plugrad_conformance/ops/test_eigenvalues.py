@@ -39,8 +39,8 @@ def test_eig(shape, make, backend):
 
 
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64", "complex64"])
-def test_the_result_is_complex(dtype, backend):
-    """The result is complex even if all eigenvalues are real."""
+def test_results_are_always_complex(dtype, backend):
+    """All eigenvalues are real here."""
     require_dtypes(backend, dtype, WIDE.get(dtype, "complex64"))
     x = pg.asarray(np.diag([1, 2, 3]).astype(dtype))
     w, v = linalg.eig(x)
@@ -51,12 +51,12 @@ def test_the_result_is_complex(dtype, backend):
 
 
 def _projected(v):
-    return v * pg.conj(v[..., :1, :])  # which no phase changes
+    return v * pg.conj(v[..., :1, :])  # independent of the phase
 
 
 GRADIENTS = {
     "values": linalg.eigvals,
-    "values beside vectors": lambda x: linalg.eig(x).eigenvalues ** 2,
+    "values with vectors": lambda x: linalg.eig(x).eigenvalues ** 2,
     "vectors": lambda x: pg.abs(linalg.eig(x).eigenvectors) ** 3,
     "projections": lambda x: _projected(linalg.eig(x).eigenvectors),
 }
@@ -79,11 +79,11 @@ def test_equal_eigenvalues_have_gradients(backend):
     near(dx.numpy(), np.eye(3), 1e-6)
 
 
-@pytest.mark.parametrize("odd", [np.nan, np.inf])
-def test_a_matrix_that_is_not_finite_gives_nan(odd, backend):
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_matrix_that_is_not_finite_gives_nan(value, backend):
     require_dtypes(backend, "complex64")
     x = np.stack([np.diag([1.0, 2.0]), np.ones((2, 2))]).astype(np.float32)
-    x[1, 0, 1] = odd
+    x[1, 0, 1] = value
     w, v = linalg.eig(x)
     for y in (w, linalg.eigvals(x)):
         assert sorted(pg.real(y[0]).tolist()) == [1, 2]

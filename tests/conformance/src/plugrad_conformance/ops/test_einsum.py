@@ -37,7 +37,7 @@ EQUATIONS = [
     ("iiji->j", (2, 2, 3, 2)),
     ("ij->", (0, 3)),
     ("ij->j", (0, 3)),
-    # two
+    # two operands
     ("i,i", (3,), (3,)),
     ("i,j", (3,), (4,)),
     ("i,i->i", (3,), (3,)),
@@ -63,7 +63,7 @@ EQUATIONS = [
     ("ij,jk->ik", (0, 3), (3, 4)),
     ("iJ,Jk->kI".replace("I", "i"), (2, 3), (3, 4)),
     (" i j , j k -> i k ", (2, 3), (3, 4)),
-    # three and more
+    # three or more operands
     ("ij,jk,kl->il", (2, 3), (3, 4), (4, 5)),
     ("ij,jk,kl", (9, 3), (3, 4), (4, 1)),
     ("i,i,i->i", (3,), (3,), (3,)),
@@ -74,7 +74,7 @@ EQUATIONS = [
     ("ii,ij,jj->i", (2, 2), (2, 3), (3, 3)),
     ("ab,bc,cd,de,ef->af", (2, 3), (3, 4), (4, 2), (2, 3), (3, 5)),
     (",i,,i->", (), (3,), (), (3,)),
-    # further axes
+    # ellipses
     ("...", (2, 3)),
     ("...ij->...ji", (2, 3, 4)),
     ("...i->...", (2, 3)),
@@ -104,7 +104,7 @@ def test_values_and_gradients(row, backend):
 
 
 def test_axes_that_the_output_lacks_are_summed(backend):
-    """NumPy refuses this for ``...``."""
+    """NumPy raises an error for this equation."""
     x = RNG.random((2, 3, 4), np.float32)
     y = pg.einsum("...i->i", x)
     np.testing.assert_allclose(y.numpy(), x.sum((0, 1)), rtol=1e-6)
@@ -136,7 +136,7 @@ def test_dtypes(equation, dtype, backend):
     a = a.astype(dtype)
     b = b.astype(dtype)
     y = pg.einsum(equation, pg.asarray(a), pg.asarray(b))
-    if a.dtype.kind in "iu":  # they wrap
+    if a.dtype.kind in "iu":  # sums wrap
         close(y, np.einsum(equation, a, b), 0)
         return
     wide = np.complex128 if dtype == "complex64" else np.float64
@@ -165,7 +165,7 @@ def test_one_nan_stays_in_its_row(backend):
     np.testing.assert_array_equal(pg.einsum("ij->ji", x).numpy(), x.T)
 
 
-def test_the_result_is_another_handle(backend):
+def test_the_result_is_a_new_tensor(backend):
     x = pg.asarray([[1.0, 2.0]])
     for equation in ("ij->ij", "ij->ji"):
         pg.einsum(equation, x).dispose()
@@ -177,20 +177,20 @@ def test_long_chains_are_multiplied_in_a_good_order():
     """From left to right, an intermediate matrix would have a million elements."""
     a = np.ones((1000, 2), np.float32)
     b = np.ones((2, 1000), np.float32)
-    with toy(without=["Einsum"]), pg.use_backend("toy"), pg.profile() as seen:
+    with toy(without=["Einsum"]), pg.use_backend("toy"), pg.profile() as profile:
         y = pg.einsum("ij,jk,kl->il", b, a, b)
         y = pg.einsum("ij,jk,kl->il", a, b, a)
     assert y.shape == (1000, 2)
-    assert max(math.prod(run.outputs[0].shape) for run in seen.records) < 10_000
+    assert max(math.prod(run.outputs[0].shape) for run in profile.records) < 10_000
 
 
 def test_products_in_backward_are_as_small_as_in_forward():
     a = np.ones((50, 2), np.float32)
     b = np.ones((2, 50), np.float32)
     f = lambda a, b: pg.sum(pg.einsum("ij,jk,kl->il", a, b, a))
-    with pg.use_backend("cpu"), pg.profile() as seen:
+    with pg.use_backend("cpu"), pg.profile() as profile:
         pg.grads(f)(a, b)
-    assert max(math.prod(run.outputs[0].shape) for run in seen.records) <= 100
+    assert max(math.prod(run.outputs[0].shape) for run in profile.records) <= 100
 
 
 A = np.ones((2, 3), np.float32)

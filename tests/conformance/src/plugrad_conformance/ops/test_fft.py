@@ -18,9 +18,9 @@ def draw(*shape, real=False):
 
 # --- values ----------------------------------------------------------------------
 
-REAL = ("rfft", "ihfft", "rfftn")
-ONE = ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"]
-HOW = [
+REAL_INPUT = ("rfft", "ihfft", "rfftn")
+ONE_AXIS = ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"]
+OPTIONS = [
     {},
     {"norm": "ortho"},
     {"norm": "forward"},
@@ -33,13 +33,13 @@ HOW = [
 ]
 
 
-@pytest.mark.parametrize("how", HOW, ids=str)
-@pytest.mark.parametrize("name", ONE)
+@pytest.mark.parametrize("how", OPTIONS, ids=str)
+@pytest.mark.parametrize("name", ONE_AXIS)
 def test_one_axis(name, how, backend):
     require_dtypes(backend, "complex128")
     op = getattr(fft, name)
     reference = getattr(np.fft, name)
-    x = draw(3, 4, 5, real=name in REAL)
+    x = draw(3, 4, 5, real=name in REAL_INPUT)
     expected = reference(x, **how)
     y = op(pg.asarray(x), **how)
     assert (y.dtype, y.shape) == (expected.dtype, expected.shape)
@@ -47,7 +47,7 @@ def test_one_axis(name, how, backend):
     check_complex_gradients(lambda x: op(x, **how), x)
 
 
-SEVERAL = [
+SEVERAL_AXES = [
     {},
     {"axes": (0, 2), "norm": "ortho"},
     {"axes": (2, 0), "s": (4, 6), "norm": "forward"},
@@ -56,18 +56,20 @@ SEVERAL = [
 ]
 
 
-@pytest.mark.parametrize("how", SEVERAL, ids=str)
+@pytest.mark.parametrize("how", SEVERAL_AXES, ids=str)
 @pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn"])
 def test_several_axes(name, how, backend):
     require_dtypes(backend, "complex128")
     op = getattr(fft, name)
     reference = getattr(np.fft, name)
-    x = draw(3, 4, 5, real=name in REAL)
-    known = dict(how)
-    if "s" in how:  # NumPy takes -1 for the input's size even of irfftn's last axis
+    x = draw(3, 4, 5, real=name in REAL_INPUT)
+    numpy_options = dict(how)
+    if "s" in how:  # in NumPy, -1 is the input's size, even on irfftn's last axis
         sizes = [x.shape[axis] for axis in how["axes"]]
-        known["s"] = [m if n == -1 else n for n, m in zip(how["s"], sizes, strict=True)]
-    expected = reference(x, **known)
+        numpy_options["s"] = [
+            m if n == -1 else n for n, m in zip(how["s"], sizes, strict=True)
+        ]
+    expected = reference(x, **numpy_options)
     y = op(pg.asarray(x), **how)
     assert (y.dtype, y.shape) == (expected.dtype, expected.shape)
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12, atol=1e-14)
@@ -103,8 +105,8 @@ def test_dtypes(dtype, whole, backend):
     require_dtypes(backend, dtype, whole)
     x = np.asarray([[1, 0, 1, 1]]).astype(dtype)
     part = "float64" if whole == "complex128" else "float32"
-    for name in [*ONE, "fftn", "irfftn"]:
-        if x.dtype.kind == "c" and name in REAL:
+    for name in [*ONE_AXIS, "fftn", "irfftn"]:
+        if x.dtype.kind == "c" and name in REAL_INPUT:
             continue
         y = getattr(fft, name)(pg.asarray(x))
         assert y.dtype == (part if name in ("irfft", "irfftn", "hfft") else whole), name
@@ -115,7 +117,7 @@ def test_dtypes(dtype, whole, backend):
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (2, 0, 3), (1, 1)], ids=str)
-def test_batches_of_nothing(shape, backend):
+def test_empty_batches(shape, backend):
     require_dtypes(backend, "complex64")
     x = pg.asarray(np.ones(shape, np.complex64))
     assert fft.fft(x).shape == fft.ifft(x).shape == shape
@@ -146,15 +148,16 @@ def test_frequencies(n, backend):
 @pytest.mark.parametrize("axes", [None, 0, (0, 2), ()], ids=str)
 def test_shifts(axes, backend):
     x = np.arange(60, dtype=np.int32).reshape(3, 4, 5)
-    known = (0, 1, 2) if axes is None else axes
+    numpy_axes = (0, 1, 2) if axes is None else axes
     y = fft.fftshift(x, axes=axes)
-    np.testing.assert_array_equal(y.numpy(), np.fft.fftshift(x, known))
+    np.testing.assert_array_equal(y.numpy(), np.fft.fftshift(x, numpy_axes))
     np.testing.assert_array_equal(fft.ifftshift(y, axes=axes).numpy(), x)
 
 
 # --- decompositions --------------------------------------------------------------
 
-# Direct; f times m; three levels; a large prime alone, and times a small one.
+# One or more sizes for each algorithm: direct; f times m; three levels; a large prime,
+# alone and times a small one.
 SIZES = [1, 2, 3, 7, 64, 65, 100, 128, 360, 8192, 67, 1009, 3 * 67]
 
 
@@ -171,8 +174,8 @@ def test_decompositions(n, dtype, bound):
             y = op(pg.asarray(x))
             expected = reference(wide)
             assert (y.dtype, y.shape) == (dtype, x.shape)
-            far = np.abs(y.numpy() - expected).max() / np.abs(expected).max()
-            assert far < bound
+            error = np.abs(y.numpy() - expected).max() / np.abs(expected).max()
+            assert error < bound
 
 
 def test_transforms_on_primitives_have_gradients():

@@ -47,7 +47,7 @@ OPS = {
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_counts_and_sums_are_wider(name, backend):
+def test_counts_and_sums_are_computed_in_float32(name, backend):
     """Compare with float32; the steps of subnormal float16 are 6e-8."""
     require_dtypes(backend, HALF)
     wide = pg.ones((N,))

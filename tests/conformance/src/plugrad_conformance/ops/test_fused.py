@@ -1,4 +1,4 @@
-"""Fused ops: equal to their parts, forward and backward, and open to overrides."""
+"""Fused ops equal their parts, forward and backward, and respect overrides of them."""
 
 import numpy as np
 import plugrad as pg
@@ -33,24 +33,24 @@ CASES = [  # fused, plain, shapes of the two factors, options
 cases = pytest.mark.parametrize(("op", "plain", "a", "b", "options"), CASES, ids=name)
 
 
-def both(op, plain, activation, options):
-    """Return the fused function of four arguments, and its parts as one."""
-    act = ACTIVATIONS[activation]
+def fused_and_parts(op, plain, activation, options):
+    """Return the fused function of four arguments, and the composition of its parts."""
+    activate = ACTIVATIONS[activation]
     given = options | {"activation": activation, "leaky_relu_alpha": 0.3}
     weights = lambda w: w if activation == "prelu" else None
     return (
         lambda a, b, bias, w: op(a, b, bias, weights(w), **given),
-        lambda a, b, bias, w: act(plain(a, b, **options) + bias, w),
+        lambda a, b, bias, w: activate(plain(a, b, **options) + bias, w),
     )
 
 
 @cases
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_equals_its_parts(op, plain, a, b, options, activation, backend):
+def test_a_fused_op_equals_its_parts(op, plain, a, b, options, activation, backend):
     xs = [RNG.normal(size=s).astype("float32") for s in (a, b)]
     channels = plain(*xs, **options).shape[-1]
     xs += [RNG.normal(size=channels).astype("float32") for _ in range(2)]
-    fused, parts = both(op, plain, activation, options)
+    fused, parts = fused_and_parts(op, plain, activation, options)
     y = fused(*xs)
     assert y.dtype == np.float32
     np.testing.assert_allclose(y.numpy(), parts(*xs).numpy(), rtol=1e-5, atol=1e-5)
@@ -71,7 +71,7 @@ def test_special_values(activation, backend):
     x = np.asarray(values, "float32").reshape(-1, 1)
     one = np.ones((1, 1), "float32")
     w = np.full(1, 0.5, "float32")
-    fused, parts = both(pg.fused.matmul, pg.matmul, activation, {})
+    fused, parts = fused_and_parts(pg.fused.matmul, pg.matmul, activation, {})
     y, z = (f(x, one, -0 * w, w).numpy() for f in (fused, parts))
     np.testing.assert_allclose(y, z, rtol=1e-6, atol=1e-37)
 
@@ -92,7 +92,7 @@ def test_without_bias(backend):
     np.testing.assert_allclose(dx.numpy(), np.broadcast_to(b.sum(1), (3, 3)), rtol=1e-5)
 
 
-def test_an_override_of_a_part_reaches_inside(backend):
+def test_an_override_of_a_part_applies_inside_the_fused_op(backend):
     x, f = (np.ones(s, "float32") for s in (X, F))
     op = lambda x: pg.sum(pg.fused.conv2d(x, f, activation="relu"))
     assert pg.grad(op)(x).numpy().any()
@@ -100,7 +100,7 @@ def test_an_override_of_a_part_reaches_inside(backend):
         assert not pg.grad(op)(x).numpy().any()
 
 
-BESIDE = [  # shapes of bias, with channels first
+BIAS_SHAPES = [  # with channels first
     (),
     (4,),
     (4, 1, 1),
@@ -110,7 +110,7 @@ BESIDE = [  # shapes of bias, with channels first
 ]
 
 
-@pytest.mark.parametrize("shape", BESIDE, ids=str)
+@pytest.mark.parametrize("shape", BIAS_SHAPES, ids=str)
 def test_channels_first(shape, backend):
     x, f, bias, w = (
         RNG.normal(size=s).astype("float32") for s in ((2, 3, 4, 5), F, shape, shape)
@@ -134,7 +134,7 @@ def test_integers_become_float32(backend):
     )
 
 
-def test_run_kernel_takes_the_attributes_of_the_user(backend):
+def test_run_kernel_accepts_the_attributes_of_the_op(backend):
     x, f, d = (pg.asarray(np.ones(s, "float32")) for s in (X, F, D))
     options = {"strides": 2, "pad": "same"}
     y = pg.run_kernel("FusedConv2D", [x, f, None, None], options)

@@ -1,4 +1,4 @@
-"""Reading by index, adding up by id, one-hot; against NumPy and loops."""
+"""Gathering by index, segment sums and one-hot, compared with NumPy and loops."""
 
 from collections import Counter
 
@@ -40,7 +40,7 @@ def gather(axis, batch, shape, indices):
     )
 
 
-END = np.array([[-1, 0], [1, -3]])  # counted from the end of 3
+FROM_END = np.array([[-1, 0], [1, -3]])  # some count from the end of an axis of size 3
 MOVES = [
     gather(0, 0, (4, 3), [1, 1, 3, 0]),
     gather(1, 0, (2, 4, 3), [[3, 1, 0], [0, 0, 2]]),
@@ -62,9 +62,12 @@ MOVES = [
         Move(
             f"gather from the end, {'host' if host else 'tensor'}, {batch}",
             lambda x, host=host, axis=axis, batch=batch: pg.gather(
-                x, END if host else pg.asarray(END), axis=axis, batch_dims=batch
+                x,
+                FROM_END if host else pg.asarray(FROM_END),
+                axis=axis,
+                batch_dims=batch,
             ),
-            lambda x, axis=axis, batch=batch: gathered(x, END % 3, axis, batch),
+            lambda x, axis=axis, batch=batch: gathered(x, FROM_END % 3, axis, batch),
             shape,
         )
         for axis, batch, shape in [(0, 0, (3, 2)), (1, 1, (2, 3, 2))]
@@ -123,9 +126,11 @@ def test_all_integers_are_indices(dtype, backend):
 def test_what_int32_cannot_hold_is_out_of_range(form, dtype, backend):
     """No index wraps, whether the backend has int64 or not."""
     require_dtypes(backend, *([dtype] if form is pg.asarray else []))
-    far = [2**31 - 1, 2**31, 2**32 - 1] + [2**32, 2**63 - 1] * (dtype[-2:] == "64")
+    huge_indices = [2**31 - 1, 2**31, 2**32 - 1] + [2**32, 2**63 - 1] * (
+        dtype[-2:] == "64"
+    )
     x = pg.asarray([1.0, 2.0, 3.0])
-    for index in far:
+    for index in huge_indices:
         at = form(np.asarray([index, 2], dtype))
         with pytest.raises(IndexError):
             pg.gather(x, at).numpy()
@@ -140,7 +145,7 @@ def test_what_int32_cannot_hold_is_out_of_range(form, dtype, backend):
         assert pg.bincount(at, size=3).tolist() == [0, 0, 1]
 
 
-def test_indices_keep_no_empty_list_from_being_integers(backend):
+def test_an_empty_list_is_a_list_of_integer_indices(backend):
     assert pg.gather(pg.asarray([1.0, 2.0]), []).shape == (0,)
 
 
@@ -180,7 +185,7 @@ def test_unsigned_indices_do_not_wrap():
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "uint32", "int64"])
-def test_a_kernel_by_name_takes_indices_of_every_integer_dtype(dtype, backend):
+def test_run_kernel_accepts_indices_of_every_integer_dtype(dtype, backend):
     at = pg.asarray(np.array([2, 0, 2], dtype))
     read = {"axis": 0, "batch_dims": 0}
     loss = lambda x: pg.sum(pg.run_kernel("GatherV2", [x, at], read) ** 3)
@@ -194,7 +199,7 @@ def test_a_kernel_by_name_takes_indices_of_every_integer_dtype(dtype, backend):
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8"])
 @pytest.mark.parametrize("count", [3, 3000])
-def test_take_by_name_counts_negative_indices_from_the_end(dtype, count, backend):
+def test_the_take_kernel_counts_negative_indices_from_the_end(dtype, count, backend):
     x = np.arange(900.0, dtype=np.float32).reshape(2, 150, 3)
     at = np.arange(2 * count).reshape(2, count) % 7
     at = (at if dtype == "uint8" else at - 3).astype(dtype)
@@ -212,7 +217,7 @@ def test_take_by_name_counts_negative_indices_from_the_end(dtype, count, backend
     np.testing.assert_allclose(slope.numpy(), expected, rtol=1e-5)
 
 
-def test_a_bad_index_is_named_as_it_was_given(backend):
+def test_messages_show_a_bad_index_as_it_was_given(backend):
     x = pg.asarray([1.0, 2.0, 3.0])
     for bad in (-4, 3):
         at = pg.asarray([0, -3, bad])
@@ -220,7 +225,7 @@ def test_a_bad_index_is_named_as_it_was_given(backend):
             pg.take(x, at).numpy()
 
 
-def test_negative_small_integers_are_not_taken_for_large_ones():
+def test_negative_int8_indices_are_not_read_as_large_ones():
     with pg.use_backend("cpu"):
         x = pg.asarray(np.arange(300.0))
         last = pg.asarray(np.array([-1], np.int8))
@@ -233,7 +238,7 @@ def test_negative_small_integers_are_not_taken_for_large_ones():
 # --- segments --------------------------------------------------------------------
 
 
-def summed(x, ids, count):
+def segment_sums(x, ids, count):
     y = np.zeros((count, *x.shape[ids.ndim :]), x.dtype)
     for at in np.ndindex(ids.shape):
         if 0 <= ids[at] < count:
@@ -261,7 +266,9 @@ def test_segment_sums(shape, ids, count, dtype, backend):
     ids = np.asarray(ids)
     for id_type in ("int32", "int64"):
         y = pg.unsorted_segment_sum(x, ids.astype(id_type), count)
-        np.testing.assert_array_equal(y.numpy(), summed(x, ids, count), strict=True)
+        np.testing.assert_array_equal(
+            y.numpy(), segment_sums(x, ids, count), strict=True
+        )
 
 
 SMALL_SEGMENTS = [row for row in SEGMENTS if np.prod(row[0]) < 10000]
@@ -274,7 +281,7 @@ def test_gradients_of_segment_sums(shape, ids, count, backend):
 
 
 def test_many_small_numbers_add_up():
-    """Sums of float16, and of a million float32 numbers, keep the small summands."""
+    """Sums of float16, and of a million float32 numbers, lose no small summands."""
     with pg.use_backend("cpu"):
         ones = np.full(1_000_000, 0.1, np.float32)
         y = pg.unsorted_segment_sum(ones, np.arange(ones.size) % 2, 2)
@@ -307,7 +314,7 @@ def test_segment_sums_against_a_counter():
 
 # --- one-hot ---------------------------------------------------------------------
 
-HOT = [
+ONE_HOT_CASES = [
     ([1, 0, 3], 4, {}),
     ([[1, -1], [5, 2]], 3, {"on_value": 7, "off_value": -2, "dtype": "int32"}),
     ([[1, 0], [2, 2]], 3, {"axis": 0}),
@@ -319,7 +326,7 @@ HOT = [
 ]
 
 
-@pytest.mark.parametrize(("indices", "depth", "more"), HOT, ids=str)
+@pytest.mark.parametrize(("indices", "depth", "more"), ONE_HOT_CASES, ids=str)
 def test_one_hot(indices, depth, more, backend):
     on = more.get("on_value", 1)
     off = more.get("off_value", 0)
