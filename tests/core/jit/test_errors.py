@@ -5,7 +5,7 @@ import plugrad as pg
 import pytest
 from plugrad import plugin
 from plugrad.plugin import contracts
-from plugrad_conformance.misuse import outcome, revalued, right_calls
+from plugrad_conformance.misuse import outcome, right_calls, with_other_values
 from plugrad_conformance.toy import only_primitives
 
 from .compiling import Compiler, compiling
@@ -31,7 +31,7 @@ def error(f, *args):
 
 def bad_inputs(name, checked):
     """Return the inputs of a call that the kernel refuses for an input's values."""
-    for key, wrong in revalued(name):
+    for key, wrong in with_other_values(name):
         if key == checked and outcome(name, wrong).error is not None:
             return wrong.inputs
     raise AssertionError(f"{name} accepts all values of {checked}")

@@ -14,7 +14,7 @@ from .primitives import DATA_DEPENDENT, HOST
 
 @contextlib.contextmanager
 def ensure_registered(name: str) -> Iterator[None]:
-    """Register "primitives", which is cpu with only its primitives, if it is named."""
+    """If "primitives" is named, register it: cpu with only its primitives."""
     if name == "primitives" and name not in pg.backends():
         from .toy import only_primitives
 

@@ -1,8 +1,8 @@
 """Decides which failures are not faults of a backend: undeclared dtypes, a missing cpu.
 
-A dtype excuses a test only if the test itself asks for it: one of its parameters names
-the dtype or a kernel whose results have it, or an argument of the failed call has it.
-If an op produces that dtype from others, the op is wrong and the test fails.
+A missing dtype excuses a test only if the test asks for this dtype: a parameter of the
+test names it or a kernel whose results have it, or an argument of the failed call has
+it. If an op produces the dtype from others, the op is wrong and the test fails.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def excuse(error: BaseException, backend: str, parameters: object) -> str:
         dtype = _missing_dtype(cause, backend)
         sources = (parameters, _arguments(cause))
         if dtype and (
-            any(names(a, dtype) for a in sources) or makes_complex(parameters, dtype)
+            any(mentions_dtype(a, dtype) for a in sources)
+            or makes_complex(parameters, dtype)
         ):
             return f"{backend} has no {dtype}"
         if isinstance(cause, MemoryError) and f"{backend!r} holds at most" in str(
@@ -43,7 +44,7 @@ def excuse(error: BaseException, backend: str, parameters: object) -> str:
     return ""
 
 
-def names(value: object, dtype: str) -> bool:
+def mentions_dtype(value: object, dtype: str) -> bool:
     """Return whether a value, or an element of it, has a dtype or names it.
 
     Text stands for ``string``, Python complex numbers for complex64, and integers of
@@ -70,13 +71,13 @@ def names(value: object, dtype: str) -> bool:
         case type():
             return value is np.dtype(_dtype_name(dtype)).type
         case dict():
-            return names([*value, *value.values()], dtype)
+            return mentions_dtype([*value, *value.values()], dtype)
         case list() | tuple() | set():
-            return any(names(part, dtype) for part in value)
+            return any(mentions_dtype(part, dtype) for part in value)
     if dataclasses.is_dataclass(value):
         fields = [getattr(value, field.name) for field in dataclasses.fields(value)]
-        return names(fields, dtype)
-    return hasattr(value, "__array__") and names(np.asarray(value), dtype)
+        return mentions_dtype(fields, dtype)
+    return hasattr(value, "__array__") and mentions_dtype(np.asarray(value), dtype)
 
 
 def makes_complex(parameters: object, dtype: str) -> bool:
@@ -103,7 +104,7 @@ def _missing_dtype(error: BaseException, backend: str) -> str:
 
 
 def _arguments(error: BaseException) -> list[Any]:
-    """Return the arguments of the call outside of this package that led to an error."""
+    """Return the arguments of the call, from this package to others, that failed."""
     frames = [*_frames(error)]
     files = [frame.f_code.co_filename for frame in frames]
     own_frames = [
@@ -126,7 +127,7 @@ def _frames(error: BaseException) -> Iterator[FrameType]:
 
 
 def _asked_for_cpu(error: BaseException) -> bool:
-    """Return whether the error is that the reference, cpu, is not installed."""
+    """Return whether the error says that cpu, the reference, is not installed."""
     missing = isinstance(error, pg.BackendUnavailable) and "'cpu'" in str(error)
     return missing and "cpu" not in pg.backends()
 

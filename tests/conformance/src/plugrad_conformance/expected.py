@@ -8,8 +8,8 @@
     link = "https://example.org/issues/1"
 
 ``*`` in a test id matches any text; ids are relative to the package, as the scorecard
-prints them. An expected failure that passes is a failure, and so is an entry that no
-test matches.
+prints them. The run fails if an expected failure passes, or if no test matches an
+entry.
 """
 
 from __future__ import annotations

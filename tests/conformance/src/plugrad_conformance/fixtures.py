@@ -1,6 +1,6 @@
 """The fixture ``backend``, for tests that run once on each backend.
 
-A ``conftest.py`` that imports both names provides it to the tests in its folder::
+To use the fixture in a folder of tests, import both names in its ``conftest.py``::
 
     from plugrad_conformance.fixtures import backend, pytest_generate_tests
 """

@@ -54,12 +54,12 @@ def _pinned(path: Path, name: str, table: Any) -> Pinned:
 
 def follows(reason: str, parameters: object) -> bool:
     """Return whether a skip is for a dtype that the parameters of the test name."""
-    from .excuses import makes_complex, names  # imports plugrad
+    from .excuses import makes_complex, mentions_dtype  # imports plugrad
 
     found = re.fullmatch(r"\S+ has no (bool|string|[a-z]+\d+)", reason)
     if found is None:
         return False
-    return names(parameters, found[1]) or makes_complex(parameters, found[1])
+    return mentions_dtype(parameters, found[1]) or makes_complex(parameters, found[1])
 
 
 def changes(

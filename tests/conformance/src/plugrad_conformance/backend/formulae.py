@@ -200,7 +200,7 @@ def segment_sum(x: Array, segment_ids: Array, num_segments: int) -> Array:
 def top_k(x: Array, k: int, sorted: bool) -> tuple[Array, Array]:
     """Return the ``k`` largest elements of each row, and their indices.
 
-    The first of equal elements comes first.
+    Equal elements are in the order of their indices.
     """
     descending = np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
     at = (x.shape[-1] - 1 - descending)[..., :k]
@@ -265,7 +265,7 @@ ROWS = {
 
 
 def with_layout(x: Array, layout: str) -> tuple[pg.Tensor, Array]:
-    """Return a tensor with a memory layout, such as that of a view, and its values."""
+    """Return a tensor whose memory has the given layout, and its values."""
     if layout == "transposed":
         return pg.permute_dims(pg.asarray(x.T.copy()), range(x.ndim)[::-1]), x
     if layout == "strided":

@@ -139,6 +139,6 @@ def test_undeclared_dtypes_are_refused_and_never_cast(dtype: str, backend: str) 
 def test_a_tensor_moves_to_numpy_and_to_other_backends(backend: str) -> None:
     x = pg.asarray([[1.0, 2.0], [3.0, 4.0]])
     for other in pg.backends():
-        there = x.to(other)
-        assert there.backend == other
-        np.testing.assert_array_equal(there.to(backend).numpy(), x.numpy())
+        moved = x.to(other)
+        assert moved.backend == other
+        np.testing.assert_array_equal(moved.to(backend).numpy(), x.numpy())

@@ -152,9 +152,9 @@ def test_no_primitive_loses_buffers(backend: str) -> None:
 def test_native_arrays_in_cycles_are_freed(backend: str) -> None:
     """Python's garbage collector finalizes all objects of a reference cycle.
 
-    A handle with its own finalizer is finalized with the array, so a pool that gets the
-    handle back from the array would hand out a dead one. The pool must own the handles,
-    and the array must know only the number of its handle.
+    A handle that has a finalizer is finalized together with its array. If the array
+    then returned it to the pool, the pool would hand out a dead handle. So the pool
+    must own the handles, and the array must know only the number of its handle.
     """
     result = program(
         backend,

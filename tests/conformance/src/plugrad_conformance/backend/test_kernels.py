@@ -49,7 +49,7 @@ def test_inputs_stay_unchanged(kernel: str, backend: str) -> None:
         pytest.skip(f"{backend} does not implement it")
     _skip_without_complex(kernel, backend)
 
-    def watched(*xs: Any, **attrs: Any) -> Any:
+    def checking_inputs(*xs: Any, **attrs: Any) -> Any:
         natives = [x for x in xs if hasattr(x, "shape")]
         before = [np.array(download(x)) for x in natives]
         y = function(*xs, **attrs)
@@ -57,7 +57,7 @@ def test_inputs_stay_unchanged(kernel: str, backend: str) -> None:
             np.testing.assert_array_equal(download(x), values)
         return y
 
-    pg.register_kernel(kernel, backend, watched)
+    pg.register_kernel(kernel, backend, checking_inputs)
     try:
         for handle in _cases(kernel):
             judge.run(handle.load(), reach.KERNELS[kernel])

@@ -95,7 +95,7 @@ def test_a_view_keeps_its_memory_alive(spy: Spy, backend: str) -> None:
 
 
 def test_repeated_work_uses_constant_memory(backend: str) -> None:
-    """The tensors, buffers and bytes that plugrad counts are equal after each round."""
+    """After each round, plugrad counts as many tensors, buffers and bytes as before."""
 
     def one_round() -> None:
         x = pg.asarray(np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32))

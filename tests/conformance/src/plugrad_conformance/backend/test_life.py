@@ -92,7 +92,7 @@ def test_a_backend_stays_usable_after_a_kernel_raises(backend: str) -> None:
 
 
 def test_it_is_removed(backend: str) -> None:
-    """In a separate process, because a closed backend must not be used again."""
+    """Runs in a separate process, because a closed backend must not be used again."""
     result = program(
         backend,
         """

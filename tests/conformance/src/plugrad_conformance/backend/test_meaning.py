@@ -1,7 +1,7 @@
 """Tests details that a contract describes in ``doc``, in addition to its formula.
 
-Each row contains inputs and outputs, or an error instead of outputs. Signs of zeros
-count; NaN equals NaN.
+Each row contains inputs and outputs, or an error instead of outputs. The signs
+of zeros are compared as well; NaN equals NaN.
 """
 
 from __future__ import annotations

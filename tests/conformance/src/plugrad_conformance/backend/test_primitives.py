@@ -1,4 +1,4 @@
-"""Compares the kernels from which all others are composed with formulae in NumPy.
+"""Compares the primitives, which all other kernels are made of, with NumPy formulae.
 
 The tests cover every dtype that the backend declares, every layout, empty arrays and
 special values.
@@ -22,7 +22,7 @@ DTYPES = [
     *("float16", "float32", "float64", "complex64", "complex128"),
 ]
 SHAPES = [(), (1,), (7,), (3, 5), (2, 3, 4), (17, 33), (0,), (3, 0), (0, 4)]
-HALVES = {"float16": None, "float32": "complex64", "float64": "complex128"}
+COMPLEX_WITH_PARTS = {"float16": None, "float32": "complex64", "float64": "complex128"}
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 1e30, -1e30, 1e-30]
 ELEMENTARY = "Atan2 Cos Exp Expm1 Floor Log Log1p Sin Sqrt Tanh"
 ARITHMETIC = "Add Equal Less Maximum Minimum Multiply Pow RealDiv Sub"
@@ -57,7 +57,7 @@ def skip_unsupported(kernel: str, dtype: str, backend: str) -> None:
     declared = runtime(backend).dtypes
     if dtype not in declared:
         pytest.skip(f"{backend} has no {dtype}")
-    if kernel == "Complex" and HALVES[dtype] not in declared:
+    if kernel == "Complex" and COMPLEX_WITH_PARTS[dtype] not in declared:
         pytest.skip(f"{backend} has no complex dtype with {dtype} parts")
 
 
@@ -93,21 +93,21 @@ def test_layouts(kernel: str, layout: str, backend: str) -> None:
             check(backend, kernel, shape, dtype, layout)
 
 
-@pytest.mark.parametrize("to", DTYPES)
+@pytest.mark.parametrize("target", DTYPES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_casts(dtype: str, to: str, backend: str) -> None:
+def test_casts(dtype: str, target: str, backend: str) -> None:
     """Cast truncates towards zero and drops imaginary parts."""
     skip_unsupported("Cast", dtype, backend)
-    skip_unsupported("Cast", to, backend)
+    skip_unsupported("Cast", target, backend)
     numbers = [0, 1, 2, 3.75, 100] + ([-1.5, -7] if dtype[0] in "ifc" else [])
-    if np.dtype(to).kind == "u":
+    if np.dtype(target).kind == "u":
         numbers = [n for n in numbers if n >= 0]
     x = np.asarray(numbers).astype(dtype)
     for layout in ("as uploaded", "reversed"):
         given, _ = with_layout(x, layout)
-        y = pg.run_kernel("Cast", [given], {"dtype": np.dtype(to)})
-        wanted = (x.real if np.dtype(to).kind in "iuf" else x).astype(to)
-        assert y.dtype == to
+        y = pg.run_kernel("Cast", [given], {"dtype": np.dtype(target)})
+        wanted = (x.real if np.dtype(target).kind in "iuf" else x).astype(target)
+        assert y.dtype == target
         np.testing.assert_array_equal(y.numpy(), wanted)
 
 
@@ -185,7 +185,7 @@ def test_an_empty_table_has_no_valid_index(backend: str) -> None:
 
 
 def test_an_index_out_of_range_may_give_an_empty_result(backend: str) -> None:
-    """Nothing is read, so the index is allowed: IndexError or an empty result."""
+    """Nothing is read, so an IndexError and an empty result are both right."""
     given = [pg.zeros((3, 0)), pg.asarray([7, 0], dtype="int32")]
     try:
         y = pg.run_kernel("GatherV2", given, {"axis": 0, "batch_dims": 0}).numpy()

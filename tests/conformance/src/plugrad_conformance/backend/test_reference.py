@@ -19,7 +19,7 @@ from plugrad.plugin import runtime
 from ..excuses import excuse
 from ..fixtures import backends, parametrized
 from ..golden import cases, judge, reach
-from .test_primitives import DTYPES, HALVES
+from .test_primitives import COMPLEX_WITH_PARTS, DTYPES
 
 # The corpus covers float32 and int32; ops/test_complexes.py covers complex dtypes.
 TESTED_DTYPES = [
@@ -31,7 +31,7 @@ ERRORS = (ValueError, TypeError, IndexError, OverflowError, NotImplementedError)
 
 
 def recast(value: Any, dtype: str) -> Any:
-    """Return inputs with the dtype of the floating or the integer arrays replaced."""
+    """Cast the floating arrays, or the integer ones, among the inputs to ``dtype``."""
     if isinstance(value, dict):
         return {name: recast(x, dtype) for name, x in value.items()}
     if isinstance(value, list):
@@ -96,7 +96,7 @@ def test_it_agrees_with_cpu(kernel: str, dtype: str, backend: str) -> None:
         pytest.skip(f"{backend} has no {dtype}")
     if "cpu" not in pg.backends():
         pytest.skip("needs plugrad-cpu, the reference")
-    named_dtypes = [dtype, HALVES[dtype]] if kernel == "Complex" else dtype
+    named_dtypes = [dtype, COMPLEX_WITH_PARTS[dtype]] if kernel == "Complex" else dtype
     compared = 0
     for case in first_cases(kernel):
         recast_case = replace(case, inputs=recast(case.inputs, dtype))

@@ -3,7 +3,7 @@
 A file is read when a case of its kernel is first used; a case is decoded when it is
 first loaded.
 
-Map: ``Handle``, which is enough to collect tests; ``Case``; decoding; ``shown``;
+Map: ``Handle``, which is enough to collect tests; ``Case``; decoding; ``describe``;
 ``close``.
 """
 
@@ -233,7 +233,7 @@ def _tensor(shape: list[int], dtype: str, data: list[Any] | None = None) -> Arra
 # --- showing ---------------------------------------------------------------------
 
 
-def shown(case: Case) -> str:
+def describe(case: Case) -> str:
     """Format a case for people: one line per input, attribute and cotangent.
 
     Large arrays are abbreviated.

@@ -21,7 +21,7 @@ import numpy as np
 import plugrad as pg
 
 from . import instead as checks
-from .cases import EXACT, KINDS, Array, Case, Handle, close, handles, names, shown
+from .cases import EXACT, KINDS, Array, Case, Handle, close, describe, handles, names
 
 Row = Callable[..., Any]
 
@@ -162,7 +162,7 @@ def differences(
     case: Case,
     row: Row,
     found: Mapping[str, Array],
-    which: list[str],
+    input_names: list[str],
     *,
     finite_only: bool = False,
 ) -> int:
@@ -178,7 +178,7 @@ def differences(
     xs = {name: x.astype(np.float64) for name, x in floats(case).items()}
     rng = np.random.default_rng(0)
     compared = 0
-    for name in which:
+    for name in input_names:
         for i in rng.permutation(xs[name].size)[:MAX_COMPARED_ELEMENTS]:
             left, right = _slopes(case, row, xs, name, i, finite_only)
             if not abs(right - left) <= 1e-3 * (1 + abs(left)):
@@ -422,7 +422,7 @@ def judge(case: Case, row: Row | None, entry: Departure | None) -> None:
     try:
         _judge(case, row, entry)
     except Exception as error:
-        error.add_note(shown(case))
+        error.add_note(describe(case))
         raise
 
 

@@ -189,7 +189,7 @@ def _other_inputs(x: Array | None) -> Iterator[tuple[str, Any]]:
             yield f"values {value}", np.full_like(x, value)
 
 
-def revalued(name: str) -> Iterator[tuple[str, Wrong]]:
+def with_other_values(name: str) -> Iterator[tuple[str, Wrong]]:
     """Yield an input's name and a call in which the values of this input are replaced.
 
     Single elements become -1, 0 or 7. No matrix gets a single infinity, because LAPACK

@@ -1,7 +1,7 @@
 """Start a plugin: write a package that works, for its author to change.
 
-``templates/`` contains the files of each kind of package, which ``string.Template``
-fills: ``$name`` is the given name, ``$module`` the package to import and
+``templates/`` contains the files of each kind of package. ``string.Template`` fills
+them: ``$name`` is the given name, ``$module`` the package to import and
 ``$distribution`` the one to install. In a path, ``_module_`` stands for the module and
 ``dot_`` for a leading dot; the suffix ``.tmpl`` hides the files from tools.
 
@@ -51,7 +51,7 @@ KINDS = {
 
 
 def write(command: str, name: str, into: Path, author: str = "") -> Path:
-    """Write the package that ``command`` starts and return its folder, a new one.
+    """Write the package for ``command`` into a new folder and return the folder.
 
     The name of the folder has dashes: ``my-pack`` for ``my_pack``.
 

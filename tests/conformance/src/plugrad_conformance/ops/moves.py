@@ -67,7 +67,7 @@ def check_parts(move, dtype):
 
 
 def check_derivatives(move):
-    """Check the gradients of each result; squared, it has second derivatives."""
+    """Check the gradients of each squared result; the square has second derivatives."""
     count = len(listed(move.op(pg.asarray(sample(move.shape)))))
     assert count, "without results there is nothing to check"
     for i in range(count):

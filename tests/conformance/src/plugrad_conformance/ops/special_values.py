@@ -1,6 +1,6 @@
-"""Values of special functions in 50 digits, rounded to float64.
+"""Values of special functions, computed by mpmath to 50 digits, rounded to float64.
 
-The arguments are float32 numbers. The values were computed with mpmath.
+The arguments are float32 numbers.
 """
 
 # x, ψ(x)

@@ -80,7 +80,8 @@ SMOOTH = [
         domain=(-2.0, -0.1),
     ),
 ]
-# x times a gate. Near their zeros and in their tails, the error of these is absolute.
+# Functions of the form x * gate(x). Only their absolute error is small near their zeros
+# and in their tails.
 SELF_GATED = [
     (pg.silu, lambda x: x * sigmoid(x)),
     (pg.mish, lambda x: x * np.tanh(softplus(x))),
@@ -195,7 +196,7 @@ def test_gradients_of_self_gated_activations(op, reference, backend):
     assert second.tolist() == [0.0] * 4
 
 
-# --- gradients where they are difficult ------------------------------------------
+# --- gradients at special points -------------------------------------------------
 
 SLOPES = [
     (pg.relu, [0.0, -0.0, 1e-30, INF, NAN], [0, 0, 1, 1, NAN]),
@@ -229,7 +230,7 @@ def test_saturated_values(backend):
     assert pg.sigmoid(x).tolist()[2:] == [1.0, 1.0]
 
 
-# --- slopes as arguments ---------------------------------------------------------
+# --- leaky_relu, step and prelu --------------------------------------------------
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0, 0.0, -0.5, 3, np.float32(0.1)])

@@ -177,7 +177,7 @@ def test_the_remainder_of_a_large_number_is_exact(backend):
 
 
 def test_remainders_are_exact(backend):
-    """Large quotients and numbers next to a multiple of the divisor are included."""
+    """Some quotients are large, some dividends next to a multiple of the divisor."""
     rng = np.random.default_rng(5)
     sizes = 10.0 ** rng.integers(-15, 15, (2, 600))
     a, b = (rng.standard_normal((2, 600)) * sizes).astype(np.float32)
@@ -508,7 +508,7 @@ KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 
 def promoted(a, b):
-    """Return the dtype of ``a + b``: NumPy's within a kind, else by the higher kind."""
+    """Return the dtype of ``a + b``: as in NumPy within a kind, else by the kinds."""
     a, b = sorted(map(np.dtype, (a, b)), key=lambda d: KINDS[d.kind])
     if KINDS[a.kind] == KINDS[b.kind]:
         both = np.promote_types(a, b)

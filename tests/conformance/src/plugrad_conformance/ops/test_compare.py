@@ -14,7 +14,7 @@ from ..toy import toy
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 FLOATS = ["float16", "float32", "float64"]
 ORDERED = ["bool", *INTEGERS, *FLOATS]
-EVERY = [*ORDERED, "complex64", "complex128"]
+ALL_DTYPES = [*ORDERED, "complex64", "complex128"]
 SPECIAL = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0]
 SHAPES = [
     ((2, 3), (2, 3)),
@@ -287,7 +287,7 @@ def test_decompositions(op, _, dtype):
         a = a.astype(dtype)
         b = b.astype(dtype)
     expected = op(pg.asarray(a), pg.asarray(b)).numpy()
-    with toy(without=NOT_PRIMITIVE, dtypes=EVERY), pg.use_backend("toy"):
+    with toy(without=NOT_PRIMITIVE, dtypes=ALL_DTYPES), pg.use_backend("toy"):
         found = op(pg.asarray(a), pg.asarray(b))
         assert found.dtype == np.bool_
         np.testing.assert_array_equal(found.numpy(), expected)
@@ -311,7 +311,7 @@ def test_decompositions_of_bits(dtype):
         calls += [lambda a, b, shift: pg.run_kernel("BitwiseNot", [a], {})]
     for call in calls:
         expected = call(*map(pg.asarray, (a, b, shift)))
-        with toy(without=NOT_PRIMITIVE, dtypes=EVERY), pg.use_backend("toy"):
+        with toy(without=NOT_PRIMITIVE, dtypes=ALL_DTYPES), pg.use_backend("toy"):
             found = call(*map(pg.asarray, (a, b, shift)))
             assert found.dtype == expected.dtype == np.dtype(dtype)
             np.testing.assert_array_equal(found.numpy(), expected.numpy())

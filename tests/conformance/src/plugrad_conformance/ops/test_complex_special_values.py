@@ -84,7 +84,7 @@ EVEN = (-1, -1, 1, 1)
 
 
 def table_rows(text, *symmetries):
-    """Return rows of four numbers, and whether each sign of the result may be either."""
+    """Return rows of four numbers, and whether each sign of the result is free."""
     rows = [row.replace("->", "").split() for row in text.replace("\n", "|").split("|")]
     table = [
         [*map(number, row), [word[0] == "~" for word in row[2:]]] for row in rows if row
@@ -103,12 +103,12 @@ def number(word):
 
 def rows_of_f_iz(table):
     """Return the rows of ``f(iz)`` from those of ``f``."""
-    return [[b, -a, c, d, either_sign] for a, b, c, d, either_sign in table]
+    return [[b, -a, c, d, free_signs] for a, b, c, d, free_signs in table]
 
 
 def rows_of_minus_i_f_iz(table):
     """Return the rows of ``-i f(iz)`` from those of ``f``."""
-    return [[b, -a, d, -c, either_sign[::-1]] for a, b, c, d, either_sign in table]
+    return [[b, -a, d, -c, free_signs[::-1]] for a, b, c, d, free_signs in table]
 
 
 TABLE = {
@@ -137,7 +137,7 @@ TABLE = {
 @pytest.mark.parametrize("op", TABLE, ids=lambda op: op.__name__)
 def test_complex_special_values(op, dtype, backend):
     require_dtypes(backend, dtype)
-    a, b, *expected, either_sign = (
+    a, b, *expected, free_signs = (
         np.asarray(column) for column in zip(*TABLE[op], strict=True)
     )
     z = np.empty(len(a), dtype)
@@ -145,15 +145,15 @@ def test_complex_special_values(op, dtype, backend):
     y = op(pg.asarray(z)).numpy()
     assert y.dtype == dtype
     wrong = np.zeros(len(a), bool)
-    for part, wanted, either in zip(
-        (y.real, y.imag), expected, either_sign.T, strict=True
+    for part, wanted, free in zip(
+        (y.real, y.imag), expected, free_signs.T, strict=True
     ):
         pair = (
-            np.where(either, np.abs(part), part),
-            np.where(either, np.abs(wanted), wanted),
+            np.where(free, np.abs(part), part),
+            np.where(free, np.abs(wanted), wanted),
         )
         wrong |= ~np.isclose(*pair, rtol=1e-6, atol=0, equal_nan=True)
-        wrong |= ~either & ~np.isnan(wanted) & (np.signbit(part) != np.signbit(wanted))
+        wrong |= ~free & ~np.isnan(wanted) & (np.signbit(part) != np.signbit(wanted))
     found = [
         f"{x} -> {v}, not {c} {d}" for x, v, c, d in zip(z, y, *expected, strict=True)
     ]

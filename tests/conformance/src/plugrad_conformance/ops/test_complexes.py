@@ -58,7 +58,7 @@ def test_parts_of_real_numbers(dtype, backend):
     np.testing.assert_allclose(pg.angle([-2.0, 2.0]).numpy(), [np.pi, 0], rtol=1e-6)
 
 
-JOINED = [
+DTYPES_OF_PARTS = [
     ("float32", "float32", "complex64"),
     ("float64", "float64", "complex128"),
     ("float32", "float64", "complex128"),
@@ -68,13 +68,13 @@ JOINED = [
 ]
 
 
-@pytest.mark.parametrize(("real", "imag", "whole"), JOINED)
-def test_complex(real, imag, whole, backend):
-    require_dtypes(backend, real, imag, whole)
+@pytest.mark.parametrize(("real", "imag", "result"), DTYPES_OF_PARTS)
+def test_complex(real, imag, result, backend):
+    require_dtypes(backend, real, imag, result)
     a = np.ones((2, 1), real)
     b = np.asarray([0, 1, 1]).astype(imag)
     y = pg.complex(pg.asarray(a), pg.asarray(b))
-    assert (y.dtype, y.shape) == (whole, (2, 3))
+    assert (y.dtype, y.shape) == (result, (2, 3))
     np.testing.assert_array_equal(y.numpy(), a + 1j * b)
 
 

@@ -22,7 +22,7 @@ EMPTY = [(0,), (2, 0, 3)]
 
 
 def wrapped(value, dtype):
-    """Convert a number to an integer dtype by Python's integers; it wraps around."""
+    """Convert a number to an integer dtype with Python integers; large values wrap."""
     if not math.isfinite(value):
         return 0
     limits = np.iinfo(dtype)
@@ -304,8 +304,10 @@ def test_gradients_of_astype(backend):
     assert (dz.dtype, dz.tolist()) == (np.dtype("complex64"), [2 + 0j])
     dx = pg.grad(lambda x: pg.astype(x, "complex64"))(x, dy=pg.asarray([1 + 1j, 2j]))
     assert (dx.dtype, dx.tolist()) == (np.dtype("float32"), [1.0, 0.0])
-    through = pg.grad(lambda x: pg.sum(pg.astype(pg.astype(x, "int32"), "float32") * x))
-    assert through(x).tolist() == [1.0, 2.0]
+    through_integers = pg.grad(
+        lambda x: pg.sum(pg.astype(pg.astype(x, "int32"), "float32") * x)
+    )
+    assert through_integers(x).tolist() == [1.0, 2.0]
 
 
 def test_astype_without_a_copy_returns_the_same_tensor(backend):

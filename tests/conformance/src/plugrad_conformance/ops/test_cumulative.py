@@ -18,7 +18,7 @@ TOLERANCE = {"float16": 2e-3, "float64": 1e-12, "complex128": 1e-12}
 
 
 def accumulated(name, x, axis, exclusive=False, reverse=False, include_initial=False):
-    """Return NumPy's result in the dtype of the contract."""
+    """Return NumPy's result in the dtype that the contract states."""
     x = x.astype(WIDE.get(str(x.dtype), x.dtype))
     ufunc = {"sum": np.add, "prod": np.multiply}[name]
     x = np.flip(x, axis) if reverse else x

@@ -102,7 +102,7 @@ def test_the_cotangent_goes_to_the_element_at_the_index(backend):
 def test_gradients_of_extremes(op, backend):
     x = np.random.default_rng(1).normal(size=(3, 5))
     for axis, reverse in ((0, False), (1, True)):
-        f = lambda x, axis=axis, back=reverse: op(x, axis, reverse=back)[0]
+        f = lambda x, axis=axis, reverse=reverse: op(x, axis, reverse=reverse)[0]
         check_gradients(lambda x, f=f: f(x) * x, x)
 
 

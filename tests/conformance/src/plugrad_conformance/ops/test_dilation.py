@@ -148,7 +148,7 @@ def test_infinite_cotangents_go_to_the_winner_alone(backend):
 
 @with_and_without_kernels
 def test_padding_never_wins(without):
-    """Padding never wins, not even with +inf in the filter, or if integers wrap."""
+    """Padding never wins, even with +inf in the filter or when integers wrap."""
     options = {"pad": [(0, 0), (2, 0)]}
     with toy(without=without), pg.use_backend("toy"):
         y = pg.dilation2d(image([1]), image([np.inf, 0]), **options)

@@ -20,7 +20,7 @@ WIDE = {"float32": "complex64", "float64": "complex128"}
 
 
 def ordered(w):
-    """Return eigenvalues in the order of their real parts, then of the imaginary."""
+    """Sort eigenvalues by their real parts, then by their imaginary parts."""
     return np.sort_complex(np.round(w, 9))
 
 
@@ -40,7 +40,7 @@ def test_eig(shape, make, backend):
 
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64", "complex64"])
 def test_results_are_always_complex(dtype, backend):
-    """All eigenvalues are real here."""
+    """The results are complex although all eigenvalues are real."""
     require_dtypes(backend, dtype, WIDE.get(dtype, "complex64"))
     x = pg.asarray(np.diag([1, 2, 3]).astype(dtype))
     w, v = linalg.eig(x)

@@ -100,18 +100,20 @@ DTYPES = [
 ]
 
 
-@pytest.mark.parametrize(("dtype", "whole"), DTYPES)
-def test_dtypes(dtype, whole, backend):
-    require_dtypes(backend, dtype, whole)
+@pytest.mark.parametrize(("dtype", "result"), DTYPES)
+def test_dtypes(dtype, result, backend):
+    require_dtypes(backend, dtype, result)
     x = np.asarray([[1, 0, 1, 1]]).astype(dtype)
-    part = "float64" if whole == "complex128" else "float32"
+    result_part = "float64" if result == "complex128" else "float32"
     for name in [*ONE_AXIS, "fftn", "irfftn"]:
         if x.dtype.kind == "c" and name in REAL_INPUT:
             continue
         y = getattr(fft, name)(pg.asarray(x))
-        assert y.dtype == (part if name in ("irfft", "irfftn", "hfft") else whole), name
+        assert y.dtype == (
+            result_part if name in ("irfft", "irfftn", "hfft") else result
+        ), name
         expected = getattr(np.fft, name)(
-            x.astype(whole if x.dtype.kind == "c" else part)
+            x.astype(result if x.dtype.kind == "c" else result_part)
         )
         np.testing.assert_allclose(y.numpy(), expected, atol=3e-7)
 
@@ -156,8 +158,8 @@ def test_shifts(axes, backend):
 
 # --- decompositions --------------------------------------------------------------
 
-# One or more sizes for each algorithm: direct; f times m; three levels; a large prime,
-# alone and times a small one.
+# Sizes for each algorithm: direct, two factors, three levels, a large prime alone, and
+# times a small prime.
 SIZES = [1, 2, 3, 7, 64, 65, 100, 128, 360, 8192, 67, 1009, 3 * 67]
 
 

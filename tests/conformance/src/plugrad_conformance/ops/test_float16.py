@@ -48,7 +48,7 @@ OPS = {
 
 @pytest.mark.parametrize("name", OPS)
 def test_counts_and_sums_are_computed_in_float32(name, backend):
-    """Compare with float32; the steps of subnormal float16 are 6e-8."""
+    """Compare with float32; subnormal float16 numbers are 6e-8 apart."""
     require_dtypes(backend, HALF)
     wide = pg.ones((N,))
     expected, slope = pg.value_and_grad(OPS[name])(wide)
