@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .new import KINDS, write
 
-NEXT = """wrote {folder}; next:
+NEXT_STEPS = """wrote {folder}; next:
 
     cd {folder}
     python -m pip install --editable ".[test]"
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"plugrad_conformance: {error}", file=sys.stderr)
         return 2
-    print(NEXT.format(folder=folder))
+    print(NEXT_STEPS.format(folder=folder))
     return 0
 
 

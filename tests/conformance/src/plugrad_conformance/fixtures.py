@@ -28,10 +28,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that uses ``backend`` once on each backend."""
     if "backend" not in metafunc.fixturenames or _DONE in metafunc.definition.stash:
         return
-    parametrized(metafunc, "backend", backends(metafunc.config))
+    parametrize_once(metafunc, "backend", backends(metafunc.config))
 
 
-def parametrized(metafunc: pytest.Metafunc, names: str, rows: Sequence[object]) -> None:
+def parametrize_once(
+    metafunc: pytest.Metafunc, names: str, rows: Sequence[object]
+) -> None:
     """Parametrize a test once, in ``backend`` together with the other names."""
     metafunc.definition.stash[_DONE] = True
     metafunc.parametrize(names, rows, indirect=["backend"])

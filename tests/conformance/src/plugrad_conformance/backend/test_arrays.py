@@ -45,9 +45,9 @@ def test_values_come_back(dtype: str, backend: str) -> None:
         y = pg.asarray(x)
         assert y.backend == backend
         assert (y.shape, y.dtype) == (x.shape, x.dtype)
-        back = y.numpy()
-        assert (back.shape, back.dtype) == (x.shape, x.dtype)
-        assert contiguous(back).tobytes() == contiguous(x).tobytes()
+        downloaded = y.numpy()
+        assert (downloaded.shape, downloaded.dtype) == (x.shape, x.dtype)
+        assert contiguous(downloaded).tobytes() == contiguous(x).tobytes()
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_writing_into_a_download_leaves_the_tensor_unchanged(
         pytest.skip(f"{backend} has no string")
     y = pg.asarray(values)
     for tensor in (y, pg.reshape(y, (3, 1)), pg.concat([y, y])):
-        back = read(tensor)
-        if back.flags.writeable:
-            back[:] = other
+        downloaded = read(tensor)
+        if downloaded.flags.writeable:
+            downloaded[:] = other
     assert y.tolist() == values
 
 

@@ -35,7 +35,7 @@ def test_right_calls_run(kernel: str, backend: str) -> None:
     inputs = dict(zip(contracts()[kernel].inputs, right.inputs, strict=False))
     if contracts()[kernel].variadic is None:
         by_name = pg.run_kernel(kernel, inputs, right.attrs)
-        for y, z in zip(_tuple(found), _tuple(by_name), strict=True):
+        for y, z in zip(_as_tuple(found), _as_tuple(by_name), strict=True):
             np.testing.assert_array_equal(y.numpy(), z.numpy())
 
 
@@ -81,7 +81,7 @@ def test_only_inputs_that_the_contract_names_are_checked(
     assert not complaints, "\n".join(complaints)
 
 
-def _tuple(found: object) -> tuple[pg.Tensor, ...]:
+def _as_tuple(found: object) -> tuple[pg.Tensor, ...]:
     return found if isinstance(found, tuple) else (found,)  # type: ignore[return-value]
 
 

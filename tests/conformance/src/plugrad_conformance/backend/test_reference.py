@@ -17,7 +17,7 @@ import pytest
 from plugrad.plugin import runtime
 
 from ..excuses import excuse
-from ..fixtures import backends, parametrized
+from ..fixtures import backends, parametrize_once
 from ..golden import cases, judge, reach
 from .test_primitives import COMPLEX_WITH_PARTS, DTYPES
 
@@ -88,7 +88,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ]
     reason = pytest.mark.skip(reason="cpu is the reference: it needs another backend")
     none = pytest.param("", "", "", marks=reason, id="none")
-    parametrized(metafunc, "kernel, dtype, backend", rows or [none])
+    parametrize_once(metafunc, "kernel, dtype, backend", rows or [none])
 
 
 def test_it_agrees_with_cpu(kernel: str, dtype: str, backend: str) -> None:

@@ -16,13 +16,15 @@ KERNELS = [
 ]
 
 
-def reference(x, filter, before, out_size, *, strides=1, dilations=1, groups=1, **_):
+def reference(
+    x, filter, pad_before, out_size, *, strides=1, dilations=1, groups=1, **_
+):
     """Return the sum over kernel positions of input times filter."""
     *window, _, k = filter.shape
     n = len(window)
     g = groups
     strides, dilations = (np.broadcast_to(s, n) for s in (strides, dilations))
-    x = np.pad(x, [(0, 0), *((b, 99) for b in before), (0, 0)])
+    x = np.pad(x, [(0, 0), *((b, 99) for b in pad_before), (0, 0)])
     y = np.zeros((x.shape[0], *out_size, k), x.dtype)
     for position in np.ndindex(*window):
         ends = zip(position, dilations, strides, out_size, strict=True)
@@ -73,16 +75,16 @@ CASES = [  # op, x, filter, options, padding before, output size
     (C3, (1, 3, 3, 3, 1), (2, 2, 2, 1, 2), {"dilations": 2}, (0, 0, 0), (1, 1, 1)),
 ]
 cases = pytest.mark.parametrize(
-    ("op", "x", "filter", "options", "before", "out_size"), CASES, ids=name
+    ("op", "x", "filter", "options", "pad_before", "out_size"), CASES, ids=name
 )
 
 
 @cases
-def test_values_and_gradients(op, x, filter, options, before, out_size, backend):
+def test_values_and_gradients(op, x, filter, options, pad_before, out_size, backend):
     require_dtypes(backend, "float64")
     x = RNG.normal(size=x)
     filter = RNG.normal(size=filter)
-    expected = reference(x, filter, before, out_size, **options)
+    expected = reference(x, filter, pad_before, out_size, **options)
     y = op(pg.asarray(x), pg.asarray(filter), **options)
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12, atol=1e-12)
     assert y.shape == expected.shape
@@ -90,9 +92,9 @@ def test_values_and_gradients(op, x, filter, options, before, out_size, backend)
 
 
 @cases
-def test_float32(op, x, filter, options, before, out_size, backend):
+def test_float32(op, x, filter, options, pad_before, out_size, backend):
     x, filter = (RNG.normal(size=s).astype("float32") for s in (x, filter))
-    expected = reference(x, filter, before, out_size, **options)
+    expected = reference(x, filter, pad_before, out_size, **options)
     y, dxs = pg.value_and_grads(lambda *xs: pg.sum(op(*xs, **options)))(x, filter)
     assert {t.dtype.name for t in (y, *dxs)} == {"float32"}
     y = op(x, filter, **options)
@@ -100,7 +102,7 @@ def test_float32(op, x, filter, options, before, out_size, backend):
 
 
 @cases
-def test_decompositions(op, x, filter, options, before, out_size):
+def test_decompositions(op, x, filter, options, pad_before, out_size):
     x = RNG.normal(size=x)
     filter = RNG.normal(size=filter)
     conv = lambda *xs: op(*xs, **options)

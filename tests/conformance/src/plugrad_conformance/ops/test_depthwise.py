@@ -37,13 +37,13 @@ def depthwise(x, filter, *window_args, **options):
 
 
 @pytest.mark.parametrize(
-    ("x", "filter", "options", "before", "out_size"), CASES, ids=str
+    ("x", "filter", "options", "pad_before", "out_size"), CASES, ids=str
 )
-def test_values_and_gradients(x, filter, options, before, out_size, backend):
+def test_values_and_gradients(x, filter, options, pad_before, out_size, backend):
     require_dtypes(backend, "float64")
     x = RNG.normal(size=x)
     filter = RNG.normal(size=filter)
-    expected = depthwise(x, filter, before, out_size, **options)
+    expected = depthwise(x, filter, pad_before, out_size, **options)
     y = pg.depthwise_conv2d(pg.asarray(x), pg.asarray(filter), **options)
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12, atol=1e-12)
     assert y.shape == expected.shape
@@ -51,9 +51,9 @@ def test_values_and_gradients(x, filter, options, before, out_size, backend):
 
 
 @pytest.mark.parametrize(
-    ("x", "filter", "options", "before", "out_size"), CASES, ids=str
+    ("x", "filter", "options", "pad_before", "out_size"), CASES, ids=str
 )
-def test_decompositions(x, filter, options, before, out_size):
+def test_decompositions(x, filter, options, pad_before, out_size):
     x, filter = (RNG.normal(size=s).astype("float32") for s in (x, filter))
     conv = lambda *xs: pg.depthwise_conv2d(*xs, **options)
     dy = RNG.normal(size=conv(x, filter).shape).astype("float32")

@@ -24,26 +24,26 @@ CASES = [  # window, options, padding before, output size
     ((5, 6), {}, (0, 0), (1, 1)),
     ((2, 4), {"pad": "same", "dilations": (1, 6)}, (0, 9), (5, 6)),
 ]
-cases = pytest.mark.parametrize(("window", "options", "before", "out_size"), CASES)
+cases = pytest.mark.parametrize(("window", "options", "pad_before", "out_size"), CASES)
 with_and_without_kernels = pytest.mark.parametrize(
     "without", [(), KERNELS], ids=["kernel", "composed"]
 )
 
 
-def sums(x, filter, window, before, out_size, *, strides=1, dilations=1, **_):
+def sums(x, filter, window, pad_before, out_size, *, strides=1, dilations=1, **_):
     """Return the window sums by kernel position; those of padding are masked."""
     given = {"strides": strides, "dilations": dilations}
     rows = filter.reshape(-1, 1, 1, 1, filter.shape[-1])
-    return windows(x, window, before, out_size, **given) + rows
+    return windows(x, window, pad_before, out_size, **given) + rows
 
 
 @cases
-def test_values_and_gradients(window, options, before, out_size, backend):
+def test_values_and_gradients(window, options, pad_before, out_size, backend):
     require_dtypes(backend, "float64")
     x = distinct(X) - 5
     filter = distinct((*window, 3)) * np.sqrt(2)
     y = pg.dilation2d(pg.asarray(x), pg.asarray(filter), **options)
-    expected = sums(x, filter, window, before, out_size, **options).max(0)
+    expected = sums(x, filter, window, pad_before, out_size, **options).max(0)
     np.testing.assert_array_equal(y.numpy(), expected.filled(-np.inf))
     if np.isfinite(y.numpy()).all():
         op = lambda x, f: pg.square(pg.dilation2d(x, f, **options))
@@ -52,7 +52,7 @@ def test_values_and_gradients(window, options, before, out_size, backend):
 
 @cases
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "int8"])
-def test_decompositions(window, options, before, out_size, dtype):
+def test_decompositions(window, options, pad_before, out_size, dtype):
     x = RNG.integers(-3, 3, size=X).astype(dtype)  # many ties
     filter = RNG.integers(-3, 3, size=(*window, 3)).astype(dtype)
     if x.dtype.kind == "f":
@@ -100,12 +100,12 @@ def exact_gradients(x, filter, *more, **options):
 @with_and_without_kernels
 @cases
 def test_rounding_does_not_choose_the_winner(
-    window, options, before, out_size, without
+    window, options, pad_before, out_size, without
 ):
     """Rounding to float32 makes some sums equal or swaps them; float64 is exact."""
     x = (RNG.integers(1, 9, size=X) / 10).astype("float32")
     filter = (RNG.integers(1, 9, size=(*window, 3)) / 10).astype("float32")
-    args = x, filter, window, before, out_size
+    args = x, filter, window, pad_before, out_size
     with toy(without=without), pg.use_backend("toy"):
         op = lambda x, f: pg.sum(pg.dilation2d(x, f, **options))
         found = pg.grads(op)(x, filter)

@@ -203,14 +203,16 @@ def test_the_take_kernel_counts_negative_indices_from_the_end(dtype, count, back
     x = np.arange(900.0, dtype=np.float32).reshape(2, 150, 3)
     at = np.arange(2 * count).reshape(2, count) % 7
     at = (at if dtype == "uint8" else at - 3).astype(dtype)
-    how = {"axis": 1, "batch_dims": 0}
-    y = pg.run_kernel("Take", [pg.asarray(x), pg.asarray(at)], how)
+    attrs = {"axis": 1, "batch_dims": 0}
+    y = pg.run_kernel("Take", [pg.asarray(x), pg.asarray(at)], attrs)
     np.testing.assert_array_equal(y.numpy(), x.take(at, 1))
-    y = pg.run_kernel("Take", [pg.asarray(x), pg.asarray(at)], how | {"batch_dims": 1})
+    y = pg.run_kernel(
+        "Take", [pg.asarray(x), pg.asarray(at)], attrs | {"batch_dims": 1}
+    )
     np.testing.assert_array_equal(
         y.numpy(), np.stack([a.take(i, 0) for a, i in zip(x, at, strict=True)])
     )
-    loss = lambda x: pg.sum(pg.run_kernel("Take", [x, pg.asarray(at)], how) ** 2)
+    loss = lambda x: pg.sum(pg.run_kernel("Take", [x, pg.asarray(at)], attrs) ** 2)
     expected = np.zeros_like(x)
     np.add.at(expected, (slice(None), at.ravel()), 2 * x.take(at.ravel(), 1))
     slope = pg.grad(loss)(pg.asarray(x))
