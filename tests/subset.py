@@ -82,7 +82,7 @@ SLOW = [
     "onnx/test_patterns::test_no_pattern_runs_for_ever",
     "opencl/test_custom",
     "opencl/test_environment",
-    "opencl/test_finalizers::test_nor_does_one_that_the_collector_finds",
+    "opencl/test_finalizers::test_a_collected_cycle_runs_no_python_code",
     "opencl/test_folds",
     "opencl/test_memory",
     "opencl/test_moves",

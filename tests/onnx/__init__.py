@@ -1,1 +1,1 @@
-"""Tests of plugrad-onnx: models of ONNX."""
+"""Tests of plugrad-onnx, which loads and saves ONNX models."""

@@ -1,4 +1,4 @@
-"""plugrad-onnx needs onnx, and most tests compare with ONNX Runtime."""
+"""Skip these tests where onnx, which plugrad-onnx needs, is not installed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Models as files have them, unchecked: what is wrong with them is to be found."""
+"""Build ONNX models without checking them, so that tests can put errors into them."""
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -8,10 +8,10 @@ X = helper.make_tensor_value_info("x", FLOAT, ["N"])
 Y = helper.make_tensor_value_info("y", FLOAT, ["N"])
 
 
-def graph(*nodes, initializers=(), opset=17, functions=(), more=()):
-    """Return a model of ``x`` and ``y``, unchecked."""
+def graph(*nodes, initializers=(), opset=17, functions=(), more_opsets=()):
+    """Return an unchecked model with input ``x`` and output ``y``."""
     net = helper.make_graph(nodes, "net", [X], [Y], initializer=initializers)
-    opsets = [helper.make_opsetid("", opset), *more]
+    opsets = [helper.make_opsetid("", opset), *more_opsets]
     return helper.make_model(net, opset_imports=opsets, functions=functions)
 
 
@@ -24,11 +24,11 @@ def tensor(name, dims, kind=FLOAT, raw=b""):
 
 
 def external(name, dims, **entries):
-    one = TensorProto(name=name, dims=dims, data_type=FLOAT)
-    one.data_location = TensorProto.EXTERNAL
+    proto = TensorProto(name=name, dims=dims, data_type=FLOAT)
+    proto.data_location = TensorProto.EXTERNAL
     for key, value in entries.items():
-        one.external_data.add(key=key, value=str(value))
-    return one
+        proto.external_data.add(key=key, value=str(value))
+    return proto
 
 
 def function(name, *nodes, domain="mine"):
@@ -36,13 +36,13 @@ def function(name, *nodes, domain="mine"):
     return helper.make_function(domain, name, ["a"], ["b"], nodes, opsets)
 
 
-MINE = helper.make_opsetid("mine", 1)
+MINE_OPSET = helper.make_opsetid("mine", 1)
 
 ADD_W = node("Add", "x w", "y")
 
 
 def write(folder, **entries):
-    """Write a model whose parameter is in w.bin, or where the entries say."""
+    """Write w.bin, and a model whose parameter is stored where ``entries`` say."""
     proto = graph(ADD_W, initializers=[external("w", [2], **entries)])
     path = folder / "model.onnx"
     path.write_bytes(proto.SerializeToString())

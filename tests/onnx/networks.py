@@ -1,4 +1,4 @@
-"""Small networks, written as text of ONNX, with random weights."""
+"""Small networks in ONNX's text format, with random weights."""
 
 import numpy as np
 import onnx
@@ -9,7 +9,7 @@ HEAD = '<ir_version: 9, opset_import: ["": {}]>\n'
 
 
 def model(text, weights=(), opset=17):
-    """Return a model; ``weights`` are arrays by name, which the text uses."""
+    """Return the model of an ONNX text; ``weights`` are its initializers by name."""
     proto = parse_model(HEAD.format(opset) + text)
     for name, values in dict(weights).items():
         proto.graph.initializer.append(numpy_helper.from_array(values, name))
@@ -18,7 +18,7 @@ def model(text, weights=(), opset=17):
 
 
 def draw(seed, shapes):
-    """Return random float32 by name; names that end in ``var`` are positive."""
+    """Return random float32 arrays by name, positive if the name ends in ``var``."""
     rng = np.random.default_rng(seed)
     found = {}
     for name, shape in shapes.items():
@@ -57,7 +57,7 @@ image (float[N, 3, 17, 18] x) => (float[N, 5] y) {
 
 
 def image():
-    """A classifier: batch norms, depthwise and grouped, residual, squeeze, upsample."""
+    """Return an image classifier with many kinds of layers, from Conv to Resize."""
     weights = draw(
         1,
         {
@@ -78,7 +78,7 @@ def image():
 
 
 def voice():
-    """A detector: LSTM in both directions, GRU with lengths, computed shapes."""
+    """Return a bidirectional LSTM and a GRU with lengths, and computed shapes."""
     weights = draw(
         2,
         {
@@ -112,7 +112,7 @@ def voice():
 
 
 def quantized():
-    """An image network of int8, and a product that is quantized as it runs."""
+    """Return an int8 image network that ends in a dynamically quantized product."""
     rng = np.random.default_rng(3)
     weights = {
         "w": rng.integers(-127, 128, (6, 70, 3, 3)).astype(np.int8),
@@ -146,7 +146,7 @@ def quantized():
 
 
 def control():
-    """A loop that uses outer values, and a branch that depends on what it found."""
+    """Return a loop that uses outer values, and a branch that depends on its result."""
     text = """
     control (float[N, 4] x, int64 n) => (float[N, 4] y, float[M, N, 4] all) {
       yes = Constant <value = bool {1}> ()
@@ -209,7 +209,7 @@ attention (int64[N, T] ids) => (float[N, T, 8] y) {
 
 
 def attention():
-    """A block of a transformer, as exporters write it."""
+    """Return a transformer block in the form that exporters write."""
     weights = draw(
         5,
         {
@@ -229,7 +229,7 @@ def attention():
 
 RNG = np.random.default_rng(9)
 IMAGES = RNG.normal(size=(2, 3, 17, 18)).astype(np.float32)
-# Each network, and the inputs with which it is compared.
+# The function that builds each network, and the inputs to run it with.
 NETWORKS = {
     "image": (image, {"x": IMAGES}),
     "voice": (

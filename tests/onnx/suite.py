@@ -1,4 +1,4 @@
-"""ONNX' own tests of backends, ``onnx.backend.test``, and which are left out."""
+"""ONNX's own backend tests, ``onnx.backend.test``, and our list of exclusions."""
 
 import functools
 import os
@@ -14,7 +14,8 @@ import onnx
 from onnx import TensorProto, numpy_helper
 from onnx.backend.test.runner import Runner
 
-# Their kinds that need no download. Old versions of PyTorch have exported its tests.
+# The kinds of tests that need no download. Old versions of PyTorch exported the last
+# two.
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 EXCLUSIONS = Path(__file__).with_name("exclusions.toml")
 # Some cases name folders of the installed package, which moves with the checkout.
@@ -24,20 +25,20 @@ CACHE = Path(__file__).parents[2] / ".cache" / "onnx" / f"{INSTALLED}.pickle"
 
 @functools.cache
 def cases():
-    """Return the tests by name, from a file: ONNX computes them for some 5 seconds."""
+    """Return the tests by name, from a cache: making them takes about 5 seconds."""
     if CACHE.exists():
         return pickle.loads(CACHE.read_bytes())
-    made = _made()
+    loaded = _load_cases()
     CACHE.parent.mkdir(parents=True, exist_ok=True)
     partial = CACHE.with_suffix(f".{os.getpid()}")
-    partial.write_bytes(pickle.dumps(made))
+    partial.write_bytes(pickle.dumps(loaded))
     partial.replace(CACHE)
-    return made
+    return loaded
 
 
-def _made():
+def _load_cases():
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, of expected values
+        warnings.simplefilter("ignore", RuntimeWarning)  # for expected values
         warnings.simplefilter("ignore", DeprecationWarning)  # ONNX sets `x.shape`
         from onnx.backend.test.loader import load_model_tests
 
@@ -47,30 +48,30 @@ def _made():
 
 @functools.cache
 def exclusions():
-    """Return the rows of the list: patterns of names, and the reason."""
+    """Return pairs: a pattern that matches test names, and its row of the list."""
     rows = tomllib.loads(EXCLUSIONS.read_text())["exclude"]
     return [(re.compile("|".join(row["tests"])), row) for row in rows]
 
 
 def reason_to_fail(name, backend):
-    """Return why a test is expected to fail; None if it is to pass."""
+    """Return why a test is expected to fail; None if it has to pass."""
     for pattern, row in exclusions():
-        here = backend in row.get("backends", [backend])
-        if here and pattern.fullmatch(name) and "atol" not in row:
+        applies = backend in row.get("backends", [backend])
+        if applies and pattern.fullmatch(name) and "atol" not in row:
             return row["reason"]
     return None
 
 
 def tolerances(name, case):
-    """Return rtol and atol of a test; atol is ours, where the list has one."""
-    ours = [
+    """Return rtol and atol of a test; the list of exclusions may raise atol."""
+    atols = [
         row["atol"] for x, row in exclusions() if x.fullmatch(name) and "atol" in row
     ]
-    return {"rtol": case.rtol, "atol": max([case.atol, *ours])}
+    return {"rtol": case.rtol, "atol": max([case.atol, *atols])}
 
 
 def model_and_data(case):
-    """Return the model of a test, and pairs of inputs and outputs."""
+    """Return the model of a test, and its pairs of inputs and expected outputs."""
     if case.model is not None:
         return case.model, case.data_sets
     folder = Path(case.model_dir)
@@ -89,26 +90,26 @@ def _read(folder, kind, infos):
     return values
 
 
-def plain(value):
-    """Return an expected value in the dtype that stands for one that NumPy lacks."""
+def replace_dtype(value):
+    """Return an expected value; plugrad's dtype replaces one that NumPy lacks."""
     if isinstance(value, list):
-        return [plain(one) for one in value]
+        return [replace_dtype(item) for item in value]
     if isinstance(value, TensorProto):
         value = numpy_helper.to_array(value)
-    names = {"bfloat16": np.float32, "int4": np.int8, "int2": np.int8}
-    names |= {"uint4": np.uint8, "uint2": np.uint8}
-    kind = None if value is None else names.get(value.dtype.name)
-    return value if kind is None else value.astype(kind)
+    replacements = {"bfloat16": np.float32, "int4": np.int8, "int2": np.int8}
+    replacements |= {"uint4": np.uint8, "uint2": np.uint8}
+    dtype = None if value is None else replacements.get(value.dtype.name)
+    return value if dtype is None else value.astype(dtype)
 
 
 def check(name, prepare):
-    """Run a test; AssertionError if an output is not what it should be."""
+    """Run a test; raise AssertionError if an output differs from the expected one."""
     case = cases()[name]
     model, pairs = model_and_data(case)
     prepared = prepare(model)
     for inputs, outputs in pairs:
         found = list(prepared.run(list(inputs)))
-        expected = [plain(value) for value in outputs]
+        expected = [replace_dtype(value) for value in outputs]
         Runner.assert_similar_outputs(
             expected, found, **tolerances(name, case), model_dir=case.model_dir
         )

@@ -1,4 +1,4 @@
-"""Models that would cost far more than their files: bytes, nodes, seconds, depth."""
+"""Small model files that would cost huge amounts of bytes, nodes, seconds or depth."""
 
 import os
 import resource
@@ -14,17 +14,17 @@ from plugrad_onnx import ModelError, load
 from plugrad_onnx.reader.wire import MESSAGE_BYTES, charge
 
 from tests.fuzz.mutations import messages
-from tests.onnx.files import MINE, X, Y, external, graph, node
+from tests.onnx.files import MINE_OPSET, X, Y, external, graph, node
 from tests.onnx.networks import image, model
 
 
-def test_one_region_of_a_file_for_many_tensors_is_a_bomb(tmp_path):
+def test_many_tensors_in_one_region_of_a_file_exceed_the_budget(tmp_path):
     size = 2**24
-    many = [
+    tensors = [
         external(f"w{i}", [size // 4], location="big.bin", length=size)
         for i in range(200)
     ]
-    proto = graph(node("Add", "x w0", "y"), initializers=many)
+    proto = graph(node("Add", "x w0", "y"), initializers=tensors)
     with (tmp_path / "big.bin").open("wb") as file:
         file.truncate(size)
     (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
@@ -32,20 +32,20 @@ def test_one_region_of_a_file_for_many_tensors_is_a_bomb(tmp_path):
         load(tmp_path / "model.onnx")
 
 
-def test_one_file_under_many_names_is_a_bomb(tmp_path):
+def test_one_file_under_many_names_exceeds_the_budget(tmp_path):
     size = 2**24
-    many = [
+    tensors = [
         external(f"w{i}", [size // 4], location="./" * i + "d", length=size)
         for i in range(200)
     ]
-    proto = graph(node("Add", "x w0", "y"), initializers=many)
+    proto = graph(node("Add", "x w0", "y"), initializers=tensors)
     (tmp_path / "d").write_bytes(bytes(size))
     (tmp_path / "model.onnx").write_bytes(proto.SerializeToString())
     with pytest.raises(ModelError, match="bytes are needed, and the budget has 40"):
         load(tmp_path / "model.onnx")
 
 
-def test_a_budget_is_raised_by_the_caller(tmp_path):
+def test_the_caller_sets_the_budget(tmp_path):
     data = image().SerializeToString()
     with pytest.raises(ModelError, match=r"nodes or more, .* and the budget has 10;"):
         load(data, budget=pg.Budget(nodes=10))
@@ -53,18 +53,18 @@ def test_a_budget_is_raised_by_the_caller(tmp_path):
         load(data, budget=pg.Budget(seconds=0))
     with pytest.raises(ModelError, match="bytes are needed, and the budget has 100;"):
         load(data, budget=pg.Budget(bytes=100))
-    many = [node("Neg", f"t{i}", f"t{i + 1}") for i in range(2000)]
-    many[0].input[0], many[-1].output[0] = "x", "y"
-    assert load(graph(*many), budget=pg.Budget(nodes=2000))([2.0]).tolist() == [2.0]
+    nodes = [node("Neg", f"t{i}", f"t{i + 1}") for i in range(2000)]
+    nodes[0].input[0], nodes[-1].output[0] = "x", "y"
+    assert load(graph(*nodes), budget=pg.Budget(nodes=2000))([2.0]).tolist() == [2.0]
 
 
 def field(number, content):
-    """Return a field of protobuf with some bytes."""
+    """Return an encoded protobuf field with the given content."""
     return bytes([number << 3 | 2]) + encoder._VarintBytes(len(content)) + content
 
 
 @pytest.mark.parametrize(
-    ("inside", "what"),
+    ("wrap", "what"),
     [
         (lambda rows: rows(1), "nodes of a graph"),
         (lambda rows: field(1, rows(5)), "attributes of a node"),
@@ -72,26 +72,26 @@ def field(number, content):
         (lambda rows: field(15, rows(1)), "sparse tensors"),
     ],
 )
-def test_messages_without_content_are_charged_before_they_are_made(inside, what):
-    """Two bytes of a file become some hundred of memory."""
-    data = field(7, inside(lambda number: bytes([number << 3 | 2, 0]) * 2**18))
+def test_empty_messages_are_charged_before_they_are_parsed(wrap, what):
+    """Two bytes of a file become some hundred bytes of memory."""
+    data = field(7, wrap(lambda number: bytes([number << 3 | 2, 0]) * 2**18))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ModelError, match="bytes are needed, and the budget has"):
         load(data, budget=pg.Budget(bytes=2**25))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**16  # KiB
 
 
-def test_messages_of_a_model_are_found():
-    """As many as protobuf makes."""
+def test_every_message_of_a_model_is_charged():
+    """As many messages are charged as protobuf creates."""
     data = image().SerializeToString()
-    spent = pg.Budget.started(pg.Budget(bytes=10**9), "load")
-    charge(data, spent)
+    budget = pg.Budget.started(pg.Budget(bytes=10**9), "load")
+    charge(data, budget)
     count = len(messages(onnx.ModelProto.FromString(data))) - 1
-    assert not spent.affords(10**9 - MESSAGE_BYTES * count)
-    assert spent.affords(10**9 - MESSAGE_BYTES * count - 10**5)
+    assert not budget.affords(10**9 - MESSAGE_BYTES * count)
+    assert budget.affords(10**9 - MESSAGE_BYTES * count - 10**5)
 
 
-def test_a_pipe_is_no_model(tmp_path):
+def test_a_pipe_is_not_a_model(tmp_path):
     os.mkfifo(tmp_path / "model.onnx")
     with pytest.raises(ModelError, match=r"model.onnx' is a pipe, not a regular file"):
         load(tmp_path / "model.onnx")
@@ -100,8 +100,8 @@ def test_a_pipe_is_no_model(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["graph", "function", "branch"])
-def test_inference_does_not_believe_declared_sizes(place):
-    """ONNX makes an axis for each element that the shape of Expand is said to have."""
+def test_inference_does_not_trust_declared_sizes(place):
+    """ONNX's inference makes an axis for each declared element of Expand's shape."""
     huge = helper.make_tensor_value_info("s", TensorProto.INT64, [10**8])
     expand = node("Expand", "x s", "y")
     functions = []
@@ -117,7 +117,7 @@ def test_inference_does_not_believe_declared_sizes(place):
         expand = node("If", "c", "y", then_branch=branch, else_branch=branch)
     nodes = [test, expand] if place == "branch" else [expand]
     net = helper.make_graph(nodes, "net", [X, huge], [Y])
-    opsets = [helper.make_opsetid("", 9), MINE]
+    opsets = [helper.make_opsetid("", 9), MINE_OPSET]
     proto = helper.make_model(net, opset_imports=opsets, functions=functions)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     load(proto, backend="cpu")
@@ -145,7 +145,7 @@ def chain(op, count):
 
 @pytest.mark.parametrize("op", CHAINS)
 def test_passes_are_linear_in_nodes(op):
-    """4,000 pairs load in about a second; quadratic passes took 44."""
+    """4,000 pairs load in about a second; with quadratic passes it was 44 seconds."""
     load(chain(op, 2))
     data = chain(op, 4000)
     start = time.process_time()
@@ -160,8 +160,8 @@ def doubling(count):
     return "a0 = Constant <value_ints = [1]> ()\n" + "\n".join(rows)
 
 
-# What constant folding would make large: it is left to the run, or made small.
-BOMBS = {
+# Constants that take few bytes in a file, and terabytes if they are folded.
+HUGE_CONSTANTS = {
     "ConstantOfShape": "s = Constant <value_ints = [1099511627776]> () "
     "b = ConstantOfShape (s)",
     "Range": "s = Constant <value_int = 0> () "
@@ -177,9 +177,9 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("name", BOMBS)
-def test_constants_do_not_explode_at_load(name):
-    text = f"net (float[N] x) => (float[N] y, int64[M] z) {{ {BOMBS[name]} \n"
+@pytest.mark.parametrize("name", HUGE_CONSTANTS)
+def test_huge_constants_are_not_computed_at_load(name):
+    text = f"net (float[N] x) => (float[N] y, int64[M] z) {{ {HUGE_CONSTANTS[name]} \n"
     text += "y = Relu (x) z = Shape (b) }"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     loaded = load(model(text), backend="cpu")

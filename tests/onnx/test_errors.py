@@ -1,4 +1,4 @@
-"""Models that cannot be loaded: all that is wrong is said, in little memory."""
+"""Invalid models: the error lists every problem, and loading takes little memory."""
 
 import os
 import random
@@ -16,7 +16,7 @@ from plugrad_onnx import ModelError, load
 from tests.onnx.files import (
     ADD_W,
     FLOAT,
-    MINE,
+    MINE_OPSET,
     X,
     Y,
     external,
@@ -28,7 +28,7 @@ from tests.onnx.files import (
 )
 from tests.onnx.networks import attention, image, model
 
-TWICE = [
+CALL_NEXT_TWICE = [
     function(
         f"f{i}",
         helper.make_node(f"f{i + 1}", ["a"], ["t"], domain="mine"),
@@ -36,11 +36,11 @@ TWICE = [
     )
     for i in range(40)
 ]
-CHAINED = [
+CALL_NEXT = [
     function(f"f{i}", helper.make_node(f"f{i + 1}", ["a"], ["b"], domain="mine"))
     for i in range(3000)
 ]
-CALLS = {
+CALL_EACH_OTHER = {
     "a": function("A", helper.make_node("B", ["a"], ["b"], domain="mine")),
     "b": function("B", helper.make_node("A", ["a"], ["b"], domain="mine")),
 }
@@ -51,16 +51,16 @@ BRANCH = helper.make_graph(
     [helper.make_tensor_value_info("t", FLOAT, ["N"])],
 )
 
-SPOILED = graph(node("Relu", "x", "spoiled"), node("Neg", "spoiled", "y"))
-SPOILED = SPOILED.SerializeToString().replace(b"spoiled", b"spoile\xff")
+NOT_UTF8 = graph(node("Relu", "x", "spoiled"), node("Neg", "spoiled", "y"))
+NOT_UTF8 = NOT_UTF8.SerializeToString().replace(b"spoiled", b"spoile\xff")
 
 WRONG = {
-    "no text": (SPOILED, ["is not UTF-8"]),
+    "text that is not UTF-8": (NOT_UTF8, ["is not UTF-8"]),
     "no name": (
         graph(node("Relu", "x", "y"), initializers=[tensor("", [0])]),
         ["an initializer has no name"],
     ),
-    "no ONNX file": (b"\xff\xfe no protobuf", ["it is not an ONNX file"]),
+    "not an ONNX file": (b"\xff\xfe no protobuf", ["it is not an ONNX file"]),
     "cycle": (
         graph(node("Add", "x b", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")),
         ["nodes in a cycle: Add -> Relu -> Add"],
@@ -88,7 +88,7 @@ WRONG = {
             node("Add", "e", "f"),
             node("LeakyRelu", "f", "g", alpha="steep"),
             node("TreeEnsemble", "g", "y", domain="ai.onnx.ml"),
-            more=[helper.make_opsetid("ai.onnx.ml", 5)],
+            more_opsets=[helper.make_opsetid("ai.onnx.ml", 5)],
         ),
         [
             "node 'Frobnicate', op Frobnicate of ONNX, opset 17: this op is not",
@@ -143,16 +143,16 @@ WRONG = {
     "function that calls itself": (
         graph(
             helper.make_node("A", ["x"], ["y"], domain="mine"),
-            functions=CALLS.values(),
-            more=[MINE],
+            functions=CALL_EACH_OTHER.values(),
+            more_opsets=[MINE_OPSET],
         ),
         ["a function calls itself: mine.A -> mine.B -> mine.A"],
     ),
     "functions that become 2^40 nodes": (
         graph(
             helper.make_node("f0", ["x"], ["y"], domain="mine"),
-            functions=[*TWICE, function("f40", node("Relu", "a", "b"))],
-            more=[MINE],
+            functions=[*CALL_NEXT_TWICE, function("f40", node("Relu", "a", "b"))],
+            more_opsets=[MINE_OPSET],
         ),
         [
             "3298534883327 nodes or more, functions written out, and the budget has "
@@ -162,24 +162,24 @@ WRONG = {
     "functions without nodes, 2^40 times": (
         graph(
             helper.make_node("f0", ["x"], ["y"], domain="mine"),
-            functions=[*TWICE, function("f40")],
-            more=[MINE],
+            functions=[*CALL_NEXT_TWICE, function("f40")],
+            more_opsets=[MINE_OPSET],
         ),
         ["2199023255551 nodes or more, functions written out, and the budget has"],
     ),
     "2^18 nodes of 19 functions": (
         graph(
             helper.make_node("f21", ["x"], ["y"], domain="mine"),
-            functions=[*TWICE[21:], function("f40", node("Relu", "a", "b"))],
-            more=[MINE],
+            functions=[*CALL_NEXT_TWICE[21:], function("f40", node("Relu", "a", "b"))],
+            more_opsets=[MINE_OPSET],
         ),
         ["1572863 nodes or more, functions written out, and the budget has 100000"],
     ),
     "3,000 functions that call each other": (
         graph(
             helper.make_node("f0", ["x"], ["y"], domain="mine"),
-            functions=[*CHAINED, function("f3000", node("Relu", "a", "b"))],
-            more=[MINE],
+            functions=[*CALL_NEXT, function("f3000", node("Relu", "a", "b"))],
+            more_opsets=[MINE_OPSET],
         ),
         ["3001 levels of functions, branches or models in each other, and the budget"],
     ),
@@ -190,11 +190,11 @@ WRONG = {
         ),
         ["a function calls itself: .Celu -> .Celu"],
     ),
-    "names that a terminal would obey": (
+    "names with control sequences of a terminal": (
         graph(node("\x1b[2J\nBell\a", "x", "y")),
         [r"node '\x1b[2J\nBell\x07', op \x1b[2J\nBell\x07 of ONNX"],
     ),
-    "nothing": (b"", ["the graph has no outputs"]),
+    "an empty file": (b"", ["the graph has no outputs"]),
     "no outputs": (
         helper.make_model(helper.make_graph([node("Relu", "x", "y")], "net", [X], [])),
         ["the graph has no outputs"],
@@ -210,7 +210,7 @@ WRONG = {
         graph(node("Constant", "", "y", value=tensor("", [2], 99, b"12345678"))),
         ["plugrad has no dtype number 99"],
     ),
-    "external data of no folder": (
+    "external data without a folder": (
         graph(ADD_W, initializers=[external("w", [1], location="w.bin")]),
         ["its data is in the file 'w.bin': load the model by its path"],
     ),
@@ -233,7 +233,8 @@ def test_wrong_models(name):
         assert message in str(error.value)
 
 
-# Where the data of a parameter is, in a folder with the model and w.bin of 8 bytes.
+# The place of a parameter's data, and the message; the model is in a folder with
+# w.bin, a file of 8 bytes.
 PLACES = {
     "parent": (dict(location="../secret.bin"), "outside of the model's folder"),
     "hidden parent": (dict(location="a/../../secret.bin"), "outside of the model's"),
@@ -301,7 +302,7 @@ def test_damaged_files_are_loaded_or_refused():
     assert min(found["loaded"], found["refused"]) > 20
 
 
-def test_deep_branches_and_long_chains(backend):
+def test_a_long_chain_in_reverse_order_is_loaded(backend):
     chain = [node("Neg", f"t{i}", f"t{i + 1}") for i in range(5000)]
     chain[0].input[0], chain[-1].output[0] = "x", "y"
     start = time.process_time()

@@ -1,4 +1,4 @@
-"""``save``: functions of plugrad as models, which ONNX Runtime answers the same."""
+"""``save``: ONNX Runtime gives the answers of the functions that plugrad saved."""
 
 import numpy as np
 import onnx
@@ -56,7 +56,7 @@ ROWS |= {
         [X],
     ),
     "sum": (lambda x: pg.sum(x, axis=(0, 2)), [X]),
-    "sum of all": (lambda x: pg.sum(x), [X]),
+    "sum of all elements": (lambda x: pg.sum(x), [X]),
     "mean": (lambda x: pg.mean(x, axis=1, keepdims=True), [X]),
     "max, min, prod": (
         lambda x: (pg.max(x, axis=0), pg.min(x, axis=2), pg.prod(x, axis=1)),
@@ -106,11 +106,11 @@ ROWS |= {
         lambda x: pg.conv2d(x, W, strides=2, pad=((1, 0), (0, 2)), dilations=1),
         [IMAGE],
     ),
-    "conv2d of groups": (
+    "conv2d with groups": (
         lambda x: pg.conv2d(x, W[:, :, :2], pad="same", dilations=2, groups=2),
         [IMAGE],
     ),
-    "conv2d of NCHW": (
+    "conv2d in NCHW": (
         lambda x: pg.conv2d(x, W, data_format="NCHW"),
         [IMAGE.transpose(0, 3, 1, 2).copy()],
     ),
@@ -139,7 +139,7 @@ ROWS |= {
 }  # fmt: skip
 
 
-def answers(proto, inputs):
+def runtime_answers(proto, inputs):
     ort = pytest.importorskip("onnxruntime", reason="it has no wheel for this Python")
     options = ort.SessionOptions()
     options.log_severity_level = 3
@@ -149,14 +149,14 @@ def answers(proto, inputs):
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_exports(name):
+def test_saved_functions_give_the_same_answers(name):
     f, inputs = ROWS[name]
     with pg.use_backend("cpu"):
         expected = pg.tree.leaves(f(*map(pg.asarray, inputs)))
         proto = save(f, inputs)
-        again = load(proto)(*inputs)
-    again = again if isinstance(again, tuple) else (again,)
-    rows = zip(answers(proto, inputs), again, expected, strict=True)
+        reloaded = load(proto)(*inputs)
+    reloaded = reloaded if isinstance(reloaded, tuple) else (reloaded,)
+    rows = zip(runtime_answers(proto, inputs), reloaded, expected, strict=True)
     for found, loaded, wanted in rows:
         assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
         np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-5, atol=1e-5)
@@ -169,7 +169,7 @@ def test_transposes_that_cancel_are_left_out():
     assert ops == ["Transpose", "Conv", "MaxPool", "Transpose"]
 
 
-def test_a_file_with_names(tmp_path):
+def test_inputs_and_outputs_can_be_named(tmp_path):
     path = tmp_path / "f.onnx"
     save(pg.add, [X, X], path, input_names=["a", "b"], output_names=["sum"])
     proto = onnx.load(path)

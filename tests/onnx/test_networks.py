@@ -1,4 +1,4 @@
-"""Whole networks: answers of ONNX Runtime, gradients, overrides, host or device."""
+"""Whole networks: ONNX Runtime's answers, gradients, overrides, work on the host."""
 
 import numpy as np
 import onnx
@@ -24,7 +24,7 @@ def runtime_answers(proto, inputs):
 
 
 def exact_answers(proto, inputs):
-    """Return those of ONNX' own evaluator: see SATURATING in test_quantized."""
+    """Return the answers of ONNX's own evaluator: see SATURATING in test_quantized."""
     return ReferenceEvaluator(proto).run(None, inputs)
 
 
@@ -36,7 +36,7 @@ def test_answers_are_those_of_onnx_runtime(name, optimize, backend):
     loaded = load(proto, optimize=optimize)
     answers = exact_answers if name == "quantized" else runtime_answers
     expected = answers(proto, inputs)
-    for _ in range(2):  # the second call finds what the first one has computed
+    for _ in range(2):  # the second call uses values that the first one cached
         found = outputs(loaded(**inputs))
         for x, wanted in zip(found, expected, strict=True):
             assert (x.backend, x.dtype, x.shape) == (
@@ -49,13 +49,14 @@ def test_answers_are_those_of_onnx_runtime(name, optimize, backend):
 
 def float64(proto):
     """Return a model with its floats in double precision, for finite differences."""
-    one, two = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
+    single, double = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
     copy = onnx.ModelProto.FromString(proto.SerializeToString())
 
     def change(graph):
         for info in [*graph.input, *graph.output]:
             kind = info.type.tensor_type
-            kind.elem_type = two if kind.elem_type == one else kind.elem_type
+            if kind.elem_type == single:
+                kind.elem_type = double
         for tensor in graph.initializer:
             tensor.CopyFrom(wide(tensor))
         for node in graph.node:
@@ -86,7 +87,7 @@ DIFFERENTIABLE = ["image", "voice", "control", "attention"]
 def test_gradients_in_parameters_agree_with_finite_differences(name, optimize):
     make, inputs = NETWORKS[name]
     proto = float64(make())
-    if name == "image":  # ONNX has no such input of double precision
+    if name == "image":  # Resize has no float64 scales
         scales = [n for n in proto.graph.node if n.op_type == "Constant"]
         for node in scales:
             if node.output[0] == "two":
@@ -98,13 +99,13 @@ def test_gradients_in_parameters_agree_with_finite_differences(name, optimize):
         for key, x in inputs.items()
     }
     loaded = load(proto, backend="cpu", optimize=optimize)
-    share = [
+    factors = [
         np.cos(np.arange(x.size)).reshape(x.shape) for x in outputs(loaded(**inputs))
     ]
 
     def loss(params):
         found = outputs(loaded.apply(params, **inputs))
-        return sum(pg.sum(x * s) for x, s in zip(found, share, strict=True))
+        return sum(pg.sum(x * f) for x, f in zip(found, factors, strict=True))
 
     with pg.use_backend("cpu"):
         params = loaded.params
@@ -132,7 +133,7 @@ def test_gradients_in_inputs_and_of_jit(backend):
 
 
 @pytest.mark.parametrize("optimize", [False, True])
-def test_an_override_of_relu_changes_the_gradient_alone(optimize, backend):
+def test_an_override_of_relu_changes_only_the_gradient(optimize, backend):
     weights = draw(6, {"w": (4, 2, 3, 3), "out": (4, 3)})
     proto = model(
         """
@@ -150,10 +151,10 @@ def test_an_override_of_relu_changes_the_gradient_alone(optimize, backend):
     f = pg.value_and_grad(lambda x: pg.sum(loaded(x)))
     value, plain = f(x)
     with pg.override_gradient("Relu", x=lambda dy, y: pg.zeros_like(dy)):
-        same, none = f(x)
+        same, zeros = f(x)
     assert same.item() == value.item()
     assert np.any(plain.numpy() != 0)
-    assert not np.any(none.numpy())
+    assert not np.any(zeros.numpy())
 
 
 def test_apply_takes_other_parameters_and_model_keeps_its_own(backend):
@@ -170,7 +171,7 @@ def test_apply_takes_other_parameters_and_model_keeps_its_own(backend):
         loaded.apply({"c": [5.0]}, [3.0])
 
 
-def test_batch_norms_of_a_model_are_trained_after_they_are_folded():
+def test_folded_batch_norms_can_still_be_trained():
     loaded = load(image(), backend="cpu")
     assert loaded.explain().changes["batch norms folded"] == 1
     loss = lambda p: pg.sum(loaded.apply(p, IMAGES) ** 2)
@@ -209,11 +210,11 @@ def test_models_run_within_tidy_and_on_another_backend():
 
 def test_vmap_runs_a_model_for_each_example(backend):
     loaded = load(image())
-    many = pg.vmap(lambda x: loaded(pg.expand_dims(x, 0)))(IMAGES)
-    np.testing.assert_allclose(many.numpy()[:, 0], loaded(IMAGES).numpy(), atol=1e-6)
+    mapped = pg.vmap(lambda x: loaded(pg.expand_dims(x, 0)))(IMAGES)
+    np.testing.assert_allclose(mapped.numpy()[:, 0], loaded(IMAGES).numpy(), atol=1e-6)
 
 
-def test_what_a_model_says_of_itself():
+def test_repr_graph_and_explanation_of_a_model():
     loaded = load(image(), backend="cpu")
     assert (
         repr(loaded)
@@ -250,7 +251,7 @@ def test_a_wrong_shape_is_a_value_error():
 
 
 @pytest.mark.parametrize("how", ["load", "to"])
-def test_an_unknown_backend_is_named_by_what_was_called(how):
+def test_the_error_of_an_unknown_backend_names_the_called_function(how):
     make = {
         "load": lambda: load(image(), backend="gpu"),
         "to": lambda: load(image()).to("gpu"),
@@ -260,7 +261,7 @@ def test_an_unknown_backend_is_named_by_what_was_called(how):
 
 
 def test_weights_of_constant_nodes_are_parameters(backend):
-    """In a branch, too; scalars stay constants."""
+    """The same holds in a branch. Scalars stay constants."""
     branch = "w = Constant <value_floats = [SIGN2.0, SIGN3.0]> () b = Mul (h, w)"
     text = f"""
     net (float[2] x) => (float[2] y) {{
@@ -291,8 +292,8 @@ def test_weights_of_constant_nodes_are_parameters(backend):
             )
 
 
-def test_a_size_of_minus_one_is_open(backend):
-    """Converters of PaddlePaddle write such sizes."""
+def test_a_size_of_minus_one_means_any_size(backend):
+    """PaddlePaddle's converters write such sizes."""
     proto = model("net (float[N, 2] x) => (float[N, 2] y) { y = Relu (x) }", {})
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
     loaded = load(proto)
@@ -313,7 +314,7 @@ def test_jit_replays_a_model(name, backend):
     make, inputs = NETWORKS[name]
     loaded = load(make())
     given = {key: pg.asarray(x) for key, x in inputs.items()}
-    loaded(**given)  # which computes what lasts
+    loaded(**given)  # computes and caches constants
     replayed = pg.jit(loaded, strict=True)  # an error if it cannot be replayed
     for _ in range(4):
         found = zip(outputs(replayed(**given)), outputs(loaded(**given)), strict=True)
@@ -333,23 +334,23 @@ def test_jit_sees_parameters_of_a_training_step(backend):
         np.testing.assert_array_equal(found["w1"].numpy(), expected["w1"].numpy())
 
 
-def test_weights_of_integers_are_prepared_once():
+def test_integer_weights_are_prepared_once():
     explanation = load(quantized(), backend="cpu").explain()
-    assert explanation.folded == 3  # the weights of both, and a factor
+    assert explanation.folded == 3  # both weights, and a factor
     assert explanation.changes["weights made int8"] == 2
     assert "plugrad.Weights" not in explanation.ops
     assert load(quantized(), backend="cpu", optimize=False).explain().folded == 0
 
 
-def test_gates_are_put_into_order_once(backend):
-    """In both directions, and with gradients in the weights of the file."""
+def test_gates_are_reordered_once(backend):
+    """This includes both directions; gradients are those of the file's weights."""
     x = NETWORKS["voice"][1]["x"]
     inputs = {"x": x, "lengths": np.array([7, 7], np.int32)}
     loaded = load(voice())
     plain = load(voice(), optimize=False)
     explanation = loaded.explain()
     assert explanation.changes["gates put into order"] == 2
-    assert explanation.folded == 2  # the gates of both
+    assert explanation.folded == 2  # the gates of both nodes
     assert {"LSTM", "GRU"} <= explanation.ops.keys()
     assert "plugrad.Gates" not in explanation.ops
 

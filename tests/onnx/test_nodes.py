@@ -1,4 +1,4 @@
-"""ONNX' own tests of its ops, on every backend; a few on others without ``--all``."""
+"""ONNX's own op tests, on every backend; without ``--all``, a sample of them."""
 
 import re
 from importlib.util import find_spec
@@ -32,6 +32,6 @@ def test_node(name, backend):
 def test_exclusions_match_tests():
     for _, row in exclusions():
         assert row["reason"]
-        for one in row["tests"]:
-            assert any(re.fullmatch(one, name) for name in cases()), one
+        for pattern in row["tests"]:
+            assert any(re.fullmatch(pattern, name) for name in cases()), pattern
     assert sum(reason_to_fail(name, "cpu") is None for name in cases()) > 1800

@@ -1,4 +1,4 @@
-"""What ``optimize=True`` does: each pass on a small graph, and the same answers."""
+"""The passes of ``optimize=True``, each on a small graph, keep the answers."""
 
 import numpy as np
 import plugrad as pg
@@ -25,7 +25,7 @@ CONV = "c = Conv <pads = [1, 1, 1, 1]> (x, w, b)\n"
 
 
 def shuffled(wide, narrow, end):
-    """Return the nodes that shuffle what a convolution gives, and those behind them."""
+    """Return a convolution, nodes that shuffle its channels, and the nodes ``end``."""
     perm = [0, 2, 1, *range(3, wide.count(",") + 1)]
     return f"""{CONV}
     wide = Constant <value_ints = [{wide}]> ()
@@ -39,7 +39,7 @@ def shuffled(wide, narrow, end):
 
 
 AXES = "axes = Constant <value_ints = [2, 3]> ()\n"
-# The nodes from x, an image, to y; the ops that are left; changes by name.
+# Nodes from the image x to y; expected counts of ops afterwards, and of changes.
 PASSES = {
     "batch norm": (
         CONV + "y = BatchNormalization (c, scale, shift, mean, var)",
@@ -154,7 +154,7 @@ PASSES = {
         {"Dropout": 0, "Identity": 0, "Transpose": 2},
         {},
     ),
-    "transposes of the file": (
+    "transposes in the file": (
         CONV
         + """
         l = Transpose <perm = [0, 2, 3, 1]> (c)
@@ -165,7 +165,7 @@ PASSES = {
         {"Transpose": 2},
         {"transposes cancelled": 2},
     ),
-    "what only has channels is flat": (
+    "a pooled image is flattened without a transpose": (
         CONV + "g = GlobalAveragePool (c) f = Flatten (g) y = Gemm (f, fc, fb)",
         {"Transpose": 1, "Flatten": 1},
         {},
@@ -235,7 +235,7 @@ PASSES = {
 
 
 def network(text, batch="1"):
-    if "three = Squeeze" in text:  # of a batch of one
+    if "three = Squeeze" in text:  # of the batch axis, of size 1
         text = text.replace("(c, no)", "(c, first)")
         text = "first = Constant <value_ints = [0]> ()\n" + text
     start = "" if "(x, w, b)" in text else CONV
@@ -267,14 +267,14 @@ def test_passes(name, backend):
         assert not found.changes.get("batch norms folded", 0)
 
 
-def test_no_image_is_shuffled(backend):
+def test_an_empty_batch_is_shuffled(backend):
     text = shuffled("0, 2, 2, 8, -1", "0, 4, 8, -1", "y = Conv (s, w2)")
     x = np.ones((0, 3, 8, 8), np.float32)
     for optimize in (False, True):
         assert load(network(text, "N"), optimize=optimize)(x).shape == (0, 4, 8, 8)
 
 
-def test_filters_are_turned_once(backend):
+def test_filters_are_transposed_once(backend):
     loaded = load(network(CONV + "y = Relu (c)"))
     x = np.ones((1, 3, 8, 8), np.float32)
     loaded(x)

@@ -1,4 +1,4 @@
-"""RegexFullMatch: patterns of models run by RE2, and never for ever."""
+"""RegexFullMatch: RE2 matches a model's patterns, and none of them runs forever."""
 
 import sys
 from importlib.util import find_spec
@@ -22,7 +22,7 @@ needs_re2 = pytest.mark.skipif(
 
 
 def matched(pattern, *texts):
-    """Return which texts a model with a pattern, as its text has it, matches."""
+    """Return for each text whether a model's pattern matches it."""
     model = load(parse_model(HEAD + MATCH % pattern))
     return model(np.array(texts, object)).tolist()
 
@@ -40,25 +40,25 @@ PATTERNS = [
 
 @needs_re2
 @pytest.mark.parametrize(("pattern", "expected"), PATTERNS)
-def test_patterns(pattern, expected):
+def test_patterns_match_whole_texts(pattern, expected):
     assert matched(pattern, *expected) == [*expected.values()]
 
 
 @needs_re2
 @pytest.mark.parametrize("pattern", ["(a", r"(a)\\1", "(?=a)a", "a{1001}", r"(?>a)"])
-def test_what_is_no_pattern(pattern):
+def test_invalid_patterns(pattern):
     with pytest.raises(ValueError, match=r"is not a valid RE2 pattern: [a-z]"):
         matched(pattern, "a")
 
 
 @needs_re2
-def test_a_deep_pattern_is_no_recursion_error():
+def test_a_deeply_nested_pattern_is_matched():
     assert matched("(" * 5000 + ")" * 5000, "", "a") == [True, False]
 
 
 @needs_re2
 def test_text_that_is_not_utf_8_matches_no_character():
-    """Text of a file is bytes, and comes as surrogates where it is not UTF-8."""
+    """A file's text is bytes; the reader turns invalid UTF-8 into surrogates."""
     texts = helper.make_tensor("t", TensorProto.STRING, [3], [b"a\xff", b"ab", b"\xc3"])
     y = helper.make_tensor_value_info("y", TensorProto.BOOL, [3])
     node = helper.make_node("RegexFullMatch", ["t"], ["y"], pattern="a.")
@@ -68,7 +68,7 @@ def test_text_that_is_not_utf_8_matches_no_character():
     assert model().tolist() == [False, True, False]
 
 
-# The limit is of processor time, and begins when the model is loaded.
+# The process may use 2 seconds of processor time after it has loaded the model.
 LIMITED = """
 import resource, sys
 import numpy as np
@@ -86,14 +86,20 @@ seconds = int(spent.ru_utime + spent.ru_stime) + 2
 resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 print(model(np.array([text], object)).tolist())
 """
-SLOW = ["(a+)+$", "(a*)*(a*)*b", "(a|aa)+b", "a*a*a*a*a*a*a*a*b", "((a?){30}){30}b"]
-SLOW += ["(a|a|aa)(a|a|aa)" * 20 + "b", "(?:a|ab?)*c", "([a-z]+)*1"]
+SLOW_PATTERNS = [
+    "(a+)+$",
+    "(a*)*(a*)*b",
+    "(a|aa)+b",
+    "a*a*a*a*a*a*a*a*b",
+    "((a?){30}){30}b",
+]
+SLOW_PATTERNS += ["(a|a|aa)(a|a|aa)" * 20 + "b", "(?:a|ab?)*c", "([a-z]+)*1"]
 
 
 @needs_re2
-@pytest.mark.parametrize("pattern", SLOW)
+@pytest.mark.parametrize("pattern", SLOW_PATTERNS)
 def test_no_pattern_runs_for_ever(pattern):
-    """Python's re would take years for the first one: 2 to the power of 40 ways."""
+    """Python's re would try 2**40 ways for the first one, which takes about a day."""
     done = python(LIMITED, pattern, "a" * 40 + "!")
     assert (done.returncode, done.stdout) == (0, "[False]\n"), done.stderr
 
@@ -114,7 +120,7 @@ def test_without_re2_load_says_what_to_install(monkeypatch):
         load(parse_model(HEAD + MATCH % "a"))
 
 
-def test_ops_of_others_say_what_they_need():
+def test_ops_of_plugins_say_what_to_install():
     @op("Needy", domain="test.needs", requires={"no_such_module": "some-package"})
     def needy(x):
         return x
@@ -125,8 +131,8 @@ def test_ops_of_others_say_what_they_need():
         load(parse_model(text))
 
 
-def test_string_split_takes_its_delimiter_as_it_is():
-    """It is no pattern: a delimiter of a model costs what str.split costs."""
+def test_string_split_takes_its_delimiter_literally():
+    """The delimiter is not a pattern, so splitting takes as long as str.split."""
     text = """g (string[N] x) => (string[N, M] y, int64[N] n) {
       y, n = StringSplit <delimiter = "(a+)+$"> (x)
     }"""

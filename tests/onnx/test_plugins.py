@@ -1,4 +1,4 @@
-"""Ops of other domains, by ``plugrad_onnx.op`` and by entry points; functions."""
+"""Ops of other domains, from ``plugrad_onnx.op`` or entry points, and functions."""
 
 import sys
 import types
@@ -30,7 +30,7 @@ Scaled <factor> (a) => (b) {
 
 @pytest.fixture
 def table():
-    """Put the table back as it was."""
+    """Restore the table of ops after the test."""
     before = {key: [*rows] for key, rows in registry._TABLE.items()}
     registry.load_plugins.cache_clear()
     yield
@@ -51,11 +51,13 @@ def test_an_op_of_another_domain(table):
     x = np.float32([1.0, -2.0])
     np.testing.assert_allclose(loaded(x).numpy(), x / (1 + np.exp(-2 * x)), rtol=1e-6)
     slope = pg.grad(lambda x: pg.sum(loaded(x)))(x).numpy()
-    share = 1 / (1 + np.exp(-2 * x))
-    np.testing.assert_allclose(slope, share + 2 * x * share * (1 - share), rtol=1e-5)
+    sigmoid = 1 / (1 + np.exp(-2 * x))
+    np.testing.assert_allclose(
+        slope, sigmoid + 2 * x * sigmoid * (1 - sigmoid), rtol=1e-5
+    )
 
 
-def test_an_entry_point_brings_ops(table, monkeypatch):
+def test_an_entry_point_registers_ops(table, monkeypatch):
     module = types.ModuleType("plugrad_onnx_swish")
     source = """
 import plugrad as pg
@@ -77,7 +79,7 @@ def swish(x, *, beta=1.0):
 
 
 def spec(name, source):
-    """Return the spec of a module that is made of text."""
+    """Return the spec of a module with this source text."""
     if name != "plugrad_onnx_swish":
         return None
     from importlib.machinery import ModuleSpec
@@ -89,7 +91,7 @@ def spec(name, source):
     return ModuleSpec(name, loader)
 
 
-def test_the_newest_version_that_holds_runs(table):
+def test_the_newest_version_up_to_the_opset_runs(table):
     for since, sign in ((1, 1.0), (3, -1.0)):
         op("Signed", domain="d", since=since)(lambda x, *, s=sign: x * s)
     text = '<ir_version: 9, opset_import: ["": 17, "d": {}]> '
@@ -103,7 +105,7 @@ def test_functions_of_the_model():
     assert loaded([1.0, -1.0]).tolist() == [3.0, 0.0]
 
 
-def test_the_interface_of_onnx_for_backends():
+def test_the_backend_interface_of_onnx():
     node = helper.make_node("LeakyRelu", ["x"], ["y"], alpha=0.5)
     x = np.float32([-2.0, 4.0])
     for device in ("CPU", "wasm"):

@@ -1,4 +1,4 @@
-"""Quantized nodes: exactly the integers of ONNX Runtime or of ONNX' evaluator."""
+"""Quantized nodes give exactly the integers of ONNX Runtime or ONNX's evaluator."""
 
 import numpy as np
 import plugrad as pg
@@ -16,12 +16,12 @@ NODES = {
     "QLinearConv": "x x_scale x_zero w w_scale w_zero y_scale y_zero b",
     "QLinearMatMul": "x x_scale x_zero w w_scale w_zero y_scale y_zero",
 }
-# Without VNNI, ONNX Runtime adds two products of these in 16 bits, which saturate.
+# For these dtypes, ONNX Runtime without VNNI saturates sums of two products to 16 bits.
 SATURATING = "uint8", "int8"
-# The op; dtype and shape of x and of w; the zero point of w (None: of each channel),
-# which the first row leaves out; attributes.
+# The op; dtype and shape of x and of w; the zero point of w (None: one for each column;
+# not used in the first row); attributes.
 ROWS = {
-    # float32 does not hold the sums of this one by Winograd's tiles
+    # with Winograd's tiles, float32 could not represent these sums exactly
     "large numbers": (
         "ConvInteger",
         "uint8",
@@ -40,7 +40,7 @@ ROWS = {
         128,
         {},
     ),
-    "a zero point that is left": (
+    "a zero point that is not 128": (
         *("QLinearConv", "uint8", (2, 5, 6, 7), "uint8", (4, 5, 3, 3), 100),
         {"pads": [1, 1, 1, 1]},
     ),
@@ -48,7 +48,7 @@ ROWS = {
         *("QLinearConv", "int8", (1, 6, 5, 5), "int8", (6, 1, 3, 3), 0),
         {"group": 6, "strides": [2, 1]},
     ),
-    "depthwise with a zero point that is left": (
+    "depthwise with a zero point that is not 128": (
         *("QLinearConv", "uint8", (1, 6, 5, 5), "uint8", (12, 1, 3, 3), 9),
         {"group": 6, "pads": [1, 0, 0, 1]},
     ),
@@ -90,7 +90,7 @@ ROWS = {
 }
 
 
-def drawn(dtype, shape, low=None):
+def draw(dtype, shape, low=None):
     limits = np.iinfo(dtype)
     low = limits.min if low is None else low
     return RNG.integers(low, limits.max + 1, shape).astype(dtype)
@@ -98,21 +98,21 @@ def drawn(dtype, shape, low=None):
 
 def model(row, constant):
     """Return the model of a row, and its inputs."""
-    op, of_x, x, of_w, w, zero, attrs = ROWS[row]
+    op, x_dtype, x_shape, w_dtype, w_shape, zero, attrs = ROWS[row]
     large = row == "large numbers"
-    columns = w[-1] if "MatMul" in op else w[0]
-    x = drawn(of_x, x, 253 if large else None)
-    w = drawn(of_w, w, 126 if large else None)
+    columns = w_shape[-1] if "MatMul" in op else w_shape[0]
+    x = draw(x_dtype, x_shape, 253 if large else None)
+    w = draw(w_dtype, w_shape, 126 if large else None)
     arrays = {
         "w": w,
-        "x_zero": np.zeros((), of_x) if large else drawn(of_x, ()),
-        "w_zero": drawn(of_w, columns) if zero is None else np.array(zero, of_w),
+        "x_zero": np.zeros((), x_dtype) if large else draw(x_dtype, ()),
+        "w_zero": draw(w_dtype, columns) if zero is None else np.array(zero, w_dtype),
         "x_scale": np.float32(0.02),
         "w_scale": np.float32(0.003)
         if "MatMul" in op
         else RNG.uniform(0.001, 0.01, columns).astype(np.float32),
         "y_scale": np.float32(0.05),
-        "y_zero": drawn(of_x, ()),
+        "y_zero": draw(x_dtype, ()),
         "b": RNG.integers(-500, 500, columns).astype(np.int32),
     }
     names = NODES[op].split()[: 3 if large else None]
@@ -121,7 +121,7 @@ def model(row, constant):
         helper.make_tensor_value_info(k, TYPES[str(v.dtype)], v.shape)
         for k, v in inputs.items()
     ]
-    out = TYPES[of_x] if op.startswith("Q") else TensorProto.INT32
+    out = TYPES[x_dtype] if op.startswith("Q") else TensorProto.INT32
     y = helper.make_tensor_value_info("y", out, None)
     rest = [name for name in names if name not in inputs]
     values = [numpy_helper.from_array(np.asarray(arrays[k]), k) for k in rest]
@@ -147,15 +147,15 @@ def test_answers_are_exact(row, optimize, constant, backend):
     assert ("plugrad.Weights" in loaded.explain().ops) is False
 
 
-def test_an_image_of_bytes_keeps_its_channels_last(backend):
+def test_a_quantized_image_keeps_its_channels_last(backend):
     """From QuantizeLinear to DequantizeLinear, with a scale for each channel."""
-    w = numpy_helper.from_array(drawn("int8", (4, 3, 3, 3)), "w")
+    w = numpy_helper.from_array(draw("int8", (4, 3, 3, 3)), "w")
     numbers = {
         "s": np.float32(0.05),
         "z": np.uint8(9),
         "wz": np.int8(0),
-        "many": np.float32([0.1, 0.2, 0.3, 0.4]),
-        "zeros": drawn("uint8", 4),
+        "scales": np.float32([0.1, 0.2, 0.3, 0.4]),
+        "zeros": draw("uint8", 4),
     }
     text = """
     <ir_version: 9, opset_import: ["": 17]>
@@ -163,7 +163,7 @@ def test_an_image_of_bytes_keeps_its_channels_last(backend):
       a = QuantizeLinear (x, s, z)
       b = QLinearConv <pads = [1, 1, 1, 1]> (a, s, z, w, s, wz, s, z)
       c = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (b)
-      y = DequantizeLinear <axis = 1> (c, many, zeros)
+      y = DequantizeLinear <axis = 1> (c, scales, zeros)
     }
     """
     proto = parse_model(text)
@@ -178,7 +178,7 @@ def test_an_image_of_bytes_keeps_its_channels_last(backend):
 
 
 def test_weights_between_float32_and_bytes_are_converted_once(backend):
-    """As of DequantizeLinear -> Conv -> QuantizeLinear, which stay three nodes."""
+    """DequantizeLinear -> Conv -> QuantizeLinear stay three nodes."""
     text = """
     <ir_version: 9, opset_import: ["": 17]>
     net (uint8[2, 3, 6, 7] x) => (uint8[2, 4, 6, 7] y) {
@@ -191,7 +191,7 @@ def test_weights_between_float32_and_bytes_are_converted_once(backend):
     """
     proto = parse_model(text)
     arrays = {
-        "w": drawn("int8", (4, 3, 3, 3)),
+        "w": draw("int8", (4, 3, 3, 3)),
         "ws": np.float32([0.01, 0.02, 0.03, 0.04]),
         "wz": np.zeros(4, np.int8),
         "s": np.float32(0.05),
@@ -199,14 +199,14 @@ def test_weights_between_float32_and_bytes_are_converted_once(backend):
     }
     values = [numpy_helper.from_array(np.asarray(v), k) for k, v in arrays.items()]
     proto.graph.initializer.extend(values)
-    x = drawn("uint8", (2, 3, 6, 7))
+    x = draw("uint8", (2, 3, 6, 7))
     loaded = load(proto)
     plain = load(proto, optimize=False)
     found = loaded.explain()
     expected = {"Conv": 1, "DequantizeLinear": 1, "QuantizeLinear": 1, "Transpose": 2}
     assert found.ops == expected
     difference = loaded(x).numpy().astype(int) - plain(x).numpy()
-    assert np.abs(difference).max() <= 1  # float32 rounds in another order
+    assert np.abs(difference).max() <= 1  # roundings differ with the order
 
 
 LSTM = """
@@ -221,9 +221,9 @@ net (float[6, 2, 5] x) => (float[6, N, 2, 8] y, float[N, 2, 8] h, float[N, 2, 8]
 @pytest.mark.parametrize("each_column", [False, True], ids=["one", "each_column"])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_an_lstm_of_onnx_runtime(direction, each_column, backend):
-    """With weights of 7 bits, for which ONNX Runtime is exact: see SATURATING.
+    """The weights have 7 bits, for which ONNX Runtime is exact: see SATURATING.
 
-    With more threads it quantizes each row of the batch by itself.
+    ONNX Runtime uses one thread, as with more it quantizes each batch row separately.
     """
     ort = pytest.importorskip("onnxruntime", reason="no wheel for this Python")
     count = 2 if direction == "bidirectional" else 1

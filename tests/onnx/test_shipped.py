@@ -1,7 +1,7 @@
-"""The networks that the package onnx has for its tests: AlexNet to DenseNet.
+"""The networks in the onnx package's own tests: AlexNet, DenseNet and others.
 
-Their weights are constants, so all classes are alike: those that are not too large get
-random ones instead.
+In these files all weights are equal, and so all classes would be, too. The networks
+that are not too large get random weights instead.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ LARGE = ("bvlc_alexnet", "vgg19", "zfnet512")
 QUICK = ("shufflenet", "squeezenet")
 
 
-MOST_WEIGHTS = 2**25
+MAX_RANDOM_WEIGHTS = 2**25
 
 
 def with_weights(path):
@@ -27,13 +27,13 @@ def with_weights(path):
     proto = onnx.load(path)
     shapes = {x.name: numpy_helper.to_array(x) for x in proto.graph.initializer}
     filled = [n for n in proto.graph.node if n.op_type == "ConstantOfShape"]
-    if sum(np.prod(shapes[node.input[0]]) for node in filled) > MOST_WEIGHTS:
+    if sum(np.prod(shapes[node.input[0]]) for node in filled) > MAX_RANDOM_WEIGHTS:
         return proto
     rng = np.random.default_rng(7)
     for node in filled:
         shape = shapes[node.input[0]]
         x = rng.normal(size=shape) / np.sqrt(max(np.prod(shape[1:]) / 2, 1))
-        x = x if len(shape) > 1 else 0.5 + 0.1 * np.abs(x)  # also variances
+        x = x if len(shape) > 1 else 0.5 + 0.1 * np.abs(x)  # variances are positive
         array = numpy_helper.from_array(x.astype(np.float32), node.output[0])
         proto.graph.initializer.append(array)
         proto.graph.node.remove(node)
@@ -61,11 +61,11 @@ def test_answers_are_those_of_onnx_runtime(name, backend, request):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * expected.max())
     if name == "squeezenet":
         assert loaded.explain().transposes <= 2
-        assert differentiable(loaded, inputs)
+        assert has_finite_gradient(loaded, inputs)
 
 
-def differentiable(loaded, inputs):
-    """Tell whether the gradient in the input is finite."""
+def has_finite_gradient(loaded, inputs):
+    """Return whether the gradient in the input is finite."""
     (x,) = inputs.values()
     slope = pg.grad(lambda x: pg.sum(loaded(x) ** 2))(x).numpy()
     return np.isfinite(slope).all()

@@ -1,4 +1,4 @@
-"""Answers of ONNX Runtime where ONNX' own tests of nodes do not look."""
+"""Answers of ONNX Runtime in cases that ONNX's own node tests do not cover."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ GRIDS = {
             ]
         ],
     ),
-    # PyTorch puts a single pixel at 0, and ONNX divides by zero.
+    # PyTorch puts a single pixel at 0, where ONNX would divide by zero.
     "a row of corners": (1, THETA, [1, 1, 1, 2], [[[[-0.75, -0.5], [1.25, -0.5]]]]),
     "one pixel": (1, THETA, [1, 1, 1, 1], [[[[0.25, -0.5]]]]),
     "one voxel": (1, SOLID, [1, 1, 1, 1, 1], [[[[[0.0, 0.0, 0.5]]]]]),
@@ -67,28 +67,31 @@ TRANSPOSED = """g (float[1, 1, 3] x, float[1, 1, 3] w) => (float y) {
   y = ConvTranspose <strides = [2], auto_pad = "%s", output_shape = [%d],
                      output_padding = [%d]> (x, w)
 }"""
-WHOLE = [1, 10, 102, 20, 203, 30, 300]
-AT_THE_END = ("NOTSET", "VALID", "SAME_LOWER")
-# auto_pad, output_shape, output_padding, where the output begins and ends in WHOLE
+FULL_OUTPUT = [1, 10, 102, 20, 203, 30, 300]
+# These modes cut one element more at the beginning than at the end, if needed.
+CUT_BEGINNING = ("NOTSET", "VALID", "SAME_LOWER")
+# auto_pad, output_shape, output_padding, begin and end of the output in FULL_OUTPUT
 SHAPES = [
-    *((word, 6, 0, 1, 7) for word in AT_THE_END),
-    *((word, 4, 0, 2, 6) for word in AT_THE_END),
-    *((word, 3, 1, 3, 6) for word in AT_THE_END),
-    *((word, 5, 1, 2, 7) for word in AT_THE_END),
-    *((word, 5, 0, 1, 6) for word in (*AT_THE_END, "SAME_UPPER")),
-    *((word, 7, 0, 0, 7) for word in (*AT_THE_END, "SAME_UPPER")),
+    *((mode, 6, 0, 1, 7) for mode in CUT_BEGINNING),
+    *((mode, 4, 0, 2, 6) for mode in CUT_BEGINNING),
+    *((mode, 3, 1, 3, 6) for mode in CUT_BEGINNING),
+    *((mode, 5, 1, 2, 7) for mode in CUT_BEGINNING),
+    *((mode, 5, 0, 1, 6) for mode in (*CUT_BEGINNING, "SAME_UPPER")),
+    *((mode, 7, 0, 0, 7) for mode in (*CUT_BEGINNING, "SAME_UPPER")),
     ("SAME_UPPER", 6, 0, 0, 6),
     ("SAME_UPPER", 4, 0, 1, 5),
     ("SAME_UPPER", 5, 1, 1, 6),
 ]
 
 
-@pytest.mark.parametrize(("auto_pad", "size", "more", "begin", "end"), SHAPES)
-def test_output_shape_of_a_transpose(auto_pad, size, more, begin, end, backend):
+@pytest.mark.parametrize(("auto_pad", "size", "output_padding", "begin", "end"), SHAPES)
+def test_output_shape_of_a_transpose(
+    auto_pad, size, output_padding, begin, end, backend
+):
     x = np.float32([[[1, 2, 3]]])
     w = np.float32([[[1, 10, 100]]])
-    found = run(TRANSPOSED % (auto_pad, size, more), 11, x, w)
-    assert found.tolist() == [[WHOLE[begin:end]]]
+    found = run(TRANSPOSED % (auto_pad, size, output_padding), 11, x, w)
+    assert found.tolist() == [[FULL_OUTPUT[begin:end]]]
 
 
 # --- Resize of opset 10 ----------------------------------------------------------
@@ -128,7 +131,7 @@ POOL = """g (float[A, B, C, D] x) => (float y, int64 places) {
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 7, 7), (2, 3, 5, 7), (2, 1, 4, 5)])
-def test_maxima_return_to_where_they_were(shape, backend):
+def test_max_unpool_puts_maxima_back_in_place(shape, backend):
     x = np.float32(np.random.default_rng(0).permutation(np.prod(shape)) + 1)
     x = x.reshape(shape)
     y, places = (v.numpy() for v in load(parse_model(HEAD.format(12) + POOL))(x))
@@ -145,7 +148,10 @@ def test_places_past_the_inferred_size(backend):
 
 
 def test_places_in_the_inferred_space():
-    """As ONNX' own node test has them: 13 is no place of the third window of 5 x 5."""
+    """Places refer to the inferred 4 x 4 output, as in ONNX's own node test.
+
+    In the 5 x 5 output, place 13 would be outside the third window.
+    """
     x = np.float32([[[[5, 6], [7, 8]]]])
     places = np.int64([[[[5, 7], [13, 15]]]])
     found = run(UNPOOL, 11, x, places, np.int64([1, 1, 5, 5]))[0, 0]

@@ -1,1 +1,1 @@
-"""The backend opencl itself."""
+"""Tests of the opencl backend itself."""

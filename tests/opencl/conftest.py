@@ -1,4 +1,4 @@
-"""Tests of the backend opencl itself; what its kernels compute, the suite tests."""
+"""Tests of the opencl backend; conformance tests check its kernels' results."""
 
 import importlib.util
 
@@ -6,7 +6,7 @@ import plugrad as pg
 import pytest
 
 if importlib.util.find_spec("pyopencl") is None or "opencl" not in pg.backends():
-    collect_ignore_glob = ["test_*.py"]  # the header says that opencl is not here, why
+    collect_ignore_glob = ["test_*.py"]  # pytest's header says why opencl is missing
 
 
 @pytest.fixture(scope="session")

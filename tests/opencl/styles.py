@@ -1,4 +1,4 @@
-"""Run a file of tests once more in the style of GPUs."""
+"""Run a test file once more with the kernels for GPUs."""
 
 import os
 import subprocess
@@ -9,13 +9,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def run_as_gpu(file, config):
-    """Run the tests of ``file`` in a process whose device has the style of GPUs.
+    """Run the tests of ``file`` in a new process that uses the kernels for GPUs.
 
-    It is one of its own because the style is that of a device for good. Without
-    ``--all`` one in a few of its tests runs: compiling for all takes minutes.
+    In one process, the style of a device cannot change. Without ``--all``, only a
+    sample of the tests runs, because compiling kernels for all of them takes minutes.
     """
-    few = "--all" if config.getoption("all") else "--few"
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", few, file]
+    selection = "--all" if config.getoption("all") else "--few"
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", selection, file]
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider"],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Kernels of users: what they compute, differentiate, and refuse."""
+"""User-defined kernels: their values, gradients and errors."""
 
 import runpy
 import subprocess
@@ -33,16 +33,18 @@ __kernel void heat(__global const T *x, __global T *y, T rate, long x_size) {
 
 @pytest.fixture(autouse=True)
 def opencl(monkeypatch):
-    """Forget what a test declares and registers: other tests look at all of it."""
-    mine = ("own.", "example.")
+    """Undo what a test registers: other tests look at the whole registry."""
+    prefixes = ("custom.", "example.")
     monkeypatch.setattr(registry, "contracts", registry.contracts)
     with pg.use_backend("opencl"):
         yield
-    for name, backend in [key for key in registry.kernels if key[0].startswith(mine)]:
+    for name, backend in [
+        key for key in registry.kernels if key[0].startswith(prefixes)
+    ]:
         while registry.kernels[name, backend]:
             pg.unregister_kernel(name, backend)
     for name, backend, _ in [*registry.gradients._user]:
-        if name.startswith(mine):
+        if name.startswith(prefixes):
             pg.unregister_gradient(name, backend=backend)
 
 
@@ -52,7 +54,7 @@ def opencl(monkeypatch):
 @pytest.mark.parametrize("n", [0, 1, 9, 100_000])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_an_expression_with_an_attribute(n, dtype):
-    op = elementwise_kernel("own.Cube(x; a)", "out = x * x * x + a")
+    op = elementwise_kernel("custom.Cube(x; a)", "out = x * x * x + a")
     x = RNG.normal(size=n).astype(dtype)
     y = op(pg.asarray(x), a=0.1)
     assert y.dtype == dtype
@@ -61,7 +63,7 @@ def test_an_expression_with_an_attribute(n, dtype):
 
 def test_branches_loops_and_functions():
     op = elementwise_kernel(
-        "own.Branches(x)",
+        "custom.Branches(x)",
         """
         T total = 0;
         for (int k = 1; k <= 3; k++) total += exp(-x * k);
@@ -80,7 +82,7 @@ def test_branches_loops_and_functions():
 
 def test_inputs_broadcast_and_so_do_gradients():
     op = elementwise_kernel(
-        "own.Mix(a, b)",
+        "custom.Mix(a, b)",
         "T d = a - b; out = d * d * (T)0.5",
         gradients={
             "a": lambda dy, a, b: dy * (a - b),
@@ -99,55 +101,55 @@ def test_inputs_broadcast_and_so_do_gradients():
 
 def test_dtypes_of_inputs():
     names = "int32 float32 float64"
-    op = elementwise_kernel("own.Plus(a, b)", "y = a + b", dtypes=names)
-    whole = pg.asarray([1, 2])
-    real = pg.asarray([0.5, 1.5])
+    op = elementwise_kernel("custom.Plus(a, b)", "y = a + b", dtypes=names)
+    integers = pg.asarray([1, 2])
+    floats = pg.asarray([0.5, 1.5])
     for xs, dtype, found in [
-        ((whole, 3), "int32", [4, 5]),
-        ((whole, real), "float32", [1.5, 3.5]),
-        ((whole, 0.5), "float32", [1.5, 2.5]),
-        ((0.25, real), "float32", [0.75, 1.75]),
-        ((np.array([1.0, 2.0]), real), "float64", [1.5, 3.5]),
+        ((integers, 3), "int32", [4, 5]),
+        ((integers, floats), "float32", [1.5, 3.5]),
+        ((integers, 0.5), "float32", [1.5, 2.5]),
+        ((0.25, floats), "float32", [0.75, 1.75]),
+        ((np.array([1.0, 2.0]), floats), "float64", [1.5, 3.5]),
     ]:
         y = op(*xs)
         assert (y.dtype, y.tolist()) == (dtype, found)
-    floating = elementwise_kernel("own.Half(x)", "y = x / 2")
-    assert floating(whole).tolist() == [0.5, 1.0]  # integers become float32
+    floating = elementwise_kernel("custom.Half(x)", "y = x / 2")
+    assert floating(integers).tolist() == [0.5, 1.0]  # integers become float32
 
 
 def test_bool_inputs_and_results():
-    op = elementwise_kernel("own.Mask(m, x)", "y = m ? x : -x")
+    op = elementwise_kernel("custom.Mask(m, x)", "y = m ? x : -x")
     for dtype in ("float32", "float64"):
         y = op(pg.asarray([True, False]), pg.asarray([1, 2], dtype=dtype))
         assert (y.dtype, y.tolist()) == (dtype, [1, -2])
-    op = elementwise_kernel("own.Positive(x)", "y = x > 0", out_dtype="bool")
+    op = elementwise_kernel("custom.Positive(x)", "y = x > 0", out_dtype="bool")
     y = op([1.0, -2.0])
     assert (y.dtype, y.tolist()) == (np.bool_, [True, False])
-    with pg.debug():  # which compares with the rule for the output
+    with pg.debug():  # compares the result with the contract's ``out``
         op([1.0, -2.0])
 
 
 def test_complex_numbers():
     op = elementwise_kernel(
-        "own.Turn(x; by)", "y = (T)(-x.y, x.x) * by", dtypes="complex64"
+        "custom.Turn(x; by)", "y = (T)(-x.y, x.x) * by", dtypes="complex64"
     )
     assert op(pg.asarray([1 + 2j]), by=2).tolist() == [-4 + 2j]
 
 
 def test_other_backends_use_the_decomposition():
     op = elementwise_kernel(
-        "own.Twice(x)", "out = x + x", decomposition=lambda x: x * 2.0
+        "custom.Twice(x)", "out = x + x", decomposition=lambda x: x * 2.0
     )
     with pg.use_backend("cpu"):
         assert op([1.0, 2.0]).tolist() == [2.0, 4.0]
 
 
-# --- a whole kernel --------------------------------------------------------------
+# --- source kernels --------------------------------------------------------------
 
 
-def test_source_and_its_gradient():
+def test_a_source_kernel_and_its_gradient():
     heat = source_kernel(
-        "own.Heat(x; rate)",
+        "custom.Heat(x; rate)",
         HEAT,
         gradients={"x": lambda dy, rate: heat(dy, rate=rate)},
     )
@@ -156,7 +158,7 @@ def test_source_and_its_gradient():
     check_gradients(lambda x: heat(x, rate=0.3) ** 3, RNG.normal(size=100))
 
 
-def test_source_with_two_outputs_of_other_dtypes():
+def test_a_source_kernel_with_outputs_of_different_dtypes():
     code = """
     long half_of(long n) { return n / 2; }
     __kernel void split(long x_shape1, __global x_t const *restrict x,
@@ -166,7 +168,7 @@ def test_source_with_two_outputs_of_other_dtypes():
     }
     """
     split = source_kernel(
-        "own.Split(x; up) -> low, place",
+        "custom.Split(x; up) -> low, place",
         code,
         out=lambda x, *, up: (
             Spec((x.shape[1] // 2,), x.dtype),
@@ -180,7 +182,7 @@ def test_source_with_two_outputs_of_other_dtypes():
     np.testing.assert_array_equal(place.numpy(), np.arange(100))
 
 
-def test_a_work_group_adds_up():
+def test_a_work_group_computes_a_sum():
     code = """
     __kernel void sums(__global const T *x, __global T *y, long x_size) {
       __local T part[32];
@@ -194,7 +196,7 @@ def test_a_work_group_adds_up():
     }
     """
     sums = source_kernel(
-        "own.Sums(x)",
+        "custom.Sums(x)",
         code,
         out=lambda x: Spec((-(-x.shape[0] // 32),), x.dtype),
         items=lambda x: x.shape[0],
@@ -205,11 +207,11 @@ def test_a_work_group_adds_up():
     assert sums(x).tolist() == expected
 
 
-def test_source_without_inputs():
+def test_a_source_kernel_without_inputs():
     code = "__kernel void ramp(__global float *y, int n, long y_size)"
     code += "{ if (get_global_id(0) < y_size) y[get_global_id(0)] = get_global_id(0); }"
     ramp = source_kernel(
-        "own.Ramp(; n)",
+        "custom.Ramp(; n)",
         code,
         out=lambda *, n: Spec((n,), np.dtype("float32")),
     )
@@ -220,13 +222,13 @@ def test_source_without_inputs():
 
 
 def test_code_for_a_contract_of_a_library():
-    contract = Kernel("own.Own(a, b) -> c", out=broadcasted, broadcasts=True)
+    contract = Kernel("custom.Product(a, b) -> c", out=broadcasted, broadcasts=True)
     gradients(contract, a=lambda dy, b: dy * b, b=lambda dy, a: dy * a)
     op = elementwise_kernel(contract, "c = a * b")
     assert op.kernel is contract
     decomposition(contract)(lambda a, b: a * b)
-    again = elementwise_kernel("own.Own(a, b)", "c = b * a")
-    assert again.kernel is contract  # with all that its library gave it
+    again = elementwise_kernel("custom.Product(a, b)", "c = b * a")
+    assert again.kernel is contract  # with the library's gradients and decomposition
     check_gradients(op, RNG.normal(size=3), RNG.normal(size=(2, 1)))
 
 
@@ -237,9 +239,9 @@ def test_code_for_a_kernel_of_plugrad():
     assert pg.relu(pg.asarray([-1.0, 2.0])).tolist() == [0, 2]
 
 
-def test_a_kernel_that_is_written_again():
+def test_a_kernel_can_be_redefined():
     make = lambda by: elementwise_kernel(
-        "own.Again(x)",
+        "custom.Scale(x)",
         f"y = x * {by}",
         gradients={"x": lambda dy: dy * by},
         decomposition=lambda x: x * by,
@@ -251,17 +253,17 @@ def test_a_kernel_that_is_written_again():
     second.unregister()
     assert (first([1.0]).tolist(), slope()) == ([2], [2])
     first.unregister()
-    assert first([1.0]).tolist() == [3]  # by the last decomposition
-    op = elementwise_kernel("own.Gone(x)", "y = x")
+    assert first([1.0]).tolist() == [3]  # computed by the last decomposition
+    op = elementwise_kernel("custom.Gone(x)", "y = x")
     op.unregister()
-    with pytest.raises(pg.KernelNotFound, match=r"own\.Gone"):
+    with pytest.raises(pg.KernelNotFound, match=r"custom\.Gone"):
         op([1.0])
 
 
-def test_every_device_has_it():
+def test_every_device_gets_the_kernel():
     code = """
 import plugrad as pg, plugrad_opencl
-op = plugrad_opencl.elementwise_kernel("own.Twice(x)", "y = 2 * x")
+op = plugrad_opencl.elementwise_kernel("custom.Twice(x)", "y = 2 * x")
 for name in op.backends:
     with pg.use_backend(name):
         print(name, op([1.0]).tolist(), op([1.0]).backend)
@@ -271,16 +273,18 @@ for name in op.backends:
     )
 
 
-# --- what does not fit -----------------------------------------------------------
+# --- errors ----------------------------------------------------------------------
 
 
 def test_errors_of_the_compiler_name_the_line():
-    wrong = elementwise_kernel("own.Wrong(x)", "T e = exp(x);\ny = e * bta;")
-    with pytest.raises(pg.BackendError, match=r"(?s)own\.Wrong:2:\d+: .*bta") as error:
+    wrong = elementwise_kernel("custom.Wrong(x)", "T e = exp(x);\ny = e * bta;")
+    with pytest.raises(
+        pg.BackendError, match=r"(?s)custom\.Wrong:2:\d+: .*bta"
+    ) as error:
         wrong([1.0])
     assert "clBuildProgram" not in str(error.value)
-    wrong = source_kernel("own.Lines(x; rate)", HEAT.replace("right);", "right;"))
-    with pytest.raises(pg.BackendError, match=r"own\.Lines:6:\d+: .*expected"):
+    wrong = source_kernel("custom.Lines(x; rate)", HEAT.replace("right);", "right;"))
+    with pytest.raises(pg.BackendError, match=r"custom\.Lines:6:\d+: .*expected"):
         wrong([1.0], rate=1.0)
 
 
@@ -299,40 +303,42 @@ PARAMETERS = {
 @pytest.mark.parametrize("parameters", PARAMETERS)
 def test_parameters_that_do_not_fit(parameters):
     with pytest.raises(ValueError, match=PARAMETERS[parameters]):
-        source_kernel("own.K(x; rate)", f"__kernel void k({parameters}) {{}}")
-    assert "own.K" not in registry.contracts
+        source_kernel("custom.K(x; rate)", f"__kernel void k({parameters}) {{}}")
+    assert "custom.K" not in registry.contracts
 
 
 def test_definitions_that_do_not_fit():
     with pytest.raises(ValueError, match="'y == x' assigns nothing"):
-        elementwise_kernel("own.None(x)", "y == x")
+        elementwise_kernel("custom.None(x)", "y == x")
     with pytest.raises(ValueError, match="needs a dotted name"):
         elementwise_kernel("Swish(x)", "y = x")
     with pytest.raises(TypeError, match=r"expected a signature or a Kernel, got \[3\]"):
         elementwise_kernel([3], "y = x")
-    with pytest.raises(ValueError, match=r"no kernel 'own\.Swish'; say what .* takes"):
-        elementwise_kernel("own.Swish", "y = x")
+    with pytest.raises(
+        ValueError, match=r"no kernel 'custom\.Swish'; say what .* takes"
+    ):
+        elementwise_kernel("custom.Swish", "y = x")
     with pytest.raises(TypeError, match="unknown dtype 'float'"):
-        elementwise_kernel("own.Float(x)", "y = x", dtypes="float")
+        elementwise_kernel("custom.Float(x)", "y = x", dtypes="float")
     with pytest.raises(ValueError, match="there is no input 'z'; there is x"):
-        elementwise_kernel("own.Z(x)", "y = x", gradients={"z": lambda dy: dy})
+        elementwise_kernel("custom.Z(x)", "y = x", gradients={"z": lambda dy: dy})
     with pytest.raises(ValueError, match="decomposition of"):
-        elementwise_kernel("own.Z(x)", "y = x", decomposition=lambda z: z)
+        elementwise_kernel("custom.Z(x)", "y = x", decomposition=lambda z: z)
     with pytest.raises(ValueError, match="needs inputs, and code whose last"):
         elementwise_kernel("Relu", "z = x")
     with pytest.raises(ValueError, match="may vary"):
         elementwise_kernel("AddN", "y = x")
     with pytest.raises(ValueError, match="write one function"):
-        source_kernel("own.Blur(x)", "void blur(__global float *x) {}")
+        source_kernel("custom.Blur(x)", "void blur(__global float *x) {}")
     with pytest.raises(ValueError, match="source_kernel: group 0 must be"):
-        source_kernel("own.Heat(x; rate)", HEAT, group=0)
+        source_kernel("custom.Heat(x; rate)", HEAT, group=0)
     with pytest.raises(AttributeError, match="no attribute 'kernel'"):
         plugrad_opencl.kernel  # noqa: B018
-    assert not [name for name in registry.contracts if name.startswith("own.")]
+    assert not [name for name in registry.contracts if name.startswith("custom.")]
 
 
 def test_calls_that_do_not_fit():
-    op = elementwise_kernel("own.Sum(a, b; s)", "y = a + b * s")
+    op = elementwise_kernel("custom.Sum(a, b; s)", "y = a + b * s")
     with pytest.raises(TypeError, match="got 1 inputs, expected"):
         op(pg.ones(3), s=1)
     with pytest.raises(ValueError, match="do not broadcast"):
@@ -343,32 +349,32 @@ def test_calls_that_do_not_fit():
         op(pg.ones(3), 1.0, s="a")
     with pytest.raises(TypeError, match="no code for complex64; dtypes= names float32"):
         op(pg.ones(3, dtype="complex64"), 1, s=1)
-    heat = source_kernel("own.Heat(x; rate)", HEAT.replace("T rate", "int rate"))
+    heat = source_kernel("custom.Heat(x; rate)", HEAT.replace("T rate", "int rate"))
     with pytest.raises(TypeError, match=r"rate=1\.5 is no number of type int"):
         heat([1.0], rate=1.5)
-    heat = source_kernel("own.Heat(x; rate)", HEAT.replace("T *x", "float *x"))
+    heat = source_kernel("custom.Heat(x; rate)", HEAT.replace("T *x", "float *x"))
     with pytest.raises(TypeError, match="x is int32, and the kernel takes float"):
         heat(pg.asarray([1]), rate=1)
     code = "__kernel void k(__global T *x, __global T *y, long x_shape1) {}"
-    flat = source_kernel("own.Flat(x)", code)
+    flat = source_kernel("custom.Flat(x)", code)
     with pytest.raises(ValueError, match=r"takes x_shape1, and x has shape \(3,\)"):
         flat([1.0, 2.0, 3.0])
 
 
-# --- what is shown ---------------------------------------------------------------
+# --- documented programs ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("shown", [EXAMPLE.read_text(), blocks("python", README)[2]])
-def test_a_program_prints_what_it_says(shown):
+@pytest.mark.parametrize("program", [EXAMPLE.read_text(), blocks("python", README)[2]])
+def test_a_documented_program_prints_what_it_promises(program):
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", shown], capture_output=True, text=True
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert promised(shown)
-    assert done.stdout.splitlines() == promised(shown)
+    assert promised(program)
+    assert done.stdout.splitlines() == promised(program)
 
 
-def test_the_example_to_the_second_order():
+def test_first_and_second_derivatives_of_the_example():
     ops = runpy.run_path(str(EXAMPLE))
     check_gradients(lambda x: ops["swish"](x, beta=0.7), RNG.normal(size=9))
     check_gradients(ops["distances"], RNG.normal(size=(3, 2)), RNG.normal(size=(4, 2)))

@@ -1,4 +1,4 @@
-"""What has to be in order before OpenCL is asked: folders, linker, devices."""
+"""What is prepared before OpenCL is used: folders, a linker, the choice of devices."""
 
 import dataclasses
 import hashlib
@@ -47,7 +47,7 @@ def test_a_device_that_is_skipped_is_named(monkeypatch):
         assert _devices.choose().index == 1
 
 
-def test_a_fresh_machine_says_what_it_does(tmp_path):
+def test_the_trial_of_a_new_device_is_announced(tmp_path):
     first = python(ADD, XDG_CACHE_HOME=str(tmp_path))
     assert (first.returncode, first.stdout) == (0, ADDED)
     assert "plugrad-opencl: trying" in first.stderr
@@ -62,9 +62,9 @@ def test_a_cache_that_cannot_be_written():
 
 
 DAMAGE = {
-    "nothing": lambda data: b"",
+    "empty": lambda data: b"",
     "text": lambda data: b"damaged",
-    "its beginning": lambda data: data[:100],
+    "the first 100 bytes": lambda data: data[:100],
     "half": lambda data: data[: len(data) // 2],
     "zeros at the end": lambda data: data[:-200] + bytes(200),
     "another byte": lambda data: data[:500] + bytes([data[500] ^ 1]) + data[501:],
@@ -74,7 +74,7 @@ DAMAGE = {
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    """Return a cache folder in which everything for ``ADD`` is."""
+    """Return a cache folder that contains everything ``ADD`` needs."""
     folder = tmp_path_factory.mktemp("cache")
     assert output(ADD, XDG_CACHE_HOME=str(folder)) == ADDED
     return folder
@@ -94,8 +94,8 @@ def test_a_damaged_program_is_compiled_again(damage, cache):
         assert data[:32] == hashlib.sha256(data[32:]).digest()
 
 
-def test_a_damaged_cache_of_pyopencls(cache):
-    """It keeps one of its own, in a database, unless it is told not to."""
+def test_a_damaged_cache_of_pyopencl(cache):
+    """PyOpenCL has its own cache, a database, unless PYOPENCL_NO_CACHE is set."""
     for file in cache.glob("pytools/*"):
         file.write_bytes(b"damaged")
     (cache / "pytools").mkdir(exist_ok=True)
@@ -103,7 +103,7 @@ def test_a_damaged_cache_of_pyopencls(cache):
     assert not [*cache.glob("pytools/*")]
 
 
-SAID = '"reason": "it is slow"'
+REASON = '"reason": "it is slow"'
 VERDICTS = {
     "text": "damaged",
     "not UTF-8": b"\xff\xfe{",
@@ -114,18 +114,18 @@ VERDICTS = {
     "deep": "[" * 100_000,
     "empty": "{}",
     "numbers": '{"works": 1, "reason": 2, "when": 3}',
-    "works for a reason": f'{{"works": true, {SAID}}}',
-    "no time": f'{{"works": false, {SAID}}}',
-    "no number": f'{{"works": false, {SAID}, "when": "today"}}',
-    "not a number": f'{{"works": false, {SAID}, "when": NaN}}',
-    "the future": f'{{"works": false, {SAID}, "when": 1e300}}',
-    "far too large": f'{{"works": false, {SAID}, "when": 1{"0" * 400}}}',
-    "long ago": f'{{"works": false, {SAID}, "when": 0}}',
+    "works for a reason": f'{{"works": true, {REASON}}}',
+    "no time": f'{{"works": false, {REASON}}}',
+    "no number": f'{{"works": false, {REASON}, "when": "today"}}',
+    "not a number": f'{{"works": false, {REASON}, "when": NaN}}',
+    "the future": f'{{"works": false, {REASON}, "when": 1e300}}',
+    "far too large": f'{{"works": false, {REASON}, "when": 1{"0" * 400}}}',
+    "long ago": f'{{"works": false, {REASON}, "when": 0}}',
 }
 
 
 @pytest.mark.parametrize("content", VERDICTS)
-def test_a_damaged_verdict_is_none(content, tmp_path):
+def test_a_damaged_verdict_is_ignored(content, tmp_path):
     file = tmp_path / "verdict.json"
     text = VERDICTS[content]
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -148,12 +148,12 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda n: (fsync(n), synced.append(n)))
     replace = environment.Path.replace
 
-    def replaced(self, target):
+    def checked_replace(self, target):
         assert synced, "renamed before it is on the disk"
         assert file.read_bytes() == b"one"
         return replace(self, target)
 
-    monkeypatch.setattr(environment.Path, "replace", replaced)
+    monkeypatch.setattr(environment.Path, "replace", checked_replace)
     environment.save(file, b"two", mode=0o755)
     assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"two", 0o755)
     assert [*file.parent.iterdir()] == [file]
@@ -167,7 +167,7 @@ def test_a_relative_cache_folder_is_ignored(tmp_path):
     assert [*tmp_path.glob("home/.cache/plugrad-opencl/programs/*")]
 
 
-def test_a_style_that_is_none():
+def test_an_unknown_style():
     done = python(ADD, PLUGRAD_OPENCL_STYLE="x")
     assert done.returncode == 1
     assert "PLUGRAD_OPENCL_STYLE=x: give cpu or gpu, or unset it" in done.stderr
@@ -185,7 +185,7 @@ u.find_spec = lambda name, *more: None if name == "ziglang" else find_spec(name,
 
 @pytest.fixture
 def without_ld(tmp_path):
-    """Variables for a process that finds a shell and no linker."""
+    """Return variables for a process that finds a shell but no linker."""
     bare = tmp_path / "bin"
     bare.mkdir()
     for tool in ("sh", "uname"):
@@ -202,7 +202,7 @@ def test_without_a_linker(linker, tmp_path, without_ld):
     assert linker in (tmp_path / "cache/plugrad-opencl/bin/ld").read_text()
 
 
-# OpenCL C that needs more of a linker than plugrad's kernels do, and what it computes.
+# OpenCL C that needs more linker features than plugrad's kernels, and its results.
 SOURCES = {
     "table": (
         "__constant float t[] = {1, 2, 3, 4}; __kernel void k(__global float *o) "
@@ -250,8 +250,10 @@ for source, _ in {SOURCES!r}.values():
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="PoCL comes along on Linux")
-def test_other_kernels_are_linked(without_ld):
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only on Linux is PoCL a dependency"
+)
+def test_kernels_that_need_more_linker_features(without_ld):
     lines = output(NO_ZIGLANG + COMPILE, **without_ld).splitlines()
     assert [[*map(int, line.split())] for line in lines] == [
         expected for _, expected in SOURCES.values()
@@ -266,21 +268,21 @@ def test_no_linker_at_all(without_ld):
     assert "PoCL needs a linker; install binutils" in done.stderr
 
 
-def test_intels_runtime_is_announced_beside_the_drivers(tmp_path, monkeypatch):
+def test_intels_runtime_is_added_to_the_installed_drivers(tmp_path, monkeypatch):
     """The file in its package names a path of the machine that built it."""
     library = tmp_path / "lib" / "libintelocl.so"
     library.parent.mkdir()
     library.touch()
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(environment, "folder", lambda: tmp_path)
-    monkeypatch.setenv("OCL_ICD_VENDORS", "/the/user/s")
+    monkeypatch.setenv("OCL_ICD_VENDORS", "/set/by/the/user")
     environment._add_intel()
-    assert os.environ["OCL_ICD_VENDORS"] == "/the/user/s"
+    assert os.environ["OCL_ICD_VENDORS"] == "/set/by/the/user"
     monkeypatch.delenv("OCL_ICD_VENDORS")
     environment._add_intel()
-    (announced,) = tmp_path.glob("vendors-*/intel-cpu.icd")
-    assert announced.read_text() == f"{library}\n"
-    assert os.environ["OCL_ICD_VENDORS"] == str(announced.parent)
+    (icd_file,) = tmp_path.glob("vendors-*/intel-cpu.icd")
+    assert icd_file.read_text() == f"{library}\n"
+    assert os.environ["OCL_ICD_VENDORS"] == str(icd_file.parent)
 
 
 def test_a_device_that_is_not_there():
@@ -290,7 +292,7 @@ def test_a_device_that_is_not_there():
 
 
 def test_a_device_whose_compiler_crashes(tmp_path):
-    """It takes a process with it, but not ours; the verdict stays for a while."""
+    """Only a trial process crashes, and its verdict is remembered for a while."""
     code = """
 import plugrad_opencl._devices as d, subprocess, sys
 run, runs = subprocess.run, []
@@ -308,7 +310,7 @@ for _ in range(2):
     assert output(code, XDG_CACHE_HOME=str(tmp_path)) == "1 True\n1 True\n"
 
 
-# What ``sys`` says where Python is embedded or frozen, and what doctor says of it.
+# States of ``sys`` where Python is embedded or frozen, and doctor's remark on each.
 PROGRAMS = {
     "frozen": ("sys.frozen = True", "a frozen program has no interpreter"),
     "none": ("sys.executable = None", "there is no interpreter"),
@@ -333,8 +335,8 @@ print(runtime("opencl").self_test())
 
 @pytest.mark.skipif(os.name != "posix", reason="starts a shell script")
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_that_is_no_interpreter(program, tmp_path, cache):
-    """It is not started again and again, and opencl can be used, untried."""
+def test_a_program_that_is_not_an_interpreter(program, tmp_path, cache):
+    """It is not started again and again, and opencl works without a trial."""
     shutil.copytree(cache, tmp_path / "cache")
     shutil.rmtree(tmp_path / "cache" / "plugrad-opencl" / "verdicts")
     setting, remark = PROGRAMS[program]
@@ -359,8 +361,10 @@ def test_a_program_that_is_no_interpreter(program, tmp_path, cache):
 
 
 @pytest.mark.parametrize("executable", [None, "", "/bin/true", "/no/such/python"])
-def test_what_is_no_interpreter_does_not_link(executable, tmp_path, monkeypatch):
-    """A program that is asked for a linker would be started instead."""
+def test_a_program_that_is_not_an_interpreter_is_no_linker(
+    executable, tmp_path, monkeypatch
+):
+    """Calling it as a linker would start the program once more."""
     pytest.importorskip("ziglang")
     monkeypatch.setattr(environment, "has_linker", lambda: False)
     monkeypatch.setattr(environment, "folder", lambda: tmp_path)
@@ -387,11 +391,13 @@ with pg.use_backend("opencl-1"):
     assert found == "['opencl', 'opencl-1'] [2.0, 4.0] opencl-1\n"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="PoCL comes along on Linux")
-def test_pyopencl_ctx_chooses():
-    ours = {"PLUGRAD_OPENCL_DEVICE": None}  # comes first
-    assert output(ADD, PYOPENCL_CTX="0", **ours) == ADDED
-    done = python(ADD, PYOPENCL_CTX="99", **ours)
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only on Linux is PoCL a dependency"
+)
+def test_pyopencl_ctx_chooses_the_device():
+    unset = {"PLUGRAD_OPENCL_DEVICE": None}  # would take precedence
+    assert output(ADD, PYOPENCL_CTX="0", **unset) == ADDED
+    done = python(ADD, PYOPENCL_CTX="99", **unset)
     assert done.returncode == 1
     assert "PYOPENCL_CTX=99" in done.stderr
 
@@ -413,7 +419,7 @@ assert pool.idle() == 0, pool.idle()
     assert os.environ.get("PLUGRAD_OPENCL_POOL") is None
 
 
-# A device that fails beside one that works, in every process.
+# In every process, one of two devices fails.
 QUANTUM = """
 import dataclasses
 from plugrad_opencl import _devices as d
@@ -427,12 +433,12 @@ d.refusal = lambda x: refusal(x) if x.index else "a test of it ended with -6"
 """
 
 
-def test_doctor_shows_what_is_skipped_and_where_things_are(tmp_path):
+def test_doctor_shows_skipped_devices_and_unwritable_folders(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(QUANTUM)
     nowhere = dict.fromkeys(("HOME", "XDG_CACHE_HOME"), "/proc/no/such/folder")
-    said = output(DOCTOR, PYTHONPATH=str(tmp_path), **nowhere)
-    assert "runs on 1: " in said
-    assert "skipped 0: Quantum 9000 (gpu, " in said
-    assert "a test of it ended with -6" in said
-    assert "/proc/no/such/folder/plugrad-opencl cannot be written" in said
-    assert "set XDG_CACHE_HOME" in said
+    report = output(DOCTOR, PYTHONPATH=str(tmp_path), **nowhere)
+    assert "runs on 1: " in report
+    assert "skipped 0: Quantum 9000 (gpu, " in report
+    assert "a test of it ended with -6" in report
+    assert "/proc/no/such/folder/plugrad-opencl cannot be written" in report
+    assert "set XDG_CACHE_HOME" in report

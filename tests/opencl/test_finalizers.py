@@ -1,4 +1,4 @@
-"""Dropping an array runs no Python code, in which an interrupt would be lost."""
+"""Dropping an array runs no Python code, because it would swallow interrupts."""
 
 import gc
 import signal
@@ -14,14 +14,14 @@ SIZES = [1, 5000, 1 << 20]
 
 
 def calls(work):
-    """Return the Python functions of the backend that run while ``work`` does."""
+    """Return the names of the backend's Python functions that ``work`` calls."""
     found = []
 
-    def event(frame, what, value):
-        if what == "call" and "plugrad_opencl" in frame.f_code.co_filename:
+    def record_call(frame, event, value):
+        if event == "call" and "plugrad_opencl" in frame.f_code.co_filename:
             found.append(frame.f_code.co_name)
 
-    sys.setprofile(event)
+    sys.setprofile(record_call)
     try:
         work()
     finally:
@@ -31,15 +31,15 @@ def calls(work):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_dropped_array_runs_no_python_code(size, device):
-    held = [runtime("opencl").arrays.upload(np.ones(size, np.float32))]
-    held.append(held[0].view((size, 1)))
+    arrays = [runtime("opencl").arrays.upload(np.ones(size, np.float32))]
+    arrays.append(arrays[0].view((size, 1)))
     idle = device.pool.idle()
-    assert calls(held.clear) == []
+    assert calls(arrays.clear) == []
     assert device.pool.idle() > idle
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_nor_does_one_that_the_collector_finds(size, device):
+def test_a_collected_cycle_runs_no_python_code(size, device):
     cycle = [runtime("opencl").arrays.upload(np.ones(size, np.float32))]
     cycle.append(cycle)
     gc.collect()
@@ -49,7 +49,7 @@ def test_nor_does_one_that_the_collector_finds(size, device):
     assert device.pool.idle() > idle
 
 
-def test_the_buffer_is_used_again(device):
+def test_the_buffer_of_a_dropped_array_is_reused(device):
     upload = runtime("opencl").arrays.upload
     x = upload(np.ones(5000, np.float32))
     held = device.pool.held
@@ -63,7 +63,7 @@ def test_the_buffer_is_used_again(device):
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
 @pytest.mark.thread_unsafe(reason="signals and sys.unraisablehook")
 def test_no_interrupt_is_lost(monkeypatch, device):
-    """Most of the time goes into dropping arrays, and each interrupt arrives."""
+    """Most of the time is spent dropping arrays, and every interrupt arrives."""
     if threading.current_thread() is not threading.main_thread():
         pytest.skip("signals are handled in the main thread")
     upload = runtime("opencl").arrays.upload
@@ -78,11 +78,11 @@ def test_no_interrupt_is_lost(monkeypatch, device):
         raise KeyboardInterrupt
 
     def drop_arrays():
-        """Run until a timer interrupts, at whichever place that is."""
+        """Drop arrays until a timer interrupts, wherever that is."""
         while True:
-            held = [upload(values) for _ in range(200)]
+            arrays = [upload(values) for _ in range(200)]
             signal.setitimer(signal.ITIMER_REAL, 5e-6 * (seen % 20 + 1))
-            held.clear()
+            arrays.clear()
             for _ in range(1000):
                 pass
 
@@ -91,7 +91,7 @@ def test_no_interrupt_is_lost(monkeypatch, device):
         while seen < 100:
             try:
                 drop_arrays()
-            except KeyboardInterrupt:  # the timer has gone off: no other one is set
+            except KeyboardInterrupt:  # the timer has fired and is not set again
                 seen += 1
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

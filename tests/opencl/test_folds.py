@@ -1,4 +1,4 @@
-"""Reductions at the end of regions: one kernel, whose bits are those of eager."""
+"""Reductions at the end of regions: one kernel, with exactly eager's results."""
 
 import numpy as np
 import plugrad as pg
@@ -16,7 +16,7 @@ def draw(*shape):
 
 
 def fused(f, *xs):
-    """Compare with eager; return the names of the kernels of each region of several."""
+    """Compare with eager; return kernel names of the regions with several kernels."""
     jitted = pg.jit(f)
     for _ in range(4):
         assert look(jitted(*xs)) == look(f(*xs))
@@ -25,7 +25,7 @@ def fused(f, *xs):
     return [kernels for kernels in names if len(kernels) > 1]
 
 
-ENDS = {
+REDUCTIONS = {
     "all": (pg.sum, {}, ["Sum"]),
     "rows": (pg.mean, {"axis": -1}, ["Mean"]),
     "columns": (pg.max, {"axis": 0}, ["Max"]),
@@ -34,13 +34,13 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", REDUCTIONS)
 @pytest.mark.parametrize("shape", [(3, 5, 7), (2, 130, 33), (40, 50, 64)], ids=str)
-def test_one_kernel(shape, end):
-    fold, options, names = ENDS[end]
+def test_a_reduction_joins_the_region(shape, end):
+    fold, options, names = REDUCTIONS[end]
     f = lambda x, y: fold(pg.exp(x * 0.5) * y - 3.0, **options)
-    made = fused(f, draw(*shape), draw(*shape))
-    assert made == [["Multiply", "Exp", "Multiply", "Sub", *names]]
+    regions = fused(f, draw(*shape), draw(*shape))
+    assert regions == [["Multiply", "Exp", "Multiply", "Sub", *names]]
 
 
 def test_special_numbers():
@@ -53,7 +53,7 @@ def test_special_numbers():
             fused(lambda x, a=axis, f=fold: f(pg.relu(-x) + x, axis=a), pg.asarray(x))
 
 
-def test_of_other_dtypes():
+def test_other_dtypes():
     x = draw(50, 60)
     n = pg.asarray(RNG.integers(-5, 5, (50, 60), "int32"))
     f = lambda x, n: pg.sum(pg.where(n > 0, x, pg.astype(n, "float32")), axis=0)
@@ -61,7 +61,7 @@ def test_of_other_dtypes():
     assert all("Sum" not in names for names in fused(lambda n: pg.sum(n * n), n))
 
 
-def test_what_is_read_elsewhere_is_written():
+def test_values_that_are_read_elsewhere_are_stored():
     x = draw(30, 40)
     row = draw(40)
     both = lambda x: (pg.mean(x * x + 1.0), x * x + 1.0)
@@ -73,11 +73,11 @@ def test_what_is_read_elsewhere_is_written():
     assert fused(lambda x, y: pg.sum(x * y + x, axis=0), x, row)[0][-1] == "Sum"
     apart = lambda x: pg.sum(x * x + x, axis=(0, 2))
     assert fused(apart, draw(5, 6, 7)) == [["Multiply", "Add", "Sum"]]
-    alone = lambda x: pg.sum(x * x, axis=(0, 2))  # is no faster
+    alone = lambda x: pg.sum(x * x, axis=(0, 2))  # fusing this is no faster
     assert fused(alone, draw(5, 6, 7)) == []
 
 
-def test_what_changes_no_shape_is_no_reduction():
+def test_a_sum_that_keeps_the_shape_is_not_a_reduction():
     x = draw(1, 40)
     kept = lambda x: pg.exp(pg.sum(x * x + x, axis=0, keepdims=True)) * 2.0
     assert all("Sum" not in names for names in fused(kept, x))

@@ -1,4 +1,4 @@
-"""Launches, uploads and waits: what is sent to the device, and what waits for it."""
+"""Launches and uploads: what is sent to the device, and what has to wait for it."""
 
 import numpy as np
 import plugrad as pg
@@ -30,19 +30,19 @@ __kernel void put_{0}(__global {0} *y, {0} a, {0} b) {{ y[0] = a; y[1] = b; }}
         ("float", np.float32, [(0.0, 1.0), (-0.0, 1.0), (0.0, 1.0), (np.nan, -0.0)]),
     ],
 )
-def test_numbers_and_buffers_of_launches_in_a_row(device, c, dtype, values):
-    """Numbers are set only if they change; 0.0 and -0.0 are equal, and differ."""
+def test_arguments_of_consecutive_launches(device, c, dtype, values):
+    """Numbers are set only if their bits change; those of 0.0 and -0.0 differ."""
     launch = device.kernel(NUMBERS.format(c), f"put_{c}", [None, dtype, dtype])
     for size in (1, BIG):
-        for given in values:
+        for pair in values:
             native = runtime("opencl").arrays.upload(np.full(2, 7, dtype))
-            launch(size, 1, native.buffer, *given)
+            launch(size, 1, native.buffer, *pair)
             found = runtime("opencl").arrays.download(native)
-            np.testing.assert_array_equal(found, np.array(given, dtype))
-            assert (np.signbit(found) == np.signbit(given)).all()
+            np.testing.assert_array_equal(found, np.array(pair, dtype))
+            assert (np.signbit(found) == np.signbit(pair)).all()
 
 
-def test_numbers_after_a_launch_that_was_refused(device):
+def test_arguments_after_a_refused_launch(device):
     launch = device.kernel(NUMBERS.format("int"), "put_int", [None, *[np.int32] * 2])
     native = runtime("opencl").arrays.upload(np.zeros(2, np.int32))
     launch(1, 1, native.buffer, 1, 2)
@@ -69,13 +69,13 @@ class Event:
     def command_execution_status(self):
         raise AssertionError("the status of an event is asked for")
 
-def recorded(*args):
+def enqueue_recorded(*args):
     enqueue(*args)
     event = Event()
     events.append(weakref.ref(event))
     return event
 
-device.enqueue = recorded
+device.enqueue = enqueue_recorded
 for _ in range(3):
     small, large = x + x, y + y
 assert [event() for event in events] == [None] * 6
@@ -89,8 +89,8 @@ print(small.tolist()[0], large.numpy().sum())
 
 
 @pytest.mark.parametrize("style", ["cpu", "gpu"])
-def test_with_one_queue_no_event_is_kept_or_asked(style):
-    """As on a GPU: PoCL's device basic alone has one queue."""
+def test_with_one_queue_no_event_is_kept_or_queried(style):
+    """GPUs have one queue, and so does PoCL's device ``basic``."""
     found = output(ONE_QUEUE, POCL_DEVICES="basic", PLUGRAD_OPENCL_STYLE=style)
     assert found == "2.0 524288.0\n"
 
@@ -100,7 +100,7 @@ def test_with_one_queue_no_event_is_kept_or_asked(style):
 
 @pytest.fixture
 def busy(device):
-    """Return a function that enqueues work of many milliseconds."""
+    """Return a function that enqueues work for many milliseconds."""
 
     def busy():
         y = pg.ones(1 << 22)
@@ -121,7 +121,7 @@ def test_an_upload_does_not_wait_for_kernels(size, device, busy):
     still_busy = device._busy()
     values[:] = 7
     assert still_busy
-    z = x + 1.0  # small kernels come after it, too
+    z = x + 1.0  # small kernels wait for the upload, too
     assert (z.numpy() == 2).all()
     assert y[:1].numpy() < 1
     assert device._staged == []
@@ -136,7 +136,7 @@ def test_large_and_many_uploads_are_waited_for(device, busy, monkeypatch):
     for i in range(4):
         assert len(device._staged) == i
         found.append(pg.asarray(np.full(5, i, np.float32)))
-    assert device._staged == []  # the last one has waited
+    assert device._staged == []  # the last upload has waited
     y = busy()
     found.append(pg.asarray(np.full(5, 4, np.float32)))
     found.append(pg.asarray(np.full(BIG + 1, 5, np.float32)))

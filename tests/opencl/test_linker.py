@@ -1,4 +1,4 @@
-"""The linker that PoCL gets where a machine has none: what it makes can be called."""
+"""The linker that PoCL gets where a machine has none: its libraries can be called."""
 
 import ctypes
 import os
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
     reason="it links for x86-64 Linux",
 )
 
-# What an object has: the source in C, and what f(5) is.
+# What an object contains: its C source, and the value of f(5).
 OBJECTS = {
     "code": ("int f(int x) { return x + 1; }", 6),
     "constants": ("int f(int x) { double y = x; return y * 2.5 + 0.5; }", 13),
@@ -37,8 +37,8 @@ OBJECTS = {
     ),
     "table of addresses": (
         "static int g(int x) { return x * 2; } static int h(int x) { return x * 3; }\n"
-        "int (*volatile to[])(int) = {g, h};\n"
-        "int f(int x) { return to[0](x) + to[1](x); }",
+        "int (*volatile table[])(int) = {g, h};\n"
+        "int f(int x) { return table[0](x) + table[1](x); }",
         25,
     ),
     "data": ("static int n = 30; int f(int x) { n += x; return n; }", 35),
@@ -87,7 +87,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """Return the path of what a source in C is compiled to."""
+    """Return a function that compiles C and returns the object's path."""
     folder = tmp_path_factory.mktemp("objects")
     caches = dict.fromkeys(("ZIG_LOCAL_CACHE_DIR", "ZIG_GLOBAL_CACHE_DIR"), str(folder))
 
@@ -97,23 +97,23 @@ def compiled(tmp_path_factory):
         path.write_text(source)
         command = ["-m", "ziglang", "cc", "-target", "x86_64-linux-gnu", "-c", "-O2"]
         command += ["-fPIC", "-fno-builtin-abs", "-fno-sanitize=all", *options]
-        made = path.with_suffix(".o")
+        object_path = path.with_suffix(".o")
         done = subprocess.run(
-            [sys.executable, *command, str(path), "-o", str(made)],
+            [sys.executable, *command, str(path), "-o", str(object_path)],
             env=os.environ | caches,
             capture_output=True,
             text=True,
         )
         assert done.returncode == 0, done.stderr
-        return made
+        return object_path
 
     return compile
 
 
 def link(path: Path) -> str | None:
-    """Link as PoCL's compiler asks for it."""
-    made = path.with_suffix(".so")
-    options = ["--hash-style=both", "-m", "elf_x86_64", "-shared", "-o", str(made)]
+    """Link an object with the options that PoCL's compiler gives; return an error."""
+    library = path.with_suffix(".so")
+    options = ["--hash-style=both", "-m", "elf_x86_64", "-shared", "-o", str(library)]
     return _linker.main([*options, "-L/usr/lib", str(path), "-lgcc", "--as-needed"])
 
 
@@ -128,17 +128,17 @@ def test_a_library_runs(name, compiled):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_it_does_not_know_is_refused(name, compiled):
+def test_unsupported_objects_are_refused(name, compiled):
     source, message, options = REFUSED[name]
     path = compiled(source, *options)
-    said = link(path)
-    assert said is not None
-    assert message in said
-    assert "is not supported; install binutils" in said
+    error = link(path)
+    assert error is not None
+    assert message in error
+    assert "is not supported; install binutils" in error
     assert not path.with_suffix(".so").exists()
 
 
-def test_what_is_no_object_is_refused(tmp_path):
+def test_files_that_are_not_objects_are_refused(tmp_path):
     text = tmp_path / "text.o"
     text.write_text("no object")
     assert "a file that is not 64-bit ELF is not supported" in (link(text) or "")
@@ -148,8 +148,8 @@ def test_what_is_no_object_is_refused(tmp_path):
     assert "links one object, got []" in (_linker.main(["-o", "x"]) or "")
 
 
-def test_it_imports_little():
-    """It runs for each kernel that is compiled, without the packages of plugrad."""
+def test_the_linker_imports_little():
+    """It starts for each kernel that is compiled, so it does not import plugrad."""
     folder = Path(_linker.__file__).parent
     code = f"import sys; sys.path.append({str(folder)!r}); import _linker\n"
     code += "print(*sys.modules)"

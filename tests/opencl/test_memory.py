@@ -1,4 +1,4 @@
-"""How much memory there is: machine, process, control groups; and when it ends."""
+"""Memory limits of machine, process and control groups, and what happens at them."""
 
 import pytest
 from plugrad_opencl import memory
@@ -12,7 +12,7 @@ V1 = "5:cpu,cpuacct:/\n4:memory:/user/me\n1:name=systemd:/user\n0::/user/me\n"
 
 
 def group(limit, usage, active=0, inactive=0, version=2):
-    """Return the files of a control group, in MiB."""
+    """Return the files of a control group; the sizes are in MiB."""
     names = ("memory.max", "memory.current", "")
     if version == 1:
         names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
@@ -27,7 +27,7 @@ CASES = {
     "the machine": ({"proc/meminfo": MEMINFO}, (16, 8)),
     "no limit": ({"proc/self/cgroup": V2, "user/me": group("max\n", 3)}, (16, 8)),
     "a limit": ({"proc/self/cgroup": V2, "user/me": group(4, 3)}, (4, 1)),
-    "a limit around it": (
+    "a limit of an outer group": (
         {"proc/self/cgroup": V2, "user/me": group("max\n", 1), "user": group(5, 3)},
         (5, 2),
     ),
@@ -61,7 +61,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_there_is(case, tmp_path):
+def test_total_and_available_memory(case, tmp_path):
     files, expected = CASES[case]
     if files:
         files = {"proc/meminfo": MEMINFO, **files}
@@ -101,7 +101,7 @@ try:
 except MemoryError as error:
     assert "opencl: no memory for 8,388,608 bytes in addition" in str(error), error
     assert "in use" in str(error) and "drop tensors" in str(error), error
-# all is held, and small work goes on, even what has to be compiled
+# memory is full, but small work still runs, even if it must be compiled first
 print([round(y, 3) for y in pg.grad(lambda x: pg.sum(pg.tanh(x) * x))(x).tolist()])
 print(10 < len(held) < 100, held[-1][:2].tolist())
 held.clear()
@@ -121,8 +121,8 @@ print(pg.sum(pg.ones((1 << 22,))).item())
     ],
     ids=["addresses", "addresses, waiting", "data"],
 )
-def test_a_process_with_a_limit_goes_on(which, place, wait, device):
-    """PoCL reserves late, and crashes if it cannot."""
+def test_a_process_survives_its_memory_limit(which, place, wait, device):
+    """PoCL reserves memory late, and crashes if it gets none."""
     if not device.info.handles[0].host_unified_memory:
         pytest.skip("arrays are in the memory of the device, which has no such limits")
     start = OPEN.format(which=which)

@@ -1,6 +1,6 @@
-"""Moves of elements in both styles: values, and how many kernels they launch.
+"""Kernels that move elements, for CPUs and GPUs: values and numbers of launches.
 
-The file runs once more in a process whose device has the style of GPUs.
+The file runs once more in a process that uses the kernels for GPUs.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from plugrad_opencl.kernels import gather
 
 from tests.opencl.styles import run_as_gpu
 
-DTYPES = ["bool", "int8", "uint16", "float32", "int64", "complex64"]  # all sizes
+DTYPES = ["bool", "int8", "uint16", "float32", "int64", "complex64"]  # of all sizes
 LENGTHS = (1, 3, 31, 33, 1023, 4097)
 
 
@@ -25,20 +25,20 @@ def on_opencl():
 
 @pytest.fixture
 def launched(monkeypatch):
-    """Return a list to which the names of kernels are added."""
+    """Return a list to which launches append the names of their kernels."""
     names, call = [], runtime.Launch.__call__
 
-    def spied(self, *args):
+    def recorded(self, *args):
         names.append(self._name)
         return call(self, *args)
 
-    monkeypatch.setattr(runtime.Launch, "__call__", spied)
+    monkeypatch.setattr(runtime.Launch, "__call__", recorded)
     return names
 
 
 @pytest.fixture
 def large(monkeypatch):
-    """Have kernels take all arrays for large ones, whose offsets have 64 bits."""
+    """Make kernels treat all arrays as large, with 64-bit offsets."""
     for module in (moves, joins, gather):
         monkeypatch.setattr(module, "LARGE_ELEMENTS", 1)
 
@@ -50,7 +50,7 @@ def draw(dtype, *shape):
     return rng.integers(0, 2 if dtype == "bool" else 100, shape).astype(dtype)
 
 
-def same(actual, expected):
+def assert_same(actual, expected):
     actual = actual.numpy()
     assert actual.dtype == expected.dtype
     np.testing.assert_array_equal(actual, expected)
@@ -61,10 +61,10 @@ def check_joins(dtype, count, axis):
     shapes[:, axis] = np.arange(count) * 3 % 5  # the first and the sixth are empty
     xs = [draw(dtype, *shape) for shape in shapes]
     y = pg.concat([pg.asarray(x) for x in xs], axis=axis)
-    same(y, np.concatenate(xs, axis))
+    assert_same(y, np.concatenate(xs, axis))
     pieces = pg.split(y, shapes[:, axis].tolist(), axis=axis)
     for piece, x in zip(pieces, xs, strict=True):
-        same(piece, x)
+        assert_same(piece, x)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -74,12 +74,12 @@ def test_concat_and_split(dtype, count):
         check_joins(dtype, count, axis)
 
 
-def test_offsets_of_64_bits(large):
+def test_64_bit_offsets(large):
     check_joins("float32", 5, 1)
     x = draw("float32", 33, 5, 40)
     for axes in itertools.permutations(range(3)):
-        same(pg.permute_dims(pg.asarray(x), axes), x.transpose(axes))
-    same(pg.asarray(x)[1:, ::-2, 1:], x[1:, ::-2, 1:])
+        assert_same(pg.permute_dims(pg.asarray(x), axes), x.transpose(axes))
+    assert_same(pg.asarray(x)[1:, ::-2, 1:], x[1:, ::-2, 1:])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -87,11 +87,11 @@ def test_stack_and_unstack(dtype):
     x = draw(dtype, 4, 3, 8)
     for axis in range(4):
         y = pg.stack([pg.asarray(x), pg.asarray(x[::-1])], axis=axis)
-        same(y, np.stack([x, x[::-1]], axis))
-        same(pg.unstack(y, axis=axis)[1], x[::-1])
+        assert_same(y, np.stack([x, x[::-1]], axis))
+        assert_same(pg.unstack(y, axis=axis)[1], x[::-1])
 
 
-def test_arrays_are_joined_by_few_launches(device, launched):
+def test_numbers_of_launches_that_join_arrays(device, launched):
     gpu = device.style == "gpu"
     for count in (4, 8, 9, 17):
         xs = [pg.asarray(draw("float32", 6, 3)) for _ in range(count)]
@@ -113,20 +113,20 @@ SIDES += [(64, 64), (300, 300), (16, 96)]
 def test_transposes(dtype):
     for sides in SIDES:
         x = draw(dtype, *sides)
-        same(pg.permute_dims(pg.asarray(x), (1, 0)), x.T)
+        assert_same(pg.permute_dims(pg.asarray(x), (1, 0)), x.T)
     for shape in ((6, 10, 8), (3, 33, 2, 40)):
         x = draw(dtype, *shape)
         for axes in itertools.permutations(range(x.ndim)):
-            same(pg.permute_dims(pg.asarray(x), axes), x.transpose(axes))
+            assert_same(pg.permute_dims(pg.asarray(x), axes), x.transpose(axes))
 
 
-def test_a_tile_of_a_gpu_is_as_large_for_short_rows():
+def test_tiles_for_gpus_have_the_same_size_for_short_rows():
     for size, total in moves.TILE_ELEMENTS.items():
         for sides in SIDES:
             down, across = moves._tile(*sides, size)
             assert down * across == total
             local = across * (down + 1) * size
-            assert local <= 32 << 10  # every device has as many bytes of local memory
+            assert local <= 32 << 10  # every device has that much local memory
 
 
 PARTS = {
@@ -139,25 +139,27 @@ PARTS = {
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_parts_whose_offsets_are_not_aligned(dtype):
+def test_slices_with_unaligned_offsets(dtype):
     for n in LENGTHS:
         x = draw(dtype, n + 1)
         rows = draw(dtype, 3, n)
         for part in PARTS.values():
-            same(pg.asarray(x)[part], x[part])
-            same(pg.asarray(rows)[:, part], rows[:, part])
-        same(pg.asarray(rows)[1:], rows[1:])
+            assert_same(pg.asarray(x)[part], x[part])
+            assert_same(pg.asarray(rows)[:, part], rows[:, part])
+        assert_same(pg.asarray(rows)[1:], rows[1:])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_repetitions(dtype):
+def test_tile_and_broadcast(dtype):
     for n in LENGTHS:
         x = draw(dtype, 3, n)
         given = pg.asarray(x)
-        same(pg.tile(given, (2, 3)), np.tile(x, (2, 3)))
-        same(pg.broadcast_to(given[:, :1], (3, n)), np.broadcast_to(x[:, :1], (3, n)))
+        assert_same(pg.tile(given, (2, 3)), np.tile(x, (2, 3)))
+        assert_same(
+            pg.broadcast_to(given[:, :1], (3, n)), np.broadcast_to(x[:, :1], (3, n))
+        )
         y = pg.broadcast_to(pg.reshape(given, (3, 1, n)), (3, 2, n))
-        same(y, np.broadcast_to(x[:, None], (3, 2, n)))
+        assert_same(y, np.broadcast_to(x[:, None], (3, 2, n)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -167,11 +169,11 @@ def test_rows_by_index(dtype, integer):
         x = draw(dtype, *shape)
         at = draw(integer, 3, 11) % 9
         y = pg.gather(pg.asarray(x), pg.asarray(at), axis=axis)
-        same(y, x.take(at, axis))
+        assert_same(y, x.take(at, axis))
     x = draw(dtype, 4, 2, 5, 8)
     at = draw(integer, 4, 2, 300) % 5
     y = pg.gather(pg.asarray(x), pg.asarray(at), axis=2, batch_dims=2)
-    same(y, np.take_along_axis(x, at[..., None].astype(int), 2))
+    assert_same(y, np.take_along_axis(x, at[..., None].astype(int), 2))
 
 
 def test_a_bad_index_among_many_is_reported_and_reads_zeros(large):
@@ -187,7 +189,7 @@ def test_a_bad_index_among_many_is_reported_and_reads_zeros(large):
     assert not found[2999:].any()
 
 
-def test_what_keeps_the_order_is_a_view(launched):
+def test_moves_that_keep_the_order_are_views(launched):
     values = draw("float32", 3, 1, 5)
     x = pg.asarray(values)
     for y in (
@@ -196,7 +198,7 @@ def test_what_keeps_the_order_is_a_view(launched):
         pg.tile(x, (1, 1, 1)),
         x[:, 0:1],
     ):
-        same(pg.reshape(y, values.shape), values)
+        assert_same(pg.reshape(y, values.shape), values)
     assert not set(launched) & {"copy", "transpose"}
 
 
@@ -213,12 +215,12 @@ def test_take_is_one_launch(launched):
         assert launched == ["gather"]
 
 
-def test_in_the_style_of_gpus(request, device):
+def test_this_file_with_the_kernels_for_gpus(request, device):
     if device.style != "gpu":
         run_as_gpu(__file__, request.config)
 
 
-def test_indices_that_are_known_to_be_good_are_not_checked_again():
+def test_valid_indices_are_not_checked_again():
     x = pg.asarray(draw("float32", 50, 8))
     at = pg.asarray([3, 49, 0])
     (device,) = runtime._DEVICES
@@ -226,11 +228,11 @@ def test_indices_that_are_known_to_be_good_are_not_checked_again():
     pg.take(x, at, axis=0)
     assert len(device._checks) == 1
     device.synchronize()
-    for again in (x, x + 1.0):
-        y = pg.take(again, at, axis=0)
+    for same_size in (x, x + 1.0):
+        y = pg.take(same_size, at, axis=0)
         assert not device._checks
-        np.testing.assert_array_equal(y.numpy(), again.numpy()[at.numpy()])
-    pg.take(x[:40], at, axis=0)  # of another size they may be bad
+        np.testing.assert_array_equal(y.numpy(), same_size.numpy()[at.numpy()])
+    pg.take(x[:40], at, axis=0)  # for another size the indices may be invalid
     assert len(device._checks) == 1
     with pytest.raises(IndexError, match="axis 0 with size 40"):
         device.synchronize()

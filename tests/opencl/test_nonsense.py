@@ -1,6 +1,6 @@
-"""Kernels that are called with what no op gives them: an error, never a crash.
+"""Kernels called with invalid arguments, which no op passes: an error, never a crash.
 
-The core refuses most of it before a kernel runs; here kernels are called without it.
+The core would refuse most of the arguments, so these tests call kernels directly.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from tests.opencl.styles import run_as_gpu
 FLOAT = np.dtype(np.float32)
 SHAPE = (64, 3, 4)
 
-# Kernel, its inputs by their shapes or values, its attributes.
+# For each kernel, calls: the inputs as shapes or values, and the attributes.
 CASES = {
     "Cumsum": [
         ([SHAPE], {"axis": axis, "exclusive": False, "reverse": False})
@@ -80,7 +80,7 @@ ROWS = [(name, *row) for name, rows in CASES.items() for row in rows]
 
 
 @pytest.mark.parametrize(("name", "inputs", "attrs"), ROWS)
-def test_it_is_an_error(name, inputs, attrs):
+def test_invalid_arguments_are_errors(name, inputs, attrs):
     opened = runtime("opencl")
     arrays = [
         opened.arrays.upload(np.zeros(x, FLOAT) if isinstance(x, tuple) else x)
@@ -92,7 +92,7 @@ def test_it_is_an_error(name, inputs, attrs):
 
 
 @pytest.mark.parametrize("items", [0, -1])
-def test_nothing_is_launched_for_no_items(items, device):
+def test_a_launch_needs_work_items(items, device):
     with pg.use_backend("opencl"):
         pg.exp(pg.zeros((2,)))
     launch = next(n for n in device._launches.values() if n._name == "Exp")
@@ -104,7 +104,7 @@ OPS = {
     "+": lambda x: x + 1.0,
     "exp": pg.exp,
     "sum": pg.sum,
-    "of both": lambda x: x + pg.reshape(x, (1,)),
+    "two inputs": lambda x: x + pg.reshape(x, (1,)),
     "broadcast": lambda x: pg.broadcast_to(x, (2, *x.shape[1:])),
     "permute_dims": lambda x: pg.permute_dims(x, range(len(x.shape))[::-1]),
     "concat": lambda x: pg.concat([x, x], axis=-1),
@@ -118,8 +118,8 @@ OPS = {
 @pytest.mark.parametrize("op", OPS)
 def test_up_to_64_axes(op, rank):
     with pg.use_backend("opencl"):
-        many, two = [OPS[op](pg.full((1,) * n, 3.0)) for n in (rank, 2)]
-    np.testing.assert_array_equal(many.numpy().ravel(), two.numpy().ravel())
+        deep, flat = [OPS[op](pg.full((1,) * n, 3.0)) for n in (rank, 2)]
+    np.testing.assert_array_equal(deep.numpy().ravel(), flat.numpy().ravel())
 
 
 @pytest.mark.parametrize(
@@ -140,6 +140,6 @@ def test_65_axes_are_an_error_that_says_so(op):
             op(x)
 
 
-def test_in_the_style_of_gpus(request, device):
+def test_this_file_with_the_kernels_for_gpus(request, device):
     if device.style != "gpu":
         run_as_gpu(__file__, request.config)

@@ -1,4 +1,4 @@
-"""The pool of buffers, without a device."""
+"""The buffer pool, tested without a device."""
 
 import gc
 import threading
@@ -18,9 +18,9 @@ class Buffer:
 
 
 class Device:
-    """Counts what it gives; fails when more than ``room`` bytes are out.
+    """A fake device that fails to allocate more than ``room`` bytes at a time.
 
-    Like PoCL it takes memory from the system, ``system`` bytes, when kernels run.
+    The system has ``system`` bytes. Like PoCL, the device takes them as kernels run.
     """
 
     def __init__(self, room=1 << 40, system=1 << 40):
@@ -45,36 +45,37 @@ class Device:
         return pool.Pool(self.allocate, self.finish, left=lambda: self.left, **bounds)
 
 
-def test_what_comes_back_is_given_again():
+def test_a_returned_buffer_is_reused():
     device = Device()
-    made = device.pool()
-    buffer = made.take(1000)
-    made.give(buffer)
-    assert made.idle() == buffer.size >= 1000
-    assert made.take(999) is buffer
-    assert (made.idle(), made.held, made.peak) == (0, buffer.size, buffer.size)
+    buffer_pool = device.pool()
+    buffer = buffer_pool.take(1000)
+    buffer_pool.give(buffer)
+    assert buffer_pool.idle() == buffer.size >= 1000
+    assert buffer_pool.take(999) is buffer
+    assert buffer_pool.idle() == 0
+    assert buffer_pool.held == buffer_pool.peak == buffer.size
     assert device.finished == 0
 
 
 @pytest.mark.parametrize("nbytes", [0, 5000, 1 << 20, 3 << 21])
-def test_what_a_finalizer_appends_is_given_again(nbytes):
-    made = Device().pool()
-    buffer, give_back = made.lend(nbytes)
-    assert type(give_back) is type([].append)  # no Python code, which is interruptible
+def test_a_buffer_that_a_finalizer_returns_is_reused(nbytes):
+    buffer_pool = Device().pool()
+    buffer, give_back = buffer_pool.lend(nbytes)
+    assert type(give_back) is type([].append)  # runs no Python code, so no signals
     give_back(buffer)
-    assert made.idle() == made.held == buffer.size
-    assert made.lend(nbytes)[0] is buffer
-    assert made.idle() == 0
+    assert buffer_pool.idle() == buffer_pool.held == buffer.size
+    assert buffer_pool.lend(nbytes)[0] is buffer
+    assert buffer_pool.idle() == 0
 
 
-def test_idle_buffers_are_not_counted_below_the_limit(monkeypatch):
-    made = Device().pool(limit=8 << 20)
-    taken = [made.take(1 << 20) for _ in range(9)]
-    made.give(taken.pop())  # 9 MiB in all: counted, as more than 8 might be idle
-    made.empty()
-    monkeypatch.setattr(made, "_idle_bytes", lambda: pytest.fail("counted"))
+def test_idle_bytes_are_not_counted_below_the_limit(monkeypatch):
+    buffer_pool = Device().pool(limit=8 << 20)
+    taken = [buffer_pool.take(1 << 20) for _ in range(9)]
+    buffer_pool.give(taken.pop())  # of 9 MiB, more than 8 may be idle: counted
+    buffer_pool.empty()
+    monkeypatch.setattr(buffer_pool, "_idle_bytes", lambda: pytest.fail("counted"))
     for buffer in taken:
-        made.give(buffer)
+        buffer_pool.give(buffer)
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 255, 257, 4096, 4097, 10**6 + 1, 2**30 - 3])
@@ -83,44 +84,44 @@ def test_size_classes_waste_at_most_a_quarter(nbytes):
     assert nbytes <= size <= nbytes * 1.25 + 256
 
 
-def test_the_limit_holds_for_what_is_idle():
+def test_the_limit_applies_to_idle_buffers():
     device = Device()
-    made = device.pool(limit=4 << 20)
-    taken = [made.take(1 << 20) for _ in range(16)]
-    assert made.held == 16 << 20
+    buffer_pool = device.pool(limit=4 << 20)
+    taken = [buffer_pool.take(1 << 20) for _ in range(16)]
+    assert buffer_pool.held == 16 << 20
     for buffer in taken:
-        made.give(buffer)
-    assert made.idle() <= 4 << 20
-    assert made.held == made.idle()
+        buffer_pool.give(buffer)
+    assert buffer_pool.idle() <= 4 << 20
+    assert buffer_pool.held == buffer_pool.idle()
     assert not device.finished, "dropping tensors waited for the device"
 
 
 def test_small_buffers_are_trimmed_at_the_next_allocation():
-    made = Device().pool(limit=1000)
-    for buffer in [made.take(256) for _ in range(100)]:
-        made.give(buffer)
-    made.take(512)
-    assert made.idle() <= 1000
+    buffer_pool = Device().pool(limit=1000)
+    for buffer in [buffer_pool.take(256) for _ in range(100)]:
+        buffer_pool.give(buffer)
+    buffer_pool.take(512)
+    assert buffer_pool.idle() <= 1000
 
 
-def test_when_memory_runs_out_idle_buffers_go_first():
+def test_idle_buffers_are_released_when_memory_runs_out():
     device = Device(room=10 << 20)
-    made = device.pool()
-    made.give(made.take(8 << 20))
-    assert made.take(5 << 20).size == 5 << 20
+    buffer_pool = device.pool()
+    buffer_pool.give(buffer_pool.take(8 << 20))
+    assert buffer_pool.take(5 << 20).size == 5 << 20
     assert device.buffers[0].released
 
 
-def test_then_the_error_says_what_is_in_use():
-    made = Device(room=10 << 20).pool()
-    held = made.take(8 << 20)
+def test_the_memory_error_says_how_much_is_in_use():
+    buffer_pool = Device(room=10 << 20).pool()
+    held = buffer_pool.take(8 << 20)
     with pytest.raises(
         MemoryError, match=f"{5 << 20:,} bytes in addition to {held.size:,}"
     ):
-        made.take(5 << 20)
+        buffer_pool.take(5 << 20)
 
 
-def test_more_than_the_device_gives_at_once():
+def test_more_than_the_largest_buffer_is_an_error():
     with pytest.raises(MemoryError, match="more than the device's largest buffer"):
         Device().pool(largest=1 << 20).take(1 << 21)
 
@@ -128,101 +129,105 @@ def test_more_than_the_device_gives_at_once():
 UNIT = 64 << 20
 
 
-@pytest.mark.parametrize("size", [UNIT // 8, 200_000])  # small ones add up, too
+@pytest.mark.parametrize("size", [UNIT // 8, 200_000])  # also many small buffers
 @pytest.mark.parametrize("bound", ["system", "total"])
-def test_no_more_is_promised_than_there_is(bound, size, monkeypatch):
+def test_the_pool_lends_no_more_than_there_is(bound, size, monkeypatch):
     monkeypatch.setattr(pool, "RESERVED_BYTES", UNIT)
     device = Device(system=4 * UNIT if bound == "system" else 1 << 40)
-    made = device.pool(total=4 * UNIT if bound == "total" else 1 << 40)
+    buffer_pool = device.pool(total=4 * UNIT if bound == "total" else 1 << 40)
     held = []
 
     def fill():
-        while made.held < 8 * UNIT:
-            held.append(made.take(size))
+        while buffer_pool.held < 8 * UNIT:
+            held.append(buffer_pool.take(size))
 
     with pytest.raises(MemoryError, match=r"opencl: no memory for .* bytes in"):
         fill()
-    spare = UNIT if size > made.large else UNIT // 4
-    most = 4 * UNIT - spare
-    assert most - made.large - held[0].size <= made.held <= most + made.large
-    assert made.peak == made.held
+    spare = UNIT if size > buffer_pool.large else UNIT // 4
+    usable = 4 * UNIT - spare
+    assert (
+        usable - buffer_pool.large - held[0].size
+        <= buffer_pool.held
+        <= usable + buffer_pool.large
+    )
+    assert buffer_pool.peak == buffer_pool.held
     for buffer in held:
-        made.give(buffer)
-    assert made.take(2 * UNIT).size == 2 * UNIT  # and it goes on
+        buffer_pool.give(buffer)
+    assert buffer_pool.take(2 * UNIT).size == 2 * UNIT  # the pool still works
 
 
-def test_a_full_system_leaves_some_for_small_work(monkeypatch):
+def test_a_full_system_leaves_memory_for_small_work(monkeypatch):
     monkeypatch.setattr(pool, "RESERVED_BYTES", UNIT)
-    made = Device(system=4 * UNIT).pool()
-    held = [made.take(UNIT) for _ in range(3)]
+    buffer_pool = Device(system=4 * UNIT).pool()
+    held = [buffer_pool.take(UNIT) for _ in range(3)]
     with pytest.raises(MemoryError, match=rf"\(the system has {UNIT:,} bytes left"):
-        made.take(UNIT // 4)
-    assert made.take(4096).size == 4096
+        buffer_pool.take(UNIT // 4)
+    assert buffer_pool.take(4096).size == 4096
     assert len(held) == 3
 
 
-def test_what_is_in_use_already_is_not_counted_twice(monkeypatch):
-    """All of it is written to, again and again; the system has room for 3."""
+def test_memory_in_use_is_not_counted_twice(monkeypatch):
+    """Two units are used again and again, and the system has room for three."""
     monkeypatch.setattr(pool, "RESERVED_BYTES", 0)
     device = Device(system=3 * UNIT)
-    made = device.pool(limit=0)
+    buffer_pool = device.pool(limit=0)
     for _ in range(20):
-        held = [made.take(UNIT), made.take(UNIT)]
+        held = [buffer_pool.take(UNIT), buffer_pool.take(UNIT)]
         device.finish()
         for buffer in held:
-            made.give(buffer)
-    assert made.held == 0
+            buffer_pool.give(buffer)
+    assert buffer_pool.held == 0
 
 
 # --- finalizers ---------------------------------------------------------------------
 
 
 class Dropped:
-    """In a cycle, so that only the collector finds it; then it gives a buffer back."""
+    """An object in a cycle, which gives a buffer back when it is collected."""
 
-    def __init__(self, made, size):
-        self.made = made
+    def __init__(self, buffer_pool, size):
+        self.buffer_pool = buffer_pool
         self.size = size
         self.me = self
 
     def __del__(self):
-        self.made.give(Buffer(self.size))
+        self.buffer_pool.give(Buffer(self.size))
 
 
 @pytest.mark.parametrize(
     "work",
     [
-        lambda made: made.idle(),
-        lambda made: made.take(1 << 21),
-        lambda made: made.give(Buffer(1 << 22)),
-        lambda made: made.empty(),
+        lambda buffer_pool: buffer_pool.idle(),
+        lambda buffer_pool: buffer_pool.take(1 << 21),
+        lambda buffer_pool: buffer_pool.give(Buffer(1 << 22)),
+        lambda buffer_pool: buffer_pool.empty(),
     ],
     ids=["idle", "take", "give", "empty"],
 )
-def test_arrays_may_be_dropped_at_any_allocation(work):
-    """Each adds a size class, at one allocation after the other of ``work``."""
+def test_arrays_may_be_collected_at_any_allocation(work):
+    """Each adds a size class. The collection starts at each allocation of ``work``."""
     before = gc.get_threshold()
     gc.freeze()
     try:
-        for late in range(1, 60):
+        for allocations in range(1, 60):
             gc.collect()
             gc.disable()
-            made = Device().pool(limit=1 << 20)
-            made.held = 1 << 30  # so that it counts what is idle
+            buffer_pool = Device().pool(limit=1 << 20)
+            buffer_pool.held = 1 << 30  # makes the pool count idle bytes
             for i in range(50):
-                made.give(Buffer(1000 + i))
+                buffer_pool.give(Buffer(1000 + i))
             for i in range(5):
-                Dropped(made, 5000 + i)
-            gc.set_threshold(gc.get_count()[0] + late)
+                Dropped(buffer_pool, 5000 + i)
+            gc.set_threshold(gc.get_count()[0] + allocations)
             gc.enable()
-            work(made)
+            work(buffer_pool)
     finally:
         gc.set_threshold(*before)
         gc.enable()
 
 
-def ended(work):
-    """Run ``work`` in a thread; tell whether it has ended soon."""
+def ends_in_time(work):
+    """Run ``work`` in a thread; return whether it has ended within 20 seconds."""
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(20)
@@ -231,89 +236,89 @@ def ended(work):
 
 @pytest.mark.parametrize("place", ["allocate", "finish", "release"])
 def test_a_finalizer_that_runs_ops_does_not_wait_for_its_own_thread(place):
-    """It is called in the middle, takes buffers of other classes, and gives one."""
+    """It runs within ``place``, takes buffers of other classes and returns one."""
     device = Device(room=10 << 20)
-    made = device.pool(limit=1 << 20)
+    buffer_pool = device.pool(limit=1 << 20)
     taken, entered = [], []
 
-    def meanwhile():
+    def finalize():
         if not entered:
             entered.append(place)
-            taken.append(made.take(300_000))
-            made.give(made.take(2 << 20))
+            taken.append(buffer_pool.take(300_000))
+            buffer_pool.give(buffer_pool.take(2 << 20))
 
-    def then(work):
-        def both(*args):
-            meanwhile()
+    def after_finalizer(work):
+        def finalize_and_work(*args):
+            finalize()
             return work(*args)
 
-        return both
+        return finalize_and_work
 
     if place == "release":
         idle = Buffer(4 << 20)
-        idle.release = then(idle.release)
-        made._idle[idle.size] = [idle]
+        idle.release = after_finalizer(idle.release)
+        buffer_pool._idle[idle.size] = [idle]
     else:
-        setattr(made, f"_{place}", then(getattr(device, place)))
+        setattr(buffer_pool, f"_{place}", after_finalizer(getattr(device, place)))
 
     def work():
-        held = [made.take(3 << 20) for _ in range(3)]
+        held = [buffer_pool.take(3 << 20) for _ in range(3)]
         with pytest.raises(MemoryError):
-            made.take(3 << 20)
+            buffer_pool.take(3 << 20)
         assert len({id(b) for b in (*held, *taken)}) == 4
 
-    assert ended(work), "it waits for a lock that its own thread has"
+    assert ends_in_time(work), "it waits for a lock that its own thread holds"
     assert entered == [place]
 
 
 def test_a_finalizer_does_not_wait_for_another_thread():
-    made = Device().pool(limit=0)
-    buffer = made.take(2 << 20)
-    with made.lock:
-        assert ended(lambda: made.give(buffer)), "it waits for the lock"
-    assert made.idle() == buffer.size
-    made.give(Buffer(1 << 20))  # the next one makes up for it
-    assert made.idle() == 0
+    buffer_pool = Device().pool(limit=0)
+    buffer = buffer_pool.take(2 << 20)
+    with buffer_pool.lock:
+        assert ends_in_time(lambda: buffer_pool.give(buffer)), "it waits for the lock"
+    assert buffer_pool.idle() == buffer.size
+    buffer_pool.give(Buffer(1 << 20))  # returning the next buffer trims the pool
+    assert buffer_pool.idle() == 0
 
 
 def test_threads_never_share_a_buffer():
-    made = Device().pool(limit=1 << 21)
-    out = set()
-    twice = []
+    buffer_pool = Device().pool(limit=1 << 21)
+    in_use = set()
+    shared = []
 
     def work():
         for i in range(2000):
-            buffer = made.take(1 << (8 + i % 14))
-            if buffer in out:
-                twice.append(buffer)
-            out.add(buffer)
-            out.discard(buffer)
-            made.give(buffer)
+            buffer = buffer_pool.take(1 << (8 + i % 14))
+            if buffer in in_use:
+                shared.append(buffer)
+            in_use.add(buffer)
+            in_use.discard(buffer)
+            buffer_pool.give(buffer)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not twice
-    made.empty()
-    assert (made.idle(), made.held) == (0, 0)
+    assert not shared
+    buffer_pool.empty()
+    assert (buffer_pool.idle(), buffer_pool.held) == (0, 0)
 
 
 @pytest.mark.parametrize(
-    ("given", "bytes_"), [("0", 0), ("1000", 1000), ("2k", 2048), ("1GB", 2**30)]
+    ("setting", "nbytes"), [("0", 0), ("1000", 1000), ("2k", 2048), ("1GB", 2**30)]
 )
-def test_limit_of_the_environment(monkeypatch, given, bytes_):
-    monkeypatch.setenv("PLUGRAD_OPENCL_POOL", given)
-    assert pool.limit(1 << 40) == bytes_
+def test_the_limit_from_the_environment(monkeypatch, setting, nbytes):
+    monkeypatch.setenv("PLUGRAD_OPENCL_POOL", setting)
+    assert pool.limit(1 << 40) == nbytes
 
 
-def test_bad_limit(monkeypatch):
+def test_an_invalid_limit(monkeypatch):
     monkeypatch.setenv("PLUGRAD_OPENCL_POOL", "much")
     with pytest.raises(ValueError, match="PLUGRAD_OPENCL_POOL=much: give bytes"):
         pool.limit(1 << 40)
 
 
-def test_without_limit_a_quarter(monkeypatch):
+def test_the_default_limit_is_a_quarter(monkeypatch):
     monkeypatch.delenv("PLUGRAD_OPENCL_POOL", raising=False)
     assert pool.limit(1 << 40) == 1 << 38

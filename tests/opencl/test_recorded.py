@@ -1,4 +1,4 @@
-"""Kernels whose launches are noted, and done again without their Python."""
+"""Kernels whose launches are recorded, and replayed without their Python code."""
 
 import gc
 import threading
@@ -27,8 +27,8 @@ def kernels():
 
 
 def is_recorded(name):
-    """Tell for each known shape of a kernel whether its launches are known."""
-    return [one._launches is not None for one in kernels()[name].known.values()]
+    """Return for each known shape of a kernel whether its launches are recorded."""
+    return [call._launches is not None for call in kernels()[name].known.values()]
 
 
 def numbers(*shape):
@@ -45,14 +45,14 @@ def test_other_values_give_other_results():
     assert is_recorded("BatchMatMul") == [True]
 
 
-def test_another_shape_is_another_record():
+def test_each_shape_has_a_record():
     for n in (3, 4, 3, 4, 3, 4, 5):
         check_product(numbers(*SHAPE), numbers(7, n))
     assert is_recorded("BatchMatMul") == [True, True, False]
 
 
-def test_one_array_twice():
-    """Which of two inputs a buffer is of could not be told, so it is not recorded."""
+def test_the_same_array_for_both_inputs():
+    """It is not recorded, because a buffer would not tell which input it belongs to."""
     x = numbers(6, 6)
     t = pg.asarray(x)
     for _ in range(6):
@@ -75,7 +75,7 @@ def test_tables_that_the_first_call_uploads():
     assert is_recorded("Conv2D") == [True]
 
 
-def test_attributes_are_told_apart():
+def test_different_attributes_have_different_records():
     x = numbers(4, 6)
     for _ in range(4):
         for axis in (0, 1):
@@ -89,7 +89,7 @@ def test_attributes_are_told_apart():
         np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
 
 
-def test_results_that_are_inputs_or_several():
+def test_results_that_share_an_input_and_several_results():
     for _ in range(6):
         x = numbers(1, 5)
         np.testing.assert_array_equal(pg.sum(x, axis=0).numpy(), x[0])
@@ -97,7 +97,7 @@ def test_results_that_are_inputs_or_several():
         np.testing.assert_array_equal([p.numpy()[0, 0] for p in parts], x[0])
 
 
-def test_a_function_of_jit_is_recorded_kernel_by_kernel():
+def test_a_jitted_function_is_recorded_kernel_by_kernel():
     w = pg.asarray(numbers(7, 3))
     f = pg.jit(lambda x: pg.softmax(pg.relu(pg.matmul(x, w) + 1.0) * 2.0))
     for _ in range(8):
@@ -109,7 +109,7 @@ def test_a_function_of_jit_is_recorded_kernel_by_kernel():
         )
 
 
-def test_a_kernel_of_several_results_in_a_function_of_jit():
+def test_a_kernel_with_several_results_in_a_jitted_function():
     f = pg.jit(lambda x: [part * 2.0 for part in pg.unstack(x, axis=1)])
     for _ in range(5):
         x = numbers(4, 3)
@@ -145,7 +145,7 @@ def test_a_bad_index_is_found_in_every_call():
 
 
 def test_finalizers_that_run_ops_meanwhile():
-    """What they launch is done once more at worst; results are right."""
+    """At worst, their launches are replayed once more; the results stay right."""
     seen = []
 
     class Noisy:
@@ -161,7 +161,7 @@ def test_finalizers_that_run_ops_meanwhile():
     assert seen == [2.0] * 10
 
 
-def test_threads_do_not_note_what_others_launch():
+def test_threads_do_not_record_launches_of_other_threads():
     wrong = []
 
     def work(seed):
@@ -184,7 +184,7 @@ def test_threads_do_not_note_what_others_launch():
     assert runtime("opencl").arrays.device.notes is None
 
 
-def test_an_error_ends_the_notes():
+def test_an_error_ends_the_recording():
     with pytest.raises(ValueError, match="7"):
         kernels()["BatchMatMul"](
             *[runtime("opencl").arrays.upload(numbers(*SHAPE)) for _ in range(2)],

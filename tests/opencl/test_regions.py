@@ -1,4 +1,4 @@
-"""Regions as OpenCL C: which there are, their programs, and when these go."""
+"""Regions as OpenCL C: their steps, their programs, and when these are dropped."""
 
 import gc
 import weakref
@@ -15,14 +15,14 @@ X = np.linspace(-3, 3, 1003)
 
 @pytest.fixture(autouse=True)
 def on_opencl(device):
-    """Run on opencl, without kernels of earlier functions."""
+    """Run on opencl, without the kernels of earlier functions."""
     device._latest.clear()
     with pg.use_backend("opencl"):
         yield
 
 
 def regions(f, *xs):
-    """Compare with eager; return the number of steps of each region of several."""
+    """Compare with eager; return step counts of the regions with several steps."""
     jitted = pg.jit(f)
     for _ in range(4):
         assert look(jitted(*xs)) == look(f(*xs))
@@ -30,8 +30,8 @@ def regions(f, *xs):
     return [count for count in counts if count > 1]
 
 
-def both(x):
-    """Return what elementary functions of two dtypes make; one line joins them."""
+def mixed_precision(x):
+    """Return a result of elementary functions in float32 and in float64."""
     wide = pg.exp(pg.astype(x, "float64"))
     return pg.where(wide > 1.0, pg.exp(x), pg.astype(pg.tanh(wide), "float32"))
 
@@ -45,9 +45,13 @@ def both(x):
         ("int16", lambda x: pg.astype(x, "float32") * 0.5 + 1.0, [3]),
         ("float32", lambda x: pg.astype(x * 3.0, "int32") * 2, [3]),
         ("float32", lambda x: pg.astype(x, "float64") * 2.0 + 1.0, [3]),
-        ("float32", both, []),  # elementary functions are of one dtype in a program
+        (
+            "float32",
+            mixed_precision,
+            [],
+        ),  # a program has elementary functions of one dtype
         ("float32", lambda x: pg.exp(x), []),  # the kernel does the same
-        ("int32", lambda x: x // 2 % 5, []),  # loops, which are not of vectors
+        ("int32", lambda x: x // 2 % 5, []),  # it needs loops, which cannot use vectors
         ("complex64", lambda x: x * x + x, []),
     ],
 )
@@ -55,8 +59,8 @@ def test_dtypes(dtype, f, steps):
     assert regions(f, pg.asarray(X.astype(dtype))) == steps
 
 
-def many(x):
-    """Return what functions that choose, divide and turn make, as numbers and bool."""
+def many_functions(x):
+    """Return results of many functions in three dtypes: float32, bool and int32."""
     y = pg.sin(x * 7.5) + pg.tanh(x) * pg.pow(pg.abs(x), x) - pg.remainder(x, 0.7)
     z = pg.where(x > y, pg.erf(x), pg.exp(y)) / (pg.log1p(pg.square(x)) + 1.0)
     return y, z, z < y, pg.astype(z * 3.0, "int32")
@@ -64,7 +68,7 @@ def many(x):
 
 @pytest.mark.parametrize(("lanes", "width"), [(4, 8), (8, 16), (16, 16)])
 @pytest.mark.parametrize("shape", [(), (7,), (1003,), (3, 40), (40_003,)], ids=str)
-def test_registers_decide_about_vectors_and_not_about_bits(
+def test_registers_affect_vector_widths_but_not_results(
     shape, lanes, width, device, monkeypatch
 ):
     monkeypatch.setattr(device, "lanes", lanes)
@@ -74,13 +78,15 @@ def test_registers_decide_about_vectors_and_not_about_bits(
     if x.size > 5:
         x.flat[:6] = np.nan, np.inf, -np.inf, -0.0, 3e6, -3e38
     x = pg.asarray(x)
-    jitted = pg.jit(many)
+    jitted = pg.jit(many_functions)
     for _ in range(4):
-        assert look(jitted(x)) == look(many(x))
-    made = [source for source, name in {*device._launches} - before if name == "region"]
-    assert made
+        assert look(jitted(x)) == look(many_functions(x))
+    programs = [
+        source for source, name in {*device._launches} - before if name == "region"
+    ]
+    assert programs
     width = width if device.style == "cpu" else 1
-    assert all(f"#define WIDTH {width}\n" in source for source in made)
+    assert all(f"#define WIDTH {width}\n" in source for source in programs)
 
 
 @pytest.mark.parametrize(("row", "width"), [(10, 8), (100, 8), (128, 16), (300, 16)])
@@ -94,12 +100,14 @@ def test_short_rows_have_narrow_vectors(row, width, device, monkeypatch):
     jitted = pg.jit(f)
     for _ in range(4):
         assert look(jitted(x, bias)) == look(f(x, bias))
-    (made,) = [code for code, name in {*device._launches} - before if name == "region"]
-    assert f"#define WIDTH {width if device.style == 'cpu' else 1}\n" in made
+    (programs,) = [
+        code for code, name in {*device._launches} - before if name == "region"
+    ]
+    assert f"#define WIDTH {width if device.style == 'cpu' else 1}\n" in programs
 
 
 def test_too_many_arguments_for_a_program():
-    """Inputs that broadcast in their own ways each have strides."""
+    """Each input that broadcasts in a different way needs strides."""
     shapes = [(2, 1, 3, 1, 2), (1, 3, 1, 2, 1), (2, 3, 1, 1, 2), (1, 1, 3, 2, 1)] * 6
     xs = [pg.ones(s) * (n + 0.5) for n, s in enumerate(shapes[:23])]
     whole = pg.ones((2, 3, 3, 2, 2))
@@ -107,16 +115,16 @@ def test_too_many_arguments_for_a_program():
     assert regions(lambda *xs: sum(xs, whole), *xs) == []
 
 
-def test_numbers_are_no_part_of_a_program(device):
+def test_numbers_are_not_part_of_a_program(device):
     x = pg.asarray(X.astype("float32"))
     before = {*device._launches}
-    held = []
+    functions = []
     for alpha in (0.5, 0.25):
         f = lambda x, a=alpha: pg.leaky_relu(pg.cos(x) * a, alpha=a) + a
-        held.append(pg.jit(f))
-        assert [look(held[-1](x)) for _ in range(4)] == [look(f(x))] * 4
-    made = [name for _, name in {*device._launches} - before]
-    assert made.count("region") == 1
+        functions.append(pg.jit(f))
+        assert [look(functions[-1](x)) for _ in range(4)] == [look(f(x))] * 4
+    programs = [name for _, name in {*device._launches} - before]
+    assert programs.count("region") == 1
 
 
 def test_a_function_that_is_recorded_again_finds_its_kernels(device):
@@ -133,7 +141,7 @@ def test_a_function_that_is_recorded_again_finds_its_kernels(device):
     assert found[0]() is found[1]() is not None
 
 
-def test_a_program_goes_with_its_function(device, monkeypatch):
+def test_a_program_is_dropped_with_its_function(device, monkeypatch):
     monkeypatch.setattr(device, "_latest", deque(maxlen=1))
     x = pg.asarray(X.astype("float32"))
     used = []

@@ -1,4 +1,4 @@
-"""Row kernels of GPUs with the steps around them: the bits of eager, and launches."""
+"""Row kernels for GPUs, fused with the steps around them: eager's bits, launches."""
 
 import numpy as np
 import plugrad as pg
@@ -31,7 +31,7 @@ def fused(f, *xs):
     ran = []
     function = pg.jit(f)
     expected = look(f(*xs))
-    for _ in range(5):  # the last of which repeat the launches of those before
+    for _ in range(5):  # the last calls replay recorded launches
         with launches() as found:
             assert look(function(*xs)) == expected
         ran = found or ran
@@ -39,7 +39,7 @@ def fused(f, *xs):
 
 
 def in_one_launch(f, *xs):
-    """Compare with eager; on a GPU, all of it is one launch if a row fits."""
+    """Compare with eager; on a GPU, ``f`` must be one launch if a row fits."""
     ran = fused(f, *xs)
     if is_gpu() and xs[0].shape[-1] <= 16_384:
         assert ran == ["rows_region"]
@@ -89,15 +89,15 @@ def test_broadcasts(shape):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_masks(shape):
     x = draw(*shape)
-    whole = x > 0.0
+    full = x > 0.0
     row = draw(shape[-1]) > 0.5
     outer = draw(*shape[:1], *[1] * (len(shape) - 2), shape[-1]) > -1.0
-    for mask in (whole, row, outer):
-        for least in (-np.inf, -1e9):
-            f = lambda x, mask, least=least: pg.softmax(pg.where(mask, x, least))
+    for mask in (full, row, outer):
+        for fill in (-np.inf, -1e9):
+            f = lambda x, mask, fill=fill: pg.softmax(pg.where(mask, x, fill))
             in_one_launch(f, x, mask)
-            g = lambda x, mask, least=least: pg.where(
-                mask, pg.log_softmax(pg.where(mask, x * 0.1, least)), 0.0
+            g = lambda x, mask, fill=fill: pg.where(
+                mask, pg.log_softmax(pg.where(mask, x * 0.1, fill)), 0.0
             )
             in_one_launch(g, x, mask)
 
@@ -111,7 +111,7 @@ def test_gradients(name, shape):
     ran = fused(lambda x, dy: slopes(op)(x, dy * 0.5) * 0.125 + dy, x, dy)
     if is_gpu() and shape[-1] <= 16_384:
         assert ran[-1] == "rows_region"
-        assert len(ran) == 1 + (name != "layer_norm")  # the gradient reads softmax
+        assert len(ran) == 1 + (name != "layer_norm")  # softmax is another launch
     scaled = lambda x, scale, dy: pg.vjp(
         lambda x, s: pg.layer_norm(pg.tanh(x), s), x, scale
     )[1](dy)
@@ -172,11 +172,11 @@ def test_reductions_over_several_axes():
     ran = fused(stored, x, y)
     assert not is_gpu() or sorted(ran) == ["reduce"] * 3
 
-    def many(x, y):
+    def six_sums(x, y):
         z = pg.exp(x) * y
         return [pg.sum(z * float(i), axis=0) for i in range(6)]
 
-    ran = fused(many, x, y)
+    ran = fused(six_sums, x, y)
     assert not is_gpu() or ran == ["reduce"] * 2
 
 
@@ -201,7 +201,7 @@ def test_rows_that_are_normalized_twice():
         assert not is_gpu() or shape[1] > 16_384 or ran == ["rows_region", "layer_norm"]
 
 
-def test_what_does_not_fit():
+def test_steps_that_do_not_fit_into_a_row_region():
     x = draw(4, 6, 8)
     y = draw(4, 6, 8, seed=1)
     fused(lambda x, y: pg.layer_norm(x * y, axis=(1, 2)) + y, x, y)
@@ -220,7 +220,7 @@ def test_what_does_not_fit():
     fused(narrow, x, pg.astype(y, "int8"))
 
 
-def test_one_vector():
+def test_vectors_are_single_rows():
     x = draw(300)
     y = draw(300, seed=1)
     for op in ROWS.values():
@@ -228,6 +228,6 @@ def test_one_vector():
     in_one_launch(lambda x, y: pg.layer_norm(x, y * 2.0, x + y) * 3.0, x, y)
 
 
-def test_in_the_style_of_gpus(request):
+def test_this_file_with_the_kernels_for_gpus(request):
     if not is_gpu():
         run_as_gpu(__file__, request.config)

@@ -1,7 +1,7 @@
-"""Reductions, softmax and normalization of rows: values, and how many launches.
+"""Reductions, softmax and normalization of rows: values, and numbers of launches.
 
-Kernels of GPUs differ by the length of rows, so the lengths are those around which they
-change. The values are those of NumPy in float64.
+On a GPU, the kernel depends on the length of rows, and LENGTHS are near the limits.
+Values are compared with NumPy's in float64.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ LENGTHS = [1, 2, 31, 32, 33, 100, 513, 1000, 1024, 4095, 4097, 9000]
 SHAPES = [*[(3, n) for n in LENGTHS], (1, 100), (1, 1), (67, 24), (300, 5), (2, 70_000)]
 REDUCTIONS = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
 SPECIAL = [np.nan, np.inf, -np.inf]
-UNITS = 132  # of the GPU whose launches are counted
+UNITS = 132  # compute units of the GPU whose launches are counted
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def launches():
 
 @contextlib.contextmanager
 def many_units():
-    """Let the device plan its launches as one with ``UNITS`` units."""
+    """Make the device plan its launches as if it had ``UNITS`` compute units."""
     device = runtime("opencl").arrays.device
     before, device.units = device.units, UNITS
     forget_plans()
@@ -61,7 +61,7 @@ def many_units():
 
 
 def forget_plans():
-    """Let kernels plan their launches anew."""
+    """Make kernels plan their launches anew."""
     from plugrad_opencl.kernels import KERNELS
 
     reductions._along.cache_clear()
@@ -74,12 +74,12 @@ def draw(*shape):
     return (np.random.default_rng(shape).normal(size=shape) * 2).astype(np.float32)
 
 
-def close(found, expected, bound=5e-6):
+def assert_close(found, expected, bound=5e-6):
     np.testing.assert_allclose(found.numpy(), expected, rtol=bound, atol=bound)
 
 
 def jitted(f, *xs):
-    """Return what a compiled function computes, and what it launches."""
+    """Return the results of a compiled function, and the kernels that it launches."""
     function = pg.jit(f)
     for _ in range(3):
         function(*xs)
@@ -101,7 +101,7 @@ def check_reductions():
         for name, reference in REDUCTIONS.items():
             expected = reference(x.astype(np.float64), axis)
             scale = np.sqrt(count) if name == "sum" else 1.0
-            close(getattr(pg, name)(x, axis=axis), expected, 2e-6 * scale)
+            assert_close(getattr(pg, name)(x, axis=axis), expected, 2e-6 * scale)
         total = pg.sum(x, axis=axis).numpy()
         mean = pg.mean(x, axis=axis).numpy()
         np.testing.assert_array_equal(mean, total / np.float32(count))
@@ -115,11 +115,11 @@ def check_special_reductions():
                 x[shape[0] // 2, shape[1] - 2] = value
                 for name, reference in REDUCTIONS.items():
                     expected = reference(x, axis)
-                    close(getattr(pg, name)(x, axis=axis), expected, 3e-4)
+                    assert_close(getattr(pg, name)(x, axis=axis), expected, 3e-4)
 
 
 def check_arg():
-    """The first of those that are equal; NaN only where there is nothing else."""
+    """Expect the first of equal elements, and NaN only where there is nothing else."""
     shapes = [*SHAPES, (600, 70), (3, 40, 33), (2, 5, 1), (70_000, 2)]
     for shape in shapes:
         for axis in range(len(shape)):
@@ -127,24 +127,24 @@ def check_arg():
             x.flat[:: 7 if x.size > 7 else 1] = np.nan
             x.flat[3::11] = np.inf
             x.flat[5::13] = -np.inf
-            for op, rest, find in [
+            for op, worst, reference in [
                 (pg.argmax, -np.inf, np.argmax),
                 (pg.argmin, np.inf, np.argmin),
             ]:
-                # Where only NaN and the worst number are, that number comes first.
-                order = np.where(np.isnan(x), rest, x)
-                number = ~np.isnan(x) & (order == rest)
-                expected = find(order, axis)
+                # The worst number wins over NaN.
+                order = np.where(np.isnan(x), worst, x)
+                number = ~np.isnan(x) & (order == worst)
+                expected = reference(order, axis)
                 best = np.take_along_axis(order, np.expand_dims(expected, axis), axis)
-                only = (best == rest).squeeze(axis) & number.any(axis)
-                expected = np.where(only, np.argmax(number, axis), expected)
-                nothing = np.isnan(x).all(axis)
-                expected = np.where(nothing, 0, expected)
+                only_worst = (best == worst).squeeze(axis) & number.any(axis)
+                expected = np.where(only_worst, np.argmax(number, axis), expected)
+                all_nan = np.isnan(x).all(axis)
+                expected = np.where(all_nan, 0, expected)
                 found = op(pg.asarray(x), axis=axis).numpy()
                 np.testing.assert_array_equal(found, expected, err_msg=str(shape))
-                whole = np.round(draw(*shape)).astype(np.int32)
-                found = op(pg.asarray(whole), axis=axis).numpy()
-                np.testing.assert_array_equal(found, find(whole, axis))
+                integers = np.round(draw(*shape)).astype(np.int32)
+                found = op(pg.asarray(integers), axis=axis).numpy()
+                np.testing.assert_array_equal(found, reference(integers, axis))
 
 
 def check_dtypes_of_reductions():
@@ -154,17 +154,17 @@ def check_dtypes_of_reductions():
             expected = np.sum(
                 x.astype("complex128" if dtype[0] == "c" else dtype), axis
             )
-            close(pg.sum(x, axis=axis), expected, 1e-4)
+            assert_close(pg.sum(x, axis=axis), expected, 1e-4)
             if dtype != "int32":
-                close(pg.mean(x, axis=axis), np.mean(x, axis), 1e-5)
+                assert_close(pg.mean(x, axis=axis), np.mean(x, axis), 1e-5)
     wide = draw(3, 700).astype("float64")
-    close(pg.mean(wide, axis=1), wide.mean(1), 1e-14)
+    assert_close(pg.mean(wide, axis=1), wide.mean(1), 1e-14)
     with np.errstate(all="ignore"):
         assert np.isnan(pg.mean(np.empty((0, 3), np.float32), axis=0).numpy()).all()
 
 
 def check_several_reductions():
-    """Several at the end of a region, with inputs that broadcast, and an output."""
+    """Check regions with broadcast inputs, several reductions and a stored output."""
     for shape in [(300, 40), (3, 5000), (2, 3, 33), (1200, 9)]:
         x = draw(*shape)
         y = draw(*shape)
@@ -182,10 +182,10 @@ def check_several_reductions():
             for a, b in zip(found, f(*given), strict=True):
                 np.testing.assert_array_equal(a.numpy(), b.numpy())
             z = (x.astype(np.float64) - column) * y + row
-            close(found[0], z.sum(axis), 1e-5 * np.sqrt(z.size))
-            close(found[1], (z * x).mean(axis, keepdims=True), 2e-5)
-            close(found[2], z.max(axis), 2e-6)
-            close(found[3], z * 2, 5e-6)
+            assert_close(found[0], z.sum(axis), 1e-5 * np.sqrt(z.size))
+            assert_close(found[1], (z * x).mean(axis, keepdims=True), 2e-5)
+            assert_close(found[2], z.max(axis), 2e-6)
+            assert_close(found[3], z * 2, 5e-6)
 
 
 def softmax(x):
@@ -201,16 +201,16 @@ def check_softmax():
             wide = x.astype(np.float64)
             y = softmax(wide)
             found, pull_back = pg.vjp(pg.softmax, pg.asarray(x))
-            close(found, y, 1e-5)
+            assert_close(found, y, 1e-5)
             (dx,) = pull_back(pg.asarray(dy))
-            close(dx, y * (dy - (dy * y).sum(-1, keepdims=True)), 1e-5)
+            assert_close(dx, y * (dy - (dy * y).sum(-1, keepdims=True)), 1e-5)
             found, pull_back = pg.vjp(pg.log_softmax, pg.asarray(x))
             shifted = wide - wide.max(-1, keepdims=True)
             total = np.log(np.exp(shifted).sum(-1, keepdims=True))
-            close(found, shifted - total, 1e-5)
+            assert_close(found, shifted - total, 1e-5)
             (dx,) = pull_back(pg.asarray(dy))
             bound = 2e-6 * np.sqrt(shape[-1]) + 1e-5
-            close(dx, dy - y * dy.sum(-1, keepdims=True, dtype="float64"), bound)
+            assert_close(dx, dy - y * dy.sum(-1, keepdims=True, dtype="float64"), bound)
 
 
 def check_layer_norm():
@@ -224,20 +224,22 @@ def check_layer_norm():
         factor = 1 / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
         z = (wide - wide.mean(-1, keepdims=True)) * factor
         f = lambda *xs: pg.layer_norm(*xs)
-        for more in ((), (scale,), (scale, offset)):
-            found, pull_back = pg.vjp(f, *map(pg.asarray, (x, *more)))
-            y = z * (more[0] if more else 1) + (more[1] if more[1:] else 0)
-            close(found, y, 1e-5)
-            back = pull_back(pg.asarray(dy))
-            g = dy * (more[0].astype(np.float64) if more else 1.0)
+        for params in ((), (scale,), (scale, offset)):
+            found, pull_back = pg.vjp(f, *map(pg.asarray, (x, *params)))
+            y = z * (params[0] if params else 1) + (params[1] if params[1:] else 0)
+            assert_close(found, y, 1e-5)
+            gradients = pull_back(pg.asarray(dy))
+            g = dy * (params[0].astype(np.float64) if params else 1.0)
             part = (g * z).mean(-1, keepdims=True)
-            close(back[0], (g - g.mean(-1, keepdims=True) - z * part) * factor, 2e-5)
-            for found, slope in zip(back[1:], (dy * z, dy), strict=False):
-                close(found, slope.sum(0, dtype="float64"), 1e-4)
+            assert_close(
+                gradients[0], (g - g.mean(-1, keepdims=True) - z * part) * factor, 2e-5
+            )
+            for found, slope in zip(gradients[1:], (dy * z, dy), strict=False):
+                assert_close(found, slope.sum(0, dtype="float64"), 1e-4)
 
 
 def check_special_rows():
-    """What is no number stays in its row; rows share a group."""
+    """Check that NaN and infinities stay in their row where rows share a work group."""
     for n in (10, 33, 100, 1024, 5000, 9000, 17_000):
         x = draw(7, n)
         dy = draw(n, 7).T.copy()
@@ -250,14 +252,14 @@ def check_special_rows():
         for op, rows in zip(ops, clean, strict=True):
             for found, before in zip(both_ways(op, x, dy), rows, strict=True):
                 assert np.isnan(found[[1, 2, 4]]).all()
-                odd = [1, 2, 4]
+                special = [1, 2, 4]
                 np.testing.assert_array_equal(
-                    np.delete(found, odd, 0), np.delete(before, odd, 0)
+                    np.delete(found, special, 0), np.delete(before, special, 0)
                 )
         x[4] = draw(7, n)[4]
         x[4, n // 2] = -np.inf
         y = pg.softmax(x).numpy()[4]
-        close(pg.asarray(y), softmax(x[4].astype(np.float64)), 1e-5)
+        assert_close(pg.asarray(y), softmax(x[4].astype(np.float64)), 1e-5)
 
 
 def both_ways(op, x, dy):
@@ -269,7 +271,7 @@ def both_ways(op, x, dy):
 def check_rows_of_float64():
     for n in (10, 33, 514, 5000, 9000):
         x = draw(3, n).astype(np.float64)
-        close(pg.softmax(x), softmax(x), 1e-13)
+        assert_close(pg.softmax(x), softmax(x), 1e-13)
         pg.check_gradients(lambda x: pg.layer_norm(x), x[:, :34])
         pg.check_gradients(pg.grad(lambda x: pg.sum(pg.layer_norm(x) ** 3)), x[:, :9])
 
@@ -294,8 +296,8 @@ def test_values_in_the_style_of_the_device(name):
 
 # --- launches on a GPU -----------------------------------------------------------
 
-# An array, what is done with it, and how many kernels that takes.
-ALONE = [
+# The shape of an array, a function of it, and the number of launches.
+SINGLE_OPS = [
     ((512, 256), lambda x: pg.mean(x, axis=1), 1),
     ((1000,), pg.mean, 1),
     ((512, 256), lambda x: pg.sum(x, axis=0), 1),
@@ -311,12 +313,12 @@ ALONE = [
 
 
 def check_launches():
-    for shape, f, count in ALONE:
+    for shape, f, count in SINGLE_OPS:
         x = pg.asarray(draw(*shape))
         with launches() as ran:
             y = f(x)
         assert len(ran) == count, (shape, ran)
-        close(y, f(draw(*shape).astype(np.float64)).numpy(), 1e-3)
+        assert_close(y, f(draw(*shape).astype(np.float64)).numpy(), 1e-3)
 
 
 def check_launches_of_regions():
@@ -352,15 +354,15 @@ COUNTS = {
     "launches of regions": check_launches_of_regions,
     "launches of rows": check_launches_of_rows,
 }
-# Those whose launches depend on the number of units.
+# Checks whose launches depend on the number of compute units.
 PLANNED = ("reductions", "special values", "dtypes", "several reductions")
 # Without --all, fewer checks run, with fewer shapes: compiling for all takes minutes.
 CHECKS_WITHOUT_ALL = ("softmax", "launches", "launches of rows")
 SHAPES_WITHOUT_ALL = [(3, 33), (67, 24), (3, 4097)]
 
 
-def test_in_the_style_of_gpus(request):
-    """In a process of its own: the style is that of a device for good."""
+def test_values_and_launches_with_the_kernels_for_gpus(request):
+    """This takes a new process: in one process, the style of a device cannot change."""
     if request.config.getoption("all"):
         names = (*CHECKS, *COUNTS)
         shapes = SHAPES

@@ -1,4 +1,4 @@
-"""The device at work: order, threads, what is found out late, memory, the end."""
+"""The device at work: order, threads, late errors, memory, exit."""
 
 import gc
 import threading
@@ -19,21 +19,21 @@ def opencl():
         yield
 
 
-def test_small_and_large_work_in_turn():
+def test_small_and_large_work_alternate():
     x = pg.zeros(BIG)
     y = pg.zeros(8)
     for i in range(50):
         x = x + 1.0
-        y = y + x[i : i + 8]  # small, on what is not done yet
+        y = y + x[i : i + 8]  # small work on a pending result
         x = x + pg.broadcast_to(y[0] * 0.0, (BIG,))
     assert y.tolist() == [sum(range(1, 51))] * 8
     assert x.numpy().min() == x.numpy().max() == 50
 
 
-def test_memory_is_reused_only_in_order():
+def test_memory_is_reused_in_order():
     start = np.arange(BIG, dtype=np.float32)
     x = pg.asarray(start)
-    found = [pg.sum(x * float(i) - x) for i in range(40)]  # all but the sums is dropped
+    found = [pg.sum(x * float(i) - x) for i in range(40)]  # only the sums are kept
     total = start.sum(dtype=np.float64)
     for i, y in enumerate(found):
         np.testing.assert_allclose(y.item(), total * (i - 1), rtol=1e-5)
@@ -46,7 +46,7 @@ def test_an_upload_may_be_overwritten():
     assert (x.numpy() == 1).all()
 
 
-def test_threads_get_the_values_of_one():
+def test_threads_get_the_same_values_as_one_thread():
     def work(seed, found):
         rng = np.random.default_rng(seed)
         with pg.use_backend("opencl"):
@@ -77,28 +77,30 @@ def test_a_bad_index_is_an_error_at_the_next_wait():
     y = pg.gather(x, pg.asarray([0, 3, 1]))
     with pytest.raises(IndexError, match="gather: index 3 is out of range for axis 0"):
         y.numpy()
-    assert x.tolist() == [1.0, 2.0, 3.0]  # and it is told once
+    assert x.tolist() == [1.0, 2.0, 3.0]  # and the error is raised once
 
 
 NINE = np.arange(1.0, 10, dtype="float32").reshape(3, 3)
-BESIDE = [[0, 5], [-4, 3], [1, 1]]  # the last one is a place
-INSTEAD = {
+BAD_INDICES = [[0, 5], [-4, 3], [1, 1]]  # only the last index is valid
+RESULTS_OF_BAD_INDICES = {
     "gather": (lambda: pg.gather(NINE[0], pg.asarray([3, -4, 1])), [0, 0, 2]),
-    "gather_nd": (lambda: pg.gather_nd(NINE, pg.asarray(BESIDE)), [0, 0, 5]),
+    "gather_nd": (lambda: pg.gather_nd(NINE, pg.asarray(BAD_INDICES)), [0, 0, 5]),
     "scatter_nd": (
-        lambda: pg.scatter_nd(pg.asarray(BESIDE), [7.0, 8.0, 9.0], (3, 3)),
+        lambda: pg.scatter_nd(pg.asarray(BAD_INDICES), [7.0, 8.0, 9.0], (3, 3)),
         [[0, 0, 0], [0, 9, 0], [0, 0, 0]],
     ),
     "tensor_scatter_update": (
-        lambda: pg.tensor_scatter_update(NINE, pg.asarray(BESIDE), [0.0, 0.0, 50.0]),
+        lambda: pg.tensor_scatter_update(
+            NINE, pg.asarray(BAD_INDICES), [0.0, 0.0, 50.0]
+        ),
         [[1, 2, 3], [4, 50, 6], [7, 8, 9]],
     ),
 }
 
 
-@pytest.mark.parametrize("op", INSTEAD)
+@pytest.mark.parametrize("op", RESULTS_OF_BAD_INDICES)
 def test_a_bad_index_reads_zeros_and_writes_nothing(op):
-    call, expected = INSTEAD[op]
+    call, expected = RESULTS_OF_BAD_INDICES[op]
     y = call()
     with pytest.raises(IndexError, match=f"^{op}: index -?[0-9] is out of range"):
         y.numpy()
@@ -116,23 +118,23 @@ def test_the_error_names_the_op_that_was_wrong():
 
 @pytest.mark.parametrize("finite", [True, False])
 @pytest.mark.parametrize("x", [[1.0, 2.0], [1, 2]], ids=str)
-def test_under_debug_it_is_an_error_at_once(x, finite):
+def test_under_debug_a_bad_index_is_an_error_at_once(x, finite):
     with pg.debug(finite=finite), pytest.raises(IndexError, match="index 9"):
         pg.gather(x, pg.asarray([9]))
 
 
-def test_a_bad_index_is_told_however_others_wait_meanwhile(device):
-    """Another thread waits between the number and the launch, and finds nothing yet."""
+def test_a_bad_index_is_reported_although_other_threads_wait(device):
+    """Another thread may wait before the launch, or before the check is registered."""
     with device.check("here: {} is bad") as (flag, number):
         device.synchronize()
         device.write(flag, np.array([number, 9, 0, 0]))
-        device.synchronize()  # launched, but not known
+        device.synchronize()  # launched, but not registered
     with pytest.raises(IndexError, match="here: index 9 is bad"):
         device.synchronize()
     device.synchronize()
 
 
-def test_many_bad_indices_are_looked_for_in_between(monkeypatch):
+def test_bad_indices_are_reported_before_checks_pile_up(monkeypatch):
     from plugrad_opencl import runtime
 
     monkeypatch.setattr(runtime, "MAX_PENDING_CHECKS", 3)
@@ -147,11 +149,11 @@ def test_nothing_to_gather_from():
         pg.gather(pg.zeros((0, 3)), pg.asarray([0]))
 
 
-def test_memory_is_counted_and_goes_back(device):
+def test_memory_is_counted_and_returned(device):
     gc.collect()
     before = pg.memory().backends["opencl"].bytes
     x = pg.zeros(BIG)
-    y = pg.reshape(x, (2, BIG // 2))  # shares it
+    y = pg.reshape(x, (2, BIG // 2))  # shares the memory
     now = pg.memory().backends["opencl"]
     assert now.bytes == before + BIG * 4
     assert now.peak >= now.bytes
@@ -186,20 +188,20 @@ def test_a_kernel_that_does_not_compile(device):
 
 @pytest.fixture
 def interrupt(device, monkeypatch):
-    """Return a function: of what runs once, before or after Exp is enqueued.
+    """Return a function that sets what runs once, before or after Exp is enqueued.
 
-    A collection may strike there, and finalizers run ops. The arguments are set.
+    At these points, the arguments are set, and finalizers may run ops.
     """
 
     def prepare(before=None, after=None):
         works = {"before": before, "after": after}
-        plain = device.enqueue
+        original = device.enqueue
 
         def enqueue(queue, kernel, items, group):
             is_exp = kernel.function_name == "Exp"
             for when in ("before", "after"):
                 if when == "after":
-                    event = plain(queue, kernel, items, group)
+                    event = original(queue, kernel, items, group)
                 if is_exp and (work := works.pop(when, None)):
                     work()
             return event
@@ -210,7 +212,7 @@ def interrupt(device, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [8, BIG])
-def test_a_launch_within_a_launch_has_arguments_of_its_own(size, interrupt):
+def test_a_launch_within_a_launch_has_its_own_arguments(size, interrupt):
     x = pg.zeros(size)
     other = pg.ones(size)
     found = []
@@ -221,14 +223,14 @@ def test_a_launch_within_a_launch_has_arguments_of_its_own(size, interrupt):
     np.testing.assert_allclose(found[0].numpy(), np.e, rtol=1e-6)
 
 
-def test_what_a_launch_within_a_launch_leaves_is_waited_for(interrupt):
+def test_work_from_a_launch_within_a_launch_is_waited_for(interrupt):
     """Small work goes to another queue as soon as the first one seems to be idle."""
     x = pg.ones(BIG)
-    many = pg.ones(1 << 22)
+    large = pg.ones(1 << 22)
     found = []
 
     def work():
-        y = many
+        y = large
         for _ in range(30):
             y = pg.tanh(y)
         found.append(y)
@@ -238,20 +240,20 @@ def test_what_a_launch_within_a_launch_leaves_is_waited_for(interrupt):
     pg.exp(x)
     interrupt(after=work)
     pg.exp(x)
-    time.sleep(0.02)  # enough for the outer one, not for the inner ones
+    time.sleep(0.02)  # enough for the outer launch, not for the inner ones
     np.testing.assert_array_equal((found[0][:8] * 1.0).numpy(), expected)
 
 
 def test_no_kernel_gets_memory_that_is_back_in_the_pool(device, monkeypatch):
-    """Tables are held by a cache alone, which another thread may empty at any time."""
+    """Only a cache holds tables, and another thread may empty it at any time."""
     from plugrad_opencl import windows
     from plugrad_opencl.runtime import Launch
 
-    given, plain = [], Launch.__call__
+    returned, original = [], Launch.__call__
 
     def launch(self, size, items, *args):
-        assert not any(a is buffer for a in args for buffer in given), self._name
-        plain(self, size, items, *args)
+        assert not any(a is buffer for a in args for buffer in returned), self._name
+        original(self, size, items, *args)
 
     x = pg.asarray(np.arange(96, dtype=np.float32).reshape(1, 4, 6, 4))
     filters = pg.ones((3, 3, 4, 1))
@@ -259,17 +261,17 @@ def test_no_kernel_gets_memory_that_is_back_in_the_pool(device, monkeypatch):
     pool = lambda x: pg.sum(pg.max_pool(x, 2, strides=1, pad="same"))
     monkeypatch.setattr(windows, "table", windows.table.__wrapped__)
     lend = device.pool.lend
-    monkeypatch.setattr(device.pool, "lend", lambda n: (lend(n)[0], given.append))
+    monkeypatch.setattr(device.pool, "lend", lambda n: (lend(n)[0], returned.append))
     monkeypatch.setattr(Launch, "__call__", launch)
     pg.grad(lambda both: conv(*both))((x, filters))
     pg.grad(pool)(x)
     monkeypatch.undo()
-    assert given
-    for buffer in given:
+    assert returned
+    for buffer in returned:
         device.pool.give(buffer)
 
 
-# --- in processes of their own ------------------------------------------------------
+# --- in separate processes -----------------------------------------------------------
 
 FORK = """
 import os, plugrad as pg

@@ -1,6 +1,6 @@
-"""Sums by segment in both styles: GPUs sort the rows if there are many.
+"""Sums by segment, for CPUs and GPUs; on GPUs, many rows are sorted first.
 
-The file runs once more in a process whose device has the style of GPUs.
+The file runs once more in a process that uses the kernels for GPUs.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ def expected(x, ids, count):
     return y.astype(x.dtype)
 
 
-CASES = [  # rows, the rest of the shape, segments
+CASES = [  # rows, the rest of the shape, number of segments
     (1, (3,), 2),
     (600, (), 1),
     (4097, (5,), 3),
@@ -43,8 +43,8 @@ def test_sums(rows, rest, count, dtype):
         ids = rng.integers(-2, count + 2, rows).astype(integer)
         given = pg.asarray(x), pg.asarray(ids)
         y = pg.unsorted_segment_sum(*given, count)
-        again = pg.unsorted_segment_sum(*given, count)
-        np.testing.assert_array_equal(y.numpy(), again.numpy())
+        repeated = pg.unsorted_segment_sum(*given, count)
+        np.testing.assert_array_equal(y.numpy(), repeated.numpy())
         exact = expected(x, ids, count)
         np.testing.assert_allclose(y.numpy(), exact, rtol=2e-7, atol=1e-5)
 
@@ -77,7 +77,7 @@ def test_infinities_and_nan_stay_in_their_segments():
 
 def test_equal_rows_stay_in_order(device):
     if device.style != "gpu":
-        return  # the sort is one of GPUs, and this file runs in their style too
+        return  # only GPUs sort, and this file also runs with their kernels
     rng = np.random.default_rng(0)
     for count in (200, 300, 70_000):
         ids = rng.integers(-1, count + 1, 9000).astype(np.int32)
@@ -91,7 +91,7 @@ def test_equal_rows_stay_in_order(device):
         np.testing.assert_array_equal(found, np.sort(clean))
 
 
-def test_the_parts_of_a_sum():
+def test_how_many_parts_a_sum_has():
     for rows, width, parts in [
         (0, 1, 1),
         (31, 1, 1),
@@ -103,6 +103,6 @@ def test_the_parts_of_a_sum():
         assert segments._parts(rows, width) == parts
 
 
-def test_in_the_style_of_gpus(request, device):
+def test_this_file_with_the_kernels_for_gpus(request, device):
     if device.style != "gpu":
         run_as_gpu(__file__, request.config)

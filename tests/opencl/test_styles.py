@@ -1,7 +1,7 @@
-"""The kernels in both styles, of CPUs and of GPUs, beside the backend cpu.
+"""Compare opencl's kernels for CPUs and its kernels for GPUs with the backend cpu.
 
-The suite runs in one style, that of the device. Here are the kernels that differ most:
-sizes are no multiples of tiles, vectors and groups.
+The conformance tests run only the kernels for the style of the device. Here are those
+that differ most. No size is a multiple of a tile, a vector or a work group.
 """
 
 import os
@@ -33,7 +33,7 @@ def convolved(x, filter, op=pg.conv2d, **options):
 
 
 def jitted(f, *xs):
-    """Return what a region computes."""
+    """Return the results of a compiled function."""
     function = pg.jit(f)
     for _ in range(3):
         function(*xs)
@@ -96,7 +96,7 @@ CASES = {
         )
     ],
     "softmax": lambda: [pg.softmax(draw(5, 1003)), pg.softmax(draw(20, 3, 5), axis=0)],
-    "own gradients": lambda: [
+    "kernels for gradients": lambda: [
         y
         for op in (pg.softmax, pg.log_softmax, pg.relu, pg.tanh, pg.sigmoid, pg.erf)
         for y in both_ways(op, draw(5, 1003, scale=1.0))
@@ -151,13 +151,13 @@ CASES = {
         pg.sum(draw(70, 3000), axis=1),
         pg.sum(draw(3000, 70), axis=0),
         pg.prod(draw(70, 9), axis=1),
-        pg.sum(pg.full((1 << 24,), 0.1)),  # loses digits if just added up
+        pg.sum(pg.full((1 << 24,), 0.1)),  # plain summation would lose digits
     ],
 }
 
 
 def compare(name):
-    """Demand of opencl what cpu computes."""
+    """Check that opencl computes what cpu does."""
     found = {}
     for backend in ("cpu", "opencl"):
         with pg.use_backend(backend):
@@ -168,8 +168,8 @@ def compare(name):
             np.testing.assert_array_equal(actual, expected)
             continue
         largest = np.abs(expected).max()
-        exact = expected.dtype == np.float64
-        tolerance = 1e-13 if exact else 2e-6
+        is_double = expected.dtype == np.float64
+        tolerance = 1e-13 if is_double else 2e-6
         np.testing.assert_allclose(
             actual,
             expected,
@@ -179,8 +179,8 @@ def compare(name):
         )
 
 
-def test_infinities_in_convolutions_by_fewer_products():
-    """Their differences are not a number: those places are computed once more."""
+def test_infinities_in_winograd_convolutions():
+    """Winograd's differences are NaN there, so these outputs are computed once more."""
     x = np.ones((1, 8, 8, 32), np.float32)
     x[0, 2, 3, 5] = np.inf
     x[0, 6, 6, 1] = np.nan
@@ -199,12 +199,12 @@ def test_infinities_in_convolutions_by_fewer_products():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_in_the_style_of_the_device(name):
+def test_kernels_for_the_device(name):
     compare(name)
 
 
-def test_in_the_style_of_gpus():
-    """In a process of its own: the style is that of a device for good."""
+def test_kernels_for_gpus():
+    """This takes a new process: in one process, the style of a device cannot change."""
     code = (
         "from tests.opencl.test_styles import CASES, compare\n"
         "for name in CASES: compare(name)\n"

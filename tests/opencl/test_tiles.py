@@ -1,4 +1,4 @@
-"""Matrix products and convolutions on GPUs, by tiles of each size."""
+"""Matrix products and convolutions on GPUs, with tiles of each size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plugrad_opencl.kernels import KERNELS
 from plugrad_opencl.tiles import TILES
 
 ROOT = Path(__file__).parents[2]
-LOCAL_BYTES = 48 << 10  # of a group, on every GPU of NVIDIA
+LOCAL_BYTES = 48 << 10  # local memory of a work group on every NVIDIA GPU
 H100_UNITS = 132
 FLOAT32 = np.dtype(np.float32)
 
@@ -39,20 +39,20 @@ def in_gpu_style(call: str) -> None:
 
 
 def numbers(*shape: int) -> np.ndarray:
-    """Return whole numbers, whose sums of products are exact."""
+    """Return integers as float32, so that sums of products are exact."""
     rng = np.random.default_rng(sum(shape))
     return rng.integers(-8, 9, shape).astype(np.float32)
 
 
 def check_products(tile: tiles.Tile, sizes: list[tuple[int, int, int]]) -> None:
-    """Compare products of all combinations of transposes."""
+    """Compare products of all sizes and transposes, computed with one tile."""
     tiles.chosen = lambda *_: tile
     tiles.suits_thin = lambda *_: False
     for m, n, k in sizes:
         check_layouts(numbers(m, k), numbers(k, n))
 
 
-# Multiples of 4 are read four at a time; others are not, and fill no tile.
+# Rows are read four elements at a time if their lengths are multiples of 4.
 @pytest.mark.parametrize("tile", range(len(TILES[0])))
 def test_products_of_each_tile(tile):
     in_gpu_style(
@@ -119,14 +119,14 @@ def check_few_rows() -> None:
         a = numbers(3, 2, 40)
         b = numbers(3, 40, 20)
         np.testing.assert_array_equal(pg.matmul(a, b).numpy(), a @ b)
-    for turned in (False, True):
+    for transposed in (False, True):
         a = numbers(2, 40)
         b = numbers(40, 12)
         bias = numbers(12)
         y = pg.fused.matmul(
             a,
-            b.T.copy() if turned else b,
-            transpose_b=turned,
+            b.T.copy() if transposed else b,
+            transpose_b=transposed,
             bias=bias,
             activation="relu",
         )
@@ -135,12 +135,12 @@ def check_few_rows() -> None:
 
 def check_layouts(a: np.ndarray, b: np.ndarray) -> None:
     """Compare products of all combinations of transposes."""
-    for a_turned, b_turned in itertools.product((False, True), (False, True)):
+    for transpose_a, transpose_b in itertools.product((False, True), (False, True)):
         y = pg.matmul(
-            a.T.copy() if a_turned else a,
-            b.T.copy() if b_turned else b,
-            transpose_a=a_turned,
-            transpose_b=b_turned,
+            a.T.copy() if transpose_a else a,
+            b.T.copy() if transpose_b else b,
+            transpose_a=transpose_a,
+            transpose_b=transpose_b,
         )
         np.testing.assert_array_equal(y.numpy(), a @ b, f"{a.shape} {b.shape}")
 
@@ -162,13 +162,13 @@ def test_batches_and_dtypes():
 
 
 class FakeDevice(SimpleNamespace):
-    """What ``chosen`` looks at."""
+    """The attributes of a device that ``chosen`` reads."""
 
     __hash__ = object.__hash__
 
 
 def device(extensions: str = "", capability: int = 0) -> FakeDevice:
-    """Return an H100, without matrix units unless the extension is given."""
+    """Return a fake H100, without matrix units unless the extension is given."""
     handle = SimpleNamespace(
         local_mem_size=LOCAL_BYTES,
         extensions=extensions,
@@ -177,7 +177,7 @@ def device(extensions: str = "", capability: int = 0) -> FakeDevice:
     return FakeDevice(units=H100_UNITS, info=SimpleNamespace(handles=[handle]))
 
 
-@pytest.mark.parametrize("tile", [tile for own in TILES.values() for tile in own])
+@pytest.mark.parametrize("tile", [tile for group in TILES.values() for tile in group])
 def test_a_tile_fits_into_local_memory(tile):
     assert tile.local_bytes(4) <= LOCAL_BYTES
     assert tile.slices in (1, 2, 4, 8)
@@ -197,7 +197,7 @@ def test_a_tile_fits_into_local_memory(tile):
         ((1, 8, 8, 8), TILES[0][-1]),
     ],
 )
-def test_the_largest_tile_that_keeps_the_device_busy(sizes, tile):
+def test_the_largest_tile_that_keeps_the_device_busy_is_chosen(sizes, tile):
     for precision in ("float32", "tf32"):  # the same without matrix units
         found = tiles.chosen.__wrapped__(device(), FLOAT32, precision, *sizes)
         assert found == tile
@@ -214,7 +214,7 @@ SIZES_TF32 = {
 
 
 @pytest.mark.parametrize("sizes", SIZES_TF32)
-def test_tf32_has_tiles_of_one_product(sizes, monkeypatch):
+def test_tf32_has_tiles_with_one_product(sizes, monkeypatch):
     monkeypatch.setattr(tiles, "has_matrix_units", lambda device, units: True)
     choose = tiles.chosen.__wrapped__
     assert choose(device(), FLOAT32, "tf32", *sizes) == SIZES_TF32[sizes]
@@ -223,7 +223,7 @@ def test_tf32_has_tiles_of_one_product(sizes, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("precision", "given", "working", "units"),
+    ("precision", "requested", "working", "units"),
     [
         ("float32", "", {1, 3}, 0),
         ("float32", "1", {1, 3}, 1),
@@ -235,9 +235,9 @@ def test_tf32_has_tiles_of_one_product(sizes, monkeypatch):
     ],
 )
 def test_matrix_units_are_used_on_request(
-    precision, given, working, units, monkeypatch
+    precision, requested, working, units, monkeypatch
 ):
-    monkeypatch.setenv(tiles.TF32, given)
+    monkeypatch.setenv(tiles.TF32, requested)
     monkeypatch.setattr(tiles, "has_matrix_units", lambda _, units: units in working)
     sizes = 1, 4096, 4096, 4096
     choose = tiles.chosen.__wrapped__
@@ -245,18 +245,18 @@ def test_matrix_units_are_used_on_request(
     assert not choose(device(), np.dtype(np.int32), precision, *sizes).units
 
 
-def check_the_precision_in_force() -> None:
-    """Note for which precision tiles are chosen, until launches are kept.
+def check_records_of_each_precision() -> None:
+    """Check that launches recorded for one precision are not replayed for another.
 
-    Those that are kept for one precision must not stand for another.
+    A call chooses tiles unless it replays launches.
     """
     found, choose = [], tiles.chosen
 
-    def noting(device, dtype, precision, *sizes):
+    def record_and_choose(device, dtype, precision, *sizes):
         found.append(precision)
         return choose(device, dtype, precision, *sizes)
 
-    tiles.chosen = noting
+    tiles.chosen = record_and_choose
     f = numbers(3, 3, 4, 8)
     x = numbers(1, 6, 6, 4)
     w = numbers(8, 12)
@@ -268,12 +268,12 @@ def check_the_precision_in_force() -> None:
                 with pg.precision(name):
                     results.append(wrapped(pg.asarray(a), pg.asarray(b)).numpy())
             assert all(np.array_equal(y, results[0]) for y in results)
-            # Nothing is chosen in the last calls, and anew for the other precision.
+            # Tiles are chosen in the first calls of each precision, not in the last ones.
             assert [name for name, _ in itertools.groupby(found)] == ["float32", "tf32"]
 
 
-def test_products_have_the_precision_in_force():
-    in_gpu_style("check_the_precision_in_force()")
+def test_each_precision_has_its_own_records():
+    in_gpu_style("check_records_of_each_precision()")
 
 
 def test_float64_has_tiles_that_fit():
@@ -287,12 +287,14 @@ def test_float64_has_tiles_that_fit():
 @pytest.mark.parametrize(
     ("extensions", "capability"), [("", 9), ("cl_nv_device_attribute_query", 7)]
 )
-def test_matrix_units_are_those_of_nvidia_from_ampere_on(extensions, capability, units):
+def test_only_nvidia_gpus_from_ampere_on_have_matrix_units(
+    extensions, capability, units
+):
     has = tiles.has_matrix_units.__wrapped__
     assert not has(device(extensions, capability), units)
 
 
-def test_another_request_is_an_error(monkeypatch):
+def test_an_invalid_request_is_an_error(monkeypatch):
     monkeypatch.setenv(tiles.TF32, "2")
     with pytest.raises(ValueError, match="PLUGRAD_OPENCL_TF32=2: give 1 or 3"):
         tiles.requested()

@@ -1,4 +1,4 @@
-"""How long the device works: whose kernels, and what is left when nobody asks."""
+"""Device time: which kernels it includes, and that it is measured only on request."""
 
 import threading
 
@@ -19,7 +19,7 @@ def opencl():
 
 @pytest.fixture
 def measures(device):
-    """Return a function: whether queues, fills and launches are timed, or none."""
+    """Return a function that says whether queues, fills and launches are timed."""
 
     def measures():
         queues = {bool(queue.properties & PROFILING) for queue in device.queues}
@@ -32,8 +32,8 @@ def measures(device):
     assert not measures()
 
 
-def matmuls(n):
-    """Return how long the device works for some products, and how long they take."""
+def matmul_seconds(n):
+    """Return the device time of some products, and compare it with the total time."""
     x = pg.ones((n, n))
     x @ x
     with pg.profile() as p:
@@ -46,21 +46,21 @@ def matmuls(n):
 
 
 def test_more_work_takes_longer(measures):
-    assert matmuls(1024) > matmuls(64)
+    assert matmul_seconds(1024) > matmul_seconds(64)
 
 
-def test_what_has_no_kernel_takes_no_time():
+def test_ops_without_a_kernel_take_no_device_time():
     x = pg.ones((3, 4))
     with pg.profile() as p:
         pg.reshape(x, (12,))
         pg.zeros((1000, 1000))
         pg.asarray(np.ones(1000, np.float32)).numpy()
-    worked = {r.kernel: r.device for r in p.records}
-    assert worked == {"Reshape": 0.0, "Fill": p.device_seconds}
+    device_times = {r.kernel: r.device for r in p.records}
+    assert device_times == {"Reshape": 0.0, "Fill": p.device_seconds}
     assert p.device_seconds > 0
 
 
-def test_it_is_measured_only_inside(measures):
+def test_time_is_measured_only_inside_the_block(measures):
     x = pg.ones((64, 64))
     assert not measures()
     with pg.profile():
@@ -81,7 +81,7 @@ def test_nothing_is_measured_after_an_error(measures):
     assert (x + x).tolist() == [2.0, 4.0]
 
 
-def test_a_kernel_first_launched_inside(device, measures):
+def test_a_kernel_whose_first_launch_is_timed(device, measures):
     launch = device.kernel("__kernel void idle_(long n) {}", "idle_", [np.int64])
     device.time(True)
     try:
@@ -95,7 +95,7 @@ def test_a_kernel_first_launched_inside(device, measures):
     assert device.seconds() == 0.0
 
 
-def test_threads_are_told_apart(device, measures):
+def test_each_thread_has_its_own_time(device, measures):
     def work():
         with pg.use_backend("opencl"):
             x @ x
@@ -113,7 +113,7 @@ def test_threads_are_told_apart(device, measures):
     assert p.device_seconds == 0.0
 
 
-def test_a_thread_may_go_on_while_it_begins_and_ends(measures):
+def test_another_thread_works_while_timing_starts_and_stops(measures):
     def work():
         with pg.use_backend("opencl"):
             y = pg.zeros((300, 300))

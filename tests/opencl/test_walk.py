@@ -1,6 +1,6 @@
-"""Element-wise kernels in both styles: GPUs read neighbouring elements at once.
+"""Element-wise kernels for CPUs and GPUs; on GPUs they read vectors of elements.
 
-The file runs once more in a process whose device has the style of GPUs.
+The file runs once more in a process that uses the kernels for GPUs.
 """
 
 import numpy as np
@@ -45,7 +45,7 @@ def test_flat_arrays_of_any_length(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_rows_that_are_and_are_not_multiples(dtype):
+def test_rows_of_any_length(dtype):
     for n in LENGTHS:
         x = draw(dtype, 3, 2, n)
         for shape in ((n,), (3, 1, n), (1, 2, 1), (2, n), (3, 2, 1)):
@@ -53,7 +53,7 @@ def test_rows_that_are_and_are_not_multiples(dtype):
     check(draw(dtype, 40, 1), draw(dtype, 1, 24))
 
 
-def test_offsets_of_64_bits(monkeypatch):
+def test_64_bit_offsets(monkeypatch):
     monkeypatch.setattr(walk, "LARGE_ELEMENTS", 1)
     walk.form.cache_clear()
     check(draw("int16", 5, 16), draw("int16", 16))
@@ -98,6 +98,6 @@ def test_a_gpu_reads_vectors_where_rows_allow_it(device):
     assert regions.lanes([np.dtype("int8"), np.dtype("float32")]) == 4
 
 
-def test_in_the_style_of_gpus(request, device):
+def test_this_file_with_the_kernels_for_gpus(request, device):
     if device.style != "gpu":
         run_as_gpu(__file__, request.config)
