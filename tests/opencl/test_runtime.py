@@ -128,7 +128,7 @@ def test_a_bad_index_is_reported_although_other_threads_wait(device):
     with device.check("here: {} is bad") as (flag, number):
         device.synchronize()
         device.write(flag, np.array([number, 9, 0, 0]))
-        device.synchronize()  # launched, but not registered
+        device.synchronize()  # launched, but the check is not registered
     with pytest.raises(IndexError, match="here: index 9 is bad"):
         device.synchronize()
     device.synchronize()

@@ -268,7 +268,7 @@ def check_records_of_each_precision() -> None:
                 with pg.precision(name):
                     results.append(wrapped(pg.asarray(a), pg.asarray(b)).numpy())
             assert all(np.array_equal(y, results[0]) for y in results)
-            # Tiles are chosen in the first calls of each precision, not in the last ones.
+            # Only the first calls of each precision choose tiles, not the last ones.
             assert [name for name, _ in itertools.groupby(found)] == ["float32", "tf32"]
 
 

@@ -1,4 +1,4 @@
-"""Models as files, with the numbers that ``peer.mjs`` computes, too."""
+"""Write model files, with the same weights and inputs that ``peer.mjs`` computes."""
 
 import json
 
@@ -8,7 +8,7 @@ from tests.tfjs.peer import recorded
 
 
 def numbers(shape, start):
-    """Return numbers by their place."""
+    """Return numbers that depend only on their index and on ``start``."""
     count = int(np.prod(shape))
     return np.sin(0.7 * np.arange(count) + start).astype(np.float32).reshape(shape)
 
@@ -32,8 +32,8 @@ def inputs_of(model):
     return found
 
 
-def write(folder, topology, arrays, shards=1, quantized=None, **more):
-    """Write a model.json, and its weights in some shards; return its path."""
+def write(folder, topology, arrays, shards=1, quantized=None, **fields):
+    """Write a model.json and its weights in ``shards`` files; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     specs, parts = [], []
     for name, x in arrays.items():
@@ -49,7 +49,7 @@ def write(folder, topology, arrays, shards=1, quantized=None, **more):
     for i, path in enumerate(paths):
         (folder / path).write_bytes(data[i * size : (i + 1) * size])
     manifest = [{"paths": paths, "weights": specs}]
-    model = {"modelTopology": topology, "weightsManifest": manifest, **more}
+    model = {"modelTopology": topology, "weightsManifest": manifest, **fields}
     (folder / "model.json").write_text(json.dumps(model))
     return folder / "model.json"
 
@@ -58,16 +58,16 @@ def quantize(x, dtype):
     """Return how a weight is quantized, and its values in ``dtype``."""
     if dtype == "float16":
         return {"dtype": dtype}, x.astype(np.float16)
-    least = float(x.min())
-    most = float(x.max())
-    scale = (most - least) / np.iinfo(dtype).max or 1.0
-    values = np.round((x - least) / scale).astype(dtype)
-    return {"dtype": dtype, "min": least, "scale": scale}, values
+    low = float(x.min())
+    high = float(x.max())
+    scale = (high - low) / np.iinfo(dtype).max or 1.0
+    values = np.round((x - low) / scale).astype(dtype)
+    return {"dtype": dtype, "min": low, "scale": scale}, values
 
 
 def layers_model(folder, name, start=0, **options):
     """Write one of the recorded models."""
-    (case,) = (one for one in recorded()["layers"] if one["name"] == name)
+    (case,) = (row for row in recorded()["layers"] if row["name"] == name)
     specs = enumerate(case["weights"], start)
     arrays = {s["name"]: weight(s["name"], s["shape"], i) for i, s in specs}
     return write(folder / name, case["topology"], arrays, **options), case["answers"]

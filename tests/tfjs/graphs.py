@@ -1,4 +1,4 @@
-"""Graph models, as the converter of TensorFlow.js writes them."""
+"""Graph models in the format that the TensorFlow.js converter writes."""
 
 import base64
 
@@ -10,7 +10,7 @@ TYPES = {"float32": "DT_FLOAT", "int32": "DT_INT32", "bool": "DT_BOOL"}
 
 
 def attribute(value):
-    """Return a value as an attribute of a GraphDef in JSON."""
+    """Return a value as a GraphDef attribute in JSON."""
     if isinstance(value, bool):
         return {"b": value}
     if isinstance(value, int):
@@ -21,8 +21,8 @@ def attribute(value):
         return {"type": TYPES[value]}
     if isinstance(value, str):
         return {"s": base64.b64encode(value.encode()).decode()}
-    (kind,) = {next(iter(attribute(one))) for one in value} or {"i"}
-    return {"list": {kind: [attribute(one)[kind] for one in value]}}
+    (kind,) = {next(iter(attribute(item))) for item in value} or {"i"}
+    return {"list": {kind: [attribute(item)[kind] for item in value]}}
 
 
 class Graph:
@@ -35,9 +35,7 @@ class Graph:
 
     def __getattr__(self, op):
         def add(name, *inputs, **attrs):
-            inputs = [
-                one if isinstance(one, str) else self.const(one) for one in inputs
-            ]
+            inputs = [x if isinstance(x, str) else self.const(x) for x in inputs]
             attr = {key: attribute(value) for key, value in attrs.items()}
             self.nodes.append({"name": name, "op": op, "input": inputs, "attr": attr})
             return name
@@ -64,7 +62,7 @@ class Graph:
 
     @property
     def topology(self):
-        """What stands in the model.json."""
+        """The topology as in a model.json."""
         return {"node": self.nodes, "versions": {"producer": 1}}
 
 
@@ -74,16 +72,18 @@ def w(i, *shape):
 
 
 def mobilenet():
-    """Return blocks of MobileNet v1 and v2, as the converter fuses them."""
+    """Return blocks of MobileNet v1 and v2, with the converter's fused ops."""
     g = Graph()
     x = g.input("image", (-1, 8, 8, 3))
     same = {"padding": "SAME", "data_format": "NHWC", "dilations": (1, 1, 1, 1)}
     relu6 = {"fused_ops": ("BiasAdd", "Relu6"), "num_args": 1, "epsilon": 0.0}
-    two = {"strides": (1, 2, 2, 1)}
-    one = {"strides": (1, 1, 1, 1)}
-    x = g._FusedConv2D("conv", x, w(1, 3, 3, 3, 8), w(2, 8), **same, **two, **relu6)
+    stride_2 = {"strides": (1, 2, 2, 1)}
+    stride_1 = {"strides": (1, 1, 1, 1)}
+    x = g._FusedConv2D(
+        "conv", x, w(1, 3, 3, 3, 8), w(2, 8), **same, **stride_2, **relu6
+    )
     y = g.FusedDepthwiseConv2dNative(
-        "deep", x, w(3, 3, 3, 8, 1), w(4, 8), **same, **one, **relu6
+        "deep", x, w(3, 3, 3, 8, 1), w(4, 8), **same, **stride_1, **relu6
     )
     y = g._FusedConv2D(
         "point",
@@ -91,14 +91,14 @@ def mobilenet():
         w(5, 1, 1, 8, 8),
         w(6, 8),
         **same,
-        **one,
+        **stride_1,
         fused_ops=("BiasAdd",),
         num_args=1,
     )
     x = g.AddV2("skip", x, y, T="float32")
     x = g.Pad("padded", x, [[0, 0], [0, 1], [0, 1], [0, 0]])
     x = g.DepthwiseConv2dNative(
-        "deep2", x, w(7, 3, 3, 8, 2), **(same | {"padding": "VALID"}), **two
+        "deep2", x, w(7, 3, 3, 8, 2), **(same | {"padding": "VALID"}), **stride_2
     )
     moments = abs(w(8, 16)) + 0.5, w(9, 16), w(10, 16), abs(w(11, 16)) + 0.5
     x = g.FusedBatchNormV3("norm", x, *moments, epsilon=0.001, is_training=False)
@@ -113,7 +113,7 @@ def mobilenet():
 
 
 def layer_norm(g, name, x, i):
-    """Add a layer norm of single ops."""
+    """Add a layer norm made of simple ops."""
     mean = g.Mean(f"{name}/mean", x, [2], keep_dims=True)
     square = g.SquaredDifference(f"{name}/square", x, mean)
     variance = g.Mean(f"{name}/variance", square, [2], keep_dims=True)
@@ -124,19 +124,19 @@ def layer_norm(g, name, x, i):
 
 
 def dense(g, name, x, weight, bias):
-    """Add a dense layer of rank 3, which reshapes as a converted one does."""
+    """Add a dense layer for rank 3, with the reshapes of a converted layer."""
     shape = g.Shape(f"{name}/shape", x)
-    part = {"begin_mask": 1, "end_mask": 0}
-    front = g.StridedSlice(f"{name}/front", shape, [0], [2], [1], **part)
+    masks = {"begin_mask": 1, "end_mask": 0}
+    front = g.StridedSlice(f"{name}/front", shape, [0], [2], [1], **masks)
     flat = g.Reshape(f"{name}/flat", x, [-1, weight.shape[0]])
     y = g.MatMul(f"{name}/matmul", flat, weight, transpose_a=False, transpose_b=False)
     y = g.BiasAdd(f"{name}/bias", y, bias)
-    new = g.ConcatV2(f"{name}/new", front, [weight.shape[1]], 0, N=2)
-    return g.Reshape(f"{name}/out", y, new)
+    new_shape = g.ConcatV2(f"{name}/new", front, [weight.shape[1]], 0, N=2)
+    return g.Reshape(f"{name}/out", y, new_shape)
 
 
 def attention(g, x, mask, length):
-    """Add the attention of a layer, without its last dense layer."""
+    """Add self-attention, without the dense layer at its end."""
     heads = []
     for i, name in enumerate("qkv"):
         y = dense(g, name, x, w(5 + 2 * i, 8, 8), w(6 + 2 * i, 8))
@@ -148,10 +148,10 @@ def attention(g, x, mask, length):
         heads.append(g.Transpose(f"{name}/t", y, [0, 2, 1, 3]))
     scores = g.BatchMatMulV2("scores", heads[0], heads[1], adj_x=False, adj_y=True)
     scores = g.RealDiv("scaled", scores, 2.0)
-    kept = g.Greater("is_kept", mask, 0)
-    kept = g.Cast("kept", kept, SrcT="bool", DstT="float32", Truncate=False)
-    kept = g.ExpandDims("kept1", g.ExpandDims("kept2", kept, 1), 1)
-    bias = g.Mul("masked", g.Sub("left_out", 1.0, kept), -1e4)
+    unmasked = g.Greater("is_kept", mask, 0)
+    unmasked = g.Cast("kept", unmasked, SrcT="bool", DstT="float32", Truncate=False)
+    unmasked = g.ExpandDims("kept1", g.ExpandDims("kept2", unmasked, 1), 1)
+    bias = g.Mul("masked", g.Sub("left_out", 1.0, unmasked), -1e4)
     weights = g.Softmax("weights", g.AddV2("biased", scores, bias))
     mixed = g.BatchMatMulV2("mixed", weights, heads[2], adj_x=False, adj_y=False)
     mixed = g.Transpose("back", mixed, [0, 2, 1, 3])
@@ -162,7 +162,7 @@ def attention(g, x, mask, length):
 
 
 def bert():
-    """Return a layer of an encoder, with its embeddings and its pooler."""
+    """Return one encoder layer of BERT, with embeddings and pooler."""
     g = Graph()
     ids = g.input("input_ids", (-1, 4), "int32")
     mask = g.input("attention_mask", (-1, 4), "int32")
@@ -193,7 +193,7 @@ def bert():
 
 
 def images():
-    """Return ops of images, an output each."""
+    """Return image ops; each one is an output."""
     g = Graph()
     x = g.input("x", (2, 4, 4, 2))
     window = {"strides": (1, 1, 1, 1), "padding": "VALID", "data_format": "NHWC"}
@@ -230,7 +230,7 @@ def images():
 
 
 def arrays():
-    """Return reductions, and ops that cut and join, an output each."""
+    """Return reductions and ops that slice and join; each one is an output."""
     g = Graph()
     x = g.input("x", (2, 4, 4, 2))
     g.Max("max", x, [1], keep_dims=True)
@@ -259,7 +259,7 @@ def arrays():
 
 
 def selections():
-    """Return ops that gather, select and compute, an output each."""
+    """Return ops that gather, select and compute; each one is an output."""
     g = Graph()
     x = g.input("x", (2, 4, 4, 2))
     g.GatherV2("gather", x, [[3, 0], [1, 1]], 2)

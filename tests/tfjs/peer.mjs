@@ -1,7 +1,7 @@
-// TensorFlow.js, which tests/tfjs compare with. `make peers` installs it.
+// Run TensorFlow.js, with which tests/tfjs compare. `make peers` installs it.
 //
-//   node peer.mjs layers              the layers models below, with its answers, as JSON
-//   node peer.mjs answer FOLDER ...   its answers for models, in the order of the folders
+//   node peer.mjs layers              print the layers models below and their answers as JSON
+//   node peer.mjs answer FOLDER ...   print the answers of the models in the folders as JSON
 import { createRequire } from 'node:module';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -14,7 +14,7 @@ const tf = require('@tensorflow/tfjs');
 await tf.setBackend('cpu');
 const L = tf.layers;
 
-// --- what both sides compute: numbers by their place ---------------------------------
+// --- inputs and weights, which files.py computes as well ------------------------------
 
 const values = (count, start) => Float32Array.from(
   { length: count }, (_, i) => Math.sin(0.7 * i + start));
@@ -92,12 +92,12 @@ const MODELS = {
   }),
 };
 
-const KEPT = (key) => !/(_initializer|_regularizer|_constraint)$/.test(key);
+const isKept = (key) => !/(_initializer|_regularizer|_constraint)$/.test(key);
 const slim = (x) => (Array.isArray(x) ? x.map(slim) : x && typeof x === 'object'
-  ? Object.fromEntries(Object.entries(x).filter(([key]) => KEPT(key)).map(([key, value]) => [key, slim(value)])) : x);
+  ? Object.fromEntries(Object.entries(x).filter(([key]) => isKept(key)).map(([key, value]) => [key, slim(value)])) : x);
 
 const list = (x) => (Array.isArray(x) ? x : [x]);
-const told = (answers) => list(answers).map((y) => ({ shape: y.shape, values: [...y.dataSync()].map((v) => +v.toPrecision(7)) }));
+const described = (answers) => list(answers).map((y) => ({ shape: y.shape, values: [...y.dataSync()].map((v) => +v.toPrecision(7)) }));
 
 function recorded(name) {
   const model = MODELS[name]();
@@ -105,10 +105,10 @@ function recorded(name) {
   model.setWeights(weights);
   const topology = slim(model.toJSON(null, false));
   const manifest = model.weights.map((w) => ({ name: w.originalName, shape: w.shape, dtype: 'float32' }));
-  return { name, topology, weights: manifest, answers: told(model.predict(model.inputs.map(input))) };
+  return { name, topology, weights: manifest, answers: described(model.predict(model.inputs.map(input))) };
 }
 
-// --- models of files --------------------------------------------------------------------
+// --- models in files --------------------------------------------------------------------
 
 function artifacts(folder) {
   const { modelTopology, weightsManifest, signature } = JSON.parse(readFileSync(path.join(folder, 'model.json')));
@@ -121,7 +121,7 @@ async function answer(folder) {
   const handler = artifacts(folder);
   const isGraph = 'node' in JSON.parse(readFileSync(path.join(folder, 'model.json'))).modelTopology;
   const model = await (isGraph ? tf.loadGraphModel : tf.loadLayersModel)(handler);
-  return told(model.predict(model.inputs.map(input)));
+  return described(model.predict(model.inputs.map(input)));
 }
 
 const [command, ...folders] = process.argv.slice(2);

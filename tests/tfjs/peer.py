@@ -1,4 +1,4 @@
-"""Runs TensorFlow.js in Node, where both are installed."""
+"""Run TensorFlow.js in Node.js, where both are installed."""
 
 import functools
 import json
@@ -14,7 +14,7 @@ PEERS = Path(os.environ.get("PEERS", Path(__file__).parents[2] / "benchmarks/pee
 
 @functools.cache
 def recorded():
-    """Return the models and the answers of TensorFlow.js."""
+    """Return the recorded models of TensorFlow.js and its answers."""
     return json.loads(RECORDED.read_text())
 
 
@@ -28,7 +28,7 @@ def missing():
 
 
 def peer(*arguments):
-    """Return what the script answers."""
+    """Run ``peer.mjs`` with arguments, and return the JSON that it prints."""
     command = ["node", SCRIPT, *arguments]
     env = {**os.environ, "PEERS": str(PEERS)}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Write ``recorded.json``: models of TensorFlow.js, and what it answers for them.
+"""Write ``recorded.json``: models of TensorFlow.js, and its answers for them.
 
 ``python -m tests.tfjs.record``; it needs Node.js and ``make peers``.
 """
@@ -13,7 +13,7 @@ from tests.tfjs.peer import RECORDED, peer
 
 
 def main():
-    """Write the file, a model a line."""
+    """Write the file, one model per line."""
     layers = peer("layers")
     with tempfile.TemporaryDirectory() as name:
         folders = [Path(name, graph) for graph in GRAPHS]
@@ -21,7 +21,7 @@ def main():
             graph = make()
             write(folder, graph.topology, graph.arrays)
         answers = dict(zip(GRAPHS, peer("answer", *folders), strict=True))
-    rows = [json.dumps(one, separators=(",", ":")) for one in layers]
+    rows = [json.dumps(case, separators=(",", ":")) for case in layers]
     graphs = json.dumps(answers, separators=(",", ":"))
     rows = ",\n".join(rows)
     RECORDED.write_text(f'{{"layers": [\n{rows}\n],\n"graphs": {graphs}}}\n')

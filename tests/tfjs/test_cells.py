@@ -1,4 +1,4 @@
-"""Cells of recurrent networks: against NumPy, gradients, errors, golden cases."""
+"""Recurrent cells: values against NumPy, gradients, errors, golden cases."""
 
 import functools
 import math
@@ -24,7 +24,7 @@ def lstm(forget_bias, kernel, bias, data, c, h):
     return c, sigmoid(o) * np.tanh(c)
 
 
-def cell(batch, inputs, units):
+def cell_arguments(batch, inputs, units):
     """Return random arguments of a cell."""
     sizes = [(), (inputs + units, 4 * units), (4 * units,)]
     sizes += [(batch, inputs), (batch, units), (batch, units)]
@@ -33,7 +33,7 @@ def cell(batch, inputs, units):
 
 @pytest.mark.parametrize("sizes", [(2, 3, 4), (1, 1, 1), (3, 2, 0), (0, 2, 3)], ids=str)
 def test_basic_lstm_cell(sizes, backend):
-    given = [x.astype(np.float32) for x in cell(*sizes)]
+    given = [x.astype(np.float32) for x in cell_arguments(*sizes)]
     for y, expected in zip(basic_lstm_cell(*given), lstm(*given), strict=True):
         np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5, atol=1e-6)
         assert y.dtype == np.float32
@@ -42,11 +42,11 @@ def test_basic_lstm_cell(sizes, backend):
 @pytest.mark.parametrize("which", [0, 1])
 def test_gradients_of_basic_lstm_cell(which, backend):
     require_dtypes(backend, "float64")
-    check_gradients(lambda *xs: basic_lstm_cell(*xs)[which], *cell(2, 3, 2))
+    check_gradients(lambda *xs: basic_lstm_cell(*xs)[which], *cell_arguments(2, 3, 2))
 
 
 def test_dtypes_of_basic_lstm_cell(backend):
-    _, kernel, *rest = cell(2, 1, 1)
+    _, kernel, *rest = cell_arguments(2, 1, 1)
     kernel, *rest = (x.astype(np.float32) for x in (kernel, *rest))
     c, h = basic_lstm_cell(1.0, kernel, *rest)
     assert c.dtype == h.dtype == np.float32
@@ -57,14 +57,14 @@ def test_dtypes_of_basic_lstm_cell(backend):
 
 
 def test_a_cell_does_not_overflow(backend):
-    given = [np.full_like(x, 1e30, np.float32) for x in cell(1, 1, 1)]
+    given = [np.full_like(x, 1e30, np.float32) for x in cell_arguments(1, 1, 1)]
     grads = pg.grads(lambda *xs: pg.sum(basic_lstm_cell(*xs)[1]))(*given)
     assert all(np.isfinite(dx.numpy()).all() for dx in grads)
 
 
 def test_multi_rnn_cell(backend):
-    first = cell(2, 3, 4)
-    second = cell(2, 4, 2)
+    first = cell_arguments(2, 3, 4)
+    second = cell_arguments(2, 4, 2)
     first, second = ([x.astype(np.float32) for x in xs] for xs in (first, second))
     cells = [functools.partial(basic_lstm_cell, *xs[:3]) for xs in (first, second)]
     c, h = multi_rnn_cell(cells, first[3], [first[4], second[4]], [first[5], second[5]])
@@ -77,8 +77,8 @@ def test_multi_rnn_cell(backend):
 
 def test_gradients_of_multi_rnn_cell(backend):
     require_dtypes(backend, "float64")
-    first = cell(2, 2, 2)
-    second = cell(2, 2, 1)
+    first = cell_arguments(2, 2, 2)
+    second = cell_arguments(2, 2, 1)
 
     def last(kernel, data, c):
         cells = [
@@ -92,7 +92,7 @@ def test_gradients_of_multi_rnn_cell(backend):
 
 
 def test_a_cell_under_vmap_and_jit(backend):
-    given = [x.astype(np.float32) for x in cell(3, 2, 2)]
+    given = [x.astype(np.float32) for x in cell_arguments(3, 2, 2)]
     state, output = pg.jit(basic_lstm_cell)(*given)
     rows = pg.vmap(lambda *xs: basic_lstm_cell(*given[:3], *xs))
     pairs = zip(rows(*(x[:, None] for x in given[3:])), (state, output), strict=True)
@@ -160,7 +160,7 @@ def test_errors(call, kind, message):
     "given", [3, 1.5, None, "ab", b"ab", {"a": X}, {1}, len, X[0, 0]]
 )
 @pytest.mark.parametrize("name", ["lstm_cells", "c", "h"])
-def test_what_is_no_sequence_of_cells_or_states(name, given):
+def test_cells_and_states_must_be_sequences(name, given):
     rows = {"lstm_cells": [len], "data": X, "c": [X], "h": [X]} | {name: given}
     with pytest.raises(
         TypeError, match=f"^multi_rnn_cell: {name} must be a sequence, "
@@ -176,5 +176,5 @@ def test_there_are_golden_cases():
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=str)
-def test_what_tensorflow_js_refuses(case, backend):
+def test_calls_that_tensorflow_js_refuses(case, backend):
     judge(case.load(), basic_lstm_cell, None)

@@ -1,4 +1,4 @@
-"""Models that cannot be loaded: all that is wrong is said, in little memory."""
+"""Invalid models: the error lists every problem, and loading takes little memory."""
 
 import json
 import random
@@ -20,7 +20,7 @@ WEIGHTS = {"dense/kernel": w(1, 3, 2), "dense/bias": w(2, 2)}
 def layer(kind, name=None, inbound=None, **config):
     found = {"class_name": kind, "config": {"name": name or kind.lower(), **config}}
     if inbound is not None:
-        found |= {"name": name, "inbound_nodes": [[[*one, {}] for one in inbound]]}
+        found |= {"name": name, "inbound_nodes": [[[*call, {}] for call in inbound]]}
     return found
 
 
@@ -89,7 +89,7 @@ WRONG = {
         {"dense/kernel": w(1, 3, 2)},
         ["layer 'dense' (Dense): its weight 'dense/bias' is not in the manifest"],
     ),
-    "weight of nothing": (
+    "weight without a layer": (
         sequential(dense(use_bias=False)),
         WEIGHTS,
         ["the weights ['dense/bias'] do not belong to any layer"],
@@ -99,7 +99,7 @@ WRONG = {
         WEIGHTS,
         ["the weight 'dense/kernel' has the shape (3, 2), not (?, 3)", "(2,), not (3)"],
     ),
-    "two of a name": (
+    "two layers with one name": (
         sequential(dense(), dense()),
         WEIGHTS,
         ["'dense' is not a name, or occurs twice"],
@@ -172,7 +172,7 @@ WRONG = {
         ["the model: an input of ['x', 'x'] occurs twice"],
     ),
     "no outputs": (functional(outputs=[]), {}, ["the model: it has no outputs"]),
-    "numbers that no float or integer is": (
+    "numbers that fit into no float or integer": (
         sequential(
             layer("LeakyReLU", alpha=10**400),
             layer("Dense", units=10**30),
@@ -183,7 +183,7 @@ WRONG = {
             "units must be a 64-bit integer",
         ],
     ),
-    "names that a terminal would obey": (
+    "names with control sequences of a terminal": (
         sequential(layer("\x1b[2J\nBell\a")),
         {},
         [r"layer '\x1b[2j\nbell\x07' (\x1b[2J\nBell\x07): this layer is not"],
@@ -200,7 +200,7 @@ WRONG = {
             "supported"
         ],
     ),
-    "graph of many faults": (
+    "graph with many problems": (
         graph(
             lambda g: (
                 g.While("loop", "x"),
@@ -227,12 +227,12 @@ WRONG = {
         {},
         ["nodes in a cycle"],
     ),
-    "graph of one cycle": (
+    "graph that is one cycle": (
         graph(lambda g: (g.Add("a", "x", "b"), g.Neg("b", "a"))),
         {},
         ["nodes in a cycle: a -> b -> a"],
     ),
-    "graph of nothing": ({"node": []}, {}, ["the graph has no outputs"]),
+    "graph without nodes": ({"node": []}, {}, ["the graph has no outputs"]),
     "batch norm that trains": (
         graph(
             lambda g: g.FusedBatchNormV3("y", "x", "x", "x", "x", "x", is_training=True)
@@ -243,7 +243,7 @@ WRONG = {
             "statistics"
         ],
     ),
-    "graph without a node": (
+    "graph with an undefined input": (
         graph(lambda g: g.Neg("y", "z")),
         {},
         ["node 'y': 'z' is not an output of a node"],
@@ -252,13 +252,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_said(name, tmp_path):
+def test_every_problem_is_reported(name, tmp_path):
     topology, arrays, messages = WRONG[name]
     path = write(tmp_path, topology, arrays)
     with pytest.raises(ModelError) as caught:
         load(path)
     text = str(caught.value)
-    assert [one for one in messages if one not in text] == [], text
+    assert [message for message in messages if message not in text] == [], text
     assert len(caught.value.problems) >= len(messages)
     assert text.startswith("load: the model has ")
 
@@ -268,8 +268,8 @@ def test_a_missing_file_is_an_os_error(tmp_path):
         load(tmp_path / "model.json")
 
 
-def test_models_that_multiply_are_refused_soon(tmp_path):
-    """Each model calls the one in it twice: 2 ** 30 layers from some kilobytes."""
+def test_exponentially_nested_models_are_refused(tmp_path):
+    """Each model calls its inner model twice: some kilobytes make 2 ** 30 layers."""
     inner = layer("ReLU", "relu", [("x", 0, 0)])
     model = functional(inner, outputs=[("relu", 0, 0)])
     for i in range(30):
@@ -282,8 +282,8 @@ def test_models_that_multiply_are_refused_soon(tmp_path):
         load(write(tmp_path, model, {}))
 
 
-def test_models_without_layers_that_multiply_are_refused_soon(tmp_path):
-    """Each model calls the one in it twice, and the innermost one does nothing."""
+def test_exponentially_nested_models_without_layers_are_refused(tmp_path):
+    """Each model calls its inner model twice, and the innermost one has no layers."""
     model = functional(outputs=[("x", 0, 0)])
     for i in range(30):
         calls = [[["x", 0, 0, {}]], [[f"m{i}", 1, 0, {}]]]
@@ -293,7 +293,7 @@ def test_models_without_layers_that_multiply_are_refused_soon(tmp_path):
         load(write(tmp_path, model, {}))
 
 
-def test_outputs_that_nobody_has_are_charged(tmp_path):
+def test_nonexistent_outputs_are_charged(tmp_path):
     graph = Graph()
     x = graph.input("x", (3,))
     for i in range(500):
@@ -304,7 +304,7 @@ def test_outputs_that_nobody_has_are_charged(tmp_path):
         load(path)
 
 
-def test_a_budget_is_raised_by_the_caller(tmp_path):
+def test_the_caller_sets_the_budget(tmp_path):
     path = write(tmp_path, sequential(dense()), WEIGHTS)
     for limit, message in {
         "bytes": "bytes are needed, and the budget has 0;",
@@ -334,13 +334,13 @@ def test_calls_that_do_not_fit(tmp_path):
         model(np.ones((1, 3), "complex64"))
 
 
-def places(value, path=()):
-    """Yield where the parts of a JSON value stand."""
+def paths(value, path=()):
+    """Yield the path to each part of a JSON value."""
     rows = value.items() if isinstance(value, dict) else ()
     rows = enumerate(value) if isinstance(value, list) else rows
-    for key, one in rows:
+    for key, part in rows:
         yield (*path, key)
-        yield from places(one, (*path, key))
+        yield from paths(part, (*path, key))
 
 
 DAMAGED = ["lstm_states", "nested", "bidirectional", "masked", "masking", "bert"]
@@ -349,18 +349,18 @@ JUNK = [None, -1, 0, 2**70, 1.5, "", "x", [], {}, [[]], [None], True, {"name": 3
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", DAMAGED)
-def test_damaged_models_are_errors_that_say_so(name, seed, tmp_path):
-    """Put junk anywhere: a model loads, or there is a ModelError."""
+def test_damaged_models_raise_model_errors(name, seed, tmp_path):
+    """Put junk at random places: the model loads or raises a ModelError."""
     make = graph_model if name == "bert" else layers_model
     path, _ = make(tmp_path, name)
-    whole = path.read_text()
+    original = path.read_text()
     rng = random.Random(seed)
     refused = 0
     for _ in range(150):
-        model = json.loads(whole)
-        *most, last = rng.choice([*places(model)])
+        model = json.loads(original)
+        *parents, last = rng.choice([*paths(model)])
         part = model
-        for key in most:
+        for key in parents:
             part = part[key]
         part[last] = rng.choice(JUNK)
         path.write_text(json.dumps(model))
@@ -371,16 +371,16 @@ def test_damaged_models_are_errors_that_say_so(name, seed, tmp_path):
     assert refused > 20
 
 
-def test_every_layer_of_the_table_is_tried():
+def test_every_layer_of_the_table_is_tested():
     from plugrad_tfjs.layers.table import names
 
-    tried = {kind for case in recorded()["layers"] for kind in kinds(case["topology"])}
+    tested = {kind for case in recorded()["layers"] for kind in kinds(case["topology"])}
     others = {"Subtract", "SpatialDropout1D", "SpatialDropout2D", "GaussianNoise"}
     others |= {"GaussianDropout", "AlphaDropout", "ActivityRegularization"}
     others |= {"ZeroPadding1D", "Cropping1D", "UpSampling1D"}  # in test_models.py
     others |= {"ZeroPadding3D", "Cropping3D", "AveragePooling3D"}
     others |= {"GlobalMaxPooling3D", "GlobalAveragePooling3D", "GlobalMaxPooling2D"}
-    assert {*names()} - tried == others
+    assert {*names()} - tested == others
 
 
 def kinds(value):
@@ -389,8 +389,8 @@ def kinds(value):
     if isinstance(value, dict) and isinstance(value.get("class_name"), str):
         yield value["class_name"]
     if isinstance(value, dict | list):
-        for one in rows:
-            yield from kinds(one)
+        for part in rows:
+            yield from kinds(part)
 
 
 def test_dtypes_of_weights(tmp_path):

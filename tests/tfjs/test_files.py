@@ -1,4 +1,4 @@
-"""The files of a model: manifests that lie, places that they may not name."""
+"""A model's files: false manifests, and paths that a manifest must not contain."""
 
 import json
 import os
@@ -79,11 +79,11 @@ FILES = {
         "weight 'dense/kernel': its quantization must be an object, not 'uint8'",
     ),
     "quantized by a list": (set_weight(quantization=[1]), "must be an object, not [1]"),
-    "quantized by half a word": (
+    "quantized by the word float16": (
         set_weight(quantization="float16"),
         "must be an object",
     ),
-    "quantized by too much": (
+    "quantized by a huge number": (
         set_weight(quantization={"dtype": "uint8", "min": 10**400, "scale": 1}),
         "uint8 needs the numbers min and scale",
     ),
@@ -109,11 +109,11 @@ FILES = {
         with_manifest(lambda g: g.update(paths=["\0"])),
         "cannot be found",
     ),
-    "quantized by what": (
+    "quantized by an unknown dtype": (
         set_weight(quantization={"dtype": "int4"}),
         "float32 cannot be quantized by 'int4'",
     ),
-    "half integers": (
+    "integers quantized as float16": (
         set_weight(quantization={"dtype": "float16"}, dtype="int32"),
         "float16 is for float32, not for int32",
     ),

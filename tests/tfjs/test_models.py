@@ -1,4 +1,4 @@
-"""Models of TensorFlow.js: its answers, both ways, and what it cannot do: gradients."""
+"""Models of TensorFlow.js: the same answers, loading, saving, gradients."""
 
 import json
 import weakref
@@ -14,9 +14,8 @@ from tests.tfjs.peer import missing, peer, recorded
 
 LAYERS = [case["name"] for case in recorded()["layers"]]
 needs_peer = pytest.mark.skipif(missing() is not None, reason=str(missing()))
-FLOAT32 = (
-    1e-5  # of numbers about 1; the backends and TensorFlow.js sum in another order
-)
+# For numbers about 1, as backends and TensorFlow.js sum in different orders.
+FLOAT32_TOLERANCE = 1e-5
 
 
 def graph_model(folder, name, **options):
@@ -29,7 +28,7 @@ def outputs(found):
     return found if isinstance(found, tuple) else (found,)
 
 
-def assert_answers(found, answers, bound=FLOAT32):
+def assert_answers(found, answers, bound=FLOAT32_TOLERANCE):
     found = outputs(found)
     assert len(found) == len(answers)
     for y, wanted in zip(found, answers, strict=True):
@@ -51,12 +50,12 @@ def test_layers_answer_as_tensorflow_js(name, backend, tmp_path):
 @pytest.mark.parametrize("name", GRAPHS)
 def test_graphs_answer_as_tensorflow_js(name, backend, tmp_path):
     path, answers = graph_model(tmp_path, name)
-    model = load(path.parent)  # the folder will do
+    model = load(path.parent)  # the folder is enough
     assert_answers(model(*inputs_of(model)), answers)
 
 
 @needs_peer
-def test_tensorflow_js_still_answers_so():
+def test_tensorflow_js_still_gives_the_recorded_answers():
     for old, new in zip(recorded()["layers"], peer("layers"), strict=True):
         assert old["topology"] == new["topology"]
         for one, other in zip(old["answers"], new["answers"], strict=True):
@@ -64,8 +63,8 @@ def test_tensorflow_js_still_answers_so():
 
 
 @needs_peer
-def test_tensorflow_js_loads_what_is_saved(tmp_path):
-    """Saved with other parameters, so that the old answers would be wrong."""
+def test_tensorflow_js_loads_saved_models(tmp_path):
+    """They are saved with other parameters, so that the old answers would be wrong."""
     folders, expected = [], []
     for make, names in ((layers_model, LAYERS), (graph_model, GRAPHS)):
         for name in names:
@@ -76,8 +75,10 @@ def test_tensorflow_js_loads_what_is_saved(tmp_path):
             model.save(folders[-1] / "model.json", tuned)
             found = outputs(model.apply(tuned, *inputs_of(model)))
             expected.append([y.numpy() for y in found])
-            again = load(folders[-1] / "model.json")
-            for x, y in zip(outputs(again(*inputs_of(again))), found, strict=True):
+            reloaded = load(folders[-1] / "model.json")
+            for x, y in zip(
+                outputs(reloaded(*inputs_of(reloaded))), found, strict=True
+            ):
                 np.testing.assert_array_equal(x.numpy(), y.numpy())
     for wanted, found in zip(expected, peer("answer", *folders), strict=True):
         assert_answers(tuple(map(pg.asarray, wanted)), found)
@@ -86,9 +87,9 @@ def test_tensorflow_js_loads_what_is_saved(tmp_path):
 @pytest.mark.parametrize("dtype", ["float16", "uint16", "uint8"])
 def test_quantized_weights(dtype, tmp_path):
     path, _ = layers_model(tmp_path, "conv2d", quantized=dtype, shards=3)
-    whole, _ = layers_model(tmp_path / "whole", "conv2d")
+    unquantized, _ = layers_model(tmp_path / "unquantized", "conv2d")
     params = load(path).params
-    wanted = load(whole).params
+    wanted = load(unquantized).params
     for name, x in params.items():
         rule, values = quantize(wanted[name].numpy(), dtype)
         expected = values.astype(np.float64)
@@ -98,7 +99,7 @@ def test_quantized_weights(dtype, tmp_path):
 
 
 @needs_peer
-def test_tensorflow_js_dequantizes_to_the_same(tmp_path):
+def test_tensorflow_js_dequantizes_to_the_same_values(tmp_path):
     kinds = ("float16", "uint16", "uint8")
     paths = [layers_model(tmp_path / k, "conv2d", quantized=k)[0] for k in kinds]
     for path, answers in zip(
@@ -119,7 +120,7 @@ def test_gradients_of_graphs(name, tmp_path):
 
 
 def check_gradient(model):
-    """Compare with central differences, in a direction of float64."""
+    """Compare with central differences in float64, along one direction."""
     inputs = inputs_of(model)
     params = {k: x.numpy().astype(np.float64) for k, x in model.params.items()}
     steps = {k: numbers(x.shape, 3) * (x.ndim > 0) for k, x in params.items()}
@@ -140,7 +141,7 @@ def check_gradient(model):
     assert found == pytest.approx((moved[0] - moved[1]) / (2 * eps), rel=1e-5)
 
 
-def test_fine_tuning_changes_what_may_be_trained(backend, tmp_path):
+def test_fine_tuning_of_trainable_parameters(backend, tmp_path):
     model = load(layers_model(tmp_path, "normalization")[0])
     frozen = [name for name in model.params if name not in model.trainable]
     assert [name.rpartition("_")[2] for name in frozen] == ["mean", "variance"]
@@ -165,7 +166,7 @@ def test_fine_tuning_changes_what_may_be_trained(backend, tmp_path):
     ]
 
 
-def test_what_a_graph_trains(tmp_path):
+def test_trainable_parameters_of_graphs(tmp_path):
     model = load(graph_model(tmp_path, "mobilenet")[0])
     frozen = {*model.params} - {*model.trainable}
     assert {model.params[name].shape for name in frozen} == {(16,)}
@@ -238,7 +239,7 @@ def test_jit_replays_a_model(name, backend, tmp_path):
     path, answers = layers_model(tmp_path, name)
     model = load(path)
     x = pg.asarray(inputs_of(model)[0])
-    model(x)  # which moves the parameters to the backend
+    model(x)  # moves the parameters to the backend
     fast = pg.jit(lambda x: model(x))
     for _ in range(4):
         assert_answers(fast(x), answers)
@@ -260,7 +261,7 @@ def test_an_override_reaches_a_fused_activation(backend, tmp_path):
 
 
 def test_batch_norm_of_another_axis(backend, tmp_path):
-    """TensorFlow.js on its backend cpu answers wrongly here: it takes the last axis."""
+    """TensorFlow.js's cpu backend is wrong here: it always uses the last axis."""
     path, _ = layers_model(tmp_path, "normalization_parts")
     model = json.loads(path.read_text())
     layers = model["modelTopology"]["config"]["layers"]
@@ -274,7 +275,7 @@ def test_batch_norm_of_another_axis(backend, tmp_path):
     np.testing.assert_allclose(loaded(x).numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_padding_one_dimension_and_causal(tmp_path):
+def test_1d_padding_and_causal_convolution(tmp_path):
     """Layers of Keras that TensorFlow.js lacks."""
     conv = {"filters": 1, "kernel_size": [2], "padding": "causal", "use_bias": False}
     layers = [
@@ -316,7 +317,7 @@ def test_wrong_calls(call, message, tmp_path, monkeypatch):
     assert not (tmp_path / "m.json").exists()
 
 
-def test_an_error_in_a_layer_says_which(tmp_path):
+def test_an_error_in_a_layer_names_the_layer(tmp_path):
     path, _ = layers_model(tmp_path, "dense")
     text = path.read_text().replace('"batch_input_shape": [null, 4]', '"x": null')
     path.write_text(text)
@@ -342,7 +343,7 @@ def test_inputs_by_name_and_dtypes(tmp_path):
         np.testing.assert_array_equal(other, first)
 
 
-def test_a_model_moves_and_explains_itself(tmp_path):
+def test_moving_and_explaining_a_model(tmp_path):
     model = load(layers_model(tmp_path, "dense")[0], backend="cpu")
     assert str(model) == "<Model (input1: float32[?, 4])>"
     assert model.explain().ops == {"Dense": 2}
@@ -359,10 +360,10 @@ def test_values_are_freed_when_they_are_not_needed(tmp_path):
         x = graph.Neg(f"n{i}", x)
     model = load(write(tmp_path, graph.topology, {}), backend="cpu")
     alive: list[weakref.ref] = []
-    most = []
+    counts = []
 
     def count(native):
-        most.append(sum(ref() is not None for ref in alive))
+        counts.append(sum(ref() is not None for ref in alive))
         y = np.negative(native)
         alive.append(weakref.ref(y))
         return y
@@ -373,11 +374,11 @@ def test_values_are_freed_when_they_are_not_needed(tmp_path):
             model(np.ones(1000))
         finally:
             pg.unregister_kernel("Neg", "cpu")
-    assert len(most) == 40
-    assert max(most) <= 2
+    assert len(counts) == 40
+    assert max(counts) <= 2
 
 
-def test_nodes_that_nothing_needs_are_left_out(tmp_path):
+def test_unused_nodes_are_left_out(tmp_path):
     graph = Graph()
     x = graph.input("x", (-1, 2))
     graph.MatMul("y", x, w(1, 2, 3))

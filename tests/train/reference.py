@@ -1,4 +1,4 @@
-"""Write ``reference.json``: what PyTorch and optax compute in float64.
+"""Write ``reference.json``: the results of PyTorch and optax in float64.
 
 ``python -m tests.train.reference``, in an environment with torch, jax and optax.
 """
@@ -15,7 +15,7 @@ from tests.train.trajectories import RECORDED, ROWS, STEPS, pull, slopes, start
 jax.config.update("jax_enable_x64", True)
 
 
-def of_torch(row):
+def run_torch(row):
     name, options = ROWS[row][2]
     params = {n: torch.tensor(x, requires_grad=True) for n, x in start().items()}
     optimizer = getattr(torch.optim, name)(params.values(), **options)
@@ -28,7 +28,7 @@ def of_torch(row):
             yield {n: p.detach().tolist() for n, p in params.items()}
 
 
-def of_optax(row):
+def run_optax(row):
     name, options, _ = ROWS[row]
     optimizer = getattr(optax, name)(**options)
     params = {n: jax.numpy.asarray(x) for n, x in start().items()}
@@ -44,8 +44,8 @@ def of_optax(row):
 
 def main():
     found = {"versions": {"torch": torch.__version__, "optax": optax.__version__}}
-    found["optax"] = {row: [*of_optax(row)] for row in ROWS}
-    found["torch"] = {row: [*of_torch(row)] for row in ROWS if ROWS[row][2]}
+    found["optax"] = {row: [*run_optax(row)] for row in ROWS}
+    found["torch"] = {row: [*run_torch(row)] for row in ROWS if ROWS[row][2]}
     path = Path(__file__).with_name("reference.json")
     path.write_text(json.dumps(found) + "\n")
 

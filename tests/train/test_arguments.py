@@ -1,4 +1,4 @@
-"""What does not fit is refused before a training begins."""
+"""Invalid arguments are refused before the training begins."""
 
 import numpy as np
 import plugrad as pg
@@ -10,7 +10,7 @@ from tests.train.test_loop import examples, fit, loss
 X = np.linspace(-1, 1, 32, dtype=np.float32)
 CALLBACK = lambda now: None
 DATA = (X, 3 * X + 1)
-KINDS = {  # what is passed: what the message says
+WRONG_KINDS = {  # what is passed: the call, part of the message
     "optimizer that was not called": (
         lambda: fit(pt.sgd, epochs=1),
         r"fit: optimizer .* the function sgd, which returns one; call it, .* pt.sgd\(",
@@ -116,9 +116,9 @@ KINDS = {  # what is passed: what the message says
 }
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_what_is_of_another_kind_is_refused_before_the_training(name):
-    call, message = KINDS[name]
+@pytest.mark.parametrize("name", WRONG_KINDS)
+def test_arguments_of_a_wrong_kind_are_refused_before_the_training(name):
+    call, message = WRONG_KINDS[name]
     with pytest.raises((TypeError, ValueError), match=message):
         call()
 
@@ -135,13 +135,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize("row", WRONG)
-def test_what_does_not_fit_is_refused(row):
+def test_calls_that_cannot_work_are_refused(row):
     call, message = WRONG[row]
     with pytest.raises(ValueError, match=message):
         call()
 
 
-REFUSED = {  # options of fit: what the message says
+REFUSED = {  # option: arguments of fit, the message
     "epochs": ({"epochs": -1}, "fit: epochs must be from 0 to inf, got -1"),
     "steps": ({"steps": 1.5}, "fit: steps must be an integer, got 1.5"),
     "report": (
@@ -162,13 +162,13 @@ def test_options_that_make_no_sense_are_refused(name):
         fit(**options)
 
 
-def test_numbers_of_steps_may_be_whole_floats():
+def test_numbers_of_steps_may_be_integral_floats():
     fitted = fit(epochs=np.float32(2.0), steps=7.0, report_every=2.0, save_every=3.0)
     assert (fitted.step, fitted.ended) == (7, "steps")
     assert [r["step"] for r in fitted.history] == [2, 4, 6, 7]
 
 
-OTHER_STATES = {  # the state of another optimizer, or of other parameters
+OTHER_STATES = {  # states of another optimizer, or of other parameters
     "another optimizer": lambda params: pt.sgd(0.1, momentum=0.9).init(params),
     "other parameters": lambda params: pt.adam(0.1).init({"a": params["a"]}),
     "none": lambda params: None,
@@ -185,7 +185,7 @@ def test_the_state_of_another_optimizer_is_refused(name):
         pt.adam(0.1).update(params, state, params)
 
 
-NUMBERS = {  # a call: what the message says
+NUMBERS = {  # what is wrong: the call, the message
     "size": (lambda: pt.Batches(X, 2.5), "Batches: size must be an integer, got 2.5"),
     "flag": (lambda: pt.Batches(X, True), "Batches: size must be a number, got True"),
     "rows": (lambda: pt.Batches(np.float32(1), 1), "Batches: an array has no row axis"),

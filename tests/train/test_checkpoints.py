@@ -1,4 +1,4 @@
-"""Checkpoints: complete or not there, whatever kills the process."""
+"""A checkpoint is complete or absent, whenever its process is killed."""
 
 import json
 import math
@@ -47,8 +47,8 @@ def test_what_was_saved_is_restored(backend, tmp_path):
     assert found.tree["key"].tolist() == pg.random.key(3).tolist()
 
 
-def test_the_rest_is_as_json_has_it(tmp_path):
-    """Numbers as keys are sorted as text when they are read again."""
+def test_the_rest_is_converted_to_json(tmp_path):
+    """Integer keys become text, which is sorted differently."""
     checkpoints = pt.Checkpoints(tmp_path)
     checkpoints.save(1, tree(), {"by step": {2: (1, 2), 10: math.inf}})
     rest = checkpoints.restore(tree()).rest
@@ -59,7 +59,7 @@ def test_the_last_and_the_best_are_kept(tmp_path):
     checkpoints = pt.Checkpoints(tmp_path, keep=2, best="accuracy", mode="max")
     for step, accuracy in enumerate([0.1, 0.9, 0.5, float("nan"), 0.3], 1):
         checkpoints.save(step, tree(step), metrics={"accuracy": accuracy})
-    checkpoints.save(6, tree(6))  # in the middle of an epoch
+    checkpoints.save(6, tree(6))  # without metrics, as in the middle of an epoch
     assert (checkpoints.steps(), checkpoints.best_step()) == ([2, 5, 6], 2)
     assert checkpoints.restore(tree(), checkpoints.best_step()).tree["w"][0, 0] == 2.0
     assert len([*tmp_path.iterdir()]) == 6
@@ -68,14 +68,14 @@ def test_the_last_and_the_best_are_kept(tmp_path):
     assert pt.Checkpoints(tmp_path).best_step() is None
 
 
-def test_checkpoints_say_where_they_are(tmp_path):
-    told = repr(str(tmp_path))
-    assert repr(pt.Checkpoints(tmp_path)) == f"Checkpoints({told}, keep=3)"
+def test_repr_of_checkpoints(tmp_path):
+    folder = repr(str(tmp_path))
+    assert repr(pt.Checkpoints(tmp_path)) == f"Checkpoints({folder}, keep=3)"
     best = pt.Checkpoints(tmp_path, 2, "loss")
-    assert repr(best) == f"Checkpoints({told}, keep=2, best='loss', mode='min')"
+    assert repr(best) == f"Checkpoints({folder}, keep=2, best='loss', mode='min')"
 
 
-def test_a_step_is_saved_again(tmp_path):
+def test_a_step_can_be_overwritten(tmp_path):
     checkpoints = pt.Checkpoints(tmp_path)
     for value in (1.0, 2.0):
         checkpoints.save(3, tree(value))
@@ -93,22 +93,22 @@ def flip(path):
     path.write_bytes(bytes(content))
 
 
-def other_number(path):
+def alter_number(path):
     path.write_text(path.read_text().replace('"epoch": 2', '"epoch": 3'))
 
 
-def other_format(path):
+def alter_format(path):
     body = json.loads(path.read_text())
     path.write_text(json.dumps(body | {"format": 2}))
 
 
 JSON, TENSORS = "*.json", "*.safetensors"
-DAMAGES = {  # what is done to which file of the newest checkpoint: what is said
+DAMAGES = {  # the file of the newest checkpoint, how it is damaged, the message
     "truncated JSON": (JSON, truncate, "is not complete"),
     "empty JSON": (JSON, lambda path: path.write_bytes(b""), "is not complete"),
     "a list": (JSON, lambda path: path.write_text("[]"), "is not complete"),
-    "altered JSON": (JSON, other_number, "was altered"),
-    "another format": (JSON, other_format, "was altered"),
+    "altered JSON": (JSON, alter_number, "was altered"),
+    "another format": (JSON, alter_format, "was altered"),
     "truncated tensors": (TENSORS, truncate, "was truncated or altered"),
     "altered tensors": (TENSORS, flip, "was truncated or altered"),
     "no tensors": (TENSORS, Path.unlink, "is missing"),
@@ -134,12 +134,12 @@ def test_a_damaged_checkpoint_is_refused_with_its_name(row, tmp_path):
     with pytest.raises(pt.CheckpointError, match=r"step-00000002.*step-00000001"):
         checkpoints.restore(tree())
     left = {file.name for file in tmp_path.glob("step-0000000[12]*")}
-    checkpoints.save(3, tree(3))  # damaged ones do not prevent it
+    checkpoints.save(3, tree(3))  # damaged checkpoints do not prevent it
     assert checkpoints.restore(tree()).step == 3
     assert left == {file.name for file in tmp_path.glob("step-0000000[12]*")}
 
 
-OTHERS = {  # another model: what differs
+OTHER_MODELS = {  # difference: another model's tree, the message
     "shape": (lambda t: t | {"w": pg.zeros((3, 3))}, "['w'] is float32 (2, 3), here"),
     "dtype": (
         lambda t: t | {"w": pg.zeros((2, 3), dtype=pg.int32)},
@@ -151,9 +151,9 @@ OTHERS = {  # another model: what differs
 }
 
 
-@pytest.mark.parametrize("row", OTHERS)
+@pytest.mark.parametrize("row", OTHER_MODELS)
 def test_a_checkpoint_of_another_model_is_refused(row, tmp_path):
-    other, message = OTHERS[row]
+    other, message = OTHER_MODELS[row]
     checkpoints = pt.Checkpoints(tmp_path)
     checkpoints.save(1, tree())
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -163,20 +163,20 @@ def test_a_checkpoint_of_another_model_is_refused(row, tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-STEPS = {  # as it is passed: as it is found again
+STEPS = {  # type: the step as it is passed, and as it is read
     "float": (1.0, 1),
     "float of NumPy": (np.float32(2.0), 2),
     "integer of NumPy": (np.int64(3), 3),
     "unsigned integer of NumPy": (np.uint8(4), 4),
     "tensor": (lambda: pg.asarray(5), 5),
     "zero": (0, 0),
-    "of nine digits": (123456789, 123456789),
+    "nine digits": (123456789, 123456789),
     "the largest": (10**18, 10**18),
 }
 
 
 @pytest.mark.parametrize("kind", STEPS)
-def test_a_step_is_found_again(kind, tmp_path):
+def test_a_saved_step_is_found(kind, tmp_path):
     given, step = STEPS[kind]
     given = given() if callable(given) else given
     checkpoints = pt.Checkpoints(tmp_path, best="loss")
@@ -189,7 +189,7 @@ def test_a_step_is_found_again(kind, tmp_path):
         assert found.tree["w"][0, 0] == 7.0
 
 
-NO_STEPS = {
+INVALID_STEPS = {
     "half": (0.5, TypeError),
     "bool": (True, TypeError),
     "bool of NumPy": (np.True_, TypeError),
@@ -207,16 +207,16 @@ NO_STEPS = {
 }
 
 
-@pytest.mark.parametrize("kind", NO_STEPS)
-def test_a_step_that_is_none_is_refused_before_anything_is_written(kind, tmp_path):
-    step, error = NO_STEPS[kind]
+@pytest.mark.parametrize("kind", INVALID_STEPS)
+def test_an_invalid_step_is_refused_before_anything_is_written(kind, tmp_path):
+    step, error = INVALID_STEPS[kind]
     checkpoints = pt.Checkpoints(tmp_path)
     with pytest.raises(error, match=r"^save: step must be .*, got"):
         checkpoints.save(step, tree())
     assert not [*tmp_path.iterdir()]
 
 
-def test_the_rest_has_scalars_of_numpy(tmp_path):
+def test_the_rest_may_contain_numpy_scalars(tmp_path):
     checkpoints = pt.Checkpoints(tmp_path)
     rest = {"epoch": np.int64(3), "rate": np.float32(0.5), "ends": np.bool_(True)}
     checkpoints.save(1, tree(), rest)
@@ -256,14 +256,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("row", WRONG)
-def test_what_does_not_fit_is_refused(row, tmp_path):
+def test_invalid_arguments_are_refused(row, tmp_path):
     error, call, message = WRONG[row]
     with pytest.raises(error, match=message):
         call(pt.Checkpoints(tmp_path))
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_save_that_fails_leaves_the_others(tmp_path, monkeypatch):
+def test_a_failed_save_changes_no_other_checkpoint(tmp_path, monkeypatch):
     checkpoints = pt.Checkpoints(tmp_path)
     checkpoints.save(1, tree(1))
 
@@ -280,8 +280,8 @@ def test_a_save_that_fails_leaves_the_others(tmp_path, monkeypatch):
 # --- several processes -----------------------------------------------------------
 
 
-def leave(folder):
-    """Write what killed processes leave."""
+def write_leftovers(folder):
+    """Write files like those of killed processes; return all names."""
     (folder / "7.0123abcd.tmp").write_text("half a file")
     draft = folder / "7.0123abcd.tmp.4567abcd.tmp"
     draft.mkdir()
@@ -295,7 +295,7 @@ def names(folder):
     return {path.name for path in folder.iterdir()}
 
 
-HOLDS = """
+LOCK_HOLDER = """
 import sys
 from pathlib import Path
 from plugrad_train._locks import writing
@@ -307,11 +307,11 @@ with writing(Path(sys.argv[1])):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no locks of folders")
 def test_files_of_a_live_writer_stay_and_those_of_a_killed_one_do_not(tmp_path):
-    left = leave(tmp_path)
+    left = write_leftovers(tmp_path)
     checkpoints = pt.Checkpoints(tmp_path, keep=1)
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDS, str(tmp_path)], stdin=pipe, stdout=pipe
+        [sys.executable, "-c", LOCK_HOLDER, str(tmp_path)], stdin=pipe, stdout=pipe
     ) as writer:
         assert writer.stdout.readline() == b"ready\n"
         for step in (1, 2):
@@ -328,7 +328,7 @@ def test_files_of_a_live_writer_stay_and_those_of_a_killed_one_do_not(tmp_path):
 
 def test_without_locks_old_files_are_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(_locks, "fcntl", None)
-    left = leave(tmp_path)
+    left = write_leftovers(tmp_path)
     checkpoints = pt.Checkpoints(tmp_path)
     checkpoints.save(1, tree())
     assert left <= names(tmp_path)
@@ -339,27 +339,27 @@ def test_without_locks_old_files_are_removed(tmp_path, monkeypatch):
     assert checkpoints.restore(tree()).tree["w"][0, 0] == 2.0
 
 
-READS = """
+READER = """
 import sys, time, warnings
 import plugrad as pg, plugrad_train as pt
 warnings.simplefilter("error")
 folder, seconds = sys.argv[1], float(sys.argv[2])
-checkpoints, start, last = pt.Checkpoints(folder, best="loss"), time.monotonic(), 0
+checkpoints, start, count = pt.Checkpoints(folder, best="loss"), time.monotonic(), 0
 print("ready", flush=True)
 while time.monotonic() < start + seconds:
     found = checkpoints.restore({"w": pg.zeros((64, 64))})
     assert found.tree["w"][0, 0].item() == found.step % 1000, found.step
     checkpoints.best_step()
-    last += 1
-print(last)
+    count += 1
+print(count)
 """
 
-WRITES = """
+WRITER = """
 import sys, time, warnings
 import plugrad as pg, plugrad_train as pt
 warnings.simplefilter("error")
-folder, seconds, own = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
-checkpoints, start, step = pt.Checkpoints(folder, 2, "loss"), time.monotonic(), own
+folder, seconds, offset = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+checkpoints, start, step = pt.Checkpoints(folder, 2, "loss"), time.monotonic(), offset
 print("ready", flush=True)
 while time.monotonic() < start + seconds:
     step += 3
@@ -374,15 +374,15 @@ def test_processes_save_and_restore_in_one_folder(tmp_path, request):
     pt.Checkpoints(tmp_path, 2, "loss").save(
         1, {"w": pg.full((64, 64), 1.0)}, {}, {"loss": 1.0}
     )
-    commands = [(WRITES, str(n)) for n in range(3)] + [(READS, "")] * 2
+    commands = [(WRITER, str(n)) for n in range(3)] + [(READER, "")] * 2
     running = [
         subprocess.Popen(
-            [sys.executable, "-c", code, str(tmp_path), seconds, *own.split()],
+            [sys.executable, "-c", code, str(tmp_path), seconds, *offset.split()],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for code, own in commands
+        for code, offset in commands
     ]
     for process in running:
         out, err = process.communicate(timeout=120)
@@ -397,8 +397,8 @@ def test_processes_save_and_restore_in_one_folder(tmp_path, request):
 # --- a process that is killed ----------------------------------------------------
 
 
-def killed(folder, seconds):
-    """Start a training, and kill it some time after its first step."""
+def kill_a_training(folder, seconds):
+    """Start a training, and kill it ``seconds`` after its first new checkpoint."""
     command = [sys.executable, "-m", "tests.train.trainee", str(folder), "1000000"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
     with process, process.stdout:
@@ -419,12 +419,12 @@ def newest(folder):
 
 
 def test_a_killed_training_resumes_to_the_same_bits(tmp_path, request):
-    """It saves after each step, so that it is killed while it writes, mostly."""
+    """It saves after each step, so most kills interrupt it while it writes."""
     rng = random.Random(request.config.getoption("soak_seed"))
     step, drafts = 0, 0
     with pg.use_backend("cpu"):
         for _ in range(100 if request.config.getoption("all") else 4):
-            killed(tmp_path, rng.uniform(0, 0.1))
+            kill_a_training(tmp_path, rng.uniform(0, 0.1))
             drafts += any(path.name.endswith(".tmp") for path in tmp_path.iterdir())
             with warnings.catch_warnings():  # CheckpointWarning is an error here
                 warnings.simplefilter("error")
@@ -432,15 +432,15 @@ def test_a_killed_training_resumes_to_the_same_bits(tmp_path, request):
                 step = newest(tmp_path)
                 resumed = train(tmp_path, step + 1)
             assert not [*tmp_path.glob("*tmp*")]
-            whole = train(None, step + 1)
+            uninterrupted = train(None, step + 1)
             assert values((resumed.params, resumed.state)) == values(
-                (whole.params, whole.state)
+                (uninterrupted.params, uninterrupted.state)
             )
             step += 1
-    print(f"{drafts} of the kills left a file that was not complete")
+    print(f"{drafts} of the kills left an incomplete file")
 
 
-def test_the_files_are_those_of_safetensors(tmp_path):
+def test_the_tensors_are_in_safetensors_files(tmp_path):
     path = pt.Checkpoints(tmp_path).save(1, tree())
     body = json.loads(path.read_text())
     found = pg.load(tmp_path / body["file"])

@@ -1,4 +1,4 @@
-"""Checkpoints that a stranger wrote: skipped, and read within a budget."""
+"""Checkpoints from strangers: invalid ones are skipped, and a budget limits reading."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ def tree(value=1.0):
 
 
 def write_signed(checkpoints, number, /, **changes):
-    """Change a JSON file, and its checksum with it, as a stranger can."""
+    """Change a JSON file together with its checksum, as a stranger can."""
     path = checkpoints.path(number)
     body = json.loads(path.read_bytes()) | changes
     del body["checksum"]
@@ -25,8 +25,8 @@ def write_signed(checkpoints, number, /, **changes):
     path.write_text(json.dumps(body))
 
 
-def replaced(make):
-    """Return what puts something else in the place of the JSON file of step 2."""
+def replace_json(make):
+    """Return a function that replaces the JSON file of step 2."""
 
     def spoil(checkpoints):
         path = checkpoints.path(2)
@@ -36,7 +36,7 @@ def replaced(make):
     return spoil
 
 
-def replaced_tensors(make):
+def replace_tensors(make):
     def spoil(checkpoints):
         path = next(checkpoints.folder.glob("step-00000002.*.safetensors"))
         path.unlink()
@@ -45,23 +45,23 @@ def replaced_tensors(make):
     return spoil
 
 
-OF_STRANGERS = {
-    "a pipe": (replaced(os.mkfifo), "is a pipe, not a regular file"),
-    "a folder": (replaced(os.mkdir), "it is a folder"),
+INVALID = {
+    "a pipe": (replace_json(os.mkfifo), "is a pipe, not a regular file"),
+    "a folder": (replace_json(os.mkdir), "it is a folder"),
     "deep JSON": (
-        replaced(lambda p: p.write_text("[" * 10**5 + "]" * 10**5)),
+        replace_json(lambda p: p.write_text("[" * 10**5 + "]" * 10**5)),
         "100000 levels of JSON",
     ),
     "deep objects": (
-        replaced(lambda p: p.write_text('{"a":' * 10**5 + "1" + "}" * 10**5)),
+        replace_json(lambda p: p.write_text('{"a":' * 10**5 + "1" + "}" * 10**5)),
         "100000 levels of JSON",
     ),
-    "a list": (replaced(lambda p: p.write_text("[]")), "it is not complete"),
+    "a list": (replace_json(lambda p: p.write_text("[]")), "it is not complete"),
     "tensors that are a pipe": (
-        replaced_tensors(os.mkfifo),
+        replace_tensors(os.mkfifo),
         "is a pipe, not a regular file",
     ),
-    "tensors that are a folder": (replaced_tensors(os.mkdir), "Is a directory"),
+    "tensors that are a folder": (replace_tensors(os.mkdir), "Is a directory"),
     **{
         f"{name} is {value!r}": (
             lambda checkpoints, name=name, value=value: write_signed(
@@ -81,7 +81,7 @@ OF_STRANGERS = {
             ("metrics", 1),
         ]
     },
-    "the step is another": (
+    "the step is 3": (
         lambda checkpoints: write_signed(checkpoints, 2, step=3),
         "step 3 is not what save writes for step 2",
     ),
@@ -92,9 +92,9 @@ OF_STRANGERS = {
 }
 
 
-@pytest.mark.parametrize("row", OF_STRANGERS)
-def test_a_checkpoint_of_a_stranger_is_passed_over(row, tmp_path):
-    spoil, message = OF_STRANGERS[row]
+@pytest.mark.parametrize("row", INVALID)
+def test_an_invalid_checkpoint_is_skipped(row, tmp_path):
+    spoil, message = INVALID[row]
     checkpoints = pt.Checkpoints(tmp_path, best="loss")
     for step in (1, 2):
         checkpoints.save(step, tree(step), metrics={"loss": 1.0})
@@ -138,7 +138,7 @@ def looped(path):
 
 
 def linked(path):
-    """Make a link to a folder beside the checkpoints."""
+    """Make a link to a folder next to the checkpoints."""
     filled(path.parent.parent / "elsewhere")
     path.symlink_to("../elsewhere", target_is_directory=True)
 
@@ -157,29 +157,29 @@ def linked(path):
         "checkpoint-1",
     ],
 )
-def test_what_is_no_file_stays(name, make, keep, tmp_path):
-    """It is never removed, is no error, and does not count."""
+def test_folders_pipes_and_links_stay(name, make, keep, tmp_path):
+    """They are not removed, cause no error and do not count as checkpoints."""
     folder = tmp_path / "checkpoints"
     checkpoints = pt.Checkpoints(folder, keep=keep, best="loss")
-    stranger = folder / name
-    make(stranger)
-    before = os.lstat(stranger)
+    entry = folder / name
+    make(entry)
+    before = os.lstat(entry)
     for step in range(2, 6):
         checkpoints.save(step, tree(step), metrics={"loss": -step})
-        assert os.lstat(stranger).st_ino == before.st_ino
+        assert os.lstat(entry).st_ino == before.st_ino
     if make in (filled, linked):
-        assert (stranger / "mine/notes.txt").read_text() == "hours of work"
+        assert (entry / "mine/notes.txt").read_text() == "hours of work"
     saved = {int(path.name[5:13]) for path in folder.glob("step-*.safetensors")}
     assert saved - {1} == {*range(6 - keep, 6)}
 
 
-def test_a_folder_with_the_name_of_the_draft_of_save_stays_if_it_has_folders(tmp_path):
+def test_a_folder_named_like_a_draft_stays_if_it_contains_folders(tmp_path):
     filled(tmp_path / f"{DRAFT}.4567abcd.tmp")
     pt.Checkpoints(tmp_path).save(1, tree())
     assert (tmp_path / f"{DRAFT}.4567abcd.tmp/mine/notes.txt").exists()
 
 
-def test_tensors_that_are_a_folder_stay_when_their_checkpoint_goes(tmp_path):
+def test_a_folder_in_place_of_tensors_stays_when_the_checkpoint_goes(tmp_path):
     checkpoints = pt.Checkpoints(tmp_path, keep=1)
     checkpoints.save(1, tree())
     path = next(tmp_path.glob("step-00000001.*.safetensors"))

@@ -1,4 +1,4 @@
-"""Batches: what they contain, their order, and how it is resumed."""
+"""Batches: their contents, their order, and how the order is resumed."""
 
 import threading
 import time
@@ -55,21 +55,21 @@ def test_the_last_batch_is_dropped_kept_or_padded(source, last):
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_the_order_is_another_one_in_each_epoch_and_follows_from_the_seed(source):
+def test_each_epoch_has_its_own_order_which_follows_from_the_seed(source):
     batches = SOURCES[source](1, "keep")
     epochs = [lists(batches) for _ in range(3)]
     flat = [[x for batch in epoch for x in batch] for epoch in epochs]
     assert all(sorted(rows) == ROWS.tolist() for rows in flat)
     assert len({*map(tuple, flat), tuple(ROWS)}) == 4
-    again = SOURCES[source](1, "keep")
-    assert [lists(again) for _ in range(3)] == epochs
+    same_seed = SOURCES[source](1, "keep")
+    assert [lists(same_seed) for _ in range(3)] == epochs
     assert lists(SOURCES[source](2, "keep")) != epochs[0]
 
 
 @pytest.mark.parametrize("last", LAST)
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_order_is_resumed_after_every_batch(source, last):
-    """The state after a batch continues with the next one, also in another epoch."""
+    """The state after a batch continues with the next batch, in both epochs."""
     batches = SOURCES[source](1, last)
     states = []
     found = []
@@ -101,8 +101,8 @@ def test_batches_of_memory_mapped_files(tmp_path):
 
 def test_examples_may_be_trees():
     examples = lambda: ({"x": np.full(2, i), "y": i} for i in range(4))
-    one, two = pt.IterableBatches(examples, 2)
-    assert (one["x"].tolist(), two["y"].tolist()) == ([[0, 0], [1, 1]], [2, 3])
+    first, second = pt.IterableBatches(examples, 2)
+    assert (first["x"].tolist(), second["y"].tolist()) == ([[0, 0], [1, 1]], [2, 3])
 
 
 def test_a_thread_prepares_the_next_batches():
@@ -125,7 +125,7 @@ def test_a_thread_prepares_the_next_batches():
     assert "prefetch" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_an_error_of_the_thread_is_raised_where_batches_are_taken():
+def test_an_error_in_the_thread_is_raised_by_next():
     def examples():
         yield 1
         raise OSError("the file is gone")
@@ -156,19 +156,19 @@ WRONG = {
 
 
 @pytest.mark.parametrize("row", WRONG)
-def test_what_does_not_fit_is_refused(row):
+def test_invalid_arguments_are_refused(row):
     error, call, message = WRONG[row]
     with pytest.raises(error, match=message):
         call()
 
 
-def test_sources_say_what_they_are():
+def test_repr_of_batches():
     batches = pt.Batches(np.arange(5), 2, shuffle=1)
     next(iter(batches))
-    said = "Batches(rows=5, size=2, shuffle=1, last='drop', "
-    said += "state={'epoch': 0, 'batch': 1})"
-    assert repr(batches) == said
-    assert repr(pt.Prefetch(batches, 3)) == f"Prefetch({said}, count=3)"
+    shown = "Batches(rows=5, size=2, shuffle=1, last='drop', "
+    shown += "state={'epoch': 0, 'batch': 1})"
+    assert repr(batches) == shown
+    assert repr(pt.Prefetch(batches, 3)) == f"Prefetch({shown}, count=3)"
     assert repr(pt.IterableBatches(lambda: [], 2, last="pad")) == (
         "IterableBatches(size=2, shuffle=None, last='pad', "
         "state={'epoch': 0, 'batch': 0})"

@@ -1,4 +1,4 @@
-"""The examples in docstrings run as they are shown, on every backend."""
+"""The examples in docstrings give the output that they show, on every backend."""
 
 import doctest
 import inspect
@@ -11,7 +11,7 @@ import pytest
 
 from tests.docs.test_docstrings import PARSER, run
 
-WITHOUT = {  # names without an example of their own, and what shows them
+SHOWN_ELSEWHERE = {  # names without their own example: where one is
     "CheckpointError": "Checkpoints",
     "CheckpointWarning": "Checkpoints",
     "EarlyStopping": "docs/train.md",
@@ -40,7 +40,7 @@ WITHOUT = {  # names without an example of their own, and what shows them
 
 
 def documented():
-    """Return what the package offers by its dotted name."""
+    """Return the package's functions and classes by dotted name."""
     found = {}
     for name in pt.__all__:
         value = getattr(pt, name)
@@ -48,18 +48,20 @@ def documented():
             found[name] = value
         elif hasattr(value, "__all__"):
             names = {n for n in value.__all__ if inspect.isfunction(getattr(value, n))}
-            mine = {n for n in names if getattr(value, n).__module__ == value.__name__}
-            found |= {f"{name}.{n}": getattr(value, n) for n in mine}
+            defined_here = {
+                n for n in names if getattr(value, n).__module__ == value.__name__
+            }
+            found |= {f"{name}.{n}": getattr(value, n) for n in defined_here}
     return {n: v for n, v in found.items() if v.__name__ != "initializer"}
 
 
 def test_every_name_has_an_example():
     without = [n for n, v in documented().items() if ">>>" not in (v.__doc__ or "")]
-    assert sorted(without) == sorted(WITHOUT)
+    assert sorted(without) == sorted(SHOWN_ELSEWHERE)
 
 
-@pytest.mark.parametrize("name", sorted({*documented()} - {*WITHOUT}))
-def test_the_example_runs_as_it_is_shown(name, backend):
+@pytest.mark.parametrize("name", sorted({*documented()} - {*SHOWN_ELSEWHERE}))
+def test_the_example_gives_the_output_that_it_shows(name, backend):
     text = inspect.getdoc(documented()[name])
     text = text.replace("backend='cpu'", f"backend={backend!r}")
     names = {"pg": pg, "pt": pt, "np": np}

@@ -1,4 +1,4 @@
-"""Losses, metrics and initializers: formulas in NumPy with float64; distributions."""
+"""Losses, metrics and initializers, compared with formulas in float64 NumPy."""
 
 import math
 
@@ -25,8 +25,8 @@ def log_sigmoid(x):
 
 
 def divergence():
-    inside = np.where(PROBABILITIES > 0, PROBABILITIES, 1)
-    return (PROBABILITIES * (np.log(inside) - log_softmax(Z))).sum(-1)
+    positive = np.where(PROBABILITIES > 0, PROBABILITIES, 1)
+    return (PROBABILITIES * (np.log(positive) - log_softmax(Z))).sum(-1)
 
 
 def focal():
@@ -39,7 +39,7 @@ def triplet():
     return np.maximum(0, distance(Z) - distance(V) + 0.5)
 
 
-LOSSES = {  # a loss, its arguments, and its value for each element
+LOSSES = {  # a loss, its arguments and options, and its value for each element
     "kl_divergence": (L.kl_divergence, (PROBABILITIES, Z), {}, divergence()),
     "poisson_nll": (L.poisson_nll, (BITS, Z), {}, np.exp(Z) - BITS * Z),
     "gaussian_nll": (
@@ -138,8 +138,8 @@ def test_an_initializer_has_the_variance_of_its_paper(name):
     assert (x.shape, found.dtype) == (SHAPE, pg.float32)
     assert x.mean() == pytest.approx(0, abs=0.02 * DEVIATIONS[name] * 2)
     assert x.std() == pytest.approx(DEVIATIONS[name], rel=0.02)
-    most = math.sqrt(3) if "uniform" in name else 2 / initializers.STDDEV
-    assert 0.99 * most < np.abs(x).max() / DEVIATIONS[name] <= most * 1.0001
+    bound = math.sqrt(3) if "uniform" in name else 2 / initializers.STDDEV
+    assert 0.99 * bound < np.abs(x).max() / DEVIATIONS[name] <= bound * 1.0001
     assert getattr(initializers, name)(SHAPE, seed=3).tolist() == found.tolist()
     assert getattr(initializers, name)((4, 5), seed=pg.random.key(3)).shape == (4, 5)
 
@@ -167,6 +167,6 @@ WRONG = {
 
 
 @pytest.mark.parametrize("row", WRONG)
-def test_what_does_not_fit_is_refused(row):
+def test_invalid_arguments_are_refused(row):
     with pytest.raises(ValueError, match=": "):
         WRONG[row]()

@@ -1,4 +1,4 @@
-"""What ``fit`` writes and shows: the log, curves, and the bar."""
+"""What ``fit`` writes and shows: the log, the curves and the progress bar."""
 
 import json
 import math
@@ -56,13 +56,13 @@ def test_curves_of_a_resumed_training_begin_at_its_first_step(tmp_path, monkeypa
         [1, 2, 3, 4],
         [1, 2, 3, 4, 5, 6],
     ]
-    # Without curves before, the log has the records.
+    # If no curves were drawn before, the records come from the log.
     checkpoints = pt.Checkpoints(tmp_path / "b")
     log = tmp_path / "log.jsonl"
     fit(steps=3, checkpoints=checkpoints, report_every=1, log=log)
     fit(steps=5, checkpoints=checkpoints, resume=True, log=log, **options)
     assert [r["step"] for r in drawn[-1]] == [1, 2, 3, 4, 5]
-    # Without either, they are gone.
+    # Without curves and log, the earlier records are lost.
     checkpoints = pt.Checkpoints(tmp_path / "c")
     fit(steps=3, checkpoints=checkpoints)
     fit(steps=5, checkpoints=checkpoints, resume=True, **options)
@@ -70,15 +70,15 @@ def test_curves_of_a_resumed_training_begin_at_its_first_step(tmp_path, monkeypa
 
 
 class Bar:
-    """What ``tqdm`` is asked for."""
+    """A stand-in for ``tqdm`` that records how ``fit`` uses it."""
 
-    made = ()
+    instances = ()
 
     def __init__(self, **options):
         self.n = options["initial"]
         self.options = options
         self.texts = []
-        Bar.made = (*Bar.made, self)
+        Bar.instances = (*Bar.instances, self)
 
     def __enter__(self):
         return self
@@ -87,14 +87,14 @@ class Bar:
         self.ended = True
 
     def set_postfix_str(self, text, refresh=True):
-        assert not refresh  # a line a report, where a line cannot be overwritten
+        assert not refresh  # it would print another line in a plain log
         self.texts.append(text)
 
     def update(self, steps):
         self.n += steps
 
 
-LENGTHS = {  # options: how many steps the bar has
+LENGTHS = {  # options of fit: the total number of steps in the bar
     "steps": ({"steps": 6}, 6),
     "epochs": ({"epochs": 3}, 12),
     "both": ({"epochs": 3, "steps": 5}, 5),
@@ -112,23 +112,23 @@ LENGTHS = {  # options: how many steps the bar has
 
 
 @pytest.mark.parametrize("name", LENGTHS)
-def test_the_bar_knows_where_it_ends(name, monkeypatch):
+def test_the_total_of_the_bar(name, monkeypatch):
     auto = pytest.importorskip("tqdm.auto", reason="the bar needs tqdm: make demo")
     monkeypatch.setattr(auto, "tqdm", Bar)
-    monkeypatch.setattr(Bar, "made", ())
+    monkeypatch.setattr(Bar, "instances", ())
     options, total = LENGTHS[name]
     fitted = fit(progress=True, **options)
-    (bar,) = Bar.made
+    (bar,) = Bar.instances
     assert (bar.options["total"], bar.n, bar.ended) == (total, fitted.step, True)
     assert bar.texts[-1].startswith("epoch ")
 
 
-def test_the_bar_of_a_resumed_training_begins_there(tmp_path, monkeypatch):
+def test_the_bar_of_a_resumed_training_begins_at_the_saved_step(tmp_path, monkeypatch):
     auto = pytest.importorskip("tqdm.auto", reason="the bar needs tqdm: make demo")
     monkeypatch.setattr(auto, "tqdm", Bar)
-    monkeypatch.setattr(Bar, "made", ())
+    monkeypatch.setattr(Bar, "instances", ())
     checkpoints = pt.Checkpoints(tmp_path)
     fit(steps=3, checkpoints=checkpoints)
     fit(epochs=2, checkpoints=checkpoints, resume=True, progress=True)
-    (bar,) = Bar.made
+    (bar,) = Bar.instances
     assert (bar.options["initial"], bar.options["total"], bar.n) == (3, 8, 8)

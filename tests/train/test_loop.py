@@ -53,15 +53,15 @@ def test_a_line_is_fitted(backend):
 @pytest.mark.parametrize(
     "options", [{}, {"jit": False}, {"nonfinite": "apply"}], ids=str
 )
-def test_ways_to_run_it_do_not_change_the_bits(options):
+def test_ways_to_run_fit_do_not_change_the_bits(options):
     with pg.use_backend("cpu"):
         found = fit(steps=7, **options).params
         expected = fit(steps=7).params
     assert [x.item() for x in found.values()] == [x.item() for x in expected.values()]
 
 
-def test_what_others_hold_is_not_used_up():
-    """``fit`` donates to its step; callbacks and the caller keep what they have got."""
+def test_tensors_that_others_hold_are_not_donated():
+    """``fit`` donates tensors to its step, but not those of callers and callbacks."""
     kept, validated = [], []
     params = {"a": pg.asarray(0.0), "b": pg.asarray(0.0)}
     rate = pg.asarray(0.5)
@@ -88,7 +88,7 @@ def test_what_others_hold_is_not_used_up():
 
 
 @pytest.mark.parametrize("donate", [False, True])
-def test_a_step_uses_up_what_it_gets_if_asked(donate):
+def test_a_step_donates_its_arguments_on_request(donate):
     step = pt.train_step(loss, pt.sgd(0.5), donate=donate)
     given = params = {"a": pg.asarray(0.0), "b": pg.asarray(0.0)}
     state = step.optimizer.init(params)
@@ -99,12 +99,12 @@ def test_a_step_uses_up_what_it_gets_if_asked(donate):
     if not donate:
         assert given["a"].item() == 0
     else:
-        told = r"donated to jit as argument params\['a'\] of train_step"
-        with pytest.raises(ValueError, match=told):
+        message = r"donated to jit as argument params\['a'\] of train_step"
+        with pytest.raises(ValueError, match=message):
             given["a"].item()
 
 
-ENDS = {  # options: steps, the reason
+ENDS = {  # options of fit, the last step, why it ends
     "steps": ({"steps": 6}, 6, "steps"),
     "epochs": ({"epochs": 2}, 8, "epochs"),
     "both": ({"epochs": 2, "steps": 7}, 7, "steps"),
@@ -114,7 +114,7 @@ ENDS = {  # options: steps, the reason
 
 
 @pytest.mark.parametrize("row", ENDS)
-def test_it_ends_with_a_report(row):
+def test_fit_ends_with_a_report(row):
     options, steps, reason = ENDS[row]
     fitted = fit(**options)
     assert (fitted.step, fitted.ended) == (steps, reason)
@@ -159,7 +159,7 @@ def test_a_notebook_shows_the_metrics_of_the_result():
     assert "2 numbers in 2 tensors" in html
 
 
-def test_a_notebook_shows_ten_records_and_none():
+def test_a_notebook_shows_at_most_ten_records():
     rows = cells(fit(steps=40, report_every=1)._repr_html_())
     assert [row[0] for row in rows[1:]] == [*"12345", "…", *map(str, range(36, 41))]
     assert "<table" not in fit(steps=0)._repr_html_()
@@ -225,7 +225,7 @@ def test_gradients_with_nan_stop_or_are_skipped_or_applied(tmp_path):
     assert math.isnan(applied.params["a"].item())
 
 
-def no_number(bad):
+def nonfinite_loss(bad):
     """Return a loss that is ``bad`` for one of four batches; its gradient is finite."""
 
     def f(params, batch):
@@ -238,8 +238,8 @@ def no_number(bad):
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("jit", [True, False])
-def test_a_loss_that_is_no_number_is_as_such_a_gradient(bad, jit, tmp_path):
-    options = {"loss": no_number(bad), "jit": jit}
+def test_a_nonfinite_loss_counts_like_a_nonfinite_gradient(bad, jit, tmp_path):
+    options = {"loss": nonfinite_loss(bad), "jit": jit}
     checkpoints = pt.Checkpoints(tmp_path)
     with pytest.raises(pt.NonFiniteError, match=r"up to 4, 1 had .*or the loss"):
         fit(epochs=1, checkpoints=checkpoints, **options)
@@ -248,19 +248,20 @@ def test_a_loss_that_is_no_number_is_as_such_a_gradient(bad, jit, tmp_path):
     assert skipped.history[-1]["skipped"] == 2.0
     applied = fit(epochs=2, nonfinite="apply", **options)
     assert "skipped" not in applied.history[-1]
-    whole = fit(epochs=2)
+    expected = fit(epochs=2)
     assert bits(applied)[1] == [
-        x.numpy().tobytes() for x in pg.tree.leaves((whole.params, applied.state))
+        x.numpy().tobytes() for x in pg.tree.leaves((expected.params, applied.state))
     ]
-    assert skipped.params["a"].item() != whole.params["a"].item()
+    assert skipped.params["a"].item() != expected.params["a"].item()
 
 
-def test_a_loss_that_is_no_number_is_skipped_in_mixed_precision():
+def test_a_nonfinite_loss_is_skipped_in_mixed_precision():
     with pg.use_backend("cpu"):
-        whole = fit(epochs=1, precision=pg.float16)
-        once = fit(epochs=1, loss=no_number(math.nan), precision=pg.float16)
-        assert all(math.isfinite(x.item()) for x in once.params.values())
-        assert once.state.scale.item() == whole.state.scale.item() / 2  # one more
+        expected = fit(epochs=1, precision=pg.float16)
+        skipped = fit(epochs=1, loss=nonfinite_loss(math.nan), precision=pg.float16)
+        assert all(math.isfinite(x.item()) for x in skipped.params.values())
+        # Skipping a step halves the scale.
+        assert skipped.state.scale.item() == expected.state.scale.item() / 2
         never = lambda params, batch: loss(params, batch) * 0.0 + math.nan
         with pytest.raises(pt.NonFiniteError):
             fit(steps=100, loss=never, precision=pg.float16)
@@ -292,13 +293,13 @@ def test_mixed_precision_stops_if_no_scale_helps():
 # --- resuming --------------------------------------------------------------------
 
 
-class Fails(Exception):
+class Failure(Exception):
     """Raised in the middle of a training."""
 
 
 @pytest.mark.parametrize("at", [2, 4, 5, 8])
 @pytest.mark.parametrize("kind", ["arrays", "prefetched", "iterable"])
-def test_a_resumed_training_has_the_bits_of_a_whole_one(at, kind, tmp_path):
+def test_a_resumed_training_has_the_bits_of_an_uninterrupted_one(at, kind, tmp_path):
     sources = {
         "arrays": lambda: pt.Batches((X, 3 * X + 1), 8, shuffle=2),
         "prefetched": lambda: pt.Prefetch(pt.Batches((X, 3 * X + 1), 8, shuffle=2)),
@@ -314,19 +315,19 @@ def test_a_resumed_training_has_the_bits_of_a_whole_one(at, kind, tmp_path):
         "report_every": 1,
     }
 
-    def fails(now):
+    def fail(now):
         if now.step == at:
-            raise Fails
+            raise Failure
 
     stop = lambda: pt.EarlyStopping("worse", patience=2)
-    whole = fit(batches=sources[kind](), callbacks=[stop()], **options)
+    expected = fit(batches=sources[kind](), callbacks=[stop()], **options)
     checkpoints = pt.Checkpoints(tmp_path)
     saved = options | {"checkpoints": checkpoints, "save_every": 1}
-    with pytest.raises(Fails):
-        fit(batches=sources[kind](), callbacks=[stop(), fails], **saved)
+    with pytest.raises(Failure):
+        fit(batches=sources[kind](), callbacks=[stop(), fail], **saved)
     resumed = fit(batches=sources[kind](), callbacks=[stop()], resume=True, **saved)
-    assert bits(resumed) == bits(whole)
-    assert resumed.ended == whole.ended
+    assert bits(resumed) == bits(expected)
+    assert resumed.ended == expected.ended
 
 
 def test_another_model_and_other_callbacks_are_refused(tmp_path):
@@ -388,7 +389,7 @@ def test_the_first_ctrl_c_waits_and_the_second_one_raises():
     assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_it_runs_in_another_thread():
+def test_fit_runs_in_another_thread():
     ended = []
     thread = threading.Thread(target=lambda: ended.append(fit(epochs=1).ended))
     thread.start()

@@ -1,4 +1,4 @@
-"""Optimizers: 200 steps as PyTorch's and optax'; jit; what does not fit."""
+"""Optimizers take the same 200 steps as PyTorch's and optax's, also under jit."""
 
 import json
 from pathlib import Path
@@ -11,11 +11,11 @@ import pytest
 from tests.train.trajectories import RECORDED, ROWS, STEPS, pull, slopes, start
 
 REFERENCE = json.loads(Path(__file__).with_name("reference.json").read_text())
-CASES = [(of, row) for of in ("torch", "optax") for row in REFERENCE[of]]
+CASES = [(library, row) for library in ("torch", "optax") for row in REFERENCE[library]]
 
 
 def trajectory(row, *, jit):
-    """Return the parameters after the recorded steps, and the function of a step."""
+    """Return the parameters after the recorded steps, and a function that explains."""
     name, options, _ = ROWS[row]
     optimizer = getattr(pt, name)(**options)
 
@@ -36,10 +36,10 @@ def trajectory(row, *, jit):
     return found, lambda: replayed.explain(params, state, slope)
 
 
-@pytest.mark.parametrize(("of", "row"), CASES)
-def test_200_steps_are_those_of_pytorch_and_optax(of, row, backend):
+@pytest.mark.parametrize(("library", "row"), CASES)
+def test_200_steps_are_those_of_pytorch_and_optax(library, row, backend):
     found, explain = trajectory(row, jit=True)
-    for ours, theirs in zip(found, REFERENCE[of][row], strict=True):
+    for ours, theirs in zip(found, REFERENCE[library][row], strict=True):
         for name in ("w", "b"):
             np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-5, atol=1e-5)
     assert explain().retraces == []  # neither the step nor the rate is a constant

@@ -1,4 +1,4 @@
-"""Numbers of optimizers, transforms and schedules that are out of range."""
+"""Arguments of optimizers, transforms and schedules that are out of range."""
 
 import inspect
 import math
@@ -14,7 +14,7 @@ DECAY = "at least 0 and less than 1", [1, 1.0, 1.5, -1e-9, math.nan, math.inf]
 SHARE = "at least 0 and at most 1", [1.01, -0.5, math.nan, math.inf]
 STEPS = "finite and at least 1", [0, -3, math.nan, math.inf]
 
-# Each argument with the range that it has, wherever there is one of its name.
+# The range of each argument, in every function that has one of this name.
 RANGES = {
     **dict.fromkeys(("learning_rate", "weight_decay", "eps", "value"), NOT_NEGATIVE),
     **dict.fromkeys(("initial_accumulator_value", "first", "last"), NOT_NEGATIVE),
@@ -24,7 +24,7 @@ RANGES = {
     **dict.fromkeys(("factor", "first_factor", "last_factor"), POSITIVE),
     "steps": STEPS,
 }
-CALLS = {  # with the arguments that it needs
+CALLS = {  # function: its required arguments
     pt.sgd: {"learning_rate": 0.1},
     pt.adam: {"learning_rate": 0.1},
     pt.adamw: {"learning_rate": 0.1},
@@ -69,17 +69,17 @@ def test_numbers_out_of_range_are_refused(call, name, value):
         call(**{**CALLS[call], name: value})
 
 
-def test_all_optimizers_are_tried():
-    made = {pt.sgd, pt.adam, pt.adamw, pt.rmsprop, pt.adagrad, pt.lion}
-    names = inspect.signature(pt.adam).return_annotation
+def test_all_optimizers_are_tested():
+    tested = {pt.sgd, pt.adam, pt.adamw, pt.rmsprop, pt.adagrad, pt.lion}
+    result_type = inspect.signature(pt.adam).return_annotation
     found = {
         f
         for f in map(pt.__dict__.get, pt.__all__)
         if inspect.isfunction(f)
-        and inspect.signature(f).return_annotation == names
+        and inspect.signature(f).return_annotation == result_type
         and "learning_rate" in inspect.signature(f).parameters
     }
-    assert found == made <= CALLS.keys()
+    assert found == tested <= CALLS.keys()
 
 
 @pytest.mark.parametrize("value", NOT_NEGATIVE[1])

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def same(a, b):
+def assert_same(a, b):
     for x, y in zip(pg.tree.leaves(a), pg.tree.leaves(b), strict=True):
         np.testing.assert_array_equal(x.numpy(), y.numpy())
 
@@ -22,7 +22,7 @@ def dense(x, layer):
     return {"y": pg.tanh(x @ layer["w"] + layer["b"])}
 
 
-def whole(layers, x, block):
+def network_loss(layers, x, block):
     for layer in layers:
         x = block(x, layer)["y"]
     return pg.sum(x * x)
@@ -40,17 +40,19 @@ X = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
 
 @pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
 def test_gradients_have_the_same_bits(jit, backend):
-    gradient = lambda block: lambda layers, x: pg.grad(whole)(layers, x, block)
+    gradient = lambda block: lambda layers, x: pg.grad(network_loss)(layers, x, block)
     wrap = pg.jit if jit else lambda f: f
     for _ in range(2):
         found = wrap(gradient(pt.remat(dense)))(layers(), pg.asarray(X))
-        same(found, gradient(dense)(layers(), pg.asarray(X)))
+        assert_same(found, gradient(dense)(layers(), pg.asarray(X)))
 
 
 def test_jit_runs_a_block_twice(backend):
     count = {}
     for name, block in (("plain", dense), ("remat", pt.remat(dense))):
-        step = pg.jit(lambda layers, x, block=block: pg.grad(whole)(layers, x, block))
+        step = pg.jit(
+            lambda layers, x, block=block: pg.grad(network_loss)(layers, x, block)
+        )
         graph = step.explain(layers(), pg.asarray(X)).graph
         count[name] = [step.kernel.name for step in graph.steps].count("BatchMatMul")
     # Five belong to the gradients: of three weights and of two inputs of blocks.
@@ -76,29 +78,31 @@ FUNCTIONS = {  # a function, and its arguments
 
 
 @pytest.mark.parametrize("row", FUNCTIONS)
-def test_any_arguments_and_values(row):
+def test_arguments_and_results_of_any_kind(row):
     f, args = FUNCTIONS[row]
     total = lambda g: lambda *xs: sum(pg.sum(y) for y in pg.tree.leaves(g(*xs)))
     tensors = [i for i, x in enumerate(args) if not isinstance(x, int | bool)]
     for i in tensors:
         if isinstance(args[i], pg.Tensor) and pg.isdtype(args[i].dtype, "integral"):
             continue
-        find = lambda g, i=i: pg.grad(total(g), argnums=i)(*args)
-        same(find(pt.remat(f)), find(f))
+        gradient_of = lambda g, i=i: pg.grad(total(g), argnums=i)(*args)
+        assert_same(gradient_of(pt.remat(f)), gradient_of(f))
 
 
 def test_derivatives_of_every_order(backend):
     f = lambda x: pg.sin(x) * x
     third = lambda f: pg.grad(pg.grad(pg.grad(f)))(0.7)
-    same(third(pt.remat(f)), third(f))
-    same(pg.hessian(pt.remat(f))(pg.asarray(0.7)), pg.hessian(f)(pg.asarray(0.7)))
+    assert_same(third(pt.remat(f)), third(f))
+    assert_same(
+        pg.hessian(pt.remat(f))(pg.asarray(0.7)), pg.hessian(f)(pg.asarray(0.7))
+    )
     tangent = lambda f: pg.jvp(f, (0.7,), (1.0,))
-    same(tangent(pt.remat(f)), tangent(f))
+    assert_same(tangent(pt.remat(f)), tangent(f))
     each = pg.vmap(pg.grad(pt.remat(f)))(pg.asarray([0.5, 0.7]))
-    same(each, pg.vmap(pg.grad(f))(pg.asarray([0.5, 0.7])))
+    assert_same(each, pg.vmap(pg.grad(f))(pg.asarray([0.5, 0.7])))
 
 
-def test_the_overrides_of_the_first_run_hold_in_the_second(backend):
+def test_overrides_of_the_first_run_apply_to_the_second(backend):
     f = pt.remat(lambda x: pg.relu(x) * 2.0)
     with pg.override_gradient("Relu", x=lambda dy: 10.0 * dy):
         _, inside = pg.vjp(f, pg.asarray(-1.0))
@@ -114,7 +118,7 @@ def test_random_numbers_with_a_key_are_drawn_again(backend):
     key = pg.random.key(1)
     x = pg.ones(16)
     total = lambda f: pg.grad(lambda x: pg.sum(f(x, key)))(x)
-    same(total(pt.remat(f)), total(f))
+    assert_same(total(pt.remat(f)), total(f))
 
 
 def test_a_tensor_that_is_not_an_argument_is_refused():
@@ -145,9 +149,9 @@ print(pg.memory().backends["wasm"].peak)
 
 
 def test_a_deep_network_needs_less_memory():
-    """16 blocks of 4 layers: all of 64 values are saved, or 16 and those of a block."""
+    """Of 16 blocks with 4 layers, 64 values are saved, or 16 and those of one block."""
     if "wasm" not in pg.backends():
-        pytest.skip("wasm, which tells its peak, does not run here")
+        pytest.skip("needs wasm, which reports its peak memory")
     peaks = {}
     for name in ("plain", "remat"):
         program = f"import plugrad as pg; pg.set_backend('wasm')\n{PROGRAM}"

@@ -1,4 +1,4 @@
-"""Transforms, schedules and optimizers that contain another one."""
+"""Transforms, schedules, and optimizers that wrap another optimizer."""
 
 import math
 
@@ -25,7 +25,7 @@ def updated(transform, updates, params=None):
 
 G = {"w": np.asarray([3.0, -4.0]), "b": 12.0}
 P = {"w": np.asarray([1.0, 2.0]), "b": 10.0}
-ROWS = {  # a transform, and what it makes of the gradients G for the parameters P
+ROWS = {  # a transform, and its result for the gradients G and the parameters P
     "scale": (pt.scale(2.0), {"w": [6.0, -8.0], "b": 24.0}),
     "clip_by_value": (pt.clip_by_value(3.5), {"w": [3.0, -3.5], "b": 3.5}),
     "norm": (pt.clip_by_global_norm(1.3), {"w": [0.3, -0.4], "b": 1.2}),
@@ -53,7 +53,7 @@ ROWS = {  # a transform, and what it makes of the gradients G for the parameters
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_transform_makes_of_gradients(row, backend):
+def test_results_of_transforms(row, backend):
     transform, expected = ROWS[row]
     found = updated(transform, G, P)
     for name, values in expected.items():
@@ -117,7 +117,7 @@ class Row(dict):
     """A dict of another class: gradients may come in other containers."""
 
 
-MISFITS = {  # gradients that do not fit {"w": (2,), "b": ()}: what is said
+MISFITS = {  # gradients that do not fit {"w": (2,), "b": ()}: the message
     "structure": ({"w": np.ones(2)}, "another structure than the parameters: expected"),
     "nested": ({"w": np.ones(2), "b": {"x": 1.0}}, "the gradient at ['b'] has {'x'"),
     "shape": ({"w": np.ones((1, 2)), "b": 1.0}, "at ['w'] has shape (1, 2)"),
@@ -126,11 +126,11 @@ MISFITS = {  # gradients that do not fit {"w": (2,), "b": ()}: what is said
 
 
 @pytest.mark.parametrize("row", MISFITS)
-@pytest.mark.parametrize("of", ["sgd", "accumulate", "skip_nonfinite"])
-def test_gradients_of_another_structure_are_refused(row, of):
+@pytest.mark.parametrize("wrapper", ["sgd", "accumulate", "skip_nonfinite"])
+def test_gradients_of_another_structure_are_refused(row, wrapper):
     grads, message = MISFITS[row]
     wrappers = {"sgd": lambda x: x, "accumulate": lambda x: pt.accumulate(x, 2)}
-    optimizer = wrappers.get(of, pt.skip_nonfinite)(pt.sgd(0.1))
+    optimizer = wrappers.get(wrapper, pt.skip_nonfinite)(pt.sgd(0.1))
     params = tensors(P)
     given = pg.tree.map(
         lambda x: pg.asarray(x), grads, is_leaf=lambda x: type(x) is list
@@ -183,7 +183,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("row", WRONG)
-def test_a_chain_of_other_things_is_refused(row):
+def test_a_chain_accepts_only_transforms(row):
     parts, message = WRONG[row]
     with pytest.raises(TypeError, match=message):
         pt.chain(*parts)
@@ -204,12 +204,12 @@ OUT_OF_RANGE = {
 
 
 @pytest.mark.parametrize("row", OUT_OF_RANGE)
-def test_what_is_out_of_range_is_refused(row):
+def test_values_out_of_range_are_refused(row):
     with pytest.raises(ValueError, match=": "):
         OUT_OF_RANGE[row]()
 
 
-# --- optimizers that contain another one -----------------------------------------
+# --- optimizers that wrap another one ---------------------------------------------
 
 
 def run(optimizer, gradients, params):
@@ -266,7 +266,7 @@ def test_the_scale_of_the_loss_follows_the_gradients(backend):
 
 
 def test_small_gradients_survive_half_precision():
-    """1e-6 * 1e-3 is zero in float16, and is not if the loss is scaled."""
+    """1e-5 * 1e-3 is zero in float16, unless the loss is scaled."""
     loss = lambda w, x: pg.sum(w * x) * 1e-3
     with pg.use_backend("cpu"):
         w = pg.ones(4)

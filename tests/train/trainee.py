@@ -1,4 +1,4 @@
-"""A small training, to be killed: ``python -m tests.train.trainee FOLDER STEPS``."""
+"""A short training that tests kill: ``python -m tests.train.trainee FOLDER STEPS``."""
 
 import sys
 
@@ -8,14 +8,14 @@ import plugrad_train as pt
 
 
 def loss(params, batch, key):
-    """Return a loss with dropout, which draws with the key of the step."""
+    """Return a loss with dropout, which uses the step's random key."""
     x, y = batch
     hidden = pg.dropout(pg.tanh(x @ params["w"] + params["b"]), 0.25, seed=key)
     return pg.mean(pg.square(hidden @ params["v"] - y))
 
 
 def train(folder, steps, *, save_every=1, **options):
-    """Train for a number of steps, from the newest checkpoint if there is a folder."""
+    """Train until step ``steps``; with a folder, resume from its newest checkpoint."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(50, 4)).astype(np.float32)
     batches = pt.Batches((x, x[:, :2] ** 2), 8, shuffle=3)

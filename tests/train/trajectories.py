@@ -1,7 +1,7 @@
-"""The problem on which optimizers are compared, and the rows: NumPy alone.
+"""The optimizers that are compared with PyTorch and optax, and the problem they solve.
 
-The gradient of a parameter is a fixed sequence plus, except for optimizers that take
-signs, a part of the parameter itself.
+This module needs only NumPy. The gradient of a parameter is a fixed sequence plus a
+share of the parameter itself, except for optimizers that only use the gradient's sign.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ ADAM = {"learning_rate": 0.02}
 RMS = {"learning_rate": 0.01, "decay": 0.99, "eps_in_sqrt": False}
 DECAY = {**ADAM, "weight_decay": 0.05}
 
-# name: the optimizer and its arguments here; PyTorch's, if it has the same formula
+# name: our optimizer and its arguments; PyTorch's, if it has the same formula
 ROWS = {
     "sgd": ("sgd", SGD, ("SGD", {"lr": 0.05})),
     "momentum": (
