@@ -1,19 +1,20 @@
-"""A plugin of pytest that corrects two mistakes of the consortium's array-api-tests.
+"""A pytest plugin that corrects two mistakes in the consortium's array-api-tests.
 
-Both make tests fail by chance, as numbers and dtypes are drawn, so that an expected
-failure would hide what the functions do.
+Both make tests fail at random, because numbers and dtypes are drawn. If these failures
+were expected, they would hide errors of the tested functions.
 
 ``test_binary_with_scalars_real`` calls functions with an array and a Python number. Its
 helper also makes an array of the number, without a dtype, so with plugrad's default
 float32, even if the number was drawn for a float64 array. plugrad raises OverflowError
 for a number that float32 cannot hold, as it does for integers that int32 cannot hold;
 PyTorch and JAX return inf, NumPy warns, and the standard says that "behavior is
-unspecified" (``asarray``, 2025.12). The test does not read the array. Here the number
-takes the dtype of the array beside it, as it does in plugrad's ops.
+unspecified" (``asarray``, 2025.12). The test does not read the array. After the
+correction, the number takes the dtype of the array operand, as in plugrad's ops.
 
 ``test_can_cast`` compares None, for a pair of dtypes that do not promote, with a dtype.
 plugrad's dtypes are NumPy's, and ``None == numpy.dtype("float64")`` is True. So the
-test demands that complex64 can be cast to float64. Here a missing pair equals nothing.
+test demands that complex64 can be cast to float64. After the correction,
+a missing pair equals nothing.
 """
 
 from importlib import import_module
@@ -21,26 +22,26 @@ from typing import Any
 
 
 def pytest_collection_finish() -> None:
-    """Correct this process; an AttributeError if the suite has changed."""
+    """Correct the suite in this process; raise AttributeError if it has changed."""
     tests: Any = import_module(
         "array_api_tests.test_operators_and_elementwise_functions"
     )
-    tests._convert_scalars_helper = _converted(tests)
+    tests._convert_scalars_helper = _corrected(tests)
     table: Any = import_module("array_api_tests.dtype_helpers").promotion_table
     get = table.get
     missing = object()
     table.get = lambda pair: get(pair, missing)
 
 
-def _converted(tests: Any) -> Any:
-    """Return the helper, but for the dtype of numbers."""
+def _corrected(tests: Any) -> Any:
+    """Return the helper with the dtype of numbers corrected."""
     convert = tests._convert_scalars_helper
 
-    def converted(x1: Any, x2: Any) -> Any:
+    def corrected(x1: Any, x2: Any) -> Any:
         if not hasattr(x1, "dtype"):
             x1 = tests.xp.asarray(x1, dtype=x2.dtype)
         elif not hasattr(x2, "dtype"):
             x2 = tests.xp.asarray(x2, dtype=x1.dtype)
         return convert(x1, x2)
 
-    return converted
+    return corrected

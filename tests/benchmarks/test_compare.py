@@ -1,4 +1,4 @@
-"""``benchmarks/compare.py``: two checkouts, in turn, as Markdown."""
+"""``benchmarks/compare.py`` measures two checkouts in turn, and prints Markdown."""
 
 import importlib.util
 import subprocess
@@ -49,7 +49,7 @@ def test_nothing_in_common_is_an_error():
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A folder with the benchmarks and the environment of this one."""
+    """Return a folder with the benchmarks and the environment of this checkout."""
     (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks")
     python = tmp_path / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""``benchmarks/first_calls.py``: that it runs, and what it prints."""
+"""``benchmarks/first_calls.py`` runs and prints a table."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from tests.benchmarks.test_growth import FOLDER
 
 
 def test_it_has_a_row_for_each_workload():
-    pytest.importorskip("plugrad_llvm", reason="plugrad-llvm is not there")
+    pytest.importorskip("plugrad_llvm", reason="plugrad-llvm is not installed")
     command = [sys.executable, str(FOLDER / "first_calls.py"), "--only", "grad_small"]
     command += ["--processes", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -1,4 +1,4 @@
-"""``benchmarks/gpu.py``: rows are out at once, and what is measured on any device."""
+"""``benchmarks/gpu.py``: rows are written at once, and all parts run on any device."""
 
 import json
 import math
@@ -117,7 +117,7 @@ def test_a_row_is_printed_and_written_before_the_next(gpu, tmp_path, capfd):
         assert len(written["bandwidth"]) == count
 
 
-def test_the_summary_has_the_mean_and_the_lowest(gpu, capsys):
+def test_the_summary_has_the_mean_and_the_lowest_ratio(gpu, capsys):
     report = gpu.Report(None, minutes=1)
     report.head("workloads")
     by_peer = {"torch-cuda": {"add_8": 2.0, "bmm": 0.5, "gather": 8.0}, "jax-cuda": {}}
@@ -153,8 +153,8 @@ def test_the_work_of_cases(cases):
     products = cases.product_cases(quick=False)
     assert products["512 x 512 x 512"].work == 2 * 512**3
     assert products["16 of 128 x 64 x 128"].work == 2 * 16 * 128 * 64 * 128
-    turned = products["8 x 4096 x 4096, b transposed"]
-    assert [shape for shape, _ in turned.arrays] == [(8, 4096), (4096, 4096)]
+    transposed = products["8 x 4096 x 4096, b transposed"]
+    assert [shape for shape, _ in transposed.arrays] == [(8, 4096), (4096, 4096)]
     conv = products["conv3x3 32 x 56^2 x 64 to 64"]
     assert conv.work == 2 * 32 * 56 * 56 * 64 * 64 * 9
 

@@ -32,9 +32,9 @@ def test_every_workload_grows(growth):
     for name in growth.WORKLOADS:
         sizes = [growth.elements(name, factor) for factor in growth.FACTORS]
         assert sizes == sorted(set(sizes)), name
-        of_table = sizes[growth.FACTORS.index(1)]
+        table_size = sizes[growth.FACTORS.index(1)]
         for size, factor in zip(sizes, growth.FACTORS, strict=True):
-            assert size == pytest.approx(of_table * factor, rel=0.35), name
+            assert size == pytest.approx(table_size * factor, rel=0.35), name
 
 
 def test_each_image_keeps_its_label(growth):
@@ -56,24 +56,28 @@ def test_weights_keep_their_size(growth):
     assert definitions.scaled_inputs("cnn_train", inputs, 1 / 16)["x"].shape[0] == 2
 
 
-def test_a_run_prints_and_writes(tmp_path):
+def test_a_run_prints_and_writes_times(tmp_path):
     record = tmp_path / "record.json"
     report = tmp_path / "report.json"
     arguments = ["--only", "add_8,sum_rows", "--turns", "short", "--seconds", "0.01"]
     arguments += ["--peers", "numpy", "--record", str(record), "--json", str(report)]
     lines = run("growth.py", *arguments).splitlines()
     assert lines[0].split()[-5:] == ["1/16", "1/4", "1", "4", "16"]
-    pairs = [(name, one) for name in ("add_8", "sum_rows") for one in ("cpu", "numpy")]
+    pairs = [
+        (name, peer) for name in ("add_8", "sum_rows") for peer in ("cpu", "numpy")
+    ]
     assert [tuple(line.split()[:2]) for line in lines[1:]] == pairs
     curves = json.loads(report.read_text())["ns"]
-    assert all(min(curve) > 0 for of in curves.values() for curve in of.values())
+    assert all(
+        min(curve) > 0 for by_peer in curves.values() for curve in by_peer.values()
+    )
     found = records.read(record)
     assert [row[:2] for row in found.rows] == pairs
     assert float(found.rows[0][2]) == pytest.approx(curves["add_8"]["cpu"][0], rel=1e-3)
     assert str(tmp_path) not in record.read_text()
 
 
-def test_what_is_wrong_or_fails_has_no_time(growth):
+def test_wrong_and_failed_workloads_have_no_time(growth):
     curves = {"exp_1m": {"cpu": [1.0, None, 2.0, 4.0, 8.0], "torch": [None] * 5}}
     assert growth.table(curves).splitlines()[2].split() == ["exp_1m", "torch", *"-----"]
     rows = growth.record(curves, growth.options([]))["rows"]

@@ -1,4 +1,4 @@
-"""``benchmarks/jit_calls.py``: that it runs, and what it prints."""
+"""``benchmarks/jit_calls.py`` runs and prints a table."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ COLUMNS = ["call 1", "call 2", "call 3", "call 4", "later", "arguments", "eager"
 
 
 def run(*arguments):
-    """Return what the script does for one process of each case."""
+    """Run the script with one process for each case."""
     command = [sys.executable, str(FOLDER / "jit_calls.py"), "--processes", "1"]
     return subprocess.run(
         [*command, *arguments], capture_output=True, text=True, timeout=240
@@ -30,7 +30,7 @@ def test_it_has_a_row_for_each_case(tmp_path):
     assert all(column in head for column in COLUMNS)
     cells = {name: row for name, *row in map(str.split, rows)}
     assert [*cells] == ["grad_small", "layers", "captured"]
-    assert cells["grad_small"][5] == "-"  # all of it are arguments
+    assert cells["grad_small"][5] == "-"  # all its inputs are arguments
     found = json.loads(report.read_text())["layers"]["here"]
     assert sorted(found) == sorted(COLUMNS)
     assert found["call 1"] > found["later"] > 0

@@ -1,4 +1,4 @@
-"""``benchmarks/language_model.py`` runs, and backends lose alike."""
+"""``benchmarks/language_model.py`` runs, and all backends reach the same losses."""
 
 import subprocess
 import sys

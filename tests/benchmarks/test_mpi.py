@@ -1,4 +1,4 @@
-"""``benchmarks/mpi.py``: that it runs, and what it prints."""
+"""``benchmarks/mpi.py`` runs and prints times of messages and steps."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""``benchmarks/onnx_models.py``: its table and its record."""
+"""``benchmarks/onnx_models.py``: its printed table and its record."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import records
 
-pytest.importorskip("onnxruntime", reason="needs onnxruntime, of the group dev")
+pytest.importorskip("onnxruntime", reason="needs onnxruntime, from the group dev")
 pytest.importorskip("plugrad_onnx", reason="plugrad-onnx is not installed")
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "onnx_models.py"

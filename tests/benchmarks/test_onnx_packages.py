@@ -1,4 +1,4 @@
-"""``benchmarks/onnx_packages.py``: the table, and models in wheels."""
+"""``benchmarks/onnx_packages.py``: the table of models, and models in wheels."""
 
 import re
 import zipfile
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-onnx = pytest.importorskip("onnx", reason="needs onnx, of plugrad-onnx")
+onnx = pytest.importorskip("onnx", reason="needs onnx, which plugrad-onnx needs")
 pytest.importorskip("plugrad_onnx", reason="plugrad-onnx is not installed")
 
 TEXT = """
@@ -44,7 +44,7 @@ def test_the_table_pins_each_package(packages):
         packages.table_rows("magica")
 
 
-def test_a_model_comes_out_of_a_wheel(packages, tmp_path, monkeypatch):
+def test_a_model_is_read_from_a_wheel(packages, tmp_path, monkeypatch):
     table = tmp_path / "table.toml"
     table.write_text(TABLE)
     monkeypatch.setattr(packages, "TABLE", table)

@@ -1,4 +1,4 @@
-"""``benchmarks/optimizers.py``: what is updated, and that it runs."""
+"""``benchmarks/optimizers.py``: its parameters, and that it runs."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ def optimizers(monkeypatch):
     return optimizers
 
 
-def test_the_parameters_have_about_the_number_that_was_asked_for(optimizers):
+def test_the_number_of_parameters_is_about_the_requested_one(optimizers):
     arrays = optimizers.new_params(1_000_000, 20)
     assert len(arrays) == 20
     assert sum(x.size for x in arrays) == pytest.approx(1_000_000, rel=0.001)

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import records
 
-GOOD = {
+VALID = {
     "question": "How long does it take?",
     "machine": "a machine",
     "date": "2026-11-23",
@@ -18,7 +18,7 @@ GOOD = {
     "unit": "us",
     "rows": [["add_8", 0.46, 0.88], ["exp_1m", 2.1, None]],
 }
-FAULTS = {  # what differs from a good record: what the error says
+FAULTS = {  # a change of a valid record: the error message
     "rows=[]": "rows: there are none",
     'rows=[["add_8", 0.46]]': r"row 1 has 2 cells for 3 columns: \['add_8', ",
     'rows=[["a", 1, 2], ["b", 1, 2, 3]]': "row 2 has 4 cells for 3 columns",
@@ -62,21 +62,21 @@ def test_all_records_are_read():
 def test_a_fault_is_named_with_its_file(fault, tmp_path):
     key, _, value = fault.partition("=")
     path = tmp_path / "some.json"
-    path.write_text(json.dumps(GOOD | {key: json.loads(value)}))
+    path.write_text(json.dumps(VALID | {key: json.loads(value)}))
     with pytest.raises(records.RecordError, match=FAULTS[fault]) as caught:
         records.read(path)
     assert str(caught.value).startswith("some.json: ")
 
 
 @pytest.mark.parametrize("key", records.REQUIRED)
-def test_what_is_missing_is_named(key, tmp_path):
+def test_a_missing_key_is_named(key, tmp_path):
     path = tmp_path / "some.json"
-    path.write_text(json.dumps({k: v for k, v in GOOD.items() if k != key}))
+    path.write_text(json.dumps({k: v for k, v in VALID.items() if k != key}))
     with pytest.raises(records.RecordError, match=f"^some.json: {key}: missing$"):
         records.read(path)
 
 
-def test_what_is_no_object_is_refused(tmp_path):
+def test_a_file_without_an_object_is_refused(tmp_path):
     path = tmp_path / "some.json"
     for text, message in (("[]", "contains no object"), ("{", r"some\.json: .*line 1")):
         path.write_text(text)
@@ -86,7 +86,7 @@ def test_what_is_no_object_is_refused(tmp_path):
 
 def test_digits_are_kept_and_nulls_left_out(tmp_path):
     path = tmp_path / "some.json"
-    path.write_text(json.dumps(GOOD).replace("2.1", "2.10"))
+    path.write_text(json.dumps(VALID).replace("2.1", "2.10"))
     record = records.read(path)
     assert str(record.rows[1][1]) == "2.10"
     assert record.column("torch") == {"add_8": 0.88}
@@ -102,10 +102,10 @@ def test_a_script_writes_a_record_of_today(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", [*command, f"--record={path}"])
     parser = argparse.ArgumentParser()
     records.add_option(parser)
-    given = parser.parse_args(["--record", str(path)])
+    options = parser.parse_args(["--record", str(path)])
     rows = [["add_8", 0.456789, None], ["exp_1m", 12058.4, 3]]
     records.write(
-        given.record,
+        options.record,
         question="How long?",
         columns=("workload", "cpu", "torch"),
         unit="us",
@@ -121,7 +121,7 @@ def test_a_script_writes_a_record_of_today(tmp_path, monkeypatch):
     assert str(tmp_path) not in path.read_text()
 
 
-def test_what_is_no_record_is_not_written(tmp_path):
+def test_an_invalid_record_is_not_written(tmp_path):
     path = tmp_path / "new.json"
     with pytest.raises(records.RecordError, match="row 1 has 1 cells for 2 columns"):
         records.write(path, question="a", columns=["a", "b"], unit="us", rows=[["a"]])

@@ -1,6 +1,6 @@
 """``python -m benchmarks.report``: ratios, tables, charts, and how pages are filled.
 
-``tests/docs/test_derived.py`` compares the pages and the charts with what it writes.
+``tests/docs/test_derived.py`` compares the pages and the charts with its output.
 """
 
 import datetime
@@ -22,9 +22,15 @@ def results():
     return records.read_all()
 
 
-def record(**given):
-    known = {"machine": "m", "command": "c", "question": "q", "unit": "us", "name": "r"}
-    return records.Record(date=datetime.date(2026, 11, 23), **(known | given))
+def record(**fields):
+    defaults = {
+        "machine": "m",
+        "command": "c",
+        "question": "q",
+        "unit": "us",
+        "name": "r",
+    }
+    return records.Record(date=datetime.date(2026, 11, 23), **(defaults | fields))
 
 
 def draw(chart, theme=charts.LIGHT):
@@ -49,17 +55,17 @@ def test_examples_run():
 def test_a_ratio_needs_both_numbers():
     rows = (("a", 2, 4), ("b", None, 4), ("c", 2, None), ("d", 2, 1))
     found = record(columns=("name", "cpu", "torch"), rows=rows)
-    of = ratios.of_columns(found, "torch", "cpu")
-    assert of == {"a": 2.0, "d": 0.5}
-    assert ratios.mean(of.values()) == pytest.approx(1.0)
-    assert ratios.inverse(of) == {"a": 0.5, "d": 2.0}
+    by_name = ratios.of_columns(found, "torch", "cpu")
+    assert by_name == {"a": 2.0, "d": 0.5}
+    assert ratios.mean(by_name.values()) == pytest.approx(1.0)
+    assert ratios.inverse(by_name) == {"a": 0.5, "d": 2.0}
 
 
 def test_workloads_are_single_ops_or_composed(results):
-    of = ratios.of_columns(results[ratios.MAIN], "torch", "cpu")
-    single, composed = ratios.single_ops(of), ratios.composed(of)
+    by_name = ratios.of_columns(results[ratios.MAIN], "torch", "cpu")
+    single, composed = ratios.single_ops(by_name), ratios.composed(by_name)
     assert {*composed} == ratios.COMPOSED
-    assert single | composed == of
+    assert single | composed == by_name
     assert "matmul_512" in single
 
 
@@ -74,7 +80,7 @@ def test_a_row_of_a_table_fits_its_columns():
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_a_block_has_whole_tables(name, results):
+def test_tables_of_a_block_have_rows_of_one_length(name, results):
     text = BLOCKS[name](results, "docs/some.md")
     for part in re.findall(r"(?:^\|.*\n?)+", text, re.M):
         assert len({line.count("|") for line in part.splitlines()}) == 1
@@ -103,15 +109,15 @@ def test_a_page_is_filled_between_its_marks(results, monkeypatch):
     assert report.fill(filled, "docs/a.md", results) == filled
 
 
-def test_what_a_page_cannot_have_is_named(results):
+def test_unknown_blocks_and_missing_records_are_named(results):
     mark = "<!-- results: {} -->\n<!-- /results -->"
     with pytest.raises(records.RecordError, match=r"a\.md: no block 'some'; there are"):
         report.fill(mark.format("some"), "a.md", results)
-    less = {name: of for name, of in results.items() if name != ratios.GPU}
+    without_gpu = {name: x for name, x in results.items() if name != ratios.GPU}
     with pytest.raises(
         records.RecordError, match=f"gpu: no record or row '{ratios.GPU}"
     ):
-        report.fill(mark.format("gpu"), "a.md", less)
+        report.fill(mark.format("gpu"), "a.md", without_gpu)
 
 
 def test_every_block_and_chart_is_on_a_page():
@@ -143,7 +149,7 @@ def bars(*groups, logarithmic=True, series=("PyTorch", "JAX")):
 
 
 def edges(drawn):
-    """Return where bars begin and end; the first rectangles are ground and legend."""
+    """Return where bars begin and end. Other rectangles have other heights."""
     heights = f"{charts.BAR_HEIGHT}"
     found = [r.attrib for r in drawn.iter(f"{SVG}rect") if r.get("height") == heights]
     return [(float(r["x"]), float(r["x"]) + float(r["width"])) for r in found]
@@ -199,7 +205,7 @@ def test_a_chart_says_what_where_and_when(name, results):
 
 
 def contrast(one, other):
-    """Return the contrast of two colours, as WCAG defines it."""
+    """Return the contrast of two colours according to WCAG."""
 
     def luminance(color):
         parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
@@ -213,7 +219,7 @@ def contrast(one, other):
 
 
 @pytest.mark.parametrize("theme", charts.THEMES.values(), ids=["light", "dark"])
-def test_colours_can_be_seen(theme):
+def test_colours_have_enough_contrast(theme):
     for color in (theme.text, theme.muted):
         assert contrast(color, theme.ground) >= 4.5
     for color in theme.libraries.values():

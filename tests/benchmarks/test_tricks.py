@@ -1,4 +1,4 @@
-"""``benchmarks/tricks.py``: what the tricks gain over their fallbacks, as Markdown."""
+"""``benchmarks/tricks.py`` prints the gains of tricks over their fallbacks."""
 
 import importlib.util
 import subprocess

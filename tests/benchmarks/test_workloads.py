@@ -1,4 +1,4 @@
-"""``benchmarks/workloads.py``: it measures, compares what it measures, and says so."""
+"""``benchmarks/workloads.py`` measures workloads, and compares their results."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ def start(*arguments):
     )
 
 
-def test_a_quick_run_tells_everything(tmp_path):
+def test_a_quick_run_reports_everything(tmp_path):
     path, record = tmp_path / "report.json", tmp_path / "record.json"
     arguments = ["--quick", "--only", "add_8,mlp_train", "--backend", "cpu"]
     arguments += ["--turns", "short"]
@@ -61,7 +61,7 @@ def test_a_quick_run_tells_everything(tmp_path):
     assert found.threads == 1
 
 
-def test_a_record_has_no_wrong_times(workloads):
+def test_a_record_has_no_times_of_wrong_results(workloads):
     report = {
         "machine": {"threads": 2},
         "clock": "wall",
@@ -81,7 +81,7 @@ def test_the_best_time_of_all_processes_counts(workloads, monkeypatch):
     times = iter([{"cpu": 3.0, "numpy": 8.0}, {"cpu": 4.0, "numpy": 6.0}])
 
     def run(name, contestants, budget, turn):
-        assert [one.name for one in contestants] == ["cpu", "numpy"]
+        assert [contestant.name for contestant in contestants] == ["cpu", "numpy"]
         return {"us": next(times), "errors": {}, "differ": {}}
 
     monkeypatch.setattr(workloads, "run", run)
@@ -93,18 +93,18 @@ def test_the_best_time_of_all_processes_counts(workloads, monkeypatch):
     assert next(times, None) is None
 
 
-def test_every_workload_has_inputs_and_somebody_who_runs_it(workloads):
+def test_every_workload_has_inputs_and_code_for_plugrad(workloads):
     text = (FOLDER / "peers" / "plugrad_peer.py").read_text()
     for name, workload in workloads.WORKLOADS.items():
         assert f'"{name}"' in text, name
-        drawn, again = (workload.inputs(workloads.definitions.Draw()) for _ in "12")
-        assert drawn.keys() == again.keys()
+        drawn, redrawn = (workload.inputs(workloads.definitions.Draw()) for _ in "12")
+        assert drawn.keys() == redrawn.keys()
         for key, x in drawn.items():
             assert x.dtype in (np.float32, np.int32)
-            np.testing.assert_array_equal(x, again[key])
+            np.testing.assert_array_equal(x, redrawn[key])
 
 
-def test_what_is_wrong_does_not_win(workloads):
+def test_wrong_results_are_found(workloads):
     right = [np.ones(4)]
     wrong = [np.array([1, 1, 1.1, 1])]
     differing = lambda **results: workloads.differing("exp_1m", results)
@@ -118,17 +118,17 @@ def test_what_is_wrong_does_not_win(workloads):
     assert set(workloads.differing("gather", moved)) == {"b"}
 
 
-def test_who_is_not_there_is_named(workloads, monkeypatch, capsys):
+def test_missing_peers_are_named(workloads, monkeypatch, capsys):
     missing = [sys.executable, "-c", "import a_library_that_is_not_there"]
     monkeypatch.setattr(workloads, "command", lambda *_: missing)
     assert workloads.start([], ["torch"], 1, "python") == []
-    told = capsys.readouterr().err
-    assert "torch is left out: ModuleNotFoundError: No module named 'a_lib" in told
-    assert "`make .venv/.group-bench` installs it" in told
+    printed = capsys.readouterr().err
+    assert "torch is left out: ModuleNotFoundError: No module named 'a_lib" in printed
+    assert "`make .venv/.group-bench` installs it" in printed
     missing[2] = "raise SystemExit('Error: torch.compile needs g++')"
     assert workloads.start([], ["torch-compile"], 1, "python") == []
-    told = capsys.readouterr().err
-    assert told == "torch-compile is left out: Error: torch.compile needs g++\n"
+    printed = capsys.readouterr().err
+    assert printed == "torch-compile is left out: Error: torch.compile needs g++\n"
     with pytest.raises(SystemExit, match="backend 'mine' does not start"):
         workloads.start(["mine"], [], 1, "python")
 

@@ -1,4 +1,4 @@
-"""Small GPT-2 and ViT: tensors by the published names, with numbers by their place."""
+"""Small GPT-2 and ViT models: tensors with the published names and fixed values."""
 
 import numpy as np
 
@@ -20,16 +20,18 @@ VIT = {
     "vit.embeddings.patch_embeddings.projection.weight": (WIDTH, 3, PATCH, PATCH),
     "vit.embeddings.patch_embeddings.projection.bias": (WIDTH,),
 }
-SIZES = {"attn.c_attn": (1, 3), "attn.c_proj": (1, 1), "mlp.c_fc": (1, 4)}
-SIZES |= {"mlp.c_proj": (4, 1)}
-PARTS = {f"attention.attention.{part}": (1, 1) for part in ("query", "key", "value")}
-PARTS |= {"attention.output.dense": (1, 1), "intermediate.dense": (1, 4)}
-PARTS |= {"output.dense": (4, 1)}
+GPT2_LAYER = {"attn.c_attn": (1, 3), "attn.c_proj": (1, 1), "mlp.c_fc": (1, 4)}
+GPT2_LAYER |= {"mlp.c_proj": (4, 1)}
+VIT_LAYER = {
+    f"attention.attention.{part}": (1, 1) for part in ("query", "key", "value")
+}
+VIT_LAYER |= {"attention.output.dense": (1, 1), "intermediate.dense": (1, 4)}
+VIT_LAYER |= {"output.dense": (4, 1)}
 for i in range(LAYERS):
-    for name, (rows, columns) in SIZES.items():
+    for name, (rows, columns) in GPT2_LAYER.items():
         GPT2[f"h.{i}.{name}.weight"] = (rows * WIDTH, columns * WIDTH)
         GPT2[f"h.{i}.{name}.bias"] = (columns * WIDTH,)
-    for name, (rows, columns) in PARTS.items():
+    for name, (rows, columns) in VIT_LAYER.items():
         VIT[f"vit.encoder.layer.{i}.{name}.weight"] = (columns * WIDTH, rows * WIDTH)
         VIT[f"vit.encoder.layer.{i}.{name}.bias"] = (columns * WIDTH,)
     GPT2 |= {f"h.{i}.{n}.{k}": x for n in ("ln_1", "ln_2") for k, x in NORM.items()}
@@ -40,8 +42,8 @@ VIT |= {f"vit.layernorm.{key}": shape for key, shape in NORM.items()}
 VIT |= {"classifier.weight": (CLASSES, WIDTH), "classifier.bias": (CLASSES,)}
 
 
-def drawn(shapes):
-    """Return float32 by name; the weights of norms are about 1."""
+def draw(shapes):
+    """Return the same random tensors in each call; the weights of norms are about 1."""
     rng = np.random.Generator(np.random.Philox(1))
     found = {}
     for name, shape in shapes.items():

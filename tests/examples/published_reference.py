@@ -1,4 +1,4 @@
-"""Write ``published.json``: what PyTorch computes for the models of ``published``.
+"""Write ``published.json``: PyTorch's results for the models in ``published``.
 
 ``python -m tests.examples.published_reference``, in an environment with torch.
 """
@@ -17,13 +17,13 @@ from tests.examples.published import (
     PATCH,
     VIT,
     WIDTH,
-    drawn,
+    draw,
     image,
 )
 
 
 def tensors(shapes):
-    return {name: torch.tensor(x) for name, x in drawn(shapes).items()}
+    return {name: torch.tensor(x) for name, x in draw(shapes).items()}
 
 
 def norm(p, name, x, eps):
@@ -60,7 +60,7 @@ def vit():
     x = torch.cat([p["vit.embeddings.cls_token"], x], 1)
     x = x + p["vit.embeddings.position_embeddings"]
     for i in range(LAYERS):
-        part = {
+        weights = {
             key.removeprefix(f"vit.encoder.layer.{i}."): value
             for key, value in p.items()
         }
@@ -77,7 +77,7 @@ def vit():
         inner = "attention.attention"
         state = {
             f"self_attn.in_proj_{kind}": torch.cat(
-                [part[f"{inner}.{x}.{kind}"] for x in ("query", "key", "value")]
+                [weights[f"{inner}.{x}.{kind}"] for x in ("query", "key", "value")]
             )
             for kind in ("weight", "bias")
         }
@@ -86,7 +86,7 @@ def vit():
         names |= {"norm1": "layernorm_before", "norm2": "layernorm_after"}
         for ours, theirs in names.items():
             for kind in ("weight", "bias"):
-                state[f"{ours}.{kind}"] = part[f"{theirs}.{kind}"]
+                state[f"{ours}.{kind}"] = weights[f"{theirs}.{kind}"]
         layer.load_state_dict(state)
         x = layer.eval()(x)
     x = norm(p, "vit.layernorm", x, 1e-12)[:, 0]
@@ -94,7 +94,7 @@ def vit():
 
 
 def greedy(codes, count):
-    """Return the tokens that follow, each found by a whole run."""
+    """Return the next ``count`` tokens, each found by a run on the whole text."""
     for _ in range(count):
         codes = [*codes, int(gpt2(codes)[-1].argmax())]
     return codes[-count:]

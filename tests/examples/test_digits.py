@@ -1,7 +1,7 @@
-"""The demo: its parts on made-up digits, and a short run of all of it on the real ones.
+"""The demo: its parts on synthetic digits, and a short complete run on the real ones.
 
-The real run needs the packages of ``--group demo``; without them it is skipped, and the
-summary says so.
+The complete run needs the packages of ``--group demo``. Without them it is skipped, and
+the summary says so.
 """
 
 import numpy as np
@@ -12,8 +12,8 @@ from examples import digits
 
 
 @pytest.fixture
-def made_up():
-    """Return ten coarse patterns and noise: images of their own and their labels."""
+def synthetic():
+    """Return noisy images of ten coarse patterns, and their labels."""
     rng = np.random.default_rng(0)
     patterns = np.kron(rng.random((10, 4, 4)) > 0.5, np.ones((2, 2)))
     labels = np.arange(200, dtype=np.int32) % 10
@@ -21,8 +21,8 @@ def made_up():
     return images[..., None].astype(np.float32), labels
 
 
-def test_the_network_learns(backend, made_up):
-    images, labels = made_up
+def test_the_network_learns(backend, synthetic):
+    images, labels = synthetic
     rng = np.random.default_rng(0)
     weights = digits.new_weights(rng)
     assert digits.accuracy(weights, images, labels) < 0.5
@@ -35,21 +35,25 @@ def test_the_network_learns(backend, made_up):
     assert pg.get_backend() == weights["dense"].value.backend == backend
 
 
-def test_gradients_of_each_example(backend, made_up):
-    images, labels = (pg.asarray(x[:3]) for x in made_up)
+def test_gradients_of_each_example(backend, synthetic):
+    images, labels = (pg.asarray(x[:3]) for x in synthetic)
     weights = digits.new_weights(np.random.default_rng(0))
     values = {name: v.value for name, v in weights.items()}
     loss = lambda values, x, label: digits.loss_of(values, x[None], label[None])
     each = pg.vmap(pg.grad(loss), in_axes=(None, 0, 0))(values, images, labels)
     for i in range(3):
-        one = pg.grad(loss)(values, images[i], labels[i])
-        for name, dw in one.items():
+        gradients = pg.grad(loss)(values, images[i], labels[i])
+        for name, dw in gradients.items():
             found = each[name][i].numpy()
             np.testing.assert_allclose(found, dw.numpy(), rtol=1e-4, atol=1e-5)
-    _, whole = pg.variable_grads(lambda: digits.loss_of(weights, images, labels))
+    _, batch_gradients = pg.variable_grads(
+        lambda: digits.loss_of(weights, images, labels)
+    )
     for name, v in weights.items():  # the loss of a batch is the mean
         mean = pg.mean(each[name], axis=0).numpy()
-        np.testing.assert_allclose(mean, whole[v].numpy(), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            mean, batch_gradients[v].numpy(), rtol=1e-4, atol=1e-5
+        )
 
 
 def test_one_step_of_adam(backend):
@@ -71,9 +75,9 @@ def test_shifted_images_are_moved_by_at_most_a_pixel():
     assert {image.tobytes() for image in moved} == moves
 
 
-def test_saliency_is_the_slope_of_the_winning_logit(backend, made_up):
+def test_saliency_is_the_slope_of_the_winning_logit(backend, synthetic):
     weights = digits.new_weights(np.random.default_rng(1))
-    images = made_up[0][:3]
+    images = synthetic[0][:3]
     winning = lambda x: (
         digits.classify(weights, pg.asarray(x)).numpy().max(axis=-1).astype(np.float64)
     )
@@ -85,12 +89,12 @@ def test_saliency_is_the_slope_of_the_winning_logit(backend, made_up):
     np.testing.assert_allclose(maps[:, 4, 4], slopes, rtol=0.1, atol=0.02)
 
 
-def test_guided_saliency_is_another_one_inside_its_block_only(backend, made_up):
+def test_guided_saliency_does_not_change_later_saliency_maps(backend, synthetic):
     dy = pg.asarray([-1.0, -1.0, 2.0, 2.0])
     y = pg.asarray([0.0, 3.0, 0.0, 3.0])
     assert digits.guided(dy, y).tolist() == [0.0, 0.0, 0.0, 2.0]
     weights = digits.new_weights(np.random.default_rng(1))
-    images = made_up[0][:3]
+    images = synthetic[0][:3]
     before = digits.saliency(weights, images)
     guided = digits.guided_saliency(weights, images)
     assert guided.shape == before.shape
@@ -98,14 +102,14 @@ def test_guided_saliency_is_another_one_inside_its_block_only(backend, made_up):
     np.testing.assert_array_equal(digits.saliency(weights, images), before)
 
 
-def test_the_picture(backend, made_up, tmp_path):
+def test_the_picture_is_drawn(backend, synthetic, tmp_path):
     pytest.importorskip("matplotlib", reason="the PNG is not drawn: no matplotlib")
-    images, labels = made_up
+    images, labels = synthetic
     path = tmp_path / "new" / "maps.png"
     weights = digits.new_weights(np.random.default_rng(0))
-    some = digits.one_of_each(labels)
-    assert labels[some].tolist() == list(range(10))
-    digits.draw(weights, images[some], labels[some], path)
+    indices = digits.one_of_each(labels)
+    assert labels[indices].tolist() == list(range(10))
+    digits.draw(weights, images[indices], labels[indices], path)
     assert_is_a_picture(path)
 
 

@@ -1,4 +1,4 @@
-"""The scripts of the gallery, in small; a row is a script with a picture."""
+"""The scripts of the gallery, in small configurations."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ for package in ("sklearn", "matplotlib", "PIL", "plugrad_train"):
 
 
 @pytest.fixture
-def as_it_was(monkeypatch):
+def restored_registry(monkeypatch):
     """Forget the contracts and the kernels that a script registers."""
     pg.backends()
     monkeypatch.setattr(registry, "contracts", registry.contracts)
@@ -50,7 +50,7 @@ def test_weights_of_few_bits_learn_straight_through(backend, tmp_path, capsys):
         assert_is_a_picture(tmp_path / "new" / "a.png")
 
 
-def test_waves_are_the_same_on_both_backends(as_it_was, tmp_path, capsys):
+def test_waves_are_the_same_on_both_backends(restored_registry, tmp_path, capsys):
     pytest.importorskip("plugrad_opencl", reason="plugrad-opencl is not installed")
     if "opencl" not in pg.backends():
         pytest.skip("opencl has no device")
@@ -78,13 +78,13 @@ def test_waves_are_the_same_on_both_backends(as_it_was, tmp_path, capsys):
             pg.unregister_kernel(waves.LAPLACIAN.name, name)
 
 
-def test_implicit_gradients_are_the_gradient(tmp_path, capsys):
+def test_implicit_gradients_agree_with_finite_differences(tmp_path, capsys):
     from examples.gallery import bilevel
 
     train, validation, _ = bilevel.load()
-    few = lambda data: (data[0][:, :5], data[1])
+    first_five = lambda data: (data[0][:, :5], data[1])
     f = lambda decays: bilevel.loss(
-        bilevel.trained(decays, few(train)), few(validation)
+        bilevel.trained(decays, first_five(train)), first_five(validation)
     )
     with pg.use_backend("cpu"):
         decays = pg.full(5, -3.0, dtype="float64")
@@ -101,8 +101,8 @@ def test_implicit_gradients_are_the_gradient(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", ["cpu", "wasm", "opencl"])
-def test_a_gaussian_process_learns_its_length(name, tmp_path):
-    """In a process of its own: SciPy reads a variable when it is imported."""
+def test_a_gaussian_process_learns_its_length_scale(name, tmp_path):
+    """This takes a new process, because SciPy reads a variable when it is imported."""
     if name not in pg.backends():
         pytest.skip(f"{name} is not installed")
     script = GALLERY / "gaussian_process.py"
@@ -119,7 +119,7 @@ def test_a_gaussian_process_learns_its_length(name, tmp_path):
     assert_is_a_picture(out)
 
 
-def test_a_kernel_that_misbehaves_is_stopped(as_it_was, capsys):
+def test_a_kernel_that_misbehaves_is_stopped(restored_registry, capsys):
     pytest.importorskip("plugrad_wasm", reason="plugrad-wasm is not installed")
     pytest.importorskip("ziglang", reason="ziglang, which compiles, is not installed")
     from examples.gallery import sandbox

@@ -1,4 +1,4 @@
-"""The pages of the gallery: their code is that of the programs, and runs there."""
+"""The pages of the gallery: their code comes from programs that are tested."""
 
 import ast
 import re
@@ -25,7 +25,7 @@ def sources(text):
 
 
 def is_excerpt(code, source):
-    """Return whether these are lines of the source, indented there or not."""
+    """Return whether ``code`` consists of lines of the source, at any indentation."""
     lines = f"\n{source}"
     return any(
         f"\n{textwrap.indent(code.rstrip(), ' ' * spaces)}\n" in lines
@@ -34,7 +34,7 @@ def is_excerpt(code, source):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_the_code_of_a_page_is_that_of_its_program(page):
+def test_the_code_of_a_page_is_in_its_program(page):
     text = page.read_text()
     found = blocks("(?:python|c)", text)
     assert len(found) > 1
@@ -53,7 +53,7 @@ def test_a_changed_line_is_found():
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_a_page_has_all_functions_but_the_picture_and_the_command_line(script):
+def test_a_page_shows_all_functions_except_draw_and_main(script):
     shown = "".join(blocks("python", (FOLDER / f"{script.stem}.md").read_text()))
     nodes = ast.parse(script.read_text()).body
     functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
@@ -98,8 +98,8 @@ def test_pictures_are_small_and_shown():
         assert f"(gallery/{picture.name})" in LIST
         data = picture.read_bytes()
         assert data.startswith(b"\x89PNG")
-        most = 400_000 if picture.name in PHOTOGRAPHS else 150_000
-        assert 8_000 < len(data) < most
+        limit = 400_000 if picture.name in PHOTOGRAPHS else 150_000
+        assert 8_000 < len(data) < limit
     assert (ROOT / "docs" / "look_inside.png").stat().st_size < 400_000
 
 
@@ -109,8 +109,8 @@ def test_pictures_are_small_and_shown():
 def test_random_weights_have_the_published_shapes():
     gpt2 = random_weights.gpt2(LAYERS, WIDTH, CONTEXT)
     vit = random_weights.vit(LAYERS, WIDTH, IMAGE, PATCH)
-    sized = {"wte.weight", "classifier.weight", "classifier.bias"}  # by the classes
+    depend_on_classes = {"wte.weight", "classifier.weight", "classifier.bias"}
     for found, expected in ((gpt2, GPT2), (vit, VIT)):
         assert found.keys() == expected.keys()
-        for name in found.keys() - sized:
+        for name in found.keys() - depend_on_classes:
             assert found[name] == expected[name], name

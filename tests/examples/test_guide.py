@@ -1,4 +1,4 @@
-"""The guide to custom ops, kernels and gradients: its files run and make the text."""
+"""The guide to custom ops, kernels and gradients: its files run and are in its text."""
 
 import os
 import re
@@ -23,7 +23,7 @@ TEXT = (ROOT / "docs" / "guide.md").read_text()
 PROGRAMS = {
     path.stem: path for path in [*GUIDE.glob("*.py"), GUIDE / "plugin" / "program.py"]
 }
-LITTER = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+BUILD_FILES = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
 SECTIONS = [
     "Op",
     "Kernel",
@@ -40,21 +40,21 @@ SECTIONS = [
 
 
 @pytest.fixture
-def as_it_was(backend, monkeypatch):
-    """Forget the contracts that a program declares; all else it must put back itself.
+def restored_registry(backend, monkeypatch):
+    """Forget the contracts that a program declares; check that it undoes all else.
 
-    Contracts stay for the life of a process, and other tests look at all of them.
+    Contracts would stay in the process, and other tests look at all of them.
     """
-    seen = lambda: (
+    state = lambda: (
         pg.backends(),
         pg.get_kernels_for_backend("cpu"),
         list(registry.gradients._user),
         pg.get_backend(),
     )
-    before = seen()
+    before = state()
     monkeypatch.setattr(registry, "contracts", registry.contracts)
     yield
-    assert seen() == before
+    assert state() == before
 
 
 def run(name):
@@ -62,7 +62,7 @@ def run(name):
 
 
 @pytest.mark.parametrize("name", sorted(p.stem for p in GUIDE.glob("*.py")))
-def test_a_program_prints_what_it_says(name, as_it_was, capsys):
+def test_a_program_prints_what_it_promises(name, restored_registry, capsys):
     run(name)
     promises = promised(PROGRAMS[name].read_text())
     assert promises
@@ -70,7 +70,7 @@ def test_a_program_prints_what_it_says(name, as_it_was, capsys):
     assert capsys.readouterr().out.splitlines() == promises
 
 
-def test_the_custom_ops_agree_and_complain(as_it_was):
+def test_the_custom_ops_agree_and_check_their_arguments(restored_registry):
     x = np.random.default_rng(0).normal(size=9)
     exact = np.convolve(x, np.full(4, 0.25), "valid").astype(np.float32)
     for name in ("custom_op", "kernel_by_name", "custom_kernel"):
@@ -81,20 +81,20 @@ def test_the_custom_ops_agree_and_complain(as_it_was):
         run("custom_op")["moving_average"](x, window=10)
 
 
-def test_the_kernels_of_two_authors_agree(as_it_was):
+def test_the_kernels_of_two_authors_agree(restored_registry):
     guide = run("custom_kernel")
     x = np.random.default_rng(0).normal(size=(2, 9)).astype(np.float32)
     for window in (1, 4, 9):
         with pg.use_backend("cpu"):
-            meant = guide["moving_average"](x, window=window).numpy()
+            expected = guide["moving_average"](x, window=window).numpy()
         for kernel in (guide["by_windows"], guide["by_sums"]):
             found = kernel(x, window=window)
             assert found.dtype == np.float32
-            np.testing.assert_allclose(found, meant, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("window", [1, 2, 5])
-def test_gradients_of_a_moving_average(window, as_it_was):
+def test_gradients_of_a_moving_average(window, restored_registry):
     x = np.random.default_rng(0).normal(size=5)
     for name in ("custom_op", "kernel_by_name", "custom_kernel"):
         moving_average = run(name)["moving_average"]
@@ -102,13 +102,13 @@ def test_gradients_of_a_moving_average(window, as_it_was):
             check_gradients(lambda x, f=moving_average: f(x, window=window), x)
 
 
-def test_gradients_of_swish(as_it_was):
+def test_gradients_of_swish(restored_registry):
     swish = run("kernel_by_name")["swish"]
     with pg.use_backend("cpu"):
         check_gradients(lambda x: swish(x, beta=1.5), [-2.0, 0.0, 3.0])
 
 
-def test_gradients_of_an_inverse(as_it_was):
+def test_gradients_of_an_inverse(restored_registry):
     guide = run("new_gradient")
     x = np.random.default_rng(0).normal(size=(2, 3, 3)) + 3 * np.eye(3)
     pg.register_kernel(guide["INVERSE"], "cpu", np.linalg.inv)
@@ -122,7 +122,7 @@ def test_gradients_of_an_inverse(as_it_was):
         pg.unregister_kernel("guide.Inverse", "cpu")
 
 
-def test_cross_entropy_to_the_second_order(as_it_was):
+def test_cross_entropy_to_the_second_order(restored_registry):
     guide = run("custom_grad")
     rng = np.random.default_rng(0)
     x = rng.normal(size=(4, 5))
@@ -133,9 +133,9 @@ def test_cross_entropy_to_the_second_order(as_it_was):
         np.testing.assert_allclose(y.numpy(), guide["naive"](labels, x).numpy())
         check_gradients(lambda x: guide["cross_entropy"](labels, x), x)
         twice = lambda f: pg.grad(lambda x: pg.sum(pg.grad(f)(x) * labels))(x)
-        mine = twice(lambda x: pg.sum(guide["cross_entropy"](labels, x)))
-        parts = twice(lambda x: pg.sum(guide["naive"](labels, x)))
-        np.testing.assert_allclose(mine.numpy(), parts.numpy(), atol=1e-12)
+        custom = twice(lambda x: pg.sum(guide["cross_entropy"](labels, x)))
+        composed = twice(lambda x: pg.sum(guide["naive"](labels, x)))
+        np.testing.assert_allclose(custom.numpy(), composed.numpy(), atol=1e-12)
         large = pg.asarray(1000 * x)
         slope = pg.grad(lambda x: pg.sum(guide["cross_entropy"](labels, x)))(large)
         assert np.isfinite(slope.numpy()).all()
@@ -145,7 +145,7 @@ def test_the_plugin(tmp_path):
     """Install it as the guide says, and run the program without the folder's files."""
     folder = tmp_path / "plugin"
     target = tmp_path / "site"
-    shutil.copytree(GUIDE / "plugin", folder, ignore=LITTER)
+    shutil.copytree(GUIDE / "plugin", folder, ignore=BUILD_FILES)
     install(folder, target)
     assert not (target / "program.py").exists()
     path = os.pathsep.join([str(target), os.environ.get("PYTHONPATH", "")])
@@ -159,7 +159,7 @@ def test_the_plugin(tmp_path):
     assert done.stdout.splitlines() == promised(PROGRAMS["program"].read_text())
 
 
-def test_the_text_holds_the_programs_as_they_are():
+def test_the_text_contains_the_whole_programs():
     files = [path for path in GUIDE.rglob("*") if path.suffix in (".py", ".toml")]
     assert len(files) == 11
     found = blocks(r"(?:python|toml)", TEXT)

@@ -1,7 +1,7 @@
-"""Four maps of a network: what they are, and that they are the same on each backend.
+"""Four maps of a network: their formulas, and that each backend computes the same.
 
-The network trains on the two photographs of scikit-learn, in small. The four of the
-picture need scikit-image, of ``--group gallery``.
+The network trains on small versions of scikit-learn's two photographs. The four
+photographs in the published picture need scikit-image, from ``--group gallery``.
 """
 
 import io
@@ -24,7 +24,7 @@ IMAGE = np.random.default_rng(0).random((24, 32, 3), np.float32)
 
 @pytest.fixture(scope="module")
 def network():
-    """Return the scores of a network with random weights."""
+    """Return a network with random weights."""
     with pg.use_backend("cpu"):
         params = photographs.new_params(0)
     score = lambda image: photographs.logits_of(params, image[None])[0]
@@ -33,12 +33,12 @@ def network():
 
 @pytest.fixture
 def two_photographs(monkeypatch):
-    """Have the photographs of scikit-learn only, and small."""
+    """Use only the photographs of scikit-learn, at a small size."""
     pytest.importorskip("sklearn", reason="needs the demo group: make demo")
-    ours = [photo for photo in photographs.PHOTOS if photo.package == "sklearn"]
-    monkeypatch.setattr(photographs, "PHOTOS", tuple(ours))
+    from_sklearn = [photo for photo in photographs.PHOTOS if photo.package == "sklearn"]
+    monkeypatch.setattr(photographs, "PHOTOS", tuple(from_sklearn))
     monkeypatch.setattr(photographs, "HEIGHT", 80)
-    return ours
+    return from_sklearn
 
 
 # --- each map is its formula -----------------------------------------------------
@@ -109,7 +109,7 @@ def test_maps_are_those_of_cpu(network, backend):
         assert look_inside.difference(exact.maps[title], values) < 1e-4, title
 
 
-def test_each_backend_looks_by_itself(network, backend):
+def test_each_backend_computes_its_own_maps(network, backend):
     with pg.profile() as profile:
         look_inside.grad_cam(lambda image: network.scores(image)[0], IMAGE)
     found = {run.backend for run in profile.records if run.kernel == "Conv2D"}
@@ -135,7 +135,7 @@ def test_a_network_of_onnx_has_the_same_maps(network, backend, tmp_path):
         assert look_inside.difference(exact.maps[title], values) < 1e-3, title
 
 
-# --- all of it -------------------------------------------------------------------
+# --- complete runs ----------------------------------------------------------------
 
 
 def test_crops_have_the_class_of_their_centre(two_photographs, monkeypatch):
@@ -165,8 +165,8 @@ def test_a_short_run_on_real_photographs(two_photographs, backend, tmp_path, cap
     assert [row.image.shape[0] for row in rows[backend]] == [80, 80]
     for one, other in zip(rows["cpu"], rows[backend], strict=True):
         for title in look_inside.MAPS:
-            apart = look_inside.difference(one.maps[title], other.maps[title])
-            assert apart < 5e-3, title  # after 10 steps, maps are small differences
+            gap = look_inside.difference(one.maps[title], other.maps[title])
+            assert gap < 5e-3, title  # after 10 steps, maps are small differences
     data = out.read_bytes()
     assert data.startswith(b"\x89PNG")
     assert int.from_bytes(data[16:20]) == 1100
@@ -179,7 +179,7 @@ def test_the_network_learns(two_photographs):
 
 
 def test_grad_cam_follows_the_object():
-    """The four photographs: most of the map lies on the object."""
+    """On all four photographs, most of the map lies on the object."""
     pytest.importorskip("skimage", reason="needs the gallery group: make notebooks")
     with pg.use_backend("cpu"):
         network = look_inside.train_network(500)  # as in the picture
@@ -193,22 +193,22 @@ def test_grad_cam_follows_the_object():
                 int(top * height) : int(bottom * height),
                 int(left * width) : int(right * width),
             ].sum()
-            part = (right - left) * (bottom - top)
-            assert inside / values.sum() > 0.3 + 0.7 * part, photo.name
+            area = (right - left) * (bottom - top)
+            assert inside / values.sum() > 0.3 + 0.7 * area, photo.name
 
 
 # --- the pretrained network ------------------------------------------------------
 
 
 class Storage:
-    """Stands for a storage of PyTorch, which pickles refer to by a key."""
+    """A stand-in for a storage of PyTorch, to which pickles refer by a key."""
 
     def __init__(self, key, values):
         self.key, self.values = key, values
 
 
 class Strided:
-    """Pickles as a tensor of PyTorch does."""
+    """An object that is pickled like a tensor of PyTorch."""
 
     def __init__(self, storage, start, shape, strides):
         self.arguments = storage, start, shape, strides, False, {}
@@ -219,7 +219,7 @@ class Strided:
 
 @pytest.fixture
 def torch_names(monkeypatch):
-    """Make the names that files of PyTorch contain, as modules without PyTorch."""
+    """Provide the names that PyTorch's files contain, without PyTorch."""
     torch = types.ModuleType("torch")
     utils = types.ModuleType("torch._utils")
     torch.FloatStorage = type("FloatStorage", (), {"__module__": "torch"})
@@ -235,8 +235,8 @@ def torch_names(monkeypatch):
     return torch
 
 
-def written(torch, tensors, storages):
-    """Return a file as ``torch.save`` wrote it before PyTorch 1.6."""
+def torch_file(torch, tensors, storages):
+    """Return a file in the format of ``torch.save`` before PyTorch 1.6."""
 
     class Pickler(pickle.Pickler):
         def persistent_id(self, value):
@@ -263,7 +263,7 @@ def test_a_file_of_pytorch_has_its_strides_and_offsets(torch_names):
         "columns": Strided(one, 0, (2, 3), (1, 2)),
         "scalar": Strided(other, 0, (), ()),
     }
-    found = efficientnet.read_pytorch(written(torch_names, tensors, [other, one]))
+    found = efficientnet.read_pytorch(torch_file(torch_names, tensors, [other, one]))
     assert found["rows"].tolist() == [[2, 3, 4], [5, 6, 7]]
     assert found["columns"].tolist() == [[0, 2, 4], [1, 3, 5]]
     assert found["scalar"].tolist() == 0.5
@@ -277,7 +277,7 @@ def test_a_tensor_outside_of_its_storage_is_refused(torch_names, start, shape, s
     storage = Storage("7", range(8))
     tensors = {"a": Strided(storage, start, shape, strides)}
     with pytest.raises((TypeError, ValueError), match="buffer"):
-        efficientnet.read_pytorch(written(torch_names, tensors, [storage]))
+        efficientnet.read_pytorch(torch_file(torch_names, tensors, [storage]))
 
 
 def test_a_pickle_that_could_run_code_is_refused():
@@ -298,7 +298,7 @@ def test_without_the_weights_a_network_is_trained_and_the_program_says_so(
     assert efficientnet.class_names() == ()
 
 
-# Not the gradient: on the dahlia it is no more in the box than elsewhere.
+# The plain gradient is left out: on the dahlia, it is no stronger inside the box.
 MAPS_ON_THE_OBJECT = ("integrated gradients", "guided backpropagation", "Grad-CAM")
 
 

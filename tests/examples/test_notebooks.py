@@ -31,11 +31,11 @@ def test_a_notebook_has_the_code_of_its_script_and_a_picture(path):
     assert path.stat().st_size < 150_000
 
 
-def test_there_are_three():
+def test_there_are_three_notebooks():
     assert NAMES == ["bilevel", "privacy", "quantize"]
 
 
-def test_the_notebook_of_weights_shows_reports():
+def test_the_notebook_quantize_shows_reports():
     path = ROOT / "examples" / "notebooks" / "quantize.ipynb"
     found = [
         output["data"]

@@ -37,26 +37,26 @@ def test_a_step_on_each_backend(profile_step, backend, tmp_path):
     assert all(name in table for name in ("Conv2D", "uploads: ", "downloads: "))
     spans.sort(key=lambda e: (e["ts"], -e["dur"]))
     assert spans[0]["ts"] >= 0
-    path = []  # spans are apart, or one lies within the other
+    path = []  # two spans are either disjoint or nested
     for e, depth in zip(spans, profile_step.rows(spans), strict=True):
         path = [*path[:depth], e]
         assert len(path) == depth + 1
         if depth:
             assert e["ts"] + e["dur"] <= path[-2]["ts"] + path[-2]["dur"] + 1
     profile_step.draw(events, "a step", tmp_path / "step.png")
-    width, height, weight = size(tmp_path / "step.png")
+    width, height, file_size = size(tmp_path / "step.png")
     assert width == 1300
     assert 250 < height < 700
-    assert weight < 150_000
+    assert file_size < 150_000
 
 
-def test_rows_are_how_deep_spans_lie(profile_step):
+def test_the_row_of_a_span_is_its_nesting_depth(profile_step):
     spans = [(0, 10), (1, 4), (2, 1), (5, 5), (10, 3), (20, 1)]
     events = [{"ts": ts, "dur": dur} for ts, dur in spans]
     assert profile_step.rows(events) == [0, 1, 2, 1, 0, 0]
 
 
-def test_the_page_that_is_kept():
+def test_the_published_page():
     page = (ROOT / "docs" / "profile.md").read_text()
     pictures = re.findall(r"!\[A trace on (\w+)\]\((profile/\1\.png)\)", page)
     ours = {path.name for path in (ROOT / "plugins").iterdir()}
@@ -65,8 +65,8 @@ def test_the_page_that_is_kept():
             "OPENBLAS_NUM_THREADS=1 python examples/profile_step.py --out docs"
         )
     for backend, path in pictures:
-        *_, weight = size(ROOT / "docs" / path)
-        assert weight < 150_000
+        *_, file_size = size(ROOT / "docs" / path)
+        assert file_size < 150_000
         table = page.partition(f"\n## {backend}\n")[2].partition("```\n")[2]
         title, *rows = table.partition("```")[0].splitlines()
         assert title.split()[:2] == ["kernel", "backend"]

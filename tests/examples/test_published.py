@@ -1,4 +1,4 @@
-"""GPT-2 and ViT in small, from files with the published names, beside PyTorch."""
+"""Small GPT-2 and ViT models, from files with the published names, match PyTorch."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.examples.published import (
     TOKENS,
     VIT,
     WIDTH,
-    drawn,
+    draw,
     image,
 )
 
@@ -25,9 +25,9 @@ PYTORCH = json.loads(Path(__file__).with_name("published.json").read_text())
 HEAD_SIZE = str(WIDTH // HEADS)
 
 
-def saved(folder, shapes, prefix="", **more):
+def save_model(folder, shapes, prefix="", **more):
     path = folder / "model.safetensors"
-    tensors = {f"{prefix}{name}": x for name, x in drawn(shapes).items()}
+    tensors = {f"{prefix}{name}": x for name, x in draw(shapes).items()}
     pg.save(path, {**tensors, **more})
     return path
 
@@ -36,7 +36,7 @@ def saved(folder, shapes, prefix="", **more):
 def test_gpt2_answers_as_pytorch(prefix, backend, tmp_path):
     mask = np.tril(np.ones((1, 1, CONTEXT, CONTEXT), np.float32))
     more = {f"{prefix}h.{i}.attn.bias": mask for i in range(LAYERS)}
-    params = gpt2.load(saved(tmp_path, GPT2, prefix, **more))
+    params = gpt2.load(save_model(tmp_path, GPT2, prefix, **more))
     assert {*params} == {*GPT2}
     logits, _ = gpt2.run(params, pg.asarray([CODES]), HEADS)
     np.testing.assert_allclose(logits[0].numpy(), PYTORCH["gpt2"], rtol=1e-4, atol=1e-4)
@@ -44,21 +44,21 @@ def test_gpt2_answers_as_pytorch(prefix, backend, tmp_path):
 
 
 def test_the_cache_changes_no_logits(backend, tmp_path):
-    params = gpt2.load(saved(tmp_path, GPT2))
-    whole, past = gpt2.run(params, pg.asarray([CODES]), HEADS)
+    params = gpt2.load(save_model(tmp_path, GPT2))
+    all_logits, past = gpt2.run(params, pg.asarray([CODES]), HEADS)
     assert past[0].shape == (1, HEADS, len(CODES), WIDTH // HEADS)
     _, past = gpt2.run(params, pg.asarray([CODES[:3]]), HEADS)
     past = tuple(pg.pad(x, [(0, 0), (0, 0), (0, 9), (0, 0)]) for x in past)
-    for place, code in enumerate(CODES[3:], 3):
-        given = pg.asarray([[code]]), HEADS, past, pg.asarray(place)
-        logits, past = gpt2.run(params, *given)
-        expected = whole[0, place].numpy()
+    for position, code in enumerate(CODES[3:], 3):
+        args = pg.asarray([[code]]), HEADS, past, pg.asarray(position)
+        logits, past = gpt2.run(params, *args)
+        expected = all_logits[0, position].numpy()
         np.testing.assert_allclose(logits[0, 0].numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_gpt2_can_be_fine_tuned(tmp_path):
     with pg.use_backend("cpu"):
-        params = gpt2.load(saved(tmp_path, GPT2))
+        params = gpt2.load(save_model(tmp_path, GPT2))
         codes = pg.asarray([CODES])
 
         def loss(params):
@@ -73,19 +73,19 @@ def test_gpt2_can_be_fine_tuned(tmp_path):
 
 @pytest.mark.parametrize(("tokens", "count"), [([], 3), ([1] * 8, 5)])
 def test_a_text_that_is_too_long_is_refused(tokens, count):
-    params = {name: pg.asarray(x) for name, x in drawn(GPT2).items()}
+    params = {name: pg.asarray(x) for name, x in draw(GPT2).items()}
     with pytest.raises(ValueError, match=r"generate: \d \+ \d tokens, of 1 to 12"):
         gpt2.generate(params, tokens, count, HEADS)
 
 
 def test_vit_answers_as_pytorch(backend, tmp_path):
-    params = vit.load(saved(tmp_path, VIT))
+    params = vit.load(save_model(tmp_path, VIT))
     logits = vit.logits_of(params, pg.asarray(image()), HEADS)
     np.testing.assert_allclose(logits.numpy(), PYTORCH["vit"], rtol=1e-4, atol=1e-4)
 
 
 def test_commands(tmp_path, capsys):
-    path = saved(tmp_path, GPT2)
+    path = save_model(tmp_path, GPT2)
     tokens = [*map(str, CODES)]
     options = ["--count", "5", "--head-size", HEAD_SIZE, "--backend", "cpu"]
     gpt2.main([str(path), *options, "--tokens", *tokens])
@@ -94,7 +94,7 @@ def test_commands(tmp_path, capsys):
     assert second.endswith(" tokens a second, cpu")
     assert all(0 <= code < TOKENS for code in PYTORCH["following"])
 
-    path = saved(tmp_path, VIT)
+    path = save_model(tmp_path, VIT)
     np.save(tmp_path / "image.npy", image()[0])
     vit.main([str(path), str(tmp_path / "image.npy"), *options[2:]])
     *rows, last = capsys.readouterr().out.splitlines()

@@ -1,4 +1,4 @@
-"""The examples of plugrad-train, in small: the demo's network, and a transformer."""
+"""The examples of plugrad-train on small data: the demo's network and a transformer."""
 
 import numpy as np
 import plugrad as pg
@@ -11,8 +11,8 @@ SIZE = language_model.Size(layers=1, heads=2, width=32, context=16)
 
 
 @pytest.fixture(scope="module")
-def made_up():
-    """Return ten coarse patterns and noise, of which a quarter is held out."""
+def synthetic():
+    """Return noisy images of ten coarse patterns; a quarter of them is held out."""
     rng = np.random.default_rng(0)
     patterns = np.kron(rng.random((10, 4, 4)) > 0.5, np.ones((2, 2)))
     labels = np.arange(400, dtype=np.int32) % 10
@@ -21,22 +21,24 @@ def made_up():
     return digits.Split(images[:300], labels[:300], images[300:], labels[300:])
 
 
-def test_the_network_of_the_demo_learns(backend, made_up):
-    fitted = train_digits.fit(made_up, 4)
+def test_the_network_of_the_demo_learns(backend, synthetic):
+    fitted = train_digits.fit(synthetic, 4)
     assert fitted.history[-1]["accuracy"] > 0.9
-    accuracy = digits.accuracy(fitted.params, made_up.test_images, made_up.test_labels)
+    accuracy = digits.accuracy(
+        fitted.params, synthetic.test_images, synthetic.test_labels
+    )
     assert accuracy == pytest.approx(fitted.history[-1]["accuracy"], abs=1e-6)
     assert fitted.params["dense"].backend == backend
 
 
-def test_an_interrupted_example_resumes_to_the_same_bits(made_up, tmp_path):
-    some = digits.Split(*(x[:80] for x in made_up))
+def test_an_interrupted_example_resumes_to_the_same_bits(synthetic, tmp_path):
+    first_rows = digits.Split(*(x[:80] for x in synthetic))
     checkpoints = pt.Checkpoints(tmp_path)
     with pg.use_backend("cpu"):
-        whole = train_digits.fit(some, 3)
-        train_digits.fit(some, 3, steps=3, checkpoints=checkpoints)
-        resumed = train_digits.fit(some, 3, checkpoints=checkpoints, resume=True)
-    for name, x in whole.params.items():
+        uninterrupted = train_digits.fit(first_rows, 3)
+        train_digits.fit(first_rows, 3, steps=3, checkpoints=checkpoints)
+        resumed = train_digits.fit(first_rows, 3, checkpoints=checkpoints, resume=True)
+    for name, x in uninterrupted.params.items():
         np.testing.assert_array_equal(x.numpy(), resumed.params[name].numpy())
 
 
@@ -59,7 +61,7 @@ def test_the_transformer_learns_and_writes(backend, tmp_path):
     assert written == language_model.sample(fitted.params, SIZE, 20)
 
 
-def test_no_position_sees_those_behind_it(backend):
+def test_no_position_sees_later_ones(backend):
     params = language_model.new_params(SIZE, 0)
     codes = np.arange(16, dtype=np.int32)[None]
     other = np.where(codes < 10, codes, 99)
@@ -68,7 +70,7 @@ def test_no_position_sees_those_behind_it(backend):
     assert np.abs(a[:, 10:] - b[:, 10:]).max() > 1e-3
 
 
-def test_the_text_is_that_of_the_library():
+def test_the_text_is_the_source_of_the_standard_library():
     text = language_model.text(5000)
     assert len(text) == 5000
     assert max(text) < language_model.CHARACTERS

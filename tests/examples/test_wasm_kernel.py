@@ -1,4 +1,4 @@
-"""A custom kernel in C: the example compiles, prints what it says, and is right."""
+"""A custom kernel in C: the example compiles, prints its promises, and is correct."""
 
 import runpy
 from pathlib import Path
@@ -26,7 +26,7 @@ def example(monkeypatch, tmp_path, capsys):
     return runpy.run_path(str(PROGRAM), run_name="__main__")
 
 
-def test_it_prints_what_it_says_and_is_right(example, capsys):
+def test_the_example_prints_what_it_promises_and_is_correct(example, capsys):
     promises = promised(PROGRAM.read_text())
     assert len(promises) == 7
     assert capsys.readouterr().out.splitlines() == promises

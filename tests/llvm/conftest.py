@@ -7,11 +7,11 @@ from plugrad_llvm import cache, worth
 
 @pytest.fixture(autouse=True)
 def on_cpu(tmp_path_factory, monkeypatch):
-    """Run on cpu, compile all regions, and keep machine code for this session."""
-    where = tmp_path_factory.getbasetemp() / "machine-code"
-    where.mkdir(exist_ok=True)
-    monkeypatch.setattr(cache, "folder", lambda: where)
-    monkeypatch.setattr(worth, "MIN_WORK", 0)  # small arrays, too
+    """Run on cpu, compile all regions, and cache machine code for this session."""
+    cache_folder = tmp_path_factory.getbasetemp() / "machine-code"
+    cache_folder.mkdir(exist_ok=True)
+    monkeypatch.setattr(cache, "folder", lambda: cache_folder)
+    monkeypatch.setattr(worth, "MIN_WORK", 0)  # also compile for small arrays
     monkeypatch.setattr(worth, "MAX_DEPTH", 64)
     with pg.use_backend("cpu"):
         yield

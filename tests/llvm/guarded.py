@@ -1,7 +1,7 @@
-"""Run regions on arrays behind which no memory can be read or written.
+"""Run regions on arrays that are followed by memory without any access.
 
-``python -m tests.llvm.guarded`` prints how many regions have run. An access behind an
-array ends the process.
+``python -m tests.llvm.guarded`` prints how many regions have run. An access past the
+end of an array ends the process.
 """
 
 import ctypes
@@ -28,22 +28,22 @@ ROWS = [
 
 
 class Guarded:
-    """Makes arrays that end where a page begins that nobody may touch."""
+    """Makes arrays that end where a page without read and write access begins."""
 
     def __init__(self):
         self.maps = []
         self.protect = ctypes.CDLL(None).mprotect
 
     def __call__(self, shape, dtype, value=1):
-        """Return an array in which all elements are the value."""
+        """Return an array filled with ``value``."""
         count = int(np.prod(shape))
         size = count * np.dtype(dtype).itemsize
-        whole = -(-size // PAGE) * PAGE
-        memory = mmap.mmap(-1, whole + PAGE)
+        mapped = -(-size // PAGE) * PAGE
+        memory = mmap.mmap(-1, mapped + PAGE)
         self.maps.append(memory)
         begin = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        assert not self.protect(ctypes.c_void_p(begin + whole), PAGE, 0)
-        y = np.frombuffer(memory, dtype, count, whole - size).reshape(shape)
+        assert not self.protect(ctypes.c_void_p(begin + mapped), PAGE, 0)
+        y = np.frombuffer(memory, dtype, count, mapped - size).reshape(shape)
         y[...] = value
         return y
 
@@ -66,7 +66,7 @@ def run(f, shape, guarded):
 
 if __name__ == "__main__":
     pg.set_backend("cpu")
-    worth.MIN_WORK = 0  # small arrays, too
+    worth.MIN_WORK = 0  # also compile for small arrays
     guarded = Guarded()
     total = 0
     for n in LENGTHS:

@@ -1,4 +1,4 @@
-"""What the tests of plugrad-llvm share."""
+"""Helpers for the tests of plugrad-llvm."""
 
 import numpy as np
 import plugrad as pg
@@ -19,7 +19,7 @@ def values(count, seed=0, dtype="float32"):
 
 
 def bits(tree):
-    """Return what has to be equal: NaN is NaN, and -0 is not 0."""
+    """Return values that are equal if all bits are; all NaNs count as equal."""
     found = []
     for x in pg.tree.leaves(tree):
         y = x.numpy()
@@ -29,7 +29,7 @@ def bits(tree):
     return found
 
 
-def ours(jitted, *args):
+def compiled_regions(jitted, *args):
     """Return the kernels of each region that the pack has compiled."""
     return [
         [step.kernel.name for step in region.steps]
@@ -39,9 +39,9 @@ def ours(jitted, *args):
 
 
 def check(f, *calls):
-    """Compare ``f`` with ``jit(f)``; return the kernels of each region of ours."""
+    """Compare ``f`` with ``jit(f)``; return the kernels of each compiled region."""
     jitted = pg.jit(f)
     for xs in (calls[0], calls[0], calls[0], *calls):
         xs = [pg.asarray(x) for x in xs]
         assert bits(jitted(*xs)) == bits(f(*xs))
-    return ours(jitted, *map(pg.asarray, calls[0]))
+    return compiled_regions(jitted, *map(pg.asarray, calls[0]))

@@ -1,4 +1,4 @@
-"""Machine code on disk: what is read, what is written again, and what is deleted."""
+"""Machine code on disk: when it is read, written again and deleted."""
 
 import os
 import subprocess
@@ -11,19 +11,19 @@ from plugrad_llvm import cache, native
 
 from .helpers import OWNER, bits
 
-FOLDER = cache.folder  # the fixture of all tests replaces it
+FOLDER = cache.folder  # an autouse fixture replaces it
 
 
 @pytest.fixture
-def where(tmp_path, monkeypatch):
-    """Return an empty folder of the cache."""
+def cache_folder(tmp_path, monkeypatch):
+    """Return an empty folder for the cache."""
     monkeypatch.setattr(cache, "folder", lambda: tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """Return the modules that LLVM has compiled, without what all regions share."""
+    """Return the modules that LLVM has compiled, except the one that regions share."""
     found, parse = [], native.llvm.parse_assembly
 
     def counted(text):
@@ -45,14 +45,14 @@ def run(scale=2.0):
     assert region.by.startswith(OWNER)
 
 
-def test_code_is_compiled_once(where, compiled):
+def test_code_is_compiled_once(cache_folder, compiled):
     run()
     run()
     assert len(compiled) == 1
-    assert len([*where.iterdir()]) == 2  # with what all regions share
+    assert len([*cache_folder.iterdir()]) == 2  # including the shared module
     run(3.0)
     assert len(compiled) == 2
-    assert len([*where.iterdir()]) == 3
+    assert len([*cache_folder.iterdir()]) == 3
 
 
 @pytest.mark.parametrize(
@@ -66,17 +66,17 @@ def test_code_is_compiled_once(where, compiled):
     ],
     ids=["empty", "cut", "changed", "longer", "only the checksum"],
 )
-def test_damaged_files_are_written_again(where, compiled, damage):
+def test_damaged_files_are_written_again(cache_folder, compiled, damage):
     run()
-    written = {path: path.read_bytes() for path in where.iterdir()}
+    written = {path: path.read_bytes() for path in cache_folder.iterdir()}
     for path, data in written.items():
         path.write_bytes(damage(data))
     run()
-    assert {path: path.read_bytes() for path in where.iterdir()} == written
+    assert {path: path.read_bytes() for path in cache_folder.iterdir()} == written
     assert len(compiled) == 2
 
 
-def test_equal_regions_share_machine_code(where, compiled):
+def test_equal_regions_share_machine_code(cache_folder, compiled):
     run()
     f = pg.jit(lambda x: pg.square(x) * 2.0 + x)
     x = pg.asarray(np.ones(7, "f4"))
@@ -84,7 +84,7 @@ def test_equal_regions_share_machine_code(where, compiled):
     assert len(compiled) == 1
 
 
-def test_processor_and_version_are_in_the_key(where, compiled, monkeypatch):
+def test_processor_and_version_are_in_the_key(cache_folder, compiled, monkeypatch):
     run()
     monkeypatch.setattr(native.llvmlite, "__version__", "0.0")
     run()
@@ -100,7 +100,7 @@ def test_folders_that_cannot_be_used(tmp_path, compiled, monkeypatch):
     assert len(compiled) == 2
 
 
-def test_where_it_is(tmp_path, monkeypatch):
+def test_the_location_of_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -148,26 +148,26 @@ print([region.by.split()[0] for region in f.explain(x).regions])
 """
 
 
-def test_processes_share_it(tmp_path):
+def test_processes_share_the_cache(tmp_path):
     environment = {**os.environ, "PLUGRAD_LLVM_CACHE": str(tmp_path)}
     command = [sys.executable, "-c", PROGRAM]
     processes = [
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    told = [process.communicate()[0] for process in processes]
-    assert told == ["['plugrad-llvm']\n"] * 2
-    # what Python calls, what compares tanh with eager's, and the function
+    outputs = [process.communicate()[0] for process in processes]
+    assert outputs == ["['plugrad-llvm']\n"] * 2
+    # the module that Python calls, the comparison of tanh with eager's, the function
     assert len([*tmp_path.iterdir()]) == 3
 
 
-def test_kernels_of_other_bits_are_not_compiled(tmp_path):
-    """Without its kernels in C, cpu has NumPy's tanh."""
+def test_kernels_with_different_bits_are_not_compiled(tmp_path):
+    """Without its C kernels, cpu uses NumPy's tanh, whose bits differ."""
     program = PROGRAM.replace("pg.tanh(x) * 2.0", "pg.tanh(x) * 2.0 + x")
     environment = {**os.environ, "PLUGRAD_CPU_NATIVE": "0"}
     environment["PLUGRAD_LLVM_CACHE"] = str(tmp_path)
     program += "print([s.kernel.name for s in f.explain(x).regions[0].steps])"
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True
     )
-    assert told.stdout == "['plugrad-llvm']\n['Multiply', 'Add']\n", told.stderr
+    assert done.stdout == "['plugrad-llvm']\n['Multiply', 'Add']\n", done.stderr

@@ -17,7 +17,7 @@ ATTRS = {
     ],
     "LeakyRelu": [{"alpha": 0.2}, {"alpha": -1.5}],
     "Step": [{"alpha": 0.0}, {"alpha": 0.3}],
-    "BroadcastTo": [],  # below
+    "BroadcastTo": [],  # not tried here
     "Cast": [],
     "Pow": [],
 }
@@ -26,7 +26,7 @@ LENGTHS = [*range(1, 34), 1000]
 
 
 def after_another(name, attrs, x, *more):
-    """Run a kernel behind another one, because one alone is not compiled."""
+    """Run a kernel after another one, because a single kernel is not compiled."""
     first = pg.logical_not(x) if x.dtype.kind == "b" else -x
     return pg.run_kernel(name, [first, *more], attrs)
 

@@ -1,4 +1,4 @@
-"""The pack as a plugin: who sees it, and what happens without it."""
+"""The pack as a plugin: its discovery, and what happens without it."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 from plugrad.plugin import KernelPack
 from plugrad_llvm import plugin
 
-from .helpers import OWNER, bits, ours
+from .helpers import OWNER, bits, compiled_regions
 
 IMPORTED = """
 import sys
@@ -38,9 +38,9 @@ def test_nothing_is_imported_without_jit():
     assert eval(python("-c", IMPORTED)) == ["plugrad_llvm", "plugrad_llvm.plugin"]
 
 
-def test_doctor_tells_it():
-    told = json.loads(python("-m", "plugrad", "doctor", "--json"))
-    (row,) = [row for row in told["plugins"] if row["distribution"] == OWNER]
+def test_doctor_reports_the_pack():
+    report = json.loads(python("-m", "plugrad", "doctor", "--json"))
+    (row,) = [row for row in report["plugins"] if row["distribution"] == OWNER]
     assert row["state"] == "works", row
 
 
@@ -61,7 +61,7 @@ def test_other_pythons_are_refused(monkeypatch):
         plugin.open_pack()
 
 
-def test_without_it_jit_runs_the_kernels():
+def test_without_the_pack_jit_runs_the_kernels():
     program = "import importlib.util as u; find = u.find_spec\n"
     program += "u.find_spec = lambda name: None if name == 'llvmlite' else find(name)\n"
     program += "import plugrad as pg; f = pg.jit(lambda x: pg.tanh(x) * 2.0)\n"
@@ -76,7 +76,7 @@ def test_without_it_jit_runs_the_kernels():
     assert OWNER not in done.stdout
 
 
-def test_blocked():
+def test_a_blocked_pack_is_not_used():
     program = "import plugrad as pg; f = pg.jit(lambda x: pg.tanh(x) * 2.0)\n"
     program += "x = pg.ones(1_000_000); f(x); f(x); f(x); print(f.explain(x))"
     assert OWNER in python("-c", program)
@@ -87,10 +87,10 @@ def test_a_kernel_of_the_user_is_not_compiled():
     f = pg.jit(lambda x: pg.tanh(x * x) + x)
     x = pg.asarray([0.5, 2.0])
     f(x), f(x), f(x)
-    assert ours(f, x) == [["Multiply", "Tanh", "Add"]]
+    assert compiled_regions(f, x) == [["Multiply", "Tanh", "Add"]]
     pg.register_kernel("Tanh", "cpu", lambda x: x * 0)
     try:
         assert bits(f(x)) == bits(x + 0.0)
-        assert ours(f, x) == []
+        assert compiled_regions(f, x) == []
     finally:
         pg.unregister_kernel("Tanh", "cpu")

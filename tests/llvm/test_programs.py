@@ -1,4 +1,4 @@
-"""Random programs, and what surrounds the loops: layouts, constants, views, threads."""
+"""Random programs, and what surrounds their loops: layouts, constants, threads."""
 
 import ctypes
 import os
@@ -35,21 +35,21 @@ SHAPES = [(4, 6, 40), (40,), (6, 40), (4, 1, 40), (4, 6, 1), (1, 6, 1), (), (4, 
 
 
 def program(rng):
-    """Return a function of tensors of the shapes, by 3 to 20 random instructions."""
+    """Return a function that runs 3 to 20 random instructions on its arguments."""
     count = int(rng.integers(3, 21))
     code = rng.integers(0, 1000, (count, 3)).tolist()
-    kept = rng.integers(0, 1000, 3).tolist()
+    outputs = rng.integers(0, 1000, 3).tolist()
 
     def f(*xs):
-        made = [*xs]
+        results = [*xs]
         for op, a, b in code:
-            x = made[-1 - a % min(len(made), 5)]
+            x = results[-1 - a % min(len(results), 5)]
             if op % 2 and x.ndim:
                 y = UNARY[op // 2 % len(UNARY)](x)
             else:
-                y = BINARY[op // 2 % len(BINARY)](x, made[b % len(made)])
-            made.append(y)
-        return [made[len(xs) + k % count] for k in kept]
+                y = BINARY[op // 2 % len(BINARY)](x, results[b % len(results)])
+            results.append(y)
+        return [results[len(xs) + k % count] for k in outputs]
 
     return f
 
@@ -81,31 +81,31 @@ def fortran(x):
     return np.asfortranarray(x)
 
 
-# name: (what is done to an array of shape (6, 8), whether machine code takes it)
+# name: (change of an array of shape (6, 8), whether machine code accepts the result)
 LAYOUTS = {
     "in order": (lambda x: x, True),
     "columns first": (fortran, False),
     "every second": (lambda x: x[:, ::2], False),
-    "from behind": (lambda x: x[::-1], False),
+    "backwards": (lambda x: x[::-1], False),
     "read only": (lambda x: np.broadcast_to(x, x.shape), True),
 }
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layouts(name):
-    """Others than row-major order are left to the kernels, which keep them."""
-    make, taken = LAYOUTS[name]
+    """Layouts other than row-major are left to the kernels, which keep them."""
+    make, accepted = LAYOUTS[name]
     x = pg.asarray(make(values(48, 1).reshape(6, 8)))
     jitted = pg.jit(squared)
     jitted(x), jitted(x), jitted(x)
     assert bits(jitted(x)) == bits(squared(x))
     (region,) = jitted.explain(x).regions
     result = region.function(make(values(48, 1).reshape(6, 8)))
-    assert (result is not NotImplemented) == taken
+    assert (result is not NotImplemented) == accepted
 
 
-def test_scalars_of_numpy_and_other_arrays():
-    """Some kernels of cpu return scalars, and a subclass is no array in order."""
+def test_scalars_of_numpy():
+    """Some kernels of cpu return NumPy's scalars instead of arrays."""
     f = pg.jit(squared)
     x = pg.asarray(np.float32(0.5))
     f(x), f(x), f(x)
@@ -116,8 +116,8 @@ def test_scalars_of_numpy_and_other_arrays():
     assert check(lambda x: squared(pg.sum(x)), [values(8, 3)])
 
 
-class Late(np.ndarray):
-    """A subclass."""
+class Subclass(np.ndarray):
+    """A subclass of arrays."""
 
 
 def test_subclasses():
@@ -125,7 +125,7 @@ def test_subclasses():
     x = pg.asarray(np.ones(4, "f4"))
     f(x), f(x), f(x)
     (region,) = f.explain(x).regions
-    found = region.function(np.ones(4, "f4").view(Late))
+    found = region.function(np.ones(4, "f4").view(Subclass))
     assert type(found) is np.ndarray
     assert found.tolist() == squared(x).tolist()
 
@@ -160,12 +160,12 @@ def test_other_dtypes_are_left_to_kernels():
     assert check(lambda x, y: -pg.maximum(x, y), zeros) == []
 
 
-def test_one_kernel_is_left_to_itself():
+def test_a_single_kernel_is_not_compiled():
     assert check(lambda x: pg.exp(x), [values(9)]) == []
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no mprotect")
-def test_nothing_is_touched_behind_an_array():
+def test_no_memory_past_an_array_is_accessed():
     command = [sys.executable, "-m", "tests.llvm.guarded"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -176,7 +176,7 @@ def test_nothing_is_touched_behind_an_array():
 
 
 @pytest.fixture(params=[1, 2, 3, 7])
-def several(request, monkeypatch):
+def several_threads(request, monkeypatch):
     """Run all regions on several threads of cpu, in small pieces."""
     set_threads = cpu.native.get("set_threads")
     monkeypatch.setattr(regions, "THREADS_MIN_ELEMENTS", 1)
@@ -194,7 +194,7 @@ PARALLEL_FOR = ctypes.CFUNCTYPE(
 
 
 @pytest.mark.parametrize("shape", [(1000,), (1024,), (7, 40), (300, 3)])
-def test_the_backend_gets_pieces_of_all(shape, monkeypatch):
+def test_the_backend_runs_all_pieces(shape, monkeypatch):
     calls = []
 
     @PARALLEL_FOR
@@ -218,14 +218,14 @@ def test_the_backend_gets_pieces_of_all(shape, monkeypatch):
     assert n > grain >= 1
 
 
-def test_the_number_of_threads_changes_no_bit(several):
+def test_the_number_of_threads_changes_no_bit(several_threads):
     for shapes in [[(1000,)], [(37, 40), (40,)], [(5, 4, 6), (4, 1)]]:
         xs = [values(int(np.prod(s)), k).reshape(s) for k, s in enumerate(shapes)]
         assert check(lambda x, y=1.5: pg.tanh(x * y) + pg.sin(x), xs)
         assert check(lambda x, y=1.5: pg.softmax(x * y) - x, xs)
 
 
-def test_threads_of_the_user():
+def test_a_function_in_user_threads():
     from concurrent.futures import ThreadPoolExecutor
 
     f = pg.jit(squared)
@@ -243,7 +243,7 @@ def test_threads_of_the_user():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_a_forked_child_has_threads_of_its_own(several):
+def test_a_forked_child_has_its_own_threads(several_threads):
     f = pg.jit(squared)
     x = pg.asarray(values(1000, 1))
     f(x), f(x), f(x)
@@ -275,9 +275,9 @@ def narrower(request, monkeypatch):
 
 
 def test_narrower_vectors(narrower):
-    """Sums have another order in them; then eager's kernels run.
+    """Narrower vectors sum in another order; then eager's kernels run instead.
 
-    Without AVX-512 one of these is the processor itself, whose sums are eager's.
+    Without AVX-512, one of these processors is the real one, whose sums are eager's.
     """
     for f in UNARY:
         if narrower.fused or f not in (pg.softmax, pg.log_softmax):

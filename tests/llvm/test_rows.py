@@ -20,12 +20,12 @@ def normalized(x, scale, offset):
     return pg.layer_norm(x * 0.5, scale, offset) + x
 
 
-def both(x):
+def several(x):
     y = pg.softmax(x * 2.0)
     return pg.log_softmax(y + x) * y, y
 
 
-def kept(x):
+def read_output(x):
     y = x * x
     return pg.softmax(x) + y, y
 
@@ -34,14 +34,14 @@ def scaled(x, y):
     return -pg.softmax(x * y, axis=-1)
 
 
-# name: (function, the shapes beside (..., n), how many kernels the largest region has)
+# name: (function, shapes of inputs after (3, n), kernels in the largest region)
 PROGRAMS = {
     "softmax": (lambda x: -pg.softmax(x + 1.0), [], 3),
     "log softmax": (lambda x: pg.exp(pg.log_softmax(-x)), [], 3),
     "layer norm": (normalized, [("n",), ("n",)], 3),
     "layer norm alone": (lambda x: pg.layer_norm(x * 0.5) + x, [], 3),
-    "several": (both, [], 5),
-    "an output that is read": (kept, [], 3),
+    "several": (several, [], 5),
+    "an output that is read": (read_output, [], 3),
     "gradient of softmax": (
         pg.grad(lambda x, w: pg.sum(pg.softmax(x) * w)),
         [(3, "n")],
@@ -90,14 +90,14 @@ def test_other_axes_and_dtypes_are_left_to_kernels():
 
 
 def test_buffers_fit_on_the_stack_of_a_thread():
-    """Long rows are left to kernels, and regions with many buffers."""
+    """Long rows and regions with many buffers are left to kernels."""
     f = lambda x: pg.exp(pg.softmax(pg.tanh(x) * 2.0))
     assert check(f, [rows(2, 1 << 14)]) == [["Tanh", "Multiply", "Softmax", "Exp"]]
     assert check(f, [rows(2, 1 + (1 << 14))]) == [["Tanh", "Multiply"]]
 
-    def many(x):
+    def five_softmaxes(x):
         parts = [pg.softmax(x * float(k)) for k in range(1, 6)]
         return sum(parts)
 
-    assert check(many, [rows(2, 1 << 10)])
-    assert check(many, [rows(2, 1 << 14)]) == []
+    assert check(five_softmaxes, [rows(2, 1 << 10)])
+    assert check(five_softmaxes, [rows(2, 1 << 14)]) == []

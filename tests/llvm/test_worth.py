@@ -1,4 +1,4 @@
-"""Which regions machine code is worth, and what is imported for the others."""
+"""Which regions are worth compiling, and that the others import nothing."""
 
 import subprocess
 import sys
@@ -10,31 +10,31 @@ from plugrad_llvm import worth
 
 from .helpers import OWNER, bits
 
-LEAST, DEEPEST = worth.MIN_WORK, worth.MAX_DEPTH  # which conftest.py replaces
+MIN_WORK, MAX_DEPTH = worth.MIN_WORK, worth.MAX_DEPTH  # conftest.py replaces them
 
 
 @pytest.fixture
 def chosen(monkeypatch):
-    """Compile what is worth it."""
-    monkeypatch.setattr(worth, "MIN_WORK", LEAST)
-    monkeypatch.setattr(worth, "MAX_DEPTH", DEEPEST)
+    """Compile only regions that are worth it."""
+    monkeypatch.setattr(worth, "MIN_WORK", MIN_WORK)
+    monkeypatch.setattr(worth, "MAX_DEPTH", MAX_DEPTH)
     worth._saved.cache_clear()
 
 
 def chain(count):
-    """Return as many kernels, of which each reads what the last has made."""
+    """Return a function of ``count`` kernels, each of which reads the last result."""
 
     def f(x, y):
-        made = x * y
+        result = x * y
         for i in range(count - 1):
-            made = made + y if i % 2 else made * x
-        return made
+            result = result + y if i % 2 else result * x
+        return result
 
     return f
 
 
-def chained(function, count):
-    """Return a function of itself."""
+def repeated(function, count):
+    """Return a function that applies ``function`` to its own result."""
 
     def f(x, y):
         for _ in range(count):
@@ -44,7 +44,7 @@ def chained(function, count):
     return f
 
 
-MEANS = {
+REDUCING = {
     "mean of squares": lambda x, y: pg.mean((x - y) ** 2),
     "with its gradient": pg.value_and_grad(lambda x, y: pg.mean(pg.square(x - y))),
     "sum of rows": lambda x, y: pg.sum(x * y + x, axis=-1),
@@ -54,7 +54,7 @@ MEANS = {
 
 
 @pytest.mark.parametrize(
-    ("f", "shape", "dtype", "taken"),
+    ("f", "shape", "dtype", "compiled"),
     [
         (chain(9), (100,), "float32", False),
         (chain(9), (10_000,), "float32", False),
@@ -62,20 +62,20 @@ MEANS = {
         (chain(2), (500_000,), "float32", False),
         (chain(2), (700_000,), "float32", True),
         (chain(2), (100,), "float64", True),
-        (chained(pg.tanh, 2), (700_000,), "float32", True),
-        (chained(pg.tanh, 3), (700_000,), "float32", False),
-        (MEANS["mean of squares"], (1024, 1024), "float64", True),
+        (repeated(pg.tanh, 2), (700_000,), "float32", True),
+        (repeated(pg.tanh, 3), (700_000,), "float32", False),
+        (REDUCING["mean of squares"], (1024, 1024), "float64", True),
     ],
 )
-def test_what_is_worth_it(f, shape, dtype, taken, chosen):
+def test_which_regions_are_worth_compiling(f, shape, dtype, compiled, chosen):
     jitted = pg.jit(f)
     xs = [pg.asarray(np.ones(shape, dtype)) for _ in "xy"]
     by = {region.by.split()[0] for region in jitted.explain(*xs).regions}
-    assert (OWNER in by) == taken
+    assert (OWNER in by) == compiled
 
 
 def check(f, *xs):
-    """Compare with eager; return the only region: who runs it, and its kernels."""
+    """Compare with eager; return who runs the only region, and its kernels."""
     jitted = pg.jit(f)
     expected = bits(f(*xs))
     for _ in range(4):
@@ -84,17 +84,17 @@ def check(f, *xs):
     return region.by.split()[0], [step.kernel.name for step in region.steps]
 
 
-@pytest.mark.parametrize("name", MEANS)
+@pytest.mark.parametrize("name", REDUCING)
 def test_short_regions_that_reduce_are_left_to_cpu(name, chosen):
     rng = np.random.default_rng(0)
     xs = [pg.asarray(rng.standard_normal((1024, 600)).astype("f4")) for _ in "xy"]
-    by, kernels = check(MEANS[name], *xs)
+    by, kernels = check(REDUCING[name], *xs)
     assert by == "plugrad-cpu"
     assert worth.REDUCTIONS.intersection(kernels)
 
 
 @pytest.mark.parametrize("axis", [None, -1, 0])
-def test_long_regions_that_reduce(axis, chosen):
+def test_long_regions_that_reduce_are_compiled(axis, chosen):
     """The kernel of the reduction reads what machine code has written."""
     f = chain(worth.REDUCTION_MAX_STEPS + 1)
     rng = np.random.default_rng(0)
@@ -108,7 +108,7 @@ def test_long_regions_that_reduce(axis, chosen):
         assert worth.REDUCTIONS.intersection(kernels)
 
 
-def test_nothing_is_imported_for_what_is_not_worth_it():
+def test_regions_that_are_not_worth_compiling_import_nothing():
     program = "import sys, plugrad as pg; pg.set_backend('cpu')\n"
     program += "f = pg.jit(pg.grad(lambda x: pg.mean(pg.gelu(pg.softmax(x) * 2.0))))\n"
     program += "x = pg.ones((256, 256)); f(x); f(x); print('llvmlite' in sys.modules)"
@@ -118,8 +118,8 @@ def test_nothing_is_imported_for_what_is_not_worth_it():
     assert done.stdout == "False\n", done.stderr
 
 
-def test_regions_that_are_alike_share_what_they_cost(chosen):
-    """The first is left to cpu, and the others save enough together."""
+def test_equal_regions_share_the_cost_of_compilation(chosen):
+    """The first regions are left to cpu; the others save enough together."""
     weights = [pg.asarray(np.full(31_000, k, "f4")) for k in range(40)]
     jitted = pg.jit(lambda xs: [chain(8)(x, x * 0.5) for x in xs])
     expected = bits([chain(8)(x, x * 0.5) for x in weights])

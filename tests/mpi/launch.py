@@ -1,4 +1,4 @@
-"""Runs programs of several ranks, by ``mpiexec``."""
+"""Run programs on several ranks with ``mpiexec``."""
 
 import importlib.util
 import os
@@ -21,9 +21,9 @@ needs_mpi = pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSI
 
 
 def launch(ranks, *command, timeout=120, **env):
-    """Run ``python *command`` on some ranks; return the finished process.
+    """Run ``python *command`` on ``ranks`` ranks; return the finished process.
 
-    Without ``ranks`` it is one process, without ``mpiexec``.
+    With ``ranks=0``, run one process without ``mpiexec``.
     """
     start = [MPIEXEC, "-n", str(ranks)] if ranks else []
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""What the ranks of a test run: ``mpiexec -n 2 python -m tests.mpi.ranks NAME``."""
+"""Programs for the ranks of tests: ``mpiexec -n 2 python -m tests.mpi.ranks NAME``."""
 
 import dataclasses
 import sys
@@ -20,14 +20,14 @@ def program(f):
     return f
 
 
-def values(*shape, of=None, dtype=np.float32):
-    """Return random values of a rank."""
-    seed = mpi.rank() if of is None else of
+def values(*shape, rank=None, dtype=np.float32):
+    """Return the random values of a rank, by default of this one."""
+    seed = mpi.rank() if rank is None else rank
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
 
 
 def all_values(*shape):
-    return np.stack([values(*shape, of=n) for n in range(mpi.size())])
+    return np.stack([values(*shape, rank=n) for n in range(mpi.size())])
 
 
 def total(x):
@@ -36,19 +36,19 @@ def total(x):
 
 
 def exchange(x):
-    """Send ``x`` to the next rank, in a ring; return what comes and what went."""
-    after = (mpi.rank() + 1) % mpi.size()
-    before = (mpi.rank() - 1) % mpi.size()
+    """Send ``x`` to the next rank in a ring; return what the previous rank sent."""
+    next_rank = (mpi.rank() + 1) % mpi.size()
+    previous_rank = (mpi.rank() - 1) % mpi.size()
     if mpi.rank() == 0:
-        went = mpi.send(x, dest=after, tag=3)
-        came = mpi.receive(went, source=before, tag=3)
+        sent = mpi.send(x, dest=next_rank, tag=3)
+        received = mpi.receive(sent, source=previous_rank, tag=3)
     else:
-        came = mpi.receive(x, source=before, tag=3)
-        went = mpi.send(x, dest=after, tag=3)
-    return came + 0 * went
+        received = mpi.receive(x, source=previous_rank, tag=3)
+        sent = mpi.send(x, dest=next_rank, tag=3)
+    return received + 0 * sent
 
 
-# name: a function of x, and what it returns, of the x of all ranks and of the rank
+# name: a function of x, and its expected result from the x of all ranks and the rank
 COLLECTIVES = {
     "sum": (mpi.all_reduce, lambda xs, rank: xs.sum(0)),
     "mean": (lambda x: mpi.all_reduce(x, "mean"), lambda xs, rank: xs.mean(0)),
@@ -68,9 +68,9 @@ COLLECTIVES = {
 
 
 def check_adjoint(f, x):
-    """Check <f(x), dy> == <x, gradient> over all ranks, for an ``f`` that is linear."""
+    """Check <f(x), dy> == <x, gradient> over all ranks, for a linear ``f``."""
     y, pullback = pg.vjp(f, x)
-    dy = values(*y.shape, of=mpi.rank() + 100)
+    dy = values(*y.shape, rank=mpi.rank() + 100)
     (dx,) = pullback(pg.asarray(dy))
     left = total((y.numpy() * dy).sum())
     right = total((x * dx).numpy().sum())
@@ -97,7 +97,7 @@ def collectives():
 @program
 def equal_ranks_share_the_gradient_of_the_maximum():
     dx = pg.grad(lambda x: mpi.all_reduce(x, "max"))(pg.asarray(1.0))
-    assert dx.item() == 1.0  # as many cotangents of 1 as there are ranks
+    assert dx.item() == 1.0  # the sum of every rank's cotangent of 1, divided equally
 
 
 @program
@@ -111,7 +111,7 @@ def dtypes():
         assert (mpi.broadcast(x).numpy() == rows[0]).all()
         if dtype != "complex64":
             assert (mpi.all_reduce(x, "max").numpy() == rows.max(0)).all()
-    # no values, a scalar, and values with steps
+    # an empty array, a scalar, and a strided array
     assert mpi.all_reduce(np.empty((0, 2), np.float32)).shape == (0, 2)
     assert mpi.all_reduce(1.0, "mean").item() == 1.0
     x = pg.asarray(values(3, 4)).T
@@ -127,13 +127,13 @@ def decompositions():
         "Broadcast": {"root": 1},
     }.items():
         kernel = contracts()[f"mpi.{name}"]
-        mine = kernel.decomposition(x, **attrs)
-        theirs = pg.run_kernel(kernel.name, [x], attrs)
-        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-6)
+        decomposed = kernel.decomposition(x, **attrs)
+        communicated = pg.run_kernel(kernel.name, [x], attrs)
+        np.testing.assert_allclose(decomposed.numpy(), communicated.numpy(), rtol=1e-6)
 
 
 @program
-def a_backend_of_others():
+def a_backend_without_host_memory():
     other = dataclasses.replace(runtime("wasm"), host=None)
     pg.register_backend(Backend("other", open=lambda: other))
     with pg.use_backend("other"):
@@ -144,7 +144,7 @@ def a_backend_of_others():
 
 @program
 def under_jit():
-    """Sums of which nothing is used stay, and all stay in their order."""
+    """Collectives whose results are unused are kept, and all keep their order."""
 
     def f(x):
         mpi.all_reduce(x)
@@ -153,7 +153,7 @@ def under_jit():
 
     g = pg.jit(pg.value_and_grad(f), strict=True)
     for n in range(5):
-        x = pg.asarray(values(2, of=mpi.rank() + 10 * n))
+        x = pg.asarray(values(2, rank=mpi.rank() + 10 * n))
         found = g(x)
         wanted = pg.value_and_grad(f)(x)
         assert [y.tolist() for y in found] == [y.tolist() for y in wanted]
@@ -166,7 +166,7 @@ def under_jit():
 
 @program
 def under_vmap():
-    """One message has the values of all examples, in the gradients, too."""
+    """One message carries the values of all examples, also in gradients."""
     for name, (f, expected) in COLLECTIVES.items():
         for axis in (0, 2):
             x = np.moveaxis(values(5, 4, 3), 0, axis)
@@ -174,17 +174,17 @@ def under_vmap():
             before = world().count
             y = pg.vmap(f, in_axes=axis)(pg.asarray(x))
             assert world().count - before <= 1, name
-            wanted = np.stack([expected(one, mpi.rank()) for one in xs])
+            wanted = np.stack([expected(x_of_ranks, mpi.rank()) for x_of_ranks in xs])
             np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-5, err_msg=name)
         g = lambda x, f=f: pg.vjp(f, x)[1](pg.ones_like(f(x)))[0]
         x = pg.asarray(values(5, 4, 3))
-        wanted = np.stack([g(one).numpy() for one in x])
+        wanted = np.stack([g(example).numpy() for example in x])
         for h in (pg.vmap(g), pg.jit(pg.vmap(g))):
             np.testing.assert_allclose(h(x).numpy(), wanted, rtol=1e-5, err_msg=name)
 
 
 def waiting_time(x, pause):
-    """Return how long a rank waits for a mean after a pause: the least of some."""
+    """Return the shortest of 8 times that a rank waits for a mean after a pause."""
     found = []
     for _ in range(8):
         mpi.barrier()

@@ -5,9 +5,9 @@ import pytest
 from .launch import launch, needs_mpi
 
 pytestmark = needs_mpi
-ALSO_OF_FOUR = ("collectives", "under_jit", "under_vmap")
+ALSO_ON_FOUR_RANKS = ("collectives", "under_jit", "under_vmap")
 PROGRAMS = (
-    "a_backend_of_others",
+    "a_backend_without_host_memory",
     "collectives",
     "decompositions",
     "dtypes",
@@ -21,14 +21,14 @@ PROGRAMS = (
 
 @pytest.mark.parametrize(
     ("name", "ranks"),
-    [*[(name, 2) for name in PROGRAMS], *[(name, 4) for name in ALSO_OF_FOUR]],
+    [*[(name, 2) for name in PROGRAMS], *[(name, 4) for name in ALSO_ON_FOUR_RANKS]],
 )
 def test_ranks_agree(name, ranks):
     done = launch(ranks, "-m", "tests.mpi.ranks", name)
     assert done.returncode == 0, done.stderr
 
 
-ONE = """
+ONE_PROCESS = """
 import plugrad as pg
 import plugrad_mpi as mpi
 
@@ -66,7 +66,7 @@ mpi.AllReduce: 'x' must be number, got bool
 
 
 def test_one_process_needs_no_mpiexec():
-    done = launch(0, "-c", ONE)
+    done = launch(0, "-c", ONE_PROCESS)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ERRORS
 
@@ -84,6 +84,6 @@ assert callable(mpi.sharded) and "mpi4py" not in sys.modules
 """
 
 
-def test_programs_that_do_not_use_it_do_not_start_mpi():
+def test_programs_that_use_no_collectives_do_not_start_mpi():
     done = launch(0, "-c", UNUSED)
     assert done.returncode == 0, done.stderr

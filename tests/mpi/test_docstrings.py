@@ -1,4 +1,4 @@
-"""The examples in docstrings run as they are shown, with one rank."""
+"""The examples in docstrings give the output that they show, with one rank."""
 
 import doctest
 import inspect
@@ -12,7 +12,7 @@ from tests.docs.test_docstrings import PARSER, run
 from .launch import needs_mpi
 
 mpi = pytest.importorskip("plugrad_mpi", reason="plugins/mpi is not installed")
-WITHOUT = {  # names without an example of their own, and what shows them
+SHOWN_ELSEWHERE = {  # names without their own example: where one is
     "DivergenceError": "docs/mpi.md",
     "Sharded": "sharded",
     "receive": "send",
@@ -21,12 +21,14 @@ WITHOUT = {  # names without an example of their own, and what shows them
 
 def test_every_name_has_an_example():
     docs = {name: getattr(mpi, name).__doc__ for name in mpi.__all__}
-    assert sorted(n for n, doc in docs.items() if ">>>" not in doc) == sorted(WITHOUT)
+    assert sorted(n for n, doc in docs.items() if ">>>" not in doc) == sorted(
+        SHOWN_ELSEWHERE
+    )
 
 
 @needs_mpi
-@pytest.mark.parametrize("name", sorted({*mpi.__all__} - {*WITHOUT}))
-def test_the_example_runs_as_it_is_shown(name, backend):
+@pytest.mark.parametrize("name", sorted({*mpi.__all__} - {*SHOWN_ELSEWHERE}))
+def test_the_example_gives_the_output_that_it_shows(name, backend):
     text = inspect.getdoc(getattr(mpi, name))
     text = text.replace("backend='cpu'", f"backend={backend!r}")
     names = {"pg": pg, "mpi": mpi, "np": np}

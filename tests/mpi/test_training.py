@@ -1,4 +1,4 @@
-"""Data-parallel training, checkpoints and ZeRO-1; and jobs in which a rank fails."""
+"""Data-parallel training, checkpoints, ZeRO-1, and jobs in which a rank fails."""
 
 import importlib.util
 import os
@@ -19,13 +19,13 @@ needs_train = pytest.mark.skipif(
 )
 
 
-def train(ranks, *command, **named):
-    return launch(ranks, "-m", "tests.mpi.trainees", *command, **named)
+def train(ranks, *command, **options):
+    return launch(ranks, "-m", "tests.mpi.trainees", *command, **options)
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("name", ["gradients", "other_dtypes", "tied", "zero"])
-def test_ranks_do_what_one_process_does(name, ranks):
+def test_ranks_give_the_results_of_one_process(name, ranks):
     done = train(ranks, name)
     assert done.returncode == 0, done.stderr
 
@@ -60,13 +60,13 @@ def test_a_rank_that_fails_ends_the_job(how):
     assert "not reached" not in done.stdout
     for message in FAILURES[how]:
         assert message in done.stderr, done.stderr
-    assert "ended first" not in done.stderr  # which is said of no other failure
+    assert "ended first" not in done.stderr  # only killed ranks are reported like this
 
 
-@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd of Linux")
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's pidfd_open")
 @pytest.mark.parametrize("rank", [0, 1, 2])
 def test_a_rank_that_is_killed_is_named(rank):
-    """mpiexec kills the others in the same way, a few milliseconds later."""
+    """mpiexec kills the other ranks in the same way, a few milliseconds later."""
     start = time.monotonic()
     done = train(3, "fail", "is killed", rank, PLUGRAD_MPI_DEBUG="1")
     assert done.returncode != 0
@@ -108,30 +108,30 @@ def test_debug_mode_tells_where_ranks_differ(how, what):
 
 @pytest.mark.parametrize("how", ["jit", "a thread", "jit in a thread"])
 def test_debug_mode_names_the_line_of_the_program(how):
-    """Not one of generated code, nor that of another thread."""
+    """The line is not one of generated code or of another thread."""
     done = train(2, "differs_in_the_last_call", how, PLUGRAD_MPI_DEBUG="1")
     assert "thread" in how or done.returncode != 0
     found = re.findall(
         r"(rank \d): mpi.* at (\S*trainees.py):(\d+)$", done.stderr, re.M
     )
     source = TRAINEES.read_text().splitlines()
-    told = {rank: source[int(number) - 1] for rank, _, number in found}
-    assert {rank: line.partition("# ")[2] for rank, line in told.items()} == {
+    lines = {rank: source[int(number) - 1] for rank, _, number in found}
+    assert {rank: line.partition("# ")[2] for rank, line in lines.items()} == {
         "rank 0": "what rank 0 does",
         "rank 1": "what rank 1 does",
     }, done.stderr
 
 
-NO_TIMEOUTS = ("0", "-1", "nan", "-inf", "ten", "", "5s", "1,5", "True")
+INVALID_TIMEOUTS = ("0", "-1", "nan", "-inf", "ten", "", "5s", "1,5", "True")
 
 
-@pytest.mark.parametrize("text", NO_TIMEOUTS)
-def test_a_timeout_that_is_no_number_is_refused(text):
+@pytest.mark.parametrize("text", INVALID_TIMEOUTS)
+def test_an_invalid_timeout_is_refused(text):
     code = "import plugrad_mpi as m; m.size()"
     done = launch(0, "-c", code, PLUGRAD_MPI_TIMEOUT=text)
-    told = f"ValueError: plugrad_mpi: PLUGRAD_MPI_TIMEOUT={text}: use a number of "
+    message = f"ValueError: plugrad_mpi: PLUGRAD_MPI_TIMEOUT={text}: use a number of "
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith(told), done.stderr
+    assert done.stderr.splitlines()[-1].startswith(message), done.stderr
 
 
 @pytest.mark.parametrize("text", ["inf", "Infinity", "1e300", "1e10", "60.5", " 60 "])
@@ -140,12 +140,12 @@ def test_a_timeout_may_be_any_number_above_0(text, ranks):
     code = "import plugrad_mpi as m; m.barrier(); print(m.all_reduce([1.0]).item())"
     done = launch(ranks, "-c", code, PLUGRAD_MPI_TIMEOUT=text)
     assert (done.returncode, done.stderr) == (0, "")
-    # mpiexec may put the newline of one rank behind the number of the other.
+    # mpiexec may put the newline of one rank after the number of the other.
     found = done.stdout.replace("\n", "")
     assert found == str(float(max(1, ranks))) * max(1, ranks)
 
 
-def test_a_timeout_of_almost_nothing_ends_the_start():
+def test_a_tiny_timeout_ends_the_start():
     code = "import plugrad_mpi as m; print(m.size())"
     done = launch(0, "-c", code, PLUGRAD_MPI_TIMEOUT="1e-300")
     assert done.stdout == ""
@@ -156,7 +156,7 @@ def test_a_timeout_of_almost_nothing_ends_the_start():
 
 
 @pytest.fixture(scope="module")
-def of_one_process(tmp_path_factory):
+def weights_of_one_process(tmp_path_factory):
     folder = tmp_path_factory.mktemp("one")
     done = train(0, "digits", folder)
     assert done.returncode == 0, done.stderr
@@ -173,16 +173,16 @@ def check_equal(folder, wanted):
 @needs_train
 @pytest.mark.parametrize(("ranks", "zero"), [(2, ()), (4, ()), (2, ("zero",))])
 def test_the_example_learns_what_one_process_learns(
-    of_one_process, tmp_path, ranks, zero
+    weights_of_one_process, tmp_path, ranks, zero
 ):
     done = train(ranks, "digits", tmp_path, *zero)
     assert done.returncode == 0, done.stderr
     assert [line.split()[1] for line in done.stdout.splitlines()] == [*"1234"]
-    check_equal(tmp_path, of_one_process)
+    check_equal(tmp_path, weights_of_one_process)
 
 
 @needs_train
-def test_fit_does_on_two_ranks_what_it_does_on_one(tmp_path):
+def test_fit_gives_the_same_results_on_two_ranks_as_on_one(tmp_path):
     one, two = (train(ranks, "fit", tmp_path) for ranks in (0, 2))
     assert one.returncode == two.returncode == 0, one.stderr + two.stderr
     (wanted, numbers), (found, others) = (x.stdout.splitlines() for x in (one, two))
@@ -194,7 +194,7 @@ def test_fit_does_on_two_ranks_what_it_does_on_one(tmp_path):
 @needs_train
 @pytest.mark.parametrize(("ranks", "zero"), [(4, ()), (1, ("zero",))])
 def test_a_killed_job_resumes_with_another_number_of_ranks(
-    of_one_process, tmp_path, ranks, zero
+    weights_of_one_process, tmp_path, ranks, zero
 ):
     killed = train(2, "digits", tmp_path, "kill", *zero)
     assert killed.returncode != 0
@@ -202,4 +202,4 @@ def test_a_killed_job_resumes_with_another_number_of_ranks(
     done = train(ranks, "digits", tmp_path, "resume", *zero)
     assert done.returncode == 0, done.stderr
     assert [line.split()[1] for line in done.stdout.splitlines()] == [*"34"]
-    check_equal(tmp_path, of_one_process)
+    check_equal(tmp_path, weights_of_one_process)

@@ -1,4 +1,4 @@
-"""What the ranks of tests of training run: ``-m tests.mpi.trainees NAME ...``."""
+"""Training programs for the ranks of tests: ``-m tests.mpi.trainees NAME ...``."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def loss(layers, x, mark=lambda layer: layer):
     return pg.mean(x * x)
 
 
-def close(found, wanted, **named):
+def assert_close(found, wanted):
     pairs = zip(pg.tree.leaves(found), pg.tree.leaves(wanted), strict=True)
     for x, y in pairs:
         if isinstance(y, pg.Tensor):
@@ -37,25 +37,25 @@ def close(found, wanted, **named):
 def gradients():
     """Averaged gradients are those of one process, eager and under jit."""
     x = pg.asarray(X)
-    mine = pg.asarray(mpi.shard(X))
+    shard = pg.asarray(mpi.shard(X))
     for backend in ("cpu", "wasm"):
         with pg.use_backend(backend):
             params = layers()
             wanted = pg.value_and_grad(loss)(params, x)
             for mark in (lambda layer: layer, mpi.overlap):
-                whole = pg.value_and_grad(lambda p, x, mark=mark: loss(p, x, mark))
+                local = pg.value_and_grad(lambda p, x, mark=mark: loss(p, x, mark))
                 for mib in (25, 64 / 2**20):
-                    step = mpi.data_parallel(whole, bucket_mib=mib)
-                    close(step(params, mine), wanted)
+                    step = mpi.data_parallel(local, bucket_mib=mib)
+                    assert_close(step(params, shard), wanted)
                     jitted = pg.jit(step, strict=True)
                     for _ in range(4):
-                        close(jitted(params, mine), wanted)
-                    names = kernels(jitted, params, mine)
+                        assert_close(jitted(params, shard), wanted)
+                    names = kernels(jitted, params, shard)
                     buckets = 1 if mib == 25 else 4 if mark is mpi.overlap else 3
                     assert names.count("mpi.AllReduceStart") == buckets, names
                     early = names.index("mpi.AllReduceStart") < last_product(names)
                     assert early == (mark is mpi.overlap and mib < 25), names
-    assert_has_aux_stays(mine)
+    assert_aux_values_stay_local(shard)
     assert_variables_work()
 
 
@@ -67,16 +67,16 @@ def last_product(names):
     return len(names) - 1 - names[::-1].index("BatchMatMul")
 
 
-def assert_has_aux_stays(mine):
+def assert_aux_values_stay_local(shard):
     with_aux = lambda p, x: (loss(p, x), {"rank": pg.asarray(float(mpi.rank()))})
     step = mpi.data_parallel(pg.value_and_grad(with_aux, has_aux=True))
-    (value, aux), _ = step(layers(), mine)
+    (value, aux), _ = step(layers(), shard)
     assert aux["rank"].item() == mpi.rank()
     assert abs(value.item() - loss(layers(), pg.asarray(X)).item()) < 1e-6
 
 
 def other_dtypes():
-    """Tensors of each dtype have a bucket; an unused one, and float16, work."""
+    """Each dtype has a bucket; unused tensors and float16 are supported, too."""
 
     def loss(p):
         p = mpi.overlap(p)
@@ -98,8 +98,8 @@ def other_dtypes():
 
 def assert_variables_work():
     v = pg.Variable([1.0, 2.0])
-    of_rank = lambda: pg.sum(v * (1.0 + mpi.rank()))
-    value, found = mpi.data_parallel(lambda: pg.variable_grads(of_rank))()
+    loss_of_rank = lambda: pg.sum(v * (1.0 + mpi.rank()))
+    value, found = mpi.data_parallel(lambda: pg.variable_grads(loss_of_rank))()
     mean = 1 + (mpi.size() - 1) / 2
     assert value.item() == 3 * mean
     assert found[v].tolist() == [mean, mean]
@@ -118,14 +118,14 @@ def tied():
 
     w = layers()[0]["w"]
     wanted = pg.value_and_grad(twice)(w, pg.asarray(X))
-    mine = pg.asarray(mpi.shard(X))
+    shard = pg.asarray(mpi.shard(X))
     for mib in (25, 1 / 2**20):
         step = mpi.data_parallel(pg.value_and_grad(twice), bucket_mib=mib)
-        close(step(w, mine), wanted)
+        assert_close(step(w, shard), wanted)
 
 
 class Momentum:
-    """A small optimizer with a state, as of plugrad-train."""
+    """A small optimizer with a state, like those of plugrad-train."""
 
     def init(self, params):
         return {"mean": pg.tree.map(pg.zeros_like, params), "steps": pg.asarray(0)}
@@ -137,45 +137,45 @@ class Momentum:
 
 
 def zero():
-    """The steps of ZeRO-1 are those of one process, and its state is a part."""
+    """ZeRO-1 takes the steps of one process, and each rank has a part of the state."""
     params = {"w": pg.asarray(X), "b": pg.ones(3), "c": pg.ones(2, dtype="float64")}
     grads = lambda n: pg.tree.map(lambda p: p * (mpi.rank() + n), params)
     mean = lambda n: pg.tree.map(lambda p: p * ((mpi.size() - 1) / 2 + n), params)
     whole = Momentum()
-    part = mpi.sharded(Momentum())
-    mine, theirs = params, params
-    state = part.init(params)
+    sharded = mpi.sharded(Momentum())
+    sharded_params, whole_params = params, params
+    state = sharded.init(params)
     wanted = whole.init(params)
     for n in range(3):
-        mine, state = part.update(grads(n), state, mine)
-        theirs, wanted = whole.update(mean(n), wanted, theirs)
-        close(mine, theirs)
-    assert_vectors_of_one_length_are_told_apart()
+        sharded_params, state = sharded.update(grads(n), state, sharded_params)
+        whole_params, wanted = whole.update(mean(n), wanted, whole_params)
+        assert_close(sharded_params, whole_params)
+    assert_vectors_of_one_length_stay_separate()
     rows = [x.size for x in pg.tree.leaves(state["mean"])]
     assert rows == [-(-35 // mpi.size()), -(-2 // mpi.size())], rows
-    gathered = part.gather(state, params)
+    gathered = sharded.gather(state, params)
     assert sorted(x.size for x in pg.tree.leaves(gathered["mean"])) == [2, 35]
     assert gathered["steps"].item() == 3
-    again = part.scatter(gathered, params)
-    close(again, state)
+    scattered = sharded.scatter(gathered, params)
+    assert_close(scattered, state)
 
 
-def assert_vectors_of_one_length_are_told_apart():
+def assert_vectors_of_one_length_stay_separate():
     n = mpi.size()
     params = {"a": pg.ones(2 * n), "b": pg.ones(2 * n - 1, dtype="float64")}
-    part = mpi.sharded(Momentum())
-    state = part.init(params)
-    found = part.gather(state, params)["mean"]
+    sharded = mpi.sharded(Momentum())
+    state = sharded.init(params)
+    found = sharded.gather(state, params)["mean"]
     assert {name: x.size for name, x in found.items()} == {
         "float32": 2 * n,
         "float64": 2 * n - 1,
     }
     with pytest.raises(TypeError, match="sharded: a parameter must be a floating"):
-        part.init({"a": pg.asarray([1, 2])})
+        sharded.init({"a": pg.asarray([1, 2])})
 
 
 def checkpoints(folder):
-    """The rank 0 writes; all ranks get what it reads, and its errors."""
+    """Rank 0 writes and reads; all ranks get its results and its errors."""
 
     class Files:
         def save(self, name, x):
@@ -198,7 +198,7 @@ def checkpoints(folder):
 
 
 def fit(folder):
-    """``fit`` of plugrad-train: the reports and the resumed steps of one process."""
+    """plugrad-train's ``fit`` gives the reports and resumed steps of one process."""
     import plugrad_train as pt
 
     def squares(params, batch):
@@ -258,14 +258,14 @@ def differs_in_the_last_call(how):
 
 
 def ends_early():
-    """The rank 1 ends before it starts MPI."""
+    """Rank 1 ends before it starts MPI."""
     if os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK")) == "1":
         raise ValueError("no such file")
     mpi.barrier()
 
 
-def made_up():
-    """Return ten coarse patterns and noise, of which a quarter is held out."""
+def synthetic_digits():
+    """Return noisy images of ten coarse patterns; a fifth of them is held out."""
     from examples import digits
 
     rng = np.random.default_rng(0)
@@ -277,21 +277,21 @@ def made_up():
 
 
 def digits(folder, *options):
-    """Train the example; with ``kill``, the rank 1 is killed in the third epoch."""
+    """Train the example; with ``kill``, rank 1 is killed in the third epoch."""
     from examples import digits, train_digits_mpi
 
     if "kill" in options:
         epoch = train_digits_mpi.Training.epoch
 
-        def killed(training):
+        def kill_or_train(training):
             if training.batches.state["epoch"] == 2 and mpi.rank() == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
             return epoch(training)
 
-        train_digits_mpi.Training.epoch = killed
-    data = made_up()
-    named = {name: name in options for name in ("resume", "zero")}
-    params = train_digits_mpi.train(data, 4, Path(folder), **named)
+        train_digits_mpi.Training.epoch = kill_or_train
+    data = synthetic_digits()
+    flags = {name: name in options for name in ("resume", "zero")}
+    params = train_digits_mpi.train(data, 4, Path(folder), **flags)
     score = digits.accuracy(params, data.test_images, data.test_labels)
     if mpi.rank() == 0:
         weights = {name: x.numpy() for name, x in params.items()}

@@ -1,4 +1,4 @@
-"""A user's mistakes: mypy finds each, with the code that stands on its line."""
+"""A user's mistakes: mypy reports each with the error code in its line's comment."""
 
 from __future__ import annotations
 
@@ -105,10 +105,10 @@ class NoArrays:
         return values
 
 
-def open_mine() -> Runtime:
+def open_backend() -> Runtime:
     return Runtime(arrays=NoArrays(), kernels={})  # error: arg-type
 
 
 @hookimpl
 def plugrad_backends() -> list[Backend]:
-    return [Backend("mine", open=open_mine())]  # error: arg-type
+    return [Backend("custom", open=open_backend())]  # error: arg-type

@@ -88,9 +88,9 @@ def derivatives(x: pg.Tensor) -> list[pg.Tensor]:
     weighted: pg.Tensor = pg.grad(pg.relu)(x, dy=first)
     second: pg.Tensor = pg.grad(lambda x: pg.sum(pg.grad(saliency)(x)))(x)
     both = pg.grads(lambda a, b: pg.sum(a * b))(x, x)
-    again = pg.grad(lambda p: p["w"] * 2.0)({"w": pg.asarray(1.0)})
+    of_dict = pg.grad(lambda p: p["w"] * 2.0)({"w": pg.asarray(1.0)})
     jacobian = pg.jacobian(pg.relu)(x)
-    return [dx, tangent, first, weighted, second, *both, again["w"], jacobian]
+    return [dx, tangent, first, weighted, second, *both, of_dict["w"], jacobian]
 
 
 # --- results with names ----------------------------------------------------------
@@ -126,18 +126,18 @@ class HostArrays:
         return int(native.nbytes)
 
 
-def open_mine() -> Runtime:
+def open_backend() -> Runtime:
     return Runtime(arrays=HostArrays(), kernels=kernels, host="cpu")
 
 
 @hookimpl
 def plugrad_backends() -> list[Backend]:
-    return [Backend("mine", open=open_mine)]
+    return [Backend("custom", open=open_backend)]
 
 
 @hookimpl
 def plugrad_gradients() -> list[GradientPack]:
-    return [GradientPack("mine", open=lambda: {"Relu": {"x": lambda dy: dy}})]
+    return [GradientPack("custom", open=lambda: {"Relu": {"x": lambda dy: dy}})]
 
 
 def main() -> None:
@@ -150,8 +150,8 @@ def main() -> None:
     decompose(x)
     pg.register_backend(plugrad_backends()[0])
     try:
-        with pg.use_backend("mine"):
-            assert pg.relu([1.0, -1.0]).backend == "mine"
+        with pg.use_backend("custom"):
+            assert pg.relu([1.0, -1.0]).backend == "custom"
     finally:
-        pg.remove_backend("mine")
+        pg.remove_backend("custom")
     print(plugrad_gradients()[0].name, pg.__version__)

@@ -1,4 +1,4 @@
-"""``from plugrad import *`` brings every public name, for type checkers too."""
+"""``from plugrad import *`` imports every public name, also for type checkers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pyright, which editors run, reads the types of plugrad as mypy does."""
+"""Pyright, which editors use, finds the same types in plugrad as mypy."""
 
 import importlib
 import json
@@ -14,16 +14,16 @@ from tests.typing.test_typing import HERE, ROOT, marked
 
 pytest.importorskip("pyright", reason="needs pyright: make .venv/.group-pyright")
 
-SCORE = 0.94  # of all modules without an underscore, those of the engine included
+MIN_COMPLETENESS = 0.94  # in all modules without an underscore, even of the engine
 MODULES = ("plugin", "geometry", "tree", "fft", "fused", "image", "linalg", "losses")
 MODULES += ("quantized", "random", "signal", "sparse", "strings")
 
 
-def told(*arguments):
-    """Return what pyright finds, as it would for a user of an installed plugrad."""
+def run_pyright(*arguments):
+    """Return pyright's report, as for a user who has installed plugrad."""
     command = [sys.executable, "-m", "pyright", "--outputjson"]
     command += ["--pythonpath", sys.executable, *map(str, arguments)]
-    # With --verifytypes, pyright takes the first Python of PATH all the same.
+    # With --verifytypes, pyright always takes the first Python of PATH.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         command,
@@ -36,19 +36,19 @@ def told(*arguments):
     return json.loads(done.stdout)
 
 
-def test_it_finds_exactly_the_mistakes():
+def test_pyright_finds_exactly_the_mistakes():
     paths = [HERE / f"{name}.py" for name in ("program", "star", "mistakes")]
     found = {path.name: set() for path in paths}
-    for one in told(*paths)["generalDiagnostics"]:
-        if one["severity"] == "error":
-            name = one["file"].replace("\\", "/").rpartition("/")[2]
-            found[name].add(one["range"]["start"]["line"] + 1)
+    for finding in run_pyright(*paths)["generalDiagnostics"]:
+        if finding["severity"] == "error":
+            name = finding["file"].replace("\\", "/").rpartition("/")[2]
+            found[name].add(finding["range"]["start"]["line"] + 1)
     mistakes = {*marked(HERE / "mistakes.py")}
     assert found == {"program.py": set(), "star.py": set(), "mistakes.py": mistakes}
 
 
 def public():
-    """Return the full names of what users and authors of plugins import."""
+    """Return the full names that users and plugin authors import."""
     names = {f"plugrad.{name}" for name in plugrad.__all__}
     for module in MODULES:
         found = importlib.import_module(f"plugrad.{module}").__all__
@@ -57,9 +57,11 @@ def public():
 
 
 def test_every_public_name_has_a_known_type():
-    report = told("--verifytypes", "plugrad", "--ignoreexternal")["typeCompleteness"]
-    known = {one["name"]: one["isTypeKnown"] for one in report["symbols"]}
-    asked = public() & known.keys()
-    assert len(asked) > 300
-    assert not [name for name in asked if not known[name]]
-    assert report["completenessScore"] > SCORE
+    report = run_pyright("--verifytypes", "plugrad", "--ignoreexternal")[
+        "typeCompleteness"
+    ]
+    known = {row["name"]: row["isTypeKnown"] for row in report["symbols"]}
+    checked = public() & known.keys()
+    assert len(checked) > 300
+    assert not [name for name in checked if not known[name]]
+    assert report["completenessScore"] > MIN_COMPLETENESS

@@ -1,4 +1,4 @@
-"""Type checkers know plugrad: mypy accepts a right program, and finds every mistake."""
+"""The types of plugrad: mypy accepts a correct program, and finds every mistake."""
 
 import os
 import re
@@ -15,21 +15,21 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 MARK = "# error: "
 ERROR = re.compile(r"(\w+)\.py:(\d+): error: .* \[([\w-]+)\]")
-# --strict alone, without the settings of this repository, as a user has it
+# with --strict, but without the settings of this repository, as users run it
 COMMAND = [sys.executable, "-m", "mypy", "--strict", "--config-file="]
 COMMAND += ["--follow-imports=silent", "--hide-error-context"]
 COMMAND += [f"--cache-dir={ROOT / '.cache' / 'mypy-typing'}"]
 
 
 def marked(path):
-    """Return the codes of the errors that comments announce, by line."""
+    """Return the error codes that comments announce, by line."""
     lines = enumerate(path.read_text().splitlines(), 1)
     return {n: set(line.split(MARK)[1].split()) for n, line in lines if MARK in line}
 
 
 @pytest.fixture(scope="module")
 def found():
-    """Return the codes of the errors that mypy finds, by file and line."""
+    """Return the error codes that mypy reports, by file and line."""
     paths = [HERE / f"{name}.py" for name in ("program", "star", "mistakes")]
     source = str(ROOT / "core" / "src")
     done = subprocess.run(
@@ -49,7 +49,7 @@ def found():
 
 
 @pytest.mark.parametrize("name", ["program", "star"])
-def test_a_right_program_has_no_error(found, name):
+def test_a_correct_program_has_no_error(found, name):
     assert found[name] == {}
 
 
