@@ -11,7 +11,7 @@ import pytest
 
 BACKEND = """
 from plugrad.plugin import Backend, Runtime, hookimpl
-{light}
+{at_import}
 
 def open_faulty():
     import numpy as np
@@ -31,14 +31,14 @@ def open_faulty():
 
     cpu = pg.get_kernels_for_backend("cpu")
     kernels = {{name: cpu[name] for name in PRIMITIVES}}
-    more = {{
+    options = {{
         "dtypes": ("bool", "int32", "float32", "float64", "complex64"),
         "wrap": runtime("cpu").wrap,
         "host": "cpu",
         "host_kernels": [*DATA_DEPENDENT, *HOST],
     }}
 {fault}
-    return Runtime(arrays=Arrays(), kernels=kernels, **more)
+    return Runtime(arrays=Arrays(), kernels=kernels, **options)
 
 @hookimpl
 def plugrad_backends():
@@ -49,14 +49,14 @@ METADATA = "Name: plugrad-faulty\nVersion: 2.5\nRequires-Dist: plugrad-cpu\n"
 
 
 class Kit:
-    """The kit, run on a backend that is installed in a folder of its own."""
+    """The kit, and a folder in which a backend is installed for it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.report = folder / "score.json"
 
-    def install(self, fault: str = "", light: str = "") -> None:
-        """Write the distribution; ``fault`` changes kernels, Arrays or more."""
+    def install(self, fault: str = "", at_import: str = "") -> None:
+        """Write the distribution; ``fault`` changes kernels, Arrays or options."""
         info = self.folder / "plugrad_faulty-2.5.dist-info"
         info.mkdir(exist_ok=True)
         (info / "METADATA").write_text(METADATA)
@@ -64,15 +64,15 @@ class Kit:
             "[plugrad.v1]\nfaulty = plugrad_faulty\n"
         )
         body = textwrap.indent(textwrap.dedent(fault), "    ")
-        source = BACKEND.format(fault=body, light=light)
+        source = BACKEND.format(fault=body, at_import=at_import)
         (self.folder / "plugrad_faulty.py").write_text(source)
 
     def run(
         self, *arguments: str, backends: tuple[str, ...] = ("faulty",)
     ) -> subprocess.CompletedProcess[str]:
-        """Run pytest on parts of the kit, such as ``backend.test_life``, "" is all.
+        """Run pytest on parts of the kit, such as ``backend.test_life``; "" means all.
 
-        Without ``backends`` it is on all that are installed.
+        Empty ``backends`` means all that are installed.
         """
         parts = [a for a in arguments if a.split(".")[0] in ("", *PARTS)]
         rest = [a for a in arguments if a not in parts]
@@ -94,7 +94,7 @@ class Kit:
         )
 
     def score(self) -> dict:
-        """Return what the report says of the backend."""
+        """Return the backend's part of the report."""
         return json.loads(self.report.read_text())["backends"]["faulty"]
 
     def failed(self) -> list[str]:

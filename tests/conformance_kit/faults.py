@@ -5,22 +5,22 @@ from typing import NamedTuple
 
 
 class Fault(NamedTuple):
-    """What is wrong, which tests see it (all others pass), and what they say."""
+    """A fault, the tests that must fail while all others pass, and their message."""
 
     name: str
     fault: str
     where: tuple[str, ...]
     fails: str
     says: str
-    light: str = ""
+    at_import: str = ""
 
     def __str__(self):
         return self.name
 
 
 def assert_found(kit, fault):
-    """Run the kit on a backend with a fault; the tests that are about it must fail."""
-    kit.install(fault.fault, fault.light)
+    """Run the kit on a backend with a fault; only the tests for it must fail."""
+    kit.install(fault.fault, fault.at_import)
     if fault.name.startswith("a host"):
         info = kit.folder / "plugrad_faulty-2.5.dist-info" / "METADATA"
         info.write_text("Name: plugrad-faulty\nVersion: 2.5\nRequires-Dist: plugrad\n")

@@ -1,4 +1,4 @@
-"""A device that loses memory, or that tells the time wrongly, fails the kit."""
+"""A device that leaks memory or reports wrong times fails the kit."""
 
 import pytest
 
@@ -46,14 +46,14 @@ def pooled(f):
         found = [native(x) for x in ys]
         return type(y)(found) if isinstance(y, tuple | list) else found[0]
     return g
-wrap = more["wrap"]
-more["wrap"] = lambda f: pooled(wrap(f))
+wrap = options["wrap"]
+options["wrap"] = lambda f: pooled(wrap(f))
 """
 COUNTED = """
 Arrays.peak = lambda self: pool.peak
 Arrays.kept = lambda self: pool.idle
 """
-# Handles with finalizers of their own, which the arrays give back themselves.
+# Handles that have finalizers, although arrays return them for reuse.
 HANDLES = """
 class Handle:
     gone = False
@@ -79,7 +79,7 @@ Arrays.upload = upload
 """
 CLOCK = """
 import time
-clock = {"on": False, "total": 0.0, "told": 0.0}
+clock = {"on": False, "total": 0.0, "reported": 0.0}
 matmul = kernels["BatchMatMul"]
 
 def timed(a, b, **attrs):
@@ -102,7 +102,7 @@ FAULTS = [
         "buffers are lost",
     ),
     Fault(
-        "a pool that nothing is taken from again",
+        "a pool that reuses nothing",
         POOL + COUNTED + "Pool.take = lambda self, nbytes: None",
         (MEMORY,),
         FAILS.format("memory", "test_(a_thousand|no_primitive|cycles).*"),
@@ -145,11 +145,11 @@ kernels["Sum"] = leaking
         "the buffer of this handle was destroyed",
     ),
     Fault(
-        "seconds since the last question",
+        "seconds since the last call",
         CLOCK
         + """
 def since(self):
-    clock["told"], before = clock["total"], clock["told"]
+    clock["reported"], before = clock["total"], clock["reported"]
     return clock["total"] - before
 Arrays.device_seconds = since
 """,
@@ -158,14 +158,14 @@ Arrays.device_seconds = since
         "assert 0.0 == ",
     ),
     Fault(
-        "seconds that count twice",
+        "seconds that are counted several times",
         CLOCK + 'Arrays.device_seconds = lambda self: 4 * clock["total"]',
         (TIME,),
         FAILS.format("time", "test_(it_is|a_profile).*"),
         "more than the elapsed time",
     ),
     Fault(
-        "seconds that are none",
+        "seconds that are always zero",
         CLOCK + "Arrays.device_seconds = lambda self: 0.0",
         (TIME,),
         FAILS.format("time", "test_(it_is|a_profile).*"),
@@ -186,7 +186,7 @@ Arrays.device_seconds = since
         "after - before",
     ),
     Fault(
-        "seconds without a way to begin",
+        "device_seconds without time_device",
         "Arrays.device_seconds = lambda self: 0.0",
         (TIME, "backend.test_device_memory", "-k", "methods or native"),
         FAILS.format("time", "test_there_are_both_methods_or_neither"),

@@ -1,4 +1,4 @@
-"""A backend with a fault fails, and with the test that is about it."""
+"""A backend with a fault fails, in exactly the tests for this fault."""
 
 import pytest
 
@@ -6,16 +6,16 @@ from .faults import Fault, assert_found
 
 PRIMITIVES = "backend.test_primitives"
 OWN_GRADIENTS = {
-    "is right at first order alone": (
+    "is right only at first order": (
         '"Exp": {"x": lambda dy, y: dy * pg.stop_gradient(y)}'
     ),
     "loses NaN": '"Relu": {"x": lambda dy, y: pg.where(y > 0, dy, 0.0)}',
-    "is of the last axis alone": (
+    "is right only for the last axis": (
         '"LogSoftmax": {"logits": lambda dy, y: '
         "dy - pg.exp(y) * pg.sum(dy, axis=-1, keepdims=True)}"
     ),
 }
-WRONG_BITS = {  # fast math: the kernel, and what a compiler makes of it
+WRONG_BITS = {  # fast math: the kernel, and the function that a compiler turns it into
     "x - x as 0": ("Sub", "lambda a, b: np.zeros_like(a) if a is b else a - b"),
     "x / x as 1": ("RealDiv", "lambda a, b: np.ones_like(a) if a is b else a / b"),
     "x * 0 as 0": (
@@ -32,7 +32,7 @@ WRONG_BITS = {  # fast math: the kernel, and what a compiler makes of it
     ),
     "quotients by reciprocals": ("RealDiv", "lambda a, b: a * (1 / b)"),
 }
-WRONG_IN_RANGE = {  # the test that sees it, and the kernel
+WRONG_IN_RANGE = {  # the test that must fail: the kernel, and a wrong function for it
     "trunc_is_exact": ("Trunc", "np.floor"),
     "copysign_is_exact": (
         "CopySign",
@@ -73,7 +73,7 @@ FAULTS = [
         "Sqrt wrote into an input",
     ),
     Fault(
-        "not looking at strides",
+        "ignoring strides",
         """
         def exp(x):
             flat = np.asarray(x).ravel(order="K")
@@ -93,8 +93,8 @@ FAULTS = [
         "Arrays are not equal",
     ),
     Fault(
-        "warnings",
-        'more["wrap"] = lambda function: function',
+        "warnings of NumPy",
+        'options["wrap"] = lambda function: function',
         (PRIMITIVES, "-k", "special and (Pow- or Less- or Pow] or Less])"),
         r"backend/test_primitives.py::test_special_values\[faulty-Pow\]",
         "RuntimeWarning",
@@ -143,7 +143,7 @@ FAULTS = [
         def cut(x, indices, **attrs):
             return take(x, indices.astype(np.int32), **attrs)
         kernels["GatherV2"] = cut
-        more["dtypes"] += ("int64",)
+        options["dtypes"] += ("int64",)
         """,
         (PRIMITIVES, "-k", "an_index"),
         r"backend/test_primitives.py::test_an_index_out_of_range_is_an_error"
@@ -207,24 +207,24 @@ FAULTS = [
     ),
     Fault(
         "a kernel that has nowhere to run",
-        'more["host_kernels"].remove("Unique")',
+        'options["host_kernels"].remove("Unique")',
         ("backend.test_kernels", "-k", "way"),
         r"backend/test_kernels.py::test_there_is_a_way.*\[faulty-Unique\]",
         "name it in host_kernels=",
     ),
     Fault(
-        "a primitive that is left to the host without a word",
+        "a primitive that is silently left to the host",
         """
         del kernels["Tanh"]
-        more["host_kernels"] = None
+        options["host_kernels"] = None
         """,
         ("backend.test_kernels", "-k", "way"),
         r"backend/test_kernels.py::test_there_is_a_way.*\[faulty-Tanh\]",
         "name it in host_kernels=",
     ),
     Fault(
-        "a host that it does not depend on",
-        'more["host"] = more["host"]',
+        "a host on which its distribution does not depend",
+        'options["host"] = options["host"]',
         ("backend.test_life", "-k", "depends or host"),
         r"backend/test_life.py::test_its_distribution_depends_on_the_host\[faulty\]",
         "plugrad-cpu",
@@ -235,7 +235,7 @@ FAULTS = [
         ("backend.test_imports",),
         r"backend/test_imports.py::test_the_entry_point_imports_nothing_heavy\[faulty\]",
         "import these in open(): ",
-        light="import hypothesis",
+        at_import="import hypothesis",
     ),
     Fault(
         "a child of a fork that dies",
@@ -264,16 +264,16 @@ FAULTS = [
         "a dtype that it does not declare, made by a gradient",
         """
         wide = lambda dy, y: pg.astype(pg.astype(dy, "float64") * y, "float32")
-        more["gradients"] = {"Exp": {"x": wide}}
-        more["dtypes"] = ("bool", "int32", "float32")
+        options["gradients"] = {"Exp": {"x": wide}}
+        options["dtypes"] = ("bool", "int32", "float32")
         """,
         ("golden.test_golden", "-k", "gradient and (Exp- or Log-)"),
         r"golden/test_golden.py::test_gradient\[faulty-Exp-.*\]",
         "backend 'faulty' has no float64",
     ),
     Fault(
-        "a gradient of its own that is wrong",
-        'more["gradients"] = {"Exp": {"x": lambda dy: dy}}',
+        "a backend gradient that is wrong",
+        'options["gradients"] = {"Exp": {"x": lambda dy: dy}}',
         ("golden.test_golden", "-k", "gradient and (Exp- or Log-)"),
         r"golden/test_golden.py::test_gradient\[faulty-Exp-.*\]",
         "the gradient of x differs",
@@ -286,8 +286,8 @@ FAULTS = [
             if others or step.inputs != (graph.inputs[0],) * 2:
                 return None
             return lambda x: np.zeros_like(x)
-        more["fusable"] = ["Sub"]
-        more["compile"] = compile_region
+        options["fusable"] = ["Sub"]
+        options["compile"] = compile_region
         """,
         ("ops.test_jit_bits",),
         r"ops/test_jit_bits.py::test_no_algebra\[faulty-x - x\]",
@@ -295,8 +295,8 @@ FAULTS = [
     ),
     *[
         Fault(
-            f"a gradient of its own that {what}",
-            f'more["gradients"] = {{{gradient}}}',
+            f"a backend gradient that {what}",
+            f'options["gradients"] = {{{gradient}}}',
             ("backend.test_own_gradients",),
             r"backend/test_own_gradients.py::test_own_gradients_equal_those_of_the_core"
             r"\[faulty-.*\]",
@@ -312,10 +312,10 @@ def test_a_fault_is_found(kit, fault):
     assert_found(kit, fault)
 
 
-OFF = """
-more["dtypes"] = ("bool", "int32", "float32")
+INEXACT = """
+options["dtypes"] = ("bool", "int32", "float32")
 
-def off(name, steps):
+def perturb(name, steps):
     function = kernels[name]
 
     def inexact(*xs, **attrs):
@@ -331,14 +331,14 @@ def off(name, steps):
     kernels[name] = inexact
 
 for i, name in enumerate("Sin Cos Exp Expm1 Log Log1p Tanh Atan2 Pow".split()):
-    off(name, SIGN if i % 2 else -SIGN)
+    perturb(name, SIGN if i % 2 else -SIGN)
 """
 
 
 @pytest.mark.parametrize("sign", ["1", "-1"])
-def test_primitives_that_are_as_inexact_as_they_may_be_pass(kit, sign):
-    """What is composed of them is further off, as its contract says."""
-    kit.install(OFF.replace("SIGN", sign))
+def test_primitives_with_the_largest_allowed_errors_pass(kit, sign):
+    """Ops that are composed of them have larger errors, which their contracts allow."""
+    kit.install(INEXACT.replace("SIGN", sign))
     families = ["trigonometry", "unary", "activation", "binary"]
     done = kit.run(PRIMITIVES, *[f"ops.test_{family}" for family in families])
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,6 +1,6 @@
-"""The whole kit passes on a device with few dtypes: what it lacks is skipped.
+"""The whole kit passes on a device with few dtypes: tests of other dtypes are skipped.
 
-The ordinary suite runs some of the parts, ``--all`` runs all of them.
+Without ``--all``, only some of the parts run.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ DTYPES = {
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("dtypes", DTYPES.values(), ids=DTYPES)
 def test_the_kit_passes(kit, dtypes, part):
-    kit.install(f'more["dtypes"] = {dtypes!r}')
+    kit.install(f'options["dtypes"] = {dtypes!r}')
     done = kit.run(*FILES[part::PARTS])
     assert done.returncode == 0, done.stdout[-9000:] + done.stderr
     score = kit.score()

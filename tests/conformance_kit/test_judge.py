@@ -1,4 +1,4 @@
-"""The runner of the golden cases itself: everything wrong is detected."""
+"""The judge of the golden cases detects everything that is wrong."""
 
 from __future__ import annotations
 
@@ -24,27 +24,29 @@ untyped: Any = pg
 DY = np.array([1.0, 0.5, -1.0], np.float32)
 
 
-def a_case(kind: str, kernel: str = "Square", **more: Any) -> Case:
-    return Case(Handle(kind, kernel, "0" * 16), **more)
+def make_case(kind: str, kernel: str = "Square", **fields: Any) -> Case:
+    return Case(Handle(kind, kernel, "0" * 16), **fields)
 
 
-def departure(instead: str, *, kind: str = "kernels", expect: str = "") -> Departure:
+def make_departure(
+    instead: str, *, kind: str = "kernels", expect: str = ""
+) -> Departure:
     return Departure(["0" * 16], "Square", kind, "suspect", "a reason", instead, expect)
 
 
-VALUES = a_case("kernels", inputs={"x": X}, outputs=[X * X])
-LISTS = a_case(
+VALUES = make_case("kernels", inputs={"x": X}, outputs=[X * X])
+LISTS = make_case(
     "kernels", "Unpack", inputs=[X, X + 1], outputs=[X, X + 1], list_output=True
 )
 RANDOM = replace(VALUES, random=True)
-SLOPES = a_case(
+SLOPES = make_case(
     "gradients",
     inputs={"x": X},
     dys=[DY],
     grads={"x": 2 * X * DY},
     checks={"x": "agrees"},
 )
-FAILS = a_case("errors", inputs={"x": X}, error="bad x")
+FAILS = make_case("errors", inputs={"x": X}, error="bad x")
 
 
 def right(x: Any) -> Any:
@@ -55,7 +57,7 @@ def refusing(x: Any) -> Any:
     return pg.reshape(x, (7,))
 
 
-def without_gradient(x: Any) -> Any:
+def square_without_gradient(x: Any) -> Any:
     return pg.asarray(pg.stop_gradient(x).numpy() ** 2)
 
 
@@ -75,12 +77,14 @@ def without_gradient(x: Any) -> Any:
         (replace(SLOPES, dys=[DY, None]), lambda x: (pg.square(x), x)),
         (replace(SLOPES, grads={"x": 0 * X}), lambda x: x > 0),
         (
-            a_case("gradients", inputs=[X, X], dys=[DY], grads={"0": DY, "1": 2 * DY}),
+            make_case(
+                "gradients", inputs=[X, X], dys=[DY], grads={"0": DY, "1": 2 * DY}
+            ),
             lambda xs: xs[0] + 2 * xs[1],
         ),
     ],
 )
-def test_what_is_right_passes(case: Case, row: Row, backend: str) -> None:
+def test_a_right_result_passes(case: Case, row: Row, backend: str) -> None:
     judge(case, row, None)
 
 
@@ -100,7 +104,7 @@ def test_what_is_right_passes(case: Case, row: Row, backend: str) -> None:
         (RANDOM, lambda x: pg.reshape(x, (3, 1)), "shape"),
         (RANDOM, lambda x: pg.astype(x, "int32"), "int32"),
         (SLOPES, lambda x: pg.square(x) * 1.01, "gradient of x differs"),
-        (SLOPES, without_gradient, "gradient of x differs"),
+        (SLOPES, square_without_gradient, "gradient of x differs"),
         (replace(SLOPES, dys=[DY, DY]), right, "1 outputs instead of 2"),
         (FAILS, right, "no ValueError or"),
         (FAILS, lambda x: globals()["nothing"], "KeyError is not an acceptable error"),
@@ -112,14 +116,14 @@ def test_what_is_right_passes(case: Case, row: Row, backend: str) -> None:
         (replace(FAILS, inputs={}, args=[X]), pg.square, "no ValueError or"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_fails(
+def test_a_wrong_result_fails(
     case: Case, row: Row | None, complaint: str, backend: str
 ) -> None:
     with pytest.raises((AssertionError, ValueError), match=complaint):
         judge(case, row, None)
 
 
-ASKS = [  # a case that is not answered, and what its note says
+FAILING = [  # a case that fails, and the lines of the note on the error
     (
         replace(VALUES, attrs={"axis": [0, 1], "name": None}),
         [
@@ -155,8 +159,8 @@ ASKS = [  # a case that is not answered, and what its note says
 ]
 
 
-@pytest.mark.parametrize(("case", "lines"), ASKS)
-def test_a_failure_shows_what_was_asked(case: Case, lines: list[str]) -> None:
+@pytest.mark.parametrize(("case", "lines"), FAILING)
+def test_a_failure_shows_the_case(case: Case, lines: list[str]) -> None:
     with pytest.raises(AssertionError) as caught:
         judge(case, None if case.handle.kind != "errors" else lambda *_: X, None)
     assert "\n".join(caught.value.__notes__).splitlines() == lines
@@ -181,7 +185,7 @@ def test_numbers_that_are_close(actual: float, expected: float, agree: bool) -> 
     assert close(a, b, 1e-5, 1e-6) == agree
 
 
-def test_a_missing_kernel_is_no_error_of_a_case() -> None:
+def test_a_missing_kernel_is_not_the_expected_error() -> None:
     def row(x: Any) -> Any:
         raise pg.KernelNotFound("Square: nobody has it")
 
@@ -191,7 +195,7 @@ def test_a_missing_kernel_is_no_error_of_a_case() -> None:
         judge(FAILS, row, None)
 
 
-def test_other_kernels_may_round_but_not_those_that_move() -> None:
+def test_kernels_may_round_except_those_that_move_elements() -> None:
     near = lambda x: x + 5e-7
     judge(replace(VALUES, outputs=[X]), near, None)
     moved = replace(VALUES, handle=Handle("kernels", "Reshape", "0" * 16), outputs=[X])
@@ -202,19 +206,19 @@ def test_other_kernels_may_round_but_not_those_that_move() -> None:
 # --- gradients that TensorFlow.js gets wrong -------------------------------------
 
 
-@pytest.mark.parametrize("said", ["agrees", "disagrees"])
-def test_a_doubtful_gradient_is_a_derivative_too(said: str) -> None:
-    """The golden gradient is met, and wrong: finite differences say so."""
-    wrong = replace(SLOPES, grads={"x": 3 * X * DY}, checks={"x": said})
-    row = with_gradient_of_three_halves
-    if said == "agrees":
+@pytest.mark.parametrize("verdict", ["agrees", "disagrees"])
+def test_a_doubtful_gradient_is_compared_with_differences(verdict: str) -> None:
+    """Our gradient equals the golden one, but both differ from finite differences."""
+    wrong = replace(SLOPES, grads={"x": 3 * X * DY}, checks={"x": verdict})
+    row = square_with_wrong_gradient
+    if verdict == "agrees":
         judge(wrong, row, None)
     else:
         with pytest.raises(AssertionError, match="the derivative is"):
             judge(wrong, row, None)
 
 
-def with_gradient_of_three_halves(x: Any) -> Any:
+def square_with_wrong_gradient(x: Any) -> Any:
     return pg.custom_grad(lambda x: (pg.square(x), lambda dy: dy * x * 3))(x)
 
 
@@ -222,7 +226,7 @@ def test_a_gradient_that_the_corpus_lacks_is_compared_with_differences() -> None
     case = replace(SLOPES, grads={})
     judge(case, right, None)
     with pytest.raises(AssertionError, match="the derivative is"):
-        judge(case, with_gradient_of_three_halves, None)
+        judge(case, square_with_wrong_gradient, None)
 
 
 def flat_at_zero(x: Any) -> Any:
@@ -230,15 +234,19 @@ def flat_at_zero(x: Any) -> Any:
 
 
 def test_steps_and_kinks_are_left_out() -> None:
-    at_kink = a_case("gradients", inputs={"x": 0 * X}, dys=[DY], grads={"x": DY * 0})
+    at_kink = make_case("gradients", inputs={"x": 0 * X}, dys=[DY], grads={"x": DY * 0})
     judge(replace(at_kink, checks={"x": "disagrees"}), flat_at_zero, None)
     with pytest.raises(AssertionError, match="no smooth point"):
-        depart(at_kink, flat_at_zero, departure("finite-differences", kind="gradients"))
+        depart(
+            at_kink,
+            flat_at_zero,
+            make_departure("finite-differences", kind="gradients"),
+        )
 
 
 # --- exceptions ------------------------------------------------------------------
 
-HOLDS = [
+HOLDING = [
     (replace(VALUES, outputs=[X]), right, "works", "x ** 2"),
     (replace(VALUES, outputs=[X.astype(np.int32)]), lambda x: x, "dtype:float32", ""),
     (VALUES, refusing, "raises:ValueError", ""),
@@ -260,24 +268,24 @@ BROKEN = [
     (VALUES, refusing, "raises:TypeError", ""),
     (VALUES, lambda x: x, "raises:ValueError", ""),
     (FAILS, right, "raises:ValueError", ""),
-    (SLOPES, with_gradient_of_three_halves, "finite-differences", ""),
-    (SLOPES, with_gradient_of_three_halves, "works", "dy * 2 * x"),
+    (SLOPES, square_with_wrong_gradient, "finite-differences", ""),
+    (SLOPES, square_with_wrong_gradient, "works", "dy * 2 * x"),
 ]
 
 
-@pytest.mark.parametrize(("case", "row", "how", "expect"), HOLDS)
-def test_what_is_promised_instead_is_met(
+@pytest.mark.parametrize(("case", "row", "how", "expect"), HOLDING)
+def test_a_departure_that_holds_passes(
     case: Case, row: Row, how: str, expect: str, backend: str
 ) -> None:
-    judge(case, row, departure(how, kind=case.handle.kind, expect=expect))
+    judge(case, row, make_departure(how, kind=case.handle.kind, expect=expect))
 
 
 @pytest.mark.parametrize(("case", "row", "how", "expect"), BROKEN)
-def test_what_is_promised_instead_is_demanded(
+def test_a_departure_that_does_not_hold_fails(
     case: Case, row: Row, how: str, expect: str, backend: str
 ) -> None:
     with pytest.raises(AssertionError):
-        judge(case, row, departure(how, kind=case.handle.kind, expect=expect))
+        judge(case, row, make_departure(how, kind=case.handle.kind, expect=expect))
 
 
 @pytest.mark.parametrize(
@@ -285,11 +293,11 @@ def test_what_is_promised_instead_is_demanded(
 )
 def test_a_stale_exception_fails(case: Case, row: Row) -> None:
     with pytest.raises(AssertionError, match="stale"):
-        judge(case, row, departure("raises:ValueError", kind=case.handle.kind))
+        judge(case, row, make_departure("raises:ValueError", kind=case.handle.kind))
 
 
 ABS = handles("kernels", "Abs")[0].id
-GOOD = {
+VALID_ENTRY = {
     "kernel": "'Abs'",
     "kind": "'kernels'",
     "ids": f"['{ABS}']",
@@ -300,7 +308,7 @@ GOOD = {
 
 
 def entry(**changes: str | None) -> str:
-    fields = {k: v for k, v in (GOOD | changes).items() if v is not None}
+    fields = {k: v for k, v in (VALID_ENTRY | changes).items() if v is not None}
     return "[[exception]]\n" + "".join(f"{k} = {v}\n" for k, v in fields.items())
 
 
@@ -341,7 +349,7 @@ def test_right_exceptions_are_read() -> None:
 # --- the corpus ------------------------------------------------------------------
 
 
-def test_the_corpus_is_whole() -> None:
+def test_the_corpus_is_complete() -> None:
     assert (len(names("kernels")), total("kernels")) == (171, 3674)
     assert (len(names("gradients")), total("gradients")) == (96, 2188)
     assert total("errors") == 460

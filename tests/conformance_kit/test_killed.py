@@ -1,4 +1,4 @@
-"""The test during which a process was killed is named by the next run."""
+"""If a process is killed during a test, the next run names the test."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import pytest
 
 ARGUMENTS = ("backend.test_primitives", "-k", "Tanh-float32 or Sin-float32")
 KILLED = "test_dtypes_and_shapes[faulty-Tanh-float32]"
-SAYS = "plugrad: an earlier run was killed during"
+MESSAGE = "plugrad: an earlier run was killed during"
 
 
 def run(kit, *options, **env):
@@ -33,7 +33,7 @@ def run(kit, *options, **env):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="Windows has no SIGKILL")
-def test_the_next_run_names_it(kit):
+def test_the_next_run_names_the_test(kit):
     kit.install("""
         def tanh(x):
             import os, signal
@@ -42,20 +42,20 @@ def test_the_next_run_names_it(kit):
     """)
     for runs in range(2):
         done = run(kit)
-        told = done.communicate(timeout=120)[0]
+        output = done.communicate(timeout=120)[0]
         assert done.returncode == -signal.SIGKILL
-        assert (SAYS in told) == bool(runs)
-    assert f"::{KILLED}" in told.split(SAYS)[1].splitlines()[0]
+        assert (MESSAGE in output) == bool(runs)
+    assert f"::{KILLED}" in output.split(MESSAGE)[1].splitlines()[0]
     kit.install()
     for runs in range(2):
         done = run(kit)
-        told = done.communicate(timeout=120)[0]
-        assert done.returncode == 0, told
-        assert (SAYS in told) == (runs == 0), "it is told once"
+        output = done.communicate(timeout=120)[0]
+        assert done.returncode == 0, output
+        assert (MESSAGE in output) == (runs == 0), "it is reported only once"
     assert not [*(kit.folder / "cache/d/plugrad-running").iterdir()]
 
 
-def test_the_test_of_a_run_that_goes_on_is_not_named(kit):
+def test_the_current_test_of_another_run_is_not_named(kit):
     kit.install("""
         def tanh(x):
             import os, time
@@ -73,16 +73,16 @@ def test_the_test_of_a_run_that_goes_on_is_not_named(kit):
         while not (folder / str(first.pid)).exists() and time.monotonic() < end:
             time.sleep(0.05)
         second = run(kit, "-k", "Sin-float32")
-        assert SAYS not in second.communicate(timeout=120)[0]
+        assert MESSAGE not in second.communicate(timeout=120)[0]
     finally:
         wait.unlink()
     assert "2 passed" in first.communicate(timeout=120)[0]
     assert first.returncode == second.returncode == 0
 
 
-def test_without_a_cache_nothing_is_kept(kit):
+def test_without_a_cache_nothing_is_written(kit):
     kit.install()
     done = run(kit, "-p", "no:cacheprovider", "-W", "ignore")
-    told = done.communicate(timeout=120)[0]
-    assert done.returncode == 0, told
+    output = done.communicate(timeout=120)[0]
+    assert done.returncode == 0, output
     assert not (kit.folder / "cache").exists()

@@ -31,7 +31,7 @@ def entry(
     return ENTRY.format(test=test, reason=reason, link=link)
 
 
-def expecting(kit, text):
+def write_expected(kit, text):
     (kit.folder / "expected.toml").write_text(text)
     return "--plugrad-xfail=expected.toml"
 
@@ -39,22 +39,22 @@ def expecting(kit, text):
 # --- expected failures -----------------------------------------------------------
 
 
-def test_what_is_expected_may_fail(kit):
+def test_an_expected_failure_passes(kit):
     kit.install(WRONG_EXP)
-    done = kit.run(PRIMITIVES, "-k", "Exp-float32 or Log", expecting(kit, entry()))
+    done = kit.run(PRIMITIVES, "-k", "Exp-float32 or Log", write_expected(kit, entry()))
     assert done.returncode == 0, done.stdout
     score = kit.score()
     assert score["failed"] == []
-    (told,) = [e for e in score["expected_failures"] if "shapes" in e["test"]]
-    assert told["test"].endswith("test_dtypes_and_shapes[faulty-Exp-float32]")
-    assert told["reason"] == "a coarse table (https://example.org/1)"
+    (failure,) = [e for e in score["expected_failures"] if "shapes" in e["test"]]
+    assert failure["test"].endswith("test_dtypes_and_shapes[faulty-Exp-float32]")
+    assert failure["reason"] == "a coarse table (https://example.org/1)"
     assert score["kernels"]["Exp"]["expected"] == 1
     assert score["kernels"]["Log"]["passed"] > 0
 
 
-def test_what_passes_in_spite_of_it_fails(kit):
+def test_an_unexpected_pass_fails(kit):
     kit.install()
-    done = kit.run(PRIMITIVES, "-k", "Exp-float32", expecting(kit, entry()))
+    done = kit.run(PRIMITIVES, "-k", "Exp-float32", write_expected(kit, entry()))
     assert done.returncode == 1
     assert "[XPASS(strict)] a coarse table" in done.stdout
     assert kit.failed()
@@ -76,16 +76,20 @@ def test_what_passes_in_spite_of_it_fails(kit):
 )
 def test_a_bad_file_is_refused(kit, text, complaint):
     kit.install()
-    option = "--plugrad-xfail=nothing.toml" if text is None else expecting(kit, text)
+    option = (
+        "--plugrad-xfail=nothing.toml" if text is None else write_expected(kit, text)
+    )
     done = kit.run(PRIMITIVES, "--collect-only", option)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert complaint in done.stderr
 
 
 def test_an_entry_that_matches_nothing_is_refused(kit):
-    """Where the whole package is collected; a part may well lack the test."""
+    """It is refused if the whole package is collected; a part may lack the test."""
     kit.install()
-    option = expecting(kit, entry(test="backend/test_primitives.py::test_of_luck*"))
+    option = write_expected(
+        kit, entry(test="backend/test_primitives.py::test_of_luck*")
+    )
     assert kit.run(PRIMITIVES, "--collect-only", option).returncode == 0
     done = kit.run("", "--collect-only", option)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
@@ -132,7 +136,7 @@ def test_the_level_of_a_golden_case(kind, kernel, expected):
 
 
 def test_every_row_of_the_table_is_used():
-    """A test is asked for whatever its name; each pattern is the first for some."""
+    """Each test has a row that fits first, and each row is the first for some test."""
     tests = {
         (path.relative_to(PACKAGE).with_suffix("").as_posix(), name)
         for path in PACKAGE.glob("*/test_*.py")
@@ -147,7 +151,7 @@ def test_every_row_of_the_table_is_used():
     assert {*levels.TABLE} == {row for rows in first for row in rows}
 
 
-def test_a_level_leaves_out_what_comes_after(kit):
+def test_a_level_leaves_out_later_levels(kit):
     kit.install()
     done = kit.run("", "--collect-only", "--plugrad-level=inference")
     assert done.returncode == 0, done.stdout
@@ -158,7 +162,7 @@ def test_a_level_leaves_out_what_comes_after(kit):
     assert " at 0x" not in done.stdout  # ids are the same in every process
 
 
-def test_a_level_is_claimed_after_a_whole_run_alone(kit):
+def test_a_level_is_claimed_only_after_a_complete_run(kit):
     kit.install()
     done = kit.run(PRIMITIVES, "-k", "Exp")
     assert "level reached: none claimed, because only a part" in done.stdout
@@ -176,7 +180,7 @@ def test_a_level_is_claimed_after_a_whole_run_alone(kit):
         ([f"{level} passed" for level in levels.LEVELS], True, None),
     ],
 )
-def test_the_level_that_is_reached(outcomes, partial, reached):
+def test_the_reached_level(outcomes, partial, reached):
     results = [
         {
             "outcome": outcome,
@@ -189,14 +193,14 @@ def test_the_level_that_is_reached(outcomes, partial, reached):
     assert Score("cpu", results, partial).level == expected
 
 
-def test_the_report_says_who_what_and_how(kit):
-    kit.install('more["dtypes"] = ("bool", "int32", "float32")')
+def test_the_contents_of_the_report(kit):
+    kit.install('options["dtypes"] = ("bool", "int32", "float32")')
     done = kit.run("golden.test_golden", "-k", "Softmax- or Unique- or Real-")
     assert done.returncode == 0, done.stdout
     assert "plugrad conformance: faulty (plugrad-faulty 2.5)" in done.stdout
-    made = json.loads(kit.report.read_text())
+    report = json.loads(kit.report.read_text())
     score = kit.score()
-    assert set(made) == {"plugrad", "plugrad-conformance", "backends"}
+    assert set(report) == {"plugrad", "plugrad-conformance", "backends"}
     assert (score["distribution"], score["version"]) == ("plugrad-faulty", "2.5")
     softmax, unique, exp = (score["kernels"][k] for k in ("Softmax", "Unique", "Exp"))
     assert softmax["runs"] == "decomposed"
@@ -224,18 +228,18 @@ def test_a_backend_that_does_not_open_has_no_score(kit, monkeypatch):
     assert [*json.loads(kit.report.read_text())["backends"]] == ["cpu"]
 
 
-# --- people who merely have it installed -----------------------------------------
+# --- other projects that have the kit installed ----------------------------------
 
 
-def test_a_backend_that_is_not_there_is_refused(kit):
+def test_an_unknown_backend_is_refused(kit):
     done = kit.run(PRIMITIVES)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "--plugrad-backend: " in done.stderr
     assert "'faulty'" in done.stderr
 
 
-def test_the_tests_of_others_are_left_alone(tmp_path):
-    """No fixture, no import of plugrad, no line in the summary."""
+def test_tests_of_other_projects_are_not_affected(tmp_path):
+    """There is no fixture, no import of plugrad, and no line in the summary."""
     (tmp_path / "test_mine.py").write_text(
         textwrap.dedent(
             """
@@ -265,7 +269,7 @@ def test_the_tests_of_others_are_left_alone(tmp_path):
 
 
 def test_a_backend_may_come_from_a_conftest(kit):
-    """Such as one that is still being written: no distribution, no entry point."""
+    """It may be a backend in development, without distribution and entry point."""
     kit.install()
     for path in kit.folder.glob("*.dist-info/*"):
         path.unlink()
@@ -279,8 +283,8 @@ def test_a_backend_may_come_from_a_conftest(kit):
     assert kit.score()["skipped"]["faulty has no entry point"] == 3
 
 
-def test_others_may_use_the_fixture(kit):
-    """``backend`` in their own tests, by two names in a conftest.py."""
+def test_other_projects_may_use_the_fixture(kit):
+    """They import two names in a conftest.py, and use ``backend`` in their tests."""
     kit.install()
     (kit.folder / "conftest.py").write_text(
         "from plugrad_conformance.fixtures import backend, pytest_generate_tests\n"

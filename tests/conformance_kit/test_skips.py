@@ -1,4 +1,4 @@
-"""What excuses a test, and the file that says how many are skipped."""
+"""Excuses for skipping a test, and the file with the number of skipped tests."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from plugrad_conformance.excuses import excuse, mentions_dtype
 from plugrad_conformance.scorecard import Scorecard
 from plugrad_conformance.toy import toy
 
-FEW = "bool int32 float32"
+DTYPES = "bool int32 float32"
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Row:
 
 # --- excuses ---------------------------------------------------------------------
 
-NAMED = [
+IMPLIED = [
     ("float64", "float64"),
     ("d", "float64"),
     (np.float64, "float64"),
@@ -42,21 +42,21 @@ NAMED = [
 ]
 
 
-@pytest.mark.parametrize(("value", "dtype"), NAMED, ids=str)
-def test_what_names_a_dtype(value, dtype):
+@pytest.mark.parametrize(("value", "dtype"), IMPLIED, ids=str)
+def test_values_that_imply_a_dtype(value, dtype):
     assert mentions_dtype(value, dtype)
     assert not mentions_dtype(value, "float16")
 
 
 @pytest.mark.parametrize("value", [None, 1, True, 1.5, "float", [], {}, len, (), "f"])
-def test_what_names_none(value):
+def test_values_that_imply_no_dtype(value):
     assert not any(mentions_dtype(value, d) for d in ("float64", "int64", "complex64"))
 
 
-def raised(text, **more):
-    """Return the TypeError of an expression, which stands for the code of a test."""
+def raised(text, **variables):
+    """Return the TypeError of an expression that stands for the code of a test."""
     with pytest.raises(TypeError) as caught:
-        eval(text, {"pg": pg, "np": np, **more})
+        eval(text, {"pg": pg, "np": np, **variables})
     return caught.value
 
 
@@ -70,16 +70,16 @@ def raised(text, **more):
         "pg.exp(1j)",
     ],
 )
-def test_what_a_test_asks_for_is_an_excuse(text):
-    with toy(dtypes=FEW.split()), pg.use_backend("toy"):
+def test_a_dtype_in_the_code_of_a_test_is_an_excuse(text):
+    with toy(dtypes=DTYPES.split()), pg.use_backend("toy"):
         assert excuse(raised(text), "toy", {}).startswith("toy has no ")
         assert excuse(raised(text), "cpu", {}) == ""
 
 
-def test_what_an_op_makes_of_its_own_accord_is_none():
+def test_a_dtype_that_only_the_op_uses_is_no_excuse():
     text = "def careless(pg, x): return pg.exp(pg.astype(x, 'float64'))"
     exec(compile(text, "the file of an op", "exec"), scope := {})
-    with toy(dtypes=FEW.split()), pg.use_backend("toy"):
+    with toy(dtypes=DTYPES.split()), pg.use_backend("toy"):
         error = raised("careless(pg, pg.ones((2,)))", careless=scope["careless"])
         assert "has no float64" in str(error)
         assert excuse(error, "toy", {"op": "exp"}) == ""
@@ -103,7 +103,7 @@ PINNED = skips.Pinned(["bool", "float32"], {"no fork": 2, "too large": 1})
         ),
     ],
 )
-def test_each_change_is_said(found, lines):
+def test_each_change_is_reported(found, lines):
     assert skips.changes("mine", ["float32", "bool"], Counter(found), PINNED) == lines
     assert skips.changes("mine", ["float32"], Counter(found), PINNED) == []
 
@@ -126,9 +126,9 @@ def test_a_bad_file_is_refused(tmp_path, text, complaint):
         skips.read(path)
 
 
-def result(backend, outcome, why="", **more):
+def result(backend, outcome, why="", **fields):
     about = {"test": "t", "backend": backend, "level": "everything", "kernel": ""}
-    return {"outcome": outcome, "why": why, "plugrad": about, **more}
+    return {"outcome": outcome, "why": why, "plugrad": about, **fields}
 
 
 def test_a_backend_is_counted_if_all_its_tests_have_run():

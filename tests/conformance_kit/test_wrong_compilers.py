@@ -1,4 +1,4 @@
-"""A compiler that breaks bits fails the kit's programs for it."""
+"""A compiler that changes bits fails the kit's programs for compilers."""
 
 import numpy as np
 import plugrad as pg
@@ -10,10 +10,10 @@ from tests.core.jit.compiling import compiling
 
 
 class Wrong:
-    """A compiler whose functions run the kernels of cpu, but for one rule.
+    """A compiler whose functions run the kernels of cpu, but a rule changes results.
 
-    The rule gets the name of a kernel, its inputs and its result, and the same of what
-    made each input; it returns another result, or None.
+    The rule gets the name of a kernel, its inputs and its result, and the name and the
+    inputs of the kernel that made each input. It returns another result, or None.
     """
 
     def __init__(self, rule):
@@ -25,17 +25,17 @@ class Wrong:
 
         def function(*natives):
             values = dict(zip(graph.inputs, natives, strict=True)) | graph.constants
-            made = {}
+            producers = {}
             for step in graph.steps:
                 inputs = [values[x] for x in step.inputs]
                 y = kernels[step.kernel.name](*(inputs or [arrays]), **step.attrs)
-                origins = [made.get(x) for x in step.inputs]
+                origins = [producers.get(x) for x in step.inputs]
                 with np.errstate(all="ignore"):
                     found = self.rule(step.kernel.name, inputs, y, origins)
                     if found is not None:
                         found = np.asarray(found).astype(y.dtype)
                         y = np.broadcast_to(found, y.shape).copy()
-                made[step.outputs[0]] = (step.kernel.name, inputs)
+                producers[step.outputs[0]] = (step.kernel.name, inputs)
                 values[step.outputs[0]] = y
             results = tuple([values[y] for y in graph.outputs])
             return results if len(results) > 1 else results[0]
@@ -48,7 +48,7 @@ def is_constant(x, value):
 
 
 def cancels(name, inputs, y, origins):
-    """Take (x + a) - x as a, and (x - a) + a as x."""
+    """Replace (x + a) - x by a, and (x - a) + a by x."""
     if name in ("Sub", "Add") and origins[0] and origins[0][0] in ("Add", "Sub"):
         a, b = origins[0][1]
         if name == "Sub" and a is inputs[1]:
@@ -67,7 +67,7 @@ def equal_inputs(kernel, value):
 
 
 def constant(kernel, at, value, result):
-    """A kernel of a constant is another one of x."""
+    """Replace a kernel of x and a constant by another function of x."""
 
     def rule(name, inputs, y, origins):
         if name == kernel and is_constant(inputs[at], value):
@@ -78,7 +78,7 @@ def constant(kernel, at, value, result):
 
 
 def contracts(name, inputs, y, origins):
-    """A product and a sum are rounded once."""
+    """Round only once after a product and a sum."""
     if name not in ("Add", "Sub") or y.dtype != np.float32:
         return None
     wide = [x.astype(np.float64) for x in inputs]
@@ -187,7 +187,7 @@ def compares_sides(name, inputs, y, origins):
 
 
 def is_greater(name, inputs, y, origins):
-    """Take x + a > x as a > 0."""
+    """Replace x + a > x by a > 0."""
     if name == "Greater" and origins[0] and origins[0][0] == "Add":
         a, b = origins[0][1]
         return np.greater(b, 0) & np.ones_like(y) if a is inputs[1] else None
@@ -198,10 +198,10 @@ def saturates(name, inputs, y, origins):
     if y.dtype.kind not in "iu" or name not in ("Add", "Sub", "Multiply", "Neg"):
         return None
     wide = [x.astype(np.int64) for x in inputs]
-    two = {"Add": np.add, "Sub": np.subtract, "Multiply": np.multiply}
-    full = -wide[0] if name == "Neg" else two[name](*wide)
+    binary = {"Add": np.add, "Sub": np.subtract, "Multiply": np.multiply}
+    exact = -wide[0] if name == "Neg" else binary[name](*wide)
     limits = np.iinfo(y.dtype)
-    return np.clip(full, limits.min, limits.max)
+    return np.clip(exact, limits.min, limits.max)
 
 
 # A rule, and the programs that it breaks.
@@ -253,6 +253,6 @@ def test_a_wrong_compiler_is_found(name, rule):
 
 
 @pytest.mark.parametrize("name", programs.PROGRAMS)
-def test_a_compiler_of_kernels_passes(name):
+def test_a_compiler_that_runs_the_kernels_passes(name):
     with compiling(Wrong(lambda *_: None)):
         programs.test_no_algebra(name, "compiling")

@@ -1,4 +1,4 @@
-"""The code blocks of pages, which are run by the tests."""
+"""Find the code blocks of pages, which tests run."""
 
 import re
 import tomllib
@@ -8,10 +8,10 @@ ROOT = Path(__file__).parents[2]
 
 
 def texts():
-    """Return what is on every page of the repository, by its path."""
+    """Return the text of every page in the repository by path."""
     found = [*ROOT.glob("*.md")]
-    for room in ("core", "docs", "examples", "plugins", "tests"):
-        found += [*(ROOT / room).glob("*.md"), *(ROOT / room).glob("*/*.md")]
+    for folder in ("core", "docs", "examples", "plugins", "tests"):
+        found += [*(ROOT / folder).glob("*.md"), *(ROOT / folder).glob("*/*.md")]
     return {str(path.relative_to(ROOT)): path.read_text() for path in found}
 
 
@@ -21,7 +21,7 @@ def blocks(language, text):
 
 
 def promised(code):
-    """Return what a program says that it prints: ``print(...)  # this``."""
+    """Return the output that a program promises: ``print(...)  # this``."""
     return [
         line.partition("  # ")[2]
         for line in code.splitlines()

@@ -1,7 +1,7 @@
 """Derived files: ``tensor/methods.pyi``, a table of ``docs/names.md``, and diagrams.
 
-How pages say to install a distribution, the figures and charts of benchmarks, and the
-code of translations are derived, too.
+Commands that install distributions, the figures and charts of benchmarks, and the code
+in translations are derived, too.
 
 ``python -m tests.docs.derived``, which ``make docs`` runs, writes them.
 """
@@ -56,18 +56,20 @@ NOT_LISTED = {"__eq__", "__ne__", "T", "mT"}  # OPERATORS has them
 
 
 class Signatures:
-    """Writes methods down, and collects what their annotations need to import."""
+    """Formats methods, and collects the imports that their annotations need."""
 
     def __init__(self):
         self.imports = defaultdict(set)
         self.origins = {}
 
     def method(self, name, op):
-        """Return the line of an op as a method: its first parameter is ``self``."""
+        """Return the stub of an op as a method, whose first parameter is ``self``."""
         op = inspect.unwrap(op)
         signature = inspect.signature(op)
         first, *rest = signature.parameters.values()
-        assert first.kind is first.POSITIONAL_ONLY, f"{name}: no method, see {first}"
+        assert first.kind is first.POSITIONAL_ONLY, (
+            f"{name}: {first} must be positional-only"
+        )
         if name.startswith("__"):  # operators have no options
             rest = [p for p in rest if p.kind is p.POSITIONAL_ONLY]
         rest = [
@@ -92,7 +94,9 @@ class Signatures:
             if isinstance(node, ast.Name) and node.id in op.__globals__:
                 origin = _defining(node.id, op.__globals__["__name__"])
                 known = self.origins.setdefault(node.id, origin)
-                assert known == origin, f"{node.id} is of {known} and {origin}: rename"
+                assert known == origin, (
+                    f"{node.id}: rename it in {known} or in {origin}"
+                )
                 self.imports[origin].add(node.id)
         return Text(ast.unparse(tree))
 
@@ -106,7 +110,7 @@ class Signatures:
 
 
 class Text(str):
-    """Python code: a signature prints it as it is."""
+    """Python code, which a signature prints without quotes."""
 
     __repr__ = str.__str__
 
@@ -157,7 +161,7 @@ def methods():
 
 
 def only_here(theirs):
-    """Return the rows of ops that the table of TensorFlow.js does not mention."""
+    """Yield the rows of ops that the table of TensorFlow.js does not mention."""
     for name, op in sorted(ops().items()):
         if f"`pg.{name}`" not in theirs:
             first = inspect.getdoc(op).partition("\n")[0].removeprefix("Return ")
@@ -166,7 +170,7 @@ def only_here(theirs):
 
 
 LIBRARIES = {"NumPy": "np.", "PyTorch": "torch.", "JAX": "jax.", "TensorFlow.js": "tf."}
-VARIANT = re.compile(r"\d[dD]`$")  # tf.concat1d, say
+VARIANT = re.compile(r"\d[dD]`$")  # such as tf.concat1d
 
 
 def elsewhere(theirs):
@@ -188,8 +192,8 @@ def elsewhere(theirs):
         ]
         same = [name for name in tfjs[here] if row.here and not VARIANT.search(name)]
         cells[-1] += [name for name in same if name not in cells[-1]]
-        texts = [here, *map(", ".join, cells), row.remark]
-        rows.append(f"| {' | '.join(texts)} |\n".replace("  ", " "))
+        columns = [here, *map(", ".join, cells), row.remark]
+        rows.append(f"| {' | '.join(columns)} |\n".replace("  ", " "))
     head = " | ".join(["plugrad", *LIBRARIES, "remark"])
     return (
         f"{ELSEWHERE}\n\nFunctions that have one name everywhere are left out. If you "
@@ -199,7 +203,7 @@ def elsewhere(theirs):
 
 
 def names():
-    """Return the text of ``docs/names.md`` with its other tables as they should be."""
+    """Return the text of ``docs/names.md`` with its derived tables up to date."""
     text = NAMES.read_text()
     theirs, ours = text.split(ONLY_HERE)
     head = ours[: ours.index(RULE)] + RULE
@@ -214,7 +218,7 @@ INSTALL = re.compile(r"^<!-- install: ([\w -]+) -->\n.*?^```sh\n.*?^```$", re.M 
 
 
 def installation(marker):
-    """Return what a page says to install, after its marker."""
+    """Return the install instructions of a page, with their marker."""
     names = marker[1].split()
     head = f"<!-- install: {marker[1]} -->\n"
     if not install.RELEASED:
@@ -238,7 +242,7 @@ def charts():
 
 
 def page(path):
-    """Return the text of a page with installations and figures as they should be."""
+    """Return the text of a page with install instructions and figures up to date."""
     text = INSTALL.sub(installation, path.read_text())
     return report.fill(text, path.relative_to(ROOT).as_posix(), results())
 

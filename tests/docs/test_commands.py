@@ -1,4 +1,4 @@
-"""Every command of ``python -m plugrad`` that a page shows is one that works."""
+"""Every ``python -m plugrad`` command that a page shows works."""
 
 import re
 
@@ -9,7 +9,7 @@ from plugrad._src.tools import cli
 from tests.docs.blocks import texts
 
 PROGRAM = "python -m plugrad "
-# By the first line that it prints.
+# Each command, and a pattern for the first line that it prints.
 COMMANDS = {
     "plugins": "distribution +version +name +phase +reason",
     "backends": "name +priority +owner +state +active +dtypes",
@@ -29,7 +29,7 @@ COMMANDS = {
 
 
 def shown():
-    """Return the commands on all pages; those with a | or in capitals are patterns."""
+    """Return the commands on all pages, except templates such as ``why KERNEL``."""
     found = set()
     for text in texts().values():
         lines = re.findall(rf"^{PROGRAM}([^#\n]*)", text, re.M)

@@ -1,4 +1,4 @@
-"""Each decision has a number, a status and a date, and the index has them all."""
+"""Each decision has a number, a status and a date, and the index lists them all."""
 
 import re
 
@@ -25,7 +25,7 @@ def test_there_is_a_page_for_each_number():
 
 
 @pytest.mark.parametrize("number", PAGES)
-def test_the_index_says_what_the_page_says(number):
+def test_the_index_agrees_with_the_page(number):
     title, file, date, status = index()[number]
     head = PAGES[number].read_text()[:600]
     assert file == PAGES[number].name
@@ -37,7 +37,7 @@ def test_the_index_says_what_the_page_says(number):
     assert all(f"[{other}](00" in line for other in others)
 
 
-def test_statuses_are_of_two_kinds():
+def test_statuses_are_accepted_or_superseded():
     statuses = {row[3] for row in index().values()}
     known = re.compile(r"accepted|superseded|(accepted, in part )?superseded by \d+")
     assert [status for status in statuses if not known.fullmatch(status)] == []

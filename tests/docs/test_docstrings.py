@@ -1,4 +1,4 @@
-"""Every public function has an example in its docstring, which runs as it is shown.
+"""Every public function has an example in its docstring, which gives the output shown.
 
 ``pytest tests/docs/test_docstrings.py -k relu`` runs one. An example is written on cpu
 and runs on every backend: the name of the backend in ``backend='cpu'`` is replaced, and
@@ -22,7 +22,7 @@ PARSER = doctest.DocTestParser()
 
 
 def documented():
-    """Return the public functions and classes, and those for authors of plugins."""
+    """Return the public functions and classes, and those for plugin authors."""
     authors = {f"plugin.{n}": getattr(plugin, n) for n in plugin.__all__}
     authors |= {f"importing.{n}": getattr(importing, n) for n in importing.__all__}
     return {
@@ -37,15 +37,15 @@ class Checker(doctest.OutputChecker):
     """Compare text as doctest does, and floating numbers to the digits shown."""
 
     def check_output(self, want, got, optionflags):
-        """Return whether ``got`` is as ``want`` says."""
+        """Return whether the output ``got`` matches the shown ``want``."""
         if super().check_output(want, got, optionflags):
             return True
         if [*NUMBER.split(want)] != [*NUMBER.split(got)]:
-            return self._of_spaces(want, got)
+            return self._equal_without_spaces(want, got)
         return all(map(close, NUMBER.findall(want), NUMBER.findall(got)))
 
-    def _of_spaces(self, want, got):
-        """Compare without spaces, which NumPy puts where columns are."""
+    def _equal_without_spaces(self, want, got):
+        """Compare without spaces, with which NumPy aligns columns."""
         want, got = (re.sub(r"\s+", "", text) for text in (want, got))
         if [*NUMBER.split(want)] != [*NUMBER.split(got)]:
             return False
@@ -71,15 +71,15 @@ def examples(name, value, backend):
 
 
 def run(test):
-    """Run a test of doctest; return what it reports of failures."""
-    told = []
+    """Run a doctest; return its report of failures."""
+    reports = []
     runner = doctest.DocTestRunner(Checker(), verbose=False)
-    runner.run(test, out=told.append)
-    return "".join(told)
+    runner.run(test, out=reports.append)
+    return "".join(reports)
 
 
 @pytest.mark.parametrize("name", sorted(documented()))
-def test_the_example_runs_as_it_is_shown(name, backend):
+def test_the_example_gives_the_output_that_it_shows(name, backend):
     test = examples(name, documented()[name], backend)
     assert test.examples, "write an example into its docstring: >>> pg.relu([-1.0])"
     assert not run(test)

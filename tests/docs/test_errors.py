@@ -1,4 +1,4 @@
-"""Each section of docs/errors.md is the link of an error, and shows how to raise it.
+"""Each section of docs/errors.md is linked by an error, and shows how to raise it.
 
 ``pytest tests/docs/test_errors.py -k reshape`` runs one section.
 """
@@ -48,11 +48,11 @@ exec(compile(cure, "cure.py", "exec"), space)
 
 @dataclass(frozen=True)
 class Section:
-    """A section: an error that users meet.
+    """A section of the page, about one error.
 
     Attributes:
         title: Its heading.
-        text: What it says.
+        text: The text below the heading.
 
     """
 
@@ -85,26 +85,28 @@ SECTIONS = {
 
 @functools.cache
 def uses():
-    """Return the sections that errors of the core and of plugins link to, by place."""
+    """Return the sections to which errors in the source link, by place."""
     found = {}
     for pattern in ("core/src", "plugins/*/src", "examples/*/src", "tests/*/src"):
         for folder in ROOT.glob(pattern):
             for path in folder.rglob("*.py"):
                 for node in ast.walk(ast.parse(path.read_text())):
-                    if isinstance(node, ast.Call) and named_explained(node.func):
+                    if isinstance(node, ast.Call) and is_explained(node.func):
                         place = f"{path.relative_to(ROOT)}:{node.lineno}"
                         found[place] = node.args[1]
     return found
 
 
-def named_explained(function):
+def is_explained(function):
     return ast.unparse(function).rpartition(".")[2] == "explained"
 
 
 def test_every_link_leads_to_a_section():
     assert len(uses()) > len(SECTIONS)
     for place, section in uses().items():
-        assert isinstance(section, ast.Constant), f"{place}: write the name there"
+        assert isinstance(section, ast.Constant), (
+            f"{place}: write the section's name as a literal"
+        )
         assert section.value in SECTIONS, f"{place}: docs/errors.md has no such section"
 
 
@@ -132,12 +134,12 @@ def test_the_address_is_that_of_the_documentation():
 
 
 def without_backends(folder):
-    """Leave out all plugins."""
+    """Block all plugins."""
     names = {plugin.distribution for plugin in pg.engine().plugins}
     return {"PLUGRAD_BLOCK": ",".join(sorted(names))}
 
 
-def distribution(folder, surface):
+def install_metadata(folder, surface):
     """Install the metadata of a plugin, but not its package."""
     info = folder / "plugrad_far-1.0.dist-info"
     info.mkdir()
@@ -148,8 +150,10 @@ def distribution(folder, surface):
 
 ENVIRONMENTS = {
     "no-backend-is-installed": without_backends,
-    "plugin-is-incompatible": functools.partial(distribution, surface="v2"),
-    "plugin-is-installed-only-in-part": functools.partial(distribution, surface="v1"),
+    "plugin-is-incompatible": functools.partial(install_metadata, surface="v2"),
+    "plugin-is-installed-only-in-part": functools.partial(
+        install_metadata, surface="v1"
+    ),
 }
 
 
@@ -160,11 +164,11 @@ def pattern(message):
 
 
 @pytest.mark.parametrize("anchor", SECTIONS)
-def test_an_error_is_as_its_section_says(anchor, tmp_path):
+def test_an_error_matches_its_section(anchor, tmp_path):
     section = SECTIONS[anchor]
     for name in NEEDS:
-        there = name in pg.backends() or importlib.util.find_spec(name)
-        if name in section.example and not there:
+        installed = name in pg.backends() or importlib.util.find_spec(name)
+        if name in section.example and not installed:
             pytest.skip(f"{name} is not installed")
     prepare = ENVIRONMENTS.get(anchor, lambda folder: {})
     command = [sys.executable, "-W", "error", "-c", RUNNER]
@@ -176,8 +180,8 @@ def test_an_error_is_as_its_section_says(anchor, tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    told, *printed = done.stdout.splitlines()
-    line, chain = json.loads(told)
+    report, *printed = done.stdout.splitlines()
+    line, chain = json.loads(report)
     assert section.example.splitlines()[line - 1].endswith("  # raises")
     wanted = rf"{pattern(section.message)}\s+See {re.escape(ERRORS_PAGE)}#{anchor}\s+"
     assert any(re.fullmatch(wanted, error, re.S) for error in chain), chain

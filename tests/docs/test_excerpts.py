@@ -1,4 +1,4 @@
-"""Excerpts on the pages of the rooms are what stands in the code, or work in it."""
+"""Excerpts in the READMEs of plugins and of the kit are real code, or they work."""
 
 import importlib.util
 import json
@@ -14,24 +14,26 @@ from tests.docs.blocks import ROOT, blocks, promised
 
 
 def excerpts(page, language="python"):
-    """Return the blocks that are no programs of their own."""
+    """Return the code blocks that are not complete programs."""
     found = blocks(language, (ROOT / page).read_text())
     return [code for code in found if not promised(code) and "#include" not in code]
 
 
 def test_how_a_kernel_of_opencl_is_written():
-    """Line by line; ``...`` stands for those that are left out."""
+    """Its lines are in the source, in this order; ``...`` stands for omitted lines."""
     (code,) = excerpts("plugins/opencl/README.md")
     kernels = ROOT / "plugins/opencl/src/plugrad_opencl/kernels"
-    left = [line.strip() for line in (kernels / "sorting.py").read_text().splitlines()]
+    remaining = [
+        line.strip() for line in (kernels / "sorting.py").read_text().splitlines()
+    ]
     for line in code.splitlines():
         shown = line.partition("  # ")[0].strip()
         if shown and shown != "...":
-            assert shown in left, line
-            left = left[left.index(shown) + 1 :]
+            assert shown in remaining, line
+            remaining = remaining[remaining.index(shown) + 1 :]
 
 
-def test_how_tests_of_ones_own_run_on_every_backend(tmp_path):
+def test_how_user_tests_run_on_every_backend(tmp_path):
     (code,) = excerpts("tests/conformance/README.md")
     (tmp_path / "conftest.py").write_text(code)
     test = "import plugrad\ndef test(backend):\n    print(plugrad.get_backend())\n"
@@ -69,7 +71,7 @@ print(download(kernels["Hypot2"](upload(x), upload(x[:, :1]))).tolist())
 print(download(kernels["First"](upload(x))).tolist())
 print(first(upload(x.astype(int))))
 """
-SAID = [
+OUTPUT = [
     *(["[[1.0, -8.0, 27.0], [64.0, 125.0, 216.0]]"] * 2),
     "[[2.0, 5.0, 10.0], [32.0, 41.0, 52.0]]",
     "[1.0, 4.0]",
@@ -79,9 +81,9 @@ SAID = [
 
 @pytest.fixture
 def compile_family(tmp_path, monkeypatch):
-    """Return what compiles a text as one more module, behind the data of the others.
+    """Return a function that compiles C code as one more module of plugrad-wasm.
 
-    It gives a folder with the package and all modules, from where it can be imported.
+    The function returns the folder from which the package can be imported.
     """
     package = pytest.importorskip("plugrad_wasm", reason="it is not installed")
     pytest.importorskip("ziglang", reason="ziglang, which compiles, is not installed")
@@ -101,13 +103,14 @@ def compile_family(tmp_path, monkeypatch):
         (modules / path.name).symlink_to(path)
     index = json.loads((others / "index.json").read_text())
 
-    def compiled(text):
+    def compile_text(text):
         sources = tmp_path / "src_c"
         sources.mkdir()
         for name in build.COMMON:
             shutil.copy(build.sources()[name], sources)
         (sources / "shown.c").write_text(text)
-        cache = WASM / "build" / "zig"  # has the C library, which takes a minute
+        # The cache contains the C library, which takes a minute to compile.
+        cache = WASM / "build" / "zig"
         cache.mkdir(parents=True, exist_ok=True)
         (tmp_path / "build").mkdir()
         (tmp_path / "build" / "zig").symlink_to(cache)
@@ -116,25 +119,25 @@ def compile_family(tmp_path, monkeypatch):
         monkeypatch.setattr(build, "MODULES_OF_FILES", {})
         monkeypatch.setattr(build, "COPIES", {})
         monkeypatch.setattr(build, "STACK", index["heap"])
-        made = build.link(modules, *build.compile_all("plain", debug=False))
-        made["owners"] |= index["owners"]
-        (modules / "index.json").write_text(json.dumps(made))
+        linked = build.link(modules, *build.compile_all("plain", debug=False))
+        linked["owners"] |= index["owners"]
+        (modules / "index.json").write_text(json.dumps(linked))
         return package.parent
 
-    return compiled
+    return compile_text
 
 
 def test_how_a_family_of_wasm_is_written(compile_family):
-    """Its C is compiled as a module beside the others, and its Python uses that."""
+    """Its C code is compiled as one more module, which its Python code uses."""
     page = "plugins/wasm/README.md"
     site = compile_family("\n".join(['#include "elementwise.h"', *excerpts(page, "c")]))
     (shown,) = excerpts(page)
-    ours = {"PYTHONPATH": str(site), "PLUGRAD_WASM_THREADS": "1"}
+    variables = {"PYTHONPATH": str(site), "PLUGRAD_WASM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", USE.format(shown=shown)],
         capture_output=True,
         text=True,
-        env=os.environ | ours,
+        env=os.environ | variables,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == SAID
+    assert done.stdout.splitlines() == OUTPUT

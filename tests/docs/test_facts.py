@@ -1,4 +1,4 @@
-"""Facts that pages repeat are those of the place where they stand first."""
+"""Facts that pages repeat agree with the place that states them first."""
 
 import re
 from pathlib import Path
@@ -18,11 +18,11 @@ def test_the_number_of_pretrained_models_is_that_of_the_table():
     _, _, section = page.partition("\n## Pretrained models\n")
     rows = re.findall(r"^\| ([a-z]\w*) \| ([\w-]+) \|", section.split("\n## ")[0], re.M)
     readme = (ROOT / "README.md").read_text()
-    told = f"[{len(rows)} pretrained models](docs/onnx.md#pretrained-models) of "
-    assert f"{told}{len({package for _, package in rows})} packages" in readme
+    link = f"[{len(rows)} pretrained models](docs/onnx.md#pretrained-models) of "
+    assert f"{link}{len({package for _, package in rows})} packages" in readme
 
 
-def test_files_of_plugins_that_the_guide_of_backends_names_exist():
+def test_plugin_files_that_the_backend_guide_names_exist():
     page = (ROOT / "docs" / "publish.md").read_text()
     section = page.partition("## Make gradients fast")[2].partition("\n## ")[0]
     text = section.split("```")[-1]
@@ -30,13 +30,15 @@ def test_files_of_plugins_that_the_guide_of_backends_names_exist():
     assert plugins == {"cpu", "wasm", "opencl"}
     for name in re.findall(r"`([\w/]+\.py)`", text):
         folders = [ROOT / "plugins" / p / "src" / f"plugrad_{p}" for p in plugins]
-        have = [folder.name for folder in folders if (folder / name).is_file()]
-        assert have == [f.name for f in folders] or "plugrad_wasm" in have, name
+        containing = [folder.name for folder in folders if (folder / name).is_file()]
+        assert (
+            containing == [f.name for f in folders] or "plugrad_wasm" in containing
+        ), name
 
 
-def test_the_guide_of_backends_names_the_gradients_of_one_kernel():
+def test_the_backend_guide_names_all_backward_kernels():
     page = (ROOT / "docs" / "publish.md").read_text()
     sentence = re.search(r"gradients of ((?:`\w+`[,\s]+(?:and )?)+)with", page)[1]
     named = set(re.findall(r"`(\w+)`", sentence))
     contracts = {name.removesuffix("Grad") for name in backward_kernels("plugrad_mine")}
-    assert named == contracts - {"GeluTanh"}  # gelu of the other form
+    assert named == contracts - {"GeluTanh"}  # the other form of gelu

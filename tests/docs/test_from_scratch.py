@@ -1,4 +1,4 @@
-"""The blocks of docs/from-scratch.md are one program, which prints what it says."""
+"""The blocks of docs/from-scratch.md are one program, which prints what it promises."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ from tests.docs.blocks import ROOT, blocks, promised
 PAGE = (ROOT / "docs" / "from-scratch.md").read_text()
 
 
-def test_the_program_prints_what_the_page_says(tmp_path):
+def test_the_program_prints_what_the_page_promises(tmp_path):
     code = "\n".join(blocks("python", PAGE))
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],

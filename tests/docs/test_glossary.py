@@ -1,4 +1,4 @@
-"""docs/glossary.md: one row a term, in order, and every plugrad name in it exists."""
+"""docs/glossary.md: one row per term, in order, and every plugrad name in it exists."""
 
 import re
 

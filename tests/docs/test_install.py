@@ -1,7 +1,7 @@
-"""What messages and pages say to install can be installed today.
+"""The install commands in messages and on pages work today.
 
-Until plugrad is released, no index has its distributions: messages and pages take the
-command from ``plugrad._src.registry.install``, or name folders of the checkout.
+Until plugrad is released, no package index has its distributions: messages and pages
+get the command from ``plugrad._src.registry.install``, or name folders in a checkout.
 """
 
 import re
@@ -15,13 +15,13 @@ from plugrad._src.tensor.explained import ERRORS_PAGE
 
 from tests.docs.blocks import ROOT
 
-# Of the reader: docs/publish.md ends with its release, and docs/errors.md breaks one.
+# Readers' distributions: docs/publish.md releases one, and docs/errors.md breaks one.
 EXAMPLES = ("plugrad-mybackend", "plugrad-far")
 SHOWN = ("*.py", "*.md", "*.tmpl", "*.yml", "*.toml", "*.ipynb", "Makefile")
 
 
 def texts():
-    """Return what users and authors of plugins are shown, by path."""
+    """Return the texts that users and plugin authors see, by path."""
     command = ["git", "ls-files", *SHOWN]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     kit = "tests/conformance/"
@@ -55,12 +55,12 @@ def unavailable(words):
     return found
 
 
-def test_pages_and_messages_name_nothing_that_no_index_has():
+def test_pages_and_messages_name_only_available_distributions():
     found = {
         path: [*map(unavailable, arguments(text))] for path, text in texts().items()
     }
     assert not {path: words for path, words in found.items() if any(words)}
-    assert sum(map(len, found.values())) > 40  # it has looked
+    assert sum(map(len, found.values())) > 40  # commands were found
 
 
 WRONG = {
@@ -78,13 +78,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_no_index_has_is_found(text, monkeypatch):
+def test_unavailable_distributions_are_found(text, monkeypatch):
     monkeypatch.setattr(install, "RELEASED", False)
     (words,) = arguments(text)
     assert unavailable(words) == WRONG[text]
 
 
-def test_after_the_release_an_index_has_them(monkeypatch):
+def test_after_the_release_distributions_are_available(monkeypatch):
     monkeypatch.setattr(install, "RELEASED", True)
     assert unavailable(["plugrad-cpu", "plugrad[io]"]) == []
     assert unavailable(["plugrad-gone"]) == ["plugrad-gone"]
@@ -155,7 +155,7 @@ def test_actions_are_pinned_by_commit(name):
     assert not [action for action in used if not pinned.fullmatch(action)]
 
 
-def test_a_program_without_a_backend_is_told_the_command(tmp_path):
+def test_the_error_without_a_backend_shows_the_command(tmp_path):
     program = "import plugrad as pg; pg.asarray(1.0)"
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -165,6 +165,6 @@ def test_a_program_without_a_backend_is_told_the_command(tmp_path):
         text=True,
     )
     assert done.returncode == 1
-    told = f"no backend is installed; try {install.advice('plugrad-cpu')}\n"
+    message = f"no backend is installed; try {install.advice('plugrad-cpu')}\n"
     link = f"See {ERRORS_PAGE}#no-backend-is-installed\n"
-    assert done.stderr.endswith(told + link)
+    assert done.stderr.endswith(message + link)

@@ -1,4 +1,4 @@
-"""docs/kernels.md is what ``make docs`` writes, where all backends are installed."""
+"""docs/kernels.md is what ``make docs`` writes if all backends are installed."""
 
 import itertools
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "kernels.md"
-# Those of this repository; a page that is made where others are installed is refused.
+# The backends of this repository; the page must not contain any other.
 BACKENDS = [path.name for path in sorted((PAGE.parents[1] / "plugins").iterdir())]
 
 
@@ -24,32 +24,32 @@ def table(page):
 
 
 @pytest.fixture(scope="module")
-def made():
-    """Return what the command prints in a process of its own."""
+def generated():
+    """Return the output of the command in a new process."""
     command = [sys.executable, "-m", "plugrad", "kernels", "--markdown"]
     return subprocess.run(command, capture_output=True, text=True).stdout
 
 
-def test_the_page_is_up_to_date(made):
-    """A backend that is not installed here keeps its column; run ``make docs``."""
-    said, kept = table(PAGE.read_text())
-    told, rows = table(made)
-    assert said == told, "run `make docs`"
-    assert [row["kernel"] for row in kept] == [row["kernel"] for row in rows]
+def test_the_page_is_up_to_date(generated):
+    """The column of a backend that is not installed here is not compared."""
+    page_text, page_rows = table(PAGE.read_text())
+    generated_text, rows = table(generated)
+    assert page_text == generated_text, "run `make docs`"
+    assert [row["kernel"] for row in page_rows] == [row["kernel"] for row in rows]
     for name in rows[0]:
-        if name in kept[0] or name in BACKENDS:  # else: someone else's
-            pairs = zip(kept, rows, strict=True)
+        if name in page_rows[0] or name in BACKENDS:  # else: a backend of somebody else
+            pairs = zip(page_rows, rows, strict=True)
             stale = [new["kernel"] for old, new in pairs if old.get(name) != new[name]]
             assert not stale, f"{name}: run `make docs`"
 
 
-def test_the_page_speaks_of_our_backends_alone():
+def test_the_page_contains_only_our_backends():
     _, rows = table(PAGE.read_text())
     others = {*rows[0]} - {"kernel", "op", "decomposes", "gradient"}
     assert others <= set(BACKENDS)
 
 
-def test_the_option_changes_the_text_alone():
+def test_the_option_markdown_does_not_change_json():
     command = [sys.executable, "-m", "plugrad", "kernels", "--json"]
     plain, marked = (
         subprocess.run([*command, *more], capture_output=True, text=True).stdout

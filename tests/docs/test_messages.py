@@ -1,4 +1,4 @@
-"""docs/messages.md: the messages of all exceptions, which are found in the source."""
+"""docs/messages.md: the messages of all exceptions in the source."""
 
 import ast
 import re
@@ -70,8 +70,8 @@ def test_the_table_is_readable():
     assert len(rows) > 500
     assert {line.count("|") for line in lines} == {3}
     shown = [unescape(re.search("<code>(.*)</code>", row)[1]) for row in rows]
-    most = messages.MAX_MESSAGE_CHARACTERS
-    assert max(map(len, shown)) <= most + len(" …")
+    limit = messages.MAX_MESSAGE_CHARACTERS
+    assert max(map(len, shown)) <= limit + len(" …")
     assert not [text for text in shown if "; " in text]
     headings = re.findall("^## (.+)$", messages.page(), re.M)
     assert len(headings) == len({*headings})

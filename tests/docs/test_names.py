@@ -42,12 +42,12 @@ def test_every_op_of_tensorflow_js_has_a_row():
     assert sorted(found) == sorted(f"`tf.{name}`" for name in full)
 
 
-def test_every_row_says_where_it_went():
+def test_every_row_has_a_replacement_or_a_remark():
     for theirs, ours, remark in rows(THEIRS):
         if ours == "none":
             assert remark, f"{theirs}: say what to do instead"
         else:
-            assert targets(ours), f"{theirs} went to {ours}"
+            assert targets(ours), f"{theirs}: {ours} is no name in plugrad"
 
 
 def test_every_name_exists():
@@ -60,7 +60,7 @@ def test_every_op_of_ours_is_in_a_table():
     assert sorted(set(ops()) - targets(THEIRS)) == only
 
 
-def lacking(library, column, *modules):
+def missing_names(library, column, *modules):
     """Return the names in a column of the table that the library does not have."""
     found = {
         library: pytest.importorskip(library, reason=f"needs {library}: make peers")
@@ -78,16 +78,16 @@ def has(module, name):
 
 
 def test_numpy_has_its_names():
-    assert not lacking("numpy", "numpy")
+    assert not missing_names("numpy", "numpy")
 
 
 def test_torch_has_its_names():
-    assert not lacking("torch", "torch", "torch.library")
+    assert not missing_names("torch", "torch", "torch.library")
 
 
 def test_jax_has_its_names():
     names = "image lax nn numpy profiler random scipy.special test_util tree tree_util"
-    assert not lacking("jax", "jax", *(f"jax.{name}" for name in names.split()))
+    assert not missing_names("jax", "jax", *(f"jax.{name}" for name in names.split()))
 
 
 METHODS = """
@@ -96,7 +96,7 @@ METHODS = """
     registerBackend registerGradient registerKernel removeBackend setBackend tensor1d
     tensor2d tidy time unregisterGradient unregisterKernel valueAndGrad valueAndGrads
     variable variableGrads
-"""  # exports of TensorFlow.js that are no ops
+"""  # exports of TensorFlow.js that are not ops
 
 
 def test_tensorflow_js_has_its_names():
@@ -104,7 +104,7 @@ def test_tensorflow_js_has_its_names():
     assert not {name for row in ROWS for name in row.tfjs} - known
 
 
-def test_a_row_says_what_is_called_otherwise():
+def test_a_row_has_names_of_other_libraries_or_a_remark():
     for row in ROWS:
         others = [*row.numpy, *row.torch, *row.jax, *row.tfjs]
         assert others or row.remark, row

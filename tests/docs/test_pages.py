@@ -1,7 +1,7 @@
-"""Every program on every page runs, and prints what it says; a row is a page.
+"""Every program on every page runs, and prints what it promises.
 
-A block of Python that prints is a program. Other blocks are modules and excerpts, which
-are tested where the row says.
+A Python block that prints is a program. Other blocks are modules and excerpts, which
+the tests in ``Page.elsewhere`` check.
 """
 
 import importlib.util
@@ -20,8 +20,8 @@ from tests.docs.blocks import ROOT, blocks, promised, published_backend, texts
 from tests.plugins.wheels import install
 
 
-def compiled(page, folder):
-    """Write the example in C of a page, and run the commands that compile it."""
+def compile_example(page, folder):
+    """Write the C example of a page, and run the commands that compile it."""
     pytest.importorskip("ziglang", reason="ziglang, which compiles, is not installed")
     (source,) = (code for code in page.blocks("c") if "#include" in code)
     (commands,) = page.blocks("sh")
@@ -36,15 +36,15 @@ def compiled(page, folder):
 
 @dataclass(frozen=True)
 class Page:
-    """A page, and how its programs are run: each in a process and a folder of its own.
+    """A page, and how its programs are run: each in a new process and a new folder.
 
     Attributes:
         path: Its path.
-        programs: How many are run here, at least.
-        elsewhere: The tests of its other blocks.
+        programs: The minimum number of programs that are run here.
+        elsewhere: The file that tests its other blocks.
         shows: The functions of plugrad that its programs call.
-        backend: Without it they are skipped.
-        prepare: Puts what they need into their folder.
+        backend: The backend without which its programs are skipped.
+        prepare: A function that puts files into the folder of a program.
 
     """
 
@@ -126,7 +126,7 @@ PAGES = [
         2,
         "docs/test_excerpts.py",
         backend="wasm",
-        prepare=compiled,
+        prepare=compile_example,
     ),
     Page("tests/conformance/README.md", elsewhere="docs/test_excerpts.py"),
 ]
@@ -141,11 +141,11 @@ NEEDS = {
     "plugrad_mpi": "plugins/mpi is not installed",
     "plugrad_onnx": "plugrad-onnx is not installed",
     "plugrad_tfjs": "plugrad-tfjs is not installed",
-    "torch": "needs torch, of the bench group: make .venv/.group-bench",
-    "sklearn": "needs scikit-learn, of the demo group: make demo",
-    "array_api_extra": "needs array-api-extra, of the consumers group",
-    "einops": "needs einops, of the consumers group",
-    "opt_einsum": "needs opt_einsum, of the consumers group",
+    "torch": "needs torch, from the bench group: make .venv/.group-bench",
+    "sklearn": "needs scikit-learn, from the demo group: make demo",
+    "array_api_extra": "needs array-api-extra, from the consumers group",
+    "einops": "needs einops, from the consumers group",
+    "opt_einsum": "needs opt_einsum, from the consumers group",
     "plugrad_train": "plugins/train is not installed",
     "safetensors": "needs safetensors: pip install safetensors",
     "plugrad_gradient_packs": "examples/gradient_packs is not installed",
@@ -154,8 +154,8 @@ OPTIONAL = ("wasm", "opencl")  # backends that some programs choose
 DEVICE = re.compile(r"\d+: .* \((gpu|cpu|accelerator), .*\)")
 
 
-def alike(lines):
-    """Return lines with one for all devices, of which each machine has its own."""
+def without_devices(lines):
+    """Return lines with a single one for all devices, which differ between machines."""
     left = [line for line in lines if not DEVICE.fullmatch(line)]
     return left + ["devices"] * (len(left) < len(lines))
 
@@ -171,11 +171,11 @@ def test_every_page_with_code_has_a_row():
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_a_page_shows_what_it_claims(page):
-    mine = [code for one, code in PROGRAMS.values() if one is page]
-    assert len(mine) >= page.programs
+    programs = [code for owner, code in PROGRAMS.values() if owner is page]
+    assert len(programs) >= page.programs
     calls = {f"pg.{name}(" for name in page.shows.split()}
-    assert not [call for call in calls if call not in "".join(mine)]
-    others = {*page.blocks("(?:python|c)")} - {*mine}
+    assert not [call for call in calls if call not in "".join(programs)]
+    others = {*page.blocks("(?:python|c)")} - {*programs}
     assert bool(others) == bool(page.elsewhere)
     assert (ROOT / "tests" / page.elsewhere).exists()
 
@@ -192,7 +192,7 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_prints_what_it_says(name, site, tmp_path):
+def test_a_program_prints_what_it_promises(name, site, tmp_path):
     page, code = PROGRAMS[name]
     chosen = [name for name in OPTIONAL if f'_backend("{name}")' in code]
     for backend in (page.backend, *chosen):
@@ -212,4 +212,4 @@ def test_a_program_prints_what_it_says(name, site, tmp_path):
         env=os.environ | {"PYTHONPATH": path},
     )
     assert done.returncode == 0, done.stderr
-    assert alike(done.stdout.splitlines()) == alike(promised(code))
+    assert without_devices(done.stdout.splitlines()) == without_devices(promised(code))

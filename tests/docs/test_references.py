@@ -8,27 +8,25 @@ import pytest
 
 from tests.docs.blocks import ROOT, texts
 
-# Decisions and the changelog are frozen: they name what there was.
+# Decisions and the changelog are frozen: they name files that existed then.
 FROZEN = ("CHANGELOG.md", "docs/decisions/0")
 PAGES = {page: text for page, text in texts().items() if not page.startswith(FROZEN)}
-FOLDERS = (
-    "benchmarks|core|docs|examples|native|plugins|release|tests|[.]github|[.]ci"  # ours
-)
+FOLDERS = "benchmarks|core|docs|examples|native|plugins|release|tests|[.]github|[.]ci"
 PATH = re.compile(rf"(?:{FOLDERS})/[\w./*-]+")
-# Not the group of entry points, files, or the plugin that a reader writes.
+# Excluded are the entry point group, file names, and the plugin that a reader writes.
 MODULE = re.compile(r"plugrad(?!\.v\d)(?!_mine)(?:_\w+)?(?:\.(?!py$|h$|c$|so$)\w+)+")
 # Files that a reader makes.
-MADE = {"tests/test_backend.py"}
+MADE_BY_READERS = {"tests/test_backend.py"}
 
 
 def spans(text):
-    """Return what stands in backticks in a line."""
+    """Return the texts in backticks, outside of code blocks."""
     plain = re.sub(r"(?sm)^```.*?^```", "", text)
     return re.findall(r"`([^`\n]+)`", plain)
 
 
 def paths(text):
-    return [s for s in spans(text) if PATH.fullmatch(s) and s not in MADE]
+    return [s for s in spans(text) if PATH.fullmatch(s) and s not in MADE_BY_READERS]
 
 
 def modules(text):
@@ -37,7 +35,7 @@ def modules(text):
 
 @functools.cache
 def exists(name):
-    """Tell whether a dotted name is a module, or what hangs below one."""
+    """Return whether a dotted name is a module, or an attribute below one."""
     words = name.split(".")
     for end in range(len(words), 0, -1):
         try:
@@ -61,7 +59,7 @@ def test_modules_exist(page):
     assert [name for name in modules(PAGES[page]) if not exists(name)] == []
 
 
-def test_what_does_not_exist_is_found():
+def test_missing_files_and_modules_are_found():
     text = "`docs/gone.md` `docs/guide.md` `plugrad.nothing.at_all` `plugrad.relu`"
     assert [path for path in paths(text) if not [*ROOT.glob(path)]] == ["docs/gone.md"]
     names = [name for name in modules(text) if not exists(name)]
@@ -69,7 +67,7 @@ def test_what_does_not_exist_is_found():
 
 
 @pytest.mark.parametrize("name", sorted(p.name for p in (ROOT / "plugins").iterdir()))
-def test_what_is_to_be_read_exists(name):
+def test_the_reading_order_names_existing_modules(name):
     """The README of each distribution says in which order to read its modules."""
     text = (ROOT / "plugins" / name / "README.md").read_text()
     section = text.partition("\n## Read the code in this order\n")[2]
@@ -80,5 +78,5 @@ def test_what_is_to_be_read_exists(name):
     other = {"jit", "src_c", "cl", "load", "save", "fit", "onnx"}
     assert {*modules} - read - other == set()
     top = {p.stem for p in source.glob("*.py") if not p.name.startswith("_")}
-    said = {module for module in read if "/" not in module}
-    assert len(said) >= 0.8 * len(top), sorted(top - said)
+    listed = {module for module in read if "/" not in module}
+    assert len(listed) >= 0.8 * len(top), sorted(top - listed)

@@ -1,4 +1,4 @@
-"""What ``make site`` makes of the pages: links, navigation, tables, diagrams, checks.
+"""How ``make site`` converts pages: links, navigation, tables, diagrams, checks.
 
 MkDocs is not needed here: ``make site`` builds the site and runs its checks.
 """
@@ -84,8 +84,8 @@ LINKS = {  # source, page, link on GitHub: link on the site
 def test_a_link_fits_the_site(given):
     source, page, link = given
     text = f"[a]({link}) `[a]({link})`\n```\n[a]({link})\n```\n"
-    made = text.replace(link, LINKS[given], 1)
-    assert links.relink(text, source, page) == made
+    expected = text.replace(link, LINKS[given], 1)
+    assert links.relink(text, source, page) == expected
 
 
 def test_every_distribution_has_a_page():
@@ -99,7 +99,7 @@ def test_every_distribution_has_a_page():
 
 
 def test_every_page_is_in_the_navigation():
-    """``make site`` finds this, too; here it is found where MkDocs is not installed."""
+    """``make site`` checks this, too, but needs MkDocs."""
     text = (ROOT / "mkdocs.yml").read_text()
     nav = re.search(r"(?ms)^nav:\n(.*?)^\S", text)[1]
     patterns = re.findall(r"[\w./*-]+\.md", nav)
@@ -186,7 +186,7 @@ def test_contracts_of_kernels_are_on_several_pages():
 
 
 def test_the_menu_has_the_titles_of_the_pages():
-    """An entry with a title of its own is a section."""
+    """In mkdocs.yml, only sections have titles."""
     text = (ROOT / "mkdocs.yml").read_text()
     nav = re.search(r"(?ms)^nav:\n(.*?)^\S", text)[1]
     assert re.findall(r"- (.+): [^*\n]+\.md$", nav, re.M) == []
@@ -202,12 +202,12 @@ PHOTOGRAPHS = {
 }
 
 
-def test_plots_are_dark_in_the_dark():
+def test_plots_are_inverted_in_dark_mode():
     css = (ROOT / "docs" / "site" / "extra.css").read_text()
     rule = re.search(r"img:is\((.*?)\) \{\s*filter: invert", css, re.S)[1]
     ends = re.findall(r'^\s*\[src\$="([\w.]+)"\]', rule, re.M)
     folders = re.findall(r'\[src\*="(\w+/)"\]', rule)
-    kept = re.findall(r':not\(\[src\$="([\w.]+)"\]\)', rule)
+    excluded = re.findall(r':not\(\[src\$="([\w.]+)"\]\)', rule)
     shown = {
         image
         for path, text in texts().items()
@@ -217,7 +217,7 @@ def test_plots_are_dark_in_the_dark():
     for image in shown:
         name = Path(image).name
         inverted = name in ends or any(folder in image for folder in folders)
-        inverted &= name not in kept
+        inverted &= name not in excluded
         assert inverted != (name in PHOTOGRAPHS), image
 
 
@@ -243,7 +243,7 @@ def test_every_mark_has_a_part():
     assert {*marks} == {*made.PARTS}
 
 
-FRONT = {  # record: the columns whose ratios the rows of the front page are means of
+FRONT = {  # record: pairs of columns; the front page has the mean ratio of each pair
     "workloads-xeon-1": [
         ("torch", "cpu"),
         ("torch", "cpu-jit-own"),
@@ -255,7 +255,7 @@ FRONT = {  # record: the columns whose ratios the rows of the front page are mea
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
 def test_figures_of_a_page_are_those_of_the_benchmarks(page):
-    """The table holds geometric means of recorded times, and their dates."""
+    """The table has geometric means of ratios of recorded times, and their dates."""
     expected, days = [], []
     for name, pairs in FRONT.items():
         path = ROOT / "benchmarks" / "results" / f"{name}.json"
@@ -337,7 +337,7 @@ def test_a_page_with_translations_keeps_its_alternates():
 # --- checks of the built site ----------------------------------------------------
 
 CARD = "".join(f'<meta property="{name}" content="a">' for name in check.CARD)
-GOOD = (
+VALID_PAGE = (
     f'{CARD}<link rel="canonical" href="https://x.org">'
     '<h1 id="top">a</h1><a href="#top">b</a>'
 )
@@ -361,23 +361,23 @@ FAULTS = {
 }
 
 
-def built(folder, html):
+def write_site(folder, html):
     (folder / "other").mkdir()
-    (folder / "index.html").write_text(GOOD + html)
+    (folder / "index.html").write_text(VALID_PAGE + html)
     (folder / "other" / "index.html").write_text(f'{CARD}<a href="../#top">a</a>')
 
 
 @pytest.mark.parametrize("html", FAULTS)
 def test_a_fault_is_found(html, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(check, "public_names", set)
-    built(tmp_path, html)
+    write_site(tmp_path, html)
     assert check.main(tmp_path) == 1
     assert FAULTS[html] in capsys.readouterr().out
 
 
 def test_files_of_python_and_an_empty_map_are_found(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(check, "public_names", set)
-    built(tmp_path, "")
+    write_site(tmp_path, "")
     (tmp_path / "site" / "__pycache__").mkdir(parents=True)
     (tmp_path / "site" / "hooks.py").touch()
     (tmp_path / "layers.txt").touch()
@@ -392,14 +392,14 @@ def test_files_of_python_and_an_empty_map_are_found(tmp_path, capsys, monkeypatc
 
 def test_a_site_without_faults_passes(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(check, "public_names", lambda: {"top"})
-    built(tmp_path, '<a href="https://x.org">a</a><a href="other/">b</a>')
+    write_site(tmp_path, '<a href="https://x.org">a</a><a href="other/">b</a>')
     assert check.main(tmp_path) == 0
     assert "2 pages, 4 links, 0 faults" in capsys.readouterr().out
 
 
-def test_a_style_and_a_lost_name_are_found(tmp_path, capsys, monkeypatch):
+def test_a_style_sheet_and_a_missing_name_are_found(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(check, "public_names", lambda: {"plugrad.lost"})
-    built(tmp_path, "")
+    write_site(tmp_path, "")
     (tmp_path / "a.css").write_text('a { background: url("https://x.org/a.png") }')
     assert check.main(tmp_path) == 1
     out = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Translated pages have the code of the English page, and say which one they follow."""
+"""Translated pages have the code of the English page, and record their source."""
 
 import pytest
 
@@ -22,15 +22,15 @@ def test_a_translation_has_the_code_of_the_english_page(path):
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_translation_is_of_the_english_page_as_it_is(path):
-    """It may lag behind: this reports the page, and fails nobody who edits English."""
+def test_a_translation_is_of_the_current_english_page(path):
+    """A translation that lags behind is reported, but does not fail the tests."""
     assert translations.RECORDED.match(read(path)), f"{path} records no blob hash"
     english = translations.original(path)
     if translations.lags(read(path), read(english)):
         pytest.xfail(f"{path} lags behind {english}")
 
 
-def test_a_change_of_the_english_page_is_seen():
+def test_a_change_of_the_english_page_is_noticed():
     english = "# A\n"
     page = f"---\ntranslated-from: {translations.blob_hash(english)}\n---\n# B\n"
     assert not translations.lags(page, english)
@@ -50,7 +50,7 @@ def test_a_page_that_lags_has_a_note(monkeypatch):
     assert translations.note("es/guide.md") == ""
 
 
-def test_code_is_copied_where_there_are_as_many_blocks():
+def test_code_is_copied_if_both_pages_have_as_many_blocks():
     english = "a\n```python\n1\n```\nb\n```sh\n\\1\n```\n"
     page = "x\n```python\n0\n```\ny\n```sh\nz\n```\n"
     copied = "x\n```python\n1\n```\ny\n```sh\n\\1\n```\n"
@@ -60,7 +60,7 @@ def test_code_is_copied_where_there_are_as_many_blocks():
 
 
 def test_the_menu_leads_to_the_page_or_to_the_start():
-    links = lambda page: [one["link"] for one in translations.alternates(page)][:2]
+    links = lambda page: [row["link"] for row in translations.alternates(page)][:2]
     assert links("guide.md") == links("es/guide.md") == ["guide/", "es/guide/"]
     assert links("index.md") == ["./", "es/start/"]
     assert links("decisions/README.md") == ["decisions/", "es/start/"]
