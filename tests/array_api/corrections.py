@@ -1,7 +1,7 @@
 """A pytest plugin that corrects two mistakes in the consortium's array-api-tests.
 
-Both make tests fail at random, because numbers and dtypes are drawn. If these failures
-were expected, they would hide errors of the tested functions.
+Both make tests fail at random, because numbers and dtypes are random. If the tests were
+expected to fail, errors in the tested functions would be hidden.
 
 ``test_binary_with_scalars_real`` calls functions with an array and a Python number. Its
 helper also makes an array of the number, without a dtype, so with plugrad's default

@@ -149,7 +149,7 @@ def bars(*groups, logarithmic=True, series=("PyTorch", "JAX")):
 
 
 def edges(drawn):
-    """Return where bars begin and end. Other rectangles have other heights."""
+    """Return where bars begin and end; only bars have the height ``BAR_HEIGHT``."""
     heights = f"{charts.BAR_HEIGHT}"
     found = [r.attrib for r in drawn.iter(f"{SVG}rect") if r.get("height") == heights]
     return [(float(r["x"]), float(r["x"]) + float(r["width"])) for r in found]

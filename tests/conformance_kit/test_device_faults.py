@@ -53,7 +53,7 @@ COUNTED = """
 Arrays.peak = lambda self: pool.peak
 Arrays.kept = lambda self: pool.idle
 """
-# Handles that have finalizers, although arrays return them for reuse.
+# Handles whose finalizers destroy them, though the arrays return them for reuse.
 HANDLES = """
 class Handle:
     gone = False

@@ -136,7 +136,7 @@ def test_the_level_of_a_golden_case(kind, kernel, expected):
 
 
 def test_every_row_of_the_table_is_used():
-    """Each test has a row that fits first, and each row is the first for some test."""
+    """Each test matches a row, and each row is the first match of some test."""
     tests = {
         (path.relative_to(PACKAGE).with_suffix("").as_posix(), name)
         for path in PACKAGE.glob("*/test_*.py")

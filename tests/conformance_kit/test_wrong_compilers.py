@@ -1,4 +1,4 @@
-"""A compiler that changes bits fails the kit's programs for compilers."""
+"""A compiler that changes bits fails a test program of the kit."""
 
 import numpy as np
 import plugrad as pg

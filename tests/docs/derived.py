@@ -174,7 +174,7 @@ VARIANT = re.compile(r"\d[dD]`$")  # such as tf.concat1d
 
 
 def elsewhere(theirs):
-    """Return the table of what other libraries call the functions of plugrad.
+    """Return the table of other libraries' names for plugrad's functions.
 
     ``theirs`` is the table of the ops of TensorFlow.js.
     """
@@ -213,7 +213,7 @@ def names():
 
 # --- how to install --------------------------------------------------------------
 
-# <!-- install: plugrad-cpu --> marks the place; the text ends with its code block.
+# <!-- install: plugrad-cpu --> marks the place; the instructions end with a code block.
 INSTALL = re.compile(r"^<!-- install: ([\w -]+) -->\n.*?^```sh\n.*?^```$", re.M | re.S)
 
 

@@ -1,4 +1,4 @@
-"""Excerpts in the READMEs of plugins and of the kit are real code, or they work."""
+"""Excerpts in READMEs are copied from the source, or work if somebody uses them."""
 
 import importlib.util
 import json

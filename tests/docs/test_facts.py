@@ -1,4 +1,4 @@
-"""Facts that pages repeat agree with the place that states them first."""
+"""Facts that several pages state agree with their source."""
 
 import re
 from pathlib import Path

@@ -15,7 +15,7 @@ from plugrad._src.tensor.explained import ERRORS_PAGE
 
 from tests.docs.blocks import ROOT
 
-# Readers' distributions: docs/publish.md releases one, and docs/errors.md breaks one.
+# Readers' distributions: docs/publish.md releases one; in docs/errors.md, one is broken.
 EXAMPLES = ("plugrad-mybackend", "plugrad-far")
 SHOWN = ("*.py", "*.md", "*.tmpl", "*.yml", "*.toml", "*.ipynb", "Makefile")
 

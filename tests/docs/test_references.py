@@ -15,7 +15,7 @@ FOLDERS = "benchmarks|core|docs|examples|native|plugins|release|tests|[.]github|
 PATH = re.compile(rf"(?:{FOLDERS})/[\w./*-]+")
 # Excluded are the entry point group, file names, and the plugin that a reader writes.
 MODULE = re.compile(r"plugrad(?!\.v\d)(?!_mine)(?:_\w+)?(?:\.(?!py$|h$|c$|so$)\w+)+")
-# Files that a reader makes.
+# Files that readers create.
 MADE_BY_READERS = {"tests/test_backend.py"}
 
 

@@ -1,4 +1,4 @@
-"""Four maps of a network: their formulas, and that each backend computes the same.
+"""Four maps of a network match their formulas, and are the same on each backend.
 
 The network trains on small versions of scikit-learn's two photographs. The four
 photographs in the published picture need scikit-image, from ``--group gallery``.

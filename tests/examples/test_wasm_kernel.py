@@ -1,4 +1,4 @@
-"""A custom kernel in C: the example compiles, prints its promises, and is correct."""
+"""A custom C kernel: the example compiles, prints what it promises, and is correct."""
 
 import runpy
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Run regions on arrays that are followed by memory without any access.
+"""Run regions on arrays that are followed by inaccessible memory.
 
 ``python -m tests.llvm.guarded`` prints how many regions have run. An access past the
 end of an array ends the process.
@@ -28,7 +28,7 @@ ROWS = [
 
 
 class Guarded:
-    """Makes arrays that end where a page without read and write access begins."""
+    """Makes arrays that end where an inaccessible page begins."""
 
     def __init__(self):
         self.maps = []

@@ -19,7 +19,7 @@ def values(count, seed=0, dtype="float32"):
 
 
 def bits(tree):
-    """Return values that are equal if all bits are; all NaNs count as equal."""
+    """Return the bits of all values, with the same bits for all NaNs."""
     found = []
     for x in pg.tree.leaves(tree):
         y = x.numpy()

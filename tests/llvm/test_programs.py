@@ -275,7 +275,7 @@ def narrower(request, monkeypatch):
 
 
 def test_narrower_vectors(narrower):
-    """Narrower vectors sum in another order; then eager's kernels run instead.
+    """Narrower vectors would sum in another order, so eager's kernels run instead.
 
     Without AVX-512, one of these processors is the real one, whose sums are eager's.
     """

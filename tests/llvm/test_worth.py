@@ -22,7 +22,7 @@ def chosen(monkeypatch):
 
 
 def chain(count):
-    """Return a function of ``count`` kernels, each of which reads the last result."""
+    """Return a function of ``count`` kernels, each of which reads the previous result."""
 
     def f(x, y):
         result = x * y
@@ -34,7 +34,7 @@ def chain(count):
 
 
 def repeated(function, count):
-    """Return a function that applies ``function`` to its own result."""
+    """Return a function that applies ``function`` repeatedly."""
 
     def f(x, y):
         for _ in range(count):
@@ -119,7 +119,7 @@ def test_regions_that_are_not_worth_compiling_import_nothing():
 
 
 def test_equal_regions_share_the_cost_of_compilation(chosen):
-    """The first regions are left to cpu; the others save enough together."""
+    """The first regions are left to cpu; together, the others save enough time."""
     weights = [pg.asarray(np.full(31_000, k, "f4")) for k in range(40)]
     jitted = pg.jit(lambda xs: [chain(8)(x, x * 0.5) for x in xs])
     expected = bits([chain(8)(x, x * 0.5) for x in weights])

@@ -31,7 +31,7 @@ def all_values(*shape):
 
 
 def total(x):
-    """Return the sum over all ranks of a number."""
+    """Return the sum of a number over all ranks."""
     return world().comm.allreduce(float(x))
 
 
@@ -48,7 +48,7 @@ def exchange(x):
     return received + 0 * sent
 
 
-# name: a function of x, and its expected result from the x of all ranks and the rank
+# name: a function of x; its expected result, from the x of all ranks and the rank
 COLLECTIVES = {
     "sum": (mpi.all_reduce, lambda xs, rank: xs.sum(0)),
     "mean": (lambda x: mpi.all_reduce(x, "mean"), lambda xs, rank: xs.mean(0)),
@@ -184,7 +184,7 @@ def under_vmap():
 
 
 def waiting_time(x, pause):
-    """Return the shortest of 8 times that a rank waits for a mean after a pause."""
+    """Return the shortest of 8 times that waiting for a mean takes after a pause."""
     found = []
     for _ in range(8):
         mpi.barrier()

@@ -240,7 +240,7 @@ def fail(how, rank="1"):
 
 
 def differs_in_the_last_call(how):
-    """The ranks run different collectives after some that are equal."""
+    """The ranks run different collectives after several equal ones."""
     reduce = lambda x: 3.0 * mpi.all_reduce(pg.tanh(2.0 * x))  # what rank 0 does
     step = pg.jit(reduce) if "jit" in how else reduce
 

@@ -78,7 +78,7 @@ def image():
 
 
 def voice():
-    """Return a bidirectional LSTM and a GRU with lengths, and computed shapes."""
+    """Return a bidirectional LSTM, a GRU with lengths, and nodes that compute shapes."""
     weights = draw(
         2,
         {

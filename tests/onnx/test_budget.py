@@ -145,7 +145,7 @@ def chain(op, count):
 
 @pytest.mark.parametrize("op", CHAINS)
 def test_passes_are_linear_in_nodes(op):
-    """4,000 pairs load in about a second; with quadratic passes it was 44 seconds."""
+    """4,000 pairs load in about a second; quadratic passes took 44 seconds."""
     load(chain(op, 2))
     data = chain(op, 4000)
     start = time.process_time()

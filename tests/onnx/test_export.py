@@ -1,4 +1,4 @@
-"""``save``: ONNX Runtime gives the answers of the functions that plugrad saved."""
+"""``save``: ONNX Runtime computes the same results as the saved functions."""
 
 import numpy as np
 import onnx

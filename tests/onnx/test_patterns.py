@@ -132,7 +132,7 @@ def test_ops_of_plugins_say_what_to_install():
 
 
 def test_string_split_takes_its_delimiter_literally():
-    """The delimiter is not a pattern, so splitting takes as long as str.split."""
+    """The delimiter is not a pattern, so splitting is as fast as str.split."""
     text = """g (string[N] x) => (string[N, M] y, int64[N] n) {
       y, n = StringSplit <delimiter = "(a+)+$"> (x)
     }"""

@@ -1,7 +1,7 @@
 """The networks in the onnx package's own tests: AlexNet, DenseNet and others.
 
-In these files all weights are equal, and so all classes would be, too. The networks
-that are not too large get random weights instead.
+In these files all weights are equal, so all classes would get the same score. The
+networks that are not too large get random weights instead.
 """
 
 from pathlib import Path

@@ -68,7 +68,7 @@ TRANSPOSED = """g (float[1, 1, 3] x, float[1, 1, 3] w) => (float y) {
                      output_padding = [%d]> (x, w)
 }"""
 FULL_OUTPUT = [1, 10, 102, 20, 203, 30, 300]
-# These modes cut one element more at the beginning than at the end, if needed.
+# If an odd number of elements is cut, these modes cut one more at the beginning.
 CUT_BEGINNING = ("NOTSET", "VALID", "SAME_LOWER")
 # auto_pad, output_shape, output_padding, begin and end of the output in FULL_OUTPUT
 SHAPES = [

@@ -185,7 +185,7 @@ u.find_spec = lambda name, *more: None if name == "ziglang" else find_spec(name,
 
 @pytest.fixture
 def without_ld(tmp_path):
-    """Return variables for a process that finds a shell but no linker."""
+    """Return the environment of a process that finds a shell but no linker."""
     bare = tmp_path / "bin"
     bare.mkdir()
     for tool in ("sh", "uname"):
@@ -269,7 +269,7 @@ def test_no_linker_at_all(without_ld):
 
 
 def test_intels_runtime_is_added_to_the_installed_drivers(tmp_path, monkeypatch):
-    """The file in its package names a path of the machine that built it."""
+    """The file in Intel's package contains a path of the machine that built it."""
     library = tmp_path / "lib" / "libintelocl.so"
     library.parent.mkdir()
     library.touch()

@@ -111,7 +111,7 @@ def compiled(tmp_path_factory):
 
 
 def link(path: Path) -> str | None:
-    """Link an object with the options that PoCL's compiler gives; return an error."""
+    """Link an object with the options that PoCL's compiler gives; return any error."""
     library = path.with_suffix(".so")
     options = ["--hash-style=both", "-m", "elf_x86_64", "-shared", "-o", str(library)]
     return _linker.main([*options, "-L/usr/lib", str(path), "-lgcc", "--as-needed"])

@@ -205,7 +205,7 @@ class Dropped:
     ids=["idle", "take", "give", "empty"],
 )
 def test_arrays_may_be_collected_at_any_allocation(work):
-    """Each adds a size class. The collection starts at each allocation of ``work``."""
+    """Each adds a size class. Collection starts at one allocation of ``work`` after another."""
     before = gc.get_threshold()
     gc.freeze()
     try:
@@ -236,7 +236,7 @@ def ends_in_time(work):
 
 @pytest.mark.parametrize("place", ["allocate", "finish", "release"])
 def test_a_finalizer_that_runs_ops_does_not_wait_for_its_own_thread(place):
-    """It runs within ``place``, takes buffers of other classes and returns one."""
+    """It runs within ``place``, takes buffers of other sizes and returns one of them."""
     device = Device(room=10 << 20)
     buffer_pool = device.pool(limit=1 << 20)
     taken, entered = [], []

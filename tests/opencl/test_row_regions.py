@@ -1,4 +1,4 @@
-"""Row kernels for GPUs, fused with the steps around them: eager's bits, launches."""
+"""Row kernels for GPUs, fused with the steps around them: the same bits as eager."""
 
 import numpy as np
 import plugrad as pg

@@ -1,6 +1,6 @@
 """Reductions, softmax and normalization of rows: values, and numbers of launches.
 
-On a GPU, the kernel depends on the length of rows, and LENGTHS are near the limits.
+On a GPU, the kernel depends on the length of rows; LENGTHS are near its thresholds.
 Values are compared with NumPy's in float64.
 """
 

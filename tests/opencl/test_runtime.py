@@ -224,7 +224,7 @@ def test_a_launch_within_a_launch_has_its_own_arguments(size, interrupt):
 
 
 def test_work_from_a_launch_within_a_launch_is_waited_for(interrupt):
-    """Small work goes to another queue as soon as the first one seems to be idle."""
+    """Small work uses another queue as soon as the queue for large work seems idle."""
     x = pg.ones(BIG)
     large = pg.ones(1 << 22)
     found = []

@@ -1,4 +1,4 @@
-"""Run TensorFlow.js in Node.js, where both are installed."""
+"""Run TensorFlow.js in Node.js, if both are installed."""
 
 import functools
 import json

@@ -276,7 +276,7 @@ def test_batch_norm_of_another_axis(backend, tmp_path):
 
 
 def test_1d_padding_and_causal_convolution(tmp_path):
-    """Layers of Keras that TensorFlow.js lacks."""
+    """These are layers of Keras that TensorFlow.js lacks."""
     conv = {"filters": 1, "kernel_size": [2], "padding": "causal", "use_bias": False}
     layers = [
         {"class_name": "ZeroPadding1D", "config": {"name": "pad", "padding": [1, 0]}},

@@ -1,4 +1,4 @@
-"""A checkpoint is complete or absent, whenever its process is killed."""
+"""A checkpoint is complete or absent, no matter when its process is killed."""
 
 import json
 import math
@@ -48,7 +48,7 @@ def test_what_was_saved_is_restored(backend, tmp_path):
 
 
 def test_the_rest_is_converted_to_json(tmp_path):
-    """Integer keys become text, which is sorted differently."""
+    """Integer keys become text, and text is sorted differently."""
     checkpoints = pt.Checkpoints(tmp_path)
     checkpoints.save(1, tree(), {"by step": {2: (1, 2), 10: math.inf}})
     rest = checkpoints.restore(tree()).rest

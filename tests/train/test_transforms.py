@@ -114,7 +114,7 @@ def test_parameters_keep_their_dtype(dtype):
 
 
 class Row(dict):
-    """A dict of another class: gradients may come in other containers."""
+    """A subclass of dict, as gradients may come in other containers."""
 
 
 MISFITS = {  # gradients that do not fit {"w": (2,), "b": ()}: the message
