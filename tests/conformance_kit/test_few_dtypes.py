@@ -31,5 +31,5 @@ def test_the_kit_passes(kit, dtypes, part):
     assert sum(counts["passed"] for counts in score["levels"].values())
 
 
-def test_the_parts_are_all_files():
+def test_the_parts_contain_all_files():
     assert sorted(f for part in range(PARTS) for f in FILES[part::PARTS]) == FILES

@@ -15,7 +15,7 @@ from plugrad._src.tensor.explained import ERRORS_PAGE
 
 from tests.docs.blocks import ROOT
 
-# Readers' distributions: docs/publish.md releases one; in docs/errors.md, one is broken.
+# Readers' distributions: one that docs/publish.md releases, one in docs/errors.md.
 EXAMPLES = ("plugrad-mybackend", "plugrad-far")
 SHOWN = ("*.py", "*.md", "*.tmpl", "*.yml", "*.toml", "*.ipynb", "Makefile")
 

@@ -29,7 +29,9 @@ def assert_is_a_picture(path):
     assert 8_000 < len(data) < 150_000
 
 
-def test_weights_of_few_bits_learn_straight_through(backend, tmp_path, capsys):
+def test_low_bit_weights_train_with_straight_through_gradients(
+    backend, tmp_path, capsys
+):
     pytest.importorskip("plugrad_gradient_packs", reason="the pack is not installed")
     from examples.gallery import quantize
 

@@ -41,7 +41,7 @@ SECTIONS = [
 
 @pytest.fixture
 def restored_registry(backend, monkeypatch):
-    """Forget the contracts that a program declares; check that it undoes everything else.
+    """Forget the contracts that a program declares; check that it undoes the rest.
 
     Contracts would stay in the process, and other tests look at all of them.
     """

@@ -22,7 +22,7 @@ def chosen(monkeypatch):
 
 
 def chain(count):
-    """Return a function of ``count`` kernels, each of which reads the previous result."""
+    """Return a function of ``count`` kernels, which form a chain."""
 
     def f(x, y):
         result = x * y

@@ -31,12 +31,12 @@ def external(name, dims, **entries):
     return proto
 
 
-def function(name, *nodes, domain="mine"):
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
+def function(name, *nodes, domain="custom"):
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("custom", 1)]
     return helper.make_function(domain, name, ["a"], ["b"], nodes, opsets)
 
 
-MINE_OPSET = helper.make_opsetid("mine", 1)
+CUSTOM_OPSET = helper.make_opsetid("custom", 1)
 
 ADD_W = node("Add", "x w", "y")
 

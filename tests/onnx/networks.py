@@ -78,7 +78,7 @@ def image():
 
 
 def voice():
-    """Return a bidirectional LSTM, a GRU with lengths, and nodes that compute shapes."""
+    """Return a bidirectional LSTM, a GRU with lengths, and shape computations."""
     weights = draw(
         2,
         {

@@ -91,7 +91,7 @@ def _read(folder, kind, infos):
 
 
 def replace_dtype(value):
-    """Return an expected value, in plugrad's dtype if NumPy lacks the original dtype."""
+    """Return an expected value, in plugrad's dtype if NumPy lacks the original."""
     if isinstance(value, list):
         return [replace_dtype(item) for item in value]
     if isinstance(value, TensorProto):

@@ -14,7 +14,7 @@ from plugrad_onnx import ModelError, load
 from plugrad_onnx.reader.wire import MESSAGE_BYTES, charge
 
 from tests.fuzz.mutations import messages
-from tests.onnx.files import MINE_OPSET, X, Y, external, graph, node
+from tests.onnx.files import CUSTOM_OPSET, X, Y, external, graph, node
 from tests.onnx.networks import image, model
 
 
@@ -109,15 +109,15 @@ def test_inference_does_not_trust_declared_sizes(place):
         opsets = [helper.make_opsetid("", 9)]
         inputs = ["a", "b"]
         nodes = [node("Expand", "a b", "c")]
-        functions = [helper.make_function("mine", "F", inputs, ["c"], nodes, opsets)]
-        expand = helper.make_node("F", ["x", "s"], ["y"], domain="mine")
+        functions = [helper.make_function("custom", "F", inputs, ["c"], nodes, opsets)]
+        expand = helper.make_node("F", ["x", "s"], ["y"], domain="custom")
     if place == "branch":
         branch = helper.make_graph([expand], "branch", [], [Y])
         test = helper.make_node("Cast", ["x"], ["c"], to=TensorProto.BOOL)
         expand = node("If", "c", "y", then_branch=branch, else_branch=branch)
     nodes = [test, expand] if place == "branch" else [expand]
     net = helper.make_graph(nodes, "net", [X, huge], [Y])
-    opsets = [helper.make_opsetid("", 9), MINE_OPSET]
+    opsets = [helper.make_opsetid("", 9), CUSTOM_OPSET]
     proto = helper.make_model(net, opset_imports=opsets, functions=functions)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     load(proto, backend="cpu")

@@ -15,8 +15,8 @@ from plugrad_onnx import ModelError, load
 
 from tests.onnx.files import (
     ADD_W,
+    CUSTOM_OPSET,
     FLOAT,
-    MINE_OPSET,
     X,
     Y,
     external,
@@ -31,18 +31,18 @@ from tests.onnx.networks import attention, image, model
 CALL_NEXT_TWICE = [
     function(
         f"f{i}",
-        helper.make_node(f"f{i + 1}", ["a"], ["t"], domain="mine"),
-        helper.make_node(f"f{i + 1}", ["t"], ["b"], domain="mine"),
+        helper.make_node(f"f{i + 1}", ["a"], ["t"], domain="custom"),
+        helper.make_node(f"f{i + 1}", ["t"], ["b"], domain="custom"),
     )
     for i in range(40)
 ]
 CALL_NEXT = [
-    function(f"f{i}", helper.make_node(f"f{i + 1}", ["a"], ["b"], domain="mine"))
+    function(f"f{i}", helper.make_node(f"f{i + 1}", ["a"], ["b"], domain="custom"))
     for i in range(3000)
 ]
 CALL_EACH_OTHER = {
-    "a": function("A", helper.make_node("B", ["a"], ["b"], domain="mine")),
-    "b": function("B", helper.make_node("A", ["a"], ["b"], domain="mine")),
+    "a": function("A", helper.make_node("B", ["a"], ["b"], domain="custom")),
+    "b": function("B", helper.make_node("A", ["a"], ["b"], domain="custom")),
 }
 BRANCH = helper.make_graph(
     [node("Relu", "nothing", "t")],
@@ -142,17 +142,17 @@ WRONG = {
     ),
     "function that calls itself": (
         graph(
-            helper.make_node("A", ["x"], ["y"], domain="mine"),
+            helper.make_node("A", ["x"], ["y"], domain="custom"),
             functions=CALL_EACH_OTHER.values(),
-            more_opsets=[MINE_OPSET],
+            more_opsets=[CUSTOM_OPSET],
         ),
-        ["a function calls itself: mine.A -> mine.B -> mine.A"],
+        ["a function calls itself: custom.A -> custom.B -> custom.A"],
     ),
     "functions that become 2^40 nodes": (
         graph(
-            helper.make_node("f0", ["x"], ["y"], domain="mine"),
+            helper.make_node("f0", ["x"], ["y"], domain="custom"),
             functions=[*CALL_NEXT_TWICE, function("f40", node("Relu", "a", "b"))],
-            more_opsets=[MINE_OPSET],
+            more_opsets=[CUSTOM_OPSET],
         ),
         [
             "3298534883327 nodes or more, functions written out, and the budget has "
@@ -161,25 +161,25 @@ WRONG = {
     ),
     "functions without nodes, 2^40 times": (
         graph(
-            helper.make_node("f0", ["x"], ["y"], domain="mine"),
+            helper.make_node("f0", ["x"], ["y"], domain="custom"),
             functions=[*CALL_NEXT_TWICE, function("f40")],
-            more_opsets=[MINE_OPSET],
+            more_opsets=[CUSTOM_OPSET],
         ),
         ["2199023255551 nodes or more, functions written out, and the budget has"],
     ),
     "2^18 nodes of 19 functions": (
         graph(
-            helper.make_node("f21", ["x"], ["y"], domain="mine"),
+            helper.make_node("f21", ["x"], ["y"], domain="custom"),
             functions=[*CALL_NEXT_TWICE[21:], function("f40", node("Relu", "a", "b"))],
-            more_opsets=[MINE_OPSET],
+            more_opsets=[CUSTOM_OPSET],
         ),
         ["1572863 nodes or more, functions written out, and the budget has 100000"],
     ),
     "3,000 functions that call each other": (
         graph(
-            helper.make_node("f0", ["x"], ["y"], domain="mine"),
+            helper.make_node("f0", ["x"], ["y"], domain="custom"),
             functions=[*CALL_NEXT, function("f3000", node("Relu", "a", "b"))],
-            more_opsets=[MINE_OPSET],
+            more_opsets=[CUSTOM_OPSET],
         ),
         ["3001 levels of functions, branches or models in each other, and the budget"],
     ),

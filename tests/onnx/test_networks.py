@@ -343,7 +343,7 @@ def test_integer_weights_are_prepared_once():
 
 
 def test_gates_are_reordered_once(backend):
-    """Those of both directions are reordered; gradients are those of the file's weights."""
+    """Both directions are reordered. Gradients are those of the file's weights."""
     x = NETWORKS["voice"][1]["x"]
     inputs = {"x": x, "lengths": np.array([7, 7], np.int32)}
     loaded = load(voice())

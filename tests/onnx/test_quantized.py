@@ -148,7 +148,7 @@ def test_answers_are_exact(row, optimize, constant, backend):
 
 
 def test_a_quantized_image_keeps_its_channels_last(backend):
-    """This holds from QuantizeLinear to DequantizeLinear, even with scales per channel."""
+    """This holds from QuantizeLinear to DequantizeLinear, with scales per channel."""
     w = numpy_helper.from_array(draw("int8", (4, 3, 3, 3)), "w")
     numbers = {
         "s": np.float32(0.05),

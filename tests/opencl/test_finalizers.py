@@ -52,12 +52,12 @@ def test_a_collected_cycle_runs_no_python_code(size, device):
 def test_the_buffer_of_a_dropped_array_is_reused(device):
     upload = runtime("opencl").arrays.upload
     x = upload(np.ones(5000, np.float32))
-    held = device.pool.held
+    held_bytes = device.pool.held
     for i in range(50):
         x = None
         x = upload(np.full(5000, i, np.float32))
         assert runtime("opencl").arrays.download(x)[0] == i
-    assert device.pool.held == held
+    assert device.pool.held == held_bytes
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")

@@ -79,8 +79,8 @@ def test_values_that_are_read_elsewhere_are_stored():
 
 def test_a_sum_that_keeps_the_shape_is_not_a_reduction():
     x = draw(1, 40)
-    kept = lambda x: pg.exp(pg.sum(x * x + x, axis=0, keepdims=True)) * 2.0
-    assert all("Sum" not in names for names in fused(kept, x))
+    keeps_shape = lambda x: pg.exp(pg.sum(x * x + x, axis=0, keepdims=True)) * 2.0
+    assert all("Sum" not in names for names in fused(keeps_shape, x))
     fused(lambda x: pg.sum(x * x + x) * 2.0 + 1.0, draw())
     fused(lambda x: pg.sum(x * x + x, axis=0) * 2.0 + 1.0, x)
 

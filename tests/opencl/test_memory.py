@@ -93,18 +93,18 @@ words = open("/proc/self/statm").read().split()
 print(int(words[{place}]) * resource.getpagesize())
 """
 FILL = """
-held, x = [], pg.asarray([0.0, 1.0])
+arrays, x = [], pg.asarray([0.0, 1.0])
 try:
-    while len(held) < 1000:
-        held.append(pg.full((1 << 21,), 1.0))
+    while len(arrays) < 1000:
+        arrays.append(pg.full((1 << 21,), 1.0))
         {wait}
 except MemoryError as error:
     assert "opencl: no memory for 8,388,608 bytes in addition" in str(error), error
     assert "in use" in str(error) and "drop tensors" in str(error), error
 # memory is full, but small work still runs, even if it must be compiled first
 print([round(y, 3) for y in pg.grad(lambda x: pg.sum(pg.tanh(x) * x))(x).tolist()])
-print(10 < len(held) < 100, held[-1][:2].tolist())
-held.clear()
+print(10 < len(arrays) < 100, arrays[-1][:2].tolist())
+arrays.clear()
 print(pg.sum(pg.ones((1 << 22,))).item())
 """
 
@@ -116,7 +116,7 @@ print(pg.sum(pg.ones((1 << 22,))).item())
     ("which", "place", "wait"),
     [
         ("RLIMIT_AS", 0, ""),
-        ("RLIMIT_AS", 0, "held[-1][:1].numpy()"),
+        ("RLIMIT_AS", 0, "arrays[-1][:1].numpy()"),
         ("RLIMIT_DATA", 5, ""),
     ],
     ids=["addresses", "addresses, waiting", "data"],

@@ -114,9 +114,9 @@ def test_idle_buffers_are_released_when_memory_runs_out():
 
 def test_the_memory_error_says_how_much_is_in_use():
     buffer_pool = Device(room=10 << 20).pool()
-    held = buffer_pool.take(8 << 20)
+    buffer = buffer_pool.take(8 << 20)
     with pytest.raises(
-        MemoryError, match=f"{5 << 20:,} bytes in addition to {held.size:,}"
+        MemoryError, match=f"{5 << 20:,} bytes in addition to {buffer.size:,}"
     ):
         buffer_pool.take(5 << 20)
 
@@ -135,23 +135,23 @@ def test_the_pool_lends_no_more_than_there_is(bound, size, monkeypatch):
     monkeypatch.setattr(pool, "RESERVED_BYTES", UNIT)
     device = Device(system=4 * UNIT if bound == "system" else 1 << 40)
     buffer_pool = device.pool(total=4 * UNIT if bound == "total" else 1 << 40)
-    held = []
+    buffers = []
 
     def fill():
         while buffer_pool.held < 8 * UNIT:
-            held.append(buffer_pool.take(size))
+            buffers.append(buffer_pool.take(size))
 
     with pytest.raises(MemoryError, match=r"opencl: no memory for .* bytes in"):
         fill()
     spare = UNIT if size > buffer_pool.large else UNIT // 4
     usable = 4 * UNIT - spare
     assert (
-        usable - buffer_pool.large - held[0].size
+        usable - buffer_pool.large - buffers[0].size
         <= buffer_pool.held
         <= usable + buffer_pool.large
     )
     assert buffer_pool.peak == buffer_pool.held
-    for buffer in held:
+    for buffer in buffers:
         buffer_pool.give(buffer)
     assert buffer_pool.take(2 * UNIT).size == 2 * UNIT  # the pool still works
 
@@ -159,11 +159,11 @@ def test_the_pool_lends_no_more_than_there_is(bound, size, monkeypatch):
 def test_a_full_system_leaves_memory_for_small_work(monkeypatch):
     monkeypatch.setattr(pool, "RESERVED_BYTES", UNIT)
     buffer_pool = Device(system=4 * UNIT).pool()
-    held = [buffer_pool.take(UNIT) for _ in range(3)]
+    buffers = [buffer_pool.take(UNIT) for _ in range(3)]
     with pytest.raises(MemoryError, match=rf"\(the system has {UNIT:,} bytes left"):
         buffer_pool.take(UNIT // 4)
     assert buffer_pool.take(4096).size == 4096
-    assert len(held) == 3
+    assert len(buffers) == 3
 
 
 def test_memory_in_use_is_not_counted_twice(monkeypatch):
@@ -172,9 +172,9 @@ def test_memory_in_use_is_not_counted_twice(monkeypatch):
     device = Device(system=3 * UNIT)
     buffer_pool = device.pool(limit=0)
     for _ in range(20):
-        held = [buffer_pool.take(UNIT), buffer_pool.take(UNIT)]
+        buffers = [buffer_pool.take(UNIT), buffer_pool.take(UNIT)]
         device.finish()
-        for buffer in held:
+        for buffer in buffers:
             buffer_pool.give(buffer)
     assert buffer_pool.held == 0
 
@@ -205,7 +205,7 @@ class Dropped:
     ids=["idle", "take", "give", "empty"],
 )
 def test_arrays_may_be_collected_at_any_allocation(work):
-    """Each adds a size class. Collection starts at one allocation of ``work`` after another."""
+    """Each adds a size class. Every allocation of ``work`` starts a collection once."""
     before = gc.get_threshold()
     gc.freeze()
     try:
@@ -236,7 +236,7 @@ def ends_in_time(work):
 
 @pytest.mark.parametrize("place", ["allocate", "finish", "release"])
 def test_a_finalizer_that_runs_ops_does_not_wait_for_its_own_thread(place):
-    """It runs within ``place``, takes buffers of other sizes and returns one of them."""
+    """It runs within ``place``, takes buffers of other sizes, and returns one."""
     device = Device(room=10 << 20)
     buffer_pool = device.pool(limit=1 << 20)
     taken, entered = [], []
@@ -262,10 +262,10 @@ def test_a_finalizer_that_runs_ops_does_not_wait_for_its_own_thread(place):
         setattr(buffer_pool, f"_{place}", after_finalizer(getattr(device, place)))
 
     def work():
-        held = [buffer_pool.take(3 << 20) for _ in range(3)]
+        buffers = [buffer_pool.take(3 << 20) for _ in range(3)]
         with pytest.raises(MemoryError):
             buffer_pool.take(3 << 20)
-        assert len({id(b) for b in (*held, *taken)}) == 4
+        assert len({id(b) for b in (*buffers, *taken)}) == 4
 
     assert ends_in_time(work), "it waits for a lock that its own thread holds"
     assert entered == [place]

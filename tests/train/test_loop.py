@@ -62,7 +62,7 @@ def test_ways_to_run_fit_do_not_change_the_bits(options):
 
 def test_tensors_that_others_hold_are_not_donated():
     """``fit`` donates tensors to its step, but not those of callers and callbacks."""
-    kept, validated = [], []
+    passed, validated = [], []
     params = {"a": pg.asarray(0.0), "b": pg.asarray(0.0)}
     rate = pg.asarray(0.5)
     optimizer = pt.average_params(pt.sgd(rate), 0.5)
@@ -74,12 +74,12 @@ def test_tensors_that_others_hold_are_not_donated():
             pt.Batches((X, 3 * X + 1), 8),
             epochs=2,
             validate=lambda params: validated.append(params) or {},
-            callbacks=[lambda now: kept.append((now.params, now.state)) or None],
+            callbacks=[lambda now: passed.append((now.params, now.state)) or None],
             report_every=2,
         )
     assert [p.item() for p in params.values()] == [0.0, 0.0]
     assert rate.item() == 0.5
-    values = [[x.item() for x in pg.tree.leaves(tree)] for tree in kept]
+    values = [[x.item() for x in pg.tree.leaves(tree)] for tree in passed]
     assert len(values) == 8
     assert values[:4] == values[4:]
     assert len({*map(str, values)}) == 4

@@ -15,7 +15,7 @@ CASES = [(library, row) for library in ("torch", "optax") for row in REFERENCE[l
 
 
 def trajectory(row, *, jit):
-    """Return the parameters after the recorded steps, and a call of jit's ``explain``."""
+    """Return the parameters after the recorded steps, and an ``explain`` function."""
     name, options, _ = ROWS[row]
     optimizer = getattr(pt, name)(**options)
 
