@@ -250,14 +250,14 @@ def test_a_wrong_shape_is_a_value_error():
         load(image(), backend="cpu")(IMAGES[:, :2])
 
 
-@pytest.mark.parametrize("how", ["load", "to"])
-def test_the_error_of_an_unknown_backend_names_the_called_function(how):
-    make = {
+@pytest.mark.parametrize("name", ["load", "to"])
+def test_the_error_of_an_unknown_backend_names_the_called_function(name):
+    calls = {
         "load": lambda: load(image(), backend="gpu"),
         "to": lambda: load(image()).to("gpu"),
     }
-    with pytest.raises(pg.BackendUnavailable, match=f"^{how}: unknown backend 'gpu'"):
-        make[how]()
+    with pytest.raises(pg.BackendUnavailable, match=f"^{name}: unknown backend 'gpu'"):
+        calls[name]()
 
 
 def test_weights_of_constant_nodes_are_parameters(backend):

@@ -100,7 +100,7 @@ def test_the_newest_version_up_to_the_opset_runs(table):
     assert answers == [[2.0], [2.0], [-2.0], [-2.0]]
 
 
-def test_functions_of_the_model():
+def test_local_functions_of_a_model():
     loaded = load(parse_model(LOCAL), backend="cpu")
     assert loaded([1.0, -1.0]).tolist() == [3.0, 0.0]
 

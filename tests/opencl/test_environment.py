@@ -251,7 +251,7 @@ for source, _ in {SOURCES!r}.values():
 
 
 @pytest.mark.skipif(
-    sys.platform != "linux", reason="only on Linux is PoCL a dependency"
+    sys.platform != "linux", reason="PoCL is a dependency only on Linux"
 )
 def test_kernels_that_need_more_linker_features(without_ld):
     lines = output(NO_ZIGLANG + COMPILE, **without_ld).splitlines()
@@ -392,7 +392,7 @@ with pg.use_backend("opencl-1"):
 
 
 @pytest.mark.skipif(
-    sys.platform != "linux", reason="only on Linux is PoCL a dependency"
+    sys.platform != "linux", reason="PoCL is a dependency only on Linux"
 )
 def test_pyopencl_ctx_chooses_the_device():
     unset = {"PLUGRAD_OPENCL_DEVICE": None}  # would take precedence
