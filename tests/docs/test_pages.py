@@ -155,7 +155,7 @@ DEVICE = re.compile(r"\d+: .* \((gpu|cpu|accelerator), .*\)")
 
 
 def without_devices(lines):
-    """Return lines, with one line in place of those that list a machine's devices."""
+    """Replace the lines that list a machine's devices by a single one."""
     left = [line for line in lines if not DEVICE.fullmatch(line)]
     return left + ["devices"] * (len(left) < len(lines))
 
