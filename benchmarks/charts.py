@@ -15,9 +15,9 @@ from html import escape
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours: of the ground, text, less important text, the grid, and the libraries.
+    """The colours of a chart: background, text, muted text, grid, and libraries.
 
-    The name of a series begins with the name of its library.
+    A series has the colour of the library whose name its own name begins with.
     """
 
     ground: str
@@ -55,19 +55,19 @@ DARK = Theme(
         "ONNX Runtime": "#3fc39b",
     },
 )
-THEMES = {"": LIGHT, "-dark": DARK}  # by the end of the name of a file
+THEMES = {"": LIGHT, "-dark": DARK}  # by file name suffix
 
 # --- charts ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Group:
-    """The bars of one name: a value for each series, or None.
+    """A named group of bars: one value for each series; None draws no bar.
 
     Attributes:
-        name: What stands to the left of the bars.
+        name: The label to the left of the bars.
         values: The ratios.
-        strong: Whether the name is set in bold, as for a mean.
+        strong: Whether to print the name in bold, for example for a mean.
 
     """
 
@@ -101,8 +101,8 @@ class Panels:
         y_axis: The title of the vertical axes.
         caption: Where and when it was measured.
         series: The names of the curves.
-        ticks: The labels of the points, which are equally far from each other.
-        panels: By name, a value at each point for each series.
+        ticks: The labels of the points, which are equally spaced.
+        panels: The curves by panel name: for each series, a value at each point.
 
     """
 
@@ -122,10 +122,10 @@ def render(chart: Bars | Panels, theme: Theme) -> str:
 
 # --- parts of all charts ---------------------------------------------------------
 
-WIDTH = 760  # of a chart, in the units of its viewBox, as are all sizes
+WIDTH = 760  # of a chart; all sizes are in units of the viewBox
 MARGIN = 16
 TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 16, 12, 11
-LETTER_WIDTH, BOLD_SCALE = 6.7, 1.16  # of a letter of TEXT_SIZE, estimated
+LETTER_WIDTH, BOLD_SCALE = 6.7, 1.16  # estimates for letters of TEXT_SIZE
 HEAD_HEIGHT = 60  # title and legend
 
 
@@ -200,14 +200,14 @@ FOOT_HEIGHT = 72  # ticks, the title of the axis and the caption
 
 
 class Scale:
-    """The place of a value on the axis of bars.
+    """The axis of a bar chart: converts values to horizontal positions.
 
     Attributes:
-        logarithmic: Whether the axis is.
-        names_end: Where the names of the groups end.
+        logarithmic: Whether the axis is logarithmic.
+        names_end: The position where the group names end.
         left: The left end of the axis.
-        right: Its right end.
-        ticks: The values that have a line.
+        right: The right end of the axis.
+        ticks: The values with a grid line.
 
     """
 
@@ -223,10 +223,10 @@ class Scale:
             self._low, self._high = 0.0, max(1.1, *values)
             self.ticks = [x / 2 for x in range(math.floor(2 * self._high) + 1)]
         if chart.logarithmic and min(values) < 1:
-            self.left += VALUE_WIDTH  # for the numbers of bars to the left of 1
+            self.left += VALUE_WIDTH  # room for numbers to the left of such bars
 
     def at(self, value: float) -> float:
-        """Return the horizontal place of a value."""
+        """Return the horizontal position of a value."""
         x = math.log(value) if self.logarithmic else value
         return self.left + (self.right - self.left) * (x - self._low) / (
             self._high - self._low
@@ -281,8 +281,8 @@ def _group(
             f'<rect x="{start:.1f}" y="{y:.1f}" width="{max(end - start, 1):.1f}" '
             f'height="{BAR_HEIGHT}" fill="{theme.color(name)}"/>'
         )
-        behind = scale.logarithmic and value < 1
-        x, anchor = (start - 4, "end") if behind else (end + 4, "start")
+        points_left = scale.logarithmic and value < 1
+        x, anchor = (start - 4, "end") if points_left else (end + 4, "start")
         text = f"{value:.2f}" if value < 10 else f"{value:.1f}"
         number = _text(x, y + 10, text, theme.text, anchor=anchor, size=SMALL_SIZE)
         parts.append(number)
@@ -305,10 +305,10 @@ def _panels(chart: Panels, theme: Theme) -> str:
     for number, (name, curves) in enumerate(chart.panels.items()):
         x = MARGIN + width * (number % PANELS_PER_ROW)
         y = HEAD_HEIGHT + PANEL_HEIGHT * (number // PANELS_PER_ROW)
-        colors = [theme.color(one) for one in chart.series]
+        colors = [theme.color(series) for series in chart.series]
         pairs = [*zip(curves, colors, strict=True)]
-        inside = _panel(name, pairs, chart.ticks, width - AXES_LEFT - 10, theme)
-        parts += [f'<g transform="translate({x:.1f} {y:.1f})">', *inside, "</g>"]
+        panel = _panel(name, pairs, chart.ticks, width - AXES_LEFT - 10, theme)
+        parts += [f'<g transform="translate({x:.1f} {y:.1f})">', *panel, "</g>"]
     rows = math.ceil(len(chart.panels) / PANELS_PER_ROW)
     return _frame(chart, theme, HEAD_HEIGHT + PANEL_HEIGHT * rows + 20, parts)
 
@@ -320,16 +320,16 @@ def _panel(
     width: float,
     theme: Theme,
 ) -> list[str]:
-    """Return the parts of a panel: coloured curves, on an axis of at least a decade."""
+    """Return the parts of a panel: coloured curves, on axes of a decade or more."""
     parts = [_text(AXES_LEFT, 18, name, theme.text, bold=True)]
-    found = [x for curve, _ in curves for x in curve if x is not None]
-    if not found:
+    values = [x for curve, _ in curves for x in curve if x is not None]
+    if not values:
         return [*parts, _text(AXES_LEFT, 40, "no times", theme.muted)]
-    low = math.log10(min(found))
-    high = math.log10(max(found))
-    room = max(0.0, 1 - (high - low)) / 2 + 0.05
-    low -= room
-    high += room
+    low = math.log10(min(values))
+    high = math.log10(max(values))
+    padding = max(0.0, 1 - (high - low)) / 2 + 0.05
+    low -= padding
+    high += padding
 
     def x(number: int) -> float:
         return AXES_LEFT + width * number / (len(ticks) - 1)
@@ -344,7 +344,7 @@ def _panel(
     for number, tick in enumerate(ticks):
         at = x(number), AXES_TOP + AXES_HEIGHT + 14.0
         parts.append(_text(*at, tick, theme.text, anchor="middle", size=SMALL_SIZE))
-    for value in (min(found), max(found)):
+    for value in (min(values), max(values)):
         label = f"{value:.2g}" if value < 100 else f"{value:,.0f}"
         at = AXES_LEFT - 4.0, y(value) + 4
         parts.append(_text(*at, label, theme.text, anchor="end", size=SMALL_SIZE))

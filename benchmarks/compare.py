@@ -90,8 +90,8 @@ def main() -> None:
     """Measure both checkouts and print the comparison."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("base", type=Path, help="a checkout with its .venv")
-    parser.add_argument("head", type=Path, help="another one")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each")
+    parser.add_argument("head", type=Path, help="another checkout with its .venv")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each checkout")
     parser.add_argument("--only", type=lambda s: s.split(","), default=[])
     given = parser.parse_args()
     for checkout in (given.base, given.head):

@@ -1,10 +1,10 @@
 """Print the overhead of the first two calls under ``jit``, in milliseconds.
 
 Each workload of ``workloads.py`` that supports ``jit`` runs in a few fresh processes.
-It is first called eagerly, so that all one-time work is done. Then its first and second
-call under ``jit`` are timed, both of which record; ``jit_calls.py`` times the third,
-which compiles. The time of an eager call is subtracted from the first call, that of a
-later call from the second. Each figure is the minimum over all processes. The cache of
+It is first called eagerly, so that all one-time work is done. Then the first two calls
+under ``jit``, which record, are timed; ``jit_calls.py`` times the third call, which
+compiles. The time of an eager call is subtracted from the first call, that of a later
+call from the second. Each figure is the minimum over all processes. The cache of
 plugrad-llvm is empty. First calls should take at most 5 ms; with plugrad-llvm, 80 ms::
 
     python benchmarks/first_calls.py --threads 1
@@ -31,7 +31,7 @@ Case = Callable[[], Any]
 
 
 def call_ms(f: Case) -> float:
-    """Return the milliseconds of a call."""
+    """Return the duration of a call in milliseconds."""
     start = time.perf_counter()
     f()
     return (time.perf_counter() - start) * 1e3
@@ -60,7 +60,7 @@ def case_factory(name: str, backend: str) -> Callable[[Callable[..., Any]], Case
 
 
 def first_call_overheads(name: str, backend: str) -> tuple[float, float]:
-    """Return the milliseconds of the first and second call beyond those of others."""
+    """Return the overhead of the first two calls in milliseconds."""
     make = case_factory(name, backend)
     run = make(lambda f: f)
     eager = min([call_ms(run) for _ in range(EAGER_CALLS)])
@@ -85,7 +85,7 @@ def run_in_fresh_process(
         script: The path of the script; the last line that it prints is JSON.
         arguments: The arguments of its command line.
         plugins: The plugins to load.
-        threads: The number of threads of kernels.
+        threads: The number of kernel threads.
         paths: Folders to search for modules before all others.
 
     """
@@ -93,8 +93,8 @@ def run_in_fresh_process(
     with tempfile.TemporaryDirectory() as cache:
         environment = os.environ | dict.fromkeys(names, str(threads))
         environment |= {"PLUGRAD_PLUGINS": plugins, "XDG_CACHE_HOME": cache}
-        before = [*filter(None, [os.environ.get("PYTHONPATH")])]
-        environment["PYTHONPATH"] = os.pathsep.join([*paths, *before])
+        search_path = [*filter(None, [os.environ.get("PYTHONPATH")])]
+        environment["PYTHONPATH"] = os.pathsep.join([*paths, *search_path])
         done = subprocess.run(
             [sys.executable, script, *arguments],
             env=environment,
@@ -120,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--processes", type=int, default=5)
-    parser.add_argument("--only", default="", help="workloads, by commas")
+    parser.add_argument("--only", default="", help="workloads, separated by commas")
     parser.add_argument("--of", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.of:

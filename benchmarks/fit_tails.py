@@ -92,7 +92,7 @@ def normal_logarithm(degree: int, end: int) -> list[Any]:
     Φ is the normal distribution function. The kernel subtracts ``a²`` times half of
     log2(e) rounded to float32, so the rounding error is part of the function.
     """
-    rounded = mp.mpf(12102203) / 2**23  # log2(e), as float32 has it
+    rounded = mp.mpf(12102203) / 2**23  # log2(e), rounded to float32
     half = mp.mpf(end) / 2
 
     def function(a: Any) -> Any:

@@ -50,12 +50,12 @@ from peers.definitions import WORKLOADS
 PEER_SCRIPT = str(Path(__file__).parent / "peers" / "gpu_peer.py")
 PEERS = ("torch", "jax")
 TURN = {"time": 0.15, "warm": 0.05, "calls": 3, "clock": "wall"}
-TURNS_BUDGET_S = 0.5  # of turns, for each workload and contestant
+TURNS_BUDGET_S = 0.5  # seconds of turns, for each workload and contestant
 CASE_SECONDS = 0.1  # one measurement of a case
-QUICK_DIVISOR = 20  # of these times, in a quick run
+QUICK_DIVISOR = 20  # a quick run divides these times by it
 TERA_PER_S = 1e-6  # bytes or operations per microsecond -> tera per second
 NAME_WIDTH = 54  # characters of the first column
-ERROR_WIDTH = 100  # characters of an error in a table; JSON has all of it
+ERROR_WIDTH = 100  # characters of an error in a table; the JSON file has the rest
 
 # --- the report ------------------------------------------------------------------
 
@@ -96,9 +96,9 @@ class Report:
         """Replace the JSON file atomically."""
         if self._file is not None:
             text = json.dumps({**self.found, "left_out": self.left_out}, indent=1)
-            part = self._file.with_name(f"{self._file.name}.part")
-            part.write_text(text + "\n")
-            part.replace(self._file)
+            temporary = self._file.with_name(f"{self._file.name}.part")
+            temporary.write_text(text + "\n")
+            temporary.replace(self._file)
 
     def seconds_left(self) -> float:
         """Return the seconds until the end of the run."""
@@ -138,7 +138,7 @@ Contestants = list[workloads.Contestant]
 
 
 def ask(report: Report, one: workloads.Contestant, **request: Any) -> dict[str, Any]:
-    """Return the answer to a request, or an error if the run ends before it comes."""
+    """Return the answer to a request, or an error if the run ends before the answer."""
     one.timeout_s = report.seconds_left()
     return one.ask(**request)
 
@@ -180,22 +180,22 @@ def launches(report: Report, libraries: Contestants, given: argparse.Namespace) 
     for name in report.in_time("launches", given.workloads):
         found: dict[str, Any] = {}
         cells, notes = [], ""
-        for how in ("eager", "jit"):
-            answer = ask(report, libraries[0], launches=name, jit=how == "jit")
+        for mode in ("eager", "jit"):
+            answer = ask(report, libraries[0], launches=name, jit=mode == "jit")
             if "kernels" in answer:
                 kernels = answer["kernels"]
-                found[how] = kernels
+                found[mode] = kernels
                 notes = ", ".join(f"{kernel} {n}" for kernel, n in kernels.items())
             elif "error" in answer:
-                found[how] = notes = answer["error"]
-            cells.append(str(sum(found[how].values())) if "kernels" in answer else "-")
+                found[mode] = notes = answer["error"]
+            cells.append(str(sum(found[mode].values())) if "kernels" in answer else "-")
         report.row("launches", name, found, cells, notes)
 
 
 def bandwidth(
     report: Report, libraries: Contestants, given: argparse.Namespace
 ) -> None:
-    """Report memory-bound cases: microseconds, TB/s, and the share of a copy's."""
+    """Report memory-bound cases: microseconds, TB/s, and share of the copy's TB/s."""
     _rates(report, libraries, given, "bandwidth", "TB/s", share=True)
 
 
@@ -225,7 +225,7 @@ def _rates(
         ceiling = ceiling or max(rates.values(), default=0.0)
         shares = {k: rates[k] / ceiling for k in rates} if share else {}
         columns = [us, rates, *[shares] * share]
-        cells = [number(of.get(k)) for k in names for of in columns]
+        cells = [number(column.get(k)) for k in names for column in columns]
         cells += [number(ratio(us, peer)) for peer in names[1:]]
         values = {"us": us, unit: rates, "errors": errors}
         values |= {"share": shares} if share else {}
@@ -258,8 +258,8 @@ def seconds(given: argparse.Namespace) -> float:
 
 def run_workloads(report: Report, given: argparse.Namespace) -> None:
     """Report the workloads in turns, and their ratios to the peers."""
-    part = QUICK_DIVISOR if given.quick else 1
-    turn = {**TURN, "time": TURN["time"] / part, "warm": TURN["warm"] / part}
+    divisor = QUICK_DIVISOR if given.quick else 1
+    turn = {**TURN, "time": TURN["time"] / divisor, "warm": TURN["warm"] / divisor}
     peers = [f"{peer}-cuda" for peer in given.peers]
     ours = "opencl-mixed"
     contestants = workloads.start([ours], peers, given.threads, given.python)
@@ -270,7 +270,7 @@ def run_workloads(report: Report, given: argparse.Namespace) -> None:
         for name in report.in_time("workloads", given.workloads):
             for one in contestants:
                 one.timeout_s = report.seconds_left()
-            found = workloads.run(name, contestants, TURNS_BUDGET_S / part, turn)
+            found = workloads.run(name, contestants, TURNS_BUDGET_S / divisor, turn)
             us[name] = {
                 k: t for k, t in found["us"].items() if k not in found["differ"]
             }
@@ -305,7 +305,7 @@ def _summary(report: Report, by_peer: dict[str, dict[str, float]]) -> None:
 def record(
     found: dict[str, dict[str, Any]], given: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return the times of the workloads as a record, without those of wrong results."""
+    """Return the times of the workloads with correct results as a record."""
     names = ["opencl-mixed", *(f"{peer}-cuda" for peer in given.peers)]
     rows = []
     for name, values in found["workloads"].items():
@@ -318,7 +318,7 @@ def record(
         "columns": ["workload", *names],
         "rows": rows,
     }
-    device = found.get("device", {}).get("name")  # else it is that of the host
+    device = found.get("device", {}).get("name")  # else the host's processor
     return known | ({"machine": device} if device else {})
 
 
@@ -334,7 +334,7 @@ PARTS: dict[str, Callable[[Report, Contestants, argparse.Namespace], None]] = {
 
 @contextmanager
 def started(given: argparse.Namespace) -> Iterator[Contestants]:
-    """Start ``gpu_peer.py`` for plugrad, which comes first, and PyTorch."""
+    """Start ``gpu_peer.py`` for plugrad and then for PyTorch; close both at the end."""
     found: Contestants = []
     names = ["opencl", *(["torch"] if "torch" in given.peers else [])]
     if given.only == ["launches"]:

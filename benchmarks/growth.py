@@ -28,7 +28,7 @@ Curves = dict[str, dict[str, list[float | None]]]  # ns: workload, contestant, f
 
 
 def elements(name: str, factor: float) -> int:
-    """Return the size of the inputs that grow."""
+    """Return the number of elements in the inputs that grow."""
     inputs = WORKLOADS[name].inputs(definitions.Draw())
     scaled = definitions.scaled_inputs(name, inputs, factor)
     growing = definitions.GROWING_AXES.get(name, {"x": (0,)})
@@ -36,7 +36,7 @@ def elements(name: str, factor: float) -> int:
 
 
 def measure(given: argparse.Namespace) -> Curves:
-    """Return nanoseconds per element; None where a contestant is wrong or fails."""
+    """Return nanoseconds per element; None where a result is wrong or missing."""
     contestants = workloads.start(
         given.backend, given.peers, given.threads, given.python
     )

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-MAX_RATIO = 3.0  # plugrad's time to PyTorch's; above it, a row is marked as slow
+MAX_RATIO = 3.0  # plugrad's time / PyTorch's; rows above it are marked as slow
 SHAPE = (1024, 1024)
 IMAGE_SHAPE = (4, 64, 64, 64)  # a million numbers, channels last
 
@@ -101,7 +101,7 @@ def cases() -> list[Case]:
                     ("x", other),
                 )
             )
-    return found + activations(pg, torch) + reductions(pg, torch) + others(pg, torch)
+    return found + activations(pg, torch) + reductions(pg, torch) + other_ops(pg, torch)
 
 
 def activations(pg: Any, torch: Any) -> list[Case]:
@@ -121,7 +121,7 @@ def activations(pg: Any, torch: Any) -> list[Case]:
 
 
 def reductions(pg: Any, torch: Any) -> list[Case]:
-    """Return the rows of reductions, along the last axis, the first, and all."""
+    """Return the rows of reductions along the last axis, the first axis, and all."""
     found = []
     for name, theirs in {
         "sum": torch.sum,
@@ -151,7 +151,7 @@ def reductions(pg: Any, torch: Any) -> list[Case]:
     ]
 
 
-def others(pg: Any, torch: Any) -> list[Case]:
+def other_ops(pg: Any, torch: Any) -> list[Case]:
     """Return the rows of ops that are neither element-wise nor reductions."""
     return [
         Case("matmul", pg.matmul, torch.matmul, ("left", "x")),
@@ -161,28 +161,28 @@ def others(pg: Any, torch: Any) -> list[Case]:
 
 
 def windows(pg: Any, functional: Any) -> list[Case]:
-    """Return the rows of convolutions and pools; PyTorch has channels first."""
+    """Return the rows of convolutions and pools; PyTorch needs channels first."""
 
-    def first(x: Any) -> Any:
+    def nchw(x: Any) -> Any:
         return x.permute(0, 3, 1, 2)
 
     return [
         Case(
             "conv2d",
             lambda x, w: pg.conv2d(x, w, pad="same"),
-            lambda x, w: functional.conv2d(first(x), w.permute(3, 2, 0, 1), padding=1),
+            lambda x, w: functional.conv2d(nchw(x), w.permute(3, 2, 0, 1), padding=1),
             ("images", "filter"),
         ),
         Case(
             "max_pool",
             lambda x: pg.max_pool(x, 2),
-            lambda x: functional.max_pool2d(first(x), 2),
+            lambda x: functional.max_pool2d(nchw(x), 2),
             ("images",),
         ),
         Case(
             "avg_pool",
             lambda x: pg.avg_pool(x, 2),
-            lambda x: functional.avg_pool2d(first(x), 2),
+            lambda x: functional.avg_pool2d(nchw(x), 2),
             ("images",),
         ),
         Case(
@@ -212,7 +212,7 @@ def copies(pg: Any, torch: Any) -> list[Case]:
 
 def measure(functions: list[Callable[[], Any]], seconds: float) -> list[float]:
     """Return the fastest time of each call in microseconds; the calls take turns."""
-    least = [float("inf")] * len(functions)
+    fastest = [float("inf")] * len(functions)
     for function in functions:
         function()
     end = time.perf_counter() + seconds
@@ -220,8 +220,8 @@ def measure(functions: list[Callable[[], Any]], seconds: float) -> list[float]:
         for k, function in enumerate(functions):
             start = time.perf_counter()
             function()
-            least[k] = min(least[k], time.perf_counter() - start)
-    return [1e6 * t for t in least]
+            fastest[k] = min(fastest[k], time.perf_counter() - start)
+    return [1e6 * t for t in fastest]
 
 
 def main() -> None:
@@ -246,15 +246,17 @@ def main() -> None:
     for case in cases():
         if options.only and not any(word in case.name for word in options.only):
             continue
-        us, them = measure(
+        our_us, their_us = measure(
             [
                 lambda case=case: case.ours(*[ours[name] for name in case.inputs]),
                 lambda case=case: case.theirs(*[theirs[name] for name in case.inputs]),
             ],
             options.seconds,
         )
-        mark = "  <- slow" if us > MAX_RATIO * them else ""
-        print(f"{case.name:20}{us:10.0f}{them:10.0f}{us / them:8.2f}{mark}", flush=True)
+        mark = "  <- slow" if our_us > MAX_RATIO * their_us else ""
+        ratio = our_us / their_us
+        row = f"{case.name:20}{our_us:10.0f}{their_us:10.0f}{ratio:8.2f}{mark}"
+        print(row, flush=True)
 
 
 if __name__ == "__main__":

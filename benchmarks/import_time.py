@@ -8,10 +8,10 @@ ratio of plugrad's time to NumPy's should be at most 0.6::
     python benchmarks/import_time.py [--rounds 20]         # in new environments
     python benchmarks/import_time.py .venv/bin/python ...  # in existing environments
 
-A new environment contains wheels with compiled bytecode: the core alone, the core with
-plugrad-cpu, and these with 300 other distributions and 10 more plugins. There the
-benchmark also times the first query about plugins, which finds and registers all of
-them.
+A new environment contains wheels with compiled bytecode: the core alone; the core and
+plugrad-cpu; or both next to 300 other distributions and 10 more plugins. The column
+``first query`` is the time of the first call that needs the list of plugins: it finds
+and registers all of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROGRAMS = {
     "bare": "pass",
     "numpy": "import numpy",
     "plugrad": "import numpy, plugrad",
-    "question": "import numpy, plugrad; plugrad.backends()",
+    "query": "import numpy, plugrad; plugrad.backends()",
 }
 PACKAGES = {
     "core alone": "core",
@@ -55,35 +55,37 @@ def process_cpu_ms(python: str, program: str) -> float:
 
 def measure(pythons: list[str], rounds: int) -> list[dict[str, float]]:
     """Return the fastest time of each program, after one round that does not count."""
-    least = [dict.fromkeys(PROGRAMS, float("inf")) for _ in pythons]
+    fastest = [dict.fromkeys(PROGRAMS, float("inf")) for _ in pythons]
     for i in range(rounds + 1):
-        for python, times in zip(pythons, least, strict=True):
+        for python, times in zip(pythons, fastest, strict=True):
             for name, program in PROGRAMS.items():
                 time = process_cpu_ms(python, program)
                 times[name] = min(time, times[name]) if i else times[name]
-    return least
+    return fastest
 
 
-def report(what: str, least: dict[str, float]) -> float:
+def report(what: str, fastest: dict[str, float]) -> float:
     """Print a row, and return the ratio of plugrad to NumPy."""
-    numpy = least["numpy"] - least["bare"]
-    plugrad = least["plugrad"] - least["numpy"]
-    question = least["question"] - least["plugrad"]
+    numpy = fastest["numpy"] - fastest["bare"]
+    plugrad = fastest["plugrad"] - fastest["numpy"]
+    query = fastest["query"] - fastest["plugrad"]
     print(
         f"{what:24}  numpy {numpy:6.1f} ms  plugrad {plugrad:6.1f} ms  "
-        f"ratio {plugrad / numpy:5.2f}  first question {question:6.1f} ms",
+        f"ratio {plugrad / numpy:5.2f}  first query {query:6.1f} ms",
         flush=True,
     )
     return plugrad / numpy
 
 
 def slowest(python: str, count: int = 12) -> list[tuple[float, str]]:
-    """Return the slowest modules by their own time, without those of NumPy."""
+    """Return the slowest modules by their own time, leaving out those of NumPy."""
     command = [python, "-I", "-X", "importtime", "-c", "import numpy, plugrad"]
     log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     after = log.split("| numpy\n")[1].splitlines()
     rows = [line.removeprefix("import time:").split("|") for line in after]
-    return sorted([(int(own) / 1e3, name) for own, _, name in rows])[: -count - 1 : -1]
+    return sorted([(int(own_us) / 1e3, name) for own_us, _, name in rows])[
+        : -count - 1 : -1
+    ]
 
 
 def install(folder: str, package: str | None) -> None:

@@ -1,11 +1,12 @@
-"""Print the CPU time of calls under ``jit``: the first four, later and eager ones.
+"""Print the CPU time of calls: the first four under ``jit``, later ones, eager ones.
 
 Each case runs in a few fresh processes, and the minimum of each figure counts. ``call
 1`` to ``call 4`` are the times of the first four calls minus the time of an eager call:
 the first two calls record, and the third compiles. ``later`` is the time of a call
-after these. ``arguments`` is the same for a function that gets its weights as arguments
-instead of reading them from Python objects. The cases are a network of objects, a
-function that reads a dict of 300 tensors, and the workloads of ``first_calls.py``.
+after these. ``arguments`` is the time of a later call of a function that gets its
+weights as arguments instead of reading them from Python objects. The cases are a
+network of objects, a function that reads a dict of 300 tensors, and the workloads of
+``first_calls.py``.
 
 ``--against PATH`` alternates with the core of another checkout, whose C accelerators
 must be compiled. It prints the figures of that checkout, and the ratios of the times of
@@ -33,7 +34,7 @@ Run = Callable[[], Any]
 Figures = dict[str, float]  # microseconds, by the name of a column
 CALLS = [f"call {n}" for n in range(1, 5)]
 COLUMNS = [*CALLS, "later", "arguments", "eager"]
-WARMUP_CALLS = 20  # eager, so that the first call under jit does no other one-time work
+WARMUP_CALLS = 20  # eager: they do the one-time work that jit does not cause
 LATER_ROUNDS = 20  # rounds of later calls; the fastest counts
 ROUND_S = 0.01  # duration of a round, in seconds
 
@@ -41,12 +42,12 @@ ROUND_S = 0.01  # duration of a round, in seconds
 
 
 class Case(NamedTuple):
-    """A function of no arguments: eager, and under ``jit``.
+    """A function without arguments, to be called eagerly and under ``jit``.
 
     Attributes:
         make: Returns the function, given ``jit`` or the identity.
-        with_arguments: The same for a function that gets all tensors as arguments; or
-            None.
+        with_arguments: Like ``make``, for a function that gets all tensors as
+            arguments; or None.
 
     """
 
@@ -189,14 +190,14 @@ def core_description() -> str:
 def least_figures(
     name: str, checkouts: Mapping[str, Sequence[str]], processes: int, threads: int
 ) -> dict[str, Figures]:
-    """Return the minimum of each figure over processes that alternate by checkout."""
-    least: dict[str, Figures] = {which: {} for which in checkouts}
+    """Return the minimum of each figure; the processes alternate between checkouts."""
+    least: dict[str, Figures] = {checkout: {} for checkout in checkouts}
     for _ in range(processes):
-        for which, paths in checkouts.items():
+        for checkout, paths in checkouts.items():
             given = {"plugins": "cpu", "threads": threads, "paths": paths}
             found = first_calls.run_in_fresh_process(__file__, "--of", name, **given)
             for column, us in found.items():
-                least[which][column] = min(us, least[which].get(column, us))
+                least[checkout][column] = min(us, least[checkout].get(column, us))
     for figures in least.values():
         for call in CALLS:
             figures[call] -= figures["eager"]
@@ -254,7 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--processes", type=int, default=5)
-    parser.add_argument("--only", default="", help="cases, by commas")
+    parser.add_argument("--only", default="", help="cases, separated by commas")
     parser.add_argument("--against", type=Path, help="a checkout of plugrad")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--of", help=argparse.SUPPRESS)

@@ -35,9 +35,9 @@ from workloads import environment
 
 sys.path.append(str(Path(__file__).parents[1]))  # for examples
 STEPS_PER_TURN = 8
-COMPARED_LOSSES = 5 * STEPS_PER_TURN  # the first losses, which have to agree
+COMPARED_LOSSES = 5 * STEPS_PER_TURN  # the number of first losses that have to agree
 Step = Callable[[int], float]  # the number of the step -> its loss
-Writes = Callable[[int], str]  # a number of characters -> text sampled from the model
+Sampler = Callable[[int], str]  # a number of characters -> text from the model
 
 
 def prepare(folder: Path, shape: list[int], batch: int, steps: int) -> int:
@@ -63,8 +63,8 @@ def prepare(folder: Path, shape: list[int], batch: int, steps: int) -> int:
 
 def plugrad_contestant(
     name: str, params: list[Any], data: Any, threads: int
-) -> tuple[Step, Writes]:
-    """Return a step on a backend, and a function that samples."""
+) -> tuple[Step, Sampler]:
+    """Return a training step on a backend, and a function that samples text."""
     import plugrad as pg
     import plugrad_train as pt
 
@@ -79,13 +79,13 @@ def plugrad_contestant(
     optimizer = model.optimizer_of(len(data["rates"]))
     step = pt.train_step(loss, optimizer, jit=not eager, donate=True)
     tree = structure([pg.asarray(x) for x in params])
-    now: Any = [tree, step.optimizer.init(tree)]
+    state: Any = [tree, step.optimizer.init(tree)]
 
     def run(n: int) -> float:
-        *now[:], value = step.run(*now, pg.asarray(batches[n % len(batches)]))
+        *state[:], value = step.run(*state, pg.asarray(batches[n % len(batches)]))
         return float(value.item())
 
-    return run, lambda length: model.sample(now[0], size, length)
+    return run, lambda length: model.sample(state[0], size, length)
 
 
 def torch_block(layer: Any, x: Any, heads: int) -> Any:
@@ -104,7 +104,7 @@ def torch_block(layer: Any, x: Any, heads: int) -> Any:
 
 def torch_contestant(
     name: str, params: list[Any], data: Any, threads: int
-) -> tuple[Step, Writes]:
+) -> tuple[Step, Sampler]:
     """Return an eager step of the same model in PyTorch; it samples no text."""
     import torch
     from torch.nn import functional as F
@@ -145,7 +145,7 @@ def torch_contestant(
 
 
 def serve(name: str, folder: Path, threads: int, steps: int) -> None:
-    """Take a turn for each line of the input; write the time of a step, and losses.
+    """Take a turn for each line of input; print the fastest step and the losses.
 
     After the last turn, a line contains the number of characters to sample.
     """
@@ -156,7 +156,7 @@ def serve(name: str, folder: Path, threads: int, steps: int) -> None:
     with np.load(folder / "data.npz") as file:
         data = {key: file[key] for key in file.files}
     contestant = torch_contestant if name == "torch" else plugrad_contestant
-    step, write = contestant(name, params, data, threads)
+    step, sample = contestant(name, params, data, threads)
     for first in range(0, steps, STEPS_PER_TURN):
         sys.stdin.readline()
         times, losses = [], []
@@ -171,7 +171,7 @@ def serve(name: str, folder: Path, threads: int, steps: int) -> None:
             flush=True,
         )
     if length := sys.stdin.readline():
-        print(json.dumps(write(int(length))), flush=True)
+        print(json.dumps(sample(int(length))), flush=True)
 
 
 def compare(given: argparse.Namespace) -> dict[str, Any]:
@@ -204,11 +204,11 @@ def compare(given: argparse.Namespace) -> dict[str, Any]:
     for x in found.values():
         x["tokens"] = [tokens / t for t in np.min(x["times"], 0)]
         # Only the first losses are compared: rounding differences grow with the steps.
-        pairs = (
+        compared = (
             x["losses"][:COMPARED_LOSSES],
             found[names[0]]["losses"][:COMPARED_LOSSES],
         )
-        np.testing.assert_allclose(*pairs, rtol=2e-2)
+        np.testing.assert_allclose(*compared, rtol=2e-2)
     return found
 
 
@@ -255,7 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     first = next(iter(found.values()))["tokens"]
     for name, x in found.items():
         rates = zip(x["tokens"], first, strict=True)
-        shown = "".join(f"{rate:10.0f}{rate / of:8.2f}" for rate, of in rates)
+        shown = "".join(f"{rate:10.0f}{rate / peer:8.2f}" for rate, peer in rates)
         print(f"{name:12}{shown}  {x['losses'][0]:.4f} {x['losses'][-1]:.4f}")
     if given.record:
         records.write(

@@ -24,7 +24,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "l") 
         align: A letter for each column, ``l`` or ``r``; further columns are ``r``.
 
     Raises:
-        ValueError: A row has another number of cells than the head.
+        ValueError: A row has more or fewer cells than the head.
 
     Examples:
         >>> print(table(["a", "b"], [["x", "1"]]))
@@ -42,7 +42,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "l") 
 
 
 def cell(value: Any) -> str:
-    """Return a cell of a record as text, with the digits that it has there.
+    """Return a cell of a record as text, with the same digits.
 
     Examples:
         >>> cell(12058), cell(Decimal("2.10")), cell(Decimal("1e-7")), cell(None)
@@ -56,14 +56,14 @@ def cell(value: Any) -> str:
     return f"{value:,}"
 
 
-def two(value: float) -> str:
+def two_decimals(value: float) -> str:
     """Return a ratio with two decimals."""
     return f"{value:.2f}"
 
 
 def mean_of(found: Mapping[Any, float]) -> str:
     """Return the geometric mean of ratios with two decimals."""
-    return two(mean(found.values()))
+    return two_decimals(mean(found.values()))
 
 
 def span(values: Iterable[float]) -> str:
@@ -75,7 +75,7 @@ def span(values: Iterable[float]) -> str:
 
     """
     found = sorted(values)
-    return f"{two(found[0])} to {two(found[-1])}"
+    return f"{two_decimals(found[0])} to {two_decimals(found[-1])}"
 
 
 def extreme(found: Mapping[Any, float], choose: Callable[..., Any]) -> str:
@@ -87,10 +87,10 @@ def extreme(found: Mapping[Any, float], choose: Callable[..., Any]) -> str:
 
     """
     name = choose(found, key=found.__getitem__)
-    return f"{two(found[name])} ({name})"
+    return f"{two_decimals(found[name])} ({name})"
 
 
-def extent(found: Mapping[Any, float], what: str) -> str:
+def alternative_text(found: Mapping[Any, float], what: str) -> str:
     """Return the alternative text of a chart of ratios."""
     return (
         f"Bars of {len(found)} ratios {what}: from {extreme(found, min)} to "
@@ -99,7 +99,7 @@ def extent(found: Mapping[Any, float], what: str) -> str:
 
 
 def picture(name: str, alternative: str, page: str) -> str:
-    """Return a chart in its light and its dark form, as GitHub reads it.
+    """Return an element that shows the light or the dark version of a chart on GitHub.
 
     The site replaces the element: see ``docs/site/dialect.py``.
     """
@@ -115,12 +115,12 @@ def paragraph(text: str) -> str:
 
 
 def folded(summary: str, body: str) -> str:
-    """Return a part of a page that opens on a click."""
+    """Return a section of a page that opens on a click."""
     return (
         f'<details markdown="1">\n<summary>{summary}</summary>\n\n{body}\n\n</details>'
     )
 
 
 def joined(*parts: str) -> str:
-    """Return parts of a page, with an empty line between them."""
+    """Return parts of a page joined by empty lines."""
     return "\n\n".join(parts)

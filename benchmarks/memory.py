@@ -28,7 +28,7 @@ LATER_STEPS = 9  # after the first step
 
 
 def peak(name: str, contestant: str, given: argparse.Namespace) -> dict[str, Any]:
-    """Return the answer of one contestant about one workload: its peak, in bytes."""
+    """Return a contestant's memory usage for a workload, in bytes."""
     process = Contestant(contestant, given.threads, given.python)
     try:
         for factor, more in ((1 / 16, {}), (given.size, {"memory": LATER_STEPS})):
@@ -46,8 +46,8 @@ def table(report: dict[str, dict[str, Any]]) -> str:
     """Return a row for each workload and contestant, in MB."""
     megabytes = lambda n: f"{n / 1e6:10.1f}" if n is not None else " " * 10
     lines = [f"{'MB':14}{'':10}{'peak':>10}{'tensors':>10}{'kept':>10}"]
-    for name, of in report.items():
-        for contestant, answer in of.items():
+    for name, by_contestant in report.items():
+        for contestant, answer in by_contestant.items():
             usage = answer.get("usage", {})
             cells = [answer["peak"], usage.get("bytes"), usage.get("kept")]
             numbers = "".join(map(megabytes, cells)).rstrip()
@@ -60,8 +60,8 @@ def record(
 ) -> dict[str, Any]:
     """Return the table as a record."""
     rows = []
-    for name, of in report.items():
-        for contestant, answer in of.items():
+    for name, by_contestant in report.items():
+        for contestant, answer in by_contestant.items():
             usage = answer.get("usage", {})
             found = [answer["peak"], usage.get("bytes"), usage.get("kept")]
             megabytes = [None if n is None else n / 1e6 for n in found]

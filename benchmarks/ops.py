@@ -25,13 +25,13 @@ from plugrad._src.registry.registry import registry
 Array = np.ndarray[Any, Any]
 Sizes = Callable[[bool], tuple[Array, ...]]
 
-MAX_RATIO = 1.3  # a kernel's time to its formula's; above it, a row is marked
-VIEW_MAX_US = 20  # microseconds; a faster case is a view: it reads no elements
+MAX_RATIO = 1.3  # a kernel's time / its formula's; rows above it are marked
+VIEW_MAX_US = 20  # microseconds; faster cases return views, and are not marked
 # Kernels that may exceed MAX_RATIO, because the formula does less.
 SLOWER_REASONS = {
-    "ArgMax": "NaN counts as missing: the kernel searches the result for NaN",
-    "ArgMin": "NaN counts as missing: the kernel searches the result for NaN",
-    "Cast": "wraps out-of-range values on every processor: computes the extremes",
+    "ArgMax": "NaN counts as missing, so the kernel searches the result for NaN",
+    "ArgMin": "NaN counts as missing, so the kernel searches the result for NaN",
+    "Cast": "finds the extremes, to wrap out-of-range values on every processor",
     "Draw": "the formula does not check whether to clip",
     "FromPixels": "the op copies the bytes, which the caller may overwrite",
     "Log": "within 3 ulp, in double precision: NumPy's own is off by 4",
@@ -39,15 +39,15 @@ SLOWER_REASONS = {
     "ResizeNearestNeighbor": "the formula knows that the factor is 2",
     "Tan": "within 3 ulp, as sine by cosine: NumPy's own is off by 4",
 }
-# Kernels without a formula, which would repeat the kernel, or have no work to time.
-_IMAGES = "a page of indexing in NumPy"
-_RAGGED = "loops over rows or strings; NumPy has nothing shorter"
+# Kernels without a formula: it would repeat the kernel, or there is no work to time.
+_IMAGES = "the formula would be a page of NumPy indexing"
+_RAGGED = "loops over rows or strings; NumPy has no shorter formula"
 WITHOUT_FORMULA = {
-    "BroadcastArgs": "two short lists",
-    "Cofactor": "the gradient of Det where a matrix has no inverse",
+    "BroadcastArgs": "its inputs are two short lists",
+    "Cofactor": "no NumPy formula for matrices without an inverse",
     "CropAndResize": _IMAGES,
-    "Dilation2DBackpropFilter": "the winner of each window is not a formula",
-    "Dilation2DBackpropInput": "the winner of each window is not a formula",
+    "Dilation2DBackpropFilter": "no short formula finds the winner of each window",
+    "Dilation2DBackpropInput": "no short formula finds the winner of each window",
     "Multinomial": "the draws cost more than the kernel",
     "NonMaxSuppressionV3": _IMAGES,
     "NonMaxSuppressionV4": _IMAGES,
@@ -68,7 +68,7 @@ WITHOUT_FORMULA = {
 
 
 def draw(shape: tuple[int, ...], dtype: str = "float32") -> Array:
-    """Return numbers in the domain of all functions: floating ones in (0.2, 0.9)."""
+    """Return numbers in the domain of all functions; floats are in (0.2, 0.9)."""
     rng = np.random.default_rng(math.prod(shape))
     if dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
@@ -99,7 +99,7 @@ def volumes(*more: tuple[int, ...]) -> Sizes:
 
 
 def pairs(cut: int, spatial: int = 2) -> Sizes:
-    """Return images or volumes, and others that are ``cut`` smaller on each axis."""
+    """Return images or volumes, and smaller ones: by ``cut`` on each spatial axis."""
 
     def make(large: bool) -> tuple[Array, ...]:
         (x,) = (images() if spatial == 2 else volumes())(large)
@@ -114,7 +114,7 @@ def halves(spatial: int = 2) -> Sizes:
 
     def make(large: bool) -> tuple[Array, ...]:
         (x,) = (images() if spatial == 2 else volumes())(large)
-        order = np.random.default_rng(0).permutation(x.size)  # no ties
+        order = np.random.default_rng(0).permutation(x.size)  # so that no two are equal
         x = (order / x.size + 0.2).astype(np.float32).reshape(x.shape)
         y = blocks(x).max(WINDOW_AXES[spatial])
         return draw(y.shape), x, y
@@ -123,7 +123,7 @@ def halves(spatial: int = 2) -> Sizes:
 
 
 def stacks(large: bool) -> tuple[Array, ...]:
-    """Return symmetric positive matrices, and right sides."""
+    """Return symmetric positive definite matrices, and right-hand sides."""
     x = draw((10_000 if large else 1, 8, 8))
     return x @ x.swapaxes(-1, -2) + np.eye(8, dtype="float32"), draw(x.shape)
 
@@ -154,7 +154,7 @@ def segments(large: bool) -> tuple[Array, ...]:
 
 
 def vectors(large: bool) -> tuple[Array, ...]:
-    """Return an ascending vector and another one."""
+    """Return a sorted vector, and values to search for in it."""
     n = 1_000_000 if large else 64
     return np.sort(draw((n,))), draw((n // 8,))
 
@@ -165,7 +165,7 @@ WINDOW_AXES = {2: (2, 4), 3: (2, 4, 6)}  # the inner axes of ``blocks``
 
 
 def blocks(x: Array) -> Array:
-    """Return windows of 2 along each spatial axis, without copying."""
+    """Return a view in windows of 2 along each spatial axis."""
     inner = [m for n in x.shape[1:-1] for m in (n // 2, 2)]
     return x.reshape(len(x), *inner, x.shape[-1])
 
@@ -185,7 +185,7 @@ def conv(x: Array, f: Array) -> Array:
 
 
 def conv_filter(x: Array, dy: Array) -> Array:
-    """Return the gradient of a convolution for the filter, of 3 along each axis."""
+    """Return the gradient of a convolution for its filter, which has size 3."""
     n = x.ndim - 2
     patches = windows(x, (3,) * n, tuple(range(1, n + 1)))
     y = np.tensordot(patches, dy, ([*range(n + 1)], [*range(n + 1)]))
@@ -195,8 +195,8 @@ def conv_filter(x: Array, dy: Array) -> Array:
 def conv_input(dy: Array, f: Array) -> Array:
     """Return the gradient of a convolution for the input."""
     n = f.ndim - 2
-    edge = [(0, 0), *[(2, 2)] * n, (0, 0)]
-    return conv(np.pad(dy, edge), np.flip(f, range(n)).swapaxes(-1, -2))
+    padding = [(0, 0), *[(2, 2)] * n, (0, 0)]
+    return conv(np.pad(dy, padding), np.flip(f, range(n)).swapaxes(-1, -2))
 
 
 def depthwise(x: Array, f: Array) -> Array:
@@ -233,7 +233,7 @@ def replace_rows(x: Array, places: Array, new: Array) -> Array:
 
 
 def replace_smaller_rows(x: Array, places: Array, new: Array) -> Array:
-    """Return ``x`` with the maximum of some rows and the new ones."""
+    """Return ``x`` with some rows replaced by their maximum with new rows."""
     return replace_rows(x, places, np.maximum(x[places[:, 0]], new))
 
 
@@ -298,7 +298,7 @@ def segment_starts(ids: Array) -> Array:
 
 
 def half_size_attributes(dy: Array) -> dict[str, Any]:
-    """Return the attributes of the transpose of a resizing to twice the size."""
+    """Return the attributes of the gradient of doubling the size."""
     return {"in_shape": (len(dy), dy.shape[1] // 2, dy.shape[2] // 2, dy.shape[-1])}
 
 
@@ -912,7 +912,7 @@ def main() -> None:
     for name in given.only or TABLE:
         small = measure(name, False, given.seconds)
         large = measure(name, True, given.seconds)
-        for _ in range(4):  # a kernel that is slow by chance is fast in another round
+        for _ in range(4):  # a kernel that was slow by chance is fast in another round
             if large[0] <= MAX_RATIO * large[1]:
                 break
             again = measure(name, True, given.seconds)
@@ -926,11 +926,11 @@ def main() -> None:
                 f"{large[1]:10.1f} {large[0] / large[1]:5.2f}{mark}"
             )
     core = {name for name in registry.contracts if "." not in name}
-    left = sorted(core - set(TABLE) - set(WITHOUT_FORMULA))
+    missing = sorted(core - set(TABLE) - set(WITHOUT_FORMULA))
     if given.json:
-        print(json.dumps({"us": found, "without": left}, indent=1))
-    elif left and not given.only:
-        print(f"\nno formula: {', '.join(left)}")
+        print(json.dumps({"us": found, "without": missing}, indent=1))
+    elif missing and not given.only:
+        print(f"\nno formula: {', '.join(missing)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Compare a step of AdamW over many parameters with PyTorch's and optax'.
+"""Compare a step of AdamW over many parameters with PyTorch's and optax's.
 
 All libraries update the same parameters with the same gradients, and their results are
 compared. Each library runs in a process; they take turns, and the best turn counts.
@@ -34,7 +34,7 @@ TURN_S = 1.0  # duration of a turn, in seconds
 
 
 def new_params(total: int, tensors: int) -> list[Any]:
-    """Return parameters: large ones, and as many of a hundredth of their size."""
+    """Return parameters that are alternately large and a hundredth of that size."""
     rng = np.random.default_rng(0)
     each = total // tensors
     sizes = [each // 101 if i % 2 else each + each * 100 // 101 for i in range(tensors)]
@@ -59,21 +59,21 @@ def plugrad_step(params: list[Any], threads: int) -> tuple[Step, Step]:
 
     def step() -> None:
         now[:] = update(*now)
-        now[0][-1].numpy()  # asynchronous backends have finished
+        now[0][-1].numpy()  # waits for asynchronous backends
 
     return step, lambda: [x.numpy() for x in now[0]]
 
 
 def torch_step(params: list[Any], threads: int) -> tuple[Step, Step]:
-    """Return a step of PyTorch's, and a function that returns the parameters."""
+    """Return a step of PyTorch, and a function that returns the parameters."""
     import torch
 
     torch.set_num_threads(threads)
-    ours = [torch.tensor(x, requires_grad=True) for x in params]
-    for p in ours:
+    tensors = [torch.tensor(x, requires_grad=True) for x in params]
+    for p in tensors:
         p.grad = p.detach() * 0.1
-    step = torch.optim.AdamW(ours, lr=RATE, weight_decay=DECAY, foreach=True).step
-    return step, lambda: [p.detach().numpy() for p in ours]
+    step = torch.optim.AdamW(tensors, lr=RATE, weight_decay=DECAY, foreach=True).step
+    return step, lambda: [p.detach().numpy() for p in tensors]
 
 
 def optax_step(params: list[Any], threads: int) -> tuple[Step, Step]:
@@ -104,8 +104,8 @@ LIBRARIES = {"plugrad": plugrad_step, "torch": torch_step, "optax": optax_step}
 
 
 def serve(library: str, given: argparse.Namespace) -> None:
-    """Take a turn for each line of the input, and write the time of a step."""
-    if hasattr(os, "sched_setaffinity"):  # XLA has no other limit
+    """Take a turn for each line of input, and print the time of the fastest step."""
+    if hasattr(os, "sched_setaffinity"):  # the only way to limit XLA's threads
         processors = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, processors[-given.threads :])
     clock = CLOCKS[given.clock]
@@ -128,7 +128,7 @@ def serve(library: str, given: argparse.Namespace) -> None:
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Return the variables that limit the libraries to a number of threads."""
+    """Return environment variables that limit the libraries' threads."""
     names = ("OMP_NUM_THREADS", "PLUGRAD_CPU_THREADS")
     return dict(os.environ) | dict.fromkeys(names, str(threads))
 
@@ -185,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
-    parser.add_argument("--peers", default="torch", help="of torch and optax")
+    parser.add_argument("--peers", default="torch", help="torch, optax or both")
     parser.add_argument("--python", default=sys.executable, help="that has the peers")
     parser.add_argument("--serve", choices=LIBRARIES, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)

@@ -1,8 +1,8 @@
 """Print the cost of one op without additional plugins, and with 20 of them.
 
-The benchmark times ``a + b`` of 8x8 float32 on cpu, and a gradient, in fresh processes
-that take turns; the best of many short rounds in each counts. The two columns should
-differ only by noise, because an op reads one flat table for any number of plugins::
+The benchmark times ops and a gradient of 8x8 float32 on cpu, in fresh processes that
+take turns; the best of many short rounds in each counts. The two columns should differ
+only by noise, because an op reads one flat table for any number of plugins::
 
     python benchmarks/plugins.py [--rounds 5]
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import neighbours
 
-OPS = """
+PROGRAM = """
 import json, timeit
 import numpy as np, plugrad as pg
 pg.set_backend("cpu")
@@ -39,7 +39,7 @@ def best_times_us(path: str) -> dict[str, float]:
     """Return the best times of a fresh process, in microseconds."""
     environment = os.environ | {"PYTHONPATH": path}
     done = subprocess.run(
-        [sys.executable, "-c", OPS],
+        [sys.executable, "-c", PROGRAM],
         env=environment,
         check=True,
         capture_output=True,
@@ -53,11 +53,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
-    ours = os.environ.get("PYTHONPATH", "")
+    base = os.environ.get("PYTHONPATH", "")
     with tempfile.TemporaryDirectory() as folder:
         neighbours.plugins(Path(folder), 20)
         runs = [
-            (best_times_us(ours), best_times_us(os.pathsep.join([folder, ours])))
+            (best_times_us(base), best_times_us(os.pathsep.join([folder, base])))
             for _ in range(rounds)
         ]
     base_count, more_count = runs[0][0]["plugins"], runs[0][1]["plugins"]

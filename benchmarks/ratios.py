@@ -14,7 +14,7 @@ from benchmarks.records import Label, Record
 Results = dict[str, Record]
 Ratios = dict[Label, float]
 
-# The records that several charts and tables show.
+# Names of records that several charts and tables show.
 MAIN = "workloads-xeon-1"  # of the front page
 PRETRAINED = "onnx-pretrained-zen3-1"
 PRETRAINED_OTHERS = "onnx-pretrained-others-zen3-1"  # on wasm and opencl
@@ -40,7 +40,7 @@ def mean(values: Iterable[float]) -> float:
 
 
 def of_columns(record: Record, peer: str, ours: str) -> Ratios:
-    """Return the ratio of two columns for each row that has both."""
+    """Return the ratio of two columns for each row that has a number in both."""
     ours_by_name = record.column(ours)
     return {
         name: time / ours_by_name[name]
@@ -55,7 +55,7 @@ def inverse(found: Ratios) -> Ratios:
 
 
 def jit_column(record: Record) -> str:
-    """Return the column of the times under jit, of cpu's own compiler if measured."""
+    """Return the column of times under jit: with cpu's own compiler, if measured."""
     return next(name for name in COMPILERS if name in record.columns)
 
 
@@ -70,7 +70,7 @@ def composed(found: Ratios) -> Ratios:
 
 
 def curves(record: Record) -> dict[tuple[Label, Label], list[float | None]]:
-    """Return the numbers of each row by the two names of the row."""
+    """Return the numbers of each row, by the row's two names."""
     return {
         (row[0], row[1]): [None if x is None else float(x) for x in row[2:]]
         for row in record.rows
@@ -79,7 +79,7 @@ def curves(record: Record) -> dict[tuple[Label, Label], list[float | None]]:
 
 # --- training --------------------------------------------------------------------
 
-TRAINING = {  # workloads that train, and what they are called in the table
+TRAINING = {  # training workloads, and their titles in the table
     "tiny_mlp_train": "MLP 8-16-16-2, step of SGD",
     "mlp_train": "MLP 784-256-128-10, step of SGD",
     "cnn_train": "small CNN, step of SGD",

@@ -1,8 +1,8 @@
 """Records: a JSON file in ``benchmarks/results`` for each measurement.
 
-``read`` checks a file and returns a ``Record``. ``add_option`` gives a script of this
-folder the option ``--record FILE``, and ``write`` writes such a file.
-``python -m benchmarks.report`` makes tables and charts of them.
+``read`` checks a file and returns a ``Record``. ``add_option`` gives a script in this
+folder the option ``--record FILE``, and ``write`` writes that file.
+``python -m benchmarks.report`` turns the records into tables and charts.
 
 A file is one object:
 
@@ -17,9 +17,9 @@ These are optional:
 - ``labels``: how many columns contain names; 1 by default.
 - ``threads``: the number of threads.
 - ``conditions``: what else is known about the machine, such as its load.
-- ``commit``: what was measured, if the checkout had no changes.
+- ``commit``: the commit that was measured, if the checkout had no changes.
 - ``versions``: of the libraries, by name.
-- ``notes``: sentences, such as where an old date was found.
+- ``notes``: further sentences for the page.
 
 Numbers keep the digits that they have in the file: 2.10 is shown as 2.10.
 """
@@ -51,12 +51,12 @@ COMMIT = re.compile(r"[0-9a-f]{7,40}")
 
 
 class RecordError(ValueError):
-    """A file is not a record; the message names the file, and says what is wrong."""
+    """A file is not a record; the message names the file and the problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """A table of measurements; the module says what its attributes contain."""
+    """A table of measurements; the module's docstring describes the attributes."""
 
     name: str
     question: str
@@ -97,15 +97,15 @@ class Record:
         if name not in self.columns:
             known = ", ".join(self.columns)
             raise RecordError(f"{self.name}: no column {name!r}; there are {known}")
-        place = self.columns.index(name)
-        return {row[0]: row[place] for row in self.rows}
+        position = self.columns.index(name)
+        return {row[0]: row[position] for row in self.rows}
 
     def unit_of(self, column: str) -> str:
         """Return the unit of a column of numbers."""
         return self.unit if isinstance(self.unit, str) else self.unit[column]
 
     def day(self) -> str:
-        """Return the date as pages write it: 23 November 2026."""
+        """Return the date in the format of the pages: 23 November 2026."""
         return f"{self.date.day} {self.date:%B %Y}"
 
     def place_and_time(self) -> str:
@@ -219,8 +219,8 @@ def _row(number: int, row: Any, found: Mapping[str, Any]) -> tuple[Any, ...]:
         raise RecordError(
             f"row {number} has {cells} cells for {len(columns)} columns: {row}"
         )
-    for place, (column, cell) in enumerate(zip(columns, row, strict=True)):
-        if place < labels:
+    for position, (column, cell) in enumerate(zip(columns, row, strict=True)):
+        if position < labels:
             fits = isinstance(cell, str | int) and not isinstance(cell, bool)
             kind = "a name"
         else:
@@ -241,8 +241,8 @@ def _check_names(found: Mapping[str, Any]) -> None:
     names = [tuple(row[:labels]) for row in found["rows"]]
     if not names:
         raise RecordError("rows: there are none")
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise RecordError(f"rows: {', '.join(map(str, twice[0]))} is there twice")
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise RecordError(f"rows: {', '.join(map(str, repeated[0]))} is there twice")
 
 
 # --- writing ---------------------------------------------------------------------
@@ -260,10 +260,10 @@ def write(path: Path, **given: Any) -> None:
     Args:
         path: The file.
         given: The keys of the record. ``machine``, ``date``, ``command`` and
-            ``commit`` have defaults: of this machine, this process and this checkout.
+            ``commit`` have defaults taken from this machine, process and checkout.
 
     Raises:
-        RecordError: The keys are no record.
+        RecordError: The keys do not form a record.
 
     """
     known = {
@@ -297,7 +297,7 @@ def _cell(cell: Any) -> str:
 
 
 def rounded(cell: Any) -> Any:
-    """Return a number with four significant digits; anything else as it is.
+    """Return a number with four significant digits; anything else unchanged.
 
     Examples:
         >>> str(rounded(0.45678)), str(rounded(12058.4)), rounded("add_8")
@@ -310,7 +310,7 @@ def rounded(cell: Any) -> Any:
     return Decimal(f"{cell:.{max(0, digits)}f}")
 
 
-LIBRARIES = {  # as pages call them, by the name of their package
+LIBRARIES = {  # names on the pages, by package name
     "jax": "JAX",
     "numpy": "NumPy",
     "onnxruntime": "ONNX Runtime",
@@ -353,17 +353,17 @@ def command_line(arguments: Sequence[str]) -> str:
 
     """
     script, *rest = arguments
-    kept, left = [], iter(rest)
-    for word in left:
+    kept, words = [], iter(rest)
+    for word in words:
         if word in PATH_OPTIONS:
-            next(left, None)
+            next(words, None)
         elif word.partition("=")[0] not in PATH_OPTIONS:
             kept.append(word)
     return shlex.join(["python", f"benchmarks/{Path(script).name}", *kept])
 
 
 def current_commit() -> str:
-    """Return the commit of this checkout; empty if it has changes, or is none."""
+    """Return the commit of this checkout; empty if it has changes or is no clone."""
     command = ["git", "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]
     try:
         done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True)

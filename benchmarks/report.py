@@ -1,9 +1,9 @@
 """Write the tables and charts of the benchmarks: ``python -m benchmarks.report``.
 
 The numbers are those of the records in ``benchmarks/results``. A page marks the place
-of a block with ``<!-- results: NAME -->`` and ``<!-- /results -->``; what is between
-them is written. The charts are written to ``docs/benchmarks``, each for light and for
-dark pages. ``make docs`` does the same, and the tests compare.
+of a block with ``<!-- results: NAME -->`` and ``<!-- /results -->``; the text between
+the two is replaced. The charts are written to ``docs/benchmarks``, each for light and
+for dark pages. ``make docs`` does the same, and the tests compare.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BLOCK = re.compile(rf"^<!-- results: ([^\n]+) -->\n.*?^{END}$", re.M | re.S)
 
 
 def fill(text: str, page: str, results: Results) -> str:
-    """Return the text of a page with its blocks as they should be.
+    """Return the text of a page with up-to-date blocks.
 
     Args:
         text: The text.
@@ -44,7 +44,7 @@ def fill(text: str, page: str, results: Results) -> str:
         results: The records.
 
     Raises:
-        RecordError: A block is unknown, or a record lacks what it shows.
+        RecordError: A block is unknown, or its record, a row or a column is missing.
 
     """
     return BLOCK.sub(partial(_filled, page=page, results=results), text)
@@ -86,7 +86,7 @@ def page_files(results: Results) -> dict[Path, str]:
     return {
         ROOT / page: fill((ROOT / page).read_text(), page, results)
         for page in PAGES
-        if (ROOT / page).exists()  # pages of distributions come with them
+        if (ROOT / page).exists()  # a page of a distribution may be absent with it
     }
 
 
@@ -100,13 +100,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         files = chart_files(results) | page_files(results)
     except records.RecordError as error:
         raise SystemExit(f"benchmarks.report: {error}") from None
-    old = [path for path, text in files.items() if _read(path) != text]
-    for path in old:
+    outdated = [path for path, text in files.items() if _read(path) != text]
+    for path in outdated:
         print(f"{path.relative_to(ROOT)}{' is not up to date' if given.check else ''}")
         if not given.check:
             path.parent.mkdir(exist_ok=True)
             path.write_text(files[path])
-    return int(given.check and bool(old))
+    return int(given.check and bool(outdated))
 
 
 def _read(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The charts of ``python -m benchmarks.report``: what each draws of the records."""
+"""The charts of ``python -m benchmarks.report``, drawn from the records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.ratios import Ratios, Results, mean
 from benchmarks.records import Label
 
 RATIO_AXIS = "time of {} / time of plugrad"
-NETWORKS = {  # workloads of the front page, and what they are called there
+NETWORKS = {  # workloads on the front page, and their titles there
     "mlp_train": "MLP, training step",
     "cnn_train": "CNN, training step",
     "transformer": "transformer block, gradient",
@@ -68,7 +68,7 @@ def eager(results: Results) -> Bars:
 
 
 def jit(results: Results) -> Bars:
-    """Draw PyTorch and JAX next to plugrad's jit, for each workload of it."""
+    """Draw PyTorch and JAX next to plugrad's jit, for each workload under jit."""
     record = results[ratios.MAIN]
     ours = ratios.jit_column(record)
     columns = {
@@ -98,7 +98,7 @@ def onnx(results: Results) -> Bars:
 
 
 def training(results: Results) -> Bars:
-    """Draw PyTorch and JAX next to plugrad, for what trains."""
+    """Draw PyTorch and JAX next to plugrad, for training workloads."""
     found = ratios.training(results, threads=1)
     record = results[ratios.MAIN]
     return Bars(
@@ -131,13 +131,13 @@ def gpu(results: Results) -> Bars:
 
 # --- growth ----------------------------------------------------------------------
 
-SHOWN = ["exp_1m", "softmax", "matmul_512", "conv3x3"]
-SHOWN += ["mlp_train", "cnn_train", "mobilenet_v2", "transformer"]
+GROWTH_WORKLOADS = ["exp_1m", "softmax", "matmul_512", "conv3x3"]
+GROWTH_WORKLOADS += ["mlp_train", "cnn_train", "mobilenet_v2", "transformer"]
 
 
 def growth(results: Results) -> Panels:
     """Draw the time per element of eight workloads."""
-    return _growth(results, SHOWN)
+    return _growth(results, GROWTH_WORKLOADS)
 
 
 def growth_all(results: Results) -> Panels:

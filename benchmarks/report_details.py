@@ -19,13 +19,13 @@ from benchmarks.markdown import (
     paragraph,
     picture,
     table,
-    two,
+    two_decimals,
 )
 from benchmarks.ratios import Ratios, Results, mean
 from benchmarks.records import Label, Record
 
 UNITS = {"us": "microseconds", "ms": "milliseconds"}
-Pairs = Sequence[tuple[str, str]]  # of columns whose ratio is a column, too
+Pairs = Sequence[tuple[str, str]]  # of columns; their ratios become columns
 
 # --- whole records ---------------------------------------------------------------
 
@@ -34,7 +34,10 @@ def whole(record: Record, pairs: Pairs = ()) -> str:
     """Return the table of a record, with columns of ratios and their means."""
     found = [ratios.of_columns(record, *pair) for pair in pairs]
     rows = [
-        [*map(cell, row), *(two(of[row[0]]) if row[0] in of else "" for of in found)]
+        [
+            *map(cell, row),
+            *(two_decimals(of[row[0]]) if row[0] in of else "" for of in found),
+        ]
         for row in record.rows
     ]
     if pairs:
@@ -45,7 +48,7 @@ def whole(record: Record, pairs: Pairs = ()) -> str:
 
 
 def source(record: Record) -> str:
-    """Return how a record was measured."""
+    """Return a paragraph that says how a record was measured."""
     versions = ", ".join(f"{name} {value}" for name, value in record.versions.items())
     parts = [f"`{record.command}`", record.conditions, versions]
     text = "; ".join(part for part in parts if part)
@@ -79,8 +82,8 @@ def in_unit(record: Record) -> str:
 # --- workloads -------------------------------------------------------------------
 
 
-def slower(results: Results, page: str, machine: str) -> str:
-    """Return by how much PyTorch is faster than eager plugrad, where it is."""
+def torch_advantage(results: Results, page: str, machine: str) -> str:
+    """Return the workloads in which PyTorch beats eager plugrad, and by how much."""
     found = []
     for threads in (1, 2):
         record = results[f"workloads-{machine}-{threads}"]
@@ -95,7 +98,7 @@ def slower(results: Results, page: str, machine: str) -> str:
 
 
 def jax_single_ops(results: Results, page: str) -> str:
-    """Return the means of JAX under jit and eager plugrad for single ops."""
+    """Return the mean ratios of JAX under jit to eager plugrad, for single ops."""
     rows = []
     for name in ratios.WORKLOADS:
         record = results[name]
@@ -107,7 +110,7 @@ def jax_single_ops(results: Results, page: str) -> str:
 
 
 def tfjs(results: Results, page: str) -> str:
-    """Return the ratios of TensorFlow.js to the backends cpu and wasm."""
+    """Return the ratios of TensorFlow.js' times to those of cpu and wasm."""
     rows, shown = [], ("geometric mean", "smallest", "largest")
     for name in ("tfjs-xeon-1", "tfjs-zen3-1"):
         record = results[name]
@@ -119,7 +122,7 @@ def tfjs(results: Results, page: str) -> str:
     return table(head, rows, "ll")
 
 
-SHOWN_UNDER_JIT = {  # workloads on docs/jit.md, and what they are called there
+SHOWN_UNDER_JIT = {  # workloads on docs/jit.md, and their titles there
     "grad_small": "gradient of an 8x8 array",
     "tiny_mlp_train": "training step of an MLP of 16 units",
     "gelu_1m": "gelu of 1,000,000 numbers",
@@ -131,7 +134,7 @@ SHOWN_UNDER_JIT = {  # workloads on docs/jit.md, and what they are called there
 
 
 def jit_workloads(results: Results, page: str) -> str:
-    """Return the times of some workloads, for docs/jit.md."""
+    """Return the times of the workloads on docs/jit.md."""
     record = results[ratios.MAIN]
     columns = [record.cells(x) for x in ("cpu", "cpu-jit-own", "torch", "jax-jit")]
     rows = [
@@ -158,7 +161,9 @@ def onnx_shipped(results: Results, page: str) -> str:
         for name in record.names()
     ]
     head = ["milliseconds", "ONNX Runtime", "cpu", *(f"{x}, `jit`" for x in BACKENDS)]
-    means = [f"{mean_of(of)} on {name}" for name, of in _to_runtime(record).items()]
+    means = [
+        f"{mean_of(of)} on {name}" for name, of in _ratios_to_runtime(record).items()
+    ]
     text = (
         f"{record.place_and_time()}. The geometric mean of the ratios to ONNX "
         f"Runtime's time under `jit` is {', '.join(means[:-1])} and {means[-1]}."
@@ -166,7 +171,7 @@ def onnx_shipped(results: Results, page: str) -> str:
     return joined(table(head, rows), paragraph(text))
 
 
-def _to_runtime(record: Record) -> dict[str, Ratios]:
+def _ratios_to_runtime(record: Record) -> dict[str, Ratios]:
     """Return the time under jit divided by that of ONNX Runtime, by backend."""
     return {
         name: ratios.of_columns(record, f"{name}, jit", "onnxruntime")
@@ -180,7 +185,7 @@ def onnx_generated(results: Results, page: str) -> str:
     runtime, rows = record.cells("onnxruntime"), []
     for model in record.names():
         cells = [str(model), cell(runtime[model])]
-        for name, of in _to_runtime(record).items():
+        for name, of in _ratios_to_runtime(record).items():
             ratio, time = of[model], record.cells(f"{name}, jit")[model]
             cells += [cell(time), f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"]
         rows.append(cells)
@@ -191,14 +196,14 @@ def onnx_generated(results: Results, page: str) -> str:
 OTHER_NETWORKS = re.compile("int8|lstm|gru")  # not image networks in float32
 
 
-def onnx_later(results: Results, page: str) -> str:
-    """Return the ratios of a later run on another processor."""
+def onnx_on_zen3(results: Results, page: str) -> str:
+    """Return the ratios of a later run, on the Zen 3 processor."""
     record = results["onnx-networks-zen3-1"]
     found = record.column("cpu, jit")
     images = [x for name, x in found.items() if not OTHER_NETWORKS.search(str(name))]
     text = (
         f"{record.place_and_time()}. The geometric mean is {mean_of(found)}, and "
-        f" {two(mean(images))} for the {len(images)} image networks in float32."
+        f"{two_decimals(mean(images))} for the {len(images)} image networks in float32."
     )
     return joined(whole(record), paragraph(text))
 
@@ -228,7 +233,7 @@ def onnx_pretrained(results: Results, page: str) -> str:
 
 # --- training and growth ---------------------------------------------------------
 
-CONTESTANTS = {  # of the language model, and what they are called on docs/train.md
+CONTESTANTS = {  # of the language model, and their titles on docs/train.md
     "torch": "PyTorch, eager",
     "cpu": "cpu, `jit`",
     "cpu-eager": "cpu",
@@ -242,7 +247,7 @@ def language_model(results: Results, page: str) -> str:
     record = results["language-model-xeon"]
     tokens = record.column("tokens")
     rows = [
-        [title, f"{tokens[name]:,.0f}", two(tokens[name] / tokens["torch"])]
+        [title, f"{tokens[name]:,.0f}", two_decimals(tokens[name] / tokens["torch"])]
         for name, title in CONTESTANTS.items()
     ]
     head = ["", "tokens/s", "ratio to PyTorch"]
@@ -259,44 +264,63 @@ def growth_of_all(results: Results, page: str) -> str:
 
 # --- all blocks ------------------------------------------------------------------
 
-OWN = (("torch", "cpu"), ("torch", "cpu-jit-own"), ("jax-jit", "cpu-jit-own"))
-UNDER_LLVM = (("torch", "cpu-jit"), ("jax-jit", "cpu-jit"))
-LLVM = (("torch", "cpu"), ("jax-jit", "cpu"), *UNDER_LLVM)
-COMPILED = (("torch-compile", "cpu-jit"), *UNDER_LLVM)
-ON_GPU = (("torch-cuda", "opencl-mixed"), ("jax-cuda", "opencl-mixed"))
-RUNTIMES = (("torch", "opencl"), ("torch", "opencl-1"))
-OF_WASM = (("torch", "wasm"), ("tfjs", "wasm"), ("torch", "opencl"), ("tfjs", "opencl"))
+OWN_COMPILER_PAIRS = (
+    ("torch", "cpu"),
+    ("torch", "cpu-jit-own"),
+    ("jax-jit", "cpu-jit-own"),
+)
+LLVM_JIT_PAIRS = (("torch", "cpu-jit"), ("jax-jit", "cpu-jit"))
+LLVM_PAIRS = (("torch", "cpu"), ("jax-jit", "cpu"), *LLVM_JIT_PAIRS)
+TORCH_COMPILE_PAIRS = (("torch-compile", "cpu-jit"), *LLVM_JIT_PAIRS)
+GPU_PAIRS = (("torch-cuda", "opencl-mixed"), ("jax-cuda", "opencl-mixed"))
+OPENCL_RUNTIME_PAIRS = (("torch", "opencl"), ("torch", "opencl-1"))
+WASM_PAIRS = (
+    ("torch", "wasm"),
+    ("tfjs", "wasm"),
+    ("torch", "opencl"),
+    ("tfjs", "opencl"),
+)
 
 DETAILS: dict[str, Callable[[Results, str], str]] = {
     "workloads on the Xeon": partial(
-        details, names=["workloads-xeon-1", "workloads-xeon-2"], pairs=OWN
+        details,
+        names=["workloads-xeon-1", "workloads-xeon-2"],
+        pairs=OWN_COMPILER_PAIRS,
     ),
     "workloads on Zen 4": partial(
-        details, names=["workloads-zen4-1", "workloads-zen4-2"], pairs=OWN
+        details,
+        names=["workloads-zen4-1", "workloads-zen4-2"],
+        pairs=OWN_COMPILER_PAIRS,
     ),
     "workloads on Zen 3": partial(
-        details, names=["workloads-zen3-1", "workloads-zen3-2"], pairs=LLVM
+        details, names=["workloads-zen3-1", "workloads-zen3-2"], pairs=LLVM_PAIRS
     ),
-    "slower on the Xeon": partial(slower, machine="xeon"),
-    "slower on Zen 4": partial(slower, machine="zen4"),
-    "slower on Zen 3": partial(slower, machine="zen3"),
+    "slower on the Xeon": partial(torch_advantage, machine="xeon"),
+    "slower on Zen 4": partial(torch_advantage, machine="zen4"),
+    "slower on Zen 3": partial(torch_advantage, machine="zen3"),
     "JAX and single ops": jax_single_ops,
     "TensorFlow.js": tfjs,
-    "torch.compile": partial(plain, name="torch-compile-xeon", pairs=COMPILED),
+    "torch.compile": partial(
+        plain, name="torch-compile-xeon", pairs=TORCH_COMPILE_PAIRS
+    ),
     "pool and C kernels": partial(plain, name="pool-and-c-kernels-xeon"),
     "AdamW": partial(plain, name="adamw-xeon"),
     "memory of training": partial(plain, name="memory-zen3"),
     "growth of all workloads": growth_of_all,
     "wasm": partial(details, names=["wasm-1"], pairs=(("tfjs", "wasm"),)),
-    "wasm and opencl": partial(details, names=["wasm-opencl-2"], pairs=OF_WASM),
-    "OpenCL runtimes": partial(details, names=["opencl-runtimes-1"], pairs=RUNTIMES),
-    "workloads on a GPU": partial(details, names=["gpu-workloads-h100"], pairs=ON_GPU),
+    "wasm and opencl": partial(details, names=["wasm-opencl-2"], pairs=WASM_PAIRS),
+    "OpenCL runtimes": partial(
+        details, names=["opencl-runtimes-1"], pairs=OPENCL_RUNTIME_PAIRS
+    ),
+    "workloads on a GPU": partial(
+        details, names=["gpu-workloads-h100"], pairs=GPU_PAIRS
+    ),
     "bandwidth of a GPU": partial(plain, name="gpu-bandwidth-h100"),
     "products on a GPU": partial(plain, name="gpu-products-h100"),
     "jit of workloads": jit_workloads,
     "networks of onnx": onnx_shipped,
     "generated networks": onnx_generated,
-    "networks on Zen 3": onnx_later,
+    "networks on Zen 3": onnx_on_zen3,
     "pretrained models": onnx_pretrained,
     "language model": language_model,
 }

@@ -1,4 +1,4 @@
-"""The blocks of docs/benchmarks.md and of the front page: an answer, a chart, a table.
+"""The blocks of docs/benchmarks.md and the front page: an answer, a chart, a table.
 
 A block is a function of the records and of the path of the page. All its numbers come
 from the records.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from benchmarks import ratios
 from benchmarks.markdown import (
-    extent,
+    alternative_text,
     extreme,
     joined,
     mean_of,
@@ -18,7 +18,7 @@ from benchmarks.markdown import (
     picture,
     span,
     table,
-    two,
+    two_decimals,
 )
 from benchmarks.ratios import Ratios, Results, mean
 from benchmarks.records import Record, count
@@ -28,7 +28,7 @@ Block = Callable[[Results, str], str]
 
 
 def place(record: Record) -> list[str]:
-    """Return the cells of a table that say where and when a record was measured."""
+    """Return the cells that say where and when a record was measured."""
     return [record.machine, str(record.threads), record.day()]
 
 
@@ -55,7 +55,7 @@ def eager(results: Results, page: str) -> str:
             f"{len(first)} workloads; with two threads, and on two other processors, "
             f"the mean is {span(others)}."
         ),
-        picture("eager", extent(first, "of PyTorch to eager plugrad"), page),
+        picture("eager", alternative_text(first, "of PyTorch to eager plugrad"), page),
         table(head, rows, "lrl"),
     )
 
@@ -81,7 +81,9 @@ def jit(results: Results, page: str) -> str:
             f"geometric mean: eager PyTorch then takes {mean_of(torch)} times as long "
             f"as plugrad, and JAX under `jax.jit` {mean_of(jax)} times."
         ),
-        picture("jit", extent(torch, "of PyTorch to plugrad under jit"), page),
+        picture(
+            "jit", alternative_text(torch, "of PyTorch to plugrad under jit"), page
+        ),
         paragraph(
             "A column shows the geometric mean of its time divided by the time of "
             "plugrad under `jit`; the compiler is that of plugrad."
@@ -114,7 +116,7 @@ def onnx(results: Results, page: str) -> str:
             f"plugrad in the geometric mean of {len(cpu)} pretrained models; plugrad "
             f"is at least as fast in {faster} of them."
         ),
-        picture("onnx", extent(cpu, "of ONNX Runtime to plugrad"), page),
+        picture("onnx", alternative_text(cpu, "of ONNX Runtime to plugrad"), page),
         paragraph(
             "A column shows the geometric mean of ONNX Runtime's time divided by the "
             "time of the backend, on one thread. The networks run under `jit`; of the "
@@ -133,7 +135,7 @@ def _networks(results: Results, backend: str) -> Ratios:
 
 
 def _means(record: Record, columns: Sequence[Ratios]) -> list[str]:
-    """Return the cells of a row: how many models, where and when, and the means."""
+    """Return a row: the number of models, the machine, the date, and the means."""
     means = [mean_of(column) if column else "" for column in columns]
     return [str(len(columns[-1])), record.machine, record.day(), *means]
 
@@ -152,12 +154,12 @@ def growth(results: Results, page: str) -> str:
                 found[name] = theirs / ours
         means.append(mean(found.values()))
         faster = sum(ratio < 1 for ratio in found.values())
-        rows.append([size, two(means[-1]), f"{faster} of {len(found)}"])
+        rows.append([size, two_decimals(means[-1]), f"{faster} of {len(found)}"])
     return joined(
         paragraph(
             "The time per element rises where the arrays no longer fit into a cache: "
             f"at {rows[-1][0]} times the size of the workloads, PyTorch takes "
-            f"{two(means[-1])} times as long as plugrad in the geometric mean."
+            f"{two_decimals(means[-1])} times as long as plugrad in the geometric mean."
         ),
         picture("growth", "Curves of the time per element by size", page),
         table(["size", "PyTorch / plugrad", "PyTorch is faster in"], rows, "r"),
@@ -176,7 +178,10 @@ def training(results: Results, page: str) -> str:
         for found in ratios.training(results, threads=threads).values()
     ]
     rows = [
-        [str(name), *(two(found[name]) if name in found else "" for found in columns)]
+        [
+            str(name),
+            *(two_decimals(found[name]) if name in found else "" for found in columns),
+        ]
         for name in columns[0]
     ]
     head = ["", "PyTorch, one thread", "JAX, one thread"]
@@ -188,7 +193,11 @@ def training(results: Results, page: str) -> str:
             f"as plugrad under `jit`, and JAX under `jax.jit` {span(jax.values())} "
             "times."
         ),
-        picture("training", extent(torch, "of PyTorch to plugrad in training"), page),
+        picture(
+            "training",
+            alternative_text(torch, "of PyTorch to plugrad in training"),
+            page,
+        ),
         paragraph(
             "A column shows its time divided by the time of plugrad under `jit` with "
             "plugrad-llvm. JAX's AdamW is that of optax."
@@ -225,7 +234,7 @@ def gpu(results: Results, page: str) -> str:
             f"{mean_of(jax)} times; of the single ops alone, the means are "
             f"{rows[1][2]} and {rows[1][3]}."
         ),
-        picture("gpu", extent(torch, "of PyTorch to plugrad on a GPU"), page),
+        picture("gpu", alternative_text(torch, "of PyTorch to plugrad on a GPU"), page),
         table([*head, "smallest, PyTorch"], rows, "l"),
         paragraph(
             f"{record.place_and_time()}; PyTorch {record.versions['PyTorch']} and JAX "
@@ -239,7 +248,7 @@ def gpu(results: Results, page: str) -> str:
 
 
 def front(results: Results, page: str) -> str:
-    """Show the means and the chart of the networks."""
+    """Return the chart of the front page, and a table of the means."""
     cpu, on_gpu = results[ratios.MAIN], results[ratios.GPU]
     ours = ratios.jit_column(cpu)
     eager = ratios.of_columns(cpu, "torch", "cpu")

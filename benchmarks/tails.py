@@ -2,13 +2,14 @@
 
     python benchmarks/tails.py                       # cpu, a table on the screen
     python benchmarks/tails.py --backend opencl --only "tanh;gelu"
-    python benchmarks/tails.py --peers PYTHON --write docs/tails.md  # has torch, jax
+    python benchmarks/tails.py --peers PYTHON --write docs/tails.md
 
-The reference is mpmath. The unit is the ulp of the exact result: the distance between
-the two numbers of the dtype around it. Results below 1024 times the smallest normal
-number, and results that the dtype cannot represent, are left out. For x between half
-and one and a half times a zero of the derivative, the unit is the change of the
-derivative when x changes by half an ulp, if that is more than an ulp.
+PYTHON is an interpreter with torch and jax. The reference is mpmath. The unit is the
+ulp of the exact result: the distance between the two numbers of the dtype around it.
+Results below 1024 times the smallest normal number, and results that the dtype cannot
+represent, are left out. Near a zero of the derivative (from half to one and a half
+times this x), the unit is the change of the derivative when x changes by half an ulp,
+if this change is more than an ulp.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Array = np.ndarray[Any, Any]
 
 
 def points(low: float, high: float, dtype: str) -> Array:
-    """Return numbers of all exponents and signs, and others near special points."""
+    """Return numbers of all exponents and both signs, and some near special points."""
     info = np.finfo(dtype)
     exponents = np.arange(info.minexp - info.nmant, info.maxexp)
     exponents = exponents if dtype == "float32" else exponents[::7]
@@ -46,23 +47,27 @@ def points(low: float, high: float, dtype: str) -> Array:
 
 
 def errors(found: Array, x: Array, exact: Callable[[Any], Any]) -> Array:
-    """Return the errors of ``found`` in the unit above; 0 for results left out."""
+    """Return the errors of ``found`` in the module's unit; 0 for results left out."""
     import mpmath as mp
 
     info = np.finfo(found.dtype)
-    truth = [exact(mp.mpf(float(v))) for v in x]
-    rounded = np.asarray([float(t) for t in truth])
-    counts = (np.abs(rounded) >= info.tiny * 1024) & (np.abs(rounded) < float(info.max))
+    exact_values = [exact(mp.mpf(float(v))) for v in x]
+    rounded = np.asarray([float(t) for t in exact_values])
+    included = (np.abs(rounded) >= info.tiny * 1024) & (
+        np.abs(rounded) < float(info.max)
+    )
     with np.errstate(all="ignore"):
         gaps = np.spacing(np.abs(rounded).astype(found.dtype)).astype(float)
     for i in indices_near_zeros(x, rounded):
-        moved = exact(mp.mpf(float(x[i])) * (1 + mp.mpf(2) ** -60))
-        change = abs(moved - truth[i]) * mp.mpf(2) ** 60 * float(info.eps) / 2
+        shifted = exact(mp.mpf(float(x[i])) * (1 + mp.mpf(2) ** -60))
+        change = abs(shifted - exact_values[i]) * mp.mpf(2) ** 60 * float(info.eps) / 2
         gaps[i] = max(gaps[i], float(change))
     result = np.zeros(len(x))
-    for i in np.flatnonzero(counts):
+    for i in np.flatnonzero(included):
         if np.isfinite(found[i]):
-            result[i] = float(abs(mp.mpf(float(found[i])) - truth[i]) / mp.mpf(gaps[i]))
+            result[i] = float(
+                abs(mp.mpf(float(found[i])) - exact_values[i]) / mp.mpf(gaps[i])
+            )
         else:
             result[i] = np.inf
     return result
@@ -120,27 +125,27 @@ PEERS = {"torch": torch_derivatives, "jax": jax_derivatives}
 
 
 def answer_request(path: str) -> None:
-    """Answer another process: compute in the interpreter of the peers."""
-    asked = np.load(path)
+    """Replace the requests in a file by their answers; runs in the peers' Python."""
+    requests = np.load(path)
     found = {}
-    for key in asked.files:
+    for key in requests.files:
         peer, text = key.split(" ", 1)
-        first, second = PEERS[peer](text.rsplit(" ", 1)[0], asked[key])
+        first, second = PEERS[peer](text.rsplit(" ", 1)[0], requests[key])
         found[f"{key} 1"], found[f"{key} 2"] = first, second
     np.savez(path, **found)
 
 
 def ask_peers(python: str, rows: dict[str, Any]) -> dict[str, Array]:
     """Return the peers' derivatives, by peer, expression, dtype and order."""
-    asked = {
+    requests = {
         f"{peer} {getattr(row, peer)} {dtype}": points(row.low, row.high, dtype)
         for row in rows.values()
         for peer in PEERS
         for dtype in DTYPES
     }
     with tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder, "asked.npz"))
-        np.savez(path, **asked)
+        path = str(Path(folder, "requests.npz"))
+        np.savez(path, **requests)
         subprocess.run([python, __file__, "--answer", path], check=True)
         return dict(np.load(path))
 
@@ -175,7 +180,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", default="cpu")
     parser.add_argument("--only", default="", help="functions, separated by semicolons")
-    parser.add_argument("--peers", help="a Python that has torch and jax")
+    parser.add_argument("--peers", help="an interpreter with torch and jax")
     parser.add_argument("--write", type=Path, help="the page whose table is replaced")
     parser.add_argument("--answer", help=argparse.SUPPRESS)
     options = parser.parse_args()

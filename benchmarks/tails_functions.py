@@ -15,7 +15,7 @@ import plugrad as pg
 
 Exact = Callable[[Any], Any]
 INF = float("inf")
-ROOT_PI = 2 / mp.sqrt(mp.pi)
+ERF_SLOPE = 2 / mp.sqrt(mp.pi)  # the derivative of erf at 0
 SELU = mp.mpf("1.0507009873554805")
 SELU_ALPHA = mp.mpf("1.6732632423543772")
 
@@ -33,7 +33,7 @@ class Row:
         torch: The same function in PyTorch: an expression of ``torch`` and ``F``.
         jax: The same function in JAX: an expression of ``jnp`` and ``jax``.
         limits: The largest errors allowed for both derivatives, in ulp.
-        reason: Why one of the limits is more than 8 ulp.
+        reason: Why a limit is more than 8 ulp, or the range is smaller.
 
     """
 
@@ -74,18 +74,18 @@ def normal_density(x: Any) -> Any:
 
 
 def mish(x: Any, order: int) -> Any:
-    """Return a derivative of x tanh(log(1 + e^x)), with u = e^x."""
+    """Return a derivative of x tanh(log(1 + e^x)) of the given order."""
     u = mp.exp(x)
     d = u * u + 2 * u + 2
-    once = 4 * u * (1 + u) / d**2
+    slope = 4 * u * (1 + u) / d**2
     if order == 1:
-        return u * (u + 2) / d + x * once
-    twice = 4 * u * (2 + 2 * u - 3 * u**2 - 2 * u**3) / d**3
-    return 2 * once + x * twice
+        return u * (u + 2) / d + x * slope
+    curvature = 4 * u * (2 + 2 * u - 3 * u**2 - 2 * u**3) / d**3
+    return 2 * slope + x * curvature
 
 
 def gelu_tanh(x: Any, order: int) -> Any:
-    """Return a derivative of x sigmoid(u)."""
+    """Return a derivative of the tanh form of gelu, x sigmoid(u), by order."""
     c = mp.sqrt(8 / mp.pi)
     k = mp.mpf("0.044715")
     u = c * (x + k * x**3)
@@ -104,7 +104,7 @@ def sign(x: Any) -> Any:
 
 
 def piecewise(f: Exact, constant: Any) -> Exact:
-    """Return a function that is ``f`` where x is not positive, else a constant."""
+    """Return a function: ``f`` where x is 0 or negative, a constant elsewhere."""
     return lambda x: f(x) if x <= 0 else mp.mpf(constant)
 
 
@@ -168,7 +168,7 @@ FUNCTIONS: dict[str, Row] = {
         torch="F.mish",
         jax="jax.nn.mish",
         limits=(8, 16),
-        reason="twelve operations round, and two terms partly cancel",
+        reason="each of twelve operations rounds, and two terms partly cancel",
     ),
     "gelu": Row(
         pg.gelu,
@@ -186,15 +186,15 @@ FUNCTIONS: dict[str, Row] = {
     ),
     "erf": Row(
         pg.erf,
-        lambda x: ROOT_PI * mp.exp(-x * x),
-        lambda x: -2 * x * ROOT_PI * mp.exp(-x * x),
+        lambda x: ERF_SLOPE * mp.exp(-x * x),
+        lambda x: -2 * x * ERF_SLOPE * mp.exp(-x * x),
         torch="torch.erf",
         jax="jax.scipy.special.erf",
     ),
     "erfc": Row(
         pg.erfc,
-        lambda x: -ROOT_PI * mp.exp(-x * x),
-        lambda x: 2 * x * ROOT_PI * mp.exp(-x * x),
+        lambda x: -ERF_SLOPE * mp.exp(-x * x),
+        lambda x: 2 * x * ERF_SLOPE * mp.exp(-x * x),
         torch="torch.erfc",
         jax="jax.scipy.special.erfc",
     ),
@@ -206,7 +206,7 @@ FUNCTIONS: dict[str, Row] = {
         torch="torch.exp2",
         jax="jnp.exp2",
         high=1024.05,
-        reason="beyond, the second derivative overflows on the way in float64",
+        reason="for larger x, the second derivative overflows at an intermediate step",
     ),
     "expm1": Row(pg.expm1, mp.exp, mp.exp, torch="torch.expm1", jax="jnp.expm1"),
     "log": Row(
@@ -351,7 +351,7 @@ FUNCTIONS: dict[str, Row] = {
         torch="(lambda x: F.softmax(torch.stack([x, x * 0], -1), -1)[..., 0])",
         jax="(lambda x: jax.nn.softmax(jnp.stack([x, x * 0], -1), -1)[..., 0])",
         low=0.5,
-        reason="next to equal logits, two products cancel in the second derivative",
+        reason="near equal logits, two products cancel in the second derivative",
     ),
     "log_softmax([x, 0])[0]": Row(
         lambda x: pg.log_softmax(pg.stack([x, x * 0], axis=-1), axis=-1)[..., 0],

@@ -44,7 +44,7 @@ def download_package(folder: Path) -> Path:
 
 
 def image(size: int) -> np.ndarray[Any, Any]:
-    """Return the same image as ``peers/tfjs_models.mjs`` uses."""
+    """Return the image that ``peers/tfjs_models.mjs`` uses."""
     numbers = np.arange(size * size * 3) * 7919 % 1000 / 1000
     return numbers.astype(np.float32).reshape(1, size, size, 3)
 
@@ -62,7 +62,7 @@ def fastest_ms(f: Callable[[], Any]) -> float:
 def measure_plugrad(
     folder: Path, size: int, backend: str
 ) -> tuple[float, float, float]:
-    """Return the times of eager and jit, and the difference from the answer."""
+    """Return the times, eager and under jit, and the answer's largest difference."""
     import plugrad as pg
     from plugrad_tfjs import load
 
@@ -90,9 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = ["node", str(PEER_SCRIPT), str(package)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     for line in done.stdout.splitlines():
-        about = json.loads(line)
-        name, size = about["name"], about["size"]
-        print(f"{name:18} TensorFlow.js {about['ms']:8.1f} ms")
+        model = json.loads(line)
+        name, size = model["name"], model["size"]
+        print(f"{name:18} TensorFlow.js {model['ms']:8.1f} ms")
         for backend in options.backend.split(","):
             eager, jit, off = measure_plugrad(package / name, size, backend)
             times = f"{eager:8.1f} ms, jit {jit:8.1f}, off {off:.0e}"

@@ -1,17 +1,19 @@
 """Measure the calls per second of a workload in 1, 2, 4 and 8 threads of a process.
 
-Each thread has its own data and calls the workload over and over for some seconds; the
-calls of all threads count. Kernels use one thread each. On free-threaded Python the
-threads run at the same time; on other Pythons, only as far as kernels release the GIL.
-Each number of threads is measured in a separate process. They take turns, and the best
-turn counts. The second table shows the CPU time of a call in its thread, the minimum of
-all turns: it shows how much threads slow each other down, even on a busy machine::
+Each thread has its own data and calls the workload repeatedly for some seconds; the
+calls of all threads are added up. Kernels use one thread each. On free-threaded Python
+the threads run at the same time; on other Pythons, only as far as kernels release the
+GIL. Each number of threads is measured in a separate process. They take turns, and the
+best turn counts. The second table shows the CPU time that a thread spends on a call, as
+the minimum of all turns. Even on a busy machine, it shows how much threads slow each
+other down::
 
     python3.14t benchmarks/threads.py
     python3.14t benchmarks/threads.py --contestants cpu,cpu-jit,jax-jit,torch --turns 5
 
-Contestants: ``cpu`` and other backends of plugrad, with ``-jit`` for those with
-``pg.jit``; ``torch``; ``jax``, which compiles all but ``grad_small``, and ``jax-jit``.
+Contestants: ``cpu`` and other plugrad backends, ``cpu-jit`` and so on for these with
+``pg.jit``; ``torch``; ``jax``, which compiles all workloads but ``grad_small``; and
+``jax-jit``, which compiles all.
 """
 
 from __future__ import annotations
@@ -79,11 +81,11 @@ def measure(
         ready.wait()
         count = 0
         start = perf_counter()
-        before = thread_time()
+        cpu_start = thread_time()
         while count == 0 or perf_counter() < start + seconds:
             call()
             count += 1
-        found.append((count, perf_counter() - start, thread_time() - before))
+        found.append((count, perf_counter() - start, thread_time() - cpu_start))
 
     workers = [threading.Thread(target=work, args=(call,)) for call in calls]
     for worker in workers:
@@ -110,8 +112,8 @@ def main() -> None:
         print(json.dumps(found))
         return
     gil = getattr(sys, "_is_gil_enabled", lambda: True)()
-    how = "with" if gil else "without"
-    print(f"Python {platform.python_version()} {how} the GIL, {os.cpu_count()} CPUs\n")
+    gil_note = "with the GIL" if gil else "without the GIL"
+    print(f"Python {platform.python_version()} {gil_note}, {os.cpu_count()} CPUs\n")
     rows = [
         (workload, contestant)
         for workload in given.workloads.split(",")
@@ -123,14 +125,14 @@ def main() -> None:
             for count in numbers:
                 key = workload, contestant, count
                 speed, cost = _measure_in_process(*key, given.seconds)
-                most, least = best.get(key, (0.0, cost))
-                best[key] = max(most, speed), min(least, cost)
-    for which, what in enumerate(("calls a second", "CPU time of a call, us")):
+                best_speed, least_cost = best.get(key, (0.0, cost))
+                best[key] = max(best_speed, speed), min(least_cost, cost)
+    for index, title in enumerate(("calls per second", "CPU time of a call, us")):
         heads = " | ".join(f"{n} thread{'s' * (n > 1)}" for n in numbers)
-        print(f"| {what} | | {heads} |")
+        print(f"| {title} | | {heads} |")
         print(f"| --- | --- |{' ---: |' * len(numbers)}")
         for workload, contestant in rows:
-            values = [best[workload, contestant, n][which] for n in numbers]
+            values = [best[workload, contestant, n][index] for n in numbers]
             cells = " | ".join(f"{x:,.{1 if x < 1000 else 0}f}" for x in values)
             print(f"| {workload} | {contestant} | {cells} |")
         print()
@@ -139,7 +141,7 @@ def main() -> None:
 def _measure_in_process(
     workload: str, contestant: str, count: int, seconds: float
 ) -> Any:
-    """Measure in a process of its own."""
+    """Measure in a separate process."""
     command = [sys.executable, __file__, "--one", "--contestants", contestant]
     command += ["--workloads", workload, "--threads", str(count)]
     command += ["--seconds", str(seconds)]

@@ -1,8 +1,8 @@
 """Print how much ``tidy``, ``profile`` and ``debug`` slow down ops.
 
 All arrays are 8x8 float32, where the overhead dominates. The benchmark also measures
-ops outside the tools, whose time the tools must not change; ``benchmarks/dispatch.py``
-compares that time with PyTorch. Figures are minima of short interleaved rounds::
+ops outside these blocks, which must not become slower; ``benchmarks/dispatch.py``
+compares their time with PyTorch. Figures are minima of short interleaved rounds::
 
     python benchmarks/tools.py [--backend wasm] [--json]
 """
@@ -52,12 +52,12 @@ def measure(rounds: int) -> dict[str, dict[str, float]]:
         for name, block in BLOCKS.items():
             for what, case in cases().items():
                 with block():
-                    taken = (
+                    elapsed_us = (
                         timeit.timeit(case, number=CALLS_PER_ROUND)
                         / CALLS_PER_ROUND
                         * 1e6
                     )
-                best[name][what] = min(best[name].get(what, np.inf), taken)
+                best[name][what] = min(best[name].get(what, np.inf), elapsed_us)
         gc.collect()
     return best
 

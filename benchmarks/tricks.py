@@ -1,16 +1,17 @@
 """Measure the gain of each trick: time the workloads with it and with its fallback.
 
-A trick depends on a private memory layout of another library. It is kept only if it
-makes some published workloads 1.3 times as fast; its module documents this. The two
-sides run ``workloads.py`` in separate processes and take turns, and the best time of
-each workload counts, so a busy machine affects both alike::
+A trick depends on a private memory layout of another library. It stays in plugrad only
+if it makes some published workloads at least 1.3 times as fast, as its module
+documents. The two sides, trick and fallback, run ``workloads.py`` in separate processes
+and take turns, and the best time of each workload counts, so a busy machine affects
+both alike::
 
     python benchmarks/tricks.py --rounds 5 > tricks.md
     python benchmarks/tricks.py --tricks wasmtime --only add_8,exp_1m --quick
 
 ``opencl`` compiles its kernels twice, once for each side, in the first round. The
-linker of plugrad-opencl is not measured: without it, and without an ``ld``, there is no
-device.
+linker of plugrad-opencl, another trick, is not measured: without it, and without an
+``ld``, there is no device.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ def measure_trick(trick: Trick, plain: bool, only: Sequence[str], quick: bool) -
     }
 
 
-def table(name: str, tricky: Mapping[str, float], plain: Mapping[str, float]) -> str:
+def table(name: str, trick_us: Mapping[str, float], plain: Mapping[str, float]) -> str:
     """Return the gain of a trick for each workload as Markdown, the largest first."""
-    gains = {w: plain[w] / tricky[w] for w in tricky if w in plain}
+    gains = {w: plain[w] / trick_us[w] for w in trick_us if w in plain}
     if not gains:
         raise ValueError(f"tricks: {name} has no workload that ran on both sides")
     count = sum(gain >= MIN_GAIN for gain in gains.values())
@@ -80,7 +81,7 @@ def table(name: str, tricky: Mapping[str, float], plain: Mapping[str, float]) ->
         "| --- | ---: | ---: | ---: |",
     ]
     for w in sorted(gains, key=gains.__getitem__, reverse=True):
-        lines.append(f"| {w} | {tricky[w]:,.1f} | {plain[w]:,.1f} | {gains[w]:.2f} |")
+        lines.append(f"| {w} | {trick_us[w]:,.1f} | {plain[w]:,.1f} | {gains[w]:.2f} |")
     return "\n".join(lines)
 
 
@@ -92,7 +93,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--tricks", type=names, default=[*TRICKS], help=",".join(TRICKS)
     )
     parser.add_argument("--only", type=names, default=[], help="workloads")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each side")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="turns with and without the trick"
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the time")
     given = parser.parse_args(arguments)
     if unknown := [name for name in given.tricks if name not in TRICKS]:

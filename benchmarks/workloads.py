@@ -3,15 +3,14 @@
 Every contestant is a process that stays open. All prepare one workload, then they take
 turns, and the best time of each counts, so a busy machine affects all alike. In a turn,
 a contestant warms up and then runs for 0.3 s and at least ten calls, as it would in a
-program that uses it alone. ``--turns short`` takes turns of 4 ms, at whose start the
-threads of a library are asleep and its caches are cold; on a busy machine, some of
-these turns are undisturbed.
+program of its own. With ``--turns short``, a turn is 4 ms: it starts with sleeping
+threads and cold caches but, on a busy machine, some of these turns are undisturbed.
 
-The benchmark compares the results and gives a wrong one no ratio. Memory-bound
-workloads vary by up to a third between processes, because each process gets different
-physical pages: with ``--processes 3``, each contestant is started three times, and the
-best time counts. A ratio is the time of a peer divided by the time of plugrad: above 1,
-plugrad is faster::
+The benchmark compares the results; a contestant with a wrong result gets no ratio.
+Memory-bound workloads vary by up to a third between processes, because each process
+gets different physical pages: with ``--processes 3``, each contestant is started three
+times, and the best time counts. A ratio is the time of a peer divided by the time of
+plugrad: above 1, plugrad is faster::
 
     python benchmarks/workloads.py --backend cpu --peers numpy,autograd
     make peers  # installs torch, jax, autograd and TensorFlow.js
@@ -69,7 +68,7 @@ TURNS = {  # per turn: seconds, seconds to warm up, and the minimum number of ca
     "sustained": {"time": 0.3, "warm": 0.1, "calls": 10},
     "short": {"time": 0.004, "warm": 0.0, "calls": 1},
 }
-MIN_TURNS = 3  # of each contestant, even if they exceed its budget of seconds
+MIN_TURNS = 3  # of each contestant, even if they exceed its time budget
 
 # --- contestants -----------------------------------------------------------------
 
@@ -196,11 +195,11 @@ def start(
         if name in backends:
             raise SystemExit(f"backend {name!r} does not start: {one.error}")
         print(f"{name} is left out: {one.error}", file=sys.stderr)
-        what = (
+        target = (
             "benchmarks/peers/node_modules" if "tfjs" in name else ".venv/.group-bench"
         )
         if "needs" not in one.error:  # the package is missing, not a requirement
-            print(f"  `make {what}` installs it", file=sys.stderr)
+            print(f"  `make {target}` installs it", file=sys.stderr)
     return found
 
 
@@ -267,13 +266,13 @@ def _result(name: str, inputs: Mapping[str, Array], folder: Path) -> list[Array]
     found = np.fromfile(folder / "result.bin", np.float32)
     if not WORKLOADS[name].trains:
         return [found]
-    moved, end = [], 0
+    changes, end = [], 0
     for key, before in inputs.items():
         if key.startswith("w"):
             begin = end
             end = end + before.size
-            moved.append(found[begin:end] - before.ravel())
-    return moved
+            changes.append(found[begin:end] - before.ravel())
+    return changes
 
 
 # --- comparing -------------------------------------------------------------------
@@ -282,8 +281,9 @@ def _result(name: str, inputs: Mapping[str, Array], folder: Path) -> list[Array]
 def differing(name: str, results: Mapping[str, list[Array]]) -> dict[str, float]:
     """Return the contestants that disagree with most others, and their distances.
 
-    The distance is the largest over the arrays of a result, each in units of its
-    largest number. If there are only two contestants, the function returns both.
+    The distance is the largest difference over all arrays of a result, relative to the
+    largest number of each array. If two contestants are alone and disagree, the
+    function returns both.
     """
     limit = 0.0 if WORKLOADS[name].exact else TOLERANCE
     found = {}
@@ -322,7 +322,7 @@ def ratios(
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """Return the geometric mean; None without values."""
+    """Return the geometric mean; None if there are none."""
     found = [*values]
     return statistics.geometric_mean(found) if found else None
 
@@ -345,7 +345,8 @@ def machine(threads: int) -> dict[str, Any]:
 def table(report: Mapping[str, Any]) -> str:
     """Return the times, and a column of ratios for each pair of backend and peer."""
     names = list(report["contestants"])
-    pairs = [(ours, peer) for ours, of in report["ratios"].items() for peer in of]
+    by_backend = report["ratios"].items()
+    pairs = [(ours, peer) for ours, by_peer in by_backend for peer in by_peer]
     heads = [f"{peer}/{ours}" for ours, peer in pairs]
 
     def row(first: str, cells: Iterable[str], found: Iterable[float | None]) -> str:
@@ -406,7 +407,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     peers = [name for name in versions if name not in given.backend]
     by_pair = ratios(_correct_times(us, differ), given.backend, peers)
     means = {
-        ours: {peer: geometric_mean(of.values()) for peer, of in by_peer.items()}
+        ours: {peer: geometric_mean(x.values()) for peer, x in by_peer.items()}
         for ours, by_peer in by_pair.items()
     }
     return {
@@ -418,8 +419,8 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         "us": us,
         "ratios": by_pair,
         "geometric_means": means,
-        "differ": {name: of for name, of in differ.items() if of},
-        "errors": {name: of for name, of in errors.items() if of},
+        "differ": {name: found for name, found in differ.items() if found},
+        "errors": {name: found for name, found in errors.items() if found},
     }
 
 
@@ -443,8 +444,8 @@ def record(report: Mapping[str, Any]) -> dict[str, Any]:
 def _correct_times(us: Times, differ: Times) -> Times:
     """Return the times of the contestants with correct results."""
     return {
-        name: {one: t for one, t in of.items() if one not in differ.get(name, {})}
-        for name, of in us.items()
+        name: {one: t for one, t in times.items() if one not in differ.get(name, {})}
+        for name, times in us.items()
     }
 
 
@@ -462,7 +463,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", type=names, default=[*WORKLOADS], help="workloads")
     parser.add_argument("--threads", type=int, default=1, help="of every contestant")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each pair")
-    parser.add_argument("--processes", type=int, default=1, help="of a contestant")
+    parser.add_argument("--processes", type=int, default=1, help="per contestant")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
     parser.add_argument("--turns", choices=[*TURNS], default="sustained")
     parser.add_argument("--quick", action="store_true", help="a tenth of the time")

@@ -1,4 +1,4 @@
-"""The workloads in HIPS autograd: gradients of NumPy's functions."""
+"""The workloads in HIPS autograd, which differentiates NumPy functions."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def _(x: Any) -> Case:
 @cases("mlp_train")
 def _(x: Any, labels: Any, **weights: Any) -> Case:
     w = list(weights.values())
-    wanted = np.eye(10, dtype=np.float32)[labels]
+    targets = np.eye(10, dtype=np.float32)[labels]
 
     def loss(w: Any) -> Any:
         h = np.maximum(np.dot(x, w[0]) + w[1], 0)
         h = np.maximum(np.dot(h, w[2]) + w[3], 0)
         z = np.dot(h, w[4]) + w[5]
         z = z - np.max(z, 1, keepdims=True)
-        chances = z - np.log(np.sum(np.exp(z), 1, keepdims=True))
-        return -np.mean(np.sum(wanted * chances, 1))
+        log_probabilities = z - np.log(np.sum(np.exp(z), 1, keepdims=True))
+        return -np.mean(np.sum(targets * log_probabilities, 1))
 
     gradient = grad(loss)
 

@@ -1,7 +1,7 @@
 """The workloads: the computation and the data of each, the same for all contestants.
 
 Arrays are float32, drawn with seed 0; images are NHWC. This module draws all random
-numbers once, and writes them to a file for every contestant, so that results are
+numbers once and writes them to a file that all contestants read, so that results are
 comparable.
 """
 
@@ -76,7 +76,7 @@ def cnn(f: Draw) -> Inputs:
 
 
 # MobileNetV2 of width 1.0 (Sandler et al., 2018, table 2): the expansion factor,
-# channels, repeats and the stride of the first.
+# channels, repeats and the stride of the first repeat.
 BLOCKS = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2)]
 BLOCKS += [(6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
 
@@ -85,7 +85,7 @@ def mobilenet_layers() -> Layers:
     """Return the layers in order, with the shapes of their weights.
 
     ``skip`` is "from" if a shortcut starts before the layer, and "to" if it ends after
-    the layer. The last layer takes the means over each image.
+    the layer. The last layer averages over each image.
     """
     layers: Layers = []
 
@@ -135,7 +135,7 @@ def transformer(
 
 
 def adam(f: Draw) -> Inputs:
-    """Return weights, both moments and a gradient."""
+    """Return weights, Adam's two moments and a gradient."""
     p, m, v, g = (f(1 << 20) for _ in "pmvg")
     return {"p": p, "m": m, "v": np.square(v), "g": g}
 
@@ -153,7 +153,7 @@ WORKLOADS = {
         "the gradient of sum(tanh(x x + x)), x 8x8", lambda f: {"x": f(8, 8)}
     ),
     "custom_grad": Workload(
-        "value and gradient of sum(op(x)), x 8x8, op and its gradient the user's",
+        "value and gradient of sum(op(x)), x 8x8, op with a custom gradient",
         lambda f: {"x": f(8, 8)},
     ),
     "exp_1m": Workload("exp of 1,000,000", lambda f: {"x": f(1_000_000)}),
@@ -227,7 +227,7 @@ WORKLOADS = {
         trains=True,
     ),
     "cnn_train": Workload(
-        "a step of SGD: batch 32 of 28x28x1, two of 3x3, relu and pooling, dense",
+        "a step of SGD: batch 32 of 28x28x1, two 3x3 convolutions, pooling, dense",
         cnn,
         trains=True,
     ),
@@ -243,8 +243,8 @@ WORKLOADS = {
 }
 
 
-# Which axes of which inputs grow with the size of a workload, in equal shares; others
-# (weights, and what is gathered from) do not.
+# The axes of each input that grow with the size of a workload, in equal shares. Other
+# inputs, such as weights and the table of ``gather``, do not grow.
 _ROWS = {"x": (0,)}
 _IMAGE = {"x": (1, 2)}
 GROWING_AXES: dict[str, dict[str, tuple[int, ...]]] = {
@@ -270,7 +270,7 @@ SIDE_MULTIPLES = {"mobilenet_v2": 32}  # pixels: PyTorch pads other sizes differ
 
 
 def scaled_inputs(name: str, inputs: Inputs, factor: float) -> Inputs:
-    """Return inputs whose size is scaled: parts of them, or repetitions."""
+    """Return inputs of scaled size: the first part of each, or repetitions."""
     found = dict(inputs)
     for key, axes in GROWING_AXES.get(name, _ROWS).items() if factor != 1 else ():
         for axis in axes:
@@ -291,9 +291,9 @@ def write(name: str, folder: Path, factor: float = 1) -> Inputs:
     """
     workload = WORKLOADS[name]
     inputs = scaled_inputs(name, workload.inputs(Draw()), factor)
-    form = [[key, str(x.dtype), x.shape] for key, x in inputs.items()]
+    description = [[key, str(x.dtype), x.shape] for key, x in inputs.items()]
     (folder / "inputs.json").write_text(
-        json.dumps({"inputs": form, "layers": workload.layers})
+        json.dumps({"inputs": description, "layers": workload.layers})
     )
     with open(folder / "inputs.bin", "wb") as file:
         for x in inputs.values():
@@ -303,11 +303,11 @@ def write(name: str, folder: Path, factor: float = 1) -> Inputs:
 
 def read(folder: Path) -> tuple[Inputs, Layers]:
     """Return the inputs and the layers of the last written workload."""
-    form = json.loads((folder / "inputs.json").read_text())
+    description = json.loads((folder / "inputs.json").read_text())
     inputs, offset = {}, 0
-    for key, dtype, shape in form["inputs"]:
+    for key, dtype, shape in description["inputs"]:
         count = int(np.prod(shape, dtype=int))
         found = np.fromfile(folder / "inputs.bin", dtype, count, offset=offset)
         inputs[key] = found.reshape(shape)
         offset += found.nbytes
-    return inputs, form["layers"]
+    return inputs, description["layers"]

@@ -1,4 +1,4 @@
-"""The cases of ``gpu.py``: arrays, bytes or operations, and the calls of each library.
+"""The cases of ``gpu.py``: arrays, work, and the calls of each library.
 
 Map: a case and the tables of cases; the calls in plugrad and in PyTorch.
 """
@@ -18,7 +18,7 @@ class GpuCase(NamedTuple):
     """One row of a table.
 
     Attributes:
-        call: The name of the calls in ``plugrad_calls`` and ``torch_calls``.
+        call: The key of the calls in ``plugrad_calls`` and ``torch_calls``.
         arrays: The shape and the dtype of each input; an integer array contains row
             numbers of the first input.
         work: Bytes that have to be moved, or floating-point operations.
@@ -80,31 +80,32 @@ CONVOLUTIONS = [
     (32, 56, 64, 256, 1),
     (32, 14, 1024, 256, 1),
 ]
-GRADIENTS = [(32, 56, 64, 64, 3), (32, 14, 1024, 256, 1)]  # of convolutions
-QUICK_DIVISOR = 32  # of the sizes, in a quick run
+# Convolutions whose gradients are measured.
+GRADIENTS = [(32, 56, 64, 64, 3), (32, 14, 1024, 256, 1)]
+QUICK_DIVISOR = 32  # a quick run divides the sizes by it
 
 
 def product_cases(quick: bool) -> dict[str, GpuCase]:
     """Return compute-bound cases; ``work`` is in floating-point operations."""
-    part = QUICK_DIVISOR if quick else 1
+    divisor = QUICK_DIVISOR if quick else 1
     found = {}
-    for batch, m, k, n, turned, dtype in PRODUCTS:
+    for batch, m, k, n, transposed, dtype in PRODUCTS:
         name = f"{m} x {k} x {n}"
         name = name if batch == 1 else f"{batch} of {name}"
-        name += f", {' and '.join(turned)} transposed" if turned else ""
+        name += f", {' and '.join(transposed)} transposed" if transposed else ""
         name += ", float16" if dtype == "float16" else ""
-        m, k, n = (max(size // part, 1) for size in (m, k, n))
+        m, k, n = (max(size // divisor, 1) for size in (m, k, n))
         lead = () if batch == 1 else (batch,)
-        a = (k, m) if "a" in turned else (m, k)
-        b = (n, k) if "b" in turned else (k, n)
+        a = (k, m) if "a" in transposed else (m, k)
+        b = (n, k) if "b" in transposed else (k, n)
         arrays = [((*lead, *a), dtype), ((*lead, *b), dtype)]
-        found[name] = GpuCase(f"matmul_{turned}", arrays, 2.0 * batch * m * k * n)
+        found[name] = GpuCase(f"matmul_{transposed}", arrays, 2.0 * batch * m * k * n)
     calls = [("conv", given) for given in CONVOLUTIONS]
-    calls += [(f"conv_grad_{of}", given) for given in GRADIENTS for of in "xw"]
+    calls += [(f"conv_grad_{x}", given) for given in GRADIENTS for x in "xw"]
     for call, (batch, side, channels, out, window) in calls:
         what = {"x": ", gradient of x", "w": ", gradient of w"}.get(call[-1], "")
         name = f"conv{window}x{window} {batch} x {side}^2 x {channels} to {out}{what}"
-        x = (batch, *[max(side * 4 // part, 4) if quick else side] * 2, channels)
+        x = (batch, *[max(side * 4 // divisor, 4) if quick else side] * 2, channels)
         w = (window, window, channels, out)
         dy = (*x[:3], out)
         arrays = [(shape, "float32") for shape in (x, w, dy)]
@@ -114,8 +115,8 @@ def product_cases(quick: bool) -> dict[str, GpuCase]:
 
 
 LATENCIES = {
-    "launch": "host time of a + a, many without a wait",
-    "launch + wait": "a + a, and a wait for its end",
+    "launch": "host time of a + a, in many calls without a wait",
+    "launch + wait": "a + a, and a wait until it ends",
     "launch + read": "a + a of 4 numbers, and a copy of the result to the host",
 }
 
@@ -196,7 +197,7 @@ def plugrad_calls(wait: Call) -> dict[str, Make]:
 def torch_products() -> dict[str, Make]:
     """Return the products and convolutions in PyTorch.
 
-    Images have its layout, NCHW, before the calls start.
+    Images are converted to PyTorch's layout, NCHW, before the calls start.
     """
     import torch
     import torch.nn.functional as F

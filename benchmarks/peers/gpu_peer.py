@@ -3,16 +3,17 @@
 One request and one answer per line, in JSON:
 
 - ``{"time": name, "part": part, "quick": bool, "seconds": s}`` answers with the
-  microseconds of one call of a case of ``gpu_cases``, if many are enqueued and waited
-  for at the end. The case has been called before, so that nothing is compiled.
+  microseconds per call of a case of ``gpu_cases``: many calls are enqueued, with one
+  wait at the end. The case has been called before, so that nothing is compiled.
 - ``{"device": true, "quick": bool}`` answers with properties of the device, and the
   microseconds of launches and copies through pyopencl alone (plugrad only).
-- ``{"launches": name, "jit": bool}`` answers with how many kernels a call of a workload
-  of ``definitions`` launches, by their names, and how many fills, writes and reads it
-  enqueues (plugrad only).
+- ``{"launches": name, "jit": bool}`` answers with the number of kernels that a call
+  of a workload launches, by kernel name, and the number of fills, writes and reads that
+  it enqueues (plugrad only).
 
-The first line is ``{"versions": {...}}``. A case that a library lacks has the answer
-``{"missing": true}``, and one that fails ``{"error": reason}``.
+The first line is ``{"versions": {...}}``. The answer is
+``{"missing": true}`` if the library lacks a case, and ``{"error": reason}`` if the
+case fails.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ import numpy as np
 
 Answer = dict[str, Any]
 MAX_CALLS = 2000  # in one measurement
-REPEATS = 3  # of a measurement; the best counts
-WARM_CALLS = 6  # before it: ``jit`` compiles at the third
-DRAWN = 1 << 20  # different random numbers in an array; more are repetitions
+REPEATS = 3  # of each measurement; the best counts
+WARM_CALLS = 6  # before a measurement: ``jit`` compiles at the third call
+MAX_DRAWN = 1 << 20  # random numbers per array; larger arrays repeat them
 
 
 class Library:
@@ -57,10 +58,10 @@ class Library:
         return {"us": pipelined(call, self.wait, request["seconds"])}
 
     def _inputs(self, case: gpu_cases.GpuCase) -> list[Any]:
-        """Return the arrays of a case; the next case may need the same."""
+        """Return the arrays of a case; the next case may use the same ones."""
         key = tuple(case.arrays)
         if self._arrays[0] != key:
-            self._arrays = (None, [])  # free the memory of the last case first
+            self._arrays = (None, [])  # free the memory of the previous case first
             self._arrays = (key, [self.convert(x) for x in draw(case)])
         return self._arrays[1]
 
@@ -73,7 +74,7 @@ def draw(case: gpu_cases.GpuCase) -> list[np.ndarray[Any, Any]]:
         if dtype.startswith("int"):
             values = rng.permutation(case.arrays[0][0][0])
         else:
-            values = rng.standard_normal(min(int(np.prod(shape)), DRAWN))
+            values = rng.standard_normal(min(int(np.prod(shape)), MAX_DRAWN))
         found.append(np.resize(values.astype(dtype), shape))
     return found
 
@@ -81,8 +82,8 @@ def draw(case: gpu_cases.GpuCase) -> list[np.ndarray[Any, Any]]:
 def pipelined(
     call: Callable[[], Any], wait: Callable[[], Any], seconds: float
 ) -> float:
-    """Return the microseconds of one of many calls, with one wait at the end."""
-    for _ in range(2):  # compiles, and fills the pool of memory
+    """Return the microseconds per call of many calls with one wait at the end."""
+    for _ in range(2):  # compiles, and fills the memory pool
         call()
         wait()
     start = perf_counter()
@@ -124,7 +125,7 @@ class Torch(Library):
 
 # --- plugrad ---------------------------------------------------------------------
 
-SOURCE = """
+ADD_SOURCE = """
 __kernel void add(__global const float *a, __global const float *b,
                   __global float *c, long n) {
     long i = get_global_id(0);
@@ -156,7 +157,7 @@ class Plugrad(Library):
         self.calls["copy"] = lambda x: self._copy(4 * x.size)
 
     def _copy(self, nbytes: int) -> gpu_cases.Call:
-        """Return a copy between two buffers: the ceiling of what kernels reach."""
+        """Return a copy between two buffers: the upper bound of kernels' bandwidth."""
         import pyopencl as cl
 
         a, b = (
@@ -172,13 +173,13 @@ class Plugrad(Library):
 
         context, queue = self._device.context, self._device.wide
         handle = self._device.info.handles[0]
-        kernel = cl.Kernel(cl.Program(context, SOURCE).build(), "add")
+        kernel = cl.Kernel(cl.Program(context, ADD_SOURCE).build(), "add")
         kernel.set_scalar_arg_dtypes([None, None, None, np.int64])
         a, b, c = (cl.Buffer(context, cl.mem_flags.READ_WRITE, 1024) for _ in "abc")
-        four = np.empty(4, np.float32)
+        result = np.empty(4, np.float32)
         launch = lambda: kernel(queue, (256,), (256,), a, b, c, 256)
         wait = queue.finish
-        read = lambda: cl.enqueue_copy(queue, four, c)
+        read = lambda: cl.enqueue_copy(queue, result, c)
         nbytes = 1 << (18 if request["quick"] else 29)
         seconds = request["seconds"]
         us = {
@@ -199,7 +200,7 @@ class Plugrad(Library):
         return {"properties": properties, "us": us, "bytes": 2 * nbytes}
 
     def launches(self, request: Answer) -> Answer:
-        """Return how many kernels a call of a workload launches, by their names."""
+        """Return the number of kernels that a workload launches, by kernel name."""
         name = request["launches"]
         workload = definitions.WORKLOADS[name]
         self._peer.replayed = self._pg.jit if request["jit"] else lambda f: f
@@ -213,10 +214,10 @@ class Plugrad(Library):
         for _ in range(WARM_CALLS):
             case()
         self.wait()
-        return {"kernels": self._counted(case)}
+        return {"kernels": self._count_kernels(case)}
 
-    def _counted(self, case: gpu_cases.Call) -> dict[str, int]:
-        """Return the kernels of one call by name, and its fills, writes and reads."""
+    def _count_kernels(self, case: gpu_cases.Call) -> dict[str, int]:
+        """Return the number of kernels, fills, writes and reads in a call, by name."""
         found: Counter[str] = Counter()
         send, device = self._launch.send, self._device
 

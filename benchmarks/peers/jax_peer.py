@@ -19,19 +19,19 @@ cases = Cases()
 COMPILE_ALL = not {"jit", "cuda"}.isdisjoint(sys.argv[1:])
 
 
-def ready(f: Callable[..., Any], *xs: Any) -> Case:
-    """Return a case that waits for ``f(*xs)``."""
+def blocking(f: Callable[..., Any], *xs: Any) -> Case:
+    """Return a case that calls ``f(*xs)`` and waits for the result."""
     return lambda: jax.block_until_ready(f(*xs))
 
 
 def eager(f: Callable[..., Any], *xs: Any) -> Case:
     """Return a case that is compiled only with the argument ``jit``."""
-    return ready(jax.jit(f) if COMPILE_ALL else f, *xs)
+    return blocking(jax.jit(f) if COMPILE_ALL else f, *xs)
 
 
 def compiled(f: Callable[..., Any], *xs: Any) -> Case:
     """Return a case that is compiled."""
-    return ready(jax.jit(f), *xs)
+    return blocking(jax.jit(f), *xs)
 
 
 @cases("add_8")
@@ -112,13 +112,13 @@ def _(a: Array, b: Array) -> Case:
 
 def conv(x: Array, w: Array, stride: int = 1, groups: int = 1) -> Array:
     """Return a convolution with padding "same"."""
-    form = ("NHWC", "HWIO", "NHWC")
+    layouts = ("NHWC", "HWIO", "NHWC")
     return lax.conv_general_dilated(
         x,
         w,
         (stride, stride),
         "SAME",
-        dimension_numbers=form,
+        dimension_numbers=layouts,
         feature_group_count=groups,
     )
 
@@ -179,8 +179,8 @@ def training(model: Callable[..., Array]) -> Callable[..., Case]:
 
     def make(x: Array, labels: Array, **weights: Array) -> Case:
         def loss(w: list[Array]) -> Array:
-            chances = jax.nn.log_softmax(model(w, x))
-            return -jnp.mean(jnp.take_along_axis(chances, labels[:, None], 1))
+            log_probabilities = jax.nn.log_softmax(model(w, x))
+            return -jnp.mean(jnp.take_along_axis(log_probabilities, labels[:, None], 1))
 
         update = jax.jit(
             lambda w: [
@@ -259,7 +259,7 @@ if __name__ == "__main__":
     if "cuda" in sys.argv[1:]:
         try:
             jax.devices("cuda")
-        except (RuntimeError, AssertionError):  # of JAX, without any device
+        except (RuntimeError, AssertionError):  # JAX finds no device
             sys.exit("Error: jax-cuda needs an NVIDIA GPU and JAX with CUDA")
         jax.config.update("jax_default_matmul_precision", "highest")  # no TF32
     serve(cases, ["jax", "jaxlib"], jnp.asarray)

@@ -1,8 +1,9 @@
-"""The workloads in plugrad; the argument is the backend, ``cpu-jit`` with ``jit``.
+"""The workloads in plugrad; the argument is the backend, such as ``cpu``.
 
-``cpu-jit-own`` is the same without plugins of other distributions. With ``jit``, only
-the workloads run whose functions take their data as arguments. ``cpu-mixed`` runs these
-with ``jit`` and the others without.
+``cpu-jit`` runs them under ``jit``, and ``cpu-jit-own`` does so without plugins of
+other distributions. Both run only the workloads in ``JIT_WORKLOADS``, whose functions
+take their data as arguments. ``cpu-mixed`` runs these under ``jit`` and the others
+eagerly.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ cases = Cases()
 JIT_WORKLOADS = ("grad_small", "gelu_1m", "tiny_mlp_train", "mlp_train", "cnn_train")
 JIT_WORKLOADS += ("tiny_transformer", "transformer", "adam_1m", "softmax", "layernorm")
 JIT_WORKLOADS += ("mobilenet_v2",)
-replayed: Callable[..., Any] = lambda f: f  # pg.jit, if the argument says so
+replayed: Callable[..., Any] = lambda f: f  # pg.jit, if the argument asks for it
 
 
 def main(name: str) -> None:
@@ -145,10 +146,10 @@ def _(x: Tensor) -> Case:
 
 @cases("transpose")
 def _(x: Tensor) -> Case:
-    turned = lambda: pg.permute_dims(x, (2, 0, 1))
-    if not turned().numpy().flags.c_contiguous:  # a view: it has moved nothing
-        return lambda: pg.asarray(turned(), copy=True)
-    return turned
+    transpose = lambda: pg.permute_dims(x, (2, 0, 1))
+    if not transpose().numpy().flags.c_contiguous:  # a view: no data has moved
+        return lambda: pg.asarray(transpose(), copy=True)
+    return transpose
 
 
 @cases("concat")

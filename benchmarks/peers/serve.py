@@ -1,16 +1,16 @@
 """The server of every Python contestant: one request and one answer per line.
 
-The requests in JSON, which are the same for ``tfjs.mjs``:
+The requests are in JSON, and are the same for ``tfjs.mjs``:
 
 - ``{"load": name, "folder": path}`` prepares a workload of ``definitions``, runs it
   once and writes the result to the folder as ``result.bin``, all in float32.
-- ``{"load": name, "folder": path, "memory": calls}`` runs it this many more times. The
-  answer contains the peak of the resident bytes beyond those before the first call
+- ``{"load": name, "folder": path, "memory": calls}`` then runs it ``calls`` more times.
+  The answer contains the peak of the resident bytes beyond those before the first call
   (``peak``, on Linux), and the library's own statistics (``usage``).
-- ``{"time": seconds, "warm": seconds, "calls": number, "clock": "wall"}`` calls it for
-  ``warm``, at least once, to warm up; then for about ``time``, at least ``calls``
-  times; and answers with the microseconds of one call. ``"cpu"`` counts the CPU time of
-  all threads of the process instead.
+- ``{"time": seconds, "warm": seconds, "calls": number, "clock": "wall"}`` warms up
+  for ``warm`` seconds, with at least one call; then calls the workload for about
+  ``time`` seconds, at least ``calls`` times; and answers with the microseconds of one
+  call. The clock ``"cpu"`` counts the CPU time of all threads of the process instead.
 
 The first line, before any request, is ``{"versions": {...}}``.
 """
@@ -40,8 +40,8 @@ class Cases(dict[str, Make]):
 
     The decorated function takes the converted inputs by name, and ``layers`` if it has
     this parameter. It returns a case, whose result is complete when the call returns.
-    If the result needs a special conversion to arrays, it returns the case and the
-    function that converts.
+    If the result needs a special conversion to arrays, the function returns the
+    case and the conversion.
     """
 
     def __call__(self, name: str) -> Callable[[Make], Make]:
@@ -81,7 +81,7 @@ def serve(
         request = json.loads(line)
         try:
             if "load" in request:
-                case = list  # free the memory of the last case first
+                case = list  # free the memory of the previous case first
                 folder = Path(request["folder"])
                 case, answer = _load(cases, request, folder, convert, arrays)
                 if "memory" in request:
@@ -111,30 +111,30 @@ def _load(
     if "layers" in inspect.signature(cases[name]).parameters:
         given["layers"] = layers
     made = cases[name](**given)
-    case, finish = made if isinstance(made, tuple) else (made, arrays)
-    before = resident("VmRSS") if "memory" in request else 0
+    case, to_array = made if isinstance(made, tuple) else (made, arrays)
+    start_bytes = resident("VmRSS") if "memory" in request else 0
     result = case()
     answer = {}
     if "memory" in request:
         for _ in range(request["memory"]):
             case()
-        answer["peak"] = resident("VmHWM") - before
+        answer["peak"] = resident("VmHWM") - start_bytes
     parts = result if isinstance(result, list | tuple) else [result]
     with open(folder / "result.bin", "wb") as file:
         for part in parts:
-            file.write(np.asarray(finish(part), np.float32).tobytes())
+            file.write(np.asarray(to_array(part), np.float32).tobytes())
     return case, answer
 
 
-def resident(what: str) -> int:
-    """Return the resident bytes of the process, now (``VmRSS``) or at most (``VmHWM``).
+def resident(field: str) -> int:
+    """Return the resident bytes of the process: current (VmRSS) or peak (VmHWM).
 
-    ``VmRSS`` also resets the maximum.
+    Reading ``VmRSS`` also resets the peak.
     """
-    if what == "VmRSS":
+    if field == "VmRSS":
         Path("/proc/self/clear_refs").write_text("5")
     lines = Path("/proc/self/status").read_text().splitlines()
-    (line,) = (line for line in lines if line.startswith(f"{what}:"))
+    (line,) = (line for line in lines if line.startswith(f"{field}:"))
     return int(line.split()[1]) * 1024
 
 
@@ -153,7 +153,7 @@ def _time(
     timer = timeit.Timer(case, timer=clock)
     once = timer.timeit(1)
     end = perf_counter() + warm
-    while perf_counter() < end:  # threads wake up, and caches fill
+    while perf_counter() < end:  # until threads are awake and caches are warm
         once = timer.timeit(1)
     if once < seconds:
         once = timer.timeit(1)

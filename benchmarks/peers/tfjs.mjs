@@ -1,6 +1,6 @@
 // The workloads in TensorFlow.js, in Node: node tfjs.mjs wasm|cpu
-// The requests and answers are those of serve.py.  `make peers` installs the packages.
-// It always has one thread, because its threaded build is for browsers.
+// The requests and answers are those of serve.py. `make peers` installs the packages.
+// TensorFlow.js always has one thread, because its threaded build is for browsers.
 import { createRequire } from 'node:module';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
@@ -17,7 +17,7 @@ if (backend === 'wasm') {
   wasm.setWasmPaths(path.dirname(require.resolve('@tensorflow/tfjs-backend-wasm/package.json')) + '/dist/');
   tf.env().set('WASM_HAS_MULTITHREAD_SUPPORT', false);
 }
-if (!await tf.setBackend(backend)) {  // else it uses another backend silently
+if (!await tf.setBackend(backend)) {  // otherwise it silently uses another backend
   throw new Error(`TensorFlow.js does not open its backend ${backend}`);
 }
 
@@ -47,9 +47,9 @@ function cnn(w, x) {
 function training(model) {
   return ({ x, labels, ...weights }) => {
     const w = Object.values(weights).map((v) => tf.variable(v));
-    const wanted = tf.oneHot(labels, 10), optimizer = tf.train.sgd(.01);
+    const targets = tf.oneHot(labels, 10), optimizer = tf.train.sgd(.01);
     return () => {
-      optimizer.minimize(() => tf.losses.softmaxCrossEntropy(wanted, model(w, x)), false, w);
+      optimizer.minimize(() => tf.losses.softmaxCrossEntropy(targets, model(w, x)), false, w);
       return w;
     };
   };
@@ -152,14 +152,14 @@ function read(folder) {
   return found;
 }
 
-let once = () => null;
+let current = () => null;
 
-function call() {  // tidy is what a user needs against leaks
-  tf.dispose(tf.tidy(once));
+function call() {  // with tidy, as users need it to avoid leaks
+  tf.dispose(tf.tidy(current));
 }
 
 async function load(name, folder) {
-  once = () => null;
+  current = () => null;
   tf.disposeVariables();
   if (!(name in cases)) return { missing: true };
   const made = cases[name](read(folder));
@@ -167,8 +167,8 @@ async function load(name, folder) {
   const parts = Array.isArray(result) ? result : [result];
   const bytes = await Promise.all(parts.map(async (x) => Buffer.from(new Float32Array(await x.data()).buffer)));
   writeFileSync(path.join(folder, 'result.bin'), Buffer.concat(bytes));
-  // The weights that a training step returns live on.
-  once = parts[0] instanceof tf.Variable ? () => { made(); return null; } : made;
+  // A training step returns the weights, which must not be disposed.
+  current = parts[0] instanceof tf.Variable ? () => { made(); return null; } : made;
   return {};
 }
 

@@ -1,6 +1,6 @@
 // Time models of the npm package nsfwjs in TensorFlow.js: node tfjs_models.mjs FOLDER.
-// FOLDER is the unpacked package. Writes each model to FOLDER/<name> as files of
-// TensorFlow.js, with its answer, and prints {"name": ..., "size": ..., "ms": ...}.
+// FOLDER is the unpacked package. Writes each model to FOLDER/<name> in
+// TensorFlow.js' format, next to its answer, and prints {"name": ..., "size": ..., "ms": ...}.
 import { createRequire } from 'node:module';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -8,7 +8,7 @@ import path from 'node:path';
 const require = createRequire(import.meta.url);
 const folder = path.resolve(process.argv[2]);
 const print = (value) => process.stdout.write(JSON.stringify(value) + '\n');
-console.log = console.info = console.warn = console.error;  // the output of libraries
+console.log = console.info = console.warn = console.error;  // keep the output of libraries out of the answers
 const tf = require('@tensorflow/tfjs');
 const wasm = require('@tensorflow/tfjs-backend-wasm');
 wasm.setWasmPaths(path.dirname(require.resolve('@tensorflow/tfjs-backend-wasm/package.json')) + '/dist/');

@@ -1,10 +1,11 @@
 """The workloads in eager PyTorch; the argument is the number of threads.
 
-With the second argument ``compile``, only the workloads of ``cpu-jit`` run, under
-``torch.compile``. It gets the loss and compiles the gradient along with it, because it
-cannot compile calls of ``backward``. With ``cuda``, all workloads run on the first GPU.
+With the second argument ``compile``, only the workloads of ``cpu-jit`` run, compiled by
+``torch.compile``, which gets the loss and compiles the gradient along with it, because
+it cannot compile calls of ``backward``. With ``cuda``, all workloads run on the first
+GPU.
 
-Images and filters are converted to PyTorch's layouts, NCHW and OIHW, before the clock
+Images and filters are converted to PyTorch's layouts, NCHW and OIHW, before timing
 starts.
 """
 
@@ -40,7 +41,7 @@ COMPILED_WORKLOADS += (
     "softmax",
     "layernorm",
 )
-compiled: Callable[..., Any] = lambda f: f  # torch.compile, if an argument says so
+compiled: Callable[..., Any] = lambda f: f  # torch.compile, if the argument asks for it
 
 
 def main(threads: str, option: str = "") -> None:
@@ -63,7 +64,7 @@ def main(threads: str, option: str = "") -> None:
             sys.exit("Error: torch-cuda needs an NVIDIA GPU and PyTorch with CUDA")
         convert = lambda x: torch.from_numpy(x).cuda()
         wait = torch.cuda.synchronize
-        torch.backends.cudnn.allow_tf32 = False  # float32, as the others
+        torch.backends.cudnn.allow_tf32 = False  # float32 like the others
     serve(cases, ["torch"], convert, lambda y: y.detach().cpu().numpy(), wait)
 
 
@@ -275,7 +276,7 @@ def _(x: Tensor, labels: Tensor, **weights: Tensor) -> Any:
     rows = w[4].reshape(7, 7, 32, 10)  # for images that were flattened as NHWC
     w[4] = rows.permute(2, 0, 1, 3).reshape(1568, 10).contiguous()
 
-    def finish(v: Tensor) -> Any:
+    def to_array(v: Tensor) -> Any:
         v = v.detach()
         if v.ndim == 4:
             v = v.permute(2, 3, 1, 0)
@@ -283,15 +284,15 @@ def _(x: Tensor, labels: Tensor, **weights: Tensor) -> Any:
             v = v.reshape(32, 7, 7, 10).permute(1, 2, 0, 3)
         return v.cpu().numpy()
 
-    return training(cnn, w, nchw(x), labels), finish
+    return training(cnn, w, nchw(x), labels), to_array
 
 
 @cases("mobilenet_v2")
 def _(layers: Any, x: Tensor, **weights: Tensor) -> Case:
     image = nchw(x)
-    turn = {"conv": oihw, "depthwise": per_channel, "dense": lambda w: w}
+    to_layout = {"conv": oihw, "depthwise": per_channel, "dense": lambda w: w}
     stack = [
-        (turn[layer["kind"]](weights[f"w{i}"]), weights[f"b{i}"], layer)
+        (to_layout[layer["kind"]](weights[f"w{i}"]), weights[f"b{i}"], layer)
         for i, layer in enumerate(layers)
     ]
 
